@@ -72,7 +72,7 @@ var rooms = map[string]room{
 	},
 	"gateway": {
 		what:  "the core of the chat gateway: tools, confirmations, login, context, paid endpoint, MCP",
-		lines: 6500, // 20 of them say what a key that is refused or cannot sell needs; 600 are queries and approvals: what strangers ask for, answer and hide
+		lines: 6600, // 90 of them keep confirmations apart and orders of unknown outcome known; 20 say what a key that is refused or cannot sell needs; 600 are queries and approvals: what strangers ask for, answer and hide
 		ours: "toll x402 client paid internal/backoff internal/cache internal/outbound internal/pace " +
 			"internal/plain internal/seal internal/tempfile",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
@@ -457,6 +457,7 @@ var goroutines = map[string]string{
 
 	// In the programs of builders, which have no jobs.
 	"gateway/login.go":          "one login, which a person decides",
+	"gateway/handlers.go":       "one agent handler, which may ignore its time-out",
 	"internal/sale/queue.go":    "settlements that are repeated later",
 	"client/events.go":          "the silence of one stream",
 	"paid/gate.go":              "the end of one hold",

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 const (
 	quoteLife  = 10 * time.Minute // for which a quote can be confirmed
 	repeatTime = 30 * time.Second // in which a call without an id counts as the call before it
+	askTime    = 3 * time.Second  // which a person needs at least to read a quote
 	actLife    = 24 * time.Hour   // for which the service knows an Idempotency-Key
 	maxActs    = 8192             // that are remembered
 )
@@ -24,6 +26,9 @@ const (
 type act struct {
 	shown   string // terms of the last quote; "" after it was confirmed
 	shownAt time.Time
+	// shownBy is the call that the quote answered, when it asked for the act already: it and calls
+	// beside it are no answer of a person to the quote.
+	shownBy *string
 
 	agreed  string // terms of the last confirmation
 	key     string // its Idempotency-Key
@@ -75,12 +80,15 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 		recent := !a.shownAt.IsZero() && now.Sub(a.shownAt) <= quoteLife
 		switch {
 		case !c.args.flag("confirm"):
-			a.shown, a.shownAt = terms, now
+			a.shown, a.shownAt, a.shownBy = terms, now, nil
 			p = nil
 			return
 		case a.orderID != "" || a.agreed == terms && c.repeats(a, now):
 			p.repeated = a.orderID != "" || !a.unknown
-		case recent && a.shown == terms:
+			if c.id == "" || c.id != a.callID {
+				a.shown, a.shownAt = "", time.Time{} // this confirmation was the answer to it
+			}
+		case recent && a.shown == terms && c.wasRead(a, now):
 			// Without an answer the key stays: an order that was made is found by it. A delegation was
 			// for the terms of its own confirmation.
 			if !a.unknown {
@@ -92,7 +100,9 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 			a.shown, a.shownAt = "", time.Time{}
 		default:
 			changed = recent && a.shown != "" && a.shown != terms
-			a.shown, a.shownAt = terms, now
+			if !recent || a.shown != terms {
+				a.shown, a.shownAt, a.shownBy = terms, now, &c.id
+			}
 			p = nil
 			return
 		}
@@ -100,6 +110,18 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 		p.act = *a
 	})
 	return p, changed
+}
+
+// wasRead reports whether a person can have read the last quote before this call was made.
+func (c *call) wasRead(a *act, now time.Time) bool {
+	since := now.Sub(a.shownAt)
+	switch {
+	case a.shownBy == nil:
+		return true
+	case c.id != "" && c.id == *a.shownBy:
+		return since >= repeatTime
+	}
+	return since >= askTime
 }
 
 // repeats reports whether a call is the one before it again: the same call of the host, one without
@@ -125,8 +147,29 @@ func (p *permit) end(unknown bool) {
 			return // forgotten meanwhile
 		}
 		a.running = max(a.running-1, 0)
-		a.unknown, a.orderID, a.made = unknown, p.orderID, p.made
+		a.unknown = unknown
+		if p.orderID != "" || !unknown {
+			a.orderID = p.orderID
+		}
+		if p.made != "" && p.agreed == a.agreed {
+			a.made = p.made
+		}
 	})
+}
+
+// undecided reports whether an error of the service leaves open what became of a request: it is no
+// answer to the request, or it may have come for a repetition of it.
+func undecided(err error) bool {
+	if err == nil {
+		return false
+	}
+	e := toll.AsError(err)
+	switch s := e.HTTPStatus(); s {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return true
+	default:
+		return s >= 500 || e.Code == toll.CodeIdempotencyRunning
+	}
 }
 
 // subject names an act of this conversation and account.
@@ -134,7 +177,8 @@ func (c *call) subject(of string) string {
 	return digest("act", string(c.account.environment), c.account.address.Lower(), c.caller.SessionKey, of)
 }
 
-// key is the Idempotency-Key of an act: of the call of the host, else of half a minute.
+// key is an Idempotency-Key of the call of the host, else of half a minute. That of an act has the
+// time of its quote, too.
 func (c *call) key(subject, terms string, now time.Time) string {
 	id := "call " + c.id
 	if c.id == "" {

@@ -99,6 +99,7 @@ func TestToken_PayAsYouGo(t *testing.T) {
 		r.wait(time.Minute)
 		params := `{"planId":"` + plan + `","confirm":true,"spendingLimitCents":` + cents + `}`
 		r.run("getAccessToken", params)
+		r.wait(readTime)
 		return r.run("getAccessToken", params).text(t, "delegationId")
 	}
 	large, small := token("500"), token("100")

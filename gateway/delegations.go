@@ -88,7 +88,7 @@ func (c *call) delegation(ctx context.Context, d *budget, key string) (string, e
 	for _, id := range ids {
 		known, err := c.account.service.Delegation(ctx, id)
 		switch {
-		case err != nil && toll.AsError(err).HTTPStatus() >= 500:
+		case undecided(err):
 			return "", err
 		case err == nil && d.coveredBy(known, c.core.now()):
 			return id, nil
@@ -124,7 +124,7 @@ func (d *budget) coveredBy(known *toll.Delegation, now time.Time) bool {
 		return false
 	case d.card != nil && known.ProviderPaymentMethodID != d.card.ID:
 		return false
-	case known.ExpiresAt.Before(now.Add(d.needed)):
+	case known.ExpiresAt.Before(now.Add(d.needed)), known.ExpiresAt.After(now.Add(d.lasts)):
 		return false
 	case d.plan.IsPayAsYouGo():
 		return known.RemainingBudgetCents == d.limit

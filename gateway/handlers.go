@@ -41,8 +41,31 @@ func (c *Core) agentHandler(a *account) agentHandler {
 
 var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxPaidAnswer)
 
-// ask runs a handler. A panic, a time-out and an answer that is too long are errors.
+// ask runs a handler. A panic, a time-out and an answer that is too long are errors. A handler that
+// does not stop at the time-out runs on by itself, and its answer is lost.
 func (c *Core) ask(
+	ctx context.Context, handle agentHandler, r PaidRequest,
+) (body []byte, charge *toll.Credits, err error) {
+	type outcome struct {
+		body   []byte
+		charge *toll.Credits
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		o.body, o.charge, o.err = c.run(ctx, handle, r)
+		done <- o
+	}()
+	select {
+	case o := <-done:
+		return o.body, o.charge, o.err
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+}
+
+func (c *Core) run(
 	ctx context.Context, handle agentHandler, r PaidRequest,
 ) (body []byte, charge *toll.Credits, err error) {
 	defer func() {
@@ -94,7 +117,7 @@ func (c *Core) program(
 		return nil, nil, err
 	}
 	var object map[string]json.RawMessage
-	if x402.Decode(body, &object) != nil {
+	if x402.Decode(body, &object) != nil || object == nil {
 		return nil, nil, errors.New("the answer is not a JSON object")
 	}
 	if used := header.Get(c.opts.Names.HeaderCreditsUsed()); used != "" {

@@ -86,6 +86,9 @@ func TestT138_NoOrderWithoutConsent(t *testing.T) {
 	ordered(owner, "a", `{"confirm":"true"}`)
 	r.wait(time.Minute)
 	asked(owner, "b", `{"confirm":true}`) // the quote is spent
+	r.wait(29 * time.Second)
+	asked(owner, "b", `{"confirm":true}`) // the same call again is no answer of a person to it
+	r.wait(2 * time.Second)
 	if got := ordered(owner, "b", `{"confirm":true}`); got["repeated"] != nil {
 		t.Error(got)
 	}
@@ -166,6 +169,76 @@ func TestOrder_Repeated(t *testing.T) {
 	// The window is over.
 	if got := r.run("orderPlan", `{"confirm":true}`); got["requiresConfirmation"] != true {
 		t.Error(got)
+	}
+}
+
+// readTime is how long a person needs at least to read a quote.
+const readTime = 3 * time.Second
+
+// TestOrder_ParallelConfirmations: two confirmations in one turn, without a quote before them, are a
+// quote each; a model can make several calls at once.
+func TestOrder_ParallelConfirmations(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	for _, id := range []string{"a", "b", "", "", "c"} {
+		got, err := r.try(owner, id, "orderPlan", `{"confirm":true}`)
+		if err != nil || got["requiresConfirmation"] != true {
+			t.Error(got, err)
+		}
+	}
+	if orders, _ := r.svc.Paid(); orders != 0 {
+		t.Errorf("%d orders", orders)
+	}
+	r.wait(readTime)
+	if got := r.run("orderPlan", `{"confirm":true}`); got["success"] != true {
+		t.Error(got)
+	}
+}
+
+// TestOrder_RepeatSpendsQuote: a confirmation that finds the order before it is the answer to the
+// quote before itself: that quote buys nothing later.
+func TestOrder_RepeatSpendsQuote(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	for range 2 {
+		r.run("orderPlan", `{}`)
+		r.run("orderPlan", `{"confirm":true}`)
+	}
+	r.wait(time.Minute)
+	if got := r.run("orderPlan", `{"confirm":true}`); got["requiresConfirmation"] != true {
+		t.Error(got)
+	}
+	if orders, _ := r.svc.Paid(); orders != 1 {
+		t.Errorf("%d orders", orders)
+	}
+}
+
+// TestOrder_UnclearRefusals: a refusal that says nothing about the order leaves it open, so that no
+// second one is made beside it.
+func TestOrder_UnclearRefusals(t *testing.T) {
+	for _, status := range []int{401, 403, 429, 500} {
+		r := newRig(t, nil, tolltest.WithPayments())
+		r.run("orderPlan", `{}`)
+		r.wire.alter(func(req *http.Request, b []byte) ([]byte, error) {
+			return bytes.ReplaceAll(b, []byte(`"status":"confirmed"`), []byte(`"status":"sent"`)), nil
+		})
+		r.refused(gateway.OrderPending, "orderPlan", `{"confirm":true}`)
+		r.wire.alter(func(req *http.Request, b []byte) ([]byte, error) {
+			if strings.Contains(req.URL.Path, "/orders/") {
+				return nil, refusedBy(status)
+			}
+			return b, nil
+		})
+		if _, err := r.try(owner, "x", "orderPlan", `{"confirm":true}`); err == nil {
+			t.Errorf("%d is no error", status)
+		}
+		r.wire.alter(nil)
+		r.wait(time.Minute)
+		r.run("orderPlan", `{}`)
+		if got := r.run("orderPlan", `{"confirm":true}`); got["success"] != true || got["repeated"] != true {
+			t.Error(status, got)
+		}
+		if orders, _ := r.svc.Paid(); orders != 1 {
+			t.Errorf("%d: %d orders", status, orders)
+		}
 	}
 }
 
@@ -273,6 +346,7 @@ func TestOrder_LostAnswerLater(t *testing.T) {
 	if got, err := r.try(owner, "second", "orderPlan", `{"confirm":true}`); err != nil || got["requiresConfirmation"] != true {
 		t.Fatal(got, err) // consent of an hour ago
 	}
+	r.wait(readTime)
 	got, err := r.try(owner, "third", "orderPlan", `{"confirm":true}`)
 	if err != nil || got["success"] != true {
 		t.Fatal(got, err)
@@ -326,6 +400,7 @@ func TestOrder_PendingGone(t *testing.T) {
 	if got := r.run("orderPlan", `{"confirm":true}`); got["requiresConfirmation"] != true {
 		t.Error(got)
 	}
+	r.wait(readTime)
 	if got := r.run("orderPlan", `{"confirm":true}`); got["success"] != true {
 		t.Error(got)
 	}
@@ -345,6 +420,7 @@ func TestOrder_Failed(t *testing.T) {
 	if got := r.run("orderPlan", `{"confirm":true}`); got["requiresConfirmation"] != true {
 		t.Error(got)
 	}
+	r.wait(readTime)
 	if got := r.run("orderPlan", `{"confirm":true}`); got["success"] != true {
 		t.Error(got)
 	}

@@ -150,12 +150,20 @@ func (w *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err == nil {
 		body, err = change(req, body)
 	}
+	if refused, ok := errors.AsType[refusedBy](err); ok {
+		res.StatusCode, body, err = int(refused), []byte(`{}`), nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	res.Body, res.ContentLength = io.NopCloser(strings.NewReader(string(body))), int64(len(body))
 	return res, nil
 }
+
+// refusedBy is an answer with this status in place of the one of the service.
+type refusedBy int
+
+func (refusedBy) Error() string { return "refused" }
 
 // alter sets what edits answers.
 func (w *recorder) alter(f func(*http.Request, []byte) ([]byte, error)) {

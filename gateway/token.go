@@ -160,7 +160,7 @@ func (c *call) limitedToken(
 		return nil, d.quote(c, ask, changed), nil
 	}
 	made, err := c.spendBudget(ctx, ask, d, p, opts)
-	p.end(err != nil && toll.AsError(err).HTTPStatus() >= 500)
+	p.end(undecided(err))
 	return made, nil, err
 }
 

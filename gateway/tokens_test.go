@@ -125,6 +125,7 @@ func TestToken_Limit(t *testing.T) {
 	r = r.restarted()
 	smaller := strings.Replace(confirmed, "350", "299", 1)
 	r.run("getAccessToken", smaller)
+	r.wait(readTime)
 	again := r.run("getAccessToken", smaller)
 	if acts := r.wire.acts(); !slices.Equal(acts, []string{"POST /x402/permissions"}) || again["delegationId"] != id {
 		t.Errorf("%v, %v", acts, again)
@@ -229,6 +230,7 @@ func TestToken_Card(t *testing.T) {
 	if q["requiresConfirmation"] != true || q["paymentMethodId"] != card || !strings.Contains(q.text(t, "paymentMethod"), "4242") {
 		t.Error(q)
 	}
+	r.wait(readTime)
 	got := r.run("getAccessToken", params)
 	if got["scheme"] != "svc:card-delegation" || !strings.HasPrefix(got.text(t, "network"), "stripe") || got.text(t, "delegationId") == "" {
 		t.Error(got)

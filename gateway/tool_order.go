@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net/http"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -95,8 +96,10 @@ func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, erro
 		}
 	}
 	if err != nil {
-		// A refusal is an outcome. Without an answer the next call uses the same key.
-		lost := toll.AsError(err).HTTPStatus() >= 500 || refusal != nil && p.orderID != ""
+		// A refusal is an outcome. Without an answer the next call uses the same key, and an order
+		// that is known stays known unless the service has none.
+		lost := undecided(err) ||
+			p.orderID != "" && (refusal != nil || toll.AsError(err).HTTPStatus() != http.StatusNotFound)
 		if !lost {
 			p.orderID = ""
 		}
@@ -198,7 +201,7 @@ func runOrderFiatPlan(ctx context.Context, c *call) (any, error) {
 	page, err := c.account.service.Checkout(
 		client.WithIdempotencyKey(ctx, p.key), plan.ID, client.CheckoutParams{SessionType: "hosted"},
 	)
-	p.end(err != nil && toll.AsError(err).HTTPStatus() >= 500)
+	p.end(undecided(err))
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func runRegisterAgent(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	name := c.args.text("name", "")
-	key, q := c.mayCreate("registerAgent", w, name, agent.String())
+	key, done, q := c.mayCreate("registerAgent", w, name, agent.String())
 	if q != nil {
 		return q, nil
 	}
@@ -42,6 +42,7 @@ func runRegisterAgent(ctx context.Context, c *call) (any, error) {
 		Metadata: toll.Metadata{Name: name, Description: c.args.text("description", "")},
 		API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: agent.String()}}},
 	}, w)
+	done(err)
 	if err != nil {
 		return nil, err
 	}
@@ -70,11 +71,12 @@ func runCreatePlan(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, q := c.mayCreate("createPlan", w)
+	key, done, q := c.mayCreate("createPlan", w)
 	if q != nil {
 		return q, nil
 	}
 	made, err := c.account.service.RegisterPlan(client.WithIdempotencyKey(ctx, key), w)
+	done(err)
 	if err != nil {
 		return nil, err
 	}
@@ -127,24 +129,24 @@ func (c *call) texts(name string) []string {
 	return c.args.list(name)
 }
 
-// mayCreate returns the Idempotency-Key of a registration. Money to anybody but the own account needs
-// a confirmation: the quote is not nil then, and nothing may be created.
+// mayCreate returns the Idempotency-Key of a registration, and what takes its outcome. Money to
+// anybody but the own account needs a confirmation: the quote is not nil then, and nothing may be
+// created.
 func (c *call) mayCreate(
 	tool string, w client.PlanParams, more ...string,
-) (key string, q *registeredAgent) {
+) (key string, done func(error), q *registeredAgent) {
 	terms := termsOf(&toll.Plan{Price: w.Price, Credits: w.Credits, AccessLimit: w.AccessLimit},
 		append(more, w.Metadata.Name, w.Metadata.Description)...)
 	subject := tool + " " + terms
 	other := func(to toll.Address) bool { return to != c.account.address }
 	if !slices.ContainsFunc(w.Price.Receivers, other) {
-		return c.once(subject), nil
+		return c.once(subject), func(error) {}, nil
 	}
 	p, _ := c.agree(subject, terms)
 	if p != nil {
-		p.end(false)
-		return p.key, nil
+		return p.key, func(err error) { p.end(undecided(err)) }, nil
 	}
-	return "", &registeredAgent{
+	return "", nil, &registeredAgent{
 		Price:                echo(w.Price),
 		RequiresConfirmation: true,
 		Message: c.request(false,
