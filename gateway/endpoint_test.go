@@ -505,6 +505,9 @@ func TestPaidEndpoint_Program(t *testing.T) {
 		case "array":
 			_, _ = io.WriteString(w, `[1]`)
 			return
+		case "null":
+			_, _ = io.WriteString(w, `null`)
+			return
 		case "large":
 			_, _ = io.WriteString(w, `{"a":"`+strings.Repeat("x", 5<<20)+`"}`)
 			return
@@ -535,7 +538,7 @@ func TestPaidEndpoint_Program(t *testing.T) {
 			t.Errorf("%s: %d burned, want %d", used, got, want)
 		}
 	}
-	for _, prompt := range []string{"redirect", "error", "array", "large"} {
+	for _, prompt := range []string{"redirect", "error", "array", "null", "large"} {
 		if a := s.ask(ann.AccessToken, `{"prompt":"`+prompt+`"}`); a.status != 502 || strings.Contains(a.body, "inside") {
 			t.Errorf("%s: %+v", prompt, a)
 		}

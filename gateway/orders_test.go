@@ -215,29 +215,33 @@ func TestOrder_RepeatSpendsQuote(t *testing.T) {
 // second one is made beside it.
 func TestOrder_UnclearRefusals(t *testing.T) {
 	for _, status := range []int{401, 403, 429, 500} {
-		r := newRig(t, nil, tolltest.WithPayments())
-		r.run("orderPlan", `{}`)
-		r.wire.alter(func(req *http.Request, b []byte) ([]byte, error) {
-			return bytes.ReplaceAll(b, []byte(`"status":"confirmed"`), []byte(`"status":"sent"`)), nil
-		})
-		r.refused(gateway.OrderPending, "orderPlan", `{"confirm":true}`)
-		r.wire.alter(func(req *http.Request, b []byte) ([]byte, error) {
-			if strings.Contains(req.URL.Path, "/orders/") {
-				return nil, refusedBy(status)
+		for name, end := range map[string]string{"placed": "/order", "read": "/orders/"} {
+			r := newRig(t, nil, tolltest.WithPayments())
+			r.run("orderPlan", `{}`)
+			if name == "read" {
+				r.wire.alter(func(_ *http.Request, b []byte) ([]byte, error) {
+					return bytes.ReplaceAll(b, []byte(`"status":"confirmed"`), []byte(`"status":"sent"`)), nil
+				})
+				r.refused(gateway.OrderPending, "orderPlan", `{"confirm":true}`)
 			}
-			return b, nil
-		})
-		if _, err := r.try(owner, "x", "orderPlan", `{"confirm":true}`); err == nil {
-			t.Errorf("%d is no error", status)
-		}
-		r.wire.alter(nil)
-		r.wait(time.Minute)
-		r.run("orderPlan", `{}`)
-		if got := r.run("orderPlan", `{"confirm":true}`); got["success"] != true || got["repeated"] != true {
-			t.Error(status, got)
-		}
-		if orders, _ := r.svc.Paid(); orders != 1 {
-			t.Errorf("%d: %d orders", status, orders)
+			r.wire.alter(func(req *http.Request, b []byte) ([]byte, error) {
+				if strings.HasSuffix(req.URL.Path, end) || strings.Contains(req.URL.Path, "/orders/") {
+					return nil, refusedBy(status)
+				}
+				return b, nil
+			})
+			if _, err := r.try(owner, "x", "orderPlan", `{"confirm":true}`); err == nil {
+				t.Errorf("%s: %d is no error", name, status)
+			}
+			r.wire.alter(nil)
+			r.wait(time.Hour)
+			r.run("orderPlan", `{}`)
+			if got := r.run("orderPlan", `{"confirm":true}`); got["success"] != true {
+				t.Error(name, status, got)
+			}
+			if orders, _ := r.svc.Paid(); orders != 1 {
+				t.Errorf("%s: %d: %d orders", name, status, orders)
+			}
 		}
 	}
 }
