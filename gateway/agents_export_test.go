@@ -70,6 +70,9 @@ func (k Asker) Card(ctx context.Context, raw string) (name, url string, ok bool)
 	return got.Name, got.URL, true
 }
 
+// SetHandlerTime sets how long an agent handler may take, before the first request.
+func (c *Core) SetHandlerTime(d time.Duration) { c.endpoint.handlerTime = d }
+
 // Idle waits until no paid request is in progress.
 func (c *Core) Idle() {
 	for {

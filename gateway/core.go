@@ -27,7 +27,9 @@ type Options struct {
 	// Names are the words of the wire; the zero value is [x402.Default].
 	Names x402.Namespace
 	// Handler answers paid requests when the core is part of another program; it wins over
-	// Config.AgentHandler. Its result is encoded as JSON.
+	// Config.AgentHandler. Its result is encoded as JSON. Up to 32 requests call it at once. After
+	// 120 s ctx ends and the request is answered without it; a call that ignores ctx then keeps its
+	// goroutine, beside the 32, until it returns.
 	Handler func(ctx context.Context, r PaidRequest) (any, error)
 	// CoreToken is the core token; "" reads it from Dir, where the first start writes it.
 	CoreToken string
@@ -105,6 +107,7 @@ func New(opts Options) (*Core, error) {
 		settings: s,
 		tools:    map[string]*tool{},
 		instance: rand.Text(),
+		endpoint: endpoint{handlerTime: maxHandlerTime},
 	}
 	for _, t := range c.rows {
 		c.tools[opts.Names.Tool(t.name)] = t

@@ -26,12 +26,14 @@ const (
 	maxLongBodies   = 64       // that are read at once
 	maxPaidAnswer   = 4 << 20  // bytes of an answer
 	maxPrompt       = 100_000  // characters
-	handlerTime     = 120 * time.Second
-	paidHoldSecs    = 180 // handlerTime and a minute to settle
+	maxHandlerTime  = 120 * time.Second
+	paidHoldSecs    = 180 // maxHandlerTime and a minute to settle
 )
 
-// endpoint is the paid endpoint. Its zero value is ready, and safe for concurrent use.
+// endpoint is the paid endpoint. It is safe for concurrent use.
 type endpoint struct {
+	handlerTime time.Duration // that an agent handler may take
+
 	mu      sync.Mutex
 	of      *account     // that handler serves
 	handler http.Handler // nil when the account cannot serve
@@ -227,7 +229,7 @@ func (e *endpoint) end(p *paidCall) {
 func (c *Core) answering(handle agentHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		payment, _ := paid.FromContext(r.Context())
-		ctx, cancel := context.WithTimeout(r.Context(), handlerTime)
+		ctx, cancel := context.WithTimeout(r.Context(), c.endpoint.handlerTime)
 		defer cancel()
 		subscriber, err := toll.ParseAddress(payment.Payer)
 		var body []byte

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/gateway"
@@ -289,6 +290,45 @@ func TestT146_HandlerFails(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &got); err != nil || got.Prompt != "hi" || got.Subscriber != ann.Address ||
 		got.PlanID != s.svc.Plan() || got.AgentRequestID == "" {
 		t.Errorf("%+v: %v", a, err)
+	}
+}
+
+// A handler that ignores the end of its time costs nothing and keeps no place.
+func TestT146_HandlerHangs(t *testing.T) {
+	finish := make(chan struct{})
+	s := newSeller(t, tolltest.New(t), func(o *gateway.Options) {
+		o.Config.CreditsPerRequest = 1
+		o.Handler = func(_ context.Context, r gateway.PaidRequest) (any, error) {
+			if r.Prompt == "hang" {
+				<-finish
+			}
+			return "done", nil
+		}
+	})
+	end := sync.OnceFunc(func() { close(finish) })
+	defer end()
+	defer time.AfterFunc(time.Minute, end).Stop() // a core that waits for the handler answers 200
+	s.core.SetHandlerTime(time.Second)
+	ann := s.svc.Subscriber(40)
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			a := s.ask(ann.AccessToken, `{"prompt":"hang"}`)
+			if a.status != 502 || a.body != `{"error":"agent failed"}` {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+	wg.Wait()
+	if n := s.wire.count("release"); n != 32 {
+		t.Errorf("%d releases", n)
+	}
+	if a := s.ask(ann.AccessToken, hi); a.status != 200 {
+		t.Errorf("afterwards: %+v", a)
+	}
+	b, err := ann.Client.Balance(t.Context(), s.svc.Plan())
+	if err != nil || b.Available != 39 || b.Held != 0 {
+		t.Errorf("%+v %v", b, err)
 	}
 }
 
