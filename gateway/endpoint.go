@@ -128,8 +128,8 @@ func (c *Core) newEndpoint(a *account) http.Handler {
 				c.balanceChanged(a)
 			}
 		}),
-		paid.OnOutside(func(w http.ResponseWriter, _ *http.Request, t *x402.Terms) {
-			once.Do(func() { c.log.Error("the paid endpoint is closed", "why", outside(a, t).Message) })
+		paid.OnClosed(func(w http.ResponseWriter, _ *http.Request, why *toll.Error) {
+			once.Do(func() { c.log.Error("the paid endpoint is closed", "why", why.Text()) })
 			notConfigured(w)
 		}),
 		paid.Log(c.log),
@@ -282,12 +282,8 @@ func (c *Core) CheckPaidEndpoint(ctx context.Context) error {
 		return asError(err)
 	}
 	if !t.IsTime && t.InBounds(a.CreditsPerRequest) != a.CreditsPerRequest {
-		return outside(a, t)
+		return invalid("creditsPerRequest", "must be %d to %d, the bounds of plan %s; got %d",
+			t.MinAmount, t.MaxAmount, a.PlanID, a.CreditsPerRequest)
 	}
 	return nil
-}
-
-func outside(a *account, t *x402.Terms) *Error {
-	return invalid("creditsPerRequest", "must be %d to %d, the bounds of plan %s; got %d",
-		t.MinAmount, t.MaxAmount, a.PlanID, a.CreditsPerRequest)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
@@ -491,10 +492,30 @@ func TestPaidEndpoint_NotConfigured(t *testing.T) {
 	live := func(o *gateway.Options) {
 		o.Config.Environment, o.Config.APIKey = toll.Live, "live:"+strings.TrimPrefix(o.Config.APIKey, "sandbox:")
 	}
+	spender, err := svc.Client().CreateKey(t.Context(), client.KeyParams{
+		Rights: toll.Rights{toll.RightRead, toll.RightSpend, toll.RightManage},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked, err := svc.Client().CreateKey(t.Context(), client.KeyParams{})
+	if err == nil {
+		_, err = svc.Client().RevokeKey(t.Context(), revoked.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := svc.NewKey("stranger")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		edit func(*gateway.Options)
 		want string // in the start-up error
 	}{
+		"no sell":    {func(o *gateway.Options) { o.Config.APIKey = spender.Key }, "lacks the right sell"},
+		"revoked":    {func(o *gateway.Options) { o.Config.APIKey = revoked.Key }, "revoked"},
+		"not there":  {func(o *gateway.Options) { o.Config.PlanID = "7" }, "No plan has this id"},
 		"no key":     {func(o *gateway.Options) { o.Config.APIKey = "" }, "Not authenticated"},
 		"no plan":    {func(o *gateway.Options) { o.Config.PlanID = "" }, "planId"},
 		"no handler": {live, "agentHandler"},
@@ -516,6 +537,21 @@ func TestPaidEndpoint_NotConfigured(t *testing.T) {
 		}
 		if n := strings.Count(lines.String(), "must be 1 to 10"); name == "price" && n != 1 {
 			t.Errorf("%d lines: %s", n, lines.String())
+		}
+	}
+	// What only the first request finds out is in the log.
+	for name, edit := range map[string]func(*gateway.Config){
+		"agent":   func(cfg *gateway.Config) { cfg.AgentID = "7" },
+		"account": func(cfg *gateway.Config) { cfg.APIKey = stranger.Key },
+	} {
+		var lines strings.Builder
+		s := newSeller(t, svc, func(o *gateway.Options) {
+			edit(&o.Config)
+			o.Log = slog.New(slog.NewTextHandler(&lines, nil))
+		})
+		a := s.ask(ann.AccessToken, hi)
+		if a.status != 503 || a.body != `{"error":"not configured"}` || !strings.Contains(lines.String(), "is closed") {
+			t.Errorf("%s of somebody else: %+v, log %s", name, a, lines.String())
 		}
 	}
 	off := newSeller(t, svc, func(o *gateway.Options) { o.Config.EnablePaidEndpoint = nil })

@@ -130,8 +130,10 @@ func (x *exchange) price() bool {
 	price := x.priced()
 	x.asked, amount = sale.Price(t, price)
 	if price != nil && *x.asked != *price {
-		if x.c.onOutside != nil {
-			x.c.onOutside(x.w, x.r, t)
+		if x.c.onClosed != nil {
+			x.c.onClosed(x.w, x.r, toll.Errorf(toll.CodeBadRequirements,
+				"The price must be %d to %d credits, the bounds of plan %s; got %d.",
+				t.MinAmount, t.MaxAmount, t.PlanID, *price))
 			return false
 		}
 		x.gate.outside.Do(func() {

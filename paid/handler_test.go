@@ -481,14 +481,14 @@ func TestPriceOutsideOfThePlan(t *testing.T) {
 }
 
 // A route that keeps its price is closed while the plan does not allow it, and open again afterwards.
-func TestOnOutside(t *testing.T) {
+func TestOnClosed_Price(t *testing.T) {
 	for price, open := range map[toll.Credits]bool{0: true, 2: false, 3: true, 7: true, 8: false} {
 		d := newDesk(100)
 		d.min, d.max = 3, 7
 		h := paid.Handler(d, &work{t: t}, paid.Plan(plan), paid.Credits(price),
-			paid.OnOutside(func(w http.ResponseWriter, _ *http.Request, terms *x402.Terms) {
-				if terms.MinAmount != 3 || terms.MaxAmount != 7 {
-					t.Errorf("%+v", terms)
+			paid.OnClosed(func(w http.ResponseWriter, _ *http.Request, why *toll.Error) {
+				if !strings.Contains(why.Text(), "must be 3 to 7 credits") {
+					t.Error(why)
 				}
 				w.WriteHeader(http.StatusTeapot)
 			}))
@@ -498,6 +498,42 @@ func TestOnOutside(t *testing.T) {
 		h.ServeHTTP(w, r)
 		if got := w.Code != http.StatusTeapot; got != open {
 			t.Errorf("a price of %d: %d", price, w.Code)
+		}
+	}
+}
+
+// A route is closed while the service refuses its builder, and not while the service is away.
+func TestOnClosed_Refused(t *testing.T) {
+	for _, op := range []string{"terms", "verify"} {
+		for code, want := range map[toll.Code]int{
+			toll.CodeNotAuthenticated: http.StatusTeapot,
+			toll.CodeForbidden:        http.StatusTeapot,
+			toll.CodePlanNotFound:     http.StatusTeapot,
+			toll.CodeRateLimited:      http.StatusTooManyRequests,
+			toll.CodeInternal:         http.StatusServiceUnavailable,
+			toll.CodeUnavailable:      http.StatusServiceUnavailable,
+		} {
+			d := newDesk(100)
+			d.before = func(at string, _ int) error {
+				if at == op {
+					return toll.NewError(code)
+				}
+				return nil
+			}
+			h := paid.Handler(d, &work{t: t}, paid.Plan(plan), paid.Log(slog.New(slog.DiscardHandler)),
+				paid.OnClosed(func(w http.ResponseWriter, _ *http.Request, why *toll.Error) {
+					if why.Code != code {
+						t.Errorf("%s: %v, want %s", op, why, code)
+					}
+					w.WriteHeader(http.StatusTeapot)
+				}))
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodPost, "/ask", nil)
+			r.Header.Set(x402.HeaderSignature, token)
+			h.ServeHTTP(w, r)
+			if w.Code != want || d.burned != 0 || d.held != 0 {
+				t.Errorf("%s refused with %s: %d, want %d", op, code, w.Code, want)
+			}
 		}
 	}
 }

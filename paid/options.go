@@ -63,7 +63,7 @@ type config struct {
 	afterVerify    func(*http.Request, *x402.VerifyResponse)
 	afterSettle    func(*http.Request, *x402.SettleResponse)
 	onPaymentError func(http.ResponseWriter, *http.Request, *toll.Error) bool
-	onOutside      func(http.ResponseWriter, *http.Request, *x402.Terms)
+	onClosed       func(http.ResponseWriter, *http.Request, *toll.Error)
 
 	// flushEventsOnly is set for the proxy, whose reverse proxy flushes every answer without a length: only event streams
 	// are streams there, so that all other answers keep their receipt.
@@ -218,11 +218,12 @@ func OnPaymentError(f func(w http.ResponseWriter, r *http.Request, e *toll.Error
 	return func(c *config) { c.onPaymentError = f }
 }
 
-// OnOutside answers requests in place of the route while its price lies outside the bounds of the
-// plan, as after a change of the plan. Nothing is verified then. Without it the price is brought
-// into the bounds, see [Credits]. The terms are shared: treat them as read-only.
-func OnOutside(f func(w http.ResponseWriter, r *http.Request, t *x402.Terms)) Option {
-	return func(c *config) { c.onOutside = f }
+// OnClosed answers requests in place of the route while it cannot take payments as the builder set
+// it up: its price lies outside the bounds of the plan, or the service refuses the key, the plan or
+// the agent. why is for the builder alone. Nothing burned. Without it the price is brought into the
+// bounds, see [Credits], and a refusal is answered like a service that is away.
+func OnClosed(f func(w http.ResponseWriter, r *http.Request, why *toll.Error)) Option {
+	return func(c *config) { c.onClosed = f }
 }
 
 // OnUnsettled is the alarm for streams that were delivered and could not be settled at once. It is called when a stream

@@ -118,12 +118,25 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 func (x *exchange) unavailable(r *sale.Refusal) {
 	e := toll.NewError(toll.CodeUnavailable)
 	e.Message = "The payment service cannot be reached. No credits were burned."
-	switch {
-	case r.Err.HTTPStatus() == http.StatusTooManyRequests:
+	switch status := r.Err.HTTPStatus(); {
+	case x.c.onClosed != nil && refusesBuilder(status):
+		x.c.onClosed(x.w, x.r, r.Err)
+		return
+	case status == http.StatusTooManyRequests:
 		e = toll.NewError(toll.CodeRateLimited)
 	case r.Err.Code == toll.CodeSettlementPending:
 		e = toll.NewError(r.Err.Code)
 	}
 	e.RetryAfterSecs = r.Err.RetryAfterSecs
 	x.fail(e)
+}
+
+// refusesBuilder reports whether a failed call to the facilitator says that the key, the plan or the agent of the builder is
+// unknown or lacks a right.
+func refusesBuilder(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+		return true
+	}
+	return false
 }
