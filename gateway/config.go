@@ -42,8 +42,9 @@ type Config struct {
 
 	DefaultSpendingLimitCents     *toll.Cents `json:"defaultSpendingLimitCents,omitempty"`     // default 1000; a proposal in quotes
 	DefaultDelegationDurationSecs *int64      `json:"defaultDelegationDurationSecs,omitempty"` // default 3600
-	MaxSpendingLimitCents         *toll.Cents `json:"maxSpendingLimitCents,omitempty"`         // default 1000
-	MaxOrderCents                 *toll.Cents `json:"maxOrderCents,omitempty"`                 // default 0: no cap
+	// The lower cap counts, of the core and of the plugin.
+	MaxSpendingLimitCents *toll.Cents `json:"maxSpendingLimitCents,omitempty"` // default 1000
+	MaxOrderCents         *toll.Cents `json:"maxOrderCents,omitempty"`         // default 0: no cap
 
 	OwnerOnlySpending  *bool  `json:"ownerOnlySpending,omitempty"`  // default true
 	SpendApproval      string `json:"spendApproval,omitempty"`      // "confirm" (default) or "host"
@@ -141,7 +142,8 @@ func fieldForm(f toll.Fault) string {
 	return "must be a whole number, not negative"
 }
 
-// over returns c with what is not set in it taken from lower.
+// over returns c with what is not set in it taken from lower. Of the caps of both the lower counts,
+// so that no plugin raises those of the core.
 func (c Config) over(lower Config) Config {
 	to, from := reflect.ValueOf(&c).Elem(), reflect.ValueOf(lower)
 	for i := range to.NumField() {
@@ -149,7 +151,25 @@ func (c Config) over(lower Config) Config {
 			to.Field(i).Set(from.Field(i))
 		}
 	}
+	c.MaxSpendingLimitCents = lowest(c.MaxSpendingLimitCents, lower.MaxSpendingLimitCents)
+	c.MaxOrderCents = lowest(orderCap(c.MaxOrderCents), orderCap(lower.MaxOrderCents))
 	return c
+}
+
+// lowest returns the lower of two caps; nil is none.
+func lowest(a, b *toll.Cents) *toll.Cents {
+	if a == nil || b != nil && *b < *a {
+		return b
+	}
+	return a
+}
+
+// orderCap returns the cap of a field in which 0 is none.
+func orderCap(p *toll.Cents) *toll.Cents {
+	if p != nil && *p == 0 {
+		return nil
+	}
+	return p
 }
 
 // Bounds and defaults of the configuration.
@@ -245,7 +265,8 @@ func (s *settings) check() (errs []error) {
 	return errs
 }
 
-// isKeyText reports whether key can be a key, or is none. It says nothing about its validity.
+// isKeyText reports whether key is empty or has the characters and the length of a key. It does not
+// say that the key is valid.
 func isKeyText(key string) bool {
 	return len(key) <= maxKeyText && !strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -3,14 +3,17 @@ package gateway_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/gateway"
 	"github.com/tollhq/toll/x402"
 )
@@ -233,6 +236,44 @@ func TestControl_Hello(t *testing.T) {
 	got, body := c.do("POST", "/gateway/v1/hello", `{"registry":"`+c.registry()+`"}`)
 	if got != 200 || !strings.Contains(body, "guards") {
 		t.Error("without guards:", got, body)
+	}
+}
+
+// TestControl_Caps: a plugin lowers the caps of the core, and raises none. 0 is no cap of orders, and
+// a cap of limits that allows none.
+func TestControl_Caps(t *testing.T) {
+	const unset = toll.Cents(-1)
+	cents := func(n toll.Cents) *toll.Cents {
+		if n == unset {
+			return nil
+		}
+		return &n
+	}
+	for _, test := range []struct{ core, plugin, order, limit toll.Cents }{
+		{unset, unset, unset, unset},
+		{500, unset, 500, 500},
+		{500, 400, 400, 400},
+		{500, 600, 500, 500},
+		{500, 0, 500, 0},
+		{0, 500, 500, 0},
+		{unset, 600, 600, 600},
+	} {
+		c := newControlled(t, gateway.Options{CoreToken: testToken, Config: gateway.Config{
+			MaxOrderCents:         cents(test.core),
+			MaxSpendingLimitCents: cents(test.core),
+		}})
+		config := "{}"
+		if test.plugin != unset {
+			config = fmt.Sprintf(`{"maxOrderCents":%d,"maxSpendingLimitCents":%[1]d}`, test.plugin)
+		}
+		if got, body := c.hello(config); got != 200 {
+			t.Fatal(config, got, body)
+		}
+		s := c.core.Settings()
+		if !reflect.DeepEqual(s.MaxOrderCents, cents(test.order)) ||
+			!reflect.DeepEqual(s.MaxSpendingLimitCents, cents(test.limit)) {
+			t.Errorf("%+v: %v, %v", test, s.MaxOrderCents, s.MaxSpendingLimitCents)
+		}
 	}
 }
 
