@@ -25,9 +25,7 @@ type Asker struct {
 func NewAsker(private bool, listen string, log *slog.Logger, adjust func(*outbound.Config)) Asker {
 	c := &Core{now: time.Now, log: log, opts: Options{Listen: listen}}
 	c.reach.adjust = adjust
-	a := &account{}
-	a.AllowPrivateAgents = &private
-	return Asker{c, a}
+	return Asker{c, &account{settings: settings{privateAgents: private}}}
 }
 
 // Close closes connections that are not in use.
@@ -103,11 +101,16 @@ var Foreign = foreign
 func (c *Core) AdjustReach(f func(*outbound.Config)) { c.reach.adjust = f }
 
 // Context is the text for the next prompt.
-func (c *Core) Context(ctx context.Context) string { return c.promptContext(ctx, Caller{}) }
+func (c *Core) Context(ctx context.Context) string { return c.promptContext(ctx) }
 
-// AsksPrivate is account.asksPrivate.
-func AsksPrivate(set *bool, env toll.Environment) bool {
-	a := &account{environment: env}
-	a.AllowPrivateAgents = set
-	return a.asksPrivate()
+// AsksPrivate reports whether a login to an environment may ask agents in private networks, at a core
+// whose configuration is for the sandbox.
+func AsksPrivate(set *bool, env toll.Environment) (bool, error) {
+	config, err := Config{AllowPrivateAgents: set}.resolve(x402.Default)
+	if err != nil {
+		return false, err
+	}
+	c := &Core{opts: Options{Names: x402.Default}, settings: config}
+	s, err := c.settingsFor(&login{Environment: env})
+	return s.privateAgents, err
 }

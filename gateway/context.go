@@ -54,7 +54,7 @@ func (a *account) contextKey() contextKey {
 // promptContext returns the text that stands before the next prompt: the credits of the plan of the
 // configuration. It is "" without a key or a plan, and when the balance cannot be read, which is
 // never shown as 0 credits. It returns within 1.5 s; a text is kept for a minute.
-func (c *Core) promptContext(ctx context.Context, _ Caller) string {
+func (c *Core) promptContext(ctx context.Context) string {
 	a, err := c.account()
 	if err != nil || a.PlanID == "" {
 		return ""
@@ -126,7 +126,7 @@ func (c *Core) balanceChanged(a *account) {
 // contextOf is one line about a balance. The name of the plan is a stranger's text: it cannot leave
 // its quotes.
 func contextOf(names x402.Namespace, env toll.Environment, b *toll.Balance) string {
-	order := ": ask the user before ordering with " + names.Tool("orderPlan")
+	order := ": ask the user before ordering with " + names.Tool(orderPlanName)
 	held := fmt.Sprintf(" available (balance %d, held %d)", b.Balance, b.Held)
 	state := b.Available.Text()
 	switch {

@@ -153,11 +153,13 @@ func (c *Core) set() settings {
 const callTime = 150 * time.Second
 
 // Call runs a tool by its full name. params is one JSON object or empty. The result is one JSON
-// object, a [json.RawMessage], with the warnings in it; every error is an [*Error].
+// object with the warnings in it; every error is an [*Error].
 //
-// What a tool spends or writes is not stopped by the end of ctx: a host that hangs up would not
-// know what was done.
-func (c *Core) Call(ctx context.Context, name string, params []byte, callID string, caller Caller) (any, error) {
+// The end of ctx does not stop a tool that spends or writes: a host that hangs up would not know what
+// was done.
+func (c *Core) Call(
+	ctx context.Context, name string, params []byte, callID string, caller Caller,
+) (json.RawMessage, error) {
 	result, err := c.call(ctx, name, params, callID, caller)
 	if err != nil {
 		e := asError(err)
@@ -188,15 +190,12 @@ func (c *Core) call(
 		return nil, err
 	}
 	a, err := c.account()
-	if err != nil && !t.anonymous {
+	if err != nil {
 		return nil, err
 	}
 	args, warnings, err := t.check(params)
 	if err != nil {
 		return nil, err
-	}
-	if t.run == nil {
-		return nil, errorf(ServiceUnavailable, "The tool is not built yet.")
 	}
 	if t.effect != EffectRead {
 		var cancel context.CancelFunc

@@ -57,15 +57,12 @@ func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	if len(lacks) > 0 {
 		add("rights", "warning", "the key lacks %s: log in again and leave every right ticked", lacks)
 	}
-	switch {
-	case a.PlanID == "":
+	if a.PlanID == "" {
 		add("plan", "warning", "planId is not set here: prompts get no balance, and each tool call must name a planId. Set it in the plugin, or in the file of --config")
-	default:
-		if plan, err := a.service.Plan(ctx, a.PlanID); err != nil {
-			add("plan", "failed", "plan %s: %s", a.PlanID, asError(err))
-		} else {
-			add("plan", "ok", "plan %s, version %d", a.PlanID, plan.Version)
-		}
+	} else if plan, err := a.service.Plan(ctx, a.PlanID); err != nil {
+		add("plan", "failed", "plan %s: %s", a.PlanID, asError(err))
+	} else {
+		add("plan", "ok", "plan %s, version %d", a.PlanID, plan.Version)
 	}
 	if !s.paidEndpoint {
 		return found

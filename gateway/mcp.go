@@ -127,7 +127,7 @@ func (c *Core) mcpTool(t *tool) *mcp.Tool {
 			OpenWorldHint:   jsonschema.Ptr(true),
 		},
 	}
-	if out, err := t.outputSchema(); err == nil && out != nil {
+	if out, err := t.outputSchema(); err == nil {
 		described.OutputSchema = out
 	}
 	return described

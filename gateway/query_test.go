@@ -156,7 +156,7 @@ func TestQueryAgent(t *testing.T) {
 		Payment  struct{ CreditsRedeemed, RemainingBalance, Transaction string }
 		Warnings []string
 	}
-	if err := json.Unmarshal(got.(json.RawMessage), &out); err != nil {
+	if err := json.Unmarshal(got, &out); err != nil {
 		t.Fatal(err)
 	}
 	if out.Status != 200 || string(out.Response) != `{"list":[null,true],"n":12345678901234567890.10,"text":"hello"}` ||
@@ -172,7 +172,7 @@ func TestQueryAgent(t *testing.T) {
 		b, _ := json.Marshal(p)
 		t.Errorf("%s", b)
 	}
-	if strings.Contains(string(got.(json.RawMessage)), "eyJ") {
+	if strings.Contains(string(got), "eyJ") {
 		t.Errorf("the access token is in the result: %s", got)
 	}
 
@@ -198,7 +198,7 @@ func TestQueryAgent(t *testing.T) {
 	}
 }
 
-// What a 402 asks for beside one request of the wanted plan is not paid, and no more than the cap.
+// A 402 is paid only for one request of the wanted plan, and only up to the cap.
 func TestT141_Bait(t *testing.T) {
 	r, a := newQuery(t, 50, nil)
 	other, err := r.svc.Client().RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Other"}, Credits: toll.CreditsFixed(10, 1)})
@@ -267,7 +267,8 @@ func TestT141_Bait(t *testing.T) {
 	}
 }
 
-// A server where the agent is not registered is not paid, whatever it asks for.
+// A server is not paid unless the agent is registered at its address: a thief copies the challenge of
+// another server.
 func TestT141_CopiedChallenge(t *testing.T) {
 	r, a := newQuery(t, 10, nil)
 	a.set(a.challenge(func(*x402.PaymentRequired) {}))
@@ -287,7 +288,7 @@ func TestT141_CopiedChallenge(t *testing.T) {
 	}
 }
 
-// Receipts are words of the agent: what was burned says the service.
+// An agent writes its receipts itself: only the service says how much was burned.
 func TestT141_Receipts(t *testing.T) {
 	r, a := newQuery(t, 50, nil)
 	settled := func(credits toll.Credits, receipt string) http.HandlerFunc {

@@ -100,7 +100,7 @@ type reach struct {
 func (r *reach) to(c *Core, a *account) *outbound.Client {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	private := a.asksPrivate()
+	private := a.privateAgents
 	if o := r.clients[private]; o != nil {
 		return o
 	}
@@ -118,15 +118,6 @@ func (r *reach) to(c *Core, a *account) *outbound.Client {
 	}
 	r.clients[private] = outbound.New(cfg)
 	return r.clients[private]
-}
-
-// asksPrivate reports whether agents in private networks may be asked. Where the configuration does
-// not say so, the environment of the key decides: a login may be of another one.
-func (a *account) asksPrivate() bool {
-	if a.AllowPrivateAgents == nil {
-		return a.environment == toll.Sandbox
-	}
-	return *a.AllowPrivateAgents
 }
 
 // isSelf reports whether an address is the one of the core itself: an agent there would be paid

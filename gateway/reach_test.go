@@ -101,8 +101,8 @@ func isBlocked(err error) bool {
 	return ok && e.Code == gateway.AgentBlocked
 }
 
-// What is never asked, what is asked in private networks only where that is allowed, and what a name
-// leads to counts as much as an address.
+// Some addresses are never asked, private ones only where the configuration allows it. A name counts
+// as the address to which it leads.
 func TestT142_Reach(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
@@ -230,8 +230,8 @@ func TestT142_PrivateByEnvironment(t *testing.T) {
 		{&yes, toll.Live, true},
 		{&no, toll.Sandbox, false},
 	} {
-		if got := gateway.AsksPrivate(c.set, c.env); got != c.want {
-			t.Errorf("%v on %s: %v", c.set, c.env, got)
+		if got, err := gateway.AsksPrivate(c.set, c.env); err != nil || got != c.want {
+			t.Errorf("%v on %s: %v, %v", c.set, c.env, got, err)
 		}
 	}
 }

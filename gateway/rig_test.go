@@ -93,12 +93,8 @@ func (r *rig) try(caller gateway.Caller, id, tool, params string) (result, error
 	if err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(got)
-	if err != nil {
-		return nil, err
-	}
 	var out result
-	return out, json.Unmarshal(b, &out)
+	return out, json.Unmarshal(got, &out)
 }
 
 // run is try for the owner, and must work.

@@ -44,14 +44,14 @@ func entries(names x402.Namespace) ([]toolEntry, error) {
 	return list, nil
 }
 
-// registryHash names the registry: it changes with everything that a plugin tells its host.
+// registryHash names the registry: it changes with everything that a plugin registers with its host.
 func registryHash(names x402.Namespace) (string, error) {
 	list, err := entries(names)
 	if err != nil {
 		return "", err
 	}
 	for i := range list {
-		list[i].OutputSchema = nil // hosts are not told
+		list[i].OutputSchema = nil // plugins do not register it
 	}
 	b, err := json.Marshal(list)
 	if err != nil {
@@ -125,12 +125,9 @@ var wireTypes = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[[]json.RawMessage](): {Type: "array"},
 }
 
-// outputSchema describes the result of a tool, nil for one without a type. No member is required:
-// an answer is a result, a quote, or an error as {"error": …}. Hosts check answers against it.
+// outputSchema describes the result of a tool. No member is required: an answer is a result, a
+// quote, or an error as {"error": …}. Hosts check answers against it.
 func (t *tool) outputSchema() (*jsonschema.Schema, error) {
-	if t.output == nil {
-		return nil, nil
-	}
 	s, err := jsonschema.ForType(reflect.TypeOf(t.output), &jsonschema.ForOptions{TypeSchemas: wireTypes})
 	if err != nil {
 		return nil, err

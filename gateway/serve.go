@@ -253,7 +253,7 @@ type toolRequest struct {
 }
 
 type toolAnswer struct {
-	Result any `json:"result"`
+	Result json.RawMessage `json:"result"`
 }
 
 func (c *Core) serveTool(w http.ResponseWriter, r *http.Request) {
@@ -325,5 +325,5 @@ func (c *Core) serveContext(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, errorAnswer{asError(err)})
 		return
 	}
-	answer(w, http.StatusOK, contextAnswer{c.promptContext(r.Context(), in.Caller)})
+	answer(w, http.StatusOK, contextAnswer{c.promptContext(r.Context())})
 }

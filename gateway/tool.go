@@ -45,7 +45,6 @@ type tool struct {
 	title       string
 	description string // at most 500 characters; names no other tool, since hosts rename tools
 	effect      Effect
-	anonymous   bool // works without an API key
 	params      []param
 	output      any // zero value of the result: its schema is derived from the type
 	run         func(ctx context.Context, c *call) (any, error)
@@ -62,7 +61,7 @@ type Caller struct {
 // call is one call of a tool while it runs.
 type call struct {
 	core     *Core
-	account  *account // nil for an anonymous tool without a key
+	account  *account
 	args     arguments
 	id       string // of the host; "" when it gives none
 	caller   Caller

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/x402"
 )
 
 // devChat are the two cores of toll dev: of the subscriber, who asks in a chat, and of the builder,
@@ -115,21 +115,16 @@ func (c *core) url() string { return "http://" + c.listener.Addr().String() }
 
 // tool calls a tool of the subscriber's core, as a chat host would.
 func (c *devChat) tool(ctx context.Context, name string, params map[string]any, into any) error {
-	result, err := c.buyer.core.Call(ctx, name, mustJSON(params), "",
+	in, err := x402.Encode(params)
+	if err != nil {
+		return err
+	}
+	result, err := c.buyer.core.Call(ctx, name, in, "",
 		gateway.Caller{SessionKey: "toll dev", SenderIsOwner: true, Channel: "dev"})
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(mustJSON(result), into)
-}
-
-// mustJSON is the JSON of what always has one.
-func mustJSON(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
+	return x402.Decode(result, into)
 }
 
 // showChat has the subscriber buy and use a plan by the tools of a chat: nothing is bought before it
