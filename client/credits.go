@@ -66,7 +66,7 @@ type TokenMaker func(
 ) (*toll.AccessToken, error)
 
 // Using returns a payer that pays with access tokens of the caller's making. They are revoked as
-// those of the payer are, where the receipt does not tell what was burned.
+// those of the payer are, where the receipt does not say what was burned.
 func (p *CreditsPayer) Using(make TokenMaker) *CreditsPayer {
 	o := *p
 	o.token = make

@@ -70,7 +70,7 @@ func (c *Core) browserText(ctx context.Context, env toll.Environment) string {
 		return c.failureText("The login could not be started.", err)
 	}
 	return fmt.Sprintf("Open %s and check that it shows the code %s. It is valid for %s.\n"+
-		"This logs in to %s at %s. When you have approved it there, go on here: the next answer names the account.",
+		"This logs in to %s at %s. When you have approved it there, continue here: the next answer names the account.",
 		started.URL, started.Code, minutes(started.ExpiresIn), started.Environment, started.Service)
 }
 

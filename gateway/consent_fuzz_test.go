@@ -10,7 +10,7 @@ import (
 	"github.com/tollhq/toll/tolltest"
 )
 
-// FuzzT138_Params: whatever a model writes as params, a tool that spends orders nothing and makes no
+// FuzzT138_Params: with any params of a model, a tool that spends orders nothing and makes no
 // delegation while they do not confirm. All calls are of one conversation, in which every plan was
 // quoted.
 func FuzzT138_Params(f *testing.F) {

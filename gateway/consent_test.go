@@ -17,7 +17,7 @@ import (
 	"github.com/tollhq/toll/tolltest"
 )
 
-// TestT138_AnyOrderOfCalls: whatever a model calls, in any order, with lost answers and changed
+// TestT138_AnyOrderOfCalls: for all calls of a model, in any order, with lost answers and changed
 // prices, each payment follows from a quote of its own: of the same conversation, plan and price,
 // shown in the last ten minutes.
 func TestT138_AnyOrderOfCalls(t *testing.T) {

@@ -189,7 +189,7 @@ func TestPaidEndpoint_Demo(t *testing.T) {
 	}
 }
 
-// What is wrong with a request costs nothing: the service is not asked about it.
+// A malformed request costs nothing: it never reaches the service.
 func TestT146_BadRequests(t *testing.T) {
 	s := newSeller(t, tolltest.New(t), nil)
 	ann := s.svc.Subscriber(10)
@@ -263,7 +263,7 @@ func failing(_ context.Context, r gateway.PaidRequest) (any, error) {
 	return r, nil
 }
 
-// A handler that fails costs nothing and tells nothing of the inside.
+// A handler that fails costs nothing, and its error is not in the answer.
 func TestT146_HandlerFails(t *testing.T) {
 	var lines strings.Builder
 	s := newSeller(t, tolltest.New(t), func(o *gateway.Options) {
@@ -485,7 +485,7 @@ func TestPaidEndpoint_BusyAndGone(t *testing.T) {
 	}
 }
 
-// What is not configured is 503, and a plan that does not allow the price is a start-up error.
+// An endpoint that is not configured answers 503, and a plan that does not allow the price is a start-up error.
 func TestPaidEndpoint_NotConfigured(t *testing.T) {
 	svc := tolltest.New(t)
 	ann := svc.Subscriber(10)

@@ -27,7 +27,7 @@ type signIn struct {
 	stamp   os.FileInfo   // of the file that stored was read from; nil without one
 	pending *pendingLogin // that waits for a person
 	outcome string        // why the last browser login failed, a sentence; "" when it did not
-	// approved says who approved the last browser login, until a tool has told the owner; "" then.
+	// approved says who approved the last browser login, until a tool has shown it to the owner; "" then.
 	approved string
 	// pause waits between two questions to the service; nil: as long as it says. For tests.
 	pause   func(ctx context.Context, d time.Duration) error

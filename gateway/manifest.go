@@ -13,7 +13,7 @@ import (
 // PluginVersion is the version of the plugin of chat hosts, as its package says it.
 const PluginVersion = "1.1.0"
 
-// DefaultListen is where the core listens unless it is told otherwise.
+// DefaultListen is the default address of the core.
 const DefaultListen = "127.0.0.1:8791"
 
 // Files of a plugin that are made of the registry, relative to its folder.

@@ -264,7 +264,8 @@ func TestOrder_ReusedID(t *testing.T) {
 	}
 }
 
-// TestOrder_Concurrent: twenty confirmations at once are one order, whatever ids the host gives.
+// TestOrder_Concurrent: twenty confirmations at once are one order, with equal and with different
+// ids of calls.
 func TestOrder_Concurrent(t *testing.T) {
 	for name, id := range map[string]func(int) string{
 		"no id":     func(int) string { return "" },

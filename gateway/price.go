@@ -15,7 +15,7 @@ const (
 )
 
 // pricing says in what a price is paid, and so how its amounts are read. Amounts are exact: they go
-// from text to big integers, and whatever does not fit is refused, never rounded.
+// from text to big integers, and an amount that does not fit is refused, never rounded.
 type pricing struct {
 	card     bool
 	token    toll.Address // zero for the native token and for cards

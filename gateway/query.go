@@ -168,7 +168,7 @@ func (q *query) run(ctx context.Context) (any, error) {
 	case res.StatusCode/100 != 2:
 		return nil, q.refused(res, body)
 	case res.Header.Get("Content-Encoding") != "":
-		return nil, q.withPayment(errorf(AgentError, "the answer of %s is compressed, which was not asked for", q.url.Host))
+		return nil, q.withPayment(errorf(AgentError, "the answer of %s is compressed; the request did not allow compression", q.url.Host))
 	}
 	return agentAnswer{
 		Status:   res.StatusCode,
@@ -220,7 +220,7 @@ func (q *query) redirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// payment says what the query cost, nil when nothing was asked for.
+// payment says what the query cost, nil when nothing was paid.
 func (q *query) payment(ctx context.Context) *agentPayment {
 	p := q.paid()
 	if p == nil {

@@ -172,8 +172,8 @@ func symbol(s string) string {
 	return s
 }
 
-// isRefusal reports whether the service was asked and said no to what the agent asks for, for example
-// about an agent that does not exist. Other errors are about the service or the key.
+// isRefusal reports whether the service refused this payment, for example because the agent does not
+// exist. Other errors are about the service or the key.
 func isRefusal(e *toll.Error) bool {
 	switch s := e.HTTPStatus(); s {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
@@ -228,8 +228,8 @@ func (q *query) refused(res *http.Response, body []byte) *Error {
 	return q.with(e, f)
 }
 
-// unsold is a 402 that did not lead to an answer: one that asks for nothing that is known, or one to
-// a payment.
+// unsold is a 402 that did not lead to an answer: its challenge is not known here, or it refuses a
+// payment.
 func (q *query) unsold(res *http.Response, body []byte) *Error {
 	f := queryFault{}
 	if asked, err := x402.ReadChallenge(res.Header, body); err == nil {

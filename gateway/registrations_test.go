@@ -86,7 +86,7 @@ func TestRegisterAgent_Amounts(t *testing.T) {
 	}
 }
 
-// TestRegisterAgent_Card: a card of the agent that tells something else is a warning.
+// TestRegisterAgent_Card: a card of the agent that says something else is a warning.
 func TestRegisterAgent_Card(t *testing.T) {
 	r := newRig(t, nil)
 	var name, address string
@@ -118,7 +118,7 @@ func TestRegisterAgent_Card(t *testing.T) {
 }
 
 // TestT140_NewRecipient: money to others than the own account needs a confirmation of exactly that
-// plan, whatever text led to the call.
+// plan, for every text that can lead to the call.
 func TestT140_NewRecipient(t *testing.T) {
 	r := newRig(t, nil)
 	to := r.svc.Builder().String()
