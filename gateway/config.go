@@ -37,7 +37,8 @@ type Config struct {
 	// BaseURL is the address of the service; its default follows from the environment.
 	BaseURL string `json:"baseUrl,omitempty"`
 
-	PaymentType     string `json:"paymentType,omitempty"` // "crypto" (default) or "fiat"
+	// PaymentType is "crypto" (default) or "fiat". It changes nothing: the plan says how it is paid.
+	PaymentType     string `json:"paymentType,omitempty"`
 	PaymentMethodID string `json:"paymentMethodId,omitempty"`
 
 	DefaultSpendingLimitCents     *toll.Cents `json:"defaultSpendingLimitCents,omitempty"`     // default 1000; a proposal in quotes

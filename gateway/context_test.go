@@ -16,26 +16,6 @@ import (
 	"github.com/tollhq/toll/tolltest"
 )
 
-// clock is a time that a test moves.
-type clock struct {
-	mu sync.Mutex
-	t  time.Time
-}
-
-func newClock() *clock { return &clock{t: time.Now()} }
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
-
 // reader is a core whose account is a subscriber, with the plan of the builder.
 type reader struct {
 	*controlled

@@ -44,27 +44,41 @@ func (d *delegated) read(dir string) (map[string][]string, error) {
 
 // add records a delegation; the oldest one of many is forgotten.
 func (d *delegated) add(dir, account, id string) error {
+	return d.change(dir, account, func(ids []string) []string {
+		if slices.Contains(ids, id) {
+			return ids
+		}
+		ids = append(ids, id)
+		return ids[max(0, len(ids)-maxDelegations):]
+	})
+}
+
+// forget removes a delegation from the record.
+func (d *delegated) forget(dir, account, id string) error {
+	return d.change(dir, account, func(ids []string) []string {
+		return slices.DeleteFunc(ids, func(known string) bool { return known == id })
+	})
+}
+
+// change writes the ids of an account as f returns them.
+func (d *delegated) change(dir, account string, f func(ids []string) []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all, _ := d.read(dir) // one that cannot be read is replaced
-	if slices.Contains(all[account], id) {
-		return nil
-	}
-	ids := append(all[account], id)
-	all[account] = ids[max(0, len(ids)-maxDelegations):]
+	all[account] = f(all[account])
 	b, err := json.Marshal(all)
 	if err != nil {
 		return err
 	}
-	f, err := tempfile.Kind{Prefix: ".delegations-", Suffix: ".json"}.Create(dir)
+	file, err := tempfile.Kind{Prefix: ".delegations-", Suffix: ".json"}.Create(dir)
 	if err != nil {
 		return err
 	}
-	defer f.Remove()
-	if _, err := f.Write(b); err != nil {
+	defer file.Remove()
+	if _, err := file.Write(b); err != nil {
 		return err
 	}
-	return f.Publish(filepath.Join(dir, delegationsFile), true)
+	return file.Publish(filepath.Join(dir, delegationsFile), true)
 }
 
 // of returns the ids of an account, the newest first.
@@ -81,18 +95,8 @@ func (d *delegated) of(dir, account string) ([]string, error) {
 // it, else a new one under this Idempotency-Key.
 func (c *call) delegation(ctx context.Context, d *budget, key string) (string, error) {
 	account := string(c.account.environment) + " " + c.account.address.Lower()
-	ids, err := c.core.delegated.of(c.core.opts.Dir, account)
-	if err != nil {
-		c.core.log.WarnContext(ctx, "the record of delegations cannot be read", "err", err)
-	}
-	for _, id := range ids {
-		known, err := c.account.service.Delegation(ctx, id)
-		switch {
-		case undecided(err):
-			return "", err
-		case err == nil && d.coveredBy(known, c.core.now()):
-			return id, nil
-		}
+	if id, err := c.covering(ctx, d, account); id != "" || err != nil {
+		return id, err
 	}
 	params := client.DelegationParams{
 		Provider:      d.provider,
@@ -112,6 +116,35 @@ func (c *call) delegation(ctx context.Context, d *budget, key string) (string, e
 		c.core.log.WarnContext(ctx, "a delegation was not recorded, so it is not used again", "err", err)
 	}
 	return made.DelegationID, nil
+}
+
+// covering returns the newest delegation of the record that covers a budget, "" for none. It removes
+// those that the service says have ended, so that they are asked for once.
+func (c *call) covering(ctx context.Context, d *budget, account string) (string, error) {
+	record, dir := &c.core.delegated, c.core.opts.Dir
+	ids, err := record.of(dir, account)
+	if err != nil {
+		c.core.log.WarnContext(ctx, "the record of delegations cannot be read", "err", err)
+	}
+	for _, id := range ids {
+		known, err := c.account.service.Delegation(ctx, id)
+		switch {
+		case undecided(err):
+			return "", err
+		case errors.Is(err, toll.NewError(toll.CodeUnknownDelegation)), err == nil && hasEnded(known):
+			if err := record.forget(dir, account, id); err != nil {
+				c.core.log.WarnContext(ctx, "an ended delegation stays in the record", "err", err)
+			}
+		case err == nil && d.coveredBy(known, c.core.now()):
+			return id, nil
+		}
+	}
+	return "", nil
+}
+
+// hasEnded reports whether a delegation never pays again.
+func hasEnded(d *toll.Delegation) bool {
+	return d.Status == toll.StatusRevoked || d.Status == toll.StatusExpired
 }
 
 // coveredBy reports whether an existing delegation serves a budget. Where orders cannot bound what is

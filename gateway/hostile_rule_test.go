@@ -30,7 +30,7 @@ type budget struct{ plan, limit, card string }
 type shownQuote struct {
 	conversation string
 	terms        string
-	at           time.Duration
+	at           time.Time
 }
 
 // toolCall is a call of a tool, as the test made it.
@@ -40,7 +40,7 @@ type toolCall struct {
 	args         map[string]any
 	owner        bool
 	facts        func(plan string) string // of a plan at this moment, see hostileWorld.facts
-	at           time.Duration
+	at           time.Time
 	taken        string // terms of the quote that this call used up
 }
 
@@ -110,7 +110,7 @@ func (r *consentRule) take(c *toolCall, kind, is string) bool {
 		return c.taken == is
 	}
 	fits := func(q shownQuote) bool {
-		return q.conversation == c.conversation && q.terms == is && c.at-q.at <= 10*time.Minute
+		return q.conversation == c.conversation && q.terms == is && c.at.Sub(q.at) <= 10*time.Minute
 	}
 	if i := slices.IndexFunc(r.halves, fits); i >= 0 && kind == "token" {
 		r.halves = slices.Delete(r.halves, i, i+1)

@@ -77,9 +77,9 @@ func (w *hostileWorld) step() {
 	case n < 88: // the answers to the next call get lost
 		w.lost(1 + w.rand.IntN(2))
 	case n < 94:
-		w.mu.Lock()
-		w.moved += []time.Duration{time.Second, 20 * time.Second, 31 * time.Second, 9 * time.Minute, 11 * time.Minute}[w.rand.IntN(5)]
-		w.mu.Unlock()
+		w.clock.advance([]time.Duration{
+			time.Second, 20 * time.Second, 31 * time.Second, 9 * time.Minute, 11 * time.Minute,
+		}[w.rand.IntN(5)])
 	default:
 		w.other()
 	}
@@ -214,7 +214,7 @@ func (w *hostileWorld) taken() []write {
 // call calls a tool by one of its doors and judges what the core asked of the service.
 func (w *hostileWorld) call(tool string, args map[string]any, conversation, id string, owner bool) {
 	w.t.Helper()
-	c := &toolCall{conversation: conversation, tool: tool, args: args, owner: owner, facts: w.facts, at: w.moved}
+	c := &toolCall{conversation: conversation, tool: tool, args: args, owner: owner, facts: w.facts, at: w.clock.now()}
 	w.last = c
 	var answer result
 	if i, found := strings.CutPrefix(conversation, "mcp "); found {

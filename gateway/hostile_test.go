@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -84,9 +83,9 @@ type hostileWorld struct {
 	cards []string
 	heard []string // texts of results, which a model may use as arguments
 	last  *toolCall
+	clock *clock
 
 	mu     sync.Mutex
-	moved  time.Duration // of the core's clock
 	writes []write
 	lose   int // which answers to the writes of a call are lost: none, all, all but the first
 	hidden int // cards that are not shown
@@ -127,6 +126,7 @@ func newHostileWorld(t *testing.T, seed uint64) *hostileWorld {
 		t:     t,
 		rand:  rand.New(rand.NewPCG(seed, 0)),
 		wire:  &recorder{},
+		clock: newClock(),
 		plans: map[string]*hostilePlan{},
 		rule:  &consentRule{allowed: map[string]string{}, budgets: map[string]budget{}, counts: map[string]int{}},
 	}
@@ -148,16 +148,11 @@ func newHostileWorld(t *testing.T, seed uint64) *hostileWorld {
 	for id := range w.plans {
 		w.svc.Client().Mint(t.Context(), toll.PlanID(id), w.own, 5, 0)
 	}
-	start := time.Now()
 	w.front = newControlled(t, gateway.Options{
 		Config:        gateway.Config{APIKey: key.Key, BaseURL: w.svc.URL(), PlanID: toll.PlanID(w.ids[0])},
 		CoreToken:     testToken,
 		ServiceClient: &http.Client{Transport: w.wire},
-		Now: func() time.Time {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return start.Add(w.moved)
-		},
+		Now:           w.clock.now,
 	})
 	w.core = w.front.core
 	t.Cleanup(w.core.Close)

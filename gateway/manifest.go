@@ -228,7 +228,7 @@ func configFields(names x402.Namespace) []configField {
 		field("agentEndpointPath", "Path of the paid endpoint", "Default: "+names.AgentPath()+".", textLike("^/[A-Za-z0-9_./~-]+$")),
 		advanced(field("publicUrl", "Public address", "Public address of the paid endpoint, without its path.", anyText())),
 		advanced(field("baseUrl", "Address of the service", "For a service of your own.", anyText())),
-		field("paymentType", "Payment type", "crypto or fiat. Default: crypto.", oneOf("crypto", "fiat")),
+		field("paymentType", "Payment type", "crypto or fiat. It changes nothing: the plan says how it is paid. Default: crypto.", oneOf("crypto", "fiat")),
 		advanced(field("paymentMethodId", "Payment method", "Id of an enrolled card.", anyText())),
 		advanced(field("defaultSpendingLimitCents", "Proposed spending limit", "In cents, shown in quotes. Default: 1000.", atLeast(0))),
 		advanced(field("defaultDelegationDurationSecs", "Proposed life of a spending limit", "In seconds. Default: 3600.", atLeast(minLimitSecs))),

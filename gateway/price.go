@@ -7,19 +7,13 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// nativeDecimals and stableDecimals are the digits behind the point of an amount: of the native
-// token, and of USDC, EURC and prices of cards.
-const (
-	nativeDecimals = 18
-	stableDecimals = 6
-)
-
 // pricing says in what a price is paid, and so how its amounts are read. Amounts are exact: they go
 // from text to big integers, and an amount that does not fit is refused, never rounded.
 type pricing struct {
 	card     bool
 	token    toll.Address // zero for the native token and for cards
 	currency string       // ETH, USDC, EURC, USD; the address of any other token
+	decimals int          // 18 for ETH, 6 for USDC, EURC and USD; not known of any other token
 }
 
 // newPricing reads the arguments pricingType and tokenAddress, "" for one that was not given.
@@ -47,7 +41,12 @@ func newPricing(kind, token string, env toll.Environment) (pricing, error) {
 		return pricing{}, invalid("tokenAddress", "belongs to pricingType erc20; got pricingType %q", kind)
 	}
 	p := toll.Price{TokenAddress: address, IsCrypto: kind != "fiat"}
-	return pricing{kind == "fiat", address, p.CurrencyName()}, nil
+	return pricing{
+		card:     kind == "fiat",
+		token:    address,
+		currency: p.CurrencyName(),
+		decimals: p.Decimals(),
+	}, nil
 }
 
 // dollars reports whether amounts may be written as "$1.50".
@@ -65,12 +64,12 @@ func (p pricing) read(name, text string) (toll.Units, error) {
 		return units, nil
 	}
 	if sum, ok := strings.CutPrefix(text, "$"); ok && p.dollars() {
-		if units, err := toll.ParseAmount(sum, stableDecimals); err == nil {
+		if units, err := toll.ParseAmount(sum, p.decimals); err == nil {
 			return units, nil
 		}
 	}
 	if sum, ok := strings.CutSuffix(text, " "+toll.CurrencyETH); ok && p.currency == toll.CurrencyETH {
-		if units, err := toll.ParseAmount(sum, nativeDecimals); err == nil {
+		if units, err := toll.ParseAmount(sum, p.decimals); err == nil {
 			return units, nil
 		}
 	}
@@ -99,9 +98,9 @@ func (p pricing) hint() string {
 func (p pricing) spell(u toll.Units) string {
 	switch {
 	case p.dollars():
-		return "$" + toll.FormatAmount(u, stableDecimals)
+		return "$" + toll.FormatAmount(u, p.decimals)
 	case p.currency == toll.CurrencyETH:
-		return toll.FormatAmount(u, nativeDecimals) + " " + toll.CurrencyETH
+		return toll.FormatAmount(u, p.decimals) + " " + toll.CurrencyETH
 	}
 	return u.String()
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
@@ -176,6 +175,3 @@ func (c *call) setRegistered(p pair) {
 	}
 	c.core.registered[c.subject("registered")] = p
 }
-
-// secs writes a number of seconds.
-func secs(n int64) string { return strconv.FormatInt(n, 10) + " s" }

@@ -70,8 +70,9 @@ func TestRegisterAgent_Amounts(t *testing.T) {
 			`,"priceReceivers":["` + r.address.String() + `"," ` + r.address.Lower() + ` "]}`
 	}
 	for _, amounts := range []string{`"$1.50,$0.50"`, `["1500000","500000"]`, `[1500000,500000]`, `"1500000, 500000"`, `[1500000,"500000"]`} {
-		if readable, _, _ := priceOf(t, r.run("registerAgent", params(amounts))); readable != "2.00 USDC" {
-			t.Errorf("%s is %s", amounts, readable)
+		got := r.run("registerAgent", params(amounts))
+		if readable, _, _ := priceOf(t, got); readable != "2.00 USDC" || got.text(t, "planId") == "" {
+			t.Errorf("%s: %v", amounts, got)
 		}
 	}
 	r.wire.acts()
@@ -101,7 +102,11 @@ func TestRegisterAgent_Card(t *testing.T) {
 	register := func(called string) string {
 		t.Helper()
 		r.wait(time.Minute)
-		return r.run("registerAgent", `{"name":"`+called+`","agentUrl":"`+agent.URL+`/ask","planName":"P","priceAmounts":"0.01 ETH","creditsAmount":1}`).warnings()
+		got := r.run("registerAgent", `{"name":"`+called+`","agentUrl":"`+agent.URL+`/ask","planName":"P","priceAmounts":"0.01 ETH","creditsAmount":1}`)
+		if got.text(t, "agentId") == "" {
+			t.Error(got)
+		}
+		return got.warnings()
 	}
 	if got := register("First"); got != "" {
 		t.Error(got) // no card tells nothing

@@ -31,7 +31,7 @@ var (
 	paymentParams = []param{
 		{
 			name: "paymentType", kind: kindText, oneOf: []string{"crypto", "fiat"},
-			description: "crypto or fiat. Default: the configuration, else crypto.",
+			description: "crypto or fiat, as the plan is paid; another one is refused. Default: that of the plan.",
 		},
 		{
 			name: "paymentMethodId", kind: kindText, most: 128,

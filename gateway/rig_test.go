@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +24,7 @@ type rig struct {
 	address toll.Address
 	account string
 	opts    gateway.Options
-	moved   atomic.Int64 // nanoseconds by which the clock of the core is ahead
+	clock   *clock
 }
 
 // newRig starts a service; set changes the configuration of the core.
@@ -40,7 +39,7 @@ func rigOf(t *testing.T, svc *tolltest.Service, account string, set func(*gatewa
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, svc: svc, wire: &recorder{}, address: key.Address, account: account}
+	r := &rig{t: t, svc: svc, wire: &recorder{}, address: key.Address, account: account, clock: newClock()}
 	cfg := gateway.Config{APIKey: key.Key, BaseURL: svc.URL(), PlanID: svc.Plan()}
 	if set != nil {
 		set(&cfg)
@@ -53,15 +52,34 @@ func rigOf(t *testing.T, svc *tolltest.Service, account string, set func(*gatewa
 // start makes the core, on the clock of the rig.
 func (r *rig) start() {
 	r.t.Helper()
-	start := time.Now()
-	r.opts.Now = func() time.Time { return start.Add(time.Duration(r.moved.Load())) }
+	r.opts.Now = r.clock.now
 	var err error
 	if r.core, err = gateway.New(r.opts); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *rig) wait(d time.Duration) { r.moved.Add(int64(d)) }
+func (r *rig) wait(d time.Duration) { r.clock.advance(d) }
+
+// clock is a time that a test moves.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func newClock() *clock { return &clock{t: time.Now()} }
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
 
 // owner is the person of most tests, in one conversation.
 var owner = gateway.Caller{SessionKey: "chat", SenderID: "ann", SenderIsOwner: true}

@@ -2,19 +2,19 @@ package gateway
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/internal/plain"
 )
 
 // accessToken is the result of getAccessToken: a quote of a spending limit, or an access token.
 type accessToken struct {
 	quote
 	AccessToken  string `json:"accessToken,omitempty"`
-	Token        string `json:"token,omitempty"` // equal
+	Token        string `json:"token,omitempty"` // the same
 	Scheme       string `json:"scheme,omitempty"`
 	Network      string `json:"network,omitempty"`
 	DelegationID string `json:"delegationId,omitempty"`
@@ -257,7 +257,7 @@ func (d *budget) terms(ask tokenAsk) string {
 	}
 	return termsOf(
 		d.plan, d.limit.String(), d.currency, d.lasts.String(), card, ask.redemption.String(),
-		ask.life.String(), string(ask.agent), ask.agentURL, secs(d.orders),
+		ask.life.String(), string(ask.agent), ask.agentURL, strconv.FormatInt(d.orders, 10),
 	)
 }
 
@@ -275,7 +275,7 @@ func (d *budget) quote(c *call, ask tokenAsk, changed bool) *quote {
 	}
 	return q.ask(c, changed, "The access token may buy credits of this plan, one order for "+
 		readable(d.plan.Price)+", up to "+d.limit.String()+" cents ("+strings.ToUpper(d.currency)+
-		") in all, for "+secs(q.DelegationDurationSecs)+".")
+		") in all, for "+strconv.FormatInt(q.DelegationDurationSecs, 10)+" s.")
 }
 
 // card returns the card to pay with: the argument, else the one of the configuration, else the first
@@ -290,12 +290,8 @@ func (c *call) card(ctx context.Context) (*paymentMethod, error) {
 		if m.Type == toll.PaymentWallet || m.Status != toll.StatusActive || wanted != "" && m.ID != wanted {
 			continue
 		}
-		return &paymentMethod{
-			ID:       m.ID,
-			Brand:    plain.Text(m.Brand, 40),
-			Last4:    plain.Text(m.Last4, 40),
-			Provider: string(m.Provider),
-		}, nil
+		found := paymentMethodOf(m)
+		return &found, nil
 	}
 	if wanted != "" {
 		return nil, invalid("paymentMethodId", "must be an active card of the account; got %q", wanted)

@@ -1,6 +1,8 @@
 package gateway_test
 
 import (
+	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +16,8 @@ import (
 	"github.com/tollhq/toll/tolltest"
 )
 
-// permissionOf returns what an access token of the rig's account may spend: the last one that was
-// made.
+// permission returns what the newest access token of the account of the rig may
+// spend.
 func (r *rig) permission() *toll.Permission {
 	r.t.Helper()
 	for p, err := range r.client().Permissions(r.t.Context()) {
@@ -160,8 +162,7 @@ func TestToken_Limit(t *testing.T) {
 // restarted returns the rig with a new core on the same directory.
 func (r *rig) restarted() *rig {
 	r.t.Helper()
-	next := &rig{t: r.t, svc: r.svc, wire: r.wire, address: r.address, account: r.account, opts: r.opts}
-	next.moved.Store(r.moved.Load())
+	next := &rig{t: r.t, svc: r.svc, wire: r.wire, address: r.address, account: r.account, opts: r.opts, clock: r.clock}
 	next.start()
 	return next
 }
@@ -319,5 +320,64 @@ func TestToken_Record(t *testing.T) {
 	}
 	if got := token(); got == foreign {
 		t.Error("a delegation of somebody else is used")
+	}
+}
+
+// TestToken_Ended: delegations that ended are asked for once, and one that may be good stays in the
+// record.
+func TestToken_Ended(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	path := filepath.Join(r.opts.Dir, "delegations.json")
+	key := "sandbox " + r.address.Lower()
+	record := func() (ids []string) {
+		t.Helper()
+		var all map[string][]string
+		b, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(b, &all)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[key]
+	}
+	delegate := func(limit toll.Cents, life time.Duration) string {
+		t.Helper()
+		made, err := r.client().CreateDelegation(t.Context(), client.DelegationParams{
+			Provider: toll.ProviderCrypto, SpendingLimit: limit, Lifetime: life, Currency: "usdc", PlanID: r.svc.Plan(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.DelegationID
+	}
+	small, expired, revoked := delegate(100, 100*time.Hour), delegate(900, time.Minute), delegate(900, time.Hour)
+	r.svc.Advance(2 * time.Minute)
+	if _, err := r.client().RevokeDelegation(t.Context(), revoked); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(map[string][]string{key: {small, expired, revoked, toll.NewUUID()}})
+	if err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// While the service fails, nothing is known.
+	r.wire.alter(func(req *http.Request, body []byte) ([]byte, error) {
+		if strings.Contains(req.URL.Path, "/delegation/") {
+			return nil, refusedBy(http.StatusInternalServerError)
+		}
+		return body, nil
+	})
+	confirmed := `{"spendingLimitCents":500,"confirm":true}`
+	r.run("getAccessToken", `{"spendingLimitCents":500}`)
+	if _, err := r.try(owner, "", "getAccessToken", confirmed); err == nil || len(record()) != 4 {
+		t.Errorf("%v, record %v", err, record())
+	}
+	r.wire.alter(nil)
+	made := r.run("getAccessToken", confirmed).text(t, "delegationId")
+	if ids := record(); !slices.Equal(ids, []string{small, made}) {
+		t.Errorf("%v, want %s and %s", ids, small, made)
 	}
 }

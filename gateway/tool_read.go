@@ -65,18 +65,22 @@ func runListPaymentMethods(ctx context.Context, c *call) (any, error) {
 	}
 	out := paymentMethods{PaymentMethods: []paymentMethod{}}
 	for _, m := range all {
-		out.PaymentMethods = append(out.PaymentMethods, paymentMethod{
-			ID:       m.ID,
-			Type:     m.Type,
-			Brand:    plain.Text(m.Brand, 40),
-			Last4:    plain.Text(m.Last4, 40),
-			ExpMonth: m.ExpMonth,
-			ExpYear:  m.ExpYear,
-			Provider: string(m.Provider),
-			Status:   string(m.Status),
-		})
+		out.PaymentMethods = append(out.PaymentMethods, paymentMethodOf(m))
 	}
 	return out, nil
+}
+
+func paymentMethodOf(m toll.PaymentMethod) paymentMethod {
+	return paymentMethod{
+		ID:       m.ID,
+		Type:     m.Type,
+		Brand:    plain.Text(m.Brand, 40),
+		Last4:    plain.Text(m.Last4, 40),
+		ExpMonth: m.ExpMonth,
+		ExpYear:  m.ExpYear,
+		Provider: string(m.Provider),
+		Status:   string(m.Status),
+	}
 }
 
 // planPage is the result of listPlans.
