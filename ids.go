@@ -3,10 +3,12 @@ package toll
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"math/big"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -132,13 +134,32 @@ func (a Address) Lower() string {
 
 const zeroAddress = "0x0000000000000000000000000000000000000000"
 
+// checksummed remembers texts of addresses, as each costs a hash. A slot holds the address whose text was made last of those
+// that share it, so that there are at most 4,096, of half a MiB in all.
+var checksummed [1 << 12]atomic.Pointer[addressText]
+
+type addressText struct {
+	of   Address
+	text string
+}
+
 // String returns the address with the checksum case of EIP-55.
 func (a Address) String() string {
-	var b [42]byte
-	b[0], b[1] = '0', 'x'
 	if a.IsZero() {
 		return zeroAddress // it has no letters to set
 	}
+	slot := &checksummed[int(binary.BigEndian.Uint16(a[len(a)-2:]))%len(checksummed)]
+	if known := slot.Load(); known != nil && known.of == a {
+		return known.text
+	}
+	text := a.checksum()
+	slot.Store(&addressText{a, text})
+	return text
+}
+
+func (a Address) checksum() string {
+	var b [42]byte
+	b[0], b[1] = '0', 'x'
 	hex.Encode(b[2:], a[:])
 	h := Keccak256(b[2:])
 	for i := range 40 {

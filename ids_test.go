@@ -3,6 +3,7 @@ package toll_test
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,6 +88,34 @@ func TestAddress_JSON(t *testing.T) {
 	if a.Lower() != strings.ToLower(good) {
 		t.Errorf("Lower is %s", a.Lower())
 	}
+}
+
+// TestAddress_Remembered writes addresses that share a place in the memory of texts, in turns and at once.
+func TestAddress_Remembered(t *testing.T) {
+	want := map[toll.Address]string{
+		{}: "0x0000000000000000000000000000000000000000",
+		toll.MustAddress("0x70997970c51812dc3a010c7d01b50e0d17dc79c8"): "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
+		toll.MustAddress("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"): "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+		toll.MustAddress("0xd1220a0cf47c7b9be7a2e6ba89f429762e7b9adb"): "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb",
+	}
+	other := toll.MustAddress("0x80997970c51812dc3a010c7d01b50e0d17dc79c8") // ends as the first one
+	if s := other.String(); !strings.EqualFold(s, other.Lower()) {
+		t.Fatal(s)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 1000 {
+				_ = other.String()
+				for a, text := range want {
+					if a.String() != text {
+						t.Errorf("%s in place of %s", a, text)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestHash(t *testing.T) {

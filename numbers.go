@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"strconv"
+	"strings"
 )
 
 // Credits is a count of units of use, 0 to 2^63-1. On the wire it is a decimal string; a JSON integer is accepted and
@@ -192,10 +193,10 @@ func (v *Bool) UnmarshalJSON(b []byte) error {
 }
 
 // formatFixed writes n with its last digits behind a point: 12345 with 2 decimals is "123.45".
-func formatFixed(n *big.Int, decimals int) string {
-	s := n.String()
-	for len(s) <= decimals {
-		s = "0" + s
-	}
+func formatFixed(n *big.Int, decimals int) string { return fixed(n.String(), decimals) }
+
+// fixed is formatFixed for digits.
+func fixed(s string, decimals int) string {
+	s = strings.Repeat("0", max(decimals+1-len(s), 0)) + s
 	return s[:len(s)-decimals] + "." + s[len(s)-decimals:]
 }

@@ -3,6 +3,8 @@ package toll
 import (
 	"encoding/json"
 	"math/big"
+	"math/bits"
+	"strconv"
 	"strings"
 )
 
@@ -78,6 +80,9 @@ type Price struct {
 
 // Total returns the sum of the amounts; normalised prices stay below 2^256.
 func (p Price) Total() Units {
+	if len(p.Amounts) == 1 {
+		return p.Amounts[0]
+	}
 	var t Units
 	for _, a := range p.Amounts {
 		t, _ = t.Add(a)
@@ -132,15 +137,20 @@ func (p Price) PayToken(env Environment) Address {
 // computed on integers. It is exact where the division ends within 12 digits below the base unit of the token, and cut
 // off there where it does not (1.00 for 3 credits is 0.333333333333333333).
 func PricePerCredit(p *Plan) json.RawMessage {
-	const below = 12
-	total, amount := p.Price.Total(), max(p.Credits.Amount, 1)
+	const below, shift = 12, 1_000_000_000_000
+	total, amount := p.Price.Total(), uint64(max(p.Credits.Amount, 1))
 	if total.IsZero() {
 		return json.RawMessage("0")
 	}
-	n := total.Int()
-	n.Mul(n, new(big.Int).Exp(big.NewInt(10), big.NewInt(below), nil))
-	n.Quo(n, big.NewInt(int64(amount)))
-	s := strings.TrimRight(formatFixed(n, p.Price.Decimals()+below), "0")
+	var digits string
+	if high, low := bits.Mul64(total.n.Uint64(), shift); total.n.IsUint64() && high < amount {
+		n, _ := bits.Div64(high, low, amount)
+		digits = strconv.FormatUint(n, 10)
+	} else {
+		n := total.Int()
+		digits = n.Quo(n.Mul(n, big.NewInt(shift)), new(big.Int).SetUint64(amount)).String()
+	}
+	s := strings.TrimRight(fixed(digits, p.Price.Decimals()+below), "0")
 	return json.RawMessage(strings.TrimSuffix(s, "."))
 }
 
