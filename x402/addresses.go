@@ -69,14 +69,3 @@ func (t *Terms) Hint(e *toll.Error) string {
 	}
 	return hint
 }
-
-// asked returns the members that verify and settle look at: addresses for payers would only make their bodies longer.
-func (p *PaymentRequired) asked() *PaymentRequired {
-	out := *p
-	out.Accepts = append([]Requirements(nil), p.Accepts...)
-	for i := range out.Accepts {
-		e := &out.Accepts[i].Extra
-		e.PlanURL, e.OrderURL, e.SignInURL = "", "", ""
-	}
-	return &out
-}

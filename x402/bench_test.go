@@ -58,3 +58,49 @@ func BenchmarkMatchEndpoint(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkAnswers is what a middleware pays for reading the two answers of a paid call, BenchmarkRequests for writing the bodies.
+func BenchmarkAnswers(b *testing.B) {
+	v := fullVerify()
+	v.InvalidReason, v.InvalidMessage, v.Code, v.Extra.CheckoutURL = "", "", "", ""
+	s := fullSettle()
+	s.ErrorReason, s.ErrorMessage, s.Code, s.OrderTx, s.Extra.OriginalTransaction, s.Extra.CheckoutURL = "", "", "", "", "", ""
+	delete(s.Extensions, "other")
+	for name, c := range map[string]struct {
+		answer any
+		into   func() any
+	}{"verify": {v, func() any { return new(x402.VerifyResponse) }}, "settle": {s, func() any { return new(x402.SettleResponse) }}} {
+		text, err := x402.Encode(c.answer)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := x402.Decode(text, c.into()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkRequests(b *testing.B) {
+	five := toll.Credits(5)
+	terms := &x402.Terms{PlanID: planID, Scheme: "svc:erc4337", Network: "eip155:84532", PayTo: payer, MinAmount: 1, MaxAmount: 5, ServiceURL: "https://pay.example.com/api/v1"}
+	p := x402.NewPaymentRequired([]*x402.Terms{terms}, x402.Options{Endpoint: "https://agent.example.com/ask", AgentID: agentID, HTTPVerb: "POST"})
+	tok := golden(b, "worked-example.jwt")
+	for name, body := range map[string]any{
+		"verify": &x402.VerifyRequest{PaymentRequired: *p, AccessToken: tok, MaxAmount: &five, Hold: true, HoldSecs: 60},
+		"settle": &x402.SettleRequest{PaymentRequired: *p, AccessToken: tok, MaxAmount: &five, AgentRequestID: "req_xk7yftfphzlb7gnockbagt7ga4_qlz6truv3rvy2gyr"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := x402.Encode(body); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -173,6 +173,11 @@ func (r *VerifyRequest) decodeBody(data []byte) error {
 	if err != nil {
 		return err
 	}
+	return r.take(&b)
+}
+
+// take checks a body and takes its members over, but for PaymentRequired, which was decoded into place.
+func (r *VerifyRequest) take(b *verifyBody) error {
 	var faults report
 	if err := b.check(&faults); err != nil {
 		return err
@@ -192,21 +197,6 @@ func (r *VerifyRequest) decodeBody(data []byte) error {
 		r.AgentRequestID = *b.AgentRequestID
 	}
 	return r.PaymentRequired.check()
-}
-
-// MarshalJSON writes the stock body when Stock is set, else the spec body.
-func (r *VerifyRequest) MarshalJSON() ([]byte, error) {
-	if r.Stock != nil {
-		return r.Stock.MarshalJSON()
-	}
-	return Encode(&struct {
-		PaymentRequired *PaymentRequired `json:"paymentRequired"`
-		AccessToken     string           `json:"x402AccessToken"`
-		MaxAmount       *toll.Credits    `json:"maxAmount,omitempty"`
-		Hold            bool             `json:"hold,omitzero"`
-		HoldSecs        int              `json:"holdSecs,omitzero"`
-		AgentRequestID  string           `json:"agentRequestId,omitempty"`
-	}{r.PaymentRequired.asked(), r.AccessToken, r.MaxAmount, r.Hold, r.HoldSecs, r.AgentRequestID})
 }
 
 type settleBody struct {
@@ -231,6 +221,11 @@ func (r *SettleRequest) decodeBody(data []byte) error {
 	if err != nil {
 		return err
 	}
+	return r.take(&b)
+}
+
+// take checks a body and takes its members over, but for PaymentRequired, which was decoded into place.
+func (r *SettleRequest) take(b *settleBody) error {
 	var faults report
 	if err := b.check(&faults); err != nil {
 		return err
@@ -246,21 +241,6 @@ func (r *SettleRequest) decodeBody(data []byte) error {
 		r.AgentRequestID = *b.AgentRequestID
 	}
 	return r.PaymentRequired.check()
-}
-
-// MarshalJSON writes the stock body when Stock is set, else the spec body.
-func (r *SettleRequest) MarshalJSON() ([]byte, error) {
-	if r.Stock != nil {
-		return r.Stock.MarshalJSON()
-	}
-	return Encode(&struct {
-		PaymentRequired *PaymentRequired `json:"paymentRequired"`
-		AccessToken     string           `json:"x402AccessToken"`
-		MaxAmount       *toll.Credits    `json:"maxAmount,omitempty"`
-		MarginPercent   *Margin          `json:"marginPercent,omitempty"`
-		AgentRequestID  string           `json:"agentRequestId,omitempty"`
-		Batch           bool             `json:"batch,omitzero"`
-	}{r.PaymentRequired.asked(), r.AccessToken, r.MaxAmount, r.MarginPercent, r.AgentRequestID, r.Batch})
 }
 
 var (

@@ -430,6 +430,11 @@ func clip(s string) string {
 // Encode writes v as compact JSON: members of structs in their order, those of maps sorted, no HTML escaping, invalid
 // UTF-8 replaced. A nil slice is [] and a nil map {}.
 func Encode(v any) ([]byte, error) {
+	if a, ok := v.(appender); ok {
+		if b, err := a.appendJSON(nil); err != errUnusual {
+			return b, err
+		}
+	}
 	b, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return nil, toll.NewError(toll.CodeInternal).WithCause(err)
