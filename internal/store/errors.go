@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/tollhq/toll"
@@ -26,8 +25,8 @@ var (
 )
 
 func isFlushFailure(err error) bool {
-	lite, ok := errors.AsType[*sqlite.Error](err)
-	return ok && (lite.Code() == sqlite3.SQLITE_IOERR_FSYNC || lite.Code() == sqlite3.SQLITE_IOERR_DIR_FSYNC)
+	code, ok := sqliteCode(err)
+	return ok && (code == sqlite3.SQLITE_IOERR_FSYNC || code == sqlite3.SQLITE_IOERR_DIR_FSYNC)
 }
 
 // IsUnique reports whether err is the violation of a primary key or a unique index.
@@ -35,8 +34,8 @@ func IsUnique(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code == "23505"
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		return lite.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || lite.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
+	if code, ok := sqliteCode(err); ok {
+		return code == sqlite3.SQLITE_CONSTRAINT_UNIQUE || code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 	}
 	return false
 }
@@ -56,8 +55,8 @@ func isContention(err error) bool {
 		}
 		return false
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		primary := lite.Code() & 0xff
+	if code, ok := sqliteCode(err); ok {
+		primary := code & 0xff
 		return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED
 	}
 	return false
@@ -77,8 +76,8 @@ func isUnavailable(err error) bool {
 		}
 		return len(pg.Code) == 5 && pg.Code[:2] == "08" // connection exception
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		switch lite.Code() & 0xff {
+	if code, ok := sqliteCode(err); ok {
+		switch code & 0xff {
 		case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY:
 			return true
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -19,6 +20,17 @@ var (
 	KnownSchema = knownSchema
 	Words       = words
 )
+
+// SetBusyTimeout has the writer of SQLite wait so many milliseconds for another process.
+func SetBusyTimeout(s *Store, millis int) error { return pragma(s, "busy_timeout", millis) }
+
+// SetMaxPages bounds the file of SQLite, which keeps what it has.
+func SetMaxPages(s *Store, pages int) error { return pragma(s, "max_page_count", pages) }
+
+func pragma(s *Store, name string, value int) error {
+	_, err := s.lite.writer.exec(fmt.Sprintf("PRAGMA %s(%d)", name, value), nil)
+	return err
+}
 
 // IsRefused reports whether the settings of the database were refused.
 func IsRefused(err error) bool {

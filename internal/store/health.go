@@ -115,13 +115,13 @@ func ErrorCode(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code
 	}
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+	if code, ok := sqliteCode(err); ok {
 		// Extended codes have the primary one in their last byte, and not all of them have a text.
-		if name := sqliteName.FindString(sqlite.ErrorCodeString[lite.Code()]); name != "" {
+		if name := sqliteName.FindString(sqlite.ErrorCodeString[code]); name != "" {
 			return name
 		}
-		name := sqliteName.FindString(sqlite.ErrorCodeString[lite.Code()&0xff])
-		return strings.TrimSpace(fmt.Sprintf("%s (%d)", name, lite.Code()))
+		name := sqliteName.FindString(sqlite.ErrorCodeString[code&0xff])
+		return strings.TrimSpace(fmt.Sprintf("%s (%d)", name, code))
 	}
 	return ""
 }

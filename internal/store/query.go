@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +22,10 @@ type Querier interface {
 type Rows struct {
 	pg   pgx.Rows
 	lite *sql.Rows
+
+	writer *statement // of the connection that writes to SQLite
+	turn   uint64     // of the statement
+	err    error
 }
 
 // Next moves to the next row.
@@ -28,7 +33,17 @@ func (r *Rows) Next() bool {
 	if r.pg != nil {
 		return r.pg.Next()
 	}
-	return r.lite.Next()
+	if r.writer == nil {
+		return r.lite.Next()
+	}
+	if r.turn != r.writer.turn {
+		return false
+	}
+	more := r.writer.next()
+	if !more {
+		r.err = r.writer.err
+	}
+	return more
 }
 
 // Scan copies the row.
@@ -36,15 +51,24 @@ func (r *Rows) Scan(dest ...any) error {
 	if r.pg != nil {
 		return r.pg.Scan(dest...)
 	}
-	return r.lite.Scan(dest...)
+	if r.writer == nil {
+		return r.lite.Scan(dest...)
+	}
+	if r.turn != r.writer.turn {
+		return errors.New("store: Scan without a row")
+	}
+	return r.writer.scan(dest)
 }
 
 // Close ends the query. It may be called twice.
 func (r *Rows) Close() {
-	if r.pg != nil {
+	switch {
+	case r.pg != nil:
 		r.pg.Close()
-	} else {
+	case r.writer == nil:
 		_ = r.lite.Close() // Err tells what went wrong
+	case r.turn == r.writer.turn:
+		r.writer.reset()
 	}
 }
 
@@ -53,7 +77,10 @@ func (r *Rows) Err() error {
 	if r.pg != nil {
 		return MapError(r.pg.Err())
 	}
-	return MapError(r.lite.Err())
+	if r.writer == nil {
+		return MapError(r.lite.Err())
+	}
+	return MapError(r.err)
 }
 
 // Row is the first row of a query.

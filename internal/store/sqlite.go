@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,9 +29,13 @@ const (
 // lite is an open SQLite database: one connection that writes, some that read.
 type lite struct {
 	writer  *writer
-	db      *sql.DB // of the writer
 	readers *sql.DB
 	service *flock.Flock // nil with Admin
+
+	path        string  // of the database file
+	checkpoints *sql.DB // one connection, which only checkpoints; nil when read only
+	logMu       sync.Mutex
+	log         Log
 
 	mu    sync.RWMutex
 	stmts map[string]*sql.Stmt // of the readers
@@ -57,7 +62,7 @@ func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err
 		return nil, fmt.Errorf("store: database file: %w", err)
 	}
 
-	l := &lite{stmts: map[string]*sql.Stmt{}}
+	l := &lite{path: path, stmts: map[string]*sql.Stmt{}}
 	defer func() {
 		if err != nil {
 			_ = l.close() // the first error counts
@@ -65,7 +70,7 @@ func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err
 	}()
 
 	turn := newLock(filepath.Join(dir, "toll.turn"))
-	l.writer = &writer{busy: make(chan struct{}, 1), stmts: map[string]*sql.Stmt{}, turn: turn, admin: cfg.Admin,
+	l.writer = &writer{busy: make(chan struct{}, 1), stmts: map[string]*statement{}, turn: turn, admin: cfg.Admin,
 		failed: make(chan struct{})}
 
 	timeout := serviceBusyTimeout
@@ -92,25 +97,38 @@ func openSQLite(ctx context.Context, cfg Config, log *slog.Logger) (_ *lite, err
 		}
 	}
 
-	l.db, err = sql.Open("sqlite", sqliteDSN(path, timeout,
-		"journal_mode(WAL)", "synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)",
-		"foreign_keys(1)", "cache_size(-65536)", "wal_autocheckpoint(4000)", "temp_store(MEMORY)"))
-	if err != nil {
+	if err := makeSQLite(ctx, path, timeout, cfg, free, log); err != nil {
 		return nil, err
 	}
-	l.db.SetMaxOpenConns(1)
-	l.db.SetConnMaxLifetime(0)
-	if err := migrateSQLite(ctx, l.db, cfg, free, log); err != nil {
-		return nil, err
-	}
-	if l.writer.conn, err = l.db.Conn(ctx); err != nil {
+	busy := fmt.Sprintf("busy_timeout(%d)", timeout.Milliseconds())
+	alone := fmt.Sprintf("wal_autocheckpoint(%d)", commitCheckpointFrom)
+	if l.writer.conn, err = connect(path, slices.Concat([]string{busy}, durablePragmas,
+		[]string{"journal_mode(WAL)", "foreign_keys(1)", "cache_size(-65536)", "temp_store(MEMORY)", alone})...); err != nil {
 		return nil, MapError(err)
 	}
-	if err := assertSQLite(ctx, l.writer.conn); err != nil {
+	if err := assertSQLite(l.writer); err != nil {
 		return nil, err
 	}
+	if l.checkpoints, err = sql.Open("sqlite", sqliteDSN(path, checkpointBusyTimeout, durablePragmas...)); err != nil {
+		return nil, err
+	}
+	l.checkpoints.SetMaxOpenConns(1)
 	return l, l.openReaders(sqliteDSN(path, timeout, readerPragmas...))
 }
+
+// makeSQLite brings the schema up to date.
+func makeSQLite(ctx context.Context, path string, busy time.Duration, cfg Config, free bool, log *slog.Logger) (err error) {
+	db, err := sql.Open("sqlite", sqliteDSN(path, busy, slices.Concat(durablePragmas, []string{"journal_mode(WAL)", "foreign_keys(1)"})...))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	return migrateSQLite(ctx, db, cfg, free, log)
+}
+
+// durablePragmas have commits and checkpoints wait until the disk has what they wrote.
+var durablePragmas = []string{"synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)"}
 
 var readerPragmas = []string{"query_only(1)", "cache_size(-16384)", "temp_store(MEMORY)"}
 
@@ -185,16 +203,18 @@ func sqliteDSN(path string, busy time.Duration, pragmas ...string) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
 }
 
-func assertSQLite(ctx context.Context, conn *sql.Conn) error {
+func assertSQLite(w *writer) error {
 	var journal string
-	var synchronous int
-	if err := conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal); err != nil {
-		return MapError(err)
+	var synchronous int64
+	rows, err := w.query("PRAGMA journal_mode", nil)
+	if err := (&Row{rows: rows, err: err}).Scan(&journal); err != nil {
+		return err
 	}
-	if err := conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous); err != nil {
-		return MapError(err)
+	rows, err = w.query("PRAGMA synchronous", nil)
+	if err := (&Row{rows: rows, err: err}).Scan(&synchronous); err != nil {
+		return err
 	}
-	return checkSQLite(journal, synchronous)
+	return checkSQLite(journal, int(synchronous))
 }
 
 // checkSQLite refuses settings under which a committed transaction may be lost.
@@ -216,11 +236,11 @@ func (l *lite) close() error {
 	if l.readers != nil {
 		errs = append(errs, l.readers.Close())
 	}
+	if l.checkpoints != nil {
+		errs = append(errs, l.checkpoints.Close())
+	}
 	if l.writer != nil {
 		errs = append(errs, l.writer.close())
-	}
-	if l.db != nil {
-		errs = append(errs, l.db.Close())
 	}
 	if l.service != nil {
 		errs = append(errs, l.service.Unlock())

@@ -2,8 +2,8 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -23,11 +23,12 @@ const adminPause = 5 * time.Millisecond
 // service lets go of it at once, and stops there while an administrator has it.
 type writer struct {
 	busy  chan struct{} // holds one token while a transaction runs
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
+	conn  *connection
+	stmts map[string]*statement
 	turn  *flock.Flock
 	admin bool
 
+	fails  sync.Once
 	failed chan struct{} // closed when the file can no longer be trusted to keep what is committed
 }
 
@@ -74,14 +75,13 @@ func (w *writer) tx(ctx context.Context, f func(tx *Tx) error) (err error) {
 	if err := f(&Tx{lite: w}); err != nil {
 		return err
 	}
-	stmt, _, err := w.prepare("COMMIT")
+	stmt, err := w.prepare("COMMIT")
 	if err != nil {
 		return MapError(err)
 	}
-	if _, err := stmt.ExecContext(context.Background()); err != nil {
+	if _, err := stmt.exec(nil); err != nil {
 		if isFlushFailure(err) {
-			close(w.failed)
-			return errors.Join(ErrFlush, err)
+			return w.fail(err)
 		}
 		return MapCommitError(err)
 	}
@@ -89,75 +89,73 @@ func (w *writer) tx(ctx context.Context, f func(tx *Tx) error) (err error) {
 	return nil
 }
 
+// fail ends all writing after a flush that failed.
+func (w *writer) fail(err error) error {
+	w.fails.Do(func() { close(w.failed) })
+	return errors.Join(ErrFlush, err)
+}
+
 func (w *writer) close() error {
 	w.busy <- struct{}{}
 	defer func() { <-w.busy }()
 	var errs []error
 	for _, s := range w.stmts {
-		errs = append(errs, s.Close())
+		errs = append(errs, s.close())
 	}
 	w.stmts = nil
 	if w.conn != nil {
-		errs = append(errs, w.conn.Close())
+		errs = append(errs, w.conn.close())
 		w.conn = nil
 	}
 	return errors.Join(append(errs, w.turn.Unlock())...)
 }
 
-// prepare returns the statement, and whether it is to be closed after its use.
-func (w *writer) prepare(text string) (stmt *sql.Stmt, once bool, err error) {
-	if stmt := w.stmts[text]; stmt != nil {
-		return stmt, false, nil
+// prepare returns a statement whose last use has ended.
+func (w *writer) prepare(text string) (*statement, error) {
+	known := w.stmts[text]
+	if known != nil && !known.open {
+		return known, nil
 	}
-	stmt, err = w.conn.PrepareContext(context.Background(), text)
+	stmt, err := w.conn.prepare(text)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	if len(w.stmts) >= sqliteStatements {
-		return stmt, true, nil
+	if known != nil || len(w.stmts) >= sqliteStatements {
+		stmt.once = true
+	} else {
+		w.stmts[text] = stmt
 	}
-	w.stmts[text] = stmt
-	return stmt, false, nil
+	return stmt, nil
+}
+
+// ready returns a statement and its arguments in the order of its placeholders.
+func (w *writer) ready(q string, args []any) (*statement, []any, error) {
+	p := toPositional(q)
+	args, err := p.args(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	stmt, err := w.prepare(p.text)
+	return stmt, args, MapError(err)
 }
 
 // exec does not end with the caller's context: a transaction is short, and one that runs is finished.
 func (w *writer) exec(q string, args []any) (int64, error) {
-	p := toPositional(q)
-	args, err := p.args(args)
+	stmt, args, err := w.ready(q, args)
 	if err != nil {
 		return 0, err
 	}
-	stmt, once, err := w.prepare(p.text)
-	if err != nil {
-		return 0, MapError(err)
-	}
-	if once {
-		defer stmt.Close()
-	}
-	res, err := stmt.ExecContext(context.Background(), args...)
-	if err != nil {
-		return 0, MapError(err)
-	}
-	n, err := res.RowsAffected()
+	n, err := stmt.exec(args)
 	return n, MapError(err)
 }
 
 func (w *writer) query(q string, args []any) (*Rows, error) {
-	p := toPositional(q)
-	args, err := p.args(args)
+	stmt, args, err := w.ready(q, args)
 	if err != nil {
 		return nil, err
 	}
-	stmt, once, err := w.prepare(p.text)
-	if err != nil {
+	if err := stmt.query(args); err != nil {
 		return nil, MapError(err)
 	}
-	if once {
-		defer stmt.Close() // takes effect after the rows
-	}
-	rows, err := stmt.QueryContext(context.Background(), args...)
-	if err != nil {
-		return nil, MapError(err)
-	}
-	return &Rows{lite: rows}, nil
+	return &Rows{writer: stmt, turn: stmt.turn}, nil
 }
