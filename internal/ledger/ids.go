@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"crypto/sha1"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base32"
 	"encoding/binary"
+	"encoding/hex"
 	"strings"
 	"time"
 
@@ -21,12 +23,11 @@ var namespace = [16]byte{0x1b, 0x3a, 0x7f, 0x82, 0xcb, 0x86, 0x4d, 0x04, 0x9f, 0
 
 // NewAccountID returns the UUIDv5 (RFC 9562, section 5.5) of planId + "/" + lower-case address.
 func NewAccountID(plan toll.PlanID, subscriber toll.Address) AccountID {
-	h := sha1.New()
-	h.Write(namespace[:])
-	h.Write([]byte(plan))
-	h.Write([]byte("/"))
-	h.Write([]byte(subscriber.Lower()))
-	return AccountID(toll.NameUUID(h.Sum(nil)))
+	var buf [256]byte // on the stack: every operation needs an id
+	b := append(append(buf[:0], namespace[:]...), plan...)
+	b = hex.AppendEncode(append(b, "/0x"...), subscriber[:])
+	sum := sha1.Sum(b)
+	return AccountID(toll.NameUUID(sum[:]))
 }
 
 // String returns the UUID text.
@@ -50,11 +51,24 @@ const (
 // requestIDs issues and recognises request ids.
 type requestIDs struct{ key []byte }
 
+// mac returns the start of the HMAC-SHA-256 (RFC 2104) of a body of at most 32 bytes, without the allocations of [hmac.New].
 func (r requestIDs) mac(body []byte) []byte {
-	m := hmac.New(sha256.New, r.key)
-	m.Write([]byte("toll/request-id/1"))
-	m.Write(body)
-	return m.Sum(nil)[:requestMAC]
+	const label = "toll/request-id/1"
+	if len(r.key) > sha256.BlockSize {
+		sum := sha256.Sum256(r.key)
+		r.key = sum[:]
+	}
+	var inner [sha256.BlockSize + len(label) + 32]byte
+	var outer [sha256.BlockSize + sha256.Size]byte
+	for i := range sha256.BlockSize {
+		inner[i], outer[i] = 0x36, 0x5c
+	}
+	subtle.XORBytes(inner[:], inner[:], r.key)
+	subtle.XORBytes(outer[:], outer[:], r.key)
+	sum := sha256.Sum256(append(append(inner[:sha256.BlockSize], label...), body...))
+	copy(outer[sha256.BlockSize:], sum[:])
+	sum = sha256.Sum256(outer[:])
+	return sum[:requestMAC]
 }
 
 // issue returns a fresh id: UUIDv7 (RFC 9562, section 5.7), account, MAC. It sorts by time, routes to its account
@@ -69,7 +83,9 @@ func (r requestIDs) issue(account AccountID, now time.Time) string {
 	b[8] = b[8]&0x3f | 0x80
 	copy(b[16:32], account[:])
 	copy(b[32:], r.mac(b[:32]))
-	return RequestPrefix + requestEncoding.EncodeToString(b[:])
+	var text [requestLen]byte
+	requestEncoding.Encode(text[copy(text[:], RequestPrefix):], b[:])
+	return string(text[:])
 }
 
 // account returns the account inside an id that this service issued; ours is false for any other text.

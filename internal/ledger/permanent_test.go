@@ -1,6 +1,9 @@
 package ledger
 
 import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -114,4 +117,17 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+func TestRequestIDs_HMAC(t *testing.T) {
+	for _, n := range []int{0, 1, 32, 63, 64, 65, 200} {
+		key := bytes.Repeat([]byte{0x5a}, n)
+		body := []byte("a body of the usual 32 bytes ...")
+		m := hmac.New(sha256.New, key)
+		m.Write([]byte("toll/request-id/1"))
+		m.Write(body)
+		if got, want := (requestIDs{key}).mac(body), m.Sum(nil)[:requestMAC]; !bytes.Equal(got, want) {
+			t.Errorf("a key of %d bytes: %x in place of %x", n, got, want)
+		}
+	}
 }
