@@ -58,7 +58,10 @@ const (
 	tokenCacheEntries = 65536
 	// keyCacheEntries bounds the API keys in memory, for signatures and for records each.
 	keyCacheEntries = 65536
-	keyLocks        = 64 // that calls share which read or change keys
+	// tokenSums and lineSums bound the texts whose hash is remembered: 8 MiB and 2 MiB, as none is above 2 KiB.
+	tokenSums = 4096
+	lineSums  = 1024
+	keyLocks  = 64 // that calls share which read or change keys
 	// snapshotLife is how long the record of an API key is believed: what another process revokes ends here after it.
 	snapshotLife = time.Second
 	// refreshEvery is how long signing keys and issuers are believed.
@@ -85,6 +88,8 @@ type Auth struct {
 	signatures *cache.Cache[[32]byte, *keyClaims]    // by SHA-256 of the JWT of an API key: the signature is good
 	records    *cache.Cache[[32]byte, *store.APIKey] // by key id; nil = no such key
 	reads      [keyLocks]chan struct{}
+	tokenSums  *cache.Sums // of good access tokens
+	lineSums   *cache.Sums // of the JWT in Authorization lines that were good
 
 	tokensBy atomic.Pointer[Tokens]
 
@@ -108,6 +113,8 @@ func Bootstrap(ctx context.Context, st *store.Store, ring *seal.Ring, first Conf
 		tokens:     cache.OfHashes[*Claims](tokenCacheEntries),
 		signatures: cache.OfHashes[*keyClaims](keyCacheEntries),
 		records:    cache.OfHashes[*store.APIKey](keyCacheEntries),
+		tokenSums:  cache.NewSums(tokenSums),
+		lineSums:   cache.NewSums(lineSums),
 		touched:    cache.OfHashes[struct{}](keyCacheEntries),
 		touches:    make(chan touch, 1024),
 		noted:      jobs.NewSignal(),

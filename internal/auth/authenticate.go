@@ -35,13 +35,8 @@ var errKey = toll.NewError(toll.CodeNotAuthenticated)
 // [toll.CodeHeadersTooLarge], [toll.CodeNotAuthenticated] (also without a line), [toll.CodeBadAuthorization],
 // [toll.CodeKeyWrongEnvironment], [toll.CodeKeyMalformed], [toll.CodeKeyForeign], [toll.CodeDatabaseUnavailable].
 func (a *Auth) Authenticate(ctx context.Context, authorization []string) (Caller, error) {
-	jwt, err := a.bearer(authorization)
-	if err != nil {
-		return Caller{}, err
-	}
 	now := a.clock()
-	sum := sumOf(jwt)
-	claims, err := a.keySigned(jwt, sum, now)
+	claims, sum, known, err := a.keyOf(authorization, now)
 	if err != nil {
 		return Caller{}, err
 	}
@@ -54,10 +49,39 @@ func (a *Auth) Authenticate(ctx context.Context, authorization []string) (Caller
 	if row == nil || expired || !bytes.Equal(row.Hash, sum[:]) || row.Address != claims.Subject || keyStatus(row, now) != toll.StatusActive {
 		return Caller{}, errKey
 	}
+	if !known {
+		a.lineSums.Put(authorization[0], sum)
+	}
 	a.noteUse(row, now)
 	return Caller{
 		Address: row.Address, KeyID: row.ID, Version: row.Version, Rights: row.Rights, MadeBy: row.MadeBy, Ends: row.ExpiresAt,
 	}, nil
+}
+
+// keyOf returns the claims of the API key in the Authorization lines, and the hash of its JWT. known says that the line was
+// good before, so that neither was taken from its text.
+func (a *Auth) keyOf(lines []string, now time.Time) (c *keyClaims, sum [32]byte, known bool, err error) {
+	if len(lines) == 1 {
+		sum, known = a.lineSums.Get(lines[0])
+	}
+	var jwt string
+	if !known {
+		if jwt, err = a.bearer(lines); err != nil {
+			return nil, sum, false, err
+		}
+		sum = sumOf(jwt)
+	}
+	ks := a.keys() // first, as it forgets what a change of keys makes doubtful
+	if c, ok := a.signatures.Get(sum, now); ok {
+		return c, sum, known, nil
+	}
+	if known {
+		if jwt, err = a.bearer(lines); err != nil {
+			return nil, sum, false, err
+		}
+	}
+	c, err = a.keySigned(ks, jwt, sum, now)
+	return c, sum, known, err
 }
 
 // bearer returns the JWT in the Authorization lines.
@@ -94,12 +118,9 @@ func (a *Auth) bearer(lines []string) (string, error) {
 	return jwt, nil
 }
 
-// keySigned returns the claims of an API key that this service signed for this environment. It makes no query.
-func (a *Auth) keySigned(jwt string, sum [32]byte, now time.Time) (*keyClaims, error) {
-	ks := a.keys()
-	if c, ok := a.signatures.Get(sum, now); ok {
-		return c, nil
-	}
+// keySigned returns the claims of an API key that this service signed for this environment, and remembers that. It makes no
+// query.
+func (a *Auth) keySigned(ks *keySet, jwt string, sum [32]byte, now time.Time) (*keyClaims, error) {
 	_, segment, _, ok := splitCompact(jwt)
 	if !ok {
 		return nil, toll.NewError(toll.CodeKeyMalformed)

@@ -59,10 +59,16 @@ func (a *Auth) VerifyToken(jws string) (*Claims, error) {
 	if len(jws) > maxJWS {
 		return nil, badToken(errNotJWS)
 	}
-	sum := sumOf(jws)
+	sum, known := a.tokenSums.Get(jws)
+	if !known {
+		sum = sumOf(jws)
+	}
 	if c, ok := a.tokens.Get(sum, now); ok {
 		if err := c.timely(now); err != nil {
 			return nil, err
+		}
+		if !known {
+			a.tokenSums.Put(jws, sum)
 		}
 		return c, nil
 	}
