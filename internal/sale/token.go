@@ -1,11 +1,18 @@
 package sale
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/x402"
+)
+
+const (
+	maxUnbound  = 4096 // tokens that are known to be for no resource
+	unboundLife = time.Hour
 )
 
 // Claims are what an access token says of itself (wire contract, section 14). Reading them checks nothing: the service
@@ -44,8 +51,19 @@ func Undecodable(err error) *Refusal {
 // CheckResource refuses a token that is for other resources alone, see [Claims.IsFor]. Malformed claims are for the service to
 // refuse.
 func (s *Seller) CheckResource(t *x402.Token, base string, resource func() string) *Refusal {
+	now, key := s.Clock(), sha256.Sum256([]byte(t.JWS))
+	if _, known := s.unbound.Get(key, now); known {
+		return nil
+	}
 	c, ok := ClaimsOf(t)
-	if !ok || len(c.Audience) == 0 || c.IsFor("", "") || c.IsFor(base, resource()) {
+	if !ok || len(c.Audience) == 0 {
+		return nil
+	}
+	if c.IsFor("", "") {
+		s.unbound.Put(key, struct{}{}, now.Add(unboundLife), now)
+		return nil
+	}
+	if c.IsFor(base, resource()) {
 		return nil
 	}
 	e := toll.Errorf(toll.CodeEndpointMismatch, "The access token is for another resource.").

@@ -18,6 +18,29 @@ func jws(claims string) string {
 		part([]byte(strings.Repeat("s", 64)))
 }
 
+// What is remembered of one token holds for no other, and not for one that is for a resource.
+func TestCheckResourceAgain(t *testing.T) {
+	s := &sale.Seller{Room: "room", Item: "item"}
+	s.SetDefaults()
+	for range 2 {
+		for aud, want := range map[string]bool{
+			`"` + issuer + `/x402"`: true, `["` + issuer + `/x402","https://agent.example.com/ask"]`: true,
+			`["` + issuer + `/x402","https://other.example.com"]`: false, `"https://other.example.com"`: false, `7`: false,
+		} {
+			token, err := x402.DecodeToken(jws(`{"iss":"` + issuer + `","aud":` + aud + `}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for resource, here := range map[string]bool{"https://agent.example.com/ask": true, "https://agent.example.com/b": !strings.Contains(aud, "/ask")} {
+				r := s.CheckResource(token, "https://agent.example.com", func() string { return resource })
+				if (r == nil) != (want && here) {
+					t.Errorf("%s at %s: %+v", aud, resource, r)
+				}
+			}
+		}
+	}
+}
+
 func TestIsFor(t *testing.T) {
 	const base, resource = "https://agent.example.com/v1", "https://agent.example.com/v1/ask"
 	service := `"` + issuer + `/x402"`
