@@ -80,6 +80,7 @@ type handler struct {
 	docsBase     string
 	flows        map[string]*meter.Quota // by their names
 	large        chan struct{}           // a place for each large answer that is being made
+	bodies       *x402.Bodies            // of verify and settle
 
 	versionHeader, fromHeader string // in the form of http.Header keys
 	versionTexts              map[gate.Version][]string
@@ -109,7 +110,7 @@ func newHandler(d Deps, routes []route) *handler {
 	d.PublicURL = strings.TrimRight(d.PublicURL, "/")
 	h := &handler{
 		Deps: d, log: cmp.Or(d.Log, slog.New(slog.DiscardHandler)), network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors",
-		flows: newFlows(d.Quotas), large: make(chan struct{}, maxLarge), routes: newRouter(slices.Concat(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pageRoutes(d.Pages))),
+		flows: newFlows(d.Quotas), large: make(chan struct{}, maxLarge), bodies: x402.NewBodies(), routes: newRouter(slices.Concat(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pageRoutes(d.Pages))),
 	}
 	h.gatekeeper = newGatekeeper(d.Limits)
 	h.prepareHeaders()

@@ -93,6 +93,10 @@ func (c *call) decode(v any) error {
 		}
 	}
 	c.current = body
+	switch v.(type) {
+	case *x402.VerifyRequest, *x402.SettleRequest:
+		return c.h.bodies.Decode(c.caller.Address, body, v)
+	}
 	if r, ok := v.(interface{ required() []string }); ok {
 		return x402.DecodeRequired(body, v, r.required()...)
 	}
@@ -209,12 +213,16 @@ func (c *call) reply(answer any) {
 	c.write(status, jsonType, body)
 }
 
-// write sends an answer. net/http finds the length of short ones by itself.
+// shortAnswer is how long an answer may be of which net/http finds the length by itself, its buffer. One header less keeps the map
+// of headers in its first group.
+const shortAnswer = 2048
+
+// write sends an answer.
 func (c *call) write(status int, contentType []string, body []byte) {
 	c.written = true
 	header := c.w.Header()
 	header["Content-Type"] = contentType
-	if len(body) > 1024 {
+	if len(body) > shortAnswer {
 		header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
 	c.w.WriteHeader(status)

@@ -267,7 +267,8 @@ func (f *Facilitator) exactSettle(ctx context.Context, caller toll.Address, stoc
 	if e == nil {
 		return out, nil
 	}
-	p := &payment{stock: true, network: stock.Requirements.Network}
+	p := newPayment(true)
+	p.network = stock.Requirements.Network
 	resp, err := f.refusedSettle(ctx, p, e)
 	if resp == nil {
 		return nil, err

@@ -3,6 +3,7 @@ package facilitator
 import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -20,7 +21,7 @@ func (c Content) Sum() []byte {
 	f := &Facilitator{ns: x402.Default, env: toll.Sandbox}
 	p := &payment{
 		plan: &toll.Plan{ID: "11"}, agentID: "12", url: "https://agent.example.com/ask",
-		claims: auth.Claims{Hash: c.Hash, Scheme: "svc:erc4337", Network: "eip155:84532"},
+		claims: &auth.Claims{Hash: c.Hash, Scheme: "svc:erc4337", Network: "eip155:84532"},
 	}
 	if c.Card {
 		p.agentID, p.url, p.claims.Scheme, p.claims.Network = "", "", "svc:card-delegation", cardNetwork
@@ -48,3 +49,12 @@ var WithinRoom = withinRoom
 
 // Listed is what the catalogue holds of an agent.
 func (f *Facilitator) Listed(id toll.AgentID) any { return f.lastCatalogue.agents[id] }
+
+// Renderer returns what renders answers to settlements, for the store, and what says the same in the encoder of all values.
+func (f *Facilitator) Renderer(
+	plan toll.PlanID, agent toll.AgentID, url, network string, payer toll.Address, raised *toll.Credits,
+) (render func(ledger.Receipt) []byte, response func(ledger.Receipt) x402.SettleResponse) {
+	claims := &auth.Claims{Subscriber: payer, Network: network}
+	w := f.rendering(&payment{plan: &toll.Plan{ID: plan}, agentID: agent, url: url, claims: claims}, raised)
+	return w.render, w.response
+}

@@ -29,8 +29,8 @@ type payment struct {
 	stock   bool
 	network string // that the server asks for, "" when it was not read
 	token   *x402.Token
-	claims  auth.Claims
-	expired bool // the access token verifies but for its end
+	claims  *auth.Claims // shared with other requests; empty until they are read
+	expired bool         // the access token verifies but for its end
 	entry   *x402.Requirements
 	plan    *toll.Plan
 	url     string
@@ -44,6 +44,11 @@ type payment struct {
 }
 
 func (p *payment) permission() permissionKey { return permissionKey{p.account, p.claims.Hash} }
+
+// newPayment returns a payment of which nothing was read.
+func newPayment(stock bool) *payment { return &payment{stock: stock, claims: &noClaims} }
+
+var noClaims auth.Claims
 
 // buyer stands for the subscriber and the builder of the plan together, as the key of a quota. A builder opens and releases holds
 // as it likes, and must not use up what the subscriber may do with others.
@@ -67,7 +72,7 @@ const cardNetwork = "stripe"
 // contract, section 16: body, access token decodable, entry of accepts, plan, caller, signature. What it returns beside
 // an error says as much as could be read.
 func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) (*payment, *toll.Error) {
-	p := &payment{stock: in.stock != nil}
+	p := newPayment(in.stock != nil)
 	accepts := in.accepts()
 	if len(accepts) > 0 {
 		p.network = accepts[0].Network
@@ -96,13 +101,15 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) 
 	claims, signature := f.Auth.VerifyToken(p.token.JWS)
 	switch {
 	case signature == nil:
-		p.claims = *claims
+		p.claims = claims
 	case claims != nil && errors.Is(signature, toll.NewError(toll.CodePermissionExpired)):
-		p.claims, p.expired, signature = *claims, true, nil
+		p.claims, p.expired, signature = claims, true, nil
 	default:
-		if p.claims, err = auth.DecodeUnverified(p.token.JWS); err != nil {
+		unverified, err := auth.DecodeUnverified(p.token.JWS)
+		if err != nil {
 			return p, f.badSignature(signature)
 		}
+		p.claims = &unverified
 	}
 	if err := f.match(p, accepts); err != nil {
 		return p, err
@@ -264,7 +271,7 @@ const flowAuthorization = "authorization"
 
 // agree compares what the sender wrote around the access token with what was signed.
 func (f *Facilitator) agree(p *payment) *toll.Error {
-	c := &p.claims
+	c := p.claims
 	path := p.token.Contradicts(x402.Signed{
 		From: c.Subscriber, PlanID: c.PlanID, AgentID: c.AgentID, Scheme: c.Scheme, Network: c.Network,
 	}, f.env)
@@ -326,7 +333,6 @@ func (f *Facilitator) bindNow(ctx context.Context, p *payment) *toll.Error {
 }
 
 func (f *Facilitator) bindAgent(ctx context.Context, p *payment) *toll.Error {
-	mismatch := refuse(toll.CodeAgentMismatch, f.ns.ReasonAgentMismatch(), "")
 	var allowed []toll.AgentID
 	if p.claims.AgentID != "" {
 		allowed = []toll.AgentID{p.claims.AgentID}
@@ -350,13 +356,11 @@ func (f *Facilitator) bindAgent(ctx context.Context, p *payment) *toll.Error {
 	p.agent, p.cached = a, cached
 	switch {
 	case !a.HasPlan(p.plan.ID):
-		mismatch.Message = "The agent does not have this plan."
-		return mismatch
+		return refuse(toll.CodeAgentMismatch, f.ns.ReasonAgentMismatch(), "The agent does not have this plan.")
 	case !a.IsListed:
 		return refuse(toll.CodeAgentUnlisted, x402.ReasonAgentInactive, "")
 	case len(allowed) > 0 && !slices.Contains(allowed, id):
-		mismatch.Message = "The access token is for another agent."
-		return mismatch
+		return refuse(toll.CodeAgentMismatch, f.ns.ReasonAgentMismatch(), "The access token is for another agent.")
 	}
 	return nil
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
@@ -54,8 +51,8 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 			return f.refusedSettle(ctx, p, e)
 		}
 	}
-	resp := new(x402.SettleResponse)
-	op := f.settleOp(p, in.requestID, w, resp)
+	answer := f.rendering(p, w.raised)
+	op := f.settleOp(p, in.requestID, w, answer)
 	settled, err := f.Ledger.Settle(ctx, op)
 	id := settled.RequestID
 	if err != nil && !errors.Is(err, ledger.ErrUnknownOutcome) {
@@ -74,17 +71,19 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		if e == nil {
 			e = f.refusedBy(err)
 		}
-		// The writer may still fill resp, when its caller has gone.
 		return f.unsettled(ctx, p, e, err, &op, id, settled.Transaction)
 	}
 	f.changed(p.account, p.claims.Hash)
+	resp := new(x402.SettleResponse)
 	if settled.Replayed {
 		if err := x402.Decode(settled.Answer, resp); err != nil {
 			return f.refusedSettle(ctx, p, toll.NewError(toll.CodeInternal).WithCause(err))
 		}
-	}
-	if !settled.Replayed && resp.CreditsRedeemed != nil && *resp.CreditsRedeemed > 0 {
-		f.freeHolds.Give(p.buyer())
+	} else {
+		*resp = answer.response(settled.Receipt)
+		if settled.Amount > 0 {
+			f.freeHolds.Give(p.buyer())
+		}
 	}
 	resp.Raw, resp.Replayed = settled.Answer, settled.Replayed
 	return resp, nil
@@ -168,45 +167,12 @@ func (f *Facilitator) wanted(ctx context.Context, p *payment, req *x402.SettleRe
 	return w, nil
 }
 
-// settleOp is the operation of a settle. answer is filled when the ledger has decided.
-func (f *Facilitator) settleOp(p *payment, id string, w burning, answer *x402.SettleResponse) ledger.SettleOp {
-	// All callers wait while the writer decides, so what does not depend on its decision is made before.
-	receipt := f.receipt(p, w.raised)
+// settleOp is the operation of a settle. answer makes its receipt.
+func (f *Facilitator) settleOp(p *payment, id string, w burning, answer *rendering) ledger.SettleOp {
 	return ledger.SettleOp{
 		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
 		RequestID: id, Keys: p.keys, Resource: p.url, Content: w.content,
-		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, IsTime: p.plan.IsTime(),
-		Render: func(r ledger.Receipt) []byte {
-			*answer = receipt(r)
-			b, err := x402.Encode(answer)
-			if err != nil {
-				panic(err) // strings and numbers always encode
-			}
-			return b
-		},
-	}
-}
-
-// receipt makes the answer to a settlement, the one that is stored and repeated. It depends on its arguments alone, and on the
-// key that signs receipts where they are switched on.
-func (f *Facilitator) receipt(p *payment, raised *toll.Credits) func(ledger.Receipt) x402.SettleResponse {
-	network, payer, extension := f.wireNetwork(p.claims.Network), p.claims.Subscriber.String(), f.ns.CreditsExtension()
-	plan, agent, url := p.plan.ID, p.agentID, p.url
-	return func(r ledger.Receipt) x402.SettleResponse {
-		amount, balance := r.Amount, r.Balance
-		// Request ids are visible ASCII, for which Go and JSON quote alike.
-		info := fmt.Appendf(nil, `{"info":{"creditsRedeemed":"%d","remainingBalance":"%d","agentRequestId":%q}}`, amount, balance, r.RequestID)
-		extensions := map[string]json.RawMessage{extension: info}
-		maps.Copy(extensions, f.receiptOf(url, network, payer, r.Transaction.String(), r.At))
-		return x402.SettleResponse{
-			Success: true, Transaction: r.Transaction.String(), Network: network, Payer: payer,
-			CreditsRedeemed: &amount, RemainingBalance: &balance, Amount: &amount, OrderTx: r.OrderTx,
-			Extra: &x402.SettleExtra{
-				AgentRequestID: r.RequestID, PlanID: plan, AgentID: agent, CreditsRedeemed: &amount,
-				RemainingBalance: &balance, OrderTx: r.OrderTx, RequestedAmount: raised,
-			},
-			Extensions: extensions,
-		}
+		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, IsTime: p.plan.IsTime(), Render: answer.render,
 	}
 }
 

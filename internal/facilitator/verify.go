@@ -25,7 +25,7 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 	if f.isExact(req.Stock) {
 		resp, e := f.verifyExact(ctx, caller, req.Stock)
 		if e != nil {
-			return f.refusedVerify(&payment{stock: true, network: req.Stock.Requirements.Network}, e)
+			return f.refusedVerify(newPayment(true), e)
 		}
 		return resp, nil
 	}

@@ -77,6 +77,15 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 			free, _ := st.Disk()
 			return float64(free)
 		})
+		gauge("toll_database_log_pages", "Pages in the write-ahead log of the embedded database.", func() float64 {
+			return float64(st.Log().Pages)
+		})
+		gauge("toll_database_log_waiting_pages", "Pages of the write-ahead log that are not yet in the database file.", func() float64 {
+			return float64(st.Log().Waiting)
+		})
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "toll_database_checkpoints_total", Help: "How often all of the write-ahead log was copied into the database file.",
+		}, func() float64 { return float64(st.Log().Checkpoints) }))
 	}
 	if pool := st.Pool(); pool != nil {
 		gauge("toll_database_connections", "Open connections to the database.", func() float64 { return float64(pool.Stat().TotalConns()) })

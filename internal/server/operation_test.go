@@ -61,7 +61,8 @@ func TestT166_InnerPages(t *testing.T) {
 			t.Errorf("metrics hold what a caller sent")
 		}
 	}
-	for _, want := range []string{`toll_loop_turns_total{loop="ledger.sweep"} `, `toll_loop_failing{loop="events.derive"} 0`} {
+	for _, want := range []string{`toll_loop_turns_total{loop="ledger.sweep"} `, `toll_loop_failing{loop="events.derive"} 0`,
+		`toll_loop_failing{loop="database.checkpoint"} 0`, "toll_database_log_pages ", "toll_database_log_waiting_pages "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("metrics lack %s", want)
 		}

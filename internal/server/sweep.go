@@ -18,6 +18,12 @@ const (
 	forgetEvery = time.Minute
 	// forgetSlice is how many answers one transaction removes.
 	forgetSlice = 500
+
+	// checkpointEvery lets a busy writer add about 4000 pages to the log, a fourth of those at which it checkpoints itself.
+	checkpointEvery = 200 * time.Millisecond
+	cutEvery        = 10 * time.Second
+	// cutWrites is how many transactions between two turns are few. Probes of an idle service are one a second.
+	cutWrites = 30
 )
 
 // loops returns what this room and those without loops of their own do in the background. Any number of processes may do it on one
@@ -35,6 +41,11 @@ func (s *Server) loops() []jobs.Loop {
 		{Name: "database.probe", Every: probeEvery, Turn: jobs.Do(s.probeDatabase())},
 		{Name: "database.report", Every: probeEvery / 4, Turn: jobs.Do(s.reportDatabase())},
 	}
+	if s.base.store.Engine() == store.SQLite {
+		loops = append(loops,
+			jobs.Loop{Name: "database.checkpoint", Every: checkpointEvery, Turn: jobs.Do(s.base.store.Checkpoint)},
+			jobs.Loop{Name: "database.cut", Every: cutEvery, Turn: jobs.Do(s.cutLog())})
+	}
 	if s.base.clock.moves {
 		loops = append(loops, jobs.Loop{Name: "clock.follow", Every: followEvery, Turn: jobs.Do(s.follow)})
 	}
@@ -51,4 +62,18 @@ func (s *Server) sweep(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// cutLog returns the turn that cuts the write-ahead log of the embedded database while little is written.
+func (s *Server) cutLog() func(context.Context) error {
+	var before uint64
+	return func(ctx context.Context) error {
+		writes, _ := s.base.store.Writes()
+		quiet := writes-before < cutWrites
+		before = writes
+		if !quiet {
+			return nil
+		}
+		return s.base.store.CutLog(ctx)
+	}
 }

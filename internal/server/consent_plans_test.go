@@ -1,0 +1,263 @@
+package server_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+)
+
+// TestT122_Choices: without a plan in the request the person chooses among those there are, and is told what to do where
+// there is none.
+func TestT122_Choices(t *testing.T) {
+	m := newFair(t)
+	v := m.visitor()
+	q := m.query()
+	q.Del("plan_id")
+	dear, err := m.builder.RegisterPlan(t.Context(), client.PlanParams{
+		Metadata: toll.Metadata{Name: "Unordered"}, Price: toll.Price{
+			TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(2_500_000)}, Receivers: []toll.Address{m.owner}, IsCrypto: true,
+		}, Credits: toll.CreditsFixed(10, 1),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.builder.AttachPlan(t.Context(), m.agent, dear.PlanID); err != nil {
+		t.Fatal(err)
+	}
+	if s := m.consent(v, q); !strings.Contains(s.body, string(m.plan)) || strings.Contains(s.body, "Unordered") {
+		t.Errorf("plans with credits:\n%s", mainPart.FindString(s.body))
+	}
+	q.Set("agent_id", string(m.agent))
+	s := m.consent(v, q)
+	if !strings.Contains(s.body, string(m.plan)) || !strings.Contains(s.body, "toll plans order "+string(dear.PlanID)) || !strings.Contains(s.body, "2.50 USDC") {
+		t.Errorf("plans of the agent:\n%s", mainPart.FindString(s.body))
+	}
+	form := formOf(t, s)
+	if form.values.Get("plan") != string(m.plan) {
+		t.Error("what can be paid with does not come first")
+	}
+	if got := m.exchange(m.codeIn(v.submit(form.with("plan", string(dear.PlanID)).with("limit", "10").with("decision", "approve")))); got.Access == "" {
+		t.Errorf("%+v", got)
+	}
+	// A delegation with which it may buy more, as often as the person says.
+	purse, err := m.subscriber.CreateDelegation(t.Context(), client.DelegationParams{
+		Provider: toll.ProviderCrypto, SpendingLimit: 1234, Lifetime: 48 * time.Hour, Currency: "usdc",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	poor, err := m.subscriber.CreateDelegation(t.Context(), client.DelegationParams{
+		Provider: toll.ProviderCrypto, SpendingLimit: 50, Lifetime: 48 * time.Hour, Currency: "usdc",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = m.consent(v, q)
+	form = formOf(t, s).with("decision", "approve")
+	if !strings.Contains(s.body, "12.34 USDC until") || form.values.Get("delegation") != "" {
+		t.Errorf("delegations: %v\n%s", form.values, mainPart.FindString(s.body))
+	}
+	form = form.with("delegation", purse.DelegationID).with("orders", "2")
+	for what, p := range map[string]page{
+		"too small": form.with("delegation", poor.DelegationID), "no orders": form.with("orders", "0"), "too many": form.with("orders", "1001"),
+		"no number": form.with("orders", "all"), "unknown": form.with("delegation", toll.NewHash().String()),
+	} {
+		if res := v.submit(p); res.status != http.StatusBadRequest || !strings.Contains(res.body, `role="alert"`) {
+			t.Errorf("%s: %d %s", what, res.status, mainPart.FindString(res.body))
+		}
+	}
+	if got := m.exchange(m.codeIn(v.submit(form))); got.Access == "" {
+		t.Errorf("%+v", got)
+	}
+	given := false
+	for p, err := range m.subscriber.Permissions(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		given = given || p.DelegationID != nil && *p.DelegationID == purse.DelegationID && p.MaxOrders != nil && *p.MaxOrders == 2
+	}
+	if !given {
+		t.Error("no permission with the delegation of the page")
+	}
+	// What cannot be had is said on the page, and the form can be sent again.
+	detached, err := m.builder.RegisterPlan(t.Context(), client.PlanParams{
+		Metadata: toll.Metadata{Name: "Elsewhere"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(10, 1),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Set("plan_id", string(detached.PlanID))
+	form = formOf(t, m.consent(v, q)).with("decision", "approve")
+	res := v.submit(form)
+	if res.status != http.StatusBadRequest || res.header.Get("Location") != "" || !strings.Contains(res.body, "The agent does not have this plan.") {
+		t.Errorf("a plan that the agent does not have: %d to %q\n%s", res.status, res.header.Get("Location"), mainPart.FindString(res.body))
+	}
+	if _, err := m.builder.AttachPlan(t.Context(), m.agent, detached.PlanID); err != nil {
+		t.Fatal(err)
+	}
+	m.codeIn(v.submit(formOf(t, res).with("decision", "approve")))
+	q.Del("plan_id")
+	// Somebody without any plan.
+	q.Del("agent_id")
+	nobody := m.visitor()
+	s = nobody.signIn(nobody.get("/oauth/authorize?"+q.Encode()), m.other.Key)
+	if s.status != 200 || !strings.Contains(s.body, "toll plans order PLAN") || strings.Contains(s.body, `value="approve"`) || !strings.Contains(s.body, `value="deny"`) {
+		t.Errorf("without a plan: %d %s", s.status, mainPart.FindString(s.body))
+	}
+}
+
+// TestT122_PlanOfServer: the page suggests a plan of the server that asks, whatever else the person
+// has; and none where it cannot know.
+func TestT122_PlanOfServer(t *testing.T) {
+	m := newFair(t)
+	v, ctx := m.visitor(), t.Context()
+	plan := func(name string, attach ...toll.AgentID) toll.PlanID {
+		t.Helper()
+		p, err := m.builder.RegisterPlan(
+			ctx,
+			client.PlanParams{
+				Metadata: toll.Metadata{Name: name},
+				Price:    toll.PriceFree(),
+				Credits:  toll.CreditsFixed(10, 1),
+			},
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range attach {
+			if _, err := m.builder.AttachPlan(ctx, a, p.PlanID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return p.PlanID
+	}
+	hold := func(p toll.PlanID) toll.PlanID {
+		t.Helper()
+		if _, err := m.subscriber.OrderPlan(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	suggested := func(q url.Values) (toll.PlanID, string) {
+		t.Helper()
+		s := m.consent(v, q)
+		return toll.PlanID(formOf(t, s).values.Get("plan")), s.body
+	}
+	other, err := m.builder.RegisterAgent(
+		ctx,
+		client.AgentParams{Metadata: toll.Metadata{Name: "Other"}, Plans: []toll.PlanID{m.plan}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.builder.DetachPlan(ctx, other.AgentID, m.plan); err != nil {
+		t.Fatal(err)
+	}
+	newest := hold(
+		plan("Newest", other.AgentID),
+	) // of the accounts of the person, this one changed last
+
+	q := m.query()
+	q.Del("plan_id")
+	if p, body := suggested(q); p != "" || strings.Contains(body, "server that asks") {
+		t.Errorf("nobody knows the server, and %s is suggested", p)
+	}
+	for _, e := range []struct {
+		open, endpoint, resource string
+		matches                  bool
+	}{
+		{open: "https://agent.example.com/mcp", resource: "https://agent.example.com/mcp", matches: true},
+		{open: "https://agent.example.com/mcp", resource: "https://AGENT.example.com:443/mcp/", matches: true},
+		{open: "https://agent.example.com/mcp", resource: "https://agent.example.com/", matches: true},
+		{endpoint: "https://agent.example.com/v1/ask/:id", resource: "https://agent.example.com/v1", matches: true},
+		{endpoint: "https://agent.example.com/v1/*", resource: "https://agent.example.com/v1/mcp", matches: true},
+		{open: "http://127.0.0.1:8404/mcp", resource: "http://localhost:8404/mcp", matches: true},
+		{open: "https://agent.example.com/mcp", resource: "https://agent.example.com/mcp2"},
+		{open: "https://agent.example.com/mcp2", resource: "https://agent.example.com/mcp"},
+		{open: "https://agent.example.com/mcp", resource: "https://agent.example.com:8443/mcp"},
+		{open: "https://agent.example.com/mcp", resource: "https://evil.example.com/mcp"},
+		{open: "http://127.0.0.1:8404/mcp", resource: "http://localhost:8405/mcp"},
+		{endpoint: "/mcp", resource: "https://agent.example.com/mcp"},
+		{endpoint: "mcp://agent.example.com/tools/*", resource: "https://agent.example.com/mcp"},
+	} {
+		u := toll.AgentUpdate{
+			API: toll.AgentAPIUpdate{
+				Endpoints:     toll.SetTo(toll.EndpointList{}),
+				OpenEndpoints: toll.SetTo([]string{}),
+			},
+		}
+		if e.open != "" {
+			u.API.OpenEndpoints = toll.SetTo([]string{e.open})
+		}
+		if e.endpoint != "" {
+			u.API.Endpoints = toll.SetTo(toll.EndpointList{{Verb: "POST", URL: e.endpoint}})
+		}
+		if _, err := m.builder.UpdateAgent(ctx, m.agent, u); err != nil {
+			t.Fatal(err)
+		}
+		q.Set("resource", e.resource)
+		want := map[bool]toll.PlanID{true: m.plan}[e.matches]
+		if p, body := suggested(
+			q,
+		); p != want || strings.Contains(body, "server that asks") != e.matches ||
+			!strings.Contains(body, string(newest)) {
+			t.Errorf("%+v: %q is suggested, want %q", e, p, want)
+		}
+	}
+
+	// What a stranger says of his agent does not decide against what another says of his.
+	set := toll.AgentUpdate{
+		API: toll.AgentAPIUpdate{
+			OpenEndpoints: toll.SetTo([]string{"https://agent.example.com/mcp"}),
+		},
+	}
+	if _, err := m.builder.UpdateAgent(ctx, m.agent, set); err != nil {
+		t.Fatal(err)
+	}
+	q.Set("resource", "https://agent.example.com/mcp")
+	stranger := m.subscriber // sells a plan, too, and gave the person credits of it
+	theirs, err := stranger.RegisterAgentWithPlan(
+		ctx,
+		client.AgentParams{Metadata: toll.Metadata{Name: "Squat"}},
+		client.PlanParams{
+			Metadata: toll.Metadata{
+				Name: "Squat",
+			},
+			Price:   toll.PriceFree(),
+			Credits: toll.CreditsFixed(10, 1),
+		},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stranger.UpdateAgent(ctx, theirs.AgentID, set); err != nil {
+		t.Fatal(err)
+	}
+	if p, _ := suggested(q); p != m.plan {
+		t.Errorf("a plan that the person does not have counts: %q", p)
+	}
+	if _, err := stranger.Mint(ctx, theirs.PlanID, m.buyer, 5, 0); err != nil {
+		t.Fatal(err)
+	}
+	if p, body := suggested(q); p != "" || !strings.Contains(body, "Squat") {
+		t.Errorf("two sellers claim the server, and %q is suggested", p)
+	}
+
+	// Of an agent that is named the plan that was attached first, as its server takes it.
+	second := hold(plan("Second", m.agent))
+	q.Set("agent_id", string(m.agent))
+	if p, body := suggested(q); p != m.plan || !strings.Contains(body, string(second)) {
+		t.Errorf("of the agent %q is suggested, want %q", p, m.plan)
+	}
+	// And with one plan there is nothing to choose.
+	q.Del("agent_id")
+	q.Set("plan_id", string(newest))
+	if p, _ := suggested(q); p != newest {
+		t.Errorf("the named plan %q, want %q", p, newest)
+	}
+}
