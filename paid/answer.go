@@ -63,25 +63,38 @@ type challenge struct {
 	Extensions  map[string]json.RawMessage `json:"extensions"`
 }
 
-// paymentRequiredBody is one object with the members of both: people and simple clients read the body, others the header.
-func paymentRequiredBody(p *challenge, e toll.ErrorBody) ([]byte, error) {
-	a, err := x402.Encode(p)
+// encoded is a challenge as it leaves: people and simple clients read the body, others the header.
+type encoded struct {
+	json   []byte
+	header string
+}
+
+func encodeChallenge(p *challenge) (*encoded, error) {
+	text, err := x402.Encode(p)
 	if err != nil {
 		return nil, err
 	}
+	header, err := requiredHeader(p, text)
+	return &encoded{text, header}, err
+}
+
+// with returns one object with the members of the challenge and of an error.
+func (c *encoded) with(e toll.ErrorBody) ([]byte, error) {
 	b, err := x402.Encode(e)
 	if err != nil {
 		return nil, err
 	}
-	return append(append(a[:len(a)-1], ','), b[1:]...), nil
+	return slices.Concat(c.json[:len(c.json)-1], []byte{','}, b[1:]), nil
 }
 
-// requiredHeader encodes what is asked for. A resource that makes the value longer than proxies take is shortened to what
-// comes before its query, and then left out.
-func requiredHeader(p *challenge) (string, error) {
+// requiredHeader returns the value of the PAYMENT-REQUIRED header. text is the challenge as JSON. Proxies refuse long headers: as
+// long as the value is too long, a part is left out, signed offers first, then the query of the resource, the resource, and texts.
+func requiredHeader(p *challenge, text []byte) (string, error) {
+	if base64.StdEncoding.EncodedLen(len(text)) <= maxRequiredBytes {
+		return base64.StdEncoding.EncodeToString(text), nil
+	}
 	short := *p
 	for _, cut := range []func(){
-		func() {},
 		func() {
 			short.Extensions = maps.Clone(short.Extensions)
 			delete(short.Extensions, x402.ExtensionOfferReceipt)

@@ -36,3 +36,19 @@ func BenchmarkPaid(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkUnpaid is the 402 for a request that brings no payment, with which every standard client begins.
+func BenchmarkUnpaid(b *testing.B) {
+	h := paid.Handler(newDesk(1), http.NotFoundHandler(), paid.Plan(plan), paid.Agent(agent), paid.Credits(2),
+		paid.PublicURL("https://agent.example.com"), paid.Log(slog.New(slog.DiscardHandler)))
+	b.ReportAllocs()
+	for b.Loop() {
+		r := httptest.NewRequest("POST", "/ask", nil)
+		r.Header.Set("Accept", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusPaymentRequired {
+			b.Fatal(w.Code, w.Body)
+		}
+	}
+}

@@ -26,6 +26,8 @@ type gate struct {
 	c    *config
 	// offers are those of the resources that were asked for last.
 	offers offerCache
+	// last is what was asked for last.
+	last atomic.Pointer[asked]
 	// outside is done when the builder was told of a price that the plan does not allow.
 	outside sync.Once
 	// unlisted is done when the builder was told that the entries of wallets cannot be made.
@@ -104,8 +106,9 @@ type exchange struct {
 	correlation string
 
 	terms    *x402.Terms
-	required *x402.PaymentRequired
-	asked    *toll.Credits // to verify, within the bounds of the plan; nil: its maximum
+	asks     *asked
+	required *x402.PaymentRequired // of asks
+	asked    *toll.Credits         // to verify, within the bounds of the plan; nil: its maximum
 	sale     *sale.Sale
 
 	exact  []x402.ExactRequirements // what the route asks of wallets
@@ -141,17 +144,40 @@ func (x *exchange) price() bool {
 				"min", int64(t.MinAmount), "max", int64(t.MaxAmount), "planId", string(t.PlanID))
 		})
 	}
-	x.required = x402.NewPaymentRequired([]*x402.Terms{t}, x402.Options{
-		Namespace: x.c.Namespace, Endpoint: x.resource(), AgentID: x.c.AgentID, HTTPVerb: verb, Scheme: x.c.scheme,
-		Network: x.c.network, Description: x.c.description, MimeType: x.c.mimeType, Amount: amount,
-		MaxTimeoutSecs: x.c.HoldSecs,
-	})
+	x.asks = x.ask(t, verb, amount)
+	x.required = x.asks.required
 	if x.exact, err = x.c.exactEntries(t); err != nil {
 		x.gate.unlisted.Do(func() {
 			x.c.Log.Error("paid: PerCall cannot be listed, and the 402 goes without its entries", "plan", string(x.c.plan), "error", err)
 		})
 	}
 	return true
+}
+
+// asked is what a route asks for a resource. It is shared: its required is read-only. The amount
+// depends on terms and route alone.
+type asked struct {
+	terms     *x402.Terms
+	url, verb string
+	required  *x402.PaymentRequired
+	// plain is the 402 for requests that bring no payment, nil until there was one.
+	plain atomic.Pointer[encoded]
+}
+
+// ask returns what was asked for before if the request is for the same, as most are. Terms that were
+// read anew are others.
+func (x *exchange) ask(t *x402.Terms, verb string, amount *toll.Credits) *asked {
+	url := x.resource()
+	if a := x.gate.last.Load(); a != nil && a.terms == t && a.url == url && a.verb == verb {
+		return a
+	}
+	a := &asked{terms: t, url: url, verb: verb, required: x402.NewPaymentRequired([]*x402.Terms{t}, x402.Options{
+		Namespace: x.c.Namespace, Endpoint: url, AgentID: x.c.AgentID, HTTPVerb: verb, Scheme: x.c.scheme,
+		Network: x.c.network, Description: x.c.description, MimeType: x.c.mimeType, Amount: amount,
+		MaxTimeoutSecs: x.c.HoldSecs,
+	})}
+	x.gate.last.Store(a)
+	return a
 }
 
 // priced returns the fixed price, or the bound of a function; nil is the maximum of the plan.

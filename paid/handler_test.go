@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -375,6 +376,54 @@ func TestWithoutHold(t *testing.T) {
 	}
 	if d.burned != 2 {
 		t.Errorf("burned %d", d.burned)
+	}
+}
+
+// A 402 that is kept is not one for another resource, verb, payment or state of the plan.
+func TestUnpaid_FollowsRequestAndTerms(t *testing.T) {
+	d := newDesk(1)
+	var now atomic.Int64
+	now.Store(1_800_000_000)
+	s := paidServer(t, d, http.NotFoundHandler(), paid.Credits(7), paid.Clock(func() time.Time { return time.Unix(now.Load(), 0) }))
+	asks := func(r reply) string {
+		t.Helper()
+		var inHeader, inBody x402.PaymentRequired
+		if err := errors.Join(x402.DecodeHeader(r.header.Get(x402.HeaderRequired), &inHeader), x402.Decode([]byte(r.body), &inBody)); err != nil {
+			t.Fatal(err)
+		}
+		say := func(p *x402.PaymentRequired) string {
+			return p.Resource.URL + " " + p.Accepts[0].Extra.HTTPVerb + " " + p.Accepts[0].Amount + " " + p.Error
+		}
+		if say(&inHeader) != say(&inBody) {
+			t.Errorf("%q in the header, %q in the body", say(&inHeader), say(&inBody))
+		}
+		return say(&inBody)
+	}
+	for range 2 {
+		for _, c := range []struct{ method, path, want string }{
+			{"POST", "/ask", "/ask POST 7 Payment required"}, {"GET", "/ask", "/ask GET 7 Payment required"}, {"GET", "/b", "/b GET 7 Payment required"},
+		} {
+			for range 2 {
+				if got := asks(send(t, c.method, s.URL+c.path)); got != c.want {
+					t.Errorf("%q, want %q", got, c.want)
+				}
+			}
+		}
+		refused := asks(send(t, "GET", s.URL+"/b", sig, "no token"))
+		if !strings.HasPrefix(refused, "/b GET 7 "+x402.ReasonInvalidPayload) {
+			t.Errorf("%q", refused)
+		}
+	}
+	first, second := send(t, "GET", s.URL+"/b", "X-Correlation-Id", "one"), send(t, "GET", s.URL+"/b", "X-Correlation-Id", "two")
+	if strings.Replace(first.body, `"one"`, `"two"`, 1) != second.body || first.body == second.body {
+		t.Errorf("%s\n%s", first.body, second.body)
+	}
+	d.mu.Lock()
+	d.max = 5
+	d.mu.Unlock()
+	now.Add(3600)
+	if got := asks(send(t, "GET", s.URL+"/b")); got != "/b GET 5 Payment required" {
+		t.Errorf("%q after the plan took 5 at most", got)
 	}
 }
 

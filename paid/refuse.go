@@ -71,6 +71,7 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	for _, entry := range exact {
 		p.Accepts = append(p.Accepts, entry)
 	}
+	usual := reason == "" && len(exact) == 0 && !x.c.offers
 	if reason != "" {
 		p.Error = reason + ": " + plain.Text(e.Text(), maxErrorText)
 	}
@@ -80,7 +81,7 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 		}
 	}
 	if order := sale.OrderExtension(x.terms, reason, e); order != nil {
-		p.Extensions[x.c.Namespace.PlanExtension()] = order
+		p.Extensions[x.c.Namespace.PlanExtension()], usual = order, false
 	}
 	hint := x.terms.Hint(e)
 	if advice := x.required.Accepts[0].Advice(); advice != "" && (reason == "" || sale.Lacks(reason)) {
@@ -94,9 +95,18 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 		e.Status = http.StatusUnauthorized
 		h.Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 	}
-	if v, err := requiredHeader(&p); err == nil {
-		h.Set(x402.HeaderRequired, v)
+	ready := x.asks.plain.Load()
+	if !usual || ready == nil {
+		var err error
+		if ready, err = encodeChallenge(&p); err != nil {
+			x.fail(toll.AsError(err))
+			return
+		}
+		if usual {
+			x.asks.plain.Store(ready)
+		}
 	}
+	h.Set(x402.HeaderRequired, ready.header)
 	if receipt != nil {
 		h.Set(x402.HeaderResponse, receiptHeader(receipt))
 	}
@@ -105,7 +115,7 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	if x.c.onPaymentError != nil && x.c.onPaymentError(x.w, x.r, e) {
 		return
 	}
-	b, err := paymentRequiredBody(&p, e.Body(x.correlation, ""))
+	b, err := ready.with(e.Body(x.correlation, ""))
 	if err != nil {
 		x.fail(toll.AsError(err))
 		return
