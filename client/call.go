@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -18,7 +19,15 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-const maxAnswer = 16 << 20
+const (
+	maxAnswer = 16 << 20 // bytes
+	maxSized  = 64 << 10 // bytes for which room is made because an answer says that it has them
+)
+
+// jsonType is shared by all requests; nobody changes it.
+var jsonType = []string{"application/json"}
+
+var errTooLong = errors.New("the answer is longer than 16 MiB")
 
 func parseBase(address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(address))
@@ -27,7 +36,7 @@ func parseBase(address string) (*url.URL, error) {
 		return nil, errors.New("the address of the service must be an absolute http or https URL without user, query and fragment")
 	}
 	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/api/v1")
-	u.RawPath = ""
+	u.RawPath, u.Host = "", strings.TrimSuffix(u.Host, ":")
 	return u, nil
 }
 
@@ -165,7 +174,7 @@ func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err
 }
 
 func (c *Client) once(ctx context.Context, cl call, body []byte) (*answer, error) {
-	if c.timeout > 0 {
+	if end, ok := ctx.Deadline(); c.timeout > 0 && (!ok || time.Until(end) > c.timeout) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
@@ -179,44 +188,56 @@ func (c *Client) once(ctx context.Context, cl call, body []byte) (*answer, error
 		return nil, c.unreachable(err)
 	}
 	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
-	if err != nil {
+	if res.ContentLength > maxAnswer {
+		return nil, c.unreachable(errTooLong)
+	}
+	var b bytes.Buffer
+	if n := res.ContentLength; n > 0 && n <= maxSized {
+		b.Grow(int(n) + bytes.MinRead) // ReadFrom wants room to see the end
+	}
+	if _, err := b.ReadFrom(io.LimitReader(res.Body, maxAnswer+1)); err != nil {
 		return nil, c.unreachable(err)
 	}
-	if len(b) > maxAnswer {
-		return nil, c.unreachable(errors.New("the answer is longer than 16 MiB"))
+	if b.Len() > maxAnswer {
+		return nil, c.unreachable(errTooLong)
 	}
-	return &answer{status: res.StatusCode, header: res.Header, body: b}, nil
+	return &answer{status: res.StatusCode, header: res.Header, body: b.Bytes()}, nil
 }
 
 // request makes the HTTP request of a call.
 func (c *Client) request(ctx context.Context, cl call, body []byte) (*http.Request, error) {
-	address := c.base.String() + cl.path
-	if len(cl.query) > 0 {
-		address += "?" + cl.query.Encode()
-	}
 	var r io.Reader
 	if body != nil {
 		r = bytes.NewReader(body)
+	}
+	address := "/" // most paths need no parser
+	plain := len(cl.query) == 0 && !strings.ContainsAny(cl.path, "%?#")
+	if !plain {
+		address = c.base.String() + cl.path
+		if len(cl.query) > 0 {
+			address += "?" + cl.query.Encode()
+		}
 	}
 	req, err := http.NewRequestWithContext(ctx, cl.method, address, r)
 	if err != nil {
 		return nil, toll.NewError(toll.CodeBadRequest).WithCause(err)
 	}
-	h := req.Header
+	if plain {
+		u := *c.base
+		u.Path += cl.path
+		req.URL, req.Host = &u, u.Host
+	}
+	h := maps.Clone(c.header)
+	req.Header = h
 	switch {
 	case cl.form != nil:
 		h.Set("Content-Type", "application/x-www-form-urlencoded")
+		h.Del("Authorization") // a form is for the authorization server, where programs say who they are
 	case body != nil:
-		h.Set("Content-Type", "application/json")
+		h["Content-Type"] = jsonType
 	}
-	h.Set("Accept", "application/json")
-	h.Set("User-Agent", c.userAgent)
-	if c.key != "" && cl.form == nil { // a form is for the authorization server, where programs say who they are
-		h.Set("Authorization", "Bearer "+c.key)
-	}
-	if c.version != "" && !cl.exempt {
-		h.Set(c.names.HeaderVersion(), c.version)
+	if cl.exempt {
+		h.Del(c.names.HeaderVersion())
 	}
 	if cl.key != "" {
 		h.Set("Idempotency-Key", cl.key)

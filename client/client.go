@@ -31,6 +31,7 @@ type Client struct {
 	timeout   time.Duration
 	version   string
 	userAgent string
+	header    http.Header // of every call; the values are shared, so they are replaced and never changed
 	retries   int
 	maxWait   time.Duration
 	names     x402.Namespace
@@ -116,7 +117,19 @@ func New(key string, opts ...Option) *Client {
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	h.Timeout = 0
 	c.http = &h
+	c.header = c.newHeader()
 	return c
+}
+
+func (c *Client) newHeader() http.Header {
+	h := http.Header{"Accept": {"application/json"}, "User-Agent": {c.userAgent}}
+	if c.key != "" {
+		h.Set("Authorization", "Bearer "+c.key)
+	}
+	if c.version != "" {
+		h.Set(c.names.HeaderVersion(), c.version)
+	}
+	return h
 }
 
 // newTransport keeps a connection for each of many concurrent calls to the one service: the default transport keeps two,
@@ -129,6 +142,7 @@ func newTransport() http.RoundTripper {
 	t := d.Clone()
 	t.MaxIdleConnsPerHost = 256
 	t.MaxIdleConns = 256
+	t.WriteBufferSize = 8 << 10 // so that a call with a long access token leaves in one write
 	return t
 }
 
