@@ -1,6 +1,6 @@
 # make prints these targets.
 .DEFAULT_GOAL := help
-.PHONY: help test test-all test-short test-sqlite test-postgres test-chain test-interop crash fuzz bench lint clean
+.PHONY: help test test-all test-short test-sqlite test-postgres test-chain test-interop crash fuzz bench bench-guard lint clean
 
 help: ## print this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ fuzz: ## fuzz every target for 30 seconds
 
 bench: ## side-by-side benchmarks: a table, and JSON in bench/results
 	sh scripts/postgres.sh run go run ./bench
+
+bench-guard: ## compare verify and settle with the commit in bench/BASE, fail below 0.8
+	sh scripts/bench-guard.sh
 
 lint: ## gofmt, vet, staticcheck
 	sh scripts/test.sh -lint

@@ -10,8 +10,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -57,7 +59,7 @@ func TestRequestIDsAreNeverTheSame(t *testing.T) {
 	defer s.Close()
 	m := &market{}
 	addr := strings.TrimPrefix(s.URL, "http://")
-	ls, err := lanes([]string{"a", "b"}, func(string) (message, error) { return m.post(addr, "/", idText) })
+	ls, err := lanes(connections, []string{"a", "b"}, func(string) (message, error) { return m.post(addr, "/", idText) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +107,7 @@ func TestRefusalsFailASlice(t *testing.T) {
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	results, profiles := filepath.Join(dir, "results", "latest.json"), filepath.Join(dir, "profiles")
-	args := []string{"-rounds", "1", "-seconds", "0.2", "-accounts", "64", "-data", dir, "-json", results, "-profile", profiles}
+	args := []string{"-rounds", "1", "-seconds", "0.2", "-accounts", "64", "-rows", "1000", "-cold", "128", "-peers", "-loads", "0.5", "-data", dir, "-json", results, "-profile", profiles}
 	if os.Getenv("TOLL_TEST_POSTGRES") == "" {
 		args = append(args, "-no-postgres")
 	}
@@ -147,6 +149,13 @@ func TestRun(t *testing.T) {
 	if len(r.Audits) == 0 || r.Audits[0].Burns < 2 {
 		t.Errorf("audits: %+v", r.Audits)
 	}
+	loaded := func(p *proof) bool { return p.Engine == full+sqlite && p.Burns > 1000 }
+	if !slices.ContainsFunc(r.Audits, loaded) {
+		t.Error("no database with a thousand settlements was audited")
+	}
+	if w := r.row("derived-sqlite"); w.Bytes < 100 || w.Logged < w.Bytes {
+		t.Errorf("a settlement keeps %g bytes and writes %g to the log", w.Bytes, w.Logged)
+	}
 	for _, name := range []string{blockYardstick, "order-chain", "order-delegated-chain"} {
 		if w := r.row(name); w.PerBlock <= 0 || w.P50Blocks <= 0 || w.P99Blocks < w.P50Blocks {
 			t.Errorf("%s: %+v", name, w)
@@ -184,9 +193,77 @@ func TestOrdersThatDoNotAddUp(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{"-rounds", "0"}, {"-accounts", "63"}, {"-scenario", "no such"}, {"-scenario", "("}, {"more"}} {
+	for _, args := range [][]string{{"-rounds", "0"}, {"-accounts", "63"}, {"-cold", "63"}, {"-processes", "1"}, {"-loads", "0"}, {"-scenario", "no such"}, {"-scenario", "("}, {"more"}} {
 		if err := run(context.Background(), args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%q were taken", args)
+		}
+	}
+}
+
+// A stall shows in every request that was due in it, not only in those that were under way.
+func TestOpenLoop_Stall(t *testing.T) {
+	var n, begun atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1)%10 == 0 {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+			return
+		}
+		begun.CompareAndSwap(0, time.Now().UnixNano())
+		time.Sleep(300*time.Millisecond - time.Since(time.Unix(0, begun.Load())))
+		_, _ = w.Write([]byte("fine"))
+	}))
+	defer s.Close()
+	msg := message{raw: []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")}
+	l := &load{addr: strings.TrimPrefix(s.URL, "http://"), lanes: [][]message{{msg}, {msg}}, want: []byte("fine")}
+	got := l.open(1000, 0, 400*time.Millisecond)
+	if got.fault != nil || got.failed > 0 || got.done+got.refused != 400 || got.refused != 40 {
+		t.Fatalf("%d done, %d refused, %d failed, %v", got.done, got.refused, got.failed, got.fault)
+	}
+	// 300 ms of 400 are stalled, and only two connections were waiting.
+	if p := time.Duration(got.latency.ValueAtQuantile(50)) * time.Microsecond; p < 50*time.Millisecond {
+		t.Errorf("the median is %v", p)
+	}
+}
+
+func TestAims(t *testing.T) {
+	for _, c := range []struct {
+		a     aim
+		w     row
+		reach bool
+	}{
+		{aim{Of: "ratio", Value: 0.9}, row{Ratio: 0.9}, true},
+		{aim{Of: "ratio", Value: 0.9}, row{Ratio: 0.89}, false},
+		{aim{Of: "share", Value: 0.5}, row{Share: 0.6, Ratio: 0.1}, true},
+		{aim{Of: "p99 ms", Value: 5, Most: true}, row{P99: 5001}, false},
+		{aim{Of: "p99 ms", Value: 5, Most: true}, row{P99: 4999}, true},
+		{aim{Of: "bytes", Value: 600, Most: true}, row{}, false},
+		{aim{Of: "settle-sqlite", Value: 1}, row{OfRatio: 1.2}, true},
+		{aim{Of: "settle-sqlite", Value: 1}, row{OfRatio: 1.2, Missing: "no PostgreSQL"}, false},
+	} {
+		if c.a.judge(&c.w); c.a.Reached != c.reach {
+			t.Errorf("%+v of %+v", c.a, c.w)
+		}
+	}
+}
+
+func TestGuard(t *testing.T) {
+	try := func(verify, settle float64) map[string]float64 {
+		return map[string]float64{"verify": verify, "settle": settle}
+	}
+	for _, c := range []struct {
+		tries []map[string]float64
+		want  string
+	}{
+		{[]map[string]float64{try(0.8, 1.3)}, ""},
+		{[]map[string]float64{try(0.79, 1.3)}, "verify"},
+		{[]map[string]float64{try(0.79, 1.3), try(0.9, 0.5)}, ""}, // another row each time: the machine
+		{[]map[string]float64{try(0.7, 0.7), try(0.9, 0.5), try(0.79, 0.79)}, "settle"},
+		{[]map[string]float64{try(0.7, 0.7), try(0.7, 0.7)}, "settle verify"},
+		{[]map[string]float64{try(0.7, 0.9), {"settle": 0.9}}, "verify"}, // a row that a run does not have is not fast
+	} {
+		if got := strings.Join(slower(c.tries), " "); got != c.want {
+			t.Errorf("%v: %q, want %q", c.tries, got, c.want)
 		}
 	}
 }

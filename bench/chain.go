@@ -159,7 +159,7 @@ func (b *bench) chainScenarios() []*scenario {
 }
 
 // transfers measures how long the chain takes by itself: the time of a block.
-func (b *bench) transfers(warm, window time.Duration) *slice {
+func (b *bench) transfers(_ *load, warm, window time.Duration) *slice {
 	s := b.markets[onChain].shop
 	out := newSlice(window)
 	ctx, cancel := context.WithTimeout(context.Background(), warm+window+time.Minute)

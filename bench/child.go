@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,9 @@ type role struct {
 	Echo    *echoRole    `json:",omitempty"`
 	Service *serviceRole `json:",omitempty"`
 	Agent   *agentRole   `json:",omitempty"`
+	Peer    *peerRole    `json:",omitempty"`
+	Load    *settlements `json:",omitempty"` // the service's database is filled with them, and nothing served
+	Listen  string       // address, "" for a new one
 }
 
 type echoRole struct {
@@ -57,6 +61,7 @@ type order struct {
 	Keys    []string `json:",omitempty"` // accounts that want an API key
 	Profile string   `json:",omitempty"` // file of a CPU profile to begin
 	Stop    bool     `json:",omitempty"` // ends the profile
+	Audit   bool     `json:",omitempty"` // of its database, at the end if there is Quit
 	Quit    bool     `json:",omitempty"`
 }
 
@@ -66,7 +71,7 @@ type answer struct {
 	Chain string        `json:",omitempty"`
 	Keys  []holder      `json:",omitempty"`
 	CPU   time.Duration `json:",omitempty"` // used so far
-	Audit *audit        `json:",omitempty"` // of a service that quit
+	Audit *audit        `json:",omitempty"`
 }
 
 type holder struct {
@@ -85,7 +90,8 @@ type audit struct {
 type underTest struct {
 	serve func(ctx context.Context, ln net.Listener) error
 	keys  func(ctx context.Context, names []string) ([]holder, error)
-	end   func(ctx context.Context) (*audit, error)
+	audit func(ctx context.Context) (*audit, error)
+	end   func(ctx context.Context, audited bool) (*audit, error)
 	chain string // JSON-RPC of the embedded chain, "" for none
 }
 
@@ -99,7 +105,14 @@ func childMain(in io.Reader, out io.Writer) error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if r.Load != nil {
+		var a answer
+		if err := r.Service.load(ctx, r.Load); err != nil {
+			a.Fault = err.Error()
+		}
+		return answers.Encode(a)
+	}
+	ln, err := net.Listen("tcp", cmp.Or(r.Listen, "127.0.0.1:0"))
 	if err != nil {
 		return err
 	}
@@ -111,12 +124,13 @@ func childMain(in io.Reader, out io.Writer) error {
 	go func() { served <- u.serve(ctx, ln) }()
 
 	reply := answer{Addr: ln.Addr().String()}
+	var o order
 	for {
 		reply.CPU = cpuTime()
 		if err := answers.Encode(reply); err != nil {
 			return err
 		}
-		var o order
+		o = order{}
 		if err := orders.Decode(&o); err != nil {
 			o.Quit = true
 		}
@@ -124,7 +138,12 @@ func childMain(in io.Reader, out io.Writer) error {
 			break
 		}
 		reply = answer{Chain: u.chain}
-		if reply.Keys, err = u.obey(ctx, o); err != nil {
+		if o.Audit {
+			reply.Audit, err = u.audit(ctx)
+		} else {
+			reply.Keys, err = u.obey(ctx, o)
+		}
+		if err != nil {
 			reply.Fault = err.Error()
 		}
 	}
@@ -134,7 +153,7 @@ func childMain(in io.Reader, out io.Writer) error {
 	var last answer
 	if u.end != nil {
 		var e error
-		last.Audit, e = u.end(context.Background())
+		last.Audit, e = u.end(context.Background(), o.Audit)
 		err = errors.Join(err, e)
 	}
 	if err != nil {
@@ -161,6 +180,8 @@ func (u *underTest) obey(ctx context.Context, o order) ([]holder, error) {
 
 func (r role) open(ctx context.Context, addr string) (*underTest, error) {
 	switch {
+	case r.Peer != nil:
+		return r.Peer.open(ctx)
 	case r.Service != nil:
 		return r.Service.open(ctx, addr)
 	case r.Agent != nil:
@@ -210,8 +231,9 @@ func (s *serviceRole) open(ctx context.Context, addr string) (*underTest, error)
 		serve: svc.Serve,
 		chain: svc.Chain().URL(),
 		keys:  func(ctx context.Context, names []string) ([]holder, error) { return keysOf(ctx, svc, names) },
-		end: func(ctx context.Context) (*audit, error) {
-			if err := svc.Close(ctx); err != nil {
+		audit: s.audit,
+		end: func(ctx context.Context, audited bool) (*audit, error) {
+			if err := svc.Close(ctx); err != nil || !audited {
 				return nil, err
 			}
 			return s.audit(ctx)
@@ -242,9 +264,9 @@ func together(n int, f func(i int) error) error {
 	return g.Wait()
 }
 
-// audit reads the database of a service that has ended.
+// audit reads the database, beside a service or not.
 func (s *serviceRole) audit(ctx context.Context) (*audit, error) {
-	st, err := store.Open(ctx, store.Config{Data: s.Data, Database: s.Database, Log: logger()})
+	st, err := store.Open(ctx, store.Config{Data: s.Data, Database: s.Database, Admin: true, ReadOnly: true, Log: logger()})
 	if err != nil {
 		return nil, err
 	}
@@ -288,13 +310,26 @@ type echoRequest struct {
 	AgentRequestID  string               `json:"agentRequestId"`
 }
 
-func (e *echoRole) handler() (http.Handler, error) {
+// echoAnswer makes answers to settle requests that are like a sample.
+func echoAnswer(text json.RawMessage) (func(in *echoRequest) ([]byte, error), error) {
 	var sample x402.SettleResponse
-	if err := x402.Decode(e.Answer, &sample); err != nil {
+	if err := x402.Decode(text, &sample); err != nil {
 		return nil, err
 	}
 	if sample.Extra == nil {
 		return nil, errors.New("the answer to be echoed has no extra")
+	}
+	return func(in *echoRequest) ([]byte, error) {
+		out, extra := sample, *sample.Extra
+		extra.AgentRequestID, out.Extra, out.CreditsRedeemed = in.AgentRequestID, &extra, in.MaxAmount
+		return x402.Encode(&out)
+	}, nil
+}
+
+func (e *echoRole) handler() (http.Handler, error) {
+	respond, err := echoAnswer(e.Answer)
+	if err != nil {
+		return nil, err
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /echo", func(w http.ResponseWriter, r *http.Request) {
@@ -317,9 +352,7 @@ func (e *echoRole) handler() (http.Handler, error) {
 			http.Error(w, "bad body", http.StatusBadRequest)
 			return
 		}
-		out, extra := sample, *sample.Extra
-		extra.AgentRequestID, out.Extra, out.CreditsRedeemed = in.AgentRequestID, &extra, in.MaxAmount
-		answer, err := x402.Encode(&out)
+		answer, err := respond(&in)
 		if err != nil {
 			http.Error(w, "no answer", http.StatusInternalServerError)
 			return

@@ -24,10 +24,12 @@ type message struct {
 
 // load is what the connections send.
 type load struct {
-	addr  string
-	lanes [][]message // of each connection, sent in turn
-	want  []byte      // stands in every body that is a success
-	limit int         // requests of a connection in one slice, 0 = as many as it can
+	number int // among the loads of a run, which settle for the same subscribers
+	addr   string
+	others []string    // addresses of more processes, which the connections use in turn
+	lanes  [][]message // of each connection, sent in turn
+	want   []byte      // stands in every body that is a success
+	limit  int         // requests of a connection in one slice, 0 = as many as it can
 	// seen gets the body of every success; it is valid until seen returns.
 	seen func(lane int, body []byte)
 
@@ -41,6 +43,10 @@ type slice struct {
 	answered int                     // warm-up and stragglers included
 	latency  *hdrhistogram.Histogram // microseconds
 	size     int                     // of the body of an answer
+	behind   int                     // settlements without their events at the end
+	refused  int                     // by the service, which says when to try again
+	failed   int                     // not answered in time
+	bytes    growth                  // of the database, for each settlement
 	fault    error                   // the first
 }
 
@@ -49,22 +55,38 @@ func newSlice(window time.Duration) *slice {
 	return &slice{window: window, latency: hdrhistogram.New(1, time.Hour.Microseconds(), digits)}
 }
 
+func faulty(err error) *slice {
+	s := newSlice(time.Second)
+	s.fault = err
+	return s
+}
+
 func (s *slice) add(latency time.Duration) {
 	_ = s.latency.RecordValue(min(latency, time.Hour).Microseconds()) // an hour is in range
 }
 
+func (s *slice) merge(p *slice) {
+	s.done, s.answered = s.done+p.done, s.answered+p.answered
+	s.refused, s.failed = s.refused+p.refused, s.failed+p.failed
+	s.size = max(s.size, p.size)
+	s.latency.Merge(p.latency)
+	if s.fault == nil {
+		s.fault = p.fault
+	}
+}
+
 func (s *slice) rate() float64 { return float64(s.done) / s.window.Seconds() }
 
-// number writes the digits of the id: the count of the connection, then the connection, so that ids ascend with time.
-func (m message) number(count uint64, lane int) {
+// number writes the digits of the id: the count of the connection, so that ids ascend with time, the connection, and the load.
+func (m message) number(count uint64, lane, load int) {
 	if m.id == 0 {
 		return
 	}
 	var b [8]byte
-	for i, v := 5, count; i >= 0; i, v = i-1, v>>8 {
+	for i, v := 4, count; i >= 0; i, v = i-1, v>>8 {
 		b[i] = byte(v)
 	}
-	b[6], b[7] = byte(lane>>8), byte(lane)
+	b[5], b[6], b[7] = byte(lane>>8), byte(lane), byte(load)
 	hex.Encode(m.raw[m.id:m.id+16], b[:])
 }
 
@@ -77,7 +99,11 @@ func (l *load) run(warm, window time.Duration) *slice {
 	out := newSlice(window)
 	conns := make([]*connection, len(l.lanes))
 	for i := range conns {
-		c, err := dial(l.addr, time.Now().Add(warm+window+time.Minute))
+		addr := l.addr
+		if n := i % (1 + len(l.others)); n > 0 {
+			addr = l.others[n-1]
+		}
+		c, err := dial(addr, time.Now().Add(warm+window+time.Minute))
 		if err != nil {
 			out.fault = errors.Join(out.fault, err)
 			return out
@@ -103,13 +129,7 @@ func (l *load) run(warm, window time.Duration) *slice {
 	wg.Wait()
 	out.window = time.Duration(w.end.Load() - w.begin.Load())
 	for _, p := range parts {
-		out.done += p.done
-		out.answered += p.answered
-		out.size = max(out.size, p.size)
-		out.latency.Merge(p.latency)
-		if out.fault == nil {
-			out.fault = p.fault
-		}
+		out.merge(p)
 	}
 	return out
 }
@@ -130,7 +150,6 @@ func lower(v *atomic.Int64, to int64) {
 }
 
 func (l *load) work(lane int, c *connection, w *stretch, out *slice) {
-	mine := l.lanes[lane]
 	before := w.now()
 	for n := 0; before < w.end.Load(); n++ {
 		if l.limit > 0 && n == l.limit/4 && before < w.begin.Load() {
@@ -140,10 +159,7 @@ func (l *load) work(lane int, c *connection, w *stretch, out *slice) {
 			lower(&w.end, before)
 			return
 		}
-		count := l.sent[lane]
-		l.sent[lane]++
-		m := mine[count%uint64(len(mine))]
-		m.number(count, lane)
+		m := l.next(lane)
 		body, err := c.exchange(m.raw, l.want)
 		if err != nil {
 			out.fault = err
@@ -161,6 +177,15 @@ func (l *load) work(lane int, c *connection, w *stretch, out *slice) {
 		}
 		before = after
 	}
+}
+
+// next is the next message of a connection, with an id of its own.
+func (l *load) next(lane int) message {
+	count, mine := l.sent[lane], l.lanes[lane]
+	l.sent[lane]++
+	m := mine[count%uint64(len(mine))]
+	m.number(count, lane, l.number)
+	return m
 }
 
 // once sends every message once, outside of what is measured.
@@ -201,8 +226,17 @@ func dial(addr string, deadline time.Time) (*connection, error) {
 
 func (c *connection) close() { _ = c.Close() } // nothing is under way
 
-// exchange returns the body of a success, valid until the next exchange. Any other status, and a body without want, is an
-// error.
+// refusal is an answer that is no success.
+type refusal struct {
+	status     int
+	body       string
+	retryAfter bool // the service says when to try again
+}
+
+func (r *refusal) Error() string { return fmt.Sprintf("answer %d: %s", r.status, r.body) }
+
+// exchange returns the body of a success, valid until the next exchange. Any other status, and a body without want, is a
+// *refusal.
 func (c *connection) exchange(raw, want []byte) ([]byte, error) {
 	if _, err := c.Write(raw); err != nil {
 		return nil, err
@@ -223,7 +257,9 @@ func (c *connection) exchange(raw, want []byte) ([]byte, error) {
 		return nil, err
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 || !bytes.Contains(body, want) {
-		return nil, fmt.Errorf("answer %d: %.300s", res.StatusCode, body)
+		return nil, &refusal{res.StatusCode, fmt.Sprintf("%.300s", body),
+			res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != "",
+		}
 	}
 	return body, nil
 }

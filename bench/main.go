@@ -22,6 +22,8 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -54,6 +56,12 @@ type options struct {
 	json      string
 	data      string
 	noDB      bool
+	loads     []float64
+	guard     string
+	rows      int
+	cold      int
+	processes int
+	peers     bool
 }
 
 func parse(args []string, errs io.Writer) (o options, err error) {
@@ -67,12 +75,31 @@ func parse(args []string, errs io.Writer) (o options, err error) {
 	f.StringVar(&o.json, "json", "bench/results/latest.json", "`file` for the results, empty for none")
 	f.StringVar(&o.data, "data", "", "`directory` in which the databases are made, empty for that of temporary files")
 	f.BoolVar(&o.noDB, "no-postgres", false, "leave PostgreSQL out")
+	f.StringVar(&o.guard, "guard", "", "`program` of another commit: compare verify and settle with it, and fail when they are slower")
+	f.IntVar(&o.rows, "rows", 3_000_000, "`number` of settlements in a database that is compared with an empty one")
+	f.IntVar(&o.cold, "cold", 4096, "`number` of subscribers, at least 64, each of which settles once after a start of the service")
+	f.IntVar(&o.processes, "processes", 2, "`number` of services on one PostgreSQL in processes-settle-postgres")
+	f.BoolVar(&o.peers, "peers", false, "measure a handler with one transaction for each settlement, too")
+	o.loads = []float64{0.5}
+	f.Func("loads", "`shares` of the rate of a closed loop at which open loops send, such as 0.5,0.8,1.2 (default 0.5)", func(text string) error {
+		o.loads = nil
+		for part := range strings.SplitSeq(text, ",") {
+			share, err := strconv.ParseFloat(part, 64)
+			if err != nil || share <= 0 || share > 10 {
+				return errors.New("shares are above 0 and at most 10")
+			}
+			o.loads = append(o.loads, share)
+		}
+		return nil
+	})
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	if f.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.accounts < connections {
+	if f.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 || o.accounts < connections ||
+		o.cold < connections || o.rows < 1 || o.processes < 2 {
 		f.Usage()
-		return o, errors.New("rounds and seconds are positive, accounts at least 64, and there are no other arguments")
+		return o, errors.New("rounds, seconds and rows are positive, accounts and cold at least 64, " +
+			"processes at least 2, and there are no other arguments")
 	}
 	return o, nil
 }
@@ -87,13 +114,16 @@ type bench struct {
 	markets map[string]*market
 	echo    *process
 	chosen  []*scenario
-	runs    map[*scenario]func(warm, window time.Duration) *slice
+	runs    map[*scenario]func(warm, window time.Duration) *slice // nil: it is missing
 }
 
 func run(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 	o, err := parse(args, errs)
 	if err != nil {
 		return err
+	}
+	if o.guard != "" {
+		return guard(ctx, o.guard, out, errs)
 	}
 	match, err := regexp.Compile(o.scenarios)
 	if err != nil {
@@ -147,11 +177,16 @@ func (b *bench) prepare(ctx context.Context) error {
 		}
 	}
 	want, agents, why := map[string]bool{}, map[string]bool{}, ""
+	cold, peers := map[string]int{}, map[string]bool{}
 	for _, s := range b.chosen {
 		want[s.engine] = true
 		agents[s.engine] = agents[s.engine] || s.agent
+		peers[s.engine] = peers[s.engine] || s.peer
+		if s.cold {
+			cold[s.engine] = b.cold
+		}
 	}
-	if want[postgres] {
+	if want[postgres] || want[full+postgres] {
 		var err error
 		if b.noDB {
 			err = errors.New("left out by -no-postgres")
@@ -166,23 +201,37 @@ func (b *bench) prepare(ctx context.Context) error {
 	if !want[sqlite] && b.cluster == nil {
 		want[sqlite] = true // someone must make tokens for the echo
 	}
-	for _, engine := range []string{sqlite, postgres} {
-		r := serviceRole{Data: b.dir + "/" + engine}
-		if engine == postgres && b.cluster != nil {
-			r.Database = b.cluster.database
-		}
-		if !want[engine] || engine == postgres && b.cluster == nil {
+	for _, engine := range []string{sqlite, postgres, full + sqlite, full + postgres} {
+		if !want[engine] || kindOf(engine) == postgres && b.cluster == nil {
 			continue
+		}
+		r, err := b.roleOf(ctx, engine)
+		if err != nil {
+			return err
 		}
 		if err := os.Mkdir(r.Data, 0o700); err != nil {
 			return err
 		}
 		b.say("filling a market on %s", engine)
-		m, err := openMarket(ctx, engine, r, b.accounts, agents[engine])
+		m, err := openMarket(ctx, engine, r, b.accounts, cold[engine], agents[engine])
 		if err != nil {
 			return err
 		}
 		b.markets[engine] = m
+		if engine != m.engine {
+			b.say("loading %d settlements", b.rows)
+			if err := m.loadUp(b.rows); err != nil {
+				return err
+			}
+		}
+		if peers[engine] {
+			if r, err = b.roleOf(ctx, "peer-"+engine); err != nil {
+				return err
+			}
+			if m.peer, err = spawn("peer-"+engine, role{Peer: &peerRole{r, m.sample}}); err != nil {
+				return err
+			}
+		}
 	}
 	if want[onChain] {
 		r := serviceRole{Data: b.dir + "/" + onChain, Chain: true}
@@ -203,6 +252,18 @@ func (b *bench) prepare(ctx context.Context) error {
 	return b.loadUp(why)
 }
 
+// roleOf is a service on a database of its own.
+func (b *bench) roleOf(ctx context.Context, name string) (r serviceRole, err error) {
+	r.Data = b.dir + "/" + name
+	switch {
+	case name == postgres:
+		r.Database = b.cluster.database
+	case strings.HasSuffix(name, postgres):
+		r.Database, err = b.cluster.another(ctx, name)
+	}
+	return r, err
+}
+
 func (b *bench) anyMarket() *market {
 	if m := b.markets[postgres]; m != nil {
 		return m
@@ -212,7 +273,7 @@ func (b *bench) anyMarket() *market {
 
 func (b *bench) loadUp(why string) error {
 	for _, s := range b.chosen {
-		w := &row{Name: s.name, About: s.about, Goal: s.goal, Of: s.of}
+		w := &row{Name: s.name, About: s.about, Aims: s.aims, Of: s.of}
 		b.report.Rows = append(b.report.Rows, w)
 		if s.engine != "" && b.markets[s.engine] == nil {
 			w.Missing = why
@@ -221,17 +282,19 @@ func (b *bench) loadUp(why string) error {
 		if s.engine == onChain {
 			w.Block = blockYardstick
 		}
+		var l *load
+		if s.load != nil {
+			var err error
+			if l, err = s.load(b); err != nil {
+				return err
+			}
+			l.number = len(b.report.Rows)
+			w.InOut[0] = len(l.lanes[0][0].raw)
+			b.runs[s] = l.run
+		}
 		if s.run != nil {
-			b.runs[s] = s.run
-			continue
+			b.runs[s] = func(warm, window time.Duration) *slice { return s.run(l, warm, window) }
 		}
-		l, err := s.load(b)
-		if err != nil {
-			return err
-		}
-		first := l.lanes[0][0].raw
-		w.InOut[0] = len(first)
-		b.runs[s] = l.run
 	}
 	return nil
 }
@@ -242,10 +305,13 @@ func (b *bench) under(s *scenario) []*process {
 		return []*process{b.echo}
 	}
 	m := b.markets[s.engine]
-	if s.agent {
+	switch {
+	case s.agent:
 		return []*process{m.service, m.agent}
+	case s.peer:
+		return []*process{m.peer}
 	}
-	return []*process{m.service}
+	return append([]*process{m.service}, m.more...)
 }
 
 func (b *bench) measure(ctx context.Context) error {
@@ -258,7 +324,11 @@ func (b *bench) measure(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := b.slice(s, round); err != nil {
+			err := b.slice(s, round)
+			if err == nil && round == b.rounds-1 && s.audited() {
+				err = b.audit(s)
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
@@ -267,10 +337,18 @@ func (b *bench) measure(ctx context.Context) error {
 	return nil
 }
 
+// length of a slice.
+func (b *bench) length() time.Duration { return time.Duration(b.seconds * float64(time.Second)) }
+
 // warmUp of every slice: connections, caches and the processors' clocks.
 const warmUp = 300 * time.Millisecond
 
 func (b *bench) slice(s *scenario, round int) error {
+	if s.ready != nil {
+		if err := s.ready(); err != nil {
+			return err
+		}
+	}
 	procs, w := b.under(s), b.report.row(s.name)
 	used := func() (sum time.Duration, err error) {
 		for _, p := range procs {
@@ -286,9 +364,9 @@ func (b *bench) slice(s *scenario, round int) error {
 	if err != nil {
 		return err
 	}
-	own, database := cpuTime(), b.cluster.cpuTime()
+	own, running := cpuTime(), b.cluster.cpuTime()
 	var got *slice
-	length := time.Duration(b.seconds * float64(time.Second))
+	length := b.length()
 	if s.engine == onChain {
 		length *= chainSlice
 	}
@@ -313,13 +391,14 @@ func (b *bench) slice(s *scenario, round int) error {
 		}
 	}
 	work()
-	own, database = cpuTime()-own, b.cluster.cpuTime()-database
+	own, database := cpuTime()-own, b.cluster.cpuTime().since(running)
 	after, err := used()
 	if err = errors.Join(append(faults, err)...); err != nil {
 		return err
 	}
 	if s.burns {
 		b.markets[s.engine].settled += answered
+		b.markets[s.engine].unclear += got.failed
 	}
 	if s.orders {
 		b.markets[s.engine].shop.answered += answered
@@ -332,13 +411,32 @@ func (b *bench) slice(s *scenario, round int) error {
 	w.p50s = append(w.p50s, float64(got.latency.ValueAtQuantile(50)))
 	w.p99s = append(w.p99s, float64(got.latency.ValueAtQuantile(99)))
 	w.cpus, w.loads = append(w.cpus, each(after-before)), append(w.loads, each(own))
-	if s.engine == postgres {
+	if kindOf(s.engine) == postgres {
 		w.bases = append(w.bases, each(database))
 	}
 	w.InOut[1] = got.size
+	w.Behind = max(w.Behind, got.behind)
+	w.Refused, w.Failed = w.Refused+got.refused, w.Failed+got.failed
+	w.tables, w.logs = append(w.tables, float64(got.bytes.tables)), append(w.logs, float64(got.bytes.log))
+	if w.latency == nil {
+		w.latency = newSlice(0).latency
+	}
+	w.latency.Merge(got.latency)
 	if s.rest != nil {
 		return s.rest()
 	}
+	return nil
+}
+
+// audit proves the ledger after a scenario, beside the service.
+func (b *bench) audit(s *scenario) error {
+	m := b.markets[s.engine]
+	a, err := m.service.say(order{Audit: true})
+	if err != nil {
+		return err
+	}
+	p := &proof{Answered: m.settled, Unclear: m.unclear, Burns: a.Audit.Burns, Findings: a.Audit.Findings}
+	b.report.Faults = append(b.report.Faults, p.faults(s.name)...)
 	return nil
 }
 
@@ -346,15 +444,15 @@ func (b *bench) slice(s *scenario, round int) error {
 func (b *bench) close() error {
 	var faults []error
 	if b.echo != nil {
-		_, err := b.echo.quit()
+		_, err := b.echo.quit(false)
 		faults = append(faults, err)
 	}
-	for _, engine := range []string{sqlite, postgres, onChain} {
+	for _, engine := range []string{sqlite, postgres, full + sqlite, full + postgres, onChain} {
 		m := b.markets[engine]
 		if m == nil {
 			continue
 		}
-		p := &proof{Engine: engine, Answered: m.settled}
+		p := &proof{Engine: engine, Answered: m.settled, Unclear: m.unclear}
 		if m.shop != nil {
 			p.Paid = m.shop.answered
 			count, units, err := m.shop.onTheChain(context.Background())
@@ -364,26 +462,23 @@ func (b *bench) close() error {
 				p.Transfers, p.Units = count, units.Int64()
 			}
 		}
-		if m.agent != nil {
-			_, err := m.agent.quit()
-			faults = append(faults, err)
+		for _, p := range append(m.more, m.agent, m.peer) {
+			if p != nil {
+				_, err := p.quit(false)
+				faults = append(faults, err)
+			}
 		}
 		b.say("auditing %s", engine)
-		a, err := m.service.quit()
+		a, err := m.service.quit(true)
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
 		p.Burns, p.Findings = a.Burns, a.Findings
 		b.report.Audits = append(b.report.Audits, p)
-		if p.Burns != int64(p.Answered) {
-			b.report.Faults = append(b.report.Faults, fmt.Sprintf("%s: %d settles were answered, but there are %d burns", engine, p.Answered, p.Burns))
-		}
+		b.report.Faults = append(b.report.Faults, p.faults(engine)...)
 		if m.shop != nil {
 			b.report.Faults = append(b.report.Faults, p.prove(a)...)
-		}
-		for _, f := range p.Findings {
-			b.report.Faults = append(b.report.Faults, engine+": "+f)
 		}
 	}
 	if b.cluster != nil {

@@ -26,26 +26,33 @@ const (
 
 // market is a service with a builder, and subscribers with credits and access tokens.
 type market struct {
-	engine  string
-	service *process
-	agent   *process // nil: no scenario needs it
-	builder *client.Client
-	key     string
-	plan    toll.PlanID
-	seller  toll.AgentID
-	tokens  []string // of the subscribers; the first is the hot one and in no other scenario
-	needed  *x402.PaymentRequired
-	sample  json.RawMessage // an answer to a settle
-	shop    *shop           // nil: its plan costs nothing
-	settled int             // requests that were answered as settled, each a burn
+	engine      string
+	role        serviceRole
+	service     *process
+	more        []*process // services on the same database
+	peer        *process   // nil: no scenario needs it
+	agent       *process   // nil: no scenario needs it
+	builder     *client.Client
+	key         string
+	plan        toll.PlanID
+	seller      toll.AgentID
+	tokens      []string       // of the subscribers; the first is the hot one and in no other scenario
+	cold        []string       // of subscribers that settle once after a start of the service
+	subscribers []toll.Address // with the tokens
+	needed      *x402.PaymentRequired
+	sample      json.RawMessage // an answer to a settle
+	shop        *shop           // nil: its plan costs nothing
+	settled     int             // requests that were answered as settled, each a burn
+	unclear     int             // settles that were not answered in time: each may be a burn
+	others      int             // events of the builder that tell of something else than a settlement
 }
 
-func openMarket(ctx context.Context, engine string, r serviceRole, subscribers int, withAgent bool) (_ *market, err error) {
-	m := &market{engine: engine}
+func openMarket(ctx context.Context, engine string, r serviceRole, subscribers, cold int, withAgent bool) (_ *market, err error) {
+	m := &market{engine: kindOf(engine), role: r}
 	if m.service, err = spawn("service-"+engine, role{Service: &r}); err != nil {
 		return nil, err
 	}
-	if err = m.fill(ctx, subscribers); err == nil && withAgent {
+	if err = m.fill(ctx, subscribers, cold); err == nil && withAgent {
 		m.agent, err = spawn("agent-"+engine, role{Agent: &agentRole{URL: m.url(), Key: m.key, Plan: m.plan, Agent: m.seller}})
 	}
 	if err != nil {
@@ -57,9 +64,9 @@ func openMarket(ctx context.Context, engine string, r serviceRole, subscribers i
 
 func (m *market) url() string { return "http://" + m.service.addr }
 
-func (m *market) fill(ctx context.Context, subscribers int) error {
+func (m *market) fill(ctx context.Context, subscribers, cold int) error {
 	names := []string{"builder"}
-	for i := range subscribers + 1 {
+	for i := range 1 + subscribers + cold {
 		names = append(names, "subscriber "+strconv.Itoa(i))
 	}
 	a, err := m.service.say(order{Keys: names})
@@ -84,7 +91,10 @@ func (m *market) fill(ctx context.Context, subscribers int) error {
 		return err
 	}
 	m.plan, m.seller = got.PlanID, got.AgentID
-	m.tokens = make([]string, subscribers+1)
+	m.tokens = make([]string, 1+subscribers+cold)
+	for _, h := range a.Keys[1 : 2+subscribers] {
+		m.subscribers = append(m.subscribers, h.Address)
+	}
 	err = together(len(m.tokens), func(i int) error {
 		h := a.Keys[i+1]
 		if _, err := m.builder.Mint(ctx, m.plan, h.Address, plenty, 0); err != nil {
@@ -99,7 +109,11 @@ func (m *market) fill(ctx context.Context, subscribers int) error {
 	if err != nil {
 		return fmt.Errorf("credits and access tokens: %w", err)
 	}
-	return m.taste(ctx)
+	if err := m.taste(ctx); err != nil {
+		return err
+	}
+	m.tokens, m.cold = m.tokens[:1+subscribers], m.tokens[1+subscribers:]
+	return nil
 }
 
 // taste settles one request, to learn the terms and what an answer looks like.
@@ -121,7 +135,7 @@ func (m *market) taste(ctx context.Context) error {
 	}
 	m.sample = s.Raw
 	m.settled++
-	return nil
+	return m.countOthers()
 }
 
 // post makes a request as the client of this release sends it.
@@ -165,16 +179,16 @@ func (m *market) paidCall(token string) (message, error) {
 		"%s: %s\r\n\r\n%s", m.agent.addr, len(text), x402.HeaderSignature, token, text)}, nil
 }
 
-// lanes deals a request of each of the tokens out to the connections. When there are fewer tokens than connections, all
+// lanes deals a request of each of the tokens out to n connections. When there are fewer tokens than connections, all
 // connections send the same, each in a copy of its own.
-func lanes(tokens []string, make func(token string) (message, error)) ([][]message, error) {
-	out := slices.Repeat([][]message{nil}, connections)
-	for i := range max(len(tokens), connections) {
+func lanes(n int, tokens []string, make func(token string) (message, error)) ([][]message, error) {
+	out := slices.Repeat([][]message{nil}, n)
+	for i := range max(len(tokens), n) {
 		msg, err := make(tokens[i%len(tokens)])
 		if err != nil {
 			return nil, err
 		}
-		out[i%connections] = append(out[i%connections], msg)
+		out[i%n] = append(out[i%n], msg)
 	}
 	return out, nil
 }

@@ -19,7 +19,8 @@ import (
 type cluster struct {
 	admin    string // the address that may create databases
 	name     string
-	database string // the address of ours
+	database string   // the address of ours
+	more     []string // names
 }
 
 // openCluster makes a database on the cluster of TOLL_TEST_POSTGRES.
@@ -40,6 +41,13 @@ func openCluster(ctx context.Context) (*cluster, error) {
 	return c, nil
 }
 
+// another makes one more database and returns its address.
+func (c *cluster) another(ctx context.Context, name string) (string, error) {
+	name = c.name + "_" + strings.ReplaceAll(name, "-", "_")
+	c.more = append(c.more, name)
+	return strings.Replace(c.database, "/"+c.name, "/"+name, 1), c.exec(ctx, "CREATE DATABASE "+name)
+}
+
 func (c *cluster) exec(ctx context.Context, statement string) error {
 	conn, err := pgx.Connect(ctx, c.admin)
 	if err != nil {
@@ -52,21 +60,25 @@ func (c *cluster) exec(ctx context.Context, statement string) error {
 func (c *cluster) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	return c.exec(ctx, "DROP DATABASE IF EXISTS "+c.name+" WITH (FORCE)")
+	var faults []error
+	for _, name := range append(c.more, c.name) {
+		faults = append(faults, c.exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"))
+	}
+	return errors.Join(faults...)
 }
 
-// cpuTime is what the backends that serve our database have used of the processors, 0 where that cannot be seen. The
+// cpuTime is what the backends that serve our databases have used of the processors, 0 where that cannot be seen. The
 // processes that write the log ahead and checkpoints are not in it.
-func (c *cluster) cpuTime() time.Duration {
+func (c *cluster) cpuTime() backends {
 	if c == nil {
-		return 0
+		return nil
 	}
 	const tick = 10 * time.Millisecond // what /proc counts in, on every Linux
 	titles, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	var sum time.Duration
+	out := backends{}
 	for _, path := range titles {
 		title, err := os.ReadFile(path)
-		if err != nil || !bytes.HasPrefix(title, []byte("postgres:")) || !bytes.Contains(title, []byte(" "+c.name+" ")) {
+		if err != nil || !bytes.HasPrefix(title, []byte("postgres:")) || !bytes.Contains(title, []byte(" "+c.name)) {
 			continue
 		}
 		stat, err := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
@@ -80,9 +92,20 @@ func (c *cluster) cpuTime() time.Duration {
 		}
 		for _, f := range fields[11:13] {
 			if n, err := strconv.ParseInt(f, 10, 64); err == nil {
-				sum += time.Duration(n) * tick
+				out[path] += time.Duration(n) * tick
 			}
 		}
+	}
+	return out
+}
+
+// backends are processes of PostgreSQL and what they have used of the processors.
+type backends map[string]time.Duration
+
+// since is what they used after a look at them. Those that have ended since are left out.
+func (b backends) since(before backends) (sum time.Duration) {
+	for path, used := range b {
+		sum += used - before[path]
 	}
 	return sum
 }

@@ -86,9 +86,9 @@ func (p *process) profile(dir, scenario string, round int, f func()) error {
 	return err
 }
 
-// quit lets the process finish, and returns what it says about its database.
-func (p *process) quit() (*audit, error) {
-	a, err := p.say(order{Quit: true})
+// quit lets the process finish, and returns what it says about its database if it is audited.
+func (p *process) quit(audited bool) (*audit, error) {
+	a, err := p.say(order{Quit: true, Audit: audited})
 	if err = errors.Join(err, p.end()); err != nil {
 		return nil, err
 	}

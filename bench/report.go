@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // report is what a run has shown, and the form of its JSON.
@@ -42,30 +44,42 @@ type row struct {
 	P99     float64 `json:"p99Micros"`
 	Ratio   float64 `json:"ratio"`        // to json-echo in the same round
 	Share   float64 `json:"cpuShare"`     // processor time of a json-echo by that of a request, generator and database included
-	Of      string  `json:"of,omitempty"` // the goal's row, when it is another
+	Of      string  `json:"of,omitempty"` // another row that it is compared with
 	OfRatio float64 `json:"ofRatio,omitempty"`
-	Goal    float64 `json:"goal,omitempty"`
+	Aims    []aim   `json:"aims,omitempty"`
+	P999    float64 `json:"p999Micros"`          // over all rounds
+	Refused int     `json:"refused,omitempty"`   // in an open loop, with a time to try again
+	Failed  int     `json:"failed,omitempty"`    // in an open loop, not answered in time
+	Bytes   float64 `json:"bytesKept,omitempty"` // of a settlement with its events: tables and indexes
+	Logged  float64 `json:"bytesLogged,omitempty"`
 	// Block is the row whose median time is the unit of the next three, in the same round.
-	Block     string    `json:"block,omitempty"`
-	PerBlock  float64   `json:"perBlockTime,omitempty"` // requests
-	P50Blocks float64   `json:"p50BlockTimes,omitempty"`
-	P99Blocks float64   `json:"p99BlockTimes,omitempty"`
-	CPU       float64   `json:"cpuMicros"`                   // per request, of the processes under test
-	BaseCPU   float64   `json:"databaseCpuMicros,omitempty"` // of the backends of PostgreSQL
-	LoadCPU   float64   `json:"generatorCpuMicros"`
-	Rates     []float64 `json:"rounds"`
-	InOut     [2]int    `json:"bytes"` // of a request and of its answer's body
-	p50s      []float64
-	p99s      []float64
-	cpus      []float64
-	loads     []float64
-	bases     []float64
+	Block     string  `json:"block,omitempty"`
+	PerBlock  float64 `json:"perBlockTime,omitempty"` // requests
+	P50Blocks float64 `json:"p50BlockTimes,omitempty"`
+	P99Blocks float64 `json:"p99BlockTimes,omitempty"`
+	// Behind is how many settlements had no events at the end of a slice that waited for them, in the worst round. The rate is then
+	// that of the events which came.
+	Behind  int       `json:"eventsBehind,omitempty"`
+	CPU     float64   `json:"cpuMicros"`                   // per request, of the processes under test
+	BaseCPU float64   `json:"databaseCpuMicros,omitempty"` // of the backends of PostgreSQL
+	LoadCPU float64   `json:"generatorCpuMicros"`
+	Rates   []float64 `json:"rounds"`
+	InOut   [2]int    `json:"bytes"` // of a request and of its answer's body
+	latency *hdrhistogram.Histogram
+	tables  []float64
+	logs    []float64
+	p50s    []float64
+	p99s    []float64
+	cpus    []float64
+	loads   []float64
+	bases   []float64
 }
 
 // proof compares the answers with the ledger.
 type proof struct {
 	Engine   string `json:"engine"`
 	Answered int    `json:"answeredSettles"`
+	Unclear  int    `json:"failedSettles,omitempty"` // each may be a burn
 	Burns    int64  `json:"burns"`
 	// Of a market whose plan is paid on the chain.
 	Paid      int      `json:"answeredOrders,omitempty"`
@@ -74,6 +88,17 @@ type proof struct {
 	Units     int64    `json:"unitsReceived,omitempty"`
 	Granted   int64    `json:"creditsGranted,omitempty"`
 	Findings  []string `json:"findings,omitempty"`
+}
+
+// faults compares burns with answers.
+func (p *proof) faults(where string) (out []string) {
+	if extra := p.Burns - int64(p.Answered); extra < 0 || extra > int64(p.Unclear) {
+		out = append(out, fmt.Sprintf("%s: %d settles were answered and %d failed, but there are %d burns", where, p.Answered, p.Unclear, p.Burns))
+	}
+	for _, f := range p.Findings {
+		out = append(out, where+": "+f)
+	}
+	return out
 }
 
 func median(v []float64) float64 {
@@ -107,6 +132,10 @@ func (r *report) row(name string) *row {
 func (r *report) sum() {
 	for _, w := range r.Rows {
 		w.PerSec, w.P50, w.P99 = median(w.Rates), median(w.p50s), median(w.p99s)
+		w.Bytes, w.Logged = median(w.tables), median(w.logs)
+		if w.latency != nil {
+			w.P999 = float64(w.latency.ValueAtQuantile(99.9))
+		}
 		w.CPU, w.LoadCPU, w.BaseCPU = median(w.cpus), median(w.loads), median(w.bases)
 	}
 	echo := r.row(yardstick)
@@ -128,6 +157,9 @@ func (r *report) sum() {
 		if w.Of != "" {
 			w.OfRatio = median(ratios(w.Rates, r.row(w.Of).Rates))
 		}
+		for i := range w.Aims {
+			w.Aims[i].judge(w)
+		}
 	}
 }
 
@@ -135,16 +167,17 @@ func (r *report) table(out io.Writer) error {
 	fmt.Fprintf(out, "%s on %s, %d processors, %d connections, %d accounts, %d rounds of %gs, flush %.0f us, load before %s, after %s\n\n",
 		r.Go, r.System, r.CPUs, r.Connections, r.Accounts, r.Rounds, r.Seconds, r.FlushMicros, r.LoadBefore, r.LoadAfter)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "scenario\treq/s\tp50 ms\tp99 ms\tratio\tgoal\tcpu share\tcpu us\tdatabase us\tgenerator us\t")
+	fmt.Fprintln(t, "scenario\treq/s\tratio\tshare\tp50 ms\tp99 ms\tp99.9 ms\tcpu us\tdatabase us\tgenerator us\taims\t")
 	for _, w := range r.Rows {
 		if w.Block != "" {
 			continue
 		}
 		if w.Missing != "" {
-			fmt.Fprintf(t, "%s\tMISSING\t\t\t\t\t\t\t\t\t\n", w.Name)
+			fmt.Fprintf(t, "%s\tMISSING\t\t\t\t\t\t\t\t\t\t\n", w.Name)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t%.0f\t%.0f\t%.0f\t\n", w.Name, w.PerSec, w.P50/1e3, w.P99/1e3, w.Ratio, w.goal(), w.Share, w.CPU, w.BaseCPU, w.LoadCPU)
+		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t%s\t\n",
+			w.Name, w.PerSec, w.Ratio, w.Share, w.P50/1e3, w.P99/1e3, w.P999/1e3, w.CPU, w.BaseCPU, w.LoadCPU, w.aims())
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -157,6 +190,15 @@ func (r *report) table(out io.Writer) error {
 		if w.Missing != "" {
 			fmt.Fprintf(out, "MISSING %s: %s\n", w.Name, w.Missing)
 		}
+		if w.Bytes > 0 {
+			fmt.Fprintf(out, "%s: a settlement with its events keeps %.0f bytes and writes %.0f to the log\n", w.Name, w.Bytes, w.Logged)
+		}
+		if w.Refused+w.Failed > 0 {
+			fmt.Fprintf(out, "%s: %d requests were refused with Retry-After, %d failed\n", w.Name, w.Refused, w.Failed)
+		}
+		if w.Behind > 0 {
+			fmt.Fprintf(out, "%s: events of up to %d settlements had not come after %d times the slice\n", w.Name, w.Behind, eventsPatience)
+		}
 	}
 	for _, p := range r.Audits {
 		if p.Engine == onChain {
@@ -164,7 +206,7 @@ func (r *report) table(out io.Writer) error {
 				p.Engine, p.Paid, p.Orders, p.Transfers, p.Units, p.Granted, len(p.Findings))
 			continue
 		}
-		fmt.Fprintf(out, "%s: %d answered settles, %d burns, %d findings of the audit\n", p.Engine, p.Answered, p.Burns, len(p.Findings))
+		fmt.Fprintf(out, "%s: %d answered settles, %d failed, %d burns, %d findings of the audit\n", p.Engine, p.Answered, p.Unclear, p.Burns, len(p.Findings))
 	}
 	for _, f := range r.Faults {
 		fmt.Fprintln(out, "FAILED", f)
@@ -188,14 +230,45 @@ func (r *report) chainTable(out io.Writer) error {
 	return t.Flush()
 }
 
-func (w *row) goal() string {
-	switch {
-	case w.Goal == 0 || w.Name == yardstick:
-		return ""
-	case w.Of != "":
-		return fmt.Sprintf("%.2f of %s: %.2f", w.Goal, w.Of, w.OfRatio)
+// aim is what a row should show.
+type aim struct {
+	Of      string  `json:"of"` // ratio, share, bytes, "p99 ms", or the row whose rate counts as 1
+	Value   float64 `json:"value"`
+	Most    bool    `json:"most,omitempty"` // at most that value; at least otherwise
+	Shown   float64 `json:"shown"`
+	Reached bool    `json:"reached"`
+}
+
+func (a *aim) judge(w *row) {
+	switch a.Of {
+	case "ratio":
+		a.Shown = w.Ratio
+	case "share":
+		a.Shown = w.Share
+	case "bytes":
+		a.Shown = w.Bytes
+	case "p99 ms":
+		a.Shown = w.P99 / 1e3
+	default:
+		a.Shown = w.OfRatio
 	}
-	return fmt.Sprintf("%.2f", w.Goal)
+	a.Reached = w.Missing == "" && a.Shown > 0 && (a.Most && a.Shown <= a.Value || !a.Most && a.Shown >= a.Value)
+}
+
+// aims are the aims of a row beside what it shows.
+func (w *row) aims() string {
+	var out []string
+	for _, a := range w.Aims {
+		sign, verdict := ">=", "missed"
+		if a.Most {
+			sign = "<="
+		}
+		if a.Reached {
+			verdict = "reached"
+		}
+		out = append(out, fmt.Sprintf("%s %s %g: %.4g %s", a.Of, sign, a.Value, a.Shown, verdict))
+	}
+	return strings.Join(out, "; ")
 }
 
 func (r *report) write(path string) error {

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	guardLeast = 0.8 // of the rate of the base
+	guardTries = 3
+	guardPairs = 2 // of runs, interleaved, in a try
+)
+
+// slower names the rows that were below guardLeast of the base in every try.
+func slower(tries []map[string]float64) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(tries[0])) {
+		if !slices.ContainsFunc(tries, func(t map[string]float64) bool { return t[name] >= guardLeast }) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// guard runs verify and settle with this program and with that of another commit in turn. It fails when the same row is too
+// slow in every try, as a machine that others use makes any row slow now and then.
+func guard(ctx context.Context, base string, out, errs io.Writer) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "toll-guard-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	var tries []map[string]float64
+	for range guardTries {
+		ratio := map[string][]float64{}
+		for range guardPairs {
+			was, err := guardRates(ctx, base, dir, errs)
+			if err != nil {
+				return fmt.Errorf("the base: %w", err)
+			}
+			is, err := guardRates(ctx, self, dir, errs)
+			if err != nil {
+				return err
+			}
+			for name, rate := range is {
+				if was[name] > 0 {
+					ratio[name] = append(ratio[name], rate/was[name])
+				}
+			}
+		}
+		try := map[string]float64{}
+		for name, r := range ratio {
+			try[name] = median(r)
+			fmt.Fprintf(out, "%s: %.2f of the base\n", name, try[name])
+		}
+		if len(try) == 0 {
+			return errors.New("this program and the base have no row in common")
+		}
+		if tries = append(tries, try); len(slower(tries)) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("below %g of the base in %d tries: %s", guardLeast, guardTries, strings.Join(slower(tries), ", "))
+}
+
+func guardRates(ctx context.Context, program, dir string, errs io.Writer) (map[string]float64, error) {
+	file := filepath.Join(dir, "results.json")
+	cmd := exec.CommandContext(ctx, program, "-no-postgres", "-rounds", "1", "-seconds", "0.7", "-accounts", "64",
+		"-data", dir, "-json", file, "-scenario", "^(verify|settle)-sqlite$")
+	cmd.Stderr = errs
+	if err := cmd.Run(); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var r report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, err
+	}
+	out := map[string]float64{}
+	for _, w := range r.Rows {
+		if w.Name != yardstick { // it is no part of the service
+			out[w.Name] = w.PerSec
+		}
+	}
+	return out, nil
+}
