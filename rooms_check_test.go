@@ -180,7 +180,7 @@ func (c *checking) importSpec(r room, i *ast.ImportSpec) {
 		}
 	case p == "testing" && !c.test && !slices.Contains(testRooms, c.in):
 		c.fault(i, "a helper of tests in a production file")
-	case p == "database/sql" && !c.test && c.in != "internal/store":
+	case p == "database/sql" && !c.test && c.in != "internal/store" && c.in != "bench":
 		c.fault(i, "SQL outside of store and ledger")
 	case p == "log":
 		c.fault(i, "log is a global: take a *slog.Logger")

@@ -34,7 +34,7 @@ var rooms = map[string]room{
 	},
 	"x402": {
 		what:  "types of the protocol, strict JSON, access tokens in three forms, brand words, the seam",
-		lines: 4000,
+		lines: 4620, // 580 of them write, read and remember the bodies of a paid call without reflection
 		ours:  "toll",
 		third: []string{"github.com/go-json-experiment/json"},
 	},
@@ -49,7 +49,7 @@ var rooms = map[string]room{
 
 	"client": {
 		what:  "Go SDK over HTTP",
-		lines: 3050,
+		lines: 3090, // 30 of them make requests without a parser
 		ours:  "toll x402 internal/cache internal/backoff",
 	},
 	"paid": {
@@ -86,8 +86,8 @@ var rooms = map[string]room{
 	// What the middlewares share; public rooms link it, so it is as light as they are.
 	"internal/sale": {
 		what:  "the seller's side of a paid call, whatever carries it: verify with hold, classes of refusals, settle, release, settle later, terms of plans",
-		lines: 970, // 20 of them are the page of a refused charge
-		ours:  "toll x402 internal/backoff",
+		lines: 990, // 20 of them are the page of a refused charge, 20 remember tokens
+		ours:  "toll x402 internal/backoff internal/cache",
 	},
 	"internal/backoff": {
 		what:  "how long to wait before another try",
@@ -103,7 +103,7 @@ var rooms = map[string]room{
 	},
 	"internal/cache": {
 		what:  "values for a time, in bounded memory",
-		lines: 140,
+		lines: 180, // 40 of them remember hashes of credentials
 	},
 	"internal/pace": {
 		what:  "connections of peers that send or read too slowly end; the address of a caller",
@@ -134,9 +134,9 @@ var rooms = map[string]room{
 	},
 	"internal/store": {
 		what:  "migrations, records, transactions, errors of both engines",
-		lines: 7050, // 400 of them are the records of the card rail
+		lines: 7580, // 400 of them are the records of the card rail, and as many the binding to SQLite
 		ours:  "toll x402 internal/backoff",
-		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
+		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "modernc.org/libc", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
 	"internal/store/storetest": {
 		what:  "databases for tests, and the lock order of their transactions",
@@ -362,7 +362,7 @@ var rooms = map[string]room{
 	// bench measures the program from outside, and some rooms from inside.
 	"bench": {
 		what:  "measurements side by side",
-		lines: 2150,
+		lines: 3150,
 		ours: "toll x402 client paid internal/seal internal/store internal/ledger internal/auth " +
 			"internal/facilitator internal/checkout internal/crypto internal/server",
 		third: []string{
