@@ -379,8 +379,14 @@ func TestSignedReceipts(t *testing.T) {
 	if !again.Replayed || string(again.Raw) != string(r.Raw) {
 		t.Errorf("%s\n%s", again.Raw, r.Raw)
 	}
-	if again, err := c.settle(i, "plain", nil); err != nil || string(again.Raw) != string(plain.Raw) {
-		t.Errorf("%s", again.Raw)
+	// What was answered stays when receipts are switched on or off.
+	for _, by := range []*instance{i, with} {
+		if again, err := c.settle(by, "plain", nil); err != nil || string(again.Raw) != string(plain.Raw) {
+			t.Errorf("%s", again.Raw)
+		}
+		if again, err := c.settle(by, "one", amount(3)); err != nil || string(again.Raw) != string(r.Raw) {
+			t.Errorf("%s", again.Raw)
+		}
 	}
 	if got, _ := x402.Encode(f.Supported()); !strings.HasSuffix(string(got), `"signers":{"eip155:*":["`+b2.String()+`"]}}`) {
 		t.Errorf("%s", got)

@@ -50,11 +50,27 @@ var WithinRoom = withinRoom
 // Listed is what the catalogue holds of an agent.
 func (f *Facilitator) Listed(id toll.AgentID) any { return f.lastCatalogue.agents[id] }
 
-// Renderer returns what renders answers to settlements, for the store, and what says the same in the encoder of all values.
-func (f *Facilitator) Renderer(
-	plan toll.PlanID, agent toll.AgentID, url, network string, payer toll.Address, raised *toll.Credits,
-) (render func(ledger.Receipt) []byte, response func(ledger.Receipt) x402.SettleResponse) {
-	claims := &auth.Claims{Subscriber: payer, Network: network}
-	w := f.rendering(&payment{plan: &toll.Plan{ID: plan}, agentID: agent, url: url, claims: claims}, raised)
-	return w.render, w.response
+// Settled is what the answer to a settlement says.
+type Settled struct {
+	ledger.Receipt
+	Payer   toll.Address
+	Plan    toll.PlanID
+	Agent   toll.AgentID
+	Network string
+	Raised  *toll.Credits
+	URL     string
+}
+
+// Stored returns what the ledger keeps of an answer.
+func (f *Facilitator) Stored(s Settled) []byte {
+	p := &payment{
+		plan: &toll.Plan{ID: s.Plan}, agentID: s.Agent, url: s.URL, claims: &auth.Claims{Subscriber: s.Payer, Network: s.Network},
+	}
+	return f.storedAnswer(p, s.Raised)(s.Receipt)
+}
+
+// Answer returns the answer to a repeat, for which the ledger knows nothing but its entry.
+func (f *Facilitator) Answer(stored []byte, s Settled) (*x402.SettleResponse, error) {
+	s.Ended, s.OrderTx = 0, ""
+	return f.answer(stored, settled{Receipt: s.Receipt, payer: s.Payer, plan: s.Plan, agent: s.Agent})
 }

@@ -245,16 +245,17 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 			s.Status = ledger.StateLapsed.String()
 		}
 	case ledger.StateSettled:
-		var receipt x402.SettleResponse
-		if err := x402.Decode(r.Answer, &receipt); err != nil {
-			return nil, toll.NewError(toll.CodeInternal).WithCause(err)
+		burned, err := f.Ledger.Receipt(ctx, r.Request.Account, r.EntrySeq)
+		if err != nil {
+			return nil, toll.AsError(err)
 		}
-		tx, err := toll.ParseHash(receipt.Transaction)
+		receipt, err := f.answer(r.Answer, settled{Receipt: burned, payer: r.account.Subscriber, plan: r.plan.ID, agent: r.Agent})
 		if err != nil {
 			return nil, toll.NewError(toll.CodeInternal).WithCause(err)
 		}
+		tx := burned.Transaction
 		s.Transaction, s.Amount, s.CreditsRedeemed = &tx, r.Amount.Ptr(), r.Amount.Ptr()
-		s.RemainingBalance, s.SettledAt, s.Receipt = receipt.RemainingBalance, toll.AtPtr(r.EndedAt), r.Answer
+		s.RemainingBalance, s.SettledAt, s.Receipt = receipt.RemainingBalance, toll.AtPtr(r.EndedAt), receipt.Raw
 		if h, err := toll.ParseHash(receipt.OrderTx); err == nil {
 			s.OrderTx = &h
 		}

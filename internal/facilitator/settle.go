@@ -51,19 +51,18 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 			return f.refusedSettle(ctx, p, e)
 		}
 	}
-	answer := f.rendering(p, w.raised)
-	op := f.settleOp(p, in.requestID, w, answer)
-	settled, err := f.Ledger.Settle(ctx, op)
-	id := settled.RequestID
+	op := f.settleOp(p, in.requestID, w)
+	done, err := f.Ledger.Settle(ctx, op)
+	id := done.RequestID
 	if err != nil && !errors.Is(err, ledger.ErrUnknownOutcome) {
 		lack := f.lacking(p, in.requestID)
 		for err != nil && e == nil {
 			if e = f.remedy(ctx, lack, err); e == nil {
 				op.RequestID, op.OrderTx = lack.id, lack.orderTx
-				settled, err = f.Ledger.Settle(ctx, op)
+				done, err = f.Ledger.Settle(ctx, op)
 			}
 		}
-		if id = settled.RequestID; id == "" {
+		if id = done.RequestID; id == "" {
 			id = lack.id
 		}
 	}
@@ -71,21 +70,17 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		if e == nil {
 			e = f.refusedBy(err)
 		}
-		return f.unsettled(ctx, p, e, err, &op, id, settled.Transaction)
+		return f.unsettled(ctx, p, e, err, &op, id, done.Transaction)
 	}
 	f.changed(p.account, p.claims.Hash)
-	resp := new(x402.SettleResponse)
-	if settled.Replayed {
-		if err := x402.Decode(settled.Answer, resp); err != nil {
-			return f.refusedSettle(ctx, p, toll.NewError(toll.CodeInternal).WithCause(err))
-		}
-	} else {
-		*resp = answer.response(settled.Receipt)
-		if settled.Amount > 0 {
-			f.freeHolds.Give(p.buyer())
-		}
+	if !done.Replayed && done.Amount > 0 {
+		f.freeHolds.Give(p.buyer())
 	}
-	resp.Raw, resp.Replayed = settled.Answer, settled.Replayed
+	resp, err := f.answer(done.Answer, settled{Receipt: done.Receipt, payer: p.claims.Subscriber, plan: p.plan.ID, agent: p.agentID})
+	if err != nil {
+		return f.refusedSettle(ctx, p, toll.NewError(toll.CodeInternal).WithCause(err))
+	}
+	resp.Replayed = done.Replayed
 	return resp, nil
 }
 
@@ -99,11 +94,7 @@ func (f *Facilitator) unsettled(
 		return nil, fault
 	}
 	if r, ok := errors.AsType[*ledger.Refusal](cause); ok && r.Kind == ledger.Replay {
-		var first x402.SettleResponse
-		if err := x402.Decode(r.Answer, &first); err != nil {
-			return f.refusedSettle(ctx, p, toll.NewError(toll.CodeInternal).WithCause(err))
-		}
-		resp.Extra = &x402.SettleExtra{OriginalTransaction: first.Transaction}
+		resp.Extra = &x402.SettleExtra{OriginalTransaction: r.Transaction.String()}
 	}
 	if resp.Code != toll.CodeSettlementPending {
 		return resp, nil
@@ -167,12 +158,12 @@ func (f *Facilitator) wanted(ctx context.Context, p *payment, req *x402.SettleRe
 	return w, nil
 }
 
-// settleOp is the operation of a settle. answer makes its receipt.
-func (f *Facilitator) settleOp(p *payment, id string, w burning, answer *rendering) ledger.SettleOp {
+// settleOp is the operation of a settle.
+func (f *Facilitator) settleOp(p *payment, id string, w burning) ledger.SettleOp {
 	return ledger.SettleOp{
 		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
 		RequestID: id, Keys: p.keys, Resource: p.url, Content: w.content,
-		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, IsTime: p.plan.IsTime(), Render: answer.render,
+		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, IsTime: p.plan.IsTime(), Render: f.storedAnswer(p, w.raised),
 	}
 }
 

@@ -48,8 +48,8 @@ func TestHoldBounds(t *testing.T) {
 		b.must(err)
 		_, err = b.Settle(b.ctx, bounded("n:direct", 7))
 		b.refused(err, ledger.Replay)
-		if r, _ := errors.AsType[*ledger.Refusal](err); string(r.Answer) != string(direct.Answer) {
-			t.Errorf("%s", r.Answer)
+		if r, _ := errors.AsType[*ledger.Refusal](err); r.Transaction != direct.Transaction {
+			t.Errorf("%s", r.Transaction)
 		}
 		_, err = b.Settle(b.ctx, bounded("n:direct", 8))
 		b.refused(err, ledger.Conflict)

@@ -112,7 +112,7 @@ func (l *Ledger) Hold(ctx context.Context, op HoldOp) (Held, error) {
 	return do[Held](ctx, l, o)
 }
 
-// Settle burns the credits of a request once; the same request again gets the stored answer. Refusals: Conflict,
+// Settle burns the credits of a request once; the same request again gets the same Receipt and Answer. Refusals: Conflict,
 // HoldExpired, Insufficient, RedemptionLimit, and without a hold those of [Ledger.Hold] about permission and period.
 // ErrUnknownOutcome comes with the id to repeat the call with, and with the transaction that was to be written when it came
 // to that. Further refusals: Replay and ExceedsHold with HoldBounds, IdentifierConflict, OrderUnknown.
@@ -128,7 +128,26 @@ func (l *Ledger) Settle(ctx context.Context, op SettleOp) (Settled, error) {
 	if errors.Is(err, ErrUnknownOutcome) && s.RequestID == "" {
 		s.RequestID = o.RequestID
 	}
+	refusal, _ := errors.AsType[*Refusal](err)
+	switch {
+	case err == nil && s.Replayed:
+		s.Receipt, err = l.Receipt(ctx, o.accountID(), s.seq)
+	case refusal != nil && refusal.Kind == Replay:
+		first, unread := l.Receipt(ctx, o.accountID(), refusal.seq)
+		if unread != nil {
+			return s, unread
+		}
+		refusal.Transaction = first.Transaction
+	}
 	return s, err
+}
+
+// Receipt returns what a settlement decided, by the number of its burn ([Request].EntrySeq). Errors: store.ErrNotFound.
+func (l *Ledger) Receipt(ctx context.Context, id AccountID, seq int64) (Receipt, error) {
+	e, err := l.Entry(ctx, id, seq)
+	return Receipt{
+		RequestID: e.Ref, Transaction: e.Commitment, Amount: e.Amount, Balance: e.BalanceAfter, At: micro(e.AtMicros),
+	}, err
 }
 
 // Release gives a hold back and ends its request; a repeat gets the same answer. Refusals: UnknownRequest, SettledAlready.

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"math"
 	"strings"
 	"time"
@@ -187,9 +186,9 @@ func (o *settle) apply(s *state, _ bool) (any, error) {
 		// A server that settles before it works would work for every repeat. An id that was issued for this very call says
 		// that an earlier attempt of it was committed.
 		if o.HoldBounds && r.HoldEndsAt.IsZero() && !(o.issued && r.ID == o.RequestID) {
-			return nil, &Refusal{Kind: Replay, Answer: r.Answer}
+			return nil, &Refusal{Kind: Replay, seq: r.EntrySeq}
 		}
-		return Settled{Receipt: Receipt{RequestID: r.ID, Amount: r.Amount, At: r.EndedAt}, Answer: r.Answer, Replayed: true}, nil
+		return Settled{Receipt: Receipt{RequestID: r.ID}, Answer: r.Answer, Replayed: true, seq: r.EntrySeq}, nil
 	case StateHeld, StateLapsed, StateGivenUp:
 		if r.Permission != o.Permission || r.Agent != o.Agent || r.Resource != o.Resource {
 			return nil, o.conflict(s, r)
@@ -298,15 +297,16 @@ func (o *settle) finish(s *state, r *requestRow, p *permissionRow, amount, under
 	p.Redeemed += amount
 	r.previousBurn, p.lastBurn = p.lastBurn, e.Seq
 	p.changed = true
-	// What the hold kept of ended lots and did not burn ends now, and the receipt tells what is left after that.
+	// What the hold kept of ended lots and did not burn ends now.
 	if err := s.endLots(); err != nil {
 		return nil, err
 	}
 	rec := Receipt{
-		RequestID: r.ID, Transaction: e.Commitment, Amount: amount, Balance: s.account.Balance, At: micro(s.now), OrderTx: string(r.Answer),
+		RequestID: r.ID, Transaction: e.Commitment, Amount: amount, Balance: e.BalanceAfter, At: micro(s.now),
+		Ended: e.BalanceAfter - s.account.Balance, OrderTx: string(r.Answer),
 	}
 	r.State, r.Content, r.Amount, r.EntrySeq, r.EndedAt = StateSettled, o.Content, amount, e.Seq, rec.At
-	r.Answer = bytes.Clone(o.Render(rec))
+	r.Answer = o.Render(rec)
 	r.changed = true
 	return Settled{Receipt: rec, Answer: r.Answer}, nil
 }

@@ -160,7 +160,7 @@ type Request struct {
 	CreatedAt  time.Time
 	EndedAt    time.Time // settled, released or lapsed at; zero while held
 	EntrySeq   int64     // the burn
-	Answer     []byte    // the stored answer of the settlement; before it, the transaction of the order made for the hold
+	Answer     []byte    // what [SettleOp.Render] returned; before the settlement, the transaction of the order made for the hold
 
 	previousBurn int64 // the burn before under the same permission, 0 when it is the first
 }
@@ -175,7 +175,9 @@ type Refusal struct {
 	// For Insufficient, PeriodOver and OrderUnknown: what the permission may buy with, and who made it.
 	DelegationID string
 	APIKeyID     *toll.Hash
-	Answer       []byte // for Replay: the stored answer of the settlement
+	Transaction  toll.Hash // for Replay: of the settlement
+
+	seq int64 // for Replay: of the burn
 }
 
 // Refused is the kind of a refusal.
@@ -303,18 +305,21 @@ type SettleOp struct {
 	HoldBounds bool         // at most what is held may be burned, and a settlement without a hold is never repeated
 	IsTime     bool
 	OrderTx    *string // as in HoldOp; a hold knows its own
-	// Render makes the answer that is stored with the burn and replayed byte for byte. It must be pure.
+	// Render makes what is stored of the answer, which comes back as Settled.Answer now and in every repeat, byte for byte. It
+	// must be pure, and what it returns must not change afterwards. All callers wait for it.
 	Render func(Receipt) []byte
 }
 
-// Receipt is what a settlement decided.
+// Receipt is what a settlement decided. The ledger keeps all but the last two fields, which are empty in a repeat.
 type Receipt struct {
 	RequestID   string
 	Transaction toll.Hash // commitment of the entry
 	Amount      toll.Credits
-	Balance     toll.Credits // after the burn
+	Balance     toll.Credits // of the entry: right after the burn
 	At          time.Time
-	OrderTx     string // transaction of the order that was made for the request, "" for none
+
+	Ended   toll.Credits // what the hold had kept of ended lots and the burn left: Balance sinks by it in the same commit
+	OrderTx string       // transaction of the order that was made for the request, "" for none
 }
 
 // Settled is the answer to a settle.
@@ -322,6 +327,8 @@ type Settled struct {
 	Receipt
 	Answer   []byte
 	Replayed bool
+
+	seq int64 // of the burn
 }
 
 // Released is the answer to a release.
