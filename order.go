@@ -61,6 +61,9 @@ type Order struct {
 	Data           map[string]any `json:"data"`
 	When           Time           `json:"when"`
 
+	SubscriberAddress Address `json:"subscriberAddress"`
+	CreatedAt         Time    `json:"createdAt"`
+
 	RefundedCents   Cents   `json:"refundedCents"`   // of a card payment: what went back, in cents of Currency
 	RefundedCredits Credits `json:"refundedCredits"` // what was taken back of the credits, for refunds and a dispute
 	Disputed        bool    `json:"disputed"`        // the holder of the card contests the payment, or has won that

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -31,6 +32,18 @@ func (c *Client) OrderPlan(ctx context.Context, id toll.PlanID, opts ...OrderOpt
 		body = b
 	}
 	return create[toll.Order](ctx, c, api("/protocol/plans/%s/order", string(id)), body)
+}
+
+// AsSeller lists orders of the caller's plans; without it those that the caller made.
+func AsSeller() ListOption { return Filter("role", "seller") }
+
+// OfSubscriber keeps what belongs to one subscriber. Of orders, it needs [AsSeller] and [OfPlan].
+func OfSubscriber(a toll.Address) ListOption { return Filter("subscriber", a.String()) }
+
+// Orders lists orders that the caller made or, with [AsSeller], those of the caller's plans, newest first. [OfPlan],
+// [OfSubscriber], [Since] and [Until] narrow it. None has a balance.
+func (c *Client) Orders(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Order, error] {
+	return list[toll.Order](ctx, c, api("/protocol/orders"), "orders", opts)
 }
 
 // Order returns an order of the caller, or of a plan of the caller.

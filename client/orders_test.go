@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
@@ -51,5 +52,42 @@ func TestOrderUnderWay(t *testing.T) {
 	s := serve(t, always(202, orderBody(toll.OrderCreated)))
 	if o, err := s.client().OrderPlan(context.Background(), plan, client.PaidBy("d-1")); err != nil || o.Status != toll.OrderCreated || s.calls() != 1 {
 		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// TestLists_Paths: each list asks its own path with its filters, and reads its own member.
+func TestLists_Paths(t *testing.T) {
+	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	const one = `[{}],"nextCursor":null}`
+	orders := serve(t, always(200, `{"orders":`+one))
+	subscribers := serve(t, always(200, `{"subscribers":`+one))
+	holdings := serve(t, always(200, `{"holdings":`+one))
+	ctx := context.Background()
+	count := func(err error) int {
+		if err != nil {
+			t.Error(err)
+		}
+		return 1
+	}
+	n := 0
+	for _, err := range orders.client().Orders(ctx, client.AsSeller(), client.OfPlan("7"), client.Since(at), client.Until(at)) {
+		n += count(err)
+	}
+	for _, err := range subscribers.client().Subscribers(ctx, "7") {
+		n += count(err)
+	}
+	for _, err := range holdings.client().Holdings(ctx) {
+		n += count(err)
+	}
+	if n != 3 {
+		t.Errorf("%d records", n)
+	}
+	for s, want := range map[*service]string{
+		orders:      "/api/v1/protocol/orders?pageSize=100&planId=7&role=seller&since=2026-11-21T00%3A00%3A00.000Z&until=2026-11-21T00%3A00%3A00.000Z",
+		subscribers: "/api/v1/protocol/plans/7/subscribers?pageSize=100", holdings: "/api/v1/protocol/holdings?pageSize=100",
+	} {
+		if got := s.sent[0].target; got != want {
+			t.Errorf("%s, not %s", got, want)
+		}
 	}
 }

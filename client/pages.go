@@ -20,13 +20,13 @@ type ListOption func(url.Values)
 // PageSize sets how many records one call fetches, 1 to 100, default 100.
 func PageSize(n int) ListOption { return Filter("pageSize", strconv.Itoa(min(max(n, 1), 100))) }
 
-// SortBy orders by "created" (default), "updated" or "name".
+// SortBy orders by "created" (default of most lists), "updated" or "name"; subscribers by "subscriber", holdings by "plan".
 func SortBy(member string) ListOption { return Filter("sortBy", member) }
 
 // Ascending turns the order around: the default is newest first.
 func Ascending() ListOption { return Filter("sortOrder", "asc") }
 
-// OfPlan keeps the permissions of one plan.
+// OfPlan keeps what belongs to one plan.
 func OfPlan(id toll.PlanID) ListOption { return Filter("planId", string(id)) }
 
 // Accessible keeps what this API key can use now: active delegations with a budget, payment methods that it may charge.
@@ -35,10 +35,13 @@ func Accessible() ListOption { return Filter("accessible", "true") }
 // OfProvider keeps the payment methods of one provider.
 func OfProvider(p toll.Provider) ListOption { return Filter("provider", string(p)) }
 
-// Since keeps the events from this moment on.
-func Since(t time.Time) ListOption {
-	return Filter("since", t.UTC().Format("2006-01-02T15:04:05.000Z"))
-}
+// Since keeps what is from this moment or later.
+func Since(t time.Time) ListOption { return Filter("since", moment(t)) }
+
+// Until keeps what is from before this moment.
+func Until(t time.Time) ListOption { return Filter("until", moment(t)) }
+
+func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Filter sets a parameter of a list that has no option of its own.
 func Filter(name, value string) ListOption { return func(q url.Values) { q.Set(name, value) } }

@@ -125,6 +125,16 @@ func (c *Client) PlanAgents(ctx context.Context, id toll.PlanID, opts ...ListOpt
 	return list[toll.Agent](ctx, c, api("/protocol/plans/%s/agents", string(id)), "agents", opts)
 }
 
+// Subscribers lists what each subscriber has of a plan of the caller, by their addresses. None has its lots.
+func (c *Client) Subscribers(ctx context.Context, id toll.PlanID, opts ...ListOption) iter.Seq2[*toll.Balance, error] {
+	return list[toll.Balance](ctx, c, api("/protocol/plans/%s/subscribers", string(id)), "subscribers", opts)
+}
+
+// Holdings lists what the caller has of each plan, by the ids of the plans. None has its lots.
+func (c *Client) Holdings(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Balance, error] {
+	return list[toll.Balance](ctx, c, api("/protocol/holdings"), "holdings", opts)
+}
+
 // Balance returns what the caller has of a plan.
 func (c *Client) Balance(ctx context.Context, id toll.PlanID) (*toll.Balance, error) {
 	return get[toll.Balance](ctx, c, api("/protocol/plans/%s/balance", string(id)))

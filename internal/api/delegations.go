@@ -34,7 +34,7 @@ func delegationRoutes() []route {
 		},
 		{
 			op: "listDelegations", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Delegations", summary: "Delegations of the caller",
-			action: lists((*handler).listDelegations), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest}, query: append([]query{accessible}, paging...),
+			action: lists((*handler).listDelegations), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest}, query: append([]query{accessible}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{
 			op: "readDelegation", method: "GET", path: at + "/{delegationId}", auth: self, right: toll.RightRead, tag: "Delegations", summary: "One delegation",
@@ -52,7 +52,7 @@ func delegationRoutes() []route {
 		{
 			op: "listDelegationTransactions", method: "GET", path: at + "/{delegationId}/transactions", auth: self, right: toll.RightRead, tag: "Delegations",
 			summary: "Payments under a delegation", action: lists((*handler).listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
-			query: paging,
+			query: sortedBy(store.SortCreated, store.SortUpdated),
 		},
 		{
 			op: "listPaymentMethods", method: "GET", path: methods, auth: keyed, right: toll.RightRead, tag: "Payment methods", summary: "Cards of the caller, and the wallet",

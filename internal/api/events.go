@@ -23,7 +23,7 @@ func eventRoutes() []route {
 			query: append([]query{
 				{"type", "Only events of this type, for example settlement.settled. webhook.test is none: it is in no list."},
 				{"since", "Only events created at or after this time, ISO 8601."},
-			}, paging...),
+			}, sortedBy(store.SortCreated)...),
 		},
 		{
 			op: "followEvents", method: "GET", path: at + "/stream", auth: keyed, right: toll.RightRead, tag: "Events",

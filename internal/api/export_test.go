@@ -1,8 +1,6 @@
 package api
 
 import (
-	"slices"
-
 	"github.com/tollhq/toll"
 )
 
@@ -13,14 +11,27 @@ type RouteInfo struct {
 	OwnKey                        bool       // a key may do it to itself
 	Paged                         bool       // a list
 	Codes                         []toll.Code
+	Filters                       []string // parameters of a list beside those of its pages
+	Sorts                         string   // what a list sorts by, in words
 }
 
 // Routes returns the route table.
 func Routes() []RouteInfo {
 	var out []RouteInfo
 	for _, r := range table() {
-		paged := slices.ContainsFunc(r.query, func(q query) bool { return q.name == "pageSize" })
-		out = append(out, RouteInfo{r.op, r.method, r.path, string(r.auth), r.right, r.ownKey, paged, r.codes})
+		info := RouteInfo{Operation: r.op, Method: r.method, Path: r.path, Auth: string(r.auth), Right: r.right, OwnKey: r.ownKey, Codes: r.codes}
+		for _, q := range r.query {
+			switch q.name {
+			case "pageSize":
+				info.Paged = true
+			case "sortBy":
+				info.Sorts = q.description
+			case "page", "offset", "limit", "sortOrder", "cursor":
+			default:
+				info.Filters = append(info.Filters, q.name)
+			}
+		}
+		out = append(out, info)
 	}
 	return out
 }

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"net/url"
 	"strconv"
@@ -62,7 +64,7 @@ func (c *call) page() (store.Page, url.Values, error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), listTime)
 	context.AfterFunc(c.r.Context(), cancel) // net/http ends that one with the request
 	c.r = c.r.WithContext(ctx)
-	p := store.Page{Number: 1, Size: 10, Sort: store.SortCreated}
+	p := store.Page{Number: 1, Size: 10}
 	q, err := c.values()
 	if err != nil {
 		return p, nil, err
@@ -94,8 +96,8 @@ func (c *call) page() (store.Page, url.Values, error) {
 				p.Sort = store.SortCreated
 			case "updated", "updatedat":
 				p.Sort = store.SortUpdated
-			case "name":
-				p.Sort = store.SortName
+			case "name", "subscriber", "plan":
+				p.Sort = store.Sort(strings.ToLower(v))
 			default:
 				return bad(name)
 			}
@@ -124,4 +126,71 @@ func whole(s string, most int) (int, bool) {
 	}
 	n, err := strconv.Atoi(s)
 	return n, err == nil && n <= most
+}
+
+// filters reads the parameters by which a list filters. The first one that is wrong is the error.
+type filters struct {
+	q   url.Values
+	err error
+}
+
+// filter reads a parameter, zero when it is not there.
+func filter[T any](f *filters, name string, parse func(string) (T, error)) (v T) {
+	values := f.q[name]
+	if f.err != nil || len(values) == 0 || len(values) == 1 && values[0] == "" {
+		return v
+	}
+	if len(values) > 1 {
+		f.err = toll.Faults([]toll.Fault{{Path: name, Message: "is there more than once"}})
+		return v
+	}
+	got, err := parse(values[0])
+	if e, ok := errors.AsType[*toll.Error](err); ok && e.Code != toll.CodeBadRequest {
+		f.err = e.WithParam("parameter", name)
+		return v
+	}
+	if err != nil {
+		f.err = toll.Faults([]toll.Fault{{Path: name, Message: err.Error()}})
+		return v
+	}
+	return got
+}
+
+// between reads the range of times of a list.
+func (f *filters) between() (since, until time.Time) {
+	since, until = filter(f, "since", parseMoment), filter(f, "until", parseMoment)
+	if f.err == nil && !until.IsZero() && until.Before(since) {
+		f.err = toll.Faults([]toll.Fault{{Path: "until", Message: "is before since"}})
+	}
+	return since, until
+}
+
+// parseMoment reads a time, or a day for its beginning in UTC.
+func parseMoment(s string) (time.Time, error) {
+	if t, err := time.Parse(time.DateOnly, s); err == nil {
+		return t, nil
+	}
+	t, err := toll.ParseTime(s)
+	if err != nil {
+		return t, fmt.Errorf("must be an ISO 8601 time or a day such as 2026-11-21; got %.40q", s)
+	}
+	return t, nil
+}
+
+// wordOf reads one of some words in any case.
+func wordOf(words ...string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		for _, w := range words {
+			if strings.EqualFold(s, w) {
+				return w, nil
+			}
+		}
+		return "", fmt.Errorf("must be %s; got %.32q", strings.Join(words, " or "), s)
+	}
+}
+
+// between describes what [filters.between] reads.
+var between = []query{
+	{"since", "Only what was created at or after this time, ISO 8601, or from this day on (UTC)."},
+	{"until", "Only what was created before this time, ISO 8601, or before this day (UTC)."},
 }

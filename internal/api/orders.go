@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +46,26 @@ func orderRoutes() []route {
 			anyVersion: true, summary: "Events of the card processor",
 			action: raw(maxStripeEvent, (*handler).stripeHead, (*handler).receiveStripeEvent),
 			codes:  []toll.Code{toll.CodeCardOff, toll.CodeWebhookSignature, toll.CodeBodyTooLarge, toll.CodeDatabaseUnavailable},
+		},
+		{
+			op: "listOrders", method: "GET", path: Base + "/protocol/orders", auth: keyed, right: toll.RightRead, tag: "Orders",
+			summary: "Orders that the caller made, or those of the caller's plans; none has a balance", action: lists((*handler).listOrders),
+			query: slices.Concat([]query{
+				{"role", "buyer (default): those that the caller made; seller: those of the caller's plans."},
+				{"planId", "Only orders of this plan."},
+				{"subscriber", "Only orders of this address; with role seller and planId."},
+			}, between, sortedBy(store.SortCreated)),
+			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeBadID, toll.CodeBadAddress, toll.CodePlanNotFound, toll.CodeNotPlanOwner},
+		},
+		{
+			op: "listSubscribers", method: "GET", path: at + "/{planId}/subscribers", auth: owners, right: toll.RightRead, tag: "Plans",
+			summary: "What each subscriber has of a plan of the caller", action: lists((*handler).listSubscribers),
+			query: sortedBy(store.SortSubscriber), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID, toll.CodePlanNotFound, toll.CodeNotPlanOwner},
+		},
+		{
+			op: "listHoldings", method: "GET", path: Base + "/protocol/holdings", auth: keyed, right: toll.RightRead, tag: "Plans",
+			summary: "What the caller has of each plan", action: lists((*handler).listHoldings),
+			query: sortedBy(store.SortPlan), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "readOrder", method: "GET", path: Base + "/protocol/orders/{orderId}", auth: ends, right: toll.RightRead, tag: "Orders", summary: "One order",
@@ -177,6 +199,58 @@ func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once *st
 		r.Session.CancelURL = *in.CancelURL
 	}
 	return h.Checkout.Fiat(c.r.Context(), r, once)
+}
+
+// OrderList is a list of orders.
+type OrderList struct {
+	Orders []*toll.Order `json:"orders"`
+	Paging
+}
+
+func (h *handler) listOrders(c *call, p store.Page, q url.Values) (*OrderList, error) {
+	f := filters{q: q}
+	asked := checkout.OrderQuery{
+		AsSeller: filter(&f, "role", wordOf("buyer", "seller")) == "seller", Plan: filter(&f, "planId", toll.ParsePlanID),
+		Subscriber: filter(&f, "subscriber", toll.ParseAddress), Page: p,
+	}
+	asked.Since, asked.Until = f.between()
+	if f.err == nil && !asked.Subscriber.IsZero() && (!asked.AsSeller || asked.Plan == "") {
+		f.err = toll.Faults([]toll.Fault{{Path: "subscriber", Message: "needs role=seller and planId"}})
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	list, err := h.Checkout.Orders(c.r.Context(), c.caller.Address, asked)
+	for _, o := range list.Items {
+		h.link(o)
+	}
+	return &OrderList{Orders: list.Items, Paging: pagingOf(p, list)}, err
+}
+
+// SubscriberList is a list of balances of one plan.
+type SubscriberList struct {
+	Subscribers []toll.Balance `json:"subscribers"`
+	Paging
+}
+
+func (h *handler) listSubscribers(c *call, p store.Page, _ url.Values) (*SubscriberList, error) {
+	id, err := toll.ParsePlanID(c.param("planId"))
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.Checkout.Subscribers(c.r.Context(), c.caller.Address, id, p)
+	return &SubscriberList{Subscribers: list.Items, Paging: pagingOf(p, list)}, err
+}
+
+// HoldingList is a list of balances of one address.
+type HoldingList struct {
+	Holdings []toll.Balance `json:"holdings"`
+	Paging
+}
+
+func (h *handler) listHoldings(c *call, p store.Page, _ url.Values) (*HoldingList, error) {
+	list, err := h.Checkout.Holdings(c.r.Context(), c.caller.Address, p)
+	return &HoldingList{Holdings: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readOrder(c *call) (*toll.Order, error) {

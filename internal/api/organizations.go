@@ -12,7 +12,7 @@ func organizationRoutes() []route {
 	return []route{{
 		op: "listOrganizations", method: "GET", path: Base + "/organizations", auth: keyed, right: toll.RightRead, tag: "API keys",
 		summary: "The workspace of the caller, as the only organization: an API key belongs to one",
-		action:  lists((*handler).listOrganizations), query: paging, codes: []toll.Code{toll.CodeBadPage},
+		action:  lists((*handler).listOrganizations), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 	}}
 }
 

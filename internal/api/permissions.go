@@ -26,7 +26,7 @@ func permissionRoutes() []route {
 		{
 			op: "listPermissions", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Permissions", summary: "Permissions of the caller",
 			action: lists((*handler).listPermissions), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID},
-			query: append([]query{{"planId", "Only those of this plan."}, {"status", "Active, Revoked, Expired or Exhausted."}}, paging...),
+			query: append([]query{{"planId", "Only those of this plan."}, {"status", "Active, Revoked, Expired or Exhausted."}}, sortedBy(store.SortCreated)...),
 		},
 		{
 			op: "readPermission", method: "GET", path: at + "/{hash}", auth: self, right: toll.RightRead, tag: "Permissions", summary: "One permission, with its last 100 settlements",

@@ -18,7 +18,7 @@ func subTaskRoutes() []route {
 		{
 			op: "listSubTasks", method: "GET", path: at, auth: owners, right: toll.RightRead, tag: "Sub-tasks", summary: "Recorded parts of the work for a request",
 			action: lists((*handler).listSubTasks), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
-			query: append([]query{{"agentRequestId", "The request. Required."}}, paging...),
+			query: append([]query{{"agentRequestId", "The request. Required."}}, sortedBy(store.SortCreated)...),
 		},
 	}
 }

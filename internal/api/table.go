@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -211,14 +212,27 @@ func raw[Out any](limit int64, before func(h *handler, c *call) error, f func(h 
 	}}
 }
 
-var paging = []query{
-	{"page", "Page number, 1-based. Default 1."},
-	{"pageSize", "Records a page, 1 to 100. Default 10. `offset` and `limit` mean the same; pageSize wins."},
-	{"offset", "Records a page, an older name of pageSize. It is a size, not a skip."},
-	{"limit", "Records a page, another name of pageSize."},
-	{"sortBy", "created (default), updated or name."},
-	{"sortOrder", "desc (default) or asc."},
-	{"cursor", "Continues where nextCursor of an earlier answer points, in the same order; page is ignored."},
+// paging are the parameters of a list that sorts in every way.
+var paging = sortedBy(store.SortCreated, store.SortUpdated, store.SortName)
+
+// sortedBy are the parameters of a list that sorts by these words; the first is the default.
+func sortedBy(sorts ...store.Sort) []query {
+	words := string(sorts[0]) + " (default)"
+	for i, s := range sorts[1:] {
+		if words += ", "; i == len(sorts)-2 {
+			words = strings.TrimSuffix(words, ", ") + " or "
+		}
+		words += string(s)
+	}
+	return []query{
+		{"page", "Page number, 1-based. Default 1."},
+		{"pageSize", "Records a page, 1 to 100. Default 10. `offset` and `limit` mean the same; pageSize wins."},
+		{"offset", "Records a page, an older name of pageSize. It is a size, not a skip."},
+		{"limit", "Records a page, another name of pageSize."},
+		{"sortBy", words + "."},
+		{"sortOrder", "desc (default) or asc."},
+		{"cursor", "Continues where nextCursor of an earlier answer points, in the same order; page is ignored."},
+	}
 }
 
 // table returns every route of the service.

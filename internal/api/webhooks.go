@@ -21,7 +21,7 @@ func webhookRoutes() []route {
 		},
 		{
 			op: "listWebhooks", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: tag, summary: "Webhooks of the caller", action: lists((*handler).listWebhooks),
-			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, query: append([]query{{"status", "active or paused. Default both."}}, paging...),
+			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, query: append([]query{{"status", "active or paused. Default both."}}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{
 			op: "readWebhook", method: "GET", path: at + "/{webhookId}", auth: self, right: toll.RightRead, tag: tag, summary: "One webhook", action: reads((*handler).readWebhook), codes: one,
@@ -46,7 +46,7 @@ func webhookRoutes() []route {
 		{
 			op: "listDeliveries", method: "GET", path: at + "/{webhookId}/deliveries", auth: self, right: toll.RightRead, tag: tag, summary: "What was sent to a webhook, and what is to be sent",
 			action: lists((*handler).listDeliveries), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, one...),
-			query: append([]query{{"status", "pending, succeeded or failed. Default all."}}, paging...),
+			query: append([]query{{"status", "pending, succeeded or failed. Default all."}}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{
 			op: "resendDelivery", method: "POST", path: at + "/{webhookId}/deliveries/{deliveryId}/resend", auth: self, right: toll.RightManage, status: 202, tag: tag,

@@ -131,7 +131,7 @@ func (c *Checkout) orderFree(
 ) (*toll.Order, error) {
 	now := c.now()
 	o := &store.Order{
-		ID: toll.NewTimeUUID(now).String(), Account: ledger.NewAccountID(plan.ID, holder), Plan: plan.ID, Subscriber: holder,
+		ID: toll.NewTimeUUID(now).String(), Account: ledger.NewAccountID(plan.ID, holder), Plan: plan.ID, Subscriber: holder, Seller: plan.Owner,
 		Status: toll.OrderConfirmed, Credits: credits, Currency: plan.Price.CurrencyName(), CreatedAt: now, UpdatedAt: now,
 	}
 	op := ledger.MintOp{
@@ -242,6 +242,7 @@ func rendered(o *store.Order) *toll.Order {
 		Success: o.Status != toll.OrderFailed, OrderID: o.ID, Status: o.Status, PlanID: o.Plan, TxHash: o.TxHash,
 		CreditsGranted: o.Credits, Amount: o.Amount, Currency: o.Currency, FailureReason: o.FailureReason,
 		Message: "The order is " + string(o.Status) + ".", HTTPStatus: 200, When: toll.At(o.UpdatedAt),
+		SubscriberAddress: o.Subscriber, CreatedAt: toll.At(o.CreatedAt),
 		Data:          map[string]any{"orderId": o.ID, "planId": o.Plan},
 		RefundedCents: toll.Cents(o.RefundedCents), RefundedCredits: o.RefundedCredits,
 		Disputed: o.Dispute == store.DisputeOpen || o.Dispute == store.DisputeLost,

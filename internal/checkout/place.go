@@ -187,7 +187,8 @@ func (c *Checkout) insert(
 	if err != nil {
 		return nil, err
 	}
-	o.Plan, o.Subscriber, o.Status, o.Credits = plan.ID, in.subscriber, toll.OrderCreated, in.credits
+	o.Plan, o.Subscriber, o.Seller = plan.ID, in.subscriber, plan.Owner
+	o.Status, o.Credits = toll.OrderCreated, in.credits
 	o.Amount, o.Currency, o.CreatedAt, o.UpdatedAt = in.amount, plan.Price.CurrencyName(), now, now
 	o.Open, o.OpenKey, o.Replaces = true, in.openKey(o.ID), in.replaces
 	o.TryAt, o.Tries = now.Add(lease), 1 // read by the release before this one alone

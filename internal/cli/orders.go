@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,48 @@ const (
 )
 
 func (a *app) ordersCommand() *cobra.Command {
-	return group("orders", "Orders of plans", "", a.ordersGet(), a.ordersRefund(), a.ordersEvidence())
+	return group("orders", "Orders of plans", "", a.ordersList(), a.ordersGet(), a.ordersRefund(), a.ordersEvidence())
+}
+
+// rangeFlags are the flags of lists that filter by time.
+var rangeFlags = []flag{
+	{"since", "since", moment, "from this time on: 2026-11-21, an ISO 8601 time, or a span before now such as 24h or 7d"},
+	{"until", "until", moment, "before this time, in the same forms"},
+}
+
+func (a *app) ordersList() *cobra.Command {
+	return a.resource(call{
+		use: "list", short: "List orders that you made, or those of your plans", path: "/protocol/orders", member: "orders",
+		example: "toll orders list --role seller --since 7d",
+		columns: []column{
+			{"ORDER", "orderId"}, {"STATUS", "status"}, {"PLAN", "planId"}, {"SUBSCRIBER", "subscriberAddress"}, {"CREDITS", "creditsGranted"},
+			{"AMOUNT", "amount"}, {"CURRENCY", "currency"}, {"CREATED", "createdAt"},
+		},
+		flags: append([]flag{
+			{"role", "role", oneOf("buyer", "seller"), "buyer (default): orders that you made; seller: those of your plans"},
+			{"plan", "planId", planID, "only orders of this plan"},
+			{"subscriber", "subscriber", address, "only orders of this address; with --role seller and --plan"},
+		}, rangeFlags...),
+	})
+}
+
+var balanceColumns = []column{
+	{"PLAN", "planId"}, {"NAME", "planName"}, {"HOLDER", "holderAddress"}, {"BALANCE", "balance"}, {"HELD", "held"}, {"USED", "used"},
+	{"SUBSCRIBED", "isSubscriber"}, {"ENDS", "expiresAt"},
+}
+
+func (a *app) subscribersCommand() *cobra.Command {
+	return a.resource(call{
+		use: "subscribers PLAN", short: "List what each subscriber has of a plan of yours", path: "/protocol/plans/PLAN/subscribers",
+		example: "toll subscribers PLAN --all -o csv", member: "subscribers", columns: balanceColumns[2:],
+	})
+}
+
+func (a *app) holdingsCommand() *cobra.Command {
+	return a.resource(call{
+		use: "holdings", short: "List what you have of each plan", path: "/protocol/holdings", member: "holdings",
+		example: "toll holdings", columns: append(slices.Clone(balanceColumns[:2]), balanceColumns[3:]...),
+	})
 }
 
 func (a *app) ordersRefund() *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -170,6 +171,7 @@ var (
 		_, err := toll.ParseAddress(s)
 		return s, err
 	})}
+	moment  = kind{name: "time", read: readLast(readMoment)}
 	planID  = kind{name: "id", read: readLast(toll.ParsePlanID)}
 	agentID = kind{name: "id", read: readLast(toll.ParseAgentID)}
 	toggle  = kind{name: "bool", read: readLast(strconv.ParseBool)}
@@ -242,6 +244,26 @@ func readLast[T any](parse func(string) (T, error)) func(*app, string, []string)
 		return v, nil
 	}
 }
+
+// readMoment takes a time, a day, or a span before now.
+func readMoment(s string) (string, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok && isDigits(days) && len(days) <= 5 {
+		n, _ := strconv.Atoi(days) // at most five digits
+		return iso(time.Now().AddDate(0, 0, -n)), nil
+	}
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return iso(time.Now().Add(-d)), nil
+	}
+	t, err := toll.ParseTime(s)
+	if err != nil {
+		if t, err = time.Parse(time.DateOnly, s); err != nil {
+			return "", fmt.Errorf("must be a day such as 2026-11-21, an ISO 8601 time, or a span before now such as 24h or 7d; got %q", s)
+		}
+	}
+	return iso(t), nil
+}
+
+func iso(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // readDigits takes a number as its digits, of which none is lost.
 func readDigits(s string) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/tollhq/toll"
 )
@@ -20,7 +21,13 @@ const (
 	SortCreated Sort = "created"
 	SortUpdated Sort = "updated"
 	SortName    Sort = "name" // by bytes
+
+	SortSubscriber Sort = "subscriber" // by address
+	SortPlan       Sort = "plan"       // by the text of its id
 )
+
+// isText reports whether the values of a sort are texts; those of the others are numbers.
+func (s Sort) isText() bool { return s == SortName || s == SortSubscriber || s == SortPlan }
 
 const (
 	defaultPageSize = 10
@@ -31,7 +38,7 @@ const (
 type Page struct {
 	Number    int    // from 1; 0 is 1
 	Size      int    // 1 to 100; 0 is 10
-	Sort      Sort   // "" is SortCreated
+	Sort      Sort   // "" is SortCreated, or the only sort of the list
 	Ascending bool   // false: newest or last name first
 	Cursor    string // List.Next of the part before; Number, Sort and Ascending do not count then
 }
@@ -63,12 +70,28 @@ type Listing struct {
 	Count   string          // how the rows are counted, with Args, when there is a cheaper way than to count them; may be empty
 }
 
+// Between keeps the rows whose time in a column is at or after since and before until. The zero time is no bound.
+func (l *Listing) Between(column string, since, until time.Time) {
+	add := func(comparison string, at time.Time) {
+		if !at.IsZero() {
+			l.Args = append(l.Args, Micros(at))
+			l.Where += fmt.Sprintf(" AND %s %s $%d", column, comparison, len(l.Args))
+		}
+	}
+	add(">=", since)
+	add("<", until)
+}
+
 // Select reads a part of a list. The scan gets the columns of one row. A page or cursor that the list does not have is
 // an error with [toll.CodeBadPage].
 func Select[T any](ctx context.Context, q Querier, l Listing, p Page, scan func(scan func(dest ...any) error) (T, error)) (List[T], error) {
 	list := List[T]{Items: []T{}}
 	if p.Sort == "" {
 		p.Sort = SortCreated
+		if _, ok := l.Sorts[p.Sort]; !ok && len(l.Sorts) == 1 {
+			for p.Sort = range l.Sorts {
+			}
+		}
 	}
 	if p.Number == 0 {
 		p.Number = 1
@@ -195,7 +218,7 @@ func badCursor() error {
 
 func (c *cursor) values() (key, id any, err error) {
 	key = c.Key
-	if c.Sort != SortName {
+	if !c.Sort.isText() {
 		if key, err = strconv.ParseInt(c.Key, 10, 64); err != nil {
 			return nil, nil, badCursor()
 		}

@@ -14,6 +14,7 @@ type Order struct {
 	Account       [16]byte         `db:"account_id,key"` // ledger account of the plan and the subscriber
 	Plan          toll.PlanID      `db:"plan_id"`
 	Subscriber    toll.Address     `db:"subscriber"`
+	Seller        toll.Address     `db:"seller,null"` // owner of the plan; zero only in the zero value
 	Status        toll.OrderStatus `db:"status,set"`
 	TxHash        string           `db:"tx_hash,set"` // "" while none exists
 	Credits       toll.Credits     `db:"credits,set"`
@@ -89,6 +90,32 @@ func (o *Order) loaded() {
 // OpenOrder returns the open order of an account with this key, or [ErrNotFound].
 func OpenOrder(ctx context.Context, q Querier, account [16]byte, key string) (*Order, error) {
 	return orders.one(ctx, q, "WHERE account_id = $1 AND open_key = $2", account[:], "k"+key)
+}
+
+// OrderFilter selects orders by one of Seller, Subscriber, Plan and Account, the last that is not zero.
+type OrderFilter struct {
+	Seller, Subscriber toll.Address
+	Plan               toll.PlanID
+	Account            [16]byte
+	Since, Until       time.Time // of creation, from Since to before Until; zero: no bound
+}
+
+// Orders lists the orders that the filter selects, by the time of their creation. Unless the filter
+// names an account it asks every part of a distributed database.
+func Orders(ctx context.Context, q Querier, f OrderFilter, p Page) (List[*Order], error) {
+	l := Listing{ID: "order_id", Sorts: map[Sort]string{SortCreated: "created_at"}}
+	switch {
+	case f.Account != [16]byte{}:
+		l.Where, l.Args = "account_id = $1", []any{f.Account[:]}
+	case f.Plan != "":
+		l.Where, l.Args = "plan_id = $1", []any{string(f.Plan)}
+	case !f.Subscriber.IsZero():
+		l.Where, l.Args = "subscriber = $1", []any{f.Subscriber.Lower()}
+	default:
+		l.Where, l.Args = "seller = $1", []any{f.Seller.Lower()}
+	}
+	l.Between("created_at", f.Since, f.Until)
+	return orders.list(ctx, q, l, p)
 }
 
 // OrderReplacing returns the order of an account that was made in the place of a failed one and did

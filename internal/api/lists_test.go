@@ -1,0 +1,339 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// bounded are lists whose rows are few, so that the database may sort or filter them without an index.
+var bounded = map[string]string{
+	"listPlans": "a quota bounds the plans of an account", "listAgents": "a quota bounds the agents of an account",
+	"listPlansOfAgent": "an agent has at most 64 plans", "listAgentsOfPlan": "a quota bounds the agents of an account",
+	"listKeys": "a quota bounds the API keys of an account", "listDelegations": "a quota bounds the delegations of an account",
+	"listPermissions":            "of one access token each; sorted by an index, counted through it",
+	"listDelegationTransactions": "orders that one delegation has paid",
+	"listWebhooks":               "a quota bounds the webhooks of an account", "listDeliveries": "deliveries go after 30 days",
+	"listSubTasks": "of one request",
+	"listEvents":   "with since the newer events are sorted; their table is about to be replaced",
+}
+
+// TestLists_Index: every list reads its rows through an index, whatever it filters and sorts by, on both engines; a list
+// that is not bounded does not sort either.
+func TestLists_Index(t *testing.T) {
+	s := newStack(t)
+	plan, agent, delegation, hook, request := s.listed()
+	values := map[string][]string{
+		"planId": {plan}, "subscriber": {s.s1.address.Lower()}, "since": {"2026-01-01T00:00:00Z"}, "until": {"2027-01-01T00:00:00Z"},
+		"role": {"buyer", "seller"}, "status": {"active"}, "type": {"order.paid"}, "accessible": {"true"}, "agentRequestId": {request},
+		"listDeliveries status": {"pending"},
+	}
+	var mu sync.Mutex
+	statements := map[string]string{} // operation by statement
+	operation := ""
+	s.store.Trace(func(tx uint64, statement string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if operation != "" && strings.HasPrefix(strings.ToUpper(strings.TrimSpace(statement)), "SELECT") {
+			statements[statement] = operation
+		}
+	})
+	for _, r := range api.Routes() {
+		if !r.Paged {
+			continue
+		}
+		mu.Lock()
+		operation = r.Operation
+		mu.Unlock()
+		path := strings.NewReplacer("{planId}", plan, "{agentId}", agent, "{delegationId}", delegation, "{webhookId}", hook).Replace(r.Path)
+		queries := []url.Values{{}}
+		for _, name := range r.Filters {
+			given := values[r.Operation+" "+name]
+			if given == nil {
+				given = values[name]
+			}
+			if given == nil {
+				t.Fatalf("%s filters by %s, which this test does not know", r.Operation, name)
+			}
+			for _, q := range slices.Clone(queries) {
+				for _, v := range given {
+					with := url.Values{name: {v}}
+					for k, v := range q {
+						with[k] = v
+					}
+					queries = append(queries, with)
+				}
+			}
+		}
+		answered := map[string]bool{}
+		for _, q := range queries {
+			for _, sort := range strings.FieldsFunc(strings.ReplaceAll(strings.TrimSuffix(r.Sorts, "."), "(default)", ""), func(r rune) bool { return r == ' ' || r == ',' }) {
+				if sort == "or" {
+					continue
+				}
+				for _, order := range []string{"asc", "desc"} {
+					q.Set("sortBy", sort)
+					q.Set("sortOrder", order)
+					q.Set("pageSize", "1")
+					q.Set("page", "1")
+					who := s.b1
+					if q.Get("role") == "buyer" {
+						who = s.s1
+					}
+					a := s.do(who, "GET", path+"?"+q.Encode(), "")
+					if a.status != 200 {
+						if a.code() != "BCK.HTTP.400" { // filters that do not go together
+							t.Errorf("%s?%s: %d %s", r.Operation, q.Encode(), a.status, a.body)
+						}
+						continue
+					}
+					for name := range q {
+						answered[name] = true
+					}
+					if next, ok := a.member(t, "nextCursor").(string); ok {
+						s.do(who, "GET", path+"?"+q.Encode()+"&cursor="+next, "")
+					}
+					q.Set("page", "2") // counts the rows
+					s.do(who, "GET", path+"?"+q.Encode(), "")
+				}
+			}
+		}
+		for _, name := range append(r.Filters, "sortBy") {
+			if !answered[name] {
+				t.Errorf("%s was never answered with %s", r.Operation, name)
+			}
+		}
+	}
+	mu.Lock()
+	operation = ""
+	mu.Unlock()
+	if len(statements) < 30 {
+		t.Errorf("only %d statements", len(statements))
+	}
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		t.Run(string(v), func(t *testing.T) {
+			st, _ := storetest.OpenVariant(t, v)
+			for statement, op := range statements {
+				if fault := storetest.Scans(t, st, statement, bounded[op] != ""); fault != "" {
+					t.Errorf("%s: %s\n%s", op, fault, statement)
+				}
+			}
+		})
+	}
+}
+
+// listed makes a record of each kind that a list needs in its path or its filters.
+func (s *stack) listed() (plan, agent, delegation, hook, request string) {
+	s.t.Helper()
+	plan = s.plan(s.b1, freePlan)
+	s.plan(s.b1, freePlan)
+	agent = s.agent(s.b1, plan)
+	for _, who := range []actor{s.s1, s.b1, s.b2} {
+		if a := s.do(who, "POST", base+"/protocol/plans/"+plan+"/order", ""); a.status != 200 {
+			s.t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	s.do(s.s1, "POST", base+"/protocol/plans/"+plan+"/order", "")
+	a := s.do(s.b1, "POST", base+"/delegation/create", `{"provider":"erc4337","spendingLimitCents":100,"durationSecs":3600,"currency":"usdc"}`)
+	delegation = a.text(s.t, "delegationId")
+	hook = s.do(s.b1, "POST", base+"/webhooks", `{"url":"https://hooks.example.com/toll"}`).text(s.t, "id")
+	token, _ := s.token(s.b1, plan)
+	request = s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, "")).text(s.t, "extra.agentRequestId")
+	return plan, agent, delegation, hook, request
+}
+
+// TestOrders_Lists: buyers see what they ordered, sellers what was ordered of their plans, and nobody anything else.
+func TestOrders_Lists(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		first, second, other := s.plan(s.b1, freePlan), s.plan(s.b1, freePlan), s.plan(s.b2, freePlan)
+		order := func(who actor, plan string) string {
+			t.Helper()
+			s.clock.advance(time.Minute)
+			a := s.do(who, "POST", base+"/protocol/plans/"+plan+"/order", "")
+			if a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			return a.text(t, "orderId")
+		}
+		began := s.clock.now()
+		a, b, c, d := order(s.s1, first), order(s.b2, first), order(s.s1, second), order(s.s1, other)
+		e := order(s.s1, first)
+		at := func(d time.Duration) string { return url.QueryEscape(began.Add(d).Format(time.RFC3339)) }
+		for _, tt := range []struct {
+			who   actor
+			query string
+			want  []string
+		}{
+			{s.s1, "", []string{e, d, c, a}},
+			{s.s1, "?sortOrder=asc", []string{a, c, d, e}},
+			{s.s1, "?planId=" + first, []string{e, a}},
+			{s.s1, "?role=seller", nil},
+			{s.b1, "", nil},
+			{s.b1, "?role=seller", []string{e, c, b, a}},
+			{s.b1, "?role=SELLER&planId=" + first, []string{e, b, a}},
+			{s.b1, "?role=seller&planId=" + first + "&subscriber=" + s.s1.address.Lower(), []string{e, a}},
+			{s.b2, "?role=seller", []string{d}},
+			{s.b2, "?role=buyer", []string{b}},
+			{s.b1, "?role=seller&since=" + at(2*time.Minute), []string{e, c, b}},
+			{s.b1, "?role=seller&until=" + at(2*time.Minute), []string{a}},
+			{s.b1, "?role=seller&since=" + at(2*time.Minute) + "&until=" + at(3*time.Minute), []string{b}},
+		} {
+			var got struct {
+				Orders []toll.Order
+				Total  int
+			}
+			answer := s.do(tt.who, "GET", base+"/protocol/orders"+tt.query, "")
+			must(t, json.Unmarshal(answer.body, &got))
+			ids := []string(nil)
+			for _, o := range got.Orders {
+				ids = append(ids, o.OrderID)
+			}
+			if answer.status != 200 || !slices.Equal(ids, tt.want) || got.Total != len(tt.want) {
+				t.Errorf("%s: %d %s", tt.query, answer.status, answer.body)
+			}
+			if paged := s.everyPage(tt.who, base+"/protocol/orders"+tt.query, "orders", "orderId"); !slices.Equal(paged, tt.want) {
+				t.Errorf("%s, page by page: %v, not %v", tt.query, paged, tt.want)
+			}
+		}
+		var got struct{ Orders []toll.Order }
+		must(t, json.Unmarshal(s.do(s.b1, "GET", base+"/protocol/orders?role=seller&pageSize=1&sortOrder=asc", "").body, &got))
+		if o := got.Orders[0]; o.SubscriberAddress != s.s1.address || !o.CreatedAt.Equal(began.Add(time.Minute)) || o.CreditsGranted == 0 {
+			t.Errorf("%+v", o)
+		}
+		for query, code := range map[string]string{
+			"?role=owner": "BCK.HTTP.400", "?role=seller&role=buyer": "BCK.HTTP.400", "?planId=x": "BCK.COMMON.0026",
+			"?subscriber=" + s.s1.address.Lower(): "BCK.HTTP.400", "?since=yesterday": "BCK.HTTP.400",
+			"?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z": "BCK.HTTP.400", "?sortBy=name": "BCK.COMMON.0904",
+			"?role=seller&planId=" + other: "BCK.PROTOCOL.0017", "?role=seller&planId=11111": "BCK.PROTOCOL.0003",
+		} {
+			if a := s.do(s.b1, "GET", base+"/protocol/orders"+query, ""); a.code() != code {
+				t.Errorf("%s: %d %s", query, a.status, a.body)
+			}
+		}
+	})
+}
+
+// everyPage follows the cursors of a list in pages of one record, and returns a member of each.
+func (s *stack) everyPage(who actor, path, list, member string) (all []string) {
+	s.t.Helper()
+	sign := "?"
+	if strings.Contains(path, "?") {
+		sign = "&"
+	}
+	for cursor := ""; ; {
+		var got map[string]json.RawMessage
+		a := s.do(who, "GET", path+sign+"pageSize=1"+cursor, "")
+		must(s.t, json.Unmarshal(a.body, &got))
+		var items []map[string]any
+		must(s.t, json.Unmarshal(got[list], &items))
+		for _, item := range items {
+			all = append(all, fmt.Sprint(item[member]))
+		}
+		next, ok := a.member(s.t, "nextCursor").(string)
+		if !ok || len(all) > 1000 {
+			return all
+		}
+		cursor = "&cursor=" + next
+	}
+}
+
+// TestSubscribersAndHoldings: the owner of a plan sees what each subscriber has of it, and a subscriber what it has of each plan; what has
+// ended is not shown as if it could be used.
+func TestSubscribersAndHoldings(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		lasting := s.plan(s.b1, freePlan)
+		hour := s.plan(s.b1, `{"name":"Hour","priceConfig":{},"creditsConfig":{"creditsType":"EXPIRABLE","amount":"10","durationOfThePlan":3600}}`)
+		for _, who := range []actor{s.s1, s.b2} {
+			for _, plan := range []string{lasting, hour} {
+				if a := s.do(who, "POST", base+"/protocol/plans/"+plan+"/order", ""); a.status != 200 {
+					t.Fatalf("%d %s", a.status, a.body)
+				}
+			}
+		}
+		token, _ := s.token(s.s1, lasting)
+		if a := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(lasting, token, "")); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		read := func(who actor, path, member string) map[string]toll.Balance {
+			t.Helper()
+			a := s.do(who, "GET", base+path, "")
+			var got map[string]json.RawMessage
+			must(t, json.Unmarshal(a.body, &got))
+			var list []toll.Balance
+			must(t, json.Unmarshal(got[member], &list))
+			out := map[string]toll.Balance{}
+			for _, b := range list {
+				own := s.do(actor{}, "GET", base+"/protocol/plans/"+string(b.PlanID)+"/balance/"+b.HolderAddress.Lower(), "")
+				if text, _ := json.Marshal(b); string(text) != string(own.body) {
+					t.Errorf("the list says %s, the balance %s", text, own.body)
+				}
+				out[string(b.PlanID)+b.HolderAddress.Lower()] = b
+			}
+			return out
+		}
+		subscribers := read(s.b1, "/protocol/plans/"+lasting+"/subscribers", "subscribers")
+		if b := subscribers[lasting+s.s1.address.Lower()]; len(subscribers) != 2 || b.Used == 0 || b.Balance+b.Used != b.Total {
+			t.Errorf("%v", subscribers)
+		}
+		s.clock.advance(2 * time.Hour)
+		for _, b := range read(s.b1, "/protocol/plans/"+hour+"/subscribers", "subscribers") {
+			if b.Balance != 0 || b.IsSubscriber {
+				t.Errorf("an hour after its end: %+v", b)
+			}
+		}
+		holdings := read(s.s1, "/protocol/holdings", "holdings")
+		if len(holdings) != 2 || holdings[hour+s.s1.address.Lower()].PlanName != "Hour" {
+			t.Errorf("%v", holdings)
+		}
+		if len(read(s.b1, "/protocol/holdings", "holdings")) != 0 {
+			t.Error("who has bought nothing has something")
+		}
+		order := []string{strings.ToLower(s.s1.address.Lower()), s.b2.address.Lower()}
+		slices.Sort(order)
+		for i, got := range s.everyPage(s.b1, base+"/protocol/plans/"+hour+"/subscribers?sortOrder=asc", "subscribers", "holderAddress") {
+			if strings.ToLower(got) != order[i] {
+				t.Errorf("subscriber %d is %s, not %s", i, got, order[i])
+			}
+		}
+		plans := []string{lasting, hour}
+		slices.Sort(plans)
+		if got := s.everyPage(s.s1, base+"/protocol/holdings?sortBy=plan&sortOrder=asc", "holdings", "planId"); !slices.Equal(got, plans) {
+			t.Errorf("%v, not %v", got, plans)
+		}
+		for path, code := range map[string]string{
+			"/protocol/plans/x/subscribers": "BCK.COMMON.0026", "/protocol/plans/11111/subscribers": "BCK.PROTOCOL.0003",
+			"/protocol/plans/" + hour + "/subscribers": "BCK.PROTOCOL.0017",
+		} {
+			if a := s.do(s.b2, "GET", base+path, ""); a.code() != code {
+				t.Errorf("%s: %d %s", path, a.status, a.body)
+			}
+		}
+	})
+}
+
+// TestDocument_Lists holds docs/LISTS.md, which is made of the route table by: go test ./internal/api -run TestDocument_Lists -update
+func TestDocument_Lists(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Lists\n\nWhat each list filters and sorts by. All of it has an index, or the list is short by a quota; a test asks both databases how they\n" +
+		"read each (`TestLists_Index`). This page is made of the route table.\n\n| Operation | Path | Right | Filters | Sorts by |\n|---|---|---|---|---|\n")
+	for _, r := range api.Routes() {
+		if r.Paged {
+			filters := "–"
+			if len(r.Filters) > 0 {
+				filters = "`" + strings.Join(r.Filters, "`, `") + "`"
+			}
+			fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", r.Operation, r.Path, r.Right, filters, strings.TrimSuffix(r.Sorts, "."))
+		}
+	}
+	compareGolden(t, filepath.Join("..", "..", "docs", "LISTS.md"), []byte(b.String()))
+}
