@@ -44,7 +44,7 @@ func (c *Checkout) RenewPermission(
 		if err := inherit(&next, &ended); err != nil {
 			return err
 		}
-		if err := ledger.FreezePermission(ctx, t.Tx, old.Account(), old.Hash); err != nil {
+		if err := t.FreezePermission(old.Hash); err != nil {
 			return err
 		}
 		if err := c.ledger.InsertPermission(ctx, t.Tx, next); err != nil {

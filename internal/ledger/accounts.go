@@ -5,8 +5,10 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-const accountColumns = `account_id, plan_id, subscriber, balance, held, open_holds, minted, burned, expired, taken_back,
+const accountFields = `account_id, plan_id, subscriber, balance, held, open_holds, minted, burned, expired, taken_back,
 	returned, seq, commitment, next_lot_end, next_hold_end, period_end, orders, updated_at`
+
+const accountColumns = accountFields + `, COALESCE(version, 0), hot`
 
 const (
 	sqlAccount = `SELECT ` + accountColumns + ` FROM accounts WHERE account_id = $1`
@@ -14,20 +16,24 @@ const (
 	sqlAccountLock  = sqlAccount + ` FOR UPDATE`
 	sqlAccountsLock = `SELECT ` + accountColumns + ` FROM accounts WHERE account_id = ANY($1) ORDER BY account_id FOR UPDATE`
 
-	sqlAccountMake = `INSERT INTO accounts (` + accountColumns + `)
+	sqlAccountMake = `INSERT INTO accounts (` + accountFields + `)
 		VALUES ($1, $2, $3, 0, 0, 0, 0, 0, 0, 0, 0, 0, $4, $5, $5, 0, 0, 0) ON CONFLICT (account_id) DO NOTHING`
+
+	// sqlAccountVersion is for a change of a permission that does not go through the account.
+	sqlAccountVersion = `UPDATE accounts SET version = COALESCE(version, 0) + 1 WHERE account_id = $1`
 
 	sqlAccountSave = `UPDATE accounts SET balance = $2, held = $3, open_holds = $4, minted = $5, burned = $6, expired = $7,
 		taken_back = $8, returned = $9, seq = $10, commitment = $11, next_lot_end = $12, next_hold_end = $13, period_end = $14,
-		orders = $15, updated_at = $16 WHERE account_id = $1`
+		orders = $15, updated_at = $16, version = $17, hot = $18 WHERE account_id = $1`
 	sqlAccountsSave = `UPDATE accounts a SET balance = u.balance, held = u.held, open_holds = u.open_holds, minted = u.minted,
 		burned = u.burned, expired = u.expired, taken_back = u.taken_back, returned = u.returned, seq = u.seq,
 		commitment = u.commitment, next_lot_end = u.next_lot_end, next_hold_end = u.next_hold_end, period_end = u.period_end,
-		orders = u.orders, updated_at = u.updated_at
+		orders = u.orders, updated_at = u.updated_at, version = u.version, hot = u.hot
 		FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
-			$9::bigint[], $10::bigint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[])
+			$9::bigint[], $10::bigint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
+			$17::bigint[], $18::bytea[])
 		AS u(account_id, balance, held, open_holds, minted, burned, expired, taken_back, returned, seq, commitment,
-			next_lot_end, next_hold_end, period_end, orders, updated_at)
+			next_lot_end, next_hold_end, period_end, orders, updated_at, version, hot)
 		WHERE a.account_id = u.account_id`
 )
 
@@ -42,17 +48,18 @@ func into[T any](read func(scan scanFunc, v *T) error) func(scan scanFunc) (T, e
 }
 
 func scanAccount(scan scanFunc, a *Account) error {
-	var id, commitment []byte
+	var id, commitment, hot []byte
 	var subscriber string
 	var updated int64
 	err := scan(&id, &a.Plan, &subscriber, &a.Balance, &a.Held, &a.OpenHolds, &a.Minted, &a.Burned, &a.Expired, &a.TakenBack,
-		&a.Returned, &a.Seq, &commitment, &a.nextLotEnd, &a.nextHoldEnd, &a.periodEnd, &a.Orders, &updated)
+		&a.Returned, &a.Seq, &commitment, &a.nextLotEnd, &a.nextHoldEnd, &a.periodEnd, &a.Orders, &updated, &a.version, &hot)
 	if err != nil {
 		return err
 	}
 	copy(a.ID[:], id)
 	copy(a.Commitment[:], commitment)
 	a.UpdatedAt = micro(updated)
+	a.hot = string(hot)
 	a.Subscriber, err = toll.ParseAddress(subscriber)
 	return err
 }
@@ -62,7 +69,7 @@ func (a *Account) row() []any {
 	return []any{
 		a.ID[:], int64(a.Balance), int64(a.Held), a.OpenHolds, int64(a.Minted), int64(a.Burned), int64(a.Expired),
 		int64(a.TakenBack), int64(a.Returned), a.Seq, a.Commitment[:], a.nextLotEnd, a.nextHoldEnd, a.periodEnd, a.Orders,
-		a.UpdatedAt.UnixMicro(),
+		a.UpdatedAt.UnixMicro(), a.version, []byte(a.hot),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 type state struct {
 	now      int64 // microseconds UTC, never before the last entry of the account
 	account  Account
+	hot      hot       // as it stands in the account
 	lots     []*lotRow // with credits left, in burn order: soonest end first, then creation
 	lotsAll  bool      // lots holds every such lot, not just the first ones
 	requests map[string]*requestRow
@@ -38,6 +39,8 @@ type lotRow struct {
 	taken     toll.Credits // taken back so far, when the order of the lot was reversed
 	oldEnd    int64        // end before the order was reversed, 0 = not reversed
 	changed   bool
+	open      bool // it has a row, which says that credits are left
+	cold      bool // more than what remains was changed
 }
 
 type requestRow struct {
@@ -49,9 +52,23 @@ type requestRow struct {
 type permissionRow struct {
 	Permission
 	changed bool
+	cold    bool // more than the counters of settlements was changed
 }
 
 type keyRow struct{ key, requestID string }
+
+// changed reports whether anything is to be written.
+func (s *state) changed() bool {
+	if s.accountChanged {
+		return true
+	}
+	for _, p := range s.perms {
+		if p.changed {
+			return true
+		}
+	}
+	return false
+}
 
 // errNeedLots says that the lots that were read do not reach far enough. The batch is read again with more of them.
 var errNeedLots = errors.New("ledger: more lots needed")

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,7 +72,7 @@ func (l *Ledger) auditAccount(ctx context.Context, a Account) ([]Finding, error)
 			return nil, err
 		}
 		now, err := l.Account(ctx, a.ID)
-		if err != nil || (now.Seq == a.Seq && now.Held == a.Held && now.OpenHolds == a.OpenHolds) {
+		if err != nil || now.version == a.version {
 			return found, err
 		}
 		a = now
@@ -81,6 +82,7 @@ func (l *Ledger) auditAccount(ctx context.Context, a Account) ([]Finding, error)
 
 type auditor struct {
 	a     Account
+	hot   hot
 	found []Finding
 	taken map[string]toll.Credits // taken back less returned, by the order that the entries name
 }
@@ -92,7 +94,9 @@ func (x *auditor) check(ok bool, invariant, format string, args ...any) {
 }
 
 func (l *Ledger) auditOnce(ctx context.Context, a Account) ([]Finding, error) {
-	x := &auditor{a: a, taken: map[string]toll.Credits{}}
+	h, err := parseHot(a.hot)
+	x := &auditor{a: a, hot: h, taken: map[string]toll.Credits{}}
+	x.check(err == nil, "I2", "%v", err)
 	x.check(a.ID == NewAccountID(a.Plan, a.Subscriber), "I1", "id does not belong to plan %s and subscriber %s", a.Plan, a.Subscriber)
 	x.check(a.Minted-a.Burned-a.Expired-a.TakenBack+a.Returned == a.Balance, "I1", "minted %d + returned %d != balance %d + burned %d + expired %d + taken back %d",
 		a.Minted, a.Returned, a.Balance, a.Burned, a.Expired, a.TakenBack)
@@ -154,21 +158,28 @@ func (l *Ledger) auditLots(ctx context.Context, x *auditor) error {
 	err := l.st.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(remaining), 0) AS BIGINT), COUNT(*),
 		CAST(COALESCE(SUM(CASE WHEN remaining < 0 OR remaining > granted THEN 1 ELSE 0 END), 0) AS BIGINT)
 		FROM lots WHERE account_id = $1`, x.a.ID[:]).Scan(&sum, &n, &bad)
-	x.check(sum == int64(x.a.Balance), "I2", "%d lots sum to %d, the balance is %d", n, sum, x.a.Balance)
-	x.check(bad == 0, "I3", "%d lots are out of range", bad)
 	if err != nil {
 		return err
 	}
+	for _, h := range x.hot.lots {
+		var remaining, granted, open int64
+		err := l.st.QueryRow(ctx, `SELECT remaining, granted, open FROM lots WHERE account_id = $1 AND lot_id = $2`,
+			x.a.ID[:], h.id).Scan(&remaining, &granted, &open)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		x.check(h.remaining > 0 && int64(h.remaining) <= granted && open == 1, "I3", "lot %d has %d of %d left, open %d", h.id, h.remaining, granted, open)
+		sum += int64(h.remaining) - remaining
+	}
+	x.check(sum == int64(x.a.Balance), "I2", "%d lots sum to %d, the balance is %d", n, sum, x.a.Balance)
+	x.check(bad == 0, "I3", "%d lots are out of range", bad)
 	return l.auditTaken(ctx, x)
 }
 
 // auditTaken proves that what entries took back of an order is what its lots say, and that a lot and the one to which credits
 // of it were moved hold no more than was granted.
 func (l *Ledger) auditTaken(ctx context.Context, x *auditor) error {
-	lots, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (*lotRow, error) {
-		r := &lotRow{}
-		return r, scan(r.scanInto()...)
-	}, `SELECT `+lotColumns+` FROM lots WHERE account_id = $1 AND (taken <> 0 OR lot_id < 0
+	lots, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (*lotRow, error) { return scanLot(scan, &x.hot) }, `SELECT `+lotColumns+` FROM lots WHERE account_id = $1 AND (taken <> 0 OR lot_id < 0
 		OR lot_id IN (SELECT -lot_id FROM lots WHERE account_id = $1 AND lot_id < 0)) ORDER BY lot_id DESC`, x.a.ID[:])
 	if err != nil {
 		return err
@@ -215,16 +226,31 @@ func (l *Ledger) auditRequests(ctx context.Context, x *auditor) error {
 }
 
 func (l *Ledger) auditPermissions(ctx context.Context, x *auditor) error {
-	_, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (limit *int64, err error) {
-		var redeemed, held, open, burns, holds, count int64
-		if err := scan(&limit, &redeemed, &held, &open, &burns, &holds, &count); err != nil {
-			return nil, err
+	known := 0
+	_, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (p Permission, err error) {
+		var hash []byte
+		var limit *int64
+		var burns, holds toll.Credits
+		var count int64
+		err = scan(&hash, &limit, &p.Redeemed, &p.Held, &p.OpenHolds, &burns, &holds, &count)
+		if err != nil {
+			return p, err
 		}
-		x.check(redeemed == burns, "I10", "a permission counts %d redeemed, its burns sum to %d", redeemed, burns)
-		x.check(held == holds && open == count, "I10", "a permission counts %d held in %d holds, there are %d in %d", held, open, holds, count)
-		x.check(limit == nil || redeemed+held <= *limit, "I10", "a permission used %d and holds %d of %v", redeemed, held, limit)
-		return limit, nil
-	}, `SELECT p.redemption_limit, p.redeemed, p.held, p.open_holds,
+		copy(p.Hash[:], hash)
+		if limit != nil {
+			p.RedemptionLimit = toll.Credits(*limit).Ptr()
+		}
+		row := p
+		x.hot.ofPermission(&p)
+		if slices.ContainsFunc(x.hot.permissions, func(h hotPermission) bool { return h.hash == p.Hash }) {
+			known++
+			x.check(!p.usedUp() && !row.usedUp(), "I10", "a permission that is used up is hot")
+		}
+		x.check(p.Redeemed == burns, "I10", "a permission counts %d redeemed, its burns sum to %d", p.Redeemed, burns)
+		x.check(p.Held == holds && p.OpenHolds == count, "I10", "a permission counts %d held in %d holds, there are %d in %d", p.Held, p.OpenHolds, holds, count)
+		x.check(limit == nil || int64(p.Redeemed+p.Held) <= *limit, "I10", "a permission used %d and holds %d of %v", p.Redeemed, p.Held, limit)
+		return p, nil
+	}, `SELECT p.permission_hash, p.redemption_limit, p.redeemed, p.held, p.open_holds,
 		CAST(COALESCE(b.burns, 0) AS BIGINT), CAST(COALESCE(h.held, 0) AS BIGINT), CAST(COALESCE(h.open, 0) AS BIGINT)
 		FROM permissions p
 		LEFT JOIN (SELECT r.permission_hash AS hash, SUM(r.amount) AS burns FROM entries e JOIN requests r
@@ -233,5 +259,6 @@ func (l *Ledger) auditPermissions(ctx context.Context, x *auditor) error {
 		LEFT JOIN (SELECT permission_hash AS hash, SUM(held) AS held, COUNT(*) AS open FROM requests
 			WHERE account_id = $1 AND state = 1 GROUP BY permission_hash) h ON h.hash = p.permission_hash
 		WHERE p.account_id = $1`, x.a.ID[:])
+	x.check(err != nil || known == len(x.hot.permissions), "I10", "%d permissions are hot, there are %d of them", len(x.hot.permissions), known)
 	return err
 }

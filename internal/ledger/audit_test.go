@@ -44,6 +44,10 @@ func TestUsesOfAPermissionAreAChain(t *testing.T) {
 // TestAuditFindsFaults plants one fault at a time behind the back of the ledger.
 func TestAuditFindsFaults(t *testing.T) {
 	faults := map[string]string{
+		"UPDATE accounts SET hot = NULL":                                                       "I2",
+		"UPDATE accounts SET hot = NULL WHERE balance > 0":                                     "I10",
+		"UPDATE accounts SET hot = X'02'":                                                      "I2",
+		"UPDATE lots SET open = 0":                                                             "I3",
 		"UPDATE lots SET remaining = remaining - 1":                                            "I2",
 		"UPDATE accounts SET balance = balance + 1, minted = minted + 1":                       "I2",
 		"UPDATE accounts SET held = held - 1":                                                  "I3",
@@ -75,6 +79,8 @@ func TestAuditFindsFaults(t *testing.T) {
 			b.must(err)
 			_, err = b.Hold(b.ctx, b.holdOp(perm, 5))
 			b.must(err)
+			b.mint(1, time.Time{}) // what is not used stands in its row
+			b.permission(0)
 			audit(t, l)
 			b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
 				n, err := tx.Exec(b.ctx, fault)

@@ -28,10 +28,9 @@ const (
 				AND redemption_limit IS NOT NULL AND redeemed >= redemption_limit LIMIT 1) p ON TRUE
 		ORDER BY e.account_id, e.seq`
 
-	// From the last burn under a permission back to the last one that took credits.
+	// From a burn under a permission back to the last one that took credits.
 	sqlLastRedemption = `WITH RECURSIVE uses(seq, amount, ref) AS (
-			SELECT e.seq, e.amount, e.ref FROM permissions p JOIN entries e ON e.account_id = $1 AND e.seq = p.last_burn
-				WHERE p.account_id = $1 AND p.permission_hash = $2
+			SELECT seq, amount, ref FROM entries WHERE account_id = $1 AND seq = $2
 			UNION ALL
 			SELECT e.seq, e.amount, e.ref FROM uses u
 				JOIN requests r ON r.account_id = $1 AND r.agent_request_id = u.ref
@@ -98,8 +97,12 @@ func (l *Ledger) EntriesBehind(ctx context.Context, tx *store.Tx, from []Behind,
 				continue
 			}
 			// Used up by now is not used up by this burn: later ones may have taken more.
+			p, err := into(scanHotPermission)(tx.QueryRow(ctx, sqlPermissionNow, account[:], e.Permission[:]).Scan)
+			if err != nil {
+				return nil, err
+			}
 			var seq int64
-			if err := tx.QueryRow(ctx, sqlLastRedemption, account[:], e.Permission[:]).Scan(&seq); err != nil {
+			if err := tx.QueryRow(ctx, sqlLastRedemption, account[:], p.lastBurn).Scan(&seq); err != nil {
 				return nil, err
 			}
 			e.Exhausts = seq == e.Seq

@@ -126,8 +126,12 @@ func (t *Tx) Permission(hash toll.Hash) (p Permission, err error) {
 	if t.err != nil {
 		return p, t.err
 	}
+	var h hot
+	if h, t.err = parseHot(t.account.hot); t.err != nil {
+		return p, t.err
+	}
 	t.err = t.run(store.Stmt{SQL: sqlPermission, Args: []any{t.id[:], hash[:]}, Row: func(scan func(...any) error) error {
-		return scanPermission(scan, &p)
+		return scanPermission(scan, &p, &h)
 	}})
 	return p, t.err
 }
@@ -245,8 +249,9 @@ func (t *Tx) decide(op operation) (any, error) {
 		if out[0].err != nil {
 			return nil, out[0].err
 		}
+		changes := g.state.changes(t.id[:])
 		t.account = g.state.account
-		return out[0].answer, t.run(g.state.changes(t.id[:])...)
+		return out[0].answer, t.run(changes...)
 	}
 	return nil, errNeedLots
 }

@@ -16,6 +16,11 @@ const (
 		FROM unnest($1::bytea[], $2::text[]) AS u(account_id, ref),
 		LATERAL (SELECT * FROM lots WHERE account_id = u.account_id AND ref = u.ref LIMIT 1) l`
 
+	sqlLotLeft  = `UPDATE lots SET remaining = $3 WHERE account_id = $1 AND lot_id = $2`
+	sqlLotsLeft = `UPDATE lots l SET remaining = u.remaining
+		FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) AS u(account_id, lot_id, remaining)
+		WHERE l.account_id = u.account_id AND l.lot_id = u.lot_id`
+
 	sqlLotEnds = `SELECT lot_id, ends_at FROM lots WHERE account_id = $1`
 
 	sqlLotSave = `INSERT INTO lots (account_id, lot_id, ref, granted, remaining, ends_at, taken, old_end, open)
@@ -38,8 +43,20 @@ var sqlLotsTo = func() map[int]string {
 	return m
 }()
 
-func (l *lotRow) scanInto() []any {
-	return []any{&l.id, &l.ref, &l.granted, &l.remaining, &l.endsAt, &l.taken, &l.oldEnd}
+// scanLot reads a lot. h comes from the row of its account, read in the same statement or before.
+func scanLot(scan scanFunc, h *hot) (*lotRow, error) {
+	l := &lotRow{}
+	if err := scan(&l.id, &l.ref, &l.granted, &l.remaining, &l.endsAt, &l.taken, &l.oldEnd); err != nil {
+		return nil, err
+	}
+	l.open = l.remaining > 0
+	h.ofLot(l)
+	return l, nil
+}
+
+// mayBeHot reports whether the row of the lot may be stale: nothing but what remains was changed, and something does.
+func (l *lotRow) mayBeHot() bool {
+	return l.open && !l.cold && l.remaining > 0 && l.id > 0 && l.oldEnd == 0
 }
 
 func (l *lotRow) row(account []byte) []any {

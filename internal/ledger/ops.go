@@ -368,7 +368,7 @@ func (o revoke) apply(s *state, retried bool) (any, error) {
 		return nil, refuse(PermissionRevoked)
 	}
 	p.RevokedAt = o.at
-	p.changed = true
+	p.changed, p.cold = true, true
 	return revoked{Permission: p.Permission}, nil
 }
 
@@ -404,7 +404,7 @@ func (o takeBack) apply(s *state, _ bool) (any, error) {
 		return s.moved(l, 0), nil
 	}
 	s.dropLot(l)
-	l.oldEnd, l.endsAt, l.changed = l.endsAt, min(l.endsAt, s.now), true
+	l.oldEnd, l.endsAt, l.changed, l.cold = l.endsAt, min(l.endsAt, s.now), true, true
 	s.movePeriod(l)
 	before := s.account.TakenBack
 	if l.remaining > 0 {
@@ -437,7 +437,7 @@ func (o giveBack) apply(s *state, _ bool) (any, error) {
 		return nil, refuse(Overflow)
 	}
 	s.dropLot(l)
-	l.endsAt, l.oldEnd, l.taken, l.changed = l.oldEnd, 0, 0, true
+	l.endsAt, l.oldEnd, l.taken, l.changed, l.cold = l.oldEnd, 0, 0, true, true
 	l.remaining += back
 	s.movePeriod(l)
 	if back > 0 {
@@ -495,7 +495,7 @@ func (o takeBackTo) apply(s *state, _ bool) (any, error) {
 		end = min(l.endsAt, s.now)
 	}
 	if more > 0 || fewer > 0 || end != l.endsAt {
-		s.refs[b.ref], l.changed, b.changed, s.accountChanged = b, true, true, true
+		s.refs[b.ref], l.changed, l.cold, b.changed, s.accountChanged = b, true, true, true, true
 		s.dropLot(l)
 		s.dropLot(b)
 		l.remaining += fewer - more

@@ -33,7 +33,7 @@ func (o countOrder) apply(s *state, _ bool) (any, error) {
 		return nil, refuse(OrderLimit)
 	}
 	p.Orders += o.by
-	p.changed = true
+	p.changed, p.cold = true, true
 	return nil, nil
 }
 
@@ -41,6 +41,6 @@ func (o countOrder) apply(s *state, _ bool) (any, error) {
 func (s *state) countOrder(permission toll.Hash, by int64) {
 	if p := s.perms[permission]; p != nil && p.Orders+by >= 0 {
 		p.Orders += by
-		p.changed = true
+		p.changed, p.cold = true, true
 	}
 }

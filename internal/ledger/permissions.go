@@ -23,30 +23,60 @@ const (
 		LATERAL (SELECT ` + permissionColumns + ` FROM permissions
 			WHERE account_id = u.account_id AND permission_hash = r.permission_hash LIMIT 1) p`
 
-	sqlPermissionByHash = `SELECT ` + permissionColumns + ` FROM permissions WHERE permission_hash = $1`
+	// Outside of the lock of the account.
+	sqlPermissionNow = `SELECT ` + hotPermissionColumns + hotPermissions + ` WHERE p.account_id = $1 AND p.permission_hash = $2`
 
-	sqlPermissionsOfDelegation = `SELECT ` + permissionColumns + ` FROM permissions
-		WHERE subscriber = $1 AND delegation_id = $2 AND revoked_at = 0 LIMIT $3`
+	sqlPermissionByHash = `SELECT ` + hotPermissionColumns + hotPermissions + ` WHERE p.permission_hash = $1`
+
+	sqlPermissionsOfDelegation = `SELECT ` + hotPermissionColumns + hotPermissions + `
+		WHERE p.subscriber = $1 AND p.delegation_id = $2 AND p.revoked_at = 0 LIMIT $3`
 
 	// The first condition is that of the partial index permissions_key, without which SQLite does not use it.
-	sqlPermissionsOfKey = `SELECT ` + permissionColumns + ` FROM permissions
-		WHERE api_key_id <> '' AND api_key_id = $1 AND permission_hash > $2 AND revoked_at = 0 AND expires_at > $3
-		ORDER BY permission_hash LIMIT $4`
+	sqlPermissionsOfKey = `SELECT ` + hotPermissionColumns + hotPermissions + `
+		WHERE p.api_key_id <> '' AND p.api_key_id = $1 AND p.permission_hash > $2 AND p.revoked_at = 0 AND p.expires_at > $3
+		ORDER BY p.permission_hash LIMIT $4`
 	sqlPermissionToKey = `UPDATE permissions SET api_key_id = $3 WHERE account_id = $1 AND permission_hash = $2`
 
 	sqlPermissionAdd = `INSERT INTO permissions (account_id, ` + permissionColumns + `)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, 0)`
-	sqlPermissionSave = `UPDATE permissions SET redeemed = $3, held = $4, open_holds = $5, orders = $6, revoked_at = $7,
-		last_burn = $8
+	sqlPermissionSave = `UPDATE permissions SET redeemed = $3, held = $4, open_holds = $5, last_burn = $6
 		WHERE account_id = $1 AND permission_hash = $2`
 	sqlPermissionsSave = `UPDATE permissions p SET redeemed = u.redeemed, held = u.held, open_holds = u.open_holds,
-			orders = u.orders, revoked_at = u.revoked_at, last_burn = u.last_burn
-		FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])
-			AS u(account_id, permission_hash, redeemed, held, open_holds, orders, revoked_at, last_burn)
+			last_burn = u.last_burn
+		FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+			AS u(account_id, permission_hash, redeemed, held, open_holds, last_burn)
+		WHERE p.account_id = u.account_id AND p.permission_hash = u.permission_hash`
+
+	sqlPermissionTerms  = `UPDATE permissions SET orders = $3, revoked_at = $4 WHERE account_id = $1 AND permission_hash = $2`
+	sqlPermissionsTerms = `UPDATE permissions p SET orders = u.orders, revoked_at = u.revoked_at
+		FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[]) AS u(account_id, permission_hash, orders, revoked_at)
 		WHERE p.account_id = u.account_id AND p.permission_hash = u.permission_hash`
 )
 
-func scanPermission(scan scanFunc, p *Permission) error {
+// What a reader of permissions outside of the lock of the account selects: see [scanHotPermission].
+const (
+	hotPermissionColumns = `p.permission_hash, p.plan_id, p.subscriber, p.agent_id, p.allowed_agents, p.scheme, p.network,
+	p.delegation_id, p.redemption_limit, p.order_limit, p.redeemed, p.held, p.open_holds, p.orders, p.metadata, p.api_key_id,
+	p.created_at, p.expires_at, p.revoked_at, p.last_burn, a.hot`
+	// An account that never ordered may have permissions and no row.
+	joinHot        = `permissions p LEFT JOIN accounts a ON a.account_id = p.account_id`
+	hotPermissions = ` FROM ` + joinHot
+)
+
+// scanHotPermission reads a permission with hotPermissionColumns.
+func scanHotPermission(scan scanFunc, p *Permission) error {
+	var text []byte
+	var h hot
+	err := scanPermission(func(dest ...any) error { return scan(append(dest, &text)...) }, p, &h)
+	if err == nil {
+		h, err = parseHot(string(text))
+	}
+	h.ofPermission(p)
+	return err
+}
+
+// scanPermission reads a permission with permissionColumns. h comes from the row of its account, read before.
+func scanPermission(scan scanFunc, p *Permission, h *hot) error {
 	var hash []byte
 	var subscriber, agents, key, metadata string
 	var limit *int64
@@ -82,6 +112,7 @@ func scanPermission(scan scanFunc, p *Permission) error {
 	if revoked != 0 {
 		p.RevokedAt = micro(revoked)
 	}
+	h.ofPermission(p)
 	return nil
 }
 
@@ -112,11 +143,6 @@ func (p *Permission) row() ([]any, error) {
 	}, nil
 }
 
-// use returns the columns that change, in the order of sqlPermissionSave.
-func (p *Permission) use(account []byte) []any {
-	return []any{account, p.Hash[:], int64(p.Redeemed), int64(p.Held), p.OpenHolds, p.Orders, micros(p.RevokedAt, 0), p.lastBurn}
-}
-
 // Record returns the permission as it is read, at a time, with uses of it.
 func (p *Permission) Record(now time.Time, uses []toll.PermissionUse) *toll.Permission {
 	r := &toll.Permission{
@@ -143,7 +169,7 @@ func (p *Permission) Record(now time.Time, uses []toll.PermissionUse) *toll.Perm
 		r.Status = toll.StatusRevoked
 	case !now.Before(p.ExpiresAt):
 		r.Status = toll.StatusExpired
-	case p.RedemptionLimit != nil && p.Redeemed >= *p.RedemptionLimit:
+	case p.usedUp():
 		r.Status = toll.StatusExhausted
 	}
 	return r

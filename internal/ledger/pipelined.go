@@ -42,7 +42,7 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 		if outcomes[i], err = decide(g, retried); err != nil {
 			return nil, err
 		}
-		changed = changed || g.changed()
+		changed = changed || g.state.changed()
 	}
 	if !changed {
 		return outcomes, nil
@@ -144,6 +144,18 @@ func (n *needs) permBytes() [][]byte {
 	return out
 }
 
+// scan returns a scan of rows with an account before the other columns, which sets the group of the account.
+func (r *reading) scan(scan scanFunc, g **group) scanFunc {
+	return func(dest ...any) error {
+		var id []byte
+		err := scan(append([]any{&id}, dest...)...)
+		if err == nil {
+			*g, err = r.group(id)
+		}
+		return err
+	}
+}
+
 func (r *reading) account(scan func(...any) error) error {
 	var a Account
 	if err := scanAccount(scan, &a); err != nil {
@@ -152,18 +164,16 @@ func (r *reading) account(scan func(...any) error) error {
 	g, err := r.group(a.ID[:])
 	if err == nil {
 		g.state.account = a
+		g.state.hot, err = parseHot(a.hot)
 	}
 	return err
 }
 
 func (r *reading) lot(scan func(...any) error, add func(*group, *lotRow)) error {
-	var id []byte
-	l := &lotRow{}
-	if err := scan(append([]any{&id}, l.scanInto()...)...); err != nil {
-		return err
-	}
-	g, err := r.group(id)
+	var g *group
+	l, err := scanLot(r.scan(scan, &g), &hot{})
 	if err == nil {
+		g.state.hot.ofLot(l)
 		add(g, l)
 	}
 	return err
@@ -205,13 +215,11 @@ func (r *reading) key(scan func(...any) error) error {
 }
 
 func (r *reading) permission(scan func(...any) error) error {
-	var id []byte
+	var g *group
 	p := &permissionRow{}
-	if err := scanPermission(func(dest ...any) error { return scan(append([]any{&id}, dest...)...) }, &p.Permission); err != nil {
-		return err
-	}
-	g, err := r.group(id)
+	err := scanPermission(r.scan(scan, &g), &p.Permission, &hot{})
 	if err == nil && g.state.perms[p.Hash] == nil {
+		g.state.hot.ofPermission(&p.Permission)
 		g.state.perms[p.Hash] = p
 	}
 	return err

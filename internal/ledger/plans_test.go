@@ -31,7 +31,8 @@ func TestPermissionsOfKey_Index(t *testing.T) {
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if len(plan) != 1 || !strings.Contains(plan[0], "USING INDEX permissions_key (api_key_id=?") {
+	if len(plan) != 2 || !strings.Contains(plan[0], "USING INDEX permissions_key (api_key_id=?") ||
+		!strings.Contains(plan[1], "SEARCH a USING PRIMARY KEY (account_id=?)") {
 		t.Errorf("the plan is %q", plan)
 	}
 }

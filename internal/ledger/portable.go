@@ -32,20 +32,23 @@ func lockAccount(tx *store.Tx, id AccountID, plan toll.PlanID, subscriber toll.A
 // loadRest reads all but the row of the account, in at most four calls of run.
 func loadRest(run func(stmts ...store.Stmt) error, g *group, depth int) error {
 	s, id := g.state, g.id[:]
+	var err error
+	if s.hot, err = parseHot(s.account.hot); err != nil {
+		return err
+	}
 	stmts := make([]store.Stmt, 0, 8)
 	stmts = append(stmts, store.Stmt{SQL: sqlLotsTo[depth], Args: []any{id}, Row: func(scan func(...any) error) error {
-		l := &lotRow{}
+		l, err := scanLot(scan, &s.hot)
 		s.lots = append(s.lots, l)
-		return scan(l.scanInto()...)
+		return err
 	}})
 	for _, ref := range g.needs.refs {
 		stmts = append(stmts, store.Stmt{SQL: sqlLotByRef, Args: []any{id, ref}, Row: func(scan func(...any) error) error {
-			l := &lotRow{}
-			if err := scan(l.scanInto()...); err != nil {
-				return err
+			l, err := scanLot(scan, &s.hot)
+			if err == nil {
+				g.addRef(l)
 			}
-			g.addRef(l)
-			return nil
+			return err
 		}})
 	}
 	if g.needs.ends {
@@ -149,7 +152,7 @@ func loadPermissions(run func(stmts ...store.Stmt) error, g *group) error {
 		stmts = append(stmts, store.Stmt{SQL: sqlPermission, Args: []any{g.id[:], hash[:]}, Row: func(scan func(...any) error) error {
 			p := &permissionRow{}
 			g.state.perms[hash] = p
-			return scanPermission(scan, &p.Permission)
+			return scanPermission(scan, &p.Permission, &g.state.hot)
 		}})
 	}
 	if stmts == nil {
@@ -167,6 +170,8 @@ var writes = []struct{ one, many string }{
 	writesEnd:        {sqlRequestEnd, sqlRequestsEnd},
 	writesKey:        {sqlKeyAdd, sqlKeysAdd},
 	writesPermission: {sqlPermissionSave, sqlPermissionsSave},
+	writesLotLeft:    {sqlLotLeft, sqlLotsLeft},
+	writesTerms:      {sqlPermissionTerms, sqlPermissionsTerms},
 }
 
 const (
@@ -177,15 +182,23 @@ const (
 	writesEnd
 	writesKey
 	writesPermission
+	writesLotLeft
+	writesTerms
 )
 
 // rows calls add for each row that the operations on one account changed, with its place in writes.
 func (s *state) rows(id []byte, add func(kind int, row []any)) {
-	if s.accountChanged {
-		add(writesAccount, s.account.row())
+	if !s.changed() {
+		return
 	}
-	for _, l := range s.changedLots() {
+	cold := s.fold()
+	s.account.version++
+	add(writesAccount, s.account.row())
+	for _, l := range cold.lots {
 		add(writesLot, l.row(id))
+	}
+	for _, l := range cold.left {
+		add(writesLotLeft, []any{id, l.id, int64(l.remaining)})
 	}
 	for i := range s.entries {
 		add(writesEntry, s.entries[i].row())
@@ -202,10 +215,11 @@ func (s *state) rows(id []byte, add func(kind int, row []any)) {
 	for _, k := range s.newKeys {
 		add(writesKey, []any{id, k.key, k.requestID})
 	}
-	for _, p := range s.perms {
-		if p.changed {
-			add(writesPermission, p.use(id))
-		}
+	for _, p := range cold.permissions {
+		add(writesPermission, p.row(id))
+	}
+	for _, p := range cold.terms {
+		add(writesTerms, []any{id, p.Hash[:], p.Orders, micros(p.RevokedAt, 0)})
 	}
 }
 

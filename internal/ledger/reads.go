@@ -14,7 +14,7 @@ import (
 
 const (
 	sqlPermissionUses = `WITH RECURSIVE uses(seq, n) AS (
-			SELECT last_burn, CAST(1 AS BIGINT) FROM permissions WHERE account_id = $1 AND permission_hash = $2 AND last_burn > 0
+			SELECT CAST($2 AS BIGINT), CAST(1 AS BIGINT)
 			UNION ALL
 			SELECT r.previous_burn, u.n + 1 FROM uses u JOIN entries e ON e.account_id = $1 AND e.seq = u.seq
 				JOIN requests r ON r.account_id = $1 AND r.agent_request_id = e.ref
@@ -48,13 +48,23 @@ func (l *Ledger) AccountsOf(ctx context.Context, subscriber toll.Address, limit 
 // Lots returns the lots of an account with credits left, in burn order, at most 1,024. What open holds
 // keep of credits that [Tx.TakeBackTo] takes is not among them.
 func (l *Ledger) Lots(ctx context.Context, id AccountID) ([]Lot, error) {
+	a, err := l.Account(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	h, err := parseHot(a.hot)
+	if err != nil {
+		return nil, err
+	}
 	lots, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (lot Lot, err error) {
-		var r lotRow
-		err = scan(r.scanInto()...)
+		r, err := scanLot(scan, &h)
+		if err != nil {
+			return lot, err
+		}
 		if lot = (Lot{ID: r.id, Ref: r.ref, Granted: r.granted, Remaining: r.remaining}); r.endsAt != never {
 			lot.EndsAt = micro(r.endsAt)
 		}
-		return lot, err
+		return lot, nil
 	}, sqlLotsTo[lotDepths[1]], id[:])
 	return slices.DeleteFunc(lots, func(l Lot) bool { return strings.HasPrefix(l.Ref, backRef) }), err
 }
@@ -65,7 +75,7 @@ func (l *Ledger) Snapshot(ctx context.Context, id AccountID, permission toll.Has
 	if err != nil {
 		return a, Permission{}, err
 	}
-	p, err := into(scanPermission)(l.st.QueryRow(ctx, sqlPermission, id[:], permission[:]).Scan)
+	p, err := into(scanHotPermission)(l.st.QueryRow(ctx, sqlPermissionNow, id[:], permission[:]).Scan)
 	if errors.Is(err, store.ErrNotFound) {
 		return a, Permission{}, nil
 	}
@@ -90,7 +100,7 @@ func (l *Ledger) InsertPermission(ctx context.Context, tx *store.Tx, p Permissio
 // PermissionByHash returns a permission, store.ErrNotFound when there is none. It names no account: on a sharded store it
 // asks every shard.
 func (l *Ledger) PermissionByHash(ctx context.Context, hash toll.Hash) (Permission, error) {
-	return into(scanPermission)(l.st.QueryRow(ctx, sqlPermissionByHash, hash[:]).Scan)
+	return into(scanHotPermission)(l.st.QueryRow(ctx, sqlPermissionByHash, hash[:]).Scan)
 }
 
 // PermissionFilter selects permissions of a subscriber.
@@ -101,27 +111,27 @@ type PermissionFilter struct {
 }
 
 func (f PermissionFilter) where(now time.Time) (string, []any, error) {
-	where := []string{"subscriber = $1"}
+	where := []string{"p.subscriber = $1"}
 	args := []any{f.Subscriber.Lower()}
 	add := func(cond string, v any) {
 		args = append(args, v)
 		where = append(where, strings.ReplaceAll(cond, "$?", fmt.Sprintf("$%d", len(args))))
 	}
 	if f.Plan != "" {
-		add("plan_id = $?", string(f.Plan))
+		add("p.plan_id = $?", string(f.Plan))
 	}
-	const usedUp = "redemption_limit IS NOT NULL AND redeemed >= redemption_limit"
+	const usedUp = "p.redemption_limit IS NOT NULL AND p.redeemed >= p.redemption_limit" // true of rows, see [hot]
 	us := now.UnixMicro()
 	switch f.Status {
 	case "":
 	case toll.StatusRevoked:
-		where = append(where, "revoked_at > 0")
+		where = append(where, "p.revoked_at > 0")
 	case toll.StatusExpired:
-		add("revoked_at = 0 AND expires_at <= $?", us)
+		add("p.revoked_at = 0 AND p.expires_at <= $?", us)
 	case toll.StatusExhausted:
-		add("revoked_at = 0 AND expires_at > $? AND "+usedUp, us)
+		add("p.revoked_at = 0 AND p.expires_at > $? AND "+usedUp, us)
 	case toll.StatusActive:
-		add("revoked_at = 0 AND expires_at > $? AND NOT ("+usedUp+")", us)
+		add("p.revoked_at = 0 AND p.expires_at > $? AND NOT ("+usedUp+")", us)
 	default:
 		return "", nil, toll.Errorf(toll.CodeBadRequest, "The status is not one of Active, Revoked, Expired, Exhausted.")
 	}
@@ -135,26 +145,26 @@ func (l *Ledger) Permissions(ctx context.Context, f PermissionFilter, page store
 		return store.List[Permission]{}, err
 	}
 	listing := store.Listing{
-		Table: "permissions", Columns: permissionColumns, Where: where, Args: args, ID: "permission_hash",
-		Sorts: map[store.Sort]string{store.SortCreated: "created_at"},
+		Table: joinHot, Columns: hotPermissionColumns, Where: where, Args: args, ID: "p.permission_hash",
+		Sorts: map[store.Sort]string{store.SortCreated: "p.created_at"},
 	}
-	return store.Select(ctx, l.st, listing, page, into(scanPermission))
+	return store.Select(ctx, l.st, listing, page, into(scanHotPermission))
 }
 
 // PermissionUses returns the last n settlements under a permission, newest first.
 func (l *Ledger) PermissionUses(ctx context.Context, id AccountID, hash toll.Hash, n int) ([]toll.PermissionUse, error) {
-	uses, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (u toll.PermissionUse, err error) {
+	_, p, err := l.Snapshot(ctx, id, hash)
+	if err != nil || p.lastBurn == 0 {
+		return []toll.PermissionUse{}, err
+	}
+	return store.All(ctx, l.st, func(scan func(dest ...any) error) (u toll.PermissionUse, err error) {
 		var commitment []byte
 		var at int64
 		err = scan(&commitment, &u.AgentRequestID, &u.CreditsRedeemed, &at)
 		copy(u.Transaction[:], commitment)
 		u.CreatedAt = toll.At(micro(at))
 		return u, err
-	}, sqlPermissionUses, id[:], hash[:], n)
-	if uses == nil {
-		uses = []toll.PermissionUse{}
-	}
-	return uses, err
+	}, sqlPermissionUses, id[:], p.lastBurn, n)
 }
 
 // Burned is what one settled request has burned.
@@ -247,19 +257,22 @@ func (l *Ledger) Sweep(ctx context.Context) (int, error) {
 // PermissionsOfDelegation returns permissions of a subscriber that name the delegation and are not revoked, at most limit. It
 // names no account: on a sharded store it asks every shard.
 func (l *Ledger) PermissionsOfDelegation(ctx context.Context, subscriber toll.Address, delegation string, limit int) ([]Permission, error) {
-	return store.All(ctx, l.st, into(scanPermission), sqlPermissionsOfDelegation, subscriber.Lower(), delegation, limit)
+	return store.All(ctx, l.st, into(scanHotPermission), sqlPermissionsOfDelegation, subscriber.Lower(), delegation, limit)
 }
 
 // PermissionsOfKey returns permissions that an API key made and that are neither revoked nor over, in the order of their hashes
 // after one, at most limit. It names no account: on a sharded store it asks every shard.
 func (l *Ledger) PermissionsOfKey(ctx context.Context, key, after toll.Hash, limit int) ([]Permission, error) {
-	return store.All(ctx, l.st, into(scanPermission), sqlPermissionsOfKey, key.String(), after[:], l.clock().UnixMicro(), limit)
+	return store.All(ctx, l.st, into(scanHotPermission), sqlPermissionsOfKey, key.String(), after[:], l.clock().UnixMicro(), limit)
 }
 
 // MovePermission makes an API key the maker of a permission.
 func (l *Ledger) MovePermission(ctx context.Context, p Permission, key toll.Hash) error {
 	account := p.Account()
 	return l.st.Tx(ctx, func(tx *store.Tx) error {
+		if _, err := tx.Exec(ctx, sqlAccountVersion, account[:]); err != nil {
+			return err
+		}
 		_, err := tx.Exec(ctx, sqlPermissionToKey, account[:], p.Hash[:], key.String())
 		return err
 	})

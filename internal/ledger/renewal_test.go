@@ -25,7 +25,7 @@ func (b *bench) renew(old toll.Hash, also error) (ledger.Permission, error) {
 			return err
 		}
 		next.RedemptionLimit = (*ended.RedemptionLimit - ended.Redeemed - ended.Held).Ptr()
-		if err := ledger.FreezePermission(b.ctx, t.Tx, ended.Account(), old); err != nil {
+		if err := t.FreezePermission(old); err != nil {
 			return err
 		}
 		if err := b.InsertPermission(b.ctx, t.Tx, next); err != nil {

@@ -42,6 +42,9 @@ type Account struct {
 	nextLotEnd  int64 // earliest time at which a lot may lose credits to its end, never when none ends
 	nextHoldEnd int64 // not later than the earliest end of an open hold, never when none is open
 	periodEnd   int64 // latest end of a lot, 0 when there was none
+
+	version int64  // counts the writes of the row
+	hot     string // encoded [hot]
 }
 
 // Available is what can be held or burned now: balance less holds.
@@ -106,12 +109,16 @@ const closedAfter = lateSettle + time.Minute
 // last written still counts as open.
 func (p Permission) Closed(now time.Time) bool {
 	switch {
-	case p.RedemptionLimit != nil && p.Redeemed >= *p.RedemptionLimit:
+	case p.usedUp():
 		return true
 	case !p.RevokedAt.IsZero():
 		return p.Held == 0
 	}
 	return p.OpenHolds == 0 && now.After(p.ExpiresAt.Add(closedAfter))
+}
+
+func (p *Permission) usedUp() bool {
+	return p.RedemptionLimit != nil && p.Redeemed >= *p.RedemptionLimit
 }
 
 // Account returns the account that the permission spends from.

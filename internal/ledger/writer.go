@@ -216,18 +216,6 @@ func (g *group) reset(now int64) {
 // newAccount is an account that has no row yet.
 func newAccount() Account { return Account{nextLotEnd: never, nextHoldEnd: never} }
 
-func (g *group) changed() bool {
-	if g.state.accountChanged {
-		return true
-	}
-	for _, p := range g.state.perms {
-		if p.changed {
-			return true
-		}
-	}
-	return false
-}
-
 // writer commits batches on one connection.
 type writer struct {
 	l    *Ledger
