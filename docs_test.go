@@ -234,3 +234,25 @@ func TestDocs_StatesOfOrders(t *testing.T) {
 		t.Errorf("the table names %v, and the state is changed in %v", got, changes)
 	}
 }
+
+// Every metric of the service stands on the page for operators, and every metric on the page exists.
+func TestDocs_Metrics(t *testing.T) {
+	code, err := os.ReadFile("internal/metrics/metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metric := regexp.MustCompile(`toll_[a-z]+_[a-z_]+`)
+	pages := markdown(t)
+	exist := metric.FindAllString(string(code), -1)
+	shown := metric.FindAllString(pages["docs/OPERATING.md"], -1)
+	for _, name := range exist {
+		if !slices.Contains(shown, name) {
+			t.Errorf("docs/OPERATING.md lacks %s", name)
+		}
+	}
+	for _, name := range append(shown, regexp.MustCompile("`"+metric.String()).FindAllString(pages["README.md"], -1)...) {
+		if name = strings.TrimPrefix(name, "`"); !slices.Contains(exist, name) {
+			t.Errorf("there is no metric %s", name)
+		}
+	}
+}

@@ -241,7 +241,7 @@ func TestF03_GroupCommit(t *testing.T) {
 		ctx, cancel := context.WithCancel(b.ctx)
 		gone := make(chan error, 1)
 		go func() { _, err := b.Settle(ctx, settleOp(perm, "gone", 1)); gone <- err }()
-		for ledger.Waiting(b.Ledger) < 12 {
+		for b.Waiting() < 12 {
 			time.Sleep(time.Millisecond)
 		}
 		cancel()
@@ -289,7 +289,7 @@ func TestF15_QueueIsBounded(t *testing.T) {
 		for i := range 4 {
 			go func() { results <- mint(fmt.Sprint("m", i+1)) }()
 		}
-		for ledger.Waiting(l) < 4 {
+		for l.Waiting() < 4 {
 			time.Sleep(time.Millisecond)
 		}
 		if err := mint("too many"); !errors.Is(err, ledger.ErrBusy) {

@@ -10,13 +10,6 @@ import (
 // which gets what is written and the commit in one trip), committed; and a handle at locked and written.
 func SetFailpoint(l *Ledger, f func(at string)) { l.onFailpoint.Store(&f) }
 
-// Waiting returns how many operations wait for the writer.
-func Waiting(l *Ledger) int {
-	l.flusher.mu.Lock()
-	defer l.flusher.mu.Unlock()
-	return len(l.flusher.queue)
-}
-
 // Failpoint returns what [SetFailpoint] set.
 func Failpoint(l *Ledger) func(at string) { return *l.onFailpoint.Load() }
 

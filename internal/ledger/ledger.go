@@ -25,6 +25,15 @@ type Config struct {
 	Changed func(AccountID)
 	// Timer measures a call of [Ledger.Do]: it is called at its beginning, and what it returns at its end. nil: nobody measures.
 	Timer func() (stop func())
+	// TimeBatch measures a batch of the writer, as Timer does. The writer waits for both functions, so they must return at once.
+	TimeBatch func() (stop func(Batch))
+}
+
+// Batch is what the writer did in one go.
+type Batch struct {
+	Operations int
+	Attempts   int  // 1, and one more for each retry after a fault of the store
+	Failed     bool // none of the operations was committed, as far as is known
 }
 
 // Ledger is the only writer of credits. Many may work on one PostgreSQL database, in any number of processes.
@@ -38,6 +47,7 @@ type Ledger struct {
 	batchTimeout time.Duration
 	changed      func(AccountID)      // may be nil
 	timer        func() (stop func()) // may be nil
+	timeBatch    func() (stop func(Batch))
 	// onFailpoint is set by tests that stop or kill the process at a step.
 	onFailpoint atomic.Pointer[func(step string)]
 }
@@ -46,13 +56,16 @@ type Ledger struct {
 func New(st *store.Store, cfg Config) *Ledger {
 	l := &Ledger{
 		st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}, batchTimeout: batchTimeout, changed: cfg.Changed,
-		timer: cfg.Timer,
+		timer: cfg.Timer, timeBatch: cfg.TimeBatch,
 	}
 	if l.clock == nil {
 		l.clock = time.Now
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
+	}
+	if l.timeBatch == nil {
+		l.timeBatch = func() func(Batch) { return func(Batch) {} }
 	}
 	queue := cfg.QueueSize
 	if queue <= 0 {
@@ -72,6 +85,13 @@ func (l *Ledger) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Waiting returns how many operations wait for the writer.
+func (l *Ledger) Waiting() int {
+	l.flusher.mu.Lock()
+	defer l.flusher.mu.Unlock()
+	return len(l.flusher.queue)
 }
 
 func (l *Ledger) failpoint(step string) {

@@ -110,7 +110,11 @@ func TestF04_ConnectionLostInCommit(t *testing.T) {
 			id = "" // nothing names the request: the error says how to repeat it
 		}
 		c := newClock()
-		l := ledger.New(through, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+		batches := make(chan ledger.Batch, 100)
+		l := ledger.New(through, ledger.Config{
+			Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef"),
+			TimeBatch: func() func(ledger.Batch) { return func(b ledger.Batch) { batches <- b } },
+		})
 		// A connection prepares its statements at their first use; only after that is a commit a single message.
 		_, err := l.Settle(context.Background(), settleOp(perm, fmt.Sprint("warm ", stays), 1))
 		truth.must(err)
@@ -120,7 +124,13 @@ func TestF04_ConnectionLostInCommit(t *testing.T) {
 				once.Do(func() { w.deaf.Store(true); w.down.Store(stays) })
 			}
 		})
+		if b := <-batches; b != (ledger.Batch{Operations: 1, Attempts: 1}) {
+			t.Errorf("%+v", b)
+		}
 		s, err := l.Settle(context.Background(), settleOp(perm, id, 5))
+		if b := <-batches; b.Operations != 1 || b.Attempts < 2 || b.Failed != stays {
+			t.Errorf("%+v", b)
+		}
 		if stays {
 			if !errors.Is(err, ledger.ErrUnknownOutcome) {
 				t.Fatalf("got %v, want %v", err, ledger.ErrUnknownOutcome)

@@ -58,7 +58,7 @@ func TestF04_HoldFoundWhenBatchTakenApart(t *testing.T) {
 		bad.Render = func(ledger.Receipt) []byte { panic("poison") }
 		settled := make(chan error, 1)
 		go func() { _, err := l.Settle(b.ctx, bad); settled <- err }()
-		for ledger.Waiting(l) < 2 {
+		for l.Waiting() < 2 {
 			time.Sleep(time.Millisecond)
 		}
 		close(busy)

@@ -60,7 +60,7 @@ func TestF21_AnotherAccountsTimeEndsNothing(t *testing.T) {
 		for _, to := range []toll.Address{subscriber, otherSubscriber} {
 			go func() { errs <- b.Touch(b.ctx, ledger.NewAccountID(plan, to)) }()
 		}
-		for ledger.Waiting(b.Ledger) < 2 {
+		for b.Waiting() < 2 {
 			time.Sleep(time.Millisecond)
 		}
 		close(busy)

@@ -130,7 +130,9 @@ func (f *flusher) run() {
 }
 
 func (f *flusher) process(w *writer, batch []*call) {
+	stop := f.l.timeBatch()
 	err := w.commit(batch)
+	stop(Batch{Operations: len(batch), Attempts: w.attempts, Failed: err != nil})
 	if err == nil {
 		return
 	}
@@ -220,6 +222,8 @@ func newAccount() Account { return Account{nextLotEnd: never, nextHoldEnd: never
 type writer struct {
 	l    *Ledger
 	pipe *store.Pipe // PostgreSQL; nil on SQLite
+	// attempts is how often the batch at hand was tried.
+	attempts int
 }
 
 func newWriter(l *Ledger) *writer {
@@ -243,6 +247,7 @@ func (w *writer) commit(batch []*call) error {
 	unknown := slices.ContainsFunc(batch, func(c *call) bool { return c.unknown })
 	gs := groups(batch, retried)
 	for attempt := 1; ; attempt++ {
+		w.attempts = attempt
 		outcomes, err := w.attempt(gs, lotDepths[depth], retried)
 		if err != nil {
 			for i, out := range outcomes {

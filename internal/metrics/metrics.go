@@ -2,6 +2,7 @@
 package metrics
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -25,6 +27,10 @@ type Metrics struct {
 	inFlight prometheus.Gauge
 	swept    prometheus.Counter
 	handles  prometheus.Histogram
+	batches  prometheus.Histogram
+	commits  prometheus.Histogram
+	retries  prometheus.Counter
+	failed   prometheus.Counter
 }
 
 // operations are the values of the label operation: the acts on credits, then groups of routes by the first segments of
@@ -53,6 +59,20 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		Name: "toll_ledger_handle_seconds", Help: "Time for which records were written together with credits of one account.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
 	})
+	m.batches = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "toll_ledger_batch_operations", Help: "Holds, settlements and other operations that the writer of the ledger committed at once.",
+		Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
+	})
+	m.commits = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "toll_ledger_commit_seconds", Help: "Time of the writer of the ledger for a batch, from reading to the end of the commit, retries included.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
+	})
+	m.retries = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "toll_ledger_retries_total", Help: "Retries of batches of the ledger after a fault of the database.",
+	})
+	m.failed = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "toll_ledger_failed_batches_total", Help: "Batches of the ledger that failed; batches that were then taken apart count as well.",
+	})
 	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toll_http_answers_total", Help: "Answers by operation and class of the status.",
 	}, []string{"operation", "status"})
@@ -60,12 +80,9 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		Name: "toll_http_answer_seconds", Help: "Time to answer by operation.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 	}, []string{"operation"})
-	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, m.handles, loopCollector{g}, collectors.NewGoCollector(),
+	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, m.handles, m.batches, m.commits, m.retries, m.failed, loopCollector{g}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	gauge := func(name, help string, value func() float64) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
-	}
-	gauge("toll_database_ready", "1 while the database takes writes, else 0.", func() float64 {
+	m.gauge("toll_database_ready", "1 while the database takes writes, else 0.", func() float64 {
 		if ready() {
 			return 1
 		}
@@ -73,14 +90,14 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 	})
 	if _, ok := st.Disk(); ok {
 		const help = "Bytes that are free on the disk of the embedded database."
-		gauge("toll_disk_free_bytes", help, func() float64 {
+		m.gauge("toll_disk_free_bytes", help, func() float64 {
 			free, _ := st.Disk()
 			return float64(free)
 		})
-		gauge("toll_database_log_pages", "Pages in the write-ahead log of the embedded database.", func() float64 {
+		m.gauge("toll_database_log_pages", "Pages in the write-ahead log of the embedded database.", func() float64 {
 			return float64(st.Log().Pages)
 		})
-		gauge("toll_database_log_waiting_pages", "Pages of the write-ahead log that are not yet in the database file.", func() float64 {
+		m.gauge("toll_database_log_waiting_pages", "Pages of the write-ahead log that are not yet in the database file.", func() float64 {
 			return float64(st.Log().Waiting)
 		})
 		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -88,8 +105,9 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		}, func() float64 { return float64(st.Log().Checkpoints) }))
 	}
 	if pool := st.Pool(); pool != nil {
-		gauge("toll_database_connections", "Open connections to the database.", func() float64 { return float64(pool.Stat().TotalConns()) })
-		gauge("toll_database_connections_used", "Connections to the database that are in use.", func() float64 { return float64(pool.Stat().AcquiredConns()) })
+		m.gauge("toll_database_connections", "Open connections to the database.", func() float64 { return float64(pool.Stat().TotalConns()) })
+		m.registry.MustRegister(tableCollector{st})
+		m.gauge("toll_database_connections_used", "Connections to the database that are in use.", func() float64 { return float64(pool.Stat().AcquiredConns()) })
 	}
 	for _, name := range operationNames() {
 		m.seconds[name] = seconds.WithLabelValues(name)
@@ -99,6 +117,35 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		}
 	}
 	return m
+}
+
+func (m *Metrics) gauge(name, help string, value func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}
+
+// Watch reports how many operations wait for the writer of a ledger.
+func (m *Metrics) Watch(l *ledger.Ledger) {
+	if m == nil {
+		return
+	}
+	m.gauge("toll_ledger_waiting", "Operations that wait for the writer of the ledger; above 8192 calls are refused.",
+		func() float64 { return float64(l.Waiting()) })
+}
+
+// TimeBatch measures one batch of the ledger, until stop is called.
+func (m *Metrics) TimeBatch() (stop func(ledger.Batch)) {
+	if m == nil {
+		return func(ledger.Batch) {}
+	}
+	begun := time.Now()
+	return func(b ledger.Batch) {
+		m.commits.Observe(time.Since(begun).Seconds())
+		m.batches.Observe(float64(b.Operations))
+		m.retries.Add(float64(b.Attempts - 1))
+		if b.Failed {
+			m.failed.Inc()
+		}
+	}
 }
 
 // TimeHandle measures one call of ledger.Do, until stop is called.
@@ -180,6 +227,33 @@ func (c *counted) Write(b []byte) (int, error) {
 
 // Unwrap is for [http.ResponseController].
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// tableCollector reports the rows of tables of PostgreSQL, whose names are constant.
+type tableCollector struct{ *store.Store }
+
+// tablesTime bounds the query, so that a database that does not answer leaves the other metrics readable.
+const tablesTime = 2 * time.Second
+
+var (
+	tableLabels = []string{"table"}
+	tableLive   = prometheus.NewDesc("toll_database_rows", "Rows of tables, by the statistics of PostgreSQL.", tableLabels, nil)
+	tableDead   = prometheus.NewDesc("toll_database_dead_rows", "Rows of tables that a vacuum has yet to remove.", tableLabels, nil)
+)
+
+func (tableCollector) Describe(to chan<- *prometheus.Desc) { to <- tableLive; to <- tableDead }
+
+func (c tableCollector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), tablesTime)
+	defer cancel()
+	tables, err := c.TableRows(ctx)
+	if err != nil {
+		return // toll_database_ready says that the database is away
+	}
+	for _, t := range tables {
+		to <- prometheus.MustNewConstMetric(tableLive, prometheus.GaugeValue, float64(t.Live), t.Table)
+		to <- prometheus.MustNewConstMetric(tableDead, prometheus.GaugeValue, float64(t.Dead), t.Table)
+	}
+}
 
 // loopCollector reports the background loops by their names, which are constant.
 type loopCollector struct{ *jobs.Group }

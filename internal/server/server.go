@@ -69,7 +69,9 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.ledger = ledger.New(base.store, ledger.Config{
 		Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Changed: notes.Add, Timer: s.metrics.TimeHandle,
+		TimeBatch: s.metrics.TimeBatch,
 	})
+	s.metrics.Watch(s.ledger)
 	s.jobs.OnStop("ledger", s.ledger.Close)
 	if err := s.connect(ctx); err != nil {
 		return nil, err

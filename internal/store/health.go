@@ -125,3 +125,21 @@ func ErrorCode(err error) string {
 	}
 	return ""
 }
+
+// TableRows is how many rows a table has by the statistics of PostgreSQL.
+type TableRows struct {
+	Table      string // of all its partitions
+	Live, Dead int64  // dead rows await a vacuum
+}
+
+// TableRows returns the rows of all tables, nil with the embedded database.
+func (s *Store) TableRows(ctx context.Context) ([]TableRows, error) {
+	if s.engine != Postgres {
+		return nil, nil
+	}
+	return All(ctx, s, func(scan func(dest ...any) error) (t TableRows, err error) {
+		return t, scan(&t.Table, &t.Live, &t.Dead)
+	}, `SELECT COALESCE(p.relname, s.relname) AS name, CAST(SUM(s.n_live_tup) AS BIGINT), CAST(SUM(s.n_dead_tup) AS BIGINT)
+		FROM pg_stat_user_tables s LEFT JOIN pg_inherits i ON i.inhrelid = s.relid LEFT JOIN pg_class p ON p.oid = i.inhparent
+		WHERE s.schemaname = current_schema() GROUP BY 1`)
+}

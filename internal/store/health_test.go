@@ -65,6 +65,25 @@ func TestWrites(t *testing.T) {
 
 // A database without room or with a broken disk is unavailable, and what it refused may succeed
 // later.
+func TestTableRows(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		rows, err := st.TableRows(t.Context())
+		if err != nil || st.Engine() == store.SQLite && rows != nil {
+			t.Fatalf("%v %v", rows, err)
+		}
+		seen := map[string]bool{}
+		for _, r := range rows {
+			if seen[r.Table] || r.Live < 0 || r.Dead < 0 {
+				t.Errorf("%+v", r)
+			}
+			seen[r.Table] = true
+		}
+		if st.Engine() == store.Postgres && (!seen["accounts"] || !seen["requests"] || len(seen) < 20) {
+			t.Errorf("%v", rows)
+		}
+	})
+}
+
 func TestFullDiskIsUnavailable(t *testing.T) {
 	for _, code := range []string{"53100", "53200", "53300", "58030"} {
 		err := &pgconn.PgError{Code: code}
