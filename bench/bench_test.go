@@ -247,6 +247,29 @@ func TestAims(t *testing.T) {
 	}
 }
 
+func TestAimTable(t *testing.T) {
+	r := &report{Rows: []*row{
+		{Name: yardstick},
+		{Name: "settle-hot-" + sqlite, Aims: []aim{{Of: "settle-" + sqlite, Value: 1, Shown: 1.25, Reached: true}}},
+		{Name: "open-settle-0.5-" + postgres, Aims: []aim{{Of: "p99 ms", Value: 15, Most: true, Shown: 37.04}}},
+		{Name: "settle-hot-" + postgres, Aims: []aim{{Of: "settle-" + postgres, Value: 1}}, Missing: "left out"},
+	}}
+	var out bytes.Buffer
+	if err := r.aimTable(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"aim sqlite postgres", "settle-hot settle 1.25 >= 1 reached -", "open-settle-0.5 p99 ms - 37 <= 15 missed",
+	}
+	var got []string
+	for line := range strings.Lines(strings.TrimSpace(out.String())) {
+		got = append(got, strings.Join(strings.Fields(line), " "))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestGuard(t *testing.T) {
 	try := func(verify, settle float64) map[string]float64 {
 		return map[string]float64{"verify": verify, "settle": settle}

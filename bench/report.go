@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -167,22 +168,22 @@ func (r *report) table(out io.Writer) error {
 	fmt.Fprintf(out, "%s on %s, %d processors, %d connections, %d accounts, %d rounds of %gs, flush %.0f us, load before %s, after %s\n\n",
 		r.Go, r.System, r.CPUs, r.Connections, r.Accounts, r.Rounds, r.Seconds, r.FlushMicros, r.LoadBefore, r.LoadAfter)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "scenario\treq/s\tratio\tshare\tp50 ms\tp99 ms\tp99.9 ms\tcpu us\tdatabase us\tgenerator us\taims\t")
+	fmt.Fprintln(t, "scenario\treq/s\tratio\tshare\tp50 ms\tp99 ms\tp99.9 ms\tcpu us\tdatabase us\tgenerator us\t")
 	for _, w := range r.Rows {
 		if w.Block != "" {
 			continue
 		}
 		if w.Missing != "" {
-			fmt.Fprintf(t, "%s\tMISSING\t\t\t\t\t\t\t\t\t\t\n", w.Name)
+			fmt.Fprintf(t, "%s\tMISSING\t\t\t\t\t\t\t\t\t\n", w.Name)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t%s\t\n",
-			w.Name, w.PerSec, w.Ratio, w.Share, w.P50/1e3, w.P99/1e3, w.P999/1e3, w.CPU, w.BaseCPU, w.LoadCPU, w.aims())
+		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t\n",
+			w.Name, w.PerSec, w.Ratio, w.Share, w.P50/1e3, w.P99/1e3, w.P999/1e3, w.CPU, w.BaseCPU, w.LoadCPU)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if err := r.chainTable(out); err != nil {
+	if err := errors.Join(r.aimTable(out), r.chainTable(out)); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
@@ -255,20 +256,46 @@ func (a *aim) judge(w *row) {
 	a.Reached = w.Missing == "" && a.Shown > 0 && (a.Most && a.Shown <= a.Value || !a.Most && a.Shown >= a.Value)
 }
 
-// aims are the aims of a row beside what it shows.
-func (w *row) aims() string {
-	var out []string
-	for _, a := range w.Aims {
-		sign, verdict := ">=", "missed"
-		if a.Most {
-			sign = "<="
+// aimTable shows the aims, one a line, beside what was reached on each engine.
+func (r *report) aimTable(out io.Writer) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "\naim\t\t%s\t%s\n", sqlite, postgres)
+	done := map[string]bool{}
+	for _, w := range r.Rows {
+		name := withoutEngine(w.Name)
+		if done[name] {
+			continue
 		}
-		if a.Reached {
-			verdict = "reached"
+		done[name] = true
+		for i, a := range w.Aims {
+			fmt.Fprintf(t, "%s\t%s", name, withoutEngine(a.Of))
+			for _, engine := range []string{sqlite, postgres} {
+				fmt.Fprintf(t, "\t%s", r.row(name+"-"+engine).aim(i))
+			}
+			fmt.Fprintln(t)
 		}
-		out = append(out, fmt.Sprintf("%s %s %g: %.4g %s", a.Of, sign, a.Value, a.Shown, verdict))
 	}
-	return strings.Join(out, "; ")
+	return t.Flush()
+}
+
+// aim says what a row shows of its aim with this number, beside the aim.
+func (w *row) aim(i int) string {
+	if i >= len(w.Aims) || w.Missing != "" {
+		return "-"
+	}
+	a := w.Aims[i]
+	sign, verdict := ">=", "missed"
+	if a.Most {
+		sign = "<="
+	}
+	if a.Reached {
+		verdict = "reached"
+	}
+	return fmt.Sprintf("%.3g %s %g %s", a.Shown, sign, a.Value, verdict)
+}
+
+func withoutEngine(name string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(name, "-"+sqlite), "-"+postgres)
 }
 
 func (r *report) write(path string) error {

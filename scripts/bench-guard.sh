@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs verify and settle of this tree and of the commit in bench/BASE in turn, prints the ratio, and fails when one of them is
-# below 0.8 three times. A clone without that commit skips it and says so.
+# Runs verify and settle of this tree and of the commit in bench/BASE in turn, prints how they compare, and fails when one of them
+# does less than 0.8 in the same processor time three times. A clone without that commit skips it and says so.
 set -eu
 cd "$(dirname "$0")/.."
 say() { echo "bench-guard.sh: $*" >&2; }
