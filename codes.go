@@ -129,6 +129,9 @@ const (
 	CodeWebhookURL               Code = "BCK.WEBHOOK.0902"    // The webhook url is not allowed.
 	CodeWebhookTooMany           Code = "BCK.WEBHOOK.0903"    // There are too many webhooks.
 	CodeBadRequest               Code = "BCK.HTTP.400"        // The request is malformed.
+	CodePersonNotFound           Code = "BCK.PEOPLE.0001"     // No member, invitation, session, credential or link is known by this.
+	CodeLastOwner                Code = "BCK.PEOPLE.0002"     // A workspace keeps one owner at least.
+	CodeProofNeeded              Code = "BCK.PEOPLE.0003"     // The person has to prove a credential first.
 	CodePathNotFound             Code = "BCK.HTTP.404"        // No such path.
 	CodeMethodNotAllowed         Code = "BCK.HTTP.405"        // This path does not take this method.
 	CodeRequestTimeout           Code = "BCK.HTTP.408"        // The body arrived too slowly.

@@ -107,7 +107,8 @@ type APIKey struct {
 	Version    string           `json:"version"` // pinned API version, MAJOR.MINOR
 	Status     PermissionStatus `json:"status"`
 	MadeBy     KeyMaker         `json:"madeBy"`
-	Parent     *Hash            `json:"parent"` // the API key or the consent that made it; nil: none
+	Parent     *Hash            `json:"parent"`           // the API key or the consent that made it; nil: none
+	UserID     string           `json:"userId,omitempty"` // the person under whose membership it stands; "" for none
 	Rights     Rights           `json:"rights"`
 	CreatedAt  Time             `json:"createdAt"`
 	ExpiresAt  *Time            `json:"expiresAt"`

@@ -17,6 +17,21 @@ func (u UUID) String() string {
 	return t[:8] + "-" + t[8:12] + "-" + t[12:16] + "-" + t[16:20] + "-" + t[20:]
 }
 
+// IsZero reports whether u is no UUID.
+func (u UUID) IsZero() bool { return u == UUID{} }
+
+// MarshalText returns the text of a UUID.
+func (u UUID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// UnmarshalText reads the text of a UUID. The error has [CodeBadUUID].
+func (u *UUID) UnmarshalText(text []byte) error {
+	s, err := ParseUUID(string(text))
+	if err == nil {
+		_, err = hex.Decode(u[:], []byte(strings.ReplaceAll(s, "-", "")))
+	}
+	return err
+}
+
 // NewUUID returns a new random UUID: version 4.
 func NewUUID() string {
 	var u UUID

@@ -7,6 +7,8 @@ type Custody string
 const (
 	CustodyService Custody = "service" // the service alone
 	CustodyShared  Custody = "shared"  // its owner, too: the key was exported
+	// CustodyExternal is a wallet of the owner, whose key the service never had.
+	CustodyExternal Custody = "external"
 )
 
 // Wallet is the account of a principal on the chain. The service holds its key.

@@ -67,7 +67,6 @@ func newSigner(t *testing.T, edit ...func(*gateway.Config)) *signer {
 		t.Fatal(err)
 	}
 	s.mine, s.web = key, &http.Client{Jar: jar}
-	s.page("/sign-in", url.Values{"api_key": {key.Key}, "next": {"/device"}})
 	return s
 }
 
@@ -174,6 +173,7 @@ func (s *signer) decide(code, decision string, rights ...string) {
 		}
 		return m[1]
 	}
+	s.page("/sign-in", url.Values{"api_key": {s.mine.Key}, "next": {"/device"}}) // a sign-in counts for ten minutes
 	page := s.page("/device", url.Values{"user_code": {code}, "ticket": {ticket(s.page("/device", nil))}})
 	if !strings.Contains(page, "The chat gateway of Toll") {
 		s.t.Errorf("the page does not name the chat gateway:\n%s", page)

@@ -127,6 +127,9 @@ const someHash = "0x111111111111111111111111111111111111111111111111111111111111
 
 // unprovoked are the codes of the table that no request of this release can meet.
 var unprovoked = map[toll.Code]string{
+	toll.CodePersonNotFound:     "pages answer it: TestMembers in internal/server",
+	toll.CodeLastOwner:          "pages answer it: TestMembers in internal/server",
+	toll.CodeProofNeeded:        "pages ask for the proof instead: TestStepUp in internal/server",
 	toll.CodeVersionGateFailed:  "the gate edits only bodies that this service wrote or could read; TestGateFailure has a route that breaks it",
 	toll.CodeExists:             "nothing that callers name must be unique",
 	toll.CodePaymentRequired:    "the answer of paid, to requests without an access token; see its tests",

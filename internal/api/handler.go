@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/pace"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // Limits of a request (wire contract, section 1).
@@ -144,11 +145,22 @@ func (c *call) allowed() error {
 	}
 	switch {
 	case c.route.right == public, c.caller.Rights.Has(c.route.right):
+		c.act()
 		return nil
 	case c.route.ownKey && strings.EqualFold(c.param("id"), c.caller.KeyID.String()):
 		return nil
 	}
 	return auth.Lacks(c.route.right)
+}
+
+// act says who acts, for the audit log. Reads and sales are not in it, and pay nothing for it.
+func (c *call) act() {
+	if c.r.Method == http.MethodGet || c.route.right == public || c.route.right == toll.RightSell {
+		return
+	}
+	c.r = c.r.WithContext(store.WithActor(c.r.Context(), store.Actor{
+		Kind: "key", ID: c.caller.KeyID.String(), Source: Source(c.r, c.h.Limits.Proxies).String(),
+	}))
 }
 
 // badRequest reports whether the credentials are not merely wrong but make the request ambiguous, which no route takes.

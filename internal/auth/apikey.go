@@ -154,15 +154,17 @@ func (a *Auth) CreateKey(
 	sum := sumOf(jwt)
 	row := store.APIKey{
 		ID: id, Address: m.Address, Hash: sum[:], Name: p.Name, Prefix: p.Prefix, Tail: jwt[len(jwt)-6:],
-		Version: p.Version, CreatedAt: now, ExpiresAt: ends, MadeBy: m.By, Parent: m.Parent, Rights: rights,
+		Version: p.Version, CreatedAt: now, ExpiresAt: ends, MadeBy: m.By, Parent: m.Parent, Rights: rights, UserID: m.UserID,
 	}
 	k := a.record(&row)
 	k.Key = p.Prefix + ":" + jwt
 	err = a.store.Tx(ctx, func(tx *store.Tx) error {
+		maker := Caller{Address: m.Address, UserID: m.UserID}
 		if m.By == toll.MadeByKey {
-			if err := a.LockKey(ctx, tx, m.Parent); err != nil {
-				return err
-			}
+			maker.KeyID = m.Parent
+		}
+		if err := a.Lock(ctx, tx, maker); err != nil {
+			return err
 		}
 		if err := store.InsertAPIKey(ctx, tx, row); err != nil {
 			return err
@@ -193,6 +195,9 @@ func (a *Auth) record(row *store.APIKey) toll.APIKey {
 	}
 	if row.Name != "" {
 		k.Name = &row.Name
+	}
+	if !row.UserID.IsZero() {
+		k.UserID = row.UserID.String()
 	}
 	return k
 }

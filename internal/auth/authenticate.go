@@ -25,6 +25,7 @@ type Caller struct {
 	Rights  toll.Rights
 	MadeBy  toll.KeyMaker // how the key was made
 	Ends    time.Time     // of the key; zero: never
+	UserID  toll.UUID     // the person under whose membership the key stands, or who signed in; zero: none
 }
 
 // errKey is the one answer to a key of ours that is not good any more, or never was: it does not tell which.
@@ -54,7 +55,7 @@ func (a *Auth) Authenticate(ctx context.Context, authorization []string) (Caller
 	}
 	a.noteUse(row, now)
 	return Caller{
-		Address: row.Address, KeyID: row.ID, Version: row.Version, Rights: row.Rights, MadeBy: row.MadeBy, Ends: row.ExpiresAt,
+		Address: row.Address, KeyID: row.ID, Version: row.Version, Rights: row.Rights, MadeBy: row.MadeBy, Ends: row.ExpiresAt, UserID: row.UserID,
 	}, nil
 }
 
@@ -166,6 +167,9 @@ func (a *Auth) keyRecord(ctx context.Context, id toll.Hash, now time.Time) (*sto
 			return nil // read by whoever was first
 		}
 		found, err := store.APIKeyByID(ctx, a.store, id)
+		if err == nil {
+			found.Rights, err = a.presentRights(ctx, &found)
+		}
 		switch {
 		case err == nil:
 			row = &found
@@ -176,6 +180,28 @@ func (a *Auth) keyRecord(ctx context.Context, id toll.Hash, now time.Time) (*sto
 		return nil
 	})
 	return row, err
+}
+
+// presentRights returns the rights of a key that its person has now. [store.ErrNotFound] when the person has left the workspace.
+func (a *Auth) presentRights(ctx context.Context, row *store.APIKey) (toll.Rights, error) {
+	if row.UserID.IsZero() {
+		return row.Rights, nil
+	}
+	role, err := a.RoleOf(ctx, a.store, row.Address, row.UserID)
+	return row.Rights.Within(role.Rights()), err
+}
+
+// RoleOf returns what a person is in a workspace now. [store.ErrNotFound] for who is not in, and for who is disabled.
+func (a *Auth) RoleOf(ctx context.Context, q store.Querier, workspace toll.Address, user toll.UUID) (toll.Role, error) {
+	m, err := store.MembershipOf(ctx, q, workspace, user)
+	if err != nil {
+		return "", err
+	}
+	u, err := store.UserByID(ctx, q, user)
+	if err == nil && !u.DisabledAt.IsZero() {
+		err = store.ErrNotFound
+	}
+	return m.Role, err
 }
 
 // alone runs f while no other call reads or changes a key of the same shard.

@@ -56,6 +56,49 @@ func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (to
 	return toll.KeyRevoked{Success: true, ID: id, Status: toll.StatusRevoked, Ended: ended}, err
 }
 
+// Ending is what ends with a membership.
+type Ending struct{ family }
+
+// EndOf ends, in the transaction that ends a membership, the API keys and consents that stand under it. The caller calls
+// [Auth.Finish] after the commit; what a crash leaves, jobs end.
+func (a *Auth) EndOf(ctx context.Context, tx *store.Tx, workspace toll.Address, user toll.UUID) (*Ending, error) {
+	all := &Ending{}
+	now := a.clock()
+	grants, err := store.OAuthGrantsOfUser(ctx, tx, workspace, user, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range grants {
+		if err := store.RevokeOAuthGrant(ctx, tx, g.ID, now); err != nil {
+			return nil, err
+		}
+	}
+	keys, err := store.KeysOfUser(ctx, tx, workspace, user, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		if err := a.revoke(ctx, tx, &k); err != nil && !errors.Is(err, toll.NewError(toll.CodeKeyAlreadyRevoked)) {
+			return nil, err
+		}
+		all.keys = append(all.keys, k)
+	}
+	all.grants = grants
+	if len(all.keys) == 0 {
+		return all, nil
+	}
+	return all, a.tell(ctx, tx, toll.EventAPIKeyRevoked, all.keys...)
+}
+
+// Finish ends the access tokens of what [Auth.EndOf] ended, and counts everything.
+func (a *Auth) Finish(ctx context.Context, all *Ending) (toll.Ended, error) {
+	ctx = context.WithoutCancel(ctx)
+	a.forget(ctx, all.family)
+	ended, err := a.finish(ctx, all.family)
+	ended.APIKeys, ended.Grants = int64(len(all.keys)), int64(len(all.grants))
+	return ended, err
+}
+
 // endAlone runs the transaction that ends a key while no read of the key can bring an older row into the cache.
 func (a *Auth) endAlone(ctx context.Context, id toll.Hash, f func(tx *store.Tx) error) error {
 	return a.alone(ctx, id, func() error {

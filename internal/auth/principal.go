@@ -25,25 +25,29 @@ func (a *Auth) CreatePrincipal(ctx context.Context, name string) (toll.Address, 
 			return addr, err
 		}
 	}
-	key, addr, err := NewWalletKey()
+	p, err := a.NewPrincipal(name)
 	if err != nil {
 		return toll.Address{}, err
 	}
-	defer clear(key)
-	sealed, err := a.ring.Seal(key, a.walletAAD(addr))
-	if err != nil {
-		return toll.Address{}, err
-	}
-	err = a.store.Tx(ctx, func(tx *store.Tx) error {
-		return store.InsertPrincipal(ctx, tx, store.Principal{Address: addr, Name: name, SealedKey: sealed, CreatedAt: a.clock()})
-	})
+	err = a.store.Tx(ctx, func(tx *store.Tx) error { return store.InsertPrincipal(ctx, tx, p) })
 	if store.IsUnique(err) {
 		return a.PrincipalByName(ctx, name) // another process made it meanwhile
 	}
 	if err != nil {
 		return toll.Address{}, err
 	}
-	return addr, nil
+	return p.Address, nil
+}
+
+// NewPrincipal returns the record of a principal with a fresh wallet key, sealed, which the caller stores.
+func (a *Auth) NewPrincipal(name string) (store.Principal, error) {
+	key, addr, err := NewWalletKey()
+	if err != nil {
+		return store.Principal{}, err
+	}
+	defer clear(key)
+	sealed, err := a.ring.Seal(key, a.walletAAD(addr))
+	return store.Principal{Address: addr, Name: name, SealedKey: sealed, CreatedAt: a.clock()}, err
 }
 
 // NewWalletKey makes a secp256k1 key of 32 bytes, which the caller clears, and returns its address.

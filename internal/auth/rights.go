@@ -17,6 +17,7 @@ type Maker struct {
 	Parent  toll.Hash // the API key or the consent; zero: none
 	Rights  toll.Rights
 	Ends    time.Time // of the maker; zero: never
+	UserID  toll.UUID // the person under whose membership the key is to stand; zero: none
 }
 
 // Local is the operator, who makes keys on the database itself.
@@ -26,7 +27,10 @@ func Local(owner toll.Address) Maker {
 
 // Maker returns the caller as the maker of further keys.
 func (c Caller) Maker() Maker {
-	return Maker{Address: c.Address, By: toll.MadeByKey, Parent: c.KeyID, Rights: c.Rights, Ends: c.Ends}
+	if c.KeyID.IsZero() {
+		return Maker{Address: c.Address, By: toll.MadeByUser, Rights: c.Rights, UserID: c.UserID}
+	}
+	return Maker{Address: c.Address, By: toll.MadeByKey, Parent: c.KeyID, Rights: c.Rights, Ends: c.Ends, UserID: c.UserID}
 }
 
 // Gives returns the rights that an API key can give to what it lets in: never export and members.
@@ -72,6 +76,31 @@ func (m Maker) bound(rights toll.Rights, ends time.Time) (toll.Rights, time.Time
 func Lacks(right toll.Right) *toll.Error {
 	return toll.Errorf(toll.CodeRightMissing, "This API key lacks the right %s.", right).
 		WithParam("right", string(right))
+}
+
+// Lock keeps a caller from losing what it calls with until the transaction ends: its API key, or the membership of its person. What
+// makes something on behalf of a caller calls it. Errors: [toll.CodeNotAuthenticated] for who has lost it,
+// [toll.CodeRightMissing] when the role of the person has lost one of these rights.
+func (a *Auth) Lock(ctx context.Context, tx *store.Tx, c Caller, rights ...toll.Right) error {
+	if !c.KeyID.IsZero() {
+		if err := a.LockKey(ctx, tx, c.KeyID); err != nil {
+			return err
+		}
+	}
+	if c.UserID.IsZero() {
+		return nil
+	}
+	m, err := store.ShareMembership(ctx, tx, c.Address, c.UserID)
+	if errors.Is(err, store.ErrNotFound) {
+		return errKey
+	}
+	if err != nil {
+		return err
+	}
+	if r := toll.Rights(rights).Missing(m.Role.Rights()); r != "" {
+		return Lacks(r)
+	}
+	return nil
 }
 
 // LockKey keeps an API key from being ended until the transaction ends. What makes something on behalf of a key calls it, so that

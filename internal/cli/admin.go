@@ -45,7 +45,7 @@ func (a *app) auditCommand() *cobra.Command {
 	})
 	c.Long = `Prove the books of a database, account by account, while the service runs or not: credits that were minted are what is left
 and what was burned, holds are covered, each request was burned once, no limit was passed, the chain of entries is whole,
-and every paid order has its credits. Exit code 1 when something does not hold.`
+every paid order has its credits, and no entry of an audit log was changed. Exit code 1 when something does not hold.`
 	c.Example = "toll audit --data ./toll-data\ntoll audit --database postgres://… --master-key-file master.key -o json"
 	return c
 }

@@ -60,6 +60,7 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	fl.StringVar(&f.cfg.TrustedProxies, "trusted-proxies", "", "addresses or prefixes, with commas, of proxies whose X-Forwarded-For is believed; default none")
 	fl.DurationVar(&f.cfg.OrderWait, "order-wait", 0, "how long the answer to an order waits for its credits; default 30s, on the embedded chain 10s")
 	fl.BoolVar(&f.cfg.CloseReads, "close-reads", false, "ask for an API key where plans, agents and balances are read")
+	fl.StringVar((*string)(&f.cfg.Registration), "registration", "", "who may sign up: open or invited; default open in a sandbox, invited on live")
 	fl.BoolVar(&f.cfg.LoopbackWebhooks, "loopback-webhooks", false, "let webhooks of a sandbox lead to this machine, with http too")
 	fl.StringVar(&f.cfg.Exact, "x402-exact", "", "what payments by wallets without an account are taken for: off, plans (default), or open for payments to other servers as well")
 	fl.BoolVar(&f.cfg.SignedReceipts, "x402-receipts", false, "sign a receipt for every settlement, about 800 bytes that are stored with it")
@@ -123,8 +124,25 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 			return err
 		}
 	}
+	if err := a.offerSetup(ctx, s); err != nil {
+		return errors.Join(err, ln.Close())
+	}
 	log.Info("serving", "listen", ln.Addr().String(), "url", s.PublicURL(), "environment", s.Environment(), "database", s.Engine(), "version", cfg.Release)
 	return serveBoth(ctx, s, ln, f.metricsListen, log)
+}
+
+// offerSetup prints, on a terminal, the link of the first person, who is an operator. A log gets no link: who reads it could use it.
+func (a *app) offerSetup(ctx context.Context, s *server.Server) error {
+	if !isTerminal(a.err) {
+		return nil
+	}
+	link, err := s.FirstLink(ctx)
+	if err != nil || link == "" {
+		return err
+	}
+	a.say("", "Nobody has signed up yet. Who opens this link first runs the service; it works once, for a day:")
+	a.say("", "  %s", link)
+	return nil
 }
 
 // reserve finds out whether the address can be had before the database is opened, as a first start writes it there. It

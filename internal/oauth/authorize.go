@@ -219,10 +219,8 @@ func (o *OAuth) insertCode(
 // insertGrant adds a grant, unless the API key with which the person agreed has ended meanwhile. Its client, if it is registered,
 // is in use from now on; registered is the address at which it is answered, "" for none.
 func (o *OAuth) insertGrant(ctx context.Context, tx *store.Tx, g store.OAuthGrant, registered string) error {
-	if !g.Parent.IsZero() {
-		if err := o.Auth.LockKey(ctx, tx, g.Parent); err != nil {
-			return err
-		}
+	if err := o.Auth.Lock(ctx, tx, auth.Caller{Address: g.Owner, KeyID: g.Parent, UserID: g.UserID}); err != nil {
+		return err
 	}
 	if err := store.InsertOAuthGrant(ctx, tx, g); err != nil || g.ClientID == "" {
 		return err
@@ -234,7 +232,7 @@ func (o *OAuth) insertGrant(ctx context.Context, tx *store.Tx, g store.OAuthGran
 func (o *OAuth) grant(ctx context.Context, client Client, w Asked, person auth.Caller, c Choice) (store.OAuthGrant, error) {
 	g := store.OAuthGrant{
 		ID: toll.NewHash(), ClientID: client.ID, ClientName: client.Name, Digest: client.digest, Owner: person.Address, Kind: w.Kind,
-		Scope: w.Scope, Resource: w.Resource, CreatedAt: o.Clock(), Life: life(c.Lifetime, grantLife), Parent: person.KeyID,
+		Scope: w.Scope, Resource: w.Resource, CreatedAt: o.Clock(), Life: life(c.Lifetime, grantLife), Parent: person.KeyID, UserID: person.UserID,
 	}
 	if err := mayLetIn(person, w.Kind); err != nil {
 		return g, err

@@ -191,7 +191,7 @@ func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGra
 		var key toll.APIKey
 		maker := makerOf(g)
 		params := auth.KeyParams{Name: keyName(client), ExpiresAt: ends, Rights: maker.Rights, Issue: issue}
-		key, err = o.Auth.CreateKey(ctx, maker, params, &store.Once{Quota: o.quota(g.Owner)})
+		key, err = o.Auth.CreateKey(actorOf(ctx, g), maker, params, &store.Once{Quota: o.quota(g.Owner)})
 		out.AccessToken, out.ExpiresIn, out.Scope = key.Key, int64(ends.Sub(now)/time.Second), cmp.Or(g.Scope, "api")
 	} else {
 		p := permission(&g, ends.Sub(now))
@@ -206,6 +206,15 @@ func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGra
 		return nil, o.unissued(ctx, g, err)
 	}
 	return o.withIdentity(ctx, out, g)
+}
+
+// actorOf returns a context whose acts are those of who agreed to a grant.
+func actorOf(ctx context.Context, g store.OAuthGrant) context.Context {
+	who := store.Actor{Kind: "key", ID: g.Parent.String(), Source: sourceOf(ctx)}
+	if !g.UserID.IsZero() {
+		who.Kind, who.ID = "user", g.UserID.String()
+	}
+	return store.WithActor(ctx, who)
 }
 
 // endOf returns the end of a grant of which something is issued now: no later than that of the API key with which the person agreed.
@@ -229,7 +238,7 @@ func (o *OAuth) endOf(ctx context.Context, g store.OAuthGrant, now time.Time) (t
 
 // makerOf returns a grant as the maker of its API key. One from before rights had a name gives those that programs can have.
 func makerOf(g store.OAuthGrant) auth.Maker {
-	m := auth.Maker{Address: g.Owner, By: toll.MadeByGrant, Parent: g.ID, Rights: g.Rights}
+	m := auth.Maker{Address: g.Owner, By: toll.MadeByGrant, Parent: g.ID, Rights: g.Rights, UserID: g.UserID}
 	if g.ClientID == "" {
 		m.By = toll.MadeByUser
 	}

@@ -144,7 +144,7 @@ type Finding struct {
 }
 
 // Audit proves the books, account by account, beside a running service or not: conservation of credits, holds, one burn a
-// request, limits, the chain of commitments, and orders against credits.
+// request, limits, the chain of commitments, orders against credits, and the chains of the audit log.
 func Audit(ctx context.Context, cfg Config) (findings []Finding, err error) {
 	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
 		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
@@ -160,7 +160,11 @@ func Audit(ctx context.Context, cfg Config) (findings []Finding, err error) {
 		for _, detail := range orders {
 			findings = append(findings, Finding{Invariant: "orders", Detail: detail})
 		}
-		return errors.Join(err, orderErr, books.Close(context.WithoutCancel(ctx)))
+		chains, chainErr := store.AuditChains(ctx, f.store)
+		for _, detail := range chains {
+			findings = append(findings, Finding{Invariant: "audit log", Detail: detail})
+		}
+		return errors.Join(err, orderErr, chainErr, books.Close(context.WithoutCancel(ctx)))
 	})
 	return findings, err
 }

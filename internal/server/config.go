@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/x402"
 )
@@ -89,6 +90,8 @@ type Config struct {
 	// SignedReceipts adds a signed receipt to every successful settlement (x402 extension offer-receipt): about 800 bytes that
 	// are stored with it.
 	SignedReceipts bool
+	// Registration says who may sign up: people.Open, people.Invited, or "" for open in a sandbox and invited on live.
+	Registration people.Registration
 	// Rails are the ways in which money reaches builders. A plan that needs one which is nil cannot be ordered.
 	Rails checkout.Rails
 	// Chain says where crypto plans are paid. It means nothing when Rails.Crypto is given.
@@ -159,6 +162,11 @@ func (c Config) check() error {
 	}
 	if _, err := c.treasury(); err != nil {
 		return err
+	}
+	switch c.Registration {
+	case "", people.Open, people.Invited:
+	default:
+		return fmt.Errorf("registration is open or invited, and not %q", c.Registration)
 	}
 	if c.RateLimitKey < 0 || c.RateLimitIP < 0 {
 		return errors.New("a rate limit is a number of calls a second, or 0 for none")

@@ -22,6 +22,7 @@ func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
 		Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: o, Seal: s.base.ring.Seal, Open: s.base.ring.Open,
 		PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Log: s.cfg.Log,
 		Machine: s.base.clock.machine, Cards: cards,
+		People: s.people, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
 		Source: func(r *http.Request) string { return s.cards.Source(api.Source(r, proxies)) },
 	})
 	if err != nil {
@@ -31,6 +32,8 @@ func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
 	for path, h := range map[string]http.Handler{
 		web.PathSignIn: w.SignIn(), web.PathAuthorize: w.Authorize(), web.PathDevice: w.Device(), web.PathAccess: w.Access(), web.PathCLI: w.CLI(),
 		web.PathCheckout: w.CheckoutPage(), web.PathCheckoutDone: w.CheckoutDone(), web.PathCheckoutAgain: w.CheckoutAgain(), web.PathEnroll: w.Enroll(),
+		web.PathSignUp: w.SignUp(), web.PathJoin: w.Join(), web.PathRecover: w.Recover(), web.PathConfirm: w.Confirm(),
+		web.PathSecurity: w.Security(), web.PathMembers: w.Members(),
 	} {
 		pages = append(pages, api.Page{Method: http.MethodGet, Path: path, Handler: h}, api.Page{Method: http.MethodPost, Path: path, Handler: h})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/metrics"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -37,6 +38,7 @@ type Server struct {
 	facilitator *facilitator.Facilitator
 	events      *events.Events
 	oauth       *oauth.OAuth
+	people      *people.People
 	chain       *crypto.Network // off when the crypto rail was given
 	cards       *fiat.Processor // off when the card rail was given
 	handler     http.Handler
@@ -99,6 +101,9 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log,
 	})
 	s.oauth = s.newOAuth()
+	s.people = people.New(people.Deps{
+		Store: base.store, Auth: a, Registration: cfg.Registration, Clock: cfg.Clock, Log: cfg.Log,
+	})
 	pages, err := s.pages()
 	if err != nil {
 		return nil, err

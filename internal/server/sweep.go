@@ -38,6 +38,7 @@ func (s *Server) loops() []jobs.Loop {
 		})},
 		{Name: "payments.forget", Every: forgetEvery, Turn: jobs.Sweep(s.facilitator.Sweep)},
 		{Name: "oauth.sweep", Every: forgetEvery, Turn: jobs.Sweep(s.oauth.Sweep)},
+		{Name: "people.sweep", Every: forgetEvery, Turn: jobs.Sweep(s.people.Sweep)},
 		{Name: "database.probe", Every: probeEvery, Turn: jobs.Do(s.probeDatabase())},
 		{Name: "database.report", Every: probeEvery / 4, Turn: jobs.Do(s.reportDatabase())},
 	}

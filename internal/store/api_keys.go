@@ -25,6 +25,7 @@ type APIKey struct {
 	MadeBy     toll.KeyMaker `db:"made_by,null"`
 	Parent     toll.Hash     `db:"parent,null"` // the API key or the consent that made it; zero: none
 	Rights     toll.Rights   `db:"rights"`
+	UserID     toll.UUID     `db:"user_id,null"` // under whose membership it stands; zero: none
 }
 
 var (

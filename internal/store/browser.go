@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/tollhq/toll"
 )
 
 // BrowserSession is what is kept of a browser in which a person signed in.
@@ -11,11 +13,21 @@ type BrowserSession struct {
 	Token     string    `db:"token,key"` // a hash of what the cookie holds
 	Data      []byte    `db:"data,set"`
 	ExpiresAt time.Time `db:"expires_at,set"`
+	// Of a person; zero for the session of an API key.
+	UserID   toll.UUID `db:"user_id,null,set"`
+	ID       string    `db:"session_id,null,set"` // names the session on pages, and opens nothing
+	Agent    string    `db:"agent,null,set"`      // program of the browser, as it says
+	Since    time.Time `db:"since,set"`
+	UsedAt   time.Time `db:"used_at,set"`
+	Proof    string    `db:"proof,null,set"` // kind of the credential that was proved last
+	ProvedAt time.Time `db:"proved_at,set"`
 }
 
 var (
 	browserSessions       = newRecord[BrowserSession]("browser_sessions")
 	BrowserSessionByToken = by[string](browserSessions, "token = $1") // ended ones too
+	// BrowserSessionsOf returns the sessions of a person that go on, newest first.
+	BrowserSessionsOf = listBy2[toll.UUID, time.Time](browserSessions, "user_id = $1 AND expires_at > $2 ORDER BY since DESC, token")
 )
 
 // InsertBrowserSession adds a session, and removes those that ended before this moment.
@@ -38,6 +50,12 @@ func UpdateBrowserSession(ctx context.Context, tx *Tx, s BrowserSession) error {
 func DeleteBrowserSession(ctx context.Context, tx *Tx, token string) error {
 	_, err := tx.Exec(ctx, "DELETE FROM browser_sessions WHERE token = $1", token)
 	return err
+}
+
+// DeleteBrowserSessions removes the sessions of a person: the one with an id, or, with "", all but the one with the token keep. It
+// returns how many.
+func DeleteBrowserSessions(ctx context.Context, tx *Tx, user toll.UUID, id, keep string) (int64, error) {
+	return tx.Exec(ctx, "DELETE FROM browser_sessions WHERE user_id = $1 AND (session_id = $2 OR $2 = '') AND token <> $3", user[:], id, keep)
 }
 
 // ClaimForm notes that the form is being answered, and removes notes that ended before this moment. It reports false when

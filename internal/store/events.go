@@ -61,7 +61,10 @@ func InsertEvent(ctx context.Context, tx *Tx, events ...NewEvent) error {
 		rows[i] = row
 		next[principal]++
 	}
-	return eventRows.insertAll(ctx, tx, rows)
+	if err := eventRows.insertAll(ctx, tx, rows); err != nil {
+		return err
+	}
+	return auditEvents(ctx, tx, events)
 }
 
 func (e *NewEvent) id() string {

@@ -32,7 +32,8 @@ type OAuthGrant struct {
 	RevokedAt       time.Time     `db:"revoked_at"`  // zero: not revoked
 	Parent          toll.Hash     `db:"parent,null"` // API key of the session in which the person agreed; zero: none
 	Rights          toll.Rights   `db:"rights"`
-	Revoking        bool          `db:"revoking"` // what was issued because of it may still have to be ended
+	UserID          toll.UUID     `db:"user_id,null"` // the person who agreed; zero: an API key did
+	Revoking        bool          `db:"revoking"`     // what was issued because of it may still have to be ended
 }
 
 var (

@@ -48,7 +48,7 @@ func (w *Web) Access() http.Handler {
 		func(v *visit) {
 			v.at = PathAccess
 			id := v.form.Get("grant")
-			if v.person == nil || !w.holds(v.ctx(), v.form.Get("ticket"), formRevoke, id) {
+			if v.person == nil || !v.holds(v.form.Get("ticket"), formRevoke, id) {
 				v.showAccess(http.StatusForbidden, "", "The form is not one of this session. Send it once more.")
 				return
 			}
@@ -72,6 +72,11 @@ func (w *Web) Access() http.Handler {
 
 // endedText says what ended with the access of a program.
 func endedText(e toll.Ended) string {
+	return "The access is revoked." + endedWith(e)
+}
+
+// endedWith is a sentence on what ended with something, after a blank; "" for nothing.
+func endedWith(e toll.Ended) string {
 	var also []string
 	for _, of := range []struct {
 		n    int64
@@ -85,9 +90,9 @@ func endedText(e toll.Ended) string {
 		}
 	}
 	if len(also) == 0 {
-		return "The access is revoked."
+		return ""
 	}
-	return "The access is revoked. With it ended: " + strings.Join(also, ", ") + "."
+	return " With it ended: " + strings.Join(also, ", ") + "."
 }
 
 func (v *visit) showAccess(status int, done, fault string) {
@@ -102,7 +107,7 @@ func (v *visit) showAccess(status int, done, fault string) {
 		if one, err = v.w.granted(v.ctx(), g); err != nil {
 			break
 		}
-		one.Ticket = v.w.ticket(v.ctx(), formRevoke, one.ID.String())
+		one.Ticket = v.ticket(formRevoke, one.ID.String())
 		page.Granted = append(page.Granted, one)
 	}
 	if err != nil {

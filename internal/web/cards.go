@@ -45,7 +45,7 @@ func (w *Web) Enroll() http.Handler {
 		if !v.mayEnroll() {
 			return
 		}
-		if !w.holds(v.ctx(), v.form.Get("ticket"), formEnroll) {
+		if !v.holds(v.form.Get("ticket"), formEnroll) {
 			v.askEnroll(http.StatusForbidden, "The form is not one of this session. Send it once more.")
 			return
 		}
@@ -80,7 +80,7 @@ func (v *visit) mayEnroll() bool {
 }
 
 func (v *visit) askEnroll(status int, fault string) {
-	body := enrollPage{Test: v.w.Environment != toll.Live, Ticket: v.w.ticket(v.ctx(), formEnroll)}
+	body := enrollPage{Test: v.w.Environment != toll.Live, Ticket: v.ticket(formEnroll)}
 	v.show(status, "enroll", shown{Title: "Enrol a card", Fault: fault, Body: body}, "")
 }
 
@@ -105,9 +105,9 @@ func (v *visit) showEnrolled(id string) {
 		}
 		body.ID, body.Card = m.ID, cardText(m)
 	case failure != "":
-		title, body.Ticket = "No card is enrolled", v.w.ticket(v.ctx(), formEnroll)
+		title, body.Ticket = "No card is enrolled", v.ticket(formEnroll)
 	default:
-		title, body.Open, body.Ticket = "No card is enrolled yet", true, v.w.ticket(v.ctx(), formEnroll)
+		title, body.Open, body.Ticket = "No card is enrolled yet", true, v.ticket(formEnroll)
 	}
 	v.show(http.StatusOK, "enroll", shown{Title: title, Fault: failure, Body: body}, "")
 }

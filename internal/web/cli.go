@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -18,6 +19,7 @@ type cliForm struct {
 	Start  oauth.Start
 	Host   string // where the code goes
 	AskKey bool   // nobody has signed in a short time ago
+	Here   string // this page
 	Ticket string
 }
 
@@ -50,11 +52,16 @@ func (v *visit) refuseStart(err error) {
 }
 
 func (v *visit) showCLI(status int, start oauth.Start, fault string) {
-	f := cliForm{Start: start, Host: start.Host(), AskKey: !v.w.fresh(v.person)}
+	f := cliForm{Start: start, Host: start.Host(), AskKey: !v.w.fresh(v.person), Here: startPlace(start)}
 	if !f.AskKey {
-		f.Ticket = v.w.ticket(v.ctx(), f.says()...)
+		f.Ticket = v.ticket(f.says()...)
 	}
 	v.show(status, "cli", shown{Title: "Sign in a program on this computer", Fault: fault, Body: f}, "http://"+f.Host)
+}
+
+// startPlace is the page of a start.
+func startPlace(s oauth.Start) string {
+	return PathCLI + "?" + url.Values{"callback_url": {s.Callback}, "state": {s.State}, "code_challenge": {s.Challenge}}.Encode()
 }
 
 func (f *cliForm) says() []string {
@@ -76,7 +83,7 @@ func (v *visit) letIn(start oauth.Start) {
 	case !v.w.fresh(v.person):
 		again(http.StatusUnauthorized, "Paste an API key.")
 		return
-	case !v.w.holds(v.ctx(), v.form.Get("ticket"), (&cliForm{Start: start}).says()...):
+	case !v.holds(v.form.Get("ticket"), (&cliForm{Start: start}).says()...):
 		again(http.StatusForbidden, "This form is not one of this session. Read it again.")
 		return
 	default:

@@ -203,7 +203,7 @@ type consentForm struct {
 }
 
 func (v *visit) showConsent(status int, a *asked, c choice, fault string) {
-	f := consentForm{asked: a, Choice: c, Lifetimes: lifetimes, Ticket: v.w.ticket(v.ctx(), a.says()...)}
+	f := consentForm{asked: a, Choice: c, Lifetimes: lifetimes, Ticket: v.ticket(a.says()...)}
 	v.show(status, "consent", shown{Title: "Let a program in?", Fault: fault, Body: f}, a.leads)
 }
 
@@ -285,7 +285,7 @@ func (v *visit) refuseProgram(back *oauth.RedirectError) {
 func (v *visit) decide(a *asked, yes func(oauth.Choice) (string, error), no func() (string, error), done func(answer string)) {
 	c := choiceIn(v.form)
 	ticket := v.form.Get("ticket")
-	if !v.w.holds(v.ctx(), ticket, a.says()...) {
+	if !v.holds(ticket, a.says()...) {
 		v.showConsent(http.StatusForbidden, a, c, "This is not the form that you were shown: what is asked for has changed since, or you signed in again. Read it once more.")
 		return
 	}

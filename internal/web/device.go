@@ -33,7 +33,7 @@ func (w *Web) Device() http.Handler {
 		deciding := code != ""
 		if !deciding {
 			code = v.form.Get("user_code")
-			if !w.holds(v.ctx(), v.form.Get("ticket"), formDevice) {
+			if !v.holds(v.form.Get("ticket"), formDevice) {
 				v.askCode(http.StatusForbidden, code, "This form is not one of this session. Send it once more.")
 				return
 			}
@@ -83,6 +83,6 @@ func (v *visit) signedInForDevice() bool {
 
 func (v *visit) askCode(status int, code, fault string) {
 	v.show(status, "device", shown{
-		Title: "Let a device in?", Fault: fault, Body: deviceForm{plain.Name(code), v.w.ticket(v.ctx(), formDevice)},
+		Title: "Let a device in?", Fault: fault, Body: deviceForm{plain.Name(code), v.ticket(formDevice)},
 	}, "")
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +20,8 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -25,8 +29,10 @@ const (
 	// idleTime ends a session that is not used, and longestTime every session.
 	idleTime    = 12 * time.Hour
 	longestTime = 7 * 24 * time.Hour
-	// freshTime is how long after a sign-in a person may give access to others without another one.
-	freshTime = time.Hour
+	// freshTime is how long after a proof of a credential a person may give access to others without another one.
+	freshTime = people.FreshTime
+	// mostAgent bounds in bytes what is kept of the name of a browser.
+	mostAgent = 200
 )
 
 // Members of a session.
@@ -34,13 +40,29 @@ const (
 	sessionAddress = "address"
 	sessionKey     = "key" // id of the API key of the sign-in
 	sessionSince   = "since"
+
+	// Of a person instead of a key. The address is the workspace that was used last.
+	sessionUser  = "user"
+	sessionID    = "id" // names the session on pages
+	sessionAgent = "agent"
+	sessionProof = "proof" // kind of the credential that was proved last
+	sessionAt    = "proved"
 )
 
-// person is who signed in: with an API key, whose rights the session has.
+// person is who signed in: a person with the rights of a role in a workspace, or, in a key session, who has an API key, with the
+// rights of that.
 type person struct {
 	auth.Caller
-	Since time.Time // of the sign-in
+	Since      time.Time // of the last proof of a credential
+	Proof      string    // its kind; "" for an API key
+	User       *people.User
+	Workspaces []people.Workspace
+	Workspace  people.Workspace
+	session    string // id of the session
 }
+
+// HasName reports whether a person signed in, and not an API key.
+func (p *person) HasName() bool { return p.User != nil }
 
 func newSessions(d Deps, origin *url.URL) *scs.SessionManager {
 	// scs.New would start a sweeper of a store in memory, which nobody can end.
@@ -60,9 +82,16 @@ func newSessions(d Deps, origin *url.URL) *scs.SessionManager {
 	return m
 }
 
-// person returns who signed in, nil for nobody. A session ends with the API key of its sign-in.
-func (w *Web) person(ctx context.Context) (*person, error) {
+// person returns who signed in, nil for nobody; wanted is the workspace in which the request acts, "" for the one used last. A session
+// ends with the API key of its sign-in, or with the person. Errors: [errNotMember].
+func (w *Web) person(ctx context.Context, wanted string) (*person, error) {
+	if w.sessions.GetString(ctx, sessionUser) != "" {
+		return w.user(ctx, wanted)
+	}
 	text := w.sessions.GetString(ctx, sessionAddress)
+	if text != "" && wanted != "" && !strings.EqualFold(text, wanted) {
+		return nil, errNotMember
+	}
 	if text == "" {
 		return nil, nil
 	}
@@ -85,6 +114,75 @@ func (w *Web) person(ctx context.Context) (*person, error) {
 	return &person{Caller: caller, Since: store.FromMicros(w.sessions.GetInt64(ctx, sessionSince))}, nil
 }
 
+// errNotMember is the answer for a workspace that the person is not in, the same as for one that does not exist.
+var errNotMember = errors.New("web: not a member of this workspace")
+
+// user is person for the session of a person.
+func (w *Web) user(ctx context.Context, wanted string) (*person, error) {
+	var id toll.UUID
+	if err := id.UnmarshalText([]byte(w.sessions.GetString(ctx, sessionUser))); err != nil {
+		return nil, err
+	}
+	u, err := w.People.User(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, w.sessions.Destroy(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &person{
+		User: &u, Since: store.FromMicros(w.sessions.GetInt64(ctx, sessionAt)), Proof: w.sessions.GetString(ctx, sessionProof),
+		session: w.sessions.GetString(ctx, sessionID),
+	}
+	if p.Workspaces, err = w.People.Workspaces(ctx, id); err != nil {
+		return nil, err
+	}
+	used := cmp.Or(wanted, w.sessions.GetString(ctx, sessionAddress))
+	at := slices.IndexFunc(p.Workspaces, func(o people.Workspace) bool { return strings.EqualFold(o.Address.String(), used) })
+	switch {
+	case at < 0 && wanted != "":
+		return nil, errNotMember
+	case len(p.Workspaces) == 0:
+		p.Caller = auth.Caller{UserID: id, MadeBy: toll.MadeByUser}
+		return p, nil
+	}
+	p.Workspace = p.Workspaces[max(at, 0)]
+	p.Caller = auth.Caller{Address: p.Workspace.Address, UserID: id, Rights: p.Workspace.Role.Rights(), MadeBy: toll.MadeByUser}
+	if text := p.Address.String(); text != w.sessions.GetString(ctx, sessionAddress) {
+		w.sessions.Put(ctx, sessionAddress, text)
+	}
+	return p, nil
+}
+
+// admitUser begins a session for a person who proved a credential, in a workspace (zero: the first one). The session that the
+// browser had before is over.
+func (w *Web) admitUser(v *visit, u people.User, proof string, at toll.Address) error {
+	ctx := v.ctx()
+	if err := w.sessions.RenewToken(ctx); err != nil {
+		return err
+	}
+	w.sessions.Remove(ctx, sessionKey)
+	w.sessions.Put(ctx, sessionAddress, "")
+	if !at.IsZero() {
+		w.sessions.Put(ctx, sessionAddress, at.String())
+	}
+	w.sessions.Put(ctx, sessionUser, u.ID.String())
+	w.sessions.Put(ctx, sessionID, toll.NewUUID())
+	agent := plain.Name(v.r.UserAgent())
+	w.sessions.Put(ctx, sessionAgent, agent[:min(len(agent), mostAgent)])
+	w.sessions.Put(ctx, sessionSince, store.Micros(w.Clock()))
+	w.proved(ctx, proof)
+	var err error
+	v.person, err = w.user(ctx, "")
+	return err
+}
+
+// proved notes that a person proved a credential of a kind now.
+func (w *Web) proved(ctx context.Context, kind string) {
+	w.sessions.Put(ctx, sessionProof, kind)
+	w.sessions.Put(ctx, sessionAt, store.Micros(w.Clock()))
+}
+
 // admit begins a session for the owner of an API key. The session that the browser had before is over.
 func (w *Web) admit(ctx context.Context, key string) (*person, error) {
 	if key = strings.TrimSpace(key); key == "" {
@@ -104,15 +202,27 @@ func (w *Web) admit(ctx context.Context, key string) (*person, error) {
 		return nil, err
 	}
 	now := w.Clock().UTC().Truncate(time.Microsecond)
+	w.sessions.Remove(ctx, sessionUser)
 	w.sessions.Put(ctx, sessionAddress, caller.Address.String())
 	w.sessions.Put(ctx, sessionKey, caller.KeyID.String())
 	w.sessions.Put(ctx, sessionSince, store.Micros(now))
 	return &person{Caller: caller, Since: now}, nil
 }
 
-// fresh reports whether the person signed in a short time ago.
+// fresh reports whether the person proved a credential a short time ago. A code by mail is no such proof.
 func (w *Web) fresh(p *person) bool {
-	return p != nil && w.Clock().Sub(p.Since) < freshTime
+	return p != nil && p.Proof != people.Mail && w.Clock().Sub(p.Since) < freshTime
+}
+
+// ticket is [Web.ticket] for a form that acts in the workspace in which it is shown, also when another tab has gone to another
+// workspace since.
+func (v *visit) ticket(says ...string) string {
+	return v.w.ticket(v.ctx(), append(says, v.person.Address.Lower())...)
+}
+
+// holds is [Web.holds] for a form of [visit.ticket].
+func (v *visit) holds(ticket string, says ...string) bool {
+	return v.w.holds(v.ctx(), ticket, append(says, v.person.Address.Lower())...)
 }
 
 // ticket names a form that is shown in the session of the context, with all that the form says. Nobody else can make it:
@@ -148,14 +258,13 @@ type sessionStore struct {
 
 var _ scs.CtxStore = sessionStore{}
 
-// found is, in the context of one request, the token of the session that it came with. That session is changed and not
-// made again, so that a request that is under way while the person signs out does not bring it back.
-type found struct{ token string }
+// visited is, in the context of one request, the token of the session that it came with. That session is changed and not made again, so that a request that is under way while the person signs out does not bring it back.
+type visited struct{ token string }
 
-type foundKey struct{}
+type visitKey struct{}
 
-func withFound(ctx context.Context) context.Context {
-	return context.WithValue(ctx, foundKey{}, &found{})
+func withVisited(ctx context.Context) context.Context {
+	return context.WithValue(ctx, visitKey{}, &visited{})
 }
 
 func (s sessionStore) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
@@ -166,7 +275,7 @@ func (s sessionStore) FindCtx(ctx context.Context, token string) ([]byte, bool, 
 	if err != nil {
 		return nil, false, err
 	}
-	if f, ok := ctx.Value(foundKey{}).(*found); ok {
+	if f, ok := ctx.Value(visitKey{}).(*visited); ok {
 		f.token = token
 	}
 	return row.Data, true, nil
@@ -176,8 +285,23 @@ func (s sessionStore) CommitCtx(ctx context.Context, token string, data []byte, 
 	// The library goes by the time of this machine, which a sandbox may have left behind.
 	now := s.clock()
 	row := store.BrowserSession{Token: token, Data: data, ExpiresAt: now.Add(time.Until(expiry))}
+	_, values, err := scs.GobCodec{}.Decode(data)
+	if err != nil {
+		return err
+	}
+	if user, ok := values[sessionUser].(string); ok {
+		if err := row.UserID.UnmarshalText([]byte(user)); err != nil {
+			return err
+		}
+		row.ID, _ = values[sessionID].(string)
+		row.Agent, _ = values[sessionAgent].(string)
+		row.Proof, _ = values[sessionProof].(string)
+		since, _ := values[sessionSince].(int64)
+		at, _ := values[sessionAt].(int64)
+		row.Since, row.ProvedAt, row.UsedAt = store.FromMicros(since), store.FromMicros(at), now
+	}
 	return s.store.Tx(ctx, func(tx *store.Tx) error {
-		if f, ok := ctx.Value(foundKey{}).(*found); ok && f.token == token {
+		if f, ok := ctx.Value(visitKey{}).(*visited); ok && f.token == token {
 			return store.UpdateBrowserSession(ctx, tx, row)
 		}
 		return store.InsertBrowserSession(ctx, tx, row, now)

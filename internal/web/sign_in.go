@@ -1,18 +1,27 @@
 package web
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/people"
 )
 
 // formSignOut is the first word of what the ticket of that form says.
 const formSignOut = "sign-out"
 
 // places are the pages to which a sign-in or sign-out may lead.
-var places = []string{PathSignIn, PathAuthorize, PathDevice, PathCLI, PathAccess, PathEnroll}
+var places = []string{
+	PathSignIn, PathAuthorize, PathDevice, PathCLI, PathAccess, PathEnroll, PathSignUp, PathJoin, PathRecover, PathConfirm, PathSecurity,
+}
+
+// placeSyntax are the pages of a workspace to which it may lead.
+var placeSyntax = regexp.MustCompile(`^/w/0x[0-9a-fA-F]{40}/members$`)
 
 // Paths of the pages.
 const (
@@ -22,12 +31,18 @@ const (
 	PathDevice    = "/device"
 	PathCLI       = "/auth/cli"
 	PathAccess    = "/account/access"
+	PathSignUp    = "/sign-up"
+	PathJoin      = "/join"
+	PathRecover   = "/recover"
+	PathConfirm   = "/confirm"
+	PathSecurity  = "/account/security"
+	PathMembers   = "/w/{workspace}/members"
 )
 
 // place returns the path and query of a page of ours, "" for everything else.
 func place(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" || u.RawPath != "" || !slices.Contains(places, u.Path) {
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" || u.RawPath != "" || !slices.Contains(places, u.Path) && !placeSyntax.MatchString(u.Path) {
 		return ""
 	}
 	if u.RawQuery == "" {
@@ -40,7 +55,9 @@ func place(next string) string {
 type signIn struct {
 	Why   string // what for; may be empty
 	Next  string // path of the page that comes then
-	Fault bool   // the key was wrong
+	Fault bool   // what was sent was wrong
+	Login string
+	Open  bool // everybody may sign up
 }
 
 // SignIn is GET and POST /sign-in: a person who has an API key signs in.
@@ -54,22 +71,55 @@ func (w *Web) SignIn() http.Handler {
 		v.askSignIn(http.StatusOK, "", next, "")
 	}, func(v *visit) {
 		next := place(v.form.Get("next"))
+		if v.form.Get("api_key") == "" && v.form.Get("login")+v.form.Get("password") != "" {
+			v.signInPassword(next)
+			return
+		}
 		p, err := w.admit(v.ctx(), v.form.Get("api_key"))
 		if err != nil {
 			v.badKey(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) })
 			return
 		}
 		v.person = p
-		if next == "" {
-			next = PathAccess
-		}
-		v.redirect(http.StatusSeeOther, next)
+		v.redirect(http.StatusSeeOther, cmp.Or(next, PathAccess))
 	})
+}
+
+// signInPassword signs a person in with a login name and a password.
+func (v *visit) signInPassword(next string) {
+	u, err := v.w.People.SignIn(v.ctx(), v.w.Address(v.r), v.form.Get("login"), v.form.Get("password"))
+	if err == nil {
+		err = v.w.admitUser(v, u, people.Password, toll.Address{})
+	}
+	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
+		return
+	}
+	v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+}
+
+// faulty answers an error, and reports whether there was one: again shows the form once more for what the person can mend.
+func (v *visit) faulty(err error, again func(status int, fault string)) bool {
+	if err == nil {
+		return false
+	}
+	e := toll.AsError(err)
+	status := e.HTTPStatus()
+	if status >= http.StatusInternalServerError {
+		v.fail(err)
+		return true
+	}
+	if e.RetryAfterSecs > 0 {
+		v.rw.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
+	}
+	again(status, e.Text())
+	return true
 }
 
 // askSignIn shows the form; why says what for, fault what was wrong with the last one.
 func (v *visit) askSignIn(status int, why, next, fault string) {
-	v.show(status, "sign_in", shown{Title: "Sign in", Fault: fault, Body: signIn{Why: why, Next: next, Fault: fault != ""}}, "")
+	v.show(status, "sign_in", shown{Title: "Sign in", Fault: fault, Body: signIn{
+		Why: why, Next: next, Fault: fault != "", Login: v.form.Get("login"), Open: v.w.People.Registration == people.Open,
+	}}, "")
 }
 
 // badKey answers a sign-in that failed: again tells the person what was wrong with the key, and the rest is our fault.
@@ -115,10 +165,6 @@ func (w *Web) SignOut() http.Handler {
 				return
 			}
 		}
-		next := place(v.form.Get("next"))
-		if next == "" {
-			next = PathSignIn
-		}
-		v.redirect(http.StatusSeeOther, next)
+		v.redirect(http.StatusSeeOther, cmp.Or(place(v.form.Get("next")), PathSignIn))
 	})
 }

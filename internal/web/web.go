@@ -5,16 +5,19 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"errors"
 	"html/template"
 	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alexedwards/scs/v2"
@@ -25,6 +28,7 @@ import (
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -52,9 +56,11 @@ type Deps struct {
 	PublicURL   string // origin of the service, whose pages may send its forms
 	Environment toll.Environment
 	Clock       func() time.Time
-	Machine     func() time.Time           // by which the links of orders end, whatever the clock of a sandbox says
-	Cards       Cards                      // nil: no card rail, and its pages say so
+	Machine     func() time.Time // by which the links of orders end, whatever the clock of a sandbox says
+	Cards       Cards            // nil: no card rail, and its pages say so
+	People      *people.People
 	Source      func(*http.Request) string // names who asks, for the limit of enrolments, without telling the address
+	Address     func(*http.Request) string // address of who asks, for limits and the audit log
 	Log         *slog.Logger
 }
 
@@ -92,12 +98,24 @@ func New(d Deps) (*Web, error) {
 		(&visit{w: w, rw: rw, r: r}).fail(err)
 	}
 	w.styles, w.mounts = sourceOf(style), sourceOf(mount)
-	for _, name := range []string{"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message"} {
+	for _, name := range []string{"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message", "sign_up", "join", "recover", "confirm", "security", "members"} {
 		if w.pages[name], err = template.ParseFS(pages, "layout.html", name+".html"); err != nil {
 			return nil, err
 		}
 	}
 	return w, nil
+}
+
+// workspaceOf returns the workspace that a request names, "" for none: below /w/, in a field of its form, or in its query.
+func workspaceOf(r *http.Request) string {
+	if rest, ok := strings.CutPrefix(r.URL.Path, "/w/"); ok {
+		at, _, _ := strings.Cut(rest, "/")
+		return cmp.Or(at, "-")
+	}
+	if r.Method == http.MethodPost {
+		return r.PostForm.Get("workspace")
+	}
+	return r.URL.Query().Get("workspace")
 }
 
 // sourceOf names a text in a page for its policy.
@@ -131,10 +149,23 @@ func (w *Web) page(get, post func(*visit)) http.Handler {
 	inner := w.sessions.LoadAndSave(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		v := &visit{w: w, rw: rw, r: r}
 		var err error
-		if v.person, err = w.person(r.Context()); err != nil {
+		v.person, err = w.person(r.Context(), workspaceOf(r))
+		if errors.Is(err, errNotMember) {
+			v.refuse(http.StatusNotFound, "There is no such workspace, or you are not a member of it.")
+			return
+		}
+		if err != nil {
 			v.fail(err)
 			return
 		}
+		actor := store.Actor{Kind: "local", Source: w.Address(r)}
+		if p := v.person; p != nil {
+			actor.Kind, actor.ID = "key", p.KeyID.String()
+			if p.User != nil {
+				actor.Kind, actor.ID = "user", p.User.ID.String()
+			}
+		}
+		v.r = r.WithContext(store.WithActor(r.Context(), actor))
 		if r.Method != http.MethodPost {
 			get(v)
 			return
@@ -163,7 +194,7 @@ func (w *Web) page(get, post func(*visit)) http.Handler {
 				return
 			}
 		}
-		inner.ServeHTTP(rw, r.WithContext(withFound(r.Context())))
+		inner.ServeHTTP(rw, r.WithContext(withVisited(r.Context())))
 	})
 }
 
@@ -175,10 +206,41 @@ type shown struct {
 	Person      *person
 	SignOut     string // ticket of the form that signs out
 	Here        string // where that form leads
+	Switch      []switchTo
 	Fault       string // what was wrong with the last form; safe to show
 	Body        any
 	Embedded    *embedded // a form of the card processor in a frame; nil for none
 	Refresh     string    // address to which the browser goes on by itself; "" for none
+}
+
+// switchTo leads to the same page in another workspace.
+type switchTo struct {
+	Text, To string
+	Here     bool
+}
+
+// switches are the workspaces of the person; nil for one alone.
+func (v *visit) switches() []switchTo {
+	if len(v.person.Workspaces) < 2 {
+		return nil
+	}
+	here, err := url.Parse(v.here())
+	if err != nil {
+		return nil
+	}
+	out := make([]switchTo, len(v.person.Workspaces))
+	for i, o := range v.person.Workspaces {
+		at, to := o.Address.String(), *here
+		if strings.HasPrefix(here.Path, "/w/") {
+			to.Path = membersOf(o.Address)
+		} else {
+			q := to.Query()
+			q.Set("workspace", at)
+			to.RawQuery = q.Encode()
+		}
+		out[i] = switchTo{Text: cmp.Or(o.Name, at[:8]+"…"+at[len(at)-4:]), To: to.String(), Here: o.Address == v.person.Address}
+	}
+	return out
 }
 
 // show answers with a page. Its forms may lead to the service itself, and to what else leads names: a browser holds the
@@ -187,6 +249,7 @@ func (v *visit) show(status int, name string, s shown, leads string) {
 	s.Style, s.Environment = template.CSS(style), v.w.Environment
 	if v.person != nil {
 		s.Person, s.SignOut, s.Here = v.person, v.w.ticket(v.ctx(), formSignOut), v.here()
+		s.Switch = v.switches()
 	}
 	var b bytes.Buffer
 	if err := v.w.pages[name].ExecuteTemplate(&b, "layout.html", s); err != nil {

@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll/internal/server"
+)
+
+func (a *app) usersCommand() *cobra.Command {
+	return group("users", "People who sign in on the pages of the service", "",
+		a.userLink("invite", "Make a link with which one person signs up",
+			`Make a link with which one person signs up, where registration is by invitation. It works once, within seven days. The person
+gets a workspace of their own; to let somebody into yours, invite them on its page of members.`, 0),
+		a.userLink("recover LOGIN", "Make a link with which a person chooses a new password",
+			`Make a link for a person who lost the password and the recovery codes. It works once, within an hour: the person chooses a new
+password, and all their sessions and recovery codes end. Make sure by other means that it is this person who asks.`, 1),
+	)
+}
+
+// userLink prints a link for a person, which is made on the database itself.
+func (a *app) userLink(use, short, long string, args int) *cobra.Command {
+	c := a.localCommand(use, short, "the link is made", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+		login := ""
+		if len(args) > 0 {
+			login = args[0]
+		}
+		link, err := server.MakeLocalLink(cmd.Context(), cfg, login)
+		if err != nil {
+			return err
+		}
+		return a.show(link)
+	})
+	c.Long = long
+	c.Args = cobra.ExactArgs(args)
+	return c
+}

@@ -1,0 +1,338 @@
+package people
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// recoveryCodes is how many codes a person gets at a time.
+const recoveryCodes = 10
+
+// Credential is one way in which a person signs in.
+type Credential struct {
+	ID        toll.UUID  `json:"id"`
+	Kind      string     `json:"kind"` // password, passkey, recovery, mail, oidc or wallet
+	Name      string     `json:"name"` // login name, name of the passkey, mail address, issuer or address
+	CreatedAt toll.Time  `json:"createdAt"`
+	UsedAt    *toll.Time `json:"usedAt"` // null: never
+}
+
+// Session is a browser in which a person signed in.
+type Session struct {
+	ID       string    `json:"id"`
+	Agent    string    `json:"agent"` // program of the browser, as it says
+	Since    toll.Time `json:"since"`
+	UsedAt   toll.Time `json:"usedAt"`
+	ProvedAt toll.Time `json:"provedAt"` // last proof of a credential
+	Proof    string    `json:"proof"`    // its kind
+}
+
+// Credentials lists the credentials of a person. Recovery codes are among them, one each.
+func (p *People) Credentials(ctx context.Context, user toll.UUID) ([]Credential, error) {
+	rows, err := store.CredentialsOf(ctx, p.Store, user)
+	out := make([]Credential, len(rows))
+	for i, c := range rows {
+		out[i] = Credential{ID: c.ID, Kind: c.Kind, Name: c.Name, CreatedAt: toll.At(c.CreatedAt), UsedAt: toll.AtPtr(c.UsedAt)}
+	}
+	return out, err
+}
+
+// Sessions lists the sessions of a person that go on, newest first.
+func (p *People) Sessions(ctx context.Context, user toll.UUID) ([]Session, error) {
+	rows, err := store.BrowserSessionsOf(ctx, p.Store, user, p.Clock())
+	out := make([]Session, len(rows))
+	for i, s := range rows {
+		out[i] = Session{ID: s.ID, Agent: s.Agent, Since: toll.At(s.Since), UsedAt: toll.At(s.UsedAt), ProvedAt: toll.At(s.ProvedAt), Proof: s.Proof}
+	}
+	return out, err
+}
+
+// EndSession ends one session of a person. Errors: [toll.CodePersonNotFound].
+func (p *People) EndSession(ctx context.Context, user toll.UUID, id string) error {
+	if id == "" {
+		return toll.NewError(toll.CodePersonNotFound)
+	}
+	return p.Store.Tx(ctx, func(tx *store.Tx) error {
+		n, err := store.DeleteBrowserSessions(ctx, tx, user, id, "")
+		if err == nil && n == 0 {
+			err = toll.NewError(toll.CodePersonNotFound)
+		}
+		return err
+	})
+}
+
+// Prove proves a person once more by the password. Errors: those of [People.SignIn].
+func (p *People) Prove(ctx context.Context, source string, user toll.UUID, password string) error {
+	c, err := p.passwordOf(ctx, p.Store, user)
+	if err != nil {
+		return err
+	}
+	proved, err := p.SignIn(ctx, source, c.Subject, password)
+	if err == nil && proved.ID != user {
+		err = errSignIn
+	}
+	if errors.Is(err, errSignIn) {
+		return toll.Errorf(toll.CodeNotAuthenticated, "The password is wrong.")
+	}
+	return err
+}
+
+// passwordOf returns the password of a person; the subject is empty for who has none.
+func (p *People) passwordOf(ctx context.Context, q store.Querier, user toll.UUID) (store.Credential, error) {
+	rows, err := store.CredentialsOf(ctx, q, user)
+	for _, c := range rows {
+		if c.Kind == Password {
+			return c, err
+		}
+	}
+	return store.Credential{}, err
+}
+
+// SetPassword gives a person another password, or the first one with a login name; keep is the token of the session that goes on: all
+// others end. Errors are safe to show.
+func (p *People) SetPassword(ctx context.Context, user toll.UUID, login, password, keep string) error {
+	old, err := p.passwordOf(ctx, p.Store, user)
+	if err != nil {
+		return err
+	}
+	if old.Subject != "" {
+		login = old.Subject
+	}
+	if login, err = parseLogin(login); err == nil {
+		err = checkPassword(password, login)
+	}
+	if err != nil {
+		return err
+	}
+	hash, err := p.hash(ctx, password)
+	if err != nil {
+		return err
+	}
+	return p.Store.Tx(ctx, func(tx *store.Tx) error { return p.putPassword(ctx, tx, user, login, hash, keep) })
+}
+
+// putPassword stores a password and ends the sessions that were begun with another one.
+func (p *People) putPassword(ctx context.Context, tx *store.Tx, user toll.UUID, login string, hash []byte, keep string) error {
+	if _, err := store.LockUser(ctx, tx, user); err != nil {
+		return err
+	}
+	if err := store.DeleteCredentials(ctx, tx, user, Password); err != nil {
+		return err
+	}
+	now := p.Clock()
+	c := store.Credential{ID: toll.NewTimeUUID(now), UserID: user, Kind: Password, Subject: login, Name: login, Secret: hash, CreatedAt: now, UsedAt: now}
+	if err := store.InsertCredential(ctx, tx, c); err != nil {
+		if store.IsUnique(err) {
+			return errTaken
+		}
+		return err
+	}
+	if _, err := store.DeleteBrowserSessions(ctx, tx, user, "", keep); err != nil {
+		return err
+	}
+	return p.audit(ctx, tx, p.personal(ctx, tx, user, "credential.added", Password)...)
+}
+
+// add stores another credential of a person. The error has [toll.CodeExists] when it is somebody's.
+func (p *People) add(ctx context.Context, user toll.UUID, c store.Credential) error {
+	now := p.Clock()
+	c.ID, c.UserID, c.CreatedAt = toll.NewTimeUUID(now), user, now
+	err := p.Store.Tx(ctx, func(tx *store.Tx) error {
+		if _, err := store.LockUser(ctx, tx, user); err != nil {
+			return err
+		}
+		all, err := store.CredentialsOf(ctx, tx, user)
+		if err != nil {
+			return err
+		}
+		if len(all) >= mostCredentials {
+			return toll.Errorf(toll.CodeForbidden, "You have as many credentials as a person may have. Remove one first.")
+		}
+		if err := store.InsertCredential(ctx, tx, c); err != nil {
+			return err
+		}
+		return p.audit(ctx, tx, p.personal(ctx, tx, user, "credential.added", c.Kind)...)
+	})
+	if store.IsUnique(err) {
+		return toll.Errorf(toll.CodeExists, "This is a credential of somebody already.")
+	}
+	return err
+}
+
+// RemoveCredential removes a credential of a person, who keeps one at least that signs in by itself. All sessions but the one with the
+// token keep end. Errors: [toll.CodePersonNotFound], [toll.CodeForbidden].
+func (p *People) RemoveCredential(ctx context.Context, user, id toll.UUID, keep string) error {
+	return p.Store.Tx(ctx, func(tx *store.Tx) error {
+		if _, err := store.LockUser(ctx, tx, user); err != nil {
+			return err
+		}
+		all, err := store.CredentialsOf(ctx, tx, user)
+		if err != nil {
+			return err
+		}
+		kind, left := "", 0
+		for _, c := range all {
+			switch {
+			case c.ID == id:
+				kind = c.Kind
+			case c.Kind != Recovery:
+				left++
+			}
+		}
+		if kind == "" {
+			return toll.NewError(toll.CodePersonNotFound)
+		}
+		if left == 0 {
+			return toll.Errorf(toll.CodeForbidden, "This is your last way to sign in. Add another one first.")
+		}
+		if err := store.DeleteCredential(ctx, tx, id, user); err != nil {
+			return err
+		}
+		if _, err := store.DeleteBrowserSessions(ctx, tx, user, "", keep); err != nil {
+			return err
+		}
+		return p.audit(ctx, tx, p.personal(ctx, tx, user, "credential.removed", kind)...)
+	})
+}
+
+// NewRecoveryCodes makes codes in the place of those that the person had. They are there once.
+func (p *People) NewRecoveryCodes(ctx context.Context, user toll.UUID) ([]string, error) {
+	codes := make([]string, recoveryCodes)
+	now := p.Clock()
+	rows := make([]store.Credential, recoveryCodes)
+	for i := range codes {
+		b := make([]byte, 10) // 80 bits: as good as a key, so a plain hash serves
+		_, _ = rand.Read(b)   // never fails since Go 1.24
+		text := strings.ToLower(base32.StdEncoding.EncodeToString(b))
+		codes[i] = text[:4] + "-" + text[4:8] + "-" + text[8:12] + "-" + text[12:]
+		rows[i] = store.Credential{
+			ID: toll.NewTimeUUID(now), UserID: user, Kind: Recovery, Subject: recoverySubject(user, codes[i]), CreatedAt: now,
+		}
+	}
+	err := p.Store.Tx(ctx, func(tx *store.Tx) error {
+		if _, err := store.LockUser(ctx, tx, user); err != nil {
+			return err
+		}
+		if err := store.DeleteCredentials(ctx, tx, user, Recovery); err != nil {
+			return err
+		}
+		for _, c := range rows {
+			if err := store.InsertCredential(ctx, tx, c); err != nil {
+				return err
+			}
+		}
+		return p.audit(ctx, tx, p.personal(ctx, tx, user, "credential.added", Recovery)...)
+	})
+	return codes, err
+}
+
+// recoverySubject is a code as it is stored: a hash that is unique to the person.
+func recoverySubject(user toll.UUID, code string) string {
+	code = strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		if r >= 'a' && r <= 'z' || r >= '2' && r <= '7' {
+			return r
+		}
+		return -1
+	}, code)
+	return toll.Hash(sumOf(user.String() + code)).String()
+}
+
+// Recover gives a person who lost the password another one: by a code of their own or, with a link of the operator, without. All
+// sessions, and with a link all recovery codes, end. Errors are safe to show.
+func (p *People) Recover(ctx context.Context, source, link, login, code, password string) (User, error) {
+	name, err := parseLogin(login)
+	if limited := p.limits.try(source, "recover "+name+link); limited != nil {
+		return User{}, limited
+	}
+	var user toll.UUID
+	if link != "" {
+		l, err := store.LinkByHash(ctx, p.Store, sumOf(link))
+		if err := p.usable(l, err, linkRecover); err != nil {
+			return User{}, err
+		}
+		user = l.UserID
+		c, err := p.passwordOf(ctx, p.Store, user)
+		if err != nil {
+			return User{}, err
+		}
+		name = c.Subject
+	} else {
+		c, found := store.CredentialBySubject(ctx, p.Store, Password, name)
+		if errors.Is(found, store.ErrNotFound) || err != nil {
+			return User{}, errRecovery
+		}
+		if found != nil {
+			return User{}, found
+		}
+		user = c.UserID
+	}
+	if err := checkPassword(password, name); err != nil {
+		return User{}, err
+	}
+	if link == "" { // before the costly hash
+		if _, err := store.CredentialBySubject(ctx, p.Store, Recovery, recoverySubject(user, code)); err != nil {
+			return User{}, notFoundAs(err, errRecovery)
+		}
+	}
+	hash, err := p.hash(ctx, password)
+	if err != nil {
+		return User{}, err
+	}
+	ctx = p.as(ctx, user)
+	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
+		if link != "" {
+			l, err := store.LockLink(ctx, tx, sumOf(link))
+			if err := p.usable(l, err, linkRecover); err != nil {
+				return err
+			}
+			l.UsedAt, l.UsedBy = p.Clock(), user
+			if err := errors.Join(store.UpdateLink(ctx, tx, l), store.DeleteCredentials(ctx, tx, user, Recovery)); err != nil {
+				return err
+			}
+		} else {
+			c, err := store.CredentialBySubject(ctx, tx, Recovery, recoverySubject(user, code))
+			if err == nil {
+				err = store.DeleteCredential(ctx, tx, c.ID, user)
+			}
+			if err != nil {
+				return notFoundAs(err, errRecovery)
+			}
+		}
+		return p.putPassword(ctx, tx, user, name, hash, "")
+	})
+	if err != nil {
+		return User{}, err
+	}
+	return p.User(ctx, user)
+}
+
+var errRecovery = toll.Errorf(toll.CodeNotAuthenticated, "The login name or the recovery code is wrong.")
+
+func notFoundAs(err, other error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return other
+	}
+	return err
+}
+
+// Sweep drops what nobody needs any more: links that ended a month ago, and the addresses of people in the audit log after 90 days.
+// It reports whether there may be more.
+func (p *People) Sweep(ctx context.Context) (bool, error) {
+	const slice = 500
+	now := p.Clock()
+	if err := p.Store.Tx(ctx, func(tx *store.Tx) error { return store.DropLinks(ctx, tx, now.Add(-30*24*time.Hour)) }); err != nil {
+		return false, err
+	}
+	n, err := store.DropAuditSources(ctx, p.Store, now.Add(-90*24*time.Hour), slice)
+	return n == slice, err
+}

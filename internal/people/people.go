@@ -1,0 +1,332 @@
+// Package people knows the persons who use a service: how they sign in, which workspaces they are in with which role, and the links
+// that let others in. A workspace is a principal; what its people may do is what their role gives (accounts.md, sections 1 to 4).
+// Pages and the API call this room; it serves nothing itself.
+package people
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/meter"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// FreshTime is how long a proof of a credential counts: for step-up, and for consent.
+const FreshTime = 10 * time.Minute
+
+const (
+	// mostWorkspaces bounds the workspaces that one person owns or is in, and mostMembers the people of one.
+	mostWorkspaces = 100
+	mostMembers    = 1000
+	// mostCredentials bounds the credentials of one person, recovery codes aside.
+	mostCredentials = 50
+)
+
+// Registration says who may sign up.
+type Registration string
+
+// Registrations.
+const (
+	Open    Registration = "open"    // everybody
+	Invited Registration = "invited" // who has a link
+)
+
+// Kinds of credentials.
+const (
+	Password = "password"
+	Passkey  = "passkey"
+	Recovery = "recovery"
+	Mail     = "mail"
+	OIDC     = "oidc"
+	Wallet   = "wallet"
+)
+
+// Deps is what the room is built on.
+type Deps struct {
+	Store        *store.Store
+	Auth         *auth.Auth
+	Registration Registration // "" is open in a sandbox, invited on live
+	Clock        func() time.Time
+	Log          *slog.Logger
+}
+
+// People is the room: one per process, safe for concurrent use.
+type People struct {
+	Deps
+	hashing chan struct{} // bounds the memory of password hashes
+	limits  limits
+}
+
+// New returns the room.
+func New(d Deps) *People {
+	if d.Registration == "" {
+		d.Registration = Open
+		if d.Auth.Environment() == toll.Live {
+			d.Registration = Invited
+		}
+	}
+	return &People{Deps: d, hashing: make(chan struct{}, hashesAtOnce), limits: newLimits()}
+}
+
+// User is a person.
+type User struct {
+	ID       toll.UUID `json:"id"`
+	Name     string    `json:"name"`
+	Operator bool      `json:"operator"`
+}
+
+// Member is a person in a workspace.
+type Member struct {
+	UserID toll.UUID `json:"userId"`
+	Name   string    `json:"name"`
+	Role   toll.Role `json:"role"`
+	Since  toll.Time `json:"since"`
+}
+
+// Workspace is a workspace of a person.
+type Workspace struct {
+	Address toll.Address
+	Name    string
+	Role    toll.Role
+	Custody toll.Custody
+}
+
+func userOf(u store.User) User { return User{ID: u.ID, Name: u.Name, Operator: u.Operator} }
+
+// User returns a person. [store.ErrNotFound] for one who is unknown or disabled.
+func (p *People) User(ctx context.Context, id toll.UUID) (User, error) {
+	u, err := store.UserByID(ctx, p.Store, id)
+	if err == nil && !u.DisabledAt.IsZero() {
+		err = store.ErrNotFound
+	}
+	return userOf(u), err
+}
+
+// Workspaces lists the workspaces of a person, the oldest first.
+func (p *People) Workspaces(ctx context.Context, user toll.UUID) ([]Workspace, error) {
+	rows, err := store.MembershipsOf(ctx, p.Store, user)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Workspace, 0, len(rows))
+	for _, m := range rows {
+		row, err := store.PrincipalByAddress(ctx, p.Store, m.Workspace)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Workspace{Address: m.Workspace, Name: row.Name, Role: m.Role, Custody: CustodyOf(row)})
+	}
+	return out, nil
+}
+
+// CustodyOf says who has the key of a workspace.
+func CustodyOf(p store.Principal) toll.Custody {
+	switch {
+	case len(p.SealedKey) == 0:
+		return toll.CustodyExternal
+	case !p.ExportedAt.IsZero():
+		return toll.CustodyShared
+	}
+	return toll.CustodyService
+}
+
+// Caller returns a person as a caller in a workspace, with the rights of the present role. [store.ErrNotFound] for who is not in.
+func (p *People) Caller(ctx context.Context, workspace toll.Address, user toll.UUID) (auth.Caller, error) {
+	role, err := p.Auth.RoleOf(ctx, p.Store, workspace, user)
+	return auth.Caller{Address: workspace, UserID: user, Rights: role.Rights(), MadeBy: toll.MadeByUser}, err
+}
+
+// SignUp is what a person gives to sign up.
+type SignUp struct {
+	Name   string // shown to others; at most 100 printable characters
+	Login  string // with which the person signs in by password
+	Secret string // the password
+	Link   string // secret of a link that lets the person in; may be empty where registration is open
+}
+
+// errClosed says that nobody signs up without a link.
+var errClosed = toll.Errorf(toll.CodeForbidden, "Sign-up is by invitation here.").
+	WithHint("Ask the operator of this service, or the owner of a workspace, for a link.")
+
+// MaySignUp returns nil when a person with this link ("" for none) may sign up. The error is safe to show.
+func (p *People) MaySignUp(ctx context.Context, secret string) error {
+	if secret == "" {
+		if p.Registration != Open {
+			return errClosed
+		}
+		return nil
+	}
+	l, err := store.LinkByHash(ctx, p.Store, sumOf(secret))
+	return p.usable(l, err, linkSignUp, linkOperator, linkJoin)
+}
+
+// SignUp makes a person with a password and a workspace of their own, of which the person is the owner; with a link to a workspace,
+// also a membership there. The first workspace is the one to show. Errors are safe to show: [toll.CodeBadRequest],
+// [toll.CodeForbidden], [toll.CodeExists] for a login name that is taken, [toll.CodeRateLimited].
+func (p *People) SignUp(ctx context.Context, source string, in SignUp) (User, toll.Address, error) {
+	login, err := parseLogin(in.Login)
+	if err == nil {
+		err = checkPassword(in.Secret, login)
+	}
+	if err == nil {
+		err = p.MaySignUp(ctx, in.Link)
+	}
+	if err == nil {
+		err = p.limits.signUp(source)
+	}
+	if err != nil {
+		return User{}, toll.Address{}, err
+	}
+	hash, err := p.hash(ctx, in.Secret)
+	if err != nil {
+		return User{}, toll.Address{}, err
+	}
+	return p.insert(ctx, cleanName(in.Name, login), in.Link, store.Credential{
+		Kind: Password, Subject: login, Name: login, Secret: hash,
+	})
+}
+
+// insert stores a new person with the first credential and the workspaces.
+func (p *People) insert(ctx context.Context, name, link string, first store.Credential) (User, toll.Address, error) {
+	now := p.Clock()
+	u := store.User{ID: toll.NewTimeUUID(now), Name: name, CreatedAt: now}
+	w, err := p.Auth.NewPrincipal("")
+	if err != nil {
+		return User{}, toll.Address{}, err
+	}
+	first.ID, first.UserID, first.CreatedAt, first.UsedAt = toll.NewTimeUUID(now), u.ID, now, now
+	at := w.Address
+	ctx = p.as(ctx, u.ID)
+	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
+		u.Operator, at = false, w.Address
+		acts := []store.Act{{Workspace: w.Address.Lower(), Act: "workspace.created", Object: w.Address.Lower()}}
+		if link != "" {
+			l, err := store.LockLink(ctx, tx, sumOf(link))
+			if err := p.usable(l, err, linkSignUp, linkOperator, linkJoin); err != nil {
+				return err
+			}
+			u.Operator = l.Kind == linkOperator
+			l.UsedAt, l.UsedBy = now, u.ID
+			if err := store.UpdateLink(ctx, tx, l); err != nil {
+				return err
+			}
+			if l.Kind == linkJoin {
+				act, err := p.join(ctx, tx, l, u.ID)
+				if err != nil {
+					return err
+				}
+				acts = append(acts, act)
+				at, _ = toll.ParseAddress(l.Workspace)
+			}
+		}
+		if err := store.InsertUser(ctx, tx, u); err != nil {
+			return err
+		}
+		if err := store.InsertCredential(ctx, tx, first); err != nil {
+			return err
+		}
+		w.Operator = u.Operator
+		if err := store.InsertPrincipal(ctx, tx, w); err != nil {
+			return err
+		}
+		own := store.Membership{Workspace: w.Address, UserID: u.ID, Role: toll.RoleOwner, CreatedAt: now}
+		if err := store.InsertMembership(ctx, tx, own); err != nil {
+			return err
+		}
+		return p.audit(ctx, tx, acts...)
+	})
+	if store.IsUnique(err) {
+		return User{}, toll.Address{}, errTaken
+	}
+	return userOf(u), at, err
+}
+
+var errTaken = toll.Errorf(toll.CodeExists, "This login name is taken.").WithHint("Choose another one, or sign in.")
+
+// as returns a context whose acts are those of a person, from where the context says already.
+func (p *People) as(ctx context.Context, user toll.UUID) context.Context {
+	return store.WithActor(ctx, store.Actor{Kind: "user", ID: user.String(), Source: store.ActorOf(ctx).Source})
+}
+
+// audit notes acts in the order in which all transactions lock the logs.
+func (p *People) audit(ctx context.Context, tx *store.Tx, acts ...store.Act) error {
+	return store.AuditAll(ctx, tx, p.Clock(), acts...)
+}
+
+// cleanName returns a name as it is shown, or one that is not empty in its place.
+func cleanName(name, instead string) string {
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, strings.TrimSpace(name))
+	if name == "" || !utf8.ValidString(name) {
+		name = instead
+	}
+	if r := []rune(name); len(r) > 100 {
+		name = string(r[:100])
+	}
+	return name
+}
+
+// newSecret returns a secret of 32 random bytes as text, and its hash.
+func newSecret() (secret string, hash []byte) {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // never fails since Go 1.24
+	secret = base64.RawURLEncoding.EncodeToString(b)
+	return secret, sumOf(secret)
+}
+
+func sumOf(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// limits bound what one source, and what all sources together, may try. They count in this process alone.
+type limits struct {
+	began   time.Time
+	signUps *meter.Meter[string] // by source
+	tries   *meter.Meter[string] // of credentials, by source
+	names   *meter.Meter[string] // of credentials, by login name
+	links   *meter.Meter[string] // opened links, by source
+}
+
+func newLimits() limits {
+	return limits{
+		began:   time.Now(),
+		signUps: meter.New[string](6*time.Minute, 20),
+		tries:   meter.New[string](15*time.Second, 40),
+		names:   meter.New[string](30*time.Second, 20),
+		links:   meter.New[string](15*time.Second, 40),
+	}
+}
+
+func take(m *meter.Meter[string], began time.Time, who string) error {
+	r := m.Take(who, 1, time.Since(began))
+	if r.OK {
+		return nil
+	}
+	e := toll.Errorf(toll.CodeRateLimited, "Too many tries. Wait some minutes, then try again.")
+	e.RetryAfterSecs = int((r.Retry + time.Second - 1) / time.Second)
+	return e
+}
+
+func (l *limits) signUp(source string) error { return take(l.signUps, l.began, source) }
+
+// try counts a try of a credential by source and by name. Both are counted whether the name is known or not.
+func (l *limits) try(source, name string) error {
+	return errors.Join(take(l.tries, l.began, source), take(l.names, l.began, name))
+}
+
+func (l *limits) link(source string) error { return take(l.links, l.began, source) }

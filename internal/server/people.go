@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// FirstLink returns the address with which the first person signs up, who is an operator: once, within a day. "" when somebody has
+// signed up. Links of earlier starts end.
+func (s *Server) FirstLink(ctx context.Context) (string, error) {
+	secret, err := s.people.FirstLink(ctx)
+	if secret == "" || err != nil {
+		return "", err
+	}
+	return s.PublicURL() + "/sign-up?link=" + secret, nil
+}
+
+// SignUpLink returns an address with which one person signs up where registration is by invitation.
+func (s *Server) SignUpLink(ctx context.Context) (string, error) {
+	path, _, err := s.people.LocalLink(ctx, "")
+	return s.PublicURL() + path, err
+}
+
+// RecoverLink returns an address with which the person of a login name chooses a new password, once, within an hour.
+func (s *Server) RecoverLink(ctx context.Context, login string) (string, error) {
+	path, _, err := s.people.LocalLink(ctx, login)
+	return s.PublicURL() + path, err
+}
+
+// LocalLink is a link for a person that was made on the database itself.
+type LocalLink struct {
+	Link string    `json:"link"`
+	Ends time.Time `json:"ends"`
+}
+
+// MakeLocalLink makes a link beside the service or while it is stopped: to recover the person of a login name, or, with "", to sign up.
+func MakeLocalLink(ctx context.Context, cfg Config, login string) (out LocalLink, err error) {
+	err = administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
+		p := people.New(people.Deps{Store: f.store, Auth: f.auth, Clock: cfg.Clock, Log: cfg.Log})
+		path, ends, err := p.LocalLink(ctx, login)
+		if errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("no person signs in as %q", login)
+		}
+		out = LocalLink{Link: publicURL(f.auth.Issuer()) + path, Ends: ends.UTC().Truncate(time.Second)}
+		return err
+	})
+	return out, err
+}

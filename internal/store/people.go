@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/tollhq/toll"
+)
+
+// User is a person.
+type User struct {
+	ID         toll.UUID `db:"user_id,key"`
+	Name       string    `db:"name,set"`
+	Operator   bool      `db:"is_operator,set"`
+	CreatedAt  time.Time `db:"created_at"`
+	DisabledAt time.Time `db:"disabled_at,set"` // zero: not disabled
+}
+
+// Credential is one way in which a person signs in. Subject is unique within a kind.
+type Credential struct {
+	ID        toll.UUID `db:"credential_id,key"`
+	UserID    toll.UUID `db:"user_id"`
+	Kind      string    `db:"kind"`
+	Subject   string    `db:"subject"`
+	Name      string    `db:"name"`
+	Secret    []byte    `db:"secret,set,empty"`
+	CreatedAt time.Time `db:"created_at"`
+	UsedAt    time.Time `db:"used_at,set"` // zero: never
+}
+
+// Membership is the role of a person in a workspace.
+type Membership struct {
+	Workspace toll.Address `db:"workspace,key"`
+	UserID    toll.UUID    `db:"user_id,key"`
+	Role      toll.Role    `db:"role,set"`
+	CreatedAt time.Time    `db:"created_at"`
+}
+
+// Link works once, for who knows the secret in it. Hash is the SHA-256 of that.
+type Link struct {
+	Hash      []byte    `db:"hash,key"`
+	Kind      string    `db:"kind"`
+	Workspace string    `db:"workspace"` // address in lower case, "" for none
+	Role      toll.Role `db:"role"`      // "" for none
+	UserID    toll.UUID `db:"user_id,null"`
+	MadeBy    toll.UUID `db:"made_by,null"`
+	Note      string    `db:"note"` // for whom it is, as its maker wrote
+	CreatedAt time.Time `db:"created_at"`
+	EndsAt    time.Time `db:"ends_at,set"`
+	UsedAt    time.Time `db:"used_at,set"` // zero: not used
+	UsedBy    toll.UUID `db:"used_by,null,set"`
+}
+
+var (
+	users      = newRecord[User]("users")
+	InsertUser = users.insert
+	UpdateUser = users.update
+	UserByID   = by[toll.UUID](users, "user_id = $1")
+
+	credentials         = newRecord[Credential]("credentials")
+	InsertCredential    = credentials.insert // [IsUnique] when the subject is taken
+	UpdateCredential    = credentials.update
+	CredentialByID      = by[toll.UUID](credentials, "credential_id = $1")
+	CredentialBySubject = by2[string, string](credentials, "kind = $1 AND subject = $2")
+	CredentialsOf       = listBy[toll.UUID](credentials, "user_id = $1 ORDER BY created_at, credential_id")
+
+	memberships      = newRecord[Membership]("memberships")
+	InsertMembership = memberships.insert // [IsUnique] for a person who is in already
+	UpdateMembership = memberships.update
+	MembershipOf     = by2[toll.Address, toll.UUID](memberships, "workspace = $1 AND user_id = $2")
+	MembersOf        = listBy[toll.Address](memberships, "workspace = $1 ORDER BY created_at, user_id")
+	MembershipsOf    = listBy[toll.UUID](memberships, "user_id = $1 ORDER BY created_at, workspace")
+
+	links      = newRecord[Link]("links")
+	InsertLink = links.insert
+	UpdateLink = links.update
+	LinkByHash = by[[]byte](links, "hash = $1")
+	LockLink   = locked[[]byte](links, "hash = $1")
+	// LinksOf returns the links of a workspace that are neither used nor over.
+	LinksOf = listBy2[string, time.Time](links, "workspace = $1 AND used_at = 0 AND ends_at > $2 ORDER BY created_at, hash")
+)
+
+// LockMembers returns the people of a workspace, whom nobody else changes until the transaction ends.
+func LockMembers(ctx context.Context, tx *Tx, workspace toll.Address) ([]Membership, error) {
+	return memberships.all(ctx, tx, "WHERE workspace = $1 ORDER BY user_id"+tx.ForUpdate(), workspace.Lower())
+}
+
+// ShareMembership returns the membership of a person, who stays what they are until the transaction ends, so that nothing is made
+// by a person who leaves meanwhile. [ErrNotFound] for who is not in.
+func ShareMembership(ctx context.Context, tx *Tx, workspace toll.Address, user toll.UUID) (Membership, error) {
+	return memberships.one(ctx, tx, "WHERE workspace = $1 AND user_id = $2"+tx.ForShare(), workspace.Lower(), user[:])
+}
+
+// DeleteMembership removes a person from a workspace.
+func DeleteMembership(ctx context.Context, tx *Tx, workspace toll.Address, user toll.UUID) error {
+	return found(tx.Exec(ctx, "DELETE FROM memberships WHERE workspace = $1 AND user_id = $2", workspace.Lower(), user[:]))
+}
+
+// DeleteCredential removes a credential of a person; [ErrNotFound] for one of somebody else.
+func DeleteCredential(ctx context.Context, tx *Tx, id, user toll.UUID) error {
+	return found(tx.Exec(ctx, "DELETE FROM credentials WHERE credential_id = $1 AND user_id = $2", id[:], user[:]))
+}
+
+// DeleteCredentials removes the credentials of a person of one kind.
+func DeleteCredentials(ctx context.Context, tx *Tx, user toll.UUID, kind string) error {
+	_, err := tx.Exec(ctx, "DELETE FROM credentials WHERE user_id = $1 AND kind = $2", user[:], kind)
+	return err
+}
+
+// LockUser returns a person, whose credentials nobody else changes until the transaction ends.
+func LockUser(ctx context.Context, tx *Tx, id toll.UUID) (User, error) {
+	return users.one(ctx, tx, "WHERE user_id = $1"+tx.ForUpdate(), id[:])
+}
+
+// AnyUser reports whether somebody has signed up.
+func AnyUser(ctx context.Context, q Querier) (bool, error) {
+	ids, err := values[[]byte](ctx, q, "SELECT user_id FROM users LIMIT 1")
+	return len(ids) > 0, err
+}
+
+// EndLinks ends the links of a kind that are neither used nor over.
+func EndLinks(ctx context.Context, tx *Tx, kind string, at time.Time) error {
+	_, err := tx.Exec(ctx, "UPDATE links SET ends_at = $2 WHERE kind = $1 AND used_at = 0 AND ends_at > $2", kind, Micros(at))
+	return err
+}
+
+// DropLinks removes links that were over before a moment.
+func DropLinks(ctx context.Context, tx *Tx, before time.Time) error {
+	_, err := tx.Exec(ctx, "DELETE FROM links WHERE ends_at < $1", Micros(before))
+	return err
+}
+
+// KeysOfUser returns the keys that stand under the membership of a person and are neither revoked nor over.
+func KeysOfUser(ctx context.Context, q Querier, workspace toll.Address, user toll.UUID, now time.Time) ([]APIKey, error) {
+	return apiKeys.all(ctx, q, "WHERE user_id = $1 AND address = $2 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $3) ORDER BY id",
+		user[:], workspace.Lower(), Micros(now))
+}
+
+// OAuthGrantsOfUser returns the consents that stand under the membership of a person and are neither revoked nor over.
+func OAuthGrantsOfUser(ctx context.Context, q Querier, workspace toll.Address, user toll.UUID, now time.Time) ([]OAuthGrant, error) {
+	return oauthGrants.all(ctx, q, "WHERE user_id = $1 AND owner = $2 AND revoked_at = 0 AND ends_at > $3 ORDER BY grant_id",
+		user[:], workspace.Lower(), Micros(now))
+}

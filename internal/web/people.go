@@ -1,0 +1,462 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/people"
+)
+
+// First words of what the tickets of these forms say.
+const (
+	formSignUp   = "sign-up"
+	formJoin     = "join"
+	formConfirm  = "confirm"
+	formSecurity = "security"
+	formMembers  = "members"
+)
+
+// stale is said of a form that was not shown in this session.
+const stale = "The form is not one of this session. Send it once more."
+
+// signUp is the form with which a person signs up.
+type signUp struct {
+	Next, Link, Ticket string
+	Name, Login        string
+	Joins              string // workspace of an invitation
+	Role               toll.Role
+	SignInNext         string
+	Operator           bool
+}
+
+// SignUp is GET and POST /sign-up. Opening the page uses nothing up.
+func (w *Web) SignUp() http.Handler {
+	return w.page(func(v *visit) {
+		q := v.r.URL.Query()
+		v.askSignUp(http.StatusOK, q.Get("link"), place(q.Get("next")), "")
+	}, func(v *visit) {
+		link, next := v.form.Get("link"), place(v.form.Get("next"))
+		again := func(status int, fault string) { v.askSignUp(status, link, next, fault) }
+		if !w.onHost(v.r) {
+			again(http.StatusForbidden, "Sign up at "+w.PublicURL+".")
+			return
+		}
+		u, at, err := w.People.SignUp(v.ctx(), w.Address(v.r), people.SignUp{
+			Name: v.form.Get("name"), Login: v.form.Get("login"), Secret: v.form.Get("password"), Link: link,
+		})
+		if err == nil {
+			err = w.admitUser(v, u, people.Password, at)
+		}
+		if v.faulty(err, again) {
+			return
+		}
+		v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+	})
+}
+
+// onHost reports whether a request came to the public host, or to another name of this machine that stands for it.
+func (w *Web) onHost(r *http.Request) bool {
+	u, err := url.Parse(w.PublicURL)
+	if err != nil {
+		return false
+	}
+	host := (&url.URL{Host: r.Host}).Hostname()
+	return strings.EqualFold(host, u.Hostname()) || toll.IsLoopback(host) && toll.IsLoopback(u.Hostname())
+}
+
+func (v *visit) askSignUp(status int, link, next, fault string) {
+	if err := v.w.People.MaySignUp(v.ctx(), link); err != nil {
+		e := toll.AsError(err)
+		if e.HTTPStatus() >= http.StatusInternalServerError {
+			v.fail(err)
+			return
+		}
+		v.refuseNext(e.HTTPStatus(), e.Text(), "")
+		return
+	}
+	f := signUp{Next: next, Link: link, Name: v.form.Get("name"), Login: v.form.Get("login")}
+	if link != "" {
+		kind, to, err := v.w.People.ReadLink(v.ctx(), v.w.Address(v.r), link)
+		if err != nil {
+			v.fail(err)
+			return
+		}
+		f.Operator = kind == people.OperatorLink
+		if !to.Address.IsZero() {
+			f.Joins, f.Role = cmp.Or(to.Name, to.Address.String()), to.Role
+			f.SignInNext = PathJoin + "?" + url.Values{"link": {link}}.Encode()
+		}
+	}
+	v.show(status, "sign_up", shown{Title: "Sign up", Fault: fault, Body: f}, "")
+}
+
+// joining is what a person reads of an invitation.
+type joining struct {
+	people.Workspace
+	Link, Ticket string
+}
+
+// Join is GET and POST /join: a person accepts an invitation to a workspace. Opening the page uses nothing up.
+func (w *Web) Join() http.Handler {
+	return w.page(func(v *visit) { v.askJoin(http.StatusOK, v.r.URL.Query().Get("link"), "") }, func(v *visit) {
+		link := v.form.Get("link")
+		if v.person == nil || v.person.User == nil || !w.holds(v.ctx(), v.form.Get("ticket"), formJoin, link) {
+			v.askJoin(http.StatusForbidden, link, stale)
+			return
+		}
+		at, err := w.People.Join(v.ctx(), w.Address(v.r), v.person.User.ID, link)
+		if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "") }) {
+			return
+		}
+		v.redirect(http.StatusSeeOther, membersOf(at))
+	})
+}
+
+func (v *visit) askJoin(status int, link, fault string) {
+	if v.person == nil || v.person.User == nil {
+		v.redirect(http.StatusSeeOther, PathSignUp+"?"+url.Values{"link": {link}}.Encode())
+		return
+	}
+	_, to, err := v.w.People.ReadLink(v.ctx(), v.w.Address(v.r), link)
+	if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "") }) {
+		return
+	}
+	if to.Address.IsZero() {
+		v.refuseNext(http.StatusBadRequest, "This link is not an invitation to a workspace.", "")
+		return
+	}
+	v.show(status, "join", shown{Title: "Join a workspace", Fault: fault, Body: joining{to, link, v.w.ticket(v.ctx(), formJoin, link)}}, "")
+}
+
+// confirming asks a person for a fresh proof.
+type confirming struct{ Why, Next, Ticket string }
+
+// proved reports whether the person proved a credential a short time ago; it asks for one else.
+func (v *visit) proved(why string) bool {
+	switch {
+	case v.person == nil:
+		v.askSignIn(http.StatusOK, why, v.here(), "")
+	case v.person.User == nil:
+		v.refuseNext(http.StatusForbidden, "This takes a person, and you signed in with an API key.", "Sign out, and sign in as a person.")
+	case !v.w.fresh(v.person):
+		v.askConfirm(http.StatusOK, why, v.here(), "")
+	default:
+		return true
+	}
+	return false
+}
+
+func (v *visit) askConfirm(status int, why, next, fault string) {
+	v.show(status, "confirm", shown{
+		Title: "Confirm that it is you", Fault: fault, Body: confirming{why, next, v.w.ticket(v.ctx(), formConfirm, why)},
+	}, "")
+}
+
+// confirmWhy is what the page of a fresh proof says.
+const confirmWhy = "This changes who can use your account. Prove first that it is you: the proof counts for ten minutes."
+
+// Confirm is GET and POST /confirm: a person proves the password once more.
+func (w *Web) Confirm() http.Handler {
+	return w.page(func(v *visit) {
+		next := place(v.r.URL.Query().Get("next"))
+		if v.person == nil || v.person.User == nil {
+			v.askSignIn(http.StatusOK, "", next, "")
+			return
+		}
+		v.askConfirm(http.StatusOK, confirmWhy, next, "")
+	}, func(v *visit) {
+		next := place(v.form.Get("next"))
+		again := func(status int, fault string) { v.askConfirm(status, confirmWhy, next, fault) }
+		if v.person == nil || v.person.User == nil {
+			v.askSignIn(http.StatusForbidden, "", next, "")
+			return
+		}
+		if !w.holds(v.ctx(), v.form.Get("ticket"), formConfirm, confirmWhy) {
+			again(http.StatusForbidden, stale)
+			return
+		}
+		err := w.People.Prove(v.ctx(), w.Address(v.r), v.person.User.ID, v.form.Get("password"))
+		if err == nil {
+			err = w.sessions.RenewToken(v.ctx())
+		}
+		if v.faulty(err, again) {
+			return
+		}
+		w.proved(v.ctx(), people.Password)
+		v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+	})
+}
+
+// recovering is the form with which a person who lost the password gets another one.
+type recovering struct{ Link, Login string }
+
+// Recover is GET and POST /recover.
+func (w *Web) Recover() http.Handler {
+	ask := func(v *visit, status int, link, fault string) {
+		v.show(status, "recover", shown{Title: "Choose a new password", Fault: fault, Body: recovering{link, v.form.Get("login")}}, "")
+	}
+	return w.page(func(v *visit) { ask(v, http.StatusOK, v.r.URL.Query().Get("link"), "") }, func(v *visit) {
+		link := v.form.Get("link")
+		u, err := w.People.Recover(v.ctx(), w.Address(v.r), link, v.form.Get("login"), v.form.Get("code"), v.form.Get("password"))
+		if err == nil {
+			err = w.admitUser(v, u, people.Password, toll.Address{})
+		}
+		if v.faulty(err, func(status int, fault string) { ask(v, status, link, fault) }) {
+			return
+		}
+		v.redirect(http.StatusSeeOther, PathSecurity)
+	})
+}
+
+// security is what a person reads of their own credentials and sessions.
+type security struct {
+	Done        string
+	Codes       []string
+	Credentials []shownCredential
+	CodesLeft   int
+	HasPassword bool
+	Sessions    []shownSession
+	Ticket      string
+}
+
+type shownCredential struct {
+	ID, Text, Since, Used, Ticket string
+	CanRemove                     bool
+}
+
+type shownSession struct {
+	ID, Agent, Since, Used, Ticket string
+	This                           bool
+}
+
+// kindTexts are the kinds of credentials as a person reads them.
+var kindTexts = map[string]string{
+	people.Password: "Password", people.Passkey: "Passkey", people.Mail: "Code by mail", people.OIDC: "Account of", people.Wallet: "Wallet",
+}
+
+// Security is GET and POST /account/security: how a person signs in, and where.
+func (w *Web) Security() http.Handler {
+	return w.page(func(v *visit) {
+		if v.isPerson() {
+			v.showSecurity(http.StatusOK, security{}, "")
+		}
+	}, func(v *visit) {
+		v.at = PathSecurity
+		if !v.isPerson() {
+			return
+		}
+		if !w.holds(v.ctx(), v.form.Get("ticket"), formSecurity) {
+			v.showSecurity(http.StatusForbidden, security{}, stale)
+			return
+		}
+		if v.form.Get("act") != "end" && !v.proved(confirmWhy) {
+			return
+		}
+		page, err := v.changeSecurity()
+		if v.faulty(err, func(status int, fault string) { v.showSecurity(status, security{}, fault) }) {
+			return
+		}
+		v.showSecurity(http.StatusOK, page, "")
+	})
+}
+
+// isPerson reports whether a person signed in; it asks for a sign-in else.
+func (v *visit) isPerson() bool {
+	switch {
+	case v.person == nil:
+		v.askSignIn(http.StatusOK, "", v.here(), "")
+	case v.person.User == nil:
+		v.refuseNext(http.StatusForbidden, "This page is of persons, and you signed in with an API key.", "Sign out, and sign in as a person.")
+	default:
+		return true
+	}
+	return false
+}
+
+// changeSecurity does what the form says. After a change of a credential all other sessions are over, and this one has a new id.
+func (v *visit) changeSecurity() (page security, err error) {
+	w, user := v.w, v.person.User.ID
+	stored := v.ctx().Value(visitKey{}).(*visited).token
+	switch v.form.Get("act") {
+	case "codes":
+		page.Codes, err = w.People.NewRecoveryCodes(v.ctx(), user)
+	case "password":
+		page.Done = "The password is set. All other sessions have ended."
+		err = w.People.SetPassword(v.ctx(), user, v.form.Get("login"), v.form.Get("password"), stored)
+	case "remove":
+		page.Done = "The credential is removed. All other sessions have ended."
+		var id toll.UUID
+		if err = id.UnmarshalText([]byte(v.form.Get("credential"))); err == nil {
+			err = w.People.RemoveCredential(v.ctx(), user, id, stored)
+		}
+	case "end":
+		page.Done = "The session has ended."
+		err = w.People.EndSession(v.ctx(), user, v.form.Get("session"))
+	default:
+		err = toll.NewError(toll.CodeBadRequest)
+	}
+	if err == nil && v.form.Get("act") != "end" {
+		err = w.sessions.RenewToken(v.ctx())
+	}
+	return page, err
+}
+
+func (v *visit) showSecurity(status int, page security, fault string) {
+	user := v.person.User.ID
+	all, err := v.w.People.Credentials(v.ctx(), user)
+	var open []people.Session
+	if err == nil {
+		open, err = v.w.People.Sessions(v.ctx(), user)
+	}
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	page.Ticket = v.w.ticket(v.ctx(), formSecurity)
+	for _, c := range all {
+		if c.Kind == people.Recovery {
+			page.CodesLeft++
+			continue
+		}
+		one := shownCredential{ID: c.ID.String(), Text: kindTexts[c.Kind] + " " + c.Name, Since: date(c.CreatedAt.Time), Ticket: page.Ticket}
+		if c.UsedAt != nil {
+			one.Used = date(c.UsedAt.Time)
+		}
+		page.HasPassword = page.HasPassword || c.Kind == people.Password
+		page.Credentials = append(page.Credentials, one)
+	}
+	for i := range page.Credentials {
+		page.Credentials[i].CanRemove = len(page.Credentials) > 1
+	}
+	for _, s := range open {
+		page.Sessions = append(page.Sessions, shownSession{
+			ID: s.ID, Agent: s.Agent, Since: date(s.Since.Time), Used: date(s.UsedAt.Time), This: s.ID == v.person.session, Ticket: page.Ticket,
+		})
+	}
+	v.show(status, "security", shown{Title: "Your account", Fault: fault, Body: page}, "")
+}
+
+// membersPage is the people of a workspace.
+type membersPage struct {
+	Done, Link, LinkEnds string
+	Action, Ticket       string
+	Members              []shownMember
+	Invitations          []shownInvitation
+	Roles                []toll.Role
+	MayInvite            bool
+}
+
+type shownMember struct {
+	ID, Name, Since, Ticket string
+	Role                    toll.Role
+	You, CanManage          bool
+}
+
+type shownInvitation struct {
+	ID, Note, Until, Ticket string
+	Role                    toll.Role
+}
+
+func membersOf(at toll.Address) string {
+	return strings.Replace(PathMembers, "{workspace}", at.String(), 1)
+}
+
+// Members is GET and POST /w/{workspace}/members.
+func (w *Web) Members() http.Handler {
+	return w.page(func(v *visit) {
+		if v.isPerson() {
+			v.showMembers(http.StatusOK, membersPage{}, "")
+		}
+	}, func(v *visit) {
+		if v.person != nil {
+			v.at = membersOf(v.person.Address)
+		}
+		if !v.isPerson() {
+			return
+		}
+		if !v.holds(v.form.Get("ticket"), formMembers) {
+			v.showMembers(http.StatusForbidden, membersPage{}, stale)
+			return
+		}
+		if !v.proved(confirmWhy) {
+			return
+		}
+		page, err := v.changeMembers()
+		if v.faulty(err, func(status int, fault string) { v.showMembers(status, membersPage{}, fault) }) {
+			return
+		}
+		if v.form.Get("user") == v.person.User.ID.String() && v.form.Get("act") == "remove" {
+			v.redirect(http.StatusSeeOther, PathSecurity)
+			return
+		}
+		v.showMembers(http.StatusOK, page, "")
+	})
+}
+
+// changeMembers does what the form says.
+func (v *visit) changeMembers() (page membersPage, err error) {
+	w, who := v.w, v.person.Caller
+	var user toll.UUID
+	if act := v.form.Get("act"); act == "role" || act == "remove" {
+		if err := user.UnmarshalText([]byte(v.form.Get("user"))); err != nil {
+			return page, err
+		}
+	}
+	switch v.form.Get("act") {
+	case "invite":
+		i, secret, err := w.People.Invite(v.ctx(), who, toll.Role(v.form.Get("role")), v.form.Get("note"))
+		page.Link, page.LinkEnds = w.PublicURL+PathJoin+"?"+url.Values{"link": {secret}}.Encode(), date(i.EndsAt.Time)
+		return page, err
+	case "withdraw":
+		page.Done = "The invitation is withdrawn."
+		id, err := toll.ParseHash(v.form.Get("invitation"))
+		if err == nil {
+			err = w.People.Withdraw(v.ctx(), who, id)
+		}
+		return page, err
+	case "role":
+		page.Done = "The role is changed."
+		_, err = w.People.SetRole(v.ctx(), who, user, toll.Role(v.form.Get("role")))
+		return page, err
+	case "remove":
+		ended, err := w.People.Remove(v.ctx(), who, user)
+		page.Done = "The person is removed." + endedWith(ended)
+		return page, err
+	}
+	return page, toll.NewError(toll.CodeBadRequest)
+}
+
+func (v *visit) showMembers(status int, page membersPage, fault string) {
+	who := v.person
+	page.Action, page.Ticket = membersOf(who.Address), v.ticket(formMembers)
+	page.MayInvite = who.Rights.Has(toll.RightMembers)
+	for _, r := range toll.Roles() {
+		if page.MayInvite && who.Workspace.Role.Manages(r) {
+			page.Roles = append(page.Roles, r)
+		}
+	}
+	all, err := v.w.People.Members(v.ctx(), who.Address)
+	var open []people.Invitation
+	if err == nil {
+		open, err = v.w.People.Invitations(v.ctx(), who.Address)
+	}
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	for _, m := range all {
+		page.Members = append(page.Members, shownMember{
+			ID: m.UserID.String(), Name: m.Name, Since: date(m.Since.Time), Role: m.Role, Ticket: page.Ticket,
+			You: m.UserID == who.User.ID, CanManage: page.MayInvite && who.Workspace.Role.Manages(m.Role),
+		})
+	}
+	for _, i := range open {
+		page.Invitations = append(page.Invitations, shownInvitation{
+			ID: i.ID, Note: i.Note, Until: date(i.EndsAt.Time), Role: i.Role, Ticket: page.Ticket,
+		})
+	}
+	v.show(status, "members", shown{Title: "Members", Fault: fault, Body: page}, "")
+}
