@@ -220,9 +220,16 @@ func (b *bench) prepare(ctx context.Context) error {
 		b.markets[engine] = m
 		if engine != m.engine {
 			b.say("loading %d settlements", b.rows)
+			begun := time.Now()
 			if err := m.loadUp(b.rows); err != nil {
 				return err
 			}
+			b.say("loaded in %.0f s, waiting for their events", time.Since(begun).Seconds())
+			behind, err := m.waitForEvents(m.settled, begun.Add(derivePatience))
+			if err != nil {
+				return err
+			}
+			b.say("after %.0f s %d of them have no event", time.Since(begun).Seconds(), behind)
 		}
 		if peers[engine] {
 			if r, err = b.roleOf(ctx, "peer-"+engine); err != nil {
