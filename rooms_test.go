@@ -287,7 +287,7 @@ var rooms = map[string]room{
 		what:  "persons, their credentials and roles in workspaces, invitations, recovery",
 		lines: 2000,
 		ours:  "toll internal/meter internal/store internal/auth",
-		third: []string{"golang.org/x/crypto"},
+		third: []string{"golang.org/x/crypto", "github.com/go-webauthn/webauthn"},
 	},
 	"internal/web": {
 		what:  "pages for people: sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",

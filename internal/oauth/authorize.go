@@ -238,6 +238,9 @@ func (o *OAuth) grant(ctx context.Context, client Client, w Asked, person auth.C
 		return g, err
 	}
 	if w.Kind == KindAPIKey {
+		if err := o.takesPerson(ctx, person); err != nil {
+			return g, err
+		}
 		g.Life = life(c.Lifetime, keyLife)
 		var err error
 		if g.Rights, err = rightsOf(person, w.Rights, c.Rights); err != nil {
@@ -260,6 +263,19 @@ func (o *OAuth) grant(ctx context.Context, client Client, w Asked, person auth.C
 		err = o.count(person)
 	}
 	return g, err
+}
+
+// takesPerson refuses an API key of a workspace that has people: only they let programs have keys.
+func (o *OAuth) takesPerson(ctx context.Context, c auth.Caller) error {
+	if !c.UserID.IsZero() && c.KeyID.IsZero() {
+		return nil
+	}
+	people, err := store.MembersOf(ctx, o.Store, c.Address)
+	if err == nil && len(people) > 0 {
+		err = toll.Errorf(toll.CodeForbidden, "A person of this workspace lets programs have API keys, and you signed in with a key.").
+			WithHint("Sign out, and sign in as a person.")
+	}
+	return err
 }
 
 // count refuses a person who lets too many programs in.

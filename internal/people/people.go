@@ -15,6 +15,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-webauthn/webauthn/webauthn"
+
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/meter"
@@ -56,6 +58,9 @@ type Deps struct {
 	Store        *store.Store
 	Auth         *auth.Auth
 	Registration Registration // "" is open in a sandbox, invited on live
+	PublicURL    string       // whose host passkeys are of
+	Seal         func(plain, aad []byte) ([]byte, error)
+	Open         func(sealed, aad []byte) ([]byte, error)
 	Clock        func() time.Time
 	Log          *slog.Logger
 }
@@ -65,17 +70,20 @@ type People struct {
 	Deps
 	hashing chan struct{} // bounds the memory of password hashes
 	limits  limits
+
+	passkeys *webauthn.WebAuthn // nil: browsers take none at the public address
 }
 
-// New returns the room.
-func New(d Deps) *People {
+// New returns the room. Errors: a public address that is no address.
+func New(d Deps) (*People, error) {
 	if d.Registration == "" {
 		d.Registration = Open
 		if d.Auth.Environment() == toll.Live {
 			d.Registration = Invited
 		}
 	}
-	return &People{Deps: d, hashing: make(chan struct{}, hashesAtOnce), limits: newLimits()}
+	passkeys, err := newPasskeys(d.PublicURL)
+	return &People{Deps: d, hashing: make(chan struct{}, hashesAtOnce), limits: newLimits(), passkeys: passkeys}, err
 }
 
 // User is a person.

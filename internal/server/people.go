@@ -41,7 +41,10 @@ type LocalLink struct {
 // MakeLocalLink makes a link beside the service or while it is stopped: to recover the person of a login name, or, with "", to sign up.
 func MakeLocalLink(ctx context.Context, cfg Config, login string) (out LocalLink, err error) {
 	err = administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
-		p := people.New(people.Deps{Store: f.store, Auth: f.auth, Clock: cfg.Clock, Log: cfg.Log})
+		p, err := people.New(people.Deps{Store: f.store, Auth: f.auth, Clock: cfg.Clock, Log: cfg.Log})
+		if err != nil {
+			return err
+		}
 		path, ends, err := p.LocalLink(ctx, login)
 		if errors.Is(err, store.ErrNotFound) {
 			return fmt.Errorf("no person signs in as %q", login)

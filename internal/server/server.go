@@ -101,9 +101,12 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log,
 	})
 	s.oauth = s.newOAuth()
-	s.people = people.New(people.Deps{
-		Store: base.store, Auth: a, Registration: cfg.Registration, Clock: cfg.Clock, Log: cfg.Log,
-	})
+	if s.people, err = people.New(people.Deps{
+		Store: base.store, Auth: a, Registration: cfg.Registration, PublicURL: s.PublicURL(), Seal: base.ring.Seal, Open: base.ring.Open,
+		Clock: cfg.Clock, Log: cfg.Log,
+	}); err != nil {
+		return nil, err
+	}
 	pages, err := s.pages()
 	if err != nil {
 		return nil, err

@@ -132,7 +132,10 @@ func (v *visit) askJoin(status int, link, fault string) {
 }
 
 // confirming asks a person for a fresh proof.
-type confirming struct{ Why, Next, Ticket string }
+type confirming struct {
+	Why, Next, Ticket string
+	Passkey           people.Ceremony
+}
 
 // proved reports whether the person proved a credential a short time ago; it asks for one else.
 func (v *visit) proved(why string) bool {
@@ -150,9 +153,15 @@ func (v *visit) proved(why string) bool {
 }
 
 func (v *visit) askConfirm(status int, why, next, fault string) {
-	v.show(status, "confirm", shown{
-		Title: "Confirm that it is you", Fault: fault, Body: confirming{why, next, v.w.ticket(v.ctx(), formConfirm, why)},
-	}, "")
+	f := confirming{Why: why, Next: next, Ticket: v.w.ticket(v.ctx(), formConfirm)}
+	s := shown{Title: "Confirm that it is you", Fault: fault}
+	var err error
+	if f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignIn); err != nil {
+		v.fail(err)
+		return
+	}
+	s.Body = f
+	v.show(status, "confirm", s, "")
 }
 
 // confirmWhy is what the page of a fresh proof says.
@@ -174,18 +183,25 @@ func (w *Web) Confirm() http.Handler {
 			v.askSignIn(http.StatusForbidden, "", next, "")
 			return
 		}
-		if !w.holds(v.ctx(), v.form.Get("ticket"), formConfirm, confirmWhy) {
+		if !w.holds(v.ctx(), v.form.Get("ticket"), formConfirm) {
 			again(http.StatusForbidden, stale)
 			return
 		}
-		err := w.People.Prove(v.ctx(), w.Address(v.r), v.person.User.ID, v.form.Get("password"))
+		proof := people.Password
+		var err error
+		if v.form.Get("answer") != "" {
+			proof = people.Passkey
+			err = w.People.ProvePasskey(v.ctx(), w.Address(v.r), v.person.User.ID, v.form.Get("state"), v.form.Get("answer"))
+		} else {
+			err = w.People.Prove(v.ctx(), w.Address(v.r), v.person.User.ID, v.form.Get("password"))
+		}
 		if err == nil {
 			err = w.sessions.RenewToken(v.ctx())
 		}
 		if v.faulty(err, again) {
 			return
 		}
-		w.proved(v.ctx(), people.Password)
+		w.proved(v.ctx(), proof)
 		v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
 	})
 }
@@ -220,6 +236,7 @@ type security struct {
 	HasPassword bool
 	Sessions    []shownSession
 	Ticket      string
+	Passkey     people.Ceremony // for a new one; zero where browsers take none
 }
 
 type shownCredential struct {
@@ -292,6 +309,15 @@ func (v *visit) changeSecurity() (page security, err error) {
 		if err = id.UnmarshalText([]byte(v.form.Get("credential"))); err == nil {
 			err = w.People.RemoveCredential(v.ctx(), user, id, stored)
 		}
+	case "passkey":
+		page.Done = "The passkey is added."
+		err = w.People.AddPasskey(v.ctx(), user, v.form.Get("name"), v.form.Get("state"), v.form.Get("answer"))
+	case "claim":
+		page.Done = "You are the owner of the account."
+		_, err = w.People.Claim(v.ctx(), w.Address(v.r), user, strings.TrimSpace(v.form.Get("api_key")))
+		if err == nil {
+			v.person.Workspaces, err = w.People.Workspaces(v.ctx(), user)
+		}
 	case "end":
 		page.Done = "The session has ended."
 		err = w.People.EndSession(v.ctx(), user, v.form.Get("session"))
@@ -336,7 +362,14 @@ func (v *visit) showSecurity(status int, page security, fault string) {
 			ID: s.ID, Agent: s.Agent, Since: date(s.Since.Time), Used: date(s.UsedAt.Time), This: s.ID == v.person.session, Ticket: page.Ticket,
 		})
 	}
-	v.show(status, "security", shown{Title: "Your account", Fault: fault, Body: page}, "")
+	s := shown{Title: "Your account", Fault: fault}
+	page.Passkey, s.Passkey, err = v.passkey(func() (people.Ceremony, error) { return v.w.People.BeginPasskey(v.ctx(), user) })
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	s.Body = page
+	v.show(status, "security", s, "")
 }
 
 // membersPage is the people of a workspace.

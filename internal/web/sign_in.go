@@ -2,11 +2,13 @@ package web
 
 import (
 	"cmp"
+	"html/template"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/people"
@@ -58,6 +60,9 @@ type signIn struct {
 	Fault bool   // what was sent was wrong
 	Login string
 	Open  bool // everybody may sign up
+
+	Passkey   people.Ceremony // zero where browsers take none
+	Elsewhere string          // address at which they do; "" for none
 }
 
 // SignIn is GET and POST /sign-in: a person who has an API key signs in.
@@ -71,6 +76,10 @@ func (w *Web) SignIn() http.Handler {
 		v.askSignIn(http.StatusOK, "", next, "")
 	}, func(v *visit) {
 		next := place(v.form.Get("next"))
+		if v.form.Get("answer") != "" {
+			v.signInPasskey(next)
+			return
+		}
 		if v.form.Get("api_key") == "" && v.form.Get("login")+v.form.Get("password") != "" {
 			v.signInPassword(next)
 			return
@@ -83,6 +92,18 @@ func (w *Web) SignIn() http.Handler {
 		v.person = p
 		v.redirect(http.StatusSeeOther, cmp.Or(next, PathAccess))
 	})
+}
+
+// signInPasskey signs a person in with the answer of a browser.
+func (v *visit) signInPasskey(next string) {
+	u, err := v.w.People.SignInPasskey(v.ctx(), v.w.Address(v.r), v.form.Get("state"), v.form.Get("answer"))
+	if err == nil {
+		err = v.w.admitUser(v, u, people.Passkey, toll.Address{})
+	}
+	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
+		return
+	}
+	v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
 }
 
 // signInPassword signs a person in with a login name and a password.
@@ -117,9 +138,28 @@ func (v *visit) faulty(err error, again func(status int, fault string)) bool {
 
 // askSignIn shows the form; why says what for, fault what was wrong with the last one.
 func (v *visit) askSignIn(status int, why, next, fault string) {
-	v.show(status, "sign_in", shown{Title: "Sign in", Fault: fault, Body: signIn{
-		Why: why, Next: next, Fault: fault != "", Login: v.form.Get("login"), Open: v.w.People.Registration == people.Open,
-	}}, "")
+	f := signIn{Why: why, Next: next, Fault: fault != "", Login: v.form.Get("login"), Open: v.w.People.Registration == people.Open}
+	s := shown{Title: "Sign in", Fault: fault}
+	var err error
+	if f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignIn); err != nil {
+		v.fail(err)
+		return
+	}
+	if v.w.People.HasPasskeys() && f.Passkey.State == "" {
+		f.Elsewhere = v.w.PublicURL + PathSignIn
+	}
+	s.Body = f
+	v.show(status, "sign_in", s, "")
+}
+
+// passkey asks for one with the script of the page, where browsers take them: at the public host alone.
+func (v *visit) passkey(begin func() (people.Ceremony, error)) (people.Ceremony, template.JS, error) {
+	u, err := url.Parse(v.w.PublicURL)
+	if err != nil || !v.w.People.HasPasskeys() || !strings.EqualFold(v.r.Host, u.Host) {
+		return people.Ceremony{}, "", err
+	}
+	c, err := begin()
+	return c, template.JS(passkeyScript), err
 }
 
 // badKey answers a sign-in that failed: again tells the person what was wrong with the key, and the rest is our fault.

@@ -44,6 +44,9 @@ var style string
 //go:embed mount.js
 var mount string
 
+//go:embed passkey.js
+var passkeyScript string
+
 // Deps is what the pages are built on.
 type Deps struct {
 	Store       *store.Store
@@ -72,6 +75,7 @@ type Web struct {
 	pages    map[string]*template.Template
 	styles   string // source of the style sheet, for the policy
 	mounts   string // the same of the script that shows a form of the card processor
+	passkeys string // and of the one that asks for a passkey
 	signIns  *meter.Quota
 	looks    *meter.Meter[toll.Address] // by accounts, of what was asked of the card processor for a page
 	began    time.Time
@@ -97,7 +101,7 @@ func New(d Deps) (*Web, error) {
 	w.sessions.ErrorFunc = func(rw http.ResponseWriter, r *http.Request, err error) {
 		(&visit{w: w, rw: rw, r: r}).fail(err)
 	}
-	w.styles, w.mounts = sourceOf(style), sourceOf(mount)
+	w.styles, w.mounts, w.passkeys = sourceOf(style), sourceOf(mount), sourceOf(passkeyScript)
 	for _, name := range []string{"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message", "sign_up", "join", "recover", "confirm", "security", "members"} {
 		if w.pages[name], err = template.ParseFS(pages, "layout.html", name+".html"); err != nil {
 			return nil, err
@@ -209,8 +213,9 @@ type shown struct {
 	Switch      []switchTo
 	Fault       string // what was wrong with the last form; safe to show
 	Body        any
-	Embedded    *embedded // a form of the card processor in a frame; nil for none
-	Refresh     string    // address to which the browser goes on by itself; "" for none
+	Embedded    *embedded   // a form of the card processor in a frame; nil for none
+	Passkey     template.JS // script of a page that asks for a passkey; "" for none
+	Refresh     string      // address to which the browser goes on by itself; "" for none
 }
 
 // switchTo leads to the same page in another workspace.
@@ -265,6 +270,9 @@ func (v *visit) show(status int, name string, s shown, leads string) {
 	if e := s.Embedded; e != nil {
 		policy += "; script-src " + v.w.mounts + " " + e.hosts.script + "; frame-src " + e.hosts.frame + "; connect-src " + e.hosts.connect +
 			"; img-src " + e.hosts.img
+	}
+	if s.Passkey != "" {
+		policy += "; script-src " + v.w.passkeys
 	}
 	h.Set("Content-Security-Policy", policy+"; frame-ancestors 'none'")
 	if s.Refresh != "" {

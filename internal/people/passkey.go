@@ -1,0 +1,233 @@
+package people
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// ceremonyLife is how long a browser may take with a passkey.
+const ceremonyLife = 10 * time.Minute
+
+// newPasskeys returns what checks passkeys of the public address; nil where browsers take none: at an IP address, and without https
+// but on this machine.
+func newPasskeys(public string) (*webauthn.WebAuthn, error) {
+	u, err := url.Parse(public)
+	if err != nil {
+		return nil, err
+	}
+	host := u.Hostname()
+	if _, err := netip.ParseAddr(host); err == nil || host == "" || u.Scheme != "https" && host != "localhost" {
+		return nil, nil
+	}
+	return webauthn.New(&webauthn.Config{
+		RPID: host, RPDisplayName: host, RPOrigins: []string{u.Scheme + "://" + u.Host},
+		AttestationPreference: protocol.PreferNoAttestation,
+		AuthenticatorSelection: protocol.AuthenticatorSelection{
+			ResidentKey: protocol.ResidentKeyRequirementRequired, UserVerification: protocol.VerificationPreferred,
+		},
+	})
+}
+
+// HasPasskeys reports whether browsers take passkeys at the public address.
+func (p *People) HasPasskeys() bool { return p.passkeys != nil }
+
+// passkeyUser is a person as the library wants one.
+type passkeyUser struct {
+	id          toll.UUID
+	name        string
+	credentials []webauthn.Credential
+}
+
+func (u *passkeyUser) WebAuthnID() []byte                         { return u.id[:] }
+func (u *passkeyUser) WebAuthnName() string                       { return u.name }
+func (u *passkeyUser) WebAuthnDisplayName() string                { return u.name }
+func (u *passkeyUser) WebAuthnCredentials() []webauthn.Credential { return u.credentials }
+
+func (p *People) passkeyUser(ctx context.Context, id toll.UUID) (*passkeyUser, error) {
+	u, err := p.User(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	out := &passkeyUser{id: id, name: u.Name}
+	rows, err := store.CredentialsOf(ctx, p.Store, id)
+	for _, c := range rows {
+		if c.Kind != Passkey {
+			continue
+		}
+		var one webauthn.Credential
+		if err := json.Unmarshal(c.Secret, &one); err != nil {
+			return nil, err
+		}
+		out.credentials = append(out.credentials, one)
+	}
+	return out, err
+}
+
+// Ceremony is one question to a browser: Options are for its script, State is sealed and comes back with the answer.
+type Ceremony struct {
+	Options string
+	State   string
+}
+
+// seal returns the state of a ceremony, for a person (zero: not known yet), so that the browser can keep it.
+func (p *People) seal(options any, s *webauthn.SessionData, user toll.UUID) (Ceremony, error) {
+	s.Expires = p.Clock().Add(ceremonyLife)
+	text, err1 := json.Marshal(options)
+	state, err2 := json.Marshal(s)
+	if err := errors.Join(err1, err2); err != nil {
+		return Ceremony{}, err
+	}
+	sealed, err := p.Seal(state, []byte("passkey "+user.String()))
+	return Ceremony{string(text), base64.RawURLEncoding.EncodeToString(sealed)}, err
+}
+
+var errPasskey = toll.Errorf(toll.CodeNotAuthenticated, "The passkey was not taken. Start again, or sign in another way.")
+
+// open returns the state of a ceremony, whose challenge is used up by that.
+func (p *People) open(ctx context.Context, state string, user toll.UUID) (s webauthn.SessionData, err error) {
+	sealed, err := base64.RawURLEncoding.DecodeString(state)
+	if err != nil {
+		return s, errPasskey
+	}
+	plain, err := p.Open(sealed, []byte("passkey "+user.String()))
+	if err != nil || json.Unmarshal(plain, &s) != nil || !p.Clock().Before(s.Expires) {
+		return s, errPasskey
+	}
+	sum := sha256.Sum256([]byte("passkey " + s.Challenge))
+	now := p.Clock()
+	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
+		first, err := store.ClaimForm(ctx, tx, sum[:], now, s.Expires)
+		if err == nil && !first {
+			err = errPasskey
+		}
+		return err
+	})
+	// The library goes by the clock of the machine, which a sandbox may have left behind.
+	s.Expires = time.Time{}
+	return s, err
+}
+
+// BeginPasskey asks the browser of a person for a new passkey.
+func (p *People) BeginPasskey(ctx context.Context, user toll.UUID) (Ceremony, error) {
+	if p.passkeys == nil {
+		return Ceremony{}, errPasskey
+	}
+	u, err := p.passkeyUser(ctx, user)
+	if err != nil {
+		return Ceremony{}, err
+	}
+	options, session, err := p.passkeys.BeginRegistration(u, webauthn.WithExclusions(webauthn.Credentials(u.credentials).CredentialDescriptors()))
+	if err != nil {
+		return Ceremony{}, err
+	}
+	return p.seal(options.Response, session, user)
+}
+
+// AddPasskey takes the answer of the browser to [People.BeginPasskey]. Errors are safe to show.
+func (p *People) AddPasskey(ctx context.Context, user toll.UUID, name, state, answer string) error {
+	if p.passkeys == nil {
+		return errPasskey
+	}
+	s, err := p.open(ctx, state, user)
+	if err != nil {
+		return err
+	}
+	u, err := p.passkeyUser(ctx, user)
+	if err != nil {
+		return err
+	}
+	parsed, err := protocol.ParseCredentialCreationResponseBytes([]byte(answer))
+	if err != nil {
+		return errPasskey
+	}
+	c, err := p.passkeys.CreateCredential(u, s, parsed)
+	if err != nil {
+		return errPasskey
+	}
+	secret, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return p.add(ctx, user, store.Credential{Kind: Passkey, Subject: base64.RawURLEncoding.EncodeToString(c.ID), Name: cleanName(name, "passkey"), Secret: secret})
+}
+
+// BeginPasskeySignIn asks a browser for any passkey of this service.
+func (p *People) BeginPasskeySignIn() (Ceremony, error) {
+	if p.passkeys == nil {
+		return Ceremony{}, errPasskey
+	}
+	options, session, err := p.passkeys.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationPreferred))
+	if err != nil {
+		return Ceremony{}, err
+	}
+	return p.seal(options.Response, session, toll.UUID{})
+}
+
+// ProvePasskey proves a person once more by a passkey of theirs.
+func (p *People) ProvePasskey(ctx context.Context, source string, user toll.UUID, state, answer string) error {
+	u, err := p.SignInPasskey(ctx, source, state, answer)
+	if err == nil && u.ID != user {
+		err = errPasskey
+	}
+	return err
+}
+
+// SignInPasskey returns the person of the passkey with which a browser answered [People.BeginPasskeySignIn]. Errors are safe to show.
+func (p *People) SignInPasskey(ctx context.Context, source, state, answer string) (User, error) {
+	if p.passkeys == nil {
+		return User{}, errPasskey
+	}
+	if err := take(p.limits.tries, p.limits.began, source); err != nil {
+		return User{}, err
+	}
+	s, err := p.open(ctx, state, toll.UUID{})
+	if err != nil {
+		return User{}, err
+	}
+	parsed, err := protocol.ParseCredentialRequestResponseBytes([]byte(answer))
+	if err != nil {
+		return User{}, errPasskey
+	}
+	var failed error
+	find := func(_, handle []byte) (webauthn.User, error) {
+		if len(handle) != len(toll.UUID{}) {
+			return nil, errPasskey
+		}
+		u, err := p.passkeyUser(ctx, toll.UUID(handle))
+		if err != nil {
+			if !errors.Is(err, store.ErrNotFound) {
+				failed = err
+			}
+			return nil, err
+		}
+		return u, nil
+	}
+	c, err := p.passkeys.ValidateDiscoverableLogin(find, s, parsed)
+	if failed != nil {
+		return User{}, failed
+	}
+	// A counter that went back says that somebody has a copy of the passkey.
+	if err != nil || c.Authenticator.CloneWarning {
+		return User{}, errPasskey
+	}
+	row, err := store.CredentialBySubject(ctx, p.Store, Passkey, base64.RawURLEncoding.EncodeToString(c.ID))
+	if err != nil {
+		return User{}, notFoundAs(err, errPasskey)
+	}
+	if row.Secret, err = json.Marshal(c); err != nil {
+		return User{}, err
+	}
+	return p.signedIn(ctx, row)
+}

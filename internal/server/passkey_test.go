@@ -1,0 +1,260 @@
+package server_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"html"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// authenticator is a passkey in software (WebAuthn Level 2, attestation none).
+type authenticator struct {
+	key     *ecdsa.PrivateKey
+	id      []byte
+	user    []byte
+	rp      string
+	origin  string
+	counter uint32
+}
+
+var base64url = base64.RawURLEncoding
+
+func newAuthenticator(t *testing.T, origin string) *authenticator {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &authenticator{key: key, id: make([]byte, 32), rp: "localhost", origin: origin}
+	_, _ = rand.Read(a.id)
+	return a
+}
+
+func (a *authenticator) data(flags byte) []byte {
+	rp := sha256.Sum256([]byte(a.rp))
+	a.counter++
+	return binary.BigEndian.AppendUint32(append(rp[:], flags), a.counter)
+}
+
+func (a *authenticator) client(t *testing.T, kind, challenge string) []byte {
+	t.Helper()
+	b, err := json.Marshal(map[string]any{"type": kind, "challenge": challenge, "origin": a.origin, "crossOrigin": false})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func answerOf(t *testing.T, id []byte, response map[string]string) string {
+	t.Helper()
+	b, err := json.Marshal(map[string]any{
+		"id": base64url.EncodeToString(id), "rawId": base64url.EncodeToString(id), "type": "public-key",
+		"response": response, "clientExtensionResults": map[string]any{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// create answers a registration.
+func (a *authenticator) create(t *testing.T, options map[string]any) string {
+	t.Helper()
+	user, _ := options["user"].(map[string]any)
+	a.user, _ = base64url.DecodeString(user["id"].(string))
+	public, err := a.key.PublicKey.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cose := append([]byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, public[1:33]...)
+	cose = append(append(cose, 0x22, 0x58, 32), public[33:65]...)
+	data := append(a.data(0x45), make([]byte, 16)...)
+	data = append(append(append(data, 0, 32), a.id...), cose...)
+	object := []byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58")
+	object = append(append(object, byte(len(data))), data...)
+	return answerOf(t, a.id, map[string]string{
+		"clientDataJSON":    base64url.EncodeToString(a.client(t, "webauthn.create", options["challenge"].(string))),
+		"attestationObject": base64url.EncodeToString(object),
+	})
+}
+
+// get answers a sign-in.
+func (a *authenticator) get(t *testing.T, options map[string]any) string {
+	t.Helper()
+	data := a.data(0x05)
+	said := a.client(t, "webauthn.get", options["challenge"].(string))
+	sum := sha256.Sum256(said)
+	signed := sha256.Sum256(append(append([]byte{}, data...), sum[:]...))
+	signature, err := ecdsa.SignASN1(rand.Reader, a.key, signed[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answerOf(t, a.id, map[string]string{
+		"clientDataJSON": base64url.EncodeToString(said), "authenticatorData": base64url.EncodeToString(data),
+		"signature": base64url.EncodeToString(signature), "userHandle": base64url.EncodeToString(a.user),
+	})
+}
+
+var passkeyForm = regexp.MustCompile(`(?s)<form method="post" action="([^"]*)" data-passkey="([^"]*)" hidden>(.*?)</form>`)
+
+// passkeyOf reads the form of a page that asks for a passkey.
+func passkeyOf(t *testing.T, s shown) (page, map[string]any) {
+	t.Helper()
+	m := passkeyForm.FindStringSubmatch(s.body)
+	if m == nil {
+		t.Fatalf("%d, no passkey is asked for:\n%s", s.status, mainPart.FindString(s.body))
+	}
+	if policy := s.header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'sha256-") || strings.Contains(policy, "unsafe") {
+		t.Errorf("policy %s", policy)
+	}
+	var options map[string]any
+	if err := json.Unmarshal([]byte(html.UnescapeString(m[2])), &options); err != nil {
+		t.Fatal(err)
+	}
+	return formOf(t, shown{status: s.status, body: `<html lang="en"><main><h1></h1><form method="post" action="` + m[1] + `">` + m[3] + "</main>"}), options
+}
+
+// TestPasskey: a person adds a passkey, signs in and proves themselves with it. T157: another origin, another service, an answer
+// twice, one of another form, a copied passkey and an unknown one are refused.
+func TestT157_Passkey(t *testing.T) {
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		t.Run(string(v), func(t *testing.T) {
+			ln := listenAnywhere(t)
+			address := "http://localhost" + ln.Addr().String()[strings.LastIndex(ln.Addr().String(), ":"):]
+			db := storetest.Config(t, v)
+			cfg := server.Config{Data: db.Data, Database: db.Database, Listen: ln.Addr().String(), PublicURL: address}
+			if db.Database != "" {
+				cfg.MasterKeyFile = freshMasterKey(t)
+			}
+			s, ip := startOn(t, cfg, ln)
+			if s.PublicURL() != address {
+				t.Fatalf("public address %s, want %s", s.PublicURL(), address)
+			}
+			o := &town{t: t, s: s, address: address}
+			alice := o.signUpPlain("alice")
+			key := newAuthenticator(t, address)
+			form, options := passkeyOf(t, alice.get("/account/security"))
+			res := alice.submit(form.with("name", "Phone").with("answer", key.create(t, options)))
+			if res.status != http.StatusOK || !strings.Contains(res.body, "Passkey Phone") {
+				t.Fatalf("%d %s", res.status, mainPart.FindString(res.body))
+			}
+			try := func(a *authenticator, change func(page) page) shown {
+				t.Helper()
+				n := newVisitor(t, address)
+				form, options := passkeyOf(t, n.get("/sign-in?next=/device"))
+				form = form.with("answer", a.get(t, options))
+				if change != nil {
+					form = change(form)
+				}
+				return n.submit(form)
+			}
+			if res := try(key, nil); res.status != http.StatusSeeOther || res.header.Get("Location") != "/device" {
+				t.Fatalf("sign-in: %d %s", res.status, mainPart.FindString(res.body))
+			}
+			other := *key
+			other.origin = "http://localhost:1"
+			stranger := newAuthenticator(t, address)
+			stranger.user = key.user
+			elsewhere := *key
+			elsewhere.rp = "evil.example.com"
+			var used page
+			for what, res := range map[string]shown{
+				"another origin":  try(&other, nil),
+				"another service": try(&elsewhere, nil),
+				"an unknown key":  try(stranger, nil),
+				"no answer":       try(key, func(p page) page { return p.with("answer", "{}") }),
+				"another state":   try(key, func(p page) page { return p.with("state", "AAAA") }),
+			} {
+				if res.status != http.StatusUnauthorized || len(res.header.Values("Set-Cookie")) > 0 {
+					t.Errorf("%s: %d", what, res.status)
+				}
+			}
+			key.counter += 10
+			if res := try(key, func(p page) page { used = p; return p }); res.status != http.StatusSeeOther {
+				t.Errorf("sign-in: %d", res.status)
+			}
+			if res := newVisitor(t, address).submit(used); res.status != http.StatusUnauthorized {
+				t.Errorf("an answer twice: %d", res.status)
+			}
+			copied := *key
+			copied.counter -= 5
+			if res := try(&copied, nil); res.status != http.StatusUnauthorized {
+				t.Errorf("a copy: %d", res.status)
+			}
+			// Another person cannot prove themselves with it, and its owner can.
+			bob := o.signUpPlain("bob")
+			for who, want := range map[*visitor]int{bob: http.StatusUnauthorized, alice: http.StatusSeeOther} {
+				form, options := passkeyOf(t, who.get("/confirm"))
+				if res := who.submit(form.with("answer", key.get(t, options))); res.status != want {
+					t.Errorf("proof: %d, want %d", res.status, want)
+				}
+			}
+			// On the IP address no passkey is offered, and the page says where.
+			if body := newVisitor(t, ip).get("/sign-in").body; strings.Contains(body, "data-passkey") || !strings.Contains(body, address+"/sign-in") {
+				t.Errorf("on the IP address:\n%s", mainPart.FindString(body))
+			}
+		})
+	}
+}
+
+// signUpPlain is signUp where pages also ask for passkeys.
+func (o *town) signUpPlain(login string) *visitor {
+	o.t.Helper()
+	v := newVisitor(o.t, o.address)
+	if res := v.submit(formOf(o.t, v.get("/sign-up")).with("name", login).with("login", login).with("password", goodPassword)); res.status != http.StatusSeeOther {
+		o.t.Fatalf("%d %s", res.status, mainPart.FindString(res.body))
+	}
+	return v
+}
+
+// TestClaim: an account without people gets its owner by the key of the operator, once. A key of a workspace with people lets no
+// program have a key.
+func TestClaim(t *testing.T) {
+	eachTown(t, func(o *town) {
+		t := o.t
+		key, other := keys(t, o.s)
+		limited := keyOf(t, o.s, server.KeyRequest{Account: "builder", Rights: toll.Rights{toll.RightRead, toll.RightKeys}})
+		alice, bob := o.signUp("alice", ""), o.signUp("bob", "")
+		if res := alice.act("/account/security", "act", "claim", "api_key", limited.Key); res.status != http.StatusForbidden {
+			t.Errorf("a key with few rights: %d", res.status)
+		}
+		child, err := client.New(key.Key, client.WithURL(o.address)).CreateKey(t.Context(), client.KeyParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res := alice.act("/account/security", "act", "claim", "api_key", child.Key); res.status != http.StatusForbidden {
+			t.Errorf("a key that a key made: %d", res.status)
+		}
+		done := make(chan int, 2)
+		for _, v := range []*visitor{alice, bob} {
+			form := ticketed(v, "/account/security", "act", "claim", "api_key", key.Key)
+			go func() { done <- v.post("/account/security", form).status }()
+		}
+		if a, b := <-done, <-done; a+b != http.StatusOK+http.StatusConflict {
+			t.Errorf("two claims: %d %d", a, b)
+		}
+		if res := bob.act("/account/security", "act", "claim", "api_key", other.Key); res.status != http.StatusOK {
+			t.Errorf("another account: %d", res.status)
+		}
+		// The key works on, and opens a session that lets no program have a key.
+		k := newVisitor(t, o.address)
+		s := client.NewSignIn(callback, "toll-cli")
+		at := strings.TrimPrefix(s.URL(client.New("", client.WithURL(o.address))), o.address)
+		if res := k.submit(formOf(t, k.get(at)).with("api_key", key.Key)); res.status != http.StatusForbidden || !strings.Contains(res.body, "A person of this workspace") {
+			t.Errorf("a key for a program: %d %s", res.status, mainPart.FindString(res.body))
+		}
+	})
+}
