@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // TestT17_RightOfEveryRoute: each row of the table names one right or is public, and a key of each kind gets past it with that right
@@ -73,6 +75,61 @@ func TestT17_RightOfEveryRoute(t *testing.T) {
 	}
 	if !slices.ContainsFunc(routes, func(r api.RouteInfo) bool { return r.Operation == "addEndpoints" && r.Right == toll.RightManage }) {
 		t.Error("addEndpoints needs another right than manage")
+	}
+}
+
+// TestT17_RightsOfRoles: a key that a person had made as an owner gets past each route that the present role of the person has the
+// right for, and past no other; with no role past none. No key has what takes the session of a person: members and export.
+func TestT17_RightsOfRoles(t *testing.T) {
+	s := newStack(t)
+	ctx := context.Background()
+	now := time.Now()
+	user := store.User{ID: toll.NewTimeUUID(now), Name: "P", CreatedAt: now}
+	m := store.Membership{Workspace: s.b1.address, UserID: user.ID, Role: toll.RoleOwner, CreatedAt: now}
+	change := func(f func(tx *store.Tx) error) {
+		t.Helper()
+		if err := s.store.Tx(ctx, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(tx *store.Tx) error {
+		return errors.Join(store.InsertUser(ctx, tx, user), store.InsertMembership(ctx, tx, m))
+	})
+	become := func(role toll.Role) {
+		m.Role = role
+		change(func(tx *store.Tx) error { return store.UpdateMembership(ctx, tx, m) })
+	}
+	for _, role := range append(toll.Roles(), "") {
+		become(toll.RoleOwner)
+		person := auth.Caller{Address: s.b1.address, UserID: user.ID, Rights: toll.RoleOwner.Rights()}
+		k, err := s.auth.CreateKey(ctx, person.Maker(), auth.KeyParams{}, nil)
+		if err != nil || k.MadeBy != toll.MadeByUser || k.UserID != user.ID.String() {
+			t.Fatalf("%+v %v", k, err)
+		}
+		become(role) // before the first use of the key, which is read once a second
+		who := actor{s.b1.address, k.Key, k.ID}
+		has := role.Rights().Within(k.Rights)
+		if has.Has(toll.RightMembers) || has.Has(toll.RightExport) {
+			t.Errorf("a key of an owner has %s", has)
+		}
+		for _, r := range api.Routes() {
+			path := strings.NewReplacer("{transaction}", "x", "{state}", "x", "{id}", "0x"+strings.Repeat("a", 64)).Replace(r.Path)
+			for strings.Contains(path, "{") {
+				path = path[:strings.Index(path, "{")] + "x" + path[strings.Index(path, "}")+1:]
+			}
+			method := r.Method
+			if r.Operation == "followEvents" {
+				method = http.MethodHead // the stream itself would not end
+			}
+			a := s.do(who, method, path, "[]")
+			refused := a.code() == string(toll.CodeRightMissing)
+			if method == http.MethodHead {
+				refused = a.status == http.StatusForbidden
+			}
+			if passes := r.Right == "public" || has.Has(r.Right); passes == refused {
+				t.Errorf("%s as %q: %d %s", r.Operation, role, a.status, a.body)
+			}
+		}
 	}
 }
 
