@@ -125,6 +125,29 @@ func (c *Client) PlanAgents(ctx context.Context, id toll.PlanID, opts ...ListOpt
 	return list[toll.Agent](ctx, c, api("/protocol/plans/%s/agents", string(id)), "agents", opts)
 }
 
+// Found is a record that [Client.Search] found. Type is plan, agent, order, apiKey, permission, delegation or webhook.
+type Found struct {
+	Type      string    `json:"type"`
+	ID        string    `json:"id"`
+	Name      *string   `json:"name"`
+	CreatedAt toll.Time `json:"createdAt"`
+}
+
+// Search returns records of the caller whose id, or name, begins with a text: at most 20 of each type. A type narrows it, ""
+// for all. more reports whether there are further ones.
+func (c *Client) Search(ctx context.Context, text, typ string) (found []Found, more bool, err error) {
+	q := url.Values{"q": {text}}
+	if typ != "" {
+		q.Set("type", typ)
+	}
+	var out struct {
+		Results []Found `json:"results"`
+		More    bool    `json:"more"`
+	}
+	_, err = c.do(ctx, call{method: http.MethodGet, path: api("/protocol/search"), query: q, again: true}, &out)
+	return out.Results, out.More, err
+}
+
 // Subscribers lists what each subscriber has of a plan of the caller, by their addresses. None has its lots.
 func (c *Client) Subscribers(ctx context.Context, id toll.PlanID, opts ...ListOption) iter.Seq2[*toll.Balance, error] {
 	return list[toll.Balance](ctx, c, api("/protocol/plans/%s/subscribers", string(id)), "subscribers", opts)

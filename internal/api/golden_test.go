@@ -265,6 +265,8 @@ func record(r *recorder, version string) {
 	call("listSubscribers", s.s1, "GET", "/protocol/plans/"+free+"/subscribers", "")
 	call("listHoldings", s.s1, "GET", "/protocol/holdings?sortBy=plan", "")
 	call("listHoldings", s.s1, "GET", "/protocol/holdings?sortBy=created", "")
+	call("search", s.b1, "GET", "/protocol/search?q=fre&type=plan", "")
+	call("search", s.b1, "GET", "/protocol/search", "")
 	call("mintCredits", s.b1, "POST", "/protocol/plans/mint", `{"planId":"`+free+`","amount":"10","creditsReceiver":"`+s.s1.address.Lower()+`"}`)
 	call("mintCredits", s.s1, "POST", "/protocol/plans/mint", `{"planId":"`+free+`","amount":"10","holderAddress":"`+s.s1.address.Lower()+`"}`)
 	call("mintCredits", s.b1, "POST", "/protocol/plans/mint", `{}`)

@@ -25,6 +25,7 @@ var bounded = map[string]string{
 	"listDelegationTransactions": "orders that one delegation has paid",
 	"listWebhooks":               "a quota bounds the webhooks of an account", "listDeliveries": "deliveries go after 30 days",
 	"listSubTasks": "of one request",
+	"search":       "records that an account has few of, or those of an index that begin with some characters",
 	"listEvents":   "with since the newer events are sorted; their table is about to be replaced",
 }
 
@@ -112,6 +113,14 @@ func TestLists_Index(t *testing.T) {
 			if !answered[name] {
 				t.Errorf("%s was never answered with %s", r.Operation, name)
 			}
+		}
+	}
+	mu.Lock()
+	operation = "search"
+	mu.Unlock()
+	for _, q := range []string{plan[:8], "Free", "0x123456", delegation} {
+		if a := s.do(s.b1, "GET", base+"/protocol/search?q="+q, ""); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
 	mu.Lock()
@@ -336,4 +345,71 @@ func TestDocument_Lists(t *testing.T) {
 		}
 	}
 	compareGolden(t, filepath.Join("..", "..", "docs", "LISTS.md"), []byte(b.String()))
+}
+
+// TestSearch: an account finds its own records by id, by the beginning of an id or of a name, and nothing of others.
+func TestSearch(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		plan := s.plan(s.b1, `{"name":"Fast 100%","priceConfig":{},"creditsConfig":{}}`)
+		agent := s.agent(s.b1, plan)
+		s.plan(s.b2, `{"name":"Fast too","priceConfig":{},"creditsConfig":{}}`)
+		order := s.do(s.s1, "POST", base+"/protocol/plans/"+plan+"/order", "").text(t, "orderId")
+		_, permission := s.token(s.s1, plan)
+		find := func(who actor, q string) (ids []string) {
+			t.Helper()
+			a := s.do(who, "GET", base+"/protocol/search?"+q, "")
+			var got api.SearchResults
+			must(t, json.Unmarshal(a.body, &got))
+			if a.status != 200 || got.More {
+				t.Errorf("%s: %d %s", q, a.status, a.body)
+			}
+			for _, r := range got.Results {
+				ids = append(ids, r.Type+" "+r.ID)
+			}
+			return ids
+		}
+		key := "apiKey " + s.b1.keyID.String()
+		for _, tt := range []struct {
+			who  actor
+			q    string
+			want []string
+		}{
+			{s.b1, "q=" + plan, []string{"plan " + plan}},
+			{s.b1, "q=" + plan[:12], []string{"plan " + plan}},
+			{s.b1, "q=FAST", []string{"plan " + plan}},
+			{s.b1, "q=" + url.QueryEscape("fast 100%"), []string{"plan " + plan}},
+			{s.b1, "q=" + url.QueryEscape("fast_1"), nil},
+			{s.b1, "q=" + url.QueryEscape("%"), nil},
+			{s.b1, "q=" + agent[:20], []string{"agent " + agent}},
+			{s.b1, "q=" + agent[:20] + "&type=plan", nil},
+			{s.b1, "q=" + s.b1.keyID.String()[:9], []string{key}},
+			{s.b2, "q=" + s.b1.keyID.String(), nil},
+			{s.b2, "q=" + plan, nil},
+			{s.b1, "q=" + order, []string{"order " + order}},
+			{s.s1, "q=" + order[:20], []string{"order " + order}},
+			{s.s1, "q=" + order[:12], nil},
+			{s.b2, "q=" + order, nil},
+			{s.s1, "q=" + permission[:12], []string{"permission " + permission}},
+			{s.s1, "q=0x", []string{"apiKey " + s.s1.keyID.String()}},
+			{s.b1, "q=" + permission, nil},
+			{s.b1, "q=0xzz", nil},
+		} {
+			if got := find(tt.who, tt.q); !slices.Equal(got, tt.want) {
+				t.Errorf("%s: %v, not %v", tt.q, got, tt.want)
+			}
+		}
+		for _, q := range []string{"", "q=", "q=%20", "q=a&q=b", "q=a&type=price", "q=" + strings.Repeat("x", 129), "q=%00"} {
+			if a := s.do(s.b1, "GET", base+"/protocol/search?"+q, ""); a.status != 400 {
+				t.Errorf("%.20s: %d %s", q, a.status, a.body)
+			}
+		}
+		for range 21 {
+			s.plan(s.b1, `{"name":"Many","priceConfig":{},"creditsConfig":{}}`)
+		}
+		var got api.SearchResults
+		must(t, json.Unmarshal(s.do(s.b1, "GET", base+"/protocol/search?q=many", "").body, &got))
+		if len(got.Results) != 20 || !got.More {
+			t.Errorf("%d results, more %v", len(got.Results), got.More)
+		}
+	})
 }

@@ -240,7 +240,7 @@ func table() []route {
 	var all []route
 	for _, part := range [][]route{
 		infoRoutes(), agentRoutes(), simulationRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), saleRoutes(), discoveryRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
-		keyRoutes(), organizationRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
+		keyRoutes(), searchRoutes(), organizationRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
 	} {
 		all = append(all, part...)
 	}

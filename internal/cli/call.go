@@ -55,12 +55,16 @@ toll call https://api.example.org/report --pay --wallet-key-file wallet.key --ma
 	fl.StringVar(&f.token, "token", "", "access token that pays; - reads it from stdin, @path from a file")
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "time for the whole call")
 	fl.BoolVar(&f.pay, "pay", false, "pay what the server asks for, within limits")
-	inputs := a.inputs(c, append(payFlags,
+	named := append(payFlags,
 		flag{"plan", "plan", planID, "plan that pays"},
 		flag{"agent-id", "agent", agentID, "the one agent at which the access token shall be good"},
-		flag{"max-credits", "credits", credits, "most credits that the call may cost; default the most that the plan asks for a request, with --pay 100"}))
+		flag{"max-credits", "credits", credits, "most credits that the call may cost; default the most that the plan asks for a request, with --pay 100"})
+	inputs := a.inputs(c, named)
 	c.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if f.in, err = inputs(); err != nil {
+			return err
+		}
+		if err := a.resolveFlags(cmd.Context(), named, f.in); err != nil {
 			return err
 		}
 		return a.callURL(cmd.Context(), args[0], f)

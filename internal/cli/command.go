@@ -34,6 +34,9 @@ func group(use, short, long string, sub ...*cobra.Command) *cobra.Command {
 // are never cut.
 func finish(c *cobra.Command) {
 	c.Long = wrapped(lineBreak.ReplaceAllString(c.Long, "$1 $2"))
+	if c.Example == "" && c.HasParent() && !c.HasSubCommands() && c.Parent().Name() != "completion" && !c.Hidden && !c.Parent().Hidden {
+		c.Example = example(c)
+	}
 	if c.Example != "" {
 		c.Example = "  " + strings.ReplaceAll(c.Example, "\n", "\n  ")
 	}
@@ -147,6 +150,16 @@ const (
 
 // withoutProfile marks a command, and those below it, with [annotationNoProfile].
 var withoutProfile = map[string]string{annotationNoProfile: "yes"}
+
+// requiredFlags are the flags that must be given.
+func requiredFlags(c *cobra.Command) (all []*pflag.Flag) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if len(f.Annotations[cobra.BashCompOneRequiredFlag]) > 0 {
+			all = append(all, f)
+		}
+	})
+	return all
+}
 
 // require marks flags that must be given.
 func require(cmd *cobra.Command, names ...string) {

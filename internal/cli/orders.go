@@ -47,6 +47,29 @@ func (a *app) ordersList() *cobra.Command {
 	})
 }
 
+func (a *app) searchCommand() *cobra.Command {
+	return a.resource(call{
+		use: "search TEXT", short: "Find records of yours by the beginning of their id or name", path: "/protocol/search",
+		long: `Find records of yours by the beginning of their id or name: plans, agents, orders, API keys, access tokens, delegations, webhooks.
+Ids of orders are found from 13 characters on. Every command that takes PLAN, AGENT, ORDER or an id takes the beginning of the
+id, four characters or more, and the whole name of a plan or an agent, when it means one record alone.`,
+		example: "toll search basic --type plan",
+		flags: []flag{
+			{"type", "type", oneOf("plan", "agent", "order", "apiKey", "permission", "delegation", "webhook"), "only records of this kind"},
+		},
+		change: func(_ *cobra.Command, r *request) error {
+			r.path, r.in["q"] = "/protocol/search", r.args[0]
+			return nil
+		},
+		show: func(_ *cobra.Command, got json.RawMessage) error {
+			if at(got, "more") == "true" {
+				defer a.say("note", "there are further ones; a longer text shows fewer")
+			}
+			return a.showPage(got, "results", []column{{"TYPE", "type"}, {"ID", "id"}, {"NAME", "name"}, {"CREATED", "createdAt"}})
+		},
+	})
+}
+
 var balanceColumns = []column{
 	{"PLAN", "planId"}, {"NAME", "planName"}, {"HOLDER", "holderAddress"}, {"BALANCE", "balance"}, {"HELD", "held"}, {"USED", "used"},
 	{"SUBSCRIBED", "isSubscriber"}, {"ENDS", "expiresAt"},
@@ -55,7 +78,7 @@ var balanceColumns = []column{
 func (a *app) subscribersCommand() *cobra.Command {
 	return a.resource(call{
 		use: "subscribers PLAN", short: "List what each subscriber has of a plan of yours", path: "/protocol/plans/PLAN/subscribers",
-		example: "toll subscribers PLAN --all -o csv", member: "subscribers", columns: balanceColumns[2:],
+		example: "toll subscribers Basic --all -o csv", member: "subscribers", columns: balanceColumns[2:],
 	})
 }
 

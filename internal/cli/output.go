@@ -82,7 +82,33 @@ func (a *app) show(v any) error {
 	if a.set.output == formatCSV {
 		return writeCSV(a.out, [][]string{names, values})
 	}
+	if a.set.terminal {
+		rows = laidOut(members)
+	}
 	return a.writeRows(nil, rows)
+}
+
+// laidOut are the members of a record for reading: what has no value is left out, and members of members stand below them.
+func laidOut(members []jsonMember) (rows [][]string) {
+	for _, m := range members {
+		inner, err := membersOf(m.value)
+		switch {
+		case err == nil:
+			for _, row := range laidOut(inner) {
+				rows = append(rows, []string{m.name + "." + row[0], row[1]})
+			}
+			continue
+		case text(m.value) == "" || text(m.value) == "[]":
+			continue
+		}
+		value := text(m.value)
+		var words []string
+		if json.Unmarshal(m.value, &words) == nil {
+			value = strings.Join(words, ", ")
+		}
+		rows = append(rows, []string{m.name, value})
+	}
+	return rows
 }
 
 // made is show for what was made. Quiet, it prints the member alone by which others name it.
@@ -178,6 +204,9 @@ func (a *app) cell(item json.RawMessage, path string) string {
 	switch path {
 	case "spendingLimitCents", "amountSpentCents", "remainingBudgetCents", "charged", "refunded", "disputed", "fees", "paidOut", "due":
 		return cmp.Or(wholeOf(value), value)
+	}
+	if a.set.terminal {
+		return short(value)
 	}
 	return value
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"net/url"
 	"strconv"
 )
@@ -22,6 +23,7 @@ var pageFlags = []flag{
 	{"offset", "pageSize", digits, "records a page, 1 to 100"},
 	{"sort-by", "sortBy", word, "created, updated or name"},
 	{"sort-order", "sortOrder", word, "asc or desc"},
+	{"limit", limit, digits, "at most this many records, from as many pages as that takes"},
 	{"all", allPages, toggle, "every page"},
 	{"pagination", pagination, object, `page and size as JSON: {"page":1,"offset":10}`},
 	{"org-id", orgID, word, "accepted and ignored"},
@@ -30,6 +32,7 @@ var pageFlags = []flag{
 // Members of flags that the service does not get as they are.
 const (
 	allPages   = "all"
+	limit      = "limit"
 	pagination = "pagination"
 	orgID      = "orgId"
 )
@@ -48,14 +51,23 @@ func (a *app) list(ctx context.Context, r *request, member string, columns []col
 			}
 		}
 	}
-	if all && r.in["pageSize"] == nil {
-		r.in["pageSize"] = 100
+	most := math.MaxInt
+	if text := value[string](r.in, limit); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return usagef("--limit must be a number from 1; got %q", text)
+		}
+		all, most = true, n
 	}
-	for _, own := range []string{allPages, pagination, orgID} {
+	// A table shows as much as one page can have. What programs read keeps the page of the service.
+	if r.in["pageSize"] == nil && (all || a.set.output == formatTable && r.in["page"] == nil) {
+		r.in["pageSize"] = min(100, most)
+	}
+	for _, own := range []string{allPages, limit, pagination, orgID} {
 		delete(r.in, own)
 	}
 	if all {
-		return a.listAll(ctx, r, member, columns)
+		return a.listAll(ctx, r, member, columns, most)
 	}
 	got, err := a.request(ctx, r)
 	if err != nil {
@@ -83,8 +95,8 @@ func (a *app) cutOff(page json.RawMessage, member string) {
 	}
 }
 
-// listAll follows the cursors. As JSON the answer is one object with the member alone.
-func (a *app) listAll(ctx context.Context, r *request, member string, columns []column) error {
+// listAll follows the cursors, up to a number of records. As JSON the answer is one object with the member alone.
+func (a *app) listAll(ctx context.Context, r *request, member string, columns []column, most int) error {
 	items := []json.RawMessage{}
 	for {
 		page, err := a.request(ctx, r)
@@ -95,9 +107,9 @@ func (a *app) listAll(ctx context.Context, r *request, member string, columns []
 		if err := json.Unmarshal(rawOf(page, member), &some); err != nil {
 			return unreadable(err)
 		}
-		items = append(items, some...)
+		items = append(items, some[:min(len(some), most-len(items))]...)
 		next := at(page, "nextCursor")
-		if next == "" || len(some) == 0 {
+		if next == "" || len(some) == 0 || len(items) == most {
 			break
 		}
 		delete(r.in, "page")

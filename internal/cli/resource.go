@@ -59,6 +59,7 @@ func (a *app) resource(r call) *cobra.Command {
 	}
 	inputs := a.inputs(c, flags)
 	require(c, r.require...)
+	a.completeArgs(c, r.path)
 	if r.oneOf {
 		c.MarkFlagsOneRequired(names(r.flags)...)
 	}
@@ -71,6 +72,12 @@ func (a *app) resource(r call) *cobra.Command {
 			if err := a.allKnown(); err != nil {
 				return err
 			}
+		}
+		if err := a.resolveAll(cmd.Context(), r.use, r.path, args); err != nil {
+			return err
+		}
+		if err := a.resolveFlags(cmd.Context(), flags, in); err != nil {
+			return err
 		}
 		q := &request{cmp.Or(r.method, http.MethodGet), pathOf(r.path, r.use, args), args, in, nil}
 		if r.change != nil {
@@ -159,8 +166,10 @@ func names(flags []flag) []string {
 
 // kind says what a flag takes. read gets all values that were given, and returns nil for none.
 type kind struct {
-	name   string // for help
-	clears bool   // a flag without a value clears the member
+	name   string   // for help
+	words  []string // all values that there are; nil: others as well
+	ref    string   // the word of [references] that a value may name
+	clears bool     // a flag without a value clears the member
 	read   func(a *app, flag string, given []string) (any, error)
 }
 
@@ -172,8 +181,8 @@ var (
 		return s, err
 	})}
 	moment  = kind{name: "time", read: readLast(readMoment)}
-	planID  = kind{name: "id", read: readLast(toll.ParsePlanID)}
-	agentID = kind{name: "id", read: readLast(toll.ParseAgentID)}
+	planID  = kind{name: "plan", ref: "PLAN", read: refOrID(toll.ParsePlanID)}
+	agentID = kind{name: "agent", ref: "AGENT", read: refOrID(toll.ParseAgentID)}
 	toggle  = kind{name: "bool", read: readLast(strconv.ParseBool)}
 	span    = kind{name: "duration", read: readSeconds}
 	object  = kind{name: "json", read: func(a *app, flag string, given []string) (any, error) {
@@ -200,7 +209,7 @@ func cleared(k kind) kind {
 
 // oneOf is one of these words.
 func oneOf(words ...string) kind {
-	return kind{name: "string", read: readLast(func(s string) (string, error) {
+	return kind{name: strings.Join(words, "|"), words: words, read: readLast(func(s string) (string, error) {
 		if !slices.Contains(words, s) {
 			return "", fmt.Errorf("must be %s; got %q", strings.Join(words, " or "), s)
 		}
@@ -310,6 +319,7 @@ func (a *app) inputs(c *cobra.Command, flags []flag) func() (body, error) {
 			added.NoOptDefVal = "true"
 		}
 		added.Hidden = f.usage == hiddenFlag
+		a.completeFlag(c, f)
 	}
 	return func() (body, error) {
 		if len(flags) == 0 {

@@ -34,8 +34,8 @@ func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 }
 
 type serveFlags struct {
-	cfg                     server.Config
-	metricsListen, logLevel string
+	cfg                                server.Config
+	metricsListen, logLevel, logFormat string
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -67,6 +67,7 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	fl.StringVar(&f.cfg.ExactTreasury, "x402-treasury", "", "address that these wallets pay instead of the receiver of a price; plans with several receivers are then sold to them, too")
 	fl.StringVar(&f.metricsListen, "metrics-listen", "", "address of the operator's listener with /metrics; off by default")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fl.StringVar(&f.logFormat, "log-format", "", "text or json; default text on a terminal, else json")
 	addWithEnv(c, fl)
 	return c
 }
@@ -94,7 +95,7 @@ func quotaFlags(c *cobra.Command, cfg *server.Config) {
 }
 
 func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
-	log, err := newLog(a.err, f.logLevel)
+	log, err := newLogAs(a.err, f.logLevel, f.logFormat)
 	if err != nil {
 		return err
 	}
@@ -124,24 +125,35 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 			return err
 		}
 	}
-	if err := a.offerSetup(ctx, s); err != nil {
+	if err := a.greet(ctx, s, cfg); err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	log.Info("serving", "listen", ln.Addr().String(), "url", s.PublicURL(), "environment", s.Environment(), "database", s.Engine(), "version", cfg.Release)
 	return serveBoth(ctx, s, ln, f.metricsListen, log)
 }
 
-// offerSetup prints, on a terminal, the link of the first person, who is an operator. A log gets no link: who reads it could use it.
-func (a *app) offerSetup(ctx context.Context, s *server.Server) error {
+// greet says on a terminal where the service is and what comes next: the link of the first person, who is an operator, while
+// nobody has signed up. A log gets no link: who reads it could use it.
+func (a *app) greet(ctx context.Context, s *server.Server, cfg server.Config) error {
 	if !isTerminal(a.err) {
 		return nil
 	}
 	link, err := s.FirstLink(ctx)
-	if err != nil || link == "" {
+	if err != nil {
 		return err
 	}
-	a.say("", "Nobody has signed up yet. Who opens this link first runs the service; it works once, for a day:")
-	a.say("", "  %s", link)
+	a.say("", "Toll serves %s (%s, %s).", s.PublicURL(), s.Environment(), s.Engine())
+	a.say("", "Read %s/docs; stop it with Ctrl-C.", s.PublicURL())
+	if link != "" {
+		a.say("", "Nobody has signed up yet. Who opens this link first runs the service; it works once, for a day:")
+		a.say("", "  %s", link)
+		return nil
+	}
+	where := "--data " + cfg.Data
+	if cfg.Database != "" {
+		where = "--database … --master-key-file …"
+	}
+	a.say("", "Next: toll keys create --local %s --account me", where)
 	return nil
 }
 
@@ -187,6 +199,31 @@ func serveBoth(ctx context.Context, s *server.Server, ln net.Listener, metricsLi
 	err = s.Serve(ctx, ln)
 	cancel()
 	return errors.Join(err, <-done)
+}
+
+// newLogAs is [newLog] in a format: text, json, or "" for text on a terminal and JSON elsewhere.
+func newLogAs(w io.Writer, level, format string) (*slog.Logger, error) {
+	switch strings.ToLower(format) {
+	case "text":
+	case "":
+		if !isTerminal(w) {
+			return newLog(w, level)
+		}
+	case "json":
+		return newLog(w, level)
+	default:
+		return nil, usagef("the log format is text or json")
+	}
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, usagef("the log level is debug, info, warn or error")
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
+		if at.Key == slog.TimeKey {
+			at.Value = slog.StringValue(at.Value.Time().Format(time.TimeOnly))
+		}
+		return at
+	}})), nil
 }
 
 // newLog writes JSON lines. No line of any level carries a key or a token: levels choose how much is said, not what.

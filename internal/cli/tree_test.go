@@ -133,9 +133,17 @@ func TestScripts_Cover(t *testing.T) {
 // TestHelp_Shown: every command and every flag says what it is for, and no example is of a command that is not there.
 func TestHelp_Shown(t *testing.T) {
 	root := treeOf(t)
+	for _, c := range root.Commands() {
+		if c.GroupID == "" && !c.Hidden {
+			t.Errorf("%s is in no group of help", c.CommandPath())
+		}
+	}
 	for _, c := range leaves(root) {
 		if c.Short == "" {
 			t.Errorf("%s has no text", c.CommandPath())
+		}
+		if c.Example == "" && c.Parent().Name() != "completion" && !c.Hidden && !c.Parent().Hidden {
+			t.Errorf("%s has no example", c.CommandPath())
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Usage == "" {
