@@ -413,3 +413,27 @@ func TestSearch(t *testing.T) {
 		}
 	})
 }
+
+// TestDocument_Rights holds docs/RIGHTS.md, which is made of the route table by: go test ./internal/api -run TestDocument_Rights -update
+func TestDocument_Rights(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Rights\n\nWhat each right of an API key allows. A call without the right is refused with `BCK.AUTH.0907`, whose `params` name it. This page is\n" +
+		"made of the route table; a test calls every route with a key of each right.\n\n| Right | Operations |\n|---|---|\n")
+	routes := api.Routes()
+	for _, right := range append(toll.AllRights(), "public") {
+		var operations []string
+		for _, r := range routes {
+			if r.Right == right {
+				operations = append(operations, "`"+r.Operation+"`")
+			}
+		}
+		name := string(right)
+		if right == "public" {
+			name = "none: no API key is needed"
+		}
+		if len(operations) > 0 {
+			fmt.Fprintf(&b, "| %s | %s |\n", name, strings.Join(operations, ", "))
+		}
+	}
+	compareGolden(t, filepath.Join("..", "..", "docs", "RIGHTS.md"), []byte(b.String()))
+}
