@@ -32,6 +32,7 @@ var fanOut = map[string]string{
 	"Ledger.auditOrphans": "the auditor goes through all accounts",
 	"AccountsBehind":      "the deriver of events goes through all accounts",
 	"Orders":              "the orders of a seller, a subscriber or a plan",
+	"Search":              "an owner looks for an order or a permission by the beginning of its id",
 	"OrderByID":           "an order id does not name an account",
 	"auditDelegations":    "the auditor goes through all accounts",
 	"auditPlaces":         "the auditor goes through all accounts",

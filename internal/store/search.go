@@ -44,16 +44,16 @@ func Search(ctx context.Context, q Querier, kind string, owner toll.Address, tex
 	switch kind {
 	case FoundPlan, FoundAgent:
 		statement = "SELECT " + kind + "_id, name, created_at FROM " + kind + "s WHERE owner = $1 AND (" + kind + "_id >= $2 AND " +
-			kind + "_id < $3 OR lower(name) LIKE $5 ESCAPE '!') ORDER BY " + kind + "_id LIMIT $4"
-		args = append(args, likePrefix(id))
+			kind + "_id < $3 OR substr(lower(name), 1, length(CAST($5 AS TEXT))) = CAST($5 AS TEXT)) ORDER BY " + kind + "_id LIMIT $4"
+		args = append(args, id)
 	case FoundKey:
 		statement = `SELECT id, COALESCE(name, ''), created_at FROM api_keys WHERE address = $1 AND (id >= $2 AND id <= $3
-			OR lower(name) LIKE $5 ESCAPE '!') ORDER BY id LIMIT $4`
+			OR substr(lower(name), 1, length(CAST($5 AS TEXT))) = CAST($5 AS TEXT)) ORDER BY id LIMIT $4`
 		from, to, ok := hashRange(id)
 		if !ok {
 			from, to = []byte{1}, []byte{0} // no hash is between
 		}
-		args = []any{who, from, to, int64(limit), likePrefix(id)}
+		args = []any{who, from, to, int64(limit), id}
 	case FoundPermission:
 		statement = `SELECT permission_hash, '', created_at FROM permissions WHERE permission_hash >= $2 AND permission_hash <= $3
 			AND subscriber = $1 ORDER BY permission_hash LIMIT $4`
@@ -87,11 +87,6 @@ func Search(ctx context.Context, q Querier, kind string, owner toll.Address, tex
 		f.CreatedAt = FromMicros(at)
 		return f, err
 	}, statement, args...)
-}
-
-// likePrefix is the pattern of texts that begin with one.
-func likePrefix(text string) string {
-	return strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(text) + "%"
 }
 
 // hashRange returns the first and the last hash that begin with a text, false when none does.
