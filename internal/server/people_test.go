@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -608,9 +609,14 @@ func TestT169_AuditLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		digests := map[string]bool{}
 		count := map[string]int{}
 		for _, e := range entries {
 			count[e.Act]++
+			if digests[string(e.SourceHash)] || net.ParseIP(e.Source) == nil {
+				t.Errorf("%s: source %q, or its digest tells that it is one that came before", e.Act, e.Source)
+			}
+			digests[string(e.SourceHash)] = true
 			if e.Source == "" || e.ActorKind == "local" {
 				t.Errorf("%s by %s from %q", e.Act, e.ActorKind, e.Source)
 			}

@@ -72,7 +72,7 @@ ALTER TABLE oauth_grants ADD COLUMN user_id {{BYTES}};
 CREATE INDEX oauth_grants_user ON oauth_grants (user_id, owner) WHERE user_id IS NOT NULL;
 
 -- What was done, in a chain of hashes per workspace; that of the operator has the empty workspace. actor_kind is user, key or
--- local. detail is JSON. source is dropped after 90 days: source_hash takes its place in the chain.
+-- local. detail is JSON. source is a random text, a blank and the address; it is dropped after 90 days, and source_hash is in the chain.
 CREATE TABLE audit_log (
     workspace   {{TEXT}}  NOT NULL,
     number      BIGINT    NOT NULL,
