@@ -78,6 +78,14 @@ func (b *browser) press(name string) {
 	b.must("press", map[string]any{"name": name}, nil)
 }
 
+// signIn signs in with an API key on the page of signing in.
+func (b *browser) signIn(key string) {
+	b.Helper()
+	b.press("Use an API key instead")
+	b.typeInto("API key of your account", key)
+	b.press("Sign in with the key")
+}
+
 // read waits until the page shows a text, and returns its address.
 func (b *browser) read(text string) (url string) {
 	b.Helper()

@@ -184,8 +184,7 @@ func TestCardsInABrowser(t *testing.T) {
 func (b *browser) enrol(s *service, number string) {
 	b.Helper()
 	b.visit(s.url+"/cards/enroll", http.StatusOK)
-	b.typeInto("API key", s.subscriber.Key)
-	b.press("Sign in")
+	b.signIn(s.subscriber.Key)
 	b.read("Enrol a card")
 	b.look("enrol")
 	b.press("Continue to the card page")

@@ -89,8 +89,7 @@ func TestPagesOfOrders(t *testing.T) {
 		// A card is enrolled.
 		b.visit(s.url+"/cards/enroll", http.StatusOK)
 		b.look("enrol sign-in")
-		b.typeInto("API key", s.subscriber.Key)
-		b.press("Sign in")
+		b.signIn(s.subscriber.Key)
 		b.read("Continue to the card page")
 		b.look("enrol")
 		b.press("Continue to the card page")

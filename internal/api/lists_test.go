@@ -29,7 +29,7 @@ var bounded = map[string]string{
 	"listEvents":   "with since the newer events are sorted; their table is about to be replaced",
 }
 
-// TestLists_Index: every list reads its rows through an index, whatever it filters and sorts by, on both engines; a list
+// TestLists_Index: every list reads its rows through an index, with each of its filters and sorts, on both engines; a list
 // that is not bounded does not sort either.
 func TestLists_Index(t *testing.T) {
 	s := newStack(t)

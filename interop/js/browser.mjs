@@ -54,10 +54,12 @@ serve({
     await (await inSomeFrame(`field ${label}`, (frame) => visible(frame.getByLabel(label)))).fill(text, { timeout: patience });
   },
 
-  /** Presses a button, or follows a link. */
+  /** Presses a button, follows a link, or opens what a summary hides. */
   async press({ name }) {
     const button = await inSomeFrame(`button ${name}`, async (frame) =>
-      (await visible(frame.getByRole("button", { name, exact: true }))) || visible(frame.getByRole("link", { name, exact: true })));
+      (await visible(frame.getByRole("button", { name, exact: true }))) ||
+      (await visible(frame.getByRole("link", { name, exact: true }))) ||
+      visible(frame.locator("summary").getByText(name, { exact: true })));
     await button.click({ timeout: patience });
   },
 
