@@ -210,6 +210,7 @@ func newHost(t *testing.T, plugin string, fields map[string]any, change func(con
 		}},
 		"discovery": map[string]any{"mdns": map[string]any{"mode": "off"}},
 		"update":    map[string]any{"checkOnStart": false},
+		"cron":      map[string]any{"enabled": false}, // at 3 o'clock the host asks its model by itself
 		"logging":   map[string]any{"file": filepath.Join(h.dir, "host.log")},
 		"tools":     map[string]any{"toolSearch": false},
 		"plugins":   plugins,
