@@ -47,7 +47,7 @@ func run(t *testing.T, o servertest.Options) *service {
 	// The ten seconds of the embedded chain can be too few on a machine that stands still for a while.
 	s.options.Args = append(slices.Clone(o.Args), "--order-wait", "40s")
 	s.process = servertest.Start(t, s.options)
-	s.url = s.process.URL
+	s.url = strings.Replace(s.process.URL, "127.0.0.1", "localhost", 1) // as it calls itself
 	return s
 }
 
@@ -64,13 +64,14 @@ func inside(t *testing.T, cfg server.Config) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &service{url: "http://" + ln.Addr().String(), rail: railtest.New()}
+	s := &service{rail: railtest.New()}
 	cfg.Data, cfg.Listen = t.TempDir(), ln.Addr().String()
 	cfg.Rails.Crypto, cfg.Rails.Card = s.rail, railtest.New()
 	srv, err := server.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.url = srv.PublicURL()
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- srv.Serve(ctx, ln) }()

@@ -120,7 +120,6 @@ func Start(opts ...Option) (_ *Service, err error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
-	s.url = "http://" + ln.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	cfg := server.Config{Data: s.dir, Listen: ln.Addr().String(), Clock: s.clock, LoopbackWebhooks: true}
@@ -138,6 +137,7 @@ func Start(opts ...Option) (_ *Service, err error) {
 		stop()
 		return nil, errors.Join(err, ln.Close(), os.RemoveAll(s.dir))
 	}
+	s.url = s.server.PublicURL()
 	go func() { s.stopped <- s.server.Serve(ctx, ln) }()
 	if err := s.seed(ctx, o); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -170,7 +170,7 @@ func (s *Service) Close() error {
 	return s.ended
 }
 
-// URL returns the address of the service.
+// URL returns the public address of the service, such as http://localhost:40213.
 func (s *Service) URL() string { return s.url }
 
 // Plan returns the plan of the builder.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -289,10 +290,21 @@ func (a *app) hintOf(p x402.PaymentRequired) string {
 // pageOfCall is the page on which a person can pay instead, as a 402 names it, "" when it does not.
 func (a *app) pageOfCall(p x402.PaymentRequired) string {
 	page := pageIn(at(p.Extensions[a.set.names.PlanExtension()], "info.checkoutUrl"))
-	if page != "" && !strings.HasPrefix(page, a.client().URL()+"/") {
+	if page != "" && !samePlace(page, a.client().URL()) {
 		a.say("warning", "the page is not of %s: look at its address before you pay", a.client().URL())
 	}
 	return page
+}
+
+// samePlace reports whether a page lies below an address of the service. The names of this machine count as one.
+func samePlace(page, service string) bool {
+	p, err1 := url.Parse(page)
+	s, err2 := url.Parse(service)
+	if err1 != nil || err2 != nil || p.Scheme != s.Scheme || p.Port() != s.Port() || p.User != nil {
+		return false
+	}
+	sameHost := strings.EqualFold(p.Hostname(), s.Hostname()) || toll.IsLoopback(p.Hostname()) && toll.IsLoopback(s.Hostname())
+	return sameHost && strings.HasPrefix(p.Path, strings.TrimSuffix(s.Path, "/")+"/")
 }
 
 // callRefused reports an answer that is no success. Its body is not data, so it goes to stderr.

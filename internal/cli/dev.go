@@ -168,7 +168,12 @@ const (
 	devCardPath  = "/stats/card"
 )
 
-func (m *market) url() string      { return "http://" + m.serviceListener.Addr().String() }
+// url is the address of the service by name: browsers take no passkeys on an IP address.
+func (m *market) url() string {
+	_, port, _ := net.SplitHostPort(m.serviceListener.Addr().String())
+	return "http://localhost:" + port
+}
+
 func (m *market) agent() string    { return "http://" + m.agentListener.Addr().String() }
 func (m *market) agentURL() string { return m.agent() + devAgentPath }
 func (m *market) cardURL() string  { return m.agent() + devCardPath }

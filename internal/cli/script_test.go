@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -128,6 +129,7 @@ func setup(env *testscript.Env, opts []tolltest.Option) error {
 	}
 	env.Setenv("HOME", env.WorkDir)
 	env.Setenv("TOLL_URL", svc.URL())
+	env.Setenv("IP_URL", strings.Replace(svc.URL(), "localhost", "127.0.0.1", 1)) // it answers there, too
 	env.Setenv("DATA", svc.Data())
 	env.Setenv("TOLL_API_KEY", builder.Key)
 	env.Setenv("BUILDER_KEY", builder.Key)
@@ -145,6 +147,8 @@ func setup(env *testscript.Env, opts []tolltest.Option) error {
 			return err
 		}
 		env.Setenv(name, address)
+		_, port, _ := net.SplitHostPort(address)
+		env.Setenv(strings.Replace(name, "LISTEN", "PUBLIC", 1), "http://localhost:"+port) // of a service that listens there
 	}
 	return nil
 }

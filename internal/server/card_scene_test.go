@@ -161,9 +161,7 @@ func newCashier(t *testing.T, o servertest.Options, n int, args ...string) *cash
 	c := &cashier{T: t, bank: newBank(t, "http://"+o.Listen+"/api/v1/fiat/stripe/webhook")}
 	o.Args = append([]string{"--stripe-url", c.bank.url, "--stripe-webhook-secret-file", secrets}, args...)
 	o.Env = append(o.Env, "TOLL_STRIPE_SECRET_KEY="+stripeKey)
-	if o.Database != "" {
-		o.Args = append(o.Args, "--public-url", "http://"+o.Listen)
-	}
+	o.Args = append(o.Args, "--public-url", "http://"+o.Listen) // where the shoppers have their cookies
 	c.o = o
 	c.builder = servertest.Key(t, o, "builder")
 	c.operator = servertest.Key(t, o, "operator", "--operator")

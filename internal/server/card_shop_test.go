@@ -74,7 +74,7 @@ func (c *cardShop) order(p client.CheckoutParams) (id, page string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return made.OrderID, strings.TrimPrefix(made.Result.URL, c.url)
+	return made.OrderID, strings.TrimPrefix(made.Result.URL, c.s.PublicURL())
 }
 
 func (c *cardShop) status(id string) toll.OrderStatus {
@@ -93,7 +93,7 @@ func (c *cardShop) fill(page, number string) string {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	path, ours := strings.CutPrefix(back, c.url)
+	path, ours := strings.CutPrefix(back, c.s.PublicURL())
 	if !ours {
 		c.t.Fatalf("the browser goes to %s", back)
 	}

@@ -270,8 +270,9 @@ func (c Config) listenURL() string {
 	if err != nil {
 		return "http://" + c.Listen
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1" // every interface is no address that a caller could use
+	// Every interface is no address that a caller could use, and a passkey is of a name, never of an IP address.
+	if ip := net.ParseIP(host); host == "" || ip != nil && (ip.IsUnspecified() || ip.IsLoopback()) {
+		host = "localhost"
 	}
 	return "http://" + net.JoinHostPort(host, port)
 }

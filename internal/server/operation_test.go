@@ -189,8 +189,8 @@ func TestAddressOfFirstStartStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, step := range []struct{ listen, public, want string }{
-			{"127.0.0.1:9001", "", "http://127.0.0.1:9001"},
-			{"127.0.0.1:9002", "", "http://127.0.0.1:9001"},
+			{"127.0.0.1:9001", "", "http://localhost:9001"},
+			{"127.0.0.1:9002", "", "http://localhost:9001"},
 			{"127.0.0.1:9002", "https://pay.example.com/", "https://pay.example.com"},
 			{"127.0.0.1:9003", "", "https://pay.example.com"},
 		} {

@@ -237,6 +237,7 @@ type security struct {
 	Sessions    []shownSession
 	Ticket      string
 	Passkey     people.Ceremony // for a new one; zero where browsers take none
+	Elsewhere   string          // address at which they do; "" for none
 }
 
 type shownCredential struct {
@@ -363,6 +364,7 @@ func (v *visit) showSecurity(status int, page security, fault string) {
 		})
 	}
 	s := shown{Title: "Your account", Fault: fault}
+	page.Elsewhere = v.elsewhere(PathSecurity)
 	page.Passkey, s.Passkey, err = v.passkey(func() (people.Ceremony, error) { return v.w.People.BeginPasskey(v.ctx(), user) })
 	if err != nil {
 		v.fail(err)

@@ -145,11 +145,18 @@ func (v *visit) askSignIn(status int, why, next, fault string) {
 		v.fail(err)
 		return
 	}
-	if v.w.People.HasPasskeys() && f.Passkey.State == "" {
-		f.Elsewhere = v.w.PublicURL + PathSignIn
-	}
+	f.Elsewhere = v.elsewhere(PathSignIn)
 	s.Body = f
 	v.show(status, "sign_in", s, "")
+}
+
+// elsewhere is a page at the public address, on a page of another address; "" for none, and where browsers take passkeys nowhere.
+func (v *visit) elsewhere(path string) string {
+	u, err := url.Parse(v.w.PublicURL)
+	if err != nil || !v.w.People.HasPasskeys() || strings.EqualFold(v.r.Host, u.Host) {
+		return ""
+	}
+	return v.w.PublicURL + path
 }
 
 // passkey asks for one with the script of the page, where browsers take them: at the public host alone.
