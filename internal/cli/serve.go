@@ -51,6 +51,7 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	quotaFlags(c, &f.cfg)
 	chainFlags(c, &f.cfg.Chain)
 	cardFlags(c, &f.cfg.Card)
+	peopleFlags(c, &f.cfg)
 	fl := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	fl.StringVar(&f.cfg.Listen, "listen", server.DefaultListen, "address to listen on")
 	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "address under which callers reach the service; default that of the first start")
@@ -60,7 +61,6 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	fl.StringVar(&f.cfg.TrustedProxies, "trusted-proxies", "", "addresses or prefixes, with commas, of proxies whose X-Forwarded-For is believed; default none")
 	fl.DurationVar(&f.cfg.OrderWait, "order-wait", 0, "how long the answer to an order waits for its credits; default 30s, on the embedded chain 10s")
 	fl.BoolVar(&f.cfg.CloseReads, "close-reads", false, "ask for an API key where plans, agents and balances are read")
-	fl.StringVar((*string)(&f.cfg.Registration), "registration", "", "who may sign up: open or invited; default open in a sandbox, invited on live")
 	fl.BoolVar(&f.cfg.LoopbackWebhooks, "loopback-webhooks", false, "let webhooks of a sandbox lead to this machine, with http too")
 	fl.StringVar(&f.cfg.Exact, "x402-exact", "", "what payments by wallets without an account are taken for: off, plans (default), or open for payments to other servers as well")
 	fl.BoolVar(&f.cfg.SignedReceipts, "x402-receipts", false, "sign a receipt for every settlement, about 800 bytes that are stored with it")
@@ -70,6 +70,16 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	fl.StringVar(&f.logFormat, "log-format", "", "text or json; default text on a terminal, else json")
 	addWithEnv(c, fl)
 	return c
+}
+
+// peopleFlags are how people sign in.
+func peopleFlags(c *cobra.Command, cfg *server.Config) {
+	f := pflag.NewFlagSet("people", pflag.ContinueOnError)
+	f.StringVar((*string)(&cfg.Registration), "registration", "", "who may sign up: open or invited; default open in a sandbox, invited on live")
+	f.StringVar(&cfg.Mail.URL, "smtp-url", "", "server that sends codes by mail, smtp://user@host:587 or smtps://user@host:465; TOLL_SMTP_PASSWORD holds the password; default no codes")
+	f.StringVar(&cfg.Mail.From, "mail-from", "", "address that sends them, such as pay@example.com")
+	addWithEnv(c, f)
+	secret(c, &cfg.Mail.Password, "smtp-password")
 }
 
 // quotaFlags are what one account may have of each kind, and add in an hour. Their defaults are those of the service.

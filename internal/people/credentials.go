@@ -325,12 +325,14 @@ func notFoundAs(err, other error) error {
 	return err
 }
 
-// Sweep drops what nobody needs any more: links that ended a month ago, and the addresses of people in the audit log after 90 days.
+// Sweep drops what nobody needs any more: codes that ended, links that ended a month ago, and the addresses of people in the audit log after 90 days.
 // It reports whether there may be more.
 func (p *People) Sweep(ctx context.Context) (bool, error) {
 	const slice = 500
 	now := p.Clock()
-	if err := p.Store.Tx(ctx, func(tx *store.Tx) error { return store.DropLinks(ctx, tx, now.Add(-30*24*time.Hour)) }); err != nil {
+	if err := p.Store.Tx(ctx, func(tx *store.Tx) error {
+		return errors.Join(store.DropMailCodes(ctx, tx, now), store.DropLinks(ctx, tx, now.Add(-30*24*time.Hour)))
+	}); err != nil {
 		return false, err
 	}
 	n, err := store.DropAuditSources(ctx, p.Store, now.Add(-90*24*time.Hour), slice)

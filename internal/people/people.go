@@ -59,6 +59,7 @@ type Deps struct {
 	Auth         *auth.Auth
 	Registration Registration // "" is open in a sandbox, invited on live
 	PublicURL    string       // whose host passkeys are of
+	Mail         MailConfig   // zero: no codes by mail
 	Seal         func(plain, aad []byte) ([]byte, error)
 	Open         func(sealed, aad []byte) ([]byte, error)
 	Clock        func() time.Time
@@ -72,6 +73,7 @@ type People struct {
 	limits  limits
 
 	passkeys *webauthn.WebAuthn // nil: browsers take none at the public address
+	mailer   *mailer            // nil: no codes by mail
 }
 
 // New returns the room. Errors: a public address that is no address.
@@ -82,8 +84,11 @@ func New(d Deps) (*People, error) {
 			d.Registration = Invited
 		}
 	}
-	passkeys, err := newPasskeys(d.PublicURL)
-	return &People{Deps: d, hashing: make(chan struct{}, hashesAtOnce), limits: newLimits(), passkeys: passkeys}, err
+	passkeys, err1 := newPasskeys(d.PublicURL)
+	mailer, err2 := newMailer(d.Mail)
+	return &People{
+		Deps: d, hashing: make(chan struct{}, hashesAtOnce), limits: newLimits(), passkeys: passkeys, mailer: mailer,
+	}, errors.Join(err1, err2)
 }
 
 // User is a person.
@@ -199,15 +204,23 @@ func (p *People) SignUp(ctx context.Context, source string, in SignUp) (User, to
 	if err != nil {
 		return User{}, toll.Address{}, err
 	}
-	return p.insert(ctx, cleanName(in.Name, login), in.Link, store.Credential{
-		Kind: Password, Subject: login, Name: login, Secret: hash,
-	})
+	first := store.Credential{Kind: Password, Subject: login, Name: login, Secret: hash}
+	return p.insert(ctx, newPerson{name: cleanName(in.Name, login), link: in.Link, first: first})
+}
+
+// newPerson is who signs up, with the first credential.
+type newPerson struct {
+	name, link string
+	first      store.Credential
+	state      string // with which the person came, which is used up; "" for none
+	ends       time.Time
 }
 
 // insert stores a new person with the first credential and the workspaces.
-func (p *People) insert(ctx context.Context, name, link string, first store.Credential) (User, toll.Address, error) {
+func (p *People) insert(ctx context.Context, n newPerson) (User, toll.Address, error) {
+	link, first := n.link, n.first
 	now := p.Clock()
-	u := store.User{ID: toll.NewTimeUUID(now), Name: name, CreatedAt: now}
+	u := store.User{ID: toll.NewTimeUUID(now), Name: n.name, CreatedAt: now}
 	w, err := p.Auth.NewPrincipal("")
 	if err != nil {
 		return User{}, toll.Address{}, err
@@ -216,6 +229,11 @@ func (p *People) insert(ctx context.Context, name, link string, first store.Cred
 	at := w.Address
 	ctx = p.as(ctx, u.ID)
 	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
+		if n.state != "" {
+			if err := p.claimState(ctx, tx, n.state, n.ends); err != nil {
+				return err
+			}
+		}
 		u.Operator, at = false, w.Address
 		acts := []store.Act{{Workspace: w.Address.Lower(), Act: "workspace.created", Object: w.Address.Lower()}}
 		if link != "" {
@@ -308,6 +326,9 @@ type limits struct {
 	tries   *meter.Meter[string] // of credentials, by source
 	names   *meter.Meter[string] // of credentials, by login name
 	links   *meter.Meter[string] // opened links, by source
+	senders *meter.Meter[string] // mails, by source
+	allMail *meter.Meter[string] // mails of everybody
+	mails   *meter.Meter[string] // mails, by address
 }
 
 func newLimits() limits {
@@ -317,6 +338,9 @@ func newLimits() limits {
 		tries:   meter.New[string](15*time.Second, 40),
 		names:   meter.New[string](30*time.Second, 20),
 		links:   meter.New[string](15*time.Second, 40),
+		senders: meter.New[string](2*time.Minute, 10),
+		mails:   meter.New[string](5*time.Minute, 5),
+		allMail: meter.New[string](2*time.Second, 300),
 	}
 }
 
@@ -335,6 +359,19 @@ func (l *limits) signUp(source string) error { return take(l.signUps, l.began, s
 // try counts a try of a credential by source and by name. Both are counted whether the name is known or not.
 func (l *limits) try(source, name string) error {
 	return errors.Join(take(l.tries, l.began, source), take(l.names, l.began, name))
+}
+
+// mail counts a mail by source, by address, and in all: nobody is sent many, and no flood of them makes many rows.
+func (l *limits) mail(source, to string) error {
+	for _, m := range []struct {
+		meter *meter.Meter[string]
+		who   string
+	}{{l.senders, source}, {l.mails, to}, {l.allMail, ""}} {
+		if err := take(m.meter, l.began, m.who); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (l *limits) link(source string) error { return take(l.links, l.began, source) }

@@ -51,7 +51,23 @@ type Link struct {
 	UsedBy    toll.UUID `db:"used_by,null,set"`
 }
 
+// MailCode is a code that was sent by mail and waits to be typed. ID, Mail and Code are hashes.
+type MailCode struct {
+	ID     []byte    `db:"code_id,key"`
+	Mail   []byte    `db:"mail"`
+	Code   []byte    `db:"code"`
+	Tries  int64     `db:"tries,set"` // wrong ones
+	EndsAt time.Time `db:"ends_at"`
+}
+
 var (
+	mailCodes      = newRecord[MailCode]("mail_codes")
+	InsertMailCode = mailCodes.insert
+	UpdateMailCode = mailCodes.update
+	LockMailCode   = locked[[]byte](mailCodes, "code_id = $1")
+	// MailCodesOf returns the codes of an address that have not ended.
+	MailCodesOf = listBy2[[]byte, time.Time](mailCodes, "mail = $1 AND ends_at > $2")
+
 	users      = newRecord[User]("users")
 	InsertUser = users.insert
 	UpdateUser = users.update
@@ -127,6 +143,17 @@ func EndLinks(ctx context.Context, tx *Tx, kind string, at time.Time) error {
 // DropLinks removes links that were over before a moment.
 func DropLinks(ctx context.Context, tx *Tx, before time.Time) error {
 	_, err := tx.Exec(ctx, "DELETE FROM links WHERE ends_at < $1", Micros(before))
+	return err
+}
+
+// DeleteMailCode removes a code.
+func DeleteMailCode(ctx context.Context, tx *Tx, id []byte) error {
+	return found(tx.Exec(ctx, "DELETE FROM mail_codes WHERE code_id = $1", blob(id)))
+}
+
+// DropMailCodes removes codes that ended before a moment.
+func DropMailCodes(ctx context.Context, tx *Tx, before time.Time) error {
+	_, err := tx.Exec(ctx, "DELETE FROM mail_codes WHERE ends_at < $1", Micros(before))
 	return err
 }
 

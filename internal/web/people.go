@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -30,6 +31,7 @@ type signUp struct {
 	Role               toll.Role
 	SignInNext         string
 	Operator           bool
+	Mail               bool // codes are sent by mail
 }
 
 // SignUp is GET and POST /sign-up. Opening the page uses nothing up.
@@ -40,6 +42,10 @@ func (w *Web) SignUp() http.Handler {
 	}, func(v *visit) {
 		link, next := v.form.Get("link"), place(v.form.Get("next"))
 		again := func(status int, fault string) { v.askSignUp(status, link, next, fault) }
+		if state := v.form.Get("proved"); state != "" {
+			v.signUpProved(state, next)
+			return
+		}
 		if !w.onHost(v.r) {
 			again(http.StatusForbidden, "Sign up at "+w.PublicURL+".")
 			return
@@ -77,7 +83,7 @@ func (v *visit) askSignUp(status int, link, next, fault string) {
 		v.refuseNext(e.HTTPStatus(), e.Text(), "")
 		return
 	}
-	f := signUp{Next: next, Link: link, Name: v.form.Get("name"), Login: v.form.Get("login")}
+	f := signUp{Next: next, Link: link, Mail: v.w.People.HasMail(), Name: v.form.Get("name"), Login: v.form.Get("login")}
 	if link != "" {
 		kind, to, err := v.w.People.ReadLink(v.ctx(), v.w.Address(v.r), link)
 		if err != nil {
@@ -135,6 +141,8 @@ func (v *visit) askJoin(status int, link, fault string) {
 type confirming struct {
 	Why, Next, Ticket string
 	Passkey           people.Ceremony
+	Password          bool // the person has one
+	Nothing           bool // the person has nothing that counts here
 }
 
 // proved reports whether the person proved a credential a short time ago; it asks for one else.
@@ -155,8 +163,13 @@ func (v *visit) proved(why string) bool {
 func (v *visit) askConfirm(status int, why, next, fault string) {
 	f := confirming{Why: why, Next: next, Ticket: v.w.ticket(v.ctx(), formConfirm)}
 	s := shown{Title: "Confirm that it is you", Fault: fault}
-	var err error
-	if f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignIn); err != nil {
+	kinds, err := v.w.People.Has(v.ctx(), v.person.User.ID)
+	f.Password = slices.Contains(kinds, people.Password)
+	f.Nothing = !f.Password && !slices.Contains(kinds, people.Passkey)
+	if err == nil && !f.Nothing {
+		f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignIn)
+	}
+	if err != nil {
 		v.fail(err)
 		return
 	}
@@ -234,6 +247,7 @@ type security struct {
 	Credentials []shownCredential
 	CodesLeft   int
 	HasPassword bool
+	Mail        bool // codes are sent by mail
 	Sessions    []shownSession
 	Ticket      string
 	Passkey     people.Ceremony // for a new one; zero where browsers take none
@@ -252,7 +266,7 @@ type shownSession struct {
 
 // kindTexts are the kinds of credentials as a person reads them.
 var kindTexts = map[string]string{
-	people.Password: "Password", people.Passkey: "Passkey", people.Mail: "Code by mail", people.OIDC: "Account of", people.Wallet: "Wallet",
+	people.Password: "Password", people.Passkey: "Passkey", people.Mail: "Code by mail to", people.OIDC: "Account of", people.Wallet: "Wallet",
 }
 
 // Security is GET and POST /account/security: how a person signs in, and where.
@@ -270,7 +284,17 @@ func (w *Web) Security() http.Handler {
 			v.showSecurity(http.StatusForbidden, security{}, stale)
 			return
 		}
-		if v.form.Get("act") != "end" && !v.proved(confirmWhy) {
+		switch act := v.form.Get("act"); {
+		case act == "end":
+		case slices.Contains([]string{"passkey", "password", "mail"}, act):
+			if !v.mayAdd() {
+				return
+			}
+		case !v.proved(confirmWhy):
+			return
+		}
+		if v.form.Get("act") == "mail" {
+			v.sendCode(people.CodeFor{Mail: v.form.Get("mail"), User: v.person.User.ID})
 			return
 		}
 		page, err := v.changeSecurity()
@@ -342,7 +366,7 @@ func (v *visit) showSecurity(status int, page security, fault string) {
 		v.fail(err)
 		return
 	}
-	page.Ticket = v.w.ticket(v.ctx(), formSecurity)
+	page.Ticket, page.Mail = v.w.ticket(v.ctx(), formSecurity), v.w.People.HasMail()
 	for _, c := range all {
 		if c.Kind == people.Recovery {
 			page.CodesLeft++

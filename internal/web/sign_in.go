@@ -19,7 +19,7 @@ const formSignOut = "sign-out"
 
 // places are the pages to which a sign-in or sign-out may lead.
 var places = []string{
-	PathSignIn, PathAuthorize, PathDevice, PathCLI, PathAccess, PathEnroll, PathSignUp, PathJoin, PathRecover, PathConfirm, PathSecurity,
+	PathSignIn, PathAuthorize, PathDevice, PathCLI, PathAccess, PathEnroll, PathSignUp, PathJoin, PathRecover, PathConfirm, PathSecurity, PathMail,
 }
 
 // placeSyntax are the pages of a workspace to which it may lead.
@@ -60,6 +60,8 @@ type signIn struct {
 	Fault bool   // what was sent was wrong
 	Login string
 	Open  bool // everybody may sign up
+	Mail  bool // codes are sent by mail
+	Weak  bool // who is signed in proved a code by mail alone
 
 	Passkey   people.Ceremony // zero where browsers take none
 	Elsewhere string          // address at which they do; "" for none
@@ -139,6 +141,7 @@ func (v *visit) faulty(err error, again func(status int, fault string)) bool {
 // askSignIn shows the form; why says what for, fault what was wrong with the last one.
 func (v *visit) askSignIn(status int, why, next, fault string) {
 	f := signIn{Why: why, Next: next, Fault: fault != "", Login: v.form.Get("login"), Open: v.w.People.Registration == people.Open}
+	f.Mail, f.Weak = v.w.People.HasMail(), v.person != nil && v.person.Proof == people.Mail
 	s := shown{Title: "Sign in", Fault: fault}
 	var err error
 	if f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignIn); err != nil {

@@ -102,7 +102,7 @@ func New(d Deps) (*Web, error) {
 		(&visit{w: w, rw: rw, r: r}).fail(err)
 	}
 	w.styles, w.mounts, w.passkeys = sourceOf(style), sourceOf(mount), sourceOf(passkeyScript)
-	for _, name := range []string{"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message", "sign_up", "join", "recover", "confirm", "security", "members"} {
+	for _, name := range []string{"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message", "sign_up", "join", "recover", "confirm", "security", "members", "mail", "newcomer"} {
 		if w.pages[name], err = template.ParseFS(pages, "layout.html", name+".html"); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,275 @@
+package people
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	netmail "net/mail"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	mail "github.com/wneessen/go-mail"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	codeDigits = 8
+	// codeLife is how long a code can be typed, and codeTries how often a wrong one is taken.
+	codeLife  = 10 * time.Minute
+	codeTries = 5
+	// mostCodes bounds the codes of one address that have not ended, in all processes. A guess succeeds once in 10^8 tries.
+	mostCodes = 5
+	// mostMails bounds the mails that wait to be sent, and sendTime the time of one.
+	mostMails = 100
+	sendTime  = 30 * time.Second
+)
+
+// MailConfig says through which server codes are sent. The zero value sends none.
+type MailConfig struct {
+	// URL is smtp://[user@]host[:587], which must offer STARTTLS unless it is on this machine, or smtps://[user@]host[:465].
+	URL string
+	// Password is that of the user, "" for none.
+	Password string
+	// From is the address that sends, such as "Example <pay@example.com>".
+	From string
+}
+
+// mailer sends mails through one server.
+type mailer struct {
+	client *mail.Client
+	from   string
+	queue  chan letter
+	queued jobs.Signal
+}
+
+// letter is a mail that waits to be sent.
+type letter struct{ to, subject, text string }
+
+// Check refuses settings that are wrong. No error has the password in it.
+func (c MailConfig) Check() error {
+	_, err := newMailer(c)
+	return err
+}
+
+// newMailer returns nil for the zero value. It connects to nothing.
+func newMailer(c MailConfig) (*mailer, error) {
+	if c == (MailConfig{}) {
+		return nil, nil
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return nil, errors.New("a mail server is smtp://user@host:587 or smtps://user@host:465: correct TOLL_SMTP_URL (--smtp-url)")
+	}
+	if _, has := u.User.Password(); has {
+		return nil, errors.New("the password of the mail server does not belong into TOLL_SMTP_URL (--smtp-url): set TOLL_SMTP_PASSWORD")
+	}
+	if _, err := netmail.ParseAddress(c.From); err != nil {
+		return nil, errors.New("mails need an address that sends them, such as pay@example.com: correct TOLL_MAIL_FROM (--mail-from)")
+	}
+	port, err := strconv.Atoi(cmp.Or(u.Port(), map[string]string{"smtp": "587", "smtps": "465"}[u.Scheme]))
+	if err != nil {
+		return nil, err
+	}
+	options := []mail.Option{mail.WithPort(port), mail.WithTimeout(sendTime), mail.WithTLSPolicy(mail.TLSMandatory)}
+	switch {
+	case u.Scheme == "smtps":
+		options = append(options, mail.WithSSL())
+	case toll.IsLoopback(u.Hostname()):
+		options = append(options, mail.WithTLSPolicy(mail.TLSOpportunistic))
+	}
+	if name := u.User.Username(); name != "" {
+		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(name), mail.WithPassword(c.Password))
+	}
+	client, err := mail.NewClient(u.Hostname(), options...)
+	return &mailer{client, c.From, make(chan letter, mostMails), jobs.NewSignal()}, err
+}
+
+// HasMail reports whether codes are sent by mail.
+func (p *People) HasMail() bool { return p.mailer != nil }
+
+// Loops returns what sends mails. Those that wait when it stops are lost: a person asks for another code.
+func (p *People) Loops() []jobs.Loop {
+	if p.mailer == nil {
+		return nil
+	}
+	return []jobs.Loop{{Name: "people.mail", Wake: p.mailer.queued, Turn: p.sendLetter}}
+}
+
+// sendLetter sends one mail. A failure is logged and not repeated: the code in it ends soon.
+func (p *People) sendLetter(ctx context.Context) (time.Duration, error) {
+	var l letter
+	select {
+	case l = <-p.mailer.queue:
+	default:
+		return 0, nil
+	}
+	m := mail.NewMsg()
+	err := errors.Join(m.From(p.mailer.from), m.To(l.to))
+	if err == nil {
+		m.Subject(l.subject)
+		m.SetBodyString(mail.TypeTextPlain, l.text)
+		m.SetGenHeader("Auto-Submitted", "auto-generated")
+		ctx, cancel := context.WithTimeout(ctx, sendTime)
+		defer cancel()
+		err = p.mailer.client.DialAndSendWithContext(ctx, m)
+	}
+	if refused, ok := errors.AsType[*mail.SendError](err); ok {
+		err = fmt.Errorf("%s, code %d", refused.Reason, refused.ErrorCode()) // the whole text names the address
+	}
+	if err != nil {
+		p.Log.WarnContext(ctx, "a mail was not sent", slog.Any("err", err))
+	}
+	return jobs.AtOnce, nil
+}
+
+// CodeFor says for what a code by mail is.
+type CodeFor struct {
+	Mail string    `json:"mail"`
+	Next string    `json:"next"` // page that comes then
+	Link string    `json:"link"` // secret of a link that lets a new person in
+	User toll.UUID `json:"user"` // who adds the address to their credentials; zero: a sign-in
+}
+
+// codeState is what the page keeps of a code, sealed.
+type codeState struct {
+	CodeFor
+	ID   []byte    `json:"id"`
+	Ends time.Time `json:"ends"`
+}
+
+var (
+	mailSyntax = regexp.MustCompile("^[a-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[a-z0-9]([a-z0-9.-]{0,183}[a-z0-9])?$")
+	errMail    = toll.Errorf(toll.CodeBadRequest, "This is not a mail address.")
+	errCode    = toll.Errorf(toll.CodeNotAuthenticated, "The code is wrong, was used, or has ended.").WithHint("Ask for a new one.")
+)
+
+func codeHash(id []byte, code string) []byte {
+	sum := sha256.Sum256(append(append([]byte("mail code "), id...), code...))
+	return sum[:]
+}
+
+// SendCode sends a code to a mail address, and returns the state that comes back with it. The answer is the same for an address that
+// is nobody's, which gets a mail only if its owner could sign up. Errors are safe to show: [toll.CodeBadRequest],
+// [toll.CodeRateLimited].
+func (p *People) SendCode(ctx context.Context, source string, to CodeFor) (state string, err error) {
+	to.Mail = strings.ToLower(strings.TrimSpace(to.Mail))
+	if p.mailer == nil || !mailSyntax.MatchString(to.Mail) {
+		return "", errMail
+	}
+	if err := p.limits.mail(source, to.Mail); err != nil {
+		return "", err
+	}
+	known, err := p.mayGetCode(ctx, to)
+	if err != nil {
+		return "", err
+	}
+	n, err := rand.Int(rand.Reader, big.NewInt(100_000_000))
+	if err != nil {
+		return "", err
+	}
+	code := fmt.Sprintf("%0*d", codeDigits, n)
+	id := make([]byte, 32)
+	_, _ = rand.Read(id) // never fails since Go 1.24
+	now := p.Clock()
+	s := codeState{to, id, now.Add(codeLife)}
+	row := store.MailCode{ID: sumOf(string(id)), Mail: sumOf(to.Mail), Code: codeHash(id, code), EndsAt: s.Ends}
+	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
+		open, err := store.MailCodesOf(ctx, tx, row.Mail, now)
+		if err != nil {
+			return err
+		}
+		if len(open) >= mostCodes {
+			return toll.Errorf(toll.CodeRateLimited, "Enough codes were sent to this address. Type one of them, or wait some minutes.")
+		}
+		return store.InsertMailCode(ctx, tx, row)
+	})
+	if err != nil {
+		return "", err
+	}
+	if known {
+		l := letter{to.Mail, "Your code " + code[:4] + " " + code[4:], "Your code for " + p.PublicURL + " is\r\n\r\n    " + code[:4] + " " + code[4:] +
+			"\r\n\r\nType it there within 10 minutes. It works once. Tell it to nobody: whoever runs the service never asks for it.\r\n" +
+			"Somebody typed your address there. If that was not you, nothing happens without the code.\r\n"}
+		select {
+		case p.mailer.queue <- l:
+			p.mailer.queued.Fire()
+		default:
+			return "", toll.Errorf(toll.CodeRateLimited, "Too many mails wait to be sent. Try again in a minute, or sign in another way.")
+		}
+	}
+	return p.sealState(s, "mail code")
+}
+
+// mayGetCode reports whether the owner of an address could use a code.
+func (p *People) mayGetCode(ctx context.Context, to CodeFor) (bool, error) {
+	if !to.User.IsZero() {
+		return true, nil
+	}
+	_, err := store.CredentialBySubject(ctx, p.Store, Mail, to.Mail)
+	if err == nil || !errors.Is(err, store.ErrNotFound) {
+		return err == nil, err
+	}
+	err = p.MaySignUp(ctx, to.Link)
+	if e := toll.AsError(err); err != nil && e.HTTPStatus() >= 500 {
+		return false, err
+	}
+	return err == nil, nil
+}
+
+// ReadCode returns what a code is for, without trying one. The error is safe to show.
+func (p *People) ReadCode(state string) (CodeFor, error) {
+	s, err := p.openCode(state)
+	return s.CodeFor, err
+}
+
+func (p *People) openCode(state string) (s codeState, err error) {
+	if !p.openState(state, "mail code", &s) || !p.Clock().Before(s.Ends) {
+		return s, errCode
+	}
+	return s, nil
+}
+
+// CheckCode returns what a code was for, and the address as a proof. The code is used up by that. Errors are safe to show:
+// [toll.CodeNotAuthenticated], also after five wrong codes, [toll.CodeRateLimited].
+func (p *People) CheckCode(ctx context.Context, source, state, code string) (CodeFor, Proved, error) {
+	s, err := p.openCode(state)
+	if err != nil {
+		return s.CodeFor, Proved{}, err
+	}
+	if err := p.limits.try(source, "mail "+s.Mail); err != nil {
+		return s.CodeFor, Proved{}, err
+	}
+	code = strings.NewReplacer(" ", "", "-", "", "\u00a0", "").Replace(code)
+	right := false
+	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
+		right = false
+		row, err := store.LockMailCode(ctx, tx, sumOf(string(s.ID)))
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil || row.Tries >= codeTries {
+			return err
+		}
+		if right = subtle.ConstantTimeCompare(row.Code, codeHash(s.ID, code)) == 1; right {
+			return store.DeleteMailCode(ctx, tx, row.ID)
+		}
+		row.Tries++
+		return store.UpdateMailCode(ctx, tx, row)
+	})
+	if err == nil && !right {
+		err = errCode
+	}
+	return s.CodeFor, Proved{Kind: Mail, Subject: s.Mail, Name: s.Mail}, err
+}

@@ -1,0 +1,169 @@
+package web
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// PathMail is where a person gets a code by mail, and types it.
+const PathMail = "/sign-in/mail"
+
+// mailForm asks for a mail address or, with State, for the code that was sent to it.
+type mailForm struct {
+	people.CodeFor
+	State string
+	Adds  bool // the address becomes a credential of who is signed in
+}
+
+// Mail is GET and POST /sign-in/mail: a person signs in, or adds the address, with a code by mail. It needs no script.
+func (w *Web) Mail() http.Handler {
+	return w.page(func(v *visit) {
+		q := v.r.URL.Query()
+		v.askMail(http.StatusOK, people.CodeFor{Next: place(q.Get("next")), Link: q.Get("link")}, "")
+	}, func(v *visit) {
+		if state := v.form.Get("state"); state != "" {
+			v.checkCode(state)
+			return
+		}
+		v.sendCode(people.CodeFor{Mail: v.form.Get("mail"), Next: place(v.form.Get("next")), Link: v.form.Get("link")})
+	})
+}
+
+func (v *visit) askMail(status int, to people.CodeFor, fault string) {
+	if !v.w.People.HasMail() {
+		v.refuseNext(http.StatusNotFound, "This service sends no codes by mail.", "Sign in another way.")
+		return
+	}
+	v.show(status, "mail", shown{Title: "Get a code by mail", Fault: fault, Body: mailForm{CodeFor: to}}, "")
+}
+
+// sendCode sends a code and asks for it.
+func (v *visit) sendCode(to people.CodeFor) {
+	state, err := v.w.People.SendCode(v.ctx(), v.w.Address(v.r), to)
+	if v.faulty(err, func(status int, fault string) { v.askMail(status, to, fault) }) {
+		return
+	}
+	v.askCodeOf(http.StatusOK, to, state, "")
+}
+
+func (v *visit) askCodeOf(status int, to people.CodeFor, state, fault string) {
+	f := mailForm{CodeFor: to, State: state, Adds: !to.User.IsZero()}
+	v.show(status, "mail", shown{Title: "Type the code", Fault: fault, Body: f}, "")
+}
+
+// checkCode signs in, or adds the address, with a code that was typed.
+func (v *visit) checkCode(state string) {
+	to, err := v.w.People.ReadCode(state)
+	if v.faulty(err, func(status int, fault string) { v.askMail(status, people.CodeFor{}, fault) }) {
+		return
+	}
+	adds := !to.User.IsZero()
+	if adds && (v.person == nil || v.person.User == nil || v.person.User.ID != to.User) {
+		v.refuseNext(http.StatusForbidden, stale, "Sign in and start again.")
+		return
+	}
+	_, pr, err := v.w.People.CheckCode(v.ctx(), v.w.Address(v.r), state, v.form.Get("code"))
+	if v.faulty(err, func(status int, fault string) { v.askCodeOf(status, to, state, fault) }) {
+		return
+	}
+	if adds {
+		v.addProved(pr)
+		return
+	}
+	v.admitProved(pr, to.Next, to.Link)
+}
+
+// admitProved signs a person in with what they proved. A person who is not known is asked whether to make an account: somebody who
+// has one would get a second one else.
+func (v *visit) admitProved(pr people.Proved, next, link string) {
+	if link != "" {
+		next = PathJoin + "?" + url.Values{"link": {link}}.Encode()
+	}
+	u, err := v.w.People.SignInProved(v.ctx(), pr)
+	if errors.Is(err, store.ErrNotFound) {
+		v.askNewcomer(pr, next, link)
+		return
+	}
+	if err == nil {
+		err = v.w.admitUser(v, u, pr.Kind, toll.Address{})
+	}
+	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
+		return
+	}
+	v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+}
+
+// newcomer asks a person who proved something whether to make an account.
+type newcomer struct {
+	people.Proved
+	State, Next string
+	Given       string // name that was typed
+}
+
+func (v *visit) askNewcomer(pr people.Proved, next, link string) {
+	state, err := v.w.People.KeepProved(v.ctx(), pr, link)
+	if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "Nobody has an account with "+pr.Name+".") }) {
+		return
+	}
+	v.showNewcomer(http.StatusOK, newcomer{Proved: pr, State: state, Next: next}, "")
+}
+
+func (v *visit) showNewcomer(status int, f newcomer, fault string) {
+	v.show(status, "newcomer", shown{Title: "Make an account?", Fault: fault, Body: f}, "")
+}
+
+// signUpProved makes an account of what a person proved.
+func (v *visit) signUpProved(state, next string) {
+	pr, err := v.w.People.ReadProved(state)
+	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
+		return
+	}
+	u, kind, at, err := v.w.People.SignUpProved(v.ctx(), v.w.Address(v.r), state, v.form.Get("name"))
+	if err == nil {
+		err = v.w.admitUser(v, u, kind, at)
+	}
+	if v.faulty(err, func(status int, fault string) {
+		v.showNewcomer(status, newcomer{Proved: pr, State: state, Next: next, Given: v.form.Get("name")}, fault)
+	}) {
+		return
+	}
+	v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+}
+
+// addProved makes what was proved a credential of who is signed in.
+func (v *visit) addProved(pr people.Proved) {
+	v.at = PathSecurity
+	if !v.mayAdd() {
+		return
+	}
+	err := v.w.People.AddProved(v.ctx(), v.person.User.ID, pr)
+	if err == nil {
+		err = v.w.sessions.RenewToken(v.ctx())
+	}
+	if v.faulty(err, func(status int, fault string) { v.showSecurity(status, security{}, fault) }) {
+		return
+	}
+	v.showSecurity(http.StatusOK, security{Done: kindTexts[pr.Kind] + " " + pr.Name + " is added."}, "")
+}
+
+// mayAdd is [visit.proved], also for a person who has a code by mail alone: whoever adds the first credential needs no other one.
+func (v *visit) mayAdd() bool {
+	if v.person.Proof == people.Mail && v.w.Clock().Sub(v.person.Since) < freshTime {
+		kinds, err := v.w.People.Has(v.ctx(), v.person.User.ID)
+		if err != nil {
+			v.fail(err)
+			return false
+		}
+		if !slices.ContainsFunc(kinds, func(k string) bool { return k != people.Mail && k != people.Recovery }) {
+			return true
+		}
+	}
+	return v.proved(confirmWhy)
+}
