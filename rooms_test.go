@@ -49,7 +49,7 @@ var rooms = map[string]room{
 
 	"client": {
 		what:  "Go SDK over HTTP",
-		lines: 3200, // 30 of them make requests without a parser; 80 are lists
+		lines: 3400, // 30 of them make requests without a parser; 80 are lists, 200 people, their sessions and the audit log
 		ours:  "toll x402 internal/cache internal/backoff",
 	},
 	"paid": {
@@ -134,7 +134,7 @@ var rooms = map[string]room{
 	},
 	"internal/store": {
 		what:  "migrations, records, transactions, errors of both engines",
-		lines: 8200, // 50 of them keep codes by mail; 400 of them are the records of the card rail, as many the binding to SQLite, as many people with their audit log; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 400 of them are the records of the card rail, and as many the binding to SQLite
+		lines: 8350, // 50 of them keep codes by mail; 400 of them are the records of the card rail, as many the binding to SQLite, 500 people with their lists and audit log; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 400 of them are the records of the card rail, and as many the binding to SQLite
 		ours:  "toll x402 internal/backoff",
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "modernc.org/libc", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
@@ -162,7 +162,7 @@ var rooms = map[string]room{
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
 	"internal/auth": {
 		what:  "principals, API keys, access tokens, first start",
-		lines: 2700,
+		lines: 2850, // 50 of them give what stands under a membership to another person
 		ours:  "toll internal/cache internal/seal internal/store internal/jobs",
 		third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"},
 	},
@@ -285,8 +285,8 @@ var rooms = map[string]room{
 	},
 	"internal/people": {
 		what:  "persons, their credentials and roles in workspaces, invitations, recovery",
-		lines: 2000,
-		ours:  "toll internal/meter internal/store internal/auth internal/jobs",
+		lines: 2600, // 200 of them open sessions for the API
+		ours:  "toll internal/plain internal/meter internal/store internal/auth internal/jobs",
 		third: []string{"golang.org/x/crypto", "github.com/go-webauthn/webauthn", "github.com/wneessen/go-mail"},
 	},
 	"internal/web": {
@@ -298,9 +298,9 @@ var rooms = map[string]room{
 	},
 	"internal/api": {
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
-		lines: 6200,
+		lines: 7000, // 600 of them are people: sessions, members, invitations, credentials, audit log
 		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger " +
-			"internal/auth internal/facilitator internal/checkout internal/events",
+			"internal/auth internal/facilitator internal/checkout internal/events internal/people",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 	},
 	// crypto starts and reports the chain, and has what it remembers of its own: keys, the genesis, the mirror.
@@ -346,7 +346,7 @@ var rooms = map[string]room{
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 9800, // 50 of them make links for people; 480 are what people need: names and beginnings of ids, completion, groups of help, lists
+		lines: 10200, // 50 of them make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists
 		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{
@@ -387,7 +387,7 @@ var rooms = map[string]room{
 }
 
 // planned are the budgets of rooms that come next: a room of this name has at most as many lines.
-var planned = map[string]int{"internal/people": 2000, "internal/card": 4000, "internal/gateway": 4000, "internal/web": 9000}
+var planned = map[string]int{"internal/people": 2600, "internal/card": 4000, "internal/gateway": 4000, "internal/web": 9000}
 
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{

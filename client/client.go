@@ -31,6 +31,7 @@ type Client struct {
 	timeout   time.Duration
 	version   string
 	userAgent string
+	workspace string      // of every call; "": that of the API key
 	header    http.Header // of every call; the values are shared, so they are replaced and never changed
 	retries   int
 	maxWait   time.Duration
@@ -125,6 +126,9 @@ func (c *Client) newHeader() http.Header {
 	h := http.Header{"Accept": {"application/json"}, "User-Agent": {c.userAgent}}
 	if c.key != "" {
 		h.Set("Authorization", "Bearer "+c.key)
+	}
+	if c.workspace != "" {
+		h.Set("X-Current-Org-Id", c.workspace)
 	}
 	if c.version != "" {
 		h.Set(c.names.HeaderVersion(), c.version)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/pace"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -36,6 +38,7 @@ type Deps struct {
 	Checkout    *checkout.Checkout
 	Ledger      *ledger.Ledger
 	Events      *events.Events
+	People      *people.People // nil: there are none, and no sessions
 	// Seal hides upstream secrets of agents and kept answers at rest, bound to the second argument, and Open reads them again.
 	Seal        func(plain, aad []byte) ([]byte, error)
 	Open        func(sealed, aad []byte) ([]byte, error)
@@ -77,6 +80,7 @@ type handler struct {
 	routes       *router
 	gatekeeper   *gatekeeper // nil: no limits
 	network      string
+	cookie       string // name of that with the session of a browser
 	docsBase     string
 	flows        map[string]*meter.Quota // by their names
 	large        chan struct{}           // a place for each large answer that is being made
@@ -111,6 +115,9 @@ func newHandler(d Deps, routes []route) *handler {
 	h := &handler{
 		Deps: d, log: cmp.Or(d.Log, slog.New(slog.DiscardHandler)), network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors",
 		flows: newFlows(d.Quotas), large: make(chan struct{}, maxLarge), bodies: x402.NewBodies(), routes: newRouter(slices.Concat(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pageRoutes(d.Pages))),
+	}
+	if u, err := url.Parse(d.PublicURL); err == nil {
+		h.cookie = people.CookieName(u)
 	}
 	h.gatekeeper = newGatekeeper(d.Limits)
 	h.prepareHeaders()

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -27,8 +28,9 @@ type call struct {
 	params   [2]param
 
 	caller  auth.Caller
-	known   bool  // the API key is valid
-	authErr error // why there is no caller
+	known   bool           // the caller is in a workspace: by an API key that is valid, or by a session
+	authErr error          // why there is no caller
+	signed  *people.Signed // the session of a person in place of an API key, where the route takes one; nil: none
 
 	version       gate.Version
 	from          gate.From

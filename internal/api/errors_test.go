@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -127,9 +128,6 @@ const someHash = "0x111111111111111111111111111111111111111111111111111111111111
 
 // unprovoked are the codes of the table that no request of this release can meet.
 var unprovoked = map[toll.Code]string{
-	toll.CodePersonNotFound:     "pages answer it: TestMembers in internal/server",
-	toll.CodeLastOwner:          "pages answer it: TestMembers in internal/server",
-	toll.CodeProofNeeded:        "pages ask for the proof instead: TestStepUp in internal/server",
 	toll.CodeVersionGateFailed:  "the gate edits only bodies that this service wrote or could read; TestGateFailure has a route that breaks it",
 	toll.CodeExists:             "nothing that callers name must be unique",
 	toll.CodePaymentRequired:    "the answer of paid, to requests without an access token; see its tests",
@@ -461,6 +459,15 @@ func provoked() map[toll.Code]func(c *scene) answer {
 				a = c.post("/webhooks", `{"url":"https://hooks.example.com/toll"}`)
 			}
 			return a
+		},
+
+		toll.CodePersonNeeded:   func(c *scene) answer { return c.do(c.b1, "GET", base+"/session", "") },
+		toll.CodeLastOwner:      func(c *scene) answer { return c.human("last").do("DELETE", "/members/me", "") },
+		toll.CodePersonNotFound: func(c *scene) answer { return c.human("lonely").do("DELETE", "/members/"+toll.NewUUID(), "") },
+		toll.CodeProofNeeded: func(c *scene) answer {
+			p := c.human("late")
+			c.clock.advance(people.FreshTime)
+			return p.do("POST", "/invitations", `{"role":"viewer"}`)
 		},
 
 		toll.CodeRightMissing: func(c *scene) answer {

@@ -9,6 +9,7 @@ type RouteInfo struct {
 	Operation, Method, Path, Auth string
 	Right                         toll.Right // "public": none
 	OwnKey                        bool       // a key may do it to itself
+	Session, Fresh                bool       // takes the session of a person; after a fresh proof
 	Paged                         bool       // a list
 	Codes                         []toll.Code
 	Filters                       []string // parameters of a list beside those of its pages
@@ -19,7 +20,7 @@ type RouteInfo struct {
 func Routes() []RouteInfo {
 	var out []RouteInfo
 	for _, r := range table() {
-		info := RouteInfo{Operation: r.op, Method: r.method, Path: r.path, Auth: string(r.auth), Right: r.right, OwnKey: r.ownKey, Codes: r.codes}
+		info := RouteInfo{Operation: r.op, Method: r.method, Path: r.path, Auth: string(r.auth), Right: r.right, OwnKey: r.ownKey, Session: r.session, Fresh: r.fresh, Codes: r.codes}
 		for _, q := range r.query {
 			switch q.name {
 			case "pageSize":

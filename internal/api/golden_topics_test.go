@@ -183,3 +183,41 @@ func recordEvents(t *testing.T, version string, files map[string][]exchange) {
 	call("deleteWebhook", s.b1, "DELETE", at, "")
 	call("deleteWebhook", s.b1, "DELETE", at, "")
 }
+
+// recordPeople are the routes about people.
+func recordPeople(t *testing.T, version string, files map[string][]exchange) {
+	s := newStack(t)
+	r := &recorder{s: s, names: map[string]*names{}, files: files}
+	call := func(op string, who actor, method, path, body string, headers ...string) answer {
+		t.Helper()
+		s.clock.advance(1e9) // lists have an order
+		return r.call(version, op, who, method, base+path, body, headers...)
+	}
+	const login = "olga"
+	signed := call("signUp", actor{}, "POST", "/people", `{"name":"Olga","login":"`+login+`","password":"`+goodPassword+`"}`)
+	call("signUp", actor{}, "POST", "/people", `{"login":"`+login+`","password":"`+goodPassword+`"}`)
+	owner := actor{key: signed.text(t, "token")}
+	at := []string{"X-Current-Org-Id", signed.member(t, "organizations").([]any)[0].(map[string]any)["id"].(string)}
+	call("signIn", actor{}, "POST", "/session", `{"login":"`+login+`","password":"`+goodPassword+`"}`)
+	call("signIn", actor{}, "POST", "/session", `{"login":"`+login+`","password":"wrong"}`)
+	call("readSession", owner, "GET", "/session", "")
+	call("readSession", s.b1, "GET", "/session", "")
+	call("proveSession", owner, "POST", "/session/proof", `{"password":"`+goodPassword+`"}`)
+	call("createInvitation", owner, "POST", "/invitations", `{"role":"viewer","note":"Vera"}`, at...)
+	i := call("createInvitation", owner, "POST", "/invitations", `{"role":"developer"}`, at...)
+	call("createInvitation", owner, "POST", "/invitations", `{"role":"god"}`, at...)
+	call("listInvitations", owner, "GET", "/invitations?limit=1", "", at...)
+	other := call("signUp", actor{}, "POST", "/people", `{"login":"second`+login+`","password":"`+goodPassword+`"}`)
+	second := actor{key: other.text(t, "token")}
+	call("acceptInvitation", second, "POST", "/invitations/accept", `{"link":"`+i.text(t, "link")+`"}`)
+	call("acceptInvitation", second, "POST", "/invitations/accept", `{"link":"x"}`)
+	call("listMembers", second, "GET", "/members?sortOrder=asc", "", at...)
+	call("listMembers", s.b1, "GET", "/members", "")
+	call("setRole", owner, "PATCH", "/members/"+other.text(t, "person.id"), `{"role":"admin"}`, at...)
+	call("setRole", owner, "PATCH", "/members/"+signed.text(t, "person.id"), `{"role":"viewer"}`, at...)
+	call("removeMember", second, "DELETE", "/members/"+signed.text(t, "person.id"), "", at...)
+	call("removeMember", owner, "DELETE", "/members/"+other.text(t, "person.id"), "", at...)
+	call("revokeInvitation", owner, "DELETE", "/invitations/"+i.text(t, "id"), "", at...)
+	call("signOut", second, "DELETE", "/session", "")
+	call("signOut", second, "DELETE", "/session", "")
+}

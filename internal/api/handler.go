@@ -113,6 +113,9 @@ func (c *call) serve() {
 		return
 	}
 	c.route = route
+	if !c.known && route.session {
+		c.signed, c.authErr = c.opened()
+	}
 	if c.authErr != nil && (route.auth != open || c.badRequest()) {
 		c.fail(c.authErr)
 		return
@@ -135,6 +138,9 @@ func (c *call) serve() {
 
 // allowed refuses a call whose API key lacks the right of the route, or is of another workspace than the call names.
 func (c *call) allowed() error {
+	if c.signed != nil {
+		return c.allowedPerson()
+	}
 	if !c.known {
 		return nil // a public route
 	}
@@ -144,8 +150,13 @@ func (c *call) allowed() error {
 		}
 	}
 	switch {
+	case c.route.right == own:
+		return c.allowedOperator()
 	case c.route.right == public, c.caller.Rights.Has(c.route.right):
 		c.act()
+		if c.route.auth == person || c.route.right == toll.RightExport {
+			return c.allowedOperator()
+		}
 		return nil
 	case c.route.ownKey && strings.EqualFold(c.param("id"), c.caller.KeyID.String()):
 		return nil

@@ -117,6 +117,9 @@ func newAttempt(h *handler, c *call, key string) (*attempt, error) {
 	words := []string{c.caller.Address.Lower(), c.route.op, c.params[0].value, c.params[1].value, key}
 	if c.route.bounded() {
 		words = append(words, c.caller.KeyID.String())
+		if c.signed != nil {
+			words = append(words, c.signed.Person.ID.String())
+		}
 	}
 	scope, err := json.Marshal(words)
 	if err != nil {
@@ -126,8 +129,10 @@ func newAttempt(h *handler, c *call, key string) (*attempt, error) {
 }
 
 // bounded reports whether the answer is a secret that has the rights and the end of the API key of the call. Another key of the
-// account, which may have fewer, does not get it by repeating the call.
-func (r *route) bounded() bool { return r.op == "createKey" || r.op == "createPermission" }
+// account, and another person, who may have fewer, does not get it by repeating the call.
+func (r *route) bounded() bool {
+	return r.op == "createKey" || r.op == "createPermission" || r.op == "createInvitation"
+}
 
 // normalJSON returns the body without its blanks and the order of its members, numbers digit for digit: the same call
 // encoded anew is the same call. The body was decoded strictly before.

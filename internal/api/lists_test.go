@@ -24,9 +24,10 @@ var bounded = map[string]string{
 	"listPermissions":            "of one access token each; sorted by an index, counted through it",
 	"listDelegationTransactions": "orders that one delegation has paid",
 	"listWebhooks":               "a quota bounds the webhooks of an account", "listDeliveries": "deliveries go after 30 days",
-	"listSubTasks": "of one request",
-	"search":       "records that an account has few of, or those of an index that begin with some characters",
-	"listEvents":   "with since the newer events are sorted; their table is about to be replaced",
+	"listSubTasks":      "of one request",
+	"search":            "records that an account has few of, or those of an index that begin with some characters",
+	"listOrganizations": "a person is in at most 100 workspaces", "listInvitations": "a workspace has at most 100 open invitations",
+	"listEvents": "with since the newer events are sorted; their table is about to be replaced",
 }
 
 // TestLists_Index: every list reads its rows through an index, with each of its filters and sorts, on both engines; a list
@@ -418,17 +419,27 @@ func TestSearch(t *testing.T) {
 func TestDocument_Rights(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Rights\n\nWhat each right of an API key allows. A call without the right is refused with `BCK.AUTH.0907`, whose `params` name it. This page is\n" +
-		"made of the route table; a test calls every route with a key of each right.\n\n| Right | Operations |\n|---|---|\n")
+		"made of the route table; a test calls every route with a key of each right, and with the session of a person in each role.\n\n" +
+		"What says *a person* takes the session of a person, never an API key; a key that the operator made does as long as the workspace has\nno people.\n\n| Right | Operations |\n|---|---|\n")
 	routes := api.Routes()
-	for _, right := range append(toll.AllRights(), "public") {
+	for _, right := range append(toll.AllRights(), "own", "public") {
 		var operations []string
 		for _, r := range routes {
 			if r.Right == right {
-				operations = append(operations, "`"+r.Operation+"`")
+				name := "`" + r.Operation + "`"
+				if r.Auth == "person" && r.Right == toll.RightRead {
+					name += " (a person)"
+				}
+				operations = append(operations, name)
 			}
 		}
 		name := string(right)
-		if right == "public" {
+		switch right {
+		case "own":
+			name = "none: a person's own session"
+		case toll.RightMembers, toll.RightExport:
+			name += ": a person"
+		case "public":
 			name = "none: no API key is needed"
 		}
 		if len(operations) > 0 {

@@ -100,6 +100,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 	mine := [5]int{401, 401, 404, 404, 200}    // exists for its owner only
 	owned := [5]int{401, 401, 403, 403, 200}   // is public, and its owner's to change
 	parties := [5]int{401, 401, 200, 404, 200} // for the subscriber as well
+	human := [5]int{401, 401, 403, 403, 403}   // takes a person
 	mint := `{"planId":"` + plan + `","amount":"1","creditsReceiver":"` + s.b1.address.String() + `"}`
 	table := map[string]struct {
 		want [5]int
@@ -130,6 +131,10 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"readWallet": {keyed, ""}, "exportWallet": {keyed, ""}, "useFaucet": {keyed, "{}"},
 		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
 		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "listOrganizations": {keyed, ""}, "readKey": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "revokeKey": {mine, ""},
+		"signUp": {[5]int{400, 400, 400, 400, 400}, "{}"}, "signIn": {[5]int{401, 401, 401, 401, 401}, "{}"},
+		"readSession": {human, ""}, "proveSession": {human, "{}"}, "signOut": {human, ""}, "acceptInvitation": {human, "{}"},
+		"listMembers": {keyed, ""}, "listInvitations": {keyed, ""}, "createInvitation": {created, `{"role":"viewer"}`}, // of workspaces without people
+		"setRole": {[5]int{401, 401, 404, 404, 404}, `{"role":"viewer"}`}, "removeMember": {[5]int{401, 401, 404, 404, 404}, ""}, "revokeInvitation": {[5]int{401, 401, 404, 404, 404}, ""},
 		"startSimulation": {keyed, "{}"}, "finishSimulation": {mine, `{"agentRequestId":"` + rehearsed + `"}`},
 		"retiredMPP": {[5]int{501, 501, 501, 501, 501}, "{}"}, "retiredMPPOf": {[5]int{501, 501, 501, 501, 501}, "{}"},
 		"retiredRedeem": {gone, ""}, "retiredBurn": {gone, ""}, "retiredInitialize": {gone, ""}, "retiredToken": {gone, ""}, "retiredValidate": {gone, ""},
@@ -139,7 +144,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"createWebhook": true, "updateWebhook": true, "deleteWebhook": true, "testWebhook": true, "rotateWebhook": true, "resendDelivery": true,
 		"recordSubTask": true, "openCheckout": true, "openStripePayment": true, "createDelegation": true, "revokeDelegation": true, "updatePaymentMethod": true, "deletePaymentMethod": true,
 		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "addEndpoints": true, "updatePlan": true, "setPlanListed": true,
-		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true, "exportWallet": true,
+		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true, "exportWallet": true, "createInvitation": true,
 	}
 	documented := 0
 	version := commits(t, s.store)
@@ -166,7 +171,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		case "detachPlan", "updateAgent", "addEndpoints", "setAgentListed", "updatePlan", "setPlanListed":
 			agent, plan = spareAgent, spare
 		}
-		path := strings.NewReplacer("{transaction}", mirroredBurn.String(), "{state}", "false", "{delegationId}", delegation, "{paymentMethodId}", card, "{webhookId}", hook, "{deliveryId}", sent, "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
+		path := strings.NewReplacer("{userId}", toll.NewUUID(), "{transaction}", mirroredBurn.String(), "{state}", "false", "{delegationId}", delegation, "{paymentMethodId}", card, "{webhookId}", hook, "{deliveryId}", sent, "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
 		key, hash := s.b1.keyID.String(), permission
 		switch op.id {
 		case "findSettlement":

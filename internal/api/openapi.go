@@ -80,8 +80,16 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 			op.Parameters = append(op.Parameters, &huma.Param{Ref: parameterPrefix + "IfMatch"})
 		}
 		op.Security = []map[string][]string{{"apiKey": {}}}
-		if r.auth == open {
+		switch {
+		case r.auth == open:
 			op.Security = []map[string][]string{}
+		case r.auth == person:
+			op.Security = []map[string][]string{{"session": {}}}
+		case r.session:
+			op.Security = append(op.Security, map[string][]string{"session": {}})
+		}
+		if r.session && r.right != own && !r.anywhere {
+			op.Parameters = append(op.Parameters, &huma.Param{Ref: parameterPrefix + "Workspace"})
 		}
 		op.Extensions = map[string]any{"x-auth": string(r.auth), "x-right": string(r.right)}
 		if r.action.in != nil {
@@ -107,6 +115,8 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 	api.Components = &huma.Components{
 		Schemas: registry.Registry, SecuritySchemes: map[string]*huma.SecurityScheme{
 			"apiKey": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer <API key>, its prefix included."},
+			"session": {Type: "http", Scheme: "bearer", Description: "Authorization: Bearer <token of a session>, the one that POST /api/v1/session answers. " +
+				"A page of the service sends the cookie of its browser instead."},
 		},
 		Parameters: map[string]*huma.Param{
 			"IdempotencyKey": {
@@ -120,6 +130,10 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 				Description: "The `version` that the record must still have, with or without quotes; else the call is refused with " +
 					string(toll.CodeRecordChanged) + " and changes nothing. " +
 					"`*`, or no such header: any version.",
+			},
+			"Workspace": {
+				Name: "X-Current-Org-Id", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+				Description: "The workspace of the call, an `id` of GET /api/v1/organizations. Needed with the session of a person; an API key belongs to one workspace, which this may name.",
 			},
 			"Version": {
 				Name: ns.HeaderVersion(), In: "header", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{gate.Current.String()}},
@@ -176,7 +190,19 @@ func (r *route) failures() map[int][]string {
 	}
 	if r.auth != open {
 		codes = append(codes, keyCodes...)
-		codes = append(codes, toll.CodeRightMissing, toll.CodeWrongWorkspace)
+		codes = append(codes, toll.CodeWrongWorkspace)
+		if r.right != own {
+			codes = append(codes, toll.CodeRightMissing)
+		}
+	}
+	if r.auth == person || r.right == toll.RightExport {
+		codes = append(codes, toll.CodePersonNeeded)
+	}
+	if r.fresh {
+		codes = append(codes, toll.CodeProofNeeded)
+	}
+	if r.session {
+		codes = append(codes, toll.CodeForbidden)
 	}
 	if r.action.in != nil {
 		codes = append(codes, toll.CodeBadRequest)
@@ -218,7 +244,9 @@ func pathParameters(r *route) []*huma.Param {
 			schema = shape[toll.Hash]{}.Schema(nil)
 		case "state":
 			schema = &huma.Schema{Type: huma.TypeString, Enum: []any{"true", "false"}}
-		case "orderId", "webhookId", "deliveryId":
+		case "userId":
+			schema = &huma.Schema{Type: huma.TypeString, Description: "Id of a person, a UUID; `me` is the person of the session."}
+		case "orderId", "webhookId", "deliveryId", "sessionId", "credentialId":
 			schema = &huma.Schema{Type: huma.TypeString, Format: "uuid"}
 		default:
 			schema = &huma.Schema{Type: huma.TypeString}

@@ -10,38 +10,41 @@ import (
 
 func organizationRoutes() []route {
 	return []route{{
-		op: "listOrganizations", method: "GET", path: Base + "/organizations", auth: keyed, right: toll.RightRead, tag: "API keys",
-		summary: "The workspace of the caller, as the only organization: an API key belongs to one",
+		op: "listOrganizations", method: "GET", path: Base + "/organizations", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
+		summary: "The workspaces of a person; that of an API key is the only one",
 		action:  lists((*handler).listOrganizations), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 	}}
 }
 
-// OrganizationList has the one workspace of the caller.
+// OrganizationList has the workspaces of a person, or the one of an API key.
 type OrganizationList struct {
-	Organizations []Organization `json:"organizations"`
+	Organizations []toll.Organization `json:"organizations"`
 	Paging
 }
 
-// Organization is a workspace.
-type Organization struct {
-	ID   string `json:"id"` // the address in lower case, which X-Current-Org-Id takes
-	Name string `json:"name"`
-	Role string `json:"role"`
+func (h *handler) listOrganizations(c *call, page store.Page, _ url.Values) (*OrganizationList, error) {
+	all, err := h.organizations(c)
+	if err != nil {
+		return nil, err
+	}
+	list, err := shortList(page, all)
+	return &OrganizationList{Organizations: list.Items, Paging: pagingOf(page, list)}, err
 }
 
-func (h *handler) listOrganizations(c *call, page store.Page, _ url.Values) (*OrganizationList, error) {
-	if page.Cursor != "" { // a list of one gives none
-		return nil, toll.NewError(toll.CodeBadPage).WithParam("parameter", "cursor")
+// organizations are the workspaces of a person, or the one of an API key with the role of the person under whose membership it stands.
+func (h *handler) organizations(c *call) ([]toll.Organization, error) {
+	if c.signed != nil {
+		return h.People.Organizations(c.r.Context(), c.signed.Person.ID)
 	}
 	p, err := store.PrincipalByAddress(c.r.Context(), h.Store, c.caller.Address)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	list := store.List[Organization]{
-		Items: []Organization{{ID: c.caller.Address.Lower(), Name: p.Name, Role: "owner"}}, Total: 1,
+	role := toll.RoleOwner
+	if !c.caller.UserID.IsZero() {
+		if role, err = h.Auth.RoleOf(c.r.Context(), h.Store, c.caller.Address, c.caller.UserID); err != nil {
+			return nil, err
+		}
 	}
-	if page.Number > 1 {
-		list.Items = []Organization{}
-	}
-	return &OrganizationList{Organizations: list.Items, Paging: pagingOf(page, list)}, nil
+	return []toll.Organization{{ID: c.caller.Address.Lower(), Name: p.Name, Role: string(role)}}, nil
 }

@@ -39,7 +39,7 @@ func TestT17_RightOfEveryRoute(t *testing.T) {
 	}
 	routes := api.Routes()
 	for _, r := range routes {
-		if r.Right != "public" && !all.Has(r.Right) {
+		if r.Right != "public" && r.Right != "own" && !all.Has(r.Right) {
 			t.Errorf("%s names no right: %q", r.Operation, r.Right)
 			continue
 		}
@@ -64,6 +64,12 @@ func TestT17_RightOfEveryRoute(t *testing.T) {
 				refused := a.code() == string(toll.CodeRightMissing)
 				if method == http.MethodHead {
 					refused = a.status == http.StatusForbidden
+				}
+				if r.Right == "own" {
+					if a.code() != string(toll.CodePersonNeeded) {
+						t.Errorf("%s with a key made by %s with the right %s: %d %s", r.Operation, kind, right, a.status, a.body)
+					}
+					continue
 				}
 				if passes := r.Right == "public" || r.Right == right; passes == refused {
 					t.Errorf("%s with a key made by %s with the right %s: %d %s", r.Operation, kind, right, a.status, a.body)
@@ -125,6 +131,18 @@ func TestT17_RightsOfRoles(t *testing.T) {
 			refused := a.code() == string(toll.CodeRightMissing)
 			if method == http.MethodHead {
 				refused = a.status == http.StatusForbidden
+			}
+			if r.Right == "own" {
+				if a.code() != string(toll.CodePersonNeeded) {
+					t.Errorf("%s as %q: %d %s", r.Operation, role, a.status, a.body)
+				}
+				continue
+			}
+			if (r.Auth == "person" || r.Right == "export") && role != "" && !refused {
+				if a.code() != string(toll.CodePersonNeeded) || has.Has(r.Right) != (r.Right == toll.RightRead) {
+					t.Errorf("%s as %q: %d %s", r.Operation, role, a.status, a.body)
+				}
+				continue
 			}
 			if passes := r.Right == "public" || has.Has(r.Right); passes == refused {
 				t.Errorf("%s as %q: %d %s", r.Operation, role, a.status, a.body)

@@ -23,6 +23,7 @@ import (
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -147,7 +148,12 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		Store: st, Ledger: s.ledger, Settlement: s.fac.SettlementByTransaction, Permission: s.fac.Permission, Seal: ring.Seal, Open: ring.Open,
 		Outbound: outbound.Config{Loopback: true, Timeout: long}, Clock: s.clock.now, Log: log,
 	})
+	persons, err := people.New(people.Deps{
+		Store: st, Auth: s.auth, PublicURL: publicURL, Seal: ring.Seal, Open: ring.Open, Clock: s.clock.now, Log: log,
+	})
+	must(t, err)
 	s.built = api.Deps{
+		People: persons,
 		Events: happened, Chain: s.purses.chain(), Proof: proofOf,
 		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
 		TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},

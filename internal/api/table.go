@@ -18,11 +18,12 @@ import (
 type access string
 
 const (
-	open   access = "none"  // answers without a key
-	keyed  access = "key"   // any valid API key
-	owners access = "owner" // a key whose address owns the plan or agent, else 403
-	self   access = "self"  // the record belongs to the address of the key, else 404
-	ends   access = "ends"  // plan owner or subscriber, else 404
+	open   access = "none"   // answers without a key
+	keyed  access = "key"    // any valid API key
+	owners access = "owner"  // a key whose address owns the plan or agent, else 403
+	self   access = "self"   // the record belongs to the address of the key, else 404
+	ends   access = "ends"   // plan owner or subscriber, else 404
+	person access = "person" // the session of a person; the operator's key while the workspace has no people
 )
 
 // public is the right of a row that nobody needs one for.
@@ -36,6 +37,10 @@ type route struct {
 	auth       access
 	right      toll.Right // that the API key must have, or [public]
 	ownKey     bool       // an API key may do this to itself without the right
+	session    bool       // takes the session of a person as well
+	anywhere   bool       // a person calls it without naming a workspace
+	fresh      bool       // a person has to have proved a credential a short time ago
+	ownUser    bool       // a person may do this to themself without the right and the proof
 	summary    string
 	tag        string
 	action     action
@@ -240,12 +245,16 @@ func table() []route {
 	var all []route
 	for _, part := range [][]route{
 		infoRoutes(), agentRoutes(), simulationRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), saleRoutes(), discoveryRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
-		keyRoutes(), searchRoutes(), organizationRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
+		keyRoutes(), searchRoutes(), organizationRoutes(), peopleRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
 	} {
 		all = append(all, part...)
 	}
 	for i := range all {
-		if r := &all[i]; r.flow() != "" && !slices.Contains(r.codes, toll.CodeRateLimited) {
+		r := &all[i]
+		if r.auth == person || r.method == http.MethodGet && r.right == toll.RightRead && r.auth != open && !r.action.events {
+			r.session = true
+		}
+		if r.flow() != "" && !slices.Contains(r.codes, toll.CodeRateLimited) {
 			r.codes = append(slices.Clip(r.codes), toll.CodeRateLimited)
 		}
 	}

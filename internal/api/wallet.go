@@ -29,8 +29,8 @@ func walletRoutes() []route {
 			action: reads((*handler).readWallet),
 		},
 		{
-			op: "exportWallet", method: "POST", path: at + "/export", auth: keyed, right: toll.RightExport, tag: "Wallet",
-			summary: "The private key of the wallet, once, with an API key that the operator made; the custody is shared afterwards",
+			op: "exportWallet", method: "POST", path: at + "/export", auth: keyed, right: toll.RightExport, session: true, fresh: true, tag: "Wallet",
+			summary: "The private key of the wallet, once, for an owner; or with an API key of the operator, while the workspace has no people. The custody is shared afterwards",
 			action:  reads((*handler).exportWallet), codes: []toll.Code{toll.CodeForbidden, toll.CodeExists},
 		},
 		{

@@ -99,6 +99,46 @@ func (a *Auth) Finish(ctx context.Context, all *Ending) (toll.Ended, error) {
 	return ended, err
 }
 
+// GiveOf puts, in the transaction that ends the membership of a person who had these rights, the API keys and consents that stand
+// under it under that of the caller. What had a right beyond those loses it. The caller calls [Auth.Given] after the commit. Errors:
+// [toll.CodeRightMissing] when the caller lacks a right of what stays.
+func (a *Auth) GiveOf(ctx context.Context, tx *store.Tx, c Caller, user toll.UUID, had toll.Rights) (*Ending, error) {
+	all := &Ending{}
+	now := a.clock()
+	var err error
+	if all.grants, err = store.OAuthGrantsOfUser(ctx, tx, c.Address, user, now); err != nil {
+		return nil, err
+	}
+	for _, g := range all.grants {
+		rights := g.Rights.Within(had)
+		if r := rights.Missing(c.Rights); r != "" {
+			return nil, Lacks(r)
+		}
+		if err := store.SetUserOfOAuthGrant(ctx, tx, g.ID, c.UserID, rights); err != nil {
+			return nil, err
+		}
+	}
+	if all.keys, err = store.KeysOfUser(ctx, tx, c.Address, user, now); err != nil {
+		return nil, err
+	}
+	for _, k := range all.keys {
+		rights := k.Rights.Within(had)
+		if r := rights.Missing(c.Rights); r != "" {
+			return nil, Lacks(r)
+		}
+		if err := store.SetUserOfKey(ctx, tx, k.ID, c.UserID, rights); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Given counts what [Auth.GiveOf] gave: keys and consents. Their access tokens stay with them, and are not counted.
+func (a *Auth) Given(ctx context.Context, all *Ending) toll.Ended {
+	a.forget(ctx, all.family)
+	return toll.Ended{APIKeys: int64(len(all.keys)), Grants: int64(len(all.grants))}
+}
+
 // endAlone runs the transaction that ends a key while no read of the key can bring an older row into the cache.
 func (a *Auth) endAlone(ctx context.Context, id toll.Hash, f func(tx *store.Tx) error) error {
 	return a.alone(ctx, id, func() error {

@@ -30,28 +30,36 @@ func (a *Auth) Wallet(ctx context.Context, addr toll.Address) (Wallet, error) {
 	return Wallet{Address: addr, ExportedAt: toll.AtPtr(p.ExportedAt)}, err
 }
 
-// ExportWallet is [Auth.ExportLocalWallet] for a caller: with an API key that was made on the database itself and has the right
-// export. Errors: [toll.CodeRightMissing], [toll.CodeForbidden] for a key that was made otherwise.
+// ExportWallet is [Auth.ExportLocalWallet] for a caller with the right export: a person, or an API key that was made on the database
+// itself. Errors: [toll.CodeRightMissing], [toll.CodeForbidden] for a key that was made otherwise.
 func (a *Auth) ExportWallet(ctx context.Context, c Caller) ([]byte, error) {
 	if !c.Rights.Has(toll.RightExport) {
 		return nil, Lacks(toll.RightExport)
 	}
-	if c.MadeBy != toll.MadeLocally {
-		return nil, toll.Errorf(toll.CodeForbidden, "The key of a wallet is exported with an API key that the operator made.").
-			WithHint("Export with toll wallet export --local, or with a key of toll keys create --local.")
+	if c.MadeBy != toll.MadeLocally && !c.KeyID.IsZero() {
+		return nil, toll.Errorf(toll.CodeForbidden, "The key of a wallet is exported by an owner, or with an API key that the operator made.").
+			WithHint("Sign in as a person, or export with toll wallet export --local.")
 	}
-	return a.ExportLocalWallet(ctx, c.Address)
+	return a.export(ctx, c.Address, func(tx *store.Tx) error { return a.Lock(ctx, tx, c, toll.RightExport) })
 }
 
 // ExportLocalWallet gives the private key of a wallet out, once, and notes that as an event; the custody is shared from then on.
 // The caller zeroes the 32 bytes. Errors: [toll.CodeExists] when the key was exported before, [store.ErrNotFound].
 func (a *Auth) ExportLocalWallet(ctx context.Context, addr toll.Address) ([]byte, error) {
+	return a.export(ctx, addr, func(*store.Tx) error { return nil })
+}
+
+// export is [Auth.ExportLocalWallet] if the caller still may.
+func (a *Auth) export(ctx context.Context, addr toll.Address, may func(*store.Tx) error) ([]byte, error) {
 	now := a.clock()
 	key, err := a.OpenWallet(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	err = a.store.Tx(ctx, func(tx *store.Tx) error {
+		if err := may(tx); err != nil {
+			return err
+		}
 		if err := store.NoteExport(ctx, tx, addr, now); err != nil {
 			return err
 		}

@@ -45,6 +45,9 @@ var hints = map[toll.Code]string{
 	toll.CodeCheckoutWrongPlan:     "toll plans order PLAN buys a plan that is not paid by card.",
 	toll.CodeWebhookNotFound:       "toll webhooks list shows yours.",
 	toll.CodeChainBalance:          "toll wallet show tells the address and what is in it, -o json of this command what is missing; toll faucet fills it on the embedded chain.",
+	toll.CodePersonNeeded:          "toll session start LOGIN signs in as a person.",
+	toll.CodeProofNeeded:           "toll session prove proves the password; repeat this within ten minutes.",
+	toll.CodeWrongWorkspace:        "toll session show lists your workspaces, and toll session use WORKSPACE chooses one.",
 	toll.CodePathNotFound:          "The service may be older than this program: toll doctor compares them.",
 }
 

@@ -32,6 +32,7 @@ var formats = []string{formatTable, formatJSON, formatNDJSON, formatCSV, formatQ
 // settings are what a run goes by: flag, else environment, else configuration file, else default.
 type settings struct {
 	key, url    string
+	workspace   string // of a person; "": that of the API key
 	environment string // that is expected of the service, "" for any
 	output      string
 	names       x402.Namespace // brand words of the service
@@ -164,6 +165,9 @@ func (a *app) client() *client.Client {
 	opts := []client.Option{client.WithUserAgent("toll-cli/" + release()), client.WithNamespace(a.set.names)}
 	if a.set.url != "" {
 		opts = append(opts, client.WithURL(a.set.url))
+	}
+	if a.set.workspace != "" {
+		opts = append(opts, client.WithWorkspace(a.set.workspace))
 	}
 	return client.New(a.set.key, opts...)
 }

@@ -62,9 +62,9 @@ func (a *app) walletExport() *cobra.Command {
 		use: "export", short: "Print its private key, once",
 		long: `Print the private key of a wallet. It is printed once: later the service refuses, and the custody is shared for ever.
 
-With --local it is the wallet of an account in the database itself, beside the service or while it is stopped. Without it is your own,
-and your API key must be one of toll keys create --local with the right export: no key of a sign-in, of a program or of another key has
-that.`,
+With --local it is the wallet of an account in the database itself, beside the service or while it is stopped. Without it is your own:
+an owner signs in with toll session start. While the account has no people, an API key of toll keys create --local with the right export
+does; no key of a sign-in, of a program or of another key has that.`,
 		example: "(umask 077; toll wallet export --local --account alice --yes -q >wallet.key)",
 		method:  http.MethodPost, path: "/wallet/export", made: "privateKey",
 		change: func(cmd *cobra.Command, _ *request) error {

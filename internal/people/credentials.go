@@ -15,43 +15,30 @@ import (
 // recoveryCodes is how many codes a person gets at a time.
 const recoveryCodes = 10
 
-// Credential is one way in which a person signs in.
-type Credential struct {
-	ID        toll.UUID  `json:"id"`
-	Kind      string     `json:"kind"` // password, passkey, recovery, mail, oidc or wallet
-	Name      string     `json:"name"` // login name, name of the passkey, mail address, issuer or address
-	CreatedAt toll.Time  `json:"createdAt"`
-	UsedAt    *toll.Time `json:"usedAt"` // null: never
-}
-
-// Session is a browser in which a person signed in.
-type Session struct {
-	ID       string    `json:"id"`
-	Agent    string    `json:"agent"` // program of the browser, as it says
-	Since    toll.Time `json:"since"`
-	UsedAt   toll.Time `json:"usedAt"`
-	ProvedAt toll.Time `json:"provedAt"` // last proof of a credential
-	Proof    string    `json:"proof"`    // its kind
-}
-
 // Credentials lists the credentials of a person. Recovery codes are among them, one each.
-func (p *People) Credentials(ctx context.Context, user toll.UUID) ([]Credential, error) {
+func (p *People) Credentials(ctx context.Context, user toll.UUID) ([]toll.Credential, error) {
 	rows, err := store.CredentialsOf(ctx, p.Store, user)
-	out := make([]Credential, len(rows))
+	out := make([]toll.Credential, len(rows))
 	for i, c := range rows {
-		out[i] = Credential{ID: c.ID, Kind: c.Kind, Name: c.Name, CreatedAt: toll.At(c.CreatedAt), UsedAt: toll.AtPtr(c.UsedAt)}
+		out[i] = toll.Credential{ID: c.ID, Kind: c.Kind, Name: c.Name, CreatedAt: toll.At(c.CreatedAt), UsedAt: toll.AtPtr(c.UsedAt)}
 	}
 	return out, err
 }
 
 // Sessions lists the sessions of a person that go on, newest first.
-func (p *People) Sessions(ctx context.Context, user toll.UUID) ([]Session, error) {
+func (p *People) Sessions(ctx context.Context, user toll.UUID) ([]toll.Session, error) {
 	rows, err := store.BrowserSessionsOf(ctx, p.Store, user, p.Clock())
-	out := make([]Session, len(rows))
+	out := make([]toll.Session, len(rows))
 	for i, s := range rows {
-		out[i] = Session{ID: s.ID, Agent: s.Agent, Since: toll.At(s.Since), UsedAt: toll.At(s.UsedAt), ProvedAt: toll.At(s.ProvedAt), Proof: s.Proof}
+		out[i] = sessionOf(s)
 	}
 	return out, err
+}
+
+// SessionList is a part of [People.Sessions].
+func (p *People) SessionList(ctx context.Context, user toll.UUID, page store.Page) (store.List[toll.Session], error) {
+	rows, err := store.BrowserSessionList(ctx, p.Store, user, p.Clock(), page)
+	return store.Map(rows, sessionOf), err
 }
 
 // EndSession ends one session of a person. Errors: [toll.CodePersonNotFound].
@@ -249,44 +236,44 @@ func recoverySubject(user toll.UUID, code string) string {
 
 // Recover gives a person who lost the password another one: by a code of their own or, with a link of the operator, without. All
 // sessions, and with a link all recovery codes, end. Errors are safe to show.
-func (p *People) Recover(ctx context.Context, source, link, login, code, password string) (User, error) {
+func (p *People) Recover(ctx context.Context, source, link, login, code, password string) (toll.Person, error) {
 	name, err := parseLogin(login)
 	if limited := p.limits.try(source, "recover "+name+link); limited != nil {
-		return User{}, limited
+		return toll.Person{}, limited
 	}
 	var user toll.UUID
 	if link != "" {
 		l, err := store.LinkByHash(ctx, p.Store, sumOf(link))
 		if err := p.usable(l, err, linkRecover); err != nil {
-			return User{}, err
+			return toll.Person{}, err
 		}
 		user = l.UserID
 		c, err := p.passwordOf(ctx, p.Store, user)
 		if err != nil {
-			return User{}, err
+			return toll.Person{}, err
 		}
 		name = c.Subject
 	} else {
 		c, found := store.CredentialBySubject(ctx, p.Store, Password, name)
 		if errors.Is(found, store.ErrNotFound) || err != nil {
-			return User{}, errRecovery
+			return toll.Person{}, errRecovery
 		}
 		if found != nil {
-			return User{}, found
+			return toll.Person{}, found
 		}
 		user = c.UserID
 	}
 	if err := checkPassword(password, name); err != nil {
-		return User{}, err
+		return toll.Person{}, err
 	}
 	if link == "" { // before the costly hash
 		if _, err := store.CredentialBySubject(ctx, p.Store, Recovery, recoverySubject(user, code)); err != nil {
-			return User{}, notFoundAs(err, errRecovery)
+			return toll.Person{}, notFoundAs(err, errRecovery)
 		}
 	}
 	hash, err := p.hash(ctx, password)
 	if err != nil {
-		return User{}, err
+		return toll.Person{}, err
 	}
 	ctx = p.as(ctx, user)
 	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
@@ -311,7 +298,7 @@ func (p *People) Recover(ctx context.Context, source, link, login, code, passwor
 		return p.putPassword(ctx, tx, user, name, hash, "")
 	})
 	if err != nil {
-		return User{}, err
+		return toll.Person{}, err
 	}
 	return p.User(ctx, user)
 }

@@ -42,21 +42,9 @@ func (p *People) usable(l store.Link, err error, kinds ...string) error {
 	return err
 }
 
-// Invitation is an open invitation to a workspace.
-type Invitation struct {
-	ID        string     `json:"id"`
-	Role      toll.Role  `json:"role"`
-	Note      string     `json:"note"` // for whom it is, as its maker wrote
-	InvitedBy *toll.UUID `json:"invitedBy"`
-	CreatedAt toll.Time  `json:"createdAt"`
-	EndsAt    toll.Time  `json:"endsAt"`
-	Link      string     `json:"link,omitzero"` // once, in the answer that makes it
-	workspace string
-}
-
-func invitationOf(l store.Link) Invitation {
-	i := Invitation{
-		ID: toll.Hash(l.Hash).String(), Role: l.Role, Note: l.Note, CreatedAt: toll.At(l.CreatedAt), EndsAt: toll.At(l.EndsAt), workspace: l.Workspace,
+func invitationOf(l store.Link) toll.Invitation {
+	i := toll.Invitation{
+		ID: toll.Hash(l.Hash).String(), Role: l.Role, Note: l.Note, CreatedAt: toll.At(l.CreatedAt), EndsAt: toll.At(l.EndsAt),
 	}
 	if !l.MadeBy.IsZero() {
 		i.InvitedBy = &l.MadeBy
@@ -64,14 +52,18 @@ func invitationOf(l store.Link) Invitation {
 	return i
 }
 
-// manages returns nil when a caller may give, change or end a role.
+// manages returns nil when a caller may give, change or end a role: a person, or the operator's key while the workspace has no people.
 func (p *People) manages(ctx context.Context, tx *store.Tx, c auth.Caller, role toll.Role) error {
 	if !c.Rights.Has(toll.RightMembers) {
 		return auth.Lacks(toll.RightMembers)
 	}
 	if c.UserID.IsZero() {
-		if c.MadeBy != toll.MadeLocally {
-			return auth.Lacks(toll.RightMembers)
+		manned, err := p.Manned(ctx, tx, c.Address)
+		if err == nil && (manned || c.MadeBy != toll.MadeLocally) {
+			err = toll.NewError(toll.CodePersonNeeded)
+		}
+		if err != nil {
+			return err
 		}
 		return p.Auth.Lock(ctx, tx, c)
 	}
@@ -88,12 +80,12 @@ func (p *People) manages(ctx context.Context, tx *store.Tx, c auth.Caller, role 
 	return err
 }
 
-// Invite makes a link with which one person joins a workspace, within 7 days. The secret is there once. Errors:
-// [toll.CodeRightMissing], [toll.CodeForbidden], [toll.CodeBadRequest], [toll.CodeRateLimited] for too many open ones.
-func (p *People) Invite(ctx context.Context, c auth.Caller, role toll.Role, note string) (Invitation, string, error) {
+// Invite makes a link with which one person joins a workspace, within 7 days. The link is there once. once
+// may be nil. Errors: [toll.CodeRightMissing], [toll.CodeForbidden], [toll.CodeBadRequest], [toll.CodeRateLimited] for too many open ones.
+func (p *People) Invite(ctx context.Context, c auth.Caller, role toll.Role, note string, once *store.Once) (toll.Invitation, error) {
 	if role.Rights() == nil {
 		_, err := toll.ParseRole(string(role))
-		return Invitation{}, "", err
+		return toll.Invitation{}, err
 	}
 	secret, hash := newSecret()
 	now := p.Clock()
@@ -101,6 +93,8 @@ func (p *People) Invite(ctx context.Context, c auth.Caller, role toll.Role, note
 		Hash: hash, Kind: linkJoin, Workspace: c.Address.Lower(), Role: role, MadeBy: c.UserID, Note: cleanName(note, ""),
 		CreatedAt: now, EndsAt: now.Add(invitationLife),
 	}
+	out := invitationOf(l)
+	out.Link = strings.TrimRight(p.PublicURL, "/") + "/join?link=" + secret
 	err := p.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := p.manages(ctx, tx, c, role); err != nil {
 			return err
@@ -118,15 +112,18 @@ func (p *People) Invite(ctx context.Context, c auth.Caller, role toll.Role, note
 		if err := store.InsertLink(ctx, tx, l); err != nil {
 			return err
 		}
+		if err := store.PutAnswer(ctx, tx, once, &out); err != nil {
+			return err
+		}
 		return p.audit(ctx, tx, store.Act{Workspace: l.Workspace, Act: "member.invited", Object: toll.Hash(hash).String(), Detail: store.Changed{After: role}})
 	})
-	return invitationOf(l), secret, err
+	return out, err
 }
 
 // Invitations lists the open invitations of a workspace.
-func (p *People) Invitations(ctx context.Context, workspace toll.Address) ([]Invitation, error) {
+func (p *People) Invitations(ctx context.Context, workspace toll.Address) ([]toll.Invitation, error) {
 	rows, err := store.LinksOf(ctx, p.Store, workspace.Lower(), p.Clock())
-	out := make([]Invitation, len(rows))
+	out := make([]toll.Invitation, len(rows))
 	for i, l := range rows {
 		out[i] = invitationOf(l)
 	}

@@ -11,20 +11,35 @@ import (
 )
 
 // Members lists the people of a workspace, the oldest membership first.
-func (p *People) Members(ctx context.Context, workspace toll.Address) ([]Member, error) {
+func (p *People) Members(ctx context.Context, workspace toll.Address) ([]toll.Member, error) {
 	rows, err := store.MembersOf(ctx, p.Store, workspace)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Member, len(rows))
+	return p.members(ctx, rows)
+}
+
+func (p *People) members(ctx context.Context, rows []store.Membership) ([]toll.Member, error) {
+	out := make([]toll.Member, len(rows))
 	for i, m := range rows {
 		u, err := store.UserByID(ctx, p.Store, m.UserID)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = Member{UserID: m.UserID, Name: u.Name, Role: m.Role, Since: toll.At(m.CreatedAt)}
+		out[i] = toll.Member{UserID: m.UserID, Name: u.Name, Role: m.Role, Since: toll.At(m.CreatedAt)}
 	}
 	return out, nil
+}
+
+// MemberList is a part of [People.Members].
+func (p *People) MemberList(ctx context.Context, workspace toll.Address, page store.Page) (out store.List[toll.Member], err error) {
+	rows, err := store.MemberList(ctx, p.Store, workspace, page)
+	if err != nil {
+		return out, err
+	}
+	out.Total, out.Next = rows.Total, rows.Next
+	out.Items, err = p.members(ctx, rows.Items)
+	return out, err
 }
 
 var (
@@ -53,10 +68,10 @@ func member(ctx context.Context, tx *store.Tx, workspace toll.Address, user toll
 
 // SetRole gives a member another role. Keys and consents of the person have at most the rights of the new one within a second.
 // Errors: [toll.CodePersonNotFound], [toll.CodeLastOwner], [toll.CodeForbidden], [toll.CodeRightMissing].
-func (p *People) SetRole(ctx context.Context, c auth.Caller, user toll.UUID, role toll.Role) (Member, error) {
+func (p *People) SetRole(ctx context.Context, c auth.Caller, user toll.UUID, role toll.Role) (toll.Member, error) {
 	if role.Rights() == nil {
 		_, err := toll.ParseRole(string(role))
-		return Member{}, err
+		return toll.Member{}, err
 	}
 	var m store.Membership
 	err := p.Store.Tx(ctx, func(tx *store.Tx) (err error) {
@@ -80,22 +95,30 @@ func (p *People) SetRole(ctx context.Context, c auth.Caller, user toll.UUID, rol
 		})
 	})
 	if err != nil {
-		return Member{}, err
+		return toll.Member{}, err
 	}
 	u, err := store.UserByID(ctx, p.Store, user)
-	return Member{UserID: user, Name: u.Name, Role: m.Role, Since: toll.At(m.CreatedAt)}, err
+	return toll.Member{UserID: user, Name: u.Name, Role: m.Role, Since: toll.At(m.CreatedAt)}, err
 }
 
-// Remove ends a membership with the API keys, access tokens and consents that stand under it. A person may leave without the right
-// to manage others. Errors: those of [People.SetRole].
-func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID) (toll.Ended, error) {
+// Remove ends a membership with the API keys, access tokens and consents that stand under it; with keep they stand under the
+// membership of the caller, a person, from then on, with the rights that they had. A person may leave without the right to manage
+// others. Errors: those of [People.SetRole]; with keep [toll.CodeRightMissing] when the caller lacks a right of what stays, and
+// [toll.CodeForbidden] for who leaves.
+func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID, keep bool) (toll.Removed, error) {
 	var all *auth.Ending
+	out := toll.Removed{Success: true, UserID: user}
+	leaves := user == c.UserID && c.KeyID.IsZero()
+	if keep && (leaves || c.UserID.IsZero()) {
+		return out, toll.Errorf(toll.CodeForbidden, "What stands under a membership is kept by another member.").
+			WithHint("Let an owner or an admin remove you, and keep it.")
+	}
 	err := p.Store.Tx(ctx, func(tx *store.Tx) error {
 		m, last, err := member(ctx, tx, c.Address, user)
 		if err != nil {
 			return err
 		}
-		if leaves := user == c.UserID && c.KeyID.IsZero(); !leaves {
+		if !leaves {
 			if err := p.manages(ctx, tx, c, m.Role); err != nil {
 				return err
 			}
@@ -106,7 +129,12 @@ func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID) (tol
 		if err := store.DeleteMembership(ctx, tx, c.Address, user); err != nil {
 			return err
 		}
-		if all, err = p.Auth.EndOf(ctx, tx, c.Address, user); err != nil {
+		if keep {
+			all, err = p.Auth.GiveOf(ctx, tx, c, user, m.Role.Rights())
+		} else {
+			all, err = p.Auth.EndOf(ctx, tx, c.Address, user)
+		}
+		if err != nil {
 			return err
 		}
 		return p.audit(ctx, tx, store.Act{
@@ -114,9 +142,15 @@ func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID) (tol
 		})
 	})
 	if err != nil {
-		return toll.Ended{}, err
+		return out, err
 	}
-	return p.Auth.Finish(ctx, all)
+	if keep {
+		kept := p.Auth.Given(ctx, all)
+		out.Kept = &kept
+		return out, nil
+	}
+	out.Ended, err = p.Auth.Finish(ctx, all)
+	return out, err
 }
 
 // personal returns the acts that note something about a person: one in each workspace of theirs.

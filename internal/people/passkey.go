@@ -185,20 +185,20 @@ func (p *People) ProvePasskey(ctx context.Context, source string, user toll.UUID
 }
 
 // SignInPasskey returns the person of the passkey with which a browser answered [People.BeginPasskeySignIn]. Errors are safe to show.
-func (p *People) SignInPasskey(ctx context.Context, source, state, answer string) (User, error) {
+func (p *People) SignInPasskey(ctx context.Context, source, state, answer string) (toll.Person, error) {
 	if p.passkeys == nil {
-		return User{}, errPasskey
+		return toll.Person{}, errPasskey
 	}
 	if err := take(p.limits.tries, p.limits.began, source); err != nil {
-		return User{}, err
+		return toll.Person{}, err
 	}
 	s, err := p.open(ctx, state, toll.UUID{})
 	if err != nil {
-		return User{}, err
+		return toll.Person{}, err
 	}
 	parsed, err := protocol.ParseCredentialRequestResponseBytes([]byte(answer))
 	if err != nil {
-		return User{}, errPasskey
+		return toll.Person{}, errPasskey
 	}
 	var failed error
 	find := func(_, handle []byte) (webauthn.User, error) {
@@ -216,18 +216,18 @@ func (p *People) SignInPasskey(ctx context.Context, source, state, answer string
 	}
 	c, err := p.passkeys.ValidateDiscoverableLogin(find, s, parsed)
 	if failed != nil {
-		return User{}, failed
+		return toll.Person{}, failed
 	}
 	// A counter that went back says that somebody has a copy of the passkey.
 	if err != nil || c.Authenticator.CloneWarning {
-		return User{}, errPasskey
+		return toll.Person{}, errPasskey
 	}
 	row, err := store.CredentialBySubject(ctx, p.Store, Passkey, base64.RawURLEncoding.EncodeToString(c.ID))
 	if err != nil {
-		return User{}, notFoundAs(err, errPasskey)
+		return toll.Person{}, notFoundAs(err, errPasskey)
 	}
 	if row.Secret, err = json.Marshal(c); err != nil {
-		return User{}, err
+		return toll.Person{}, err
 	}
 	return p.signedIn(ctx, row)
 }

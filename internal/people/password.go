@@ -103,30 +103,30 @@ var errSignIn = toll.Errorf(toll.CodeNotAuthenticated, "The login name or the pa
 
 // SignIn returns the person of a login name and a password. An unknown name, a wrong password and a disabled person get the same
 // answer in the same time. Errors are safe to show: [toll.CodeNotAuthenticated], [toll.CodeRateLimited].
-func (p *People) SignIn(ctx context.Context, source, login, password string) (User, error) {
+func (p *People) SignIn(ctx context.Context, source, login, password string) (toll.Person, error) {
 	name, err := parseLogin(login)
 	if err := p.limits.try(source, name); err != nil {
-		return User{}, err
+		return toll.Person{}, err
 	}
 	if err != nil || len(password) > longestPassword {
-		return User{}, errSignIn
+		return toll.Person{}, errSignIn
 	}
 	c, err := store.CredentialBySubject(ctx, p.Store, Password, name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return User{}, err
+		return toll.Person{}, err
 	}
 	ok, err := p.matches(ctx, password, c.Secret)
 	if err != nil {
-		return User{}, err
+		return toll.Person{}, err
 	}
 	if !ok {
-		return User{}, errSignIn
+		return toll.Person{}, errSignIn
 	}
 	return p.signedIn(ctx, c)
 }
 
 // signedIn notes the use of a proved credential and returns its person.
-func (p *People) signedIn(ctx context.Context, c store.Credential) (User, error) {
+func (p *People) signedIn(ctx context.Context, c store.Credential) (toll.Person, error) {
 	u, err := p.User(ctx, c.UserID)
 	if errors.Is(err, store.ErrNotFound) {
 		return u, errSignIn

@@ -91,20 +91,14 @@ func New(d Deps) (*People, error) {
 	}, errors.Join(err1, err2)
 }
 
-// User is a person.
-type User struct {
-	ID       toll.UUID `json:"id"`
-	Name     string    `json:"name"`
-	Operator bool      `json:"operator"`
-}
-
-// Member is a person in a workspace.
-type Member struct {
-	UserID toll.UUID `json:"userId"`
-	Name   string    `json:"name"`
-	Role   toll.Role `json:"role"`
-	Since  toll.Time `json:"since"`
-}
+// Records that the API shows.
+type (
+	User       = toll.Person
+	Member     = toll.Member
+	Invitation = toll.Invitation
+	Credential = toll.Credential
+	Session    = toll.Session
+)
 
 // Workspace is a workspace of a person.
 type Workspace struct {

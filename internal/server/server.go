@@ -115,7 +115,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	limits := cfg.limits()
 	limits.Clock = base.clock.machine // who moves the clock of a sandbox gets no more calls
 	s.handler = s.metrics.Count(api.New(api.Deps{
-		Pages: pages,
+		Pages: pages, People: s.people,
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),

@@ -30,6 +30,13 @@ var (
 	BrowserSessionsOf = listBy2[toll.UUID, time.Time](browserSessions, "user_id = $1 AND expires_at > $2 ORDER BY since DESC, token")
 )
 
+// BrowserSessionList lists the sessions of a person that are not over.
+func BrowserSessionList(ctx context.Context, q Querier, user toll.UUID, now time.Time, p Page) (List[BrowserSession], error) {
+	return browserSessions.list(ctx, q, Listing{
+		Where: "user_id = $1 AND expires_at > $2", Args: []any{user[:], Micros(now)}, ID: "token", Sorts: map[Sort]string{SortCreated: "since"},
+	}, p)
+}
+
 // InsertBrowserSession adds a session, and removes those that ended before this moment.
 func InsertBrowserSession(ctx context.Context, tx *Tx, s BrowserSession, now time.Time) error {
 	if _, err := tx.Exec(ctx, "DELETE FROM browser_sessions WHERE expires_at <= $1", Micros(now)); err != nil {

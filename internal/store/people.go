@@ -96,6 +96,13 @@ var (
 	LinksOf = listBy2[string, time.Time](links, "workspace = $1 AND used_at = 0 AND ends_at > $2 ORDER BY created_at, hash")
 )
 
+// MemberList lists the people of a workspace.
+func MemberList(ctx context.Context, q Querier, workspace toll.Address, p Page) (List[Membership], error) {
+	return memberships.list(ctx, q, Listing{
+		Where: "workspace = $1", Args: []any{workspace.Lower()}, ID: "user_id", Sorts: map[Sort]string{SortCreated: "created_at"},
+	}, p)
+}
+
 // LockMembers returns the people of a workspace, whom nobody else changes until the transaction ends.
 func LockMembers(ctx context.Context, tx *Tx, workspace toll.Address) ([]Membership, error) {
 	return memberships.all(ctx, tx, "WHERE workspace = $1 ORDER BY user_id"+tx.ForUpdate(), workspace.Lower())
@@ -132,6 +139,24 @@ func LockUser(ctx context.Context, tx *Tx, id toll.UUID) (User, error) {
 func AnyUser(ctx context.Context, q Querier) (bool, error) {
 	ids, err := values[[]byte](ctx, q, "SELECT user_id FROM users LIMIT 1")
 	return len(ids) > 0, err
+}
+
+// AnyMember reports whether a workspace has people.
+func AnyMember(ctx context.Context, q Querier, workspace toll.Address) (bool, error) {
+	ids, err := values[[]byte](ctx, q, "SELECT user_id FROM memberships WHERE workspace = $1 LIMIT 1", workspace.Lower())
+	return len(ids) > 0, err
+}
+
+// SetUserOfKey puts a key under the membership of another person, with these rights.
+func SetUserOfKey(ctx context.Context, tx *Tx, id toll.Hash, user toll.UUID, rights toll.Rights) error {
+	_, err := tx.Exec(ctx, "UPDATE api_keys SET user_id = $2, rights = $3 WHERE id = $1", id[:], user[:], rights.String())
+	return err
+}
+
+// SetUserOfOAuthGrant puts a consent under the membership of another person, with these rights.
+func SetUserOfOAuthGrant(ctx context.Context, tx *Tx, id toll.Hash, user toll.UUID, rights toll.Rights) error {
+	_, err := tx.Exec(ctx, "UPDATE oauth_grants SET user_id = $2, rights = $3 WHERE grant_id = $1", id[:], user[:], rights.String())
+	return err
 }
 
 // EndLinks ends the links of a kind that are neither used nor over.

@@ -358,7 +358,7 @@ func (v *visit) changeSecurity() (page security, err error) {
 func (v *visit) showSecurity(status int, page security, fault string) {
 	user := v.person.User.ID
 	all, err := v.w.People.Credentials(v.ctx(), user)
-	var open []people.Session
+	var open []toll.Session
 	if err == nil {
 		open, err = v.w.People.Sessions(v.ctx(), user)
 	}
@@ -466,8 +466,8 @@ func (v *visit) changeMembers() (page membersPage, err error) {
 	}
 	switch v.form.Get("act") {
 	case "invite":
-		i, secret, err := w.People.Invite(v.ctx(), who, toll.Role(v.form.Get("role")), v.form.Get("note"))
-		page.Link, page.LinkEnds = w.PublicURL+PathJoin+"?"+url.Values{"link": {secret}}.Encode(), date(i.EndsAt.Time)
+		i, err := w.People.Invite(v.ctx(), who, toll.Role(v.form.Get("role")), v.form.Get("note"), nil)
+		page.Link, page.LinkEnds = i.Link, date(i.EndsAt.Time)
 		return page, err
 	case "withdraw":
 		page.Done = "The invitation is withdrawn."
@@ -481,8 +481,8 @@ func (v *visit) changeMembers() (page membersPage, err error) {
 		_, err = w.People.SetRole(v.ctx(), who, user, toll.Role(v.form.Get("role")))
 		return page, err
 	case "remove":
-		ended, err := w.People.Remove(v.ctx(), who, user)
-		page.Done = "The person is removed." + endedWith(ended)
+		removed, err := w.People.Remove(v.ctx(), who, user, false)
+		page.Done = "The person is removed." + endedWith(removed.Ended)
 		return page, err
 	}
 	return page, toll.NewError(toll.CodeBadRequest)
@@ -498,7 +498,7 @@ func (v *visit) showMembers(status int, page membersPage, fault string) {
 		}
 	}
 	all, err := v.w.People.Members(v.ctx(), who.Address)
-	var open []people.Invitation
+	var open []toll.Invitation
 	if err == nil {
 		open, err = v.w.People.Invitations(v.ctx(), who.Address)
 	}

@@ -55,7 +55,7 @@ type person struct {
 	auth.Caller
 	Since      time.Time // of the last proof of a credential
 	Proof      string    // its kind; "" for an API key
-	User       *people.User
+	User       *toll.Person
 	Workspaces []people.Workspace
 	Workspace  people.Workspace
 	session    string // id of the session
@@ -74,11 +74,7 @@ func newSessions(d Deps, origin *url.URL) *scs.SessionManager {
 			http.Error(w, "The service cannot answer now. Try again.", http.StatusServiceUnavailable)
 		},
 	}
-	if origin.Scheme == "https" {
-		m.Cookie.Secure, m.Cookie.Name = true, "__Host-session"
-	} else if origin.Port() != "" {
-		m.Cookie.Name = "session-" + origin.Port() // browsers give the cookies of one port to all ports of a host
-	}
+	m.Cookie.Secure, m.Cookie.Name = origin.Scheme == "https", people.CookieName(origin)
 	return m
 }
 
@@ -156,7 +152,7 @@ func (w *Web) user(ctx context.Context, wanted string) (*person, error) {
 
 // admitUser begins a session for a person who proved a credential, in a workspace (zero: the first one). The session that the
 // browser had before is over.
-func (w *Web) admitUser(v *visit, u people.User, proof string, at toll.Address) error {
+func (w *Web) admitUser(v *visit, u toll.Person, proof string, at toll.Address) error {
 	ctx := v.ctx()
 	if err := w.sessions.RenewToken(ctx); err != nil {
 		return err
@@ -210,9 +206,7 @@ func (w *Web) admit(ctx context.Context, key string) (*person, error) {
 }
 
 // fresh reports whether the person proved a credential a short time ago. A code by mail is no such proof.
-func (w *Web) fresh(p *person) bool {
-	return p != nil && p.Proof != people.Mail && w.Clock().Sub(p.Since) < freshTime
-}
+func (w *Web) fresh(p *person) bool { return p != nil && w.People.Fresh(p.Proof, p.Since) == nil }
 
 // ticket is [Web.ticket] for a form that acts in the workspace in which it is shown, also when another tab has gone to another
 // workspace since.

@@ -1,0 +1,121 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+
+	"github.com/tollhq/toll"
+)
+
+// WithWorkspace names the workspace of every call, an id of [Client.Organizations]: needed where the token of a session stands in place
+// of an API key.
+func WithWorkspace(id string) Option { return func(c *Client) { c.workspace = id } }
+
+// SignUpParams makes a person.
+type SignUpParams struct {
+	Name     string `json:"name,omitzero"` // shown to others; default the login name
+	Login    string `json:"login"`         // 3 to 64 of a-z, 0-9 and . _ + @ -
+	Password string `json:"password"`
+	Link     string `json:"link,omitzero"` // of the operator, or an invitation; needed where registration is not open
+}
+
+// SignUp makes a person with a password, a workspace of their own, and a session. Its token is there once: it stands in place of an
+// API key in [New], for 12 hours.
+//
+// Errors: [toll.CodeBadRequest], [toll.CodeExists] for a login name that is taken, [toll.CodeForbidden] where a link is needed.
+func (c *Client) SignUp(ctx context.Context, p SignUpParams) (*toll.SignedIn, error) {
+	return fetch[toll.SignedIn](ctx, c, call{method: http.MethodPost, path: api("/people"), body: p})
+}
+
+// SignInPerson begins a session of a person, as [Client.SignUp] does. Errors: [toll.CodeNotAuthenticated], [toll.CodeRateLimited].
+func (c *Client) SignInPerson(ctx context.Context, login, password string) (*toll.SignedIn, error) {
+	in := struct {
+		Login    string `json:"login"`
+		Password string `json:"password"`
+	}{login, password}
+	return fetch[toll.SignedIn](ctx, c, call{method: http.MethodPost, path: api("/session"), body: in, again: true})
+}
+
+// Session returns the session of the client.
+func (c *Client) Session(ctx context.Context) (*toll.SignedIn, error) {
+	return get[toll.SignedIn](ctx, c, api("/session"))
+}
+
+// Prove proves the password once more: for ten minutes the session may do what asks for a fresh proof ([toll.CodeProofNeeded]).
+func (c *Client) Prove(ctx context.Context, password string) (*toll.Session, error) {
+	in := struct {
+		Password string `json:"password"`
+	}{password}
+	return fetch[toll.Session](ctx, c, call{method: http.MethodPost, path: api("/session/proof"), body: in, again: true})
+}
+
+// SignOut ends the session of the client.
+func (c *Client) SignOut(ctx context.Context) error {
+	_, err := remove[struct{}](ctx, c, api("/session"))
+	return err
+}
+
+// Organizations lists the workspaces of the person, or the one of the API key.
+func (c *Client) Organizations(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Organization, error] {
+	return list[toll.Organization](ctx, c, api("/organizations"), "organizations", opts)
+}
+
+// Members lists the people of the workspace, the newest membership first.
+func (c *Client) Members(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Member, error] {
+	return list[toll.Member](ctx, c, api("/members"), "members", opts)
+}
+
+// SetRole gives a member another role. Errors: [toll.CodePersonNotFound], [toll.CodeLastOwner], [toll.CodeForbidden] for a role above
+// the caller's own, [toll.CodeProofNeeded].
+func (c *Client) SetRole(ctx context.Context, user toll.UUID, role toll.Role) (*toll.Member, error) {
+	in := struct {
+		Role toll.Role `json:"role"`
+	}{role}
+	return fetch[toll.Member](ctx, c, call{method: http.MethodPatch, path: api("/members/%s", user.String()), body: in, again: true})
+}
+
+// RemoveMember ends a membership with what stands under it; with keep that stands under the membership of the caller from then on.
+// Errors: those of [Client.SetRole].
+func (c *Client) RemoveMember(ctx context.Context, user toll.UUID, keep bool) (*toll.Removed, error) {
+	cl := call{method: http.MethodDelete, path: api("/members/%s", user.String()), again: true, refused: true}
+	if keep {
+		cl.query = url.Values{"keep": {"true"}}
+	}
+	return fetch[toll.Removed](ctx, c, cl)
+}
+
+// Leave ends the caller's own membership with what stands under it. Errors: [toll.CodeLastOwner].
+func (c *Client) Leave(ctx context.Context) (*toll.Removed, error) {
+	return remove[toll.Removed](ctx, c, api("/members/me"))
+}
+
+// Invite makes a link with which one person joins the workspace, within seven days. note says for whom it is.
+// Errors: [toll.CodeForbidden] for a role above the caller's own, [toll.CodeProofNeeded].
+func (c *Client) Invite(ctx context.Context, role toll.Role, note string) (*toll.Invitation, error) {
+	in := struct {
+		Role toll.Role `json:"role"`
+		Note string    `json:"note,omitzero"`
+	}{role, note}
+	return create[toll.Invitation](ctx, c, api("/invitations"), in)
+}
+
+// Invitations lists the open invitations, without their links.
+func (c *Client) Invitations(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Invitation, error] {
+	return list[toll.Invitation](ctx, c, api("/invitations"), "invitations", opts)
+}
+
+// RevokeInvitation ends an open invitation. Errors: [toll.CodePersonNotFound].
+func (c *Client) RevokeInvitation(ctx context.Context, id string) error {
+	_, err := remove[struct{}](ctx, c, api("/invitations/%s", id))
+	return err
+}
+
+// AcceptInvitation joins the workspace of an invitation, by its link. Errors: [toll.CodePersonNotFound], [toll.CodeExists].
+func (c *Client) AcceptInvitation(ctx context.Context, link string) (*toll.Organization, error) {
+	in := struct {
+		Link string `json:"link"`
+	}{link}
+	return fetch[toll.Organization](ctx, c, call{method: http.MethodPost, path: api("/invitations/accept"), body: in})
+}

@@ -1,0 +1,53 @@
+package client_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+)
+
+// TestPeople_Paths: each call of people asks its own path, in the workspace of the client.
+func TestPeople_Paths(t *testing.T) {
+	user := toll.UUID{1}
+	ctx := context.Background()
+	for want, call := range map[string]func(c *client.Client) error{
+		"POST /api/v1/people": func(c *client.Client) error {
+			_, err := c.SignUp(ctx, client.SignUpParams{Login: "one", Password: "p"})
+			return err
+		},
+		"POST /api/v1/session":                                   func(c *client.Client) error { _, err := c.SignInPerson(ctx, "one", "p"); return err },
+		"GET /api/v1/session":                                    func(c *client.Client) error { _, err := c.Session(ctx); return err },
+		"POST /api/v1/session/proof":                             func(c *client.Client) error { _, err := c.Prove(ctx, "p"); return err },
+		"DELETE /api/v1/session":                                 func(c *client.Client) error { return c.SignOut(ctx) },
+		"GET /api/v1/organizations?pageSize=100":                 func(c *client.Client) error { return all(c.Organizations(ctx)) },
+		"GET /api/v1/members?pageSize=100":                       func(c *client.Client) error { return all(c.Members(ctx)) },
+		"PATCH /api/v1/members/" + user.String():                 func(c *client.Client) error { _, err := c.SetRole(ctx, user, toll.RoleAdmin); return err },
+		"DELETE /api/v1/members/" + user.String():                func(c *client.Client) error { _, err := c.RemoveMember(ctx, user, false); return err },
+		"DELETE /api/v1/members/" + user.String() + "?keep=true": func(c *client.Client) error { _, err := c.RemoveMember(ctx, user, true); return err },
+		"DELETE /api/v1/members/me":                              func(c *client.Client) error { _, err := c.Leave(ctx); return err },
+		"POST /api/v1/invitations":                               func(c *client.Client) error { _, err := c.Invite(ctx, toll.RoleViewer, "x"); return err },
+		"GET /api/v1/invitations?pageSize=100":                   func(c *client.Client) error { return all(c.Invitations(ctx)) },
+		"DELETE /api/v1/invitations/0x01":                        func(c *client.Client) error { return c.RevokeInvitation(ctx, "0x01") },
+		"POST /api/v1/invitations/accept":                        func(c *client.Client) error { _, err := c.AcceptInvitation(ctx, "x"); return err },
+	} {
+		s := serve(t, always(200, `{"members":[],"invitations":[],"organizations":[],"nextCursor":null}`))
+		if err := call(s.client(client.WithWorkspace("0xab"))); err != nil {
+			t.Errorf("%s: %v", want, err)
+		}
+		got := s.sent[0]
+		if got.method+" "+got.target != want || got.header.Get("X-Current-Org-Id") != "0xab" {
+			t.Errorf("%s %s %v, not %s", got.method, got.target, got.header, want)
+		}
+	}
+}
+
+func all[T any](records func(yield func(*T, error) bool)) error {
+	for _, err := range records {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,502 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// own is the right of a row that is about the person of the session, whatever their role is anywhere.
+const own toll.Right = "own"
+
+// me stands in a path for the person of the session.
+const me = "me"
+
+func peopleRoutes() []route {
+	const tag = "People"
+	memberCodes := []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeLastOwner, toll.CodeBadUUID}
+	return []route{
+		{
+			op: "signUp", method: "POST", path: Base + "/people", auth: open, right: public, tag: tag, status: 201,
+			summary: "Sign up with a password, where registration is open or with a link; the person gets a workspace and a session",
+			action:  takes((*handler).signUp),
+			codes:   []toll.Code{toll.CodeForbidden, toll.CodeExists, toll.CodePersonNotFound, toll.CodeRateLimited},
+		},
+		{
+			op: "signIn", method: "POST", path: Base + "/session", auth: open, right: public, tag: tag, status: 201,
+			summary: "Sign in as a person with a password; the token of the session is shown once, and stands in place of an API key for 12 hours",
+			action:  takes((*handler).signIn), codes: []toll.Code{toll.CodeNotAuthenticated, toll.CodeRateLimited},
+		},
+		{
+			op: "readSession", method: "GET", path: Base + "/session", auth: person, right: own, tag: tag,
+			summary: "The session of the call, its person, and the person's workspaces", action: reads((*handler).readSession),
+		},
+		{
+			op: "proveSession", method: "POST", path: Base + "/session/proof", auth: person, right: own, tag: tag,
+			summary: "Prove the password once more; for ten minutes the session may do what asks for a fresh proof", action: takes((*handler).proveSession),
+			codes: []toll.Code{toll.CodeRateLimited},
+		},
+		{
+			op: "signOut", method: "DELETE", path: Base + "/session", auth: person, right: own, tag: tag,
+			summary: "End the session of the call", action: reads((*handler).signOut),
+		},
+		{
+			op: "listSessions", method: "GET", path: Base + "/sessions", auth: person, right: own, tag: tag,
+			summary: "Browsers and terminals in which the person of the session is signed in", action: lists((*handler).listSessions),
+			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+		},
+		{
+			op: "endSession", method: "DELETE", path: Base + "/sessions/{sessionId}", auth: person, right: own, tag: tag,
+			summary: "End a session of one's own", action: reads(by("sessionId", toll.ParseUUID, (*handler).endSession)),
+			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeBadUUID},
+		},
+		{
+			op: "listCredentials", method: "GET", path: Base + "/credentials", auth: person, right: own, tag: tag,
+			summary: "How the person of the session signs in; recovery codes that are left are among it, one each", action: lists((*handler).listCredentials),
+			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+		},
+		{
+			op: "removeCredential", method: "DELETE", path: Base + "/credentials/{credentialId}", auth: person, right: own, fresh: true, tag: tag,
+			summary: "Remove a credential, never the last one that signs in by itself; all other sessions of the person end", action: reads((*handler).removeCredential),
+			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
+		},
+		{
+			op: "renewRecoveryCodes", method: "POST", path: Base + "/credentials/recovery-codes", auth: person, right: own, fresh: true, tag: tag,
+			summary: "Ten recovery codes in place of those from before; each works once, and they are shown once", action: reads((*handler).renewRecoveryCodes),
+		},
+		{
+			op: "listMembers", method: "GET", path: Base + "/members", auth: person, right: toll.RightRead, tag: tag,
+			summary: "People of the workspace", action: lists((*handler).listMembers), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+		},
+		{
+			op: "setRole", method: "PATCH", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
+			summary: "Give a member another role, never one above the caller's own. Their keys have at most its rights within a second", action: takes((*handler).setRole),
+			codes: memberCodes,
+		},
+		{
+			op: "removeMember", method: "DELETE", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, ownUser: true, tag: tag,
+			summary: "Remove a member, with the API keys, access tokens and consents under the membership, which are counted. `me` leaves, and needs neither the right nor a proof",
+			action:  reads(byUser((*handler).removeMember)), codes: memberCodes,
+			query: []query{{"keep", "true: what stood under the membership stands under that of the caller from then on."}},
+		},
+		{
+			op: "listMemberSessions", method: "GET", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, tag: tag,
+			summary: "Browsers and terminals in which a member is signed in, for who manages that member", action: lists((*handler).listMemberSessions),
+			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID, toll.CodeBadPage},
+		},
+		{
+			op: "endMemberSessions", method: "DELETE", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
+			summary: "End all sessions of a member, who can sign in again", action: reads(byUser((*handler).endMemberSessions)),
+			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
+		},
+		{
+			op: "createInvitation", method: "POST", path: Base + "/invitations", auth: person, right: toll.RightMembers, fresh: true, tag: tag, status: 201,
+			summary: "Make a link with which one person joins the workspace, within seven days; it is shown once", action: creates((*handler).createInvitation),
+			codes: []toll.Code{toll.CodeForbidden, toll.CodeRateLimited},
+		},
+		{
+			op: "listInvitations", method: "GET", path: Base + "/invitations", auth: person, right: toll.RightRead, tag: tag,
+			summary: "Open invitations to the workspace, without their links", action: lists((*handler).listInvitations), query: sortedBy(store.SortCreated),
+			codes: []toll.Code{toll.CodeBadPage},
+		},
+		{
+			op: "acceptInvitation", method: "POST", path: Base + "/invitations/accept", auth: person, right: own, tag: tag,
+			summary: "Join the workspace of an invitation, by its link or the secret in it; each works once", action: takes((*handler).acceptInvitation),
+			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeExists, toll.CodeForbidden, toll.CodeRateLimited},
+		},
+		{
+			op: "revokeInvitation", method: "DELETE", path: Base + "/invitations/{id}", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
+			summary: "End an open invitation", action: reads(by("id", toll.ParseHash, (*handler).revokeInvitation)),
+			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden},
+		},
+	}
+}
+
+// byUser is by for a person in the path, for whom [me] stands as well.
+func byUser[Out any](f func(h *handler, c *call, user toll.UUID) (Out, error)) func(h *handler, c *call) (Out, error) {
+	return func(h *handler, c *call) (out Out, err error) {
+		user, err := c.user()
+		if err != nil {
+			return out, err
+		}
+		return f(h, c, user)
+	}
+}
+
+// user returns the person in the path.
+func (c *call) user() (id toll.UUID, err error) {
+	text := c.param("userId")
+	if text == me && c.signed != nil {
+		return c.signed.Person.ID, nil
+	}
+	return id, id.UnmarshalText([]byte(text))
+}
+
+// source is the address of the caller, for limits and the audit log.
+func (c *call) source() string { return Source(c.r, c.h.Limits.Proxies).String() }
+
+// SignUpInput makes a person.
+type SignUpInput struct {
+	Name     string `json:"name,omitzero" maxLength:"100" doc:"Shown to others. Default the login name."`
+	Login    string `json:"login" doc:"3 to 64 of a-z, 0-9 and . _ + @ -."`
+	Password string `json:"password" doc:"8 characters at least, 256 bytes at most, and not easy to guess."`
+	Link     string `json:"link,omitzero" doc:"A link of the operator or an invitation, or the secret in it. Needed where registration is not open."`
+}
+
+func (h *handler) signUp(c *call, in *SignUpInput) (*toll.SignedIn, error) {
+	u, _, err := h.People.SignUp(c.r.Context(), c.source(), people.SignUp{
+		Name: in.Name, Login: in.Login, Secret: in.Password, Link: secretOf(in.Link),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.begin(c, u)
+}
+
+// secretOf returns the secret in a link.
+func secretOf(link string) string {
+	if u, err := url.Parse(link); err == nil && u.Query().Has("link") {
+		return u.Query().Get("link")
+	}
+	return link
+}
+
+// SignInInput is what a person signs in with.
+type SignInInput struct {
+	Login    string `json:"login"`
+	Password string `json:"password"`
+}
+
+func (h *handler) signIn(c *call, in *SignInInput) (*toll.SignedIn, error) {
+	u, err := h.People.SignIn(c.r.Context(), c.source(), in.Login, in.Password)
+	if err != nil {
+		return nil, err
+	}
+	return h.begin(c, u)
+}
+
+// begin begins a session in a terminal.
+func (h *handler) begin(c *call, u toll.Person) (*toll.SignedIn, error) {
+	token, s, err := h.People.Begin(c.r.Context(), u, c.r.UserAgent())
+	if err != nil {
+		return nil, err
+	}
+	c.signed = s
+	out, err := h.readSession(c)
+	if out != nil {
+		out.Token = token
+	}
+	return out, err
+}
+
+func (h *handler) readSession(c *call) (*toll.SignedIn, error) {
+	in, err := h.People.Organizations(c.r.Context(), c.signed.Person.ID)
+	return &toll.SignedIn{Session: c.signed.Session, Person: c.signed.Person, Organizations: in}, err
+}
+
+// ProofInput proves a person once more.
+type ProofInput struct {
+	Password string `json:"password"`
+}
+
+func (h *handler) proveSession(c *call, in *ProofInput) (*toll.Session, error) {
+	err := h.People.ProveSession(c.r.Context(), c.source(), c.signed, in.Password)
+	return &c.signed.Session, err
+}
+
+// Done says that something was done of which there is nothing more to say.
+type Done struct {
+	Success bool `json:"success"`
+}
+
+func (h *handler) signOut(c *call) (*Done, error) {
+	return &Done{true}, h.People.EndSession(c.r.Context(), c.signed.Person.ID, c.signed.Session.ID)
+}
+
+// SessionList is a list of sessions.
+type SessionList struct {
+	Sessions []toll.Session `json:"sessions"`
+	Paging
+}
+
+func (h *handler) listSessions(c *call, p store.Page, _ url.Values) (*SessionList, error) {
+	list, err := h.People.SessionList(c.r.Context(), c.signed.Person.ID, p)
+	return c.sessions(p, list), err
+}
+
+// sessions is the answer of a list of sessions, which marks that of the call.
+func (c *call) sessions(p store.Page, list store.List[toll.Session]) *SessionList {
+	for i := range list.Items {
+		list.Items[i].Current = c.signed != nil && list.Items[i].ID == c.signed.Session.ID
+	}
+	return &SessionList{Sessions: list.Items, Paging: pagingOf(p, list)}
+}
+
+func (h *handler) endSession(c *call, id string) (*Done, error) {
+	return &Done{true}, h.People.EndSession(c.r.Context(), c.signed.Person.ID, id)
+}
+
+func (h *handler) listMemberSessions(c *call, p store.Page, _ url.Values) (*SessionList, error) {
+	user, err := c.user()
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.People.SessionsOf(c.r.Context(), c.caller, user, p)
+	return c.sessions(p, list), err
+}
+
+// EndedSessions counts sessions that were ended.
+type EndedSessions struct {
+	Success bool  `json:"success"`
+	Ended   int64 `json:"ended"`
+}
+
+func (h *handler) endMemberSessions(c *call, user toll.UUID) (*EndedSessions, error) {
+	n, err := h.People.EndSessionsOf(c.r.Context(), c.caller, user)
+	return &EndedSessions{true, n}, err
+}
+
+// CredentialList is a list of credentials.
+type CredentialList struct {
+	Credentials []toll.Credential `json:"credentials"`
+	Paging
+}
+
+func (h *handler) listCredentials(c *call, p store.Page, _ url.Values) (*CredentialList, error) {
+	all, err := h.People.Credentials(c.r.Context(), c.signed.Person.ID)
+	if err != nil {
+		return nil, err
+	}
+	list, err := shortList(p, all)
+	return &CredentialList{Credentials: list.Items, Paging: pagingOf(p, list)}, err
+}
+
+func (h *handler) removeCredential(c *call) (*Done, error) {
+	var id toll.UUID
+	if err := id.UnmarshalText([]byte(c.param("credentialId"))); err != nil {
+		return nil, err
+	}
+	return &Done{true}, h.People.RemoveCredential(c.r.Context(), c.signed.Person.ID, id, c.signed.Keep())
+}
+
+// RecoveryCodes are shown once.
+type RecoveryCodes struct {
+	Codes []string `json:"codes"`
+}
+
+func (h *handler) renewRecoveryCodes(c *call) (*RecoveryCodes, error) {
+	codes, err := h.People.NewRecoveryCodes(c.r.Context(), c.signed.Person.ID)
+	return &RecoveryCodes{codes}, err
+}
+
+// MemberList is a list of members.
+type MemberList struct {
+	Members []toll.Member `json:"members"`
+	Paging
+}
+
+func (h *handler) listMembers(c *call, p store.Page, _ url.Values) (*MemberList, error) {
+	list, err := h.People.MemberList(c.r.Context(), c.caller.Address, p)
+	return &MemberList{Members: list.Items, Paging: pagingOf(p, list)}, err
+}
+
+// RoleInput gives a role.
+type RoleInput struct {
+	Role toll.Role `json:"role" enum:"owner,admin,developer,billing,viewer"`
+}
+
+func (h *handler) setRole(c *call, in *RoleInput) (*toll.Member, error) {
+	user, err := c.user()
+	if err != nil {
+		return nil, err
+	}
+	m, err := h.People.SetRole(c.r.Context(), c.caller, user, in.Role)
+	return &m, err
+}
+
+func (h *handler) removeMember(c *call, user toll.UUID) (*toll.Removed, error) {
+	q, err := c.values()
+	if err != nil {
+		return nil, err
+	}
+	keep, err := flag(q, "keep")
+	if err != nil {
+		return nil, err
+	}
+	out, err := h.People.Remove(c.r.Context(), c.caller, user, keep)
+	return &out, err
+}
+
+// InvitationInput makes an invitation.
+type InvitationInput struct {
+	Role toll.Role `json:"role" enum:"owner,admin,developer,billing,viewer"`
+	Note string    `json:"note,omitzero" maxLength:"100" doc:"For whom it is."`
+}
+
+func (h *handler) createInvitation(c *call, in *InvitationInput, once *store.Once) (*toll.Invitation, error) {
+	i, err := h.People.Invite(c.r.Context(), c.caller, in.Role, in.Note, once)
+	return &i, err
+}
+
+// InvitationList is a list of invitations.
+type InvitationList struct {
+	Invitations []toll.Invitation `json:"invitations"`
+	Paging
+}
+
+func (h *handler) listInvitations(c *call, p store.Page, _ url.Values) (*InvitationList, error) {
+	all, err := h.People.Invitations(c.r.Context(), c.caller.Address)
+	if err != nil {
+		return nil, err
+	}
+	list, err := shortList(p, all)
+	return &InvitationList{Invitations: list.Items, Paging: pagingOf(p, list)}, err
+}
+
+// AcceptInput names an invitation.
+type AcceptInput struct {
+	Link string `json:"link" doc:"The link, or the secret in it."`
+}
+
+func (h *handler) acceptInvitation(c *call, in *AcceptInput) (*toll.Organization, error) {
+	at, err := h.People.Join(c.r.Context(), c.source(), c.signed.Person.ID, secretOf(in.Link))
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.People.Organizations(c.r.Context(), c.signed.Person.ID)
+	i := slices.IndexFunc(all, func(o toll.Organization) bool { return o.ID == at.Lower() })
+	if err != nil || i < 0 { // removed meanwhile
+		return nil, toll.NewError(toll.CodePersonNotFound).WithCause(err)
+	}
+	return &all[i], nil
+}
+
+func (h *handler) revokeInvitation(c *call, id toll.Hash) (*Done, error) {
+	return &Done{true}, h.People.Withdraw(c.r.Context(), c.caller, id)
+}
+
+// shortList returns a page of a list that a bound keeps short, the oldest record first in all.
+func shortList[T any](p store.Page, all []T) (store.List[T], error) {
+	if p.Sort != "" && p.Sort != store.SortCreated {
+		return store.List[T]{}, toll.NewError(toll.CodeBadPage).WithParam("parameter", "sortBy")
+	}
+	at := (p.Number - 1) * p.Size
+	if p.Cursor != "" {
+		order, number, _ := strings.Cut(p.Cursor, ".")
+		n, ok := whole(number, 1<<20)
+		if !ok || order != "asc" && order != "desc" {
+			return store.List[T]{}, toll.NewError(toll.CodeBadPage).WithParam("parameter", "cursor")
+		}
+		at, p.Ascending = n, order == "asc"
+	}
+	order := "asc"
+	if !p.Ascending {
+		all, order = slices.Clone(all), "desc"
+		slices.Reverse(all)
+	}
+	at = min(at, len(all))
+	end := min(at+p.Size, len(all))
+	list := store.List[T]{Items: append([]T{}, all[at:end]...), Total: int64(len(all))}
+	if end < len(all) {
+		list.Next = order + "." + strconv.Itoa(end)
+	}
+	return list, nil
+}
+
+// opened returns the session that a call carries, in its Authorization line or, from a browser, in its cookie. Errors:
+// [toll.CodeNotAuthenticated], [toll.CodeForbidden] for what another site sends.
+func (c *call) opened() (*people.Signed, error) {
+	if h := c.h.People; h != nil {
+		if text := c.sessionToken(); text != "" {
+			return h.OpenToken(c.r.Context(), text)
+		}
+		if len(c.r.Header["Authorization"]) > 0 {
+			return nil, c.authErr
+		}
+		if cookie, err := c.r.Cookie(c.h.cookie); err == nil {
+			if err := c.sameOrigin(); err != nil {
+				return nil, err
+			}
+			return h.OpenCookie(c.r.Context(), cookie.Value)
+		}
+	}
+	return nil, c.authErr
+}
+
+// sessionToken returns the token of a session in a terminal that stands where an API key does, "" for none.
+func (c *call) sessionToken() string {
+	lines := c.r.Header["Authorization"]
+	if len(lines) != 1 || len(lines[0]) > len("Bearer ")+len(people.TokenPrefix)+64 {
+		return ""
+	}
+	scheme, text, _ := strings.Cut(lines[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") || !strings.HasPrefix(text, people.TokenPrefix) {
+		return ""
+	}
+	return text
+}
+
+var crossOrigin = http.NewCrossOriginProtection()
+
+// sameOrigin refuses a call with the cookie of a browser that changes something and that no page of this service sent.
+func (c *call) sameOrigin() error {
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead:
+		return nil
+	}
+	named := len(c.r.Header["Origin"]) > 0 || len(c.r.Header["Sec-Fetch-Site"]) > 0 // every browser does
+	if named && crossOrigin.Check(c.r) == nil {
+		return nil
+	}
+	return toll.Errorf(toll.CodeForbidden, "This call carries the session of a browser, and no page of this service sent it.")
+}
+
+// allowedPerson is [call.allowed] for the session of a person.
+func (c *call) allowedPerson() error {
+	r := c.route
+	if r.right != own && !r.anywhere {
+		named := c.r.Header["X-Current-Org-Id"]
+		workspace := ""
+		for i, w := range named {
+			if i > 0 && !strings.EqualFold(w, workspace) {
+				return toll.NewError(toll.CodeWrongWorkspace)
+			}
+			workspace = w
+		}
+		var err error
+		if c.caller, err = c.h.People.In(c.r.Context(), c.signed, workspace); err != nil {
+			return err
+		}
+		c.known = true
+	}
+	self := r.ownUser && (c.param("userId") == me || strings.EqualFold(c.param("userId"), c.signed.Person.ID.String()))
+	if c.known && !self && !c.caller.Rights.Has(r.right) {
+		return toll.Errorf(toll.CodeRightMissing, "Your role lacks the right %s.", r.right).WithParam("right", string(r.right))
+	}
+	if r.fresh && !self {
+		if err := c.h.People.Fresh(c.signed.Session.Proof, c.signed.Session.ProvedAt.Time); err != nil {
+			return err
+		}
+	}
+	c.r = c.r.WithContext(store.WithActor(c.r.Context(), store.Actor{Kind: "user", ID: c.signed.Person.ID.String(), Source: c.source()}))
+	return nil
+}
+
+// allowedOperator is [call.allowed] for an API key on a row that takes the session of a person: a key that the operator made does, as
+// long as the workspace has no people.
+func (c *call) allowedOperator() error {
+	if c.route.right == own || c.caller.MadeBy != toll.MadeLocally || c.h.People == nil {
+		return toll.NewError(toll.CodePersonNeeded)
+	}
+	manned, err := c.h.People.Manned(c.r.Context(), c.h.Store, c.caller.Address)
+	if err == nil && manned {
+		err = toll.NewError(toll.CodePersonNeeded)
+	}
+	return err
+}

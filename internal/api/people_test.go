@@ -1,0 +1,378 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const goodPassword = "four words are enough"
+
+// human is a person with a session in a terminal.
+type human struct {
+	s         *stack
+	id        toll.UUID
+	login     string
+	token     string
+	workspace string // in which the person calls
+}
+
+// human signs a person up.
+func (s *stack) human(login string) *human {
+	s.t.Helper()
+	a := s.do(actor{}, "POST", base+"/people", `{"login":"`+login+`","password":"`+goodPassword+`"}`)
+	var in toll.SignedIn
+	must(s.t, json.Unmarshal(a.body, &in))
+	if a.status != 201 || len(in.Organizations) != 1 {
+		s.t.Fatalf("%d %s", a.status, a.body)
+	}
+	return &human{s, in.Person.ID, login, in.Token, in.Organizations[0].ID}
+}
+
+func (p *human) do(method, path, body string, headers ...string) answer {
+	p.s.t.Helper()
+	if p.workspace != "" {
+		headers = append([]string{"X-Current-Org-Id", p.workspace}, headers...)
+	}
+	return p.s.do(actor{key: p.token}, method, base+path, body, headers...)
+}
+
+// in returns the person in another workspace.
+func (p *human) in(workspace string) *human {
+	other := *p
+	other.workspace = workspace
+	return &other
+}
+
+// joins invites a person to a workspace of another one, and has them join.
+func (p *human) invites(other *human, role toll.Role) *human {
+	p.s.t.Helper()
+	p.s.clock.advance(time.Second)
+	i := p.do("POST", "/invitations", `{"role":"`+string(role)+`"}`)
+	if i.status != 201 {
+		p.s.t.Fatalf("%d %s", i.status, i.body)
+	}
+	if a := other.do("POST", "/invitations/accept", `{"link":"`+i.text(p.s.t, "link")+`"}`); a.status != 200 || a.text(p.s.t, "id") != p.workspace {
+		p.s.t.Fatalf("%d %s", a.status, a.body)
+	}
+	return other.in(p.workspace)
+}
+
+// TestT17_SessionOfEveryRoute: the session of a person gets past each row that takes one and whose right the role has, past what is
+// about the person with any role, and past nothing else; what asks for a fresh proof refuses without one.
+func TestT17_SessionOfEveryRoute(t *testing.T) {
+	s := newStack(t)
+	ctx := context.Background()
+	p := s.human("somebody")
+	second := store.User{ID: toll.NewTimeUUID(time.Now()), Name: "Second", CreatedAt: time.Now()}
+	at := toll.MustAddress(p.workspace)
+	must(t, s.store.Tx(ctx, func(tx *store.Tx) error { // an owner who stays
+		return errors.Join(store.InsertUser(ctx, tx, second), store.InsertMembership(ctx, tx, store.Membership{Workspace: at, UserID: second.ID, Role: toll.RoleOwner, CreatedAt: time.Now()}))
+	}))
+	for _, fresh := range []bool{true, false} {
+		if !fresh {
+			s.clock.advance(people.FreshTime)
+		}
+		for _, role := range toll.Roles() {
+			must(t, s.store.Tx(ctx, func(tx *store.Tx) error {
+				return store.UpdateMembership(ctx, tx, store.Membership{Workspace: at, UserID: p.id, Role: role})
+			}))
+			for _, r := range api.Routes() {
+				if r.Operation == "signOut" || r.Operation == "exportWallet" && fresh && role == toll.RoleOwner {
+					continue // they would do it
+				}
+				path := strings.NewReplacer("{transaction}", "x", "{state}", "x", "{id}", "0x"+strings.Repeat("a", 64)).Replace(r.Path)
+				for strings.Contains(path, "{") {
+					path = path[:strings.Index(path, "{")] + "x" + path[strings.Index(path, "}")+1:]
+				}
+				method := r.Method
+				if r.Operation == "followEvents" {
+					method = http.MethodHead
+				}
+				a := s.do(actor{key: p.token}, method, path, "[]", "X-Current-Org-Id", p.workspace)
+				var want toll.Code
+				switch {
+				case r.Right == "public":
+				case !r.Session:
+					want = toll.CodeKeyMalformed
+				case r.Right == "own":
+					if r.Fresh && !fresh {
+						want = toll.CodeProofNeeded
+					}
+				case !role.Rights().Has(r.Right):
+					want = toll.CodeRightMissing
+				case r.Fresh && !fresh:
+					want = toll.CodeProofNeeded
+				}
+				got := toll.Code(a.code())
+				refused := slices.Contains([]toll.Code{toll.CodeRightMissing, toll.CodeProofNeeded, toll.CodePersonNeeded, toll.CodeWrongWorkspace, toll.CodeNotAuthenticated, toll.CodeKeyMalformed}, got)
+				if method == http.MethodHead {
+					refused, got = a.status == 401, want
+				}
+				if refused != (want != "") || refused && got != want {
+					t.Errorf("%s as %s, fresh %t: %d %s, want %q", r.Operation, role, fresh, a.status, a.body, want)
+				}
+			}
+		}
+	}
+}
+
+// TestSession_Workspace: a person names the workspace of each call, and another one than theirs is not told from none.
+func TestSession_Workspace(t *testing.T) {
+	s := newStack(t)
+	p, other := s.human("one"), s.human("two")
+	for workspace, want := range map[string]int{
+		p.workspace: 200, strings.ToUpper(p.workspace[2:]): 403, "": 403, other.workspace: 403, s.b1.address.Lower(): 403, "x": 403,
+	} {
+		if a := p.in(workspace).do("GET", "/protocol/plans", ""); a.status != want || want == 403 && a.code() != string(toll.CodeWrongWorkspace) {
+			t.Errorf("%q: %d %s", workspace, a.status, a.body)
+		}
+	}
+	if a := p.do("GET", "/members", "", "X-Current-Org-Id", other.workspace); a.status != 403 {
+		t.Errorf("two lines: %d", a.status)
+	}
+	both := other.invites(p, toll.RoleViewer)
+	a := p.in("").do("GET", "/organizations?sortOrder=asc", "")
+	want := fmt.Sprintf(`"organizations":[{"id":"%s","name":"","role":"owner"},{"id":"%s","name":"","role":"viewer"}],"total":2`, p.workspace, both.workspace)
+	if a.status != 200 || !strings.Contains(string(a.body), want) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if got := p.in("").pages("/organizations", "organizations", "id"); !slices.Equal(got, []string{both.workspace, p.workspace}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// pages is [stack.everyPage] for a person.
+func (p *human) pages(path, list, member string) (all []string) {
+	p.s.t.Helper()
+	for cursor := ""; ; {
+		a := p.do("GET", path+"?pageSize=1"+cursor, "")
+		var got map[string]json.RawMessage
+		var items []map[string]any
+		must(p.s.t, json.Unmarshal(a.body, &got))
+		must(p.s.t, json.Unmarshal(got[list], &items))
+		for _, item := range items {
+			all = append(all, fmt.Sprint(item[member]))
+		}
+		next, ok := a.member(p.s.t, "nextCursor").(string)
+		if !ok || len(all) > 100 {
+			return all
+		}
+		cursor = "&cursor=" + url.QueryEscape(next)
+	}
+}
+
+// TestT08_Sessions: the token of a terminal opens nothing as a cookie, and a cookie nothing as a token; a browser sends changes only from
+// a page of the service; what has ended opens nothing.
+func TestT08_Sessions(t *testing.T) {
+	s := newStack(t)
+	p := s.human("one")
+	ctx := context.Background()
+	secret := "a-cookie-of-a-browser"
+	row := store.BrowserSession{
+		Token: people.Hashed(secret), Data: []byte{1}, ExpiresAt: s.clock.now().Add(time.Hour), UserID: p.id, ID: toll.NewUUID(), Proof: people.Password,
+		Since: s.clock.now(), ProvedAt: s.clock.now(),
+	}
+	must(t, s.store.Tx(ctx, func(tx *store.Tx) error { return store.InsertBrowserSession(ctx, tx, row, s.clock.now()) }))
+	cookie := []string{"Cookie", "__Host-session=" + secret, "X-Current-Org-Id", p.workspace}
+	for name, c := range map[string]struct {
+		a    answer
+		want int
+	}{
+		"a cookie reads": {s.do(actor{}, "GET", base+"/members", "", cookie...), 200},
+		"a cookie from another site": {s.do(actor{}, "POST", base+"/invitations", `{"role":"viewer"}`,
+			append([]string{"Sec-Fetch-Site", "same-site", "Origin", "https://evil.example"}, cookie...)...), 403},
+		"a cookie from nowhere":       {s.do(actor{}, "POST", base+"/invitations", `{"role":"viewer"}`, cookie...), 403},
+		"a cookie from a page":        {s.do(actor{}, "POST", base+"/invitations", `{"role":"viewer"}`, append([]string{"Sec-Fetch-Site", "same-origin"}, cookie...)...), 201},
+		"a cookie under another name": {s.do(actor{}, "GET", base+"/members", "", "Cookie", "session="+secret, "X-Current-Org-Id", p.workspace), 401},
+		"a cookie beside a key":       {s.do(s.b1, "GET", base+"/session", "", "Cookie", "__Host-session="+secret), 403},
+		"a cookie as a token":         {p.with("session:"+secret).do("GET", "/members", ""), 401},
+		"a token as a cookie":         {s.do(actor{}, "GET", base+"/members", "", "Cookie", "__Host-session="+p.token, "X-Current-Org-Id", p.workspace), 401},
+		"a secret as a cookie": {s.do(actor{}, "GET", base+"/members", "", "Cookie", "__Host-session="+strings.TrimPrefix(p.token, "session:"),
+			"X-Current-Org-Id", p.workspace), 401},
+		"a token without its prefix": {p.with(strings.TrimPrefix(p.token, "session:")).do("GET", "/members", ""), 401},
+		"a token that is too long":   {p.with(p.token+strings.Repeat("x", 10_000)).do("GET", "/members", ""), 401},
+		"a token where a key is":     {p.do("POST", "/protocol/plans", freePlan), 401},
+		"a browser's proof by call": {s.do(actor{}, "POST", base+"/session/proof", `{"password":"`+goodPassword+`"}`,
+			append([]string{"Sec-Fetch-Site", "same-origin"}, cookie...)...), 400},
+	} {
+		if c.a.status != c.want {
+			t.Errorf("%s: %d %s", name, c.a.status, c.a.body)
+		}
+	}
+	again := s.do(actor{}, "POST", base+"/session", `{"login":"one","password":"`+goodPassword+`"}`)
+	if again.status != 201 || p.with(again.text(t, "token")).do("DELETE", "/session", "").status != 200 ||
+		p.with(again.text(t, "token")).do("GET", "/session", "").status != 401 || p.do("GET", "/session", "").status != 200 {
+		t.Errorf("%d %s", again.status, again.body)
+	}
+	s.clock.advance(12 * time.Hour)
+	if a := p.do("GET", "/session", ""); a.status != 401 || a.code() != string(toll.CodeNotAuthenticated) {
+		t.Errorf("after its end: %d %s", a.status, a.body)
+	}
+	if log := s.log.String(); strings.Contains(log, p.token[10:]) || strings.Contains(log, secret) {
+		t.Error("a session is in the log")
+	}
+}
+
+func (p *human) with(token string) *human {
+	other := *p
+	other.token = token
+	return &other
+}
+
+// TestStepUp: what changes who has access asks for a fresh proof, which a password is.
+func TestStepUp(t *testing.T) {
+	s := newStack(t)
+	p := s.human("one")
+	invite := func() answer { return p.do("POST", "/invitations", `{"role":"viewer","note":"for a test"}`) }
+	if a := invite(); a.status != 201 || a.text(t, "note") != "for a test" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	s.clock.advance(people.FreshTime)
+	if a := invite(); a.status != 403 || a.code() != string(toll.CodeProofNeeded) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := p.do("POST", "/session/proof", `{"password":"wrong wrong wrong"}`); a.status != 401 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := p.do("POST", "/session/proof", `{"password":"`+goodPassword+`"}`); a.status != 200 || a.text(t, "proof") != "password" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := invite(); a.status != 201 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestMembers: roles and removals as the design says, on both engines.
+func TestMembers(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		owner := s.human("owner")
+		admin, dev := owner.invites(s.human("admin"), toll.RoleAdmin), owner.invites(s.human("developer"), toll.RoleDeveloper)
+		role := func(by *human, of toll.UUID, role string) answer {
+			return by.do("PATCH", "/members/"+of.String(), `{"role":"`+role+`"}`)
+		}
+		refused := func(what string, a answer, status int, code toll.Code) {
+			t.Helper()
+			if a.status != status || a.code() != string(code) {
+				t.Errorf("%s: %d %s", what, a.status, a.body)
+			}
+		}
+		if got := admin.pages("/members", "members", "userId"); !slices.Equal(got, []string{dev.id.String(), admin.id.String(), owner.id.String()}) {
+			t.Errorf("%v", got)
+		}
+		refused("above the own role", role(admin, dev.id, "owner"), 403, toll.CodeForbidden)
+		refused("of an owner", role(admin, owner.id, "viewer"), 403, toll.CodeForbidden)
+		refused("by a developer", role(dev, dev.id, "admin"), 403, toll.CodeRightMissing)
+		refused("the last owner", role(owner, owner.id, "admin"), 409, toll.CodeLastOwner)
+		refused("the last owner leaves", owner.do("DELETE", "/members/me", ""), 409, toll.CodeLastOwner)
+		refused("an unknown role", role(owner, dev.id, "god"), 400, toll.CodeBadRequest)
+		refused("nobody", role(owner, toll.NewTimeUUID(time.Now()), "viewer"), 404, toll.CodePersonNotFound)
+		refused("no id", role(owner, toll.UUID{}, "viewer"), 404, toll.CodePersonNotFound)
+		if a := owner.do("DELETE", "/members/x", ""); a.status != 400 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		refused("an operator's key beside people", s.do(s.keyOf(toll.MustAddress(owner.workspace), ""), "GET", base+"/members", ""), 403, toll.CodePersonNeeded)
+
+		// A key of the developer, and one that it made; then the developer is removed.
+		keys := func() (first, kid actor) {
+			k, err := s.auth.CreateKey(context.Background(), auth.Caller{
+				Address: toll.MustAddress(owner.workspace), UserID: dev.id, Rights: toll.RoleDeveloper.Rights(),
+			}.Maker(), auth.KeyParams{}, nil)
+			must(t, err)
+			first = actor{k.Address, k.Key, k.ID}
+			return first, s.child(first, `{"rights":["read"]}`)
+		}
+		works := func(k actor) bool { return s.do(k, "GET", base+"/protocol/plans", "").status == 200 }
+		first, kid := keys()
+		if a := role(owner, dev.id, "viewer"); a.status != 200 || a.text(t, "role") != "viewer" {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		refused("with keep by the person who leaves", dev.do("DELETE", "/members/me?keep=true", ""), 403, toll.CodeForbidden)
+		a := admin.do("DELETE", "/members/"+dev.id.String()+"?keep=true", "")
+		if a.status != 200 || fmt.Sprint(a.member(t, "kept.apiKeys")) != "2" || fmt.Sprint(a.member(t, "ended.apiKeys")) != "0" {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		if !works(first) || !works(kid) {
+			t.Error("a kept key does not work")
+		}
+		// The person was a viewer at the end, so the key is one of a viewer.
+		if k := s.do(first, "GET", base+"/api-keys/"+first.keyID.String(), ""); k.text(t, "userId") != admin.id.String() || strings.Contains(string(k.body), "manage") {
+			t.Errorf("%d %s", k.status, k.body)
+		}
+		refused("after the removal", dev.do("GET", "/protocol/plans", ""), 403, toll.CodeWrongWorkspace)
+		owner.invites(dev.in(""), toll.RoleDeveloper)
+		first, kid = keys()
+		a = admin.do("DELETE", "/members/"+dev.id.String(), "")
+		if a.status != 200 || fmt.Sprint(a.member(t, "ended.apiKeys")) != "2" || strings.Contains(string(a.body), "kept") || works(first) || works(kid) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		// Who leaves needs no right, and no proof.
+		owner.invites(dev.in(""), toll.RoleViewer)
+		s.clock.advance(people.FreshTime)
+		refused("an old proof", admin.do("DELETE", "/members/"+dev.id.String(), ""), 403, toll.CodeProofNeeded)
+		if a := dev.do("DELETE", "/members/me", ""); a.status != 200 || a.text(t, "userId") != dev.id.String() {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
+}
+
+// TestInvitations: a link works once, ends when it is revoked, and is listed without its secret.
+func TestInvitations(t *testing.T) {
+	s := newStack(t)
+	owner, guest := s.human("owner"), s.human("guest")
+	i := owner.do("POST", "/invitations", `{"role":"developer"}`)
+	link, id := i.text(t, "link"), i.text(t, "id")
+	if !strings.HasPrefix(link, publicURL+"/join?link=") {
+		t.Errorf("%s", i.body)
+	}
+	list := owner.do("GET", "/invitations", "")
+	if fmt.Sprint(list.member(t, "total")) != "1" || strings.Contains(string(list.body), "link") || !strings.Contains(string(list.body), id) {
+		t.Errorf("%s", list.body)
+	}
+	if a := guest.in(guest.workspace).do("DELETE", "/invitations/"+id, ""); a.status != 404 {
+		t.Errorf("of another workspace: %d %s", a.status, a.body)
+	}
+	if a := guest.do("POST", "/invitations/accept", `{"link":"`+link+`"}`); a.status != 200 || a.text(t, "role") != "developer" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for _, body := range []string{`{"link":"` + link + `"}`, `{"link":"x"}`, `{}`} {
+		if a := s.human("third"+fmt.Sprint(len(body))).do("POST", "/invitations/accept", body); a.status != 404 {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	second := owner.do("POST", "/invitations", `{"role":"viewer"}`)
+	if a := owner.do("DELETE", "/invitations/"+second.text(t, "id"), ""); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := s.human("late").do("POST", "/invitations/accept", `{"link":"`+second.text(t, "link")+`"}`); a.status != 404 {
+		t.Errorf("a revoked invitation: %d %s", a.status, a.body)
+	}
+	if a := owner.do("POST", "/invitations", `{"role":"viewer","note":"`+strings.Repeat("x", 1000)+`"}`); a.status != 201 || len(a.text(t, "note")) > 100 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	// The operator's key lets the first person into an account that only has keys, and no further one.
+	invite := func() answer { return s.do(s.b1, "POST", base+"/invitations", `{"role":"owner"}`) }
+	first := invite()
+	if first.status != 201 {
+		t.Fatalf("%d %s", first.status, first.body)
+	}
+	if a := guest.do("POST", "/invitations/accept", `{"link":"`+first.text(t, "link")+`"}`); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := invite(); a.status != 403 || a.code() != string(toll.CodePersonNeeded) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
