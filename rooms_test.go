@@ -285,9 +285,9 @@ var rooms = map[string]room{
 	},
 	"internal/people": {
 		what:  "persons, their credentials and roles in workspaces, invitations, recovery",
-		lines: 2600, // 200 of them open sessions for the API
+		lines: 3300, // 200 of them open sessions for the API, 350 are codes by mail, 300 accounts of a provider, 300 wallets
 		ours:  "toll internal/plain internal/meter internal/store internal/auth internal/jobs",
-		third: []string{"golang.org/x/crypto", "github.com/go-webauthn/webauthn", "github.com/wneessen/go-mail"},
+		third: []string{"golang.org/x/crypto", "github.com/go-webauthn/webauthn", "github.com/wneessen/go-mail", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	},
 	"internal/web": {
 		what:  "pages for people: sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
@@ -332,7 +332,7 @@ var rooms = map[string]room{
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/crypto internal/fiat internal/people",
 		tests: []string{
-			"github.com/jackc/pgx/v5",
+			"github.com/go-jose/go-jose/v4", "github.com/jackc/pgx/v5",
 			"golang.org/x/sys/unix",
 			"github.com/holiman/uint256",
 			"golang.org/x/oauth2",
@@ -387,7 +387,7 @@ var rooms = map[string]room{
 }
 
 // planned are the budgets of rooms that come next: a room of this name has at most as many lines.
-var planned = map[string]int{"internal/people": 2600, "internal/card": 4000, "internal/gateway": 4000, "internal/web": 9000}
+var planned = map[string]int{"internal/people": 3300, "internal/card": 4000, "internal/gateway": 4000, "internal/web": 9000}
 
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{

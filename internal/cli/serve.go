@@ -78,8 +78,12 @@ func peopleFlags(c *cobra.Command, cfg *server.Config) {
 	f.StringVar((*string)(&cfg.Registration), "registration", "", "who may sign up: open or invited; default open in a sandbox, invited on live")
 	f.StringVar(&cfg.Mail.URL, "smtp-url", "", "server that sends codes by mail, smtp://user@host:587 or smtps://user@host:465; TOLL_SMTP_PASSWORD holds the password; default no codes")
 	f.StringVar(&cfg.Mail.From, "mail-from", "", "address that sends them, such as pay@example.com")
+	f.StringVar(&cfg.OIDC.Issuer, "oidc-issuer", "", "provider of accounts with which people sign in (OpenID Connect), such as https://id.example.com; default none")
+	f.StringVar(&cfg.OIDC.ClientID, "oidc-client-id", "", "id of this service there; TOLL_OIDC_CLIENT_SECRET holds its secret")
+	f.StringVar(&cfg.OIDC.Name, "oidc-name", "", "name of the provider on the button; default its host")
 	addWithEnv(c, f)
 	secret(c, &cfg.Mail.Password, "smtp-password")
+	secret(c, &cfg.OIDC.ClientSecret, "oidc-client-secret")
 }
 
 // quotaFlags are what one account may have of each kind, and add in an hour. Their defaults are those of the service.

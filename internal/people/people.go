@@ -60,6 +60,7 @@ type Deps struct {
 	Registration Registration // "" is open in a sandbox, invited on live
 	PublicURL    string       // whose host passkeys are of
 	Mail         MailConfig   // zero: no codes by mail
+	OIDC         OIDCConfig   // zero: no provider
 	Seal         func(plain, aad []byte) ([]byte, error)
 	Open         func(sealed, aad []byte) ([]byte, error)
 	Clock        func() time.Time
@@ -74,6 +75,7 @@ type People struct {
 
 	passkeys *webauthn.WebAuthn // nil: browsers take none at the public address
 	mailer   *mailer            // nil: no codes by mail
+	oidc     *provider          // nil: none
 }
 
 // New returns the room. Errors: a public address that is no address.
@@ -86,9 +88,10 @@ func New(d Deps) (*People, error) {
 	}
 	passkeys, err1 := newPasskeys(d.PublicURL)
 	mailer, err2 := newMailer(d.Mail)
+	oidc, err3 := newProvider(d.OIDC, d.PublicURL)
 	return &People{
-		Deps: d, hashing: make(chan struct{}, hashesAtOnce), limits: newLimits(), passkeys: passkeys, mailer: mailer,
-	}, errors.Join(err1, err2)
+		Deps: d, hashing: make(chan struct{}, hashesAtOnce), limits: newLimits(), passkeys: passkeys, mailer: mailer, oidc: oidc,
+	}, errors.Join(err1, err2, err3)
 }
 
 // Records that the API shows.

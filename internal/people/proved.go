@@ -117,6 +117,18 @@ func (p *People) SignUpProved(ctx context.Context, source, state, name string) (
 	return u, s.Kind, at, err
 }
 
+// ConfirmProved notes that a person proved once more what they have. The error is safe to show.
+func (p *People) ConfirmProved(ctx context.Context, user toll.UUID, pr Proved) error {
+	c, err := store.CredentialBySubject(ctx, p.Store, pr.Kind, pr.Subject)
+	if err == nil && c.UserID != user {
+		err = store.ErrNotFound
+	}
+	if err == nil {
+		_, err = p.signedIn(ctx, c)
+	}
+	return notFoundAs(err, toll.Errorf(toll.CodeNotAuthenticated, "%s is not yours here.", pr.Name))
+}
+
 // AddProved makes what was proved a credential of a person. Errors: [toll.CodeExists] when it is somebody's.
 func (p *People) AddProved(ctx context.Context, user toll.UUID, pr Proved) error {
 	return p.add(ctx, user, store.Credential{Kind: pr.Kind, Subject: pr.Subject, Name: pr.Name})

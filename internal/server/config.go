@@ -94,6 +94,8 @@ type Config struct {
 	Registration people.Registration
 	// Mail says through which server codes are sent. Zero sends none.
 	Mail people.MailConfig
+	// OIDC is a provider of accounts with which people sign in. Zero is none.
+	OIDC people.OIDCConfig
 	// Rails are the ways in which money reaches builders. A plan that needs one which is nil cannot be ordered.
 	Rails checkout.Rails
 	// Chain says where crypto plans are paid. It means nothing when Rails.Crypto is given.
@@ -154,7 +156,7 @@ func (c Config) check() error {
 	default:
 		return fmt.Errorf("the token format %q is neither jwt nor x402", c.TokenFormat)
 	}
-	if err := errors.Join(c.Chain.Check(), c.Card.Check(), c.Mail.Check()); err != nil {
+	if err := errors.Join(c.Chain.Check(), c.Card.Check(), c.Mail.Check(), c.OIDC.Check()); err != nil {
 		return err
 	}
 	switch facilitator.ExactPolicy(c.Exact) {

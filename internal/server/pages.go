@@ -5,13 +5,14 @@ import (
 
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/web"
 )
 
 // pages are the routes for people, and for programs that ask them.
 func (s *Server) pages() ([]api.Page, error) {
-	people, err := s.peoplePages(s.oauth)
-	return append(people, s.oauthPages()...), err
+	pages, err := s.peoplePages(s.oauth)
+	return append(pages, s.oauthPages()...), err
 }
 
 // peoplePages are the routes for people.
@@ -28,7 +29,10 @@ func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages := []api.Page{{Method: http.MethodPost, Path: web.PathSignOut, Handler: w.SignOut()}}
+	pages := []api.Page{
+		{Method: http.MethodPost, Path: web.PathSignOut, Handler: w.SignOut()},
+		{Method: http.MethodPost, Path: web.PathOIDC, Handler: w.OIDC()}, {Method: http.MethodGet, Path: people.PathOIDC, Handler: w.OIDCBack()},
+	}
 	for path, h := range map[string]http.Handler{
 		web.PathSignIn: w.SignIn(), web.PathAuthorize: w.Authorize(), web.PathDevice: w.Device(), web.PathAccess: w.Access(), web.PathCLI: w.CLI(),
 		web.PathCheckout: w.CheckoutPage(), web.PathCheckoutDone: w.CheckoutDone(), web.PathCheckoutAgain: w.CheckoutAgain(), web.PathEnroll: w.Enroll(),

@@ -34,6 +34,10 @@ func eachTown(t *testing.T, f func(o *town)) {
 }
 
 func newTown(t *testing.T, v storetest.Variant, change func(*server.Config)) *town {
+	return newTownOn(t, v, listenAnywhere(t), change)
+}
+
+func newTownOn(t *testing.T, v storetest.Variant, ln net.Listener, change func(*server.Config)) *town {
 	db := storetest.Config(t, v)
 	var ahead atomic.Int64
 	cfg := server.Config{Data: db.Data, Database: db.Database, Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}
@@ -43,7 +47,7 @@ func newTown(t *testing.T, v storetest.Variant, change func(*server.Config)) *to
 	if change != nil {
 		change(&cfg)
 	}
-	s, address := start(t, cfg)
+	s, address := startOn(t, cfg, ln)
 	return &town{t, s, address, &ahead}
 }
 

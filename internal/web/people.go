@@ -31,7 +31,8 @@ type signUp struct {
 	Role               toll.Role
 	SignInNext         string
 	Operator           bool
-	Mail               bool // codes are sent by mail
+	Mail               bool   // codes are sent by mail
+	OIDC               string // name of the provider; "" for none
 }
 
 // SignUp is GET and POST /sign-up. Opening the page uses nothing up.
@@ -96,7 +97,9 @@ func (v *visit) askSignUp(status int, link, next, fault string) {
 			f.SignInNext = PathJoin + "?" + url.Values{"link": {link}}.Encode()
 		}
 	}
-	v.show(status, "sign_up", shown{Title: "Sign up", Fault: fault, Body: f}, "")
+	leads := ""
+	f.OIDC, leads = v.oidc()
+	v.show(status, "sign_up", shown{Title: "Sign up", Fault: fault, Body: f}, leads)
 }
 
 // joining is what a person reads of an invitation.
@@ -141,8 +144,9 @@ func (v *visit) askJoin(status int, link, fault string) {
 type confirming struct {
 	Why, Next, Ticket string
 	Passkey           people.Ceremony
-	Password          bool // the person has one
-	Nothing           bool // the person has nothing that counts here
+	Password          bool   // the person has one
+	OIDC              string // name of the provider of the person; "" for none
+	Nothing           bool   // the person has nothing that counts here
 }
 
 // proved reports whether the person proved a credential a short time ago; it asks for one else.
@@ -165,8 +169,12 @@ func (v *visit) askConfirm(status int, why, next, fault string) {
 	s := shown{Title: "Confirm that it is you", Fault: fault}
 	kinds, err := v.w.People.Has(v.ctx(), v.person.User.ID)
 	f.Password = slices.Contains(kinds, people.Password)
-	f.Nothing = !f.Password && !slices.Contains(kinds, people.Passkey)
-	if err == nil && !f.Nothing {
+	leads := ""
+	if slices.Contains(kinds, people.OIDC) {
+		f.OIDC, leads = v.oidc()
+	}
+	f.Nothing = !f.Password && f.OIDC == "" && !slices.Contains(kinds, people.Passkey)
+	if err == nil && (f.Password || slices.Contains(kinds, people.Passkey)) {
 		f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignIn)
 	}
 	if err != nil {
@@ -174,7 +182,7 @@ func (v *visit) askConfirm(status int, why, next, fault string) {
 		return
 	}
 	s.Body = f
-	v.show(status, "confirm", s, "")
+	v.show(status, "confirm", s, leads)
 }
 
 // confirmWhy is what the page of a fresh proof says.
@@ -214,7 +222,7 @@ func (w *Web) Confirm() http.Handler {
 		if v.faulty(err, again) {
 			return
 		}
-		w.proved(v.ctx(), proof)
+		w.proved(v.ctx(), proof, w.Clock())
 		v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
 	})
 }
@@ -247,7 +255,8 @@ type security struct {
 	Credentials []shownCredential
 	CodesLeft   int
 	HasPassword bool
-	Mail        bool // codes are sent by mail
+	Mail        bool   // codes are sent by mail
+	OIDC        string // name of a provider whose account can be added; "" for none
 	Sessions    []shownSession
 	Ticket      string
 	Passkey     people.Ceremony // for a new one; zero where browsers take none
@@ -286,7 +295,7 @@ func (w *Web) Security() http.Handler {
 		}
 		switch act := v.form.Get("act"); {
 		case act == "end":
-		case slices.Contains([]string{"passkey", "password", "mail"}, act):
+		case slices.Contains([]string{"passkey", "password", "mail", "oidc"}, act):
 			if !v.mayAdd() {
 				return
 			}
@@ -295,6 +304,10 @@ func (w *Web) Security() http.Handler {
 		}
 		if v.form.Get("act") == "mail" {
 			v.sendCode(people.CodeFor{Mail: v.form.Get("mail"), User: v.person.User.ID})
+			return
+		}
+		if v.form.Get("act") == "oidc" {
+			v.beginOIDC(people.OIDCFor{User: v.person.User.ID, Adds: true}, func(status int, fault string) { v.showSecurity(status, security{}, fault) })
 			return
 		}
 		page, err := v.changeSecurity()
@@ -394,8 +407,10 @@ func (v *visit) showSecurity(status int, page security, fault string) {
 		v.fail(err)
 		return
 	}
+	leads := ""
+	page.OIDC, leads = v.oidc()
 	s.Body = page
-	v.show(status, "security", s, "")
+	v.show(status, "security", s, leads)
 }
 
 // membersPage is the people of a workspace.

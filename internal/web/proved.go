@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/people"
@@ -14,6 +16,9 @@ import (
 
 // PathMail is where a person gets a code by mail, and types it.
 const PathMail = "/sign-in/mail"
+
+// PathOIDC is where a person begins to sign in with an account of a provider.
+const PathOIDC = "/sign-in/oidc"
 
 // mailForm asks for a mail address or, with State, for the code that was sent to it.
 type mailForm struct {
@@ -77,12 +82,99 @@ func (v *visit) checkCode(state string) {
 		v.addProved(pr)
 		return
 	}
-	v.admitProved(pr, to.Next, to.Link)
+	v.admitProved(pr, v.w.Clock(), to.Next, to.Link)
 }
 
-// admitProved signs a person in with what they proved. A person who is not known is asked whether to make an account: somebody who
+// oidc returns the name of the provider, and where a form that begins there leads, as a source of the policy. "" where there is none:
+// the provider leads back to the public address alone.
+func (v *visit) oidc() (name, leads string) {
+	u, err := url.Parse(v.w.PublicURL)
+	name, issuer := v.w.People.Provider()
+	if err != nil || name == "" || !strings.EqualFold(v.r.Host, u.Host) {
+		return "", ""
+	}
+	return name, leadsTo(issuer)
+}
+
+// needFresh are the pages for which a sign-in must be a fresh proof.
+var needFresh = []string{PathAuthorize, PathDevice, PathCLI, PathConfirm}
+
+// OIDC is POST /sign-in/oidc: a person signs in, or proves who they are, with an account of the provider.
+func (w *Web) OIDC() http.Handler {
+	return w.page(nil, func(v *visit) {
+		f := people.OIDCFor{Next: place(v.form.Get("next")), Link: v.form.Get("link")}
+		path, _, _ := strings.Cut(f.Next, "?")
+		f.Proves = slices.Contains(needFresh, path)
+		if v.person != nil && v.person.User != nil {
+			f.User, f.Proves = v.person.User.ID, true
+		}
+		v.beginOIDC(f, func(status int, fault string) { v.askSignIn(status, "", f.Next, fault) })
+	})
+}
+
+func (v *visit) beginOIDC(f people.OIDCFor, again func(status int, fault string)) {
+	s, err := v.w.People.BeginOIDC(v.ctx(), v.w.Address(v.r), f)
+	if v.faulty(err, again) {
+		return
+	}
+	http.SetCookie(v.rw, v.w.oidcCookie(s.Cookie, int(s.Life.Seconds())))
+	v.redirect(http.StatusSeeOther, s.URL)
+}
+
+// oidcCookie binds what comes back from the provider to the browser that went there. It is Lax, as the way back is one from another
+// site.
+func (w *Web) oidcCookie(value string, maxAge int) *http.Cookie {
+	c := w.sessions.Cookie
+	return &http.Cookie{
+		Name: strings.Replace(c.Name, "session", "oidc", 1), Value: value, Path: "/", MaxAge: maxAge, Secure: c.Secure, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode,
+	}
+}
+
+// OIDCBack is GET /sign-in/oidc/callback: the browser comes back from the provider.
+func (w *Web) OIDCBack() http.Handler {
+	return w.page(func(v *visit) {
+		cookie := ""
+		if c, err := v.r.Cookie(w.oidcCookie("", 0).Name); err == nil {
+			cookie = c.Value
+		}
+		http.SetCookie(v.rw, w.oidcCookie("", -1))
+		f, pr, provedAt, err := w.People.FinishOIDC(v.ctx(), w.Address(v.r), cookie, v.r.URL.Query())
+		v.at = f.Next
+		again := func(status int, fault string) { v.askSignIn(status, "", f.Next, fault) }
+		switch {
+		case v.faulty(err, again):
+		case f.User.IsZero():
+			if !provedAt.IsZero() {
+				provedAt = w.Clock().Add(-time.Since(provedAt)) // by the clock of the service, which a sandbox may have moved
+			}
+			v.admitProved(pr, provedAt, f.Next, f.Link)
+		case v.person == nil || v.person.User == nil || v.person.User.ID != f.User:
+			again(http.StatusForbidden, "Another person is signed in now than when this began. Start again.")
+		case f.Adds:
+			v.addProved(pr)
+		default:
+			v.confirmProved(pr, f.Next, again)
+		}
+	}, nil)
+}
+
+// confirmProved notes that who is signed in proved themselves once more.
+func (v *visit) confirmProved(pr people.Proved, next string, again func(status int, fault string)) {
+	err := v.w.People.ConfirmProved(v.ctx(), v.person.User.ID, pr)
+	if err == nil {
+		err = v.w.sessions.RenewToken(v.ctx())
+	}
+	if v.faulty(err, again) {
+		return
+	}
+	v.w.proved(v.ctx(), pr.Kind, v.w.Clock())
+	v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+}
+
+// admitProved signs a person in with what they proved at a time, zero for an unknown one. A person who is not known is asked whether to make an account: somebody who
 // has one would get a second one else.
-func (v *visit) admitProved(pr people.Proved, next, link string) {
+func (v *visit) admitProved(pr people.Proved, at time.Time, next, link string) {
 	if link != "" {
 		next = PathJoin + "?" + url.Values{"link": {link}}.Encode()
 	}
@@ -93,6 +185,7 @@ func (v *visit) admitProved(pr people.Proved, next, link string) {
 	}
 	if err == nil {
 		err = v.w.admitUser(v, u, pr.Kind, toll.Address{})
+		v.w.proved(v.ctx(), pr.Kind, at)
 	}
 	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
 		return

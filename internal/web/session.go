@@ -167,16 +167,16 @@ func (w *Web) admitUser(v *visit, u toll.Person, proof string, at toll.Address) 
 	agent := plain.Name(v.r.UserAgent())
 	w.sessions.Put(ctx, sessionAgent, agent[:min(len(agent), mostAgent)])
 	w.sessions.Put(ctx, sessionSince, store.Micros(w.Clock()))
-	w.proved(ctx, proof)
+	w.proved(ctx, proof, w.Clock())
 	var err error
 	v.person, err = w.user(ctx, "")
 	return err
 }
 
-// proved notes that a person proved a credential of a kind now.
-func (w *Web) proved(ctx context.Context, kind string) {
+// proved notes when a person proved a credential of a kind.
+func (w *Web) proved(ctx context.Context, kind string, at time.Time) {
 	w.sessions.Put(ctx, sessionProof, kind)
-	w.sessions.Put(ctx, sessionAt, store.Micros(w.Clock()))
+	w.sessions.Put(ctx, sessionAt, store.Micros(at))
 }
 
 // admit begins a session for the owner of an API key. The session that the browser had before is over.

@@ -59,9 +59,10 @@ type signIn struct {
 	Next  string // path of the page that comes then
 	Fault bool   // what was sent was wrong
 	Login string
-	Open  bool // everybody may sign up
-	Mail  bool // codes are sent by mail
-	Weak  bool // who is signed in proved a code by mail alone
+	Open  bool   // everybody may sign up
+	Mail  bool   // codes are sent by mail
+	Weak  bool   // who is signed in proved a code by mail alone
+	OIDC  string // name of the provider; "" for none
 
 	Passkey   people.Ceremony // zero where browsers take none
 	Elsewhere string          // address at which they do; "" for none
@@ -149,8 +150,10 @@ func (v *visit) askSignIn(status int, why, next, fault string) {
 		return
 	}
 	f.Elsewhere = v.elsewhere(PathSignIn)
+	leads := ""
+	f.OIDC, leads = v.oidc()
 	s.Body = f
-	v.show(status, "sign_in", s, "")
+	v.show(status, "sign_in", s, leads)
 }
 
 // elsewhere is a page at the public address, on a page of another address; "" for none, and where browsers take passkeys nowhere.

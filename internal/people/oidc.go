@@ -1,0 +1,261 @@
+package people
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// PathOIDC is where a provider leads the browser back.
+	PathOIDC = "/sign-in/oidc/callback"
+	// oidcLife is how long a person may take at the provider, and providerTime how long one request to it.
+	oidcLife     = 10 * time.Minute
+	providerTime = 10 * time.Second
+	// maxProvider bounds an answer of the provider in bytes.
+	maxProvider = 1 << 20
+	// clockSkew is how far the clock of a provider may be from ours.
+	clockSkew = time.Minute
+)
+
+// OIDCConfig is a provider of accounts with which people sign in (OpenID Connect). The zero value is none.
+type OIDCConfig struct {
+	Issuer       string // https://…, on this machine also http
+	ClientID     string
+	ClientSecret string // "": a public client
+	Name         string // as the button says; "" for the host of the issuer
+}
+
+// Check refuses settings that are wrong.
+func (c OIDCConfig) Check() error {
+	if c == (OIDCConfig{}) {
+		return nil
+	}
+	u, err := url.Parse(c.Issuer)
+	if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && toll.IsLoopback(u.Hostname())) {
+		return errors.New("a provider of sign-ins has an address with https: correct TOLL_OIDC_ISSUER (--oidc-issuer)")
+	}
+	if c.ClientID == "" {
+		return errors.New("the provider of sign-ins knows this service by a client id: set TOLL_OIDC_CLIENT_ID (--oidc-client-id)")
+	}
+	return nil
+}
+
+// provider asks one provider. What it says of itself is read when it is first needed.
+type provider struct {
+	OIDCConfig
+	back   string // where it leads the browser
+	client *http.Client
+	mu     sync.Mutex
+	known  *oidc.Provider
+}
+
+func newProvider(c OIDCConfig, public string) (*provider, error) {
+	if c == (OIDCConfig{}) {
+		return nil, nil
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if u, err := url.Parse(c.Issuer); err == nil {
+		c.Name = cmp.Or(c.Name, u.Host)
+	}
+	return &provider{OIDCConfig: c, back: public + PathOIDC, client: &http.Client{Timeout: providerTime, Transport: bounded{}}}, nil
+}
+
+// bounded bounds the bodies of answers.
+type bounded struct{}
+
+func (bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil {
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(res.Body, maxProvider), res.Body}
+	}
+	return res, err
+}
+
+// errProvider says that the provider cannot be asked now.
+var errProvider = toll.Errorf(toll.CodeNotAuthenticated, "The provider does not answer as it should. Try again, or sign in another way.")
+
+// config returns what asks the provider, and the context to ask with.
+func (o *provider) config(ctx context.Context) (context.Context, *oidc.Provider, *oauth2.Config, error) {
+	ctx = oidc.ClientContext(ctx, o.client)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.known == nil {
+		p, err := oidc.NewProvider(ctx, o.Issuer)
+		if err != nil {
+			return ctx, nil, nil, err
+		}
+		o.known = p
+	}
+	return ctx, o.known, &oauth2.Config{
+		ClientID: o.ClientID, ClientSecret: o.ClientSecret, RedirectURL: o.back, Endpoint: o.known.Endpoint(),
+		Scopes: []string{oidc.ScopeOpenID, "profile"},
+	}, nil
+}
+
+// Provider returns the name and the address of the provider with which people sign in, "" for none.
+func (p *People) Provider() (name, issuer string) {
+	if p.oidc == nil {
+		return "", ""
+	}
+	return p.oidc.Name, p.oidc.Issuer
+}
+
+// OIDCFor says for what a person is sent to the provider.
+type OIDCFor struct {
+	Next   string    `json:"next"`   // page that comes then
+	Link   string    `json:"link"`   // secret of a link that lets a new person in
+	User   toll.UUID `json:"user"`   // who is signed in; zero: nobody
+	Adds   bool      `json:"adds"`   // the account becomes a credential of User
+	Proves bool      `json:"proves"` // the provider has to ask for the password again
+}
+
+// oidcState goes through the provider, sealed.
+type oidcState struct {
+	OIDCFor
+	Nonce    string    `json:"nonce"`
+	Verifier string    `json:"verifier"` // of PKCE
+	Browser  []byte    `json:"browser"`  // hash of what the cookie of the browser holds
+	Began    time.Time `json:"began"`    // by the clock of this machine
+}
+
+// OIDCStart leads a browser to the provider.
+type OIDCStart struct {
+	URL    string
+	Cookie string // what the browser shows when it comes back
+	Life   time.Duration
+}
+
+// BeginOIDC sends a browser to the provider. Errors are safe to show: [toll.CodeNotAuthenticated], [toll.CodeRateLimited].
+func (p *People) BeginOIDC(ctx context.Context, source string, f OIDCFor) (OIDCStart, error) {
+	if p.oidc == nil {
+		return OIDCStart{}, errProvider
+	}
+	if err := take(p.limits.tries, p.limits.began, source); err != nil {
+		return OIDCStart{}, err
+	}
+	_, _, cfg, err := p.oidc.config(ctx)
+	if err != nil {
+		p.Log.WarnContext(ctx, "the provider of sign-ins cannot be asked", "error", err.Error())
+		return OIDCStart{}, errProvider
+	}
+	cookie, hash := newSecret()
+	s := oidcState{OIDCFor: f, Nonce: randomText(), Verifier: oauth2.GenerateVerifier(), Browser: hash, Began: time.Now()}
+	state, err := p.sealState(s, "oidc")
+	if err != nil {
+		return OIDCStart{}, err
+	}
+	options := []oauth2.AuthCodeOption{oidc.Nonce(s.Nonce), oauth2.S256ChallengeOption(s.Verifier)}
+	if f.Proves {
+		options = append(options, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
+	}
+	return OIDCStart{URL: cfg.AuthCodeURL(state, options...), Cookie: cookie, Life: oidcLife}, nil
+}
+
+func randomText() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails since Go 1.24
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// FinishOIDC returns for what a browser was sent to the provider, and the account with which it came back: known by issuer and subject
+// alone, never by a mail address. provedAt is when the person typed a password there, zero when the provider does not say. Errors
+// are safe to show.
+func (p *People) FinishOIDC(ctx context.Context, source, cookie string, q url.Values) (f OIDCFor, pr Proved, provedAt time.Time, err error) {
+	var s oidcState
+	if p.oidc == nil || len(q.Get("state")) > 4096 || !p.openState(q.Get("state"), "oidc", &s) || time.Since(s.Began) > oidcLife ||
+		subtle.ConstantTimeCompare(s.Browser, sumOf(cookie)) != 1 {
+		return f, pr, provedAt, errProved
+	}
+	f = s.OIDCFor
+	if err := take(p.limits.tries, p.limits.began, source); err != nil {
+		return f, pr, provedAt, err
+	}
+	if err := p.Store.Tx(ctx, func(tx *store.Tx) error {
+		return p.claimState(ctx, tx, q.Get("state"), p.Clock().Add(oidcLife))
+	}); err != nil {
+		return f, pr, provedAt, err
+	}
+	if q.Get("error") != "" {
+		return f, pr, provedAt, toll.Errorf(toll.CodeNotAuthenticated, "%s has not signed you in. Start again, or sign in another way.", p.oidc.Name)
+	}
+	token, err := p.oidc.exchange(ctx, &s, q)
+	if err != nil {
+		p.Log.WarnContext(ctx, "a sign-in by the provider was refused", "error", err.Error())
+		return f, pr, provedAt, errProvider
+	}
+	if now := time.Now(); token.AuthTime > 0 {
+		provedAt = time.Unix(min(token.AuthTime, now.Unix()), 0) // a clock that is ahead makes no proof last
+	}
+	name := cleanName(cmp.Or(token.PreferredUsername, token.Name), token.Subject)
+	return f, Proved{Kind: OIDC, Subject: token.Issuer + " " + token.Subject, Name: p.oidc.Name + ", " + name}, provedAt, nil
+}
+
+// idClaims are what is read of an identity token.
+type idClaims struct {
+	Issuer            string `json:"iss"`
+	Subject           string `json:"sub"`
+	AuthorizedParty   string `json:"azp"`
+	AuthTime          int64  `json:"auth_time"`
+	Name              string `json:"name"`
+	PreferredUsername string `json:"preferred_username"`
+}
+
+// exchange gets and checks the identity token of a code.
+func (o *provider) exchange(ctx context.Context, s *oidcState, q url.Values) (c idClaims, err error) {
+	if iss := q.Get("iss"); iss != "" && iss != o.Issuer { // RFC 9207
+		return c, errors.New("the answer is of another issuer")
+	}
+	ctx, known, cfg, err := o.config(ctx)
+	if err != nil {
+		return c, err
+	}
+	got, err := cfg.Exchange(ctx, q.Get("code"), oauth2.VerifierOption(s.Verifier))
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		err = errors.New("the provider refuses the code: " + refused.ErrorCode) // the whole text is what it answers
+	}
+	if err != nil {
+		return c, err
+	}
+	raw, _ := got.Extra("id_token").(string)
+	// Its clock is that of the world, which that of a sandbox may have left.
+	id, err := known.Verifier(&oidc.Config{ClientID: o.ClientID, Now: time.Now}).Verify(ctx, raw)
+	if err != nil {
+		return c, err
+	}
+	if err := id.Claims(&c); err != nil {
+		return c, err
+	}
+	now := time.Now()
+	at := time.Unix(c.AuthTime, 0)
+	switch {
+	case subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(s.Nonce)) != 1:
+		return c, errors.New("the identity token has another nonce")
+	case len(id.Audience) > 1 && c.AuthorizedParty != o.ClientID:
+		return c, errors.New("the identity token is of another party")
+	case c.Subject == "" || len(c.Subject) > 255:
+		return c, errors.New("the identity token has no subject of at most 255 bytes")
+	case s.Proves && (at.Before(s.Began.Add(-clockSkew)) || at.After(now.Add(clockSkew))):
+		return c, errors.New("the provider did not ask for the password again")
+	}
+	return c, nil
+}
