@@ -119,3 +119,54 @@ func (c *Client) AcceptInvitation(ctx context.Context, link string) (*toll.Organ
 	}{link}
 	return fetch[toll.Organization](ctx, c, call{method: http.MethodPost, path: api("/invitations/accept"), body: in})
 }
+
+// Sessions lists the browsers and terminals in which the person is signed in, newest first.
+func (c *Client) Sessions(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Session, error] {
+	return list[toll.Session](ctx, c, api("/sessions"), "sessions", opts)
+}
+
+// EndSession ends a session of the person. Errors: [toll.CodePersonNotFound].
+func (c *Client) EndSession(ctx context.Context, id string) error {
+	_, err := remove[struct{}](ctx, c, api("/sessions/%s", id))
+	return err
+}
+
+// MemberSessions lists the sessions of a member whom the caller manages. Errors: [toll.CodePersonNotFound], [toll.CodeForbidden].
+func (c *Client) MemberSessions(ctx context.Context, user toll.UUID, opts ...ListOption) iter.Seq2[*toll.Session, error] {
+	return list[toll.Session](ctx, c, api("/members/%s/sessions", user.String()), "sessions", opts)
+}
+
+// EndMemberSessions ends all sessions of a member whom the caller manages, and returns how many. Errors: those of
+// [Client.MemberSessions], [toll.CodeProofNeeded].
+func (c *Client) EndMemberSessions(ctx context.Context, user toll.UUID) (int64, error) {
+	out, err := fetch[struct {
+		Ended int64 `json:"ended"`
+	}](ctx, c, call{method: http.MethodDelete, path: api("/members/%s/sessions", user.String()), again: true})
+	if err != nil {
+		return 0, err
+	}
+	return out.Ended, nil
+}
+
+// Credentials lists how the person signs in, newest first.
+func (c *Client) Credentials(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Credential, error] {
+	return list[toll.Credential](ctx, c, api("/credentials"), "credentials", opts)
+}
+
+// RemoveCredential removes a credential of the person; their other sessions end. Errors: [toll.CodePersonNotFound],
+// [toll.CodeForbidden] for the last one, [toll.CodeProofNeeded].
+func (c *Client) RemoveCredential(ctx context.Context, id toll.UUID) error {
+	_, err := remove[struct{}](ctx, c, api("/credentials/%s", id.String()))
+	return err
+}
+
+// RenewRecoveryCodes makes ten recovery codes in place of those from before. Errors: [toll.CodeProofNeeded].
+func (c *Client) RenewRecoveryCodes(ctx context.Context) ([]string, error) {
+	out, err := fetch[struct {
+		Codes []string `json:"codes"`
+	}](ctx, c, call{method: http.MethodPost, path: api("/credentials/recovery-codes")})
+	if err != nil {
+		return nil, err
+	}
+	return out.Codes, nil
+}

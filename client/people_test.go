@@ -17,22 +17,29 @@ func TestPeople_Paths(t *testing.T) {
 			_, err := c.SignUp(ctx, client.SignUpParams{Login: "one", Password: "p"})
 			return err
 		},
-		"POST /api/v1/session":                                   func(c *client.Client) error { _, err := c.SignInPerson(ctx, "one", "p"); return err },
-		"GET /api/v1/session":                                    func(c *client.Client) error { _, err := c.Session(ctx); return err },
-		"POST /api/v1/session/proof":                             func(c *client.Client) error { _, err := c.Prove(ctx, "p"); return err },
-		"DELETE /api/v1/session":                                 func(c *client.Client) error { return c.SignOut(ctx) },
-		"GET /api/v1/organizations?pageSize=100":                 func(c *client.Client) error { return all(c.Organizations(ctx)) },
-		"GET /api/v1/members?pageSize=100":                       func(c *client.Client) error { return all(c.Members(ctx)) },
-		"PATCH /api/v1/members/" + user.String():                 func(c *client.Client) error { _, err := c.SetRole(ctx, user, toll.RoleAdmin); return err },
-		"DELETE /api/v1/members/" + user.String():                func(c *client.Client) error { _, err := c.RemoveMember(ctx, user, false); return err },
-		"DELETE /api/v1/members/" + user.String() + "?keep=true": func(c *client.Client) error { _, err := c.RemoveMember(ctx, user, true); return err },
-		"DELETE /api/v1/members/me":                              func(c *client.Client) error { _, err := c.Leave(ctx); return err },
-		"POST /api/v1/invitations":                               func(c *client.Client) error { _, err := c.Invite(ctx, toll.RoleViewer, "x"); return err },
-		"GET /api/v1/invitations?pageSize=100":                   func(c *client.Client) error { return all(c.Invitations(ctx)) },
-		"DELETE /api/v1/invitations/0x01":                        func(c *client.Client) error { return c.RevokeInvitation(ctx, "0x01") },
-		"POST /api/v1/invitations/accept":                        func(c *client.Client) error { _, err := c.AcceptInvitation(ctx, "x"); return err },
+		"POST /api/v1/session":                                            func(c *client.Client) error { _, err := c.SignInPerson(ctx, "one", "p"); return err },
+		"GET /api/v1/session":                                             func(c *client.Client) error { _, err := c.Session(ctx); return err },
+		"POST /api/v1/session/proof":                                      func(c *client.Client) error { _, err := c.Prove(ctx, "p"); return err },
+		"DELETE /api/v1/session":                                          func(c *client.Client) error { return c.SignOut(ctx) },
+		"GET /api/v1/organizations?pageSize=100":                          func(c *client.Client) error { return all(c.Organizations(ctx)) },
+		"GET /api/v1/members?pageSize=100":                                func(c *client.Client) error { return all(c.Members(ctx)) },
+		"PATCH /api/v1/members/" + user.String():                          func(c *client.Client) error { _, err := c.SetRole(ctx, user, toll.RoleAdmin); return err },
+		"DELETE /api/v1/members/" + user.String():                         func(c *client.Client) error { _, err := c.RemoveMember(ctx, user, false); return err },
+		"DELETE /api/v1/members/" + user.String() + "?keep=true":          func(c *client.Client) error { _, err := c.RemoveMember(ctx, user, true); return err },
+		"DELETE /api/v1/members/me":                                       func(c *client.Client) error { _, err := c.Leave(ctx); return err },
+		"POST /api/v1/invitations":                                        func(c *client.Client) error { _, err := c.Invite(ctx, toll.RoleViewer, "x"); return err },
+		"GET /api/v1/invitations?pageSize=100":                            func(c *client.Client) error { return all(c.Invitations(ctx)) },
+		"DELETE /api/v1/invitations/0x01":                                 func(c *client.Client) error { return c.RevokeInvitation(ctx, "0x01") },
+		"POST /api/v1/invitations/accept":                                 func(c *client.Client) error { _, err := c.AcceptInvitation(ctx, "x"); return err },
+		"GET /api/v1/sessions?pageSize=100":                               func(c *client.Client) error { return all(c.Sessions(ctx)) },
+		"DELETE /api/v1/sessions/1":                                       func(c *client.Client) error { return c.EndSession(ctx, "1") },
+		"GET /api/v1/members/" + user.String() + "/sessions?pageSize=100": func(c *client.Client) error { return all(c.MemberSessions(ctx, user)) },
+		"DELETE /api/v1/members/" + user.String() + "/sessions":           func(c *client.Client) error { _, err := c.EndMemberSessions(ctx, user); return err },
+		"GET /api/v1/credentials?pageSize=100":                            func(c *client.Client) error { return all(c.Credentials(ctx)) },
+		"DELETE /api/v1/credentials/" + user.String():                     func(c *client.Client) error { return c.RemoveCredential(ctx, user) },
+		"POST /api/v1/credentials/recovery-codes":                         func(c *client.Client) error { _, err := c.RenewRecoveryCodes(ctx); return err },
 	} {
-		s := serve(t, always(200, `{"members":[],"invitations":[],"organizations":[],"nextCursor":null}`))
+		s := serve(t, always(200, `{"members":[],"invitations":[],"organizations":[],"sessions":[],"credentials":[],"nextCursor":null}`))
 		if err := call(s.client(client.WithWorkspace("0xab"))); err != nil {
 			t.Errorf("%s: %v", want, err)
 		}

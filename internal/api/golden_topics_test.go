@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 )
 
@@ -198,7 +199,7 @@ func recordPeople(t *testing.T, version string, files map[string][]exchange) {
 	call("signUp", actor{}, "POST", "/people", `{"login":"`+login+`","password":"`+goodPassword+`"}`)
 	owner := actor{key: signed.text(t, "token")}
 	at := []string{"X-Current-Org-Id", signed.member(t, "organizations").([]any)[0].(map[string]any)["id"].(string)}
-	call("signIn", actor{}, "POST", "/session", `{"login":"`+login+`","password":"`+goodPassword+`"}`)
+	again := call("signIn", actor{}, "POST", "/session", `{"login":"`+login+`","password":"`+goodPassword+`"}`)
 	call("signIn", actor{}, "POST", "/session", `{"login":"`+login+`","password":"wrong"}`)
 	call("readSession", owner, "GET", "/session", "")
 	call("readSession", s.b1, "GET", "/session", "")
@@ -215,9 +216,21 @@ func recordPeople(t *testing.T, version string, files map[string][]exchange) {
 	call("listMembers", s.b1, "GET", "/members", "")
 	call("setRole", owner, "PATCH", "/members/"+other.text(t, "person.id"), `{"role":"admin"}`, at...)
 	call("setRole", owner, "PATCH", "/members/"+signed.text(t, "person.id"), `{"role":"viewer"}`, at...)
+	call("listSessions", owner, "GET", "/sessions?limit=1", "")
+	call("endSession", owner, "DELETE", "/sessions/"+toll.NewUUID(), "")
+	call("endSession", owner, "DELETE", "/sessions/"+again.text(t, "session.id"), "")
+	call("listMemberSessions", owner, "GET", "/members/"+other.text(t, "person.id")+"/sessions", "", at...)
+	call("listMemberSessions", second, "GET", "/members/"+signed.text(t, "person.id")+"/sessions", "", at...)
+	call("endMemberSessions", second, "DELETE", "/members/"+signed.text(t, "person.id")+"/sessions", "", at...)
+	call("renewRecoveryCodes", owner, "POST", "/credentials/recovery-codes", "")
+	call("renewRecoveryCodes", s.b1, "POST", "/credentials/recovery-codes", "")
+	first := call("listCredentials", owner, "GET", "/credentials?sortOrder=asc&limit=1", "").member(t, "credentials").([]any)[0].(map[string]any)["id"].(string)
+	call("removeCredential", owner, "DELETE", "/credentials/"+first, "")
+	call("removeCredential", owner, "DELETE", "/credentials/"+toll.NewUUID(), "")
 	call("removeMember", second, "DELETE", "/members/"+signed.text(t, "person.id"), "", at...)
 	call("removeMember", owner, "DELETE", "/members/"+other.text(t, "person.id"), "", at...)
 	call("revokeInvitation", owner, "DELETE", "/invitations/"+i.text(t, "id"), "", at...)
+	call("endMemberSessions", owner, "DELETE", "/members/"+signed.text(t, "person.id")+"/sessions", "", at...)
 	call("signOut", second, "DELETE", "/session", "")
 	call("signOut", second, "DELETE", "/session", "")
 }

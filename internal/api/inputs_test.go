@@ -357,19 +357,24 @@ func TestT178_DearReads(t *testing.T) {
 	hook := s.do(s.b1, "POST", base+"/webhooks", `{"url":"https://hooks.example.com/toll"}`).text(t, "id")
 	token, _ := s.token(s.s1, plan)
 	request := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, "")).text(t, "extra.agentRequestId")
+	owner := s.human("owner")
 	lists := 0
 	for _, r := range api.Routes() {
 		if !r.Paged {
 			continue
 		}
 		lists++
-		path := strings.NewReplacer("{planId}", plan, "{agentId}", agent, "{delegationId}", delegation, "{webhookId}", hook).Replace(r.Path) + "?agentRequestId=" + request
+		who, headers := s.b1, []string(nil)
+		if r.Auth == "person" {
+			who, headers = actor{key: owner.token}, []string{"X-Current-Org-Id", owner.workspace}
+		}
+		path := strings.NewReplacer("{planId}", plan, "{agentId}", agent, "{delegationId}", delegation, "{webhookId}", hook, "{userId}", "me").Replace(r.Path) + "?agentRequestId=" + request
 		for _, q := range []string{"pageSize=1000000000", "limit=1000000000", "offset=1000000000", "pageSize=101", "page=1000000000000", "page=99999999999999999999", "sortBy=price", "cursor=" + strings.Repeat("A", 4000)} {
-			if a := s.do(s.b1, "GET", path+"&"+q, ""); a.status != 400 || a.code() != "BCK.COMMON.0904" {
+			if a := s.do(who, "GET", path+"&"+q, "", headers...); a.status != 400 || a.code() != "BCK.COMMON.0904" {
 				t.Errorf("%s?%.40s: %d %s", r.Operation, q, a.status, a.body)
 			}
 		}
-		if a := s.do(s.b1, "GET", path+"&cursor="+strings.Repeat("A", 5000), ""); a.status != 400 || a.code() != "BCK.COMMON.0034" {
+		if a := s.do(who, "GET", path+"&cursor="+strings.Repeat("A", 5000), "", headers...); a.status != 400 || a.code() != "BCK.COMMON.0034" {
 			t.Errorf("%s: %d %s", r.Operation, a.status, a.body)
 		}
 	}

@@ -27,7 +27,8 @@ var bounded = map[string]string{
 	"listSubTasks":      "of one request",
 	"search":            "records that an account has few of, or those of an index that begin with some characters",
 	"listOrganizations": "a person is in at most 100 workspaces", "listInvitations": "a workspace has at most 100 open invitations",
-	"listEvents": "with since the newer events are sorted; their table is about to be replaced",
+	"listCredentials": "a person has at most 60",
+	"listEvents":      "with since the newer events are sorted; their table is about to be replaced",
 }
 
 // TestLists_Index: every list reads its rows through an index, with each of its filters and sorts, on both engines; a list
@@ -35,6 +36,8 @@ var bounded = map[string]string{
 func TestLists_Index(t *testing.T) {
 	s := newStack(t)
 	plan, agent, delegation, hook, request := s.listed()
+	owner := s.human("owner")
+	member := owner.invites(s.human("member"), toll.RoleViewer)
 	values := map[string][]string{
 		"planId": {plan}, "subscriber": {s.s1.address.Lower()}, "since": {"2026-01-01T00:00:00Z"}, "until": {"2027-01-01T00:00:00Z"},
 		"role": {"buyer", "seller"}, "status": {"active"}, "type": {"order.paid"}, "accessible": {"true"}, "agentRequestId": {request},
@@ -57,7 +60,7 @@ func TestLists_Index(t *testing.T) {
 		mu.Lock()
 		operation = r.Operation
 		mu.Unlock()
-		path := strings.NewReplacer("{planId}", plan, "{agentId}", agent, "{delegationId}", delegation, "{webhookId}", hook).Replace(r.Path)
+		path := strings.NewReplacer("{planId}", plan, "{agentId}", agent, "{delegationId}", delegation, "{webhookId}", hook, "{userId}", member.id.String()).Replace(r.Path)
 		queries := []url.Values{{}}
 		for _, name := range r.Filters {
 			given := values[r.Operation+" "+name]
@@ -89,10 +92,14 @@ func TestLists_Index(t *testing.T) {
 					q.Set("pageSize", "1")
 					q.Set("page", "1")
 					who := s.b1
-					if q.Get("role") == "buyer" {
+					var headers []string
+					switch {
+					case r.Auth == "person":
+						who, headers = actor{key: owner.token}, []string{"X-Current-Org-Id", owner.workspace}
+					case q.Get("role") == "buyer":
 						who = s.s1
 					}
-					a := s.do(who, "GET", path+"?"+q.Encode(), "")
+					a := s.do(who, "GET", path+"?"+q.Encode(), "", headers...)
 					if a.status != 200 {
 						if a.code() != "BCK.HTTP.400" { // filters that do not go together
 							t.Errorf("%s?%s: %d %s", r.Operation, q.Encode(), a.status, a.body)
@@ -103,10 +110,10 @@ func TestLists_Index(t *testing.T) {
 						answered[name] = true
 					}
 					if next, ok := a.member(t, "nextCursor").(string); ok {
-						s.do(who, "GET", path+"?"+q.Encode()+"&cursor="+next, "")
+						s.do(who, "GET", path+"?"+q.Encode()+"&cursor="+next, "", headers...)
 					}
 					q.Set("page", "2") // counts the rows
-					s.do(who, "GET", path+"?"+q.Encode(), "")
+					s.do(who, "GET", path+"?"+q.Encode(), "", headers...)
 				}
 			}
 		}

@@ -132,7 +132,8 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
 		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "listOrganizations": {keyed, ""}, "readKey": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "revokeKey": {mine, ""},
 		"signUp": {[5]int{400, 400, 400, 400, 400}, "{}"}, "signIn": {[5]int{401, 401, 401, 401, 401}, "{}"},
-		"readSession": {human, ""}, "proveSession": {human, "{}"}, "signOut": {human, ""}, "acceptInvitation": {human, "{}"},
+		"readSession": {human, ""}, "proveSession": {human, "{}"}, "signOut": {human, ""}, "acceptInvitation": {human, "{}"}, "listSessions": {human, ""}, "endSession": {human, ""},
+		"listCredentials": {human, ""}, "removeCredential": {human, ""}, "renewRecoveryCodes": {human, ""}, "listMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""}, "endMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""},
 		"listMembers": {keyed, ""}, "listInvitations": {keyed, ""}, "createInvitation": {created, `{"role":"viewer"}`}, // of workspaces without people
 		"setRole": {[5]int{401, 401, 404, 404, 404}, `{"role":"viewer"}`}, "removeMember": {[5]int{401, 401, 404, 404, 404}, ""}, "revokeInvitation": {[5]int{401, 401, 404, 404, 404}, ""},
 		"startSimulation": {keyed, "{}"}, "finishSimulation": {mine, `{"agentRequestId":"` + rehearsed + `"}`},
@@ -171,7 +172,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		case "detachPlan", "updateAgent", "addEndpoints", "setAgentListed", "updatePlan", "setPlanListed":
 			agent, plan = spareAgent, spare
 		}
-		path := strings.NewReplacer("{userId}", toll.NewUUID(), "{transaction}", mirroredBurn.String(), "{state}", "false", "{delegationId}", delegation, "{paymentMethodId}", card, "{webhookId}", hook, "{deliveryId}", sent, "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
+		path := strings.NewReplacer("{userId}", toll.NewUUID(), "{sessionId}", toll.NewUUID(), "{credentialId}", toll.NewUUID(), "{transaction}", mirroredBurn.String(), "{state}", "false", "{delegationId}", delegation, "{paymentMethodId}", card, "{webhookId}", hook, "{deliveryId}", sent, "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
 		key, hash := s.b1.keyID.String(), permission
 		switch op.id {
 		case "findSettlement":

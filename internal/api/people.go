@@ -47,6 +47,30 @@ func peopleRoutes() []route {
 			summary: "End the session of the call", action: reads((*handler).signOut),
 		},
 		{
+			op: "listSessions", method: "GET", path: Base + "/sessions", auth: person, right: own, tag: tag,
+			summary: "Browsers and terminals in which the person of the session is signed in", action: lists((*handler).listSessions),
+			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+		},
+		{
+			op: "endSession", method: "DELETE", path: Base + "/sessions/{sessionId}", auth: person, right: own, tag: tag,
+			summary: "End a session of one's own", action: reads(by("sessionId", toll.ParseUUID, (*handler).endSession)),
+			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeBadUUID},
+		},
+		{
+			op: "listCredentials", method: "GET", path: Base + "/credentials", auth: person, right: own, tag: tag,
+			summary: "How the person of the session signs in; recovery codes that are left are among it, one each", action: lists((*handler).listCredentials),
+			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+		},
+		{
+			op: "removeCredential", method: "DELETE", path: Base + "/credentials/{credentialId}", auth: person, right: own, fresh: true, tag: tag,
+			summary: "Remove a credential, never the last one that signs in by itself; all other sessions of the person end", action: reads((*handler).removeCredential),
+			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
+		},
+		{
+			op: "renewRecoveryCodes", method: "POST", path: Base + "/credentials/recovery-codes", auth: person, right: own, fresh: true, tag: tag,
+			summary: "Ten recovery codes in place of those from before; each works once, and they are shown once", action: reads((*handler).renewRecoveryCodes),
+		},
+		{
 			op: "listMembers", method: "GET", path: Base + "/members", auth: person, right: toll.RightRead, tag: tag,
 			summary: "People of the workspace", action: lists((*handler).listMembers), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 		},
@@ -60,6 +84,16 @@ func peopleRoutes() []route {
 			summary: "Remove a member, with the API keys, access tokens and consents under the membership, which are counted. `me` leaves, and needs neither the right nor a proof",
 			action:  reads(byUser((*handler).removeMember)), codes: memberCodes,
 			query: []query{{"keep", "true: what stood under the membership stands under that of the caller from then on."}},
+		},
+		{
+			op: "listMemberSessions", method: "GET", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, tag: tag,
+			summary: "Browsers and terminals in which a member is signed in, for who manages that member", action: lists((*handler).listMemberSessions),
+			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID, toll.CodeBadPage},
+		},
+		{
+			op: "endMemberSessions", method: "DELETE", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
+			summary: "End all sessions of a member, who can sign in again", action: reads(byUser((*handler).endMemberSessions)),
+			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
 		},
 		{
 			op: "createInvitation", method: "POST", path: Base + "/invitations", auth: person, right: toll.RightMembers, fresh: true, tag: tag, status: 201,
@@ -183,6 +217,82 @@ type Done struct {
 
 func (h *handler) signOut(c *call) (*Done, error) {
 	return &Done{true}, h.People.EndSession(c.r.Context(), c.signed.Person.ID, c.signed.Session.ID)
+}
+
+// SessionList is a list of sessions.
+type SessionList struct {
+	Sessions []toll.Session `json:"sessions"`
+	Paging
+}
+
+func (h *handler) listSessions(c *call, p store.Page, _ url.Values) (*SessionList, error) {
+	list, err := h.People.SessionList(c.r.Context(), c.signed.Person.ID, p)
+	return c.sessions(p, list), err
+}
+
+// sessions is the answer of a list of sessions, which marks that of the call.
+func (c *call) sessions(p store.Page, list store.List[toll.Session]) *SessionList {
+	for i := range list.Items {
+		list.Items[i].Current = c.signed != nil && list.Items[i].ID == c.signed.Session.ID
+	}
+	return &SessionList{Sessions: list.Items, Paging: pagingOf(p, list)}
+}
+
+func (h *handler) endSession(c *call, id string) (*Done, error) {
+	return &Done{true}, h.People.EndSession(c.r.Context(), c.signed.Person.ID, id)
+}
+
+func (h *handler) listMemberSessions(c *call, p store.Page, _ url.Values) (*SessionList, error) {
+	user, err := c.user()
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.People.SessionsOf(c.r.Context(), c.caller, user, p)
+	return c.sessions(p, list), err
+}
+
+// EndedSessions counts sessions that were ended.
+type EndedSessions struct {
+	Success bool  `json:"success"`
+	Ended   int64 `json:"ended"`
+}
+
+func (h *handler) endMemberSessions(c *call, user toll.UUID) (*EndedSessions, error) {
+	n, err := h.People.EndSessionsOf(c.r.Context(), c.caller, user)
+	return &EndedSessions{true, n}, err
+}
+
+// CredentialList is a list of credentials.
+type CredentialList struct {
+	Credentials []toll.Credential `json:"credentials"`
+	Paging
+}
+
+func (h *handler) listCredentials(c *call, p store.Page, _ url.Values) (*CredentialList, error) {
+	all, err := h.People.Credentials(c.r.Context(), c.signed.Person.ID)
+	if err != nil {
+		return nil, err
+	}
+	list, err := shortList(p, all)
+	return &CredentialList{Credentials: list.Items, Paging: pagingOf(p, list)}, err
+}
+
+func (h *handler) removeCredential(c *call) (*Done, error) {
+	var id toll.UUID
+	if err := id.UnmarshalText([]byte(c.param("credentialId"))); err != nil {
+		return nil, err
+	}
+	return &Done{true}, h.People.RemoveCredential(c.r.Context(), c.signed.Person.ID, id, c.signed.Keep())
+}
+
+// RecoveryCodes are shown once.
+type RecoveryCodes struct {
+	Codes []string `json:"codes"`
+}
+
+func (h *handler) renewRecoveryCodes(c *call) (*RecoveryCodes, error) {
+	codes, err := h.People.NewRecoveryCodes(c.r.Context(), c.signed.Person.ID)
+	return &RecoveryCodes{codes}, err
 }
 
 // MemberList is a list of members.

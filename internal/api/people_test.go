@@ -376,3 +376,98 @@ func TestInvitations(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
+
+// TestSessions: a person lists and ends their own sessions, and an admin those of members below.
+func TestSessions(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		owner, member := s.human("owner"), s.human("member")
+		dev := owner.invites(member, toll.RoleDeveloper)
+		second := s.do(actor{}, "POST", base+"/session", `{"login":"member","password":"`+goodPassword+`"}`)
+		mine, other := dev.do("GET", "/session", "").text(t, "session.id"), second.text(t, "session.id")
+		s.clock.advance(time.Second)
+		list := dev.pages("/sessions", "sessions", "id")
+		slices.Sort(list)
+		want := []string{mine, other}
+		if slices.Sort(want); !slices.Equal(list, want) {
+			t.Errorf("%v, not %v", list, want)
+		}
+		if a := dev.do("GET", "/sessions", ""); strings.Count(string(a.body), `"current":true`) != 1 {
+			t.Errorf("%s", a.body)
+		}
+		for path, status := range map[string]int{
+			"/sessions/" + owner.do("GET", "/session", "").text(t, "session.id"): 404, "/sessions/x": 400, "/sessions/" + toll.NewUUID(): 404, "/sessions/" + other: 200,
+		} {
+			if a := dev.do("DELETE", path, ""); a.status != status {
+				t.Errorf("%s: %d %s", path, a.status, a.body)
+			}
+		}
+		if a := dev.with(second.text(t, "token")).do("GET", "/session", ""); a.status != 401 {
+			t.Errorf("an ended session: %d %s", a.status, a.body)
+		}
+		of := "/members/" + owner.id.String() + "/sessions"
+		if a := dev.do("GET", of, ""); a.status != 403 || a.code() != string(toll.CodeRightMissing) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if a := owner.do("PATCH", "/members/"+dev.id.String(), `{"role":"admin"}`); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		if a := dev.do("GET", of, ""); a.status != 403 || a.code() != string(toll.CodeForbidden) {
+			t.Errorf("of an owner: %d %s", a.status, a.body)
+		}
+		if a := dev.do("DELETE", of, ""); a.status != 403 || owner.do("GET", "/session", "").status != 200 {
+			t.Errorf("of an owner: %d %s", a.status, a.body)
+		}
+		of = "/members/" + dev.id.String() + "/sessions"
+		if a := owner.do("GET", of, ""); a.status != 200 || !strings.Contains(string(a.body), mine) || strings.Contains(string(a.body), `"current":true`) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if a := owner.do("DELETE", of, ""); a.status != 200 || fmt.Sprint(a.member(t, "ended")) != "1" || dev.do("GET", "/session", "").status != 401 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
+}
+
+// TestCredentials: the last credential stays, and a change of them ends all other sessions.
+func TestCredentials(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		p := s.human("one")
+		other := s.do(actor{}, "POST", base+"/session", `{"login":"one","password":"`+goodPassword+`"}`)
+		list := p.do("GET", "/credentials", "")
+		password := list.member(t, "credentials").([]any)[0].(map[string]any)
+		if list.status != 200 || password["kind"] != "password" || password["name"] != "one" || fmt.Sprint(list.member(t, "total")) != "1" {
+			t.Fatalf("%d %s", list.status, list.body)
+		}
+		if a := p.do("DELETE", "/credentials/"+password["id"].(string), ""); a.status != 403 || a.code() != string(toll.CodeForbidden) {
+			t.Errorf("the last one: %d %s", a.status, a.body)
+		}
+		codes := p.do("POST", "/credentials/recovery-codes", "")
+		if codes.status != 200 || len(codes.member(t, "codes").([]any)) != 10 {
+			t.Errorf("%d %s", codes.status, codes.body)
+		}
+		s.clock.advance(time.Second)
+		again := p.do("POST", "/credentials/recovery-codes", "")
+		if strings.Contains(string(again.body), fmt.Sprint(codes.member(t, "codes").([]any)[0])) {
+			t.Error("a code came twice")
+		}
+		if all := p.pages("/credentials", "credentials", "id"); len(all) != 11 {
+			t.Errorf("%v", all)
+		}
+		code := p.do("GET", "/credentials", "").member(t, "credentials").([]any)[0].(map[string]any)
+		stranger := s.human("stranger")
+		if a := stranger.do("DELETE", "/credentials/"+code["id"].(string), ""); a.status != 404 {
+			t.Errorf("of somebody else: %d %s", a.status, a.body)
+		}
+		if a := p.do("DELETE", "/credentials/"+code["id"].(string), ""); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if p.do("GET", "/session", "").status != 200 || p.with(other.text(t, "token")).do("GET", "/session", "").status != 401 {
+			t.Error("the wrong sessions ended")
+		}
+		s.clock.advance(people.FreshTime)
+		for method, path := range map[string]string{"POST": "/credentials/recovery-codes", "DELETE": "/credentials/" + password["id"].(string)} {
+			if a := p.do(method, path, ""); a.status != 403 || a.code() != string(toll.CodeProofNeeded) {
+				t.Errorf("%s: %d %s", path, a.status, a.body)
+			}
+		}
+	})
+}

@@ -9,7 +9,7 @@ import (
 
 // topics are the groups of help, in their order, with the commands in each.
 var topics = []struct{ id, title, commands string }{
-	{"start", "Start:", "dev serve login logout whoami session members invitations config versions version"},
+	{"start", "Start:", "dev serve login logout whoami session credentials members invitations config versions version"},
 	{"sell", "Sell:", "plans agents price credits x402 gate mcp gateway subscribers payouts webhooks requests keys users"},
 	{"buy", "Buy:", "call tokens delegations cards wallet holdings faucet payments"},
 	{"watch", "Watch:", "orders events search usage revenue refusals settlements proof"},
@@ -38,7 +38,7 @@ var samples = map[string]string{
 	"TOKEN": "eyJhbGciOi…", "REQUEST": "req_01ab", "URL": "https://agent.example.com/ask", "TEXT": "basic", "DIR": "./pages",
 	"KEY": "environment", "VALUE": "sandbox", "PROFILE": "default", "ADDRESS": "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
 	"FILE": "toll.backup", "PREFIX": "acme", "WEBHOOK": "019aa3b1-6a1e-7c52-9d07-1f2f9d3c6b10", "DELIVERY": "019aa3b1-6a1e-7c52-9d07-1f2f9d3c6b11",
-	"LOGIN": "alice", "USER": "019aa3b1-6a1e-7c52-9d07-1f2f9d3c6b13", "WORKSPACE": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8", "LINK": "'https://pay.example.com/join?link=…'",
+	"LOGIN": "alice", "CREDENTIAL": "019aa3b1-6a1e-7c52-9d07-1f2f9d3c6b14", "USER": "019aa3b1-6a1e-7c52-9d07-1f2f9d3c6b13", "WORKSPACE": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8", "LINK": "'https://pay.example.com/join?link=…'",
 	"EVENT": "019aa3b1-6a1e-7c52-9d07-1f2f9d3c6b12", "TRANSACTION": "0x6c3b18ddf7a73dc7d0ca526b18463d408337396a7b445dbb6f35df6cfc2b2634",
 
 	"number": "100", "time": "24h", "duration": "1h", "id": "Basic", "plan": "Basic", "agent": "Ask", "json": "'{}'", "url": "https://agent.example.com",

@@ -52,6 +52,11 @@ The session is kept in the active profile for 12 hours. TOLL_SESSION and TOLL_WO
 		a.sessionStart(),
 		a.sessionSignUp(),
 		a.person(call{use: "show", short: "Show who signed in, and their workspaces", path: "/session"}),
+		a.person(call{
+			use: "list", short: "List where you are signed in", path: "/sessions", member: "sessions",
+			columns: sessionColumns,
+		}),
+		a.person(call{use: "revoke ID", short: "End a session of yours", method: http.MethodDelete, path: "/sessions/ID"}),
 		a.sessionUse(),
 		a.person(call{
 			use: "prove", short: "Prove the password once more", method: http.MethodPost, path: "/session/proof",
@@ -61,6 +66,8 @@ The session is kept in the active profile for 12 hours. TOLL_SESSION and TOLL_WO
 		a.sessionEnd(),
 	)
 }
+
+var sessionColumns = []column{{"ID", "id"}, {"PROGRAM", "agent"}, {"SINCE", "since"}, {"USED", "usedAt"}, {"ENDS", "endsAt"}, {"THIS", "current"}}
 
 // passwordFlag reads a password from stdin or a file, as others can see arguments.
 var passwordFlag = flag{"password", "password", kind{name: "text", read: func(a *app, _ string, given []string) (any, error) {
@@ -204,6 +211,10 @@ func (a *app) membersCommand() *cobra.Command {
 With --keep they stand under your own membership from then on, with the rights that they had.`,
 			flags: []flag{{"keep", "keep", toggle, "keep what stands under the membership"}},
 		}),
+		a.person(call{
+			use: "sessions USER", short: "List where a member is signed in", path: "/members/USER/sessions", member: "sessions", columns: sessionColumns,
+		}),
+		a.person(call{use: "sign-out USER", short: "End all sessions of a member", method: http.MethodDelete, path: "/members/USER/sessions"}),
 		a.person(call{use: "leave", short: "Leave the workspace", method: http.MethodDelete, path: "/members/me"}),
 	)
 }
@@ -227,5 +238,21 @@ func (a *app) invitationsCommand() *cobra.Command {
 			},
 		}),
 		a.person(call{use: "revoke ID", short: "End an open invitation", method: http.MethodDelete, path: "/invitations/ID"}),
+	)
+}
+
+func (a *app) credentialsCommand() *cobra.Command {
+	return group("credentials", "How you sign in", "How you sign in: see toll session for how to sign in as a person. Passkeys are added on the page Your account.",
+		a.person(call{
+			use: "list", short: "List your credentials", path: "/credentials", member: "credentials",
+			columns: []column{{"ID", "id"}, {"KIND", "kind"}, {"NAME", "name"}, {"CREATED", "createdAt"}, {"USED", "usedAt"}},
+		}),
+		a.person(call{
+			use: "remove CREDENTIAL", short: "Remove a credential", method: http.MethodDelete, path: "/credentials/CREDENTIAL",
+			long: "Remove a credential. All your other sessions end. The last one that signs in by itself stays.",
+		}),
+		a.person(call{
+			use: "recovery-codes", short: "Make ten recovery codes in place of those from before", method: http.MethodPost, path: "/credentials/recovery-codes",
+		}),
 	)
 }
