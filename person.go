@@ -1,5 +1,7 @@
 package toll
 
+import "encoding/json"
+
 // Person is somebody who signs in. The id never changes.
 type Person struct {
 	ID       UUID   `json:"id"`
@@ -53,6 +55,18 @@ type Session struct {
 	Proof    string `json:"proof"`    // its kind
 	EndsAt   Time   `json:"endsAt"`
 	Current  bool   `json:"current"` // the one of this call
+}
+
+// Act is an entry of the audit log of a workspace.
+type Act struct {
+	Number    int64           `json:"number"` // from 1, without gaps
+	At        Time            `json:"at"`
+	ActorKind string          `json:"actorKind"` // user, key or local: the operator
+	Actor     string          `json:"actor"`     // id of the person or the API key; "" for the operator
+	Act       string          `json:"act"`       // such as member.removed
+	Object    string          `json:"object"`    // id of what it was done to
+	Detail    json.RawMessage `json:"detail"`    // at best before and after
+	Source    string          `json:"source"`    // address of the caller; "" for none, and after 90 days
 }
 
 // Organization is a workspace, as its members see it.

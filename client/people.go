@@ -170,3 +170,11 @@ func (c *Client) RenewRecoveryCodes(ctx context.Context) ([]string, error) {
 	}
 	return out.Codes, nil
 }
+
+// OfAct keeps the entries of one act, such as "member.removed".
+func OfAct(act string) ListOption { return Filter("act", act) }
+
+// AuditLog lists what was done in the workspace, newest first. [OfAct], [Since] and [Until] narrow it.
+func (c *Client) AuditLog(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Act, error] {
+	return list[toll.Act](ctx, c, api("/audit-log"), "acts", opts)
+}

@@ -31,6 +31,7 @@ func TestPeople_Paths(t *testing.T) {
 		"GET /api/v1/invitations?pageSize=100":                            func(c *client.Client) error { return all(c.Invitations(ctx)) },
 		"DELETE /api/v1/invitations/0x01":                                 func(c *client.Client) error { return c.RevokeInvitation(ctx, "0x01") },
 		"POST /api/v1/invitations/accept":                                 func(c *client.Client) error { _, err := c.AcceptInvitation(ctx, "x"); return err },
+		"GET /api/v1/audit-log?act=member.removed&pageSize=100":           func(c *client.Client) error { return all(c.AuditLog(ctx, client.OfAct("member.removed"))) },
 		"GET /api/v1/sessions?pageSize=100":                               func(c *client.Client) error { return all(c.Sessions(ctx)) },
 		"DELETE /api/v1/sessions/1":                                       func(c *client.Client) error { return c.EndSession(ctx, "1") },
 		"GET /api/v1/members/" + user.String() + "/sessions?pageSize=100": func(c *client.Client) error { return all(c.MemberSessions(ctx, user)) },
@@ -39,7 +40,7 @@ func TestPeople_Paths(t *testing.T) {
 		"DELETE /api/v1/credentials/" + user.String():                     func(c *client.Client) error { return c.RemoveCredential(ctx, user) },
 		"POST /api/v1/credentials/recovery-codes":                         func(c *client.Client) error { _, err := c.RenewRecoveryCodes(ctx); return err },
 	} {
-		s := serve(t, always(200, `{"members":[],"invitations":[],"organizations":[],"sessions":[],"credentials":[],"nextCursor":null}`))
+		s := serve(t, always(200, `{"members":[],"invitations":[],"organizations":[],"sessions":[],"acts":[],"credentials":[],"nextCursor":null}`))
 		if err := call(s.client(client.WithWorkspace("0xab"))); err != nil {
 			t.Errorf("%s: %v", want, err)
 		}

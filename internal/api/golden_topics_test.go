@@ -231,6 +231,8 @@ func recordPeople(t *testing.T, version string, files map[string][]exchange) {
 	call("removeMember", owner, "DELETE", "/members/"+other.text(t, "person.id"), "", at...)
 	call("revokeInvitation", owner, "DELETE", "/invitations/"+i.text(t, "id"), "", at...)
 	call("endMemberSessions", owner, "DELETE", "/members/"+signed.text(t, "person.id")+"/sessions", "", at...)
+	call("listAuditLog", owner, "GET", "/audit-log?act=member.role&since=2026-11-01&limit=1", "", at...)
+	call("listAuditLog", owner, "GET", "/audit-log?act=a%20b", "", at...)
 	call("signOut", second, "DELETE", "/session", "")
 	call("signOut", second, "DELETE", "/session", "")
 }

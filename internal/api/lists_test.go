@@ -40,7 +40,7 @@ func TestLists_Index(t *testing.T) {
 	member := owner.invites(s.human("member"), toll.RoleViewer)
 	values := map[string][]string{
 		"planId": {plan}, "subscriber": {s.s1.address.Lower()}, "since": {"2026-01-01T00:00:00Z"}, "until": {"2027-01-01T00:00:00Z"},
-		"role": {"buyer", "seller"}, "status": {"active"}, "type": {"order.paid"}, "accessible": {"true"}, "agentRequestId": {request},
+		"role": {"buyer", "seller"}, "status": {"active"}, "type": {"order.paid"}, "accessible": {"true"}, "agentRequestId": {request}, "act": {"member.joined"},
 		"listDeliveries status": {"pending"},
 	}
 	var mu sync.Mutex

@@ -134,7 +134,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"signUp": {[5]int{400, 400, 400, 400, 400}, "{}"}, "signIn": {[5]int{401, 401, 401, 401, 401}, "{}"},
 		"readSession": {human, ""}, "proveSession": {human, "{}"}, "signOut": {human, ""}, "acceptInvitation": {human, "{}"}, "listSessions": {human, ""}, "endSession": {human, ""},
 		"listCredentials": {human, ""}, "removeCredential": {human, ""}, "renewRecoveryCodes": {human, ""}, "listMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""}, "endMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""},
-		"listMembers": {keyed, ""}, "listInvitations": {keyed, ""}, "createInvitation": {created, `{"role":"viewer"}`}, // of workspaces without people
+		"listMembers": {keyed, ""}, "listAuditLog": {keyed, ""}, "listInvitations": {keyed, ""}, "createInvitation": {created, `{"role":"viewer"}`}, // of workspaces without people
 		"setRole": {[5]int{401, 401, 404, 404, 404}, `{"role":"viewer"}`}, "removeMember": {[5]int{401, 401, 404, 404, 404}, ""}, "revokeInvitation": {[5]int{401, 401, 404, 404, 404}, ""},
 		"startSimulation": {keyed, "{}"}, "finishSimulation": {mine, `{"agentRequestId":"` + rehearsed + `"}`},
 		"retiredMPP": {[5]int{501, 501, 501, 501, 501}, "{}"}, "retiredMPPOf": {[5]int{501, 501, 501, 501, 501}, "{}"},

@@ -1,8 +1,11 @@
 package api
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,6 +97,12 @@ func peopleRoutes() []route {
 			op: "endMemberSessions", method: "DELETE", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
 			summary: "End all sessions of a member, who can sign in again", action: reads(byUser((*handler).endMemberSessions)),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
+		},
+		{
+			op: "listAuditLog", method: "GET", path: Base + "/audit-log", auth: person, right: toll.RightMembers, tag: tag,
+			summary: "What was done in the workspace, by whom and from where; addresses of people go after 90 days", action: lists((*handler).listAuditLog),
+			query: slices.Concat([]query{{"act", "Only this act, such as member.removed."}}, between, sortedBy(store.SortCreated)),
+			codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest},
 		},
 		{
 			op: "createInvitation", method: "POST", path: Base + "/invitations", auth: person, right: toll.RightMembers, fresh: true, tag: tag, status: 201,
@@ -331,6 +340,37 @@ func (h *handler) removeMember(c *call, user toll.UUID) (*toll.Removed, error) {
 	}
 	out, err := h.People.Remove(c.r.Context(), c.caller, user, keep)
 	return &out, err
+}
+
+// AuditLog is a list of acts.
+type AuditLog struct {
+	Acts []toll.Act `json:"acts"`
+	Paging
+}
+
+// acts are words with dots between.
+var acts = regexp.MustCompile(`^[a-z_]{1,32}(\.[a-z_]{1,32})?$`)
+
+func (h *handler) listAuditLog(c *call, p store.Page, q url.Values) (*AuditLog, error) {
+	f := filters{q: q}
+	act := filter(&f, "act", func(s string) (string, error) {
+		if !acts.MatchString(s) {
+			return "", fmt.Errorf("must be an act such as member.removed; got %.32q", s)
+		}
+		return s, nil
+	})
+	since, until := f.between()
+	if f.err != nil {
+		return nil, f.err
+	}
+	rows, err := store.AuditList(c.r.Context(), h.Store, c.caller.Address.Lower(), act, since, until, p)
+	list := store.Map(rows, func(e store.AuditEntry) toll.Act {
+		return toll.Act{
+			Number: e.Number, At: toll.At(e.At), ActorKind: e.ActorKind, Actor: e.Actor, Act: e.Act, Object: e.Object, Source: e.Source,
+			Detail: json.RawMessage(e.Detail),
+		}
+	})
+	return &AuditLog{Acts: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 // InvitationInput makes an invitation.

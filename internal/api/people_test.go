@@ -471,3 +471,103 @@ func TestCredentials(t *testing.T) {
 		}
 	})
 }
+
+// TestAuditLog: each act stands in the log of its workspace once, with who did it, and is not done when it cannot be noted.
+func TestAuditLog(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		owner := s.human("owner")
+		key := s.keyOf(toll.MustAddress(owner.workspace), "")
+		plan := s.plan(key, freePlan)
+		do := func(method, path, body string) answer {
+			t.Helper()
+			a := s.do(key, method, base+path, body)
+			if a.status >= 300 {
+				t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+			}
+			return a
+		}
+		mint := `{"planId":"` + plan + `","amount":"7","creditsReceiver":"` + s.s1.address.String() + `"}`
+		minted := do("POST", "/protocol/plans/mint", mint).text(t, "txHash")
+		began := s.clock.now()
+		s.clock.advance(2 * time.Minute)
+		hook := do("POST", "/webhooks", `{"url":"https://hooks.example.com/toll"}`)
+		id := hook.text(t, "id")
+		do("PATCH", "/webhooks/"+id, `{"description":"new"}`)
+		do("POST", "/webhooks/"+id+"/rotate", "")
+		do("DELETE", "/webhooks/"+id, "")
+		do("PATCH", "/api-keys/"+key.keyID.String(), `{"name":"renamed"}`)
+		read := func(query string) (all []toll.Act) {
+			t.Helper()
+			a := owner.do("GET", "/audit-log?sortOrder=asc&pageSize=100&"+query, "")
+			var got struct{ Acts []toll.Act }
+			must(t, json.Unmarshal(a.body, &got))
+			if a.status != 200 || strings.Contains(string(a.body), hook.text(t, "secret")) {
+				t.Errorf("%s: %d %s", query, a.status, a.body)
+			}
+			return got.Acts
+		}
+		all := read("")
+		count := map[string]int{}
+		for i, a := range all {
+			count[a.Act]++
+			if a.Number != int64(i+1) {
+				t.Errorf("number %d at %d", a.Number, i)
+			}
+		}
+		for _, act := range []string{"workspace.created", "plan.created", "credits.minted", "webhook.created", "webhook.updated", "webhook.rotated", "webhook.deleted", "api_key.updated"} {
+			if count[act] != 1 {
+				t.Errorf("%d × %s in %v", count[act], act, count)
+			}
+		}
+		one := read("act=credits.minted")
+		if len(one) != 1 || one[0].Object != minted || one[0].ActorKind != "key" || one[0].Actor != key.keyID.String() || one[0].Source == "" || !strings.Contains(string(one[0].Detail), `"amount":"7"`) {
+			t.Errorf("%+v", one)
+		}
+		later := read("since=" + url.QueryEscape(began.Add(time.Minute).Format(time.RFC3339)))
+		if len(later) != 5 || len(read("until="+url.QueryEscape(began.Add(time.Minute).Format(time.RFC3339))))+5 != len(all) {
+			t.Errorf("%d acts later, of %d", len(later), len(all))
+		}
+		if got := owner.pages("/audit-log", "acts", "number"); len(got) != len(all) || got[0] != fmt.Sprint(len(all)) {
+			t.Errorf("%v", got)
+		}
+		for query, code := range map[string]string{"act=Drop%20Table": "BCK.HTTP.400", "act=" + strings.Repeat("x", 100): "BCK.HTTP.400", "since=yesterday": "BCK.HTTP.400", "sortBy=name": "BCK.COMMON.0904"} {
+			if a := owner.do("GET", "/audit-log?"+query, ""); a.code() != code {
+				t.Errorf("%s: %d %s", query, a.status, a.body)
+			}
+		}
+		other := s.human("other")
+		if a := other.do("GET", "/audit-log", ""); a.status != 200 || strings.Contains(string(a.body), "minted") {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		viewer := owner.invites(other, toll.RoleViewer)
+		if a := viewer.do("GET", "/audit-log", ""); a.status != 403 || a.code() != string(toll.CodeRightMissing) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		faults, err := store.AuditChains(t.Context(), s.store)
+		if err != nil || len(faults) > 0 {
+			t.Errorf("%v %v", faults, err)
+		}
+
+		// What cannot be noted is not done.
+		rename := func(from, to string) {
+			t.Helper()
+			must(t, s.store.Tx(t.Context(), func(tx *store.Tx) error {
+				_, err := tx.Exec(t.Context(), "ALTER TABLE "+from+" RENAME TO "+to)
+				return err
+			}))
+		}
+		balance := func() string {
+			return s.do(actor{}, "GET", base+"/protocol/plans/"+plan+"/balance/"+s.s1.address.Lower(), "").text(t, "balance")
+		}
+		rename("audit_log", "audit_gone")
+		for path, body := range map[string]string{"/protocol/plans/mint": mint, "/webhooks": `{"url":"https://hooks.example.com/toll"}`} {
+			if a := s.do(key, "POST", base+path, body); a.status < 500 {
+				t.Errorf("%s without a log: %d %s", path, a.status, a.body)
+			}
+		}
+		rename("audit_gone", "audit_log")
+		if got := balance(); got != "7" || !strings.Contains(string(s.do(key, "GET", base+"/webhooks", "").body), `"webhooks":[]`) {
+			t.Errorf("balance %s", got)
+		}
+	})
+}

@@ -245,6 +245,7 @@ func (a *Auth) UpdateKey(ctx context.Context, owner toll.Address, id toll.Hash, 
 		return toll.APIKey{}, toll.Errorf(toll.CodeBadRequest, "A name is at most 100 printable characters.")
 	}
 	return a.changeKey(ctx, owner, id, func(tx *store.Tx, row *store.APIKey) error {
+		before := map[string]string{"name": row.Name, "version": row.Version}
 		if u.SetName {
 			row.Name = ""
 			if u.Name != nil {
@@ -254,7 +255,13 @@ func (a *Auth) UpdateKey(ctx context.Context, owner toll.Address, id toll.Hash, 
 		if u.Version != nil {
 			row.Version = *u.Version
 		}
-		return store.UpdateAPIKey(ctx, tx, id, row.Name, row.Version)
+		if err := store.UpdateAPIKey(ctx, tx, id, row.Name, row.Version); err != nil {
+			return err
+		}
+		return store.Audit(ctx, tx, store.Act{
+			Workspace: owner.Lower(), Act: "api_key.updated", Object: id.String(), At: a.clock(),
+			Detail: store.Changed{Before: before, After: map[string]string{"name": row.Name, "version": row.Version}},
+		})
 	})
 }
 

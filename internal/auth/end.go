@@ -44,7 +44,7 @@ func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (to
 		if err := a.endFamily(ctx, tx, key, &all); err != nil {
 			return err
 		}
-		return a.tell(ctx, tx, toll.EventAPIKeyRevoked, all.keys...)
+		return a.told(ctx, tx, all)
 	})
 	a.forget(ctx, all)
 	if err != nil {
@@ -84,10 +84,22 @@ func (a *Auth) EndOf(ctx context.Context, tx *store.Tx, workspace toll.Address, 
 		all.keys = append(all.keys, k)
 	}
 	all.grants = grants
-	if len(all.keys) == 0 {
-		return all, nil
+	return all, a.told(ctx, tx, all.family)
+}
+
+// told writes the events of ended keys, and notes ended consents, as the last thing of the transaction.
+func (a *Auth) told(ctx context.Context, tx *store.Tx, all family) error {
+	if len(all.keys) > 0 {
+		if err := a.tell(ctx, tx, toll.EventAPIKeyRevoked, all.keys...); err != nil {
+			return err
+		}
 	}
-	return all, a.tell(ctx, tx, toll.EventAPIKeyRevoked, all.keys...)
+	for _, g := range all.grants {
+		if err := store.Audit(ctx, tx, store.GrantAct("grant.revoked", g, a.clock())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Finish ends the access tokens of what [Auth.EndOf] ended, and counts everything.

@@ -68,7 +68,12 @@ func (a *Auth) PrincipalByName(ctx context.Context, name string) (toll.Address, 
 
 // MakeOperator makes a principal an operator, who may move the clock of a sandbox. It cannot be asked for over the network.
 func (a *Auth) MakeOperator(ctx context.Context, owner toll.Address) error {
-	return a.store.Tx(ctx, func(tx *store.Tx) error { return store.MakeOperator(ctx, tx, owner) })
+	return a.store.Tx(ctx, func(tx *store.Tx) error {
+		if err := store.MakeOperator(ctx, tx, owner); err != nil {
+			return err
+		}
+		return store.Audit(ctx, tx, store.Act{Act: "operator.made", Object: owner.Lower(), At: a.clock()})
+	})
 }
 
 // IsOperator reports whether the address is that of an operator.

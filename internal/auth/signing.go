@@ -358,7 +358,12 @@ func (a *Auth) RotateKey(ctx context.Context, purpose string) (Rotation, error) 
 		}
 		when := a.unnoticed(next)
 		r.At = toll.At(when)
-		return store.RetireSigningKey(ctx, tx, current.KID, when)
+		if err := store.RetireSigningKey(ctx, tx, current.KID, when); err != nil {
+			return err
+		}
+		return store.Audit(ctx, tx, store.Act{
+			Act: "signing_key.rotated", Object: current.KID, At: now, Detail: store.Changed{Before: current.KID, After: r.Next},
+		})
 	})
 	if err != nil {
 		return Rotation{}, err

@@ -40,19 +40,22 @@ func (c *Checkout) Mint(
 		}
 	}
 	var m ledger.Minted
-	if once.WritesNothing() {
-		m, err = c.ledger.Mint(ctx, op)
-	} else {
-		err = c.ledger.DoNew(ctx, id, holder, func(t *ledger.Tx) error {
-			if m, err = t.Mint(op); err != nil {
-				return err
-			}
-			if m.Replayed {
-				return ledger.ErrRecorded
-			}
-			return store.PutAnswer(ctx, t.Tx, once, answer(m))
+	err = c.ledger.DoNew(ctx, id, holder, func(t *ledger.Tx) error {
+		if m, err = t.Mint(op); err != nil {
+			return err
+		}
+		if m.Replayed {
+			return ledger.ErrRecorded
+		}
+		out := answer(m)
+		if err := store.PutAnswer(ctx, t.Tx, once, out); err != nil {
+			return err
+		}
+		return store.Audit(ctx, t.Tx, store.Act{
+			Workspace: caller.Lower(), Act: "credits.minted", Object: m.Transaction.String(), At: now,
+			Detail: store.Changed{After: map[string]any{"planId": id, "holderAddress": holder, "amount": amount}},
 		})
-	}
+	})
 	if err != nil {
 		return nil, fault(err)
 	}

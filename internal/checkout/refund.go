@@ -55,7 +55,13 @@ func (c *Checkout) Refund(
 		if err := by.BeginRefund(ctx, t, r); err != nil {
 			return err
 		}
-		return store.PutAnswer(ctx, t.Tx, once, ref)
+		if err := store.PutAnswer(ctx, t.Tx, once, ref); err != nil {
+			return err
+		}
+		return store.Audit(ctx, t.Tx, store.Act{
+			Workspace: caller.Lower(), Act: "order.refund_asked", Object: o.ID, At: c.now(),
+			Detail: store.Changed{After: map[string]any{"refundId": r.ID, "cents": r.Cents}},
+		})
 	})
 	if err != nil {
 		return nil, fault(err)

@@ -48,6 +48,11 @@ func TestRefund(t *testing.T) {
 			s.Fatalf("%+v", o)
 		}
 		s.money(p, id, 500, 80, 20, 0, 0)
+		acts, err := store.AuditList(s.ctx, s.store, owner.Lower(), "order.refund_asked", time.Time{}, time.Time{}, store.Page{})
+		s.must(err)
+		if acts.Total != 2 || acts.Items[0].Object != id {
+			s.Errorf("what was refunded is noted as %+v", acts.Items)
+		}
 		_, err = s.refund(id, nil)
 		s.code(err, toll.CodeRefundRefused)
 	})

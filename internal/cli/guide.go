@@ -12,7 +12,7 @@ var topics = []struct{ id, title, commands string }{
 	{"start", "Start:", "dev serve login logout whoami session credentials members invitations config versions version"},
 	{"sell", "Sell:", "plans agents price credits x402 gate mcp gateway subscribers payouts webhooks requests keys users"},
 	{"buy", "Buy:", "call tokens delegations cards wallet holdings faucet payments"},
-	{"watch", "Watch:", "orders events search usage revenue refusals settlements proof"},
+	{"watch", "Watch:", "orders events audit-log search usage revenue refusals settlements proof"},
 	{"run", "Run a service:", "doctor audit backup restore migrate clock card-double completion man help"},
 }
 

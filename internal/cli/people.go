@@ -256,3 +256,18 @@ func (a *app) credentialsCommand() *cobra.Command {
 		}),
 	)
 }
+
+func (a *app) auditLogCommand() *cobra.Command {
+	return a.person(call{
+		use: "audit-log", short: "List what was done in the workspace", path: "/audit-log", member: "acts",
+		long: `List what was done in the workspace, by whom and from where: see toll session for how to sign in as a person. Addresses of people go
+after 90 days. toll audit proves that no entry was changed.`,
+		example: "toll audit-log --since 7d\ntoll audit-log --act member.removed -o json",
+		flags: []flag{
+			{"act", "act", word, "only this act, such as member.removed"},
+			{"since", "since", moment, "only from then on: a day, a time, or a span before now"},
+			{"until", "until", moment, "only before then"},
+		},
+		columns: []column{{"NUMBER", "number"}, {"AT", "at"}, {"BY", "actorKind"}, {"ACTOR", "actor"}, {"ACT", "act"}, {"OBJECT", "object"}, {"FROM", "source"}},
+	})
+}

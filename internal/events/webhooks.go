@@ -126,7 +126,10 @@ func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p Webhoo
 		if n >= MaxWebhooks {
 			return toll.NewError(toll.CodeWebhookTooMany).WithParam("limit", MaxWebhooks)
 		}
-		return store.InsertWebhook(ctx, tx, w)
+		if err := store.InsertWebhook(ctx, tx, w); err != nil {
+			return err
+		}
+		return e.audit(ctx, tx, "webhook.created", w, store.Changed{After: record(w)})
 	})
 	return out, err
 }
@@ -200,16 +203,25 @@ func (e *Events) change(ctx context.Context, owner toll.Address, id string, f fu
 	return out, nil
 }
 
+// audit notes what somebody did to a webhook, as the last thing of the transaction.
+func (e *Events) audit(ctx context.Context, tx *store.Tx, act string, w *store.Webhook, detail store.Changed) error {
+	return store.Audit(ctx, tx, store.Act{Workspace: w.Principal.Lower(), Act: act, Object: w.ID, Detail: detail, At: e.now()})
+}
+
 // UpdateWebhook changes a webhook of an address. Deliveries under way go to the new url from their next attempt on; one that
 // is paused keeps its deliveries and its place in the stream. Errors as of [Events.CreateWebhook], and
 // [toll.CodeWebhookNotFound].
 func (e *Events) UpdateWebhook(ctx context.Context, owner toll.Address, id string, p WebhookParams) (*toll.Webhook, error) {
 	w, err := e.change(ctx, owner, id, func(tx *store.Tx, w *store.Webhook) error {
+		before := record(w)
 		if err := e.set(w, p); err != nil {
 			return err
 		}
 		w.UpdatedAt = e.now()
-		return store.UpdateWebhook(ctx, tx, w)
+		if err := store.UpdateWebhook(ctx, tx, w); err != nil {
+			return err
+		}
+		return e.audit(ctx, tx, "webhook.updated", w, store.Changed{Before: before, After: record(w)})
 	})
 	if err != nil {
 		return nil, err
@@ -219,7 +231,12 @@ func (e *Events) UpdateWebhook(ctx context.Context, owner toll.Address, id strin
 
 // DeleteWebhook removes a webhook of an address with its deliveries.
 func (e *Events) DeleteWebhook(ctx context.Context, owner toll.Address, id string) error {
-	_, err := e.change(ctx, owner, id, func(tx *store.Tx, w *store.Webhook) error { return store.DeleteWebhook(ctx, tx, w.ID) })
+	_, err := e.change(ctx, owner, id, func(tx *store.Tx, w *store.Webhook) error {
+		if err := store.DeleteWebhook(ctx, tx, w.ID); err != nil {
+			return err
+		}
+		return e.audit(ctx, tx, "webhook.deleted", w, store.Changed{Before: record(w)})
+	})
 	return err
 }
 
@@ -235,7 +252,10 @@ func (e *Events) RotateWebhook(ctx context.Context, owner toll.Address, id strin
 		}
 		now := e.now()
 		w.OldSecret, w.OldSecretUntil, w.Secret, w.UpdatedAt = w.Secret, now.Add(oldSecretLife), sealed, now
-		return store.UpdateWebhook(ctx, tx, w)
+		if err := store.UpdateWebhook(ctx, tx, w); err != nil {
+			return err
+		}
+		return e.audit(ctx, tx, "webhook.rotated", w, store.Changed{})
 	})
 	if err != nil {
 		return nil, err

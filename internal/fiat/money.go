@@ -92,7 +92,13 @@ func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) err
 		if err != nil {
 			return err
 		}
-		return store.InsertCardPayout(ctx, tx, &row)
+		if err := store.InsertCardPayout(ctx, tx, &row); err != nil {
+			return err
+		}
+		act := store.Act{Act: "payout.marked", Object: p.ID, Detail: store.Changed{After: p}}
+		of := act
+		of.Workspace = p.Builder.Lower()
+		return store.AuditAll(ctx, tx, row.PaidAt, act, of)
 	})
 }
 

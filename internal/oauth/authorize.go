@@ -212,7 +212,10 @@ func (o *OAuth) insertCode(
 		if err := o.insertGrant(ctx, tx, g, registered); err != nil {
 			return err
 		}
-		return store.InsertOAuthCode(ctx, tx, row)
+		if err := store.InsertOAuthCode(ctx, tx, row); err != nil {
+			return err
+		}
+		return store.Audit(ctx, tx, store.GrantAct("grant.created", g, o.Clock()))
 	})
 }
 

@@ -226,7 +226,10 @@ func (o *OAuth) ApproveDevice(ctx context.Context, userCode string, person auth.
 		if err := decideDevice(ctx, tx, row, g.ID); err != nil {
 			return err
 		}
-		return o.insertGrant(ctx, tx, g, "")
+		if err := o.insertGrant(ctx, tx, g, ""); err != nil {
+			return err
+		}
+		return store.Audit(ctx, tx, store.GrantAct("grant.created", g, o.Clock()))
 	})
 }
 

@@ -20,7 +20,16 @@ const (
 
 // end ends a grant and what was issued because of it. A job finishes it when it does not get there here.
 func (o *OAuth) end(ctx context.Context, id toll.Hash) (toll.Ended, error) {
-	err := o.Store.Tx(ctx, func(tx *store.Tx) error { return store.RevokeOAuthGrant(ctx, tx, id, o.Clock()) })
+	err := o.Store.Tx(ctx, func(tx *store.Tx) error {
+		g, err := store.OAuthGrantByID(ctx, tx, id)
+		if err == nil {
+			err = store.RevokeOAuthGrant(ctx, tx, id, o.Clock())
+		}
+		if err != nil || !g.RevokedAt.IsZero() {
+			return err
+		}
+		return store.Audit(ctx, tx, store.GrantAct("grant.revoked", g, o.Clock()))
+	})
 	if err != nil {
 		return toll.Ended{}, err
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tollhq/toll"
@@ -94,13 +95,25 @@ func (c Config) keepBrand(
 // Errors: a prefix that is not 1 to 32 of a-z, 0-9 and hyphen, or the name of the other
 // environment.
 func SetKeyPrefix(ctx context.Context, cfg Config, prefix string) error {
-	return administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
+	return administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
 		if err := auth.CheckPrefix(prefix, f.auth.Environment()); err != nil {
 			return err
 		}
 		return f.store.Tx(
 			ctx,
-			func(tx *store.Tx) error { return store.PutSetting(ctx, tx, settingKeyPrefix, []byte(prefix)) },
+			func(tx *store.Tx) error {
+				before, err := store.Setting(ctx, tx, settingKeyPrefix)
+				if err == nil || errors.Is(err, store.ErrNotFound) {
+					err = store.PutSetting(ctx, tx, settingKeyPrefix, []byte(prefix))
+				}
+				if err != nil {
+					return err
+				}
+				return store.Audit(ctx, tx, store.Act{
+					Act: "setting.changed", Object: settingKeyPrefix, At: cfg.Clock(),
+					Detail: store.Changed{Before: string(before), After: prefix},
+				})
+			},
 		)
 	})
 }

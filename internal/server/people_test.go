@@ -609,13 +609,13 @@ func TestT169_AuditLog(t *testing.T) {
 		alice.act("/w/"+w+"/members", "act", "role", "role", "viewer", "user", id)
 		alice.act("/w/"+w+"/members", "act", "remove", "user", id)
 		st := server.StoreOf(o.s)
-		entries, err := store.AuditEntries(t.Context(), st, strings.ToLower(w), 0, 100)
+		list, err := store.AuditList(t.Context(), st, strings.ToLower(w), "", time.Time{}, time.Time{}, store.Page{Size: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
 		digests := map[string]bool{}
 		count := map[string]int{}
-		for _, e := range entries {
+		for _, e := range list.Items {
 			count[e.Act]++
 			if digests[string(e.SourceHash)] || net.ParseIP(e.Source) == nil {
 				t.Errorf("%s: source %q, or its digest tells that it is one that came before", e.Act, e.Source)
@@ -628,7 +628,7 @@ func TestT169_AuditLog(t *testing.T) {
 				t.Errorf("detail %s", e.Detail)
 			}
 		}
-		for _, act := range []string{"workspace.created", "member.invited", "member.joined", "api_key.created", "agent.created", "member.role", "member.removed", "api_key.revoked"} {
+		for _, act := range []string{"workspace.created", "member.invited", "member.joined", "grant.created", "grant.revoked", "api_key.created", "agent.created", "member.role", "member.removed", "api_key.revoked"} {
 			if count[act] != 1 {
 				t.Errorf("%d × %s", count[act], act)
 			}
@@ -645,9 +645,9 @@ func TestT169_AuditLog(t *testing.T) {
 		if _, err := store.DropAuditSources(t.Context(), st, time.Now().Add(time.Hour), 1000); err != nil {
 			t.Fatal(err)
 		}
-		entries, err = store.AuditEntries(t.Context(), st, strings.ToLower(w), 0, 1)
-		if err != nil || entries[0].Source != "" || len(entries[0].SourceHash) != 32 {
-			t.Errorf("%+v %v", entries, err)
+		list, err = store.AuditList(t.Context(), st, strings.ToLower(w), "", time.Time{}, time.Time{}, store.Page{})
+		if err != nil || list.Items[0].Source != "" || len(list.Items[0].SourceHash) != 32 {
+			t.Errorf("%+v %v", list, err)
 		}
 		sound(true)
 		edit := func(statement string) {

@@ -66,6 +66,13 @@ type Changed struct {
 	After  any `json:"after,omitzero"`
 }
 
+// GrantAct is an act about a consent.
+func GrantAct(act string, g OAuthGrant, at time.Time) Act {
+	return Act{Workspace: g.Owner.Lower(), Act: act, Object: g.ID.String(), At: at, Detail: Changed{After: map[string]string{
+		"client": g.ClientName, "kind": g.Kind, "rights": g.Rights.String(), "planId": string(g.PlanID),
+	}}}
+}
+
 // AuditEntry is an act in the log of a workspace. Each hash covers the one before, so that nothing is changed or left out unseen.
 type AuditEntry struct {
 	Workspace  string    `db:"workspace"`
@@ -127,13 +134,20 @@ func (e *AuditEntry) sum(before []byte) []byte {
 	return h.Sum(nil)
 }
 
-// AuditEntries returns the entries of a workspace below a number (0: from the newest on), newest first, at most n.
-func AuditEntries(ctx context.Context, q Querier, workspace string, below int64, n int) ([]AuditEntry, error) {
-	entries, err := auditLog.all(ctx, q, "WHERE workspace = $1 AND (number < $2 OR $2 = 0) ORDER BY number DESC LIMIT $3", workspace, below, int64(n))
-	for i := range entries {
-		_, entries[i].Source, _ = strings.Cut(entries[i].Source, " ")
+// AuditList lists the entries of a workspace: of one act ("" for all), in a range of times (zero: no bound).
+func AuditList(ctx context.Context, q Querier, workspace, act string, since, until time.Time, p Page) (List[AuditEntry], error) {
+	l := Listing{
+		Where: "workspace = $1", Args: []any{workspace}, ID: "number", Sorts: map[Sort]string{SortCreated: "at"},
 	}
-	return entries, err
+	if act != "" {
+		l.Where, l.Args = "workspace = $1 AND act = $2", append(l.Args, act)
+	}
+	l.Between("at", since, until)
+	list, err := auditLog.list(ctx, q, l, p)
+	for i := range list.Items {
+		_, list.Items[i].Source, _ = strings.Cut(list.Items[i].Source, " ")
+	}
+	return list, err
 }
 
 // DropAuditSources removes the addresses of people from at most n entries before a moment, and returns from how many. Their digest

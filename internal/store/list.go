@@ -65,7 +65,7 @@ type Listing struct {
 	Columns string          // what the scan reads
 	Where   string          // may be empty; its placeholders start at $1
 	Args    []any           // of Where
-	ID      string          // a unique column, TEXT or BYTES, that orders equal sort values
+	ID      string          // a unique column, TEXT, BYTES or BIGINT, that orders equal sort values
 	Sorts   map[Sort]string // column of each sort that the list has
 	Count   string          // how the rows are counted, with Args, when there is a cheaper way than to count them; may be empty
 }
@@ -176,7 +176,7 @@ type cursor struct {
 	Sort      Sort   `json:"s"`
 	Ascending bool   `json:"a,omitempty"`
 	Key       string `json:"k"`
-	ID        string `json:"i"` // "t" and text, or "x" and hexadecimal digits
+	ID        string `json:"i"` // "t" and text, "x" and hexadecimal digits, or "n" and a number
 }
 
 func encodeCursor(p Page, key, id any) string {
@@ -192,6 +192,8 @@ func encodeCursor(p Page, key, id any) string {
 		c.ID = "t" + i
 	case []byte:
 		c.ID = "x" + hex.EncodeToString(i)
+	case int64:
+		c.ID = "n" + strconv.FormatInt(i, 10)
 	}
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -232,6 +234,12 @@ func (c *cursor) values() (key, id any, err error) {
 			return nil, nil, badCursor()
 		}
 		return key, b, nil
+	case 'n':
+		n, err := strconv.ParseInt(c.ID[1:], 10, 64)
+		if err != nil {
+			return nil, nil, badCursor()
+		}
+		return key, n, nil
 	}
 	return nil, nil, badCursor()
 }
