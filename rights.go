@@ -95,6 +95,20 @@ type Ended struct {
 	Grants       int64 `json:"grants"`
 }
 
+// KeyRotated is the answer to the rotation of an API key: the new one, with its text.
+type KeyRotated struct {
+	APIKey
+	PreviousID     Hash  `json:"previousId"`
+	PreviousEndsAt Time  `json:"previousEndsAt"` // until then both keys work
+	Moved          Moved `json:"moved"`          // what the old key had made, and the new one is the parent of
+}
+
+// Moved counts what got another parent; access tokens do as well, and are not counted.
+type Moved struct {
+	APIKeys int64 `json:"apiKeys"`
+	Grants  int64 `json:"grants"`
+}
+
 // KeyRevoked is the answer to the end of an API key.
 type KeyRevoked struct {
 	Success bool             `json:"success"`

@@ -136,6 +136,18 @@ func (c *Client) RevokeKey(ctx context.Context, id toll.Hash) (*toll.KeyRevoked,
 	return remove[toll.KeyRevoked](ctx, c, api("/api-keys/%s", id.String()))
 }
 
+// RotateKey makes an API key in the place of another one, with the same name, rights and end: the old one works until the overlap is
+// over, 0 to 30 days, and what it made moves to the new one. The caller is a person, or a key that is not the old one and did not come
+// of it. The answer is the only place where the new key ever is.
+//
+// Errors: [toll.CodeKeyNotFound], [toll.CodeKeyAlreadyRevoked], [toll.CodeRightMissing], [toll.CodeForbidden].
+func (c *Client) RotateKey(ctx context.Context, id toll.Hash, overlap time.Duration) (*toll.KeyRotated, error) {
+	in := struct {
+		OverlapSecs int64 `json:"overlapSecs"`
+	}{int64(overlap / time.Second)}
+	return create[toll.KeyRotated](ctx, c, api("/api-keys/%s/rotate", id.String()), in)
+}
+
 // RevokeKeyOnly ends an API key at once. The caller's key becomes the parent of what it made; it must have the rights of that.
 func (c *Client) RevokeKeyOnly(ctx context.Context, id toll.Hash) (*toll.KeyRevoked, error) {
 	return remove[toll.KeyRevoked](ctx, c, api("/api-keys/%s", id.String())+"?keep=true")

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
@@ -32,6 +33,7 @@ func TestPeople_Paths(t *testing.T) {
 		"DELETE /api/v1/invitations/0x01":                                 func(c *client.Client) error { return c.RevokeInvitation(ctx, "0x01") },
 		"POST /api/v1/invitations/accept":                                 func(c *client.Client) error { _, err := c.AcceptInvitation(ctx, "x"); return err },
 		"GET /api/v1/audit-log?act=member.removed&pageSize=100":           func(c *client.Client) error { return all(c.AuditLog(ctx, client.OfAct("member.removed"))) },
+		"POST /api/v1/api-keys/" + toll.Hash{1}.String() + "/rotate":      func(c *client.Client) error { _, err := c.RotateKey(ctx, toll.Hash{1}, time.Hour); return err },
 		"GET /api/v1/sessions?pageSize=100":                               func(c *client.Client) error { return all(c.Sessions(ctx)) },
 		"DELETE /api/v1/sessions/1":                                       func(c *client.Client) error { return c.EndSession(ctx, "1") },
 		"GET /api/v1/members/" + user.String() + "/sessions?pageSize=100": func(c *client.Client) error { return all(c.MemberSessions(ctx, user)) },

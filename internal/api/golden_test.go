@@ -329,6 +329,8 @@ func record(r *recorder, version string) {
 	call("readKey", s.b1, "GET", "/api-keys/"+key, "")
 	call("updateKey", s.s1, "PATCH", "/api-keys/"+key, `{"name":null,"version":"1.1"}`)
 	call("updateKey", s.s1, "PATCH", "/api-keys/"+key, `{}`)
+	call("rotateKey", s.s1, "POST", "/api-keys/"+key+"/rotate", `{"overlapSecs":3600}`)
+	call("rotateKey", s.s1, "POST", "/api-keys/"+s.s1.keyID.String()+"/rotate", `{}`)
 	call("revokeKey", s.s1, "DELETE", "/api-keys/"+key, "")
 	call("revokeKey", s.s1, "DELETE", "/api-keys/"+key, "")
 	call("listOrganizations", s.s1, "GET", "/organizations", "")

@@ -131,7 +131,7 @@ func newAttempt(h *handler, c *call, key string) (*attempt, error) {
 // bounded reports whether the answer is a secret that has the rights and the end of the API key of the call. Another key of the
 // account, and another person, who may have fewer, does not get it by repeating the call.
 func (r *route) bounded() bool {
-	return r.op == "createKey" || r.op == "createPermission" || r.op == "createInvitation"
+	return r.op == "createKey" || r.op == "rotateKey" || r.op == "createPermission" || r.op == "createInvitation"
 }
 
 // normalJSON returns the body without its blanks and the order of its members, numbers digit for digit: the same call

@@ -15,7 +15,7 @@ func keyRoutes() []route {
 	const at = Base + "/api-keys"
 	return []route{
 		{
-			op: "createKey", method: "POST", path: at, auth: keyed, right: toll.RightKeys, status: 201, tag: "API keys", summary: "Create an API key of the caller; its text is shown once",
+			op: "createKey", method: "POST", path: at, auth: keyed, right: toll.RightKeys, session: true, fresh: true, status: 201, tag: "API keys", summary: "Create an API key of the caller; its text is shown once",
 			action: creates((*handler).createKey), codes: []toll.Code{toll.CodeRateLimited, toll.CodeKeyExpiryPast, toll.CodeBadNumber, toll.CodeForbidden},
 		},
 		{
@@ -27,11 +27,17 @@ func keyRoutes() []route {
 			action: reads(by("id", toll.ParseHash, (*handler).readKey)), codes: []toll.Code{toll.CodeKeyNotFound},
 		},
 		{
-			op: "updateKey", method: "PATCH", path: at + "/{id}", auth: self, right: toll.RightKeys, tag: "API keys", summary: "Change the name or the pinned API version",
+			op: "updateKey", method: "PATCH", path: at + "/{id}", auth: self, right: toll.RightKeys, session: true, tag: "API keys", summary: "Change the name or the pinned API version",
 			action: takes((*handler).updateKey), codes: []toll.Code{toll.CodeKeyNothingToUpdate, toll.CodeKeyNotFound},
 		},
 		{
-			op: "revokeKey", method: "DELETE", path: at + "/{id}", auth: self, right: toll.RightKeys, tag: "API keys", ownKey: true,
+			op: "rotateKey", method: "POST", path: at + "/{id}/rotate", auth: self, right: toll.RightKeys, session: true, fresh: true, status: 201, tag: "API keys",
+			summary: "A key in the place of another one, which ends after an overlap; what that one made moves to the new one. No key rotates itself",
+			action:  creates((*handler).rotateKey),
+			codes:   []toll.Code{toll.CodeKeyNotFound, toll.CodeKeyAlreadyRevoked, toll.CodeForbidden, toll.CodeRateLimited, toll.CodeBadNumber},
+		},
+		{
+			op: "revokeKey", method: "DELETE", path: at + "/{id}", auth: self, right: toll.RightKeys, session: true, tag: "API keys", ownKey: true,
 			summary: "End an API key, at once, with what it made: keys, access tokens and consents, which are counted. A key can end itself",
 			action:  reads(by("id", toll.ParseHash, (*handler).revokeKey)),
 			query:   []query{{"keep", "true: what the key made stays, and the key of the call becomes its parent."}},
@@ -137,8 +143,43 @@ func (h *handler) updateKey(c *call, in *KeyChange) (*toll.APIKey, error) {
 		text := v.String()
 		u.Version = &text
 	}
+	if err := h.managesKey(c, id); err != nil {
+		return nil, err
+	}
 	k, err := h.Auth.UpdateKey(c.r.Context(), c.caller.Address, id, u)
 	return &k, err
+}
+
+// managesKey refuses a caller who may not change or end a key.
+func (h *handler) managesKey(c *call, id toll.Hash) error {
+	k, err := h.Auth.Key(c.r.Context(), c.caller.Address, id)
+	if err != nil {
+		return err
+	}
+	return c.caller.MayManage(k)
+}
+
+// RotateInput rotates an API key.
+type RotateInput struct {
+	OverlapSecs *toll.Int `json:"overlapSecs,omitzero" minimum:"0" maximum:"2592000" doc:"How long the old key works beside the new one. Default 86400, a day."`
+}
+
+func (h *handler) rotateKey(c *call, in *RotateInput, once *store.Once) (*toll.KeyRotated, error) {
+	id, err := toll.ParseHash(c.param("id"))
+	if err != nil {
+		return nil, err
+	}
+	overlap := 24 * time.Hour
+	if in.OverlapSecs != nil {
+		n := int64(*in.OverlapSecs)
+		if n < 0 || n > int64(auth.MaxOverlap/time.Second) {
+			return nil, toll.Faults([]toll.Fault{{Path: "overlapSecs", Message: "must be 0 to 2592000, thirty days"}})
+		}
+		overlap = time.Duration(n) * time.Second
+	}
+	once.Quota = h.quota(store.KindAPIKey, c.caller.Address)
+	out, err := h.Auth.RotateAPIKey(c.r.Context(), c.caller, id, overlap, once)
+	return &out, err
 }
 
 func (h *handler) revokeKey(c *call, id toll.Hash) (*toll.KeyRevoked, error) {
@@ -148,6 +189,9 @@ func (h *handler) revokeKey(c *call, id toll.Hash) (*toll.KeyRevoked, error) {
 	}
 	keep, err := flag(q, "keep")
 	if err != nil {
+		return nil, err
+	}
+	if err := h.managesKey(c, id); err != nil {
 		return nil, err
 	}
 	var out toll.KeyRevoked

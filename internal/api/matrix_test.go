@@ -64,7 +64,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 	token, _ := s.token(s.s1, plan)
 	_, permission := s.token(s.b1, plan)
 	_, doomedPermission := s.token(s.b1, plan)
-	doomedKey := s.keyOf(s.b1.address, "1.1")
+	doomedKey, turnedKey := s.keyOf(s.b1.address, "1.1"), s.keyOf(s.b1.address, "1.1")
 	order := s.do(s.s1, "POST", base+"/protocol/plans/"+plan+"/order", "").text(t, "orderId")
 	settled := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, ""))
 	request, transaction := settled.text(t, "extra.agentRequestId"), settled.text(t, "transaction")
@@ -130,7 +130,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"buyPlan": {[5]int{400, 400, 400, 400, 400}, ""}, "signInToPlan": {[5]int{402, 402, 402, 402, 402}, ""},
 		"readWallet": {keyed, ""}, "exportWallet": {keyed, ""}, "useFaucet": {keyed, "{}"},
 		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
-		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "listOrganizations": {keyed, ""}, "readKey": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "revokeKey": {mine, ""},
+		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "listOrganizations": {keyed, ""}, "readKey": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "rotateKey": {[5]int{401, 401, 404, 404, 201}, "{}"}, "revokeKey": {mine, ""},
 		"signUp": {[5]int{400, 400, 400, 400, 400}, "{}"}, "signIn": {[5]int{401, 401, 401, 401, 401}, "{}"},
 		"readSession": {human, ""}, "proveSession": {human, "{}"}, "signOut": {human, ""}, "acceptInvitation": {human, "{}"}, "listSessions": {human, ""}, "endSession": {human, ""},
 		"listCredentials": {human, ""}, "removeCredential": {human, ""}, "renewRecoveryCodes": {human, ""}, "listMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""}, "endMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""},
@@ -145,7 +145,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"createWebhook": true, "updateWebhook": true, "deleteWebhook": true, "testWebhook": true, "rotateWebhook": true, "resendDelivery": true,
 		"recordSubTask": true, "openCheckout": true, "openStripePayment": true, "createDelegation": true, "revokeDelegation": true, "updatePaymentMethod": true, "deletePaymentMethod": true,
 		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "addEndpoints": true, "updatePlan": true, "setPlanListed": true,
-		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true, "exportWallet": true, "createInvitation": true,
+		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true, "rotateKey": true, "exportWallet": true, "createInvitation": true,
 	}
 	documented := 0
 	version := commits(t, s.store)
@@ -181,6 +181,8 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 			path += "?agentRequestId=" + request
 		case "revokePermission":
 			hash = doomedPermission
+		case "rotateKey":
+			key = turnedKey.keyID.String()
 		case "revokeKey":
 			key = doomedKey.keyID.String()
 		}

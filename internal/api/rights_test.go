@@ -296,7 +296,7 @@ func TestEndOfKey_Keep(t *testing.T) {
 	keep := func(who, key actor) answer {
 		return s.do(who, "DELETE", base+"/api-keys/"+key.keyID.String()+"?keep=true", "")
 	}
-	old := s.child(s.s1, `{}`)
+	old := s.child(s.s1, `{"rights":["read","spend","money","keys"]}`)
 	kid := s.child(old, `{"rights":["read","money"]}`)
 	token, hash := s.token(old, plan)
 
@@ -405,4 +405,124 @@ func TestT17_RepeatedByAnotherKey(t *testing.T) {
 			t.Errorf("%s: another key got what was made for the first: %d %s", path, other.status, other.body)
 		}
 	}
+}
+
+// TestRotateKey: the new key is as the old one, which ends after the overlap; what the old one made moves. No key rotates itself, and none
+// that came of it does.
+func TestRotateKey(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		plan := s.plan(s.b1, freePlan)
+		works := func(key string) bool { return s.do(actor{key: key}, "GET", base+"/protocol/plans", "").status == 200 }
+		rotate := func(who, key actor, body string, headers ...string) answer {
+			t.Helper()
+			return s.do(who, "POST", base+"/api-keys/"+key.keyID.String()+"/rotate", body, headers...)
+		}
+		parentOf := func(k actor) string {
+			t.Helper()
+			return s.do(s.s1, "GET", base+"/api-keys/"+k.keyID.String(), "").text(t, "parent")
+		}
+		old := s.child(s.s1, `{"name":"ci","expiresInSecs":864000}`)
+		kid := s.child(old, `{"rights":["read"]}`)
+		token, hash := s.token(old, plan)
+		for name, c := range map[string]struct {
+			a    answer
+			code toll.Code
+		}{
+			"by itself":           {rotate(old, old, `{}`), toll.CodeForbidden},
+			"by its child":        {rotate(s.child(old, `{}`), old, `{}`), toll.CodeForbidden},
+			"without a right":     {rotate(s.keyWith(s.s1, toll.RightKeys, toll.RightRead), old, `{}`), toll.CodeRightMissing},
+			"without keys":        {rotate(s.keyWith(s.s1, toll.RightRead), old, `{}`), toll.CodeRightMissing},
+			"by a shorter key":    {rotate(s.child(s.s1, `{"expiresInSecs":3600}`), old, `{}`), toll.CodeForbidden},
+			"of somebody else":    {rotate(s.b1, old, `{}`), toll.CodeKeyNotFound},
+			"a negative overlap":  {rotate(s.s1, old, `{"overlapSecs":-1}`), toll.CodeBadNumber},
+			"too long an overlap": {rotate(s.s1, old, `{"overlapSecs":2592001}`), toll.CodeBadRequest},
+		} {
+			if c.a.code() != string(c.code) {
+				t.Errorf("%s: %d %s", name, c.a.status, c.a.body)
+			}
+		}
+		a := rotate(s.s1, old, `{"overlapSecs":3600}`, "Idempotency-Key", "1")
+		if a.status != 201 || a.text(t, "name") != "ci" || a.text(t, "previousId") != old.keyID.String() || a.text(t, "madeBy") != "key" || a.text(t, "parent") != s.s1.keyID.String() ||
+			a.text(t, "previousEndsAt") != s.clock.now().Add(time.Hour).UTC().Format("2006-01-02T15:04:05")+".000Z" || a.member(t, "moved.apiKeys").(json.Number) != "2" {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		if again := rotate(s.s1, old, `{"overlapSecs":3600}`, "Idempotency-Key", "1"); again.text(t, "key") != a.text(t, "key") {
+			t.Errorf("repeated: %d %s", again.status, again.body)
+		}
+		var next toll.KeyRotated
+		must(t, json.Unmarshal(a.body, &next))
+		if was := s.do(s.s1, "GET", base+"/api-keys/"+old.keyID.String(), ""); next.Rights.String() != "read sell spend manage money keys" || was.text(t, "expiresAt") != a.text(t, "previousEndsAt") {
+			t.Errorf("%s", was.body)
+		}
+		if !works(old.key) || !works(next.Key) || parentOf(kid) != next.ID.String() {
+			t.Error("both keys work in the overlap, and the child has the new parent")
+		}
+		if p := s.do(s.s1, "GET", base+"/x402/permissions/"+hash, ""); p.text(t, "apiKeyId") != next.ID.String() {
+			t.Errorf("%s", p.body)
+		}
+		s.clock.advance(2 * time.Hour)
+		if works(old.key) || !works(next.Key) || !works(kid.key) {
+			t.Error("after the overlap the new key works alone")
+		}
+		if v := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, "")); v.status != 200 {
+			t.Errorf("%d %s", v.status, v.body)
+		}
+		if a := rotate(s.s1, old, `{}`); a.code() != string(toll.CodeKeyAlreadyRevoked) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if a := s.do(s.s1, "DELETE", base+"/api-keys/"+next.ID.String(), ""); a.member(t, "ended.apiKeys").(json.Number) != "2" || works(kid.key) {
+			t.Errorf("%s", a.body)
+		}
+		// With no overlap the old one ends at once.
+		brief := s.child(s.s1, `{}`)
+		if a := rotate(s.s1, brief, `{"overlapSecs":0}`); a.status != 201 || works(brief.key) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
+}
+
+// TestKeysBeyondOwnRights: a key neither changes nor ends a key with more rights than its own; an owner or admin who signed in does. A
+// person who keeps what a key made has it stand under their own membership.
+func TestKeysBeyondOwnRights(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		owner := s.human("owner")
+		dev := owner.invites(s.human("dev"), toll.RoleDeveloper)
+		root := s.keyOf(toll.MustAddress(owner.workspace), "")
+		few := s.keyWith(root, toll.RightKeys, toll.RightRead)
+		path := "/api-keys/" + root.keyID.String()
+		for name, a := range map[string]answer{
+			"a key ends":         s.do(few, "DELETE", base+path, ""),
+			"a key renames":      s.do(few, "PATCH", base+path, `{"name":"x"}`),
+			"a developer ends":   dev.do("DELETE", path, ""),
+			"a developer rotate": dev.do("POST", path+"/rotate", `{}`),
+		} {
+			if a.status != 403 || a.code() != string(toll.CodeRightMissing) {
+				t.Errorf("%s: %d %s", name, a.status, a.body)
+			}
+		}
+		made := dev.do("POST", "/api-keys", `{"rights":["read","keys"]}`)
+		if made.status != 201 || made.text(t, "madeBy") != "user" || made.text(t, "userId") != dev.id.String() || made.member(t, "parent") != nil {
+			t.Fatalf("%d %s", made.status, made.body)
+		}
+		if a := dev.do("POST", "/api-keys", `{"rights":["money"]}`); a.code() != string(toll.CodeRightMissing) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		id, err := toll.ParseHash(made.text(t, "id"))
+		must(t, err)
+		own := actor{root.address, made.text(t, "key"), id}
+		kid := s.child(own, `{"rights":["read"]}`)
+		if a := owner.do("DELETE", "/api-keys/"+id.String()+"?keep=true", ""); a.status != 200 || a.member(t, "kept.apiKeys").(json.Number) != "1" {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		k := owner.do("GET", "/api-keys/"+kid.keyID.String(), "")
+		if k.text(t, "userId") != owner.id.String() || k.member(t, "parent") != nil || s.do(kid, "GET", base+"/protocol/plans", "").status != 200 {
+			t.Errorf("%d %s", k.status, k.body)
+		}
+		if a := owner.do("POST", path+"/rotate", `{}`); a.status != 201 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if a := owner.do("DELETE", path, ""); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
 }

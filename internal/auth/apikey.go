@@ -137,27 +137,16 @@ func (a *Auth) CreateKey(
 		return toll.APIKey{}, err
 	}
 
-	id := toll.NewHash()
-	word := make([]byte, 8)
-	_, _ = rand.Read(word) // never fails since Go 1.24
-	payload, err := a.encodeKey(keyClaims{
-		Issuer: a.Issuer(), Subject: m.Address, ID: id, IssuedAt: unixPtr(now), ExpiresAt: unixPtr(ends),
-		Observability: hex.EncodeToString(word),
-	})
-	if err != nil {
-		return toll.APIKey{}, err
-	}
-	jwt, err := a.sign(payload)
-	if err != nil {
-		return toll.APIKey{}, err
-	}
-	sum := sumOf(jwt)
 	row := store.APIKey{
-		ID: id, Address: m.Address, Hash: sum[:], Name: p.Name, Prefix: p.Prefix, Tail: jwt[len(jwt)-6:],
-		Version: p.Version, CreatedAt: now, ExpiresAt: ends, MadeBy: m.By, Parent: m.Parent, Rights: rights, UserID: m.UserID,
+		ID: toll.NewHash(), Address: m.Address, Name: p.Name, Prefix: p.Prefix, Version: p.Version, CreatedAt: now, ExpiresAt: ends,
+		MadeBy: m.By, Parent: m.Parent, Rights: rights, UserID: m.UserID,
+	}
+	text, err := a.signKey(&row)
+	if err != nil {
+		return toll.APIKey{}, err
 	}
 	k := a.record(&row)
-	k.Key = p.Prefix + ":" + jwt
+	k.Key = text
 	err = a.store.Tx(ctx, func(tx *store.Tx) error {
 		maker := Caller{Address: m.Address, UserID: m.UserID}
 		if m.By == toll.MadeByKey {
@@ -181,6 +170,26 @@ func (a *Auth) CreateKey(
 		return toll.APIKey{}, err
 	}
 	return k, nil
+}
+
+// signKey returns the text of a key with its prefix, and sets what the row keeps of it.
+func (a *Auth) signKey(row *store.APIKey) (string, error) {
+	word := make([]byte, 8)
+	_, _ = rand.Read(word) // never fails since Go 1.24
+	payload, err := a.encodeKey(keyClaims{
+		Issuer: a.Issuer(), Subject: row.Address, ID: row.ID, IssuedAt: unixPtr(row.CreatedAt), ExpiresAt: unixPtr(row.ExpiresAt),
+		Observability: hex.EncodeToString(word),
+	})
+	if err != nil {
+		return "", err
+	}
+	jwt, err := a.sign(payload)
+	if err != nil {
+		return "", err
+	}
+	sum := sumOf(jwt)
+	row.Hash, row.Tail = sum[:], jwt[len(jwt)-6:]
+	return row.Prefix + ":" + jwt, nil
 }
 
 // record is the public form of a row, without the key.

@@ -276,6 +276,9 @@ func (a *Auth) FinishKey(ctx context.Context, id []byte) error {
 // that takes its place instead. A crash in between may end access tokens that were to be kept. Errors: those of [Auth.EndKey],
 // [toll.CodeRightMissing], [toll.CodeForbidden], [toll.CodeBadRequest] when the caller's key is the one that ends.
 func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.KeyRevoked, error) {
+	if c.KeyID.IsZero() {
+		return a.keepByPerson(ctx, c, id)
+	}
 	if c.KeyID == id {
 		return toll.KeyRevoked{}, toll.Errorf(toll.CodeBadRequest, "A key that ends cannot keep what it made.").
 			WithHint("End it with another API key.")
@@ -310,6 +313,54 @@ func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.Key
 		}
 	}
 	ended, err := a.finish(ctx, family{keys: []store.APIKey{key}})
+	return toll.KeyRevoked{Success: true, ID: id, Status: toll.StatusRevoked, Ended: ended, Kept: &kept}, err
+}
+
+// keepByPerson is [Auth.EndKeyOnly] for a person: the keys and consents that the key made stand under the membership of the person
+// from then on, without a parent. Its access tokens end, as a person has no key to carry them.
+func (a *Auth) keepByPerson(ctx context.Context, c Caller, id toll.Hash) (toll.KeyRevoked, error) {
+	var key store.APIKey
+	given := &Ending{}
+	err := a.endAlone(ctx, id, func(tx *store.Tx) (err error) {
+		if key, err = a.endable(ctx, tx, c.Address, id); err != nil {
+			return err
+		}
+		if err := a.Lock(ctx, tx, c, toll.RightKeys); err != nil {
+			return err
+		}
+		if err := a.revoke(ctx, tx, &key); err != nil {
+			return err
+		}
+		now := a.clock()
+		if given.keys, err = store.KeysOfParent(ctx, tx, id, now); err != nil {
+			return err
+		}
+		if given.grants, err = store.OAuthGrantsOfParent(ctx, tx, id, now); err != nil {
+			return err
+		}
+		for _, k := range given.keys {
+			if r := k.Rights.Missing(c.Rights); r != "" {
+				return Lacks(r)
+			}
+			if err := errors.Join(store.SetParentOfKey(ctx, tx, k.ID, toll.Hash{}), store.SetUserOfKey(ctx, tx, k.ID, c.UserID, k.Rights)); err != nil {
+				return err
+			}
+		}
+		for _, g := range given.grants {
+			if r := g.Rights.Missing(c.Rights); r != "" {
+				return Lacks(r)
+			}
+			if err := errors.Join(store.SetParentOfOAuthGrant(ctx, tx, g.ID, toll.Hash{}), store.SetUserOfOAuthGrant(ctx, tx, g.ID, c.UserID, g.Rights)); err != nil {
+				return err
+			}
+		}
+		return a.tell(ctx, tx, toll.EventAPIKeyRevoked, key)
+	})
+	if err != nil {
+		return toll.KeyRevoked{}, err
+	}
+	kept := a.Given(ctx, given)
+	ended, err := a.finish(context.WithoutCancel(ctx), family{keys: []store.APIKey{key}})
 	return toll.KeyRevoked{Success: true, ID: id, Status: toll.StatusRevoked, Ended: ended, Kept: &kept}, err
 }
 

@@ -33,6 +33,17 @@ func (a *app) keysCommand() *cobra.Command {
 				{"api-version", "version", word, "new pinned API version"},
 			},
 		}),
+		a.person(call{
+			use: "rotate ID", short: "Make a key in the place of another one",
+			long: `Make an API key in the place of another one, with the same name, rights and end. It is shown this once. The old one works until the
+overlap is over, and what it made moves to the new one.
+
+The caller is a person (see toll session), or a key that is not the old one and did not come of it: whoever stole a key cannot
+make it outlive its end.`,
+			example: "toll keys rotate ci --overlap 24h",
+			method:  http.MethodPost, path: "/api-keys/ID/rotate", made: "key",
+			flags: []flag{{"overlap", "overlapSecs", span, "how long the old key works beside the new one; default 24h"}},
+		}),
 		a.keysRotate(),
 		a.keysSetPrefix(),
 		a.resource(call{

@@ -86,6 +86,12 @@ func SetParentOfKey(ctx context.Context, tx *Tx, id, parent toll.Hash) error {
 	return err
 }
 
+// EndAPIKeyAt gives a key an end that is no later than the one it has. [ErrNotFound] when the key is revoked, over or unknown.
+func EndAPIKeyAt(ctx context.Context, tx *Tx, id toll.Hash, ends, now time.Time) error {
+	return found(tx.Exec(ctx, "UPDATE api_keys SET expires_at = $2 WHERE id = $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $3)",
+		id[:], Micros(ends), Micros(now)))
+}
+
 // LockAPIKey keeps a key from being revoked until the transaction ends, so that nothing is made by a key that ends meanwhile.
 // [ErrNotFound] when the key is revoked, over or unknown.
 func LockAPIKey(ctx context.Context, tx *Tx, id toll.Hash, now time.Time) error {
