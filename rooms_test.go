@@ -286,7 +286,7 @@ var rooms = map[string]room{
 	"internal/people": {
 		what:  "persons, their credentials and roles in workspaces, invitations, recovery",
 		lines: 3300, // 200 of them open sessions for the API, 350 are codes by mail, 300 accounts of a provider, 300 wallets
-		ours:  "toll internal/plain internal/meter internal/store internal/auth internal/jobs",
+		ours:  "toll x402 evm internal/plain internal/meter internal/store internal/auth internal/jobs",
 		third: []string{"golang.org/x/crypto", "github.com/go-webauthn/webauthn", "github.com/wneessen/go-mail", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	},
 	"internal/web": {

@@ -50,7 +50,10 @@ func (h *handler) readWallet(c *call) (*toll.Wallet, error) {
 	w := &toll.Wallet{
 		Address: known.Address, Network: h.network, ChainID: h.Environment.ChainID(), Custody: toll.CustodyService, ExportedAt: known.ExportedAt,
 	}
-	if known.ExportedAt != nil {
+	switch {
+	case known.External:
+		w.Custody = toll.CustodyExternal
+	case known.ExportedAt != nil:
 		w.Custody = toll.CustodyShared
 	}
 	if h.Chain == nil {

@@ -9,25 +9,33 @@ import (
 )
 
 // OpenWallet returns the private key of the wallet of a principal, 32 bytes in memory of the caller's own, who zeroes it. It is
-// for the signer of the crypto rail alone. [store.ErrNotFound] when nobody has the address.
+// for the signer of the crypto rail alone. [store.ErrNotFound] when nobody has the address, [ErrExternal] for a wallet of its owner.
 func (a *Auth) OpenWallet(ctx context.Context, addr toll.Address) ([]byte, error) {
 	p, err := store.PrincipalByAddress(ctx, a.store, addr)
 	if err != nil {
 		return nil, err
 	}
+	if len(p.SealedKey) == 0 {
+		return nil, ErrExternal
+	}
 	return a.ring.Open(p.SealedKey, a.walletAAD(addr))
 }
+
+// ErrExternal says that the workspace is a wallet whose key the service never had.
+var ErrExternal = toll.Errorf(toll.CodeForbidden, "This workspace is a wallet of its owner: the service has no key of it to sign with or to give out.").
+	WithHint("Pay with an x402 payment or a delegation that the wallet signs.")
 
 // Wallet is what is known of a wallet beside the chain.
 type Wallet struct {
 	Address    toll.Address `json:"address"`
 	ExportedAt *toll.Time   `json:"exportedAt"` // null: nobody but the service has the key
+	External   bool         `json:"-"`          // the service never had the key
 }
 
 // Wallet returns the wallet of a principal, or [store.ErrNotFound].
 func (a *Auth) Wallet(ctx context.Context, addr toll.Address) (Wallet, error) {
 	p, err := store.PrincipalByAddress(ctx, a.store, addr)
-	return Wallet{Address: addr, ExportedAt: toll.AtPtr(p.ExportedAt)}, err
+	return Wallet{Address: addr, ExportedAt: toll.AtPtr(p.ExportedAt), External: err == nil && len(p.SealedKey) == 0}, err
 }
 
 // ExportWallet is [Auth.ExportLocalWallet] for a caller with the right export: a person, or an API key that was made on the database

@@ -165,12 +165,31 @@ func (c *Checkout) newDelegation(
 	if err := c.chooseMethod(ctx, caller, d); err != nil {
 		return nil, err
 	}
-	if in.OwnerAccount != nil {
-		if err := c.heldBy(d, *in.OwnerAccount); err != nil {
+	account := in.OwnerAccount
+	if account == nil && d.Provider == toll.ProviderCrypto {
+		external, err := c.isExternal(ctx, d.Owner)
+		if err != nil {
+			return nil, err
+		}
+		if external { // the service has no key of it, so its owner signs
+			account = &d.Owner
+		}
+	}
+	if account != nil {
+		if err := c.heldBy(ctx, d, *account); err != nil {
 			return nil, err
 		}
 	}
 	return d, nil
+}
+
+// isExternal reports whether an address is a workspace whose key the service never had.
+func (c *Checkout) isExternal(ctx context.Context, a toll.Address) (bool, error) {
+	p, err := store.PrincipalByAddress(ctx, c.store, a)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && len(p.SealedKey) == 0, err
 }
 
 func incomplete(in *toll.DelegationInput) error {

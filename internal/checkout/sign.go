@@ -36,11 +36,14 @@ func (c *Checkout) delegator() (rail.Delegator, error) {
 }
 
 // heldBy sets the account of a new delegation that the user holds.
-func (c *Checkout) heldBy(d *store.Delegation, account toll.Address) error {
+func (c *Checkout) heldBy(ctx context.Context, d *store.Delegation, account toll.Address) error {
+	external, err := c.isExternal(ctx, account)
 	switch {
+	case err != nil:
+		return err
 	case account.IsZero():
 		return toll.Faults([]toll.Fault{{Path: "ownerAccount", Message: "must not be the zero address"}})
-	case account == d.Owner:
+	case account == d.Owner && !external:
 		return toll.Faults([]toll.Fault{{Path: "ownerAccount", Message: "is the wallet that is held for you, which needs no signature: leave it out"}})
 	}
 	if _, err := c.delegator(); err != nil {

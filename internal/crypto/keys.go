@@ -101,7 +101,7 @@ func (k *keys) Open(ctx context.Context, account common.Address) ([]byte, error)
 		return k.deps.openChainKey(row)
 	}
 	key, err := k.deps.Auth.OpenWallet(ctx, toll.Address(account))
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, auth.ErrExternal) {
 		return nil, signer.ErrNoKey
 	}
 	return key, err

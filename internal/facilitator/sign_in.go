@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"net/url"
 	"strings"
 	"time"
@@ -152,6 +153,11 @@ func (f *Facilitator) admit(ctx context.Context, plan *toll.Plan, route, signIn 
 	wallet, nonce, ends, e := f.proved(ctx, plan, route, p, now)
 	if e != nil {
 		return nil, e
+	}
+	if w, err := store.PrincipalByAddress(ctx, f.Store, wallet); err == nil && len(w.SealedKey) > 0 {
+		return nil, f.badProof("its address is a workspace whose key the service holds: use an API key of it")
+	} else if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, toll.AsError(err)
 	}
 	var first bool
 	err = f.Store.Tx(ctx, func(tx *store.Tx) (err error) {

@@ -145,7 +145,17 @@ func (p *People) add(ctx context.Context, user toll.UUID, c store.Credential) er
 		if err := store.InsertCredential(ctx, tx, c); err != nil {
 			return err
 		}
-		return p.audit(ctx, tx, p.personal(ctx, tx, user, "credential.added", c.Kind)...)
+		var made []store.Act
+		if c.Kind == Wallet { // who adds a wallet owns its workspace
+			at, err := toll.ParseAddress(c.Subject)
+			if err == nil {
+				made, err = p.ownWallet(ctx, tx, user, at, false)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return p.audit(ctx, tx, append(made, p.personal(ctx, tx, user, "credential.added", c.Kind)...)...)
 	})
 	if store.IsUnique(err) {
 		return toll.Errorf(toll.CodeExists, "This is a credential of somebody already.")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
@@ -159,7 +158,7 @@ func (p *People) BeginOIDC(ctx context.Context, source string, f OIDCFor) (OIDCS
 		return OIDCStart{}, errProvider
 	}
 	cookie, hash := newSecret()
-	s := oidcState{OIDCFor: f, Nonce: randomText(), Verifier: oauth2.GenerateVerifier(), Browser: hash, Began: time.Now()}
+	s := oidcState{OIDCFor: f, Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Browser: hash, Began: time.Now()}
 	state, err := p.sealState(s, "oidc")
 	if err != nil {
 		return OIDCStart{}, err
@@ -169,12 +168,6 @@ func (p *People) BeginOIDC(ctx context.Context, source string, f OIDCFor) (OIDCS
 		options = append(options, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
 	}
 	return OIDCStart{URL: cfg.AuthCodeURL(state, options...), Cookie: cookie, Life: oidcLife}, nil
-}
-
-func randomText() string {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails since Go 1.24
-	return base64.RawURLEncoding.EncodeToString(b)
 }
 
 // FinishOIDC returns for what a browser was sent to the provider, and the account with which it came back: known by issuer and subject

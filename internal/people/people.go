@@ -61,10 +61,12 @@ type Deps struct {
 	PublicURL    string       // whose host passkeys are of
 	Mail         MailConfig   // zero: no codes by mail
 	OIDC         OIDCConfig   // zero: no provider
-	Seal         func(plain, aad []byte) ([]byte, error)
-	Open         func(sealed, aad []byte) ([]byte, error)
-	Clock        func() time.Time
-	Log          *slog.Logger
+	// Accepts asks the chain whether code of an account takes a signature (ERC-1271); nil where there is no chain. Errors have status 503.
+	Accepts func(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error)
+	Seal    func(plain, aad []byte) ([]byte, error)
+	Open    func(sealed, aad []byte) ([]byte, error)
+	Clock   func() time.Time
+	Log     *slog.Logger
 }
 
 // People is the room: one per process, safe for concurrent use.
@@ -218,7 +220,13 @@ func (p *People) insert(ctx context.Context, n newPerson) (User, toll.Address, e
 	link, first := n.link, n.first
 	now := p.Clock()
 	u := store.User{ID: toll.NewTimeUUID(now), Name: n.name, CreatedAt: now}
-	w, err := p.Auth.NewPrincipal("")
+	var w store.Principal
+	var err error
+	if first.Kind == Wallet { // its address is the workspace
+		w.Address, err = toll.ParseAddress(first.Subject)
+	} else {
+		w, err = p.Auth.NewPrincipal("")
+	}
 	if err != nil {
 		return User{}, toll.Address{}, err
 	}
@@ -232,7 +240,7 @@ func (p *People) insert(ctx context.Context, n newPerson) (User, toll.Address, e
 			}
 		}
 		u.Operator, at = false, w.Address
-		acts := []store.Act{{Workspace: w.Address.Lower(), Act: "workspace.created", Object: w.Address.Lower()}}
+		var acts []store.Act
 		if link != "" {
 			l, err := store.LockLink(ctx, tx, sumOf(link))
 			if err := p.usable(l, err, linkSignUp, linkOperator, linkJoin); err != nil {
@@ -258,20 +266,30 @@ func (p *People) insert(ctx context.Context, n newPerson) (User, toll.Address, e
 		if err := store.InsertCredential(ctx, tx, first); err != nil {
 			return err
 		}
-		w.Operator = u.Operator
-		if err := store.InsertPrincipal(ctx, tx, w); err != nil {
+		made, err := p.ownWorkspace(ctx, tx, w, u)
+		if err != nil {
 			return err
 		}
-		own := store.Membership{Workspace: w.Address, UserID: u.ID, Role: toll.RoleOwner, CreatedAt: now}
-		if err := store.InsertMembership(ctx, tx, own); err != nil {
-			return err
-		}
+		acts = append(acts, made...)
 		return p.audit(ctx, tx, acts...)
 	})
 	if store.IsUnique(err) {
 		return User{}, toll.Address{}, errTaken
 	}
 	return userOf(u), at, err
+}
+
+// ownWorkspace makes the workspace of a new person.
+func (p *People) ownWorkspace(ctx context.Context, tx *store.Tx, w store.Principal, u store.User) ([]store.Act, error) {
+	if len(w.SealedKey) == 0 {
+		return p.ownWallet(ctx, tx, u.ID, w.Address, u.Operator)
+	}
+	w.Operator = u.Operator
+	if err := store.InsertPrincipal(ctx, tx, w); err != nil {
+		return nil, err
+	}
+	own := store.Membership{Workspace: w.Address, UserID: u.ID, Role: toll.RoleOwner, CreatedAt: u.CreatedAt}
+	return []store.Act{{Workspace: w.Address.Lower(), Act: "workspace.created", Object: w.Address.Lower()}}, store.InsertMembership(ctx, tx, own)
 }
 
 var errTaken = toll.Errorf(toll.CodeExists, "This login name is taken.").WithHint("Choose another one, or sign in.")

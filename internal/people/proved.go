@@ -15,9 +15,11 @@ import (
 
 // Proved is what a person proved to have: a mail address or an account of a provider.
 type Proved struct {
-	Kind    string `json:"kind"`    // [Mail] or [OIDC]
+	Kind    string `json:"kind"`    // [Mail], [OIDC] or [Wallet]
 	Subject string `json:"subject"` // unique within the kind
 	Name    string `json:"name"`    // as pages show it
+	// Contract says that code of an account took the signature of a wallet. Its sessions end after [ContractLife].
+	Contract bool `json:"contract,omitzero"`
 }
 
 // provedLife is how long a person without an account may take to make one.

@@ -31,6 +31,7 @@ func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
 	}
 	pages := []api.Page{
 		{Method: http.MethodPost, Path: web.PathSignOut, Handler: w.SignOut()},
+		{Method: http.MethodPost, Path: web.PathWallet, Handler: w.Wallet()},
 		{Method: http.MethodPost, Path: web.PathOIDC, Handler: w.OIDC()}, {Method: http.MethodGet, Path: people.PathOIDC, Handler: w.OIDCBack()},
 	}
 	for path, h := range map[string]http.Handler{

@@ -6,9 +6,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
+
+// acceptsByCode returns what asks the chain for signatures of accounts with code, nil where there is no chain.
+func (s *Server) acceptsByCode() func(context.Context, toll.Address, [32]byte, []byte) (bool, error) {
+	if by := s.checkout.Seller(); by != nil && s.cfg.Rails.Crypto != nil {
+		return by.Accepts
+	}
+	return nil
+}
 
 // FirstLink returns the address with which the first person signs up, who is an operator: once, within a day. "" when somebody has
 // signed up. Links of earlier starts end.

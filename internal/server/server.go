@@ -103,7 +103,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.oauth = s.newOAuth()
 	if s.people, err = people.New(people.Deps{
 		Store: base.store, Auth: a, Registration: cfg.Registration, PublicURL: s.PublicURL(), Seal: base.ring.Seal, Open: base.ring.Open,
-		Clock: cfg.Clock, Log: cfg.Log, Mail: cfg.Mail, OIDC: cfg.OIDC,
+		Clock: cfg.Clock, Log: cfg.Log, Mail: cfg.Mail, OIDC: cfg.OIDC, Accepts: s.acceptsByCode(),
 	}); err != nil {
 		return nil, err
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Principal owns an address. SealedKey is the private key of the address, sealed.
+// Principal owns an address. SealedKey is the private key of the address, sealed; empty for a wallet whose key the service never had.
 type Principal struct {
 	Address   toll.Address `db:"address"`
 	Name      string       `db:"name,null"` // unique; "" for none
-	SealedKey []byte       `db:"sealed_key"`
+	SealedKey []byte       `db:"sealed_key,empty"`
 	CreatedAt time.Time    `db:"created_at"`
 	Operator  bool         `db:"is_operator,null"` // see [MakeOperator]
 	// ExportedAt is when the key was given to the owner, who shares the custody since then; zero: never.

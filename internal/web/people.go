@@ -99,7 +99,9 @@ func (v *visit) askSignUp(status int, link, next, fault string) {
 	}
 	leads := ""
 	f.OIDC, leads = v.oidc()
-	v.show(status, "sign_up", shown{Title: "Sign up", Fault: fault, Body: f}, leads)
+	s := shown{Title: "Sign up", Fault: fault, Body: f}
+	v.offerWallets(&s, wallets{Label: "Sign up with", Next: next, Link: link})
+	v.show(status, "sign_up", s, leads)
 }
 
 // joining is what a person reads of an invitation.
@@ -173,7 +175,10 @@ func (v *visit) askConfirm(status int, why, next, fault string) {
 	if slices.Contains(kinds, people.OIDC) {
 		f.OIDC, leads = v.oidc()
 	}
-	f.Nothing = !f.Password && f.OIDC == "" && !slices.Contains(kinds, people.Passkey)
+	if slices.Contains(kinds, people.Wallet) {
+		v.offerWallets(&s, wallets{Label: "Sign again with", Next: next})
+	}
+	f.Nothing = !f.Password && f.OIDC == "" && s.Script == "" && !slices.Contains(kinds, people.Passkey)
 	if err == nil && (f.Password || slices.Contains(kinds, people.Passkey)) {
 		f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignIn)
 	}
@@ -295,7 +300,7 @@ func (w *Web) Security() http.Handler {
 		}
 		switch act := v.form.Get("act"); {
 		case act == "end":
-		case slices.Contains([]string{"passkey", "password", "mail", "oidc"}, act):
+		case slices.Contains([]string{"passkey", "password", "mail", "oidc", "wallet"}, act):
 			if !v.mayAdd() {
 				return
 			}
@@ -306,12 +311,17 @@ func (w *Web) Security() http.Handler {
 			v.sendCode(people.CodeFor{Mail: v.form.Get("mail"), User: v.person.User.ID})
 			return
 		}
-		if v.form.Get("act") == "oidc" {
-			v.beginOIDC(people.OIDCFor{User: v.person.User.ID, Adds: true}, func(status int, fault string) { v.showSecurity(status, security{}, fault) })
+		again := func(status int, fault string) { v.showSecurity(status, security{}, fault) }
+		switch v.form.Get("act") {
+		case "oidc":
+			v.beginOIDC(people.OIDCFor{User: v.person.User.ID, Adds: true}, again)
+			return
+		case "wallet":
+			v.beginWallet(people.WalletFor{User: v.person.User.ID, Adds: true}, again)
 			return
 		}
 		page, err := v.changeSecurity()
-		if v.faulty(err, func(status int, fault string) { v.showSecurity(status, security{}, fault) }) {
+		if v.faulty(err, again) {
 			return
 		}
 		v.showSecurity(http.StatusOK, page, "")
@@ -410,6 +420,7 @@ func (v *visit) showSecurity(status int, page security, fault string) {
 	leads := ""
 	page.OIDC, leads = v.oidc()
 	s.Body = page
+	v.offerWallets(&s, wallets{Label: "Add", Act: "wallet", Ticket: page.Ticket})
 	v.show(status, "security", s, leads)
 }
 

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"errors"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +17,9 @@ import (
 
 // PathMail is where a person gets a code by mail, and types it.
 const PathMail = "/sign-in/mail"
+
+// PathWallet is where a person signs in with a wallet.
+const PathWallet = "/sign-in/wallet"
 
 // PathOIDC is where a person begins to sign in with an account of a provider.
 const PathOIDC = "/sign-in/oidc"
@@ -172,6 +176,92 @@ func (v *visit) confirmProved(pr people.Proved, next string, again func(status i
 	v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
 }
 
+// wallets is a form that offers the wallets of the browser, which its script finds.
+type wallets struct {
+	Label      string // what each button says before the name of the wallet; "" for no form
+	Next, Link string
+	Act        string // what it is for, from the page of the account
+	Ticket     string
+}
+
+// offerWallets adds that form to a page, with its script, where a wallet can sign: its text names the public host.
+func (v *visit) offerWallets(s *shown, form wallets) {
+	if u, err := url.Parse(v.w.PublicURL); err == nil && strings.EqualFold(v.r.Host, u.Host) {
+		s.Wallets, s.Script = form, template.JS(walletSource)
+	}
+}
+
+// signing shows the text that a wallet signs.
+type signing struct {
+	people.WalletText
+	Wallet string // name of the wallet in the browser
+	Back   string
+}
+
+// Wallet is POST /sign-in/wallet: with an address it answers the text to sign, with a signature it signs in, adds or proves.
+func (w *Web) Wallet() http.Handler {
+	return w.page(nil, func(v *visit) {
+		if state := v.form.Get("state"); state != "" {
+			v.finishWallet(state)
+			return
+		}
+		f := people.WalletFor{Next: place(v.form.Get("next")), Link: v.form.Get("link")}
+		if v.person != nil && v.person.User != nil {
+			f.User, f.Proves = v.person.User.ID, true
+		}
+		v.beginWallet(f, func(status int, fault string) { v.askSignIn(status, "", f.Next, fault) })
+	})
+}
+
+func (v *visit) beginWallet(f people.WalletFor, again func(status int, fault string)) {
+	t, err := v.w.People.BeginWallet(v.ctx(), v.w.Address(v.r), v.form.Get("address"), f)
+	if v.faulty(err, again) {
+		return
+	}
+	v.showText(http.StatusOK, f, t, "")
+}
+
+func (v *visit) showText(status int, f people.WalletFor, t people.WalletText, fault string) {
+	back := PathSignIn
+	switch {
+	case f.Adds:
+		back = PathSecurity
+	case f.Proves:
+		back = PathConfirm
+	}
+	if f.Next != "" && !f.Adds {
+		back += "?" + url.Values{"next": {f.Next}}.Encode()
+	}
+	v.show(status, "wallet", shown{
+		Title: "Sign with the wallet", Fault: fault, Body: signing{t, v.form.Get("wallet"), back}, Script: template.JS(walletSource),
+	}, "")
+}
+
+// finishWallet does what a text was for, with its signature.
+func (v *visit) finishWallet(state string) {
+	f, t, err := v.w.People.ReadWallet(state)
+	again := func(status int, fault string) { v.askSignIn(status, "", f.Next, fault) }
+	if v.faulty(err, again) {
+		return
+	}
+	if !f.User.IsZero() && (v.person == nil || v.person.User == nil || v.person.User.ID != f.User) {
+		again(http.StatusForbidden, "Another person is signed in now than when this began. Start again.")
+		return
+	}
+	_, pr, err := v.w.People.FinishWallet(v.ctx(), v.w.Address(v.r), state, v.form.Get("signature"))
+	if v.faulty(err, func(status int, fault string) { v.showText(status, f, t, fault) }) {
+		return
+	}
+	switch {
+	case f.Adds:
+		v.addProved(pr)
+	case f.Proves:
+		v.confirmProved(pr, f.Next, func(status int, fault string) { v.askConfirm(status, confirmWhy, f.Next, fault) })
+	default:
+		v.admitProved(pr, v.w.Clock(), f.Next, f.Link)
+	}
+}
+
 // admitProved signs a person in with what they proved at a time, zero for an unknown one. A person who is not known is asked whether to make an account: somebody who
 // has one would get a second one else.
 func (v *visit) admitProved(pr people.Proved, at time.Time, next, link string) {
@@ -186,6 +276,7 @@ func (v *visit) admitProved(pr people.Proved, at time.Time, next, link string) {
 	if err == nil {
 		err = v.w.admitUser(v, u, pr.Kind, toll.Address{})
 		v.w.proved(v.ctx(), pr.Kind, at)
+		v.w.endsSoon(v.ctx(), pr)
 	}
 	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
 		return
@@ -221,6 +312,7 @@ func (v *visit) signUpProved(state, next string) {
 	u, kind, at, err := v.w.People.SignUpProved(v.ctx(), v.w.Address(v.r), state, v.form.Get("name"))
 	if err == nil {
 		err = v.w.admitUser(v, u, kind, at)
+		v.w.endsSoon(v.ctx(), pr)
 	}
 	if v.faulty(err, func(status int, fault string) {
 		v.showNewcomer(status, newcomer{Proved: pr, State: state, Next: next, Given: v.form.Get("name")}, fault)

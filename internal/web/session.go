@@ -47,6 +47,7 @@ const (
 	sessionAgent = "agent"
 	sessionProof = "proof" // kind of the credential that was proved last
 	sessionAt    = "proved"
+	sessionEnds  = "ends" // before the others, in microseconds; absent: with them
 )
 
 // person is who signed in: a person with the rights of a role in a workspace, or, in a key session, who has an API key, with the
@@ -158,6 +159,7 @@ func (w *Web) admitUser(v *visit, u toll.Person, proof string, at toll.Address) 
 		return err
 	}
 	w.sessions.Remove(ctx, sessionKey)
+	w.sessions.Remove(ctx, sessionEnds)
 	w.sessions.Put(ctx, sessionAddress, "")
 	if !at.IsZero() {
 		w.sessions.Put(ctx, sessionAddress, at.String())
@@ -177,6 +179,13 @@ func (w *Web) admitUser(v *visit, u toll.Person, proof string, at toll.Address) 
 func (w *Web) proved(ctx context.Context, kind string, at time.Time) {
 	w.sessions.Put(ctx, sessionProof, kind)
 	w.sessions.Put(ctx, sessionAt, store.Micros(at))
+}
+
+// endsSoon bounds a session that code of an account opened.
+func (w *Web) endsSoon(ctx context.Context, pr people.Proved) {
+	if pr.Contract {
+		w.sessions.Put(ctx, sessionEnds, store.Micros(w.Clock().Add(people.ContractLife)))
+	}
 }
 
 // admit begins a session for the owner of an API key. The session that the browser had before is over.
@@ -199,6 +208,7 @@ func (w *Web) admit(ctx context.Context, key string) (*person, error) {
 	}
 	now := w.Clock().UTC().Truncate(time.Microsecond)
 	w.sessions.Remove(ctx, sessionUser)
+	w.sessions.Remove(ctx, sessionEnds)
 	w.sessions.Put(ctx, sessionAddress, caller.Address.String())
 	w.sessions.Put(ctx, sessionKey, caller.KeyID.String())
 	w.sessions.Put(ctx, sessionSince, store.Micros(now))
@@ -282,6 +292,9 @@ func (s sessionStore) CommitCtx(ctx context.Context, token string, data []byte, 
 	_, values, err := scs.GobCodec{}.Decode(data)
 	if err != nil {
 		return err
+	}
+	if ends, ok := values[sessionEnds].(int64); ok && store.FromMicros(ends).Before(row.ExpiresAt) {
+		row.ExpiresAt = store.FromMicros(ends)
 	}
 	if user, ok := values[sessionUser].(string); ok {
 		if err := row.UserID.UnmarshalText([]byte(user)); err != nil {

@@ -153,6 +153,7 @@ func (v *visit) askSignIn(status int, why, next, fault string) {
 	leads := ""
 	f.OIDC, leads = v.oidc()
 	s.Body = f
+	v.offerWallets(&s, wallets{Label: "Sign in with", Next: next})
 	v.show(status, "sign_in", s, leads)
 }
 

@@ -47,6 +47,9 @@ var mount string
 //go:embed passkey.js
 var passkeyScript string
 
+//go:embed wallet.js
+var walletSource string
+
 // Deps is what the pages are built on.
 type Deps struct {
 	Store       *store.Store
@@ -76,6 +79,7 @@ type Web struct {
 	styles   string // source of the style sheet, for the policy
 	mounts   string // the same of the script that shows a form of the card processor
 	passkeys string // and of the one that asks for a passkey
+	wallets  string // and of the one that asks a wallet
 	signIns  *meter.Quota
 	looks    *meter.Meter[toll.Address] // by accounts, of what was asked of the card processor for a page
 	began    time.Time
@@ -101,8 +105,8 @@ func New(d Deps) (*Web, error) {
 	w.sessions.ErrorFunc = func(rw http.ResponseWriter, r *http.Request, err error) {
 		(&visit{w: w, rw: rw, r: r}).fail(err)
 	}
-	w.styles, w.mounts, w.passkeys = sourceOf(style), sourceOf(mount), sourceOf(passkeyScript)
-	for _, name := range []string{"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message", "sign_up", "join", "recover", "confirm", "security", "members", "mail", "newcomer"} {
+	w.styles, w.mounts, w.passkeys, w.wallets = sourceOf(style), sourceOf(mount), sourceOf(passkeyScript), sourceOf(walletSource)
+	for _, name := range []string{"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message", "sign_up", "join", "recover", "confirm", "security", "members", "mail", "newcomer", "wallet"} {
 		if w.pages[name], err = template.ParseFS(pages, "layout.html", name+".html"); err != nil {
 			return nil, err
 		}
@@ -215,6 +219,8 @@ type shown struct {
 	Body        any
 	Embedded    *embedded   // a form of the card processor in a frame; nil for none
 	Passkey     template.JS // script of a page that asks for a passkey; "" for none
+	Script      template.JS // script of a page that asks a wallet; "" for none
+	Wallets     wallets     // form that it fills
 	Refresh     string      // address to which the browser goes on by itself; "" for none
 }
 
@@ -271,8 +277,14 @@ func (v *visit) show(status int, name string, s shown, leads string) {
 		policy += "; script-src " + v.w.mounts + " " + e.hosts.script + "; frame-src " + e.hosts.frame + "; connect-src " + e.hosts.connect +
 			"; img-src " + e.hosts.img
 	}
-	if s.Passkey != "" {
-		policy += "; script-src " + v.w.passkeys
+	if s.Passkey != "" || s.Script != "" {
+		policy += "; script-src"
+		if s.Passkey != "" {
+			policy += " " + v.w.passkeys
+		}
+		if s.Script != "" {
+			policy += " " + v.w.wallets
+		}
 	}
 	h.Set("Content-Security-Policy", policy+"; frame-ancestors 'none'")
 	if s.Refresh != "" {
