@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
 )
 
 // TestT122_Choices: without a plan in the request the person chooses among those there are, and is told what to do where
@@ -34,7 +35,7 @@ func TestT122_Choices(t *testing.T) {
 	}
 	q.Set("agent_id", string(m.agent))
 	s := m.consent(v, q)
-	if !strings.Contains(s.body, string(m.plan)) || !strings.Contains(s.body, "toll plans order "+string(dear.PlanID)) || !strings.Contains(s.body, "2.50 USDC") {
+	if !strings.Contains(s.body, string(m.plan)) || !strings.Contains(s.body, `name="order" value="`+string(dear.PlanID)+`"`) || !strings.Contains(s.body, "from the wallet of this workspace") || !strings.Contains(s.body, "2.50 USDC") {
 		t.Errorf("plans of the agent:\n%s", mainPart.FindString(s.body))
 	}
 	form := formOf(t, s)
@@ -259,5 +260,84 @@ func TestT122_PlanOfServer(t *testing.T) {
 	q.Set("plan_id", string(newest))
 	if p, _ := suggested(q); p != newest {
 		t.Errorf("the named plan %q, want %q", p, newest)
+	}
+}
+
+// TestConsent_Orders: a plan is ordered on the page that asks for it: free, by card or from the wallet, once for each form, and is
+// preselected then. T161: a plan that the page does not offer, and a form of another session, order nothing.
+func TestT161_OrderOnConsent(t *testing.T) {
+	m := newFair(t)
+	v := m.visitor()
+	q := m.query()
+	q.Del("plan_id")
+	q.Set("agent_id", string(m.agent))
+	sells := func(name string, price toll.Price, trial bool) toll.PlanID {
+		t.Helper()
+		made, err := m.builder.RegisterPlan(t.Context(), client.PlanParams{
+			Metadata: toll.Metadata{Name: name}, Price: price, Credits: toll.CreditsFixed(10, 1), IsTrial: trial,
+		})
+		if err == nil {
+			_, err = m.builder.AttachPlan(t.Context(), m.agent, made.PlanID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.PlanID
+	}
+	to := []toll.Address{m.owner}
+	trial := sells("Trial", toll.Price{IsCrypto: true}, true)
+	coins := sells("Coins", toll.Price{TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(2_500_000)}, Receivers: to, IsCrypto: true}, false)
+	card := sells("Card", toll.Price{Amounts: []toll.Units{toll.UnitsOf(5_000_000)}, Receivers: to, Currency: toll.CurrencyUSD}, false)
+	orders := func() (n int) {
+		for _, err := range m.subscriber.Orders(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		return n
+	}
+	before := orders()
+	for _, plan := range []toll.PlanID{trial, coins} {
+		form := formOf(t, m.consent(v, q)).with("order", string(plan))
+		for range 2 { // a double click
+			res := v.submit(form)
+			if res.status != http.StatusOK || formOf(t, res).values.Get("plan") != string(plan) || strings.Contains(res.body, `name="order" value="`+string(plan)) {
+				t.Fatalf("an order of %s: %d %s", plan, res.status, mainPart.FindString(res.body))
+			}
+		}
+	}
+	if n := orders() - before; n != 2 {
+		t.Errorf("%d orders, want 2", n)
+	}
+	res := v.submit(formOf(t, m.consent(v, q)).with("order", string(card)))
+	pay := res.header.Get("Location")
+	if res.status != http.StatusSeeOther || !strings.Contains(pay, "/checkout/") {
+		t.Fatalf("by card: %d to %q", res.status, pay)
+	}
+	if path, ok := strings.CutPrefix(pay, m.s.PublicURL()); !ok || !strings.Contains(v.get(path).body, "/oauth/authorize?") {
+		t.Errorf("the page of the order %q does not lead back", pay)
+	}
+	before = orders()
+	form := formOf(t, m.consent(v, q))
+	other := newVisitor(t, m.url)
+	for what, res := range map[string]shown{
+		"not offered":          v.submit(form.with("order", string(m.plan))),
+		"unknown":              v.submit(form.with("order", "1")),
+		"without a ticket":     v.submit(form.with("order", string(card)).with("ticket")),
+		"of a changed request": v.submit(form.with("order", string(card)).with("request", form.values.Get("request")+"&scope=x")),
+		"by nobody":            other.submit(form.with("order", string(card))),
+	} {
+		if res.status == http.StatusSeeOther || orders() != before {
+			t.Errorf("%s: %d, %d orders more", what, res.status, orders()-before)
+		}
+	}
+	// Who reads alone is told why there is no button.
+	reader := keyOf(t, m.s, server.KeyRequest{Account: "reader", Rights: toll.Rights{toll.RightRead}})
+	r := newVisitor(t, m.url)
+	at := "/oauth/authorize?" + q.Encode()
+	s := r.signIn(r.get(at), reader.Key)
+	if strings.Contains(s.body, `name="order"`) {
+		t.Errorf("a key that only reads can order:\n%s", mainPart.FindString(s.body))
 	}
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"net/url"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
@@ -10,13 +11,19 @@ import (
 	"github.com/tollhq/toll/internal/plain"
 )
 
+// maxBack bounds the address to which a person comes back from the page of a card, in bytes.
+const maxBack = 2048
+
 // asksFor is what a program asks for by a redirect.
-func (w *Web) asksFor(ctx context.Context, who auth.Caller, request string, in *oauth.Authorization) (*asked, error) {
+func (w *Web) asksFor(ctx context.Context, who *person, request string, in *oauth.Authorization) (*asked, error) {
 	a, err := w.asks(ctx, who, in.Client, in.Asked)
 	if err != nil {
 		return nil, err
 	}
 	a.Action, a.Request = PathAuthorize, request
+	if back := w.PublicURL + place(PathAuthorize+"?"+request); len(back) <= maxBack {
+		a.Back = back
+	}
 	a.Answer, a.leads = addressText(in.RedirectHost), leadsTo(in.RedirectURI)
 	if agent := in.Client.Agent; agent != nil {
 		a.Agent, a.AgentID, a.AgentOwner = cmp.Or(plain.Name(agent.Metadata.Name), "without a name"), string(agent.ID), agent.Owner.String()
@@ -27,12 +34,13 @@ func (w *Web) asksFor(ctx context.Context, who auth.Caller, request string, in *
 }
 
 // asksOn is what a program on a device asks for.
-func (w *Web) asksOn(ctx context.Context, who auth.Caller, d *oauth.DeviceRequest) (*asked, error) {
+func (w *Web) asksOn(ctx context.Context, who *person, d *oauth.DeviceRequest) (*asked, error) {
 	a, err := w.asks(ctx, who, d.Client, d.Asked)
 	if err != nil {
 		return nil, err
 	}
 	a.Action, a.Request = PathDevice, d.UserCode
+	a.Back = w.PublicURL + PathDevice + "?" + url.Values{"user_code": {d.UserCode}}.Encode()
 	a.Device, a.Origin = d.UserCode, addressText(d.Source)
 	return a, nil
 }
@@ -48,18 +56,21 @@ func (a *asked) rights(who auth.Caller, asked toll.Rights) {
 }
 
 // asks is what a program asks for, with the plans and the delegations among which the person chooses.
-func (w *Web) asks(ctx context.Context, who auth.Caller, c oauth.Client, in oauth.Asked) (a *asked, err error) {
+func (w *Web) asks(ctx context.Context, who *person, c oauth.Client, in oauth.Asked) (a *asked, err error) {
 	a = &asked{
 		Name: cmp.Or(plain.Name(c.Name), "A program without a name"), NamesUs: !c.Ours && namesUs(c.Name),
 		ClientID: c.ID, Site: addressText(c.Site), Website: addressText(c.URI),
 		Resource: addressText(in.Resource), Scope: in.Scope, Key: in.Kind == oauth.KindAPIKey,
 		named: in.PlanID != "" || in.AgentID != "",
 	}
-	a.rights(who, in.Rights)
+	a.rights(who.Caller, in.Rights)
 	if a.Key {
 		return a, nil
 	}
 	a.Offers, err = w.offers(ctx, who.Address, in)
+	for _, o := range a.Offers {
+		w.orders(who, o)
+	}
 	if err == nil && len(a.Offers) > 0 {
 		a.Purses, err = w.purses(ctx, who.Address)
 	}

@@ -46,6 +46,7 @@ type asked struct {
 	// Of a program that is not registered and names an agent as its id, else "".
 	Agent, AgentID, AgentOwner string
 	AnswerURL                  string // the whole address to which the answer goes
+	Back                       string // this page, for the page of a card; "" when it is too long for that
 
 	named bool   // the program names the plan or the agent
 	leads string // where the browser goes then, as a source of the policy
@@ -241,7 +242,7 @@ func (v *visit) authorize(request string) {
 		v.askSignIn(http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", v.at, "")
 		return
 	}
-	a, err := v.w.asksFor(v.ctx(), v.person.Caller, request, auth)
+	a, err := v.w.asksFor(v.ctx(), v.person, request, auth)
 	if err != nil {
 		v.fail(err)
 		return
@@ -258,6 +259,7 @@ func (v *visit) authorize(request string) {
 		func(c oauth.Choice) (string, error) { return v.w.OAuth.Approve(v.ctx(), auth, v.person.Caller, c) },
 		func() (string, error) { return v.w.OAuth.Deny(auth), nil },
 		func(to string) { v.redirect(http.StatusFound, to) },
+		func() (*asked, error) { return v.w.asksFor(v.ctx(), v.person, request, auth) },
 	)
 }
 
@@ -282,11 +284,17 @@ func (v *visit) refuseProgram(back *oauth.RedirectError) {
 }
 
 // decide acts on a form that came back, once: the same form again gets the same answer.
-func (v *visit) decide(a *asked, yes func(oauth.Choice) (string, error), no func() (string, error), done func(answer string)) {
+func (v *visit) decide(
+	a *asked, yes func(oauth.Choice) (string, error), no func() (string, error), done func(answer string), again func() (*asked, error),
+) {
 	c := choiceIn(v.form)
 	ticket := v.form.Get("ticket")
 	if !v.holds(ticket, a.says()...) {
 		v.showConsent(http.StatusForbidden, a, c, "This is not the form that you were shown: what is asked for has changed since, or you signed in again. Read it once more.")
+		return
+	}
+	if v.form.Get("order") != "" {
+		v.order(a, c, a.Back, again)
 		return
 	}
 	var act func() (string, error)

@@ -47,7 +47,7 @@ func (w *Web) Device() http.Handler {
 			v.fail(err)
 			return
 		}
-		a, err := w.asksOn(v.ctx(), v.person.Caller, d)
+		a, err := w.asksOn(v.ctx(), v.person, d)
 		if err != nil {
 			v.fail(err)
 			return
@@ -64,6 +64,7 @@ func (w *Web) Device() http.Handler {
 			func(text string) {
 				v.show(http.StatusOK, "message", shown{Title: "Done", Body: message{Text: text, Next: "Go back to the device: it goes on by itself."}}, "")
 			},
+			func() (*asked, error) { return w.asksOn(v.ctx(), v.person, d) },
 		)
 	})
 }

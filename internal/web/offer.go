@@ -36,6 +36,8 @@ type offer struct {
 	Time      bool
 	Grants    toll.Credits // by an order
 	Server    bool         // its owner says that it is for the server that asks
+	Order     string       // label of the button that orders it here; "" for none
+	Why       string       // why it cannot be ordered here; "" when it can, or need not
 	plan      *toll.Plan
 }
 
@@ -196,6 +198,29 @@ func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*off
 		}
 	}
 	return o, nil
+}
+
+// orders says how the person orders a plan on this page, if it cannot be paid with as it is: free, by card, or from the wallet of the
+// workspace, where the service holds the key of that.
+func (w *Web) orders(who *person, o *offer) {
+	fiat := !o.plan.Price.IsCrypto && !o.plan.Price.IsFree()
+	switch {
+	case o.Ready() || o.plan.IsPayAsYouGo():
+	case !who.Rights.Has(toll.RightSpend):
+		o.Why = "Ordering takes the right spend, which you do not have in this workspace."
+	case !o.plan.IsListed:
+		o.Why = "It is not sold any more."
+	case o.plan.Price.IsFree():
+		o.Order = "Order it for free"
+	case fiat && w.Cards == nil:
+		o.Why = "This service takes no cards."
+	case fiat:
+		o.Order = "Pay " + o.Price + " by card"
+	case who.External():
+		o.Why = "This workspace is a wallet of yours, which the service cannot make pay: buy the plan with the wallet, by x402."
+	default:
+		o.Order = "Pay " + o.Price + " from the wallet of this workspace"
+	}
 }
 
 // timeText is what a time plan buys.

@@ -65,6 +65,9 @@ type person struct {
 // HasName reports whether a person signed in, and not an API key.
 func (p *person) HasName() bool { return p.User != nil }
 
+// External reports whether the workspace is a wallet whose key the service never had.
+func (p *person) External() bool { return p.User != nil && p.Workspace.Custody == toll.CustodyExternal }
+
 func newSessions(d Deps, origin *url.URL) *scs.SessionManager {
 	// scs.New would start a sweeper of a store in memory, which nobody can end.
 	m := &scs.SessionManager{
