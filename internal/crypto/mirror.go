@@ -105,17 +105,15 @@ func (b *burns) close(ctx context.Context) error {
 	if last+1 >= end {
 		return nil
 	}
-	found, err := b.ledger.MirrorBurns(ctx, cut)
+	found, done, err := b.ledger.MirrorBurns(ctx, cut)
 	if err != nil {
 		return err
 	}
 	in := make([]mirror.Burn, len(found))
-	cursors := map[ledger.AccountID]int64{}
 	for i, f := range found {
 		in[i] = mirror.Burn{At: f.At, BurnFields: toll.BurnFields{
 			Commitment: f.Commitment, PlanID: f.Plan, Holder: f.Subscriber, RequestHash: toll.Hash(toll.Keccak256([]byte(f.Request))), Credits: f.Amount,
 		}}
-		cursors[f.Account] = max(cursors[f.Account], f.Seq)
 	}
 	closed := mirror.Close(in, b.length, last)
 	if len(closed) == 0 {
@@ -130,12 +128,7 @@ func (b *burns) close(ctx context.Context) error {
 				return err
 			}
 		}
-		for account, seq := range cursors {
-			if err := store.MoveMirrorCursor(ctx, tx, account, seq); err != nil {
-				return err
-			}
-		}
-		return nil
+		return store.MoveJournalCursor(ctx, tx, ledger.Mirror, done)
 	})
 	if store.IsUnique(err) {
 		return nil // another process was first

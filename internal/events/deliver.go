@@ -272,11 +272,11 @@ func (e *Events) body(ctx context.Context, w *store.Webhook, d *store.Delivery) 
 	if err != nil {
 		return nil, err
 	}
-	event, err := e.event(ctx, row)
+	events, err := e.render(ctx, w.Principal, []*store.Event{row})
 	if err != nil {
 		return nil, err
 	}
-	return x402.Encode(event)
+	return x402.Encode(events[0])
 }
 
 // headers signs a body with every secret that is valid, the newest first.

@@ -329,7 +329,7 @@ func TestT109_OneErrorForAll(t *testing.T) {
 	m := newMarket(t, st)
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	shut := m.room(nil)
+	shut := m.room()
 	shut.client = outbound.New(outbound.Config{Loopback: true, IgnoreBody: true, Timeout: patience, Resolver: nobody{}})
 	hooks := []*toll.WebhookSecret{m.hook(gone.URL), m.hook("https://unknown.invalid/")}
 	m.tell("1")
@@ -353,7 +353,7 @@ func TestF14_KilledBetween(t *testing.T) {
 			m.tell(a)
 			m.tell(a)
 			m.tell(b)
-			dying := m.room(nil)
+			dying := m.room()
 			dying.failpoint = func(at string) {
 				if at == step {
 					panic(errStop)
@@ -411,7 +411,7 @@ func TestWebhooks_TwoProcesses(t *testing.T) {
 		}
 		var stops []func()
 		for range 2 {
-			e := m.room(nil)
+			e := m.room()
 			stops = append(stops, run(jobs.Loop{Every: deliverEvery, Wake: e.sender.wake, Turn: jobs.Do(e.sender.turn), End: e.sender.end}))
 		}
 		eventually(t, func() bool { return len(r.all()) >= n })
@@ -467,6 +467,7 @@ func TestT181_QueuesGrow(t *testing.T) {
 	token := m.token(subscriber, 0)
 	m.mint(subscriber, 10, "o", time.Time{})
 	m.settle(subscriber, token, 1, "r")
+	m.drain(m.events)
 	eventually(t, func() bool { return len(good.all()) == 3 }) // while the silent one keeps its deliveries waiting
 	once.Do(func() { close(release) })
 	within(t, 5*time.Minute, func() bool {

@@ -2,215 +2,105 @@ package events
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 )
 
-const (
-	// dutyRest has the deriver pause 19 times longer than it works, and repair: each takes a twentieth of the time at most, so that
-	// settlements do not feel it, but for turns that took unusually long.
-	dutyRest = 19
-	// gatherTime lets the entries of a burst come together.
-	gatherTime = 20 * time.Millisecond
-	// maxNotes bounds the accounts that are noted; repair finds what does not fit.
-	maxNotes = 1 << 16
-	// batchAccounts and batchEntries bound one transaction of the deriver. On SQLite settlements wait for it.
-	batchAccounts = 128
-	batchOnSQLite = 24
-	batchEntries  = 64 // of one account
-	// scanSlice is how many accounts repair looks at in one query, and lapTime the pause between two laps.
-	scanSlice = 1000
-	lapTime   = time.Second
-)
+// maxSides bounds the accounts whose sides are remembered: about 200 bytes each.
+const maxSides = 1 << 15
 
-// Notes are accounts with new entries. Nothing depends on them but how soon events appear.
-type Notes struct {
-	mu   sync.Mutex
-	set  map[ledger.AccountID]struct{}
-	wake jobs.Signal
-}
-
-// NewNotes returns an empty set. Add is for [ledger.Config].
-func NewNotes() *Notes {
-	return &Notes{set: map[ledger.AccountID]struct{}{}, wake: jobs.NewSignal()}
-}
-
-// Add notes an account, unless there are too many.
-func (n *Notes) Add(id ledger.AccountID) {
-	n.mu.Lock()
-	if len(n.set) < maxNotes {
-		n.set[id] = struct{}{}
-	}
-	n.mu.Unlock()
-	n.wake.Fire()
-}
-
-func (n *Notes) take(most int) []ledger.AccountID {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var out []ledger.AccountID
-	for id := range n.set {
-		if len(out) == most {
-			break
-		}
-		out = append(out, id)
-		delete(n.set, id)
-	}
-	return out
-}
-
-func (n *Notes) empty() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.set) == 0
-}
-
-// derive makes events of the entries of noted accounts.
-func (e *Events) derive(ctx context.Context) (next time.Duration, err error) {
-	notes, batch := e.cfg.Notes, batchAccounts
-	if e.st.Engine() == store.SQLite {
-		batch = batchOnSQLite
-	}
-	accounts := notes.take(batch)
-	if len(accounts) == 0 {
-		return 0, nil
-	}
-	more, made, err := e.deriveBatch(ctx, accounts)
-	for _, id := range more {
-		notes.Add(id)
-	}
-	if made > 0 {
+// Consumer returns what makes the events of the journal: see [ledger.Consumer].
+func (e *Events) Consumer() ledger.Consumer {
+	return ledger.Consumer{Rows: e.derive, Done: func([]store.JournalRow) {
+		e.at("committed")
 		e.hub.wake.Fire()
 		e.sender.wake.Fire()
-	}
-	if !notes.empty() {
-		next = jobs.AtOnce
-	}
-	return next, err // after an error, repair finds the accounts again
+	}}
 }
 
-// repair notes accounts whose entries have no events and that nobody noted: those of other processes, and of one that was killed.
-// It works off one slice, and does not wait for derive, which accounts in use keep busy.
-func (e *Events) repair(ctx context.Context) (more bool, err error) {
-	behind, last, end, err := store.AccountsBehind(ctx, e.st, e.lap, scanSlice)
-	for _, id := range behind {
-		e.cfg.Notes.Add(id)
+// derive makes the events of rows of the journal.
+func (e *Events) derive(ctx context.Context, tx *store.Tx, rows []store.JournalRow) error {
+	e.at("locked")
+	sides, err := e.sidesOf(ctx, tx, rows)
+	if err != nil {
+		return err
 	}
-	if end || err != nil {
-		last = ledger.AccountID{}
+	all := make([]store.NewEvent, 0, 2*len(rows))
+	for i := range rows {
+		all = follow(all, sides[rows[i].Account], &rows[i])
 	}
-	e.lap = last
-	return !end && err == nil, err
+	if err := store.InsertEvent(ctx, tx, all...); err != nil {
+		return err
+	}
+	e.at("written")
+	return nil
 }
 
-func (e *Events) warn(ctx context.Context, what string, err error) {
-	if ctx.Err() == nil {
-		e.log.Warn(what, "error", err.Error())
+// sidesOf returns the sides of the accounts of rows. They never change once the plan has a record.
+func (e *Events) sidesOf(ctx context.Context, tx *store.Tx, rows []store.JournalRow) (map[[16]byte]store.Sides, error) {
+	e.sidesMu.Lock()
+	defer e.sidesMu.Unlock()
+	if len(e.sides) > maxSides {
+		clear(e.sides)
 	}
+	out := map[[16]byte]store.Sides{}
+	var unknown [][16]byte
+	for i := range rows {
+		id := rows[i].Account
+		if _, ok := out[id]; ok {
+			continue
+		}
+		known, ok := e.sides[id]
+		if out[id] = known; !ok {
+			unknown = append(unknown, id)
+		}
+	}
+	read, err := store.SidesOf(ctx, tx, unknown)
+	for id, s := range read {
+		if out[id] = s; !s.Owner.IsZero() {
+			e.sides[id] = s
+		}
+	}
+	return out, err
 }
 
-// deriveBatch makes the next events of accounts in one transaction with their cursors, so that each entry has its events once,
-// whoever derives and wherever it is stopped. It returns the accounts that may have more.
-func (e *Events) deriveBatch(ctx context.Context, accounts []ledger.AccountID) (more []ledger.AccountID, made int, err error) {
-	err = e.st.Tx(ctx, func(tx *store.Tx) error {
-		more, made = nil, 0
-		ids := make([][16]byte, len(accounts))
-		for i, id := range accounts {
-			ids[i] = id
-		}
-		cursors, err := store.LockEventCursors(ctx, tx, ids)
-		if err != nil {
-			return err
-		}
-		e.at("locked")
-		from := make([]ledger.Behind, len(cursors))
-		for i, c := range cursors {
-			from[i] = ledger.Behind{Account: c.Account, Seq: c.Seq}
-		}
-		entries, err := e.cfg.Ledger.EntriesBehind(ctx, tx, from, batchEntries)
-		if err != nil {
-			return err
-		}
-		var all []store.NewEvent
-		var moved []*store.EventCursor
-		for _, c := range cursors {
-			news := entries[c.Account]
-			if len(news) == 0 {
-				continue
-			}
-			for i := range news {
-				all = append(all, follow(c, &news[i])...)
-			}
-			if len(news) == batchEntries {
-				more = append(more, c.Account)
-			}
-			moved = append(moved, c)
-		}
-		if len(moved) == 0 {
-			return nil
-		}
-		if err := store.InsertEvent(ctx, tx, all...); err != nil {
-			return err
-		}
-		e.at("written")
-		made = len(all)
-		return store.SaveEventCursors(ctx, tx, moved)
-	})
-	if err == nil {
-		e.at("committed")
-	}
-	return more, made, err
-}
-
-// follow returns the events that follow from the next entry of an account, and moves the cursor.
-func follow(c *store.EventCursor, entry *ledger.BehindEntry) []store.NewEvent {
-	c.Seq = entry.Seq
-	base := store.NewEvent{At: time.UnixMicro(entry.AtMicros).UTC(), Account: c.Account, Entry: entry.Seq}
-	balance := base
-	balance.Kind, balance.ID = "balance", string(c.Plan)+"/"+c.Subscriber.String()
-	var out []store.NewEvent
+// follow appends the events that follow from an entry.
+func follow(out []store.NewEvent, sides store.Sides, entry *store.JournalRow) []store.NewEvent {
+	base := store.NewEvent{At: store.FromMicros(entry.At), Account: entry.Account, Entry: entry.Seq}
 	both := func(e store.NewEvent, t toll.EventType) {
-		e.Type, e.Principal = t, c.Subscriber
+		e.Type, e.Principal = t, sides.Subscriber
 		out = append(out, e)
-		if !c.Owner.IsZero() && c.Owner != c.Subscriber {
-			e.Principal = c.Owner
+		if !sides.Owner.IsZero() && sides.Owner != sides.Subscriber {
+			e.Principal = sides.Owner
 			out = append(out, e)
 		}
 	}
-	before := entry.BalanceAfter
-	switch entry.Kind {
+	moved := func(t toll.EventType) {
+		balance := base
+		balance.Kind, balance.ID = "balance", string(sides.Plan)+"/"+sides.Subscriber.String()
+		both(balance, t)
+	}
+	switch ledger.Kind(entry.Kind) {
 	case ledger.KindMint, ledger.KindReturn:
-		both(balance, toll.EventCreditsMinted)
-		if entry.Kind == ledger.KindMint {
-			c.LowMark = entry.Amount / lowShare
-		}
+		moved(toll.EventCreditsMinted)
 	case ledger.KindBurn:
-		before += entry.Amount
 		settlement := base
-		settlement.Kind, settlement.ID, settlement.Single = "settlement", entry.Commitment.String(), true
+		settlement.Position = entry.Pos
 		both(settlement, toll.EventSettlementSettled)
-		if entry.Exhausts {
+		if entry.UsedUp {
 			p := base
-			p.Type, p.Principal, p.Kind, p.ID = toll.EventPermissionExhausted, c.Subscriber, "permission", entry.Permission.String()
+			p.Type, p.Principal, p.Kind, p.ID = toll.EventPermissionExhausted, sides.Subscriber, "permission", entry.Burn.Permission.String()
 			out = append(out, p)
 		}
 	case ledger.KindExpire:
-		before += entry.Amount
-		both(balance, toll.EventCreditsExpired)
+		moved(toll.EventCreditsExpired)
 	case ledger.KindTakeBack:
-		before += entry.Amount
-		both(balance, toll.EventCreditsTakenBack)
+		moved(toll.EventCreditsTakenBack)
 	}
-	if before >= c.LowMark && entry.BalanceAfter < c.LowMark {
-		both(balance, toll.EventCreditsLow)
+	if entry.Low {
+		moved(toll.EventCreditsLow)
 	}
 	return out
 }
-
-// lowShare is the share of the last grant below which credits are low. A grant that is smaller than this never is.
-const lowShare = 10

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -67,9 +68,8 @@ func TestDerive_Kinds(t *testing.T) {
 			}
 			ids[e.ID] = true
 		}
-		again := m.room(nil)
-		if _, made, err := again.deriveBatch(ctx, []ledger.AccountID{ledger.NewAccountID(m.plan, subscriber)}); err != nil || made != 0 {
-			t.Errorf("again: %d events, %v", made, err)
+		if m.drain(m.room()); len(m.stream(subscriber)) != len(mine) {
+			t.Error("another process made events again")
 		}
 	})
 }
@@ -108,8 +108,8 @@ func TestDerive_OwnPlan(t *testing.T) {
 	}
 }
 
-// TestI20_OneEventForEachEntry: several derivers, some of which fail at each step, while others settle. Each entry ends up with
-// one event for each side.
+// TestI20_OneEventForEachEntry: several processes follow the journal, some of which end at each step, while others settle. Each
+// entry ends up with one event for each side.
 func TestI20_OneEventForEachEntry(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
@@ -123,33 +123,25 @@ func TestI20_OneEventForEachEntry(t *testing.T) {
 			who, tokens = append(who, a), append(tokens, m.token(a, 0))
 			m.mint(a, each*2, "o", time.Time{})
 		}
-		var derivers sync.WaitGroup
+		var followers sync.WaitGroup
 		for d := range 3 {
-			notes := NewNotes()
-			e := m.room(notes)
+			e, l := m.room(), ledger.New(st, ledger.Config{Clock: m.clock.now, MACKey: []byte("0123456789abcdef")})
+			t.Cleanup(func() { must(t, l.Close(context.WithoutCancel(t.Context()))) })
 			n := 0
 			e.failpoint = func(at string) {
 				if n++; d > 0 && n%7 == 0 {
 					panic(errStop)
 				}
 			}
-			derivers.Go(func() {
+			followers.Go(func() {
 				for ctx.Err() == nil {
-					behind, _, _, err := store.AccountsBehind(ctx, st, [16]byte{}, 100)
-					if err != nil {
-						continue
-					}
-					var ids []ledger.AccountID
-					for _, b := range behind {
-						ids = append(ids, b)
-					}
 					func() {
 						defer func() {
 							if p := recover(); p != nil && p != errStop {
 								panic(p)
 							}
 						}()
-						_, _, err = e.deriveBatch(ctx, ids)
+						_, err := l.Follow(ctx, e.Consumer())
 						if err != nil && ctx.Err() == nil && !errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) {
 							t.Error(err)
 						}
@@ -166,24 +158,15 @@ func TestI20_OneEventForEachEntry(t *testing.T) {
 			})
 		}
 		settlers.Wait()
-		deadline := time.Now().Add(2 * time.Minute)
-		for {
-			behind, _, _, err := store.AccountsBehind(t.Context(), st, [16]byte{}, 100)
-			must(t, err)
-			if len(behind) == 0 {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatal("never done")
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+		eventually(t, func() bool { return m.behind() == 0 })
 		stop()
-		derivers.Wait()
+		followers.Wait()
 		seen := map[string]int{}
 		for _, e := range m.stream(builder) {
 			seen[e.ID]++
-			seen[string(e.Type)]++
+			if seen[string(e.Type)]++; seen[e.ID] > 1 {
+				t.Errorf("%s stands twice", e.ID)
+			}
 		}
 		if seen["settlement.settled"] != accounts*each || seen["credits.minted"] != accounts {
 			t.Errorf("the builder has %d settlements and %d mints", seen["settlement.settled"], seen["credits.minted"])
@@ -199,36 +182,124 @@ func TestI20_OneEventForEachEntry(t *testing.T) {
 
 var errStop = errors.New("stopped by the test")
 
-// What the notes miss, the scan finds: entries of another process, and those of one that was killed.
-func TestDerive_Run(t *testing.T) {
+// TestI20_KilledAtEachStep: a process that ends while it derives leaves all events of its batch, or none.
+func TestI20_KilledAtEachStep(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
-		e := m.room(nil) // hears nothing of the ledger
-		m.mint(subscriber, 100, "o", time.Time{})
-		token := m.token(subscriber, 0)
-		m.settle(subscriber, token, 1, "r1")
-		defer run(e.Loops()...)()
-		eventually(t, func() bool { return types(m.stream(subscriber)) == "credits.minted settlement.settled" })
-		m.settle(subscriber, token, 1, "r2")
-		eventually(t, func() bool { return len(m.stream(builder)) == 3 })
+		m.mint(subscriber, 1000, "o", time.Time{})
+		token, want := m.token(subscriber, 0), "credits.minted"
+		for i, step := range []string{"locked", "written", "committed"} {
+			m.settle(subscriber, token, 1, fmt.Sprint("r", i))
+			before, done := len(m.stream(subscriber)), 0
+			if want += " settlement.settled"; step == "committed" {
+				done = 1
+			}
+			dying := m.room()
+			dying.failpoint = func(at string) {
+				if at == step {
+					panic(errStop)
+				}
+			}
+			func() {
+				defer func() {
+					if p := recover(); p != errStop {
+						t.Fatalf("%s: %v", step, p)
+					}
+				}()
+				m.follow(dying)
+			}()
+			if got := len(m.stream(subscriber)); got != before+done {
+				t.Errorf("%s: %d events after the end, %d before", step, got, before)
+			}
+			m.drain(m.room())
+			if got := types(m.stream(subscriber)); got != want {
+				t.Errorf("%s: %s", step, got)
+			}
+		}
 	})
 }
 
-// Accounts that are always busy do not keep others from being found.
+// An account that is always busy does not delay the events of others: they come in the order of the journal.
 func TestDerive_BusyAccount(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
-		notes := NewNotes()
-		e := m.room(notes)
-		m.mint(builder, 100, "busy", time.Time{})
-		busy := ledger.NewAccountID(m.plan, builder)
-		notes.Add(busy)
-		e.failpoint = func(string) { notes.Add(busy) } // each time that it is looked at
-		defer run(e.Loops()...)()
-		eventually(t, func() bool { return len(m.stream(builder)) == 1 })
-		m.mint(subscriber, 100, "of another process", time.Time{})
-		within(t, 20*time.Second, func() bool { return types(m.stream(subscriber)) == "credits.minted" })
+		m.mint(builder, 1<<40, "busy", time.Time{})
+		token := m.token(builder, 0)
+		ctx, stop := context.WithCancel(t.Context())
+		var busy sync.WaitGroup
+		for i := range 8 {
+			busy.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					m.settle(builder, token, 1, fmt.Sprintf("b%d-%d", i, n))
+				}
+			})
+		}
+		defer busy.Wait()
+		defer stop()
+		loop := jobs.Loop{Name: "follow", Every: 10 * time.Millisecond, Turn: jobs.Sweep(func(ctx context.Context) (bool, error) {
+			return m.ledger.Follow(ctx, m.events.Consumer())
+		})}
+		defer run(loop)()
+		eventually(t, func() bool { return m.length(builder) > 100 })
+		m.mint(subscriber, 100, "o", time.Time{})
+		within(t, 20*time.Second, func() bool { return m.length(subscriber) == 1 })
 	})
+}
+
+// A page of events of settlements, and a batch of deliveries of them, reads their entries with one statement.
+func TestDerive_OneStatement(t *testing.T) {
+	st, _ := storetest.Open(t, store.SQLite)
+	m := newMarket(t, st)
+	m.mint(subscriber, 1000, "o", time.Time{})
+	token := m.token(subscriber, 0)
+	for i := range 300 {
+		m.settle(subscriber, token, 1, fmt.Sprint("r", i))
+	}
+	m.drain(m.events)
+	r := newReceiver(t, nil)
+	w := m.hook(r.URL)
+	var mu sync.Mutex
+	var journal, all int
+	st.Trace(func(_ uint64, statement string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if all++; strings.Contains(statement, "FROM journal ") {
+			journal++
+		}
+	})
+	for _, page := range []store.Page{{Size: 100}, {Size: 100, Number: 3}, {Size: 1, Number: 150, Ascending: true}} {
+		journal, all = 0, 0
+		l, err := m.events.List(t.Context(), store.EventFilter{Principal: builder}, page)
+		must(t, err)
+		if len(l.Items) != page.Size || journal != 1 || all > 4 {
+			t.Errorf("%+v: %d events, %d statements, %d of the journal", page, len(l.Items), all, journal)
+		}
+	}
+	st.Trace(nil)
+	for i := range 3 {
+		m.settle(subscriber, token, 1, fmt.Sprint("hook", i))
+	}
+	m.drain(m.events)
+	m.deliver(m.events)
+	sent := r.all()
+	if len(sent) != 3 {
+		t.Fatalf("%d deliveries", len(sent))
+	}
+	for i, d := range sent {
+		var s toll.Settlement
+		must(t, x402.Decode(d.event.Data, &s))
+		if s.AgentRequestID != fmt.Sprint("hook", i) || d.id != d.event.ID || d.event.Sequence != int64(302+i) {
+			t.Errorf("delivery %d: %s", i, d.body)
+		}
+	}
+	again, err := m.events.Resend(t.Context(), builder, w.ID, m.deliveries(w.ID)[0].ID)
+	must(t, err)
+	m.deliver(m.events)
+	sent = r.all()
+	first := slices.IndexFunc(sent, func(d delivered) bool { return d.id == again.EventID })
+	if len(sent) != 4 || first < 0 || sent[3].id != again.EventID || string(sent[3].body) != string(sent[first].body) {
+		t.Errorf("it was sent again as %s", sent[len(sent)-1].body)
+	}
 }
 
 // run starts loops. The caller stops them with what it returns.
@@ -249,19 +320,5 @@ func within(t *testing.T, wait time.Duration, f func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatal("it did not come")
 		}
-	}
-}
-
-func TestNotes(t *testing.T) {
-	n := NewNotes()
-	for i := range maxNotes + 10 {
-		n.Add(ledger.AccountID{byte(i), byte(i >> 8), byte(i >> 16)})
-	}
-	total := 0
-	for got := n.take(100); len(got) > 0; got = n.take(100) {
-		total += len(got)
-	}
-	if total != maxNotes || !n.empty() {
-		t.Error(total)
 	}
 }

@@ -1,6 +1,6 @@
 // Package events tells principals what was committed. Events about records are written with the change, by
-// [store.InsertEvent]; those about credits follow from the entries of the ledger and are derived here, in the background, so
-// that a settlement writes nothing for them (docs/decisions/0017-events-are-derived.md). From the streams come the list, the
+// [store.InsertEvent]; those about credits follow from the journal of the ledger and are derived here, in the background, so
+// that a settlement writes nothing for them (docs/decisions/0017-events-are-derived.md and 0057-events-in-step.md). From the streams come the list, the
 // live stream, and the deliveries of webhooks.
 package events
 
@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -23,11 +24,10 @@ import (
 type Config struct {
 	Store  *store.Store
 	Ledger *ledger.Ledger
-	// Notes are the accounts that the ledger of this process changed; nil: repair finds them.
-	Notes *Notes
-	// Settlement and Permission read a record for one who may see it.
-	Settlement func(ctx context.Context, caller toll.Address, transaction toll.Hash) (*toll.Settlement, error)
-	Permission func(ctx context.Context, caller toll.Address, hash toll.Hash) (*toll.Permission, error)
+	// Settlement and Permission read a record for one who may see it, and Settlements those of entries, in their order.
+	Settlement  func(ctx context.Context, caller toll.Address, transaction toll.Hash) (*toll.Settlement, error)
+	Settlements func(ctx context.Context, caller toll.Address, entries []*store.JournalRow) ([]*toll.Settlement, error)
+	Permission  func(ctx context.Context, caller toll.Address, hash toll.Hash) (*toll.Permission, error)
 	// Delegation is a delegation as it is read; nil: nobody is told of those that end.
 	Delegation func(*store.Delegation) *toll.Delegation
 	// Seal and Open keep the secrets of webhooks, bound to the second argument.
@@ -51,7 +51,9 @@ type Events struct {
 	client *outbound.Client
 	hub    *hub
 	sender *sender
-	lap    ledger.AccountID // position of repair
+
+	sidesMu sync.Mutex
+	sides   map[[16]byte]store.Sides // of accounts that were in the journal lately
 	// maxPending is the constant of this name, and less in a test.
 	maxPending int
 	// failpoint is set by tests that stop the work at a step.
@@ -64,19 +66,17 @@ func New(cfg Config) *Events {
 		cfg.Clock = time.Now
 	}
 	cfg.Log, cfg.Namespace = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), cmp.Or(cfg.Namespace, x402.Default)
-	cfg.Notes = cmp.Or(cfg.Notes, NewNotes())
 	cfg.Outbound.Timeout, cfg.Outbound.IgnoreBody = cmp.Or(cfg.Outbound.Timeout, deliveryTimeout), true
 	e := &Events{cfg: cfg, st: cfg.Store, clock: cfg.Clock, log: cfg.Log, client: outbound.New(cfg.Outbound), maxPending: maxPending}
+	e.sides = map[[16]byte]store.Sides{}
 	e.hub = newHub(e)
 	e.sender = newSender(e)
 	return e
 }
 
-// Loops returns what derives events, delivers them and wakes streams. What is being sent when they stop has three seconds.
+// Loops returns what delivers events and wakes streams; [Events.Consumer] makes them. What is being sent when they stop has three seconds.
 func (e *Events) Loops() []jobs.Loop {
 	return []jobs.Loop{
-		{Name: "events.derive", Wake: e.cfg.Notes.wake, Gather: gatherTime, Rest: dutyRest, Turn: e.derive},
-		{Name: "events.repair", Every: lapTime, Rest: dutyRest, Turn: jobs.Sweep(e.repair)},
 		{Name: "events.deliver", Every: deliverEvery, Wake: e.sender.wake, Turn: jobs.Do(e.sender.turn), End: e.sender.end},
 		{Name: "events.streams", Every: hubEvery, Wake: e.hub.wake, Turn: jobs.Do(e.hub.turn), End: func(context.Context) error { e.EndStreams(); return nil }},
 		{Name: "events.expire", Every: sweepEvery, Turn: jobs.Do(e.expire)},
@@ -90,6 +90,12 @@ func (e *Events) at(step string) {
 	}
 }
 
+func (e *Events) warn(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		e.log.Warn(what, "error", err.Error())
+	}
+}
+
 // List returns a part of the stream of a principal.
 func (e *Events) List(ctx context.Context, f store.EventFilter, p store.Page) (store.List[*toll.Event], error) {
 	out := store.List[*toll.Event]{Items: []*toll.Event{}}
@@ -98,36 +104,51 @@ func (e *Events) List(ctx context.Context, f store.EventFilter, p store.Page) (s
 		return out, err
 	}
 	out.Total, out.Next = list.Total, list.Next
-	for _, s := range list.Items {
-		ev, err := e.event(ctx, s)
-		if err != nil {
-			return out, err
+	out.Items, err = e.render(ctx, f.Principal, list.Items)
+	return out, err
+}
+
+// render gives events of a principal their data.
+func (e *Events) render(ctx context.Context, principal toll.Address, rows []*store.Event) ([]*toll.Event, error) {
+	var entries []*store.JournalRow
+	for _, s := range rows {
+		if s.Row != nil {
+			entries = append(entries, s.Row)
 		}
-		out.Items = append(out.Items, ev)
+	}
+	var settlements []*toll.Settlement
+	if len(entries) > 0 {
+		var err error
+		if settlements, err = e.cfg.Settlements(ctx, principal, entries); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]*toll.Event, len(rows))
+	for i, s := range rows {
+		ev := &toll.Event{
+			ID: s.ID, Type: s.Type, Sequence: s.Sequence, Object: toll.EventObject{Kind: s.Kind, ID: s.Object, Sequence: s.ObjectSequence},
+			Data: []byte(s.Data), CreatedAt: toll.At(s.CreatedAt),
+		}
+		if out[i] = ev; s.Data != "" {
+			continue
+		}
+		var data any
+		var err error
+		if s.Row != nil {
+			data, settlements = settlements[0], settlements[1:]
+		} else if data, err = e.derivedData(ctx, s); err != nil {
+			return nil, err
+		}
+		if ev.Data, err = x402.Encode(data); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }
 
-// event gives an event its data.
-func (e *Events) event(ctx context.Context, s *store.Event) (*toll.Event, error) {
-	ev := &toll.Event{
-		ID: s.ID, Type: s.Type, Sequence: s.Sequence, Object: toll.EventObject{Kind: s.Kind, ID: s.Object, Sequence: s.ObjectSequence},
-		Data: []byte(s.Data), CreatedAt: toll.At(s.CreatedAt),
-	}
-	if s.Data != "" {
-		return ev, nil
-	}
-	data, err := e.derivedData(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	ev.Data, err = x402.Encode(data)
-	return ev, err
-}
-
 func (e *Events) derivedData(ctx context.Context, s *store.Event) (any, error) {
 	switch s.Type {
-	case toll.EventSettlementSettled: // its object is the transaction
+	case toll.EventSettlementSettled: // of an earlier release; its object is the transaction
 		tx, err := toll.ParseHash(s.Object)
 		if err != nil {
 			return nil, err

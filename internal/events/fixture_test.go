@@ -41,23 +41,22 @@ func (c *testClock) advance(d time.Duration) {
 
 // market is a ledger with one plan of the builder, and the room on it.
 type market struct {
-	t      *testing.T
+	t      testing.TB
 	st     *store.Store
 	clock  *testClock
 	ledger *ledger.Ledger
-	notes  *Notes
 	events *Events
 	plan   toll.PlanID
 	log    *strings.Builder
 }
 
-func newMarket(t *testing.T, st *store.Store) *market {
+func newMarket(t testing.TB, st *store.Store) *market {
 	t.Helper()
-	m := &market{t: t, st: st, clock: &testClock{at: time.Date(2026, 11, 21, 1, 52, 17, 872_000_000, time.UTC)}, notes: NewNotes(), log: &strings.Builder{}}
-	m.ledger = ledger.New(st, ledger.Config{Clock: m.clock.now, MACKey: []byte("0123456789abcdef"), Changed: m.notes.Add})
+	m := &market{t: t, st: st, clock: &testClock{at: time.Date(2026, 11, 21, 1, 52, 17, 872_000_000, time.UTC)}, log: &strings.Builder{}}
+	m.ledger = ledger.New(st, ledger.Config{Clock: m.clock.now, MACKey: []byte("0123456789abcdef")})
 	t.Cleanup(func() { must(t, m.ledger.Close(context.WithoutCancel(t.Context()))) })
 	m.plan = m.newPlan()
-	m.events = m.room(m.notes)
+	m.events = m.room()
 	return m
 }
 
@@ -66,15 +65,22 @@ func newMarket(t *testing.T, st *store.Store) *market {
 const patience = 2 * time.Minute
 
 // room is another process on the same database.
-func (m *market) room(notes *Notes) *Events {
+func (m *market) room() *Events {
 	ring := seal.New([32]byte{1, 2, 3})
 	return New(Config{
-		Store: m.st, Ledger: m.ledger, Notes: notes, Clock: m.clock.now, Seal: ring.Seal, Open: ring.Open,
+		Store: m.st, Ledger: m.ledger, Clock: m.clock.now, Seal: ring.Seal, Open: ring.Open,
 		Log:      slog.New(slog.NewTextHandler(&lockedWriter{w: m.log}, nil)),
 		Outbound: outbound.Config{Loopback: true, Timeout: patience},
 		Settlement: func(ctx context.Context, _ toll.Address, tx toll.Hash) (*toll.Settlement, error) {
 			r, err := m.ledger.RequestByTransaction(ctx, tx)
 			return &toll.Settlement{AgentRequestID: r.ID, Status: r.State.String(), PlanID: m.plan, Transaction: &tx, CreatedAt: toll.At(r.CreatedAt)}, err
+		},
+		Settlements: func(_ context.Context, _ toll.Address, burns []*store.JournalRow) (out []*toll.Settlement, err error) {
+			for _, b := range burns {
+				r := ledger.RequestOf(b)
+				out = append(out, &toll.Settlement{AgentRequestID: r.ID, Status: r.State.String(), PlanID: m.plan, Transaction: &b.Commitment, CreatedAt: toll.At(r.CreatedAt)})
+			}
+			return out, nil
 		},
 		Permission: func(ctx context.Context, _ toll.Address, hash toll.Hash) (*toll.Permission, error) {
 			p, err := m.ledger.PermissionByHash(ctx, hash)
@@ -140,22 +146,36 @@ func (m *market) settle(who toll.Address, token toll.Hash, n toll.Credits, id st
 	must(m.t, err)
 }
 
-// drain derives until nothing is left, as the scan finds it.
+// drain derives until nothing is left.
 func (m *market) drain(e *Events) {
 	m.t.Helper()
-	for {
-		behind, _, _, err := store.AccountsBehind(m.t.Context(), m.st, [16]byte{}, 1000)
-		must(m.t, err)
-		if len(behind) == 0 {
-			return
-		}
-		ids := make([]ledger.AccountID, len(behind))
-		for i, b := range behind {
-			ids[i] = b
-		}
-		_, _, err = e.deriveBatch(m.t.Context(), ids)
-		must(m.t, err)
+	for m.follow(e) {
 	}
+}
+
+func (m *market) follow(e *Events) (more bool) {
+	m.t.Helper()
+	more, err := m.ledger.Follow(m.t.Context(), e.Consumer())
+	must(m.t, err)
+	return more
+}
+
+// behind returns how many entries have no events yet.
+func (m *market) behind() int64 {
+	m.t.Helper()
+	done, err := store.JournalCursor(m.t.Context(), m.st, store.Follower)
+	must(m.t, err)
+	all, err := store.JournalLength(m.t.Context(), m.st)
+	must(m.t, err)
+	return all - done
+}
+
+// length returns how many events an address has.
+func (m *market) length(who toll.Address) int64 {
+	m.t.Helper()
+	last, err := store.LastSequences(m.t.Context(), m.st, []toll.Address{who})
+	must(m.t, err)
+	return last[who]
 }
 
 // stream returns all events of an address, with their data, after looking at their numbers.

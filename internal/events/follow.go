@@ -155,13 +155,11 @@ func (s *Stream) Next(ctx context.Context, wait time.Duration) (events []*toll.E
 		if err != nil {
 			return nil, false, err
 		}
-		for _, row := range rows {
-			ev, err := s.e.event(ctx, row)
-			if err != nil {
-				return nil, false, err
-			}
-			events = append(events, ev)
-			s.at = row.Sequence
+		if events, err = s.e.render(ctx, s.principal, rows); err != nil {
+			return nil, false, err
+		}
+		if len(rows) > 0 {
+			s.at = rows[len(rows)-1].Sequence
 		}
 	}
 	return events, false, nil

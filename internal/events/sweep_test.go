@@ -55,7 +55,7 @@ func TestExpiredDelegations(t *testing.T) {
 			m.clock.advance(70 * time.Second)
 			var wg sync.WaitGroup
 			for range 3 {
-				wg.Go(func() { must(t, m.room(nil).expire(ctx)) })
+				wg.Go(func() { must(t, m.room().expire(ctx)) })
 			}
 			wg.Wait()
 		}

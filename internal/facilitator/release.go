@@ -3,6 +3,7 @@ package facilitator
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
@@ -132,6 +133,38 @@ func (f *Facilitator) SettlementByTransaction(ctx context.Context, caller toll.A
 	return f.settlement(ctx, r)
 }
 
+// Settlements returns the settlements of burns in the journal, in their order, to a party of all of them; otherwise
+// [toll.CodeSettlementNotFound]. It reads what their permissions say with one statement.
+func (f *Facilitator) Settlements(ctx context.Context, caller toll.Address, burns []*store.JournalRow) ([]*toll.Settlement, error) {
+	keys := make([]store.PermissionKey, 0, len(burns))
+	for _, b := range burns {
+		if key := (store.PermissionKey{Account: b.Account, Hash: b.Burn.Permission}); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	payers, err := store.Payers(ctx, f.Store, keys)
+	if err != nil {
+		return nil, toll.AsError(err)
+	}
+	out := make([]*toll.Settlement, len(burns))
+	for i, b := range burns {
+		r := &request{Request: ledger.RequestOf(b)}
+		payer, ok := payers[store.PermissionKey{Account: b.Account, Hash: b.Burn.Permission}]
+		if ok {
+			r.account = ledger.Account{ID: b.Account, Plan: payer.Plan, Subscriber: payer.Subscriber}
+		} else if r.account, err = f.Ledger.Account(ctx, b.Account); err != nil {
+			return nil, toll.AsError(err)
+		}
+		if err := f.allow(ctx, r, party(caller)); err != nil {
+			return nil, err
+		}
+		if out[i], err = f.settlementOver(ctx, r, payer.Network); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // noSettlement is the one answer for what is not there and for what is not the caller's.
 func noSettlement() *toll.Error { return toll.NewError(toll.CodeSettlementNotFound) }
 
@@ -203,17 +236,23 @@ func (f *Facilitator) allowed(ctx context.Context, r ledger.Request, may func(su
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
-	if a.Plan == "" {
-		return nil, noSettlement()
+	out := &request{Request: r, account: a}
+	return out, f.allow(ctx, out, may)
+}
+
+// allow reads the plan of a request, or refuses it.
+func (f *Facilitator) allow(ctx context.Context, r *request, may func(subscriber, owner toll.Address) bool) error {
+	if r.account.Plan == "" {
+		return noSettlement()
 	}
-	plan, e := f.plan(ctx, a.Plan, toll.CodeSettlementNotFound)
+	plan, e := f.plan(ctx, r.account.Plan, toll.CodeSettlementNotFound)
 	if e != nil {
-		return nil, e
+		return e
 	}
-	if !may(a.Subscriber, plan.Owner) {
-		return nil, noSettlement()
+	if r.plan = plan; !may(r.account.Subscriber, plan.Owner) {
+		return noSettlement()
 	}
-	return &request{Request: r, account: a, plan: plan}, nil
+	return nil
 }
 
 func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlement, error) {
@@ -221,9 +260,14 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
+	return f.settlementOver(ctx, r, perm.Network)
+}
+
+// settlementOver is settlement with the network of its permission.
+func (f *Facilitator) settlementOver(ctx context.Context, r *request, network string) (*toll.Settlement, error) {
 	s := &toll.Settlement{
 		AgentRequestID: r.ID, Status: r.State.String(), PlanID: r.plan.ID, Payer: r.account.Subscriber,
-		Network: f.wireNetwork(perm.Network), HeldAmount: r.Held, PermissionHash: r.Permission, CreatedAt: toll.At(r.CreatedAt),
+		Network: f.wireNetwork(network), HeldAmount: r.Held, PermissionHash: r.Permission, CreatedAt: toll.At(r.CreatedAt),
 		HoldExpiresAt: toll.AtPtr(r.HoldEndsAt),
 	}
 	if r.Agent != "" {
@@ -234,7 +278,7 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 	}
 	switch r.State {
 	case ledger.StateHeld, ledger.StateReleased, ledger.StateLapsed, ledger.StateGivenUp:
-		if h, err := toll.ParseHash(string(r.Answer)); err == nil {
+		if h, err := toll.ParseHash(r.OrderTx); err == nil {
 			s.OrderTx = &h
 		}
 	}
@@ -245,10 +289,7 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 			s.Status = ledger.StateLapsed.String()
 		}
 	case ledger.StateSettled:
-		burned, err := f.Ledger.Receipt(ctx, r.Request.Account, r.EntrySeq)
-		if err != nil {
-			return nil, toll.AsError(err)
-		}
+		burned := r.Request.Receipt()
 		receipt, err := f.answer(r.Answer, settled{Receipt: burned, payer: r.account.Subscriber, plan: r.plan.ID, agent: r.Agent})
 		if err != nil {
 			return nil, toll.NewError(toll.CodeInternal).WithCause(err)
@@ -260,6 +301,7 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 			s.OrderTx = &h
 		}
 		if r.plan.Credits.OnchainMirror {
+			var err error
 			if s.MirrorTx, err = store.MirrorTransaction(ctx, f.Store, tx); err != nil {
 				return nil, toll.AsError(err)
 			}

@@ -8,7 +8,7 @@ import (
 const accountFields = `account_id, plan_id, subscriber, balance, held, open_holds, minted, burned, expired, taken_back,
 	returned, seq, commitment, next_lot_end, next_hold_end, period_end, orders, updated_at`
 
-const accountColumns = accountFields + `, COALESCE(version, 0), hot`
+const accountColumns = accountFields + `, COALESCE(version, 0), hot, COALESCE(low_mark, 0)`
 
 const (
 	sqlAccount = `SELECT ` + accountColumns + ` FROM accounts WHERE account_id = $1`
@@ -24,16 +24,16 @@ const (
 
 	sqlAccountSave = `UPDATE accounts SET balance = $2, held = $3, open_holds = $4, minted = $5, burned = $6, expired = $7,
 		taken_back = $8, returned = $9, seq = $10, commitment = $11, next_lot_end = $12, next_hold_end = $13, period_end = $14,
-		orders = $15, updated_at = $16, version = $17, hot = $18 WHERE account_id = $1`
+		orders = $15, updated_at = $16, version = $17, hot = $18, low_mark = $19 WHERE account_id = $1`
 	sqlAccountsSave = `UPDATE accounts a SET balance = u.balance, held = u.held, open_holds = u.open_holds, minted = u.minted,
 		burned = u.burned, expired = u.expired, taken_back = u.taken_back, returned = u.returned, seq = u.seq,
 		commitment = u.commitment, next_lot_end = u.next_lot_end, next_hold_end = u.next_hold_end, period_end = u.period_end,
-		orders = u.orders, updated_at = u.updated_at, version = u.version, hot = u.hot
+		orders = u.orders, updated_at = u.updated_at, version = u.version, hot = u.hot, low_mark = u.low_mark
 		FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
 			$9::bigint[], $10::bigint[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
-			$17::bigint[], $18::bytea[])
+			$17::bigint[], $18::bytea[], $19::bigint[])
 		AS u(account_id, balance, held, open_holds, minted, burned, expired, taken_back, returned, seq, commitment,
-			next_lot_end, next_hold_end, period_end, orders, updated_at, version, hot)
+			next_lot_end, next_hold_end, period_end, orders, updated_at, version, hot, low_mark)
 		WHERE a.account_id = u.account_id`
 )
 
@@ -52,7 +52,8 @@ func scanAccount(scan scanFunc, a *Account) error {
 	var subscriber string
 	var updated int64
 	err := scan(&id, &a.Plan, &subscriber, &a.Balance, &a.Held, &a.OpenHolds, &a.Minted, &a.Burned, &a.Expired, &a.TakenBack,
-		&a.Returned, &a.Seq, &commitment, &a.nextLotEnd, &a.nextHoldEnd, &a.periodEnd, &a.Orders, &updated, &a.version, &hot)
+		&a.Returned, &a.Seq, &commitment, &a.nextLotEnd, &a.nextHoldEnd, &a.periodEnd, &a.Orders, &updated, &a.version, &hot,
+		&a.lowMark)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (a *Account) row() []any {
 	return []any{
 		a.ID[:], int64(a.Balance), int64(a.Held), a.OpenHolds, int64(a.Minted), int64(a.Burned), int64(a.Expired),
 		int64(a.TakenBack), int64(a.Returned), a.Seq, a.Commitment[:], a.nextLotEnd, a.nextHoldEnd, a.periodEnd, a.Orders,
-		a.UpdatedAt.UnixMicro(), a.version, []byte(a.hot),
+		a.UpdatedAt.UnixMicro(), a.version, []byte(a.hot), int64(a.lowMark),
 	}
 }
 

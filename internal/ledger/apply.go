@@ -204,9 +204,11 @@ func (s *state) setNextLotEnd() error {
 // enter writes an entry and moves the balance and the counters of the account.
 func (s *state) enter(kind Kind, amount toll.Credits, ref string) Entry {
 	a := &s.account
+	before := a.Balance
 	switch kind {
 	case KindMint:
 		a.Minted += amount
+		a.lowMark = amount / lowShare
 	case KindBurn:
 		a.Burned += amount
 	case KindExpire:
@@ -219,12 +221,16 @@ func (s *state) enter(kind Kind, amount toll.Credits, ref string) Entry {
 	a.Balance += toll.Credits(kind.sign()) * amount
 	a.Seq++
 	e := Entry{Account: a.ID, Seq: a.Seq, Kind: kind, Amount: amount, BalanceAfter: a.Balance, Ref: ref, AtMicros: s.now}
+	e.low = before >= a.lowMark && a.Balance < a.lowMark
 	e.Commitment = e.commit(a.Commitment)
 	a.Commitment = e.Commitment
 	s.entries = append(s.entries, e)
 	s.accountChanged = true
 	return e
 }
+
+// lowShare is the share of the last grant below which an account is low. A grant that is smaller than this never is.
+const lowShare = 10
 
 // endHold gives the credits of an open hold back.
 func (s *state) endHold(r *requestRow, to State) {

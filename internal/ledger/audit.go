@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -35,8 +36,8 @@ func (l *Ledger) Audit(ctx context.Context) ([]Finding, error) {
 			return nil, err
 		}
 		if len(page) == 0 {
-			orphans, err := l.auditOrphans(ctx)
-			return append(findings, orphans...), err
+			whole, err := l.auditJournal(ctx)
+			return append(findings, whole...), err
 		}
 		for _, a := range page {
 			found, err := l.auditAccount(ctx, a)
@@ -49,16 +50,109 @@ func (l *Ledger) Audit(ctx context.Context) ([]Finding, error) {
 	}
 }
 
-// auditOrphans looks for settled requests without a burn, which no account leads to.
-func (l *Ledger) auditOrphans(ctx context.Context) ([]Finding, error) {
-	var n int64
-	err := l.st.QueryRow(ctx, `SELECT COUNT(*) FROM requests r WHERE r.state = 2 AND NOT EXISTS (
-		SELECT 1 FROM entries e WHERE e.account_id = r.account_id AND e.seq = r.entry_seq AND e.kind = 2
-			AND e.ref = r.agent_request_id AND e.amount = r.amount)`).Scan(&n)
-	if err != nil || n == 0 {
+// auditJournal proves what no account shows: that the journal has no gap and no row beyond those of the accounts, that its sums are
+// theirs, that its indexes have as many rows as it, and that no request is settled and open.
+func (l *Ledger) auditJournal(ctx context.Context) ([]Finding, error) {
+	x := &auditor{}
+	// One statement sees one moment.
+	var rows, last, entries, indexed, commitments, positions int64
+	err := l.st.QueryRow(ctx, `SELECT j.n, j.last, a.seq, c.pos, i.n, p.n
+		FROM (SELECT COUNT(*) AS n, COALESCE(MAX(pos), 0) AS last FROM journal) j,
+			(SELECT CAST(COALESCE(SUM(seq), 0) AS BIGINT) AS seq FROM accounts) a,
+			(SELECT pos FROM journal_cursors WHERE name = $1) c,
+			(SELECT COUNT(*) AS n FROM journal_commitments) i,
+			(SELECT CAST(COALESCE(SUM(LENGTH(positions)), 0) / 6 AS BIGINT) AS n FROM journal_accounts) p`, store.Follower).
+		Scan(&rows, &last, &entries, &indexed, &commitments, &positions)
+	if err != nil {
 		return nil, err
 	}
-	return []Finding{{Invariant: "I5", Detail: fmt.Sprintf("%d settlements have no burn of their amount", n)}}, nil
+	x.check(rows == last, "I19", "the journal has %d rows, the last one is %d", rows, last)
+	x.check(rows == entries, "I5", "the journal has %d rows, the accounts %d entries", rows, entries)
+	x.check(indexed <= last && commitments == indexed && positions == indexed, "I19",
+		"%d rows are followed, of %d; the indexes have %d and %d", indexed, last, commitments, positions)
+	_, err = store.All(ctx, l.st, func(scan func(dest ...any) error) (kind Kind, err error) {
+		var sum, want halves
+		err = scan(&kind, &sum.high, &sum.low, &want.high, &want.low)
+		x.check(sum.total().Cmp(want.total()) == 0, "I1", "rows of kind %s sum to %v, the accounts say %v", kind, sum.total(), want.total())
+		return kind, err
+	}, `SELECT k.kind, k.high, k.low, `+sumOfKind("high")+`, `+sumOfKind("low")+`
+		FROM (SELECT kind, CAST(SUM(amount / 4294967296) AS BIGINT) AS high, CAST(SUM(amount % 4294967296) AS BIGINT) AS low
+			FROM journal GROUP BY kind) k,
+			(SELECT `+halvesOf("minted")+`, `+halvesOf("burned")+`, `+halvesOf("expired")+`, `+halvesOf("taken_back")+`, `+halvesOf("returned")+`
+				FROM accounts) a`)
+	if err != nil {
+		return nil, err
+	}
+	return x.found, l.auditUnsettled(ctx, x)
+}
+
+// halves are the sums of the upper and the lower 32 bits of amounts. A sum of the amounts themselves may not fit in a BIGINT.
+type halves struct{ high, low int64 }
+
+func (h halves) total() *big.Int {
+	t := new(big.Int).Lsh(big.NewInt(h.high), 32)
+	return t.Add(t, big.NewInt(h.low))
+}
+
+func halvesOf(column string) string {
+	return fmt.Sprintf("CAST(SUM(%[1]s / 4294967296) AS BIGINT) AS %[1]s_high, CAST(SUM(%[1]s %% 4294967296) AS BIGINT) AS %[1]s_low", column)
+}
+
+// sumOfKind picks what the accounts say of a kind.
+func sumOfKind(half string) string {
+	return strings.ReplaceAll(`CASE k.kind WHEN 1 THEN a.minted_# WHEN 2 THEN a.burned_# WHEN 3 THEN a.expired_#
+			WHEN 4 THEN a.taken_back_# WHEN 5 THEN a.returned_# ELSE -1 END`, "#", half)
+}
+
+// auditUnsettled looks for requests that have a row and a burn.
+func (l *Ledger) auditUnsettled(ctx context.Context, x *auditor) error {
+	after, of := "", []byte{}
+	for {
+		page, err := store.All(ctx, l.st, into(scanRequest), `SELECT `+requestColumns+` FROM requests
+			WHERE agent_request_id > $1 OR (agent_request_id = $1 AND account_id > $2)
+			ORDER BY agent_request_id, account_id LIMIT 1000`, after, of)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for i := range page {
+			r := &page[i]
+			after, of = r.ID, r.Account[:]
+			x.a.ID = r.Account
+			x.check(r.State != StateSettled, "I7", "request %s is settled outside of the journal", r.ID)
+			_, err := store.BurnOf(ctx, l.st, r.Account, r.ID)
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			now, err := l.requestRow(ctx, r.Account, r.ID)
+			if err != nil {
+				return err
+			}
+			x.check(!now, "I5", "request %s is burned and has a row of state %s", r.ID, r.State)
+		}
+	}
+}
+
+// requestRow reports whether a request has a row now: one may have been settled since it was read.
+func (l *Ledger) requestRow(ctx context.Context, id AccountID, requestID string) (bool, error) {
+	_, err := into(scanRequest)(l.st.QueryRow(ctx, sqlRequest, id[:], requestID).Scan)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// burn counts a burn under its permission.
+func (x *auditor) burn(r Request) {
+	u := x.under[r.Permission]
+	if u == nil {
+		u = &burnsUnder{}
+		x.under[r.Permission] = u
+	}
+	x.check(r.previousBurn == u.last, "I10", "burn %d follows %d under its permission, and says %d", r.EntrySeq, u.last, r.previousBurn)
+	u.sum, u.last = u.sum+r.Amount, r.EntrySeq
 }
 
 // auditTries bounds the audits of an account that never stands still.
@@ -85,6 +179,15 @@ type auditor struct {
 	hot   hot
 	found []Finding
 	taken map[string]toll.Credits // taken back less returned, by the order that the entries name
+	under map[toll.Hash]*burnsUnder
+	// indexed is the position up to which the journal is in the late indexes.
+	indexed int64
+}
+
+// burnsUnder are the burns under a permission.
+type burnsUnder struct {
+	sum  toll.Credits
+	last int64 // seq
 }
 
 func (x *auditor) check(ok bool, invariant, format string, args ...any) {
@@ -95,8 +198,11 @@ func (x *auditor) check(ok bool, invariant, format string, args ...any) {
 
 func (l *Ledger) auditOnce(ctx context.Context, a Account) ([]Finding, error) {
 	h, err := parseHot(a.hot)
-	x := &auditor{a: a, hot: h, taken: map[string]toll.Credits{}}
+	x := &auditor{a: a, hot: h, taken: map[string]toll.Credits{}, under: map[toll.Hash]*burnsUnder{}}
 	x.check(err == nil, "I2", "%v", err)
+	if x.indexed, err = store.JournalCursor(ctx, l.st, store.Follower); err != nil {
+		return nil, err
+	}
 	x.check(a.ID == NewAccountID(a.Plan, a.Subscriber), "I1", "id does not belong to plan %s and subscriber %s", a.Plan, a.Subscriber)
 	x.check(a.Minted-a.Burned-a.Expired-a.TakenBack+a.Returned == a.Balance, "I1", "minted %d + returned %d != balance %d + burned %d + expired %d + taken back %d",
 		a.Minted, a.Returned, a.Balance, a.Burned, a.Expired, a.TakenBack)
@@ -114,13 +220,20 @@ func (l *Ledger) auditEntries(ctx context.Context, x *auditor) error {
 	sums := map[Kind]toll.Credits{}
 	burns := map[string]int{}
 	for {
-		page, err := store.All(ctx, l.st, into(scanEntry), sqlEntriesAfter, x.a.ID[:], previous.Seq, 1000)
+		page, err := store.JournalOf(ctx, l.st, x.a.ID, previous.Seq+1, 1000)
 		if err != nil {
 			return err
 		}
+		full := len(page) == 1000
 		// What was written since the account was read is not looked at.
-		page = slices.DeleteFunc(page, func(e Entry) bool { return e.Seq > x.a.Seq })
-		for _, e := range page {
+		page = slices.DeleteFunc(page, func(r store.JournalRow) bool { return r.Seq > x.a.Seq })
+		lost, err := store.NotIndexed(ctx, l.st, page, x.indexed)
+		if err != nil {
+			return err
+		}
+		x.check(lost == 0, "I19", "%d commitments are missing in their index", lost)
+		for i := range page {
+			e := EntryOf(&page[i])
 			x.check(e.Seq == previous.Seq+1, "I19", "entry %d follows entry %d", e.Seq, previous.Seq)
 			x.check(e.AtMicros >= previous.AtMicros, "I19", "entry %d is earlier than the one before", e.Seq)
 			x.check(e.Commitment == e.commit(previous.Commitment), "I19", "the commitment of entry %d does not recompute", e.Seq)
@@ -135,10 +248,11 @@ func (l *Ledger) auditEntries(ctx context.Context, x *auditor) error {
 			if e.Kind == KindBurn {
 				burns[e.Ref]++
 				x.check(burns[e.Ref] == 1, "I5", "request %s was burned twice", e.Ref)
+				x.burn(RequestOf(&page[i]))
 			}
 			previous = e
 		}
-		if len(page) < 1000 {
+		if !full {
 			break
 		}
 	}
@@ -205,8 +319,6 @@ func (l *Ledger) auditTaken(ctx context.Context, x *auditor) error {
 	return nil
 }
 
-// Requests are found by the entries that settled them and by their open holds, as no index leads from an account to all
-// of them.
 func (l *Ledger) auditRequests(ctx context.Context, x *auditor) error {
 	var held, open, earliest int64
 	err := l.st.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(held), 0) AS BIGINT), COUNT(*), COALESCE(MIN(hold_ends_at), $2)
@@ -217,12 +329,7 @@ func (l *Ledger) auditRequests(ctx context.Context, x *auditor) error {
 	x.check(held == int64(x.a.Held), "I3", "open holds sum to %d, the account says %d", held, x.a.Held)
 	x.check(open == x.a.OpenHolds, "I3", "%d holds are open, the account says %d", open, x.a.OpenHolds)
 	x.check(earliest >= x.a.nextHoldEnd, "I3", "a hold ends before the account expects one")
-	var lost int64
-	err = l.st.QueryRow(ctx, `SELECT COUNT(*) FROM entries e WHERE e.account_id = $1 AND e.kind = 2 AND NOT EXISTS (
-		SELECT 1 FROM requests r WHERE r.account_id = e.account_id AND r.agent_request_id = e.ref AND r.state = 2
-			AND r.entry_seq = e.seq AND r.amount = e.amount)`, x.a.ID[:]).Scan(&lost)
-	x.check(lost == 0, "I7", "%d burns have no settled request of their amount", lost)
-	return err
+	return nil
 }
 
 func (l *Ledger) auditPermissions(ctx context.Context, x *auditor) error {
@@ -230,9 +337,9 @@ func (l *Ledger) auditPermissions(ctx context.Context, x *auditor) error {
 	_, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (p Permission, err error) {
 		var hash []byte
 		var limit *int64
-		var burns, holds toll.Credits
+		var holds toll.Credits
 		var count int64
-		err = scan(&hash, &limit, &p.Redeemed, &p.Held, &p.OpenHolds, &burns, &holds, &count)
+		err = scan(&hash, &limit, &p.Redeemed, &p.Held, &p.OpenHolds, &p.lastBurn, &holds, &count)
 		if err != nil {
 			return p, err
 		}
@@ -246,19 +353,23 @@ func (l *Ledger) auditPermissions(ctx context.Context, x *auditor) error {
 			known++
 			x.check(!p.usedUp() && !row.usedUp(), "I10", "a permission that is used up is hot")
 		}
-		x.check(p.Redeemed == burns, "I10", "a permission counts %d redeemed, its burns sum to %d", p.Redeemed, burns)
+		burns := x.under[p.Hash]
+		if burns == nil {
+			burns = &burnsUnder{}
+		}
+		delete(x.under, p.Hash)
+		x.check(p.Redeemed == burns.sum, "I10", "a permission counts %d redeemed, its burns sum to %d", p.Redeemed, burns.sum)
+		x.check(p.lastBurn == burns.last, "I10", "the last burn of a permission is %d, it says %d", burns.last, p.lastBurn)
 		x.check(p.Held == holds && p.OpenHolds == count, "I10", "a permission counts %d held in %d holds, there are %d in %d", p.Held, p.OpenHolds, holds, count)
 		x.check(limit == nil || int64(p.Redeemed+p.Held) <= *limit, "I10", "a permission used %d and holds %d of %v", p.Redeemed, p.Held, limit)
 		return p, nil
-	}, `SELECT p.permission_hash, p.redemption_limit, p.redeemed, p.held, p.open_holds,
-		CAST(COALESCE(b.burns, 0) AS BIGINT), CAST(COALESCE(h.held, 0) AS BIGINT), CAST(COALESCE(h.open, 0) AS BIGINT)
+	}, `SELECT p.permission_hash, p.redemption_limit, p.redeemed, p.held, p.open_holds, p.last_burn,
+		CAST(COALESCE(h.held, 0) AS BIGINT), CAST(COALESCE(h.open, 0) AS BIGINT)
 		FROM permissions p
-		LEFT JOIN (SELECT r.permission_hash AS hash, SUM(r.amount) AS burns FROM entries e JOIN requests r
-				ON r.account_id = e.account_id AND r.agent_request_id = e.ref
-			WHERE e.account_id = $1 AND e.kind = 2 GROUP BY r.permission_hash) b ON b.hash = p.permission_hash
 		LEFT JOIN (SELECT permission_hash AS hash, SUM(held) AS held, COUNT(*) AS open FROM requests
 			WHERE account_id = $1 AND state = 1 GROUP BY permission_hash) h ON h.hash = p.permission_hash
 		WHERE p.account_id = $1`, x.a.ID[:])
+	x.check(err != nil || len(x.under) == 0, "I10", "%d permissions with burns do not exist", len(x.under))
 	x.check(err != nil || known == len(x.hot.permissions), "I10", "%d permissions are hot, there are %d of them", len(x.hot.permissions), known)
 	return err
 }

@@ -44,26 +44,35 @@ func TestUsesOfAPermissionAreAChain(t *testing.T) {
 // TestAuditFindsFaults plants one fault at a time behind the back of the ledger.
 func TestAuditFindsFaults(t *testing.T) {
 	faults := map[string]string{
-		"UPDATE accounts SET hot = NULL":                                                       "I2",
-		"UPDATE accounts SET hot = NULL WHERE balance > 0":                                     "I10",
-		"UPDATE accounts SET hot = X'02'":                                                      "I2",
-		"UPDATE lots SET open = 0":                                                             "I3",
-		"UPDATE lots SET remaining = remaining - 1":                                            "I2",
-		"UPDATE accounts SET balance = balance + 1, minted = minted + 1":                       "I2",
-		"UPDATE accounts SET held = held - 1":                                                  "I3",
-		"UPDATE accounts SET open_holds = 5":                                                   "I3",
-		"UPDATE accounts SET next_hold_end = 9223372036854775807":                              "I3",
-		"UPDATE entries SET amount = amount + 1 WHERE kind = 2":                                "I19",
-		"UPDATE entries SET ref = 'other' WHERE kind = 2":                                      "I7",
-		"UPDATE entries SET at = at - 1 WHERE seq = 2":                                         "I19",
-		"DELETE FROM entries WHERE seq = 2":                                                    "I5",
-		"UPDATE requests SET amount = amount + 1 WHERE state = 2":                              "I5",
-		"UPDATE requests SET state = 3 WHERE state = 2":                                        "I7",
-		"UPDATE permissions SET redeemed = redeemed + 1":                                       "I10",
-		"UPDATE permissions SET held = held + 1, open_holds = open_holds + 1":                  "I10",
-		"UPDATE accounts SET burned = burned + 1, minted = minted + 1":                         "I1",
-		"UPDATE accounts SET subscriber = '0x0000000000000000000000000000000000000001'":        "I1",
-		"UPDATE entries SET commitment = (SELECT e.commitment FROM entries e WHERE e.seq = 1)": "I19",
+		"UPDATE accounts SET hot = NULL":                                                                         "I2",
+		"UPDATE accounts SET hot = NULL WHERE balance > 0":                                                       "I10",
+		"UPDATE accounts SET hot = X'02'":                                                                        "I2",
+		"UPDATE lots SET open = 0":                                                                               "I3",
+		"UPDATE lots SET remaining = remaining - 1":                                                              "I2",
+		"UPDATE accounts SET balance = balance + 1, minted = minted + 1":                                         "I2",
+		"UPDATE accounts SET held = held - 1":                                                                    "I3",
+		"UPDATE accounts SET open_holds = 5":                                                                     "I3",
+		"UPDATE accounts SET next_hold_end = 9223372036854775807":                                                "I3",
+		"UPDATE journal SET amount = amount + 1 WHERE kind = 2":                                                  "I19",
+		"UPDATE journal SET ref = x'006f74686572' WHERE ref = x'007231'":                                         "I19",
+		"UPDATE journal SET at = at - 1 WHERE seq = 2":                                                           "I19",
+		"DELETE FROM journal WHERE seq = 2":                                                                      "I5",
+		"UPDATE journal SET kind = 3 WHERE kind = 2":                                                             "I1",
+		"UPDATE journal SET pos = pos + 3 WHERE kind = 2":                                                        "I19",
+		"UPDATE journal SET body = (SELECT b.body FROM journal b WHERE b.ref = x'007232') WHERE ref = x'007231'": "I10",
+		"UPDATE requests SET state = 2":                                                                          "I7",
+		"UPDATE requests SET agent_request_id = 'r1', state = 3":                                                 "I5",
+		"UPDATE permissions SET last_burn = last_burn - 1":                                                       "I10",
+		"DELETE FROM journal_commitments WHERE pos = 2":                                                          "I19",
+		"UPDATE journal_commitments SET prefix = prefix + 1 WHERE pos = 2":                                       "I19",
+		"INSERT INTO journal_commitments (prefix, pos) VALUES (1, 2)":                                            "I19",
+		"UPDATE journal_accounts SET positions = x'000000000001'":                                                "I19",
+		"UPDATE journal_cursors SET pos = 1 WHERE name = 'follower'":                                             "I19",
+		"UPDATE permissions SET redeemed = redeemed + 1":                                                         "I10",
+		"UPDATE permissions SET held = held + 1, open_holds = open_holds + 1":                                    "I10",
+		"UPDATE accounts SET burned = burned + 1, minted = minted + 1":                                           "I1",
+		"UPDATE accounts SET subscriber = '0x0000000000000000000000000000000000000001'":                          "I1",
+		"UPDATE journal SET commitment = (SELECT e.commitment FROM journal e WHERE e.seq = 1)":                   "I19",
 	}
 	for fault, want := range faults {
 		t.Run(want+" "+fault, func(t *testing.T) {
@@ -77,8 +86,11 @@ func TestAuditFindsFaults(t *testing.T) {
 			perm := b.permission(0)
 			_, err := b.Settle(b.ctx, settleOp(perm, "r1", 5))
 			b.must(err)
+			_, err = b.Settle(b.ctx, settleOp(perm, "r2", 5))
+			b.must(err)
 			_, err = b.Hold(b.ctx, b.holdOp(perm, 5))
 			b.must(err)
+			follow(t, l)
 			b.mint(1, time.Time{}) // what is not used stands in its row
 			b.permission(0)
 			audit(t, l)
@@ -98,6 +110,17 @@ func TestAuditFindsFaults(t *testing.T) {
 			}
 			t.Fatalf("found %v, want a finding of %s", found, want)
 		})
+	}
+}
+
+// follow works the whole journal off.
+func follow(t *testing.T, l *ledger.Ledger, consumers ...ledger.Consumer) {
+	t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = l.Follow(t.Context(), consumers...); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -130,8 +130,8 @@ func TestOrderOfRequest(t *testing.T) {
 		h, err := b.Hold(b.ctx, hold)
 		b.must(err)
 		r, err := b.Request(b.ctx, h.Account.ID, h.RequestID)
-		if err != nil || string(r.Answer) != tx {
-			t.Errorf("%v, the hold keeps %q", err, r.Answer)
+		if err != nil || r.OrderTx != tx {
+			t.Errorf("%v, the hold keeps %q", err, r.OrderTx)
 		}
 		_, err = settle(h.RequestID, nil)
 		if err != nil || told != tx {

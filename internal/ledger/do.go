@@ -27,7 +27,7 @@ var (
 // commit with credits are written through the embedded [store.Tx].
 //
 // Each operation reads what it needs, decides as the writer does, and writes before it returns, so that SQL through the
-// transaction sees it. After an error of an operation the handle is dead: every further operation returns that error, and
+// transaction sees it; only the rows of the journal come with the commit. After an error of an operation the handle is dead: every further operation returns that error, and
 // [Ledger.Do] rolls back. A handle is not safe for concurrent use and ends with the function that got it.
 type Tx struct {
 	*store.Tx
@@ -40,6 +40,8 @@ type Tx struct {
 	trips   int
 	err     error
 	events  []store.NewEvent
+	entries []Entry // new ones
+	journal [][]any // their rows
 }
 
 // Do runs f with a handle on an account, and commits what f wrote when f returns nil. It is for records that must commit
@@ -80,10 +82,13 @@ func (l *Ledger) handle(ctx context.Context, id AccountID, plan toll.PlanID, sub
 				return t.err
 			}
 			l.failpoint("written")
-			if len(t.events) == 0 {
-				return nil
+			if len(t.events) > 0 {
+				if err := store.InsertEvent(ctx, tx, t.events...); err != nil {
+					return err
+				}
 			}
-			return store.InsertEvent(ctx, tx, t.events...)
+			t.journalLast()
+			return nil
 		})
 		recorded := errors.Is(err, ErrRecorded)
 		switch {
@@ -161,11 +166,7 @@ func (t *Tx) Mint(op MintOp) (Minted, error) {
 	}
 	m := answer.(Minted)
 	if m.Replayed {
-		var e Entry
-		t.err = t.run(store.Stmt{SQL: sqlEntry, Args: []any{t.id[:], m.seq}, Row: func(scan func(...any) error) error {
-			return scanEntry(scan, &e)
-		}})
-		m.Transaction = e.Commitment
+		m.Transaction, t.err = t.commitmentOf(m.seq)
 	}
 	return m, t.err
 }
@@ -249,11 +250,48 @@ func (t *Tx) decide(op operation) (any, error) {
 		if out[0].err != nil {
 			return nil, out[0].err
 		}
-		changes := g.state.changes(t.id[:])
+		stmts := make([]store.Stmt, 0, 8)
+		g.state.rows(t.id[:], func(kind int, row []any) {
+			if kind == writesEntry {
+				t.journal = append(t.journal, row)
+				return
+			}
+			stmts = append(stmts, store.Stmt{SQL: writes[kind].one, Args: row})
+		})
 		t.account = g.state.account
-		return out[0].answer, t.run(changes...)
+		t.entries = append(t.entries, g.state.entries...)
+		return out[0].answer, t.run(stmts...)
 	}
 	return nil, errNeedLots
+}
+
+// commitmentOf returns the commitment of an entry of the account.
+func (t *Tx) commitmentOf(seq int64) (toll.Hash, error) {
+	for _, e := range t.entries {
+		if e.Seq == seq {
+			return e.Commitment, nil
+		}
+	}
+	row, err := store.JournalEntry(t.ctx, t.Tx, t.id, seq)
+	return row.Commitment, err
+}
+
+// journalLast has the new entries written with the commit: their positions are given under a lock for which every writer waits.
+func (t *Tx) journalLast() {
+	if len(t.journal) == 0 {
+		return
+	}
+	if t.Engine() == store.SQLite {
+		for _, row := range t.journal {
+			t.Last(store.Stmt{SQL: writes[writesEntry].one, Args: row})
+		}
+		return
+	}
+	var rows columns
+	for _, row := range t.journal {
+		rows.add(row)
+	}
+	t.Last(store.JournalLock, store.Stmt{SQL: writes[writesEntry].many, Args: rows.args()})
 }
 
 // run makes one round trip.

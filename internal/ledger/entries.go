@@ -1,39 +1,74 @@
 package ledger
 
 import (
-	"encoding/binary"
-
-	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
 )
 
-const entryColumns = `account_id, seq, kind, amount, balance_after, ref, at, commitment`
+// journalRow is the entry as the journal keeps it. r is the request of a burn.
+func (e *Entry) journalRow(r *Request) store.JournalRow {
+	row := store.JournalRow{
+		Account: e.Account, Seq: e.Seq, Kind: int64(e.Kind), Amount: e.Amount, BalanceAfter: e.BalanceAfter, At: e.AtMicros,
+		Commitment: e.Commitment, Ref: e.Ref, Low: e.low, UsedUp: e.usedUp,
+	}
+	if r != nil {
+		row.Burn = &store.Burn{
+			Content: r.Content, Permission: r.Permission, Agent: r.Agent, Resource: r.Resource, Held: r.Held,
+			HoldEndsAt: micros(r.HoldEndsAt, 0), CreatedAt: r.CreatedAt.UnixMicro(), Previous: r.previousBurn, Answer: r.Answer,
+		}
+	}
+	return row
+}
 
-const (
-	sqlEntryAdd   = `INSERT INTO entries (` + entryColumns + `, tx) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
-	sqlEntriesAdd = `INSERT INTO entries (` + entryColumns + `, tx)
-		SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bytea[],
-			$9::bigint[])`
-	sqlEntry        = `SELECT ` + entryColumns + ` FROM entries WHERE account_id = $1 AND seq = $2`
-	sqlEntryByTx    = `SELECT ` + entryColumns + ` FROM entries WHERE tx = $1 AND commitment = $2`
-	sqlEntriesAfter = `SELECT ` + entryColumns + ` FROM entries WHERE account_id = $1 AND seq > $2 ORDER BY seq LIMIT $3`
-)
-
-func (e *Entry) row() []any {
-	return []any{
-		e.Account[:], e.Seq, int64(e.Kind), int64(e.Amount), int64(e.BalanceAfter), e.Ref, e.AtMicros, e.Commitment[:],
-		txPrefix(e.Commitment),
+// EntryOf returns the entry of a row of the journal.
+func EntryOf(row *store.JournalRow) Entry {
+	return Entry{
+		Account: row.Account, Seq: row.Seq, Kind: Kind(row.Kind), Amount: row.Amount, BalanceAfter: row.BalanceAfter, Ref: row.Ref,
+		AtMicros: row.At, Commitment: row.Commitment, low: row.Low, usedUp: row.UsedUp,
 	}
 }
 
-func scanEntry(scan scanFunc, e *Entry) error {
-	var account, commitment []byte
-	if err := scan(&account, &e.Seq, &e.Kind, &e.Amount, &e.BalanceAfter, &e.Ref, &e.AtMicros, &commitment); err != nil {
+// RequestOf returns the settled request of a burn. It is the zero value for a row of another kind.
+func RequestOf(row *store.JournalRow) Request {
+	u := row.Burn
+	if u == nil {
+		return Request{}
+	}
+	r := Request{
+		Account: row.Account, ID: row.Ref, State: StateSettled, Content: u.Content, Permission: u.Permission, Agent: u.Agent,
+		Resource: u.Resource, Held: u.Held, Amount: row.Amount, CreatedAt: micro(u.CreatedAt), EndedAt: micro(row.At),
+		EntrySeq: row.Seq, Transaction: row.Commitment, Balance: row.BalanceAfter, Answer: u.Answer,
+		previousBurn: u.Previous,
+	}
+	if u.HoldEndsAt != 0 {
+		r.HoldEndsAt = micro(u.HoldEndsAt)
+	}
+	return r
+}
+
+// Receipt is what the settlement of the request decided, but for what its stored answer has.
+func (r *Request) Receipt() Receipt {
+	return Receipt{RequestID: r.ID, Transaction: r.Transaction, Amount: r.Amount, Balance: r.Balance, At: r.EndedAt}
+}
+
+// entryRows calls add with the columns of each new entry, in order.
+func (s *state) entryRows(add func(row []any)) {
+	for i := range s.entries {
+		e := &s.entries[i]
+		var r *Request
+		if e.Kind == KindBurn {
+			r = &s.requests[e.Ref].Request
+		}
+		row := e.journalRow(r)
+		add(row.Values())
+	}
+}
+
+func burnInto(add func(*requestRow)) func(scan func(...any) error) error {
+	return func(scan func(...any) error) error {
+		row, err := store.ScanJournal(scan)
+		if err == nil {
+			add(&requestRow{stored: true, Request: RequestOf(&row)})
+		}
 		return err
 	}
-	copy(e.Account[:], account)
-	copy(e.Commitment[:], commitment)
-	return nil
 }
-
-// txPrefix is what the look-up by transaction is indexed by.
-func txPrefix(commitment toll.Hash) int64 { return int64(binary.BigEndian.Uint64(commitment[:8])) }

@@ -54,6 +54,8 @@ type Entry struct {
 	Ref          string // request id, order id, or the order of the lot
 	AtMicros     int64  // microseconds UTC, never decreasing
 	Commitment   toll.Hash
+
+	low, usedUp bool // see [store.JournalRow]
 }
 
 // canonicalEntry is the version of the canonical bytes. They are permanent: see docs/decisions, "What is permanent".

@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"context"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // SetFailpoint makes the writer call f at its steps: begin, locked, decided, written (not on PostgreSQL,
@@ -24,3 +26,29 @@ func Trips(t *Tx) int { return t.trips }
 
 // Commit returns the commitment of an entry after another one.
 func Commit(e Entry, previous toll.Hash) toll.Hash { return e.commit(previous) }
+
+// Cool writes the hot counters of an account to the rows of its lots and permissions, where releases before look for them.
+func Cool(ctx context.Context, st *store.Store, id AccountID) error {
+	return st.Tx(ctx, func(tx *store.Tx) error {
+		var a Account
+		err := tx.Run(ctx, lockAccount(tx, id, "", toll.Address{}, &a)...)
+		if err != nil {
+			return err
+		}
+		h, err := parseHot(a.hot)
+		for _, l := range h.lots {
+			if err == nil {
+				_, err = tx.Exec(ctx, sqlLotLeft, id[:], l.id, int64(l.remaining))
+			}
+		}
+		for i := range h.permissions {
+			if err == nil {
+				_, err = tx.Exec(ctx, sqlPermissionSave, h.permissions[i].row(id[:])...)
+			}
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, "UPDATE accounts SET hot = NULL WHERE account_id = $1", id[:])
+		}
+		return err
+	})
+}

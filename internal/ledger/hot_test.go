@@ -34,8 +34,11 @@ var counterReaders = map[string]string{
 	"sqlLotsByRef":               "scanLot",
 
 	"sqlPermissionFreeze": "the counters are written before",
-	"sqlEntriesBehind":    "a permission that is used up is never hot",
-	"sqlEntriesBehindOf":  "a permission that is used up is never hot",
+
+	"sqlOldEntries":        "nothing is hot while a migration runs",
+	"sqlOldDone":           "nothing is hot while a migration runs",
+	"sqlOldBehind":         "nothing is hot while a migration runs",
+	"sqlOldLastRedemption": "nothing is hot while a migration runs",
 
 	"Ledger.auditLots":        "it adds what is hot",
 	"Ledger.auditTaken":       "scanLot",

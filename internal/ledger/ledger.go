@@ -148,26 +148,7 @@ func (l *Ledger) Settle(ctx context.Context, op SettleOp) (Settled, error) {
 	if errors.Is(err, ErrUnknownOutcome) && s.RequestID == "" {
 		s.RequestID = o.RequestID
 	}
-	refusal, _ := errors.AsType[*Refusal](err)
-	switch {
-	case err == nil && s.Replayed:
-		s.Receipt, err = l.Receipt(ctx, o.accountID(), s.seq)
-	case refusal != nil && refusal.Kind == Replay:
-		first, unread := l.Receipt(ctx, o.accountID(), refusal.seq)
-		if unread != nil {
-			return s, unread
-		}
-		refusal.Transaction = first.Transaction
-	}
 	return s, err
-}
-
-// Receipt returns what a settlement decided, by the number of its burn ([Request].EntrySeq). Errors: store.ErrNotFound.
-func (l *Ledger) Receipt(ctx context.Context, id AccountID, seq int64) (Receipt, error) {
-	e, err := l.Entry(ctx, id, seq)
-	return Receipt{
-		RequestID: e.Ref, Transaction: e.Commitment, Amount: e.Amount, Balance: e.BalanceAfter, At: micro(e.AtMicros),
-	}, err
 }
 
 // Release gives a hold back and ends its request; a repeat gets the same answer. Refusals: UnknownRequest, SettledAlready.

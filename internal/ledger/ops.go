@@ -19,11 +19,11 @@ func (p *permissionRow) orderKnown(tx *string, issued bool, keys []string, amoun
 	return &Refusal{Kind: OrderUnknown, Uncovered: amount, DelegationID: p.DelegationID, APIKeyID: p.APIKeyID}
 }
 
-func noted(tx *string) []byte {
-	if tx == nil || *tx == "" {
-		return nil
+func noted(tx *string) string {
+	if tx == nil {
+		return ""
 	}
-	return []byte(*tx)
+	return *tx
 }
 
 type mint struct{ MintOp }
@@ -127,7 +127,7 @@ func (o *hold) apply(s *state, retried bool) (any, error) {
 	p.changed = true
 	s.file(&requestRow{changed: true, Request: Request{
 		Account: a.ID, ID: id, State: StateHeld, Permission: o.Permission, Agent: o.Agent, Resource: o.Resource,
-		Held: o.Amount, HoldEndsAt: until, CreatedAt: micro(s.now), Answer: noted(o.OrderTx),
+		Held: o.Amount, HoldEndsAt: until, CreatedAt: micro(s.now), OrderTx: noted(o.OrderTx),
 	}}, o.Keys)
 	return Held{RequestID: id, Amount: o.Amount, Until: until, Account: *a}, nil
 }
@@ -186,9 +186,9 @@ func (o *settle) apply(s *state, _ bool) (any, error) {
 		// A server that settles before it works would work for every repeat. An id that was issued for this very call says
 		// that an earlier attempt of it was committed.
 		if o.HoldBounds && r.HoldEndsAt.IsZero() && !(o.issued && r.ID == o.RequestID) {
-			return nil, &Refusal{Kind: Replay, seq: r.EntrySeq}
+			return nil, &Refusal{Kind: Replay, Transaction: r.Transaction}
 		}
-		return Settled{Receipt: Receipt{RequestID: r.ID}, Answer: r.Answer, Replayed: true, seq: r.EntrySeq}, nil
+		return Settled{Receipt: r.Receipt(), Answer: r.Answer, Replayed: true}, nil
 	case StateHeld, StateLapsed, StateGivenUp:
 		if r.Permission != o.Permission || r.Agent != o.Agent || r.Resource != o.Resource {
 			return nil, o.conflict(s, r)
@@ -238,7 +238,7 @@ func (o *settle) fresh(s *state, id string) (any, error) {
 	}
 	r := &requestRow{Request: Request{
 		Account: s.account.ID, ID: id, Permission: o.Permission, Agent: o.Agent, Resource: o.Resource, CreatedAt: micro(s.now),
-		Answer: noted(o.OrderTx),
+		OrderTx: noted(o.OrderTx),
 	}}
 	s.file(r, o.Keys)
 	return o.finish(s, r, p, o.Amount, 0)
@@ -281,8 +281,8 @@ func (o *settle) held(s *state, r *requestRow) (any, error) {
 	if err := s.canBurn(amount, own); err != nil {
 		return nil, err
 	}
-	if tx := noted(o.OrderTx); tx != nil {
-		r.Answer = tx
+	if tx := noted(o.OrderTx); tx != "" {
+		r.OrderTx = tx
 	}
 	if r.State == StateHeld {
 		s.endHold(r, StateSettled)
@@ -297,15 +297,17 @@ func (o *settle) finish(s *state, r *requestRow, p *permissionRow, amount, under
 	p.Redeemed += amount
 	r.previousBurn, p.lastBurn = p.lastBurn, e.Seq
 	p.changed = true
+	if amount > 0 && p.RedemptionLimit != nil && p.Redeemed >= *p.RedemptionLimit {
+		s.entries[len(s.entries)-1].usedUp = true
+	}
 	// What the hold kept of ended lots and did not burn ends now.
 	if err := s.endLots(); err != nil {
 		return nil, err
 	}
-	rec := Receipt{
-		RequestID: r.ID, Transaction: e.Commitment, Amount: amount, Balance: e.BalanceAfter, At: micro(s.now),
-		Ended: e.BalanceAfter - s.account.Balance, OrderTx: string(r.Answer),
-	}
-	r.State, r.Content, r.Amount, r.EntrySeq, r.EndedAt = StateSettled, o.Content, amount, e.Seq, rec.At
+	r.State, r.Content, r.Amount, r.EndedAt = StateSettled, o.Content, amount, micro(s.now)
+	r.EntrySeq, r.Transaction, r.Balance = e.Seq, e.Commitment, e.BalanceAfter
+	rec := r.Receipt()
+	rec.Ended, rec.OrderTx = e.BalanceAfter-s.account.Balance, r.OrderTx
 	r.Answer = o.Render(rec)
 	r.changed = true
 	return Settled{Receipt: rec, Answer: r.Answer}, nil

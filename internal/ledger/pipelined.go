@@ -25,6 +25,11 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 	for _, g := range gs {
 		g.state.lotsAll = len(g.state.lots) < depth
 	}
+	if burns := read.ofKeys(); burns != nil {
+		if err := w.pipe.Run(ctx, burns...); err != nil {
+			return nil, err
+		}
+	}
 	if due := read.due(); due != nil {
 		if err := w.pipe.Run(ctx, due...); err != nil {
 			return nil, err
@@ -115,7 +120,13 @@ func (r *reading) statements(depth int) []store.Stmt {
 		}},
 	}
 	if accounts, ids := pairs(r.gs, func(n *needs) []string { return n.requests }); ids != nil {
-		stmts = append(stmts, store.Stmt{SQL: sqlRequestsOf, Args: []any{accounts, ids}, Row: r.requestOf((*group).addRequest)})
+		refs := make([][]byte, len(ids))
+		for i := range ids {
+			refs[i] = store.RefOf(ids[i], [16]byte(accounts[i]))
+		}
+		stmts = append(stmts,
+			store.Stmt{SQL: sqlRequestsOf, Args: []any{accounts, ids}, Row: r.requestOf((*group).addRequest)},
+			store.Stmt{SQL: sqlBurnsOf, Args: []any{accounts, refs}, Row: r.burn})
 	}
 	if accounts, ids := pairs(r.gs, func(n *needs) []string { return n.releases }); ids != nil {
 		stmts = append(stmts, store.Stmt{SQL: sqlPermissionsOfRequests, Args: []any{accounts, ids}, Row: r.permission})
@@ -199,6 +210,37 @@ func (r *reading) requestOf(add func(*group, *requestRow)) func(scan func(...any
 		}
 		return err
 	}
+}
+
+// burn reads a settled request and adds it to its group.
+func (r *reading) burn(scan func(...any) error) error {
+	row, err := store.ScanJournal(scan)
+	if err != nil {
+		return err
+	}
+	g, err := r.group(row.Account[:])
+	if err == nil {
+		g.addRequest(&requestRow{stored: true, Request: RequestOf(&row)})
+	}
+	return err
+}
+
+// ofKeys returns the statement that reads the burns of requests that a key names and that have no other row, nil when there is no
+// such request.
+func (r *reading) ofKeys() []store.Stmt {
+	var accounts, refs [][]byte
+	for _, g := range r.gs {
+		for _, id := range g.state.keys {
+			if g.state.requests[id] == nil {
+				accounts = append(accounts, g.id[:])
+				refs = append(refs, store.RefOf(id, g.id))
+			}
+		}
+	}
+	if accounts == nil {
+		return nil
+	}
+	return []store.Stmt{{SQL: sqlBurnsOf, Args: []any{accounts, refs}, Row: r.burn}}
 }
 
 func (r *reading) key(scan func(...any) error) error {
@@ -318,7 +360,7 @@ func (c *columns) args() []any {
 	return args
 }
 
-// writing returns the statements that write what the batch changed.
+// writing returns the statements that write what the batch changed, the rows of the journal last, under their lock.
 func writing(gs []*group) []store.Stmt {
 	changed := make([]columns, len(writes))
 	for _, g := range gs {
@@ -327,6 +369,9 @@ func writing(gs []*group) []store.Stmt {
 	var stmts []store.Stmt
 	for kind, c := range changed {
 		if c.cols != nil {
+			if kind == writesEntry {
+				stmts = append(stmts, store.JournalLock)
+			}
 			stmts = append(stmts, store.Stmt{SQL: writes[kind].many, Args: c.args()})
 		}
 	}

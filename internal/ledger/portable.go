@@ -96,6 +96,20 @@ func loadRequests(run func(stmts ...store.Stmt) error, g *group) error {
 	if stmts == nil {
 		return nil
 	}
+	if err := run(stmts...); err != nil {
+		return err
+	}
+	stmts = stmts[:0]
+	for _, requestID := range g.needs.requests {
+		if g.state.requests[requestID] == nil {
+			stmts = append(stmts, store.Stmt{
+				SQL: store.SQLBurn, Args: []any{store.RefOf(requestID, g.id), g.id[:]}, Row: burnInto(g.addRequest),
+			})
+		}
+	}
+	if len(stmts) == 0 {
+		return nil
+	}
 	return run(stmts...)
 }
 
@@ -165,25 +179,27 @@ func loadPermissions(run func(stmts ...store.Stmt) error, g *group) error {
 var writes = []struct{ one, many string }{
 	writesAccount:    {sqlAccountSave, sqlAccountsSave},
 	writesLot:        {sqlLotSave, sqlLotsSave},
-	writesEntry:      {sqlEntryAdd, sqlEntriesAdd},
 	writesRequest:    {sqlRequestAdd, sqlRequestsAdd},
 	writesEnd:        {sqlRequestEnd, sqlRequestsEnd},
+	writesSettled:    {sqlRequestSettled, sqlRequestsSettled},
 	writesKey:        {sqlKeyAdd, sqlKeysAdd},
 	writesPermission: {sqlPermissionSave, sqlPermissionsSave},
 	writesLotLeft:    {sqlLotLeft, sqlLotsLeft},
 	writesTerms:      {sqlPermissionTerms, sqlPermissionsTerms},
+	writesEntry:      {store.SQLJournalAdd, store.SQLJournalAddMany}, // last: see [store.JournalLock]
 }
 
 const (
 	writesAccount = iota
 	writesLot
-	writesEntry
 	writesRequest
 	writesEnd
+	writesSettled
 	writesKey
 	writesPermission
 	writesLotLeft
 	writesTerms
+	writesEntry
 )
 
 // rows calls add for each row that the operations on one account changed, with its place in writes.
@@ -200,15 +216,14 @@ func (s *state) rows(id []byte, add func(kind int, row []any)) {
 	for _, l := range cold.left {
 		add(writesLotLeft, []any{id, l.id, int64(l.remaining)})
 	}
-	for i := range s.entries {
-		add(writesEntry, s.entries[i].row())
-	}
 	for _, r := range s.requests {
 		switch {
 		case !r.changed:
+		case r.stored && r.State == StateSettled:
+			add(writesSettled, []any{id, r.ID})
 		case r.stored:
-			add(writesEnd, r.end())
-		default:
+			add(writesEnd, []any{id, r.ID, int64(r.State), micros(r.EndedAt, 0)})
+		case r.State != StateSettled:
 			add(writesRequest, r.row())
 		}
 	}
@@ -221,9 +236,10 @@ func (s *state) rows(id []byte, add func(kind int, row []any)) {
 	for _, p := range cold.terms {
 		add(writesTerms, []any{id, p.Hash[:], p.Orders, micros(p.RevokedAt, 0)})
 	}
+	s.entryRows(func(row []any) { add(writesEntry, row) })
 }
 
-// changes returns the statements that write what the operations on one account changed.
+// changes returns the statements that write what the operations on one account changed, the rows of the journal last.
 func (s *state) changes(id []byte) []store.Stmt {
 	stmts := make([]store.Stmt, 0, 8)
 	s.rows(id, func(kind int, row []any) { stmts = append(stmts, store.Stmt{SQL: writes[kind].one, Args: row}) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -13,17 +14,6 @@ import (
 )
 
 const (
-	sqlPermissionUses = `WITH RECURSIVE uses(seq, n) AS (
-			SELECT CAST($2 AS BIGINT), CAST(1 AS BIGINT)
-			UNION ALL
-			SELECT r.previous_burn, u.n + 1 FROM uses u JOIN entries e ON e.account_id = $1 AND e.seq = u.seq
-				JOIN requests r ON r.account_id = $1 AND r.agent_request_id = e.ref
-				WHERE r.previous_burn > 0 AND u.n < $3)
-		SELECT e.commitment, e.ref, e.amount, e.at FROM uses u JOIN entries e ON e.account_id = $1 AND e.seq = u.seq
-		ORDER BY e.seq DESC`
-	sqlBurned = `SELECT r.agent_request_id, r.agent_id, r.resource, r.amount, r.ended_at, e.commitment
-		FROM requests r JOIN entries e ON e.account_id = $1 AND e.seq = r.entry_seq
-		WHERE r.account_id = $1 AND r.state = 2 AND r.ended_at >= $2 ORDER BY r.ended_at, r.agent_request_id LIMIT $3`
 	sqlStale = `SELECT account_id FROM accounts WHERE next_lot_end <= $1
 		UNION SELECT account_id FROM accounts WHERE next_hold_end <= $1 LIMIT $2`
 	sqlAccountsOf = `SELECT ` + accountColumns + ` FROM accounts WHERE subscriber = $1 AND seq > 0 ORDER BY updated_at DESC, account_id LIMIT $2`
@@ -153,18 +143,20 @@ func (l *Ledger) Permissions(ctx context.Context, f PermissionFilter, page store
 
 // PermissionUses returns the last n settlements under a permission, newest first.
 func (l *Ledger) PermissionUses(ctx context.Context, id AccountID, hash toll.Hash, n int) ([]toll.PermissionUse, error) {
+	uses := []toll.PermissionUse{}
 	_, p, err := l.Snapshot(ctx, id, hash)
-	if err != nil || p.lastBurn == 0 {
-		return []toll.PermissionUse{}, err
+	for seq := p.lastBurn; err == nil && seq > 0 && len(uses) < n; {
+		var row store.JournalRow
+		if row, err = store.JournalEntry(ctx, l.st, id, seq); err != nil {
+			break
+		}
+		r := RequestOf(&row)
+		uses = append(uses, toll.PermissionUse{
+			Transaction: r.Transaction, AgentRequestID: r.ID, CreditsRedeemed: r.Amount, CreatedAt: toll.At(r.EndedAt),
+		})
+		seq = r.previousBurn
 	}
-	return store.All(ctx, l.st, func(scan func(dest ...any) error) (u toll.PermissionUse, err error) {
-		var commitment []byte
-		var at int64
-		err = scan(&commitment, &u.AgentRequestID, &u.CreditsRedeemed, &at)
-		copy(u.Transaction[:], commitment)
-		u.CreatedAt = toll.At(micro(at))
-		return u, err
-	}, sqlPermissionUses, id[:], p.lastBurn, n)
+	return uses, err
 }
 
 // Burned is what one settled request has burned.
@@ -179,19 +171,46 @@ type Burned struct {
 
 // BurnedSince returns what the requests of an account have burned since a moment, the oldest first, at most limit.
 func (l *Ledger) BurnedSince(ctx context.Context, id AccountID, since time.Time, limit int) ([]Burned, error) {
-	return store.All(ctx, l.st, func(scan func(dest ...any) error) (r Burned, err error) {
-		var commitment []byte
-		var at int64
-		err = scan(&r.Request, &r.Agent, &r.Resource, &r.Credits, &at, &commitment)
-		copy(r.Transaction[:], commitment)
-		r.At = micro(at)
-		return r, err
-	}, sqlBurned, id[:], store.Micros(since), limit)
+	a, err := l.Account(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	// The time of entries never decreases within an account.
+	first, failed := int64(1), error(nil)
+	first += int64(sort.Search(int(a.Seq), func(i int) bool {
+		if failed != nil {
+			return true
+		}
+		var row store.JournalRow
+		row, failed = store.JournalEntry(ctx, l.st, id, int64(i)+1)
+		return row.At >= since.UnixMicro()
+	}))
+	var out []Burned
+	for err = failed; err == nil && first <= a.Seq && len(out) < limit; {
+		var rows []store.JournalRow
+		rows, err = store.JournalOf(ctx, l.st, id, first, limit)
+		if len(rows) == 0 {
+			break
+		}
+		for i := range rows {
+			if r := RequestOf(&rows[i]); r.State == StateSettled && len(out) < limit {
+				out = append(out, Burned{r.ID, r.Agent, r.Resource, r.Amount, r.EndedAt, r.Transaction})
+			}
+		}
+		first = rows[len(rows)-1].Seq + 1
+	}
+	return out, err
 }
 
 // Request returns a request, store.ErrNotFound when there is none.
 func (l *Ledger) Request(ctx context.Context, id AccountID, requestID string) (Request, error) {
-	return into(scanRequest)(l.st.QueryRow(ctx, sqlRequest, id[:], requestID).Scan)
+	// In this order, as a settlement moves the request from the one to the other.
+	r, err := into(scanRequest)(l.st.QueryRow(ctx, sqlRequest, id[:], requestID).Scan)
+	if !errors.Is(err, store.ErrNotFound) {
+		return r, err
+	}
+	row, err := store.BurnOf(ctx, l.st, id, requestID)
+	return RequestOf(&row), err
 }
 
 // RequestOfKey returns the request that a payload nonce ("n:" + nonce) or a payment identifier ("p:" + id) names,
@@ -208,25 +227,35 @@ func (l *Ledger) RequestOfKey(ctx context.Context, id AccountID, key string) (Re
 // is their subscriber or owns their plan: newest first, at most limit. It names no account: on a sharded store it asks
 // every shard.
 func (l *Ledger) RequestsByID(ctx context.Context, requestID string, party toll.Address, limit int) ([]Request, error) {
-	return store.All(ctx, l.st, into(scanRequest), sqlRequestsByID, requestID, party.Lower(), limit)
+	all, err := store.All(ctx, l.st, into(scanRequest), sqlRequestsByID, requestID, party.Lower(), limit)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := store.All(ctx, l.st, store.ScanJournal, sqlBurnsByID, store.RefOf(requestID, AccountID{}), party.Lower(), limit)
+	for i := range rows {
+		r := RequestOf(&rows[i])
+		// One that was settled between the two reads is in both.
+		all = slices.DeleteFunc(all, func(o Request) bool { return o.Account == r.Account })
+		all = append(all, r)
+	}
+	slices.SortStableFunc(all, func(a, b Request) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return all[:min(len(all), limit)], err
 }
 
 // RequestByTransaction returns the request that an entry settled, store.ErrNotFound when there is none. It names no
 // account: on a sharded store it asks every shard.
 func (l *Ledger) RequestByTransaction(ctx context.Context, tx toll.Hash) (Request, error) {
-	e, err := into(scanEntry)(l.st.QueryRow(ctx, sqlEntryByTx, txPrefix(tx), tx[:]).Scan)
-	if err != nil {
-		return Request{}, err
+	row, err := store.JournalByCommitment(ctx, l.st, tx)
+	if err == nil && row.Burn == nil {
+		err = store.ErrNotFound
 	}
-	if e.Kind != KindBurn {
-		return Request{}, store.ErrNotFound
-	}
-	return l.Request(ctx, e.Account, e.Ref)
+	return RequestOf(&row), err
 }
 
 // Entry returns an entry of an account, store.ErrNotFound when there is none.
 func (l *Ledger) Entry(ctx context.Context, id AccountID, seq int64) (Entry, error) {
-	return into(scanEntry)(l.st.QueryRow(ctx, sqlEntry, id[:], seq).Scan)
+	row, err := store.JournalEntry(ctx, l.st, id, seq)
+	return EntryOf(&row), err
 }
 
 // sweepSlice bounds the accounts that one sweep touches, so that a mass expiry is worked off in slices beside the traffic.

@@ -1,7 +1,8 @@
 package ledger
 
-const requestColumns = `account_id, agent_request_id, state, content, permission_hash, agent_id, resource, held, amount,
-	hold_ends_at, created_at, ended_at, entry_seq, answer, previous_burn`
+// A request has a row here until it is settled. Then its burn in the journal stands for it.
+const requestColumns = `account_id, agent_request_id, state, permission_hash, agent_id, resource, held, hold_ends_at, created_at,
+	ended_at, order_tx`
 
 const (
 	sqlRequest    = `SELECT ` + requestColumns + ` FROM requests WHERE account_id = $1 AND agent_request_id = $2`
@@ -10,11 +11,17 @@ const (
 			WHERE account_id = u.account_id AND agent_request_id = u.agent_request_id LIMIT 1) r`
 
 	// Only what the party may see counts, so that a stranger who uses the same id cannot crowd it out.
-	sqlRequestsByID = `SELECT r.account_id, r.agent_request_id, r.state, r.content, r.permission_hash, r.agent_id, r.resource,
-			r.held, r.amount, r.hold_ends_at, r.created_at, r.ended_at, r.entry_seq, r.answer, r.previous_burn
+	sqlRequestsByID = `SELECT r.account_id, r.agent_request_id, r.state, r.permission_hash, r.agent_id, r.resource, r.held, r.hold_ends_at, r.created_at,
+			r.ended_at, r.order_tx
 		FROM requests r JOIN accounts a ON a.account_id = r.account_id LEFT JOIN plans p ON p.plan_id = a.plan_id
 		WHERE r.agent_request_id = $1 AND (a.subscriber = $2 OR p.owner = $2)
 		ORDER BY r.created_at DESC LIMIT $3`
+	sqlBurnsByID = `SELECT ` + burnColumns + ` FROM journal j JOIN accounts a ON a.account_id = j.account_id
+		LEFT JOIN plans p ON p.plan_id = a.plan_id
+		WHERE j.ref = $1 AND j.kind = 2 AND (a.subscriber = $2 OR p.owner = $2) ORDER BY j.pos DESC LIMIT $3`
+	burnColumns = `j.pos, j.seq, j.kind, j.amount, j.balance_after, j.at, j.account_id, j.commitment, j.ref, j.body`
+	sqlBurnsOf  = `SELECT ` + burnColumns + ` FROM unnest($1::bytea[], $2::bytea[]) AS u(account_id, ref)
+		JOIN journal j ON j.account_id = u.account_id AND j.ref = u.ref AND j.kind = 2`
 
 	sqlKey    = `SELECT agent_request_id FROM request_keys WHERE account_id = $1 AND request_key = $2`
 	sqlKeysOf = `SELECT u.account_id, u.request_key, k.agent_request_id
@@ -38,18 +45,16 @@ const (
 		LATERAL (SELECT hold_ends_at FROM requests
 			WHERE account_id = u.account_id AND state = 1 AND hold_ends_at > u.at ORDER BY hold_ends_at LIMIT 1) r`
 
-	sqlRequestAdd = `INSERT INTO requests (` + requestColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
-	sqlRequestEnd = `UPDATE requests SET state = $3, content = $4, amount = $5, ended_at = $6, entry_seq = $7, answer = $8,
-		previous_burn = $9
-		WHERE account_id = $1 AND agent_request_id = $2`
+	sqlRequestAdd  = `INSERT INTO requests (` + requestColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
+	sqlRequestEnd  = `UPDATE requests SET state = $3, ended_at = $4 WHERE account_id = $1 AND agent_request_id = $2`
 	sqlRequestsAdd = `INSERT INTO requests (` + requestColumns + `)
-		SELECT * FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[], $6::text[], $7::text[], $8::bigint[],
-			$9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bytea[], $15::bigint[])`
-	sqlRequestsEnd = `UPDATE requests r SET state = u.state, content = u.content, amount = u.amount, ended_at = u.ended_at,
-			entry_seq = u.entry_seq, answer = u.answer, previous_burn = u.previous_burn
-		FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[], $9::bigint[])
-			AS u(account_id, agent_request_id, state, content, amount, ended_at, entry_seq, answer, previous_burn)
+		SELECT * FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bytea[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
+			$9::bigint[], $10::bigint[], $11::text[])`
+	sqlRequestsEnd = `UPDATE requests r SET state = u.state, ended_at = u.ended_at
+		FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[]) AS u(account_id, agent_request_id, state, ended_at)
+		WHERE r.account_id = u.account_id AND r.agent_request_id = u.agent_request_id`
+	sqlRequestSettled  = `DELETE FROM requests WHERE account_id = $1 AND agent_request_id = $2`
+	sqlRequestsSettled = `DELETE FROM requests r USING unnest($1::bytea[], $2::text[]) AS u(account_id, agent_request_id)
 		WHERE r.account_id = u.account_id AND r.agent_request_id = u.agent_request_id`
 
 	sqlKeyAdd  = `INSERT INTO request_keys (account_id, request_key, agent_request_id) VALUES ($1, $2, $3)`
@@ -58,15 +63,13 @@ const (
 )
 
 func scanRequest(scan scanFunc, r *Request) error {
-	var account, content, permission []byte
+	var account, permission []byte
 	var holdEnds, created, ended int64
-	err := scan(&account, &r.ID, &r.State, &content, &permission, &r.Agent, &r.Resource, &r.Held, &r.Amount, &holdEnds, &created,
-		&ended, &r.EntrySeq, &r.Answer, &r.previousBurn)
+	err := scan(&account, &r.ID, &r.State, &permission, &r.Agent, &r.Resource, &r.Held, &holdEnds, &created, &ended, &r.OrderTx)
 	if err != nil {
 		return err
 	}
 	copy(r.Account[:], account)
-	copy(r.Content[:], content)
 	copy(r.Permission[:], permission)
 	r.CreatedAt = micro(created)
 	if holdEnds != 0 {
@@ -78,26 +81,10 @@ func scanRequest(scan scanFunc, r *Request) error {
 	return nil
 }
 
-func (r *Request) answerBytes() []byte {
-	if r.Answer == nil {
-		return []byte{}
-	}
-	return r.Answer
-}
-
 // row returns all columns, in the order of requestColumns.
 func (r *Request) row() []any {
 	return []any{
-		r.Account[:], r.ID, int64(r.State), r.Content[:], r.Permission[:], string(r.Agent), r.Resource, int64(r.Held),
-		int64(r.Amount), micros(r.HoldEndsAt, 0), r.CreatedAt.UnixMicro(), micros(r.EndedAt, 0), r.EntrySeq, r.answerBytes(),
-		r.previousBurn,
-	}
-}
-
-// end returns the columns that change, in the order of sqlRequestEnd.
-func (r *Request) end() []any {
-	return []any{
-		r.Account[:], r.ID, int64(r.State), r.Content[:], int64(r.Amount), micros(r.EndedAt, 0), r.EntrySeq, r.answerBytes(),
-		r.previousBurn,
+		r.Account[:], r.ID, int64(r.State), r.Permission[:], string(r.Agent), r.Resource, int64(r.Held), micros(r.HoldEndsAt, 0),
+		r.CreatedAt.UnixMicro(), micros(r.EndedAt, 0), r.OrderTx,
 	}
 }

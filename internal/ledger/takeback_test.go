@@ -191,10 +191,11 @@ func TestF24_EntryOfTheReleaseBefore(t *testing.T) {
 		last.Ref = "back:a"
 		commitment := ledger.Commit(last, previous.Commitment)
 		b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
-			if _, err := tx.Exec(b.ctx, "UPDATE entries SET ref = $1, commitment = $2 WHERE seq = $3", last.Ref, commitment[:], last.Seq); err != nil {
+			if _, err := tx.Exec(b.ctx, "UPDATE accounts SET commitment = $1", commitment[:]); err != nil {
 				return err
 			}
-			_, err := tx.Exec(b.ctx, "UPDATE accounts SET commitment = $1", commitment[:])
+			_, err := tx.Exec(b.ctx, "UPDATE journal SET ref = $1, commitment = $2 WHERE seq = $3",
+				store.RefOf(last.Ref, last.Account), commitment[:], last.Seq)
 			return err
 		}))
 		b.back("a", 50, 50, 0)
@@ -211,7 +212,7 @@ func TestAudit_TakenBack(t *testing.T) {
 		"UPDATE lots SET granted = granted + 1 WHERE lot_id < 0":                           "I1",
 		"UPDATE lots SET ref = 'back:other' WHERE lot_id < 0":                              "I1",
 		"UPDATE lots SET remaining = remaining + 60, granted = 200 WHERE lot_id > 0":       "I1",
-		"UPDATE entries SET ref = 'other' WHERE kind = 4":                                  "I1",
+		"UPDATE journal SET ref = x'006f74686572' WHERE kind = 4":                          "I1",
 		"UPDATE lots SET remaining = 90 WHERE lot_id > 0":                                  "I3",
 		"DELETE FROM lots WHERE lot_id < 0":                                                "I1",
 		"UPDATE lots SET lot_id = 900 WHERE lot_id < 0":                                    "I1",

@@ -39,9 +39,10 @@ type Account struct {
 	Orders     int64     // orders made
 	UpdatedAt  time.Time
 
-	nextLotEnd  int64 // earliest time at which a lot may lose credits to its end, never when none ends
-	nextHoldEnd int64 // not later than the earliest end of an open hold, never when none is open
-	periodEnd   int64 // latest end of a lot, 0 when there was none
+	nextLotEnd  int64        // earliest time at which a lot may lose credits to its end, never when none ends
+	nextHoldEnd int64        // not later than the earliest end of an open hold, never when none is open
+	periodEnd   int64        // latest end of a lot, 0 when there was none
+	lowMark     toll.Credits // the balance below which the account is low
 
 	version int64  // counts the writes of the row
 	hot     string // encoded [hot]
@@ -166,8 +167,13 @@ type Request struct {
 	HoldEndsAt time.Time    // zero when there was no hold
 	CreatedAt  time.Time
 	EndedAt    time.Time // settled, released or lapsed at; zero while held
-	EntrySeq   int64     // the burn
-	Answer     []byte    // what [SettleOp.Render] returned; before the settlement, the transaction of the order made for the hold
+	OrderTx    string    // the transaction of the order that was made for the hold, "" for none and of a settlement
+
+	// Of a settlement: the burn, its commitment, the balance after it, and what [SettleOp.Render] returned.
+	EntrySeq    int64
+	Transaction toll.Hash
+	Balance     toll.Credits
+	Answer      []byte
 
 	previousBurn int64 // the burn before under the same permission, 0 when it is the first
 }
@@ -183,8 +189,6 @@ type Refusal struct {
 	DelegationID string
 	APIKeyID     *toll.Hash
 	Transaction  toll.Hash // for Replay: of the settlement
-
-	seq int64 // for Replay: of the burn
 }
 
 // Refused is the kind of a refusal.
@@ -334,8 +338,6 @@ type Settled struct {
 	Receipt
 	Answer   []byte
 	Replayed bool
-
-	seq int64 // of the burn
 }
 
 // Released is the answer to a release.

@@ -144,7 +144,8 @@ type Finding struct {
 }
 
 // Audit proves the books, account by account, beside a running service or not: conservation of credits, holds, one burn a
-// request, limits, the chain of commitments, orders against credits, and the chains of the audit log.
+// request, limits, the chain of commitments, orders against credits, events against the journal, and the chains of the
+// audit log.
 func Audit(ctx context.Context, cfg Config) (findings []Finding, err error) {
 	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
 		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
@@ -160,11 +161,15 @@ func Audit(ctx context.Context, cfg Config) (findings []Finding, err error) {
 		for _, detail := range orders {
 			findings = append(findings, Finding{Invariant: "orders", Detail: detail})
 		}
+		streams, eventErr := store.AuditEvents(ctx, f.store)
+		for _, detail := range streams {
+			findings = append(findings, Finding{Invariant: "events", Detail: detail})
+		}
 		chains, chainErr := store.AuditChains(ctx, f.store)
 		for _, detail := range chains {
 			findings = append(findings, Finding{Invariant: "audit log", Detail: detail})
 		}
-		return errors.Join(err, orderErr, chainErr, books.Close(context.WithoutCancel(ctx)))
+		return errors.Join(err, orderErr, eventErr, chainErr, books.Close(context.WithoutCancel(ctx)))
 	})
 	return findings, err
 }

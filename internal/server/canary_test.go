@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -260,7 +261,10 @@ func useEverything(t *testing.T, url string, c *stand, nested *toll.AccessToken,
 	_, _ = c.builder.Settle(ctx, &x402.SettleRequest{PaymentRequired: c.required(), AccessToken: nested.AccessToken})
 }
 
-// dump returns every row of every table as text.
+// storedBytes are the digits by which PostgreSQL shows bytes.
+var storedBytes = regexp.MustCompile(`\\\\x[0-9a-f]*`)
+
+// dump returns every row of every table as text, with bytes as they are.
 func dump(t *testing.T, dsn string) []byte {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(dsn)
@@ -278,7 +282,13 @@ func dump(t *testing.T, dsn string) []byte {
 	var b bytes.Buffer
 	for _, table := range tables {
 		for _, row := range column(t, conn, "SELECT r::text FROM "+table+" r") {
-			b.WriteString(row + "\n")
+			b.Write(storedBytes.ReplaceAllFunc([]byte(row+"\n"), func(text []byte) []byte {
+				raw, err := hex.DecodeString(string(text[bytes.IndexByte(text, 'x')+1:]))
+				if err != nil {
+					return text // of a text
+				}
+				return raw
+			}))
 		}
 	}
 	if len(tables) < 10 || b.Len() == 0 {

@@ -65,12 +65,13 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		}
 	}()
 	a := base.auth
-	notes := events.NewNotes()
+	follow := jobs.NewSignal()
 	if cfg.Metrics {
 		s.metrics = metrics.New(base.store, func() bool { return s.databaseFailure() == nil }, s.jobs)
 	}
 	s.ledger = ledger.New(base.store, ledger.Config{
-		Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Changed: notes.Add, Timer: s.metrics.TimeHandle,
+		Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Timer: s.metrics.TimeHandle,
+		Changed:   func(ledger.AccountID) { follow.Fire() },
 		TimeBatch: s.metrics.TimeBatch,
 	})
 	s.metrics.Watch(s.ledger)
@@ -96,7 +97,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Quotas: facilitator.Quotas{Permissions: cfg.Quotas.Permissions, FreeHolds: cfg.Quotas.FreeHolds},
 	})
 	s.events = events.New(events.Config{
-		Store: base.store, Ledger: s.ledger, Notes: notes, Settlement: s.facilitator.SettlementByTransaction, Permission: s.facilitator.Permission,
+		Store: base.store, Ledger: s.ledger, Settlement: s.facilitator.SettlementByTransaction, Settlements: s.facilitator.Settlements, Permission: s.facilitator.Permission,
 		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
 		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log,
 	})
@@ -139,6 +140,10 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.jobs.OnStop("oauth", func(context.Context) error { s.oauth.Close(); return nil })
 	s.jobs.Start(s.loops()...)
 	s.jobs.Start(s.queue.Loops()...)
+	s.jobs.Start(jobs.Loop{
+		Name: "ledger.follow", Every: time.Second, Gather: 20 * time.Millisecond, Wake: follow,
+		Turn: jobs.Sweep(func(ctx context.Context) (bool, error) { return s.ledger.Follow(ctx, s.events.Consumer()) }),
+	})
 	s.jobs.Start(s.events.Loops()...)
 	s.jobs.Start(s.people.Loops()...)
 	return s, nil

@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // The checks of [AuditOrders]: what each finds, and the statement that finds it.
 const (
@@ -40,7 +43,83 @@ const (
 	auditTransactions = `SELECT o.order_id FROM orders o LEFT JOIN delegation_transactions t ON t.order_id = o.order_id
 		WHERE o.delegation_id IS NOT NULL AND (t.order_id IS NULL OR t.cents <> o.cents
 			OR (o.open_key IS NOT NULL) <> (t.status = 'pending') OR (o.status = 'failed') <> (t.status = 'failed'))`
+	auditStreams = `SELECT s.principal FROM event_streams s
+		LEFT JOIN (SELECT principal, COUNT(*) AS n FROM events GROUP BY principal) e ON e.principal = s.principal
+		WHERE s.last <> COALESCE(e.n, 0) + COALESCE(s.settled, 0)`
 )
+
+// AuditEvents proves that each event of a stream is a row or stands in one run, and that the settlements of runs are burns of the
+// journal, in its order. It returns what does not hold, nil when all does. It goes through all streams.
+func AuditEvents(ctx context.Context, q Querier) ([]string, error) {
+	var found []string
+	lost, err := values[string](ctx, q, auditStreams)
+	for _, p := range lost {
+		found = append(found, "a stream does not count its events: "+p)
+	}
+	for after := ""; err == nil; {
+		var streams []*stream
+		if streams, err = All(ctx, q, scanStream, sqlStreamsAfter, after, int64(auditSlice)); err != nil || len(streams) == 0 {
+			break
+		}
+		for _, s := range streams {
+			after = s.principal.Lower()
+			ok, e := s.sound(ctx, q)
+			if e != nil {
+				return nil, e
+			}
+			if !ok {
+				found = append(found, "the runs of a stream do not add up: "+after)
+			}
+		}
+	}
+	return found, err
+}
+
+// auditSlice bounds the streams, and the runs of one, that the audit reads at once.
+const auditSlice = 100
+
+const (
+	sqlStreamsAfter = `SELECT principal, last, settled, tail FROM event_streams WHERE principal > $1 ORDER BY principal LIMIT $2`
+	sqlRunsAfter    = `SELECT ` + runColumns + ` FROM event_runs WHERE principal = $1 AND first > $2 ORDER BY first LIMIT $3`
+)
+
+// sound checks the runs of a stream.
+func (s *stream) sound(ctx context.Context, q Querier) (bool, error) {
+	end, count, position := int64(0), int64(0), int64(0)
+	check := func(r *run) (bool, error) {
+		positions := make([]int64, len(r.events))
+		for i, e := range r.events {
+			if e.seq <= end || e.position <= position {
+				return false, nil
+			}
+			end, position, positions[i] = e.seq, e.position, e.position
+		}
+		ok := r.before == count && end <= s.last
+		count += int64(len(r.events))
+		rows, err := JournalAt(ctx, q, positions...)
+		burns := slices.DeleteFunc(rows, func(r JournalRow) bool { return r.Burn == nil })
+		return ok && len(burns) == len(positions), err
+	}
+	for {
+		runs, err := All(ctx, q, scanRun, sqlRunsAfter, s.principal.Lower(), end, int64(auditSlice))
+		if err != nil {
+			return false, err
+		}
+		for i := range runs {
+			if !s.ended(&runs[i]) { // made since the stream was read
+				break
+			}
+			if ok, err := check(&runs[i]); !ok {
+				return false, err
+			}
+		}
+		if len(runs) < auditSlice || !s.ended(&runs[len(runs)-1]) {
+			break
+		}
+	}
+	ok, err := check(&s.tail)
+	return ok && count == s.settled, err
+}
 
 // AuditOrders proves that money and credits agree: every paid order has its credits and no other has any; what delegations,
 // permissions and plans count is what their orders took. It returns what does not hold, nil when all does. It goes through

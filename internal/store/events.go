@@ -25,31 +25,54 @@ type NewEvent struct {
 	Account [16]byte // of the entry
 	Entry   int64    // 0: none. The id of the event is made of principal, type and entry
 	Single  bool     // the object has no other event: its sequence is 1 and is not counted
+
+	// Position makes a settlement of a run, which has no row: it is that of its entry in the journal. Type, Kind, ID and Data are
+	// not stored, and positions of one principal ascend.
+	Position int64
 }
 
 // InsertEvent adds events in the transaction of the change, in their order. It locks the streams of the principals until the end of
 // the transaction, after every other lock of it; all events of one transaction come in one call, so that two transactions never
 // wait for each other. A principal that stands there twice gets both.
 func InsertEvent(ctx context.Context, tx *Tx, events ...NewEvent) error {
-	counts := map[string]int64{}
-	for _, e := range events {
-		counts[e.Principal.Lower()]++
+	if len(events) == 0 {
+		return nil
 	}
-	next, err := allocate(ctx, tx, counts)
+	counts, runs := map[toll.Address]int64{}, false
+	for i := range events {
+		counts[events[i].Principal]++
+		runs = runs || events[i].Position > 0
+	}
+	principals := make([]string, 0, len(counts))
+	for p := range counts {
+		principals = append(principals, p.Lower())
+	}
+	slices.Sort(principals)
+	var streams map[toll.Address]*stream
+	var err error
+	if runs {
+		streams, err = lockStreams(ctx, tx, principals)
+	} else {
+		streams, err = allocate(ctx, tx, principals, counts)
+	}
 	if err != nil {
 		return err
 	}
-	rows := make([]*Event, len(events))
-	for i, e := range events {
-		principal := e.Principal.Lower()
+	rows := make([]*Event, 0, len(events))
+	for i := range events {
+		e := &events[i]
+		s := streams[e.Principal]
+		s.last++
+		if e.Position > 0 {
+			s.settle(runEvent{s.last, e.Position}, Micros(e.At))
+			continue
+		}
 		row := &Event{
-			Principal: e.Principal, Sequence: next[principal], ID: e.id(), Type: e.Type, Kind: e.Kind, Object: e.ID,
+			Principal: e.Principal, Sequence: s.last, ID: e.id(), Type: e.Type, Kind: e.Kind, Object: e.ID,
 			ObjectSequence: 1, CreatedAt: e.At, Account: e.Account, Entry: e.Entry,
 		}
-		if !e.Single {
-			if row.ObjectSequence, err = nextOfObject(ctx, tx, principal, e.Kind, e.ID); err != nil {
-				return err
-			}
+		if e.Single {
+			row.ObjectSequence = -1 // numberObjects leaves it alone
 		}
 		if e.Data != nil {
 			data, err := x402.Encode(e.Data)
@@ -58,8 +81,15 @@ func InsertEvent(ctx context.Context, tx *Tx, events ...NewEvent) error {
 			}
 			row.Data = string(data)
 		}
-		rows[i] = row
-		next[principal]++
+		rows = append(rows, row)
+	}
+	if err := numberObjects(ctx, tx, rows); err != nil {
+		return err
+	}
+	if runs {
+		if err := saveStreams(ctx, tx, principals, streams); err != nil {
+			return err
+		}
 	}
 	if err := eventRows.insertAll(ctx, tx, rows); err != nil {
 		return err
@@ -90,33 +120,72 @@ func uuidText(b []byte) string {
 	return toll.UUID(b).String()
 }
 
-// allocate takes the next sequences of each principal and returns the first of them. The rows are locked in one order.
-func allocate(ctx context.Context, tx *Tx, counts map[string]int64) (map[string]int64, error) {
-	principals := slices.Sorted(maps.Keys(counts))
-	first := make(map[string]int64, len(principals))
+// allocate takes the next sequences of principals, which are sorted, and returns the streams as they were before. The rows are
+// locked in one order.
+func allocate(ctx context.Context, tx *Tx, principals []string, counts map[toll.Address]int64) (map[toll.Address]*stream, error) {
+	streams := make(map[toll.Address]*stream, len(principals))
 	for part := range chunks(principals) {
 		args := make([]any, 0, 2*len(part))
 		for _, p := range part {
-			args = append(args, p, counts[p])
+			args = append(args, p, counts[toll.MustAddress(p)])
 		}
 		rows, err := tx.Query(ctx, "INSERT INTO event_streams (principal, last) VALUES "+tuples(len(part), 2)+
 			" ON CONFLICT (principal) DO UPDATE SET last = event_streams.last + excluded.last RETURNING principal, last", args...)
-		if _, err := scanAll(rows, err, func(scan func(dest ...any) error) (last int64, err error) {
-			var p string
-			err = scan(&p, &last)
-			first[p] = last - counts[p] + 1
-			return last, err
+		if _, err := scanAll(rows, err, func(scan func(dest ...any) error) (*stream, error) {
+			s := &stream{}
+			var principal string
+			err := scan(&principal, &s.last)
+			if err == nil {
+				s.principal, err = toll.ParseAddress(principal)
+			}
+			s.last -= counts[s.principal]
+			streams[s.principal] = s
+			return s, err
 		}); err != nil {
 			return nil, err
 		}
 	}
-	return first, nil
+	return streams, nil
 }
 
-func nextOfObject(ctx context.Context, tx *Tx, principal, kind, id string) (n int64, err error) {
-	err = tx.QueryRow(ctx, `INSERT INTO event_objects (principal, kind, object_id, last) VALUES ($1, $2, $3, 1)
-		ON CONFLICT (principal, kind, object_id) DO UPDATE SET last = event_objects.last + 1 RETURNING last`, principal, kind, id).Scan(&n)
-	return n, err
+// numberObjects gives events their places among those of their object, but those of objects with one event.
+func numberObjects(ctx context.Context, tx *Tx, events []*Event) error {
+	type object struct{ principal, kind, id string }
+	last := map[object]int64{}
+	of := func(e *Event) object { return object{e.Principal.Lower(), e.Kind, e.Object} }
+	for _, e := range events {
+		if e.ObjectSequence > 0 {
+			last[of(e)]++
+		}
+	}
+	objects := slices.Collect(maps.Keys(last))
+	for part := range chunks(objects) {
+		args := make([]any, 0, 4*len(part))
+		for _, o := range part {
+			args = append(args, o.principal, o.kind, o.id, last[o])
+		}
+		rows, err := tx.Query(ctx, "INSERT INTO event_objects (principal, kind, object_id, last) VALUES "+tuples(len(part), 4)+
+			" ON CONFLICT (principal, kind, object_id) DO UPDATE SET last = event_objects.last + excluded.last"+
+			" RETURNING principal, kind, object_id, last", args...)
+		if _, err := scanAll(rows, err, func(scan func(dest ...any) error) (o object, err error) {
+			var n int64
+			if err = scan(&o.principal, &o.kind, &o.id, &n); err == nil {
+				last[o] = n - last[o] // before the first of these events
+			}
+			return o, err
+		}); err != nil {
+			return err
+		}
+	}
+	for _, e := range events {
+		if e.ObjectSequence < 0 {
+			e.ObjectSequence = 1
+			continue
+		}
+		last[of(e)]++
+		e.ObjectSequence = last[of(e)]
+	}
+	return nil
 }
 
 // chunks cuts a list into parts of few sizes, so that few statements are prepared.
@@ -170,56 +239,19 @@ type Event struct {
 	Data           string         `db:"data"`               // JSON; "" for an event that is derived from an entry
 	Account        [16]byte       `db:"entry_account,null"` // of the entry
 	Entry          int64          `db:"entry_seq"`          // 0: none
+
+	// Position is that of the entry in the journal, and Row the entry, of a settlement that stands in a run; else 0 and nil.
+	Position int64
+	Row      *JournalRow
 }
 
-var (
-	eventRows       = newRecord[*Event]("events")
-	EventBySequence = by2[toll.Address, int64](eventRows, "principal = $1 AND seq = $2")
-)
+var eventRows = newRecord[*Event]("events")
 
 // EventFilter selects events of a principal.
 type EventFilter struct {
 	Principal toll.Address
 	Type      toll.EventType // "": all
 	Since     time.Time      // zero: all; else those created at or after it
-}
-
-// Events lists a stream in the order of its sequence.
-func Events(ctx context.Context, q Querier, f EventFilter, p Page) (List[*Event], error) {
-	l := Listing{
-		Where: "principal = $1", Args: []any{f.Principal.Lower()}, ID: "event_id",
-		Sorts: map[Sort]string{SortCreated: "seq"},
-	}
-	if f.Type != "" {
-		l.Args = append(l.Args, string(f.Type))
-		l.Where += fmt.Sprintf(" AND type = $%d", len(l.Args))
-	}
-	if !f.Since.IsZero() {
-		l.Args = append(l.Args, Micros(f.Since))
-		l.Where += fmt.Sprintf(" AND created_at >= $%d", len(l.Args))
-	}
-	if len(l.Args) == 1 {
-		// A stream has no gap, so its last sequence is its length.
-		l.Count = "SELECT COALESCE(MAX(last), 0) FROM event_streams WHERE principal = $1"
-	}
-	return eventRows.list(ctx, q, l, p)
-}
-
-// EventsAfter returns events of a stream behind a sequence, at most limit, in order.
-func EventsAfter(ctx context.Context, q Querier, principal toll.Address, sequence int64, limit int) ([]*Event, error) {
-	return eventRows.all(ctx, q, "WHERE principal = $1 AND seq > $2 ORDER BY seq LIMIT $3", principal.Lower(), sequence, int64(limit))
-}
-
-// SequenceOfEvent returns the place of an event in a stream by its id, or [ErrNotFound].
-func SequenceOfEvent(ctx context.Context, q Querier, principal toll.Address, id string) (n int64, err error) {
-	raw, err := uuidBytes(id)
-	if err != nil {
-		return 0, err
-	}
-	ms := int64(binary.BigEndian.Uint64(raw[:8]) >> 16)
-	err = q.QueryRow(ctx, "SELECT seq FROM events WHERE principal = $1 AND created_at >= $2 AND created_at < $3 AND event_id = $4",
-		principal.Lower(), ms*1000, (ms+1)*1000, raw).Scan(&n)
-	return n, err
 }
 
 // LastSequences returns the length of each stream; principals without events are not in it.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -68,4 +69,40 @@ func OnlineFault(text string) string {
 		}
 	}
 	return ""
+}
+
+// AddJournal adds rows to the journal, as the writer of the ledger does.
+func AddJournal(ctx context.Context, tx *Tx, rows []JournalRow) error {
+	if tx.Engine() == SQLite {
+		for i := range rows {
+			if _, err := tx.Exec(ctx, SQLJournalAdd, rows[i].Values()...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := tx.Run(ctx, JournalLock); err != nil {
+		return err
+	}
+	all := make([][]any, len(rows))
+	for i := range rows {
+		all[i] = rows[i].Values()
+	}
+	_, err := tx.Exec(ctx, SQLJournalAddMany, turned(all)...)
+	return err
+}
+
+// RunStatements are the statements that read runs, and what belongs to their events.
+var RunStatements = map[string]string{
+	"sqlStream": sqlStream, "sqlRunsBetween": sqlRunsBetween, "sqlRunsByNumber": sqlRunsByNumber, "sqlRunsSince": sqlRunsSince,
+	"sqlRunsAround": sqlRunsAround, "sqlRunsBehind": sqlRunsBehind,
+	"JournalAt": "SELECT " + JournalColumns + " FROM journal WHERE pos IN " + tuples(1, 64),
+	"sqlPayers": sqlPayers + tuples(1, 64),
+}
+
+// UnpackRun reads a packed run, and the same as a tail.
+func UnpackRun(packed []byte, first int64) {
+	r := run{first: first}
+	_ = r.unpack(packed)
+	_ = r.unpackTail(packed, first)
 }

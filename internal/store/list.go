@@ -86,29 +86,13 @@ func (l *Listing) Between(column string, since, until time.Time) {
 // an error with [toll.CodeBadPage].
 func Select[T any](ctx context.Context, q Querier, l Listing, p Page, scan func(scan func(dest ...any) error) (T, error)) (List[T], error) {
 	list := List[T]{Items: []T{}}
-	if p.Sort == "" {
-		p.Sort = SortCreated
-		if _, ok := l.Sorts[p.Sort]; !ok && len(l.Sorts) == 1 {
-			for p.Sort = range l.Sorts {
-			}
+	if _, ok := l.Sorts[SortCreated]; p.Sort == "" && !ok && len(l.Sorts) == 1 {
+		for p.Sort = range l.Sorts {
 		}
 	}
-	if p.Number == 0 {
-		p.Number = 1
-	}
-	if p.Size == 0 {
-		p.Size = defaultPageSize
-	}
-	if p.Number < 1 || p.Number > 1<<31 || p.Size < 1 || p.Size > maxPageSize {
-		return list, toll.NewError(toll.CodeBadPage)
-	}
-	var from *cursor
-	if p.Cursor != "" {
-		var err error
-		if from, err = decodeCursor(p.Cursor); err != nil {
-			return list, err
-		}
-		p.Sort, p.Ascending, p.Number = from.Sort, from.Ascending, 1
+	p, from, err := p.checked()
+	if err != nil {
+		return list, err
 	}
 	key, ok := l.Sorts[p.Sort]
 	if !ok {
@@ -169,6 +153,31 @@ func Select[T any](ctx context.Context, q Querier, l Listing, p Page, scan func(
 	}
 	err = q.QueryRow(ctx, count, l.Args...).Scan(&list.Total)
 	return list, err
+}
+
+// checked returns the page with its defaults, and the place where it begins, nil for the begin of the list.
+func (p Page) checked() (Page, *cursor, error) {
+	if p.Sort == "" {
+		p.Sort = SortCreated
+	}
+	if p.Number == 0 {
+		p.Number = 1
+	}
+	if p.Size == 0 {
+		p.Size = defaultPageSize
+	}
+	if p.Number < 1 || p.Number > 1<<31 || p.Size < 1 || p.Size > maxPageSize {
+		return p, nil, toll.NewError(toll.CodeBadPage)
+	}
+	if p.Cursor == "" {
+		return p, nil, nil
+	}
+	from, err := decodeCursor(p.Cursor)
+	if err != nil {
+		return p, nil, err
+	}
+	p.Sort, p.Ascending, p.Number = from.Sort, from.Ascending, 1
+	return p, from, nil
 }
 
 // cursor is the place after one row of a sorted list.

@@ -24,17 +24,19 @@ var migrations embed.FS
 func words(e Engine, partitions int) *strings.Replacer {
 	if e == SQLite {
 		return strings.NewReplacer("{{BYTES}}", "BLOB", "{{TEXT}}", "TEXT", "{{ROWID}}", " WITHOUT ROWID", "{{PARTITION}}", "",
-			"{{ROOM}}", "", "{{RECEIVERS}}", "json_each(p.price, '$.receivers') r")
+			"{{ROOM}}", "", "{{POS}}", "INTEGER", "{{AND_ACCOUNT}}", "", "{{ANSWER}}", "CAST(answer AS TEXT)", "{{RECEIVERS}}", "json_each(p.price, '$.receivers') r")
 	}
 	// Rows that change with every settlement get room on their page, so that a new version needs no new index entry.
 	// A partitioned table takes no storage parameter.
-	partition, room := "", " WITH (fillfactor = 50)"
+	// A unique key of it has the account, as on a cluster.
+	partition, room, account := "", " WITH (fillfactor = 50)", ""
 	if partitions > 0 {
-		partition, room = " PARTITION BY HASH (account_id)", ""
+		partition, room, account = " PARTITION BY HASH (account_id)", "", ", account_id"
 	}
 	// Texts that are sorted compare by bytes on both engines.
 	return strings.NewReplacer("{{BYTES}}", "BYTEA", "{{TEXT}}", `TEXT COLLATE "C"`, "{{ROWID}}", "", "{{PARTITION}}", partition,
-		"{{ROOM}}", room, "{{RECEIVERS}}", `jsonb_array_elements_text(
+		"{{ROOM}}", room, "{{POS}}", "BIGINT", "{{AND_ACCOUNT}}", account, "{{ANSWER}}", "convert_from(answer, 'UTF8')",
+		"{{RECEIVERS}}", `jsonb_array_elements_text(
 			CASE jsonb_typeof(p.price::jsonb -> 'receivers') WHEN 'array' THEN p.price::jsonb -> 'receivers' END) AS r(value)`)
 }
 
@@ -88,9 +90,9 @@ func SchemaSum() string {
 }
 
 // provider returns what runs the migrations in dir. lock is taken on the connection that runs them;
-// nil takes none.
+// nil takes none. code is a migration that is no file, and may be nil.
 func provider(
-	db *sql.DB, e Engine, dir fs.FS, sessions lock.SessionLocker,
+	db *sql.DB, e Engine, dir fs.FS, sessions lock.SessionLocker, code *goose.Migration,
 ) (*goose.Provider, error) {
 	dialect := goose.DialectSQLite3
 	if e == Postgres {
@@ -99,6 +101,9 @@ func provider(
 	options := []goose.ProviderOption{
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithLogger(goose.NopLogger()),
+	}
+	if code != nil {
+		options = append(options, goose.WithGoMigrations(code))
 	}
 	if sessions != nil {
 		options = append(options, goose.WithSessionLocker(sessions))
@@ -133,7 +138,11 @@ func migrateFrom(
 	ctx context.Context, db *sql.DB, e Engine, dir fs.FS, sessions lock.SessionLocker,
 	log *slog.Logger,
 ) (bool, error) {
-	p, err := provider(db, e, dir, sessions)
+	code, err := conversion(ctx, db, e, dir, log)
+	if err != nil {
+		return false, fmt.Errorf("store: migrations: %w", err)
+	}
+	p, err := provider(db, e, dir, sessions, code)
 	if err != nil {
 		return false, fmt.Errorf("store: migrations: %w", err)
 	}

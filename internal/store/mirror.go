@@ -74,11 +74,23 @@ func InsertMirrorPeriod(ctx context.Context, tx *Tx, p *MirrorPeriod, leaves []t
 	return err
 }
 
-// MoveMirrorCursor says that the burns of an account up to an entry are in periods.
-func MoveMirrorCursor(ctx context.Context, tx *Tx, account [16]byte, seq int64) error {
-	_, err := tx.Exec(ctx, `INSERT INTO mirror_cursors (account_id, seq) VALUES ($1, $2)
-		ON CONFLICT (account_id) DO UPDATE SET seq = excluded.seq WHERE mirror_cursors.seq < excluded.seq`, account[:], seq)
-	return err
+// MirroredBurns returns which of some commitments are in a period.
+func MirroredBurns(ctx context.Context, q Querier, commitments []toll.Hash) (map[toll.Hash]bool, error) {
+	known := map[toll.Hash]bool{}
+	for part := range chunks(commitments) {
+		args := make([]any, len(part))
+		for i := range part {
+			args[i] = part[i][:]
+		}
+		found, err := values[[]byte](ctx, q, "SELECT commitment FROM mirror_leaves WHERE commitment IN "+tuples(1, len(part)), args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range found {
+			known[toll.Hash(b)] = true
+		}
+	}
+	return known, nil
 }
 
 // LastMirrorPeriod returns the newest closed period, or [ErrNotFound].

@@ -6,17 +6,30 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tollhq/toll/internal/backoff"
 )
 
 // Tx is a running write transaction. It is not safe for concurrent use, and one result of a query is open at a time.
 type Tx struct {
-	pg    pgx.Tx
+	pg    session
+	last  []Stmt
 	lite  *writer
 	wrote bool // a statement changed a row
 	trace func(statement string)
 }
+
+// session is a connection to PostgreSQL that is in a transaction.
+type session interface {
+	Exec(ctx context.Context, q string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, q string, args ...any) (pgx.Rows, error)
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// Last adds statements that run before the commit, after all others. On PostgreSQL they make one trip with it, so that a lock that
+// they take is not kept while the network or this process is slow.
+func (t *Tx) Last(stmts ...Stmt) { t.last = append(t.last, stmts...) }
 
 // commitWait bounds the wait for the answer to a commit. When it ends, the outcome is unknown (F04). It must be above the 10 s that a
 // slow flush takes (F15), and below the 30 s that clients wait.
@@ -42,7 +55,12 @@ func (s *Store) Tx(ctx context.Context, f func(tx *Tx) error) error {
 			defer tx.trace("end")
 		}
 		err := f(tx)
-		wrote = tx.wrote
+		wrote = tx.wrote || len(tx.last) > 0
+		if err == nil && tx.trace != nil {
+			for _, s := range tx.last {
+				tx.trace(s.SQL)
+			}
+		}
 		return err
 	})
 	if err != nil || wrote {
@@ -86,27 +104,47 @@ func cause(err error) string {
 }
 
 func (s *Store) txPostgres(ctx context.Context, f func(tx *Tx) error) (err error) {
-	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	done := false
+	defer conn.Release()
+	if _, err := conn.Exec(ctx, "begin isolation level read committed"); err != nil {
+		return err
+	}
 	defer func() {
-		if !done {
+		if conn.Conn().PgConn().TxStatus() != 'I' {
 			// The caller's time may be over; the connection is to be left clean all the same.
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
-			_ = tx.Rollback(end) // a connection that cannot roll back is closed by the pool
+			_, _ = conn.Exec(end, "rollback") // a connection that cannot roll back is closed by the pool
 		}
 	}()
-	if err := f(&Tx{pg: tx}); err != nil {
+	tx := &Tx{pg: conn}
+	if err := f(tx); err != nil {
 		return err
 	}
-	done = true
 	// A caller that leaves now would only make the outcome unknown.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitWait)
 	defer cancel()
-	return MapCommitError(tx.Commit(end))
+	return MapCommitError(tx.commit(end))
+}
+
+// commit runs the last statements and commits on PostgreSQL.
+func (t *Tx) commit(ctx context.Context) error {
+	if len(t.last) == 0 {
+		tag, err := t.pg.Exec(ctx, "commit")
+		if err == nil && tag.String() == "ROLLBACK" {
+			err = pgx.ErrTxCommitRollback
+		}
+		return err
+	}
+	stmts := append(t.last, Stmt{SQL: "commit"})
+	var b pgx.Batch
+	for _, s := range stmts {
+		b.Queue(s.SQL, s.Args...)
+	}
+	return runBatch(t.pg.SendBatch(ctx, &b), stmts)
 }
 
 // Engine returns the kind of database.

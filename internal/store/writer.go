@@ -72,8 +72,14 @@ func (w *writer) tx(ctx context.Context, f func(tx *Tx) error) (err error) {
 			_, _ = w.exec("ROLLBACK", nil) // fails only when SQLite has rolled back already
 		}
 	}()
-	if err := f(&Tx{lite: w}); err != nil {
+	t := &Tx{lite: w}
+	if err := f(t); err != nil {
 		return err
+	}
+	for _, s := range t.last {
+		if err := t.run(s); err != nil {
+			return err
+		}
 	}
 	stmt, err := w.prepare("COMMIT")
 	if err != nil {

@@ -16,13 +16,15 @@ import (
 // lockOrder is the order in which a transaction locks rows, by table. What belongs to an account is locked with its row. What the room
 // of events keeps for itself comes with the events: its cursors move, and its webhooks begin, where a stream ends.
 var lockOrder = [][]string{
-	{"accounts", "lots", "entries", "requests", "request_keys", "permissions"}, {"orders"}, {"plan_orders", "returned_places"},
+	{"accounts", "lots", "requests", "request_keys", "permissions"}, {"orders"}, {"plan_orders", "returned_places"},
 	{"delegations", "delegation_transactions"}, {"authorizations", "sale_identifiers"}, {"chain_leases"},
 	{"chain_ops", "chain_txs", "card_payments", "card_calls", "card_customers", "card_setups", "card_methods", "card_refunds", "card_disputes",
 		"card_moves", "card_events", "card_orphans"},
 	{"jobs"}, {"idempotency_keys"},
-	{"event_streams", "event_objects", "events", "event_cursors", "webhooks", "webhook_deliveries"},
+	{"journal_cursors", "journal_commitments", "journal_accounts"},
+	{"event_streams", "event_objects", "events", "event_runs", "webhooks", "webhook_deliveries"},
 	{"audit_heads", "audit_log"},
+	{"journal"},
 }
 
 var lockingStatements = []*regexp.Regexp{
@@ -58,12 +60,16 @@ func accessOf(statement string) access {
 }
 
 // OutOfOrder returns what the statements of one transaction do against the lock order, "" when nothing: they lock a row after one
-// that comes later, change an account without its row, or write after the events.
+// that comes later, change an account without its row, write after the events, or have every writer wait for more than a commit.
 func OutOfOrder(statements []string) string {
-	events := len(lockOrder) - 2 // the audit log comes after them
-	most, account := -1, false
+	events := len(lockOrder) - 3 // the audit log and the journal come after them
+	most, account, positions := -1, false, false
 	for i, s := range statements {
 		a := accessOf(s)
+		if positions && a.writes != "journal" {
+			return "a statement comes between the lock of the journal and the commit"
+		}
+		positions = positions || s == store.JournalLock.SQL
 		if a.writes != "" && most >= events && rank(a.writes) < events {
 			return fmt.Sprintf("%s is written after the events", a.writes)
 		}
