@@ -151,3 +151,30 @@ func TestT27_IdsCannotBeCrowdedOut(t *testing.T) {
 		}
 	})
 }
+
+func TestLag(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(100, time.Time{})
+		perm := b.permission(0)
+		lag := func(entries int64, waited time.Duration) {
+			t.Helper()
+			if n, d, err := b.Lag(b.ctx); err != nil || n != entries || d != waited {
+				t.Errorf("%d entries wait for %v, %v; want %d for %v", n, d, err, entries, waited)
+			}
+		}
+		b.clock.add(time.Second)
+		_, err := b.Settle(b.ctx, settleOp(perm, "one", 1))
+		b.must(err)
+		b.clock.add(time.Second)
+		lag(2, 2*time.Second)
+		for more := true; more; {
+			more, err = b.Follow(b.ctx)
+			b.must(err)
+		}
+		lag(0, 0)
+		_, err = b.Settle(b.ctx, settleOp(perm, "two", 1))
+		b.must(err)
+		lag(1, 0)
+	})
+}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"time"
 
 	"github.com/tollhq/toll/internal/store"
 )
@@ -67,4 +68,21 @@ func (l *Ledger) Follow(ctx context.Context, consumers ...Consumer) (more bool, 
 		}
 	}
 	return len(rows) == limit || !moved, nil
+}
+
+// Lag returns how many entries the follower has yet to read, and for how long the first of them has waited.
+func (l *Ledger) Lag(ctx context.Context) (entries int64, waited time.Duration, err error) {
+	done, err := store.JournalCursor(ctx, l.st, store.Follower)
+	if err != nil {
+		return 0, 0, err
+	}
+	last, err := store.JournalLength(ctx, l.st)
+	if err != nil || last <= done {
+		return 0, 0, err
+	}
+	next, err := store.JournalAt(ctx, l.st, done+1)
+	if err != nil || len(next) == 0 {
+		return last - done, 0, err
+	}
+	return last - done, max(l.clock().Sub(micro(next[0].At)), 0), nil
 }

@@ -130,6 +130,28 @@ func (m *Metrics) Watch(l *ledger.Ledger) {
 	}
 	m.gauge("toll_ledger_waiting", "Operations that wait for the writer of the ledger; above 8192 calls are refused.",
 		func() float64 { return float64(l.Waiting()) })
+	m.registry.MustRegister(lagCollector{l})
+}
+
+// lagCollector reports how far events and indexes are behind the ledger.
+type lagCollector struct{ *ledger.Ledger }
+
+var (
+	lagEntries = prometheus.NewDesc("toll_journal_lag_entries", "Entries of the ledger whose events and indexes are not yet made.", nil, nil)
+	lagSeconds = prometheus.NewDesc("toll_journal_lag_seconds", "Time for which the first of them has waited.", nil, nil)
+)
+
+func (lagCollector) Describe(to chan<- *prometheus.Desc) { to <- lagEntries; to <- lagSeconds }
+
+func (c lagCollector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), queryTime)
+	defer cancel()
+	entries, waited, err := c.Lag(ctx)
+	if err != nil {
+		return // toll_database_ready says that the database is away
+	}
+	to <- prometheus.MustNewConstMetric(lagEntries, prometheus.GaugeValue, float64(entries))
+	to <- prometheus.MustNewConstMetric(lagSeconds, prometheus.GaugeValue, waited.Seconds())
 }
 
 // TimeBatch measures one batch of the ledger, until stop is called.
@@ -231,8 +253,8 @@ func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 // tableCollector reports the rows of tables of PostgreSQL, whose names are constant.
 type tableCollector struct{ *store.Store }
 
-// tablesTime bounds the query, so that a database that does not answer leaves the other metrics readable.
-const tablesTime = 2 * time.Second
+// queryTime bounds queries for metrics, so that a database that does not answer leaves the other metrics readable.
+const queryTime = 2 * time.Second
 
 var (
 	tableLabels = []string{"table"}
@@ -243,7 +265,7 @@ var (
 func (tableCollector) Describe(to chan<- *prometheus.Desc) { to <- tableLive; to <- tableDead }
 
 func (c tableCollector) Collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), tablesTime)
+	ctx, cancel := context.WithTimeout(context.Background(), queryTime)
 	defer cancel()
 	tables, err := c.TableRows(ctx)
 	if err != nil {
