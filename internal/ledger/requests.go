@@ -20,8 +20,9 @@ const (
 		LEFT JOIN plans p ON p.plan_id = a.plan_id
 		WHERE j.ref = $1 AND j.kind = 2 AND (a.subscriber = $2 OR p.owner = $2) ORDER BY j.pos DESC LIMIT $3`
 	burnColumns = `j.pos, j.seq, j.kind, j.amount, j.balance_after, j.at, j.account_id, j.commitment, j.ref, j.body`
-	sqlBurnsOf  = `SELECT ` + burnColumns + ` FROM unnest($1::bytea[], $2::bytea[]) AS u(account_id, ref)
-		JOIN journal j ON j.account_id = u.account_id AND j.ref = u.ref AND j.kind = 2`
+	// A left join, which COALESCE keeps one: an inner one PostgreSQL plans from the journal, as long as it takes that for small.
+	sqlBurnsOf = `SELECT ` + burnColumns + ` FROM unnest($1::bytea[], $2::bytea[]) AS u(account_id, ref)
+		LEFT JOIN journal j ON j.account_id = u.account_id AND j.ref = u.ref AND j.kind = 2 WHERE COALESCE(j.pos, 0) > 0`
 
 	sqlKey    = `SELECT agent_request_id FROM request_keys WHERE account_id = $1 AND request_key = $2`
 	sqlKeysOf = `SELECT u.account_id, u.request_key, k.agent_request_id
