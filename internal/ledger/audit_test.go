@@ -80,7 +80,7 @@ func TestAuditFindsFaults(t *testing.T) {
 			l := ledger.New(st, ledger.Config{MACKey: make([]byte, 32)})
 			defer l.Close(context.Background())
 			c := newClock()
-			b := &bench{t, l, c, context.Background()}
+			b := &bench{TB: t, Ledger: l, clock: c, ctx: context.Background()}
 			b.clock.us.Store(time.Now().UnixMicro())
 			b.mint(100, time.Time{})
 			perm := b.permission(0)

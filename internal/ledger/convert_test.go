@@ -214,7 +214,7 @@ func testConvert(t *testing.T, e store.Engine, made string) {
 	key := []byte("0123456789abcdef0123456789abcdef")
 	clock := newClock()
 	l := ledger.New(st, ledger.Config{Clock: clock.now, MACKey: key})
-	b := &bench{t, l, clock, context.Background()}
+	b := &bench{TB: t, Ledger: l, clock: clock, ctx: context.Background()}
 	type settledOp struct {
 		op    ledger.SettleOp
 		first ledger.Settled
@@ -309,7 +309,7 @@ func testConvert(t *testing.T, e store.Engine, made string) {
 			t.Error(err)
 		}
 	})
-	b = &bench{t, l, clock, context.Background()}
+	b = &bench{TB: t, Ledger: l, clock: clock, ctx: context.Background()}
 	audit(t, l)
 	if got, err := b.Account(b.ctx, id); err != nil || got.Balance != account.Balance || got.Held != account.Held || got.Seq != account.Seq || got.Burned != account.Burned {
 		t.Errorf("%v\n%+v, it was\n%+v", err, got, account)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -49,13 +50,22 @@ func crashChild(point string) {
 	}
 	c := newClock()
 	l := ledger.New(st, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+	id := os.Getenv(envRequest)
+	point, remembered := strings.CutPrefix(point, rememberedPoint)
+	if remembered { // the account, its permission, and the hold that there may be
+		_, _ = l.Settle(ctx, settleOp(perm, "before", 0))
+		_, _ = l.Release(ctx, ledger.NewAccountID(plan, subscriber), "none")
+		_, err := l.Settle(ctx, settleOp(perm, id, 101))
+		fmt.Println(err) // it is refused, as there are 100
+	}
+	recalled := false
 	ledger.SetFailpoint(l, func(at string) {
-		if at == point {
+		recalled = recalled || at == "recalled"
+		if at == point && (!remembered || recalled || point == "begin") {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
 	})
-	id := os.Getenv(envRequest)
 	switch os.Getenv(envAct) {
 	case "hold":
 		_, err = l.Hold(ctx, ledger.HoldOp{
@@ -93,11 +103,24 @@ var crashPoints = map[storetest.Variant][]string{
 	storetest.SQLite: {"begin", "locked", "decided", "written", "committed"}, storetest.Postgres: {"begin", "locked", "decided", "committed"},
 }
 
+// rememberedPoint begins the name of a step at which the writer decides from memory.
+const rememberedPoint = "remembered-"
+
+// eachCrashRemembered is eachCrash, and again with a writer that remembers the account.
+func eachCrashRemembered(t *testing.T, f func(t *testing.T, point string, run func(act string, perm toll.Hash, id string), b func() *bench)) {
+	eachCrash(t, f)
+	eachCrashAt(t, rememberedPoint, f)
+}
+
 // eachCrash gives every act and failpoint a fresh store with 100 credits, closed while the child runs.
 func eachCrash(t *testing.T, f func(t *testing.T, point string, run func(act string, perm toll.Hash, id string), b func() *bench)) {
+	eachCrashAt(t, "", f)
+}
+
+func eachCrashAt(t *testing.T, way string, f func(t *testing.T, point string, run func(act string, perm toll.Hash, id string), b func() *bench)) {
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		for _, point := range crashPoints[v] {
-			t.Run(fmt.Sprintf("%s/%s", v, point), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s%s", v, way, point), func(t *testing.T) {
 				cfg := storetest.Config(t, v)
 				var st *store.Store
 				var l *bench
@@ -108,7 +131,7 @@ func eachCrash(t *testing.T, f func(t *testing.T, point string, run func(act str
 							t.Fatal(err)
 						}
 						c := newClock()
-						l = &bench{t, ledger.New(st, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")}), c, context.Background()}
+						l = &bench{TB: t, Ledger: ledger.New(st, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")}), clock: c, ctx: context.Background()}
 					}
 					return l
 				}
@@ -123,7 +146,7 @@ func eachCrash(t *testing.T, f func(t *testing.T, point string, run func(act str
 				defer stop()
 				run := func(act string, perm toll.Hash, id string) {
 					stop()
-					crash(t, cfg, act, point, perm, id)
+					crash(t, cfg, act, way+point, perm, id)
 				}
 				reopen().mint(100, time.Time{})
 				f(t, point, run, reopen)
@@ -134,7 +157,7 @@ func eachCrash(t *testing.T, f func(t *testing.T, point string, run func(act str
 
 func TestF01_VerifyWithHoldKilled(t *testing.T) {
 	t.Parallel()
-	eachCrash(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
+	eachCrashRemembered(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
 		perm := b().permission(50)
 		run("hold", perm, "r1")
 		r, err := b().Request(context.Background(), ledger.NewAccountID(plan, subscriber), "r1")
@@ -156,7 +179,7 @@ func TestF01_VerifyWithHoldKilled(t *testing.T) {
 
 func TestF02_SettleKilled(t *testing.T) {
 	t.Parallel()
-	eachCrash(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
+	eachCrashRemembered(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
 		perm := b().permission(0)
 		op := b().holdOp(perm, 5)
 		op.RequestID = "r1"
@@ -211,15 +234,25 @@ func TestMintKilled(t *testing.T) {
 }
 
 // TestF03_GroupCommit puts a poisoned operation and a cancelled caller among others.
-func TestF03_GroupCommit(t *testing.T) {
+func TestF03_GroupCommit(t *testing.T) { testGroupCommit(t, false) }
+
+// TestF03_GroupCommit_Remembered does so with a writer that remembers the account.
+func TestF03_GroupCommit_Remembered(t *testing.T) { testGroupCommit(t, true) }
+
+func testGroupCommit(t *testing.T, remembered bool) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		b.mint(100, time.Time{})
 		perm := b.permission(0)
+		if !remembered {
+			ledger.SetMemory(b.Ledger, 0)
+		}
 		release := make(chan struct{})
 		var once sync.Once
 		entered := make(chan struct{})
+		recalled := false
 		ledger.SetFailpoint(b.Ledger, func(at string) {
+			recalled = recalled || at == "recalled"
 			if at == "begin" {
 				once.Do(func() { close(entered); <-release })
 			}
@@ -261,6 +294,9 @@ func TestF03_GroupCommit(t *testing.T) {
 			t.Error("the poisoned operation passed")
 		}
 		b.balance(89, 0)
+		if recalled != remembered {
+			t.Errorf("decided from memory: %v", recalled)
+		}
 		if _, err := b.Request(b.ctx, ledger.NewAccountID(plan, subscriber), "gone"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("the operation of the caller who had gone: %v", err)
 		}

@@ -90,6 +90,7 @@ func (l *Ledger) handle(ctx context.Context, id AccountID, plan toll.PlanID, sub
 			t.journalLast()
 			return nil
 		})
+		l.memory.forget(id)
 		recorded := errors.Is(err, ErrRecorded)
 		switch {
 		case errors.Is(err, store.ErrUnknownOutcome) && attempt < maxAttempts && ctx.Err() == nil:

@@ -8,8 +8,9 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// SetFailpoint makes the writer call f at its steps: begin, locked, decided, written (not on PostgreSQL,
-// which gets what is written and the commit in one trip), committed; and a handle at locked and written.
+// SetFailpoint makes the writer call f at its steps: begin, recalled or read (as what it decides by comes from memory or from
+// the store), locked, decided, written (not on PostgreSQL, which gets what is written and the commit in one trip), committed; and a
+// handle at locked and written.
 func SetFailpoint(l *Ledger, f func(at string)) { l.onFailpoint.Store(&f) }
 
 // Failpoint returns what [SetFailpoint] set.
@@ -52,3 +53,6 @@ func Cool(ctx context.Context, st *store.Store, id AccountID) error {
 		return err
 	})
 }
+
+// SetMemory bounds what the writer remembers, in bytes; set it before the first operation.
+func SetMemory(l *Ledger, bytes int) { l.memory.limit = bytes }

@@ -43,6 +43,7 @@ type Ledger struct {
 	log     *slog.Logger
 	ids     requestIDs
 	flusher *flusher
+	memory  *memory // of the writer
 	// batchTimeout bounds one attempt of the writer, so that a store that hangs becomes an error.
 	batchTimeout time.Duration
 	changed      func(AccountID)      // may be nil
@@ -56,7 +57,7 @@ type Ledger struct {
 func New(st *store.Store, cfg Config) *Ledger {
 	l := &Ledger{
 		st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}, batchTimeout: batchTimeout, changed: cfg.Changed,
-		timer: cfg.Timer, timeBatch: cfg.TimeBatch,
+		timer: cfg.Timer, timeBatch: cfg.TimeBatch, memory: newMemory(),
 	}
 	if l.clock == nil {
 		l.clock = time.Now

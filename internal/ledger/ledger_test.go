@@ -32,6 +32,7 @@ type bench struct {
 	*ledger.Ledger
 	clock *clock
 	ctx   context.Context
+	other *ledger.Ledger // takes turns with the embedded one in the model test; nil: none
 }
 
 // open starts a ledger whose invariants are checked when the test ends.
@@ -45,7 +46,7 @@ func open(t testing.TB, st *store.Store) *bench {
 			t.Error(err)
 		}
 	})
-	return &bench{t, l, c, context.Background()}
+	return &bench{TB: t, Ledger: l, clock: c, ctx: context.Background()}
 }
 
 func audit(t testing.TB, l *ledger.Ledger) {

@@ -334,6 +334,27 @@ func TestT43_WrongBooks(t *testing.T) {
 	})
 }
 
+// The same with a writer that remembers nothing, with one that soon forgets, and with another instance that writes in between.
+func TestT43_WrongBooks_Memory(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(b *bench, st *store.Store){
+		"off":      func(b *bench, _ *store.Store) { ledger.SetMemory(b.Ledger, 0) },
+		"small":    func(b *bench, _ *store.Store) { ledger.SetMemory(b.Ledger, 4000) },
+		"instance": func(b *bench, st *store.Store) { b.other = open2(b, st) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Each(t, func(t *testing.T, st *store.Store) {
+				seed := uint64(time.Now().UnixNano())
+				t.Logf("seed %d", seed)
+				b := open(t, st)
+				prepare(b, st)
+				runModel(b, rand.New(rand.NewPCG(seed, 1)), *modelSteps)
+			})
+		})
+	}
+}
+
 func runModel(b *bench, rnd *rand.Rand, steps int) {
 	m := &model{now: b.clock.now(), requests: map[string]*modelRequest{}, perms: map[toll.Hash]*modelPermission{}}
 	var perms []toll.Hash
@@ -363,6 +384,9 @@ func runModel(b *bench, rnd *rand.Rand, steps int) {
 		}
 		m.now = b.clock.now()
 		m.tick()
+		if b.other != nil && rnd.IntN(2) == 0 {
+			b.Ledger, b.other = b.other, b.Ledger
+		}
 		var what string
 		var err error
 		var want ledger.Refused

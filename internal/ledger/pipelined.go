@@ -18,6 +18,7 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 	if err := w.makeAccounts(ctx, gs); err != nil {
 		return nil, err
 	}
+	w.l.failpoint("read")
 	read := newReading(gs)
 	if err := w.pipe.Run(ctx, read.statements(depth)...); err != nil {
 		return nil, err
@@ -39,6 +40,9 @@ func (w *writer) pipelined(ctx context.Context, gs []*group, depth int, retried 
 				return nil, err
 			}
 		}
+	}
+	for _, g := range gs {
+		w.judge(g, w.l.clock())
 	}
 	w.l.failpoint("locked")
 	outcomes = make([][]outcome, len(gs))

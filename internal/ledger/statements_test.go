@@ -341,7 +341,7 @@ var (
 	clash   = regexp.MustCompile(`(?i)\bON\s+CONFLICT\s*\(([^)]*)\)`)
 	inOrder = regexp.MustCompile(`(?i)\bORDER\s+BY\s+(?:account_id|principal)\s+FOR\s+UPDATE\s*$`)
 	locking = regexp.MustCompile(`(?i)\bFOR\s+(NO\s+KEY\s+)?UPDATE\b`)
-	writes  = regexp.MustCompile(`(?i)^\s*(INSERT|UPDATE|DELETE|MERGE)\b|\b(INSERT\s+INTO|DELETE\s+FROM)\b`)
+	writes  = regexp.MustCompile(`(?i)^\s*(?:WITH\s+\w+\s+AS\s*\(\s*)?(INSERT|UPDATE|DELETE|MERGE)\b|\b(INSERT\s+INTO|DELETE\s+FROM)\b`)
 	sqlWord = regexp.MustCompile(`(?i)^(WHERE|SET|ORDER|ON|GROUP|LIMIT|JOIN|LEFT|CROSS|UNION|VALUES|FOR|USING|RETURNING|HAVING|INNER)$`)
 )
 
@@ -517,6 +517,9 @@ func TestStatements_Judge(t *testing.T) {
 		{`SELECT 1 FROM accounts WHERE account_id = $1 UNION SELECT 1 FROM accounts WHERE next_lot_end < $2`, false, "account of accounts"},
 		{`UPDATE requests SET state = 2 WHERE agent_request_id = $1`, true, "writes without"},
 		{`UPDATE requests r SET state = u.state FROM unnest($1::bytea[]) AS u(account_id, state) WHERE r.account_id = u.account_id`, false, ""},
+		{`WITH saved AS (UPDATE accounts a SET seq = u.seq FROM unnest($1::bytea[]) AS u(account_id, seq) WHERE a.account_id = u.account_id
+			RETURNING a.account_id) SELECT COUNT(*) FROM saved`, false, ""},
+		{`WITH saved AS (UPDATE accounts SET seq = 1 WHERE version = $1 RETURNING account_id) SELECT COUNT(*) FROM saved`, true, "writes without"},
 		{`DELETE FROM requests WHERE ended_at < $1`, true, "writes without"},
 		{`INSERT INTO lots (lot_id, ref) VALUES ($1, $2)`, false, "writes without"},
 		{`INSERT INTO lots (account_id, ref) VALUES ($1, $2) ON CONFLICT (ref) DO NOTHING`, false, "writes without"},

@@ -222,7 +222,7 @@ func TestAudit_TakenBack(t *testing.T) {
 			st, _ := storetest.Open(t, store.SQLite)
 			l := ledger.New(st, ledger.Config{MACKey: make([]byte, 32)})
 			defer l.Close(context.Background())
-			b := &bench{t, l, newClock(), context.Background()}
+			b := &bench{TB: t, Ledger: l, clock: newClock(), ctx: context.Background()}
 			b.sold("a", time.Time{})
 			_, err := b.takeBackTo("a", 30)
 			b.must(err)

@@ -131,6 +131,13 @@ func (f *flusher) run() {
 
 func (f *flusher) process(w *writer, batch []*call) {
 	stop := f.l.timeBatch()
+	if rest := w.quick(batch); len(rest) < len(batch) {
+		stop(Batch{Operations: len(batch) - len(rest), Attempts: 1})
+		if batch = rest; len(batch) == 0 {
+			return
+		}
+		stop = f.l.timeBatch()
+	}
 	err := w.commit(batch)
 	stop(Batch{Operations: len(batch), Attempts: w.attempts, Failed: err != nil})
 	if err == nil {
@@ -178,6 +185,10 @@ type group struct {
 	ops   []operation
 	needs needs
 	state *state
+
+	version int64       // of the account, before the operations
+	memory  *remembered // where the state comes from; nil: it was read
+	fresh   []string    // requests that memory takes for new ones
 }
 
 // groups sorts a batch by account, in the order in which every process locks them.
@@ -210,6 +221,7 @@ func (g *group) reset(now int64) {
 		refs:     map[string]*lotRow{},
 		nextDue:  never,
 	}
+	g.memory, g.fresh = nil, nil
 	if g.needs.ends {
 		g.state.ends = map[int64]int64{}
 	}
@@ -222,12 +234,17 @@ func newAccount() Account { return Account{nextLotEnd: never, nextHoldEnd: never
 type writer struct {
 	l    *Ledger
 	pipe *store.Pipe // PostgreSQL; nil on SQLite
-	// attempts is how often the batch at hand was tried.
-	attempts int
+	// attempts is how often the batch at hand was tried, lost how often from memory before, for a fault of the store.
+	attempts, lost int
+	mem            *memory
+	// doubted is what was remembered of accounts when a commit from memory failed, until they are read.
+	doubted map[AccountID]*remembered
+	// skip is how many batches are still to be read from the store, skipped how many the last failure cost, and one.
+	skip, skipped int
 }
 
 func newWriter(l *Ledger) *writer {
-	w := &writer{l: l}
+	w := &writer{l: l, mem: l.memory, doubted: map[AccountID]*remembered{}}
 	if l.st.Engine() == store.Postgres {
 		w.pipe = l.st.NewPipe()
 	}
@@ -247,7 +264,7 @@ func (w *writer) commit(batch []*call) error {
 	unknown := slices.ContainsFunc(batch, func(c *call) bool { return c.unknown })
 	gs := groups(batch, retried)
 	for attempt := 1; ; attempt++ {
-		w.attempts = attempt
+		w.attempts = attempt + w.lost
 		outcomes, err := w.attempt(gs, lotDepths[depth], retried)
 		if err != nil {
 			for i, out := range outcomes {
@@ -258,14 +275,7 @@ func (w *writer) commit(batch []*call) error {
 		}
 		switch {
 		case err == nil:
-			for i, g := range gs {
-				for j, c := range g.calls {
-					c.done <- outcomes[i][j]
-				}
-				if w.l.changed != nil && len(g.state.entries) > 0 {
-					w.l.changed(g.id)
-				}
-			}
+			w.answer(gs, outcomes)
 			return nil
 		case errors.Is(err, errNeedLots) && depth < len(lotDepths)-1:
 			depth++
@@ -315,28 +325,7 @@ func (w *writer) attempt(gs []*group, depth int, retried bool) ([][]outcome, err
 		}
 		return outcomes, err
 	}
-	var outcomes [][]outcome
-	err := w.l.st.Tx(ctx, func(tx *store.Tx) error {
-		outcomes = outcomes[:0]
-		for _, g := range gs {
-			g.reset(now)
-			if err := load(ctx, tx, g, depth); err != nil {
-				return err
-			}
-			w.l.failpoint("locked")
-			out, err := decide(g, retried)
-			if err != nil {
-				return err
-			}
-			w.l.failpoint("decided")
-			if err := tx.Run(ctx, g.state.changes(g.id[:])...); err != nil {
-				return err
-			}
-			outcomes = append(outcomes, out)
-		}
-		w.l.failpoint("written")
-		return nil
-	})
+	outcomes, err := w.lite(ctx, gs, depth, retried)
 	if err == nil {
 		w.l.failpoint("committed")
 	}

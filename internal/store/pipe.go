@@ -41,15 +41,24 @@ func (s *Store) NewPipe() *Pipe {
 	return &Pipe{cfg: cfg, st: s}
 }
 
+// Connect connects if there is no connection: for a caller who must know that nothing was sent.
+func (p *Pipe) Connect(ctx context.Context) error {
+	if p.conn != nil && !p.conn.IsClosed() {
+		return nil
+	}
+	conn, err := pgx.ConnectConfig(ctx, p.cfg)
+	if err != nil {
+		return MapError(err)
+	}
+	p.conn = conn
+	return nil
+}
+
 // Run sends the statements in one trip and reads their results in order. The first error ends it, and the connection is
 // left with its transaction aborted, or closed; Reset makes it usable again.
 func (p *Pipe) Run(ctx context.Context, stmts ...Stmt) error {
-	if p.conn == nil || p.conn.IsClosed() {
-		conn, err := pgx.ConnectConfig(ctx, p.cfg)
-		if err != nil {
-			return MapError(err)
-		}
-		p.conn = conn
+	if err := p.Connect(ctx); err != nil {
+		return err
 	}
 	p.follow(stmts)
 	var b pgx.Batch

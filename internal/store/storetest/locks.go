@@ -28,13 +28,13 @@ var lockOrder = [][]string{
 }
 
 var lockingStatements = []*regexp.Regexp{
-	regexp.MustCompile(`(?is)^\s*UPDATE\s+(\w+)`), regexp.MustCompile(`(?is)^\s*DELETE\s+FROM\s+(\w+)`),
+	regexp.MustCompile(`(?is)^\s*(?:WITH \w+ AS \()?UPDATE\s+(\w+)`), regexp.MustCompile(`(?is)^\s*DELETE\s+FROM\s+(\w+)`),
 	regexp.MustCompile(`(?is)^\s*INSERT\s+INTO\s+(\w+).*\bON\s+CONFLICT\b`), regexp.MustCompile(`(?is)\bFROM\s+(\w+)\b.*\bFOR\s+(?:UPDATE|SHARE)\b`),
 	regexp.MustCompile(`(?is)\bFROM\s+(accounts)\s+WHERE\s+account_id = \$1\s*$`), // SQLite has no FOR UPDATE
 }
 
 // written is what a statement adds or changes.
-var written = regexp.MustCompile(`(?is)^\s*(?:UPDATE|DELETE\s+FROM|INSERT\s+INTO)\s+(\w+)`)
+var written = regexp.MustCompile(`(?is)^\s*(?:WITH \w+ AS \()?(?:UPDATE|DELETE\s+FROM|INSERT\s+INTO)\s+(\w+)`)
 
 // access is what a statement does to which table, "" for none.
 type access struct{ locks, writes string }
