@@ -114,6 +114,18 @@ func (c *reader[K, V]) loaded(ctx context.Context, k K) (v V, err error) {
 	return c.load(ctx, k)
 }
 
+// put keeps a value that this process has just written.
+func (c *reader[K, V]) put(k K, v V) {
+	at := c.clock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept.Put(k, entry[V]{v, at}, at.Add(c.ttl), at)
+	// A read that is under way may have begun before the change.
+	if f := c.flights[k]; f != nil {
+		f.stale = true
+	}
+}
+
 // forget drops the value: this process has changed what it was read from.
 func (c *reader[K, V]) forget(k K) {
 	c.mu.Lock()

@@ -74,3 +74,10 @@ func (f *Facilitator) Answer(stored []byte, s Settled) (*x402.SettleResponse, er
 	s.Ended, s.OrderTx = 0, ""
 	return f.answer(stored, settled{Receipt: s.Receipt, payer: s.Payer, plan: s.Plan, agent: s.Agent})
 }
+
+// Kept returns what is kept of an account and a permission, and whether both are.
+func Kept(f *Facilitator, account ledger.AccountID, hash toll.Hash) (ledger.Account, ledger.Permission, bool) {
+	a, known := f.accounts.kept.Get(account, f.Clock())
+	p, both := f.permissions.kept.Get(permissionKey{account, hash}, f.Clock())
+	return a.value, p.value, known && both
+}

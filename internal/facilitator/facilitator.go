@@ -131,6 +131,7 @@ func New(d Deps) *Facilitator {
 	f.freeHolds = meter.NewQuota("holds that burn nothing", d.Quotas.FreeHolds, 36_000)
 	f.declarations = newReader(f.Clock, declaredEvery, declaredBound, f.readDeclared)
 	f.Auth.EndTokensBy(f)
+	f.Ledger.OnCommit(f.committed)
 	return f
 }
 
@@ -241,7 +242,19 @@ func (f *Facilitator) readAccount(ctx context.Context, id ledger.AccountID) (led
 	return f.Ledger.Account(ctx, id)
 }
 
-// changed forgets what this process has just changed.
+// committed keeps what the writer of this process has just written. What time has done to the account since is read.
+func (f *Facilitator) committed(a ledger.Account, permissions []ledger.Permission) {
+	if a.Stale(f.Clock()) {
+		f.accounts.forget(a.ID)
+	} else {
+		f.accounts.put(a.ID, a)
+	}
+	for _, p := range permissions {
+		f.permissions.put(permissionKey{a.ID, p.Hash}, p)
+	}
+}
+
+// changed forgets what this process has just changed past the writer of the ledger.
 func (f *Facilitator) changed(account ledger.AccountID, permission toll.Hash) {
 	f.accounts.forget(account)
 	f.permissions.forget(permissionKey{account, permission})

@@ -44,7 +44,6 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 	case err != nil:
 		return nil, f.refusedBy(err)
 	}
-	f.changed(r.Request.Account, r.Permission)
 	return &x402.ReleaseResponse{
 		Success: true, AgentRequestID: out.RequestID, Status: out.Status.String(), Released: out.Amount,
 	}, nil

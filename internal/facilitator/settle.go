@@ -72,7 +72,6 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		}
 		return f.unsettled(ctx, p, e, err, &op, id, done.Transaction)
 	}
-	f.changed(p.account, p.claims.Hash)
 	if !done.Replayed && done.Amount > 0 {
 		f.freeHolds.Give(p.buyer())
 	}

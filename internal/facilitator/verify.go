@@ -113,7 +113,6 @@ func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, id string,
 			held, err = f.Ledger.Hold(ctx, op)
 		}
 	}
-	f.changed(p.account, p.claims.Hash)
 	resp := f.valid(p, &held.Account, held.RequestID, amount)
 	resp.Extra.HeldAmount = held.Amount.Ptr()
 	resp.Extra.HoldExpiresAt = toll.AtPtr(held.Until)

@@ -49,6 +49,7 @@ type Ledger struct {
 	changed      func(AccountID)      // may be nil
 	timer        func() (stop func()) // may be nil
 	timeBatch    func() (stop func(Batch))
+	onCommit     atomic.Pointer[func(Account, []Permission)]
 	// onFailpoint is set by tests that stop or kill the process at a step.
 	onFailpoint atomic.Pointer[func(step string)]
 }
@@ -94,6 +95,11 @@ func (l *Ledger) Waiting() int {
 	defer l.flusher.mu.Unlock()
 	return len(l.flusher.queue)
 }
+
+// OnCommit has f called after each commit of the writer, before its callers are answered, with an account that was written and
+// the permissions that its operations were about. It is not called for commits of [Ledger.Do]. The writer waits for f, so f must
+// return at once.
+func (l *Ledger) OnCommit(f func(Account, []Permission)) { l.onCommit.Store(&f) }
 
 func (l *Ledger) failpoint(step string) {
 	if f := l.onFailpoint.Load(); f != nil {

@@ -171,8 +171,16 @@ func (w *writer) judge(g *group, now time.Time) {
 
 // answer tells the callers of groups that were committed.
 func (w *writer) answer(gs []*group, outcomes [][]outcome) {
+	committed := w.l.onCommit.Load()
 	for i, g := range gs {
 		entries := len(g.state.entries) > 0
+		if committed != nil && g.state.account.version != g.version {
+			permissions := make([]Permission, 0, len(g.state.perms))
+			for _, p := range g.state.perms {
+				permissions = append(permissions, p.Permission)
+			}
+			(*committed)(g.state.account, permissions)
+		}
 		w.mem.remember(g)
 		for j, c := range g.calls {
 			c.done <- outcomes[i][j]
