@@ -96,6 +96,9 @@ func (l *Ledger) Waiting() int {
 	return len(l.flusher.queue)
 }
 
+// Remembered returns how many bytes the writer remembers of accounts, estimated; at most 64 MiB.
+func (l *Ledger) Remembered() int { return l.memory.held() }
+
 // OnCommit has f called after each commit of the writer, before its callers are answered, with an account that was written and
 // the permissions that its operations were about. It is not called for commits of [Ledger.Do]. The writer waits for f, so f must
 // return at once.

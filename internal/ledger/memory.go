@@ -27,7 +27,7 @@ const (
 // never trusted: a decision from memory is committed only if the row of its account still has the version that is remembered
 // (docs/decisions/0062-remembered-accounts.md).
 //
-// Only the writer uses it, but for forget, which anybody may call.
+// Only the writer uses it, but for forget and held, which anybody may call.
 type memory struct {
 	limit int // bytes; 0 remembers nothing
 
@@ -62,6 +62,13 @@ func newMemory() *memory {
 	m := &memory{limit: memoryBytes, accounts: map[AccountID]*list.Element{}, order: list.New(), seed: maphash.MakeSeed(), shunned: map[AccountID]shun{}}
 	m.ended[0] = map[uint64]struct{}{}
 	return m
+}
+
+// held returns how many bytes are remembered, estimated.
+func (m *memory) held() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bytes
 }
 
 // of returns what is remembered of an account, nil when nothing is.

@@ -123,13 +123,15 @@ func (m *Metrics) gauge(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 }
 
-// Watch reports how many operations wait for the writer of a ledger.
+// Watch reports how many operations wait for the writer of a ledger, and what it remembers.
 func (m *Metrics) Watch(l *ledger.Ledger) {
 	if m == nil {
 		return
 	}
 	m.gauge("toll_ledger_waiting", "Operations that wait for the writer of the ledger; above 8192 calls are refused.",
 		func() float64 { return float64(l.Waiting()) })
+	m.gauge("toll_ledger_memory_bytes", "What the writer of the ledger remembers of accounts, estimated; at most 64 MiB.",
+		func() float64 { return float64(l.Remembered()) })
 	m.registry.MustRegister(lagCollector{l})
 }
 

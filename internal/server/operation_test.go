@@ -63,7 +63,7 @@ func TestT166_InnerPages(t *testing.T) {
 	}
 	for _, want := range []string{`toll_loop_turns_total{loop="ledger.sweep"} `, `toll_loop_failing{loop="ledger.follow"} 0`,
 		`toll_loop_failing{loop="database.checkpoint"} 0`, "toll_database_log_pages ", "toll_database_log_waiting_pages ",
-		"toll_ledger_waiting 0", "toll_ledger_retries_total 0", "toll_ledger_failed_batches_total 0", "toll_ledger_batch_operations_count ",
+		"toll_ledger_waiting 0", "toll_ledger_memory_bytes ", "toll_ledger_retries_total 0", "toll_ledger_failed_batches_total 0", "toll_ledger_batch_operations_count ",
 		"toll_ledger_commit_seconds_count ", "toll_journal_lag_entries ", "toll_journal_lag_seconds "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("metrics lack %s", want)
