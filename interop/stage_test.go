@@ -27,6 +27,8 @@ type service struct {
 	owner                         *testing.T          // whose end is that of the process
 	options                       servertest.Options
 	rail                          *railtest.Rail // nil with a chain
+	// newKey makes an API key of any account, nil with a process.
+	newKey func(context.Context, server.KeyRequest) (toll.APIKey, error)
 }
 
 func (s *service) client(k toll.APIKey) *client.Client {
@@ -66,12 +68,15 @@ func inside(t *testing.T, cfg server.Config) *service {
 	}
 	s := &service{rail: railtest.New()}
 	cfg.Data, cfg.Listen = t.TempDir(), ln.Addr().String()
-	cfg.Rails.Crypto, cfg.Rails.Card = s.rail, railtest.New()
+	cfg.Rails.Crypto = s.rail
+	if cfg.Rails.Card == nil {
+		cfg.Rails.Card = railtest.New()
+	}
 	srv, err := server.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.url = srv.PublicURL()
+	s.url, s.newKey = srv.PublicURL(), srv.CreateKey
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- srv.Serve(ctx, ln) }()

@@ -123,6 +123,21 @@ if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = interop ]; } && ! command -
     fi
 fi
 
+# Frameworks of Python, under which its package is tested. The interpreter is that of the system: packages of Debian are for it.
+python="python3-fastapi python3-starlette python3-flask python3-django python3-uvicorn python3-httpx python3-requests python3-pytest
+    mypy python3-hatchling python3-build python3-pip python3-venv"
+modules="fastapi, starlette, flask, django, uvicorn, httpx, requests, pytest, mypy, hatchling, build, pip"
+if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = interop ]; } && ! "${TOLL_TEST_PYTHON:-/usr/bin/python3}" -c "import $modules" 2>/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "installing frameworks of Python, under which its package is tested"
+        # shellcheck disable=SC2086 # one word for each package
+        apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 $python >&2 ||
+            say "packages of Debian are not to be had: the suite python is SKIPPED"
+    else
+        say "packages of Debian for Python are missing: the suite python is SKIPPED"
+    fi
+fi
+
 # What is released is built without C, and so is everything here but the race detector, which needs it: dependencies are
 # then compiled twice and not three times.
 export CGO_ENABLED=0
@@ -178,7 +193,7 @@ watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|Tes
 large='^(TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory)$'
 # A lane is some of the packages, and within them subtests by the names of stores.
 skip=
-suites="sqlite postgres partitioned embedded anvil chromium openclaw"
+suites="sqlite postgres partitioned embedded anvil chromium openclaw python"
 chain='/internal/(chain|crypto)(/|$)'
 case $lane in
 '') packages() { cat; } ;;
@@ -196,7 +211,7 @@ chain)
     ;;
 interop)
     packages() { grep '/interop$'; }
-    suites="chromium openclaw"
+    suites="chromium openclaw python"
     ;;
 esac
 # go vet has run, and nobody debugs these binaries: without symbols they are linked sooner, and panics read the same.

@@ -1,0 +1,82 @@
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/server/servertest"
+)
+
+// pythonTime bounds the suite of sdk/python.
+const pythonTime = 8 * time.Minute
+
+// pythonNeeds are what the suite imports, all packages of Debian (scripts/test.sh).
+const pythonNeeds = "import fastapi, starlette, flask, django, uvicorn, httpx, requests, pytest, mypy, hatchling, build, pip"
+
+// findPython returns the interpreter of the system, which has Debian's packages: another one on PATH has none of them.
+func findPython(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv("TOLL_TEST_PYTHON")
+	if program == "" {
+		program = "/usr/bin/python3"
+	}
+	if out, err := exec.Command(program, "-c", pythonNeeds).CombinedOutput(); err != nil {
+		t.Skipf("not run: %s, or a package of Debian for it, is not installed: %v: %s", program, err, lastLines(out))
+	}
+	return program
+}
+
+// TestPython runs the suite of sdk/python against the program, and against a service here whose chain and cards are stand-ins.
+func TestPython(t *testing.T) {
+	t.Parallel()
+	t.Run("python", func(t *testing.T) {
+		python := findPython(t)
+		page := railtest.New()
+		page.Behave(railtest.Behaviour{Person: true})
+		cfg := server.Config{LoopbackWebhooks: true, Release: "1.1.0"}
+		cfg.Rails.Card = page
+		s := inside(t, cfg)
+		keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			q := r.URL.Query()
+			key, err := s.newKey(r.Context(), server.KeyRequest{Account: q.Get("account"), Operator: q.Get("operator") == "1"})
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(key) // the suite sees what is missing
+		}))
+		t.Cleanup(keys.Close)
+		rail, err := json.Marshal(map[string]string{"url": s.url, "keys": keys.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir, err := filepath.Abs(filepath.Join("..", "sdk", "python"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), pythonTime)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, python, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider")
+		cmd.Dir = dir
+		cmd.WaitDelay = time.Second
+		cmd.Env = append(os.Environ(), "TOLL_BIN="+servertest.Program(t), "TOLL_TEST_RAIL="+string(rail), "PYTHONDONTWRITEBYTECODE=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if strings.Contains(string(out), "SKIPPED") {
+			t.Errorf("a test of the suite was skipped:\n%s", out)
+		}
+		t.Log(lastLines(out))
+	})
+}

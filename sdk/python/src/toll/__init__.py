@@ -1,0 +1,71 @@
+"""Toll: administer a payment gate for AI agents, sell with it, and buy from those who use it.
+
+    from toll import Toll, builders
+
+    toll = Toll()  # TOLL_API_KEY, TOLL_URL
+    plan = toll.plans.create(
+        name="Basic", price=builders.free_price(), credits=builders.fixed_credits(100)
+    )
+    for agent in toll.agents.list():
+        print(agent.name)
+
+toll.asgi and toll.wsgi put a price on web applications, toll.http pays for requests, toll.mcp sells
+tools of MCP servers, toll.testing starts a service for tests.
+"""
+
+from . import builders
+from ._core import API_VERSION, RELEASE, Attempt, AsyncTransport, Transport, TransportError
+from ._namespace import Namespace
+from ._pages import AsyncPages, Page, Pages
+from ._record import Record
+from ._wire import Answer, Headers, Request
+from .client import AsyncToll, Toll
+from .errors import (
+    AuthError,
+    BusinessError,
+    IntegrationError,
+    InternalError,
+    MissingKeyError,
+    PaymentRequiredError,
+    RateLimitedError,
+    SettlementPendingError,
+    TollError,
+    UnavailableError,
+    ValidationError,
+    WebhookError,
+)
+from .webhooks import read_delivery
+
+__version__ = RELEASE
+
+__all__ = [
+    "API_VERSION",
+    "Answer",
+    "AsyncPages",
+    "AsyncToll",
+    "AsyncTransport",
+    "Attempt",
+    "AuthError",
+    "BusinessError",
+    "Headers",
+    "IntegrationError",
+    "InternalError",
+    "MissingKeyError",
+    "Namespace",
+    "Page",
+    "Pages",
+    "PaymentRequiredError",
+    "RateLimitedError",
+    "Record",
+    "Request",
+    "SettlementPendingError",
+    "Toll",
+    "TollError",
+    "Transport",
+    "TransportError",
+    "UnavailableError",
+    "ValidationError",
+    "WebhookError",
+    "builders",
+    "read_delivery",
+]

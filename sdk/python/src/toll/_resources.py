@@ -1,0 +1,872 @@
+"""Everything that the service can be asked, by resource."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Mapping, Sequence, Union
+
+from . import _models as m
+from . import _payments
+from ._base import Resource, exact, trim
+from ._core import Call, Config, Steps, segment, warn_deprecated
+from ._pages import Listing
+from ._pages import Pages
+
+Json = Mapping[str, Any]
+PLANS = "/api/v1/protocol/plans"
+AGENTS = "/api/v1/protocol/agents"
+
+
+def _agent_body(
+    name: str | None,
+    endpoints: Sequence[Json] | None,
+    description: str | None,
+    tags: Sequence[str] | None,
+    agent_definition_url: str | None,
+    metadata: Json | None,
+    api: Json | None,
+) -> dict[str, Any]:
+    about = trim({"name": name, "description": description, "tags": tags, **(metadata or {})})
+    how = trim(
+        {"endpoints": endpoints, "agentDefinitionUrl": agent_definition_url, **(api or {})}
+    )
+    return trim({"metadataAttributes": about or None, "agentApiAttributes": how or None})
+
+
+def _plan_body(
+    name: str,
+    price: Json,
+    credits: Json,
+    description: str | None,
+    tags: Sequence[str] | None,
+    metadata: Json | None,
+    access_limit: str | None,
+    max_orders: int | None,
+    is_trial: bool | None,
+    nonce: int | None,
+) -> dict[str, Any]:
+    about = trim({"name": name, "description": description, "tags": tags, **(metadata or {})})
+    return trim(
+        {
+            "metadataAttributes": about,
+            "priceConfig": price,
+            "creditsConfig": credits,
+            "accessLimit": access_limit,
+            "maxOrders": max_orders,
+            "isTrialPlan": is_trial,
+            "nonce": exact("nonce", nonce),
+        }
+    )
+
+
+def _paging(
+    page_size: int | None, sort_by: str | None, ascending: bool, **more: Any
+) -> dict[str, Any]:
+    order = "asc" if ascending else None
+    return {"pageSize": page_size, "sortBy": sort_by, "sortOrder": order, **more}
+
+
+class Agents(Resource):
+    """Paid services and the endpoints that they expose."""
+
+    def list(
+        self, *, page_size: int | None = None, sort_by: str | None = None, ascending: bool = False
+    ) -> Pages[m.Agent]:
+        """Lists the caller's agents, newest first. page_size is 1 to 100; sort_by is "created",
+        "updated" or "name"."""
+        query = _paging(page_size, sort_by, ascending)
+        return self._list(Listing(AGENTS, "agents", m.Agent, query))
+
+    def get(self, agent_id: str) -> m.Agent:
+        """Returns an agent. Needs no key. Errors: BCK.PROTOCOL.0004 (404)."""
+        path = f"{AGENTS}/{segment(agent_id)}"
+        return self._send(Call("GET", path, m.Agent, again=True, key=False))
+
+    def plans(
+        self, agent_id: str, *, page_size: int | None = None, ascending: bool = False
+    ) -> Pages[m.Plan]:
+        """Lists the plans of an agent. Needs no key."""
+        query = _paging(page_size, None, ascending)
+        path = f"{AGENTS}/{segment(agent_id)}/plans"
+        return self._list(Listing(path, "plans", m.Plan, query, key=False))
+
+    def create(
+        self,
+        *,
+        name: str,
+        endpoints: Sequence[Json],
+        plans: Sequence[str],
+        description: str | None = None,
+        tags: Sequence[str] | None = None,
+        agent_definition_url: str | None = None,
+        metadata: Json | None = None,
+        api: Json | None = None,
+    ) -> m.AgentRegistered:
+        """Registers an agent for plans of the caller.
+
+        endpoints are objects such as {"POST": "https://agent.example.com/ask"}, at most 256.
+        metadata and api take any other member of metadataAttributes and agentApiAttributes.
+        """
+        body = _agent_body(name, endpoints, description, tags, agent_definition_url, metadata, api)
+        body["plans"] = [*plans]
+        return self._send(Call("POST", AGENTS, m.AgentRegistered, body=body, again=True, creates=True))
+
+    def create_with_plan(
+        self,
+        *,
+        name: str,
+        endpoints: Sequence[Json],
+        plan_name: str,
+        price: Json,
+        credits: Json,
+        description: str | None = None,
+        tags: Sequence[str] | None = None,
+        agent_definition_url: str | None = None,
+        metadata: Json | None = None,
+        api: Json | None = None,
+        plan_metadata: Json | None = None,
+        access_limit: str | None = None,
+        max_orders: int | None = None,
+        is_trial: bool | None = None,
+    ) -> m.AgentAndPlanRegistered:
+        """Registers an agent and a plan for it: both or nothing. price and credits are made by
+        toll.builders."""
+        agent = _agent_body(name, endpoints, description, tags, agent_definition_url, metadata, api)
+        plan = _plan_body(
+            plan_name, price, credits, None, None, plan_metadata, access_limit, max_orders,
+            is_trial, None,
+        )
+        body = {"agent": agent, "plan": plan}
+        path = f"{AGENTS}/plans"
+        return self._send(
+            Call("POST", path, m.AgentAndPlanRegistered, body=body, again=True, creates=True)
+        )
+
+    def update(
+        self,
+        agent_id: str,
+        *,
+        metadata: Json | None = None,
+        api: Json | None = None,
+        if_match: int | None = None,
+    ) -> m.ActResult:
+        """Changes members that are named; None as a value inside clears one. if_match is the
+        version that the record must have, else BCK.PROTOCOL.0910 (409)."""
+        body = trim({"metadataAttributes": metadata, "agentApiAttributes": api})
+        path = f"{AGENTS}/{segment(agent_id)}"
+        return self._send(
+            Call("PUT", path, m.ActResult, body=body, again=True, if_match=if_match)
+        )
+
+    def add_endpoints(self, agent_id: str, endpoints: Sequence[Json]) -> m.ActResult:
+        """Adds endpoints to those that the agent has."""
+        body = {"endpoints": [*endpoints]}
+        path = f"{AGENTS}/{segment(agent_id)}/endpoints"
+        return self._send(Call("POST", path, m.ActResult, body=body, again=True, creates=True))
+
+    def attach(self, plan_id: str, agent_id: str) -> m.ActResult:
+        """Lets a plan pay for an agent. The caller owns both."""
+        path = f"{AGENTS}/{segment(agent_id)}/plan/{segment(plan_id)}"
+        return self._send(Call("POST", path, m.ActResult, again=True))
+
+    def detach(self, plan_id: str, agent_id: str) -> m.ActResult:
+        """Ends that a plan pays for an agent. Errors: BCK.PROTOCOL.0026 (403) not attached."""
+        path = f"{AGENTS}/{segment(agent_id)}/plan/{segment(plan_id)}"
+        return self._send(Call("DELETE", path, m.ActResult, again=True, refused=True))
+
+    def publish(self, agent_id: str) -> m.ActResult:
+        """Lists the agent, so that its requests are payable."""
+        path = f"{AGENTS}/{segment(agent_id)}/list/true"
+        return self._send(Call("PUT", path, m.ActResult, again=True))
+
+    def unpublish(self, agent_id: str) -> m.ActResult:
+        """Unlists the agent: verify is refused, open holds still settle."""
+        path = f"{AGENTS}/{segment(agent_id)}/list/false"
+        return self._send(Call("PUT", path, m.ActResult, again=True))
+
+
+class Plans(Resource):
+    """Bundles of credits, or of time, that subscribers buy."""
+
+    def list(
+        self, *, page_size: int | None = None, sort_by: str | None = None, ascending: bool = False
+    ) -> Pages[m.Plan]:
+        """Lists the caller's plans, newest first."""
+        query = _paging(page_size, sort_by, ascending)
+        return self._list(Listing(PLANS, "plans", m.Plan, query))
+
+    def get(self, plan_id: str) -> m.Plan:
+        """Returns a plan. Needs no key. Errors: BCK.PROTOCOL.0003 (404)."""
+        path = f"{PLANS}/{segment(plan_id)}"
+        return self._send(Call("GET", path, m.Plan, again=True, key=False))
+
+    def agents(
+        self, plan_id: str, *, page_size: int | None = None, ascending: bool = False
+    ) -> Pages[m.Agent]:
+        """Lists the agents of a plan. Needs no key."""
+        query = _paging(page_size, None, ascending)
+        path = f"{PLANS}/{segment(plan_id)}/agents"
+        return self._list(Listing(path, "agents", m.Agent, query, key=False))
+
+    def balance(self, plan_id: str, account_address: str | None = None) -> m.Balance:
+        """Returns what the caller, or an address, has of a plan. Amounts are credits."""
+        path = f"{PLANS}/{segment(plan_id)}/balance"
+        if account_address is not None:
+            path += f"/{segment(account_address)}"
+        return self._send(
+            Call("GET", path, m.Balance, again=True, key=account_address is None)
+        )
+
+    def create(
+        self,
+        *,
+        name: str,
+        price: Json,
+        credits: Json,
+        description: str | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Json | None = None,
+        access_limit: str | None = None,
+        max_orders: int | None = None,
+        is_trial: bool | None = None,
+        nonce: int | None = None,
+    ) -> m.PlanRegistered:
+        """Registers a plan. Price and credits, made by toll.builders, never change afterwards.
+
+        access_limit is "credits" or "time", by default from credits. nonce, a uint256, makes the
+        registration repeatable beyond 24 hours: the same nonce and content is the same plan.
+        Errors: BCK.PROTOCOL.0904, .0905 (400), BCK.PROTOCOL.0906 (409).
+        """
+        body = _plan_body(
+            name, price, credits, description, tags, metadata, access_limit, max_orders, is_trial,
+            nonce,
+        )
+        return self._send(Call("POST", PLANS, m.PlanRegistered, body=body, again=True, creates=True))
+
+    def update(
+        self,
+        plan_id: str,
+        *,
+        metadata: Json | None = None,
+        max_orders: int | None = None,
+        if_match: int | None = None,
+    ) -> m.ActResult:
+        """Changes members that are named; price and credits are BCK.PROTOCOL.0909 (409)."""
+        body = trim({"metadataAttributes": metadata, "maxOrders": max_orders})
+        path = f"{PLANS}/{segment(plan_id)}"
+        return self._send(
+            Call("PUT", path, m.ActResult, body=body, again=True, if_match=if_match)
+        )
+
+    def publish(self, plan_id: str) -> m.ActResult:
+        """Lists the plan, so that it can be ordered."""
+        return self._send(Call("PUT", f"{PLANS}/{segment(plan_id)}/list/true", m.ActResult, again=True))
+
+    def unpublish(self, plan_id: str) -> m.ActResult:
+        """Unlists the plan: no new orders, credits that exist keep working."""
+        path = f"{PLANS}/{segment(plan_id)}/list/false"
+        return self._send(Call("PUT", path, m.ActResult, again=True))
+
+    def order(self, plan_id: str, *, delegation_id: str | None = None) -> m.Order:
+        """Buys a plan for the caller, from the wallet or through a delegation.
+
+        The service waits a while for the credits. An order that is still under way has none yet,
+        as its status says: see orders.wait. Errors: BCK.PROTOCOL.0050 (400) for a fiat plan,
+        BCK.CHAIN.0003 (402), BCK.PROTOCOL.0056, .0901, .0902 (409).
+        """
+        body = {"delegationId": delegation_id} if delegation_id is not None else None
+        path = f"{PLANS}/{segment(plan_id)}/order"
+        return self._send(Call("POST", path, m.Order, body=body, again=True, creates=True))
+
+    def checkout(
+        self,
+        plan_id: str,
+        *,
+        session_type: str | None = None,
+        success_url: str | None = None,
+        cancel_url: str | None = None,
+    ) -> m.Checkout:
+        """Orders a fiat plan: returns the page on which a person pays, which needs no key.
+
+        session_type is "embedded" (default) or "hosted".
+        """
+        body = trim(
+            {"sessionType": session_type, "successUrl": success_url, "cancelUrl": cancel_url}
+        )
+        path = f"{PLANS}/{segment(plan_id)}/checkout"
+        return self._send(Call("POST", path, m.Checkout, body=body, again=True, creates=True))
+
+    def mint(
+        self, plan_id: str, receiver: str, amount: int, *, duration_secs: int | None = None
+    ) -> m.ActResult:
+        """Grants credits of the caller's plan to an address; they end after duration_secs."""
+        given = exact("amount", amount)
+        body: dict[str, Any] = {"planId": plan_id, "creditsReceiver": receiver, "amount": given}
+        path = f"{PLANS}/mint"
+        if duration_secs is not None:
+            del body["amount"]
+            body.update(creditsAmount=given, creditsDuration=duration_secs)
+            path = f"{PLANS}/mintExpirable"
+        return self._send(Call("POST", path, m.ActResult, body=body, again=True, creates=True))
+
+
+class Orders(Resource):
+    """Purchases of plans."""
+
+    def list(
+        self,
+        *,
+        as_seller: bool = False,
+        plan_id: str | None = None,
+        subscriber: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int | None = None,
+        ascending: bool = False,
+    ) -> Pages[m.Order]:
+        """Lists orders that the caller made, or with as_seller those of the caller's plans."""
+        query = _paging(
+            page_size, None, ascending, role="seller" if as_seller else None, planId=plan_id,
+            subscriber=subscriber, since=since, until=until,
+        )
+        return self._list(Listing("/api/v1/protocol/orders", "orders", m.Order, query))
+
+    def get(self, order_id: str) -> m.Order:
+        """Returns an order of the caller, or of a plan of the caller."""
+        path = f"/api/v1/protocol/orders/{segment(order_id)}"
+        return self._send(Call("GET", path, m.Order, again=True))
+
+    def wait(self, order_id: str, *, timeout: float = 60.0) -> m.Order:
+        """Asks until the order is confirmed, final or failed, which success tells.
+
+        Raises SettlementPendingError after timeout seconds: the order is still under way.
+        """
+        return self._run(_wait(self._config, order_id, timeout))
+
+    def refund(self, order_id: str, *, cents: int | None = None) -> m.Order:
+        """Gives the money of a card payment back, all that is left without cents. The credits go
+        with it as far as they were not used."""
+        body = trim({"amountCents": exact("cents", cents)})
+        path = f"/api/v1/protocol/orders/{segment(order_id)}/refund"
+        return self._send(Call("POST", path, m.Order, body=body, again=True, creates=True))
+
+
+class Credits(Resource):
+    """Credits as subscribers hold them and requests burn them."""
+
+    def holdings(self, *, page_size: int | None = None, ascending: bool = False) -> Pages[m.Balance]:
+        """Lists what the caller has of each plan."""
+        query = _paging(page_size, None, ascending)
+        return self._list(Listing("/api/v1/protocol/holdings", "holdings", m.Balance, query))
+
+    def subscribers(
+        self, plan_id: str, *, page_size: int | None = None, ascending: bool = False
+    ) -> Pages[m.Balance]:
+        """Lists what each subscriber has of a plan of the caller."""
+        query = _paging(page_size, None, ascending)
+        path = f"{PLANS}/{segment(plan_id)}/subscribers"
+        return self._list(Listing(path, "subscribers", m.Balance, query))
+
+    def proof(self, transaction: str) -> m.BurnProof:
+        """Returns the proof that a burn is in the mirror on the chain; its status is "open" until
+        it was published. Needs no key."""
+        path = f"/api/v1/credits/proofs/{segment(transaction)}"
+        return self._send(Call("GET", path, m.BurnProof, again=True, key=False))
+
+    def track(
+        self,
+        agent_request_id: str,
+        *,
+        credits: int = 0,
+        tag: str | None = None,
+        description: str | None = None,
+        status: str | None = None,
+        metadata: Json | None = None,
+    ) -> m.ActResult:
+        """Records a part of the work for a request. It burns nothing; a settlement with a margin
+        reads its credits. status is SUCCESS, FAILED or PENDING (default)."""
+        body = trim(
+            {
+                "agentRequestId": agent_request_id,
+                "creditsToRedeem": exact("credits", credits),
+                "tag": tag,
+                "description": description,
+                "status": status,
+                "metadata": metadata,
+            }
+        )
+        path = "/api/v1/protocol/agent-sub-tasks"
+        return self._send(Call("POST", path, m.ActResult, body=body, again=True, creates=True))
+
+    def tracked(self, agent_request_id: str) -> Pages[m.SubTask]:
+        """Lists the recorded parts of a request."""
+        query = {"agentRequestId": agent_request_id}
+        return self._list(
+            Listing("/api/v1/protocol/agent-sub-tasks", "subTasks", m.SubTask, query)
+        )
+
+
+class Tokens(Resource):
+    """Access tokens and the permissions behind them: what one token may spend."""
+
+    def create(
+        self,
+        plan_id: str,
+        *,
+        agent_id: str | None = None,
+        allowed_agents: Sequence[str] | None = None,
+        redemption_limit: int | None = None,
+        order_limit: int | None = None,
+        expiration: int | None = None,
+        delegation_id: str | None = None,
+        token_format: str | None = None,
+        resource: str | None = None,
+        metadata: Json | None = None,
+        scheme: str | None = None,
+        spending_limit_cents: int | None = None,
+        duration_secs: int | None = None,
+        payment_method_id: str | None = None,
+    ) -> m.AccessToken:
+        """Makes an access token for the caller; access_token is in this answer only.
+
+        redemption_limit bounds the credits that it burns in its life, order_limit the orders that
+        it causes (0: none), expiration is 60 s to 365 days, default one day. Without a delegation
+        it spends existing credits and free plans. token_format is "jwt" or "x402".
+
+        Deprecated: spending_limit_cents, duration_secs and payment_method_id make a delegation on
+        the fly; make it by delegations.create and name its id.
+        """
+        config = trim(
+            {
+                "delegationId": delegation_id,
+                "spendingLimitCents": exact("spending_limit_cents", spending_limit_cents),
+                "durationSecs": duration_secs,
+                "providerPaymentMethodId": payment_method_id,
+            }
+        )
+        if set(config) - {"delegationId"}:
+            warn_deprecated(
+                "tokens.create: spending_limit_cents, duration_secs and payment_method_id are "
+                "deprecated; use delegations.create and pass delegation_id"
+            )
+        body = trim(
+            {
+                "planId": plan_id,
+                "agentId": agent_id,
+                "allowedAgents": allowed_agents,
+                "redemptionLimit": exact("redemption_limit", redemption_limit),
+                "orderLimit": order_limit,
+                "expiresInSecs": expiration,
+                "delegationConfig": config or None,
+                "tokenFormat": token_format,
+                "resource": resource,
+                "metadata": metadata,
+                "scheme": scheme,
+            }
+        )
+        path = "/api/v1/x402/permissions"
+        return self._send(Call("POST", path, m.AccessToken, body=body, again=True, creates=True))
+
+    def list(
+        self,
+        *,
+        plan_id: str | None = None,
+        status: str | None = None,
+        page_size: int | None = None,
+        ascending: bool = False,
+    ) -> Pages[m.Permission]:
+        """Lists permissions. status is Active, Revoked, Expired or Exhausted."""
+        query = _paging(page_size, None, ascending, planId=plan_id, status=status)
+        return self._list(Listing("/api/v1/x402/permissions", "permissions", m.Permission, query))
+
+    def get(self, permission_hash: str) -> m.Permission:
+        """Returns a permission with its last 100 settlements."""
+        path = f"/api/v1/x402/permissions/{segment(permission_hash)}"
+        return self._send(Call("GET", path, m.Permission, again=True))
+
+    def revoke(self, permission_hash: str) -> m.PermissionRevoked:
+        """Ends a permission at once. Open holds of it still settle, for at most what they hold."""
+        path = f"/api/v1/x402/permissions/{segment(permission_hash)}"
+        return self._send(Call("DELETE", path, m.PermissionRevoked, again=True, refused=True))
+
+
+class Delegations(Resource):
+    """Limits on the money that access tokens may spend."""
+
+    def create(
+        self,
+        *,
+        provider: str,
+        spending_limit_cents: int,
+        duration_secs: int,
+        currency: str,
+        payment_method_id: str | None = None,
+        plan_id: str | None = None,
+        max_transactions: int | None = None,
+        api_key_id: str | None = None,
+        allowed_recipients: Sequence[str] | None = None,
+        merchant_account_id: str | None = None,
+        owner_account: str | None = None,
+    ) -> m.DelegationCreated:
+        """Makes a delegation: provider "erc4337" with currency "usdc" or "eurc", or "stripe" with
+        "usd" or "eur" and a payment_method_id. duration_secs is 60 s to 365 days.
+
+        owner_account is an account that the caller holds; the delegation waits for its signature
+        of typed_data: see sign.
+        """
+        body = trim(
+            {
+                "provider": provider,
+                "spendingLimitCents": exact("spending_limit_cents", spending_limit_cents),
+                "durationSecs": duration_secs,
+                "currency": currency,
+                "providerPaymentMethodId": payment_method_id,
+                "planId": plan_id,
+                "maxTransactions": max_transactions,
+                "apiKeyId": api_key_id,
+                "allowedRecipients": allowed_recipients,
+                "merchantAccountId": merchant_account_id,
+                "ownerAccount": owner_account,
+            }
+        )
+        path = "/api/v1/delegation/create"
+        return self._send(
+            Call("POST", path, m.DelegationCreated, body=body, again=True, creates=True)
+        )
+
+    def sign(
+        self, delegation_id: str, signature: str, *, authorization: Json | None = None
+    ) -> m.Delegation:
+        """Hands in the signature of the account over typed_data, as 0x and hex."""
+        body = trim({"signature": signature, "authorization": authorization})
+        path = f"/api/v1/delegation/{segment(delegation_id)}/signature"
+        return self._send(Call("POST", path, m.Delegation, body=body, again=True))
+
+    def list(
+        self, *, accessible: bool = False, page_size: int | None = None, ascending: bool = False
+    ) -> Pages[m.Delegation]:
+        """Lists delegations; accessible keeps those that this key can spend now."""
+        query = _paging(page_size, None, ascending, accessible=accessible or None)
+        return self._list(Listing("/api/v1/delegation", "delegations", m.Delegation, query))
+
+    def get(self, delegation_id: str) -> m.Delegation:
+        """Returns a delegation of the caller."""
+        path = f"/api/v1/delegation/{segment(delegation_id)}"
+        return self._send(Call("GET", path, m.Delegation, again=True))
+
+    def revoke(self, delegation_id: str) -> m.ActResult:
+        """Ends a delegation and the permissions that use it."""
+        path = f"/api/v1/delegation/{segment(delegation_id)}"
+        return self._send(Call("DELETE", path, m.ActResult, again=True))
+
+    def unfreeze(self, delegation_id: str) -> m.Delegation:
+        """Lets a delegation pay again that was frozen after declined charges or a dispute."""
+        path = f"/api/v1/delegation/{segment(delegation_id)}/unfreeze"
+        return self._send(Call("POST", path, m.Delegation, again=True))
+
+    def transactions(
+        self, delegation_id: str, *, page_size: int | None = None
+    ) -> Pages[m.DelegationTransaction]:
+        """Lists what a delegation paid, or was to pay."""
+        path = f"/api/v1/delegation/{segment(delegation_id)}/transactions"
+        query = _paging(page_size, None, False)
+        return self._list(Listing(path, "transactions", m.DelegationTransaction, query))
+
+
+class PaymentMethods(Resource):
+    """Cards, which are enrolled on the pages of the service, and the wallet."""
+
+    def list(
+        self, *, accessible: bool = False, provider: str | None = None
+    ) -> Pages[m.PaymentMethod]:
+        """Lists the cards and then the wallet. provider is "stripe" or "erc4337"."""
+        query = {"accessible": accessible or None, "provider": provider, "pageSize": None}
+        return self._list(Listing("/api/v1/payment-methods", "", m.PaymentMethod, query))
+
+    def update(self, payment_method_id: str, changes: Json) -> m.PaymentMethod:
+        """Changes alias (at most 100 characters) and allowedApiKeyIds; None clears one."""
+        path = f"/api/v1/payment-methods/{segment(payment_method_id)}"
+        return self._send(Call("PATCH", path, m.PaymentMethod, body=changes, again=True))
+
+    def revoke(self, payment_method_id: str) -> m.PaymentMethodRemoved:
+        """Revokes a card and the delegations on it. The wallet stays."""
+        path = f"/api/v1/payment-methods/{segment(payment_method_id)}"
+        return self._send(Call("DELETE", path, m.PaymentMethodRemoved, again=True, refused=True))
+
+
+class Payments(Resource):
+    """The facilitator: verify, settle and release of paid requests, and how they ended."""
+
+    def verify(
+        self,
+        payment_required: Json,
+        access_token: Union[str, Json],
+        *,
+        max_amount: int | None = None,
+        hold: bool = False,
+        hold_secs: int | None = None,
+        agent_request_id: str | None = None,
+    ) -> m.VerifyResponse:
+        """Asks whether a request is payable; a refusal is an answer with is_valid False.
+
+        With hold the credits are set aside for hold_secs (1 to 900, default 60), and is_valid then
+        means that they can be burned. max_amount is in credits, default the plan's maximum.
+        """
+        body = trim(
+            {
+                "paymentRequired": payment_required,
+                "x402AccessToken": access_token,
+                "maxAmount": exact("max_amount", max_amount),
+                "hold": hold or None,
+                "holdSecs": hold_secs,
+                "agentRequestId": agent_request_id,
+            }
+        )
+        return self._run(_payments.verify(self._config, body))
+
+    def settle(
+        self,
+        payment_required: Json,
+        access_token: Union[str, Json],
+        *,
+        agent_request_id: str | None = None,
+        max_amount: int | None = None,
+        margin_percent: int | None = None,
+        batch: bool | None = None,
+    ) -> m.SettleResponse:
+        """Burns credits, once per agent_request_id: a repeat gets the same receipt.
+
+        A refusal is an answer with success False. An error, and error_reason settlement_pending,
+        mean that the outcome is unknown: repeat the call with the same id, or ask settlement().
+        """
+        body = trim(
+            {
+                "paymentRequired": payment_required,
+                "x402AccessToken": access_token,
+                "maxAmount": exact("max_amount", max_amount),
+                "agentRequestId": agent_request_id,
+                "marginPercent": margin_percent,
+                "batch": batch,
+            }
+        )
+        return self._run(_payments.settle(self._config, body))
+
+    def release(self, agent_request_id: str) -> m.ReleaseResponse:
+        """Gives a hold back without a burn. Errors: BCK.X402.0903 (409) when it is settled."""
+        return self._run(_payments.release(self._config, {"agentRequestId": agent_request_id}))
+
+    def settlement(self, agent_request_id: str) -> m.Settlement:
+        """Returns how a request ended. Errors: BCK.X402.0909 (404)."""
+        path = f"/api/v1/x402/settlements/{segment(agent_request_id)}"
+        return self._send(Call("GET", path, m.Settlement, again=True))
+
+    def settlement_by_transaction(self, transaction: str) -> m.Settlement:
+        """Returns how the request ended whose receipt names this transaction."""
+        query = {"transaction": transaction}
+        path = "/api/v1/x402/settlements"
+        return self._send(Call("GET", path, m.Settlement, query=query, again=True))
+
+    def supported(self) -> m.Supported:
+        """Returns the payments that the service takes. Needs no key."""
+        return self._send(
+            Call("GET", "/api/v1/x402/supported", m.Supported, again=True, key=False)
+        )
+
+
+class Webhooks(Resource):
+    """Addresses to which the service sends events. Deliveries are read by toll.read_delivery."""
+
+    def create(
+        self, url: str, *, types: Sequence[str] | None = None, description: str | None = None
+    ) -> m.WebhookSecret:
+        """Makes a webhook; secret is in this answer only. No types means every type."""
+        body = trim({"url": url, "types": types, "description": description})
+        path = "/api/v1/webhooks"
+        return self._send(Call("POST", path, m.WebhookSecret, body=body, again=True, creates=True))
+
+    def list(self, *, page_size: int | None = None) -> Pages[m.Webhook]:
+        """Lists the caller's webhooks."""
+        query = _paging(page_size, None, False)
+        return self._list(Listing("/api/v1/webhooks", "webhooks", m.Webhook, query))
+
+    def get(self, webhook_id: str) -> m.Webhook:
+        """Returns a webhook."""
+        path = f"/api/v1/webhooks/{segment(webhook_id)}"
+        return self._send(Call("GET", path, m.Webhook, again=True))
+
+    def update(self, webhook_id: str, changes: Json) -> m.Webhook:
+        """Changes url, types, description, or status: "paused" or "active"."""
+        path = f"/api/v1/webhooks/{segment(webhook_id)}"
+        return self._send(Call("PATCH", path, m.Webhook, body=changes, again=True))
+
+    def delete(self, webhook_id: str) -> m.WebhookDeleted:
+        """Ends a webhook; what is on its way to it is not sent any more."""
+        path = f"/api/v1/webhooks/{segment(webhook_id)}"
+        return self._send(Call("DELETE", path, m.WebhookDeleted, again=True, refused=True))
+
+    def rotate(self, webhook_id: str) -> m.WebhookSecret:
+        """Gives a webhook a new secret. For 24 hours deliveries are signed with both."""
+        path = f"/api/v1/webhooks/{segment(webhook_id)}/rotate"
+        return self._send(Call("POST", path, m.WebhookSecret))
+
+    def test(self, webhook_id: str) -> m.WebhookDelivery:
+        """Sends a test event."""
+        path = f"/api/v1/webhooks/{segment(webhook_id)}/test"
+        return self._send(Call("POST", path, m.WebhookDelivery))
+
+    def deliveries(
+        self, webhook_id: str, *, status: str | None = None, page_size: int | None = None
+    ) -> Pages[m.WebhookDelivery]:
+        """Lists what was sent to a webhook, or is to be."""
+        path = f"/api/v1/webhooks/{segment(webhook_id)}/deliveries"
+        query = _paging(page_size, None, False, status=status)
+        return self._list(Listing(path, "deliveries", m.WebhookDelivery, query))
+
+    def resend(self, webhook_id: str, delivery_id: str) -> m.WebhookDelivery:
+        """Sends a delivery once more."""
+        path = f"/api/v1/webhooks/{segment(webhook_id)}/deliveries/{segment(delivery_id)}/resend"
+        return self._send(Call("POST", path, m.WebhookDelivery))
+
+
+class Keys(Resource):
+    """API keys of the caller."""
+
+    def create(
+        self,
+        *,
+        name: str | None = None,
+        expires_in: int | None = None,
+        api_version: str | None = None,
+        prefix: str | None = None,
+        rights: Sequence[str] | None = None,
+    ) -> m.APIKey:
+        """Makes an API key; key is in this answer only. It has at most the rights of the caller's
+        key and ends no later. expires_in is in seconds, at least 60."""
+        body = trim(
+            {
+                "name": name,
+                "expiresInSecs": expires_in,
+                "version": api_version,
+                "prefix": prefix,
+                "rights": rights,
+            }
+        )
+        path = "/api/v1/api-keys"
+        return self._send(Call("POST", path, m.APIKey, body=body, again=True, creates=True))
+
+    def list(self, *, page_size: int | None = None) -> Pages[m.APIKey]:
+        """Lists the caller's API keys, without their texts."""
+        query = _paging(page_size, None, False)
+        return self._list(Listing("/api/v1/api-keys", "apiKeys", m.APIKey, query))
+
+    def get(self, key_id: str) -> m.APIKey:
+        """Returns the record of an API key."""
+        path = f"/api/v1/api-keys/{segment(key_id)}"
+        return self._send(Call("GET", path, m.APIKey, again=True))
+
+    def update(
+        self, key_id: str, *, name: str | None = None, api_version: str | None = None
+    ) -> m.APIKey:
+        """Changes the name or the pinned API version of a key."""
+        body = trim({"name": name, "version": api_version})
+        path = f"/api/v1/api-keys/{segment(key_id)}"
+        return self._send(Call("PATCH", path, m.APIKey, body=body, again=True))
+
+    def rotate(self, key_id: str, *, overlap_secs: int = 0) -> m.KeyRotated:
+        """Makes a key in the place of another one, which works for the overlap, 0 to 30 days."""
+        body = {"overlapSecs": overlap_secs}
+        path = f"/api/v1/api-keys/{segment(key_id)}/rotate"
+        return self._send(Call("POST", path, m.KeyRotated, body=body, again=True, creates=True))
+
+    def revoke(self, key_id: str, *, keep: bool = False) -> m.KeyRevoked:
+        """Ends an API key at once with what it made; keep moves that under the caller's key."""
+        path = f"/api/v1/api-keys/{segment(key_id)}"
+        query = {"keep": True} if keep else {}
+        return self._send(
+            Call("DELETE", path, m.KeyRevoked, query=query, again=True, refused=True)
+        )
+
+
+class Wallet(Resource):
+    """The wallet that the service holds for the caller."""
+
+    def get(self) -> m.Wallet:
+        """Returns address and balances, which are empty while the chain cannot be read."""
+        return self._send(Call("GET", "/api/v1/wallet", m.Wallet, again=True))
+
+    def export(self) -> m.WalletKey:
+        """Returns the private key, once. The call is not repeated."""
+        return self._send(Call("POST", "/api/v1/wallet/export", m.WalletKey))
+
+
+class Sandbox(Resource):
+    """Aids of a sandbox. A live service has none of them."""
+
+    def clock(self) -> m.Clock:
+        """Returns the time of the sandbox."""
+        return self._send(Call("GET", "/api/v1/sandbox/clock", m.Clock, again=True))
+
+    def advance(self, seconds: int) -> m.Clock:
+        """Moves the time of the whole sandbox forward. Needs the key of an operator."""
+        body = {"advanceSecs": seconds}
+        return self._send(Call("POST", "/api/v1/sandbox/clock", m.Clock, body=body))
+
+    def faucet(
+        self,
+        *,
+        address: str | None = None,
+        usdc: str | None = None,
+        eurc: str | None = None,
+        eth: str | None = None,
+    ) -> m.ActResult:
+        """Gives money of the embedded chain, in whole units as text such as "12.50"."""
+        body = trim({"address": address, "usdc": usdc, "eurc": eurc, "eth": eth})
+        return self._send(Call("POST", "/api/v1/sandbox/faucet", m.ActResult, body=body))
+
+
+class Meta(Resource):
+    """What the service says about itself."""
+
+    def info(self) -> m.Info:
+        """Returns release, environment, network and addresses. Needs no key."""
+        return self._send(Call("GET", "/", m.Info, again=True, key=False))
+
+    def health(self) -> m.Health:
+        """Reports that the process lives. Needs no key."""
+        return self._send(Call("GET", "/health", m.Health, again=True, key=False))
+
+    def ready(self) -> m.Readiness:
+        """Says what works; not_ready is an answer, not an error. Needs no key."""
+        taken = frozenset({503})
+        return self._send(Call("GET", "/ready", m.Readiness, key=False, taken=taken))
+
+    def versions(self) -> m.Versions:
+        """Returns the API versions, and the one that this client gets."""
+        return self._send(Call("GET", "/api/v1/meta/versions", m.Versions, again=True))
+
+    def search(self, text: str, *, type: str | None = None) -> m.SearchResults:
+        """Finds records of the caller whose id or name begins with a text, 20 of each type."""
+        query = {"q": text, "type": type}
+        path = "/api/v1/protocol/search"
+        return self._send(Call("GET", path, m.SearchResults, query=query, again=True))
+
+
+def _wait(config: Config, order_id: str, timeout: float) -> Steps[m.Order]:
+    """Asks for an order until it has ended."""
+    import time
+
+    from . import _core, errors
+
+    end, pause = time.monotonic() + timeout, 0.1
+    while True:
+        path = f"/api/v1/protocol/orders/{segment(order_id)}"
+        order = yield from _core.perform(config, Call("GET", path, m.Order, again=True))
+        if order.status in ("confirmed", "final", "failed"):
+            return order
+        if time.monotonic() + pause > end:
+            raise errors.SettlementPendingError(
+                "The order is still under way.", code=errors.PENDING, category="integration",
+                details=f"orderId {order_id}.", retryable=True, response=order.response,
+            )
+        yield _core.Sleep(pause)
+        pause = min(2 * pause, 2.0)

@@ -1,0 +1,193 @@
+"""The protocol on both sides: challenges, tokens, receipts (wire contract, sections 14 and 15)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass, field
+from typing import Any, Mapping
+
+from ._wire import Headers, dumps, loads
+
+SIGNATURE = "payment-signature"
+REQUIRED = "payment-required"
+RESPONSE = "payment-response"
+VERSION = 2
+#: Largest PaymentRequired or receipt of another server that is read, in bytes.
+MAX_CHALLENGE = 64 << 10
+#: Largest access token in one header, and largest PaymentPayload as JSON text.
+MAX_TOKEN = 8 << 10
+MAX_PAYLOAD = 16 << 10
+#: Less than any access token has.
+MIN_TOKEN = 200
+IDENTIFIER = "payment-identifier"
+
+_JWS = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\Z")
+_NONCE = re.compile(r"[A-Za-z0-9._:~-]{1,128}\Z")
+_ID = re.compile(r"[A-Za-z0-9_-]{16,128}\Z")
+#: A JSON text whose nesting is deeper is refused.
+MAX_DEPTH = 32
+
+
+class Undecodable(ValueError):
+    """A payment cannot be read. ``code`` is the code of the service for it."""
+
+    def __init__(self, why: str, code: str = "BCK.X402.0010") -> None:
+        super().__init__(f"The access token cannot be decoded: {why}.")
+        self.code = code
+
+
+def decode_base64(text: str) -> bytes | None:
+    """Reads base64 of either alphabet, padded or not; None for anything else."""
+    stripped = text.rstrip("=")
+    if not re.fullmatch(r"[A-Za-z0-9+/]*|[A-Za-z0-9_-]*", stripped) or len(text) - len(stripped) > 2:
+        return None
+    try:
+        padded = stripped + "=" * (-len(stripped) % 4)
+        return base64.b64decode(padded.replace("-", "+").replace("_", "/"), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def encode(value: Any) -> str:
+    """Returns padded base64 of compact JSON, as payment headers have it."""
+    return base64.b64encode(dumps(value)).decode()
+
+
+def depth(value: Any) -> int:
+    """Returns how deeply arrays and objects of a JSON value are nested."""
+    deepest, stack = 0, [(value, 1)]
+    while stack:
+        v, at = stack.pop()
+        if isinstance(v, (dict, list)):
+            deepest = max(deepest, at)
+            stack += [(x, at + 1) for x in (v.values() if isinstance(v, dict) else v)]
+    return deepest
+
+
+def strict(text: bytes) -> Any:
+    """Reads JSON as the service does. Raises ValueError."""
+    decoded = text.decode("utf-8")
+    if decoded.startswith("\ufeff"):
+        raise ValueError("a byte order mark")
+    value = loads(decoded)
+    if depth(value) > MAX_DEPTH:
+        raise ValueError("nested too deeply")
+    return value
+
+
+@dataclass(frozen=True)
+class Token:
+    """An access token taken apart. Only the JWS is signed, and nothing here checks that."""
+
+    jws: str = field(repr=False)
+    claims: Mapping[str, Any] = field(repr=False)
+    nonce: str = ""
+    identifier: str = ""
+    extensions: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def audience(self) -> list[str] | None:
+        """Returns the audience, None when it cannot be read."""
+        aud = self.claims.get("aud")
+        if isinstance(aud, str):
+            return [aud]
+        if isinstance(aud, list) and all(isinstance(a, str) for a in aud):
+            return aud
+        return None
+
+
+def decode_token(text: str) -> Token:
+    """Takes an access token in any form: JWS, base64 of a PaymentPayload, or its JSON text."""
+    if text.startswith("{"):
+        if len(text) > MAX_PAYLOAD:
+            raise Undecodable("it is larger than 16 KiB")
+        return _payload(text.encode())
+    if len(text) > MAX_TOKEN:
+        raise Undecodable("it is larger than 8 KiB")
+    if _JWS.match(text):
+        return Token(text, _claims(text))
+    plain = decode_base64(text)
+    if plain is None or not plain.startswith(b"{"):
+        raise Undecodable("it is neither a JWS, nor base64 of a JSON object, nor a JSON object")
+    return _payload(plain)
+
+
+def _claims(jws: str) -> Mapping[str, Any]:
+    plain = decode_base64(jws.split(".")[1])
+    try:
+        claims = strict(plain or b"")
+    except ValueError:
+        claims = None
+    return claims if isinstance(claims, dict) else {}
+
+
+def _payload(text: bytes) -> Token:
+    try:
+        p = strict(text)
+    except ValueError as e:
+        raise Undecodable(f"the payment payload is malformed ({e})") from None
+    if not isinstance(p, dict):
+        raise Undecodable("the payment payload is no object")
+    if p.get("x402Version") != VERSION or isinstance(p.get("x402Version"), bool):
+        raise Undecodable("x402Version is not 2", "BCK.X402.0915")
+    inner = p.get("payload")
+    jws = inner.get("signature") if isinstance(inner, dict) else None
+    if not isinstance(jws, str) or not _JWS.match(jws):
+        raise Undecodable("payload.signature is not a JWS")
+    nonce = inner.get("nonce") if isinstance(inner, dict) else None
+    if nonce is not None and not (isinstance(nonce, str) and _NONCE.match(nonce)):
+        raise Undecodable("payload.nonce is not 1 to 128 of A-Z a-z 0-9 . _ : ~ -")
+    extensions = p.get("extensions") or {}
+    if not isinstance(extensions, dict):
+        raise Undecodable("extensions must be an object")
+    info = (extensions.get(IDENTIFIER) or {}).get("info") if isinstance(
+        extensions.get(IDENTIFIER) or {}, dict
+    ) else None
+    identifier = info.get("id") if isinstance(info, dict) else None
+    if identifier is not None and not (isinstance(identifier, str) and _ID.match(identifier)):
+        raise Undecodable("the payment identifier is not 16 to 128 of A-Z a-z 0-9 _ -")
+    return Token(jws, _claims(jws), nonce or "", identifier or "", extensions)
+
+
+def is_access_token(text: str) -> bool:
+    """Reports whether a text has the form of an access token of a service like ours."""
+    if len(text) < MIN_TOKEN or text[0] not in "e{":
+        return False
+    try:
+        claims = decode_token(text).claims
+    except Undecodable:
+        return False
+    return claims.get("x402Version") == VERSION and bool(claims.get("planId"))
+
+
+def read_challenge(headers: Headers, body: bytes) -> Mapping[str, Any] | None:
+    """Returns the PaymentRequired of an answer 402, None when there is none of version 2."""
+    value = headers.get(REQUIRED) or ""
+    if value:
+        plain = decode_base64(value) if len(value) <= MAX_CHALLENGE else None
+        if plain is None:
+            return None
+        body = plain
+    if len(body) > MAX_CHALLENGE:
+        return None
+    try:
+        p = strict(body)
+    except ValueError:
+        return None
+    if not isinstance(p, dict) or p.get("x402Version") != VERSION:
+        return None
+    return p if isinstance(p.get("accepts"), list) else None
+
+
+def read_receipt(headers: Headers) -> Mapping[str, Any] | None:
+    """Returns the receipt of payment-response, None when there is none that can be read."""
+    value = headers.get(RESPONSE) or ""
+    plain = decode_base64(value) if 0 < len(value) <= MAX_CHALLENGE else None
+    if plain is None:
+        return None
+    try:
+        receipt = strict(plain)
+    except ValueError:
+        return None
+    return receipt if isinstance(receipt, dict) else None

@@ -1,0 +1,215 @@
+"""A service for tests: the real program on a data directory of its own.
+
+    from toll.testing import Service
+
+    def test_agent():
+        with Service() as svc:
+            token = svc.token(credits=10)
+            ...
+            svc.advance(60)
+
+The program is TOLL_BIN, else `toll` on PATH. It listens on the loopback interface alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Sequence
+
+from . import builders
+from ._models import AgentAndPlanRegistered
+from .client import AsyncToll, Toll
+from .errors import TollError
+
+#: Seconds for which a start is waited for.
+START = 60.0
+
+
+@dataclass(frozen=True)
+class Key:
+    """An API key of an account of its own."""
+
+    address: str
+    id: str
+    key: str = field(repr=False)
+
+
+def program() -> str:
+    """Returns the path of the program. Raises FileNotFoundError."""
+    found = os.environ.get("TOLL_BIN") or shutil.which("toll")
+    if not found:
+        raise FileNotFoundError("toll is not on PATH: install it, or name the program in TOLL_BIN")
+    return found
+
+
+class Service:
+    """A running service with a builder, who has a plan and an agent, and a subscriber.
+
+    The plan has a price, 100 credits an order and 1 to 10 credits a request. args are further
+    arguments of `toll serve`. It ends with the with block, or by stop().
+    """
+
+    def __init__(self, args: Sequence[str] = ("--chain", "off", "--card", "off")) -> None:
+        self._args = list(args)
+        self._program = program()
+        self._dir = tempfile.mkdtemp(prefix="toll-py-")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._keys: dict[str, Key] = {}
+        self._registered: AgentAndPlanRegistered | None = None
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            self._port: int = s.getsockname()[1]
+        self.log = Path(self._dir) / "log"
+        try:
+            self._make("builder", False, init=True)
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def url(self) -> str:
+        """The address of the service, under which it knows itself."""
+        return f"http://localhost:{self._port}"
+
+    def start(self) -> None:
+        """Starts the process, again on the same data after kill()."""
+        command = [self._program, "serve", "--listen", f"127.0.0.1:{self._port}"]
+        command += ["--data", self._data, *self._args]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._environment()
+            )
+        end = time.monotonic() + START
+        with Toll(api_key="", url=self.url, max_retries=0, timeout=5) as toll:
+            while True:
+                try:
+                    toll.meta.health()
+                    return
+                except TollError as e:
+                    if self._process.poll() is not None or time.monotonic() > end:
+                        said = self.log.read_text(errors="replace")[-2000:]
+                        raise RuntimeError(f"toll serve did not start: {e}\n{said}") from None
+                time.sleep(0.05)
+
+    def kill(self) -> None:
+        """Ends the process at once, as a crash does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """Ends the process in order and removes its data."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        shutil.rmtree(self._dir, ignore_errors=True)
+
+    @property
+    def _data(self) -> str:
+        return os.path.join(self._dir, "data")
+
+    @staticmethod
+    def _environment() -> dict[str, str]:
+        """The environment without settings of the service of who runs the test."""
+        return {k: v for k, v in os.environ.items() if not k.startswith("TOLL_")}
+
+    def _make(self, account: str, operator: bool, init: bool = False) -> Key:
+        command = [self._program, "keys", "create", "--local", "--data", self._data]
+        command += ["--account", account, "-o", "json"]
+        command += ["--operator"] if operator else []
+        command += ["--init"] if init else []
+        done = subprocess.run(command, capture_output=True, env=self._environment(), timeout=START)
+        if done.returncode != 0:
+            raise RuntimeError(f"toll keys create: {done.stderr.decode(errors='replace')}")
+        made: dict[str, Any] = json.loads(done.stdout)
+        key = Key(made["address"], made["id"], made["key"])
+        self._keys[account] = key
+        return key
+
+    def key(self, account: str, *, operator: bool = False) -> Key:
+        """Returns the API key of an account, which is made on its first use."""
+        return self._keys.get(account) or self._make(account, operator)
+
+    def client(self, account: str = "builder", **settings: Any) -> Toll:
+        """Returns a client with the key of an account."""
+        return Toll(api_key=self.key(account).key, url=self.url, **settings)
+
+    def async_client(self, account: str = "builder", **settings: Any) -> AsyncToll:
+        """Returns a client for asyncio with the key of an account."""
+        return AsyncToll(api_key=self.key(account).key, url=self.url, **settings)
+
+    @property
+    def registered(self) -> AgentAndPlanRegistered:
+        """The builder's agent and plan, registered on the first use."""
+        if self._registered is None:
+            receiver = self.key("builder").address
+            with self.client() as toll:
+                self._registered = toll.agents.create_with_plan(
+                    name="Test agent",
+                    endpoints=[],
+                    plan_name="Test plan",
+                    price=builders.erc20_price(1_000_000, builders.USDC_SANDBOX, receiver),
+                    credits=builders.dynamic_credits(100, 1, 10),
+                )
+        return self._registered
+
+    @property
+    def plan_id(self) -> str:
+        """The id of the builder's plan."""
+        return self.registered.plan_id
+
+    @property
+    def agent_id(self) -> str:
+        """The id of the builder's agent, which has no endpoints and may be paid for anything."""
+        return self.registered.agent_id
+
+    def mint(self, credits: int, account: str = "subscriber") -> None:
+        """Grants credits of the plan to an account."""
+        with self.client() as toll:
+            toll.plans.mint(self.plan_id, self.key(account).address, credits)
+
+    def token(self, credits: int = 0, account: str = "subscriber", **limits: Any) -> str:
+        """Grants credits to an account and returns an access token of it."""
+        if credits:
+            self.mint(credits, account)
+        with self.client(account) as toll:
+            return toll.tokens.create(self.plan_id, **limits).access_token
+
+    def balance(self, account: str = "subscriber") -> int:
+        """Returns the credits of an account, held ones included."""
+        with self.client(account) as toll:
+            return toll.plans.balance(self.plan_id).balance
+
+    def held(self, account: str = "subscriber") -> int:
+        """Returns the credits of an account that are held for requests."""
+        with self.client(account) as toll:
+            return toll.plans.balance(self.plan_id).held
+
+    def advance(self, seconds: int) -> None:
+        """Moves the clock of the service forward."""
+        key = self.key("operator", operator=True)
+        with Toll(api_key=key.key, url=self.url) as toll:
+            toll.sandbox.advance(seconds)
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,79 @@
+"""Deliveries of webhooks: the signature is checked before anything is read."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from typing import Callable, Iterable, Mapping
+
+from ._models import Event
+from ._namespace import DEFAULT, Namespace
+from ._record import Unreadable
+from ._wire import loads
+from .errors import WebhookError
+
+#: Seconds by which the time of a delivery may differ from ours, in both directions.
+TOLERANCE = 300
+#: Largest body that is read, in bytes.
+MAX_BODY = 1 << 20
+
+
+def read_delivery(
+    headers: Mapping[str, str] | Iterable[tuple[str, str]],
+    body: bytes,
+    *secrets: str,
+    tolerance: int = TOLERANCE,
+    namespace: Namespace = DEFAULT,
+    now: Callable[[], float] = time.time,
+) -> Event:
+    """Returns the event of a delivery that is signed with one of the secrets.
+
+    headers are a mapping, or pairs when a name can be there twice, as two signatures are for a day
+    after webhooks.rotate. Give the current secret, and for that day the one before it too. body is the raw
+    body, before any parser. The same event may come more than once, under the same id.
+    Raises WebhookError.
+    """
+    lines = list(headers.items() if isinstance(headers, Mapping) else headers)
+
+    def header(what: str) -> str:
+        # While a secret is rotated there are two lines with signatures.
+        name = namespace.webhook(what).lower()
+        return ", ".join(value for n, value in lines if n.lower() == name)
+
+    sent = header("Timestamp")
+    if not header("Id") or not (sent.isascii() and sent.isdigit() and len(sent) < 12):
+        raise WebhookError("This is not a signed delivery.", status=400, category="auth")
+    if abs(now() - int(sent)) > tolerance:
+        raise WebhookError(
+            "The webhook timestamp is outside the allowed window.", status=400, category="auth",
+            details=f"It differs by more than {tolerance} s.",
+        )
+    if len(body) > MAX_BODY:
+        raise WebhookError("The delivery is longer than 1 MiB.", status=413)
+    text = f"{header('Id')}.{sent}.".encode() + body
+    if not signed(header("Signature"), text, secrets):
+        raise WebhookError(
+            "The signature of the delivery is not good.", status=400, category="auth",
+            hint="Give the raw body and the secret of this webhook.",
+        )
+    try:
+        return Event.read(loads(body))
+    except (ValueError, Unreadable) as e:
+        raise WebhookError(f"The delivery is not an event: {e}.", status=400) from None
+
+
+def signed(header: str, text: bytes, secrets: Iterable[str]) -> bool:
+    """Reports whether one of the signatures is that of one of the secrets, in constant time."""
+    given = [s[3:] for s in header.replace(",", " ").split() if s.startswith("v1=")][:16]
+    good = False
+    for secret in secrets:
+        if not secret:
+            continue
+        want = hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
+        for one in given:
+            good |= hmac.compare_digest(one.encode("utf-8", "replace"), want.encode())
+    return good
+
+
+__all__ = ["read_delivery", "signed"]
