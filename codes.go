@@ -94,6 +94,7 @@ const (
 	CodeBodyDialect              Code = "BCK.X402.0910"       // The body needs exactly one of x402AccessToken and paymentPayload.
 	CodePlanPeriodOver           Code = "BCK.X402.0911"       // The period of the time plan is over.
 	CodeAgentUnlisted            Code = "BCK.X402.0912"       // The agent is unlisted.
+	CodeSettlementGone           Code = "BCK.X402.0913"       // The request was removed after its time.
 	CodeSettlementPending        Code = "BCK.X402.0914"       // The outcome is not known yet; repeat the same call with the same id.
 	CodeBadX402Version           Code = "BCK.X402.0915"       // x402Version must be 2.
 	CodeDeprecatedForm           Code = "BCK.X402.0920"       // A deprecated form was used.

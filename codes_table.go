@@ -189,6 +189,8 @@ var codes = []CodeInfo{
 		Hint: "Order the plan again."},
 	{Code: CodeAgentUnlisted, Status: 403, Category: CategoryBusiness, Retryable: false, Message: "The agent is unlisted.",
 		Hint: "Ask the owner of the agent to list it again."},
+	{Code: CodeSettlementGone, Status: 404, Category: CategoryBusiness, Retryable: false, Message: "The request was removed after its time.",
+		Hint: "The entry of a settlement stays: read the balance, or ask the operator for the archive."},
 	{Code: CodeSettlementPending, Status: 503, Category: CategoryIntegration, Retryable: true, Message: "The outcome is not known yet; repeat the same call with the same id.",
 		Hint: "Repeat the same call with the same agentRequestId after the seconds in Retry-After."},
 	{Code: CodeBadX402Version, Status: 400, Category: CategoryValidation, Retryable: false, Message: "x402Version must be 2.",

@@ -360,7 +360,12 @@ func provoked() map[toll.Code]func(c *scene) answer {
 			return c.post("/x402/verify", agentBody(c.plan, c.agent, token, `,"hold":true`))
 		},
 		toll.CodeSettlementNotFound: func(c *scene) answer { return c.post("/x402/release", `{"agentRequestId":"unknown"}`) },
-		toll.CodeBodyDialect:        func(c *scene) answer { return c.settle(`{}`) },
+		toll.CodeSettlementGone: func(c *scene) answer {
+			id := c.post("/x402/verify", agentBody(c.plan, c.agent, c.token, "")).text(c.t, "agentRequestId")
+			c.clock.advance(401 * 24 * time.Hour)
+			return c.get("/x402/settlements/" + id)
+		},
+		toll.CodeBodyDialect: func(c *scene) answer { return c.settle(`{}`) },
 		toll.CodePlanPeriodOver: func(c *scene) answer {
 			timed := c.stack.plan(c.b1, `{"name":"Day","priceConfig":{"tokenAddress":"0x036CbD53842c5426634e7929541eC2318f3dCF7e","amounts":[1]},"creditsConfig":{"durationSecs":"60"}}`)
 			return c.paid(timed, c.tokenOf(`{"planId":"`+timed+`"}`))

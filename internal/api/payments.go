@@ -55,12 +55,12 @@ func paymentRoutes() []route {
 		},
 		{
 			op: "readSettlement", method: "GET", path: at + "/settlements/{agentRequestId}", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Outcome of a request",
-			action: reads((*handler).readSettlement), codes: []toll.Code{toll.CodeSettlementNotFound},
+			action: reads((*handler).readSettlement), codes: []toll.Code{toll.CodeSettlementNotFound, toll.CodeSettlementGone},
 		},
 		{
 			op: "findSettlement", method: "GET", path: at + "/settlements", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Outcome of a request, by its transaction",
 			action: reads((*handler).findSettlement), query: []query{{"transaction", "Transaction of the receipt. Required."}},
-			codes: []toll.Code{toll.CodeBadRequest, toll.CodeSettlementNotFound},
+			codes: []toll.Code{toll.CodeBadRequest, toll.CodeSettlementNotFound, toll.CodeSettlementGone},
 		},
 	}
 }

@@ -142,7 +142,8 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		Store: st, Ledger: s.ledger, Queue: queue, Rails: rails, Clock: s.clock.now, Log: log, SignReference: s.auth.SignReference, OpenReference: s.auth.OpenReference,
 	})
 	s.fac = facilitator.New(facilitator.Deps{
-		Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log, TopUpWait: long,
+		Horizon: 400 * 24 * time.Hour,
+		Store:   st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log, TopUpWait: long,
 	})
 	happened := events.New(events.Config{
 		Store: st, Ledger: s.ledger, Settlement: s.fac.SettlementByTransaction, Settlements: s.fac.Settlements, Permission: s.fac.Permission, Seal: ring.Seal, Open: ring.Open,

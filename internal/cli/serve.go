@@ -60,6 +60,7 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	fl.IntVar(&f.cfg.RateLimitIP, "rate-limit-ip", 50, "calls a second of one address without a valid API key, four times as many at once; 0 is no limit")
 	fl.StringVar(&f.cfg.TrustedProxies, "trusted-proxies", "", "addresses or prefixes, with commas, of proxies whose X-Forwarded-For is believed; default none")
 	fl.DurationVar(&f.cfg.OrderWait, "order-wait", 0, "how long the answer to an order waits for its credits; default 30s, on the embedded chain 10s")
+	fl.IntVar(&f.cfg.RetainDays, "retain-days", server.DefaultRetainDays, "days after the end of their access token for which requests are known, and for which events are kept; -1 is for ever")
 	fl.BoolVar(&f.cfg.CloseReads, "close-reads", false, "ask for an API key where plans, agents and balances are read")
 	fl.BoolVar(&f.cfg.LoopbackWebhooks, "loopback-webhooks", false, "let webhooks of a sandbox lead to this machine, with http too")
 	fl.StringVar(&f.cfg.Exact, "x402-exact", "", "what payments by wallets without an account are taken for: off, plans (default), or open for payments to other servers as well")

@@ -7,6 +7,7 @@ package events
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -35,8 +36,11 @@ type Config struct {
 	Open      func(sealed, aad []byte) ([]byte, error)
 	Outbound  outbound.Config // Timeout 0 is the 10 s that a receiver has
 	Namespace x402.Namespace
-	Clock     func() time.Time
-	Log       *slog.Logger // nil: silence
+	// Horizon is how long events are kept; 0: for ever. Removed counts those that were removed; nil: nobody does.
+	Horizon time.Duration
+	Removed func(events int)
+	Clock   func() time.Time
+	Log     *slog.Logger // nil: silence
 }
 
 // MaxWebhooks is how many webhooks an address may have (wire contract, section 20).
@@ -56,6 +60,8 @@ type Events struct {
 	sides   map[[16]byte]store.Sides // of accounts that were in the journal lately
 	// maxPending is the constant of this name, and less in a test.
 	maxPending int
+	// retained is the principal up to whose stream the present round of [Events.retain] is done.
+	retained string
 	// failpoint is set by tests that stop the work at a step.
 	failpoint func(at string)
 }
@@ -81,6 +87,7 @@ func (e *Events) Loops() []jobs.Loop {
 		{Name: "events.streams", Every: hubEvery, Wake: e.hub.wake, Turn: jobs.Do(e.hub.turn), End: func(context.Context) error { e.EndStreams(); return nil }},
 		{Name: "events.expire", Every: sweepEvery, Turn: jobs.Do(e.expire)},
 		{Name: "events.forget", Every: sweepEvery, Turn: jobs.Sweep(e.forget)},
+		{Name: "events.retain", Every: retainEvery, Turn: jobs.Do(e.retain)},
 	}
 }
 
@@ -136,7 +143,9 @@ func (e *Events) render(ctx context.Context, principal toll.Address, rows []*sto
 		var err error
 		if s.Row != nil {
 			data, settlements = settlements[0], settlements[1:]
-		} else if data, err = e.derivedData(ctx, s); err != nil {
+		} else if data, err = e.derivedData(ctx, s); isGone(err) {
+			data = struct{}{} // the event goes next
+		} else if err != nil {
 			return nil, err
 		}
 		if ev.Data, err = x402.Encode(data); err != nil {
@@ -144,6 +153,11 @@ func (e *Events) render(ctx context.Context, principal toll.Address, rows []*sto
 		}
 	}
 	return out, nil
+}
+
+// isGone reports whether the record of an event was removed after its time.
+func isGone(err error) bool {
+	return errors.Is(err, toll.NewError(toll.CodeSettlementGone)) || errors.Is(err, toll.NewError(toll.CodePermissionUnknown))
 }
 
 func (e *Events) derivedData(ctx context.Context, s *store.Event) (any, error) {

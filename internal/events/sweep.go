@@ -13,6 +13,11 @@ import (
 const (
 	sweepEvery = 5 * time.Second
 	sweepSlice = 500
+
+	retainEvery   = 10 * time.Second
+	retainShare   = time.Second
+	retainStreams = 100
+	retainSlice   = 1000 // events that one transaction removes
 	// expiryLag keeps the watermark behind delegations that another process is just creating.
 	expiryLag = 2 * time.Second
 	// settingExpired holds the time up to which delegations that ended have their event.
@@ -27,6 +32,43 @@ func (e *Events) forget(ctx context.Context) (more bool, err error) {
 		return err
 	})
 	return n == sweepSlice, err
+}
+
+// retain removes events that are past the horizon. It goes round and round all streams, at most 100 in a turn and for at most a
+// second; a stream of which much is to go takes several turns.
+func (e *Events) retain(ctx context.Context) error {
+	if e.cfg.Horizon == 0 {
+		return nil
+	}
+	before := e.clock().Add(-e.cfg.Horizon)
+	principals, err := store.StreamsAfter(ctx, e.st, e.retained, retainStreams)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	for _, p := range principals {
+		principal, err := toll.ParseAddress(p)
+		if err != nil {
+			return err
+		}
+		for n := int64(retainSlice); n == retainSlice; {
+			if time.Since(began) > retainShare {
+				return nil
+			}
+			if n, err = store.ForgetEvents(ctx, e.st, principal, before, retainSlice); err != nil {
+				return err
+			}
+			e.at("retained")
+			if e.cfg.Removed != nil {
+				e.cfg.Removed(int(n))
+			}
+		}
+		e.retained = p
+	}
+	if len(principals) < retainStreams {
+		e.retained = ""
+	}
+	return nil
 }
 
 // expire makes the events of delegations that ended since it last looked, in one transaction with the mark up to which it

@@ -69,3 +69,65 @@ func TestExpiredDelegations(t *testing.T) {
 		}
 	})
 }
+
+// Two processes remove what is past the horizon, and one dies at a step: whoever reads from the beginning gets what is left.
+func TestRetain(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		m := newMarket(t, st)
+		ctx := t.Context()
+		for i := range 3 {
+			m.tell(fmt.Sprint("old", i))
+		}
+		m.clock.advance(399 * 24 * time.Hour)
+		m.tell("new")
+		last, err := store.LastSequences(ctx, st, []toll.Address{builder})
+		must(t, err)
+		a, b := m.room(), m.room()
+		for _, e := range []*Events{a, b} {
+			e.cfg.Horizon = 400 * 24 * time.Hour
+			must(t, e.retain(ctx))
+		}
+		kept := func() int {
+			t.Helper()
+			list, err := a.List(ctx, store.EventFilter{Principal: builder}, store.Page{Size: 100, Ascending: true})
+			must(t, err)
+			if list.Total != int64(len(list.Items)) {
+				t.Errorf("%d events of %d", len(list.Items), list.Total)
+			}
+			return len(list.Items)
+		}
+		all := kept()
+		m.clock.advance(25 * time.Hour)
+		a.failpoint = func(at string) {
+			if at == "retained" {
+				panic("killed")
+			}
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = a.retain(ctx)
+		}()
+		var workers sync.WaitGroup
+		a.failpoint = nil
+		for _, e := range []*Events{a, m.room()} {
+			e.cfg.Horizon = 400 * 24 * time.Hour
+			workers.Go(func() {
+				if err := e.retain(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		workers.Wait()
+		must(t, b.retain(ctx))
+		if n := kept(); n != 1 || all < 4 {
+			t.Errorf("%d events are left of %d, want 1", n, all)
+		}
+		s, err := a.Follow(ctx, builder, "0")
+		must(t, err)
+		defer s.Close()
+		got, _, err := s.Next(ctx, time.Minute)
+		if err != nil || len(got) != 1 || got[0].Sequence != last[builder] {
+			t.Errorf("a stream from the beginning: %v, %v", got, err)
+		}
+	})
+}

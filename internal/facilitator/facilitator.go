@@ -50,6 +50,8 @@ type Deps struct {
 	Receipts    bool             // every successful settlement carries a signed receipt
 	Service     toll.Address     // service account on the chain, zero: none
 	Quotas      Quotas
+	// Horizon is how long after the end of its access token a request is known; 0: for ever.
+	Horizon time.Duration
 }
 
 // Quotas bound what one account adds in an hour, in this process. 0 is the default of each, a negative number lifts it.

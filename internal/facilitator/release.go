@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
@@ -73,7 +74,7 @@ func ownerOnly(caller toll.Address) func(subscriber, owner toll.Address) bool {
 }
 
 // Settlement returns the stored outcome of a request to the owner of its plan and to its subscriber; for everybody else
-// it does not exist: [toll.CodeSettlementNotFound].
+// it does not exist: [toll.CodeSettlementNotFound]. One that was removed after its time is [toll.CodeSettlementGone].
 func (f *Facilitator) Settlement(ctx context.Context, caller toll.Address, id string) (*toll.Settlement, error) {
 	all, err := f.lookup(ctx, caller, id, party(caller))
 	if errors.Is(err, noSettlement()) {
@@ -93,6 +94,12 @@ func (f *Facilitator) awaited(ctx context.Context, caller toll.Address, id strin
 	}
 	o, err := f.Checkout.OrderOfRequest(ctx, account, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (!o.Open || o.Permission == nil) {
+		// Its row may have been removed: the id itself says when it was issued.
+		if f.Horizon > 0 && f.Ledger.TimeOfRequestID(id).Before(f.Clock().Add(-f.Horizon)) {
+			if _, err := f.allowed(ctx, ledger.Request{Account: account}, party(caller)); err == nil {
+				return nil, f.gone()
+			}
+		}
 		return nil, noSettlement()
 	}
 	if err != nil {
@@ -137,6 +144,9 @@ func (f *Facilitator) SettlementByTransaction(ctx context.Context, caller toll.A
 func (f *Facilitator) Settlements(ctx context.Context, caller toll.Address, burns []*store.JournalRow) ([]*toll.Settlement, error) {
 	keys := make([]store.PermissionKey, 0, len(burns))
 	for _, b := range burns {
+		if b.Thin() {
+			continue
+		}
 		if key := (store.PermissionKey{Account: b.Account, Hash: b.Burn.Permission}); !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
@@ -148,7 +158,7 @@ func (f *Facilitator) Settlements(ctx context.Context, caller toll.Address, burn
 	out := make([]*toll.Settlement, len(burns))
 	for i, b := range burns {
 		r := &request{Request: ledger.RequestOf(b)}
-		payer, ok := payers[store.PermissionKey{Account: b.Account, Hash: b.Burn.Permission}]
+		payer, ok := payers[store.PermissionKey{Account: b.Account, Hash: r.Permission}]
 		if ok {
 			r.account = ledger.Account{ID: b.Account, Plan: payer.Plan, Subscriber: payer.Subscriber}
 		} else if r.account, err = f.Ledger.Account(ctx, b.Account); err != nil {
@@ -166,6 +176,13 @@ func (f *Facilitator) Settlements(ctx context.Context, caller toll.Address, burn
 
 // noSettlement is the one answer for what is not there and for what is not the caller's.
 func noSettlement() *toll.Error { return toll.NewError(toll.CodeSettlementNotFound) }
+
+// gone is the answer about a request that was removed after its time.
+func (f *Facilitator) gone() *toll.Error {
+	days := f.Horizon / (24 * time.Hour)
+	return toll.NewError(toll.CodeSettlementGone).WithParam("keptDays", int(days)).
+		WithDetails("requests are kept for %d days after the end of their access token", days)
+}
 
 func party(caller toll.Address) func(subscriber, owner toll.Address) bool {
 	return func(subscriber, owner toll.Address) bool { return caller == subscriber || caller == owner }
@@ -255,6 +272,9 @@ func (f *Facilitator) allow(ctx context.Context, r *request, may func(subscriber
 }
 
 func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlement, error) {
+	if r.Gone {
+		return nil, f.gone()
+	}
 	_, perm, err := f.Ledger.Snapshot(ctx, r.Request.Account, r.Permission)
 	if err != nil {
 		return nil, toll.AsError(err)
@@ -289,6 +309,12 @@ func (f *Facilitator) settlementOver(ctx context.Context, r *request, network st
 		}
 	case ledger.StateSettled:
 		burned := r.Request.Receipt()
+		if r.Gone { // in a list of events that are about to go: what the entry says
+			tx := burned.Transaction
+			s.Transaction, s.Amount, s.CreditsRedeemed = &tx, r.Amount.Ptr(), r.Amount.Ptr()
+			s.RemainingBalance, s.SettledAt = burned.Balance.Ptr(), toll.AtPtr(r.EndedAt)
+			return s, nil
+		}
 		receipt, err := f.answer(r.Answer, settled{Receipt: burned, payer: r.account.Subscriber, plan: r.plan.ID, agent: r.Agent})
 		if err != nil {
 			return nil, toll.NewError(toll.CodeInternal).WithCause(err)

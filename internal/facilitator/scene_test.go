@@ -101,7 +101,7 @@ func newScene(t testing.TB, v storetest.Variant, instances int, change ...func(*
 		}
 		c := checkout.New(deps)
 		f := facilitator.New(facilitator.Deps{
-			Store: st, Ledger: l, Auth: a, Checkout: c, Clock: s.clock.now, TopUpWait: time.Minute,
+			Store: st, Ledger: l, Auth: a, Checkout: c, Clock: s.clock.now, TopUpWait: time.Minute, Horizon: horizon,
 			Quotas: facilitator.Quotas{Permissions: -1, FreeHolds: -1}, // benchmarks do nothing else
 		})
 		i := &instance{store: st, auth: a, ledger: l, checkout: c, Facilitator: f}

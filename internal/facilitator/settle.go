@@ -34,11 +34,11 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 			return f.refusedSettle(ctx, p, e)
 		}
 		// What was held or settled while all was in order is judged by the ledger alone.
-		_, known, err := f.known(ctx, p, in.requestID)
+		r, known, err := f.known(ctx, p, in.requestID)
 		if err != nil {
 			return f.refusedSettle(ctx, p, toll.AsError(err))
 		}
-		if !known {
+		if !known || r.Gone {
 			return f.refusedSettle(ctx, p, e)
 		}
 	}

@@ -79,6 +79,9 @@ func crashChild(point string) {
 	case "sweep":
 		c.add(time.Hour)
 		_, err = l.Sweep(ctx)
+	case "retain":
+		c.add(500 * 24 * time.Hour)
+		_, _, err = l.Retain(ctx, c.now())
 	case "mint":
 		_, err = l.Mint(ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: id})
 	}

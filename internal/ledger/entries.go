@@ -27,10 +27,17 @@ func EntryOf(row *store.JournalRow) Entry {
 	}
 }
 
-// RequestOf returns the settled request of a burn. It is the zero value for a row of another kind.
+// RequestOf returns the settled request of a burn, of a thin one what its entry says. It is the zero value for a row of another
+// kind.
 func RequestOf(row *store.JournalRow) Request {
 	u := row.Burn
-	if u == nil {
+	switch {
+	case row.Thin():
+		return Request{
+			Account: row.Account, ID: row.Ref, State: StateSettled, Gone: true, Amount: row.Amount, CreatedAt: micro(row.At),
+			EndedAt: micro(row.At), EntrySeq: row.Seq, Transaction: row.Commitment, Balance: row.BalanceAfter,
+		}
+	case u == nil:
 		return Request{}
 	}
 	r := Request{

@@ -88,6 +88,14 @@ func (r requestIDs) issue(account AccountID, now time.Time) string {
 	return string(text[:])
 }
 
+// issued returns the time inside an id that this service issued.
+func issued(id string) time.Time {
+	var ms [8]byte
+	b, _ := requestEncoding.DecodeString(id[len(RequestPrefix):]) // account has read it
+	copy(ms[2:], b[:6])
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:]))).UTC()
+}
+
 // account returns the account inside an id that this service issued; ours is false for any other text.
 func (r requestIDs) account(id string) (account AccountID, ours bool) {
 	if len(id) != requestLen || !strings.HasPrefix(id, RequestPrefix) {

@@ -192,6 +192,14 @@ func (l *Ledger) foreign(id string, account AccountID) bool {
 // NewRequestID issues an agentRequestId of the account. Nothing is stored.
 func (l *Ledger) NewRequestID(account AccountID) string { return l.ids.issue(account, l.clock()) }
 
+// TimeOfRequestID returns when an agentRequestId of this service was issued, to the millisecond; zero for any other text.
+func (l *Ledger) TimeOfRequestID(id string) time.Time {
+	if _, ours := l.ids.account(id); !ours {
+		return time.Time{}
+	}
+	return issued(id)
+}
+
 // AccountOfRequestID returns the account inside an agentRequestId; ours is false for an id that this service did not issue.
 func (l *Ledger) AccountOfRequestID(id string) (account AccountID, ours bool) {
 	return l.ids.account(id)

@@ -180,7 +180,7 @@ func (o *settle) apply(s *state, _ bool) (any, error) {
 	}
 	switch r.State {
 	case StateSettled:
-		if r.Content != o.Content {
+		if r.Gone || r.Content != o.Content {
 			return nil, o.conflict(s, r)
 		}
 		// A server that settles before it works would work for every repeat. An id that was issued for this very call says

@@ -193,7 +193,7 @@ func (l *Ledger) BurnedSince(ctx context.Context, id AccountID, since time.Time,
 			break
 		}
 		for i := range rows {
-			if r := RequestOf(&rows[i]); r.State == StateSettled && len(out) < limit {
+			if r := RequestOf(&rows[i]); r.State == StateSettled && !r.Gone && len(out) < limit {
 				out = append(out, Burned{r.ID, r.Agent, r.Resource, r.Amount, r.EndedAt, r.Transaction})
 			}
 		}
@@ -246,10 +246,11 @@ func (l *Ledger) RequestsByID(ctx context.Context, requestID string, party toll.
 // account: on a sharded store it asks every shard.
 func (l *Ledger) RequestByTransaction(ctx context.Context, tx toll.Hash) (Request, error) {
 	row, err := store.JournalByCommitment(ctx, l.st, tx)
-	if err == nil && row.Burn == nil {
+	r := RequestOf(&row)
+	if err == nil && r.State != StateSettled {
 		err = store.ErrNotFound
 	}
-	return RequestOf(&row), err
+	return r, err
 }
 
 // Entry returns an entry of an account, store.ErrNotFound when there is none.

@@ -51,6 +51,7 @@ var fanOut = map[string]string{
 	"Orders":                "the orders of a seller, a subscriber or a plan",
 	"Search":                "an owner looks for an order or a permission by the beginning of its id",
 
+	"sqlPermissionsEnded":        "the sweeper looks for permissions that ended",
 	"sqlPermissionsOfKey":        "an API key that is revoked ends permissions of several plans",
 	"sqlPermissionsOfDelegation": "a delegation that is revoked ends permissions of several plans",
 }

@@ -174,6 +174,8 @@ type Request struct {
 	Transaction toll.Hash
 	Balance     toll.Credits
 	Answer      []byte
+	// Gone says that the request was removed after its time (see [Ledger.Retain]): what its entry does not say is zero.
+	Gone bool
 
 	previousBurn int64 // the burn before under the same permission, 0 when it is the first
 }

@@ -26,6 +26,7 @@ type Metrics struct {
 	answers  map[string]*[4]prometheus.Counter // by operation, by class of the status
 	inFlight prometheus.Gauge
 	swept    prometheus.Counter
+	retained *prometheus.CounterVec
 	handles  prometheus.Histogram
 	batches  prometheus.Histogram
 	commits  prometheus.Histogram
@@ -53,6 +54,7 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		seconds:  map[string]prometheus.Observer{},
 		answers:  map[string]*[4]prometheus.Counter{},
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "toll_http_requests_in_flight", Help: "Requests that are being answered."}),
+		retained: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "toll_retention_removed_total", Help: "Rows that were removed after their time, by kind."}, []string{"kind"}),
 		swept:    prometheus.NewCounter(prometheus.CounterOpts{Name: "toll_swept_accounts_total", Help: "Accounts in which the sweeper ended a hold or a lot."}),
 	}
 	m.handles = prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -80,7 +82,7 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		Name: "toll_http_answer_seconds", Help: "Time to answer by operation.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 	}, []string{"operation"})
-	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, m.handles, m.batches, m.commits, m.retries, m.failed, loopCollector{g}, collectors.NewGoCollector(),
+	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, m.retained, m.handles, m.batches, m.commits, m.retries, m.failed, loopCollector{g}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.gauge("toll_database_ready", "1 while the database takes writes, else 0.", func() float64 {
 		if ready() {
@@ -179,6 +181,14 @@ func (m *Metrics) TimeHandle() (stop func()) {
 	}
 	begun := time.Now()
 	return func() { m.handles.Observe(time.Since(begun).Seconds()) }
+}
+
+// Retained counts rows that were removed after their time: requests, permissions, events; and settlements of which the entry
+// stays.
+func (m *Metrics) Retained(what string, rows int) {
+	if m != nil && rows > 0 {
+		m.retained.WithLabelValues(what).Add(float64(rows))
+	}
 }
 
 // Swept counts accounts in which the sweeper ended a hold or a lot.

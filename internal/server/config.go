@@ -32,6 +32,8 @@ const (
 	DefaultListen = "127.0.0.1:8402"
 	// DefaultData is the data directory when neither a directory nor a database is named.
 	DefaultData = "toll-data"
+	// DefaultRetainDays is how many days requests and events are kept.
+	DefaultRetainDays = 400
 	// masterKeyName is the master key in a data directory.
 	masterKeyName = "master.key"
 	// databaseName is the embedded database in a data directory.
@@ -77,6 +79,9 @@ type Config struct {
 	OrderWait time.Duration
 	// CloseReads asks for a key where plans, agents and balances are read.
 	CloseReads bool
+	// RetainDays is how many days after the end of its access token a request is known, and how long events are kept: 1 and
+	// more; 0 is [DefaultRetainDays], a negative number is for ever. Balances, orders and the entries of settlements stay.
+	RetainDays int
 	// Quotas bound what one account may have; zero is the default of each.
 	Quotas api.Quotas
 	// Metrics counts requests for [Server.Metrics].
@@ -125,6 +130,7 @@ func (c Config) withDefaults() Config {
 	if c.Data == "" && c.Database == "" {
 		c.Data = DefaultData
 	}
+	c.RetainDays = cmp.Or(c.RetainDays, DefaultRetainDays)
 	c.Listen, c.Release = cmp.Or(c.Listen, DefaultListen), cmp.Or(c.Release, "dev")
 	if c.Clock == nil {
 		c.Clock = time.Now
@@ -132,6 +138,9 @@ func (c Config) withDefaults() Config {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }
+
+// horizon is how long requests and events are kept, 0 for ever.
+func (c Config) horizon() time.Duration { return time.Duration(max(c.RetainDays, 0)) * 24 * time.Hour }
 
 // check refuses what would be wrong or careless whatever the database holds.
 func (c Config) check() error {

@@ -91,7 +91,8 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.facilitator = facilitator.New(facilitator.Deps{
-		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
+		Horizon: cfg.horizon(),
+		Store:   base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat, TopUpWait: cfg.topUpWait,
 		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: s.chain.Account(),
 		Quotas: facilitator.Quotas{Permissions: cfg.Quotas.Permissions, FreeHolds: cfg.Quotas.FreeHolds},
@@ -100,6 +101,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Store: base.store, Ledger: s.ledger, Settlement: s.facilitator.SettlementByTransaction, Settlements: s.facilitator.Settlements, Permission: s.facilitator.Permission,
 		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
 		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log,
+		Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },
 	})
 	s.oauth = s.newOAuth()
 	if s.people, err = people.New(people.Deps{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -16,6 +17,9 @@ const (
 	// sweepSlice is how many accounts a full slice of the ledger holds; fewer mean that nothing more is due.
 	sweepSlice  = 256
 	forgetEvery = time.Minute
+	// retainEvery and retainShare bound how much of the time is spent on what is past its time.
+	retainEvery = 10 * time.Second
+	retainShare = time.Second
 	// forgetSlice is how many answers one transaction removes.
 	forgetSlice = 500
 
@@ -36,6 +40,7 @@ func (s *Server) loops() []jobs.Loop {
 			n, err := store.DropAnswers(ctx, s.base.store, s.cfg.Clock().Add(-api.AnswerLife), forgetSlice)
 			return n == forgetSlice, err
 		})},
+		{Name: "ledger.retain", Every: retainEvery, Turn: jobs.Do(s.retain)},
 		{Name: "payments.forget", Every: forgetEvery, Turn: jobs.Sweep(s.facilitator.Sweep)},
 		{Name: "oauth.sweep", Every: forgetEvery, Turn: jobs.Sweep(s.oauth.Sweep)},
 		{Name: "people.sweep", Every: forgetEvery, Turn: jobs.Sweep(s.people.Sweep)},
@@ -51,6 +56,28 @@ func (s *Server) loops() []jobs.Loop {
 		loops = append(loops, jobs.Loop{Name: "clock.follow", Every: followEvery, Turn: jobs.Do(s.follow)})
 	}
 	return loops
+}
+
+// retain removes requests that are past their time, in slices. A turn takes at most its share of the time: settlements go before,
+// and a backlog has days.
+func (s *Server) retain(ctx context.Context) error {
+	horizon := s.cfg.horizon()
+	if horizon == 0 {
+		return nil
+	}
+	more := true
+	for began := time.Now(); more && time.Since(began) < retainShare; {
+		var n ledger.Retained
+		var err error
+		n, more, err = s.ledger.Retain(ctx, s.cfg.Clock().Add(-horizon))
+		s.metrics.Retained("settlement", n.Burns)
+		s.metrics.Retained("request", n.Requests)
+		s.metrics.Retained("permission", n.Permissions)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweep lapses holds and ends lots that are over, in slices.

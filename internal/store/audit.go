@@ -45,7 +45,8 @@ const (
 			OR (o.open_key IS NOT NULL) <> (t.status = 'pending') OR (o.status = 'failed') <> (t.status = 'failed'))`
 	auditStreams = `SELECT s.principal FROM event_streams s
 		LEFT JOIN (SELECT principal, COUNT(*) AS n FROM events GROUP BY principal) e ON e.principal = s.principal
-		WHERE s.last <> COALESCE(e.n, 0) + COALESCE(s.settled, 0)`
+		WHERE s.kept IS NULL AND s.last <> COALESCE(e.n, 0) + COALESCE(s.settled, 0)`
+	auditKept = `SELECT COUNT(*) FROM events WHERE principal = $1`
 )
 
 // AuditEvents proves that each event of a stream is a row or stands in one run, and that the settlements of runs are burns of the
@@ -79,13 +80,26 @@ func AuditEvents(ctx context.Context, q Querier) ([]string, error) {
 const auditSlice = 100
 
 const (
-	sqlStreamsAfter = `SELECT principal, last, settled, tail FROM event_streams WHERE principal > $1 ORDER BY principal LIMIT $2`
+	sqlStreamsAfter = `SELECT principal, last, kept, settled, tail FROM event_streams WHERE principal > $1 ORDER BY principal LIMIT $2`
 	sqlRunsAfter    = `SELECT ` + runColumns + ` FROM event_runs WHERE principal = $1 AND first > $2 ORDER BY first LIMIT $3`
 )
 
 // sound checks the runs of a stream.
 func (s *stream) sound(ctx context.Context, q Querier) (bool, error) {
-	end, count, position := int64(0), int64(0), int64(0)
+	end, count, position := s.kept-1, int64(0), int64(0)
+	if s.kept > 1 { // auditStreams counts the rows of the others
+		var err error
+		if count, err = value[int64](ctx, q, sqlRunsForgotten, s.principal.Lower(), s.tail.before); err != nil {
+			return false, err
+		}
+		rows, err := value[int64](ctx, q, auditKept, s.principal.Lower())
+		if err != nil {
+			return false, err
+		}
+		if rows+s.settled-count != s.last-s.kept+1 {
+			return false, nil
+		}
+	}
 	check := func(r *run) (bool, error) {
 		positions := make([]int64, len(r.events))
 		for i, e := range r.events {
@@ -96,8 +110,8 @@ func (s *stream) sound(ctx context.Context, q Querier) (bool, error) {
 		}
 		ok := r.before == count && end <= s.last
 		count += int64(len(r.events))
-		rows, err := JournalAt(ctx, q, positions...)
-		burns := slices.DeleteFunc(rows, func(r JournalRow) bool { return r.Burn == nil })
+		at, err := JournalAt(ctx, q, positions...)
+		burns := slices.DeleteFunc(at, func(r JournalRow) bool { return r.Kind != kindBurn })
 		return ok && len(burns) == len(positions), err
 	}
 	for {

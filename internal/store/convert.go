@@ -51,7 +51,7 @@ func conversion(ctx context.Context, db *sql.DB, e Engine, dir fs.FS, log *slog.
 
 // convertSQLite works on a connection of its own, as that of the migration cannot be shared.
 func convertSQLite(ctx context.Context, file string, log *slog.Logger) (err error) {
-	conn, err := connect(file, append([]string{"busy_timeout(30000)", "cache_size(-65536)", "temp_store(MEMORY)"}, durablePragmas...)...)
+	conn, err := connect(file, append([]string{"busy_timeout(30000)", "cache_size(-262144)", "temp_store(MEMORY)"}, durablePragmas...)...)
 	if err != nil {
 		return MapError(err)
 	}

@@ -18,7 +18,18 @@ const maxStep = 512
 //
 // What it reads is bounded by the page. With [EventFilter.Since] it reads also the numbers of runs, in an index, and the events with
 // rows, that are not older; and the single events of runs in which there are older and newer ones.
-func Events(ctx context.Context, q Querier, f EventFilter, p Page) (List[*Event], error) {
+func Events(ctx context.Context, q Querier, f EventFilter, p Page) (list List[*Event], err error) {
+	for range 3 { // events may go while the list is read
+		if list, err = listEvents(ctx, q, f, p); !errors.Is(err, errForgotten) {
+			break
+		}
+	}
+	return list, err
+}
+
+var errForgotten = errors.New("store: events were removed while they were read")
+
+func listEvents(ctx context.Context, q Querier, f EventFilter, p Page) (List[*Event], error) {
 	list := List[*Event]{Items: []*Event{}}
 	if f.Type != "" && f.Type != toll.EventSettlementSettled {
 		return listEventRows(ctx, q, f, p)
@@ -96,8 +107,18 @@ func (v *view) measure() (err error) {
 			principal, string(toll.EventSettlementSettled), v.s.last)
 		v.size = v.old + v.s.settled
 	}
-	if v.total = v.size; v.since == 0 || err != nil {
+	if err != nil {
 		return err
+	}
+	if v.first = v.s.kept; v.settled && v.s.kept > 1 {
+		gone, err := value[int64](v.ctx, v.q, sqlRunsForgotten, principal, v.s.tail.before)
+		if err != nil {
+			return err
+		}
+		v.first = min(gone, v.s.tail.before) + 1
+	}
+	if v.total = v.size - v.first + 1; v.since == 0 {
+		return nil
 	}
 	statement, args := "SELECT COALESCE(MIN(seq), 0) FROM events WHERE principal = $1 AND created_at >= $2 AND seq <= $3",
 		[]any{principal, v.since, v.s.last}
@@ -243,6 +264,9 @@ func (v *view) read(from, to int64) (events []*Event, err error) {
 		events, err = v.readSettled(from, to)
 	}
 	if err == nil && int64(len(events)) != to-from+1 {
+		if now, e := readStream(v.ctx, v.q, v.s.principal); e == nil && now.kept > v.s.kept {
+			return nil, errForgotten
+		}
 		err = fmt.Errorf("store: the stream of %s has %d events at the places %d to %d", v.s.principal, len(events), from, to)
 	}
 	if err != nil {
@@ -346,7 +370,7 @@ func EventsAfter(ctx context.Context, q Querier, principal toll.Address, sequenc
 	if err != nil {
 		return nil, err
 	}
-	from := max(sequence, 0) + 1
+	from := max(sequence+1, s.kept)
 	events, err := s.between(ctx, q, from, from+int64(limit)-1)
 	if err != nil {
 		return nil, err
@@ -360,7 +384,7 @@ func EventBySequence(ctx context.Context, q Querier, principal toll.Address, seq
 	if err != nil {
 		return nil, err
 	}
-	if len(events) == 0 {
+	if len(events) == 0 || events[0].Sequence != sequence {
 		return nil, ErrNotFound
 	}
 	return events[0], nil

@@ -129,6 +129,7 @@ func (r *run) unpackTail(b []byte, settled int64) error {
 type stream struct {
 	principal toll.Address
 	last      int64
+	kept      int64 // the first sequence that is kept: see [ForgetEvents]
 	settled   int64 // settlements of all its runs
 	tail      run   // the newest run, as long as it is short
 	full      []run // that this transaction ends
@@ -149,14 +150,14 @@ func (s *stream) end() {
 }
 
 const (
-	sqlStreamsLock = `SELECT principal, last, settled, tail FROM event_streams WHERE principal = ANY($1) ORDER BY principal FOR UPDATE`
+	sqlStreamsLock = `SELECT principal, last, kept, settled, tail FROM event_streams WHERE principal = ANY($1) ORDER BY principal FOR UPDATE`
 	// It locks rows that exist and makes those that do not, in one order.
 	sqlStreamsMake = `INSERT INTO event_streams (principal, last) SELECT unnest($1::text[]), 0
-		ON CONFLICT (principal) DO UPDATE SET last = event_streams.last RETURNING principal, last, settled, tail`
+		ON CONFLICT (principal) DO UPDATE SET last = event_streams.last RETURNING principal, last, kept, settled, tail`
 	sqlStreamsSave = `UPDATE event_streams s SET last = u.last, settled = u.settled, tail = u.tail
 		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[]) AS u(principal, last, settled, tail)
 		WHERE s.principal = u.principal`
-	sqlStream     = `SELECT principal, last, settled, tail FROM event_streams WHERE principal = $1`
+	sqlStream     = `SELECT principal, last, kept, settled, tail FROM event_streams WHERE principal = $1`
 	sqlStreamSave = `INSERT INTO event_streams (principal, last, settled, tail) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (principal) DO UPDATE SET last = excluded.last, settled = excluded.settled, tail = excluded.tail`
 	sqlRunAdd = `INSERT INTO event_runs (principal, first, last, events_before, events, first_at, last_at, packed)
@@ -168,11 +169,15 @@ const (
 func scanStream(scan func(dest ...any) error) (*stream, error) {
 	s := &stream{}
 	var principal string
-	var settled *int64 // NULL in a stream that a release without runs made
+	var kept, settled *int64 // NULL in a stream that an earlier release made, and of which nothing was removed
 	var tail []byte
-	err := scan(&principal, &s.last, &settled, &tail)
+	err := scan(&principal, &s.last, &kept, &settled, &tail)
 	if err != nil {
 		return nil, err
+	}
+	s.kept = 1
+	if kept != nil {
+		s.kept = *kept
 	}
 	if settled != nil {
 		s.settled = *settled
@@ -196,7 +201,7 @@ func lockStreams(ctx context.Context, tx *Tx, principals []string) (map[toll.Add
 		for _, p := range principals {
 			s, e := scanStream(tx.QueryRow(ctx, sqlStream, p).Scan)
 			if err = e; errors.Is(err, ErrNotFound) {
-				s = &stream{}
+				s = &stream{kept: 1}
 				s.principal, err = toll.ParseAddress(p)
 			}
 			if err != nil {
@@ -222,8 +227,7 @@ func saveStreams(ctx context.Context, tx *Tx, principals []string, streams map[t
 		}
 		rows = append(rows, []any{p, s.last, s.settled, s.tail.packTail()})
 		for i := range s.full {
-			r := &s.full[i]
-			ended = append(ended, []any{p, r.first, r.last, r.before, int64(len(r.events)), r.firstAt, r.lastAt, r.pack()})
+			ended = append(ended, s.full[i].row(p))
 		}
 	}
 	if tx.Engine() == SQLite {
@@ -281,7 +285,9 @@ const (
 	sqlRunsSince = `SELECT COALESCE(CAST(SUM(events) AS BIGINT), 0), COALESCE(MIN(first), 0)
 		FROM event_runs WHERE principal = $1 AND last_at >= $2 AND events_before < $3`
 	sqlRunsAround = `SELECT ` + runColumns + ` FROM event_runs WHERE principal = $1 AND last_at >= $2 AND first_at < $3`
-	sqlRunsBehind = `SELECT ` + runColumns + ` FROM event_runs WHERE principal = $1 AND first >= $2 AND last_at < $3`
+	// The settlements before the first run that is kept; as many as there are before the tail when there is none.
+	sqlRunsForgotten = `SELECT COALESCE(MIN(events_before), $2) FROM event_runs WHERE principal = $1`
+	sqlRunsBehind    = `SELECT ` + runColumns + ` FROM event_runs WHERE principal = $1 AND first >= $2 AND last_at < $3`
 )
 
 func scanRun(scan func(dest ...any) error) (run, error) {
@@ -298,7 +304,7 @@ func scanRun(scan func(dest ...any) error) (run, error) {
 func readStream(ctx context.Context, q Querier, principal toll.Address) (*stream, error) {
 	s, err := scanStream(q.QueryRow(ctx, sqlStream, principal.Lower()).Scan)
 	if errors.Is(err, ErrNotFound) {
-		return &stream{principal: principal}, nil
+		return &stream{principal: principal, kept: 1}, nil
 	}
 	return s, err
 }

@@ -79,7 +79,7 @@ func TestEventRuns_List(t *testing.T) {
 			e, at := row([]toll.EventType{toll.EventSettlementSettled, toll.EventPlanUpdated}[r.IntN(2)], true)
 			add([]store.NewEvent{e}, []int64{at})
 		}
-		for range 60 {
+		settle := func() {
 			var batch []store.NewEvent
 			var at, burns []int64
 			n := []int{1, 1, 2, 5, 40, 1500}[r.IntN(6)]
@@ -100,7 +100,36 @@ func TestEventRuns_List(t *testing.T) {
 			add(batch, at)
 			insertEvents(t, st, settlement(eventBob, positions[0], burns[0]), planEvent(eventBob, "b"))
 		}
-		for try := range 150 {
+		for range 60 {
+			settle()
+		}
+		kept := int64(1)
+		for try := range 300 {
+			if try > 100 && try%20 == 0 { // the beginning of the stream goes, in parts, and the stream goes on
+				before := min(now*int64(try-90)/200, now+1)
+				if try == 280 {
+					before = now + 1
+				}
+				for kept <= int64(len(want)) && want[kept-1].at < before {
+					kept++
+				}
+				for removed := int64(1); removed > 0; {
+					var err error
+					removed, err = store.ForgetEvents(ctx, st, eventAlice, eventTime.Add(time.Duration(before)*time.Microsecond), 700)
+					fatal(t, err)
+				}
+				settle()
+				found, err := store.AuditEvents(ctx, st)
+				if err != nil || len(found) > 0 {
+					t.Fatalf("try %d: %v, %v", try, err, found)
+				}
+				if after, err := store.EventsAfter(ctx, st, eventAlice, 0, 10); err != nil || len(after) == 0 || after[0].Sequence != kept {
+					t.Fatalf("try %d: the first event: %v, %v, want %d", try, err, after, kept)
+				}
+				if _, err := store.EventBySequence(ctx, st, eventAlice, kept-1); !errors.Is(err, store.ErrNotFound) {
+					t.Fatalf("try %d: an event that went: %v", try, err)
+				}
+			}
 			f := store.EventFilter{Principal: eventAlice, Type: []toll.EventType{"", toll.EventSettlementSettled, toll.EventPlanUpdated}[r.IntN(3)]}
 			since := int64(-1)
 			if r.IntN(3) > 0 {
@@ -109,7 +138,7 @@ func TestEventRuns_List(t *testing.T) {
 			}
 			var all []int64
 			for _, e := range want {
-				if e.at >= since && (f.Type == "" || f.Type == e.kind) {
+				if e.seq >= kept && e.at >= since && (f.Type == "" || f.Type == e.kind) {
 					all = append(all, e.seq)
 				}
 			}
@@ -147,7 +176,7 @@ func TestEventRuns_List(t *testing.T) {
 				p, from = store.Page{Size: p.Size, Cursor: l.Next}, from+p.Size
 			}
 		}
-		for _, seq := range []int64{1, 31, int64(len(want)) / 2, int64(len(want))} {
+		for _, seq := range []int64{kept, (kept + int64(len(want))) / 2, int64(len(want))} {
 			e, err := store.EventBySequence(ctx, st, eventAlice, seq)
 			fatal(t, err)
 			if n, err := store.SequenceOfEvent(ctx, st, eventAlice, e.ID); err != nil || n != seq {

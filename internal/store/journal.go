@@ -14,7 +14,7 @@ import (
 )
 
 // JournalRow is an entry of the ledger in the journal, which has the entries of all accounts in the order of their commits. Rows
-// are only ever added.
+// are only ever added, and thinned long after.
 type JournalRow struct {
 	Pos          int64 // 1, 2, 3 ... without a gap
 	Account      [16]byte
@@ -27,8 +27,11 @@ type JournalRow struct {
 	Ref          string // request id, order id, or the order of the lot
 	Low          bool   // the entry took the balance below the low mark of the account
 	UsedUp       bool   // the burn took the last credits that its permission may burn
-	Burn         *Burn  // nil unless the entry is a burn
+	Burn         *Burn  // nil unless the entry is a burn, and of one that is thin
 }
+
+// Thin reports whether the entry is a burn of which the request was removed: see [ThinJournal].
+func (r *JournalRow) Thin() bool { return r.Kind == kindBurn && r.Burn == nil }
 
 // Burn is what the journal keeps of a settled request.
 type Burn struct {
@@ -52,8 +55,11 @@ const (
 	flagUsedUp             // see [JournalRow].UsedUp
 )
 
-// bodyVersion is the first byte of a body.
-const bodyVersion = 1
+// The first byte of a body is its version. A thin one has flags, and nothing of the request.
+const (
+	bodyVersion = 1
+	thinVersion = 2
+)
 
 var errBody = errors.New("store: the body of a journal row cannot be read")
 
@@ -68,7 +74,10 @@ func (r *JournalRow) body() []byte {
 		flags |= flagUsedUp
 	}
 	u := r.Burn
-	if u == nil {
+	switch {
+	case r.Thin():
+		return []byte{thinVersion, flags}
+	case u == nil:
 		return []byte{bodyVersion, flags}
 	}
 	b := make([]byte, 0, 2+64+32+len(u.Agent)+len(u.Resource)+len(u.Answer))
@@ -95,11 +104,15 @@ func (r *JournalRow) body() []byte {
 
 // unpack reads what body wrote.
 func (r *JournalRow) unpack(b []byte) error {
-	if len(b) < 2 || b[0] != bodyVersion {
+	if len(b) < 2 || b[0] != bodyVersion && b[0] != thinVersion {
 		return errBody
 	}
+	thin := b[0] == thinVersion
 	r.Low, r.UsedUp, b = b[1]&flagLow != 0, b[1]&flagUsedUp != 0, b[2:]
-	if r.Kind != kindBurn {
+	if thin && (r.Kind != kindBurn || len(b) > 0) {
+		return errBody
+	}
+	if thin || r.Kind != kindBurn {
 		return nil
 	}
 	u := &Burn{}
@@ -235,6 +248,20 @@ func ScanJournal(scan func(dest ...any) error) (r JournalRow, err error) {
 		err = fmt.Errorf("position %d: %w", r.Pos, err)
 	}
 	return r, err
+}
+
+// sqlJournalThin replaces the body of a row.
+const sqlJournalThin = `UPDATE journal SET body = $3 WHERE account_id = $1 AND pos = $2`
+
+// ThinJournal returns the statements that remove the requests of burns. The entries stay, with their commitments and the ids of
+// their requests, so that chains, proofs and "one burn for each request" hold as before.
+func ThinJournal(burns []JournalRow) []Stmt {
+	out := make([]Stmt, len(burns))
+	for i, r := range burns {
+		r.Burn = nil
+		out[i] = Stmt{SQL: sqlJournalThin, Args: []any{r.Account[:], r.Pos, r.body()}}
+	}
+	return out
 }
 
 // JournalAfter returns the rows behind a position, at most limit, in order.

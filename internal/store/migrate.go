@@ -101,6 +101,9 @@ func provider(
 	options := []goose.ProviderOption{
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithLogger(goose.NopLogger()),
+		// A database of a commit between two releases may lack a migration with a lower number than its last one: numbers are
+		// given when work on a migration begins.
+		goose.WithAllowOutofOrder(true),
 	}
 	if code != nil {
 		options = append(options, goose.WithGoMigrations(code))

@@ -1,0 +1,162 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	sqlPermissionsEnded = `SELECT account_id, permission_hash FROM permissions WHERE expires_at < $1
+		ORDER BY expires_at LIMIT $2`
+	sqlRequestsOver = `SELECT agent_request_id FROM requests
+		WHERE account_id = $1 AND permission_hash = $2 AND state <> 1 LIMIT $3`
+
+	sqlSubTasksForget    = `DELETE FROM sub_tasks WHERE account_id = $1 AND agent_request_id = $2`
+	sqlRequestKeysForget = `DELETE FROM request_keys WHERE account_id = $1 AND agent_request_id = $2`
+	sqlPermissionForget  = `DELETE FROM permissions WHERE account_id = $1 AND permission_hash = $2`
+	sqlPermissionForgets = `UPDATE permissions SET redeemed = $3, last_burn = $4 WHERE account_id = $1 AND permission_hash = $2`
+	retainPermissions    = 64  // looked at in one call of Retain
+	retainRequests       = 128 // of each kind that one transaction removes: settlements of the account wait for it
+	retainEntries        = 512 // of the account that are read to find them
+)
+
+// Retained counts what [Ledger.Retain] removed.
+type Retained struct {
+	Permissions int
+	Burns       int // settlements that were thinned
+	Requests    int // that were released or lapsed
+}
+
+// Retain removes a part of what belongs to permissions that ended before a time: requests, with their keys and sub-tasks, and the
+// permissions. Of a settlement its entry stays, with its commitment and the id of its request. It reports whether there may be
+// more.
+//
+// A permission goes an hour later than its end, as claims are settled for so long (see [SettleOp]). Each transaction locks one
+// account and removes at most 128 requests of each kind. It is whole or not there; any number of processes may do this, and
+// whoever finds that another one was faster does nothing.
+func (l *Ledger) Retain(ctx context.Context, before time.Time) (n Retained, more bool, err error) {
+	type ended struct {
+		account AccountID
+		hash    toll.Hash
+	}
+	all, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (e ended, err error) {
+		var account, hash []byte
+		err = scan(&account, &hash)
+		copy(e.account[:], account)
+		copy(e.hash[:], hash)
+		return e, err
+	}, sqlPermissionsEnded, before.Add(-lateSettle).UnixMicro(), int64(retainPermissions))
+	if err != nil {
+		return n, false, err
+	}
+	for _, e := range all {
+		part, err := l.forget(ctx, e.account, e.hash)
+		n.Permissions += part.Permissions
+		n.Burns += part.Burns
+		n.Requests += part.Requests
+		if err != nil {
+			return n, false, err
+		}
+		more = more || part != Retained{}
+	}
+	return n, more, nil
+}
+
+// forget removes a part of what belongs to a permission, and with the last part the permission.
+func (l *Ledger) forget(ctx context.Context, id AccountID, hash toll.Hash) (n Retained, err error) {
+	_, p, err := l.Snapshot(ctx, id, hash)
+	if err != nil || p.Hash.IsZero() || p.OpenHolds > 0 { // the sweep ends open holds first
+		return n, err
+	}
+	burns, previous, err := l.burnsUnder(ctx, id, &p)
+	if err != nil || burns == nil && p.lastBurn > 0 {
+		return n, err
+	}
+	var sum toll.Credits
+	for i := range burns {
+		sum += burns[i].Amount
+	}
+	err = l.Do(ctx, id, func(t *Tx) error {
+		n = Retained{}
+		now, err := t.Permission(hash)
+		if err != nil {
+			return err
+		}
+		if now.Hash.IsZero() || now.lastBurn != p.lastBurn || now.OpenHolds > 0 {
+			return ErrRecorded // another process was faster
+		}
+		if t.account.ID == id { // a permission of an account that never ordered has no counters to write
+			if _, err := t.do(cool{id, hash}); err != nil {
+				return err
+			}
+		}
+		over, err := store.All(ctx, t, func(scan func(dest ...any) error) (r string, err error) {
+			err = scan(&r)
+			return r, err
+		},
+			sqlRequestsOver, id[:], hash[:], int64(retainRequests))
+		if err != nil {
+			return err
+		}
+		var stmts []store.Stmt
+		forget := func(request string, sql ...string) {
+			for _, s := range sql {
+				stmts = append(stmts, store.Stmt{SQL: s, Args: []any{id[:], request}})
+			}
+		}
+		for _, request := range over {
+			forget(request, sqlRequestSettled, sqlRequestKeysForget, sqlSubTasksForget)
+		}
+		for i := range burns {
+			forget(burns[i].Ref, sqlRequestKeysForget, sqlSubTasksForget)
+		}
+		n.Burns, n.Requests = len(burns), len(over)
+		if previous == 0 && len(over) < retainRequests {
+			n.Permissions = 1
+			stmts = append(stmts, store.Stmt{SQL: sqlPermissionForget, Args: []any{id[:], hash[:]}})
+		} else {
+			stmts = append(stmts, store.Stmt{
+				SQL: sqlPermissionForgets, Args: []any{id[:], hash[:], int64(now.Redeemed - sum), previous},
+			})
+		}
+		return t.run(append(stmts, store.ThinJournal(burns)...)...)
+	})
+	return n, err
+}
+
+// burnsUnder returns the last burns under a permission, at most 128, newest first, and the seq of the one before them, 0 when
+// there is none. It returns none as long as the follower has not read them.
+func (l *Ledger) burnsUnder(ctx context.Context, id AccountID, p *Permission) (burns []store.JournalRow, previous int64, err error) {
+	if p.lastBurn == 0 {
+		return nil, 0, nil
+	}
+	followed, err := store.JournalCursor(ctx, l.st, store.Follower)
+	if err != nil {
+		return nil, 0, err
+	}
+	first := max(p.lastBurn-retainEntries+1, 1)
+	rows, err := store.JournalOf(ctx, l.st, id, first, int(p.lastBurn-first+1))
+	if err != nil {
+		return nil, 0, err
+	}
+	previous = p.lastBurn
+	for i := len(rows) - 1; i >= 0 && len(burns) < retainRequests; i-- {
+		r := rows[i]
+		if r.Seq != previous {
+			continue
+		}
+		if r.Pos > followed {
+			return nil, 0, nil
+		}
+		if r.Burn == nil || r.Burn.Permission != p.Hash {
+			return nil, 0, fmt.Errorf("ledger: entry %d of account %s is no burn under permission %s", r.Seq, id, p.Hash)
+		}
+		burns = append(burns, r)
+		previous = r.Burn.Previous
+	}
+	return burns, previous, nil
+}
