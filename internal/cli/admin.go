@@ -25,10 +25,48 @@ func (a *app) storeCommand(use, short string, run func(cmd *cobra.Command, args 
 	return c
 }
 
+func (a *app) exportCommand() *cobra.Command {
+	var before string
+	var first int64
+	c := a.storeCommand("export FILE", "Write old entries of the journal to an archive", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+		day, err := time.Parse(time.DateOnly, before)
+		if err != nil {
+			return usagef("--before is a day such as 2026-01-31; got %q", before)
+		}
+		if first < 1 {
+			return usagef("--first is a position from 1 on; got %d", first)
+		}
+		archived, err := server.Export(cmd.Context(), cfg, args[0], first, day)
+		if err != nil {
+			return err
+		}
+		a.say("", "The next archive begins with --first %d. toll audit --archive %s proves this one.", archived.Last+1, args[0])
+		return a.built(archived)
+	})
+	c.Flags().StringVar(&before, "before", "", "the archive ends before the first entry of this day (UTC), such as 2026-01-31")
+	c.Flags().Int64Var(&first, "first", 1, "position of the first entry: the one behind the archive before")
+	if err := c.MarkFlagRequired("before"); err != nil {
+		panic(err) // the flag is there
+	}
+	c.Long = `Write the entries of all accounts, with the requests of settlements, to a new file of JSON lines with a checksum, while the service
+runs or not. Nothing is removed: toll serve --retain-days says when requests go. Make an archive before that to keep them.
+
+Each archive begins where the one before it ended. Credits are decimal strings, times are microseconds since 1970.`
+	c.Example = "toll export --data ./toll-data --before 2026-01-01 journal-2025.ndjson\n" +
+		"toll export --data ./toll-data --before 2027-01-01 --first 184467 journal-2026.ndjson"
+	return c
+}
+
 func (a *app) auditCommand() *cobra.Command {
+	var archives []string
 	c := a.storeCommand("audit", "Prove the books of a database", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		began := time.Now()
 		findings, err := server.Audit(cmd.Context(), cfg)
+		if err == nil && len(archives) > 0 {
+			var found []server.Finding
+			found, err = server.AuditArchives(cmd.Context(), cfg, archives)
+			findings = append(findings, found...)
+		}
 		if err != nil {
 			return err
 		}
@@ -45,8 +83,10 @@ func (a *app) auditCommand() *cobra.Command {
 	})
 	c.Long = `Prove the books of a database, account by account, while the service runs or not: credits that were minted are what is left
 and what was burned, holds are covered, each request was burned once, no limit was passed, the chain of entries is whole,
-every paid order has its credits, and no entry of an audit log was changed. Exit code 1 when something does not hold.`
-	c.Example = "toll audit --data ./toll-data\ntoll audit --database postgres://… --master-key-file master.key -o json"
+every paid order has its credits, and no entry of an audit log was changed. With --archive also that a file of toll export is whole,
+that its chains recompute, and that the database has the same entries. Exit code 1 when something does not hold.`
+	c.Flags().StringArrayVar(&archives, "archive", nil, "file of toll export that is proved as well; several in their order")
+	c.Example = "toll audit --data ./toll-data\ntoll audit --data ./toll-data --archive journal-2025.ndjson\ntoll audit --database postgres://… --master-key-file master.key -o json"
 	return c
 }
 

@@ -1,14 +1,17 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tempfile"
 )
 
 // ErrNoDatabase is local administration of a place where no service has ever been. It guards against a mistyped path: a
@@ -136,6 +139,71 @@ func (c Config) anySchema() store.Config {
 	return out
 }
 
+func findingsOf(found []ledger.Finding) (findings []Finding) {
+	for _, x := range found {
+		finding := Finding{Invariant: x.Invariant, Detail: x.Detail}
+		if x.Account != (ledger.AccountID{}) {
+			finding.Account = x.Account.String()
+		}
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+// Export writes the entries of the journal from a position on, up to the first that was not made before a time, to the new file path,
+// which is there in whole or not at all. It works beside a running service.
+func Export(ctx context.Context, cfg Config, path string, first int64, before time.Time) (a ledger.Archived, err error) {
+	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) (err error) {
+		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
+		defer func() { err = errors.Join(err, books.Close(context.WithoutCancel(ctx))) }()
+		dir, name := filepath.Split(path)
+		out, err := tempfile.Kind{Prefix: "." + name + "."}.Create(cmp.Or(dir, "."))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, out.Remove()) }()
+		if a, err = books.Export(ctx, out, first, before); err != nil {
+			return err
+		}
+		if err := out.Sync(); err != nil {
+			return err
+		}
+		if err := out.Publish(path, false); errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("%s is there already", path)
+		} else if err != nil {
+			return err
+		}
+		return nil
+	})
+	return a, err
+}
+
+// AuditArchives proves archives that [Export] wrote against the database. Each begins where the one before it ended.
+func AuditArchives(ctx context.Context, cfg Config, paths []string) (findings []Finding, err error) {
+	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) (err error) {
+		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
+		defer func() { err = errors.Join(err, books.Close(context.WithoutCancel(ctx))) }()
+		last := int64(0)
+		for i, path := range paths {
+			file, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			found, a, err := books.AuditArchive(ctx, file)
+			if err = errors.Join(err, file.Close()); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			findings = append(findings, findingsOf(found)...)
+			if i > 0 && a.First != last+1 {
+				findings = append(findings, Finding{Invariant: "archive", Detail: fmt.Sprintf("%s begins at entry %d, the one before it ends at %d", path, a.First, last)})
+			}
+			last = a.Last
+		}
+		return nil
+	})
+	return findings, err
+}
+
 // Finding is a promise of the books that does not hold.
 type Finding struct {
 	Invariant string `json:"invariant"`
@@ -150,13 +218,7 @@ func Audit(ctx context.Context, cfg Config) (findings []Finding, err error) {
 	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
 		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
 		found, err := books.Audit(ctx)
-		for _, x := range found {
-			finding := Finding{Invariant: x.Invariant, Detail: x.Detail}
-			if x.Account != (ledger.AccountID{}) {
-				finding.Account = x.Account.String()
-			}
-			findings = append(findings, finding)
-		}
+		findings = findingsOf(found)
 		orders, orderErr := store.AuditOrders(ctx, f.store)
 		for _, detail := range orders {
 			findings = append(findings, Finding{Invariant: "orders", Detail: detail})
