@@ -1,0 +1,592 @@
+"""The middleware in each framework: I16 to I18, F07 to F09, and T85 to T103 as far as they touch one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import socket
+import struct
+import threading
+import time
+from typing import Any, Callable, Iterator
+
+import pytest
+import apps
+from apps import CONTENT, NAMES, Front, ask, exchange, parse, request_text
+from toll import AsyncToll, Toll, asgi, wsgi
+from toll.asgi import paid
+from toll.testing import Service
+
+FRONTS: dict[str, Front] = {}
+
+
+@pytest.fixture(scope="module")
+def tokens(svc: Service) -> dict[str, str]:
+    """One subscriber for each front, with credits for all tests."""
+    return {n: svc.token(2000, account=f"buyer {n}") for n in NAMES}
+
+
+@pytest.fixture(params=NAMES)
+def front(request: Any, svc: Service) -> Iterator[Front]:
+    name = request.param
+    if name not in FRONTS:
+        FRONTS[name] = apps.start(name, svc)
+    FRONTS[name].reset()
+    yield FRONTS[name]
+
+
+@pytest.fixture
+def token(front: Front, tokens: dict[str, str]) -> str:
+    return tokens[front.name]
+
+
+def balance(svc: Service, front: Front) -> tuple[int, int]:
+    account = f"buyer {front.name}"
+    return svc.balance(account), svc.held(account)
+
+
+def eventually(check: Callable[[], bool], what: str = "") -> None:
+    end = time.monotonic() + 20
+    while not check():
+        assert time.monotonic() < end, what or "it did not happen"
+        time.sleep(0.02)
+
+
+def has(front: Front, text: str) -> None:
+    eventually(lambda: text in front.state.events, f"no {text} in {front.state.events}")
+
+
+def index(front: Front, text: str) -> int:
+    return front.state.events.index(text)
+
+
+def test_I16_settled_before_the_first_byte(svc: Service, front: Front, token: str) -> None:
+    before, _ = balance(svc, front)
+    got = ask(front, token)
+    assert (got.status, got.body) == (200, CONTENT.encode()), got
+    receipt = got.decoded("payment-response")
+    assert receipt["success"] and receipt["creditsRedeemed"] == "2"
+    assert index(front, "verify 200") < index(front, "run") < index(front, "settle 200")
+    assert index(front, "settle 200") < index(front, "start 200") < index(front, "byte")
+    with svc.client() as t:
+        stored = t.payments.settlement(receipt["extra"]["agentRequestId"])
+        assert stored.status == "settled" and stored.raw["receipt"] == receipt
+    assert balance(svc, front) == (before - 2, 0)
+    # The answer is private, has one receipt, and the handler never saw the token.
+    assert got.headers["cache-control"] == "private, max-age=60"
+    assert "payment-signature" in got.headers["vary"] and "," not in got.headers["payment-response"]
+    assert "payment-signature" not in front.state.seen
+    assert not any(token in v for v in front.state.seen.values())
+
+
+def test_402_says_what_it_costs(
+    svc: Service, front: Front, token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for bad in (None, "", "x", token[:-4] + "AAAA", "e30=", "a.b.c"):
+        got = ask(front, bad)
+        assert got.status == 402, (bad, got)
+        asks = got.decoded("payment-required")
+        entry = asks["accepts"][0]
+        assert (entry["amount"], entry["planId"]) == ("2", svc.plan_id)
+        assert asks["resource"]["url"] == f"http://127.0.0.1:{front.port}/ask"
+        body = json.loads(got.body)
+        assert body["accepts"] == asks["accepts"] and body["code"].startswith("BCK.")
+        assert got.headers["cache-control"] == "no-store"
+    assert front.state.runs == 0
+    errors = [r for r in caplog.records if r.levelno >= logging.ERROR and r.name != "toll.paid"]
+    assert not errors, errors
+
+
+def test_I17_errors_of_a_handler_are_free(svc: Service, front: Front, token: str) -> None:
+    before = balance(svc, front)
+    got = ask(front, token, target="/ask?do=404")
+    assert got.status == 404 and "payment-response" not in got.headers
+    has(front, "release 200")
+    assert "settle 200" not in front.state.events and balance(svc, front) == before
+
+
+def test_I17_a_handler_that_raises_is_free(svc: Service, front: Front, token: str) -> None:
+    before = balance(svc, front)
+    got = ask(front, token, target="/ask?do=raise")
+    assert got.status in (500, 0) and CONTENT.encode() not in got.body
+    has(front, "release 200")
+    assert "settle 200" not in front.state.events and balance(svc, front) == before
+
+
+DOWN = "the service is down"
+
+
+@pytest.mark.parametrize(
+    "name, before, after, status, burned, settles",
+    [
+        ("before verify", lambda o, n: DOWN if o == "verify" else None, None, 503, 0, 0),
+        (
+            "between", lambda o, n: DOWN if o in ("settle", "release") else None, None, 503, 0, 3,
+        ),
+        ("answers of settle lost", None, lambda o, n: DOWN if o == "settle" else None, 503, 2, 3),
+        (
+            "answer of settle lost once", None,
+            lambda o, n: DOWN if o == "settle" and n == 1 else None, 200, 2, 2,
+        ),
+        ("back for the third try", lambda o, n: DOWN if o == "settle" and n < 3 else None, None, 200, 2, 3),
+    ],
+)
+def test_F08_facilitator_down(
+    svc: Service, front: Front, token: str, name: str, before: Any, after: Any, status: int,
+    burned: int, settles: int,
+) -> None:
+    had, _ = balance(svc, front)
+    ask(front, None)  # terms are known
+    front.reset()
+    front.fault.before = before or front.fault.before
+    front.fault.after = after or front.fault.after
+    got = ask(front, token)
+    assert got.status == status, got
+    assert front.fault.counts.get("settle", 0) == settles
+    front.reset()
+    now, held = balance(svc, front)
+    assert now == had - burned
+    if status == 200:
+        assert got.body == CONTENT.encode() and got.decoded("payment-response")["success"]
+        return
+    assert CONTENT.encode() not in got.body and got.headers["retry-after"]
+    if settles == 0:
+        assert front.state.runs == 0 and held == 0
+    else:
+        receipt = got.decoded("payment-response")
+        assert receipt["errorReason"] == "settlement_pending"
+        id = receipt["extra"]["agentRequestId"]
+        with svc.client() as t:
+            assert t.payments.settlement(id).status == ("settled" if burned else "held")
+            if not burned:
+                t.payments.release(id)
+
+
+def test_F08_terms_unknown(svc: Service, front: Front, token: str) -> None:
+    front.gate.seller._terms.clear()
+    front.fault.before = lambda o, n: DOWN
+    got = ask(front, token)
+    assert got.status == 503 and front.state.runs == 0 and json.loads(got.body)["retryable"]
+    assert DOWN not in got.body.decode()
+
+
+def test_settlement_refused(svc: Service, front: Front, token: str) -> None:
+    """The hold was given back behind the gate, so that settle is refused."""
+
+    front.fault.before = give_back(svc, front)
+    got = ask(front, token)
+    assert got.status == 402 and CONTENT.encode() not in got.body
+    assert not got.decoded("payment-response")["success"]
+    assert got.decoded("payment-required")["accepts"]
+
+
+def give_back(svc: Service, front: Front) -> Callable[[str, int], None]:
+    """Releases the hold before the gate settles, so that the settlement is refused."""
+
+    def before(op: str, n: int) -> None:
+        if op == "settle":
+            with svc.client() as t:
+                t.payments.release(front.fault.request_id)
+
+    return before
+
+
+def test_prices(svc: Service, front: Front, token: str) -> None:
+    had, _ = balance(svc, front)
+    got = ask(front, token, target="/priced?price=3", body=b"hello")
+    assert got.status == 200 and got.body == b"hello"
+    assert got.decoded("payment-response")["creditsRedeemed"] == "3"
+    got = ask(front, token, target="/priced?price=9", body=b"hello")  # beyond what is held
+    assert got.decoded("payment-response")["creditsRedeemed"] == "5"
+    got = ask(front, token, target="/priced?price=0", body=b"hello")
+    assert got.status == 200 and got.decoded("payment-response")["creditsRedeemed"] == "0"
+    front.reset()
+    got = ask(front, token, target="/priced", body=b"price fails")
+    assert got.status == 500 and b"price fails" not in got.body
+    has(front, "release 200")
+    assert balance(svc, front) == (had - 8, 0)
+
+
+def test_T103_stream_runs_on_its_hold(svc: Service, front: Front, token: str) -> None:
+    had, _ = balance(svc, front)
+    got = ask(front, token, target="/stream?n=3")
+    assert got.status == 200 and got.body.count(CONTENT.encode()) == 3
+    id = got.headers["service-request-id"]
+    assert "payment-response" not in got.headers and got.headers["cache-control"].startswith("private")
+    has(front, "settle 200")
+    assert index(front, "verify 200") < index(front, "byte") < index(front, "settle 200")
+    with svc.client() as t:
+        assert t.payments.settlement(id).status == "settled"
+    assert balance(svc, front) == (had - 2, 0)
+
+
+def cut(front: Front, token: str, target: str, after: bytes, method: str = "POST") -> None:
+    """Hangs up once some bytes of the answer have come, or at once for none."""
+    with socket.create_connection(("127.0.0.1", front.port), timeout=20) as s:
+        s.sendall(request_text(method, target, [("payment-signature", token)], b""))
+        seen = b""
+        while after and after not in seen:
+            part = s.recv(4096)
+            assert part, seen
+            seen += part
+        if not after:
+            assert front.state.entered.wait(20)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def test_T102_stream_cut_by_the_client_is_settled(svc: Service, front: Front, token: str) -> None:
+    had, _ = balance(svc, front)
+    cut(front, token, "/stream?n=30", b"data:")
+    has(front, "settle 200")
+    assert "release 200" not in front.state.events and balance(svc, front) == (had - 2, 0)
+
+
+def test_T103_stream_that_never_ends_is_cut(svc: Service, front: Front, token: str) -> None:
+    had, _ = balance(svc, front)
+    began = time.monotonic()
+    raw = exchange(front.port, request_text("POST", "/stream?n=100000", [("payment-signature", token)]))
+    assert 1 < time.monotonic() - began < 10
+    assert CONTENT.encode() in raw and not raw.endswith(b"0\r\n\r\n")
+    has(front, "settle 200")
+    assert balance(svc, front) == (had - 2, 0)
+
+
+def test_F09_stream_is_settled_late(svc: Service, front: Front, token: str) -> None:
+    had, _ = balance(svc, front)
+    told: list[Any] = []
+    front.gate.seller.on_unsettled = told.append
+    front.fault.before = lambda o, n: DOWN if o == "settle" and n < 2 else None
+    got = ask(front, token, target="/stream")
+    assert got.status == 200 and got.body.count(CONTENT.encode()) == 3
+    eventually(lambda: len(told) == 1)
+    assert told[0].credits == 2 and not told[0].final and told[0].size > 0
+    has(front, "settle 200")
+    eventually(lambda: len(front.gate.queue) == 0)
+    assert balance(svc, front) == (had - 2, 0) and len(told) == 1
+
+
+def test_F09_refused_stream_raises_the_alarm(svc: Service, front: Front, token: str) -> None:
+    told: list[Any] = []
+    front.gate.seller.on_unsettled = told.append
+    front.fault.before = give_back(svc, front)
+    got = ask(front, token, target="/stream")
+    assert got.status == 200
+    eventually(lambda: len(told) == 1)
+    assert told[0].final and told[0].agent_request_id == got.headers["service-request-id"]
+    assert len(front.gate.queue) == 0
+
+
+def test_T102_caller_leaves_a_post_that_is_settled(svc: Service, front: Front, token: str) -> None:
+    had, _ = balance(svc, front)
+    cut(front, token, "/ask?do=hang", b"")
+    time.sleep(0.1)
+    front.state.resume.set()
+    has(front, "settle 200")
+    assert "release 200" not in front.state.events and balance(svc, front) == (had - 2, 0)
+
+
+def test_T102_caller_leaves_a_get_that_is_free(svc: Service, front: Front, token: str) -> None:
+    if not front.is_async:
+        return  # WSGI does not tell of callers who leave: documented in toll.wsgi
+    had, _ = balance(svc, front)
+    cut(front, token, "/ask?do=hang", b"", "GET")
+    if front.name == "starlette":
+        assert front.state.finished.wait(20)  # its task was cancelled
+    else:
+        time.sleep(0.2)
+        front.state.resume.set()  # threads cannot be
+    has(front, "release 200")
+    assert "settle 200" not in front.state.events and balance(svc, front) == (had, 0)
+
+
+def test_work_for_callers_who_left_ends_with_the_hold(svc: Service, tokens: dict[str, str]) -> None:
+    front = apps.start("starlette", svc, hold_secs=1)
+    had = svc.balance("buyer starlette")
+    cut(front, tokens["starlette"], "/ask?do=hang", b"")
+    has(front, "release 200")
+    assert front.state.finished.is_set() and svc.balance("buyer starlette") == had
+    assert "settle 200" not in front.state.events
+
+
+def test_T89_two_credentials(svc: Service, front: Front, token: str) -> None:
+    other = svc.token(account="other buyer")
+    payload = base64.b64encode(
+        json.dumps({"x402Version": 2, "payload": {"signature": token}}).encode()
+    ).decode()
+    sig = "payment-signature"
+    cases: list[tuple[str, list[tuple[str, str]], tuple[int, ...], int]] = [
+        ("twice", [(sig, token), (sig, other)], (400, 402), 0),
+        ("twice, equal", [(sig, token), ("PAYMENT-SIGNATURE", token)], (400, 402), 0),
+        ("comma", [(sig, f"{token}, {other}")], (402, 431), 0),
+        ("with version 1", [(sig, token), ("x-payment", "e30=")], (400,), 0),
+        ("version 1 alone", [("x-payment", "e30=")], (402,), 0),
+        ("bearer not listed", [("authorization", f"Bearer {token}")], (402,), 0),
+        ("bearer of others", [(sig, token), ("authorization", "Bearer b3RoZXI")], (200,), 1),
+        ("other rendering", [(sig, payload)], (200,), 1),
+        ("duplicate members", [(sig, base64.b64encode(b'{"x402Version":2,"x402Version":2}').decode())], (402,), 0),
+    ]
+    if front.is_async:  # WSGI and CGI read "_" as "-"
+        cases.append(("underscore", [("payment_signature", token)], (402,), 0))
+    for name, headers, wanted, runs in cases:
+        front.reset()
+        got = ask(front, None, more=headers)
+        assert got.status in wanted and front.state.runs == runs, (name, got)
+        if name == "bearer of others":
+            assert front.state.seen["authorization"] == "Bearer b3RoZXI"
+
+
+def test_T14_a_token_in_the_wrong_place(front: Front, token: str) -> None:
+    for target, more in [
+        (f"/ask?token={token}", []),
+        ("/ask", [("cookie", f"payment-signature={token}; a=b")]),
+        ("/ask", [("referer", f"http://a/?{token}")]),
+    ]:
+        assert ask(front, None, target=target, more=more).status == 402
+    assert front.state.runs == 0
+    # With a payment beside it, it does not get to the handler, and never through a URL.
+    got = ask(front, token, more=[("cookie", f"x={token}; a=b"), ("x-other", f"Bearer {token}")])
+    assert got.status == 200 and front.state.seen.get("cookie") == "a=b"
+    assert "x-other" not in front.state.seen
+    assert ask(front, token, target=f"/ask?t={token}").status == 400
+
+
+def test_T90_internal_headers(front: Front, token: str) -> None:
+    more = [
+        ("settlement-overrides", '{"amount":"0"}'), ("payment-response", "e30="),
+        ("x-http-method-override", "GET"), ("x-original-url", "/free"),
+    ]
+    got = ask(front, token, more=more)
+    assert got.status == 200 and got.decoded("payment-response")["creditsRedeemed"] == "2"
+    for name, _ in more:
+        assert name not in front.state.seen
+    free = ask(front, token, "GET", "/free", b"")
+    assert free.status == 200 and free.body == b"free None"  # free routes do not see tokens
+
+
+def test_T91_sizes(front: Front, token: str) -> None:
+    big = "x" * (17 << 10)
+    for wanted, target, more, body in [
+        ((431,), "/ask", [("x-big", big)], b""),
+        ((431,), "/ask", [(f"x-{i}", "1") for i in range(201)], b""),
+        ((414,), "/ask?" + "y" * (8 << 10), [], b""),
+        ((413,), "/ask", [], b"z" * ((1 << 16) + 1)),
+    ]:
+        got = ask(front, token, target=target, more=more, body=body)
+        assert got.status in (*wanted, 400, 431, 0), (wanted, got.status)
+        assert CONTENT.encode() not in got.body
+    got = ask(front, "x" * (8 << 10) + "y")
+    assert got.status in (431, 400)
+    assert front.state.runs == 0
+
+
+def test_T91_endless_body(front: Front, token: str) -> None:
+    if front.name != "starlette":
+        return  # the others read no body here, and wsgiref has no chunked ones
+    head = request_text("POST", "/ask", [("payment-signature", token), ("transfer-encoding", "chunked")])
+    head = head.replace(b"content-length: 0\r\n", b"")
+    with socket.create_connection(("127.0.0.1", front.port), timeout=20) as s:
+        s.settimeout(20)
+        sent = 0
+        try:
+            s.sendall(head)
+            while sent < 64 << 20:
+                s.sendall(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
+                sent += 0x4000
+        except OSError:
+            pass
+        try:
+            got = parse(s.recv(65536))
+        except (OSError, ValueError):
+            got = apps.Got(413, {}, b"")
+    assert CONTENT.encode() not in got.body
+    assert sent < 32 << 20 and got.status == 413, (sent, got.status)
+
+
+def test_T92_paywall_by_path(front: Front) -> None:
+    for path in (
+        "//ask", "/./ask", "/ask/", "/ASK", "/%61sk", "/ask%2f", "/ask%00", "/ask;a", "/ask%0a",
+        "/x/..%2fask", "/free/../ask", "/ask%3f", "/%EF%BD%81sk",
+    ):
+        got = ask(front, None, target=path)
+        assert CONTENT.encode() not in got.body and got.status != 200, (path, got)
+    assert front.state.runs == 0
+
+
+def test_T93_verbs(front: Front, token: str) -> None:
+    for verb in ("HEAD", "OPTIONS", "TRACE", "post", "PUT", "FOO"):
+        got = ask(front, None, verb, "/ask", b"")
+        assert CONTENT.encode() not in got.body, verb
+        if verb == "HEAD":
+            assert got.headers.get("content-length") != str(len(CONTENT))
+    got = ask(front, token, more=[("upgrade", "websocket"), ("connection", "upgrade")])
+    assert got.status in (400, 405) and front.state.runs == 0
+    for verb in ("POST",):
+        got = ask(front, None, verb, "/ask?_method=GET", b"", [("x-http-method-override", "GET")])
+        assert got.status == 402
+    assert front.state.runs == 0
+
+
+def test_T94_forwarding_headers(front: Front) -> None:
+    more = [
+        ("x-forwarded-host", "evil.test"), ("x-forwarded-proto", "https"),
+        ("forwarded", "host=evil.test"), ("x-forwarded-prefix", "/evil"),
+    ]
+    got = ask(front, None, more=more)
+    assert got.status == 402 and b"evil" not in got.body
+    assert got.decoded("payment-required")["resource"]["url"].startswith("http://127.0.0.1:")
+
+
+def test_T95_response_splitting(front: Front) -> None:
+    for id, kept in [("good-1", True), ("a b", False), ("x" * 129, False), ("\xe9", False)]:
+        got = ask(front, None, more=[("x-correlation-id", id)])
+        assert (got.headers["x-correlation-id"] == id) == kept
+        assert json.loads(got.body)["correlationId"] == got.headers["x-correlation-id"]
+
+
+def test_T98_version_header(front: Front, token: str) -> None:
+    for v in ("1.0", "9.9", "", "x" * 1000):
+        got = ask(front, token, more=[("service-version", v)])
+        assert got.status == 200 and got.decoded("payment-response")["creditsRedeemed"] == "2"
+
+
+def test_T100_ranges_and_conditions(front: Front, token: str) -> None:
+    more = [("range", "bytes=0-3"), ("if-none-match", "*"), ("if-modified-since", "Thu, 01 Jan 2032 00:00:00 GMT")]
+    assert ask(front, None, more=more).status == 402
+    got = ask(front, token, more=more)
+    assert got.status in (200, 206) and got.decoded("payment-response")["creditsRedeemed"] == "2"
+    assert "if-none-match" not in front.state.seen
+
+
+def test_T119_token_for_another_resource(svc: Service, front: Front) -> None:
+    other = svc.token(10, account=f"buyer {front.name}", resource="https://other.example.com")
+    assert ask(front, other).status == 402 and front.state.runs == 0
+    mine = svc.token(account=f"buyer {front.name}", resource=f"http://127.0.0.1:{front.port}")
+    assert ask(front, mine).status == 200
+
+
+def test_I18_many_at_once(svc: Service, front: Front) -> None:
+    """A token with 10 credits pays at most five answers of two, whatever happens at once."""
+    account = f"few {front.name}"
+    token = svc.token(10, account=account)
+    got: list[apps.Got] = []
+    threads = [threading.Thread(target=lambda: got.append(ask(front, token))) for _ in range(12)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    served = [g for g in got if g.status == 200]
+    assert len(served) == 5 and front.state.runs == 5
+    assert {g.status for g in got} <= {200, 402}
+    assert svc.balance(account) == 0 and svc.held(account) == 0
+    ids = {g.decoded("payment-response")["transaction"] for g in served}
+    assert len(ids) == 5
+
+
+def test_without_middleware_nothing_is_given_away() -> None:
+    @paid(credits=2)
+    async def handler() -> str:
+        return CONTENT
+
+    @paid(credits=2)
+    def other() -> str:
+        return CONTENT
+
+    with pytest.raises(asgi.NotBehindMiddleware):
+        asyncio.run(handler())
+    with pytest.raises(asgi.NotBehindMiddleware):
+        other()
+    with pytest.raises(TypeError):
+        paid(credits=1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError):
+        paid(hold_secs=901)
+
+
+def test_middleware_refuses_bad_settings() -> None:
+    async def app(*_: Any) -> None: ...
+
+    good: dict[str, Any] = dict(plan="1")
+    for bad in (
+        {"hold_secs": 0}, {"expired_status": 200}, {"caller_gone": "x"}, {"public_url": "agent.test"},
+    ):
+        with pytest.raises(ValueError):
+            asgi.Middleware(app, AsyncToll("k"), **{**good, **bad})
+    with pytest.raises(TypeError):
+        asgi.Middleware(app, Toll("k"), **good)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        wsgi.Middleware(lambda e, s: [], AsyncToll("k"), **good)  # type: ignore[arg-type]
+
+
+def test_price_of_a_whole_application(svc: Service, tokens: dict[str, str]) -> None:
+    """Everything is paid, and what passes HTTP by is refused."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": CONTENT.encode()})
+
+    async def work() -> None:
+        client = svc.async_client()
+        gate = asgi.Middleware(app, client, plan=svc.plan_id, price=asgi.Price(3))
+        for headers, status in [([], 402), ([(b"payment-signature", tokens["starlette"].encode())], 200)]:
+            sent: list[Any] = []
+
+            async def send(m: Any) -> None:
+                sent.append(m)
+
+            async def receive() -> Any:
+                if not received:
+                    received.append(1)
+                    return {"type": "http.request", "body": b"", "more_body": False}
+                await asyncio.sleep(60)
+
+            received: list[int] = []
+            scope = {"type": "http", "method": "GET", "path": "/x", "raw_path": b"/x", "query_string": b"", "headers": headers}
+            await gate(scope, receive, send)
+            assert sent[0]["status"] == status
+            assert (CONTENT.encode() in sent[1]["body"]) == (status == 200)
+        closed: list[Any] = []
+
+        async def close(m: Any) -> None:
+            closed.append(m)
+
+        async def connect() -> Any:
+            return {"type": "websocket.connect"}
+
+        await gate({"type": "websocket", "path": "/x", "headers": []}, connect, close)
+        assert closed[0]["type"] == "websocket.close"
+        await client.aclose()
+
+    asyncio.run(work())
+
+
+def test_F07_the_server_is_cancelled(svc: Service, tokens: dict[str, str]) -> None:
+    """A server that gives up while the handler works has the hold given back."""
+    reached = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        reached.set()
+        await asyncio.sleep(60)
+
+    async def work() -> None:
+        client = svc.async_client()
+        gate = asgi.Middleware(app, client, plan=svc.plan_id, price=asgi.Price(2))
+
+        async def send(m: Any) -> None: ...
+
+        async def receive() -> Any:
+            await asyncio.sleep(60)
+
+        headers = [(b"payment-signature", tokens["fastapi"].encode())]
+        scope = {"type": "http", "method": "POST", "path": "/x", "query_string": b"", "headers": headers}
+        had, held = svc.balance("buyer fastapi"), svc.held("buyer fastapi")
+        task = asyncio.ensure_future(gate(scope, receive, send))
+        await reached.wait()
+        assert svc.held("buyer fastapi") == held + 2
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (svc.balance("buyer fastapi"), svc.held("buyer fastapi")) == (had, held)
+        await client.aclose()
+
+    asyncio.run(work())
