@@ -28,6 +28,7 @@ const (
 	CodeBadPage                  Code = "BCK.COMMON.0904"     // A paging or sorting parameter is malformed or out of range.
 	CodeMintNotPositive          Code = "BCK.CREDITS.0001"    // The amount to mint must be positive.
 	CodeInsufficientCredits      Code = "BCK.CREDITS.0003"    // There are not enough credits, and no top-up is possible.
+	CodeCreditsNotFree           Code = "BCK.CREDITS.0902"    // The holder has fewer credits that are neither spent nor on hold.
 	CodeCreditsOverflow          Code = "BCK.CREDITS.0901"    // The balance would exceed 2^63-1 credits.
 	CodePlanNotFound             Code = "BCK.PROTOCOL.0003"   // No plan has this id.
 	CodeAgentNotFound            Code = "BCK.PROTOCOL.0004"   // No agent has this id.

@@ -61,6 +61,11 @@ var codes = []CodeInfo{
 		Hint: "Order the plan again, or get an access token with a delegation that can buy credits."},
 	{Code: CodeCreditsOverflow, Status: 400, Category: CategoryValidation, Retryable: false, Message: "The balance would exceed 2^63-1 credits.",
 		Hint: "Mint or order less: a balance holds at most 9223372036854775807 credits."},
+	{
+		Code: CodeCreditsNotFree, Status: 409, Category: CategoryBusiness, Retryable: false,
+		Message: "The holder has fewer credits that are neither spent nor on hold.",
+		Hint:    "params.available says how many can be taken back now; credits on hold become free or spent when their holds end.",
+	},
 	{Code: CodePlanNotFound, Status: 404, Category: CategoryBusiness, Retryable: false, Message: "No plan has this id.",
 		Hint: "Check the id and the environment of your key."},
 	{Code: CodeAgentNotFound, Status: 404, Category: CategoryBusiness, Retryable: false, Message: "No agent has this id.",

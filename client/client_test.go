@@ -180,6 +180,7 @@ func TestRepeats(t *testing.T) {
 		"order":                {func(c *client.Client) error { _, err := c.OrderPlan(ctx, plan); return err }, 3, true},
 		"registration":         {func(c *client.Client) error { _, err := c.RegisterPlan(ctx, client.PlanParams{}); return err }, 3, true},
 		"mint":                 {func(c *client.Client) error { _, err := c.Mint(ctx, plan, toll.Address{1}, 1, 0); return err }, 3, true},
+		"take back":            {func(c *client.Client) error { _, err := c.TakeBack(ctx, plan, toll.Address{1}, 1); return err }, 3, true},
 		"token":                {func(c *client.Client) error { _, err := c.AccessToken(ctx, plan); return err }, 3, true},
 		"revoke":               {func(c *client.Client) error { return c.RevokePermission(ctx, toll.Hash{1}) }, 3, false},
 		"key":                  {func(c *client.Client) error { _, err := c.CreateKey(ctx, client.KeyParams{}); return err }, 3, true},

@@ -106,3 +106,13 @@ func (c *Client) Mint(ctx context.Context, id toll.PlanID, holder toll.Address, 
 	}
 	return create[toll.ActResult](ctx, c, path, in)
 }
+
+// TakeBack takes credits of the caller's own plan back from a holder: n, 1 or more, that are neither
+// spent nor on hold. No money moves; [Client.RefundOrder] gives money back and takes its credits by
+// itself. Errors: [toll.CodeCreditsNotFree], whose params say how many are available.
+func (c *Client) TakeBack(
+	ctx context.Context, id toll.PlanID, holder toll.Address, n toll.Credits,
+) (*toll.ActResult, error) {
+	in := map[string]any{"planId": id, "amount": n, "holderAddress": holder}
+	return create[toll.ActResult](ctx, c, api("/protocol/plans/takeBack"), in)
+}

@@ -120,6 +120,7 @@ func TestGoldenRequests(t *testing.T) {
 		func() { c.OrderPlan(ctx, plan) },
 		func() { c.Mint(ctx, plan, holder, 50, 0) },
 		func() { c.Mint(ctx, plan, holder, 50, time.Hour) },
+		func() { c.TakeBack(ctx, plan, holder, 5) },
 		func() { c.Balance(ctx, plan) },
 		func() { c.BalanceOf(ctx, plan, holder) },
 		func() { c.AccessToken(ctx, plan) },

@@ -191,6 +191,10 @@ func provoked() map[toll.Code]func(c *scene) answer {
 		},
 		toll.CodeBadPage:         func(c *scene) answer { return c.get("/protocol/plans?page=0") },
 		toll.CodeMintNotPositive: func(c *scene) answer { return c.mint(c.plan, "0") },
+		toll.CodeCreditsNotFree: func(c *scene) answer {
+			return c.do(c.b1, "POST", base+"/protocol/plans/takeBack",
+				`{"planId":"`+c.plan+`","amount":"1","holderAddress":"0x70997970c51812dc3a010c7d01b50e0d17dc79c8"}`)
+		},
 		toll.CodeCreditsOverflow: func(c *scene) answer {
 			c.mintOf(c.plan, toll.MaxCredits.String(), c.b2.address.String())
 			return c.mintOf(c.plan, "1", c.b2.address.String())

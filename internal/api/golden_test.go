@@ -277,6 +277,12 @@ func record(r *recorder, version string) {
 	call("mintCredits", s.b1, "POST", "/protocol/plans/mint", `{}`)
 	call("mintExpirableCredits", s.b1, "POST", "/protocol/plans/mintExpirable", `{"planId":"`+free+`","creditsAmount":5,"creditsReceiver":"`+s.s1.address.Lower()+`","creditsDuration":3600}`)
 	call("readBalance", s.s1, "GET", "/protocol/plans/"+free+"/balance", "")
+	back := func(amount string) string {
+		return `{"planId":"` + free + `","amount":"` + amount + `","holderAddress":"` + s.s1.address.Lower() + `"}`
+	}
+	call("takeBackCredits", s.b1, "POST", "/protocol/plans/takeBack", back("3"))
+	call("takeBackCredits", s.b1, "POST", "/protocol/plans/takeBack", back("1000000"))
+	call("takeBackCredits", s.s1, "POST", "/protocol/plans/takeBack", back("1"))
 
 	rehearsal := call("startSimulation", s.b1, "POST", "/protocol/agents/simulate/start", `{"agentName":"Ask","planName":"Basic","pricePerCredit":0.05}`)
 	call("startSimulation", s.b1, "POST", "/protocol/agents/simulate/start", `{"pricePerCredit":-1}`)

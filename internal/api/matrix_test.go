@@ -102,6 +102,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 	parties := [5]int{401, 401, 200, 404, 200} // for the subscriber as well
 	human := [5]int{401, 401, 403, 403, 403}   // takes a person
 	mint := `{"planId":"` + plan + `","amount":"1","creditsReceiver":"` + s.b1.address.String() + `"}`
+	back := strings.Replace(mint, "creditsReceiver", "holderAddress", 1)
 	table := map[string]struct {
 		want [5]int
 		body string
@@ -111,7 +112,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"registerAgent": {[5]int{401, 401, 403, 403, 200}, `{"name":"x","plans":["` + plan + `"]}`}, "registerAgentWithPlan": {keyed, `{"agentMetadata":{},"agentApi":{},"planMetadata":{},"priceConfig":{},"creditsConfig":{}}`},
 		"listAgents": {keyed, ""}, "readAgent": {open, ""}, "listPlansOfAgent": {open, ""},
 		"registerPlan": {keyed, freePlan}, "listPlans": {keyed, ""}, "readPlan": {open, ""}, "listAgentsOfPlan": {open, ""}, "readBalance": {keyed, ""}, "readBalanceOf": {open, ""},
-		"orderPlan": {keyed, "{}"}, "readOrder": {parties, ""}, "listOrders": {keyed, ""}, "listSubscribers": {owned, ""}, "listHoldings": {keyed, ""}, "search": {[5]int{401, 401, 400, 400, 400}, ""}, "mintCredits": {owned, mint}, "mintExpirableCredits": {owned, mint},
+		"orderPlan": {keyed, "{}"}, "readOrder": {parties, ""}, "listOrders": {keyed, ""}, "listSubscribers": {owned, ""}, "listHoldings": {keyed, ""}, "search": {[5]int{401, 401, 400, 400, 400}, ""}, "mintCredits": {owned, mint}, "mintExpirableCredits": {owned, mint}, "takeBackCredits": {owned, back},
 		"verify": {owned, paymentBody(plan, token, "")}, "settle": {owned, paymentBody(plan, token, "")}, "release": {mine, `{"agentRequestId":"` + held + `"}`},
 		"updateAgent": {owned, `{"description":"changed"}`}, "setAgentListed": {owned, ""}, "attachPlan": {owned, ""}, "detachPlan": {owned, ""},
 		"addEndpoints": {owned, `{"endpoints":[{"POST":"/added"}]}`},
@@ -141,7 +142,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"retiredRedeem": {gone, ""}, "retiredBurn": {gone, ""}, "retiredInitialize": {gone, ""}, "retiredToken": {gone, ""}, "retiredValidate": {gone, ""},
 	}
 	changes := map[string]bool{
-		"registerAgent": true, "registerAgentWithPlan": true, "registerPlan": true, "orderPlan": true, "mintCredits": true, "mintExpirableCredits": true,
+		"registerAgent": true, "registerAgentWithPlan": true, "registerPlan": true, "orderPlan": true, "mintCredits": true, "mintExpirableCredits": true, "takeBackCredits": true,
 		"createWebhook": true, "updateWebhook": true, "deleteWebhook": true, "testWebhook": true, "rotateWebhook": true, "resendDelivery": true,
 		"recordSubTask": true, "openCheckout": true, "openStripePayment": true, "createDelegation": true, "revokeDelegation": true, "updatePaymentMethod": true, "deletePaymentMethod": true,
 		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "addEndpoints": true, "updatePlan": true, "setPlanListed": true,

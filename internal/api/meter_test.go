@@ -68,6 +68,7 @@ func TestCreatingCallsTakeAKey(t *testing.T) {
 	want := []string{
 		"createDelegation", "createInvitation", "createKey", "createPermission", "createWebhook", "mintCredits", "mintExpirableCredits", "openCheckout",
 		"openStripePayment", "orderPlan", "recordSubTask", "refundOrder", "registerAgent", "registerAgentWithPlan", "registerPlan", "rotateKey",
+		"takeBackCredits",
 	}
 	if slices.Sort(took); !slices.Equal(took, want) {
 		t.Errorf("%v", took)

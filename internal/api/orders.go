@@ -87,6 +87,14 @@ func orderRoutes() []route {
 			op: "mintExpirableCredits", method: "POST", path: at + "/mintExpirable", auth: owners, right: toll.RightManage, tag: "Orders", summary: "Grant credits that end",
 			action: creates((*handler).mintExpirable), codes: mintCodes,
 		},
+		{
+			op: "takeBackCredits", method: "POST", path: at + "/takeBack", auth: owners, right: toll.RightMoney, tag: "Orders",
+			summary: "Take back credits of a holder that are neither spent nor on hold", action: creates((*handler).takeBack),
+			codes: []toll.Code{
+				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeCreditsNotFree, toll.CodeNotPlanOwner,
+				toll.CodePlanNotFound,
+			},
+		},
 	}
 }
 
@@ -341,6 +349,20 @@ func (h *handler) mintExpirable(c *call, in *MintExpirableInput, once *store.Onc
 		return nil, err
 	}
 	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, amount, in.CreditsDuration, once)
+}
+
+// TakeBackInput takes credits back.
+type TakeBackInput struct {
+	PlanID        toll.PlanID  `json:"planId"`
+	Amount        toll.Credits `json:"amount" doc:"Credits, 1 or more. More than the holder has free is refused."`
+	HolderAddress toll.Address `json:"holderAddress" doc:"Who loses them."`
+}
+
+func (*TakeBackInput) required() []string { return []string{"planId", "amount", "holderAddress"} }
+
+// takeBack moves no money; see refundOrder.
+func (h *handler) takeBack(c *call, in *TakeBackInput, once *store.Once) (*toll.ActResult, error) {
+	return h.Checkout.Withdraw(c.r.Context(), c.caller.Address, in.PlanID, in.HolderAddress, in.Amount, once)
 }
 
 // either returns a member that has two names: it must be there, and not with two values.

@@ -380,6 +380,52 @@ func TestT42_MintByOwner(t *testing.T) {
 	})
 }
 
+// The owner of a plan takes back what a holder has free, once for an Idempotency-Key, with one entry
+// in the audit log.
+func TestWithdraw(t *testing.T) {
+	each(t, func(s *shop) {
+		p := s.plan(nil)
+		_, err := s.at(0).Mint(s.ctx, owner, p.ID, holder, 10, toll.Units{}, nil)
+		s.must(err)
+		r, err := s.at(1).Withdraw(s.ctx, owner, p.ID, holder, 4, nil)
+		s.must(err)
+		if !r.Success || r.TxHash.IsZero() || r.Data["balance"] != toll.Credits(6) || r.Data["available"] != toll.Credits(6) {
+			t.Fatalf("%+v", r)
+		}
+		for _, bad := range []struct {
+			by, of toll.Address
+			plan   toll.PlanID
+			n      toll.Credits
+			want   toll.Code
+		}{
+			{owner, holder, p.ID, 7, toll.CodeCreditsNotFree},
+			{owner, holder, p.ID, toll.MaxCredits, toll.CodeCreditsNotFree},
+			{owner, other, p.ID, 1, toll.CodeCreditsNotFree},
+			{owner, toll.Address{}, p.ID, 1, toll.CodeCreditsNotFree},
+			{owner, holder, p.ID, 0, toll.CodeBadNumber},
+			{owner, holder, p.ID, -1, toll.CodeBadNumber},
+			{holder, holder, p.ID, 1, toll.CodeNotPlanOwner},
+			{owner, holder, toll.NewPlanID(), 1, toll.CodePlanNotFound},
+		} {
+			_, err := s.at(0).Withdraw(s.ctx, bad.by, bad.plan, bad.of, bad.n, nil)
+			s.code(err, bad.want)
+		}
+		if a := s.account(p, other); a.Seq != 0 || !a.Subscriber.IsZero() {
+			t.Fatalf("a refusal made an account: %+v", a)
+		}
+		// Of many at once exactly as many succeed as there are credits.
+		var took atomic.Int64
+		atOnce(9, func(i int) {
+			if _, err := s.at(i%2).Withdraw(s.ctx, owner, p.ID, holder, 1, nil); err == nil {
+				took.Add(1)
+			}
+		})
+		if a := s.account(p, holder); a.Balance != 0 || a.TakenBack != 10 || took.Load() != 6 {
+			t.Fatalf("%d took %+v", took.Load(), a)
+		}
+	})
+}
+
 // atOnce releases n goroutines by one barrier and waits for them.
 func atOnce(n int, f func(i int)) {
 	gate, done := make(chan struct{}), make(chan struct{})

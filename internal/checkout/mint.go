@@ -2,7 +2,6 @@ package checkout
 
 import (
 	"context"
-	"errors"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
@@ -16,14 +15,10 @@ func (c *Checkout) Mint(
 	ctx context.Context, caller toll.Address, id toll.PlanID, holder toll.Address, amount toll.Credits, durationSecs toll.Units,
 	once *store.Once,
 ) (*toll.ActResult, error) {
-	plan, err := store.PlanByID(ctx, c.store, id)
+	_, err := c.ownPlan(ctx, caller, id)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil, toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", id)
 	case err != nil:
-		return nil, fault(err)
-	case plan.Owner != caller:
-		return nil, toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", id)
+		return nil, err
 	case amount <= 0:
 		return nil, toll.NewError(toll.CodeMintNotPositive)
 	case holder.IsZero():
@@ -60,4 +55,61 @@ func (c *Checkout) Mint(
 		return nil, fault(err)
 	}
 	return answer(m), nil
+}
+
+// Withdraw takes credits of a plan back from a holder, by the owner of the plan, as far as they are
+// neither spent nor on hold. No money moves: [Checkout.Refund] gives money back and takes the credits
+// of it by itself. once may be nil.
+//
+// Errors: [toll.CodeBadNumber] for less than one credit, [toll.CodePlanNotFound],
+// [toll.CodeNotPlanOwner], [toll.CodeCreditsNotFree] when the holder has fewer.
+func (c *Checkout) Withdraw(
+	ctx context.Context, caller toll.Address, id toll.PlanID, holder toll.Address, amount toll.Credits, once *store.Once,
+) (*toll.ActResult, error) {
+	if _, err := c.ownPlan(ctx, caller, id); err != nil {
+		return nil, err
+	}
+	if amount <= 0 {
+		return nil, toll.Errorf(toll.CodeBadNumber, "amount must be 1 credit or more; got %d.", amount).WithParam("path", "amount")
+	}
+	now, act := c.clock().UTC(), toll.NewUUID()
+	var out *toll.ActResult
+	since := int64(-1) // entries of the account before the first run
+	err := c.ledger.Do(ctx, ledger.NewAccountID(id, holder), func(t *ledger.Tx) error {
+		a, err := t.Account()
+		if err != nil {
+			return err
+		}
+		if a.Available() < amount { // also when the address never had credits
+			return toll.NewError(toll.CodeCreditsNotFree).WithParam("available", a.Available().String()).
+				WithDetails("amount %d, available %d", amount, a.Available())
+		}
+		if since < 0 {
+			since = a.Seq
+		}
+		done, err := t.Withdraw(act, amount, since)
+		if err != nil {
+			return err
+		}
+		out = &toll.ActResult{
+			Success: true, Message: "Credits taken back.", TxHash: done.Transaction, HTTPStatus: 200, When: toll.At(now),
+			Data: map[string]any{
+				"planId": id, "holderAddress": holder, "amount": amount, "balance": done.Balance, "available": done.Available,
+			},
+		}
+		if err := store.PutAnswer(ctx, t.Tx, once, out); err != nil {
+			return err
+		}
+		return store.Audit(ctx, t.Tx, store.Act{
+			Workspace: caller.Lower(), Act: "credits.taken_back", Object: done.Transaction.String(), At: now,
+			Detail: store.Changed{
+				Before: map[string]any{"available": done.Available + amount},
+				After:  map[string]any{"planId": id, "holderAddress": holder, "amount": amount, "available": done.Available},
+			},
+		})
+	})
+	if err != nil {
+		return nil, fault(err)
+	}
+	return out, nil
 }

@@ -103,7 +103,7 @@ func (a *app) plansCommand() *cobra.Command {
 		a.act("publish PLAN", "Let a plan take orders", http.MethodPut, "/protocol/plans/PLAN/list/true"),
 		a.act("unpublish PLAN", "Let a plan take no new orders; credits that exist keep working",
 			http.MethodPut, "/protocol/plans/PLAN/list/false"),
-		a.plansOrder(), a.plansCheckout(), a.plansMint(),
+		a.plansOrder(), a.plansCheckout(), a.plansMint(), a.plansTakeBack(),
 		register("register-plan", "", false),
 		register("register-credits-plan", "credits", false),
 		register("register-time-plan", "time", false),
@@ -244,6 +244,22 @@ func (a *app) plansMint() *cobra.Command {
 				r.in["creditsAmount"] = r.in["amount"]
 				delete(r.in, "amount")
 			}
+			return nil
+		},
+	})
+}
+
+func (a *app) plansTakeBack() *cobra.Command {
+	return a.resource(call{
+		use: "take-back PLAN", short: "Take credits of your plan back from an address",
+		method: http.MethodPost, path: "/protocol/plans/takeBack",
+		flags: []flag{
+			{"credits-amount", "amount", digits, "credits to take, neither spent nor on hold"},
+			{"holder", "holderAddress", address, "address that loses them"},
+		},
+		require: []string{"credits-amount", "holder"},
+		change: func(_ *cobra.Command, r *request) error {
+			r.in["planId"] = r.args[0]
 			return nil
 		},
 	})

@@ -82,6 +82,11 @@ func crashChild(point string) {
 	case "retain":
 		c.add(500 * 24 * time.Hour)
 		_, _, err = l.Retain(ctx, c.now())
+	case "withdraw":
+		err = l.Do(ctx, ledger.NewAccountID(plan, subscriber), func(t *ledger.Tx) error {
+			_, err := t.Withdraw(id, 10, 0)
+			return err
+		})
 	case "mint":
 		_, err = l.Mint(ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: id})
 	}

@@ -196,6 +196,34 @@ func (t *Tx) TakeBackTo(order string, total toll.Credits) (TakenBack, error) {
 	return t.move(takeBackTo{t.id, order, total})
 }
 
+// Withdraw takes n credits, 1 or more, that are neither spent nor on hold, those first that end first.
+// Orders and periods stay as they are. id is unique to the act: when an entry of the account after the
+// entry number since has it, an earlier run was committed, and Withdraw returns [ErrRecorded].
+//
+// Refusals: Insufficient when fewer credits are free.
+func (t *Tx) Withdraw(id string, n toll.Credits, since int64) (Withdrawn, error) {
+	for t.retried && t.err == nil {
+		var page []store.JournalRow
+		if page, t.err = store.JournalOf(t.ctx, t.Tx, t.id, since+1, withdrawPage); t.err != nil {
+			break
+		}
+		for i := range page {
+			if since = page[i].Seq; page[i].Ref == withdrawRef+id {
+				return Withdrawn{}, ErrRecorded
+			}
+		}
+		if len(page) < withdrawPage {
+			break
+		}
+	}
+	answer, err := t.do(withdraw{t.id, withdrawRef + id, n})
+	done, _ := answer.(Withdrawn)
+	return done, err
+}
+
+// withdrawPage is how many entries [Tx.Withdraw] reads at a time.
+const withdrawPage = 1000
+
 func (t *Tx) move(op operation) (TakenBack, error) {
 	answer, err := t.do(op)
 	moved, _ := answer.(TakenBack)

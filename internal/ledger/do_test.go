@@ -43,6 +43,26 @@ func (b *bench) takeBackTo(ref string, total toll.Credits) (moved ledger.TakenBa
 	return moved, err
 }
 
+// withdraw takes n free credits, and finds an earlier run that was committed.
+func (b *bench) withdraw(id string, n toll.Credits) (done ledger.Withdrawn, err error) {
+	since := int64(-1)
+	err = b.Do(b.ctx, ledger.NewAccountID(plan, subscriber), func(t *ledger.Tx) error {
+		a, err := t.Account()
+		if err != nil {
+			return err
+		}
+		if since < 0 {
+			since = a.Seq
+		}
+		got, err := t.Withdraw(id, n, since)
+		if err == nil {
+			done = got
+		}
+		return err
+	})
+	return done, err
+}
+
 // An error of the function rolls the credits back, and a mint says whether its lot was there already.
 func TestDo_MintRollsBackWithItsRecords(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {

@@ -25,6 +25,9 @@ const PermissionsOfKeySQL = sqlPermissionsOfKey
 // Trips returns how many round trips a handle has made.
 func Trips(t *Tx) int { return t.trips }
 
+// SetRetried says that an earlier run of the function may have been committed.
+func SetRetried(t *Tx) { t.retried = true }
+
 // Commit returns the commitment of an entry after another one.
 func Commit(e Entry, previous toll.Hash) toll.Hash { return e.commit(previous) }
 

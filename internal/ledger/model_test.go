@@ -201,6 +201,16 @@ func (m *model) takeBackTo(l *modelLot, total toll.Credits) ledger.Refused {
 	return ""
 }
 
+// withdraw takes credits that are free as a burn would.
+func (m *model) withdraw(n toll.Credits) ledger.Refused {
+	if n > m.available() {
+		return ledger.Insufficient
+	}
+	m.burn(n, 0)
+	m.tick()
+	return ""
+}
+
 func (m *model) over(l *modelLot) bool { return !l.end.IsZero() && !l.end.After(m.now) }
 
 func (m *model) burn(n, under toll.Credits) {
@@ -390,7 +400,12 @@ func runModel(b *bench, rnd *rand.Rand, steps int) {
 		var what string
 		var err error
 		var want ledger.Refused
-		switch k := rnd.IntN(105); {
+		switch k := rnd.IntN(108); {
+		case k >= 105 && len(m.lots) > 0:
+			n := toll.Credits(1 + rnd.IntN(40))
+			what = fmt.Sprintf("withdraw %d", n)
+			want = m.withdraw(n)
+			_, err = b.withdraw(fmt.Sprint("w", step), n)
 		case k >= 100 && len(m.lots) > 0:
 			l := m.lots[max(0, len(m.lots)-1-rnd.IntN(6))]
 			total := toll.Credits(rnd.IntN(int(l.granted) + 1))

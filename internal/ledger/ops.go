@@ -526,6 +526,32 @@ func (o takeBackTo) apply(s *state, _ bool) (any, error) {
 	return t, nil
 }
 
+// withdrawRef begins the ref of an entry that the owner of a plan made by hand. It names no lot: the
+// credits come from the lots that would have been burned next.
+const withdrawRef = "withdraw:"
+
+// withdraw takes credits that are neither spent nor on hold.
+type withdraw struct {
+	account AccountID
+	ref     string
+	amount  toll.Credits
+}
+
+func (o withdraw) accountID() AccountID { return o.account }
+func (o withdraw) needs(*needs)         {}
+
+func (o withdraw) apply(s *state, _ bool) (any, error) {
+	if free := s.account.Available(); o.amount > free {
+		return nil, &Refusal{Kind: Insufficient, Needed: o.amount, Available: free}
+	}
+	if err := s.canBurn(o.amount, 0); err != nil {
+		return nil, err
+	}
+	s.burn(o.amount, 0)
+	e := s.enter(KindTakeBack, o.amount, o.ref)
+	return Withdrawn{Transaction: e.Commitment, Balance: e.BalanceAfter, Available: s.account.Available()}, nil
+}
+
 // movePeriod sets the end of the period anew after the end of a lot was moved.
 func (s *state) movePeriod(l *lotRow) {
 	s.ends[l.id] = l.endsAt

@@ -361,6 +361,13 @@ type TakenBack struct {
 	Left    toll.Credits
 }
 
+// Withdrawn is the answer to [Tx.Withdraw].
+type Withdrawn struct {
+	Transaction toll.Hash    // commitment of the entry
+	Balance     toll.Credits // after it
+	Available   toll.Credits // of these, what no hold has
+}
+
 func micro(us int64) time.Time { return time.UnixMicro(us).UTC() }
 
 // micros is the stored form of a time; zero is the given value.

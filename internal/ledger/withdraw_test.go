@@ -1,0 +1,125 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// A withdrawal takes what is free, those credits first that end first, and leaves what holds need.
+func TestWithdraw(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		perm := b.permission(0)
+		account := ledger.NewAccountID(plan, subscriber)
+		b.sold("forever", time.Time{})
+		b.sold("month", b.clock.now().Add(time.Hour))
+		h, err := b.Hold(b.ctx, b.holdOp(perm, 30))
+		b.must(err)
+
+		done, err := b.withdraw("one", 120)
+		b.must(err)
+		if done.Balance != 80 || done.Available != 50 || done.Transaction.IsZero() {
+			t.Fatalf("%+v", done)
+		}
+		lots, err := b.Lots(b.ctx, account)
+		b.must(err)
+		if len(lots) != 1 || lots[0].Ref != "forever" || lots[0].Remaining != 80 {
+			t.Fatalf("%+v", lots)
+		}
+		if _, err := b.withdraw("two", 51); !ledger.IsRefused(err, ledger.Insufficient) {
+			t.Fatal("credits on hold were taken", err)
+		}
+		_, err = b.withdraw("three", 50)
+		b.must(err)
+		_, err = b.Settle(b.ctx, settleOp(perm, h.RequestID, 30))
+		b.must(err)
+		b.balance(0, 0)
+		if a, err := b.Account(b.ctx, account); err != nil || a.TakenBack != 170 || a.Orders != 2 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		// What was taken by hand does not come back with the money of an order.
+		_, err = b.takeBackTo("forever", 100)
+		b.must(err)
+		_, err = b.takeBackTo("forever", 0)
+		b.must(err)
+		b.balance(0, 0)
+		audit(b, b.Ledger)
+	})
+}
+
+// A withdrawal whose commit was answered by an error happened once, however often the call runs.
+func TestWithdraw_UnknownOutcome(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(100, time.Time{})
+		account := ledger.NewAccountID(plan, subscriber)
+		for i := range 3 {
+			id, since := fmt.Sprint("w", i), int64(-1)
+			runs := 0
+			err := b.Do(b.ctx, account, func(tx *ledger.Tx) error {
+				if runs++; runs == 1 {
+					a, err := tx.Account()
+					b.must(err)
+					since = a.Seq
+					ledger.SetRetried(tx)
+				}
+				_, err := tx.Withdraw(id, 10, since)
+				return err
+			})
+			b.must(err)
+			// The same act again, as a process does after a commit whose answer was lost.
+			err = b.Do(b.ctx, account, func(tx *ledger.Tx) error {
+				ledger.SetRetried(tx)
+				_, err := tx.Withdraw(id, 10, since)
+				if !errors.Is(err, ledger.ErrRecorded) {
+					t.Errorf("%s: %v, want ErrRecorded", id, err)
+				}
+				return err
+			})
+			b.must(err)
+			b.balance(toll.Credits(90-10*i), 0)
+		}
+		audit(b, b.Ledger)
+	})
+}
+
+// A process that dies at any step of a withdrawal leaves nothing of it.
+func TestWithdrawKilled(t *testing.T) {
+	t.Parallel()
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		for _, point := range []string{"locked", "written"} {
+			t.Run(fmt.Sprintf("%s/%s", v, point), func(t *testing.T) {
+				cfg := storetest.Config(t, v)
+				use := func(f func(b *bench)) {
+					st, err := store.Open(context.Background(), cfg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = st.Close() }()
+					c := newClock()
+					l := ledger.New(st, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+					defer func() { _ = l.Close(context.Background()) }()
+					b := &bench{TB: t, Ledger: l, clock: c, ctx: context.Background()}
+					f(b)
+					audit(t, l)
+				}
+				use(func(b *bench) { b.mint(100, time.Time{}) })
+				crash(t, cfg, "withdraw", point, toll.Hash{}, "w")
+				use(func(b *bench) {
+					b.balance(100, 0)
+					_, err := b.withdraw("w", 10)
+					b.must(err)
+					b.balance(90, 0)
+				})
+			})
+		}
+	}
+}
