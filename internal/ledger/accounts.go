@@ -13,8 +13,7 @@ const accountColumns = accountFields + `, COALESCE(version, 0), hot, COALESCE(lo
 const (
 	sqlAccount = `SELECT ` + accountColumns + ` FROM accounts WHERE account_id = $1`
 	// SQLite has one writer, so its transaction is the lock.
-	sqlAccountLock  = sqlAccount + ` FOR UPDATE`
-	sqlAccountsLock = `SELECT ` + accountColumns + ` FROM accounts WHERE account_id = ANY($1) ORDER BY account_id FOR UPDATE`
+	sqlAccountLock = sqlAccount + ` FOR UPDATE`
 
 	sqlAccountMake = `INSERT INTO accounts (` + accountFields + `)
 		VALUES ($1, $2, $3, 0, 0, 0, 0, 0, 0, 0, 0, 0, $4, $5, $5, 0, 0, 0) ON CONFLICT (account_id) DO NOTHING`

@@ -12,9 +12,6 @@ import (
 const (
 	sqlClaims = `SELECT ` + requestColumns + ` FROM requests WHERE account_id = $1 AND permission_hash = $2 AND state = 4
 		ORDER BY hold_ends_at`
-	sqlClaimsOf = `SELECT r.* FROM unnest($1::bytea[], $2::bytea[]) AS u(account_id, permission_hash),
-		LATERAL (SELECT ` + requestColumns + ` FROM requests
-			WHERE account_id = u.account_id AND permission_hash = u.permission_hash AND state = 4 ORDER BY hold_ends_at LIMIT 1000) r`
 )
 
 // lapse makes claims of the holds that are over, hold end by hold end, so that the outcome does not

@@ -71,7 +71,7 @@ func (l *Ledger) handle(ctx context.Context, id AccountID, plan toll.PlanID, sub
 		err := l.st.Tx(ctx, func(tx *store.Tx) error {
 			t := &Tx{Tx: tx, ctx: ctx, l: l, id: id, now: l.clock().UnixMicro(), retried: attempt > 1}
 			t.account = newAccount()
-			if err := t.run(lockAccount(tx, id, plan, subscriber, &t.account)...); err != nil {
+			if err := t.run(lockAccount(tx.Engine(), id, plan, subscriber, &t.account)...); err != nil {
 				return err
 			}
 			l.failpoint("locked")
@@ -265,7 +265,11 @@ func (t *Tx) decide(op operation) (any, error) {
 		op.needs(&g.needs)
 		g.reset(t.now)
 		g.state.account = t.account
-		if err := loadRest(t.run, g, depth); err != nil {
+		var err error
+		if g.state.hot, err = parseHot(t.account.hot); err != nil {
+			return nil, err
+		}
+		if err := load(t.run, nil, []*group{g}, depth, false); err != nil {
 			return nil, err
 		}
 		out, err := decide(g, t.retried)

@@ -35,7 +35,7 @@ func Commit(e Entry, previous toll.Hash) toll.Hash { return e.commit(previous) }
 func Cool(ctx context.Context, st *store.Store, id AccountID) error {
 	return st.Tx(ctx, func(tx *store.Tx) error {
 		var a Account
-		err := tx.Run(ctx, lockAccount(tx, id, "", toll.Address{}, &a)...)
+		err := tx.Run(ctx, lockAccount(tx.Engine(), id, "", toll.Address{}, &a)...)
 		if err != nil {
 			return err
 		}

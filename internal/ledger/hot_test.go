@@ -22,16 +22,12 @@ var counterReaders = map[string]string{
 	"hotPermissionColumns": "scanHotPermission applies the account",
 
 	"sqlPermission":              "scanPermission",
-	"sqlPermissionsOf":           "scanPermission",
-	"sqlPermissionsOfRequests":   "scanPermission",
 	"sqlPermissionNow":           "scanHotPermission",
 	"sqlPermissionByHash":        "scanHotPermission",
 	"sqlPermissionsOfDelegation": "scanHotPermission",
 	"sqlPermissionsOfKey":        "scanHotPermission",
 	"sqlLots":                    "scanLot",
-	"sqlLotsOf":                  "scanLot",
 	"sqlLotByRef":                "scanLot",
-	"sqlLotsByRef":               "scanLot",
 
 	"sqlPermissionFreeze": "the counters are written before",
 

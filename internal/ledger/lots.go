@@ -6,15 +6,8 @@ const lotColumns = `lot_id, ref, granted, remaining, ends_at, taken, old_end`
 
 const (
 	// The limit is not a parameter: SQLite plans a statement again whenever a bound limit changes hands.
-	sqlLots = `SELECT ` + lotColumns + ` FROM lots WHERE account_id = $1 AND open = 1 ORDER BY ends_at, lot_id LIMIT `
-	// A join on unnest would let the planner read the whole table once it has grown.
-	sqlLotsOf = `SELECT u.account_id, l.lot_id, l.ref, l.granted, l.remaining, l.ends_at, l.taken, l.old_end
-		FROM unnest($1::bytea[]) AS u(account_id), LATERAL (SELECT * FROM lots WHERE account_id = u.account_id AND open = 1
-			ORDER BY ends_at, lot_id LIMIT $2) l ORDER BY l.account_id, l.ends_at, l.lot_id`
-	sqlLotByRef  = `SELECT ` + lotColumns + ` FROM lots WHERE account_id = $1 AND ref = $2`
-	sqlLotsByRef = `SELECT u.account_id, l.lot_id, l.ref, l.granted, l.remaining, l.ends_at, l.taken, l.old_end
-		FROM unnest($1::bytea[], $2::text[]) AS u(account_id, ref),
-		LATERAL (SELECT * FROM lots WHERE account_id = u.account_id AND ref = u.ref LIMIT 1) l`
+	sqlLots     = `SELECT ` + lotColumns + ` FROM lots WHERE account_id = $1 AND open = 1 ORDER BY ends_at, lot_id LIMIT `
+	sqlLotByRef = `SELECT ` + lotColumns + ` FROM lots WHERE account_id = $1 AND ref = $2`
 
 	sqlLotLeft  = `UPDATE lots SET remaining = $3 WHERE account_id = $1 AND lot_id = $2`
 	sqlLotsLeft = `UPDATE lots l SET remaining = u.remaining

@@ -14,15 +14,6 @@ const permissionColumns = `permission_hash, plan_id, subscriber, agent_id, allow
 const (
 	sqlPermission = `SELECT ` + permissionColumns + ` FROM permissions WHERE account_id = $1 AND permission_hash = $2`
 
-	sqlPermissionsOf = `SELECT u.account_id, p.* FROM unnest($1::bytea[], $2::bytea[]) AS u(account_id, permission_hash),
-		LATERAL (SELECT ` + permissionColumns + ` FROM permissions
-			WHERE account_id = u.account_id AND permission_hash = u.permission_hash LIMIT 1) p`
-	sqlPermissionsOfRequests = `SELECT u.account_id, p.* FROM unnest($1::bytea[], $2::text[]) AS u(account_id, agent_request_id),
-		LATERAL (SELECT permission_hash FROM requests
-			WHERE account_id = u.account_id AND agent_request_id = u.agent_request_id LIMIT 1) r,
-		LATERAL (SELECT ` + permissionColumns + ` FROM permissions
-			WHERE account_id = u.account_id AND permission_hash = r.permission_hash LIMIT 1) p`
-
 	// Outside of the lock of the account.
 	sqlPermissionNow = `SELECT ` + hotPermissionColumns + hotPermissions + ` WHERE p.account_id = $1 AND p.permission_hash = $2`
 

@@ -12,7 +12,7 @@ import (
 
 var (
 	parameters = regexp.MustCompile(`\$(\d+)(::\w+\[\])?`)
-	byKey      = regexp.MustCompile(`Index Cond: .*= \(?u\.`)
+	byKey      = regexp.MustCompile(`Index Cond: .*= (\(?u\.|\$)`)
 )
 
 // Statements that the writer planned while the tables were empty, and that nobody analyzed, look rows up by their keys: none
@@ -36,7 +36,8 @@ func TestPlans_WriterThatGrew(t *testing.T) {
 	}
 	checked := 0
 	for _, s := range statements(t, ".") {
-		if !strings.Contains(s.text, "unnest(") || !strings.Contains(s.text, "u.account_id") {
+		many := strings.Contains(s.text, "unnest(") && strings.Contains(s.text, "u.account_id")
+		if one := strings.HasPrefix(s.name, "sql") && strings.Contains(s.text, "account_id = $1"); !many && !one {
 			continue
 		}
 		checked++
@@ -45,15 +46,18 @@ func TestPlans_WriterThatGrew(t *testing.T) {
 		for _, m := range parameters.FindAllStringSubmatch(s.text, -1) {
 			n, _ := strconv.Atoi(m[1])
 			if args[n-1] == "" {
-				args[n-1] = "0"
+				args[n-1] = "NULL"
 			}
 			if most = max(most, n); m[2] != "" {
 				args[n-1] = "'{}'" + m[2]
 			}
 		}
+		if strings.HasSuffix(s.text, "LIMIT ") { // sqlLotsTo adds how many
+			s.text += "32"
+		}
 		run("PREPARE " + s.name + " AS " + s.text)
 		plan := run("EXPLAIN EXECUTE " + s.name + "(" + strings.Join(args[:most], ", ") + ")")
-		if strings.Contains(plan, "Join Filter") || !byKey.MatchString(plan) {
+		if many && strings.Contains(plan, "Join Filter") || !byKey.MatchString(plan) {
 			t.Errorf("%s:\n%s", s.name, plan)
 		}
 	}

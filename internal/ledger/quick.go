@@ -20,7 +20,7 @@ const (
 
 	sqlRequestKnown = `SELECT 1 FROM requests WHERE account_id = $1 AND agent_request_id = $2
 		UNION ALL SELECT 1 FROM journal WHERE account_id = $1 AND ref = $3 AND kind = 2`
-	// Left joins, as in sqlBurnsOf.
+	// Left joins, which keep PostgreSQL from planning these from the tables, as long as it takes them for small.
 	sqlRequestsNone = `SELECT 1 / (CASE WHEN COUNT(r.account_id) = 0 THEN 1 ELSE 0 END)
 		FROM unnest($1::bytea[], $2::text[]) AS u(account_id, agent_request_id)
 		LEFT JOIN requests r ON r.account_id = u.account_id AND r.agent_request_id = u.agent_request_id`
@@ -216,7 +216,12 @@ func (w *writer) lite(ctx context.Context, gs []*group, depth int, retried bool)
 func (w *writer) liteRead(ctx context.Context, tx *store.Tx, g *group, now time.Time, depth int, retried bool) ([]outcome, error) {
 	g.reset(now.UnixMicro())
 	w.l.failpoint("read")
-	if err := load(ctx, tx, g, depth); err != nil {
+	run := func(stmts ...store.Stmt) error { return tx.Run(ctx, stmts...) }
+	lock := g.lock(store.SQLite)
+	if g.needs.plan != "" {
+		lock = append([]store.Stmt{makeAccount(g.id, g.needs.plan, g.needs.subscriber)}, lock...)
+	}
+	if err := load(run, lock, []*group{g}, depth, false); err != nil {
 		return nil, err
 	}
 	g.version = g.state.account.version

@@ -5,10 +5,7 @@ const requestColumns = `account_id, agent_request_id, state, permission_hash, ag
 	ended_at, order_tx`
 
 const (
-	sqlRequest    = `SELECT ` + requestColumns + ` FROM requests WHERE account_id = $1 AND agent_request_id = $2`
-	sqlRequestsOf = `SELECT r.* FROM unnest($1::bytea[], $2::text[]) AS u(account_id, agent_request_id),
-		LATERAL (SELECT ` + requestColumns + ` FROM requests
-			WHERE account_id = u.account_id AND agent_request_id = u.agent_request_id LIMIT 1) r`
+	sqlRequest = `SELECT ` + requestColumns + ` FROM requests WHERE account_id = $1 AND agent_request_id = $2`
 
 	// Only what the party may see counts, so that a stranger who uses the same id cannot crowd it out.
 	sqlRequestsByID = `SELECT r.account_id, r.agent_request_id, r.state, r.permission_hash, r.agent_id, r.resource, r.held, r.hold_ends_at, r.created_at,
@@ -20,31 +17,13 @@ const (
 		LEFT JOIN plans p ON p.plan_id = a.plan_id
 		WHERE j.ref = $1 AND j.kind = 2 AND (a.subscriber = $2 OR p.owner = $2) ORDER BY j.pos DESC LIMIT $3`
 	burnColumns = `j.pos, j.seq, j.kind, j.amount, j.balance_after, j.at, j.account_id, j.commitment, j.ref, j.body`
-	// A left join, which COALESCE keeps one: an inner one PostgreSQL plans from the journal, as long as it takes that for small.
-	sqlBurnsOf = `SELECT ` + burnColumns + ` FROM unnest($1::bytea[], $2::bytea[]) AS u(account_id, ref)
-		LEFT JOIN journal j ON j.account_id = u.account_id AND j.ref = u.ref AND j.kind = 2 WHERE COALESCE(j.pos, 0) > 0`
 
-	sqlKey    = `SELECT agent_request_id FROM request_keys WHERE account_id = $1 AND request_key = $2`
-	sqlKeysOf = `SELECT u.account_id, u.request_key, k.agent_request_id
-		FROM unnest($1::bytea[], $2::text[]) AS u(account_id, request_key),
-		LATERAL (SELECT agent_request_id FROM request_keys
-			WHERE account_id = u.account_id AND request_key = u.request_key LIMIT 1) k`
-	sqlRequestsByKey = `SELECT r.* FROM unnest($1::bytea[], $2::text[]) AS u(account_id, request_key),
-		LATERAL (SELECT account_id, agent_request_id FROM request_keys
-			WHERE account_id = u.account_id AND request_key = u.request_key LIMIT 1) k,
-		LATERAL (SELECT ` + requestColumns + ` FROM requests
-			WHERE account_id = k.account_id AND agent_request_id = k.agent_request_id LIMIT 1) r`
+	sqlKey = `SELECT agent_request_id FROM request_keys WHERE account_id = $1 AND request_key = $2`
 
 	sqlRequestsDue = `SELECT ` + requestColumns + ` FROM requests WHERE account_id = $1 AND state = 1 AND hold_ends_at <= $2
 		ORDER BY hold_ends_at`
-	sqlRequestsDueOf = `SELECT r.* FROM unnest($1::bytea[], $2::bigint[]) AS u(account_id, at),
-		LATERAL (SELECT ` + requestColumns + ` FROM requests
-			WHERE account_id = u.account_id AND state = 1 AND hold_ends_at <= u.at ORDER BY hold_ends_at LIMIT 1000) r`
 	sqlNextDue = `SELECT hold_ends_at FROM requests WHERE account_id = $1 AND state = 1 AND hold_ends_at > $2
 		ORDER BY hold_ends_at LIMIT 1`
-	sqlNextDueOf = `SELECT u.account_id, r.hold_ends_at FROM unnest($1::bytea[], $2::bigint[]) AS u(account_id, at),
-		LATERAL (SELECT hold_ends_at FROM requests
-			WHERE account_id = u.account_id AND state = 1 AND hold_ends_at > u.at ORDER BY hold_ends_at LIMIT 1) r`
 
 	sqlRequestAdd  = `INSERT INTO requests (` + requestColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
 	sqlRequestEnd  = `UPDATE requests SET state = $3, ended_at = $4 WHERE account_id = $1 AND agent_request_id = $2`

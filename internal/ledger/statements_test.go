@@ -340,7 +340,8 @@ var (
 	equal   = regexp.MustCompile(`(?i)(?:\b(\w+)\.)?\baccount_id\s*=\s*(ANY\s*\(\s*\$\d+\s*\)|\$\d+|(\w+)\.account_id)`)
 	columns = regexp.MustCompile(`(?i)\bINTO\s+\w+\s*\(([^)]*)\)`)
 	clash   = regexp.MustCompile(`(?i)\bON\s+CONFLICT\s*\(([^)]*)\)`)
-	inOrder = regexp.MustCompile(`(?i)\bORDER\s+BY\s+(?:account_id|principal)\s+FOR\s+UPDATE\s*$`)
+	inOrder = regexp.MustCompile(`(?i)\bORDER\s+BY\s+principal\s+FOR\s+UPDATE\s*$`)
+	lateral = regexp.MustCompile(`(?i)\bLATERAL\b`)
 	locking = regexp.MustCompile(`(?i)\bFOR\s+(NO\s+KEY\s+)?UPDATE\b`)
 	writes  = regexp.MustCompile(`(?i)^\s*(?:WITH\s+\w+\s+AS\s*\(\s*)?(INSERT|UPDATE|DELETE|MERGE)\b|\b(INSERT\s+INTO|DELETE\s+FROM)\b`)
 	sqlWord = regexp.MustCompile(`(?i)^(WHERE|SET|ORDER|ON|GROUP|LIMIT|JOIN|LEFT|CROSS|UNION|VALUES|FOR|USING|RETURNING|HAVING|INNER)$`)
@@ -437,6 +438,9 @@ func judge(text string, fan bool) string {
 	if m := forbidden.FindString(text); m != "" {
 		return "it uses " + m
 	}
+	if table.MatchString(text) && lateral.MatchString(text) {
+		return "it uses LATERAL, which Citus cannot plan"
+	}
 	free := unpinned(text)
 	switch {
 	case len(free) == 0:
@@ -447,8 +451,13 @@ func judge(text string, fan bool) string {
 	case !fan:
 		return fmt.Sprintf("it does not name the account of %s and is no named fan-out read", strings.Join(free, ", "))
 	}
-	if locking.MatchString(text) && strings.Contains(text, "ANY(") && !inOrder.MatchString(text) {
-		return "it locks several accounts, and not in the order of their ids"
+	if locking.MatchString(text) && strings.Contains(text, "ANY(") {
+		if table.MatchString(text) {
+			return "it locks rows of several accounts, which Citus cannot plan"
+		}
+		if !inOrder.MatchString(text) {
+			return "it locks several rows, and not in the order of their ids"
+		}
 	}
 	return ""
 }
@@ -513,8 +522,9 @@ func TestStatements_Judge(t *testing.T) {
 		{`SELECT 1 FROM journal e JOIN requests r ON r.account_id = e.account_id`, false, "account of"},
 		{`SELECT 1 FROM journal e JOIN requests r ON r.account_id = e.account_id WHERE e.account_id = $1`, false, ""},
 		{`SELECT 1 FROM journal e JOIN requests r ON r.agent_request_id = e.ref WHERE e.account_id = $1`, false, "account of r"},
-		{`SELECT r.* FROM unnest($1::bytea[]) AS u(account_id), LATERAL (SELECT * FROM requests WHERE account_id = u.account_id LIMIT 1) r`, false, ""},
-		{`SELECT r.* FROM unnest($1::bytea[]) AS u(account_id), LATERAL (SELECT * FROM requests WHERE state = 1 LIMIT 1) r`, false, "account of requests"},
+		{`SELECT r.* FROM unnest($1::bytea[]) AS u(account_id), LATERAL (SELECT * FROM requests WHERE account_id = u.account_id LIMIT 1) r`, false, "LATERAL"},
+		{`SELECT r.* FROM unnest($1::bytea[]) AS u(account_id) LEFT JOIN requests r ON r.account_id = u.account_id`, false, ""},
+		{`SELECT r.* FROM unnest($1::bytea[]) AS u(account_id) LEFT JOIN requests r ON r.state = u.state`, false, "account of r"},
 		{`SELECT 1 FROM accounts WHERE account_id = $1 UNION SELECT 1 FROM accounts WHERE next_lot_end < $2`, false, "account of accounts"},
 		{`UPDATE requests SET state = 2 WHERE agent_request_id = $1`, true, "writes without"},
 		{`UPDATE requests r SET state = u.state FROM unnest($1::bytea[]) AS u(account_id, state) WHERE r.account_id = u.account_id`, false, ""},
@@ -525,8 +535,10 @@ func TestStatements_Judge(t *testing.T) {
 		{`INSERT INTO lots (lot_id, ref) VALUES ($1, $2)`, false, "writes without"},
 		{`INSERT INTO lots (account_id, ref) VALUES ($1, $2) ON CONFLICT (ref) DO NOTHING`, false, "writes without"},
 		{`SELECT * FROM permissions WHERE permission_hash = $1 FOR UPDATE`, true, "locks without"},
-		{`SELECT * FROM accounts WHERE account_id = ANY($1) FOR UPDATE`, false, "not in the order"},
-		{`SELECT * FROM accounts WHERE account_id = ANY($1) ORDER BY account_id FOR UPDATE`, false, ""},
+		{`SELECT * FROM accounts WHERE account_id = $1 FOR UPDATE`, false, ""},
+		{`SELECT * FROM accounts WHERE account_id = ANY($1) ORDER BY account_id FOR UPDATE`, false, "several accounts"},
+		{`SELECT * FROM event_streams WHERE principal = ANY($1) FOR UPDATE`, false, "not in the order"},
+		{`SELECT * FROM event_streams WHERE principal = ANY($1) ORDER BY principal FOR UPDATE`, false, ""},
 		{`UPDATE plans SET updated_at = now() WHERE plan_id = $1`, false, "uses now("},
 		{`SELECT * FROM plans WHERE name LIKE $1`, false, "uses LIKE"},
 		{`CREATE TABLE x (id BIGSERIAL)`, false, "uses BIGSERIAL"},

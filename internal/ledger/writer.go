@@ -185,6 +185,7 @@ type group struct {
 	ops   []operation
 	needs needs
 	state *state
+	asked asked // what load has read of needs
 
 	version int64       // of the account, before the operations
 	memory  *remembered // where the state comes from; nil: it was read
