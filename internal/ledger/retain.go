@@ -129,7 +129,7 @@ func (l *Ledger) forget(ctx context.Context, id AccountID, hash toll.Hash) (n Re
 }
 
 // burnsUnder returns the last burns under a permission, at most 128, newest first, and the seq of the one before them, 0 when
-// there is none. It returns none as long as the follower has not read them.
+// there is none. It returns none as long as the follower has not read them, and when another process removes them.
 func (l *Ledger) burnsUnder(ctx context.Context, id AccountID, p *Permission) (burns []store.JournalRow, previous int64, err error) {
 	if p.lastBurn == 0 {
 		return nil, 0, nil
@@ -151,6 +151,9 @@ func (l *Ledger) burnsUnder(ctx context.Context, id AccountID, p *Permission) (b
 		}
 		if r.Pos > followed {
 			return nil, 0, nil
+		}
+		if r.Thin() {
+			return nil, 0, nil // another process has removed it since the permission was read
 		}
 		if r.Burn == nil || r.Burn.Permission != p.Hash {
 			return nil, 0, fmt.Errorf("ledger: entry %d of account %s is no burn under permission %s", r.Seq, id, p.Hash)
