@@ -113,7 +113,7 @@ def _write(value: Any) -> str:
     if isinstance(value, Decimal):
         if not value.is_finite():
             raise ValueError("a number must be finite")
-        return format(value, "f")
+        return str(value)
     if isinstance(value, float):
         raise TypeError("amounts are int or Decimal, never float")
     return json.dumps(value)
