@@ -1,0 +1,121 @@
+"""The wheel as users get it: built, installed into an empty environment, and used as the README says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+from toll import builders
+from toll.testing import Service
+
+HERE = Path(__file__).resolve().parent.parent
+DOCS = HERE.parents[1] / "docs" / "PYTHON.md"
+
+
+def blocks(path: Path) -> list[str]:
+    """The Python blocks of a page that stand for themselves."""
+    found = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.S)
+    return [b for b in found if "# FastAPI, Starlette  " not in b]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty environment in which the wheel is installed."""
+    work = tmp_path_factory.mktemp("release")
+    source = work / "source"
+    skip = shutil.ignore_patterns("__pycache__", ".*_cache", "tests", "dist")
+    shutil.copytree(HERE, source, ignore=skip)
+    # Debian's hatchling asks for editables, which Debian lacks and only editable installs need.
+    build = [sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check"]
+    done = subprocess.run(
+        [*build, "--outdir", str(work / "dist"), str(source)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (work / "dist").glob("*.whl")
+    assert wheel.name == "toll-1.1.0-py3-none-any.whl" and list((work / "dist").glob("*.tar.gz"))
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "toll/py.typed" in names and all(n.startswith(("toll/", "toll-1.1.0.dist-info/")) for n in names)
+    metadata = zipfile.ZipFile(wheel).read("toll-1.1.0.dist-info/METADATA").decode()
+    assert "Requires-Dist" not in metadata and "Requires-Python: >=3.10" in metadata
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(work / "venv")], check=True)
+    program = work / "venv" / "bin" / "python3"
+    pip = [sys.executable, "-m", "pip", "--python", str(program), "install", "--no-index", "--no-deps"]
+    done = subprocess.run([*pip, str(wheel)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return program
+
+
+def environment(svc: Service, account: str) -> dict[str, str]:
+    keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "TOLL_BIN", "TMPDIR")}
+    return {**keep, "TOLL_API_KEY": svc.key(account).key, "TOLL_URL": svc.url}
+
+
+def test_readme(svc: Service, python: Path) -> None:
+    first = blocks(HERE / "README.md")[0]
+    done = subprocess.run(
+        [str(python), "-I", "-c", first + "\nprint(token)"], capture_output=True, text=True,
+        env=environment(svc, "reader"), timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Basic 0" in done.stdout and done.stdout.count(".") >= 2
+
+
+def test_modules_import_alone(python: Path) -> None:
+    """Every module imports where nothing else is installed."""
+    code = "import toll, toll.asgi, toll.wsgi, toll.http, toll.mcp, toll.testing, toll.transport, sys\n"
+    code += "assert not {'httpx', 'requests', 'flask', 'django', 'starlette'} & set(sys.modules)\n"
+    code += "t = toll.AsyncToll('k'); print(type(t._transport).__name__)"
+    done = subprocess.run([str(python), "-I", "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "ThreadTransport", done.stderr
+
+
+def test_pages_compile() -> None:
+    for path in (HERE / "README.md", DOCS):
+        for block in blocks(path):
+            compile(block, str(path), "exec", flags=0x2000)  # await at the top level
+    assert len(blocks(DOCS)) >= 5
+
+
+def test_examples(svc: Service) -> None:
+    """The agent sells to the buyer."""
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    with svc.client("example seller") as t:
+        made = t.agents.create_with_plan(
+            name="Example", endpoints=[{"POST": f"{url}/ask"}, {"POST": f"{url}/essay"}],
+            plan_name="Example", price=builders.free_price(), credits=builders.dynamic_credits(100, 1, 10),
+        )
+    env = {**environment(svc, "example seller"), "TOLL_PLAN": made.plan_id, "TOLL_AGENT": made.agent_id}
+    env.update(AGENT_URL=url, PYTHONPATH=str(HERE / "src"))
+    command = [sys.executable, "-m", "uvicorn", "agent:app", "--port", str(port), "--log-level", "warning"]
+    agent = subprocess.Popen(command, cwd=HERE / "examples", env=env)
+    try:
+        end = time.monotonic() + 30
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                assert agent.poll() is None and time.monotonic() < end
+                time.sleep(0.05)
+        bought = subprocess.run(
+            [sys.executable, str(HERE / "examples" / "buyer.py"), url, "how are you"],
+            capture_output=True, text=True, timeout=60,
+            env={**environment(svc, "example buyer"), "PYTHONPATH": str(HERE / "src")},
+        )
+        assert bought.stdout == "HOW ARE YOU\n", bought.stderr
+        assert "2 credits spent" in bought.stderr
+        with svc.client("example buyer") as t:
+            assert t.plans.balance(made.plan_id).balance == 98  # the free plan was ordered on demand
+    finally:
+        agent.terminate()
+        agent.wait(20)
