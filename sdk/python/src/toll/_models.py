@@ -2289,6 +2289,7 @@ OPERATIONS: Mapping[str, type[Record]] = {
     "signUp": SignedIn,
     "startSimulation": Simulation,
     "supported": Supported,
+    "takeBackCredits": ActResult,
     "testWebhook": WebhookDelivery,
     "unfreezeDelegation": Delegation,
     "updateAgent": ActResult,
