@@ -6,8 +6,11 @@ import asyncio
 import base64
 import json
 import logging
+import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from typing import Any, Callable, Iterator
@@ -382,7 +385,7 @@ def test_T91_sizes(front: Front, token: str) -> None:
 
 
 def test_T91_endless_body(front: Front, token: str) -> None:
-    if front.name != "starlette":
+    if front.name not in ("starlette", "django asgi"):
         return  # the others read no body here, and wsgiref has no chunked ones
     head = request_text("POST", "/ask", [("payment-signature", token), ("transfer-encoding", "chunked")])
     head = head.replace(b"content-length: 0\r\n", b"")
@@ -590,3 +593,43 @@ def test_F07_the_server_is_cancelled(svc: Service, tokens: dict[str, str]) -> No
         await client.aclose()
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    "moment, status",
+    [
+        ("after verify", "held"), ("in the handler", "held"), ("before settle", "held"),
+        ("after settle", "settled"), ("never", "settled"),
+    ],
+)
+def test_F07_agent_dies(svc: Service, moment: str, status: str) -> None:
+    """Paid content comes with its settlement only, and the look-up by id tells the outcome."""
+    account = f"widow {moment}"
+    token = svc.token(10, account=account)
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+    env = {**os.environ, "TOLL_API_KEY": svc.key("builder").key, "TOLL_URL": svc.url}
+    env.update(TOLL_PLAN=svc.plan_id, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "killed.py")
+    agent = subprocess.Popen([sys.executable, script, str(port), moment], env=env)
+    try:
+        def listens() -> bool:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                return True
+            except OSError:
+                return False
+
+        eventually(listens)
+        raw = exchange(port, request_text("POST", "/ask", [("payment-signature", token)], b"{}"))
+        with svc.client(account) as t:
+            (permission,) = t.tokens.list()
+            used = t.tokens.get(permission.permission_hash).used_credits
+        assert used == (2 if status == "settled" else 0)
+        assert svc.held(account) == (0 if status == "settled" else 2)
+        assert (CONTENT.encode() in raw) == (moment == "never")
+        if moment != "never":
+            assert raw == b"" and agent.wait(20) == -9
+    finally:
+        agent.kill()
+        agent.wait()

@@ -91,8 +91,9 @@ class Middleware:
 
     plan is the plan whose credits pay, agent the agent that serves. public_url is the absolute base
     under which the world reaches this server, never read from a request. hold_secs is 1 to 900,
-    max_buffer and max_body are bytes, timeout is seconds for one call of the service. on_unsettled
-    is the alarm for streams that were delivered and not settled; queue settles them later.
+    max_buffer and max_body are bytes, timeout is seconds for one call of the service. max_body
+    bounds the body of every request, of free routes too, as frameworks read it before they reach a
+    handler: 10 MiB by default. on_unsettled is the alarm for streams that were delivered and not settled; queue settles them later.
     """
 
     def __init__(
@@ -270,7 +271,8 @@ class _Exchange(Exchange):
         else:
             message = await self._receive()
         self._see(message)
-        if self.payment is not None and self.received > self.seller.max_body:
+        if self.received > self.seller.max_body and not self.passing:
+            # Also before a payment: frameworks read a body before they reach the handler.
             self.refusal = Refused(self.error(self.too_large()))
             await self._steps(self.release())
             raise self.refusal

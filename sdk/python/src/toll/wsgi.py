@@ -116,14 +116,14 @@ class _Input:
 
     def _count(self, part: bytes) -> bytes:
         self._x.received += len(part)
-        if self._x.payment is not None and self._x.received > self._x.seller.max_body:
+        if self._x.received > self._x.seller.max_body and not self._x.passing:
             raise self._x.refuse_now(self._x.error(self._x.too_large()))
         return part
 
     def _most(self, size: int | None) -> int:
         """A read without a size takes one byte more than is allowed at most."""
         left = self._x.seller.max_body - self._x.received + 1
-        if self._x.payment is None:
+        if self._x.passing:
             return -1 if size is None else size
         return max(left, 1) if size is None or size < 0 else min(size, max(left, 1))
 
