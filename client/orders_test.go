@@ -62,6 +62,9 @@ func TestLists_Paths(t *testing.T) {
 	orders := serve(t, always(200, `{"orders":`+one))
 	subscribers := serve(t, always(200, `{"subscribers":`+one))
 	holdings := serve(t, always(200, `{"holdings":`+one))
+	usage := serve(t, always(200, `{"usage":`+one))
+	refusals := serve(t, always(200, `{"refusals":`+one))
+	revenue := serve(t, always(200, `{"revenue":`+one))
 	ctx := context.Background()
 	count := func(err error) int {
 		if err != nil {
@@ -79,12 +82,24 @@ func TestLists_Paths(t *testing.T) {
 	for _, err := range holdings.client().Holdings(ctx) {
 		n += count(err)
 	}
-	if n != 3 {
+	for _, err := range usage.client().Usage(ctx, client.AsBuyer(), client.By("plan"), client.OfAgent("5")) {
+		n += count(err)
+	}
+	for _, err := range revenue.client().Revenue(ctx, client.By("hour"), client.Ascending()) {
+		n += count(err)
+	}
+	for _, err := range refusals.client().Refusals(ctx) {
+		n += count(err)
+	}
+	if n != 6 {
 		t.Errorf("%d records", n)
 	}
 	for s, want := range map[*service]string{
 		orders:      "/api/v1/protocol/orders?pageSize=100&planId=7&role=seller&since=2026-11-21T00%3A00%3A00.000Z&until=2026-11-21T00%3A00%3A00.000Z",
 		subscribers: "/api/v1/protocol/plans/7/subscribers?pageSize=100", holdings: "/api/v1/protocol/holdings?pageSize=100",
+		usage:    "/api/v1/protocol/usage?agentId=5&by=plan&pageSize=100&role=buyer",
+		refusals: "/api/v1/protocol/refusals?pageSize=100",
+		revenue:  "/api/v1/protocol/revenue?by=hour&pageSize=100&sortOrder=asc",
 	} {
 		if got := s.sent[0].target; got != want {
 			t.Errorf("%s, not %s", got, want)

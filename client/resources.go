@@ -158,6 +158,32 @@ func (c *Client) Holdings(ctx context.Context, opts ...ListOption) iter.Seq2[*to
 	return list[toll.Balance](ctx, c, api("/protocol/holdings"), "holdings", opts)
 }
 
+// By sums usage and revenue by "hour", "day" (default), "plan", "agent" or "subscriber".
+func By(what string) ListOption { return Filter("by", what) }
+
+// AsBuyer sums what the caller used; without it what was used of the caller's plans.
+func AsBuyer() ListOption { return Filter("role", "buyer") }
+
+// OfAgent keeps what names one agent.
+func OfAgent(id toll.AgentID) ListOption { return Filter("agentId", string(id)) }
+
+// Usage lists what was settled of the caller's plans, summed: see [By], [OfPlan], [OfAgent], [OfSubscriber], [Since] and [Until], and
+// [AsBuyer] for what the caller used. Counts follow the settlements within seconds.
+func (c *Client) Usage(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Usage, error] {
+	return list[toll.Usage](ctx, c, api("/protocol/usage"), "usage", opts)
+}
+
+// Revenue lists what was paid for orders of the caller's plans, summed by currency and by "hour", "day" (default) or "plan": see [By].
+func (c *Client) Revenue(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Revenue, error] {
+	return list[toll.Revenue](ctx, c, api("/protocol/revenue"), "revenue", opts)
+}
+
+// Refusals lists how often the service refused verify and settle of the caller's plans, by "reason" (default), "hour", "day", "plan" or
+// "agent": see [By]. Counts are written every 10 seconds.
+func (c *Client) Refusals(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Refusals, error] {
+	return list[toll.Refusals](ctx, c, api("/protocol/refusals"), "refusals", opts)
+}
+
 // Balance returns what the caller has of a plan.
 func (c *Client) Balance(ctx context.Context, id toll.PlanID) (*toll.Balance, error) {
 	return get[toll.Balance](ctx, c, api("/protocol/plans/%s/balance", string(id)))

@@ -24,8 +24,9 @@ var bounded = map[string]string{
 	"listPermissions":            "of one access token each; sorted by an index, counted through it",
 	"listDelegationTransactions": "orders that one delegation has paid",
 	"listWebhooks":               "a quota bounds the webhooks of an account", "listDeliveries": "deliveries go after 30 days",
-	"listSubTasks":      "of one request",
-	"search":            "records that an account has few of, or those of an index that begin with some characters",
+	"listSubTasks": "of one request",
+	"search":       "records that an account has few of, or those of an index that begin with some characters",
+	"listUsage":    "hours or days of a range, which has at most 400 days", "listRefusals": "as usage", "listRevenue": "as usage; and orders whose money went back",
 	"listOrganizations": "a person is in at most 100 workspaces", "listInvitations": "a workspace has at most 100 open invitations",
 	"listCredentials": "a person has at most 60",
 	"listEvents":      "with type and since the newer events of the type are sorted; settlements, which are many, have no rows",
@@ -41,7 +42,9 @@ func TestLists_Index(t *testing.T) {
 	values := map[string][]string{
 		"planId": {plan}, "subscriber": {s.s1.address.Lower()}, "since": {"2026-01-01T00:00:00Z"}, "until": {"2027-01-01T00:00:00Z"},
 		"role": {"buyer", "seller"}, "status": {"active"}, "type": {"order.paid"}, "accessible": {"true"}, "agentRequestId": {request}, "act": {"member.joined"},
-		"listDeliveries status": {"pending"},
+		"listDeliveries status": {"pending"}, "by": {"hour", "day", "plan", "agent", "subscriber"}, "listRefusals by": {"hour", "day", "plan", "agent", "reason"}, "reason": {"duplicate"},
+		"listRevenue by": {"hour", "day", "plan"}, "listRefusals since": {"2026-11-01"}, "listRefusals until": {"2026-11-30"}, "agentId": {agent},
+		"listUsage since": {"2026-11-01"}, "listUsage until": {"2026-11-30"}, "listRevenue since": {"2026-11-01"}, "listRevenue until": {"2026-11-30"},
 	}
 	var mu sync.Mutex
 	statements := map[string]string{} // operation by statement

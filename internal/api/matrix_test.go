@@ -112,7 +112,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"registerAgent": {[5]int{401, 401, 403, 403, 200}, `{"name":"x","plans":["` + plan + `"]}`}, "registerAgentWithPlan": {keyed, `{"agentMetadata":{},"agentApi":{},"planMetadata":{},"priceConfig":{},"creditsConfig":{}}`},
 		"listAgents": {keyed, ""}, "readAgent": {open, ""}, "listPlansOfAgent": {open, ""},
 		"registerPlan": {keyed, freePlan}, "listPlans": {keyed, ""}, "readPlan": {open, ""}, "listAgentsOfPlan": {open, ""}, "readBalance": {keyed, ""}, "readBalanceOf": {open, ""},
-		"orderPlan": {keyed, "{}"}, "readOrder": {parties, ""}, "listOrders": {keyed, ""}, "listSubscribers": {owned, ""}, "listHoldings": {keyed, ""}, "search": {[5]int{401, 401, 400, 400, 400}, ""}, "mintCredits": {owned, mint}, "mintExpirableCredits": {owned, mint}, "takeBackCredits": {owned, back},
+		"orderPlan": {keyed, "{}"}, "readOrder": {parties, ""}, "listOrders": {keyed, ""}, "listSubscribers": {owned, ""}, "listHoldings": {keyed, ""}, "listUsage": {keyed, ""}, "listRevenue": {keyed, ""}, "listRefusals": {keyed, ""}, "search": {[5]int{401, 401, 400, 400, 400}, ""}, "mintCredits": {owned, mint}, "mintExpirableCredits": {owned, mint}, "takeBackCredits": {owned, back},
 		"verify": {owned, paymentBody(plan, token, "")}, "settle": {owned, paymentBody(plan, token, "")}, "release": {mine, `{"agentRequestId":"` + held + `"}`},
 		"updateAgent": {owned, `{"description":"changed"}`}, "setAgentListed": {owned, ""}, "attachPlan": {owned, ""}, "detachPlan": {owned, ""},
 		"addEndpoints": {owned, `{"endpoints":[{"POST":"/added"}]}`},

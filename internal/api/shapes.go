@@ -38,6 +38,7 @@ func as[T any](schema schemaOf) shaped {
 var shapes = []shaped{
 	as[toll.Credits](text(`^(0|[1-9][0-9]{0,18})$`, "Credits, 0 to 2^63-1. A request may also send a JSON integer.")),
 	as[toll.Units](text(`^(0|[1-9][0-9]{0,77})$`, "Token base units or seconds, 0 to 2^256-1. A request may also send a JSON integer.")),
+	as[toll.Sum](text(`^(0|[1-9][0-9]*)$`, "A sum of credits or of token base units, which may exceed 2^256-1.")),
 	as[toll.Cents](text(`^(0|[1-9][0-9]{0,12})$`, "Cents, up to 10^12. A request may also send a JSON integer.")),
 	as[toll.ExactInt](one(huma.Schema{
 		Type: huma.TypeInteger, Description: "An integer of up to 78 digits, to be read exactly.",

@@ -138,7 +138,13 @@ func (s *shop) close(c *checkout.Checkout) {
 // audit proves that money and credits agree.
 func (s *shop) audit() {
 	s.Helper()
-	found, err := store.AuditOrders(context.Background(), s.store)
+	ctx := context.Background()
+	found, err := store.AuditOrders(ctx, s.store)
+	for more := true; more && err == nil; {
+		more, err = s.ledgers[0].CountUsage(ctx)
+	}
+	usage, usageErr := store.AuditUsage(ctx, s.store)
+	found, err = append(found, usage...), errors.Join(err, usageErr)
 	if s.rail != nil {
 		found = append(found, s.rail.Faults()...)
 	}

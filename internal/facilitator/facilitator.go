@@ -67,6 +67,7 @@ type Facilitator struct {
 	ns  x402.Namespace
 	env toll.Environment
 
+	refused  refusalCounts
 	plans    *reader[toll.PlanID, *toll.Plan]
 	agents   *reader[toll.AgentID, *agentRecord]
 	agentsOf *reader[toll.PlanID, []toll.AgentID] // at most two, to know whether there is just one

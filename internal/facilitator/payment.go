@@ -27,7 +27,8 @@ type asked struct {
 // payment is a verify or settle request that has been read: whose access token, for what.
 type payment struct {
 	stock   bool
-	network string // that the server asks for, "" when it was not read
+	caller  toll.Address // zero until it is read
+	network string       // that the server asks for, "" when it was not read
 	token   *x402.Token
 	claims  *auth.Claims // shared with other requests; empty until they are read
 	expired bool         // the access token verifies but for its end
@@ -73,6 +74,7 @@ const cardNetwork = "stripe"
 // an error says as much as could be read.
 func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) (*payment, *toll.Error) {
 	p := newPayment(in.stock != nil)
+	p.caller = caller
 	accepts := in.accepts()
 	if len(accepts) > 0 {
 		p.network = accepts[0].Network

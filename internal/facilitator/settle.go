@@ -208,6 +208,7 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 		f.Log.ErrorContext(ctx, "settle pending", "error", e.Err.Error()) // its cause leaves with no answer
 	}
 	e = f.fault(x402.ActSettle, e)
+	f.count(p, e, e.Reason)
 	resp := &x402.SettleResponse{ErrorReason: e.Reason, ErrorMessage: e.Text(), Code: e.Code, Details: e.Details}
 	if page := checkoutPage(e); page != "" {
 		resp.Extra = &x402.SettleExtra{CheckoutURL: page}

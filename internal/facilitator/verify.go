@@ -260,6 +260,7 @@ func (f *Facilitator) valid(p *payment, a *ledger.Account, requestID string, amo
 
 // refusedVerify is the verdict, or the error that is none.
 func (f *Facilitator) refusedVerify(p *payment, e *toll.Error) (*x402.VerifyResponse, error) {
+	f.count(p, e, x402.ReasonOf(f.ns, e, x402.ActVerify))
 	if !isVerdict(e) && !(p.stock && isStockVerdict(e)) {
 		return nil, f.fault(x402.ActVerify, e)
 	}

@@ -87,6 +87,8 @@ func crashChild(point string) {
 			_, err := t.Withdraw(id, 10, 0)
 			return err
 		})
+	case "count":
+		_, err = l.CountUsage(ctx)
 	case "mint":
 		_, err = l.Mint(ctx, ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 5, Ref: id})
 	}

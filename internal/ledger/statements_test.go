@@ -49,6 +49,11 @@ var fanOut = map[string]string{
 	"OpenDisputes":          "a delegation pays orders of several accounts",
 	"sqlMirrorBurns":        "the mirror follows the journal",
 	"Orders":                "the orders of a seller, a subscriber or a plan",
+	"auditBurnHours":        "the auditor goes through all accounts",
+	"auditBurnDays":         "the auditor goes through all accounts",
+	"sqlMintsAfter":         "the auditor goes through all accounts",
+	"paidOrders":            "a part of the journal mints the orders of several accounts",
+	"Revenue":               "what went back of the orders of a seller",
 	"Search":                "an owner looks for an order or a permission by the beginning of its id",
 
 	"sqlPermissionsEnded":        "the sweeper looks for permissions that ended",
@@ -61,6 +66,7 @@ var composed = map[string]string{
 	"Select":    "lists: see the literals of Listing",
 	"partition": "partitions of a test database",
 
+	"prepare":    "sums of usage, which are not spread by account: see the literals of sums",
 	"newRecord":  "records: see recordList",
 	"dropOldest": "rows of tables that are not spread by account: see recordList.query",
 	"ClaimJobs":  "jobs belong to no account; its subquery ends with what the engine calls SKIP LOCKED",

@@ -212,8 +212,8 @@ type Finding struct {
 }
 
 // Audit proves the books, account by account, beside a running service or not: conservation of credits, holds, one burn a
-// request, limits, the chain of commitments, orders against credits, events against the journal, and the chains of the
-// audit log.
+// request, limits, the chain of commitments, orders against credits, events, usage and revenue against the journal, and
+// the chains of the audit log.
 func Audit(ctx context.Context, cfg Config) (findings []Finding, err error) {
 	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
 		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
@@ -227,11 +227,28 @@ func Audit(ctx context.Context, cfg Config) (findings []Finding, err error) {
 		for _, detail := range streams {
 			findings = append(findings, Finding{Invariant: "events", Detail: detail})
 		}
+		usage, usageErr := store.AuditUsage(ctx, f.store)
+		for _, detail := range usage {
+			findings = append(findings, Finding{Invariant: "usage", Detail: detail})
+		}
 		chains, chainErr := store.AuditChains(ctx, f.store)
 		for _, detail := range chains {
 			findings = append(findings, Finding{Invariant: "audit log", Detail: detail})
 		}
-		return errors.Join(err, orderErr, eventErr, chainErr, books.Close(context.WithoutCancel(ctx)))
+		return errors.Join(err, orderErr, eventErr, usageErr, chainErr, books.Close(context.WithoutCancel(ctx)))
 	})
 	return findings, err
+}
+
+// Recount has usage and revenue counted anew from the journal, beside a running service or not, and returns when all entries that
+// there are have been counted.
+func Recount(ctx context.Context, cfg Config) error {
+	return administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
+		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
+		err := books.RecountUsage(ctx)
+		for more := true; more && err == nil; {
+			more, err = books.CountUsage(ctx)
+		}
+		return errors.Join(err, books.Close(context.WithoutCancel(ctx)))
+	})
 }

@@ -146,6 +146,11 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Name: "ledger.follow", Every: time.Second, Gather: 20 * time.Millisecond, Wake: follow,
 		Turn: jobs.Sweep(func(ctx context.Context) (bool, error) { return s.ledger.Follow(ctx, s.events.Consumer()) }),
 	})
+	// Nothing wakes this loop: the more entries it finds, the fewer rows it writes for each.
+	s.jobs.Start(jobs.Loop{Name: "usage.count", Every: 2 * time.Second, Turn: jobs.Sweep(s.ledger.CountUsage)})
+	s.jobs.Start(jobs.Loop{
+		Name: "refusals.write", Every: facilitator.RefusalsEvery, Turn: jobs.Do(s.facilitator.WriteRefusals), End: s.facilitator.WriteRefusals,
+	})
 	s.jobs.Start(s.events.Loops()...)
 	s.jobs.Start(s.people.Loops()...)
 	return s, nil

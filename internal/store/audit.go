@@ -1,8 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"math/big"
 	"slices"
+
+	"github.com/tollhq/toll"
 )
 
 // The checks of [AuditOrders]: what each finds, and the statement that finds it.
@@ -160,4 +164,154 @@ func AuditOrders(ctx context.Context, q Querier) ([]string, error) {
 		}
 	}
 	return found, nil
+}
+
+// What is counted, with the position up to which it is, and what the journal says up to there: by plan and hour, and by plan, day and
+// subscriber. The two are read one after the other, as a cluster has them in different places; rows up to a position never change.
+const (
+	auditUsageHours = `SELECT (SELECT pos FROM journal_cursors WHERE name = 'usage'), plan_id, hour, '', CAST(SUM(settled) AS BIGINT),
+			CAST(SUM(credits_high) AS BIGINT), CAST(SUM(credits_low) AS BIGINT), 0
+		FROM usage_hours GROUP BY plan_id, hour ORDER BY plan_id, hour`
+	auditBurnHours = `SELECT a.plan_id, j.at - j.at % 3600000000 AS hour, '', COUNT(*), CAST(SUM(j.amount / 4294967296) AS BIGINT),
+			CAST(SUM(j.amount % 4294967296) AS BIGINT), 0
+		FROM journal j JOIN accounts a ON a.account_id = j.account_id WHERE j.kind = 2 AND j.pos <= $1
+		GROUP BY a.plan_id, j.at - j.at % 3600000000 ORDER BY 1, 2`
+	auditUsageDays = `SELECT (SELECT pos FROM journal_cursors WHERE name = 'usage'), plan_id, day, subscriber, settled, credits_high, credits_low,
+			last_at
+		FROM usage_days ORDER BY plan_id, day, subscriber`
+	auditBurnDays = `SELECT a.plan_id, j.at - j.at % 86400000000 AS day, a.subscriber, COUNT(*), CAST(SUM(j.amount / 4294967296) AS BIGINT),
+			CAST(SUM(j.amount % 4294967296) AS BIGINT), MAX(j.at)
+		FROM journal j JOIN accounts a ON a.account_id = j.account_id WHERE j.kind = 2 AND j.pos <= $1
+		GROUP BY a.plan_id, j.at - j.at % 86400000000, a.subscriber ORDER BY 1, 2, 3`
+	auditUsageTook = `SELECT plan_id FROM usage_hours WHERE settled < took_0 + took_1 + took_2 + took_3 + took_4 + took_5 + took_6 + took_7
+		+ took_8 + took_9 + took_10 + took_11`
+	sqlMintsAfter = `SELECT ` + JournalColumns + ` FROM journal WHERE pos > $1 AND pos <= $2 AND kind = 1 ORDER BY pos LIMIT $3`
+)
+
+// AuditUsage proves that usage and revenue are what the journal says up to the cursor of both. It returns what does not hold, nil when
+// all does, or while the tables are emptied.
+func AuditUsage(ctx context.Context, q Querier) ([]string, error) {
+	counted, err := JournalCursor(ctx, q, UsageCursor)
+	if err != nil || counted < 0 {
+		return nil, err
+	}
+	var found []string
+	for _, statements := range [][2]string{{auditUsageHours, auditBurnHours}, {auditUsageDays, auditBurnDays}} {
+		plans, err := auditCells(ctx, q, statements[0], statements[1], counted)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range slices.Compact(plans) {
+			found = append(found, "usage of a plan is not what its entries say: "+p)
+		}
+	}
+	took, err := values[string](ctx, q, auditUsageTook)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range slices.Compact(took) {
+		found = append(found, "usage of a plan has more times than settlements: "+p)
+	}
+	plans, err := auditRevenue(ctx, q, counted)
+	for _, p := range plans {
+		found = append(found, "revenue of a plan is not what its orders say: "+string(p))
+	}
+	return found, err
+}
+
+// usageCell is a row of usage, or what entries say in its place.
+type usageCell struct {
+	plan               string
+	at                 int64
+	subscriber         string
+	settled, high, low int64
+	lastAt             int64
+}
+
+func (c *usageCell) dest() []any {
+	return []any{&c.plan, &c.at, &c.subscriber, &c.settled, &c.high, &c.low, &c.lastAt}
+}
+
+// auditCells returns the plans, in order, of which a row differs from the entries. counted is the cursor where there are no rows.
+func auditCells(ctx context.Context, q Querier, cells, entries string, counted int64) (plans []string, err error) {
+	all, err := All(ctx, q, func(scan func(dest ...any) error) (c usageCell, err error) {
+		return c, scan(append([]any{&counted}, c.dest()...)...)
+	}, cells)
+	if err != nil || counted < 0 {
+		return nil, err // it is being emptied
+	}
+	compare := func(a, b *usageCell) int {
+		return cmp.Or(cmp.Compare(a.plan, b.plan), cmp.Compare(a.at, b.at), cmp.Compare(a.subscriber, b.subscriber))
+	}
+	err = eachRow(ctx, q, entries, []any{counted}, func(scan func(dest ...any) error) (c usageCell, err error) {
+		return c, scan(c.dest()...)
+	}, func(want usageCell) error {
+		for len(all) > 0 && compare(&all[0], &want) < 0 { // nothing was burned there
+			plans, all = append(plans, all[0].plan), all[1:]
+		}
+		if len(all) == 0 || all[0] != want {
+			plans = append(plans, want.plan)
+		}
+		if len(all) > 0 && compare(&all[0], &want) == 0 {
+			all = all[1:]
+		}
+		return nil
+	})
+	for _, c := range all {
+		plans = append(plans, c.plan)
+	}
+	return plans, err
+}
+
+const sqlRevenueCounted = `SELECT (SELECT pos FROM journal_cursors WHERE name = 'usage'), plan_id, hour, currency, orders, amount FROM revenue_hours`
+
+// auditRevenue returns the plans whose revenue differs from their orders. counted is the cursor where there is no revenue.
+func auditRevenue(ctx context.Context, q Querier, counted int64) ([]toll.PlanID, error) {
+	wrong := map[revenueKey]*big.Int{}
+	differ := func(k revenueKey, orders int64, amount *big.Int) {
+		if wrong[k] == nil {
+			wrong[k] = new(big.Int)
+		}
+		// One number proves both: amounts are less than 2^512.
+		n := new(big.Int).Lsh(big.NewInt(orders), 512)
+		wrong[k].Add(wrong[k], n.Add(n, amount))
+	}
+	if _, err := All(ctx, q, func(scan func(dest ...any) error) (none struct{}, err error) {
+		var k revenueKey
+		var orders int64
+		var amount string
+		if err = scan(&counted, &k.plan, &k.hour, &k.currency, &orders, &amount); err != nil {
+			return none, err
+		}
+		sum, err := toll.ParseSum(amount)
+		differ(k, -orders, new(big.Int).Neg(sum.Int()))
+		return none, err
+	}, sqlRevenueCounted); err != nil || counted < 0 {
+		return nil, err // it is being emptied
+	}
+	for pos := int64(0); pos < counted; {
+		rows, err := All(ctx, q, ScanJournal, sqlMintsAfter, pos, counted, int64(1000))
+		if err != nil {
+			return nil, err
+		}
+		paid, err := paidOrders(ctx, q, rows)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range paid {
+			at := Micros(o.CreatedAt)
+			differ(revenueKey{o.Plan, at - at%microsOfHour, o.Currency}, 1, o.Amount.Int())
+		}
+		if pos = counted; len(rows) == 1000 {
+			pos = rows[len(rows)-1].Pos
+		}
+	}
+	var plans []toll.PlanID
+	for k, n := range wrong {
+		if n.Sign() != 0 {
+			plans = append(plans, k.plan)
+		}
+	}
+	slices.Sort(plans)
+	return slices.Compact(plans), nil
 }

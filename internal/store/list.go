@@ -24,10 +24,14 @@ const (
 
 	SortSubscriber Sort = "subscriber" // by address
 	SortPlan       Sort = "plan"       // by the text of its id
+	SortTime       Sort = "time"       // of sums: by hour or day
+	SortGroup      Sort = "group"      // of sums: by the text of an id
 )
 
 // isText reports whether the values of a sort are texts; those of the others are numbers.
-func (s Sort) isText() bool { return s == SortName || s == SortSubscriber || s == SortPlan }
+func (s Sort) isText() bool {
+	return s == SortName || s == SortSubscriber || s == SortPlan || s == SortGroup
+}
 
 const (
 	defaultPageSize = 10

@@ -14,7 +14,7 @@ var placeholder = regexp.MustCompile(`\$(\d+)`)
 
 // Scans returns what is slow in the way in which a store runs a statement, "" for nothing: it reads a table without an index,
 // or, unless it may, sorts rows. The planner of PostgreSQL is told to use an index wherever one can be used, as it reads
-// small tables without.
+// small tables without. A subquery that a statement calls sums may be scanned: it is judged by how its own tables are read.
 func Scans(t testing.TB, st *store.Store, statement string, maySort bool) (fault string) {
 	t.Helper()
 	params := 0
@@ -25,7 +25,7 @@ func Scans(t testing.TB, st *store.Store, statement string, maySort bool) (fault
 	if st.Engine() == store.SQLite {
 		for _, step := range steps(t, st, "EXPLAIN QUERY PLAN "+statement, make([]any, params)...) {
 			switch {
-			case strings.HasPrefix(step, "SCAN ") && !strings.Contains(step, "USING") && !strings.Contains(step, "CONSTANT ROW") && !strings.Contains(step, "SUBQUERY"):
+			case strings.HasPrefix(step, "SCAN ") && !strings.Contains(step, "USING") && !strings.Contains(step, "CONSTANT ROW") && !strings.Contains(step, "SUBQUERY") && step != "SCAN sums":
 				return step
 			case strings.HasPrefix(step, "USE TEMP B-TREE") && !maySort:
 				return step

@@ -1,0 +1,129 @@
+package api
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// usageRange describes the range of times of sums.
+var usageRange = []query{
+	{"since", "From this time on, ISO 8601, or from this day on (UTC), down to the begin of its hour or day. Default 24 hours before until by hour, else 30 days."},
+	{"until", "Before this time, ISO 8601, or before this day (UTC), up to the end of its hour or day. Default now. At most 31 days after since by hour, else 400."},
+}
+
+func usageRoutes() []route {
+	sums := []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeBadID, toll.CodePlanNotFound, toll.CodeNotPlanOwner}
+	return []route{
+		{
+			op: "listUsage", method: "GET", path: Base + "/protocol/usage", auth: keyed, right: toll.RightRead, tag: "Usage",
+			summary: "What was settled of the caller's plans, or by the caller, summed", action: lists((*handler).listUsage),
+			query: slices.Concat([]query{
+				{"role", "seller (default): of the caller's plans; buyer: what the caller used."},
+				{"by", "day (default), hour, plan, agent, or subscriber. As buyer, day or plan."},
+				{"planId", "Only this plan. As seller it must be a plan of the caller."},
+				{"agentId", "Only settlements that name this agent; as seller."},
+				{"subscriber", "Only this subscriber, as seller with planId, by day."},
+			}, usageRange, sortedBy(store.SortGroup)),
+			codes: append(slices.Clip(sums), toll.CodeBadAddress),
+		},
+		{
+			op: "listRevenue", method: "GET", path: Base + "/protocol/revenue", auth: keyed, right: toll.RightRead, tag: "Usage",
+			summary: "What was paid for orders of the caller's plans, summed by currency", action: lists((*handler).listRevenue),
+			query: slices.Concat([]query{
+				{"by", "day (default), hour or plan."}, {"planId", "Only this plan, which must be one of the caller."},
+			}, usageRange, sortedBy(store.SortGroup)),
+			codes: sums,
+		},
+		{
+			op: "listRefusals", method: "GET", path: Base + "/protocol/refusals", auth: keyed, right: toll.RightRead, tag: "Usage",
+			summary: "How often the service refused verify and settle of the caller's plans", action: lists((*handler).listRefusals),
+			query: slices.Concat([]query{
+				{"by", "reason (default), hour, day, plan or agent."}, {"planId", "Only this plan, which must be one of the caller."},
+				{"reason", "Only this reason, as invalidReason and errorReason say it."},
+			}, usageRange, sortedBy(store.SortGroup)),
+			codes: sums,
+		},
+	}
+}
+
+// SumRange says of which time sums are.
+type SumRange struct {
+	Since        toll.Time `json:"since" doc:"Begin of the range, at a full hour or day."`
+	Until        toll.Time `json:"until" doc:"End of the range, at a full hour or day."`
+	CountedUntil toll.Time `json:"countedUntil" doc:"Everything before this time is counted. Counts follow within seconds."`
+}
+
+func sumRange(r checkout.UsageRange) SumRange {
+	return SumRange{toll.At(r.Since), toll.At(r.Until), toll.At(r.Counted)}
+}
+
+// UsageList is a list of sums of settlements.
+type UsageList struct {
+	Usage []*toll.Usage `json:"usage"`
+	SumRange
+	Paging
+}
+
+// RevenueList is a list of sums of orders.
+type RevenueList struct {
+	Revenue []*toll.Revenue `json:"revenue"`
+	SumRange
+	Paging
+}
+
+// sums reads the parameters that usage and revenue share.
+func (f *filters) sums(p store.Page, by ...string) checkout.UsageQuery {
+	q := checkout.UsageQuery{By: store.UsageBy(filter(f, "by", wordOf(by...))), Plan: filter(f, "planId", toll.ParsePlanID), Page: p}
+	q.Since, q.Until = f.between()
+	return q
+}
+
+func (h *handler) listUsage(c *call, p store.Page, q url.Values) (*UsageList, error) {
+	f := filters{q: q}
+	asked := f.sums(p, "hour", "day", "plan", "agent", "subscriber")
+	asked.AsBuyer = filter(&f, "role", wordOf("seller", "buyer")) == "buyer"
+	asked.Subscriber = filter(&f, "subscriber", toll.ParseAddress)
+	if agent := filter(&f, "agentId", toll.ParseAgentID); agent != "" {
+		asked.Agent = &agent
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	list, r, err := h.Checkout.Usage(c.r.Context(), c.caller.Address, asked)
+	return &UsageList{Usage: list.Items, SumRange: sumRange(r), Paging: pagingOf(p, list)}, err
+}
+
+func (h *handler) listRevenue(c *call, p store.Page, q url.Values) (*RevenueList, error) {
+	f := filters{q: q}
+	asked := f.sums(p, "hour", "day", "plan")
+	if f.err != nil {
+		return nil, f.err
+	}
+	list, r, err := h.Checkout.Revenue(c.r.Context(), c.caller.Address, asked)
+	return &RevenueList{Revenue: list.Items, SumRange: sumRange(r), Paging: pagingOf(p, list)}, err
+}
+
+// RefusalList is a list of sums of refusals.
+type RefusalList struct {
+	Refusals []*toll.Refusals `json:"refusals"`
+	Since    toll.Time        `json:"since" doc:"Begin of the range, at a full hour or day."`
+	Until    toll.Time        `json:"until" doc:"End of the range, at a full hour or day."`
+	Paging
+}
+
+func (h *handler) listRefusals(c *call, p store.Page, q url.Values) (*RefusalList, error) {
+	f := filters{q: q}
+	asked := f.sums(p, "reason", "hour", "day", "plan", "agent")
+	asked.By = cmp.Or(asked.By, store.ByReason)
+	reason := filter(&f, "reason", func(s string) (string, error) { return s, nil })
+	if f.err != nil {
+		return nil, f.err
+	}
+	list, r, err := h.Checkout.Refusals(c.r.Context(), c.caller.Address, asked, reason)
+	return &RefusalList{Refusals: list.Items, Since: toll.At(r.Since), Until: toll.At(r.Until), Paging: pagingOf(p, list)}, err
+}

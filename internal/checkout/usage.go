@@ -1,0 +1,123 @@
+package checkout
+
+import (
+	"context"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// maxHours and maxDays bound the range of usage and revenue by hour, and by anything else.
+	maxHours = 31 * 24 * time.Hour
+	maxDays  = 400 * 24 * time.Hour
+	// usualHours and usualDays are the ranges where a caller names none.
+	usualHours = 24 * time.Hour
+	usualDays  = 30 * 24 * time.Hour
+)
+
+// UsageQuery selects what usage and revenue are of.
+type UsageQuery struct {
+	AsBuyer      bool          // what the caller used of plans; else what was used of those of the caller
+	By           store.UsageBy // "": [store.ByDay]
+	Plan         toll.PlanID   // "": all plans
+	Agent        *toll.AgentID // as seller: "" is settlements that name none; nil: all
+	Subscriber   toll.Address  // as seller, with Plan
+	Since, Until time.Time     // zero: the last 24 hours by hour, else the last 30 days
+	Page         store.Page
+}
+
+// UsageRange is the range of an answer, in whole hours or days, from Since to before Until. All entries before Counted are counted.
+type UsageRange struct{ Since, Until, Counted time.Time }
+
+// Usage lists what was settled, summed: of the caller's plans, or as buyer by the caller. Range is set also with an empty list. Errors:
+// [toll.CodeBadRequest] for what does not go together, [toll.CodePlanNotFound], [toll.CodeNotPlanOwner], [toll.CodeBadPage].
+func (c *Checkout) Usage(ctx context.Context, caller toll.Address, q UsageQuery) (store.List[*toll.Usage], UsageRange, error) {
+	var none store.List[*toll.Usage]
+	f, r, err := c.usageFilter(ctx, caller, q)
+	if err != nil {
+		return none, r, err
+	}
+	by := func(path, message string) error { return toll.Faults([]toll.Fault{{Path: path, Message: message}}) }
+	daily := q.AsBuyer || !q.Subscriber.IsZero() || f.By == store.BySubscriber
+	switch {
+	case q.AsBuyer && (f.By == store.BySubscriber || !q.Subscriber.IsZero()):
+		err = by("role", "must be seller to see subscribers; a buyer sees its own usage")
+	case daily && (f.By == store.ByHour || f.By == store.ByAgent):
+		err = by("by", "must be day or plan as buyer, and day with subscriber")
+	case daily && q.Agent != nil:
+		err = by("agentId", "does not go with role=buyer, subscriber and by=subscriber: these are not counted by agent")
+	case daily && !q.AsBuyer && q.Plan == "":
+		err = by("planId", "is needed with subscriber and with by=subscriber")
+	}
+	if err != nil {
+		return none, r, err
+	}
+	f.Agent, f.Subscriber = q.Agent, q.Subscriber
+	if q.AsBuyer {
+		f.Subscriber = caller
+	}
+	list, err := store.Usage(ctx, c.store, f, q.Page)
+	return list, r, fault(err)
+}
+
+// Revenue lists what was paid for orders of the caller's plans, by currency. Errors are those of [Checkout.Usage].
+func (c *Checkout) Revenue(ctx context.Context, caller toll.Address, q UsageQuery) (store.List[*toll.Revenue], UsageRange, error) {
+	f, r, err := c.usageFilter(ctx, caller, q)
+	if err != nil {
+		return store.List[*toll.Revenue]{}, r, err
+	}
+	list, err := store.Revenue(ctx, c.store, f, q.Page)
+	return list, r, fault(err)
+}
+
+// Refusals lists how often verify and settle of the caller's plans were refused, for one reason or, with "", for all. Errors are those
+// of [Checkout.Usage].
+func (c *Checkout) Refusals(ctx context.Context, caller toll.Address, q UsageQuery, reason string) (store.List[*toll.Refusals], UsageRange, error) {
+	f, r, err := c.usageFilter(ctx, caller, q)
+	if err != nil {
+		return store.List[*toll.Refusals]{}, r, err
+	}
+	list, err := store.Refusals(ctx, c.store, f, reason, q.Page)
+	return list, r, fault(err)
+}
+
+// usageFilter checks the range of a query, and that the caller owns its plan.
+func (c *Checkout) usageFilter(ctx context.Context, caller toll.Address, q UsageQuery) (store.UsageFilter, UsageRange, error) {
+	f := store.UsageFilter{By: q.By, Owner: caller, Plan: q.Plan}
+	if f.By == "" {
+		f.By = store.ByDay
+	}
+	unit, usual, most, text := 24*time.Hour, usualDays, maxDays, "400 days"
+	switch {
+	case f.By == store.ByHour:
+		unit, usual, most, text = time.Hour, usualHours, maxHours, "31 days by hour"
+	case f.By != store.ByDay && f.By != store.BySubscriber && !q.AsBuyer && q.Subscriber.IsZero():
+		unit = time.Hour
+	}
+	until := q.Until
+	if until.IsZero() {
+		until = c.clock().Add(1)
+	}
+	r := UsageRange{Since: q.Since}
+	if r.Until = until.UTC().Truncate(unit); r.Until.Before(until) {
+		r.Until = r.Until.Add(unit) // the hour or day that has begun counts
+	}
+	if r.Since.IsZero() {
+		r.Since = r.Until.Add(-usual)
+	}
+	r.Since = r.Since.UTC().Truncate(unit)
+	if !r.Since.Before(r.Until) || r.Until.Sub(r.Since) > most {
+		return f, r, toll.Faults([]toll.Fault{{Path: "since", Message: "must be before until, and at most " + text + " before it"}})
+	}
+	f.Since, f.Until = r.Since, r.Until
+	if q.Plan != "" && !q.AsBuyer {
+		if _, err := c.ownPlan(ctx, caller, q.Plan); err != nil {
+			return f, r, err
+		}
+	}
+	var err error
+	r.Counted, err = c.ledger.UsageCounted(ctx)
+	return f, r, fault(err)
+}

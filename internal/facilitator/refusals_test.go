@@ -1,0 +1,70 @@
+package facilitator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+// Refusals are counted by reason without a write, and one write adds them all. Callers who do not own the plan count for nobody.
+func TestT175_RefusalsAreCounted(t *testing.T) {
+	each(t, func(s *scene) {
+		p, q := s.plan(nil), s.plan(func(p *toll.Plan) { p.Owner = b2 })
+		a := s.agent(nil, p)
+		good := s.call(p, a, s.token(p, s1, nil))
+		i := s.one()
+		refusals := func(by store.UsageBy, owner toll.Address) string {
+			t.Helper()
+			list, err := store.Refusals(s.ctx, i.store, store.UsageFilter{
+				By: by, Owner: owner, Since: start.Add(-time.Hour), Until: start.Add(24 * time.Hour),
+			}, "", store.Page{Ascending: true})
+			if err != nil {
+				s.Fatal(err)
+			}
+			out := ""
+			for _, r := range list.Items {
+				out += fmt.Sprintf("%s%s%s %d;", r.PlanID, r.AgentID, r.Reason, r.Refused)
+			}
+			return out
+		}
+		for range 1000 {
+			v, err := good.verify(i, nil) // it never ordered the plan
+			s.invalid(v, err, x402.ReasonInsufficientFunds)
+		}
+		foreign := s.call(q, a, s.token(q, s1, nil))
+		foreign.caller = b1 // who does not own the plan
+		for range 3 {
+			_, _ = foreign.verify(i, nil)
+		}
+		if got := refusals(store.ByReason, b1); got != "" {
+			s.Errorf("before a write there are %s", got)
+		}
+		for range 2 {
+			if err := i.WriteRefusals(s.ctx); err != nil {
+				s.Fatal(err)
+			}
+		}
+		if got := refusals(store.ByReason, b1); got != "insufficient_funds 1000;" {
+			s.Errorf("by reason: %s", got)
+		}
+		v, err := good.verify(i, nil)
+		s.invalid(v, err, x402.ReasonInsufficientFunds)
+		s.clock.add(time.Hour)
+		if err := i.WriteRefusals(s.ctx); err != nil {
+			s.Fatal(err)
+		}
+		if got, want := refusals(store.ByPlan, b1), fmt.Sprintf("%s 1001;", p.ID); got != want {
+			s.Errorf("by plan: %s, not %s", got, want)
+		}
+		if got, want := refusals(store.ByAgent, b1), fmt.Sprintf("%s 1001;", a.ID); got != want {
+			s.Errorf("by agent: %s, not %s", got, want)
+		}
+		if got := refusals(store.ByReason, b2); got != "" {
+			s.Errorf("a stranger made numbers of the owner: %s", got)
+		}
+	})
+}

@@ -1,0 +1,235 @@
+package ledger_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// usageWorld settles at random and remembers what usage must be.
+type usageWorld struct {
+	*bench
+	random   *rand.Rand
+	subs     []toll.Address
+	perms    map[toll.Address]toll.Hash
+	expected map[string]*toll.Usage // by what it is of: see key
+	n        int
+}
+
+func usageKey(by store.UsageBy, u *toll.Usage) string {
+	switch by {
+	case store.ByPlan:
+		return "plan " + string(u.PlanID)
+	case store.ByAgent:
+		return "agent " + string(u.AgentID)
+	case store.BySubscriber:
+		return "subscriber " + u.SubscriberAddress.Lower()
+	}
+	return fmt.Sprintf("%s %d", by, u.Start.UnixMicro())
+}
+
+func newUsageWorld(b *bench) *usageWorld {
+	w := &usageWorld{bench: b, random: rand.New(rand.NewPCG(1, 2)), perms: map[toll.Address]toll.Hash{}, expected: map[string]*toll.Usage{}}
+	for i := range 3 {
+		who := toll.MustAddress(fmt.Sprintf("0x%040x", 0x100+i))
+		_, err := w.Mint(w.ctx, ledger.MintOp{Plan: plan, Subscriber: who, Amount: math.MaxInt64, Ref: "first"})
+		w.must(err)
+		p := ledger.Permission{Hash: toll.NewHash(), Plan: plan, Subscriber: who, CreatedAt: w.clock.now(), ExpiresAt: w.clock.now().Add(10000 * time.Hour)}
+		w.must(w.CreatePermission(w.ctx, p))
+		w.subs, w.perms[who] = append(w.subs, who), p.Hash
+	}
+	return w
+}
+
+// settle burns credits of somebody, with a hold or without.
+func (w *usageWorld) settle(amount toll.Credits) {
+	w.Helper()
+	w.n++
+	who, agent := w.subs[w.random.IntN(3)], toll.AgentID([]string{"", "5", "6"}[w.random.IntN(3)])
+	op := settleOp(w.perms[who], fmt.Sprint("u", w.n), amount)
+	op.Subscriber, op.Agent = who, agent
+	took := time.Duration(-1)
+	if w.random.IntN(2) == 0 {
+		_, err := w.Hold(w.ctx, ledger.HoldOp{
+			Plan: plan, Subscriber: who, Agent: agent, Permission: op.Permission, RequestID: op.RequestID, Resource: op.Resource, Amount: amount,
+			Until: w.clock.now().Add(time.Hour),
+		})
+		w.must(err)
+		took = time.Duration(w.random.Int64N(int64(time.Minute))).Truncate(time.Microsecond)
+		w.clock.add(took)
+	}
+	_, err := w.Settle(w.ctx, op)
+	w.must(err)
+	at := w.clock.now()
+	hour, day := at.Truncate(time.Hour), at.Truncate(24*time.Hour)
+	for by, u := range map[store.UsageBy]toll.Usage{
+		store.ByHour: {Start: toll.AtPtr(hour)}, store.ByDay: {Start: toll.AtPtr(day)}, store.ByPlan: {PlanID: plan}, store.ByAgent: {AgentID: agent},
+		store.BySubscriber: {SubscriberAddress: &who},
+	} {
+		k := usageKey(by, &u)
+		e := w.expected[k]
+		if e == nil {
+			e = &u
+			if by != store.BySubscriber {
+				e.HoldToSettle = make([]int64, len(toll.UsageTimes)+1)
+			}
+			w.expected[k] = e
+		}
+		e.Settled++
+		e.Credits = e.Credits.Add(big.NewInt(int64(amount)))
+		if by == store.BySubscriber {
+			e.LastSettledAt = toll.AtPtr(at)
+		} else if took >= 0 {
+			i, _ := slices.BinarySearch(toll.UsageTimes[:], took+1) // a bucket ends before its bound
+			e.HoldToSettle[i]++
+		}
+	}
+	w.clock.add(time.Duration(w.random.Int64N(int64(5 * time.Hour))))
+}
+
+// count counts all that there is.
+func (w *usageWorld) count() {
+	w.Helper()
+	for more := true; more; {
+		var err error
+		more, err = w.CountUsage(w.ctx)
+		w.must(err)
+	}
+}
+
+// check compares what the tables say with what was settled.
+func (w *usageWorld) check(st *store.Store, when string) {
+	w.Helper()
+	seen := 0
+	for _, by := range []store.UsageBy{store.ByHour, store.ByDay, store.ByPlan, store.ByAgent, store.BySubscriber} {
+		f := store.UsageFilter{By: by, Plan: plan, Since: start.Truncate(24 * time.Hour), Until: start.Add(5000 * time.Hour)}
+		for p := (store.Page{Size: 7, Ascending: true}); ; {
+			list, err := store.Usage(w.ctx, st, f, p)
+			w.must(err)
+			for _, u := range list.Items {
+				seen++
+				got, _ := json.Marshal(u)
+				want, _ := json.Marshal(w.expected[usageKey(by, u)])
+				if string(got) != string(want) {
+					w.Errorf("%s: %s, not %s", when, got, want)
+				}
+			}
+			if p.Cursor = list.Next; p.Cursor == "" {
+				break
+			}
+		}
+	}
+	if seen != len(w.expected) {
+		w.Errorf("%s: %d sums, not %d", when, seen, len(w.expected))
+	}
+	found, err := store.AuditUsage(w.ctx, st)
+	w.must(err)
+	if len(found) > 0 {
+		w.Errorf("%s: %v", when, found)
+	}
+}
+
+// Usage equals the entries after every way of counting them: late, at once, by several at a time, and
+// counted anew, also while others count.
+func TestUsage_EqualsEntries(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		w := newUsageWorld(open(t, st))
+		for range 150 {
+			w.settle(1 + toll.Credits(w.random.Int64N(9)))
+		}
+		w.count()
+		w.check(st, "counted")
+		for range 4 {
+			w.settle(1 << 61) // the sum is more than a BIGINT
+		}
+		w.count()
+		w.check(st, "sums of more than 63 bits")
+		w.must(w.RecountUsage(w.ctx))
+		if at, err := w.UsageCounted(w.ctx); err != nil || !at.Equal(start) {
+			t.Errorf("while nothing is counted, all is counted to %v, %v", at, err)
+		}
+		for range 520 {
+			w.settle(1)
+		}
+		other := open2(w.bench, st)
+		var wg sync.WaitGroup
+		for _, l := range []*ledger.Ledger{w.Ledger, other, w.Ledger} {
+			failures := 0
+			wg.Go(func() {
+				for more := true; more; {
+					var err error
+					if more, err = l.CountUsage(w.ctx); err != nil {
+						if failures++; failures > 50 {
+							t.Error(err)
+							return
+						}
+						more = true
+					}
+				}
+			})
+		}
+		wg.Wait()
+		w.count()
+		w.check(st, "counted anew by several")
+		if at, err := w.UsageCounted(w.ctx); err != nil || !at.Equal(w.clock.now()) {
+			t.Errorf("all is counted to %v, %v", at, err)
+		}
+		for _, change := range []string{
+			"UPDATE usage_hours SET settled = settled + 1", "UPDATE usage_days SET credits_low = credits_low + 1", "DELETE FROM usage_days",
+			"UPDATE usage_days SET last_at = last_at - 1",
+		} {
+			w.must(st.Tx(w.ctx, func(tx *store.Tx) error { _, err := tx.Exec(w.ctx, change); return err }))
+			if found, err := store.AuditUsage(w.ctx, st); err != nil || len(found) == 0 {
+				t.Errorf("the audit does not see %s: %v", change, err)
+			}
+			w.must(w.RecountUsage(w.ctx))
+			w.count()
+			w.check(st, "after the repair of "+change)
+		}
+	})
+}
+
+// A process that is killed before the commit of its counts leaves none of them.
+func TestUsage_Killed(t *testing.T) {
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		t.Run(string(v), func(t *testing.T) {
+			cfg := storetest.Config(t, v)
+			var st *store.Store
+			c := newClock()
+			reopen := func() *ledger.Ledger {
+				var err error
+				if st, err = store.Open(t.Context(), cfg); err != nil {
+					t.Fatal(err)
+				}
+				return ledger.New(st, ledger.Config{Clock: c.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+			}
+			w := newUsageWorld(&bench{TB: t, Ledger: reopen(), clock: c, ctx: t.Context()})
+			for range 20 {
+				w.settle(2)
+			}
+			w.must(w.Close(w.ctx))
+			w.must(st.Close())
+			crash(t, cfg, "count", "counted", toll.NewHash(), "")
+			w.Ledger = reopen()
+			defer func() { w.must(errors.Join(w.Close(w.ctx), st.Close())) }()
+			if list, err := store.Usage(w.ctx, st, store.UsageFilter{By: store.ByPlan, Plan: plan, Until: start.Add(1000 * time.Hour)}, store.Page{}); err != nil ||
+				len(list.Items) > 0 {
+				t.Errorf("%v: it left %v", err, list.Items)
+			}
+			w.count()
+			w.check(st, "after the kill")
+		})
+	}
+}
