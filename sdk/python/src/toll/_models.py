@@ -1535,6 +1535,25 @@ class RecoveryCodes(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Refusals(Record):
+    """Refusals as the service answers it."""
+
+    agent_id: str | None = None
+    plan_id: str | None = None
+    reason: str | None = None
+    refused: int
+    start: datetime | None = None
+
+    _members = (
+        member("agent_id", "agentId", text, False),
+        member("plan_id", "planId", text, False),
+        member("reason", "reason", text, False),
+        member("refused", "refused", integer, True),
+        member("start", "start", moment, False),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReleaseResponse(Record):
     """ReleaseResponse as the service answers it."""
 
@@ -1615,6 +1634,29 @@ class RequirementsExtra(Record):
         member("plan_url", "planUrl", text, False),
         member("sign_in_url", "signInUrl", text, False),
         member("version", "version", text, False),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revenue(Record):
+    """Revenue as the service answers it."""
+
+    amount: int
+    currency: str
+    orders: int
+    plan_id: str | None = None
+    returned: int
+    returned_orders: int
+    start: datetime | None = None
+
+    _members = (
+        member("amount", "amount", integer, True),
+        member("currency", "currency", text, True),
+        member("orders", "orders", integer, True),
+        member("plan_id", "planId", text, False),
+        member("returned", "returned", integer, True),
+        member("returned_orders", "returnedOrders", integer, True),
+        member("start", "start", moment, False),
     )
 
 
@@ -1945,6 +1987,31 @@ class TokenBalance(Record):
         member("decimals", "decimals", integer, True),
         member("symbol", "symbol", text, True),
         member("token_address", "tokenAddress", text, True),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage(Record):
+    """Usage as the service answers it."""
+
+    agent_id: str | None = None
+    credits: int
+    hold_to_settle: tuple[int, ...] | None = None
+    last_settled_at: datetime | None = None
+    plan_id: str | None = None
+    settled: int
+    start: datetime | None = None
+    subscriber_address: str | None = None
+
+    _members = (
+        member("agent_id", "agentId", text, False),
+        member("credits", "credits", integer, True),
+        member("hold_to_settle", "holdToSettle", many(integer), False),
+        member("last_settled_at", "lastSettledAt", moment, False),
+        member("plan_id", "planId", text, False),
+        member("settled", "settled", integer, True),
+        member("start", "start", moment, False),
+        member("subscriber_address", "subscriberAddress", text, False),
     )
 
 
