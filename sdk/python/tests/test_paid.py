@@ -270,6 +270,19 @@ def test_F09_stream_is_settled_late(svc: Service, front: Front, token: str) -> N
     assert balance(svc, front) == (had - 2, 0) and len(told) == 1
 
 
+def test_F09_drain_settles_what_waits(svc: Service, front: Front, token: str) -> None:
+    had, _ = balance(svc, front)
+    queue, away = front.gate.queue, [True]
+    front.fault.before = lambda o, n: DOWN if o == "settle" and away[0] else None
+    assert ask(front, token, target="/stream").status == 200
+    eventually(lambda: len(queue) == 1)
+    assert not queue.drain(0.1)
+    away[0] = False
+    assert queue.drain(20) and len(queue) == 0
+    queue._hurry = False
+    assert balance(svc, front) == (had - 2, 0)
+
+
 def test_F09_refused_stream_raises_the_alarm(svc: Service, front: Front, token: str) -> None:
     told: list[Any] = []
     front.gate.seller.on_unsettled = told.append

@@ -1074,7 +1074,10 @@ class Queue:
         return self._waiting
 
     def drain(self, timeout: float) -> bool:
-        """Settles what waits without the usual pauses; False when some is left after timeout."""
+        """Settles what waits without the usual pauses; False when some is left after timeout.
+
+        It blocks, so that an event loop calls it in a thread: asyncio.to_thread(queue.drain, 10).
+        """
         self._hurry = True
         return self._empty.wait(timeout)
 
