@@ -83,8 +83,9 @@ type handler struct {
 	cookie       string // name of that with the session of a browser
 	docsBase     string
 	flows        map[string]*meter.Quota // by their names
-	large        chan struct{}           // a place for each large answer that is being made
-	bodies       *x402.Bodies            // of verify and settle
+	exports      exports
+	large        chan struct{} // a place for each large answer that is being made
+	bodies       *x402.Bodies  // of verify and settle
 
 	versionHeader, fromHeader string // in the form of http.Header keys
 	versionTexts              map[gate.Version][]string

@@ -50,7 +50,7 @@ func delegationRoutes() []route {
 			codes: append([]toll.Code{toll.CodeDelegationFrozen}, one...),
 		},
 		{
-			op: "listDelegationTransactions", method: "GET", path: at + "/{delegationId}/transactions", auth: self, right: toll.RightRead, tag: "Delegations",
+			op: "listDelegationTransactions", export: toll.RightRead, method: "GET", path: at + "/{delegationId}/transactions", auth: self, right: toll.RightRead, tag: "Delegations",
 			summary: "Payments under a delegation", action: lists((*handler).listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
 			query: sortedBy(store.SortCreated, store.SortUpdated),
 		},

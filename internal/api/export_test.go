@@ -14,20 +14,21 @@ type RouteInfo struct {
 	Codes                         []toll.Code
 	Filters                       []string // parameters of a list beside those of its pages
 	Sorts                         string   // what a list sorts by, in words
+	Export                        toll.Right
 }
 
 // Routes returns the route table.
 func Routes() []RouteInfo {
 	var out []RouteInfo
 	for _, r := range table() {
-		info := RouteInfo{Operation: r.op, Method: r.method, Path: r.path, Auth: string(r.auth), Right: r.right, OwnKey: r.ownKey, Session: r.session, Fresh: r.fresh, Codes: r.codes}
+		info := RouteInfo{Operation: r.op, Method: r.method, Path: r.path, Auth: string(r.auth), Right: r.right, OwnKey: r.ownKey, Session: r.session, Fresh: r.fresh, Codes: r.codes, Export: r.export}
 		for _, q := range r.query {
 			switch q.name {
 			case "pageSize":
 				info.Paged = true
 			case "sortBy":
 				info.Sorts = q.description
-			case "page", "offset", "limit", "sortOrder", "cursor":
+			case "page", "offset", "limit", "sortOrder", "cursor", exportQuery.name:
 			default:
 				info.Filters = append(info.Filters, q.name)
 			}

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -345,14 +346,15 @@ func TestSubscribersAndHoldings(t *testing.T) {
 func TestDocument_Lists(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Lists\n\nWhat each list filters and sorts by. All of it has an index, or the list is short by a quota; a test asks both databases how they\n" +
-		"read each (`TestLists_Index`). This page is made of the route table.\n\n| Operation | Path | Right | Filters | Sorts by |\n|---|---|---|---|---|\n")
+		"read each (`TestLists_Index`). This page is made of the route table.\n\n| Operation | Path | Right | Filters | Sorts by | Right of its export |\n|---|---|---|---|---|---|\n")
 	for _, r := range api.Routes() {
 		if r.Paged {
 			filters := "–"
 			if len(r.Filters) > 0 {
 				filters = "`" + strings.Join(r.Filters, "`, `") + "`"
 			}
-			fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", r.Operation, r.Path, r.Right, filters, strings.TrimSuffix(r.Sorts, "."))
+			fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", r.Operation, r.Path, r.Right, filters, strings.TrimSuffix(r.Sorts, "."),
+				cmp.Or(string(r.Export), "–"))
 		}
 	}
 	compareGolden(t, filepath.Join("..", "..", "docs", "LISTS.md"), []byte(b.String()))

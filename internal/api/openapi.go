@@ -164,6 +164,11 @@ func success(r *route, registry schemas) *huma.Response {
 			registry.addWarnings(schema)
 		}
 		res.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
+		if r.export != "" {
+			for _, media := range exportTypes {
+				res.Content[media] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+			}
+		}
 	case r.action.events:
 		registry.of(reflect.TypeFor[toll.Event]())
 		res.Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{

@@ -48,7 +48,7 @@ func orderRoutes() []route {
 			codes:  []toll.Code{toll.CodeCardOff, toll.CodeWebhookSignature, toll.CodeBodyTooLarge, toll.CodeDatabaseUnavailable},
 		},
 		{
-			op: "listOrders", method: "GET", path: Base + "/protocol/orders", auth: keyed, right: toll.RightRead, tag: "Orders",
+			op: "listOrders", export: toll.RightMoney, method: "GET", path: Base + "/protocol/orders", auth: keyed, right: toll.RightRead, tag: "Orders",
 			summary: "Orders that the caller made, or those of the caller's plans; none has a balance", action: lists((*handler).listOrders),
 			query: slices.Concat([]query{
 				{"role", "buyer (default): those that the caller made; seller: those of the caller's plans."},
@@ -58,12 +58,12 @@ func orderRoutes() []route {
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeBadID, toll.CodeBadAddress, toll.CodePlanNotFound, toll.CodeNotPlanOwner},
 		},
 		{
-			op: "listSubscribers", method: "GET", path: at + "/{planId}/subscribers", auth: owners, right: toll.RightRead, tag: "Plans",
+			op: "listSubscribers", export: toll.RightMoney, method: "GET", path: at + "/{planId}/subscribers", auth: owners, right: toll.RightRead, tag: "Plans",
 			summary: "What each subscriber has of a plan of the caller", action: lists((*handler).listSubscribers),
 			query: sortedBy(store.SortSubscriber), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID, toll.CodePlanNotFound, toll.CodeNotPlanOwner},
 		},
 		{
-			op: "listHoldings", method: "GET", path: Base + "/protocol/holdings", auth: keyed, right: toll.RightRead, tag: "Plans",
+			op: "listHoldings", export: toll.RightRead, method: "GET", path: Base + "/protocol/holdings", auth: keyed, right: toll.RightRead, tag: "Plans",
 			summary: "What the caller has of each plan", action: lists((*handler).listHoldings),
 			query: sortedBy(store.SortPlan), codes: []toll.Code{toll.CodeBadPage},
 		},

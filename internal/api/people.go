@@ -99,7 +99,7 @@ func peopleRoutes() []route {
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
 		},
 		{
-			op: "listAuditLog", method: "GET", path: Base + "/audit-log", auth: person, right: toll.RightMembers, tag: tag,
+			op: "listAuditLog", export: toll.RightMembers, method: "GET", path: Base + "/audit-log", auth: person, right: toll.RightMembers, tag: tag,
 			summary: "What was done in the workspace, by whom and from where; addresses of people go after 90 days", action: lists((*handler).listAuditLog),
 			query: slices.Concat([]query{{"act", "Only this act, such as member.removed."}}, between, sortedBy(store.SortCreated)),
 			codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest},

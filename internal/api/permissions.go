@@ -24,7 +24,7 @@ func permissionRoutes() []route {
 			},
 		},
 		{
-			op: "listPermissions", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Permissions", summary: "Permissions of the caller",
+			op: "listPermissions", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Permissions", summary: "Permissions of the caller",
 			action: lists((*handler).listPermissions), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID},
 			query: append([]query{{"planId", "Only those of this plan."}, {"status", "Active, Revoked, Expired or Exhausted."}}, sortedBy(store.SortCreated)...),
 		},

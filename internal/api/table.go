@@ -36,6 +36,7 @@ type route struct {
 	path       string
 	auth       access
 	right      toll.Right // that the API key must have, or [public]
+	export     toll.Right // that its export takes as well; "" when it has none, see [exportQuery]
 	ownKey     bool       // an API key may do this to itself without the right
 	session    bool       // takes the session of a person as well
 	anywhere   bool       // a person calls it without naming a workspace
@@ -129,7 +130,23 @@ func readsAs[Out, Any any](f func(h *handler, c *call) (Any, error)) action {
 
 // lists makes an action of a function that answers a page of a list.
 func lists[Out any](f func(h *handler, c *call, p store.Page, q url.Values) (Out, error)) action {
-	return reads(paged(f))
+	a := reads(paged(f))
+	list := a.run
+	a.run = func(h *handler, c *call) (any, error) {
+		if c.route.export == "" || !c.r.URL.Query().Has("format") {
+			return list(h, c)
+		}
+		base := c.r // c.page gives its own a deadline for one page
+		p, q, err := c.page()
+		if err != nil {
+			return nil, err
+		}
+		return served{}, h.export(base.Context(), c, p, q.Get("format"), func(ctx context.Context, p store.Page) (any, error) {
+			c.r = base.WithContext(ctx)
+			return f(h, c, p, q)
+		})
+	}
+	return a
 }
 
 // listsLarge is lists as [readsLarge] is reads.
@@ -253,6 +270,12 @@ func table() []route {
 		r := &all[i]
 		if r.auth == person || r.method == http.MethodGet && r.right == toll.RightRead && r.auth != open && !r.action.events {
 			r.session = true
+		}
+		if r.export != "" {
+			r.query = append(slices.Clip(r.query), exportQuery)
+			r.codes = append(slices.Clip(r.codes), toll.CodeRateLimited, toll.CodeBadRequest)
+			slices.Sort(r.codes)
+			r.codes = slices.Compact(r.codes)
 		}
 		if r.flow() != "" && !slices.Contains(r.codes, toll.CodeRateLimited) {
 			r.codes = append(slices.Clip(r.codes), toll.CodeRateLimited)

@@ -1,0 +1,223 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+const (
+	// maxExports is how many exports a workspace runs at a time in this process.
+	maxExports = 2
+	// exportTime bounds an export from its first page to its last.
+	exportTime = 60 * time.Second
+	// exportPage is how many records of an export are in memory.
+	exportPage = 100
+)
+
+var exportTypes = map[string]string{"csv": "text/csv", "ndjson": "application/x-ndjson"}
+
+// exportQuery is the parameter of a list that can be exported.
+var exportQuery = query{
+	"format", "csv or ndjson: the whole list as a file, with the same filters and order, whatever the page. Takes 60 s at most; " +
+		"when an export breaks off, so does the connection. Two at a time for a workspace.",
+}
+
+// exports counts the exports that run.
+type exports struct {
+	mu      sync.Mutex
+	running map[toll.Address]int
+}
+
+// begin returns what ends the export, or nil when the workspace has too many.
+func (e *exports) begin(workspace toll.Address) func() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running[workspace] >= maxExports {
+		return nil
+	}
+	if e.running == nil {
+		e.running = map[toll.Address]int{}
+	}
+	e.running[workspace]++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.running[workspace]--; e.running[workspace] == 0 {
+			delete(e.running, workspace)
+		}
+	}
+}
+
+// export answers every record of a list that f reads by pages. Nothing is written before the first page is there,
+// so that a refusal is an error as of the list. What fails later cuts the connection: half of a file must not look
+// like all of it.
+func (h *handler) export(
+	ctx context.Context, c *call, p store.Page, format string, f func(ctx context.Context, p store.Page) (any, error),
+) error {
+	switch {
+	case exportTypes[format] == "":
+		return toll.Faults([]toll.Fault{{Path: "format", Message: "must be csv or ndjson"}})
+	case !c.caller.Rights.Has(c.route.export):
+		return auth.Lacks(c.route.export)
+	}
+	end := h.exports.begin(c.caller.Address)
+	if end == nil {
+		e := toll.Errorf(toll.CodeRateLimited, "A workspace runs at most %d exports at a time.", maxExports)
+		e.RetryAfterSecs = 5
+		return e
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, exportTime)
+	defer cancel()
+	p.Number, p.Size, p.Cursor = 1, exportPage, ""
+	read := func() (reflect.Value, error) {
+		within, done := context.WithTimeout(ctx, listTime)
+		defer done()
+		out, err := f(within, p)
+		if err != nil {
+			return reflect.Value{}, err
+		}
+		list := reflect.ValueOf(out).Elem()
+		if p.Cursor = ""; !list.FieldByName("NextCursor").IsNil() {
+			p.Cursor = list.FieldByName("NextCursor").Elem().String()
+		}
+		return list.Field(0), nil
+	}
+	items, err := read()
+	if err != nil {
+		return err
+	}
+	c.written = true
+	header := c.w.Header()
+	header["Content-Type"] = []string{exportTypes[format] + "; charset=utf-8"}
+	header["Content-Disposition"] = []string{`attachment; filename="` + strings.TrimPrefix(c.route.op, "list") + "." + format + `"`}
+	c.w.WriteHeader(http.StatusOK)
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	rows := newRows(format, items.Type().Elem())
+	for {
+		var page bytes.Buffer
+		if err = rows.write(&page, items); err == nil {
+			_, err = c.w.Write(page.Bytes())
+		}
+		if err == nil && p.Cursor == "" {
+			return nil
+		}
+		if err == nil {
+			items, err = read()
+		}
+		if err != nil {
+			h.log.Warn("export cut off", "op", c.route.op, "error", err.Error(), "correlationId", c.correlationID)
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// rows writes records as lines.
+type rows struct {
+	columns []string // of CSV: members, those of members with dots; nil: NDJSON
+	begun   bool
+}
+
+func newRows(format string, item reflect.Type) *rows {
+	if format != "csv" {
+		return &rows{}
+	}
+	return &rows{columns: columnsOf(item, "")}
+}
+
+func (r *rows) write(out *bytes.Buffer, items reflect.Value) error {
+	w := csv.NewWriter(out)
+	if r.columns != nil && !r.begun {
+		_ = w.Write(r.columns) // of a buffer, which takes everything
+	}
+	r.begun = true
+	for i := range items.Len() {
+		line, err := x402.Encode(items.Index(i).Interface())
+		if err != nil {
+			return err
+		}
+		if r.columns == nil {
+			out.Write(line)
+			out.WriteByte('\n')
+			continue
+		}
+		cells := make([]string, len(r.columns))
+		for at, name := range r.columns {
+			cells[at] = cellOf(line, name)
+		}
+		_ = w.Write(cells)
+	}
+	w.Flush()
+	return nil
+}
+
+// columnsOf returns the members of a record in the order of its type. What writes its own JSON, and lists and maps
+// without fixed members, is one column.
+func columnsOf(t reflect.Type, prefix string) (columns []string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		inner := f.Type
+		for inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		switch {
+		case name == "-" || !f.IsExported():
+		case f.Anonymous && name == "":
+			columns = append(columns, columnsOf(inner, prefix)...)
+		case inner.Kind() == reflect.Struct && !reflect.PointerTo(inner).Implements(reflect.TypeFor[json.Marshaler]()) &&
+			!reflect.PointerTo(inner).Implements(marshalsText):
+			columns = append(columns, columnsOf(inner, prefix+name+".")...)
+		default:
+			columns = append(columns, prefix+name)
+		}
+	}
+	return columns
+}
+
+var marshalsText = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
+
+// cellOf returns a member of a JSON object as a cell: a text as it is, made inert; nothing for null and for what is
+// not there; all else as JSON.
+func cellOf(record json.RawMessage, path string) string {
+	for part := range strings.SplitSeq(path, ".") {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(record, &members) != nil {
+			return ""
+		}
+		record = members[part]
+	}
+	if len(record) == 0 || string(record) == "null" {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(record, &text) == nil {
+		return inert(text)
+	}
+	return string(record)
+}
+
+// inert puts an apostrophe before a text that a spreadsheet would run as a formula (T158).
+func inert(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}
