@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,13 +11,16 @@ import (
 )
 
 const (
+	sqlRequestKeysAfter = `SELECT account_id, request_key, agent_request_id FROM request_keys
+		WHERE account_id >= $1 AND (account_id > $1 OR request_key > $2) ORDER BY account_id, request_key LIMIT $3`
+	sqlRequestKeyForget = `DELETE FROM request_keys WHERE account_id = $1 AND request_key = $2 AND agent_request_id = $3`
+
 	sqlPermissionsEnded = `SELECT account_id, permission_hash FROM permissions WHERE expires_at < $1
 		ORDER BY expires_at LIMIT $2`
 	sqlRequestsOver = `SELECT agent_request_id FROM requests
 		WHERE account_id = $1 AND permission_hash = $2 AND state <> 1 LIMIT $3`
 
 	sqlSubTasksForget    = `DELETE FROM sub_tasks WHERE account_id = $1 AND agent_request_id = $2`
-	sqlRequestKeysForget = `DELETE FROM request_keys WHERE account_id = $1 AND agent_request_id = $2`
 	sqlPermissionForget  = `DELETE FROM permissions WHERE account_id = $1 AND permission_hash = $2`
 	sqlPermissionForgets = `UPDATE permissions SET redeemed = $3, last_burn = $4 WHERE account_id = $1 AND permission_hash = $2`
 	retainPermissions    = 64  // looked at in one call of Retain
@@ -31,8 +35,8 @@ type Retained struct {
 	Requests    int // that were released or lapsed
 }
 
-// Retain removes a part of what belongs to permissions that ended before a time: requests, with their keys and sub-tasks, and the
-// permissions. Of a settlement its entry stays, with its commitment and the id of its request. It reports whether there may be
+// Retain removes a part of what belongs to permissions that ended before a time: requests, with their sub-tasks, and the
+// permissions; [Ledger.RetainKeys] follows. Of a settlement its entry stays, with its commitment and the id of its request. It reports whether there may be
 // more.
 //
 // A permission goes an hour later than its end, as claims are settled for so long (see [SettleOp]). Each transaction locks one
@@ -109,10 +113,10 @@ func (l *Ledger) forget(ctx context.Context, id AccountID, hash toll.Hash) (n Re
 			}
 		}
 		for _, request := range over {
-			forget(request, sqlRequestSettled, sqlRequestKeysForget, sqlSubTasksForget)
+			forget(request, sqlRequestSettled, sqlSubTasksForget)
 		}
 		for i := range burns {
-			forget(burns[i].Ref, sqlRequestKeysForget, sqlSubTasksForget)
+			forget(burns[i].Ref, sqlSubTasksForget)
 		}
 		n.Burns, n.Requests = len(burns), len(over)
 		if previous == 0 && len(over) < retainRequests {
@@ -162,4 +166,50 @@ func (l *Ledger) burnsUnder(ctx context.Context, id AccountID, p *Permission) (b
 		previous = r.Burn.Previous
 	}
 	return burns, previous, nil
+}
+
+// KeyCursor is a place among the keys of requests; the zero value is before the first.
+type KeyCursor struct {
+	account AccountID
+	key     string
+}
+
+// retainKeys is how many keys one call of RetainKeys looks at.
+const retainKeys = 256
+
+// RetainKeys goes through the next 256 keys of requests behind a place, and removes those whose request went. It returns the place to
+// go on from, the zero value at the end. An index of them by request would cost every call with a key.
+func (l *Ledger) RetainKeys(ctx context.Context, after KeyCursor) (next KeyCursor, removed int, err error) {
+	type named struct {
+		KeyCursor
+		request string
+	}
+	keys, err := store.All(ctx, l.st, func(scan func(dest ...any) error) (n named, err error) {
+		var account []byte
+		err = scan(&account, &n.key, &n.request)
+		copy(n.account[:], account)
+		return n, err
+	}, sqlRequestKeysAfter, after.account[:], after.key, int64(retainKeys))
+	if err != nil {
+		return after, 0, err
+	}
+	// A key is written with its request, so that one without a request is past its time.
+	var gone []store.Stmt
+	for _, k := range keys {
+		r, err := l.Request(ctx, k.account, k.request)
+		if errors.Is(err, store.ErrNotFound) || r.Gone {
+			gone = append(gone, store.Stmt{SQL: sqlRequestKeyForget, Args: []any{k.account[:], k.key, k.request}})
+		} else if err != nil {
+			return after, 0, err
+		}
+	}
+	if len(gone) > 0 {
+		if err := l.st.Tx(ctx, func(tx *store.Tx) error { return tx.Run(ctx, gone...) }); err != nil {
+			return after, 0, err
+		}
+	}
+	if len(keys) == retainKeys {
+		next = keys[len(keys)-1].KeyCursor
+	}
+	return next, len(gone), nil
 }

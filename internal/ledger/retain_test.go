@@ -31,7 +31,7 @@ func (b *bench) retain(before time.Time) (n ledger.Retained) {
 	return n
 }
 
-// ledgerOf counts the rows that retention removes, and the bytes of all burns.
+// rowsLeft counts the rows that retention removes, and the bytes of all burns.
 func rowsLeft(t testing.TB, st *store.Store) (requests, keys, subTasks, permissions, bodies int64) {
 	t.Helper()
 	err := st.QueryRow(context.Background(), `SELECT r.n, k.n, s.n, p.n, j.n FROM (SELECT COUNT(*) AS n FROM requests) r,
@@ -83,6 +83,12 @@ func TestRetain(t *testing.T) {
 		young := b.permissionUntil(ends.Add(2 * day))
 		kept, err := b.Settle(b.ctx, settleOp(young, "kept", 3))
 		b.must(err)
+		for i := range 300 { // keys that stay, more than one slice of them
+			op := settleOp(young, fmt.Sprint("k", i), 1)
+			op.Keys = []string{fmt.Sprint("k:", i)}
+			_, err = b.Settle(b.ctx, op)
+			b.must(err)
+		}
 		before, err := b.Account(b.ctx, id)
 		b.must(err)
 
@@ -102,8 +108,18 @@ func TestRetain(t *testing.T) {
 		if n := b.retain(ends.Add(time.Hour + time.Second)); n != (ledger.Retained{Permissions: 2, Burns: 400, Requests: 2}) {
 			t.Fatalf("removed %+v", n)
 		}
+		removed := 0
+		for next, first := (ledger.KeyCursor{}), true; first || next != (ledger.KeyCursor{}); first = false {
+			var n int
+			next, n, err = b.RetainKeys(b.ctx, next)
+			b.must(err)
+			removed += n
+		}
 		requests, keys, subTasks, permissions, thin := rowsLeft(t, st)
-		if requests != 0 || keys != 0 || subTasks != 0 || permissions != 1 || thin >= bytes/50 {
+		if removed != 7 {
+			t.Errorf("%d keys were removed", removed)
+		}
+		if requests != 0 || keys != 300 || subTasks != 0 || permissions != 1 || bytes-thin < 400*(bytes/701-3) { // 400 of 701 are thin
 			t.Errorf("left: %d requests, %d keys, %d sub-tasks, %d permissions, %d of %d bytes", requests, keys, subTasks, permissions, thin, bytes)
 		}
 		after, err := b.Account(b.ctx, id)

@@ -56,6 +56,7 @@ var fanOut = map[string]string{
 	"Revenue":               "what went back of the orders of a seller",
 	"Search":                "an owner looks for an order or a permission by the beginning of its id",
 
+	"sqlRequestKeysAfter":        "the sweeper goes through all keys",
 	"sqlPermissionsEnded":        "the sweeper looks for permissions that ended",
 	"sqlPermissionsOfKey":        "an API key that is revoked ends permissions of several plans",
 	"sqlPermissionsOfDelegation": "a delegation that is revoked ends permissions of several plans",

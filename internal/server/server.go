@@ -35,6 +35,7 @@ type Server struct {
 	base        *foundation
 	ledger      *ledger.Ledger
 	checkout    *checkout.Checkout
+	keysFrom    ledger.KeyCursor // where the loop ledger.retain goes on
 	facilitator *facilitator.Facilitator
 	events      *events.Events
 	oauth       *oauth.OAuth

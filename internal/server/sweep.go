@@ -20,6 +20,8 @@ const (
 	// retainEvery and retainShare bound how much of the time is spent on what is past its time.
 	retainEvery = 10 * time.Second
 	retainShare = time.Second
+	// retainKeySlices of 256 keys are looked at in a turn: 17 million a day, round and round.
+	retainKeySlices = 8
 	// forgetSlice is how many answers one transaction removes.
 	forgetSlice = 500
 
@@ -74,6 +76,15 @@ func (s *Server) retain(ctx context.Context) error {
 		s.metrics.Retained("request", n.Requests)
 		s.metrics.Retained("permission", n.Permissions)
 		if err != nil {
+			return err
+		}
+	}
+	for range retainKeySlices {
+		var n int
+		var err error
+		s.keysFrom, n, err = s.ledger.RetainKeys(ctx, s.keysFrom)
+		s.metrics.Retained("key", n)
+		if err != nil || s.keysFrom == (ledger.KeyCursor{}) {
 			return err
 		}
 	}
