@@ -1,5 +1,3 @@
 -- +goose Up
--- online: nothing but the removal of old requests used this index, and it works without it
-
 -- It took a tenth of the rate of calls with a nonce or payment identifier. Keys of requests that went are found by a walk.
 DROP INDEX request_keys_request;
