@@ -291,7 +291,7 @@ var rooms = map[string]room{
 		third: []string{"golang.org/x/crypto", "github.com/go-webauthn/webauthn", "github.com/wneessen/go-mail", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	},
 	"internal/web": {
-		what:  "pages for people: sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
+		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
 		lines: 9000,
 		ours: "toll x402 internal/meter internal/store internal/ledger internal/checkout " +
 			"internal/auth internal/rail internal/oauth internal/people internal/plain",

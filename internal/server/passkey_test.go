@@ -117,7 +117,7 @@ func passkeyOf(t *testing.T, s shown) (page, map[string]any) {
 	if m == nil {
 		t.Fatalf("%d, no passkey is asked for:\n%s", s.status, mainPart.FindString(s.body))
 	}
-	if policy := s.header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'sha256-") || strings.Contains(policy, "unsafe") {
+	if policy := s.header.Get("Content-Security-Policy"); !strings.Contains(policy, "; script-src 'self';") || strings.Contains(policy, "unsafe") {
 		t.Errorf("policy %s", policy)
 	}
 	var options map[string]any

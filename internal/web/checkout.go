@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"html/template"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -436,7 +435,6 @@ func wentBack(o *store.Order, price, currency string) (back []string, title stri
 type embedded struct {
 	Secret, Key string
 	Source      string // address of the script of the processor
-	Mount       template.JS
 	hosts       hosts
 }
 
@@ -457,7 +455,7 @@ var stripeHosts = hosts{
 // frameOf returns the frame of a page of the processor: Stripe's, or that of a double, which has one
 // origin.
 func frameOf(to rail.Shown) *embedded {
-	e := &embedded{Secret: to.ClientSecret, Key: to.PublishableKey, Source: to.Script, Mount: template.JS(mount), hosts: stripeHosts}
+	e := &embedded{Secret: to.ClientSecret, Key: to.PublishableKey, Source: to.Script, hosts: stripeHosts}
 	if origin := originOf(to.Script); origin != stripeScript {
 		e.hosts = hosts{script: origin, frame: origin, connect: origin, img: origin}
 	}

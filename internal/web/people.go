@@ -178,7 +178,7 @@ func (v *visit) askConfirm(status int, why, next, fault string) {
 	if slices.Contains(kinds, people.Wallet) {
 		v.offerWallets(&s, wallets{Label: "Sign again with", Next: next})
 	}
-	f.Nothing = !f.Password && f.OIDC == "" && s.Script == "" && !slices.Contains(kinds, people.Passkey)
+	f.Nothing = !f.Password && f.OIDC == "" && !s.Wallet && !slices.Contains(kinds, people.Passkey)
 	if err == nil && (f.Password || slices.Contains(kinds, people.Passkey)) {
 		f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignIn)
 	}
@@ -449,36 +449,40 @@ func membersOf(at toll.Address) string {
 	return strings.Replace(PathMembers, "{workspace}", at.String(), 1)
 }
 
-// Members is GET and POST /w/{workspace}/members.
-func (w *Web) Members() http.Handler {
-	return w.page(func(v *visit) {
-		if v.isPerson() {
-			v.showMembers(http.StatusOK, membersPage{}, "")
-		}
-	}, func(v *visit) {
-		if v.person != nil {
-			v.at = membersOf(v.person.Address)
-		}
-		if !v.isPerson() {
-			return
-		}
-		if !v.holds(v.form.Get("ticket"), formMembers) {
-			v.showMembers(http.StatusForbidden, membersPage{}, stale)
-			return
-		}
-		if !v.proved(confirmWhy) {
-			return
-		}
-		page, err := v.changeMembers()
-		if v.faulty(err, func(status int, fault string) { v.showMembers(status, membersPage{}, fault) }) {
-			return
-		}
-		if v.form.Get("user") == v.person.User.ID.String() && v.form.Get("act") == "remove" {
-			v.redirect(http.StatusSeeOther, PathSecurity)
-			return
-		}
-		v.showMembers(http.StatusOK, page, "")
-	})
+// memberPages are the people of a workspace.
+func memberPages() []areaPage {
+	return []areaPage{{
+		Path: "/members", Title: "Members", Template: "members", Group: groupManage, Nav: "Members", Icon: "users", Key: "m",
+		Right: toll.RightRead, OwnTickets: true,
+		Get: func(v *visit) {
+			if v.isPerson() {
+				v.showMembers(http.StatusOK, membersPage{}, "")
+			}
+		},
+		Post: (*visit).postMembers,
+	}}
+}
+
+func (v *visit) postMembers() {
+	if !v.isPerson() {
+		return
+	}
+	if !v.holds(v.form.Get("ticket"), formMembers) {
+		v.showMembers(http.StatusForbidden, membersPage{}, stale)
+		return
+	}
+	if !v.proved(confirmWhy) {
+		return
+	}
+	page, err := v.changeMembers()
+	if v.faulty(err, func(status int, fault string) { v.showMembers(status, membersPage{}, fault) }) {
+		return
+	}
+	if v.form.Get("user") == v.person.User.ID.String() && v.form.Get("act") == "remove" {
+		v.redirect(http.StatusSeeOther, PathSecurity)
+		return
+	}
+	v.showMembers(http.StatusOK, page, "")
 }
 
 // changeMembers does what the form says.

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"errors"
-	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -187,7 +186,7 @@ type wallets struct {
 // offerWallets adds that form to a page, with its script, where a wallet can sign: its text names the public host.
 func (v *visit) offerWallets(s *shown, form wallets) {
 	if u, err := url.Parse(v.w.PublicURL); err == nil && strings.EqualFold(v.r.Host, u.Host) {
-		s.Wallets, s.Script = form, template.JS(walletSource)
+		s.Wallets, s.Wallet = form, true
 	}
 }
 
@@ -233,7 +232,7 @@ func (v *visit) showText(status int, f people.WalletFor, t people.WalletText, fa
 		back += "?" + url.Values{"next": {f.Next}}.Encode()
 	}
 	v.show(status, "wallet", shown{
-		Title: "Sign with the wallet", Fault: fault, Body: signing{t, v.form.Get("wallet"), back}, Script: template.JS(walletSource),
+		Title: "Sign with the wallet", Fault: fault, Body: signing{t, v.form.Get("wallet"), back}, Wallet: true,
 	}, "")
 }
 

@@ -89,7 +89,7 @@ func (w *Web) person(ctx context.Context, wanted string) (*person, error) {
 		return w.user(ctx, wanted)
 	}
 	text := w.sessions.GetString(ctx, sessionAddress)
-	if text != "" && wanted != "" && !strings.EqualFold(text, wanted) {
+	if text != "" && wanted != "" && !names(wanted, text) {
 		return nil, errNotMember
 	}
 	if text == "" {
@@ -112,6 +112,14 @@ func (w *Web) person(ctx context.Context, wanted string) (*person, error) {
 		caller.Ends = key.ExpiresAt.Time
 	}
 	return &person{Caller: caller, Since: store.FromMicros(w.sessions.GetInt64(ctx, sessionSince))}, nil
+}
+
+// shortestName is how many characters of an address name a workspace at least, among those of one person.
+const shortestName = 6
+
+// names reports whether a text names a workspace: its address in any case, or the beginning of it.
+func names(text, address string) bool {
+	return len(text) >= shortestName && len(text) <= len(address) && strings.EqualFold(text, address[:len(text)])
 }
 
 // errNotMember is the answer for a workspace that the person is not in, the same as for one that does not exist.
@@ -138,7 +146,10 @@ func (w *Web) user(ctx context.Context, wanted string) (*person, error) {
 		return nil, err
 	}
 	used := cmp.Or(wanted, w.sessions.GetString(ctx, sessionAddress))
-	at := slices.IndexFunc(p.Workspaces, func(o people.Workspace) bool { return strings.EqualFold(o.Address.String(), used) })
+	at := slices.IndexFunc(p.Workspaces, func(o people.Workspace) bool { return names(used, o.Address.String()) })
+	if at >= 0 && slices.ContainsFunc(p.Workspaces[at+1:], func(o people.Workspace) bool { return names(used, o.Address.String()) }) {
+		at = -1 // a prefix of several
+	}
 	switch {
 	case at < 0 && wanted != "":
 		return nil, errNotMember

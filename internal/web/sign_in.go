@@ -2,7 +2,6 @@ package web
 
 import (
 	"cmp"
-	"html/template"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -23,7 +22,7 @@ var places = []string{
 }
 
 // placeSyntax are the pages of a workspace to which it may lead.
-var placeSyntax = regexp.MustCompile(`^/w/0x[0-9a-fA-F]{40}/members$`)
+var placeSyntax = regexp.MustCompile(`^/w/0x[0-9a-fA-F]{4,40}(/[A-Za-z0-9-]+)*$`)
 
 // Paths of the pages.
 const (
@@ -167,13 +166,13 @@ func (v *visit) elsewhere(path string) string {
 }
 
 // passkey asks for one with the script of the page, where browsers take them: at the public host alone.
-func (v *visit) passkey(begin func() (people.Ceremony, error)) (people.Ceremony, template.JS, error) {
+func (v *visit) passkey(begin func() (people.Ceremony, error)) (people.Ceremony, bool, error) {
 	u, err := url.Parse(v.w.PublicURL)
 	if err != nil || !v.w.People.HasPasskeys() || !strings.EqualFold(v.r.Host, u.Host) {
-		return people.Ceremony{}, "", err
+		return people.Ceremony{}, false, err
 	}
 	c, err := begin()
-	return c, template.JS(passkeyScript), err
+	return c, err == nil, err
 }
 
 // badKey answers a sign-in that failed: again tells the person what was wrong with the key, and the rest is our fault.

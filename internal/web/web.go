@@ -1,21 +1,24 @@
 // Package web is the pages for people: sign-in of a browser, consent to what programs ask for, and what they got; the page of a
-// card order, and that on which a card is enrolled. They work without scripts and ask nothing of others, but for the form of the
-// card processor, which the page of an order may have in a frame.
+// card order, and that on which a card is enrolled. They ask nothing of others, but for the form of the card processor, which
+// the page of an order may have in a frame.
+//
+// Pages of a workspace are rows of one table, see [areaPages]: an area is one file with its rows and one template a page. Their
+// forms work without scripts.
 package web
 
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/base64"
 	"errors"
 	"html/template"
 	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,18 +40,6 @@ const maxForm = 16 << 10
 
 //go:embed *.html
 var pages embed.FS
-
-//go:embed style.css
-var style string
-
-//go:embed mount.js
-var mount string
-
-//go:embed passkey.js
-var passkeyScript string
-
-//go:embed wallet.js
-var walletSource string
 
 // Deps is what the pages are built on.
 type Deps struct {
@@ -76,10 +67,8 @@ type Web struct {
 	origin   *http.CrossOriginProtection
 	sessions *scs.SessionManager
 	pages    map[string]*template.Template
-	styles   string // source of the style sheet, for the policy
-	mounts   string // the same of the script that shows a form of the card processor
-	passkeys string // and of the one that asks for a passkey
-	wallets  string // and of the one that asks a wallet
+	assets   *assets
+	areas    []areaPage
 	signIns  *meter.Quota
 	looks    *meter.Meter[toll.Address] // by accounts, of what was asked of the card processor for a page
 	began    time.Time
@@ -105,13 +94,31 @@ func New(d Deps) (*Web, error) {
 	w.sessions.ErrorFunc = func(rw http.ResponseWriter, r *http.Request, err error) {
 		(&visit{w: w, rw: rw, r: r}).fail(err)
 	}
-	w.styles, w.mounts, w.passkeys, w.wallets = sourceOf(style), sourceOf(mount), sourceOf(passkeyScript), sourceOf(walletSource)
-	for _, name := range []string{"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message", "sign_up", "join", "recover", "confirm", "security", "members", "mail", "newcomer", "wallet"} {
-		if w.pages[name], err = template.ParseFS(pages, "layout.html", name+".html"); err != nil {
-			return nil, err
+	if w.assets, err = newAssets(); err != nil {
+		return nil, err
+	}
+	w.areas = slices.DeleteFunc(areaPages(), func(p areaPage) bool { return p.Sandbox && d.Environment == toll.Live })
+	return w, w.parse()
+}
+
+// parse reads the templates: a page is the layout, the components, and the file that defines its body.
+func (w *Web) parse() error {
+	names := []string{
+		"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message", "sign_up", "join", "recover", "confirm",
+		"security", "mail", "newcomer", "wallet",
+	}
+	for _, p := range w.areas {
+		names = append(names, p.Template)
+	}
+	common, err := template.New("layout.html").Funcs(w.functions()).ParseFS(pages, "layout.html", "components.html")
+	for _, name := range names {
+		if err == nil && w.pages[name] == nil {
+			if w.pages[name], err = common.Clone(); err == nil {
+				_, err = w.pages[name].ParseFS(pages, name+".html")
+			}
 		}
 	}
-	return w, nil
+	return err
 }
 
 // workspaceOf returns the workspace that a request names, "" for none: below /w/, in a field of its form, or in its query.
@@ -126,12 +133,6 @@ func workspaceOf(r *http.Request) string {
 	return r.URL.Query().Get("workspace")
 }
 
-// sourceOf names a text in a page for its policy.
-func sourceOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-}
-
 // visit is one request of a browser.
 type visit struct {
 	w      *Web
@@ -140,6 +141,9 @@ type visit struct {
 	form   url.Values // of a POST
 	person *person    // nil: nobody signed in
 	at     string     // of a POST: the page with its form
+	area   *areaPage  // of a page of a workspace
+	status int        // with which that page is shown; 0 is 200
+	fault  string     // what was wrong with its form
 }
 
 func (v *visit) ctx() context.Context { return v.r.Context() }
@@ -210,7 +214,8 @@ func (w *Web) page(get, post func(*visit)) http.Handler {
 
 // shown is what a page says.
 type shown struct {
-	Style       template.CSS
+	Theme       string // light, dark, or "" for that of the system
+	Frame       *frame // of a page of a workspace; nil for a page that stands alone
 	Environment toll.Environment
 	Title       string
 	Person      *person
@@ -219,11 +224,11 @@ type shown struct {
 	Switch      []switchTo
 	Fault       string // what was wrong with the last form; safe to show
 	Body        any
-	Embedded    *embedded   // a form of the card processor in a frame; nil for none
-	Passkey     template.JS // script of a page that asks for a passkey; "" for none
-	Script      template.JS // script of a page that asks a wallet; "" for none
-	Wallets     wallets     // form that it fills
-	Refresh     string      // address to which the browser goes on by itself; "" for none
+	Embedded    *embedded // a form of the card processor in a frame; nil for none
+	Passkey     bool      // the page asks for a passkey, by a script
+	Wallet      bool      // the page asks a wallet, by a script
+	Wallets     wallets   // form that it fills
+	Refresh     string    // address to which the browser goes on by itself; "" for none
 }
 
 // switchTo leads to the same page in another workspace.
@@ -245,7 +250,7 @@ func (v *visit) switches() []switchTo {
 	for i, o := range v.person.Workspaces {
 		at, to := o.Address.String(), *here
 		if strings.HasPrefix(here.Path, "/w/") {
-			to.Path = membersOf(o.Address)
+			to.Path, to.RawQuery = "/w/"+at+v.kept(), ""
 		} else {
 			q := to.Query()
 			q.Set("workspace", at)
@@ -256,13 +261,24 @@ func (v *visit) switches() []switchTo {
 	return out
 }
 
+// kept is the page below a workspace that another workspace has as well: the members, or the list that this page is of.
+func (v *visit) kept() string {
+	if v.area == nil {
+		return ""
+	}
+	return cmp.Or(v.area.Under, v.area.Path)
+}
+
 // show answers with a page. Its forms may lead to the service itself, and to what else leads names: a browser holds the
 // redirect after a form to it as well.
 func (v *visit) show(status int, name string, s shown, leads string) {
-	s.Style, s.Environment = template.CSS(style), v.w.Environment
+	s.Environment, s.Theme = v.w.Environment, v.theme()
 	if v.person != nil {
 		s.Person, s.SignOut, s.Here = v.person, v.w.ticket(v.ctx(), formSignOut), v.here()
 		s.Switch = v.switches()
+		if v.area != nil {
+			s.Frame = v.frame()
+		}
 	}
 	var b bytes.Buffer
 	if err := v.w.pages[name].ExecuteTemplate(&b, "layout.html", s); err != nil {
@@ -271,31 +287,46 @@ func (v *visit) show(status int, name string, s shown, leads string) {
 		b.Reset()
 	}
 	h := v.rw.Header()
-	policy := "default-src 'none'; style-src " + v.w.styles + "; base-uri 'none'; form-action 'self'"
-	if leads != "" {
-		policy += " " + leads
-	}
-	if e := s.Embedded; e != nil {
-		policy += "; script-src " + v.w.mounts + " " + e.hosts.script + "; frame-src " + e.hosts.frame + "; connect-src " + e.hosts.connect +
-			"; img-src " + e.hosts.img
-	}
-	if s.Passkey != "" || s.Script != "" {
-		policy += "; script-src"
-		if s.Passkey != "" {
-			policy += " " + v.w.passkeys
-		}
-		if s.Script != "" {
-			policy += " " + v.w.wallets
-		}
-	}
-	h.Set("Content-Security-Policy", policy+"; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", policyOf(&s, leads))
 	if s.Refresh != "" {
 		h.Set("Refresh", "0; url="+s.Refresh)
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	h.Add("Vary", "Accept-Encoding") // the sessions add Cookie
+	body := b.Bytes()
+	if takes(v.r, "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		body = compressed(body, gzip.DefaultCompression)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	v.rw.WriteHeader(status)
-	_, _ = v.rw.Write(b.Bytes()) // the browser has gone; there is nobody to tell
+	_, _ = v.rw.Write(body) // the browser has gone; there is nobody to tell
+}
+
+// policyOf is the policy of a page: all comes from the service, and scripts are allowed where the page has one. Nothing is in the
+// page itself: no style, no script.
+func policyOf(s *shown, leads string) string {
+	var script, frames, connect string
+	img := "'self' data:"
+	if s.Frame != nil || s.Passkey || s.Wallet {
+		script = "'self'"
+	}
+	if s.Frame != nil {
+		connect = "'self'"
+	}
+	if e := s.Embedded; e != nil {
+		script, frames, connect, img = "'self' "+e.hosts.script, e.hosts.frame, e.hosts.connect, img+" "+e.hosts.img
+	}
+	policy := "default-src 'none'; style-src 'self'; font-src 'self'; img-src " + img + "; manifest-src 'self'; base-uri 'none'; form-action 'self'"
+	if leads != "" {
+		policy += " " + leads
+	}
+	for _, of := range [][2]string{{"script-src", script}, {"frame-src", frames}, {"connect-src", connect}} {
+		if of[1] != "" {
+			policy += "; " + of[0] + " " + of[1]
+		}
+	}
+	return policy + "; frame-ancestors 'none'"
 }
 
 // message is a page that only says something.

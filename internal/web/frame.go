@@ -1,0 +1,263 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// Groups of the side navigation, in their order.
+const (
+	groupSell    = "Sell"
+	groupBuy     = "Buy"
+	groupDevelop = "Develop"
+	groupManage  = "Workspace"
+)
+
+var groups = []string{groupSell, groupBuy, groupDevelop, groupManage}
+
+// areaPage is a page of a workspace: one row of the table of [areaPages]. Whoever opens it is a member of the workspace, with the
+// right that the row names; a form that reaches Post was shown to this member on this page, in this workspace.
+type areaPage struct {
+	Path     string // below /w/{workspace}, with {name} for parts that vary; "" is the overview
+	Title    string
+	Template string // name of a file NAME.html, which defines "body"
+
+	Group string // of the navigation; "" for a page without an entry
+	Nav   string // text of the entry
+	Icon  string
+	Key   string // goes there after g; "" for none
+	Under string // Path of the page whose entry is marked on this one; "" for its own
+
+	Right toll.Right // to open the page
+	Act   toll.Right // to send its form; "" for a page without forms, or whose acts check their rights
+	Get   func(*visit)
+	Post  func(*visit) // nil: the page has no form
+
+	OwnTickets bool // Post checks the tickets of its forms itself
+	Sandbox    bool // not on live
+}
+
+// areaPages returns every page of a workspace. Each area adds its own, in a file of its own.
+func areaPages() []areaPage {
+	return slices.Concat(overviewPages(), agentPages(), planPages(), orderPages(), memberPages(), componentPages())
+}
+
+// pathOf is the path of a page as the router takes it.
+func (p *areaPage) pathOf() string { return "/w/{workspace}" + p.Path }
+
+// Route is a page with its methods.
+type Route struct {
+	Method, Path string
+	Handler      http.Handler
+}
+
+// WorkspaceRoutes are the routes of all pages of workspaces, and of the files that they use.
+func (w *Web) WorkspaceRoutes() []Route {
+	routes := []Route{
+		{http.MethodGet, PathAsset, w.Asset()}, {http.MethodGet, PathHome, w.Home()}, {http.MethodPost, PathTheme, w.Theme()},
+	}
+	for i := range w.areas {
+		p := &w.areas[i]
+		routes = append(routes, Route{http.MethodGet, p.pathOf(), w.areaPage(p)})
+		if p.Post != nil {
+			routes = append(routes, Route{http.MethodPost, p.pathOf(), w.areaPage(p)})
+		}
+	}
+	return routes
+}
+
+// areaPage serves a row of the table.
+func (w *Web) areaPage(p *areaPage) http.Handler {
+	return w.page(func(v *visit) {
+		v.area = p
+		if v.person == nil {
+			v.askSignIn(http.StatusOK, "", v.here(), "")
+			return
+		}
+		if v.hasRight(p.Right) {
+			p.Get(v)
+		}
+	}, func(v *visit) {
+		v.area, v.at = p, v.r.URL.Path
+		if v.person == nil {
+			v.askSignIn(http.StatusForbidden, "You are not signed in any more, so nothing was changed.", v.here(), "")
+			return
+		}
+		if !v.hasRight(p.Right) || p.Act != "" && !v.hasRight(p.Act) {
+			return
+		}
+		if !p.OwnTickets && !v.holds(v.form.Get("ticket"), v.at) {
+			v.fault, v.status = stale, http.StatusForbidden
+			p.Get(v)
+			return
+		}
+		p.Post(v)
+	})
+}
+
+// hasRight reports whether the person has a right here; it refuses else.
+func (v *visit) hasRight(right toll.Right) bool {
+	if v.person.Rights.Has(right) {
+		return true
+	}
+	who := "The API key with which you signed in lacks it."
+	if v.person.User != nil {
+		who = "Your role here, " + string(v.person.Workspace.Role) + ", does not have it. An owner or admin of the workspace can change that."
+	}
+	v.refuseNext(http.StatusForbidden, "This takes the right "+string(right)+".", who)
+	return false
+}
+
+// param returns a part of the path that varies.
+func (v *visit) param(name string) string {
+	have := strings.FieldsFunc(v.r.URL.EscapedPath(), func(r rune) bool { return r == '/' })
+	for i, part := range strings.Split(strings.Trim(v.area.pathOf(), "/"), "/") {
+		if part == "{"+name+"}" && i < len(have) {
+			text, err := url.PathUnescape(have[i])
+			if err != nil {
+				return ""
+			}
+			return text
+		}
+	}
+	return ""
+}
+
+// base is the path of the workspace, without a slash at its end.
+func (v *visit) base() string { return "/w/" + v.person.Address.String() }
+
+// to is the path of a page of the workspace.
+func (v *visit) to(parts ...string) string {
+	out := v.base()
+	for _, p := range parts {
+		out += "/" + url.PathEscape(p)
+	}
+	return out
+}
+
+// draw shows a page of the table.
+func (v *visit) draw(title string, body any) {
+	v.show(cmp.Or(v.status, http.StatusOK), v.area.Template, shown{Title: title, Fault: v.fault, Body: body}, "")
+}
+
+// missing answers for a record that is not there, or not of this workspace, which is the same.
+func (v *visit) missing(what string) {
+	v.refuseNext(http.StatusNotFound, "There is no such "+what+" in this workspace.", "")
+}
+
+// failed answers an error on a page of the table: a record that is not there, a refusal, a fault of the service. It reports
+// whether there was one.
+func (v *visit) failed(what string, err error) bool {
+	if err == nil {
+		return false
+	}
+	if e := toll.AsError(err); e.HTTPStatus() == http.StatusNotFound || e.HTTPStatus() == http.StatusBadRequest && v.r.Method != http.MethodPost {
+		v.missing(what)
+		return true
+	}
+	v.fail(err)
+	return true
+}
+
+// frame is what the layout of a page of a workspace shows around it.
+type frame struct {
+	Base   string
+	Name   string
+	Role   string
+	Test   bool
+	Groups []navGroup
+}
+
+type navGroup struct {
+	Name  string
+	Items []navItem
+}
+
+type navItem struct {
+	Text, Icon, Key, To string
+	Here                bool
+}
+
+func (v *visit) frame() *frame {
+	p := v.person
+	f := &frame{
+		Base: v.base(), Name: cmp.Or(p.Workspace.Name, short(p.Address.String())), Role: "API key", Test: v.w.Environment != toll.Live,
+	}
+	if p.User != nil {
+		f.Role = strings.ToUpper(string(p.Workspace.Role[:1])) + string(p.Workspace.Role[1:])
+	}
+	here := cmp.Or(v.area.Under, v.area.Path)
+	for _, name := range groups {
+		g := navGroup{Name: name}
+		for _, a := range v.w.areas {
+			if a.Group == name && p.Rights.Has(a.Right) {
+				g.Items = append(g.Items, navItem{a.Nav, a.Icon, a.Key, f.Base + a.Path, a.Path == here})
+			}
+		}
+		if len(g.Items) > 0 {
+			f.Groups = append(f.Groups, g)
+		}
+	}
+	return f
+}
+
+// Paths of the pages around workspaces.
+const (
+	PathHome  = "/w"
+	PathTheme = "/theme"
+)
+
+// Home is GET /w: the overview of the workspace that was used last.
+func (w *Web) Home() http.Handler {
+	return w.page(func(v *visit) {
+		switch {
+		case v.person == nil:
+			v.askSignIn(http.StatusOK, "", PathHome, "")
+		case v.person.Address.IsZero():
+			v.redirect(http.StatusSeeOther, PathSecurity)
+		default:
+			v.redirect(http.StatusSeeOther, v.base())
+		}
+	}, nil)
+}
+
+// themeCookie says which colours the browser wants: light, dark, or, without it, those of the system. It says nothing else.
+const themeCookie = "theme"
+
+// Theme is POST /theme: a browser chooses its colours.
+func (w *Web) Theme() http.Handler {
+	return w.page(nil, func(v *visit) {
+		c := &http.Cookie{
+			Name: themeCookie, Value: v.form.Get("theme"), Path: "/", MaxAge: 400 * 24 * 3600, HttpOnly: true,
+			Secure: w.sessions.Cookie.Secure, SameSite: http.SameSiteLaxMode,
+		}
+		if c.Value != "light" && c.Value != "dark" {
+			c.Value, c.MaxAge = "", -1
+		}
+		http.SetCookie(v.rw, c)
+		v.redirect(http.StatusSeeOther, cmp.Or(place(v.form.Get("next")), PathHome))
+	})
+}
+
+// theme returns what the browser chose; "" for the colours of the system.
+func (v *visit) theme() string {
+	c, err := v.r.Cookie(themeCookie)
+	if err != nil || c.Value != "light" && c.Value != "dark" {
+		return ""
+	}
+	return c.Value
+}
+
+// mostRows is how many rows a page of a list has.
+const mostRows = 25
+
+// listPage reads the cursor of a list from the query string.
+func (v *visit) listPage() store.Page {
+	return store.Page{Size: mostRows, Cursor: v.r.URL.Query().Get("cursor")}
+}
