@@ -193,7 +193,7 @@ watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|Tes
 large='^(TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory)$'
 # A lane is some of the packages, and within them subtests by the names of stores.
 skip=
-suites="sqlite postgres partitioned embedded anvil chromium openclaw python"
+suites="sqlite postgres partitioned embedded anvil chromium openclaw python typescript"
 chain='/internal/(chain|crypto)(/|$)'
 case $lane in
 '') packages() { cat; } ;;
@@ -211,7 +211,7 @@ chain)
     ;;
 interop)
     packages() { grep '/interop$'; }
-    suites="chromium openclaw python"
+    suites="chromium openclaw python typescript"
     ;;
 esac
 # go vet has run, and nobody debugs these binaries: without symbols they are linked sooner, and panics read the same.

@@ -1,0 +1,186 @@
+import type { PaymentRequired } from "./generated.js";
+
+/** What an error is made of. */
+export interface ErrorParts {
+  code: string;
+  message: string;
+  status?: number;
+  category?: string;
+  hint?: string;
+  details?: string;
+  correlationId?: string;
+  retryable?: boolean;
+  retryAfterSecs?: number;
+  docsUrl?: string;
+  params?: Record<string, unknown>;
+  /** The body as it was sent, with members that this release does not know. */
+  raw?: unknown;
+  cause?: unknown;
+}
+
+/**
+ * An error of the service, or of a call to it. Branch on `code`; `message` and `hint` are for
+ * people. Every error of this package is one, except the reason of your own AbortSignal.
+ */
+export class TollError extends Error {
+  /** Stable code, for example "BCK.PROTOCOL.0003". */
+  readonly code: string;
+  /** HTTP status; 0 when there was no answer. */
+  readonly status: number;
+  /** validation, auth, business, integration or internal. */
+  readonly category: string;
+  /** What to do about it, if the service says so. */
+  readonly hint: string | undefined;
+  readonly details: string | undefined;
+  /** Id of the call in the logs of the service. */
+  readonly correlationId: string | undefined;
+  /** Whether the same call can succeed later. */
+  readonly retryable: boolean;
+  /** Seconds after which the service asks for a repeat. */
+  readonly retryAfterSecs: number | undefined;
+  readonly docsUrl: string | undefined;
+  readonly params: Record<string, unknown> | undefined;
+  readonly raw: unknown;
+
+  constructor(p: ErrorParts) {
+    super(p.message, p.cause === undefined ? undefined : { cause: p.cause });
+    this.name = new.target.name;
+    this.code = p.code;
+    this.status = p.status ?? 0;
+    this.category = p.category ?? "internal";
+    this.hint = p.hint;
+    this.details = p.details;
+    this.correlationId = p.correlationId;
+    this.retryable = p.retryable ?? false;
+    this.retryAfterSecs = p.retryAfterSecs;
+    this.docsUrl = p.docsUrl;
+    this.params = p.params;
+    this.raw = p.raw;
+  }
+}
+
+/** The request is malformed or breaks a rule of the interface. */
+export class ValidationError extends TollError {}
+/** The key is missing, unknown or expired, or lacks a right. */
+export class AuthError extends TollError {}
+/** The state of a record does not allow the call. */
+export class BusinessError extends TollError {}
+/** No record has this id, or it is not the caller's. */
+export class NotFoundError extends BusinessError {}
+/** The call contradicts an earlier one, or a change of the record. */
+export class ConflictError extends BusinessError {}
+/** Too many calls; `retryAfterSecs` says when to repeat. */
+export class RateLimitError extends TollError {}
+/** The chain or the card processor did not do its part. */
+export class IntegrationError extends TollError {}
+/** The service failed. */
+export class InternalError extends TollError {}
+/** The service did not answer. Whether the call was carried out is unknown. */
+export class ConnectionError extends TollError {}
+/** One attempt took longer than `timeoutMs`. Whether the call was carried out is unknown. */
+export class TimeoutError extends ConnectionError {}
+
+/** The request has to be paid. */
+export class PaymentRequiredError extends BusinessError {
+  /** What is asked for; undefined when the answer did not say. */
+  readonly requirements: PaymentRequired | undefined;
+  constructor(p: ErrorParts, requirements?: PaymentRequired) {
+    super(p);
+    this.requirements = requirements;
+  }
+}
+
+/**
+ * The outcome of a settlement is not known yet. It is not a failure: repeat the call with the same
+ * id, or ask `payments.get(agentRequestId)`.
+ */
+export class SettlementPendingError extends TollError {
+  readonly agentRequestId: string | undefined;
+  constructor(p: ErrorParts, agentRequestId?: string) {
+    super(p);
+    this.agentRequestId = agentRequestId;
+  }
+}
+
+export const codes = {
+  badRequest: "BCK.HTTP.400",
+  notAuthenticated: "BCK.AUTH.0002",
+  unavailable: "BCK.HTTP.503",
+  internal: "BCK.HTTP.500",
+  paymentRequired: "BCK.X402.0030",
+  idempotencyRunning: "BCK.COMMON.0902",
+  settlementPending: "BCK.X402.0914",
+  recordChanged: "BCK.PROTOCOL.0910",
+} as const;
+
+const text = (v: unknown): string | undefined => (typeof v === "string" && v ? v : undefined);
+
+/** Returns the typed error of an answer that is not 2xx. */
+export function errorOf(status: number, headers: Headers, body: unknown, hint?: string): TollError {
+  const b = (typeof body === "object" && body ? body : {}) as Record<string, unknown>;
+  const known = text(b.code);
+  const retryAfter = Number(headers.get("retry-after"));
+  const p: ErrorParts = {
+    code: known ?? `BCK.HTTP.${status}`,
+    message: text(b.message) ?? `The service answered ${status} without an error of its own.`,
+    status,
+    retryable: typeof b.retryable === "boolean" ? b.retryable : status === 429 || status >= 502,
+    raw: body,
+  };
+  const optional = {
+    category: text(b.category),
+    hint: hint ?? text(b.hint),
+    details: text(b.details),
+    docsUrl: text(b.docsUrl),
+    correlationId: text(b.correlationId) ?? headers.get("x-correlation-id") ?? undefined,
+  };
+  for (const [k, v] of Object.entries(optional)) if (v) Object.assign(p, { [k]: v });
+  if (Number.isInteger(retryAfter) && retryAfter > 0) p.retryAfterSecs = Math.min(retryAfter, 86400);
+  try {
+    if (text(b.params)) p.params = JSON.parse(b.params as string) as Record<string, unknown>;
+  } catch {
+    // params are a help, not part of the verdict
+  }
+  if (known === codes.settlementPending || b.errorReason === "settlement_pending") {
+    const extra = b.extra as Record<string, unknown> | undefined;
+    return new SettlementPendingError(p, text(extra?.agentRequestId));
+  }
+  if (status === 402) {
+    return new PaymentRequiredError(p, requirementsOf(headers.get("payment-required"), b));
+  }
+  if (status === 404) return new NotFoundError(p);
+  if (status === 409 || status === 412) return new ConflictError(p);
+  if (status === 429) return new RateLimitError(p);
+  if (status === 401 || status === 403 || p.category === "auth") return new AuthError(p);
+  if (p.category === "integration") return new IntegrationError(p);
+  if (p.category === "business") return new BusinessError(p);
+  if (p.category === "validation" || (status >= 400 && status < 500)) return new ValidationError(p);
+  return new InternalError(p);
+}
+
+/** Reads what a 402 asks for: the header payment-required, else the body. */
+export function requirementsOf(header: string | null, body: unknown): PaymentRequired | undefined {
+  const good = (v: unknown) =>
+    Array.isArray((v as PaymentRequired | undefined)?.accepts) ? (v as PaymentRequired) : undefined;
+  try {
+    if (header) return good(JSON.parse(fromBase64(header)));
+  } catch {
+    // the body may say it
+  }
+  return good(body);
+}
+
+/** Decodes base64 in either alphabet, padded or not, to a text. Throws for other text. */
+export function fromBase64(s: string): string {
+  const binary = atob(s.replace(/-/g, "+").replace(/_/g, "/").replace(/=+$/, ""));
+  return new TextDecoder("utf-8", { fatal: true }).decode(
+    Uint8Array.from(binary, (c) => c.charCodeAt(0)),
+  );
+}
+
+/** Encodes a text as padded base64 of the standard alphabet. */
+export function toBase64(s: string): string {
+  let binary = "";
+  for (const byte of new TextEncoder().encode(s)) binary += String.fromCharCode(byte);
+  return btoa(binary);
+}

@@ -1,0 +1,13 @@
+import { defineConfig } from "tsdown";
+
+export default defineConfig({
+  entry: ["src/index.ts"],
+  format: ["esm", "cjs"],
+  dts: true,
+  platform: "neutral",
+  target: "es2022",
+  fixedExtension: false,
+  // Comments are in the declarations. Names stay, so that stack traces can be read.
+  minify: { compress: true, mangle: false, codegen: true },
+  deps: { neverBundle: [/^node:/] },
+});
