@@ -89,7 +89,10 @@ func (h *handler) health(*call) (*Health, error) {
 	return &Health{Status: "ok", Service: "toll", Version: h.Release, Timestamp: toll.At(h.Clock())}, nil
 }
 
-// Readiness tells what works. Only the database decides the status.
+// CheckShutdown is the check that is present while the service shuts down.
+const CheckShutdown = "shutdown"
+
+// Readiness tells what works. Only the database, and a shutdown, decide the status.
 type Readiness struct {
 	Status string            `json:"status" enum:"ready,not_ready"`
 	Checks map[string]string `json:"checks"`
@@ -97,7 +100,7 @@ type Readiness struct {
 
 func (h *handler) ready(c *call) (*Readiness, error) {
 	checks := h.Ready(c.r.Context())
-	if checks["database"] != "ok" {
+	if checks["database"] != "ok" || checks[CheckShutdown] != "" {
 		c.status = http.StatusServiceUnavailable
 		c.w.Header()["Retry-After"] = []string{"1"}
 		return &Readiness{Status: "not_ready", Checks: checks}, nil

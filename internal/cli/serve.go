@@ -40,11 +40,17 @@ type serveFlags struct {
 
 func (a *app) serveCommand() *cobra.Command {
 	var f serveFlags
-	c := command("serve", "Run the service", func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) })
+	c := command("serve", "Run the service", func(cmd *cobra.Command, _ []string) error {
+		if !cmd.Flags().Changed("drain") && isTerminal(a.err) {
+			f.cfg.Drain = 0 // nobody sends requests elsewhere, and a person waits
+		}
+		return a.serve(cmd.Context(), f)
+	})
 	c.Long = `Run the service. It listens once its database is up to date, and is ready when GET /ready answers 200.
 
 Without --database everything lies in one directory, for one process. With PostgreSQL any number of processes may run;
-all of them need the same master key file. SIGTERM ends it in order: what is in flight is finished first.`
+all of them need the same master key file. SIGTERM ends it in order: GET /ready answers 503, requests are
+accepted for --drain, and what is in flight then is finished.`
 	c.Example = "toll serve --data ./toll-data\ntoll serve --database postgres://… --public-url https://pay.example.com"
 	c.Annotations = withoutProfile
 	storeFlags(c, &f.cfg)
@@ -59,6 +65,8 @@ all of them need the same master key file. SIGTERM ends it in order: what is in 
 	fl.IntVar(&f.cfg.RateLimitKey, "rate-limit-key", 0, "calls a second of one API key, four times as many at once; 0 is no limit")
 	fl.IntVar(&f.cfg.RateLimitIP, "rate-limit-ip", 50, "calls a second of one address without a valid API key, four times as many at once; 0 is no limit")
 	fl.StringVar(&f.cfg.TrustedProxies, "trusted-proxies", "", "addresses or prefixes, with commas, of proxies whose X-Forwarded-For is believed; default none")
+	fl.DurationVar(&f.cfg.Drain, "drain", 5*time.Second, "how long SIGTERM leaves the service open while GET /ready answers 503, so that "+
+		"load balancers notice; at most 10s; on a terminal 0s")
 	fl.DurationVar(&f.cfg.OrderWait, "order-wait", 0, "how long the answer to an order waits for its credits; default 30s, on the embedded chain 10s")
 	fl.IntVar(&f.cfg.RetainDays, "retain-days", server.DefaultRetainDays, "days after the end of their access token for which requests are known, and for which events are kept; -1 is for ever")
 	fl.BoolVar(&f.cfg.CloseReads, "close-reads", false, "ask for an API key where plans, agents and balances are read")
@@ -175,14 +183,10 @@ func (a *app) greet(ctx context.Context, s *server.Server, cfg server.Config) er
 // reserve finds out whether the address can be had before the database is opened, as a first start writes it there. It
 // keeps the listener only when the port is chosen by the system: nothing listens before the migrations have run.
 func (a *app) reserve(ctx context.Context, address string) (net.Listener, error) {
-	ln, err := listen(ctx, address)
-	if err != nil {
-		return nil, err
-	}
 	if _, port, _ := net.SplitHostPort(address); port == "0" || port == "" {
-		return ln, nil
+		return listen(ctx, address)
 	}
-	return nil, ln.Close()
+	return nil, server.CanListen(ctx, address)
 }
 
 func listen(ctx context.Context, address string) (net.Listener, error) {
@@ -206,13 +210,15 @@ func serveBoth(ctx context.Context, s *server.Server, ln net.Listener, metricsLi
 	log.Info("metrics", "listen", own.Addr().String())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	watched, stop := context.WithCancel(context.WithoutCancel(ctx)) // a shutdown is watched to its end
+	defer stop()
 	done := make(chan error, 1)
 	go func() {
 		defer cancel()
-		done <- s.ServeMetrics(ctx, own)
+		done <- s.ServeMetrics(watched, own)
 	}()
 	err = s.Serve(ctx, ln)
-	cancel()
+	stop()
 	return errors.Join(err, <-done)
 }
 

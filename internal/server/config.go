@@ -75,6 +75,9 @@ type Config struct {
 	Namespace x402.Namespace
 	// Release is the version of the program.
 	Release string
+	// Drain is how long the service accepts requests after its shutdown began, while GET /ready answers
+	// 503, so that load balancers notice. 0 is not at all; at most [MaxDrain].
+	Drain time.Duration
 	// OrderWait is how long the answer to an order waits for its credits, 0 = 30 s, on the embedded chain 10 s.
 	OrderWait time.Duration
 	// CloseReads asks for a key where plans, agents and balances are read.
@@ -180,6 +183,9 @@ func (c Config) check() error {
 	case "", people.Open, people.Invited:
 	default:
 		return fmt.Errorf("registration is open or invited, and not %q", c.Registration)
+	}
+	if c.Drain != 0 && c.Drain < time.Second || c.Drain > MaxDrain {
+		return fmt.Errorf("the drain must be 0, or from 1s to %s; got %s", MaxDrain, c.Drain)
 	}
 	if c.RateLimitKey < 0 || c.RateLimitIP < 0 {
 		return errors.New("a rate limit is a number of calls a second, or 0 for none")

@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/tollhq/toll/internal/api"
@@ -13,28 +15,87 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Serve answers requests on the listener until ctx ends. Then it takes no more, lets those in flight finish, settles in
-// the queue included, and returns nil; what takes longer than 18 s is cut off, and is an error. It also ends, with
-// [store.ErrFlush], when the disk can no longer be trusted. Close comes after.
+// Serve answers requests on the listener until ctx ends. Then GET /ready answers 503, and requests are
+// still accepted for Config.Drain. After that it accepts none, finishes those in flight, settles in the
+// queue included, and returns nil. What is in flight 18 s after the end of ctx is cut off, which is an
+// error. Serve also ends, at once and with [store.ErrFlush], when the disk can no longer be trusted.
+// Close comes after.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	h := api.NewServer(s.handler)
+	h := api.NewServer(http.HandlerFunc(s.serveHTTP))
 	h.ErrorLog = slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug)
 	h.RegisterOnShutdown(s.checkout.StopWaiting)
 	h.RegisterOnShutdown(s.events.EndStreams)
-	ctx, stop := context.WithCancelCause(ctx)
+	open, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	go func() {
 		select {
 		case <-s.base.store.Failed():
 			stop(store.ErrFlush)
 		case <-ctx.Done():
+			s.drain(open, ln)
+			stop(nil)
+		case <-open.Done():
 		}
 	}()
-	err := ServeUntil(ctx, h, api.Listen(pace.Listen(ln, pace.Patience, pace.MinRate)), drainTime)
-	if errors.Is(context.Cause(ctx), store.ErrFlush) {
+	listener := api.Listen(pace.Listen(ln, pace.Patience, pace.MinRate))
+	err := ServeUntil(open, h, listener, drainTime-s.cfg.Drain)
+	if errors.Is(context.Cause(open), store.ErrFlush) {
 		err = errors.Join(store.ErrFlush, err)
 	}
 	return err
+}
+
+// serveHTTP serves a request. While the service drains, each connection ends with its next answer, so
+// that few are left that a client could use at the moment in which they are closed.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.draining.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	s.handler.ServeHTTP(w, r)
+}
+
+// drain makes GET /ready answer 503 and waits for Config.Drain, so that load balancers send requests
+// elsewhere. Then it stops new connections, and waits until those that were begun are accepted. It
+// returns early when open ends.
+func (s *Server) drain(open context.Context, ln net.Listener) {
+	s.draining.Store(true)
+	if s.cfg.Drain == 0 {
+		return
+	}
+	s.cfg.Log.Info("draining: GET /ready answers 503, requests are still accepted", "for", s.cfg.Drain.String())
+	wait(open, s.cfg.Drain-lastConnections)
+	if conn, ok := ln.(syscall.Conn); ok {
+		raw, err := conn.SyscallConn()
+		if err == nil {
+			err = refuseConnections(raw)
+		}
+		if err != nil {
+			s.cfg.Log.Debug("connections are accepted until the listener is closed", "error", err.Error())
+		}
+	}
+	wait(open, lastConnections)
+}
+
+// CanListen reports why nothing can listen on an address. Nobody is connected meanwhile (on Linux): the
+// clients of a process that has just ended try to connect again and again, and would be cut off.
+func CanListen(ctx context.Context, address string) error {
+	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		_ = refuseConnections(raw) // elsewhere than on Linux there is no way
+		return nil
+	}}
+	ln, err := c.Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	return ln.Close()
+}
+
+// wait returns after d, or when ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // ServeMetrics is [Server.Serve] for the operator's own listener.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -25,8 +26,14 @@ import (
 
 // Times of a shutdown. Their sum stays below 25 s (F22), and so below the 30 s after which supervisors kill.
 const (
-	drainTime = 18 * time.Second // for requests in flight
+	drainTime = 18 * time.Second // for Config.Drain and then requests in flight
 	closeTime = 5 * time.Second  // for background work and the queue of the ledger
+	// MaxDrain is the longest Config.Drain. It leaves 8 s for requests in flight.
+	MaxDrain = 10 * time.Second
+	// lastConnections is the end of Config.Drain in which connections that were begun are accepted and
+	// their requests read: net/http closes those whose request it reads later. It is below the second
+	// after which a client repeats its request for a connection.
+	lastConnections = 900 * time.Millisecond
 )
 
 // Server is a running service, but for the listener. It is made by [New] and ends with [Server.Close].
@@ -47,6 +54,7 @@ type Server struct {
 	probe       probe
 	queue       *jobs.Queue
 	jobs        *jobs.Group // everything that a shutdown stops
+	draining    atomic.Bool // a shutdown has begun
 }
 
 // New opens the database, brings its schema up to date, and starts the work in the background. The caller listens
@@ -249,12 +257,15 @@ func (s *Server) Metrics() http.Handler { return metrics.Handler(s.metrics, s.jo
 // Facilitator returns the facilitator as a caller sees it, without a network between.
 func (s *Server) Facilitator(caller toll.Address) x402.Facilitator { return s.facilitator.As(caller) }
 
-// ready says what works, from memory: it waits for nothing. Only the database decides whether
-// requests can be served.
+// ready says what works, from memory: it waits for nothing. Only the database, and a shutdown that
+// has begun, decide whether requests can be served.
 func (s *Server) ready(context.Context) map[string]string {
 	checks := map[string]string{"database": "ok", "chain": s.chain.State(), "card": s.cards.State()}
 	if s.databaseFailure() != nil {
 		checks["database"] = "failing"
+	}
+	if s.draining.Load() {
+		checks[api.CheckShutdown] = "draining"
 	}
 	return checks
 }

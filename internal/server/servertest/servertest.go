@@ -226,7 +226,8 @@ func launch(t testing.TB, program string, o Options) *Process {
 	p := &Process{URL: "http://" + o.Listen, Log: &Log{}, cmd: exec.Command(program, append(args, o.Args...)...), exited: make(chan struct{})}
 	p.cmd.Stderr = p.Log
 	p.cmd.Stdout = p.Log
-	p.cmd.Env = append(environment(), o.Env...)
+	// No load balancer watches it, unless a test says so.
+	p.cmd.Env = append(append(environment(), "TOLL_DRAIN=0s"), o.Env...)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,296 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// example returns the text of an example in deploy/.
+func example(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{"..", "..", "deploy"}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// needs skips a test without a program of Debian.
+func needs(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("%s is missing: SKIPPED", program)
+	}
+}
+
+// replaceAll replaces each old text, which must be there, by the new one after it.
+func replaceAll(t *testing.T, text string, oldNew ...string) string {
+	t.Helper()
+	for i := 0; i < len(oldNew); i += 2 {
+		if !strings.Contains(text, oldNew[i]) {
+			t.Fatalf("the example does not have %q", oldNew[i])
+		}
+		text = strings.ReplaceAll(text, oldNew[i], oldNew[i+1])
+	}
+	return text
+}
+
+// writeFile writes a file into a directory and returns its path.
+func writeFile(t *testing.T, dir, name string, text []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// nginxWith writes the configuration of an nginx of the test with a part for its http block.
+func nginxWith(t *testing.T, part string) (dir, config string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "toll-nginx-") // workers of another user write into it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf(`
+daemon off;
+error_log %[1]s/error.log;
+pid %[1]s/nginx.pid;
+events {}
+http {
+    access_log off;
+    client_body_temp_path %[1]s/body;
+    proxy_temp_path %[1]s/proxy;
+    fastcgi_temp_path %[1]s/fastcgi;
+    uwsgi_temp_path %[1]s/uwsgi;
+    scgi_temp_path %[1]s/scgi;
+%[2]s
+}
+`, dir, part)
+	return dir, writeFile(t, dir, "nginx.conf", []byte(text))
+}
+
+// certificate writes a certificate that nobody trusts, and its key.
+func certificate(t *testing.T, dir string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "pay.example.com"},
+		NotAfter:     time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, about, about, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(kind string, b []byte) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b})
+	}
+	return writeFile(t, dir, "cert.pem", block("CERTIFICATE", der)),
+		writeFile(t, dir, "key.pem", block("EC PRIVATE KEY", secret))
+}
+
+// succeeds runs a program that checks an example.
+func succeeds(t *testing.T, dir, program string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
+	}
+}
+
+func TestDeploy_Nginx(t *testing.T) {
+	needs(t, "nginx")
+	dir := t.TempDir()
+	cert, key := certificate(t, dir)
+	_, config := nginxWith(t, replaceAll(t, example(t, "nginx", "toll.conf"),
+		"/etc/ssl/toll/fullchain.pem", cert, "/etc/ssl/toll/privkey.pem", key))
+	succeeds(t, dir, "nginx", "-t", "-c", config)
+}
+
+func TestDeploy_Caddy(t *testing.T) {
+	needs(t, "caddy")
+	dir := t.TempDir()
+	path := writeFile(t, dir, "Caddyfile", []byte(example(t, "caddy", "Caddyfile")))
+	succeeds(t, dir, "caddy", "validate", "--adapter", "caddyfile", "--config", path)
+}
+
+func TestDeploy_Systemd(t *testing.T) {
+	needs(t, "systemd-analyze")
+	dir := t.TempDir()
+	unit := replaceAll(t, example(t, "systemd", "toll@.service"), "/usr/bin/toll", servertest.Program(t))
+	succeeds(t, dir, "systemd-analyze", "verify", "--man=no",
+		writeFile(t, dir, "toll@8402.service", []byte(unit)))
+}
+
+// SIGTERM makes /ready answer 503 while requests are still accepted, and then the service ends.
+func TestF22_DrainBeforeShutdown(t *testing.T) {
+	t.Parallel()
+	o := servertest.Options{Data: t.TempDir(), Args: []string{"--drain", "2s"}}
+	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+	p := servertest.Start(t, o)
+	c := newStand(t, p.URL, builder, subscriber, 1000)
+	if !readyNow(t, p.URL) {
+		t.Fatal("not ready")
+	}
+	began := time.Now()
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "not ready", func() bool { return status(t, p.URL+"/ready") == http.StatusServiceUnavailable })
+	if r, err := c.settle(t.Context(), "while-it-drains"); err != nil || !r.Success {
+		t.Errorf("a settlement after %v of the drain: %+v, %v", time.Since(began), r, err)
+	}
+	code, err := p.Wait(patience)
+	if took := time.Since(began); err != nil || code != 0 || took < 2*time.Second {
+		t.Errorf("exit %d after %v: %v\n%s", code, took, err, p.Log)
+	}
+}
+
+// Two processes on one PostgreSQL behind nginx are restarted one after the other under load, and no
+// request is lost: each gets its answer at the first try.
+func TestF22_RollingRestartBehindNginx(t *testing.T) {
+	needs(t, "nginx")
+	const plain = `
+upstream toll { server 127.0.0.1:8402; server 127.0.0.1:8403; }
+server {
+    listen 443 ssl;
+    location / { proxy_pass http://toll; }
+}`
+	for name, c := range map[string]struct {
+		part  string
+		drain string
+		pause time.Duration // from the one being ready to the restart of the other
+	}{
+		// A process that refused a connection gets none for 10 s (fail_timeout).
+		"defaults": {part: plain, drain: "2s", pause: 11 * time.Second},
+		"example":  {part: example(t, "nginx", "toll.conf"), drain: "2s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := storetest.Config(t, storetest.Postgres)
+			o := servertest.Options{
+				Database: cfg.Database, MasterKeyFile: freshMasterKey(t),
+				Args: []string{"--drain", c.drain, "--rate-limit-ip", "0"},
+			}
+			builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+			listen := []string{servertest.FreeAddress(t), servertest.FreeAddress(t)}
+			processes := make([]*servertest.Process, 2)
+			startAt := func(i int) {
+				on := o
+				on.Listen = listen[i]
+				processes[i] = servertest.Start(t, on)
+				eventually(t, "ready", func() bool { return readyNow(t, processes[i].URL) })
+			}
+			startAt(0)
+			startAt(1)
+			front := servertest.FreeAddress(t)
+			part := replaceAll(t, c.part, "127.0.0.1:8402", listen[0], "127.0.0.1:8403", listen[1], "443 ssl", front)
+			var kept []string
+			for line := range strings.Lines(part) { // TLS is not what this is about
+				if !strings.Contains(line, "ssl_certificate") {
+					kept = append(kept, line)
+				}
+			}
+			startNginx(t, front, strings.Join(kept, ""))
+
+			s := newStand(t, "http://"+front, builder, subscriber, 1_000_000)
+			y := newTally()
+			ctx, stop := context.WithCancel(t.Context())
+			running, done := load(ctx, 8, y, func(int) *stand { return s })
+			for i := range processes {
+				if i > 0 {
+					time.Sleep(c.pause)
+				}
+				target := done.Load() + 200
+				eventually(t, "load", func() bool { return done.Load() > target })
+				if err := processes[i].Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+				if code, err := processes[i].Wait(patience); err != nil || code != 0 {
+					t.Fatalf("exit %d: %v\n%s", code, err, processes[i].Log)
+				}
+				startAt(i)
+			}
+			target := done.Load() + 200
+			eventually(t, "load after the restarts", func() bool { return done.Load() > target })
+			stop()
+			running.Wait()
+			t.Logf("%d answered, %d lost", len(y.answers), len(y.unknown))
+			for id := range y.unknown {
+				t.Errorf("%s has no answer at its first try", id)
+			}
+			y.repeat(t, s)
+		})
+	}
+}
+
+// startNginx runs nginx with a part of its configuration until the test ends.
+func startNginx(t *testing.T, listen, part string) {
+	t.Helper()
+	dir, config := nginxWith(t, part)
+	var out bytes.Buffer
+	cmd := exec.Command("nginx", "-p", dir, "-c", config)
+	cmd.Stderr, cmd.Stdout = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var over atomic.Bool
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		_ = cmd.Wait()
+		over.Store(true)
+	})
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it ends its workers
+		ended.Wait()
+		if t.Failed() {
+			log, _ := os.ReadFile(filepath.Join(dir, "error.log"))
+			t.Logf("nginx: %s\n%.4000s", out.String(), log)
+		}
+	})
+	eventually(t, "nginx listens", func() bool {
+		if over.Load() {
+			t.Fatalf("nginx has ended: %s", out.String())
+		}
+		conn, err := net.Dial("tcp", listen)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+}
