@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -13,14 +14,35 @@ import (
 // Release is the version of the program, set by the linker of a release (-X). Empty is that of the module.
 var Release string
 
+// release is the version with the commit of the build as metadata of it (semantic versioning), such as
+// 1.1.0+0a921f57c3de. The service says it in /health, logs, backups and metrics.
 func release() string {
-	if Release != "" {
-		return Release
+	info, _ := debug.ReadBuildInfo()
+	return stamp(Release, info)
+}
+
+// stamp makes the version of a build. set is that of the linker, "" for that of the module. info may be
+// nil. The version that Go makes of an untagged commit has the commit already.
+func stamp(set string, info *debug.BuildInfo) string {
+	version, commit := set, ""
+	if info != nil {
+		if version == "" && info.Main.Version != "(devel)" {
+			version = strings.TrimPrefix(info.Main.Version, "v")
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = s.Value[:min(len(s.Value), 12)]
+			}
+		}
 	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return strings.TrimPrefix(info.Main.Version, "v")
+	version = cmp.Or(version, "dev")
+	switch {
+	case commit == "" || strings.Contains(version, commit):
+		return version
+	case strings.Contains(version, "+"):
+		return version + "." + commit
 	}
-	return "dev"
+	return version + "+" + commit
 }
 
 func (a *app) versionCommand() *cobra.Command {
