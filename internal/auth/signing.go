@@ -46,8 +46,15 @@ type signingKey struct {
 // passes reports whether the key signs at this moment, and what it signed then is good: a retired key vouches only for
 // what came before.
 func (k *signingKey) passes(at time.Time) bool {
-	return k.retiredAt.IsZero() || at.Before(k.retiredAt)
+	return k.retiredAt.IsZero() || !k.ended() && at.Before(k.retiredAt)
 }
+
+// endedKey is the retirement of a key that is compromised. It lies before every time that a signature
+// can carry, so that a release that does not know of [Auth.EndSigningKey] refuses them, too.
+var endedKey = time.UnixMicro(-1 << 61)
+
+// ended reports whether the key is compromised: nothing that it ever signed counts.
+func (k *signingKey) ended() bool { return k.retiredAt.Equal(endedKey) }
 
 // keySet is one reading of signing keys and issuers. It never changes.
 type keySet struct {

@@ -155,6 +155,7 @@ func (a *app) restoreCommand() *cobra.Command {
 			return err
 		}
 		a.say("", "The database is as it was %s ago; what happened later is not in it. toll audit proves its books.", info.Age(time.Now()))
+		a.say("", "Start toll serve: it reads the rails from then on. What was paid since, and has no order here, is listed by toll orders unmatched.")
 		return a.built(info)
 	})
 	c.Long = `Make the embedded database of a backup in a directory that holds none. It needs the master key of the backup, by default

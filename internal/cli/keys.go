@@ -155,8 +155,21 @@ func (a *app) localCommand(use, short, what string, run func(*cobra.Command, []s
 }
 
 func (a *app) keysRotate() *cobra.Command {
-	var statements bool
+	var statements, compromised bool
+	var kid string
 	run := func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+		switch {
+		case kid != "" && !compromised:
+			return usagef("--key names the key that --compromised ends")
+		case compromised:
+			ended, err := server.EndSigningKey(cmd.Context(), cfg, statements, kid)
+			if err != nil {
+				return err
+			}
+			a.say("", "The key %s is ended: within 30 s every process refuses what it signed, access tokens too. %s have to be made again: "+
+				"toll keys create --local.", ended.Ended, count(len(ended.APIKeys), "API key"))
+			return a.show(ended)
+		}
 		rotation, err := server.RotateKey(cmd.Context(), cfg, statements)
 		if err != nil {
 			return err
@@ -167,8 +180,13 @@ func (a *app) keysRotate() *cobra.Command {
 	c.Long = `Let the next signing key take over, and publish another one for the time after. Nothing has to be restarted, and nobody
 notices: what the retiring key signed stays valid until its own end. What carries its signature and a later date is refused.
 
-The change happens two minutes from now or later, as no key signs before it has been published for ten minutes.`
-	c.Example = "toll keys rotate-signing --local --data ./toll-data"
+The change happens two minutes from now or later, as no key signs before it has been published for ten minutes.
+
+With --compromised the key that signs, or the one of --key, is ended at once: all that it ever signed is refused, and the API keys that
+fall are listed. Everybody needs a new API key and new access tokens; credits and permissions stay.`
+	c.Example = "toll keys rotate-signing --local --data ./toll-data\ntoll keys rotate-signing --local --compromised --data ./toll-data -o json"
+	c.Flags().BoolVar(&compromised, "compromised", false, "end the key at once, with all that it signed, because others may have it")
+	c.Flags().StringVar(&kid, "key", "", "id of the key that --compromised ends, as the JWKS shows it; default the one that signs")
 	c.Flags().BoolVar(&statements, "statements", false, "change the key of signed offers and receipts instead")
 	return c
 }

@@ -22,7 +22,7 @@ const (
 )
 
 func (a *app) ordersCommand() *cobra.Command {
-	return group("orders", "Orders of plans", "", a.ordersList(), a.ordersGet(), a.ordersRefund(), a.ordersEvidence())
+	return group("orders", "Orders of plans", "", a.ordersList(), a.ordersGet(), a.ordersRefund(), a.ordersEvidence(), a.ordersUnmatched())
 }
 
 // rangeFlags are the flags of lists that filter by time.
@@ -141,6 +141,27 @@ func (a *app) ordersEvidence() *cobra.Command {
 	c.Long = `Tell the story of an order that was paid by card, from the database itself, while the service runs or not: the payment with its
 times, refunds and disputes, and the requests that were answered since, with their receipts. It is JSON unless another output is asked for.`
 	c.Example = "toll orders evidence 6fa1c0de-0000-4000-8000-000000000000 --data ./toll-data > story.json"
+	return c
+}
+
+func (a *app) ordersUnmatched() *cobra.Command {
+	c := a.storeCommand("unmatched", "List payments that no order explains", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+		found, err := server.UnmatchedPayments(cmd.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			a.say("note", "an order explains every payment that the rails have read")
+		}
+		return a.showPage(found, "", []column{
+			{"RAIL", "rail"}, {"ID", "id"}, {"ORDER", "orderId"}, {"CENTS", "cents"}, {"CURRENCY", "currency"}, {"BLOCK", "block"},
+			{"SEEN", "seenAt"}, {"REASON", "reason"},
+		})
+	})
+	c.Long = `List payments that the card processor or the chain report and no order of the database explains, at most 1,000 of each rail. After a
+restore these are the orders that were paid since the backup: let the service run until it has read the rails, list them, and give each
+buyer the credits (toll plans mint) or the money back.`
+	c.Example = "toll orders unmatched --data ./toll-data -o json"
 	return c
 }
 

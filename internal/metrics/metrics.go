@@ -125,6 +125,43 @@ func (m *Metrics) gauge(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 }
 
+// Build reports the release of the program, and the master key of the database by its id.
+func (m *Metrics) Build(release, masterKeyID string) {
+	if m == nil {
+		return
+	}
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "toll_build_info", Help: "1; its labels are the release of the program and the id of the master key.",
+		ConstLabels: prometheus.Labels{"version": release, "master_key_id": masterKeyID},
+	}, func() float64 { return 1 }))
+}
+
+// Unmatched reports payments that no order explains, as count says.
+func (m *Metrics) Unmatched(count func(context.Context) (cards, crypto int64, err error)) {
+	if m != nil {
+		m.registry.MustRegister(unmatchedCollector(count))
+	}
+}
+
+// unmatchedCollector reports payments that no order explains, by rail.
+type unmatchedCollector func(context.Context) (cards, crypto int64, err error)
+
+var unmatchedDesc = prometheus.NewDesc("toll_unmatched_payments",
+	"Payments that a rail reports and no order explains; toll orders unmatched lists them.", []string{"rail"}, nil)
+
+func (unmatchedCollector) Describe(to chan<- *prometheus.Desc) { to <- unmatchedDesc }
+
+func (c unmatchedCollector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), queryTime)
+	defer cancel()
+	cards, crypto, err := c(ctx)
+	if err != nil {
+		return // toll_database_ready says that the database is away
+	}
+	to <- prometheus.MustNewConstMetric(unmatchedDesc, prometheus.GaugeValue, float64(cards), "card")
+	to <- prometheus.MustNewConstMetric(unmatchedDesc, prometheus.GaugeValue, float64(crypto), "crypto")
+}
+
 // Watch reports how many operations wait for the writer of a ledger, and what it remembers.
 func (m *Metrics) Watch(l *ledger.Ledger) {
 	if m == nil {

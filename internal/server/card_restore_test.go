@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,11 @@ func TestF28_CardsAfterRestore(t *testing.T) {
 	eventually(t, "the lost payment is an orphan", func() bool {
 		return c.count("SELECT COUNT(*) FROM card_orphans WHERE order_id = $1", lost.OrderID) == 1
 	})
+	// The operator finds it.
+	listed := works(t, servertest.Program(t), c.o, "orders", "unmatched", "-o", "json")
+	if !strings.Contains(listed, lost.OrderID) || strings.Contains(listed, first.OrderID) {
+		t.Errorf("unmatched payments: %s", listed)
+	}
 	after := c.bank.books()
 	if a, b := fmt.Sprint(*after.Currencies["usd"]), fmt.Sprint(*before.Currencies["usd"]); a != b {
 		t.Errorf("the restored service moved money: %s, before %s", a, b)

@@ -131,6 +131,20 @@ func ExportLocalWallet(ctx context.Context, cfg Config, account string) (out tol
 	return out, err
 }
 
+// EndSigningKey ends a signing key that others may have, on the database itself and beside running
+// services. kid is "" for the one that signs. See [auth.Auth.EndSigningKey].
+func EndSigningKey(ctx context.Context, cfg Config, statements bool, kid string) (out auth.EndedKey, err error) {
+	purpose := ""
+	if statements {
+		purpose = store.StatementKey
+	}
+	err = administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
+		out, err = f.auth.EndSigningKey(ctx, purpose, kid)
+		return err
+	})
+	return out, err
+}
+
 // RotateKey lets the next signing key take over, of offers and receipts with statements, on the database itself and beside
 // running services: they read of it within half a minute, minutes before it happens.
 func RotateKey(ctx context.Context, cfg Config, statements bool) (r auth.Rotation, err error) {

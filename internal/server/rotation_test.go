@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -109,6 +110,78 @@ func TestT18_RotationBesideInstances(t *testing.T) {
 	// What was signed before stays good.
 	if r, err := stands[1].settle(t.Context(), toll.NewUUID()); err != nil || !r.Success {
 		t.Errorf("an access token from before: %v %+v", err, r)
+	}
+}
+
+// A signing key that others may have is ended: both of two instances refuse all that it signed within
+// half a minute, whatever time it carries, and no document has it. New keys work at once.
+func TestT18_CompromisedSigningKey(t *testing.T) {
+	var moved atomic.Int64
+	base := time.Now()
+	db := storetest.Config(t, storetest.Postgres)
+	cfg := server.Config{
+		Database: db.Database, MasterKeyFile: freshMasterKey(t), PublicURL: "https://pay.example.com",
+		Clock: func() time.Time { return base.Add(time.Duration(moved.Load())) },
+	}
+	s, url := start(t, cfg)
+	_, other := start(t, cfg)
+	builder, subscriber := keys(t, s)
+	c := newStand(t, url, builder, subscriber, 1000)
+	works := func(c *stand, id string) error {
+		r, err := c.settle(t.Context(), id)
+		if err == nil && !r.Success {
+			err = fmt.Errorf("refused: %s", r.ErrorMessage)
+		}
+		return err
+	}
+	for i, u := range []string{url, other} {
+		if err := works(c.on(u, builder, subscriber), fmt.Sprint("before-", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stolen := kidOf(t, c.token.AccessToken)
+	if _, err := server.EndSigningKey(t.Context(), cfg, false, "unknown"); err == nil {
+		t.Error("a key that is not there was ended")
+	}
+	ended, err := server.EndSigningKey(t.Context(), cfg, false, "")
+	if err != nil || ended.Ended != stolen || ended.Next == "" || ended.Next == stolen {
+		t.Fatalf("%+v, %v; %s signed", ended, err, stolen)
+	}
+	fallen := map[toll.Address]bool{}
+	for _, k := range ended.APIKeys {
+		fallen[k.Address] = true
+	}
+	if !fallen[builder.Address] || !fallen[subscriber.Address] {
+		t.Errorf("the API keys that fall: %+v", ended.APIKeys)
+	}
+	if again, err := server.EndSigningKey(t.Context(), cfg, false, stolen); err != nil || again.Next != ended.Next || again.Added != "" {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	moved.Add(int64(31 * time.Second))
+	for i, u := range []string{url, other} {
+		eventually(t, "the keys are read again", func() bool { return !publishedKeys(t, u)[stolen] })
+		if err := works(c.on(u, builder, subscriber), fmt.Sprint("after-", i)); err == nil {
+			t.Errorf("instance %d takes what the key signed", i)
+		}
+	}
+	for account, k := range map[string]*toll.APIKey{"builder": &builder, "subscriber": &subscriber} {
+		made, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: account})
+		if err != nil {
+			t.Fatal(err)
+		}
+		*k = made
+		if kidOf(t, made.Key) != ended.Next {
+			t.Errorf("%s signed, and not %s", kidOf(t, made.Key), ended.Next)
+		}
+	}
+	for i, u := range []string{url, other} {
+		n := c.on(u, builder, subscriber)
+		if n.token, err = n.subscriber.AccessToken(t.Context(), c.plan); err != nil {
+			t.Fatal(err)
+		}
+		if err := works(n, fmt.Sprint("new-", i)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

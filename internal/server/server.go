@@ -84,6 +84,10 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		TimeBatch: s.metrics.TimeBatch,
 	})
 	s.metrics.Watch(s.ledger)
+	s.metrics.Build(cfg.Release, base.ring.KeyID())
+	s.metrics.Unmatched(func(ctx context.Context) (cards, crypto int64, err error) {
+		return store.CountOrphans(ctx, base.store)
+	})
 	s.jobs.OnStop("ledger", s.ledger.Close)
 	if err := s.connect(ctx); err != nil {
 		return nil, err

@@ -48,6 +48,14 @@ func (k *APIKey) loaded() {
 	}
 }
 
+// APIKeysMade returns the keys that were made from a time on and before another one, and are in force
+// now, the oldest first, at most limit. It reads the whole table: it is for an operator's command.
+func APIKeysMade(ctx context.Context, q Querier, from, until, now time.Time, limit int64) ([]APIKey, error) {
+	return apiKeys.all(ctx, q, `WHERE created_at >= $1 AND created_at < $2 AND revoked_at = 0
+		AND (expires_at = 0 OR expires_at > $3) ORDER BY created_at, id LIMIT $4`,
+		Micros(from), Micros(until), Micros(now), limit)
+}
+
 // APIKeys lists the keys of an address.
 func APIKeys(ctx context.Context, q Querier, owner toll.Address, p Page) (List[APIKey], error) {
 	return apiKeys.list(ctx, q, Listing{

@@ -23,6 +23,19 @@ func InsertChainOrphan(ctx context.Context, tx *Tx, o ChainOrphan) (bool, error)
 	return chainOrphans.insertOr(ctx, tx, o, "ON CONFLICT (block_hash, log_index) DO NOTHING")
 }
 
+// ChainOrphans returns the events that no record explains, the oldest first, at most limit.
+var ChainOrphans = listBy[int64](chainOrphans, "block >= 0 ORDER BY block, log_index LIMIT $1")
+
+// CountOrphans counts the money at the card processor that nobody has dealt with, and the events of the
+// chain, that no order explains.
+func CountOrphans(ctx context.Context, q Querier) (cards, chain int64, err error) {
+	cards, err = value[int64](ctx, q, "SELECT COUNT(*) FROM card_orphans WHERE resolved_at = 0")
+	if err == nil {
+		chain, err = value[int64](ctx, q, "SELECT COUNT(*) FROM chain_orphans")
+	}
+	return cards, chain, err
+}
+
 // PutChainDelegation remembers the id of a delegation by its hash.
 func PutChainDelegation(ctx context.Context, tx *Tx, hash toll.Hash, id string) error {
 	_, err := tx.Exec(ctx, "INSERT INTO chain_delegations (hash, delegation_id) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING", hash[:], id)

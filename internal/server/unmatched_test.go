@@ -1,0 +1,82 @@
+package server_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// F28: payments that no order explains, of both rails, are listed, counted and reported.
+func TestF28_UnmatchedPayments(t *testing.T) {
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		t.Run(string(v), func(t *testing.T) { unmatched(t, storetest.Config(t, v)) })
+	}
+}
+
+func unmatched(t *testing.T, at store.Config) {
+	cfg := server.Config{
+		Data: at.Data, Database: at.Database, MasterKeyFile: freshMasterKey(t), Metrics: true, Release: "1.1.0+abc",
+	}
+	s := open(t, cfg)
+	if found, err := server.UnmatchedPayments(t.Context(), cfg); err != nil || len(found) != 0 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	st, err := store.Open(t.Context(), store.Config{Data: at.Data, Database: at.Database, Admin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	order, seen := toll.NewUUID(), time.Now().Truncate(time.Millisecond)
+	const tx = "0x00000000000000000000000000000000000000000000000000000000000000aa"
+	ctx := t.Context()
+	err = st.Tx(ctx, func(w *store.Tx) error {
+		for _, o := range []*store.CardOrphan{
+			{Object: "pi_lost", OrderID: order, Cents: 500, Currency: "usd", Reason: "no such order", SeenAt: seen},
+			{Object: "pi_resolved", OrderID: order, Cents: 500, Currency: "usd", Reason: "no such order", SeenAt: seen, ResolvedAt: seen},
+		} {
+			if _, err := store.InsertCardOrphan(ctx, w, o); err != nil {
+				return err
+			}
+		}
+		_, err := store.InsertChainOrphan(ctx, w, store.ChainOrphan{
+			BlockHash: toll.Hash{1}, LogIndex: 3, Block: 77,
+			Data: []byte(`{"tx":"` + tx + `","opHash":"` + tx + `","nonceKey":"0x00","reason":"no record"}`),
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := server.UnmatchedPayments(t.Context(), cfg)
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if c := found[0]; c.Rail != "card" || c.ID != "pi_lost" || c.OrderID != order || c.Cents != 500 || !c.SeenAt.Equal(seen) {
+		t.Errorf("%+v", c)
+	}
+	if c := found[1]; c.Rail != "crypto" || c.ID != tx || c.Block != 77 || c.Reason != "no record" {
+		t.Errorf("%+v", c)
+	}
+	warned := false
+	for _, c := range server.Inspect(t.Context(), cfg) {
+		warned = warned || c.Name == "unmatched payments" && c.Status == server.CheckWarning && strings.Contains(c.Detail, tx)
+	}
+	if !warned {
+		t.Error("the inspection does not warn")
+	}
+	w := httptest.NewRecorder()
+	s.Metrics().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{
+		`toll_unmatched_payments{rail="card"} 1`, `toll_unmatched_payments{rail="crypto"} 1`, `version="1.1.0+abc"`, `master_key_id="`,
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
