@@ -75,9 +75,7 @@ type Config struct {
 	Namespace x402.Namespace
 	// Release is the version of the program.
 	Release string
-	// Drain is how long the service accepts requests after its shutdown began, while GET /ready answers
-	// 503, so that load balancers notice. 0 is not at all; at most [MaxDrain].
-	Drain time.Duration
+	Drain time.Duration // from the start of a shutdown to its last new request; 0, or 1 s to [MaxDrain]
 	// OrderWait is how long the answer to an order waits for its credits, 0 = 30 s, on the embedded chain 10 s.
 	OrderWait time.Duration
 	// CloseReads asks for a key where plans, agents and balances are read.
@@ -168,7 +166,7 @@ func (c Config) check() error {
 	default:
 		return fmt.Errorf("the token format %q is neither jwt nor x402", c.TokenFormat)
 	}
-	if err := errors.Join(c.Chain.Check(), c.Card.Check(), c.Mail.Check(), c.OIDC.Check()); err != nil {
+	if err := errors.Join(c.Chain.Check(), c.Card.Check(), c.Mail.Check(), c.OIDC.Check(), c.checkDrain()); err != nil {
 		return err
 	}
 	switch facilitator.ExactPolicy(c.Exact) {
@@ -183,9 +181,6 @@ func (c Config) check() error {
 	case "", people.Open, people.Invited:
 	default:
 		return fmt.Errorf("registration is open or invited, and not %q", c.Registration)
-	}
-	if c.Drain != 0 && c.Drain < time.Second || c.Drain > MaxDrain {
-		return fmt.Errorf("the drain must be 0, or from 1s to %s; got %s", MaxDrain, c.Drain)
 	}
 	if c.RateLimitKey < 0 || c.RateLimitIP < 0 {
 		return errors.New("a rate limit is a number of calls a second, or 0 for none")

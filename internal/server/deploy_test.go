@@ -181,82 +181,61 @@ func TestF22_DrainBeforeShutdown(t *testing.T) {
 	}
 }
 
-// Two processes on one PostgreSQL behind nginx are restarted one after the other under load, and no
+// Two processes on one PostgreSQL behind the nginx of the example are restarted one after the other under load, and no
 // request is lost: each gets its answer at the first try.
 func TestF22_RollingRestartBehindNginx(t *testing.T) {
 	needs(t, "nginx")
-	const plain = `
-upstream toll { server 127.0.0.1:8402; server 127.0.0.1:8403; }
-server {
-    listen 443 ssl;
-    location / { proxy_pass http://toll; }
-}`
-	for name, c := range map[string]struct {
-		part  string
-		drain string
-		pause time.Duration // from the one being ready to the restart of the other
-	}{
-		// A process that refused a connection gets none for 10 s (fail_timeout).
-		"defaults": {part: plain, drain: "2s", pause: 11 * time.Second},
-		"example":  {part: example(t, "nginx", "toll.conf"), drain: "2s"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := storetest.Config(t, storetest.Postgres)
-			o := servertest.Options{
-				Database: cfg.Database, MasterKeyFile: freshMasterKey(t),
-				Args: []string{"--drain", c.drain, "--rate-limit-ip", "0"},
-			}
-			builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
-			listen := []string{servertest.FreeAddress(t), servertest.FreeAddress(t)}
-			processes := make([]*servertest.Process, 2)
-			startAt := func(i int) {
-				on := o
-				on.Listen = listen[i]
-				processes[i] = servertest.Start(t, on)
-				eventually(t, "ready", func() bool { return readyNow(t, processes[i].URL) })
-			}
-			startAt(0)
-			startAt(1)
-			front := servertest.FreeAddress(t)
-			part := replaceAll(t, c.part, "127.0.0.1:8402", listen[0], "127.0.0.1:8403", listen[1], "443 ssl", front)
-			var kept []string
-			for line := range strings.Lines(part) { // TLS is not what this is about
-				if !strings.Contains(line, "ssl_certificate") {
-					kept = append(kept, line)
-				}
-			}
-			startNginx(t, front, strings.Join(kept, ""))
-
-			s := newStand(t, "http://"+front, builder, subscriber, 1_000_000)
-			y := newTally()
-			ctx, stop := context.WithCancel(t.Context())
-			running, done := load(ctx, 8, y, func(int) *stand { return s })
-			for i := range processes {
-				if i > 0 {
-					time.Sleep(c.pause)
-				}
-				target := done.Load() + 200
-				eventually(t, "load", func() bool { return done.Load() > target })
-				if err := processes[i].Signal(syscall.SIGTERM); err != nil {
-					t.Fatal(err)
-				}
-				if code, err := processes[i].Wait(patience); err != nil || code != 0 {
-					t.Fatalf("exit %d: %v\n%s", code, err, processes[i].Log)
-				}
-				startAt(i)
-			}
-			target := done.Load() + 200
-			eventually(t, "load after the restarts", func() bool { return done.Load() > target })
-			stop()
-			running.Wait()
-			t.Logf("%d answered, %d lost", len(y.answers), len(y.unknown))
-			for id := range y.unknown {
-				t.Errorf("%s has no answer at its first try", id)
-			}
-			y.repeat(t, s)
-		})
+	t.Parallel()
+	cfg := storetest.Config(t, storetest.Postgres)
+	o := servertest.Options{
+		Database: cfg.Database, MasterKeyFile: freshMasterKey(t),
+		Args: []string{"--drain", "2s", "--rate-limit-ip", "0"},
 	}
+	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+	listen := []string{servertest.FreeAddress(t), servertest.FreeAddress(t)}
+	processes := make([]*servertest.Process, 2)
+	startAt := func(i int) {
+		on := o
+		on.Listen = listen[i]
+		processes[i] = servertest.Start(t, on)
+		eventually(t, "ready", func() bool { return readyNow(t, processes[i].URL) })
+	}
+	startAt(0)
+	startAt(1)
+	front := servertest.FreeAddress(t)
+	part := replaceAll(t, example(t, "nginx", "toll.conf"), "127.0.0.1:8402", listen[0], "127.0.0.1:8403", listen[1], "443 ssl", front)
+	var kept []string
+	for line := range strings.Lines(part) { // TLS is not what this is about
+		if !strings.Contains(line, "ssl_certificate") {
+			kept = append(kept, line)
+		}
+	}
+	startNginx(t, front, strings.Join(kept, ""))
+
+	s := newStand(t, "http://"+front, builder, subscriber, 1_000_000)
+	y := newTally()
+	ctx, stop := context.WithCancel(t.Context())
+	running, done := load(ctx, 8, y, func(int) *stand { return s })
+	for i := range processes {
+		target := done.Load() + 200
+		eventually(t, "load", func() bool { return done.Load() > target })
+		if err := processes[i].Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code, err := processes[i].Wait(patience); err != nil || code != 0 {
+			t.Fatalf("exit %d: %v\n%s", code, err, processes[i].Log)
+		}
+		startAt(i)
+	}
+	target := done.Load() + 200
+	eventually(t, "load after the restarts", func() bool { return done.Load() > target })
+	stop()
+	running.Wait()
+	t.Logf("%d answered, %d lost", len(y.answers), len(y.unknown))
+	for id := range y.unknown {
+		t.Errorf("%s has no answer at its first try", id)
+	}
+	y.repeat(t, s)
 }
 
 // startNginx runs nginx with a part of its configuration until the test ends.

@@ -45,6 +45,14 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
+// checkDrain refuses a drain that leaves no time for what it does, or for requests in flight after it.
+func (c Config) checkDrain() error {
+	if c.Drain == 0 || c.Drain >= time.Second && c.Drain <= MaxDrain {
+		return nil
+	}
+	return fmt.Errorf("the drain must be 0, or from 1s to %s; got %s", MaxDrain, c.Drain)
+}
+
 // serveHTTP serves a request. While the service drains, each connection ends with its next answer, so
 // that few are left that a client could use at the moment in which they are closed.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
