@@ -75,7 +75,7 @@ type Config struct {
 	Namespace x402.Namespace
 	// Release is the version of the program.
 	Release string
-	Drain time.Duration // from the start of a shutdown to its last new request; 0, or 1 s to [MaxDrain]
+	Drain   time.Duration // from the start of a shutdown to its last new request; 0, or 1 s to [MaxDrain]
 	// OrderWait is how long the answer to an order waits for its credits, 0 = 30 s, on the embedded chain 10 s.
 	OrderWait time.Duration
 	// CloseReads asks for a key where plans, agents and balances are read.
