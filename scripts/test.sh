@@ -138,17 +138,6 @@ if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = interop ]; } && ! "${TOLL_T
     fi
 fi
 
-# The examples of deploy/ are checked by the programs that read them.
-if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = postgres ]; } && ! { command -v nginx && command -v caddy && command -v promtool && command -v systemd-analyze; } >/dev/null; then
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        say "installing nginx, caddy, promtool and systemd-analyze, which check the examples of deploy/"
-        apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx-light caddy prometheus systemd >&2 ||
-            say "they are not to be had: tests of the examples are SKIPPED"
-    else
-        say "nginx, caddy, promtool or systemd-analyze are missing: tests of the examples are SKIPPED"
-    fi
-fi
-
 # What is released is built without C, and so is everything here but the race detector, which needs it: dependencies are
 # then compiled twice and not three times.
 export CGO_ENABLED=0
