@@ -121,9 +121,6 @@ func (a *assets) add(name, media string, plain []byte) error {
 	return nil
 }
 
-// named returns a file by its name in the program.
-func (a *assets) named(name string) asset { return a.files[path.Base(a.paths[name])] }
-
 // compressed returns a text as gzip.
 func compressed(plain []byte, level int) []byte {
 	var b bytes.Buffer
