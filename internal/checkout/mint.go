@@ -2,6 +2,7 @@ package checkout
 
 import (
 	"context"
+	"errors"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
@@ -80,14 +81,19 @@ func (c *Checkout) Withdraw(
 		if err != nil {
 			return err
 		}
-		if a.Available() < amount { // also when the address never had credits
-			return toll.NewError(toll.CodeCreditsNotFree).WithParam("available", a.Available().String()).
-				WithDetails("amount %d, available %d", amount, a.Available())
-		}
+		notFree := toll.NewError(toll.CodeCreditsNotFree).WithParam("available", a.Available().String()).
+			WithDetails("amount %d, available %d", amount, a.Available())
 		if since < 0 {
+			if a.Available() < amount { // also when the address never had credits
+				return notFree
+			}
 			since = a.Seq
 		}
+		// A later run first looks for the entry of an earlier one, whose credits are free no more.
 		done, err := t.Withdraw(act, amount, since)
+		if _, refused := errors.AsType[*ledger.Refusal](err); refused {
+			return notFree
+		}
 		if err != nil {
 			return err
 		}
