@@ -293,7 +293,7 @@ var rooms = map[string]room{
 	"internal/web": {
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
 		lines: 9000,
-		ours: "toll x402 internal/meter internal/store internal/ledger internal/checkout " +
+		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
 			"internal/auth internal/rail internal/oauth internal/people internal/plain",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},

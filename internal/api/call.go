@@ -30,6 +30,7 @@ type call struct {
 	caller  auth.Caller
 	known   bool           // the caller is in a workspace: by an API key that is valid, or by a session
 	authErr error          // why there is no caller
+	browser *auth.Page     // who uses a page of the service, which calls inside the process; nil: a call from the network
 	signed  *people.Signed // the session of a person in place of an API key, where the route takes one; nil: none
 
 	version       gate.Version

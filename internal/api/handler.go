@@ -113,7 +113,7 @@ func (c *call) serve() {
 		return
 	}
 	c.route = route
-	if !c.known && route.session {
+	if !c.known && route.session && c.browser == nil {
 		c.signed, c.authErr = c.opened()
 	}
 	if c.authErr != nil && (route.auth != open || c.badRequest()) {
@@ -154,6 +154,9 @@ func (c *call) allowed() error {
 		return c.allowedOperator()
 	case c.route.right == public, c.caller.Rights.Has(c.route.right):
 		c.act()
+		if c.browser != nil && c.route.auth != person {
+			return c.allowedPage()
+		}
 		if c.route.auth == person || c.route.right == toll.RightExport {
 			return c.allowedOperator()
 		}
@@ -164,9 +167,22 @@ func (c *call) allowed() error {
 	return auth.Lacks(c.route.right)
 }
 
-// act says who acts, for the audit log. Reads and sales are not in it, and pay nothing for it.
+// allowedPage is [call.allowed] for a page of the service. An API key that signed in a browser makes
+// no keys there and exports nothing.
+func (c *call) allowedPage() error {
+	switch {
+	case !c.caller.KeyID.IsZero() && (c.route.right == toll.RightKeys || c.route.right == toll.RightExport):
+		return toll.NewError(toll.CodePersonNeeded)
+	case c.route.fresh:
+		return c.h.People.Fresh(c.browser.Proof, c.browser.ProvedAt)
+	}
+	return nil
+}
+
+// act says who acts, for the audit log. Reads and sales are not in it, and pay nothing for it. A page
+// has said it already.
 func (c *call) act() {
-	if c.r.Method == http.MethodGet || c.route.right == public || c.route.right == toll.RightSell {
+	if c.browser != nil || c.r.Method == http.MethodGet || c.route.right == public || c.route.right == toll.RightSell {
 		return
 	}
 	c.r = c.r.WithContext(store.WithActor(c.r.Context(), store.Actor{
@@ -182,6 +198,13 @@ func (c *call) badRequest() bool {
 
 // authenticate looks the API key up, once. Routes without one read the outcome only for its version.
 func (c *call) authenticate() {
+	if c.browser = auth.PageOf(c.r.Context()); c.browser != nil {
+		c.caller, c.known, c.authErr = c.browser.Caller, true, nil
+		if c.caller.Address.IsZero() {
+			c.known, c.authErr = false, errNoKey
+		}
+		return
+	}
 	lines := c.r.Header["Authorization"]
 	if len(lines) == 0 {
 		c.authErr = errNoKey

@@ -117,8 +117,8 @@ func newAttempt(h *handler, c *call, key string) (*attempt, error) {
 	words := []string{c.caller.Address.Lower(), c.route.op, c.params[0].value, c.params[1].value, key}
 	if c.route.bounded() {
 		words = append(words, c.caller.KeyID.String())
-		if c.signed != nil {
-			words = append(words, c.signed.Person.ID.String())
+		if !c.caller.UserID.IsZero() && c.caller.KeyID.IsZero() {
+			words = append(words, c.caller.UserID.String())
 		}
 	}
 	scope, err := json.Marshal(words)

@@ -91,6 +91,9 @@ func (g *gatekeeper) admit(c *call) error {
 	if c.known {
 		m = g.keys
 		copy(who[:], c.caller.KeyID[:])
+		if c.caller.KeyID.IsZero() {
+			who = c.caller.UserID // by a page
+		}
 	} else if m != nil {
 		who = g.source(c.r)
 	}

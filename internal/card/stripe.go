@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -119,7 +120,8 @@ type answer struct {
 	request                  string
 	intent, charge           string // ids, of a payment that was tried
 	wait                     time.Duration
-	unsent                   bool // no request of this run was executed: each was refused before that
+	cause                    string // of the network, when there was no answer
+	unsent                   bool   // no request of this run was executed: each was refused before that
 }
 
 // pause is how long to wait before the same request is sent again.
@@ -147,6 +149,9 @@ func (e *answer) Error() string {
 	if e.status == 0 {
 		if e.code == notSent {
 			return "the request to stripe was not sent"
+		}
+		if e.cause != "" {
+			return "stripe gave no answer: " + e.cause
 		}
 		return "stripe gave no answer"
 	}
@@ -188,7 +193,11 @@ func answerOf(err error) error {
 	}
 	e, ok := errors.AsType[*stripe.Error](err)
 	if !ok {
-		return &answer{kind: unclear, code: "no_answer"}
+		a := &answer{kind: unclear, code: "no_answer"}
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			a.cause = u.Err.Error() // without the address
+		}
+		return a
 	}
 	return answerTo(e)
 }

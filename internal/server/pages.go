@@ -21,6 +21,7 @@ func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
 	proxies := s.cfg.limits().Proxies
 	w, err := web.New(web.Deps{
 		Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: o, Seal: s.base.ring.Seal, Open: s.base.ring.Open,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }), Namespace: s.cfg.Namespace,
 		PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Log: s.cfg.Log,
 		Machine: s.base.clock.machine, Cards: cards,
 		People: s.people, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },

@@ -228,6 +228,12 @@ func TestF18_ReadyTellsOfAStoppedPostgres(t *testing.T) {
 	dir, postgres := cluster(t)
 	o := servertest.Options{Database: postgres("dsn", dir), MasterKeyFile: freshMasterKey(t)}
 	p := servertest.Start(t, o)
+	defer func() {
+		if t.Failed() {
+			ps, _ := exec.Command("ps", "-eo", "pid,ppid,stat,wchan,args").Output()
+			t.Logf("%s\n%s", ps, p.Log)
+		}
+	}()
 	eventually(t, "ready", func() bool { return readyNow(t, p.URL) })
 
 	signalCluster(t, dir, syscall.SIGSTOP)
@@ -261,7 +267,8 @@ func TestF18_ReadyTellsOfAStoppedPostgres(t *testing.T) {
 	eventually(t, "ready", func() bool { return readyNow(t, p.URL) })
 }
 
-// signalCluster sends a signal to every process of a cluster.
+// signalCluster sends a signal to every process of a cluster. After SIGSTOP it waits until every
+// process has stopped, those included that began while it looked.
 func signalCluster(t *testing.T, dir string, s syscall.Signal) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
@@ -272,16 +279,31 @@ func signalCluster(t *testing.T, dir string, s syscall.Signal) {
 	if _, err := fmt.Sscan(string(text), &pid); err != nil {
 		t.Fatal(err)
 	}
-	_ = syscall.Kill(pid, s) // first, so that it starts no process that is not on the list
-	children, err := exec.Command("pgrep", "-P", fmt.Sprint(pid)).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, each := range strings.Fields(string(children)) {
-		var id int
-		if _, err := fmt.Sscan(each, &id); err != nil {
+	eventually(t, "a signal for every process of the cluster", func() bool {
+		_ = syscall.Kill(pid, s) // first, so that it starts no process that is not on the list
+		done := s != syscall.SIGSTOP || stopped(pid)
+		children, err := exec.Command("pgrep", "-P", fmt.Sprint(pid)).Output()
+		if err != nil {
 			t.Fatal(err)
 		}
-		_ = syscall.Kill(id, s) // one that has just ended needs none
+		for _, each := range strings.Fields(string(children)) {
+			var id int
+			if _, err := fmt.Sscan(each, &id); err != nil {
+				t.Fatal(err)
+			}
+			_ = syscall.Kill(id, s) // one that has just ended needs none
+			done = done && (s != syscall.SIGSTOP || stopped(id))
+		}
+		return done
+	})
+}
+
+// stopped reports whether a process is stopped by a signal, or gone (proc(5), field 3 of stat).
+func stopped(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
 	}
+	after := string(text[strings.LastIndex(string(text), ")")+1:])
+	return strings.HasPrefix(after, " T") || strings.HasPrefix(after, " Z")
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/alexedwards/scs/v2"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
@@ -33,6 +34,7 @@ import (
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
 )
 
 // maxForm bounds the body of a form in bytes.
@@ -48,6 +50,8 @@ type Deps struct {
 	Checkout    *checkout.Checkout
 	Auth        *auth.Auth
 	OAuth       *oauth.OAuth
+	Handler     http.Handler                            // of the API, which pages call as a client
+	Namespace   x402.Namespace                          // brand words on the wire
 	Seal        func(plain, aad []byte) ([]byte, error) // where a browser was sent holds a one-time code
 	Open        func(sealed, aad []byte) ([]byte, error)
 	PublicURL   string // origin of the service, whose pages may send its forms
@@ -68,6 +72,7 @@ type Web struct {
 	sessions *scs.SessionManager
 	pages    map[string]*template.Template
 	assets   *assets
+	API      *client.Client // see [newAPI]
 	areas    []areaPage
 	signIns  *meter.Quota
 	looks    *meter.Meter[toll.Address] // by accounts, of what was asked of the card processor for a page
@@ -81,7 +86,7 @@ const maxSignIns = 600
 func New(d Deps) (*Web, error) {
 	w := &Web{
 		Deps: d, origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{},
-		signIns: meter.NewQuota("sign-ins", 0, maxSignIns), looks: meter.New[toll.Address](lookEvery, mostLooks), began: time.Now(),
+		API: newAPI(d), signIns: meter.NewQuota("sign-ins", 0, maxSignIns), looks: meter.New[toll.Address](lookEvery, mostLooks), began: time.Now(),
 	}
 	u, err := url.Parse(d.PublicURL)
 	if err != nil {

@@ -1,0 +1,62 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+)
+
+// A page calls inside the process with the rights of its person or API key, and no more.
+func TestPageCalls(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		p := s.human("ada")
+		workspace, err := toll.ParseAddress(p.workspace)
+		must(t, err)
+		now := s.clock.now()
+		caller := func(rights ...toll.Right) auth.Page {
+			return auth.Page{
+				Caller: auth.Caller{Address: workspace, UserID: p.id, Rights: rights, MadeBy: toll.MadeByUser},
+				Proof:  "password", ProvedAt: now, Source: "192.0.2.1",
+			}
+		}
+		key := auth.Page{Caller: auth.Caller{Address: s.b1.address, KeyID: s.b1.keyID, Rights: toll.AllRights(), MadeBy: toll.MadeLocally}}
+		old := caller(toll.AllRights()...)
+		old.ProvedAt = now.Add(-time.Hour)
+
+		const agent = `{"name":"Echo","endpoints":[{"POST":"https://agent.example.com/ask"}],"plans":[]}`
+		for _, c := range []struct {
+			name, method, path, body string
+			page                     auth.Page
+			status                   int
+			code                     toll.Code
+		}{
+			{"with the right", "POST", "/protocol/agents", agent, caller(toll.RightManage), 201, ""},
+			{"without the right", "POST", "/protocol/agents", agent, caller(toll.RightRead), 403, toll.CodeRightMissing},
+			{"a visitor", "POST", "/protocol/agents", agent, auth.Page{Source: "192.0.2.1"}, 401, toll.CodeNotAuthenticated},
+			{"a key session", "POST", "/protocol/agents", agent, key, 201, ""},
+			{"a fresh proof", "POST", "/api-keys", `{"name":"new"}`, caller(toll.AllRights()...), 201, ""},
+			{"an old proof", "POST", "/api-keys", `{"name":"new"}`, old, 403, toll.CodeProofNeeded},
+			{"keys in a key session", "POST", "/api-keys", `{"name":"new"}`, key, 403, toll.CodePersonNeeded},
+			{"export in a key session", "POST", "/wallet/export", `{}`, key, 403, toll.CodePersonNeeded},
+			{"a route of the session", "GET", "/session", "", caller(toll.AllRights()...), 403, toll.CodePersonNeeded},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				r := httptest.NewRequest(c.method, base+c.path, strings.NewReader(c.body))
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Authorization", "Bearer "+s.b2.key) // does not count
+				w := httptest.NewRecorder()
+				s.handler.ServeHTTP(w, r.WithContext(auth.WithPage(r.Context(), c.page)))
+				var e struct{ Code toll.Code }
+				must(t, json.Unmarshal(w.Body.Bytes(), &e))
+				if w.Code != c.status && !(c.status == 201 && w.Code == 200) || e.Code != c.code {
+					t.Fatalf("%d %s", w.Code, w.Body)
+				}
+			})
+		}
+	})
+}
