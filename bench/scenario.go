@@ -38,16 +38,23 @@ type scenario struct {
 }
 
 func (b *bench) all() []*scenario {
-	echo := func(path string) func(b *bench) (*load, error) {
+	echo := func(path string, n int) func(b *bench) (*load, error) {
 		return func(b *bench) (*load, error) {
 			m := b.anyMarket()
-			ls, err := lanes(connections, m.tokens[1:], func(token string) (message, error) { return m.settle(b.echo.addr, path, token) })
+			ls, err := lanes(n, m.tokens[1:], func(token string) (message, error) { return m.settle(b.echo.addr, path, token) })
 			return &load{addr: b.echo.addr, lanes: ls, want: []byte(`"`)}, err
 		}
 	}
 	out := []*scenario{
-		{name: "echo", about: "a handler that returns the body", load: echo("/echo")},
-		{name: yardstick, about: "decode a settle request, encode a settle answer, nothing else", load: echo("/json")},
+		{name: "echo", about: "a handler that returns the body", load: echo("/echo", connections)},
+		{name: yardstick, about: "decode a settle request, encode a settle answer, nothing else", load: echo("/json", connections)},
+	}
+	for _, share := range b.loads {
+		out = append(out, &scenario{
+			name:  fmt.Sprintf("open-echo-%g", share),
+			about: fmt.Sprintf("the JSON echo at %g of its rate, in an open loop", share), of: yardstick,
+			load: echo("/json", openConnections), run: b.openAt(yardstick, share),
+		})
 	}
 	for _, engine := range []string{sqlite, postgres} {
 		out = append(out, b.on(engine)...)
@@ -179,6 +186,14 @@ func (s *scenario) audited() bool {
 	return s.engine == kindOf(s.engine) && (s.burns || strings.HasPrefix(s.name, "hold-"))
 }
 
+// openAt sends at a share of the rate that a row has just had in a closed loop.
+func (b *bench) openAt(of string, share float64) func(l *load, warm, window time.Duration) *slice {
+	return func(l *load, warm, window time.Duration) *slice {
+		rates := b.report.row(of).Rates
+		return l.open(share*rates[len(rates)-1], warm, window)
+	}
+}
+
 // openLoops send at shares of the rate that the same requests have just had in a closed loop.
 func (b *bench) openLoops(engine string) (out []*scenario) {
 	open := func(name, want string, count int, most float64, burns bool, make func(m *market, token string) (message, error)) {
@@ -190,10 +205,7 @@ func (b *bench) openLoops(engine string) (out []*scenario) {
 			if share == 0.5 {
 				s.aims = []aim{{Of: "p99 ms", Value: most, Most: true}}
 			}
-			s.run = func(l *load, warm, window time.Duration) *slice {
-				rates := b.report.row(s.of).Rates
-				return l.open(share*rates[len(rates)-1], warm, window)
-			}
+			s.run = b.openAt(s.of, share)
 			out = append(out, s)
 		}
 	}
