@@ -91,14 +91,20 @@ type task struct{ Tone, Title, Text, To, Act string }
 // field is a field of a form. Its id is its name.
 type field struct {
 	Name, Label, Value, Hint, Unit string
-	Type                           string // of the input; "" is text
+	Type                           string // of the input; "" is text; "radio", "checks" and "checkbox" choose
 	Mode                           string // inputmode
 	Max                            int    // characters
 	Required, Area                 bool
 	Options                        []option // of a choice; nil for a field to type in
+	Members                        []string // of the body of the API that it sets, besides its name
+	Fault                          string   // what is wrong with it
 }
 
-type option struct{ Value, Text, Hint string }
+// option is one of a choice. On marks those of the type "checks" that are chosen.
+type option struct {
+	Value, Text, Hint string
+	On                bool
+}
 
 // dialog asks once more before an act, in a box above the page. It opens and closes without scripts.
 type dialog struct {
@@ -167,8 +173,12 @@ func (v *visit) showComponents() {
 		Fields: []field{
 			{Name: "name", Label: "Name", Value: "Basic", Hint: "Buyers read it first.", Max: 256, Required: true},
 			{Name: "price", Label: "Price", Value: "1.00", Unit: "USDC", Mode: "decimal"},
-			{Name: "kind", Label: "Kind", Options: []option{{"one", "One", ""}, {"two", "Two", ""}}, Value: "two"},
+			{Name: "kind", Label: "Kind", Options: []option{{Value: "one", Text: "One"}, {Value: "two", Text: "Two"}}, Value: "two"},
 			{Name: "text", Label: "Description", Area: true, Max: 2000},
+			{Name: "amount", Label: "Credits", Value: "0", Mode: "numeric", Fault: "Credits must be at least 1."},
+			{Name: "sort", Label: "Sort", Type: "radio", Value: "a", Options: []option{{Value: "a", Text: "A", Hint: "The first one."}, {Value: "b", Text: "B"}}},
+			{Name: "some", Label: "Some", Type: "checks", Options: []option{{Value: "x", Text: "X", On: true}, {Value: "y", Text: long}}},
+			{Name: "sure", Label: "I am sure", Type: "checkbox", Value: "yes", Hint: "It cannot be undone."},
 		},
 		Facts: []fact{{"Agent", cell{Text: "Ask", To: "#"}}, {"Id", cell{ID: id}}, {"Price", cell{Sum: &sum{"1.00", "USDC"}}}, {"Made", at(now)}},
 		Steps: []step{{"Recorded", "", now.Add(-time.Hour), "good"}, {"Sent", "In transaction " + short(id), now.Add(-30 * time.Minute), "good"}, {"Final", "", time.Time{}, ""}},
