@@ -116,6 +116,19 @@ func (e *Events) List(ctx context.Context, f store.EventFilter, p store.Page) (s
 }
 
 // render gives events of a principal their data.
+// BySequence returns an event of a stream. Errors: [store.ErrNotFound].
+func (e *Events) BySequence(ctx context.Context, principal toll.Address, sequence int64) (*toll.Event, error) {
+	row, err := store.EventBySequence(ctx, e.st, principal, sequence)
+	if err != nil {
+		return nil, err
+	}
+	all, err := e.render(ctx, principal, []*store.Event{row})
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
 func (e *Events) render(ctx context.Context, principal toll.Address, rows []*store.Event) ([]*toll.Event, error) {
 	var entries []*store.JournalRow
 	for _, s := range rows {

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// MaxStreams and maxStreamsInAll bound the live streams of an address and of a process.
+	// MaxStreams and maxStreamsInAll bound the live streams of an address and of a process. Pages
+	// that wait count apart, by session: they take no place of a program.
 	MaxStreams      = 8
 	maxStreamsInAll = 2000
 	// hubEvery is how often the lengths of the streams are looked at: changes of other processes, and of records.
@@ -27,7 +28,8 @@ type hub struct {
 	wake jobs.Signal
 
 	mu        sync.Mutex
-	all       int
+	open      [2]int         // streams of programs, and pages that wait
+	each      map[string]int // the same, by address and by session
 	audiences map[toll.Address]*audience
 
 	end   sync.Once
@@ -41,7 +43,7 @@ type audience struct {
 }
 
 func newHub(e *Events) *hub {
-	return &hub{e: e, wake: jobs.NewSignal(), audiences: map[toll.Address]*audience{}, ended: make(chan struct{})}
+	return &hub{e: e, wake: jobs.NewSignal(), audiences: map[toll.Address]*audience{}, each: map[string]int{}, ended: make(chan struct{})}
 }
 
 func (h *hub) turn(ctx context.Context) error {
@@ -72,6 +74,7 @@ func (e *Events) EndStreams() { e.hub.end.Do(func() { close(e.hub.ended) }) }
 type Stream struct {
 	e         *Events
 	principal toll.Address
+	session   string // of a page; "" for a program
 	at        int64
 	news      jobs.Signal // there may be events behind at
 }
@@ -91,28 +94,81 @@ func (e *Events) Follow(ctx context.Context, principal toll.Address, after strin
 			return nil, err
 		}
 	}
-	h := e.hub
+	if err := e.hub.enter(s, last); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// enter begins to wake a stream. last is the length of what it follows, as the caller read it.
+func (h *hub) enter(s *Stream, last int64) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a := h.audiences[principal]
+	a := h.audiences[s.principal]
 	if a == nil {
 		a = &audience{last: last, streams: map[*Stream]struct{}{}}
 	}
 	select {
 	case <-h.ended:
-		return nil, toll.NewError(toll.CodeUnavailable)
+		return toll.NewError(toll.CodeUnavailable)
 	default:
 	}
-	if len(a.streams) >= MaxStreams || h.all >= maxStreamsInAll {
-		return nil, toll.Errorf(toll.CodeRateLimited, "There are too many event streams.").WithHint("Close a stream that nobody reads; GET /events reads in pages.")
+	kind, who := s.counted()
+	if h.each[who] >= MaxStreams || h.open[kind] >= maxStreamsInAll {
+		return toll.Errorf(toll.CodeRateLimited, "There are too many event streams.").WithHint("Close a stream that nobody reads; GET /events reads in pages.")
 	}
-	h.audiences[principal] = a
+	h.audiences[s.principal] = a
 	a.streams[s] = struct{}{}
-	h.all++
+	h.open[kind]++
+	h.each[who]++
 	if s.at < max(last, a.last) {
 		s.news.Fire()
 	}
-	return s, nil
+	return nil
+}
+
+// counted names what a stream counts for: a kind of hub.open, and a key of hub.each.
+func (s *Stream) counted() (kind int, who string) {
+	if s.session != "" {
+		return 1, "session " + s.session
+	}
+	return 0, s.principal.Lower()
+}
+
+// Wait returns the length of the stream of an address as soon as it is above after, or what it is
+// after a time, or when the process is going to stop. session names the session of the page that
+// waits. Errors: [toll.CodeRateLimited] when too many pages of the session, or of the process, wait.
+func (e *Events) Wait(
+	ctx context.Context, principal toll.Address, session string, after int64, wait time.Duration,
+) (last int64, err error) {
+	read := func() (int64, error) {
+		lengths, err := store.LastSequences(ctx, e.st, []toll.Address{principal})
+		return lengths[principal], err
+	}
+	if last, err = read(); err != nil || last > after {
+		return last, err
+	}
+	s := &Stream{e: e, principal: principal, session: session, at: last, news: jobs.NewSignal()}
+	if err := e.hub.enter(s, last); err != nil {
+		return last, err
+	}
+	defer s.Close()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.news:
+		case <-t.C:
+			return last, nil
+		case <-e.hub.ended:
+			return last, nil
+		case <-ctx.Done():
+			return last, ctx.Err()
+		}
+		if last, err = read(); err != nil || last > after {
+			return last, err
+		}
+	}
 }
 
 // Close ends the stream.
@@ -126,7 +182,11 @@ func (s *Stream) Close() {
 	}
 	if _, ok := a.streams[s]; ok {
 		delete(a.streams, s)
-		h.all--
+		kind, who := s.counted()
+		h.open[kind]--
+		if h.each[who]--; h.each[who] == 0 {
+			delete(h.each, who)
+		}
 	}
 	if len(a.streams) == 0 {
 		delete(h.audiences, s.principal)

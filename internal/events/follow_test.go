@@ -98,7 +98,72 @@ func TestT179_StreamsAreBounded(t *testing.T) {
 			break
 		}
 	}
-	if !errors.Is(err, toll.NewError(toll.CodeRateLimited)) || m.events.hub.all != maxStreamsInAll {
-		t.Errorf("%d streams, %v", m.events.hub.all, err)
+	if !errors.Is(err, toll.NewError(toll.CodeRateLimited)) || m.events.hub.open[0] != maxStreamsInAll {
+		t.Errorf("%d streams, %v", m.events.hub.open, err)
+	}
+}
+
+// TestT179_PagesThatWait: a session has few pages that wait, and they take no place of a program. Each learns of an event, and those
+// that wait are let go when the process is going to stop.
+func TestT179_PagesThatWait(t *testing.T) {
+	st, _ := storetest.Open(t, store.SQLite)
+	m := newMarket(t, st)
+	defer run(m.events.Loops()...)()
+	ctx := t.Context()
+	m.tell("old")
+	last := m.length(builder)
+	got := make(chan int64, MaxStreams+1)
+	wait := func(session string, after int64) {
+		n, err := m.events.Wait(ctx, builder, session, after, time.Hour)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- n
+	}
+	waiting := func(n int) {
+		t.Helper()
+		eventually(t, func() bool {
+			m.events.hub.mu.Lock()
+			defer m.events.hub.mu.Unlock()
+			return m.events.hub.open[1] == n
+		})
+	}
+	go wait("one", last-1) // there is news already
+	if n := <-got; n != last {
+		t.Errorf("%d, want %d", n, last)
+	}
+	for range MaxStreams {
+		go wait("one", last)
+	}
+	waiting(MaxStreams)
+	if _, err := m.events.Wait(ctx, builder, "one", last, time.Hour); !errors.Is(err, toll.NewError(toll.CodeRateLimited)) {
+		t.Errorf("one more of the session: %v", err)
+	}
+	if n, err := m.events.Wait(ctx, builder, "two", last, time.Millisecond); err != nil || n != last {
+		t.Errorf("another session: %d, %v", n, err)
+	}
+	for range MaxStreams {
+		s, err := m.events.Follow(ctx, builder, "")
+		must(t, err)
+		defer s.Close()
+	}
+	m.tell("new")
+	for range MaxStreams {
+		if n := <-got; n != last+1 {
+			t.Errorf("%d, want %d", n, last+1)
+		}
+	}
+	waiting(0)
+	if len(m.events.hub.each) != 1 {
+		t.Errorf("%v is kept", m.events.hub.each)
+	}
+	go wait("one", last+1)
+	waiting(1)
+	m.events.EndStreams()
+	if n := <-got; n != last+1 {
+		t.Errorf("at the end: %d", n)
+	}
+	if _, err := m.events.Wait(ctx, builder, "one", last+1, time.Hour); !errors.Is(err, toll.NewError(toll.CodeUnavailable)) {
+		t.Errorf("after the end: %v", err)
 	}
 }
