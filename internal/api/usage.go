@@ -44,6 +44,7 @@ func usageRoutes() []route {
 			summary: "How often the service refused verify and settle of the caller's plans", action: lists((*handler).listRefusals),
 			query: slices.Concat([]query{
 				{"by", "reason (default), hour, day, plan or agent."}, {"planId", "Only this plan, which must be one of the caller."},
+				{"agentId", "Only requests that name this agent."},
 				{"reason", "Only this reason, as invalidReason and errorReason say it."},
 			}, usageRange, sortedBy(store.SortGroup)),
 			codes: sums,
@@ -83,14 +84,21 @@ func (f *filters) sums(p store.Page, by ...string) checkout.UsageQuery {
 	return q
 }
 
+// agent reads the agent that a list is narrowed to; nil for none.
+func (f *filters) agent() *toll.AgentID {
+	id := filter(f, "agentId", toll.ParseAgentID)
+	if id == "" {
+		return nil
+	}
+	return &id
+}
+
 func (h *handler) listUsage(c *call, p store.Page, q url.Values) (*UsageList, error) {
 	f := filters{q: q}
 	asked := f.sums(p, "hour", "day", "plan", "agent", "subscriber")
+	asked.Agent = f.agent()
 	asked.AsBuyer = filter(&f, "role", wordOf("seller", "buyer")) == "buyer"
 	asked.Subscriber = filter(&f, "subscriber", toll.ParseAddress)
-	if agent := filter(&f, "agentId", toll.ParseAgentID); agent != "" {
-		asked.Agent = &agent
-	}
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -119,7 +127,7 @@ type RefusalList struct {
 func (h *handler) listRefusals(c *call, p store.Page, q url.Values) (*RefusalList, error) {
 	f := filters{q: q}
 	asked := f.sums(p, "reason", "hour", "day", "plan", "agent")
-	asked.By = cmp.Or(asked.By, store.ByReason)
+	asked.By, asked.Agent = cmp.Or(asked.By, store.ByReason), f.agent()
 	reason := filter(&f, "reason", func(s string) (string, error) { return s, nil })
 	if f.err != nil {
 		return nil, f.err

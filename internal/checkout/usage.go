@@ -22,7 +22,7 @@ type UsageQuery struct {
 	AsBuyer      bool          // what the caller used of plans; else what was used of those of the caller
 	By           store.UsageBy // "": [store.ByDay]
 	Plan         toll.PlanID   // "": all plans
-	Agent        *toll.AgentID // as seller: "" is settlements that name none; nil: all
+	Agent        *toll.AgentID // as seller: "" is what names none; nil: all
 	Subscriber   toll.Address  // as seller, with Plan
 	Since, Until time.Time     // zero: the last 24 hours by hour, else the last 30 days
 	Page         store.Page
@@ -79,6 +79,7 @@ func (c *Checkout) Refusals(ctx context.Context, caller toll.Address, q UsageQue
 	if err != nil {
 		return store.List[*toll.Refusals]{}, r, err
 	}
+	f.Agent = q.Agent
 	list, err := store.Refusals(ctx, c.store, f, reason, q.Page)
 	return list, r, fault(err)
 }

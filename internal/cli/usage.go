@@ -48,8 +48,10 @@ went back of it: refunds, payments with a dispute that is open or lost, and paym
 }
 
 func (a *app) refusalsCommand() *cobra.Command {
-	flags := append([]flag{{"reason", "reason", word, "only this reason"}}, sumFlags("reason", "hour", "day", "plan", "agent")...)
-	flags[1].usage = "what to sum by, default reason"
+	flags := append([]flag{
+		{"reason", "reason", word, "only this reason"}, {"agent", "agentId", agentID, "only requests that name this agent"},
+	}, sumFlags("reason", "hour", "day", "plan", "agent")...)
+	flags[2].usage = "what to sum by, default reason"
 	return a.resource(call{
 		use: "refusals", short: "Show how often the service refused to verify or settle for your plans", path: "/protocol/refusals",
 		member: "refusals", flags: flags, example: "toll refusals --since 24h\ntoll refusals --by hour --reason insufficient_funds",

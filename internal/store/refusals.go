@@ -50,9 +50,15 @@ func Refusals(ctx context.Context, q Querier, f UsageFilter, reason string, p Pa
 	if f.Plan != "" {
 		where, l.Args[2] = "hour >= $1 AND hour < $2 AND plan_id = $3", string(f.Plan)
 	}
+	is := func(column, value string) {
+		l.Args = append(l.Args, value)
+		where += fmt.Sprintf(" AND %s = $%d", column, len(l.Args))
+	}
+	if f.Agent != nil {
+		is("agent_id", string(*f.Agent))
+	}
 	if reason != "" {
-		l.Args = append(l.Args, reason)
-		where += " AND reason = $4"
+		is("reason", reason)
 	}
 	l.Table = "(SELECT " + key + " AS k, CAST(SUM(refused) AS BIGINT) AS refused FROM refusal_hours WHERE " + where + " GROUP BY 1) sums"
 	p.Sort = "" // there is one
