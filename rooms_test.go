@@ -294,7 +294,7 @@ var rooms = map[string]room{
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
 		lines: 9000,
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
-			"internal/auth internal/rail internal/oauth internal/people internal/plain",
+			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},
 	"internal/api": {

@@ -13,7 +13,8 @@ import (
 
 // areas are the pages of a workspace without a record in their path, by path below it, each with its heading.
 var areas = map[string]string{
-	"": "Overview", "/agents": "Agents", "/plans": "Plans", "/orders": "Orders", "/holdings": "My plans", "/members": "Members",
+	"": "Overview", "/agents": "Agents", "/plans": "Plans", "/subscribers": "Subscribers", "/usage": "Usage", "/revenue": "Revenue",
+	"/webhooks": "Webhooks", "/events": "Events", "/orders": "Orders", "/holdings": "My plans", "/members": "Members",
 	"/components": "Components",
 }
 
@@ -93,7 +94,7 @@ func TestPagesOfRecords(t *testing.T) {
 			t.Errorf("the buyer sees:\n%s", mainPart.FindString(body))
 		}
 		for path, want := range map[string]string{
-			"": `<p class="value num">1</p>`, "/agents": agent, "/agents/" + agent: agent, "/plans": plan, "/plans/" + plan: strings.TrimPrefix(other, "/w/"),
+			"": order.OrderID, "/agents": agent, "/agents/" + agent: agent, "/plans": plan, "/plans/" + plan: strings.TrimPrefix(other, "/w/"),
 			"/orders": order.OrderID, "/orders/" + order.OrderID: plan,
 		} {
 			res := alice.get(w + path)

@@ -80,6 +80,13 @@ func PutFormAnswer(ctx context.Context, tx *Tx, form, answer []byte) error {
 	return found(tx.Exec(ctx, "UPDATE browser_answers SET answer = $2 WHERE form = $1", blob(form), blob(answer)))
 }
 
+// SwapFormAnswer replaces one sealed answer by another. It reports false when somebody else did so
+// before.
+func SwapFormAnswer(ctx context.Context, tx *Tx, form, from, to []byte) (bool, error) {
+	return changed(tx.Exec(ctx, "UPDATE browser_answers SET answer = $3 WHERE form = $1 AND answer = $2",
+		blob(form), blob(from), blob(to)))
+}
+
 // ReleaseForm forgets that a form was claimed: nothing came of it.
 func ReleaseForm(ctx context.Context, tx *Tx, form []byte) error {
 	_, err := tx.Exec(ctx, "DELETE FROM browser_answers WHERE form = $1", blob(form))

@@ -33,6 +33,7 @@ type cell struct {
 	State  *state
 	At     time.Time
 	Num    bool
+	Form   *form // of one button
 }
 
 // credits is a cell with a number of credits.
@@ -44,6 +45,14 @@ func at(t time.Time) cell {
 		return cell{Text: "never"}
 	}
 	return cell{At: t}
+}
+
+// atOr is a cell with a time, or a word for none.
+func atOr(t *toll.Time, none string) cell {
+	if t == nil || t.IsZero() {
+		return cell{Text: none}
+	}
+	return cell{At: t.Time}
 }
 
 // state is a word with a colour: good, warn, bad or quiet.
@@ -83,12 +92,14 @@ func (v *visit) pagerOf(total int64, next, noun string) *pager {
 type stat struct {
 	Label, Value, Unit, Note string
 	To                       string
+	Change, Tone             string // against the period before; good, bad or ""
+	Spark                    string // see [spark]
 }
 
 // task is something that needs attention, with the act beside it. Tone is bad, warn or quiet.
 type task struct{ Tone, Title, Text, To, Act string }
 
-// field is a field of a form. Its id is its name.
+// field is a field of a form.
 type field struct {
 	Name, Label, Value, Hint, Unit string
 	Type                           string // of the input; "" is text; "radio", "checks" and "checkbox" choose
@@ -98,6 +109,15 @@ type field struct {
 	Options                        []option // of a choice; nil for a field to type in
 	Members                        []string // of the body of the API that it sets, besides its name
 	Fault                          string   // what is wrong with it
+	of                             string   // act of its form, which keeps its id apart from those of other forms
+}
+
+// ID is the id of the field on the page.
+func (f field) ID() string {
+	if f.of == "" {
+		return f.Name
+	}
+	return f.of + "-" + f.Name
 }
 
 // option is one of a choice. On marks those of the type "checks" that are chosen.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -29,9 +30,11 @@ type group struct {
 
 // newForm returns a form that posts to the page on which it is shown.
 func (v *visit) newForm(act, button string, groups ...group) *form {
-	return &form{
+	f := &form{
 		Action: v.r.URL.Path, Ticket: v.ticket(v.r.URL.Path), Act: act, Button: button, Groups: groups,
 	}
+	f.each(func(to *field) { to.of = act })
+	return f
 }
 
 // fill puts what was sent into the fields. A secret is never sent back.
@@ -63,25 +66,42 @@ func (f *form) each(do func(*field)) {
 func (f *form) refuse(err error) string {
 	e := toll.AsError(err)
 	faults := faultsOf(e)
-	left := ""
-	for _, fault := range faults {
-		beside := false
+	first := e.Text()
+	for i, fault := range faults {
+		text, beside := sentence(fault.Path, fault.Message), false
 		f.each(func(to *field) {
 			if !beside && to.isOf(fault.Path) {
-				to.Fault, beside = sentence(to.Label, fault.Message), true
+				text = sentence(to.Label, fault.Message)
+				to.Fault, beside = text, true
 			}
 		})
-		if !beside && left == "" {
-			left = sentence(fault.Path, fault.Message)
+		if i == 0 {
+			first = text
 		}
 	}
-	switch {
-	case len(faults) == 0:
-		return e.Text()
-	case left != "":
-		return left
+	if len(faults) > 1 {
+		first += " More is wrong: see the fields that are marked."
 	}
-	return "Nothing was saved. Correct the fields that are marked."
+	return first
+}
+
+// together is one error of several: all that they say of fields.
+func together(errs ...error) error {
+	var all []toll.Fault
+	for _, err := range errs {
+		if err != nil {
+			all = append(all, faultsOf(toll.AsError(err))...)
+		}
+	}
+	if len(all) == 0 {
+		return errors.Join(errs...)
+	}
+	return toll.Faults(all)
+}
+
+// oneFault is an error about one field.
+func oneFault(path, message string) error {
+	return toll.Faults([]toll.Fault{{Path: path, Message: message}})
 }
 
 // isOf reports whether a member of a body is that of the field: "a.b[2]" is of the field with the
@@ -140,4 +160,9 @@ func split(text, by string) []string {
 		}
 	}
 	return out
+}
+
+// hasOption reports whether a choice has a value.
+func hasOption(of []option, value string) bool {
+	return slices.ContainsFunc(of, func(o option) bool { return o.Value == value })
 }

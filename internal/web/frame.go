@@ -45,7 +45,7 @@ type areaPage struct {
 
 // areaPages returns every page of a workspace. Each area adds its own, in a file of its own.
 func areaPages() []areaPage {
-	return slices.Concat(overviewPages(), agentPages(), planPages(), orderPages(), memberPages(), componentPages())
+	return slices.Concat(overviewPages(), agentPages(), planPages(), usagePages(), orderPages(), hookPages(), memberPages(), componentPages())
 }
 
 // pathOf is the path of a page as the router takes it.
@@ -61,6 +61,7 @@ type Route struct {
 func (w *Web) WorkspaceRoutes() []Route {
 	routes := []Route{
 		{http.MethodGet, PathAsset, w.Asset()}, {http.MethodGet, PathHome, w.Home()}, {http.MethodPost, PathTheme, w.Theme()},
+		{http.MethodGet, PathLive, w.Live()},
 	}
 	for i := range w.areas {
 		p := &w.areas[i]

@@ -25,8 +25,7 @@ var errAnswered = errors.New("the form was answered before")
 // once runs act for a ticket that was proved. The same ticket again, from a double click on any process, gets the answer of
 // the first. An act that was refused leaves nothing; of one that failed nobody knows what it did, so it is not repeated.
 func (w *Web) once(ctx context.Context, ticket string, act func() (string, error)) (string, error) {
-	sum := sha256.Sum256([]byte(ticket))
-	form := sum[:]
+	form := formSum(ticket)
 	now := w.Clock()
 	var mine bool
 	err := w.Store.Tx(ctx, func(tx *store.Tx) (err error) {
@@ -78,6 +77,12 @@ func (w *Web) answered(ctx context.Context, form []byte) (string, error) {
 			return "", ctx.Err()
 		}
 	}
+}
+
+// formSum names a form in the database.
+func formSum(ticket string) []byte {
+	sum := sha256.Sum256([]byte(ticket))
+	return sum[:]
 }
 
 func answerOf(form []byte) []byte { return append([]byte("browser answer "), form...) }

@@ -29,6 +29,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/oauth"
@@ -60,6 +61,7 @@ type Deps struct {
 	Machine     func() time.Time // by which the links of orders end, whatever the clock of a sandbox says
 	Cards       Cards            // nil: no card rail, and its pages say so
 	People      *people.People
+	Events      *events.Events
 	Source      func(*http.Request) string // names who asks, for the limit of enrolments, without telling the address
 	Address     func(*http.Request) string // address of who asks, for limits and the audit log
 	Log         *slog.Logger
@@ -140,15 +142,16 @@ func workspaceOf(r *http.Request) string {
 
 // visit is one request of a browser.
 type visit struct {
-	w      *Web
-	rw     http.ResponseWriter
-	r      *http.Request
-	form   url.Values // of a POST
-	person *person    // nil: nobody signed in
-	at     string     // of a POST: the page with its form
-	area   *areaPage  // of a page of a workspace
-	status int        // with which that page is shown; 0 is 200
-	fault  string     // what was wrong with its form
+	w       *Web
+	rw      http.ResponseWriter
+	r       *http.Request
+	form    url.Values // of a POST
+	person  *person    // nil: nobody signed in
+	at      string     // of a POST: the page with its form
+	area    *areaPage  // of a page of a workspace
+	status  int        // with which that page is shown; 0 is 200
+	fault   string     // what was wrong with its form
+	refusal error      // the same, for the fields of that form
 }
 
 func (v *visit) ctx() context.Context { return v.r.Context() }

@@ -20,6 +20,58 @@
   });
   addEventListener("pageshow", () => document.querySelectorAll("form[data-sent]").forEach((form) => delete form.dataset.sent));
 
+  const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+  // Puts the parts of another page, by their ids, in the place of those of this one that nobody is in.
+  const take = (text) => {
+    const page = new DOMParser().parseFromString(text, "text/html");
+    for (const part of document.querySelectorAll("[data-part]")) {
+      const next = page.getElementById(part.id);
+      if (next && !part.matches(":focus-within, :has(details[open])")) part.replaceWith(next);
+    }
+  };
+
+  // A page that follows its workspace waits for news while it is seen, and then reads itself again, twice a second at most.
+  const follow = async (at) => {
+    let { after } = at.dataset;
+    const mark = (on) => document.querySelectorAll(".live-mark").forEach((m) => (m.hidden = !on));
+    for (;;) {
+      if (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
+      const res = await fetch(`${at.dataset.follow}?after=${after}`).catch(() => null);
+      if (!res || res.status >= 500 || res.status === 429) {
+        mark(false);
+        await pause(10000);
+        continue;
+      }
+      if (!res.ok) return mark(false); // signed out
+      const last = await res.text();
+      if (last !== after) {
+        const page = await fetch(location.href).catch(() => null);
+        if (page?.ok) {
+          take(await page.text());
+          after = last;
+        }
+        await pause(500);
+      }
+      mark(true);
+    }
+  };
+  document.querySelectorAll("[data-follow]").forEach(follow);
+
+  // A form that shows what it makes sends itself a moment after a change, and takes that part of the answer.
+  let typing = 0;
+  addEventListener("input", (event) => {
+    const form = event.target.closest("form[data-live]");
+    if (!form) return;
+    clearTimeout(typing);
+    typing = setTimeout(async () => {
+      const body = new URLSearchParams(new FormData(form));
+      body.set("preview", "yes");
+      const res = await fetch(form.action, { method: "POST", body }).catch(() => null);
+      if (res) take(await res.text());
+    }, 400);
+  });
+
   const links = () => [...document.querySelectorAll(".nav a")];
   let going = 0;
   addEventListener("keydown", (event) => {

@@ -1,0 +1,202 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// overviewPages are the first page of a workspace.
+func overviewPages() []areaPage {
+	return []areaPage{{
+		Title: "Overview", Template: "overview", Group: groupSell, Nav: "Overview", Icon: "layout-grid", Key: "o",
+		Right: toll.RightRead, Get: (*visit).showOverview,
+	}}
+}
+
+// overviewPage is how a seller's business goes, and what needs attention.
+type overviewPage struct {
+	Live   live
+	Range  []segment
+	Stats  []stat
+	Charts []*chart
+	Tasks  []task
+	Latest *table
+	Sales  *table
+	To     string // all requests
+}
+
+const (
+	// mostRecent is how many records of another list a page shows.
+	mostRecent = 5
+	// mostLatest is how many settlements the overview shows.
+	mostLatest = 8
+	// soon is how long before its end a key needs attention.
+	soon = 7 * 24 * time.Hour
+)
+
+func (v *visit) showOverview() {
+	p := v.period()
+	now, err0 := v.live()
+	paid, err1 := v.revenue(p, checkout.UsageQuery{})
+	u, err2 := v.usage(p, checkout.UsageQuery{})
+	refused, err3 := v.refusals(p, checkout.UsageQuery{})
+	latest, err4 := v.latest()
+	sold, err5 := v.w.Checkout.Orders(v.ctx(), v.person.Address, checkout.OrderQuery{AsSeller: true, Page: store.Page{Size: mostRecent}})
+	tasks, err6 := v.tasks()
+	if v.failed("workspace", errors.Join(err0, err1, err2, err3, err4, err5, err6)) {
+		return
+	}
+	refusedStat := refused.stat()
+	refusedStat.To = v.to("usage")
+	stats := revenueStats(paid, v.to("revenue"))
+	for _, s := range u.stats() {
+		s.To = v.to("usage")
+		stats = append(stats, s)
+	}
+	page := overviewPage{
+		Live: now, Range: v.ranges(p), Stats: append(stats, refusedStat), Tasks: tasks, Latest: latest, Sales: v.ordersTable(sold, nil),
+		To: v.to("usage"),
+	}
+	if len(paid) > 0 {
+		page.Charts = []*chart{newChart("Revenue in "+paid[0].currency, p, paid[0].amount, paid[0].format)}
+	} else {
+		page.Charts = []*chart{newChart("Credits burned", p, u.credits, plainNumber)}
+	}
+	v.draw("Overview", page)
+}
+
+// latest is a table of the newest settlements of plans of the workspace.
+func (v *visit) latest() (*table, error) {
+	t := &table{
+		Caption: "Latest settlements",
+		Head: []column{
+			{Text: "Time"}, {Text: "Agent"}, {Text: "Subscriber"}, {Text: "Plan"}, {Text: "Credits", Num: true}, {Text: "Left", Num: true},
+		},
+		Empty: &empty{
+			Icon: "zap", Title: "No settlements yet", Text: "Each paid request to an agent of yours appears here at once.",
+			To: v.to("agents"), Button: "Your agents",
+		},
+	}
+	list, err := v.w.Events.List(v.ctx(), store.EventFilter{Principal: v.person.Address, Type: toll.EventSettlementSettled}, store.Page{Size: mostRows})
+	if err != nil {
+		return nil, err
+	}
+	var all []toll.Settlement
+	var ids []toll.PlanID
+	var agents []toll.AgentID
+	for _, e := range list.Items {
+		var s toll.Settlement
+		if err := json.Unmarshal(e.Data, &s); err != nil {
+			return nil, err
+		}
+		all, ids = append(all, s), append(ids, s.PlanID)
+		if s.AgentID != nil {
+			agents = append(agents, *s.AgentID)
+		}
+	}
+	mine := map[toll.PlanID]*toll.Plan{}
+	err = store.EachPlan(v.ctx(), v.w.Store, unique(ids), func(p *toll.Plan) error {
+		if p.Owner == v.person.Address {
+			mine[p.ID] = p
+		}
+		return nil
+	})
+	names, err2 := v.namesOf(nil, agents)
+	for _, s := range all {
+		p := mine[s.PlanID]
+		if p == nil || len(t.Rows) == mostLatest {
+			continue // this workspace is the buyer
+		}
+		agent := cell{Text: "no agent named"}
+		if s.AgentID != nil {
+			agent = cell{Text: names[string(*s.AgentID)], To: v.to("agents", string(*s.AgentID))}
+		}
+		if s.Resource != nil {
+			agent.Sub = plain.Name(*s.Resource)
+		}
+		row := []cell{{}, agent, {ID: s.Payer.String()}, {Text: nameOf(p.Metadata.Name), To: v.to("plans", string(p.ID))}, {}, {}}
+		if s.SettledAt != nil {
+			row[0] = at(s.SettledAt.Time)
+		}
+		if s.CreditsRedeemed != nil {
+			row[4] = credits(*s.CreditsRedeemed)
+		}
+		if s.RemainingBalance != nil {
+			row[5] = credits(*s.RemainingBalance)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t, errors.Join(err, err2)
+}
+
+// tasks are what needs attention, the worst first.
+func (v *visit) tasks() (out []task, err error) {
+	owner := v.person.Address
+	hooks, err1 := v.w.Events.Webhooks(v.ctx(), owner, "", store.Page{Size: 100})
+	keys, err2 := v.endingKeys()
+	agents, err3 := store.AgentsOfOwner(v.ctx(), v.w.Store, owner, store.Page{Size: 1})
+	plans, err4 := store.PlansOfOwner(v.ctx(), v.w.Store, owner, store.Page{Size: 1})
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, err
+	}
+	for _, h := range hooks.Items {
+		to := v.to("webhooks", h.ID)
+		switch {
+		case h.FailingSince != nil && h.Status == toll.WebhookPaused:
+			out = append(out, task{"bad", "A webhook is paused, for it failed too long", plain.Name(h.URL), to, "Inspect"})
+		case h.FailingSince != nil:
+			out = append(out, task{"bad", "A webhook fails", plain.Name(h.URL) + ", since " + date(h.FailingSince.Time), to, "Inspect"})
+		}
+	}
+	out = append(out, keys...)
+	if plans.Total == 0 {
+		out = append(out, task{"warn", "You sell no plan", "Buyers pay for a plan, and your agents for its credits.", v.to("plans", "new"), "Make one"})
+	}
+	if agents.Total == 0 {
+		out = append(out, task{"warn", "You have no agent", "An agent is a server that requests are paid for.", v.to("agents", "new"), "Register one"})
+	}
+	return out, nil
+}
+
+// endingKeys are the API keys of the workspace that end soon.
+func (v *visit) endingKeys() (out []task, err error) {
+	now := v.w.Clock()
+	list, err := v.w.Auth.Keys(v.ctx(), v.person.Address, store.Page{Size: 100})
+	for _, k := range list.Items {
+		if k.Status != toll.StatusActive || k.ExpiresAt == nil || k.ExpiresAt.After(now.Add(soon)) || k.ExpiresAt.Before(now) || briefKey(k) {
+			continue
+		}
+		text := "It was not used yet."
+		if k.LastUsedAt != nil {
+			text = "Used " + ago(k.LastUsedAt.Time, now) + "."
+		}
+		name := ""
+		if k.Name != nil {
+			name = *k.Name
+		}
+		out = append(out, task{"warn", "The key " + nameOf(name) + " ends " + ago(k.ExpiresAt.Time, now), text, v.to("keys", k.ID.String()), "Rotate"})
+	}
+	return out, err
+}
+
+// briefKey reports whether a key was made for a short time, as a sign-in makes one: its end surprises
+// nobody.
+func briefKey(k toll.APIKey) bool { return k.ExpiresAt.Sub(k.CreatedAt.Time) <= soon }
+
+// live says which part of a page follows what happens.
+type live struct {
+	To    string // where the page waits for news
+	After int64  // of the stream: what the page shows
+}
+
+// live returns how the page follows the events of its workspace. It is read before what the page shows.
+func (v *visit) live() (live, error) {
+	last, err := store.LastSequences(v.ctx(), v.w.Store, []toll.Address{v.person.Address})
+	return live{v.to("live"), last[v.person.Address]}, err
+}

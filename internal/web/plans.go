@@ -1,0 +1,606 @@
+package web
+
+import (
+	"errors"
+	"math/big"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// planPages are the plans that a workspace sells. The API checks who may do what on the page of one.
+func planPages() []areaPage {
+	return []areaPage{
+		{
+			Path: "/plans", Title: "Plans", Template: "sheet", Group: groupSell, Nav: "Plans", Icon: "tag", Key: "p",
+			Right: toll.RightRead, Get: (*visit).listPlans,
+		},
+		{
+			Path: "/plans/new", Template: "plan_new", Under: "/plans", Right: toll.RightManage, Get: (*visit).askPlan,
+			Post: (*visit).registerPlan,
+		},
+		{
+			Path: "/plans/{plan}", Template: "sheet", Under: "/plans", Right: toll.RightRead, Get: (*visit).showPlan,
+			Post: (*visit).actOnPlan,
+		},
+		{
+			Path: "/plans/{plan}/edit", Template: "sheet", Under: "/plans", Right: toll.RightManage, Get: (*visit).askPlanEdit,
+			Post: (*visit).editPlan,
+		},
+	}
+}
+
+func (v *visit) listPlans() {
+	list, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, v.listPage())
+	if v.failed("part of the list", err) {
+		return
+	}
+	v.sheet("Plans", sheet{
+		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: v.plansTable(list),
+		Links: v.mayBegin("Make a plan", "plans", "new"),
+	})
+}
+
+func (v *visit) plansTable(list store.List[*toll.Plan]) *table {
+	t := &table{
+		Caption: "Plans",
+		Head:    []column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Buys", Num: true}},
+		Empty: &empty{
+			"tag", "No plans yet", "A plan is what buyers pay for: a price, and the credits or the time that it buys.",
+			v.to("plans", "new"), "Make a plan", "toll plans register --help",
+		},
+		Pager: v.pagerOf(list.Total, list.Next, "plan"),
+	}
+	for _, p := range list.Items {
+		t.Rows = append(t.Rows, []cell{
+			{Text: nameOf(p.Metadata.Name), To: v.to("plans", string(p.ID))}, {ID: string(p.ID)}, {State: listedState(p.IsListed)},
+			{Text: priceOf(p), Num: true}, {Text: buys(p), Num: true},
+		})
+	}
+	return t
+}
+
+// buys is what one order of a plan buys.
+func buys(p *toll.Plan) string {
+	life := span(p.Credits.DurationSecs)
+	switch {
+	case p.IsTime() && life == "":
+		return "unlimited time"
+	case p.IsTime():
+		return life
+	case life == "":
+		return count(int64(p.Credits.Amount), "credit")
+	}
+	return count(int64(p.Credits.Amount), "credit") + " for " + life
+}
+
+// perRequest is what one request of a plan burns, with its noun.
+func perRequest(p *toll.Plan) string {
+	switch text := burns(p); {
+	case p.IsTime():
+		return text
+	case text == "1":
+		return "1 credit"
+	default:
+		return text + " credits"
+	}
+}
+
+// thousand is what 1,000 requests of a plan cost, and how many orders that is.
+func thousand(p *toll.Plan) string {
+	if p.IsTime() {
+		return "nothing beyond the price, while the period runs"
+	}
+	credits := func(each toll.Credits) *big.Int { return new(big.Int).Mul(big.NewInt(1000), big.NewInt(int64(each))) }
+	one := big.NewInt(int64(p.Credits.Amount))
+	orders := func(n *big.Int) string { return grouped(roundUp(n, one).String()) }
+	cost := func(n *big.Int) string {
+		e := earned{currency: p.Price.CurrencyName()}
+		return e.format(roundUp(new(big.Int).Mul(n, p.Price.Total().Int()), one))
+	}
+	least, most := credits(p.Credits.MinAmount), credits(p.Credits.MaxAmount)
+	between := func(of func(*big.Int) string) string {
+		if least.Cmp(most) == 0 {
+			return of(least)
+		}
+		return of(least) + " to " + of(most)
+	}
+	text := between(cost) + " " + p.Price.CurrencyName()
+	if p.Price.IsFree() {
+		text = "nothing"
+	}
+	if p.IsPayAsYouGo() {
+		return text
+	}
+	return text + ", in " + between(orders) + " orders"
+}
+
+// roundUp is n / d, rounded up.
+func roundUp(n, d *big.Int) *big.Int {
+	q, rest := new(big.Int).QuoRem(n, d, new(big.Int))
+	if rest.Sign() > 0 {
+		q.Add(q, big.NewInt(1))
+	}
+	return q
+}
+
+// Kinds of plans in the form that makes one.
+const (
+	kindCredits = "credits"
+	kindTime    = "time"
+	kindAsYouGo = "as-you-go"
+)
+
+// kinds are what a plan can sell.
+var kinds = []option{
+	{Value: kindCredits, Text: "Credits", Hint: "An order buys credits, and requests burn them."},
+	{Value: kindTime, Text: "Time", Hint: "An order buys a period. Requests in it burn nothing."},
+	{Value: kindAsYouGo, Text: "Pay as you go", Hint: "Each request buys the credits that it burns, from a wallet."},
+}
+
+// ways are how buyers pay.
+var ways = []option{
+	{Value: "free", Text: "Free"}, {Value: toll.CurrencyUSD, Text: "By card, in USD"}, {Value: toll.CurrencyEUR, Text: "By card, in EUR"},
+	{Value: toll.CurrencyUSDC, Text: "From a wallet, in USDC"}, {Value: toll.CurrencyEURC, Text: "From a wallet, in EURC"},
+	{Value: toll.CurrencyETH, Text: "From a wallet, in ETH"},
+}
+
+// lengths are units of time, by their seconds.
+var lengths = []option{
+	{Value: "86400", Text: "days"}, {Value: "604800", Text: "weeks"}, {Value: strconv.Itoa(toll.MonthSecs), Text: "months"},
+	{Value: strconv.Itoa(toll.YearSecs), Text: "years"}, {Value: "3600", Text: "hours"},
+}
+
+// firstPlan is what the form of a new plan says before anybody typed.
+var firstPlan = url.Values{
+	"kind": {kindCredits}, "amount": {"100"}, "least": {"1"}, "length": {"1"}, "unit": {strconv.Itoa(toll.MonthSecs)},
+	"pay": {toll.CurrencyUSDC}, "price": {"1.00"}, "lifeUnit": {"86400"},
+}
+
+// planGroups are the fields that describe a plan.
+func planGroups(p *toll.Plan) []group {
+	orders := ""
+	if p.MaxOrders > 0 {
+		orders = strconv.FormatInt(p.MaxOrders, 10)
+	}
+	return []group{
+		{Fields: []field{
+			{Name: "name", Label: "Name", Value: p.Metadata.Name, Max: toll.MaxNameRunes, Required: true, Hint: "Buyers read it first."},
+			{Name: "description", Label: "Description", Value: p.Metadata.Description, Area: true},
+			{Name: "tags", Label: "Tags", Value: strings.Join(p.Metadata.Tags, ", "), Hint: "Separated by commas."},
+		}},
+		{Title: "Limits", Fields: []field{{
+			Name: "maxOrders", Label: "Orders in all", Value: orders, Mode: "numeric", Hint: "Empty for no limit.",
+		}}},
+	}
+}
+
+// termGroups are the fields of the terms of a plan, which never change once it is made.
+func (v *visit) termGroups() []group {
+	return []group{
+		{Title: "What it sells", Fields: []field{
+			{Name: "kind", Label: "Kind", Type: "radio", Options: kinds},
+			{
+				Name: "trial", Label: "A trial: each subscriber can order it once", Type: "checkbox", Members: []string{"isTrialPlan"},
+			},
+		}},
+		{For: kindCredits, Fields: []field{
+			{Name: "amount", Label: "Credits of one order", Mode: "numeric"},
+			{Name: "life", Label: "They end after", Mode: "numeric", Hint: "Empty: they never end.", Members: []string{"durationSecs"}},
+			{Name: "lifeUnit", Label: "In", Options: lengths},
+		}},
+		{For: kindTime, Fields: []field{
+			{Name: "length", Label: "Length of the period", Mode: "numeric"}, {Name: "unit", Label: "In", Options: lengths},
+		}},
+		{For: kindCredits + " " + kindAsYouGo, Fields: []field{
+			{Name: "least", Label: "Credits of a request", Mode: "numeric", Members: []string{"minAmount"}},
+			{
+				Name: "most", Label: "At most", Mode: "numeric", Members: []string{"maxAmount"},
+				Hint: "Empty: every request burns the same. Else your server says how many, between the two.",
+			},
+		}},
+		{Title: "Price", Fields: []field{
+			{Name: "pay", Label: "Buyers pay", Options: ways, Members: []string{"currency", "isCrypto", "tokenAddress", "templateAddress"}},
+			{
+				Name: "price", Label: "Price", Mode: "decimal", Members: []string{"amounts"},
+				Hint: "Of one order; for pay as you go, of one credit. A card pays 1.00 at least.",
+			},
+			{
+				Name: "receiver", Label: "Paid to", Members: []string{"receivers"},
+				Hint: "The address of a wallet. Empty: that of this workspace, " + v.person.Address.String() + ".",
+			},
+		}},
+	}
+}
+
+// planNew is the page that makes a plan: its form, and what a buyer will see.
+type planNew struct {
+	Form  *form
+	Offer *offerCard
+}
+
+// offerCard is a plan as a buyer sees it.
+type offerCard struct {
+	Name, Text, Price, Unit, Buys string
+	Ticks                         []string
+	Thousand                      string
+}
+
+func (v *visit) askPlan() {
+	if v.r.Method != "POST" {
+		v.form = firstPlan
+	}
+	in, err := v.planInput()
+	page := planNew{}
+	if err == nil {
+		page.Offer, err = v.offerCard(in)
+	}
+	describes := planGroups(&toll.Plan{})
+	groups := slices.Concat(describes[:1], v.termGroups(), describes[1:])
+	page.Form = v.formOf("make", "Make the plan", groups...)
+	page.Form.fill(v.form)
+	page.Form.Cancel, page.Form.Live, page.Form.Second = v.to("plans"), true, &option{Value: "preview", Text: "Show what buyers see"}
+	if err != nil && v.r.Method == "POST" && v.refusal == nil {
+		v.status, v.fault = 400, page.Form.refuse(err)
+	}
+	v.draw("Make a plan", page)
+}
+
+// offerCard is what the plan of an input looks like. A plan without a name yet has one for show.
+func (v *visit) offerCard(in toll.PlanInput) (*offerCard, error) {
+	if in.Name == nil || *in.Name == "" {
+		name := "Your plan"
+		in.Name = &name
+	}
+	p, err := in.Plan(v.person.Address, v.w.Clock())
+	if err != nil {
+		return nil, err
+	}
+	c := &offerCard{
+		Name: nameOf(p.Metadata.Name), Text: plain.Name(p.Metadata.Description), Price: grouped(p.Price.Text()),
+		Unit: p.Price.CurrencyName(), Buys: buys(&p), Thousand: thousand(&p),
+	}
+	if p.Price.IsFree() {
+		c.Price, c.Unit = "Free", ""
+	}
+	if p.IsPayAsYouGo() {
+		c.Buys = "each credit"
+	}
+	switch {
+	case p.IsTime():
+		c.Ticks = append(c.Ticks, "As many requests as you like for "+span(p.Credits.DurationSecs))
+	default:
+		c.Ticks = append(c.Ticks, "A request costs "+perRequest(&p))
+		if p.Credits.DurationSecs.IsZero() {
+			c.Ticks = append(c.Ticks, "Unused credits never end")
+		} else {
+			c.Ticks = append(c.Ticks, "Unused credits end after "+span(p.Credits.DurationSecs))
+		}
+	}
+	if p.IsTrial {
+		c.Ticks = append(c.Ticks, "A trial: you can order it once")
+	}
+	if p.MaxOrders > 0 {
+		c.Ticks = append(c.Ticks, "Only "+count(p.MaxOrders, "order")+" in all")
+	}
+	return c, nil
+}
+
+// number reads a field with a whole number above 0; none is 0.
+func (v *visit) number(name string) (toll.Credits, error) {
+	text := v.text(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := toll.ParseCredits(text)
+	if err != nil || n < 1 {
+		return 0, oneFault(name, "must be a whole number, 1 or more; got "+strconv.Quote(plain.Name(text)))
+	}
+	return n, nil
+}
+
+// duration reads a number of units of time, in seconds; none is 0.
+func (v *visit) duration(name, unit string) (toll.Units, error) {
+	n, err := v.number(name)
+	secs, err2 := strconv.ParseInt(v.form.Get(unit), 10, 64)
+	if err2 != nil || !hasOption(lengths, v.form.Get(unit)) {
+		err = together(err, oneFault(unit, "must be one of the choices"))
+	}
+	if err != nil {
+		return toll.Units{}, err
+	}
+	u, err := toll.ParseUnits(new(big.Int).Mul(big.NewInt(int64(n)), big.NewInt(secs)).String())
+	return u, err
+}
+
+// describedPlan reads the fields that describe a plan.
+func (v *visit) describedPlan() (name, text string, tags []string, orders *toll.Int, err error) {
+	most, err := v.number("maxOrders")
+	if most > 0 {
+		n := toll.Int(most)
+		orders = &n
+	}
+	return v.text("name"), v.text("description"), v.words("tags"), orders, err
+}
+
+// planInput is the body that registers the plan of the form.
+func (v *visit) planInput() (toll.PlanInput, error) {
+	name, text, tags, orders, err1 := v.describedPlan()
+	trial := toll.Bool(v.text("trial") != "")
+	in := toll.PlanInput{Name: &name, Description: &text, Tags: tags, MaxOrders: orders, IsTrialPlan: &trial}
+	kind := v.form.Get("kind")
+	price, err2 := v.priceInput(kind)
+	terms, limit, err3 := v.creditsInput(kind)
+	in.PriceConfig, in.CreditsConfig, in.AccessLimit = price, terms, &toll.LimitInput{Limit: limit}
+	return in, together(err1, err2, err3)
+}
+
+func (v *visit) priceInput(kind string) (*toll.PriceInput, error) {
+	way := v.form.Get("pay")
+	if way == "free" {
+		free := "FREE"
+		if kind == kindAsYouGo {
+			return nil, oneFault("pay", "must name a currency for pay as you go")
+		}
+		return &toll.PriceInput{PriceType: &free}, nil
+	}
+	if !hasOption(ways, way) {
+		return nil, oneFault("pay", "must be one of the choices")
+	}
+	units, err := toll.ParseAmount(v.text("price"), decimalsOf(way))
+	if err != nil {
+		return nil, oneFault("price", "must be an amount like 1.00; got "+strconv.Quote(plain.Name(v.text("price"))))
+	}
+	crypto := toll.Bool(way != toll.CurrencyUSD && way != toll.CurrencyEUR)
+	p := &toll.PriceInput{Amounts: []toll.Units{units}, IsCrypto: &crypto}
+	switch way {
+	case toll.CurrencyUSDC:
+		token := v.w.Environment.USDC()
+		p.TokenAddress = &token
+	case toll.CurrencyEURC:
+		token := v.w.Environment.EURC()
+		p.TokenAddress = &token
+	case toll.CurrencyUSD, toll.CurrencyEUR:
+		p.Currency = &way
+	}
+	if kind == kindAsYouGo {
+		if !crypto {
+			return nil, oneFault("pay", "must be from a wallet for pay as you go")
+		}
+		template := toll.PayAsYouGoTemplate
+		p.TemplateAddress = &template
+	}
+	if text := v.text("receiver"); text != "" {
+		to, err := toll.ParseAddress(text)
+		if err != nil {
+			return nil, oneFault("receiver", "must be an address of 0x and 40 hexadecimal digits")
+		}
+		p.Receivers = []toll.Address{to}
+	}
+	return p, nil
+}
+
+func (v *visit) creditsInput(kind string) (*toll.CreditsInput, toll.AccessLimit, error) {
+	if kind == kindTime {
+		secs, err := v.duration("length", "unit")
+		return &toll.CreditsInput{DurationSecs: &secs}, toll.LimitTime, err
+	}
+	if kind != kindCredits && kind != kindAsYouGo {
+		return nil, "", oneFault("kind", "must be one of the choices")
+	}
+	least, err1 := v.number("least")
+	most, err2 := v.number("most")
+	if most == 0 {
+		most = least
+	}
+	fixed := toll.Bool(most == least && kind == kindCredits)
+	c := &toll.CreditsInput{MinAmount: &least, MaxAmount: &most, IsRedemptionAmountFixed: &fixed}
+	amount, secs, err3, err4 := toll.Credits(1), toll.Units{}, error(nil), error(nil)
+	if kind == kindCredits {
+		amount, err3 = v.number("amount")
+		secs, err4 = v.duration("life", "lifeUnit")
+	}
+	c.Amount, c.DurationSecs = &amount, &secs
+	return c, toll.LimitCredits, together(err1, err2, err3, err4)
+}
+
+func (v *visit) registerPlan() {
+	if v.form.Get("preview") != "" {
+		v.askPlan()
+		return
+	}
+	v.finish(func() (outcome, error) {
+		in, err := v.planInput()
+		if err != nil {
+			return outcome{}, err
+		}
+		var made client.Registered
+		if err := v.w.API.Call(v.acting(), "POST", "/api/v1/protocol/plans", nil, in, &made); err != nil {
+			return outcome{}, err
+		}
+		return outcome{To: v.to("plans", string(made.PlanID)), Done: "The plan is made, and buyers can order it."}, nil
+	})
+}
+
+// plan returns the plan of the page. It has answered when that is nil.
+func (v *visit) plan() *toll.Plan {
+	id, err := toll.ParsePlanID(v.param("plan"))
+	var p *toll.Plan
+	if err == nil {
+		p, err = store.PlanByID(v.ctx(), v.w.Store, id)
+	}
+	if errors.Is(err, store.ErrNotFound) || err == nil && p.Owner != v.person.Address {
+		v.missing("plan")
+		return nil
+	}
+	if v.failed("plan", err) {
+		return nil
+	}
+	return p
+}
+
+func (v *visit) askPlanEdit() {
+	p := v.plan()
+	if p == nil {
+		return
+	}
+	f := v.formOf("edit", "Save", planGroups(p)...)
+	f.Cancel, f.Hidden = v.to("plans", string(p.ID)), versionOf(p.Version)
+	v.sheet("Edit "+nameOf(p.Metadata.Name), sheet{
+		Lead: "Price and credits of a plan never change: buyers rely on them. For other terms make another plan, and unlist this one.", Forms: []*form{f},
+	})
+}
+
+func (v *visit) editPlan() {
+	p := v.plan()
+	if p == nil {
+		return
+	}
+	v.finish(func() (outcome, error) {
+		name, text, tags, orders, err1 := v.describedPlan()
+		ctx, err2 := v.unlessChanged()
+		if err := together(err1, err2); err != nil {
+			return outcome{}, err
+		}
+		u := toll.PlanUpdate{
+			Name: toll.SetTo(name), Description: toll.SetTo(text), Tags: toll.SetTo(tags), MaxOrders: toll.Clear[toll.Int](),
+		}
+		if orders != nil {
+			u.MaxOrders = toll.SetTo(*orders)
+		}
+		_, err := v.w.API.UpdatePlan(ctx, p.ID, u)
+		return outcome{To: v.to("plans", string(p.ID)), Done: "The plan is saved."}, err
+	})
+}
+
+func (v *visit) actOnPlan() {
+	p := v.plan()
+	if p == nil {
+		return
+	}
+	v.finish(func() (out outcome, err error) {
+		out.To = v.to("plans", string(p.ID))
+		switch v.form.Get("act") {
+		case "list":
+			out.Done = "The plan is listed."
+			_, err = v.w.API.SetPlanListed(v.acting(), p.ID, true)
+		case "unlist":
+			out.Done = "The plan is not listed any more, and takes no orders. Credits of it keep working."
+			_, err = v.w.API.SetPlanListed(v.acting(), p.ID, false)
+		case "mint", "take":
+			out.Done, err = v.moveCredits(p)
+		default:
+			err = toll.NewError(toll.CodeBadRequest)
+		}
+		return out, err
+	})
+}
+
+// moveCredits mints credits of a plan to an address, or takes them back from it.
+func (v *visit) moveCredits(p *toll.Plan) (done string, err error) {
+	holder, err1 := toll.ParseAddress(v.text("holder"))
+	if err1 != nil {
+		err1 = oneFault("holder", "must be an address of 0x and 40 hexadecimal digits")
+	}
+	n, err2 := v.number("credits")
+	if n == 0 && err2 == nil {
+		err2 = oneFault("credits", "is required")
+	}
+	days, err3 := v.number("days")
+	if days > 36_500 {
+		err3 = oneFault("days", "must be 36,500 at most")
+	}
+	if err := together(err1, err2, err3); err != nil {
+		return "", err
+	}
+	if v.form.Get("act") == "take" {
+		_, err = v.w.API.TakeBack(v.acting(), p.ID, holder, n)
+		return count(int64(n), "credit") + " taken back from " + short(holder.String()) + ".", err
+	}
+	_, err = v.w.API.Mint(v.acting(), p.ID, holder, n, time.Duration(days)*24*time.Hour)
+	return count(int64(n), "credit") + " minted to " + short(holder.String()) + ".", err
+}
+
+func (v *visit) actsOfPlan(p *toll.Plan) (acts []dialog) {
+	holder := field{Name: "holder", Label: "Address", Required: true, Members: []string{"creditsReceiver", "holderAddress"}}
+	amount := field{Name: "credits", Label: "Credits", Mode: "numeric", Required: true, Members: []string{"amount", "creditsAmount"}}
+	if v.person.Rights.Has(toll.RightManage) {
+		acts = append(acts, v.dialogOf("mint", "Mint credits", "Credits for an address, without an order. No money moves.", holder, amount,
+			field{Name: "days", Label: "They end after", Unit: "days", Mode: "numeric", Hint: "Empty: they never end.", Members: []string{"creditsDuration"}}))
+	}
+	if v.person.Rights.Has(toll.RightMoney) {
+		acts = append(acts, v.dangerOf("take", "Take back", "Credits that are neither used nor held. No money moves.", holder, amount))
+	}
+	switch {
+	case !v.person.Rights.Has(toll.RightManage):
+	case p.IsListed:
+		acts = append(acts, v.dangerOf("unlist", "Unlist", "It takes no new orders. Credits of it keep working."))
+	default:
+		acts = append(acts, v.dialogOf("list", "List", "Buyers find it, and can order it."))
+	}
+	return acts
+}
+
+func (v *visit) showPlan() {
+	plan := v.plan()
+	if plan == nil {
+		return
+	}
+	p, q, id := v.period(), checkout.UsageQuery{Plan: plan.ID}, string(plan.ID)
+	paid, err1 := v.revenue(p, q)
+	u, err2 := v.usage(p, q)
+	refused, err3 := v.refusals(p, q)
+	subscribers, err4 := v.w.Checkout.Subscribers(v.ctx(), v.person.Address, plan.ID, v.listPage())
+	orders, err5 := v.w.Checkout.Orders(v.ctx(), v.person.Address, checkout.OrderQuery{AsSeller: true, Plan: plan.ID, Page: store.Page{Size: mostRecent}})
+	agents, err6 := store.AgentsOfPlan(v.ctx(), v.w.Store, plan.ID, store.Page{Size: mostRecent})
+	if v.failed("plan", errors.Join(err1, err2, err3, err4, err5, err6)) {
+		return
+	}
+	rows, err := v.subscriberRows(plan.ID, subscribers.Items)
+	if v.failed("plan", err) {
+		return
+	}
+	holders := &table{
+		Caption: "Subscribers", Rows: rows, Pager: v.pagerOf(subscribers.Total, subscribers.Next, "subscriber"),
+		Head: []column{
+			{Text: "Subscriber"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true}, {Text: "Last seen"},
+		},
+		Empty: &empty{Icon: "users", Title: "No subscribers yet", Text: "Whoever buys this plan appears here, with the credits that are left."},
+	}
+	agentsTable := v.agentsTable(agents)
+	agentsTable.Pager = nil
+	agentsTable.Empty = &empty{"bot", "No agent takes it", "Attach the plan to an agent, and its credits pay there.", v.to("agents"), "Your agents", ""}
+	limit := "none"
+	if plan.MaxOrders > 0 {
+		limit = count(plan.MaxOrders, "order")
+	}
+	facts := []fact{
+		{"Id", cell{ID: id}}, {"State", cell{State: listedState(plan.IsListed)}}, {"Price", cell{Text: priceOf(plan)}}, {"Buys", cell{Text: buys(plan)}},
+		{"A request burns", cell{Text: perRequest(plan)}}, {"1,000 requests cost", cell{Text: thousand(plan)}}, {"Limit of orders", cell{Text: limit}},
+		{"Made", at(plan.CreatedAt)},
+	}
+	if plan.IsTrial {
+		facts = slices.Insert(facts, 2, fact{"Trial", cell{Text: "ordered once by each subscriber"}})
+	}
+	for _, to := range plan.Price.Receivers {
+		facts = append(facts, fact{"Paid to", cell{ID: to.String()}})
+	}
+	v.sheet(nameOf(plan.Metadata.Name), sheet{
+		Lead:  plain.Name(plan.Metadata.Description),
+		Links: append(v.mayBegin("Edit", "plans", id, "edit"), link{Text: "Public page", To: "/p/" + id, Plain: true}),
+		Range: v.ranges(p), Stats: slices.Concat(revenueStats(paid, v.to("revenue")+"?plan="+id), u.stats(), []stat{refused.stat()}),
+		Facts: facts, Acts: v.actsOfPlan(plan),
+		Parts: []part{
+			{"Subscribers", holders}, {"Recent orders", v.ordersTable(orders, nil)}, {"Agents that take it", agentsTable},
+			{"Refused, by reason", refused.table()},
+		},
+	})
+}

@@ -1,0 +1,63 @@
+package web
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
+)
+
+// snippet is code to copy, under its name.
+type snippet struct{ Name, Text string }
+
+// snippets are the ways to call an agent and to put a price on one, with its address and ids.
+func (v *visit) snippets(a *toll.Agent) []snippet {
+	verb, address := "POST", "https://agent.example.com/ask"
+	for _, e := range a.API.Endpoints {
+		if strings.HasPrefix(e.URL, "http") && !strings.ContainsAny(e.URL, `'"*{}()$`+"`\\") {
+			verb, address = e.Verb, plain.Name(e.URL)
+			break
+		}
+	}
+	plan, host, origin := "PLAN", "agent.example.com", "https://agent.example.com"
+	if len(a.Plans) > 0 {
+		plan = string(a.Plans[0].PlanID)
+	}
+	if u, err := url.Parse(address); err == nil {
+		host, origin = u.Host, u.Scheme+"://"+u.Host
+	}
+	settings, _ := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{"toll": map[string]any{ // cannot fail
+		"command": "toll", "args": []string{"gateway", "mcp"}, "env": map[string]string{"TOLL_URL": v.w.PublicURL},
+	}}}, "", "  ")
+	with := strings.NewReplacer(
+		"$SERVICE", v.w.PublicURL, "$URL", address, "$VERB", verb, "$PLAN", plan, "$AGENT", string(a.ID), "$HOST", host, "$ORIGIN", origin,
+	).Replace
+	return []snippet{
+		{"curl", with(`# The key is that of a subscriber of the plan.
+token=$(curl -s $SERVICE/api/v1/x402/permissions -H "Authorization: Bearer $TOLL_API_KEY" \
+  -H 'content-type: application/json' -d '{"planId":"$PLAN"}' | jq -r .accessToken)
+curl -i -X $VERB $URL -H "payment-signature: $token" -d '{}'`)},
+		{"Go", with(`c := client.New(os.Getenv("TOLL_API_KEY"), client.WithURL("$SERVICE"))
+purse := client.NewPurse(client.Limits{Hosts: []string{"$HOST"}, CreditsPerCall: 5, Credits: 100})
+h := &http.Client{Transport: client.NewTransport(purse, c.Payer("$PLAN"))}
+res, err := h.Post("$URL", "application/json", strings.NewReader("{}"))`)},
+		{"TypeScript", with(`import { Toll } from "@tollhq/toll";
+
+const toll = new Toll({ url: "$SERVICE" }); // TOLL_API_KEY
+const { accessToken } = await toll.tokens.create({ planId: "$PLAN" });
+const res = await fetch("$URL", { method: "$VERB", headers: { "payment-signature": accessToken }, body: "{}" });`)},
+		{"Python", with(`import httpx
+from toll import Toll
+from toll.http import Budget, HTTPXPayer, Limits
+
+budget = Budget(Limits(hosts=["$HOST"], credits_per_call=5, credits=100))
+with httpx.Client(transport=HTTPXPayer(Toll(url="$SERVICE"), budget)) as http:  # TOLL_API_KEY
+    print(http.request("$VERB", "$URL", json={}).text)`)},
+		{"MCP settings", string(settings)},
+		{"toll gate", with(`# Puts the price in front of a server that runs already. The key is one of this workspace.
+TOLL_API_KEY=… TOLL_URL=$SERVICE toll gate --upstream http://127.0.0.1:3000 \
+  --plan $PLAN --agent $AGENT --credits 1 --public-url $ORIGIN`)},
+	}
+}

@@ -1,0 +1,686 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// period is the range of times that a page is of. Each has one before it of the same length.
+type period struct {
+	Key          string // in the query string
+	Since, Until time.Time
+	Step         time.Duration // an hour or a day
+}
+
+// periods are the ranges by their keys, in steps.
+var periods = []struct {
+	Key, Text string
+	Steps     int
+	Step      time.Duration
+}{
+	{"24h", "24 h", 24, time.Hour}, {"7d", "7 d", 7, 24 * time.Hour}, {"30d", "30 d", 30, 24 * time.Hour},
+	{"90d", "90 d", 90, 24 * time.Hour},
+}
+
+// usualPeriod is the index of the range of a page that names none.
+const usualPeriod = 2
+
+// period returns the range of the page: it ends with the hour or day that has begun.
+func (v *visit) period() period {
+	at := usualPeriod
+	for i, p := range periods {
+		if p.Key == v.r.URL.Query().Get("range") {
+			at = i
+		}
+	}
+	p := periods[at]
+	until := v.w.Clock().UTC().Truncate(p.Step).Add(p.Step)
+	return period{p.Key, until.Add(-time.Duration(p.Steps) * p.Step), until, p.Step}
+}
+
+func (p period) before() period {
+	return period{p.Key, p.Since.Add(p.Since.Sub(p.Until)), p.Since, p.Step}
+}
+
+func (p period) steps() int { return int(p.Until.Sub(p.Since) / p.Step) }
+
+// query narrows a query to the period, by its steps.
+func (p period) query(q checkout.UsageQuery) checkout.UsageQuery {
+	q.Since, q.Until, q.By = p.Since, p.Until, store.ByDay
+	if p.Step == time.Hour {
+		q.By = store.ByHour
+	}
+	return q
+}
+
+// segment is one of a few choices that lead to the same page.
+type segment struct {
+	Text, To string
+	Here     bool
+}
+
+// ranges lead to the page with another range.
+func (v *visit) ranges(of period) []segment {
+	var out []segment
+	q := v.r.URL.Query()
+	q.Del("cursor")
+	q.Del("form")
+	for _, p := range periods {
+		q.Set("range", p.Key)
+		out = append(out, segment{p.Text, v.r.URL.Path + "?" + q.Encode(), p.Key == of.Key})
+	}
+	return out
+}
+
+// maxSums bounds how many sums a page reads for one of its lists.
+const maxSums = 1000
+
+// everyOf reads the parts of a list, at most maxSums of it.
+func everyOf[T any](read func(store.Page) (store.List[T], error)) ([]T, error) {
+	var all []T
+	page := store.Page{Size: 100, Ascending: true}
+	for {
+		list, err := read(page)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list.Items...)
+		if list.Next == "" || len(all) >= maxSums {
+			return all, nil
+		}
+		page.Cursor = list.Next
+	}
+}
+
+// numbers are amounts by the steps of a period.
+type numbers []*big.Int
+
+func (p period) zeros() numbers {
+	out := make(numbers, p.steps())
+	for i := range out {
+		out[i] = new(big.Int)
+	}
+	return out
+}
+
+// add puts an amount into the step of a time.
+func (n numbers) add(p period, at *toll.Time, amount *big.Int) {
+	if at == nil {
+		return
+	}
+	if i := int(at.Sub(p.Since) / p.Step); i >= 0 && i < len(n) {
+		n[i].Add(n[i], amount)
+	}
+}
+
+func (n numbers) total() *big.Int {
+	sum := new(big.Int)
+	for _, x := range n {
+		sum.Add(sum, x)
+	}
+	return sum
+}
+
+// pair is the numbers of a period and of the one before it.
+type pair struct{ now, before numbers }
+
+// stat is the figure of a pair, with what it is compared to. more says whether more is good.
+func (p pair) stat(label, unit string, format func(*big.Int) string, more bool) stat {
+	now, before := p.now.total(), p.before.total()
+	s := stat{Label: label, Value: format(now), Unit: unit, Note: "from " + format(before), Spark: spark(p.now)}
+	if before.Sign() == 0 {
+		s.Note = "nothing before"
+		return s
+	}
+	s.Change = changed(now, before)
+	if c := now.Cmp(before); c != 0 && (c > 0) == more {
+		s.Tone = "good"
+	} else if c != 0 {
+		s.Tone = "bad"
+	}
+	return s
+}
+
+// changed is how much more a number is than another one above 0, in per cent.
+func changed(now, before *big.Int) string {
+	n := new(big.Int).Sub(now, before)
+	n.Mul(n, big.NewInt(1000)).Quo(n, before)
+	sign, abs := "+", new(big.Int).Abs(n)
+	switch n.Sign() {
+	case 0:
+		return "the same"
+	case -1:
+		sign = "−"
+	}
+	whole, tenth := new(big.Int).QuoRem(abs, big.NewInt(10), new(big.Int))
+	if whole.Cmp(big.NewInt(100)) >= 0 {
+		return sign + grouped(whole.String()) + " %"
+	}
+	return fmt.Sprintf("%s%s.%s %%", sign, whole, tenth)
+}
+
+func plainNumber(n *big.Int) string { return grouped(n.String()) }
+
+// used is what was settled.
+type used struct {
+	settled, credits pair
+	took             []int64 // see [toll.Usage.HoldToSettle]
+}
+
+// usage reads what was settled in a period and in the one before it.
+func (v *visit) usage(p period, q checkout.UsageQuery) (u used, err error) {
+	var err1, err2 error
+	u.settled.now, u.credits.now, u.took, err1 = v.settled(p, q)
+	u.settled.before, u.credits.before, _, err2 = v.settled(p.before(), q)
+	return u, errors.Join(err1, err2)
+}
+
+func (v *visit) settled(p period, q checkout.UsageQuery) (settled, credits numbers, took []int64, err error) {
+	q = p.query(q)
+	rows, err := everyOf(func(page store.Page) (store.List[*toll.Usage], error) {
+		q.Page = page
+		list, _, err := v.w.Checkout.Usage(v.ctx(), v.person.Address, q)
+		return list, err
+	})
+	settled, credits, took = p.zeros(), p.zeros(), make([]int64, len(toll.UsageTimes)+1)
+	for _, r := range rows {
+		settled.add(p, r.Start, big.NewInt(r.Settled))
+		credits.add(p, r.Start, r.Credits.Int())
+		for i, n := range r.HoldToSettle {
+			took[i] += n
+		}
+	}
+	return settled, credits, took, err
+}
+
+func (u used) stats() []stat {
+	return []stat{
+		u.settled.stat("Paid requests", "", plainNumber, true), u.credits.stat("Credits burned", "", plainNumber, true),
+	}
+}
+
+// median is how long half of the requests took at most, from hold to settlement.
+func (u used) median() string {
+	all, seen := int64(0), int64(0)
+	for _, n := range u.took {
+		all += n
+	}
+	if all == 0 {
+		return "not known yet"
+	}
+	for i, n := range u.took {
+		if seen += n; 2*seen >= all && i < len(toll.UsageTimes) {
+			return "half within " + toll.UsageTimes[i].String()
+		}
+	}
+	return "half longer than " + toll.UsageTimes[len(toll.UsageTimes)-1].String()
+}
+
+// refused is what was refused, by reason.
+type refused struct {
+	now, before map[string]int64
+	steps       pair
+}
+
+// refusals reads what was refused in a period and in the one before it.
+func (v *visit) refusals(p period, q checkout.UsageQuery) (r refused, err error) {
+	var err1, err2, err3, err4 error
+	r.now, err1 = v.reasons(p, q)
+	r.before, err2 = v.reasons(p.before(), q)
+	r.steps.now, err3 = v.refusedIn(p, q)
+	r.steps.before, err4 = v.refusedIn(p.before(), q)
+	return r, errors.Join(err1, err2, err3, err4)
+}
+
+func (v *visit) reasons(p period, q checkout.UsageQuery) (map[string]int64, error) {
+	q = p.query(q)
+	q.By = store.ByReason
+	out := map[string]int64{}
+	rows, err := v.refusalRows(q)
+	for _, r := range rows {
+		out[r.Reason] = r.Refused
+	}
+	return out, err
+}
+
+func (v *visit) refusedIn(p period, q checkout.UsageQuery) (numbers, error) {
+	rows, err := v.refusalRows(p.query(q))
+	out := p.zeros()
+	for _, r := range rows {
+		out.add(p, r.Start, big.NewInt(r.Refused))
+	}
+	return out, err
+}
+
+func (v *visit) refusalRows(q checkout.UsageQuery) ([]*toll.Refusals, error) {
+	return everyOf(func(page store.Page) (store.List[*toll.Refusals], error) {
+		q.Page = page
+		list, _, err := v.w.Checkout.Refusals(v.ctx(), v.person.Address, q, "")
+		return list, err
+	})
+}
+
+// reasonWords are the reasons of refusals that sellers meet most, in words.
+var reasonWords = map[string]string{
+	"insufficient_funds": "no credits left", "redemption_limit_reached": "the limit of the access token is used up",
+	"plan_expired": "the period of the plan is over", "agent_inactive": "the agent is not listed", "plan_unlisted": "the plan is not listed",
+	"invalid_payload": "the access token cannot be read", "trial_used": "the trial was used before", "hold_expired": "the answer came too late",
+	"payment_in_flight": "the payment is in use", "order_limit_reached": "the access token may buy no more", "rate_limited": "too many requests",
+	"settlement_exceeds_amount": "the settlement is larger than the hold", "payment_declined": "the payment was declined",
+}
+
+// reasonText is a reason as people read it.
+func reasonText(word string) string {
+	if text := reasonWords[word]; text != "" {
+		return text
+	}
+	return plain.Name(strings.ReplaceAll(word, "_", " "))
+}
+
+// most returns the most frequent reason; "" for none.
+func (r refused) most() string {
+	best := ""
+	for _, word := range slices.Sorted(maps.Keys(r.now)) {
+		if best == "" || r.now[word] > r.now[best] {
+			best = word
+		}
+	}
+	return best
+}
+
+func (r refused) stat() stat {
+	s := r.steps.stat("Refused", "", plainNumber, false)
+	if most := r.most(); most != "" {
+		s.Note = "most: " + reasonText(most)
+	}
+	return s
+}
+
+func (r refused) table() *table {
+	t := &table{
+		Caption: "Refusals by reason",
+		Head:    []column{{Text: "Reason"}, {Text: "Word of the API"}, {Text: "Refused", Num: true}, {Text: "Before", Num: true}},
+		Empty:   &empty{Icon: "circle-check", Title: "Nothing was refused", Text: "Requests that the service refuses to charge are counted here."},
+	}
+	words := slices.Sorted(maps.Keys(r.now))
+	for word := range r.before {
+		if _, ok := r.now[word]; !ok {
+			words = append(words, word)
+		}
+	}
+	slices.SortStableFunc(words, func(a, b string) int { return int(r.now[b] - r.now[a]) })
+	for _, word := range words {
+		t.Rows = append(t.Rows, []cell{
+			{Text: reasonText(word)}, {Text: plain.Name(word)}, credits(toll.Credits(r.now[word])), credits(toll.Credits(r.before[word])),
+		})
+	}
+	return t
+}
+
+// earned is what was paid in one currency.
+type earned struct {
+	currency       string
+	amount         pair // base units
+	orders         pair
+	returned       *big.Int
+	returnedOrders int64
+}
+
+// format is an amount of the currency in whole units.
+func (e *earned) format(n *big.Int) string {
+	units, err := toll.ParseUnits(n.String())
+	if err != nil {
+		return grouped(n.String()) + " base units" // more than an amount can be
+	}
+	return grouped(toll.FormatAmount(units, decimalsOf(e.currency)))
+}
+
+// decimalsOf is how many digits of an amount lie behind the point.
+func decimalsOf(currency string) int {
+	if currency == toll.CurrencyETH {
+		return 18
+	}
+	return 6
+}
+
+// revenue reads what was paid in a period and in the one before it, by currency: those with the most
+// orders first. Currencies are never added.
+func (v *visit) revenue(p period, q checkout.UsageQuery) ([]*earned, error) {
+	by := map[string]*earned{}
+	of := func(currency string) *earned {
+		if by[currency] == nil {
+			by[currency] = &earned{
+				currency: currency, amount: pair{p.zeros(), p.zeros()}, orders: pair{p.zeros(), p.zeros()}, returned: new(big.Int),
+			}
+		}
+		return by[currency]
+	}
+	now, err1 := v.revenueRows(p.query(q))
+	for _, r := range now {
+		e := of(r.Currency)
+		e.amount.now.add(p, r.Start, r.Amount.Int())
+		e.orders.now.add(p, r.Start, big.NewInt(r.Orders))
+		e.returned.Add(e.returned, r.Returned.Int())
+		e.returnedOrders += r.ReturnedOrders
+	}
+	before, err2 := v.revenueRows(p.before().query(q))
+	for _, r := range before {
+		e := of(r.Currency)
+		e.amount.before.add(p.before(), r.Start, r.Amount.Int())
+		e.orders.before.add(p.before(), r.Start, big.NewInt(r.Orders))
+	}
+	all := slices.SortedFunc(maps.Values(by), func(a, b *earned) int {
+		if c := b.orders.now.total().Cmp(a.orders.now.total()); c != 0 {
+			return c
+		}
+		return strings.Compare(a.currency, b.currency)
+	})
+	return all, errors.Join(err1, err2)
+}
+
+func (v *visit) revenueRows(q checkout.UsageQuery) ([]*toll.Revenue, error) {
+	return everyOf(func(page store.Page) (store.List[*toll.Revenue], error) {
+		q.Page = page
+		list, _, err := v.w.Checkout.Revenue(v.ctx(), v.person.Address, q)
+		return list, err
+	})
+}
+
+// stat is the figure of a currency.
+func (e *earned) stat(to string) stat {
+	s := e.amount.stat("Revenue", strings.ToUpper(e.currency), e.format, true)
+	s.To = to
+	return s
+}
+
+// revenueStats are the figures of all currencies, one of nothing where there is none.
+func revenueStats(all []*earned, to string) (out []stat) {
+	if len(all) == 0 {
+		return []stat{{Label: "Revenue", Value: "0", Note: "nothing was paid yet", To: to}}
+	}
+	for _, e := range all {
+		out = append(out, e.stat(to))
+	}
+	return out
+}
+
+// usagePages are the sums of a seller.
+func usagePages() []areaPage {
+	return []areaPage{
+		{
+			Path: "/subscribers", Title: "Subscribers", Template: "sheet", Group: groupSell, Nav: "Subscribers", Icon: "users", Key: "s",
+			Right: toll.RightRead, Get: (*visit).listSubscribers,
+		},
+		{
+			Path: "/usage", Title: "Usage", Template: "sheet", Group: groupSell, Nav: "Usage", Icon: "activity", Key: "u",
+			Right: toll.RightRead, Get: (*visit).showUsage,
+		},
+		{
+			Path: "/revenue", Title: "Revenue", Template: "sheet", Group: groupSell, Nav: "Revenue", Icon: "coins", Key: "r",
+			Right: toll.RightRead, Get: (*visit).showRevenue,
+		},
+	}
+}
+
+// planFilter is the field that narrows a page to one plan, and what it says. It has answered when ok
+// is false.
+func (v *visit) planFilter() (of []field, chosen toll.PlanID, ok bool) {
+	plans, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, store.Page{Size: mostPlans})
+	if v.failed("page", err) {
+		return nil, "", false
+	}
+	f := field{Name: "plan", Label: "Plan", Value: v.r.URL.Query().Get("plan"), Options: []option{{Text: "All plans"}}}
+	for _, p := range plans.Items {
+		f.Options = append(f.Options, option{Value: string(p.ID), Text: nameOf(p.Metadata.Name)})
+	}
+	if f.Value == "" {
+		return []field{f}, "", true
+	}
+	if chosen, err = toll.ParsePlanID(f.Value); err != nil {
+		v.missing("plan")
+		return nil, "", false
+	}
+	if !hasOption(f.Options, f.Value) {
+		f.Options = append(f.Options, option{Value: f.Value, Text: short(f.Value)}) // an older one
+	}
+	return []field{f}, chosen, true
+}
+
+func (v *visit) showUsage() {
+	p := v.period()
+	filter, plan, ok := v.planFilter()
+	if !ok {
+		return
+	}
+	q := checkout.UsageQuery{Plan: plan}
+	u, err1 := v.usage(p, q)
+	refused, err2 := v.refusals(p, q)
+	byPlan, err3 := v.usageBy(p, q, store.ByPlan)
+	byAgent, err4 := v.usageBy(p, q, store.ByAgent)
+	if v.failed("plan", errors.Join(err1, err2, err3, err4)) {
+		return
+	}
+	v.sheet("Usage", sheet{
+		Lead:  "Requests to your agents that were paid with credits, and those that were refused. Counts follow within seconds.",
+		Range: v.ranges(p), Filter: append(filter, v.keepRange(p)), Stats: append(u.stats(), refused.stat()),
+		Charts: []*chart{
+			newChart("Credits burned", p, u.credits, plainNumber), newChart("Paid requests", p, u.settled, plainNumber),
+		},
+		Facts: []fact{{"Time to settle", cell{Text: u.median()}}},
+		Parts: []part{{"By plan", byPlan}, {"By agent", byAgent}, {"Refused, by reason", refused.table()}},
+	})
+}
+
+// keepRange keeps the range when the filters change.
+func (v *visit) keepRange(p period) field {
+	f := field{Name: "range", Label: "Time", Value: p.Key}
+	for _, o := range periods {
+		f.Options = append(f.Options, option{Value: o.Key, Text: o.Text})
+	}
+	return f
+}
+
+// usageBy is a table of what was settled by plan or by agent, with the most credits first.
+func (v *visit) usageBy(p period, q checkout.UsageQuery, by store.UsageBy) (*table, error) {
+	q = p.query(q)
+	q.By = by
+	rows, err := everyOf(func(page store.Page) (store.List[*toll.Usage], error) {
+		q.Page = page
+		list, _, err := v.w.Checkout.Usage(v.ctx(), v.person.Address, q)
+		return list, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(rows, func(a, b *toll.Usage) int { return b.Credits.Int().Cmp(a.Credits.Int()) })
+	rows = rows[:min(len(rows), mostRows)]
+	var plans []toll.PlanID
+	var agents []toll.AgentID
+	for _, r := range rows {
+		plans, agents = append(plans, r.PlanID), append(agents, r.AgentID)
+	}
+	t := &table{
+		Caption: "Usage by " + string(by),
+		Head:    []column{{Text: "Name"}, {Text: "Requests", Num: true}, {Text: "Credits", Num: true}},
+		Empty:   &empty{Icon: "activity", Title: "Nothing was settled", Text: "Paid requests of this time appear here."},
+	}
+	names, err := v.namesOf(plans, agents)
+	for _, r := range rows {
+		c := cell{Text: "no agent named"}
+		if by == store.ByPlan {
+			c = cell{Text: names[string(r.PlanID)], To: v.to("plans", string(r.PlanID))}
+		} else if r.AgentID != "" {
+			c = cell{Text: names[string(r.AgentID)], To: v.to("agents", string(r.AgentID))}
+		}
+		t.Rows = append(t.Rows, []cell{c, credits(toll.Credits(r.Settled)), {Number: r.Credits.String(), Num: true}})
+	}
+	return t, err
+}
+
+// namesOf returns the names of plans and agents by their ids.
+func (v *visit) namesOf(plans []toll.PlanID, agents []toll.AgentID) (map[string]string, error) {
+	names := map[string]string{}
+	err1 := store.EachPlan(v.ctx(), v.w.Store, unique(plans), func(p *toll.Plan) error {
+		names[string(p.ID)] = nameOf(p.Metadata.Name)
+		return nil
+	})
+	err2 := store.EachAgent(v.ctx(), v.w.Store, unique(agents), func(a *toll.Agent) error {
+		names[string(a.ID)] = nameOf(a.Metadata.Name)
+		return nil
+	})
+	return names, errors.Join(err1, err2)
+}
+
+// unique returns the ids that are there, each once.
+func unique[ID ~string](ids []ID) []ID {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id ID) bool { return id == "" })
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func (v *visit) showRevenue() {
+	p := v.period()
+	filter, plan, ok := v.planFilter()
+	if !ok {
+		return
+	}
+	q := checkout.UsageQuery{Plan: plan}
+	all, err1 := v.revenue(p, q)
+	t, err2 := v.revenueByPlan(p, q)
+	if v.failed("plan", errors.Join(err1, err2)) {
+		return
+	}
+	s := sheet{
+		Lead:  "What buyers paid for orders of your plans. Each currency stands for itself.",
+		Range: v.ranges(p), Filter: append(filter, v.keepRange(p)), Stats: revenueStats(all, ""),
+		Parts: []part{{"By plan", t}},
+	}
+	for _, e := range all {
+		s.Charts = append(s.Charts, newChart("Revenue in "+strings.ToUpper(e.currency), p, e.amount, e.format))
+		text := "nothing"
+		if e.returnedOrders > 0 {
+			text = e.format(e.returned) + " " + strings.ToUpper(e.currency) + " of " + count(e.returnedOrders, "order")
+		}
+		s.Facts = append(s.Facts,
+			fact{"Orders in " + strings.ToUpper(e.currency), cell{Number: e.orders.now.total().String()}}, fact{"Given back", cell{Text: text}})
+	}
+	v.sheet("Revenue", s)
+}
+
+func (v *visit) revenueByPlan(p period, q checkout.UsageQuery) (*table, error) {
+	q = p.query(q)
+	q.By = store.ByPlan
+	rows, err := v.revenueRows(q)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(rows, func(a, b *toll.Revenue) int { return int(b.Orders - a.Orders) })
+	rows = rows[:min(len(rows), mostRows)]
+	var ids []toll.PlanID
+	for _, r := range rows {
+		ids = append(ids, r.PlanID)
+	}
+	names, err := v.namesOf(ids, nil)
+	t := &table{
+		Caption: "Revenue by plan",
+		Head:    []column{{Text: "Plan"}, {Text: "Orders", Num: true}, {Text: "Paid", Num: true}, {Text: "Given back", Num: true}},
+		Empty:   &empty{Icon: "coins", Title: "Nothing was paid", Text: "Orders of plans with a price appear here."},
+	}
+	for _, r := range rows {
+		e := earned{currency: r.Currency}
+		t.Rows = append(t.Rows, []cell{
+			{Text: names[string(r.PlanID)], To: v.to("plans", string(r.PlanID))}, credits(toll.Credits(r.Orders)),
+			{Sum: &sum{e.format(r.Amount.Int()), strings.ToUpper(r.Currency)}, Num: true},
+			{Sum: &sum{e.format(r.Returned.Int()), strings.ToUpper(r.Currency)}, Num: true},
+		})
+	}
+	return t, err
+}
+
+// mostPlansShown is how many plans the page of all subscribers has, and fewSubscribers how many of
+// each: the rest is on the page of the plan.
+const (
+	mostPlansShown = 10
+	fewSubscribers = 5
+)
+
+func (v *visit) listSubscribers() {
+	page := store.Page{Size: mostPlansShown, Cursor: v.r.URL.Query().Get("cursor")}
+	plans, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, page)
+	if v.failed("part of the list", err) {
+		return
+	}
+	t := &table{
+		Caption: "Subscribers",
+		Head: []column{
+			{Text: "Subscriber"}, {Text: "Plan"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true},
+			{Text: "Last seen"},
+		},
+		Empty: &empty{"users", "No subscribers yet", "Whoever buys a plan of yours appears here, with what is left.", v.to("plans"), "Your plans", ""},
+		Pager: v.pagerOf(plans.Total, plans.Next, "plan"),
+	}
+	for _, p := range plans.Items {
+		list, err := v.w.Checkout.Subscribers(v.ctx(), v.person.Address, p.ID, store.Page{Size: fewSubscribers})
+		if v.failed("part of the list", err) {
+			return
+		}
+		rows, err := v.subscriberRows(p.ID, list.Items)
+		if v.failed("part of the list", err) {
+			return
+		}
+		to := v.to("plans", string(p.ID))
+		for _, row := range rows {
+			t.Rows = append(t.Rows, slices.Insert(row, 1, cell{Text: nameOf(p.Metadata.Name), To: to}))
+		}
+		if more := list.Total - int64(len(list.Items)); more > 0 {
+			t.Rows = append(t.Rows, []cell{
+				{Text: count(more, "more subscriber"), To: to}, {Text: nameOf(p.Metadata.Name), To: to}, {}, {}, {}, {},
+			})
+		}
+	}
+	v.sheet("Subscribers", sheet{Lead: "Who holds credits of your plans, with the first of each plan.", Table: t})
+}
+
+// subscriberRows are balances of a plan, each with when the subscriber used it last.
+func (v *visit) subscriberRows(plan toll.PlanID, of []toll.Balance) ([][]cell, error) {
+	var rows [][]cell
+	now := v.w.Clock()
+	for _, b := range of {
+		f := store.UsageFilter{By: store.BySubscriber, Plan: plan, Subscriber: b.HolderAddress, Since: now.Add(-longAgo), Until: now.Add(time.Hour)}
+		list, err := store.Usage(v.ctx(), v.w.Store, f, store.Page{Size: 1})
+		if err != nil {
+			return nil, err
+		}
+		seen := cell{Text: "not yet"}
+		if len(list.Items) > 0 && list.Items[0].LastSettledAt != nil {
+			seen = at(list.Items[0].LastSettledAt.Time)
+		}
+		rows = append(rows, []cell{
+			{ID: b.HolderAddress.String()}, credits(b.Available), credits(b.Held), credits(b.Used), seen,
+		})
+	}
+	return rows, nil
+}
+
+// longAgo is how far back a page looks for the last use of a plan.
+const longAgo = 400 * 24 * time.Hour
+
+// withQuery is an address with parameters.
+func withQuery(path string, pairs ...string) string {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		q.Set(pairs[i], pairs[i+1])
+	}
+	return path + "?" + q.Encode()
+}
