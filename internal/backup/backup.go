@@ -238,10 +238,10 @@ func sized(in io.Reader, most uint32) ([]byte, error) {
 	return part, nil
 }
 
-// Read makes the database target, which must not exist, of the backup at path, in the directory data. Ring and environment
-// must be those of the backup.
+// Read makes the database target, which must not exist, of the backup at path, in the directory data, and marks it as
+// restored at now. Ring and environment must be those of the backup.
 func Read(
-	ctx context.Context, ring *seal.Ring, environment toll.Environment, data, target, path string,
+	ctx context.Context, ring *seal.Ring, environment toll.Environment, data, target, path string, now time.Time,
 ) (info Info, err error) {
 	out, err := plainRestore.Create(data)
 	if err != nil {
@@ -264,6 +264,10 @@ func Read(
 	}
 	if err := held.Schema.Usable(); errors.Is(err, store.ErrNewerSchema) {
 		return info, fmt.Errorf("the backup was made by release %s: %w", info.Release, err)
+	}
+	mark := store.Restoration{BackupID: info.ID, BackupAt: info.CreatedAt.Time, RestoredAt: now.UTC()}
+	if err := store.MarkSnapshot(ctx, out.Name(), mark); err != nil {
+		return info, err
 	}
 	return info, publish(out, target)
 }

@@ -109,7 +109,7 @@ func (r *Rail) prepareAttempt(ctx context.Context, p *store.CardPayment, d *deta
 			return err
 		}
 		p.Customer, d.Unsent = m.Customer, true
-		c.Path, c.Params = "payment_intents", encode(r.chargeParams(p, m))
+		c.Path, c.Params = "payment_intents", encode(r.chargeParams(p, d, m))
 	}
 	p.State = string(Calling)
 	return r.write(ctx, p, d, func(tx *store.Tx) error {
@@ -119,11 +119,11 @@ func (r *Rail) prepareAttempt(ctx context.Context, p *store.CardPayment, d *deta
 }
 
 // chargeParams are those of a charge off session.
-func (r *Rail) chargeParams(p *store.CardPayment, m *store.CardMethod) *stripe.PaymentIntentCreateParams {
+func (r *Rail) chargeParams(p *store.CardPayment, d *details, m *store.CardMethod) *stripe.PaymentIntentCreateParams {
 	in := &stripe.PaymentIntentCreateParams{
 		Amount: &p.Cents, Currency: &p.Currency, Customer: &m.Customer, PaymentMethod: &m.StripeID,
 		PaymentMethodTypes: []*string{stripe.String("card")}, CaptureMethod: stripe.String(captureNow), Confirm: stripe.Bool(true), OffSession: stripe.Bool(true),
-		Metadata: r.metadata(p), Expand: withMoves,
+		Metadata: r.metadata(p, d), Expand: withMoves,
 	}
 	if r.cfg.Descriptor != "" {
 		in.StatementDescriptorSuffix = &r.cfg.Descriptor

@@ -276,6 +276,11 @@ func (l *eventReader) turn(ctx context.Context) (next time.Duration, err error) 
 func (l *eventReader) cursor(ctx context.Context, now time.Time) (time.Time, error) {
 	text, err := store.Setting(ctx, l.cfg.Store, cursorSetting)
 	if errors.Is(err, store.ErrNotFound) {
+		if mark, err := store.ReadRestoration(ctx, l.cfg.Store); err != nil {
+			return now, err
+		} else if mark != nil { // the backup is from before the first start with this rail
+			now = mark.BackupAt
+		}
 		return now, l.move(ctx, now)
 	}
 	var c cursor
@@ -283,6 +288,20 @@ func (l *eventReader) cursor(ctx context.Context, now time.Time) (time.Time, err
 		err = json.Unmarshal(text, &c)
 	}
 	return c.At, err
+}
+
+// EventsRead reports whether the events of the processor were read up to a moment, by the clock of the
+// machine, or never were read at all.
+func EventsRead(ctx context.Context, q store.Querier, until time.Time) (bool, error) {
+	text, err := store.Setting(ctx, q, cursorSetting)
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil
+	}
+	var c cursor
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	return !c.At.Before(until), err
 }
 
 // move stores how far events were read.

@@ -2,8 +2,13 @@ package card
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"time"
 
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -41,5 +46,58 @@ func (r *Rail) unexplained(ctx context.Context, p *store.CardPayment, object str
 	}
 	return r.orphan(ctx, &store.CardOrphan{
 		Object: object, OrderID: p.OrderID, Cents: cents, Currency: currency, Reason: "its payment is not captured here",
+	})
+}
+
+// RestorePayment records the payment of an order that was lost, and has the job of the order ask
+// Stripe what became of it. The order is in the same transaction; its rail decides it as any other.
+func RestorePayment(ctx context.Context, tx *store.Tx, order *store.Order, o *store.CardOrphan) error {
+	data, err := json.Marshal(details{Plan: order.Plan})
+	if err != nil {
+		return err
+	}
+	err = store.InsertCardPayment(ctx, tx, &store.CardPayment{
+		OrderID: order.ID, Account: order.Account, Seller: order.Seller, Payer: order.Subscriber, State: string(Pending),
+		Attempt: 1, Cents: o.Cents, Currency: o.Currency, Intent: o.Object,
+		CreatedAt: order.CreatedAt, UpdatedAt: order.CreatedAt, Data: data,
+	})
+	if err != nil {
+		return err
+	}
+	return store.PutJob(ctx, tx, store.Job{Kind: store.JobPay + "card", Key: []byte(order.ID), Due: order.CreatedAt})
+}
+
+// RefundOrphan stores the refund of a payment without an order, with the job that sends it.
+func RefundOrphan(ctx context.Context, tx *store.Tx, o *store.CardOrphan, now time.Time) error {
+	return putRefund(ctx, tx, &store.CardRefund{
+		ID: toll.NewUUID(), OrderID: o.OrderID, Origin: originUnmatched, State: refundCreated, Cents: o.Cents, Intent: o.Object,
+		Reason: "no order explains the payment", CreatedAt: now, UpdatedAt: now,
+	})
+}
+
+// IsPayment reports whether an object is a payment, which can be granted or refunded.
+func IsPayment(object string) bool { return strings.HasPrefix(object, "pi_") }
+
+// unmatchedRefunded stores what became of a refund of [RefundOrphan]. Stripe has made it under id,
+// or refused it with a. A refused one leaves the payment to the operator.
+func (r *Rail) unmatchedRefunded(ctx context.Context, re *store.CardRefund, id string, a *answer) error {
+	made := a == nil || a.code == string(stripe.ErrorCodeChargeAlreadyRefunded)
+	re.State, re.StripeID, re.UpdatedAt = refundSucceeded, id, r.now()
+	if !made {
+		re.State, re.Reason = refundFailed, "The card processor refused the refund."
+		r.log.Error("alarm: the card processor refuses a refund", "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
+	}
+	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		o, err := store.CardOrphanForUpdate(ctx, tx, re.Intent)
+		if err != nil {
+			return err
+		}
+		if o.Resolution = ""; made {
+			o.Resolution, o.ResolvedAt = store.OrphanRefunded, re.UpdatedAt
+		}
+		if err := store.UpdateCardOrphan(ctx, tx, o); err != nil {
+			return err
+		}
+		return store.UpdateCardRefund(ctx, tx, re)
 	})
 }

@@ -50,9 +50,9 @@ func (r *Rail) pageParams(p *store.CardPayment, d *details) (*stripe.CheckoutSes
 		Mode: stripe.String("payment"), LineItems: []*stripe.CheckoutSessionCreateLineItemParams{item},
 		PaymentMethodTypes: []*string{stripe.String("card")},
 		AdaptivePricing:    &stripe.CheckoutSessionCreateAdaptivePricingParams{Enabled: stripe.Bool(false)},
-		ExpiresAt:          stripe.Int64(d.PageEnd.Unix()), ClientReferenceID: &p.OrderID, Metadata: r.metadata(p),
+		ExpiresAt:          stripe.Int64(d.PageEnd.Unix()), ClientReferenceID: &p.OrderID, Metadata: r.metadata(p, d),
 		PaymentIntentData: &stripe.CheckoutSessionCreatePaymentIntentDataParams{
-			CaptureMethod: stripe.String(captureNow), Metadata: r.metadata(p),
+			CaptureMethod: stripe.String(captureNow), Metadata: r.metadata(p, d),
 		},
 	}
 	if r.cfg.Descriptor != "" {

@@ -113,7 +113,7 @@ func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error 
 	if err != nil {
 		return err
 	}
-	d := details{Session: p.Session, Name: p.Plan.Metadata.Name}
+	d := details{Session: p.Session, Plan: p.Plan.ID, Name: p.Plan.Metadata.Name}
 	if p.Session != nil {
 		d.Hosted = p.Session.Hosted || r.cfg.PublishableKey == ""
 	}

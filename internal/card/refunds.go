@@ -86,10 +86,14 @@ func (r *Rail) SendRefund(ctx context.Context, refundID []byte) error {
 	}
 	r.failpoint(atRefunding)
 	id, err := r.makeRefund(ctx, re)
-	if a, ok := errors.AsType[*answer](err); ok && a.final() {
+	a, ok := errors.AsType[*answer](err)
+	switch {
+	case re.Origin == originUnmatched && (err == nil || ok && a.final()):
+		r.failpoint(atRefunded)
+		return r.unmatchedRefunded(ctx, re, id, a)
+	case ok && a.final():
 		return r.refuseRefund(ctx, re, a)
-	}
-	if err != nil {
+	case err != nil:
 		return later(err)
 	}
 	r.failpoint(atRefunded)

@@ -16,7 +16,8 @@ import (
 const (
 	originSeller    = "seller"
 	originProcessor = "processor"
-	originRejected  = "rejected" // the money bought nothing
+	originRejected  = "rejected"  // the money bought nothing
+	originUnmatched = "unmatched" // no order explains it
 )
 
 // errNotCaptured says that an intent is not captured, so that there is nothing to settle.

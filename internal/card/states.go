@@ -43,6 +43,7 @@ func (s State) open() bool { return s != Paid && s != Failed && s != Rejected }
 // details is the JSON of a card_payments row: what no query asks for. Documents are permanent, later releases read them.
 type details struct {
 	Session *rail.SessionInput `json:"session,omitempty"` // how a person pays; nil: a card is charged
+	Plan    toll.PlanID        `json:"plan,omitempty"`
 	Name    string             `json:"name,omitempty"`    // of the plan, as it was ordered
 	Hosted  bool               `json:"hosted,omitempty"`  // the live session is a page of Stripe
 	TriedAt time.Time          `json:"triedAt,omitzero"`  // when this attempt was prepared, by the clock of the machine

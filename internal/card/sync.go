@@ -7,6 +7,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -77,10 +78,12 @@ func (r *Rail) settleIntent(ctx context.Context, id string) (*store.CardPayment,
 	case pi.Status != stripe.PaymentIntentStatusSucceeded:
 		return p, r.wakeOrder(ctx, p)
 	case p == nil:
-		return nil, r.orphan(ctx, &store.CardOrphan{
+		o := &store.CardOrphan{
 			Object: pi.ID, OrderID: pi.Metadata[metaOrder], Cents: pi.AmountReceived, Currency: string(pi.Currency),
-			Reason: "a captured payment of an order that is not here",
-		})
+			Reason: "a captured payment of an order that is not here", Plan: toll.PlanID(pi.Metadata[metaPlan]),
+		}
+		o.Subscriber, _ = toll.ParseAddress(pi.Metadata[metaSubscriber]) // zero: it does not say
+		return nil, r.orphan(ctx, o)
 	}
 	return p, r.settle(ctx, p, evidence{intent: pi})
 }

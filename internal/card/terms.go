@@ -16,6 +16,8 @@ const (
 	metaAttempt      = "attempt"
 	metaRefund       = "refund_id"
 	metaSetup        = "setup"
+	metaPlan         = "plan_id"    // with metaSubscriber what a payment says of its order
+	metaSubscriber   = "subscriber" // if the record of the order is lost
 )
 
 // terms are what a payment must have been made with to pay an order.
@@ -83,10 +85,15 @@ func wrong(want terms, pi *stripe.PaymentIntent, s *stripe.CheckoutSession) (mem
 }
 
 // metadata is what every session and payment intent of a payment carries.
-func (r *Rail) metadata(p *store.CardPayment) map[string]string {
-	return map[string]string{
-		metaInstallation: r.cfg.Installation, metaOrder: p.OrderID, metaAttempt: strconv.FormatInt(p.Attempt, 10),
+func (r *Rail) metadata(p *store.CardPayment, d *details) map[string]string {
+	m := map[string]string{
+		metaInstallation: r.cfg.Installation, metaOrder: p.OrderID,
+		metaAttempt: strconv.FormatInt(p.Attempt, 10), metaSubscriber: p.Payer.Lower(),
 	}
+	if d.Plan != "" { // of an order that an earlier release began it is not known
+		m[metaPlan] = string(d.Plan)
+	}
+	return m
 }
 
 // classOf returns why a bank declined, as far as callers are told, and the code for them.

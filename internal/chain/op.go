@@ -176,6 +176,15 @@ type Orphan struct {
 	OpHash   common.Hash   `json:"opHash"`
 	NonceKey hexutil.Bytes `json:"nonceKey"` // 24 bytes
 	Reason   string        `json:"reason"`
+	Paid     []Transfer    `json:"paid,omitempty"` // by the operation, in USDC and EURC; at most 20
+}
+
+// Transfer is money that moved on the chain, in base units of the token.
+type Transfer struct {
+	Token  common.Address `json:"token"`
+	From   common.Address `json:"from"`
+	To     common.Address `json:"to"`
+	Amount toll.Units     `json:"amount"`
 }
 
 // Errors of the records.

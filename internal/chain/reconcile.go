@@ -24,6 +24,8 @@ const (
 	maxChunk = 2000
 	// maxTopics is how many operations are asked for at once.
 	maxTopics = 200
+	// maxQueries is how many queries for logs are sent at once.
+	maxQueries = 16
 )
 
 // sameChain compares the first block with that of the cursor.
@@ -79,6 +81,9 @@ func (t *tracker) begin(ctx context.Context, open []*Op) error {
 		return nil
 	}
 	since := t.pass.head.Time
+	if !t.backupAt.IsZero() {
+		since = min(since, uint64(max(t.backupAt.Add(-searchBack).Unix(), 0)))
+	}
 	for _, op := range open {
 		since = min(since, uint64(max(op.CreatedAt.Add(-searchBack).Unix(), 0)))
 	}
@@ -165,6 +170,12 @@ func (t *tracker) follow(ctx context.Context, open []*Op) error {
 	if err := t.place(ctx, head); err != nil {
 		return err
 	}
+	if t.restored && t.owed == 0 && len(t.unread) == 0 {
+		if err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.NoteChainRead(ctx, tx, r.cfg.Clock()) }); err != nil {
+			return err
+		}
+		t.restored = false
+	}
 	t.seen, t.fresh = t.pass.head.Hash(), false
 	if len(t.unread) > 0 {
 		t.seen = common.Hash{} // no other head may follow for long
@@ -199,6 +210,11 @@ func (t *tracker) logs(ctx context.Context, from, to uint64, ops []common.Hash, 
 			Addresses: []common.Address{contracts.EntryPoint}, Topics: [][]common.Hash{{topicRun, topicReason}, some},
 		})
 	}
+	for some := range slices.Chunk(t.wallets, maxTopics) {
+		queries = append(queries, ethereum.FilterQuery{
+			Addresses: []common.Address{contracts.EntryPoint}, Topics: [][]common.Hash{{topicRun, topicReason}, nil, some},
+		})
+	}
 	queries = append(queries, saleQueries(sales)...)
 	var all []types.Log
 	err := t.rail.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
@@ -208,7 +224,10 @@ func (t *tracker) logs(ctx context.Context, from, to uint64, ops []common.Hash, 
 			q.FromBlock, q.ToBlock = new(big.Int).SetUint64(from), new(big.Int).SetUint64(to)
 			jobs[i] = func() (err error) { found[i], err = c.FilterLogs(ctx, q); return err }
 		}
-		err := together(jobs...)
+		var err error
+		for some := range slices.Chunk(jobs, maxQueries) {
+			err = cmp.Or(err, together(some...))
+		}
 		all = slices.Concat(found...)
 		return err
 	})
@@ -351,13 +370,48 @@ func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common
 // orphan keeps an event that nothing explains. Nothing is granted for it.
 func (t *tracker) orphan(ctx context.Context, l *types.Log, e *event, why string) error {
 	key := userop.KeyOf(e.nonce.Big())
-	o := &Orphan{Block: l.BlockHash, LogIndex: l.Index, Number: l.BlockNumber, Tx: l.TxHash, OpHash: e.op, NonceKey: key[:], Reason: why}
+	paid, err := t.paidBy(ctx, placeOf(l))
+	if err != nil {
+		return err
+	}
+	o := &Orphan{
+		Block: l.BlockHash, LogIndex: l.Index, Number: l.BlockNumber, Tx: l.TxHash, OpHash: e.op, NonceKey: key[:], Reason: why, Paid: paid,
+	}
 	added, err := t.rail.addOrphan(ctx, o)
 	if added {
 		t.rail.log.Error("alarm: the service key signed something we do not know", "reason", why, "block", o.Number, "tx", o.Tx,
 			"op_hash", o.OpHash, "nonce_key", common.Bytes2Hex(o.NonceKey))
 	}
 	return err
+}
+
+// maxPaid bounds the transfers that are kept of an event that nothing explains.
+const maxPaid = 20
+
+// paidBy returns the transfers of USDC and EURC by the operation whose event is at a place.
+func (t *tracker) paidBy(ctx context.Context, at Place) (paid []Transfer, err error) {
+	tokens := []common.Address{contracts.USDC(t.rail.cfg.ChainID), contracts.EURC(t.rail.cfg.ChainID)}
+	logs, err := ask(ctx, t.rail, func(ctx context.Context, c *endpoints.Conn) ([]types.Log, error) {
+		return c.FilterLogs(ctx, ethereum.FilterQuery{
+			BlockHash: &at.Hash, Addresses: append(tokens, contracts.EntryPoint),
+			Topics: [][]common.Hash{{topicBegins, topicRun, topicTransfer}},
+		})
+	})
+	slices.SortFunc(logs, func(a, b types.Log) int { return cmp.Compare(a.Index, b.Index) })
+	for i := range logs {
+		l := &logs[i]
+		switch {
+		case l.TxHash != at.Tx || l.Index >= at.LogIndex || l.Removed || len(l.Topics) == 0:
+		case l.Address == contracts.EntryPoint:
+			paid = nil // what came before was another operation
+		case slices.Contains(tokens, l.Address) && len(l.Topics) == 3 && l.Topics[0] == topicTransfer && len(l.Data) == 32 && len(paid) < maxPaid:
+			amount, e := toll.ParseUnits(new(big.Int).SetBytes(l.Data).String())
+			if e == nil {
+				paid = append(paid, Transfer{Token: l.Address, From: address(l.Topics[1]), To: address(l.Topics[2]), Amount: amount})
+			}
+		}
+	}
+	return paid, err
 }
 
 // heard hands on what the chain says about delegations, once a block is deep enough that it will stay. What is not taken is owed,

@@ -17,8 +17,8 @@ import (
 // The records of the rail (decision 21). Each write is one transaction, which is on disk when it returns nil. Any number of
 // processes share the records. Reads return [store.ErrNotFound] for a record that is not there.
 
-// cursorReader is the reader whose cursor the tracker moves.
-const cursorReader = "tracker"
+// CursorReader is the reader whose cursor the tracker moves.
+const CursorReader = "tracker"
 
 // addOp is insertOp in a transaction of its own.
 func (r *Rail) addOp(ctx context.Context, op *Op) (stored *Op, err error) {
@@ -225,7 +225,7 @@ func (r *Rail) txOf(ctx context.Context, hash common.Hash) (*Tx, error) {
 
 // cursor returns where the tracker is, the zero value at the first start.
 func (r *Rail) cursor(ctx context.Context) (Cursor, error) {
-	c, err := store.ReadChainCursor(ctx, r.cfg.Store, cursorReader)
+	c, err := store.ReadChainCursor(ctx, r.cfg.Store, CursorReader)
 	if errors.Is(err, store.ErrNotFound) {
 		return Cursor{}, nil
 	}
@@ -243,7 +243,7 @@ func (r *Rail) setCursor(ctx context.Context, lease *jobs.Lease, c Cursor) error
 		if err := lease.Check(ctx, tx); err != nil {
 			return err
 		}
-		return store.PutChainCursor(ctx, tx, cursorReader, store.ChainCursor{
+		return store.PutChainCursor(ctx, tx, CursorReader, store.ChainCursor{
 			Genesis: toll.Hash(c.Genesis), Block: int64(c.Block), Hash: toll.Hash(c.Hash), Base: int64(c.Base), BaseHash: toll.Hash(c.BaseHash),
 		})
 	})

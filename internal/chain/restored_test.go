@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // blockByBlock is an endpoint that refuses queries for logs of more than one block: a search reads no block beyond the one at which
@@ -83,4 +85,39 @@ func TestPay_RestoredHoursLater(t *testing.T) {
 		t.Errorf("Pay: %+v, %v", o, err)
 	}
 	w.has(owner, usdc, 2_000_000, receiver(1), usdc, 1_000_000)
+}
+
+// A restored database lacks what wallets signed after the backup. While it is marked, the tracker
+// finds these operations by their wallets, with what they paid, and says when the chain has been read.
+func TestRestored_WalletsAreSearched(t *testing.T) {
+	w := newWorld(t, chaintest.New(t))
+	owner := w.account(usdc, 3_000_000)
+	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	p.OrderedAt = w.Now()
+	w.paid(w.running(), p)
+	w.idle()
+	w.forget()
+	st, ctx := w.records.Store, t.Context()
+	err := st.Tx(ctx, func(tx *store.Tx) error {
+		err := store.InsertPrincipal(ctx, tx, store.Principal{Address: toll.Address(owner), SealedKey: []byte{1}, CreatedAt: w.Now()})
+		if err != nil {
+			return err
+		}
+		return store.PutRestoration(ctx, tx, &store.Restoration{BackupAt: w.Now().Add(-time.Hour), RestoredAt: w.Now()})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.running()
+	w.eventually("the payment is found", func() bool { return len(w.orphans()) == 1 })
+	o := w.orphans()[0]
+	want := []chain.Transfer{{Token: usdc, From: owner, To: receiver(1), Amount: toll.UnitsOf(1_000_000)}}
+	if diff := cmp.Diff(want, o.Paid, cmp.Comparer(func(a, b toll.Units) bool { return a.Cmp(b) == 0 })); diff != "" {
+		t.Error(diff)
+	}
+	w.eventually("the chain has been read", func() bool {
+		read, err := store.ChainRead(ctx, st, chain.CursorReader)
+		_, unused := store.ReadChainCursor(ctx, st, chain.CursorReader)
+		return err == nil && unused == nil && read
+	})
 }

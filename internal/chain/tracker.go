@@ -52,7 +52,12 @@ type tracker struct {
 	fence   int64           // of the lease when it was last held; 0: what is known here may be old
 	quick   int
 	final0  common.Hash // finalized block for which all paid operations were looked at
-	pass    *pass
+	// Of a database that was restored: restored until the chain has been read up to its head, the
+	// time of the backup, and wallets whose operations may have been lost.
+	restored bool
+	backupAt time.Time
+	wallets  []common.Hash
+	pass     *pass
 }
 
 // logID names a log whose effects are none of the database's, with its block for forgetting it.
@@ -133,10 +138,30 @@ func (t *tracker) hold(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := t.readRestoration(ctx); err != nil {
+			return err
+		}
 		t.fresh, t.seen, t.cursor = true, common.Hash{}, cursor
 	}
 	t.fence = fence
 	return nil
+}
+
+// readRestoration reads whether the database was restored, and the wallets to look for then: of an
+// operation that was signed after the backup only its sender is known.
+func (t *tracker) readRestoration(ctx context.Context) error {
+	st := t.rail.cfg.Store
+	mark, err := store.ReadRestoration(ctx, st)
+	t.restored, t.backupAt, t.wallets = mark != nil, time.Time{}, nil
+	if err != nil || mark == nil {
+		return err
+	}
+	t.backupAt = mark.BackupAt
+	all, err := store.Wallets(ctx, st)
+	for _, a := range all {
+		t.wallets = append(t.wallets, common.BytesToHash(a[:]))
+	}
+	return err
 }
 
 // turn is [tracker.run]. What is known here counts no more when another worker interfered.

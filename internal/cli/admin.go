@@ -155,11 +155,13 @@ func (a *app) restoreCommand() *cobra.Command {
 			return err
 		}
 		a.say("", "The database is as it was %s ago; what happened later is not in it. toll audit proves its books.", info.Age(time.Now()))
-		a.say("", "Start toll serve: it reads the rails from then on. What was paid since, and has no order here, is listed by toll orders unmatched.")
+		a.say("", "Start toll serve: it reads the rails from then on. toll recovery show says how far it is, and toll orders unmatched lists what was paid since and has no order here.")
 		return a.built(info)
 	})
 	c.Long = `Make the embedded database of a backup in a directory that holds none. It needs the master key of the backup, by default
-master.key in that directory, and the environment of the backup: live is restored with --environment live only.`
+master.key in that directory, and the environment of the backup: live is restored with --environment live only.
+
+The database is marked as restored until toll recovery end: payments that came after the backup are still to be dealt with.`
 	c.Example = "toll restore --data ./new-data --master-key-file ./master.key toll-2026-11-21.backup"
 	return c
 }

@@ -22,7 +22,7 @@ const (
 )
 
 func (a *app) ordersCommand() *cobra.Command {
-	return group("orders", "Orders of plans", "", a.ordersList(), a.ordersGet(), a.ordersRefund(), a.ordersEvidence(), a.ordersUnmatched())
+	return group("orders", "Orders of plans", "", a.ordersList(), a.ordersGet(), a.ordersRefund(), a.ordersEvidence(), a.ordersUnmatched(), a.ordersResolve())
 }
 
 // rangeFlags are the flags of lists that filter by time.
@@ -154,13 +154,13 @@ func (a *app) ordersUnmatched() *cobra.Command {
 			a.say("note", "an order explains every payment that the rails have read")
 		}
 		return a.showPage(found, "", []column{
-			{"RAIL", "rail"}, {"ID", "id"}, {"ORDER", "orderId"}, {"CENTS", "cents"}, {"CURRENCY", "currency"}, {"BLOCK", "block"},
-			{"SEEN", "seenAt"}, {"REASON", "reason"},
+			{"RAIL", "rail"}, {"ID", "id"}, {"ORDER", "orderId"}, {"PLAN", "planId"}, {"SUBSCRIBER", "subscriber"},
+			{"CENTS", "cents"}, {"CURRENCY", "currency"}, {"TX", "txHash"}, {"SEEN", "seenAt"}, {"STATE", "resolution"}, {"REASON", "reason"},
 		})
 	})
 	c.Long = `List payments that the card processor or the chain report and no order of the database explains, at most 1,000 of each rail. After a
-restore these are the orders that were paid since the backup: let the service run until it has read the rails, list them, and give each
-buyer the credits (toll plans mint) or the money back.`
+restore these are the orders that were paid since the backup: let the service run until it has read the rails, list them, and deal with
+each: toll orders resolve.`
 	c.Example = "toll orders unmatched --data ./toll-data -o json"
 	return c
 }

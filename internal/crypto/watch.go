@@ -30,8 +30,14 @@ func (n *Network) Start(ctx context.Context) error {
 	return nil
 }
 
-// unfinished reports whether operations wait for the chain.
+// unfinished reports whether operations wait for the chain, or it is to be read after a restore.
 func (n *Network) unfinished(ctx context.Context) (bool, error) {
+	if mark, err := store.ReadRestoration(ctx, n.deps.Store); err != nil || mark != nil {
+		read, e := ChainRead(ctx, n.deps.Store)
+		if err = errors.Join(err, e); err != nil || !read {
+			return true, err
+		}
+	}
 	open, err := store.ChainOpsIn(ctx, n.deps.Store, 1, string(chain.Created), string(chain.Signed), string(chain.Sent), string(chain.Included), string(chain.Confirmed))
 	return len(open) > 0, err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,12 +85,7 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 	}, []string{"operation"})
 	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, m.retained, m.handles, m.batches, m.commits, m.retries, m.failed, loopCollector{g}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.gauge("toll_database_ready", "1 while the database takes writes, else 0.", func() float64 {
-		if ready() {
-			return 1
-		}
-		return 0
-	})
+	m.flag("toll_database_ready", "1 while the database takes writes, else 0.", ready)
 	if _, ok := st.Disk(); ok {
 		const help = "Bytes that are free on the disk of the embedded database."
 		m.gauge("toll_disk_free_bytes", help, func() float64 {
@@ -123,6 +119,16 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 
 func (m *Metrics) gauge(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}
+
+// flag is a gauge that is 0 or 1.
+func (m *Metrics) flag(name, help string, on func() bool) {
+	m.gauge(name, help, func() float64 {
+		if on() {
+			return 1
+		}
+		return 0
+	})
 }
 
 // Build reports the release of the program, and the master key of the database by its id.
@@ -160,6 +166,13 @@ func (c unmatchedCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	to <- prometheus.MustNewConstMetric(unmatchedDesc, prometheus.GaugeValue, float64(cards), "card")
 	to <- prometheus.MustNewConstMetric(unmatchedDesc, prometheus.GaugeValue, float64(crypto), "crypto")
+}
+
+// Recovery reports whether the database is marked as restored.
+func (m *Metrics) Recovery(open *atomic.Bool) {
+	if m != nil {
+		m.flag("toll_recovery_open", "1 after a restore until toll recovery end, else 0.", open.Load)
+	}
 }
 
 // Watch reports how many operations wait for the writer of a ledger, and what it remembers.

@@ -90,7 +90,7 @@ func Restore(ctx context.Context, cfg Config, path string) (info backup.Info, er
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return info, fmt.Errorf("data directory: %w", err)
 	}
-	return backup.Read(ctx, ring, cfg.Environment, cfg.Data, target, path)
+	return backup.Read(ctx, ring, cfg.Environment, cfg.Data, target, path, cfg.Clock())
 }
 
 // removeLeft removes what killed processes left in the data directory.

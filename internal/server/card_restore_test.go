@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -68,6 +69,7 @@ func TestF28_CardsAfterRestore(t *testing.T) {
 	if !strings.Contains(listed, lost.OrderID) || strings.Contains(listed, first.OrderID) {
 		t.Errorf("unmatched payments: %s", listed)
 	}
+	program := servertest.Program(t)
 	after := c.bank.books()
 	if a, b := fmt.Sprint(*after.Currencies["usd"]), fmt.Sprint(*before.Currencies["usd"]); a != b {
 		t.Errorf("the restored service moved money: %s, before %s", a, b)
@@ -75,4 +77,40 @@ func TestF28_CardsAfterRestore(t *testing.T) {
 	if b, err := c.as(k).Balance(ctx, c.plan); err != nil || b.Balance != 150 {
 		t.Errorf("%+v, %v", b, err)
 	}
+
+	// While the payment belongs to no order, everything says that the database was restored.
+	eventually(t, "/ready tells of the restore", func() bool { return checks(t, c.services[0].URL)["recovery"] == "open" })
+	if got := works(t, program, c.o, "recovery", "show", "-o", "json"); !strings.Contains(got, `"unmatchedPayments": 1`) &&
+		!strings.Contains(got, `"unmatchedPayments":1`) {
+		t.Errorf("recovery: %s", got)
+	}
+	if got, _ := servertest.Run(t, program, c.o, "doctor", "--url", c.services[0].URL); !strings.Contains(got, "was restored from a backup") {
+		t.Errorf("doctor: %s", got)
+	}
+	fails(t, program, c.o, "1 payments belong to no order", "recovery", "end")
+	object := lostObject(t, listed)
+	for range 2 { // a repeat changes nothing
+		works(t, program, c.o, "orders", "resolve", object, "--grant")
+	}
+	fails(t, program, c.o, "granted already", "orders", "resolve", object, "--refund")
+	fails(t, program, c.o, "not a payment without an order", "orders", "resolve", "pi_unknown", "--refund")
+	eventually(t, "the lost order has its credits", func() bool {
+		o, err := c.as(k).Order(ctx, lost.OrderID)
+		b, err2 := c.as(k).Balance(ctx, c.plan)
+		return err == nil && err2 == nil && isPaid(o.Status) && b.Balance == 250
+	})
+	works(t, program, c.o, "recovery", "end")
+	works(t, program, c.o, "recovery", "end")
+	eventually(t, "/ready tells no more of it", func() bool { return checks(t, c.services[0].URL)["recovery"] == "" })
+	c.orphans = false
+}
+
+// lostObject returns the id of the only payment in a list of payments without orders.
+func lostObject(t *testing.T, listed string) string {
+	t.Helper()
+	var all []struct{ ID string }
+	if err := json.Unmarshal([]byte(listed[strings.Index(listed, "["):]), &all); err != nil || len(all) != 1 {
+		t.Fatalf("%v: %s", err, listed)
+	}
+	return all[0].ID
 }

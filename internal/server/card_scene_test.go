@@ -329,7 +329,7 @@ func (c *cashier) audit() {
 	for _, p := range books.Payments {
 		paid := sum("SELECT COUNT(*) FROM card_payments WHERE intent_id = $1 AND state = 'paid'", p.PaymentIntent)
 		back := sum("SELECT COUNT(*) FROM card_refunds WHERE intent_id = $1 AND origin = 'rejected'", p.PaymentIntent)
-		orphan := sum("SELECT COUNT(*) FROM card_orphans WHERE object_id = $1", p.PaymentIntent)
+		orphan := sum("SELECT COUNT(*) FROM card_orphans WHERE object_id = $1 AND COALESCE(resolution, '') <> 'granted'", p.PaymentIntent)
 		if paid+back+orphan != 1 {
 			c.Errorf("the payment %+v is that of %d orders, %d go back, %d are orphans", p, paid, back, orphan)
 		}

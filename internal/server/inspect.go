@@ -66,6 +66,7 @@ func Inspect(ctx context.Context, cfg Config) []Check {
 	crypto.Inspect(ctx, cfg.Chain, f.chainDeps(cfg, nil), add)
 	fiat.Inspect(ctx, cfg.Card, f.cardDeps(cfg), add)
 	inspectUnmatched(ctx, f.store, add)
+	inspectRecovery(ctx, f.store, add)
 	return checks
 }
 

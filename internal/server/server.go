@@ -55,6 +55,7 @@ type Server struct {
 	queue       *jobs.Queue
 	jobs        *jobs.Group // everything that a shutdown stops
 	draining    atomic.Bool // a shutdown has begun
+	restored    atomic.Bool // the database is marked: see Recovery
 }
 
 // New opens the database, brings its schema up to date, and starts the work in the background. The caller listens
@@ -88,6 +89,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.metrics.Unmatched(func(ctx context.Context) (cards, crypto int64, err error) {
 		return store.CountOrphans(ctx, base.store)
 	})
+	s.metrics.Recovery(&s.restored)
 	s.jobs.OnStop("ledger", s.ledger.Close)
 	if err := s.connect(ctx); err != nil {
 		return nil, err
@@ -267,6 +269,9 @@ func (s *Server) ready(context.Context) map[string]string {
 	checks := map[string]string{"database": "ok", "chain": s.chain.State(), "card": s.cards.State()}
 	if s.databaseFailure() != nil {
 		checks["database"] = "failing"
+	}
+	if s.restored.Load() {
+		checks["recovery"] = "open"
 	}
 	if s.draining.Load() {
 		checks[api.CheckShutdown] = "draining"

@@ -47,6 +47,7 @@ func (s *Server) loops() []jobs.Loop {
 		{Name: "oauth.sweep", Every: forgetEvery, Turn: jobs.Sweep(s.oauth.Sweep)},
 		{Name: "people.sweep", Every: forgetEvery, Turn: jobs.Sweep(s.people.Sweep)},
 		{Name: "database.probe", Every: probeEvery, Turn: jobs.Do(s.probeDatabase())},
+		{Name: "recovery.watch", Every: recoveryEvery, Turn: jobs.Do(s.watchRecovery)},
 		{Name: "database.report", Every: probeEvery / 4, Turn: jobs.Do(s.reportDatabase())},
 	}
 	if s.base.store.Engine() == store.SQLite {

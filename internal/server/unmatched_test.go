@@ -60,7 +60,7 @@ func unmatched(t *testing.T, at store.Config) {
 	if c := found[0]; c.Rail != "card" || c.ID != "pi_lost" || c.OrderID != order || c.Cents != 500 || !c.SeenAt.Equal(seen) {
 		t.Errorf("%+v", c)
 	}
-	if c := found[1]; c.Rail != "crypto" || c.ID != tx || c.Block != 77 || c.Reason != "no record" {
+	if c := found[1]; c.Rail != "crypto" || c.TxHash != tx || !strings.HasSuffix(c.ID, ":3") || c.Block != 77 || c.Reason != "no record" {
 		t.Errorf("%+v", c)
 	}
 	warned := false

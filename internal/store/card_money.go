@@ -159,19 +159,33 @@ func UnsettledCardObjects(ctx context.Context, q Querier, since time.Time) ([]st
 
 // CardOrphan is money at the processor that no order explains.
 type CardOrphan struct {
-	Object     string    `db:"object_id"` // a payment intent, refund or dispute
-	OrderID    string    `db:"order_id"`  // what the object claims, "" for nothing
+	Object     string    `db:"object_id,key"` // a payment intent, refund or dispute
+	OrderID    string    `db:"order_id"`      // what the object claims, "" for nothing
 	Cents      int64     `db:"cents"`
 	Currency   string    `db:"currency"`
 	Reason     string    `db:"reason"`
 	SeenAt     time.Time `db:"seen_at"`
-	ResolvedAt time.Time `db:"resolved_at"` // zero: an operator has to look at it
+	ResolvedAt time.Time `db:"resolved_at,set"` // zero: an operator has to look at it
+	// What the metadata of the payment say of its order: "" and zero for nothing.
+	Plan       toll.PlanID  `db:"plan_id,null"`
+	Subscriber toll.Address `db:"subscriber,null"`
+	Resolution string       `db:"resolution,null,set"` // "", or one of the words below
 }
+
+// What an operator did about money without an order.
+const (
+	OrphanGranted   = "granted"   // its order was recorded
+	OrphanRefunding = "refunding" // the processor is asked to give it back; not resolved yet
+	OrphanRefunded  = "refunded"
+	OrphanSettled   = "settled" // by other means
+)
 
 var (
 	cardOrphans = newRecord[*CardOrphan]("card_orphans")
 	// CardOrphans returns the orphans that nobody has dealt with, the oldest first, at most limit.
-	CardOrphans = listBy[int64](cardOrphans, "resolved_at = 0 ORDER BY seen_at, object_id LIMIT $1")
+	CardOrphans         = listBy[int64](cardOrphans, "resolved_at = 0 ORDER BY seen_at, object_id LIMIT $1")
+	CardOrphanForUpdate = locked[string](cardOrphans, "object_id = $1")
+	UpdateCardOrphan    = cardOrphans.update
 )
 
 // InsertCardOrphan adds an orphan, and reports whether it is a new one.

@@ -10,10 +10,12 @@ import (
 
 // ChainOrphan is an event of our accounts that no record explains.
 type ChainOrphan struct {
-	BlockHash toll.Hash `db:"block_hash"`
-	LogIndex  int64     `db:"log_index"`
-	Block     int64     `db:"block"`
-	Data      []byte    `db:"data,text"` // JSON
+	BlockHash  toll.Hash `db:"block_hash,key"`
+	LogIndex   int64     `db:"log_index,key"`
+	Block      int64     `db:"block"`
+	Data       []byte    `db:"data,text"`            // JSON
+	ResolvedAt time.Time `db:"resolved_at,null,set"` // zero: an operator has to look at it
+	Resolution string    `db:"resolution,null,set"`  // a word as of [CardOrphan]
 }
 
 var chainOrphans = newRecord[ChainOrphan]("chain_orphans")
@@ -23,15 +25,20 @@ func InsertChainOrphan(ctx context.Context, tx *Tx, o ChainOrphan) (bool, error)
 	return chainOrphans.insertOr(ctx, tx, o, "ON CONFLICT (block_hash, log_index) DO NOTHING")
 }
 
-// ChainOrphans returns the events that no record explains, the oldest first, at most limit.
-var ChainOrphans = listBy[int64](chainOrphans, "block >= 0 ORDER BY block, log_index LIMIT $1")
+var (
+	// ChainOrphans returns the events that no record explains and nobody has dealt with, the oldest
+	// first, at most limit.
+	ChainOrphans         = listBy[int64](chainOrphans, "resolved_at IS NULL ORDER BY block, log_index LIMIT $1")
+	ChainOrphanForUpdate = locked2[toll.Hash, int64](chainOrphans, "block_hash = $1 AND log_index = $2")
+	UpdateChainOrphan    = chainOrphans.update
+)
 
-// CountOrphans counts the money at the card processor that nobody has dealt with, and the events of the
-// chain, that no order explains.
+// CountOrphans counts the money at the card processor and the events of the chain that no order
+// explains and nobody has dealt with.
 func CountOrphans(ctx context.Context, q Querier) (cards, chain int64, err error) {
 	cards, err = value[int64](ctx, q, "SELECT COUNT(*) FROM card_orphans WHERE resolved_at = 0")
 	if err == nil {
-		chain, err = value[int64](ctx, q, "SELECT COUNT(*) FROM chain_orphans")
+		chain, err = value[int64](ctx, q, "SELECT COUNT(*) FROM chain_orphans WHERE resolved_at IS NULL")
 	}
 	return cards, chain, err
 }

@@ -1,0 +1,94 @@
+package server_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/server"
+)
+
+// F28: of three orders that a wallet paid, a restored backup has one. The service finds the payments of
+// the others by the wallet, an operator grants each, once, and the books agree with the chain.
+func TestF28_ChainAfterRestore(t *testing.T) {
+	cfg := server.Config{Data: t.TempDir(), Metrics: true}
+	ctx, path := t.Context(), filepath.Join(t.TempDir(), "backup")
+	var builder, subscriber toll.APIKey
+	var plan toll.PlanID
+	buy := func(c *stand) {
+		t.Helper()
+		if res, err := c.subscriber.OrderPlan(ctx, plan); err != nil || res.TxHash == "" {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	}
+	t.Run("before", func(t *testing.T) {
+		s, url := start(t, cfg)
+		builder, subscriber = keys(t, s)
+		c := newStand(t, url, builder, subscriber, 0).patient
+		plan = c.plan
+		faucet(t, c.subscriber, "5")
+		buy(c)
+		if _, err := server.Backup(ctx, cfg, path); err != nil {
+			t.Fatal(err)
+		}
+		buy(c)
+		buy(c)
+	})
+	restored := server.Config{
+		Data: filepath.Join(t.TempDir(), "restored"), MasterKeyFile: filepath.Join(cfg.Data, "master.key"), Metrics: true,
+	}
+	if _, err := server.Restore(ctx, restored, path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(restored.Data, "chain"), os.DirFS(filepath.Join(cfg.Data, "chain"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.EndRecovery(ctx, restored); err == nil || !strings.Contains(err.Error(), "has not been read") {
+		t.Errorf("the mark was removed before the chain was read: %v", err)
+	}
+	_, url := start(t, restored)
+	c := (&stand{owner: builder.Address, buyer: subscriber.Address, plan: plan}).on(url, builder, subscriber).patient
+	var found []server.Unmatched
+	eventually(t, "the lost payments are listed", func() bool {
+		var err error
+		if found, err = server.UnmatchedPayments(ctx, restored); err != nil {
+			t.Fatal(err)
+		}
+		return len(found) == 2
+	})
+	for _, u := range found {
+		if u.Rail != "crypto" || u.Subscriber == nil || *u.Subscriber != subscriber.Address || len(u.Paid) == 0 {
+			t.Errorf("%+v", u)
+		}
+	}
+	resolve := func(u server.Unmatched, how string, plan toll.PlanID) error {
+		_, err := server.ResolvePayment(ctx, restored, server.Resolve{ID: u.ID, How: how, Plan: plan})
+		return err
+	}
+	if err := resolve(found[0], server.Granted, ""); err == nil || !strings.Contains(err.Error(), "--plan") {
+		t.Errorf("granted without a plan: %v", err)
+	}
+	if err := resolve(found[0], server.Refunded, ""); err == nil || !strings.Contains(err.Error(), "--settled") {
+		t.Errorf("refunded by the service: %v", err)
+	}
+	for range 2 { // a repeat changes nothing
+		if err := resolve(found[0], server.Granted, plan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := resolve(found[1], server.Granted, plan); err != nil {
+		t.Fatal(err)
+	}
+	if b := c.balance(t); b.Balance != 300 {
+		t.Errorf("%d credits", b.Balance)
+	}
+	eventually(t, "the mark can be removed", func() bool { return server.EndRecovery(ctx, restored) == nil })
+	if r, err := server.ShowRecovery(ctx, restored); err != nil || r.Restored {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if findings, err := server.Audit(ctx, restored); err != nil || len(findings) > 0 {
+		t.Errorf("%+v, %v", findings, err)
+	}
+}
