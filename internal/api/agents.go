@@ -116,7 +116,7 @@ func (h *handler) sealCredentials(id toll.AgentID, secrets *toll.Credentials) ([
 	if err != nil {
 		return nil, err
 	}
-	return h.Seal(plain, credentialsOf(id))
+	return h.Seal(plain, CredentialsOf(id))
 }
 
 // AgentAndPlanRegistered is the answer to the registration of an agent with its plan.

@@ -242,7 +242,7 @@ func (h *handler) openCredentials(ctx context.Context, q store.Querier, id toll.
 	if err != nil || sealed == nil {
 		return nil, err
 	}
-	plain, err := h.Open(sealed, credentialsOf(id))
+	plain, err := h.Open(sealed, CredentialsOf(id))
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,8 @@ func (h *handler) openCredentials(ctx context.Context, q store.Querier, id toll.
 	return &c, nil
 }
 
-func credentialsOf(id toll.AgentID) []byte { return []byte("agent-credentials/" + string(id)) }
+// CredentialsOf is what the sealed credentials of an agent are bound to.
+func CredentialsOf(id toll.AgentID) []byte { return []byte("agent-credentials/" + string(id)) }
 
 // differ reports whether two records differ on the wire.
 func differ(a, b any) (bool, error) {

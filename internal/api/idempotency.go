@@ -204,6 +204,9 @@ func (a *attempt) seal(answer any) ([]byte, error) {
 }
 
 // aad binds an answer to its call, so that it opens as the answer to no other one.
-func (a *attempt) aad() []byte {
-	return []byte("toll/idempotency/" + string(a.h.Environment) + "/" + a.scope.String())
+func (a *attempt) aad() []byte { return AnswerOf(a.h.Environment, a.scope) }
+
+// AnswerOf is what the sealed answer to an Idempotency-Key is bound to.
+func AnswerOf(environment toll.Environment, scope toll.Hash) []byte {
+	return []byte("toll/idempotency/" + string(environment) + "/" + scope.String())
 }

@@ -49,8 +49,8 @@ type Config struct {
 // Names of settings. Values are permanent: other processes and later releases read them.
 const (
 	settingEnvironment = "environment"
-	settingMACKey      = "mac_key"   // sealed, 32 bytes
-	settingIssuer      = "issuer/%d" // 1, 2, ...: every address of the service in order; the last one is current
+	settingMACKey      = store.SettingMACKey // sealed, 32 bytes
+	settingIssuer      = "issuer/%d"         // 1, 2, ...: every address of the service in order; the last one is current
 )
 
 const (

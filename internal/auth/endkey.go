@@ -43,27 +43,22 @@ func (a *Auth) EndSigningKey(ctx context.Context, purpose, kid string) (EndedKey
 			return err
 		}
 		now := a.clock()
-		signs := func(k store.SigningKey) bool { return k.RetiredAt.IsZero() || now.Before(k.RetiredAt) }
-		at := slices.IndexFunc(rows, func(k store.SigningKey) bool { return k.KID == kid || kid == "" && signs(k) })
+		at := slices.IndexFunc(rows, func(k store.SigningKey) bool { return k.KID == kid || kid == "" && signs(k, now) })
 		switch {
 		case at < 0 && kid != "":
 			return fmt.Errorf("auth: no signing key of this use has the id %q; the public document of keys lists them", kid)
 		case at < 0:
-			return errors.New("auth: every signing key is retired: add one")
+			return errAllRetired
 		}
 		ended := rows[at]
 		out = EndedKey{Ended: ended.KID}
 		if out.APIKeys, err = a.fallen(ctx, tx, rows, at); err != nil {
 			return err
 		}
-		left := slices.DeleteFunc(slices.Delete(slices.Clone(rows), at, at+1), func(k store.SigningKey) bool { return !signs(k) })
+		left := slices.DeleteFunc(slices.Delete(slices.Clone(rows), at, at+1), func(k store.SigningKey) bool { return !signs(k, now) })
 		lasting := slices.ContainsFunc(left, func(k store.SigningKey) bool { return k.RetiredAt.IsZero() })
 		if len(left) < 2 || !lasting { // one that signs now, and one for the next rotation
-			created := now
-			if last := rows[len(rows)-1].CreatedAt; !last.Before(created) {
-				created = last.Add(time.Microsecond)
-			}
-			if out.Added, err = a.newSigningKey(ctx, tx, purpose, created); err != nil {
+			if out.Added, _, err = a.addSigningKey(ctx, tx, rows); err != nil {
 				return err
 			}
 		}
@@ -73,9 +68,7 @@ func (a *Auth) EndSigningKey(ctx context.Context, purpose, kid string) (EndedKey
 		if err := store.RetireSigningKey(ctx, tx, ended.KID, endedKey); err != nil || ended.RetiredAt.Equal(endedKey) {
 			return err
 		}
-		return store.Audit(ctx, tx, store.Act{
-			Act: "signing_key.ended", Object: ended.KID, At: now, Detail: store.Changed{Before: ended.KID, After: out.Next},
-		})
+		return auditKey(ctx, tx, "signing_key.ended", ended.KID, out.Next, now)
 	})
 	if err != nil {
 		return EndedKey{}, err

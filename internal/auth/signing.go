@@ -313,6 +313,36 @@ func keysFor(ctx context.Context, q store.Querier, purpose string) ([]store.Sign
 	return slices.DeleteFunc(rows, func(k store.SigningKey) bool { return k.Purpose != purpose }), err
 }
 
+var errAllRetired = errors.New("auth: every signing key is retired: add one")
+
+// signs reports whether a key may sign at a moment, now or after others.
+func signs(k store.SigningKey, now time.Time) bool {
+	return k.RetiredAt.IsZero() || now.Before(k.RetiredAt)
+}
+
+// addSigningKey adds a key behind those of its purpose. Keys sign in the order of their times, also
+// when this clock is behind that of another process.
+func (a *Auth) addSigningKey(ctx context.Context, tx *store.Tx, rows []store.SigningKey) (kid string, created time.Time, err error) {
+	last := rows[len(rows)-1]
+	if created = a.clock(); !last.CreatedAt.Before(created) {
+		created = last.CreatedAt.Add(time.Microsecond)
+	}
+	kid, err = a.newSigningKey(ctx, tx, last.Purpose, created)
+	return kid, created, err
+}
+
+func auditKey(ctx context.Context, tx *store.Tx, act, kid, next string, now time.Time) error {
+	return store.Audit(ctx, tx, store.Act{Act: act, Object: kid, At: now, Detail: store.Changed{Before: kid, After: next}})
+}
+
+// Sealed returns what the sealed secrets of this room are bound to: of a setting, a wallet by its
+// address, a signing key by its purpose and id.
+func Sealed(environment toll.Environment) (macKey []byte, wallet func(address string) []byte, signing func(purpose, kid string) []byte) {
+	return aad(environment, "mac-key", ""),
+		func(address string) []byte { return aad(environment, "wallet", address) },
+		func(purpose, kid string) []byte { return aad(environment, sealedAs(purpose), kid) }
+}
+
 // unnoticed is the first moment at which a key that was published at a time can take over.
 func (a *Auth) unnoticed(published time.Time) time.Time {
 	when := a.clock()
@@ -341,9 +371,9 @@ func (a *Auth) RotateKey(ctx context.Context, purpose string) (Rotation, error) 
 			return err
 		}
 		now := a.clock()
-		rows = slices.DeleteFunc(rows, func(k store.SigningKey) bool { return !k.RetiredAt.IsZero() && !now.Before(k.RetiredAt) })
+		rows = slices.DeleteFunc(rows, func(k store.SigningKey) bool { return !signs(k, now) })
 		if len(rows) == 0 {
-			return errors.New("auth: every signing key is retired: add one")
+			return errAllRetired
 		}
 		current := rows[0]
 		r = Rotation{Retiring: current.KID, At: toll.At(current.RetiredAt)}
@@ -351,15 +381,10 @@ func (a *Auth) RotateKey(ctx context.Context, purpose string) (Rotation, error) 
 			r.Next = rows[1].KID
 			return nil
 		}
-		// Keys take their turns in the order of their times, also when this clock is behind that of another process.
-		created := now
-		if last := rows[len(rows)-1].CreatedAt; !last.Before(created) {
-			created = last.Add(time.Microsecond)
-		}
-		if r.Added, err = a.newSigningKey(ctx, tx, purpose, created); err != nil {
+		var next time.Time
+		if r.Added, next, err = a.addSigningKey(ctx, tx, rows); err != nil {
 			return err
 		}
-		next := created
 		if r.Next = r.Added; len(rows) > 1 {
 			r.Next, next = rows[1].KID, rows[1].CreatedAt
 		}
@@ -368,9 +393,7 @@ func (a *Auth) RotateKey(ctx context.Context, purpose string) (Rotation, error) 
 		if err := store.RetireSigningKey(ctx, tx, current.KID, when); err != nil {
 			return err
 		}
-		return store.Audit(ctx, tx, store.Act{
-			Act: "signing_key.rotated", Object: current.KID, At: now, Detail: store.Changed{Before: current.KID, After: r.Next},
-		})
+		return auditKey(ctx, tx, "signing_key.rotated", current.KID, r.Next, now)
 	})
 	if err != nil {
 		return Rotation{}, err

@@ -44,7 +44,7 @@ make it outlive its end.`,
 			method:  http.MethodPost, path: "/api-keys/ID/rotate", made: "key",
 			flags: []flag{{"overlap", "overlapSecs", span, "how long the old key works beside the new one; default 24h"}},
 		}),
-		a.keysRotate(),
+		a.keysRotate(), a.keysRotateMaster(),
 		a.keysSetPrefix(),
 		a.resource(call{
 			use: "revoke ID", short: "End an API key, and what it made",
@@ -188,6 +188,30 @@ fall are listed. Everybody needs a new API key and new access tokens; credits an
 	c.Flags().BoolVar(&compromised, "compromised", false, "end the key at once, with all that it signed, because others may have it")
 	c.Flags().StringVar(&kid, "key", "", "id of the key that --compromised ends, as the JWKS shows it; default the one that signs")
 	c.Flags().BoolVar(&statements, "statements", false, "change the key of signed offers and receipts instead")
+	return c
+}
+
+func (a *app) keysRotateMaster() *cobra.Command {
+	var file string
+	run := func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+		done, err := server.RotateMaster(cmd.Context(), cfg, file)
+		if err != nil {
+			return err
+		}
+		a.say("", "All secrets are sealed with the key %s. Start every process with it alone, and keep the old key for the backups that it sealed.", done.To)
+		return a.show(done)
+	}
+	c := a.localCommand("rotate-master", "Seal all secrets with another master key", "secrets are sealed anew", run)
+	c.Flags().StringVar(&file, "new-key-file", "", "file with the new key: 64 hexadecimal digits, mode 0600")
+	if err := c.MarkFlagRequired("new-key-file"); err != nil {
+		panic(err) // the flag is there
+	}
+	c.Long = `Seal all secrets of a database with another master key. Every process that runs must have both keys before (--master-key-file and
+--other-master-key-file), and seal with the new one: docs/OPERATING.md has the order. A process that has stopped needs no more than a
+start with the new key.
+
+The command works in small steps. If it is killed, the same command continues. A repeat when nothing is left changes nothing.`
+	c.Example = "toll keys rotate-master --local --data ./toll-data --new-key-file new.key"
 	return c
 }
 

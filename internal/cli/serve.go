@@ -26,6 +26,8 @@ func storeFlags(cmd *cobra.Command, cfg *server.Config) {
 	f.StringVar(&cfg.Data, "data", "", "data directory; default "+server.DefaultData+" unless --database is set")
 	f.StringVar(&cfg.Database, "database", "", "postgres:// address")
 	f.StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets; TOLL_MASTER_KEY holds the key itself")
+	f.StringVar(&cfg.OtherMasterKeyFile, "other-master-key-file", "", "file with the master key before or after this one, which opens and does not seal; "+
+		"only while the key is changed")
 	f.BoolVar(&cfg.LocalMasterKey, "allow-local-master-key", false, "let live use the master key that was made in the data directory")
 	secret(cmd, &cfg.MasterKey, "master-key")
 	f.Var(&cfg.Namespace, "namespace", "brand words on the wire: scheme prefix, header prefix and word, with commas; "+

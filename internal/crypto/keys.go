@@ -92,7 +92,12 @@ func (d *Deps) chainKey(ctx context.Context, stored []store.ChainKey, role strin
 
 // chainKeyAAD binds the key of an account of the service to its environment, role and address, so that it opens nowhere else.
 func (d *Deps) chainKeyAAD(role string, address toll.Address) []byte {
-	return []byte("toll/chain-key/" + string(d.Auth.Environment()) + "/" + role + "/" + address.Lower())
+	return ChainKeyOf(d.Auth.Environment(), role, address.Lower())
+}
+
+// ChainKeyOf is what the sealed key of an account of the service is bound to.
+func ChainKeyOf(environment toll.Environment, role, address string) []byte {
+	return []byte("toll/chain-key/" + string(environment) + "/" + role + "/" + address)
 }
 
 // Open is that of [signer.Keys]. The caller zeroes the key.

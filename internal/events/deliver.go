@@ -292,7 +292,7 @@ func (e *Events) headers(w *store.Webhook, eventID string, body []byte) (http.He
 		"Content-Type": {"application/json"}, "User-Agent": {"toll-webhooks"}, ns.HeaderWebhookID(): {eventID}, ns.HeaderWebhookTimestamp(): {stamp},
 	}
 	for _, s := range sealed {
-		secret, err := e.cfg.Open(s, secretOf(w.ID))
+		secret, err := e.cfg.Open(s, SecretOf(w.ID))
 		if err != nil {
 			return nil, err
 		}

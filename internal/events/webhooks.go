@@ -90,12 +90,12 @@ func (e *Events) secret(id string) (plain string, sealed []byte, err error) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails since Go 1.24
 	plain = "whsec_" + base64.RawURLEncoding.EncodeToString(b[:])
-	sealed, err = e.cfg.Seal([]byte(plain), secretOf(id))
+	sealed, err = e.cfg.Seal([]byte(plain), SecretOf(id))
 	return plain, sealed, err
 }
 
-// secretOf is what the sealed secret of a webhook is bound to.
-func secretOf(id string) []byte { return []byte("webhook-secret/" + id) }
+// SecretOf is what the sealed secret of a webhook is bound to.
+func SecretOf(id string) []byte { return []byte("webhook-secret/" + id) }
 
 // CreateWebhook adds a webhook, which gets the events to come. once may be nil. Errors:
 // [toll.CodeBadRequest], [toll.CodeWebhookURL], [toll.CodeWebhookTooMany].

@@ -18,7 +18,7 @@ import (
 
 const (
 	// settingDouble holds the sealed keys of the double, and where it listened last.
-	settingDouble = "card_double"
+	settingDouble = store.SettingCardDouble
 	doubleAAD     = "toll/card-double"
 	doubleFile    = "card-double.json" // its state, in the data directory
 )
@@ -120,6 +120,9 @@ func (d *Deps) putDouble(ctx context.Context, set doubleSetting) error {
 	}
 	return d.Store.Tx(ctx, func(tx *store.Tx) error { return store.PutSetting(ctx, tx, settingDouble, sealed) })
 }
+
+// DoubleOf is what the sealed keys of the double are bound to.
+func DoubleOf() []byte { return []byte(doubleAAD) }
 
 // random returns 128 random bits in hexadecimal.
 func random() string {

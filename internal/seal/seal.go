@@ -47,6 +47,22 @@ type KeyProvider interface {
 type Ring struct {
 	id       [keyIDLen]byte
 	provider KeyProvider
+	other    *Ring // opens what this one does not; nil: none
+}
+
+// With returns a ring that seals as r does, and opens what r or other has sealed.
+func (r *Ring) With(other *Ring) *Ring {
+	both := *r
+	both.other = other
+	return &both
+}
+
+// SealedBy returns the id of the master key that an envelope names, "" when it is not an envelope.
+func SealedBy(sealed []byte) string {
+	if len(sealed) < 1+keyIDLen || sealed[0] != version && sealed[0] != directVersion {
+		return ""
+	}
+	return hex.EncodeToString(sealed[1 : 1+keyIDLen])
 }
 
 // NewRing returns the ring of a provider, or an error when its key id is none.
@@ -89,6 +105,14 @@ func (r *Ring) Seal(plain, aad []byte) ([]byte, error) {
 // Open returns what Seal was given. It fails with [ErrMalformed], [ErrOtherKey], or [ErrDamaged] when a bit of the
 // envelope or of aad differs; and with what the provider says.
 func (r *Ring) Open(sealed, aad []byte) ([]byte, error) {
+	plain, err := r.open(sealed, aad)
+	if r.other != nil && errors.Is(err, ErrOtherKey) {
+		return r.other.open(sealed, aad)
+	}
+	return plain, err
+}
+
+func (r *Ring) open(sealed, aad []byte) ([]byte, error) {
 	if len(sealed) > 0 && sealed[0] == directVersion {
 		return r.openDirect(sealed, aad)
 	}

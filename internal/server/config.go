@@ -58,6 +58,9 @@ type Config struct {
 	// MasterKeyFile holds the key that seals secrets: 64 hexadecimal digits, mode 0600. Empty is a file in Data, made at
 	// the first start; live refuses that.
 	MasterKeyFile string
+	// OtherMasterKeyFile holds another key, which opens what it has sealed and seals nothing: the one before or after this
+	// one, while the master key is changed.
+	OtherMasterKeyFile string
 	// MasterKey is the key itself, as text of 64 hexadecimal digits, instead of a file.
 	MasterKey string
 	// KeyProvider keeps the master key instead of both, such as a key management service.
@@ -256,8 +259,21 @@ func given(yes bool) int {
 	return 0
 }
 
-// openRing returns the ring of the master key. With create, a missing file in the data directory is made.
+// openRing returns the ring of the master key, and of the other one if there is one. With create, a missing file in the
+// data directory is made.
 func (c Config) openRing(create bool) (*seal.Ring, error) {
+	ring, err := c.openMaster(create)
+	if err != nil || c.OtherMasterKeyFile == "" {
+		return ring, err
+	}
+	other, err := seal.FromFile(c.OtherMasterKeyFile, false)
+	if err != nil {
+		return nil, fmt.Errorf("TOLL_OTHER_MASTER_KEY_FILE (--other-master-key-file): %w", err)
+	}
+	return ring.With(other), nil
+}
+
+func (c Config) openMaster(create bool) (*seal.Ring, error) {
 	switch {
 	case c.KeyProvider != nil:
 		return seal.NewRing(c.KeyProvider)

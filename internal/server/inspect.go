@@ -53,6 +53,7 @@ func Inspect(ctx context.Context, cfg Config) []Check {
 	} else {
 		add("master key", CheckOK, "the key with the id %s opens what is stored", f.ring.KeyID())
 	}
+	inspectMaster(ctx, cfg, f, add)
 	address := publicURL(f.auth.Issuer())
 	guess, err := setting(ctx, f.store, settingProvisional)
 	switch {

@@ -45,7 +45,7 @@ func (w *Web) once(ctx context.Context, ticket string, act func() (string, error
 	if err != nil {
 		return "", err
 	}
-	sealed, err := w.Seal([]byte(answer), answerOf(form))
+	sealed, err := w.Seal([]byte(answer), AnswerOf(form))
 	if err != nil {
 		return "", err
 	}
@@ -66,7 +66,7 @@ func (w *Web) answered(ctx context.Context, form []byte) (string, error) {
 			return "", err
 		}
 		if len(sealed) > 0 {
-			plain, err := w.Open(sealed, answerOf(form))
+			plain, err := w.Open(sealed, AnswerOf(form))
 			return string(plain), err
 		}
 		select {
@@ -86,3 +86,5 @@ func formSum(ticket string) []byte {
 }
 
 func answerOf(form []byte) []byte { return append([]byte("browser answer "), form...) }
+// AnswerOf is what the sealed answer to a form is bound to.
+func AnswerOf(form []byte) []byte { return append([]byte("browser answer "), form...) }

@@ -1,0 +1,177 @@
+package server_test
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/seal"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+// The master key is changed beside two instances, with a kill at every step: secrets of every kind can
+// be used at each moment, and at the end the old key opens nothing that is stored.
+func TestT19_MasterKeyRotation(t *testing.T) {
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		t.Run(string(v), func(t *testing.T) { rotatesMaster(t, storetest.Config(t, v)) })
+	}
+}
+
+func rotatesMaster(t *testing.T, at store.Config) {
+	ctx, old, next := t.Context(), freshMasterKey(t), freshMasterKey(t)
+	cfg := server.Config{
+		Data: at.Data, Database: at.Database, MasterKeyFile: old, PublicURL: "https://pay.example.com", LoopbackWebhooks: true,
+	}
+	var builder, subscriber toll.APIKey
+	var c *stand
+	var agent toll.AgentID
+	t.Run("old", func(t *testing.T) {
+		s, url := start(t, cfg)
+		builder, subscriber = keys(t, s)
+		c = newStand(t, url, builder, subscriber, 1000)
+		if at.Database == "" {
+			faucet(t, c.patient.subscriber, "1") // makes the accounts of the service
+		}
+		secret := client.AgentParams{
+			Metadata: toll.Metadata{Name: "Upstream"}, API: toll.AgentAPI{AuthType: "bearer"},
+			Credentials: toll.Credentials{Token: "secret of the agent"},
+		}
+		made, err := c.patient.builder.RegisterAgent(client.WithIdempotencyKey(ctx, "agent"), secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent = made.AgentID
+		if _, err := c.patient.builder.CreateWebhook(ctx, client.WebhookParams{URL: "http://127.0.0.1:1/"}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	uses := func(t *testing.T, url, id string) {
+		t.Helper()
+		if r, err := c.on(url, builder, subscriber).patient.settle(ctx, id); err != nil || !r.Success {
+			t.Fatalf("%s: %v %+v", id, err, r)
+		}
+	}
+	both, swapped := cfg, cfg
+	both.OtherMasterKeyFile = next
+	swapped.MasterKeyFile, swapped.OtherMasterKeyFile = next, old
+	t.Run("both", func(t *testing.T) {
+		_, url := start(t, both)
+		uses(t, url, "before")
+		second := url
+		if at.Database != "" {
+			_, second = start(t, swapped)
+			uses(t, second, "swapped")
+		}
+		for _, column := range store.SealedColumns {
+			killed, errKilled := cfg, errors.New("killed")
+			killed.StopAt(func(step string) {
+				if step == "reseal "+column.Name {
+					panic(errKilled)
+				}
+			})
+			func() {
+				defer func() {
+					if r := recover(); r != nil && r != errKilled {
+						panic(r)
+					}
+				}()
+				if _, err := server.RotateMaster(ctx, killed, next); err != nil {
+					t.Error(err)
+				}
+			}()
+			uses(t, url, "killed-"+column.Name)
+			uses(t, second, "killed-too-"+column.Name)
+		}
+		done, err := server.RotateMaster(ctx, cfg, next)
+		if err != nil || done.From == done.To {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		uses(t, url, "done")
+		if at.Database == "" {
+			return
+		}
+		// What a process sealed with the old key meanwhile is found by a repeat.
+		if again, err := server.RotateMaster(ctx, cfg, next); err != nil {
+			t.Errorf("%+v, %v", again, err)
+		}
+	})
+	if done, err := server.RotateMaster(ctx, cfg, next); err != nil || len(done.Resealed) > 0 {
+		t.Errorf("something was left: %+v, %v", done, err)
+	}
+	ring, err := seal.FromFile(old, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := envelopes(t, at, ring.KeyID()); len(left) > 0 {
+		t.Errorf("the old key still seals %v", left)
+	}
+	alone := cfg
+	alone.MasterKeyFile = next
+	_, url := start(t, alone)
+	uses(t, url, "new")
+	if got, err := c.on(url, builder, subscriber).patient.builder.Agent(ctx, agent); err != nil || got.ID != agent {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if s, err := server.New(ctx, cfg); err == nil || !strings.Contains(err.Error(), "master key") {
+		t.Errorf("the old key still opens the database: %v", err)
+		if s != nil {
+			_ = s.Close(ctx)
+		}
+	}
+}
+
+// envelopes returns the columns of a database that hold envelopes of a master key, whatever the tables.
+func envelopes(t *testing.T, at store.Config, keyID string) (found []string) {
+	t.Helper()
+	st, err := store.Open(t.Context(), store.Config{Data: at.Data, Database: at.Database, Admin: true, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = st.Close() }()
+	columns := `SELECT m.name, p.name FROM sqlite_master m, pragma_table_info(m.name) p WHERE m.type = 'table' AND p.type = 'BLOB'`
+	if at.Database != "" {
+		columns = `SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema() AND data_type = 'bytea'`
+	}
+	all := column2(t, st, columns)
+	if len(all) < 20 {
+		t.Fatalf("only %d columns hold bytes", len(all))
+	}
+	for _, c := range all {
+		var n int64
+		for _, version := range []string{"01", "02"} {
+			start, err := hex.DecodeString(version + keyID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			query := fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE SUBSTR(%s, 1, 9) = $1", c[0], c[1])
+			var some int64
+			if err := st.QueryRow(t.Context(), query, start).Scan(&some); err != nil {
+				t.Fatalf("%s: %v", query, err)
+			}
+			n += some
+		}
+		if n > 0 {
+			found = append(found, fmt.Sprintf("%d in %s.%s", n, c[0], c[1]))
+		}
+	}
+	return found
+}
+
+// column2 reads two columns of text.
+func column2(t *testing.T, st *store.Store, query string) [][2]string {
+	t.Helper()
+	all, err := store.All(t.Context(), st, func(scan func(dest ...any) error) (c [2]string, err error) {
+		err = scan(&c[0], &c[1])
+		return c, err
+	}, query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
