@@ -127,6 +127,10 @@ var rooms = map[string]room{
 		what:  "how long the long tests run (`make test`, `make test-all`)",
 		lines: 20,
 	},
+	"internal/alarm": {
+		what:  "ids of alarms, their lines in the log, and the counter of them",
+		lines: 120,
+	},
 	"internal/seal": {
 		what:  "secrets at rest: master key, envelopes",
 		lines: 350,
@@ -134,7 +138,7 @@ var rooms = map[string]room{
 	},
 	"internal/store": {
 		what:  "migrations, records, transactions, errors of both engines",
-		lines: 11100, // 850 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite, 500 people with their lists and audit log, 50 codes by mail, 830 the journal and the way into it, 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key
+		lines: 11320, // 850 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite, 500 people with their lists and audit log, 50 codes by mail, 830 the journal and the way into it, 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched
 		ours:  "toll x402 internal/backoff",
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "modernc.org/libc", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
@@ -169,7 +173,7 @@ var rooms = map[string]room{
 	},
 	"internal/checkout": {
 		what:  "orders, top-ups, refunds, delegations, payment methods, mint, balance; the edge to money",
-		lines: 4290, // 140 of them are usage, revenue and refusals, 50 take credits back by hand, 350 are refunds, disputes, frozen delegations, and orders in the place of failed ones; 90 are lists of orders and balances
+		lines: 4420, // 140 of them are usage, revenue and refusals, 50 take credits back by hand, 350 are refunds, disputes, frozen delegations, and orders in the place of failed ones; 90 are lists of orders and balances; 120 record orders that were lost
 		ours:  "toll evm internal/backoff internal/store internal/ledger internal/jobs internal/outbound internal/rail",
 	},
 	"internal/rail": {
@@ -186,7 +190,7 @@ var rooms = map[string]room{
 	"internal/chain": {
 		what:  "the crypto rail: orders, simulation, relayers, the tracker that follows the chain; its records",
 		lines: 6350,
-		ours: "toll evm internal/backoff internal/store internal/jobs internal/rail internal/chain/contracts internal/chain/userop " +
+		ours: "toll evm internal/backoff internal/store internal/jobs internal/rail internal/chain/contracts internal/chain/userop  internal/alarm" +
 			"internal/chain/signer internal/chain/endpoints",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
@@ -212,7 +216,7 @@ var rooms = map[string]room{
 	"internal/chain/signer": {
 		what:  "typed requests, refusals, the hourly cap; nobody else sees a key of an account",
 		lines: 950,
-		ours:  "toll evm internal/chain/contracts internal/chain/userop",
+		ours:  "toll evm internal/chain/contracts internal/chain/userop internal/alarm",
 		third: []string{
 			"github.com/ethereum/go-ethereum",
 			"github.com/holiman/uint256",
@@ -246,8 +250,8 @@ var rooms = map[string]room{
 	},
 	"internal/card": {
 		what:  "the card rail: customers, cards, pages, charges, refunds, disputes, events; it alone speaks to Stripe",
-		lines: 4000,
-		ours:  "toll internal/store internal/jobs internal/rail internal/plain",
+		lines: 4120, // 90 deal with payments without an order
+		ours:  "toll internal/store internal/jobs internal/rail internal/plain internal/alarm",
 		third: []string{"github.com/stripe/stripe-go/v85"},
 		tests: []string{"github.com/stripe/stripe-mock"},
 	},
@@ -316,19 +320,19 @@ var rooms = map[string]room{
 	// fiat is to the card rail what crypto is to the chain.
 	"internal/fiat": {
 		what:  "starts, checks and reports the card rail: settings, keys, the account, the double in a sandbox; what builders are owed",
-		lines: 1060, // 50 of them read the files of keys, 200 say what builders are owed
+		lines: 1100, // 50 of them read the files of keys, 200 say what builders are owed; 40 are payments without an order
 		ours:  "toll internal/seal internal/store internal/jobs internal/auth internal/rail internal/card internal/card/double",
 	},
 	"internal/metrics": {
 		what:  "what an operator watches: counts of requests, of background work, of the database",
-		lines: 385, // 20 of them say how far events are behind, 40 which build runs and what no order explains
-		ours:  "internal/store internal/ledger internal/jobs internal/api",
+		lines: 570, // 20 of them say how far events are behind, 40 which build runs and what no order explains; 150 are money, the chain, alarms
+		ours:  "internal/store internal/ledger internal/jobs internal/api internal/alarm",
 		third: []string{"github.com/prometheus/client_golang"},
 	},
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
-		lines: 2450, // the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order
-		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store " +
+		lines: 3080, // the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key
+		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store  internal/alarm" +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/crypto internal/fiat internal/people",
@@ -347,7 +351,7 @@ var rooms = map[string]room{
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 10280, // 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists
+		lines: 10440, // 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key
 		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{
@@ -388,7 +392,7 @@ var rooms = map[string]room{
 }
 
 // planned are the budgets of rooms that come next: a room of this name has at most as many lines.
-var planned = map[string]int{"internal/people": 3300, "internal/card": 4000, "internal/gateway": 4000, "internal/web": 9000}
+var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 9000}
 
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -49,7 +50,7 @@ func (r *Rail) adjustOnce(ctx context.Context, p *store.CardPayment, c change) e
 	if err == nil || refusal == nil || unusable(ctx, err) {
 		return err
 	}
-	r.log.Error("alarm: an order cannot take what became of its money, which is kept", "order", p.OrderID, "err", refusal)
+	alarm.Log(r.log, alarm.OrderUndecided, "an order cannot take what became of its money, which is kept", "order", p.OrderID, "err", refusal)
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		m, err := moneyOf(ctx, tx, p.OrderID)
 		if err != nil {

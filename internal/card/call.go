@@ -10,6 +10,7 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -101,7 +102,7 @@ func (r *Rail) send(ctx context.Context, c *store.CardCall, into stripe.LastResp
 		return a
 	case a.kind == conflict:
 		// The first request under the key had other bytes, and its outcome is not in this answer.
-		r.log.Error("alarm: an idempotency key was used with other parameters", "call", c.Key, "answer", a)
+		alarm.Log(r.log, alarm.CardKeyConflict, "an idempotency key was used with other parameters", "call", c.Key, "answer", a)
 		return a
 	default:
 		c.Status, c.Object = int64(a.status), a.intent
@@ -159,7 +160,7 @@ func (r *Rail) noteDenied(a *answer) {
 		return
 	}
 	r.denied.Store(true)
-	r.alarm(&r.deniedAlarm, "the card processor refuses the key of this service", "answer", a)
+	r.alarm(&r.deniedAlarm, alarm.CardKeyDenied, "the card processor refuses the key of this service", "answer", a)
 }
 
 // Failing reports whether Stripe refused the key of the service when it was asked last.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -72,7 +73,7 @@ func (r *Rail) syncDispute(ctx context.Context, id string) error {
 	}
 	row.Withdrawn = withdrawn > 0
 	if payment.Intent != d.PaymentIntent.ID {
-		r.log.Error("alarm: a payment that bought nothing is disputed", "order", payment.OrderID, "dispute", d.ID)
+		alarm.Log(r.log, alarm.CardRejectedDisputed, "a payment that bought nothing is disputed", "order", payment.OrderID, "dispute", d.ID)
 		c.dispute = nil
 	}
 	return r.adjust(ctx, payment, c)

@@ -10,6 +10,7 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -72,7 +73,7 @@ func (r *Rail) enrollError(err error) error {
 	if !ok {
 		return err
 	}
-	r.log.Error("alarm: the card processor refused an enrolment", "answer", a)
+	alarm.Log(r.log, alarm.CardRequestRefused, "the card processor refused an enrolment", "answer", a)
 	return toll.NewError(toll.CodeCheckoutFailed).WithCause(a)
 }
 
@@ -173,7 +174,7 @@ func (r *Rail) readSetup(ctx context.Context, s *store.CardSetup) error {
 			return err
 		}
 		if wrong := r.wrongSetup(s, &session, customer); wrong != "" {
-			r.log.Error("alarm: an enrolment has other terms", "setup", s.ID, "session", s.Session, "member", wrong)
+			alarm.Log(r.log, alarm.CardOddPage, "an enrolment has other terms", "setup", s.ID, "session", s.Session, "member", wrong)
 			after.State = setupFailed
 			break
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -147,11 +148,12 @@ func (r *Rail) refuseRefund(ctx context.Context, re *store.CardRefund, a *answer
 	}
 	back := a.code == string(stripe.ErrorCodeChargeAlreadyRefunded)
 	disputed := a.code == string(stripe.ErrorCodeChargeDisputed) || a.code == string(stripe.ErrorCodeRefundDisputedPayment)
-	log, text := r.log.Error, "alarm: the card processor refuses a refund"
+	about := []any{"order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a}
 	if back || disputed && re.Origin == originSeller {
-		log, text = r.log.Warn, "the card processor refuses a refund of a payment that is disputed or refunded already"
+		r.log.Warn("the card processor refuses a refund of a payment that is disputed or refunded already", about...)
+	} else {
+		alarm.Log(r.log, alarm.CardRefundRefused, "the card processor refuses a refund", about...)
 	}
-	log(text, "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
 	re.State, re.Reason, re.UpdatedAt = refundFailed, "The card processor refused the refund.", r.now()
 	if back {
 		re.Reason = "The payment was refunded already."

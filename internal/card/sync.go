@@ -8,6 +8,7 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -110,7 +111,7 @@ func (r *Rail) syncSession(ctx context.Context, id string) error {
 		return err
 	}
 	if s.PaymentStatus == stripe.CheckoutSessionPaymentStatusNoPaymentRequired {
-		r.log.Error("alarm: a page asked for no money", "order", p.OrderID, "session", s.ID)
+		alarm.Log(r.log, alarm.CardOddPage, "a page asked for no money", "order", p.OrderID, "session", s.ID)
 	}
 	if s.PaymentIntent == nil || s.PaymentIntent.Status != stripe.PaymentIntentStatusSucceeded {
 		return r.wakeOrder(ctx, p)

@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/store"
@@ -128,7 +129,7 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 	switch {
 	case paid:
 		if op.State == Failed {
-			r.log.Error("alarm: an operation that had failed has moved money after all", "op", op.ID, "tx", e.place.Tx)
+			alarm.Log(r.log, alarm.LatePayment, "an operation that had failed has moved money after all", "op", op.ID, "tx", e.place.Tx)
 		}
 		op.State, op.Place, op.Failure = Included, e.place, nil
 	case op.State == Failed && op.Failure != nil && op.Failure.Place.Tx == (common.Hash{}):
@@ -137,7 +138,7 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 	default:
 		f := movedNothing(op)
 		if e.success {
-			r.log.Error("alarm: an operation ran and moved no money", "op", op.ID, "account", op.Payer, "tx", e.place.Tx)
+			alarm.Log(r.log, alarm.ChainMovedNothing, "an operation ran and moved no money", "op", op.ID, "account", op.Payer, "tx", e.place.Tx)
 		} else {
 			f = r.failure(ctx, op, reason)
 		}
@@ -222,7 +223,7 @@ func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error
 		return false, nil
 	}
 	if err == nil && (found == unused || success != (found == carried)) {
-		t.rail.log.Error("alarm: an event that one endpoint told is not there for others", "op", op.ID, "block", place.Block)
+		alarm.Log(t.rail.log, alarm.EndpointDisagrees, "an event that one endpoint told is not there for others", "op", op.ID, "block", place.Block)
 		t.seen = common.Hash{}
 		return false, t.undo(ctx, op)
 	}
@@ -271,7 +272,7 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 		}
 	}
 	if op.Kind == KindVoid && op.State == Failed {
-		r.log.Error("alarm: an order could not be made impossible", "op", op.ID, "reason", op.Failure.Reason)
+		alarm.Log(r.log, alarm.OrderStuck, "an order could not be made impossible", "op", op.ID, "reason", op.Failure.Reason)
 	}
 	if err := r.update(ctx, ops...); err != nil {
 		return err

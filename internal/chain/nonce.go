@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
@@ -99,7 +100,7 @@ func (r *Rail) usedUp(ctx context.Context, op *Op) error {
 		}
 	}
 	if perhaps {
-		r.log.Error("alarm: an order that is not signed here may have been paid, as its nonce is used", "order", op.ID, "account", op.Sender)
+		alarm.Log(r.log, alarm.ChainOutcomeUnknown, "an order that is not signed here may have been paid, as its nonce is used", "order", op.ID, "account", op.Sender)
 		return errNonceUsed
 	}
 	return &Failure{Code: toll.CodeChainFailed, Reason: reasonNonce}
@@ -160,7 +161,7 @@ func (t *tracker) conclusive(op *Op) bool {
 }
 
 func (t *tracker) unexplained(ctx context.Context, op *Op) error {
-	t.rail.log.Error("alarm: the nonce of an order is used, and no endpoint tells for what", "order", op.ID)
+	alarm.Log(t.rail.log, alarm.ChainOutcomeUnknown, "the nonce of an order is used, and no endpoint tells for what", "order", op.ID)
 	return t.yield(ctx, op)
 }
 

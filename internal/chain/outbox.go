@@ -9,6 +9,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/store"
@@ -152,7 +153,7 @@ func (w *relayer) exposed(ctx context.Context, op *Op) {
 func (w *relayer) refuse(ctx context.Context, op *Op, f *Failure) {
 	if op.Kind == KindVoid {
 		order := userop.OrderKey(orderOfVoid(op.ID))
-		w.rail.log.Error("alarm: an order cannot be made impossible now", "order", orderOfVoid(op.ID), "account", op.Sender, "reason", f.Reason,
+		alarm.Log(w.rail.log, alarm.OrderStuck, "an order cannot be made impossible now", "order", orderOfVoid(op.ID), "account", op.Sender, "reason", f.Reason,
 			"nonce_key", common.Bytes2Hex(order[:]))
 		w.rail.outbox.rest(op)
 		return

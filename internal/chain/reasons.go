@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/store"
@@ -84,7 +85,7 @@ func (r *Rail) failure(ctx context.Context, op *Op, reason string) *Failure {
 			f.Code = toll.CodeChainFailed // what it says is not so
 		}
 		if f.Code == toll.CodeChainFailed {
-			r.log.Error("alarm: an operation fails for a reason that is not the payer's", "op", op.ID, "reason", f.Reason)
+			alarm.Log(r.log, alarm.ChainRefused, "an operation fails for a reason that is not the payer's", "op", op.ID, "reason", f.Reason)
 		}
 	case toll.CodeDelegationInsufficient:
 		r.correct(ctx, op)
@@ -154,12 +155,12 @@ func (r *Rail) verdict(ctx context.Context, op *Op, err error) error {
 	case !v.outer:
 		return r.failure(ctx, op, v.reason)
 	case strings.Contains(v.reason, "AA25 "):
-		r.log.Error("alarm: the nonce of an operation is used, and its event is not known yet", "op", op.ID)
+		alarm.Log(r.log, alarm.ChainOutcomeUnknown, "the nonce of an operation is used, and its event is not known yet", "op", op.ID)
 		return errNonceUsed
 	case strings.Contains(v.reason, "AA95 "):
 		return err // of this gas; another try has another estimate
 	}
-	r.log.Error("alarm: the EntryPoint refuses an operation of ours", "op", op.ID, "reason", v.reason)
+	alarm.Log(r.log, alarm.ChainRefused, "the EntryPoint refuses an operation of ours", "op", op.ID, "reason", v.reason)
 	return &Failure{Code: toll.CodeChainFailed, Reason: "the EntryPoint refuses the operation: " + v.reason}
 }
 

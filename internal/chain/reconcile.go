@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
@@ -379,7 +380,7 @@ func (t *tracker) orphan(ctx context.Context, l *types.Log, e *event, why string
 	}
 	added, err := t.rail.addOrphan(ctx, o)
 	if added {
-		t.rail.log.Error("alarm: the service key signed something we do not know", "reason", why, "block", o.Number, "tx", o.Tx,
+		alarm.Log(t.rail.log, alarm.OperationUnknown, "the service key signed something we do not know", "reason", why, "block", o.Number, "tx", o.Tx,
 			"op_hash", o.OpHash, "nonce_key", common.Bytes2Hex(o.NonceKey))
 	}
 	return err
@@ -443,7 +444,7 @@ func (t *tracker) heard(ctx context.Context, l *types.Log) error {
 		err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return r.cfg.Orders.Disabled(ctx, tx, known) })
 	}
 	if errors.Is(err, toll.NewError(toll.CodeUnknownDelegation)) {
-		r.log.Error("alarm: the chain tells of a delegation that is not there", "delegation", known)
+		alarm.Log(r.log, alarm.ChainRecordMissing, "the chain tells of a delegation that is not there", "delegation", known)
 		err = nil // to ask again would not bring it back
 	}
 	if err != nil {

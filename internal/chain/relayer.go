@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/jobs"
@@ -159,7 +160,7 @@ func (w *relayer) look(ctx context.Context) (outlook, error) {
 		return v, err
 	}
 	if len(code) > 0 {
-		r.log.Error("alarm: a relayer carries code and is not used", "relayer", w.address)
+		alarm.Log(r.log, alarm.RelayerHasCode, "a relayer carries code and is not used", "relayer", w.address)
 		return v, errRelayerCode
 	}
 	if err := r.sameChain(ctx); err != nil {
@@ -242,16 +243,23 @@ func (w *relayer) next(ctx context.Context, chain uint64) (uint64, error) {
 
 // beg says that this relayer cannot pay. What waits is left to the others.
 func (w *relayer) beg() {
-	w.rail.log.Error("alarm: the balance of a relayer is too low to send", "relayer", w.address)
+	alarm.Log(w.rail.log, alarm.RelayerLow, "the balance of a relayer is too low to send", "relayer", w.address)
 	w.poorTo = time.Now().Add(poor)
 	w.rail.work.Fire()
 }
 
 // warn says something at most once a minute.
 func (w *relayer) warn(text string, args ...any) {
+	if w.seldom() {
+		w.rail.log.Warn(text, append(args, "relayer", w.address)...)
+	}
+}
+
+// seldom reports whether a minute has passed since it did.
+func (w *relayer) seldom() bool {
 	if time.Since(w.warned) < time.Minute {
-		return
+		return false
 	}
 	w.warned = time.Now()
-	w.rail.log.Warn(text, append(args, "relayer", w.address)...)
+	return true
 }

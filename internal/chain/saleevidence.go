@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
 )
@@ -178,7 +179,7 @@ func (t *tracker) sold(ctx context.Context, op *Op, at Place) error {
 		return nil
 	case what == carried:
 		if op.State == Failed {
-			r.log.Error("alarm: a sale that had failed has moved money after all", "order", op.ID, "tx", at.Tx)
+			alarm.Log(r.log, alarm.LatePayment, "a sale that had failed has moved money after all", "order", op.ID, "tx", at.Tx)
 		}
 		op.State, op.Place, op.Tx, op.Failure = Included, at, at.Tx, nil
 	case op.State == Failed:
@@ -208,7 +209,7 @@ func (t *tracker) ran(op *Op, e *event, reason string) {
 	switch landed := op.Place != (Place{}); {
 	case landed && (!e.success || op.Place.Tx == e.place.Tx):
 	case e.success:
-		t.rail.log.Error("alarm: the operation of a sale ran, and its token has not carried the authorization out", "order", op.ID, "tx", e.place.Tx)
+		alarm.Log(t.rail.log, alarm.ChainMovedNothing, "the operation of a sale ran, and its token has not carried the authorization out", "order", op.ID, "tx", e.place.Tx)
 	default:
 		t.rail.log.Warn("the operation of a sale has failed", "order", op.ID, "tx", e.place.Tx, "reason", reason)
 	}
@@ -238,7 +239,7 @@ func (t *tracker) ended(ctx context.Context, op *Op) (bool, error) {
 			op.State, op.Place, op.Tx = Included, at, at.Tx
 			return true, nil
 		}
-		r.log.Error("alarm: a token says that an authorization is used, and no log tells for what", "order", op.ID, "token", op.Token)
+		alarm.Log(r.log, alarm.ChainOutcomeUnknown, "a token says that an authorization is used, and no log tells for what", "order", op.ID, "token", op.Token)
 	}
 	op.State, op.Failure = Failed, saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization ended before it was carried out")
 	op.Failure.Place = Place{Block: final.Number.Uint64(), Hash: final.Hash()}

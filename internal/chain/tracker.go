@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/jobs"
@@ -86,7 +87,7 @@ func (r *Rail) halted() error {
 // halt stops what follows and sends, until the process starts again: the operator decides.
 func (r *Rail) halt(why error) error {
 	if r.stopped.CompareAndSwap(nil, &why) {
-		r.log.Error("alarm: the crypto rail stops", "err", why)
+		alarm.Log(r.log, alarm.ChainHalted, "the crypto rail stops", "err", why)
 	}
 	return why
 }

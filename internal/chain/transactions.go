@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
 )
@@ -136,7 +137,9 @@ func (w *relayer) replace(ctx context.Context, now outlook, old *Tx, keep int) (
 	}
 	tip, feeCap, ok := r.cfg.raised(&before, now.head.BaseFee)
 	if !ok {
-		w.warn("alarm: a transaction does not land at any price", "tx", old.Hash)
+		if w.seldom() {
+			alarm.Log(r.log, alarm.TransactionStuck, "a transaction does not land at any price", "tx", old.Hash, "relayer", w.address)
+		}
 		return nil, nil
 	}
 	ops, err := r.carried(ctx, old)
@@ -279,7 +282,7 @@ func (w *relayer) conclude(ctx context.Context, nonce uint64, group []*Tx) error
 		if w.missing[nonce]++; w.missing[nonce] < lostAfter {
 			return nil
 		}
-		r.log.Error("alarm: a nonce of a relayer was used by a transaction that is not known here", "relayer", w.address, "nonce", nonce)
+		alarm.Log(r.log, alarm.RelayerKeyUsed, "a nonce of a relayer was used by a transaction that is not known here", "relayer", w.address, "nonce", nonce)
 	}
 	delete(w.missing, nonce)
 	for _, tx := range group {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/store"
@@ -82,7 +83,7 @@ func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		case err != nil:
-			r.log.Error("alarm: an order that does not land cannot be made impossible", "order", op.ID, "err", err)
+			alarm.Log(r.log, alarm.OrderStuck, "an order that does not land cannot be made impossible", "order", op.ID, "err", err)
 		case void.Place != (Place{}):
 			return false, nil // it decides when it is final
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"strconv"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
@@ -64,6 +66,25 @@ const (
 type readiness struct {
 	all, contracts time.Time // when it was in order; zero: not yet
 	low            map[common.Address]bool
+	head           time.Time // of the newest block that was read
+	wei            map[common.Address]*big.Int
+}
+
+// Seen is what the last looks have read of the chain.
+type Seen struct {
+	Head     time.Time                   // of the newest block; zero: none
+	Relayers map[common.Address]*big.Int // wei
+	// What the signer may sign for in an hour, 0 for no cap, and what it has signed for, in cents.
+	Cap, Signed int64
+}
+
+// Seen returns what the last looks have read. It asks nobody.
+func (r *Rail) Seen() Seen {
+	r.mu.Lock()
+	s := Seen{Head: r.ready.head, Relayers: maps.Clone(r.ready.wei)}
+	r.mu.Unlock()
+	s.Cap, s.Signed = r.cfg.Signer.Signed()
+	return s
 }
 
 // Ready reports whether orders can be signed and sent now. Errors, all with status 503 and RetryAfterSecs:
@@ -117,13 +138,18 @@ func (r *Rail) contractsMatch(ctx context.Context) error {
 		return err
 	}
 	for _, m := range wrong {
-		r.log.Error("alarm: a contract on the chain is not the one that we know", "contract", m.Name, "address", m.Address, "found", m.Found, "want", m.Want)
+		alarm.Log(r.log, alarm.ContractChanged, "a contract on the chain is not the one that we know", "contract", m.Name, "address", m.Address, "found", m.Found, "want", m.Want)
 	}
 	return unusable(toll.CodeChainContracts, nil)
 }
 
 func (r *Rail) feeInBounds(ctx context.Context) error {
 	head, err := r.header(ctx, nil)
+	if err == nil {
+		r.mu.Lock()
+		r.ready.head = time.Unix(int64(head.Time), 0)
+		r.mu.Unlock()
+	}
 	if err == nil && head.BaseFee != nil && head.BaseFee.Cmp(r.cfg.MaxBaseFee) > 0 {
 		err = unusable(toll.CodeChainFeeCap, fmt.Errorf("chain: the base fee is %s, the cap is %s wei", head.BaseFee, r.cfg.MaxBaseFee))
 	}
@@ -145,9 +171,13 @@ func (r *Rail) relayersFunded(ctx context.Context) error {
 		r.mu.Lock()
 		was := r.ready.low[relayer]
 		r.ready.low[relayer] = low
+		if r.ready.wei == nil {
+			r.ready.wei = map[common.Address]*big.Int{}
+		}
+		r.ready.wei[relayer] = has
 		r.mu.Unlock()
 		if low && !was {
-			r.log.Error("alarm: a relayer is below its floor", "relayer", relayer, "wei", has, "floor", r.cfg.RelayerFloor)
+			alarm.Log(r.log, alarm.RelayerLow, "a relayer is below its floor", "relayer", relayer, "wei", has, "floor", r.cfg.RelayerFloor)
 		}
 	}
 	if able == 0 {

@@ -27,6 +27,9 @@ type Config struct {
 	Timer func() (stop func())
 	// TimeBatch measures a batch of the writer, as Timer does. The writer waits for both functions, so they must return at once.
 	TimeBatch func() (stop func(Batch))
+	// Counted is called by [Ledger.CountUsage] with the settlements that it has counted, and their credits. nil: nobody wants
+	// to know.
+	Counted func(settlements, credits int64)
 }
 
 // Batch is what the writer did in one go.
@@ -49,6 +52,7 @@ type Ledger struct {
 	changed      func(AccountID)      // may be nil
 	timer        func() (stop func()) // may be nil
 	timeBatch    func() (stop func(Batch))
+	counted      func(settlements, credits int64)
 	onCommit     atomic.Pointer[func(Account, []Permission)]
 	// onFailpoint is set by tests that stop or kill the process at a step.
 	onFailpoint atomic.Pointer[func(step string)]
@@ -58,7 +62,7 @@ type Ledger struct {
 func New(st *store.Store, cfg Config) *Ledger {
 	l := &Ledger{
 		st: st, clock: cfg.Clock, log: cfg.Log, ids: requestIDs{cfg.MACKey}, batchTimeout: batchTimeout, changed: cfg.Changed,
-		timer: cfg.Timer, timeBatch: cfg.TimeBatch, memory: newMemory(),
+		timer: cfg.Timer, timeBatch: cfg.TimeBatch, counted: cfg.Counted, memory: newMemory(),
 	}
 	if l.clock == nil {
 		l.clock = time.Now

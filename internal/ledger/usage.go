@@ -54,7 +54,21 @@ func (l *Ledger) CountUsage(ctx context.Context) (more bool, err error) {
 		l.failpoint("counted")
 		return nil
 	})
+	if err == nil && moved && l.counted != nil {
+		l.counted(burnsIn(rows))
+	}
 	return pos < 0 || len(rows) == limit || !moved, err
+}
+
+// burnsIn returns how many of the rows are settlements, and their credits.
+func burnsIn(rows []store.JournalRow) (settlements, credits int64) {
+	for i := range rows {
+		if Kind(rows[i].Kind) == KindBurn {
+			settlements++
+			credits += int64(rows[i].Amount)
+		}
+	}
+	return settlements, credits
 }
 
 // accountsIn returns the accounts of rows, each once.

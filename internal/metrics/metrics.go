@@ -4,6 +4,7 @@ package metrics
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
@@ -33,6 +35,9 @@ type Metrics struct {
 	commits  prometheus.Histogram
 	retries  prometheus.Counter
 	failed   prometheus.Counter
+
+	settlements, credits prometheus.Counter
+	refusals             *prometheus.CounterVec
 }
 
 // operations are the values of the label operation: the acts on credits, then groups of routes by the first segments of
@@ -73,6 +78,15 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 	m.retries = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "toll_ledger_retries_total", Help: "Retries of batches of the ledger after a fault of the database.",
 	})
+	m.settlements = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "toll_settlements_total", Help: "Settlements; each is counted by one process, a few seconds later.",
+	})
+	m.credits = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "toll_settled_credits_total", Help: "Credits that settlements burned; each is counted by one process, a few seconds later.",
+	})
+	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toll_refusals_total", Help: "Payments that verify and settle refused to sellers, by reason.",
+	}, []string{"reason"})
 	m.failed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "toll_ledger_failed_batches_total", Help: "Batches of the ledger that failed; batches that were then taken apart count as well.",
 	})
@@ -83,7 +97,7 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		Name: "toll_http_answer_seconds", Help: "Time to answer by operation.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 	}, []string{"operation"})
-	m.registry.MustRegister(answers, seconds, m.inFlight, m.swept, m.retained, m.handles, m.batches, m.commits, m.retries, m.failed, loopCollector{g}, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.settlements, m.credits, m.refusals, answers, seconds, m.inFlight, m.swept, m.retained, m.handles, m.batches, m.commits, m.retries, m.failed, loopCollector{g}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.flag("toll_database_ready", "1 while the database takes writes, else 0.", ready)
 	if _, ok := st.Disk(); ok {
@@ -166,6 +180,21 @@ func (c unmatchedCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	to <- prometheus.MustNewConstMetric(unmatchedDesc, prometheus.GaugeValue, float64(cards), "card")
 	to <- prometheus.MustNewConstMetric(unmatchedDesc, prometheus.GaugeValue, float64(crypto), "crypto")
+}
+
+// Alarms returns a handler that counts alarms by their id.
+func (m *Metrics) Alarms(next slog.Handler) slog.Handler {
+	if m == nil {
+		return next
+	}
+	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toll_alarms_total", Help: "Alarms by their id; docs/OPERATING.md says what to do.",
+	}, []string{"alarm"})
+	m.registry.MustRegister(counts)
+	for _, id := range alarm.IDs() {
+		counts.WithLabelValues(id.String()) // 0, so that a rule sees the first one
+	}
+	return alarm.Count(next, func(id string) { counts.WithLabelValues(id).Inc() })
 }
 
 // Recovery reports whether the database is marked as restored.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/store"
@@ -127,7 +128,7 @@ func (s *Server) watchRecovery(ctx context.Context) error {
 		return err
 	}
 	if was := s.restored.Swap(mark != nil); mark != nil && !was {
-		s.cfg.Log.Error("alarm: the database was restored; see toll recovery show", "backup_at", mark.BackupAt)
+		alarm.Log(s.cfg.Log, alarm.DatabaseRestored, "the database was restored; see toll recovery show", "backup_at", mark.BackupAt)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -78,11 +79,13 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	follow := jobs.NewSignal()
 	if cfg.Metrics {
 		s.metrics = metrics.New(base.store, func() bool { return s.databaseFailure() == nil }, s.jobs)
+		cfg.Log = slog.New(s.metrics.Alarms(cfg.Log.Handler()))
+		s.cfg.Log = cfg.Log
 	}
 	s.ledger = ledger.New(base.store, ledger.Config{
 		Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Timer: s.metrics.TimeHandle,
 		Changed:   func(ledger.AccountID) { follow.Fire() },
-		TimeBatch: s.metrics.TimeBatch,
+		TimeBatch: s.metrics.TimeBatch, Counted: s.metrics.Settled,
 	})
 	s.metrics.Watch(s.ledger)
 	s.metrics.Build(cfg.Release, base.ring.KeyID())
@@ -90,6 +93,8 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return store.CountOrphans(ctx, base.store)
 	})
 	s.metrics.Recovery(&s.restored)
+	s.metrics.Money(base.store, base.clock.now)
+	s.metrics.Chain(s.seenChain, base.clock.now)
 	s.jobs.OnStop("ledger", s.ledger.Close)
 	if err := s.connect(ctx); err != nil {
 		return nil, err
@@ -106,8 +111,8 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.facilitator = facilitator.New(facilitator.Deps{
-		Horizon: cfg.horizon(),
-		Store:   base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
+		Horizon: cfg.horizon(), Refused: s.metrics.Refused,
+		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat, TopUpWait: cfg.topUpWait,
 		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: s.chain.Account(),
 		Quotas: facilitator.Quotas{Permissions: cfg.Quotas.Permissions, FreeHolds: cfg.Quotas.FreeHolds},
@@ -214,6 +219,16 @@ func (f *foundation) cardDeps(cfg Config) fiat.Deps {
 		Store: f.store, Ring: f.ring, Auth: f.auth, Clock: f.clock.now, Machine: f.clock.machine, Log: cfg.Log, Data: cfg.Data, At: cfg.at,
 		PublicURL: publicURL(f.auth.Issuer()), Listen: cfg.listenURL(), Webhook: api.PathStripeEvent,
 	}
+}
+
+// seenChain is what the metrics say of the chain.
+func (s *Server) seenChain() metrics.Chain {
+	seen := s.chain.Seen()
+	out := metrics.Chain{Head: seen.Head, Relayers: map[string]float64{}, Cap: seen.Cap, Signed: seen.Signed}
+	for address, wei := range seen.Relayers {
+		out.Relayers[address.String()], _ = wei.Float64()
+	}
+	return out
 }
 
 // shownChain is what the API shows of the chain, nil when it is off.

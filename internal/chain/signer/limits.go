@@ -62,14 +62,30 @@ func (l *limits) admit(on *purse, key [24]byte, content common.Hash, cents int64
 	return "", 0
 }
 
+// Signed returns the hourly cap, 0 for none, and the cents that were signed for in the last hour, on the purse that
+// has more of them.
+func (s *Signer) Signed() (hourly, cents int64) {
+	l := s.limits
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.accounts.forget(l.clock().Unix())
+	l.sales.forget(l.clock().Unix())
+	return l.hourly, max(l.accounts.total, l.sales.total)
+}
+
+// forget drops what was spent more than an hour ago.
+func (p *purse) forget(now int64) {
+	for len(p.spent) > 0 && p.spent[0].second < now-hour {
+		p.total -= p.spent[0].cents
+		p.spent = p.spent[1:]
+	}
+}
+
 // spend counts cents against the cap, or says how long it takes until there is room. What was spent in a second counts until
 // an hour after its end. A clock that goes back forgets nothing.
 func (l *limits) spend(on *purse, cents int64) (bool, time.Duration) {
 	now := l.clock().Unix()
-	for len(on.spent) > 0 && on.spent[0].second < now-hour {
-		on.total -= on.spent[0].cents
-		on.spent = on.spent[1:]
-	}
+	on.forget(now)
 	if cents > l.hourly {
 		return false, 0
 	}

@@ -3,6 +3,8 @@ package signer
 import (
 	"log/slog"
 	"time"
+
+	"github.com/tollhq/toll/internal/alarm"
 )
 
 // Reason is why the signer refuses.
@@ -42,6 +44,6 @@ func (s *Signer) refuse(request, id string, reason Reason) error {
 }
 
 func (s *Signer) refused(id string, r *Refusal) error {
-	s.log.Error("alarm: the signer refused a request", slog.String("request", r.Request), slog.String("reason", string(r.Reason)), slog.String("id", id))
+	alarm.Log(s.log, alarm.SignerRefused, "the signer refused a request", slog.String("request", r.Request), slog.String("reason", string(r.Reason)), slog.String("id", id))
 	return r
 }

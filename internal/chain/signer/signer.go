@@ -17,6 +17,8 @@ import (
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/tollhq/toll/internal/alarm"
 )
 
 // ErrNoKey is what [Keys] return for an account whose key they do not hold.
@@ -87,7 +89,7 @@ func (s *Signer) key(ctx context.Context, account common.Address) (*secp256k1.Pr
 	k := new(secp256k1.PrivateKey)
 	if len(b) != 32 || k.Key.SetByteSlice(b) || k.Key.IsZero() || addressOf(k) != account {
 		k.Zero()
-		s.log.Error("alarm: a stored key is not the key of its account", "account", account)
+		alarm.Log(s.log, alarm.KeyMismatch, "a stored key is not the key of its account", "account", account)
 		return nil, fmt.Errorf("signer: what is stored for %s is not its key", account)
 	}
 	return k, nil

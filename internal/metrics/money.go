@@ -1,0 +1,128 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tollhq/toll/internal/store"
+)
+
+// watchedCollector reports what the database says of orders, webhooks and itself.
+type watchedCollector struct {
+	*store.Store
+	clock func() time.Time
+}
+
+var (
+	railLabel    = []string{"rail"}
+	ordersOpen   = prometheus.NewDesc("toll_orders_open", "Orders that are not decided.", railLabel, nil)
+	ordersOldest = prometheus.NewDesc("toll_orders_oldest_open_seconds", "Age of the oldest order that is not decided, 0 for none.", railLabel, nil)
+	undecided    = prometheus.NewDesc("toll_orders_undecided", "Orders that could not yet take what became of their payment.", railLabel, nil)
+	webhooks     = prometheus.NewDesc("toll_webhooks", "Webhooks by their status.", []string{"status"}, nil)
+	deliveries   = prometheus.NewDesc("toll_webhook_deliveries_waiting", "Events that wait for their delivery to webhooks.", nil, nil)
+	schemaDesc   = prometheus.NewDesc("toll_schema_version", "Version of the schema of the database.", nil, nil)
+)
+
+func (watchedCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{ordersOpen, ordersOldest, undecided, webhooks, deliveries, schemaDesc} {
+		to <- d
+	}
+}
+
+func (c watchedCollector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), queryTime)
+	defer cancel()
+	w, err := c.Watch(ctx)
+	if err != nil {
+		return // toll_database_ready says that the database is away
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, rail := range []string{"card", "crypto"} {
+		gauge(ordersOpen, float64(w.Open[rail]), rail)
+		gauge(undecided, float64(w.Undecided[rail]), rail)
+		age := 0.0
+		if first, ok := w.Oldest[rail]; ok {
+			age = max(0, c.clock().Sub(first).Seconds())
+		}
+		gauge(ordersOldest, age, rail)
+	}
+	for status, n := range w.Webhooks {
+		gauge(webhooks, float64(n), status)
+	}
+	gauge(deliveries, float64(w.Waiting))
+	gauge(schemaDesc, float64(w.Schema))
+}
+
+// Money reports orders, webhooks and the schema of a database.
+func (m *Metrics) Money(st *store.Store, clock func() time.Time) {
+	if m != nil {
+		m.registry.MustRegister(watchedCollector{st, clock})
+	}
+}
+
+// Settled counts settlements and their credits, as one of the processes reads them in the journal.
+func (m *Metrics) Settled(settlements, credits int64) {
+	if m != nil {
+		m.settlements.Add(float64(settlements))
+		m.credits.Add(float64(credits))
+	}
+}
+
+// Refused counts refusals of verify and settle by the word of their reason, of which there are few.
+func (m *Metrics) Refused(reason string, n int64) {
+	if m != nil {
+		m.refusals.WithLabelValues(reason).Add(float64(n))
+	}
+}
+
+// Chain is what is known of the chain of a service.
+type Chain struct {
+	Head     time.Time          // time of the newest block that was read; zero: none
+	Relayers map[string]float64 // wei, by address
+	// What the signer may sign for in an hour and what it has signed for, in cents; a cap of 0 is none.
+	Cap, Signed int64
+}
+
+type chainCollector struct {
+	read  func() Chain
+	clock func() time.Time
+}
+
+var (
+	headAge   = prometheus.NewDesc("toll_chain_head_age_seconds", "Age of the newest block that was read.", nil, nil)
+	relayers  = prometheus.NewDesc("toll_chain_relayer_wei", "Gas money of a relayer.", []string{"relayer"}, nil)
+	signerCap = prometheus.NewDesc("toll_signer_cap_cents", "What the signer of this process may sign for in an hour; 0 is no cap.", nil, nil)
+	signed    = prometheus.NewDesc("toll_signer_signed_cents", "What it has signed for in the last hour.", nil, nil)
+)
+
+func (chainCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{headAge, relayers, signerCap, signed} {
+		to <- d
+	}
+}
+
+func (c chainCollector) Collect(to chan<- prometheus.Metric) {
+	seen := c.read()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	if !seen.Head.IsZero() {
+		gauge(headAge, max(0, c.clock().Sub(seen.Head).Seconds()))
+	}
+	for address, wei := range seen.Relayers {
+		gauge(relayers, wei, address)
+	}
+	gauge(signerCap, float64(seen.Cap))
+	gauge(signed, float64(seen.Signed))
+}
+
+// Chain reports the chain of a service, as far as it runs.
+func (m *Metrics) Chain(read func() Chain, clock func() time.Time) {
+	if m != nil {
+		m.registry.MustRegister(chainCollector{read, clock})
+	}
+}
