@@ -219,6 +219,11 @@ func openFile(ctx context.Context, ring *seal.Ring, path string, out io.Writer) 
 	}
 }
 
+// Verify reads a whole backup and opens it, without making a database.
+func Verify(ctx context.Context, ring *seal.Ring, path string) (Info, error) {
+	return openFile(ctx, ring, path, io.Discard)
+}
+
 var errDamaged = errors.New("the backup is damaged or cut off")
 
 // sized reads a part that follows its length.

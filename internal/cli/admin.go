@@ -131,7 +131,22 @@ Several may do this at once: one does it, the others wait. A migration that was 
 }
 
 func (a *app) backupCommand() *cobra.Command {
+	var verify bool
+	var tmp string
 	c := a.storeCommand("backup FILE", "Write a sealed copy of an embedded database", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+		cfg.TemporaryDir = tmp
+		if verify {
+			info, err := server.VerifyBackup(cmd.Context(), cfg, args[0])
+			if err != nil {
+				return err
+			}
+			a.say("", "The backup is whole, and the master key opens it.")
+			return a.built(info)
+		}
+		if args[0] == "-" {
+			_, err := server.BackupTo(cmd.Context(), cfg, a.out)
+			return err
+		}
 		info, err := server.Backup(cmd.Context(), cfg, args[0])
 		if err != nil {
 			return err
@@ -139,12 +154,16 @@ func (a *app) backupCommand() *cobra.Command {
 		a.say("", "Only the master key opens this file, and it is not in it: keep a copy of the key elsewhere.")
 		return a.built(info)
 	})
+	c.Flags().BoolVar(&verify, "verify", false, "read a whole backup and open it with the master key, without a restore")
+	c.Flags().StringVar(&tmp, "tmp", "", "folder for the plain copy of the database while the backup is made; default the data directory")
 	c.Long = `Write a sealed copy of an embedded database, as it is in one moment, while the service runs or not. The file is read back
 before it gets its name, and is bound to the environment. The master key that opens it is not in it. A database with an
-older schema is copied as it is.
+older schema is copied as it is. With - the backup goes to stdout, for a program that keeps it elsewhere.
 
-PostgreSQL has tools of its own: pg_dump, or an archive of its write-ahead log.`
-	c.Example = "toll backup --data ./toll-data toll-2026-11-21.backup"
+toll serve --backup-dir makes backups by itself. PostgreSQL has tools of its own: pg_dump, or an archive of its write-ahead log.`
+	c.Example = "toll backup --data ./toll-data toll-2026-11-21.backup\n" +
+		"toll backup --data ./toll-data --verify toll-2026-11-21.backup\n" +
+		"toll backup --data ./toll-data --tmp /run/toll - | ssh keep@vault 'cat >toll.backup'"
 	return c
 }
 

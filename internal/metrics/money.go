@@ -64,6 +64,19 @@ func (m *Metrics) Money(st *store.Store, clock func() time.Time) {
 	}
 }
 
+// Backups reports the age of the newest scheduled backup, as long as there is one.
+func (m *Metrics) Backups(last func() (time.Time, error), clock func() time.Time) {
+	if m != nil {
+		m.gauge("toll_backup_age_seconds", "Age of the newest scheduled backup, -1 for none.", func() float64 {
+			at, err := last()
+			if err != nil || at.IsZero() {
+				return -1
+			}
+			return max(0, clock().Sub(at).Seconds())
+		})
+	}
+}
+
 // Settled counts settlements and their credits, as one of the processes reads them in the journal.
 func (m *Metrics) Settled(settlements, credits int64) {
 	if m != nil {

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -59,7 +61,36 @@ func Backup(ctx context.Context, cfg Config, path string) (info backup.Info, err
 		CreatedAt:   toll.At(moved.now()),
 		Release:     cfg.Release,
 		MasterKeyID: ring.KeyID(),
-	}, cfg.Data, path)
+	}, cmp.Or(cfg.TemporaryDir, cfg.Data), path)
+}
+
+// BackupTo is [Backup] to a writer, after the file was read back.
+func BackupTo(ctx context.Context, cfg Config, to io.Writer) (info backup.Info, err error) {
+	dir, err := os.MkdirTemp(cfg.TemporaryDir, "toll-backup-")
+	if err != nil {
+		return info, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "backup")
+	if info, err = Backup(ctx, cfg, path); err != nil {
+		return info, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return info, err
+	}
+	_, err = io.Copy(to, f)
+	return info, errors.Join(err, f.Close())
+}
+
+// VerifyBackup reads a whole backup and opens it with the master key, without making a database.
+func VerifyBackup(ctx context.Context, cfg Config, path string) (info backup.Info, err error) {
+	cfg = cfg.withDefaults()
+	ring, err := cfg.openRing(false)
+	if err != nil {
+		return info, err
+	}
+	return backup.Verify(ctx, ring, path)
 }
 
 // Restore makes the embedded database of a backup in a directory that holds none. It needs the master key of the backup,

@@ -86,6 +86,11 @@ type Config struct {
 	// RetainDays is how many days after the end of its access token a request is known, and how long events are kept: 1 and
 	// more; 0 is [DefaultRetainDays], a negative number is for ever. Balances, orders and the entries of settlements stay.
 	RetainDays int
+	// Backups says when backups of the embedded database are made. Zero makes none.
+	Backups BackupSchedule
+	// TemporaryDir is where backups keep the plain copy of the database while they are made; empty is Data. It needs the
+	// protection of the database.
+	TemporaryDir string
 	// Quotas bound what one account may have; zero is the default of each.
 	Quotas api.Quotas
 	// Metrics counts requests for [Server.Metrics].
@@ -169,7 +174,7 @@ func (c Config) check() error {
 	default:
 		return fmt.Errorf("the token format %q is neither jwt nor x402", c.TokenFormat)
 	}
-	if err := errors.Join(c.Chain.Check(), c.Card.Check(), c.Mail.Check(), c.OIDC.Check(), c.checkDrain()); err != nil {
+	if err := errors.Join(c.Chain.Check(), c.Card.Check(), c.Mail.Check(), c.OIDC.Check(), c.checkDrain(), c.checkBackups()); err != nil {
 		return err
 	}
 	switch facilitator.ExactPolicy(c.Exact) {

@@ -10,6 +10,12 @@ import (
 // RunDueJobs runs the jobs that are due now beside the loop of the service.
 func (s *Server) RunDueJobs(ctx context.Context) (int, error) { return s.queue.RunDue(ctx) }
 
+// BackUp is a turn of the loop that makes backups.
+func (s *Server) BackUp(ctx context.Context) error {
+	_, err := s.backUp(ctx)
+	return err
+}
+
 // JobsLeft returns how many jobs there are.
 func (s *Server) JobsLeft(t testing.TB) (n int64) {
 	t.Helper()

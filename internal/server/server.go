@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,6 +58,7 @@ type Server struct {
 	jobs        *jobs.Group // everything that a shutdown stops
 	draining    atomic.Bool // a shutdown has begun
 	restored    atomic.Bool // the database is marked: see Recovery
+	backing     sync.Mutex  // one backup at a time
 }
 
 // New opens the database, brings its schema up to date, and starts the work in the background. The caller listens
@@ -95,6 +97,9 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.metrics.Recovery(&s.restored)
 	s.metrics.Money(base.store, base.clock.now)
 	s.metrics.Chain(s.seenChain, base.clock.now)
+	if b := cfg.Backups; b.Dir != "" {
+		s.metrics.Backups(b.lastBackup, base.clock.machine)
+	}
 	s.jobs.OnStop("ledger", s.ledger.Close)
 	if err := s.connect(ctx); err != nil {
 		return nil, err

@@ -55,6 +55,9 @@ func (s *Server) loops() []jobs.Loop {
 			jobs.Loop{Name: "database.checkpoint", Every: checkpointEvery, Turn: jobs.Do(s.base.store.Checkpoint)},
 			jobs.Loop{Name: "database.cut", Every: cutEvery, Turn: jobs.Do(s.cutLog())})
 	}
+	if s.cfg.Backups.Dir != "" {
+		loops = append(loops, s.backupLoop())
+	}
 	if s.base.clock.moves {
 		loops = append(loops, jobs.Loop{Name: "clock.follow", Every: followEvery, Turn: jobs.Do(s.follow)})
 	}
