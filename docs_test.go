@@ -237,9 +237,13 @@ func TestDocs_StatesOfOrders(t *testing.T) {
 
 // Every metric of the service stands on the page for operators, and every metric on the page exists.
 func TestDocs_Metrics(t *testing.T) {
-	code, err := os.ReadFile("internal/metrics/metrics.go")
-	if err != nil {
-		t.Fatal(err)
+	var code []byte
+	for _, name := range []string{"metrics.go", "money.go"} {
+		part, err := os.ReadFile("internal/metrics/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code = append(code, part...)
 	}
 	metric := regexp.MustCompile(`toll_[a-z]+_[a-z_]+`)
 	pages := markdown(t)

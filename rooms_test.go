@@ -190,7 +190,7 @@ var rooms = map[string]room{
 	"internal/chain": {
 		what:  "the crypto rail: orders, simulation, relayers, the tracker that follows the chain; its records",
 		lines: 6350,
-		ours: "toll evm internal/backoff internal/store internal/jobs internal/rail internal/chain/contracts internal/chain/userop  internal/alarm" +
+		ours: "toll evm internal/backoff internal/store internal/jobs internal/rail internal/chain/contracts internal/chain/userop internal/alarm " +
 			"internal/chain/signer internal/chain/endpoints",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
@@ -332,7 +332,7 @@ var rooms = map[string]room{
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
 		lines: 3210, // the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time
-		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store  internal/alarm" +
+		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/crypto internal/fiat internal/people",

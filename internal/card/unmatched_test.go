@@ -43,14 +43,15 @@ func (s *scene) grants(o *store.CardOrphan, broken error) error {
 		ID: o.OrderID, Plan: o.Plan, Subscriber: o.Subscriber, Currency: o.Currency,
 		Received: []checkout.Received{{Amount: toll.UnitsOf(o.Cents * 10_000)}},
 	}
-	_, err := s.at().RestoreOrder(s.ctx, in, func(tx *store.Tx, order *store.Order) error {
+	_, err := s.at().RestoreOrder(s.ctx, in, func(tx *store.Tx, order *store.Order) (store.Act, error) {
+		act := store.Act{Act: "payment.resolved", Object: o.Object}
 		if err := s.resolve(tx, *o, store.OrphanGranted, s.clock()); err != nil {
-			return err
+			return act, err
 		}
 		if err := card.RestorePayment(s.ctx, tx, order, o); err != nil {
-			return err
+			return act, err
 		}
-		return broken
+		return act, broken
 	})
 	return err
 }

@@ -83,7 +83,7 @@ func (r *Rail) Seen() Seen {
 	r.mu.Lock()
 	s := Seen{Head: r.ready.head, Relayers: maps.Clone(r.ready.wei)}
 	r.mu.Unlock()
-	s.Cap, s.Signed = r.cfg.Signer.Signed()
+	s.Cap, s.Signed = signer.Signed(r.cfg.Signer)
 	return s
 }
 

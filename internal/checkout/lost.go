@@ -32,13 +32,14 @@ type Received struct {
 }
 
 // RestoreOrder records a lost order and has finish write the rows of its rail, in one transaction.
+// finish returns what the audit log notes beside the order.
 // A payment on the chain grants the credits in it; otherwise the rail decides the order later. The
 // plan need not be listed, nor have a place left: the money moved.
 //
 // Errors: [toll.CodePlanNotFound], [toll.CodeBadAddress], [ErrNotThePrice],
 // [toll.CodeCreditsOverflow], and those of finish.
 func (c *Checkout) RestoreOrder(
-	ctx context.Context, in LostOrder, finish func(tx *store.Tx, o *store.Order) error,
+	ctx context.Context, in LostOrder, finish func(tx *store.Tx, o *store.Order) (store.Act, error),
 ) (*store.Order, error) {
 	plan, err := store.PlanByID(ctx, c.store, in.Plan)
 	switch {
@@ -82,7 +83,7 @@ func (c *Checkout) RestoreOrder(
 // restore writes a lost order under the lock of its account.
 func (c *Checkout) restore(
 	ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, txHash string,
-	finish func(tx *store.Tx, o *store.Order) error,
+	finish func(tx *store.Tx, o *store.Order) (store.Act, error),
 ) error {
 	a, err := t.CountOrder(toll.Hash{}, false)
 	if err != nil {
@@ -104,15 +105,17 @@ func (c *Checkout) restore(
 			return err
 		}
 	}
-	if err := finish(t.Tx, o); err != nil {
+	act, err := finish(t.Tx, o)
+	if err != nil {
 		return err
 	}
-	return store.Audit(ctx, t.Tx, store.Act{
-		Workspace: plan.Owner.Lower(), Act: "order.restored", Object: o.ID, At: o.CreatedAt,
+	t.Audit(act, store.Act{
+		Workspace: plan.Owner.Lower(), Act: "order.restored", Object: o.ID,
 		Detail: store.Changed{After: map[string]any{
 			"planId": plan.ID, "subscriberAddress": o.Subscriber, "creditsGranted": o.Credits,
 		}},
 	})
+	return nil
 }
 
 // copies returns how many times the price of a plan was paid: once, and of a pay-as-you-go plan any

@@ -13,7 +13,7 @@ var topics = []struct{ id, title, commands string }{
 	{"sell", "Sell:", "plans agents price credits x402 gate mcp gateway subscribers payouts webhooks requests keys users"},
 	{"buy", "Buy:", "call tokens delegations cards wallet holdings faucet payments"},
 	{"watch", "Watch:", "orders events audit-log search usage revenue refusals settlements proof"},
-	{"run", "Run a service:", "doctor audit rollups export backup restore migrate clock card-double completion man help"},
+	{"run", "Run a service:", "doctor audit rollups export backup restore recovery migrate clock card-double completion man help"},
 }
 
 // sorted puts the commands of the root into the groups of help.

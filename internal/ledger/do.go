@@ -40,6 +40,7 @@ type Tx struct {
 	trips   int
 	err     error
 	events  []store.NewEvent
+	acts    []store.Act
 	entries []Entry // new ones
 	journal [][]any // their rows
 }
@@ -87,6 +88,9 @@ func (l *Ledger) handle(ctx context.Context, id AccountID, plan toll.PlanID, sub
 					return err
 				}
 			}
+			if err := store.AuditAll(ctx, tx, l.clock(), t.acts...); err != nil {
+				return err
+			}
 			t.journalLast()
 			return nil
 		})
@@ -120,6 +124,9 @@ func isDecision(err error) bool {
 
 // Event adds events, which are written as the last statement of the transaction.
 func (t *Tx) Event(events ...store.NewEvent) { t.events = append(t.events, events...) }
+
+// Audit adds acts for the audit log, at the time of the ledger. They are written after the events.
+func (t *Tx) Audit(acts ...store.Act) { t.acts = append(t.acts, acts...) }
 
 // Account returns the account as it is now, after what time has done to it; the zero value when there is none.
 func (t *Tx) Account() (Account, error) {

@@ -45,8 +45,8 @@ func TestF28_ChainAfterRestore(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(restored.Data, "chain"), os.DirFS(filepath.Join(cfg.Data, "chain"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := server.EndRecovery(ctx, restored); err == nil || !strings.Contains(err.Error(), "has not been read") {
-		t.Errorf("the mark was removed before the chain was read: %v", err)
+	if err := server.EndRecovery(ctx, restored); err == nil || !strings.Contains(err.Error(), "read since the restore") {
+		t.Errorf("the mark was removed before the rails were read: %v", err)
 	}
 	_, url := start(t, restored)
 	c := (&stand{owner: builder.Address, buyer: subscriber.Address, plan: plan}).on(url, builder, subscriber).patient

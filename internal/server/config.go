@@ -252,51 +252,11 @@ func (c Config) checkLive(publicURL string) error {
 	return nil
 }
 
-// ownMasterKey reports whether the operator named a master key.
-func (c Config) ownMasterKey() bool {
-	return c.MasterKeyFile != "" || c.MasterKey != "" || c.KeyProvider != nil
-}
-
 func given(yes bool) int {
 	if yes {
 		return 1
 	}
 	return 0
-}
-
-// openRing returns the ring of the master key, and of the other one if there is one. With create, a missing file in the
-// data directory is made.
-func (c Config) openRing(create bool) (*seal.Ring, error) {
-	ring, err := c.openMaster(create)
-	if err != nil || c.OtherMasterKeyFile == "" {
-		return ring, err
-	}
-	other, err := seal.FromFile(c.OtherMasterKeyFile, false)
-	if err != nil {
-		return nil, fmt.Errorf("TOLL_OTHER_MASTER_KEY_FILE (--other-master-key-file): %w", err)
-	}
-	return ring.With(other), nil
-}
-
-func (c Config) openMaster(create bool) (*seal.Ring, error) {
-	switch {
-	case c.KeyProvider != nil:
-		return seal.NewRing(c.KeyProvider)
-	case c.MasterKey != "":
-		return seal.FromText(c.MasterKey, "TOLL_MASTER_KEY")
-	}
-	return seal.FromFile(c.masterKeyPath(), create && c.MasterKeyFile == "")
-}
-
-func (c Config) masterKeyPath() string {
-	switch {
-	case c.MasterKeyFile != "":
-		return c.MasterKeyFile
-	case c.Data != "":
-		return filepath.Join(c.Data, masterKeyName)
-	default:
-		return ""
-	}
 }
 
 // listenURL is the public address of a service that nobody named one for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
@@ -163,4 +164,44 @@ func inspectMaster(ctx context.Context, cfg Config, f *foundation, add func(name
 		return
 	}
 	add("other master key", CheckOK, "nothing is sealed with it any more: start without TOLL_OTHER_MASTER_KEY_FILE (--other-master-key-file)")
+}
+
+// ownMasterKey reports whether the operator named a master key.
+func (c Config) ownMasterKey() bool {
+	return c.MasterKeyFile != "" || c.MasterKey != "" || c.KeyProvider != nil
+}
+
+// openRing returns the ring of the master key, and of the other one if there is one. With create, a missing file in the
+// data directory is made.
+func (c Config) openRing(create bool) (*seal.Ring, error) {
+	ring, err := c.openMaster(create)
+	if err != nil || c.OtherMasterKeyFile == "" {
+		return ring, err
+	}
+	other, err := seal.FromFile(c.OtherMasterKeyFile, false)
+	if err != nil {
+		return nil, fmt.Errorf("TOLL_OTHER_MASTER_KEY_FILE (--other-master-key-file): %w", err)
+	}
+	return ring.With(other), nil
+}
+
+func (c Config) openMaster(create bool) (*seal.Ring, error) {
+	switch {
+	case c.KeyProvider != nil:
+		return seal.NewRing(c.KeyProvider)
+	case c.MasterKey != "":
+		return seal.FromText(c.MasterKey, "TOLL_MASTER_KEY")
+	}
+	return seal.FromFile(c.masterKeyPath(), create && c.MasterKeyFile == "")
+}
+
+func (c Config) masterKeyPath() string {
+	switch {
+	case c.MasterKeyFile != "":
+		return c.MasterKeyFile
+	case c.Data != "":
+		return filepath.Join(c.Data, masterKeyName)
+	default:
+		return ""
+	}
 }

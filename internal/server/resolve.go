@@ -114,7 +114,11 @@ func (r *resolver) run(ctx context.Context) (out Unmatched, err error) {
 		if done, err = r.done(found); done || err != nil || r.How == Granted {
 			return err
 		}
-		return r.close(ctx, tx, found)
+		act, err := r.close(ctx, tx, found)
+		if err != nil {
+			return err
+		}
+		return store.Audit(ctx, tx, act)
 	})
 	if err == nil && !done && r.How == Granted {
 		err = r.grant(ctx, found)
@@ -136,28 +140,28 @@ func (r *resolver) done(p *lockedPayment) (bool, error) {
 	return false, fmt.Errorf("%s is %s already", p.ID, p.Resolution)
 }
 
-// close stores what is done about a payment, with the refund if it is one, and notes it in the log
-// of the operator.
-func (r *resolver) close(ctx context.Context, tx *store.Tx, p *lockedPayment) error {
+// close stores what is done about a payment, with the refund if it is one, and returns what the log of
+// the operator notes.
+func (r *resolver) close(ctx context.Context, tx *store.Tx, p *lockedPayment) (act store.Act, err error) {
 	now, how := r.base.clock.now().UTC(), r.How
 	at := now
 	if how == Refunded {
 		if p.card == nil || !fiat.IsPayment(p.card.Object) {
-			return fmt.Errorf("the service cannot give %s back: have it paid back, and say so with --settled", p.ID)
+			return act, fmt.Errorf("the service cannot give %s back: have it paid back, and say so with --settled", p.ID)
 		}
 		if err := fiat.RefundOrphan(ctx, tx, p.card, now); err != nil {
-			return err
+			return act, err
 		}
 		how, at = Refunding, time.Time{} // the processor has yet to do it
 	}
 	if err := p.put(how, at); err != nil {
-		return err
+		return act, err
 	}
 	p.Resolution = how
-	return store.Audit(ctx, tx, store.Act{
+	return store.Act{
 		Act: "payment.resolved", Object: p.ID, At: now,
 		Detail: store.Changed{After: map[string]any{"resolution": how, "rail": p.Rail, "note": r.Note}},
-	})
+	}, nil
 }
 
 // grant records the lost order of a payment.
@@ -187,17 +191,17 @@ func (r *resolver) grant(ctx context.Context, p *lockedPayment) error {
 		Store: f.store, Ledger: books, Queue: jobs.NewQueue(f.store, f.clock.now, r.cfg.Log),
 		Environment: f.auth.Environment(), Clock: f.clock.now, Log: r.cfg.Log,
 	})
-	o, err := orders.RestoreOrder(ctx, in, func(tx *store.Tx, o *store.Order) error {
+	o, err := orders.RestoreOrder(ctx, in, func(tx *store.Tx, o *store.Order) (act store.Act, err error) {
 		locked, err := r.lock(ctx, tx)
 		if err != nil {
-			return err
+			return act, err
 		}
 		if locked.Resolution != "" {
-			return fmt.Errorf("%s is %s already", p.ID, locked.Resolution)
+			return act, fmt.Errorf("%s is %s already", p.ID, locked.Resolution)
 		}
 		if locked.card != nil {
 			if err := fiat.RestorePayment(ctx, tx, o, locked.card); err != nil {
-				return err
+				return act, err
 			}
 		}
 		return r.close(ctx, tx, locked)

@@ -226,36 +226,6 @@ func (f *foundation) cardDeps(cfg Config) fiat.Deps {
 	}
 }
 
-// seenChain is what the metrics say of the chain.
-func (s *Server) seenChain() metrics.Chain {
-	seen := s.chain.Seen()
-	out := metrics.Chain{Head: seen.Head, Relayers: map[string]float64{}, Cap: seen.Cap, Signed: seen.Signed}
-	for address, wei := range seen.Relayers {
-		out.Relayers[address.String()], _ = wei.Float64()
-	}
-	return out
-}
-
-// shownChain is what the API shows of the chain, nil when it is off.
-func (s *Server) shownChain() *api.Chain {
-	if s.chain.Rail() == nil {
-		return nil
-	}
-	c := &api.Chain{Contracts: s.chain.Contracts(), Explorer: s.chain.Explorer(), Balances: s.chain.Balances}
-	if s.chain.Embedded() {
-		c.Faucet = s.chain.Faucet
-	}
-	return c
-}
-
-// orderWait is how long the answer to an order waits; 0 is the default of the API. The embedded chain pays at once or never.
-func (s *Server) orderWait() time.Duration {
-	if s.cfg.OrderWait == 0 && s.chain.Embedded() {
-		return 10 * time.Second
-	}
-	return s.cfg.OrderWait
-}
-
 // Handler returns the public handler: documents at the root and the API.
 func (s *Server) Handler() http.Handler { return s.handler }
 

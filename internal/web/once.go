@@ -85,6 +85,5 @@ func formSum(ticket string) []byte {
 	return sum[:]
 }
 
-func answerOf(form []byte) []byte { return append([]byte("browser answer "), form...) }
 // AnswerOf is what the sealed answer to a form is bound to.
 func AnswerOf(form []byte) []byte { return append([]byte("browser answer "), form...) }

@@ -164,7 +164,7 @@ func (v *visit) outcome() (outcome, error) {
 		return outcome{}, err
 	}
 	var o outcome
-	text, err := v.w.Open(sealed, answerOf(form))
+	text, err := v.w.Open(sealed, AnswerOf(form))
 	if err == nil {
 		err = json.Unmarshal(text, &o)
 	}
@@ -175,7 +175,7 @@ func (v *visit) outcome() (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	kept, err = v.w.Seal(kept, answerOf(form))
+	kept, err = v.w.Seal(kept, AnswerOf(form))
 	if err != nil {
 		return outcome{}, err
 	}

@@ -62,9 +62,9 @@ func (l *limits) admit(on *purse, key [24]byte, content common.Hash, cents int64
 	return "", 0
 }
 
-// Signed returns the hourly cap, 0 for none, and the cents that were signed for in the last hour, on the purse that
-// has more of them.
-func (s *Signer) Signed() (hourly, cents int64) {
+// Signed returns the hourly cap of a signer, 0 for none, and the cents that it signed for in the last hour, on the
+// purse that has more of them. It is not a method: those are requests to sign.
+func Signed(s *Signer) (hourly, cents int64) {
 	l := s.limits
 	l.mu.Lock()
 	defer l.mu.Unlock()
