@@ -187,6 +187,9 @@ func TestPlanPages(t *testing.T) {
 				if res.status != http.StatusBadRequest || !strings.Contains(html.UnescapeString(res.body), c.says) || !strings.Contains(res.body, `aria-invalid="true"`) {
 					t.Errorf("%s: %d\n%s", name, res.status, mainPart.FindString(res.body))
 				}
+				if live := alice.submit(p.with("preview", "live")); name != "no name" && (live.status != http.StatusOK || !strings.Contains(live.body, `aria-invalid="true"`)) {
+					t.Errorf("%s, while a person types: %d", name, live.status)
+				}
 				if back := formWith(t, res, "make"); back.values.Get("price") != p.values.Get("price") {
 					t.Errorf("%s: what was typed is gone: %v", name, back.values)
 				}

@@ -303,7 +303,7 @@ func (v *visit) listEvents() {
 		return
 	}
 	t := &table{
-		Caption: "Events", Head: []column{{Text: "Number", Num: true}, {Text: "Type"}, {Text: "About"}, {Text: "Happened"}},
+		Caption: "Events", Head: []column{{Text: "Number"}, {Text: "Type"}, {Text: "About"}, {Text: "Happened"}},
 		Empty: &empty{
 			"list", "No events yet", "Whatever happens to what this workspace has is an event: your programs read them, and webhooks send them.",
 			"", "", "toll events list --follow",
@@ -312,7 +312,7 @@ func (v *visit) listEvents() {
 	}
 	for _, e := range list.Items {
 		t.Rows = append(t.Rows, []cell{
-			{Number: strconv.FormatInt(e.Sequence, 10), Num: true}, {Text: string(e.Type), To: v.to("events", strconv.FormatInt(e.Sequence, 10))},
+			{Number: strconv.FormatInt(e.Sequence, 10)}, {Text: string(e.Type), To: v.to("events", strconv.FormatInt(e.Sequence, 10))},
 			v.aboutCell(e.Object), at(e.CreatedAt.Time),
 		})
 	}

@@ -151,7 +151,7 @@ func (v *visit) tasks() (out []task, err error) {
 		case h.FailingSince != nil && h.Status == toll.WebhookPaused:
 			out = append(out, task{"bad", "A webhook is paused, for it failed too long", plain.Name(h.URL), to, "Inspect"})
 		case h.FailingSince != nil:
-			out = append(out, task{"bad", "A webhook fails", plain.Name(h.URL) + ", since " + date(h.FailingSince.Time), to, "Inspect"})
+			out = append(out, task{"bad", "A webhook fails", "For the first time " + ago(h.FailingSince.Time, v.w.Clock()) + ": " + plain.Name(h.URL), to, "Inspect"})
 		}
 	}
 	out = append(out, keys...)

@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"math/big"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -235,7 +236,7 @@ type offerCard struct {
 }
 
 func (v *visit) askPlan() {
-	if v.r.Method != "POST" {
+	if v.r.Method != http.MethodPost {
 		v.form = firstPlan
 	}
 	in, err := v.planInput()
@@ -248,8 +249,10 @@ func (v *visit) askPlan() {
 	page.Form = v.formOf("make", "Make the plan", groups...)
 	page.Form.fill(v.form)
 	page.Form.Cancel, page.Form.Live, page.Form.Second = v.to("plans"), true, &option{Value: "preview", Text: "Show what buyers see"}
-	if err != nil && v.r.Method == "POST" && v.refusal == nil {
-		v.status, v.fault = 400, page.Form.refuse(err)
+	if err != nil && v.r.Method == http.MethodPost && v.refusal == nil {
+		if v.fault = page.Form.refuse(err); v.form.Get("preview") != "live" { // a script asks while a person types
+			v.status = http.StatusBadRequest
+		}
 	}
 	v.draw("Make a plan", page)
 }
@@ -423,7 +426,7 @@ func (v *visit) registerPlan() {
 			return outcome{}, err
 		}
 		var made client.Registered
-		if err := v.w.API.Call(v.acting(), "POST", "/api/v1/protocol/plans", nil, in, &made); err != nil {
+		if err := v.w.API.Call(v.acting(), http.MethodPost, "/api/v1/protocol/plans", nil, in, &made); err != nil {
 			return outcome{}, err
 		}
 		return outcome{To: v.to("plans", string(made.PlanID)), Done: "The plan is made, and buyers can order it."}, nil

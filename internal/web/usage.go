@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -473,22 +472,13 @@ func (v *visit) showUsage() {
 	}
 	v.sheet("Usage", sheet{
 		Lead:  "Requests to your agents that were paid with credits, and those that were refused. Counts follow within seconds.",
-		Range: v.ranges(p), Filter: append(filter, v.keepRange(p)), Stats: append(u.stats(), refused.stat()),
+		Range: v.ranges(p), Filter: append(filter, field{Name: "range", Type: "hidden", Value: p.Key}), Stats: append(u.stats(), refused.stat()),
 		Charts: []*chart{
 			newChart("Credits burned", p, u.credits, plainNumber), newChart("Paid requests", p, u.settled, plainNumber),
 		},
 		Facts: []fact{{"Time to settle", cell{Text: u.median()}}},
 		Parts: []part{{"By plan", byPlan}, {"By agent", byAgent}, {"Refused, by reason", refused.table()}},
 	})
-}
-
-// keepRange keeps the range when the filters change.
-func (v *visit) keepRange(p period) field {
-	f := field{Name: "range", Label: "Time", Value: p.Key}
-	for _, o := range periods {
-		f.Options = append(f.Options, option{Value: o.Key, Text: o.Text})
-	}
-	return f
 }
 
 // usageBy is a table of what was settled by plan or by agent, with the most credits first.
@@ -563,7 +553,7 @@ func (v *visit) showRevenue() {
 	}
 	s := sheet{
 		Lead:  "What buyers paid for orders of your plans. Each currency stands for itself.",
-		Range: v.ranges(p), Filter: append(filter, v.keepRange(p)), Stats: revenueStats(all, ""),
+		Range: v.ranges(p), Filter: append(filter, field{Name: "range", Type: "hidden", Value: p.Key}), Stats: revenueStats(all, ""),
 		Parts: []part{{"By plan", t}},
 	}
 	for _, e := range all {
@@ -675,12 +665,3 @@ func (v *visit) subscriberRows(plan toll.PlanID, of []toll.Balance) ([][]cell, e
 
 // longAgo is how far back a page looks for the last use of a plan.
 const longAgo = 400 * 24 * time.Hour
-
-// withQuery is an address with parameters.
-func withQuery(path string, pairs ...string) string {
-	q := url.Values{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		q.Set(pairs[i], pairs[i+1])
-	}
-	return path + "?" + q.Encode()
-}

@@ -35,6 +35,7 @@
   const follow = async (at) => {
     let { after } = at.dataset;
     const mark = (on) => document.querySelectorAll(".live-mark").forEach((m) => (m.hidden = !on));
+    mark(true);
     for (;;) {
       if (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
       const res = await fetch(`${at.dataset.follow}?after=${after}`).catch(() => null);
@@ -66,7 +67,7 @@
     clearTimeout(typing);
     typing = setTimeout(async () => {
       const body = new URLSearchParams(new FormData(form));
-      body.set("preview", "yes");
+      body.set("preview", "live");
       const res = await fetch(form.action, { method: "POST", body }).catch(() => null);
       if (res) take(await res.text());
     }, 400);
