@@ -492,6 +492,7 @@ func TestSellerFigures(t *testing.T) {
 		for path, want := range map[string]string{
 			"/subscribers": strings.TrimPrefix(bob.w, "/w/"), "/revenue": "nothing was paid yet", "/usage": `<svg viewBox="0 0 300 100"`,
 			"/usage?range=24h": `<svg viewBox="0 0 240 100"`, "/events?type=settlement.settled": "settlement.settled",
+			"/events?since=2020-01-01": "settlement.settled", "/events?since=2100-01-01": "No events yet",
 		} {
 			if res := alice.get(alice.w + path); res.status != http.StatusOK || !strings.Contains(res.body, want) {
 				t.Errorf("%s: %d\n%s", path, res.status, mainPart.FindString(res.body))
@@ -502,7 +503,7 @@ func TestSellerFigures(t *testing.T) {
 			t.Error("the buyer sees the settlement as a sale")
 		}
 		for path, status := range map[string]int{
-			"/usage?plan=1": http.StatusNotFound, "/usage?plan=x": http.StatusNotFound, "/events?type=x": http.StatusNotFound, "/events/0": http.StatusNotFound,
+			"/usage?plan=1": http.StatusNotFound, "/usage?plan=x": http.StatusNotFound, "/events?type=x": http.StatusNotFound, "/events?since=x": http.StatusNotFound, "/events/0": http.StatusNotFound,
 			"/events/99999": http.StatusNotFound, "/events/1": http.StatusOK, "/live?after=x": http.StatusBadRequest,
 		} {
 			if res := alice.get(alice.w + path); res.status != status {

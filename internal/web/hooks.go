@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
@@ -298,6 +299,14 @@ func (v *visit) listEvents() {
 		v.missing("type of event")
 		return
 	}
+	day := v.r.URL.Query().Get("since")
+	if day != "" {
+		var err error
+		if f.Since, err = time.Parse(time.DateOnly, day); err != nil {
+			v.missing("day")
+			return
+		}
+	}
 	list, err := v.w.Events.List(v.ctx(), f, v.listPage())
 	if v.failed("part of the list", err) {
 		return
@@ -320,7 +329,9 @@ func (v *visit) listEvents() {
 	for _, w := range toll.EventTypes() {
 		types.Options = append(types.Options, option{Value: string(w), Text: string(w)})
 	}
-	s := sheet{Lead: "Everything that happened to what this workspace has, the newest first.", Table: t, Filter: []field{types}}
+	s := sheet{Lead: "Everything that happened to what this workspace has, the newest first.", Table: t, Filter: []field{
+		types, {Name: "since", Label: "From", Type: "date", Value: day},
+	}}
 	if v.r.URL.Query().Get("cursor") == "" {
 		if s.Live, err = v.live(); v.failed("page", err) {
 			return
