@@ -296,7 +296,7 @@ var rooms = map[string]room{
 	},
 	"internal/web": {
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
-		lines: 9000,
+		lines: 9450, // 1,900 of them are pages of people, keys, buying and the operators
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
 			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events",
 		third: []string{"github.com/alexedwards/scs/v2"},
@@ -331,7 +331,7 @@ var rooms = map[string]room{
 	},
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
-		lines: 3210, // the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time
+		lines: 3270, // the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators
 		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
@@ -392,7 +392,7 @@ var rooms = map[string]room{
 }
 
 // planned are the budgets of rooms that come next: a room of this name has at most as many lines.
-var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 9000}
+var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 9450}
 
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{

@@ -15,6 +15,8 @@ import (
 var areas = map[string]string{
 	"": "Overview", "/agents": "Agents", "/plans": "Plans", "/subscribers": "Subscribers", "/usage": "Usage", "/revenue": "Revenue",
 	"/webhooks": "Webhooks", "/events": "Events", "/orders": "Orders", "/holdings": "My plans", "/members": "Members",
+	"/keys": "API keys", "/tokens": "Access tokens", "/delegations": "Delegations", "/cards": "Cards", "/wallet": "Wallet",
+	"/programs": "Programs", "/settings": "Workspace", "/search": "Search",
 	"/components": "Components",
 }
 

@@ -24,7 +24,7 @@ func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }), Namespace: s.cfg.Namespace,
 		PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Log: s.cfg.Log,
 		Machine: s.base.clock.machine, Cards: cards,
-		People: s.people, Events: s.events, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
+		People: s.people, Events: s.events, Operation: s.operation, Changes: changesSince, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
 		Source: func(r *http.Request) string { return s.cards.Source(api.Source(r, proxies)) },
 	})
 	if err != nil {

@@ -17,9 +17,10 @@ const (
 	groupBuy     = "Buy"
 	groupDevelop = "Develop"
 	groupManage  = "Workspace"
+	groupOperate = "Operator"
 )
 
-var groups = []string{groupSell, groupBuy, groupDevelop, groupManage}
+var groups = []string{groupSell, groupBuy, groupDevelop, groupManage, groupOperate}
 
 // areaPage is a page of a workspace: one row of the table of [areaPages]. Whoever opens it is a member of the workspace, with the
 // right that the row names; a form that reaches Post was shown to this member on this page, in this workspace.
@@ -40,12 +41,17 @@ type areaPage struct {
 	Post  func(*visit) // nil: the page has no form
 
 	OwnTickets bool // Post checks the tickets of its forms itself
+	Persons    bool // not for the session of an API key
+	Operators  bool // for persons who run the service
 	Sandbox    bool // not on live
 }
 
 // areaPages returns every page of a workspace. Each area adds its own, in a file of its own.
 func areaPages() []areaPage {
-	return slices.Concat(overviewPages(), agentPages(), planPages(), usagePages(), orderPages(), hookPages(), memberPages(), componentPages())
+	return slices.Concat(
+		overviewPages(), agentPages(), planPages(), usagePages(), orderPages(), buyingPages(), moneyPages(), exportPages(),
+		keyPages(), programPages(), hookPages(), memberPages(), workspacePages(), searchPages(), operatorPages(), componentPages(),
+	)
 }
 
 // pathOf is the path of a page as the router takes it.
@@ -81,7 +87,7 @@ func (w *Web) areaPage(p *areaPage) http.Handler {
 			v.askSignIn(http.StatusOK, "", v.here(), "")
 			return
 		}
-		if v.hasRight(p.Right) {
+		if v.mayOpen() {
 			p.Get(v)
 		}
 	}, func(v *visit) {
@@ -90,7 +96,7 @@ func (w *Web) areaPage(p *areaPage) http.Handler {
 			v.askSignIn(http.StatusForbidden, "You are not signed in any more, so nothing was changed.", v.here(), "")
 			return
 		}
-		if !v.hasRight(p.Right) || p.Act != "" && !v.hasRight(p.Act) {
+		if !v.mayOpen() || p.Act != "" && !v.hasRight(p.Act) {
 			return
 		}
 		if !p.OwnTickets && !v.holds(v.form.Get("ticket"), v.at) {
@@ -100,6 +106,18 @@ func (w *Web) areaPage(p *areaPage) http.Handler {
 		}
 		p.Post(v)
 	})
+}
+
+// mayOpen reports whether the person may open the page; it refuses else.
+func (v *visit) mayOpen() bool {
+	if !v.hasRight(v.area.Right) || v.area.Persons && !v.isPerson() {
+		return false
+	}
+	if v.area.Operators && !v.person.User.Operator {
+		v.refuseNext(http.StatusForbidden, "This page is for the operators of the service.", "")
+		return false
+	}
+	return true
 }
 
 // hasRight reports whether the person has a right here; it refuses else.
@@ -197,7 +215,7 @@ func (v *visit) frame() *frame {
 	for _, name := range groups {
 		g := navGroup{Name: name}
 		for _, a := range v.w.areas {
-			if a.Group == name && p.Rights.Has(a.Right) {
+			if a.Group == name && v.mayGo(a) {
 				g.Items = append(g.Items, navItem{a.Nav, a.Icon, a.Key, f.Base + a.Path, a.Path == here})
 			}
 		}
@@ -220,10 +238,8 @@ func (w *Web) Home() http.Handler {
 		switch {
 		case v.person == nil:
 			v.askSignIn(http.StatusOK, "", PathHome, "")
-		case v.person.Address.IsZero():
-			v.redirect(http.StatusSeeOther, PathSecurity)
 		default:
-			v.redirect(http.StatusSeeOther, v.base())
+			v.redirect(http.StatusSeeOther, v.landing())
 		}
 	}, nil)
 }

@@ -60,7 +60,7 @@ func (w *Web) SignUp() http.Handler {
 		if v.faulty(err, again) {
 			return
 		}
-		v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+		v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
 	})
 }
 
@@ -435,9 +435,9 @@ type membersPage struct {
 }
 
 type shownMember struct {
-	ID, Name, Since, Ticket string
-	Role                    toll.Role
-	You, CanManage          bool
+	ID, Name, Since, Ticket, To string
+	Role                        toll.Role
+	You, CanManage              bool
 }
 
 type shownInvitation struct {
@@ -451,22 +451,15 @@ func membersOf(at toll.Address) string {
 
 // memberPages are the people of a workspace.
 func memberPages() []areaPage {
-	return []areaPage{{
+	return []areaPage{memberPage(), {
 		Path: "/members", Title: "Members", Template: "members", Group: groupManage, Nav: "Members", Icon: "users", Key: "m",
-		Right: toll.RightRead, OwnTickets: true,
-		Get: func(v *visit) {
-			if v.isPerson() {
-				v.showMembers(http.StatusOK, membersPage{}, "")
-			}
-		},
+		Right: toll.RightRead, OwnTickets: true, Persons: true,
+		Get:  func(v *visit) { v.showMembers(http.StatusOK, membersPage{}, "") },
 		Post: (*visit).postMembers,
 	}}
 }
 
 func (v *visit) postMembers() {
-	if !v.isPerson() {
-		return
-	}
 	if !v.holds(v.form.Get("ticket"), formMembers) {
 		v.showMembers(http.StatusForbidden, membersPage{}, stale)
 		return
@@ -520,6 +513,12 @@ func (v *visit) changeMembers() (page membersPage, err error) {
 
 func (v *visit) showMembers(status int, page membersPage, fault string) {
 	who := v.person
+	o, err := v.outcome()
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	page.Done = cmp.Or(page.Done, o.Done)
 	page.Action, page.Ticket = membersOf(who.Address), v.ticket(formMembers)
 	page.MayInvite = who.Rights.Has(toll.RightMembers)
 	for _, r := range toll.Roles() {
@@ -539,7 +538,7 @@ func (v *visit) showMembers(status int, page membersPage, fault string) {
 	for _, m := range all {
 		page.Members = append(page.Members, shownMember{
 			ID: m.UserID.String(), Name: m.Name, Since: date(m.Since.Time), Role: m.Role, Ticket: page.Ticket,
-			You: m.UserID == who.User.ID, CanManage: page.MayInvite && who.Workspace.Role.Manages(m.Role),
+			You: m.UserID == who.User.ID, To: v.to("members", m.UserID.String()), CanManage: page.MayInvite && who.Workspace.Role.Manages(m.Role),
 		})
 	}
 	for _, i := range open {

@@ -280,7 +280,7 @@ func (v *visit) admitProved(pr people.Proved, at time.Time, next, link string) {
 	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
 		return
 	}
-	v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+	v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
 }
 
 // newcomer asks a person who proved something whether to make an account.
@@ -318,7 +318,7 @@ func (v *visit) signUpProved(state, next string) {
 	}) {
 		return
 	}
-	v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+	v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
 }
 
 // addProved makes what was proved a credential of who is signed in.

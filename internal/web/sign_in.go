@@ -72,7 +72,7 @@ func (w *Web) SignIn() http.Handler {
 	return w.page(func(v *visit) {
 		next := place(v.r.URL.Query().Get("next"))
 		if v.person != nil && next == "" {
-			v.redirect(http.StatusSeeOther, PathAccess)
+			v.redirect(http.StatusSeeOther, v.landing())
 			return
 		}
 		v.askSignIn(http.StatusOK, "", next, "")
@@ -92,8 +92,16 @@ func (w *Web) SignIn() http.Handler {
 			return
 		}
 		v.person = p
-		v.redirect(http.StatusSeeOther, cmp.Or(next, PathAccess))
+		v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
 	})
+}
+
+// landing is the page to which a sign-in leads that was for no other: the overview of the workspace.
+func (v *visit) landing() string {
+	if v.person.Address.IsZero() {
+		return PathSecurity
+	}
+	return v.base()
 }
 
 // signInPasskey signs a person in with the answer of a browser.
@@ -105,7 +113,7 @@ func (v *visit) signInPasskey(next string) {
 	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
 		return
 	}
-	v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+	v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
 }
 
 // signInPassword signs a person in with a login name and a password.
@@ -117,7 +125,7 @@ func (v *visit) signInPassword(next string) {
 	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
 		return
 	}
-	v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+	v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
 }
 
 // faulty answers an error, and reports whether there was one: again shows the form once more for what the person can mend.

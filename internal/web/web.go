@@ -62,8 +62,10 @@ type Deps struct {
 	Cards       Cards            // nil: no card rail, and its pages say so
 	People      *people.People
 	Events      *events.Events
-	Source      func(*http.Request) string // names who asks, for the limit of enrolments, without telling the address
-	Address     func(*http.Request) string // address of who asks, for limits and the audit log
+	Operation   func(context.Context) (Operation, error)
+	Changes     func(version string) []Change // of the API since a version
+	Source      func(*http.Request) string    // names who asks, for the limit of enrolments, without telling the address
+	Address     func(*http.Request) string    // address of who asks, for limits and the audit log
 	Log         *slog.Logger
 }
 

@@ -73,11 +73,61 @@
     }, 400);
   });
 
+  // The palette shows what the page of the search finds, while somebody types.
+  const palette = document.getElementById("palette");
+  const jump = document.getElementById("jump");
+  const jumps = document.getElementById("jumps");
+  let asked = 0;
+  let later = 0;
+  const found = async () => {
+    const mine = ++asked;
+    const text = jump.value.trim();
+    const answer = text && await fetch(`${jump.form.action}?q=${encodeURIComponent(text)}&list=`, { headers: { Accept: "text/html" } });
+    if (mine !== asked) return;
+    const page = answer && new DOMParser().parseFromString(await answer.text(), "text/html");
+    const items = page ? [...page.querySelectorAll("[data-found] a")] : [];
+    jumps.replaceChildren(...items.slice(0, 12).map((item, at) => {
+      const row = document.createElement("li");
+      const link = document.createElement("a");
+      row.setAttribute("role", "option");
+      row.setAttribute("aria-selected", String(at === 0));
+      link.href = new URL(item.getAttribute("href"), location.origin).pathname;
+      link.append(item.querySelector("bdi").textContent, Object.assign(document.createElement("small"), { textContent: item.querySelector("small").textContent }));
+      row.append(link);
+      return row;
+    }));
+  };
+  jump?.addEventListener("input", () => {
+    clearTimeout(later);
+    later = setTimeout(found, 120);
+  });
+  jump?.addEventListener("keydown", (event) => {
+    const rows = [...jumps.children];
+    const at = rows.findIndex((row) => row.getAttribute("aria-selected") === "true");
+    if (event.key === "Enter" && at >= 0 && rows.length) {
+      event.preventDefault();
+      rows[at].firstChild.click();
+    } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && rows.length) {
+      event.preventDefault();
+      const next = (at + (event.key === "ArrowDown" ? 1 : rows.length - 1)) % rows.length;
+      rows.forEach((row, i) => row.setAttribute("aria-selected", String(i === next)));
+      rows[next].scrollIntoView({ block: "nearest" });
+    }
+  });
+
   const links = () => [...document.querySelectorAll(".nav a")];
   let going = 0;
   addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key === "k" && palette) {
+      event.preventDefault();
+      palette.showModal();
+      return jump.select();
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
-    if (event.key === "g") {
+    if (event.key === "/") {
+      event.preventDefault();
+      document.getElementById("search")?.focus();
+    } else if (event.key === "g") {
       going = Date.now();
     } else if (Date.now() - going < 1500) {
       going = 0;

@@ -1,0 +1,277 @@
+package server_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+)
+
+// TestBuyingOnPages: a workspace orders a free plan again, makes an access token within limits, sees it once and revokes it. Pages
+// show what the API answers.
+func TestBuyingOnPages(t *testing.T) {
+	eachTown(t, func(o *town) {
+		t := o.t
+		alice, bob := o.signUp("alice", ""), o.signUp("bob", "")
+		shop, w := alice.workspace(), bob.workspace()
+		seller := client.New(alice.keyOf(shop), client.WithURL(o.address), client.WithRetries(0))
+		r, err := seller.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}, client.PlanParams{
+			Metadata: toll.Metadata{Name: "Basic"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(100, 1),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		buyer := client.New(bob.keyOf(w), client.WithURL(o.address), client.WithRetries(0))
+		plan := "/w/" + w + "/holdings/" + string(r.PlanID)
+		form := formOf(t, bob.get(plan))
+		first, second := bob.submit(form), bob.submit(form) // a double click
+		page := bob.follow(first)
+		if !strings.Contains(page.body, "The plan is ordered.") || first.header.Get("Location") != second.header.Get("Location") {
+			t.Errorf("after the order: %s, %s\n%s", first.header, second.header, mainPart.FindString(page.body))
+		}
+		b, err := buyer.Balance(t.Context(), r.PlanID)
+		if err != nil || b.Available != 100 {
+			t.Fatalf("%v %v", b, err)
+		}
+		if body := bob.get(plan).body; !strings.Contains(body, `<p class="value num">100 `) {
+			t.Errorf("the page of the plan:\n%s", mainPart.FindString(body))
+		}
+
+		form = formOf(t, bob.get("/w/"+w+"/tokens/new?plan="+string(r.PlanID))).with("limit", "7").with("ends", "3600").with("agent", string(r.AgentID))
+		if res := bob.submit(form.with("limit", "-1")); res.status != http.StatusBadRequest || !strings.Contains(res.body, `aria-invalid="true"`) {
+			t.Errorf("a wrong limit: %d\n%s", res.status, mainPart.FindString(res.body))
+		}
+		form = formOf(t, bob.get("/w/"+w+"/tokens/new?plan="+string(r.PlanID))).with("limit", "7").with("ends", "3600").with("agent", string(r.AgentID))
+		res := bob.submit(form)
+		page = bob.follow(res)
+		m := tokenIn.FindStringSubmatch(page.body)
+		if m == nil || tokenIn.MatchString(bob.follow(res).body) {
+			t.Fatalf("the token is not shown once:\n%s", mainPart.FindString(page.body))
+		}
+		tokens := 0
+		var made *toll.Permission
+		for p, err := range buyer.Permissions(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			tokens++
+			made = p
+		}
+		if tokens != 1 || *made.MaxCredits != 7 || made.AgentID == nil || *made.AgentID != r.AgentID {
+			t.Fatalf("%d tokens, %+v", tokens, made)
+		}
+		at, _, _ := strings.Cut(res.header.Get("Location"), "?")
+		if page = bob.follow(bob.act(at, "act", "end")); !strings.Contains(page.body, "revoked") {
+			t.Errorf("after the end:\n%s", mainPart.FindString(page.body))
+		}
+		if p, err := buyer.Permission(t.Context(), made.PermissionHash); err != nil || p.Status != toll.StatusRevoked {
+			t.Errorf("%v %v", p, err)
+		}
+		file := bob.get("/w/" + w + "/export/holdings")
+		if !strings.HasPrefix(file.header.Get("Content-Type"), "text/csv") || !strings.Contains(file.body, string(r.PlanID)) {
+			t.Errorf("the export: %s\n%s", file.header, file.body)
+		}
+
+		// Others.
+		viewer := o.signUp("viewer", bob.invite(w, "viewer"))
+		stolen := url.Values{"act": {"end"}, "ticket": {"x"}}
+		for what, of := range map[string]struct {
+			got  shown
+			want int
+		}{
+			"the seller opens the token":     {alice.get(at), http.StatusNotFound},
+			"in its own workspace":           {alice.get(strings.Replace(at, w, shop, 1)), http.StatusNotFound},
+			"a viewer opens it":              {viewer.get(at), http.StatusOK},
+			"a viewer ends it":               {viewer.post(at, stolen), http.StatusForbidden},
+			"a viewer opens the form":        {viewer.get("/w/" + w + "/tokens/new"), http.StatusForbidden},
+			"a viewer orders":                {viewer.post(plan, stolen), http.StatusForbidden},
+			"a viewer exports orders":        {viewer.get("/w/" + w + "/export/orders"), http.StatusForbidden},
+			"an unknown list":                {bob.get("/w/" + w + "/export/users"), http.StatusNotFound},
+			"an unknown act":                 {bob.act(plan, "act", "x"), http.StatusBadRequest},
+			"an unknown plan":                {bob.get("/w/" + w + "/holdings/1"), http.StatusNotFound},
+			"a filter that is none":          {bob.get("/w/" + w + "/orders?planId=x"), http.StatusBadRequest},
+			"a delegation that is not there": {bob.get("/w/" + w + "/delegations/x"), http.StatusNotFound},
+		} {
+			if of.got.status != of.want {
+				t.Errorf("%s: %d, want %d\n%s", what, of.got.status, of.want, mainPart.FindString(of.got.body))
+			}
+		}
+	})
+}
+
+// TestSearchOnPages: every id leads to its page, a name and a page are found by their beginning, and nothing of others is.
+func TestSearchOnPages(t *testing.T) {
+	eachTown(t, func(o *town) {
+		t := o.t
+		alice, bob := o.signUp("alice", ""), o.signUp("bob", "")
+		w, other := alice.workspace(), bob.workspace()
+		key := alice.keyOf(w)
+		c := client.New(key, client.WithURL(o.address), client.WithRetries(0))
+		r, err := c.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Weather"}}, client.PlanParams{
+			Metadata: toll.Metadata{Name: "Sunny"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(5, 1),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		order, err := c.OrderPlan(t.Context(), r.PlanID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := c.AccessToken(t.Context(), r.PlanID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := func(path string) string { return "/w/" + w + path }
+		for id, want := range map[string]string{
+			string(r.PlanID): at("/plans/" + string(r.PlanID)), string(r.AgentID): at("/agents/" + string(r.AgentID)),
+			order.OrderID: at("/orders/" + order.OrderID), token.PermissionHash.String(): at("/tokens/" + token.PermissionHash.String()),
+			keysOf(t, o, key)[0].ID.String(): at("/keys/" + keysOf(t, o, key)[0].ID.String()),
+		} {
+			if res := alice.get(at("/search?q=") + url.QueryEscape(id)); res.header.Get("Location") != want {
+				t.Errorf("%s leads to %q, want %q", id, res.header.Get("Location"), want)
+			} else if res := alice.get(want); res.status != http.StatusOK {
+				t.Errorf("%s: %d", want, res.status)
+			}
+			if res := bob.get("/w/" + other + "/search?q=" + url.QueryEscape(id)); res.header.Get("Location") != "" || strings.Contains(res.body, "data-found") {
+				t.Errorf("%s is found by somebody else", id)
+			}
+		}
+		for text, want := range map[string]string{"weath": "Weather", "SUN": "Sunny", "audit": at("/audit"), "alic": "ALICE", "make an api": at("/keys/new")} {
+			if res := alice.get(at("/search?q=") + url.QueryEscape(text)); !strings.Contains(res.body, want) {
+				t.Errorf("%s: no %s in\n%s", text, want, mainPart.FindString(res.body))
+			}
+		}
+		for _, text := range []string{"no such thing", "<script>", strings.Repeat("x", 500)} {
+			if res := alice.get(at("/search?q=") + url.QueryEscape(text)); res.status >= 500 || strings.Contains(res.body, "data-found") || strings.Contains(res.body, "<script>x") {
+				t.Errorf("%.20s: %d", text, res.status)
+			}
+		}
+	})
+}
+
+// TestServicePage: who runs the service sees how it does, on any database, and nobody else does.
+func TestServicePage(t *testing.T) {
+	eachTown(t, func(o *town) {
+		t := o.t
+		link, err := o.s.FirstLink(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		operator, bob := o.signUp("operator", link[strings.LastIndex(link, "=")+1:]), o.signUp("bob", "")
+		w := operator.workspace()
+		page := operator.get("/w/" + w + "/operator")
+		for _, want := range []string{"<h1>Service</h1>", "ledger.follow", "public address", "API keys and access tokens"} {
+			if page.status != http.StatusOK || !strings.Contains(page.body, want) {
+				t.Errorf("%d, no %q:\n%s", page.status, want, mainPart.FindString(page.body))
+			}
+		}
+		if nav := operator.get("/w/" + w).body; !strings.Contains(nav, `/operator"`) {
+			t.Error("the navigation of the operator lacks the page")
+		}
+		own := "/w/" + bob.workspace()
+		if res := bob.get(own + "/operator"); res.status != http.StatusForbidden || strings.Contains(res.body, "ledger.follow") {
+			t.Errorf("another person: %d", res.status)
+		}
+		if strings.Contains(bob.get(own).body, `/operator"`) || strings.Contains(bob.get(own+"/search?q=service").body, `/operator"`) {
+			t.Error("another person is led there")
+		}
+	})
+}
+
+// TestMemberPage: a member's sessions are ended and the person is removed, by who manages people.
+func TestMemberPage(t *testing.T) {
+	eachTown(t, func(o *town) {
+		t := o.t
+		alice := o.signUp("alice", "")
+		w := alice.workspace()
+		members := "/w/" + w + "/members"
+		dev, viewer := o.signUp("dev", alice.invite(w, "developer")), o.signUp("viewer", alice.invite(w, "viewer"))
+		at, own := members+"/"+userOf(dev, members), members+"/"+userOf(alice, members)
+		key := client.New(dev.keyOf(w), client.WithURL(o.address), client.WithRetries(0))
+		for what, of := range map[string]struct {
+			got  shown
+			want int
+		}{
+			"a viewer opens":   {viewer.get(at), http.StatusForbidden},
+			"a viewer acts":    {viewer.post(at, url.Values{"act": {"remove"}}), http.StatusForbidden},
+			"without a ticket": {alice.post(at, url.Values{"act": {"remove"}}), http.StatusForbidden},
+			"an unknown act":   {alice.act(at, "act", "x"), http.StatusBadRequest},
+			"a role above all": {alice.act(at, "act", "role", "role", "king"), http.StatusBadRequest},
+			"nobody":           {alice.get(members + "/x"), http.StatusNotFound},
+		} {
+			if of.got.status != of.want {
+				t.Errorf("%s: %d, want %d", what, of.got.status, of.want)
+			}
+		}
+		if body := mainPart.FindString(alice.get(own).body); strings.Contains(body, "<form") {
+			t.Errorf("the last owner can change the own membership:\n%s", body)
+		}
+		if page := alice.follow(alice.act(at, "act", "role", "role", "billing")); !strings.Contains(page.body, "The role is changed.") || !strings.Contains(page.body, "billing") {
+			t.Errorf("after the change:\n%s", mainPart.FindString(page.body))
+		}
+		if page := alice.follow(alice.act(at, "act", "sessions")); !strings.Contains(page.body, "session ended.") {
+			t.Errorf("after the end of the sessions:\n%s", mainPart.FindString(page.body))
+		}
+		if strings.Contains(dev.get(members).body, "DEV") {
+			t.Error("the session goes on")
+		}
+		if page := alice.follow(alice.act(at, "act", "remove")); !strings.Contains(page.body, "DEV is removed.") || strings.Contains(page.body, at) {
+			t.Errorf("after the removal:\n%s", mainPart.FindString(page.body))
+		}
+		o.ahead.Add(int64(2 * time.Second)) // keys are looked at once a second
+		if _, err := key.Wallet(t.Context()); toll.AsError(err).Code != toll.CodeNotAuthenticated {
+			t.Errorf("the key of who was removed: %v", err)
+		}
+	})
+}
+
+// TestT161_CardOnPages: a subscriber orders by card from the page of a plan, and the seller refunds it, each once however often the
+// form is sent.
+func TestT161_CardOnPages(t *testing.T) {
+	c := newCardShop(t)
+	at := func(k toll.APIKey, path string) string { return "/w/" + k.Address.String() + path }
+	buyer, seller := newVisitor(t, c.url), newVisitor(t, c.url)
+	buyer.signIn(buyer.get("/sign-in"), c.holder.Key)
+	seller.signIn(seller.get("/sign-in"), c.owner.Key)
+	form := formOf(t, buyer.get(at(c.holder, "/holdings/"+string(c.plan))))
+	first, second := buyer.submit(form), buyer.submit(form)
+	page := strings.TrimPrefix(first.header.Get("Location"), c.s.PublicURL())
+	if first.status != http.StatusSeeOther || !strings.HasPrefix(page, "/checkout/") || second.header.Get("Location") != first.header.Get("Location") {
+		t.Fatalf("%d to %q, then to %q", first.status, first.header.Get("Location"), second.header.Get("Location"))
+	}
+	id := strings.Split(page, "/")[2]
+	id, _, _ = strings.Cut(id, "?")
+	to, _ := linkOf(t, buyer.get(page))
+	buyer.get(c.fill(to, goodCard))
+	if c.status(id) != toll.OrderConfirmed {
+		t.Fatalf("the order is %s", c.status(id))
+	}
+	reads(t, buyer.get(at(c.holder, "/orders/"+id)), http.StatusOK, "Paid by card", "Credits granted", "5.00")
+	if body := buyer.get(at(c.holder, "/orders/"+id)).body; strings.Contains(body, `value="refund"`) {
+		t.Error("the subscriber can refund")
+	}
+	order := at(c.owner, "/orders/"+id)
+	for amount, want := range map[string]int{"x": http.StatusBadRequest, "-1": http.StatusBadRequest, "5.01": http.StatusConflict, "0.001": http.StatusBadRequest} {
+		if res := seller.act(order, "act", "refund", "amount", amount); res.status != want {
+			t.Errorf("a refund of %s: %d, want %d\n%s", amount, res.status, want, mainPart.FindString(res.body))
+		}
+	}
+	form = formOf(t, seller.get(order)).with("amount", "2.00")
+	first, second = seller.submit(form), seller.submit(form)
+	if second.header.Get("Location") != first.header.Get("Location") {
+		t.Errorf("%q, then %q", first.header.Get("Location"), second.header.Get("Location"))
+	}
+	reads(t, seller.follow(first), http.StatusOK, "refund")
+	eventually(t, "the refund is there", func() bool {
+		o, err := c.seller.Order(t.Context(), id)
+		return err == nil && o.RefundedCents == 200
+	})
+	reads(t, seller.get(order), http.StatusOK, "2.00 USD", "40 credits taken back")
+	if res := buyer.post(at(c.holder, "/orders/"+id), url.Values{"act": {"refund"}}); res.status != http.StatusForbidden {
+		t.Errorf("the subscriber refunds: %d", res.status)
+	}
+}

@@ -1,0 +1,63 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+
+	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web"
+)
+
+// operation is what the page of the operators shows: what toll doctor and the metrics find.
+func (s *Server) operation(ctx context.Context) (o web.Operation, err error) {
+	for name, is := range s.ready(ctx) {
+		if is == "failing" {
+			o.Checks = append(o.Checks, web.Check{Name: name, Status: CheckFailed, Detail: "It fails now: the log says why."})
+		}
+	}
+	for _, c := range Inspect(ctx, s.cfg) {
+		o.Checks = append(o.Checks, web.Check(c))
+	}
+	for _, l := range s.jobs.Status() {
+		o.Loops = append(o.Loops, web.Loop{Name: l.Name, Turns: l.Turns, Last: l.Last, Failing: l.Failing, Error: l.Error})
+	}
+	keys, err := store.SigningKeys(ctx, s.base.store)
+	if err != nil {
+		return o, err
+	}
+	for _, k := range keys {
+		o.Keys = append(o.Keys, web.SigningKey{
+			ID: k.KID, For: map[string]string{"": "API keys and access tokens", store.StatementKey: "statements"}[k.Purpose], Made: k.CreatedAt, Retired: k.RetiredAt,
+		})
+	}
+	if o.Unmatched.Cards, o.Unmatched.Crypto, err = store.CountOrphans(ctx, s.base.store); err != nil {
+		return o, err
+	}
+	each := func(name string, n int, of string) {
+		text := "no limit"
+		if n > 0 {
+			text = strconv.Itoa(n) + " " + of
+		}
+		o.Limits = append(o.Limits, web.Limit{Name: name, Text: text})
+	}
+	o.Limits = append(o.Limits,
+		web.Limit{Name: "Release", Text: cmp.Or(s.cfg.Release, "unknown")}, web.Limit{Name: "Database", Text: string(s.base.store.Engine())},
+		web.Limit{Name: "Address", Text: s.PublicURL()}, web.Limit{Name: "Sign-up", Text: string(s.people.Registration)},
+	)
+	each("Calls of a key", s.cfg.RateLimitKey, "a second")
+	each("Calls of an address", s.cfg.RateLimitIP, "a second")
+	return o, nil
+}
+
+// changesSince are the changes of the API after a version.
+func changesSince(version string) (out []web.Change) {
+	v, err := gate.Parse(version)
+	for _, c := range gate.Changes() {
+		if err == nil && v.Before(c.Since) {
+			out = append(out, web.Change{Since: c.Since.String(), Summary: c.Summary})
+		}
+	}
+	return out
+}

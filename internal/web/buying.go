@@ -1,0 +1,427 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/plain"
+)
+
+// buyingPages are what a workspace holds of the plans of others, and the access tokens that spend it.
+func buyingPages() []areaPage {
+	return []areaPage{
+		{
+			Path: "/holdings", Title: "My plans", Template: "sheet", Group: groupBuy, Nav: "My plans", Icon: "coins", Key: "h",
+			Right: toll.RightRead, Get: (*visit).listHoldings,
+		},
+		{
+			Path: "/holdings/{plan}", Template: "sheet", Under: "/holdings", Right: toll.RightRead, Act: toll.RightSpend,
+			Get: (*visit).showHolding, Post: (*visit).topUp,
+		},
+		{
+			Path: "/tokens", Title: "Access tokens", Template: "sheet", Group: groupBuy, Nav: "Access tokens", Icon: "badge-check", Key: "t",
+			Right: toll.RightRead, Get: (*visit).listTokens,
+		},
+		{
+			Path: "/tokens/new", Title: "Make an access token", Template: "sheet", Under: "/tokens", Right: toll.RightSpend,
+			Get: (*visit).askToken, Post: (*visit).makeToken,
+		},
+		{
+			Path: "/tokens/{token}", Template: "sheet", Under: "/tokens", Right: toll.RightRead, Act: toll.RightSpend,
+			Get: (*visit).showToken, Post: (*visit).endToken,
+		},
+	}
+}
+
+func (v *visit) listHoldings() {
+	list, err := listOf[*toll.Balance](v, "/protocol/holdings", "holdings", url.Values{})
+	if v.narrowed(err) {
+		return
+	}
+	t := &table{
+		Caption: "My plans",
+		Head:    []column{{Text: "Plan"}, {Text: "Id"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true}, {Text: "Ends"}},
+		Empty:   &empty{"coins", "You hold no plan", "Buy a plan, and its balance appears here.", "", "", "toll plans order --help"},
+		Pager:   v.pagerOf(list.Total, list.Next, "plan"),
+	}
+	for _, b := range list.Items {
+		t.Rows = append(t.Rows, []cell{
+			{Text: nameOf(b.PlanName), To: v.to("holdings", string(b.PlanID))}, {ID: string(b.PlanID)}, credits(b.Available),
+			credits(b.Held), credits(b.Used), atOr(b.ExpiresAt, "never"),
+		})
+	}
+	v.sheet("My plans", sheet{
+		Lead: "Plans of others that this workspace bought, and what is left of them.", Table: t,
+		Links: []link{{Text: "Export as CSV", To: v.to("export", "holdings"), Plain: true}},
+	})
+}
+
+// heldPlan returns the plan of the page. It has answered when ok is false.
+func (v *visit) heldPlan() (p *toll.Plan, ok bool) {
+	id, err := toll.ParsePlanID(v.param("plan"))
+	if err == nil {
+		p, err = v.w.API.Plan(v.acting(), id)
+	}
+	return p, !v.failed("plan", err)
+}
+
+func (v *visit) showHolding() {
+	p, ok := v.heldPlan()
+	if !ok {
+		return
+	}
+	b, err := v.w.API.Balance(v.acting(), p.ID)
+	if v.failed("plan", err) {
+		return
+	}
+	tokens, err := v.tokensOf(url.Values{"planId": {string(p.ID)}})
+	if v.narrowed(err) {
+		return
+	}
+	s := sheet{
+		Stats: []stat{
+			{Label: "Available", Value: grouped(b.Available.String()), Unit: "credits"},
+			{Label: "Held for requests", Value: grouped(b.Held.String())}, {Label: "Used", Value: grouped(b.Used.String())},
+			{Label: "Granted", Value: grouped(b.Total.String())},
+		},
+		Facts: []fact{
+			{"Id", cell{ID: string(p.ID)}}, {"Sold by", cell{ID: p.Owner.String()}}, {"Price", cell{Text: priceOf(p)}},
+			{"Buys", cell{Text: buys(p)}}, {"A request burns", cell{Text: burns(p)}}, {"Ends", atOr(b.ExpiresAt, "never")},
+		},
+	}
+	if p.IsTime() {
+		s.Stats = nil
+	}
+	if len(b.Lots) > 0 {
+		t := &table{Caption: "Credits by end", Head: []column{{Text: "Ends"}, {Text: "Left", Num: true}, {Text: "Granted", Num: true}}}
+		for _, l := range b.Lots {
+			t.Rows = append(t.Rows, []cell{atOr(l.ExpiresAt, "never"), credits(l.Remaining), credits(l.Amount)})
+		}
+		s.Parts = append(s.Parts, part{"Credits by end", t})
+	}
+	if v.person.Rights.Has(toll.RightSpend) {
+		s.Links = []link{{Text: "Make an access token", To: v.to("tokens", "new") + "?plan=" + url.QueryEscape(string(p.ID)), Plain: true}}
+		s.Acts, s.Note = v.orderDialog(p)
+	}
+	s.Parts = append(s.Parts, part{"Access tokens", tokens})
+	v.sheet(nameOf(p.Metadata.Name), s)
+}
+
+// orderDialog orders a plan once more, or says why that does not go here.
+func (v *visit) orderDialog(p *toll.Plan) ([]dialog, string) {
+	o := &offer{plan: p, Price: priceOf(p)}
+	v.w.orders(v.person, o)
+	payers := field{Name: "payer", Label: "Paid by", Members: []string{"delegationId"}}
+	if o.Order != "" {
+		payers.Options = append(payers.Options, option{Value: "", Text: map[bool]string{true: "The wallet of this workspace", false: "A card, on the next page"}[p.Price.IsCrypto]})
+	}
+	if p.Price.IsFree() {
+		payers.Options = []option{{Value: "", Text: "Nothing: it is free"}}
+	} else {
+		payers.Options = append(payers.Options, v.purseOptions(p.ID)...)
+	}
+	if len(payers.Options) == 0 || p.IsPayAsYouGo() {
+		return nil, o.Why
+	}
+	return []dialog{v.dialogOf("order", "Order", "One order costs "+priceOf(p)+" and buys "+buys(p)+".", payers)}, o.Why
+}
+
+// purseOptions are the delegations that can pay a plan.
+func (v *visit) purseOptions(plan toll.PlanID) (out []option) {
+	for d, err := range v.w.API.Delegations(v.acting(), client.Accessible()) {
+		if err != nil || len(out) == mostOffers {
+			return out
+		}
+		if d.PlanID == nil || *d.PlanID == plan || plan == "" {
+			out = append(out, option{
+				Value: d.DelegationID,
+				Text:  "Delegation " + short(d.DelegationID) + ", " + centsText(d.RemainingBudgetCents, d.Currency) + " left",
+			})
+		}
+	}
+	return out
+}
+
+func (v *visit) topUp() {
+	p, ok := v.heldPlan()
+	if !ok {
+		return
+	}
+	v.finish(func() (outcome, error) {
+		if v.form.Get("act") != "order" {
+			return outcome{}, toll.NewError(toll.CodeBadRequest)
+		}
+		payer := v.form.Get("payer")
+		if payer == "" && !p.Price.IsCrypto && !p.Price.IsFree() {
+			back := v.w.PublicURL + v.to("holdings", string(p.ID))
+			made, err := v.w.API.Checkout(v.once(), p.ID, client.CheckoutParams{SessionType: "hosted", SuccessURL: back, CancelURL: back})
+			if err != nil {
+				return outcome{}, err
+			}
+			return outcome{To: made.Result.URL}, nil
+		}
+		var by []client.OrderOption
+		if payer != "" {
+			by = append(by, client.PaidBy(payer))
+		}
+		o, err := v.w.API.OrderPlan(v.once(), p.ID, by...)
+		if err != nil {
+			return outcome{}, err
+		}
+		return outcome{To: v.to("orders", o.OrderID), Done: "The plan is ordered."}, nil
+	})
+}
+
+// tokensOf is a table of access tokens.
+func (v *visit) tokensOf(q url.Values) (*table, error) {
+	list, err := listOf[*toll.Permission](v, "/x402/permissions", "permissions", q)
+	t := &table{
+		Caption: "Access tokens",
+		Head:    []column{{Text: "Token"}, {Text: "Plan"}, {Text: "State"}, {Text: "Used", Num: true}, {Text: "Limit", Num: true}, {Text: "Ends"}},
+		Empty: &empty{
+			"badge-check", "No access tokens", "An access token lets one program spend credits of a plan, within a limit.", "", "",
+			"toll tokens create --help",
+		},
+		Pager: v.pagerOf(list.Total, list.Next, "token"),
+	}
+	for _, p := range list.Items {
+		limit := cell{Text: "none", Num: true}
+		if p.MaxCredits != nil {
+			limit = credits(*p.MaxCredits)
+		}
+		t.Rows = append(t.Rows, []cell{
+			{ID: p.PermissionHash.String(), To: v.to("tokens", p.PermissionHash.String())},
+			{ID: string(p.PlanID), To: v.to("holdings", string(p.PlanID))}, {State: stateOf(p.Status)}, credits(p.UsedCredits), limit,
+			{At: p.ExpiresAt.Time},
+		})
+	}
+	return t, err
+}
+
+func (v *visit) listTokens() {
+	states := []option{{Value: "", Text: "All"}}
+	for _, s := range []toll.PermissionStatus{toll.StatusActive, toll.StatusRevoked, toll.StatusExpired, toll.StatusExhausted} {
+		states = append(states, option{Value: string(s), Text: string(s)})
+	}
+	filter, q := v.filters(field{Name: "status", Label: "State", Options: states}, field{Name: "planId", Label: "Plan", Max: 80})
+	t, err := v.tokensOf(q)
+	if v.narrowed(err) {
+		return
+	}
+	s := sheet{Lead: "What lets a program spend credits, within a limit and for a time.", Filter: filter, Table: t}
+	if v.person.Rights.Has(toll.RightSpend) {
+		s.begin("Make an access token", v.to("tokens", "new"))
+	}
+	s.Links = append(s.Links, link{Text: "Export as CSV", To: v.to("export", "tokens") + "?" + q.Encode(), Plain: true})
+	v.sheet("Access tokens", s)
+}
+
+// tokenLives are the ends that an access token can have, by seconds.
+var tokenLives = []option{
+	{Value: "86400", Text: "In a day"}, {Value: "3600", Text: "In an hour"}, {Value: "604800", Text: "In a week"},
+	{Value: "2592000", Text: "In 30 days"}, {Value: "31536000", Text: "In a year"},
+}
+
+func (v *visit) askToken() {
+	plans := field{Name: "plan", Label: "Plan", Value: v.r.URL.Query().Get("plan"), Members: []string{"planId"}}
+	for b, err := range v.w.API.Holdings(v.acting()) {
+		if v.failed("plan", err) {
+			return
+		}
+		if len(plans.Options) == 100 {
+			break
+		}
+		plans.Options = append(plans.Options, option{Value: string(b.PlanID), Text: nameOf(b.PlanName) + ", " + count(int64(b.Available), "credit")})
+	}
+	if v.form.Get("plan") != "" {
+		plans.Value = v.form.Get("plan")
+	}
+	if id := plans.Value; id != "" && !hasOption(plans.Options, id) {
+		plans.Options = append(plans.Options, option{Value: id, Text: id})
+	}
+	if len(plans.Options) == 0 {
+		plans.Hint, plans.Options = "The workspace holds none; type the id of a free plan.", nil
+	}
+	fields := []field{
+		plans,
+		{Name: "limit", Label: "Limit", Unit: "credits", Mode: "numeric", Hint: "The most that it may burn. Empty: all that there is.", Members: []string{"redemptionLimit"}},
+		{Name: "ends", Label: "Ends", Options: tokenLives, Members: []string{"expiresInSecs"}},
+		{Name: "agent", Label: "Agent", Max: 100, Hint: "The id of the one agent at which it is good. Empty: every agent of the plan.", Members: []string{"agentId"}},
+	}
+	if purses := v.purseOptions(""); len(purses) > 0 {
+		fields = append(fields,
+			field{
+				Name: "purse", Label: "Automatic top-up", Hint: "What buys the plan again when its credits run out.",
+				Options: append([]option{{Value: "", Text: "None"}}, purses...), Members: []string{"delegationConfig", "delegationId"},
+			},
+			field{Name: "orders", Label: "Most orders", Mode: "numeric", Hint: "How often it may buy the plan again. Empty: as often as the delegation pays.", Members: []string{"orderLimit"}},
+		)
+	}
+	f := v.formOf("make", "Make the token", group{Fields: fields})
+	f.Cancel = v.to("tokens")
+	v.sheet("Make an access token", sheet{Lead: "The token is shown once, when it is made.", Forms: []*form{f}})
+}
+
+func (v *visit) makeToken() {
+	v.finish(func() (outcome, error) {
+		life, err1 := v.seconds("ends", tokenLives)
+		limit, err2 := v.number("limit")
+		if err := together(err1, err2); err != nil {
+			return outcome{}, err
+		}
+		with := []client.TokenOption{client.WithExpiry(life)}
+		if limit > 0 {
+			with = append(with, client.WithRedemptionLimit(limit))
+		}
+		if id := v.text("agent"); id != "" {
+			with = append(with, client.WithAgent(toll.AgentID(id)))
+		}
+		if id := v.form.Get("purse"); id != "" {
+			with = append(with, client.WithDelegation(id))
+		}
+		if text := v.text("orders"); text != "" {
+			n, err := strconv.ParseInt(text, 10, 32)
+			if err != nil {
+				return outcome{}, oneFault("orders", "must be a number of orders, 0 or more")
+			}
+			with = append(with, client.WithOrderLimit(n))
+		}
+		t, err := v.w.API.AccessToken(v.acting(), toll.PlanID(v.text("plan")), with...)
+		if err != nil {
+			return outcome{}, err
+		}
+		return outcome{
+			To: v.to("tokens", t.PermissionHash.String()), Done: "The access token is made.", Secret: &secret{"The access token", t.AccessToken},
+		}, nil
+	})
+}
+
+// token returns the permission of the page. It has answered when ok is false.
+func (v *visit) token() (p *toll.Permission, ok bool) {
+	hash, err := toll.ParseHash(v.param("token"))
+	if err == nil {
+		p, err = v.w.API.Permission(v.acting(), hash)
+	}
+	return p, !v.failed("access token", err)
+}
+
+func (v *visit) showToken() {
+	p, ok := v.token()
+	if !ok {
+		return
+	}
+	s := sheet{Facts: []fact{
+		{"Id", cell{ID: p.PermissionHash.String()}}, {"State", cell{State: stateOf(p.Status)}},
+		{"Plan", cell{ID: string(p.PlanID), To: v.to("holdings", string(p.PlanID))}}, {"Good at", v.goodAt(p)},
+		{"Burned", cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {"Made", v.madeBy(p)}, {"Ends", cell{At: p.ExpiresAt.Time}},
+	}}
+	if p.MaxCredits != nil && *p.MaxCredits > 0 {
+		s.Bars = []bar{{"Credits", int64(p.UsedCredits), int64(*p.MaxCredits), grouped(p.UsedCredits.String()) + " of " + grouped(p.MaxCredits.String())}}
+	}
+	if p.DelegationID != nil {
+		s.Facts = append(s.Facts, fact{"Automatic top-up", cell{ID: *p.DelegationID, To: v.to("delegations", *p.DelegationID)}},
+			fact{"Orders made", cell{Number: strconv.FormatInt(p.UsedOrders, 10), Sub: ordersText(p.MaxOrders)}})
+	}
+	t := &table{
+		Caption: "Settlements", Head: []column{{Text: "Time"}, {Text: "Request"}, {Text: "Transaction"}, {Text: "Credits", Num: true}},
+		Empty: &empty{Icon: "activity", Title: "Nothing burned yet", Text: "Each request that the token paid appears here."},
+	}
+	for _, u := range p.Transactions {
+		t.Rows = append(t.Rows, []cell{{At: u.CreatedAt.Time}, {ID: u.AgentRequestID}, {ID: u.Transaction.String()}, credits(u.CreditsRedeemed)})
+	}
+	s.Parts = []part{{"Settlements", t}}
+	if p.Status == toll.StatusActive && v.person.Rights.Has(toll.RightSpend) {
+		s.Acts = []dialog{v.dangerOf("end", "Revoke", "The token is refused at once. Requests that are held now still settle.")}
+	}
+	v.sheet("Access token "+short(p.PermissionHash.String()), s)
+}
+
+func (v *visit) goodAt(p *toll.Permission) cell {
+	switch {
+	case p.AgentID != nil:
+		return cell{ID: string(*p.AgentID)}
+	case p.AllowedAgents != nil:
+		return cell{Text: count(int64(len(p.AllowedAgents)), "agent")}
+	}
+	return cell{Text: "every agent of the plan"}
+}
+
+// madeBy says when a token was made, and by which key.
+func (v *visit) madeBy(p *toll.Permission) cell {
+	c := cell{At: p.CreatedAt.Time}
+	if p.APIKeyID != nil {
+		if k, err := v.w.Auth.Key(v.ctx(), v.person.Address, *p.APIKeyID); err == nil {
+			c.Sub = "by the API key " + plain.Name(nameOfKey(k))
+		}
+	}
+	return c
+}
+
+func limitText(most *toll.Credits) string {
+	if most == nil {
+		return "no limit"
+	}
+	return "of at most " + grouped(most.String())
+}
+
+func ordersText(most *int64) string {
+	if most == nil {
+		return "no limit of its own"
+	}
+	return "of at most " + grouped(strconv.FormatInt(*most, 10))
+}
+
+func (v *visit) endToken() {
+	p, ok := v.token()
+	if !ok {
+		return
+	}
+	v.finish(func() (outcome, error) {
+		if v.form.Get("act") != "end" {
+			return outcome{}, toll.NewError(toll.CodeBadRequest)
+		}
+		err := v.w.API.RevokePermission(v.acting(), p.PermissionHash)
+		return outcome{To: v.to("tokens", p.PermissionHash.String()), Done: "The access token is revoked."}, err
+	})
+}
+
+// exports are the lists of the API that a page hands out as a file, by the name of the page.
+var exports = map[string]struct {
+	path, title string
+	right       toll.Right
+}{
+	"orders":   {"/protocol/orders", "Orders", toll.RightMoney},
+	"holdings": {"/protocol/holdings", "My plans", toll.RightRead},
+	"tokens":   {"/x402/permissions", "Access tokens", toll.RightRead},
+}
+
+// exportPages hand out lists as files.
+func exportPages() []areaPage {
+	return []areaPage{{Path: "/export/{list}", Template: "sheet", Right: toll.RightRead, Get: (*visit).export}}
+}
+
+// export passes a file of the API on, as it is written.
+func (v *visit) export() {
+	of, ok := exports[v.param("list")]
+	if !ok {
+		v.missing("list")
+		return
+	}
+	if !v.hasRight(of.right) {
+		return
+	}
+	q := v.r.URL.Query()
+	if q.Get("format") != "ndjson" {
+		q.Set("format", "csv")
+	}
+	r, err := http.NewRequestWithContext(v.acting(), http.MethodGet, v.w.PublicURL+"/api/v1"+of.path+"?"+q.Encode(), http.NoBody)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), v.r.RemoteAddr
+	v.w.Handler.ServeHTTP(v.rw, r)
+}
