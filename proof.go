@@ -1,7 +1,9 @@
 package toll
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"math/big"
 )
 
@@ -53,4 +55,31 @@ func (f *BurnFields) Leaf() Hash {
 	binary.BigEndian.PutUint64(b[184:], uint64(f.Credits))
 	inner := Keccak256(b[:])
 	return Hash(Keccak256(inner[:]))
+}
+
+// Check reports what of a proof does not hold in itself: its fields make the leaf, and the leaf leads
+// to the root. That the root is on the chain is for the caller to look up.
+func (p *BurnProof) Check() error {
+	switch {
+	case p.Fields.Index != p.Index:
+		return errors.New("the index of the proof is not that of its fields")
+	case p.Fields.Leaf() != p.Leaf:
+		return errors.New("the leaf is not made of these fields")
+	}
+	node := p.Leaf
+	for _, sibling := range p.Proof {
+		node = MerkleParent(node, sibling)
+	}
+	if node != p.Root {
+		return errors.New("the proof does not lead to the root")
+	}
+	return nil
+}
+
+// MerkleParent returns the Keccak-256 hash of two nodes of the mirror in ascending order of bytes.
+func MerkleParent(a, b Hash) Hash {
+	if bytes.Compare(a[:], b[:]) > 0 {
+		a, b = b, a
+	}
+	return Hash(Keccak256(append(a[:], b[:]...)))
 }

@@ -2,11 +2,7 @@
 // check it there without asking the service.
 package mirror
 
-import (
-	"bytes"
-
-	"github.com/tollhq/toll"
-)
+import "github.com/tollhq/toll"
 
 // Levels returns the tree over leaves, from the leaves to the root: a parent is the Keccak-256 hash of its two children in
 // ascending order of bytes, and a node without a sibling moves up as it is.
@@ -46,28 +42,13 @@ func Proof(n, i int64, node func(level, i int64) (toll.Hash, error)) ([]toll.Has
 	return proof, nil
 }
 
-// Leads reports whether proof leads from leaf to root.
-func Leads(root, leaf toll.Hash, proof []toll.Hash) bool {
-	for _, sibling := range proof {
-		leaf = parent(leaf, sibling)
-	}
-	return leaf == root
-}
-
 func up(level []toll.Hash) []toll.Hash {
 	next := make([]toll.Hash, 0, (len(level)+1)/2)
 	for i := 0; i+1 < len(level); i += 2 {
-		next = append(next, parent(level[i], level[i+1]))
+		next = append(next, toll.MerkleParent(level[i], level[i+1]))
 	}
 	if len(level)%2 == 1 {
 		next = append(next, level[len(level)-1])
 	}
 	return next
-}
-
-func parent(a, b toll.Hash) toll.Hash {
-	if bytes.Compare(a[:], b[:]) > 0 {
-		a, b = b, a
-	}
-	return toll.Hash(toll.Keccak256(append(a[:], b[:]...)))
 }

@@ -31,16 +31,11 @@ type Verified struct {
 // Verify checks a proof against the chain, with nothing of the service. What it is not: that the contract is the one of the
 // service that gave the receipt is for the caller to know, by the address or by the operator. Errors say what does not hold.
 func Verify(ctx context.Context, pool *endpoints.Pool, p *toll.BurnProof) (*Verified, error) {
-	f := p.Fields
-	switch {
-	case p.Status == toll.ProofOpen:
+	if p.Status == toll.ProofOpen {
 		return nil, ErrOpen
-	case f.Index != p.Index:
-		return nil, errors.New("the index of the proof is not that of its fields")
-	case f.Leaf() != p.Leaf:
-		return nil, errors.New("the leaf is not made of these fields")
-	case !Leads(p.Root, p.Leaf, p.Proof):
-		return nil, errors.New("the proof does not lead to the root")
+	}
+	if err := p.Check(); err != nil {
+		return nil, err
 	}
 	contract := common.Address(p.Contract)
 	var code, operator []byte
