@@ -30,7 +30,8 @@ const (
 type catalogue struct {
 	agents map[toll.AgentID]*listedAgent
 	plans  map[toll.PlanID]*listedPlan
-	items  []place // last updated first
+	items  []place        // last updated first
+	listed []*listedAgent // the same agents, last updated first
 }
 
 // listedAgent is what all items of an agent share.
@@ -83,6 +84,12 @@ func (p place) key() string {
 // compare returns a negative number when p stands before the place with these values: what was updated last comes first.
 func (p place) compare(updated int64, key string) int {
 	return cmp.Or(cmp.Compare(updated, p.updated()), strings.Compare(p.key(), key))
+}
+
+// compare returns a positive number when l stands before the place with these values, which is the
+// place of an agent: what was updated last comes first.
+func (l *listedAgent) compare(updated int64, id string) int {
+	return cmp.Or(cmp.Compare(l.updated, updated), strings.Compare(id, string(l.stamp.ID)))
 }
 
 // kind is the type of an item.
@@ -331,6 +338,9 @@ func (c *catalogue) sort() {
 	}
 	slices.SortFunc(runs, func(a, b run) int {
 		return cmp.Or(cmp.Compare(b.updated, a.updated), strings.Compare(string(a.agent.stamp.ID)+"/", string(b.agent.stamp.ID)+"/"))
+	})
+	c.listed = slices.SortedFunc(maps.Values(c.agents), func(a, b *listedAgent) int {
+		return b.compare(a.updated, string(a.stamp.ID))
 	})
 	c.items = make([]place, 0, n)
 	for _, r := range runs {

@@ -209,21 +209,19 @@ func (f *Facilitator) Search(ctx context.Context, query string, by x402.Catalogu
 	if err != nil {
 		return nil, err
 	}
-	words := strings.Fields(strings.ToLower(query))
-	if len(query) > maxQueryBytes || len(words) > maxQueryWords {
-		return nil, toll.Errorf(toll.CodeBadPage, "A query has at most %d bytes and %d words.", maxQueryBytes, maxQueryWords).
-			WithParam("parameter", "query")
+	words, err := wordsOf(query)
+	if err != nil {
+		return nil, err
 	}
 	items, err := f.picked(ctx, by)
 	if err != nil {
 		return nil, err
 	}
-	select { // one search at a time takes one processor at most
-	case f.searching <- struct{}{}:
-		defer func() { <-f.searching }()
-	case <-ctx.Done():
-		return nil, toll.NewError(toll.CodeUnavailable)
+	done, err := f.search(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	found := &x402.FoundResources{X402Version: x402.Version}
 	r := f.newAnswer()
 	left := map[*listedAgent][]string{} // the words that an agent does not have, so that its urls must
@@ -248,7 +246,7 @@ func (f *Facilitator) Search(ctx context.Context, query string, by x402.Catalogu
 		}
 		if !ok {
 			found.PartialResults = true
-			next := base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(last.updated(), 10) + "," + last.key()))
+			next := encodeCursor(last.updated(), last.key())
 			found.Pagination.Cursor = &next
 			break
 		}
@@ -256,6 +254,69 @@ func (f *Facilitator) Search(ctx context.Context, query string, by x402.Catalogu
 	}
 	found.Resources, found.Pagination.Limit = r.items, len(r.items)
 	return found, nil
+}
+
+// wordsOf returns the words of a query in lower case. Errors: [toll.CodeBadPage] for more than 256
+// bytes or 16 words.
+func wordsOf(query string) ([]string, error) {
+	words := strings.Fields(strings.ToLower(query))
+	if len(query) > maxQueryBytes || len(words) > maxQueryWords {
+		return nil, toll.Errorf(toll.CodeBadPage, "A query has at most %d bytes and %d words.", maxQueryBytes, maxQueryWords).
+			WithParam("parameter", "query")
+	}
+	return words, nil
+}
+
+// search waits for its turn: one search at a time takes one processor at most. The caller calls done.
+func (f *Facilitator) search(ctx context.Context) (done func(), err error) {
+	select {
+	case f.searching <- struct{}{}:
+		return func() { <-f.searching }, nil
+	case <-ctx.Done():
+		return nil, toll.NewError(toll.CodeUnavailable)
+	}
+}
+
+// FindAgents returns the agents of the catalogue that have each word of a query in their name,
+// description or tags, in the name of a plan, or in a url; last updated first, at most limit of
+// them. The cursor is that of the part before; next is "" after the last part. Errors are those of
+// [Facilitator.Search].
+func (f *Facilitator) FindAgents(ctx context.Context, query string, limit int, cursor string) (found []*store.ListedAgent, next string, err error) {
+	updated, id, err := readCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	words, err := wordsOf(query)
+	if err != nil {
+		return nil, "", err
+	}
+	c, _, err := f.catalogue.get(ctx, struct{}{})
+	if err != nil {
+		return nil, "", err
+	}
+	done, err := f.search(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer done()
+	var last *listedAgent
+	for _, a := range c.listed {
+		if cursor != "" && a.compare(updated, id) >= 0 || !a.has(words) {
+			continue
+		}
+		if len(found) == limit {
+			return found, encodeCursor(last.updated, string(last.stamp.ID)), nil
+		}
+		found, last = append(found, a.stamp), a
+	}
+	return found, "", nil
+}
+
+// has reports whether each word is in the texts of the agent, in the name of a plan, or in a url.
+func (l *listedAgent) has(words []string) bool {
+	return !slices.ContainsFunc(l.without(words), func(word string) bool {
+		return !slices.ContainsFunc(l.endpoints, func(e listedEndpoint) bool { return strings.Contains(e.lower, word) })
+	})
 }
 
 // without returns the words that neither an agent nor the names of its plans have.
@@ -272,6 +333,11 @@ func (l *listedAgent) without(words []string) []string {
 // has reports whether the url of an item has all words.
 func (p place) has(words []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(p.listed().lower, w) })
+}
+
+// encodeCursor returns a cursor that points behind a place of the catalogue.
+func encodeCursor(updated int64, key string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(updated, 10) + "," + key))
 }
 
 func readCursor(s string) (updated int64, key string, err error) {
