@@ -253,6 +253,33 @@ func (l *Ledger) RequestByTransaction(ctx context.Context, tx toll.Hash) (Reques
 	return r, err
 }
 
+// Proof is the entry of a burn, and whether the ledger vouches for it.
+type Proof struct {
+	Entry
+	Plan    toll.PlanID
+	Holder  toll.Address
+	Chained bool // the commitment recomputes from the one before it of the account
+}
+
+// BurnByTransaction returns the burn with a commitment, the transaction of its receipt. It computes
+// the commitment anew. Errors: [store.ErrNotFound] where no burn has it.
+func (l *Ledger) BurnByTransaction(ctx context.Context, tx toll.Hash) (p Proof, err error) {
+	row, err := store.JournalByCommitment(ctx, l.st, tx)
+	if err != nil {
+		return p, err
+	}
+	if p.Entry = EntryOf(&row); p.Kind != KindBurn {
+		return p, store.ErrNotFound
+	}
+	previous, err := l.Entry(ctx, p.Account, p.Seq-1) // the account got credits before it burned some
+	if err != nil {
+		return p, err
+	}
+	a, err := l.Account(ctx, p.Account)
+	p.Plan, p.Holder, p.Chained = a.Plan, a.Subscriber, p.Commitment == p.commit(previous.Commitment)
+	return p, err
+}
+
 // Entry returns an entry of an account, store.ErrNotFound when there is none.
 func (l *Ledger) Entry(ctx context.Context, id AccountID, seq int64) (Entry, error) {
 	row, err := store.JournalEntry(ctx, l.st, id, seq)
