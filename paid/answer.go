@@ -44,8 +44,12 @@ func retryAfter(h http.Header, e *toll.Error) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, b []byte, correlation string) {
+	write(w, status, "application/json", b, correlation)
+}
+
+func write(w http.ResponseWriter, status int, media string, b []byte, correlation string) {
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	h.Set("Content-Type", media)
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -115,6 +115,10 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	if x.c.onPaymentError != nil && x.c.onPaymentError(x.w, x.r, e) {
 		return
 	}
+	if asksPerson(x.r) {
+		x.writePage(e.Status, reason, e)
+		return
+	}
 	b, err := ready.with(e.Body(x.correlation, ""))
 	if err != nil {
 		x.fail(toll.AsError(err))

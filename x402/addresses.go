@@ -50,6 +50,20 @@ func (r *Requirements) Advice() string {
 	return strings.Join(says, " ")
 }
 
+// PlanPage returns the page of the service on which people buy the plan, with the agent that they
+// came from, "" for none. It is "" when the service is not known.
+func (t *Terms) PlanPage(agent toll.AgentID) string {
+	origin, ok := strings.CutSuffix(t.base(), apiPath)
+	if !ok || origin == "" {
+		return ""
+	}
+	page := origin + "/p/" + string(t.PlanID)
+	if agent != "" {
+		page += "?agent=" + string(agent)
+	}
+	return page
+}
+
 // TokenHint says how to get an access token and in which of these headers to send it.
 func (t *Terms) TokenHint(headers ...string) string {
 	base := t.base()

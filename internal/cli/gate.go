@@ -90,6 +90,7 @@ type gateFlags struct {
 	sellerFlags
 	credits string
 	routes  []string
+	cors    []string
 }
 
 func (a *app) gateCommand() *cobra.Command {
@@ -108,6 +109,9 @@ Access tokens of the service pay in payment-signature or as a bearer token in Au
 behind. Credentials of other software in Authorization pass through. With --public-url a 402 names the full address of what
 it is about, and access tokens that are made for another address are refused.
 
+A person who opens a paid address in a browser gets a page with the price and a link to the plan, in place of JSON. With --cors,
+pages of that origin may call the gate from a browser and read the payment headers.
+
 A caller has 10 s to send a request and to read an answer, and a second more for each 16 KiB. Time in
 which a stream has nothing to send does not count.`
 	c.Example = `toll gate --upstream http://127.0.0.1:3000 --plan 4474 --route "POST /ask=2" --route "GET /files/:name=1" --free "GET /health"
@@ -118,6 +122,7 @@ toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /
 	fl.StringVar(&f.credits, "credits", "", "price of a request that no route names")
 	fl.StringArrayVar(&f.routes, "route", nil, `price of a route, as "POST /path=2"`)
 	fl.StringArrayVar(&f.free, "free", nil, `route without a price, as "GET /health"`)
+	fl.StringArrayVar(&f.cors, "cors", nil, `origin whose pages may call the gate from a browser, as https://app.example.com, or "*"`)
 	fl.StringVar(&f.publicURL, "public-url", "", "address under which callers reach the gate")
 	fl.StringVar(&f.callerGone, "caller-gone", "", "what becomes of work whose caller hung up: settle or release; default settle, but release for GET, HEAD and OPTIONS")
 	require(c, "upstream")
@@ -142,6 +147,9 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	g.log.Info("gate", "listen", ln.Addr().String(), "upstream", g.upstream.Scheme+"://"+g.upstream.Host,
 		"service", c.URL(), "plan", terms.PlanID, "name", terms.PlanName)
 	proxy := paid.Proxy(c, g.upstream, append(g.routes, paid.With(append(g.options, paid.WithQueue(queue))...))...)
+	if len(f.cors) > 0 {
+		proxy = paid.CORS(proxy, f.cors...)
+	}
 	return serveGate(ctx, ln, proxy, queue)
 }
 
@@ -197,6 +205,11 @@ func (a *app) gateSettings(f gateFlags) (g gateSettings, err error) {
 	g.options = []paid.Option{
 		paid.Plan(g.plan), paid.Agent(g.agent), paid.HoldSecs(f.holdSecs), paid.CallerGone(g.gone),
 		paid.TokenHeaders(x402.HeaderSignature, "authorization"), paid.Log(g.log), paid.Namespace(a.set.names),
+	}
+	for _, origin := range f.cors {
+		if err := paid.CheckOrigin(origin); err != nil {
+			return g, usagef("--cors %w", err)
+		}
 	}
 	if f.publicURL != "" {
 		if err := paid.CheckPublicURL(f.publicURL); err != nil {

@@ -1,0 +1,96 @@
+package paid
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"html"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/sale"
+)
+
+// asksPerson reports whether a person opened the address in a browser: a navigation that takes HTML
+// before JSON. Programs say no such thing, and pages that fetch are not navigations.
+func asksPerson(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	accept := r.Header.Get("Accept")
+	at := strings.Index(accept, "text/html")
+	if at < 0 {
+		return false
+	}
+	if json := strings.Index(accept, "application/json"); json >= 0 && json < at {
+		return false
+	}
+	mode := r.Header.Get("Sec-Fetch-Mode")
+	return mode == "" || mode == "navigate"
+}
+
+const pageStyle = `:root{color-scheme:light dark}*{box-sizing:border-box}
+body{margin:0;min-height:100vh;display:grid;place-items:center;padding:16px;font:15px/1.5 system-ui,sans-serif;
+background:light-dark(#fbfbfa,#131311);color:light-dark(#1b1b18,#f1f0ec)}
+main{width:min(480px,100%);padding:32px;border:1px solid light-dark(#e6e5e1,#2c2c28);border-radius:10px;
+background:light-dark(#fff,#1b1b18);overflow-wrap:anywhere}
+h1{font-size:24px;line-height:1.25;letter-spacing:-.02em;margin:4px 0 16px}
+p{margin:12px 0 0;color:light-dark(#5c5b55,#b4b2a9)}
+.at{margin:0;font:13px ui-monospace,monospace}.why{color:light-dark(#b3261e,#f28b82)}
+a{display:block;margin-top:24px;padding:10px;border-radius:6px;text-align:center;font-weight:600;text-decoration:none;
+background:light-dark(#0b6e63,#4fc3b0);color:light-dark(#fff,#06211d)}
+small{font-size:13px}code{font-size:.93em}`
+
+// pagePolicy allows the style of the page and nothing else.
+var pagePolicy = func() string {
+	sum := sha256.Sum256([]byte(pageStyle))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}()
+
+// writePage answers a person with what the request costs and where to buy the plan, in place of the
+// JSON of a 402. The headers for programs are the same.
+func (x *exchange) writePage(status int, reason string, e *toll.Error) {
+	cost := x.required.Accepts[0].Amount
+	switch {
+	case x.terms.IsTime:
+		cost = "the plan"
+	case cost == "":
+		cost = "credits"
+	default:
+		if n, err := strconv.ParseInt(cost, 10, 64); err == nil {
+			cost = toll.Credits(n).Text()
+		}
+		if x.c.creditsFunc != nil {
+			cost = "up to " + cost
+		}
+	}
+	name := cmp.Or(plain.Name(x.terms.PlanName), "without a name")
+	var b strings.Builder
+	line := func(before, text, after string) { b.WriteString(before + html.EscapeString(text) + after + "\n") }
+	b.WriteString("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n" +
+		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"robots\" content=\"noindex\">\n" +
+		"<title>Payment required</title>\n<style>" + pageStyle + "</style>\n</head>\n<body>\n<main>\n")
+	line(`<p class="at">`, plain.Text(x.resource(), maxErrorText), "</p>")
+	line("<h1>This address costs ", cost, "</h1>")
+	if x.c.description != "" {
+		line("<p>", plain.Text(x.c.description, maxErrorText), "</p>")
+	}
+	if reason != "" && !sale.Lacks(reason) {
+		line(`<p class="why" role="alert">`, plain.Text(e.Text(), maxErrorText), "</p>")
+	}
+	line("<p>The plan <b><bdi>", name, "</bdi></b> pays for it.</p>")
+	if page := x.terms.PlanPage(x.c.AgentID); page != "" {
+		line(`<a href="`, page, `">See the price and buy</a>`)
+	}
+	b.WriteString("<p><small>Programs pay with an access token of the plan, in the header <code>" +
+		html.EscapeString(x.c.tokenHeaders[0]) + "</code>. Status 402: nothing ran, and nothing was charged.</small></p>\n</main>\n</body>\n</html>\n")
+	h := x.w.Header()
+	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	write(x.w, status, "text/html; charset=utf-8", []byte(b.String()), x.correlation)
+}
