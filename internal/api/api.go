@@ -115,8 +115,10 @@ func newHandler(d Deps, routes []route) *handler {
 	d.PublicURL = strings.TrimRight(d.PublicURL, "/")
 	h := &handler{
 		Deps: d, log: cmp.Or(d.Log, slog.New(slog.DiscardHandler)), network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors",
-		flows: newFlows(d.Quotas), large: make(chan struct{}, maxLarge), bodies: x402.NewBodies(), routes: newRouter(slices.Concat(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pageRoutes(d.Pages))),
+		flows: newFlows(d.Quotas), large: make(chan struct{}, maxLarge), bodies: x402.NewBodies(),
 	}
+	pages := pageRoutes(slices.Concat(d.Pages, h.docRoutes()))
+	h.routes = newRouter(append(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pages...))
 	if u, err := url.Parse(d.PublicURL); err == nil {
 		h.cookie = people.CookieName(u)
 	}

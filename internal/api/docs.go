@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"maps"
 	"net/http"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,13 +14,14 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/docs"
 )
 
-//go:embed docs.html errors.html
+//go:embed docs.html errors.html guide.html found.html docs_parts.html
 var pages embed.FS
 
 // The pages work offline and without scripts; the policy holds them to that.
-const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 var pagePolicyHeader = []string{pagePolicy}
 
@@ -34,10 +36,10 @@ func (h *handler) errorsPage(c *call) (document, error) {
 }
 
 func render(name string, data any) []byte {
-	t := template.Must(template.New(name).Funcs(template.FuncMap{"anchor": anchor, "typeOf": typeOf, "refOf": refOf, "prose": prose, "slug": slug, "bodyOf": bodyOf, "has": slices.Contains[[]string]}).ParseFS(pages, name))
+	t := template.Must(template.New(name).Funcs(template.FuncMap{"anchor": anchor, "typeOf": typeOf, "refOf": refOf, "prose": prose, "slug": slug, "bodyOf": bodyOf, "has": slices.Contains[[]string]}).ParseFS(pages, name, "docs_parts.html"))
 	var b bytes.Buffer
 	if err := t.Execute(&b, data); err != nil {
-		panic(err) // the template and its data are both part of the program
+		panic(err) // the template and its data are both part of the program, but for the words of a search
 	}
 	return b.Bytes()
 }
@@ -82,7 +84,112 @@ var accessWords = []docsAccess{
 
 func slug(tag string) string { return strings.ToLower(strings.ReplaceAll(tag, " ", "-")) }
 
-func renderErrors() []byte { return render("errors.html", toll.Codes()) }
+// docsMenu leads through the guides, by group.
+type docsMenu []docsMenuGroup
+
+type docsMenuGroup struct {
+	Name   string
+	Guides []docs.Guide
+}
+
+func menuOf(guides []docs.Guide) (menu docsMenu) {
+	for _, g := range guides {
+		if len(menu) == 0 || menu[len(menu)-1].Name != g.Group {
+			menu = append(menu, docsMenuGroup{Name: g.Group})
+		}
+		last := &menu[len(menu)-1]
+		last.Guides = append(last.Guides, g)
+	}
+	return menu
+}
+
+func renderErrors(menu docsMenu) []byte {
+	return render("errors.html", map[string]any{"Here": "errors", "Menu": menu, "Codes": toll.Codes()})
+}
+
+// docRoutes are the pages of the guides, which are no part of the OpenAPI document.
+func (h *handler) docRoutes() []Page {
+	get := func(path string, f func(http.ResponseWriter, *http.Request)) Page {
+		return Page{Method: http.MethodGet, Path: path, Handler: http.HandlerFunc(f)}
+	}
+	return []Page{
+		get("/docs/{guide}", h.guidePage), get("/docs/search", h.searchDocs),
+		get("/llms.txt", func(w http.ResponseWriter, _ *http.Request) {
+			writeDoc(w, http.StatusOK, plainType, h.documents().llms)
+		}),
+	}
+}
+
+var (
+	plainType    = []string{"text/plain; charset=utf-8"}
+	markdownType = []string{"text/markdown; charset=utf-8"}
+)
+
+func writeDoc(w http.ResponseWriter, status int, media []string, body []byte) {
+	w.Header()["Content-Type"], w.Header()["Content-Security-Policy"] = media, pagePolicyHeader
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the caller has gone; there is nobody to tell
+}
+
+// guidePage serves a guide: as a page, or under its name with .md as Markdown.
+func (h *handler) guidePage(w http.ResponseWriter, r *http.Request) {
+	slug, asMarkdown := strings.CutSuffix(path.Base(r.URL.Path), ".md")
+	d := h.documents()
+	for _, g := range d.guides {
+		switch {
+		case g.Slug != slug:
+		case asMarkdown:
+			writeDoc(w, http.StatusOK, markdownType, g.Markdown)
+			return
+		default:
+			writeDoc(w, http.StatusOK, htmlType, render("guide.html", map[string]any{"Here": slug, "Menu": d.menu, "Guide": g}))
+			return
+		}
+	}
+	h.writeFound(w, http.StatusNotFound, slug)
+}
+
+// searchDocs finds sections of guides, calls and error codes.
+func (h *handler) searchDocs(w http.ResponseWriter, r *http.Request) {
+	h.writeFound(w, http.StatusOK, r.URL.Query().Get("q"))
+}
+
+// writeFound answers with what the documents have of a query.
+func (h *handler) writeFound(w http.ResponseWriter, status int, query string) {
+	query = strings.ToValidUTF8(query[:min(len(query), docs.MaxQuery)], "")
+	d := h.documents()
+	found := docs.Search(slices.Concat(d.reference, d.guides), query)
+	writeDoc(w, status, htmlType, render("found.html", map[string]any{"Here": "", "Menu": d.menu, "Query": query, "Found": found}))
+}
+
+// referenceOf makes calls and error codes searchable as the guides are.
+func referenceOf(groups []docsGroup) []docs.Guide {
+	calls := docs.Guide{Title: "API"}
+	for _, g := range groups {
+		for _, o := range g.Operations {
+			calls.Sections = append(calls.Sections, docs.Section{Anchor: o.OperationID, Heading: o.OperationID, Text: o.Method + " " + o.Path + " " + o.Summary})
+		}
+	}
+	codes := docs.Guide{Slug: "errors", Title: "Error"}
+	for _, c := range toll.Codes() {
+		codes.Sections = append(codes.Sections, docs.Section{Anchor: anchor(c.Code), Heading: string(c.Code), Text: c.Message + " " + c.Hint})
+	}
+	return []docs.Guide{calls, codes}
+}
+
+// llmsText says to programs that read where the documents are (llms.txt).
+func llmsText(menu docsMenu) []byte {
+	var b bytes.Buffer
+	b.WriteString("# Toll\n\n> A payment gate for AI agents: plans, credits, access tokens, and receipts over HTTP 402 (x402).\n\n" +
+		"## Reference\n\n- [OpenAPI document](/openapi.json): every call of the API\n- [Error codes](/docs/errors): every code, and what to do\n")
+	for _, g := range menu {
+		b.WriteString("\n## " + g.Name + "\n\n")
+		for _, guide := range g.Guides {
+			b.WriteString("- [" + guide.Title + "](/docs/" + guide.Slug + ".md)\n")
+		}
+	}
+	return b.Bytes()
+}
 
 type docsOperation struct {
 	Method, Path string
@@ -96,8 +203,7 @@ type docsGroup struct {
 	Operations []docsOperation
 }
 
-func renderDocs(api *huma.OpenAPI) []byte {
-	var groups []docsGroup
+func groupsOf(api *huma.OpenAPI) (groups []docsGroup) {
 	for _, path := range slices.Sorted(maps.Keys(api.Paths)) {
 		item := api.Paths[path]
 		for _, o := range []struct {
@@ -123,7 +229,11 @@ func renderDocs(api *huma.OpenAPI) []byte {
 			groups[i].Operations = append(groups[i].Operations, d)
 		}
 	}
-	return render("docs.html", map[string]any{"Info": api.Info, "Access": accessWords, "Groups": groups, "Schemas": api.Components.Schemas.Map()})
+	return groups
+}
+
+func renderDocs(api *huma.OpenAPI, groups []docsGroup, menu docsMenu) []byte {
+	return render("docs.html", map[string]any{"Here": "docs", "Menu": menu, "Info": api.Info, "Access": accessWords, "Groups": groups, "Schemas": api.Components.Schemas.Map()})
 }
 
 func aboutTag(api *huma.OpenAPI, name string) string {

@@ -113,6 +113,10 @@ func (c *call) serve() {
 		return
 	}
 	c.route = route
+	if route.op == "readInfo" && strings.HasPrefix(c.r.Header.Get("Accept"), "text/html") {
+		c.toPages()
+		return
+	}
 	if !c.known && route.session && c.browser == nil {
 		c.signed, c.authErr = c.opened()
 	}
@@ -134,6 +138,17 @@ func (c *call) serve() {
 		return
 	}
 	c.reply(answer)
+}
+
+// toPages leads a person who opened the address of the service in a browser to its pages.
+func (c *call) toPages() {
+	header := c.w.Header()
+	header["Vary"] = []string{"Accept"}
+	header["Location"] = []string{"/explore"}
+	if c.h.CloseReads {
+		header["Location"] = []string{"/w"}
+	}
+	c.w.WriteHeader(http.StatusSeeOther)
 }
 
 // allowed refuses a call whose API key lacks the right of the route, or is of another workspace than the call names.

@@ -13,13 +13,17 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/docs"
 	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/x402"
 )
 
 // documents are the texts that say what the service does. They are made of the route table and the table of codes.
 type documents struct {
-	openAPI, docs, errors []byte
+	openAPI, docs, errors, llms []byte
+
+	guides, reference []docs.Guide // of the search, reference is made of the table
+	menu              docsMenu
 }
 
 func newDocuments(routes []route, ns x402.Namespace) documents {
@@ -31,7 +35,12 @@ func newDocuments(routes []route, ns x402.Namespace) documents {
 	if err := enc.Encode(api); err != nil {
 		panic(err) // the document has no part that a request could reach
 	}
-	return documents{openAPI: text.Bytes(), docs: renderDocs(api), errors: renderErrors()}
+	d := documents{openAPI: text.Bytes(), guides: docs.Guides()}
+	d.menu = menuOf(d.guides)
+	groups := groupsOf(api)
+	d.docs, d.errors, d.llms = renderDocs(api, groups, d.menu), renderErrors(d.menu), llmsText(d.menu)
+	d.reference = referenceOf(groups)
+	return d
 }
 
 func (h *handler) openAPI(*call) (document, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"html/template"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -282,6 +283,44 @@ func TestPages(t *testing.T) {
 			if strings.Contains(strings.ToLower(string(a.body)), outside) && !(outside == "https://" && strings.Contains(string(a.body), "https://...")) {
 				t.Errorf("a page needs something from elsewhere: %s", outside)
 			}
+		}
+	}
+}
+
+// TestGuides: guides have pages and Markdown, and the search finds guides, calls and codes.
+func TestGuides(t *testing.T) {
+	s := newStack(t)
+	for path, want := range map[string]string{
+		"/docs/paying": "<h1>Calling a paid agent</h1>", "/docs/paying.md": "# Calling a paid agent", "/llms.txt": "(/docs/paying.md)",
+		"/docs/search?q=access+token": "/docs/paying#the-access-token", "/docs/search?q=registerPlan": "/docs/#registerPlan",
+		"/docs/search?q=BCK.HTTP.404": "/docs/errors#bck-http-404", "/docs/search?q=%3Cscript%3E": "&lt;script&gt;",
+		"/docs/search?q=" + strings.Repeat("%C3%A4", 300): "Nothing has all", "/docs/search": "Say what you look for",
+	} {
+		a := s.do(actor{}, "GET", path, "")
+		if a.status != 200 || !strings.Contains(string(a.body), want) || strings.Contains(string(a.body), "<script") {
+			t.Errorf("%s: %d, no %q in %.300s", path, a.status, want, a.body)
+		}
+		if p := a.header.Get("Content-Security-Policy"); !strings.Contains(p, "default-src 'none'") {
+			t.Errorf("%s: policy %s", path, p)
+		}
+	}
+	for _, path := range []string{"/docs/none", "/docs/none.md", "/docs/PAYING", "/docs/..%2fgo"} {
+		if a := s.do(actor{}, "GET", path, ""); a.status != 404 {
+			t.Errorf("%s: %d", path, a.status)
+		}
+	}
+}
+
+// TestFrontPage: a browser goes on from the address of the service to its pages; programs get JSON.
+func TestFrontPage(t *testing.T) {
+	s := newStack(t)
+	for accept, want := range map[string]int{"text/html,*/*;q=0.8": 303, "*/*": 200, "application/json, text/html": 200, "": 200} {
+		req := httptest.NewRequest("GET", "/", nil)
+		req.Header.Set("Accept", accept)
+		w := httptest.NewRecorder()
+		api.New(s.deps(nil)).ServeHTTP(w, req)
+		if to := w.Header().Get("Location"); w.Code != want || want == 303 && to != "/explore" {
+			t.Errorf("%q: %d to %q", accept, w.Code, to)
 		}
 	}
 }

@@ -13,7 +13,7 @@ func TestPages_Narrow(t *testing.T) {
 	wide := regexp.MustCompile(
 		`white-space:\s*(nowrap|pre)\b|min-width:\s*\d{3,}|width:\s*\d{4,}px`,
 	)
-	for _, path := range []string{"/docs", "/docs/errors"} {
+	for _, path := range []string{"/docs", "/docs/errors", "/docs/paying", "/docs/search?q=plan"} {
 		page := string(s.do(actor{}, "GET", path, "").body)
 		style, _, _ := strings.Cut(page, "</style>")
 		for _, rule := range []string{
