@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -28,7 +29,7 @@ import (
 
 type devFlags struct {
 	data, listen, agentListen, chainListen, logLevel string
-	once                                             bool
+	once, history                                    bool
 	gateway                                          bool
 	gatewayListen                                    string
 }
@@ -38,7 +39,7 @@ func (a *app) devCommand() *cobra.Command {
 	c := command("dev", "A whole market on this machine: service, builder, subscriber, paid agent", nil)
 	c.Long = `Start a service on an embedded database, an embedded chain and a double of Stripe, with a builder, plans, an agent that takes
 payment, and a subscriber. A plan is bought on the chain, one call is paid and one is refused before your eyes; another plan is
-bought with test cards, on a page and by a call that lacks credits. Then everything stays up, with commands to paste, until Ctrl-C. When what it shows cannot be written, as to a pipe that nobody reads, it ends.`
+bought with test cards, on a page and by a call that lacks credits. A month of sales before it fills the pages of the builder. Then everything stays up, with commands to paste, until Ctrl-C. When what it shows cannot be written, as to a pipe that nobody reads, it ends.`
 	c.Annotations = withoutProfile
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "", "data directory to keep; default one that is removed at the end")
@@ -48,6 +49,7 @@ bought with test cards, on a page and by a call that lacks credits. Then everyth
 	fl.StringVar(&f.logLevel, "log-level", "warn", "what the service says on stderr: debug, info, warn or error")
 	fl.BoolVar(&f.gateway, "gateway", false, "run a chat gateway as well, with a demo agent")
 	fl.StringVar(&f.gatewayListen, "gateway-listen", "127.0.0.1:0", "address of the chat gateway; port 0 is a free one")
+	fl.BoolVar(&f.history, "history", true, "begin a new data directory with a month of sales")
 	fl.BoolVar(&f.once, "once", false, "end after the demonstration")
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) }
 	return c
@@ -153,6 +155,7 @@ type market struct {
 	planID, cardPlan             toll.PlanID
 	agentID, cardAgent           toll.AgentID
 	cardLimit                    string // delegation of the subscriber on a card
+	password                     string // of Bob, the builder, and Alice, the subscriber
 }
 
 // person is an account with an API key.
@@ -161,6 +164,9 @@ type person struct {
 	keyFile string
 	client  *client.Client
 }
+
+// devLife is how long the keys of the market last.
+const devLife = 7 * 24 * time.Hour
 
 // Paths of the agent: paid in tokens, and by card.
 const (
@@ -186,21 +192,68 @@ func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *
 	if m.agentListener, err = listen(ctx, f.agentListen); err != nil {
 		return nil, errors.Join(err, m.serviceListener.Close())
 	}
-	m.service, err = server.New(ctx, server.Config{
-		Data: f.data, Listen: m.serviceListener.Addr().String(), PublicURL: m.url(), Release: release(), Log: log, LoopbackWebhooks: true,
-		Namespace: a.flags.namespace,
-		Chain:     crypto.Config{Mode: crypto.Embedded, HTTP: f.chainListen},
-	})
+	if m.password, err = devPassword(f.data); err == nil && f.history && isEmpty(f.data) {
+		err = a.history(ctx, m, f)
+	}
+	if err == nil {
+		m.service, err = server.New(ctx, m.config(a, f))
+	}
 	if err != nil {
 		return nil, errors.Join(err, m.serviceListener.Close(), m.agentListener.Close())
 	}
 	return m, nil
 }
 
+// config is that of the service.
+func (m *market) config(a *app, f devFlags) server.Config {
+	return server.Config{
+		Data: f.data, Listen: m.serviceListener.Addr().String(), PublicURL: m.url(), Release: release(), Log: m.log, LoopbackWebhooks: true,
+		Namespace: a.flags.namespace,
+		Chain:     crypto.Config{Mode: crypto.Embedded, HTTP: f.chainListen},
+	}
+}
+
+// devPasswordFile has the password of both people of the market.
+const devPasswordFile = "password"
+
+// devPassword returns the password of the people of a data directory, which it makes for a new one.
+func devPassword(dir string) (string, error) {
+	file := filepath.Join(dir, devPasswordFile)
+	b, err := os.ReadFile(file)
+	if err == nil {
+		return strings.TrimSpace(string(b)), nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	password := strings.ToLower(rand.Text())
+	return password, errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(file, []byte(password+"\n"), 0o600))
+}
+
+// isEmpty reports whether a data directory holds nothing but the password.
+func isEmpty(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) <= 1
+}
+
+// localPerson returns an API key of a person of the market, who signs up the first time.
+func (m *market) localPerson(ctx context.Context, name string, life time.Duration) (toll.APIKey, error) {
+	return m.service.LocalPerson(ctx, name, strings.ToLower(name), m.password, server.KeyRequest{Name: "toll dev", ExpiresIn: life, Operator: name == "Bob"})
+}
+
 // seed makes the people, the plan and the agent, and returns what serves it.
 func (m *market) seed(ctx context.Context) (http.Handler, error) {
 	for name, p := range map[string]*person{"builder": &m.builder, "subscriber": &m.subscriber, "visitor": &m.visitor} {
-		key, err := m.service.CreateKey(ctx, server.KeyRequest{Account: "dev-" + name, Name: "toll dev", ExpiresIn: 7 * 24 * time.Hour, Operator: true})
+		var key toll.APIKey
+		var err error
+		switch p {
+		case &m.builder:
+			key, err = m.localPerson(ctx, "Bob", devLife)
+		case &m.subscriber:
+			key, err = m.localPerson(ctx, "Alice", devLife)
+		default:
+			key, err = m.service.CreateKey(ctx, server.KeyRequest{Account: "dev-" + name, Name: "toll dev", ExpiresIn: devLife})
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -221,6 +274,9 @@ func (m *market) seed(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
+	if err := m.sellHistory(ctx, mux); err != nil {
+		return nil, err
+	}
 	m.planID, m.agentID, err = m.sell(ctx, mux, devAgentPath, inTokens, 100)
 	if err == nil {
 		m.cardPlan, m.cardAgent, err = m.sell(ctx, mux, devCardPath, inDollars, devCardCredits)
@@ -248,15 +304,43 @@ func (m *market) sell(
 	if err != nil {
 		return "", "", err
 	}
-	agent := func(w http.ResponseWriter, r *http.Request) {
+	m.serve(mux, path, registered.PlanID, registered.AgentID)
+	return registered.PlanID, registered.AgentID, nil
+}
+
+// serve has an agent of the builder take payment at a path.
+func (m *market) serve(mux *http.ServeMux, path string, plan toll.PlanID, agent toll.AgentID) {
+	work := func(w http.ResponseWriter, r *http.Request) {
 		m.worked.Add(1)
 		statisticsAgent(w, r)
 	}
-	mux.Handle("POST "+path, paid.Handler(c, http.HandlerFunc(agent),
-		paid.Plan(registered.PlanID), paid.Agent(registered.AgentID), paid.CreditsFunc(statisticsPrice), paid.MaxCredits(devMaxCredits),
+	mux.Handle(path, paid.Handler(m.builder.client, http.HandlerFunc(work),
+		paid.Plan(plan), paid.Agent(agent), paid.CreditsFunc(statisticsPrice), paid.MaxCredits(devMaxCredits),
 		paid.PublicURL(m.agent()), paid.Description("Statistics of a text"), paid.MimeType("application/json"),
 		paid.Log(m.log), paid.WithQueue(m.queue), paid.Namespace(m.service.Namespace())))
-	return registered.PlanID, registered.AgentID, nil
+}
+
+// sellHistory has the agents of the month take payment again, at the address that this market has.
+func (m *market) sellHistory(ctx context.Context, mux *http.ServeMux) error {
+	for a, err := range m.builder.client.Agents(ctx) {
+		if err != nil {
+			return err
+		}
+		for _, o := range devOffers {
+			if a.Metadata.Name != o.name || len(a.Plans) == 0 {
+				continue
+			}
+			m.serve(mux, o.path, a.Plans[0].PlanID, a.ID)
+			api := toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: http.MethodPost, URL: m.agent() + o.path}}}
+			if a.API.Endpoints[0].URL == api.Endpoints[0].URL {
+				continue
+			}
+			if _, err := m.builder.client.UpdateAgent(ctx, a.ID, toll.AgentUpdate{Endpoints: toll.SetTo(api.Endpoints)}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // program is how the person who reads this started the program, for commands to paste.

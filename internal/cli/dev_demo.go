@@ -116,6 +116,7 @@ func (a *app) demonstrate(ctx context.Context, m *market, s *stage) error {
 	s.title("A market on this machine: a service, a builder, an agent that takes payment, a subscriber")
 	s.facts(
 		"service", m.url()+"   docs "+m.url()+"/docs",
+		"pages", m.url()+"/w/"+m.builder.address.String()+"   sign in as bob or alice, with the password "+m.password,
 		"agent", "POST "+m.agentURL()+"   statistics of a text, 1 credit for each started 200 characters",
 		"plan", string(m.planID)+"   100 credits for 1.00 USDC",
 		"agent id", string(m.agentID),

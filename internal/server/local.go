@@ -86,6 +86,14 @@ func (r KeyRequest) check() error {
 }
 
 func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest) (toll.APIKey, error) {
+	address, err := a.CreatePrincipal(ctx, req.Account)
+	if err != nil {
+		return toll.APIKey{}, err
+	}
+	return createKeyAt(ctx, a, now, address, req)
+}
+
+func createKeyAt(ctx context.Context, a *auth.Auth, now time.Time, at toll.Address, req KeyRequest) (toll.APIKey, error) {
 	params := auth.KeyParams{Name: req.Name, Prefix: req.Prefix, Rights: req.Rights, ExpiresAt: req.Ends}
 	if req.Version != "" {
 		v, err := gate.Parse(req.Version)
@@ -97,16 +105,12 @@ func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest)
 	if req.ExpiresIn > 0 {
 		params.ExpiresAt = now.Add(req.ExpiresIn)
 	}
-	address, err := a.CreatePrincipal(ctx, req.Account)
-	if err != nil {
-		return toll.APIKey{}, err
-	}
 	if req.Operator {
-		if err := a.MakeOperator(ctx, address); err != nil {
+		if err := a.MakeOperator(ctx, at); err != nil {
 			return toll.APIKey{}, err
 		}
 	}
-	return a.CreateKey(ctx, auth.Local(address), params, nil)
+	return a.CreateKey(ctx, auth.Local(at), params, nil)
 }
 
 // ExportLocalWallet gives the private key of the wallet of a named account out, once, on the database itself. The custody of the

@@ -41,6 +41,29 @@ func (s *Server) RecoverLink(ctx context.Context, login string) (string, error) 
 	return s.PublicURL() + path, err
 }
 
+// LocalPerson returns a new API key of the own workspace of a person, by login name and password. A
+// login name that nobody has signs up.
+func (s *Server) LocalPerson(ctx context.Context, name, login, password string, req KeyRequest) (toll.APIKey, error) {
+	const source = "127.0.0.1"
+	var at toll.Address
+	u, err := s.people.SignIn(ctx, source, login, password)
+	if err == nil {
+		var in []people.Workspace
+		if in, err = s.people.Workspaces(ctx, u.ID); err == nil && len(in) == 0 {
+			err = fmt.Errorf("%s has no workspace", login)
+		}
+		if err == nil {
+			at = in[0].Address
+		}
+	} else {
+		_, at, err = s.people.SignUp(ctx, source, people.SignUp{Name: name, Login: login, Secret: password})
+	}
+	if err != nil {
+		return toll.APIKey{}, err
+	}
+	return createKeyAt(ctx, s.base.auth, s.cfg.Clock(), at, req)
+}
+
 // LocalLink is a link for a person that was made on the database itself.
 type LocalLink struct {
 	Link string    `json:"link"`
