@@ -24,6 +24,7 @@ import (
 	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/seal"
+	"github.com/tollhq/toll/internal/web"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -124,6 +125,7 @@ type Config struct {
 	// LoopbackWebhooks lets webhooks of a sandbox lead to this machine, with http too. It is for one developer: whoever has an
 	// account could reach what listens here for the machine alone. Live refuses it.
 	LoopbackWebhooks bool
+	Brand            web.Brand // the look of the pages
 	// Clock tells the time; nil is the clock of the machine.
 	Clock func() time.Time
 	// Log is where the service reports; nil is silence. No line carries a key or a token.
@@ -174,7 +176,7 @@ func (c Config) check() error {
 	default:
 		return fmt.Errorf("the token format %q is neither jwt nor x402", c.TokenFormat)
 	}
-	if err := errors.Join(c.Chain.Check(), c.Card.Check(), c.Mail.Check(), c.OIDC.Check(), c.checkDrain(), c.checkBackups()); err != nil {
+	if err := errors.Join(c.Chain.Check(), c.Card.Check(), c.Mail.Check(), c.OIDC.Check(), c.Brand.Check(), c.checkDrain(), c.checkBackups()); err != nil {
 		return err
 	}
 	switch facilitator.ExactPolicy(c.Exact) {

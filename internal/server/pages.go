@@ -5,6 +5,7 @@ import (
 
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/web"
 )
@@ -23,8 +24,9 @@ func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
 		Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: o, Seal: s.base.ring.Seal, Open: s.base.ring.Open,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }), Namespace: s.cfg.Namespace,
 		PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Log: s.cfg.Log,
-		Machine: s.base.clock.machine, Cards: cards,
-		People: s.people, Events: s.events, Operation: s.operation, Changes: changesSince, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
+		Machine: s.base.clock.machine, Cards: cards, CloseReads: s.cfg.CloseReads, Brand: s.cfg.Brand, FindAgents: s.facilitator.FindAgents,
+		Outbound: outbound.Config{Loopback: s.cfg.LoopbackWebhooks},
+		People:   s.people, Events: s.events, Operation: s.operation, Changes: changesSince, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
 		Source: func(r *http.Request) string { return s.cards.Source(api.Source(r, proxies)) },
 	})
 	if err != nil {
@@ -43,7 +45,7 @@ func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
 	} {
 		pages = append(pages, api.Page{Method: http.MethodGet, Path: path, Handler: h}, api.Page{Method: http.MethodPost, Path: path, Handler: h})
 	}
-	for _, r := range w.WorkspaceRoutes() {
+	for _, r := range append(w.WorkspaceRoutes(), w.PublicRoutes()...) {
 		pages = append(pages, api.Page{Method: r.Method, Path: r.Path, Handler: r.Handler})
 	}
 	return pages, nil

@@ -18,6 +18,7 @@ func (w *Web) functions() template.FuncMap {
 			}
 			return w.assets.paths[name], nil
 		},
+		"brand": func() string { return w.brand.name }, "brandSheet": func() string { return w.brand.href },
 		"ago":     func(t time.Time) string { return ago(t, w.Clock()) },
 		"exactly": date,
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },

@@ -50,7 +50,7 @@ type areaPage struct {
 func areaPages() []areaPage {
 	return slices.Concat(
 		overviewPages(), agentPages(), planPages(), usagePages(), orderPages(), buyingPages(), moneyPages(), exportPages(),
-		keyPages(), programPages(), hookPages(), memberPages(), workspacePages(), searchPages(), operatorPages(), componentPages(),
+		keyPages(), programPages(), hookPages(), memberPages(), tryPages(), workspacePages(), searchPages(), operatorPages(), componentPages(),
 	)
 }
 

@@ -200,27 +200,32 @@ func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*off
 	return o, nil
 }
 
-// orders says how the person orders a plan on this page, if it cannot be paid with as it is: free, by card, or from the wallet of the
-// workspace, where the service holds the key of that.
+// orders says how the person orders a plan on the page of consent, where it cannot be paid with as it is.
 func (w *Web) orders(who *person, o *offer) {
+	if !o.Ready() && !o.plan.IsPayAsYouGo() {
+		o.Order, o.Why = w.waysToOrder(who, o)
+	}
+}
+
+// waysToOrder returns the label of the button with which the person orders a plan, or why there is none: free, by card, or
+// from the wallet of the workspace, where the service holds the key of that.
+func (w *Web) waysToOrder(who *person, o *offer) (label, why string) {
 	fiat := !o.plan.Price.IsCrypto && !o.plan.Price.IsFree()
 	switch {
-	case o.Ready() || o.plan.IsPayAsYouGo():
 	case !who.Rights.Has(toll.RightSpend):
-		o.Why = "Ordering takes the right spend, which you do not have in this workspace."
+		return "", "Ordering takes the right spend, which you do not have in this workspace."
 	case !o.plan.IsListed:
-		o.Why = "It is not sold any more."
+		return "", "It is not sold any more."
 	case o.plan.Price.IsFree():
-		o.Order = "Order it for free"
+		return "Order it for free", ""
 	case fiat && w.Cards == nil:
-		o.Why = "This service takes no cards."
+		return "", "This service takes no cards."
 	case fiat:
-		o.Order = "Pay " + o.Price + " by card"
+		return "Pay " + o.Price + " by card", ""
 	case who.External():
-		o.Why = "This workspace is a wallet of yours, which the service cannot make pay: buy the plan with the wallet, by x402."
-	default:
-		o.Order = "Pay " + o.Price + " from the wallet of this workspace"
+		return "", "This workspace is a wallet of yours, which the service cannot make pay: buy the plan with the wallet, by x402."
 	}
+	return "Pay " + o.Price + " from the wallet of this workspace", ""
 }
 
 // timeText is what a time plan buys.

@@ -18,11 +18,12 @@ const formSignOut = "sign-out"
 
 // places are the pages to which a sign-in or sign-out may lead.
 var places = []string{
-	PathSignIn, PathAuthorize, PathDevice, PathCLI, PathAccess, PathEnroll, PathSignUp, PathJoin, PathRecover, PathConfirm, PathSecurity, PathMail,
+	PathSignIn, PathAuthorize, PathDevice, PathCLI, PathAccess, PathEnroll, PathSignUp, PathJoin, PathRecover, PathConfirm, PathSecurity, PathMail, PathExplore,
+	PathReceipts,
 }
 
-// placeSyntax are the pages of a workspace to which it may lead.
-var placeSyntax = regexp.MustCompile(`^/w/0x[0-9a-fA-F]{4,40}(/[A-Za-z0-9-]+)*$`)
+// placeSyntax are the pages of a workspace, and those of plans and agents, to which it may lead.
+var placeSyntax = regexp.MustCompile(`^/(w/0x[0-9a-fA-F]{4,40}(/[A-Za-z0-9-]+)*|[ap]/[0-9]{1,78})$`)
 
 // Paths of the pages.
 const (
@@ -104,6 +105,9 @@ func (v *visit) landing() string {
 	return v.base()
 }
 
+// mayRegister reports whether everybody may sign up.
+func (w *Web) mayRegister() bool { return w.People.Registration == people.Open }
+
 // signInPasskey signs a person in with the answer of a browser.
 func (v *visit) signInPasskey(next string) {
 	u, err := v.w.People.SignInPasskey(v.ctx(), v.w.Address(v.r), v.form.Get("state"), v.form.Get("answer"))
@@ -148,7 +152,7 @@ func (v *visit) faulty(err error, again func(status int, fault string)) bool {
 
 // askSignIn shows the form; why says what for, fault what was wrong with the last one.
 func (v *visit) askSignIn(status int, why, next, fault string) {
-	f := signIn{Why: why, Next: next, Fault: fault != "", Login: v.form.Get("login"), Open: v.w.People.Registration == people.Open}
+	f := signIn{Why: why, Next: next, Fault: fault != "", Login: v.form.Get("login"), Open: v.w.mayRegister()}
 	f.Mail, f.Weak = v.w.People.HasMail(), v.person != nil && v.person.Proof == people.Mail
 	s := shown{Title: "Sign in", Fault: fault}
 	var err error

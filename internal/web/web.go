@@ -33,6 +33,7 @@ import (
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
@@ -67,6 +68,11 @@ type Deps struct {
 	Source      func(*http.Request) string    // names who asks, for the limit of enrolments, without telling the address
 	Address     func(*http.Request) string    // address of who asks, for limits and the audit log
 	Log         *slog.Logger
+	Outbound    outbound.Config // where calls of the page that tries an agent may go
+	Brand       Brand
+	CloseReads  bool // public pages are for people who signed in
+	// FindAgents searches the catalogue: agents last updated first, and where the next part begins.
+	FindAgents func(ctx context.Context, query string, limit int, cursor string) (found []*store.ListedAgent, next string, err error)
 }
 
 // Web serves the pages.
@@ -81,6 +87,9 @@ type Web struct {
 	signIns  *meter.Quota
 	looks    *meter.Meter[toll.Address] // by accounts, of what was asked of the card processor for a page
 	began    time.Time
+	outbound *outbound.Client
+	brand    brand
+	tries    chan struct{} // a place for each call to an agent that is under way
 }
 
 // maxSignIns is how often an account may sign in within an hour: each is a session that stays for days.
@@ -92,6 +101,12 @@ func New(d Deps) (*Web, error) {
 		Deps: d, origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{},
 		API: newAPI(d), signIns: meter.NewQuota("sign-ins", 0, maxSignIns), looks: meter.New[toll.Address](lookEvery, mostLooks), began: time.Now(),
 	}
+	var err error
+	if w.brand, err = d.Brand.read(); err != nil {
+		return nil, err
+	}
+	d.Outbound.Timeout = tryTimeout
+	w.outbound, w.tries = outbound.New(d.Outbound), make(chan struct{}, mostTries)
 	u, err := url.Parse(d.PublicURL)
 	if err != nil {
 		return nil, err
@@ -114,7 +129,7 @@ func New(d Deps) (*Web, error) {
 func (w *Web) parse() error {
 	names := []string{
 		"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message", "sign_up", "join", "recover", "confirm",
-		"security", "mail", "newcomer", "wallet",
+		"security", "mail", "newcomer", "wallet", "explore", "public_agent", "public_plan", "receipts",
 	}
 	for _, p := range w.areas {
 		names = append(names, p.Template)
@@ -227,6 +242,7 @@ type shown struct {
 	Theme       string // light, dark, or "" for that of the system
 	Frame       *frame // of a page of a workspace; nil for a page that stands alone
 	Environment toll.Environment
+	Public      bool // a page that everybody may open
 	Title       string
 	Person      *person
 	SignOut     string // ticket of the form that signs out
@@ -282,9 +298,9 @@ func (v *visit) kept() string {
 // show answers with a page. Its forms may lead to the service itself, and to what else leads names: a browser holds the
 // redirect after a form to it as well.
 func (v *visit) show(status int, name string, s shown, leads string) {
-	s.Environment, s.Theme = v.w.Environment, v.theme()
+	s.Environment, s.Theme, s.Here = v.w.Environment, v.theme(), v.here()
 	if v.person != nil {
-		s.Person, s.SignOut, s.Here = v.person, v.w.ticket(v.ctx(), formSignOut), v.here()
+		s.Person, s.SignOut = v.person, v.w.ticket(v.ctx(), formSignOut)
 		s.Switch = v.switches()
 		if v.area != nil {
 			s.Frame = v.frame()
@@ -318,7 +334,7 @@ func (v *visit) show(status int, name string, s shown, leads string) {
 func policyOf(s *shown, leads string) string {
 	var script, frames, connect string
 	img := "'self' data:"
-	if s.Frame != nil || s.Passkey || s.Wallet {
+	if s.Frame != nil || s.Public || s.Passkey || s.Wallet {
 		script = "'self'"
 	}
 	if s.Frame != nil {

@@ -12,6 +12,13 @@
     setTimeout(() => button.classList.remove("copied"), 1200);
   });
 
+  // What stands behind # in the address fills its field, and is sent.
+  const filled = document.querySelector("[data-from-hash]");
+  if (filled && location.hash.length > 1) {
+    filled.value = decodeURIComponent(location.hash.slice(1));
+    filled.form.requestSubmit();
+  }
+
   // A form is sent once, however often its button is pressed.
   addEventListener("submit", (event) => {
     if (event.target.method !== "post" || event.defaultPrevented) return;

@@ -1,0 +1,192 @@
+package web
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
+)
+
+// maxReceipt bounds a receipt that somebody pastes, in bytes.
+const maxReceipt = 12 << 10
+
+// receiptPage asks for a receipt, and says what one proves.
+type receiptPage struct {
+	Text   string // that was pasted
+	Result string // in a sentence; "" before a check
+	Holds  bool
+	Checks []step
+	Facts  []fact
+}
+
+func (v *visit) askReceipt() { v.drawPublic("receipts", "Check a receipt", receiptPage{}) }
+
+// pasted is what a receipt says. What it does not say is zero.
+type pasted struct {
+	tx      toll.Hash
+	signed  *x402.SignedReceipt
+	payer   string
+	plan    toll.PlanID
+	credits *toll.Credits
+}
+
+// readReceipt takes a signed receipt (JWS), a settlement as JSON or as the value of the header
+// payment-response, or a transaction.
+func readReceipt(text string) (p pasted, err error) {
+	if p.tx, err = toll.ParseHash(text); err == nil {
+		return p, nil
+	}
+	if strings.Count(text, ".") == 2 && !strings.HasPrefix(text, "{") {
+		p.signed = &x402.SignedReceipt{Format: x402.FormatJWS, Signature: text}
+		return p, nil
+	}
+	if !strings.HasPrefix(text, "{") {
+		b, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return p, errNoReceipt
+		}
+		text = string(b)
+	}
+	var s x402.SettleResponse
+	if x402.Decode([]byte(text), &s) != nil {
+		return p, errNoReceipt
+	}
+	if s.Transaction == "" {
+		return p, errors.New("This receipt is of a refusal: nothing was burned.")
+	}
+	if p.tx, err = toll.ParseHash(s.Transaction); err != nil {
+		return p, errors.New("The transaction of this receipt is not one of credits.")
+	}
+	extra := cmp.Or(s.Extra, new(x402.SettleExtra))
+	p.payer, p.plan, p.credits = s.Payer, extra.PlanID, cmp.Or(s.CreditsRedeemed, extra.CreditsRedeemed)
+	if signed, ok := x402.ReceiptOf(s.Extensions); ok {
+		p.signed = &signed
+	}
+	return p, nil
+}
+
+var errNoReceipt = errors.New("This is no receipt: paste the value of payment-response, its JSON, a signed receipt (JWS), or a transaction.")
+
+// checkReceipt says what a receipt proves: whose signature it has, that the ledger has its burn in
+// the chain of its account, and that the burn is in the mirror on the chain.
+func (v *visit) checkReceipt() {
+	v.at = PathReceipts
+	page := receiptPage{Text: strings.TrimSpace(v.form.Get("receipt"))}
+	var p pasted
+	err := errNoReceipt
+	if page.Text != "" && len(page.Text) <= maxReceipt {
+		p, err = readReceipt(page.Text)
+	}
+	if err == nil && p.signed != nil {
+		err = v.checkSignature(&page, &p)
+	}
+	if err != nil {
+		v.status, v.fault = http.StatusBadRequest, err.Error()
+		v.drawPublic("receipts", "Check a receipt", page)
+		return
+	}
+	burn, err := v.w.Ledger.BurnByTransaction(v.ctx(), p.tx)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		v.fail(err)
+		return
+	}
+	if page.Holds = err == nil && v.checkBurn(&page, &p, &burn); page.Holds {
+		page.Holds = v.checkMirror(&page, p.tx)
+	}
+	page.Result = "This receipt does not hold."
+	if page.Holds {
+		page.Result = "Settled. This service burned the credits, and the record has not changed since."
+	}
+	v.drawPublic("receipts", "Check a receipt", page)
+}
+
+// checkSignature reads what a signed receipt says. An error is of one that this service did not sign.
+func (v *visit) checkSignature(page *receiptPage, p *pasted) error {
+	bad := errors.New("The signature is not one of this service, or the text was changed.")
+	id := x402.KeyID(p.signed.Signature)
+	key, err := x402.StatementKey(v.w.Auth.DID(), id)
+	if err != nil {
+		return bad
+	}
+	r, err := p.signed.Verify(key)
+	if err != nil {
+		return bad
+	}
+	tx, err := toll.ParseHash(r.Transaction)
+	if err != nil || !p.tx.IsZero() && p.tx != tx {
+		return errors.New("The signature is good, but of another transaction.")
+	}
+	p.tx, p.payer = tx, cmp.Or(p.payer, r.Payer)
+	page.Checks = append(page.Checks, step{
+		Title: "Signed by this service", Tone: "good", At: time.Unix(r.IssuedAt, 0),
+		Text: "The key " + short(id[strings.IndexByte(id, '#')+1:]) + " of " + strings.SplitN(id, "#", 2)[0] + " signed it, for " + plain.Text(r.ResourceURL, shortText) + ".",
+	})
+	return nil
+}
+
+// checkBurn compares the receipt with the ledger. It reports whether they agree.
+func (v *visit) checkBurn(page *receiptPage, p *pasted, burn *ledger.Proof) bool {
+	differs := ""
+	switch {
+	case !burn.Chained:
+		differs = "The record of this service was changed: its commitment does not follow from the one before."
+	case p.credits != nil && *p.credits != burn.Amount:
+		differs = fmt.Sprintf("The receipt says %s, and the ledger %s.", p.credits.Text(), burn.Amount.Text())
+	case p.plan != "" && p.plan != burn.Plan:
+		differs = "The receipt names another plan than the ledger."
+	case p.payer != "" && !strings.EqualFold(p.payer, burn.Holder.String()):
+		differs = "The receipt names another payer than the ledger."
+	}
+	if differs != "" {
+		page.Checks = append(page.Checks, step{Title: "Not what the ledger says", Tone: "bad", Text: differs})
+		return false
+	}
+	at := time.UnixMicro(burn.AtMicros)
+	page.Checks = append(page.Checks, step{
+		Title: "In the ledger", Tone: "good", At: at,
+		Text: fmt.Sprintf("Entry %d of its account. Its commitment is the hash of this entry and of the one before, so neither can change unseen.", burn.Seq),
+	})
+	page.Facts = []fact{
+		{"Transaction", cell{ID: p.tx.String()}}, {"Settled", cell{At: at}}, {"Plan", cell{ID: string(burn.Plan), To: "/p/" + string(burn.Plan)}},
+	}
+	if p.credits != nil {
+		page.Facts = append(page.Facts, fact{"Credits", credits(burn.Amount)})
+	}
+	if p.payer != "" {
+		page.Facts = append(page.Facts, fact{"Payer", cell{ID: burn.Holder.String()}})
+	}
+	return true
+}
+
+// checkMirror looks the burn up in the mirror on the chain. It reports false for a proof that does
+// not hold; a burn that is not there yet is no fault.
+func (v *visit) checkMirror(page *receiptPage, tx toll.Hash) bool {
+	proof, err := v.w.API.BurnProof(v.acting(), tx)
+	s := step{Title: "On the chain"}
+	switch {
+	case err != nil:
+		s.Title, s.Text = "Not on the chain", "This service has no proof of this burn on a chain."
+	case proof.Status == toll.ProofOpen:
+		s.Title, s.Text = "Not on the chain yet", "The service writes a root of all burns to the chain after each period."
+	case proof.Fields.Commitment != tx:
+		s.Tone, s.Text = "bad", "The proof is of another burn."
+	default:
+		s.Tone = "good"
+		s.Text = fmt.Sprintf("It is in the Merkle tree of period %d, whose root %s is in transaction %s at the contract %s on %s. Check it without this service: toll proof verify %s --rpc URL",
+			proof.Period, short(proof.Root.String()), proof.AnchorTransaction, proof.Contract, proof.Network, tx)
+		if err := proof.Check(); err != nil {
+			s.Tone, s.Text = "bad", "The Merkle proof does not hold: "+err.Error()+"."
+		}
+	}
+	page.Checks = append(page.Checks, s)
+	return s.Tone != "bad"
+}
