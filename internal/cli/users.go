@@ -11,9 +11,10 @@ func (a *app) usersCommand() *cobra.Command {
 		a.userLink("invite", "Make a link with which one person signs up",
 			`Make a link with which one person signs up, where registration is by invitation. It works once, within seven days. The person
 gets a workspace of their own; to let somebody into yours, invite them on its page of members.`, 0),
-		a.userLink("recover LOGIN", "Make a link with which a person chooses a new password",
-			`Make a link for a person who lost the password and the recovery codes. It works once, within an hour: the person chooses a new
-password, and all their sessions and recovery codes end. Make sure by other means that it is this person who asks.`, 1),
+		a.userLink("recover PERSON", "Make a link with which a person chooses a new password",
+			`Make a link for a person who lost all ways to sign in. PERSON is a login name or, for somebody who never had one, an id. The link
+works once, within an hour: the person chooses a new password, and all their sessions and recovery codes end. Make sure by other
+means that it is this person who asks.`, 1),
 	)
 }
 

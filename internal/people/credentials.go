@@ -210,7 +210,7 @@ func (p *People) NewRecoveryCodes(ctx context.Context, user toll.UUID) ([]string
 		text := strings.ToLower(base32.StdEncoding.EncodeToString(b))
 		codes[i] = text[:4] + "-" + text[4:8] + "-" + text[8:12] + "-" + text[12:]
 		rows[i] = store.Credential{
-			ID: toll.NewTimeUUID(now), UserID: user, Kind: Recovery, Subject: recoverySubject(user, codes[i]), CreatedAt: now,
+			ID: toll.NewTimeUUID(now), UserID: user, Kind: Recovery, Subject: recoverySubject(codes[i]), CreatedAt: now,
 		}
 	}
 	err := p.Store.Tx(ctx, func(tx *store.Tx) error {
@@ -230,8 +230,8 @@ func (p *People) NewRecoveryCodes(ctx context.Context, user toll.UUID) ([]string
 	return codes, err
 }
 
-// recoverySubject is a code as it is stored: a hash that is unique to the person.
-func recoverySubject(user toll.UUID, code string) string {
+// recoverySubject is a code as it is stored: its hash. A code has 80 random bits, so it names its person.
+func recoverySubject(code string) string {
 	code = strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
 			r += 'a' - 'A'
@@ -241,45 +241,35 @@ func recoverySubject(user toll.UUID, code string) string {
 		}
 		return -1
 	}, code)
-	return toll.Hash(sumOf(user.String() + code)).String()
+	return toll.Hash(sumOf("recovery " + code)).String()
 }
 
-// Recover gives a person who lost the password another one: by a code of their own or, with a link of the operator, without. All
-// sessions, and with a link all recovery codes, end. Errors are safe to show.
+// Recover gives a person who lost all credentials a password: by one of their recovery codes or by a link of the operator. A person
+// who never had a password gets the login name with it. All sessions, and with a link all recovery codes, end. Errors are safe to
+// show: [toll.CodeNotAuthenticated], [toll.CodeBadRequest], [toll.CodeExists] for a login name that is taken.
 func (p *People) Recover(ctx context.Context, source, link, login, code, password string) (toll.Person, error) {
-	name, err := parseLogin(login)
-	if limited := p.limits.try(source, "recover "+name+link); limited != nil {
-		return toll.Person{}, limited
+	if err := p.limits.try(source, "recover "+strings.ToLower(login)+link); err != nil {
+		return toll.Person{}, err
 	}
-	var user toll.UUID
-	if link != "" {
-		l, err := store.LinkByHash(ctx, p.Store, sumOf(link))
-		if err := p.usable(l, err, linkRecover); err != nil {
-			return toll.Person{}, err
-		}
-		user = l.UserID
-		c, err := p.passwordOf(ctx, p.Store, user)
-		if err != nil {
-			return toll.Person{}, err
-		}
-		name = c.Subject
-	} else {
-		c, found := store.CredentialBySubject(ctx, p.Store, Password, name)
-		if errors.Is(found, store.ErrNotFound) || err != nil {
-			return toll.Person{}, errRecovery
-		}
-		if found != nil {
-			return toll.Person{}, found
-		}
-		user = c.UserID
+	user, err := p.recoverable(ctx, link, code)
+	if err != nil {
+		return toll.Person{}, err
+	}
+	old, err := p.passwordOf(ctx, p.Store, user)
+	if err != nil {
+		return toll.Person{}, err
+	}
+	name, err := parseLogin(login)
+	switch {
+	case old.Subject == "" && err != nil:
+		return toll.Person{}, err
+	case old.Subject != "" && link == "" && name != old.Subject:
+		return toll.Person{}, errRecovery
+	case old.Subject != "":
+		name = old.Subject
 	}
 	if err := checkPassword(password, name); err != nil {
 		return toll.Person{}, err
-	}
-	if link == "" { // before the costly hash
-		if _, err := store.CredentialBySubject(ctx, p.Store, Recovery, recoverySubject(user, code)); err != nil {
-			return toll.Person{}, notFoundAs(err, errRecovery)
-		}
 	}
 	hash, err := p.hash(ctx, password)
 	if err != nil {
@@ -297,7 +287,7 @@ func (p *People) Recover(ctx context.Context, source, link, login, code, passwor
 				return err
 			}
 		} else {
-			c, err := store.CredentialBySubject(ctx, tx, Recovery, recoverySubject(user, code))
+			c, err := store.CredentialBySubject(ctx, tx, Recovery, recoverySubject(code))
 			if err == nil {
 				err = store.DeleteCredential(ctx, tx, c.ID, user)
 			}
@@ -311,6 +301,16 @@ func (p *People) Recover(ctx context.Context, source, link, login, code, passwor
 		return toll.Person{}, err
 	}
 	return p.User(ctx, user)
+}
+
+// recoverable returns the person of a link of the operator or, without one, of a recovery code.
+func (p *People) recoverable(ctx context.Context, link, code string) (toll.UUID, error) {
+	if link == "" {
+		c, err := store.CredentialBySubject(ctx, p.Store, Recovery, recoverySubject(code))
+		return c.UserID, notFoundAs(err, errRecovery)
+	}
+	l, err := store.LinkByHash(ctx, p.Store, sumOf(link))
+	return l.UserID, p.usable(l, err, linkRecover)
 }
 
 var errRecovery = toll.Errorf(toll.CodeNotAuthenticated, "The login name or the recovery code is wrong.")

@@ -243,26 +243,35 @@ func (p *People) FirstLink(ctx context.Context) (secret string, err error) {
 	return secret, err
 }
 
-// LocalLink makes a link on the database itself: for a sign-up, or, with the login name of a person, to recover access. Errors:
-// [store.ErrNotFound] for a name that nobody has.
-func (p *People) LocalLink(ctx context.Context, login string) (path string, ends time.Time, err error) {
+// LocalLink makes a link on the database itself: for a sign-up, or, with the login name or the id of a person, to recover access.
+// Errors: [store.ErrNotFound] for a person who is unknown.
+func (p *People) LocalLink(ctx context.Context, who string) (path string, ends time.Time, err error) {
 	secret, hash := newSecret()
 	now := p.Clock()
 	l := store.Link{Hash: hash, Kind: linkSignUp, CreatedAt: now, EndsAt: now.Add(invitationLife)}
 	path = "/sign-up?link=" + secret
-	if login != "" {
-		c, err := store.CredentialBySubject(ctx, p.Store, Password, strings.ToLower(login))
-		if err != nil {
+	if who != "" {
+		l.Kind, l.EndsAt = linkRecover, now.Add(recoverLife)
+		if l.UserID, err = p.userNamed(ctx, who); err != nil {
 			return "", ends, err
 		}
-		l.Kind, l.UserID, l.EndsAt = linkRecover, c.UserID, now.Add(recoverLife)
 		path = "/recover?link=" + secret
 	}
-	act := store.Act{Act: "link.made", Object: l.Kind, Detail: map[string]string{"login": login}}
+	act := store.Act{Act: "link.made", Object: l.Kind, Detail: map[string]string{"login": who}}
 	return path, l.EndsAt, p.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := store.InsertLink(ctx, tx, l); err != nil {
 			return err
 		}
 		return p.audit(ctx, tx, act)
 	})
+}
+
+// userNamed returns the person of an id or a login name. An id comes first: a login name can look like one.
+func (p *People) userNamed(ctx context.Context, who string) (id toll.UUID, err error) {
+	if id.UnmarshalText([]byte(who)) == nil {
+		u, err := p.User(ctx, id)
+		return u.ID, err
+	}
+	c, err := store.CredentialBySubject(ctx, p.Store, Password, strings.ToLower(who))
+	return c.UserID, err
 }

@@ -81,27 +81,33 @@ type Ceremony struct {
 	State   string
 }
 
-// seal returns the state of a ceremony, for a person (zero: not known yet), so that the browser can keep it.
-func (p *People) seal(options any, s *webauthn.SessionData, user toll.UUID) (Ceremony, error) {
+// forSignUp is what the ceremony of a new person is for, and forSignIn that of any person who is known.
+const (
+	forSignUp = "sign-up"
+	forSignIn = "sign-in"
+)
+
+// seal returns the state of a ceremony, so that the browser can keep it. use is [forSignUp], [forSignIn] or the id of a person.
+func (p *People) seal(options any, s *webauthn.SessionData, use string) (Ceremony, error) {
 	s.Expires = p.Clock().Add(ceremonyLife)
 	text, err1 := json.Marshal(options)
 	state, err2 := json.Marshal(s)
 	if err := errors.Join(err1, err2); err != nil {
 		return Ceremony{}, err
 	}
-	sealed, err := p.Seal(state, []byte("passkey "+user.String()))
+	sealed, err := p.Seal(state, []byte("passkey "+use))
 	return Ceremony{string(text), base64.RawURLEncoding.EncodeToString(sealed)}, err
 }
 
 var errPasskey = toll.Errorf(toll.CodeNotAuthenticated, "The passkey was not taken. Start again, or sign in another way.")
 
-// open returns the state of a ceremony, whose challenge is used up by that.
-func (p *People) open(ctx context.Context, state string, user toll.UUID) (s webauthn.SessionData, err error) {
+// open returns the state of a ceremony that was sealed for the same use. It uses the challenge up.
+func (p *People) open(ctx context.Context, state, use string) (s webauthn.SessionData, err error) {
 	sealed, err := base64.RawURLEncoding.DecodeString(state)
 	if err != nil {
 		return s, errPasskey
 	}
-	plain, err := p.Open(sealed, []byte("passkey "+user.String()))
+	plain, err := p.Open(sealed, []byte("passkey "+use))
 	if err != nil || json.Unmarshal(plain, &s) != nil || !p.Clock().Before(s.Expires) {
 		return s, errPasskey
 	}
@@ -132,7 +138,7 @@ func (p *People) BeginPasskey(ctx context.Context, user toll.UUID) (Ceremony, er
 	if err != nil {
 		return Ceremony{}, err
 	}
-	return p.seal(options.Response, session, user)
+	return p.seal(options.Response, session, user.String())
 }
 
 // AddPasskey takes the answer of the browser to [People.BeginPasskey]. Errors are safe to show.
@@ -140,7 +146,7 @@ func (p *People) AddPasskey(ctx context.Context, user toll.UUID, name, state, an
 	if p.passkeys == nil {
 		return errPasskey
 	}
-	s, err := p.open(ctx, state, user)
+	s, err := p.open(ctx, state, user.String())
 	if err != nil {
 		return err
 	}
@@ -148,19 +154,71 @@ func (p *People) AddPasskey(ctx context.Context, user toll.UUID, name, state, an
 	if err != nil {
 		return err
 	}
-	parsed, err := protocol.ParseCredentialCreationResponseBytes([]byte(answer))
-	if err != nil {
-		return errPasskey
-	}
-	c, err := p.passkeys.CreateCredential(u, s, parsed)
-	if err != nil {
-		return errPasskey
-	}
-	secret, err := json.Marshal(c)
+	c, err := p.newPasskey(u, s, name, answer)
 	if err != nil {
 		return err
 	}
-	return p.add(ctx, user, store.Credential{Kind: Passkey, Subject: base64.RawURLEncoding.EncodeToString(c.ID), Name: cleanName(name, "passkey"), Secret: secret})
+	return p.add(ctx, user, c)
+}
+
+// newPasskey returns the credential with which a browser answered a registration.
+func (p *People) newPasskey(u *passkeyUser, s webauthn.SessionData, name, answer string) (store.Credential, error) {
+	parsed, err := protocol.ParseCredentialCreationResponseBytes([]byte(answer))
+	if err != nil {
+		return store.Credential{}, errPasskey
+	}
+	c, err := p.passkeys.CreateCredential(u, s, parsed)
+	if err != nil {
+		return store.Credential{}, errPasskey
+	}
+	secret, err := json.Marshal(c)
+	return store.Credential{
+		Kind: Passkey, Subject: base64.RawURLEncoding.EncodeToString(c.ID), Name: cleanName(name, "passkey"), Secret: secret,
+	}, err
+}
+
+// BeginPasskeySignUp asks a browser for the first passkey of a new person. The name in the options is empty: the page asks for it.
+func (p *People) BeginPasskeySignUp() (Ceremony, error) {
+	if p.passkeys == nil {
+		return Ceremony{}, errPasskey
+	}
+	options, session, err := p.passkeys.BeginRegistration(&passkeyUser{id: toll.NewTimeUUID(p.Clock())})
+	if err != nil {
+		return Ceremony{}, err
+	}
+	return p.seal(options.Response, session, forSignUp)
+}
+
+// SignUpPasskey is [People.SignUp] with the answer of the browser to [People.BeginPasskeySignUp] in the place of login name and
+// password. Errors are safe to show.
+func (p *People) SignUpPasskey(ctx context.Context, source string, in SignUp, state, answer string) (User, toll.Address, error) {
+	if p.passkeys == nil {
+		return User{}, toll.Address{}, errPasskey
+	}
+	err := p.MaySignUp(ctx, in.Link)
+	if err == nil {
+		err = p.limits.signUp(source)
+	}
+	if err != nil {
+		return User{}, toll.Address{}, err
+	}
+	s, err := p.open(ctx, state, forSignUp)
+	if err != nil {
+		return User{}, toll.Address{}, err
+	}
+	if len(s.UserID) != len(toll.UUID{}) {
+		return User{}, toll.Address{}, errPasskey
+	}
+	u := &passkeyUser{id: toll.UUID(s.UserID)}
+	first, err := p.newPasskey(u, s, "of the sign-up", answer)
+	if err != nil {
+		return User{}, toll.Address{}, err
+	}
+	made, at, err := p.insert(ctx, newPerson{id: u.id, name: cleanName(in.Name, "A person"), link: in.Link, first: first})
+	if errors.Is(err, errTaken) {
+		err = errPasskey // somebody has this passkey
+	}
+	return made, at, err
 }
 
 // BeginPasskeySignIn asks a browser for any passkey of this service.
@@ -172,7 +230,7 @@ func (p *People) BeginPasskeySignIn() (Ceremony, error) {
 	if err != nil {
 		return Ceremony{}, err
 	}
-	return p.seal(options.Response, session, toll.UUID{})
+	return p.seal(options.Response, session, forSignIn)
 }
 
 // ProvePasskey proves a person once more by a passkey of theirs.
@@ -192,7 +250,7 @@ func (p *People) SignInPasskey(ctx context.Context, source, state, answer string
 	if err := take(p.limits.tries, p.limits.began, source); err != nil {
 		return toll.Person{}, err
 	}
-	s, err := p.open(ctx, state, toll.UUID{})
+	s, err := p.open(ctx, state, forSignIn)
 	if err != nil {
 		return toll.Person{}, err
 	}

@@ -4,6 +4,7 @@
 package people
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -209,6 +210,7 @@ func (p *People) SignUp(ctx context.Context, source string, in SignUp) (User, to
 
 // newPerson is who signs up, with the first credential.
 type newPerson struct {
+	id         toll.UUID // zero: a new one
 	name, link string
 	first      store.Credential
 	state      string // with which the person came, which is used up; "" for none
@@ -219,7 +221,7 @@ type newPerson struct {
 func (p *People) insert(ctx context.Context, n newPerson) (User, toll.Address, error) {
 	link, first := n.link, n.first
 	now := p.Clock()
-	u := store.User{ID: toll.NewTimeUUID(now), Name: n.name, CreatedAt: now}
+	u := store.User{ID: cmp.Or(n.id, toll.NewTimeUUID(now)), Name: n.name, CreatedAt: now}
 	var w store.Principal
 	var err error
 	if first.Kind == Wallet { // its address is the workspace

@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
@@ -127,23 +129,31 @@ func passkeyOf(t *testing.T, s shown) (page, map[string]any) {
 	return formOf(t, shown{status: s.status, body: `<html lang="en"><main><h1></h1><form method="post" action="` + m[1] + `">` + m[3] + "</main>"}), options
 }
 
+// passkeyTown is a service that calls itself localhost, so that its pages ask for passkeys; ip is its address without a name.
+func passkeyTown(t *testing.T, v storetest.Variant) (o *town, ip string) {
+	t.Helper()
+	ln := listenAnywhere(t)
+	db := storetest.Config(t, v)
+	o = &town{t: t, address: "http://localhost" + ln.Addr().String()[strings.LastIndex(ln.Addr().String(), ":"):], ahead: new(atomic.Int64)}
+	cfg := server.Config{Data: db.Data, Database: db.Database, Listen: ln.Addr().String()}
+	cfg.Clock = func() time.Time { return time.Now().Add(time.Duration(o.ahead.Load())) }
+	if db.Database != "" {
+		cfg.MasterKeyFile = freshMasterKey(t)
+	}
+	o.s, ip = startOn(t, cfg, ln)
+	if o.s.PublicURL() != o.address {
+		t.Fatalf("public address %s, want %s", o.s.PublicURL(), o.address)
+	}
+	return o, ip
+}
+
 // TestPasskey: a person adds a passkey, signs in and proves themselves with it. T157: another origin, another service, an answer
 // twice, one of another form, a copied passkey and an unknown one are refused.
 func TestT157_Passkey(t *testing.T) {
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(v), func(t *testing.T) {
-			ln := listenAnywhere(t)
-			address := "http://localhost" + ln.Addr().String()[strings.LastIndex(ln.Addr().String(), ":"):]
-			db := storetest.Config(t, v)
-			cfg := server.Config{Data: db.Data, Database: db.Database, Listen: ln.Addr().String()} // which calls itself localhost
-			if db.Database != "" {
-				cfg.MasterKeyFile = freshMasterKey(t)
-			}
-			s, ip := startOn(t, cfg, ln)
-			if s.PublicURL() != address {
-				t.Fatalf("public address %s, want %s", s.PublicURL(), address)
-			}
-			o := &town{t: t, s: s, address: address}
+			o, ip := passkeyTown(t, v)
+			address := o.address
 			alice := o.signUpPlain("alice")
 			key := newAuthenticator(t, address)
 			form, options := passkeyOf(t, alice.get("/account/security"))
@@ -211,6 +221,104 @@ func TestT157_Passkey(t *testing.T) {
 				if path == "/sign-in" {
 					at.submit(formOf(t, at.get(path)).with("login", "alice").with("password", goodPassword).with("api_key"))
 				}
+			}
+		})
+	}
+}
+
+// TestT157_PasskeySignUp: a person signs up with a passkey alone, signs in with it, and gets a login name by a recovery code. An answer
+// of another origin, one for another ceremony, one from too long ago and one that was used make nobody.
+func TestT157_PasskeySignUp(t *testing.T) {
+	for _, variant := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		t.Run(string(variant), func(t *testing.T) {
+			o, ip := passkeyTown(t, variant)
+			var used page
+			signUp := func(path string, a *authenticator, change func(page) page) (*visitor, shown) {
+				t.Helper()
+				v := newVisitor(t, o.address)
+				form, options := passkeyOf(t, v.get(path))
+				form = change(form.with("name", "Alice").with("answer", a.create(t, options)))
+				return v, v.submit(form)
+			}
+			same := func(p page) page { return p }
+			refused := func(what string, res shown) {
+				t.Helper()
+				if res.status != http.StatusUnauthorized || len(res.header.Values("Set-Cookie")) > 0 {
+					t.Errorf("%s: %d", what, res.status)
+				}
+			}
+			ofSecurity, _ := passkeyOf(t, o.signUpPlain("bob").get("/account/security"))
+			_, res := signUp("/sign-up", newAuthenticator(t, "http://localhost:1"), same)
+			refused("another origin", res)
+			for what, change := range map[string]func(page) page{
+				"no answer":        func(p page) page { return p.with("answer", "{}") },
+				"another ceremony": func(p page) page { return p.with("state", ofSecurity.values.Get("state")) },
+				"no state":         func(p page) page { return p.with("state") },
+				"too late":         func(p page) page { o.ahead.Add(int64(11 * time.Minute)); return p },
+			} {
+				_, res := signUp("/sign-up", newAuthenticator(t, o.address), change)
+				refused(what, res)
+			}
+
+			key := newAuthenticator(t, o.address)
+			alice, res := signUp("/sign-up?next=/device", key, func(p page) page { used = p; return p })
+			if res.status != http.StatusSeeOther || res.header.Get("Location") != "/device" {
+				t.Fatalf("sign-up: %d %s", res.status, mainPart.FindString(res.body))
+			}
+			body := alice.get("/account/security").body
+			if !strings.Contains(body, "Alice") || !strings.Contains(body, "Passkey of the sign-up") || !strings.Contains(body, "owner") {
+				t.Errorf("after the sign-up:\n%s", mainPart.FindString(body))
+			}
+			refused("an answer twice", newVisitor(t, o.address).submit(used))
+			second := *key // which has the user of the second sign-up
+			_, res = signUp("/sign-up", &second, same)
+			refused("a passkey that is somebody's", res)
+
+			n := newVisitor(t, o.address)
+			form, options := passkeyOf(t, n.get("/sign-in"))
+			if res := n.submit(form.with("answer", key.get(t, options))); res.status != http.StatusSeeOther || n.workspace() != alice.workspace() {
+				t.Errorf("sign-in: %d", res.status)
+			}
+
+			// With an invitation the person joins, once.
+			link := "/sign-up?link=" + alice.invite(alice.workspace(), "developer")
+			dan, res := signUp(link, newAuthenticator(t, o.address), same)
+			if body := dan.get("/w/" + alice.workspace() + "/members").body; res.status != http.StatusSeeOther || strings.Count(body, "developer since") != 1 {
+				t.Errorf("invited: %d %s", res.status, mainPart.FindString(body))
+			}
+
+			// Without the passkey: a recovery code, and a login name that is chosen with it.
+			codes := recoveryCode.FindAllStringSubmatch(alice.act("/account/security", "act", "codes").body, -1)
+			recover := func(login, code string) shown {
+				n := newVisitor(t, o.address)
+				return n.submit(formOf(t, n.get("/recover")).with("login", login).with("code", code).with("password", goodPassword))
+			}
+			for login, want := range map[string]int{"b b": http.StatusBadRequest, "bob": http.StatusConflict} {
+				if res := recover(login, codes[0][1]); res.status != want {
+					t.Errorf("recovery as %q: %d", login, res.status)
+				}
+			}
+			refused("a wrong code", recover("alice", "aaaa-aaaa-aaaa-aaaa"))
+			if res := recover("alice", codes[0][1]); res.status != http.StatusSeeOther {
+				t.Errorf("recovery: %d %s", res.status, mainPart.FindString(res.body))
+			}
+			refused("another name", recover("mallory", codes[1][1]))
+
+			// The operator names a person who has no login name by the id.
+			id := userIn.FindStringSubmatch(dan.get("/w/" + dan.workspace() + "/members").body)
+			path, err := o.s.RecoverLink(t.Context(), id[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			n = newVisitor(t, o.address)
+			form = formOf(t, n.get(strings.TrimPrefix(path, o.s.PublicURL()))).with("login", "dan").with("password", goodPassword)
+			if res := n.submit(form); res.status != http.StatusSeeOther {
+				t.Errorf("recovery by a link: %d %s", res.status, mainPart.FindString(res.body))
+			}
+
+			// Where browsers take no passkey, the page says where they do.
+			if body := newVisitor(t, ip).get("/sign-up").body; strings.Contains(body, "data-passkey") || !strings.Contains(body, `href="`+o.address+"/sign-up") {
+				t.Errorf("on the IP address:\n%s", mainPart.FindString(body))
 			}
 		})
 	}

@@ -482,12 +482,14 @@ func TestStepUp(t *testing.T) {
 }
 
 // TestRecovery: a code works once, a link of the operator once, and both end all sessions.
+var recoveryCode = regexp.MustCompile(`<li><code>([a-z2-7-]{19})</code></li>`)
+
 func TestRecovery(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		v := o.signUp("alice", "")
 		res := v.act("/account/security", "act", "codes")
-		codes := regexp.MustCompile(`<li><code>([a-z2-7-]{19})</code></li>`).FindAllStringSubmatch(res.body, -1)
+		codes := recoveryCode.FindAllStringSubmatch(res.body, -1)
 		if len(codes) != 10 {
 			t.Fatalf("%d codes:\n%s", len(codes), mainPart.FindString(res.body))
 		}

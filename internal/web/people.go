@@ -31,8 +31,10 @@ type signUp struct {
 	Role               toll.Role
 	SignInNext         string
 	Operator           bool
-	Mail               bool   // codes are sent by mail
-	OIDC               string // name of the provider; "" for none
+	Mail               bool            // codes are sent by mail
+	OIDC               string          // name of the provider; "" for none
+	Passkey            people.Ceremony // zero where browsers take none
+	Elsewhere          string          // address at which they do; "" for none
 }
 
 // SignUp is GET and POST /sign-up. Opening the page uses nothing up.
@@ -51,11 +53,21 @@ func (w *Web) SignUp() http.Handler {
 			again(http.StatusForbidden, "Sign up at "+w.PublicURL+".")
 			return
 		}
-		u, at, err := w.People.SignUp(v.ctx(), w.Address(v.r), people.SignUp{
+		in := people.SignUp{
 			Name: v.form.Get("name"), Login: v.form.Get("login"), Secret: v.form.Get("password"), Link: link,
-		})
+		}
+		var u people.User
+		var at toll.Address
+		var err error
+		proof := people.Password
+		if answer := v.form.Get("answer"); answer != "" {
+			proof = people.Passkey
+			u, at, err = w.People.SignUpPasskey(v.ctx(), w.Address(v.r), in, v.form.Get("state"), answer)
+		} else {
+			u, at, err = w.People.SignUp(v.ctx(), w.Address(v.r), in)
+		}
 		if err == nil {
-			err = w.admitUser(v, u, people.Password, at)
+			err = w.admitUser(v, u, proof, at)
 		}
 		if v.faulty(err, again) {
 			return
@@ -97,9 +109,16 @@ func (v *visit) askSignUp(status int, link, next, fault string) {
 			f.SignInNext = PathJoin + "?" + url.Values{"link": {link}}.Encode()
 		}
 	}
+	s := shown{Title: "Sign up", Fault: fault}
+	var err error
+	if f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignUp); err != nil {
+		v.fail(err)
+		return
+	}
+	f.Elsewhere = v.elsewhere(PathSignUp + "?" + url.Values{"link": {link}, "next": {next}}.Encode())
 	leads := ""
 	f.OIDC, leads = v.oidc()
-	s := shown{Title: "Sign up", Fault: fault, Body: f}
+	s.Body = f
 	v.offerWallets(&s, wallets{Label: "Sign up with", Next: next, Link: link})
 	v.show(status, "sign_up", s, leads)
 }

@@ -6,6 +6,7 @@
 	for (const form of document.querySelectorAll("form[data-passkey]")) {
 		const o = JSON.parse(form.dataset.passkey);
 		const add = "user" in o;
+		const signUp = add && !o.user.name;
 		o.challenge = bytes(o.challenge);
 		if (add) o.user.id = bytes(o.user.id);
 		for (const c of [...(o.excludeCredentials || []), ...(o.allowCredentials || [])]) c.id = bytes(c.id);
@@ -16,6 +17,7 @@
 			event.preventDefault();
 			const said = form.querySelector("[role=alert]");
 			said.textContent = "";
+			if (signUp) o.user.name = o.user.displayName = form.elements.name.value;
 			try {
 				const c = await (add ? navigator.credentials.create({ publicKey: o }) : navigator.credentials.get({ publicKey: o }));
 				const r = { clientDataJSON: text(c.response.clientDataJSON) };
