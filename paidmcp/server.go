@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/tollhq/toll/internal/oauthmeta"
 	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/sale"
@@ -44,7 +45,8 @@ type ServerConfig struct {
 	// ServiceURL is the address under which clients reach the service that issues access tokens, for example
 	// "https://pay.example.com". "" is the address of the facilitator, where it has one, as a client has.
 	ServiceURL string
-	// Scopes are told in the OAuth documents; nil for the usual ones.
+	// Scopes are told in the OAuth documents; nil for the usual ones, with a word that names the agent: clients ask for it, and the
+	// page of consent then offers the plans of the agent to people who have none of them yet.
 	Scopes []string
 	// RequireSignIn answers 401 to requests without a bearer token, except to calls with a payment
 	// of items that have a price.
@@ -103,6 +105,9 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	s.cfg.Version = cmp.Or(cfg.Version, defaultVersion)
 	if s.cfg.Scopes == nil {
 		s.cfg.Scopes = strings.Fields("openid profile credits mcp:read mcp:write mcp:tools")
+		if agent := p.seller.AgentID; agent != "" {
+			s.cfg.Scopes = append(s.cfg.Scopes, oauthmeta.AgentScope+string(agent))
+		}
 	}
 	// The keys decide who is let in, so they come from the configured address and from nowhere that it points to.
 	direct := &http.Client{

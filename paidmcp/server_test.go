@@ -186,7 +186,7 @@ func documents(t *testing.T, svc *tolltest.Service) {
 			}
 		}
 	}
-	scopes := strings.Fields("openid profile credits mcp:read mcp:write mcp:tools")
+	scopes := strings.Fields("openid profile credits mcp:read mcp:write mcp:tools agent:" + string(svc.Agent()))
 	resource := map[string]any{
 		"resource": base, "authorization_servers": []string{as}, "scopes_supported": scopes, "bearer_methods_supported": []string{"header"},
 		"resource_documentation": base + "/", "scopes_required": nil,

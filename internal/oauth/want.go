@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/oauthmeta"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -61,6 +62,11 @@ func (o *OAuth) read(ctx context.Context, client *knownClient, q url.Values) (w 
 		}
 		w.AgentID = agent
 	}
+	if w.AgentID == "" && client.Agent == nil {
+		if w.AgentID, err = o.agentIn(ctx, w.Scope); err != nil {
+			return w, err
+		}
+	}
 	if text := q.Get("plan_id"); text != "" {
 		plan, err := toll.ParsePlanID(text)
 		if err == nil {
@@ -72,6 +78,21 @@ func (o *OAuth) read(ctx context.Context, client *knownClient, q url.Values) (w 
 		w.PlanID = plan
 	}
 	return w, nil
+}
+
+// agentIn returns the agent that a word of a scope names, "" for none. A word of an MCP server that only looks like one names none.
+func (o *OAuth) agentIn(ctx context.Context, scope string) (toll.AgentID, error) {
+	for _, word := range strings.Fields(scope) {
+		text, ok := strings.CutPrefix(word, oauthmeta.AgentScope)
+		id, err := toll.ParseAgentID(text)
+		if !ok || err != nil {
+			continue
+		}
+		if _, err = store.AgentByID(ctx, o.Store, id); err == nil || !isNotFound(err) {
+			return id, err
+		}
+	}
+	return "", nil
 }
 
 // unknownRecord refuses a record that a program named and that is not there. Other errors stay as they are.

@@ -25,6 +25,10 @@ type Server struct {
 	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
+// AgentScope begins the word of a scope that names an agent, by its id. An MCP server lists the word of its own agent, a client asks
+// for what the server lists, and so the page of consent offers the plans of that agent.
+const AgentScope = "agent:"
+
 // Of returns the document of the authorization server with this origin.
 func Of(issuer string, scopes []string) Server {
 	return Server{

@@ -263,6 +263,42 @@ func TestT122_PlanOfServer(t *testing.T) {
 	}
 }
 
+// TestT122_AgentInScope: a word of the scope that names an agent offers its plans to somebody who has none. What names no agent, and an
+// agent that is named in another way, come before nothing and nobody.
+func TestT122_AgentInScope(t *testing.T) {
+	m := newFair(t)
+	other, err := m.builder.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Other"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := m.visitor()
+	for i, c := range []struct {
+		scope, agent string
+		offered      bool
+	}{
+		{"credits agent:" + string(m.agent), "", true},
+		{"agent:7 agent:read agent: xagent:" + string(other.AgentID) + " agent:" + string(m.agent), "", true},
+		{"credits agents:" + string(m.agent), "", false},
+		{"agent:" + string(m.agent), string(other.AgentID), false},
+		{"agent:" + string(other.AgentID) + " agent:" + string(m.agent), "", false},
+	} {
+		q := m.query()
+		q.Del("plan_id")
+		q.Set("scope", c.scope)
+		if c.agent != "" {
+			q.Set("agent_id", c.agent)
+		}
+		s := nobody.get("/oauth/authorize?" + q.Encode())
+		if i == 0 {
+			s = nobody.signIn(s, m.other.Key)
+		}
+		offered := strings.Contains(s.body, string(m.plan))
+		if s.status != http.StatusOK || offered != c.offered || offered != strings.Contains(s.body, `value="approve"`) {
+			t.Errorf("scope %s: %d, offered %v\n%s", c.scope, s.status, offered, mainPart.FindString(s.body))
+		}
+	}
+}
+
 // TestConsent_Orders: a plan is ordered on the page that asks for it: free, by card or from the wallet, once for each form, and is
 // preselected then. T161: a plan that the page does not offer, and a form of another session, order nothing.
 func TestT161_OrderOnConsent(t *testing.T) {
