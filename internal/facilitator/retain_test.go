@@ -40,6 +40,11 @@ func TestRetained(t *testing.T) {
 			}
 			for more := true; more; {
 				var err error
+				more, err = s.one().ledger.CountUsage(s.ctx)
+				s.must(err)
+			}
+			for more := true; more; {
+				var err error
 				_, more, err = s.one().ledger.Retain(s.ctx, s.clock.now().Add(-horizon))
 				s.must(err)
 			}

@@ -118,16 +118,31 @@ func (l *Ledger) forget(ctx context.Context, id AccountID, hash toll.Hash) (n Re
 		for i := range burns {
 			forget(burns[i].Ref, sqlSubTasksForget)
 		}
-		n.Burns, n.Requests = len(burns), len(over)
+		gone := Retained{Burns: len(burns), Requests: len(over)}
 		if previous == 0 && len(over) < retainRequests {
-			n.Permissions = 1
+			gone.Permissions = 1
 			stmts = append(stmts, store.Stmt{SQL: sqlPermissionForget, Args: []any{id[:], hash[:]}})
 		} else {
 			stmts = append(stmts, store.Stmt{
 				SQL: sqlPermissionForgets, Args: []any{id[:], hash[:], int64(now.Redeemed - sum), previous},
 			})
 		}
-		return t.run(append(stmts, store.ThinJournal(burns)...)...)
+		if err := t.run(stmts...); err != nil {
+			return err
+		}
+		if len(burns) > 0 {
+			sides, err := store.SidesOf(ctx, t.Tx, [][16]byte{id})
+			if err != nil {
+				return err
+			}
+			if ok, err := store.KeepUsage(ctx, t.Tx, burns, sides); err != nil {
+				return err
+			} else if !ok {
+				return ErrRecorded // not before usage has counted them
+			}
+		}
+		n = gone
+		return t.run(store.ThinJournal(burns)...)
 	})
 	return n, err
 }

@@ -16,9 +16,20 @@ import (
 
 const day = 24 * time.Hour
 
+// count counts usage of all that there is: nothing is removed before.
+func (b *bench) count() {
+	b.Helper()
+	for more := true; more; {
+		var err error
+		more, err = b.CountUsage(b.ctx)
+		b.must(err)
+	}
+}
+
 // retain works off all that went before a time.
 func (b *bench) retain(before time.Time) (n ledger.Retained) {
 	b.Helper()
+	b.count()
 	for more := true; more; {
 		var part ledger.Retained
 		var err error
@@ -179,6 +190,7 @@ func TestRetain_Raced(t *testing.T) {
 		end := b.clock.now().Add(day)
 		b.clock.add(20 * day)
 		follow(t, b.Ledger)
+		b.count()
 		young := b.permission(0)
 		c := ledger.New(st, ledger.Config{Clock: b.clock.now, MACKey: make([]byte, 32)})
 		var sum ledger.Retained
@@ -241,6 +253,7 @@ func TestRetain_Killed(t *testing.T) {
 					b.must(err)
 				}
 				follow(t, b.Ledger)
+				b.count()
 				b.must(b.Close(b.ctx))
 				b.must(st.Close())
 				crash(t, cfg, "retain", point, perm, "")

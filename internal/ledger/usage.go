@@ -21,8 +21,11 @@ func (l *Ledger) CountUsage(ctx context.Context) (more bool, err error) {
 	}
 	var rows []store.JournalRow
 	if pos >= 0 {
-		if rows, err = store.JournalAfter(ctx, l.st, pos, limit); err != nil || len(rows) == 0 {
+		if rows, err = store.JournalAfter(ctx, l.st, pos, limit); err != nil {
 			return false, err
+		}
+		if len(rows) == 0 {
+			return l.restoreUsage(ctx)
 		}
 	}
 	moved := false
@@ -57,7 +60,26 @@ func (l *Ledger) CountUsage(ctx context.Context) (more bool, err error) {
 	if err == nil && moved && l.counted != nil {
 		l.counted(burnsIn(rows))
 	}
-	return pos < 0 || len(rows) == limit || !moved, err
+	if err != nil || pos < 0 || len(rows) == limit || !moved {
+		return true, err
+	}
+	return l.restoreUsage(ctx)
+}
+
+// restoreUsage ends a rebuild: once all is counted, settlements whose requests were removed get their agents back.
+func (l *Ledger) restoreUsage(ctx context.Context) (more bool, err error) {
+	if open, err := store.UsageToRestore(ctx, l.st); err != nil || !open {
+		return false, err
+	}
+	err = l.st.Tx(ctx, func(tx *store.Tx) error {
+		pos, err := store.LockJournalCursor(ctx, tx, store.UsageCursor)
+		if err == nil && pos >= 0 {
+			more, err = store.RestoreUsage(ctx, tx)
+		}
+		l.failpoint("restored")
+		return err
+	})
+	return more, err
 }
 
 // burnsIn returns how many of the rows are settlements, and their credits.

@@ -99,16 +99,6 @@ func (w *usageWorld) settle(amount toll.Credits) {
 	w.clock.add(time.Duration(w.random.Int64N(int64(5 * time.Hour))))
 }
 
-// count counts all that there is.
-func (w *usageWorld) count() {
-	w.Helper()
-	for more := true; more; {
-		var err error
-		more, err = w.CountUsage(w.ctx)
-		w.must(err)
-	}
-}
-
 // check compares what the tables say with what was settled.
 func (w *usageWorld) check(st *store.Store, when string) {
 	w.Helper()
@@ -198,6 +188,51 @@ func TestUsage_EqualsEntries(t *testing.T) {
 			w.count()
 			w.check(st, "after the repair of "+change)
 		}
+	})
+}
+
+// What is removed after the horizon keeps its agents and times through a rebuild, and is not removed while it is not counted.
+func TestUsage_KeptWithoutRequests(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		w := newUsageWorld(open(t, st))
+		var ends time.Time
+		for who := range w.perms { // another one, which ends soon
+			p := ledger.Permission{Hash: toll.NewHash(), Plan: plan, Subscriber: who, CreatedAt: w.clock.now(), ExpiresAt: w.clock.now().Add(1000 * time.Hour)}
+			w.must(w.CreatePermission(w.ctx, p))
+			w.perms[who], ends = p.Hash, p.ExpiresAt
+		}
+		for range 60 {
+			w.settle(1 + toll.Credits(w.random.Int64N(9)))
+		}
+		follow(t, w.Ledger)
+		horizon := ends.Add(2 * time.Hour)
+		retain := func() (n ledger.Retained) {
+			t.Helper()
+			n, _, err := w.Retain(w.ctx, horizon)
+			w.must(err)
+			return n
+		}
+		if n := retain(); n.Burns != 0 {
+			t.Errorf("removed before usage counted: %+v", n)
+		}
+		w.count()
+		w.must(w.RecountUsage(w.ctx))
+		if n := retain(); n.Burns != 0 {
+			t.Errorf("removed in the midst of a rebuild: %+v", n)
+		}
+		w.count()
+		if n := retain(); n.Burns != 60 {
+			t.Fatalf("removed %+v", n)
+		}
+		w.check(st, "after the requests went")
+		for _, when := range []string{"counted anew", "and again"} {
+			w.must(w.RecountUsage(w.ctx))
+			w.count()
+			w.check(st, when)
+		}
+		_, err := w.CountUsage(w.ctx)
+		w.must(err)
+		w.check(st, "with nothing left to do")
 	})
 }
 

@@ -3,6 +3,8 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
+	"iter"
 	"math/big"
 	"slices"
 
@@ -232,36 +234,60 @@ func (c *usageCell) dest() []any {
 	return []any{&c.plan, &c.at, &c.subscriber, &c.settled, &c.high, &c.low, &c.lastAt}
 }
 
-// auditCells returns the plans, in order, of which a row differs from the entries. counted is the cursor where there are no rows.
+// auditCells returns the plans, in order, of which a row differs from the entries. counted is the cursor where there are no rows. Both
+// sides are read side by side, through two connections: there may be as many rows as subscribers and days.
 func auditCells(ctx context.Context, q Querier, cells, entries string, counted int64) (plans []string, err error) {
-	all, err := All(ctx, q, func(scan func(dest ...any) error) (c usageCell, err error) {
-		return c, scan(append([]any{&counted}, c.dest()...)...)
-	}, cells)
+	next, stop := iter.Pull2(func(yield func(usageCell, error) bool) {
+		err := eachRow(ctx, q, cells, nil, func(scan func(dest ...any) error) (c usageCell, err error) {
+			return c, scan(append([]any{&counted}, c.dest()...)...)
+		}, func(c usageCell) error {
+			if !yield(c, nil) {
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil && err != errEnough {
+			yield(usageCell{}, err)
+		}
+	})
+	defer stop()
+	have, err, more := next()
 	if err != nil || counted < 0 {
 		return nil, err // it is being emptied
 	}
 	compare := func(a, b *usageCell) int {
 		return cmp.Or(cmp.Compare(a.plan, b.plan), cmp.Compare(a.at, b.at), cmp.Compare(a.subscriber, b.subscriber))
 	}
+	step := func() (err error) {
+		have, err, more = next()
+		return err
+	}
 	err = eachRow(ctx, q, entries, []any{counted}, func(scan func(dest ...any) error) (c usageCell, err error) {
 		return c, scan(c.dest()...)
 	}, func(want usageCell) error {
-		for len(all) > 0 && compare(&all[0], &want) < 0 { // nothing was burned there
-			plans, all = append(plans, all[0].plan), all[1:]
+		for more && compare(&have, &want) < 0 { // nothing was burned there
+			plans = append(plans, have.plan)
+			if err := step(); err != nil {
+				return err
+			}
 		}
-		if len(all) == 0 || all[0] != want {
+		if !more || have != want {
 			plans = append(plans, want.plan)
 		}
-		if len(all) > 0 && compare(&all[0], &want) == 0 {
-			all = all[1:]
+		if more && compare(&have, &want) == 0 {
+			return step()
 		}
 		return nil
 	})
-	for _, c := range all {
-		plans = append(plans, c.plan)
+	for err == nil && more {
+		plans = append(plans, have.plan)
+		err = step()
 	}
 	return plans, err
 }
+
+// errEnough ends a walk through rows.
+var errEnough = errors.New("store: enough")
 
 const sqlRevenueCounted = `SELECT (SELECT pos FROM journal_cursors WHERE name = 'usage'), plan_id, hour, currency, orders, amount FROM revenue_hours`
 

@@ -42,11 +42,18 @@ func tookColumns() (all []string) {
 	return all
 }
 
-var (
-	usageHours = prepare(sums{
-		table: "usage_hours", key: []string{"plan_id", "hour", "agent_id"}, texts: []string{"owner"},
-		added: append([]string{"settled", "credits_high", "credits_low"}, tookColumns()...),
+// hoursOf are sums by plan, hour and agent in a table, which may add up more.
+func hoursOf(table string, more ...string) sums {
+	return prepare(sums{
+		table: table, key: []string{"plan_id", "hour", "agent_id"}, texts: []string{"owner"},
+		added: slices.Concat([]string{"settled", "credits_high", "credits_low"}, tookColumns(), more),
 	})
+}
+
+var (
+	usageHours = hoursOf("usage_hours")
+	usageKept  = hoursOf("usage_kept", "restored")
+
 	usageDays = prepare(sums{
 		table: "usage_days", key: []string{"plan_id", "day", "subscriber"},
 		added: []string{"settled", "credits_high", "credits_low"}, highest: "last_at",
@@ -129,6 +136,13 @@ type usageSum struct {
 	took               [tookBuckets]int64
 }
 
+// add adds the settlements of another sum, or with -1 takes them away. Times stay where they are.
+func (s *usageSum) add(o *usageSum, sign int64) {
+	s.settled += sign * o.settled
+	s.high += sign * o.high
+	s.low += sign * o.low
+}
+
 func (s *usageSum) count(r *JournalRow) {
 	s.settled++
 	s.high += int64(r.Amount) >> 32
@@ -147,17 +161,48 @@ func tookBucket(micros int64) int {
 }
 
 // AddUsage counts the burns among rows of the journal by plan, agent and hour, and by subscriber and day. It is called once for each
-// row, in the transaction that moves [UsageCursor]. A burn whose request was removed names no agent, and had no hold.
+// row, in the transaction that moves [UsageCursor]. A burn whose request was removed names no agent, and had no hold, until
+// [RestoreUsage].
 func AddUsage(ctx context.Context, tx *Tx, rows []JournalRow, sides map[[16]byte]Sides) error {
-	type hourKey struct {
-		plan, agent string
-		hour        int64
-	}
 	type dayKey struct {
 		plan, subscriber string
 		day              int64
 	}
-	hours, days := map[hourKey]*usageSum{}, map[dayKey]*usageSum{}
+	days := map[dayKey]*usageSum{}
+	for i := range rows {
+		r := &rows[i]
+		if r.Kind != kindBurn {
+			continue
+		}
+		of := sides[r.Account]
+		dk := dayKey{string(of.Plan), of.Subscriber.Lower(), r.At - r.At%microsOfDay}
+		d := days[dk]
+		if d == nil {
+			d = &usageSum{}
+			days[dk] = d
+		}
+		d.count(r)
+	}
+	if err := usageHours.add(ctx, tx, cellsOf(hoursIn(rows, sides))); err != nil {
+		return err
+	}
+	var cells [][]any
+	for k, s := range days {
+		cells = append(cells, []any{k.plan, k.day, k.subscriber, s.settled, s.high, s.low, s.lastAt})
+	}
+	slices.SortFunc(cells, byKey)
+	return usageDays.add(ctx, tx, cells)
+}
+
+// hourKey names a row of usage_hours.
+type hourKey struct {
+	plan, agent string
+	hour        int64
+}
+
+// hoursIn sums the burns among rows by plan, agent and hour.
+func hoursIn(rows []JournalRow, sides map[[16]byte]Sides) map[hourKey]*usageSum {
+	hours := map[hourKey]*usageSum{}
 	for i := range rows {
 		r := &rows[i]
 		if r.Kind != kindBurn {
@@ -167,27 +212,25 @@ func AddUsage(ctx context.Context, tx *Tx, rows []JournalRow, sides map[[16]byte
 		if r.Burn != nil {
 			agent = string(r.Burn.Agent)
 		}
-		hk := hourKey{string(of.Plan), agent, r.At - r.At%microsOfHour}
-		h := hours[hk]
+		k := hourKey{string(of.Plan), agent, r.At - r.At%microsOfHour}
+		h := hours[k]
 		if h == nil {
 			h = &usageSum{}
 			if !of.Owner.IsZero() {
 				h.owner = of.Owner.Lower()
 			}
-			hours[hk] = h
+			hours[k] = h
 		}
 		h.count(r)
 		if r.Burn != nil && r.Burn.HoldEndsAt != 0 {
 			h.took[tookBucket(r.At-r.Burn.CreatedAt)]++
 		}
-		dk := dayKey{string(of.Plan), of.Subscriber.Lower(), r.At - r.At%microsOfDay}
-		d := days[dk]
-		if d == nil {
-			d = &usageSum{}
-			days[dk] = d
-		}
-		d.count(r)
 	}
+	return hours
+}
+
+// cellsOf returns sums as rows of usage_hours, in the order of their keys.
+func cellsOf(hours map[hourKey]*usageSum) [][]any {
 	var cells [][]any
 	for k, s := range hours {
 		row := []any{k.plan, k.hour, k.agent, s.owner, s.settled, s.high, s.low}
@@ -197,15 +240,73 @@ func AddUsage(ctx context.Context, tx *Tx, rows []JournalRow, sides map[[16]byte
 		cells = append(cells, row)
 	}
 	slices.SortFunc(cells, byKey)
-	if err := usageHours.add(ctx, tx, cells); err != nil {
-		return err
+	return cells
+}
+
+// KeepUsage keeps what usage has of burns whose requests the same transaction removes, for a rebuild. It reports false, and writes nothing, when
+// they are not counted yet or a rebuild is under way: then they must not be removed.
+func KeepUsage(ctx context.Context, tx *Tx, burns []JournalRow, sides map[[16]byte]Sides) (bool, error) {
+	counted, err := LockJournalCursor(ctx, tx, UsageCursor)
+	if err != nil || slices.ContainsFunc(burns, func(r JournalRow) bool { return r.Pos > counted }) {
+		return false, err
 	}
-	cells = cells[:0]
-	for k, s := range days {
-		cells = append(cells, []any{k.plan, k.day, k.subscriber, s.settled, s.high, s.low, s.lastAt})
+	if open, err := UsageToRestore(ctx, tx); err != nil || open {
+		return false, err
 	}
-	slices.SortFunc(cells, byKey)
-	return usageDays.add(ctx, tx, cells)
+	hours := hoursIn(burns, sides)
+	maps.DeleteFunc(hours, func(k hourKey, s *usageSum) bool { return k.agent == "" && s.took == [tookBuckets]int64{} }) // nothing is lost
+	cells := cellsOf(hours)
+	for i := range cells {
+		cells[i] = append(cells[i], int64(1))
+	}
+	return true, usageKept.add(ctx, tx, cells)
+}
+
+// UsageToRestore reports whether a rebuild has something left for [RestoreUsage].
+func UsageToRestore(ctx context.Context, q Querier) (bool, error) {
+	n, err := value[int64](ctx, q, "SELECT COUNT(*) FROM (SELECT 1 FROM usage_kept WHERE restored = 0 LIMIT 1) kept")
+	return n > 0, err
+}
+
+var sqlKeptOpen = "SELECT " + strings.Join(usageHours.columns(), ", ") + " FROM usage_kept WHERE restored = 0 ORDER BY plan_id, hour, agent_id LIMIT $1"
+
+// RestoreUsage gives the next kept settlements back to their agents, after a rebuild counted all of them without one. It is called in the
+// transaction that locks [UsageCursor], and reports whether there are more.
+func RestoreUsage(ctx context.Context, tx *Tx) (more bool, err error) {
+	hours := map[hourKey]*usageSum{}
+	of := func(k hourKey, owner string) *usageSum {
+		if hours[k] == nil {
+			hours[k] = &usageSum{owner: owner}
+		}
+		return hours[k]
+	}
+	var last hourKey
+	rows, err := All(ctx, tx, func(scan func(dest ...any) error) (none struct{}, err error) {
+		var s usageSum
+		dest := []any{&last.plan, &last.hour, &last.agent, &s.owner, &s.settled, &s.high, &s.low}
+		for i := range s.took {
+			dest = append(dest, &s.took[i])
+		}
+		if err := scan(dest...); err != nil {
+			return none, err
+		}
+		named := of(last, s.owner)
+		named.add(&s, 1)
+		for i, n := range s.took {
+			named.took[i] += n
+		}
+		of(hourKey{plan: last.plan, hour: last.hour}, s.owner).add(&s, -1)
+		return none, nil
+	}, sqlKeptOpen, int64(emptySlice))
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	if err := usageHours.add(ctx, tx, cellsOf(hours)); err != nil {
+		return false, err
+	}
+	_, err = tx.Exec(ctx, "UPDATE usage_kept SET restored = 1 WHERE restored = 0 AND (plan_id, hour, agent_id) <= ($1, $2, $3)",
+		last.plan, last.hour, last.agent)
+	return len(rows) == emptySlice, err
 }
 
 // revenueKey names a row of revenue_hours.
@@ -304,12 +405,14 @@ func paidOrders(ctx context.Context, q Querier, rows []JournalRow) (paid []*Orde
 // emptySlice is how many rows of a table one transaction removes.
 const emptySlice = 5000
 
-// EmptyUsage removes rows of usage and revenue, and reports whether there are more.
+// EmptyUsage removes rows of usage and revenue, has [RestoreUsage] restore what was kept, and reports whether there are more.
 func EmptyUsage(ctx context.Context, tx *Tx) (more bool, err error) {
 	for _, statement := range []string{
 		"DELETE FROM usage_hours WHERE (plan_id, hour, agent_id) IN (SELECT plan_id, hour, agent_id FROM usage_hours LIMIT $1)",
 		"DELETE FROM usage_days WHERE (plan_id, day, subscriber) IN (SELECT plan_id, day, subscriber FROM usage_days LIMIT $1)",
 		"DELETE FROM revenue_hours WHERE (plan_id, hour, currency) IN (SELECT plan_id, hour, currency FROM revenue_hours LIMIT $1)",
+		`UPDATE usage_kept SET restored = 0 WHERE (plan_id, hour, agent_id) IN
+			(SELECT plan_id, hour, agent_id FROM usage_kept WHERE restored <> 0 LIMIT $1)`,
 	} {
 		n, err := tx.Exec(ctx, statement, int64(emptySlice))
 		if err != nil || n == emptySlice {
