@@ -81,3 +81,14 @@ func Kept(f *Facilitator, account ledger.AccountID, hash toll.Hash) (ledger.Acco
 	p, both := f.permissions.kept.Get(permissionKey{account, hash}, f.Clock())
 	return a.value, p.value, known && both
 }
+
+// Count counts a refusal of a plan's owner.
+func (f *Facilitator) Count(plan *toll.Plan, reason string) {
+	f.count(&payment{plan: plan, caller: plan.Owner}, toll.NewError(toll.CodeBadRequest), reason)
+}
+
+// Bounds of what is counted between two writes.
+const (
+	MaxRefusals = maxRefusals
+	MaxReasons  = maxReasons
+)

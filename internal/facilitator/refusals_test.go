@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -65,6 +66,40 @@ func TestT175_RefusalsAreCounted(t *testing.T) {
 		}
 		if got := refusals(store.ByReason, b2); got != "" {
 			s.Errorf("a stranger made numbers of the owner: %s", got)
+		}
+	})
+}
+
+// Between two writes a process counts 16,384 rows and 64 reasons at most; what comes beyond is not counted. A row that is known counts
+// on, and after the write there is room again.
+func TestT175_RefusalsAreBounded(t *testing.T) {
+	each(t, func(s *scene) {
+		i := s.one()
+		write := func() (rows, refused int64) {
+			t.Helper()
+			s.must(i.WriteRefusals(s.ctx))
+			s.must(i.store.QueryRow(s.ctx, "SELECT COUNT(*), COALESCE(CAST(SUM(refused) AS BIGINT), 0) FROM refusal_hours").Scan(&rows, &refused))
+			return rows, refused
+		}
+		plan := func(n int) *toll.Plan { return &toll.Plan{ID: toll.PlanID(fmt.Sprint(n + 1)), Owner: b1} }
+		for n := range facilitator.MaxReasons + 10 {
+			i.Count(plan(0), fmt.Sprint("reason-", n))
+		}
+		i.Count(plan(1), "reason-0") // a reason that is known
+		if rows, refused := write(); rows != facilitator.MaxReasons+1 || refused != rows {
+			s.Errorf("%d rows of %d refusals, want %d", rows, refused, facilitator.MaxReasons+1)
+		}
+		i.Count(plan(0), "reason-70") // there is room again
+		before, _ := write()
+		if before != facilitator.MaxReasons+2 {
+			s.Errorf("%d rows after the next write", before)
+		}
+		for n := range facilitator.MaxRefusals + 100 {
+			i.Count(plan(100+n), "reason")
+		}
+		i.Count(plan(100), "reason") // a row that is known
+		if rows, refused := write(); rows-before != facilitator.MaxRefusals || refused-before != facilitator.MaxRefusals+1 {
+			s.Errorf("%d rows of %d refusals more, want %d", rows-before, refused-before, facilitator.MaxRefusals)
 		}
 	})
 }
