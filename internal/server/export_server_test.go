@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -37,3 +38,6 @@ func KeepBrand(
 ) error {
 	return c.keepBrand(ctx, st, "")
 }
+
+// PeoplePages are the routes for people.
+func PeoplePages(s *Server) ([]api.Page, error) { return s.peoplePages(s.oauth) }

@@ -222,7 +222,7 @@ func (w *Web) page(get, post func(*visit)) http.Handler {
 			v := &visit{w: w, rw: rw, r: r}
 			// The library compares hosts alone where a browser does not say from which site a form comes.
 			plain := strings.HasPrefix(w.PublicURL, "https:") && strings.HasPrefix(r.Header.Get("Origin"), "http:")
-			if err := w.origin.Check(r); err != nil || plain {
+			if err := w.origin.Check(r); err != nil || plain || w.unnamed(r) {
 				v.refuse(http.StatusForbidden, "The form was sent by another page.")
 				return
 			}
@@ -235,6 +235,15 @@ func (w *Web) page(get, post func(*visit)) http.Handler {
 		}
 		inner.ServeHTTP(rw, r.WithContext(withVisited(r.Context())))
 	})
+}
+
+// unnamed reports whether a form comes with a session, and without a word on the page that sent it. Every browser says that.
+func (w *Web) unnamed(r *http.Request) bool {
+	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
+		return false
+	}
+	_, err := r.Cookie(w.sessions.Cookie.Name)
+	return err == nil
 }
 
 // shown is what a page says.
