@@ -66,10 +66,11 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 		Paths:   map[string]*huma.PathItem{},
 	}
 	failure := &huma.MediaType{Schema: registry.of(errorType)}
+	examples := examplesFor(ns)
 	for i := range routes {
 		r := &routes[i]
 		op := &huma.Operation{
-			OperationID: r.op, Summary: r.summary, Tags: []string{r.tag}, Deprecated: r.retired,
+			OperationID: r.op, Summary: r.summary, Description: r.description(), Tags: []string{r.tag}, Deprecated: r.retired,
 			Parameters: pathParameters(r), Responses: map[string]*huma.Response{},
 		}
 		for _, q := range r.query {
@@ -119,6 +120,7 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 		if len(r.unpaid) > 0 {
 			op.Responses["402"].Content = map[string]*huma.MediaType{"application/json": {Schema: registry.of(reflect.TypeFor[PaymentRequiredError]())}}
 		}
+		illustrate(r, op, examples[r.op])
 		addOperation(api, r, op)
 	}
 	api.Components = &huma.Components{

@@ -125,6 +125,64 @@ func TestRequestsFitTheDocument(t *testing.T) {
 	}
 }
 
+// Every operation is described, with an example request and an example answer, which fit the document.
+func TestDocumentHasExamples(t *testing.T) {
+	doc := document(t)
+	object := func(v any, names ...string) map[string]any {
+		for _, name := range names {
+			m, _ := v.(map[string]any)
+			v = m[name]
+		}
+		m, _ := v.(map[string]any)
+		return m
+	}
+	for _, r := range api.Routes() {
+		op := doc.operation(r.Operation)
+		if text, _ := op["description"].(string); len(text) < 30 {
+			t.Errorf("%s is not described: %q", r.Operation, text)
+		}
+		samples, _ := op["x-codeSamples"].([]any)
+		if len(samples) != 1 || !strings.Contains(object(samples[0])["source"].(string), "$TOLL_URL/") {
+			t.Errorf("%s has no example request", r.Operation)
+		}
+		parameters, _ := op["parameters"].([]any)
+		for _, p := range parameters {
+			if p := object(p); p["in"] == "path" && (p["example"] == nil || strings.ContainsAny(p["example"].(string), "{}")) {
+				t.Errorf("%s has no example of %s", r.Operation, p["name"])
+			}
+		}
+		if media := object(op, "requestBody", "content", "application/json"); media != nil {
+			if media["example"] == nil {
+				t.Errorf("%s has no example of its body", r.Operation)
+			}
+			for _, fault := range doc.check(media["schema"], decodeAny(t, mustJSON(media["example"])), r.Operation+" request") {
+				if !strings.Contains(fault, "is not of type") { // a request may send numbers in other forms
+					t.Error(fault)
+				}
+			}
+		}
+		answered := false
+		for status, response := range doc.responses(r.Operation) {
+			for media, content := range object(response, "content") {
+				content := object(content)
+				if content["example"] == nil {
+					continue
+				}
+				answered = true
+				if media != "application/json" || r.Operation == "readOpenAPI" { // any object
+					continue
+				}
+				for _, fault := range doc.check(content["schema"], decodeAny(t, mustJSON(content["example"])), r.Operation+" "+status) {
+					t.Error(fault)
+				}
+			}
+		}
+		if !answered {
+			t.Errorf("%s has no example of its answer", r.Operation)
+		}
+	}
+}
+
 type openAPI map[string]any
 
 func document(t *testing.T) openAPI {

@@ -84,9 +84,21 @@ func TestT17_RightOfEveryRoute(t *testing.T) {
 	}
 }
 
-// TestT17_RightsOfRoles: a key that a person had made as an owner gets past each route that the present role of the person has the
-// right for, and past no other; with no role past none. No key has what takes the session of a person: members and export.
+// rolesAllow is the table of accounts.md, section 2.
+var rolesAllow = map[toll.Role]string{
+	toll.RoleOwner: "read sell spend manage money keys members export", toll.RoleAdmin: "read sell spend manage money keys members",
+	toll.RoleDeveloper: "read sell spend manage keys", toll.RoleBilling: "read spend money", toll.RoleViewer: "read",
+}
+
+// TestT17_RightsOfRoles: a key that a person had made as an owner, a key that this key made, and one that the person let a program have
+// get past each route that the present role of the person has the right for, and past no other; with no role past none. No key has
+// what takes the session of a person: members and export.
 func TestT17_RightsOfRoles(t *testing.T) {
+	for role, want := range rolesAllow {
+		if got := role.Rights().String(); got != want {
+			t.Errorf("the rights of %s are %s, want %s", role, got, want)
+		}
+	}
 	s := newStack(t)
 	ctx := context.Background()
 	now := time.Now()
@@ -112,40 +124,48 @@ func TestT17_RightsOfRoles(t *testing.T) {
 		if err != nil || k.MadeBy != toll.MadeByUser || k.UserID != user.ID.String() {
 			t.Fatalf("%+v %v", k, err)
 		}
-		become(role) // before the first use of the key, which is read once a second
-		who := actor{s.b1.address, k.Key, k.ID}
+		kinds := map[toll.KeyMaker]actor{toll.MadeByUser: {s.b1.address, k.Key, k.ID}}
+		for _, kind := range []toll.KeyMaker{toll.MadeByKey, toll.MadeByGrant} {
+			maker := auth.Maker{Address: s.b1.address, By: kind, Parent: k.ID, Rights: k.Rights, UserID: user.ID}
+			child, err := s.auth.CreateKey(ctx, maker, auth.KeyParams{}, nil)
+			must(t, err)
+			kinds[kind] = actor{s.b1.address, child.Key, child.ID}
+		}
+		become(role) // before the first use of the keys, which are read once a second
 		has := role.Rights().Within(k.Rights)
 		if has.Has(toll.RightMembers) || has.Has(toll.RightExport) {
 			t.Errorf("a key of an owner has %s", has)
 		}
-		for _, r := range api.Routes() {
-			path := strings.NewReplacer("{transaction}", "x", "{state}", "x", "{id}", "0x"+strings.Repeat("a", 64)).Replace(r.Path)
-			for strings.Contains(path, "{") {
-				path = path[:strings.Index(path, "{")] + "x" + path[strings.Index(path, "}")+1:]
-			}
-			method := r.Method
-			if r.Operation == "followEvents" {
-				method = http.MethodHead // the stream itself would not end
-			}
-			a := s.do(who, method, path, "[]")
-			refused := a.code() == string(toll.CodeRightMissing)
-			if method == http.MethodHead {
-				refused = a.status == http.StatusForbidden
-			}
-			if r.Right == "own" {
-				if a.code() != string(toll.CodePersonNeeded) {
-					t.Errorf("%s as %q: %d %s", r.Operation, role, a.status, a.body)
+		for kind, who := range kinds {
+			for _, r := range api.Routes() {
+				path := strings.NewReplacer("{transaction}", "x", "{state}", "x", "{id}", "0x"+strings.Repeat("a", 64)).Replace(r.Path)
+				for strings.Contains(path, "{") {
+					path = path[:strings.Index(path, "{")] + "x" + path[strings.Index(path, "}")+1:]
 				}
-				continue
-			}
-			if (r.Auth == "person" || r.Right == "export") && role != "" && !refused {
-				if a.code() != string(toll.CodePersonNeeded) || has.Has(r.Right) != (r.Right == toll.RightRead) {
-					t.Errorf("%s as %q: %d %s", r.Operation, role, a.status, a.body)
+				method := r.Method
+				if r.Operation == "followEvents" {
+					method = http.MethodHead // the stream itself would not end
 				}
-				continue
-			}
-			if passes := r.Right == "public" || has.Has(r.Right); passes == refused {
-				t.Errorf("%s as %q: %d %s", r.Operation, role, a.status, a.body)
+				a := s.do(who, method, path, "[]")
+				refused := a.code() == string(toll.CodeRightMissing)
+				if method == http.MethodHead {
+					refused = a.status == http.StatusForbidden
+				}
+				if r.Right == "own" {
+					if a.code() != string(toll.CodePersonNeeded) {
+						t.Errorf("%s by %s as %q: %d %s", r.Operation, kind, role, a.status, a.body)
+					}
+					continue
+				}
+				if (r.Auth == "person" || r.Right == "export") && role != "" && !refused {
+					if a.code() != string(toll.CodePersonNeeded) || has.Has(r.Right) != (r.Right == toll.RightRead) {
+						t.Errorf("%s by %s as %q: %d %s", r.Operation, kind, role, a.status, a.body)
+					}
+					continue
+				}
+				if passes := r.Right == "public" || has.Has(r.Right); passes == refused {
+					t.Errorf("%s by %s as %q: %d %s", r.Operation, kind, role, a.status, a.body)
+				}
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -46,8 +47,9 @@ type suite struct {
 	codes      map[string]codeRow
 	operations map[string]operation // by id
 
-	mu   sync.Mutex
-	seen map[string]bool // operation/version/success or failure
+	mu       sync.Mutex
+	seen     map[string]bool       // operation/version/success or failure
+	examples map[string]documented // by operation; nil: none are kept
 }
 
 type codeRow struct {
@@ -61,6 +63,7 @@ type operation struct {
 	path    *regexp.Regexp
 	codes   []string
 	retired bool
+	members []string // of the body that it takes
 }
 
 var bckCode = regexp.MustCompile(`BCK\.[A-Z0-9]+\.\d+`)
@@ -86,6 +89,16 @@ func (s *suite) learn(t *testing.T, url string) {
 			OperationID string
 			Deprecated  bool
 			Responses   map[string]struct{ Description string }
+			RequestBody struct {
+				Content map[string]struct {
+					Schema struct {
+						Ref string `json:"$ref"`
+					}
+				}
+			}
+		}
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]json.RawMessage }
 		}
 	}
 	res, err := http.Get(url + "/openapi.json")
@@ -103,6 +116,8 @@ func (s *suite) learn(t *testing.T, url string) {
 			for _, res := range op.Responses {
 				row.codes = append(row.codes, bckCode.FindAllString(res.Description, -1)...)
 			}
+			body := strings.TrimPrefix(op.RequestBody.Content["application/json"].Schema.Ref, "#/components/schemas/")
+			row.members = slices.Collect(maps.Keys(document.Components.Schemas[body].Properties))
 			s.operations[op.OperationID] = row
 		}
 	}
@@ -253,7 +268,7 @@ func (s *conformanceService) run(t *testing.T, files []conformanceFile) {
 // of it, in place of what was wanted, that it cannot answer now.
 func (r *run) all(t *testing.T, last bool) (again bool) {
 	for i := range r.file.Cases {
-		if c := &r.file.Cases[i]; r.runCase(t, c, last) {
+		if r.runCase(t, i, last) {
 			return true
 		}
 	}
@@ -263,7 +278,8 @@ func (r *run) all(t *testing.T, last bool) (again bool) {
 // passing are codes of what a service needs and does not reach now.
 var passing = regexp.MustCompile(`"code":"(BCK\.COMMON\.0029|BCK\.CHAIN\.0001|BCK\.HTTP\.503)"`)
 
-func (r *run) runCase(t *testing.T, c *conformanceCase, last bool) (away bool) {
+func (r *run) runCase(t *testing.T, place int, last bool) (away bool) {
+	c := &r.file.Cases[place]
 	if c.Only != "" && c.Only != r.version {
 		return false
 	}
@@ -282,6 +298,9 @@ func (r *run) runCase(t *testing.T, c *conformanceCase, last bool) (away bool) {
 	}
 	r.answers[c.Name] = a
 	faults = append(faults, r.on.suite.see(r, c, a)...)
+	if len(faults) == 0 && r.on.suite.examples != nil {
+		r.on.suite.keepExample(t, r, place, c, a)
+	}
 	reason, known := disagreements[name]
 	switch {
 	case known && len(faults) == 0 && r.version == "1.1":
@@ -363,11 +382,15 @@ func (s *suite) checkCoverage(t *testing.T) {
 // leave it.
 func TestConformance_Brand(t *testing.T) {
 	t.Parallel()
-	for _, answer := range newSuite(t).all(t, storetest.SQLite, x402.Namespace{Scheme: "acme", Header: "Acme", Word: "acme"}, "acme-sandbox") {
+	s := newSuite(t)
+	s.examples = map[string]documented{}
+	brand := x402.Namespace{Scheme: brandScheme, Header: brandHeader, Word: brandWordOf}
+	for _, answer := range s.all(t, storetest.SQLite, brand, brandPrefix) {
 		if at := brandWord(answer); at != "" {
 			t.Errorf("a word of the default brand leaves the service: %s", at)
 		}
 	}
+	s.checkExamples(t)
 }
 
 // TestConformance_BrandWords shows that the search finds what it must and passes over chance.

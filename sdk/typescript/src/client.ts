@@ -596,6 +596,87 @@ export class Meta extends Resource {
 }
 
 /**
+ * The session of a person, who signs in with a password. A client with its token as `apiKey` and a
+ * `workspace` calls as this person:
+ *
+ *     const { token, organizations } = await new Toll().session.signIn("alice", password);
+ *     const toll = new Toll({ apiKey: token, workspace: organizations[0].id });
+ */
+export class Sessions extends Resource {
+  /** Makes a person with a workspace of their own; an invitation's link joins its workspace too. */
+  signUp(person: g.SignUpInput, o?: CallOptions): TollPromise<g.SignedIn> {
+    return this.core.op("signUp", [], o, { body: person });
+  }
+  /** Signs in. `token` is in this answer only. */
+  signIn(login: string, password: string, o?: CallOptions): TollPromise<g.SignedIn> {
+    return this.core.op("signIn", [], o, { body: { login, password } });
+  }
+  get(o?: CallOptions): TollPromise<g.SignedIn> {
+    return this.core.op("readSession", [], o);
+  }
+  /** Proves the password once more: for ten minutes the session may change who has access. */
+  prove(password: string, o?: CallOptions): TollPromise<g.Session> {
+    return this.core.op("proveSession", [], o, { body: { password } });
+  }
+  signOut(o?: CallOptions): TollPromise<g.Done> {
+    return this.core.op("signOut", [], o);
+  }
+  /** Where the person is signed in. */
+  list(q?: ListOptions, o?: CallOptions): List<g.Session> {
+    return this.core.list("listSessions", [], listed(q), o);
+  }
+  end(sessionId: string, o?: CallOptions): TollPromise<g.Done> {
+    return this.core.op("endSession", [sessionId], o);
+  }
+  /** How the person signs in. */
+  credentials(q?: ListOptions, o?: CallOptions): List<g.Credential> {
+    return this.core.list("listCredentials", [], listed(q), o);
+  }
+  /** Removes a credential, never the last one; all other sessions of the person end. */
+  removeCredential(credentialId: string, o?: CallOptions): TollPromise<g.Done> {
+    return this.core.op("removeCredential", [credentialId], o);
+  }
+  /** Makes ten recovery codes in place of those from before. They are in this answer only. */
+  renewRecoveryCodes(o?: CallOptions): TollPromise<g.RecoveryCodes> {
+    return this.core.op("renewRecoveryCodes", [], o);
+  }
+}
+
+/** People of the workspace. The calls take the session of a person, not an API key. */
+export class Members extends Resource {
+  list(q?: ListOptions, o?: CallOptions): List<g.Member> {
+    return this.core.list("listMembers", [], listed(q), o);
+  }
+  setRole(userId: string, role: g.RoleInput["role"], o?: CallOptions): TollPromise<g.Member> {
+    return this.core.op("setRole", [userId], o, { body: { role } });
+  }
+  /** Removes a member, or with "me" leaves. With `keep`, keys and consents go to the caller. */
+  remove(userId: string, keep = false, o?: CallOptions): TollPromise<g.Removed> {
+    return this.core.op("removeMember", [userId], o, { query: keep ? { keep } : {} });
+  }
+  sessions(userId: string, q?: ListOptions, o?: CallOptions): List<g.Session> {
+    return this.core.list("listMemberSessions", [userId], listed(q), o);
+  }
+  endSessions(userId: string, o?: CallOptions): TollPromise<g.EndedSessions> {
+    return this.core.op("endMemberSessions", [userId], o);
+  }
+  /** Makes a link with which one person joins. It is in this answer only. */
+  invite(invitation: g.InvitationInput, o?: CallOptions): TollPromise<g.Invitation> {
+    return this.core.op("createInvitation", [], o, { body: invitation });
+  }
+  invitations(q?: ListOptions, o?: CallOptions): List<g.Invitation> {
+    return this.core.list("listInvitations", [], listed(q), o);
+  }
+  revokeInvitation(id: string, o?: CallOptions): TollPromise<g.Done> {
+    return this.core.op("revokeInvitation", [id], o);
+  }
+  /** Joins the workspace of an invitation, by its link. */
+  accept(link: string, o?: CallOptions): TollPromise<g.Organization> {
+    return this.core.op("acceptInvitation", [], o, { body: { link } });
+  }
+}
+
+/**
  * A client of one service with one API key. It sends nothing until a method is called, and is safe
  * to share.
  *
@@ -619,6 +700,8 @@ export class Toll {
   readonly wallet: Wallet;
   readonly sandbox: Sandbox;
   readonly meta: Meta;
+  readonly session: Sessions;
+  readonly members: Members;
   /** Address of the service, without /api/v1. */
   readonly url: string;
   readonly #core: Core;
@@ -641,6 +724,8 @@ export class Toll {
     this.wallet = new Wallet(core);
     this.sandbox = new Sandbox(core);
     this.meta = new Meta(core);
+    this.session = new Sessions(core);
+    this.members = new Members(core);
   }
 
   /**

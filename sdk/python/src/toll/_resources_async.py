@@ -309,6 +309,12 @@ class AsyncPlans(AsyncResource):
             path = f"{PLANS}/mintExpirable"
         return await self._send(Call("POST", path, m.ActResult, body=body, again=True, creates=True))
 
+    async def take_back(self, plan_id: str, holder: str, amount: int) -> m.ActResult:
+        """Takes credits of the caller's plan back that are neither spent nor on hold."""
+        body = {"planId": plan_id, "holderAddress": holder, "amount": exact("amount", amount)}
+        path = f"{PLANS}/takeBack"
+        return await self._send(Call("POST", path, m.ActResult, body=body, again=True, creates=True))
+
 
 class AsyncOrders(AsyncResource):
     """Purchases of plans."""
@@ -849,6 +855,196 @@ class AsyncMeta(AsyncResource):
         query = {"q": text, "type": type}
         path = "/api/v1/protocol/search"
         return await self._send(Call("GET", path, m.SearchResults, query=query, again=True))
+
+    def organizations(self, *, page_size: int | None = None) -> AsyncPages[m.Organization]:
+        """Lists the workspaces of a person; that of an API key is the only one."""
+        query = _paging(page_size, None, False)
+        path = "/api/v1/organizations"
+        return self._list(Listing(path, "organizations", m.Organization, query))
+
+
+class AsyncUsage(AsyncResource):
+    """Sums of what was settled, paid and refused, by hour, day, plan and more, in UTC."""
+
+    def settled(
+        self,
+        *,
+        by: str | None = None,
+        role: str | None = None,
+        plan_id: str | None = None,
+        agent_id: str | None = None,
+        subscriber: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int | None = None,
+        ascending: bool = False,
+    ) -> AsyncPages[m.Usage]:
+        """Lists what was settled of the caller's plans or, with role "buyer", by the caller. by is
+        "hour", "day", "plan", "agent" or "subscriber"."""
+        query = _paging(
+            page_size, None, ascending, by=by, role=role, planId=plan_id, agentId=agent_id,
+            subscriber=subscriber, since=since, until=until,
+        )
+        return self._list(Listing("/api/v1/protocol/usage", "usage", m.Usage, query))
+
+    def revenue(
+        self,
+        *,
+        by: str | None = None,
+        plan_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int | None = None,
+        ascending: bool = False,
+    ) -> AsyncPages[m.Revenue]:
+        """Lists what was paid for orders of the caller's plans, by currency. by is "hour", "day"
+        or "plan"; amounts are in base units."""
+        query = _paging(
+            page_size, None, ascending, by=by, planId=plan_id, since=since, until=until
+        )
+        return self._list(Listing("/api/v1/protocol/revenue", "revenue", m.Revenue, query))
+
+    def refusals(
+        self,
+        *,
+        by: str | None = None,
+        plan_id: str | None = None,
+        reason: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int | None = None,
+        ascending: bool = False,
+    ) -> AsyncPages[m.Refusals]:
+        """Lists how often the service refused to verify or settle for the caller's plans. by is
+        "reason", "hour", "day", "plan" or "agent"."""
+        query = _paging(
+            page_size, None, ascending, by=by, planId=plan_id, reason=reason, since=since,
+            until=until,
+        )
+        return self._list(Listing("/api/v1/protocol/refusals", "refusals", m.Refusals, query))
+
+
+class AsyncSessions(AsyncResource):
+    """The session of a person, who signs in with a password.
+
+    A client with its token as api_key, and a workspace, calls as this person.
+    """
+
+    async def sign_up(
+        self, login: str, password: str, *, name: str | None = None, link: str | None = None
+    ) -> m.SignedIn:
+        """Makes a person with a workspace of their own. The link of an invitation joins the
+        workspace of it as well."""
+        body = trim({"login": login, "password": password, "name": name, "link": link})
+        return await self._send(Call("POST", "/api/v1/people", m.SignedIn, body=body, key=False))
+
+    async def sign_in(self, login: str, password: str) -> m.SignedIn:
+        """Signs in; token is in this answer only. Errors: BCK.AUTH.0001 (401)."""
+        body = {"login": login, "password": password}
+        return await self._send(Call("POST", "/api/v1/session", m.SignedIn, body=body, key=False))
+
+    async def get(self) -> m.SignedIn:
+        """Returns the session of the client, its person and their workspaces."""
+        return await self._send(Call("GET", "/api/v1/session", m.SignedIn, again=True))
+
+    async def prove(self, password: str) -> m.Session:
+        """Proves the password once more: for ten minutes the session may change who has access."""
+        body = {"password": password}
+        return await self._send(Call("POST", "/api/v1/session/proof", m.Session, body=body))
+
+    async def sign_out(self) -> m.Done:
+        """Ends the session of the client."""
+        return await self._send(Call("DELETE", "/api/v1/session", m.Done, again=True, refused=True))
+
+    def list(self, *, page_size: int | None = None) -> AsyncPages[m.Session]:
+        """Lists where the person is signed in."""
+        query = _paging(page_size, None, False)
+        return self._list(Listing("/api/v1/sessions", "sessions", m.Session, query))
+
+    async def end(self, session_id: str) -> m.Done:
+        """Ends one session of the person."""
+        path = f"/api/v1/sessions/{segment(session_id)}"
+        return await self._send(Call("DELETE", path, m.Done, again=True, refused=True))
+
+    def credentials(self, *, page_size: int | None = None) -> AsyncPages[m.Credential]:
+        """Lists how the person signs in."""
+        query = _paging(page_size, None, False)
+        return self._list(Listing("/api/v1/credentials", "credentials", m.Credential, query))
+
+    async def remove_credential(self, credential_id: str) -> m.Done:
+        """Removes a credential, never the last one; all other sessions of the person end."""
+        path = f"/api/v1/credentials/{segment(credential_id)}"
+        return await self._send(Call("DELETE", path, m.Done, again=True, refused=True))
+
+    async def renew_recovery_codes(self) -> m.RecoveryCodes:
+        """Makes ten recovery codes in place of those from before; they are in this answer only."""
+        return await self._send(Call("POST", "/api/v1/credentials/recovery-codes", m.RecoveryCodes))
+
+
+class AsyncMembers(AsyncResource):
+    """People of the workspace. The calls take the session of a person, not an API key."""
+
+    def list(self, *, page_size: int | None = None) -> AsyncPages[m.Member]:
+        """Lists the members."""
+        query = _paging(page_size, None, False)
+        return self._list(Listing("/api/v1/members", "members", m.Member, query))
+
+    async def set_role(self, user_id: str, role: str) -> m.Member:
+        """Gives a member a role: "owner", "admin", "developer", "billing" or "viewer"."""
+        path = f"/api/v1/members/{segment(user_id)}"
+        return await self._send(Call("PATCH", path, m.Member, body={"role": role}, again=True))
+
+    async def remove(self, user_id: str, *, keep: bool = False) -> m.Removed:
+        """Removes a member, or with "me" leaves. With keep, keys and consents go to the caller."""
+        path = f"/api/v1/members/{segment(user_id)}"
+        query = {"keep": True} if keep else {}
+        return await self._send(
+            Call("DELETE", path, m.Removed, query=query, again=True, refused=True)
+        )
+
+    def sessions(self, user_id: str, *, page_size: int | None = None) -> AsyncPages[m.Session]:
+        """Lists where a member is signed in."""
+        path = f"/api/v1/members/{segment(user_id)}/sessions"
+        return self._list(Listing(path, "sessions", m.Session, _paging(page_size, None, False)))
+
+    async def end_sessions(self, user_id: str) -> m.EndedSessions:
+        """Ends all sessions of a member, who can sign in again."""
+        path = f"/api/v1/members/{segment(user_id)}/sessions"
+        return await self._send(Call("DELETE", path, m.EndedSessions, again=True, refused=True))
+
+    async def invite(self, role: str, *, note: str | None = None) -> m.Invitation:
+        """Makes a link with which one person joins; it is in this answer only."""
+        body = trim({"role": role, "note": note})
+        path = "/api/v1/invitations"
+        return await self._send(Call("POST", path, m.Invitation, body=body, again=True, creates=True))
+
+    def invitations(self, *, page_size: int | None = None) -> AsyncPages[m.Invitation]:
+        """Lists the open invitations, without their links."""
+        query = _paging(page_size, None, False)
+        return self._list(Listing("/api/v1/invitations", "invitations", m.Invitation, query))
+
+    async def revoke_invitation(self, invitation_id: str) -> m.Done:
+        """Ends an open invitation."""
+        path = f"/api/v1/invitations/{segment(invitation_id)}"
+        return await self._send(Call("DELETE", path, m.Done, again=True, refused=True))
+
+    async def accept(self, link: str) -> m.Organization:
+        """Joins the workspace of an invitation, by its link."""
+        path = "/api/v1/invitations/accept"
+        return await self._send(Call("POST", path, m.Organization, body={"link": link}))
+
+    def audit_log(
+        self,
+        *,
+        act: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int | None = None,
+        ascending: bool = False,
+    ) -> AsyncPages[m.Act]:
+        """Lists what was done in the workspace, by whom and from where."""
+        query = _paging(page_size, None, ascending, act=act, since=since, until=until)
+        return self._list(Listing("/api/v1/audit-log", "acts", m.Act, query))
 
 
 def _wait(config: Config, order_id: str, timeout: float) -> Steps[m.Order]:

@@ -132,6 +132,9 @@ class Toll(_Client):
         self.wallet = _resources.Wallet(*at)
         self.sandbox = _resources.Sandbox(*at)
         self.meta = _resources.Meta(*at)
+        self.usage = _resources.Usage(*at)
+        self.session = _resources.Sessions(*at)
+        self.members = _resources.Members(*at)
 
     def request(
         self,
@@ -209,6 +212,9 @@ class AsyncToll(_Client):
         self.wallet = _resources_async.AsyncWallet(*at)
         self.sandbox = _resources_async.AsyncSandbox(*at)
         self.meta = _resources_async.AsyncMeta(*at)
+        self.usage = _resources_async.AsyncUsage(*at)
+        self.session = _resources_async.AsyncSessions(*at)
+        self.members = _resources_async.AsyncMembers(*at)
 
     async def request(
         self,
