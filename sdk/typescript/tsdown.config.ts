@@ -1,7 +1,9 @@
 import { defineConfig } from "tsdown";
 
 export default defineConfig({
-  entry: ["src/index.ts"],
+  entry: ["index", "paid", "express", "hono", "fastify", "next", "fetch", "testing"].map(
+    (name) => `src/${name}.ts`,
+  ),
   format: ["esm", "cjs"],
   dts: true,
   platform: "neutral",

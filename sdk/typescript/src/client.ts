@@ -5,6 +5,7 @@ import {
   type CallOptions,
   type List,
   type ListOptions,
+  type Namespace,
   type Query,
   type Repeat,
   type TollOptions,
@@ -704,12 +705,15 @@ export class Toll {
   readonly members: Members;
   /** Address of the service, without /api/v1. */
   readonly url: string;
+  /** Words of the brand on the wire. */
+  readonly namespace: Namespace;
   readonly #core: Core;
 
   constructor(o: TollOptions = {}) {
     const core = new Core(o);
     this.#core = core;
     this.url = core.base;
+    this.namespace = core.namespace;
     this.agents = new Agents(core);
     this.plans = new Plans(core);
     this.orders = new Orders(core);

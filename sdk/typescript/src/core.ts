@@ -199,9 +199,19 @@ const env = (name: string): string | undefined =>
 
 const levels = { debug: 0, info: 1, warn: 2 };
 
-function consoleLog(entry: LogEntry): void {
+/** Writes a line of the log to the console, from the level on that TOLL_LOG names. */
+export function consoleLog(entry: LogEntry): void {
   const least = levels[env("TOLL_LOG") as keyof typeof levels] ?? levels.warn;
   if (levels[entry.level] >= least) console.error("toll", JSON.stringify(entry));
+}
+
+const deprecations = new Set<string>();
+
+/** Warns about a deprecated form, once a process. */
+export function deprecated(message: string, log: (entry: LogEntry) => void): void {
+  if (deprecations.has(message) || deprecations.size >= 100) return;
+  deprecations.add(message);
+  log({ level: "warn", message });
 }
 
 /** Sends calls. Public parts of it are methods of Toll. */
@@ -210,7 +220,6 @@ export class Core {
   readonly base: string;
   readonly #o: TollOptions;
   readonly #key: string | undefined;
-  #deprecated = false;
 
   constructor(o: TollOptions) {
     this.#o = o;
@@ -227,11 +236,9 @@ export class Core {
     (this.#o.log ?? consoleLog)(entry);
   }
 
-  /** Warns once a client about a deprecated form. */
+  /** Warns once a process about a deprecated form. */
   deprecated(message: string): void {
-    if (this.#deprecated) return;
-    this.#deprecated = true;
-    this.log({ level: "warn", message });
+    deprecated(message, (entry) => this.log(entry));
   }
 
   /** Sends an operation of the interface. `path` are the segments that its path names, in order. */

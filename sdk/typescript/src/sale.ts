@@ -1,0 +1,1174 @@
+// The seller's side of a paid request, whatever carries it: verify with a hold, settle, release.
+// The rules are those of the Go package paid. web.ts and node.ts move the bytes.
+import { toBase64 } from "./base64.js";
+import type { Toll, Verdict } from "./client.js";
+import { consoleLog, sleep, type LogEntry } from "./core.js";
+import { codes, TollError } from "./errors.js";
+import type * as g from "./generated.js";
+import * as x402 from "./x402.js";
+
+/** Credits of a price: a bigint, or a whole number that a JavaScript number holds exactly. */
+export type Amount = bigint | number;
+
+/** Who bears the work for a caller who leaves before the answer. */
+export type CallerGone = "byMethod" | "settle" | "release";
+
+/** A request as its price may read it. */
+export interface Asked {
+  readonly method: string;
+  /** Path as it was sent, percent-encoded. */
+  readonly path: string;
+  /** Query without "?". */
+  readonly query: string;
+  /** Headers without payments and access tokens. */
+  readonly headers: Headers;
+}
+
+/** A request and what the handler answered, for a function that prices it. */
+export interface Work extends Asked {
+  readonly status: number;
+  readonly answer: Headers;
+  /** The whole answer; undefined when it was streamed. */
+  readonly body: Uint8Array | undefined;
+  /** Bytes of the answer. */
+  readonly size: number;
+  readonly payment: Payment;
+}
+
+/** What a handler may know of the payment for its request. The access token is not part of it. */
+export interface Payment {
+  readonly payer: string;
+  readonly planId: string;
+  readonly agentId: string | undefined;
+  readonly agentRequestId: string;
+  /** The most that the request can cost, in credits. */
+  readonly held: bigint;
+}
+
+/** A stream that was delivered and is not settled. */
+export interface Unsettled {
+  readonly agentRequestId: string;
+  readonly planId: string;
+  readonly payer: string;
+  readonly credits: bigint;
+  /** Bytes that were delivered. */
+  readonly size: number;
+  readonly attempts: number;
+  /** The errorReason of the last attempt. */
+  readonly reason: string;
+  /** Whether it will not be settled: it was refused, or the queue gave up after 24 hours. */
+  readonly final: boolean;
+}
+
+/** What a request costs. */
+export interface Price {
+  /**
+   * Credits of one request, default 1. A function prices the answer, and what it returns is capped at
+   * the credits that are held.
+   */
+  credits?: Amount | ((work: Work) => Amount | Promise<Amount>);
+  /** What is held where credits is a function. Default: the maximum of the plan. */
+  maxCredits?: Amount | ((request: Asked) => Amount);
+  /** Sends every answer part by part on its hold. Otherwise only event streams and long answers. */
+  stream?: boolean;
+  description?: string;
+  mimeType?: string;
+}
+
+/** What is sold, and how. */
+export interface PaidOptions extends Price {
+  /** Plan whose credits pay. */
+  plan: string;
+  /** Agent that serves. */
+  agent?: string;
+  /** Client with the key of the plan's owner. Default: one with TOLL_API_KEY and TOLL_URL. */
+  toll?: Toll;
+  /**
+   * Absolute address under which the world reaches this server, such as "https://agent.example.com".
+   * It is never read from a request.
+   */
+  publicUrl?: string;
+  /** Life of a hold in seconds, 1 to 900, default 60. No stream outlasts its hold. */
+  holdSecs?: number;
+  /** Bytes of an answer that wait for their settlement in memory, default 8 MiB. */
+  maxBuffer?: number;
+  /** Bytes of the body of a request, default 10 MiB. */
+  maxBody?: number;
+  /** Bound of one call of the service in milliseconds, default 30,000. */
+  timeoutMs?: number;
+  /** Status for an access token that expired or was revoked, default 402. */
+  expiredStatus?: 401 | 402;
+  /** Headers that may carry the access token, default payment-signature. */
+  tokenHeaders?: readonly string[];
+  /**
+   * "settle" finishes the work for a caller who left and settles a 2xx; "release" ends it, and it is
+   * free. Default "byMethod": "release" for GET, HEAD and OPTIONS, "settle" for others.
+   */
+  callerGone?: CallerGone;
+  /** Is called after each settlement, whatever came of it. */
+  onSettled?: (receipt: g.SettleResponse) => void;
+  /** The alarm for streams that were delivered and not settled. */
+  onUnsettled?: (stream: Unsettled) => void;
+  /** Keeps a Worker alive for what is left to do after an answer: `ctx.waitUntil`. */
+  waitUntil?: (work: Promise<unknown>) => void;
+  /** Receives problems. It never gets an access token. Default: the console. */
+  log?: (entry: LogEntry) => void;
+}
+
+export type Lines = [name: string, value: string][];
+
+/** An answer in place of the handler's, or the handler's once it is settled. */
+export interface Reply {
+  status: number;
+  headers: Lines;
+  body: Uint8Array;
+}
+
+/** A request as the server read it. Names of headers are in lower case. */
+export interface Incoming {
+  method: string;
+  path: string;
+  query: string;
+  headers: Lines;
+}
+
+/** An error as a middleware answers it. */
+export interface Fault {
+  status: number;
+  code: string;
+  message: string;
+  category?: string;
+  hint?: string;
+  retryable?: boolean;
+  retryAfter?: number | undefined;
+  params?: Record<string, unknown>;
+}
+
+/** The answer was cut, as the hold that pays for it ended. */
+export class HoldEnded extends Error {
+  constructor() {
+    super("the answer was cut, as the hold that pays for it ended");
+    this.name = "HoldEnded";
+  }
+}
+
+const maxHoldSecs = 900;
+const tries = 3;
+const maxUrl = 8 << 10;
+const maxHeaders = 16 << 10;
+const maxLines = 200;
+const maxRequired = 6 << 10;
+const maxText = 300;
+const termsLifeMs = 300_000;
+const maxTerms = 1000;
+const pending = "settlement_pending";
+const unavailable = "The payment service cannot be reached. No credits were burned.";
+const otherToken = "Get an access token that is made for this resource, or for none.";
+
+const paymentHeaders = new Set([
+  "payment-signature", "payment-required", "payment-response", "x-payment", "x-payment-response",
+  "settlement-overrides", "extension-responses",
+]);
+/** What changes the path or method that a router reads, and conditions: a 304 would be free. */
+const otherHeaders = new Set([
+  "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url",
+  "x-original-uri", "upgrade", "http2-settings", "if-none-match", "if-modified-since",
+]);
+const cacheHeaders = new Set(["surrogate-control", "edge-control", "x-accel-expires"]);
+/** Reasons that say that the payer needs credits, or leave to spend them. */
+const shortfalls = new Set([
+  "insufficient_funds", "redemption_limit_reached", "order_limit_reached", "plan_expired",
+  "delegation_exhausted", "delegation_insufficient", "delegation_expired", "delegation_revoked",
+  "delegation_not_found",
+]);
+const identifierInfo = { required: false };
+const extensions = {
+  [x402.identifier]: {
+    info: identifierInfo,
+    schema: {
+      type: "object",
+      properties: {
+        required: { type: "boolean" },
+        id: { type: "string", minLength: 16, maxLength: 128, pattern: "^[a-zA-Z0-9_-]+$" },
+      },
+      required: ["required"],
+    },
+  },
+};
+
+/** What a server must know of a plan to ask for payment. */
+export interface Terms {
+  planId: string;
+  scheme: string;
+  network: string;
+  payTo: string;
+  least: bigint;
+  most: bigint;
+  isTime: boolean;
+  /** Address of the API. */
+  service: string;
+  /** Where a wallet buys the plan; empty where none can. */
+  orderUrl: string;
+}
+
+export const inBounds = (t: Terms, credits: bigint): bigint => {
+  if (credits === 0n || t.most === 0n || t.isTime) return credits;
+  return credits < t.least ? t.least : credits > t.most ? t.most : credits;
+};
+
+/** Terms of plans, as each client read them. */
+const known = new WeakMap<Toll, Map<string, { terms: Terms; until: number }>>();
+
+/** Reads the terms of a plan. Older ones serve while the service is away. */
+export async function termsOf(toll: Toll, planId: string, timeoutMs: number): Promise<Terms> {
+  let plans = known.get(toll);
+  if (!plans) known.set(toll, (plans = new Map()));
+  const old = plans.get(planId);
+  if (old && performance.now() < old.until) return old.terms;
+  try {
+    const o = { timeoutMs, maxRetries: 0 };
+    const [plan, info] = await Promise.all([toll.plans.get(planId, o), toll.meta.info(o)]);
+    const terms = makeTerms(plan, info, toll);
+    if (plans.size >= maxTerms) plans.clear();
+    plans.set(planId, { terms, until: performance.now() + termsLifeMs });
+    return terms;
+  } catch (e) {
+    if (old && e instanceof TollError && e.status !== 404) return old.terms;
+    throw e;
+  }
+}
+
+/** Forgets the terms of plans, for tests. */
+export const forgetTerms = (toll: Toll): boolean => known.delete(toll);
+
+function makeTerms(plan: g.Plan, info: g.Info, toll: Toll): Terms {
+  const { price, credits } = plan.registry;
+  const prefix = toll.namespace.scheme;
+  let { network } = info;
+  if (price.isCrypto === false) network = `stripe:${info.environment}`;
+  else if (network.startsWith("stripe")) {
+    network = info.environment === "live" ? "eip155:8453" : "eip155:84532";
+  }
+  const service = info.apiBase.replace(/\/+$/, "");
+  const sold =
+    price.isCrypto !== false &&
+    price.receivers.length === 1 &&
+    ["USDC", "EURC"].includes(price.currency ?? "") &&
+    plan.isListed &&
+    !plan.metadata.plan.isTrialPlan &&
+    /^(0x0*)?$/.test(price.templateAddress ?? "");
+  return {
+    planId: plan.planId,
+    scheme: `${prefix}:${price.isCrypto === false ? "card-delegation" : "erc4337"}`,
+    network,
+    payTo: price.receivers[0] ?? plan.owner,
+    least: credits.minAmount ?? 0n,
+    most: credits.maxAmount ?? 0n,
+    isTime: plan.accessLimit === "time",
+    service,
+    orderUrl: sold ? `${service}/x402/plans/${plan.planId}/order` : "",
+  };
+}
+
+/** The settings of a route, checked and with their defaults. */
+export class Shop {
+  readonly o: PaidOptions;
+  readonly tokenHeaders: readonly string[];
+  readonly publicUrl: string | undefined;
+  readonly holdSecs: number;
+  readonly maxBuffer: number;
+  readonly maxBody: number;
+  readonly timeoutMs: number;
+  readonly #makeToll: () => Toll;
+  readonly #said = new Set<string>();
+
+  /** Throws a TypeError for settings that cannot be. */
+  constructor(o: PaidOptions, makeToll: () => Toll) {
+    const bad = (message: string): never => {
+      throw new TypeError(message);
+    };
+    this.o = o;
+    this.#makeToll = makeToll;
+    if (!/^\d{1,78}$/.test(o.plan ?? "")) bad(`plan must be the id of a plan; got '${o.plan}'`);
+    if (typeof o.credits !== "function") whole(o.credits ?? 1);
+    if (o.maxCredits !== undefined && typeof o.maxCredits !== "function") whole(o.maxCredits);
+    this.holdSecs = o.holdSecs ?? 60;
+    if (!(Number.isInteger(this.holdSecs) && this.holdSecs >= 1 && this.holdSecs <= maxHoldSecs)) {
+      bad(`holdSecs must be a whole number from 1 to ${maxHoldSecs}; got ${o.holdSecs}`);
+    }
+    if (!["byMethod", "settle", "release"].includes(o.callerGone ?? "byMethod")) {
+      bad(`callerGone must be byMethod, settle or release; got '${o.callerGone}'`);
+    }
+    if (![401, 402].includes(o.expiredStatus ?? 402)) {
+      bad(`expiredStatus must be 402 or 401; got ${o.expiredStatus}`);
+    }
+    if (o.publicUrl !== undefined) {
+      const u = URL.canParse(o.publicUrl) ? new URL(o.publicUrl) : undefined;
+      if (!u || !/^https?:$/.test(u.protocol) || u.username || u.search || u.hash) {
+        bad(`publicUrl must be an absolute http or https URL without query; got '${o.publicUrl}'`);
+      }
+    }
+    this.publicUrl = o.publicUrl?.replace(/\/+$/, "");
+    this.tokenHeaders = (o.tokenHeaders ?? [x402.signature]).map((h) => h.toLowerCase());
+    this.maxBuffer = o.maxBuffer ?? 8 << 20;
+    this.maxBody = o.maxBody ?? 10 << 20;
+    this.timeoutMs = o.timeoutMs ?? 30_000;
+  }
+
+  get toll(): Toll {
+    return this.o.toll ?? this.#makeToll();
+  }
+
+  log(level: LogEntry["level"], message: string): void {
+    this.tell(() => (this.o.log ?? consoleLog)({ level, message }));
+  }
+
+  /** Calls a function of the builder, whose errors change nothing. */
+  tell(call: () => void): void {
+    try {
+      call();
+    } catch (e) {
+      consoleLog({ level: "warn", message: `A callback failed: ${String(e)}` });
+    }
+  }
+
+  /** Warns the builder once. */
+  once(message: string): void {
+    if (this.#said.has(message) || this.#said.size >= 1000) return;
+    this.#said.add(message);
+    this.log("warn", message);
+  }
+}
+
+/** One request on its way through the gate, without its transport. */
+export class Sale {
+  readonly shop: Shop;
+  readonly request: Incoming;
+  readonly correlation: string;
+  payment: Payment | undefined;
+  /** Where its payment comes from and what is asked, as verify and settle get them. */
+  protected token = "";
+  protected required: g.PaymentRequired | undefined;
+  protected terms: Terms | undefined;
+  #v1 = false;
+  #ends = 0;
+  #attempts = 0;
+
+  constructor(shop: Shop, request: Incoming) {
+    this.shop = shop;
+    this.request = { ...request, path: request.path || "/" };
+    this.correlation = correlationOf(request.headers);
+  }
+
+  protected all(name: string): string[] {
+    return this.request.headers.filter(([n]) => n === name).map(([, v]) => v);
+  }
+
+  /** Refuses what has no place in front of a paid handler. */
+  protected check(): Fault | undefined {
+    const { path, query, headers, method } = this.request;
+    if (path.length + query.length + 1 > maxUrl) return fault(414, "The URL is too long.");
+    const size = headers.reduce((n, [name, value]) => n + name.length + value.length + 4, 0);
+    if (size > maxHeaders || headers.length > maxLines) {
+      return fault(431, "The headers are too large.");
+    }
+    if (!cleanPath(path)) return fault(400, "The path is malformed.");
+    if (/^(CONNECT|TRACE)$/i.test(method)) return fault(405, "This path does not take this method.");
+    const offers = this.all("upgrade").join(",").split(",");
+    if (offers.some((o) => o.trim() && o.trim().toLowerCase() !== "h2c")) {
+      return fault(405, "A paid route does not change the protocol of a connection.");
+    }
+    if (this.all("transfer-encoding").length && this.all("content-length").length) {
+      return fault(400, "The length of the body is contradictory.");
+    }
+    return Number(this.all("content-length")[0]) > this.shop.maxBody ? this.#tooLarge() : undefined;
+  }
+
+  #tooLarge(): Fault {
+    const hint = `Send at most ${this.shop.maxBody} bytes.`;
+    return { ...fault(413, "The body is too large."), hint };
+  }
+
+  /** Reads the one access token of the request. */
+  protected take(): Fault | undefined {
+    for (const name of this.shop.tokenHeaders) {
+      const values = this.all(name);
+      if (values.length > 1) return fault(400, `The header ${name} must be sent once.`);
+      let v = (values[0] ?? "").trim();
+      if (name === "authorization") {
+        v = /^bearer\s+(.*)$/i.exec(v)?.[1]?.trim() ?? "";
+        if (!x402.isAccessToken(v)) continue;
+      }
+      if (!v) continue;
+      if (v.length > x402.maxToken) return fault(431, "The access token is longer than 8 KiB.");
+      if (this.token && v !== this.token && !sameToken(this.token, v)) {
+        return fault(400, "The request carries two different access tokens.");
+      }
+      this.token ||= v;
+    }
+    this.#v1 = this.all("x-payment").length > 0;
+    if (this.#v1 && this.token) {
+      return fault(400, "The request carries payments of two versions of the protocol.");
+    }
+    if (this.token && (carries(this.request.path, "/") || carries(this.request.query))) {
+      const hint = `Send the access token in the header ${x402.signature}.`;
+      const message = "The URL carries an access token. URLs are logged: revoke the token.";
+      return { ...fault(400, message), hint };
+    }
+    return undefined;
+  }
+
+  /** Returns the headers without payments, access tokens and overrides. */
+  #stripped(): Lines {
+    const out: Lines = [];
+    for (const [name, sent] of this.request.headers) {
+      const n = dashed(name);
+      if (paymentHeaders.has(n) || otherHeaders.has(n)) continue;
+      if (n !== "authorization" && this.shop.tokenHeaders.some((h) => dashed(h) === n)) continue;
+      let value = sent;
+      if (carries(value)) {
+        if (n !== "cookie") continue;
+        value = value.split(";").map((c) => c.trim()).filter((c) => !carries(c)).join("; ");
+        if (!value) continue;
+      }
+      out.push([name, value]);
+    }
+    return out;
+  }
+
+  /** The request as its price may read it. */
+  get #asked(): Asked {
+    const { method, path, query, headers } = this.request;
+    return { method, path, query, headers: new Headers(headers) };
+  }
+
+  /** Verifies the payment with a hold. Returns the answer of a request that is not paid. */
+  async pay(): Promise<Reply | undefined> {
+    const { shop } = this;
+    const f = this.check() ?? this.take();
+    this.request.headers = this.#stripped();
+    if (f) return this.error(f);
+    let terms: Terms;
+    try {
+      terms = this.terms = await termsOf(shop.toll, shop.o.plan, shop.timeoutMs);
+    } catch (e) {
+      return this.#unavailable("reading the terms of the plan", e);
+    }
+    const most = this.most();
+    const asked = most === undefined ? undefined : inBounds(terms, most);
+    if (most !== asked) {
+      shop.once(
+        `The price of a route is ${most} credits, and plan ${terms.planId} sells requests of ` +
+          `${terms.least} to ${terms.most}: the bounds of the plan count.`,
+      );
+    }
+    this.required = this.#require(terms, asked);
+    if (this.#v1) {
+      const f = { status: 402, code: "BCK.X402.0915", message: "x402Version must be 2." };
+      return this.refuse("invalid_x402_version", f);
+    }
+    if (!this.token) {
+      const hint =
+        `Get an access token with POST ${terms.service}/x402/permissions and send it in ` +
+        `${shop.tokenHeaders.join(" or ")}.`;
+      return this.refuse("", { ...refusal("A payment is required."), hint });
+    }
+    return this.#readToken() ?? (await this.#open(asked));
+  }
+
+  /** What is asked for, undefined for the maximum of the plan. */
+  protected most(): bigint | undefined {
+    const { credits, maxCredits } = this.shop.o;
+    if (typeof credits !== "function") return whole(credits ?? 1);
+    if (maxCredits === undefined) return undefined;
+    return whole(typeof maxCredits === "function" ? maxCredits(this.#asked) : maxCredits);
+  }
+
+  #require(terms: Terms, asked: bigint | undefined): g.PaymentRequired {
+    const { o, holdSecs, toll } = this.shop;
+    const method = this.request.method.toUpperCase();
+    const planUrl = `${terms.service}/protocol/plans/${terms.planId}`;
+    const extra: g.RequirementsExtra = { version: "1", planId: terms.planId };
+    if (o.agent) extra.agentId = o.agent;
+    Object.assign(extra, {
+      httpVerb: method === "HEAD" ? "GET" : method,
+      planUrl,
+      orderUrl: terms.orderUrl || `${planUrl}/order`,
+    });
+    if (terms.service.endsWith("/api/v1")) {
+      extra.signInUrl = `${terms.service.slice(0, -"/api/v1".length)}/sign-in`;
+    }
+    const resource: g.Resource = { url: this.resource() };
+    if (o.description) resource.description = o.description;
+    if (o.mimeType) resource.mimeType = o.mimeType;
+    const entry: g.Requirements = {
+      scheme: terms.scheme,
+      network: terms.network,
+      amount: String(terms.isTime ? 0n : (asked ?? terms.most)),
+      asset: `${toll.namespace.scheme}:credits`,
+      payTo: terms.payTo,
+      maxTimeoutSeconds: holdSecs,
+      planId: terms.planId,
+      extra,
+    };
+    return { x402Version: 2, resource, accepts: [entry], extensions: {} };
+  }
+
+  /** Host and forwarding headers are never used: a caller writes them. */
+  protected resource(): string {
+    const { path, query } = this.request;
+    if (this.shop.publicUrl === undefined) {
+      this.shop.once(
+        "Without publicUrl a 402 names a path, which clients cannot call, and access tokens that " +
+          "are made for one resource are refused.",
+      );
+      return path;
+    }
+    return this.shop.publicUrl + path + (query && `?${query}`);
+  }
+
+  #readToken(): Reply | undefined {
+    let token: x402.Token;
+    try {
+      token = x402.decodeToken(this.token);
+    } catch (e) {
+      const { code, message } = e as x402.Undecodable;
+      const reason = code === "BCK.X402.0915" ? "invalid_x402_version" : "invalid_payload";
+      return this.refuse(reason, { status: 402, code, message });
+    }
+    const theirs = token.extensions[x402.identifier];
+    if (theirs !== undefined) {
+      const info = x402.object(x402.object(theirs)?.info);
+      if (info?.required !== identifierInfo.required) {
+        const message = `The payment changes what the server said of ${x402.identifier}.`;
+        return this.refuse("extension_echo_mismatch", { status: 402, code: "BCK.X402.0012", message });
+      }
+    }
+    if (!this.isForUs(token)) {
+      const message = "The access token is for another resource.";
+      const f = { ...refusal(message), code: "BCK.PROTOCOL.0031", hint: otherToken };
+      return this.refuse(this.#reason("resource_mismatch"), f);
+    }
+    return undefined;
+  }
+
+  #reason(what: string): string {
+    return `invalid_${this.shop.toll.namespace.scheme}_${what}`;
+  }
+
+  /** Reports whether the token may be used here (RFC 8707): it names no resource, or ours. */
+  protected isForUs(token: x402.Token): boolean {
+    const { aud, iss } = token.claims;
+    const audience = typeof aud === "string" ? [aud] : aud;
+    if (!Array.isArray(audience) || !audience.every((a) => typeof a === "string")) return true;
+    const others = (audience as string[]).filter((a) => a !== `${iss}/x402`);
+    if (others.length === 0) return true;
+    if (others.length === audience.length) return false;
+    const base = this.shop.publicUrl;
+    if (base === undefined) return false;
+    const segments = cleanPath(this.request.path) ?? [];
+    const here = [base, ...segments.map(encodeURIComponent)].join("/");
+    return others.some((a) => above(base, a) && above(a, here));
+  }
+
+  async #open(asked: bigint | undefined): Promise<Reply | undefined> {
+    const { shop } = this;
+    const body: g.VerifyRequest = {
+      paymentRequired: this.required as g.PaymentRequired,
+      x402AccessToken: this.token,
+      hold: true,
+      holdSecs: shop.holdSecs,
+    };
+    if (asked !== undefined) body.maxAmount = asked;
+    // The end of the hold is on the clock of the service. Counted from before the call, ours is
+    // never later.
+    this.#ends = performance.now() + shop.holdSecs * 1000;
+    let v: Verdict;
+    try {
+      v = await shop.toll.payments.verify(body, { timeoutMs: shop.timeoutMs, maxRetries: 0 });
+    } catch (e) {
+      return this.#unavailable("verify", e);
+    }
+    if (!v.isValid) return this.#refused(v);
+    const held = v.extra?.heldAmount ?? v.amount ?? 0n;
+    const payment = {
+      payer: v.payer ?? "",
+      planId: shop.o.plan,
+      agentId: v.agentId ?? shop.o.agent,
+      agentRequestId: v.agentRequestId ?? "",
+      held,
+    };
+    this.payment = payment;
+    if (!payment.agentRequestId || (v.extra?.heldAmount === undefined && held > 0n)) {
+      await this.release();
+      this.payment = undefined;
+      return this.#unavailable("verify", new Error("a payment was confirmed without its hold"));
+    }
+    return undefined;
+  }
+
+  #refused(v: Verdict): Reply {
+    const reason = v.invalidReason ?? "";
+    const code = v.code ?? codes.paymentRequired;
+    const message = plain(v.invalidMessage ?? "") || "A payment is required.";
+    const f = { code, message, category: "business" };
+    if (reason === "settle_conflict" || reason === "payment_identifier_conflict") {
+      return this.error({ ...f, status: 409 });
+    }
+    if (reason === "too_many_holds" || reason === "rate_limited") {
+      return this.error({ ...f, status: 429, retryable: true });
+    }
+    if (reason === pending) {
+      return this.error({ ...f, status: 503, category: "integration", retryable: true });
+    }
+    const ours = ["unauthorized_server", "unexpected_verify_error"].includes(reason);
+    if (ours || code === "BCK.X402.0001" || code === "BCK.X402.0002") {
+      return this.#unavailable("verify", new Error(message));
+    }
+    const page = v.extra?.checkoutUrl;
+    return this.refuse(reason, {
+      ...f,
+      status: 402,
+      category: code === "BCK.X402.0005" ? "auth" : "business",
+      params: page && isPage(page) ? { checkoutUrl: page } : {},
+    });
+  }
+
+  /** Answers with an error body. */
+  protected error(f: Fault, more: object = {}, lines: Lines = []): Reply {
+    const body: Record<string, unknown> = {
+      ...more,
+      code: f.code,
+      message: f.message,
+      httpStatus: f.status,
+      category: f.category ?? "validation",
+      retryable: f.retryable ?? false,
+      correlationId: this.correlation,
+    };
+    if (f.hint) body.hint = f.hint;
+    if (f.params && Object.keys(f.params).length) body.params = JSON.stringify(f.params);
+    const text = new TextEncoder().encode(JSON.stringify(body));
+    const headers: Lines = [
+      ["content-type", "application/json"],
+      ["content-length", String(text.length)],
+      ["cache-control", "no-store"],
+      ["x-content-type-options", "nosniff"],
+      ["x-correlation-id", this.correlation],
+      ...lines,
+    ];
+    if (f.status === 405) headers.push(["allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"]);
+    const wait = f.retryAfter ?? (f.status === 429 || f.status === 503 ? 5 : 0);
+    if (wait) headers.push(["retry-after", String(wait)]);
+    return { status: f.status, headers, body: this.isHead ? new Uint8Array() : text };
+  }
+
+  get isHead(): boolean {
+    return this.request.method.toUpperCase() === "HEAD";
+  }
+
+  /** Answers 402: what is asked for, why the payment was not taken, and a failed receipt. */
+  protected refuse(reason: string, f: Fault, failed?: x402.Json): Reply {
+    const terms = this.terms as Terms;
+    const lacks = shortfalls.has(reason);
+    const info: Record<string, unknown> = { ...f.params };
+    if (lacks && terms.orderUrl) info.orderUrl = terms.orderUrl;
+    const all: Record<string, unknown> = { ...extensions };
+    if (Object.keys(info).length) {
+      const name = `${this.shop.toll.namespace.scheme}-plan`;
+      all[name] = { info: { ...info, planId: terms.planId } };
+    }
+    const challenge = {
+      ...(this.required as g.PaymentRequired),
+      error: reason ? `${reason}: ${plain(f.message)}` : "Payment required",
+      extensions: all,
+    };
+    const get = lacks ? `Order the plan ${terms.planId} or get credits` : "Get another access token";
+    const hint = f.hint || `${get} at ${terms.service}, then repeat the request.`;
+    const lines: Lines = [[x402.required, requiredHeader(challenge)]];
+    if (failed) lines.push([x402.receipt, x402.encode(failed)]);
+    const ended = ["payload_expired", "payload_revoked", "payload_signature"];
+    let status = 402;
+    if (this.shop.o.expiredStatus === 401 && ended.some((e) => this.#reason(e) === reason)) {
+      status = 401;
+      lines.push(["www-authenticate", 'Bearer error="invalid_token"']);
+    }
+    return this.error({ ...f, status, hint }, challenge, lines);
+  }
+
+  /** Answers a call of the service that failed, which is not the caller's fault. */
+  #unavailable(what: string, e: unknown): Reply {
+    const t = e instanceof TollError ? e : undefined;
+    const retry = { retryable: true, retryAfter: t?.retryAfterSecs };
+    if (t?.status === 429) {
+      const f = fault(429, "Too many requests.");
+      return this.error({ ...f, category: "business", ...retry });
+    }
+    this.shop.log("warn", `A call of the service failed: ${what}: ${String(e)} (${this.about})`);
+    if (t?.code === codes.settlementPending) return this.#pending(retry);
+    return this.error({ ...fault(503, unavailable), category: "internal", ...retry });
+  }
+
+  #pending(more: Partial<Fault> = {}, lines: Lines = []): Reply {
+    const f = {
+      status: 503,
+      code: codes.settlementPending,
+      message: "The outcome is not known yet; repeat the same call.",
+      category: "integration",
+      retryable: true,
+      ...more,
+    };
+    return this.error(f, {}, lines);
+  }
+
+  /** Names the request in a log line. */
+  get about(): string {
+    return `agentRequestId ${this.payment?.agentRequestId}, correlationId ${this.correlation}`;
+  }
+
+  /** Milliseconds until the hold ends. */
+  get left(): number {
+    return Math.max(0, this.#ends - performance.now());
+  }
+
+  /** Whether work that succeeds is settled although its caller has gone. */
+  get settlesGone(): boolean {
+    const rule = this.shop.o.callerGone ?? "byMethod";
+    if (rule !== "byMethod") return rule === "settle";
+    return !/^(GET|HEAD|OPTIONS)$/i.test(this.request.method);
+  }
+
+  /** Whether an answer with these headers streams on its hold. */
+  streams(headers: Lines): boolean {
+    const type = headers.find(([n]) => n === "content-type")?.[1] ?? "";
+    const events = type.split(";")[0]?.trim().toLowerCase() === "text/event-stream";
+    return this.shop.o.stream === true || events;
+  }
+
+  /** The answer to a body that is longer than maxBody. The hold is given back. */
+  async tooLong(): Promise<Reply> {
+    await this.release();
+    const reply = this.error(this.#tooLarge());
+    reply.headers.push(["connection", "close"]);
+    return reply;
+  }
+
+  /** Prices an answer, within what is held. Throws what the builder's function throws. */
+  protected async amount(a: Reply, size: number, streamed: boolean): Promise<bigint> {
+    const terms = this.terms as Terms;
+    const payment = this.payment as Payment;
+    const { credits } = this.shop.o;
+    if (typeof credits !== "function") return inBounds(terms, whole(credits ?? 1));
+    const work: Work = {
+      ...this.#asked,
+      status: a.status,
+      answer: new Headers(a.headers),
+      body: streamed ? undefined : a.body,
+      size,
+      payment,
+    };
+    const given = inBounds(terms, whole(await credits(work)));
+    return given < payment.held ? given : payment.held;
+  }
+
+  /**
+   * Decides about a whole answer of which nothing has left. Returns what leaves, undefined when the
+   * caller has gone and nothing is owed.
+   */
+  async finish(a: Reply, gone: boolean): Promise<Reply | undefined> {
+    const headers = stripAnswer(a.headers);
+    if (a.status < 200 || a.status > 299) {
+      await this.release();
+      return { ...a, headers: keepPrivate(headers) };
+    }
+    if (gone && !this.settlesGone) {
+      await this.release();
+      return undefined;
+    }
+    const said = headers.find(([n]) => n === "content-length")?.[1];
+    let problem = "";
+    let amount = 0n;
+    if (said !== undefined && !this.isHead && a.status !== 204 && Number(said) !== a.body.length) {
+      problem = `The handler declared ${said} bytes and sent ${a.body.length}`;
+    } else {
+      try {
+        amount = await this.amount({ ...a, headers }, a.body.length, false);
+      } catch (e) {
+        problem = `The price of an answer failed: ${String(e)}`;
+      }
+    }
+    if (problem) {
+      await this.release();
+      this.shop.log("warn", `${problem} (${this.about})`);
+      return this.error({ ...fault(500, "An unexpected failure happened."), category: "internal" });
+    }
+    const s = await this.settle(amount);
+    if (s.receipt.success) return { ...a, headers: this.paidHeaders(headers, s.header) };
+    if (s.known) await this.release();
+    return this.notSettled(s);
+  }
+
+  /** Returns the headers with which a stream begins. */
+  streamHeaders(a: Reply): Lines {
+    const headers = stripAnswer(a.headers);
+    const ok = a.status >= 200 && a.status <= 299;
+    return ok ? this.paidHeaders(headers) : keepPrivate(headers);
+  }
+
+  /**
+   * Settles a stream: at its end, and at an abort when some of it was delivered. What cannot be
+   * settled now waits in the queue.
+   */
+  async endStream(a: Reply, size: number, owed: boolean): Promise<void> {
+    if (a.status < 200 || a.status > 299 || !owed) return this.release();
+    let amount: bigint;
+    try {
+      amount = await this.amount(a, size, true);
+    } catch (e) {
+      // What was delivered costs something, and what was held is what was agreed to.
+      amount = (this.payment as Payment).held;
+      this.shop.log("warn", `The price of a stream failed: ${String(e)} (${this.about})`);
+    }
+    const s = await this.settle(amount, 1);
+    if (s.receipt.success) return;
+    const late = unsettled.add(this, amount, size, s);
+    this.shop.o.waitUntil?.(late);
+  }
+
+  /** Burns the amount under the id of the request, at most once. */
+  async settle(amount: bigint, most = tries): Promise<Settled> {
+    const { shop } = this;
+    const payment = this.payment as Payment;
+    const body: g.SettleRequest = {
+      paymentRequired: this.required as g.PaymentRequired,
+      x402AccessToken: this.token,
+      maxAmount: amount,
+      agentRequestId: payment.agentRequestId,
+    };
+    for (let n = 0; n < most; n++) {
+      this.#attempts++;
+      let wait = 0;
+      try {
+        const o = { timeoutMs: shop.timeoutMs, maxRetries: 0 };
+        const a = await shop.toll.payments.settle(body, o).withResponse();
+        const s = a.data;
+        const named = s.extra?.agentRequestId;
+        if ((s.success && !s.transaction && amount > 0n) || (named && named !== payment.agentRequestId)) {
+          throw new Error("the answer is not to this settlement");
+        }
+        const raw: x402.Json = { ...s, ...x402.object(a.raw), success: s.success };
+        const exact = s.success && a.text.length <= maxRequired;
+        return this.#tell({ receipt: s, known: true, raw, header: exact ? toBase64(a.text) : header(raw) });
+      } catch (e) {
+        shop.log("warn", `A settlement has no outcome yet: ${String(e)} (${this.about})`);
+        const status = e instanceof TollError ? e.status : 0;
+        if (status >= 400 && status < 500 && status !== 408 && status !== 429) break;
+        if (e instanceof TollError) wait = (e.retryAfterSecs ?? 0) * 1000;
+      }
+      if (n + 1 < most) await sleep(Math.min(Math.max(Math.random() * 200 * 4 ** n + 20, wait), 2000));
+    }
+    const receipt = {
+      success: false,
+      errorReason: pending,
+      errorMessage: "The outcome of the settlement is not known yet.",
+      code: codes.settlementPending,
+      transaction: "",
+      network: this.required?.accepts[0]?.network ?? "",
+      payer: payment.payer,
+      extra: { agentRequestId: payment.agentRequestId },
+    };
+    return this.#tell({ receipt, known: false, raw: receipt, header: header(receipt) });
+  }
+
+  #tell(s: Settled): Settled {
+    const { success, errorReason } = s.receipt;
+    if (!success) this.shop.log("warn", `A settlement failed: ${errorReason} (${this.about})`);
+    this.shop.tell(() => this.shop.o.onSettled?.(s.receipt));
+    return s;
+  }
+
+  /** How often a settlement was asked for. */
+  get attempts(): number {
+    return this.#attempts;
+  }
+
+  /** Gives the hold back. It lapses by itself when that fails. */
+  async release(): Promise<void> {
+    const id = this.payment?.agentRequestId;
+    if (!id) return;
+    const timeoutMs = Math.min(this.shop.timeoutMs, 10_000);
+    try {
+      await this.shop.toll.payments.release(id, { timeoutMs, maxRetries: 1 });
+    } catch (e) {
+      const message = `A hold was not released and will lapse: ${String(e)} (${this.about})`;
+      this.shop.log("warn", message);
+    }
+  }
+
+  /** Answers work that was not settled. None of it leaves. */
+  protected notSettled(s: Settled): Reply {
+    if (!s.known) return this.#pending({}, [[x402.receipt, s.header]]);
+    const message = plain(s.receipt.errorMessage ?? "") || "The settlement was refused.";
+    const reason = s.receipt.errorReason ?? "";
+    if (reason === "unauthorized_server") return this.#unavailable("settle", new Error(message));
+    const code = s.receipt.code ?? codes.paymentRequired;
+    return this.refuse(reason, { ...refusal(message), code }, shown(s.raw));
+  }
+
+  /** Returns the headers of a paid answer: private to caches, with receipt or request id. */
+  protected paidHeaders(headers: Lines, receiptHeader?: string): Lines {
+    const out = keepPrivate(headers);
+    const id = this.payment?.agentRequestId ?? "";
+    const idHeader = `${this.shop.toll.namespace.header}-Request-Id`.toLowerCase();
+    out.push(receiptHeader ? [x402.receipt, receiptHeader] : [idHeader, id]);
+    if (out.some(([n]) => n === "access-control-allow-origin")) {
+      out.push(["access-control-expose-headers", `${x402.required}, ${x402.receipt}, ${idHeader}`]);
+    }
+    return out;
+  }
+}
+
+/** What became of a settlement. Where the outcome is not known, it may still happen. */
+export interface Settled {
+  receipt: g.SettleResponse;
+  known: boolean;
+  raw: x402.Json;
+  /** The value of payment-response. */
+  header: string;
+}
+
+const receiptMembers = [
+  "success", "errorReason", "errorMessage", "code", "transaction", "network", "payer",
+  "creditsRedeemed", "remainingBalance", "amount", "extra",
+];
+const shown = (raw: x402.Json): x402.Json =>
+  Object.fromEntries(Object.entries(raw).filter(([n]) => receiptMembers.includes(n)));
+const header = (raw: object): string => x402.encode(shown(raw as x402.Json));
+
+const fault = (status: number, message: string): Fault => ({
+  status,
+  code: `BCK.HTTP.${status}`,
+  message,
+});
+const refusal = (message: string): Fault => ({
+  status: 402,
+  code: codes.paymentRequired,
+  message,
+  category: "business",
+});
+
+/** Returns credits of a price. Throws a TypeError for what is not a whole number of credits. */
+export function whole(credits: Amount): bigint {
+  const exact = typeof credits === "bigint" || Number.isSafeInteger(credits);
+  if (!exact || credits < 0) {
+    throw new TypeError(`credits must be a whole number of 0 or more; got ${String(credits)}`);
+  }
+  return BigInt(credits);
+}
+
+/** Reads a path the one way in which it is priced; undefined for one that routers read differently. */
+export function cleanPath(raw: string): string[] | undefined {
+  if (!raw.startsWith("/") || /%2f|%5c|\\/i.test(raw)) return undefined;
+  let path: string;
+  try {
+    path = decodeURIComponent(raw);
+  } catch {
+    return undefined;
+  }
+  if (/[\x00-\x1f\x7f]/.test(path)) return undefined;
+  const out: string[] = [];
+  for (const s of path.split("/")) {
+    if (s === "..") out.pop();
+    else if (s && s !== ".") out.push(s);
+  }
+  return out;
+}
+
+/** Returns a text of others as one line, without characters that are not seen. */
+export function plain(text: string): string {
+  return text
+    .slice(0, 16 * maxText)
+    .replace(/[\p{Cf}\p{Cs}\p{Co}\p{Cn}]/gu, "")
+    .replace(/[\s\p{Cc}\p{Zl}\p{Zp}]+/gu, " ")
+    .trim()
+    .slice(0, maxText);
+}
+
+/** Returns the caller's id of the request when it is harmless, else a new one. */
+function correlationOf(headers: Lines): string {
+  for (const name of ["x-correlation-id", "x-request-id"]) {
+    const v = headers.find(([n]) => n === name)?.[1];
+    if (v && /^[!-~]{1,128}$/.test(v)) return v;
+  }
+  return crypto.randomUUID();
+}
+
+/** Returns a header's name as layers like CGI compare it. */
+const dashed = (name: string): string => name.toLowerCase().replaceAll("_", "-");
+
+/** Reports whether a text is the address of a page, in visible ASCII. */
+const isPage = (text: string): boolean => /^https?:\/\/[!-~]{1,2040}$/.test(text);
+
+function sameToken(a: string, b: string): boolean {
+  try {
+    const [x, y] = [x402.decodeToken(a), x402.decodeToken(b)];
+    return x.jws === y.jws && (x.nonce === y.nonce || !x.nonce || !y.nonce);
+  } catch {
+    return false;
+  }
+}
+
+/** Reports whether a text holds an access token between separators of lists and queries. */
+function carries(text: string, more = ""): boolean {
+  if (text.length < x402.minToken) return false;
+  return text.split(/[ \t,;?&="'\n]/).some((part) =>
+    (more ? part.split(more) : [part]).some((p) => {
+      if (p.length < x402.minToken) return false;
+      try {
+        return x402.isAccessToken(decodeURIComponent(p).replace(/=+$/, ""));
+      } catch {
+        return x402.isAccessToken(p);
+      }
+    }),
+  );
+}
+
+/** Reports whether a URL holds another one: the same server, and its path or one above it. */
+function above(upper: string, lower: string): boolean {
+  if (!URL.canParse(upper) || !URL.canParse(lower) || /#/.test(upper + lower)) return false;
+  const [a, b] = [new URL(upper), new URL(lower)];
+  // A path that parsing changes could be read in two ways.
+  if (!/^https?:$/.test(a.protocol) || a.origin !== b.origin) return false;
+  if (/\/(\.|%2e|\/)/i.test(upper.slice(upper.indexOf("//") + 2))) return false;
+  const path = a.pathname.replace(/\/+$/, "");
+  return b.pathname.replace(/\/+$/, "") === path || b.pathname.startsWith(`${path}/`);
+}
+
+/** Encodes payment-required. Proxies refuse long headers: parts go while it is too long. */
+function requiredHeader(challenge: g.PaymentRequired): string {
+  let value = x402.encode(challenge);
+  if (value.length <= maxRequired) return value;
+  const short = { ...challenge, resource: { ...challenge.resource } };
+  const cuts = [
+    () => (short.resource.url = short.resource.url.split("?")[0] ?? ""),
+    () => (short.error = "Payment required"),
+    () => (short.resource.description = ""),
+    () => (short.resource.url = ""),
+    () => (short.extensions = {}),
+  ];
+  for (const cut of cuts) {
+    cut();
+    value = x402.encode(short);
+    if (value.length <= maxRequired) break;
+  }
+  return value;
+}
+
+/** Returns the headers of a handler without what only the gate may say. */
+const stripAnswer = (headers: Lines): Lines =>
+  headers.filter(([n]) => !paymentHeaders.has(dashed(n)));
+
+/** Keeps a paid answer out of caches that serve others, whatever the handler allowed. */
+function keepPrivate(headers: Lines): Lines {
+  const directives = ["private"];
+  const vary: string[] = [];
+  const out: Lines = [];
+  for (const [name, value] of headers) {
+    if (name === "cache-control") {
+      for (const d of value.split(",").map((v) => v.trim())) {
+        const word = d.split("=")[0]?.trim().toLowerCase() ?? "";
+        const shared = ["", "public", "s-maxage", "proxy-revalidate", "private"];
+        if (!shared.includes(word)) directives.push(d);
+      }
+    } else if (name === "vary") {
+      vary.push(...value.split(",").map((v) => v.trim()).filter(Boolean));
+    } else if (!name.endsWith("cdn-cache-control") && !cacheHeaders.has(name)) {
+      out.push([name, value]);
+    }
+  }
+  const names = vary.map((v) => v.toLowerCase());
+  if (!names.includes("*")) {
+    vary.push(...[x402.signature, "authorization"].filter((n) => !names.includes(n)));
+  }
+  return [...out, ["cache-control", directives.join(", ")], ["vary", vary.join(", ")]];
+}
+
+const maxUnsettled = 10_000;
+const unsettledLifeMs = 86_400_000;
+
+/** Settles streams that were delivered while the service was away, each under its own id. */
+class Queue {
+  #waiting = 0;
+  #draining = false;
+  readonly #wake = new Set<() => void>();
+
+  get size(): number {
+    return this.#waiting;
+  }
+
+  /** Takes over a stream. Where the outcome is known, it was refused: that is only reported. */
+  async add(sale: Sale, credits: bigint, size: number, s: Settled): Promise<void> {
+    const full = this.#waiting >= maxUnsettled;
+    const report = (now: Settled, final: boolean, reason = now.receipt.errorReason ?? "") => {
+      const { agentRequestId, planId, payer } = sale.payment as Payment;
+      const attempts = sale.attempts;
+      const u = { agentRequestId, planId, payer, credits, size, attempts, reason, final };
+      sale.shop.log("warn", `A delivered stream is not settled: ${reason} (${sale.about})`);
+      sale.shop.tell(() => sale.shop.o.onUnsettled?.(u));
+    };
+    if (full) report(s, true, "the queue of unsettled streams is full");
+    else report(s, s.known);
+    if (s.known || full) return;
+    this.#waiting++;
+    try {
+      const began = performance.now();
+      let now = s;
+      for (let delay = 1000; performance.now() - began < unsettledLifeMs; ) {
+        await this.#pause(this.#draining ? 100 : delay);
+        now = await sale.settle(credits, 1);
+        if (now.receipt.success) return;
+        if (now.known) break;
+        delay = Math.min(2 * delay, 60_000);
+      }
+      report(now, true);
+    } finally {
+      this.#waiting--;
+    }
+  }
+
+  async drain(timeoutMs: number): Promise<boolean> {
+    const end = performance.now() + timeoutMs;
+    this.#draining = true;
+    for (const wake of this.#wake) wake();
+    try {
+      while (this.#waiting > 0 && performance.now() < end) await sleep(20);
+      return this.#waiting === 0;
+    } finally {
+      this.#draining = false;
+    }
+  }
+
+  /** Waits. A program may end meanwhile: what waits does not keep it alive. */
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = () => {
+        clearTimeout(timer);
+        this.#wake.delete(wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, ms);
+      (timer as { unref?: () => void }).unref?.();
+      this.#wake.add(wake);
+    });
+  }
+}
+
+const unsettled = new Queue();
+
+/** Streams that were delivered and wait for their settlement in this process. */
+export const unsettledStreams = (): number => unsettled.size;
+
+/**
+ * Settles streams that wait, without the usual pauses; false when some are left after timeoutMs. Call
+ * it before the program ends: what waits then is lost.
+ */
+export const drain = (timeoutMs: number): Promise<boolean> => unsettled.drain(timeoutMs);

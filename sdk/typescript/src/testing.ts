@@ -1,0 +1,218 @@
+// The entry @tollhq/toll/testing: a service for tests, the real program on data of its own.
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { mkdtemp, open, readFile, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { existsSync } from "node:fs";
+import { promisify } from "node:util";
+import { credit, price } from "./builders.js";
+import { Toll } from "./client.js";
+import { sleep, type TollOptions } from "./core.js";
+import type * as g from "./generated.js";
+
+const run = promisify(execFile);
+const usdcSandbox = "0x036CbD53842c5426634e7929541eC2318f3dCF7e";
+const startMs = 60_000;
+
+/** An API key of an account of its own. */
+export interface TestKey {
+  readonly address: string;
+  readonly id: string;
+  readonly key: string;
+}
+
+/** Settings of a service for tests. */
+export interface ServiceOptions {
+  /** Path of the program. Default: TOLL_BIN, else `toll` on PATH. */
+  bin?: string;
+  /** Arguments of `toll serve`. Default: no chain and no cards. */
+  args?: readonly string[];
+}
+
+/**
+ * A running service with a builder, who has a plan and an agent, and a subscriber. Orders of the plan
+ * bring 100 credits, and a request costs 1 to 10. It listens on the loopback interface alone.
+ *
+ *     const service = await Service.start();
+ *     const token = await service.token({ credits: 10n });
+ *     …
+ *     await service.stop();
+ *
+ * It needs Node, Deno or Bun.
+ */
+export class Service {
+  readonly #bin: string;
+  readonly #args: readonly string[];
+  readonly #dir: string;
+  readonly #port: number;
+  readonly #keys = new Map<string, Promise<TestKey>>();
+  #process: ChildProcess | undefined;
+  #registered: Promise<g.AgentAndPlanRegistered> | undefined;
+  /** Id of the builder's plan. */
+  planId = "";
+  /** Id of the builder's agent, which has no endpoints and may be paid for anything. */
+  agentId = "";
+
+  private constructor(bin: string, args: readonly string[], dir: string, port: number) {
+    this.#bin = bin;
+    this.#args = args;
+    this.#dir = dir;
+    this.#port = port;
+  }
+
+  /** Starts a service. Throws an Error when the program is missing or does not start. */
+  static async start(o: ServiceOptions = {}): Promise<Service> {
+    const bin = o.bin ?? process.env.TOLL_BIN ?? onPath("toll");
+    if (!bin) throw new Error("toll is not on PATH: install it, or name the program in TOLL_BIN");
+    const args = o.args ?? ["--chain", "off", "--card", "off"];
+    const dir = await mkdtemp(join(tmpdir(), "toll-ts-"));
+    const service = new Service(bin, args, dir, await freePort());
+    try {
+      await service.#make("builder", ["--init"]);
+      await service.start();
+      const made = await service.registered();
+      service.planId = made.planId;
+      service.agentId = made.agentId;
+    } catch (e) {
+      await service.stop();
+      throw e;
+    }
+    return service;
+  }
+
+  /** Address of the service, under which it knows itself. */
+  get url(): string {
+    return `http://localhost:${this.#port}`;
+  }
+
+  /** Starts the process again on the same data, after kill(). */
+  async start(): Promise<void> {
+    const path = join(this.#dir, "log");
+    const log = await open(path, "a");
+    const args = ["serve", "--listen", `127.0.0.1:${this.#port}`, "--data", this.#data, ...this.#args];
+    const started = spawn(this.#bin, args, {
+      stdio: ["ignore", log.fd, log.fd],
+      env: environment(),
+    });
+    this.#process = started;
+    await log.close();
+    const toll = new Toll({ apiKey: null, url: this.url, maxRetries: 0, timeoutMs: 5000 });
+    for (const end = Date.now() + startMs; ; await sleep(50)) {
+      try {
+        await toll.meta.health();
+        return;
+      } catch (cause) {
+        if (started.exitCode === null && Date.now() < end) continue;
+        const said = (await readFile(path, "utf8")).slice(-2000);
+        throw new Error(`toll serve did not start:\n${said}`, { cause });
+      }
+    }
+  }
+
+  /** Ends the process at once, as a crash does. */
+  async kill(): Promise<void> {
+    await this.#end("SIGKILL");
+  }
+
+  /** Ends the process in order and removes its data. */
+  async stop(): Promise<void> {
+    await this.#end("SIGTERM");
+    await rm(this.#dir, { recursive: true, force: true });
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<void> {
+    const p = this.#process;
+    this.#process = undefined;
+    if (!p || p.exitCode !== null || p.signalCode !== null) return;
+    const ended = new Promise((resolve) => p.once("exit", resolve));
+    p.kill(signal);
+    const late = setTimeout(() => p.kill("SIGKILL"), 20_000);
+    await ended;
+    clearTimeout(late);
+  }
+
+  get #data(): string {
+    return join(this.#dir, "data");
+  }
+
+  async #make(account: string, more: readonly string[]): Promise<TestKey> {
+    const args = ["keys", "create", "--local", "--data", this.#data, "--account", account, "-o", "json"];
+    const { stdout } = await run(this.#bin, [...args, ...more], { env: environment(), timeout: startMs });
+    const made = JSON.parse(stdout) as TestKey;
+    const key = { address: made.address, id: made.id, key: made.key };
+    this.#keys.set(account, Promise.resolve(key));
+    return key;
+  }
+
+  /** Returns the API key of an account, which is made on its first use. */
+  key(account: string, o: { operator?: boolean } = {}): Promise<TestKey> {
+    let key = this.#keys.get(account);
+    if (!key) this.#keys.set(account, (key = this.#make(account, o.operator ? ["--operator"] : [])));
+    return key;
+  }
+
+  /** Returns a client with the key of an account, default the builder's. */
+  async client(account = "builder", o: TollOptions = {}): Promise<Toll> {
+    return new Toll({ apiKey: (await this.key(account)).key, url: this.url, ...o });
+  }
+
+  /** The builder's agent and plan, registered on the first use. */
+  registered(): Promise<g.AgentAndPlanRegistered> {
+    this.#registered ??= (async () => {
+      const receiver = (await this.key("builder")).address;
+      return (await this.client()).agents.registerWithPlan({
+        agentMetadata: { name: "Test agent" },
+        agentApi: { endpoints: [] },
+        planMetadata: { name: "Test plan" },
+        priceConfig: price.erc20(1_000_000n, usdcSandbox, receiver),
+        creditsConfig: credit.dynamic(100n, 1n, 10n),
+      });
+    })();
+    return this.#registered;
+  }
+
+  /** Grants credits of the plan to an account. */
+  async mint(credits: bigint, account = "subscriber"): Promise<void> {
+    const { address } = await this.key(account);
+    await (await this.client()).credits.mint(this.planId, address, credits);
+  }
+
+  /** Returns an access token of an account, after a grant of credits if that is asked for. */
+  async token(
+    o: Omit<g.PermissionRequest, "planId"> & { credits?: bigint; account?: string } = {},
+  ): Promise<string> {
+    const { credits = 0n, account = "subscriber", ...limits } = o;
+    if (credits > 0n) await this.mint(credits, account);
+    const toll = await this.client(account);
+    return (await toll.tokens.create({ planId: this.planId, ...limits })).accessToken;
+  }
+
+  /** What an account has of the plan: `balance` includes what is `held`. */
+  async balance(account = "subscriber"): Promise<g.Balance> {
+    return (await this.client(account)).credits.balance(this.planId);
+  }
+
+  /** Moves the clock of the service forward. */
+  async advance(seconds: number): Promise<void> {
+    const { key } = await this.key("operator", { operator: true });
+    await new Toll({ apiKey: key, url: this.url }).sandbox.advanceClock(seconds);
+  }
+}
+
+/** The environment without settings of the service of the person who runs the test. */
+const environment = (): NodeJS.ProcessEnv =>
+  Object.fromEntries(Object.entries(process.env).filter(([n]) => !n.startsWith("TOLL_")));
+
+const onPath = (name: string): string | undefined =>
+  (process.env.PATH ?? "").split(delimiter).map((d) => join(d, name)).find((f) => existsSync(f));
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const { port } = server.address() as { port: number };
+      server.close(() => resolve(port));
+    });
+  });
+}

@@ -1,0 +1,300 @@
+// Moves paid requests over Web Request and Response.
+import { HoldEnded, type Lines, type Payment, type Reply, Sale, type Shop } from "./sale.js";
+
+const payments = new WeakMap<object, Payment>();
+
+/** Remembers the payment of a request under each object by which a handler may know it. */
+export function remember(payment: Payment, ...requests: object[]): void {
+  for (const r of requests) payments.set(r, payment);
+}
+
+/**
+ * Returns the payment of the request that a paid handler got: the Request, or the request object of
+ * Express or Fastify. Throws an Error for a request that is not paid.
+ */
+export function paymentOf(request: object): Payment {
+  const payment = payments.get(request);
+  if (!payment) throw new Error("this request is not paid: it did not pass paid()");
+  return payment;
+}
+
+const gone = (): Response => new Response(null, { status: 499 });
+
+function responseOf(r: Reply, like?: Response): Response {
+  const body = r.status === 204 || r.status === 304 || r.body.length === 0 ? null : r.body;
+  // Servers set the length of a body that they know, and some send a second one beside ours.
+  const lines = body ? r.headers.filter(([n]) => n !== "content-length") : r.headers;
+  const init: ResponseInit = { status: r.status, headers: headersOf(lines) };
+  if (like?.statusText) init.statusText = like.statusText;
+  return new Response(body as BodyInit | null, init);
+}
+
+function headersOf(lines: Lines): Headers {
+  const h = new Headers();
+  for (const [name, value] of lines) h.append(name, value);
+  return h;
+}
+
+/** What happened to the body of a request. */
+interface Upload {
+  stream: ReadableStream<Uint8Array> | null;
+  tooLong: boolean;
+  broken: boolean;
+}
+
+/** Passes a body on up to its bound. */
+function bounded(body: ReadableStream<Uint8Array> | null, max: number): Upload {
+  const out: Upload = { stream: null, tooLong: false, broken: false };
+  if (!body) return out;
+  const reader = body.getReader();
+  let size = 0;
+  out.stream = new ReadableStream<Uint8Array>(
+    {
+      async pull(c) {
+        let part: ReadableStreamReadResult<Uint8Array>;
+        try {
+          part = await reader.read();
+        } catch (e) {
+          out.broken = true;
+          throw e;
+        }
+        if (part.done) return c.close();
+        size += part.value.byteLength;
+        out.tooLong = size > max;
+        if (out.tooLong) {
+          reader.cancel().catch(() => undefined);
+          throw new RangeError(`the body is longer than ${max} bytes`);
+        }
+        c.enqueue(part.value);
+      },
+      cancel: (reason) => reader.cancel(reason),
+    },
+    { highWaterMark: 0 },
+  );
+  return out;
+}
+
+/** How a server gives the handler its request: the stripped headers, the bounded body, its signal. */
+export type Renew<R extends Request> = (request: R, init: RequestInit) => R;
+
+const renew = <R extends Request>(request: R, init: RequestInit): R => new Request(request, init) as R;
+
+/**
+ * Sells one answer. `run` runs the handler with the request that it may see. Throws what the handler
+ * throws, once its hold is given back.
+ */
+export async function sell<R extends Request>(
+  shop: Shop,
+  request: R,
+  run: (inner: R) => Response | Promise<Response>,
+  make: Renew<R> = renew,
+): Promise<Response> {
+  const url = new URL(request.url);
+  const sale = new Sale(shop, {
+    method: request.method,
+    path: url.pathname,
+    query: url.search.slice(1),
+    headers: [...request.headers],
+  });
+  // A caller who leaves does not stop it, so that every hold is known.
+  const refused = await sale.pay();
+  if (refused) return responseOf(refused);
+  if (request.signal.aborted) {
+    await sale.release();
+    return gone();
+  }
+  return new Exchange(sale, request, make).answer(run);
+}
+
+/** One paid request and its answer. */
+class Exchange<R extends Request> {
+  readonly #sale: Sale;
+  readonly #request: R;
+  readonly #upload: Upload;
+  readonly #make: Renew<R>;
+  /** Ends the work of the handler. */
+  readonly #stop = new AbortController();
+  readonly #left: Promise<"left">;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #size = 0;
+
+  constructor(sale: Sale, request: R, make: Renew<R>) {
+    this.#sale = sale;
+    this.#request = request;
+    this.#make = make;
+    const body = request.bodyUsed ? null : (request.body as ReadableStream<Uint8Array> | null);
+    this.#upload = bounded(body, sale.shop.maxBody);
+    // Settles once the work for a caller who left must end.
+    this.#left = new Promise((resolve) => {
+      const end = () => {
+        this.#stop.abort(new DOMException("The caller has gone.", "AbortError"));
+        resolve("left");
+      };
+      const leave = () => {
+        if (!sale.settlesGone || this.#upload.broken) end();
+        else this.#timer = setTimeout(end, sale.left);
+      };
+      if (request.signal.aborted) leave();
+      else request.signal.addEventListener("abort", leave, { once: true });
+    });
+  }
+
+  get #gone(): boolean {
+    return this.#request.signal.aborted;
+  }
+
+  async answer(run: (inner: R) => Response | Promise<Response>): Promise<Response> {
+    const { stream } = this.#upload;
+    const init: RequestInit & { duplex?: "half" } = {
+      headers: headersOf(this.#sale.request.headers),
+      signal: this.#stop.signal,
+    };
+    if (stream) Object.assign(init, { body: stream, duplex: "half" });
+    const inner = this.#make(this.#request, init);
+    remember(this.#sale.payment as Payment, inner);
+    const work = Promise.resolve().then(() => run(inner));
+    try {
+      const response = await Promise.race([work, this.#left]);
+      if (response === "left") {
+        work.then((r) => r.body?.cancel()).catch(() => undefined);
+        return await this.#free(gone());
+      }
+      if (this.#upload.tooLong || (this.#gone && this.#upload.broken)) {
+        response.body?.cancel().catch(() => undefined);
+        return await this.#cutShort();
+      }
+      return await this.#deliver(response, linesOf(response.headers));
+    } catch (e) {
+      if (this.#upload.tooLong || this.#gone) return this.#cutShort();
+      await this.#sale.release();
+      throw e;
+    }
+  }
+
+  /** Answers a request whose body was too long, or whose caller has gone. */
+  async #cutShort(): Promise<Response> {
+    clearTimeout(this.#timer);
+    if (this.#upload.tooLong) return responseOf(await this.#sale.tooLong());
+    return this.#free(gone());
+  }
+
+  async #free(response: Response): Promise<Response> {
+    clearTimeout(this.#timer);
+    await this.#sale.release();
+    return response;
+  }
+
+  /** Keeps an answer back until it is settled, or lets it stream. */
+  async #deliver(response: Response, headers: Lines): Promise<Response> {
+    const reader = response.body?.getReader();
+    const parts: Uint8Array[] = [];
+    const a: Reply = { status: response.status, headers, body: new Uint8Array() };
+    if (reader && !this.#sale.streams(headers)) {
+      for (;;) {
+        const part = await Promise.race([reader.read(), this.#left]);
+        if (part === "left") {
+          reader.cancel().catch(() => undefined);
+          return this.#free(gone());
+        }
+        if (part.done) break;
+        parts.push(part.value);
+        this.#size += part.value.byteLength;
+        if (this.#size > this.#sale.shop.maxBuffer) return this.#stream(response, a, reader, parts);
+      }
+    } else if (reader) {
+      return this.#stream(response, a, reader, parts);
+    }
+    clearTimeout(this.#timer);
+    a.body = joined(parts, this.#size);
+    const reply = await this.#sale.finish(a, this.#gone);
+    return reply ? responseOf(reply, response) : gone();
+  }
+
+  /** Sends an answer part by part on the strength of the hold, and settles it at its end. */
+  async #stream(
+    response: Response,
+    a: Reply,
+    reader: ReadableStreamDefaultReader<Uint8Array>,
+    parts: Uint8Array[],
+  ): Promise<Response> {
+    if (this.#gone) {
+      reader.cancel().catch(() => undefined);
+      return this.#free(gone());
+    }
+    const sale = this.#sale;
+    this.#size = 0;
+    let over = false;
+    let ended: Promise<void> | undefined;
+    let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+    const finish = (owed: boolean): Promise<void> => {
+      over = true;
+      clearTimeout(this.#timer);
+      ended ??= sale.endStream(a, this.#size, owed);
+      sale.shop.o.waitUntil?.(ended);
+      return ended;
+    };
+    const stop = () => {
+      this.#stop.abort(new DOMException("The caller has gone.", "AbortError"));
+      reader.cancel().catch(() => undefined);
+    };
+    // The end of the answer is missing: only a broken connection tells the client so.
+    const cut = (why: unknown, owed = this.#size > 0) => {
+      if (over) return;
+      stop();
+      controller?.error(why);
+      void finish(owed);
+    };
+    const leave = () => cut(new Error("the caller has gone"), this.#size > 0 || sale.settlesGone);
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => cut(new HoldEnded()), sale.left);
+    // Servers tell of a caller who left by the signal, by a cancelled body, or by both.
+    this.#request.signal.addEventListener("abort", leave, { once: true });
+    const body = new ReadableStream<Uint8Array>(
+      {
+        start: (c) => {
+          controller = c;
+        },
+        pull: async (c) => {
+          let value: Uint8Array | undefined;
+          try {
+            value = parts.shift() ?? (await reader.read()).value;
+          } catch (e) {
+            return cut(e);
+          }
+          if (over) return;
+          if (value === undefined) {
+            await finish(true);
+            return c.close();
+          }
+          if (sale.left <= 0) return cut(new HoldEnded());
+          this.#size += value.byteLength;
+          c.enqueue(value);
+        },
+        cancel: async () => {
+          if (!over) stop();
+          await finish(this.#size > 0 || sale.settlesGone);
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    const init: ResponseInit = {
+      status: a.status,
+      statusText: response.statusText,
+      headers: headersOf(sale.streamHeaders(a)),
+    };
+    return new Response(body, init);
+  }
+}
+
+const linesOf = (h: Headers): Lines => [...h].map(([n, v]) => [n.toLowerCase(), v]);
+
+function joined(parts: Uint8Array[], size: number): Uint8Array {
+  if (parts.length === 1) return parts[0] as Uint8Array;
+  const out = new Uint8Array(size);
+  let at = 0;
+  for (const p of parts) {
+    out.set(p, at);
+    at += p.byteLength;
+  }
+  return out;
+}
