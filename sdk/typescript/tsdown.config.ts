@@ -1,7 +1,7 @@
 import { defineConfig } from "tsdown";
 
 export default defineConfig({
-  entry: ["index", "paid", "express", "hono", "fastify", "next", "fetch", "testing"].map(
+  entry: ["index", "paid", "express", "hono", "fastify", "next", "mcp", "fetch", "ai", "testing"].map(
     (name) => `src/${name}.ts`,
   ),
   format: ["esm", "cjs"],

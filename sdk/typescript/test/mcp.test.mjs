@@ -1,0 +1,366 @@
+// Prices on items of an MCP server of the official SDK, and clients that pay for them.
+import assert from "node:assert/strict";
+import http from "node:http";
+import { once } from "node:events";
+import { after, before, beforeEach, test } from "node:test";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
+import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
+import { z } from "zod";
+import { Toll } from "@tollhq/toll";
+import { aiTools, langchainTools } from "@tollhq/toll/ai";
+import { payingFetch } from "@tollhq/toll/fetch";
+import { payingClient, PaymentError, paymentOf, seller } from "@tollhq/toll/mcp";
+import { Service } from "@tollhq/toll/testing";
+import { content, Faults, pause } from "./apps.mjs";
+
+let service;
+let faults;
+let front;
+const events = [];
+const state = {};
+before(async () => {
+  service = await Service.start();
+  await service.mint(1000n);
+  faults = new Faults(events);
+  front = await serve();
+});
+after(async () => {
+  front?.closeAllConnections();
+  front?.close();
+  await service?.stop();
+});
+beforeEach(() => {
+  events.length = 0;
+  faults.reset();
+  Object.assign(state, { runs: 0, seen: undefined, payment: undefined, aborted: false, said: [] });
+  state.entered = new Promise((resolve) => (state.enter = resolve));
+  state.resumed = new Promise((resolve) => (state.resume = resolve));
+});
+
+async function makeServer(more = {}) {
+  const toll = new Toll({
+    apiKey: (await service.key("builder")).key, url: service.url, log: () => undefined,
+    fetch: (url, init) => faults.fetch(url, init),
+  });
+  const sell = seller({ toll, plan: service.planId, agent: service.agentId, serverName: "weather", log: () => undefined, ...more });
+  const server = new McpServer({ name: "weather", version: "1" }, { capabilities: { logging: {} } });
+  const run = (extra) => {
+    state.runs++;
+    events.push("run");
+    state.seen = { meta: extra._meta, headers: extra.requestInfo?.headers };
+    state.enter();
+  };
+  const text = (t) => ({ content: [{ type: "text", text: t }] });
+  server.registerTool("ask", { inputSchema: { what: z.string().optional() } },
+    sell.tool("ask", { credits: 2 }, async ({ what }, extra) => {
+      run(extra);
+      state.payment = paymentOf(extra);
+      if (what === "raise") throw new Error("the tool failed");
+      if (what === "error") return { ...text("no"), isError: true };
+      if (what === "say") {
+        await extra.sendNotification({ method: "notifications/message", params: { level: "info", data: content } });
+      }
+      if (what === "hang") {
+        await Promise.race([state.resumed, new Promise((_, reject) => extra.signal.addEventListener("abort", () => {
+          state.aborted = true;
+          reject(extra.signal.reason);
+        }))]);
+      }
+      return { ...text(content), _meta: { own: 1, "x402/payment-response": "forged" } };
+    }));
+  server.registerTool("priced", { inputSchema: { n: z.number() } },
+    sell.tool("priced", { credits: ({ args, result }) => {
+      if (args.n < 0) throw new Error("no price");
+      return args.n + result.content.length;
+    }, maxCredits: 5 }, async (_, extra) => (run(extra), text(content))));
+  server.registerTool("free", {}, sell.tool("free", { credits: 0 }, async (extra) => (run(extra), text("free"))));
+  server.registerTool("strict", {}, sell.tool("strict", { credits: 2, onRedeemError: "propagate" }, async (extra) => (run(extra), text(content))));
+  server.registerTool("typed", { outputSchema: { answer: z.string() } },
+    sell.tool("typed", { credits: 2 }, async (extra) => (run(extra), { ...text(content), structuredContent: { answer: content } })));
+  server.registerResource("data", "data://one", {},
+    sell.resource("data://one", { credits: 2 }, async (uri, extra) => (run(extra), { contents: [{ uri: uri.href, text: content }] })));
+  server.registerPrompt("report", {},
+    sell.prompt("report", { credits: 2 }, async (extra) => {
+      run(extra);
+      await Promise.race([state.held ? state.resumed : undefined, new Promise((resolve) => extra.signal.addEventListener("abort", resolve))]);
+      return { messages: [{ role: "user", content: { type: "text", text: content } }] };
+    }));
+  return server;
+}
+
+/** Serves one server for each request, as stateless servers do. */
+async function serve() {
+  const out = http.createServer(async (req, res) => {
+    const server = await makeServer();
+    const transport = new StreamableHTTPServerTransport({ sessionIdGenerator: undefined });
+    res.on("close", () => transport.close());
+    await server.connect(transport);
+    await transport.handleRequest(req, res);
+  });
+  out.listen(0, "127.0.0.1");
+  await once(out, "listening");
+  return out;
+}
+
+const url = () => `http://127.0.0.1:${front.address().port}/mcp`;
+const host = () => `127.0.0.1:${front.address().port}`;
+
+async function connect(headers = {}) {
+  const client = new Client({ name: "test", version: "1" });
+  await client.connect(new StreamableHTTPClientTransport(new URL(url()), { requestInit: { headers } }));
+  return client;
+}
+
+/** A client and a server without a network between them. */
+async function pair(more) {
+  const server = await makeServer(more);
+  const client = new Client({ name: "test", version: "1" });
+  const [a, b] = InMemoryTransport.createLinkedPair();
+  await Promise.all([server.connect(a), client.connect(b)]);
+  return client;
+}
+
+const withToken = (token, params) => ({ ...params, _meta: { "x402/payment": token } });
+const balance = async () => {
+  const b = await service.balance();
+  return [b.balance, b.held];
+};
+const eventually = async (check, what) => {
+  for (const end = Date.now() + 20_000; !(await check()); await pause(10)) {
+    assert.ok(Date.now() < end, typeof what === "function" ? what() : what);
+  }
+};
+const has = (event) => eventually(() => events.includes(event), () => `no ${event} in ${events}`);
+const options = async (more = {}) => ({
+  url: url(), toll: await service.client("subscriber"), plans: [service.planId], hosts: [host()],
+  limits: { hosts: [host()], creditsPerCall: 5n, credits: 100n }, ...more,
+});
+
+test("I16: a result leaves once it is settled, with its receipt", async () => {
+  const token = await service.token();
+  const [had] = await balance();
+  for (const client of [await connect(), await pair()]) {
+    events.length = 0;
+    const r = await client.callTool(withToken(token, { name: "ask", arguments: {} }));
+    assert.equal(r.content[0].text, content);
+    const receipt = r._meta["x402/payment-response"];
+    const stored = await (await service.client()).payments.get(receipt.extra.agentRequestId);
+    assert.equal(stored.status, "settled");
+    assert.deepEqual(stored.receipt, receipt);
+    const { txHash, ...credits } = r._meta["service/credits"];
+    assert.equal(txHash, receipt.transaction);
+    assert.deepEqual([credits.creditsRedeemed, credits.planId], ["2", service.planId]);
+    assert.equal(r._meta.own, 1);
+    assert.deepEqual(events.filter((e) => / 200|run/.test(e) && !/plans|api/.test(e)).slice(-3), ["verify 200", "run", "settle 200"]);
+    assert.ok(!JSON.stringify(state.seen).includes(token));
+    assert.equal(state.payment.payer, (await service.key("subscriber")).address);
+    await client.close();
+  }
+  assert.deepEqual(await balance(), [had - 4n, 0n]);
+});
+
+test("without a payment the answer in band says what it costs", async () => {
+  const client = await connect();
+  for (const bad of [undefined, "x", {}, { x402Version: 2 }, 5, `${(await service.token()).slice(0, -4)}AAAA`]) {
+    const r = await client.callTool(withToken(bad, { name: "ask", arguments: {} }));
+    assert.equal(r.isError, true);
+    const asks = r.structuredContent;
+    assert.deepEqual(JSON.parse(r.content[0].text), asks);
+    assert.match(asks.error, /^payment required/);
+    assert.equal(asks.resource.url, "mcp://weather/tools/ask");
+    assert.deepEqual([asks.accepts[0].planId, asks.accepts[0].amount, asks.accepts[0].extra.httpVerb], [service.planId, "2", "POST"]);
+  }
+  for (const call of [client.readResource({ uri: "data://one" }), client.getPrompt({ name: "report" })]) {
+    await assert.rejects(call, (e) => e.code === -32003 && e.data.accepts.length === 1 && /Authorization required/.test(e.message));
+  }
+  assert.equal(state.runs, 0);
+  await client.close();
+});
+
+test("I17: errors of items are free", async () => {
+  const token = await service.token();
+  const [had] = await balance();
+  const client = await pair();
+  for (const what of ["raise", "error"]) {
+    events.length = 0;
+    const r = await client.callTool(withToken(token, { name: "ask", arguments: { what } }));
+    assert.equal(r.isError, true);
+    assert.ok(!JSON.stringify(r).includes(content));
+    await has("release 200");
+  }
+  assert.deepEqual(await balance(), [had, 0n]);
+});
+
+test("prices of results, and free items", async () => {
+  const token = await service.token();
+  const [had] = await balance();
+  const client = await pair();
+  const call = (n) => client.callTool(withToken(token, { name: "priced", arguments: { n } }));
+  assert.equal((await call(2))._meta["service/credits"].creditsRedeemed, "3");
+  assert.equal((await call(9))._meta["service/credits"].creditsRedeemed, "5");
+  await assert.rejects(async () => {
+    const r = await call(-1);
+    assert.ok(!JSON.stringify(r).includes(content), "the content left");
+    throw new Error(JSON.stringify(r));
+  });
+  const free = await client.callTool({ name: "free", arguments: {} });
+  assert.deepEqual(free._meta, { "service/credits": { success: true, creditsRedeemed: "0" } });
+  assert.deepEqual(await balance(), [had - 8n, 0n]);
+});
+
+test("F08: the service is down, or refuses the settlement", async () => {
+  const token = await service.token();
+  const client = await pair();
+  const call = (name = "ask") => client.callTool(withToken(token, { name, arguments: {} }));
+  await client.callTool({ name: "ask", arguments: {} }); // terms are known
+  faults.before = (op) => op === "verify" && "down";
+  assert.match((await call()).structuredContent.error, /plans unavailable/);
+  assert.equal(state.runs, 0);
+  const [had] = await balance();
+  faults.reset();
+  faults.after = (op) => op === "settle" && "down";
+  const lost = await call();
+  assert.match(lost.structuredContent.error, /settlement pending/);
+  assert.ok(!JSON.stringify(lost).includes(content));
+  assert.deepEqual(await balance(), [had - 2n, 0n]);
+  const giveBack = async (op) => {
+    if (op === "settle") await (await service.client()).payments.release(faults.requestId);
+  };
+  faults.reset();
+  faults.before = giveBack;
+  const refused = await call();
+  assert.match(refused.structuredContent.error, /settlement failed/);
+  assert.ok(!JSON.stringify(refused).includes(content));
+  const strict = await call("strict").catch((e) => e);
+  assert.ok(!JSON.stringify(strict).includes(content));
+  assert.match(JSON.stringify(strict.content ?? strict.message), /Failed to redeem credits/);
+  assert.deepEqual(await balance(), [had - 2n, 0n]);
+});
+
+test("notifications wait for the settlement", async () => {
+  const token = await service.token();
+  const client = await pair();
+  client.fallbackNotificationHandler = async (n) => {
+    events.push("said");
+    state.said.push(n.params.data);
+  };
+  const say = () => client.callTool(withToken(token, { name: "ask", arguments: { what: "say" } }));
+  await say();
+  assert.deepEqual(state.said, [content]);
+  assert.ok(events.indexOf("settle 200") < events.indexOf("said"));
+  state.said = [];
+  faults.before = (op) => op === "settle" && "down";
+  await say();
+  faults.reset();
+  assert.deepEqual(state.said, []);
+  await (await service.client()).payments.release(faults.requestId); // its outcome is unknown
+});
+
+test("T102: callers who leave", async () => {
+  const token = await service.token();
+  const [had] = await balance();
+  const client = await pair();
+  const c = new AbortController();
+  const left = client.callTool(withToken(token, { name: "ask", arguments: { what: "hang" } }), undefined, { signal: c.signal });
+  left.catch(() => undefined);
+  await state.entered;
+  c.abort();
+  await pause(50);
+  state.resume();
+  await has("settle 200");
+  await eventually(async () => (await balance())[0] === had - 2n, "it is not settled");
+  assert.equal(state.aborted, false);
+
+  events.length = 0;
+  state.held = true;
+  state.entered = new Promise((resolve) => (state.enter = resolve));
+  const c2 = new AbortController();
+  const free = client.getPrompt(withToken(token, { name: "report" }), { signal: c2.signal });
+  free.catch(() => undefined);
+  await state.entered;
+  c2.abort();
+  await has("release 200");
+  state.held = false;
+  assert.ok(!events.includes("settle 200"));
+  assert.deepEqual(await balance(), [had - 2n, 0n]);
+});
+
+test("T89: the bearer token pays, and the payment in the message wins", async () => {
+  const token = await service.token();
+  const other = await service.token({ credits: 10n, account: "other" });
+  const [had] = await balance();
+  const client = await connect({ authorization: `Bearer ${token}` });
+  const r = await client.callTool({ name: "ask", arguments: {} });
+  assert.equal(r._meta["service/credits"].creditsRedeemed, "2");
+  assert.ok(!JSON.stringify(state.seen).includes(token));
+  const s = await client.callTool(withToken(other, { name: "ask", arguments: {} }));
+  assert.equal(s._meta["service/credits"].subscriberAddress, (await service.key("other")).address);
+  assert.deepEqual(await balance(), [had - 2n, 0n]);
+  await client.close();
+});
+
+test("a paying client pays once, within limits", async () => {
+  const [had] = await balance();
+  const client = await connect();
+  const paying = payingClient(client, await options());
+  assert.equal((await paying.callTool({ name: "ask", arguments: {} })).content[0].text, content);
+  assert.equal((await paying.readResource({ uri: "data://one" })).contents[0].text, content);
+  assert.equal((await paying.getPrompt({ name: "report" })).messages[0].content.text, content);
+  assert.equal((await paying.callTool({ name: "free", arguments: {} })).content[0].text, "free");
+  assert.equal((await paying.listTools()).tools.length, 5);
+  assert.equal(paying.budget.spent(), 6n);
+  assert.deepEqual(paying.budget.payments.map((p) => [p.state, p.path]), [
+    ["paid", "tools/call/ask"], ["paid", "resources/read/data://one"], ["paid", "prompts/get/report"],
+  ]);
+  assert.deepEqual(await balance(), [had - 6n, 0n]);
+  const error = await paying.callTool({ name: "ask", arguments: { what: "error" } });
+  assert.equal(error.isError, true);
+  assert.equal(paying.budget.payments.at(-1).state, "refused");
+  const poor = payingClient(client, await options({ limits: { hosts: [host()], creditsPerCall: 1n, credits: 9n } }));
+  for (const call of [poor.callTool({ name: "ask", arguments: {} }), poor.readResource({ uri: "data://one" })]) {
+    await assert.rejects(call, (e) => e instanceof PaymentError && !e.payment && /may cost 1/.test(e.message));
+  }
+  await client.close();
+});
+
+test("a paid call without an answer is not repeated", async () => {
+  let calls = 0;
+  const challenge = (await (await connect()).callTool({ name: "ask", arguments: {} })).structuredContent;
+  const lying = {
+    async callTool() {
+      calls++;
+      if (calls > 1) throw new Error("the connection broke");
+      return { isError: true, structuredContent: challenge, content: [] };
+    },
+    readResource: async () => ({}),
+    getPrompt: async () => ({}),
+  };
+  const paying = payingClient(lying, await options());
+  await assert.rejects(paying.callTool({ name: "ask" }), (e) => e instanceof PaymentError && e.payment.state === "unknown");
+  assert.deepEqual([calls, paying.budget.spent()], [2, 2n]);
+});
+
+test("tools of models pay by themselves and say what they spent", async () => {
+  const client = await connect();
+  const paying = payingClient(client, await options());
+  const jsonSchema = (schema) => ({ schema });
+  const tools = await aiTools({ jsonSchema }, paying);
+  assert.equal(tools.ask.inputSchema.schema.type, "object");
+  assert.equal(await tools.ask.execute({}), content);
+  await assert.rejects(tools.ask.execute({ what: "error" }), /no/);
+  assert.equal(paying.budget.spent(), 2n);
+  const tool = (run, fields) => ({ ...fields, invoke: run });
+  const agent = {
+    pay: payingFetch(await options()), url: `http://${host()}/none`, name: "agent", description: "An agent.",
+    inputSchema: { type: "object" },
+  };
+  const chain = await langchainTools({ tool }, paying, agent);
+  assert.equal(await chain.find((t) => t.name === "ask").invoke({}), content);
+  assert.equal(paying.budget.spent(), 4n);
+  await assert.rejects(chain.find((t) => t.name === "agent").invoke({}), /answered 4/);
+  await assert.rejects(aiTools({ jsonSchema }, paying, paying), /two tools/);
+  await client.close();
+});
