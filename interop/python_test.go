@@ -3,7 +3,6 @@ package interop
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,12 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
-	"github.com/tollhq/toll/paid"
 )
 
 // pythonTime bounds the suite of sdk/python.
@@ -89,101 +85,17 @@ func TestPython(t *testing.T) {
 func TestPythonMatrix(t *testing.T) {
 	t.Parallel()
 	t.Run("python", func(t *testing.T) {
-		python := findPython(t)
-		s := inside(t, server.Config{})
-		dir, err := filepath.Abs(filepath.Join("..", "sdk", "python"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		program := func(key toll.APIKey, env []string, args ...string) *exec.Cmd {
-			cmd := exec.CommandContext(t.Context(), python, args...)
-			cmd.Dir = filepath.Join(dir, "examples")
-			cmd.WaitDelay = time.Second
-			cmd.Env = append(os.Environ(), "TOLL_API_KEY="+key.Key, "TOLL_URL="+s.url,
-				"PYTHONPATH="+filepath.Join(dir, "src"), "PYTHONDONTWRITEBYTECODE=1")
-			cmd.Env = append(cmd.Env, env...)
-			return cmd
-		}
-		register := func(t *testing.T, url string) *client.Registered {
-			t.Helper()
-			r, err := s.client(s.builder).RegisterAgentWithPlan(t.Context(), client.AgentParams{
-				Metadata: toll.Metadata{Name: t.Name()},
-				API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: url + "/ask"}}},
-			}, client.PlanParams{
-				Metadata: toll.Metadata{Name: t.Name()},
-				Credits:  toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 10},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r
-		}
-		left := func(t *testing.T, plan toll.PlanID, want toll.Credits) {
-			t.Helper()
-			b, err := s.client(s.subscriber).Balance(t.Context(), plan)
-			if err != nil || b.Balance != want || b.Held != 0 {
-				t.Errorf("%+v %v, want a balance of %d", b, err, want)
-			}
-		}
-
-		t.Run("Go seller, Python buyer", func(t *testing.T) {
-			agent := httptest.NewUnstartedServer(nil)
-			url := "http://" + agent.Listener.Addr().String()
-			r := register(t, url)
-			agent.Config.Handler = paid.Handler(s.client(s.builder), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write([]byte(`{"text":"from Go"}`)) // the gate keeps it
-			}), paid.Plan(r.PlanID), paid.Agent(r.AgentID), paid.Credits(3), paid.PublicURL(url))
-			agent.Start()
-			t.Cleanup(agent.Close)
-			out, err := program(s.subscriber, nil, "buyer.py", url, "hello").CombinedOutput()
-			if err != nil || string(out) != "from Go\n3 credits spent\n" {
-				t.Fatalf("%v %q", err, out)
-			}
-			left(t, r.PlanID, 97)
-		})
-		t.Run("Python seller, Go buyer", func(t *testing.T) {
-			at := servertest.FreeAddress(t)
-			url := "http://" + at
-			r := register(t, url)
-			host, port, _ := strings.Cut(at, ":")
-			agent := program(s.builder, []string{"TOLL_PLAN=" + string(r.PlanID), "TOLL_AGENT=" + string(r.AgentID), "AGENT_URL=" + url},
-				"-m", "uvicorn", "agent:app", "--host", host, "--port", port, "--log-level", "warning")
-			log := &servertest.Log{}
-			agent.Stderr = log
-			if err := agent.Start(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				_ = agent.Process.Kill()
-				_ = agent.Wait() // a process that was killed has nothing to say
-			})
-			for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-				conn, err := net.Dial("tcp", at)
-				if err == nil {
-					_ = conn.Close()
-					break
+		python, dir := findPython(t), absolute(t, "..", "sdk", "python")
+		matrix{
+			service: inside(t, server.Config{}),
+			dir:     filepath.Join(dir, "examples"),
+			env:     []string{"PYTHONPATH=" + filepath.Join(dir, "src"), "PYTHONDONTWRITEBYTECODE=1"},
+			buyer:   []string{python, "buyer.py"},
+			seller: func(host, port string) []string {
+				return []string{
+					python, "-m", "uvicorn", "agent:app", "--host", host, "--port", port, "--log-level", "warning",
 				}
-				if time.Now().After(end) {
-					t.Fatalf("%v\n%s", err, log)
-				}
-			}
-			purse := client.NewPurse(client.Limits{Hosts: []string{at}, CreditsPerCall: 5, Credits: 5})
-			h := &http.Client{Transport: client.NewTransport(purse, s.client(s.subscriber).Payer())}
-			res, err := h.Post(url+"/ask", "application/json", strings.NewReader(`{"text":"hello"}`))
-			if err != nil {
-				t.Fatalf("%v\n%s", err, log)
-			}
-			defer res.Body.Close()
-			var answer struct{ Text, Payer string }
-			if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Text != "HELLO" ||
-				answer.Payer != s.subscriber.Address.String() {
-				t.Errorf("%s %+v %v\n%s", res.Status, answer, err, log)
-			}
-			if p := purse.Payments(); len(p) != 1 || p[0].State != client.PaymentPaid || p[0].Spent.String() != "2" {
-				t.Errorf("%+v", p)
-			}
-			left(t, r.PlanID, 98)
-		})
+			},
+		}.run(t)
 	})
 }

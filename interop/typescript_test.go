@@ -40,7 +40,7 @@ func newSDKProject(t *testing.T) sdkProject {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	for _, name := range []string{"src", "test", "scripts"} {
+	for _, name := range []string{"src", "test", "scripts", "examples"} {
 		from := os.DirFS(filepath.Join(typescriptTools.from, name))
 		if err := os.CopyFS(filepath.Join(dir, name), from); err != nil {
 			t.Fatal(err)
@@ -98,6 +98,7 @@ func TestTypeScript(t *testing.T) {
 		p := newSDKProject(t)
 		openapi := "TOLL_OPENAPI=" + absolute(t, "..", "docs", "openapi.json")
 		bin := "TOLL_BIN=" + servertest.Program(t)
+		page := "TOLL_PAGE=" + absolute(t, "..", "docs", "TYPESCRIPT.md")
 		t.Run("types", func(t *testing.T) {
 			t.Parallel()
 			p.run(t, []string{openapi}, "scripts/generate.mjs", "--check")
@@ -114,9 +115,18 @@ func TestTypeScript(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				p.test(t, []string{openapi, bin}, file)
+				p.test(t, []string{openapi, bin, page}, file)
 			})
 		}
+		t.Run("matrix", func(t *testing.T) {
+			t.Parallel()
+			matrix{
+				service: inside(t, server.Config{}),
+				dir:     filepath.Join(p.dir, "examples"),
+				buyer:   []string{p.program, "buyer.mjs"},
+				seller:  func(_, _ string) []string { return []string{p.program, "express-agent.mjs"} },
+			}.run(t)
+		})
 		t.Run("conformance", func(t *testing.T) {
 			t.Parallel()
 			stage := "TOLL_STAGE=" + conformanceStage(t)

@@ -1,0 +1,129 @@
+package interop
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/paid"
+)
+
+// matrix has the example programs of a package in another language meet a seller and a buyer of this module.
+type matrix struct {
+	*service
+	dir    string   // of the examples
+	env    []string // what the programs need beside the key and the address of the service
+	buyer  []string // program and arguments, before the address of an agent and a text
+	seller func(host, port string) []string
+}
+
+func (m matrix) run(t *testing.T) {
+	t.Run("Go seller", m.sellToThem)
+	t.Run("Go buyer", m.buyFromThem)
+}
+
+func (m matrix) program(t *testing.T, key toll.APIKey, env []string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Dir = m.dir
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), "TOLL_API_KEY="+key.Key, "TOLL_URL="+m.url)
+	cmd.Env = append(append(cmd.Env, m.env...), env...)
+	return cmd
+}
+
+// register registers an agent at a url, with a free plan of 100 credits.
+func (m matrix) register(t *testing.T, url string) *client.Registered {
+	t.Helper()
+	r, err := m.client(m.builder).RegisterAgentWithPlan(t.Context(), client.AgentParams{
+		Metadata: toll.Metadata{Name: t.Name()},
+		API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: url + "/ask"}}},
+	}, client.PlanParams{
+		Metadata: toll.Metadata{Name: t.Name()},
+		Credits:  toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 10},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (m matrix) left(t *testing.T, plan toll.PlanID, want toll.Credits) {
+	t.Helper()
+	b, err := m.client(m.subscriber).Balance(t.Context(), plan)
+	if err != nil || b.Balance != want || b.Held != 0 {
+		t.Errorf("%+v %v, want a balance of %d", b, err, want)
+	}
+}
+
+func (m matrix) sellToThem(t *testing.T) {
+	agent := httptest.NewUnstartedServer(nil)
+	url := "http://" + agent.Listener.Addr().String()
+	r := m.register(t, url)
+	ask := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"text":"from Go"}`)) // the gate keeps it
+	})
+	agent.Config.Handler = paid.Handler(m.client(m.builder), ask,
+		paid.Plan(r.PlanID), paid.Agent(r.AgentID), paid.Credits(3), paid.PublicURL(url))
+	agent.Start()
+	t.Cleanup(agent.Close)
+	args := append(append([]string{}, m.buyer...), url, "hello")
+	out, err := m.program(t, m.subscriber, nil, args...).CombinedOutput()
+	if err != nil || string(out) != "from Go\n3 credits spent\n" {
+		t.Fatalf("%v %q", err, out)
+	}
+	m.left(t, r.PlanID, 97)
+}
+
+func (m matrix) buyFromThem(t *testing.T) {
+	at := servertest.FreeAddress(t)
+	url := "http://" + at
+	r := m.register(t, url)
+	host, port, _ := strings.Cut(at, ":")
+	env := []string{"TOLL_PLAN=" + string(r.PlanID), "TOLL_AGENT=" + string(r.AgentID), "AGENT_URL=" + url, "PORT=" + port}
+	agent := m.program(t, m.builder, env, m.seller(host, port)...)
+	log := &servertest.Log{}
+	agent.Stderr = log
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = agent.Process.Kill()
+		_ = agent.Wait() // a process that was killed has nothing to say
+	})
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		conn, err := net.Dial("tcp", at)
+		if err == nil {
+			_ = conn.Close()
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%v\n%s", err, log)
+		}
+	}
+	purse := client.NewPurse(client.Limits{Hosts: []string{at}, CreditsPerCall: 5, Credits: 5})
+	h := &http.Client{Transport: client.NewTransport(purse, m.client(m.subscriber).Payer())}
+	res, err := h.Post(url+"/ask", "application/json", strings.NewReader(`{"text":"hello"}`))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	defer res.Body.Close()
+	var answer struct{ Text, Payer string }
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Text != "HELLO" ||
+		answer.Payer != m.subscriber.Address.String() {
+		t.Errorf("%s %+v %v\n%s", res.Status, answer, err, log)
+	}
+	if p := purse.Payments(); len(p) != 1 || p[0].State != client.PaymentPaid || p[0].Spent.String() != "2" {
+		t.Errorf("%+v", p)
+	}
+	m.left(t, r.PlanID, 98)
+}

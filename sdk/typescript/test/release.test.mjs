@@ -1,0 +1,195 @@
+// The archive as users get it: packed, installed into an empty project, and used as the pages say. And the examples.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import net from "node:net";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { after, before, test } from "node:test";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { credit, price, Toll } from "@tollhq/toll";
+import { payingClient } from "@tollhq/toll/mcp";
+import { payingFetch } from "@tollhq/toll/fetch";
+import { Service } from "@tollhq/toll/testing";
+import { pause } from "./apps.mjs";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const manifest = JSON.parse(readFileSync(join(root, "package.json")));
+const entries = Object.keys(manifest.exports).filter((e) => e !== "./package.json");
+const page = process.env.TOLL_PAGE ?? fileURLToPath(new URL("../../../docs/TYPESCRIPT.md", import.meta.url));
+const running = [];
+let empty;
+before(() => {
+  execFileSync("npm", ["pack", "--silent", "--ignore-scripts"], { cwd: root });
+  // Below the project, so that frameworks are found and the package is the installed one.
+  empty = mkdtempSync(join(root, "empty-"));
+  writeFileSync(join(empty, "package.json"), '{"name":"empty","private":true,"type":"module"}');
+  const archive = join(root, `tollhq-toll-${manifest.version}.tgz`);
+  execFileSync("npm", ["install", "--silent", "--offline", "--no-audit", "--no-fund", archive], { cwd: empty });
+});
+after(() => {
+  for (const p of running) p.kill("SIGKILL");
+  if (empty) rmSync(empty, { recursive: true, force: true });
+});
+
+async function freePort() {
+  const server = net.createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+async function answers(port, of) {
+  for (const end = Date.now() + 60_000; ; await pause(50)) {
+    const socket = net.connect(port, "127.0.0.1");
+    const ok = await Promise.race([once(socket, "connect").then(() => true), once(socket, "error").then(() => false, () => false)]).catch(() => false);
+    socket.destroy();
+    if (ok) return;
+    assert.ok(of.exitCode === null && Date.now() < end, `nothing listens on ${port}`);
+  }
+}
+
+function run(program, args, o) {
+  const p = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"], ...o });
+  running.push(p);
+  p.text = "";
+  p.stdout.on("data", (d) => (p.text += d));
+  return p;
+}
+
+async function output(args, o) {
+  const p = run(process.execPath, args, o);
+  const [code] = await once(p, "close");
+  assert.equal(code, 0, p.text);
+  return p.text;
+}
+
+test("the archive has what it says, with and without ESM", () => {
+  const files = readdirSync(join(empty, "node_modules", "@tollhq", "toll"));
+  assert.deepEqual(files.sort(), ["LICENSE", "README.md", "dist", "package.json"]);
+  for (const e of entries) {
+    const name = `@tollhq/toll${e.slice(1)}`;
+    const esm = `import * as m from "${name}"; console.log(Object.keys(m).length)`;
+    const cjs = `console.log(Object.keys(require("${name}")).length)`;
+    const [a, b] = [["--input-type=module", "-e", esm], ["--input-type=commonjs", "-e", cjs]].map((args) =>
+      execFileSync(process.execPath, args, { cwd: empty, encoding: "utf8" }),
+    );
+    assert.ok(Number(a) > 0 && a === b, name);
+  }
+});
+
+test("attw and publint find nothing", async () => {
+  const { checkPackage, createPackageFromTarballData } = await import("@arethetypeswrong/core");
+  const archive = readFileSync(join(root, `tollhq-toll-${manifest.version}.tgz`));
+  const { problems } = await checkPackage(createPackageFromTarballData(archive));
+  // Resolution of "node10" knows no exports, and these entries are new.
+  const others = problems.filter((p) => !(p.kind === "NoResolution" && p.resolutionKind === "node10"));
+  assert.deepEqual(others, []);
+  const { publint } = await import("publint");
+  const { messages } = await publint({ pkgDir: root, strict: true });
+  assert.deepEqual(messages.filter((m) => m.type !== "suggestion"), []);
+});
+
+test("types need no package beside it", () => {
+  writeFileSync(join(empty, "use.ts"), entries.map((e, i) => `export * as m${i} from "@tollhq/toll${e.slice(1)}";`).join("\n"));
+  const compilerOptions = {
+    noEmit: true, strict: true, exactOptionalPropertyTypes: true, skipLibCheck: false, module: "nodenext",
+    target: "es2022", lib: ["es2023", "dom", "dom.iterable"], types: [],
+  };
+  writeFileSync(join(empty, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["use.ts"] }));
+  const tsc = fileURLToPath(import.meta.resolve("typescript/bin/tsc"));
+  execFileSync(process.execPath, [tsc], { cwd: empty, stdio: "inherit" });
+  for (const file of readdirSync(join(root, "dist")).filter((f) => f.endsWith(".d.ts"))) {
+    const text = readFileSync(join(root, "dist", file), "utf8").replace(/\/\*[\s\S]*?\*\//g, "");
+    assert.ok(!/\bany\b/.test(text), `${file} has any`);
+  }
+});
+
+test("the quick start sells and buys against toll dev, over HTTP and over MCP", async () => {
+  const blocks = [...readFileSync(page, "utf8").matchAll(/```js (\S+)\n([\s\S]*?)```/g)];
+  assert.deepEqual(blocks.map((b) => b[1]), ["sell.mjs", "buy.mjs", "mcp-sell.mjs", "mcp-buy.mjs"]);
+  const [at, http, mcp] = [await freePort(), await freePort(), await freePort()];
+  for (const [, name, text] of blocks) {
+    assert.ok(text.trim().split("\n").filter((l) => l.trim() && !/^import /.test(l)).length <= 13, name);
+    writeFileSync(join(empty, name), text.replaceAll("8403", String(http)).replaceAll("8404", String(mcp)));
+  }
+  const data = join(empty, "dev");
+  mkdirSync(data);
+  const dev = run(process.env.TOLL_BIN, ["dev", "--data", data, "--listen", `127.0.0.1:${at}`], { cwd: empty });
+  for (const end = Date.now() + 120_000; !dev.text.includes("Paste into"); await pause(100)) {
+    assert.ok(dev.exitCode === null && Date.now() < end, dev.text);
+  }
+  const as = (who) => ({
+    cwd: empty,
+    env: { PATH: process.env.PATH, TOLL_URL: `http://localhost:${at}`, TOLL_API_KEY: readFileSync(join(data, `${who}.key`), "utf8").trim() },
+  });
+  for (const [name, port] of [["sell.mjs", http], ["mcp-sell.mjs", mcp]]) {
+    await answers(port, run(process.execPath, [name], as("builder")));
+  }
+  assert.equal(await output(["buy.mjs"], as("subscriber")), "42 2n\n");
+  assert.equal(await output(["mcp-buy.mjs"], as("subscriber")), "42 2n\n");
+  dev.kill("SIGTERM");
+  await once(dev, "close");
+});
+
+test("the examples sell to the buyer and to a model's tools", async () => {
+  const service = await Service.start();
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const builder = await service.client("example seller");
+  const made = await builder.agents.registerWithPlan({
+    agentMetadata: { name: "Example" },
+    agentApi: { endpoints: [{ POST: `${url}/ask` }, { POST: `${url}/essay` }, { POST: "mcp://shout/tools/*" }] },
+    planMetadata: { name: "Example" },
+    priceConfig: price.free(),
+    creditsConfig: credit.dynamic(100n, 1n, 10n),
+  });
+  const env = {
+    PATH: process.env.PATH, TOLL_URL: service.url, TOLL_API_KEY: (await service.key("example seller")).key,
+    TOLL_PLAN: made.planId, TOLL_AGENT: made.agentId, AGENT_URL: url, PORT: String(port),
+  };
+  const examples = join(root, "examples");
+  const buyer = { ...env, TOLL_API_KEY: (await service.key("example buyer")).key };
+  const toll = new Toll({ apiKey: buyer.TOLL_API_KEY, url: service.url });
+
+  const agent = run(process.execPath, [join(examples, "express-agent.mjs")], { env });
+  await answers(port, agent);
+  assert.equal(await output([join(examples, "buyer.mjs"), url, "how are you"], { env: buyer }), "HOW ARE YOU\n2 credits spent\n");
+  const limits = { hosts: [`127.0.0.1:${port}`], creditsPerCall: 10n, credits: 50n };
+  const pay = payingFetch({ toll, limits });
+  const essay = await pay(`${url}/essay`, {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ text: "word " }),
+  });
+  assert.equal((await essay.json()).text.length, 50);
+  assert.equal(pay.budget.spent(), 1n);
+  agent.kill("SIGTERM");
+  await once(agent, "close");
+
+  const server = run(process.execPath, [join(examples, "mcp-server.mjs")], { env });
+  await answers(port, server);
+  const client = new Client({ name: "test", version: "1" });
+  await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`)));
+  const paying = payingClient(client, { url: `${url}/mcp`, toll, limits });
+  const said = await paying.callTool({ name: "shout", arguments: { text: "hello" } });
+  assert.equal(said.content[0].text, "HELLO");
+  assert.equal(paying.budget.spent(), 3n);
+  await client.close();
+  server.kill("SIGKILL");
+
+  // A Worker and a route of Next are called as their platforms do.
+  Object.assign(process.env, env);
+  const worker = await import("../examples/worker-agent.mjs");
+  const next = await import("../examples/next-route.mjs");
+  const token = (await toll.tokens.create({ planId: made.planId })).accessToken;
+  for (const handle of [(r) => worker.default.fetch(r, env, {}), (r) => next.POST(r)]) {
+    const ask = (headers) => handle(new Request(`${url}/ask`, { method: "POST", body: '{"text":"hi"}', headers }));
+    assert.equal((await ask({})).status, 402);
+    const answer = await ask({ "payment-signature": token });
+    assert.deepEqual([answer.status, (await answer.json()).text], [200, "HI"]);
+    assert.ok(answer.headers.get("payment-response"));
+  }
+  await service.stop();
+});
