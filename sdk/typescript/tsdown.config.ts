@@ -9,7 +9,7 @@ export default defineConfig({
   platform: "neutral",
   target: "es2022",
   fixedExtension: false,
-  // Comments are in the declarations. Names stay, so that stack traces can be read.
-  minify: { compress: true, mangle: false, codegen: true },
+  // Comments are in the declarations. Names of functions stay, so that stack traces can be read.
+  minify: { compress: true, mangle: { toplevel: false, keepNames: true }, codegen: true },
   deps: { neverBundle: [/^node:/] },
 });

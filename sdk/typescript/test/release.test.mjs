@@ -6,6 +6,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import net from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
 import { after, before, test } from "node:test";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -79,6 +80,27 @@ test("the archive has what it says, with and without ESM", () => {
     );
     assert.ok(Number(a) > 0 && a === b, name);
   }
+});
+
+/** Bytes of an entry with all that it imports, compressed. */
+function sizeOf(name) {
+  const dist = join(root, "dist");
+  const seen = new Set();
+  const read = (file) => {
+    if (seen.has(file)) return "";
+    seen.add(file);
+    const text = readFileSync(join(dist, file), "utf8");
+    const others = [...text.matchAll(/from\s*"\.\/([^"]+)"|import\s*"\.\/([^"]+)"/g)].map((m) => m[1] ?? m[2]);
+    return text + others.map(read).join("");
+  };
+  return gzipSync(read(`${name}.js`), { level: 9 }).length;
+}
+
+test("entries are small", () => {
+  const sizes = Object.fromEntries(["index", "fetch", "paid", "mcp"].map((n) => [n, sizeOf(n)]));
+  console.log(JSON.stringify(sizes));
+  assert.ok(sizes.index < 12_000, `index ${sizes.index}`);
+  assert.ok(sizes.fetch < 6000, `fetch ${sizes.fetch}`);
 });
 
 test("attw and publint find nothing", async () => {
