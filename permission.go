@@ -116,6 +116,18 @@ type APIKey struct {
 	Key        string           `json:"key,omitempty"`
 }
 
+// RecentCall is a call that an API key made.
+type RecentCall struct {
+	At             Time   `json:"at"`        // when it arrived
+	Operation      string `json:"operation"` // operation id of the OpenAPI document, "" when there is no such route
+	Method         string `json:"method"`
+	Path           string `json:"path"` // of the route, with the names of its parameters
+	Status         int    `json:"status"`
+	Code           Code   `json:"code"` // of an error, "" for none
+	DurationMicros int64  `json:"durationMicros"`
+	CorrelationID  string `json:"correlationId"`
+}
+
 // Settlement is the stored outcome of one request (wire contract, section 18).
 type Settlement struct {
 	AgentRequestID   string          `json:"agentRequestId"`
@@ -136,7 +148,21 @@ type Settlement struct {
 	CreatedAt        Time            `json:"createdAt"`
 	HoldExpiresAt    *Time           `json:"holdExpiresAt"`
 	SettledAt        *Time           `json:"settledAt"`
+	EndedAt          *Time           `json:"endedAt"` // when it was settled, released or lapsed
 	Receipt          json.RawMessage `json:"receipt,omitempty"`
+}
+
+// RequestStep is a state that a request took.
+type RequestStep struct {
+	Status  string  `json:"status"` // held, settled, released or lapsed
+	At      Time    `json:"at"`
+	Credits Credits `json:"credits"` // that were held, burned, or given back
+}
+
+// RequestRecord is a request with its whole life.
+type RequestRecord struct {
+	Settlement
+	Steps []RequestStep `json:"steps"` // the first one first; none while an order decides about it
 }
 
 // AgentIDs is a list of agents in which none is not the same as an empty list.

@@ -138,7 +138,7 @@ var rooms = map[string]room{
 	},
 	"internal/store": {
 		what:  "migrations, records, transactions, errors of both engines",
-		lines: 11430, // 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite, 500 people with their lists and audit log, 50 codes by mail, 830 the journal and the way into it, 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched
+		lines: 11530, // 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite, 500 people with their lists and audit log, 50 codes by mail, 830 the journal and the way into it, 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched; 100 of them read settlements by time
 		ours:  "toll x402 internal/backoff",
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "modernc.org/libc", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
@@ -155,7 +155,7 @@ var rooms = map[string]room{
 	},
 	"internal/ledger": {
 		what:  "accounts, lots, holds, entries, requests, permissions; the writer",
-		lines: 6010, // 100 of them count usage, 65 take credits back by hand, 60 are lists of accounts, 360 keep hot counters, 530 remember accounts and commit them in one trip, 170 remove what is past its time, 310 write and prove archives
+		lines: 6180, // 300 of them list requests by time; 100 of them count usage, 65 take credits back by hand, 60 are lists of accounts, 360 keep hot counters, 530 remember accounts and commit them in one trip, 170 remove what is past its time, 310 write and prove archives
 		ours:  "toll internal/backoff internal/store",
 		tests: []string{"github.com/jackc/pgx/v5"},
 	},
@@ -278,7 +278,7 @@ var rooms = map[string]room{
 	},
 	"internal/facilitator": {
 		what:  "verify, settle, release in both bodies, top-ups on the way, permissions, sub-tasks, sales to wallets, the catalogue, offers and receipts; caches",
-		lines: 5600, // 100 of them count refusals
+		lines: 5650, // 75 of them list requests; 100 of them count refusals
 		ours: "toll x402 evm internal/cache internal/schema internal/meter internal/store " +
 			"internal/ledger internal/auth internal/rail internal/checkout",
 	},
@@ -303,7 +303,7 @@ var rooms = map[string]room{
 	},
 	"internal/api": {
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
-		lines: 7590, // 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations
+		lines: 7810, // 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls
 		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger " +
 			"internal/auth internal/facilitator internal/checkout internal/events internal/people docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
@@ -351,7 +351,7 @@ var rooms = map[string]room{
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 10850, // 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key
+		lines: 10880, // 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
 		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{
@@ -373,7 +373,7 @@ var rooms = map[string]room{
 	// bench measures the program from outside, and some rooms from inside.
 	"bench": {
 		what:  "measurements side by side",
-		lines: 3150,
+		lines: 3240, // 90 of them are lists
 		ours: "toll x402 client paid internal/seal internal/store internal/ledger internal/auth " +
 			"internal/facilitator internal/checkout internal/crypto internal/server",
 		third: []string{

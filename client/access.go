@@ -122,6 +122,17 @@ func (c *Client) Key(ctx context.Context, id toll.Hash) (*toll.APIKey, error) {
 	return get[toll.APIKey](ctx, c, api("/api-keys/%s", id.String()))
 }
 
+// RecentCalls returns the last 200 calls of a key, the last one first, as far as the process of the service that answers knows them.
+func (c *Client) RecentCalls(ctx context.Context, id toll.Hash) ([]toll.RecentCall, error) {
+	out, err := get[struct {
+		Calls []toll.RecentCall `json:"calls"`
+	}](ctx, c, api("/api-keys/%s/calls", id.String()))
+	if err != nil {
+		return nil, err
+	}
+	return out.Calls, nil
+}
+
 // UpdateKey changes the name or the pinned API version of a key; nil leaves a member as it is.
 func (c *Client) UpdateKey(ctx context.Context, id toll.Hash, name, version *string) (*toll.APIKey, error) {
 	in := struct {

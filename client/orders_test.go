@@ -65,6 +65,12 @@ func TestLists_Paths(t *testing.T) {
 	usage := serve(t, always(200, `{"usage":`+one))
 	refusals := serve(t, always(200, `{"refusals":`+one))
 	revenue := serve(t, always(200, `{"revenue":`+one))
+	requests := serve(t, func(n int, _ sent) (int, map[string]string, string) {
+		if n == 1 { // a page that is empty is not the end
+			return 200, nil, `{"requests":[],"nextCursor":"c"}`
+		}
+		return 200, nil, `{"requests":` + one
+	})
 	ctx := context.Background()
 	count := func(err error) int {
 		if err != nil {
@@ -91,7 +97,10 @@ func TestLists_Paths(t *testing.T) {
 	for _, err := range refusals.client().Refusals(ctx) {
 		n += count(err)
 	}
-	if n != 6 {
+	for _, err := range requests.client().Requests(ctx, client.OfPlan("7"), client.InState("lapsed")) {
+		n += count(err)
+	}
+	if n != 7 {
 		t.Errorf("%d records", n)
 	}
 	for s, want := range map[*service]string{
@@ -99,6 +108,7 @@ func TestLists_Paths(t *testing.T) {
 		subscribers: "/api/v1/protocol/plans/7/subscribers?pageSize=100", holdings: "/api/v1/protocol/holdings?pageSize=100",
 		usage:    "/api/v1/protocol/usage?agentId=5&by=plan&pageSize=100&role=buyer",
 		refusals: "/api/v1/protocol/refusals?pageSize=100",
+		requests: "/api/v1/protocol/requests?pageSize=100&planId=7&status=lapsed",
 		revenue:  "/api/v1/protocol/revenue?by=hour&pageSize=100&sortOrder=asc",
 	} {
 		if got := s.sent[0].target; got != want {

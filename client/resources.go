@@ -235,6 +235,21 @@ func (c *Client) Versions(ctx context.Context) (*Versions, error) {
 	return get[Versions](ctx, c, api("/meta/versions"))
 }
 
+// Requests lists the requests of the caller's plans that have ended, with their receipts, by the time of their end: see [OfPlan],
+// [OfAgent], [OfSubscriber], [InState], [Since] and [Until], at most 90 days, and [AsBuyer] for those that the caller paid.
+// Settlements follow within seconds.
+func (c *Client) Requests(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Settlement, error] {
+	return list[toll.Settlement](ctx, c, api("/protocol/requests"), "requests", opts)
+}
+
+// InState keeps the requests in one state: "settled", "released" or "lapsed", or "held" for those that are open.
+func InState(status string) ListOption { return Filter("status", status) }
+
+// Request returns a request with the states that it took. Who may see it are the plan's owner and the subscriber.
+func (c *Client) Request(ctx context.Context, agentRequestID string) (*toll.RequestRecord, error) {
+	return get[toll.RequestRecord](ctx, c, api("/protocol/requests/%s", agentRequestID))
+}
+
 // Settlement returns the outcome of a request: who may see it are the plan's owner and the subscriber.
 func (c *Client) Settlement(ctx context.Context, agentRequestID string) (*toll.Settlement, error) {
 	return get[toll.Settlement](ctx, c, api("/x402/settlements/%s", agentRequestID))

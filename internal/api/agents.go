@@ -26,7 +26,7 @@ func agentRoutes() []route {
 			action: creates((*handler).registerAgentWithPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
 		},
 		{
-			op: "listAgents", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Agents", summary: "Agents of the caller",
+			op: "listAgents", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Agents", summary: "Agents of the caller",
 			action: lists((*handler).listAgents), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{

@@ -84,6 +84,8 @@ type handler struct {
 	docsBase     string
 	flows        map[string]*meter.Quota // by their names
 	exports      exports
+	recent       recentCalls
+	started      time.Time
 	large        chan struct{} // a place for each large answer that is being made
 	bodies       *x402.Bodies  // of verify and settle
 
@@ -115,7 +117,7 @@ func newHandler(d Deps, routes []route) *handler {
 	d.PublicURL = strings.TrimRight(d.PublicURL, "/")
 	h := &handler{
 		Deps: d, log: cmp.Or(d.Log, slog.New(slog.DiscardHandler)), network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors",
-		flows: newFlows(d.Quotas), large: make(chan struct{}, maxLarge), bodies: x402.NewBodies(),
+		flows: newFlows(d.Quotas), large: make(chan struct{}, maxLarge), bodies: x402.NewBodies(), started: d.Clock(),
 	}
 	pages := pageRoutes(slices.Concat(d.Pages, h.docRoutes()))
 	h.routes = newRouter(append(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pages...))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
@@ -38,11 +39,15 @@ type call struct {
 	correlationID string
 	body          []byte // as sent, once it was decoded
 
-	status  int                  // of a success, 0 for the status of the route
-	refused *x402.SettleResponse // a refusal that is answered as an error
-	written bool
-	current []byte   // the body in the current shape
-	unknown []string // members of a creating request that were passed over
+	status int // of a success, 0 for the status of the route
+	// Of a call that is remembered: when it began, the status that was written, and the code of an error.
+	began    time.Time
+	answered int
+	code     toll.Code
+	refused  *x402.SettleResponse // a refusal that is answered as an error
+	written  bool
+	current  []byte   // the body in the current shape
+	unknown  []string // members of a creating request that were passed over
 }
 
 type param struct{ name, value string }
@@ -222,7 +227,7 @@ const shortAnswer = 2048
 
 // write sends an answer.
 func (c *call) write(status int, contentType []string, body []byte) {
-	c.written = true
+	c.written, c.answered = true, status
 	header := c.w.Header()
 	header["Content-Type"] = contentType
 	if len(body) > shortAnswer {

@@ -24,6 +24,7 @@ func (c *call) fail(err error) {
 		e = toll.NewError(toll.CodeDatabaseUnavailable).WithCause(err)
 	}
 	status := e.HTTPStatus()
+	c.code = e.Code
 	c.log(e, status)
 	header := c.w.Header()
 	switch {

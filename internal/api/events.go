@@ -18,7 +18,7 @@ func eventRoutes() []route {
 	const at = Base + "/events"
 	return []route{
 		{
-			op: "listEvents", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Events", summary: "What happened to what the caller has, in the order of its sequence",
+			op: "listEvents", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Events", summary: "What happened to what the caller has, in the order of its sequence",
 			action: lists((*handler).listEvents), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage},
 			query: append([]query{
 				{"type", "Only events of this type, for example settlement.settled. webhook.test is none: it is in no list."},

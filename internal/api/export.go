@@ -136,7 +136,7 @@ func newRows(format string, item reflect.Type) *rows {
 	if format != "csv" {
 		return &rows{}
 	}
-	return &rows{columns: columnsOf(item, "")}
+	return &rows{columns: columnsOf(recordOf(item), "")}
 }
 
 func (r *rows) write(out *bytes.Buffer, items reflect.Value) error {
@@ -163,6 +163,14 @@ func (r *rows) write(out *bytes.Buffer, items reflect.Value) error {
 	}
 	w.Flush()
 	return nil
+}
+
+// recordOf returns the type that a record has on the wire, which plans and agents make with a method Record.
+func recordOf(item reflect.Type) reflect.Type {
+	if m, ok := item.MethodByName("Record"); ok && m.Type.NumIn() == 1 && m.Type.NumOut() == 1 {
+		return m.Type.Out(0)
+	}
+	return item
 }
 
 // columnsOf returns the members of a record in the order of its type. What writes its own JSON, and lists and maps

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"time"
+
 	"github.com/tollhq/toll"
 )
 
@@ -36,4 +38,33 @@ func Routes() []RouteInfo {
 		out = append(out, info)
 	}
 	return out
+}
+
+// RememberKeys adds a call of each of so many keys, and one of a key that calls all the time, and returns how many keys are known.
+func RememberKeys(keys int, busy toll.Hash) int {
+	var r recentCalls
+	for i := range keys {
+		r.of(toll.Hash{1, byte(i), byte(i >> 8)}, true).add(recentCall{}, "x")
+		r.of(busy, true).add(recentCall{}, "x")
+	}
+	if len(r.of(busy, true).calls) != keptCalls {
+		return -1
+	}
+	all := map[toll.Hash]bool{}
+	for _, half := range []map[toll.Hash]*callRing{r.young, r.old} {
+		for k := range half {
+			all[k] = true
+		}
+	}
+	return len(all)
+}
+
+// RememberTimes remembers n calls of a key.
+func RememberTimes(n int) {
+	h := &handler{Deps: Deps{Clock: time.Now}}
+	c := &call{h: h, known: true, route: &route{}, correlationID: toll.NewUUID()}
+	for range n {
+		c.began, c.answered = time.Now(), 200
+		c.remember()
+	}
 }

@@ -218,6 +218,17 @@ func unnamed(column string) bool { return column == "" || column[0] == '.' }
 func TestExport_EveryFlaggedList(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
+	s.agent(s.b1, plan)
+	s.do(s.s1, "POST", base+"/protocol/plans/"+plan+"/order", "")
+	token, _ := s.token(s.s1, plan)
+	if a := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, "")); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	s.followed()
+	s.counts()
+	filled := map[string]bool{
+		"listAgents": true, "listPlans": true, "listEvents": true, "listUsage": true, "listRequests": true, "listSubscribers": true,
+	}
 	found := 0
 	for _, r := range api.Routes() {
 		if r.Export == "" || r.Auth == "person" || strings.Contains(r.Path, "{delegationId}") {
@@ -230,10 +241,41 @@ func TestExport_EveryFlaggedList(t *testing.T) {
 				t.Errorf("%s as %s: %d %s", r.Operation, format, a.status, a.body)
 			} else if head, _, _ := strings.Cut(string(a.body), "\n"); format == "csv" && slices.ContainsFunc(strings.Split(head, ","), unnamed) {
 				t.Errorf("%s has columns without a name: %s", r.Operation, head)
+			} else if lines := strings.Count(string(a.body), "\n"); filled[r.Operation] && lines < 2 && format == "csv" {
+				t.Errorf("%s has nothing in it: %s", r.Operation, a.body)
+			} else if format == "csv" {
+				sameAsList(t, r.Operation, a.body, s.do(s.b1, "GET", path+"?pageSize=100", "").body)
 			}
 		}
 	}
-	if found < 4 {
+	if found < 10 {
 		t.Errorf("%d lists", found)
+	}
+}
+
+// sameAsList: each member of the records of a list that is a text has its column, and each row its text.
+func sameAsList(t *testing.T, op string, file, list []byte) {
+	t.Helper()
+	table, err := csv.NewReader(strings.NewReader(string(file))).ReadAll()
+	must(t, err)
+	var members map[string]json.RawMessage
+	must(t, json.Unmarshal(list, &members))
+	var records []map[string]any
+	for _, m := range members {
+		if m[0] == '[' {
+			must(t, json.Unmarshal(m, &records))
+		}
+	}
+	if len(records) != len(table)-1 {
+		t.Errorf("%s: %d rows of %d records", op, len(table)-1, len(records))
+		return
+	}
+	for i, r := range records {
+		for name, value := range r {
+			text, isText := value.(string)
+			if at := slices.Index(table[0], name); isText && (at < 0 || table[i+1][at] != text) {
+				t.Errorf("%s: %s of record %d is %q, in columns %v", op, name, i, text, table[0])
+			}
+		}
 	}
 }

@@ -57,6 +57,7 @@ var (
 // has the one shape of errors.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{h: h, w: w, r: r}
+	defer c.remember()
 	defer c.rescue()
 	c.correlationID = correlationID(r.Header)
 	header := w.Header()
@@ -66,6 +67,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header["Access-Control-Allow-Origin"] = anyOrigin
 	header["Access-Control-Expose-Headers"] = h.exposed
 	c.resource = h.routes.find(r.URL.EscapedPath(), c)
+	if c.union() == unionNone { // verify and settle are not remembered, and do not pay for it
+		c.began = time.Now()
+	}
 	c.apply(gate.Floor, gate.FromFallback)
 
 	asked := r.Header[h.versionHeader]

@@ -27,6 +27,11 @@ func keyRoutes() []route {
 			action: reads(by("id", toll.ParseHash, (*handler).readKey)), codes: []toll.Code{toll.CodeKeyNotFound},
 		},
 		{
+			op: "readKeyCalls", method: "GET", path: at + "/{id}/calls", auth: self, right: toll.RightRead, tag: "API keys",
+			summary: "The last 200 calls of an API key, but verify and settle, that this process of the service answered", action: reads(by("id", toll.ParseHash, (*handler).recentCalls)),
+			codes: []toll.Code{toll.CodeKeyNotFound},
+		},
+		{
 			op: "updateKey", method: "PATCH", path: at + "/{id}", auth: self, right: toll.RightKeys, session: true, tag: "API keys", summary: "Change the name or the pinned API version",
 			action: takes((*handler).updateKey), codes: []toll.Code{toll.CodeKeyNothingToUpdate, toll.CodeKeyNotFound},
 		},

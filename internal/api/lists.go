@@ -96,7 +96,7 @@ func (c *call) page() (store.Page, url.Values, error) {
 				p.Sort = store.SortCreated
 			case "updated", "updatedat":
 				p.Sort = store.SortUpdated
-			case "name", "subscriber", "plan", "group":
+			case "name", "subscriber", "plan", "group", "ended":
 				p.Sort = store.Sort(strings.ToLower(v))
 			default:
 				return bad(name)

@@ -45,6 +45,7 @@ func TestLists_Index(t *testing.T) {
 		"role": {"buyer", "seller"}, "status": {"active"}, "type": {"order.paid"}, "accessible": {"true"}, "agentRequestId": {request}, "act": {"member.joined"},
 		"listDeliveries status": {"pending"}, "by": {"hour", "day", "plan", "agent", "subscriber"}, "listRefusals by": {"hour", "day", "plan", "agent", "reason"}, "reason": {"duplicate"},
 		"listRevenue by": {"hour", "day", "plan"}, "listRefusals since": {"2026-11-01"}, "listRefusals until": {"2026-11-30"}, "agentId": {agent},
+		"listRequests status": {"held", "settled", "released", "lapsed"}, "listRequests since": {"2026-11-01"}, "listRequests until": {"2026-11-30"},
 		"listUsage since": {"2026-11-01"}, "listUsage until": {"2026-11-30"}, "listRevenue since": {"2026-11-01"}, "listRevenue until": {"2026-11-30"},
 	}
 	var mu sync.Mutex

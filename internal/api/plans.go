@@ -21,7 +21,7 @@ func planRoutes() []route {
 			action: creates((*handler).registerPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
 		},
 		{
-			op: "listPlans", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Plans of the caller",
+			op: "listPlans", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Plans of the caller",
 			action: lists((*handler).listPlans), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{

@@ -261,7 +261,7 @@ func sortedBy(sorts ...store.Sort) []query {
 func table() []route {
 	var all []route
 	for _, part := range [][]route{
-		infoRoutes(), agentRoutes(), simulationRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), saleRoutes(), discoveryRoutes(), usageRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
+		infoRoutes(), agentRoutes(), simulationRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), saleRoutes(), discoveryRoutes(), usageRoutes(), requestRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
 		keyRoutes(), searchRoutes(), organizationRoutes(), peopleRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
 	} {
 		all = append(all, part...)

@@ -20,7 +20,7 @@ func usageRoutes() []route {
 	sums := []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeBadID, toll.CodePlanNotFound, toll.CodeNotPlanOwner}
 	return []route{
 		{
-			op: "listUsage", method: "GET", path: Base + "/protocol/usage", auth: keyed, right: toll.RightRead, tag: "Usage",
+			op: "listUsage", export: toll.RightRead, method: "GET", path: Base + "/protocol/usage", auth: keyed, right: toll.RightRead, tag: "Usage",
 			summary: "What was settled of the caller's plans, or by the caller, summed", action: lists((*handler).listUsage),
 			query: slices.Concat([]query{
 				{"role", "seller (default): of the caller's plans; buyer: what the caller used."},
@@ -32,7 +32,7 @@ func usageRoutes() []route {
 			codes: append(slices.Clip(sums), toll.CodeBadAddress),
 		},
 		{
-			op: "listRevenue", method: "GET", path: Base + "/protocol/revenue", auth: keyed, right: toll.RightRead, tag: "Usage",
+			op: "listRevenue", export: toll.RightMoney, method: "GET", path: Base + "/protocol/revenue", auth: keyed, right: toll.RightRead, tag: "Usage",
 			summary: "What was paid for orders of the caller's plans, summed by currency", action: lists((*handler).listRevenue),
 			query: slices.Concat([]query{
 				{"by", "day (default), hour or plan."}, {"planId", "Only this plan, which must be one of the caller."},
@@ -40,7 +40,7 @@ func usageRoutes() []route {
 			codes: sums,
 		},
 		{
-			op: "listRefusals", method: "GET", path: Base + "/protocol/refusals", auth: keyed, right: toll.RightRead, tag: "Usage",
+			op: "listRefusals", export: toll.RightRead, method: "GET", path: Base + "/protocol/refusals", auth: keyed, right: toll.RightRead, tag: "Usage",
 			summary: "How often the service refused verify and settle of the caller's plans", action: lists((*handler).listRefusals),
 			query: slices.Concat([]query{
 				{"by", "reason (default), hour, day, plan or agent."}, {"planId", "Only this plan, which must be one of the caller."},

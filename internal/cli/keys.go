@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,6 +26,17 @@ func (a *app) keysCommand() *cobra.Command {
 			},
 		}),
 		a.get("get ID", "Show an API key", "/api-keys/ID"),
+		a.resource(call{
+			use: "calls ID", short: "Show the last 200 calls of a key", path: "/api-keys/ID/calls",
+			long: `Show the last 200 calls of an API key, but verify and settle, with their status, code and time. The service keeps
+them in memory: a restart forgets them, and of several processes each one knows those that it answered.`,
+			show: func(_ *cobra.Command, got json.RawMessage) error {
+				return a.showPage(got, "calls", []column{
+					{"AT", "at"}, {"OPERATION", "operation"}, {"STATUS", "status"}, {"CODE", "code"}, {"MICROS", "durationMicros"},
+					{"CORRELATION", "correlationId"},
+				})
+			},
+		}),
 		a.resource(call{
 			use: "update ID", short: "Change the name or the API version of a key",
 			method: http.MethodPatch, path: "/api-keys/ID",

@@ -321,5 +321,29 @@ func (a *app) requestsCommand() *cobra.Command {
 		},
 		require: []string{request.name},
 	})
-	return group("requests", "Sub-tasks of requests, as a builder records them", "", track, subTasks)
+	return group("requests", "Requests of your plans and their sub-tasks", "", a.requestsHistory(),
+		a.get("get REQUEST", "Show one request with its whole life and its receipt", "/protocol/requests/REQUEST"), track, subTasks)
+}
+
+func (a *app) requestsHistory() *cobra.Command {
+	return a.resource(call{
+		use: "history", short: "List requests with their outcome, those that ended last first",
+		long: `List the requests of your plans that were settled or released or whose hold lapsed, at most 90 days of them. With --role buyer it is
+what you paid for. Settlements follow within seconds.`,
+		example: "toll requests history --status lapsed --since 7d\ntoll requests history --plan Basic --status settled --since 2026-11-01 --until 2026-12-01 --all -o csv",
+		path:    "/protocol/requests", member: "requests",
+		columns: []column{
+			{"REQUEST", "agentRequestId"}, {"STATUS", "status"}, {"PLAN", "planId"}, {"AGENT", "agentId"}, {"PAYER", "payer"},
+			{"CREDITS", "creditsRedeemed"}, {"HELD", "heldAmount"}, {"ENDED", "endedAt"},
+		},
+		flags: []flag{
+			{"role", "role", oneOf("seller", "buyer"), "seller (default): of your plans; buyer: that you paid"},
+			{"plan", "planId", planID, "only this plan"},
+			{"agent", "agentId", agentID, "only what names this agent"},
+			{"subscriber", "subscriber", address, "only this subscriber, with --plan"},
+			{"status", "status", oneOf("settled", "released", "lapsed", "held"), "only this outcome; held: what is open now"},
+			{"since", "since", moment, "only what ended from this time on: a day, a time, or a span before now such as 7d"},
+			{"until", "until", moment, "only what ended before this time"},
+		},
+	})
 }

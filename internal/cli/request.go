@@ -109,7 +109,7 @@ func (a *app) listAll(ctx context.Context, r *request, member string, columns []
 		}
 		items = append(items, some[:min(len(some), most-len(items))]...)
 		next := at(page, "nextCursor")
-		if next == "" || len(some) == 0 || len(items) == most {
+		if next == "" || len(items) == most {
 			break
 		}
 		delete(r.in, "page")

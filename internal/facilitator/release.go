@@ -142,12 +142,21 @@ func (f *Facilitator) SettlementByTransaction(ctx context.Context, caller toll.A
 // Settlements returns the settlements of burns in the journal, in their order, to a party of all of them; otherwise
 // [toll.CodeSettlementNotFound]. It reads what their permissions say with one statement.
 func (f *Facilitator) Settlements(ctx context.Context, caller toll.Address, burns []*store.JournalRow) ([]*toll.Settlement, error) {
-	keys := make([]store.PermissionKey, 0, len(burns))
-	for _, b := range burns {
-		if b.Thin() {
-			continue
-		}
-		if key := (store.PermissionKey{Account: b.Account, Hash: b.Burn.Permission}); !slices.Contains(keys, key) {
+	requests := make([]ledger.Request, len(burns))
+	for i, b := range burns {
+		requests[i] = ledger.RequestOf(b)
+	}
+	return f.settlements(ctx, caller, requests)
+}
+
+// settlements is [Facilitator.Settlements] of requests in any state.
+func (f *Facilitator) settlements(ctx context.Context, caller toll.Address, requests []ledger.Request) ([]*toll.Settlement, error) {
+	keyOf := func(r *ledger.Request) store.PermissionKey {
+		return store.PermissionKey{Account: r.Account, Hash: r.Permission}
+	}
+	keys := make([]store.PermissionKey, 0, len(requests))
+	for i := range requests {
+		if key := keyOf(&requests[i]); !requests[i].Gone && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
@@ -155,13 +164,13 @@ func (f *Facilitator) Settlements(ctx context.Context, caller toll.Address, burn
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
-	out := make([]*toll.Settlement, len(burns))
-	for i, b := range burns {
-		r := &request{Request: ledger.RequestOf(b)}
-		payer, ok := payers[store.PermissionKey{Account: b.Account, Hash: r.Permission}]
+	out := make([]*toll.Settlement, len(requests))
+	for i := range requests {
+		r := &request{Request: requests[i]}
+		payer, ok := payers[keyOf(&requests[i])]
 		if ok {
-			r.account = ledger.Account{ID: b.Account, Plan: payer.Plan, Subscriber: payer.Subscriber}
-		} else if r.account, err = f.Ledger.Account(ctx, b.Account); err != nil {
+			r.account = ledger.Account{ID: r.Request.Account, Plan: payer.Plan, Subscriber: payer.Subscriber}
+		} else if r.account, err = f.Ledger.Account(ctx, r.Request.Account); err != nil {
 			return nil, toll.AsError(err)
 		}
 		if err := f.allow(ctx, r, party(caller)); err != nil {
@@ -287,7 +296,7 @@ func (f *Facilitator) settlementOver(ctx context.Context, r *request, network st
 	s := &toll.Settlement{
 		AgentRequestID: r.ID, Status: r.State.String(), PlanID: r.plan.ID, Payer: r.account.Subscriber,
 		Network: f.wireNetwork(network), HeldAmount: r.Held, PermissionHash: r.Permission, CreatedAt: toll.At(r.CreatedAt),
-		HoldExpiresAt: toll.AtPtr(r.HoldEndsAt),
+		HoldExpiresAt: toll.AtPtr(r.HoldEndsAt), EndedAt: toll.AtPtr(r.EndedAt),
 	}
 	if r.Agent != "" {
 		s.AgentID = &r.Agent

@@ -104,8 +104,14 @@ func sumOfKind(half string) string {
 			WHEN 4 THEN a.taken_back_# WHEN 5 THEN a.returned_# ELSE -1 END`, "#", half)
 }
 
-// auditUnsettled looks for requests that have a row and a burn.
+// auditUnsettled looks for requests that have a row and a burn, and for those that ended and are in no list.
 func (l *Ledger) auditUnsettled(ctx context.Context, x *auditor) error {
+	var unlisted int64
+	err := l.st.QueryRow(ctx, "SELECT COUNT(*) FROM requests WHERE state <> 1 AND subscriber IS NULL").Scan(&unlisted)
+	if err != nil {
+		return err
+	}
+	x.check(unlisted == 0, "I7", "%d requests have ended and name no subscriber, so that no list has them", unlisted)
 	after, of := "", []byte{}
 	for {
 		page, err := store.All(ctx, l.st, into(scanRequest), `SELECT `+requestColumns+` FROM requests

@@ -61,6 +61,7 @@ func TestAuditFindsFaults(t *testing.T) {
 		"UPDATE journal SET pos = pos + 3 WHERE kind = 2":                                                        "I19",
 		"UPDATE journal SET body = (SELECT b.body FROM journal b WHERE b.ref = x'007232') WHERE ref = x'007231'": "I10",
 		"UPDATE requests SET state = 2":                                                                          "I7",
+		"UPDATE requests SET state = 3":                                                                          "I7",
 		"UPDATE requests SET agent_request_id = 'r1', state = 3":                                                 "I5",
 		"UPDATE permissions SET last_burn = last_burn - 1":                                                       "I10",
 		"DELETE FROM journal_commitments WHERE pos = 2":                                                          "I19",

@@ -36,6 +36,11 @@ func (s *state) rows(id []byte, add func(kind int, row []any)) {
 	}
 	cold := s.fold()
 	s.account.version++
+	ends := func(r *requestRow) {
+		add(writesEnd, []any{
+			id, r.ID, int64(r.State), micros(r.EndedAt, 0), string(s.account.Plan), s.account.Subscriber.Lower(),
+		})
+	}
 	add(writesAccount, s.account.row())
 	for _, l := range cold.lots {
 		add(writesLot, l.row(id))
@@ -49,9 +54,12 @@ func (s *state) rows(id []byte, add func(kind int, row []any)) {
 		case r.stored && r.State == StateSettled:
 			add(writesSettled, []any{id, r.ID})
 		case r.stored:
-			add(writesEnd, []any{id, r.ID, int64(r.State), micros(r.EndedAt, 0)})
+			ends(r)
 		case r.State != StateSettled:
 			add(writesRequest, r.row())
+			if r.State != StateHeld {
+				ends(r)
+			}
 		}
 	}
 	for _, k := range s.newKeys {

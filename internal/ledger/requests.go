@@ -25,13 +25,17 @@ const (
 	sqlNextDue = `SELECT hold_ends_at FROM requests WHERE account_id = $1 AND state = 1 AND hold_ends_at > $2
 		ORDER BY hold_ends_at LIMIT 1`
 
-	sqlRequestAdd  = `INSERT INTO requests (` + requestColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
-	sqlRequestEnd  = `UPDATE requests SET state = $3, ended_at = $4 WHERE account_id = $1 AND agent_request_id = $2`
+	sqlRequestAdd = `INSERT INTO requests (` + requestColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
+	// The end of a request without a burn names its parties, by which they list it: see [Ledger.History].
+	sqlRequestEnd = `UPDATE requests SET state = $3, ended_at = $4, subscriber = $6, seller = (SELECT owner FROM plans WHERE plan_id = $5)
+		WHERE account_id = $1 AND agent_request_id = $2`
 	sqlRequestsAdd = `INSERT INTO requests (` + requestColumns + `)
 		SELECT * FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bytea[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
 			$9::bigint[], $10::bigint[], $11::text[])`
-	sqlRequestsEnd = `UPDATE requests r SET state = u.state, ended_at = u.ended_at
-		FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[]) AS u(account_id, agent_request_id, state, ended_at)
+	sqlRequestsEnd = `UPDATE requests r SET state = u.state, ended_at = u.ended_at, subscriber = u.subscriber,
+			seller = (SELECT p.owner FROM plans p WHERE p.plan_id = u.plan_id)
+		FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[])
+			AS u(account_id, agent_request_id, state, ended_at, plan_id, subscriber)
 		WHERE r.account_id = u.account_id AND r.agent_request_id = u.agent_request_id`
 	sqlRequestSettled  = `DELETE FROM requests WHERE account_id = $1 AND agent_request_id = $2`
 	sqlRequestsSettled = `DELETE FROM requests r USING unnest($1::bytea[], $2::text[]) AS u(account_id, agent_request_id)

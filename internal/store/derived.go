@@ -21,8 +21,14 @@ const (
 		LEFT JOIN plans p ON p.plan_id = a.plan_id WHERE a.account_id = ANY($1)`
 )
 
+// engined is a store or a transaction of it.
+type engined interface {
+	Querier
+	Engine() Engine
+}
+
 // SidesOf returns the sides of accounts that exist.
-func SidesOf(ctx context.Context, tx *Tx, accounts [][16]byte) (map[[16]byte]Sides, error) {
+func SidesOf(ctx context.Context, tx engined, accounts [][16]byte) (map[[16]byte]Sides, error) {
 	out := make(map[[16]byte]Sides, len(accounts))
 	if len(accounts) == 0 {
 		return out, nil

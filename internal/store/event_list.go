@@ -20,14 +20,15 @@ const maxStep = 512
 // rows, that are not older; and the single events of runs in which there are older and newer ones.
 func Events(ctx context.Context, q Querier, f EventFilter, p Page) (list List[*Event], err error) {
 	for range 3 { // events may go while the list is read
-		if list, err = listEvents(ctx, q, f, p); !errors.Is(err, errForgotten) {
+		if list, err = listEvents(ctx, q, f, p); !errors.Is(err, ErrForgotten) {
 			break
 		}
 	}
 	return list, err
 }
 
-var errForgotten = errors.New("store: events were removed while they were read")
+// ErrForgotten says that events were removed while they were read. A repeat reads what is left.
+var ErrForgotten = errors.New("store: events were removed while they were read")
 
 func listEvents(ctx context.Context, q Querier, f EventFilter, p Page) (List[*Event], error) {
 	list := List[*Event]{Items: []*Event{}}
@@ -265,7 +266,7 @@ func (v *view) read(from, to int64) (events []*Event, err error) {
 	}
 	if err == nil && int64(len(events)) != to-from+1 {
 		if now, e := readStream(v.ctx, v.q, v.s.principal); e == nil && now.kept > v.s.kept {
-			return nil, errForgotten
+			return nil, ErrForgotten
 		}
 		err = fmt.Errorf("store: the stream of %s has %d events at the places %d to %d", v.s.principal, len(events), from, to)
 	}

@@ -26,6 +26,7 @@ const (
 	SortPlan       Sort = "plan"       // by the text of its id
 	SortTime       Sort = "time"       // of sums: by hour or day
 	SortGroup      Sort = "group"      // of sums: by the text of an id
+	SortEnded      Sort = "ended"      // of requests: by the time of their outcome
 )
 
 // isText reports whether the values of a sort are texts; those of the others are numbers.

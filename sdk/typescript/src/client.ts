@@ -132,6 +132,17 @@ export interface OrderQuery extends ListOptions, TimeRange {
   subscriber?: string;
 }
 
+/** Which requests: those that ended in a range of at most 90 days. */
+export interface RequestQuery extends ListOptions, TimeRange {
+  role?: "seller" | "buyer";
+  planId?: string;
+  agentId?: string;
+  /** As seller, with `planId`. */
+  subscriber?: string;
+  /** Default the first three. */
+  status?: "settled" | "released" | "lapsed" | "held";
+}
+
 /** Which sums, and of what: hours and days are in UTC. */
 export interface SumQuery extends ListOptions, TimeRange {
   /** What a row is of, as the operation names it: "hour", "day", "plan", … */
@@ -363,6 +374,14 @@ export class Payments extends Resource {
     return this.core.op("signOffers", [], o, { body: input, repeat: "safe" });
   }
 
+  /** Requests of the caller's plans, or with role "buyer" of the caller, that have ended, with their receipts. */
+  requests(q?: RequestQuery, o?: CallOptions): List<g.Settlement> {
+    return this.core.list("listRequests", [], listed(q), o);
+  }
+  /** One request with the states that it took. */
+  request(agentRequestId: string, o?: CallOptions): TollPromise<g.RequestRecord> {
+    return this.core.op("readRequest", [agentRequestId], o);
+  }
   /** How often verify and settle of the caller's plans were refused. */
   refusals(q?: SumQuery & { agentId?: string }, o?: CallOptions): List<g.Refusals> {
     return this.core.list("listRefusals", [], listed(q), o);
@@ -522,6 +541,10 @@ export class Keys extends Resource {
   }
   get(id: string, o?: CallOptions): TollPromise<g.APIKey> {
     return this.core.op("readKey", [id], o);
+  }
+  /** The last 200 calls of a key that the answering process of the service knows. */
+  recentCalls(id: string, o?: CallOptions): TollPromise<g.RecentCalls> {
+    return this.core.op("readKeyCalls", [id], o);
   }
   list(q?: ListOptions, o?: CallOptions): List<g.APIKey> {
     return this.core.list("listKeys", [], listed(q), o);

@@ -1534,6 +1534,28 @@ export interface Readiness {
   status: "ready" | "not_ready";
 }
 
+export interface RecentCall {
+  /** ISO 8601. Answers are in UTC with milliseconds. */
+  at: string;
+  code: string;
+  correlationId: string;
+  durationMicros: number;
+  method: string;
+  operation: string;
+  path: string;
+  status: number;
+}
+
+export interface RecentCalls {
+  /** The last one first, at most 200. */
+  calls: RecentCall[];
+  /**
+   * When this process started. It knows no call before, and none that another process
+   * answered.
+   */
+  since: string;
+}
+
 export interface RecoveryCodes {
   codes: string[];
 }
@@ -1589,6 +1611,63 @@ export interface Removed {
   kept?: Ended;
   success: boolean;
   userId: string;
+}
+
+export interface RequestList {
+  /**
+   * Where the next call continues. An answer may have fewer records than pageSize, or
+   * none, and a cursor; null is the end.
+   */
+  nextCursor: string | null;
+  pageSize: number;
+  requests: Settlement[];
+}
+
+export interface RequestRecord {
+  /** Id of an agent: a uint256 above zero as decimal text. */
+  agentId: string | null;
+  agentRequestId: string;
+  /** Credits, 0 to 2^63-1. A request may also send a JSON integer. */
+  amount: bigint | null;
+  /** ISO 8601. Answers are in UTC with milliseconds. */
+  createdAt: string;
+  /** Credits, 0 to 2^63-1. A request may also send a JSON integer. */
+  creditsRedeemed: bigint | null;
+  /** ISO 8601. Answers are in UTC with milliseconds. */
+  endedAt: string | null;
+  /** Credits, 0 to 2^63-1. A request may also send a JSON integer. */
+  heldAmount: bigint;
+  /** ISO 8601. Answers are in UTC with milliseconds. */
+  holdExpiresAt: string | null;
+  /** 32 bytes in lower-case hex. A request may use any case. */
+  mirrorTx: string | null;
+  network: string;
+  /** 32 bytes in lower-case hex. A request may use any case. */
+  orderTx: string | null;
+  /** Address with the case of EIP-55. A request may use any case. */
+  payer: string;
+  /** 32 bytes in lower-case hex. A request may use any case. */
+  permissionHash: string;
+  /** Id of a plan: a uint256 above zero as decimal text. */
+  planId: string;
+  receipt?: unknown;
+  /** Credits, 0 to 2^63-1. A request may also send a JSON integer. */
+  remainingBalance: bigint | null;
+  resource: string | null;
+  /** ISO 8601. Answers are in UTC with milliseconds. */
+  settledAt: string | null;
+  status: string;
+  steps: RequestStep[];
+  /** 32 bytes in lower-case hex. A request may use any case. */
+  transaction: string | null;
+}
+
+export interface RequestStep {
+  /** ISO 8601. Answers are in UTC with milliseconds. */
+  at: string;
+  /** Credits, 0 to 2^63-1. A request may also send a JSON integer. */
+  credits: bigint;
+  status: string;
 }
 
 export interface Requirements {
@@ -1766,6 +1845,8 @@ export interface Settlement {
   createdAt: string;
   /** Credits, 0 to 2^63-1. A request may also send a JSON integer. */
   creditsRedeemed: bigint | null;
+  /** ISO 8601. Answers are in UTC with milliseconds. */
+  endedAt: string | null;
   /** Credits, 0 to 2^63-1. A request may also send a JSON integer. */
   heldAmount: bigint;
   /** ISO 8601. Answers are in UTC with milliseconds. */
@@ -2317,6 +2398,19 @@ export const shapes: Record<string, Shape> = {
  "ReleaseResponse": {
   "released": 1
  },
+ "RequestList": {
+  "requests": "Settlement"
+ },
+ "RequestRecord": {
+  "amount": 1,
+  "creditsRedeemed": 1,
+  "heldAmount": 1,
+  "remainingBalance": 1,
+  "steps": "RequestStep"
+ },
+ "RequestStep": {
+  "credits": 1
+ },
  "Revenue": {
   "amount": 1,
   "returned": 1
@@ -2394,6 +2488,7 @@ export const operations = {
   revokeKey: ["DELETE","/api/v1/api-keys/{id}"],
   readKey: ["GET","/api/v1/api-keys/{id}"],
   updateKey: ["PATCH","/api/v1/api-keys/{id}"],
+  readKeyCalls: ["GET","/api/v1/api-keys/{id}/calls"],
   rotateKey: ["POST","/api/v1/api-keys/{id}/rotate",0,0,1],
   listAuditLog: ["GET","/api/v1/audit-log",0,"acts"],
   listCredentials: ["GET","/api/v1/credentials",0,"credentials"],
@@ -2464,6 +2559,8 @@ export const operations = {
   orderPlan: ["POST","/api/v1/protocol/plans/{planId}/order","Order",0,1],
   listSubscribers: ["GET","/api/v1/protocol/plans/{planId}/subscribers","SubscriberList","subscribers"],
   listRefusals: ["GET","/api/v1/protocol/refusals",0,"refusals"],
+  listRequests: ["GET","/api/v1/protocol/requests","RequestList","requests"],
+  readRequest: ["GET","/api/v1/protocol/requests/{agentRequestId}","RequestRecord"],
   listRevenue: ["GET","/api/v1/protocol/revenue","RevenueList","revenue"],
   search: ["GET","/api/v1/protocol/search"],
   retiredValidate: ["GET","/api/v1/protocol/token/validate/{agentId}"],

@@ -1,7 +1,7 @@
 export { Toll } from "./client.js";
 export type {
   Agents, Credits, Delegations, Events, Keys, Meta, OrderQuery, Orders, PaymentMethods, Payments, Plans, Receipt,
-  Sandbox, SumQuery, TimeRange, Tokens, Verdict, Wallet, Webhooks,
+  RequestQuery, Sandbox, SumQuery, TimeRange, Tokens, Verdict, Wallet, Webhooks,
 } from "./client.js";
 export { List, TollPromise, release } from "./core.js";
 export type { Answer, CallOptions, ListOptions, LogEntry, Namespace, Page, Query, TollOptions } from "./core.js";

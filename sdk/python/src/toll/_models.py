@@ -1524,6 +1524,44 @@ class Readiness(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecentCall(Record):
+    """RecentCall as the service answers it."""
+
+    at: datetime
+    code: str
+    correlation_id: str
+    duration_micros: int
+    method: str
+    operation: str
+    path: str
+    status: int
+
+    _members = (
+        member("at", "at", moment, True),
+        member("code", "code", text, True),
+        member("correlation_id", "correlationId", text, True),
+        member("duration_micros", "durationMicros", integer, True),
+        member("method", "method", text, True),
+        member("operation", "operation", text, True),
+        member("path", "path", text, True),
+        member("status", "status", integer, True),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecentCalls(Record):
+    """RecentCalls as the service answers it."""
+
+    calls: tuple[RecentCall, ...]
+    since: datetime
+
+    _members = (
+        member("calls", "calls", many(one(lambda: RecentCall)), True),
+        member("since", "since", moment, True),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecoveryCodes(Record):
     """RecoveryCodes as the service answers it."""
 
@@ -1584,6 +1622,72 @@ class Removed(Record):
         member("kept", "kept", one(lambda: Ended), False),
         member("success", "success", boolean, True),
         member("user_id", "userId", text, True),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestRecord(Record):
+    """RequestRecord as the service answers it."""
+
+    agent_id: str | None = None
+    agent_request_id: str
+    amount: int | None = None
+    created_at: datetime
+    credits_redeemed: int | None = None
+    ended_at: datetime | None = None
+    held_amount: int
+    hold_expires_at: datetime | None = None
+    mirror_tx: str | None = None
+    network: str
+    order_tx: str | None = None
+    payer: str
+    permission_hash: str
+    plan_id: str
+    receipt: Any = None
+    remaining_balance: int | None = None
+    resource: str | None = None
+    settled_at: datetime | None = None
+    status: str
+    steps: tuple[RequestStep, ...]
+    transaction: str | None = None
+
+    _members = (
+        member("agent_id", "agentId", text, False),
+        member("agent_request_id", "agentRequestId", text, True),
+        member("amount", "amount", integer, False),
+        member("created_at", "createdAt", moment, True),
+        member("credits_redeemed", "creditsRedeemed", integer, False),
+        member("ended_at", "endedAt", moment, False),
+        member("held_amount", "heldAmount", integer, True),
+        member("hold_expires_at", "holdExpiresAt", moment, False),
+        member("mirror_tx", "mirrorTx", text, False),
+        member("network", "network", text, True),
+        member("order_tx", "orderTx", text, False),
+        member("payer", "payer", text, True),
+        member("permission_hash", "permissionHash", text, True),
+        member("plan_id", "planId", text, True),
+        member("receipt", "receipt", keep, False),
+        member("remaining_balance", "remainingBalance", integer, False),
+        member("resource", "resource", text, False),
+        member("settled_at", "settledAt", moment, False),
+        member("status", "status", text, True),
+        member("steps", "steps", many(one(lambda: RequestStep)), True),
+        member("transaction", "transaction", text, False),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestStep(Record):
+    """RequestStep as the service answers it."""
+
+    at: datetime
+    credits: int
+    status: str
+
+    _members = (
+        member("at", "at", moment, True),
+        member("credits", "credits", integer, True),
+        member("status", "status", text, True),
     )
 
 
@@ -1786,6 +1890,7 @@ class Settlement(Record):
     amount: int | None = None
     created_at: datetime
     credits_redeemed: int | None = None
+    ended_at: datetime | None = None
     held_amount: int
     hold_expires_at: datetime | None = None
     mirror_tx: str | None = None
@@ -1807,6 +1912,7 @@ class Settlement(Record):
         member("amount", "amount", integer, False),
         member("created_at", "createdAt", moment, True),
         member("credits_redeemed", "creditsRedeemed", integer, False),
+        member("ended_at", "endedAt", moment, False),
         member("held_amount", "heldAmount", integer, True),
         member("hold_expires_at", "holdExpiresAt", moment, False),
         member("mirror_tx", "mirrorTx", text, False),
@@ -2315,11 +2421,13 @@ OPERATIONS: Mapping[str, type[Record]] = {
     "readInfo": Info,
     "readJWKS": JWKS,
     "readKey": APIKey,
+    "readKeyCalls": RecentCalls,
     "readOrder": Order,
     "readPermission": Permission,
     "readPlan": Plan,
     "readProof": BurnProof,
     "readReady": Readiness,
+    "readRequest": RequestRecord,
     "readSession": SignedIn,
     "readSettlement": Settlement,
     "readVersions": Versions,
