@@ -129,6 +129,7 @@ func (b *bench) on(engine string) []*scenario {
 			return &load{addr: m.service.addr, lanes: ls, want: []byte(`"success":true`), limit: len(m.cold) / connections}, err
 		},
 	})
+	out = append(out, b.lists(engine)...)
 	if engine == postgres {
 		out = append(out, b.severalProcesses())
 	}
