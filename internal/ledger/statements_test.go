@@ -241,6 +241,8 @@ func (l recordList) call(t *testing.T, info *types.Info, call *ast.CallExpr) str
 		at = 0
 	case "insertOr":
 		before, at = r.insert()+" ", 3
+	case "adds", "puts":
+		before, at = r.insert()+" ", 0
 	case "list":
 		return "SELECT * FROM " + r.table + " WHERE ?"
 	default:
@@ -259,7 +261,7 @@ func (l recordList) call(t *testing.T, info *types.Info, call *ast.CallExpr) str
 	}
 }
 
-// query returns the statement of a function that by, locked or listBy makes, "" of any other value.
+// query returns the statement of a function that by, locked, listBy, adds or puts makes, "" of any other value.
 func (l recordList) query(t *testing.T, info *types.Info, value ast.Expr) string {
 	call, ok := value.(*ast.CallExpr)
 	if !ok {
@@ -273,6 +275,8 @@ func (l recordList) query(t *testing.T, info *types.Info, value ast.Expr) string
 		maker = types.ExprString(made.X)
 	case *ast.IndexListExpr:
 		maker = types.ExprString(made.X)
+	case *ast.SelectorExpr:
+		return l.call(t, info, call)
 	}
 	switch maker {
 	case "by", "by2", "listBy", "listBy2":

@@ -107,9 +107,7 @@ func SetAgentCredentials(ctx context.Context, tx *Tx, id toll.AgentID, sealed []
 }
 
 // AgentCredentials returns the sealed upstream secrets of an agent, nil for none.
-func AgentCredentials(ctx context.Context, q Querier, id toll.AgentID) ([]byte, error) {
-	return value[[]byte](ctx, q, "SELECT sealed_credentials FROM agents WHERE agent_id = $1", string(id))
-}
+var AgentCredentials = valueBy[[]byte, toll.AgentID]("SELECT sealed_credentials FROM agents WHERE agent_id = $1")
 
 // AgentByID returns an agent with its plans, or [ErrNotFound].
 func AgentByID(ctx context.Context, q Querier, id toll.AgentID) (*toll.Agent, error) {
@@ -179,9 +177,7 @@ func AttachPlan(ctx context.Context, tx *Tx, agent toll.AgentID, plan toll.PlanI
 }
 
 // DetachPlan detaches a plan from an agent and reports whether it was attached.
-func DetachPlan(ctx context.Context, tx *Tx, agent toll.AgentID, plan toll.PlanID) (removed bool, err error) {
-	return changed(tx.Exec(ctx, "DELETE FROM agent_plans WHERE agent_id = $1 AND plan_id = $2", string(agent), string(plan)))
-}
+var DetachPlan = first2[toll.AgentID, toll.PlanID]("DELETE FROM agent_plans WHERE agent_id = $1 AND plan_id = $2")
 
 // addPlans reads the plans of at most a page of agents in one query.
 func addPlans(ctx context.Context, q Querier, agents []*toll.Agent) error {

@@ -36,6 +36,12 @@ var (
 	// over.
 	KeysOfParent = listBy2[toll.Hash, time.Time](apiKeys,
 		"parent = $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $2) ORDER BY id")
+	// EndAPIKeyAt gives a key an end that is no later than the one it has. [ErrNotFound] when the key is revoked, over or unknown.
+	EndAPIKeyAt = runs3[toll.Hash, time.Time, time.Time](found,
+		"UPDATE api_keys SET expires_at = $2 WHERE id = $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $3)")
+	// TouchAPIKey notes the last use of a key; an earlier time than the noted one changes nothing.
+	TouchAPIKey = runs2[toll.Hash, time.Time](done,
+		"UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2")
 )
 
 // loaded gives a key from before there were rights all of them.
@@ -90,14 +96,7 @@ func EndAPIKey(ctx context.Context, tx *Tx, id toll.Hash) error {
 
 // SetParentOfKey gives a key another parent; the zero hash is none.
 func SetParentOfKey(ctx context.Context, tx *Tx, id, parent toll.Hash) error {
-	_, err := tx.Exec(ctx, "UPDATE api_keys SET parent = $2 WHERE id = $1", id[:], idOrNull(parent))
-	return err
-}
-
-// EndAPIKeyAt gives a key an end that is no later than the one it has. [ErrNotFound] when the key is revoked, over or unknown.
-func EndAPIKeyAt(ctx context.Context, tx *Tx, id toll.Hash, ends, now time.Time) error {
-	return found(tx.Exec(ctx, "UPDATE api_keys SET expires_at = $2 WHERE id = $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $3)",
-		id[:], Micros(ends), Micros(now)))
+	return done(tx.Exec(ctx, "UPDATE api_keys SET parent = $2 WHERE id = $1", id[:], idOrNull(parent)))
 }
 
 // LockAPIKey keeps a key from being revoked until the transaction ends, so that nothing is made by a key that ends meanwhile.
@@ -114,12 +113,6 @@ func idOrNull(id toll.Hash) any {
 		return nil
 	}
 	return id[:]
-}
-
-// TouchAPIKey notes the last use of a key; an earlier time than the noted one changes nothing.
-func TouchAPIKey(ctx context.Context, tx *Tx, id toll.Hash, at time.Time) error {
-	_, err := tx.Exec(ctx, "UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2", id[:], Micros(at))
-	return err
 }
 
 // rightsOf parses stored rights. It drops words that this release does not know.

@@ -28,6 +28,14 @@ var (
 	BrowserSessionByToken = by[string](browserSessions, "token = $1") // ended ones too
 	// BrowserSessionsOf returns the sessions of a person that go on, newest first.
 	BrowserSessionsOf = listBy2[toll.UUID, time.Time](browserSessions, "user_id = $1 AND expires_at > $2 ORDER BY since DESC, token")
+	// DeleteBrowserSession removes a session, if it is there.
+	DeleteBrowserSession = runs[string](done, "DELETE FROM browser_sessions WHERE token = $1")
+	// PutFormAnswer stores the sealed answer to a form that was claimed.
+	PutFormAnswer = runs2[[]byte, []byte](found, "UPDATE browser_answers SET answer = $2 WHERE form = $1")
+	// ReleaseForm forgets that a form was claimed: nothing came of it.
+	ReleaseForm = runs[[]byte](done, "DELETE FROM browser_answers WHERE form = $1")
+	// FormAnswer returns the sealed answer to a form, empty while it is not known; [ErrNotFound] when nobody claimed the form.
+	FormAnswer = valueBy[[]byte, []byte]("SELECT answer FROM browser_answers WHERE form = $1")
 )
 
 // BrowserSessionList lists the sessions of a person that are not over.
@@ -53,12 +61,6 @@ func UpdateBrowserSession(ctx context.Context, tx *Tx, s BrowserSession) error {
 	return nil
 }
 
-// DeleteBrowserSession removes a session, if it is there.
-func DeleteBrowserSession(ctx context.Context, tx *Tx, token string) error {
-	_, err := tx.Exec(ctx, "DELETE FROM browser_sessions WHERE token = $1", token)
-	return err
-}
-
 // DeleteBrowserSessions removes the sessions of a person: the one with an id, or, with "", all but the one with the token keep. It
 // returns how many.
 func DeleteBrowserSessions(ctx context.Context, tx *Tx, user toll.UUID, id, keep string) (int64, error) {
@@ -75,25 +77,9 @@ func ClaimForm(ctx context.Context, tx *Tx, form []byte, now, until time.Time) (
 		blob(form), []byte{}, Micros(until)))
 }
 
-// PutFormAnswer stores the sealed answer to a form that was claimed.
-func PutFormAnswer(ctx context.Context, tx *Tx, form, answer []byte) error {
-	return found(tx.Exec(ctx, "UPDATE browser_answers SET answer = $2 WHERE form = $1", blob(form), blob(answer)))
-}
-
 // SwapFormAnswer replaces one sealed answer by another. It reports false when somebody else did so
 // before.
 func SwapFormAnswer(ctx context.Context, tx *Tx, form, from, to []byte) (bool, error) {
 	return changed(tx.Exec(ctx, "UPDATE browser_answers SET answer = $3 WHERE form = $1 AND answer = $2",
 		blob(form), blob(from), blob(to)))
-}
-
-// ReleaseForm forgets that a form was claimed: nothing came of it.
-func ReleaseForm(ctx context.Context, tx *Tx, form []byte) error {
-	_, err := tx.Exec(ctx, "DELETE FROM browser_answers WHERE form = $1", blob(form))
-	return err
-}
-
-// FormAnswer returns the sealed answer to a form, empty while it is not known; [ErrNotFound] when nobody claimed the form.
-func FormAnswer(ctx context.Context, q Querier, form []byte) ([]byte, error) {
-	return value[[]byte](ctx, q, "SELECT answer FROM browser_answers WHERE form = $1", blob(form))
 }

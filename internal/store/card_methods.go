@@ -32,9 +32,8 @@ func EnsureCardCustomer(ctx context.Context, tx *Tx, c *CardCustomer) (*CardCust
 // ForgetCardCustomer empties the customer of a principal, with a new RowID to make another one. It does
 // nothing when the stored customer is not the one with this id any more.
 func ForgetCardCustomer(ctx context.Context, tx *Tx, owner toll.Address, id, rowID string, now time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE card_customers SET customer_id = NULL, row_id = $3, created_at = $4
-		WHERE owner = $1 AND customer_id = $2`, owner.Lower(), id, rowID, Micros(now))
-	return err
+	return done(tx.Exec(ctx, `UPDATE card_customers SET customer_id = NULL, row_id = $3, created_at = $4
+		WHERE owner = $1 AND customer_id = $2`, owner.Lower(), id, rowID, Micros(now)))
 }
 
 // CardSetup is an enrolment of a card, from the first request on.
@@ -60,6 +59,8 @@ var (
 	CardSetupByIntent  = by[string](cardSetups, "intent_id = $1")
 	CardSetupForUpdate = locked[string](cardSetups, "setup_id = $1")
 	DropCardSetups     = dropOldest(cardSetups, "setup_id", "created_at")
+	// DropCardSetup removes an enrolment that was refused before anything was asked.
+	DropCardSetup = runs[string](found, "DELETE FROM card_setups WHERE setup_id = $1")
 )
 
 // CardSetupsOpen returns the enrolments in a state that an owner or a source have begun since a moment, the oldest first, at
@@ -69,11 +70,6 @@ func CardSetupsOpen(ctx context.Context, q Querier, state string, owner toll.Add
 		SELECT setup_id FROM card_setups WHERE owner = $2 AND created_at >= $4 UNION
 		SELECT setup_id FROM card_setups WHERE source = $3 AND created_at >= $4) ORDER BY created_at, setup_id LIMIT $5`,
 		state, owner.Lower(), source, Micros(since), limit)
-}
-
-// DropCardSetup removes an enrolment that was refused before anything was asked.
-func DropCardSetup(ctx context.Context, tx *Tx, id string) error {
-	return found(tx.Exec(ctx, "DELETE FROM card_setups WHERE setup_id = $1", id))
 }
 
 // CardTries returns how many enrolments, and declined cards in them, a principal and a source have made since a moment.
@@ -106,15 +102,11 @@ var (
 	// CardMethodLike returns the card of an owner with this fingerprint that was not removed, or
 	// [ErrNotFound].
 	CardMethodLike = by2[toll.Address, string](cardMethods, "owner = $1 AND fingerprint = $2")
-)
-
-// PutCardMethod adds what is behind an enrolled card, or replaces it. The error is [IsUnique] when another card of the owner has
-// the fingerprint.
-func PutCardMethod(ctx context.Context, tx *Tx, m *CardMethod) error {
-	_, err := cardMethods.insertOr(ctx, tx, m, `ON CONFLICT (owner, method_id) DO UPDATE SET stripe_id = excluded.stripe_id,
+	// PutCardMethod adds what is behind an enrolled card, or replaces it. The error is [IsUnique] when another card of the owner has
+	// the fingerprint.
+	PutCardMethod = cardMethods.puts(`ON CONFLICT (owner, method_id) DO UPDATE SET stripe_id = excluded.stripe_id,
 		customer_id = excluded.customer_id, fingerprint = excluded.fingerprint, checked_at = excluded.checked_at`)
-	return err
-}
+)
 
 // RefreshPaymentMethod stores what the processor says of a card: brand, digits and date. ExpiredAt is zero for one that works.
 func RefreshPaymentMethod(ctx context.Context, tx *Tx, m *PaymentMethod) error {

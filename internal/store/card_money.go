@@ -53,14 +53,10 @@ var (
 	cardDisputes = newRecord[*CardDispute]("card_disputes")
 	// CardDisputesOf returns the disputes of an order, the oldest first.
 	CardDisputesOf = listBy[string](cardDisputes, "order_id = $1 ORDER BY created_at, dispute_id")
-)
-
-// PutCardDispute adds a dispute, or stores how it stands.
-func PutCardDispute(ctx context.Context, tx *Tx, d *CardDispute) error {
-	_, err := cardDisputes.insertOr(ctx, tx, d, `ON CONFLICT (dispute_id) DO UPDATE SET state = excluded.state, cents = excluded.cents,
+	// PutCardDispute adds a dispute, or stores how it stands.
+	PutCardDispute = cardDisputes.puts(`ON CONFLICT (dispute_id) DO UPDATE SET state = excluded.state, cents = excluded.cents,
 		reason = excluded.reason, withdrawn = excluded.withdrawn, due_at = excluded.due_at, updated_at = excluded.updated_at`)
-	return err
-}
+)
 
 // CardMove is a change of the operator's balance at the processor.
 type CardMove struct {
@@ -76,13 +72,9 @@ type CardMove struct {
 var (
 	cardMoves   = newRecord[*CardMove]("card_moves")
 	CardMovesOf = listBy[string](cardMoves, "order_id = $1 ORDER BY at, move_id")
+	// InsertCardMove adds a move. A repeat changes nothing.
+	InsertCardMove = cardMoves.puts("ON CONFLICT (move_id) DO NOTHING")
 )
-
-// InsertCardMove adds a move. A repeat changes nothing.
-func InsertCardMove(ctx context.Context, tx *Tx, m *CardMove) error {
-	_, err := cardMoves.insertOr(ctx, tx, m, "ON CONFLICT (move_id) DO NOTHING")
-	return err
-}
 
 // CardMoveSum adds up the moves of a kind that belong to the orders of a seller.
 type CardMoveSum struct {
@@ -186,12 +178,9 @@ var (
 	CardOrphans         = listBy[int64](cardOrphans, "resolved_at = 0 ORDER BY seen_at, object_id LIMIT $1")
 	CardOrphanForUpdate = locked[string](cardOrphans, "object_id = $1")
 	UpdateCardOrphan    = cardOrphans.update
+	// InsertCardOrphan adds an orphan, and reports whether it is a new one.
+	InsertCardOrphan = cardOrphans.adds("ON CONFLICT (object_id) DO NOTHING")
 )
-
-// InsertCardOrphan adds an orphan, and reports whether it is a new one.
-func InsertCardOrphan(ctx context.Context, tx *Tx, o *CardOrphan) (first bool, err error) {
-	return cardOrphans.insertOr(ctx, tx, o, "ON CONFLICT (object_id) DO NOTHING")
-}
 
 // CardPayout is money that the operator paid to a seller by other means.
 type CardPayout struct {

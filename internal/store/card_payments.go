@@ -21,48 +21,41 @@ const (
 
 // CardPayment is the payment of an order by card.
 type CardPayment struct {
-	OrderID    string       `db:"order_id"`
+	OrderID    string       `db:"order_id,key"`
 	Account    [16]byte     `db:"order_account"` // of the order
 	Seller     toll.Address `db:"seller"`        // owner of the plan
 	Payer      toll.Address `db:"payer"`
-	State      string       `db:"state"`
-	Version    int64        `db:"version"` // counts the writes; [UpdateCardPayment] is conditional on it
-	Attempt    int64        `db:"attempt"` // from 1; part of the idempotency key
+	State      string       `db:"state,set"`
+	Version    int64        `db:"version,version"` // counts the writes; [UpdateCardPayment] is conditional on it
+	Attempt    int64        `db:"attempt,set"`     // from 1; part of the idempotency key
 	Cents      int64        `db:"cents"`
-	Currency   string       `db:"currency"`           // in lower case
-	Customer   string       `db:"customer_id,null"`   // "" when the page knows nobody
-	Method     string       `db:"method_id,null"`     // record of the card that is charged; "" when a person pays
-	Delegation string       `db:"delegation_id,null"` // "" when a person pays
-	Session    string       `db:"session_id,null"`    // of the page that is live, or was last
-	Intent     string       `db:"intent_id,null"`
-	Charge     string       `db:"charge_id,null"`
-	Undecided  bool         `db:"undecided"` // its order has yet to take what became of it
+	Currency   string       `db:"currency"`             // in lower case
+	Customer   string       `db:"customer_id,null,set"` // "" when the page knows nobody
+	Method     string       `db:"method_id,null"`       // record of the card that is charged; "" when a person pays
+	Delegation string       `db:"delegation_id,null"`   // "" when a person pays
+	Session    string       `db:"session_id,null,set"`  // of the page that is live, or was last
+	Intent     string       `db:"intent_id,null,set"`
+	Charge     string       `db:"charge_id,null,set"`
+	Undecided  bool         `db:"undecided,set"` // its order has yet to take what became of it
 	CreatedAt  time.Time    `db:"created_at"`
-	UpdatedAt  time.Time    `db:"updated_at"`
-	PaidAt     time.Time    `db:"paid_at"`   // by the clock of the processor; zero: not paid
-	Data       []byte       `db:"data,text"` // JSON
+	UpdatedAt  time.Time    `db:"updated_at,set"`
+	PaidAt     time.Time    `db:"paid_at,set"`   // by the clock of the processor; zero: not paid
+	Data       []byte       `db:"data,text,set"` // JSON
 }
 
 var (
 	cardPayments        = newRecord[*CardPayment]("card_payments")
 	CardPaymentByOrder  = by[string](cardPayments, "order_id = $1")
 	CardPaymentByIntent = by[string](cardPayments, "intent_id = $1")
+	// InsertCardPayment adds the payment of an order. A repeat changes nothing.
+	InsertCardPayment = cardPayments.puts("ON CONFLICT (order_id) DO NOTHING")
+	// UpdateCardPayment stores a payment whose Version is still the stored one, and counts that up there, not in the payment.
+	// [ErrNotFound] when it is another one: read the payment again.
+	UpdateCardPayment = cardPayments.update
+	// CardPaymentsUndecided counts the payments that their orders could not take yet, at most limit.
+	CardPaymentsUndecided = valueBy[int64, int64](
+		"SELECT COUNT(*) FROM (SELECT 1 FROM card_payments WHERE undecided LIMIT $1) u")
 )
-
-// InsertCardPayment adds the payment of an order. A repeat changes nothing.
-func InsertCardPayment(ctx context.Context, tx *Tx, p *CardPayment) error {
-	_, err := cardPayments.insertOr(ctx, tx, p, "ON CONFLICT (order_id) DO NOTHING")
-	return err
-}
-
-// UpdateCardPayment stores a payment whose Version is still the stored one, and counts that up there, not in p. [ErrNotFound]
-// when it is another one: read the payment again.
-func UpdateCardPayment(ctx context.Context, tx *Tx, p *CardPayment) error {
-	return found(tx.Exec(ctx, `UPDATE card_payments SET state = $3, version = version + 1, attempt = $4, customer_id = $5, session_id = $6,
-		intent_id = $7, charge_id = $8, undecided = $9, updated_at = $10, paid_at = $11, data = $12 WHERE order_id = $1 AND version = $2`,
-		p.OrderID, p.Version, p.State, p.Attempt, optional(p.Customer), optional(p.Session), optional(p.Intent), optional(p.Charge),
-		p.Undecided, Micros(p.UpdatedAt), Micros(p.PaidAt), string(p.Data)))
-}
 
 // CardCall is a request to the processor that changes something there.
 type CardCall struct {
@@ -96,11 +89,6 @@ func CardUsed(ctx context.Context, q Querier) (bool, error) {
 	n, err := value[int64](ctx, q, `SELECT CASE WHEN EXISTS (SELECT 1 FROM card_customers) OR EXISTS (SELECT 1 FROM card_payments)
 		THEN 1 ELSE 0 END`)
 	return n == 1, err
-}
-
-// CardPaymentsUndecided counts the payments that their orders could not take yet, at most limit.
-func CardPaymentsUndecided(ctx context.Context, q Querier, limit int64) (int64, error) {
-	return value[int64](ctx, q, "SELECT COUNT(*) FROM (SELECT 1 FROM card_payments WHERE undecided LIMIT $1) u", limit)
 }
 
 // CardChargesFailed counts the charges by delegations of a payer that were placed since a moment and failed, at most limit.

@@ -15,16 +15,16 @@ const JobDecide = "chain.decide"
 
 // ChainOp is a user operation of the crypto rail. What the rail knows of it beside these columns is Data.
 type ChainOp struct {
-	ID        string    `db:"op_id"`
+	ID        string    `db:"op_id,key"`
 	Kind      string    `db:"kind"`
-	State     string    `db:"state"`
-	Version   int64     `db:"version"` // counts the writes; [UpdateChainOp] is conditional on it
+	State     string    `db:"state,set"`
+	Version   int64     `db:"version,version"` // counts the writes; [UpdateChainOp] is conditional on it
 	NonceKey  []byte    `db:"nonce_key"`
-	Hash      []byte    `db:"op_hash,null"` // userOpHash; nil while it is not signed
-	Undecided bool      `db:"untold"`       // its order has yet to take what became of it
-	Evidence  *int64    `db:"evidence"`     // block that proves its state; nil while there is none
-	UpdatedAt time.Time `db:"updated_at"`
-	Data      []byte    `db:"data,text"` // JSON
+	Hash      []byte    `db:"op_hash,null,set"` // userOpHash; nil while it is not signed
+	Undecided bool      `db:"untold,set"`       // its order has yet to take what became of it
+	Evidence  *int64    `db:"evidence,set"`     // block that proves its state; nil while there is none
+	UpdatedAt time.Time `db:"updated_at,set"`
+	Data      []byte    `db:"data,text,set"` // JSON
 	// Account is that of the order that it pays or voids; nil when there is none, or it is not known.
 	Account []byte `db:"order_account,null"`
 }
@@ -33,6 +33,9 @@ var (
 	chainOps      = newRecord[*ChainOp]("chain_ops")
 	ChainOpByID   = by[string](chainOps, "op_id = $1")
 	ChainOpByHash = by[toll.Hash](chainOps, "op_hash = $1") // by its userOpHash
+	// UpdateChainOp stores an operation whose Version is still the stored one, and counts that up there, not in the operation.
+	// [ErrNotFound] when it is another one.
+	UpdateChainOp = chainOps.update
 	// ChainOpsFrom returns the operations whose evidence is in this block or a later one, by block.
 	ChainOpsFrom = listBy[int64](chainOps, "evidence >= $1 ORDER BY evidence, op_id")
 )
@@ -47,14 +50,6 @@ func InsertChainOp(ctx context.Context, tx *Tx, op *ChainOp) (*ChainOp, error) {
 	return ChainOpByID(ctx, tx, op.ID)
 }
 
-// UpdateChainOp stores an operation whose Version is still the stored one, and counts that up there, not in op. [ErrNotFound]
-// when it is another one.
-func UpdateChainOp(ctx context.Context, tx *Tx, op *ChainOp) error {
-	return found(tx.Exec(ctx, `UPDATE chain_ops SET state = $3, version = version + 1, op_hash = $4, untold = $5, evidence = $6, updated_at = $7,
-		data = $8 WHERE op_id = $1 AND version = $2`,
-		op.ID, op.Version, op.State, nullable(op.Hash), op.Undecided, op.Evidence, Micros(op.UpdatedAt), string(op.Data)))
-}
-
 // ChainOpsIn returns the operations in these states, those that were updated longest ago first, at most limit.
 func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]*ChainOp, error) {
 	if len(states) == 0 {
@@ -66,14 +61,6 @@ func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]
 	}
 	return chainOps.all(ctx, q, "WHERE state IN "+tuples(1, len(states))+fmt.Sprintf(" ORDER BY updated_at, op_id LIMIT $%d", len(states)+1),
 		append(args, int64(limit))...)
-}
-
-// nullable returns b so that no bytes are stored as NULL.
-func nullable(b []byte) any {
-	if len(b) == 0 {
-		return nil
-	}
-	return b
 }
 
 // sortChainOps brings operations into the order in which their rows are locked.

@@ -18,12 +18,11 @@ type ChainOrphan struct {
 	Resolution string    `db:"resolution,null,set"`  // a word as of [CardOrphan]
 }
 
-var chainOrphans = newRecord[ChainOrphan]("chain_orphans")
-
-// InsertChainOrphan adds an event, and reports whether it is new.
-func InsertChainOrphan(ctx context.Context, tx *Tx, o ChainOrphan) (bool, error) {
-	return chainOrphans.insertOr(ctx, tx, o, "ON CONFLICT (block_hash, log_index) DO NOTHING")
-}
+var (
+	chainOrphans = newRecord[ChainOrphan]("chain_orphans")
+	// InsertChainOrphan adds an event, and reports whether it is new.
+	InsertChainOrphan = chainOrphans.adds("ON CONFLICT (block_hash, log_index) DO NOTHING")
+)
 
 var (
 	// ChainOrphans returns the events that no record explains and nobody has dealt with, the oldest
@@ -44,15 +43,11 @@ func CountOrphans(ctx context.Context, q Querier) (cards, chain int64, err error
 }
 
 // PutChainDelegation remembers the id of a delegation by its hash.
-func PutChainDelegation(ctx context.Context, tx *Tx, hash toll.Hash, id string) error {
-	_, err := tx.Exec(ctx, "INSERT INTO chain_delegations (hash, delegation_id) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING", hash[:], id)
-	return err
-}
+var PutChainDelegation = runs2[toll.Hash, string](done,
+	"INSERT INTO chain_delegations (hash, delegation_id) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING")
 
 // ChainDelegation returns the id of the delegation with this hash, or [ErrNotFound].
-func ChainDelegation(ctx context.Context, q Querier, hash toll.Hash) (string, error) {
-	return value[string](ctx, q, "SELECT delegation_id FROM chain_delegations WHERE hash = $1", hash[:])
-}
+var ChainDelegation = valueBy[string, toll.Hash]("SELECT delegation_id FROM chain_delegations WHERE hash = $1")
 
 // ChainKey is an account of the service on the chain. Sealed opens with the master key alone.
 type ChainKey struct {
@@ -110,9 +105,8 @@ var (
 
 // PutChainCursor stores where a reader is.
 func PutChainCursor(ctx context.Context, tx *Tx, reader string, c ChainCursor) error {
-	_, err := tx.Exec(ctx, `INSERT INTO chain_cursor (reader, genesis, block, block_hash, base, base_hash) VALUES ($1, $2, $3, $4, $5, $6)
+	return done(tx.Exec(ctx, `INSERT INTO chain_cursor (reader, genesis, block, block_hash, base, base_hash) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (reader) DO UPDATE SET genesis = excluded.genesis, block = excluded.block, block_hash = excluded.block_hash,
 			base = excluded.base, base_hash = excluded.base_hash`,
-		reader, c.Genesis[:], c.Block, c.Hash[:], c.Base, c.BaseHash[:])
-	return err
+		reader, c.Genesis[:], c.Block, c.Hash[:], c.Base, c.BaseHash[:]))
 }

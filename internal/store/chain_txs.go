@@ -30,12 +30,9 @@ var (
 	// time.
 	ChainTxsFrom = listBy2[toll.Address, int64](chainTxs,
 		"relayer = $1 AND nonce >= $2 ORDER BY nonce, created_at, tx_hash")
+	// SetChainTxState stores the state of a transaction. [ErrNotFound] when there is none.
+	SetChainTxState = runs2[toll.Hash, string](found, "UPDATE chain_txs SET state = $2 WHERE tx_hash = $1")
 )
-
-// SetChainTxState stores the state of a transaction. [ErrNotFound] when there is none.
-func SetChainTxState(ctx context.Context, tx *Tx, hash toll.Hash, state string) error {
-	return found(tx.Exec(ctx, "UPDATE chain_txs SET state = $2 WHERE tx_hash = $1", hash[:], state))
-}
 
 // MaxChainNonce returns the highest nonce of the stored transactions of a relayer; false when there is none.
 func MaxChainNonce(ctx context.Context, q Querier, relayer toll.Address) (int64, bool, error) {

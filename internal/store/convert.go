@@ -282,25 +282,9 @@ func (r *oldRow) flag(ctx context.Context, tx *Tx, mark *toll.Credits, redemptio
 
 // addJournal adds rows whose positions are the next ones.
 func addJournal(ctx context.Context, tx *Tx, rows []JournalRow) error {
-	if tx.Engine() == SQLite {
-		for i := range rows {
-			if _, err := tx.Exec(ctx, SQLJournalAdd, rows[i].Values()...); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	var ints [5][]int64
-	var bytes [4][][]byte
+	all := make([][]any, len(rows))
 	for i := range rows {
-		for n, v := range rows[i].Values() {
-			if n < len(ints) {
-				ints[n] = append(ints[n], v.(int64))
-			} else {
-				bytes[n-len(ints)] = append(bytes[n-len(ints)], v.([]byte))
-			}
-		}
+		all[i] = rows[i].Values()
 	}
-	_, err := tx.Exec(ctx, SQLJournalAddMany, ints[0], ints[1], ints[2], ints[3], ints[4], bytes[0], bytes[1], bytes[2], bytes[3])
-	return err
+	return addRows(ctx, tx, SQLJournalAdd, SQLJournalAddMany, all)
 }

@@ -171,17 +171,15 @@ func InsertDelegationTransaction(ctx context.Context, tx *Tx, t *toll.Delegation
 	if t.FailureReason != nil {
 		reason = *t.FailureReason
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO delegation_transactions (delegation_id, id, order_id, provider_id, cents, currency, status,
+	return done(tx.Exec(ctx, `INSERT INTO delegation_transactions (delegation_id, id, order_id, provider_id, cents, currency, status,
 		failure_reason, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		t.DelegationID, t.ID, t.OrderID, t.ProviderTransactionID, int64(t.AmountCents), t.Currency, string(t.Status), reason, Micros(t.CreatedAt.Time))
-	return err
+		t.DelegationID, t.ID, t.OrderID, t.ProviderTransactionID, int64(t.AmountCents), t.Currency, string(t.Status), reason, Micros(t.CreatedAt.Time)))
 }
 
 // UpdateDelegationTransaction stores what became of the payment of an order.
 func UpdateDelegationTransaction(ctx context.Context, tx *Tx, delegation, order string, status toll.TransactionStatus, providerID, reason string) error {
-	_, err := tx.Exec(ctx, `UPDATE delegation_transactions SET status = $3, provider_id = $4, failure_reason = $5
-		WHERE delegation_id = $1 AND order_id = $2`, delegation, order, string(status), providerID, reason)
-	return err
+	return done(tx.Exec(ctx, `UPDATE delegation_transactions SET status = $3, provider_id = $4, failure_reason = $5
+		WHERE delegation_id = $1 AND order_id = $2`, delegation, order, string(status), providerID, reason))
 }
 
 // DelegationTransactions lists the payments under a delegation.

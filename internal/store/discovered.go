@@ -17,22 +17,17 @@ type Discovered struct {
 	UpdatedAt time.Time    `db:"updated_at"`
 }
 
-var discovered = newRecord[Discovered]("discovered")
+var (
+	discovered = newRecord[Discovered]("discovered")
+	// InsertDiscovered stores what is known of an endpoint unless something is, and reports whether it did: of any number at the same
+	// time, one is stored.
+	InsertDiscovered = discovered.adds("ON CONFLICT (agent_id, verb, url) DO NOTHING")
+	// PutDiscovered stores what is known of an endpoint from now on.
+	PutDiscovered = discovered.puts(`ON CONFLICT (agent_id, verb, url) DO UPDATE
+		SET mime_type = excluded.mime_type, info = excluded.info, updated_at = excluded.updated_at`)
+)
 
 // DiscoveredOf returns what is known of an endpoint, or [ErrNotFound].
 func DiscoveredOf(ctx context.Context, q Querier, agent toll.AgentID, verb, url string) (Discovered, error) {
 	return discovered.one(ctx, q, "WHERE agent_id = $1 AND verb = $2 AND url = $3", string(agent), verb, url)
-}
-
-// InsertDiscovered stores what is known of an endpoint unless something is, and reports whether it did: of any number at the same
-// time, one is stored.
-func InsertDiscovered(ctx context.Context, tx *Tx, d Discovered) (first bool, err error) {
-	return discovered.insertOr(ctx, tx, d, "ON CONFLICT (agent_id, verb, url) DO NOTHING")
-}
-
-// PutDiscovered stores what is known of an endpoint from now on.
-func PutDiscovered(ctx context.Context, tx *Tx, d Discovered) error {
-	_, err := discovered.insertOr(ctx, tx, d, `ON CONFLICT (agent_id, verb, url) DO UPDATE
-		SET mime_type = excluded.mime_type, info = excluded.info, updated_at = excluded.updated_at`)
-	return err
 }

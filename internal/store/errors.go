@@ -24,6 +24,19 @@ var (
 	ErrFlush = errors.New("store: a commit could not be flushed to disk; the service must be restarted")
 )
 
+// IfThere returns what was read and whether it was there: [ErrNotFound] is no error.
+func IfThere[T any](v T, err error) (T, bool, error) {
+	return v, err == nil, NotFoundAs(err, nil)
+}
+
+// NotFoundAs returns other, which may be nil, in place of [ErrNotFound], and any other error as is.
+func NotFoundAs(err, other error) error {
+	if errors.Is(err, ErrNotFound) {
+		return other
+	}
+	return err
+}
+
 func isFlushFailure(err error) bool {
 	code, ok := sqliteCode(err)
 	return ok && (code == sqlite3.SQLITE_IOERR_FSYNC || code == sqlite3.SQLITE_IOERR_DIR_FSYNC)

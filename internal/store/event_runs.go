@@ -230,24 +230,23 @@ func saveStreams(ctx context.Context, tx *Tx, principals []string, streams map[t
 			ended = append(ended, s.full[i].row(p))
 		}
 	}
-	if tx.Engine() == SQLite {
-		for _, row := range rows {
-			if _, err := tx.Exec(ctx, sqlStreamSave, row...); err != nil {
-				return err
-			}
-		}
-		for _, row := range ended {
-			if _, err := tx.Exec(ctx, sqlRunAdd, row...); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if _, err := tx.Exec(ctx, sqlStreamsSave, turned(rows)...); err != nil || len(ended) == 0 {
+	if err := addRows(ctx, tx, sqlStreamSave, sqlStreamsSave, rows); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, sqlRunsAdd, turned(ended)...)
-	return err
+	return addRows(ctx, tx, sqlRunAdd, sqlRunsAdd, ended)
+}
+
+// addRows runs a statement for each row on SQLite, and on PostgreSQL one that takes the columns as arrays.
+func addRows(ctx context.Context, tx *Tx, one, many string, rows [][]any) error {
+	if len(rows) > 0 && tx.Engine() == Postgres {
+		return done(tx.Exec(ctx, many, turned(rows)...))
+	}
+	for _, row := range rows {
+		if _, err := tx.Exec(ctx, one, row...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // turned returns the columns of rows, of which there is at least one, as arrays of PostgreSQL.

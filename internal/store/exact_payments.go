@@ -22,12 +22,10 @@ var (
 	exactPayments      = newRecord[*ExactPayment]("exact_payments")
 	InsertExactPayment = exactPayments.insert // without an answer
 	ExactPaymentByID   = by[string](exactPayments, "payment_id = $1")
+	// AnswerExactPayment stores the answer to the settle of a payment, and reports whether it is the first.
+	AnswerExactPayment = first2[string, []byte](
+		"UPDATE exact_payments SET answer = $2 WHERE payment_id = $1 AND answer IS NULL")
 )
-
-// AnswerExactPayment stores the answer to the settle of a payment, and reports whether it is the first.
-func AnswerExactPayment(ctx context.Context, tx *Tx, id string, answer []byte) (first bool, err error) {
-	return changed(tx.Exec(ctx, "UPDATE exact_payments SET answer = $2 WHERE payment_id = $1 AND answer IS NULL", id, blob(answer)))
-}
 
 // unasked are the payments that nobody had settled: nothing was sent to the chain, and nothing answered.
 const unasked = "answer IS NULL AND NOT EXISTS (SELECT 1 FROM chain_ops o WHERE o.op_id = payment_id)"

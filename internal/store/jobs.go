@@ -31,23 +31,17 @@ type Job struct {
 	Until   time.Time `db:"held_until"` // nobody else claims it before
 }
 
-var jobs = newRecord[Job]("jobs")
-
-// PutJob adds a job, or makes the one that is there due at j.Due. A run that is under way then does not end it.
-func PutJob(ctx context.Context, tx *Tx, j Job) error {
-	_, err := jobs.insertOr(ctx, tx, j, "ON CONFLICT (kind, key) DO UPDATE SET due = excluded.due, attempt = jobs.attempt + 1")
-	return err
-}
+var (
+	jobs = newRecord[Job]("jobs")
+	// PutJob adds a job, or makes the one that is there due at j.Due. A run that is under way then does not end it.
+	PutJob = jobs.puts("ON CONFLICT (kind, key) DO UPDATE SET due = excluded.due, attempt = jobs.attempt + 1")
+	// DropJob removes a job whose work is done in this transaction, whoever holds it.
+	DropJob = runs2[string, []byte](done, "DELETE FROM jobs WHERE kind = $1 AND key = $2")
+)
 
 // putOwnJob adds a job that the caller finishes with [DropJob] itself, unless it dies.
 func putOwnJob(ctx context.Context, tx *Tx, kind string, key []byte, now time.Time) error {
 	return PutJob(ctx, tx, Job{Kind: kind, Key: key, Due: now, Until: now.Add(callerTime)})
-}
-
-// DropJob removes a job whose work is done in this transaction, whoever holds it.
-func DropJob(ctx context.Context, tx *Tx, kind string, key []byte) error {
-	_, err := tx.Exec(ctx, "DELETE FROM jobs WHERE kind = $1 AND key = $2", kind, key)
-	return err
 }
 
 // DueJobs returns the kinds of which something can be claimed.
@@ -85,9 +79,8 @@ func EndJob(ctx context.Context, tx *Tx, j Job) (ended bool, err error) {
 // ReleaseJob gives a claimed job back. It is due again at the given time, or when it was put again meanwhile; nobody claims or takes it
 // while it is idle.
 func ReleaseJob(ctx context.Context, tx *Tx, j Job, due, idle time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE jobs SET holder = '', held_until = $6, due = CASE WHEN attempt = $4 THEN $5 ELSE due END
-		WHERE kind = $1 AND key = $2 AND holder = $3`, j.Kind, j.Key, j.Holder, j.Attempt, Micros(due), Micros(idle))
-	return err
+	return done(tx.Exec(ctx, `UPDATE jobs SET holder = '', held_until = $6, due = CASE WHEN attempt = $4 THEN $5 ELSE due END
+		WHERE kind = $1 AND key = $2 AND holder = $3`, j.Kind, j.Key, j.Holder, j.Attempt, Micros(due), Micros(idle)))
 }
 
 // AdoptJobs makes jobs of what calls of earlier releases were interrupted in, and of what these left to a reconciler: flags in records.

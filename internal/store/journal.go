@@ -320,9 +320,7 @@ func RefOf(ref string, account [16]byte) []byte { return packRef(ref, account) }
 const Follower = "follower"
 
 // JournalCursor returns the position up to which a reader of the journal is done.
-func JournalCursor(ctx context.Context, q Querier, name string) (int64, error) {
-	return value[int64](ctx, q, "SELECT pos FROM journal_cursors WHERE name = $1", name)
-}
+var JournalCursor = valueBy[int64, string]("SELECT pos FROM journal_cursors WHERE name = $1")
 
 // LockJournalCursor is [JournalCursor] in the transaction that moves the cursor: nobody else moves it before its end.
 func LockJournalCursor(ctx context.Context, tx *Tx, name string) (int64, error) {
@@ -330,10 +328,7 @@ func LockJournalCursor(ctx context.Context, tx *Tx, name string) (int64, error) 
 }
 
 // MoveJournalCursor says that a reader is done up to a position.
-func MoveJournalCursor(ctx context.Context, tx *Tx, name string, pos int64) error {
-	_, err := tx.Exec(ctx, "UPDATE journal_cursors SET pos = $2 WHERE name = $1", name, pos)
-	return err
-}
+var MoveJournalCursor = runs2[string, int64](done, "UPDATE journal_cursors SET pos = $2 WHERE name = $1")
 
 // JournalLength returns the position of the last row, 0 when there is none.
 func JournalLength(ctx context.Context, q Querier) (int64, error) {

@@ -56,8 +56,7 @@ func HoldLease(ctx context.Context, tx *Tx, l Lease) error {
 
 // ReleaseLease gives a lease back. Nothing happens when another process has it.
 func ReleaseLease(ctx context.Context, tx *Tx, l Lease) error {
-	_, err := tx.Exec(ctx, "UPDATE chain_leases SET holder = '', held_until = 0 WHERE name = $1 AND holder = $2 AND fence = $3", l.Name, l.Holder, l.Fence)
-	return err
+	return done(tx.Exec(ctx, "UPDATE chain_leases SET holder = '', held_until = 0 WHERE name = $1 AND holder = $2 AND fence = $3", l.Name, l.Holder, l.Fence))
 }
 
 // FreeHeld gives back all leases and jobs, for a process that knows that it is alone: those of one that was killed would wait. The
@@ -66,6 +65,5 @@ func FreeHeld(ctx context.Context, tx *Tx) error {
 	if _, err := tx.Exec(ctx, "UPDATE chain_leases SET holder = '', held_until = 0 WHERE holder <> ''"); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, "UPDATE jobs SET holder = '', held_until = 0 WHERE holder <> ''")
-	return err
+	return done(tx.Exec(ctx, "UPDATE jobs SET holder = '', held_until = 0 WHERE holder <> ''"))
 }

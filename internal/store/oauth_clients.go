@@ -21,6 +21,11 @@ type OAuthClient struct {
 var (
 	oauthClients    = newRecord[OAuthClient]("oauth_clients")
 	OAuthClientByID = by[string](oauthClients, "client_id = $1")
+	// RenewOAuthClient notes that a person is asked to let a client in that nobody let in before, whose answer goes to one of its
+	// addresses: it gives way as if it had registered now.
+	RenewOAuthClient = runs3[string, string, time.Time](done,
+		`UPDATE oauth_redirects SET used_at = $3 WHERE client_id = $1 AND NOT granted AND (NOT shared OR redirect_uri = $2)
+		AND used_at < $3`)
 )
 
 // OAuthRedirect is where answers to a client may go, and how the program there calls itself.
@@ -41,10 +46,9 @@ func InsertOAuthClient(ctx context.Context, tx *Tx, c OAuthClient) error {
 
 // InsertOAuthRedirect adds where answers to a client may go. What is there already stays as it is.
 func InsertOAuthRedirect(ctx context.Context, tx *Tx, client string, r OAuthRedirect, now time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO oauth_redirects (client_id, redirect_uri, name, shared, used_at, granted, source)
+	return done(tx.Exec(ctx, `INSERT INTO oauth_redirects (client_id, redirect_uri, name, shared, used_at, granted, source)
 		VALUES ($1, $2, $3, $4, $5, FALSE, $6) ON CONFLICT (client_id, redirect_uri) DO NOTHING`,
-		client, r.URI, r.Name, r.Shared, Micros(now), optional(r.Source))
-	return err
+		client, r.URI, r.Name, r.Shared, Micros(now), optional(r.Source)))
 }
 
 // OAuthRedirectsNear returns the address of a client that is uri, if it has it, and those that begin with prefix, none when that
@@ -130,23 +134,14 @@ func dropOAuthRedirects(ctx context.Context, tx *Tx, q string, args ...any) (int
 	return dropped, nil
 }
 
-// RenewOAuthClient notes that a person is asked to let a client in that nobody let in before, whose answer goes to one of its
-// addresses: it gives way as if it had registered now.
-func RenewOAuthClient(ctx context.Context, tx *Tx, client, redirect string, now time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE oauth_redirects SET used_at = $3 WHERE client_id = $1 AND NOT granted AND (NOT shared OR redirect_uri = $2)
-		AND used_at < $3`, client, redirect, Micros(now))
-	return err
-}
-
 // TouchOAuthClient notes that a client and one of its addresses, "" for none, are used.
 func TouchOAuthClient(ctx context.Context, tx *Tx, client, redirect string, now time.Time) error {
 	_, err := tx.Exec(ctx, "UPDATE oauth_clients SET used_at = $2 WHERE client_id = $1 AND used_at < $2", client, Micros(now))
 	if err != nil || redirect == "" {
 		return err
 	}
-	_, err = tx.Exec(ctx, "UPDATE oauth_redirects SET used_at = $3 WHERE client_id = $1 AND redirect_uri = $2 AND used_at < $3",
-		client, redirect, Micros(now))
-	return err
+	return done(tx.Exec(ctx, "UPDATE oauth_redirects SET used_at = $3 WHERE client_id = $1 AND redirect_uri = $2 AND used_at < $3",
+		client, redirect, Micros(now)))
 }
 
 // GrantOAuthClient notes that somebody let a client in, whose answer goes to one of its addresses, "" for none. From then on
@@ -155,9 +150,8 @@ func GrantOAuthClient(ctx context.Context, tx *Tx, client, redirect string, now 
 	if err := TouchOAuthClient(ctx, tx, client, redirect, now); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, "UPDATE oauth_redirects SET granted = TRUE WHERE client_id = $1 AND NOT granted AND (NOT shared OR redirect_uri = $2)",
-		client, redirect)
-	return err
+	return done(tx.Exec(ctx, "UPDATE oauth_redirects SET granted = TRUE WHERE client_id = $1 AND NOT granted AND (NOT shared OR redirect_uri = $2)",
+		client, redirect))
 }
 
 // DropOAuthClients removes clients that were last used before a moment, at most n, and shared addresses. It returns how many
@@ -178,8 +172,7 @@ func DropOAuthClients(ctx context.Context, s *Store, before time.Time, n int) (i
 			}
 		}
 		dropped = len(gone)
-		_, err = tx.Exec(ctx, "DELETE FROM oauth_redirects WHERE shared AND used_at < $1", Micros(before))
-		return err
+		return done(tx.Exec(ctx, "DELETE FROM oauth_redirects WHERE shared AND used_at < $1", Micros(before)))
 	})
 	return dropped, err
 }

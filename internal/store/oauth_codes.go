@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -21,12 +20,9 @@ var (
 	oauthCodes      = newRecord[OAuthCode]("oauth_codes")
 	InsertOAuthCode = oauthCodes.insert
 	OAuthCodeByHash = by[[]byte](oauthCodes, "hash = $1") // used and ended ones too
+	// UseOAuthCode notes that a code is used, and reports whether this call is the first: of several callers one is.
+	UseOAuthCode = first2[[]byte, time.Time]("UPDATE oauth_codes SET used_at = $2 WHERE hash = $1 AND used_at = 0")
 )
-
-// UseOAuthCode notes that a code is used, and reports whether this call is the first: of several callers one is.
-func UseOAuthCode(ctx context.Context, tx *Tx, hash []byte, now time.Time) (first bool, err error) {
-	return changed(tx.Exec(ctx, "UPDATE oauth_codes SET used_at = $2 WHERE hash = $1 AND used_at = 0", blob(hash), Micros(now)))
-}
 
 // OAuthRefresh is what is kept of a refresh token: not the token, but its SHA-256.
 type OAuthRefresh struct {
@@ -40,9 +36,6 @@ var (
 	oauthRefreshTokens = newRecord[OAuthRefresh]("oauth_refresh_tokens")
 	InsertOAuthRefresh = oauthRefreshTokens.insert
 	OAuthRefreshByHash = by[[]byte](oauthRefreshTokens, "hash = $1") // used ones too
+	// UseOAuthRefresh notes that a refresh token is used, and reports whether this call is the first: of several callers one is.
+	UseOAuthRefresh = first2[[]byte, time.Time]("UPDATE oauth_refresh_tokens SET used_at = $2 WHERE hash = $1 AND used_at = 0")
 )
-
-// UseOAuthRefresh notes that a refresh token is used, and reports whether this call is the first: of several callers one is.
-func UseOAuthRefresh(ctx context.Context, tx *Tx, hash []byte, now time.Time) (first bool, err error) {
-	return changed(tx.Exec(ctx, "UPDATE oauth_refresh_tokens SET used_at = $2 WHERE hash = $1 AND used_at = 0", blob(hash), Micros(now)))
-}

@@ -31,6 +31,13 @@ var (
 	InsertOAuthDevice     = oauthDevices.insert                        // [IsUnique] when its user code is taken
 	OAuthDeviceByHash     = by[[]byte](oauthDevices, "hash = $1")      // ended ones too
 	OAuthDeviceByUserHash = by[[]byte](oauthDevices, "user_hash = $1") // ended ones too
+	// UseOAuthDevice notes that a device got its tokens, and reports whether this call is the first: of several callers one is.
+	UseOAuthDevice = first2[[]byte, time.Time]("UPDATE oauth_devices SET used_at = $2 WHERE hash = $1 AND used_at = 0")
+	// CountOAuthGuess counts a code that a person typed wrongly. Counting begins anew when it began before since.
+	CountOAuthGuess = runs3[toll.Address, time.Time, time.Time](done,
+		`INSERT INTO oauth_guesses (owner, wrong, since) VALUES ($1, 1, $2)
+		ON CONFLICT (owner) DO UPDATE SET wrong = CASE WHEN oauth_guesses.since > $3 THEN oauth_guesses.wrong + 1 ELSE 1 END,
+			since = CASE WHEN oauth_guesses.since > $3 THEN oauth_guesses.since ELSE $2 END`)
 )
 
 // CountOAuthDevices returns how many devices wait, counted up to most.
@@ -55,21 +62,8 @@ func DecideOAuthDevice(ctx context.Context, tx *Tx, hash []byte, grant toll.Hash
 		blob(hash), id, grant.IsZero(), []byte{}))
 }
 
-// UseOAuthDevice notes that a device got its tokens, and reports whether this call is the first: of several callers one is.
-func UseOAuthDevice(ctx context.Context, tx *Tx, hash []byte, now time.Time) (first bool, err error) {
-	return changed(tx.Exec(ctx, "UPDATE oauth_devices SET used_at = $2 WHERE hash = $1 AND used_at = 0", blob(hash), Micros(now)))
-}
-
 // OAuthGuesses returns how many codes a person typed wrongly since a moment.
 func OAuthGuesses(ctx context.Context, q Querier, owner toll.Address, since time.Time) (int64, error) {
 	return value[int64](ctx, q, "SELECT COALESCE(SUM(wrong), 0) FROM oauth_guesses WHERE owner = $1 AND since > $2",
 		owner.Lower(), Micros(since))
-}
-
-// CountOAuthGuess counts a code that a person typed wrongly. Counting begins anew when it began before since.
-func CountOAuthGuess(ctx context.Context, tx *Tx, owner toll.Address, now, since time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO oauth_guesses (owner, wrong, since) VALUES ($1, 1, $2)
-		ON CONFLICT (owner) DO UPDATE SET wrong = CASE WHEN oauth_guesses.since > $3 THEN oauth_guesses.wrong + 1 ELSE 1 END,
-			since = CASE WHEN oauth_guesses.since > $3 THEN oauth_guesses.since ELSE $2 END`, owner.Lower(), Micros(now), Micros(since))
-	return err
 }

@@ -48,13 +48,16 @@ var (
 	// and not over.
 	OAuthGrantsOfParent = listBy2[toll.Hash, time.Time](oauthGrants,
 		"parent = $1 AND revoked_at = 0 AND ends_at > $2 ORDER BY grant_id")
+	// BeginOAuthGrant gives a grant that is not revoked its end, and keeps it from being revoked until the transaction ends;
+	// [ErrNotFound] when it is revoked or unknown.
+	BeginOAuthGrant = runs2[toll.Hash, time.Time](found,
+		"UPDATE oauth_grants SET ends_at = $2 WHERE grant_id = $1 AND revoked_at = 0")
+	// InsertOAuthAccess notes that a permission or an API key was made of a grant. It is the newest then, also when the clock of another
+	// process was ahead.
+	InsertOAuthAccess = runs3[toll.Hash, toll.Hash, time.Time](done,
+		`INSERT INTO oauth_access (id, grant_id, created_at) VALUES ($1, $2,
+		(SELECT CASE WHEN MAX(created_at) >= $3 THEN MAX(created_at) + 1 ELSE $3 END FROM oauth_access WHERE grant_id = $2))`)
 )
-
-// BeginOAuthGrant gives a grant that is not revoked its end, and keeps it from being revoked until the transaction ends;
-// [ErrNotFound] when it is revoked or unknown.
-func BeginOAuthGrant(ctx context.Context, tx *Tx, id toll.Hash, ends time.Time) error {
-	return found(tx.Exec(ctx, "UPDATE oauth_grants SET ends_at = $2 WHERE grant_id = $1 AND revoked_at = 0", id[:], Micros(ends)))
-}
 
 // RevokeOAuthGrant ends a grant. The caller ends what was issued because of it after that ([OAuthAccess]), up to [EndOAuthGrant]; the
 // job [JobEndGrant] does so in its place when it does not get there.
@@ -76,22 +79,13 @@ func EndOAuthGrant(ctx context.Context, tx *Tx, id toll.Hash) error {
 
 // SetParentOfOAuthGrant gives a grant another parent; the zero hash is none.
 func SetParentOfOAuthGrant(ctx context.Context, tx *Tx, id, parent toll.Hash) error {
-	_, err := tx.Exec(ctx, "UPDATE oauth_grants SET parent = $2 WHERE grant_id = $1", id[:], idOrNull(parent))
-	return err
+	return done(tx.Exec(ctx, "UPDATE oauth_grants SET parent = $2 WHERE grant_id = $1", id[:], idOrNull(parent)))
 }
 
 // OAuthGrantsOf returns the grants of an owner that are not over, newest first, at most n.
 func OAuthGrantsOf(ctx context.Context, q Querier, owner toll.Address, now time.Time, n int) ([]OAuthGrant, error) {
 	return oauthGrants.all(ctx, q, "WHERE owner = $1 AND revoked_at = 0 AND ends_at > $2 ORDER BY created_at DESC, grant_id LIMIT $3",
 		owner.Lower(), Micros(now), int64(n))
-}
-
-// InsertOAuthAccess notes that a permission or an API key was made of a grant. It is the newest then, also when the clock of another
-// process was ahead.
-func InsertOAuthAccess(ctx context.Context, tx *Tx, access, grant toll.Hash, now time.Time) error {
-	_, err := tx.Exec(ctx, `INSERT INTO oauth_access (id, grant_id, created_at) VALUES ($1, $2,
-		(SELECT CASE WHEN MAX(created_at) >= $3 THEN MAX(created_at) + 1 ELSE $3 END FROM oauth_access WHERE grant_id = $2))`, access[:], grant[:], Micros(now))
-	return err
 }
 
 // OAuthAccess returns the last n permissions or API keys that were made of a grant, the newest first.
@@ -187,8 +181,7 @@ func DropOAuthGrants(ctx context.Context, s *Store, before time.Time, n int) (in
 		if _, err := tx.Exec(ctx, "DELETE FROM oauth_devices WHERE expires_at < $1", Micros(before)); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, "DELETE FROM oauth_guesses WHERE since < $1", Micros(before))
-		return err
+		return done(tx.Exec(ctx, "DELETE FROM oauth_guesses WHERE since < $1", Micros(before)))
 	})
 	return dropped, err
 }

@@ -34,14 +34,10 @@ var (
 	// PaymentMethodForUpdate is [PaymentMethodByID] for one that the transaction is going to change.
 	PaymentMethodForUpdate = locked2[toll.Address, string](paymentMethods, "owner = $1 AND id = $2")
 	PaymentMethods         = listBy[toll.Address](paymentMethods, "owner = $1 ORDER BY created_at, id")
-)
-
-// PutPaymentMethod adds a payment method, or changes alias, keys and revocation of the one that is there.
-func PutPaymentMethod(ctx context.Context, tx *Tx, m *PaymentMethod) error {
-	_, err := paymentMethods.insertOr(ctx, tx, m, `ON CONFLICT (owner, id) DO UPDATE
+	// PutPaymentMethod adds a payment method, or changes alias, keys and revocation of the one that is there.
+	PutPaymentMethod = paymentMethods.puts(`ON CONFLICT (owner, id) DO UPDATE
 		SET alias = excluded.alias, allowed_keys = excluded.allowed_keys, revoked_at = excluded.revoked_at`)
-	return err
-}
+)
 
 // EnsurePaymentMethod adds a payment method unless it is there, and returns what is there as [PaymentMethodForUpdate] does.
 func EnsurePaymentMethod(ctx context.Context, tx *Tx, m *PaymentMethod) (*PaymentMethod, error) {

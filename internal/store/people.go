@@ -94,6 +94,28 @@ var (
 	LockLink   = locked[[]byte](links, "hash = $1")
 	// LinksOf returns the links of a workspace that are neither used nor over.
 	LinksOf = listBy2[string, time.Time](links, "workspace = $1 AND used_at = 0 AND ends_at > $2 ORDER BY created_at, hash")
+	// DeleteMembership removes a person from a workspace.
+	DeleteMembership = runs2[toll.Address, toll.UUID](found, "DELETE FROM memberships WHERE workspace = $1 AND user_id = $2")
+	// DeleteCredential removes a credential of a person; [ErrNotFound] for one of somebody else.
+	DeleteCredential = runs2[toll.UUID, toll.UUID](found, "DELETE FROM credentials WHERE credential_id = $1 AND user_id = $2")
+	// DeleteCredentials removes the credentials of a person of one kind.
+	DeleteCredentials = runs2[toll.UUID, string](done, "DELETE FROM credentials WHERE user_id = $1 AND kind = $2")
+	// LockUser returns a person, whose credentials nobody else changes until the transaction ends.
+	LockUser = locked[toll.UUID](users, "user_id = $1")
+	// SetUserOfKey puts a key under the membership of another person, with these rights.
+	SetUserOfKey = runs3[toll.Hash, toll.UUID, toll.Rights](done,
+		"UPDATE api_keys SET user_id = $2, rights = $3 WHERE id = $1")
+	// SetUserOfOAuthGrant puts a consent under the membership of another person, with these rights.
+	SetUserOfOAuthGrant = runs3[toll.Hash, toll.UUID, toll.Rights](done,
+		"UPDATE oauth_grants SET user_id = $2, rights = $3 WHERE grant_id = $1")
+	// EndLinks ends the links of a kind that are neither used nor over.
+	EndLinks = runs2[string, time.Time](done, "UPDATE links SET ends_at = $2 WHERE kind = $1 AND used_at = 0 AND ends_at > $2")
+	// DropLinks removes links that were over before a moment.
+	DropLinks = runs[time.Time](done, "DELETE FROM links WHERE ends_at < $1")
+	// DeleteMailCode removes a code.
+	DeleteMailCode = runs[[]byte](found, "DELETE FROM mail_codes WHERE code_id = $1")
+	// DropMailCodes removes codes that ended before a moment.
+	DropMailCodes = runs[time.Time](done, "DELETE FROM mail_codes WHERE ends_at < $1")
 )
 
 // MemberList lists the people of a workspace.
@@ -114,27 +136,6 @@ func ShareMembership(ctx context.Context, tx *Tx, workspace toll.Address, user t
 	return memberships.one(ctx, tx, "WHERE workspace = $1 AND user_id = $2"+tx.ForShare(), workspace.Lower(), user[:])
 }
 
-// DeleteMembership removes a person from a workspace.
-func DeleteMembership(ctx context.Context, tx *Tx, workspace toll.Address, user toll.UUID) error {
-	return found(tx.Exec(ctx, "DELETE FROM memberships WHERE workspace = $1 AND user_id = $2", workspace.Lower(), user[:]))
-}
-
-// DeleteCredential removes a credential of a person; [ErrNotFound] for one of somebody else.
-func DeleteCredential(ctx context.Context, tx *Tx, id, user toll.UUID) error {
-	return found(tx.Exec(ctx, "DELETE FROM credentials WHERE credential_id = $1 AND user_id = $2", id[:], user[:]))
-}
-
-// DeleteCredentials removes the credentials of a person of one kind.
-func DeleteCredentials(ctx context.Context, tx *Tx, user toll.UUID, kind string) error {
-	_, err := tx.Exec(ctx, "DELETE FROM credentials WHERE user_id = $1 AND kind = $2", user[:], kind)
-	return err
-}
-
-// LockUser returns a person, whose credentials nobody else changes until the transaction ends.
-func LockUser(ctx context.Context, tx *Tx, id toll.UUID) (User, error) {
-	return users.one(ctx, tx, "WHERE user_id = $1"+tx.ForUpdate(), id[:])
-}
-
 // AnyUser reports whether somebody has signed up.
 func AnyUser(ctx context.Context, q Querier) (bool, error) {
 	ids, err := values[[]byte](ctx, q, "SELECT user_id FROM users LIMIT 1")
@@ -145,41 +146,6 @@ func AnyUser(ctx context.Context, q Querier) (bool, error) {
 func AnyMember(ctx context.Context, q Querier, workspace toll.Address) (bool, error) {
 	ids, err := values[[]byte](ctx, q, "SELECT user_id FROM memberships WHERE workspace = $1 LIMIT 1", workspace.Lower())
 	return len(ids) > 0, err
-}
-
-// SetUserOfKey puts a key under the membership of another person, with these rights.
-func SetUserOfKey(ctx context.Context, tx *Tx, id toll.Hash, user toll.UUID, rights toll.Rights) error {
-	_, err := tx.Exec(ctx, "UPDATE api_keys SET user_id = $2, rights = $3 WHERE id = $1", id[:], user[:], rights.String())
-	return err
-}
-
-// SetUserOfOAuthGrant puts a consent under the membership of another person, with these rights.
-func SetUserOfOAuthGrant(ctx context.Context, tx *Tx, id toll.Hash, user toll.UUID, rights toll.Rights) error {
-	_, err := tx.Exec(ctx, "UPDATE oauth_grants SET user_id = $2, rights = $3 WHERE grant_id = $1", id[:], user[:], rights.String())
-	return err
-}
-
-// EndLinks ends the links of a kind that are neither used nor over.
-func EndLinks(ctx context.Context, tx *Tx, kind string, at time.Time) error {
-	_, err := tx.Exec(ctx, "UPDATE links SET ends_at = $2 WHERE kind = $1 AND used_at = 0 AND ends_at > $2", kind, Micros(at))
-	return err
-}
-
-// DropLinks removes links that were over before a moment.
-func DropLinks(ctx context.Context, tx *Tx, before time.Time) error {
-	_, err := tx.Exec(ctx, "DELETE FROM links WHERE ends_at < $1", Micros(before))
-	return err
-}
-
-// DeleteMailCode removes a code.
-func DeleteMailCode(ctx context.Context, tx *Tx, id []byte) error {
-	return found(tx.Exec(ctx, "DELETE FROM mail_codes WHERE code_id = $1", blob(id)))
-}
-
-// DropMailCodes removes codes that ended before a moment.
-func DropMailCodes(ctx context.Context, tx *Tx, before time.Time) error {
-	_, err := tx.Exec(ctx, "DELETE FROM mail_codes WHERE ends_at < $1", Micros(before))
-	return err
 }
 
 // KeysOfUser returns the keys that stand under the membership of a person and are neither revoked nor over.

@@ -71,10 +71,7 @@ func returned(ctx context.Context, q Querier, plan toll.PlanID) (open int64, end
 // OrdersOfPlan returns how often a plan was ordered.
 func OrdersOfPlan(ctx context.Context, q Querier, plan toll.PlanID) (int64, error) {
 	n, err := value[int64](ctx, q, "SELECT orders FROM plan_orders WHERE plan_id = $1", string(plan))
-	if errors.Is(err, ErrNotFound) {
-		return 0, nil
-	}
-	return n, err
+	return n, NotFoundAs(err, nil)
 }
 
 // PlacesOfPlan returns how many places of a plan are taken: its orders but for open ones that have given theirs back.
@@ -94,7 +91,4 @@ func ReturnPlace(ctx context.Context, tx *Tx, o *Order) (bool, error) {
 }
 
 // UncountOrder gives the place of a failed order back.
-func UncountOrder(ctx context.Context, tx *Tx, plan toll.PlanID) error {
-	_, err := tx.Exec(ctx, "UPDATE plan_orders SET orders = orders - 1 WHERE plan_id = $1", string(plan))
-	return err
-}
+var UncountOrder = runs[toll.PlanID](done, "UPDATE plan_orders SET orders = orders - 1 WHERE plan_id = $1")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -50,10 +49,7 @@ func InsertPlan(ctx context.Context, tx *Tx, p *toll.Plan, nonce string, bodyHas
 func IsReceiver(ctx context.Context, q Querier, owner, receiver toll.Address) (bool, error) {
 	var one int64
 	err := q.QueryRow(ctx, "SELECT 1 FROM plan_receivers WHERE owner = $1 AND receiver = $2", owner.Lower(), receiver.Lower()).Scan(&one)
-	if errors.Is(err, ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
+	return err == nil, NotFoundAs(err, nil)
 }
 
 // UpdatePlan stores the metadata, the order limit, the listing and the time of the update as the

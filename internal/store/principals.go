@@ -23,16 +23,13 @@ var (
 	InsertPrincipal    = principals.insert // [IsUnique] when the address or the name is taken
 	PrincipalByAddress = by[toll.Address](principals, "address = $1")
 	PrincipalByName    = by[string](principals, "name = $1")
+	// MakeOperator gives a principal the rights beyond its own records, such as moving the clock of a sandbox. [ErrNotFound]
+	// when there is no such principal.
+	MakeOperator = runs[toll.Address](found, "UPDATE principals SET is_operator = TRUE WHERE address = $1")
 )
 
 // LockPrincipal keeps a principal from being changed until the transaction ends. [ErrNotFound] when there is none.
 func LockPrincipal(ctx context.Context, tx *Tx, a toll.Address) error {
 	_, err := principals.one(ctx, tx, "WHERE address = $1"+tx.ForUpdate(), a.Lower())
 	return err
-}
-
-// MakeOperator gives a principal the rights beyond its own records, such as moving the clock of a sandbox. [ErrNotFound]
-// when there is no such principal.
-func MakeOperator(ctx context.Context, tx *Tx, a toll.Address) error {
-	return found(tx.Exec(ctx, "UPDATE principals SET is_operator = TRUE WHERE address = $1", a.Lower()))
 }

@@ -122,6 +122,9 @@ func values[T any](ctx context.Context, q Querier, statement string, args ...any
 // changed reports whether a statement changed a row.
 func changed(n int64, err error) (bool, error) { return n > 0, err }
 
+// done is the error of a statement that may change no row.
+func done(_ int64, err error) error { return err }
+
 // found is [ErrNotFound] when a statement changed no row.
 func found(n int64, err error) error {
 	if err == nil && n == 0 {

@@ -29,13 +29,14 @@ import (
 //   - text: bytes are stored as text;
 //   - number: a flag is stored as 0 or 1;
 //   - key: identifies the row for update;
-//   - set: update writes the column.
+//   - set: update writes the column;
+//   - version: update counts it up, if it is still the stored one.
 //
 // A method loaded of the pointer is called after a row was read, and a method storing before one is written, with loaded
 // after it.
 //
 // The functions of a table that need no statement of their own stand beside its record, as values: its insert and its update,
-// and what [by], [locked] and [listBy] make.
+// and what [by], [locked], [listBy], [runs] and [valueBy] make.
 //
 // T is what the functions of this package return: the struct, or a pointer to it. A record is made once and
 // is safe for concurrent use. It costs some microseconds a row; rows of the hot path are scanned by hand.
@@ -105,14 +106,17 @@ func newRecord[T any](table string) *record[T] {
 		f.form = formOf(r.struc.Field(i).Type, f)
 		r.fields = append(r.fields, f)
 		columns = append(columns, name)
-		if f.is("key") || f.is("set") {
+		if f.is("version") {
+			set = append(set, name+" = "+name+" + 1")
+		}
+		if f.is("key") || f.is("set") || f.is("version") {
 			r.changing = append(r.changing, f)
 			name += fmt.Sprintf(" = $%d", len(r.changing))
 		}
-		if f.is("key") {
-			key = append(key, name)
-		} else if f.is("set") {
+		if f.is("set") {
 			set = append(set, name)
+		} else if f.is("key") || f.is("version") {
+			key = append(key, name)
 		}
 	}
 	r.columns = strings.Join(columns, ", ")
@@ -245,6 +249,49 @@ func dropOldest[T any](r *record[T], key, at string) func(ctx context.Context, t
 	return func(ctx context.Context, tx *Tx, before time.Time, limit int64) (int64, error) {
 		return tx.Exec(ctx, statement, Micros(before), limit)
 	}
+}
+
+// adds makes the function that adds a row unless conflict, the end of the statement, says otherwise, and reports whether a row
+// changed.
+func (r *record[T]) adds(conflict string) func(context.Context, *Tx, T) (bool, error) {
+	return func(ctx context.Context, tx *Tx, v T) (bool, error) { return r.insertOr(ctx, tx, v, conflict) }
+}
+
+// puts is adds for who need not know whether a row changed.
+func (r *record[T]) puts(conflict string) func(context.Context, *Tx, T) error {
+	return func(ctx context.Context, tx *Tx, v T) error {
+		_, err := r.insertOr(ctx, tx, v, conflict)
+		return err
+	}
+}
+
+// runs makes the function that runs a statement with one parameter. end is [done], or [found] when there must be a row.
+func runs[A any](end func(int64, error) error, statement string) func(context.Context, *Tx, A) error {
+	return func(ctx context.Context, tx *Tx, a A) error { return end(tx.Exec(ctx, statement, arg(a))) }
+}
+
+// runs2 is [runs] for two parameters.
+func runs2[A, B any](end func(int64, error) error, statement string) func(context.Context, *Tx, A, B) error {
+	return func(ctx context.Context, tx *Tx, a A, b B) error { return end(tx.Exec(ctx, statement, arg(a), arg(b))) }
+}
+
+// runs3 is [runs] for three parameters.
+func runs3[A, B, C any](end func(int64, error) error, statement string) func(context.Context, *Tx, A, B, C) error {
+	return func(ctx context.Context, tx *Tx, a A, b B, c C) error {
+		return end(tx.Exec(ctx, statement, arg(a), arg(b), arg(c)))
+	}
+}
+
+// first2 is [runs2] for a function that reports whether a row changed: of several callers one changes it.
+func first2[A, B any](statement string) func(context.Context, *Tx, A, B) (bool, error) {
+	return func(ctx context.Context, tx *Tx, a A, b B) (bool, error) {
+		return changed(tx.Exec(ctx, statement, arg(a), arg(b)))
+	}
+}
+
+// valueBy makes the function that reads the one value of a query with one parameter; [ErrNotFound] when there is no row.
+func valueBy[V, A any](query string) func(context.Context, Querier, A) (V, error) {
+	return func(ctx context.Context, q Querier, a A) (V, error) { return value[V](ctx, q, query, arg(a)) }
 }
 
 // arg is a value as a column without options stores it.

@@ -21,13 +21,10 @@ var (
 	// SaleByIdentifier returns the purchase that a subscriber gave a name, or [ErrNotFound].
 	SaleByIdentifier = by2[toll.Address, string](saleIdentifiers,
 		"subscriber = $1 AND identifier = $2")
+	// FreeSaleIdentifier removes the name that a subscriber gave to a purchase, if it has one.
+	FreeSaleIdentifier = runs2[toll.Address, string](done,
+		"DELETE FROM sale_identifiers WHERE subscriber = $1 AND order_id = $2")
 )
-
-// FreeSaleIdentifier removes the name that a subscriber gave to a purchase, if it has one.
-func FreeSaleIdentifier(ctx context.Context, tx *Tx, subscriber toll.Address, orderID string) error {
-	_, err := tx.Exec(ctx, "DELETE FROM sale_identifiers WHERE subscriber = $1 AND order_id = $2", subscriber.Lower(), orderID)
-	return err
-}
 
 // KeepSaleReceipt stores the receipt of an order unless there is one, and returns the one that is there.
 func KeepSaleReceipt(ctx context.Context, tx *Tx, orderID string, receipt []byte) (kept []byte, err error) {
@@ -39,6 +36,4 @@ func KeepSaleReceipt(ctx context.Context, tx *Tx, orderID string, receipt []byte
 }
 
 // SaleReceipt returns the receipt of an order, or [ErrNotFound].
-func SaleReceipt(ctx context.Context, q Querier, orderID string) ([]byte, error) {
-	return value[[]byte](ctx, q, "SELECT receipt FROM sale_receipts WHERE order_id = $1", orderID)
-}
+var SaleReceipt = valueBy[[]byte, string]("SELECT receipt FROM sale_receipts WHERE order_id = $1")

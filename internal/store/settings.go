@@ -3,9 +3,7 @@ package store
 import "context"
 
 // Setting returns a value that all processes share; [ErrNotFound] when it was never put.
-func Setting(ctx context.Context, q Querier, name string) ([]byte, error) {
-	return value[[]byte](ctx, q, "SELECT value FROM settings WHERE name = $1", name)
-}
+var Setting = valueBy[[]byte, string]("SELECT value FROM settings WHERE name = $1")
 
 // LockSetting is [Setting] for who is going to change the value: others wait until the transaction ends.
 func LockSetting(ctx context.Context, tx *Tx, name string) ([]byte, error) {
@@ -23,11 +21,8 @@ func PutSettingIfAbsent(ctx context.Context, tx *Tx, name string, value []byte) 
 }
 
 // PutSetting stores a value in place of the one that is there.
-func PutSetting(ctx context.Context, tx *Tx, name string, value []byte) error {
-	_, err := tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
-		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, name, blob(value))
-	return err
-}
+var PutSetting = runs2[string, []byte](done, `INSERT INTO settings (name, value) VALUES ($1, $2)
+		ON CONFLICT (name) DO UPDATE SET value = excluded.value`)
 
 // blob returns b so that a nil slice is stored as zero bytes, not as NULL.
 func blob(b []byte) []byte {

@@ -21,15 +21,13 @@ type SigningKey struct {
 var (
 	signingKeys      = newRecord[SigningKey]("signing_keys")
 	InsertSigningKey = signingKeys.insert
+	// RetireSigningKey notes since when a key signs no more; a key that is retired keeps its time. [ErrNotFound] when there
+	// is no such key.
+	RetireSigningKey = runs2[string, time.Time](found,
+		"UPDATE signing_keys SET retired_at = CASE WHEN retired_at = 0 OR retired_at > $2 THEN $2 ELSE retired_at END WHERE kid = $1")
 )
 
 // SigningKeys returns the keys of all purposes, retired ones too, oldest first.
 func SigningKeys(ctx context.Context, q Querier) ([]SigningKey, error) {
 	return signingKeys.all(ctx, q, "ORDER BY created_at, kid")
-}
-
-// RetireSigningKey notes since when a key signs no more; a key that is retired keeps its time. [ErrNotFound] when there
-// is no such key.
-func RetireSigningKey(ctx context.Context, tx *Tx, kid string, at time.Time) error {
-	return found(tx.Exec(ctx, "UPDATE signing_keys SET retired_at = CASE WHEN retired_at = 0 OR retired_at > $2 THEN $2 ELSE retired_at END WHERE kid = $1", kid, Micros(at)))
 }

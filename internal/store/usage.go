@@ -93,35 +93,7 @@ func prepare(s sums) sums {
 
 // add writes rows of a table, which have different keys. Their values are in the order of the columns, texts or int64.
 func (s sums) add(ctx context.Context, tx *Tx, rows [][]any) error {
-	if tx.Engine() == SQLite {
-		for _, row := range rows {
-			if _, err := tx.Exec(ctx, s.one, row...); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	args := make([]any, len(rows[0]))
-	for c := range args {
-		if _, text := rows[0][c].(string); text {
-			args[c] = columnOf[string](rows, c)
-		} else {
-			args[c] = columnOf[int64](rows, c)
-		}
-	}
-	_, err := tx.Exec(ctx, s.many, args...)
-	return err
-}
-
-func columnOf[T any](rows [][]any, c int) []T {
-	out := make([]T, len(rows))
-	for i := range rows {
-		out[i] = rows[i][c].(T)
-	}
-	return out
+	return addRows(ctx, tx, s.one, s.many, rows)
 }
 
 // byKey sorts rows by their keys, so that neighbours share pages: two texts and the time between them.

@@ -29,6 +29,8 @@ var (
 	UpdateWebhook    = webhooks.update
 	WebhookByID      = by[string](webhooks, "webhook_id = $1")
 	WebhookForUpdate = locked[string](webhooks, "webhook_id = $1")
+	// MoveWebhook notes up to which event deliveries of a webhook are made.
+	MoveWebhook = runs2[string, int64](done, "UPDATE webhooks SET seq = $2 WHERE webhook_id = $1")
 )
 
 // InsertWebhook adds a webhook. Its stream begins behind the events that there are.
@@ -59,8 +61,7 @@ func DeleteWebhook(ctx context.Context, tx *Tx, id string) error {
 	if _, err := tx.Exec(ctx, "DELETE FROM webhooks WHERE webhook_id = $1", id); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, "DELETE FROM webhook_deliveries WHERE webhook_id = $1", id)
-	return err
+	return done(tx.Exec(ctx, "DELETE FROM webhook_deliveries WHERE webhook_id = $1", id))
 }
 
 // WebhooksOf lists the webhooks of an address; status "" lists all.
@@ -87,12 +88,6 @@ func WebhooksDue(ctx context.Context, q Querier, now time.Time, after string, li
 	return webhooks.all(ctx, q, `w WHERE w.status = 'active' AND w.webhook_id > $2
 		AND EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id = w.webhook_id AND d.status = 'pending' AND d.try_at <= $1)
 		ORDER BY w.webhook_id LIMIT $3`, Micros(now), after, int64(limit))
-}
-
-// MoveWebhook notes up to which event deliveries of a webhook are made.
-func MoveWebhook(ctx context.Context, tx *Tx, id string, sequence int64) error {
-	_, err := tx.Exec(ctx, "UPDATE webhooks SET seq = $2 WHERE webhook_id = $1", id, sequence)
-	return err
 }
 
 // Delivery is an event on its way to a webhook.
