@@ -37,12 +37,17 @@ type batch struct {
 	accounts       map[common.Address]account
 }
 
-func operations(ops []*Op) []*userop.Operation {
-	all := make([]*userop.Operation, len(ops))
-	for i, op := range ops {
-		all[i] = op.Operation
+// mapped returns what f makes of each element of a list.
+func mapped[A, B any](list []A, f func(A) B) []B {
+	all := make([]B, len(list))
+	for i, v := range list {
+		all[i] = f(v)
 	}
 	return all
+}
+
+func operations(ops []*Op) []*userop.Operation {
+	return mapped(ops, func(op *Op) *userop.Operation { return op.Operation })
 }
 
 // gasFor is what a transaction needs at most. The EntryPoint demands the limits of each operation before it runs it, so a

@@ -72,11 +72,8 @@ func putDecision(ctx context.Context, tx *store.Tx, op *Op) error {
 
 // DecideAgain runs a job of kind [store.JobDecide]. An error says that the order still cannot take what became of its payment.
 func (r *Rail) DecideAgain(ctx context.Context, key []byte) error {
-	op, err := r.op(ctx, string(key))
-	if errors.Is(err, store.ErrNotFound) || err == nil && !op.undecided() {
-		return nil
-	}
-	if err != nil {
+	op, found, err := store.IfThere(r.op(ctx, string(key)))
+	if !found || !op.undecided() {
 		return err
 	}
 	_, err = r.decide(ctx, op, func(tx *store.Tx) error { return updateOps(ctx, tx, []*Op{op}) })

@@ -27,10 +27,7 @@ const centUnits = 10_000
 
 // delegatorOf is the account whose money a delegation is about.
 func delegatorOf(d *rail.Delegation) common.Address {
-	if d.OwnerAccount.IsZero() {
-		return common.Address(d.Owner)
-	}
-	return common.Address(d.OwnerAccount)
+	return common.Address(cmp.Or(d.OwnerAccount, d.Owner))
 }
 
 // onChain is the delegation that the delegator signs. Everything in it follows from the record, so that it can be made again
@@ -48,8 +45,7 @@ func (r *Rail) onChain(d *rail.Delegation) (*userop.Delegation, error) {
 		return nil, fmt.Errorf("chain: delegation %s is not a limit on one token", d.ID)
 	}
 	if len(d.AllowedRecipients) == 1 {
-		only := common.Address(d.AllowedRecipients[0])
-		t.Receiver = &only
+		t.Receiver = new(common.Address(d.AllowedRecipients[0]))
 	}
 	return userop.NewDelegation(t), nil
 }

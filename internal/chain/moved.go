@@ -123,11 +123,6 @@ func (r *Rail) made(ctx context.Context, op *Op, at Place) (bool, error) {
 	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) { return moved(ctx, c, r.chainID, op, at) })
 }
 
-// madeForAll is [Rail.made], on live as two endpoints say it: one that hides a transfer must not make an order fail.
-func (r *Rail) madeForAll(ctx context.Context, op *Op, at Place) (bool, error) {
-	return agree(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) { return moved(ctx, c, r.chainID, op, at) })
-}
-
 // movedNothing is the failure of an operation that ran and made no payment.
 func movedNothing(op *Op) *Failure {
 	return &Failure{

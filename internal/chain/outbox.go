@@ -83,9 +83,6 @@ func (r *Rail) waiting(ctx context.Context) (ops []*Op, wake time.Duration, err 
 func (o *outbox) claim(ops []*Op) []*Op {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.taken == nil {
-		o.taken = map[string]bool{}
-	}
 	var mine []*Op
 	for _, op := range ops {
 		if !o.taken[op.ID] {
@@ -108,9 +105,6 @@ func (o *outbox) release(ops []*Op) {
 func (o *outbox) rest(op *Op) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.rests == nil {
-		o.rests = rests{}
-	}
 	o.rests.add(op.ID)
 }
 
@@ -210,13 +204,7 @@ func (r *Rail) carried(ctx context.Context, tx *Tx) ([]*Op, error) {
 	return ops, nil
 }
 
-func ids(ops []*Op) []string {
-	all := make([]string, len(ops))
-	for i, op := range ops {
-		all[i] = op.ID
-	}
-	return all
-}
+func ids(ops []*Op) []string { return mapped(ops, func(op *Op) string { return op.ID }) }
 
 // sensible leaves out what is not to be sent: orders that were sent before and are being made impossible, which would only
 // race, and voids whose order is decided.

@@ -169,13 +169,7 @@ func (r *Rail) awaitOutcome(ctx context.Context, op *Op, d *rail.Delegation) (ra
 		if err != nil && ctx.Err() == nil {
 			return paymentOf(op), err
 		}
-		tick := time.NewTimer(readEvery)
-		select {
-		case <-changed:
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-		tick.Stop()
+		rail.Wait(ctx, readEvery, changed, nil, nil)
 	}
 	return paymentOf(op), nil
 }
@@ -272,11 +266,7 @@ func digest(op *Op) common.Hash {
 }
 
 func transfersOf(payments []Payment) []userop.Transfer {
-	out := make([]userop.Transfer, len(payments))
-	for i, p := range payments {
-		out[i] = userop.Transfer{To: p.To, Amount: p.Amount}
-	}
-	return out
+	return mapped(payments, func(p Payment) userop.Transfer { return userop.Transfer(p) })
 }
 
 // sign takes an operation from Created to Signed; to Failed when it cannot be paid, which decides

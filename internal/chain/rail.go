@@ -52,7 +52,8 @@ func New(cfg Config) (*Rail, error) {
 	r := &Rail{
 		cfg: cfg, chainID: new(big.Int).SetUint64(cfg.ChainID), log: cfg.Log,
 		work: make(signals, len(cfg.Relayers)), moved: jobs.NewSignal(), lanes: make(chan struct{}, maxReads),
-		ready: readiness{low: map[common.Address]bool{}}, delegations: map[common.Hash]struct{}{},
+		outbox: outbox{taken: map[string]bool{}, rests: rests{}},
+		ready:  readiness{low: map[common.Address]bool{}}, delegations: map[common.Hash]struct{}{},
 	}
 	for i := range r.work {
 		r.work[i] = jobs.NewSignal()

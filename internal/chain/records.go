@@ -114,10 +114,7 @@ func updateOps(ctx context.Context, tx *store.Tx, ops []*Op) error {
 		}
 	}
 	err := store.UpdateChainOps(ctx, tx, rows)
-	if errors.Is(err, store.ErrNotFound) {
-		return ErrChanged
-	}
-	return err
+	return store.NotFoundAs(err, ErrChanged)
 }
 
 func (r *Rail) op(ctx context.Context, id string) (*Op, error) {
@@ -126,10 +123,7 @@ func (r *Rail) op(ctx context.Context, id string) (*Op, error) {
 
 // opsIn lists operations in these states, those that have waited longest (UpdatedAt) first, at most limit.
 func (r *Rail) opsIn(ctx context.Context, limit int, states ...State) ([]*Op, error) {
-	words := make([]string, len(states))
-	for i, s := range states {
-		words[i] = string(s)
-	}
+	words := mapped(states, func(s State) string { return string(s) })
 	return opsOf(store.ChainOpsIn(ctx, r.cfg.Store, limit, words...))
 }
 
@@ -226,12 +220,9 @@ func (r *Rail) txOf(ctx context.Context, hash common.Hash) (*Tx, error) {
 // cursor returns where the tracker is, the zero value at the first start.
 func (r *Rail) cursor(ctx context.Context) (Cursor, error) {
 	c, err := store.ReadChainCursor(ctx, r.cfg.Store, CursorReader)
-	if errors.Is(err, store.ErrNotFound) {
-		return Cursor{}, nil
-	}
 	return Cursor{
 		Genesis: common.Hash(c.Genesis), Block: uint64(c.Block), Hash: common.Hash(c.Hash), Base: uint64(c.Base), BaseHash: common.Hash(c.BaseHash),
-	}, err
+	}, store.NotFoundAs(err, nil)
 }
 
 // setCursor stores where the tracker is, under its lease.

@@ -49,10 +49,7 @@ func (r *Rail) Wallet(ctx context.Context, of common.Address) (Wallet, error) {
 			return err
 		},
 	)
-	if err != nil {
-		return Wallet{}, err
-	}
-	return w, nil
+	return w, err
 }
 
 const (

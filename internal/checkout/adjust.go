@@ -1,8 +1,8 @@
 package checkout
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"math/big"
 
 	"github.com/tollhq/toll"
@@ -61,10 +61,7 @@ func (c *Checkout) adjust(
 	case o.Dispute == dispute && a.Inquiry, o.Dispute == store.DisputeOpen && dispute != store.DisputeOpen:
 		addEvent(toll.EventOrderDisputed, toll.OrderDispute{Order: *rendered(o), Inquiry: a.Inquiry && o.Dispute == dispute})
 	case o.Dispute != dispute:
-		outcome := o.Dispute
-		if outcome == "" {
-			outcome = store.DisputeWon // the money came back without a word
-		}
+		outcome := cmp.Or(o.Dispute, store.DisputeWon) // "": the money came back without a word
 		addEvent(toll.EventOrderDisputeClosed, toll.OrderDispute{Order: *rendered(o), Outcome: outcome})
 	}
 	return o, nil
@@ -126,20 +123,17 @@ func takeBackDue(t *ledger.Tx, plan *toll.Plan, o *store.Order) error {
 // finishTakeBack takes back credits that were on hold, until all holds have ended
 // ([store.JobTakeBack]).
 func (c *Checkout) finishTakeBack(ctx context.Context, id []byte) error {
-	found, err := store.OrderByID(ctx, c.store, string(id))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	order, found, err := store.IfThere(store.OrderByID(ctx, c.store, string(id)))
+	if !found {
 		return err
 	}
 	left := toll.Credits(0)
-	err = c.ledger.Do(ctx, found.Account, func(t *ledger.Tx) error {
+	err = c.ledger.Do(ctx, order.Account, func(t *ledger.Tx) error {
 		a, err := t.Account()
 		if err != nil {
 			return err
 		}
-		o, err := store.OrderForUpdate(ctx, t.Tx, a.ID, found.ID)
+		o, err := store.OrderForUpdate(ctx, t.Tx, a.ID, order.ID)
 		if left = 0; err != nil || o.HeldBack == 0 {
 			return err
 		}

@@ -2,7 +2,6 @@ package checkout
 
 import (
 	"context"
-	"errors"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
@@ -122,11 +121,8 @@ func (c *Checkout) Spent(ctx context.Context, tx *store.Tx, delegationID string,
 		c.failpoint("counting")
 		return nil
 	})
-	if errors.Is(err, store.ErrNotFound) {
-		return toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", delegationID)
-	}
 	if err != nil {
-		return err
+		return unknown(err, toll.CodeUnknownDelegation, "delegationId", delegationID)
 	}
 	return store.InsertEvent(ctx, tx, events...)
 }

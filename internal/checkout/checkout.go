@@ -9,6 +9,7 @@
 package checkout
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"sync"
@@ -62,24 +63,15 @@ type Checkout struct {
 
 // New returns a checkout, connects the rails to it, and has the queue run its jobs.
 func New(d Deps) *Checkout {
+	d.MaxSpendingCents = cmp.Or(d.MaxSpendingCents, 1_000_000)
+	d.MaxDelegationSecs = cmp.Or(d.MaxDelegationSecs, 365*toll.DaySecs)
 	c := &Checkout{
-		store: d.Store, ledger: d.Ledger, rails: d.Rails, env: d.Environment, clock: d.Clock, log: d.Log, deps: d, queue: d.Queue,
+		store: d.Store, ledger: d.Ledger, rails: d.Rails, clock: d.Clock, deps: d, queue: d.Queue,
+		env: cmp.Or(d.Environment, toll.Sandbox), log: cmp.Or(d.Log, slog.New(slog.DiscardHandler)),
 		stopping: make(chan struct{}),
-	}
-	if c.env == "" {
-		c.env = toll.Sandbox
 	}
 	if c.clock == nil {
 		c.clock = time.Now
-	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
-	if c.deps.MaxSpendingCents == 0 {
-		c.deps.MaxSpendingCents = 1_000_000
-	}
-	if c.deps.MaxDelegationSecs == 0 {
-		c.deps.MaxDelegationSecs = 365 * toll.DaySecs
 	}
 	for name, by := range map[string]rail.Rail{railCrypto: d.Rails.Crypto, railCard: d.Rails.Card} {
 		c.queue.Handle(store.JobPay+name, c.payJob)
@@ -103,6 +95,14 @@ func (c *Checkout) failpoint(step string) {
 }
 
 func (c *Checkout) now() time.Time { return c.clock().UTC().Truncate(time.Microsecond) }
+
+// unknown returns err, with a code in place of [store.ErrNotFound]. what and id name the record.
+func unknown(err error, code toll.Code, what string, id any) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return toll.NewError(code).WithDetails("%s %s", what, id)
+	}
+	return err
+}
 
 // fault gives errors of the ledger and the store a code; nil stays nil.
 func fault(err error) error {

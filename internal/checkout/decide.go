@@ -1,9 +1,9 @@
 package checkout
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -76,10 +76,7 @@ func (c *Checkout) afterDecision(ctx context.Context, tx *store.Tx, o *store.Ord
 // orderToDecide is [store.OrderForUpdate] with [toll.CodeOrderNotFound] as its error for rails.
 func orderToDecide(ctx context.Context, t *ledger.Tx, account [16]byte, id string) (*store.Order, error) {
 	o, err := store.OrderForUpdate(ctx, t.Tx, account, id)
-	if errors.Is(err, store.ErrNotFound) {
-		err = toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
-	}
-	return o, err
+	return o, unknown(err, toll.CodeOrderNotFound, "orderId", id)
 }
 
 // decide compares an outcome with the order, under the lock of the account, and writes the change:
@@ -130,9 +127,7 @@ func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o
 	o.Status, o.Open, o.UpdatedAt = toll.OrderConfirmed, false, now
 	o.FailureReason, o.FailureCode, o.FailureParams = "", "", ""
 	o.Reversed, o.TakenBack, o.Loss, o.HeldBack = false, 0, 0, 0
-	if o.TxHash = out.TxHash; o.TxHash == "" {
-		o.TxHash = entry.String()
-	}
+	o.TxHash = cmp.Or(out.TxHash, entry.String())
 	if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
 		return err
 	}
@@ -261,9 +256,7 @@ func (c *Checkout) setFailed(o *store.Order, out *rail.Outcome) error {
 	}
 	o.Status, o.Open, o.UpdatedAt = toll.OrderFailed, false, c.now()
 	o.FailureReason, o.FailureCode, o.FailureParams = out.FailureReason, out.FailureCode, params
-	if out.TxHash != "" {
-		o.TxHash = out.TxHash
-	}
+	o.TxHash = cmp.Or(out.TxHash, o.TxHash)
 	if o.FailureReason == "" {
 		o.FailureReason = (&toll.Error{Code: failure(o).Code}).Text()
 	}
@@ -280,12 +273,9 @@ func (c *Checkout) changeBudgetOf(ctx context.Context, t *ledger.Tx, o *store.Or
 		return err
 	}
 	t.Event(events...)
-	status, provider := toll.TransactionSucceeded, out.ProviderID
+	status, provider := toll.TransactionSucceeded, cmp.Or(out.ProviderID, out.TxHash)
 	if o.Status == toll.OrderFailed {
 		status = toll.TransactionFailed
-	}
-	if provider == "" {
-		provider = out.TxHash
 	}
 	return store.UpdateDelegationTransaction(ctx, t.Tx, o.DelegationID, o.ID, status, provider, o.FailureReason)
 }

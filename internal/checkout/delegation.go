@@ -1,6 +1,7 @@
 package checkout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,10 +149,8 @@ func (c *Checkout) newDelegation(
 		d.Plan = *in.PlanID
 		plan, err := store.PlanByID(ctx, c.store, d.Plan)
 		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return nil, toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", d.Plan)
 		case err != nil:
-			return nil, fault(err)
+			return nil, fault(unknown(err, toll.CodePlanNotFound, "planId", d.Plan))
 		}
 		if err := c.pays(d, plan); err != nil && !forToken && !plan.Price.IsFree() {
 			return nil, err
@@ -186,10 +185,7 @@ func (c *Checkout) newDelegation(
 // isExternal reports whether an address is a workspace whose key the service never had.
 func (c *Checkout) isExternal(ctx context.Context, a toll.Address) (bool, error) {
 	p, err := store.PrincipalByAddress(ctx, c.store, a)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil && len(p.SealedKey) == 0, err
+	return err == nil && len(p.SealedKey) == 0, store.NotFoundAs(err, nil)
 }
 
 func incomplete(in *toll.DelegationInput) error {
@@ -204,12 +200,7 @@ func incomplete(in *toll.DelegationInput) error {
 	need("durationSecs", in.DurationSecs != nil)
 	isCard := in.Provider != nil && strings.EqualFold(*in.Provider, string(toll.ProviderCard))
 	need("providerPaymentMethodId", !isCard || in.ProviderPaymentMethodID != nil && *in.ProviderPaymentMethodID != "")
-	if len(faults) == 0 {
-		return nil
-	}
-	e := toll.Faults(faults)
-	e.Code = toll.CodeDelegationIncomplete
-	return e
+	return refusedAs(faults, toll.CodeDelegationIncomplete)
 }
 
 func (c *Checkout) checkNumbers(in *toll.DelegationInput) error {
@@ -224,12 +215,7 @@ func (c *Checkout) checkNumbers(in *toll.DelegationInput) error {
 	if in.MaxTransactions != nil {
 		between("maxTransactions", int64(*in.MaxTransactions), 1, 1<<53)
 	}
-	if len(faults) == 0 {
-		return nil
-	}
-	e := toll.Faults(faults)
-	e.Code = toll.CodeBadNumber
-	return e
+	return refusedAs(faults, toll.CodeBadNumber)
 }
 
 func checkProvider(d *store.Delegation, in *toll.DelegationInput) error {
@@ -260,10 +246,17 @@ func checkProvider(d *store.Delegation, in *toll.DelegationInput) error {
 			bad(path, fmt.Sprintf("is longer than %d characters", maxMethodID))
 		}
 	}
-	if len(faults) > 0 {
-		return toll.Faults(faults)
+	return refusedAs(faults, toll.CodeBadRequest)
+}
+
+// refusedAs is the error of members that are wrong, with a code; nil when there are none.
+func refusedAs(faults []toll.Fault, code toll.Code) error {
+	e := toll.Faults(faults)
+	if e == nil {
+		return nil
 	}
-	return nil
+	e.Code = code
+	return e
 }
 
 func (c *Checkout) ownKey(ctx context.Context, owner toll.Address, id toll.Hash) error {
@@ -335,11 +328,7 @@ func (c *Checkout) ownDelegation(ctx context.Context, owner toll.Address, id str
 
 // Delegation returns a delegation to its owner, or [toll.CodeUnknownDelegation].
 func (c *Checkout) Delegation(ctx context.Context, owner toll.Address, id string) (*toll.Delegation, error) {
-	d, err := c.ownDelegation(ctx, owner, id)
-	if err != nil {
-		return nil, err
-	}
-	return c.record(d), nil
+	return c.recordOf(c.ownDelegation(ctx, owner, id))
 }
 
 // Delegations lists the delegations of the caller; usable leaves those that the API key of the call can pay with now.
@@ -358,10 +347,7 @@ func (c *Checkout) Delegations(ctx context.Context, caller Owner, usable bool, p
 		}
 	}
 	list, err := store.DelegationsOfOwner(ctx, c.store, caller.Address, only, p)
-	if err != nil {
-		return store.List[*toll.Delegation]{}, fault(err)
-	}
-	return store.Map(list, c.record), nil
+	return store.Map(list, c.record), fault(err)
 }
 
 // DelegationTransactions lists the payments under a delegation of the owner.
@@ -424,17 +410,8 @@ func (c *Checkout) TokenDelegation(
 	if err := c.authorized(ctx, q, d, owner, key, plan, c.now()); err != nil || plan.Price.IsFree() {
 		return nil, err
 	}
-	short := c.pays(d, plan)
-	if short == nil {
-		short = reaches(d, plan)
-	}
-	if short == nil {
-		short = affordsAll(d, orderAmount(plan), 1)
-	}
-	if short != nil {
-		return toll.AsError(short), nil
-	}
-	return nil, nil
+	short := cmp.Or(c.pays(d, plan), reaches(d, plan), affordsAll(d, orderAmount(plan), 1))
+	return toll.AsError(short), nil
 }
 
 // orderAmount is what the smallest order of a plan costs.
@@ -465,10 +442,7 @@ func (c *Checkout) usable(
 	if err := c.authorized(ctx, q, d, owner, key, plan, now); err != nil {
 		return err
 	}
-	if err := c.pays(d, plan); err != nil {
-		return err
-	}
-	return reaches(d, plan)
+	return cmp.Or(c.pays(d, plan), reaches(d, plan))
 }
 
 // authorized reports whether a delegation runs, and may be used by the owner with the key for the plan.

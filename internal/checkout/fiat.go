@@ -101,20 +101,14 @@ func SessionOf(o *store.Order) (*rail.SessionInput, error) {
 func checkSession(s *rail.SessionInput) error {
 	var faults []toll.Fault
 	for _, a := range []struct{ path, url string }{{"successUrl", s.SuccessURL}, {"cancelUrl", s.CancelURL}} {
-		if a.url == "" {
-			continue
-		}
-		if !validReturnURL(a.url) {
+		if a.url != "" && !validReturnURL(a.url) {
 			faults = append(faults, toll.Fault{
 				Path:    a.path,
 				Message: "must be an absolute http or https url of an ASCII host or IP address, without user, at most 2048 characters",
 			})
 		}
 	}
-	if len(faults) > 0 {
-		return toll.Faults(faults)
-	}
-	return nil
+	return refusedAs(faults, toll.CodeBadRequest)
 }
 
 // validReturnURL reports whether a browser can be sent to an address, and the page can name its host.

@@ -2,7 +2,6 @@ package checkout
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -72,11 +71,5 @@ func (c *Checkout) Unfreeze(ctx context.Context, owner toll.Address, id string) 
 		}
 		return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationUnfrozen, c.now()))
 	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", id)
-	}
-	if err != nil {
-		return nil, fault(err)
-	}
-	return c.record(d), nil
+	return c.recordOf(d, fault(unknown(err, toll.CodeUnknownDelegation, "delegationId", id)))
 }

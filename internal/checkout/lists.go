@@ -2,7 +2,6 @@ package checkout
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -53,10 +52,8 @@ func (c *Checkout) Orders(ctx context.Context, caller toll.Address, q OrderQuery
 func (c *Checkout) ownPlan(ctx context.Context, caller toll.Address, id toll.PlanID) (*toll.Plan, error) {
 	plan, err := store.PlanByID(ctx, c.store, id)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil, toll.NewError(toll.CodePlanNotFound).WithDetails("planId %s", id)
 	case err != nil:
-		return nil, fault(err)
+		return nil, fault(unknown(err, toll.CodePlanNotFound, "planId", id))
 	case plan.Owner != caller:
 		return nil, toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", id)
 	}
@@ -71,11 +68,9 @@ func (c *Checkout) Subscribers(ctx context.Context, caller toll.Address, id toll
 		return store.List[toll.Balance]{}, err
 	}
 	list, err := c.ledger.AccountsOfPlan(ctx, id, p)
-	if err != nil {
-		return store.List[toll.Balance]{}, fault(err)
-	}
 	now := c.clock()
-	return store.Map(list, func(a ledger.Account) toll.Balance { return BalanceOf(plan, a.Subscriber, &a, now) }), nil
+	balance := func(a ledger.Account) toll.Balance { return BalanceOf(plan, a.Subscriber, &a, now) }
+	return store.Map(list, balance), fault(err)
 }
 
 // Holdings lists what the caller has of all plans, by the id of the plan.

@@ -1,6 +1,7 @@
 package checkout
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,10 +79,7 @@ func (c *Checkout) answer(ctx context.Context, plan *toll.Plan, o *store.Order, 
 
 // failure is the error that a failed order stands for.
 func failure(o *store.Order) *toll.Error {
-	e := &toll.Error{Code: o.FailureCode}
-	if e.Code == "" {
-		e.Code = toll.CodeOrderLacksMoney
-	}
+	e := &toll.Error{Code: cmp.Or(o.FailureCode, toll.CodeOrderLacksMoney)}
 	if o.FailureParams != "" {
 		_ = json.Unmarshal([]byte(o.FailureParams), &e.Params) // params only decorate: unreadable ones are left out
 	}
@@ -209,11 +207,8 @@ func (c *Checkout) orderFor(ctx context.Context, caller toll.Address, id string)
 	}
 	none := toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", id)
 	o, err := store.OrderByID(ctx, c.store, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil, none
-	}
 	if err != nil {
-		return nil, nil, fault(err)
+		return nil, nil, fault(store.NotFoundAs(err, none))
 	}
 	plan, err := store.PlanByID(ctx, c.store, o.Plan)
 	if err != nil {

@@ -68,8 +68,7 @@ func inherit(next, old *ledger.Permission) error {
 		next.RedemptionLimit = &n
 	}
 	if old.OrderLimit != nil {
-		n := max(*old.OrderLimit-old.Orders, 0)
-		next.OrderLimit = &n
+		next.OrderLimit = new(max(*old.OrderLimit-old.Orders, 0))
 	}
 	return nil
 }

@@ -147,11 +147,8 @@ func (c *Checkout) prepare(ctx context.Context, by rail.Rail, in *intent, accoun
 	}
 	var d *store.Delegation
 	if delegation != "" {
-		if d, err = store.DelegationByID(ctx, c.store, delegation); errors.Is(err, store.ErrNotFound) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
+		if d, err = store.DelegationByID(ctx, c.store, delegation); err != nil {
+			return false, store.NotFoundAs(err, nil)
 		}
 	}
 	err = by.Prepare(ctx, in.purchase(c, o, d))
@@ -263,10 +260,8 @@ func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, acco
 		}
 		*id = topUpID(account, t.RequestID, n)
 	}
-	o, err := store.OpenOrder(ctx, tx, account, in.openKey(*id))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	} else if err != nil {
+	o, found, err := store.IfThere(store.OpenOrder(ctx, tx, account, in.openKey(*id)))
+	if !found {
 		return nil, err
 	}
 	// Who asks for a trial gets no order of another call, but for the page on which it is paid; and a request cannot wait for a
@@ -320,11 +315,8 @@ func centsOf(u toll.Units) (int64, bool) {
 // reserve takes what an order costs from its delegation, and returns it.
 func (c *Checkout) reserve(ctx context.Context, tx *store.Tx, in *intent, o *store.Order) (*store.Delegation, error) {
 	d, err := store.DelegationForUpdate(ctx, tx, o.DelegationID)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, toll.NewError(toll.CodeDelegationNotFound)
-	}
 	if err != nil {
-		return nil, err
+		return nil, store.NotFoundAs(err, toll.NewError(toll.CodeDelegationNotFound))
 	}
 	now := c.now()
 	if err := c.usable(ctx, tx, d, in.subscriber, in.key, in.plan, now); err != nil {

@@ -2,7 +2,6 @@ package checkout
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -103,10 +102,8 @@ func (c *Checkout) refunded(
 ) (*toll.Order, error) {
 	decided, failure, err := c.awaitRefund(ctx, by, ref, wait)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil, toll.NewError(toll.CodeOrderNotFound).WithDetails("refundId %s", ref.RefundID)
 	case err != nil:
-		return nil, fault(err)
+		return nil, fault(unknown(err, toll.CodeOrderNotFound, "refundId", ref.RefundID))
 	case failure != "":
 		return nil, toll.Errorf(toll.CodeRefundRefused, "The card processor did not make the refund.").WithDetails("%s", failure).
 			WithParam("orderId", o.ID)
@@ -140,14 +137,6 @@ func (c *Checkout) awaitRefund(
 		if err != nil && waiting.Err() == nil {
 			return false, "", err
 		}
-		tick := time.NewTimer(readEvery)
-		select {
-		case <-changed:
-		case <-run:
-		case <-tick.C:
-		case <-c.stopping:
-		case <-waiting.Done():
-		}
-		tick.Stop()
+		rail.Wait(waiting, readEvery, changed, run, c.stopping)
 	}
 }

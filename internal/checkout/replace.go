@@ -2,7 +2,6 @@ package checkout
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -70,8 +69,5 @@ func (c *Checkout) Replace(
 // none.
 func (in *intent) replacement(ctx context.Context, q store.Querier, account ledger.AccountID) (*store.Order, error) {
 	o, err := store.OrderReplacing(ctx, q, account, in.replaces)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	return o, err
+	return o, store.NotFoundAs(err, nil)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"strconv"
 	"time"
 
@@ -48,11 +47,8 @@ func (c *Checkout) RevokeDelegation(ctx context.Context, owner toll.Address, id 
 // Disabled implements [rail.Orders]. A job revokes the permissions that name the delegation.
 func (c *Checkout) Disabled(ctx context.Context, tx *store.Tx, delegationID string) error {
 	d, err := store.DelegationForUpdate(ctx, tx, delegationID)
-	if errors.Is(err, store.ErrNotFound) {
-		return toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", delegationID)
-	}
 	if err != nil {
-		return err
+		return unknown(err, toll.CodeUnknownDelegation, "delegationId", delegationID)
 	}
 	if !d.DisableAt.IsZero() {
 		d.DisableAt = time.Time{}
@@ -76,14 +72,11 @@ func (c *Checkout) revoke(ctx context.Context, id string) (d *store.Delegation, 
 		}
 		return c.markRevoked(ctx, tx, d, true)
 	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, toll.NewError(toll.CodeUnknownDelegation).WithDetails("delegationId %s", id)
-	}
 	c.failpoint("revoked")
 	if err == nil && d.Revoking {
 		err = c.revokePermissions(context.WithoutCancel(ctx), d) // a caller who leaves keeps no permission alive
 	}
-	return d, fault(err)
+	return d, fault(unknown(err, toll.CodeUnknownDelegation, "delegationId", id))
 }
 
 // markRevoked writes that a delegation is revoked, unless it was. finishes says that the caller revokes its permissions.
@@ -123,11 +116,8 @@ func (c *Checkout) revocation(ctx context.Context, d *store.Delegation) map[stri
 
 // endDelegation revokes the permissions of a revoked delegation ([store.JobEndDelegation]).
 func (c *Checkout) endDelegation(ctx context.Context, id []byte) error {
-	d, err := store.DelegationByID(ctx, c.store, string(id))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	d, found, err := store.IfThere(store.DelegationByID(ctx, c.store, string(id)))
+	if !found {
 		return err
 	}
 	return c.revokePermissions(ctx, d)
@@ -162,11 +152,8 @@ func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) e
 
 // disable has the rail disable a revoked delegation whose account the service holds ([store.JobDisable]), until it is.
 func (c *Checkout) disable(ctx context.Context, id []byte) error {
-	d, err := store.DelegationByID(ctx, c.store, string(id))
-	if errors.Is(err, store.ErrNotFound) || err == nil && d.DisableAt.IsZero() {
-		return nil
-	}
-	if err != nil {
+	d, found, err := store.IfThere(store.DelegationByID(ctx, c.store, string(id)))
+	if !found || d.DisableAt.IsZero() {
 		return err
 	}
 	if c.now().Before(d.ExpiresAt) { // after that the chain refuses it by itself

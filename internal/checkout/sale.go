@@ -136,23 +136,16 @@ func (c *Checkout) soldBefore(ctx context.Context, q store.Querier, r *SaleReque
 		return o, err
 	}
 	if !errors.Is(err, store.ErrNotFound) || r.Identifier == "" {
-		return nil, notMissing(err)
+		return nil, store.NotFoundAs(err, nil)
 	}
 	named, err := store.SaleByIdentifier(ctx, q, signed.From, r.Identifier)
 	if err != nil {
-		return nil, notMissing(err)
+		return nil, store.NotFoundAs(err, nil)
 	}
 	if named.Content != r.Content {
 		return nil, toll.Errorf(toll.CodeSettleConflict, "This payment identifier was used before for another purchase.")
 	}
 	return store.OrderOfAccount(ctx, q, account, named.OrderID)
-}
-
-func notMissing(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
 }
 
 // raced reports whether another order took the authorization, or the name of the purchase, at the same time.

@@ -111,6 +111,7 @@ func (c *Checkout) SignDelegation(
 	return c.recordOf(now, fault(err))
 }
 
+// recordOf is the record of a delegation, or the error alone.
 func (c *Checkout) recordOf(d *store.Delegation, err error) (*toll.Delegation, error) {
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package checkout
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -86,10 +87,7 @@ func (c *Checkout) Refusals(ctx context.Context, caller toll.Address, q UsageQue
 
 // usageFilter checks the range of a query, and that the caller owns its plan.
 func (c *Checkout) usageFilter(ctx context.Context, caller toll.Address, q UsageQuery) (store.UsageFilter, UsageRange, error) {
-	f := store.UsageFilter{By: q.By, Owner: caller, Plan: q.Plan}
-	if f.By == "" {
-		f.By = store.ByDay
-	}
+	f := store.UsageFilter{By: cmp.Or(q.By, store.ByDay), Owner: caller, Plan: q.Plan}
 	unit, usual, most, text := 24*time.Hour, usualDays, maxDays, "400 days"
 	switch {
 	case f.By == store.ByHour:

@@ -87,15 +87,7 @@ func (c *Checkout) awaitWhile(
 		case p.Delay != nil:
 			return o, p, p.Delay.Err(c.now())
 		}
-		tick := time.NewTimer(readEvery)
-		select {
-		case <-changed:
-		case <-run:
-		case <-tick.C:
-		case <-c.stopping:
-		case <-ctx.Done():
-		}
-		tick.Stop()
+		rail.Wait(ctx, readEvery, changed, run, c.stopping)
 		if c.stops() || ctx.Err() != nil {
 			return c.lastRead(ctx, o)
 		}

@@ -21,11 +21,8 @@ const (
 // payJob runs the job of an open order that was claimed: its process died, its rail was unavailable
 // or refused it, or an earlier release placed it.
 func (c *Checkout) payJob(ctx context.Context, id []byte) error {
-	o, err := store.OrderByID(ctx, c.store, string(id))
-	if errors.Is(err, store.ErrNotFound) || err == nil && !o.Open {
-		return nil
-	}
-	if err != nil {
+	o, found, err := store.IfThere(store.OrderByID(ctx, c.store, string(id)))
+	if !found || !o.Open {
 		return err
 	}
 	by := c.rails.byName(o.Rail)

@@ -1,6 +1,10 @@
 package rail
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // Waiters are the callers of this process that wait for orders, or for their rows at a rail. A
 // caller joins before it reads its order, so that no change is missed. The zero value is ready to
@@ -43,5 +47,19 @@ func (w *Waiters) Wake(orderIDs ...string) {
 			default: // it has not seen the last change yet
 			}
 		}
+	}
+}
+
+// Wait returns when one of the channels has a value or is closed, after every, or when ctx ends. A
+// nil channel is never ready.
+func Wait(ctx context.Context, every time.Duration, changed, run, stopping <-chan struct{}) {
+	tick := time.NewTimer(every)
+	defer tick.Stop()
+	select {
+	case <-changed:
+	case <-run:
+	case <-stopping:
+	case <-tick.C:
+	case <-ctx.Done():
 	}
 }

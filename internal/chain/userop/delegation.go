@@ -74,8 +74,7 @@ func (d *Delegation) Terms() (Terms, error) {
 		Delegate: d.Delegate, Delegator: d.Delegator, Token: common.Address(amount[:20]), Limit: new(big.Int).SetBytes(amount[20:]),
 	}
 	if len(d.Caveats) > 2 && len(d.Caveats[2].Terms) == 64 {
-		to := common.BytesToAddress(d.Caveats[2].Terms[32:])
-		t.Receiver = &to
+		t.Receiver = new(common.BytesToAddress(d.Caveats[2].Terms[32:]))
 	}
 	times := Operation{AccountGasLimits: [32]byte(d.Caveats[1].Terms)}
 	t.After, t.Before = times.Gas()
