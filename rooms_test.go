@@ -72,7 +72,7 @@ var rooms = map[string]room{
 	},
 	"gateway": {
 		what:  "the core of the chat gateway: tools, confirmations, login, context, paid endpoint, MCP",
-		lines: 6600, // 90 of them keep confirmations apart and orders of unknown outcome known; 20 say what a key that is refused or cannot sell needs; 600 are queries and approvals: what strangers ask for, answer and hide
+		lines: 6579, // 90 of them keep confirmations apart and orders of unknown outcome known; 20 say what a key that is refused or cannot sell needs; 600 are queries and approvals: what strangers ask for, answer and hide
 		ours: "toll x402 client paid internal/backoff internal/cache internal/outbound internal/pace " +
 			"internal/plain internal/seal internal/tempfile",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
@@ -232,7 +232,7 @@ var rooms = map[string]room{
 	// The embedded chain is the only room that runs a node.
 	"internal/chain/devchain": {
 		what:  "the embedded chain; the only room that runs a node",
-		lines: 950,
+		lines: 942,
 		ours:  "internal/chain/contracts internal/tempfile",
 		third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256"},
 	},
@@ -250,7 +250,7 @@ var rooms = map[string]room{
 	},
 	"internal/card": {
 		what:  "the card rail: customers, cards, pages, charges, refunds, disputes, events; it alone speaks to Stripe",
-		lines: 4120, // 90 deal with payments without an order
+		lines: 4098, // 90 deal with payments without an order
 		ours:  "toll internal/store internal/jobs internal/rail internal/plain internal/alarm",
 		third: []string{"github.com/stripe/stripe-go/v85"},
 		tests: []string{"github.com/stripe/stripe-mock"},
@@ -258,7 +258,8 @@ var rooms = map[string]room{
 	// Of its lines about 800 are the objects of Stripe, member by member.
 	"internal/card/double": {
 		what:  "a stateful double of Stripe over HTTP: test cards, pages, webhooks, faults, books",
-		lines: 4160, // 70 of them are a person who fills its pages
+		lines: 4102, // 70 of them are a person who fills its pages
+		ours:  "toll internal/tempfile",
 		tests: []string{"github.com/stripe/stripe-go/v85", "github.com/stripe/stripe-mock"},
 	},
 	"internal/outbound": {
@@ -351,7 +352,7 @@ var rooms = map[string]room{
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 10880, // 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
+		lines: 10872, // 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
 		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{

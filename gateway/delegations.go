@@ -70,15 +70,8 @@ func (d *delegated) change(dir, account string, f func(ids []string) []string) e
 	if err != nil {
 		return err
 	}
-	file, err := tempfile.Kind{Prefix: ".delegations-", Suffix: ".json"}.Create(dir)
-	if err != nil {
-		return err
-	}
-	defer file.Remove()
-	if _, err := file.Write(b); err != nil {
-		return err
-	}
-	return file.Publish(filepath.Join(dir, delegationsFile), true)
+	kind := tempfile.Kind{Prefix: ".delegations-", Suffix: ".json"}
+	return kind.Write(filepath.Join(dir, delegationsFile), b, true)
 }
 
 // of returns the ids of an account, the newest first.

@@ -116,14 +116,7 @@ func (k keyStore) write(l *login) error {
 	if err != nil {
 		return fmt.Errorf("store the login: %w", err)
 	}
-	f, err := newLogin.Create(k.dir)
-	if err != nil {
-		return fmt.Errorf("store the login: %w", err)
-	}
-	if _, err = f.Write(sealed); err == nil {
-		err = f.Publish(k.path(), true)
-	}
-	if err = errors.Join(err, f.Remove()); err != nil {
+	if err := newLogin.Write(k.path(), sealed, true); err != nil {
 		return fmt.Errorf("store the login: %w", err)
 	}
 	return nil

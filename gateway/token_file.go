@@ -61,17 +61,10 @@ func writeToken(dir string, replace bool) error {
 	if err := makeDir(dir); err != nil {
 		return err
 	}
-	f, err := newToken.Create(dir)
-	if err != nil {
-		return err
-	}
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // it never fails
-	_, err = f.WriteString(base64.RawURLEncoding.EncodeToString(secret) + "\n")
-	if err == nil {
-		err = f.Publish(filepath.Join(dir, TokenFile), replace)
-	}
-	return errors.Join(err, f.Remove())
+	text := base64.RawURLEncoding.EncodeToString(secret) + "\n"
+	return newToken.Write(filepath.Join(dir, TokenFile), []byte(text), replace)
 }
 
 func readToken(dir string) (string, error) {

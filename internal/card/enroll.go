@@ -131,11 +131,8 @@ func (r *Rail) syncSetup(ctx context.Context, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		s, err = store.CardSetupBySession(ctx, r.cfg.Store, id)
 	}
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return store.NotFoundAs(err, nil)
 	}
 	return r.readSetup(ctx, s)
 }
@@ -327,11 +324,8 @@ func (r *Rail) putCard(
 // sameCard returns what is behind the record of the same card of the owner, locked, and nil when
 // there is none. The record of a card that was removed stays removed.
 func (r *Rail) sameCard(ctx context.Context, tx *store.Tx, m *store.CardMethod) (*store.CardMethod, error) {
-	like, err := store.CardMethodLike(ctx, tx, m.Owner, m.Fingerprint)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
+	like, found, err := store.IfThere(store.CardMethodLike(ctx, tx, m.Owner, m.Fingerprint))
+	if !found {
 		return nil, err
 	}
 	record, err := store.PaymentMethodForUpdate(ctx, tx, m.Owner, like.ID)

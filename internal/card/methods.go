@@ -17,11 +17,8 @@ import (
 // too, before its date, because it cannot be charged any more. Payment methods of others are
 // ignored.
 func (r *Rail) syncMethod(ctx context.Context, id string) error {
-	m, err := store.CardMethodByStripeID(ctx, r.cfg.Store, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	m, found, err := store.IfThere(store.CardMethodByStripeID(ctx, r.cfg.Store, id))
+	if !found {
 		return err
 	}
 	var method stripe.PaymentMethod
@@ -58,22 +55,19 @@ func (r *Rail) syncMethod(ctx context.Context, id string) error {
 // error.
 func (r *Rail) Detach(ctx context.Context, methodID []byte) error {
 	id := string(methodID)
-	m, err := store.CardMethodOf(ctx, r.cfg.Store, id)
-	if errors.Is(err, store.ErrNotFound) {
-		m, err = nil, nil
-	}
+	m, known, err := store.IfThere(store.CardMethodOf(ctx, r.cfg.Store, id))
 	if err != nil {
 		return err
 	}
 	removed := false
-	if m != nil {
+	if known {
 		record, err := store.PaymentMethodByID(ctx, r.cfg.Store, m.Owner, m.ID)
 		if err != nil {
 			return err
 		}
 		removed = !record.RevokedAt.IsZero()
 	}
-	if m != nil && m.StripeID == id && !removed {
+	if known && m.StripeID == id && !removed {
 		return nil // it is in use
 	}
 	ids := []string{id}

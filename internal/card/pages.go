@@ -171,10 +171,9 @@ func (r *Rail) Page(ctx context.Context, orderID string, hosted bool) (rail.Show
 	for range maxSteps {
 		p, d, err := r.read(ctx, orderID)
 		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return rail.Shown{}, toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", orderID)
 		case err != nil:
-			return rail.Shown{}, err
+			none := toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", orderID)
+			return rail.Shown{}, store.NotFoundAs(err, none)
 		case !State(p.State).open() || State(p.State) == Pending || d.Session == nil:
 			return rail.Shown{}, nil
 		}

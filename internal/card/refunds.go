@@ -33,11 +33,8 @@ var refundRank = map[string]int{refundCreated: 0, refundPending: 1, refundSuccee
 // BeginRefund implements [rail.Refunder].
 func (r *Rail) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) error {
 	m, err := moneyOf(ctx, t, in.OrderID)
-	if errors.Is(err, store.ErrNotFound) {
-		return refundRefused("The order is not paid by card.")
-	}
 	if err != nil {
-		return err
+		return store.NotFoundAs(err, refundRefused("The order is not paid by card."))
 	}
 	for _, re := range m.refunds {
 		if re.ID == in.ID {
@@ -78,11 +75,8 @@ func (r *Rail) Refunded(ctx context.Context, refundID string) (decided bool, fai
 // SendRefund runs a job of kind [store.JobCardRefund]: it has Stripe make a refund, once, and has
 // the order take it.
 func (r *Rail) SendRefund(ctx context.Context, refundID []byte) error {
-	re, err := store.CardRefundByID(ctx, r.cfg.Store, string(refundID))
-	if errors.Is(err, store.ErrNotFound) || err == nil && re.State != refundCreated {
-		return nil
-	}
-	if err != nil {
+	re, found, err := store.IfThere(store.CardRefundByID(ctx, r.cfg.Store, string(refundID)))
+	if !found || re.State != refundCreated {
 		return err
 	}
 	r.failpoint(atRefunding)

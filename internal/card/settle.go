@@ -253,11 +253,8 @@ func unusable(ctx context.Context, err error) bool {
 // DecideAgain runs a job of kind [store.JobCardDecide]: the order takes what became of its payment, and
 // of its money afterwards. An error says that it still cannot.
 func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
-	p, err := store.CardPaymentByOrder(ctx, r.cfg.Store, string(orderID))
-	if errors.Is(err, store.ErrNotFound) || err == nil && !p.Undecided {
-		return nil
-	}
-	if err != nil {
+	p, found, err := store.IfThere(store.CardPaymentByOrder(ctx, r.cfg.Store, string(orderID)))
+	if !found || !p.Undecided {
 		return err
 	}
 	d, err := detailsOf(p)

@@ -76,15 +76,7 @@ func (c *configuration) save() (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	f, err := newConfiguration.Create(dir)
-	if err == nil {
-		_, err = f.Write(append(b, '\n'))
-		if err == nil {
-			err = f.Publish(c.path, true)
-		}
-		err = errors.Join(err, f.Remove())
-	}
-	if err != nil {
+	if err := newConfiguration.Write(c.path, append(b, '\n'), true); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
 	return nil

@@ -49,6 +49,20 @@ func (k Kind) Create(dir string) (*File, error) {
 	}
 }
 
+// Write puts a file with this content under a name: readers see the whole file or none of it. With
+// replace it takes the place of a file of that name; without, the error is [fs.ErrExist] when there
+// is one. The temporary file lies in the same directory.
+func (k Kind) Write(path string, content []byte, replace bool) error {
+	f, err := k.Create(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(content); err == nil {
+		err = f.Publish(path, replace)
+	}
+	return errors.Join(err, f.Remove())
+}
+
 // Remove closes the file and removes it, with the side files of a database. It is for a deferred
 // call: a file that has been removed or published is passed over.
 func (f *File) Remove() error {

@@ -68,7 +68,7 @@ func newAnswer(v any, err error) answer {
 // with _write for the others.
 func (d *Double) serve(rt *route, permission string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		id := newRequestID()
+		id := newID("req_", 14)
 		w.Header().Set("Request-Id", id)
 		if err := d.authorize(r, permission); err != nil {
 			writeJSON(w, nil, err)

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base32"
+	"slices"
 	"strings"
 )
 
@@ -79,12 +80,11 @@ var messages = map[string]string{
 }
 
 func findCard(match func(testCard) bool) (testCard, bool) {
-	for _, t := range testCards {
-		if match(t) {
-			return t, true
-		}
+	i := slices.IndexFunc(testCards, match)
+	if i < 0 {
+		return testCard{}, false
 	}
-	return testCard{}, false
+	return testCards[i], true
 }
 
 // cardNumbered finds the test card of a number as a person types it.

@@ -121,11 +121,9 @@ func New(opts Options) (*Double, error) {
 	d.handler = d.routes()
 	for i := range opts.Webhooks {
 		d.wake = append(d.wake, make(chan struct{}, 1))
-		d.running.Add(1)
-		go d.send(i)
+		d.running.Go(func() { d.send(i) })
 	}
-	d.running.Add(1)
-	go d.tick()
+	d.running.Go(d.tick)
 	return d, nil
 }
 
@@ -165,7 +163,6 @@ func (d *Double) now() time.Time {
 
 // tick carries out what becomes due while nobody calls.
 func (d *Double) tick() {
-	defer d.running.Done()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for {

@@ -3,6 +3,7 @@ package double
 import (
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // failure is an error as Stripe answers it. Some objects keep one, such as last_payment_error.
@@ -88,11 +89,5 @@ func docURL(code string) string {
 	if code == "" {
 		return ""
 	}
-	b := []byte(code)
-	for i := range b {
-		if b[i] == '_' {
-			b[i] = '-'
-		}
-	}
-	return "https://stripe.com/docs/error-codes/" + string(b)
+	return "https://stripe.com/docs/error-codes/" + strings.ReplaceAll(code, "_", "-")
 }

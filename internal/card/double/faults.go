@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/tollhq/toll"
 )
 
 // Fault is a command to the double: something that goes wrong with one of the next requests or
@@ -202,8 +204,7 @@ func (s *state) takeFault(match func(*Fault) bool) *Fault {
 	if f.Count--; f.Count == 0 {
 		s.Faults = slices.Delete(s.Faults, i, i+1)
 	}
-	taken := *f
-	return &taken
+	return new(*f)
 }
 
 // command serves a command. It takes the secret key, and only from programs of this machine that
@@ -229,12 +230,8 @@ var proxied = []string{
 }
 
 func local(r *http.Request) bool {
-	for _, name := range proxied {
-		if r.Header.Get(name) != "" {
-			return false
-		}
-	}
-	return loopback(r.RemoteAddr) && loopback(r.Host)
+	passed := slices.ContainsFunc(proxied, func(h string) bool { return r.Header.Get(h) != "" })
+	return !passed && loopback(r.RemoteAddr) && loopback(r.Host)
 }
 
 // loopback reports whether the host of an address, with or without a port, is this machine.
@@ -243,8 +240,7 @@ func loopback(hostPort string) bool {
 	if err != nil {
 		host = hostPort
 	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return toll.IsLoopback(strings.Trim(host, "[]"))
 }
 
 func (d *Double) postFault(w http.ResponseWriter, r *http.Request) {

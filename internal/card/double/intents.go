@@ -63,7 +63,7 @@ func (c *call) createIntent() (any, error) {
 	}
 	pi := c.newIntent(amount, currency, text(u.ID), c.p)
 	if f := c.confirm(pi, m, true); f != nil {
-		f.PaymentIntent = clone(pi)
+		f.PaymentIntent = new(*pi)
 		return nil, f
 	}
 	return pi, nil
@@ -169,9 +169,8 @@ func (c *call) paymentFailed(pi *intent, m *paymentMethod, f *failure) *failure 
 	ch.Status, ch.FailureCode, ch.FailureMessage = "failed", text(f.Code), text(f.Message)
 	ch.Outcome = outcomeOf(f)
 	f.Charge = ch.ID
-	f.PaymentMethod = clone(m)
-	kept := *f
-	pi.LastPaymentError, pi.LatestCharge = &kept, text(ch.ID)
+	f.PaymentMethod = new(*m)
+	pi.LastPaymentError, pi.LatestCharge = new(*f), text(ch.ID)
 	pi.Status, pi.PaymentMethod, pi.NextAction = "requires_payment_method", "", nil
 	c.emit("charge.failed", ch)
 	c.emit("payment_intent.payment_failed", pi)
@@ -187,7 +186,7 @@ func (c *call) cancelIntent() (any, error) {
 	if pi.Status == "succeeded" || pi.Status == "canceled" {
 		f := invalidRequest("", "payment_intent_unexpected_state",
 			"You cannot cancel this PaymentIntent because it has a status of %s.", pi.Status)
-		f.PaymentIntent = clone(pi)
+		f.PaymentIntent = new(*pi)
 		return nil, f
 	}
 	if _, ok := c.sessionOf(pi); ok {

@@ -3,8 +3,8 @@ package double
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -205,9 +205,5 @@ func get(what, prefix string) func(*call) (any, error) {
 
 // byNumber is how an amount of cents is written to people: 1234 is "12.34".
 func byNumber(cents int64) string {
-	s := strconv.FormatInt(cents%100, 10)
-	if len(s) < 2 {
-		s = "0" + s
-	}
-	return strconv.FormatInt(cents/100, 10) + "." + s
+	return fmt.Sprintf("%d.%02d", cents/100, cents%100)
 }

@@ -153,12 +153,10 @@ func (c *call) checkExpiry(month, year int64) *failure {
 	now := time.Unix(c.now, 0).UTC()
 	this := int64(now.Year())
 	switch {
-	case month < 1 || month > 12:
+	case month < 1 || month > 12, year == this && month < int64(now.Month()):
 		return cardError("invalid_expiry_month", "", "Your card's expiration month is invalid.")
 	case year < this || year > this+50:
 		return cardError("invalid_expiry_year", "", "Your card's expiration year is invalid.")
-	case year == this && month < int64(now.Month()):
-		return cardError("invalid_expiry_month", "", "Your card's expiration month is invalid.")
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func (c *call) answer(ch challenge, approved bool) {
 		c.charge(ch.pi, m)
 	case ch.pi != nil:
 		kept := authenticationFailure("payment_intent")
-		kept.PaymentMethod = clone(m)
+		kept.PaymentMethod = new(*m)
 		ch.pi.Status, ch.pi.PaymentMethod, ch.pi.NextAction = "requires_payment_method", "", nil
 		ch.pi.LastPaymentError = kept
 		c.emit("payment_intent.payment_failed", ch.pi)

@@ -96,11 +96,11 @@ func (c *call) setUp(si *setupIntent, m *paymentMethod) *failure {
 func (c *call) setupFailed(si *setupIntent, f *failure) {
 	a, _ := find[*setupAttempt](c.st, string(si.LatestAttempt))
 	m, _ := find[*paymentMethod](c.st, string(si.PaymentMethod))
-	kept := *f
-	kept.PaymentMethod = clone(m)
-	a.Status, a.SetupError = "failed", &kept
+	kept := new(*f)
+	kept.PaymentMethod = new(*m)
+	a.Status, a.SetupError = "failed", kept
 	si.Status, si.PaymentMethod, si.NextAction = "requires_payment_method", "", nil
-	si.LastSetupError = &kept
+	si.LastSetupError = kept
 	c.emit("setup_intent.setup_failed", si)
 }
 
@@ -119,10 +119,4 @@ func (c *call) setupSucceeded(si *setupIntent) {
 func (c *call) cancelSetup(si *setupIntent, reason text) {
 	si.Status, si.CancellationReason, si.NextAction = "canceled", reason, nil
 	c.emit("setup_intent.canceled", si)
-}
-
-// clone copies an object at this moment.
-func clone[T any](v *T) *T {
-	w := *v
-	return &w
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/tollhq/toll/internal/tempfile"
 )
 
 // state is everything that the double remembers. No card number is in it. Its file has a line of
@@ -228,34 +229,13 @@ func (d *Double) save() error {
 	}
 	b, err := d.st.encode()
 	if err == nil {
-		err = replaceFile(d.opts.File, b)
+		kind := tempfile.Kind{Prefix: "." + filepath.Base(d.opts.File) + "."}
+		err = kind.Write(d.opts.File, b, true)
 	}
 	if err != nil {
 		d.opts.Logger.Error("the card double cannot save its state", "err", err)
 	}
 	return err
-}
-
-func replaceFile(name string, b []byte) (err error) {
-	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		return err
-	}
-	if dir, err := os.Open(filepath.Dir(name)); err == nil {
-		_ = dir.Sync() // not every system can
-		_ = dir.Close()
-	}
-	return nil
 }
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -268,11 +248,4 @@ func newID(prefix string, n int) string {
 		b[i] = alphabet[int(b[i])%len(alphabet)]
 	}
 	return prefix + string(b)
-}
-
-// newRequestID names a request in headers and events.
-func newRequestID() string {
-	b := make([]byte, 7)
-	_, _ = rand.Read(b)
-	return "req_" + hex.EncodeToString(b)
 }

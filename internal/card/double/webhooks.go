@@ -83,7 +83,6 @@ func (d *Double) wakeAll() {
 
 // send delivers the events of one webhook, one at a time, until the double is closed.
 func (d *Double) send(i int) {
-	defer d.running.Done()
 	for {
 		select {
 		case <-d.done.Done():

@@ -157,15 +157,7 @@ func newFile(path string) tempfile.Kind { return tempfile.Kind{Prefix: filepath.
 
 // writeFile makes a file that is whole or not there, readable by its owner.
 func writeFile(path string, content []byte) error {
-	temporary, err := newFile(path).Create(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	_, err = temporary.Write(content)
-	if err == nil {
-		err = temporary.Publish(path, true)
-	}
-	return errors.Join(err, temporary.Remove())
+	return newFile(path).Write(path, content, true)
 }
 
 func ether(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(params.Ether)) }
