@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -92,4 +93,26 @@ func (c *Client) oauth(ctx context.Context, path string, form url.Values, out an
 		return nil, unreadable(a, err)
 	}
 	return a, nil
+}
+
+// KeyClaims are what an API key says of itself. Nobody has checked them.
+type KeyClaims struct {
+	Address toll.Address `json:"sub"`
+	ID      toll.Hash    `json:"jti"`
+}
+
+// ReadKey returns what an API key says, with or without a prefix. The error, which does not repeat
+// the key, is [toll.CodeKeyMalformed].
+func ReadKey(key string) (c KeyClaims, err error) {
+	_, jwt, found := strings.Cut(key, ":")
+	if !found {
+		jwt = key
+	}
+	if parts := strings.Split(jwt, "."); len(parts) == 3 {
+		b, err := base64.RawURLEncoding.DecodeString(parts[1])
+		if err == nil && x402.Decode(b, &c) == nil && !c.Address.IsZero() && !c.ID.IsZero() {
+			return c, nil
+		}
+	}
+	return KeyClaims{}, toll.NewError(toll.CodeKeyMalformed)
 }

@@ -1,15 +1,12 @@
 package gateway
 
 import (
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/x402"
 )
 
 // account is a key in use with the settings that apply to it. It is immutable: a login, a logout
@@ -84,7 +81,7 @@ func (c *Core) notAuthenticated() *Error {
 
 // accountOf returns the account of a login; c.mu is held. Errors do not hold the key.
 func (c *Core) accountOf(l *login) (*account, error) {
-	claims, err := claimsOf(l.Key)
+	claims, err := client.ReadKey(l.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -137,29 +134,4 @@ func environmentOf(key string) toll.Environment {
 		return e
 	}
 	return ""
-}
-
-// claims are what an API key says of itself, unchecked.
-type claims struct {
-	Address toll.Address `json:"sub"`
-	ID      toll.Hash    `json:"jti"`
-}
-
-var errNoKey = errors.New("it does not have the form of a key")
-
-// claimsOf reads a key with or without a prefix. The error does not repeat it.
-func claimsOf(key string) (c claims, err error) {
-	_, jwt, found := strings.Cut(key, ":")
-	if !found {
-		jwt = key
-	}
-	parts := strings.Split(jwt, ".")
-	if len(parts) != 3 {
-		return c, errNoKey
-	}
-	b, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || x402.Decode(b, &c) != nil || c.Address.IsZero() || c.ID.IsZero() {
-		return claims{}, errNoKey
-	}
-	return c, nil
 }

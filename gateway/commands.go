@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 )
 
 // Acts of the chat commands, see [x402.Namespace.Command].
@@ -86,7 +87,7 @@ const revokeAdvice = "The key is in this chat now: revoke it when you can."
 
 func (c *Core) pasteText(ctx context.Context, args string) string {
 	env, key := pasted(args)
-	if _, err := claimsOf(key); err != nil {
+	if _, err := client.ReadKey(key); err != nil {
 		return "That is not an API key. " + c.usageText()
 	}
 	c.mu.Lock()

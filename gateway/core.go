@@ -15,6 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/backoff"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/x402"
 )
@@ -108,6 +109,7 @@ func New(opts Options) (*Core, error) {
 		tools:    map[string]*tool{},
 		instance: rand.Text(),
 		endpoint: endpoint{handlerTime: maxHandlerTime},
+		signIn:   signIn{pause: backoff.Sleep},
 	}
 	for _, t := range c.rows {
 		c.tools[opts.Names.Tool(t.name)] = t

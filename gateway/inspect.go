@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -90,7 +91,7 @@ func (c *Core) inspectKey(ctx context.Context, a *account) (lacks toll.Rights, e
 
 // lackingRights returns the rights that the key of an account lacks for all that a core can do.
 func lackingRights(ctx context.Context, a *account) (toll.Rights, error) {
-	id, err := claimsOf(a.APIKey)
+	id, err := client.ReadKey(a.APIKey)
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,8 @@ type signIn struct {
 	outcome string        // why the last browser login failed, a sentence; "" when it did not
 	// approved says who approved the last browser login, until a tool has shown it to the owner; "" then.
 	approved string
-	// pause waits between two questions to the service; nil: as long as it says. For tests.
-	pause   func(ctx context.Context, d time.Duration) error
+	// pause is [backoff.Sleep] between two questions to the service; tests replace it.
+	pause   func(ctx context.Context, d time.Duration) bool
 	waiting sync.WaitGroup // logins that poll
 }
 
@@ -140,12 +140,8 @@ func (c *Core) Close() {
 func (c *Core) awaitPerson(
 	ctx context.Context, p *pendingLogin, service *client.Client, device *client.DeviceSignIn,
 ) {
-	pause := c.signIn.pause
-	if pause == nil {
-		pause = wait
-	}
 	for {
-		if pause(ctx, device.Interval) != nil {
+		if !c.signIn.pause(ctx, device.Interval) {
 			c.failLogin(p, "Nobody approved the last login in time.")
 			return
 		}
@@ -168,18 +164,6 @@ func (c *Core) awaitPerson(
 			c.failLogin(p, "The service ended the last login.")
 			return
 		}
-	}
-}
-
-// wait waits for d. It returns the error of ctx when that ends first.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -213,7 +197,7 @@ func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 		old = c.signIn.stored
 		if err = c.keep(l); err != nil {
 			c.signIn.outcome = "The key of the last login could not be stored."
-		} else if who, err := claimsOf(key); err == nil {
+		} else if who, err := client.ReadKey(key); err == nil {
 			c.signIn.approved = fmt.Sprintf("Logged in to %s as %s. If this is not your account, log out.",
 				l.Environment, who.Address)
 		}

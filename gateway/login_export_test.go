@@ -8,7 +8,7 @@ import (
 )
 
 // SetPause replaces the wait between two questions of a browser login.
-func (c *Core) SetPause(f func(ctx context.Context, d time.Duration) error) { c.signIn.pause = f }
+func (c *Core) SetPause(f func(ctx context.Context, d time.Duration) bool) { c.signIn.pause = f }
 
 // WaitLogin returns when no login waits for a person any more.
 func (c *Core) WaitLogin() { c.signIn.waiting.Wait() }

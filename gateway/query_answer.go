@@ -139,7 +139,7 @@ func (q *query) unanswered(err error) error {
 	if e, ok := errors.AsType[*Error](unpaid.Reason); ok {
 		return e // no card, a limit that was refused
 	}
-	if e, ok := errors.AsType[*toll.Error](unpaid.Reason); ok && !isRefusal(e) {
+	if e, ok := errors.AsType[*toll.Error](unpaid.Reason); ok && undecided(e) {
 		return asError(e)
 	}
 	e := errorf(PaymentRequired, "%s asks for payment, and nothing was paid: %s",
@@ -170,17 +170,6 @@ func symbol(s string) string {
 		return "…"
 	}
 	return s
-}
-
-// isRefusal reports whether the service refused this payment, for example because the agent does not
-// exist. Other errors are about the service or the key.
-func isRefusal(e *toll.Error) bool {
-	switch s := e.HTTPStatus(); s {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
-		return false
-	default:
-		return s < 500
-	}
 }
 
 // guidance says what helps when nothing was paid. The exact scheme takes money of a wallet, which a

@@ -106,7 +106,7 @@ func (p *param) schema() *jsonschema.Schema {
 const idPattern = "^[1-9][0-9]{0,77}$"
 
 // number is a bound of a schema. JSON schemas count in floating point; the bounds are exact in it.
-func number(n int64) *float64 { return jsonschema.Ptr(float64(n)) }
+func number(n int64) *float64 { return new(float64(n)) }
 
 // wireTypes are types that encode themselves.
 var wireTypes = map[reflect.Type]*jsonschema.Schema{

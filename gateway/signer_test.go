@@ -87,15 +87,15 @@ func (s *signer) start(t *testing.T, edit ...func(*gateway.Config)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	core.SetPause(func(ctx context.Context, d time.Duration) error {
+	core.SetPause(func(ctx context.Context, d time.Duration) bool {
 		select {
 		case whole := <-s.ticks:
 			if whole {
 				s.svc.Advance(d)
 			}
-			return nil
+			return true
 		case <-ctx.Done():
-			return ctx.Err()
+			return false
 		}
 	})
 	server := httptest.NewServer(core.Handler())

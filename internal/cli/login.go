@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/subtle"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -101,7 +99,7 @@ func (a *app) login(ctx context.Context, environment string, ask func(context.Co
 	if err != nil {
 		return err
 	}
-	claims, err := claimsOf(key)
+	claims, err := client.ReadKey(key)
 	if err != nil {
 		return err
 	}
@@ -191,27 +189,6 @@ func callback(in *client.SignIn, host string, codes chan<- string) http.Handler 
 	})
 }
 
-// claims are what an API key says of itself, unchecked.
-type claims struct {
-	Address toll.Address `json:"sub"`
-	ID      toll.Hash    `json:"jti"`
-}
-
-func claimsOf(key string) (c claims, err error) {
-	_, jwt, ok := strings.Cut(key, ":")
-	if !ok {
-		jwt = key
-	}
-	parts := strings.Split(jwt, ".")
-	if len(parts) == 3 {
-		var b []byte
-		if b, err = base64.RawURLEncoding.DecodeString(parts[1]); err == nil && json.Unmarshal(b, &c) == nil && !c.ID.IsZero() {
-			return c, nil
-		}
-	}
-	return claims{}, toll.NewError(toll.CodeKeyMalformed) // the text of the key stays out of it
-}
-
 func (a *app) logoutCommand() *cobra.Command {
 	var all bool
 	c := command("logout", "Forget the API key of the active profile", nil)
@@ -255,7 +232,7 @@ func (a *app) logoutCommand() *cobra.Command {
 // endKey revokes the key of a profile when a sign-in made it. A service that cannot be reached does not keep anyone signed
 // in here.
 func (a *app) endKey(ctx context.Context, name string, p document) {
-	c, err := claimsOf(p.text(settingKey))
+	c, err := client.ReadKey(p.text(settingKey))
 	if err != nil || c.ID.String() != p.text(settingSignedIn) {
 		return
 	}
@@ -282,7 +259,7 @@ func (a *app) whoamiCommand() *cobra.Command {
 		if a.set.key == "" {
 			return toll.NewError(toll.CodeNotAuthenticated).WithHint("Sign in with toll login, or set TOLL_API_KEY.")
 		}
-		c, err := claimsOf(a.set.key)
+		c, err := client.ReadKey(a.set.key)
 		if err != nil {
 			return err
 		}

@@ -231,11 +231,7 @@ func (a *app) invitationsCommand() *cobra.Command {
 			columns: []column{{"ID", "id"}, {"ROLE", "role"}, {"NOTE", "note"}, {"CREATED", "createdAt"}, {"ENDS", "endsAt"}},
 		}),
 		a.person(call{
-			use: "accept LINK", short: "Join a workspace", method: http.MethodPost, path: "/invitations/accept",
-			change: func(_ *cobra.Command, r *request) error {
-				r.whole = map[string]string{"link": r.args[0]}
-				return nil
-			},
+			use: "accept LINK", short: "Join a workspace", method: http.MethodPost, path: "/invitations/accept", into: "link",
 		}),
 		a.person(call{use: "revoke ID", short: "End an open invitation", method: http.MethodDelete, path: "/invitations/ID"}),
 	)

@@ -237,8 +237,8 @@ func (a *app) plansMint() *cobra.Command {
 			{"credits-duration", "creditsDuration", digits, "seconds until they end; default without end"},
 		},
 		require: []string{"credits-amount", "credits-receiver"},
+		into:    "planId",
 		change: func(_ *cobra.Command, r *request) error {
-			r.in["planId"] = r.args[0]
 			if r.in["creditsDuration"] != nil {
 				r.path = "/protocol/plans/mintExpirable"
 				r.in["creditsAmount"] = r.in["amount"]
@@ -257,10 +257,6 @@ func (a *app) plansTakeBack() *cobra.Command {
 			{"credits-amount", "amount", digits, "credits to take, neither spent nor on hold"},
 			{"holder", "holderAddress", address, "address that loses them"},
 		},
-		require: []string{"credits-amount", "holder"},
-		change: func(_ *cobra.Command, r *request) error {
-			r.in["planId"] = r.args[0]
-			return nil
-		},
+		require: []string{"credits-amount", "holder"}, into: "planId",
 	})
 }

@@ -24,6 +24,7 @@ type call struct {
 
 	aliases []string // deployed names
 	method  string   // default GET
+	into    string   // member that the argument becomes
 	path    string   // in which the words of use stand for the arguments
 	flags   []flag
 	require []string // names of flags that must be given
@@ -78,6 +79,12 @@ func (a *app) resource(r call) *cobra.Command {
 		}
 		if err := a.resolveFlags(cmd.Context(), flags, in); err != nil {
 			return err
+		}
+		if r.into != "" {
+			if in == nil {
+				in = body{}
+			}
+			in[r.into] = args[0]
 		}
 		q := &request{cmp.Or(r.method, http.MethodGet), pathOf(r.path, r.use, args), args, in, nil}
 		if r.change != nil {

@@ -231,41 +231,31 @@ func serveBoth(ctx context.Context, s *server.Server, ln net.Listener, metricsLi
 	return errors.Join(err, <-done)
 }
 
+// newLog writes JSON lines. No line of any level carries a key or a token: levels choose how much is said, not what.
+func newLog(w io.Writer, level string) (*slog.Logger, error) { return newLogAs(w, level, "json") }
+
 // newLogAs is [newLog] in a format: text, json, or "" for text on a terminal and JSON elsewhere.
 func newLogAs(w io.Writer, level, format string) (*slog.Logger, error) {
-	switch strings.ToLower(format) {
-	case "text":
-	case "":
-		if !isTerminal(w) {
-			return newLog(w, level)
-		}
-	case "json":
-		return newLog(w, level)
-	default:
+	format = strings.ToLower(format)
+	text := format == "text" || format == "" && isTerminal(w)
+	if !text && format != "" && format != "json" {
 		return nil, usagef("the log format is text or json")
 	}
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, usagef("the log level is debug, info, warn or error")
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
-		if at.Key == slog.TimeKey {
+	o := &slog.HandlerOptions{Level: l, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
+		switch {
+		case at.Key == slog.TimeKey && text:
 			at.Value = slog.StringValue(at.Value.Time().Format(time.TimeOnly))
-		}
-		return at
-	}})), nil
-}
-
-// newLog writes JSON lines. No line of any level carries a key or a token: levels choose how much is said, not what.
-func newLog(w io.Writer, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usagef("the log level is debug, info, warn or error")
-	}
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
-		if at.Key == slog.TimeKey {
+		case at.Key == slog.TimeKey:
 			at.Value = slog.StringValue(at.Value.Time().UTC().Format(time.RFC3339Nano))
 		}
 		return at
-	}})), nil
+	}}
+	if text {
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	}
+	return slog.New(slog.NewJSONHandler(w, o)), nil
 }

@@ -27,7 +27,7 @@ func (a *app) tokensCreate(use string) *cobra.Command {
 	var d delegationFlags
 	makers := []string{"spending-limit-cents", "delegation-duration-secs", "payment-method-id"}
 	c := a.resource(call{
-		use: use + " PLAN", short: "Create an access token for a plan",
+		use: use + " PLAN", short: "Create an access token for a plan", into: "planId",
 		long: `Create an access token for a plan. It is shown this once: whoever has it can spend the credits within its limits.
 
 It spends credits that are there, and buys none unless a delegation lets it: --delegation-id names one, --spending-limit-cents makes one
@@ -44,7 +44,6 @@ for this plan alone. So do --delegation-duration-secs and --payment-method-id.`,
 			{"metadata", "metadata", object, "anything to keep with it, as JSON"},
 		},
 		change: func(cmd *cobra.Command, r *request) error {
-			r.in["planId"] = r.args[0]
 			d.make = slices.ContainsFunc(makers, cmd.Flags().Changed)
 			return d.scheme(a.set.names, r.in)
 		},

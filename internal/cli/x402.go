@@ -21,11 +21,7 @@ func (a *app) x402Command() *cobra.Command {
 	return group("x402", "Payments, as a builder sees them", "",
 		a.x402Require(), a.x402Verify("verify"), a.x402Settle("settle"),
 		a.resource(call{
-			use: "release REQUEST", short: "Give a hold back", method: http.MethodPost, path: "/x402/release",
-			change: func(_ *cobra.Command, r *request) error {
-				r.in = body{"agentRequestId": r.args[0]}
-				return nil
-			},
+			use: "release REQUEST", short: "Give a hold back", method: http.MethodPost, path: "/x402/release", into: "agentRequestId",
 		}),
 		a.x402Settlement(),
 		a.x402Discover(),
