@@ -434,10 +434,7 @@ func (a *Auth) above(ctx context.Context, tx *store.Tx, key store.APIKey) (toll.
 		return key.Parent, nil
 	}
 	g, err := store.OAuthGrantByID(ctx, tx, key.Parent)
-	if errors.Is(err, store.ErrNotFound) {
-		return toll.Hash{}, nil
-	}
-	return g.Parent, err
+	return g.Parent, store.NotFoundAs(err, nil)
 }
 
 // line returns what a key came of: its own id, its parent, and so on.

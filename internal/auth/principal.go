@@ -79,10 +79,7 @@ func (a *Auth) MakeOperator(ctx context.Context, owner toll.Address) error {
 // IsOperator reports whether the address is that of an operator.
 func (a *Auth) IsOperator(ctx context.Context, owner toll.Address) (bool, error) {
 	p, err := store.PrincipalByAddress(ctx, a.store, owner)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return p.Operator, err
+	return p.Operator, store.NotFoundAs(err, nil)
 }
 
 // walletAAD binds a wallet key to its address and environment.

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -91,11 +90,8 @@ func (a *Auth) Lock(ctx context.Context, tx *store.Tx, c Caller, rights ...toll.
 		return nil
 	}
 	m, err := store.ShareMembership(ctx, tx, c.Address, c.UserID)
-	if errors.Is(err, store.ErrNotFound) {
-		return errKey
-	}
 	if err != nil {
-		return err
+		return store.NotFoundAs(err, errKey)
 	}
 	if r := toll.Rights(rights).Missing(m.Role.Rights()); r != "" {
 		return Lacks(r)
@@ -107,8 +103,5 @@ func (a *Auth) Lock(ctx context.Context, tx *store.Tx, c Caller, rights ...toll.
 // nothing is made by a key that ends meanwhile. Errors: [toll.CodeNotAuthenticated] for a key that is over.
 func (a *Auth) LockKey(ctx context.Context, tx *store.Tx, id toll.Hash) error {
 	err := store.LockAPIKey(ctx, tx, id, a.clock())
-	if errors.Is(err, store.ErrNotFound) {
-		return errKey
-	}
-	return err
+	return store.NotFoundAs(err, errKey)
 }

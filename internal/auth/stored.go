@@ -17,16 +17,15 @@ type Stored struct {
 	macKey      []byte
 }
 
+var errNoService = errors.New("auth: no service has been started on this database")
+
 // ReadStored reads what a database says of itself, and changes nothing. It fails on a database on
 // which no process has called [Bootstrap], and with a master key that does not open what is sealed
 // there.
 func ReadStored(ctx context.Context, q store.Querier, ring *seal.Ring) (s Stored, err error) {
 	environment, err := store.Setting(ctx, q, settingEnvironment)
-	if errors.Is(err, store.ErrNotFound) {
-		return s, errors.New("auth: no service has been started on this database")
-	}
 	if err != nil {
-		return s, err
+		return s, store.NotFoundAs(err, errNoService)
 	}
 	s.Environment = toll.Environment(environment)
 	sealed, err := store.Setting(ctx, q, settingMACKey)

@@ -186,11 +186,8 @@ func (b *burns) proof(ctx context.Context, transaction toll.Hash) (*toll.BurnPro
 func (b *burns) unpublished(ctx context.Context, transaction toll.Hash) (*toll.BurnProof, error) {
 	none := toll.NewError(toll.CodeBurnNotMirrored).WithDetails("transaction %s", transaction)
 	r, err := b.ledger.RequestByTransaction(ctx, transaction)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, none
-	}
 	if err != nil {
-		return nil, err
+		return nil, store.NotFoundAs(err, none)
 	}
 	a, err := b.ledger.Account(ctx, r.Account)
 	if err != nil {

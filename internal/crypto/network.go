@@ -152,10 +152,7 @@ func (n *Network) foreign() error {
 // genesis returns the hash of block 0 that is known, or zero.
 func (n *Network) genesis(ctx context.Context) (common.Hash, error) {
 	text, err := store.Setting(ctx, n.deps.Store, settingGenesis)
-	if errors.Is(err, store.ErrNotFound) {
-		return common.Hash{}, nil
-	}
-	return common.HexToHash(string(text)), err
+	return common.HexToHash(string(text)), store.NotFoundAs(err, nil)
 }
 
 // remember writes the genesis down at the first start, and refuses another one from then on.

@@ -122,11 +122,8 @@ func each(list func(after string) ([]*store.Webhook, error), do func(*store.Webh
 func (e *Events) fanOut(ctx context.Context, webhook string) (more bool, err error) {
 	err = e.st.Tx(ctx, func(tx *store.Tx) error {
 		more = false
-		w, err := store.WebhookForUpdate(ctx, tx, webhook)
-		if errors.Is(err, store.ErrNotFound) || err == nil && w.Status != toll.WebhookActive {
-			return nil
-		}
-		if err != nil {
+		w, found, err := store.IfThere(store.WebhookForUpdate(ctx, tx, webhook))
+		if !found || w.Status != toll.WebhookActive {
 			return err
 		}
 		pending, err := store.CountPending(ctx, tx, w.ID, e.maxPending)
@@ -309,11 +306,8 @@ func (e *Events) finish(ctx context.Context, d *store.Delivery, status int64, pr
 	claimed := d.TryAt
 	return e.st.Tx(ctx, func(tx *store.Tx) error {
 		now := e.now()
-		w, err := store.WebhookForUpdate(ctx, tx, d.Webhook)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil
-		}
-		if err != nil {
+		w, found, err := store.IfThere(store.WebhookForUpdate(ctx, tx, d.Webhook))
+		if !found {
 			return err
 		}
 		end := *d

@@ -310,11 +310,9 @@ func (e *Events) Resend(ctx context.Context, owner toll.Address, id, deliveryID 
 	var d *store.Delivery
 	_, err = e.change(ctx, owner, id, func(tx *store.Tx, w *store.Webhook) error {
 		err := store.ResendDelivery(ctx, tx, w.ID, deliveryID, e.now())
-		if errors.Is(err, store.ErrNotFound) {
-			return toll.Errorf(toll.CodeWebhookNotFound, "The webhook has no delivery with this id.")
-		}
 		if err != nil {
-			return err
+			none := toll.Errorf(toll.CodeWebhookNotFound, "The webhook has no delivery with this id.")
+			return store.NotFoundAs(err, none)
 		}
 		d, err = store.DeliveryByID(ctx, tx, w.ID, deliveryID)
 		return err

@@ -159,10 +159,7 @@ func (f *Facilitator) putDeclared(ctx context.Context, d store.Discovered, owner
 // readDeclared is the zero value for an endpoint of which no payment said anything.
 func (f *Facilitator) readDeclared(ctx context.Context, k declaredKey) (store.Discovered, error) {
 	d, err := store.DiscoveredOf(ctx, f.Store, k.agent, k.verb, k.url)
-	if errors.Is(err, store.ErrNotFound) {
-		return store.Discovered{}, nil
-	}
-	return d, err
+	return d, store.NotFoundAs(err, nil)
 }
 
 // fitsSchema checks a value against a JSON Schema when a payer may have written both, so the work is bounded (package schema).

@@ -99,12 +99,12 @@ func (f *Facilitator) lookUp(ctx context.Context, l *lack, r *ledger.Refusal) *t
 }
 
 func (f *Facilitator) orderOf(ctx context.Context, l *lack) (tx string, open bool, e *toll.Error) {
-	o, err := f.Checkout.OrderOfRequest(ctx, l.p.account, l.name)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", false, nil
-	}
-	if err != nil {
+	o, found, err := store.IfThere(f.Checkout.OrderOfRequest(ctx, l.p.account, l.name))
+	switch {
+	case err != nil:
 		return "", false, toll.AsError(err)
+	case !found:
+		return "", false, nil
 	}
 	return o.TxHash, o.Open, nil
 }

@@ -88,10 +88,7 @@ func inspectAccount(ctx context.Context, cfg Config, deps *Deps, k keys, add Rep
 	if found.Live {
 		mode = "live mode"
 	}
-	known, err := store.Setting(ctx, deps.Store, card.AccountSetting)
-	if errors.Is(err, store.ErrNotFound) {
-		err = nil
-	}
+	known, _, err := store.IfThere(store.Setting(ctx, deps.Store, card.AccountSetting))
 	used := false
 	if err == nil {
 		used, err = store.CardUsed(ctx, deps.Store)

@@ -144,10 +144,7 @@ func (l *Ledger) auditUnsettled(ctx context.Context, x *auditor) error {
 // requestRow reports whether a request has a row now: one may have been settled since it was read.
 func (l *Ledger) requestRow(ctx context.Context, id AccountID, requestID string) (bool, error) {
 	_, err := into(scanRequest)(l.st.QueryRow(ctx, sqlRequest, id[:], requestID).Scan)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
+	return err == nil, store.NotFoundAs(err, nil)
 }
 
 // burn counts a burn under its permission.

@@ -23,10 +23,7 @@ const (
 // not in it: see [Account.Stale].
 func (l *Ledger) Account(ctx context.Context, id AccountID) (Account, error) {
 	a, err := into(scanAccount)(l.st.QueryRow(ctx, sqlAccount, id[:]).Scan)
-	if errors.Is(err, store.ErrNotFound) {
-		return Account{}, nil
-	}
-	return a, err
+	return a, store.NotFoundAs(err, nil)
 }
 
 // AccountsOf returns the accounts of a subscriber as last written, those that changed last first, at most limit. It names no
@@ -66,10 +63,7 @@ func (l *Ledger) Snapshot(ctx context.Context, id AccountID, permission toll.Has
 		return a, Permission{}, err
 	}
 	p, err := into(scanHotPermission)(l.st.QueryRow(ctx, sqlPermissionNow, id[:], permission[:]).Scan)
-	if errors.Is(err, store.ErrNotFound) {
-		return a, Permission{}, nil
-	}
-	return a, p, err
+	return a, p, store.NotFoundAs(err, nil)
 }
 
 // CreatePermission stores a permission.

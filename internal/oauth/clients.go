@@ -120,11 +120,8 @@ func (o *OAuth) agentClient(ctx context.Context, id string) (*knownClient, error
 		return nil, errUnknownClient
 	}
 	agent, err := store.AgentByID(ctx, o.Store, toll.AgentID(id))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, errUnknownClient
-	}
 	if err != nil {
-		return nil, err
+		return nil, store.NotFoundAs(err, errUnknownClient)
 	}
 	return &knownClient{
 		Client: Client{ID: id, Name: "Unregistered program", Agent: agent, refreshes: true},

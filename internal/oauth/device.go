@@ -293,10 +293,7 @@ func (o *OAuth) poll(ctx context.Context, client *knownClient, form url.Values) 
 		return nil, refused("authorization_pending", "The person has not decided.")
 	}
 	g, err := store.OAuthGrantByID(ctx, o.Store, row.GrantID)
-	if isNotFound(err) {
-		err = unknown
-	}
-	if err == nil {
+	if err = store.NotFoundAs(err, unknown); err == nil {
 		err = o.sameClient(ctx, g, client)
 	}
 	if err == nil {

@@ -137,11 +137,8 @@ func (o *OAuth) revokeAccess(ctx context.Context, token string) error {
 		return err
 	}
 	g, err := store.OAuthGrantOfAccess(ctx, o.Store, id)
-	if isNotFound(err) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return store.NotFoundAs(err, nil)
 	}
 	left := g.EndsAt.Sub(o.Clock())
 	if !g.Refreshes || left < shortestLife {

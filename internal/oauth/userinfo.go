@@ -28,11 +28,8 @@ func (o *OAuth) user(ctx context.Context, g store.OAuthGrant) (user, error) {
 		return u, nil
 	}
 	p, err := store.PrincipalByAddress(ctx, o.Store, g.Owner)
-	if isNotFound(err) {
-		err = nil
-	}
 	u.Name = p.Name
-	return u, err
+	return u, store.NotFoundAs(err, nil)
 }
 
 // withIdentity adds an identity token to an answer when the person agreed to it (OpenID Connect Core 1.0, section 3.1.3.3).

@@ -292,7 +292,7 @@ func (p *People) Recover(ctx context.Context, source, link, login, code, passwor
 				err = store.DeleteCredential(ctx, tx, c.ID, user)
 			}
 			if err != nil {
-				return notFoundAs(err, errRecovery)
+				return store.NotFoundAs(err, errRecovery)
 			}
 		}
 		return p.putPassword(ctx, tx, user, name, hash, "")
@@ -307,20 +307,13 @@ func (p *People) Recover(ctx context.Context, source, link, login, code, passwor
 func (p *People) recoverable(ctx context.Context, link, code string) (toll.UUID, error) {
 	if link == "" {
 		c, err := store.CredentialBySubject(ctx, p.Store, Recovery, recoverySubject(code))
-		return c.UserID, notFoundAs(err, errRecovery)
+		return c.UserID, store.NotFoundAs(err, errRecovery)
 	}
 	l, err := store.LinkByHash(ctx, p.Store, sumOf(link))
 	return l.UserID, p.usable(l, err, linkRecover)
 }
 
 var errRecovery = toll.Errorf(toll.CodeNotAuthenticated, "The login name or the recovery code is wrong.")
-
-func notFoundAs(err, other error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return other
-	}
-	return err
-}
 
 // Sweep drops what nobody needs any more: codes that ended, links that ended a month ago, and the addresses of people in the audit log after 90 days.
 // It reports whether there may be more.

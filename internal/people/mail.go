@@ -256,11 +256,8 @@ func (p *People) CheckCode(ctx context.Context, source, state, code string) (Cod
 	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
 		right = false
 		row, err := store.LockMailCode(ctx, tx, sumOf(string(s.ID)))
-		if errors.Is(err, store.ErrNotFound) {
-			return nil
-		}
 		if err != nil || row.Tries >= codeTries {
-			return err
+			return store.NotFoundAs(err, nil)
 		}
 		if right = subtle.ConstantTimeCompare(row.Code, codeHash(s.ID, code)) == 1; right {
 			return store.DeleteMailCode(ctx, tx, row.ID)

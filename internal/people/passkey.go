@@ -282,7 +282,7 @@ func (p *People) SignInPasskey(ctx context.Context, source, state, answer string
 	}
 	row, err := store.CredentialBySubject(ctx, p.Store, Passkey, base64.RawURLEncoding.EncodeToString(c.ID))
 	if err != nil {
-		return toll.Person{}, notFoundAs(err, errPasskey)
+		return toll.Person{}, store.NotFoundAs(err, errPasskey)
 	}
 	if row.Secret, err = json.Marshal(c); err != nil {
 		return toll.Person{}, err

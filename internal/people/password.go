@@ -128,11 +128,8 @@ func (p *People) SignIn(ctx context.Context, source, login, password string) (to
 // signedIn notes the use of a proved credential and returns its person.
 func (p *People) signedIn(ctx context.Context, c store.Credential) (toll.Person, error) {
 	u, err := p.User(ctx, c.UserID)
-	if errors.Is(err, store.ErrNotFound) {
-		return u, errSignIn
-	}
 	if err != nil {
-		return u, err
+		return u, store.NotFoundAs(err, errSignIn)
 	}
 	c.UsedAt = p.Clock()
 	ctx = p.as(ctx, u.ID)

@@ -128,7 +128,7 @@ func (p *People) ConfirmProved(ctx context.Context, user toll.UUID, pr Proved) e
 	if err == nil {
 		_, err = p.signedIn(ctx, c)
 	}
-	return notFoundAs(err, toll.Errorf(toll.CodeNotAuthenticated, "%s is not yours here.", pr.Name))
+	return store.NotFoundAs(err, toll.Errorf(toll.CodeNotAuthenticated, "%s is not yours here.", pr.Name))
 }
 
 // AddProved makes what was proved a credential of a person. Errors: [toll.CodeExists] when it is somebody's.

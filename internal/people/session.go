@@ -85,11 +85,11 @@ func (p *People) openSession(ctx context.Context, token string) (*Signed, error)
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return nil, notFoundAs(err, errSession)
+		return nil, store.NotFoundAs(err, errSession)
 	}
 	u, err := p.User(ctx, row.UserID)
 	if err != nil {
-		return nil, notFoundAs(err, errSession)
+		return nil, store.NotFoundAs(err, errSession)
 	}
 	s := &Signed{Person: u, Session: sessionOf(row), row: row}
 	s.Session.Current = true
@@ -154,7 +154,7 @@ func (p *People) In(ctx context.Context, s *Signed, workspace string) (auth.Call
 		return auth.Caller{}, errWorkspace
 	}
 	c, err := p.Caller(ctx, at, s.Person.ID)
-	return c, notFoundAs(err, errWorkspace)
+	return c, store.NotFoundAs(err, errWorkspace)
 }
 
 var errWorkspace = toll.Errorf(toll.CodeWrongWorkspace, "X-Current-Org-Id must name a workspace that you are a member of.").
@@ -203,7 +203,7 @@ func (p *People) EndSessionsOf(ctx context.Context, c auth.Caller, user toll.UUI
 func (p *People) managesMember(ctx context.Context, tx *store.Tx, c auth.Caller, user toll.UUID) error {
 	m, err := store.MembershipOf(ctx, tx, c.Address, user)
 	if err != nil {
-		return notFoundAs(err, errNoMember)
+		return store.NotFoundAs(err, errNoMember)
 	}
 	return p.manages(ctx, tx, c, m.Role)
 }
