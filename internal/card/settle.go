@@ -3,6 +3,7 @@ package card
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/stripe/stripe-go/v85"
@@ -184,12 +185,10 @@ func putRejected(ctx context.Context, tx *store.Tx, refund *store.CardRefund) er
 	if err != nil {
 		return err
 	}
-	for _, other := range all {
-		if other.Origin == originRejected && other.Intent == refund.Intent {
-			return nil
-		}
+	sent := func(other *store.CardRefund) bool {
+		return other.Origin == originRejected && other.Intent == refund.Intent
 	}
-	if refund.Cents <= 0 {
+	if refund.Cents <= 0 || slices.ContainsFunc(all, sent) {
 		return nil
 	}
 	return putRefund(ctx, tx, refund)

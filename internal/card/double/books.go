@@ -1,8 +1,6 @@
 package double
 
-import (
-	"net/http"
-)
+import ()
 
 // Books are the sums of what moved, which tests compare with the books of a ledger.
 type Books struct {
@@ -78,5 +76,3 @@ func (d *Double) Books() Books {
 	}
 	return b
 }
-
-func (d *Double) getBooks(w http.ResponseWriter, _ *http.Request) { writeJSON(w, d.Books(), nil) }
