@@ -251,7 +251,7 @@ func (x *exchange) payment() Payment {
 
 // run lets the handler work and then decides what becomes of its answer.
 func (x *exchange) run() {
-	a := newWriter(x.w)
+	a := &writer{w: x.w, rc: http.NewResponseController(x.w), header: x.w.Header().Clone(), declared: -1}
 	a.max, a.stream, a.only, a.head = x.c.maxBuffer, x.c.hold, x.c.flushEventsOnly, x.r.Method == http.MethodHead
 	var begun atomic.Bool
 	ctx, cancel := x.workContext(&begun)

@@ -55,10 +55,6 @@ type writer struct {
 	closed    bool
 }
 
-func newWriter(w http.ResponseWriter) *writer {
-	return &writer{w: w, rc: http.NewResponseController(w), header: w.Header().Clone(), declared: -1}
-}
-
 // Header implements [http.ResponseWriter].
 func (a *writer) Header() http.Header {
 	if a.header == nil {

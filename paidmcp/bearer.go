@@ -105,10 +105,6 @@ type bearers struct {
 	verdicts *cache.Cache[string, string] // what is wrong, by digest of the token
 }
 
-func newBearers(p *Payments, k *keys, clock func() time.Time) *bearers {
-	return &bearers{f: p.seller.Facilitator, keys: k, agent: p.seller.AgentID, names: p.seller.Namespace, clock: clock, verdicts: cache.New[string, string](maxVerdicts)}
-}
-
 // claims are what the HTTP layer reads of an access token (wire contract, section 14).
 type claims struct {
 	sale.Claims

@@ -33,10 +33,6 @@ type keys struct {
 	reading chan struct{} // closed at the end of the reading under way, nil without one
 }
 
-func newKeys(url string, c *http.Client, clock func() time.Time) *keys {
-	return &keys{url: url, client: c, clock: clock}
-}
-
 // find returns the key of this id, nil when the service has none. A key that is new to us is asked for once in a while, so
 // that tokens with invented ids cause no requests. Callers whose key is known never wait. An error means that nothing is known: the
 // service may have the key since it was last asked, and did not answer now.

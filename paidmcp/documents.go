@@ -48,8 +48,6 @@ func (s *Server) resource(base string) oauthmeta.Resource {
 	}
 }
 
-func (s *Server) resourceDocument(base string) any { return s.resource(base) }
-
 // endpointDocument is the document of the MCP endpoint as a protected resource.
 func (s *Server) endpointDocument(base string) any {
 	r := s.resource(base)
@@ -72,8 +70,6 @@ func (s *Server) authorization(base string) oauthmeta.Server {
 	d.RegistrationEndpoint = base + pathRegister
 	return d
 }
-
-func (s *Server) authorizationDocument(base string) any { return s.authorization(base) }
 
 // health is the answer of a server that lives.
 func (s *Server) health(string) any {

@@ -141,10 +141,5 @@ func (m *message) agrees(h http.Header) *messageFault {
 	return nil
 }
 
-// unknownSession is the answer to an id that is not, or no longer, one of this caller: a client starts a new session then.
-func unknownSession(id []byte) *messageFault {
-	return &messageFault{http.StatusNotFound, codeNoSession, "Session not found", id}
-}
-
 // codeNoSession is what other servers of the protocol answer with, too.
 const codeNoSession = -32001

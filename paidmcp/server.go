@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/internal/oauthmeta"
 	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/internal/plain"
@@ -137,9 +138,15 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	if s.guard, err = newGuard(cfg.AllowedHosts, cfg.AllowedOrigins, s.base); err != nil {
 		return nil, err
 	}
-	s.bearers = newBearers(p, newKeys(near+"/.well-known/jwks.json", direct, s.clock), s.clock)
+	s.bearers = &bearers{
+		f: p.seller.Facilitator, keys: &keys{url: near + "/.well-known/jwks.json", client: direct, clock: s.clock},
+		agent: p.seller.AgentID, names: p.seller.Namespace, clock: s.clock, verdicts: cache.New[string, string](maxVerdicts),
+	}
 	s.register = registrar{to: near + "/oauth/register", client: direct, limit: perMinute[struct{}](registerRate)}
-	s.sessions = newSessions(s.mcp, s.cfg.MaxSessions, newBacklog(cfg.ResumeBytes, cfg.ResumeTime), s.clock, s.log)
+	s.sessions = &sessions{
+		mcp: s.mcp, most: s.cfg.MaxSessions, backlog: newBacklog(cfg.ResumeBytes, cfg.ResumeTime), clock: s.clock, log: s.log,
+		byID: make(map[string]*session), groups: make(map[string]*group),
+	}
 	s.listed = sale.NewCache[struct{}, items](nil, nil, itemsTime, s.clock)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.modern = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
@@ -215,11 +222,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case pathHealth:
 		document = s.health
 	case pathResource:
-		document = s.resourceDocument
+		document = func(base string) any { return s.resource(base) }
 	case pathResource + pathMCP:
 		document = s.endpointDocument
 	case pathAuthorization, pathOpenID:
-		document = s.authorizationDocument
+		document = func(base string) any { return s.authorization(base) }
 	}
 	if document == nil || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions {
 		notFound(w, r)

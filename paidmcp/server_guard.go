@@ -102,11 +102,11 @@ func (s *Server) sameSite(w http.ResponseWriter, r *http.Request, methods string
 	origins := r.Header.Values("Origin")
 	h := w.Header()
 	h.Add("Vary", "Origin")
-	switch {
+	switch site := r.Header.Get("Sec-Fetch-Site"); {
 	case len(origins) > 1 || len(origins) == 1 && !s.guard.origin(origins[0]):
 		refuse(w, http.StatusForbidden, "forbidden", "Pages of this origin may not call. The operator of the server can allow it.")
 		return false
-	case len(origins) == 0 && foreignFetch(r.Header.Get("Sec-Fetch-Site")):
+	case len(origins) == 0 && (site == "cross-site" || site == "same-site"):
 		refuse(w, http.StatusForbidden, "forbidden", "Pages of other sites may not call.")
 		return false
 	case len(origins) == 1:
@@ -132,8 +132,6 @@ func (s *Server) sameSite(w http.ResponseWriter, r *http.Request, methods string
 
 // headerNames is a list of header names. Tools may name headers of their own, so the list is not ours.
 var headerNames = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,1000}$")
-
-func foreignFetch(site string) bool { return site == "cross-site" || site == "same-site" }
 
 // webError is the body of an answer that is no JSON-RPC (RFC 6749, section 5.2).
 type webError struct {

@@ -85,10 +85,6 @@ type sessions struct {
 	ending sync.WaitGroup
 }
 
-func newSessions(m *mcp.Server, most int, b *backlog, clock func() time.Time, log *slog.Logger) *sessions {
-	return &sessions{mcp: m, most: most, backlog: b, clock: clock, log: log, byID: make(map[string]*session), groups: make(map[string]*group)}
-}
-
 // open makes a session and takes it into use. A client that does not initialize gets the state that this would have left.
 // It returns nil when too many sessions are in use.
 func (ss *sessions) open(owner, room string, m *message, version string) (*session, error) {
@@ -301,7 +297,8 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 	if len(r.Header.Values(headerSession)) > 0 {
 		one := s.sessions.use(id, who.owner(), false)
 		if one == nil {
-			unknownSession(m.id).write(w)
+			// The id is not, or no longer, one of this caller: a client starts a new session then.
+			(&messageFault{http.StatusNotFound, codeNoSession, "Session not found", m.id}).write(w)
 			return
 		}
 		if m.id != nil && m.method != "" {

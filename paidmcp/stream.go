@@ -85,7 +85,7 @@ func (s *stream) answered() int {
 func (s *stream) Write(b []byte) (int, error) {
 	s.backlog.mu.Lock()
 	defer s.backlog.mu.Unlock()
-	if !s.isEvents() {
+	if s.header.Get("Content-Type") != "text/event-stream" {
 		s.plain = append(s.plain, b...)
 		return len(b), nil
 	}
@@ -105,8 +105,6 @@ func (s *stream) Write(b []byte) (int, error) {
 	}
 	return len(b), nil
 }
-
-func (s *stream) isEvents() bool { return s.header.Get("Content-Type") == "text/event-stream" }
 
 // last is the number of the last event. The first one has the number 1.
 func (s *stream) last() int { return s.before + len(s.events) }
