@@ -30,7 +30,7 @@ func ParseAmount(s string, decimals int) (Units, error) {
 // FormatAmount returns base units of a token with this many decimals (2 at least) in whole units, exactly and with two
 // decimals at least: 1005000 of 6 decimals is "1.005", 2000000 is "2.00".
 func FormatAmount(u Units, decimals int) string {
-	s := formatFixed(u.Int(), decimals)
+	s := fixed(u.Int().String(), decimals)
 	for keep := strings.IndexByte(s, '.') + 3; len(s) > keep && s[len(s)-1] == '0'; {
 		s = s[:len(s)-1]
 	}

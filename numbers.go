@@ -192,10 +192,7 @@ func (v *Bool) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// formatFixed writes n with its last digits behind a point: 12345 with 2 decimals is "123.45".
-func formatFixed(n *big.Int, decimals int) string { return fixed(n.String(), decimals) }
-
-// fixed is formatFixed for digits.
+// fixed writes digits with the last ones behind a point: 12345 with 2 decimals is "123.45".
 func fixed(s string, decimals int) string {
 	s = strings.Repeat("0", max(decimals+1-len(s), 0)) + s
 	return s[:len(s)-decimals] + "." + s[len(s)-decimals:]

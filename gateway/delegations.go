@@ -124,7 +124,7 @@ func (c *call) covering(ctx context.Context, d *budget, account string) (string,
 		switch {
 		case undecided(err):
 			return "", err
-		case errors.Is(err, toll.NewError(toll.CodeUnknownDelegation)), err == nil && hasEnded(known):
+		case errors.Is(err, toll.NewError(toll.CodeUnknownDelegation)), err == nil && (known.Status == toll.StatusRevoked || known.Status == toll.StatusExpired):
 			if err := record.forget(dir, account, id); err != nil {
 				c.core.log.WarnContext(ctx, "an ended delegation stays in the record", "err", err)
 			}
@@ -133,11 +133,6 @@ func (c *call) covering(ctx context.Context, d *budget, account string) (string,
 		}
 	}
 	return "", nil
-}
-
-// hasEnded reports whether a delegation never pays again.
-func hasEnded(d *toll.Delegation) bool {
-	return d.Status == toll.StatusRevoked || d.Status == toll.StatusExpired
 }
 
 // coveredBy reports whether an existing delegation serves a budget. Where orders cannot bound what is

@@ -94,17 +94,6 @@ func (p pricing) hint() string {
 	return "Amounts have no sign, exponent or separator of thousands, and are never rounded."
 }
 
-// spell writes an amount so that [pricing.read] reads the same again.
-func (p pricing) spell(u toll.Units) string {
-	switch {
-	case p.dollars():
-		return "$" + toll.FormatAmount(u, p.decimals)
-	case p.currency == toll.CurrencyETH:
-		return toll.FormatAmount(u, p.decimals) + " " + toll.CurrencyETH
-	}
-	return u.String()
-}
-
 // price makes the price of amounts and their receivers; no receivers means own, for one amount.
 // names are the arguments of the amounts and of the receivers.
 func (p pricing) price(

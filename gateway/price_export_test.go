@@ -15,6 +15,17 @@ func ReadAmount(pricingType, token string, env toll.Environment, text string) (u
 	return u.String(), p.spell(u), nil
 }
 
+// spell writes an amount so that [pricing.read] reads the same again.
+func (p pricing) spell(u toll.Units) string {
+	switch {
+	case p.dollars():
+		return "$" + toll.FormatAmount(u, p.decimals)
+	case p.currency == toll.CurrencyETH:
+		return toll.FormatAmount(u, p.decimals) + " " + toll.CurrencyETH
+	}
+	return u.String()
+}
+
 // ReadPrice reads the amounts of a price, whose receivers are all the same.
 func ReadPrice(pricingType, token string, receivers int, amounts ...string) (readable string, err error) {
 	p, err := newPricing(pricingType, token, toll.Sandbox)

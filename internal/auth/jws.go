@@ -157,8 +157,9 @@ func (a *Auth) sign(payload []byte) (string, error) {
 	return key.sign(payload), nil
 }
 
-func headerSegment(kid string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","typ":"JWT","kid":"` + kid + `"}`))
+// headerSegment is the header of a signature; typ is that member with its comma, or empty.
+func headerSegment(typ, kid string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA",` + typ + `"kid":"` + kid + `"}`))
 }
 
 // smallOrderPoints are the eight points of order 1, 2, 4 and 8 of edwards25519 in canonical form. crypto/ed25519

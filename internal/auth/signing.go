@@ -187,7 +187,7 @@ func (a *Auth) load(ctx context.Context, old *keySet) (*keySet, error) {
 	}
 	for _, row := range rows {
 		k := &signingKey{
-			id: row.KID, kid: row.KID, public: row.Public, private: old.opened(row), header: headerSegment(row.KID),
+			id: row.KID, kid: row.KID, public: row.Public, private: old.opened(row), header: headerSegment(`"typ":"JWT",`, row.KID),
 			createdAt: row.CreatedAt, retiredAt: row.RetiredAt,
 		}
 		if k.private == nil {
@@ -197,7 +197,7 @@ func (a *Auth) load(ctx context.Context, old *keySet) (*keySet, error) {
 		}
 		if row.Purpose == store.StatementKey {
 			k.kid = did + "#" + k.id
-			k.header = statementHeader(k.kid)
+			k.header = headerSegment("", k.kid)
 			set.statements = append(set.statements, k)
 			continue
 		}

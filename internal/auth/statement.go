@@ -26,10 +26,6 @@ func (a *Auth) SignStatement(payload []byte) (string, error) {
 // that signed within the last year.
 func (a *Auth) DID() []byte { return a.keys().did }
 
-func statementHeader(kid string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","kid":"` + kid + `"}`))
-}
-
 // didOf returns the did:web identifier of a public address: its host, and its port percent-encoded (did:web method, section
 // 3.1). A path has no part in it.
 func didOf(issuer string) string {

@@ -3,7 +3,6 @@ package checkout
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -180,8 +179,6 @@ func insertSale(ctx context.Context, tx *store.Tx, r *SaleRequest, o *store.Orde
 
 // saleKey begins the open key of an order that an authorization pays.
 const saleKey = "sale/"
-
-func isSale(o *store.Order) bool { return strings.HasPrefix(o.OpenKey, saleKey) }
 
 // SaleOf returns what a recorded authorization pays for.
 func SaleOf(a *store.Authorization) rail.Sale {

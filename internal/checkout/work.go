@@ -3,6 +3,7 @@ package checkout
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -103,7 +104,7 @@ func (c *Checkout) readPurchase(ctx context.Context, o *store.Order) (*rail.Purc
 		return nil, err
 	}
 	p := c.purchaseOf(plan, o)
-	if isSale(o) {
+	if strings.HasPrefix(o.OpenKey, saleKey) {
 		a, err := store.AuthorizationOfOrder(ctx, c.store, o.ID)
 		if err != nil {
 			return nil, err

@@ -119,7 +119,8 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	}
 	root.AddCommand(
 		a.serveCommand(), a.devCommand(), a.keysCommand(), a.agentsCommand(), a.plansCommand(), a.tokensCommand(), a.x402Command(),
-		a.callCommand(), a.paymentsCommand(), a.gateCommand(), a.mcpCommand(), a.gatewayCommand(), a.versionsCommand(), a.versionCommand(), a.configCommand(), a.manCommand(),
+		a.callCommand(), a.paymentsCommand(), a.gateCommand(), a.mcpCommand(), a.gatewayCommand(), a.versionCommand(), a.configCommand(), a.manCommand(),
+		a.get("versions", "API versions of the service, and the one that applies to you", "/meta/versions"),
 		a.priceCommand(), a.creditsCommand(), a.delegationsCommand(), a.cardsCommand(), a.cardDoubleCommand(), a.payoutsCommand(), a.ordersCommand(), a.subscribersCommand(), a.holdingsCommand(), a.usageCommand(), a.revenueCommand(), a.refusalsCommand(), a.rollupsCommand(), a.searchCommand(), a.requestsCommand(), a.eventsCommand(),
 		a.webhooksCommand(), a.usersCommand(), a.sessionCommand(), a.credentialsCommand(), a.membersCommand(), a.invitationsCommand(), a.walletCommand(), a.faucetCommand(), a.proofCommand(), a.clockCommand(), a.doctorCommand(), a.auditCommand(), a.exportCommand(), a.auditLogCommand(), a.backupCommand(), a.restoreCommand(), a.recoveryCommand(), a.migrateCommand(),
 	)

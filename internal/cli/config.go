@@ -24,7 +24,8 @@ func (a *app) configCommand() *cobra.Command {
 	c := group("config", "Profiles: API key and address of a service", `Profiles: API key and address of a service, kept in one file that only you can read.
 
 Settings come from flags, else from the environment, else from the active profile.`,
-		a.configInit(), a.configSet(), a.configShow(), a.configUse())
+		a.configInit(), a.configSet(), a.configShow(),
+		command("use PROFILE", "Make a profile the active one", func(_ *cobra.Command, args []string) error { return a.useProfile(args[0]) }))
 	c.Annotations = withoutProfile // they must work on a profile that is not there yet
 	return c
 }
@@ -292,10 +293,6 @@ takes the setting away.`
 		return a.saveProfile(c, profile)
 	}
 	return c
-}
-
-func (a *app) configUse() *cobra.Command {
-	return command("use PROFILE", "Make a profile the active one", func(_ *cobra.Command, args []string) error { return a.useProfile(args[0]) })
 }
 
 func (a *app) useProfile(name string) error {

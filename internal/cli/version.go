@@ -58,7 +58,3 @@ func (a *app) versionCommand() *cobra.Command {
 	c.Annotations = withoutProfile
 	return c
 }
-
-func (a *app) versionsCommand() *cobra.Command {
-	return a.get("versions", "API versions of the service, and the one that applies to you", "/meta/versions")
-}

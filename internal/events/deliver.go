@@ -137,7 +137,7 @@ func (e *Events) fanOut(ctx context.Context, webhook string) (more bool, err err
 		now := e.now()
 		for _, ev := range events {
 			w.Sequence = ev.Sequence
-			if !wants(w, ev.Type) {
+			if len(w.Types) > 0 && !slices.Contains(w.Types, ev.Type) {
 				continue
 			}
 			d := &store.Delivery{
@@ -152,10 +152,6 @@ func (e *Events) fanOut(ctx context.Context, webhook string) (more bool, err err
 		return store.MoveWebhook(ctx, tx, w.ID, w.Sequence)
 	})
 	return more, err
-}
-
-func wants(w *store.Webhook, t toll.EventType) bool {
-	return len(w.Types) == 0 || slices.Contains(w.Types, t)
 }
 
 // send starts what is due, as far as there are slots.

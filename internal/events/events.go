@@ -75,7 +75,9 @@ func New(cfg Config) *Events {
 	cfg.Outbound.Timeout, cfg.Outbound.IgnoreBody = cmp.Or(cfg.Outbound.Timeout, deliveryTimeout), true
 	e := &Events{cfg: cfg, st: cfg.Store, clock: cfg.Clock, log: cfg.Log, client: outbound.New(cfg.Outbound), maxPending: maxPending}
 	e.sides = map[[16]byte]store.Sides{}
-	e.hub = newHub(e)
+	e.hub = &hub{
+		e: e, wake: jobs.NewSignal(), audiences: map[toll.Address]*audience{}, each: map[string]int{}, ended: make(chan struct{}),
+	}
 	e.sender = newSender(e)
 	return e
 }

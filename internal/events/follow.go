@@ -42,10 +42,6 @@ type audience struct {
 	streams map[*Stream]struct{}
 }
 
-func newHub(e *Events) *hub {
-	return &hub{e: e, wake: jobs.NewSignal(), audiences: map[toll.Address]*audience{}, each: map[string]int{}, ended: make(chan struct{})}
-}
-
 func (h *hub) turn(ctx context.Context) error {
 	h.mu.Lock()
 	principals := slices.Collect(maps.Keys(h.audiences))

@@ -81,11 +81,6 @@ func (p place) key() string {
 	return string(p.agent.stamp.ID) + "/" + strconv.Itoa(p.listed().position)
 }
 
-// compare returns a negative number when p stands before the place with these values: what was updated last comes first.
-func (p place) compare(updated int64, key string) int {
-	return cmp.Or(cmp.Compare(updated, p.updated()), strings.Compare(p.key(), key))
-}
-
 // compare returns a positive number when l stands before the place with these values, which is the
 // place of an agent: what was updated last comes first.
 func (l *listedAgent) compare(updated int64, id string) int {

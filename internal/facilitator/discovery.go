@@ -1,6 +1,7 @@
 package facilitator
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -227,8 +228,8 @@ func (f *Facilitator) Search(ctx context.Context, query string, by x402.Catalogu
 	left := map[*listedAgent][]string{} // the words that an agent does not have, so that its urls must
 	var last place
 	for p := range items {
-		if cursor != "" && p.compare(updated, key) <= 0 {
-			continue
+		if cursor != "" && cmp.Or(cmp.Compare(updated, p.updated()), strings.Compare(p.key(), key)) <= 0 {
+			continue // it stands before the cursor: what was updated last comes first
 		}
 		rest, known := left[p.agent]
 		if !known {

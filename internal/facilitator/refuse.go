@@ -91,9 +91,3 @@ func isVerdict(e *toll.Error) bool {
 	}
 	return e.HTTPStatus() < 500
 }
-
-// isStockVerdict is isVerdict for standard software, which knows no other refusals: all but faults and an outcome that is
-// still to come.
-func isStockVerdict(e *toll.Error) bool {
-	return e.HTTPStatus() < 500 && e.Code != toll.CodeSettlementPending
-}

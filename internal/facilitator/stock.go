@@ -12,11 +12,6 @@ import (
 // stockGrace is how much longer than its server says a hold of a stock request lives: the settle travels too.
 const stockGrace = 15 * time.Second
 
-// stockLife is the life of the hold that a stock verify takes.
-func stockLife(r *x402.Requirements) time.Duration {
-	return holdLife(int(min(r.MaxTimeoutSeconds, x402.MaxHoldSecs))) + stockGrace
-}
-
 // stockAmount returns the amount of stock requirements, nil when they name none.
 func stockAmount(p *payment) (*toll.Credits, *toll.Error) {
 	if p.entry.Amount == "" {

@@ -67,7 +67,7 @@ func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402
 		if max, e = stockAmount(p); e != nil {
 			return p, nil, e
 		}
-		life, hold = stockLife(p.entry), true
+		life, hold = holdLife(int(min(p.entry.MaxTimeoutSeconds, x402.MaxHoldSecs)))+stockGrace, true
 	}
 	if e = f.afterToken(ctx, p, inBounds(p, max)); e != nil {
 		return p, nil, e
@@ -261,7 +261,9 @@ func (f *Facilitator) valid(p *payment, a *ledger.Account, requestID string, amo
 // refusedVerify is the verdict, or the error that is none.
 func (f *Facilitator) refusedVerify(p *payment, e *toll.Error) (*x402.VerifyResponse, error) {
 	f.count(p, e, x402.ReasonOf(f.ns, e, x402.ActVerify))
-	if !isVerdict(e) && !(p.stock && isStockVerdict(e)) {
+	// Standard software knows no other refusals: all but faults and an outcome that is still to come.
+	stock := p.stock && e.HTTPStatus() < 500 && e.Code != toll.CodeSettlementPending
+	if !isVerdict(e) && !stock {
 		return nil, f.fault(x402.ActVerify, e)
 	}
 	resp := &x402.VerifyResponse{InvalidReason: x402.ReasonOf(f.ns, e, x402.ActVerify), InvalidMessage: e.Text(), Code: e.Code}

@@ -77,7 +77,7 @@ func New(st *store.Store, cfg Config) *Ledger {
 	if queue <= 0 {
 		queue = 8192
 	}
-	l.flusher = newFlusher(l, queue)
+	l.flusher = &flusher{l: l, limit: queue, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go l.flusher.run()
 	return l
 }

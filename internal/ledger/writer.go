@@ -53,10 +53,6 @@ type flusher struct {
 	closed bool
 }
 
-func newFlusher(l *Ledger, limit int) *flusher {
-	return &flusher{l: l, limit: limit, wake: make(chan struct{}, 1), done: make(chan struct{})}
-}
-
 func (f *flusher) submit(ctx context.Context, op operation) (any, error) {
 	c := &call{ctx: ctx, op: op, done: make(chan outcome, 1)}
 	f.mu.Lock()

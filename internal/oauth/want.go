@@ -40,7 +40,8 @@ func (o *OAuth) read(ctx context.Context, client *knownClient, q url.Values) (w 
 		if client.Agent != nil {
 			return w, refused("invalid_target", "A program that is not registered gets no API key.")
 		}
-		if client.usual != nil && !asksRights(w.Scope) {
+		isRight := func(word string) bool { return toll.AllRights().Has(toll.Right(word)) }
+		if client.usual != nil && !slices.ContainsFunc(strings.Fields(w.Scope), isRight) {
 			w.Scope = scopeOf(w.Scope, client.usual)
 		}
 		w.Rights, err = askedRights(w.Scope)
@@ -131,13 +132,6 @@ func askedRights(scope string) (toll.Rights, error) {
 		return can, nil
 	}
 	return asked, nil
-}
-
-// asksRights reports whether a scope has the word of a right.
-func asksRights(scope string) bool {
-	return slices.ContainsFunc(strings.Fields(scope), func(w string) bool {
-		return toll.AllRights().Has(toll.Right(w))
-	})
 }
 
 // scopeOf returns a scope with the rights that were given in place of those that were asked for.

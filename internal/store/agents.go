@@ -11,10 +11,6 @@ import (
 const agentColumns = `a.agent_id, a.owner, a.metadata, a.api, a.sealed_credentials IS NOT NULL,
 	a.is_listed, COALESCE(a.version, 1), a.created_at, a.updated_at`
 
-func agentSorts() map[Sort]string {
-	return map[Sort]string{SortCreated: "a.created_at", SortUpdated: "a.updated_at", SortName: "a.name"}
-}
-
 // storedAPI is how the api column is written. Its names are not the wire's, which may change.
 type storedAPI struct {
 	Endpoints     []storedEndpoint `json:"endpoints,omitempty"`
@@ -143,7 +139,8 @@ func AgentsOfPlan(ctx context.Context, q Querier, id toll.PlanID, p Page) (List[
 const MaxAgentBytes = 4 << 20
 
 func selectAgents(ctx context.Context, q Querier, l Listing, p Page) (List[*toll.Agent], error) {
-	l.Columns, l.ID, l.Sorts = agentColumns+", octet_length(a.metadata) + octet_length(a.api)", "a.agent_id", agentSorts()
+	l.Columns, l.ID = agentColumns+", octet_length(a.metadata) + octet_length(a.api)", "a.agent_id"
+	l.Sorts = map[Sort]string{SortCreated: "a.created_at", SortUpdated: "a.updated_at", SortName: "a.name"}
 	bytes := int64(0)
 	list, err := Select(ctx, q, l, p, func(scan func(dest ...any) error) (*toll.Agent, error) {
 		var n int64

@@ -63,16 +63,10 @@ func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]
 		append(args, int64(limit))...)
 }
 
-// sortChainOps brings operations into the order in which their rows are locked.
-func sortChainOps(ops []*ChainOp) []*ChainOp {
-	sorted := slices.Clone(ops)
-	slices.SortFunc(sorted, func(a, b *ChainOp) int { return strings.Compare(a.ID, b.ID) })
-	return sorted
-}
-
 // UpdateChainOps is [UpdateChainOp] for several, in an order in which two callers do not wait for each other.
 func UpdateChainOps(ctx context.Context, tx *Tx, ops []*ChainOp) error {
-	for _, op := range sortChainOps(ops) {
+	byID := func(a, b *ChainOp) int { return strings.Compare(a.ID, b.ID) }
+	for _, op := range slices.SortedFunc(slices.Values(ops), byID) {
 		if err := UpdateChainOp(ctx, tx, op); err != nil {
 			return err
 		}

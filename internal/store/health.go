@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -82,8 +81,6 @@ func (s *Store) Probe(ctx context.Context) error {
 	}
 	return err
 }
-
-func probeRow() string { return fmt.Sprintf("probe/%d", rand.IntN(probeRows)) }
 
 // Place names the database for a log: the path of the file, or host, port and name, without user
 // and password.

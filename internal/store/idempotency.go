@@ -38,9 +38,6 @@ type Once struct {
 	Stored, Lost bool
 }
 
-// WritesNothing reports whether [PutAnswer] would write nothing.
-func (o *Once) WritesNothing() bool { return o == nil || o.Scope.IsZero() && o.Quota == nil }
-
 // ErrAnswered ends a transaction of which another call with the same Idempotency-Key was first.
 var ErrAnswered = errors.New("store: a call with this Idempotency-Key was first")
 

@@ -70,13 +70,11 @@ var (
 
 	users      = newRecord[User]("users")
 	InsertUser = users.insert
-	UpdateUser = users.update
 	UserByID   = by[toll.UUID](users, "user_id = $1")
 
 	credentials         = newRecord[Credential]("credentials")
 	InsertCredential    = credentials.insert // [IsUnique] when the subject is taken
 	UpdateCredential    = credentials.update
-	CredentialByID      = by[toll.UUID](credentials, "credential_id = $1")
 	CredentialBySubject = by2[string, string](credentials, "kind = $1 AND subject = $2")
 	CredentialsOf       = listBy[toll.UUID](credentials, "user_id = $1 ORDER BY created_at, credential_id")
 

@@ -35,10 +35,6 @@ type purse struct {
 
 type spending struct{ second, cents int64 }
 
-func newLimits(hourly int64, clock func() time.Time) *limits {
-	return &limits{hourly: hourly, clock: clock, orders: map[[24]byte]common.Hash{}}
-}
-
 // admit counts an order on one of the purses, once, or says why it is not signed, and for [OverCap] when it may be.
 func (l *limits) admit(on *purse, key [24]byte, content common.Hash, cents int64) (Reason, time.Duration) {
 	l.mu.Lock()

@@ -70,7 +70,8 @@ func New(c Config) (*Signer, error) {
 		return nil, errors.New("signer: a negative hourly cap")
 	}
 	return &Signer{
-		new(big.Int).Set(c.ChainID), c.Keys, c.Service, slices.Clone(c.Relayers), c.Mirror, c.Log, newLimits(c.HourlyCents, c.Clock),
+		new(big.Int).Set(c.ChainID), c.Keys, c.Service, slices.Clone(c.Relayers), c.Mirror, c.Log,
+		&limits{hourly: c.HourlyCents, clock: c.Clock, orders: map[[24]byte]common.Hash{}},
 	}, nil
 }
 

@@ -3,6 +3,7 @@ package userop
 import (
 	"errors"
 	"math/big"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -55,11 +56,6 @@ func (e execution) structure() part {
 	return structure(address(e.target), uint256(e.value), octets(e.data))
 }
 
-// single is the packed form of ERC-7579: target, value, calldata.
-func (e execution) single() []byte {
-	return append(append(e.target.Bytes(), uint256(e.value).data...), e.data...)
-}
-
 // execute is the calldata with which an account makes one call.
 func execute(e execution) []byte { return call("execute((address,uint256,bytes))", e.structure()) }
 
@@ -91,7 +87,8 @@ func DelegatedCall(token common.Address, transfers []Transfer, by *SignedDelegat
 	context := octets(by.Context())
 	contexts, modes, calls := make([]part, len(list)), make([]part, len(list)), make([]part, len(list))
 	for i, e := range list {
-		contexts[i], modes[i], calls[i] = context, word(nil), octets(e.single())
+		single := slices.Concat(e.target.Bytes(), uint256(e.value).data, e.data) // the packed form of ERC-7579
+		contexts[i], modes[i], calls[i] = context, word(nil), octets(single)
 	}
 	return execute(execution{contracts.DelegationManager, new(big.Int), call("redeemDelegations(bytes[],bytes32[],bytes[])",
 		array(contexts...), array(modes...), array(calls...))}), nil
