@@ -59,7 +59,7 @@ var rooms = map[string]room{
 	},
 	"paidmcp": {
 		what:  "prices on the tools, resources and prompts of an MCP server; the managed server over HTTP",
-		lines: 5783,
+		lines: 5779,
 		ours: "toll x402 paid internal/cache internal/sale internal/plain internal/pace " +
 			"internal/meter internal/oauthmeta",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go", "golang.org/x/sync/semaphore"},
@@ -138,7 +138,7 @@ var rooms = map[string]room{
 	},
 	"internal/store": {
 		what:  "migrations, records, transactions, errors of both engines",
-		lines: 11336, // 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite, 500 people with their lists and audit log, 50 codes by mail, 830 the journal and the way into it, 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched; 100 of them read settlements by time
+		lines: 11320, // 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite, 500 people with their lists and audit log, 50 codes by mail, 830 the journal and the way into it, 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched; 100 of them read settlements by time
 		ours:  "toll x402 internal/backoff",
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "modernc.org/libc", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},

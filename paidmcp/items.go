@@ -111,22 +111,19 @@ func Description(s string) Option { return func(pr *price) { pr.description = s 
 
 // AddTool adds a tool with typed arguments and results, and its price, to s. See [mcp.AddTool].
 func AddTool[In, Out any](p *Payments, s *mcp.Server, t *mcp.Tool, h mcp.ToolHandlerFor[In, Out], opts ...Option) {
-	p.Protect(s)
-	p.priceItem(Tools, t.Name, describe(t.Description, ""), opts)
+	p.priceItem(s, Tools, t.Name, describe(t.Description, ""), opts)
 	mcp.AddTool(s, t, h)
 }
 
 // AddTool adds a tool that reads its own arguments, and its price. See [mcp.Server.AddTool].
 func (p *Payments) AddTool(s *mcp.Server, t *mcp.Tool, h mcp.ToolHandler, opts ...Option) {
-	p.Protect(s)
-	p.priceItem(Tools, t.Name, describe(t.Description, ""), opts)
+	p.priceItem(s, Tools, t.Name, describe(t.Description, ""), opts)
 	s.AddTool(t, h)
 }
 
 // AddResource adds a resource and its price. See [mcp.Server.AddResource].
 func (p *Payments) AddResource(s *mcp.Server, r *mcp.Resource, h mcp.ResourceHandler, opts ...Option) {
-	p.Protect(s)
-	p.priceItem(Resources, r.URI, describe(r.Description, r.MIMEType), opts)
+	p.priceItem(s, Resources, r.URI, describe(r.Description, r.MIMEType), opts)
 	s.AddResource(r, h)
 }
 
@@ -134,15 +131,13 @@ func (p *Payments) AddResource(s *mcp.Server, r *mcp.Resource, h mcp.ResourceHan
 // stand for, also when another one serves it: where prices disagree, the dearest is taken. See
 // [mcp.Server.AddResourceTemplate].
 func (p *Payments) AddResourceTemplate(s *mcp.Server, t *mcp.ResourceTemplate, h mcp.ResourceHandler, opts ...Option) {
-	p.Protect(s)
-	p.priceItem(Resources, t.URITemplate, describe(t.Description, t.MIMEType), opts)
+	p.priceItem(s, Resources, t.URITemplate, describe(t.Description, t.MIMEType), opts)
 	s.AddResourceTemplate(t, h)
 }
 
 // AddPrompt adds a prompt and its price. See [mcp.Server.AddPrompt].
 func (p *Payments) AddPrompt(s *mcp.Server, pr *mcp.Prompt, h mcp.PromptHandler, opts ...Option) {
-	p.Protect(s)
-	p.priceItem(Prompts, pr.Name, describe(pr.Description, ""), opts)
+	p.priceItem(s, Prompts, pr.Name, describe(pr.Description, ""), opts)
 	s.AddPrompt(pr, h)
 }
 
@@ -156,7 +151,8 @@ func (p *Payments) Price(t Type, name string, opts ...Option) { p.prices.set(t, 
 // Unprice takes a price away that [Payments.Price] or the addition of an item has set.
 func (p *Payments) Unprice(t Type, name string) { p.prices.remove(t, name) }
 
-func (p *Payments) priceItem(t Type, name string, by Option, opts []Option) {
+func (p *Payments) priceItem(s *mcp.Server, t Type, name string, by Option, opts []Option) {
+	p.Protect(s)
 	p.Price(t, name, append([]Option{by}, opts...)...)
 }
 

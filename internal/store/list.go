@@ -162,15 +162,7 @@ func Select[T any](ctx context.Context, q Querier, l Listing, p Page, scan func(
 
 // checked returns the page with its defaults, and the place where it begins, nil for the begin of the list.
 func (p Page) checked() (Page, *cursor, error) {
-	if p.Sort == "" {
-		p.Sort = SortCreated
-	}
-	if p.Number == 0 {
-		p.Number = 1
-	}
-	if p.Size == 0 {
-		p.Size = defaultPageSize
-	}
+	p.Sort, p.Number, p.Size = cmp.Or(p.Sort, SortCreated), cmp.Or(p.Number, 1), cmp.Or(p.Size, defaultPageSize)
 	if p.Number < 1 || p.Number > 1<<31 || p.Size < 1 || p.Size > maxPageSize {
 		return p, nil, toll.NewError(toll.CodeBadPage)
 	}

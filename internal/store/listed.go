@@ -118,18 +118,11 @@ func eachRow[T any](
 	ctx context.Context, q Querier, statement string, args []any, scan func(func(dest ...any) error) (T, error), f func(T) error,
 ) error {
 	rows, err := q.Query(ctx, statement, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		v, err := scan(rows.Scan)
+	return each(rows, err, func(row func(dest ...any) error) error {
+		v, err := scan(row)
 		if err == nil {
 			err = f(v)
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+		return err
+	})
 }

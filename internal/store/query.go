@@ -141,20 +141,30 @@ func All[T any](
 	return scanAll(rows, err, scan)
 }
 
-func scanAll[T any](rows *Rows, err error, scan func(func(dest ...any) error) (T, error)) ([]T, error) {
+func scanAll[T any](rows *Rows, err error, scan func(func(dest ...any) error) (T, error)) (out []T, _ error) {
+	err = each(rows, err, func(row func(dest ...any) error) error {
+		v, err := scan(row)
+		out = append(out, v)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var out []T
-	for rows.Next() {
-		v, err := scan(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
+	return out, nil
+}
+
+// each reads the rows of a query, and closes it.
+func each(rows *Rows, err error, read func(scan func(dest ...any) error) error) error {
+	if err != nil {
+		return err
 	}
-	return out, rows.Err()
+	defer rows.Close()
+	for rows.Next() {
+		if err := read(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // Query reads outside of a transaction.

@@ -220,16 +220,7 @@ func (t *Tx) run(s Stmt) error {
 		return err
 	}
 	rows, err := t.lite.query(s.SQL, s.Args)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := s.Row(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return each(rows, err, s.Row)
 }
 
 // Query reads in the transaction.

@@ -52,8 +52,7 @@ func CountWebhooks(ctx context.Context, tx *Tx, owner toll.Address) (n int64, er
 	if err := tx.QueryRow(ctx, "SELECT last FROM event_streams WHERE principal = $1"+tx.ForUpdate(), owner.Lower()).Scan(&n); err != nil {
 		return 0, err
 	}
-	err = tx.QueryRow(ctx, "SELECT COUNT(*) FROM webhooks WHERE principal = $1", owner.Lower()).Scan(&n)
-	return n, err
+	return value[int64](ctx, tx, "SELECT COUNT(*) FROM webhooks WHERE principal = $1", owner.Lower())
 }
 
 // DeleteWebhook removes a webhook and its deliveries.
@@ -122,10 +121,9 @@ func InsertDelivery(ctx context.Context, tx *Tx, d *Delivery) error {
 }
 
 // CountPending returns how many deliveries of a webhook are pending, counted up to limit.
-func CountPending(ctx context.Context, q Querier, webhook string, limit int) (n int64, err error) {
-	err = q.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE webhook_id = $1 AND status = 'pending' LIMIT $2) p`,
-		webhook, int64(limit)).Scan(&n)
-	return n, err
+func CountPending(ctx context.Context, q Querier, webhook string, limit int) (int64, error) {
+	return value[int64](ctx, q, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE webhook_id = $1 AND status = 'pending' LIMIT $2) p`,
+		webhook, int64(limit))
 }
 
 // DueDeliveries returns pending deliveries of a webhook that are to be sent now, at most limit: of each object only the one
