@@ -341,11 +341,7 @@ func (l *eventReader) readObjects(ctx context.Context, s span) error {
 	for _, path := range []string{"payment_intents", "refunds", "disputes"} {
 		if err == nil {
 			err = l.readList(ctx, path, s, func(ctx context.Context, page []event) error {
-				ids := make([]string, len(page))
-				for i, o := range page {
-					ids[i] = o.ID
-				}
-				return l.syncAll(ctx, ids)
+				return l.syncAll(ctx, store.Mapped(page, func(o event) string { return o.ID }))
 			})
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/store"
 )
 
 const (
@@ -37,17 +38,8 @@ type batch struct {
 	accounts       map[common.Address]account
 }
 
-// mapped returns what f makes of each element of a list.
-func mapped[A, B any](list []A, f func(A) B) []B {
-	all := make([]B, len(list))
-	for i, v := range list {
-		all[i] = f(v)
-	}
-	return all
-}
-
 func operations(ops []*Op) []*userop.Operation {
-	return mapped(ops, func(op *Op) *userop.Operation { return op.Operation })
+	return store.Mapped(ops, func(op *Op) *userop.Operation { return op.Operation })
 }
 
 // gasFor is what a transaction needs at most. The EntryPoint demands the limits of each operation before it runs it, so a

@@ -204,7 +204,7 @@ func (r *Rail) carried(ctx context.Context, tx *Tx) ([]*Op, error) {
 	return ops, nil
 }
 
-func ids(ops []*Op) []string { return mapped(ops, func(op *Op) string { return op.ID }) }
+func ids(ops []*Op) []string { return store.Mapped(ops, func(op *Op) string { return op.ID }) }
 
 // sensible leaves out what is not to be sent: orders that were sent before and are being made impossible, which would only
 // race, and voids whose order is decided.

@@ -266,7 +266,7 @@ func digest(op *Op) common.Hash {
 }
 
 func transfersOf(payments []Payment) []userop.Transfer {
-	return mapped(payments, func(p Payment) userop.Transfer { return userop.Transfer(p) })
+	return store.Mapped(payments, func(p Payment) userop.Transfer { return userop.Transfer(p) })
 }
 
 // sign takes an operation from Created to Signed; to Failed when it cannot be paid, which decides

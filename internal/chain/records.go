@@ -123,7 +123,7 @@ func (r *Rail) op(ctx context.Context, id string) (*Op, error) {
 
 // opsIn lists operations in these states, those that have waited longest (UpdatedAt) first, at most limit.
 func (r *Rail) opsIn(ctx context.Context, limit int, states ...State) ([]*Op, error) {
-	words := mapped(states, func(s State) string { return string(s) })
+	words := store.Mapped(states, func(s State) string { return string(s) })
 	return opsOf(store.ChainOpsIn(ctx, r.cfg.Store, limit, words...))
 }
 

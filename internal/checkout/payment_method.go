@@ -208,11 +208,9 @@ func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id str
 				return err
 			}
 		}
-		events := make([]store.NewEvent, len(revoked))
-		for i, d := range revoked {
-			events[i] = c.delegationEvent(d, toll.EventDelegationRevoked, m.RevokedAt)
-		}
-		return store.InsertEvent(ctx, tx, events...)
+		return store.InsertEvent(ctx, tx, store.Mapped(revoked, func(d *store.Delegation) store.NewEvent {
+			return c.delegationEvent(d, toll.EventDelegationRevoked, m.RevokedAt)
+		})...)
 	})
 	if err != nil {
 		return fault(err)

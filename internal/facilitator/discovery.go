@@ -75,10 +75,7 @@ func (r *answer) item(p place) (item x402.CatalogueItem, err error) {
 	}
 	var known bool
 	if item.Accepts, known = r.accepts[k]; !known {
-		terms := make([]*x402.Terms, len(a.plans))
-		for i, p := range a.plans {
-			terms[i] = p.terms
-		}
+		terms := store.Mapped(a.plans, func(p *listedPlan) *x402.Terms { return p.terms })
 		item.Accepts = x402.NewPaymentRequired(terms, x402.Options{
 			Namespace: r.f.ns, Environment: r.f.env, AgentID: a.stamp.ID, HTTPVerb: k.verb,
 		}).Accepts

@@ -18,21 +18,15 @@ const recoveryCodes = 10
 // Credentials lists the credentials of a person. Recovery codes are among them, one each.
 func (p *People) Credentials(ctx context.Context, user toll.UUID) ([]toll.Credential, error) {
 	rows, err := store.CredentialsOf(ctx, p.Store, user)
-	out := make([]toll.Credential, len(rows))
-	for i, c := range rows {
-		out[i] = toll.Credential{ID: c.ID, Kind: c.Kind, Name: c.Name, CreatedAt: toll.At(c.CreatedAt), UsedAt: toll.AtPtr(c.UsedAt)}
-	}
-	return out, err
+	return store.Mapped(rows, func(c store.Credential) toll.Credential {
+		return toll.Credential{ID: c.ID, Kind: c.Kind, Name: c.Name, CreatedAt: toll.At(c.CreatedAt), UsedAt: toll.AtPtr(c.UsedAt)}
+	}), err
 }
 
 // Sessions lists the sessions of a person that go on, newest first.
 func (p *People) Sessions(ctx context.Context, user toll.UUID) ([]toll.Session, error) {
 	rows, err := store.BrowserSessionsOf(ctx, p.Store, user, p.Clock())
-	out := make([]toll.Session, len(rows))
-	for i, s := range rows {
-		out[i] = sessionOf(s)
-	}
-	return out, err
+	return store.Mapped(rows, sessionOf), err
 }
 
 // SessionList is a part of [People.Sessions].

@@ -123,11 +123,7 @@ func (p *People) Invite(ctx context.Context, c auth.Caller, role toll.Role, note
 // Invitations lists the open invitations of a workspace.
 func (p *People) Invitations(ctx context.Context, workspace toll.Address) ([]toll.Invitation, error) {
 	rows, err := store.LinksOf(ctx, p.Store, workspace.Lower(), p.Clock())
-	out := make([]toll.Invitation, len(rows))
-	for i, l := range rows {
-		out[i] = invitationOf(l)
-	}
-	return out, err
+	return store.Mapped(rows, invitationOf), err
 }
 
 // Withdraw ends an open invitation. Errors: [toll.CodePersonNotFound], those of [People.Invite].

@@ -159,9 +159,7 @@ func (p *People) personal(ctx context.Context, tx *store.Tx, user toll.UUID, act
 	if err != nil {
 		return nil // the transaction fails at its next statement
 	}
-	acts := make([]store.Act, 0, len(all))
-	for _, m := range all {
-		acts = append(acts, store.Act{Workspace: m.Workspace.Lower(), Act: act, Object: user.String(), Detail: map[string]string{"kind": kind}})
-	}
-	return acts
+	return store.Mapped(all, func(m store.Membership) store.Act {
+		return store.Act{Workspace: m.Workspace.Lower(), Act: act, Object: user.String(), Detail: map[string]string{"kind": kind}}
+	})
 }

@@ -163,11 +163,9 @@ var errWorkspace = toll.Errorf(toll.CodeWrongWorkspace, "X-Current-Org-Id must n
 // Organizations lists the workspaces of a person, the oldest membership first.
 func (p *People) Organizations(ctx context.Context, user toll.UUID) ([]toll.Organization, error) {
 	all, err := p.Workspaces(ctx, user)
-	out := make([]toll.Organization, len(all))
-	for i, w := range all {
-		out[i] = toll.Organization{ID: w.Address.Lower(), Name: w.Name, Role: string(w.Role)}
-	}
-	return out, err
+	return store.Mapped(all, func(w Workspace) toll.Organization {
+		return toll.Organization{ID: w.Address.Lower(), Name: w.Name, Role: string(w.Role)}
+	}), err
 }
 
 // Manned reports whether a workspace has people. One without is managed by its operator, with API keys.

@@ -55,10 +55,7 @@ func ChainOpsIn(ctx context.Context, q Querier, limit int, states ...string) ([]
 	if len(states) == 0 {
 		return nil, nil
 	}
-	args := make([]any, len(states), len(states)+1)
-	for i, s := range states {
-		args[i] = s
-	}
+	args := Mapped(states, func(s string) any { return s })
 	return chainOps.all(ctx, q, "WHERE state IN "+tuples(1, len(states))+fmt.Sprintf(" ORDER BY updated_at, op_id LIMIT $%d", len(states)+1),
 		append(args, int64(limit))...)
 }

@@ -282,9 +282,6 @@ func (r *oldRow) flag(ctx context.Context, tx *Tx, mark *toll.Credits, redemptio
 
 // addJournal adds rows whose positions are the next ones.
 func addJournal(ctx context.Context, tx *Tx, rows []JournalRow) error {
-	all := make([][]any, len(rows))
-	for i := range rows {
-		all[i] = rows[i].Values()
-	}
-	return addRows(ctx, tx, SQLJournalAdd, SQLJournalAddMany, all)
+	values := func(r JournalRow) []any { return r.Values() }
+	return addRows(ctx, tx, SQLJournalAdd, SQLJournalAddMany, Mapped(rows, values))
 }

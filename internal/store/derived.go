@@ -47,11 +47,7 @@ func SidesOf(ctx context.Context, tx engined, accounts [][16]byte) (map[[16]byte
 		return s, err
 	}
 	if tx.Engine() == Postgres {
-		ids := make([][]byte, len(accounts))
-		for i := range accounts {
-			ids[i] = accounts[i][:]
-		}
-		_, err := All(ctx, tx, read, sqlSidesOf, ids)
+		_, err := All(ctx, tx, read, sqlSidesOf, Mapped(accounts, func(id [16]byte) []byte { return id[:] }))
 		return out, err
 	}
 	for i := range accounts {
@@ -82,11 +78,7 @@ const sqlPayers = `SELECT account_id, permission_hash, plan_id, subscriber, netw
 // asks every shard.
 func Payers(ctx context.Context, q Querier, permissions []PermissionKey) (map[PermissionKey]Payer, error) {
 	out := make(map[PermissionKey]Payer, len(permissions))
-	hashes := make([][]byte, len(permissions))
-	for i := range permissions {
-		hashes[i] = permissions[i].Hash[:]
-	}
-	for args := range lists(hashes) {
+	for args := range lists(Mapped(permissions, func(k PermissionKey) []byte { return k.Hash[:] })) {
 		if _, err := All(ctx, q, func(scan func(dest ...any) error) (p Payer, err error) {
 			var account, hash []byte
 			var subscriber string

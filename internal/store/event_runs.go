@@ -266,11 +266,7 @@ func turned(rows [][]any) []any {
 }
 
 func column[T any](rows [][]any, c int) []T {
-	out := make([]T, len(rows))
-	for i, row := range rows {
-		out[i] = row[c].(T)
-	}
-	return out
+	return Mapped(rows, func(row []any) T { return row[c].(T) })
 }
 
 const (

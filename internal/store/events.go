@@ -258,10 +258,7 @@ type EventFilter struct {
 func LastSequences(ctx context.Context, q Querier, principals []toll.Address) (map[toll.Address]int64, error) {
 	out := make(map[toll.Address]int64, len(principals))
 	for part := range chunks(principals) {
-		args := make([]any, len(part))
-		for i, p := range part {
-			args[i] = p.Lower()
-		}
+		args := Mapped(part, func(p toll.Address) any { return p.Lower() })
 		rows, err := q.Query(ctx, "SELECT principal, last FROM event_streams WHERE principal IN "+tuples(1, len(part)), args...)
 		if _, err := scanAll(rows, err, func(scan func(dest ...any) error) (p toll.Address, err error) {
 			var text string

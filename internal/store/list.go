@@ -57,9 +57,14 @@ type List[T any] struct {
 
 // Map returns the list of what f makes of the items.
 func Map[A, B any](l List[A], f func(A) B) List[B] {
-	out := List[B]{Items: make([]B, len(l.Items)), Total: l.Total, Next: l.Next}
-	for i, item := range l.Items {
-		out.Items[i] = f(item)
+	return List[B]{Items: Mapped(l.Items, f), Total: l.Total, Next: l.Next}
+}
+
+// Mapped returns what f makes of each item, and no nil.
+func Mapped[A, B any](items []A, f func(A) B) []B {
+	out := make([]B, len(items))
+	for i, item := range items {
+		out[i] = f(item)
 	}
 	return out
 }

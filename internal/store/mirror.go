@@ -78,10 +78,7 @@ func InsertMirrorPeriod(ctx context.Context, tx *Tx, p *MirrorPeriod, leaves []t
 func MirroredBurns(ctx context.Context, q Querier, commitments []toll.Hash) (map[toll.Hash]bool, error) {
 	known := map[toll.Hash]bool{}
 	for part := range chunks(commitments) {
-		args := make([]any, len(part))
-		for i := range part {
-			args[i] = part[i][:]
-		}
+		args := Mapped(part, func(h toll.Hash) any { return h[:] })
 		found, err := values[[]byte](ctx, q, "SELECT commitment FROM mirror_leaves WHERE commitment IN "+tuples(1, len(part)), args...)
 		if err != nil {
 			return nil, err
