@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"reflect"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -251,15 +252,8 @@ func (c *call) settleCut(ctx context.Context, sent int64) {
 var errInternal error = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
 
 func isNil(res mcp.Result) bool {
-	switch r := res.(type) {
-	case *mcp.CallToolResult:
-		return r == nil
-	case *mcp.ReadResourceResult:
-		return r == nil
-	case *mcp.GetPromptResult:
-		return r == nil
-	}
-	return res == nil
+	v := reflect.ValueOf(res)
+	return res == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // failed reports whether a result is a tool's own error.

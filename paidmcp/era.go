@@ -117,25 +117,14 @@ func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, 
 // pays reports whether a message brings a payment, for an item that has a price. Whether the payment is
 // good is found out by the call itself.
 func (s *Server) pays(m *message) bool {
-	if !m.isPaid {
-		return false
-	}
-	switch m.method {
-	case methodCallTool:
-		return s.pay.prices.isPriced(Tools, m.name)
-	case methodReadResource:
-		return s.pay.prices.isPriced(Resources, m.name)
-	case methodGetPrompt:
-		return s.pay.prices.isPriced(Prompts, m.name)
-	}
-	return false
+	return m.isPaid && runs[m.method] != "" && s.pay.prices.isPriced(runs[m.method], m.name)
 }
 
 // agrees compares the headers by which proxies route with the message itself. The newer era requires them, and the SDK
 // refuses there what lacks them.
 func (m *message) agrees(h http.Header) *messageFault {
 	method, name := h.Values(headerMethod), h.Values(headerName)
-	if len(method) == 1 && m.method != "" && method[0] != m.method || len(name) == 1 && m.isNamed() && name[0] != m.name {
+	if len(method) == 1 && m.method != "" && method[0] != m.method || len(name) == 1 && runs[m.method] != "" && name[0] != m.name {
 		return &messageFault{http.StatusBadRequest, mcp.CodeHeaderMismatch, "Mcp-Method and Mcp-Name must equal the message.", m.id}
 	}
 	return nil

@@ -184,10 +184,8 @@ const (
 	methodListen       = "subscriptions/listen"
 )
 
-// isNamed reports whether the method runs the one item that its parameters name.
-func (m *message) isNamed() bool {
-	return m.method == methodCallTool || m.method == methodReadResource || m.method == methodGetPrompt
-}
+// runs are the methods that run the one item that their parameters name, with its type.
+var runs = map[string]Type{methodCallTool: Tools, methodReadResource: Resources, methodGetPrompt: Prompts}
 
 // isID takes texts, and numbers that survive in every language.
 func isID(raw json.RawMessage) bool {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,23 +49,16 @@ func exitCode(err error) int {
 	return exitOfStatus(e.HTTPStatus())
 }
 
+var exitCodes = map[int]int{
+	http.StatusUnauthorized: exitNotSignedIn, http.StatusPaymentRequired: exitPayment, http.StatusNotFound: exitNotFound,
+	http.StatusConflict: exitConflict, http.StatusTooManyRequests: exitTryAgain, http.StatusServiceUnavailable: exitTryAgain,
+}
+
 func exitOfStatus(status int) int {
-	switch status {
-	case http.StatusUnauthorized:
-		return exitNotSignedIn
-	case http.StatusPaymentRequired:
-		return exitPayment
-	case http.StatusNotFound:
-		return exitNotFound
-	case http.StatusConflict:
-		return exitConflict
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return exitTryAgain
-	}
 	if status >= 200 && status < 300 {
 		return exitDone
 	}
-	return exitFailed
+	return cmp.Or(exitCodes[status], exitFailed)
 }
 
 // report writes an error to stderr: as the error body when the output is JSON, else for a person.

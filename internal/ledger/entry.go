@@ -29,19 +29,15 @@ func (k Kind) sign() int64 {
 
 // String returns the word of the kind.
 func (k Kind) String() string {
-	switch k {
-	case KindMint:
-		return "mint"
-	case KindBurn:
-		return "burn"
-	case KindExpire:
-		return "expire"
-	case KindTakeBack:
-		return "take back"
-	case KindReturn:
-		return "return"
+	return word(int64(k), "unknown", "mint", "burn", "expire", "take back", "return")
+}
+
+// word is that of a number from 1 on, or the one for any other number, which comes first.
+func word(n int64, words ...string) string {
+	if n < 1 || n >= int64(len(words)) {
+		n = 0
 	}
-	return "unknown"
+	return words[n]
 }
 
 // Entry is one row of the ledger. Entries are only ever added.

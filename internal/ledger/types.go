@@ -140,17 +140,7 @@ const (
 
 // String returns the word of the wire.
 func (s State) String() string {
-	switch s {
-	case StateHeld:
-		return "held"
-	case StateSettled:
-		return "settled"
-	case StateReleased:
-		return "released"
-	case StateLapsed, StateGivenUp:
-		return "lapsed"
-	}
-	return "new"
+	return word(int64(s), "new", "held", "settled", "released", "lapsed", "lapsed")
 }
 
 // Request is one handler run and at most one burn.
