@@ -91,7 +91,8 @@ func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, 
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
-	answer := newReply(w, r.Header.Values("Accept"))
+	asJSON, asEvents := accepts(r.Header.Values("Accept"))
+	answer := &reply{w: w, streams: asEvents, always: asEvents && !asJSON}
 	r.Header[headerCaller] = []string{pace.Source(r)}
 	if who != nil {
 		r.Header[headerCaller] = []string{who.owner()}

@@ -23,11 +23,6 @@ type reply struct {
 	opens   func() []byte       // is called before a stream begins, and returns what leaves first
 }
 
-func newReply(w http.ResponseWriter, accept []string) *reply {
-	asJSON, asEvents := accepts(accept)
-	return &reply{w: w, streams: asEvents, always: asEvents && !asJSON}
-}
-
 // accepts reads Accept. A client that says nothing takes both; one that names another type only gets JSON.
 func accepts(values []string) (asJSON, asEvents bool) {
 	if len(values) == 0 {

@@ -30,12 +30,6 @@ func (r *StandardRequirements) text(name string) string {
 // AssetDecimals is how many decimals credits have for software that reckons in dollars: a million of them are one.
 const AssetDecimals = 6
 
-// assetOf is the asset of a scheme with a prefix.
-func assetOf(scheme string) string {
-	prefix, _, _ := strings.Cut(scheme, ":")
-	return Namespace{Scheme: prefix}.Asset()
-}
-
 // TokenSource gets the access token with which to pay what a server asks for. It is called for every payment: keep the token
 // and get another one when it expires.
 type TokenSource func(ctx context.Context, r StandardRequirements) (string, error)
@@ -107,7 +101,8 @@ func (s *ServerScheme) ParsePrice(price any) (asset, amount string, err error) {
 	if _, err := toll.ParseCredits(amount); err != nil {
 		return "", "", toll.Errorf(toll.CodeBadNumber, "A price is a whole number of credits, and no sum of money.")
 	}
-	return assetOf(s.Name), amount, nil
+	prefix, _, _ := strings.Cut(s.Name, ":")
+	return Namespace{Scheme: prefix}.Asset(), amount, nil
 }
 
 // EnhanceRequirements completes an entry: the plan and the agent stand in extra alone, since software that drops what the

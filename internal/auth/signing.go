@@ -154,16 +154,11 @@ func (a *Auth) reread(age time.Duration) (*keySet, error) {
 // install makes a set current. What was verified under other terms is forgotten.
 func (a *Auth) install(old, set *keySet) {
 	a.set.Store(set)
-	if !sameTerms(old, set) {
+	same := func(x, y *signingKey) bool { return x.id == y.id && x.retiredAt.Equal(y.retiredAt) }
+	if !slices.EqualFunc(old.keys, set.keys, same) {
 		a.tokens.Clear()
 		a.signatures.Clear()
 	}
-}
-
-func sameTerms(a, b *keySet) bool {
-	return slices.EqualFunc(a.keys, b.keys, func(x, y *signingKey) bool {
-		return x.id == y.id && x.retiredAt.Equal(y.retiredAt)
-	})
 }
 
 // load reads keys and issuers. Private keys that are open already are not opened again.

@@ -66,12 +66,6 @@ type sender struct {
 	cut     context.CancelFunc
 }
 
-func newSender(e *Events) *sender {
-	s := &sender{e: e, wake: jobs.NewSignal(), flying: map[string]int{}}
-	s.sends, s.cut = context.WithCancel(context.Background())
-	return s
-}
-
 func (s *sender) turn(ctx context.Context) error { return errors.Join(s.fanOut(ctx), s.send(ctx)) }
 
 // end finishes what was begun: the receiver has it, and the answer is to be noted. What takes too long is sent again.

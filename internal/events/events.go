@@ -78,7 +78,8 @@ func New(cfg Config) *Events {
 	e.hub = &hub{
 		e: e, wake: jobs.NewSignal(), audiences: map[toll.Address]*audience{}, each: map[string]int{}, ended: make(chan struct{}),
 	}
-	e.sender = newSender(e)
+	e.sender = &sender{e: e, wake: jobs.NewSignal(), flying: map[string]int{}}
+	e.sender.sends, e.sender.cut = context.WithCancel(context.Background())
 	return e
 }
 

@@ -88,7 +88,8 @@ func (s *Signer) key(ctx context.Context, account common.Address) (*secp256k1.Pr
 		return nil, fmt.Errorf("signer: key of %s: %w", account, err)
 	}
 	k := new(secp256k1.PrivateKey)
-	if len(b) != 32 || k.Key.SetByteSlice(b) || k.Key.IsZero() || addressOf(k) != account {
+	if len(b) != 32 || k.Key.SetByteSlice(b) || k.Key.IsZero() ||
+		common.BytesToAddress(crypto.Keccak256(k.PubKey().SerializeUncompressed()[1:])) != account {
 		k.Zero()
 		alarm.Log(s.log, alarm.KeyMismatch, "a stored key is not the key of its account", "account", account)
 		return nil, fmt.Errorf("signer: what is stored for %s is not its key", account)
@@ -104,8 +105,4 @@ func (s *Signer) signature(ctx context.Context, account common.Address, hash com
 	}
 	defer k.Zero()
 	return sign(k, hash)
-}
-
-func addressOf(k *secp256k1.PrivateKey) common.Address {
-	return common.BytesToAddress(crypto.Keccak256(k.PubKey().SerializeUncompressed()[1:]))
 }
