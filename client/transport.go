@@ -152,7 +152,11 @@ func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error
 				reasons = append(reasons, err)
 				continue
 			}
-			p := &payment{Payment: newPayment(req, e, q, t.now())}
+			p := &payment{Payment: Payment{
+				ID: x402.NewPaymentIdentifier(), At: t.now(), Host: HostOf(req.URL), Method: req.Method, Path: req.URL.Path,
+				Scheme: e.Scheme, Network: e.Network, Asset: e.Asset, PayTo: e.PayTo, PlanID: string(e.Plan()),
+				Unit: q.Unit, Most: q.Amount, State: PaymentSent,
+			}}
 			if err := t.purse.Take(ctx, p.Payment); err != nil {
 				reasons = append(reasons, err)
 				continue
@@ -280,12 +284,4 @@ func HostOf(u *url.URL) string {
 		return "[" + host + "]"
 	}
 	return host
-}
-
-func newPayment(req *http.Request, e *x402.Entry, q x402.Quote, now time.Time) Payment {
-	return Payment{
-		ID: x402.NewPaymentIdentifier(), At: now, Host: HostOf(req.URL), Method: req.Method, Path: req.URL.Path,
-		Scheme: e.Scheme, Network: e.Network, Asset: e.Asset, PayTo: e.PayTo, PlanID: string(e.Plan()),
-		Unit: q.Unit, Most: q.Amount, State: PaymentSent,
-	}
 }

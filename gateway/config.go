@@ -235,7 +235,8 @@ func (s *settings) check() (errs []error) {
 	address := func(field, value string) {
 		refuse(value != "" && paid.CheckPublicURL(value) != nil, field, "must be an absolute http or https url without user, query and fragment")
 	}
-	refuse(!isKeyText(s.APIKey), "apiKey", "must be <prefix>:<jwt> or <jwt>")
+	foreign := func(r rune) bool { return r <= ' ' || r > '~' } // in no key
+	refuse(len(s.APIKey) > maxKeyText || strings.ContainsFunc(s.APIKey, foreign), "apiKey", "must be <prefix>:<jwt> or <jwt>")
 	oneOf("environment", string(s.Environment), string(toll.Sandbox), string(toll.Live))
 	oneOf("paymentType", s.PaymentType, "crypto", "fiat")
 	oneOf("spendApproval", s.SpendApproval, approvalByConfirm, approvalByHost)
@@ -264,12 +265,6 @@ func (s *settings) check() (errs []error) {
 		oneOf("agentHandler.kind", h.Kind, HandlerDemo, HandlerHTTP, HandlerHost)
 	}
 	return errs
-}
-
-// isKeyText reports whether key is empty or has the characters and the length of a key. It does not
-// say that the key is valid.
-func isKeyText(key string) bool {
-	return len(key) <= maxKeyText && !strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 const (

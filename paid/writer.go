@@ -79,7 +79,8 @@ func (a *writer) writeHeader(status int) {
 	}
 	a.status, a.spoke = status, true
 	a.sent = a.Header().Clone()
-	a.events = isEvents(a.sent)
+	media, _, err := mime.ParseMediaType(a.sent.Get("Content-Type"))
+	a.events = err == nil && media == "text/event-stream"
 	if v := a.sent.Get("Content-Length"); v != "" {
 		if n, err := strconv.ParseInt(v, 10, 64); err == nil && n >= 0 {
 			a.declared = n
@@ -295,11 +296,6 @@ func putHeader(to, from http.Header) {
 	}
 	stripAnswer(to)
 	keepPrivate(to)
-}
-
-func isEvents(h http.Header) bool {
-	t, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	return err == nil && t == "text/event-stream"
 }
 
 func bodyAllowed(status int) bool {

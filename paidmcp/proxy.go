@@ -102,21 +102,11 @@ func Command(log *slog.Logger, make func() *exec.Cmd) *Upstream {
 		if c.Env == nil {
 			c.Env = os.Environ()
 		}
-		c.Env = withoutSecrets(c.Env)
+		// Our own settings, API key and master key among them, are not for somebody else's process.
+		c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(e string) bool { return strings.HasPrefix(strings.ToUpper(e), "TOLL_") })
 		return &processTransport{command: c, log: u.log, came: u.came}
 	}
 	return u
-}
-
-// withoutSecrets removes our own settings, API key and master key among them, from the environment of somebody else's process.
-func withoutSecrets(env []string) []string {
-	var out []string
-	for _, e := range env {
-		if !strings.HasPrefix(strings.ToUpper(e), "TOLL_") {
-			out = append(out, e)
-		}
-	}
-	return out
 }
 
 // Remote returns an upstream with streamable HTTP at a url. A token that is not empty is sent to it as a bearer token; it is

@@ -34,12 +34,6 @@ func disputeWord(d *store.CardDispute) string {
 	return ""
 }
 
-// isInquiry reports whether nothing was decided and nothing withdrawn: the bank asks.
-func isInquiry(d *store.CardDispute) bool {
-	return !d.Withdrawn && (strings.HasPrefix(d.State, "warning_needs") || strings.HasPrefix(d.State, "warning_under") ||
-		d.State == string(stripe.DisputeStatusNeedsResponse) || d.State == string(stripe.DisputeStatusUnderReview))
-}
-
 // syncDispute fetches a dispute or an inquiry, and has its order take it.
 func (r *Rail) syncDispute(ctx context.Context, id string) error {
 	asked := r.now()
@@ -92,5 +86,8 @@ func (m *money) takeDispute(d store.CardDispute) {
 		}
 		return
 	}
-	m.disputes, m.dispute, m.inquiry = append(m.disputes, &d), &d, isInquiry(&d)
+	m.disputes, m.dispute = append(m.disputes, &d), &d
+	// Nothing was decided and nothing withdrawn: the bank asks.
+	m.inquiry = !d.Withdrawn && (strings.HasPrefix(d.State, "warning_needs") || strings.HasPrefix(d.State, "warning_under") ||
+		d.State == string(stripe.DisputeStatusNeedsResponse) || d.State == string(stripe.DisputeStatusUnderReview))
 }

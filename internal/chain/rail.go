@@ -73,7 +73,10 @@ func (r *Rail) start(ctx context.Context) error { return r.cfg.Start(ctx) }
 // Loops returns the relayers, which send operations, and the tracker, which follows the chain. Any
 // number of processes may run them; a lease lets one of them work at a time.
 func (r *Rail) Loops() []jobs.Loop {
-	t := r.newTracker()
+	t := &tracker{
+		rail: r, lease: jobs.NewLease(r.cfg.Store, r.cfg.Clock, "tracker"), chunk: maxChunk, done: map[logID]uint64{},
+		unclear: rests{}, asked: rests{}, spoilt: map[string]bool{},
+	}
 	loops := []jobs.Loop{
 		{Name: "chain.heads", Turn: jobs.Do(r.listen)},
 		{Name: "chain.tracker", Wake: r.moved, Lease: t.lease, Turn: t.turn},

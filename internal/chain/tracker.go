@@ -92,13 +92,6 @@ func (r *Rail) halt(why error) error {
 	return why
 }
 
-func (r *Rail) newTracker() *tracker {
-	return &tracker{
-		rail: r, lease: jobs.NewLease(r.cfg.Store, r.cfg.Clock, "tracker"), chunk: maxChunk, done: map[logID]uint64{},
-		unclear: rests{}, asked: rests{}, spoilt: map[string]bool{},
-	}
-}
-
 // listen wakes the tracker at each new head, where an endpoint sends them by itself, as the one in this process does.
 func (r *Rail) listen(ctx context.Context) error {
 	heads := make(chan *types.Header, 16)

@@ -11,10 +11,6 @@ import (
 // topUpID returns the id of the nth order of a request, n from 0: a UUIDv5 (RFC 9562, section 5.5) in the namespace of the
 // account. A process that lost its memory, and a database that was restored, come to the same id, which is paid once.
 func topUpID(account ledger.AccountID, request string, n int) string {
-	h := sha1.New()
-	h.Write(account[:])
-	h.Write([]byte(request))
-	h.Write([]byte("/"))
-	h.Write([]byte(strconv.Itoa(n)))
-	return toll.NameUUID(h.Sum(nil)).String()
+	sum := sha1.Sum(append(account[:], request+"/"+strconv.Itoa(n)...))
+	return toll.NameUUID(sum[:]).String()
 }

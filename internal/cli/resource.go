@@ -181,8 +181,13 @@ type kind struct {
 }
 
 var (
-	word    = kind{name: "string", read: readLast(func(s string) (string, error) { return s, nil })}
-	digits  = kind{name: "number", read: readLast(readDigits)}
+	word   = kind{name: "string", read: readLast(func(s string) (string, error) { return s, nil })}
+	digits = kind{name: "number", read: readLast(func(s string) (string, error) { // as its digits, of which none is lost
+		if !isDigits(s) {
+			return "", fmt.Errorf("must be a number without sign, fraction and exponent; got %q", s)
+		}
+		return s, nil
+	})}
 	address = kind{name: "address", read: readLast(func(s string) (string, error) {
 		_, err := toll.ParseAddress(s)
 		return s, err
@@ -280,14 +285,6 @@ func readMoment(s string) (string, error) {
 }
 
 func iso(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-// readDigits takes a number as its digits, of which none is lost.
-func readDigits(s string) (string, error) {
-	if !isDigits(s) {
-		return "", fmt.Errorf("must be a number without sign, fraction and exponent; got %q", s)
-	}
-	return s, nil
-}
 
 func readSeconds(_ *app, flag string, given []string) (any, error) {
 	d, err := seconds(flag, given[len(given)-1])

@@ -51,7 +51,8 @@ func declarationOf(req *x402.VerifyRequest, p *payment) *declaration {
 		}
 		resource, d.owners = p.token.Resource, p.agent != nil && p.claims.Subscriber == p.agent.Owner
 	}
-	if resource != nil && printable(resource.MimeType) {
+	odd := func(r rune) bool { return r < ' ' || r > '~' }
+	if resource != nil && len(resource.MimeType) <= maxMimeType && !strings.ContainsFunc(resource.MimeType, odd) {
 		d.mimeType = resource.MimeType
 	}
 	return d
@@ -123,10 +124,6 @@ func (f *Facilitator) declare(ctx context.Context, p *payment, valid bool, d *de
 // errOwners is what a payer hears who describes what is described: a first description makes standard servers appear as they
 // say they are, with their first payment, and nobody but the owner rewrites one.
 var errOwners = rejected("only the owner of the agent describes it anew")
-
-func printable(s string) bool {
-	return len(s) <= maxMimeType && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
-}
 
 func (f *Facilitator) putDeclared(ctx context.Context, d store.Discovered, owners bool) error {
 	err := f.Store.Tx(ctx, func(tx *store.Tx) error {

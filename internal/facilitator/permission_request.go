@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -176,7 +177,8 @@ func (r *PermissionRequest) UnmarshalJSON(data []byte) error {
 	}
 	if b.Resource != nil && *b.Resource != "" {
 		r.Resource = *b.Resource
-		if !validResource(r.Resource) {
+		u, err := url.Parse(r.Resource)
+		if err != nil || len(r.Resource) > maxResource || u.Scheme == "" || u.Host == "" || u.User != nil || u.Fragment != "" {
 			bad("resource", "must be an absolute url without user and fragment, at most 2048 characters")
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -390,9 +389,4 @@ func (f *Facilitator) Balance(ctx context.Context, id toll.PlanID, holder toll.A
 		return nil, e
 	}
 	return f.Checkout.Balance(ctx, plan, holder, withLots)
-}
-
-func validResource(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && len(s) <= maxResource && u.Scheme != "" && u.Host != "" && u.User == nil && u.Fragment == ""
 }

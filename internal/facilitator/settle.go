@@ -51,7 +51,11 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 			return f.refusedSettle(ctx, p, e)
 		}
 	}
-	op := f.settleOp(p, in.requestID, w)
+	op := ledger.SettleOp{
+		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
+		RequestID: in.requestID, Keys: p.keys, Resource: p.url, Content: w.content,
+		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, IsTime: p.plan.IsTime(), Render: f.storedAnswer(p, w.raised),
+	}
 	done, err := f.Ledger.Settle(ctx, op)
 	id := done.RequestID
 	if err != nil && !errors.Is(err, ledger.ErrUnknownOutcome) {
@@ -155,15 +159,6 @@ func (f *Facilitator) wanted(ctx context.Context, p *payment, req *x402.SettleRe
 		w.raised = max
 	}
 	return w, nil
-}
-
-// settleOp is the operation of a settle.
-func (f *Facilitator) settleOp(p *payment, id string, w burning) ledger.SettleOp {
-	return ledger.SettleOp{
-		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
-		RequestID: id, Keys: p.keys, Resource: p.url, Content: w.content,
-		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, IsTime: p.plan.IsTime(), Render: f.storedAnswer(p, w.raised),
-	}
 }
 
 // contentVersion is the first thing hashed into the content of a request. A change of the fields needs another one.

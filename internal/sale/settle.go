@@ -94,11 +94,13 @@ func (p *Sale) settleOnce(ctx context.Context, amount toll.Credits) (s *x402.Set
 	if err != nil {
 		e = toll.AsError(err)
 	}
+	status := e.HTTPStatus()
+	passes := status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout // it may succeed later
 	p.Log.Error(p.Room+": a settlement has no outcome yet", p.about("error", e.Error(), "facilitatorCorrelationId", e.CorrelationID)...)
 	return &x402.SettleResponse{
 		ErrorReason: x402.ReasonPending, ErrorMessage: "The outcome of the settlement is not known yet.", Code: toll.CodeSettlementPending,
 		Network: network, Payer: p.Payer, Extra: &x402.SettleExtra{AgentRequestID: p.AgentRequestID, PlanID: p.PlanID, AgentID: p.AgentID},
-	}, passing(e), time.Duration(e.RetryAfterSecs) * time.Second
+	}, passes, time.Duration(e.RetryAfterSecs) * time.Second
 }
 
 // believe reports whether an answer is one to this settlement. A success names its transaction; where nothing was to be burned, a
@@ -138,10 +140,4 @@ func (p *Sale) Release(ctx context.Context) {
 
 func (p *Sale) about(more ...any) []any {
 	return slices.Concat([]any{p.Seller.Item, p.Offer.Item, "agentRequestId", p.AgentRequestID}, p.About, more)
-}
-
-// passing reports whether a call that failed may succeed later.
-func passing(e *toll.Error) bool {
-	status := e.HTTPStatus()
-	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
 }
