@@ -49,7 +49,7 @@ var rooms = map[string]room{
 
 	"client": {
 		what:  "Go SDK over HTTP",
-		lines: 3396, // 30 of them make requests without a parser; 80 are lists, 200 people, their sessions and the audit log
+		lines: 3410, // 30 of them make requests without a parser; 80 are lists, 200 people, their sessions and the audit log
 		ours:  "toll x402 internal/cache internal/backoff",
 	},
 	"paid": {
@@ -155,7 +155,7 @@ var rooms = map[string]room{
 	},
 	"internal/ledger": {
 		what:  "accounts, lots, holds, entries, requests, permissions; the writer",
-		lines: 6153, // 300 of them list requests by time; 100 of them count usage, 65 take credits back by hand, 60 are lists of accounts, 360 keep hot counters, 530 remember accounts and commit them in one trip, 170 remove what is past its time, 310 write and prove archives
+		lines: 6230, // 300 of them list requests by time; 100 of them count usage, 65 take credits back by hand, 60 are lists of accounts, 360 keep hot counters, 530 remember accounts and commit them in one trip, 170 remove what is past its time, 310 write and prove archives
 		ours:  "toll internal/backoff internal/store",
 		tests: []string{"github.com/jackc/pgx/v5"},
 	},
@@ -279,7 +279,7 @@ var rooms = map[string]room{
 	},
 	"internal/facilitator": {
 		what:  "verify, settle, release in both bodies, top-ups on the way, permissions, sub-tasks, sales to wallets, the catalogue, offers and receipts; caches",
-		lines: 5619, // 75 of them list requests; 100 of them count refusals
+		lines: 5680, // 75 of them list requests; 100 of them count refusals
 		ours: "toll x402 evm internal/cache internal/schema internal/meter internal/store " +
 			"internal/ledger internal/auth internal/rail internal/checkout",
 	},
@@ -297,7 +297,7 @@ var rooms = map[string]room{
 	},
 	"internal/web": {
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
-		lines: 9450, // 1,900 of them are pages of people, keys, buying and the operators
+		lines: 10450, // 1,900 of them are pages of people, keys, buying and the operators
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
 			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound",
 		third: []string{"github.com/alexedwards/scs/v2"},
@@ -398,7 +398,7 @@ var rooms = map[string]room{
 }
 
 // planned are the budgets of rooms that come next: a room of this name has at most as many lines.
-var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 9450}
+var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 10450}
 
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{
