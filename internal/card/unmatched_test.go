@@ -97,7 +97,7 @@ func TestF28_LostPaymentIsRefunded(t *testing.T) {
 			s.Fatal("the refund is not noted")
 		}
 		pi, err := s.stripe.V1PaymentIntents.Retrieve(s.ctx, o.Object, &stripe.PaymentIntentRetrieveParams{
-			Params: stripe.Params{Expand: []*string{stripe.String("latest_charge")}},
+			Expand: []*string{stripe.String("latest_charge")},
 		})
 		s.must(err)
 		if got := pi.LatestCharge.AmountRefunded; got != o.Cents {

@@ -61,10 +61,10 @@ func readReceipt(text string) (p pasted, err error) {
 		return p, errNoReceipt
 	}
 	if s.Transaction == "" {
-		return p, errors.New("This receipt is of a refusal: nothing was burned.")
+		return p, receiptFault("This receipt is of a refusal: nothing was burned.")
 	}
 	if p.tx, err = toll.ParseHash(s.Transaction); err != nil {
-		return p, errors.New("The transaction of this receipt is not one of credits.")
+		return p, receiptFault("The transaction of this receipt is not one of credits.")
 	}
 	extra := cmp.Or(s.Extra, new(x402.SettleExtra))
 	p.payer, p.plan, p.credits = s.Payer, extra.PlanID, cmp.Or(s.CreditsRedeemed, extra.CreditsRedeemed)
@@ -74,7 +74,12 @@ func readReceipt(text string) (p pasted, err error) {
 	return p, nil
 }
 
-var errNoReceipt = errors.New("This is no receipt: paste the value of payment-response, its JSON, a signed receipt (JWS), or a transaction.")
+// receiptFault says on the page why a receipt cannot be checked.
+type receiptFault string
+
+func (f receiptFault) Error() string { return string(f) }
+
+const errNoReceipt = receiptFault("This is no receipt: paste the value of payment-response, its JSON, a signed receipt (JWS), or a transaction.")
 
 // checkReceipt says what a receipt proves: whose signature it has, that the ledger has its burn in
 // the chain of its account, and that the burn is in the mirror on the chain.
@@ -82,7 +87,7 @@ func (v *visit) checkReceipt() {
 	v.at = PathReceipts
 	page := receiptPage{Text: strings.TrimSpace(v.form.Get("receipt"))}
 	var p pasted
-	err := errNoReceipt
+	var err error = errNoReceipt
 	if page.Text != "" && len(page.Text) <= maxReceipt {
 		p, err = readReceipt(page.Text)
 	}
@@ -111,7 +116,7 @@ func (v *visit) checkReceipt() {
 
 // checkSignature reads what a signed receipt says. An error is of one that this service did not sign.
 func (v *visit) checkSignature(page *receiptPage, p *pasted) error {
-	bad := errors.New("The signature is not one of this service, or the text was changed.")
+	const bad = receiptFault("The signature is not one of this service, or the text was changed.")
 	id := x402.KeyID(p.signed.Signature)
 	key, err := x402.StatementKey(v.w.Auth.DID(), id)
 	if err != nil {
@@ -123,7 +128,7 @@ func (v *visit) checkSignature(page *receiptPage, p *pasted) error {
 	}
 	tx, err := toll.ParseHash(r.Transaction)
 	if err != nil || !p.tx.IsZero() && p.tx != tx {
-		return errors.New("The signature is good, but of another transaction.")
+		return receiptFault("The signature is good, but of another transaction.")
 	}
 	p.tx, p.payer = tx, cmp.Or(p.payer, r.Payer)
 	page.Checks = append(page.Checks, step{
