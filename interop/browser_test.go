@@ -41,11 +41,20 @@ func (b *browser) must(command string, args map[string]any, out any) {
 }
 
 // begin opens an empty browser, with or without scripts. What goes wrong in it fails the test.
-func (b *browser) begin(scripts bool) {
+func (b *browser) begin(scripts bool) { b.open("", scripts, "") }
+
+// open gives a person an empty browser, and makes that person act; wallet is the key of a wallet in it, "" for none.
+func (b *browser) open(person string, scripts bool, wallet string) {
 	b.Helper()
 	b.sane()
-	b.must("open", map[string]any{"program": b.program, "scripts": scripts}, nil)
+	b.must("open", map[string]any{"program": b.program, "scripts": scripts, "person": person, "wallet": wallet}, nil)
 	b.Cleanup(b.sane)
+}
+
+// turn makes another person act.
+func (b *browser) turn(person string) {
+	b.Helper()
+	b.must("turn", map[string]any{"person": person}, nil)
 }
 
 func (b *browser) sane() {
@@ -91,6 +100,13 @@ func (b *browser) read(text string) (url string) {
 	b.Helper()
 	b.must("read", map[string]any{"text": text}, &url)
 	return url
+}
+
+// textOf waits for an element, and returns its text.
+func (b *browser) textOf(selector string) (text string) {
+	b.Helper()
+	b.must("textOf", map[string]any{"selector": selector}, &text)
+	return text
 }
 
 // look examines the page light, dark and narrow. TOLL_TEST_PICTURES names a directory for pictures of it.

@@ -1,9 +1,12 @@
-// A person with a browser: chromium, one page at a time. What the person reads may be in a frame of the page.
+// Persons with browsers: chromium, one page at a time. What a person reads may be in a frame of the page.
 import { chromium } from "playwright-core";
+import { privateKeyToAccount } from "viem/accounts";
 import { serve } from "./lines.mjs";
 
 const patience = 60_000;
-let browser, context, page, faults;
+const persons = new Map(); // by name: context and page
+let browser, context, page;
+let faults = [];
 
 /** Runs try of each frame until one returns something, for a minute. */
 async function inSomeFrame(what, attempt) {
@@ -24,24 +27,51 @@ async function inSomeFrame(what, attempt) {
 const visible = (locator) => locator.first().isVisible().then((is) => is && locator.first());
 
 serve({
-  /** Begins with an empty browser. Requests that leave this machine are refused, and are faults. */
-  async open({ program, scripts }) {
+  /**
+   * Gives a person an empty browser, in place of one that they had. Requests that leave this machine are refused, and are faults.
+   * With scripts the browser has an authenticator for passkeys, and with the key of a wallet a wallet that signs what it is asked.
+   */
+  async open({ program, scripts, person, wallet }) {
     browser ??= await chromium.launch({ executablePath: program, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
-    await context?.close();
+    await persons.get(person)?.context.close();
     context = await browser.newContext({ javaScriptEnabled: scripts, viewport: { width: 1000, height: 900 } });
     page = await context.newPage();
+    persons.set(person, { context, page });
     faults = [];
     await context.route((url) => !["127.0.0.1", "localhost"].includes(url.hostname), (route) => {
       faults.push(`request to ${route.request().url()}`);
       return route.abort();
     });
-    page.on("pageerror", (error) => faults.push(`${page.url()}: ${error.message}`));
+    const at = page;
+    page.on("pageerror", (error) => faults.push(`${at.url()}: ${error.message}`));
     page.on("console", (message) => {
       // A declined card and the icon that no page names are answers with a status of their own.
       if (message.type() === "error" && !/Failed to load resource/.test(message.text())) {
-        faults.push(`${page.url()}: ${message.text()}`);
+        faults.push(`${at.url()}: ${message.text()}`);
       }
     });
+    page.on("dialog", (dialog) => {
+      faults.push(`${at.url()}: dialog ${dialog.message()}`);
+      return dialog.dismiss();
+    });
+    if (scripts) {
+      const tools = await context.newCDPSession(page);
+      await tools.send("WebAuthn.enable");
+      await tools.send("WebAuthn.addVirtualAuthenticator", {
+        options: { protocol: "ctap2", transport: "internal", hasResidentKey: true, hasUserVerification: true, isUserVerified: true },
+      });
+    }
+    if (wallet) {
+      const account = privateKeyToAccount(wallet);
+      await context.exposeFunction("askWallet", (method, params) =>
+        method === "personal_sign" ? account.signMessage({ message: { raw: params[0] } }) : [account.address]);
+      await context.addInitScript(announceWallet);
+    }
+  },
+
+  /** Makes another person act, in the browser that they have. */
+  async turn({ person }) {
+    ({ context, page } = persons.get(person));
   },
 
   /** Goes to an address, and returns the status of the answer. */
@@ -59,7 +89,8 @@ serve({
     const button = await inSomeFrame(`button ${name}`, async (frame) =>
       (await visible(frame.getByRole("button", { name, exact: true }))) ||
       (await visible(frame.getByRole("link", { name, exact: true }))) ||
-      visible(frame.locator("summary").getByText(name, { exact: true })));
+      (await visible(frame.locator("summary").getByText(name, { exact: true }))) ||
+      visible(frame.getByRole("button", { name }))); // one that says more to readers of screens
     await button.click({ timeout: patience });
   },
 
@@ -67,6 +98,24 @@ serve({
   async read({ text }) {
     await inSomeFrame(`text ${text}`, (frame) => visible(frame.getByText(text)));
     return page.url();
+  },
+
+  /** Returns the text of an element, which has to appear. */
+  async textOf({ selector }) {
+    return (await inSomeFrame(`element ${selector}`, (frame) => visible(frame.locator(selector)))).innerText();
+  },
+
+  /** Returns the heading of the page and of each frame in it, "" where there is none. */
+  async frames() {
+    return Promise.all(page.frames().map((frame) => frame.locator("h1").first().textContent({ timeout: 1000 }).catch(() => "")));
+  },
+
+  /** Sends a request of a script of the page. */
+  async request({ method, path, headers, body }) {
+    return page.evaluate(async ({ method, path, headers, body }) => {
+      const response = await fetch(path, { method, headers, body });
+      return { status: response.status, body: await response.text() };
+    }, { method, path, headers, body });
   },
 
   /** Shows the page light, dark and on a telephone, takes pictures of it when file is given, and returns what is wrong with it. */
@@ -95,8 +144,18 @@ serve({
   async close() {
     await browser?.close();
     browser = undefined;
+    persons.clear();
   },
 });
+
+/** Runs in each page before its scripts: a wallet announces itself (EIP-6963). */
+function announceWallet() {
+  const provider = { request: ({ method, params }) => window.askWallet(method, params) };
+  const info = { uuid: "5f2c4f4e-6c0b-4f3e-9d0e-0f6f2f0a1b17", name: "Test wallet", icon: "data:,", rdns: "com.example.wallet" };
+  const announce = () => dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail: Object.freeze({ info, provider }) }));
+  addEventListener("eip6963:requestProvider", announce);
+  announce();
+}
 
 /** Runs in the page: what a person could not read, reach or name. Contrast as WCAG 2 counts it, 4.5 to 1. */
 function examine() {
