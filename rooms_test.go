@@ -297,7 +297,7 @@ var rooms = map[string]room{
 	},
 	"internal/web": {
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
-		lines: 10450, // 1,900 of them are pages of people, keys, buying and the operators
+		lines: 10460, // 1,900 of them are pages of people, keys, buying and the operators
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
 			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound",
 		third: []string{"github.com/alexedwards/scs/v2"},
@@ -398,7 +398,7 @@ var rooms = map[string]room{
 }
 
 // planned are the budgets of rooms that come next: a room of this name has at most as many lines.
-var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 10450}
+var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 10460}
 
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{

@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -66,7 +67,7 @@ func newSigner(t *testing.T, edit ...func(*gateway.Config)) *signer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.mine, s.web = key, &http.Client{Jar: jar}
+	s.mine, s.web = key, &http.Client{Jar: jar, Transport: servertest.FromPages{}}
 	return s
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"
 )
@@ -235,7 +236,7 @@ func approve(t *testing.T, svc *tolltest.Service, key, answer string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	person := &http.Client{Jar: jar}
+	person := &http.Client{Jar: jar, Transport: servertest.FromPages{}}
 	read := func(res *http.Response, err error) string {
 		t.Helper()
 		if err != nil {

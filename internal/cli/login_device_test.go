@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -29,7 +30,7 @@ func newVisitor(t *testing.T, service, key string) *visitor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &visitor{t, service, &http.Client{Jar: jar}}
+	p := &visitor{t, service, &http.Client{Jar: jar, Transport: servertest.FromPages{}}}
 	p.post("/sign-in", url.Values{"api_key": {key}, "next": {"/device"}})
 	return p
 }
