@@ -224,7 +224,10 @@ func (n *normaliser) stable(found string) string {
 	case strings.Trim(found, "0123456789") == "":
 		v = new(big.Int).SetBytes(sum[:]).String()
 	default:
-		v = found[:min(len(found), 3)] + hex.EncodeToString(sum[:20])
+		v = hex.EncodeToString(sum[:20])
+		if prefix := "whsec_"; strings.HasPrefix(found, prefix) {
+			v = prefix + v
+		}
 	}
 	n.seen[key] = v
 	return v
