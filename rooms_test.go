@@ -250,7 +250,7 @@ var rooms = map[string]room{
 	},
 	"internal/card": {
 		what:  "the card rail: customers, cards, pages, charges, refunds, disputes, events; it alone speaks to Stripe",
-		lines: 4080, // 90 deal with payments without an order
+		lines: 4098, // 90 deal with payments without an order
 		ours:  "toll internal/store internal/jobs internal/rail internal/plain internal/alarm",
 		third: []string{"github.com/stripe/stripe-go/v85"},
 		tests: []string{"github.com/stripe/stripe-mock"},
@@ -258,7 +258,7 @@ var rooms = map[string]room{
 	// Of its lines about 800 are the objects of Stripe, member by member.
 	"internal/card/double": {
 		what:  "a stateful double of Stripe over HTTP: test cards, pages, webhooks, faults, books",
-		lines: 4095, // 70 of them are a person who fills its pages
+		lines: 4102, // 70 of them are a person who fills its pages
 		ours:  "toll internal/tempfile",
 		tests: []string{"github.com/stripe/stripe-go/v85", "github.com/stripe/stripe-mock"},
 	},

@@ -150,7 +150,7 @@ func (r *Rail) readSetup(ctx context.Context, s *store.CardSetup) error {
 	if hasKind(err, missing) {
 		after := *s
 		after.State = setupExpired
-		return r.putSetup(ctx, s, &after, nil)
+		return r.putSetup(ctx, s, &after)
 	}
 	if err != nil {
 		return err
@@ -187,12 +187,11 @@ func (r *Rail) readSetup(ctx context.Context, s *store.CardSetup) error {
 	if after == *s {
 		return nil
 	}
-	return r.putSetup(ctx, s, &after, nil)
+	return r.putSetup(ctx, s, &after)
 }
 
-// putSetup stores an enrolment, and before that what f writes, which may be nil, unless it was decided meanwhile. It sets in s what
-// is stored.
-func (r *Rail) putSetup(ctx context.Context, s, after *store.CardSetup, f func(*store.Tx) error) error {
+// putSetup stores an enrolment, unless it was decided meanwhile, and sets in s what is stored.
+func (r *Rail) putSetup(ctx context.Context, s, after *store.CardSetup) error {
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		now, err := store.CardSetupForUpdate(ctx, tx, s.ID)
 		if err != nil {
@@ -201,12 +200,6 @@ func (r *Rail) putSetup(ctx context.Context, s, after *store.CardSetup, f func(*
 		if now.State != setupOpen {
 			*s = *now
 			return nil
-		}
-		if f != nil {
-			err = f(tx)
-		}
-		if err != nil {
-			return err
 		}
 		if err := store.UpdateCardSetup(ctx, tx, after); err != nil {
 			return err
@@ -268,12 +261,26 @@ func (r *Rail) wrongSetup(s *store.CardSetup, session *stripe.CheckoutSession, c
 // the same card. s is set as it is stored. A repeat changes nothing.
 func (r *Rail) keepCard(ctx context.Context, s, after *store.CardSetup, method *stripe.PaymentMethod, customer string) error {
 	record := func() error {
-		done := *after
-		done.State = setupDone
-		return r.putSetup(ctx, s, &done, func(tx *store.Tx) error {
+		return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+			now, err := store.CardSetupForUpdate(ctx, tx, s.ID)
+			if err != nil {
+				return err
+			}
+			if now.State != setupOpen {
+				*s = *now
+				return nil
+			}
+			done := *after
+			done.State = setupDone
 			replaced, err := r.putCard(ctx, tx, &done, method, customer)
+			if err == nil {
+				err = store.UpdateCardSetup(ctx, tx, &done)
+			}
 			if err == nil && replaced != "" {
 				err = store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDetach, Key: []byte(replaced), Due: r.now()})
+			}
+			if err == nil {
+				*s = done
 			}
 			return err
 		})

@@ -105,10 +105,7 @@ func (r *Rail) find(
 // findAttempt looks for what an attempt has made: a session or a payment intent; "" when Stripe lists
 // none.
 func (r *Rail) findAttempt(ctx context.Context, p *store.CardPayment, d *details) (id string, err error) {
-	is := func(meta map[string]string) bool {
-		return meta[metaInstallation] == r.cfg.Installation && meta[metaOrder] == p.OrderID &&
-			meta[metaAttempt] == strconv.FormatInt(p.Attempt, 10)
-	}
+	is := func(metadata map[string]string) bool { return r.isAttempt(p, metadata) }
 	if d.Session != nil {
 		return r.find(ctx, "checkout/sessions", &stripe.CheckoutSessionListParams{CreatedRange: since(d)}, is)
 	}
@@ -118,4 +115,10 @@ func (r *Rail) findAttempt(ctx context.Context, p *store.CardPayment, d *details
 // since returns the range of time in which an attempt was made, by Stripe's clock.
 func since(d *details) *stripe.RangeQueryParams {
 	return &stripe.RangeQueryParams{GreaterThanOrEqual: d.TriedAt.Add(-listBefore).Unix()}
+}
+
+// isAttempt reports whether an object with this metadata was made by the attempt of a payment.
+func (r *Rail) isAttempt(p *store.CardPayment, meta map[string]string) bool {
+	return meta[metaInstallation] == r.cfg.Installation && meta[metaOrder] == p.OrderID &&
+		meta[metaAttempt] == strconv.FormatInt(p.Attempt, 10)
 }

@@ -3,7 +3,6 @@ package card
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/stripe/stripe-go/v85"
@@ -185,10 +184,12 @@ func putRejected(ctx context.Context, tx *store.Tx, refund *store.CardRefund) er
 	if err != nil {
 		return err
 	}
-	sent := func(other *store.CardRefund) bool {
-		return other.Origin == originRejected && other.Intent == refund.Intent
+	for _, other := range all {
+		if other.Origin == originRejected && other.Intent == refund.Intent {
+			return nil
+		}
 	}
-	if refund.Cents <= 0 || slices.ContainsFunc(all, sent) {
+	if refund.Cents <= 0 {
 		return nil
 	}
 	return putRefund(ctx, tx, refund)

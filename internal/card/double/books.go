@@ -1,6 +1,8 @@
 package double
 
-import ()
+import (
+	"net/http"
+)
 
 // Books are the sums of what moved, which tests compare with the books of a ledger.
 type Books struct {
@@ -76,3 +78,5 @@ func (d *Double) Books() Books {
 	}
 	return b
 }
+
+func (d *Double) getBooks(w http.ResponseWriter, _ *http.Request) { writeJSON(w, d.Books(), nil) }

@@ -9,7 +9,7 @@ type item struct {
 // items reads what a new session sells, and returns the total in cents. It sets the currency of the
 // session.
 func (c *call) items(s *session) (items []item, total int64, err error) {
-	for _, path := range c.p.items("line_items", func(s string) string { return s }) {
+	for _, path := range c.p.entries("line_items") {
 		if len(items) == 100 {
 			return nil, 0, invalidParam("line_items", "", "You can pass at most 100 line items.")
 		}

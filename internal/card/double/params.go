@@ -109,6 +109,9 @@ func (p params) number(path string) int64 { n, _ := strconv.ParseInt(p[path], 10
 func (p params) list(path string) []string {
 	return p.items(path, func(s string) string { return p[s] })
 }
+func (p params) entries(path string) []string {
+	return p.items(path, func(s string) string { return s })
+}
 
 // items goes through the items of a list as long as their numbers have no gap.
 func (p params) items(path string, item func(string) string) []string {
