@@ -56,6 +56,12 @@ var fanOut = map[string]string{
 	"Revenue":               "what went back of the orders of a seller",
 	"Search":                "an owner looks for an order or a permission by the beginning of its id",
 
+	"sqlEndedAscending":   "the requests of a seller or a subscriber",
+	"sqlEndedDescending":  "the requests of a seller or a subscriber",
+	"sqlHeldOfSubscriber": "the open holds of a subscriber",
+	"sqlHeldOfSeller":     "the open holds of a seller",
+	"Store.Watch":         "metrics count the open orders of all accounts",
+
 	"sqlRequestKeysAfter":        "the sweeper goes through all keys",
 	"sqlPermissionsEnded":        "the sweeper looks for permissions that ended",
 	"sqlPermissionsOfKey":        "an API key that is revoked ends permissions of several plans",
@@ -69,6 +75,7 @@ var composed = map[string]string{
 
 	"prepare":    "sums of usage, which are not spread by account: see the literals of sums",
 	"newRecord":  "records: see recordList",
+	"PutSealed":  "a column with envelopes, by its key: see SealedColumn",
 	"dropOldest": "rows of tables that are not spread by account: see recordList.query",
 	"ClaimJobs":  "jobs belong to no account; its subquery ends with what the engine calls SKIP LOCKED",
 }
