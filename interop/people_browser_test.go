@@ -374,7 +374,7 @@ func rows[T any](c *commandLine, member string, args ...string) []T {
 	}
 	var got map[string]json.RawMessage
 	var list []T
-	if err := json.Unmarshal(out, &got); err == nil {
+	if err = json.Unmarshal(out, &got); err == nil {
 		err = json.Unmarshal(got[member], &list)
 	} else {
 		err = json.Unmarshal(out, &list)
