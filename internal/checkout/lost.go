@@ -3,6 +3,7 @@ package checkout
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -25,6 +26,9 @@ type LostOrder struct {
 // ErrNotThePrice says that a payment is not the price of a plan.
 var ErrNotThePrice = errors.New("the payment is not the price of the plan")
 
+// ErrOrderExists says that an order with the id of a lost one is here: another payment paid it.
+var ErrOrderExists = errors.New("the order of the payment is here already, and another payment paid it")
+
 // Received is money that a payment moved. Of a card payment Token and To are zero.
 type Received struct {
 	Token, To toll.Address
@@ -36,7 +40,7 @@ type Received struct {
 // A payment on the chain grants the credits in it; otherwise the rail decides the order later. The
 // plan need not be listed, nor have a place left: the money moved.
 //
-// Errors: [toll.CodePlanNotFound], [toll.CodeBadAddress], [ErrNotThePrice],
+// Errors: [toll.CodePlanNotFound], [toll.CodeBadAddress], [ErrNotThePrice], [ErrOrderExists],
 // [toll.CodeCreditsOverflow], and those of finish.
 func (c *Checkout) RestoreOrder(
 	ctx context.Context, in LostOrder, finish func(tx *store.Tx, o *store.Order) (store.Act, error),
@@ -68,13 +72,17 @@ func (c *Checkout) RestoreOrder(
 		o.ID = toll.NewTimeUUID(now).String()
 	}
 	o.OpenKey = "order/" + o.ID
+	written := false // by an attempt whose outcome is unknown
 	err = c.ledger.DoNew(ctx, plan.ID, in.Subscriber, func(t *ledger.Tx) error {
-		if _, err := store.OrderOfAccount(ctx, t, o.Account, o.ID); !errors.Is(err, store.ErrNotFound) {
-			if err == nil {
-				err = ledger.ErrRecorded // by an attempt whose outcome was unknown
-			}
+		switch _, err := store.OrderOfAccount(ctx, t, o.Account, o.ID); {
+		case err == nil && written:
+			return ledger.ErrRecorded
+		case err == nil:
+			return ErrOrderExists
+		case !errors.Is(err, store.ErrNotFound):
 			return err
 		}
+		written = true
 		return c.restore(ctx, t, plan, o, in.TxHash, finish)
 	})
 	return o, err
@@ -129,12 +137,13 @@ func (in *LostOrder) copies(plan *toll.Plan, token toll.Address) (n toll.Credits
 	if !p.IsCrypto {
 		amounts, receivers, token = []toll.Units{p.Total()}, []toll.Address{{}}, toll.Address{}
 	}
+	left := slices.Clone(in.Received) // each pays one receiver
 	for i, amount := range amounts {
 		if amount.IsZero() {
 			continue
 		}
 		found := false
-		for _, r := range in.Received {
+		for at, r := range left {
 			if r.To != receivers[i] || r.Token != token {
 				continue
 			}
@@ -144,7 +153,7 @@ func (in *LostOrder) copies(plan *toll.Plan, token toll.Address) (n toll.Credits
 			if rest.Sign() != 0 || !quotient.IsInt64() || many < 1 || n != 0 && n != many {
 				continue
 			}
-			n, found = many, true
+			n, found, left = many, true, slices.Delete(left, at, at+1)
 			break
 		}
 		if !found {
