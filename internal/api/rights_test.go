@@ -84,7 +84,7 @@ func TestT17_RightOfEveryRoute(t *testing.T) {
 	}
 }
 
-// rolesAllow is the table of accounts.md, section 2.
+// rolesAllow are the rights of each role.
 var rolesAllow = map[toll.Role]string{
 	toll.RoleOwner: "read sell spend manage money keys members export", toll.RoleAdmin: "read sell spend manage money keys members",
 	toll.RoleDeveloper: "read sell spend manage keys", toll.RoleBilling: "read spend money", toll.RoleViewer: "read",

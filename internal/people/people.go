@@ -1,5 +1,5 @@
 // Package people knows the persons who use a service: how they sign in, which workspaces they are in with which role, and the links
-// that let others in. A workspace is a principal; what its people may do is what their role gives (accounts.md, sections 1 to 4).
+// that let others in. A workspace is a principal; what its people may do is what their role gives (docs/PEOPLE.md).
 // Pages and the API call this room; it serves nothing itself.
 package people
 

@@ -338,7 +338,7 @@ func (o *town) operations() (all []documentedOperation) {
 	return all
 }
 
-// TestT155_Framing: no page can be put into a frame, whatever it answers.
+// TestT155_Framing: no page can be framed, with any status.
 func TestT155_Framing(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	alice, nobody := o.signUp("alice", ""), newVisitor(t, o.address)

@@ -103,7 +103,7 @@ func (r *resolver) lockEvent(ctx context.Context, tx *store.Tx) (*lockedPayment,
 	}}, nil
 }
 
-// run does what is asked for, and returns the payment as it is then.
+// run carries the resolution out and returns the payment after it.
 func (r *resolver) run(ctx context.Context) (out Unmatched, err error) {
 	var found *lockedPayment
 	done := false
@@ -129,7 +129,7 @@ func (r *resolver) run(ctx context.Context) (out Unmatched, err error) {
 	return found.Unmatched, err
 }
 
-// done reports whether what is asked for was done before. Error: something else was.
+// done reports whether an earlier call did the same. Error: an earlier call did something else.
 func (r *resolver) done(p *lockedPayment) (bool, error) {
 	switch {
 	case p.Resolution == "":

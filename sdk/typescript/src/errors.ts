@@ -83,7 +83,7 @@ export class TimeoutError extends ConnectionError {}
 
 /** The request has to be paid. */
 export class PaymentRequiredError extends BusinessError {
-  /** What is asked for; undefined when the answer did not say. */
+  /** The terms of payment; undefined when the answer had none. */
   readonly requirements: PaymentRequired | undefined;
   constructor(p: ErrorParts, requirements?: PaymentRequired) {
     super(p);

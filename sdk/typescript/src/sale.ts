@@ -476,7 +476,7 @@ export class Sale {
     return this.#readToken() ?? (await this.#open(asked));
   }
 
-  /** What is asked for, undefined for the maximum of the plan. */
+  /** Credits of the call; undefined stands for the maximum of the plan. */
   protected most(): bigint | undefined {
     const { credits, maxCredits } = this.shop.o;
     if (typeof credits !== "function") return whole(credits ?? 1);
@@ -666,7 +666,7 @@ export class Sale {
     return this.request.method.toUpperCase() === "HEAD";
   }
 
-  /** Answers 402: what is asked for, why the payment was not taken, and a failed receipt. */
+  /** Answers 402 with the price, the reason of the refusal, and a failed receipt. */
   protected refuse(reason: string, f: Fault, failed?: x402.Json): Reply {
     const terms = this.terms as Terms;
     const lacks = shortfalls.has(reason);

@@ -100,7 +100,7 @@ export interface Challenge extends Json {
   accepts: unknown[];
 }
 
-/** Reads the PaymentRequired of a 402; undefined when there is none of version 2. */
+/** Reads the PaymentRequired of a 402; undefined unless the answer has one of version 2. */
 export function readChallenge(headers: Headers, body: string): Challenge | undefined {
   const header = headers.get(required);
   let value: unknown;

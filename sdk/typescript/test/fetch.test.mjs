@@ -50,7 +50,7 @@ test("a request is paid once", async () => {
   assert.deepEqual(told, ["sent", "sent", "paid"]);
 });
 
-test("a body is sent again, whatever it is", async () => {
+test("a body of any kind is sent again", async () => {
   const stream = () => new Blob(["hello"]).stream();
   for (const body of ["hello", new TextEncoder().encode("hello"), new Blob(["hello"]), stream()]) {
     const pay = payingFetch(good());

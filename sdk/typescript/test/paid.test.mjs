@@ -216,7 +216,7 @@ for (const name of names) {
       await isSettled(had, 2n);
     });
 
-    test("T103: a reader who stands still holds no stream open", async () => {
+    test("T103: an idle reader keeps no stream open", async () => {
       const [had] = await balance();
       const socket = net.connect(front.port, "127.0.0.1").on("error", () => undefined);
       socket.write(requestText("POST", "/stream?n=100000", [["payment-signature", token]]));

@@ -737,7 +737,7 @@ class Exchange:
         return Reply(fault.status, headers, b"" if self.request.method == "HEAD" else body)
 
     def refuse(self, reason: str, fault: Fault, receipt: SettleResponse | None = None) -> Reply:
-        """Answers 402: what is asked for, why the payment was not taken, and a failed receipt."""
+        """Answers 402 with the price, the reason of the refusal, and a failed receipt."""
         terms = self.terms
         assert terms is not None
         challenge: dict[str, Any] = {
