@@ -11,7 +11,6 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/sale"
 )
 
 // asksPerson reports whether a person opened the address in a browser: a navigation that takes HTML
@@ -39,7 +38,7 @@ main{width:min(480px,100%);padding:32px;border:1px solid light-dark(#e6e5e1,#2c2
 background:light-dark(#fff,#1b1b18);overflow-wrap:anywhere}
 h1{font-size:24px;line-height:1.25;letter-spacing:-.02em;margin:4px 0 16px}
 p{margin:12px 0 0;color:light-dark(#5c5b55,#b4b2a9)}
-.at{margin:0;font:13px ui-monospace,monospace}.why{color:light-dark(#b3261e,#f28b82)}
+.at{margin:0;font:13px ui-monospace,monospace}
 a{display:block;margin-top:24px;padding:10px;border-radius:6px;text-align:center;font-weight:600;text-decoration:none;
 background:light-dark(#0b6e63,#4fc3b0);color:light-dark(#fff,#06211d)}
 small{font-size:13px}code{font-size:.93em}`
@@ -51,9 +50,9 @@ var pagePolicy = func() string {
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }()
 
-// writePage answers a person with what the request costs and where to buy the plan, in place of the
-// JSON of a 402. The headers for programs are the same.
-func (x *exchange) writePage(status int, reason string, e *toll.Error) {
+// writePage answers a person who sent no payment: it says what the request costs and where to buy
+// the plan, in place of the JSON of a 402. The headers for programs are the same.
+func (x *exchange) writePage() {
 	cost := x.required.Accepts[0].Amount
 	switch {
 	case x.terms.IsTime:
@@ -79,18 +78,15 @@ func (x *exchange) writePage(status int, reason string, e *toll.Error) {
 	if x.c.description != "" {
 		line("<p>", plain.Text(x.c.description, maxErrorText), "</p>")
 	}
-	if reason != "" && !sale.Lacks(reason) {
-		line(`<p class="why" role="alert">`, plain.Text(e.Text(), maxErrorText), "</p>")
-	}
 	line("<p>The plan <b><bdi>", name, "</bdi></b> pays for it.</p>")
 	if page := x.terms.PlanPage(x.c.AgentID); page != "" {
 		line(`<a href="`, page, `">See the price and buy</a>`)
 	}
 	b.WriteString("<p><small>Programs pay with an access token of the plan, in the header <code>" +
-		html.EscapeString(x.c.tokenHeaders[0]) + "</code>. Status 402: nothing ran, and nothing was charged.</small></p>\n</main>\n</body>\n</html>\n")
+		html.EscapeString(x.c.tokenHeaders[0]) + "</code>. Nothing ran, and nothing was charged.</small></p>\n</main>\n</body>\n</html>\n")
 	h := x.w.Header()
 	h.Set("Content-Security-Policy", pagePolicy)
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
-	write(x.w, status, "text/html; charset=utf-8", []byte(b.String()), x.correlation)
+	write(x.w, http.StatusPaymentRequired, "text/html; charset=utf-8", []byte(b.String()), x.correlation)
 }

@@ -33,6 +33,7 @@ func TestPage(t *testing.T) {
 		{"a program that takes all", "GET", []string{"Accept", "*/*"}, false},
 		{"JSON first", "GET", []string{"Accept", "application/json, text/html"}, false},
 		{"no header", "GET", nil, false},
+		{"a payment that is refused", "GET", []string{"Accept", browserAccept, "payment-signature", "bad"}, false},
 	} {
 		r := httptest.NewRequest(c.method, "/ask?q=%3Cscript%3E", nil)
 		for i := 0; i < len(c.header); i += 2 {

@@ -115,8 +115,8 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	if x.c.onPaymentError != nil && x.c.onPaymentError(x.w, x.r, e) {
 		return
 	}
-	if asksPerson(x.r) {
-		x.writePage(e.Status, reason, e)
+	if reason == "" && asksPerson(x.r) { // with a payment it is a program
+		x.writePage()
 		return
 	}
 	b, err := ready.with(e.Body(x.correlation, ""))
