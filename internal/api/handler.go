@@ -56,7 +56,7 @@ var (
 // ServeHTTP is the outermost layer: whatever happens inside, the answer has the headers of every answer, and an error
 // has the one shape of errors.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{h: h, w: w, r: r}
+	c := &call{h: h, w: w, r: r, browser: auth.PageOf(r.Context())}
 	defer c.remember()
 	defer c.rescue()
 	c.correlationID = correlationID(r.Header)
@@ -64,8 +64,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header["X-Correlation-Id"] = []string{c.correlationID}
 	header["Cache-Control"] = noStore
 	header["X-Content-Type-Options"] = noSniff
-	header["Access-Control-Allow-Origin"] = anyOrigin
-	header["Access-Control-Expose-Headers"] = h.exposed
+	if c.browser == nil { // pages are for the origin of the service alone
+		header["Access-Control-Allow-Origin"] = anyOrigin
+		header["Access-Control-Expose-Headers"] = h.exposed
+	}
 	c.resource = h.routes.find(r.URL.EscapedPath(), c)
 	if c.union() == unionNone { // verify and settle are not remembered, and do not pay for it
 		c.began = time.Now()
@@ -217,7 +219,7 @@ func (c *call) badRequest() bool {
 
 // authenticate looks the API key up, once. Routes without one read the outcome only for its version.
 func (c *call) authenticate() {
-	if c.browser = auth.PageOf(c.r.Context()); c.browser != nil {
+	if c.browser != nil {
 		c.caller, c.known, c.authErr = c.browser.Caller, true, nil
 		if c.caller.Address.IsZero() {
 			c.known, c.authErr = false, errNoKey

@@ -53,6 +53,9 @@ func TestPageCalls(t *testing.T) {
 				s.handler.ServeHTTP(w, r.WithContext(auth.WithPage(r.Context(), c.page)))
 				var e struct{ Code toll.Code }
 				must(t, json.Unmarshal(w.Body.Bytes(), &e))
+				if origin := w.Header().Values("Access-Control-Allow-Origin"); origin != nil {
+					t.Errorf("other origins may read the answer to a page: %q", origin)
+				}
 				if w.Code != c.status && !(c.status == 201 && w.Code == 200) || e.Code != c.code {
 					t.Fatalf("%d %s", w.Code, w.Body)
 				}
