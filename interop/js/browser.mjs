@@ -8,13 +8,15 @@ const persons = new Map(); // by name: context and page
 let browser, context, page;
 let faults = [];
 
-/** Runs try of each frame until one returns something, for a minute. */
-async function inSomeFrame(what, attempt) {
+/** Runs attempts, each in all frames, until one returns something, for a minute. */
+async function inSomeFrame(what, attempts) {
   for (const end = Date.now() + patience; ; await page.waitForTimeout(50)) {
-    for (const frame of page.frames()) {
-      const found = await attempt(frame).catch(() => undefined); // a frame may go while it is read
-      if (found) {
-        return found;
+    for (const attempt of [attempts].flat()) {
+      for (const frame of page.frames()) {
+        const found = await attempt(frame).catch(() => undefined); // a frame may go while it is read
+        if (found) {
+          return found;
+        }
       }
     }
     if (Date.now() > end) {
@@ -84,13 +86,18 @@ serve({
     await (await inSomeFrame(`field ${label}`, (frame) => visible(frame.getByLabel(label)))).fill(text, { timeout: patience });
   },
 
-  /** Presses a button, follows a link, or opens what a summary hides. */
+  /**
+   * Presses a button, follows a link, or opens what a summary hides. A button that says more than the name, to readers of
+   * screens, is pressed when no frame has one that says it alone.
+   */
   async press({ name }) {
-    const button = await inSomeFrame(`button ${name}`, async (frame) =>
-      (await visible(frame.getByRole("button", { name, exact: true }))) ||
-      (await visible(frame.getByRole("link", { name, exact: true }))) ||
-      (await visible(frame.locator("summary").getByText(name, { exact: true }))) ||
-      visible(frame.getByRole("button", { name }))); // one that says more to readers of screens
+    const button = await inSomeFrame(`button ${name}`, [
+      async (frame) =>
+        (await visible(frame.getByRole("button", { name, exact: true }))) ||
+        (await visible(frame.getByRole("link", { name, exact: true }))) ||
+        visible(frame.locator("summary").getByText(name, { exact: true })),
+      (frame) => visible(frame.getByRole("button", { name })),
+    ]);
     await button.click({ timeout: patience });
   },
 
