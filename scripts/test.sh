@@ -181,16 +181,17 @@ sqlite | chain | interop) unset TOLL_TEST_POSTGRES ;;
     ;;
 esac
 
-# The crash and shutdown tests run services under load: two packages of those on two cores starve each other, so they run
-# one at a time. The others mostly wait, for databases, blocks and time-outs, and run three at a time, the longest first.
-alone='/(bench|internal/ledger)$'
+# The crash and shutdown tests run services under load, and another package of those on two cores starves them, so they run
+# alone. The others mostly wait, for databases, blocks and time-outs, and run three at a time, the longest first.
+alone='/internal/ledger$'
 long='/(internal/(chain|api|checkout)|paidmcp)$'
 # Whole services, at which the race detector looks in the rooms below and in the tests that are named here: a service with a
 # chain is ten times slower under it.
 whole='/(internal/(server|cli)|interop)$'
 watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestI25_NothingIsLeft)$'
-# Tests of many megabytes, which the race detector watches in smaller tests of the same code.
-large='^(TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory)$'
+# Tests of many megabytes or of nothing but the processor, whose code the race detector watches in smaller tests, and the
+# short run of the benchmarks, which are no part of the service.
+large='^(TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory|TestBodies_AsDecode|TestRun)$'
 # A lane is some of the packages, and within them subtests by the names of stores.
 skip=
 suites="sqlite postgres partitioned embedded anvil chromium openclaw python typescript"
@@ -228,7 +229,7 @@ select server '/internal/server$' ' '
 select light "$long" "$alone|$whole"
 select light '' "$long|$alone|$whole"
 select heavy "$alone" ' '
-select large '/paidmcp$' ' '
+select large '/(bench|paidmcp|x402)$' ' '
 cat >"$work/run" <<'RUN'
 # $1 = flags of go test, $3 = the race detector, if it is wanted, $4 = tests of services for it, $5 = tests that it does not watch,
 # $6 = what a lane leaves out
