@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/server"
 )
 
 func (a *app) cardsCommand() *cobra.Command {
@@ -192,7 +193,7 @@ func (a *app) cardDouble(ctx context.Context, address string, o double.Options) 
 	if o.Logger, err = newLog(a.err, "info"); err != nil {
 		return err
 	}
-	ln, err := listen(ctx, address)
+	ln, err := server.Listen(ctx, address)
 	if err != nil {
 		return err
 	}

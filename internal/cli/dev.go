@@ -186,10 +186,10 @@ func (m *market) cardURL() string  { return m.agent() + devCardPath }
 
 func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *market, err error) {
 	m := &market{dir: f.data, queue: paid.NewQueue(), log: log}
-	if m.serviceListener, err = listen(ctx, f.listen); err != nil {
+	if m.serviceListener, err = server.Listen(ctx, f.listen); err != nil {
 		return nil, err
 	}
-	if m.agentListener, err = listen(ctx, f.agentListen); err != nil {
+	if m.agentListener, err = server.Listen(ctx, f.agentListen); err != nil {
 		return nil, errors.Join(err, m.serviceListener.Close())
 	}
 	if m.password, err = devPassword(f.data); err == nil && f.history && isEmpty(f.data) {

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
+	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -35,10 +36,10 @@ type core struct {
 // openChat makes the demo agent of the builder and both cores. close ends them.
 func (m *market) openChat(ctx context.Context, address string) (c *devChat, close func() error, err error) {
 	c = &devChat{}
-	if c.buyer.listener, err = listen(ctx, address); err != nil {
+	if c.buyer.listener, err = server.Listen(ctx, address); err != nil {
 		return nil, nil, err
 	}
-	if c.seller.listener, err = listen(ctx, "127.0.0.1:0"); err != nil {
+	if c.seller.listener, err = server.Listen(ctx, "127.0.0.1:0"); err != nil {
 		return nil, nil, errors.Join(err, c.buyer.listener.Close())
 	}
 	url := "http://" + c.seller.listener.Addr().String()

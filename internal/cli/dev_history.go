@@ -96,7 +96,7 @@ func (a *app) history(ctx context.Context, m *market, f devFlags) (err error) {
 	defer func() {
 		err = errors.Join(err, end(), s.Close(context.WithoutCancel(ctx)))
 		if err == nil {
-			m.serviceListener, err = listen(ctx, cfg.Listen)
+			m.serviceListener, err = server.Listen(ctx, cfg.Listen)
 		}
 	}()
 	builder, buyers, err := m.historyPeople(ctx)

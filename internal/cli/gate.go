@@ -140,7 +140,7 @@ func (a *app) gate(ctx context.Context, f gateFlags) error {
 	if err != nil {
 		return err
 	}
-	ln, err := listen(ctx, f.listen)
+	ln, err := server.Listen(ctx, f.listen)
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (a *app) serveGateway(ctx context.Context, f gatewayServeFlags) error {
 		return usagef("TOLL_GATEWAY_TOKEN must have at least %d characters, as that of toll gateway token; it has %d",
 			minCoreToken, len(f.token))
 	}
-	ln, err := listen(ctx, f.listen)
+	ln, err := server.Listen(ctx, f.listen)
 	if err != nil {
 		return err
 	}

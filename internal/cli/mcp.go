@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/paidmcp"
 )
 
@@ -134,7 +135,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 			return err
 		}
 	}
-	ln, err := listen(ctx, f.listen)
+	ln, err := server.Listen(ctx, f.listen)
 	if err != nil {
 		return err
 	}

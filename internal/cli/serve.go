@@ -153,7 +153,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 		log.Info("stopped")
 	}()
 	if ln == nil {
-		if ln, err = listen(ctx, cfg.Listen); err != nil {
+		if ln, err = server.Listen(ctx, cfg.Listen); err != nil {
 			return err
 		}
 	}
@@ -193,18 +193,9 @@ func (a *app) greet(ctx context.Context, s *server.Server, cfg server.Config) er
 // keeps the listener only when the port is chosen by the system: nothing listens before the migrations have run.
 func (a *app) reserve(ctx context.Context, address string) (net.Listener, error) {
 	if _, port, _ := net.SplitHostPort(address); port == "0" || port == "" {
-		return listen(ctx, address)
+		return server.Listen(ctx, address)
 	}
 	return nil, server.CanListen(ctx, address)
-}
-
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	var c net.ListenConfig
-	ln, err := c.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	return ln, nil
 }
 
 // serveBoth serves callers and, when it is wanted, the operator. The end of one ends both.
@@ -212,7 +203,7 @@ func serveBoth(ctx context.Context, s *server.Server, ln net.Listener, metricsLi
 	if metricsListen == "" {
 		return s.Serve(ctx, ln)
 	}
-	own, err := listen(ctx, metricsListen)
+	own, err := server.Listen(ctx, metricsListen)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}

@@ -193,8 +193,8 @@ func TestF22_DrainBeforeShutdown(t *testing.T) {
 	}
 }
 
-// Two processes on one PostgreSQL behind the nginx of the example are restarted one after the other under load. But for
-// the known few, each request gets its answer at the first try, and a repeat finds what became of it.
+// Two processes on one PostgreSQL behind the nginx of the example are restarted one after the other under load. Each
+// request gets its answer at the first try.
 func TestF22_RollingRestartBehindNginx(t *testing.T) {
 	if !needs(t, "nginx") {
 		return
@@ -230,7 +230,8 @@ func TestF22_RollingRestartBehindNginx(t *testing.T) {
 	y := newTally()
 	ctx, stop := context.WithCancel(t.Context())
 	running, done := load(ctx, 8, y, func(int) *stand { return s })
-	for i := range processes {
+	for restart := range 4 {
+		i := restart % len(processes)
 		target := done.Load() + 200
 		eventually(t, "load", func() bool { return done.Load() > target })
 		if err := processes[i].Signal(syscall.SIGTERM); err != nil {
@@ -245,18 +246,10 @@ func TestF22_RollingRestartBehindNginx(t *testing.T) {
 	eventually(t, "load after the restarts", func() bool { return done.Load() > target })
 	stop()
 	running.Wait()
-	// nginx sees a connection that ends without an answer about once in a restart, for a reason that is
-	// not known yet. Without the drain hundreds of requests are lost.
-	const known = 2
-	for _, r := range y.refused {
-		id, _, _ := strings.Cut(r, ":")
-		y.unknown[id] = true
+	t.Logf("%d answered at the first try", len(y.answers))
+	if lost := len(y.unknown) + len(y.refused); lost > 0 {
+		t.Errorf("%d requests have no answer at their first try", lost)
 	}
-	t.Logf("%d answered, %d lost: %s", len(y.answers), len(y.unknown), strings.Join(y.refused, "; "))
-	if len(y.unknown) > known {
-		t.Errorf("%d requests have no answer at their first try", len(y.unknown))
-	}
-	y.refused = nil
 	y.repeat(t, s)
 }
 

@@ -78,22 +78,37 @@ func (s *Server) drain(open context.Context, ln net.Listener) {
 			err = refuseConnections(raw)
 		}
 		if err != nil {
-			s.cfg.Log.Debug("connections are accepted until the listener is closed", "error", err.Error())
+			s.cfg.Log.Warn("new connections cannot be refused before the listener is closed: some may be reset", "error", err.Error())
 		}
 	}
 	wait(open, lastConnections)
 }
 
+// Listen returns a listener for [Server.Serve].
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	return listen(ctx, address, nil)
+}
+
+// listen listens with plain TCP. The default of Go on Linux is Multipath TCP, whose sockets accept no filter.
+func listen(ctx context.Context, address string, control func(string, string, syscall.RawConn) error) (net.Listener, error) {
+	c := net.ListenConfig{Control: control}
+	c.SetMultipathTCP(false)
+	ln, err := c.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return ln, nil
+}
+
 // CanListen reports why nothing can listen on an address. Nobody is connected meanwhile (on Linux): the
 // clients of a process that has just ended try to connect again and again, and would be cut off.
 func CanListen(ctx context.Context, address string) error {
-	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+	ln, err := listen(ctx, address, func(_, _ string, raw syscall.RawConn) error {
 		_ = refuseConnections(raw) // elsewhere than on Linux there is no way
 		return nil
-	}}
-	ln, err := c.Listen(ctx, "tcp", address)
+	})
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return err
 	}
 	return ln.Close()
 }
