@@ -29,7 +29,7 @@ type room struct {
 var rooms = map[string]room{
 	"toll": {
 		what:  "agents, plans, prices, credits, permissions, receipts, codes of errors; `doc.go` is the tour",
-		lines: 5077, // 80 of them are sums of usage, revenue and refusals
+		lines: 5110, // 13 of them are the deletion of a workspace; 80 of them are sums of usage, revenue and refusals
 		tests: []string{"github.com/go-json-experiment/json", "golang.org/x/crypto/sha3"},
 	},
 	"x402": {
@@ -49,7 +49,7 @@ var rooms = map[string]room{
 
 	"client": {
 		what:  "Go SDK over HTTP",
-		lines: 3410, // 30 of them make requests without a parser; 80 are lists, 200 people, their sessions and the audit log
+		lines: 3444, // 30 of them make requests without a parser; 80 are lists, 200 people, their sessions and the audit log
 		ours:  "toll x402 internal/cache internal/backoff",
 	},
 	"paid": {
@@ -101,6 +101,10 @@ var rooms = map[string]room{
 		what:  "text that others chose as one plain line, and names that others chose",
 		lines: 115, // 45 of them came from internal/web, with the names on pages; 25 keep lines, for answers of agents
 	},
+	"internal/gzipped": {
+		what:  "texts in gzip, and who takes them",
+		lines: 40,
+	},
 	"internal/cache": {
 		what:  "values for a time, in bounded memory",
 		lines: 180, // 40 of them remember hashes of credentials
@@ -138,7 +142,7 @@ var rooms = map[string]room{
 	},
 	"internal/store": {
 		what:  "migrations, records, transactions, errors of both engines",
-		lines: 11301, // 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite, 500 people with their lists and audit log, 50 codes by mail, 830 the journal and the way into it, 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched; 100 of them read settlements by time
+		lines: 11402, // 45 of them end a workspace; 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite, 500 people with their lists and audit log, 50 codes by mail, 830 the journal and the way into it, 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched; 100 of them read settlements by time
 		ours:  "toll x402 internal/backoff",
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "modernc.org/libc", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
@@ -167,13 +171,13 @@ var rooms = map[string]room{
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
 	"internal/auth": {
 		what:  "principals, API keys, access tokens, first start",
-		lines: 3078, // 100 of them give what stands under a membership to another person, 130 rotate keys, 110 end one that others may have
+		lines: 3112, // 100 of them give what stands under a membership to another person, 130 rotate keys, 110 end one that others may have
 		ours:  "toll internal/cache internal/seal internal/store internal/jobs",
 		third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"},
 	},
 	"internal/checkout": {
 		what:  "orders, top-ups, refunds, delegations, payment methods, mint, balance; the edge to money",
-		lines: 4287, // 140 of them are usage, revenue and refusals, 50 take credits back by hand, 350 are refunds, disputes, frozen delegations, and orders in the place of failed ones; 90 are lists of orders and balances; 120 record orders that were lost
+		lines: 4347, // 45 of them say what a workspace owes; 140 of them are usage, revenue and refusals, 50 take credits back by hand, 350 are refunds, disputes, frozen delegations, and orders in the place of failed ones; 90 are lists of orders and balances; 120 record orders that were lost
 		ours:  "toll evm internal/backoff internal/store internal/ledger internal/jobs internal/outbound internal/rail",
 	},
 	"internal/rail": {
@@ -297,16 +301,16 @@ var rooms = map[string]room{
 	},
 	"internal/web": {
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
-		lines: 10460, // 1,900 of them are pages of people, keys, buying and the operators
+		lines: 11112, // 650 of them are requests, calls of keys, own ranges, deletion, backups; 1,900 of them are pages of people, keys, buying and the operators
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
-			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound",
+			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound internal/gzipped",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},
 	"internal/api": {
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
-		lines: 7810, // 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls
+		lines: 7918, // 60 of them compress documents and make each when it is asked for; 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls
 		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger " +
-			"internal/auth internal/facilitator internal/checkout internal/events internal/people docs",
+			"internal/auth internal/facilitator internal/checkout internal/events internal/people internal/gzipped docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 	},
 	// crypto starts and reports the chain, and has what it remembers of its own: keys, the genesis, the mirror.
@@ -332,7 +336,7 @@ var rooms = map[string]room{
 	},
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
-		lines: 3300, // the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators
+		lines: 3380, // 75 of them are backups on the page of the operators; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators
 		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
@@ -352,7 +356,7 @@ var rooms = map[string]room{
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 10818, // 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
+		lines: 10842, // 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
 		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{
@@ -398,7 +402,7 @@ var rooms = map[string]room{
 }
 
 // planned are the budgets of rooms that come next: a room of this name has at most as many lines.
-var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 10460}
+var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 11112}
 
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{

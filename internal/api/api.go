@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -94,7 +93,7 @@ type handler struct {
 	corsMethods, corsHeaders  []string
 	exposed                   []string
 
-	documents func() documents // made when they are first asked for
+	documents *documents
 }
 
 // New returns the whole public handler: the documents at the root and the API under [Base].
@@ -126,7 +125,7 @@ func newHandler(d Deps, routes []route) *handler {
 	}
 	h.gatekeeper = newGatekeeper(d.Limits)
 	h.prepareHeaders()
-	h.documents = sync.OnceValue(func() documents { return newDocuments(routes, d.Namespace) })
+	h.documents = newDocuments(routes, d.Namespace)
 	return h
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/gzipped"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/x402"
 )
@@ -175,7 +176,17 @@ func checkMediaType(h http.Header) error {
 // document is an answer that is not JSON of ours.
 type document struct {
 	contentType []string
-	body        []byte
+	rendered
+}
+
+// forClient returns the text in a form that the client takes, and says in the header which one.
+func (t rendered) forClient(w http.ResponseWriter, r *http.Request) []byte {
+	w.Header().Add("Vary", "Accept-Encoding")
+	if t.gzip == nil || !gzipped.Taken(r, "gzip") {
+		return t.plain
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	return t.gzip
 }
 
 // stored is a JSON answer that leaves byte for byte as it is.
@@ -201,7 +212,7 @@ func (c *call) reply(answer any) {
 	case served:
 		return
 	case document:
-		c.write(status, a.contentType, a.body)
+		c.write(status, a.contentType, a.forClient(c.w, c.r))
 		return
 	case stored:
 		c.write(status, jsonType, a)

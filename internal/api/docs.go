@@ -9,7 +9,9 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -27,18 +29,23 @@ var pagePolicyHeader = []string{pagePolicy}
 
 func (h *handler) docsPage(c *call) (document, error) {
 	c.w.Header()["Content-Security-Policy"] = pagePolicyHeader
-	return document{htmlType, h.documents().docs}, nil
+	return document{htmlType, h.documents.docs()}, nil
 }
 
 func (h *handler) errorsPage(c *call) (document, error) {
 	c.w.Header()["Content-Security-Policy"] = pagePolicyHeader
-	return document{htmlType, h.documents().errors}, nil
+	return document{htmlType, h.documents.errors()}, nil
 }
 
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"anchor": anchor, "typeOf": typeOf, "refOf": refOf, "prose": prose, "slug": slug, "bodyOf": bodyOf, "has": slices.Contains[[]string],
+	}).ParseFS(pages, "*.html"))
+})
+
 func render(name string, data any) []byte {
-	t := template.Must(template.New(name).Funcs(template.FuncMap{"anchor": anchor, "typeOf": typeOf, "refOf": refOf, "prose": prose, "slug": slug, "bodyOf": bodyOf, "has": slices.Contains[[]string]}).ParseFS(pages, name, "docs_parts.html"))
 	var b bytes.Buffer
-	if err := t.Execute(&b, data); err != nil {
+	if err := templates().ExecuteTemplate(&b, name, data); err != nil {
 		panic(err) // the template and its data are both part of the program, but for the words of a search
 	}
 	return b.Bytes()
@@ -47,6 +54,14 @@ func render(name string, data any) []byte {
 func anchor(code toll.Code) string {
 	return strings.ToLower(strings.ReplaceAll(string(code), ".", "-"))
 }
+
+var knownCodes = sync.OnceValue(func() map[toll.Code]bool {
+	known := map[toll.Code]bool{}
+	for _, c := range toll.Codes() {
+		known[c.Code] = true
+	}
+	return known
+})
 
 var marked = regexp.MustCompile("`[^`]+`|BCK(\\.[A-Z0-9]+)+")
 
@@ -59,7 +74,7 @@ func prose(text string) template.HTML {
 		word := text[at[0]:at[1]]
 		last = at[1]
 		code := "<code>" + template.HTMLEscapeString(strings.Trim(word, "`")) + "</code>"
-		if c := toll.Code(strings.Trim(word, "`")); slices.ContainsFunc(toll.Codes(), func(info toll.CodeInfo) bool { return info.Code == c }) {
+		if c := toll.Code(strings.Trim(word, "`")); knownCodes()[c] {
 			code = `<a href="/docs/errors#` + anchor(c) + `">` + code + "</a>"
 		}
 		b.WriteString(code)
@@ -114,8 +129,8 @@ func (h *handler) docRoutes() []Page {
 	}
 	return []Page{
 		get("/docs/{guide}", h.guidePage), get("/docs/search", h.searchDocs),
-		get("/llms.txt", func(w http.ResponseWriter, _ *http.Request) {
-			writeDoc(w, http.StatusOK, plainType, h.documents().llms)
+		get("/llms.txt", func(w http.ResponseWriter, r *http.Request) {
+			writeDoc(w, r, http.StatusOK, plainType, h.documents.llms())
 		}),
 	}
 }
@@ -125,41 +140,40 @@ var (
 	markdownType = []string{"text/markdown; charset=utf-8"}
 )
 
-func writeDoc(w http.ResponseWriter, status int, media []string, body []byte) {
+func writeDoc(w http.ResponseWriter, r *http.Request, status int, media []string, t rendered) {
 	w.Header()["Content-Type"], w.Header()["Content-Security-Policy"] = media, pagePolicyHeader
+	body := t.forClient(w, r)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the caller has gone; there is nobody to tell
 }
 
 // guidePage serves a guide: as a page, or under its name with .md as Markdown.
 func (h *handler) guidePage(w http.ResponseWriter, r *http.Request) {
-	slug, asMarkdown := strings.CutSuffix(path.Base(r.URL.Path), ".md")
-	d := h.documents()
-	for _, g := range d.guides {
-		switch {
-		case g.Slug != slug:
-		case asMarkdown:
-			writeDoc(w, http.StatusOK, markdownType, g.Markdown)
-			return
-		default:
-			writeDoc(w, http.StatusOK, htmlType, render("guide.html", map[string]any{"Here": slug, "Menu": d.menu, "Guide": g}))
-			return
-		}
+	name, media := path.Base(r.URL.Path), htmlType
+	slug, asMarkdown := strings.CutSuffix(name, ".md")
+	page := h.documents.guides()[name]
+	if page == nil {
+		h.writeFound(w, r, http.StatusNotFound, slug)
+		return
 	}
-	h.writeFound(w, http.StatusNotFound, slug)
+	if asMarkdown {
+		media = markdownType
+	}
+	writeDoc(w, r, http.StatusOK, media, page())
 }
 
 // searchDocs finds sections of guides, calls and error codes.
 func (h *handler) searchDocs(w http.ResponseWriter, r *http.Request) {
-	h.writeFound(w, http.StatusOK, r.URL.Query().Get("q"))
+	h.writeFound(w, r, http.StatusOK, r.URL.Query().Get("q"))
 }
 
 // writeFound answers with what the documents have of a query.
-func (h *handler) writeFound(w http.ResponseWriter, status int, query string) {
+func (h *handler) writeFound(w http.ResponseWriter, r *http.Request, status int, query string) {
 	query = strings.ToValidUTF8(query[:min(len(query), docs.MaxQuery)], "")
-	d := h.documents()
-	found := docs.Search(slices.Concat(d.reference, d.guides), query)
-	writeDoc(w, status, htmlType, render("found.html", map[string]any{"Here": "", "Menu": d.menu, "Query": query, "Found": found}))
+	found := docs.Search(h.documents.reference(), query)
+	body := render("found.html", map[string]any{"Here": "", "Menu": h.documents.menu(), "Query": query, "Found": found})
+	writeDoc(w, r, status, htmlType, rendered{plain: body})
 }
 
 // referenceOf makes calls and error codes searchable as the guides are.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -9,42 +10,71 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/docs"
 	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/gzipped"
 	"github.com/tollhq/toll/x402"
 )
 
-// documents are the texts that say what the service does. They are made of the route table and the table of codes.
+// documents are the texts that say what the service does. They are made of the route table and the table of codes, each when it is first
+// asked for.
 type documents struct {
-	openAPI, docs, errors, llms []byte
+	openAPI, docs, errors, llms func() rendered
 
-	guides, reference []docs.Guide // of the search, reference is made of the table
-	menu              docsMenu
+	guides    func() map[string]func() rendered // pages by slug
+	menu      func() docsMenu
+	reference func() []docs.Guide // what the search finds: calls, codes and guides
 }
 
-func newDocuments(routes []route, ns x402.Namespace) documents {
-	api := describe(routes, ns)
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(api); err != nil {
-		panic(err) // the document has no part that a request could reach
+// rendered is a document as it is, and compressed.
+type rendered struct{ plain, gzip []byte }
+
+func renderedOf(plain []byte) rendered {
+	return rendered{plain, gzipped.Bytes(plain, gzip.BestCompression)}
+}
+
+func newDocuments(routes []route, ns x402.Namespace) *documents {
+	api := sync.OnceValue(func() *huma.OpenAPI { return describe(routes, ns) })
+	groups := sync.OnceValue(func() []docsGroup { return groupsOf(api()) })
+	guides := sync.OnceValue(docs.Guides)
+	once := func(f func() []byte) func() rendered {
+		return sync.OnceValue(func() rendered { return renderedOf(f()) })
 	}
-	d := documents{openAPI: text.Bytes(), guides: docs.Guides()}
-	d.menu = menuOf(d.guides)
-	groups := groupsOf(api)
-	d.docs, d.errors, d.llms = renderDocs(api, groups, d.menu), renderErrors(d.menu), llmsText(d.menu)
-	d.reference = referenceOf(groups)
+	d := &documents{menu: sync.OnceValue(func() docsMenu { return menuOf(guides()) })}
+	d.openAPI = once(func() []byte {
+		var text bytes.Buffer
+		enc := json.NewEncoder(&text)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(api()); err != nil {
+			panic(err) // the document has no part that a request could reach
+		}
+		return text.Bytes()
+	})
+	d.docs = once(func() []byte { return renderDocs(api(), groups(), d.menu()) })
+	d.errors = once(func() []byte { return renderErrors(d.menu()) })
+	d.llms = once(func() []byte { return llmsText(d.menu()) })
+	d.guides = sync.OnceValue(func() map[string]func() rendered {
+		pages := map[string]func() rendered{}
+		for _, g := range guides() {
+			pages[g.Slug] = once(func() []byte {
+				return render("guide.html", map[string]any{"Here": g.Slug, "Menu": d.menu(), "Guide": g})
+			})
+			pages[g.Slug+".md"] = once(func() []byte { return g.Markdown })
+		}
+		return pages
+	})
+	d.reference = sync.OnceValue(func() []docs.Guide { return slices.Concat(referenceOf(groups()), guides()) })
 	return d
 }
 
 func (h *handler) openAPI(*call) (document, error) {
-	return document{jsonType, h.documents().openAPI}, nil
+	return document{jsonType, h.documents.openAPI()}, nil
 }
 
 const parameterPrefix = "#/components/parameters/"

@@ -2,13 +2,16 @@ package api_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"html/template"
+	"io"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -342,6 +345,32 @@ func TestPages(t *testing.T) {
 				t.Errorf("a page needs something from elsewhere: %s", outside)
 			}
 		}
+	}
+}
+
+// TestDocuments_Compressed: documents leave compressed where the client takes that, and are the same then. None is over 120 KB on the wire.
+func TestDocuments_Compressed(t *testing.T) {
+	s := newStack(t)
+	for _, path := range []string{"/docs", "/docs/errors", "/docs/paying", "/docs/paying.md", "/llms.txt", "/openapi.json"} {
+		plain := s.do(actor{}, "GET", path, "", "Accept-Encoding", "gzip;q=0")
+		small := s.do(actor{}, "GET", path, "", "Accept-Encoding", "br, gzip")
+		if plain.header.Get("Content-Encoding") != "" || small.header.Get("Content-Encoding") != "gzip" {
+			t.Errorf("%s: %q, and %q with gzip", path, plain.header.Get("Content-Encoding"), small.header.Get("Content-Encoding"))
+			continue
+		}
+		for _, a := range []answer{plain, small} {
+			if !strings.Contains(strings.Join(a.header.Values("Vary"), ","), "Accept-Encoding") || a.header.Get("Content-Length") != strconv.Itoa(len(a.body)) && len(a.body) > 2048 {
+				t.Errorf("%s: %v", path, a.header)
+			}
+		}
+		z, err := gzip.NewReader(bytes.NewReader(small.body))
+		must(t, err)
+		body, err := io.ReadAll(z)
+		must(t, err)
+		if !bytes.Equal(body, plain.body) || len(small.body) > 120<<10 {
+			t.Errorf("%s: %d bytes of %d, compressed %d", path, len(body), len(plain.body), len(small.body))
+		}
+		t.Logf("%s: %d bytes, compressed %d", path, len(plain.body), len(small.body))
 	}
 }
 

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -14,6 +13,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/tollhq/toll/internal/gzipped"
 )
 
 //go:generate sh -c "cd generate && npm ci --ignore-scripts --no-audit --no-fund && node vendor.mjs"
@@ -115,35 +116,10 @@ func (a *assets) add(name, media string, plain []byte) error {
 			return err
 		}
 	default:
-		f.gzip = compressed(plain, gzip.BestCompression)
+		f.gzip = gzipped.Bytes(plain, gzip.BestCompression)
 	}
 	a.paths[base], a.files[hashed] = "/assets/"+hashed, f
 	return nil
-}
-
-// compressed returns a text as gzip.
-func compressed(plain []byte, level int) []byte {
-	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, level)
-	if err == nil {
-		_, err = z.Write(plain)
-	}
-	if err = errors.Join(err, z.Close()); err != nil {
-		panic(err) // a level of the package, and memory
-	}
-	return b.Bytes()
-}
-
-// takes reports whether the client takes an encoding. One with "q=0" is not taken.
-func takes(r *http.Request, encoding string) bool {
-	for _, part := range strings.Split(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
-		name, quality, _ := strings.Cut(part, ";")
-		quality = strings.ReplaceAll(quality, " ", "")
-		if strings.EqualFold(strings.TrimSpace(name), encoding) && quality != "q=0" && !strings.HasPrefix(quality, "q=0.0") {
-			return true
-		}
-	}
-	return false
 }
 
 // Asset is GET /assets/{name}.
@@ -160,10 +136,10 @@ func (w *Web) Asset() http.Handler {
 		h.Set("Content-Type", f.media)
 		body := f.plain
 		switch {
-		case f.br != nil && takes(r, "br"):
+		case f.br != nil && gzipped.Taken(r, "br"):
 			h.Set("Content-Encoding", "br")
 			body = f.br
-		case f.gzip != nil && takes(r, "gzip"):
+		case f.gzip != nil && gzipped.Taken(r, "gzip"):
 			h.Set("Content-Encoding", "gzip")
 			body = f.gzip
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/events"
+	"github.com/tollhq/toll/internal/gzipped"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/oauth"
@@ -329,9 +330,9 @@ func (v *visit) show(status int, name string, s shown, leads string) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Add("Vary", "Accept-Encoding") // the sessions add Cookie
 	body := b.Bytes()
-	if takes(v.r, "gzip") {
+	if gzipped.Taken(v.r, "gzip") {
 		h.Set("Content-Encoding", "gzip")
-		body = compressed(body, gzip.DefaultCompression)
+		body = gzipped.Bytes(body, gzip.DefaultCompression)
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	v.rw.WriteHeader(status)
