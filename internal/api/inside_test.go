@@ -43,6 +43,7 @@ func TestPageCalls(t *testing.T) {
 			{"an old proof", "POST", "/api-keys", `{"name":"new"}`, old, 403, toll.CodeProofNeeded},
 			{"keys in a key session", "POST", "/api-keys", `{"name":"new"}`, key, 403, toll.CodePersonNeeded},
 			{"export in a key session", "POST", "/wallet/export", `{}`, key, 403, toll.CodePersonNeeded},
+			{"the file of the audit log", "GET", "/audit-log?format=ndjson&act=no.act", "", caller(toll.RightMembers), 200, ""},
 			{"a route of the session", "GET", "/session", "", caller(toll.AllRights()...), 403, toll.CodePersonNeeded},
 		} {
 			t.Run(c.name, func(t *testing.T) {
@@ -52,7 +53,9 @@ func TestPageCalls(t *testing.T) {
 				w := httptest.NewRecorder()
 				s.handler.ServeHTTP(w, r.WithContext(auth.WithPage(r.Context(), c.page)))
 				var e struct{ Code toll.Code }
-				must(t, json.Unmarshal(w.Body.Bytes(), &e))
+				if w.Body.Len() > 0 { // a file without rows
+					must(t, json.Unmarshal(w.Body.Bytes(), &e))
+				}
 				if origin := w.Header().Values("Access-Control-Allow-Origin"); origin != nil {
 					t.Errorf("other origins may read the answer to a page: %q", origin)
 				}

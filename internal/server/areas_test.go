@@ -14,7 +14,7 @@ import (
 // areas are the pages of a workspace without a record in their path, by path below it, each with its heading.
 var areas = map[string]string{
 	"": "Overview", "/agents": "Agents", "/plans": "Plans", "/subscribers": "Subscribers", "/usage": "Usage", "/revenue": "Revenue",
-	"/webhooks": "Webhooks", "/events": "Events", "/orders": "Orders", "/holdings": "My plans", "/members": "Members",
+	"/requests": "Requests", "/webhooks": "Webhooks", "/events": "Events", "/orders": "Orders", "/holdings": "My plans", "/members": "Members",
 	"/keys": "API keys", "/tokens": "Access tokens", "/delegations": "Delegations", "/cards": "Cards", "/wallet": "Wallet",
 	"/programs": "Programs", "/settings": "Workspace", "/search": "Search",
 	"/components": "Components",

@@ -46,7 +46,7 @@ func (v *visit) listAgents() {
 	}
 	v.sheet("Agents", sheet{
 		Lead: "Servers of yours that others pay for, request by request.", Table: v.agentsTable(list),
-		Links: v.mayBegin("Register an agent", "agents", "new"),
+		Links: append(v.mayBegin("Register an agent", "agents", "new"), v.file("agents", nil)...),
 	})
 }
 
@@ -312,8 +312,9 @@ func (v *visit) showAgent() {
 		endpoints.Rows = append(endpoints.Rows, []cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "open"}})
 	}
 	v.sheet(nameOf(a.Metadata.Name), sheet{
-		Lead:  plain.Name(a.Metadata.Description),
-		Links: append(v.mayBegin("Edit", "agents", string(a.ID), "edit"), link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true}),
+		Lead: plain.Name(a.Metadata.Description),
+		Links: append(v.mayBegin("Edit", "agents", string(a.ID), "edit"), link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
+			link{Text: "Requests", To: v.to("requests") + "?agentId=" + string(a.ID), Plain: true}),
 		Range: v.ranges(p),
 		Stats: append(used.stats(), refused.stat()),
 		Facts: []fact{

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -55,7 +56,7 @@ func (v *visit) listHoldings() {
 	}
 	v.sheet("My plans", sheet{
 		Lead: "Plans of others that this workspace bought, and what is left of them.", Table: t,
-		Links: []link{{Text: "Export as CSV", To: v.to("export", "holdings"), Plain: true}},
+		Links: v.file("holdings", nil),
 	})
 }
 
@@ -215,7 +216,7 @@ func (v *visit) listTokens() {
 	if v.person.Rights.Has(toll.RightSpend) {
 		s.begin("Make an access token", v.to("tokens", "new"))
 	}
-	s.Links = append(s.Links, link{Text: "Export as CSV", To: v.to("export", "tokens") + "?" + q.Encode(), Plain: true})
+	s.Links = append(s.Links, v.file("tokens", q)...)
 	v.sheet("Access tokens", s)
 }
 
@@ -330,7 +331,7 @@ func (v *visit) showToken() {
 		Empty: &empty{Icon: "activity", Title: "Nothing burned yet", Text: "Each request that the token paid appears here."},
 	}
 	for _, u := range p.Transactions {
-		t.Rows = append(t.Rows, []cell{{At: u.CreatedAt.Time}, {ID: u.AgentRequestID}, {ID: u.Transaction.String()}, credits(u.CreditsRedeemed)})
+		t.Rows = append(t.Rows, []cell{{At: u.CreatedAt.Time}, {ID: u.AgentRequestID, To: v.to("requests", u.AgentRequestID)}, {ID: u.Transaction.String()}, credits(u.CreditsRedeemed)})
 	}
 	s.Parts = []part{{"Settlements", t}}
 	if p.Status == toll.StatusActive && v.person.Rights.Has(toll.RightSpend) {
@@ -388,14 +389,42 @@ func (v *visit) endToken() {
 	})
 }
 
-// exports are the lists of the API that a page hands out as a file, by the name of the page.
+// exports are the lists of the API that a page hands out as a file, by the name of the page. A field
+// of the query takes the place of %s in the path.
 var exports = map[string]struct {
 	path, title string
 	right       toll.Right
+	field       string
 }{
-	"orders":   {"/protocol/orders", "Orders", toll.RightMoney},
-	"holdings": {"/protocol/holdings", "My plans", toll.RightRead},
-	"tokens":   {"/x402/permissions", "Access tokens", toll.RightRead},
+	"agents":              {"/protocol/agents", "Agents", toll.RightRead, ""},
+	"plans":               {"/protocol/plans", "Plans", toll.RightRead, ""},
+	"orders":              {"/protocol/orders", "Orders", toll.RightMoney, ""},
+	"subscribers":         {"/protocol/plans/%s/subscribers", "Subscribers", toll.RightMoney, "plan"},
+	"holdings":            {"/protocol/holdings", "My plans", toll.RightRead, ""},
+	"usage":               {"/protocol/usage", "Usage", toll.RightRead, ""},
+	"revenue":             {"/protocol/revenue", "Revenue", toll.RightMoney, ""},
+	"refusals":            {"/protocol/refusals", "Refusals", toll.RightRead, ""},
+	"requests":            {"/protocol/requests", "Requests", toll.RightMoney, ""},
+	"tokens":              {"/x402/permissions", "Access tokens", toll.RightRead, ""},
+	"delegation-payments": {"/delegation/%s/transactions", "Payments of a delegation", toll.RightRead, "delegation"},
+	"events":              {"/events", "Events", toll.RightRead, ""},
+	"audit":               {"/audit-log", "Audit log", toll.RightMembers, ""},
+}
+
+// file is a link to a list as CSV, for people who may have it.
+func (v *visit) file(list string, q url.Values) []link {
+	if !v.person.Rights.Has(exports[list].right) {
+		return nil
+	}
+	text := "Export as CSV"
+	if list == "refusals" || list == "subscribers" {
+		text = exports[list].title + " as CSV" // on a page of more than that
+	}
+	to := v.to("export", list)
+	if len(q) > 0 {
+		to += "?" + q.Encode()
+	}
+	return []link{{Text: text, To: to, Plain: true}}
 }
 
 // exportPages hand out lists as files.
@@ -417,7 +446,12 @@ func (v *visit) export() {
 	if q.Get("format") != "ndjson" {
 		q.Set("format", "csv")
 	}
-	r, err := http.NewRequestWithContext(v.acting(), http.MethodGet, v.w.PublicURL+"/api/v1"+of.path+"?"+q.Encode(), http.NoBody)
+	path := of.path
+	if of.field != "" {
+		path = fmt.Sprintf(path, url.PathEscape(q.Get(of.field)))
+		q.Del(of.field)
+	}
+	r, err := http.NewRequestWithContext(v.acting(), http.MethodGet, v.w.PublicURL+"/api/v1"+path+"?"+q.Encode(), http.NoBody)
 	if err != nil {
 		v.fail(err)
 		return

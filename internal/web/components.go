@@ -67,7 +67,7 @@ type empty struct {
 
 // pager leads through a list, part by part.
 type pager struct {
-	Total int64
+	Total int64 // -1: not counted
 	Noun  string
 	First string // address of the first part; "" on it
 	Next  string // of the next part; "" on the last

@@ -49,7 +49,7 @@ type areaPage struct {
 // areaPages returns every page of a workspace. Each area adds its own, in a file of its own.
 func areaPages() []areaPage {
 	return slices.Concat(
-		overviewPages(), agentPages(), planPages(), usagePages(), orderPages(), buyingPages(), moneyPages(), exportPages(),
+		overviewPages(), agentPages(), planPages(), usagePages(), requestPages(), orderPages(), buyingPages(), moneyPages(), exportPages(),
 		keyPages(), programPages(), hookPages(), memberPages(), tryPages(), workspacePages(), searchPages(), operatorPages(), componentPages(),
 	)
 }

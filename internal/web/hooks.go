@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -329,7 +330,13 @@ func (v *visit) listEvents() {
 	for _, w := range toll.EventTypes() {
 		types.Options = append(types.Options, option{Value: string(w), Text: string(w)})
 	}
-	s := sheet{Lead: "Everything that happened to what this workspace has, the newest first.", Table: t, Filter: []field{
+	narrow := url.Values{}
+	for name, value := range map[string]string{"type": string(f.Type), "since": day} {
+		if value != "" {
+			narrow.Set(name, value)
+		}
+	}
+	s := sheet{Lead: "Everything that happened to what this workspace has, the newest first.", Links: v.file("events", narrow), Table: t, Filter: []field{
 		types, {Name: "since", Label: "From", Type: "date", Value: day},
 	}}
 	if v.r.URL.Query().Get("cursor") == "" {

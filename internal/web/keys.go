@@ -204,6 +204,7 @@ func (v *visit) showKey() {
 		{"Made", cell{At: k.CreatedAt.Time, Sub: v.makerOf(k)}}, {"Last used", atOr(k.LastUsedAt, "not yet")},
 		{"Ends", atOr(k.ExpiresAt, "never")},
 	}}
+	s.Links = []link{{Text: "Recent calls", To: v.to("keys", k.ID.String(), "calls"), Plain: true}}
 	if news := v.w.Changes(k.Version); len(news) > 0 {
 		t := &table{Caption: "Changes of the API since " + k.Version, Head: []column{{Text: "Version"}, {Text: "Change"}}}
 		for _, c := range news {

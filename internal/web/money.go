@@ -173,6 +173,9 @@ func (v *visit) showDelegation() {
 			centsText(d.AmountSpentCents, d.Currency) + " of " + centsText(d.SpendingLimitCents, d.Currency),
 		}},
 	}
+	if list.Total > 0 {
+		s.Links = v.file("delegation-payments", url.Values{"delegation": {d.DelegationID}})
+	}
 	if d.PlanID != nil {
 		s.Facts[4].cell = cell{ID: string(*d.PlanID)}
 	}

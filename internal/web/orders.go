@@ -39,14 +39,23 @@ func listOf[T any](v *visit, path, member string, q url.Values) (out store.List[
 	if at := v.r.URL.Query().Get("cursor"); at != "" {
 		q.Set("cursor", at)
 	}
+	return partOf[T](v, path, member, q)
+}
+
+// partOf reads the part of a list of the API that a query names. Total is -1 for a list that is not
+// counted.
+func partOf[T any](v *visit, path, member string, q url.Values) (out store.List[T], err error) {
 	var page map[string]json.RawMessage
 	if err = v.w.API.Call(v.acting(), http.MethodGet, "/api/v1"+path, q, nil, &page); err != nil {
 		return out, err
 	}
 	var next *string
+	total := page["total"]
+	if total == nil {
+		total = json.RawMessage("-1")
+	}
 	err = errors.Join(
-		json.Unmarshal(page[member], &out.Items), json.Unmarshal(page["total"], &out.Total),
-		json.Unmarshal(page["nextCursor"], &next),
+		json.Unmarshal(page[member], &out.Items), json.Unmarshal(total, &out.Total), json.Unmarshal(page["nextCursor"], &next),
 	)
 	if next != nil {
 		out.Next = *next
@@ -100,11 +109,9 @@ func (v *visit) listOrders() {
 		return
 	}
 	t := v.ordersTable(list, v.pagerOf(list.Total, list.Next, "order"))
-	s := sheet{Lead: "What others bought of your plans, and what this workspace bought.", Filter: filter, Table: t}
-	if v.person.Rights.Has(toll.RightMoney) {
-		s.Links = []link{{Text: "Export as CSV", To: v.to("export", "orders") + "?" + q.Encode(), Plain: true}}
-	}
-	v.sheet("Orders", s)
+	v.sheet("Orders", sheet{
+		Lead: "What others bought of your plans, and what this workspace bought.", Links: v.file("orders", q), Filter: filter, Table: t,
+	})
 }
 
 func (v *visit) ordersTable(list store.List[*toll.Order], p *pager) *table {

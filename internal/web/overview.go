@@ -49,7 +49,8 @@ func (v *visit) showOverview() {
 	latest, err4 := v.latest()
 	sold, err5 := v.w.Checkout.Orders(v.ctx(), v.person.Address, checkout.OrderQuery{AsSeller: true, Page: store.Page{Size: mostRecent}})
 	tasks, err6 := v.tasks()
-	if v.failed("workspace", errors.Join(err0, err1, err2, err3, err4, err5, err6)) {
+	payers, err7 := v.payers(p, "")
+	if v.failed("workspace", errors.Join(err0, err1, err2, err3, err4, err5, err6, err7)) {
 		return
 	}
 	refusedStat := refused.stat()
@@ -59,9 +60,13 @@ func (v *visit) showOverview() {
 		s.To = v.to("usage")
 		stats = append(stats, s)
 	}
+	for _, s := range payers {
+		s.To = v.to("subscribers")
+		stats = append(stats, s)
+	}
 	page := overviewPage{
 		Live: now, Range: v.ranges(p), Stats: append(stats, refusedStat), Tasks: tasks, Latest: latest, Sales: v.ordersTable(sold, nil),
-		To: v.to("usage"),
+		To: v.to("requests"),
 	}
 	if len(paid) > 0 {
 		page.Charts = []*chart{newChart("Revenue in "+paid[0].currency, p, paid[0].amount, paid[0].format)}

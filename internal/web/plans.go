@@ -46,7 +46,7 @@ func (v *visit) listPlans() {
 	}
 	v.sheet("Plans", sheet{
 		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: v.plansTable(list),
-		Links: v.mayBegin("Make a plan", "plans", "new"),
+		Links: append(v.mayBegin("Make a plan", "plans", "new"), v.file("plans", nil)...),
 	})
 }
 
@@ -593,12 +593,19 @@ func (v *visit) showPlan() {
 	if plan.IsTrial {
 		facts = slices.Insert(facts, 2, fact{"Trial", cell{Text: "ordered once by each subscriber"}})
 	}
+	if plan.Credits.OnchainMirror {
+		facts = append(facts, fact{"Proofs on the chain", cell{
+			Text: "of every burn", To: v.to("requests") + "?status=settled&planId=" + id, Sub: "the receipt of each request leads to its own",
+		}})
+	}
 	for _, to := range plan.Price.Receivers {
 		facts = append(facts, fact{"Paid to", cell{ID: to.String()}})
 	}
 	v.sheet(nameOf(plan.Metadata.Name), sheet{
-		Lead:  plain.Name(plan.Metadata.Description),
-		Links: append(v.mayBegin("Edit", "plans", id, "edit"), link{Text: "Public page", To: "/p/" + id, Plain: true}),
+		Lead: plain.Name(plan.Metadata.Description),
+		Links: slices.Concat(v.mayBegin("Edit", "plans", id, "edit"), []link{
+			{Text: "Public page", To: "/p/" + id, Plain: true}, {Text: "Requests", To: v.to("requests") + "?planId=" + id, Plain: true},
+		}, v.file("subscribers", url.Values{"plan": {id}})),
 		Range: v.ranges(p), Stats: slices.Concat(revenueStats(paid, v.to("revenue")+"?plan="+id), u.stats(), []stat{refused.stat()}),
 		Facts: facts, Acts: v.actsOfPlan(plan),
 		Parts: []part{

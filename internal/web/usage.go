@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +19,8 @@ import (
 
 // period is the range of times that a page is of. Each has one before it of the same length.
 type period struct {
-	Key          string // in the query string
+	Key          string // of the usual range that is chosen, in the query string
+	Own          bool   // from and to days that somebody chose
 	Since, Until time.Time
 	Step         time.Duration // an hour or a day
 }
@@ -35,7 +38,15 @@ var periods = []struct {
 // usualPeriod is the index of the range of a page that names none.
 const usualPeriod = 2
 
-// period returns the range of the page: it ends with the hour or day that has begun.
+// Bounds of a range that somebody chose: one that names no begin, the longest, and the longest in hours.
+const (
+	ownUsual = 30 * 24 * time.Hour
+	ownMost  = 366 * 24 * time.Hour
+	ownHours = 48 * time.Hour
+)
+
+// period returns the range of the page: the days since and until that its query names, or a usual
+// range, which ends with the hour or day that has begun. It says on the page why days cannot be taken.
 func (v *visit) period() period {
 	at := usualPeriod
 	for i, p := range periods {
@@ -44,12 +55,53 @@ func (v *visit) period() period {
 		}
 	}
 	p := periods[at]
+	if own, ok := v.ownPeriod(p.Key); ok {
+		return own
+	}
 	until := v.w.Clock().UTC().Truncate(p.Step).Add(p.Step)
-	return period{p.Key, until.Add(-time.Duration(p.Steps) * p.Step), until, p.Step}
+	return period{Key: p.Key, Since: until.Add(-time.Duration(p.Steps) * p.Step), Until: until, Step: p.Step}
+}
+
+// ownPeriod returns the range of the days in the query. ok is false for none.
+func (v *visit) ownPeriod(key string) (p period, ok bool) {
+	q := v.r.URL.Query()
+	if q.Get("since") == "" && q.Get("until") == "" {
+		return p, false
+	}
+	p = period{Key: key, Own: true, Step: 24 * time.Hour}
+	var err1, err2 error
+	p.Until = v.w.Clock().UTC().Truncate(p.Step).Add(p.Step)
+	if day := q.Get("until"); day != "" {
+		p.Until, err1 = time.Parse(time.DateOnly, day)
+	}
+	p.Since = p.Until.Add(-ownUsual)
+	if day := q.Get("since"); day != "" {
+		p.Since, err2 = time.Parse(time.DateOnly, day)
+	}
+	length := p.Until.Sub(p.Since)
+	if err1 != nil || err2 != nil || length <= 0 || length > ownMost {
+		v.status, v.fault = http.StatusBadRequest, "The first day must be before the other one, and at most 366 days before it."
+		return p, false
+	}
+	if length <= ownHours {
+		p.Step = time.Hour
+	}
+	return p, true
 }
 
 func (p period) before() period {
-	return period{p.Key, p.Since.Add(p.Since.Sub(p.Until)), p.Since, p.Step}
+	p.Since, p.Until = p.Since.Add(p.Since.Sub(p.Until)), p.Since
+	return p
+}
+
+// narrow is the period as the query of the API, by its steps.
+func (p period) narrow(plan toll.PlanID) url.Values {
+	const form = "2006-01-02T15:04:05.000Z"
+	q := url.Values{"since": {p.Since.Format(form)}, "until": {p.Until.Format(form)}, "by": {string(p.query(checkout.UsageQuery{}).By)}}
+	if plan != "" {
+		q.Set("planId", string(plan))
+	}
+	return q
 }
 
 func (p period) steps() int { return int(p.Until.Sub(p.Since) / p.Step) }
@@ -73,17 +125,26 @@ type segment struct {
 func (v *visit) ranges(of period) []segment {
 	var out []segment
 	q := v.r.URL.Query()
-	q.Del("cursor")
-	q.Del("form")
+	for _, name := range []string{"cursor", "form", "since", "until"} {
+		q.Del(name)
+	}
 	for _, p := range periods {
 		q.Set("range", p.Key)
-		out = append(out, segment{p.Text, v.r.URL.Path + "?" + q.Encode(), p.Key == of.Key})
+		out = append(out, segment{p.Text, v.r.URL.Path + "?" + q.Encode(), p.Key == of.Key && !of.Own})
 	}
 	return out
 }
 
-// maxSums bounds how many sums a page reads for one of its lists.
-const maxSums = 1000
+// rangeFields are fields for days of one's own, beside those that narrow the page.
+func (v *visit) rangeFields(p period, beside []field) []field {
+	fields, _ := v.filters(
+		field{Name: "since", Label: "From", Type: "date"}, field{Name: "until", Label: "Before", Type: "date"},
+	)
+	return slices.Concat(beside, fields, []field{{Name: "range", Type: "hidden", Value: p.Key}})
+}
+
+// maxSums bounds how many sums a page reads for one of its lists: those of a year in some currencies.
+const maxSums = 4000
 
 // everyOf reads the parts of a list, at most maxSums of it.
 func everyOf[T any](read func(store.Page) (store.List[T], error)) ([]T, error) {
@@ -224,6 +285,59 @@ func (u used) median() string {
 		}
 	}
 	return "half longer than " + toll.UsageTimes[len(toll.UsageTimes)-1].String()
+}
+
+// mostCounted is of how many plans a page counts the subscribers.
+const mostCounted = 20
+
+// payers is how many subscribers paid for requests in a period and in the one before it: of one
+// plan, or of each plan that was used. The API counts them by whole days and for one plan, so there
+// is no figure for hours, and none where more plans were used than a page may count.
+func (v *visit) payers(p period, plan toll.PlanID) ([]stat, error) {
+	if p.Step == time.Hour {
+		return nil, nil
+	}
+	var of pair
+	plans := map[toll.PlanID]bool{}
+	for _, in := range []struct {
+		of *numbers
+		period
+	}{{&of.now, p}, {&of.before, p.before()}} {
+		used, err := v.usedPlans(in.period, plan)
+		if err != nil || len(used) > mostCounted {
+			return nil, err
+		}
+		*in.of = numbers{new(big.Int)}
+		for _, id := range used {
+			q := in.period.query(checkout.UsageQuery{Plan: id, Page: store.Page{Size: 1}})
+			q.By = store.BySubscriber
+			list, _, err := v.w.Checkout.Usage(v.ctx(), v.person.Address, q)
+			if err != nil {
+				return nil, err
+			}
+			plans[id] = true
+			(*in.of)[0].Add((*in.of)[0], big.NewInt(list.Total))
+		}
+	}
+	s := of.stat("Paying subscribers", "", plainNumber, true)
+	if len(plans) > 1 {
+		s.Note += ", counted for each plan"
+	}
+	return []stat{s}, nil
+}
+
+// usedPlans are the plans whose requests were settled in a period, or the one that is chosen.
+func (v *visit) usedPlans(p period, chosen toll.PlanID) (ids []toll.PlanID, err error) {
+	if chosen != "" {
+		return []toll.PlanID{chosen}, nil
+	}
+	q := p.query(checkout.UsageQuery{Page: store.Page{Size: mostCounted + 1}})
+	q.By = store.ByPlan
+	list, _, err := v.w.Checkout.Usage(v.ctx(), v.person.Address, q)
+	for _, u := range list.Items {
+		ids = append(ids, u.PlanID)
+	}
+	return ids, err
 }
 
 // refused is what was refused, by reason.
@@ -432,33 +546,33 @@ func usagePages() []areaPage {
 	}
 }
 
-// planFilter is the field that narrows a page to one plan, and what it says. It has answered when ok
-// is false.
-func (v *visit) planFilter() (of []field, chosen toll.PlanID, ok bool) {
+// planFilter is the field of a name that narrows a page to one plan, and what it says. It has
+// answered when ok is false.
+func (v *visit) planFilter(name string) (of field, chosen toll.PlanID, ok bool) {
 	plans, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, store.Page{Size: mostPlans})
 	if v.failed("page", err) {
-		return nil, "", false
+		return of, "", false
 	}
-	f := field{Name: "plan", Label: "Plan", Value: v.r.URL.Query().Get("plan"), Options: []option{{Text: "All plans"}}}
+	f := field{Name: name, Label: "Plan", Value: v.r.URL.Query().Get(name), Options: []option{{Text: "All plans"}}}
 	for _, p := range plans.Items {
 		f.Options = append(f.Options, option{Value: string(p.ID), Text: nameOf(p.Metadata.Name)})
 	}
 	if f.Value == "" {
-		return []field{f}, "", true
+		return f, "", true
 	}
 	if chosen, err = toll.ParsePlanID(f.Value); err != nil {
 		v.missing("plan")
-		return nil, "", false
+		return f, "", false
 	}
 	if !hasOption(f.Options, f.Value) {
 		f.Options = append(f.Options, option{Value: f.Value, Text: short(f.Value)}) // an older one
 	}
-	return []field{f}, chosen, true
+	return f, chosen, true
 }
 
 func (v *visit) showUsage() {
 	p := v.period()
-	filter, plan, ok := v.planFilter()
+	filter, plan, ok := v.planFilter("plan")
 	if !ok {
 		return
 	}
@@ -467,12 +581,16 @@ func (v *visit) showUsage() {
 	refused, err2 := v.refusals(p, q)
 	byPlan, err3 := v.usageBy(p, q, store.ByPlan)
 	byAgent, err4 := v.usageBy(p, q, store.ByAgent)
-	if v.failed("plan", errors.Join(err1, err2, err3, err4)) {
+	who, err5 := v.payers(p, plan)
+	if v.failed("plan", errors.Join(err1, err2, err3, err4, err5)) {
 		return
 	}
+	byReason := p.narrow(plan)
+	byReason.Del("by")
 	v.sheet("Usage", sheet{
 		Lead:  "Requests to your agents that were paid with credits, and those that were refused. Counts follow within seconds.",
-		Range: v.ranges(p), Filter: append(filter, field{Name: "range", Type: "hidden", Value: p.Key}), Stats: append(u.stats(), refused.stat()),
+		Links: slices.Concat(v.file("usage", p.narrow(plan)), v.file("refusals", byReason)),
+		Range: v.ranges(p), Filter: v.rangeFields(p, []field{filter}), Stats: slices.Concat(u.stats(), who, []stat{refused.stat()}),
 		Charts: []*chart{
 			newChart("Credits burned", p, u.credits, plainNumber), newChart("Paid requests", p, u.settled, plainNumber),
 		},
@@ -541,7 +659,7 @@ func unique[ID ~string](ids []ID) []ID {
 
 func (v *visit) showRevenue() {
 	p := v.period()
-	filter, plan, ok := v.planFilter()
+	filter, plan, ok := v.planFilter("plan")
 	if !ok {
 		return
 	}
@@ -553,7 +671,7 @@ func (v *visit) showRevenue() {
 	}
 	s := sheet{
 		Lead:  "What buyers paid for orders of your plans. Each currency stands for itself.",
-		Range: v.ranges(p), Filter: append(filter, field{Name: "range", Type: "hidden", Value: p.Key}), Stats: revenueStats(all, ""),
+		Links: v.file("revenue", p.narrow(plan)), Range: v.ranges(p), Filter: v.rangeFields(p, []field{filter}), Stats: revenueStats(all, ""),
 		Parts: []part{{"By plan", t}},
 	}
 	for _, e := range all {

@@ -48,7 +48,7 @@ func (v *visit) showWorkspace() {
 	}
 	files := &table{Caption: "Files", Head: []column{{Text: "List"}, {Text: "For a spreadsheet"}, {Text: "For programs"}}}
 	for _, name := range slices.Sorted(maps.Keys(exports)) {
-		if of := exports[name]; v.person.Rights.Has(of.right) {
+		if of := exports[name]; of.field == "" && v.person.Rights.Has(of.right) {
 			files.Rows = append(files.Rows, []cell{
 				{Text: of.title}, {Text: "CSV", To: v.to("export", name)}, {Text: "NDJSON", To: v.to("export", name) + "?format=ndjson"},
 			})
@@ -82,13 +82,14 @@ func (v *visit) listActs() {
 		Empty:   &empty{Icon: "history", Title: "No entries", Text: "Each change of people, keys, plans and money is noted here, with who made it."},
 		Pager:   v.pagerOf(list.Total, list.Next, "act"),
 	}
+	files := v.file("audit", q)
 	names := map[string]string{}
 	for _, e := range list.Items {
 		t.Rows = append(t.Rows, []cell{
 			{At: e.At}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, v.actor(names, e), {ID: e.Object}, {Text: cmp.Or(plain.Name(e.Source), "not kept")},
 		})
 	}
-	v.sheet("Audit log", sheet{Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Filter: filter, Table: t})
+	v.sheet("Audit log", sheet{Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: files, Filter: filter, Table: t})
 }
 
 // actor is who did what an entry notes, by the name of a person.

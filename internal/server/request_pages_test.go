@@ -1,0 +1,259 @@
+package server_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/x402"
+)
+
+// sold is an agent of a seller with a free plan, and a buyer of it.
+type sold struct {
+	o        *town
+	seller   *seller
+	buyer    *seller
+	agent    toll.AgentID
+	plan     toll.PlanID
+	required x402.PaymentRequired
+	token    string
+}
+
+func (o *town) sold(seller, buyer string) *sold {
+	t := o.t
+	t.Helper()
+	s := &sold{o: o, seller: o.seller(seller), buyer: o.seller(buyer)}
+	made, err := s.seller.api.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}, client.PlanParams{
+		Metadata: toll.Metadata{Name: "Basic"}, Price: toll.PriceFree(), Credits: toll.CreditsDynamic(5000, 1, 2000),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.agent, s.plan = made.AgentID, made.PlanID
+	if _, err := s.buyer.api.OrderPlan(t.Context(), s.plan); err != nil {
+		t.Fatal(err)
+	}
+	token, err := s.buyer.api.AccessToken(t.Context(), s.plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.token = token.AccessToken
+	s.required = *x402.NewPaymentRequired([]*x402.Terms{{
+		PlanID: s.plan, Scheme: x402.Default.SchemeCrypto(), Network: toll.Sandbox.Network(), PayTo: strings.TrimPrefix(s.seller.w, "/w/"),
+		MinAmount: 1, MaxAmount: 2000,
+	}}, x402.Options{AgentID: s.agent})
+	return s
+}
+
+// hold sets credits aside for a request.
+func (s *sold) hold(id string, n toll.Credits) {
+	s.o.t.Helper()
+	r, err := s.seller.api.Verify(s.o.t.Context(), &x402.VerifyRequest{
+		PaymentRequired: s.required, AccessToken: s.token, AgentRequestID: id, MaxAmount: n.Ptr(), Hold: true,
+	})
+	if err != nil || !r.IsValid {
+		s.o.t.Fatalf("hold: %+v %v", r, err)
+	}
+}
+
+// settle burns credits for a request.
+func (s *sold) settle(id string, n toll.Credits) *x402.SettleResponse {
+	s.o.t.Helper()
+	r, err := s.seller.api.Settle(s.o.t.Context(), &x402.SettleRequest{
+		PaymentRequired: s.required, AccessToken: s.token, AgentRequestID: id, MaxAmount: n.Ptr(),
+	})
+	if err != nil || !r.Success {
+		s.o.t.Fatalf("settle: %+v %v", r, err)
+	}
+	return r
+}
+
+// TestRequestPages: requests are listed with their outcome for both sides, narrowed as the API narrows them, and one is shown with
+// all that happened to it. The file has the same requests.
+func TestRequestPages(t *testing.T) {
+	eachTown(t, func(o *town) {
+		t := o.t
+		s := o.sold("alice", "bob")
+		alice, bob := s.seller, s.buyer
+		s.hold("settled-one", 1500)
+		s.settle("settled-one", 1234)
+		s.hold("released-one", 77)
+		if _, err := alice.api.Release(t.Context(), &x402.ReleaseRequest{AgentRequestID: "released-one"}); err != nil {
+			t.Fatal(err)
+		}
+		s.hold("held-one", 55)
+		list := alice.w + "/requests"
+		eventually(t, "the settlement is listed", func() bool { return strings.Contains(alice.get(list).body, "/requests/settled-one") })
+		day := time.Now().UTC().Format(time.DateOnly)
+		subscriber := strings.TrimPrefix(bob.w, "/w/")
+		for query, want := range map[string]string{ // which requests there are: settled, released, held
+			"": "sr", "?status=settled": "s", "?status=released": "r", "?status=held": "h", "?status=lapsed": "",
+			"?planId=" + string(s.plan): "sr", "?agentId=" + string(s.agent): "sr", "?since=" + day: "sr", "?until=" + day: "",
+			"?planId=" + string(s.plan) + "&subscriber=" + subscriber: "sr", "?planId=" + string(s.plan) + "&subscriber=" + strings.TrimPrefix(alice.w, "/w/"): "",
+			"?role=buyer": "",
+		} {
+			body := alice.get(list + query).body
+			for letter, id := range map[string]string{"s": "settled-one", "r": "released-one", "h": "held-one"} {
+				if got := strings.Contains(body, "/requests/"+id+`"`); got != strings.Contains(want, letter) {
+					t.Errorf("%q: %s listed: %v", query, id, got)
+				}
+			}
+		}
+		if body := bob.get(bob.w + "/requests?role=buyer").body; !strings.Contains(body, bob.w+"/requests/settled-one") || !strings.Contains(body, "/holdings/"+string(s.plan)) {
+			t.Errorf("the buyer sees:\n%s", mainPart.FindString(body))
+		}
+		for query, status := range map[string]int{
+			"?planId=x": http.StatusNotFound, "?subscriber=" + subscriber: http.StatusBadRequest, "?since=x": http.StatusBadRequest,
+			"?since=2020-01-01": http.StatusBadRequest, "?status=x": http.StatusBadRequest,
+		} {
+			if res := alice.get(list + query); res.status != status {
+				t.Errorf("%s: %d\n%s", query, res.status, mainPart.FindString(res.body))
+			}
+		}
+		r, err := alice.api.Request(t.Context(), "settled-one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range []*seller{alice, bob} {
+			reads(t, v.get(v.w+"/requests/settled-one"), http.StatusOK, "1,500 credits set aside", "1,234 credits burned", r.Transaction.String(),
+				"The receipt", "/receipts#"+r.Transaction.String(), subscriber)
+		}
+		reads(t, alice.get(list+"/released-one"), http.StatusOK, "77 credits given back")
+		reads(t, alice.get(list+"/held-one"), http.StatusOK, "55 credits set aside", "Settled, released or lapsed")
+		if res := alice.get(alice.w + "/search?q=" + r.Transaction.String()); !strings.Contains(res.body, "/requests/settled-one") {
+			t.Errorf("the search by transaction:\n%s", mainPart.FindString(res.body))
+		}
+		eve := o.seller("eve")
+		for _, path := range []string{"/settled-one", "/none"} {
+			if res := eve.get(eve.w + "/requests" + path); res.status != http.StatusNotFound {
+				t.Errorf("%s of others: %d", path, res.status)
+			}
+		}
+		file := alice.get(alice.w + "/export/requests?status=settled")
+		rows, err := csv.NewReader(strings.NewReader(file.body)).ReadAll()
+		if err != nil || len(rows) != 2 || !strings.Contains(strings.Join(rows[1], ","), "settled-one") {
+			t.Errorf("the file: %v %v", rows, err)
+		}
+		if body := alice.get(list + "?status=settled").body; !strings.Contains(body, `/export/requests?status=settled"`) {
+			t.Errorf("no link to the file:\n%s", mainPart.FindString(body))
+		}
+		viewer := o.signUp("viewer", alice.invite(strings.TrimPrefix(alice.w, "/w/"), "viewer"))
+		if body := viewer.get(list).body; strings.Contains(body, "/export/") {
+			t.Error("who has no right to the file is led to it")
+		}
+	})
+}
+
+// TestFilesOfLists: each list that the API hands out as a file has a link to it on its page.
+func TestFilesOfLists(t *testing.T) {
+	o := newTown(t, "sqlite", nil)
+	s := o.sold("alice", "bob")
+	s.settle("one", 10)
+	w := s.seller.w
+	for page, of := range map[string]string{
+		"/agents": string(s.agent), "/plans": string(s.plan), "/orders": string(s.plan), "/plans/" + string(s.plan): strings.TrimPrefix(s.buyer.w, "/w/"),
+		"/usage": "settled", "/revenue": "currency", "/requests": "agentRequestId", "/tokens": "permissionHash", "/holdings": "planId",
+		"/events?type=plan.created": "plan.created", "/audit": "workspace.created",
+	} {
+		body := s.seller.get(w + page).body
+		_, rest, ok := strings.Cut(body, `href="`+w+"/export/")
+		to, _, _ := strings.Cut(rest, `"`)
+		if !ok {
+			t.Errorf("%s has no link:\n%s", page, mainPart.FindString(body))
+			continue
+		}
+		to = strings.ReplaceAll(to, "&amp;", "&")
+		if res := s.seller.get(w + "/export/" + to); res.status != http.StatusOK || !strings.HasPrefix(res.header.Get("Content-Type"), "text/csv") || !strings.Contains(strings.ToLower(res.body), strings.ToLower(of)) {
+			t.Errorf("%s leads to %s: %d %s\n%.300s", page, to, res.status, res.header.Get("Content-Type"), res.body)
+		}
+	}
+	for path, status := range map[string]int{
+		"/export/subscribers": http.StatusBadRequest, "/export/subscribers?plan=..%2F..%2Fx": http.StatusBadRequest,
+		"/export/refusals": http.StatusOK, "/export/delegation-payments?delegation=x": http.StatusBadRequest,
+	} {
+		if res := s.seller.get(w + path); res.status != status {
+			t.Errorf("%s: %d %s", path, res.status, res.body)
+		}
+	}
+}
+
+// TestOwnRanges: figures are of the days that somebody chose, with the time before of the same length.
+func TestOwnRanges(t *testing.T) {
+	eachTown(t, func(o *town) {
+		t := o.t
+		s := o.sold("alice", "bob")
+		s.settle("one", 1234)
+		now := time.Now().UTC()
+		day := func(n int) string { return now.AddDate(0, 0, n).Format(time.DateOnly) }
+		eventually(t, "the count of usage", func() bool {
+			return strings.Contains(s.seller.get(s.seller.w+"/usage").body, `<p class="value num">1,234</p>`)
+		})
+		between := func(since, until string) string { return "?" + url.Values{"since": {since}, "until": {until}}.Encode() }
+		for query, want := range map[string]struct {
+			figure string
+			steps  int
+		}{
+			between(day(0), day(1)): {"1,234", 24}, between(day(-1), day(1)): {"1,234", 48}, between(day(-9), day(1)): {"1,234", 10},
+			between(day(-9), day(0)): {"0", 9}, between(day(-365), day(1)): {"1,234", 366}, between("", day(1)): {"1,234", 30},
+			between(day(-2), ""): {"1,234", 3}, between(day(-9), day(1)) + "&plan=" + string(s.plan): {"1,234", 10},
+		} {
+			body := s.seller.get(s.seller.w + "/usage" + query).body
+			if !strings.Contains(body, `<p class="value num">`+want.figure+`</p>`) {
+				t.Errorf("%s: no figure %s:\n%s", query, want.figure, mainPart.FindString(body))
+			}
+			if want.figure != "0" && !strings.Contains(body, fmt.Sprintf(`<svg viewBox="0 0 %d 100"`, 10*want.steps)) {
+				t.Errorf("%s: not %d steps", query, want.steps)
+			}
+			if strings.Contains(body, `aria-current="true"`) {
+				t.Errorf("%s: a usual range is marked", query)
+			}
+		}
+		for _, query := range []string{between(day(1), day(0)), between(day(0), day(0)), between(day(-400), day(1)), between("x", day(1)), between(day(0), "y")} {
+			for _, path := range []string{"/usage", "/revenue"} {
+				if res := s.seller.get(s.seller.w + path + query); res.status != http.StatusBadRequest || !strings.Contains(res.body, "must be before") {
+					t.Errorf("%s%s: %d", path, query, res.status)
+				}
+			}
+		}
+		// Subscribers who paid: of whole days alone.
+		for path, want := range map[string]bool{"": true, "/usage?range=7d": true, "/usage?plan=" + string(s.plan): true, "?range=24h": false} {
+			body := s.seller.get(s.seller.w + path).body
+			_, after, ok := strings.Cut(body, "Paying subscribers")
+			if ok != want || ok && !strings.Contains(after[:120], `<p class="value num">1</p>`) {
+				t.Errorf("%s: subscribers: %v %.120s", path, ok, after)
+			}
+		}
+	})
+}
+
+// TestRecentCallsOnPages: a person sees the last calls of a key, the refused ones alone if wanted, and nobody else's.
+func TestRecentCallsOnPages(t *testing.T) {
+	o := newTown(t, "sqlite", nil)
+	alice, eve := o.seller("alice"), o.seller("eve")
+	made, err := alice.api.CreateKey(t.Context(), client.KeyParams{Name: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(made.Key, client.WithURL(o.address), client.WithRetries(0))
+	if _, err := c.Wallet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Plan(t.Context(), "1"); err == nil {
+		t.Fatal("there is a plan 1")
+	}
+	at := alice.w + "/keys/" + made.ID.String()
+	reads(t, alice.get(at), http.StatusOK, at+"/calls")
+	reads(t, alice.get(at+"/calls"), http.StatusOK, "readWallet", ">200<", ">404<", string(toll.CodePlanNotFound))
+	if body := alice.get(at + "/calls?show=refused").body; strings.Contains(body, "readWallet") || !strings.Contains(body, string(toll.CodePlanNotFound)) {
+		t.Errorf("the refused ones:\n%s", mainPart.FindString(body))
+	}
+	if res := eve.get(eve.w + "/keys/" + made.ID.String() + "/calls"); res.status != http.StatusNotFound {
+		t.Errorf("the calls of others: %d", res.status)
+	}
+}
