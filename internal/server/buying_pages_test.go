@@ -1,14 +1,18 @@
 package server_test
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
 )
 
 // TestBuyingOnPages: a workspace orders a free plan again, makes an access token within limits, sees it once and revokes it. Pages
@@ -180,6 +184,48 @@ func TestServicePage(t *testing.T) {
 			t.Error("another person is led there")
 		}
 	})
+}
+
+// TestF28_BackupsOnPages: who runs the service sees its backups, reads one back, and is told what went wrong with them.
+func TestF28_BackupsOnPages(t *testing.T) {
+	dir := t.TempDir()
+	o := newTown(t, "sqlite", func(c *server.Config) { c.Backups = server.BackupSchedule{Dir: dir, Every: 24 * time.Hour, Keep: 3} })
+	link, err := o.s.FirstLink(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator := o.signUp("operator", link[strings.LastIndex(link, "=")+1:])
+	page := "/w/" + operator.workspace() + "/operator"
+	var made []string
+	eventually(t, "a backup is made", func() bool {
+		made, err = filepath.Glob(filepath.Join(dir, "*.backup"))
+		return o.s.BackUp(t.Context()) == nil && err == nil && len(made) == 1
+	})
+	name := filepath.Base(made[0])
+	reads(t, operator.get(page), http.StatusOK, name, "every day; the newest 3 are kept", "Last backup", ">Verify<")
+	if body := operator.get(page).body; strings.Contains(body, "it is whole") || strings.Contains(body, "A backup was not made") {
+		t.Errorf("before anything was verified:\n%s", mainPart.FindString(body))
+	}
+	res := operator.act(page, "act", "verify", "backup", name)
+	reads(t, operator.follow(res), http.StatusOK, "The backup is whole", "it is whole")
+	for _, bad := range []string{"../" + name, "toll-notes.txt", ""} {
+		if res := operator.act(page, "act", "verify", "backup", bad); res.status != http.StatusBadRequest {
+			t.Errorf("%q: %d", bad, res.status)
+		}
+	}
+	if err := os.WriteFile(made[0], []byte("nothing of a backup"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	res = operator.act(page, "act", "verify", "backup", name)
+	reads(t, operator.follow(res), http.StatusOK, "The backup cannot be read", "A backup cannot be read")
+	if err := errors.Join(os.Rename(dir, dir+"-away"), o.s.BackUp(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	reads(t, operator.get(page), http.StatusOK, "A backup was not made")
+	bob := o.signUp("bob", "")
+	if res := bob.post("/w/"+bob.workspace()+"/operator", url.Values{"act": {"verify"}, "backup": {name}, "ticket": {"x"}}); res.status != http.StatusForbidden {
+		t.Errorf("another person: %d", res.status)
+	}
 }
 
 // TestMemberPage: a member's sessions are ended and the person is removed, by who manages people.

@@ -26,7 +26,7 @@ func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
 		PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Log: s.cfg.Log,
 		Machine: s.base.clock.machine, Cards: cards, CloseReads: s.cfg.CloseReads, Brand: s.cfg.Brand, FindAgents: s.facilitator.FindAgents,
 		Outbound: outbound.Config{Loopback: s.cfg.LoopbackWebhooks},
-		People:   s.people, Events: s.events, Operation: s.operation, Changes: changesSince, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
+		People:   s.people, Events: s.events, Operation: s.operation, VerifyBackup: s.verifyBackup, Changes: changesSince, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
 		Source: func(r *http.Request) string { return s.cards.Source(api.Source(r, proxies)) },
 	})
 	if err != nil {

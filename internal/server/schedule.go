@@ -8,10 +8,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/alarm"
+	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/web"
 )
 
 // BackupSchedule says when a service makes backups of its embedded database.
@@ -73,6 +77,68 @@ func (s *Server) backupLoop() jobs.Loop {
 	return jobs.Loop{Name: "database.backup", Every: time.Minute, Turn: s.backUp}
 }
 
+// backupNotes are what this process knows of backups besides their files.
+type backupNotes struct {
+	mu       sync.Mutex
+	failed   time.Time // of the last try, zero when it succeeded
+	failure  string
+	verified web.VerifiedBackup
+}
+
+func (n *backupNotes) tried(at time.Time, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.failed, n.failure = (time.Time{}), ""; err != nil {
+		n.failed, n.failure = at, err.Error()
+	}
+}
+
+// backups is what the page of the operators shows of scheduled backups; nil without a schedule.
+func (s *Server) backups() *web.Backups {
+	b := s.cfg.Backups
+	if b.Dir == "" {
+		return nil
+	}
+	s.backedUp.mu.Lock()
+	out := &web.Backups{
+		Dir: b.Dir, Every: b.Every, Keep: b.Keep, Now: s.base.clock.machine(), Failed: s.backedUp.failed, Failure: s.backedUp.failure,
+		Verified: s.backedUp.verified,
+	}
+	s.backedUp.mu.Unlock()
+	names, err := b.scheduled()
+	if err != nil {
+		out.Failed, out.Failure = out.Now, err.Error()
+	}
+	for _, name := range slices.Backward(names) {
+		one := web.Backup{Name: name}
+		if one.At, err = time.Parse(backupName, name); err != nil {
+			continue // the name has the form, and no date
+		}
+		if f, err := os.Stat(filepath.Join(b.Dir, name)); err == nil {
+			one.Bytes = f.Size()
+		}
+		out.Files = append(out.Files, one)
+	}
+	return out
+}
+
+// verifyBackup reads a whole scheduled backup and opens it, for the page of the operators.
+func (s *Server) verifyBackup(ctx context.Context, name string) (web.VerifiedBackup, error) {
+	if !backupNames.MatchString(name) || s.cfg.Backups.Dir == "" {
+		return web.VerifiedBackup{}, toll.Errorf(toll.CodeBadRequest, "This is no scheduled backup.")
+	}
+	v := web.VerifiedBackup{Name: name, At: s.base.clock.machine()}
+	info, err := backup.Verify(ctx, s.base.ring, filepath.Join(s.cfg.Backups.Dir, name))
+	if err != nil {
+		v.Failure = err.Error()
+	}
+	v.Bytes = info.Bytes
+	s.backedUp.mu.Lock()
+	defer s.backedUp.mu.Unlock()
+	s.backedUp.verified = v
+	return v, ctx.Err()
+}
+
 func (s *Server) backUp(ctx context.Context) (next time.Duration, err error) {
 	s.backing.Lock()
 	defer s.backing.Unlock()
@@ -85,6 +151,9 @@ func (s *Server) backUp(ctx context.Context) (next time.Duration, err error) {
 		cfg := s.cfg
 		cfg.Clock = s.base.clock.machine
 		_, err = Backup(ctx, cfg, filepath.Join(b.Dir, now.UTC().Format(backupName)))
+	}
+	if ctx.Err() == nil {
+		s.backedUp.tried(now, err)
 	}
 	if err != nil {
 		if ctx.Err() == nil {

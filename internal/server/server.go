@@ -59,6 +59,7 @@ type Server struct {
 	draining    atomic.Bool // a shutdown has begun
 	restored    atomic.Bool // the database is marked: see Recovery
 	backing     sync.Mutex  // one backup at a time
+	backedUp    backupNotes
 }
 
 // New opens the database, brings its schema up to date, and starts the work in the background. The caller listens

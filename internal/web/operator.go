@@ -1,6 +1,8 @@
 package web
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -14,6 +16,35 @@ type Operation struct {
 	Keys   []SigningKey
 	Limits []Limit
 	Unmatched
+	Backups *Backups // nil: no schedule
+}
+
+// Backups are the backups that the service makes by itself. Failed is the time of the last try, when
+// that failed.
+type Backups struct {
+	Dir      string
+	Every    time.Duration
+	Keep     int
+	Now      time.Time // by the clock of the machine
+	Files    []Backup  // the newest first
+	Failed   time.Time
+	Failure  string
+	Verified VerifiedBackup // zero: none since this process started
+}
+
+// Backup is a file of the schedule.
+type Backup struct {
+	Name  string
+	At    time.Time
+	Bytes int64
+}
+
+// VerifiedBackup is a backup that was read and opened. Failure says why it could not be.
+type VerifiedBackup struct {
+	Name    string
+	At      time.Time
+	Bytes   int64 // of the database in it
+	Failure string
 }
 
 // Check is a part of the service that was looked at. Status is ok, warning or failed; Detail says what to do.
@@ -46,7 +77,7 @@ type Unmatched struct{ Cards, Crypto int64 }
 func operatorPages() []areaPage {
 	return []areaPage{{
 		Path: "/operator", Title: "Service", Template: "sheet", Group: groupOperate, Nav: "Service", Icon: "server",
-		Right: toll.RightRead, Persons: true, Operators: true, Get: (*visit).showOperation,
+		Right: toll.RightRead, Persons: true, Operators: true, Get: (*visit).showOperation, Post: (*visit).verifyBackup,
 	}}
 }
 
@@ -90,6 +121,70 @@ func (v *visit) showOperation() {
 	for _, l := range o.Limits {
 		s.Facts = append(s.Facts, fact{l.Name, cell{Text: l.Text}})
 	}
-	s.Parts = []part{{"Health", checks}, {"Background work", loops}, {"Signing keys", keys}}
+	s.Parts = []part{{"Health", checks}, v.showBackups(o.Backups, &s), {"Background work", loops}, {"Signing keys", keys}}
 	v.sheet("Service", s)
+}
+
+// showBackups is the list of backups. What is wrong with them, and the schedule, goes to the page.
+func (v *visit) showBackups(b *Backups, s *sheet) part {
+	t := &table{
+		Caption: "Backups", Head: []column{{Text: "Made"}, {Text: "File"}, {Text: "Size", Num: true}, {Text: "Read back"}},
+		Empty: &empty{
+			Icon: "server", Title: "The service makes no backups by itself",
+			Text: "It does when it is started with a folder for them. A PostgreSQL database is backed up with its own tools.", Command: "toll serve --backup-dir DIR",
+		},
+	}
+	if b == nil {
+		return part{"Backups", t}
+	}
+	t.Empty.Title, t.Empty.Text, t.Empty.Command = "No backup yet", "The first one is made within a minute of the start.", ""
+	s.Facts = append(s.Facts, fact{"Backups", cell{
+		Text: "every " + strings.TrimPrefix(span(toll.UnitsOf(int64(b.Every/time.Second))), "1 ") + "; the newest " + strconv.Itoa(b.Keep) + " are kept", Sub: "in " + b.Dir,
+	}})
+	last := fact{"Last backup", cell{Text: "none"}}
+	if len(b.Files) > 0 {
+		last.cell = cell{At: b.Files[0].At}
+	}
+	s.Facts = append(s.Facts, last)
+	wrong := func(title, text string) { s.Tasks = append(s.Tasks, task{Tone: "bad", Title: title, Text: text}) }
+	switch {
+	case !b.Failed.IsZero():
+		wrong("A backup was not made", "The last try, "+ago(b.Failed, b.Now)+", failed: "+plain.Name(b.Failure)+". It is tried again every ten minutes.")
+	case len(b.Files) > 0 && b.Now.Sub(b.Files[0].At) > 2*b.Every:
+		wrong("The newest backup is old", "It is of "+date(b.Files[0].At)+". The log says why none followed.")
+	}
+	if b.Verified.Failure != "" {
+		wrong("A backup cannot be read", b.Verified.Name+": "+plain.Name(b.Verified.Failure))
+	}
+	for _, f := range b.Files {
+		read := cell{Form: &form{
+			Action: v.r.URL.Path, Ticket: v.ticket(v.r.URL.Path), Act: "verify", Button: "Verify", Hidden: []option{{Value: "backup", Text: f.Name}},
+		}}
+		if b.Verified.Name == f.Name && b.Verified.Failure == "" {
+			read.Text, read.Sub = "it is whole", "read "+ago(b.Verified.At, b.Now)
+		}
+		t.Rows = append(t.Rows, []cell{{At: f.At}, {Text: f.Name}, {Text: mebibytes(f.Bytes), Num: true}, read})
+	}
+	return part{"Backups", t}
+}
+
+func mebibytes(n int64) string {
+	return grouped(strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64)) + " MiB"
+}
+
+func (v *visit) verifyBackup() {
+	v.finish(func() (outcome, error) {
+		if v.form.Get("act") != "verify" {
+			return outcome{}, toll.NewError(toll.CodeBadRequest)
+		}
+		read, err := v.w.VerifyBackup(v.ctx(), v.form.Get("backup"))
+		if err != nil {
+			return outcome{}, err
+		}
+		done := "The backup is whole: it holds a database of " + mebibytes(read.Bytes) + "."
+		if read.Failure != "" {
+			done = "The backup cannot be read: " + plain.Name(read.Failure) + "."
+		}
+		return outcome{To: v.to("operator"), Done: done}, nil
+	})
 }

@@ -65,13 +65,15 @@ type Deps struct {
 	People      *people.People
 	Events      *events.Events
 	Operation   func(context.Context) (Operation, error)
-	Changes     func(version string) []Change // of the API since a version
-	Source      func(*http.Request) string    // names who asks, for the limit of enrolments, without telling the address
-	Address     func(*http.Request) string    // address of who asks, for limits and the audit log
-	Log         *slog.Logger
-	Outbound    outbound.Config // where calls of the page that tries an agent may go
-	Brand       Brand
-	CloseReads  bool // public pages are for people who signed in
+	// VerifyBackup reads a whole backup by its name, and opens it.
+	VerifyBackup func(ctx context.Context, name string) (VerifiedBackup, error)
+	Changes      func(version string) []Change // of the API since a version
+	Source       func(*http.Request) string    // names who asks, for the limit of enrolments, without telling the address
+	Address      func(*http.Request) string    // address of who asks, for limits and the audit log
+	Log          *slog.Logger
+	Outbound     outbound.Config // where calls of the page that tries an agent may go
+	Brand        Brand
+	CloseReads   bool // public pages are for people who signed in
 	// FindAgents searches the catalogue: agents last updated first, and where the next part begins.
 	FindAgents func(ctx context.Context, query string, limit int, cursor string) (found []*store.ListedAgent, next string, err error)
 }
