@@ -3,7 +3,9 @@ package paid
 import (
 	"cmp"
 	"crypto/sha256"
+	_ "embed" // the script of the page
 	"encoding/base64"
+	"errors"
 	"html"
 	"net/http"
 	"strconv"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/x402"
 )
 
 // asksPerson reports whether a person opened the address in a browser: a navigation that takes HTML
@@ -39,20 +42,63 @@ background:light-dark(#fff,#1b1b18);overflow-wrap:anywhere}
 h1{font-size:24px;line-height:1.25;letter-spacing:-.02em;margin:4px 0 16px}
 p{margin:12px 0 0;color:light-dark(#5c5b55,#b4b2a9)}
 .at{margin:0;font:13px ui-monospace,monospace}
-a{display:block;margin-top:24px;padding:10px;border-radius:6px;text-align:center;font-weight:600;text-decoration:none;
-background:light-dark(#0b6e63,#4fc3b0);color:light-dark(#fff,#06211d)}
+a,button{display:block;width:100%;margin-top:24px;padding:10px;border:0;border-radius:6px;font:inherit;text-align:center;font-weight:600;
+text-decoration:none;cursor:pointer;background:light-dark(#0b6e63,#4fc3b0);color:light-dark(#fff,#06211d)}
+a+button,button+button{margin-top:12px}[hidden]{display:none}
+pre{max-height:320px;overflow:auto;white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace}
 small{font-size:13px}code{font-size:.93em}`
 
-// pagePolicy allows the style of the page and nothing else.
-var pagePolicy = func() string {
-	sum := sha256.Sum256([]byte(pageStyle))
-	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-}()
+// pageScript pays one request from a wallet of the browser.
+//
+//go:embed page.js
+var pageScript string
+
+// Policies of the page: its style and nothing else, and with prices for wallets its script, which
+// asks this server alone.
+var (
+	pagePolicy   = policyOf("")
+	walletPolicy = policyOf("; script-src '" + hashOf(pageScript) + "'; connect-src 'self'")
+)
+
+func policyOf(more string) string {
+	return "default-src 'none'; style-src '" + hashOf(pageStyle) + "'" + more + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// signable is what the script completes with the signature of a wallet.
+type signable struct {
+	X402Version int                    `json:"x402Version"`
+	Resource    x402.Resource          `json:"resource"`
+	Accepted    x402.ExactRequirements `json:"accepted"`
+}
+
+// walletButtons are the prices of one request for wallets, for the script of the page.
+func (x *exchange) walletButtons(exact []x402.ExactRequirements) (string, error) {
+	var b strings.Builder
+	for _, e := range exact {
+		units, err1 := toll.ParseUnits(e.Amount)
+		payment, err2 := x402.Encode(signable{2, x.required.Resource, e})
+		if err := errors.Join(err1, err2); err != nil {
+			return "", err
+		}
+		currency := toll.CurrencyUSDC
+		if e.Extra.Name == "EURC" {
+			currency = toll.CurrencyEURC
+		}
+		b.WriteString(`<button type="button" hidden data-payment="` + html.EscapeString(string(payment)) + `">Pay ` +
+			toll.FormatAmount(units, 6) + " " + strings.ToUpper(currency) + " for this request from a wallet</button>\n")
+	}
+	return b.String(), nil
+}
 
 // writePage answers a person who sent no payment: it says what the request costs and where to buy
-// the plan, in place of the JSON of a 402. The headers for programs are the same.
-func (x *exchange) writePage() {
+// the plan, in place of the JSON of a 402. Where wallets may pay for the one request, there is a button
+// for that. The headers for programs are the same.
+func (x *exchange) writePage(exact []x402.ExactRequirements) {
 	cost := x.required.Accepts[0].Amount
 	switch {
 	case x.terms.IsTime:
@@ -82,10 +128,15 @@ func (x *exchange) writePage() {
 	if page := x.terms.PlanPage(x.c.AgentID); page != "" {
 		line(`<a href="`, page, `">See the price and buy</a>`)
 	}
+	policy, script := pagePolicy, ""
+	if buttons, err := x.walletButtons(exact); err == nil && buttons != "" {
+		policy, script = walletPolicy, "<script>"+pageScript+"</script>\n"
+		b.WriteString(buttons + "<p role=\"alert\"></p>\n<pre hidden></pre>\n")
+	}
 	b.WriteString("<p><small>Programs pay with an access token of the plan, in the header <code>" +
-		html.EscapeString(x.c.tokenHeaders[0]) + "</code>. Nothing ran, and nothing was charged.</small></p>\n</main>\n</body>\n</html>\n")
+		html.EscapeString(x.c.tokenHeaders[0]) + "</code>. Nothing ran, and nothing was charged.</small></p>\n</main>\n" + script + "</body>\n</html>\n")
 	h := x.w.Header()
-	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
 	write(x.w, http.StatusPaymentRequired, "text/html; charset=utf-8", []byte(b.String()), x.correlation)

@@ -1,9 +1,17 @@
 package paid_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -126,6 +134,65 @@ func TestT159_CORS(t *testing.T) {
 	for _, origin := range []string{"", "app.example.com", ours + "/", ours + "/x", "ftp://app.example.com", "null"} {
 		if paid.CheckOrigin(origin) == nil {
 			t.Errorf("%q is taken", origin)
+		}
+	}
+}
+
+var payButton = regexp.MustCompile(`<button type="button" hidden data-payment="([^"]*)">([^<]*)</button>`)
+
+// TestPage_Wallet: where wallets may pay for one request, the page has a button for each price, and its own script alone. The script
+// makes the wallet sign the authorization of the entry, calls the same address with it, and shows the answer as text.
+func TestPage_Wallet(t *testing.T) {
+	f := newTill()
+	s := callServer(t, f, &work{f: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, content) }})
+	r := send(t, "GET", s.URL+"/ask", "Accept", browserAccept, "Sec-Fetch-Mode", "navigate")
+	buttons := payButton.FindAllStringSubmatch(r.body, -1)
+	if r.status != http.StatusPaymentRequired || len(buttons) != 1 || !strings.Contains(buttons[0][2], "Pay 0.02 USDC for this request") {
+		t.Fatalf("%d, buttons %q:\n%s", r.status, buttons, r.body)
+	}
+	_, script, _ := strings.Cut(r.body, "<script>")
+	script, _, ok := strings.Cut(script, "</script>")
+	sum := sha256.Sum256([]byte(script))
+	policy := r.header.Get("Content-Security-Policy")
+	if !ok || strings.Count(r.body, "<script") != 1 || !strings.Contains(policy, "; script-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'; connect-src 'self';") {
+		t.Errorf("the policy %q, of a script of %d bytes", policy, len(script))
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("there is no Node for the script")
+	}
+	const browser = `const said = {}, answer = { hidden: true, textContent: "" }; let click, typed;
+const button = { dataset: { payment: process.env.PAYMENT }, hidden: true, addEventListener: (_, f) => { click = f; } };
+const wallet = { request: async ({ method, params }) => {
+  if (method === "eth_requestAccounts") return [process.env.PAYER];
+  if (method === "eth_signTypedData_v4") { typed = params[1]; return "0x" + "11".repeat(64) + "1b"; }
+} };
+globalThis.document = { querySelector: (s) => s === "pre" ? answer : said, querySelectorAll: () => [button] };
+globalThis.window = { ethereum: wallet, addEventListener() {}, dispatchEvent() {} };
+globalThis.location = { href: process.env.URL_OF_PAGE };
+new Function(process.env.SCRIPT)();
+click().then(() => console.log(JSON.stringify({ said: said.textContent, answer: answer.textContent, typed, shown: !button.hidden })));`
+	run := exec.CommandContext(t.Context(), node, "-e", browser)
+	run.Env = append(os.Environ(), "PAYMENT="+html.UnescapeString(buttons[0][1]), "PAYER="+payer, "URL_OF_PAGE="+s.URL+"/ask", "SCRIPT="+script)
+	out, err := run.Output()
+	var got struct {
+		Said, Answer, Typed string
+		Shown               bool
+	}
+	if err != nil || json.Unmarshal(out, &got) != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got.Answer != content || !strings.Contains(got.Said, "Paid.") || !got.Shown {
+		t.Fatalf("the page says %+v", got)
+	}
+	f.has(t, 20_000, 1, 1)
+	for _, want := range []string{
+		`"domain":{"name":"USDC","version":"2","chainId":84532,"verifyingContract":"0x036CbD53842c5426634e7929541eC2318f3dCF7e"}`,
+		`"primaryType":"TransferWithAuthorization"`, `"from":"` + payer + `","to":"` + receiver + `","value":"20000","validAfter":"0"`,
+		`{"type":"bytes32","name":"nonce"}`,
+	} {
+		if !strings.Contains(got.Typed, want) {
+			t.Errorf("the wallet signs %s, without %s", got.Typed, want)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 		return
 	}
 	if reason == "" && asksPerson(x.r) { // with a payment it is a program
-		x.writePage()
+		x.writePage(exact)
 		return
 	}
 	b, err := ready.with(e.Body(x.correlation, ""))
