@@ -16,7 +16,8 @@ import (
 )
 
 // FromFile returns the ring of the master key in a file: 64 hexadecimal digits and an optional line end, in a regular
-// file that neither group nor others may touch. With create, a missing file is made with a fresh key; of several
+// file that neither group nor others may touch. A group may read a file of another user: systemd and Kubernetes hand
+// secrets to a service like that, and it cannot change the mode. With create, a missing file is made with a fresh key; of several
 // processes that do so at once, all get the key of one.
 func FromFile(path string, create bool) (*Ring, error) {
 	r, err := read(path)
@@ -45,7 +46,11 @@ func read(path string) (*Ring, error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, fmt.Errorf("seal: master key: %w", err)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+	others := fs.FileMode(0o077)
+	if !owned(info) {
+		others = 0o037
+	}
+	if mode := info.Mode().Perm(); mode&others != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("seal: master key %s has mode %04o; others can touch it: chmod 600 it", path, mode)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 128))

@@ -233,6 +233,25 @@ func TestFromFile(t *testing.T) {
 	}
 }
 
+// TestFromFileOfAnotherUser: systemd and Kubernetes give a service a file of root that its group may read.
+func TestFromFileOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // only root gives files away
+	}
+	for mode, good := range map[os.FileMode]bool{0o400: true, 0o440: true, 0o460: false, 0o444: false, 0o450: false} {
+		path := filepath.Join(t.TempDir(), "master.key")
+		if err := os.WriteFile(path, []byte(strings.Repeat("a1", 32)), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Chmod(path, mode), os.Chown(path, 65532, 65532)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := seal.FromFile(path, false); (err == nil) != good {
+			t.Errorf("mode %04o: %v", mode, err)
+		}
+	}
+}
+
 func TestFromFileStrict(t *testing.T) {
 	key := strings.Repeat("a1", 32)
 	for name, c := range map[string]struct {
