@@ -20,6 +20,7 @@ export interface FastifyLikeReply {
   code(status: number): unknown;
   header(name: string, value: string): unknown;
   send(payload: unknown): unknown;
+  hijack(): unknown;
 }
 
 /**
@@ -40,11 +41,13 @@ export function paid(
     const { raw } = request;
     const refused = await open(shop, raw, reply.raw, raw.url ?? "/", request);
     if (!refused) return undefined;
-    if (refused !== "gone") {
-      reply.code(refused.status);
-      for (const [name, value] of refused.headers) reply.header(name, value);
-      reply.send(refused.body);
+    if (refused === "gone") {
+      reply.hijack(); // else the handler would run
+      return reply;
     }
+    reply.code(refused.status);
+    for (const [name, value] of refused.headers) reply.header(name, value);
+    reply.send(refused.body);
     return reply;
   };
 }

@@ -73,7 +73,8 @@ export async function open(
   const [before, ...query] = path.split("?");
   const headers: Lines = [];
   for (let i = 0; i + 1 < req.rawHeaders.length; i += 2) {
-    headers.push([(req.rawHeaders[i] as string).toLowerCase(), req.rawHeaders[i + 1] as string]);
+    const name = (req.rawHeaders[i] as string).toLowerCase();
+    if (!isPseudo(name)) headers.push([name, req.rawHeaders[i + 1] as string]);
   }
   const at = { method: req.method ?? "GET", path: before ?? "/", query: query.join("?"), headers };
   const sale = new Sale(shop, at);
@@ -91,11 +92,14 @@ export async function open(
   return undefined;
 }
 
+/** Reports whether HTTP/2 has this in place of a request line. */
+const isPseudo = (name: string): boolean => name.startsWith(":");
+
 /** Leaves the handler the headers that it may see. */
 function strip(req: NodeRequest, kept: Lines): void {
   const names = new Set(kept.map(([n]) => n));
   for (const name of Object.keys(req.headers)) {
-    if (!names.has(name)) delete req.headers[name];
+    if (!names.has(name) && !isPseudo(name)) delete req.headers[name];
   }
   for (const [name, value] of kept) if (name === "cookie") req.headers.cookie = value;
   req.rawHeaders.splice(0, req.rawHeaders.length, ...kept.flat());

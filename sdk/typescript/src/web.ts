@@ -96,10 +96,12 @@ export async function sell<R extends Request>(
     query: url.search.slice(1),
     headers: [...request.headers],
   });
+  // Some servers tell nothing of a caller who left before somebody had asked for the signal.
+  const { signal } = request;
   // A caller who leaves does not stop it, so that every hold is known.
   const refused = await sale.pay();
   if (refused) return responseOf(refused);
-  if (request.signal.aborted) {
+  if (signal.aborted) {
     await sale.release();
     return gone();
   }

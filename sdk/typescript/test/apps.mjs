@@ -1,11 +1,15 @@
 // One paid application in each framework, behind a recorder of what leaves, on a real server.
+import http from "node:http";
+import http2 from "node:http2";
 import net from "node:net";
 import { once } from "node:events";
+import { createRequire } from "node:module";
+import { join } from "node:path";
 import { serve } from "@hono/node-server";
 import express from "express";
 import Fastify from "fastify";
 import { Hono } from "hono";
-import { Toll } from "@tollhq/toll";
+import { Toll, verifyWebhook } from "@tollhq/toll";
 import * as forWeb from "@tollhq/toll/paid";
 import * as forExpress from "@tollhq/toll/express";
 import * as forFastify from "@tollhq/toll/fastify";
@@ -14,6 +18,9 @@ import * as forNext from "@tollhq/toll/next";
 
 export const content = "the paid content";
 export const names = ["web", "express", "hono", "fastify", "next"];
+if (process.env.TOLL_NEXT) names.push("application");
+/** Frameworks with a server of HTTP/2. */
+export const onHttp2 = ["web", "hono", "fastify"];
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** A fetch whose calls fail as a test says, and which notes what it did. */
@@ -47,6 +54,8 @@ class State {
   reset() {
     this.events.length = 0;
     this.runs = 0;
+    this.hooks = [];
+    this.secrets = [];
     this.seen = {};
     this.payment = undefined;
     this.finished = false;
@@ -62,6 +71,14 @@ function resolvers() {
   out.promise = new Promise((resolve) => (out.resolve = resolve));
   return out;
 }
+
+/** What a handler may say to have its answer kept by caches for everybody. */
+const forCaches = {
+  "cache-control": "public, s-maxage=3600, max-age=3600",
+  "cdn-cache-control": "max-age=3600",
+  "surrogate-control": "max-age=3600",
+  expires: new Date(Date.now() + 3_600_000).toUTCString(),
+};
 
 async function* parts(n) {
   for (let i = 0; i < n; i++) {
@@ -85,7 +102,8 @@ function handlers(state, paymentOf) {
       await r.body();
       const what = r.query.get("do");
       if (what === "raise") throw new Error("the handler failed");
-      if (what === "404") return { status: 404, body: "nothing here" };
+      if (what === "404") return { status: 404, headers: { "cache-control": "public, s-maxage=3600" }, body: "nothing here" };
+      if (what === "cache") return { headers: forCaches, body: content };
       if (what === "hang") {
         await Promise.race([
           state.resume.promise,
@@ -100,11 +118,11 @@ function handlers(state, paymentOf) {
     },
     async stream(request, r) {
       enter(request, r);
-      return { headers: { "content-type": "text/event-stream" }, parts: parts(Number(r.query.get("n") ?? 3)) };
+      return { headers: { ...forCaches, "content-type": "text/event-stream" }, parts: parts(Number(r.query.get("n") ?? 3)) };
     },
     async long(request, r) {
       enter(request, r);
-      return { parts: (async function* () {
+      return { headers: forCaches, parts: (async function* () {
         for (let i = 0; i < 40; i++) yield content.repeat(4096);
       })() };
     },
@@ -113,6 +131,21 @@ function handlers(state, paymentOf) {
       return { headers: { "x-price": r.query.get("price") ?? "1" }, body: await r.body() };
     },
   };
+}
+
+/** Takes a delivery of a webhook, which is not paid; returns the status. */
+async function hook(state, headers, body) {
+  try {
+    const event = await verifyWebhook(body, headers, state.secrets);
+    state.hooks.push({ event, headers, body });
+    return 204;
+  } catch (e) {
+    return e.status ?? 500;
+  }
+}
+async function webHook(state, request) {
+  const status = await hook(state, Object.fromEntries(request.headers), await request.text());
+  return new Response(null, { status });
 }
 
 const byHeader = (work) => {
@@ -147,8 +180,10 @@ const webFacts = (request) => ({
 const webHandler = (handle) => async (request) => webResponse(await handle(request, webFacts(request)));
 const free = (request) => new Response(`free ${request.headers.get("payment-signature")}`);
 
+const serverOf = (shared) => (shared.http2 ? { createServer: http2.createServer } : {});
+
 /** Serves a fetch handler, and answers its errors as servers do. */
-const serveWeb = (handle, port) =>
+const serveWeb = (handle, port, shared) =>
   new Promise((resolve) => {
     const fetch = async (request) => {
       try {
@@ -157,7 +192,7 @@ const serveWeb = (handle, port) =>
         return new Response("failed", { status: 500 });
       }
     };
-    const server = serve({ fetch, port, hostname: "127.0.0.1" }, () => resolve(server));
+    const server = serve({ fetch, port, hostname: "127.0.0.1", ...serverOf(shared) }, () => resolve(server));
   });
 
 /** What Next gives a route handler: a Request of a class of its own. */
@@ -166,6 +201,33 @@ class NextRequest extends Request {
     super(input, init);
     this.nextUrl = new URL(this.url);
   }
+}
+
+/** The routes of an application of Next, by the names of their directories. */
+function nextRoutes(state, shared, sdk) {
+  const o = routes(shared);
+  const at = {};
+  for (const [name, handle] of Object.entries(handlers(state, sdk.paymentOf))) {
+    at[name] = sdk.paid(async (request, context) => {
+      if (!request.nextUrl?.pathname) throw new Error("not a NextRequest");
+      if ((await context.params).name !== name) throw new Error("no context");
+      return webResponse(await handle(request, webFacts(request)));
+    }, o[name]);
+  }
+  return (name, request, context) => {
+    if (name === "free") return free(request);
+    if (name === "hook") return webHook(state, request);
+    return at[name]?.(request, context) ?? new Response("no such path", { status: 404 });
+  };
+}
+
+let application;
+async function openApplication() {
+  const dir = process.env.TOLL_NEXT;
+  const next = createRequire(join(dir, "package.json"))("next");
+  const app = next({ dev: false, dir, quiet: true });
+  await app.prepare();
+  return app.getRequestHandler();
 }
 
 const makers = {
@@ -178,31 +240,40 @@ const makers = {
     return serveWeb((request) => {
       const { pathname } = new URL(request.url);
       if (pathname === "/free") return free(request);
+      if (pathname === "/hook") return webHook(state, request);
       return at[pathname]?.(request) ?? new Response("no such path", { status: 404 });
-    }, port);
+    }, port, shared);
   },
 
   async next(state, shared, port) {
-    const h = handlers(state, forNext.paymentOf);
-    const o = routes(shared);
-    const at = {};
-    for (const [name, handle] of Object.entries(h)) {
-      at[`/${name}`] = forNext.paid(async (request, context) => {
-        if (!(request instanceof NextRequest) || !request.nextUrl) throw new Error("not a NextRequest");
-        if (!(await context.params).ok) throw new Error("no context");
-        return webResponse(await handle(request, webFacts(request)));
-      }, o[name]);
-    }
+    const routes = nextRoutes(state, shared, forNext);
     return serveWeb((request) => {
-      const { pathname } = new URL(request.url);
-      if (pathname === "/free") return free(request);
+      const name = new URL(request.url).pathname.slice(1);
       const init = { method: request.method, headers: request.headers, signal: request.signal };
       if (request.body) Object.assign(init, { body: request.body, duplex: "half" });
-      const context = { params: Promise.resolve({ ok: true }) };
-      const handle = at[pathname];
-      if (!handle) return new Response("no such path", { status: 404 });
-      return handle(new NextRequest(request.url, init), context);
-    }, port);
+      const context = { params: Promise.resolve({ name }) };
+      return routes(name, new NextRequest(request.url, init), context);
+    }, port, shared);
+  },
+
+  /** The built application of test/next, in this process. Its bundle has a copy of the package. */
+  async application(state, { toll: _, tollOptions, ...shared }, port) {
+    const handle = await (application ??= openApplication());
+    globalThis.tollFronts ??= {};
+    globalThis.tollFronts[port] = {
+      answer(sdk, name, request, context) {
+        this.sdk = sdk;
+        this.routes ??= nextRoutes(state, { ...shared, toll: new sdk.Toll(tollOptions) }, sdk);
+        return this.routes(name, request, context);
+      },
+    };
+    const server = http.createServer((req, res) => {
+      req.headers["x-front"] = String(port);
+      handle(req, res);
+    });
+    server.listen(port, "127.0.0.1");
+    await once(server, "listening");
+    return server;
   },
 
   async hono(state, shared, port) {
@@ -213,9 +284,10 @@ const makers = {
       app.on(["GET", "POST"], `/${name}`, forHono.paid(o[name]), (c) => webHandler(handle)(c.req.raw));
     }
     app.get("/free", (c) => free(c.req.raw));
+    app.post("/hook", (c) => webHook(state, c.req.raw));
     app.onError((_, c) => c.text("failed", 500));
     return new Promise((resolve) => {
-      const server = serve({ fetch: app.fetch, port, hostname: "127.0.0.1" }, () => resolve(server));
+      const server = serve({ fetch: app.fetch, port, hostname: "127.0.0.1", ...serverOf(shared) }, () => resolve(server));
     });
   },
 
@@ -244,6 +316,9 @@ const makers = {
         res.end();
       });
     }
+    app.post("/hook", express.raw({ type: "*/*" }), async (req, res) => {
+      res.status(await hook(state, req.headers, req.body.toString())).end();
+    });
     app.get("/free", (req, res) => res.send(`free ${req.headers["payment-signature"] ?? null}`));
     app.use((_error, _req, res, _next) => (res.headersSent ? res.destroy() : res.status(500).send("failed")));
     const server = app.listen(port, "127.0.0.1");
@@ -252,7 +327,7 @@ const makers = {
   },
 
   async fastify(state, shared, port) {
-    const app = Fastify({ bodyLimit: 1 << 16 });
+    const app = Fastify({ bodyLimit: 1 << 16, http2: shared.http2 });
     app.addContentTypeParser("*", { parseAs: "string" }, (_, body, done) => done(null, body));
     const h = handlers(state, forFastify.paymentOf);
     const o = routes(shared);
@@ -272,11 +347,67 @@ const makers = {
         },
       });
     }
+    app.register(async (scope) => {
+      scope.removeAllContentTypeParsers();
+      scope.addContentTypeParser("*", { parseAs: "string" }, (_, body, done) => done(null, body));
+      scope.post("/hook", async (request, reply) => reply.code(await hook(state, request.headers, request.body)).send());
+    });
     app.get("/free", async (request) => `free ${request.headers["payment-signature"] ?? null}`);
     await app.listen({ port, host: "127.0.0.1" });
     return app.server;
   },
 };
+
+/** A client of HTTP/2 on one connection. */
+export async function connect2(port) {
+  const session = http2.connect(`http://127.0.0.1:${port}`);
+  session.on("error", () => undefined);
+  await once(session, "connect");
+  const open = (headers) => {
+    const stream = session.request({ ":method": "POST", ":path": "/ask", "content-type": "text/plain", ...headers });
+    return stream.on("error", () => undefined);
+  };
+  return {
+    close: () => session.destroy(),
+    async ask(headers, body = "{}") {
+      const stream = open(headers);
+      let got = {};
+      let text = "";
+      stream.on("response", (h) => (got = h)).on("data", (d) => (text += d));
+      stream.end(body);
+      await new Promise((resolve) => stream.once("close", resolve));
+      const decoded = (n) => JSON.parse(Buffer.from(got[n], "base64").toString());
+      return { status: got[":status"], headers: got, body: text, decoded };
+    },
+    /** Opens streams and resets each at once. */
+    async resets(n, headers) {
+      let done = 0;
+      for (let i = 0; i < n && !session.destroyed; i++) {
+        const stream = open(headers);
+        stream.close(http2.constants.NGHTTP2_CANCEL);
+        if (i % 50 === 49) await pause(1);
+        done++;
+      }
+      await pause(50);
+      return done;
+    },
+  };
+}
+
+/** Sends requests on 8 connections and returns the status of each. */
+export async function flood(port, n, headersOf) {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
+  const one = (i) =>
+    new Promise((resolve, reject) => {
+      const o = { agent, port, host: "127.0.0.1", method: "POST", path: "/ask", headers: headersOf(i) };
+      http.request(o, (res) => res.resume().on("end", () => resolve(res.statusCode))).on("error", reject).end();
+    });
+  try {
+    return await Promise.all(Array.from({ length: n }, (_, i) => one(i)));
+  } finally {
+    agent.destroy();
+  }
+}
 
 /** Notes when the first bytes of an answer leave, outside of the gate. */
 function record(server, events) {
@@ -301,17 +432,18 @@ async function freePort() {
 }
 
 /** Starts a server of a framework that sells with the keys of the builder. */
-export async function start(name, service, more = {}) {
+export async function start(name, service, { http2: h2, ...more } = {}) {
   const state = new State();
   const faults = new Faults(state.events);
   const port = await freePort();
   const logs = [];
-  const toll = new Toll({
+  const tollOptions = {
     apiKey: (await service.key("builder")).key,
     url: service.url,
     fetch: (url, init) => faults.fetch(url, init),
     log: (entry) => logs.push(entry),
-  });
+  };
+  const toll = new Toll(tollOptions);
   const told = [];
   const shared = {
     toll,
@@ -324,10 +456,14 @@ export async function start(name, service, more = {}) {
     log: (entry) => logs.push(entry),
     ...more,
   };
-  const server = await makers[name](state, shared, port);
+  const server = await makers[name](state, { ...shared, tollOptions, http2: h2 ?? false }, port);
   record(server, state.events);
   return {
     name, port, state, faults, server, toll, logs, told,
+    /** The copy of the package that sells. */
+    get sdk() {
+      return globalThis.tollFronts?.[port]?.sdk ?? forWeb;
+    },
     reset() {
       state.reset();
       faults.reset();
@@ -336,7 +472,7 @@ export async function start(name, service, more = {}) {
     },
     stop: () =>
       new Promise((resolve) => {
-        server.closeAllConnections();
+        server.closeAllConnections?.();
         server.close(resolve);
       }),
   };
