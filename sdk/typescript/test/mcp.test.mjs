@@ -8,6 +8,11 @@ import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/
 import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
+import { ToolMessage } from "@langchain/core/messages";
+import { tool } from "@langchain/core/tools";
+import { convertToOpenAITool } from "@langchain/core/utils/function_calling";
+import { generateText, jsonSchema, stepCountIs } from "ai";
+import { MockLanguageModelV3 } from "ai/test";
 import { z } from "zod";
 import { Toll } from "@tollhq/toll";
 import { aiTools, langchainTools } from "@tollhq/toll/ai";
@@ -343,24 +348,70 @@ test("a paid call without an answer is not repeated", async () => {
   assert.deepEqual([calls, paying.budget.spent()], [2, 2n]);
 });
 
-test("tools of models pay by themselves and say what they spent", async () => {
+/** A model that calls each tool it is told to, then says what it got. */
+function modelThatCalls(...calls) {
+  const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
+  const seen = [];
+  const model = new MockLanguageModelV3({
+    doGenerate: async ({ prompt, tools }) => {
+      seen.push({ prompt, tools });
+      const [toolName, input] = calls.shift() ?? [];
+      const content = toolName
+        ? [{ type: "tool-call", toolCallId: `call ${calls.length}`, toolName, input: JSON.stringify(input) }]
+        : [{ type: "text", text: "done" }];
+      const finishReason = { unified: toolName ? "tool-calls" : "stop", raw: undefined };
+      return { content, finishReason, usage, warnings: [] };
+    },
+  });
+  return { model, seen };
+}
+
+const httpAgent = async () => ({
+  pay: payingFetch(await options()), url: `http://${host()}/none`, name: "agent", description: "An agent.",
+  inputSchema: { type: "object", properties: { text: { type: "string" } } },
+});
+
+test("tools of the AI SDK pay by themselves, and the model reads why one did not", async () => {
   const client = await connect();
-  const paying = payingClient(client, await options());
-  const jsonSchema = (schema) => ({ schema });
-  const tools = await aiTools({ jsonSchema }, paying);
-  assert.equal(tools.ask.inputSchema.schema.type, "object");
-  assert.equal(await tools.ask.execute({}), content);
-  await assert.rejects(tools.ask.execute({ what: "error" }), /no/);
-  assert.equal(paying.budget.spent(), 2n);
-  const tool = (run, fields) => ({ ...fields, invoke: run });
-  const agent = {
-    pay: payingFetch(await options()), url: `http://${host()}/none`, name: "agent", description: "An agent.",
-    inputSchema: { type: "object" },
-  };
-  const chain = await langchainTools({ tool }, paying, agent);
-  assert.equal(await chain.find((t) => t.name === "ask").invoke({}), content);
+  const [had] = await balance();
+  const limits = { hosts: [host()], creditsPerCall: 5n, credits: 4n };
+  const paying = payingClient(client, await options({ limits }));
+  const tools = await aiTools({ jsonSchema }, paying, await httpAgent());
+  const { model, seen } = modelThatCalls(["ask", {}], ["ask", { what: "error" }], ["ask", {}], ["ask", {}], ["agent", { text: "x" }]);
+  const { text, steps } = await generateText({ model, tools, prompt: "ask", stopWhen: stepCountIs(9) });
+  assert.equal(text, "done");
+  // The model is offered the schemas that the server has.
+  const offered = Object.fromEntries(seen[0].tools.map((t) => [t.name, t]));
+  assert.deepEqual(Object.keys(offered).sort(), ["agent", "ask", "free", "priced", "strict", "typed"]);
+  assert.equal(offered.ask.inputSchema.properties.what.type, "string");
+  const said = steps.flatMap((s) => s.content).filter((c) => /^tool-(result|error)$/.test(c.type));
+  assert.deepEqual(said.map((c) => c.output ?? c.error.message.split(":")[0].slice(0, 4)), [content, "no", content, host().slice(0, 4), "http"]);
+  assert.match(said[3].error.message, /0 left of 4/);
+  assert.match(said[4].error.message, /answered 4/);
+  assert.ok(JSON.stringify(seen.at(-1).prompt).includes("0 left of 4"), "the model did not read it");
   assert.equal(paying.budget.spent(), 4n);
-  await assert.rejects(chain.find((t) => t.name === "agent").invoke({}), /answered 4/);
+  assert.deepEqual(await balance(), [had - 4n, 0n]);
   await assert.rejects(aiTools({ jsonSchema }, paying, paying), /two tools/);
+  await client.close();
+});
+
+test("tools of LangChain pay by themselves", async () => {
+  const client = await connect();
+  const [had] = await balance();
+  const paying = payingClient(client, await options());
+  const tools = await langchainTools({ tool }, paying, await httpAgent());
+  const call = (name, args) => tools.find((t) => t.name === name).invoke({ type: "tool_call", id: "1", name, args });
+  const message = await call("ask", {});
+  assert.ok(ToolMessage.isInstance(message));
+  assert.deepEqual([message.content, message.status, message.tool_call_id], [content, "success", "1"]);
+  // A model is offered the schema of the server, and input that does not fit is not sent.
+  assert.equal(convertToOpenAITool(tools[0]).function.parameters.properties.what.type, "string");
+  state.runs = 0;
+  await assert.rejects(call("ask", { what: 5 }), /schema/);
+  assert.equal(state.runs, 0);
+  await assert.rejects(call("ask", { what: "error" }), /no/);
+  await assert.rejects(call("agent", { text: "x" }), /answered 4/);
+  assert.equal(paying.budget.spent(), 2n);
+  assert.deepEqual(await balance(), [had - 2n, 0n]);
   await client.close();
 });
