@@ -49,7 +49,9 @@ async function toolsOf(source: ToolSource): Promise<Plain[]> {
           body: JSON.stringify(input),
         });
         const text = (await response.text()).slice(0, maxAnswer);
-        if (!response.ok) throw new Error(`${url} answered ${response.status}: ${text.slice(0, 300)}`);
+        if (!response.ok) {
+          throw new Error(`${url} answered ${response.status}: ${text.slice(0, 300)}`);
+        }
         return text;
       },
     }];
@@ -72,11 +74,18 @@ async function toolsOf(source: ToolSource): Promise<Plain[]> {
 }
 
 const call = (source: PayingMcp, name: string, input: Record<string, unknown>): Promise<unknown> =>
-  (source.callTool as (p: { name: string; arguments: object }) => Promise<unknown>)({ name, arguments: input });
+  (source.callTool as (p: { name: string; arguments: object }) => Promise<unknown>)({
+    name,
+    arguments: input,
+  });
 
 /** Returns the text of a result. Throws an Error for one that is an error. */
 function textOf(result: unknown): string {
-  const r = result as { isError?: boolean; content?: { type: string; text?: string }[]; structuredContent?: unknown };
+  const r = result as {
+    isError?: boolean;
+    content?: { type: string; text?: string }[];
+    structuredContent?: unknown;
+  };
   const texts = (r.content ?? []).map((c) => (c.type === "text" ? c.text : JSON.stringify(c)));
   const text = texts.length ? texts.join("\n") : JSON.stringify(r.structuredContent ?? null);
   if (r.isError) throw new Error(text.slice(0, 1000));
@@ -91,9 +100,9 @@ export interface AiTool<Schema> {
 }
 
 /**
- * Returns tools of the AI SDK that pay by themselves, by their names. `jsonSchema` is that of the package
- * `ai`. What they spent is in the budget of each source. A payment that is not within its limits is an
- * error of the tool, which the model reads.
+ * Returns tools of the AI SDK that pay by themselves, by their names. `jsonSchema` is that of the
+ * package `ai`. What they spent is in the budget of each source. A payment that is not within its
+ * limits is an error of the tool, which the model reads.
  *
  *     const tools = await aiTools({ jsonSchema }, payingClient(client, { … }));
  *     await generateText({ model, tools, prompt });
@@ -126,5 +135,7 @@ export async function langchainTools<Tool>(
     fields: { name: string; description: string; schema: Record<string, unknown> },
   ) => Tool;
   const tools = (await Promise.all(sources.map(toolsOf))).flat();
-  return tools.map(({ name, description, schema, run }) => make(run, { name, description, schema }));
+  return tools.map(({ name, description, schema, run }) =>
+    make(run, { name, description, schema }),
+  );
 }

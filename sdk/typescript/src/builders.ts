@@ -33,7 +33,13 @@ function to(amount: bigint, receiver: string, isCrypto: boolean, tokenAddress = 
   };
 }
 
-function credits(amount: bigint, min: bigint, max: bigint, fixed: boolean, secs = 0n): CreditsInput {
+function credits(
+  amount: bigint,
+  min: bigint,
+  max: bigint,
+  fixed: boolean,
+  secs = 0n,
+): CreditsInput {
   return {
     isRedemptionAmountFixed: fixed,
     redemptionType: 4,
@@ -65,16 +71,21 @@ export const price = {
   /** Paid by card; currency USD or EUR, default USD. */
   fiat(amount: bigint, receiver: string, currency = "USD"): PriceInput {
     const c = currency.toUpperCase();
-    if (c !== "USD" && c !== "EUR") bad("currency", `currency must be USD or EUR; got ${currency}.`);
+    if (c !== "USD" && c !== "EUR") {
+      bad("currency", `currency must be USD or EUR; got ${currency}.`);
+    }
     return { ...to(amount, receiver, false), currency: c };
   },
   /** Base units of a token; without one, of the native token. */
-  crypto: (amount: bigint, receiver: string, token = zero): PriceInput => to(amount, receiver, true, token),
+  crypto: (amount: bigint, receiver: string, token = zero): PriceInput =>
+    to(amount, receiver, true, token),
   /** Base units of the native token. */
   native: (amount: bigint, receiver: string): PriceInput => to(amount, receiver, true),
   /** Base units of an ERC-20 token. The token stands before the receiver. */
   erc20(amount: bigint, token: string, receiver: string): PriceInput {
-    if (/^0x0*$/i.test(token)) bad("tokenAddress", "The zero address names the native token: use price.native.");
+    if (/^0x0*$/i.test(token)) {
+      bad("tokenAddress", "The zero address names the native token: use price.native.");
+    }
     return to(amount, receiver, true, token);
   },
   /** Base units of EURC. The service takes the EURC of its own network. */
@@ -92,9 +103,11 @@ export const price = {
 /** Builders of credits. All numbers are bigints of at least 1. */
 export const credit = {
   /** Every request burns `perRequest`. */
-  fixed: (granted: bigint, perRequest = 1n): CreditsInput => credits(granted, perRequest, perRequest, true),
+  fixed: (granted: bigint, perRequest = 1n): CreditsInput =>
+    credits(granted, perRequest, perRequest, true),
   /** A request burns what the seller says, between `least` and `most`. */
-  dynamic: (granted: bigint, least: bigint, most: bigint): CreditsInput => credits(granted, least, most, false),
+  dynamic: (granted: bigint, least: bigint, most: bigint): CreditsInput =>
+    credits(granted, least, most, false),
   /** Goes with price.payAsYouGo. */
   payAsYouGo: (): CreditsInput => credits(1n, 1n, 1n, false),
   /** A plan that sells time, in seconds. */
@@ -104,10 +117,16 @@ export const credit = {
 };
 
 /** Returns the configuration with the mirror of burns on the chain on or off. */
-export const withOnchainMirror = (c: CreditsInput, on = true): CreditsInput => ({ ...c, onchainMirror: on });
+export const withOnchainMirror = (c: CreditsInput, on = true): CreditsInput => ({
+  ...c,
+  onchainMirror: on,
+});
 
 /** Returns the configuration with a redemption type: 0, 1, 2, 4, "fixed" or "dynamic". */
-export function withRedemptionType(c: CreditsInput, type: 0 | 1 | 2 | 4 | "fixed" | "dynamic"): CreditsInput {
+export function withRedemptionType(
+  c: CreditsInput,
+  type: 0 | 1 | 2 | 4 | "fixed" | "dynamic",
+): CreditsInput {
   if (typeof type === "number") return { ...c, redemptionType: type };
   return { ...c, redemptionType: 4, isRedemptionAmountFixed: type === "fixed" };
 }

@@ -36,8 +36,8 @@ export interface PaymentRecord {
 /** What may be paid. What is not named may not be paid. */
 export interface Limits {
   /**
-   * Servers that may be paid: "agent.example.com", "127.0.0.1:8403". A name without a port is reached
-   * by https alone.
+   * Servers that may be paid: "agent.example.com", "127.0.0.1:8403". A name without a port is
+   * reached by https alone.
    */
   hosts: readonly string[];
   /** Credits of one request, in 24 hours, and in all. */
@@ -56,9 +56,9 @@ export class LimitReached extends Error {
 }
 
 /**
- * A request asked for payment and did not get its answer. `payment` is there when a payment was sent:
- * whether the server took it is unknown, and it counts in full. Such a request is not repeated, as the
- * server may have done the work.
+ * A request asked for payment and did not get its answer. `payment` is there when a payment was
+ * sent: whether the server took it is unknown, and it counts in full. Such a request is not
+ * repeated, as the server may have done the work.
  */
 export class PaymentError extends Error {
   override name = "PaymentError";
@@ -66,7 +66,11 @@ export class PaymentError extends Error {
   readonly payment: PaymentRecord | undefined;
   /** What the server asks for. */
   readonly challenge: x402.Challenge | undefined;
-  constructor(host: string, reason: string, more: { payment?: PaymentRecord; challenge?: x402.Challenge } = {}) {
+  constructor(
+    host: string,
+    reason: string,
+    more: { payment?: PaymentRecord; challenge?: x402.Challenge } = {},
+  ) {
     super(
       more.payment
         ? `a payment to ${host} was sent, and its outcome is not known: ${reason}`
@@ -244,7 +248,9 @@ export class Buyer {
 
   /** Throws a TypeError for options that cannot be. */
   constructor(o: BuyOptions) {
-    if (!o.toll && !o.token && !o.wallet) throw new TypeError("pass toll, token or wallet: one has to pay");
+    if (!o.toll && !o.token && !o.wallet) {
+      throw new TypeError("pass toll, token or wallet: one has to pay");
+    }
     if (o.delegationId && !o.plans?.length) {
       throw new TypeError("a delegation buys credits of plans that are named: pass plans");
     }
@@ -262,7 +268,9 @@ export class Buyer {
     const resource = x402.object(challenge.resource)?.url;
     if (typeof resource === "string" && !sameServer(bill.url, resource)) {
       const reason = `it asks payment for ${resource.slice(0, 200)}, which is not at ${host}`;
-      throw new PaymentError(host, `${reason}: call that address itself if you trust it`, { challenge });
+      throw new PaymentError(host, `${reason}: call that address itself if you trust it`, {
+        challenge,
+      });
     }
     const reasons: string[] = [];
     for (const entry of challenge.accepts.slice(0, maxEntries)) {
@@ -315,9 +323,16 @@ export class Buyer {
       if (its === planId) {
         const most = amountOf(e);
         if (most === undefined) throw new Unpayable("the entry names no amount");
-        return { unit: "credits", planId, most, pay: async () => ({ payload: creditsPayload(token) }) };
+        return {
+          unit: "credits",
+          planId,
+          most,
+          pay: async () => ({ payload: creditsPayload(token) }),
+        };
       }
-      if (!toll) throw new Unpayable(`the access token is for plan ${String(its)}, and not for ${planId}`);
+      if (!toll) {
+        throw new Unpayable(`the access token is for plan ${String(its)}, and not for ${planId}`);
+      }
     }
     if (!toll) throw new Unpayable("it asks for credits, and there is no client to pay them");
     return this.#quoteCredits(toll, called, e, planId, extra?.agentId);
@@ -386,7 +401,10 @@ export class Buyer {
     const key = [originOf(called), planId, agent].join();
     let known = this.#agents.get(key);
     if (!known || Date.now() > known.until) {
-      known = { ...(await registered(toll, called, planId, agent)), until: Date.now() + believedMs };
+      known = {
+        ...(await registered(toll, called, planId, agent)),
+        until: Date.now() + believedMs,
+      };
       if (this.#agents.size >= maxBelieved) this.#agents.clear();
       this.#agents.set(key, known);
     }
@@ -394,7 +412,9 @@ export class Buyer {
     const whose = agent ? `agent ${agent}` : `an agent of plan ${planId}`;
     const host = hostOf(called);
     if (known.elsewhere) {
-      throw new Unpayable(`${whose} is registered at ${known.elsewhere}, and has no endpoint at ${host}`);
+      throw new Unpayable(
+        `${whose} is registered at ${known.elsewhere}, and has no endpoint at ${host}`,
+      );
     }
     if (plans?.length && hosts?.some((h) => h.toLowerCase() === host)) return;
     throw new Unpayable(
@@ -404,8 +424,8 @@ export class Buyer {
   }
 
   /**
-   * Reads out of a receipt how a payment ended, and records it. What is not sure to be unspent counts
-   * as spent: a receipt that says less than the whole is checked with the service.
+   * Reads out of a receipt how a payment ended, and records it. What is not sure to be unspent
+   * counts as spent: a receipt that says less than the whole is checked with the service.
    */
   async finish(made: Made, receipt: x402.Json | undefined, ok: boolean): Promise<PaymentRecord> {
     let p: PaymentRecord = { ...made.payment, state: "unknown" };
@@ -428,9 +448,13 @@ export class Buyer {
   lost(made: Made, reason: unknown): PaymentError {
     const payment: PaymentRecord = { ...made.payment, state: "unknown" };
     this.budget.close(payment);
-    return new PaymentError(payment.host, reason instanceof Error ? reason.message : String(reason), {
-      payment,
-    });
+    return new PaymentError(
+      payment.host,
+      reason instanceof Error ? reason.message : String(reason),
+      {
+        payment,
+      },
+    );
   }
 
   /** Revokes the token and asks what it has burned; undefined while more can be. */
@@ -450,12 +474,13 @@ export class Buyer {
   }
 
   /**
-   * Asks the service what became of payments that are sent or unknown, and records that. It ends their
-   * access tokens: call it when no request is under way.
+   * Asks the service what became of payments that are sent or unknown, and records that. It ends
+   * their access tokens: call it when no request is under way.
    */
   async check(): Promise<void> {
     for (const p of this.budget.payments) {
-      const open = (p.state === "sent" || p.state === "unknown") && p.permissionHash && this.#o.toll;
+      const open =
+        (p.state === "sent" || p.state === "unknown") && p.permissionHash && this.#o.toll;
       const burned = open ? await this.#burned(p) : undefined;
       if (burned === undefined) continue;
       this.budget.close({ ...p, state: burned ? "paid" : "refused", spent: burned });
@@ -487,7 +512,9 @@ function creditsPayload(token: string): x402.Json {
 function quoteExact(e: x402.Json, wallet: Wallet): Quote {
   const network = String(e.network);
   const unit = tokens[network]?.[String(e.asset).toLowerCase()];
-  if (!unit) throw new Unpayable(`the token ${show(e.asset)} on ${show(network)} is neither USDC nor EURC`);
+  if (!unit) {
+    throw new Unpayable(`the token ${show(e.asset)} on ${show(network)} is neither USDC nor EURC`);
+  }
   const value = amountOf(e);
   if (!value) throw new Unpayable("the entry names no amount");
   const to = String(e.payTo);
@@ -496,7 +523,9 @@ function quoteExact(e: x402.Json, wallet: Wallet): Quote {
   }
   const { name, version, assetTransferMethod: method } = x402.object(e.extra) ?? {};
   if (method && method !== "eip3009") {
-    throw new Unpayable(`it asks for a transfer by '${show(method)}', and wallets sign EIP-3009 here`);
+    throw new Unpayable(
+      `it asks for a transfer by '${show(method)}', and wallets sign EIP-3009 here`,
+    );
   }
   if (typeof name !== "string" || typeof version !== "string" || !name || !version) {
     throw new Unpayable("the entry does not name the EIP-712 domain of its token");
@@ -540,13 +569,24 @@ function quoteExact(e: x402.Json, wallet: Wallet): Quote {
 }
 
 /** Returns the PaymentPayload that pays an entry: the server's words return as they came. */
-function answer(challenge: x402.Challenge, entry: x402.Json, payload: x402.Json, id: string): x402.Json {
+function answer(
+  challenge: x402.Challenge,
+  entry: x402.Json,
+  payload: x402.Json,
+  id: string,
+): x402.Json {
   const extensions = { ...x402.object(challenge.extensions) };
   const ours = x402.object(extensions[x402.identifier]);
   const info = x402.object(ours?.info);
   if (info) extensions[x402.identifier] = { ...ours, info: { ...info, id } };
   const { resource } = challenge;
-  return { x402Version: 2, ...(resource ? { resource } : {}), accepted: entry, payload, extensions };
+  return {
+    x402Version: 2,
+    ...(resource ? { resource } : {}),
+    accepted: entry,
+    payload,
+    extensions,
+  };
 }
 
 function hex(bytes: number): string {

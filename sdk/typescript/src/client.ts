@@ -11,7 +11,14 @@ import {
   type TollOptions,
   TollPromise,
 } from "./core.js";
-import { codes, ConflictError, errorOf, SettlementPendingError, TollError, ConnectionError } from "./errors.js";
+import {
+  codes,
+  ConflictError,
+  errorOf,
+  SettlementPendingError,
+  TollError,
+  ConnectionError,
+} from "./errors.js";
 import type * as g from "./generated.js";
 import { convert, parse } from "./json.js";
 import { verifyWebhook, type VerifyOptions } from "./webhooks.js";
@@ -54,7 +61,11 @@ export class Agents extends Resource {
     return this.core.op("updateAgent", [agentId], o, { body: change });
   }
   /** Reads the agent and changes it; starts over when somebody else changed it, at most 8 times. */
-  edit<T>(agentId: string, change: (agent: g.Agent, o: CallOptions) => Promise<T>, o?: CallOptions): Promise<T> {
+  edit<T>(
+    agentId: string,
+    change: (agent: g.Agent, o: CallOptions) => Promise<T>,
+    o?: CallOptions,
+  ): Promise<T> {
     return edit(() => this.get(agentId, o), change, o);
   }
   addEndpoints(agentId: string, add: g.EndpointsInput, o?: CallOptions): TollPromise<g.ActResult> {
@@ -101,7 +112,11 @@ export class Plans extends Resource {
     return this.core.op("updatePlan", [planId], o, { body: change });
   }
   /** Reads the plan and changes it; starts over when somebody else changed it, at most 8 times. */
-  edit<T>(planId: string, change: (plan: g.Plan, o: CallOptions) => Promise<T>, o?: CallOptions): Promise<T> {
+  edit<T>(
+    planId: string,
+    change: (plan: g.Plan, o: CallOptions) => Promise<T>,
+    o?: CallOptions,
+  ): Promise<T> {
     return edit(() => this.get(planId, o), change, o);
   }
   setListed(planId: string, on: boolean, o?: CallOptions): TollPromise<g.ActResult> {
@@ -114,7 +129,9 @@ export class Plans extends Resource {
   subscribers(planId: string, q?: ListOptions, o?: CallOptions): List<g.Balance> {
     return this.core.list("listSubscribers", [planId], listed(q), o);
   }
-  /** Buys the plan for the caller. An order that is still open has no credits yet: `orders.wait`. */
+  /**
+   * Buys the plan for the caller. An order that is still open has no credits yet: `orders.wait`.
+   */
   order(planId: string, input: g.OrderInput = {}, o?: CallOptions): TollPromise<g.Order> {
     return this.core.op("orderPlan", [planId], o, { body: input });
   }
@@ -197,8 +214,15 @@ export class Credits extends Resource {
     return this.core.list("listUsage", [], listed(q), o);
   }
   /** Takes free credits of the caller's own plan from a holder. */
-  takeBack(planId: string, amount: bigint, holder: string, o?: CallOptions): TollPromise<g.ActResult> {
-    return this.core.op("takeBackCredits", [], o, { body: { planId, amount, holderAddress: holder } });
+  takeBack(
+    planId: string,
+    amount: bigint,
+    holder: string,
+    o?: CallOptions,
+  ): TollPromise<g.ActResult> {
+    return this.core.op("takeBackCredits", [], o, {
+      body: { planId, amount, holderAddress: holder },
+    });
   }
   /** Grants credits of the caller's own plan; with `secs` they end after so many seconds. */
   mint(
@@ -209,9 +233,16 @@ export class Credits extends Resource {
     o?: CallOptions,
   ): TollPromise<g.ActResult> {
     if (secs === undefined) {
-      return this.core.op("mintCredits", [], o, { body: { planId, amount, creditsReceiver: receiver } });
+      return this.core.op("mintCredits", [], o, {
+        body: { planId, amount, creditsReceiver: receiver },
+      });
     }
-    const body = { planId, creditsAmount: amount, creditsReceiver: receiver, creditsDuration: secs };
+    const body = {
+      planId,
+      creditsAmount: amount,
+      creditsReceiver: receiver,
+      creditsDuration: secs,
+    };
     return this.core.op("mintExpirableCredits", [], o, { body });
   }
   /** The proof that a burn is in the mirror on the chain. */
@@ -220,25 +251,37 @@ export class Credits extends Resource {
   }
 }
 
-const deprecatedToken = ["spendingLimitCents", "durationSecs", "providerPaymentMethodId", "cardId", "maxTransactions"];
+const deprecatedToken = [
+  "spendingLimitCents",
+  "durationSecs",
+  "providerPaymentMethodId",
+  "cardId",
+  "maxTransactions",
+];
 
 /** Access tokens and the permissions behind them. */
 export class Tokens extends Resource {
   /**
-   * Makes a permission and its access token, which is shown here only. A spending limit, duration or
-   * payment method in `delegationConfig` is deprecated: make a delegation and name its id.
+   * Makes a permission and its access token, which is shown here only. A spending limit, duration
+   * or payment method in `delegationConfig` is deprecated: make a delegation and name its id.
    */
   create(input: g.PermissionRequest, o?: CallOptions): TollPromise<g.AccessToken> {
     const config = (input.delegationConfig ?? {}) as Record<string, unknown>;
     if (deprecatedToken.some((name) => config[name] !== undefined)) {
-      this.core.deprecated("Spending limit, duration or payment method in tokens.create is deprecated: use delegations.create and name delegationId.");
+      this.core.deprecated(
+        "Spending limit, duration or payment method in tokens.create is deprecated: " +
+          "use delegations.create and name delegationId.",
+      );
     }
     return this.core.op("createPermission", [], o, { body: input });
   }
   get(permissionHash: string, o?: CallOptions): TollPromise<g.Permission> {
     return this.core.op("readPermission", [permissionHash], o);
   }
-  list(q?: ListOptions & { planId?: string; status?: string }, o?: CallOptions): List<g.Permission> {
+  list(
+    q?: ListOptions & { planId?: string; status?: string },
+    o?: CallOptions,
+  ): List<g.Permission> {
     return this.core.list("listPermissions", [], listed(q), o);
   }
   /** Ends an access token. Open holds of it still settle. */
@@ -259,7 +302,11 @@ export class Delegations extends Resource {
     return this.core.list("listDelegations", [], listed(q), o);
   }
   /** Hands in what the owner of an account signed. */
-  sign(delegationId: string, signature: g.DelegationSignature, o?: CallOptions): TollPromise<g.Delegation> {
+  sign(
+    delegationId: string,
+    signature: g.DelegationSignature,
+    o?: CallOptions,
+  ): TollPromise<g.Delegation> {
     return this.core.op("signDelegation", [delegationId], o, { body: signature, repeat: "safe" });
   }
   revoke(delegationId: string, o?: CallOptions): TollPromise<g.ActResult> {
@@ -268,14 +315,21 @@ export class Delegations extends Resource {
   unfreeze(delegationId: string, o?: CallOptions): TollPromise<g.Delegation> {
     return this.core.op("unfreezeDelegation", [delegationId], o, { repeat: "safe" });
   }
-  transactions(delegationId: string, q?: ListOptions, o?: CallOptions): List<g.DelegationTransaction> {
+  transactions(
+    delegationId: string,
+    q?: ListOptions,
+    o?: CallOptions,
+  ): List<g.DelegationTransaction> {
     return this.core.list("listDelegationTransactions", [delegationId], listed(q), o);
   }
 }
 
 /** Cards and the wallet of the caller. */
 export class PaymentMethods extends Resource {
-  list(q?: { accessible?: boolean; provider?: string }, o?: CallOptions): TollPromise<g.PaymentMethod[]> {
+  list(
+    q?: { accessible?: boolean; provider?: string },
+    o?: CallOptions,
+  ): TollPromise<g.PaymentMethod[]> {
     return this.core.op("listPaymentMethods", [], o, { query: { ...q } });
   }
   update(id: string, change: g.PaymentMethodChange, o?: CallOptions): TollPromise<g.PaymentMethod> {
@@ -297,25 +351,40 @@ const aboutTheCall = ["", "rate_limited", "unauthorized_server"];
 /** Verify, settle and release: what a seller calls. */
 export class Payments extends Resource {
   /**
-   * Asks whether a request is payable; with `hold` the credits are set aside. A refusal is a verdict
-   * with isValid false. Errors: those of the call, such as a key that is not the plan owner's.
+   * Asks whether a request is payable; with `hold` the credits are set aside. A refusal is a
+   * verdict with isValid false. Errors: those of the call, such as a key that is not the plan
+   * owner's.
    */
   verify(input: g.VerifyRequest | g.StockRequest, o?: CallOptions): TollPromise<Verdict> {
     const spec = "x402AccessToken" in input ? input : undefined;
     // A hold whose answer was lost is in flight, and a repeat would be refused for that.
-    const repeat: Repeat = !spec ? "refused" : !spec.hold ? "safe" : spec.agentRequestId ? "refused" : "never";
+    const repeat: Repeat = !spec
+      ? "refused"
+      : !spec.hold
+        ? "safe"
+        : spec.agentRequestId
+          ? "refused"
+          : "never";
     return new TollPromise(
-      this.#judged<Verdict>("/api/v1/x402/verify", input, "VerifyResponse", repeat, o, (b, status) => {
-        const reason = String(b.invalidReason ?? "");
-        if (status === 503 || aboutTheCall.includes(reason)) return undefined;
-        return { ...b, isValid: false, invalidMessage: b.invalidMessage ?? b.message };
-      }),
+      this.#judged<Verdict>(
+        "/api/v1/x402/verify",
+        input,
+        "VerifyResponse",
+        repeat,
+        o,
+        (b, status) => {
+          const reason = String(b.invalidReason ?? "");
+          if (status === 503 || aboutTheCall.includes(reason)) return undefined;
+          return { ...b, isValid: false, invalidMessage: b.invalidMessage ?? b.message };
+        },
+      ),
     );
   }
 
   /**
-   * Burns credits, once for each agentRequestId. A refusal is a receipt with success false. When the
-   * outcome is not known the error is a SettlementPendingError: repeat the call with the same id.
+   * Burns credits, once for each agentRequestId. A refusal is a receipt with success false. When
+   * the outcome is not known the error is a SettlementPendingError: repeat the call with the same
+   * id.
    */
   settle(input: g.SettleRequest | g.StockRequest, o?: CallOptions): TollPromise<Receipt> {
     const spec = "x402AccessToken" in input ? input : undefined;
@@ -327,7 +396,8 @@ export class Payments extends Resource {
         {
           code: codes.settlementPending,
           message: "The outcome of the settlement is not known yet.",
-          hint: "Repeat the call with the same agentRequestId, or read payments.get(agentRequestId).",
+          hint:
+            "Repeat the call with the same agentRequestId, or read payments.get(agentRequestId).",
           status: 503,
           category: "integration",
           retryable: true,
@@ -335,12 +405,19 @@ export class Payments extends Resource {
         },
         id,
       );
-    const run = this.#judged<Receipt>("/api/v1/x402/settle", input, "SettleResponse", repeat, o, (b, status) => {
-      const reason = String(b.errorReason ?? "");
-      if (reason === "settlement_pending") throw pending(undefined);
-      if (aboutTheCall.includes(reason) || status === 503) return undefined;
-      return { ...b, success: false, errorMessage: b.errorMessage ?? b.message };
-    }).catch((e: unknown) => {
+    const run = this.#judged<Receipt>(
+      "/api/v1/x402/settle",
+      input,
+      "SettleResponse",
+      repeat,
+      o,
+      (b, status) => {
+        const reason = String(b.errorReason ?? "");
+        if (reason === "settlement_pending") throw pending(undefined);
+        if (aboutTheCall.includes(reason) || status === 503) return undefined;
+        return { ...b, success: false, errorMessage: b.errorMessage ?? b.message };
+      },
+    ).catch((e: unknown) => {
       const lost = e instanceof ConnectionError || (e instanceof TollError && e.status >= 500);
       throw lost && !(e instanceof SettlementPendingError) ? pending(e) : e;
     });
@@ -348,7 +425,10 @@ export class Payments extends Resource {
   }
 
   /** Gives a hold back without a burn. A repeat gets the same answer. */
-  release(input: g.ReleaseRequest | g.StockRequest | string, o?: CallOptions): TollPromise<g.ReleaseResponse> {
+  release(
+    input: g.ReleaseRequest | g.StockRequest | string,
+    o?: CallOptions,
+  ): TollPromise<g.ReleaseResponse> {
     const body = typeof input === "string" ? { agentRequestId: input } : input;
     return this.core.op("release", [], o, { body, repeat: "safe" });
   }
@@ -374,7 +454,10 @@ export class Payments extends Resource {
     return this.core.op("signOffers", [], o, { body: input, repeat: "safe" });
   }
 
-  /** Requests of the caller's plans, or with role "buyer" of the caller, that have ended, with their receipts. */
+  /**
+   * Requests of the caller's plans, or with role "buyer" of the caller, that have ended, with their
+   * receipts.
+   */
   requests(q?: RequestQuery, o?: CallOptions): List<g.Settlement> {
     return this.core.list("listRequests", [], listed(q), o);
   }
@@ -402,7 +485,9 @@ export class Payments extends Resource {
       if (b.success === false && b.errorReason === "settlement_pending") refusal(b, status);
       return { ...a, data: convert(b, shape) as T };
     }
-    const verdict = [400, 402, 403, 404, 409, 429, 503].includes(status) ? refusal(b, status) : undefined;
+    const verdict = [400, 402, 403, 404, 409, 429, 503].includes(status)
+      ? refusal(b, status)
+      : undefined;
     if (!verdict) throw errorOf(status, a.response.headers, a.raw);
     return { ...a, data: convert(verdict, shape) as T };
   }
@@ -429,7 +514,12 @@ export class Events extends Resource {
       let wait = Math.random() * Math.min(5000, 200 * 2 ** Math.min(attempt, 8));
       try {
         const headers = last ? { ...o.headers, "last-event-id": last } : { ...o.headers };
-        const call = { method: "GET", path: "/api/v1/events/stream", repeat: "safe" as const, query: { type: q.type } };
+        const call = {
+          method: "GET",
+          path: "/api/v1/events/stream",
+          repeat: "safe" as const,
+          query: { type: q.type },
+        };
         const response = await this.core.open(call, { ...o, headers, signal });
         for await (const m of messages(response, () => silent.abort())) {
           attempt = 0;
@@ -477,7 +567,10 @@ async function* messages(
       for (let end: number; (end = text.indexOf("\n")) >= 0; ) {
         const line = text.slice(0, end).replace(/\r$/, "");
         text = text.slice(end + 1);
-        const [name, value] = [line.split(":", 1)[0], line.slice(line.indexOf(":") + 1).replace(/^ /, "")];
+        const [name, value] = [
+          line.split(":", 1)[0],
+          line.slice(line.indexOf(":") + 1).replace(/^ /, ""),
+        ];
         if (line === "") {
           if (data.length) yield { id, data: data.join("\n") };
           data = [];
@@ -516,7 +609,11 @@ export class Webhooks extends Resource {
   test(id: string, o?: CallOptions): TollPromise<g.WebhookDelivery> {
     return this.core.op("testWebhook", [id], o);
   }
-  deliveries(id: string, q?: ListOptions & { status?: string }, o?: CallOptions): List<g.WebhookDelivery> {
+  deliveries(
+    id: string,
+    q?: ListOptions & { status?: string },
+    o?: CallOptions,
+  ): List<g.WebhookDelivery> {
     return this.core.list("listDeliveries", [id], listed(q), o);
   }
   resend(id: string, deliveryId: string, o?: CallOptions): TollPromise<g.WebhookDelivery> {

@@ -1,4 +1,11 @@
-import { codes, ConnectionError, errorOf, TimeoutError, TollError, ValidationError } from "./errors.js";
+import {
+  codes,
+  ConnectionError,
+  errorOf,
+  TimeoutError,
+  TollError,
+  ValidationError,
+} from "./errors.js";
 import { apiVersion, operations, type Operation } from "./generated.js";
 import { convert, parse, stringify } from "./json.js";
 
@@ -32,7 +39,9 @@ export interface LogEntry {
 export interface TollOptions {
   /** API key with its prefix. Default: TOLL_API_KEY. `null` makes a client without one. */
   apiKey?: string | null;
-  /** Address of the service, with or without /api/v1. Default: TOLL_URL, else http://127.0.0.1:8402. */
+  /**
+   * Address of the service, with or without /api/v1. Default: TOLL_URL, else http://127.0.0.1:8402.
+   */
   url?: string;
   /** API version that is asked for, for example "1.0". `null` leaves it to the API key. */
   version?: string | null;
@@ -58,7 +67,9 @@ export interface CallOptions {
   /** Ends the call; its reason is thrown. */
   signal?: AbortSignal;
   timeoutMs?: number;
-  /** 1 to 255 visible ASCII characters; repeats a creation for 24 hours, also from another process. */
+  /**
+   * 1 to 255 visible ASCII characters; repeats a creation for 24 hours, also from another process.
+   */
   idempotencyKey?: string;
   /** Version that the record must have. A change of another one is a ConflictError. */
   ifMatch?: number;
@@ -110,7 +121,9 @@ export class TollPromise<T> extends Promise<T> {
   ): Promise<A | B> {
     return this.#data().then(ok, bad);
   }
-  override catch<B = never>(bad?: ((reason: unknown) => B | PromiseLike<B>) | null): Promise<T | B> {
+  override catch<B = never>(
+    bad?: ((reason: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<T | B> {
     return this.#data().catch(bad);
   }
   override finally(end?: (() => void) | null): Promise<T> {
@@ -178,7 +191,10 @@ export class List<T> implements AsyncIterable<T> {
       cursor = page.nextCursor;
       if (!cursor) return;
       if (seen.has(cursor)) {
-        throw new TollError({ code: codes.internal, message: "The service repeats a page of a list." });
+        throw new TollError({
+          code: codes.internal,
+          message: "The service repeats a page of a list.",
+        });
       }
       seen.add(cursor);
     }
@@ -195,7 +211,8 @@ export class List<T> implements AsyncIterable<T> {
 }
 
 const env = (name: string): string | undefined =>
-  (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env?.[name] || undefined;
+  (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env?.[name] ||
+  undefined;
 
 const levels = { debug: 0, info: 1, warn: 2 };
 
@@ -224,7 +241,8 @@ export class Core {
   constructor(o: TollOptions) {
     this.#o = o;
     this.namespace = o.namespace ?? defaultNamespace;
-    this.#key = o.apiKey === null ? undefined : (o.apiKey ?? env("TOLL_API_KEY"))?.trim() || undefined;
+    this.#key =
+      o.apiKey === null ? undefined : (o.apiKey ?? env("TOLL_API_KEY"))?.trim() || undefined;
     this.base = baseOf(o.url ?? env("TOLL_URL") ?? "http://127.0.0.1:8402");
   }
 
@@ -283,7 +301,10 @@ export class Core {
       if (cursor) q.cursor = cursor;
       const body = await this.op<Record<string, unknown>>(id, path, o, { query: q });
       if (!Array.isArray(body[member])) {
-        throw new TollError({ code: codes.internal, message: "The service sent a list without its records." });
+        throw new TollError({
+          code: codes.internal,
+          message: "The service sent a list without its records.",
+        });
       }
       const next = body.nextCursor;
       return {
@@ -325,7 +346,8 @@ export class Core {
         failure = e;
         if (!(e instanceof ConnectionError)) throw e;
       }
-      const wait = attempt < limit ? this.#wait(call, attempt, a, headers.has("idempotency-key")) : undefined;
+      const wait =
+        attempt < limit ? this.#wait(call, attempt, a, headers.has("idempotency-key")) : undefined;
       if (wait === undefined) {
         if (a) return a;
         throw failure;
@@ -344,7 +366,12 @@ export class Core {
   }
 
   /** Returns how long to wait before a repeat in milliseconds, undefined for none. */
-  #wait(call: Call, attempt: number, a: Answer<unknown> | undefined, keyed: boolean): number | undefined {
+  #wait(
+    call: Call,
+    attempt: number,
+    a: Answer<unknown> | undefined,
+    keyed: boolean,
+  ): number | undefined {
     const max = this.#o.maxRetryWaitMs ?? 5000;
     // Full jitter: concurrent clients of a service that came back do not call at the same moment.
     const wait = Math.random() * Math.min(max, 200 * 4 ** attempt) + 20;
@@ -364,7 +391,9 @@ export class Core {
 
   #headers(call: Call, o: CallOptions): Headers {
     const h = new Headers({ accept: "application/json", ...this.#o.headers });
-    if (call.body !== undefined || call.rawBody !== undefined) h.set("content-type", "application/json");
+    if (call.body !== undefined || call.rawBody !== undefined) {
+      h.set("content-type", "application/json");
+    }
     if (this.#key) h.set("authorization", `Bearer ${this.#key}`);
     if (this.#o.workspace) h.set("x-current-org-id", this.#o.workspace);
     const version = o.version === undefined ? this.#o.version : o.version;
@@ -385,7 +414,9 @@ export class Core {
   urlOf(call: Call): string {
     const q = new URLSearchParams();
     for (const [name, value] of Object.entries(call.query ?? {})) {
-      if (value !== undefined) q.set(name, value instanceof Date ? value.toISOString() : String(value));
+      if (value !== undefined) {
+        q.set(name, value instanceof Date ? value.toISOString() : String(value));
+      }
     }
     const text = q.toString();
     return this.base + call.path + (text && (call.path.includes("?") ? "&" : "?") + text);
@@ -407,15 +438,26 @@ export class Core {
       if (signals.length) init.signal = AbortSignal.any(signals);
       const response = await this.fetch(this.urlOf(call), init);
       const text = await readText(response, maxAnswer);
-      return { ...about(response, this.namespace), data: undefined, text, raw: readBody(response, text) };
+      return {
+        ...about(response, this.namespace),
+        data: undefined,
+        text,
+        raw: readBody(response, text),
+      };
     } catch (e) {
       if (o.signal?.aborted) throw o.signal.reason;
       if (e instanceof TollError) throw e;
       const parts = { code: codes.unavailable, retryable: true, cause: e };
       if (timer?.aborted) {
-        throw new TimeoutError({ ...parts, message: `The service did not answer within ${ms} ms.` });
+        throw new TimeoutError({
+          ...parts,
+          message: `The service did not answer within ${ms} ms.`,
+        });
       }
-      throw new ConnectionError({ ...parts, message: `The service at ${this.base} did not answer.` });
+      throw new ConnectionError({
+        ...parts,
+        message: `The service at ${this.base} did not answer.`,
+      });
     }
   }
 
@@ -425,7 +467,10 @@ export class Core {
 
   /** Opens a stream of server-sent events and returns its body. */
   async open(call: Call, o: CallOptions): Promise<Response> {
-    const headers = this.#headers(call, { ...o, headers: { accept: "text/event-stream", ...o.headers } });
+    const headers = this.#headers(call, {
+      ...o,
+      headers: { accept: "text/event-stream", ...o.headers },
+    });
     const init: RequestInit = { method: call.method, headers, redirect: "manual" };
     if (o.signal) init.signal = o.signal;
     let response: Response;
@@ -433,14 +478,23 @@ export class Core {
       response = await this.fetch(this.urlOf(call), init);
     } catch (e) {
       if (o.signal?.aborted) throw o.signal.reason;
-      throw new ConnectionError({ code: codes.unavailable, message: "The service did not answer.", cause: e });
+      throw new ConnectionError({
+        code: codes.unavailable,
+        message: "The service did not answer.",
+        cause: e,
+      });
     }
     if (response.ok) return response;
-    throw errorOf(response.status, response.headers, readBody(response, await readText(response, 1 << 20)));
+    throw errorOf(
+      response.status,
+      response.headers,
+      readBody(response, await readText(response, 1 << 20)),
+    );
   }
 }
 
-const needKey = "An API key is needed: pass apiKey, or set TOLL_API_KEY. `toll keys create` makes one.";
+const needKey =
+  "An API key is needed: pass apiKey, or set TOLL_API_KEY. `toll keys create` makes one.";
 
 function about(response: Response, n: Namespace): Omit<Answer<unknown>, "data" | "text" | "raw"> {
   const h = (name: string) => response.headers.get(name) ?? undefined;
@@ -482,7 +536,10 @@ export async function readText(from: Response | Request, max: number): Promise<s
     size += value.byteLength;
     if (size > max) {
       await reader.cancel();
-      throw new ConnectionError({ code: codes.unavailable, message: `The answer is longer than ${max} bytes.` });
+      throw new ConnectionError({
+        code: codes.unavailable,
+        message: `The answer is longer than ${max} bytes.`,
+      });
     }
     out += decoder.decode(value, { stream: true });
   }

@@ -136,7 +136,9 @@ export function errorOf(status: number, headers: Headers, body: unknown, hint?: 
     correlationId: text(b.correlationId) ?? headers.get("x-correlation-id") ?? undefined,
   };
   for (const [k, v] of Object.entries(optional)) if (v) Object.assign(p, { [k]: v });
-  if (Number.isInteger(retryAfter) && retryAfter > 0) p.retryAfterSecs = Math.min(retryAfter, 86400);
+  if (Number.isInteger(retryAfter) && retryAfter > 0) {
+    p.retryAfterSecs = Math.min(retryAfter, 86400);
+  }
   try {
     if (text(b.params)) p.params = JSON.parse(b.params as string) as Record<string, unknown>;
   } catch {

@@ -16,9 +16,9 @@ export type { NodeRequest, NodeResponse } from "./node.js";
  *       res.json({ payer: paymentOf(req).payer });
  *     });
  *
- * What the handler writes is kept back until it is settled: see `paid` of @tollhq/toll/paid. It also
- * works with Connect and other servers on node:http. Where a caller leaves, Express still emits
- * "close"; a handler that must finish its work for a POST should not stop on it.
+ * What the handler writes is kept back until it is settled: see `paid` of @tollhq/toll/paid. It
+ * also works with Connect and other servers on node:http. Where a caller leaves, Express still
+ * emits "close"; a handler that must finish its work for a POST should not stop on it.
  */
 export function paid(
   options: PaidOptions,

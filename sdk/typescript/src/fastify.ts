@@ -26,12 +26,11 @@ export interface FastifyLikeReply {
 /**
  * A preHandler of Fastify that puts a price on a route, or with addHook on all of a scope.
  *
- *     app.post("/ask", { preHandler: paid({ plan, agent, publicUrl, credits: 2 }) }, async (req) => {
- *       return { payer: paymentOf(req).payer };
- *     });
+ *     const preHandler = paid({ plan, agent, publicUrl, credits: 2 });
+ *     app.post("/ask", { preHandler }, async (req) => ({ payer: paymentOf(req).payer }));
  *
- * What the handler answers is kept back until it is settled: see `paid` of @tollhq/toll/paid. The body
- * was read before, within Fastify's own bodyLimit.
+ * What the handler answers is kept back until it is settled: see `paid` of @tollhq/toll/paid. The
+ * body was read before, within Fastify's own bodyLimit.
  */
 export function paid(
   options: PaidOptions,

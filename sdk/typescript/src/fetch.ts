@@ -32,10 +32,10 @@ const maxRefusal = 64 << 10;
  *     const answer = await pay("https://agent.example.com/ask", { method: "POST", body: "?" });
  *     console.log(pay.budget.spent());
  *
- * An answer 402 that is not x402 version 2, and one to a request with a payment of its own, is returned
- * as it is. A redirect of a paid request is returned and not followed, as a payment does not go along.
- * Errors: PaymentError when nothing could be paid, or when a paid request got no answer. Throws a
- * TypeError for options that cannot be.
+ * An answer 402 that is not x402 version 2, and one to a request with a payment of its own, is
+ * returned as it is. A redirect of a paid request is returned and not followed, as a payment does
+ * not go along. Errors: PaymentError when nothing could be paid, or when a paid request got no
+ * answer. Throws a TypeError for options that cannot be.
  */
 export function payingFetch(o: BuyOptions & { fetch?: typeof globalThis.fetch }): PayingFetch {
   const buyer = new Buyer(o);
@@ -49,7 +49,9 @@ export function payingFetch(o: BuyOptions & { fetch?: typeof globalThis.fetch })
     await first.body?.cancel();
     const url = first.url || request.url;
     if (first.redirected && url !== request.url) {
-      throw new PaymentError(hostOf(url), `it was redirected to ${url}: call that address itself`, { challenge });
+      throw new PaymentError(hostOf(url), `it was redirected to ${url}: call that address itself`, {
+        challenge,
+      });
     }
     const { method } = request;
     const made = await buyer.pay({ method, url, path: new URL(url).pathname, challenge });

@@ -1,13 +1,16 @@
 export { Toll } from "./client.js";
 export type {
-  Agents, Credits, Delegations, Events, Keys, Meta, OrderQuery, Orders, PaymentMethods, Payments, Plans, Receipt,
-  RequestQuery, Sandbox, SumQuery, TimeRange, Tokens, Verdict, Wallet, Webhooks,
+  Agents, Credits, Delegations, Events, Keys, Meta, OrderQuery, Orders, PaymentMethods, Payments,
+  Plans, Receipt, RequestQuery, Sandbox, SumQuery, TimeRange, Tokens, Verdict, Wallet, Webhooks,
 } from "./client.js";
 export { List, TollPromise, release } from "./core.js";
-export type { Answer, CallOptions, ListOptions, LogEntry, Namespace, Page, Query, TollOptions } from "./core.js";
+export type {
+  Answer, CallOptions, ListOptions, LogEntry, Namespace, Page, Query, TollOptions,
+} from "./core.js";
 export {
-  AuthError, BusinessError, ConflictError, ConnectionError, IntegrationError, InternalError, NotFoundError,
-  PaymentRequiredError, RateLimitError, SettlementPendingError, TimeoutError, TollError, ValidationError,
+  AuthError, BusinessError, ConflictError, ConnectionError, IntegrationError, InternalError,
+  NotFoundError, PaymentRequiredError, RateLimitError, SettlementPendingError, TimeoutError,
+  TollError, ValidationError,
 } from "./errors.js";
 export type { ErrorParts } from "./errors.js";
 export { credit, price, withOnchainMirror, withRedemptionType } from "./builders.js";

@@ -33,7 +33,10 @@ export interface CallWork {
 
 /** What an item costs. */
 export interface ItemPrice {
-  /** Credits of one call, default 1; 0 is free. A function prices the result, capped at what is held. */
+  /**
+   * Credits of one call, default 1; 0 is free. A function prices the result, capped at what is
+   * held.
+   */
   credits?: Amount | ((work: CallWork) => Amount | Promise<Amount>);
   /** What is held where credits is a function. Default: the maximum of the plan. */
   maxCredits?: Amount;
@@ -46,11 +49,18 @@ export interface ItemPrice {
 }
 
 /** Settings of a server that sells. */
-export interface SellOptions
-  extends Omit<
-    PaidOptions,
-    "credits" | "maxCredits" | "stream" | "maxBuffer" | "maxBody" | "tokenHeaders" | "publicUrl" | "expiredStatus" | "mimeType"
-  > {
+export interface SellOptions extends Omit<
+  PaidOptions,
+  | "credits"
+  | "maxCredits"
+  | "stream"
+  | "maxBuffer"
+  | "maxBody"
+  | "tokenHeaders"
+  | "publicUrl"
+  | "expiredStatus"
+  | "mimeType"
+> {
   /** Name of the server in the logical addresses of its items, default mcp-server. */
   serverName?: string;
 }
@@ -99,28 +109,37 @@ export interface McpSeller {
  * Puts prices on tools, resources and prompts of an McpServer of the official SDK.
  *
  *     const sell = seller({ plan, agent, serverName: "weather" });
+ *     const forecast = async ({ city }) => ({ content: [{ type: "text", text: `${city}: sun` }] });
  *     server.registerTool("forecast", { inputSchema: { city: z.string() } },
- *       sell.tool("forecast", { credits: 3 }, async ({ city }) => ({ content: [{ type: "text", text: city }] })));
+ *       sell.tool("forecast", { credits: 3 }, forecast));
  *
  * The payment of a call is `params._meta["x402/payment"]`. It is verified with a hold, the callback
  * runs and does not see it, and its result leaves with the receipt in `_meta` once it is settled.
  * A result with isError and a callback that throws are free. A refusal is in band: a result with
  * isError and the PaymentRequired, or JSON-RPC error -32003 for resources and prompts.
  *
- * Notifications that the callback sends with its `extra` wait for the settlement; progress without a
- * message passes. For a caller who cancels, tools work on and are settled, others end and are free:
- * `callerGone` chooses.
+ * Notifications that the callback sends with its `extra` wait for the settlement; progress without
+ * a message passes. For a caller who cancels, tools work on and are settled, others end and are
+ * free: `callerGone` chooses.
  */
 export function seller(options: SellOptions): McpSeller {
   const { serverName = "mcp-server", ...rest } = options;
   const of = (kind: Kind) => {
-    return <A extends unknown[], R extends ItemResult>(name: string, p: ItemPrice, handler: Handler<A, R>) => {
+    return <A extends unknown[], R extends ItemResult>(
+      name: string,
+      p: ItemPrice,
+      handler: Handler<A, R>,
+    ) => {
       const { credits = 1, maxCredits, maxAmount = 1, onRedeemError, ...more } = p;
       const fixed = typeof credits === "function" ? {} : { credits };
       const shop = shopOf({ ...rest, ...more, ...fixed });
       const encoded = kind === "resources" ? name : encodeURIComponent(name);
       const item: Item = {
-        kind, name, credits, maxCredits, maxAmount: whole(maxAmount),
+        kind,
+        name,
+        credits,
+        maxCredits,
+        maxAmount: whole(maxAmount),
         propagate: onRedeemError === "propagate",
         url: `mcp://${serverName}/${kind}/${encoded}`,
       };
@@ -165,7 +184,10 @@ class Call extends Sale {
   constructor(shop: Shop, item: Item, args: unknown[]) {
     const extra = args.at(-1) as Extra;
     const sent = Object.entries(extra.requestInfo?.headers ?? {});
-    const headers = sent.map(([n, v]): [string, string] => [n.toLowerCase(), [v ?? ""].flat().join(", ")]);
+    const headers = sent.map(([n, v]): [string, string] => [
+      n.toLowerCase(),
+      [v ?? ""].flat().join(", "),
+    ]);
     super(shop, { method: "POST", path: "/", query: "", headers });
     this.#item = item;
     this.#args = args;
@@ -188,7 +210,10 @@ class Call extends Sale {
     if (!this.token && x402.isAccessToken(bearer)) {
       this.token = bearer;
       const log = this.shop.o.log ?? consoleLog;
-      deprecated("An access token as bearer token of an MCP call is deprecated: send it in _meta.", log);
+      deprecated(
+        "An access token as bearer token of an MCP call is deprecated: send it in _meta.",
+        log,
+      );
     }
     return undefined;
   }
@@ -247,10 +272,19 @@ class Call extends Sale {
     if (settling && this.#item.propagate) {
       throw new RpcError(-32002, `Failed to redeem credits: ${plain(message)}`);
     }
-    const empty = { x402Version: 2, resource: { url: this.#item.url }, accepts: [], extensions: {} };
+    const empty = {
+      x402Version: 2,
+      resource: { url: this.#item.url },
+      accepts: [],
+      extensions: {},
+    };
     const asks = { ...(this.required ?? empty), error: plain(error) };
     if (this.#item.kind !== "tools") {
-      throw new RpcError(-32003, this.token ? "Payment required." : "Authorization required.", asks);
+      throw new RpcError(
+        -32003,
+        this.token ? "Payment required." : "Authorization required.",
+        asks,
+      );
     }
     return {
       isError: true,
@@ -379,7 +413,9 @@ class Notices {
     const numbers = n.method === "notifications/progress" && !n.params?.message;
     if (numbers) return this.#out?.(n);
     if (this.#kept && this.#kept.length >= maxNotices) {
-      throw new RangeError(`a paid call sends at most ${maxNotices} notifications before its result`);
+      throw new RangeError(
+        `a paid call sends at most ${maxNotices} notifications before its result`,
+      );
     }
     this.#kept?.push(n);
   };
@@ -397,9 +433,18 @@ class Notices {
 
 /** The members of a Client of the official SDK that pay. */
 export interface McpLikeClient {
-  callTool(params: { name: string; _meta?: Record<string, unknown> }, ...rest: never[]): Promise<unknown>;
-  readResource(params: { uri: string; _meta?: Record<string, unknown> }, ...rest: never[]): Promise<unknown>;
-  getPrompt(params: { name: string; _meta?: Record<string, unknown> }, ...rest: never[]): Promise<unknown>;
+  callTool(
+    params: { name: string; _meta?: Record<string, unknown> },
+    ...rest: never[]
+  ): Promise<unknown>;
+  readResource(
+    params: { uri: string; _meta?: Record<string, unknown> },
+    ...rest: never[]
+  ): Promise<unknown>;
+  getPrompt(
+    params: { name: string; _meta?: Record<string, unknown> },
+    ...rest: never[]
+  ): Promise<unknown>;
 }
 
 type Params = { name?: string; uri?: string; _meta?: Record<string, unknown> };
@@ -411,9 +456,9 @@ const methods: Record<string, string> = {
 };
 
 /**
- * Returns an MCP client whose callTool, readResource and getPrompt pay, once and within limits. `url` is
- * the address of the server, whose host must be among `limits.hosts`. Errors: PaymentError when nothing
- * could be paid, or when a paid call got no answer.
+ * Returns an MCP client whose callTool, readResource and getPrompt pay, once and within limits.
+ * `url` is the address of the server, whose host must be among `limits.hosts`. Errors: PaymentError
+ * when nothing could be paid, or when a paid call got no answer.
  *
  *     const paying = payingClient(client, {
  *       url: "https://weather.example.com/mcp", toll: new Toll(),
@@ -433,13 +478,17 @@ export function payingClient<C extends McpLikeClient>(
       const method = methods[String(name)];
       if (typeof value !== "function") return value;
       const call = value.bind(target) as Method;
-      return method ? (params: Params, ...rest: unknown[]) => pay(buyer, o.url, method, call, params, rest) : call;
+      return method
+        ? (params: Params, ...rest: unknown[]) => pay(buyer, o.url, method, call, params, rest)
+        : call;
     },
   });
 }
 
 /** The PaymentRequired of an outcome; undefined for any other. */
-function challengeIn(outcome: { result: unknown } | { error: unknown }): x402.Challenge | undefined {
+function challengeIn(
+  outcome: { result: unknown } | { error: unknown },
+): x402.Challenge | undefined {
   if ("error" in outcome) {
     const e = outcome.error as { code?: unknown; data?: unknown } | undefined;
     return e?.code === -32003 ? x402.challengeOf(e.data) : undefined;

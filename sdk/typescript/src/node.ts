@@ -55,7 +55,9 @@ function replaceHeaders(res: NodeResponse, lines: Lines, keep?: Headers): void {
 
 const linesOf = (headers: Headers): Lines =>
   Object.entries(headers).flatMap(([name, v]) =>
-    v === undefined ? [] : [v].flat().map((one): [string, string] => [name.toLowerCase(), String(one)]),
+    v === undefined
+      ? []
+      : [v].flat().map((one): [string, string] => [name.toLowerCase(), String(one)]),
   );
 
 /**
@@ -105,7 +107,14 @@ function strip(req: NodeRequest, kept: Lines): void {
   req.rawHeaders.splice(0, req.rawHeaders.length, ...kept.flat());
 }
 
-const captured = ["writeHead", "write", "end", "flushHeaders", "headersSent", "writableEnded"] as const;
+const captured = [
+  "writeHead",
+  "write",
+  "end",
+  "flushHeaders",
+  "headersSent",
+  "writableEnded",
+] as const;
 
 /** Keeps back what a handler writes, until it is settled or streams. */
 class Capture {
@@ -171,7 +180,10 @@ class Capture {
         replaceHeaders(this.#res, [], this.#res.getHeaders());
         send(this.#res, reply);
         // What the caller still sends is not read.
-        setTimeout(() => this.#req.destroy(new RangeError(`the body is longer than ${max} bytes`)), 50);
+        setTimeout(
+          () => this.#req.destroy(new RangeError(`the body is longer than ${max} bytes`)),
+          50,
+        );
       });
       return false;
     };
@@ -185,7 +197,8 @@ class Capture {
     const given = rest[0];
     if (Array.isArray(given)) {
       const flat = given.flat() as string[];
-      for (let i = 0; i + 1 < flat.length; i += 2) res.setHeader(flat[i] as string, flat[i + 1] as string);
+      for (let i = 0; i + 1 < flat.length; i += 2)
+        res.setHeader(flat[i] as string, flat[i + 1] as string);
     } else {
       for (const [name, v] of Object.entries((given ?? {}) as Headers)) {
         if (v !== undefined) res.setHeader(name, v);
@@ -259,7 +272,9 @@ class Capture {
       return;
     }
     if (!this.#sale.isHead && reply.status !== 204 && reply.status !== 304) {
-      reply.headers = reply.headers.filter(([n]) => n !== "content-length" && n !== "transfer-encoding");
+      reply.headers = reply.headers.filter(
+        ([n]) => n !== "content-length" && n !== "transfer-encoding",
+      );
       reply.headers.push(["content-length", String(reply.body.length)]);
     }
     if (reply.status !== a.status) this.#res.statusMessage = "";
@@ -348,7 +363,9 @@ class Capture {
 function read(args: unknown[]): { chunk: Uint8Array | undefined; done: Callback | undefined } {
   const done = args.find((a) => typeof a === "function") as Callback | undefined;
   const [first, second] = args;
-  if (first === undefined || first === null || typeof first === "function") return { chunk: undefined, done };
+  if (first === undefined || first === null || typeof first === "function") {
+    return { chunk: undefined, done };
+  }
   if (typeof first === "string") {
     const encoding = typeof second === "string" ? (second as BufferEncoding) : "utf8";
     return { chunk: Buffer.from(first, encoding), done };

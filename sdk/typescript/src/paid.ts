@@ -22,14 +22,14 @@ export const shopOf = (o: PaidOptions): Shop => new Shop(o, () => (shared ??= ne
  * 1. The payment is verified with a hold, or the caller gets 402 that says what it costs. When the
  *    service is away: 503, and the handler does not run.
  * 2. The handler runs. It never sees the access token, and `paymentOf(request)` says who pays.
- * 3. A 2xx is settled, once; then it leaves with its receipt in payment-response. Anything else, and
- *    a handler that throws, gives the hold back: errors are free.
- * 4. A settlement that is refused is a 402, and one whose outcome is unknown after three tries a 503,
- *    both without a byte of the handler's answer.
+ * 3. A 2xx is settled, once; then it leaves with its receipt in payment-response. Anything else,
+ *    and a handler that throws, gives the hold back: errors are free.
+ * 4. A settlement that is refused is a 402, and one whose outcome is unknown after three tries a
+ *    503, both without a byte of the handler's answer.
  *
- * Event streams, answers beyond `maxBuffer`, and all with `stream` leave part by part on the hold and
- * are settled at their end or when they are cut. A stream that cannot be settled then is settled later
- * (`drain`, `onUnsettled`). Throws a TypeError for options that cannot be.
+ * Event streams, answers beyond `maxBuffer`, and all with `stream` leave part by part on the hold
+ * and are settled at their end or when they are cut. A stream that cannot be settled then is
+ * settled later (`drain`, `onUnsettled`). Throws a TypeError for options that cannot be.
  */
 export function paid<R extends Request, Rest extends unknown[]>(
   handler: (request: R, ...rest: Rest) => Response | Promise<Response>,

@@ -63,8 +63,8 @@ export interface Unsettled {
 /** What a request costs. */
 export interface Price {
   /**
-   * Credits of one request, default 1. A function prices the answer, and what it returns is capped at
-   * the credits that are held.
+   * Credits of one request, default 1. A function prices the answer, and what it returns is capped
+   * at the credits that are held.
    */
   credits?: Amount | ((work: Work) => Amount | Promise<Amount>);
   /** What is held where credits is a function. Default: the maximum of the plan. */
@@ -84,8 +84,8 @@ export interface PaidOptions extends Price {
   /** Client with the key of the plan's owner. Default: one with TOLL_API_KEY and TOLL_URL. */
   toll?: Toll;
   /**
-   * Absolute address under which the world reaches this server, such as "https://agent.example.com".
-   * It is never read from a request.
+   * Absolute address under which the world reaches this server, such as
+   * "https://agent.example.com". It is never read from a request.
    */
   publicUrl?: string;
   /** Life of a hold in seconds, 1 to 900, default 60. No stream outlasts its hold. */
@@ -101,8 +101,8 @@ export interface PaidOptions extends Price {
   /** Headers that may carry the access token, default payment-signature. */
   tokenHeaders?: readonly string[];
   /**
-   * "settle" finishes the work for a caller who left and settles a 2xx; "release" ends it, and it is
-   * free. Default "byMethod": "release" for GET, HEAD and OPTIONS, "settle" for others.
+   * "settle" finishes the work for a caller who left and settles a 2xx; "release" ends it, and it
+   * is free. Default "byMethod": "release" for GET, HEAD and OPTIONS, "settle" for others.
    */
   callerGone?: CallerGone;
   /** Is called after each settlement, whatever came of it. */
@@ -373,7 +373,9 @@ export class Sale {
       return fault(431, "The headers are too large.");
     }
     if (!cleanPath(path)) return fault(400, "The path is malformed.");
-    if (/^(CONNECT|TRACE)$/i.test(method)) return fault(405, "This path does not take this method.");
+    if (/^(CONNECT|TRACE)$/i.test(method)) {
+      return fault(405, "This path does not take this method.");
+    }
     const offers = this.all("upgrade").join(",").split(",");
     if (offers.some((o) => o.trim() && o.trim().toLowerCase() !== "h2c")) {
       return fault(405, "A paid route does not change the protocol of a connection.");
@@ -541,7 +543,11 @@ export class Sale {
       const info = x402.object(x402.object(theirs)?.info);
       if (info?.required !== identifierInfo.required) {
         const message = `The payment changes what the server said of ${x402.identifier}.`;
-        return this.refuse("extension_echo_mismatch", { status: 402, code: "BCK.X402.0012", message });
+        return this.refuse("extension_echo_mismatch", {
+          status: 402,
+          code: "BCK.X402.0012",
+          message,
+        });
       }
     }
     if (!this.isForUs(token)) {
@@ -682,7 +688,9 @@ export class Sale {
       error: reason ? `${reason}: ${plain(f.message)}` : "Payment required",
       extensions: all,
     };
-    const get = lacks ? `Order the plan ${terms.planId} or get credits` : "Get another access token";
+    const get = lacks
+      ? `Order the plan ${terms.planId} or get credits`
+      : "Get another access token";
     const hint = f.hint || `${get} at ${terms.service}, then repeat the request.`;
     const lines: Lines = [[x402.required, requiredHeader(challenge)]];
     if (failed) lines.push([x402.receipt, x402.encode(failed)]);
@@ -852,19 +860,29 @@ export class Sale {
         const a = await shop.toll.payments.settle(body, o).withResponse();
         const s = a.data;
         const named = s.extra?.agentRequestId;
-        if ((s.success && !s.transaction && amount > 0n) || (named && named !== payment.agentRequestId)) {
+        if (
+          (s.success && !s.transaction && amount > 0n) ||
+          (named && named !== payment.agentRequestId)
+        ) {
           throw new Error("the answer is not to this settlement");
         }
         const raw: x402.Json = { ...s, ...x402.object(a.raw), success: s.success };
         const exact = s.success && a.text.length <= maxRequired;
-        return this.#tell({ receipt: s, known: true, raw, header: exact ? toBase64(a.text) : header(raw) });
+        return this.#tell({
+          receipt: s,
+          known: true,
+          raw,
+          header: exact ? toBase64(a.text) : header(raw),
+        });
       } catch (e) {
         shop.log("warn", `A settlement has no outcome yet: ${String(e)} (${this.about})`);
         const status = e instanceof TollError ? e.status : 0;
         if (status >= 400 && status < 500 && status !== 408 && status !== 429) break;
         if (e instanceof TollError) wait = (e.retryAfterSecs ?? 0) * 1000;
       }
-      if (n + 1 < most) await sleep(Math.min(Math.max(Math.random() * 200 * 4 ** n + 20, wait), 2000));
+      if (n + 1 < most) {
+        await sleep(Math.min(Math.max(Math.random() * 200 * 4 ** n + 20, wait), 2000));
+      }
     }
     const receipt = {
       success: false,
@@ -965,7 +983,9 @@ export function whole(credits: Amount): bigint {
   return BigInt(credits);
 }
 
-/** Reads a path the one way in which it is priced; undefined for one that routers read differently. */
+/**
+ * Reads a path the one way in which it is priced; undefined for one that routers read differently.
+ */
 export function cleanPath(raw: string): string[] | undefined {
   if (!raw.startsWith("/") || /%2f|%5c|\\/i.test(raw)) return undefined;
   let path: string;
@@ -1168,7 +1188,7 @@ const unsettled = new Queue();
 export const unsettledStreams = (): number => unsettled.size;
 
 /**
- * Settles streams that wait, without the usual pauses; false when some are left after timeoutMs. Call
- * it before the program ends: what waits then is lost.
+ * Settles streams that wait, without the usual pauses; false when some are left after timeoutMs.
+ * Call it before the program ends: what waits then is lost.
  */
 export const drain = (timeoutMs: number): Promise<boolean> => unsettled.drain(timeoutMs);

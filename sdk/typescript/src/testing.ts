@@ -31,8 +31,8 @@ export interface ServiceOptions {
 }
 
 /**
- * A running service with a builder, who has a plan and an agent, and a subscriber. Orders of the plan
- * bring 100 credits, and a request costs 1 to 10. It listens on the loopback interface alone.
+ * A running service with a builder, who has a plan and an agent, and a subscriber. Orders of the
+ * plan bring 100 credits, and a request costs 1 to 10. It listens on the loopback interface alone.
  *
  *     const service = await Service.start();
  *     const token = await service.token({ credits: 10n });
@@ -90,7 +90,14 @@ export class Service {
   async start(): Promise<void> {
     const path = join(this.#dir, "log");
     const log = await open(path, "a");
-    const args = ["serve", "--listen", `127.0.0.1:${this.#port}`, "--data", this.#data, ...this.#args];
+    const args = [
+      "serve",
+      "--listen",
+      `127.0.0.1:${this.#port}`,
+      "--data",
+      this.#data,
+      ...this.#args,
+    ];
     const started = spawn(this.#bin, args, {
       stdio: ["ignore", log.fd, log.fd],
       env: environment(),
@@ -137,8 +144,21 @@ export class Service {
   }
 
   async #make(account: string, more: readonly string[]): Promise<TestKey> {
-    const args = ["keys", "create", "--local", "--data", this.#data, "--account", account, "-o", "json"];
-    const { stdout } = await run(this.#bin, [...args, ...more], { env: environment(), timeout: startMs });
+    const args = [
+      "keys",
+      "create",
+      "--local",
+      "--data",
+      this.#data,
+      "--account",
+      account,
+      "-o",
+      "json",
+    ];
+    const { stdout } = await run(this.#bin, [...args, ...more], {
+      env: environment(),
+      timeout: startMs,
+    });
     const made = JSON.parse(stdout) as TestKey;
     const key = { address: made.address, id: made.id, key: made.key };
     this.#keys.set(account, Promise.resolve(key));
@@ -148,7 +168,9 @@ export class Service {
   /** Returns the API key of an account, which is made on its first use. */
   key(account: string, o: { operator?: boolean } = {}): Promise<TestKey> {
     let key = this.#keys.get(account);
-    if (!key) this.#keys.set(account, (key = this.#make(account, o.operator ? ["--operator"] : [])));
+    if (!key) {
+      this.#keys.set(account, (key = this.#make(account, o.operator ? ["--operator"] : [])));
+    }
     return key;
   }
 

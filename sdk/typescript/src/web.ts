@@ -74,14 +74,17 @@ function bounded(body: ReadableStream<Uint8Array> | null, max: number): Upload {
   return out;
 }
 
-/** How a server gives the handler its request: the stripped headers, the bounded body, its signal. */
+/**
+ * How a server gives the handler its request: the stripped headers, the bounded body, its signal.
+ */
 export type Renew<R extends Request> = (request: R, init: RequestInit) => R;
 
-const renew = <R extends Request>(request: R, init: RequestInit): R => new Request(request, init) as R;
+const renew = <R extends Request>(request: R, init: RequestInit): R =>
+  new Request(request, init) as R;
 
 /**
- * Sells one answer. `run` runs the handler with the request that it may see. Throws what the handler
- * throws, once its hold is given back.
+ * Sells one answer. `run` runs the handler with the request that it may see. Throws what the
+ * handler throws, once its hold is given back.
  */
 export async function sell<R extends Request>(
   shop: Shop,

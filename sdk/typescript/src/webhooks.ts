@@ -5,7 +5,9 @@ import { parse } from "./json.js";
 
 /** Settings of a signature check. */
 export interface VerifyOptions {
-  /** How far the time of a delivery may lie from now, in seconds, in both directions. Default 300. */
+  /**
+   * How far the time of a delivery may lie from now, in seconds, in both directions. Default 300.
+   */
   toleranceSecs?: number;
   /** Now, in milliseconds since 1970. For tests. */
   now?: number;
@@ -36,7 +38,9 @@ export async function verifyWebhook(
   };
   if (!id || !/^\d{1,12}$/.test(sent)) refuse("The request is not a signed delivery.");
   const age = Math.abs((o.now ?? Date.now()) / 1000 - Number(sent));
-  if (age > (o.toleranceSecs ?? 300)) refuse("The webhook timestamp is outside the allowed window.");
+  if (age > (o.toleranceSecs ?? 300)) {
+    refuse("The webhook timestamp is outside the allowed window.");
+  }
   const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
   if (bytes.byteLength > 1 << 20) refuse("The body of a delivery is at most 1 MiB.");
   const head = new TextEncoder().encode(`${id}.${sent}.`);
@@ -52,7 +56,13 @@ export async function verifyWebhook(
   for (const secret of typeof secrets === "string" ? [secrets] : secrets) {
     if (!secret) continue;
     const raw = new TextEncoder().encode(secret);
-    const key = await crypto.subtle.importKey("raw", raw, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
+    const key = await crypto.subtle.importKey(
+      "raw",
+      raw,
+      { name: "HMAC", hash: "SHA-256" },
+      false,
+      ["verify"],
+    );
     for (const signature of signatures) {
       // verify compares in constant time
       if (await crypto.subtle.verify("HMAC", key, signature, text)) good = true;
@@ -65,8 +75,14 @@ export async function verifyWebhook(
   } catch {
     // below
   }
-  if (typeof (event as Event | undefined)?.id !== "string" || typeof (event as Event).type !== "string") {
-    throw new ValidationError({ code: codes.badRequest, message: "The body of the delivery is not an event." });
+  if (
+    typeof (event as Event | undefined)?.id !== "string" ||
+    typeof (event as Event).type !== "string"
+  ) {
+    throw new ValidationError({
+      code: codes.badRequest,
+      message: "The body of the delivery is not an event.",
+    });
   }
   return event as Event;
 }

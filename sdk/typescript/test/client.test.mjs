@@ -4,7 +4,7 @@ import { createHmac } from "node:crypto";
 import { test } from "node:test";
 import * as sdk from "@tollhq/toll";
 import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 
 const { Toll, credit, price } = sdk;
 const me = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8";
@@ -254,6 +254,15 @@ test("every operation of the document has a method or a reason", () => {
       if (!operationId || without.test(operationId)) continue;
       assert.ok(source.includes(`"${operationId}"`) || source.includes(by[operationId] ?? "\0"), `no method for ${operationId}`);
     }
+  }
+});
+
+test("lines of the sources have at most 100 columns", () => {
+  const folder = new URL("../src/", import.meta.url);
+  for (const name of readdirSync(folder).filter((n) => n !== "generated.ts")) {
+    readFileSync(new URL(name, folder), "utf8").split("\n").forEach((line, i) => {
+      assert.ok([...line].length <= 100, `${name}:${i + 1}`);
+    });
   }
 });
 

@@ -665,6 +665,8 @@ for (const name of fronts) {
           // The gate neither reads nor changes the body of a request.
           const got = await ask(front, token, o);
           assert.deepEqual([got.status, got.body], [200, "{}"], `${type} ${coding}`);
+          const { seen } = front.state;
+          assert.deepEqual([seen["content-type"] ?? "", seen["content-encoding"] ?? ""], [type, coding]);
         }
       }
       assert.deepEqual(await balance(), [had - 16n, 0n]);
