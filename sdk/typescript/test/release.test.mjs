@@ -1,13 +1,14 @@
 // The archive as users get it: packed, installed into an empty project, and used as the pages say. And the examples.
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
-import { after, before, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { credit, price, Toll } from "@tollhq/toll";
@@ -20,19 +21,26 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const manifest = JSON.parse(readFileSync(join(root, "package.json")));
 const entries = Object.keys(manifest.exports).filter((e) => e !== "./package.json");
 const page = process.env.TOLL_PAGE ?? fileURLToPath(new URL("../../../docs/TYPESCRIPT.md", import.meta.url));
+const execute = promisify(execFile);
 const running = [];
-let empty;
-before(() => {
-  execFileSync("npm", ["pack", "--silent", "--ignore-scripts"], { cwd: root });
-  // Below the project, so that frameworks are found and the package is the installed one.
-  empty = mkdtempSync(join(root, "empty-"));
+// Below the project, so that frameworks are found and the package is the installed one.
+const empty = mkdtempSync(join(root, "empty-"));
+const data = join(empty, "dev");
+let at;
+let dev;
+before(async () => {
+  at = await freePort();
+  mkdirSync(data);
+  // It takes a while, in which the package is installed.
+  dev = run(process.env.TOLL_BIN, ["dev", "--data", data, "--listen", `127.0.0.1:${at}`], { cwd: empty });
+  await execute("npm", ["pack", "--silent", "--ignore-scripts"], { cwd: root });
   writeFileSync(join(empty, "package.json"), '{"name":"empty","private":true,"type":"module"}');
   const archive = join(root, `tollhq-toll-${manifest.version}.tgz`);
-  execFileSync("npm", ["install", "--silent", "--offline", "--no-audit", "--no-fund", archive], { cwd: empty });
+  await execute("npm", ["install", "--silent", "--offline", "--no-audit", "--no-fund", archive], { cwd: empty });
 });
 after(() => {
   for (const p of running) p.kill("SIGKILL");
-  if (empty) rmSync(empty, { recursive: true, force: true });
+  rmSync(empty, { recursive: true, force: true });
 });
 
 async function freePort() {
@@ -68,150 +76,154 @@ async function output(args, o) {
   return p.text;
 }
 
-test("the archive has what it says, with and without ESM", () => {
-  const files = readdirSync(join(empty, "node_modules", "@tollhq", "toll"));
-  assert.deepEqual(files.sort(), ["LICENSE", "README.md", "dist", "package.json"]);
-  for (const e of entries) {
-    const name = `@tollhq/toll${e.slice(1)}`;
-    const esm = `import * as m from "${name}"; console.log(Object.keys(m).length)`;
-    const cjs = `console.log(Object.keys(require("${name}")).length)`;
-    const [a, b] = [["--input-type=module", "-e", esm], ["--input-type=commonjs", "-e", cjs]].map((args) =>
-      execFileSync(process.execPath, args, { cwd: empty, encoding: "utf8" }),
-    );
-    assert.ok(Number(a) > 0 && a === b, name);
-  }
-});
-
-/** Bytes of an entry with all that it imports, compressed. */
-function sizeOf(name) {
-  const dist = join(root, "dist");
-  const seen = new Set();
-  const read = (file) => {
-    if (seen.has(file)) return "";
-    seen.add(file);
-    const text = readFileSync(join(dist, file), "utf8");
-    const others = [...text.matchAll(/from\s*"\.\/([^"]+)"|import\s*"\.\/([^"]+)"/g)].map((m) => m[1] ?? m[2]);
-    return text + others.map(read).join("");
-  };
-  return gzipSync(read(`${name}.js`), { level: 9 }).length;
-}
-
-test("entries are small", () => {
-  const sizes = Object.fromEntries(["index", "fetch", "paid", "mcp"].map((n) => [n, sizeOf(n)]));
-  console.log(JSON.stringify(sizes));
-  assert.ok(sizes.index < 12_000, `index ${sizes.index}`);
-  assert.ok(sizes.fetch < 6000, `fetch ${sizes.fetch}`);
-});
-
-test("attw and publint find nothing", async () => {
-  const { checkPackage, createPackageFromTarballData } = await import("@arethetypeswrong/core");
-  const archive = readFileSync(join(root, `tollhq-toll-${manifest.version}.tgz`));
-  const { problems } = await checkPackage(createPackageFromTarballData(archive));
-  // Resolution of "node10" knows no exports, and these entries are new.
-  const others = problems.filter((p) => !(p.kind === "NoResolution" && p.resolutionKind === "node10"));
-  assert.deepEqual(others, []);
-  const { publint } = await import("publint");
-  const { messages } = await publint({ pkgDir: root, strict: true });
-  assert.deepEqual(messages.filter((m) => m.type !== "suggestion"), []);
-});
-
-test("types need no package beside it", () => {
-  writeFileSync(join(empty, "use.ts"), entries.map((e, i) => `export * as m${i} from "@tollhq/toll${e.slice(1)}";`).join("\n"));
-  const compilerOptions = {
-    noEmit: true, strict: true, exactOptionalPropertyTypes: true, skipLibCheck: false, module: "nodenext",
-    target: "es2022", lib: ["es2023", "dom", "dom.iterable"], types: [],
-  };
-  writeFileSync(join(empty, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["use.ts"] }));
-  const tsc = fileURLToPath(import.meta.resolve("typescript/bin/tsc"));
-  execFileSync(process.execPath, [tsc], { cwd: empty, stdio: "inherit" });
-  for (const file of readdirSync(join(root, "dist")).filter((f) => f.endsWith(".d.ts"))) {
-    const text = readFileSync(join(root, "dist", file), "utf8").replace(/\/\*[\s\S]*?\*\//g, "");
-    assert.ok(!/\bany\b/.test(text), `${file} has any`);
-  }
-});
-
-test("the quick start sells and buys against toll dev, over HTTP and over MCP", async () => {
-  const blocks = [...readFileSync(page, "utf8").matchAll(/```js (\S+)\n([\s\S]*?)```/g)];
-  assert.deepEqual(blocks.map((b) => b[1]), ["sell.mjs", "buy.mjs", "mcp-sell.mjs", "mcp-buy.mjs"]);
-  const [at, http, mcp] = [await freePort(), await freePort(), await freePort()];
-  for (const [, name, text] of blocks) {
-    assert.ok(text.trim().split("\n").filter((l) => l.trim() && !/^import /.test(l)).length <= 13, name);
-    writeFileSync(join(empty, name), text.replaceAll("8403", String(http)).replaceAll("8404", String(mcp)));
-  }
-  const data = join(empty, "dev");
-  mkdirSync(data);
-  const dev = run(process.env.TOLL_BIN, ["dev", "--data", data, "--listen", `127.0.0.1:${at}`], { cwd: empty });
-  for (const end = Date.now() + 120_000; !dev.text.includes("Paste into"); await pause(100)) {
-    assert.ok(dev.exitCode === null && Date.now() < end, dev.text);
-  }
-  const as = (who) => ({
-    cwd: empty,
-    env: { PATH: process.env.PATH, TOLL_URL: `http://localhost:${at}`, TOLL_API_KEY: readFileSync(join(data, `${who}.key`), "utf8").trim() },
+// They mostly wait for other programs, and so run side by side.
+describe("the archive", { concurrency: true }, () => {
+  test("the archive has what it says, with and without ESM", async () => {
+    const files = readdirSync(join(empty, "node_modules", "@tollhq", "toll"));
+    assert.deepEqual(files.sort(), ["LICENSE", "README.md", "dist", "package.json"]);
+    const names = entries.map((e) => `@tollhq/toll${e.slice(1)}`);
+    const esm = names.map((n, i) => `import * as m${i} from "${n}"; console.log("${n}", Object.keys(m${i}).length);`).join("\n");
+    const cjs = names.map((n) => `console.log("${n}", Object.keys(require("${n}")).length);`).join("\n");
+    const [a, b] = await Promise.all([["module", esm], ["commonjs", cjs]].map(([type, text]) =>
+      execute(process.execPath, [`--input-type=${type}`, "-e", text], { cwd: empty }),
+    ));
+    assert.equal(a.stdout, b.stdout);
+    assert.deepEqual(a.stdout.trim().split("\n").map((l) => Number(l.split(" ")[1]) > 0), names.map(() => true), a.stdout);
   });
-  for (const [name, port] of [["sell.mjs", http], ["mcp-sell.mjs", mcp]]) {
-    await answers(port, run(process.execPath, [name], as("builder")));
+
+  /** Bytes of an entry with all that it imports, compressed. */
+  function sizeOf(name) {
+    const dist = join(root, "dist");
+    const seen = new Set();
+    const read = (file) => {
+      if (seen.has(file)) return "";
+      seen.add(file);
+      const text = readFileSync(join(dist, file), "utf8");
+      const others = [...text.matchAll(/from\s*"\.\/([^"]+)"|import\s*"\.\/([^"]+)"/g)].map((m) => m[1] ?? m[2]);
+      return text + others.map(read).join("");
+    };
+    return gzipSync(read(`${name}.js`), { level: 9 }).length;
   }
-  assert.equal(await output(["buy.mjs"], as("subscriber")), "42 2n\n");
-  assert.equal(await output(["mcp-buy.mjs"], as("subscriber")), "42 2n\n");
-  dev.kill("SIGTERM");
-  await once(dev, "close");
-});
 
-test("the examples sell to the buyer and to a model's tools", async () => {
-  const service = await Service.start();
-  const port = await freePort();
-  const url = `http://127.0.0.1:${port}`;
-  const builder = await service.client("example seller");
-  const made = await builder.agents.registerWithPlan({
-    agentMetadata: { name: "Example" },
-    agentApi: { endpoints: [{ POST: `${url}/ask` }, { POST: `${url}/essay` }, { POST: "mcp://shout/tools/*" }] },
-    planMetadata: { name: "Example" },
-    priceConfig: price.free(),
-    creditsConfig: credit.dynamic(100n, 1n, 10n),
+  test("entries are small", () => {
+    const sizes = Object.fromEntries(["index", "fetch", "paid", "mcp"].map((n) => [n, sizeOf(n)]));
+    console.log(JSON.stringify(sizes));
+    assert.ok(sizes.index < 12_000, `index ${sizes.index}`);
+    assert.ok(sizes.fetch < 6000, `fetch ${sizes.fetch}`);
   });
-  const env = {
-    PATH: process.env.PATH, TOLL_URL: service.url, TOLL_API_KEY: (await service.key("example seller")).key,
-    TOLL_PLAN: made.planId, TOLL_AGENT: made.agentId, AGENT_URL: url, PORT: String(port),
-  };
-  const examples = join(root, "examples");
-  const buyer = { ...env, TOLL_API_KEY: (await service.key("example buyer")).key };
-  const toll = new Toll({ apiKey: buyer.TOLL_API_KEY, url: service.url });
 
-  const agent = run(process.execPath, [join(examples, "express-agent.mjs")], { env });
-  await answers(port, agent);
-  assert.equal(await output([join(examples, "buyer.mjs"), url, "how are you"], { env: buyer }), "HOW ARE YOU\n2 credits spent\n");
-  const limits = { hosts: [`127.0.0.1:${port}`], creditsPerCall: 10n, credits: 50n };
-  const pay = payingFetch({ toll, limits });
-  const essay = await pay(`${url}/essay`, {
-    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ text: "word " }),
+  test("attw and publint find nothing", async () => {
+    const { checkPackage, createPackageFromTarballData } = await import("@arethetypeswrong/core");
+    const archive = readFileSync(join(root, `tollhq-toll-${manifest.version}.tgz`));
+    const { problems } = await checkPackage(createPackageFromTarballData(archive));
+    // Resolution of "node10" knows no exports, and these entries are new.
+    const others = problems.filter((p) => !(p.kind === "NoResolution" && p.resolutionKind === "node10"));
+    assert.deepEqual(others, []);
+    const { publint } = await import("publint");
+    const { messages } = await publint({ pkgDir: root, strict: true });
+    assert.deepEqual(messages.filter((m) => m.type !== "suggestion"), []);
   });
-  assert.equal((await essay.json()).text.length, 50);
-  assert.equal(pay.budget.spent(), 1n);
-  agent.kill("SIGTERM");
-  await once(agent, "close");
 
-  const server = run(process.execPath, [join(examples, "mcp-server.mjs")], { env });
-  await answers(port, server);
-  const client = new Client({ name: "test", version: "1" });
-  await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`)));
-  const paying = payingClient(client, { url: `${url}/mcp`, toll, limits });
-  const said = await paying.callTool({ name: "shout", arguments: { text: "hello" } });
-  assert.equal(said.content[0].text, "HELLO");
-  assert.equal(paying.budget.spent(), 3n);
-  await client.close();
-  server.kill("SIGKILL");
+  test("types need no package beside it", async () => {
+    writeFileSync(join(empty, "use.ts"), entries.map((e, i) => `export * as m${i} from "@tollhq/toll${e.slice(1)}";`).join("\n"));
+    const compilerOptions = {
+      noEmit: true, strict: true, exactOptionalPropertyTypes: true, skipLibCheck: false, module: "nodenext",
+      target: "es2022", lib: ["es2023", "dom", "dom.iterable"], types: [],
+    };
+    writeFileSync(join(empty, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["use.ts"] }));
+    const tsc = fileURLToPath(import.meta.resolve("typescript/bin/tsc"));
+    await execute(process.execPath, [tsc], { cwd: empty }).catch((e) => assert.fail(e.stdout));
+    for (const file of readdirSync(join(root, "dist")).filter((f) => f.endsWith(".d.ts"))) {
+      const text = readFileSync(join(root, "dist", file), "utf8").replace(/\/\*[\s\S]*?\*\//g, "");
+      assert.ok(!/\bany\b/.test(text), `${file} has any`);
+    }
+  });
 
-  // A Worker and a route of Next are called as their platforms do.
-  Object.assign(process.env, env);
-  const worker = await import("../examples/worker-agent.mjs");
-  const next = await import("../examples/next-route.mjs");
-  const token = (await toll.tokens.create({ planId: made.planId })).accessToken;
-  for (const handle of [(r) => worker.default.fetch(r, env, {}), (r) => next.POST(r)]) {
-    const ask = (headers) => handle(new Request(`${url}/ask`, { method: "POST", body: '{"text":"hi"}', headers }));
-    assert.equal((await ask({})).status, 402);
-    const answer = await ask({ "payment-signature": token });
-    assert.deepEqual([answer.status, (await answer.json()).text], [200, "HI"]);
-    assert.ok(answer.headers.get("payment-response"));
-  }
-  await service.stop();
+  test("the quick start sells and buys against toll dev, over HTTP and over MCP", async () => {
+    const blocks = [...readFileSync(page, "utf8").matchAll(/```js (\S+)\n([\s\S]*?)```/g)];
+    assert.deepEqual(blocks.map((b) => b[1]), ["sell.mjs", "buy.mjs", "mcp-sell.mjs", "mcp-buy.mjs"]);
+    const [http, mcp] = [await freePort(), await freePort()];
+    for (const [, name, text] of blocks) {
+      assert.ok(text.trim().split("\n").filter((l) => l.trim() && !/^import /.test(l)).length <= 13, name);
+      writeFileSync(join(empty, name), text.replaceAll("8403", String(http)).replaceAll("8404", String(mcp)));
+    }
+    for (const end = Date.now() + 120_000; !dev.text.includes("Paste into"); await pause(100)) {
+      assert.ok(dev.exitCode === null && Date.now() < end, dev.text);
+    }
+    const as = (who) => ({
+      cwd: empty,
+      env: { PATH: process.env.PATH, TOLL_URL: `http://localhost:${at}`, TOLL_API_KEY: readFileSync(join(data, `${who}.key`), "utf8").trim() },
+    });
+    for (const [name, port] of [["sell.mjs", http], ["mcp-sell.mjs", mcp]]) {
+      await answers(port, run(process.execPath, [name], as("builder")));
+    }
+    assert.equal(await output(["buy.mjs"], as("subscriber")), "42 2n\n");
+    assert.equal(await output(["mcp-buy.mjs"], as("subscriber")), "42 2n\n");
+    // The example of the README registers a plan and lists those of the builder.
+    const [, example] = /```js\n([\s\S]*?)```/.exec(readFileSync(join(root, "README.md"), "utf8"));
+    writeFileSync(join(empty, "readme.mjs"), example);
+    const ids = (await output(["readme.mjs"], as("builder"))).trim().split("\n");
+    assert.ok(ids.length > 2 && ids.every((id) => /^\d+$/.test(id)), ids.join());
+    dev.kill("SIGTERM");
+    await once(dev, "close");
+  });
+
+  test("the examples sell to the buyer and to a model's tools", async () => {
+    const service = await Service.start();
+    const port = await freePort();
+    const url = `http://127.0.0.1:${port}`;
+    const builder = await service.client("example seller");
+    const made = await builder.agents.registerWithPlan({
+      agentMetadata: { name: "Example" },
+      agentApi: { endpoints: [{ POST: `${url}/ask` }, { POST: `${url}/essay` }, { POST: "mcp://shout/tools/*" }] },
+      planMetadata: { name: "Example" },
+      priceConfig: price.free(),
+      creditsConfig: credit.dynamic(100n, 1n, 10n),
+    });
+    const env = {
+      PATH: process.env.PATH, TOLL_URL: service.url, TOLL_API_KEY: (await service.key("example seller")).key,
+      TOLL_PLAN: made.planId, TOLL_AGENT: made.agentId, AGENT_URL: url, PORT: String(port),
+    };
+    const examples = join(root, "examples");
+    const buyer = { ...env, TOLL_API_KEY: (await service.key("example buyer")).key };
+    const toll = new Toll({ apiKey: buyer.TOLL_API_KEY, url: service.url });
+
+    const agent = run(process.execPath, [join(examples, "express-agent.mjs")], { env });
+    await answers(port, agent);
+    assert.equal(await output([join(examples, "buyer.mjs"), url, "how are you"], { env: buyer }), "HOW ARE YOU\n2 credits spent\n");
+    const limits = { hosts: [`127.0.0.1:${port}`], creditsPerCall: 10n, credits: 50n };
+    const pay = payingFetch({ toll, limits });
+    const essay = await pay(`${url}/essay`, {
+      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ text: "word " }),
+    });
+    assert.equal((await essay.json()).text.length, 50);
+    assert.equal(pay.budget.spent(), 1n);
+    agent.kill("SIGTERM");
+    await once(agent, "close");
+
+    const server = run(process.execPath, [join(examples, "mcp-server.mjs")], { env });
+    await answers(port, server);
+    const client = new Client({ name: "test", version: "1" });
+    await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`)));
+    const paying = payingClient(client, { url: `${url}/mcp`, toll, limits });
+    const said = await paying.callTool({ name: "shout", arguments: { text: "hello" } });
+    assert.equal(said.content[0].text, "HELLO");
+    assert.equal(paying.budget.spent(), 3n);
+    await client.close();
+    server.kill("SIGKILL");
+
+    // A Worker and a route of Next are called as their platforms do.
+    Object.assign(process.env, env);
+    const worker = await import("../examples/worker-agent.mjs");
+    const next = await import("../examples/next-route.mjs");
+    const token = (await toll.tokens.create({ planId: made.planId })).accessToken;
+    for (const handle of [(r) => worker.default.fetch(r, env, {}), (r) => next.POST(r)]) {
+      const ask = (headers) => handle(new Request(`${url}/ask`, { method: "POST", body: '{"text":"hi"}', headers }));
+      assert.equal((await ask({})).status, 402);
+      const answer = await ask({ "payment-signature": token });
+      assert.deepEqual([answer.status, (await answer.json()).text], [200, "HI"]);
+      assert.ok(answer.headers.get("payment-response"));
+    }
+    await service.stop();
+  });
 });
