@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ast
+import inspect
 import json
 import logging
 import re
@@ -12,6 +13,8 @@ import sys
 import threading
 import time
 import warnings
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Callable
 
@@ -464,6 +467,139 @@ def test_resources(svc: Service) -> None:
         free = buyer.plans.order(one.plan_id)
         assert buyer.orders.wait(free.order_id).success
         assert builder.request("GET", "/health", key=False).json()["status"] == "ok"
+
+
+#: Operations that no method calls: documents, keys, what toll.http pays at, what the card processor calls, and retired paths.
+#: toll.request reaches them.
+WITHOUT = re.compile(
+    r"read(DID|JWKS|Docs|ErrorDocs|OpenAPI)|buyPlan|signInToPlan|openStripePayment|receiveStripeEvent|retired.*"
+)
+
+
+class Recorder:
+    """A transport that notes operations and answers none."""
+
+    def __init__(self) -> None:
+        document = json.loads((HERE.parents[1] / "docs" / "openapi.json").read_text())
+        self.operations = [
+            (method.upper(), re.compile(re.sub(r"\{[^}]*\}", "[^/]+", path)), "{" in path, one["operationId"])
+            for path, methods in document["paths"].items()
+            for method, one in methods.items()
+        ]
+        self.operations.sort(key=lambda o: o[2])  # plain paths first
+        self.called: set[str] = set()
+
+    def stream(self, request: Request) -> Any:
+        with pytest.raises(TransportError):
+            self.send(request)
+        raise _core.unreachable(None)
+
+    def send(self, request: Request) -> Answer:
+        path = request.url.partition("//")[2].partition("/")[2].partition("?")[0]
+        for method, pattern, _, operation in self.operations:
+            if method == request.method and pattern.fullmatch("/" + path):
+                self.called.add(operation)
+                raise TransportError("noted")
+        raise AssertionError(f"the document has no {request.method} /{path}")
+
+    def close(self) -> None:
+        pass
+
+
+def arguments(method: Any, optional: bool) -> dict[str, Any]:
+    """Returns values for the parameters of a method, by what their annotations say."""
+    values: dict[str, Any] = {}
+    for p in inspect.signature(method).parameters.values():
+        if p.default is not p.empty and not optional:
+            continue
+        kind = str(p.annotation)
+        values[p.name] = (
+            {} if "Json" in kind else True if "bool" in kind else 7 if re.search("int|Number|float", kind)
+            else datetime.now(timezone.utc) if "datetime" in kind else "x"
+        )
+        if "Sequence" in kind:
+            values[p.name] = [values[p.name]]
+    return values
+
+
+def test_every_operation_has_a_method() -> None:
+    """Methods call what the document has, and all of it. Those of AsyncToll are made of these."""
+    recorder = Recorder()
+    toll_ = Toll(api_key="k", transport=recorder, max_retries=0)
+    for name, resource in vars(toll_).items():
+        if name.startswith("_"):
+            continue
+        methods = inspect.getmembers(resource, inspect.ismethod)
+        for method in [m for n, m in methods if not n.startswith("_")]:
+            for optional in (False, True):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    with pytest.raises(errors.UnavailableError):
+                        got = method(**arguments(method, optional))
+                        got.page() if isinstance(got, toll.Pages) else next(iter(got))
+    all_ = {operation for *_, operation in recorder.operations}
+    lacking = {o for o in all_ - recorder.called if not WITHOUT.fullmatch(o)}
+    assert not lacking, f"no method calls {sorted(lacking)}"
+    assert not {o for o in recorder.called if WITHOUT.fullmatch(o)}
+
+
+def test_requests(svc: Service) -> None:
+    """A request is listed as held and then as settled, for both sides, and its record has its life."""
+    with svc.client() as builder, svc.client("requester") as buyer:
+        token = svc.token(20, account="requester")
+        asks = required(svc.plan_id, svc.agent_id)
+        id = builder.payments.verify(asks, token, max_amount=3, hold=True).agent_request_id
+        other = builder.payments.verify(asks, token, max_amount=2, hold=True).agent_request_id
+        assert id and other
+        filters: dict[str, Any] = {"plan_id": svc.plan_id, "subscriber": svc.key("requester").address}
+        held = builder.payments.requests(status="held", **filters)
+        assert {r.agent_request_id for r in held} == {id, other}
+        assert [*builder.payments.requests(**filters)] == []
+        builder.payments.settle(asks, token, agent_request_id=id, max_amount=2)
+        builder.payments.release(other)
+        # Both have ended: the list follows the ledger by a moment.
+        ended: dict[str, Any] = {}
+        for _ in range(200):
+            ended = {r.agent_request_id: r for r in builder.payments.requests(page_size=1, **filters)}
+            if len(ended) == 2:
+                break
+            time.sleep(0.05)
+        assert {i: r.status for i, r in ended.items()} == {id: "settled", other: "released"}
+        assert ended[id].credits_redeemed == 2 and ended[other].credits_redeemed is None
+        mine = buyer.payments.requests(role="buyer", status="settled", agent_id=svc.agent_id)
+        assert [r.agent_request_id for r in mine] == [id]
+        now = datetime.now(timezone.utc)
+        assert [*buyer.payments.requests(role="buyer", until=now - timedelta(days=1))] == []
+        record = buyer.payments.request(id)
+        assert [(s.status, s.credits) for s in record.steps] == [("held", 3), ("settled", 2)]
+        assert record.steps[0].at <= record.steps[1].at and record.transaction == ended[id].transaction
+        with svc.client("stranger") as stranger, pytest.raises(errors.BusinessError) as e:
+            stranger.payments.request(id)
+        assert e.value.status == 404
+
+
+def test_more_of_a_builder(svc: Service) -> None:
+    """The catalogue, signed offers, calls of a key and a pretended agent."""
+    with svc.client() as builder:
+        made = builder.agents.create_with_plan(
+            name="Weather of tomorrow", endpoints=[{"POST": "https://weather.example.com/tomorrow"}],
+            plan_name="Weather", price=builders.free_price(), credits=builders.fixed_credits(10),
+        )
+        found = builder.payments.search_resources("weather tomorrow").resources
+        assert [r.resource for r in found] == ["https://weather.example.com/tomorrow"]
+        assert found[0].resource in [r.resource for r in builder.payments.resources(type="http", limit=100).items]
+        asks = required(made.plan_id, made.agent_id)
+        owner = svc.key("builder").address
+        asks["accepts"][0].update(amount="1", asset="svc:credits", payTo=owner, maxTimeoutSeconds=60)
+        (offer,) = builder.payments.sign_offers(asks).offers
+        assert offer.format == "jws" and offer.accept_index == 0
+        key = svc.key("builder").id
+        assert builder.keys.calls(key).calls[0].operation == "signOffers"
+        builder.payments.requests().page()
+        assert builder.keys.calls(key).calls[0].operation == "listRequests"
+        pretended = builder.agents.start_simulation(agent_name="Ask")
+        end = builder.agents.finish_simulation(pretended.agent_request_id, margin_percent=Decimal("2.5"))
+        assert pretended.agent_name == "Ask" and end.success and end.credits_to_redeem == 2
 
 
 def required(plan_id: str, agent_id: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Mapping, Sequence, Union
 
 from . import _models as m
@@ -13,6 +14,8 @@ from ._pages import Listing
 from ._pages import Pages
 
 Json = Mapping[str, Any]
+#: A number that may have a fraction. It is never a float.
+Number = Union[int, Decimal]
 PLANS = "/api/v1/protocol/plans"
 AGENTS = "/api/v1/protocol/agents"
 
@@ -183,6 +186,42 @@ class Agents(Resource):
         """Unlists the agent: verify is refused, open holds still settle."""
         path = f"{AGENTS}/{segment(agent_id)}/list/false"
         return self._send(Call("PUT", path, m.ActResult, again=True))
+
+    def start_simulation(
+        self,
+        *,
+        agent_name: str | None = None,
+        plan_name: str | None = None,
+        price_per_credit: Number | None = None,
+        batch: bool | None = None,
+    ) -> m.Simulation:
+        """Returns what verify would answer, for a request that nobody makes. It stores nothing.
+        price_per_credit is returned as it is."""
+        body = trim(
+            {
+                "agentName": agent_name,
+                "planName": plan_name,
+                "pricePerCredit": price_per_credit,
+                "batch": batch,
+            }
+        )
+        path = f"{AGENTS}/simulate/start"
+        return self._send(Call("POST", path, m.Simulation, body=body))
+
+    def finish_simulation(
+        self,
+        agent_request_id: str,
+        *,
+        margin_percent: Number | None = None,
+        batch: bool | None = None,
+    ) -> m.SimulationResult:
+        """Returns the credits that the settlement of such a request would burn. margin_percent is
+        from 0 to 10, default Decimal("0.2")."""
+        body = trim(
+            {"agentRequestId": agent_request_id, "marginPercent": margin_percent, "batch": batch}
+        )
+        path = f"{AGENTS}/simulate/finish"
+        return self._send(Call("POST", path, m.SimulationResult, body=body))
 
 
 class Plans(Resource):
@@ -637,13 +676,15 @@ class Payments(Resource):
         *,
         agent_request_id: str | None = None,
         max_amount: int | None = None,
-        margin_percent: int | None = None,
+        margin_percent: Number | None = None,
         batch: bool | None = None,
     ) -> m.SettleResponse:
         """Burns credits, once per agent_request_id: a repeat gets the same receipt.
 
         A refusal is an answer with success False. An error, and error_reason settlement_pending,
         mean that the outcome is unknown: repeat the call with the same id, or ask settlement().
+        margin_percent, 0 to 10, in place of max_amount burns what credits.track recorded and that
+        much more.
         """
         body = trim(
             {
@@ -677,6 +718,82 @@ class Payments(Resource):
         return self._send(
             Call("GET", "/api/v1/x402/supported", m.Supported, again=True, key=False)
         )
+
+    def requests(
+        self,
+        *,
+        role: str | None = None,
+        plan_id: str | None = None,
+        agent_id: str | None = None,
+        subscriber: str | None = None,
+        status: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int | None = None,
+        ascending: bool = False,
+    ) -> Pages[m.Settlement]:
+        """Lists requests of the caller's plans or, with role "buyer", those that the caller paid.
+
+        status is "settled", "released" or "lapsed", by default these three, of the time from since
+        until until, at most 90 days; "held" lists what is open now. subscriber needs plan_id.
+        """
+        query = _paging(
+            page_size, None, ascending, role=role, planId=plan_id, agentId=agent_id,
+            subscriber=subscriber, status=status, since=since, until=until,
+        )
+        return self._list(Listing("/api/v1/protocol/requests", "requests", m.Settlement, query))
+
+    def request(self, agent_request_id: str) -> m.RequestRecord:
+        """Returns one request; steps has the states that it took. Errors: BCK.X402.0909 (404)."""
+        path = f"/api/v1/protocol/requests/{segment(agent_request_id)}"
+        return self._send(Call("GET", path, m.RequestRecord, again=True))
+
+    def resources(
+        self,
+        *,
+        type: str | None = None,
+        pay_to: str | None = None,
+        scheme: str | None = None,
+        network: str | None = None,
+        extensions: str | None = None,
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> m.Catalogue:
+        """Returns what can be paid for through the service, limit (1 to 100, default 20) from
+        offset on. type is "http" or "mcp". Needs no key."""
+        query = {
+            "type": type, "payTo": pay_to, "scheme": scheme, "network": network,
+            "extensions": extensions, "limit": limit, "offset": offset,
+        }
+        path = "/api/v1/x402/discovery/resources"
+        return self._send(Call("GET", path, m.Catalogue, query=query, again=True, key=False))
+
+    def search_resources(
+        self,
+        words: str,
+        *,
+        type: str | None = None,
+        pay_to: str | None = None,
+        scheme: str | None = None,
+        network: str | None = None,
+        extensions: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> m.FoundResources:
+        """Returns what can be paid for and has all the words, at most 16, in its names or url.
+        cursor is that of an answer before. Needs no key."""
+        query = {
+            "query": words, "type": type, "payTo": pay_to, "scheme": scheme, "network": network,
+            "extensions": extensions, "limit": limit, "cursor": cursor,
+        }
+        path = "/api/v1/x402/discovery/search"
+        return self._send(Call("GET", path, m.FoundResources, query=query, again=True, key=False))
+
+    def sign_offers(self, payment_required: Json) -> m.OffersResponse:
+        """Signs what a server of the caller asks for, so that clients can prove it later."""
+        body = {"paymentRequired": payment_required}
+        path = "/api/v1/x402/offers"
+        return self._send(Call("POST", path, m.OffersResponse, body=body, again=True))
 
 
 class Webhooks(Resource):
@@ -769,6 +886,11 @@ class Keys(Resource):
         """Returns the record of an API key."""
         path = f"/api/v1/api-keys/{segment(key_id)}"
         return self._send(Call("GET", path, m.APIKey, again=True))
+
+    def calls(self, key_id: str) -> m.RecentCalls:
+        """Returns the last 200 calls of a key that the answering process of the service knows."""
+        path = f"/api/v1/api-keys/{segment(key_id)}/calls"
+        return self._send(Call("GET", path, m.RecentCalls, again=True))
 
     def update(
         self, key_id: str, *, name: str | None = None, api_version: str | None = None
