@@ -125,8 +125,8 @@ fi
 
 # Frameworks of Python, under which its package is tested. The interpreter is that of the system: packages of Debian are for it.
 python="python3-fastapi python3-starlette python3-flask python3-django python3-uvicorn python3-httpx python3-requests python3-pytest
-    mypy python3-hatchling python3-build python3-pip python3-venv"
-modules="fastapi, starlette, flask, django, uvicorn, httpx, requests, pytest, mypy, hatchling, build, pip"
+    mypy python3-hatchling python3-build python3-pip python3-venv python3-ecdsa python3-pycryptodome"
+modules="fastapi, starlette, flask, django, uvicorn, httpx, requests, pytest, mypy, hatchling, build, pip, ecdsa, Cryptodome"
 if [ -z "$lint" ] && { [ -z "$lane" ] || [ "$lane" = interop ]; } && ! "${TOLL_TEST_PYTHON:-/usr/bin/python3}" -c "import $modules" 2>/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         say "installing frameworks of Python, under which its package is tested"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import json
+import socket
 from typing import Any
 
+import httpx
 import pytest
-from apps import CONTENT, AsyncFault
+from apps import CONTENT, AsyncFault, serve_asgi
 from toll import AsyncToll
 from toll._wire import loads
+from toll.http import AsyncHTTPXPayer, Budget, HTTPXPayer, Limits, PaymentError, check  # type: ignore[attr-defined]
 from toll.mcp import Middleware, Price, current_payment
 from toll.testing import Service
 from toll.transport import HTTPXTransport
@@ -58,6 +62,7 @@ class Server:
 class Scene:
     def __init__(self, svc: Service, **more: Any) -> None:
         self.server = Server()
+        self.port, self.url = 0, ""
         self.events: list[str] = []
         self.fault = AsyncFault(self.events, HTTPXTransport())
         client = AsyncToll(svc.key("builder").key, svc.url, transport=self.fault)
@@ -231,6 +236,60 @@ def test_side_doors(svc: Service, token: str) -> None:
     run(work())
 
 
+def test_T96_json_differentials(svc: Service, token: str) -> None:
+    """A message that two parsers could read in two ways runs in neither."""
+
+    async def work() -> None:
+        s = Scene(svc)
+        good = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"free"}}'
+        for what, raw in {
+            "duplicate": good[:-1] + b',"method":"ping"}',
+            "duplicate by an escape": good[:-1] + b',"m\\u0065thod":"ping"}',
+            "byte order mark": b"\xef\xbb\xbf" + good,
+            "UTF-16": good.decode().encode("utf-16-le"),
+            "bad UTF-8": good[:-1] + b',"x":"\xff"}',
+            "lone surrogate": good[:-1] + b',"x":"\\ud800"}',
+            "NaN": good[:-1] + b',"x":NaN}',
+            "Infinity": good[:-1] + b',"x":-Infinity}',
+            "trailing": good + b"{}",
+            "depth 33": good[:-1] + b',"x":' + b"[" * 33 + b"]" * 33 + b"}",
+            "digits": good[:-1] + b',"x":' + b"9" * 10**6 + b"}",
+        }.items():
+            status, text = await s.post(None, raw=raw)
+            assert status == 400 and json.loads(text)["error"]["code"] == -32700, what
+        assert s.server.runs == []
+        # Names are exact: others are members that nobody knows, here and in the application.
+        for name in ("Method", "METHOD", "method\\u0000", "\u017fethod"):
+            raw = good.replace(b"method", name.encode()).replace(b"free", b"paid")
+            status, _ = await s.post(None, raw=raw)
+            assert status == 200 and "method" not in s.server.runs[-1]
+
+    run(work())
+
+
+def test_T97_media_types(svc: Service) -> None:
+    """A message is JSON in UTF-8, said or not, and not compressed."""
+
+    async def work() -> None:
+        s = Scene(svc)
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "free", "arguments": {}}}
+        for kind in (
+            b"text/plain", b"application/x-www-form-urlencoded", b"application/json; charset=utf-16",
+            b"application/json;charset=latin-1", b"application/jsonx", b"multipart/form-data; boundary=x",
+        ):
+            status, _ = await s.post(call, [(b"content-type", kind)])
+            assert status == 415, kind
+        status, _ = await s.post(call, [(b"content-encoding", b"gzip")], raw=gzip.compress(b"{}"))
+        assert status == 415 and s.server.runs == []
+        for kind in (b"application/json", b'Application/JSON; Charset="UTF-8"', b"application/json; charset=utf-8"):
+            status, text = await s.post(call, [(b"content-type", kind)])
+            assert status == 200 and CONTENT.encode() in text
+        status, _ = await s.post(call)
+        assert status == 200 and len(s.server.runs) == 4
+
+    run(work())
+
+
 def test_bearer_is_the_fallback(svc: Service, token: str) -> None:
     async def work() -> None:
         s = Scene(svc)
@@ -244,3 +303,170 @@ def test_bearer_is_the_fallback(svc: Service, token: str) -> None:
     run(work())
 
 
+# Buying: the payers of httpx pay for calls whose refusal is in band.
+
+
+@pytest.fixture(scope="module")
+def shop(svc: Service) -> Any:
+    """A running server, whose agent is registered at it, and its scene."""
+    scene = Scene(svc)
+    sock = socket.create_server(("127.0.0.1", 0))
+    scene.port = sock.getsockname()[1]
+    scene.url = f"http://127.0.0.1:{scene.port}/mcp"
+    endpoints = [{"POST": scene.url}, {"POST": "mcp://weather/tools/*"}, {"POST": "mcp://weather/resources/*"}]
+    with svc.client() as t:
+        scene.gate.seller.agent = t.agents.create(
+            name="weather", endpoints=[*endpoints, {"POST": "mcp://weather/prompts/*"}], plans=[svc.plan_id]
+        ).agent_id
+    svc.mint(500, "mcp buyer")
+    serve_asgi(scene.gate, sock)
+    return scene
+
+
+def buy(svc: Service, scene: Any, way: str, budget: Budget, call: Any, inner: Any = None) -> Any:
+    """Makes a call with a paying client of httpx and returns the answer."""
+    headers = {"accept": "application/json, text/event-stream"}
+    if way == "sync":
+        payer = HTTPXPayer(svc.client("mcp buyer"), budget, inner)
+        with httpx.Client(transport=payer, timeout=20) as c:
+            return c.post(scene.url, json=call, headers=headers)
+
+    async def work() -> Any:
+        async with svc.async_client("mcp buyer") as toll:
+            async with httpx.AsyncClient(transport=AsyncHTTPXPayer(toll, budget, inner), timeout=20) as c:
+                return await c.post(scene.url, json=call, headers=headers)
+
+    return run(work())
+
+
+def message(method: str, name: str, **meta: Any) -> dict[str, Any]:
+    member = "uri" if method == "resources/read" else "name"
+    params = {member: name, "_meta": {"keep": 1, **meta}}
+    return {"jsonrpc": "2.0", "id": "call 7", "method": method, "params": params}
+
+
+def answer_of(res: Any) -> Any:
+    assert res.status_code == 200, res.text
+    return json.loads(res.text if res.text.startswith("{") else res.text.strip().split("data: ")[-1])
+
+
+def allow(scene: Any, **limits: Any) -> Budget:
+    return Budget(Limits(hosts=[f"127.0.0.1:{scene.port}"], **{"credits_per_call": 5, "credits": 50, **limits}))
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("events", [False, True])
+def test_a_call_is_bought(svc: Service, shop: Any, way: str, events: bool) -> None:
+    shop.server.events, shop.server.result = events, None
+    budget, had = allow(shop), svc.balance("mcp buyer")
+    for method, name, cost in [("tools/call", "paid", 3), ("resources/read", "file:///a", 2), ("prompts/get", "x", 1)]:
+        shop.server.runs.clear()
+        got = answer_of(buy(svc, shop, way, budget, message(method, name)))
+        assert got["id"] == "call 7" and got["result"]["content"][0]["text"] == CONTENT
+        assert got["result"]["_meta"][RECEIPT]["success"] and len(shop.server.runs) == 1
+        assert shop.server.runs[0]["params"]["_meta"] == {"keep": 1}
+        p = budget.payments[-1]
+        assert (p.state, p.spent, p.path, p.plan_id) == ("paid", cost, f"{method} {name}", svc.plan_id)
+    assert budget.spent == 6 and (svc.balance("mcp buyer"), svc.held("mcp buyer")) == (had - 6, 0)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_calls_that_are_not_bought(svc: Service, shop: Any, way: str) -> None:
+    shop.server.events = False
+    budget = allow(shop)
+    for call in (message("tools/call", "free"), message("tools/call", "without a price"), message("tools/list", "")):
+        shop.server.runs.clear()
+        assert answer_of(buy(svc, shop, way, budget, call))["result"]["content"] and len(shop.server.runs) == 1
+    # One that brings a payment of its own, and what no limit allows.
+    shop.server.runs.clear()
+    got = answer_of(buy(svc, shop, way, budget, message("tools/call", "paid", **{"x402/payment": "x"})))
+    assert got["result"]["isError"] and budget.payments == ()
+    for limits, why in (({"credits_per_call": 2}, "may cost 2"), ({"credits": 2}, "2 left of 2"), ({"hosts": []}, "not among")):
+        with pytest.raises(PaymentError, match=why):
+            buy(svc, shop, way, Budget(Limits(**{"hosts": [f"127.0.0.1:{shop.port}"], "credits_per_call": 5, "credits": 50, **limits})), message("tools/call", "paid"))
+    assert shop.server.runs == []
+    # Work that failed is free.
+    shop.server.result = {"isError": True, "content": []}
+    had = svc.balance("mcp buyer")
+    assert answer_of(buy(svc, shop, way, budget, message("tools/call", "paid")))["result"]["isError"]
+    shop.server.result = None
+    (p,) = budget.payments
+    assert p.state == "refused" and budget.spent == 0 and svc.balance("mcp buyer") == had
+
+
+class Second(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """Answers the first request as a test says, and loses what comes then."""
+
+    def __init__(self, first: Any, more: dict[str, str]) -> None:
+        self.first, self.more, self.seen = first, more, []  # type: ignore[var-annotated]
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.seen.append(json.loads(request.content))
+        if len(self.seen) > 1:
+            raise httpx.ReadError("lost")
+        headers = {"content-type": "application/json", **self.more}
+        text = self.first if isinstance(self.first, bytes) else json.dumps(self.first).encode()
+        return httpx.Response(200, headers=headers, stream=Both([text[:7], text[7:]]))
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return self.handle_request(request)
+
+
+class Both(httpx.SyncByteStream, httpx.AsyncByteStream):
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts
+
+    def __iter__(self) -> Any:
+        return iter(self.parts)
+
+    async def __aiter__(self) -> Any:
+        for part in self.parts:
+            yield part
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_servers_that_lie_and_lose(svc: Service, shop: Any, way: str) -> None:
+    entry = {
+        "scheme": "svc:erc4337", "network": "eip155:84532", "planId": svc.plan_id, "amount": "3",
+        "extra": {"planId": svc.plan_id, "agentId": shop.gate.seller.agent},
+    }
+    asks = {"x402Version": 2, "resource": {"url": "mcp://weather/tools/paid"}, "accepts": [entry], "extensions": {}}
+    call = message("tools/call", "paid")
+
+    def refusal(of: Any, **more: Any) -> dict[str, Any]:
+        content = [{"type": "text", "text": json.dumps(of)}]
+        return {"jsonrpc": "2.0", "id": "call 7", "result": {"isError": True, "content": content, **more}}
+
+    # A lost answer counts until it is known, and is not sent again. The challenge may stand in the text alone.
+    for first in (refusal(asks, structuredContent=asks), refusal(asks)):
+        inner, budget = Second(first, {}), allow(shop)
+        with pytest.raises(PaymentError) as e:
+            buy(svc, shop, way, budget, call, inner)
+        assert e.value.sent and len(inner.seen) == 2 and budget.spent == 3
+        assert inner.seen[1]["params"]["_meta"]["x402/payment"]["accepted"] == entry
+        check(svc.client("mcp buyer"), budget)
+        assert budget.payments[0].state == "refused" and budget.spent == 0
+    with svc.client() as t:
+        there = t.agents.create(
+            name="there", endpoints=[{"POST": "https://agent.example.com/mcp"}], plans=[svc.plan_id]
+        ).agent_id
+    for of, why in [
+        ({**asks, "resource": {"url": "https://agent.example.com/mcp"}}, "not at"),
+        ({**asks, "accepts": [{**entry, "extra": {"planId": svc.plan_id, "agentId": there}}]}, "registered at"),
+        ({**asks, "accepts": []}, "no way to pay"),
+    ]:
+        inner, budget = Second(refusal(of, structuredContent=of), {}), allow(shop)
+        with pytest.raises(PaymentError, match=why):
+            buy(svc, shop, way, budget, call, inner)
+        assert len(inner.seen) == 1 and budget.spent == 0
+    # What is no refusal of this call comes as it is.
+    long = json.dumps(refusal(asks, structuredContent={**asks, "error": "x" * (1 << 17)})).encode()
+    for first, more in [
+        (refusal({**asks, "x402Version": 1}), {}), ({**refusal(asks), "id": "other"}, {}), (b"plain", {}),
+        ([refusal(asks)], {}), (long, {}), (b"data: x" * 9000, {"content-type": "text/event-stream"}),
+        (b"data: " + json.dumps({"method": "notifications/progress"}).encode() + b"\n\ndata: " + json.dumps(refusal(asks)).encode() + b"\n\n", {"content-type": "text/event-stream"}),
+    ]:
+        inner = Second(first, more)
+        res = buy(svc, shop, way, allow(shop), call, inner)
+        assert res.content == (first if isinstance(first, bytes) else json.dumps(first).encode())
+        assert len(inner.seen) == 1

@@ -1,4 +1,4 @@
-"""The buyer's side: what a server asks for is paid with credits, once, within limits.
+"""The buyer's side: what a server asks for is paid, with credits or by a wallet, once, within limits.
 
 These are steps (see _core); toll.http performs them for urllib, requests and httpx. The rules are
 those of the Go package client.
@@ -7,16 +7,17 @@ those of the Go package client.
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 import threading
 import time
 import urllib.parse
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any, Callable, Iterable, Literal, Mapping, Sequence
+from typing import Any, Callable, Iterable, Literal, Mapping, Protocol, Sequence
 
 from . import _core, _x402, errors
-from ._core import Call, Config, Steps
+from ._core import Call, Config, Sign, Steps
 from ._models import AccessToken, Agent, Info, Permission, PermissionRevoked, Plan
 from ._pages import Listing
 from ._sale import Terms, terms_of
@@ -32,6 +33,40 @@ MAX_AGENTS, MAX_ENTRIES = 100, 16
 MAX_BODY, MAX_REFUSAL = 4 << 20, 64 << 10
 
 State = Literal["sent", "paid", "refused", "unknown"]
+#: What a payment is counted in: credits of plans, or base units of a token with 6 decimals.
+Unit = Literal["credits", "USDC", "EURC"]
+
+#: Tokens that wallets pay with, by network and address in lower case.
+TOKENS: Mapping[tuple[str, str], Unit] = {
+    ("eip155:84532", "0x036cbd53842c5426634e7929541ec2318f3dcf7e"): "USDC",
+    ("eip155:84532", "0x808456652fdb597867f38412077a9182bf77359f"): "EURC",
+    ("eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"): "USDC",
+    ("eip155:8453", "0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42"): "EURC",
+}
+TRANSFER = [
+    {"name": name, "type": type}
+    for name, type in [
+        ("from", "address"), ("to", "address"), ("value", "uint256"), ("validAfter", "uint256"),
+        ("validBefore", "uint256"), ("nonce", "bytes32"),
+    ]
+]
+
+
+class Wallet(Protocol):
+    """An account that signs. Its key stays with it. An account of eth_account is one."""
+
+    @property
+    def address(self) -> str:
+        """The address of the account, 0x and 40 hex digits."""
+
+    def sign_typed_data(
+        self, domain: Mapping[str, Any], types: Mapping[str, Any], message: Mapping[str, Any]
+    ) -> Any:
+        """Signs typed data of EIP-712, whose primary type is the only one in types.
+
+        Returns the signature as bytes, as text that begins with 0x, or as an object that has it as
+        ``signature``. A coroutine is awaited by asynchronous payers.
+        """
 
 
 @dataclass(frozen=True)
@@ -39,7 +74,8 @@ class Payment:
     """The record of one payment. It has no access token and no query of the url.
 
     ``state``: sent is on its way; paid is settled; refused cost nothing; unknown may have been
-    settled. ``most`` is what it can cost, ``spent`` what a paid one did, in credits.
+    settled. ``most`` is what it can cost, ``spent`` what a paid one did, in ``unit``. ``plan_id`` is
+    empty when a wallet paid.
     """
 
     id: str
@@ -54,6 +90,7 @@ class Payment:
     transaction: str = ""
     #: The permission of the access token, by which the service tells what was burned.
     permission_hash: str = ""
+    unit: Unit = "credits"
 
     def counts(self) -> int:
         """Returns what the payment takes of the limits: what was, or could have been, spent."""
@@ -66,13 +103,17 @@ class Limits:
 
     hosts are names such as "agent.example.com" or "127.0.0.1:8403"; one without a port is reached
     by https alone. credits_per_call, credits_per_day and credits bound what is spent on one
-    request, in 24 hours, and in all.
+    request, in 24 hours, and in all; money_per_call, money_per_day and money are the same for USDC
+    and for EURC, each counted by itself, in base units: 1_000_000 is 1.00.
     """
 
     hosts: Sequence[str] = ()
     credits_per_call: int = 0
     credits: int = 0
     credits_per_day: int | None = None
+    money_per_call: int = 0
+    money: int = 0
+    money_per_day: int | None = None
 
 
 class LimitReached(Exception):
@@ -102,37 +143,38 @@ class Budget:
     @property
     def spent(self) -> int:
         """Credits that were, or could have been, spent."""
+        return self.spent_in("credits")
+
+    def spent_in(self, unit: Unit) -> int:
+        """Returns what was, or could have been, spent: credits, or base units of a token."""
         with self._lock:
-            return sum(p.counts() for p in self._payments.values())
+            return self._sum(unit, 0)
+
+    def _sum(self, unit: Unit, since: float) -> int:
+        some = (p for p in self._payments.values() if p.unit == unit)
+        return sum(p.counts() for p in some if p.at.timestamp() > since)
 
     def take(self, p: Payment) -> None:
         """Records a payment that is about to be made. Raises LimitReached."""
         limits = self.limits
+        per_call, total, per_day = (
+            (limits.credits_per_call, limits.credits, limits.credits_per_day)
+            if p.unit == "credits"
+            else (limits.money_per_call, limits.money, limits.money_per_day)
+        )
+        asks = f"it asks for up to {p.most} {p.unit}"
         with self._lock:
             if p.host.lower() not in (h.lower() for h in limits.hosts):
                 raise LimitReached(f"the host {p.host} is not among those that may be paid")
-            if p.most > limits.credits_per_call:
-                raise LimitReached(
-                    f"it asks for up to {p.most} credits, and one request may cost "
-                    f"{limits.credits_per_call}"
-                )
-            total = sum(x.counts() for x in self._payments.values())
-            if total + p.most > limits.credits:
-                left = max(limits.credits - total, 0)
-                raise LimitReached(
-                    f"it asks for up to {p.most} credits, with {left} left of {limits.credits}"
-                )
-            if limits.credits_per_day is not None:
-                since = p.at.timestamp() - 86400
-                day = sum(
-                    x.counts() for x in self._payments.values() if x.at.timestamp() > since
-                )
-                if day + p.most > limits.credits_per_day:
-                    left = max(limits.credits_per_day - day, 0)
-                    raise LimitReached(
-                        f"it asks for up to {p.most} credits, with {left} left of "
-                        f"{limits.credits_per_day} in 24 hours"
-                    )
+            if p.most > per_call:
+                raise LimitReached(f"{asks}, and one request may cost {per_call}")
+            day = p.at.timestamp() - 86400
+            for limit, since, when in ((total, 0.0, ""), (per_day, day, " in 24 hours")):
+                if limit is None:
+                    continue
+                left = limit - self._sum(p.unit, since)
+                if p.most > left:
+                    raise LimitReached(f"{asks}, with {max(left, 0)} left of {limit}{when}")
             self._payments[p.id] = p
         self._tell(p)
 
@@ -188,25 +230,49 @@ def origin(url: str) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that was answered with 402, as far as its payment needs it."""
+    """A request that was answered with what it costs, as far as its payment needs it.
+
+    ``item`` is what a call over MCP asks for: it stands in records in place of the path, and the
+    resource may have a logical url.
+    """
 
     method: str
     url: str
     challenge: Mapping[str, Any] = field(repr=False)
+    item: str = ""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A payment that was made for a request: what payment-signature has to be."""
+    """A payment that was made for a request, and its PaymentPayload."""
 
     payment: Payment
-    header: str = field(repr=False)
+    payload: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def header(self) -> str:
+        """What payment-signature has to be."""
+        return _x402.encode(self.payload)
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What an entry costs, and the steps that make the payload of its payment.
+
+    They return the hash of a permission beside it, empty for a wallet.
+    """
+
+    unit: Unit
+    plan_id: str
+    most: int
+    pay: Callable[[], Steps[tuple[dict[str, Any], str]]]
 
 
 class Buyer:
-    """Pays with the credits that the account of a client has.
+    """Pays with the credits that the account of a client has, and by a wallet.
 
-    plans are those whose credits may be spent, any for none. Each request gets an access token of
+    config is that of the client, None without one. wallet pays entries of scheme exact in USDC and
+    EURC: it signs one transfer for one request, and nothing else. plans are those whose credits may be spent, any for none. Each request gets an access token of
     its own, which can burn what that request may cost and is good at the agent that asks: a server
     that keeps it has nothing. The agent must be registered at the server that asks; for agents
     whose record names no host, hosts takes the caller's word for it, and needs plans.
@@ -215,15 +281,19 @@ class Buyer:
 
     def __init__(
         self,
-        config: Config,
+        config: Config | None,
         budget: Budget,
         *,
+        wallet: Wallet | None = None,
         plans: Iterable[str] = (),
         hosts: Iterable[str] = (),
         agent: str | None = None,
         delegation_id: str | None = None,
     ) -> None:
-        self.config, self.budget = config, budget
+        if config is None and wallet is None:
+            raise ValueError("a payer needs a client, a wallet, or both")
+        self.budget, self.wallet = budget, wallet
+        self._config = config
         self.plans, self.hosts = frozenset(plans), frozenset(h.lower() for h in hosts)
         self.agent, self.delegation_id = agent, delegation_id
         if delegation_id is not None and not self.plans:
@@ -240,7 +310,8 @@ class Buyer:
         resource = asked.challenge.get("resource")
         url = resource.get("url") if isinstance(resource, dict) else None
         reasons: list[str] = []
-        if isinstance(url, str) and not same_server(asked.url, url):
+        logical = asked.item and isinstance(url, str) and url.startswith("mcp://")
+        if isinstance(url, str) and not logical and not same_server(asked.url, url):
             raise PaymentError(
                 host, f"it asks payment for {url[:200]!r}, which is not at {host}: call that url "
                 "itself if you trust it",
@@ -249,17 +320,17 @@ class Buyer:
             try:
                 if not isinstance(entry, dict):
                     raise Unpayable("an entry is not an object")
-                terms, most = yield from self._quote(asked.url, entry)
+                quote = yield from self._quote(asked, entry)
             except Unpayable as e:
                 reasons.append(str(e))
                 continue
             except errors.TollError as e:
                 reasons.append(e.message)
                 continue
-            path = urllib.parse.urlsplit(asked.url).path
+            path = asked.item or urllib.parse.urlsplit(asked.url).path
             payment = Payment(
                 "pay_" + secrets.token_hex(16), datetime.now(timezone.utc), host, asked.method,
-                path, terms.plan_id, most,
+                path, quote.plan_id, quote.most, unit=quote.unit,
             )
             try:
                 self.budget.take(payment)
@@ -267,25 +338,41 @@ class Buyer:
                 reasons.append(str(e))
                 continue
             try:
-                token = yield from self._token(terms.plan_id, entry, most)
-                payment = replace(payment, permission_hash=token.permission_hash)
+                payload, permission_hash = yield from quote.pay()
+                payment = replace(payment, permission_hash=permission_hash)
                 self.budget.close(payment)
-                return Made(payment, answer(asked.challenge, entry, token.access_token, payment.id))
+                return Made(payment, answer(asked.challenge, entry, payload, payment.id))
             except BaseException as e:
                 self.budget.close(replace(payment, state="refused"))
-                if not isinstance(e, errors.TollError):
+                if isinstance(e, errors.TollError):
+                    reasons.append(e.message)
+                elif isinstance(e, Unpayable):
+                    reasons.append(str(e))
+                else:
                     raise
-                reasons.append(e.message)
         raise PaymentError(host, "; ".join(reasons) or "it names no way to pay")
 
-    def _quote(self, called: str, entry: Mapping[str, Any]) -> Steps[tuple[Terms, int]]:
-        names = self.config.namespace
+    @property
+    def config(self) -> Config:
+        """The settings of the client. Raises Unpayable without one."""
+        if self._config is None:
+            raise Unpayable("it asks for credits, and there is no client to pay them")
+        return self._config
+
+    def _quote(self, asked: Asked, entry: Mapping[str, Any]) -> Steps[Quote]:
         scheme = entry.get("scheme")
+        if scheme == "exact":
+            if self.wallet is None:
+                raise Unpayable("the scheme exact is paid by a wallet, and there is none")
+            if "sign-in-with-x" in (asked.challenge.get("extensions") or {}):
+                raise Unpayable("the server takes a sign-in of the wallet in place of a payment")
+            return quote_exact(entry, self.wallet)
+        names = self.config.namespace
         if scheme not in (names.crypto, names.card):
             raise Unpayable(f"the scheme {str(scheme)[:40]!r} is not paid with credits")
         extra = entry.get("extra")
         plan = (extra.get("planId") if isinstance(extra, dict) else None) or entry.get("planId")
-        if not isinstance(plan, str) or not plan.isdigit() or len(plan) > 78:
+        if digits(plan) is None:
             raise Unpayable("the entry names no plan")
         if self.plans and plan not in self.plans:
             raise Unpayable(f"it asks for credits of plan {plan}, which is not to be spent")
@@ -305,25 +392,22 @@ class Buyer:
         if scheme != terms.scheme or network not in (terms.network, terms.network.split(":")[0]):
             raise Unpayable(f"plan {plan} is of scheme {terms.scheme} on {terms.network}")
         agent = extra.get("agentId") if isinstance(extra, dict) else None
-        yield from self._check_agent(called, plan, agent)
+        yield from self._check_agent(asked.url, plan, agent)
         amount = entry.get("amount")
-        most = terms.most
-        if amount not in (None, ""):
-            if not isinstance(amount, str) or not amount.isdigit() or len(amount) > 19:
-                raise Unpayable(f"the amount {str(amount)[:40]!r} is no number of credits")
-            most = int(amount)
-        if terms.is_time:
-            return terms, 0
-        if most == 0:
+        most = terms.most if amount in (None, "") else digits(amount, 19)
+        if most is None:
+            raise Unpayable(f"the amount {str(amount)[:40]!r} is no number of credits")
+        if most == 0 and not terms.is_time:
             # A token without a limit may burn all there is.
             raise Unpayable(f"it asks for 0 credits of plan {plan}")
-        return terms, most
+        cost = 0 if terms.is_time else most
+        return Quote("credits", plan, cost, lambda: self._pay_credits(plan, entry, cost))
 
     def _check_agent(self, called: str, plan: str, named: Any) -> Steps[None]:
         """Refuses an entry whose agent is not registered at the server that asks: that could have
         copied what another server asks for, and would spend the payment there."""
         agent = named or self.agent or ""
-        if not isinstance(agent, str) or (agent and not agent.isdigit()):
+        if agent and digits(agent) is None:
             raise Unpayable("the entry names an agent that is none")
         if self.agent and agent != self.agent:
             raise Unpayable(f"it asks payment for agent {agent}, and only {self.agent} is to be paid")
@@ -369,7 +453,9 @@ class Buyer:
                         elsewhere = elsewhere or host_of(server)
         return here, elsewhere
 
-    def _token(self, plan: str, entry: Mapping[str, Any], most: int) -> Steps[AccessToken]:
+    def _pay_credits(
+        self, plan: str, entry: Mapping[str, Any], most: int
+    ) -> Steps[tuple[dict[str, Any], str]]:
         extra = entry.get("extra")
         agent = (extra.get("agentId") if isinstance(extra, dict) else None) or self.agent
         body: dict[str, Any] = {"planId": plan, "expiresInSecs": TOKEN_LIFE}
@@ -383,17 +469,30 @@ class Buyer:
         call = Call(
             "POST", "/api/v1/x402/permissions", AccessToken, body=body, again=True, creates=True
         )
-        return (yield from _core.perform(self.config, call))
+        token = yield from _core.perform(self.config, call)
+        taken = _x402.decode_token(token.access_token)
+        payload: dict[str, Any] = {"signature": taken.jws}
+        if isinstance(taken.claims.get("authorization"), dict):
+            payload["authorization"] = taken.claims["authorization"]
+        # A fresh nonce keeps the server from taking the payment twice.
+        payload["nonce"] = secrets.token_hex(16)
+        return payload, token.permission_hash
 
     def finish(self, made: Made, status: int, headers: Headers) -> Steps[Payment]:
-        """Reads out of the answer how a payment ended, and records it.
+        """Reads out of an answer over HTTP how a payment ended, and records it."""
+        return self.ended(made, 200 <= status <= 299, _x402.read_receipt(headers))
+
+    def ended(
+        self, made: Made, good: bool, receipt: Mapping[str, Any] | None
+    ) -> Steps[Payment]:
+        """Reads out of a receipt how the payment of a good or a failed answer ended, and records it.
 
         What is not sure to be unspent counts as spent: receipts are not signed, so that one which
-        says less than the whole is checked with the service, whose token is revoked for that.
+        says less than the whole is checked with the service, whose token is revoked for that. What
+        a wallet signed may be carried out until it expires, whatever the server says.
         """
         p = made.payment
-        receipt = _x402.read_receipt(headers)
-        if receipt is None and 200 <= status <= 299:
+        if receipt is None and good:
             # A stream is settled when it ends. To ask now would end its access token.
             p = replace(p, state="unknown")
         else:
@@ -404,7 +503,7 @@ class Buyer:
             if success and str(receipt.get("creditsRedeemed")) == str(p.most):
                 p = replace(p, state="paid", spent=p.most)
             else:
-                burned = yield from self._burned(p)
+                burned = (yield from self._burned(p)) if p.permission_hash else None
                 if burned is not None and burned == 0 and not success:
                     p = replace(p, state="refused")
                 elif burned is not None:
@@ -482,15 +581,75 @@ def endpoint_server(endpoint: Any) -> str:
     return f"{scheme}://{rest}" if good else ""
 
 
-def answer(challenge: Mapping[str, Any], entry: Mapping[str, Any], token: str, id: str) -> str:
-    """Returns the value of payment-signature that pays an entry: the server's words come back as
-    they came, with a fresh nonce that keeps it from taking the payment twice."""
-    taken = _x402.decode_token(token)
-    payload: dict[str, Any] = {"signature": taken.jws}
-    if isinstance(taken.claims.get("authorization"), dict):
-        payload["authorization"] = taken.claims["authorization"]
-    payload["nonce"] = secrets.token_hex(16)
-    extensions = dict(challenge.get("extensions") or {})
+def digits(text: Any, most: int = 78) -> int | None:
+    """Returns the number that a text of decimal digits is, None for anything else."""
+    if not isinstance(text, str) or not 0 < len(text) <= most:
+        return None
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def quote_exact(entry: Mapping[str, Any], wallet: Wallet) -> Quote:
+    """Reads an entry of scheme exact: a transfer that the wallet authorizes (EIP-3009)."""
+    network, asset, to = (str(entry.get(n)) for n in ("network", "asset", "payTo"))
+    unit = TOKENS.get((network, asset.lower()))
+    if unit is None:
+        raise Unpayable(f"the token {asset[:42]!r} on {network[:40]!r} is neither USDC nor EURC")
+    value = digits(entry.get("amount"))
+    if not value or value >= 1 << 256:
+        raise Unpayable("the entry names no amount")
+    if not ADDRESS.fullmatch(to) or not int(to, 16):
+        raise Unpayable(f"the receiver {to[:42]!r} is not an address")
+    extra = entry.get("extra")
+    about: Mapping[str, Any] = extra if isinstance(extra, dict) else {}
+    method = about.get("assetTransferMethod") or "eip3009"
+    if method != "eip3009":
+        raise Unpayable(f"it asks for a transfer by {str(method)[:40]!r}, and wallets sign EIP-3009")
+    name, version = about.get("name"), about.get("version")
+    if not (isinstance(name, str) and isinstance(version, str) and name and version):
+        raise Unpayable("the entry does not name the EIP-712 domain of its token")
+    asked = entry.get("maxTimeoutSeconds")
+    life = min(max(asked, 60), 3600) if isinstance(asked, int) else 60
+
+    def pay() -> Steps[tuple[dict[str, Any], str]]:
+        now = int(time.time())
+        message: dict[str, Any] = {
+            # validAfter lies back for chains whose clock is behind.
+            "from": wallet.address, "to": to, "value": value, "validAfter": now - 600,
+            "validBefore": now + life, "nonce": "0x" + secrets.token_hex(32),
+        }
+        domain = {
+            "name": name, "version": version, "chainId": int(network.split(":")[1]),
+            "verifyingContract": asset,
+        }
+        types = {"TransferWithAuthorization": TRANSFER}
+        try:
+            signed = yield Sign(lambda: wallet.sign_typed_data(domain, types, message))
+        except Exception as e:
+            raise Unpayable(f"the wallet did not sign: {str(e)[:200] or type(e).__name__}") from e
+        authorization = {n: str(v) for n, v in message.items()}
+        return {"signature": signature_text(signed), "authorization": authorization}, ""
+
+    return Quote(unit, "", value, pay)
+
+
+ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+
+
+def signature_text(signed: Any) -> str:
+    """Returns what a wallet signed as 0x and hex. Raises Unpayable for anything else."""
+    signed = getattr(signed, "signature", signed)
+    text = "0x" + bytes(signed).hex() if isinstance(signed, (bytes, bytearray)) else signed
+    if not isinstance(text, str) or not re.fullmatch(r"0x([0-9a-fA-F]{2}){65,4096}", text):
+        raise Unpayable("the wallet returned no signature: sign_typed_data has to return its bytes")
+    return text
+
+
+def answer(
+    challenge: Mapping[str, Any], entry: Mapping[str, Any], payload: Mapping[str, Any], id: str
+) -> dict[str, Any]:
+    """Returns the PaymentPayload that pays an entry: the server's words come back as they came."""
+    theirs = challenge.get("extensions")
+    extensions = dict(theirs) if isinstance(theirs, dict) else {}
     ours = extensions.get(_x402.IDENTIFIER)
     if isinstance(ours, dict) and isinstance(ours.get("info"), dict):
         extensions[_x402.IDENTIFIER] = {**ours, "info": {**ours["info"], "id": id}}
@@ -498,6 +657,4 @@ def answer(challenge: Mapping[str, Any], entry: Mapping[str, Any], token: str, i
         "x402Version": 2, "resource": challenge.get("resource"), "accepted": entry,
         "payload": payload, "extensions": extensions,
     }
-    return _x402.encode({k: v for k, v in out.items() if v is not None})
-
-
+    return {k: v for k, v in out.items() if v is not None}

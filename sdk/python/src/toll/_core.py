@@ -1,12 +1,13 @@
 """The core of both clients: requests are values, and what to do next is decided here.
 
-A call is a generator. It yields Send and Sleep, and a driver, which is all that differs between
+A call is a generator. It yields Send, Sleep and Sign, and a driver, which is all that differs between
 the synchronous and the asynchronous client, performs them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import random
@@ -64,7 +65,15 @@ class Sleep:
     seconds: float
 
 
-Effect = Union[Send, Sleep]
+@dataclass(frozen=True)
+class Sign:
+    """An effect: have a wallet sign, which may take a while. On an event loop it runs in a thread,
+    and what it returns is awaited if it has to be."""
+
+    call: Callable[[], Any] = field(repr=False)
+
+
+Effect = Union[Send, Sleep, Sign]
 Steps = Generator[Effect, Any, T]
 
 
@@ -383,16 +392,18 @@ def run(steps: Steps[T], transport: Transport, sleep: Callable[[float], None] = 
     try:
         effect = next(steps)
         while True:
-            if isinstance(effect, Sleep):
-                sleep(effect.seconds)
-                effect = steps.send(None)
-                continue
             try:
-                answer = transport.send(effect.request)
-            except TransportError as e:
+                got: Any = None
+                if isinstance(effect, Sleep):
+                    sleep(effect.seconds)
+                elif isinstance(effect, Sign):
+                    got = effect.call()
+                else:
+                    got = transport.send(effect.request)
+            except Exception as e:
                 effect = steps.throw(e)
             else:
-                effect = steps.send(answer)
+                effect = steps.send(got)
     except StopIteration as end:
         result: T = end.value
         return result
@@ -403,16 +414,20 @@ async def run_async(steps: Steps[T], transport: AsyncTransport) -> T:
     try:
         effect = next(steps)
         while True:
-            if isinstance(effect, Sleep):
-                await asyncio.sleep(effect.seconds)
-                effect = steps.send(None)
-                continue
             try:
-                answer = await transport.send(effect.request)
-            except TransportError as e:
+                got: Any = None
+                if isinstance(effect, Sleep):
+                    await asyncio.sleep(effect.seconds)
+                elif isinstance(effect, Sign):
+                    got = await asyncio.to_thread(effect.call)
+                    if inspect.isawaitable(got):
+                        got = await got
+                else:
+                    got = await transport.send(effect.request)
+            except Exception as e:
                 effect = steps.throw(e)
             else:
-                effect = steps.send(answer)
+                effect = steps.send(got)
     except StopIteration as end:
         result: T = end.value
         return result

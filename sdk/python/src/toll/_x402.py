@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping
@@ -68,12 +69,12 @@ def depth(value: Any) -> int:
 
 def strict(text: bytes) -> Any:
     """Reads JSON as the service does. Raises ValueError."""
-    decoded = text.decode("utf-8")
-    if decoded.startswith("\ufeff"):
-        raise ValueError("a byte order mark")
+    decoded = text.decode("utf-8")  # a byte order mark is no JSON then
     value = loads(decoded)
     if depth(value) > MAX_DEPTH:
         raise ValueError("nested too deeply")
+    if "\\u" in decoded:
+        json.dumps(value, ensure_ascii=False, default=str).encode()  # raises for half a character
     return value
 
 
@@ -113,6 +114,12 @@ def decode_token(text: str) -> Token:
     return _payload(plain)
 
 
+def is_version(value: Mapping[str, Any]) -> bool:
+    """Reports whether an object is of our version: the whole number, no text and no 2.0."""
+    v = value.get("x402Version")
+    return type(v) is int and v == VERSION
+
+
 def _claims(jws: str) -> Mapping[str, Any]:
     plain = decode_base64(jws.split(".")[1])
     try:
@@ -129,7 +136,7 @@ def _payload(text: bytes) -> Token:
         raise Undecodable(f"the payment payload is malformed ({e})") from None
     if not isinstance(p, dict):
         raise Undecodable("the payment payload is no object")
-    if p.get("x402Version") != VERSION or isinstance(p.get("x402Version"), bool):
+    if not is_version(p):
         raise Undecodable("x402Version is not 2", "BCK.X402.0915")
     inner = p.get("payload")
     jws = inner.get("signature") if isinstance(inner, dict) else None
@@ -172,10 +179,14 @@ def read_challenge(headers: Headers, body: bytes) -> Mapping[str, Any] | None:
     if len(body) > MAX_CHALLENGE:
         return None
     try:
-        p = strict(body)
+        return as_challenge(strict(body))
     except ValueError:
         return None
-    if not isinstance(p, dict) or p.get("x402Version") != VERSION:
+
+
+def as_challenge(p: Any) -> Mapping[str, Any] | None:
+    """Returns a PaymentRequired of version 2, None for anything else."""
+    if not isinstance(p, dict) or not is_version(p):
         return None
     return p if isinstance(p.get("accepts"), list) else None
 

@@ -8,11 +8,14 @@
     with httpx.Client(transport=HTTPXPayer(Toll(), budget)) as http:
         print(http.post("https://agent.example.com/ask", json={"q": "?"}).json(), budget.spent)
 
-An answer 402 of a server that speaks x402 is paid with credits, within the limits, and the request
-is made once more. A request is paid at most once, whatever the server answers, and an answer that
+An answer 402 of a server that speaks x402 is paid, within the limits, and the request is made once
+more. The credits of the client pay, or a wallet, which needs no client: HTTPXPayer(None, budget,
+wallet=account) pays entries of scheme exact in USDC and EURC, where account is one of eth_account
+or has the two members of Wallet. A request is paid at most once, whatever the server answers, and an answer that
 does not come leaves the payment open: PaymentError with sent. Redirects are requests of their own:
 a payment does not go along. A server gets a payment for a resource of its own and for an agent that
-is registered at it alone. An answer 402 that is not x402 version 2, and one to a request that
+is registered at it alone. The payers of httpx pay for calls of MCP servers, too, whose refusals are
+in band. An answer 402 that is not x402 version 2, and one to a request that
 brings a payment of its own, is returned as it is.
 """
 
@@ -21,7 +24,7 @@ from __future__ import annotations
 import io
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING, Any, Iterable
+from typing import TYPE_CHECKING, Any, AsyncIterator, Iterable, Iterator
 
 from . import _core, _x402
 from ._buy import (
@@ -35,8 +38,11 @@ from ._buy import (
     Made,
     Payment,
     PaymentError,
+    Unit,
+    Wallet,
     host_of,
 )
+from ._mcp_buy import Answering, Call
 from ._wire import Headers
 from .client import AsyncToll, Toll
 
@@ -50,6 +56,8 @@ __all__ = [
     "Limits",
     "Payment",
     "PaymentError",
+    "Unit",
+    "Wallet",
     "check",
     "host_of",
     "paying_opener",
@@ -74,17 +82,24 @@ def check(client: Toll, budget: Budget) -> None:
 class _Sync:
     """What synchronous adapters share."""
 
-    def __init__(self, client: Toll, budget: Budget, **settings: Any) -> None:
-        if not isinstance(client, Toll):
-            raise TypeError("this adapter needs a Toll")
-        self._client = client
-        self.buyer = Buyer(client._config, budget, **settings)
+    def __init__(self, client: Toll | None, budget: Budget, **settings: Any) -> None:
+        if not isinstance(client, (Toll, type(None))):
+            raise TypeError("this adapter needs a Toll, or None for a wallet alone")
+        # Without a client no step sends anything.
+        self._transport: Any = client._transport if client else None
+        self.buyer = Buyer(client._config if client else None, budget, **settings)
 
     def pay(self, method: str, url: str, challenge: Any) -> Made:
-        return _core.run(self.buyer.pay(Asked(method, url, challenge)), self._client._transport)
+        return _core.run(self.buyer.pay(Asked(method, url, challenge)), self._transport)
 
     def finish(self, made: Made, status: int, headers: Headers) -> None:
-        _core.run(self.buyer.finish(made, status, headers), self._client._transport)
+        _core.run(self.buyer.finish(made, status, headers), self._transport)
+
+    def pay_call(self, asked: Asked) -> Made:
+        return _core.run(self.buyer.pay(asked), self._transport)
+
+    def finish_call(self, made: Made, answer: Any) -> None:
+        _core.run(self.buyer.ended(made, *Call.outcome(answer)), self._transport)
 
 
 class _Handler(urllib.request.BaseHandler):
@@ -120,19 +135,21 @@ class _Handler(urllib.request.BaseHandler):
 
 
 def paying_opener(
-    client: Toll,
+    client: Toll | None,
     budget: Budget,
     *handlers: Any,
+    wallet: Wallet | None = None,
     plans: Iterable[str] = (),
     hosts: Iterable[str] = (),
     agent: str | None = None,
     delegation_id: str | None = None,
 ) -> urllib.request.OpenerDirector:
-    """Returns an opener of urllib that pays. The settings are those of a payer: plans whose credits
-    may be spent (any for none), hosts at which they are sold where the records of agents name none,
+    """Returns an opener of urllib that pays. The settings are those of a payer: a wallet that pays
+    entries of scheme exact, plans whose credits may be spent (any for none), hosts at which they are sold where the records of agents name none,
     the one agent to pay, and a delegation that buys one more order when credits are short."""
     payer = _Sync(
-        client, budget, plans=plans, hosts=hosts, agent=agent, delegation_id=delegation_id
+        client, budget, wallet=wallet, plans=plans, hosts=hosts, agent=agent,
+        delegation_id=delegation_id,
     )
     return urllib.request.build_opener(_Handler(payer), *handlers)
 
@@ -143,13 +160,15 @@ def _httpx_classes() -> tuple[Any, Any]:
     def lines(res: httpx.Response) -> Headers:
         return Headers([(n.decode("latin-1"), v.decode("latin-1")) for n, v in res.headers.raw])
 
-    def again(request: httpx.Request, content: bytes, made: Made) -> httpx.Request:
-        second = httpx.Request(
-            request.method, request.url, headers=request.headers, content=content,
+    def again(request: httpx.Request, content: bytes, made: Made | None) -> httpx.Request:
+        headers = httpx.Headers(request.headers)
+        headers.pop("content-length", None)
+        if made is not None:
+            headers[_x402.SIGNATURE] = made.header
+        return httpx.Request(
+            request.method, request.url, headers=headers, content=content,
             extensions=request.extensions,
         )
-        second.headers[_x402.SIGNATURE] = made.header
-        return second
 
     def behind(res: httpx.Response, body: bytes) -> httpx.Response:
         """The refusal with the body that was read of it."""
@@ -157,11 +176,74 @@ def _httpx_classes() -> tuple[Any, Any]:
         headers = [(n, v) for n, v in headers if n.lower() != b"content-length"]
         return httpx.Response(402, headers=headers, content=body, extensions=res.extensions)
 
+    def call_of(request: httpx.Request, content: bytes) -> Call | None:
+        """The call of an MCP server in a request. Its answer has to be read, so uncompressed."""
+        kind = request.headers.get("content-type", "")
+        call = Call.read(request.method, kind, content) if len(content) <= MAX_BODY else None
+        if call is not None:
+            request.headers["accept-encoding"] = "identity"
+        return call
+
+    def kind_of(res: httpx.Response) -> str:
+        return str(res.headers.get("content-type", ""))
+
+    class Ahead(httpx.SyncByteStream, httpx.AsyncByteStream):
+        """A body whose first parts were read."""
+
+        def __init__(self, parts: list[bytes], rest: Any, res: httpx.Response) -> None:
+            self._parts, self._rest, self._res = parts, rest, res
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield from self._parts
+            yield from self._rest
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for part in self._parts:
+                yield part
+            async for part in self._rest:
+                yield part
+
+        def close(self) -> None:
+            self._res.close()
+
+        async def aclose(self) -> None:
+            await self._res.aclose()
+
+    def ahead(res: httpx.Response, found: Answering, rest: Any) -> httpx.Response:
+        return httpx.Response(
+            res.status_code, headers=res.headers.raw, stream=Ahead(found.parts, rest, res),
+            extensions=res.extensions,
+        )
+
+    def look(
+        res: httpx.Response, call: Call, patient: bool = False
+    ) -> tuple[Any, httpx.Response]:
+        """Returns the answer to a call, None when it is not found, and the response with it."""
+        found, rest = Answering(call, kind_of(res), patient), iter(res.stream)  # type: ignore[arg-type]
+        for part in rest:
+            if not found.feed(part):
+                break
+        else:
+            found.end()
+        return found.answer, ahead(res, found, rest)
+
+    async def look_async(
+        res: httpx.Response, call: Call, patient: bool = False
+    ) -> tuple[Any, httpx.Response]:
+        found = Answering(call, kind_of(res), patient)
+        rest = res.stream.__aiter__()  # type: ignore[union-attr]
+        async for part in rest:
+            if not found.feed(part):
+                break
+        else:
+            found.end()
+        return found.answer, ahead(res, found, rest)
+
     class HTTPXPayer(httpx.BaseTransport):
         """A transport of httpx.Client that pays, over another one."""
 
         def __init__(
-            self, client: Toll, budget: Budget, inner: httpx.BaseTransport | None = None,
+            self, client: Toll | None, budget: Budget, inner: httpx.BaseTransport | None = None,
             **settings: Any,
         ) -> None:
             self._payer = _Sync(client, budget, **settings)
@@ -172,7 +254,10 @@ def _httpx_classes() -> tuple[Any, Any]:
             if _x402.SIGNATURE in request.headers:
                 return self._inner.handle_request(request)
             content = request.read()
+            call = call_of(request, content)
             res = self._inner.handle_request(request)
+            if call is not None and res.status_code == 200:
+                return self._pay_call(call, request, res)
             if res.status_code != 402:
                 return res
             body = bytearray()
@@ -195,6 +280,21 @@ def _httpx_classes() -> tuple[Any, Any]:
             self._payer.finish(made, res.status_code, lines(res))
             return res
 
+        def _pay_call(self, call: Call, request: httpx.Request, res: httpx.Response) -> httpx.Response:
+            answer, res = look(res, call)
+            asked = call.asked(str(request.url), answer)
+            if asked is None:
+                return res
+            res.close()
+            made = self._payer.pay_call(asked)
+            try:
+                second = again(request, call.paid(made), None)
+                answer, res = look(self._inner.handle_request(second), call, True)
+            except Exception as e:
+                raise self._payer.buyer.lost(made, str(e)) from e
+            self._payer.finish_call(made, answer)
+            return res
+
         def close(self) -> None:
             """Closes the transport below."""
             self._inner.close()
@@ -203,13 +303,13 @@ def _httpx_classes() -> tuple[Any, Any]:
         """A transport of httpx.AsyncClient that pays, over another one."""
 
         def __init__(
-            self, client: AsyncToll, budget: Budget, inner: httpx.AsyncBaseTransport | None = None,
-            **settings: Any,
+            self, client: AsyncToll | None, budget: Budget,
+            inner: httpx.AsyncBaseTransport | None = None, **settings: Any,
         ) -> None:
-            if not isinstance(client, AsyncToll):
-                raise TypeError("this adapter needs an AsyncToll")
-            self._client = client
-            self._buyer = Buyer(client._config, budget, **settings)
+            if not isinstance(client, (AsyncToll, type(None))):
+                raise TypeError("this adapter needs an AsyncToll, or None for a wallet alone")
+            self._transport: Any = client._transport if client else None
+            self._buyer = Buyer(client._config if client else None, budget, **settings)
             self._inner = inner or httpx.AsyncHTTPTransport()
 
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -217,7 +317,10 @@ def _httpx_classes() -> tuple[Any, Any]:
             if _x402.SIGNATURE in request.headers:
                 return await self._inner.handle_async_request(request)
             content = await request.aread()
+            call = call_of(request, content)
             res = await self._inner.handle_async_request(request)
+            if call is not None and res.status_code == 200:
+                return await self._pay_call(call, request, res)
             if res.status_code != 402:
                 return res
             body = bytearray()
@@ -233,17 +336,42 @@ def _httpx_classes() -> tuple[Any, Any]:
             if len(content) > MAX_BODY:
                 raise PaymentError(host_of(url), "the body is longer than 4 MiB")
             asked = Asked(request.method, url, challenge)
-            made = await _core.run_async(self._buyer.pay(asked), self._client._transport)
+            made = await _core.run_async(self._buyer.pay(asked), self._transport)
             try:
                 res = await self._inner.handle_async_request(again(request, content, made))
             except BaseException as e:
-                lost = self._buyer.lost(made, str(e) or type(e).__name__)
+                lost = self._lost(made, e)
                 if not isinstance(e, Exception):
                     raise  # a cancelled request: its payment counts in full
                 raise lost from e
             finish = self._buyer.finish(made, res.status_code, lines(res))
-            await _core.run_async(finish, self._client._transport)
+            await _core.run_async(finish, self._transport)
             return res
+
+        async def _pay_call(
+            self, call: Call, request: httpx.Request, res: httpx.Response
+        ) -> httpx.Response:
+            answer, res = await look_async(res, call)
+            asked = call.asked(str(request.url), answer)
+            if asked is None:
+                return res
+            await res.aclose()
+            made = await _core.run_async(self._buyer.pay(asked), self._transport)
+            try:
+                second = again(request, call.paid(made), None)
+                res = await self._inner.handle_async_request(second)
+                answer, res = await look_async(res, call, True)
+            except BaseException as e:
+                lost = self._lost(made, e)
+                if not isinstance(e, Exception):
+                    raise  # a cancelled request: its payment counts in full
+                raise lost from e
+            ended = self._buyer.ended(made, *Call.outcome(answer))
+            await _core.run_async(ended, self._transport)
+            return res
+
+        def _lost(self, made: Made, e: BaseException) -> PaymentError:
+            return self._buyer.lost(made, str(e) or type(e).__name__)
 
         async def aclose(self) -> None:
             """Closes the transport below."""
@@ -262,7 +390,7 @@ def _requests_class() -> Any:
     class RequestsPayer(HTTPAdapter):  # type: ignore[misc, unused-ignore]
         """An adapter of requests that pays: session.mount("https://", RequestsPayer(...))."""
 
-        def __init__(self, client: Toll, budget: Budget, **settings: Any) -> None:
+        def __init__(self, client: Toll | None, budget: Budget, **settings: Any) -> None:
             self._payer = _Sync(client, budget, **settings)
             super().__init__()
 

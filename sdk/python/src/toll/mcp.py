@@ -25,6 +25,7 @@ import urllib.parse
 from typing import Any, Literal, Mapping
 
 from . import _core, _x402, errors
+from ._mcp_buy import METHODS, PAYMENT, RECEIPT
 from ._models import SettleResponse
 from ._paid import current, current_payment
 from ._sale import Exchange, Fault, Incoming, Lines, Payment, Price, Reply, Seller, log, plain
@@ -36,13 +37,6 @@ __all__ = ["Middleware", "Payment", "Price", "current_payment"]
 
 #: Bytes of one message, of an answer that is kept back, and of an in-band payment.
 MAX_MESSAGE, MAX_ANSWER, MAX_PAYMENT = 4 << 20, 8 << 20, 64 << 10
-PAYMENT, RECEIPT = "x402/payment", "x402/payment-response"
-#: What is sold: the method of a call, the member that names the item, and the type of its url.
-METHODS = {
-    "tools/call": ("name", "tools"),
-    "resources/read": ("uri", "resources"),
-    "prompts/get": ("name", "prompts"),
-}
 OnRedeemError = Literal["ignore", "propagate"]
 
 
@@ -95,6 +89,11 @@ class Middleware:
             await self.app({**scope, "headers": headers}, receive, _Unanswered(send).send)
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not _is_json(scope["headers"]):
+            # What the application could decode in another way is not read here.
+            fault = _error(None, -32600, "The message must be application/json in UTF-8.")
+            await _answer(send, 415, fault)
+            return
         body = bytearray()
         while True:
             message = await receive()
@@ -194,6 +193,21 @@ def _error(id: Any, code: int, message: str, data: Any = None) -> dict[str, Any]
     if data is not None:
         error["data"] = data
     return {"jsonrpc": "2.0", "id": id, "error": error}
+
+
+def _is_json(headers: Any) -> bool:
+    """Reports whether a message is JSON in UTF-8 by its headers: a missing type says nothing else."""
+    for name, value in headers:
+        text = value.decode("latin-1").lower().replace(" ", "").replace('"', "")
+        if name.lower() == b"content-encoding" and text not in ("", "identity"):
+            return False
+        kind, *more = text.split(";")
+        if name.lower() == b"content-type" and (
+            kind != "application/json"
+            or any(p.startswith("charset=") and p != "charset=utf-8" for p in more)
+        ):
+            return False
+    return True
 
 
 async def _answer(send: Send, status: int, value: Any) -> None:
