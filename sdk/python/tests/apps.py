@@ -16,7 +16,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import uvicorn
 from django.conf import settings
 from fastapi import Request as R
-from toll import AsyncToll, Toll, TransportError
+from toll import AsyncToll, Toll, TransportError, WebhookError, read_delivery
 from toll import asgi, wsgi
 from toll._wire import Answer, Request, loads
 from toll.asgi import current_payment, paid
@@ -119,6 +119,17 @@ def parts_of(n: int) -> Iterator[bytes]:
         yield f"data: {CONTENT} {i}\n\n".encode()
 
 
+#: Secrets of a webhook whose deliveries come to the free route /hook: the one before, and the present one.
+SECRETS = ("whsec_before", "whsec_present")
+
+
+def delivered(headers: Any, body: bytes) -> str:
+    try:
+        return read_delivery(headers, body, *SECRETS).id
+    except WebhookError:
+        return "refused"
+
+
 def by_size(work: Any) -> int:
     if work.body == b"price fails":
         raise RuntimeError("no price")
@@ -173,12 +184,16 @@ def starlette_app(state: State) -> Any:
     async def free(request: R) -> Any:
         return PlainTextResponse("free " + str(request.headers.get("payment-signature")))
 
+    async def hook(request: R) -> Any:
+        return PlainTextResponse(delivered(request.headers.items(), await request.body()))
+
     return Starlette(
         routes=[
             Route("/ask", ask, methods=["GET", "POST"]),
             Route("/stream", stream, methods=["GET", "POST"]),
             Route("/priced", priced, methods=["POST"]),
             Route("/free", free),
+            Route("/hook", hook, methods=["POST"]),
         ]
     )
 
@@ -229,6 +244,10 @@ def fastapi_app(state: State) -> Any:
     async def free(request: R) -> Any:
         return PlainTextResponse("free " + str(request.headers.get("payment-signature")))
 
+    @app.post("/hook")
+    async def hook(request: R) -> Any:
+        return PlainTextResponse(delivered(request.headers.items(), await request.body()))
+
     return app
 
 
@@ -269,6 +288,10 @@ def flask_app(state: State) -> Any:
     @app.get("/free")
     def free() -> Any:
         return "free " + str(flask.request.headers.get("payment-signature"))
+
+    @app.post("/hook")
+    def hook() -> Any:
+        return delivered(flask.request.headers.items(), flask.request.get_data())
 
     return app
 
@@ -325,8 +348,13 @@ def django_views() -> None:
     def free(request: Any) -> Any:
         return HttpResponse("free " + str(request.headers.get("payment-signature")))
 
+    @csrf_exempt
+    def hook(request: Any) -> Any:
+        return HttpResponse(delivered(request.headers.items(), request.body))
+
     urlpatterns[:] = [
-        path("ask", ask), path("stream", stream), path("priced", priced), path("free", free)
+        path("ask", ask), path("stream", stream), path("priced", priced), path("free", free),
+        path("hook", hook),
     ]
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
+import hashlib
+import hmac
 import json
 import logging
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -326,6 +330,119 @@ def test_work_for_callers_who_left_ends_with_the_hold(svc: Service, tokens: dict
     assert "settle 200" not in front.state.events
 
 
+def test_T85_terms_changed_while_open(svc: Service, front: Front, token: str) -> None:
+    """A request is settled at the terms of its hold, and the next one is refused before it runs."""
+    had, _ = balance(svc, front)
+    got: list[apps.Got] = []
+    asking = threading.Thread(target=lambda: got.append(ask(front, token, target="/ask?do=hang")))
+    asking.start()
+    assert front.state.entered.wait(20)
+    version = svc.client().plans.get(svc.plan_id).version
+    try:
+        with svc.client() as t:
+            t.agents.unpublish(svc.agent_id)
+            t.plans.unpublish(svc.plan_id)
+            t.plans.update(svc.plan_id, metadata={"description": f"after version {version}"})
+        front.state.resume.set()
+        asking.join(20)
+        assert got[0].status == 200 and got[0].decoded("payment-response")["creditsRedeemed"] == "2"
+        front.reset()
+        # Once the records of the service are a second old, what is not listed is not payable.
+        eventually(lambda: ask(front, token).status == 402)
+        front.reset()
+        assert ask(front, token).status == 402 and front.state.runs == 0
+    finally:
+        with svc.client() as t:
+            t.agents.publish(svc.agent_id)
+            t.plans.publish(svc.plan_id)
+        eventually(lambda: ask(front, token).status == 200)
+    # What the payment says of older terms counts for nothing: the server's own do.
+    jws = base64.b64encode(
+        json.dumps(
+            {
+                "x402Version": 2, "payload": {"signature": token},
+                "accepted": {"scheme": "svc:erc4337", "network": "eip155:84532", "amount": "1", "planId": svc.plan_id},
+            }
+        ).encode()
+    ).decode()
+    got[0] = ask(front, jws)
+    if got[0].status == 200:
+        assert got[0].decoded("payment-response")["creditsRedeemed"] == "2"
+    else:
+        assert got[0].status == 402 and CONTENT.encode() not in got[0].body
+    assert svc.held(f"buyer {front.name}") == 0 and balance(svc, front)[0] < had
+
+
+def test_T86_flood(svc: Service, front: Front, token: str) -> None:
+    """What has no payment is refused without the service, and paid calls go on meanwhile."""
+    ask(front, None)  # terms are known
+    front.reset()
+    refused: list[int] = []
+
+    def flood() -> None:
+        for bad in (None, "x", "e30=", "a.b", "{}", "eyJ4NDAyVmVyc2lvbiI6MX0=") * 5:
+            refused.append(ask(front, bad).status)
+
+    threads = [threading.Thread(target=flood) for _ in range(4)]
+    for t in threads:
+        t.start()
+    paid_ = [ask(front, token).status for _ in range(3)]
+    for t in threads:
+        t.join()
+    assert paid_ == [200] * 3 and set(refused) == {402} and len(refused) == 120
+    assert front.fault.counts == {"verify": 3, "settle": 3} and front.state.runs == 3
+    # A body of 2 MB, behind a payment and without one.
+    for given in (None, token):
+        got = ask(front, given, body=b"x" * (2 << 20))
+        assert got.status in (413, 0) and CONTENT.encode() not in got.body
+    assert front.fault.counts == {"verify": 3, "settle": 3} and front.state.runs == 3
+
+
+def test_T87_deliveries_pass(front: Front) -> None:
+    """A free route behind the middleware gets deliveries of webhooks byte by byte, with both signatures."""
+    event = {
+        "id": "evt_1", "type": "plan.created", "sequence": 3, "data": {"text": "\u00e9"},
+        "createdAt": "2026-11-21T01:52:18.322Z", "object": {"kind": "plan", "id": "1", "sequence": 1},
+    }
+    body, now = json.dumps(event, indent=1).encode(), int(time.time())
+
+    def sent(*secrets: str, at: int = now, of: bytes = body) -> str:
+        text = f"d1.{at}.".encode() + of
+        signatures = ["v1=" + hmac.new(s.encode(), text, hashlib.sha256).hexdigest() for s in secrets]
+        headers = [("service-webhook-id", "d1"), ("service-webhook-timestamp", str(at))]
+        headers.append(("service-webhook-signature", ", ".join(signatures)))
+        got = ask(front, None, target="/hook", body=body, more=headers)
+        assert got.status == 200, got
+        return got.body.decode()
+
+    before, present = apps.SECRETS
+    assert [sent(before), sent(present), sent("other", present)] == ["evt_1"] * 3
+    bad = [sent("other"), sent(), sent(present, at=now - 400), sent(present, of=body + b" ")]
+    assert bad == ["refused"] * 4
+
+
+def test_T88_one_reading_of_a_message(front: Front, token: str) -> None:
+    """What two servers could read in two ways is refused, and the text behind it is not a request."""
+    second = request_text("POST", "/ask", [("payment-signature", token)])
+    chunked = "transfer-encoding: chunked"
+    for lines, body in [
+        (["content-length: 4", chunked], "0\r\n\r\n"),
+        (["content-length: 4", "content-length: 5"], "0\r\n\r\n"),
+        (["transfer-encoding: xchunked"], "0\r\n\r\n"),
+        ([chunked, "transfer-encoding: identity"], "0\r\n\r\n"),
+        ([chunked], "1\na\r\n0\r\n\r\n"),
+        ([chunked], "1;" + "x" * (1 << 20) + "\r\na\r\n0\r\n\r\n"),
+        (["content-length: +4"], "0\r\n\r\n"),
+        (["content-length : 4"], "0\r\n\r\n"),
+        (["x-a: b", " folded: c"], "0\r\n\r\n"),
+    ]:
+        head = "\r\n".join(["POST /ask HTTP/1.1", "host: agent.test", *lines, "", ""])
+        raw = exchange(front.port, (head + body).encode() + second, 2.0)
+        assert re.match(rb"HTTP/1\.[01] 4\d\d |\Z", raw), (lines, raw[:200])
+        assert raw.count(b"HTTP/1.") <= 2 and CONTENT.encode() not in raw, (lines, raw[:200])
+        assert front.state.runs == 0 and "verify" not in front.fault.counts, lines
+
+
 def test_T89_two_credentials(svc: Service, front: Front, token: str) -> None:
     other = svc.token(account="other buyer")
     payload = base64.b64encode(
@@ -461,10 +578,76 @@ def test_T95_response_splitting(front: Front) -> None:
         assert json.loads(got.body)["correlationId"] == got.headers["x-correlation-id"]
 
 
+def test_T96_json_differentials(front: Front, token: str) -> None:
+    """A payment that two parsers could read in two ways is refused before the handler."""
+    jws = json.dumps(token)
+    good = f'{{"x402Version":2,"payload":{{"signature":{jws}}}}}'
+    assert ask(front, base64.b64encode(good.encode()).decode()).status == 200
+    front.reset()
+    for what, text in {
+        "duplicate": f'{{"x402Version":1,"x402Version":2,"payload":{{"signature":{jws}}}}}'.encode(),
+        "duplicate inside": f'{{"x402Version":2,"payload":{{"signature":"a.b.c","signature":{jws}}}}}'.encode(),
+        "duplicate by an escape": f'{{"x402Version":2,"payload":{{"signature":{jws},"s\\u0069gnature":{jws}}}}}'.encode(),
+        "other case": f'{{"x402Version":2,"payload":{{"Signature":{jws}}}}}'.encode(),
+        "long s": f'{{"x402Version":2,"payload":{{"\u017fignature":{jws}}}}}'.encode(),
+        "zero behind a name": f'{{"x402Version":2,"payload":{{"signature\\u0000":{jws}}}}}'.encode(),
+        "byte order mark": b"\xef\xbb\xbf" + good.encode(),
+        "UTF-16": good.encode("utf-16-le"),
+        "bad UTF-8": good.encode()[:-1] + b',"x":"\xff"}',
+        "lone surrogate": f'{{"x402Version":2,"x":"\\ud800","payload":{{"signature":{jws}}}}}'.encode(),
+        "NaN": good.encode()[:-1] + b',"x":NaN}',
+        "trailing": good.encode() + b"{}",
+        "depth 33": good.encode()[:-1] + b',"x":' + b"[" * 33 + b"]" * 33 + b"}",
+        "digits": good.encode()[:-1] + b',"x":' + b"9" * 4400 + b"}",
+        "version as text": good.encode().replace(b":2,", b':"2",'),
+        "version with a fraction": good.encode().replace(b":2,", b":2.0,"),
+    }.items():
+        got = ask(front, base64.b64encode(text).decode())
+        assert got.status in (402, 431) and front.state.runs == 0, (what, got)
+        assert "verify" not in front.fault.counts, what  # not even the service is asked
+
+
+def test_T97_media_types(front: Front, token: str) -> None:
+    """A payment is read out of headers alone, whatever a body is said to be."""
+    payment = f"payment-signature={token}".encode()
+    for kind, more, body in [
+        ("application/x-www-form-urlencoded", [], payment),
+        ("text/plain", [], payment),
+        ("application/json; charset=utf-16", [], json.dumps({"payment-signature": token}).encode("utf-16")),
+        ("application/json", [("content-encoding", "gzip")], gzip.compress(payment)),
+    ]:
+        got = ask(front, None, body=body, more=[("content-type", kind), *more])
+        assert got.status == 402 and got.headers["content-type"] == "application/json", (kind, got)
+        assert got.headers["x-content-type-options"] == "nosniff"
+    assert front.state.runs == 0
+
+
 def test_T98_version_header(front: Front, token: str) -> None:
     for v in ("1.0", "9.9", "", "x" * 1000):
         got = ask(front, token, more=[("service-version", v)])
         assert got.status == 200 and got.decoded("payment-response")["creditsRedeemed"] == "2"
+
+
+def test_T99_shared_cache(front: Front, token: str) -> None:
+    """A conforming cache in front keeps nothing that was paid for."""
+    stored: dict[str, apps.Got] = {}
+
+    def through(target: str, given: str | None = None) -> apps.Got:
+        if target not in stored:
+            got = ask(front, given, "GET", target, b"")
+            words = got.headers.get("cache-control", "")
+            if "no-store" in words or "private" in words:
+                return got
+            stored[target] = got
+        return stored[target]
+
+    for target in ("/ask", "/ask?do=404", "/stream?n=2"):
+        assert through(target, token).status in (200, 404)
+        got = through(target)
+        assert got.status == 402 and CONTENT.encode() not in got.body, (target, got)
+    assert not stored
+    for words in ("public", "s-maxage"):
+        assert words not in ask(front, token).headers["cache-control"]
 
 
 def test_T100_ranges_and_conditions(front: Front, token: str) -> None:
@@ -473,6 +656,62 @@ def test_T100_ranges_and_conditions(front: Front, token: str) -> None:
     got = ask(front, token, more=more)
     assert got.status in (200, 206) and got.decoded("payment-response")["creditsRedeemed"] == "2"
     assert "if-none-match" not in front.state.seen
+
+
+def test_T101_http2(front: Front, token: str) -> None:
+    """The preface of HTTP/2 and an upgrade to it change nothing: one request, one answer, one price."""
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" * 1000
+    raw = exchange(front.port, preface, 2.0)
+    assert CONTENT.encode() not in raw and b" 200 " not in raw and front.state.runs == 0
+    upgrade = [("upgrade", "h2c"), ("http2-settings", "AAMAAABkAAQAAP__")]
+    assert ask(front, None, more=upgrade).status == 402
+    got = ask(front, token, more=upgrade)
+    assert got.status == 200 and got.decoded("payment-response")["creditsRedeemed"] == "2"
+    assert not {"upgrade", "http2-settings"} & set(front.state.seen)
+
+
+def test_T101_resets(svc: Service, tokens: dict[str, str]) -> None:
+    """Streams of HTTP/2 that are reset leave no hold and no task, and lengths of a peer are not believed."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def work() -> None:
+        client = svc.async_client()
+        gate = asgi.Middleware(app, client, plan=svc.plan_id, price=asgi.Price(1), max_body=64)
+        headers = [(b"payment-signature", tokens["starlette"].encode()), (b"content-length", b"1")]
+        scope = {"type": "http", "http_version": "2", "path": "/x", "query_string": b"", "headers": headers}
+
+        async def one(method: str, messages: list[Any]) -> list[Any]:
+            sent: list[Any] = []
+
+            async def receive() -> Any:
+                if messages:
+                    return messages.pop(0)
+                await asyncio.sleep(60)
+
+            async def send(m: Any) -> None:
+                sent.append(m)
+
+            await gate({**scope, "method": method}, receive, send)
+            return sent
+
+        whole = {"type": "http.request", "body": b"", "more_body": False}
+        reset = [whole, {"type": "http.disconnect"}]
+        had = svc.balance("buyer starlette")
+        tasks = len(asyncio.all_tasks())
+        for _ in range(4):
+            for sent in await asyncio.gather(*[one("GET", [*reset]) for _ in range(25)]):
+                assert not any(CONTENT.encode() in m.get("body", b"") for m in sent)
+        assert (svc.balance("buyer starlette"), svc.held("buyer starlette")) == (had, 0)
+        assert len(asyncio.all_tasks()) == tasks
+        sent = await one("POST", [{"type": "http.request", "body": b"x" * 65, "more_body": True}])
+        assert sent[0]["status"] == 413 and svc.held("buyer starlette") == 0
+        await client.aclose()
+
+    asyncio.run(work())
 
 
 def test_T119_token_for_another_resource(svc: Service, front: Front) -> None:

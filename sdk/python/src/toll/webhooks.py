@@ -10,7 +10,7 @@ from typing import Callable, Iterable, Mapping
 from ._models import Event
 from ._namespace import DEFAULT, Namespace
 from ._record import Unreadable
-from ._wire import loads
+from ._x402 import strict
 from .errors import WebhookError
 
 #: Seconds by which the time of a delivery may differ from ours, in both directions.
@@ -58,7 +58,7 @@ def read_delivery(
             hint="Give the raw body and the secret of this webhook.",
         )
     try:
-        return Event.read(loads(body))
+        return Event.read(strict(body))
     except (ValueError, Unreadable) as e:
         raise WebhookError(f"The delivery is not an event: {e}.", status=400) from None
 

@@ -340,7 +340,9 @@ class _Exchange(Exchange):
         return [body]
 
     def _answer(self, reply: Reply) -> Iterable[bytes]:
-        self._begin(reply.headers, f"{reply.status} {REASONS.get(reply.status, 'Refused')}")
+        # How a connection ends is the server's: an application must not say it (PEP 3333).
+        headers = [(n, v) for n, v in reply.headers if n != "connection"]
+        self._begin(headers, f"{reply.status} {REASONS.get(reply.status, 'Refused')}")
         return [reply.body]
 
     def _stream(
