@@ -17,11 +17,11 @@ import (
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
-// pythonTime bounds the suite of sdk/python.
+// pythonTime bounds one file of the suite of sdk/python.
 const pythonTime = 8 * time.Minute
 
 // pythonNeeds are what the suite imports, all packages of Debian (scripts/test.sh).
-const pythonNeeds = "import fastapi, starlette, flask, django, uvicorn, httpx, requests, pytest, mypy, hatchling, build, pip"
+const pythonNeeds = "import fastapi, starlette, flask, django, uvicorn, httpx, requests, pytest, mypy, hatchling, build, pip, ecdsa, Cryptodome"
 
 // findPython returns the interpreter of the system, which has Debian's packages: another one on PATH has none of them.
 func findPython(t *testing.T) string {
@@ -64,20 +64,29 @@ func TestPython(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), pythonTime)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, python, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider")
-		cmd.Dir = dir
-		cmd.WaitDelay = time.Second
-		cmd.Env = append(os.Environ(), "TOLL_BIN="+servertest.Program(t), "TOLL_TEST_RAIL="+string(rail), "PYTHONDONTWRITEBYTECODE=1")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+		env := append(os.Environ(), "TOLL_BIN="+servertest.Program(t), "TOLL_TEST_RAIL="+string(rail), "PYTHONDONTWRITEBYTECODE=1")
+		files, err := filepath.Glob(filepath.Join(dir, "tests", "test_*.py"))
+		if err != nil || len(files) == 0 {
+			t.Fatal("no tests", err)
 		}
-		if strings.Contains(string(out), "SKIPPED") {
-			t.Errorf("a test of the suite was skipped:\n%s", out)
+		for _, file := range files {
+			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "test_"), ".py")
+			t.Run(name, func(t *testing.T) { // each with a service of its own; they wait for answers most of their time
+				t.Parallel()
+				ctx, cancel := context.WithTimeout(t.Context(), pythonTime)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, python, "-m", "pytest", "-q", "-rs", "--tb=short", "-p", "no:cacheprovider", file)
+				cmd.Dir, cmd.WaitDelay, cmd.Env = dir, time.Second, env
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				if strings.Contains(string(out), "SKIPPED") {
+					t.Errorf("a test of the suite was skipped:\n%s", out)
+				}
+				t.Log(lastLines(out))
+			})
 		}
-		t.Log(lastLines(out))
 	})
 }
 

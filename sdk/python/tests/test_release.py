@@ -12,9 +12,10 @@ import time
 import zipfile
 from pathlib import Path
 
+import httpx
 import pytest
 from toll import builders
-from toll.testing import Service
+from toll.testing import Service, program
 
 HERE = Path(__file__).resolve().parent.parent
 DOCS = HERE.parents[1] / "docs" / "PYTHON.md"
@@ -84,10 +85,72 @@ def test_pages_compile() -> None:
     assert len(blocks(DOCS)) >= 5
 
 
+def test_quick_start(python: Path, tmp_path: Path) -> None:
+    """The blocks of the page with a name, in an empty folder, sell and buy against toll dev, and the same over MCP."""
+    found = re.findall(r"```python (\w+\.py)\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.S)
+    assert [name for name, _ in found] == ["sell.py", "buy.py", "mcp_sell.py", "mcp_buy.py"]
+    at, http, mcp = (free_port() for _ in range(3))
+    for name, text in found:
+        lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("import ", "from "))]
+        assert len(lines) <= 13, name
+        (tmp_path / name).write_text(text.replace("8403", str(http)).replace("8404", str(mcp)))
+    # Debian's uvicorn and httpx for MCP; the package itself is the installed one.
+    frameworks = Path(httpx.__file__).parents[1]
+    assert not (frameworks / "toll").exists()
+    keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "TMPDIR")}
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(*command: str, **env: str) -> subprocess.Popen[bytes]:
+        log = (tmp_path / f"log{len(running)}").open("wb")
+        p = subprocess.Popen(command, cwd=tmp_path, env={**keep, **env}, stdout=log, stderr=log)
+        running.append(p)
+        return p
+
+    def account(who: str) -> dict[str, str]:
+        key = (tmp_path / "dev" / f"{who}.key").read_text().strip()
+        return {"TOLL_URL": f"http://localhost:{at}", "TOLL_API_KEY": key}
+
+    try:
+        dev = start(program(), "dev", "--data", "dev", "--listen", f"127.0.0.1:{at}", "--history=false")
+        end = time.monotonic() + 120
+        while b"Paste into" not in (tmp_path / "log0").read_bytes():
+            assert dev.poll() is None and time.monotonic() < end, (tmp_path / "log0").read_text()
+            time.sleep(0.1)
+        for sell, buy, port, path in [
+            ("sell.py", "buy.py", http, ""), ("mcp_sell.py", "mcp_buy.py", mcp, str(frameworks)),
+        ]:
+            answers(port, start(str(python), sell, PYTHONPATH=path, **account("builder")))
+            bought = subprocess.run(
+                [str(python), buy], cwd=tmp_path, env={**keep, "PYTHONPATH": path, **account("subscriber")},
+                capture_output=True, text=True, timeout=60,
+            )
+            assert bought.stdout == "42 2\n", bought.stderr
+    finally:
+        for p in running:
+            p.terminate()
+            p.wait(20)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return int(s.getsockname()[1])
+
+
+def answers(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Waits until something listens."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            assert process.poll() is None and time.monotonic() < end, "nothing listens"
+            time.sleep(0.05)
+
+
 def test_examples(svc: Service) -> None:
     """The agent sells to the buyer."""
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        port = s.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     with svc.client("example seller") as t:
         made = t.agents.create_with_plan(
@@ -99,14 +162,7 @@ def test_examples(svc: Service) -> None:
     command = [sys.executable, "-m", "uvicorn", "agent:app", "--port", str(port), "--log-level", "warning"]
     agent = subprocess.Popen(command, cwd=HERE / "examples", env=env)
     try:
-        end = time.monotonic() + 30
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                assert agent.poll() is None and time.monotonic() < end
-                time.sleep(0.05)
+        answers(port, agent)
         bought = subprocess.run(
             [sys.executable, str(HERE / "examples" / "buyer.py"), url, "how are you"],
             capture_output=True, text=True, timeout=60,

@@ -83,7 +83,8 @@ class Service:
     def start(self) -> None:
         """Starts the process, again on the same data after kill()."""
         command = [self._program, "serve", "--listen", f"127.0.0.1:{self._port}"]
-        command += ["--data", self._data, *self._args]
+        # Nobody sends requests elsewhere meanwhile, so that nothing waits for it at the end.
+        command += ["--data", self._data, "--drain", "0s", *self._args]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._environment()
