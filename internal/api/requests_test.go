@@ -234,6 +234,29 @@ func sameRequests(t *testing.T, name string, got []*toll.Settlement, want []*cal
 	}
 }
 
+// TestRequests_OfBothKinds: a page may end before the only settlement, although that was read already.
+func TestRequests_OfBothKinds(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		plan := s.plan(s.b1, freePlan)
+		s.do(s.s1, "POST", base+"/protocol/plans/"+plan+"/order", "")
+		token, _ := s.token(s.s1, plan)
+		settled := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, "")).text(t, "extra.agentRequestId")
+		held := s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, token, `,"hold":true`)).text(t, "agentRequestId")
+		s.clock.advance(time.Second)
+		s.do(s.b1, "POST", base+"/x402/release", `{"agentRequestId":"`+held+`"}`)
+		s.followed()
+		for order, want := range map[string][]string{"desc": {held, settled}, "asc": {settled, held}} {
+			var got []string
+			for _, r := range s.requests(s.b1, "pageSize=1&sortOrder="+order) {
+				got = append(got, r.AgentRequestID)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", order, got, want)
+			}
+		}
+	})
+}
+
 // TestRequests_Bounded: a list with few requests of many answers parts that may be empty, and all of them in the end.
 func TestRequests_Bounded(t *testing.T) {
 	each(t, func(t *testing.T, s *stack) {

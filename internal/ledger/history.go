@@ -184,7 +184,7 @@ func badHistoryCursor() error {
 func (h *history) cursor() string {
 	c := historyCursor{Ascending: h.asc}
 	for _, s := range h.sources {
-		if s.done && s.at.N == 0 && !h.asc {
+		if s.done && len(s.kept) == 0 && s.at.N == 0 && !h.asc {
 			s.at.N = -1 // what comes now stands before the pages that were read
 		}
 		c.Places = append(c.Places, s.at)
