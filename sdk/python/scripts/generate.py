@@ -1,16 +1,20 @@
-"""Writes what is derived: records from docs/openapi.json, and the asynchronous resources.
+"""Writes what is derived: records from docs/openapi.json, the asynchronous resources, and the
+reference docs/PYTHON-REFERENCE.md from the sources.
 
-    python3 scripts/generate.py            write src/toll/_models.py and src/toll/_resources_async.py
+    python3 scripts/generate.py            write them
     python3 scripts/generate.py --check    fail when one of them is not up to date
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import pathlib
 import re
 import sys
-from typing import Any, Iterator
+import textwrap
+from typing import Any, Iterator, Union
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 OPENAPI = HERE.parent.parent / "docs" / "openapi.json"
@@ -183,6 +187,109 @@ def asynchronous(source: str) -> str:
     return re.sub(r"await await", "await", source)
 
 
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+#: What the reference has beside the resources: a heading, how a name is reached, and where names are written.
+PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
+    ("Sell: toll.asgi and toll.wsgi", "", [
+        ("asgi.py", ["Middleware"]), ("_paid.py", ["paid", "current_payment"]),
+        ("_sale.py", ["Price", "Payment", "Work", "Queue", "Unsettled", "HoldEnded", "NotBehindMiddleware"]),
+    ]),
+    ("Sell over MCP: toll.mcp", "", [("mcp.py", ["Middleware"])]),
+    ("Buy: toll.http", "", [
+        ("http.py", ["HTTPXPayer", "AsyncHTTPXPayer", "RequestsPayer", "paying_opener", "check"]),
+        ("_buy.py", ["Limits", "Budget", "Payment", "PaymentError", "LimitReached", "Wallet", "Buyer", "host_of"]),
+    ]),
+    ("Prices and credits: toll.builders", "builders.", [("builders.py", [])]),
+    ("Webhooks", "", [("webhooks.py", ["read_delivery"])]),
+    ("Errors", "", [("errors.py", [])]),
+    ("Tests: toll.testing", "", [("testing.py", ["Service", "Key", "program"])]),
+]
+
+
+def prose(doc: str | None, indent: str = "") -> list[str]:
+    """Returns the lines of a docstring as Markdown: paragraphs, and indented blocks as code."""
+    out: list[str] = []
+    for part in inspect.cleandoc(doc or "").split("\n\n"):
+        if part.startswith("    "):
+            out += ["```python", *textwrap.dedent(part).splitlines(), "```", ""]
+        elif part:
+            text = " ".join(part.replace("``", "`").split())
+            out += [*textwrap.wrap(text, 130, initial_indent=indent, subsequent_indent=indent), ""]
+    return out
+
+
+def signature(node: Function) -> str:
+    """Returns the parameters of a function without self, and what it returns."""
+    args = ast.unparse(node.args)
+    args = re.sub(r"^(self|cls)(: [^,]+)?(, )?", "", args)
+    returns = ast.unparse(node.returns) if node.returns is not None else "None"
+    return f"({args})" + (f" -> {returns.replace('m.', '')}" if returns != "None" else "")
+
+
+def functions(node: ast.ClassDef, prefix: str) -> list[str]:
+    """Returns an item for each public method or property of a class."""
+    out: list[str] = []
+    for one in node.body:
+        if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) or one.name.startswith("_"):
+            continue
+        property_ = any(ast.unparse(d) == "property" for d in one.decorator_list)
+        call = signature(one).split(" -> ", 1)[-1] if property_ else signature(one)
+        out.append(f"- `{prefix}{one.name}{': ' if property_ else ''}{call}`")
+        out += [line for line in prose(ast.get_docstring(one), "  ")]
+    return out
+
+
+def described(node: Union[Function, ast.ClassDef], prefix: str) -> list[str]:
+    """Returns the part of the reference about a class or a function."""
+    doc = ast.get_docstring(node)
+    if not isinstance(node, ast.ClassDef):
+        return [f"### `{prefix}{node.name}`", "", "```python", f"{node.name}{signature(node)}", "```", "", *prose(doc)]
+    init = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+    fields = [n for n in node.body if isinstance(n, ast.AnnAssign) and not ast.unparse(n.target).startswith("_")]
+    how: list[str] = []
+    if init:
+        how = [f"{node.name}{signature(init[0])}"]
+    elif fields and any("dataclass" in ast.unparse(d) for d in node.decorator_list):
+        how = [f"{node.name}:", *(f"    {ast.unparse(n)}" for n in fields)]
+    code = ["```python", *how, "```", ""] if how else []
+    return [f"### `{prefix}{node.name}`", "", *code, *prose(doc), *functions(node, ".")]
+
+
+def named(package: pathlib.Path, file: str, names: list[str]) -> list[Union[Function, ast.ClassDef]]:
+    """Returns classes and functions of a module by name, all public ones for no name."""
+    tree = ast.parse((package / file).read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = {n.name: n for n in ast.walk(tree) if isinstance(n, kinds)}
+    top = [n.name for n in tree.body if isinstance(n, kinds) and not n.name.startswith("_")]
+    return [found[name] for name in names or top]
+
+
+def reference(package: pathlib.Path) -> str:
+    """Returns the reference as Markdown."""
+    out = [
+        "# Python reference", "",
+        "Every public name of the package `toll`. Made of its sources by `sdk/python/scripts/generate.py`: change those. "
+        "How it is used: [Python](PYTHON.md).", "",
+        "## Clients", "",
+    ]
+    shared, *clients = named(package, "client.py", ["_Client", "Toll", "AsyncToll"])
+    assert isinstance(shared, ast.ClassDef)
+    for node in clients:
+        out += [*described(node, ""), *functions(shared, ".")]
+    out += ["## Resources", "", "The resources of `AsyncToll` have the same methods, which are awaited; lists are read with `async for`.", ""]
+    client = (package / "client.py").read_text(encoding="utf-8")
+    for attribute, file, name in re.findall(r"self\.(\w+) = (_resources|_events)\.(\w+)\(", client):
+        (node,) = named(package, f"{file}.py", [name])
+        assert isinstance(node, ast.ClassDef)
+        out += [f"### `toll.{attribute}`", "", *prose(ast.get_docstring(node)), *functions(node, "")]
+    for heading, prefix, parts in PARTS:
+        out += [f"## {heading}", ""]
+        for file, names in parts:
+            for one in named(package, file, names):
+                out += described(one, prefix)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(out)).strip() + "\n"
+
+
 def main() -> None:
     """Writes or checks the generated files."""
     with OPENAPI.open(encoding="utf-8") as f:
@@ -190,8 +297,12 @@ def main() -> None:
     package = HERE / "src" / "toll"
     resources = (package / "_resources.py").read_text(encoding="utf-8")
     stale = []
-    for name, text in [("_models.py", models), ("_resources_async.py", asynchronous(resources))]:
-        path = package / name
+    for path, text in [
+        (package / "_models.py", models),
+        (package / "_resources_async.py", asynchronous(resources)),
+        (OPENAPI.parent / "PYTHON-REFERENCE.md", reference(package)),
+    ]:
+        name = path.name
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         stale.append(name)

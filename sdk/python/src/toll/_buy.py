@@ -372,7 +372,7 @@ class Buyer:
             raise Unpayable(f"the scheme {str(scheme)[:40]!r} is not paid with credits")
         extra = entry.get("extra")
         plan = (extra.get("planId") if isinstance(extra, dict) else None) or entry.get("planId")
-        if digits(plan) is None:
+        if not isinstance(plan, str) or digits(plan) is None:
             raise Unpayable("the entry names no plan")
         if self.plans and plan not in self.plans:
             raise Unpayable(f"it asks for credits of plan {plan}, which is not to be spent")
