@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from toll import builders
+from toll import Toll, builders
 from toll.testing import Service, program
 
 HERE = Path(__file__).resolve().parent.parent
@@ -83,6 +84,22 @@ def test_pages_compile() -> None:
         for block in blocks(path):
             compile(block, str(path), "exec", flags=0x2000)  # await at the top level
     assert len(blocks(DOCS)) >= 5
+
+
+def test_pages_name_what_there_is() -> None:
+    """Every method and every import of the pages exists."""
+    client, found = Toll("k"), 0
+    for path in (HERE / "README.md", DOCS):
+        text = path.read_text(encoding="utf-8")
+        for resource, method in re.findall(r"\btoll\.(\w+)\.(\w+)\b", text):
+            holder = getattr(client, resource, None) or importlib.import_module(f"toll.{resource}")
+            assert hasattr(holder, method), f"{path.name}: toll.{resource}.{method}"
+            found += 1
+        for module, names in re.findall(r"^from (toll[\w.]*) import (.+)$", text, re.M):
+            for name in names.split(", "):
+                assert hasattr(importlib.import_module(module), name), f"{path.name}: {module} {name}"
+                found += 1
+    assert found > 40
 
 
 def test_quick_start(python: Path, tmp_path: Path) -> None:
