@@ -45,7 +45,7 @@ export class Service {
   readonly #bin: string;
   readonly #args: readonly string[];
   readonly #dir: string;
-  readonly #port: number;
+  #port = 0;
   readonly #keys = new Map<string, Promise<TestKey>>();
   #process: ChildProcess | undefined;
   #registered: Promise<g.AgentAndPlanRegistered> | undefined;
@@ -54,11 +54,10 @@ export class Service {
   /** Id of the builder's agent, which has no endpoints and may be paid for anything. */
   agentId = "";
 
-  private constructor(bin: string, args: readonly string[], dir: string, port: number) {
+  private constructor(bin: string, args: readonly string[], dir: string) {
     this.#bin = bin;
     this.#args = args;
     this.#dir = dir;
-    this.#port = port;
   }
 
   /** Starts a service. Throws an Error when the program is missing or does not start. */
@@ -67,7 +66,7 @@ export class Service {
     if (!bin) throw new Error("toll is not on PATH: install it, or name the program in TOLL_BIN");
     const args = o.args ?? ["--chain", "off", "--card", "off"];
     const dir = await mkdtemp(join(tmpdir(), "toll-ts-"));
-    const service = new Service(bin, args, dir, await freePort());
+    const service = new Service(bin, args, dir);
     try {
       await service.#make("builder", ["--init"]);
       await service.start();
@@ -90,6 +89,7 @@ export class Service {
   async start(): Promise<void> {
     const path = join(this.#dir, "log");
     const log = await open(path, "a");
+    this.#port ||= await freePort();
     const args = [
       "serve",
       "--listen",

@@ -227,8 +227,9 @@ async function openApplication() {
   const next = createRequire(join(dir, "package.json"))("next");
   const app = next({ dev: false, dir, quiet: true });
   await app.prepare();
-  return app.getRequestHandler();
+  return { handle: app.getRequestHandler(), close: () => app.close() };
 }
+export const closeApplication = async () => (await application)?.close();
 
 const makers = {
   async web(state, shared, port) {
@@ -258,7 +259,7 @@ const makers = {
 
   /** The built application of test/next, in this process. Its bundle has a copy of the package. */
   async application(state, { toll: _, tollOptions, ...shared }, port) {
-    const handle = await (application ??= openApplication());
+    const { handle } = await (application ??= openApplication());
     globalThis.tollFronts ??= {};
     globalThis.tollFronts[port] = {
       answer(sdk, name, request, context) {
@@ -423,12 +424,18 @@ function record(server, events) {
   });
 }
 
-async function freePort() {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+/** Below the ports that systems choose, and others in each process: many of these tests run at a time. */
+let nextPort = 10_000 + (process.pid % 1000) * 20;
+
+export async function freePort() {
+  for (;;) {
+    const server = net.createServer().listen(nextPort++, "127.0.0.1");
+    const free = await once(server, "listening").then(() => true, () => false);
+    if (!free) continue;
+    const { port } = server.address();
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+  }
 }
 
 /** Starts a server of a framework that sells with the keys of the builder. */

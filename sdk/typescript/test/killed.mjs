@@ -21,4 +21,4 @@ faults.after = (op) => {
 };
 faults.before = (op) => (op === "settle" && moment === "before settle" ? never() : undefined);
 if (moment === "in the handler") state.entered.promise.then(die);
-console.log(front.port);
+console.log(`listens on ${front.port}`);

@@ -178,8 +178,8 @@ test("without a payment the answer in band says what it costs", async () => {
     assert.equal(asks.resource.url, "mcp://weather/tools/ask");
     assert.deepEqual([asks.accepts[0].planId, asks.accepts[0].amount, asks.accepts[0].extra.httpVerb], [service.planId, "2", "POST"]);
   }
-  for (const call of [client.readResource({ uri: "data://one" }), client.getPrompt({ name: "report" })]) {
-    await assert.rejects(call, (e) => e.code === -32003 && e.data.accepts.length === 1 && /Authorization required/.test(e.message));
+  for (const call of [() => client.readResource({ uri: "data://one" }), () => client.getPrompt({ name: "report" })]) {
+    await assert.rejects(call(), (e) => e.code === -32003 && e.data.accepts.length === 1 && /Authorization required/.test(e.message));
   }
   assert.equal(state.runs, 0);
   await client.close();
@@ -325,8 +325,8 @@ test("a paying client pays once, within limits", async () => {
   assert.equal(error.isError, true);
   assert.equal(paying.budget.payments.at(-1).state, "refused");
   const poor = payingClient(client, await options({ limits: { hosts: [host()], creditsPerCall: 1n, credits: 9n } }));
-  for (const call of [poor.callTool({ name: "ask", arguments: {} }), poor.readResource({ uri: "data://one" })]) {
-    await assert.rejects(call, (e) => e instanceof PaymentError && !e.payment && /may cost 1/.test(e.message));
+  for (const call of [() => poor.callTool({ name: "ask", arguments: {} }), () => poor.readResource({ uri: "data://one" })]) {
+    await assert.rejects(call(), (e) => e instanceof PaymentError && !e.payment && /may cost 1/.test(e.message));
   }
   await client.close();
 });

@@ -15,7 +15,7 @@ import { credit, price, Toll } from "@tollhq/toll";
 import { payingClient } from "@tollhq/toll/mcp";
 import { payingFetch } from "@tollhq/toll/fetch";
 import { Service } from "@tollhq/toll/testing";
-import { pause } from "./apps.mjs";
+import { freePort, pause } from "./apps.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const manifest = JSON.parse(readFileSync(join(root, "package.json")));
@@ -25,6 +25,7 @@ const execute = promisify(execFile);
 const running = [];
 // Below the project, so that frameworks are found and the package is the installed one.
 const empty = mkdtempSync(join(root, "empty-"));
+const archive = join(empty, `tollhq-toll-${manifest.version}.tgz`);
 const data = join(empty, "dev");
 let at;
 let dev;
@@ -33,23 +34,14 @@ before(async () => {
   mkdirSync(data);
   // It takes a while, in which the package is installed.
   dev = run(process.env.TOLL_BIN, ["dev", "--data", data, "--listen", `127.0.0.1:${at}`], { cwd: empty });
-  await execute("npm", ["pack", "--silent", "--ignore-scripts"], { cwd: root });
+  await execute("npm", ["pack", "--silent", "--ignore-scripts", "--pack-destination", empty], { cwd: root });
   writeFileSync(join(empty, "package.json"), '{"name":"empty","private":true,"type":"module"}');
-  const archive = join(root, `tollhq-toll-${manifest.version}.tgz`);
   await execute("npm", ["install", "--silent", "--offline", "--no-audit", "--no-fund", archive], { cwd: empty });
 });
 after(() => {
   for (const p of running) p.kill("SIGKILL");
   rmSync(empty, { recursive: true, force: true });
 });
-
-async function freePort() {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 async function answers(port, of) {
   for (const end = Date.now() + 60_000; ; await pause(50)) {
@@ -114,8 +106,7 @@ describe("the archive", { concurrency: true }, () => {
 
   test("attw and publint find nothing", async () => {
     const { checkPackage, createPackageFromTarballData } = await import("@arethetypeswrong/core");
-    const archive = readFileSync(join(root, `tollhq-toll-${manifest.version}.tgz`));
-    const { problems } = await checkPackage(createPackageFromTarballData(archive));
+    const { problems } = await checkPackage(createPackageFromTarballData(readFileSync(archive)));
     // Resolution of "node10" knows no exports, and these entries are new.
     const others = problems.filter((p) => !(p.kind === "NoResolution" && p.resolutionKind === "node10"));
     assert.deepEqual(others, []);
