@@ -84,14 +84,16 @@ func (m matrix) sellToThem(t *testing.T) {
 	m.left(t, r.PlanID, 97)
 }
 
-func (m matrix) buyFromThem(t *testing.T) {
+// open starts the seller and returns its address. What it says is in the log.
+func (m matrix) open(t *testing.T) (url string, r *client.Registered, log *servertest.Log) {
+	t.Helper()
 	at := servertest.FreeAddress(t)
-	url := "http://" + at
-	r := m.register(t, url)
+	url = "http://" + at
+	r = m.register(t, url)
 	host, port, _ := strings.Cut(at, ":")
 	env := []string{"TOLL_PLAN=" + string(r.PlanID), "TOLL_AGENT=" + string(r.AgentID), "AGENT_URL=" + url, "PORT=" + port}
 	agent := m.program(t, m.builder, env, m.seller(host, port)...)
-	log := &servertest.Log{}
+	log = &servertest.Log{}
 	agent.Stderr = log
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
@@ -104,12 +106,30 @@ func (m matrix) buyFromThem(t *testing.T) {
 		conn, err := net.Dial("tcp", at)
 		if err == nil {
 			_ = conn.Close()
-			break
+			return url, r, log
 		}
 		if time.Now().After(end) {
 			t.Fatalf("%v\n%s", err, log)
 		}
 	}
+}
+
+// meet has the buyer of another package pay the seller.
+func (m matrix) meet(t *testing.T, other matrix) {
+	t.Helper()
+	url, r, log := m.open(t)
+	other.service = m.service
+	args := append(append([]string{}, other.buyer...), url, "hello")
+	out, err := other.program(t, m.subscriber, nil, args...).CombinedOutput()
+	if err != nil || string(out) != "HELLO\n2 credits spent\n" {
+		t.Errorf("%v %q\n%s", err, out, log)
+	}
+	m.left(t, r.PlanID, 98)
+}
+
+func (m matrix) buyFromThem(t *testing.T) {
+	url, r, log := m.open(t)
+	at := strings.TrimPrefix(url, "http://")
 	purse := client.NewPurse(client.Limits{Hosts: []string{at}, CreditsPerCall: 5, Credits: 5})
 	h := &http.Client{Transport: client.NewTransport(purse, m.client(m.subscriber).Payer())}
 	res, err := h.Post(url+"/ask", "application/json", strings.NewReader(`{"text":"hello"}`))

@@ -90,21 +90,28 @@ func TestPython(t *testing.T) {
 	})
 }
 
+// pythonMatrix is the examples of the package for Python.
+func pythonMatrix(t *testing.T) matrix {
+	t.Helper()
+	python, dir := findPython(t), absolute(t, "..", "sdk", "python")
+	return matrix{
+		dir:   filepath.Join(dir, "examples"),
+		env:   []string{"PYTHONPATH=" + filepath.Join(dir, "src"), "PYTHONDONTWRITEBYTECODE=1"},
+		buyer: []string{python, "buyer.py"},
+		seller: func(host, port string) []string {
+			return []string{
+				python, "-m", "uvicorn", "agent:app", "--host", host, "--port", port, "--log-level", "warning",
+			}
+		},
+	}
+}
+
 // TestPythonMatrix has a seller and a buyer of this module meet those of the package for Python (sdk/python/examples).
 func TestPythonMatrix(t *testing.T) {
 	t.Parallel()
 	t.Run("python", func(t *testing.T) {
-		python, dir := findPython(t), absolute(t, "..", "sdk", "python")
-		matrix{
-			service: inside(t, server.Config{}),
-			dir:     filepath.Join(dir, "examples"),
-			env:     []string{"PYTHONPATH=" + filepath.Join(dir, "src"), "PYTHONDONTWRITEBYTECODE=1"},
-			buyer:   []string{python, "buyer.py"},
-			seller: func(host, port string) []string {
-				return []string{
-					python, "-m", "uvicorn", "agent:app", "--host", host, "--port", port, "--log-level", "warning",
-				}
-			},
-		}.run(t)
+		m := pythonMatrix(t)
+		m.service = inside(t, server.Config{})
+		m.run(t)
 	})
 }

@@ -101,8 +101,14 @@ func (s *sale) ends(orders int, balance toll.Credits) {
 	}
 }
 
+// transfer is an event of the token on the chain.
+type transfer struct{ Data, TransactionHash string }
+
 // transfers counts the transfers of the wallet's money to the builder.
-func (s *sale) transfers() int {
+func (s *sale) transfers() int { s.Helper(); return len(s.moved()) }
+
+// moved returns the transfers of the wallet's money to the builder, as the chain has them.
+func (s *sale) moved() []transfer {
 	s.Helper()
 	topic := func(a toll.Address) string { return "0x" + strings.Repeat("0", 24) + strings.ToLower(a.String()[2:]) }
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": []any{map[string]any{
@@ -121,11 +127,11 @@ func (s *sale) transfers() int {
 	if err != nil {
 		s.Fatal(err)
 	}
-	var logs struct{ Result []json.RawMessage }
+	var logs struct{ Result []transfer }
 	if err := json.Unmarshal(a.body, &logs); err != nil {
 		s.Fatalf("%s %v", a.body, err)
 	}
-	return len(logs.Result)
+	return logs.Result
 }
 
 func walletBuys(t *testing.T, m *market) {
