@@ -21,7 +21,8 @@ import (
 const pythonTime = 8 * time.Minute
 
 // pythonNeeds are what the suite imports, all packages of Debian (scripts/test.sh).
-const pythonNeeds = "import fastapi, starlette, flask, django, uvicorn, httpx, requests, pytest, mypy, hatchling, build, pip, ecdsa, Cryptodome"
+const pythonNeeds = "import fastapi, starlette, flask, django, uvicorn, httpx, requests, pytest, mypy, hatchling, build, pip, " +
+	"ecdsa, Cryptodome"
 
 // findPython returns the interpreter of the system, which has Debian's packages: another one on PATH has none of them.
 func findPython(t *testing.T) string {
