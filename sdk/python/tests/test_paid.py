@@ -7,6 +7,7 @@ import base64
 import gzip
 import hashlib
 import hmac
+import io
 import json
 import logging
 import os
@@ -576,6 +577,47 @@ def test_T95_response_splitting(front: Front) -> None:
         got = ask(front, None, more=[("x-correlation-id", id)])
         assert (got.headers["x-correlation-id"] == id) == kept
         assert json.loads(got.body)["correlationId"] == got.headers["x-correlation-id"]
+
+
+@pytest.mark.parametrize("value", ["a\r\nset-cookie: b=c", "a\nb", "a\x00", "a\x7f"])
+def test_T95_headers_of_a_handler(svc: Service, tokens: dict[str, str], value: str) -> None:
+    """A header that would split the answer does not leave, and the work that made it is free."""
+    token = tokens["starlette"]
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"x-said", value.encode("latin-1"))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": CONTENT.encode()})
+
+    async def work() -> None:
+        client = svc.async_client()
+        gate = asgi.Middleware(app, client, plan=svc.plan_id, price=asgi.Price(2))
+
+        async def send(m: Any) -> None:
+            sent.append(m)
+
+        async def receive() -> Any:
+            await asyncio.sleep(60)
+
+        headers = [(b"payment-signature", token.encode())]
+        scope = {"type": "http", "method": "POST", "path": "/x", "query_string": b"", "headers": headers}
+        with pytest.raises(ValueError, match="x-said"):
+            await gate(scope, receive, send)
+        await client.aclose()
+
+    def plain(environ: Any, start_response: Any) -> Any:
+        start_response("200 OK", [("x-said", value)])
+        return [CONTENT.encode()]
+
+    had = svc.balance("buyer starlette")
+    asyncio.run(work())
+    with svc.client() as client:
+        gate = wsgi.Middleware(plain, client, plan=svc.plan_id, price=asgi.Price(2))
+        environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/x", "HTTP_PAYMENT_SIGNATURE": token, "wsgi.input": io.BytesIO()}
+        with pytest.raises(ValueError, match="x-said"):
+            gate(environ, lambda *said: sent.append(said))
+    assert sent == [] and (svc.balance("buyer starlette"), svc.held("buyer starlette")) == (had, 0)
 
 
 def test_T96_json_differentials(front: Front, token: str) -> None:

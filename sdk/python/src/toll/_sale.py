@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 import time
 import unicodedata
@@ -1010,6 +1011,17 @@ RECEIPT = (
     "success", "errorReason", "errorMessage", "code", "transaction", "network", "payer",
     "creditsRedeemed", "remainingBalance", "amount", "extra",
 )
+
+
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def unsplit(headers: Lines) -> Lines:
+    """Returns the headers of an answer. Raises ValueError for control characters, which would split it."""
+    for n, v in headers:
+        if CONTROL.search(n) or CONTROL.search(v):
+            raise ValueError(f"the header {n!r} must not have control characters")
+    return headers
 
 
 def strip_answer(headers: Lines) -> Lines:

@@ -44,6 +44,7 @@ from ._sale import (
     keep_private,
     log,
     strip_answer,
+    unsplit,
 )
 from .client import Toll
 from .transport import ThreadTransport
@@ -261,7 +262,8 @@ class _Exchange(Exchange):
     def _start_response(
         self, status: str, headers: Lines, exc_info: Any = None
     ) -> Callable[[bytes], object]:
-        self.status_line, self.headers = status, [(n, v) for n, v in headers]
+        # What cannot leave must not be paid for.
+        self.status_line, self.headers = status, unsplit([(n, v) for n, v in headers])
         return self.written.append
 
     @property
@@ -270,10 +272,7 @@ class _Exchange(Exchange):
         return int(self.status_line[:3]) if self.status_line[:3].isdigit() else 500
 
     def _begin(self, headers: Lines, status: str = "") -> None:
-        for n, v in headers:
-            if any(ord(c) < 0x20 and c != "\t" or ord(c) == 0x7F for c in n + v):
-                raise ValueError(f"the header {n!r} must not have control characters")
-        self._start(status or self.status_line or "500 Internal Server Error", headers)
+        self._start(status or self.status_line or "500 Internal Server Error", unsplit(headers))
 
     def _passing(
         self, first: list[bytes], parts: Iterator[bytes]
