@@ -87,6 +87,13 @@ func (b *browser) press(name string) {
 	b.must("press", map[string]any{"name": name}, nil)
 }
 
+// signUpAs signs up with a passkey on the page of signing up.
+func (b *browser) signUpAs(name string) {
+	b.Helper()
+	b.typeInto("Your name, as others see it", name)
+	b.press("Sign up with a passkey")
+}
+
 // signIn signs in with an API key on the page of signing in.
 func (b *browser) signIn(key string) {
 	b.Helper()
@@ -109,10 +116,13 @@ func (b *browser) textOf(selector string) (text string) {
 	return text
 }
 
-// look examines the page light, dark and narrow. TOLL_TEST_PICTURES names a directory for pictures of it.
+// picturesIn is a variable of the environment, which names a directory for pictures of pages.
+const picturesIn = "TOLL_TEST_PICTURES"
+
+// look examines the page light, dark and narrow.
 func (b *browser) look(name string) {
 	b.Helper()
-	file := os.Getenv("TOLL_TEST_PICTURES")
+	file := os.Getenv(picturesIn)
 	if file != "" {
 		file = filepath.Join(file, strings.ReplaceAll(name, " ", "-"))
 	}

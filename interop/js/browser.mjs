@@ -1,11 +1,13 @@
 // Persons with browsers: chromium, one page at a time. What a person reads may be in a frame of the page.
+import axe from "axe-core";
 import { chromium } from "playwright-core";
 import { privateKeyToAccount } from "viem/accounts";
 import { serve } from "./lines.mjs";
 
 const patience = 60_000;
-const persons = new Map(); // by name: context and page
-let browser, context, page;
+const persons = new Map(); // by name: context, page, and whether pages run scripts
+const desktop = { width: 1280, height: 900 };
+let browser, context, page, scripted;
 let faults = [];
 
 /** Runs attempts, each in all frames, until one returns something, for a minute. */
@@ -26,7 +28,13 @@ async function inSomeFrame(what, attempts) {
   }
 }
 
-const visible = (locator) => locator.first().isVisible().then((is) => is && locator.first());
+const visible = async (locator) => {
+  const seen = locator.filter({ visible: true }).first();
+  return (await seen.count()) > 0 && seen;
+};
+
+/** What an open dialog holds goes before what the page below it holds. */
+const dialogFirst = (find) => [(frame) => find(frame.getByRole("dialog")), find];
 
 serve({
   /**
@@ -36,9 +44,10 @@ serve({
   async open({ program, scripts, person, wallet }) {
     browser ??= await chromium.launch({ executablePath: program, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
     await persons.get(person)?.context.close();
-    context = await browser.newContext({ javaScriptEnabled: scripts, viewport: { width: 1000, height: 900 } });
+    context = await browser.newContext({ javaScriptEnabled: scripts, viewport: desktop });
     page = await context.newPage();
-    persons.set(person, { context, page });
+    scripted = scripts;
+    persons.set(person, { context, page, scripted });
     faults = [];
     await context.route((url) => !["127.0.0.1", "localhost"].includes(url.hostname), (route) => {
       faults.push(`request to ${route.request().url()}`);
@@ -73,7 +82,7 @@ serve({
 
   /** Makes another person act, in the browser that they have. */
   async turn({ person }) {
-    ({ context, page } = persons.get(person));
+    ({ context, page, scripted } = persons.get(person));
   },
 
   /** Goes to an address, and returns the status of the answer. */
@@ -82,21 +91,24 @@ serve({
     return response?.status() ?? 0;
   },
 
+  /** Types a text into a field, or chooses it there. */
   async type({ label, text }) {
-    await (await inSomeFrame(`field ${label}`, (frame) => visible(frame.getByLabel(label)))).fill(text, { timeout: patience });
+    const field = await inSomeFrame(`field ${label}`, dialogFirst((part) => visible(part.getByLabel(label))));
+    const choice = await field.evaluate((element) => element.tagName === "SELECT");
+    await (choice ? field.selectOption({ label: text }, { timeout: patience }) : field.fill(text, { timeout: patience }));
   },
 
   /**
-   * Presses a button, follows a link, or opens what a summary hides. A button that says more than the name, to readers of
-   * screens, is pressed when no frame has one that says it alone.
+   * Presses a button, follows a link, opens what a summary hides, or ticks a box. A button or box that says more than the name
+   * is pressed when no frame has one that says it alone.
    */
   async press({ name }) {
     const button = await inSomeFrame(`button ${name}`, [
-      async (frame) =>
-        (await visible(frame.getByRole("button", { name, exact: true }))) ||
-        (await visible(frame.getByRole("link", { name, exact: true }))) ||
-        visible(frame.locator("summary").getByText(name, { exact: true })),
-      (frame) => visible(frame.getByRole("button", { name })),
+      ...dialogFirst(async (part) =>
+        (await visible(part.getByRole("button", { name, exact: true }))) ||
+        (await visible(part.getByRole("link", { name, exact: true }))) ||
+        visible(part.locator("summary").getByText(name, { exact: true }))),
+      async (frame) => (await visible(frame.getByRole("button", { name }))) || visible(frame.getByRole("checkbox", { name })),
     ]);
     await button.click({ timeout: patience });
   },
@@ -125,21 +137,40 @@ serve({
     }, { method, path, headers, body });
   },
 
-  /** Shows the page light, dark and on a telephone, takes pictures of it when file is given, and returns what is wrong with it. */
+  /** Returns the addresses to which links of the page lead. */
+  async links() {
+    return page.locator("a[href]").evaluateAll((links) => links.map((link) => link.href));
+  },
+
+  /**
+   * Returns what is wrong with the page, light, dark and on the narrowest telephone: what axe finds serious, and what is wider
+   * than the screen. Takes pictures when file is given.
+   */
   async look({ file }) {
     const wrong = [];
-    for (const [name, scheme, width] of [["light", "light", 1000], ["dark", "dark", 1000], ["narrow", "light", 320]]) {
-      await page.emulateMedia({ colorScheme: scheme });
-      await page.setViewportSize({ width, height: 900 });
+    const show = async (colorScheme, width) => {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: desktop.height });
+    };
+    // Axe needs timers. The end of a session would take the authenticator of a browser with scripts along.
+    const tools = scripted ? undefined : await context.newCDPSession(page);
+    await tools?.send("Emulation.setScriptExecutionDisabled", { value: false });
+    for (const frame of page.frames()) {
+      await frame.evaluate(axe.source);
+    }
+    for (const [scheme, width, rules] of [["light", desktop.width], ["dark", desktop.width, ["color-contrast"]], ["light", 320, []]]) {
+      await show(scheme, width);
       for (const frame of page.frames()) {
-        wrong.push(...(await frame.evaluate(examine)).map((fault) => `${frame.url()} ${name}: ${fault}`));
-      }
-      if (file) {
-        await page.screenshot({ path: `${file}-${name}.png`, fullPage: true });
+        wrong.push(...(await frame.evaluate(examine, rules)).map((fault) => `${frame.url()} ${scheme} ${width}: ${fault}`));
       }
     }
-    await page.emulateMedia({ colorScheme: null });
-    await page.setViewportSize({ width: 1000, height: 900 });
+    await tools?.send("Emulation.setScriptExecutionDisabled", { value: true });
+    await tools?.detach();
+    for (const [scheme, width] of file ? [["light", desktop.width], ["dark", desktop.width], ["light", 390], ["dark", 390]] : []) {
+      await show(scheme, width);
+      await page.screenshot({ path: `${file}-${width}-${scheme}.png`, fullPage: true });
+    }
+    await show(null, desktop.width);
     return wrong;
   },
 
@@ -164,40 +195,17 @@ function announceWallet() {
   announce();
 }
 
-/** Runs in the page: what a person could not read, reach or name. Contrast as WCAG 2 counts it, 4.5 to 1. */
-function examine() {
-  const wrong = [];
-  const root = document.documentElement;
-  if (root.scrollWidth > root.clientWidth) {
-    wrong.push(`is ${root.scrollWidth - root.clientWidth} pixels too wide`);
+/** Runs in the page, where axe is: what is too wide, and what breaks a rule of axe, of all rules unless some are named. */
+async function examine(rules) {
+  const { scrollWidth, clientWidth } = document.documentElement;
+  const wrong = scrollWidth > clientWidth ? [`is ${scrollWidth - clientWidth} pixels too wide`] : [];
+  if (rules?.length === 0) {
+    return wrong;
   }
-  const parse = (color) => (color.match(/[\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  const canvas = matchMedia("(prefers-color-scheme: dark)").matches && getComputedStyle(root).colorScheme.includes("dark") ? [18, 18, 18] : [255, 255, 255];
-  const behind = (element) => {
-    for (let e = element; e; e = e.parentElement) {
-      const color = parse(getComputedStyle(e).backgroundColor);
-      if (color.length < 4 || color[3] > 0) {
-        return color;
-      }
-    }
-    return canvas;
-  };
-  for (const element of document.body.querySelectorAll("*")) {
-    const style = getComputedStyle(element);
-    const own = [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
-    if (!own || style.visibility === "hidden" || !element.getClientRects().length || element.classList.contains("unseen")) {
-      continue;
-    }
-    const [a, b] = [light(parse(style.color)), light(behind(element))].sort((x, y) => y - x);
-    if ((a + 0.05) / (b + 0.05) < 4.5) {
-      wrong.push(`"${element.textContent.trim().slice(0, 40)}" is ${style.color} on ${behind(element)}`);
-    }
-  }
-  for (const field of document.querySelectorAll("input:not([type=hidden]), select, iframe")) {
-    if (!field.labels?.length && !field.title && !field.getAttribute("aria-label")) {
-      wrong.push(`a field ${field.name || field.tagName} has no name`);
+  const { violations } = await axe.run({ iframes: false, resultTypes: ["violations"], ...(rules && { runOnly: rules }) });
+  for (const { id, impact, nodes } of violations) {
+    if (impact === "serious" || impact === "critical") {
+      wrong.push(...nodes.map((node) => `${id} (${impact}) at ${node.target}: ${node.html} ${node.failureSummary}`));
     }
   }
   return wrong;
