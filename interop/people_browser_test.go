@@ -147,11 +147,10 @@ func TestPeopleInABrowser(t *testing.T) {
 // short is an address as lists show it.
 func short(address string) string { return address[:6] }
 
-// signUp signs up with a passkey on the page that the browser shows.
+// signUp signs up on the page that the browser shows, and waits for a page with the name.
 func (w *town) signUp(name string) {
 	w.Helper()
-	w.typeInto("Your name, as others see it", name)
-	w.press("Sign up with a passkey")
+	w.signUpAs(name)
 	w.textOf("bdi:text-is(" + fmt.Sprintf("%q", name) + ")")
 }
 
