@@ -1,6 +1,6 @@
 # make prints these targets.
 .DEFAULT_GOAL := help
-.PHONY: help test test-all test-short test-sqlite test-postgres test-chain test-interop crash fuzz bench bench-guard lint clean
+.PHONY: help test test-all test-short test-sqlite test-postgres test-chain test-interop crash fuzz bench bench-guard screens lint clean
 
 help: ## print this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -41,9 +41,12 @@ bench: ## side-by-side benchmarks: a table, and JSON in bench/results
 bench-guard: ## compare verify and settle with the commit in bench/BASE, fail below 0.8
 	sh scripts/bench-guard.sh
 
+screens: ## pictures of every page, light, dark and narrow, in screens/, and those of the documents
+	TOLL_TEST_PICTURES="$(CURDIR)/screens" go test -count=1 -timeout 30m -v -run 'TestScreens|TestJourney|TestPeopleInABrowser|TestPagesOfOrders' ./interop
+
 lint: ## gofmt, vet, staticcheck
 	sh scripts/test.sh -lint
 
 clean: ## remove what builds, tests and benchmarks leave here; data directories stay
-	rm -rf toll bench/results
+	rm -rf toll bench/results screens
 	find . -type f \( -name '*.test' -o -name '*.prof' \) -exec rm -f {} +
