@@ -42,7 +42,8 @@ func (s *Server) RecoverLink(ctx context.Context, login string) (string, error) 
 }
 
 // LocalPerson returns a new API key of the own workspace of a person, by login name and password. A
-// login name that nobody has signs up.
+// login name that nobody has signs up, as an operator if the key is one of an operator and nobody has
+// signed up before.
 func (s *Server) LocalPerson(ctx context.Context, name, login, password string, req KeyRequest) (toll.APIKey, error) {
 	const source = "127.0.0.1"
 	var at toll.Address
@@ -56,7 +57,13 @@ func (s *Server) LocalPerson(ctx context.Context, name, login, password string, 
 			at = in[0].Address
 		}
 	} else {
-		_, at, err = s.people.SignUp(ctx, source, people.SignUp{Name: name, Login: login, Secret: password})
+		in := people.SignUp{Name: name, Login: login, Secret: password}
+		if req.Operator {
+			if in.Link, err = s.people.FirstLink(ctx); err != nil {
+				return toll.APIKey{}, err
+			}
+		}
+		_, at, err = s.people.SignUp(ctx, source, in)
 	}
 	if err != nil {
 		return toll.APIKey{}, err
