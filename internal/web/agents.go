@@ -311,10 +311,14 @@ func (v *visit) showAgent() {
 	for _, u := range a.API.OpenEndpoints {
 		endpoints.Rows = append(endpoints.Rows, []cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "open"}})
 	}
+	links := append(v.mayBegin("Edit", "agents", string(a.ID), "edit"), link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
+		link{Text: "Requests", To: v.to("requests") + "?agentId=" + string(a.ID), Plain: true})
+	if v.person.Rights.Has(toll.RightSpend) {
+		links = append(links, link{Text: "Try it", To: v.to("try") + "?agent=" + string(a.ID), Plain: true})
+	}
 	v.sheet(nameOf(a.Metadata.Name), sheet{
-		Lead: plain.Name(a.Metadata.Description),
-		Links: append(v.mayBegin("Edit", "agents", string(a.ID), "edit"), link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
-			link{Text: "Requests", To: v.to("requests") + "?agentId=" + string(a.ID), Plain: true}),
+		Lead:  plain.Name(a.Metadata.Description),
+		Links: links,
 		Range: v.ranges(p),
 		Stats: append(used.stats(), refused.stat()),
 		Facts: []fact{

@@ -77,7 +77,7 @@ func (b Brand) read() (out brand, err error) {
 		css.WriteString(colorSheet(b.Color))
 	}
 	if out.logo != nil {
-		css.WriteString(".logo { background-image: url(" + PathLogo + "); }\n")
+		css.WriteString(".logo { background: url(" + PathLogo + ") center / contain no-repeat; mask: none; }\n")
 	}
 	if css.Len() > 0 {
 		out.sheet = []byte(css.String())

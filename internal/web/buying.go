@@ -45,7 +45,7 @@ func (v *visit) listHoldings() {
 	t := &table{
 		Caption: "My plans",
 		Head:    []column{{Text: "Plan"}, {Text: "Id"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true}, {Text: "Ends"}},
-		Empty:   &empty{"coins", "You hold no plan", "Buy a plan, and its balance appears here.", "", "", "toll plans order --help"},
+		Empty:   &empty{"coins", "You hold no plan", "Buy a plan, and its balance appears here.", PathExplore, "Find a plan", "toll plans order --help"},
 		Pager:   v.pagerOf(list.Total, list.Next, "plan"),
 	}
 	for _, b := range list.Items {
