@@ -149,15 +149,31 @@ func render(name string, source []byte) Guide {
 }
 
 // link makes links to other guides lead to their pages, with titles in place of names of files. It
-// leaves the text of links to files that the service does not show.
+// leaves the text of links to files that the service does not show, and removes pictures: they are
+// of pages of the service.
 func link(doc ast.Node, dir string, source []byte) {
 	var links []*ast.Link
+	var pictures []*ast.Image
 	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if l, ok := n.(*ast.Link); ok && entering {
-			links = append(links, l)
+		switch n := n.(type) {
+		case *ast.Link:
+			if entering {
+				links = append(links, n)
+			}
+		case *ast.Image:
+			if entering {
+				pictures = append(pictures, n)
+			}
 		}
 		return ast.WalkContinue, nil
 	})
+	for _, p := range pictures {
+		around := p.Parent()
+		around.RemoveChild(around, p)
+		if !around.HasChildren() {
+			around.Parent().RemoveChild(around.Parent(), around)
+		}
+	}
 	for _, l := range links {
 		to := string(l.Destination)
 		if strings.Contains(to, "://") || strings.HasPrefix(to, "#") || strings.HasPrefix(to, "mailto:") {

@@ -33,7 +33,7 @@ func TestGuides(t *testing.T) {
 }
 
 func TestRender(t *testing.T) {
-	g := render("guides/x.md", []byte("# A *title*\n\nSee [paying](../PAYING.md#the-plan), [PAYING.md](../PAYING.md), [a file](../../go.mod) and <b>raw</b>.\n\n## Part one\n\n| a |\n|---|\n| cell |\n\n```sh\ntoll call\n```\n"))
+	g := render("guides/x.md", []byte("# A *title*\n\nSee [paying](../PAYING.md#the-plan), [PAYING.md](../PAYING.md), [a file](../../go.mod) and <b>raw</b>.\n\n![a picture](../pictures/x.png)\n\n## Part one\n\n| a |\n|---|\n| cell |\n\n```sh\ntoll call\n```\n"))
 	if g.Slug != "guide-x" || g.Title != "A title" || len(g.Sections) != 2 || g.Sections[1].Anchor != "part-one" {
 		t.Fatalf("%+v", g)
 	}
@@ -43,7 +43,7 @@ func TestRender(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, html)
 		}
 	}
-	for _, not := range []string{"go.mod", "<b>"} {
+	for _, not := range []string{"go.mod", "<b>", "<img", "<p></p>"} {
 		if strings.Contains(html, not) {
 			t.Errorf("%q in\n%s", not, html)
 		}
