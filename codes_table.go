@@ -274,6 +274,8 @@ var codes = []CodeInfo{
 		Hint: "Sign in again with a passkey, a password or a wallet, then repeat this within ten minutes."},
 	{Code: CodePersonNeeded, Status: 403, Category: CategoryAuth, Retryable: false, Message: "This takes the session of a person.",
 		Hint: "Sign in as a person with POST /api/v1/session or toll session start; an API key does not do this."},
+	{Code: CodeWorkspaceOwes, Status: 409, Category: CategoryBusiness, Retryable: false, Message: "The workspace owes credits, or money of its orders is under way.",
+		Hint: "Refund the orders, take the credits back, or wait until they are used; then delete it."},
 	{Code: CodePathNotFound, Status: 404, Category: CategoryValidation, Retryable: false, Message: "No such path.",
 		Hint: "GET /docs lists the paths; those of the API begin with /api/v1."},
 	{Code: CodeMethodNotAllowed, Status: 405, Category: CategoryValidation, Retryable: false, Message: "This path does not take this method.",

@@ -25,6 +25,15 @@ type Removed struct {
 	Kept    *Ended `json:"kept,omitzero"` // what stands under that of the caller now
 }
 
+// WorkspaceDeleted is the answer to the deletion of a workspace: what ended with it.
+type WorkspaceDeleted struct {
+	Success     bool   `json:"success"`
+	ID          string `json:"id"`
+	Members     int64  `json:"members"`
+	Invitations int64  `json:"invitations"`
+	Ended       Ended  `json:"ended"` // keys, access tokens and consents
+}
+
 // Invitation is an open invitation to a workspace.
 type Invitation struct {
 	ID        string `json:"id"`

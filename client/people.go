@@ -62,6 +62,13 @@ func (c *Client) Organizations(ctx context.Context, opts ...ListOption) iter.Seq
 	return list[toll.Organization](ctx, c, api("/organizations"), "organizations", opts)
 }
 
+// DeleteWorkspace deletes the workspace of the call, which is this one: its members, invitations, API keys, access tokens, consents and
+// webhooks end. What was recorded stays. Errors: [toll.CodeWorkspaceOwes] while it owes credits or money is under way,
+// [toll.CodePersonNeeded], [toll.CodeProofNeeded], [toll.CodePersonNotFound] for another workspace.
+func (c *Client) DeleteWorkspace(ctx context.Context, workspace toll.Address) (*toll.WorkspaceDeleted, error) {
+	return remove[toll.WorkspaceDeleted](ctx, c, api("/workspaces/%s", workspace.String()))
+}
+
 // Members lists the people of the workspace, the newest membership first.
 func (c *Client) Members(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Member, error] {
 	return list[toll.Member](ctx, c, api("/members"), "members", opts)

@@ -61,3 +61,18 @@ func all[T any](records func(yield func(*T, error) bool)) error {
 	}
 	return nil
 }
+
+func TestDeleteWorkspace(t *testing.T) {
+	s := serve(t, always(200, `{"success":true,"id":"0x01","members":2,"invitations":1,"ended":{"apiKeys":3,"accessTokens":4,"grants":5}}`))
+	at := toll.MustAddress("0x0000000000000000000000000000000000000001")
+	out, err := s.client(client.WithWorkspace(at.Lower())).DeleteWorkspace(t.Context(), at)
+	want := toll.WorkspaceDeleted{
+		Success: true, ID: "0x01", Members: 2, Invitations: 1, Ended: toll.Ended{APIKeys: 3, AccessTokens: 4, Grants: 5},
+	}
+	if err != nil || *out != want {
+		t.Errorf("%+v %v", out, err)
+	}
+	if got := s.sent[0]; got.method+" "+got.target != "DELETE /api/v1/workspaces/"+at.Lower() || got.header.Get("X-Current-Org-Id") != at.Lower() {
+		t.Errorf("%s %s %v", got.method, got.target, got.header)
+	}
+}

@@ -473,6 +473,13 @@ func provoked() map[toll.Code]func(c *scene) answer {
 		toll.CodePersonNeeded:   func(c *scene) answer { return c.do(c.b1, "GET", base+"/session", "") },
 		toll.CodeLastOwner:      func(c *scene) answer { return c.human("last").do("DELETE", "/members/me", "") },
 		toll.CodePersonNotFound: func(c *scene) answer { return c.human("lonely").do("DELETE", "/members/"+toll.NewUUID(), "") },
+		toll.CodeWorkspaceOwes: func(c *scene) answer {
+			p := c.human("owes")
+			who := actor{key: p.do("POST", "/api-keys", "{}").text(c.t, "key")}
+			plan := c.stack.plan(who, pricedPlan)
+			c.do(who, "POST", base+"/protocol/plans/mint", `{"planId":"`+plan+`","amount":"5","creditsReceiver":"`+c.s1.address.String()+`"}`)
+			return p.do("DELETE", "/workspaces/"+p.workspace, "")
+		},
 		toll.CodeProofNeeded: func(c *scene) answer {
 			p := c.human("late")
 			c.clock.advance(people.FreshTime)

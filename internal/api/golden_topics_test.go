@@ -233,6 +233,9 @@ func recordPeople(t *testing.T, version string, files map[string][]exchange) {
 	call("endMemberSessions", owner, "DELETE", "/members/"+signed.text(t, "person.id")+"/sessions", "", at...)
 	call("listAuditLog", owner, "GET", "/audit-log?act=member.role&since=2026-11-01&limit=1", "", at...)
 	call("listAuditLog", owner, "GET", "/audit-log?act=a%20b", "", at...)
+	own := other.member(t, "organizations").([]any)[0].(map[string]any)["id"].(string)
+	call("deleteWorkspace", second, "DELETE", "/workspaces/x", "", "X-Current-Org-Id", own)
+	call("deleteWorkspace", second, "DELETE", "/workspaces/"+own, "", "X-Current-Org-Id", own)
 	call("signOut", second, "DELETE", "/session", "")
 	call("signOut", second, "DELETE", "/session", "")
 }

@@ -44,6 +44,9 @@ func TestPageCalls(t *testing.T) {
 			{"keys in a key session", "POST", "/api-keys", `{"name":"new"}`, key, 403, toll.CodePersonNeeded},
 			{"export in a key session", "POST", "/wallet/export", `{}`, key, 403, toll.CodePersonNeeded},
 			{"the file of the audit log", "GET", "/audit-log?format=ndjson&act=no.act", "", caller(toll.RightMembers), 200, ""},
+			{"a workspace in a key session", "DELETE", "/workspaces/" + s.b1.address.Lower(), "", key, 403, toll.CodePersonNeeded},
+			{"a workspace after an old proof", "DELETE", "/workspaces/" + workspace.Lower(), "", old, 403, toll.CodeProofNeeded},
+			{"a workspace of others", "DELETE", "/workspaces/" + s.b1.address.Lower(), "", caller(toll.AllRights()...), 404, toll.CodePersonNotFound},
 			{"a route of the session", "GET", "/session", "", caller(toll.AllRights()...), 403, toll.CodePersonNeeded},
 		} {
 			t.Run(c.name, func(t *testing.T) {

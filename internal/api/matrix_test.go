@@ -131,7 +131,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"buyPlan": {[5]int{400, 400, 400, 400, 400}, ""}, "signInToPlan": {[5]int{402, 402, 402, 402, 402}, ""},
 		"readWallet": {keyed, ""}, "exportWallet": {keyed, ""}, "useFaucet": {keyed, "{}"},
 		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
-		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "listOrganizations": {keyed, ""}, "readKey": {mine, ""}, "readKeyCalls": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "rotateKey": {[5]int{401, 401, 404, 404, 201}, "{}"}, "revokeKey": {mine, ""},
+		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "listOrganizations": {keyed, ""}, "deleteWorkspace": {[5]int{401, 401, 404, 404, 403}, ""}, "readKey": {mine, ""}, "readKeyCalls": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "rotateKey": {[5]int{401, 401, 404, 404, 201}, "{}"}, "revokeKey": {mine, ""},
 		"signUp": {[5]int{400, 400, 400, 400, 400}, "{}"}, "signIn": {[5]int{401, 401, 401, 401, 401}, "{}"},
 		"readSession": {human, ""}, "proveSession": {human, "{}"}, "signOut": {human, ""}, "acceptInvitation": {human, "{}"}, "listSessions": {human, ""}, "endSession": {human, ""},
 		"listCredentials": {human, ""}, "removeCredential": {human, ""}, "renewRecoveryCodes": {human, ""}, "listMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""}, "endMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""},
@@ -173,7 +173,7 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		case "detachPlan", "updateAgent", "addEndpoints", "setAgentListed", "updatePlan", "setPlanListed":
 			agent, plan = spareAgent, spare
 		}
-		path := strings.NewReplacer("{userId}", toll.NewUUID(), "{sessionId}", toll.NewUUID(), "{credentialId}", toll.NewUUID(), "{transaction}", mirroredBurn.String(), "{state}", "false", "{delegationId}", delegation, "{paymentMethodId}", card, "{webhookId}", hook, "{deliveryId}", sent, "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
+		path := strings.NewReplacer("{workspace}", s.b1.address.Lower(), "{userId}", toll.NewUUID(), "{sessionId}", toll.NewUUID(), "{credentialId}", toll.NewUUID(), "{transaction}", mirroredBurn.String(), "{state}", "false", "{delegationId}", delegation, "{paymentMethodId}", card, "{webhookId}", hook, "{deliveryId}", sent, "{agentId}", agent, "{planId}", plan, "{address}", s.s1.address.String(), "{orderId}", order, "{agentRequestId}", request).Replace(op.path)
 		key, hash := s.b1.keyID.String(), permission
 		switch op.id {
 		case "findSettlement":

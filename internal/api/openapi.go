@@ -284,7 +284,7 @@ func pathParameters(r *route) []*huma.Param {
 			schema = shape[toll.PlanID]{}.Schema(nil)
 		case "agentId":
 			schema = shape[toll.AgentID]{}.Schema(nil)
-		case "address":
+		case "address", "workspace":
 			schema = shape[toll.Address]{}.Schema(nil)
 		case "hash", "id":
 			schema = shape[toll.Hash]{}.Schema(nil)

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"net/url"
+	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
@@ -10,10 +11,30 @@ import (
 
 func organizationRoutes() []route {
 	return []route{{
+		op: "deleteWorkspace", method: "DELETE", path: Base + "/workspaces/{workspace}", auth: keyed, right: toll.RightExport, session: true, fresh: true, tag: "People",
+		summary: "Delete the workspace of the call: its members, invitations, API keys, access tokens, consents and webhooks end, and its plans and agents are not listed any more",
+		action:  reads((*handler).deleteWorkspace), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeWorkspaceOwes},
+	}, {
 		op: "listOrganizations", method: "GET", path: Base + "/organizations", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
 		summary: "The workspaces of a person; that of an API key is the only one",
 		action:  lists((*handler).listOrganizations), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 	}}
+}
+
+// deleteWorkspace names the workspace twice, in the path and by the call, so that no other one is deleted by mistake.
+func (h *handler) deleteWorkspace(c *call) (*toll.WorkspaceDeleted, error) {
+	if !strings.EqualFold(c.param("workspace"), c.caller.Address.Lower()) {
+		return nil, toll.Errorf(toll.CodePersonNotFound, "The call is of another workspace.").
+			WithHint("Send the id of the path in X-Current-Org-Id as well.")
+	}
+	if c.caller.UserID.IsZero() || !c.caller.KeyID.IsZero() {
+		return nil, toll.NewError(toll.CodePersonNeeded)
+	}
+	if err := h.Checkout.Owes(c.r.Context(), c.caller.Address); err != nil {
+		return nil, err
+	}
+	out, err := h.People.Delete(c.r.Context(), c.caller)
+	return &out, err
 }
 
 // OrganizationList has the workspaces of a person, or the one of an API key.

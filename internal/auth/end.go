@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -62,20 +63,38 @@ type Ending struct{ family }
 // EndOf ends, in the transaction that ends a membership, the API keys and consents that stand under it. The caller calls
 // [Auth.Finish] after the commit; what a crash leaves, jobs end.
 func (a *Auth) EndOf(ctx context.Context, tx *store.Tx, workspace toll.Address, user toll.UUID) (*Ending, error) {
-	all := &Ending{}
 	now := a.clock()
 	grants, err := store.OAuthGrantsOfUser(ctx, tx, workspace, user, now)
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range grants {
-		if err := store.RevokeOAuthGrant(ctx, tx, g.ID, now); err != nil {
-			return nil, err
-		}
-	}
 	keys, err := store.KeysOfUser(ctx, tx, workspace, user, now)
 	if err != nil {
 		return nil, err
+	}
+	return a.endThese(ctx, tx, keys, grants)
+}
+
+// EndAll is [Auth.EndOf] for a workspace that ends: all its API keys and consents, whoever made them.
+func (a *Auth) EndAll(ctx context.Context, tx *store.Tx, workspace toll.Address) (*Ending, error) {
+	now := a.clock()
+	grants, err := store.OAuthGrantsOf(ctx, tx, workspace, now, math.MaxInt32)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := store.KeysOf(ctx, tx, workspace, now)
+	if err != nil {
+		return nil, err
+	}
+	return a.endThese(ctx, tx, keys, grants)
+}
+
+func (a *Auth) endThese(ctx context.Context, tx *store.Tx, keys []store.APIKey, grants []store.OAuthGrant) (*Ending, error) {
+	all := &Ending{}
+	for _, g := range grants {
+		if err := store.RevokeOAuthGrant(ctx, tx, g.ID, a.clock()); err != nil {
+			return nil, err
+		}
 	}
 	for _, k := range keys {
 		if err := a.revoke(ctx, tx, &k); err != nil && !errors.Is(err, toll.NewError(toll.CodeKeyAlreadyRevoked)) {

@@ -73,6 +73,42 @@ func (c *Checkout) Subscribers(ctx context.Context, caller toll.Address, id toll
 	return store.Map(list, balance), fault(err)
 }
 
+// Owes refuses for a workspace of whose plans with a price somebody still has credits or time: [toll.CodeWorkspaceOwes] with who has them. Credits that the workspace has of its own plans, and those of free plans, count for nothing.
+func (c *Checkout) Owes(ctx context.Context, owner toll.Address) error {
+	now := c.clock()
+	return eachOf(func(p store.Page) (store.List[*toll.Plan], error) { return store.PlansOfOwner(ctx, c.store, owner, p) }, func(plan *toll.Plan) error {
+		if plan.Price.IsFree() {
+			return nil
+		}
+		return eachOf(func(p store.Page) (store.List[ledger.Account], error) {
+			return c.ledger.AccountsOfPlan(ctx, plan.ID, p)
+		}, func(a ledger.Account) error {
+			if a.Subscriber != owner && (plan.IsTime() && a.Subscribed(now) || !plan.IsTime() && a.Balance > 0) {
+				return toll.Errorf(toll.CodeWorkspaceOwes, "Subscriber %s still has credits of plan %s, which has a price.", a.Subscriber, plan.ID)
+			}
+			return nil
+		})
+	})
+}
+
+// eachOf calls f with each record of a list, until it returns an error.
+func eachOf[T any](read func(store.Page) (store.List[T], error), f func(T) error) error {
+	for page := (store.Page{Size: 100}); ; {
+		list, err := read(page)
+		if err != nil {
+			return fault(err)
+		}
+		for _, one := range list.Items {
+			if err := f(one); err != nil {
+				return err
+			}
+		}
+		if page.Cursor = list.Next; page.Cursor == "" {
+			return nil
+		}
+	}
+}
+
 // Holdings lists what the caller has of all plans, by the id of the plan.
 func (c *Checkout) Holdings(ctx context.Context, caller toll.Address, p store.Page) (store.List[toll.Balance], error) {
 	list, err := c.ledger.AccountsHeld(ctx, caller, p)

@@ -59,6 +59,15 @@ The session is kept in the active profile for 12 hours. TOLL_SESSION and TOLL_WO
 		a.person(call{use: "revoke ID", short: "End a session of yours", method: http.MethodDelete, path: "/sessions/ID"}),
 		a.sessionUse(),
 		a.person(call{
+			use: "delete-workspace WORKSPACE", short: "Delete the workspace in which you call", method: http.MethodDelete, path: "/workspaces/WORKSPACE",
+			long: `Delete the workspace in which you call: its members, invitations, API keys, access tokens, consents and webhooks end, and its plans and
+agents are not listed any more. It takes an owner, and a fresh proof (toll session prove). WORKSPACE is its whole address.
+
+What was recorded stays: the ledger, orders, receipts and the audit log. It is refused while somebody has credits of a plan with a price, and
+while an order is not decided or disputed. The money of its wallet stays there: export the key before (toll wallet export).`,
+			example: "toll session delete-workspace 0x5fbdb2315678afecb367f032d93f642f64180aa3",
+		}),
+		a.person(call{
 			use: "prove", short: "Prove the password once more", method: http.MethodPost, path: "/session/proof",
 			long:  "Prove the password once more. For ten minutes the session may do what changes who has access.",
 			flags: []flag{passwordFlag}, change: passwordOf, example: "toll session prove --password @password.txt",

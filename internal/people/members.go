@@ -153,6 +153,59 @@ func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID, keep
 	return out, err
 }
 
+// Delete ends everything that lets anybody into the workspace of a person, who owns it: members, invitations, API keys, access tokens and
+// consents. Its plans and agents are not listed any more, and its webhooks are gone. What was recorded stays: the ledger, orders,
+// the audit log, and the sealed key of the wallet. Errors: [toll.CodeRightMissing] for who is no owner, also for an API key, and
+// [toll.CodeWorkspaceOwes] while money of an order is under way. What subscribers still have, the caller has checked before.
+func (p *People) Delete(ctx context.Context, c auth.Caller) (toll.WorkspaceDeleted, error) {
+	out := toll.WorkspaceDeleted{Success: true, ID: c.Address.Lower()}
+	var all *auth.Ending
+	now := p.Clock()
+	err := p.Store.Tx(ctx, func(tx *store.Tx) error {
+		in, err := store.LockMembers(ctx, tx, c.Address)
+		if err != nil {
+			return err
+		}
+		owner := slices.ContainsFunc(in, func(m store.Membership) bool { return m.UserID == c.UserID && m.Role.Rights().Has(toll.RightExport) })
+		if !owner {
+			return auth.Lacks(toll.RightExport)
+		}
+		if err := store.Unlist(ctx, tx, c.Address, now); err != nil { // first, so that no order begins behind the count of them
+			return err
+		}
+		open, err := store.OrdersUnderWay(ctx, tx, c.Address)
+		if err != nil {
+			return err
+		}
+		if open > 0 {
+			return toll.Errorf(toll.CodeWorkspaceOwes, "Orders of this workspace that are not decided, or whose payment is disputed: %d.", open)
+		}
+		for _, m := range in {
+			if err := store.DeleteMembership(ctx, tx, c.Address, m.UserID); err != nil {
+				return err
+			}
+		}
+		out.Members = int64(len(in))
+		if out.Invitations, err = store.EndLinksOf(ctx, tx, out.ID, now); err != nil {
+			return err
+		}
+		if err := store.DeleteWebhooks(ctx, tx, c.Address); err != nil {
+			return err
+		}
+		if all, err = p.Auth.EndAll(ctx, tx, c.Address); err != nil {
+			return err
+		}
+		return p.audit(ctx, tx, store.Act{Workspace: out.ID, Act: "workspace.deleted", Object: out.ID, Detail: store.Changed{
+			Before: map[string]int64{"members": out.Members, "invitations": out.Invitations},
+		}})
+	})
+	if err != nil {
+		return out, err
+	}
+	out.Ended, err = p.Auth.Finish(ctx, all)
+	return out, err
+}
+
 // personal returns the acts that note something about a person: one in each workspace of theirs.
 func (p *People) personal(ctx context.Context, tx *store.Tx, user toll.UUID, act, kind string) []store.Act {
 	all, err := store.MembershipsOf(ctx, tx, user)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/tollhq/toll"
 )
@@ -15,6 +16,18 @@ type ListedAgent struct {
 	Said      int64 // how many endpoints payments described
 	SaidAt    int64 // sum of the times at which they did
 	Plans     []ListedPlan
+}
+
+// Unlist takes all plans and agents of an owner off the list, as the next version of each.
+func Unlist(ctx context.Context, tx *Tx, owner toll.Address, now time.Time) error {
+	for _, table := range []string{"plans", "agents"} {
+		_, err := tx.Exec(ctx, "UPDATE "+table+" SET is_listed = FALSE, version = COALESCE(version, 1) + 1, updated_at = $2 WHERE owner = $1 AND is_listed",
+			owner.Lower(), Micros(now))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ListedPlan is a listed plan of a listed agent, without its texts.

@@ -100,6 +100,12 @@ type OrderFilter struct {
 	Since, Until       time.Time // of creation, from Since to before Until; zero: no bound
 }
 
+// OrdersUnderWay counts the orders of a seller or a subscriber that are not decided, or whose payment is disputed.
+func OrdersUnderWay(ctx context.Context, q Querier, of toll.Address) (int64, error) {
+	return value[int64](ctx, q, "SELECT COUNT(*) FROM orders WHERE (seller = $1 OR subscriber = $1) AND (open_key IS NOT NULL OR dispute = $2)",
+		of.Lower(), DisputeOpen)
+}
+
 // Orders lists the orders that the filter selects, by the time of their creation. Unless the filter
 // names an account it asks every part of a distributed database.
 func Orders(ctx context.Context, q Querier, f OrderFilter, p Page) (List[*Order], error) {

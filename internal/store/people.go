@@ -116,6 +116,11 @@ var (
 	DropMailCodes = runs[time.Time](done, "DELETE FROM mail_codes WHERE ends_at < $1")
 )
 
+// EndLinksOf ends the links of a workspace that are neither used nor over, and returns how many.
+func EndLinksOf(ctx context.Context, tx *Tx, workspace string, now time.Time) (int64, error) {
+	return tx.Exec(ctx, "UPDATE links SET ends_at = $2 WHERE workspace = $1 AND used_at = 0 AND ends_at > $2", workspace, Micros(now))
+}
+
 // MemberList lists the people of a workspace.
 func MemberList(ctx context.Context, q Querier, workspace toll.Address, p Page) (List[Membership], error) {
 	return memberships.list(ctx, q, Listing{
@@ -144,6 +149,11 @@ func AnyUser(ctx context.Context, q Querier) (bool, error) {
 func AnyMember(ctx context.Context, q Querier, workspace toll.Address) (bool, error) {
 	ids, err := values[[]byte](ctx, q, "SELECT user_id FROM memberships WHERE workspace = $1 LIMIT 1", workspace.Lower())
 	return len(ids) > 0, err
+}
+
+// KeysOf returns the keys of a workspace that are neither revoked nor over.
+func KeysOf(ctx context.Context, q Querier, workspace toll.Address, now time.Time) ([]APIKey, error) {
+	return apiKeys.all(ctx, q, "WHERE address = $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $2) ORDER BY id", workspace.Lower(), Micros(now))
 }
 
 // KeysOfUser returns the keys that stand under the membership of a person and are neither revoked nor over.

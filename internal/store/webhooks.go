@@ -63,6 +63,17 @@ func DeleteWebhook(ctx context.Context, tx *Tx, id string) error {
 	return done(tx.Exec(ctx, "DELETE FROM webhook_deliveries WHERE webhook_id = $1", id))
 }
 
+// DeleteWebhooks removes all webhooks of an address, and their deliveries.
+func DeleteWebhooks(ctx context.Context, tx *Tx, owner toll.Address) error {
+	ids, err := values[string](ctx, tx, "SELECT webhook_id FROM webhooks WHERE principal = $1 ORDER BY webhook_id", owner.Lower())
+	for _, id := range ids {
+		if err == nil {
+			err = DeleteWebhook(ctx, tx, id)
+		}
+	}
+	return err
+}
+
 // WebhooksOf lists the webhooks of an address; status "" lists all.
 func WebhooksOf(ctx context.Context, q Querier, owner toll.Address, status toll.WebhookStatus, p Page) (List[*Webhook], error) {
 	l := Listing{

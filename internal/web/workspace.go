@@ -22,7 +22,7 @@ func workspacePages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/settings", Title: "Workspace", Template: "sheet", Group: groupManage, Nav: "Workspace", Icon: "building-2",
-			Right: toll.RightRead, Get: (*visit).showWorkspace,
+			Right: toll.RightRead, Act: toll.RightExport, Get: (*visit).showWorkspace, Post: (*visit).deleteWorkspace,
 		},
 		{
 			Path: "/audit", Title: "Audit log", Template: "sheet", Group: groupManage, Nav: "Audit log", Icon: "history", Key: "l",
@@ -55,7 +55,36 @@ func (v *visit) showWorkspace() {
 		}
 	}
 	s.Parts = []part{{"Take everything away", files}}
+	if v.person.HasName() && v.person.Rights.Has(toll.RightExport) {
+		s.Acts = []dialog{v.dangerOf("delete", "Delete the workspace",
+			"All members lose their access, and API keys, access tokens, programs and webhooks end. Plans and agents are not listed any more. "+
+				"Orders, receipts and the audit log stay with the service. Money in the wallet stays there: export its key before.",
+			field{Name: "confirm", Label: "To confirm, type " + confirmation(p), Required: true})}
+	}
 	v.sheet("Workspace", s)
+}
+
+// confirmation is what a person types to delete a workspace: its name, or its id.
+func confirmation(p store.Principal) string { return cmp.Or(plain.Name(p.Name), p.Address.Lower()) }
+
+func (v *visit) deleteWorkspace() {
+	if !v.isPerson() || !v.proved("This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.") {
+		return
+	}
+	p, err := store.PrincipalByAddress(v.ctx(), v.w.Store, v.person.Address)
+	if v.failed("workspace", err) {
+		return
+	}
+	v.finish(func() (outcome, error) {
+		if v.form.Get("act") != "delete" {
+			return outcome{}, toll.NewError(toll.CodeBadRequest)
+		}
+		if v.text("confirm") != confirmation(p) {
+			return outcome{}, oneFault("confirm", "must be exactly the name that is asked for")
+		}
+		_, err := v.w.API.DeleteWorkspace(v.acting(), v.person.Address)
+		return outcome{To: PathSecurity}, err
+	})
 }
 
 var actSyntax = regexp.MustCompile(`^[a-z_]{1,40}\.[a-z_]{1,40}$`)

@@ -775,6 +775,10 @@ export class Members extends Resource {
   remove(userId: string, keep = false, o?: CallOptions): TollPromise<g.Removed> {
     return this.core.op("removeMember", [userId], o, { query: keep ? { keep } : {} });
   }
+  /** Deletes the workspace of the call: its members, keys and consents end. Records stay. */
+  deleteWorkspace(workspace: string, o?: CallOptions): TollPromise<g.WorkspaceDeleted> {
+    return this.core.op("deleteWorkspace", [workspace], o);
+  }
   sessions(userId: string, q?: ListOptions, o?: CallOptions): List<g.Session> {
     return this.core.list("listMemberSessions", [userId], listed(q), o);
   }

@@ -2298,6 +2298,14 @@ export interface WebhookSecret {
   })[];
 }
 
+export interface WorkspaceDeleted {
+  ended: Ended;
+  id: string;
+  invitations: number;
+  members: number;
+  success: boolean;
+}
+
 export type Shape = 0 | 1 | string | { [member: string]: Shape };
 
 export const shapes: Record<string, Shape> = {
@@ -2586,6 +2594,7 @@ export const operations = {
   resendDelivery: ["POST","/api/v1/webhooks/{webhookId}/deliveries/{deliveryId}/resend"],
   rotateWebhook: ["POST","/api/v1/webhooks/{webhookId}/rotate"],
   testWebhook: ["POST","/api/v1/webhooks/{webhookId}/test"],
+  deleteWorkspace: ["DELETE","/api/v1/workspaces/{workspace}"],
   listResources: ["GET","/api/v1/x402/discovery/resources"],
   searchResources: ["GET","/api/v1/x402/discovery/search",0,"resources"],
   signOffers: ["POST","/api/v1/x402/offers"],

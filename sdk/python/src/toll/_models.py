@@ -2384,6 +2384,25 @@ class WebhookSecret(Record):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceDeleted(Record):
+    """WorkspaceDeleted as the service answers it."""
+
+    ended: Ended
+    id: str
+    invitations: int
+    members: int
+    success: bool
+
+    _members = (
+        member("ended", "ended", one(lambda: Ended), True),
+        member("id", "id", text, True),
+        member("invitations", "invitations", integer, True),
+        member("members", "members", integer, True),
+        member("success", "success", boolean, True),
+    )
+
+
 #: The record of each operation's answer, by operation id.
 OPERATIONS: Mapping[str, type[Record]] = {
     "acceptInvitation": Organization,
@@ -2398,6 +2417,7 @@ OPERATIONS: Mapping[str, type[Record]] = {
     "createWebhook": WebhookSecret,
     "deletePaymentMethod": PaymentMethodRemoved,
     "deleteWebhook": WebhookDeleted,
+    "deleteWorkspace": WorkspaceDeleted,
     "detachPlan": ActResult,
     "endMemberSessions": EndedSessions,
     "endSession": Done,

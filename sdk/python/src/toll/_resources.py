@@ -1124,6 +1124,11 @@ class Members(Resource):
             Call("DELETE", path, m.Removed, query=query, again=True, refused=True)
         )
 
+    def delete_workspace(self, workspace: str) -> m.WorkspaceDeleted:
+        """Deletes the workspace of the call: its members, keys and consents end. Records stay."""
+        path = f"/api/v1/workspaces/{segment(workspace)}"
+        return self._send(Call("DELETE", path, m.WorkspaceDeleted, again=True, refused=True))
+
     def sessions(self, user_id: str, *, page_size: int | None = None) -> Pages[m.Session]:
         """Lists where a member is signed in."""
         path = f"/api/v1/members/{segment(user_id)}/sessions"
