@@ -100,8 +100,8 @@ const (
 
 // Webhook is an address to which the events of a principal are sent.
 type Webhook struct {
-	ID           string        `json:"id"` // UUID
-	URL          string        `json:"url"`
+	ID           string        `json:"id"`    // UUID
+	URL          string        `json:"url"`   // of mails "mailto:" and the address, shortened
 	Types        []EventType   `json:"types"` // empty: every type
 	Description  *string       `json:"description"`
 	Status       WebhookStatus `json:"status"`
@@ -113,7 +113,7 @@ type Webhook struct {
 // WebhookSecret is a webhook with the secret that its deliveries are signed with. Only the answers that make a secret have it.
 type WebhookSecret struct {
 	Webhook
-	// Secret is the key of the HMAC, byte for byte as it stands here.
+	// Secret is the key of the HMAC, byte for byte as it stands here; "" for mails.
 	Secret string `json:"secret"`
 	// PreviousValidUntil is until when deliveries are signed with the secret before as well.
 	PreviousValidUntil *Time `json:"previousValidUntil,omitzero"`

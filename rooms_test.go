@@ -142,7 +142,7 @@ var rooms = map[string]room{
 	},
 	"internal/store": {
 		what:  "migrations, records, transactions, errors of both engines",
-		lines: 11402, // 45 of them end a workspace; 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite, 500 people with their lists and audit log, 50 codes by mail, 830 the journal and the way into it, 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched; 100 of them read settlements by time
+		lines: 11431, // 45 of them end a workspace; 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite, 500 people with their lists and audit log, 50 codes by mail, 830 the journal and the way into it, 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched; 100 of them read settlements by time; 30 of them are mails and from where a person signed in
 		ours:  "toll x402 internal/backoff",
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "modernc.org/libc", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
@@ -271,9 +271,9 @@ var rooms = map[string]room{
 		lines: 320, // 50 of them are the agents of the chat gateway
 	},
 	"internal/events": {
-		what:  "events of entries, lists and live streams, webhooks and their delivery",
-		lines: 1429,
-		ours:  "toll x402 internal/store internal/ledger internal/jobs internal/outbound",
+		what:  "events of entries, lists and live streams, webhooks and their delivery, mails",
+		lines: 1700, // 240 of them are mails
+		ours:  "toll x402 internal/plain internal/store internal/ledger internal/jobs internal/outbound",
 	},
 	// schema checks values and schemas of strangers, in bounded work.
 	"internal/schema": {
@@ -301,7 +301,7 @@ var rooms = map[string]room{
 	},
 	"internal/web": {
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
-		lines: 11112, // 650 of them are requests, calls of keys, own ranges, deletion, backups; 1,900 of them are pages of people, keys, buying and the operators
+		lines: 11232, // 650 of them are requests, calls of keys, own ranges, deletion, backups; 1,900 of them are pages of people, keys, buying and the operators; 110 are notifications by mail
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
 			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound internal/gzipped",
 		third: []string{"github.com/alexedwards/scs/v2"},
@@ -402,7 +402,7 @@ var rooms = map[string]room{
 }
 
 // planned are the budgets of rooms that come next: a room of this name has at most as many lines.
-var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 11112}
+var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 11232}
 
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{

@@ -11,13 +11,13 @@ import (
 
 // WebhookParams is a new webhook.
 type WebhookParams struct {
-	URL         string           `json:"url"`             // https; a sandbox can be set to take loopback addresses too
+	URL         string           `json:"url"`             // https, or mailto: and a proved address of the person in the session; a sandbox can be set to take loopback addresses too
 	Types       []toll.EventType `json:"types,omitempty"` // none: every type
 	Description string           `json:"description,omitempty"`
 }
 
 // CreateWebhook lets the service send events to a url. The answer is the only place where the secret ever is, with which
-// deliveries are signed.
+// deliveries are signed; mails have none.
 func (c *Client) CreateWebhook(ctx context.Context, p WebhookParams) (*toll.WebhookSecret, error) {
 	return create[toll.WebhookSecret](ctx, c, api("/webhooks"), p)
 }

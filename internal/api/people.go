@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -159,7 +160,7 @@ type SignUpInput struct {
 }
 
 func (h *handler) signUp(c *call, in *SignUpInput) (*toll.SignedIn, error) {
-	u, _, err := h.People.SignUp(c.r.Context(), c.source(), people.SignUp{
+	u, _, err := h.People.SignUp(c.unnamed(), c.source(), people.SignUp{
 		Name: in.Name, Login: in.Login, Secret: in.Password, Link: secretOf(in.Link),
 	})
 	if err != nil {
@@ -183,11 +184,16 @@ type SignInInput struct {
 }
 
 func (h *handler) signIn(c *call, in *SignInInput) (*toll.SignedIn, error) {
-	u, err := h.People.SignIn(c.r.Context(), c.source(), in.Login, in.Password)
+	u, err := h.People.SignIn(c.unnamed(), c.source(), in.Login, in.Password)
 	if err != nil {
 		return nil, err
 	}
 	return h.begin(c, u)
+}
+
+// unnamed is the context of a call by somebody who is not known yet, with where it came from, for the audit log.
+func (c *call) unnamed() context.Context {
+	return store.WithActor(c.r.Context(), store.Actor{Kind: "local", Source: c.source(), Agent: c.r.UserAgent()})
 }
 
 // begin begins a session in a terminal.

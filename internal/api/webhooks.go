@@ -16,8 +16,8 @@ func webhookRoutes() []route {
 	const tag = "Webhooks"
 	return []route{
 		{
-			op: "createWebhook", method: "POST", path: at, auth: keyed, right: toll.RightManage, status: 201, tag: tag, summary: "Have events sent to a url. The secret is in this answer only",
-			action: creates((*handler).createWebhook), codes: []toll.Code{toll.CodeWebhookURL, toll.CodeWebhookTooMany},
+			op: "createWebhook", method: "POST", path: at, auth: keyed, right: toll.RightManage, session: true, status: 201, tag: tag, summary: "Have events sent to a url. The secret is in this answer only",
+			action: creates((*handler).createWebhook), codes: []toll.Code{toll.CodeWebhookURL, toll.CodeWebhookTooMany, toll.CodePersonNeeded},
 		},
 		{
 			op: "listWebhooks", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: tag, summary: "Webhooks of the caller", action: lists((*handler).listWebhooks),
@@ -27,16 +27,16 @@ func webhookRoutes() []route {
 			op: "readWebhook", method: "GET", path: at + "/{webhookId}", auth: self, right: toll.RightRead, tag: tag, summary: "One webhook", action: reads((*handler).readWebhook), codes: one,
 		},
 		{
-			op: "updateWebhook", method: "PATCH", path: at + "/{webhookId}", auth: self, right: toll.RightManage, tag: tag,
+			op: "updateWebhook", method: "PATCH", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, tag: tag,
 			summary: "Change, pause or resume a webhook. A paused one keeps its place", action: takes((*handler).updateWebhook),
 			codes: append([]toll.Code{toll.CodeWebhookURL}, one...),
 		},
 		{
-			op: "deleteWebhook", method: "DELETE", path: at + "/{webhookId}", auth: self, right: toll.RightManage, tag: tag, summary: "Remove a webhook and its deliveries",
+			op: "deleteWebhook", method: "DELETE", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, tag: tag, summary: "Remove a webhook and its deliveries",
 			action: reads(by("webhookId", toll.ParseUUID, (*handler).deleteWebhook)), codes: one,
 		},
 		{
-			op: "testWebhook", method: "POST", path: at + "/{webhookId}/test", auth: self, right: toll.RightManage, status: 202, tag: tag, summary: "Send a test event",
+			op: "testWebhook", method: "POST", path: at + "/{webhookId}/test", auth: self, right: toll.RightManage, session: true, status: 202, tag: tag, summary: "Send a test event",
 			action: reads((*handler).testWebhook), codes: one,
 		},
 		{
@@ -57,8 +57,8 @@ func webhookRoutes() []route {
 
 // WebhookInput makes a webhook.
 type WebhookInput struct {
-	URL         *string  `json:"url" maxLength:"2048" doc:"https, a host of the public internet, port 443 or 8443."`
-	Types       []string `json:"types,omitzero" doc:"Types of events. Default all."`
+	URL         *string  `json:"url" maxLength:"2048" doc:"https, a host of the public internet, port 443 or 8443. Or mailto: and a mail address that the person of the session has proved: then the events are sent as mails, and types names them."`
+	Types       []string `json:"types,omitzero" doc:"Types of events. Default all; mails need one at least of the rare ones: credits.low, order.failed, order.disputed, order.dispute_closed, delegation.exhausted, delegation.frozen, delegation.expired, api_key.created, wallet.exported, webhook.disabled."`
 	Description *string  `json:"description,omitzero" maxLength:"1024"`
 }
 
@@ -69,7 +69,11 @@ func (h *handler) createWebhook(c *call, in *WebhookInput, once *store.Once) (*t
 	if err != nil {
 		return nil, err
 	}
-	return h.Events.CreateWebhook(c.r.Context(), c.caller.Address, events.WebhookParams{URL: in.URL, Types: &types, Description: in.Description}, once)
+	p := events.WebhookParams{URL: in.URL, Types: &types, Description: in.Description}
+	if c.caller.KeyID.IsZero() {
+		p.User = c.caller.UserID // the session of a person
+	}
+	return h.Events.CreateWebhook(c.r.Context(), c.caller.Address, p, once)
 }
 
 func eventTypes(texts []string) ([]toll.EventType, error) {

@@ -34,9 +34,10 @@ const (
 	maxPending = 2000
 	fanOut     = 200
 	// Slots: of a webhook, of one that fails, of all that work and of all that fail. Receivers that fail do not keep others waiting.
-	slotsOfHook, slotsOfFailing = 4, 1
-	slotsWorking, slotsFailing  = 192, 64
-	hooksInOne                  = 100
+	// All mails go to one server: they have slots of their own.
+	slotsOfHook, slotsOfFailing             = 4, 1
+	slotsWorking, slotsFailing, slotsOfMail = 192, 64, 4
+	hooksInOne                              = 100
 	// endGrace is how long deliveries under way have when the process ends.
 	endGrace = 3 * time.Second
 	// deliveryLife is how long deliveries are listed after they are done.
@@ -60,7 +61,7 @@ type sender struct {
 
 	mu      sync.Mutex
 	flying  map[string]int // deliveries on their way, by webhook
-	slots   [2]int         // taken, by webhooks that work and that fail
+	slots   [3]int         // taken, by webhooks that work, by those that fail, and by mails
 	sending sync.WaitGroup
 	sends   context.Context // of deliveries under way
 	cut     context.CancelFunc
@@ -131,7 +132,7 @@ func (e *Events) fanOut(ctx context.Context, webhook string) (more bool, err err
 		now := e.now()
 		for _, ev := range events {
 			w.Sequence = ev.Sequence
-			if len(w.Types) > 0 && !slices.Contains(w.Types, ev.Type) {
+			if len(w.Types) > 0 && !slices.Contains(w.Types, ev.Type) || isMail(w) && !concerns(w.Principal, ev) {
 				continue
 			}
 			d := &store.Delivery{
@@ -158,7 +159,10 @@ func (s *sender) send(ctx context.Context) error {
 
 func (s *sender) sendTo(ctx context.Context, w *store.Webhook) error {
 	kind, most, all := 0, slotsOfHook, slotsWorking
-	if !w.FailingSince.IsZero() {
+	switch {
+	case isMail(w):
+		kind, most, all = 2, 1, slotsOfMail
+	case !w.FailingSince.IsZero():
 		kind, most, all = 1, slotsOfFailing, slotsFailing
 	}
 	s.mu.Lock()
@@ -172,6 +176,9 @@ func (s *sender) sendTo(ctx context.Context, w *store.Webhook) error {
 		return err
 	}
 	for _, d := range due {
+		if isMail(w) && s.e.cfg.Mail != nil && !s.e.cfg.Mail.TakeMail(w.Credential) {
+			return nil // it stays due, and is no attempt
+		}
 		claimed, err := s.e.claim(ctx, d)
 		if err != nil {
 			return err
@@ -219,7 +226,13 @@ func (e *Events) attempt(ctx context.Context, webhook string, d *store.Delivery)
 		}
 		return
 	}
-	status, problem := e.post(ctx, w, d)
+	var status int64
+	var problem string
+	if isMail(w) {
+		problem = e.mail(ctx, w, d)
+	} else {
+		status, problem = e.post(ctx, w, d)
+	}
 	e.at("sent")
 	if err := e.finish(ctx, d, status, problem); err != nil {
 		e.warn(ctx, "outcome of a delivery", err)
@@ -291,7 +304,7 @@ func (e *Events) headers(w *store.Webhook, eventID string, body []byte) (http.He
 	return header, nil
 }
 
-// finish notes the outcome of an attempt, and pauses a webhook that had no success for three days.
+// finish notes the outcome of an attempt, and pauses a webhook that had no success for three days, or whose mails nobody may read.
 func (e *Events) finish(ctx context.Context, d *store.Delivery, status int64, problem string) error {
 	claimed := d.TryAt
 	return e.st.Tx(ctx, func(tx *store.Tx) error {
@@ -304,7 +317,7 @@ func (e *Events) finish(ctx context.Context, d *store.Delivery, status int64, pr
 		end.LastStatus, end.LastError = status, problem
 		if next := now.Add(nextTry(d.Attempts)); problem == "" {
 			end.Status, end.DoneAt, end.TryAt = toll.DeliverySucceeded, now, now
-		} else if next.After(d.FirstAt.Add(lastRetry)) {
+		} else if problem != noReader && next.After(d.FirstAt.Add(lastRetry)) {
 			end.Status, end.DoneAt, end.TryAt = toll.DeliveryFailed, now, now
 		} else {
 			end.Status, end.TryAt = toll.DeliveryPending, next
@@ -313,19 +326,20 @@ func (e *Events) finish(ctx context.Context, d *store.Delivery, status int64, pr
 		if err != nil || !ours {
 			return err
 		}
-		return e.judge(ctx, tx, w, problem == "", now)
+		return e.judge(ctx, tx, w, problem, now)
 	})
 }
 
-func (e *Events) judge(ctx context.Context, tx *store.Tx, w *store.Webhook, success bool, now time.Time) error {
+func (e *Events) judge(ctx context.Context, tx *store.Tx, w *store.Webhook, problem string, now time.Time) error {
+	success := problem == ""
 	switch {
 	case success && w.FailingSince.IsZero(), !success && w.Status != toll.WebhookActive:
 		return nil
 	case success:
 		w.FailingSince = time.Time{}
-	case w.FailingSince.IsZero():
+	case w.FailingSince.IsZero() && problem != noReader:
 		w.FailingSince = now
-	case now.Sub(w.FailingSince) >= pauseAfter:
+	case problem == noReader || now.Sub(w.FailingSince) >= pauseAfter:
 		w.Status, w.UpdatedAt = toll.WebhookPaused, now
 		if err := store.UpdateWebhook(ctx, tx, w); err != nil {
 			return err

@@ -36,6 +36,8 @@ type Config struct {
 	Open      func(sealed, aad []byte) ([]byte, error)
 	Outbound  outbound.Config // Timeout 0 is the 10 s that a receiver has
 	Namespace x402.Namespace
+	Mail      Mailer // nil: no webhook sends mails
+	PublicURL string // to which mails lead
 	// Horizon is how long events are kept; 0: for ever. Removed counts those that were removed; nil: nobody does.
 	Horizon time.Duration
 	Removed func(events int)

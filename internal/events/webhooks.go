@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -39,7 +40,8 @@ func unknownPosition(err error) error {
 
 // WebhookParams makes or changes a webhook.
 type WebhookParams struct {
-	URL         *string
+	User        toll.UUID         // the person who makes it, zero for an API key: only a person has mails sent
+	URL         *string           // of mails "mailto:" and an address
 	Types       *[]toll.EventType // empty: every type
 	Description *string           // "": none
 	Status      *toll.WebhookStatus
@@ -73,10 +75,17 @@ func (e *Events) set(w *store.Webhook, p WebhookParams) error {
 		}
 		w.Status = *p.Status
 	}
+	if isMail(w) && p.Types != nil && len(faults) == 0 {
+		faults = mailFaults(w.Types)
+	}
 	if len(faults) > 0 {
 		return toll.Faults(faults)
 	}
-	if p.URL != nil {
+	if p.URL != nil && *p.URL != w.URL {
+		if isMail(w) || isMailURL(*p.URL) {
+			return toll.Errorf(toll.CodeWebhookURL, "The address of mails cannot change, and no url becomes one. Make another webhook, and delete this one.").
+				WithParam("path", "url")
+		}
 		if err := e.client.Check(*p.URL); err != nil {
 			return toll.NewError(toll.CodeWebhookURL).WithParam("path", "url")
 		}
@@ -97,8 +106,8 @@ func (e *Events) secret(id string) (plain string, sealed []byte, err error) {
 // SecretOf is what the sealed secret of a webhook is bound to.
 func SecretOf(id string) []byte { return []byte("webhook-secret/" + id) }
 
-// CreateWebhook adds a webhook, which gets the events to come. once may be nil. Errors:
-// [toll.CodeBadRequest], [toll.CodeWebhookURL], [toll.CodeWebhookTooMany].
+// CreateWebhook adds a webhook, which gets the events to come. One that sends mails has no secret. once may be nil. Errors:
+// [toll.CodeBadRequest], [toll.CodeWebhookURL], [toll.CodeWebhookTooMany], [toll.CodePersonNeeded] for mails asked for by a key.
 func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p WebhookParams, once *store.Once) (*toll.WebhookSecret, error) {
 	now := e.now()
 	w := &store.Webhook{ID: toll.NewUUID(), Principal: owner, Status: toll.WebhookActive, CreatedAt: now, UpdatedAt: now}
@@ -106,6 +115,13 @@ func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p Webhoo
 		return nil, toll.Faults([]toll.Fault{{Path: "url", Message: "is missing"}})
 	}
 	p.Status = nil
+	if isMailURL(*p.URL) {
+		if err := e.setMail(ctx, w, p); err != nil {
+			return nil, err
+		}
+		p.URL = nil
+		p.Types = cmp.Or(p.Types, new([]toll.EventType))
+	}
 	if err := e.set(w, p); err != nil {
 		return nil, err
 	}
@@ -113,7 +129,9 @@ func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p Webhoo
 	if err != nil {
 		return nil, err
 	}
-	w.Secret = sealed
+	if w.Secret = sealed; isMail(w) {
+		plain = "" // the row has one that signs nothing
+	}
 	out := &toll.WebhookSecret{Webhook: *record(w), Secret: plain}
 	err = e.st.Tx(ctx, func(tx *store.Tx) error {
 		if err := store.PutAnswer(ctx, tx, once, out); err != nil { // before the stream is locked
@@ -245,6 +263,9 @@ func (e *Events) DeleteWebhook(ctx context.Context, owner toll.Address, id strin
 func (e *Events) RotateWebhook(ctx context.Context, owner toll.Address, id string) (*toll.WebhookSecret, error) {
 	var plain string
 	w, err := e.change(ctx, owner, id, func(tx *store.Tx, w *store.Webhook) error {
+		if isMail(w) {
+			return toll.Errorf(toll.CodeBadRequest, "Mails are not signed, so this webhook has no secret.")
+		}
 		var sealed []byte
 		var err error
 		if plain, sealed, err = e.secret(w.ID); err != nil {

@@ -55,7 +55,7 @@ func (p *People) Prove(ctx context.Context, source string, user toll.UUID, passw
 	if err != nil {
 		return err
 	}
-	proved, err := p.SignIn(ctx, source, c.Subject, password)
+	proved, err := p.signIn(ctx, source, c.Subject, password, false)
 	if err == nil && proved.ID != user {
 		err = errSignIn
 	}
@@ -294,6 +294,7 @@ func (p *People) Recover(ctx context.Context, source, link, login, code, passwor
 	if err != nil {
 		return toll.Person{}, err
 	}
+	p.noteSignIn(ctx, user, Recovery, p.Clock())
 	return p.User(ctx, user)
 }
 

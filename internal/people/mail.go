@@ -36,7 +36,7 @@ const (
 	sendTime  = 30 * time.Second
 )
 
-// MailConfig says through which server codes are sent. The zero value sends none.
+// MailConfig says through which server mails are sent. The zero value sends none.
 type MailConfig struct {
 	// URL is smtp://[user@]host[:587], which must offer STARTTLS unless it is on this machine, or smtps://[user@]host[:465].
 	URL string
@@ -50,12 +50,15 @@ type MailConfig struct {
 type mailer struct {
 	client *mail.Client
 	from   string
+	host   string // of the address in from
 	queue  chan letter
 	queued jobs.Signal
+	signIn chan signIn // see [People.tellSignIn]
+	begun  jobs.Signal
 }
 
-// letter is a mail that waits to be sent.
-type letter struct{ to, subject, text string }
+// letter is a mail. Its id, which may be "", is the same when it is sent again, so that programs of readers can tell.
+type letter struct{ id, to, subject, text string }
 
 // Check refuses settings that are wrong. No error has the password in it.
 func (c MailConfig) Check() error {
@@ -75,7 +78,8 @@ func newMailer(c MailConfig) (*mailer, error) {
 	if _, has := u.User.Password(); has {
 		return nil, errors.New("the password of the mail server does not belong into TOLL_SMTP_URL (--smtp-url): set TOLL_SMTP_PASSWORD")
 	}
-	if _, err := netmail.ParseAddress(c.From); err != nil {
+	from, err := netmail.ParseAddress(c.From)
+	if err != nil {
 		return nil, errors.New("mails need an address that sends them, such as pay@example.com: correct TOLL_MAIL_FROM (--mail-from)")
 	}
 	port, err := strconv.Atoi(cmp.Or(u.Port(), map[string]string{"smtp": "587", "smtps": "465"}[u.Scheme]))
@@ -93,10 +97,13 @@ func newMailer(c MailConfig) (*mailer, error) {
 		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(name), mail.WithPassword(c.Password))
 	}
 	client, err := mail.NewClient(u.Hostname(), options...)
-	return &mailer{client, c.From, make(chan letter, mostMails), jobs.NewSignal()}, err
+	return &mailer{
+		client: client, from: c.From, host: from.Address[strings.LastIndexByte(from.Address, '@')+1:],
+		queue: make(chan letter, mostMails), queued: jobs.NewSignal(), signIn: make(chan signIn, mostMails), begun: jobs.NewSignal(),
+	}, err
 }
 
-// HasMail reports whether codes are sent by mail.
+// HasMail reports whether the service sends mails.
 func (p *People) HasMail() bool { return p.mailer != nil }
 
 // Loops returns what sends mails. Those that wait when it stops are lost: a person asks for another code.
@@ -104,23 +111,40 @@ func (p *People) Loops() []jobs.Loop {
 	if p.mailer == nil {
 		return nil
 	}
-	return []jobs.Loop{{Name: "people.mail", Wake: p.mailer.queued, Turn: p.sendLetter}}
+	return []jobs.Loop{
+		{Name: "people.mail", Wake: p.mailer.queued, Turn: p.sendLetter},
+		{Name: "people.sign-ins", Wake: p.mailer.begun, Turn: p.tellSignIn},
+	}
 }
 
 // sendLetter sends one mail. A failure is logged and not repeated: the code in it ends soon.
 func (p *People) sendLetter(ctx context.Context) (time.Duration, error) {
-	var l letter
 	select {
-	case l = <-p.mailer.queue:
+	case l := <-p.mailer.queue:
+		p.warnMail(ctx, p.send(ctx, l))
+		return jobs.AtOnce, nil
 	default:
 		return 0, nil
 	}
+}
+
+func (p *People) warnMail(ctx context.Context, err error) {
+	if err != nil {
+		p.Log.WarnContext(ctx, "a mail was not sent", slog.Any("err", err))
+	}
+}
+
+// send hands a mail to the server. Its errors name no address.
+func (p *People) send(ctx context.Context, l letter) error {
 	m := mail.NewMsg()
 	err := errors.Join(m.From(p.mailer.from), m.To(l.to))
 	if err == nil {
 		m.Subject(l.subject)
 		m.SetBodyString(mail.TypeTextPlain, l.text)
 		m.SetGenHeader("Auto-Submitted", "auto-generated")
+		if l.id != "" {
+			m.SetMessageIDWithValue(l.id + "@" + p.mailer.host)
+		}
 		ctx, cancel := context.WithTimeout(ctx, sendTime)
 		defer cancel()
 		err = p.mailer.client.DialAndSendWithContext(ctx, m)
@@ -128,10 +152,7 @@ func (p *People) sendLetter(ctx context.Context) (time.Duration, error) {
 	if refused, ok := errors.AsType[*mail.SendError](err); ok {
 		err = fmt.Errorf("%s, code %d", refused.Reason, refused.ErrorCode()) // the whole text names the address
 	}
-	if err != nil {
-		p.Log.WarnContext(ctx, "a mail was not sent", slog.Any("err", err))
-	}
-	return jobs.AtOnce, nil
+	return err
 }
 
 // CodeFor says for what a code by mail is.
@@ -199,7 +220,7 @@ func (p *People) SendCode(ctx context.Context, source string, to CodeFor) (state
 		return "", err
 	}
 	if known {
-		l := letter{to.Mail, "Your code " + code[:4] + " " + code[4:], "Your code for " + p.PublicURL + " is\r\n\r\n    " + code[:4] + " " + code[4:] +
+		l := letter{"", to.Mail, "Your code " + code[:4] + " " + code[4:], "Your code for " + p.PublicURL + " is\r\n\r\n    " + code[:4] + " " + code[4:] +
 			"\r\n\r\nType it there within 10 minutes. It works once. Tell it to nobody: whoever runs the service never asks for it.\r\n" +
 			"Somebody typed your address there. If that was not you, nothing happens without the code.\r\n"}
 		select {

@@ -235,7 +235,7 @@ func (p *People) BeginPasskeySignIn() (Ceremony, error) {
 
 // ProvePasskey proves a person once more by a passkey of theirs.
 func (p *People) ProvePasskey(ctx context.Context, source string, user toll.UUID, state, answer string) error {
-	u, err := p.SignInPasskey(ctx, source, state, answer)
+	u, err := p.signInPasskey(ctx, source, state, answer, false)
 	if err == nil && u.ID != user {
 		err = errPasskey
 	}
@@ -244,6 +244,10 @@ func (p *People) ProvePasskey(ctx context.Context, source string, user toll.UUID
 
 // SignInPasskey returns the person of the passkey with which a browser answered [People.BeginPasskeySignIn]. Errors are safe to show.
 func (p *People) SignInPasskey(ctx context.Context, source, state, answer string) (toll.Person, error) {
+	return p.signInPasskey(ctx, source, state, answer, true)
+}
+
+func (p *People) signInPasskey(ctx context.Context, source, state, answer string, begins bool) (toll.Person, error) {
 	if p.passkeys == nil {
 		return toll.Person{}, errPasskey
 	}
@@ -287,5 +291,5 @@ func (p *People) SignInPasskey(ctx context.Context, source, state, answer string
 	if row.Secret, err = json.Marshal(c); err != nil {
 		return toll.Person{}, err
 	}
-	return p.signedIn(ctx, row)
+	return p.signedIn(ctx, row, begins)
 }

@@ -104,6 +104,10 @@ var errSignIn = toll.Errorf(toll.CodeNotAuthenticated, "The login name or the pa
 // SignIn returns the person of a login name and a password. An unknown name, a wrong password and a disabled person get the same
 // answer in the same time. Errors are safe to show: [toll.CodeNotAuthenticated], [toll.CodeRateLimited].
 func (p *People) SignIn(ctx context.Context, source, login, password string) (toll.Person, error) {
+	return p.signIn(ctx, source, login, password, true)
+}
+
+func (p *People) signIn(ctx context.Context, source, login, password string, begins bool) (toll.Person, error) {
 	name, err := parseLogin(login)
 	if err := p.limits.try(source, name); err != nil {
 		return toll.Person{}, err
@@ -122,11 +126,11 @@ func (p *People) SignIn(ctx context.Context, source, login, password string) (to
 	if !ok {
 		return toll.Person{}, errSignIn
 	}
-	return p.signedIn(ctx, c)
+	return p.signedIn(ctx, c, begins)
 }
 
-// signedIn notes the use of a proved credential and returns its person.
-func (p *People) signedIn(ctx context.Context, c store.Credential) (toll.Person, error) {
+// signedIn notes the use of a proved credential and returns its person. begins says that a session begins with it.
+func (p *People) signedIn(ctx context.Context, c store.Credential, begins bool) (toll.Person, error) {
 	u, err := p.User(ctx, c.UserID)
 	if err != nil {
 		return u, store.NotFoundAs(err, errSignIn)
@@ -137,7 +141,10 @@ func (p *People) signedIn(ctx context.Context, c store.Credential) (toll.Person,
 		if err := store.UpdateCredential(ctx, tx, c); err != nil {
 			return err
 		}
-		return p.audit(ctx, tx, p.personal(ctx, tx, u.ID, "sign_in", c.Kind)...)
+		return store.AuditAll(ctx, tx, c.UsedAt, p.personal(ctx, tx, u.ID, "sign_in", c.Kind)...)
 	})
+	if err == nil && begins {
+		p.noteSignIn(ctx, u.ID, c.Kind, c.UsedAt)
+	}
 	return u, err
 }

@@ -60,7 +60,7 @@ type Deps struct {
 	Auth         *auth.Auth
 	Registration Registration // "" is open in a sandbox, invited on live
 	PublicURL    string       // whose host passkeys are of
-	Mail         MailConfig   // zero: no codes by mail
+	Mail         MailConfig   // zero: no mails
 	OIDC         OIDCConfig   // zero: no provider
 	// Accepts asks the chain whether code of an account takes a signature (ERC-1271); nil where there is no chain. Errors have status 503.
 	Accepts func(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error)
@@ -77,7 +77,7 @@ type People struct {
 	limits  limits
 
 	passkeys *webauthn.WebAuthn // nil: browsers take none at the public address
-	mailer   *mailer            // nil: no codes by mail
+	mailer   *mailer            // nil: no mails
 	oidc     *provider          // nil: none
 }
 
@@ -298,7 +298,9 @@ var errTaken = toll.Errorf(toll.CodeExists, "This login name is taken.").WithHin
 
 // as returns a context whose acts are those of a person, from where the context says already.
 func (p *People) as(ctx context.Context, user toll.UUID) context.Context {
-	return store.WithActor(ctx, store.Actor{Kind: "user", ID: user.String(), Source: store.ActorOf(ctx).Source})
+	who := store.ActorOf(ctx)
+	who.Kind, who.ID = "user", user.String()
+	return store.WithActor(ctx, who)
 }
 
 // audit notes acts in the order in which all transactions lock the logs.
@@ -346,6 +348,8 @@ type limits struct {
 	senders *meter.Meter[string] // mails, by source
 	allMail *meter.Meter[string] // mails of everybody
 	mails   *meter.Meter[string] // mails, by address
+
+	notices *meter.Meter[toll.UUID] // mails that nobody asked for just now, by credential
 }
 
 func newLimits() limits {
@@ -358,6 +362,7 @@ func newLimits() limits {
 		senders: meter.New[string](2*time.Minute, 10),
 		mails:   meter.New[string](5*time.Minute, 5),
 		allMail: meter.New[string](2*time.Second, 300),
+		notices: meter.New[toll.UUID](3*time.Minute, 20),
 	}
 }
 

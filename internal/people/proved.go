@@ -70,7 +70,7 @@ func (p *People) SignInProved(ctx context.Context, pr Proved) (User, error) {
 	if err != nil {
 		return User{}, err
 	}
-	u, err := p.signedIn(ctx, c)
+	u, err := p.signedIn(ctx, c, true)
 	if errors.Is(err, errSignIn) {
 		err = errProved
 	}
@@ -126,7 +126,7 @@ func (p *People) ConfirmProved(ctx context.Context, user toll.UUID, pr Proved) e
 		err = store.ErrNotFound
 	}
 	if err == nil {
-		_, err = p.signedIn(ctx, c)
+		_, err = p.signedIn(ctx, c, false)
 	}
 	return store.NotFoundAs(err, toll.Errorf(toll.CodeNotAuthenticated, "%s is not yours here.", pr.Name))
 }

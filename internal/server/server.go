@@ -123,19 +123,20 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: s.chain.Account(),
 		Quotas: facilitator.Quotas{Permissions: cfg.Quotas.Permissions, FreeHolds: cfg.Quotas.FreeHolds},
 	})
-	s.events = events.New(events.Config{
-		Store: base.store, Ledger: s.ledger, Settlement: s.facilitator.SettlementByTransaction, Settlements: s.facilitator.Settlements, Permission: s.facilitator.Permission,
-		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
-		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log,
-		Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },
-	})
-	s.oauth = s.newOAuth()
 	if s.people, err = people.New(people.Deps{
 		Store: base.store, Auth: a, Registration: cfg.Registration, PublicURL: s.PublicURL(), Seal: base.ring.Seal, Open: base.ring.Open,
 		Clock: cfg.Clock, Log: cfg.Log, Mail: cfg.Mail, OIDC: cfg.OIDC, Accepts: s.acceptsByCode(),
 	}); err != nil {
 		return nil, err
 	}
+	s.events = events.New(events.Config{
+		Mail: s.people, PublicURL: s.PublicURL(),
+		Store: base.store, Ledger: s.ledger, Settlement: s.facilitator.SettlementByTransaction, Settlements: s.facilitator.Settlements, Permission: s.facilitator.Permission,
+		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
+		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log,
+		Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },
+	})
+	s.oauth = s.newOAuth()
 	pages, err := s.pages()
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ type Actor struct {
 	Kind   string // user, key or local
 	ID     string // of the user or the key; "" for local
 	Source string // address from which the request came; "" for none
+	Agent  string // program that sent the request, as it says; no log keeps it
 }
 
 type actorKey struct{}
@@ -148,6 +149,27 @@ func AuditList(ctx context.Context, q Querier, workspace, act string, since, unt
 		_, list.Items[i].Source, _ = strings.Cut(list.Items[i].Source, " ")
 	}
 	return list, err
+}
+
+// mostSources bounds the entries that [SourcesOf] reads of one act.
+const mostSources = 1000
+
+// SourcesOf returns from where a person signed in, or made or claimed the workspace, as the log of a workspace says, within a range
+// of times whose end is not in it. A source may stand there several times.
+func SourcesOf(ctx context.Context, q Querier, workspace toll.Address, user toll.UUID, since, until time.Time) (out []string, err error) {
+	for _, act := range []string{"sign_in", "workspace.created", "workspace.claimed"} {
+		found, err := values[string](ctx, q, `SELECT source FROM audit_log WHERE workspace = $1 AND act = $2 AND at >= $3 AND at < $4
+			AND actor = $5 AND source IS NOT NULL ORDER BY at DESC, number DESC LIMIT $6`,
+			workspace.Lower(), act, Micros(since), Micros(until), user.String(), int64(mostSources))
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range found {
+			_, s, _ = strings.Cut(s, " ") // see [Audit]
+			out = append(out, s)
+		}
+	}
+	return out, nil
 }
 
 // DropAuditSources removes the addresses of people from at most n entries before a moment, and returns from how many. Their digest

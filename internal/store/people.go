@@ -75,6 +75,7 @@ var (
 	credentials         = newRecord[Credential]("credentials")
 	InsertCredential    = credentials.insert // [IsUnique] when the subject is taken
 	UpdateCredential    = credentials.update
+	CredentialByID      = by[toll.UUID](credentials, "credential_id = $1")
 	CredentialBySubject = by2[string, string](credentials, "kind = $1 AND subject = $2")
 	CredentialsOf       = listBy[toll.UUID](credentials, "user_id = $1 ORDER BY created_at, credential_id")
 

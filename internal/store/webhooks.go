@@ -22,6 +22,7 @@ type Webhook struct {
 	FailingSince   time.Time          `db:"failing_since,set"` // zero: the last attempt was a success, or there was none
 	CreatedAt      time.Time          `db:"created_at"`
 	UpdatedAt      time.Time          `db:"updated_at,set"`
+	Credential     toll.UUID          `db:"credential_id,null"` // whose mail address gets the events; zero: a url does
 }
 
 var (
@@ -29,6 +30,8 @@ var (
 	UpdateWebhook    = webhooks.update
 	WebhookByID      = by[string](webhooks, "webhook_id = $1")
 	WebhookForUpdate = locked[string](webhooks, "webhook_id = $1")
+	// MailWebhooksOf returns the webhooks of an address that send mails.
+	MailWebhooksOf = listBy[toll.Address](webhooks, "principal = $1 AND credential_id IS NOT NULL ORDER BY created_at, webhook_id")
 	// MoveWebhook notes up to which event deliveries of a webhook are made.
 	MoveWebhook = runs2[string, int64](done, "UPDATE webhooks SET seq = $2 WHERE webhook_id = $1")
 )

@@ -50,7 +50,8 @@ type areaPage struct {
 func areaPages() []areaPage {
 	return slices.Concat(
 		overviewPages(), agentPages(), planPages(), usagePages(), requestPages(), orderPages(), buyingPages(), moneyPages(), exportPages(),
-		keyPages(), programPages(), hookPages(), memberPages(), tryPages(), workspacePages(), searchPages(), operatorPages(), componentPages(),
+		keyPages(), programPages(), hookPages(), memberPages(), tryPages(), workspacePages(), noticePages(), searchPages(),
+		operatorPages(), componentPages(),
 	)
 }
 

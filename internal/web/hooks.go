@@ -268,8 +268,11 @@ func (v *visit) showHook() {
 		} else {
 			s.Acts = append(s.Acts, v.dialogOf("pause", "Pause", "Nothing is sent until you resume it. Then everything since follows."))
 		}
+		if !strings.HasPrefix(h.URL, "mailto:") { // nothing is signed
+			s.Acts = append(s.Acts,
+				v.dialogOf("rotate", "New secret", "For 24 hours messages are signed with both secrets. The new one is shown once."))
+		}
 		s.Acts = append(s.Acts,
-			v.dialogOf("rotate", "New secret", "For 24 hours messages are signed with both secrets. The new one is shown once."),
 			v.dangerOf("delete", "Delete", "What is on its way is not sent any more."))
 	}
 	v.sheet("Webhook", s)

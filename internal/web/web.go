@@ -198,7 +198,7 @@ func (w *Web) page(get, post func(*visit)) http.Handler {
 			v.fail(err)
 			return
 		}
-		actor := store.Actor{Kind: "local", Source: w.Address(r)}
+		actor := store.Actor{Kind: "local", Source: w.Address(r), Agent: r.UserAgent()}
 		if p := v.person; p != nil {
 			actor.Kind, actor.ID = "key", p.KeyID.String()
 			if p.User != nil {

@@ -2259,9 +2259,18 @@ export interface WebhookDelivery {
 
 export interface WebhookInput {
   description?: string;
-  /** Types of events. Default all. */
+  /**
+   * Types of events. Default all; mails need one at least of the rare ones: credits.low,
+   * order.failed, order.disputed, order.dispute_closed, delegation.exhausted,
+   * delegation.frozen, delegation.expired, api_key.created, wallet.exported,
+   * webhook.disabled.
+   */
   types?: EventFilter[];
-  /** https, a host of the public internet, port 443 or 8443. */
+  /**
+   * https, a host of the public internet, port 443 or 8443. Or mailto: and a mail address
+   * that the person of the session has proved: then the events are sent as mails, and
+   * types names them.
+   */
   url: string | null;
 }
 

@@ -1,0 +1,230 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/store"
+)
+
+const (
+	// mailScheme begins the url of a webhook that is a mail address.
+	mailScheme = "mailto:"
+	// mailTimeout is how long the mail server has. It is less than [lease].
+	mailTimeout = 20 * time.Second
+)
+
+// Mailer sends mails to people.
+type Mailer interface {
+	// HasMail reports whether the service sends mails.
+	HasMail() bool
+	// MailCredential returns the credential with which a person proved an address. [store.ErrNotFound] for one that is not theirs.
+	MailCredential(ctx context.Context, user toll.UUID, address string) (toll.UUID, error)
+	// MailReader returns the address of a credential whose person may read in a workspace now. [store.ErrNotFound] when nobody may.
+	MailReader(ctx context.Context, workspace toll.Address, credential toll.UUID) (string, error)
+	// TakeMail counts a mail to the address of a credential, and reports whether it may be sent now.
+	TakeMail(credential toll.UUID) bool
+	// SendMail returns when the server has the mail. The id is the same for a mail that is sent again.
+	SendMail(ctx context.Context, id, to, subject, text string) error
+}
+
+// MailTypes returns the types of events that can be sent by mail: rare ones, about which a person does something.
+func MailTypes() []toll.EventType {
+	return []toll.EventType{
+		toll.EventCreditsLow, toll.EventOrderFailed, toll.EventOrderDisputed, toll.EventOrderDisputeClosed, toll.EventDelegationExhausted,
+		toll.EventDelegationFrozen, toll.EventDelegationExpired, toll.EventAPIKeyCreated, toll.EventWalletExported, toll.EventWebhookDisabled,
+	}
+}
+
+func isMailURL(url string) bool {
+	return len(url) > len(mailScheme) && strings.EqualFold(url[:len(mailScheme)], mailScheme)
+}
+
+func isMail(w *store.Webhook) bool { return !w.Credential.IsZero() }
+
+// mailFaults says which types of events cannot be sent by mail.
+func mailFaults(types []toll.EventType) (faults []toll.Fault) {
+	if len(types) == 0 {
+		faults = append(faults, toll.Fault{Path: "types", Message: "must name the events that are sent by mail, one at least"})
+	}
+	for i, t := range types {
+		if !slices.Contains(MailTypes(), t) {
+			faults = append(faults, toll.Fault{Path: fmt.Sprintf("types.%d", i), Message: string(t) + " is not sent by mail"})
+		}
+	}
+	return faults
+}
+
+// setMail makes a new webhook one that sends mails, to an address that the person proved.
+func (e *Events) setMail(ctx context.Context, w *store.Webhook, p WebhookParams) error {
+	refuse := func(text string) error { return toll.Errorf(toll.CodeWebhookURL, "%s", text).WithParam("path", "url") }
+	if p.User.IsZero() {
+		return toll.Errorf(toll.CodePersonNeeded, "Only a person has events sent by mail, to an address of theirs. An API key cannot.")
+	}
+	if e.cfg.Mail == nil || !e.cfg.Mail.HasMail() {
+		return refuse("This service sends no mail: its operator has set no mail server (--smtp-url).")
+	}
+	address := strings.ToLower((*p.URL)[len(mailScheme):])
+	credential, err := e.cfg.Mail.MailCredential(ctx, p.User, address)
+	if err != nil {
+		return store.NotFoundAs(err, refuse("This is not a mail address that you have proved. Add it on the page /account/security first."))
+	}
+	// Records of webhooks are read by keys and written into logs, where the address of a person has no place.
+	name, host, _ := strings.Cut(address, "@")
+	w.Credential, w.URL = credential, mailScheme+name[:1]+"***@"+host
+	return nil
+}
+
+// MailWebhook returns the webhook that sends mails to one of some credentials in a workspace, and that credential; nil for none.
+func (e *Events) MailWebhook(ctx context.Context, owner toll.Address, credentials []toll.UUID) (*toll.Webhook, toll.UUID, error) {
+	all, err := store.MailWebhooksOf(ctx, e.st, owner)
+	for _, w := range all {
+		if slices.Contains(credentials, w.Credential) {
+			return record(w), w.Credential, err
+		}
+	}
+	return nil, toll.UUID{}, err
+}
+
+// concerns reports whether an event is for the people of a workspace: its own credits and orders, and not those of each of its
+// customers, who could have mails sent at will.
+func concerns(workspace toll.Address, ev *store.Event) bool {
+	switch ev.Type {
+	case toll.EventCreditsLow:
+		_, holder, _ := strings.Cut(ev.Object, "/")
+		return strings.EqualFold(holder, workspace.String())
+	case toll.EventOrderFailed:
+		var o toll.Order
+		return json.Unmarshal([]byte(ev.Data), &o) == nil && o.SubscriberAddress == workspace
+	}
+	return true
+}
+
+const (
+	noMail   = "the mail server refused the mail, or could not be reached"
+	noReader = "nobody who may read here has this mail address any more"
+)
+
+// mail sends a delivery as a mail and returns what went wrong.
+func (e *Events) mail(ctx context.Context, w *store.Webhook, d *store.Delivery) (problem string) {
+	if e.cfg.Mail == nil {
+		return noMail
+	}
+	to, err := e.cfg.Mail.MailReader(ctx, w.Principal, w.Credential)
+	if errors.Is(err, store.ErrNotFound) {
+		return noReader
+	}
+	var ev toll.Event
+	if err == nil {
+		var body []byte
+		if body, err = e.body(ctx, w, d); err == nil {
+			err = json.Unmarshal(body, &ev)
+		}
+	}
+	if err != nil {
+		e.warn(ctx, "text of a mail", err)
+		return "the event could not be read"
+	}
+	subject, text := e.letter(ctx, w.Principal, &ev)
+	ctx, cancel := context.WithTimeout(ctx, mailTimeout)
+	defer cancel()
+	if err := e.cfg.Mail.SendMail(ctx, d.EventID, to, subject, text); err != nil {
+		e.warn(ctx, "mail of an event", err)
+		return noMail
+	}
+	return ""
+}
+
+// mailName is a name as it may stand in a mail: what a mail program could take for a link is left out.
+var mailName = regexp.MustCompile(`^(?:[\pL\pM\pN _'()+&,#!-]|\.(?:[0-9 ]|$))+$`)
+
+// named is a name that somebody chose, in quotes before an id, or the id alone.
+func named(name, id string) string {
+	if name = plain.Name(name); mailName.MatchString(name) {
+		return `"` + name + `" (` + id + ")"
+	}
+	return id
+}
+
+// letter is the mail of an event: a sentence, and where to read on.
+func (e *Events) letter(ctx context.Context, workspace toll.Address, ev *toll.Event) (subject, text string) {
+	var d struct {
+		PlanID  string       `json:"planId"`
+		Balance toll.Credits `json:"balance"`
+		Inquiry bool         `json:"inquiry"`
+		Outcome string       `json:"outcome"`
+		Limit   toll.Cents   `json:"spendingLimitCents"`
+		Spent   toll.Cents   `json:"amountSpentCents"`
+		Unit    string       `json:"currency"`
+		Name    string       `json:"name"`
+	}
+	decoded := json.Unmarshal(ev.Data, &d)
+	id, page := ev.Object.ID, ""
+	plan := func() string {
+		if p, err := store.PlanByID(ctx, e.st, toll.PlanID(d.PlanID)); err == nil {
+			return named(p.Metadata.Name, d.PlanID)
+		}
+		return "a plan"
+	}
+	switch ev.Type {
+	case toll.EventCreditsLow:
+		subject, page = "Credits are low", "holdings/"+d.PlanID
+		text = fmt.Sprintf("Less than a tenth of the last credits of the plan %s is left: %s.", plan(), d.Balance)
+	case toll.EventOrderFailed:
+		subject, page = "An order failed", "holdings"
+		text = fmt.Sprintf("The order %s of the plan %s failed.", id, plan())
+	case toll.EventOrderDisputed:
+		subject, page = "A payment is contested", "orders/"+id
+		text = fmt.Sprintf("The holder of the card contests the payment of the order %s of the plan %s.", id, plan())
+		if d.Inquiry {
+			text = fmt.Sprintf("The bank asks about the payment of the order %s of the plan %s. No money has moved.", id, plan())
+		}
+	case toll.EventOrderDisputeClosed:
+		subject, page = "A contested payment is decided", "orders/"+id
+		text = fmt.Sprintf("The case about the payment of the order %s of the plan %s is closed.", id, plan())
+		if d.Outcome == "won" || d.Outcome == "lost" {
+			text = fmt.Sprintf("The case about the payment of the order %s of the plan %s is %s for the seller.", id, plan(), d.Outcome)
+		}
+	case toll.EventDelegationExhausted:
+		subject, page = "A delegation is used up", "delegations/"+id
+		spent := fmt.Sprintf("%s of %s %s are spent", amount(d.Spent), amount(d.Limit), strings.ToUpper(d.Unit))
+		text = fmt.Sprintf("The delegation %s pays no more: %s.", id, spent)
+	case toll.EventDelegationFrozen:
+		subject, page = "A delegation is frozen", "delegations/"+id
+		text = fmt.Sprintf("The delegation %s pays nothing until it is unfrozen.", id)
+	case toll.EventDelegationExpired:
+		subject, page = "A delegation has ended", "delegations/"+id
+		text = fmt.Sprintf("The time of the delegation %s is over: it pays no more.", id)
+	case toll.EventAPIKeyCreated:
+		subject, page = "A new API key", "keys/"+id
+		text = fmt.Sprintf("An API key was made: %s. If none of you made it, revoke it.", named(d.Name, id))
+	case toll.EventWalletExported:
+		subject, page = "The key of the wallet was exported", "wallet"
+		text = fmt.Sprintf("The key of the wallet %s was given out. Who has it can move the money of the workspace.", id)
+	case toll.EventWebhookDisabled:
+		subject, page = "A webhook is paused", "webhooks/"+id
+		text = fmt.Sprintf("The webhook %s sends nothing until you resume it. "+
+			"It had no success for three days, or nobody may read its mails.", id)
+	case toll.EventWebhookTest:
+		subject, page = "A test", "webhooks/"+id
+		text = "This is a test of your notifications by mail."
+	default:
+		subject, page, text = "Something happened", "events", "There is a new event: "+string(ev.Type)+"."
+	}
+	if decoded != nil && ev.Type != toll.EventWebhookTest { // the sentence would have wrong numbers
+		text = "There is a new event: " + string(ev.Type) + "."
+	}
+	base := e.cfg.PublicURL + "/w/" + workspace.String() + "/"
+	return subject, text + "\r\n\r\n" + base + page + "\r\n\r\nThe workspace is " + workspace.String() + ", and the time " +
+		ev.CreatedAt.UTC().Format("2006-01-02 15:04 UTC") + ". Choose what you are told, or nothing:\r\n" + base + "notifications\r\n"
+}
+
+func amount(c toll.Cents) string { return toll.FormatAmount(toll.UnitsOf(int64(c)), 2) }
