@@ -236,6 +236,66 @@ func TestUsage_KeptWithoutRequests(t *testing.T) {
 	})
 }
 
+// A rebuild whose process ends after it counted everything, and before removed settlements got their agents back, keeps what else is
+// to be removed until then.
+func TestUsage_KeptUntilRestored(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		w := newUsageWorld(open(t, st))
+		// settleUntil settles under permissions that end soon, and returns from when on the settlements are removed.
+		settleUntil := func() (horizon time.Time) {
+			t.Helper()
+			ends := w.clock.now().Add(1000 * time.Hour)
+			for who := range w.perms {
+				p := ledger.Permission{Hash: toll.NewHash(), Plan: plan, Subscriber: who, CreatedAt: w.clock.now(), ExpiresAt: ends}
+				w.must(w.CreatePermission(w.ctx, p))
+				w.perms[who] = p.Hash
+			}
+			for range 20 {
+				w.settle(1 + toll.Credits(w.random.Int64N(9)))
+			}
+			follow(t, w.Ledger)
+			w.count()
+			return ends.Add(2 * time.Hour)
+		}
+		retain := func(horizon time.Time) int64 {
+			t.Helper()
+			n, _, err := w.Retain(w.ctx, horizon)
+			w.must(err)
+			return int64(n.Burns)
+		}
+		if n := retain(settleUntil()); n != 20 {
+			t.Fatalf("removed %d", n)
+		}
+		horizon := settleUntil()
+		w.must(w.RecountUsage(w.ctx))
+		ledger.SetFailpoint(w.Ledger, func(at string) {
+			if at == "restored" {
+				panic("killed")
+			}
+		})
+		func() {
+			defer func() {
+				if p := recover(); p != "killed" {
+					t.Fatal(p)
+				}
+			}()
+			w.count()
+		}()
+		ledger.SetFailpoint(w.Ledger, func(string) {})
+		if n := retain(horizon); n != 0 {
+			t.Errorf("removed %d before the rebuild was done", n)
+		}
+		w.count()
+		w.check(st, "after the kill")
+		if n := retain(horizon); n != 20 {
+			t.Errorf("removed %d after the rebuild", n)
+		}
+		w.must(w.RecountUsage(w.ctx))
+		w.count()
+		w.check(st, "counted anew")
+	})
+}
+
 // A process that is killed before the commit of its counts leaves none of them.
 func TestUsage_Killed(t *testing.T) {
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
