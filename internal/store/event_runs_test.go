@@ -365,3 +365,49 @@ func FuzzRun(f *testing.F) {
 	f.Add([]byte{1, 2, 4, 3, 1}, int64(5))
 	f.Fuzz(func(t *testing.T, packed []byte, first int64) { store.UnpackRun(packed, first) })
 }
+
+// TestSettledBetween: a part of a stream has every settlement of a range of times, also of runs that reach over its ends, and
+// few others.
+func TestSettledBetween(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		const n, slice, step = 5000, 500, 10
+		ctx, r := t.Context(), rand.New(rand.NewPCG(3, 4))
+		at := make([]int64, n)
+		for i := range at { // they overlap
+			at[i] = max(int64(i)*step-r.Int64N(300), 0)
+		}
+		for begin := 0; begin < n; begin += slice {
+			var batch []store.NewEvent
+			for i, p := range journal(t, st, at[begin:begin+slice]...) {
+				batch = append(batch, settlement(eventAlice, p, at[begin+i]))
+			}
+			insertEvents(t, st, batch...)
+		}
+		for try := range 60 {
+			since, until := r.Int64N(n*step), r.Int64N(n*step)
+			if since > until {
+				since, until = until, since
+			}
+			within := func(at int64) bool { return at >= since && at < until }
+			moment := func(at int64) time.Time { return eventTime.Add(time.Duration(at) * time.Microsecond) }
+			part, err := store.SettledBetween(ctx, st, eventAlice, moment(since), moment(until))
+			fatal(t, err)
+			rows, err := part.After(0, try%2 == 0, n)
+			fatal(t, err)
+			got, want := 0, 0
+			for i := range rows {
+				if within(rows[i].Row.At - store.Micros(eventTime)) {
+					got++
+				}
+			}
+			for _, a := range at {
+				if within(a) {
+					want++
+				}
+			}
+			if got != want || len(rows) > want+2*1024+300 {
+				t.Errorf("from %d to %d: %d of %d, among %d that were read", since, until, got, want, len(rows))
+			}
+		}
+	})
+}
