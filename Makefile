@@ -48,5 +48,5 @@ lint: ## gofmt, vet, staticcheck
 	sh scripts/test.sh -lint
 
 clean: ## remove what builds, tests and benchmarks leave here; data directories stay
-	rm -rf toll bench/results screens
+	rm -rf toll build dist bench/results screens
 	find . -type f \( -name '*.test' -o -name '*.prof' \) -exec rm -f {} +

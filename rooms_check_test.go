@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -36,7 +37,7 @@ type fault struct {
 
 func (f fault) String() string { return fmt.Sprintf("%s:%d: %s", f.file, f.line, f.text) }
 
-// goFiles returns all Go files below dir, for every system, as slash paths.
+// goFiles returns all Go files of the module in dir, for every system, as slash paths.
 func goFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	var files []string
@@ -47,6 +48,9 @@ func goFiles(t *testing.T, dir string) []string {
 		name := d.Name()
 		if d.IsDir() && p != dir && (name == "testdata" || name == "node_modules" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
 			return filepath.SkipDir
+		}
+		if _, err := os.Stat(filepath.Join(p, "go.mod")); d.IsDir() && p != dir && err == nil {
+			return filepath.SkipDir // another module
 		}
 		if !d.IsDir() && strings.HasSuffix(name, ".go") {
 			rel, err := filepath.Rel(dir, p)

@@ -137,7 +137,7 @@ var rooms = map[string]room{
 	},
 	"internal/seal": {
 		what:  "secrets at rest: master key, envelopes",
-		lines: 350,
+		lines: 365, // 27 of them tell whose user a file belongs to
 		ours:  "internal/tempfile",
 	},
 	"internal/store": {
@@ -443,6 +443,7 @@ var skips = map[string]string{
 	"internal/store/open_test.go":                        "a PostgreSQL",
 	"internal/server/faults_test.go":                     "a shell with ulimit",
 	"internal/server/deploy_test.go":                     "nginx, caddy or systemd-analyze of Debian, in make test-all",
+	"internal/server/machine_test.go":                    "root, and a system with cgroup2, in make test-all",
 	"internal/server/operation_test.go":                  "a system that lists descriptors",
 	"internal/server/readiness_test.go":                  "a file system that can be mounted, or a shell with ulimit",
 	"internal/chain/contracts/generate/generate_test.go": "an npm registry",

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,8 +157,11 @@ func TestDeploy_Caddy(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	path := writeFile(t, dir, "Caddyfile", []byte(example(t, "caddy", "Caddyfile")))
-	succeeds(t, dir, "caddy", "validate", "--adapter", "caddyfile", "--config", path)
+	for _, where := range []string{"caddy", "compose"} {
+		text := strings.ReplaceAll(example(t, where, "Caddyfile"), "{$DOMAIN}", "pay.example.com")
+		path := writeFile(t, dir, "Caddyfile", []byte(text))
+		succeeds(t, dir, "caddy", "validate", "--adapter", "caddyfile", "--config", path)
+	}
 }
 
 func TestDeploy_Systemd(t *testing.T) {
@@ -167,6 +172,74 @@ func TestDeploy_Systemd(t *testing.T) {
 	unit := replaceAll(t, example(t, "systemd", "toll@.service"), "/usr/bin/toll", servertest.Program(t))
 	succeeds(t, dir, "systemd-analyze", "verify", "--man=no",
 		writeFile(t, dir, "toll@8402.service", []byte(unit)))
+}
+
+// TestDeploy_Compose reads the compose file as an engine does.
+func TestDeploy_Compose(t *testing.T) {
+	if !rounds.All() {
+		return
+	}
+	file := filepath.Join("deploy", "compose", "compose.yaml")
+	env := filepath.Join("..", "..", "deploy", "compose", "toll.env")
+	if err := os.WriteFile(env, []byte("TOLL_DATABASE=postgres://toll:x@postgres/toll\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(env)
+	var project struct {
+		Services map[string]struct {
+			Image       string
+			ReadOnly    bool     `json:"read_only"`
+			CapDrop     []string `json:"cap_drop"`
+			StopGrace   string   `json:"stop_grace_period"`
+			Environment map[string]string
+			HealthCheck struct{ Test []string }
+		}
+	}
+	out := inRoot(t, []string{"DOMAIN=pay.example.com"}, "go", "run", "-C", "deploy/tool", ".", "compose", file)
+	if err := json.Unmarshal([]byte(out), &project); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"toll-1", "toll-2"} {
+		s := project.Services[name]
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || s.StopGrace != "30s" || len(s.HealthCheck.Test) == 0 ||
+			s.Environment["TOLL_PUBLIC_URL"] != "https://pay.example.com" || s.Environment["TOLL_DATABASE"] == "" {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	cmd := exec.Command("go", "run", "-C", filepath.Join("..", "..", "deploy", "tool"), ".", "compose", file)
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "the name under which callers reach the service") {
+		t.Errorf("without DOMAIN: %v %s", err, out)
+	}
+}
+
+// TestDeploy_Helm renders the chart and holds the result against the schemas of Kubernetes.
+func TestDeploy_Helm(t *testing.T) {
+	if !rounds.All() {
+		return
+	}
+	const helm, validate = "helm.sh/helm/v3/cmd/helm@v3.22.0", "sigs.k8s.io/kubectl-validate@v0.0.4"
+	chart := filepath.Join("deploy", "helm", "toll")
+	all := []string{"--set", "publicUrl=https://pay.example.com,trustedProxies=10.0.0.0/8", "--set-string", "env.TOLL_RATE_LIMIT_IP=0",
+		"--set", "ingress.enabled=true,ingress.host=pay.example.com,ingress.tlsSecret=tls,ingress.className=nginx"}
+	inRoot(t, nil, "go", append([]string{"run", helm, "lint", "--strict", chart}, all...)...)
+	least := []string{"--set", "publicUrl=https://pay.example.com,replicas=1,metrics.enabled=false,migrate=false"}
+	for name, args := range map[string][]string{"all": append(all, "--is-upgrade"), "least": least} {
+		out := inRoot(t, nil, "go", append([]string{"run", helm, "template", "pay", chart, "--kube-version", "1.29.0"}, args...)...)
+		file := writeFile(t, t.TempDir(), name+".yaml", []byte(out))
+		inRoot(t, nil, "go", "run", validate, "--version", "1.29", file)
+		for _, want := range []string{
+			"terminationGracePeriodSeconds: 30", "maxUnavailable: 0", "runAsNonRoot: true", "readOnlyRootFilesystem: true", "path: /ready",
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s has no %q", name, want)
+			}
+		}
+	}
+	cmd := exec.Command("go", "run", helm, "template", "pay", chart, "--kube-version", "1.29.0")
+	cmd.Dir = filepath.Join("..", "..")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "publicUrl") {
+		t.Errorf("without an address: %v %s", err, out)
+	}
 }
 
 // SIGTERM makes /ready answer 503 while requests are still accepted, and then the service ends.

@@ -1,0 +1,94 @@
+#!/bin/sh
+# Makes what carries the program to machines, in build/ and, for a release, in dist/.
+#
+#   scripts/package.sh deb [VERSION]       a Debian package for this kind of machine
+#   scripts/package.sh image [VERSION]     an image of containers, as an OCI layout in build/image; no daemon is needed
+#   scripts/package.sh release [ARGUMENTS] everything that .goreleaser.yaml names, then the image; ARGUMENTS such as --snapshot
+#   scripts/package.sh goreleaser ...      goreleaser of the pinned version
+#   scripts/package.sh docs                manual pages, completions and the changelog for the packages
+#
+# Without VERSION it is that of the latest tag. PROGRAM=FILE packs a program that was built before.
+set -eu
+cd "$(dirname "$0")/.."
+goreleaser=github.com/goreleaser/goreleaser/v2@v2.15.0
+sbom=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+
+what=${1:-}
+[ $# = 0 ] || shift
+arch=$(go env GOARCH)
+tag=$(git describe --tags --abbrev=0 2>/dev/null || echo v0.0.0)
+version=${1:-${tag#v}}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
+export SOURCE_DATE_EPOCH CGO_ENABLED=0
+mkdir -p build
+
+# Go finds no commit in a work tree of git worktree, and so it comes with the version.
+program() { # $1 = architecture: builds the program as a release does
+    GOARCH=$1 go build -trimpath -buildvcs=false \
+        -ldflags "-s -w -X github.com/tollhq/toll/internal/cli.Release=$version+$(git rev-parse HEAD | cut -c -12)" \
+        -o "build/toll-$1" ./cmd/toll
+}
+
+own() { # the program of this kind of machine
+    if [ -n "${PROGRAM:-}" ]; then
+        cp "$PROGRAM" "build/toll-$arch"
+    else
+        program "$arch"
+    fi
+}
+
+docs() { # $1 = a program that runs here
+    rm -rf build/man build/completion
+    mkdir -p build/completion
+    "$1" man build/man
+    gzip -9n build/man/*
+    for shell in bash zsh fish; do "$1" completion $shell >build/completion/toll.$shell; done
+    gzip -9nc CHANGELOG.md >build/changelog.gz
+}
+
+image() { # "$@" = GOARCH=FILE for each program
+    go run -C deploy/tool . image -out build/image -version "$version" -commit "$(git rev-parse HEAD 2>/dev/null || true)" "$@"
+}
+
+tools() { # installs what a release needs into build/bin
+    GOBIN=$PWD/build/bin go install $goreleaser
+    GOBIN=$PWD/build/bin go install $sbom
+    PATH=$PWD/build/bin:$PATH
+}
+
+case $what in
+docs)
+    own
+    docs "build/toll-$arch"
+    ;;
+deb)
+    own
+    docs "build/toll-$arch"
+    go run -C deploy/tool . deb -program "build/toll-$arch" -version "$version" -arch "$arch" -out build
+    ;;
+image)
+    own
+    image "$arch=build/toll-$arch"
+    ;;
+release)
+    tools
+    goreleaser release --clean "$@"
+    version=$(sed -n 's/.*"version":"\([^"]*\)".*/\1/p' dist/metadata.json)
+    set --
+    for file in dist/*/toll; do
+        case $file in
+        *_amd64*) set -- "$@" "amd64=$file" ;;
+        *_arm64*) set -- "$@" "arm64=$file" ;;
+        esac
+    done
+    image "$@"
+    ;;
+goreleaser)
+    tools
+    goreleaser "$@"
+    ;;
+*)
+    sed -n '2,/^set /s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
