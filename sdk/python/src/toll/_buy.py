@@ -371,9 +371,10 @@ class Buyer:
         if scheme not in (names.crypto, names.card):
             raise Unpayable(f"the scheme {str(scheme)[:40]!r} is not paid with credits")
         extra = entry.get("extra")
-        plan = (extra.get("planId") if isinstance(extra, dict) else None) or entry.get("planId")
-        if not isinstance(plan, str) or digits(plan) is None:
+        named = (extra.get("planId") if isinstance(extra, dict) else None) or entry.get("planId")
+        if not isinstance(named, str) or digits(named) is None:
             raise Unpayable("the entry names no plan")
+        plan: str = named
         if self.plans and plan not in self.plans:
             raise Unpayable(f"it asks for credits of plan {plan}, which is not to be spent")
         terms = self._terms.get(plan)
