@@ -51,9 +51,7 @@ func TestScreens(t *testing.T) {
 				}
 			}
 		}
-		for name, page := range map[string]string{
-			"overview": "bob-overview", "plan": "stranger-p-id", "webhook": "bob-webhooks-id", "service": "bob-operator",
-		} {
+		for name, page := range map[string]string{"overview": "bob-overview", "plan": "stranger-p-id", "webhook": "bob-webhooks-id"} {
 			b.keep(page, name)
 		}
 	})
@@ -66,7 +64,7 @@ var devBegun = regexp.MustCompile(`(?s)pages +(http://localhost:\d+)/w/0x\S+ .*?
 func devService(t *testing.T) []string {
 	t.Helper()
 	var out servertest.Log
-	cmd := exec.Command(servertest.Program(t), "dev", "--data", t.TempDir())
+	cmd := exec.Command(servertest.Program(t), "dev", "--data", filepath.Join(t.TempDir(), "data"))
 	cmd.Env = append(os.Environ(), "TOLL_CONFIG="+filepath.Join(t.TempDir(), "config.json"))
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
