@@ -87,6 +87,9 @@ func TestJourney(t *testing.T) {
 		w.look("journey overview")
 		w.turn("buyer")
 		w.read("Burned 2 credits.")
+		if left := w.textOf("select[name=plan]"); !strings.Contains(left, "98 credits left") {
+			b.Errorf("the page of the call says of the plan: %q", left)
+		}
 		w.look("journey answer")
 	})
 }

@@ -240,6 +240,11 @@ func (v *visit) postTry() {
 		v.fail(err)
 		return
 	}
+	now := v.tryAgent(v.r.URL.Query()) // what the call left of each plan
+	if now == nil {
+		return
+	}
+	c.plans = now.plans
 	v.drawTry(c, &result)
 }
 
