@@ -30,11 +30,11 @@ func commit(t *testing.T) string {
 	return inRoot(t, nil, "git", "rev-parse", "HEAD")[:12]
 }
 
-// release builds the program as a release of a version.
+// release builds the program as a release of a version, which has the commit in it.
 func release(t *testing.T, version string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "toll")
-	inRoot(t, []string{"CGO_ENABLED=0"}, "go", "build", "-ldflags=-s -w -X github.com/tollhq/toll/internal/cli.Release="+version+"+"+commit(t),
+	inRoot(t, []string{"CGO_ENABLED=0"}, "go", "build", "-ldflags=-s -w -X github.com/tollhq/toll/internal/cli.Release="+version,
 		"-o", path, "./cmd/toll")
 	return path
 }
@@ -79,9 +79,9 @@ func TestPackage_Deb(t *testing.T) {
 	if !needs(t, "dpkg-deb") {
 		return
 	}
-	debs := map[string]string{}
+	debs, stamp := map[string]string{}, commit(t)
 	for _, version := range []string{"1.1.0", "1.1.1"} {
-		out := inRoot(t, []string{"PROGRAM=" + release(t, version)}, "sh", "scripts/package.sh", "deb", version)
+		out := inRoot(t, []string{"PROGRAM=" + release(t, version+"+"+stamp)}, "sh", "scripts/package.sh", "deb", version)
 		debs[version] = filepath.Join("..", "..", strings.TrimSpace(out))
 	}
 	looks(t, debs["1.1.0"])
@@ -94,14 +94,12 @@ func TestPackage_Deb(t *testing.T) {
 	if out := m.run("stat", "-c", "%a %U", "/etc/toll", "/etc/toll/toll.env"); out != "700 root\n600 root\n" {
 		t.Errorf("settings: %s", out)
 	}
-	m.run("man", "-w", "toll-serve")
 	if out, err := m.command("systemctl", "start", "toll@8402").CombinedOutput(); err == nil {
 		t.Errorf("starts without a master key: %s", out)
 	}
 	m.run("systemctl", "stop", "toll@8402")
 	m.shell("umask 077; openssl rand -hex 32 >/etc/toll/master.key")
 	m.run("systemctl", "enable", "--now", "toll@8402")
-	stamp := commit(t)
 	serves := func(version string) {
 		t.Helper()
 		eventually(t, "release "+version+" serves", func() bool {
@@ -202,7 +200,8 @@ func TestPackage_Image(t *testing.T) {
 	if !needs(t, "chroot") {
 		return
 	}
-	env := []string{"PROGRAM=" + release(t, "1.1.0")}
+	stamp := commit(t)
+	env := []string{"PROGRAM=" + release(t, "1.1.0+"+stamp)}
 	first := inRoot(t, env, "sh", "scripts/package.sh", "image", "1.1.0")
 	if again := inRoot(t, env, "sh", "scripts/package.sh", "image", "1.1.0"); again != first {
 		t.Errorf("the same program makes %s and %s", first, again)
@@ -228,7 +227,7 @@ func TestPackage_Image(t *testing.T) {
 	c := config.Config
 	if config.OS != "linux" || config.Architecture != runtime.GOARCH || c.User != "65532:65532" || c.WorkingDir != "/data" ||
 		!slices.Equal(c.Entrypoint, []string{"/usr/bin/toll"}) || !slices.Equal(c.Cmd, []string{"serve"}) ||
-		c.Labels["org.opencontainers.image.version"] != "1.1.0" || !strings.HasPrefix(c.Labels["org.opencontainers.image.revision"], commit(t)) {
+		c.Labels["org.opencontainers.image.version"] != "1.1.0" || !strings.HasPrefix(c.Labels["org.opencontainers.image.revision"], stamp) {
 		t.Errorf("%+v", config)
 	}
 	root := t.TempDir()
