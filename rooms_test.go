@@ -131,6 +131,22 @@ var rooms = map[string]room{
 		what:  "how long the long tests run (`make test`, `make test-all`)",
 		lines: 20,
 	},
+	"internal/correlation": {
+		what:  "the id of a request in its context, and from there in the log",
+		lines: 80,
+		third: []string{"go.opentelemetry.io/otel"},
+	},
+	"internal/traces": {
+		what:  "spans of work and of calls to others, which cost nothing where nobody wants them",
+		lines: 180,
+		third: []string{"go.opentelemetry.io/otel"},
+	},
+	"internal/traces/otlp": {
+		what:  "sends spans to a collector of OpenTelemetry",
+		lines: 80,
+		ours:  "internal/traces",
+		third: []string{"go.opentelemetry.io/otel"},
+	},
 	"internal/alarm": {
 		what:  "ids of alarms, their lines in the log, and the counter of them",
 		lines: 120,
@@ -166,7 +182,8 @@ var rooms = map[string]room{
 	"internal/jobs": {
 		what:  "work in the background: supervised loops, one shutdown, the queue of rare due work",
 		lines: 700,
-		ours:  "internal/backoff internal/store",
+		ours:  "internal/backoff internal/store internal/correlation internal/traces",
+		tests: []string{"go.opentelemetry.io/otel"},
 	},
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
 	"internal/auth": {
@@ -177,8 +194,8 @@ var rooms = map[string]room{
 	},
 	"internal/checkout": {
 		what:  "orders, top-ups, refunds, delegations, payment methods, mint, balance; the edge to money",
-		lines: 4347, // 45 of them say what a workspace owes; 140 of them are usage, revenue and refusals, 50 take credits back by hand, 350 are refunds, disputes, frozen delegations, and orders in the place of failed ones; 90 are lists of orders and balances; 120 record orders that were lost
-		ours:  "toll evm internal/backoff internal/store internal/ledger internal/jobs internal/outbound internal/rail",
+		lines: 4352, // 45 of them say what a workspace owes; 140 of them are usage, revenue and refusals, 50 take credits back by hand, 350 are refunds, disputes, frozen delegations, and orders in the place of failed ones; 90 are lists of orders and balances; 120 record orders that were lost; 5 are spans; 140 of them are usage, revenue and refusals, 50 take credits back by hand, 350 are refunds, disputes, frozen delegations, and orders in the place of failed ones; 90 are lists of orders and balances; 120 record orders that were lost
+		ours:  "toll evm internal/backoff internal/store internal/ledger internal/jobs internal/outbound internal/rail internal/traces",
 	},
 	"internal/rail": {
 		what:  "types that checkout and the rails share: what a rail pays, and how it decides orders",
@@ -230,7 +247,7 @@ var rooms = map[string]room{
 	"internal/chain/endpoints": {
 		what:  "JSON-RPC endpoints, their health and their agreement",
 		lines: 1050,
-		ours:  "toll internal/backoff internal/jobs",
+		ours:  "toll internal/backoff internal/jobs internal/traces",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	// The embedded chain is the only room that runs a node.
@@ -296,7 +313,7 @@ var rooms = map[string]room{
 	"internal/people": {
 		what:  "persons, their credentials and roles in workspaces, invitations, recovery",
 		lines: 3273, // 200 of them open sessions for the API, 350 are codes by mail, 300 accounts of a provider, 300 wallets
-		ours:  "toll x402 evm internal/plain internal/meter internal/store internal/auth internal/jobs",
+		ours:  "toll x402 evm internal/plain internal/meter internal/store internal/auth internal/jobs internal/traces",
 		third: []string{"golang.org/x/crypto", "github.com/go-webauthn/webauthn", "github.com/wneessen/go-mail", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	},
 	"internal/web": {
@@ -308,8 +325,8 @@ var rooms = map[string]room{
 	},
 	"internal/api": {
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
-		lines: 7918, // 60 of them compress documents and make each when it is asked for; 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls
-		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger " +
+		lines: 7926, // 60 of them compress documents and make each when it is asked for; 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls; 8 give the id of a request to all rooms; 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls
+		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger internal/correlation internal/traces " +
 			"internal/auth internal/facilitator internal/checkout internal/events internal/people internal/gzipped docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 	},
@@ -326,7 +343,7 @@ var rooms = map[string]room{
 	"internal/fiat": {
 		what:  "starts, checks and reports the card rail: settings, keys, the account, the double in a sandbox; what builders are owed",
 		lines: 1097, // 50 of them read the files of keys, 200 say what builders are owed; 40 are payments without an order
-		ours:  "toll internal/seal internal/store internal/jobs internal/auth internal/rail internal/card internal/card/double",
+		ours:  "toll internal/seal internal/store internal/jobs internal/auth internal/rail internal/card internal/card/double internal/traces",
 	},
 	"internal/metrics": {
 		what:  "what an operator watches: counts of requests, of background work, of the database",
@@ -336,15 +353,15 @@ var rooms = map[string]room{
 	},
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
-		lines: 3380, // 75 of them are backups on the page of the operators; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators
-		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm " +
+		lines: 3410, // 75 of them are backups on the page of the operators; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators; 20 start traces, 30 note audits and keep backups in buckets; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators
+		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm internal/correlation internal/traces internal/traces/otlp " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/crypto internal/fiat internal/people",
-		third: []string{"golang.org/x/sys/unix"}, // the filter of a listener that ends
+		third: []string{"golang.org/x/sys/unix", "go.opentelemetry.io/otel"}, // the filter of a listener that ends
 		tests: []string{
 			"github.com/go-jose/go-jose/v4", "github.com/jackc/pgx/v5",
-			"github.com/holiman/uint256",
+			"github.com/holiman/uint256", "github.com/rclone/gofakes3", "go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf",
 			"golang.org/x/oauth2",
 			"github.com/ethereum/go-ethereum",
 		},
@@ -356,7 +373,7 @@ var rooms = map[string]room{
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 10842, // 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
+		lines: 10859, // 40 are object stores, audits that are noted and where traces go; 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
 		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{

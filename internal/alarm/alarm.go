@@ -68,8 +68,8 @@ var (
 const key = "alarm"
 
 // Log writes the line of an alarm, at level error.
-func Log(log *slog.Logger, id ID, text string, args ...any) {
-	log.Error("alarm: "+text, append([]any{key, id.name}, args...)...)
+func Log(ctx context.Context, log *slog.Logger, id ID, text string, args ...any) {
+	log.ErrorContext(ctx, "alarm: "+text, append([]any{key, id.name}, args...)...)
 }
 
 // Count returns a handler that calls counted with the id of each alarm that passes.

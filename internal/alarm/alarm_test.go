@@ -41,7 +41,7 @@ func TestCount(t *testing.T) {
 	var out bytes.Buffer
 	var counted []string
 	log := slog.New(alarm.Count(slog.NewTextHandler(&out, nil), func(id string) { counted = append(counted, id) })).With("a", 1)
-	alarm.Log(log, alarm.RelayerLow, "gas money ends", "wei", 5)
+	alarm.Log(t.Context(), log, alarm.RelayerLow, "gas money ends", "wei", 5)
 	log.Error("something else")
 	log.Info("not an alarm", "alarm", "relayer-low")
 	if !slices.Equal(counted, []string{"relayer-low"}) {

@@ -62,7 +62,7 @@ func (h *handler) registerAgent(c *call, in *toll.AgentInput, once *store.Once) 
 	if err != nil {
 		return nil, err
 	}
-	ctx := c.r.Context()
+	ctx := c.context
 	out := &AgentRegistered{Success: true, AgentID: agent.ID, TxHash: recordID("agent", string(agent.ID)), Data: AgentData{agent.ID}}
 	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := h.quota(store.KindAgent, c.caller.Address).Check(ctx, tx, 1); err != nil {
@@ -143,7 +143,7 @@ func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput, once *
 	if err != nil {
 		return nil, err
 	}
-	ctx := c.r.Context()
+	ctx := c.context
 	agentID, planID := r.Agent.ID, r.Plan.ID
 	earlier, err := h.onceByNonce(c, "registerAgentWithPlan", registration{
 		plan: &r.Plan, agent: &r.Agent, credentials: sealed, answer: bothRegistered(agentID, planID),
@@ -179,12 +179,12 @@ type AgentList struct {
 }
 
 func (h *handler) listAgents(c *call, p store.Page, _ url.Values) (*AgentList, error) {
-	list, err := store.AgentsOfOwner(c.r.Context(), h.Store, c.caller.Address, p)
+	list, err := store.AgentsOfOwner(c.context, h.Store, c.caller.Address, p)
 	return &AgentList{Agents: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readAgent(c *call, id toll.AgentID) (*toll.Agent, error) {
-	return agentByID(c.r.Context(), h.Store, id, toll.CodeAgentNotFound)
+	return agentByID(c.context, h.Store, id, toll.CodeAgentNotFound)
 }
 
 func (h *handler) listPlansOfAgent(c *call, p store.Page, _ url.Values) (*PlanList, error) {
@@ -192,10 +192,10 @@ func (h *handler) listPlansOfAgent(c *call, p store.Page, _ url.Values) (*PlanLi
 	if err != nil {
 		return nil, err
 	}
-	if _, err := agentByID(c.r.Context(), h.Store, id, toll.CodePlansOfUnknownAgent); err != nil {
+	if _, err := agentByID(c.context, h.Store, id, toll.CodePlansOfUnknownAgent); err != nil {
 		return nil, err
 	}
-	list, err := store.PlansOfAgent(c.r.Context(), h.Store, id, p)
+	list, err := store.PlansOfAgent(c.context, h.Store, id, p)
 	return &PlanList{Plans: list.Items, Paging: pagingOf(p, list)}, err
 }
 

@@ -58,6 +58,8 @@ type Deps struct {
 	StripeEvents StripeEvents // nil: there is no card rail
 	// Pages are answered by other rooms.
 	Pages []Page
+	// Traced says that requests have spans, which are told what they are about.
+	Traced bool
 	// Quotas bound what one account may have, and what it may add in an hour.
 	Quotas Quotas
 	// OrderWait is how long the answer to an order waits for its credits, 0 = 30 s.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/gzipped"
 	"github.com/tollhq/toll/internal/people"
@@ -35,10 +37,11 @@ type call struct {
 	browser *auth.Page     // who uses a page of the service, which calls inside the process; nil: a call from the network
 	signed  *people.Signed // the session of a person in place of an API key, where the route takes one; nil: none
 
-	version       gate.Version
-	from          gate.From
-	correlationID string
-	body          []byte // as sent, once it was decoded
+	version     gate.Version
+	from        gate.From
+	correlation correlation.Context
+	context     context.Context // of the work: that of the request, with the id for the log
+	body        []byte          // as sent, once it was decoded
 
 	status int // of a success, 0 for the status of the route
 	// Of a call that is remembered: when it began, the status that was written, and the code of an error.

@@ -122,7 +122,7 @@ func (h *handler) changeAgent(
 		return nil, err
 	}
 	var agent *toll.Agent
-	ctx := c.r.Context()
+	ctx := c.context
 	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
 		a, err := store.AgentForUpdate(ctx, tx, id)
 		if err != nil {
@@ -164,7 +164,7 @@ func (h *handler) changePlan(c *call, says said, change func(p *toll.Plan) (bool
 		return nil, err
 	}
 	var plan *toll.Plan
-	ctx := c.r.Context()
+	ctx := c.context
 	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
 		p, err := store.PlanForUpdate(ctx, tx, id)
 		if err != nil {

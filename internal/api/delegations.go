@@ -80,7 +80,7 @@ func (c *call) owner() checkout.Owner {
 
 func (h *handler) createDelegation(c *call, in *toll.DelegationInput, once *store.Once) (*toll.DelegationCreated, error) {
 	once.Quota = h.quota(store.KindDelegation, c.caller.Address)
-	return h.Checkout.CreateDelegation(c.r.Context(), c.owner(), *in, once)
+	return h.Checkout.CreateDelegation(c.context, c.owner(), *in, once)
 }
 
 // DelegationSignature is the signature of an account that the caller holds.
@@ -92,7 +92,7 @@ type DelegationSignature struct {
 func (*DelegationSignature) required() []string { return []string{"signature"} }
 
 func (h *handler) signDelegation(c *call, in *DelegationSignature) (*toll.Delegation, error) {
-	return h.Checkout.SignDelegation(c.r.Context(), c.caller.Address, c.param("delegationId"), in.Signature, in.Authorization)
+	return h.Checkout.SignDelegation(c.context, c.caller.Address, c.param("delegationId"), in.Signature, in.Authorization)
 }
 
 // DelegationList is a list of delegations.
@@ -106,20 +106,20 @@ func (h *handler) listDelegations(c *call, p store.Page, q url.Values) (*Delegat
 	if err != nil {
 		return nil, err
 	}
-	list, err := h.Checkout.Delegations(c.r.Context(), c.owner(), usable, p)
+	list, err := h.Checkout.Delegations(c.context, c.owner(), usable, p)
 	return &DelegationList{Delegations: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readDelegation(c *call) (*toll.Delegation, error) {
-	return h.Checkout.Delegation(c.r.Context(), c.caller.Address, c.param("delegationId"))
+	return h.Checkout.Delegation(c.context, c.caller.Address, c.param("delegationId"))
 }
 
 func (h *handler) unfreezeDelegation(c *call) (*toll.Delegation, error) {
-	return h.Checkout.Unfreeze(c.r.Context(), c.caller.Address, c.param("delegationId"))
+	return h.Checkout.Unfreeze(c.context, c.caller.Address, c.param("delegationId"))
 }
 
 func (h *handler) revokeDelegation(c *call) (*toll.ActResult, error) {
-	out, err := h.Checkout.RevokeDelegation(c.r.Context(), c.caller.Address, c.param("delegationId"))
+	out, err := h.Checkout.RevokeDelegation(c.context, c.caller.Address, c.param("delegationId"))
 	h.Facilitator.ForgetPermissions()
 	return out, err
 }
@@ -131,7 +131,7 @@ type DelegationTransactionList struct {
 }
 
 func (h *handler) listDelegationTransactions(c *call, p store.Page, _ url.Values) (*DelegationTransactionList, error) {
-	list, err := h.Checkout.DelegationTransactions(c.r.Context(), c.caller.Address, c.param("delegationId"), p)
+	list, err := h.Checkout.DelegationTransactions(c.context, c.caller.Address, c.param("delegationId"), p)
 	return &DelegationTransactionList{Transactions: list.Items, Paging: pagingOf(p, list)}, err
 }
 
@@ -150,11 +150,11 @@ func (h *handler) listPaymentMethods(c *call) ([]toll.PaymentMethod, error) {
 	default:
 		return nil, toll.NewError(toll.CodeBadProvider).WithHint("The providers are erc4337 and stripe.")
 	}
-	return h.Checkout.PaymentMethods(c.r.Context(), c.owner(), usable, provider)
+	return h.Checkout.PaymentMethods(c.context, c.owner(), usable, provider)
 }
 
 func (h *handler) updatePaymentMethod(c *call, in *toll.PaymentMethodChange) (*toll.PaymentMethod, error) {
-	return h.Checkout.ChangePaymentMethod(c.r.Context(), c.owner(), c.param("paymentMethodId"), *in)
+	return h.Checkout.ChangePaymentMethod(c.context, c.owner(), c.param("paymentMethodId"), *in)
 }
 
 // PaymentMethodRemoved is the answer to the removal of a card.
@@ -163,7 +163,7 @@ type PaymentMethodRemoved struct {
 }
 
 func (h *handler) deletePaymentMethod(c *call) (*PaymentMethodRemoved, error) {
-	err := h.Checkout.RemovePaymentMethod(c.r.Context(), c.owner(), c.param("paymentMethodId"))
+	err := h.Checkout.RemovePaymentMethod(c.context, c.owner(), c.param("paymentMethodId"))
 	h.Facilitator.ForgetPermissions()
 	return &PaymentMethodRemoved{Success: true}, err
 }

@@ -35,7 +35,7 @@ func (c *call) fail(err error) {
 	}
 	body, err := x402.Encode(c.errorBody(e))
 	if err != nil { // params that cannot be written, for example
-		c.h.log.Error("write error body", "err", err, "correlationId", c.correlationID)
+		c.h.log.ErrorContext(c.context, "write error body", "err", err)
 		body = []byte(`{"code":"` + string(toll.CodeInternal) + `","httpStatus":500}`)
 	}
 	c.write(status, jsonType, body)
@@ -51,12 +51,11 @@ func (c *call) log(e *toll.Error, status int) {
 	}
 	attrs := []slog.Attr{
 		slog.String("code", string(e.Code)), slog.Int("status", status), slog.String("method", c.r.Method), slog.String("op", c.op()),
-		slog.String("correlationId", c.correlationID),
 	}
 	if e.Err != nil {
 		attrs = append(attrs, slog.Any("err", e.Err))
 	}
-	c.h.log.LogAttrs(c.r.Context(), level, "call failed", attrs...)
+	c.h.log.LogAttrs(c.context, level, "call failed", attrs...)
 }
 
 // verdict is the part of an error body that x402 clients read; stock servers would otherwise hand the whole body on to
@@ -76,7 +75,7 @@ type verdict struct {
 }
 
 func (c *call) errorBody(e *toll.Error) any {
-	body := e.Body(c.correlationID, c.h.docsBase)
+	body := e.Body(c.correlation.ID, c.h.docsBase)
 	no := false
 	switch c.union() {
 	case unionVerify:

@@ -61,7 +61,7 @@ func (h *handler) listEvents(c *call, p store.Page, q url.Values) (*EventList, e
 	if len(faults) > 0 {
 		return nil, toll.Faults(faults)
 	}
-	list, err := h.Events.List(c.r.Context(), f, p)
+	list, err := h.Events.List(c.context, f, p)
 	return &EventList{Events: list.Items, Paging: pagingOf(p, list)}, err
 }
 
@@ -103,7 +103,7 @@ const (
 var eventStream = []string{"text/event-stream"}
 
 func (h *handler) followEvents(c *call) error {
-	ctx := c.r.Context()
+	ctx := c.context
 	after := c.r.Header["Last-Event-Id"]
 	if len(after) > 1 || len(after) == 1 && len(after[0]) > 64 {
 		return toll.Faults([]toll.Fault{{Path: "Last-Event-ID", Message: "must be the id of one event"}})
@@ -133,7 +133,7 @@ func (h *handler) followEvents(c *call) error {
 		all, over, err := s.Next(ctx, heartbeat)
 		switch {
 		case err != nil:
-			h.log.Warn("event stream", "error", err.Error(), "correlationId", c.correlationID)
+			h.log.WarnContext(c.context, "event stream", "error", err.Error())
 			return nil // the reader continues behind its last event
 		case over, len(all) == 0 && time.Since(idle) > streamIdle:
 			return nil

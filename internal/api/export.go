@@ -120,7 +120,7 @@ func (h *handler) export(
 			items, err = read()
 		}
 		if err != nil {
-			h.log.Warn("export cut off", "op", c.route.op, "error", err.Error(), "correlationId", c.correlationID)
+			h.log.WarnContext(ctx, "export cut off", "op", c.route.op, "error", err.Error())
 			panic(http.ErrAbortHandler)
 		}
 	}

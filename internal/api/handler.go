@@ -10,9 +10,11 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 // Limits of a request (wire contract, section 1).
@@ -57,11 +59,12 @@ var (
 // has the one shape of errors.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{h: h, w: w, r: r, browser: auth.PageOf(r.Context())}
+	c.correlation = correlation.Context{Context: r.Context(), ID: c.correlationID()}
+	c.context = &c.correlation
 	defer c.remember()
 	defer c.rescue()
-	c.correlationID = correlationID(r.Header)
 	header := w.Header()
-	header["X-Correlation-Id"] = []string{c.correlationID}
+	header["X-Correlation-Id"] = []string{c.correlation.ID}
 	header["Cache-Control"] = noStore
 	header["X-Content-Type-Options"] = noSniff
 	if c.browser == nil { // pages are for the origin of the service alone
@@ -119,6 +122,9 @@ func (c *call) serve() {
 		return
 	}
 	c.route = route
+	if c.h.Traced && c.browser == nil { // the span of a page keeps its name
+		traces.Request(c.context, route.op, c.correlation.ID)
+	}
 	if route.op == "readInfo" && strings.HasPrefix(c.r.Header.Get("Accept"), "text/html") {
 		c.toPages()
 		return
@@ -206,9 +212,9 @@ func (c *call) act() {
 	if c.browser != nil || c.r.Method == http.MethodGet || c.route.right == public || c.route.right == toll.RightSell {
 		return
 	}
-	c.r = c.r.WithContext(store.WithActor(c.r.Context(), store.Actor{
+	c.context = store.WithActor(c.context, store.Actor{
 		Kind: "key", ID: c.caller.KeyID.String(), Source: Source(c.r, c.h.Limits.Proxies).String(),
-	}))
+	})
 }
 
 // badRequest reports whether the credentials are not merely wrong but make the request ambiguous, which no route takes.
@@ -231,7 +237,7 @@ func (c *call) authenticate() {
 		c.authErr = errNoKey
 		return
 	}
-	c.caller, c.authErr = c.h.authenticate(c.r.Context(), lines)
+	c.caller, c.authErr = c.h.authenticate(c.context, lines)
 	c.known = c.authErr == nil
 }
 
@@ -284,7 +290,7 @@ func (c *call) rescue() {
 	if p == http.ErrAbortHandler { // net/http compares it like this too
 		panic(p)
 	}
-	c.h.log.Error("panic", "panic", p, "stack", string(debug.Stack()), "op", c.op(), "correlationId", c.correlationID)
+	c.h.log.ErrorContext(c.context, "panic", "panic", p, "stack", string(debug.Stack()), "op", c.op())
 	if c.written {
 		panic(http.ErrAbortHandler)
 	}
@@ -317,11 +323,17 @@ func checkMessage(r *http.Request) error {
 	return nil
 }
 
-// correlationID returns the caller's id when it is 1 to 128 visible ASCII characters, sent once, else a new one.
-func correlationID(h http.Header) string {
-	values, ok := h["X-Correlation-Id"]
+// correlationID returns the caller's id when it is 1 to 128 visible ASCII characters, sent once, else a new one. The calls
+// of a page have the id of the request for the page.
+func (c *call) correlationID() string {
+	if c.browser != nil {
+		if id := correlation.ID(c.r.Context()); id != "" {
+			return id
+		}
+	}
+	values, ok := c.r.Header["X-Correlation-Id"]
 	if !ok {
-		values = h["X-Request-Id"]
+		values = c.r.Header["X-Request-Id"]
 	}
 	if len(values) == 1 && len(values[0]) > 0 && len(values[0]) <= 128 && strings.IndexFunc(values[0], invisible) < 0 {
 		return values[0]

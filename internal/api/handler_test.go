@@ -16,13 +16,14 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/x402"
 )
 
 // tiny is a handler with routes of the test and one API key, "good", pinned to 1.1.
 func tiny(t *testing.T, log io.Writer, routes ...route) *httptest.Server {
 	t.Helper()
-	h := newHandler(Deps{PublicURL: "https://pay.example.com/", Log: slog.New(slog.NewTextHandler(log, nil))}, routes)
+	h := newHandler(Deps{PublicURL: "https://pay.example.com/", Log: slog.New(correlation.Log(slog.NewTextHandler(log, nil)))}, routes)
 	h.authenticate = func(_ context.Context, lines []string) (auth.Caller, error) {
 		switch {
 		case len(lines) > 1:
@@ -209,8 +210,8 @@ func TestOrderOfChecks(t *testing.T) {
 func TestSlowWork(t *testing.T) {
 	h := newHandler(Deps{Patience: 40 * time.Millisecond}, []route{{op: "x", method: "POST", path: "/x", auth: open, right: public, tag: "Test", action: takes(func(_ *handler, c *call, _ *struct{}) (*struct{}, error) {
 		select {
-		case <-c.r.Context().Done():
-			return nil, c.r.Context().Err()
+		case <-c.context.Done():
+			return nil, c.context.Err()
 		case <-time.After(150 * time.Millisecond):
 			return &struct{}{}, nil
 		}

@@ -58,7 +58,7 @@ func create[In, Out, Ref any](
 	if err != nil {
 		return nil, err
 	}
-	ctx := c.r.Context()
+	ctx := c.context
 	kept, err := a.find(ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		once := &store.Once{Scope: a.scope, Body: a.body, At: h.now(), Since: a.since(), Seal: a.sealWarned}

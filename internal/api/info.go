@@ -99,7 +99,7 @@ type Readiness struct {
 }
 
 func (h *handler) ready(c *call) (*Readiness, error) {
-	checks := h.Ready(c.r.Context())
+	checks := h.Ready(c.context)
 	if checks["database"] != "ok" || checks[CheckShutdown] != "" {
 		c.status = http.StatusServiceUnavailable
 		c.w.Header()["Retry-After"] = []string{"1"}

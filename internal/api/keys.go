@@ -103,7 +103,7 @@ func (h *handler) createKey(c *call, in *KeyInput, once *store.Once) (*toll.APIK
 		p.ExpiresAt = h.now().Add(time.Duration(*in.ExpiresInSecs) * time.Second)
 	}
 	once.Quota = h.quota(store.KindAPIKey, c.caller.Address)
-	k, err := h.Auth.CreateKey(c.r.Context(), c.caller.Maker(), p, once)
+	k, err := h.Auth.CreateKey(c.context, c.caller.Maker(), p, once)
 	return &k, err
 }
 
@@ -114,12 +114,12 @@ type KeyList struct {
 }
 
 func (h *handler) listKeys(c *call, p store.Page, _ url.Values) (*KeyList, error) {
-	list, err := h.Auth.Keys(c.r.Context(), c.caller.Address, p)
+	list, err := h.Auth.Keys(c.context, c.caller.Address, p)
 	return &KeyList{APIKeys: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readKey(c *call, id toll.Hash) (*toll.APIKey, error) {
-	k, err := h.Auth.Key(c.r.Context(), c.caller.Address, id)
+	k, err := h.Auth.Key(c.context, c.caller.Address, id)
 	return &k, err
 }
 
@@ -151,13 +151,13 @@ func (h *handler) updateKey(c *call, in *KeyChange) (*toll.APIKey, error) {
 	if err := h.managesKey(c, id); err != nil {
 		return nil, err
 	}
-	k, err := h.Auth.UpdateKey(c.r.Context(), c.caller.Address, id, u)
+	k, err := h.Auth.UpdateKey(c.context, c.caller.Address, id, u)
 	return &k, err
 }
 
 // managesKey refuses a caller who may not change or end a key.
 func (h *handler) managesKey(c *call, id toll.Hash) error {
-	k, err := h.Auth.Key(c.r.Context(), c.caller.Address, id)
+	k, err := h.Auth.Key(c.context, c.caller.Address, id)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (h *handler) rotateKey(c *call, in *RotateInput, once *store.Once) (*toll.K
 		overlap = time.Duration(n) * time.Second
 	}
 	once.Quota = h.quota(store.KindAPIKey, c.caller.Address)
-	out, err := h.Auth.RotateAPIKey(c.r.Context(), c.caller, id, overlap, once)
+	out, err := h.Auth.RotateAPIKey(c.context, c.caller, id, overlap, once)
 	return &out, err
 }
 
@@ -201,9 +201,9 @@ func (h *handler) revokeKey(c *call, id toll.Hash) (*toll.KeyRevoked, error) {
 	}
 	var out toll.KeyRevoked
 	if keep {
-		out, err = h.Auth.EndKeyOnly(c.r.Context(), c.caller, id)
+		out, err = h.Auth.EndKeyOnly(c.context, c.caller, id)
 	} else {
-		out, err = h.Auth.EndKey(c.r.Context(), c.caller.Address, id)
+		out, err = h.Auth.EndKey(c.context, c.caller.Address, id)
 	}
 	return &out, err
 }

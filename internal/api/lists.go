@@ -61,9 +61,9 @@ const listTime = 5 * time.Second
 
 // page reads the paging parameters. What the call reads from here on has a deadline: a list is the dearest read there is.
 func (c *call) page() (store.Page, url.Values, error) {
-	ctx, cancel := context.WithTimeout(c.r.Context(), listTime)
-	context.AfterFunc(c.r.Context(), cancel) // net/http ends that one with the request
-	c.r = c.r.WithContext(ctx)
+	ctx, cancel := context.WithTimeout(c.context, listTime)
+	context.AfterFunc(c.context, cancel) // net/http ends that one with the request
+	c.context = ctx
 	p := store.Page{Number: 1, Size: 10}
 	q, err := c.values()
 	if err != nil {

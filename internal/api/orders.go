@@ -125,14 +125,14 @@ func (h *handler) orderPlan(c *call, in *OrderInput, once *store.Once) (*toll.Or
 	if err != nil {
 		return nil, err
 	}
-	o, err := h.Checkout.Order(c.r.Context(), checkout.OrderRequest{
+	o, err := h.Checkout.Order(c.context, checkout.OrderRequest{
 		Caller: c.caller.Address, APIKeyID: c.caller.KeyID, Plan: plan, DelegationID: delegation, Wait: h.OrderWait,
 	}, once)
 	return c.order(o, err)
 }
 
 func (h *handler) orderAgain(c *call, earlier checkout.OrderRef) (*toll.Order, error) {
-	return c.order(h.Checkout.OrderAgain(c.r.Context(), c.caller.Address, earlier.OrderID, h.OrderWait))
+	return c.order(h.Checkout.OrderAgain(c.context, c.caller.Address, earlier.OrderID, h.OrderWait))
 }
 
 func (c *call) order(o *toll.Order, err error) (*toll.Order, error) {
@@ -178,7 +178,7 @@ func (h *handler) openCheckout(c *call, in *CheckoutInput, once *store.Once) (*t
 }
 
 func (h *handler) openStripePayment(c *call, in *StripePaymentInput, once *store.Once) (*toll.Checkout, error) {
-	plan, err := planByID(c.r.Context(), h.Store, in.PlanID, toll.CodePlanNotFound)
+	plan, err := planByID(c.context, h.Store, in.PlanID, toll.CodePlanNotFound)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (h *handler) openStripePayment(c *call, in *StripePaymentInput, once *store
 }
 
 func (h *handler) checkoutAgain(c *call, earlier checkout.OrderRef) (*toll.Checkout, error) {
-	return h.Checkout.FiatAgain(c.r.Context(), c.caller.Address, earlier.OrderID, h.OrderWait)
+	return h.Checkout.FiatAgain(c.context, c.caller.Address, earlier.OrderID, h.OrderWait)
 }
 
 func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once *store.Once) (*toll.Checkout, error) {
@@ -206,7 +206,7 @@ func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once *st
 	if in.CancelURL != nil {
 		r.Session.CancelURL = *in.CancelURL
 	}
-	return h.Checkout.Fiat(c.r.Context(), r, once)
+	return h.Checkout.Fiat(c.context, r, once)
 }
 
 // OrderList is a list of orders.
@@ -228,7 +228,7 @@ func (h *handler) listOrders(c *call, p store.Page, q url.Values) (*OrderList, e
 	if f.err != nil {
 		return nil, f.err
 	}
-	list, err := h.Checkout.Orders(c.r.Context(), c.caller.Address, asked)
+	list, err := h.Checkout.Orders(c.context, c.caller.Address, asked)
 	for _, o := range list.Items {
 		h.link(o)
 	}
@@ -246,7 +246,7 @@ func (h *handler) listSubscribers(c *call, p store.Page, _ url.Values) (*Subscri
 	if err != nil {
 		return nil, err
 	}
-	list, err := h.Checkout.Subscribers(c.r.Context(), c.caller.Address, id, p)
+	list, err := h.Checkout.Subscribers(c.context, c.caller.Address, id, p)
 	return &SubscriberList{Subscribers: list.Items, Paging: pagingOf(p, list)}, err
 }
 
@@ -257,12 +257,12 @@ type HoldingList struct {
 }
 
 func (h *handler) listHoldings(c *call, p store.Page, _ url.Values) (*HoldingList, error) {
-	list, err := h.Checkout.Holdings(c.r.Context(), c.caller.Address, p)
+	list, err := h.Checkout.Holdings(c.context, c.caller.Address, p)
 	return &HoldingList{Holdings: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readOrder(c *call) (*toll.Order, error) {
-	o, err := h.Checkout.OrderByID(c.r.Context(), c.caller.Address, c.param("orderId"))
+	o, err := h.Checkout.OrderByID(c.context, c.caller.Address, c.param("orderId"))
 	if err == nil {
 		h.link(o)
 	}
@@ -298,11 +298,11 @@ func (h *handler) refundOrder(c *call, in *RefundInput, once *store.Once) (*toll
 	if len(faults) > 0 {
 		return nil, toll.Faults(faults)
 	}
-	return c.order(h.Checkout.Refund(c.r.Context(), c.caller.Address, c.param("orderId"), in.AmountCents, once, h.OrderWait))
+	return c.order(h.Checkout.Refund(c.context, c.caller.Address, c.param("orderId"), in.AmountCents, once, h.OrderWait))
 }
 
 func (h *handler) refundAgain(c *call, earlier checkout.RefundRef) (*toll.Order, error) {
-	return c.order(h.Checkout.RefundAgain(c.r.Context(), c.caller.Address, earlier, h.OrderWait))
+	return c.order(h.Checkout.RefundAgain(c.context, c.caller.Address, earlier, h.OrderWait))
 }
 
 // MintInput grants credits.
@@ -333,7 +333,7 @@ func (h *handler) mint(c *call, in *MintInput, once *store.Once) (*toll.ActResul
 	if err != nil {
 		return nil, err
 	}
-	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, in.Amount, toll.Units{}, once)
+	return h.Checkout.Mint(c.context, c.caller.Address, in.PlanID, holder, in.Amount, toll.Units{}, once)
 }
 
 func (h *handler) mintExpirable(c *call, in *MintExpirableInput, once *store.Once) (*toll.ActResult, error) {
@@ -348,7 +348,7 @@ func (h *handler) mintExpirable(c *call, in *MintExpirableInput, once *store.Onc
 	if err != nil {
 		return nil, err
 	}
-	return h.Checkout.Mint(c.r.Context(), c.caller.Address, in.PlanID, holder, amount, in.CreditsDuration, once)
+	return h.Checkout.Mint(c.context, c.caller.Address, in.PlanID, holder, amount, in.CreditsDuration, once)
 }
 
 // TakeBackInput takes credits back.
@@ -362,7 +362,7 @@ func (*TakeBackInput) required() []string { return []string{"planId", "amount", 
 
 // takeBack moves no money; see refundOrder.
 func (h *handler) takeBack(c *call, in *TakeBackInput, once *store.Once) (*toll.ActResult, error) {
-	return h.Checkout.Withdraw(c.r.Context(), c.caller.Address, in.PlanID, in.HolderAddress, in.Amount, once)
+	return h.Checkout.Withdraw(c.context, c.caller.Address, in.PlanID, in.HolderAddress, in.Amount, once)
 }
 
 // either returns a member that has two names: it must be there, and not with two values.

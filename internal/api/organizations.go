@@ -30,10 +30,10 @@ func (h *handler) deleteWorkspace(c *call) (*toll.WorkspaceDeleted, error) {
 	if c.caller.UserID.IsZero() || !c.caller.KeyID.IsZero() {
 		return nil, toll.NewError(toll.CodePersonNeeded)
 	}
-	if err := h.Checkout.Owes(c.r.Context(), c.caller.Address); err != nil {
+	if err := h.Checkout.Owes(c.context, c.caller.Address); err != nil {
 		return nil, err
 	}
-	out, err := h.People.Delete(c.r.Context(), c.caller)
+	out, err := h.People.Delete(c.context, c.caller)
 	return &out, err
 }
 
@@ -55,15 +55,15 @@ func (h *handler) listOrganizations(c *call, page store.Page, _ url.Values) (*Or
 // organizations are the workspaces of a person, or the one of an API key with the role of the person under whose membership it stands.
 func (h *handler) organizations(c *call) ([]toll.Organization, error) {
 	if c.signed != nil {
-		return h.People.Organizations(c.r.Context(), c.signed.Person.ID)
+		return h.People.Organizations(c.context, c.signed.Person.ID)
 	}
-	p, err := store.PrincipalByAddress(c.r.Context(), h.Store, c.caller.Address)
+	p, err := store.PrincipalByAddress(c.context, h.Store, c.caller.Address)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 	role := toll.RoleOwner
 	if !c.caller.UserID.IsZero() {
-		if role, err = h.Auth.RoleOf(c.r.Context(), h.Store, c.caller.Address, c.caller.UserID); err != nil {
+		if role, err = h.Auth.RoleOf(c.context, h.Store, c.caller.Address, c.caller.UserID); err != nil {
 			return nil, err
 		}
 	}

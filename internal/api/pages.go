@@ -19,7 +19,7 @@ func pageRoutes(pages []Page) []route {
 			op: "page", method: p.Method, path: p.Path, auth: open, right: public, anyVersion: true,
 			action: action{run: func(_ *handler, c *call) (any, error) {
 				c.written = true
-				p.Handler.ServeHTTP(c.w, c.r)
+				p.Handler.ServeHTTP(c.w, c.r.WithContext(c.context))
 				return served{}, nil
 			}},
 		})

@@ -85,7 +85,7 @@ func pays[In any](f func(h *handler, c *call, in *In) (any, error), isStock func
 }
 
 func (h *handler) verify(c *call, in *x402.VerifyRequest) (any, error) {
-	out, err := h.Facilitator.Verify(c.r.Context(), c.caller.Address, in)
+	out, err := h.Facilitator.Verify(c.context, c.caller.Address, in)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (h *handler) badSettle(e *toll.Error) any {
 
 // settle answers a receipt in the bytes that are stored for it, and a refusal as an error, unless a standard server asked.
 func (h *handler) settle(c *call, in *x402.SettleRequest) (any, error) {
-	out, err := h.Facilitator.Settle(c.r.Context(), c.caller.Address, in)
+	out, err := h.Facilitator.Settle(c.context, c.caller.Address, in)
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +135,13 @@ func (h *handler) settle(c *call, in *x402.SettleRequest) (any, error) {
 }
 
 func (h *handler) release(c *call, in *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
-	return h.Facilitator.Release(c.r.Context(), c.caller.Address, in)
+	return h.Facilitator.Release(c.context, c.caller.Address, in)
 }
 
 func (h *handler) supported(*call) (*x402.Supported, error) { return h.Facilitator.Supported(), nil }
 
 func (h *handler) readSettlement(c *call) (*toll.Settlement, error) {
-	return h.Facilitator.Settlement(c.r.Context(), c.caller.Address, c.param("agentRequestId"))
+	return h.Facilitator.Settlement(c.context, c.caller.Address, c.param("agentRequestId"))
 }
 
 func (h *handler) findSettlement(c *call) (*toll.Settlement, error) {
@@ -156,5 +156,5 @@ func (h *handler) findSettlement(c *call) (*toll.Settlement, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Facilitator.SettlementByTransaction(c.r.Context(), c.caller.Address, tx)
+	return h.Facilitator.SettlementByTransaction(c.context, c.caller.Address, tx)
 }

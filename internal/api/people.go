@@ -193,12 +193,12 @@ func (h *handler) signIn(c *call, in *SignInInput) (*toll.SignedIn, error) {
 
 // unnamed is the context of a call by somebody who is not known yet, with where it came from, for the audit log.
 func (c *call) unnamed() context.Context {
-	return store.WithActor(c.r.Context(), store.Actor{Kind: "local", Source: c.source(), Agent: c.r.UserAgent()})
+	return store.WithActor(c.context, store.Actor{Kind: "local", Source: c.source(), Agent: c.r.UserAgent()})
 }
 
 // begin begins a session in a terminal.
 func (h *handler) begin(c *call, u toll.Person) (*toll.SignedIn, error) {
-	token, s, err := h.People.Begin(c.r.Context(), u, c.r.UserAgent())
+	token, s, err := h.People.Begin(c.context, u, c.r.UserAgent())
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (h *handler) begin(c *call, u toll.Person) (*toll.SignedIn, error) {
 }
 
 func (h *handler) readSession(c *call) (*toll.SignedIn, error) {
-	in, err := h.People.Organizations(c.r.Context(), c.signed.Person.ID)
+	in, err := h.People.Organizations(c.context, c.signed.Person.ID)
 	return &toll.SignedIn{Session: c.signed.Session, Person: c.signed.Person, Organizations: in}, err
 }
 
@@ -221,7 +221,7 @@ type ProofInput struct {
 }
 
 func (h *handler) proveSession(c *call, in *ProofInput) (*toll.Session, error) {
-	err := h.People.ProveSession(c.r.Context(), c.source(), c.signed, in.Password)
+	err := h.People.ProveSession(c.context, c.source(), c.signed, in.Password)
 	return &c.signed.Session, err
 }
 
@@ -231,7 +231,7 @@ type Done struct {
 }
 
 func (h *handler) signOut(c *call) (*Done, error) {
-	return &Done{true}, h.People.EndSession(c.r.Context(), c.signed.Person.ID, c.signed.Session.ID)
+	return &Done{true}, h.People.EndSession(c.context, c.signed.Person.ID, c.signed.Session.ID)
 }
 
 // SessionList is a list of sessions.
@@ -241,7 +241,7 @@ type SessionList struct {
 }
 
 func (h *handler) listSessions(c *call, p store.Page, _ url.Values) (*SessionList, error) {
-	list, err := h.People.SessionList(c.r.Context(), c.signed.Person.ID, p)
+	list, err := h.People.SessionList(c.context, c.signed.Person.ID, p)
 	return c.sessions(p, list), err
 }
 
@@ -254,7 +254,7 @@ func (c *call) sessions(p store.Page, list store.List[toll.Session]) *SessionLis
 }
 
 func (h *handler) endSession(c *call, id string) (*Done, error) {
-	return &Done{true}, h.People.EndSession(c.r.Context(), c.signed.Person.ID, id)
+	return &Done{true}, h.People.EndSession(c.context, c.signed.Person.ID, id)
 }
 
 func (h *handler) listMemberSessions(c *call, p store.Page, _ url.Values) (*SessionList, error) {
@@ -262,7 +262,7 @@ func (h *handler) listMemberSessions(c *call, p store.Page, _ url.Values) (*Sess
 	if err != nil {
 		return nil, err
 	}
-	list, err := h.People.SessionsOf(c.r.Context(), c.caller, user, p)
+	list, err := h.People.SessionsOf(c.context, c.caller, user, p)
 	return c.sessions(p, list), err
 }
 
@@ -273,7 +273,7 @@ type EndedSessions struct {
 }
 
 func (h *handler) endMemberSessions(c *call, user toll.UUID) (*EndedSessions, error) {
-	n, err := h.People.EndSessionsOf(c.r.Context(), c.caller, user)
+	n, err := h.People.EndSessionsOf(c.context, c.caller, user)
 	return &EndedSessions{true, n}, err
 }
 
@@ -284,7 +284,7 @@ type CredentialList struct {
 }
 
 func (h *handler) listCredentials(c *call, p store.Page, _ url.Values) (*CredentialList, error) {
-	all, err := h.People.Credentials(c.r.Context(), c.signed.Person.ID)
+	all, err := h.People.Credentials(c.context, c.signed.Person.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +297,7 @@ func (h *handler) removeCredential(c *call) (*Done, error) {
 	if err := id.UnmarshalText([]byte(c.param("credentialId"))); err != nil {
 		return nil, err
 	}
-	return &Done{true}, h.People.RemoveCredential(c.r.Context(), c.signed.Person.ID, id, c.signed.Keep())
+	return &Done{true}, h.People.RemoveCredential(c.context, c.signed.Person.ID, id, c.signed.Keep())
 }
 
 // RecoveryCodes are shown once.
@@ -306,7 +306,7 @@ type RecoveryCodes struct {
 }
 
 func (h *handler) renewRecoveryCodes(c *call) (*RecoveryCodes, error) {
-	codes, err := h.People.NewRecoveryCodes(c.r.Context(), c.signed.Person.ID)
+	codes, err := h.People.NewRecoveryCodes(c.context, c.signed.Person.ID)
 	return &RecoveryCodes{codes}, err
 }
 
@@ -317,7 +317,7 @@ type MemberList struct {
 }
 
 func (h *handler) listMembers(c *call, p store.Page, _ url.Values) (*MemberList, error) {
-	list, err := h.People.MemberList(c.r.Context(), c.caller.Address, p)
+	list, err := h.People.MemberList(c.context, c.caller.Address, p)
 	return &MemberList{Members: list.Items, Paging: pagingOf(p, list)}, err
 }
 
@@ -331,7 +331,7 @@ func (h *handler) setRole(c *call, in *RoleInput) (*toll.Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := h.People.SetRole(c.r.Context(), c.caller, user, in.Role)
+	m, err := h.People.SetRole(c.context, c.caller, user, in.Role)
 	return &m, err
 }
 
@@ -344,7 +344,7 @@ func (h *handler) removeMember(c *call, user toll.UUID) (*toll.Removed, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := h.People.Remove(c.r.Context(), c.caller, user, keep)
+	out, err := h.People.Remove(c.context, c.caller, user, keep)
 	return &out, err
 }
 
@@ -369,7 +369,7 @@ func (h *handler) listAuditLog(c *call, p store.Page, q url.Values) (*AuditLog, 
 	if f.err != nil {
 		return nil, f.err
 	}
-	rows, err := store.AuditList(c.r.Context(), h.Store, c.caller.Address.Lower(), act, since, until, p)
+	rows, err := store.AuditList(c.context, h.Store, c.caller.Address.Lower(), act, since, until, p)
 	list := store.Map(rows, func(e store.AuditEntry) toll.Act {
 		return toll.Act{
 			Number: e.Number, At: toll.At(e.At), ActorKind: e.ActorKind, Actor: e.Actor, Act: e.Act, Object: e.Object, Source: e.Source,
@@ -386,7 +386,7 @@ type InvitationInput struct {
 }
 
 func (h *handler) createInvitation(c *call, in *InvitationInput, once *store.Once) (*toll.Invitation, error) {
-	i, err := h.People.Invite(c.r.Context(), c.caller, in.Role, in.Note, once)
+	i, err := h.People.Invite(c.context, c.caller, in.Role, in.Note, once)
 	return &i, err
 }
 
@@ -397,7 +397,7 @@ type InvitationList struct {
 }
 
 func (h *handler) listInvitations(c *call, p store.Page, _ url.Values) (*InvitationList, error) {
-	all, err := h.People.Invitations(c.r.Context(), c.caller.Address)
+	all, err := h.People.Invitations(c.context, c.caller.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -411,11 +411,11 @@ type AcceptInput struct {
 }
 
 func (h *handler) acceptInvitation(c *call, in *AcceptInput) (*toll.Organization, error) {
-	at, err := h.People.Join(c.r.Context(), c.source(), c.signed.Person.ID, secretOf(in.Link))
+	at, err := h.People.Join(c.context, c.source(), c.signed.Person.ID, secretOf(in.Link))
 	if err != nil {
 		return nil, err
 	}
-	all, err := h.People.Organizations(c.r.Context(), c.signed.Person.ID)
+	all, err := h.People.Organizations(c.context, c.signed.Person.ID)
 	i := slices.IndexFunc(all, func(o toll.Organization) bool { return o.ID == at.Lower() })
 	if err != nil || i < 0 { // removed meanwhile
 		return nil, toll.NewError(toll.CodePersonNotFound).WithCause(err)
@@ -424,7 +424,7 @@ func (h *handler) acceptInvitation(c *call, in *AcceptInput) (*toll.Organization
 }
 
 func (h *handler) revokeInvitation(c *call, id toll.Hash) (*Done, error) {
-	return &Done{true}, h.People.Withdraw(c.r.Context(), c.caller, id)
+	return &Done{true}, h.People.Withdraw(c.context, c.caller, id)
 }
 
 // shortList returns a page of a list that a bound keeps short, the oldest record first in all.
@@ -460,7 +460,7 @@ func shortList[T any](p store.Page, all []T) (store.List[T], error) {
 func (c *call) opened() (*people.Signed, error) {
 	if h := c.h.People; h != nil {
 		if text := c.sessionToken(); text != "" {
-			return h.OpenToken(c.r.Context(), text)
+			return h.OpenToken(c.context, text)
 		}
 		if len(c.r.Header["Authorization"]) > 0 {
 			return nil, c.authErr
@@ -469,7 +469,7 @@ func (c *call) opened() (*people.Signed, error) {
 			if err := c.sameOrigin(); err != nil {
 				return nil, err
 			}
-			return h.OpenCookie(c.r.Context(), cookie.Value)
+			return h.OpenCookie(c.context, cookie.Value)
 		}
 	}
 	return nil, c.authErr
@@ -516,7 +516,7 @@ func (c *call) allowedPerson() error {
 			workspace = w
 		}
 		var err error
-		if c.caller, err = c.h.People.In(c.r.Context(), c.signed, workspace); err != nil {
+		if c.caller, err = c.h.People.In(c.context, c.signed, workspace); err != nil {
 			return err
 		}
 		c.known = true
@@ -530,7 +530,7 @@ func (c *call) allowedPerson() error {
 			return err
 		}
 	}
-	c.r = c.r.WithContext(store.WithActor(c.r.Context(), store.Actor{Kind: "user", ID: c.signed.Person.ID.String(), Source: c.source()}))
+	c.context = store.WithActor(c.context, store.Actor{Kind: "user", ID: c.signed.Person.ID.String(), Source: c.source()})
 	return nil
 }
 
@@ -540,7 +540,7 @@ func (c *call) allowedOperator() error {
 	if c.route.right == own || c.caller.MadeBy != toll.MadeLocally || c.h.People == nil {
 		return toll.NewError(toll.CodePersonNeeded)
 	}
-	manned, err := c.h.People.Manned(c.r.Context(), c.h.Store, c.caller.Address)
+	manned, err := c.h.People.Manned(c.context, c.h.Store, c.caller.Address)
 	if err == nil && manned {
 		err = toll.NewError(toll.CodePersonNeeded)
 	}

@@ -44,7 +44,7 @@ func (h *handler) createPermission(c *call, in *facilitator.PermissionRequest, o
 		c.w.Header()["Deprecation"] = yes
 		once.Quota = h.quota(store.KindDelegation, c.caller.Address)
 	}
-	out, err := h.Facilitator.CreatePermission(c.r.Context(), c.caller, in, once)
+	out, err := h.Facilitator.CreatePermission(c.context, c.caller, in, once)
 	if err != nil {
 		c.w.Header().Del("Deprecation")
 	}
@@ -65,12 +65,12 @@ func (h *handler) listPermissions(c *call, p store.Page, q url.Values) (*Permiss
 			return nil, err
 		}
 	}
-	list, err := h.Facilitator.Permissions(c.r.Context(), c.caller.Address, asked)
+	list, err := h.Facilitator.Permissions(c.context, c.caller.Address, asked)
 	return &PermissionList{Permissions: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readPermission(c *call, hash toll.Hash) (*toll.Permission, error) {
-	return h.Facilitator.Permission(c.r.Context(), c.caller.Address, hash)
+	return h.Facilitator.Permission(c.context, c.caller.Address, hash)
 }
 
 // PermissionRevoked is the answer to the revocation of a permission.
@@ -81,7 +81,7 @@ type PermissionRevoked struct {
 }
 
 func (h *handler) revokePermission(c *call, hash toll.Hash) (*PermissionRevoked, error) {
-	err := h.Facilitator.RevokePermission(c.r.Context(), c.caller.Address, hash)
+	err := h.Facilitator.RevokePermission(c.context, c.caller.Address, hash)
 	return &PermissionRevoked{Success: true, PermissionHash: hash, Status: toll.StatusRevoked}, err
 }
 

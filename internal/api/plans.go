@@ -124,7 +124,7 @@ func (h *handler) insert(ctx context.Context, tx *store.Tx, r *registration, non
 func (h *handler) onceByNonce(
 	c *call, op string, r registration, nonce *toll.Units, body any, once *store.Once,
 ) (earlier *toll.Plan, err error) {
-	ctx := c.r.Context()
+	ctx := c.context
 	name := ""
 	var sum []byte
 	if nonce != nil {
@@ -157,7 +157,7 @@ type PlanList struct {
 }
 
 func (h *handler) listPlans(c *call, p store.Page, _ url.Values) (*PlanList, error) {
-	list, err := store.PlansOfOwner(c.r.Context(), h.Store, c.caller.Address, p)
+	list, err := store.PlansOfOwner(c.context, h.Store, c.caller.Address, p)
 	return &PlanList{Plans: list.Items, Paging: pagingOf(p, list)}, err
 }
 
@@ -169,7 +169,7 @@ func (h *handler) plan(c *call, none toll.Code) (*toll.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return planByID(c.r.Context(), h.Store, id, none)
+	return planByID(c.context, h.Store, id, none)
 }
 
 // planByID returns the plan, or an error with the code for one that is not there.
@@ -183,7 +183,7 @@ func (h *handler) listAgentsOfPlan(c *call, p store.Page, _ url.Values) (*AgentL
 	if err != nil {
 		return nil, err
 	}
-	list, err := store.AgentsOfPlan(c.r.Context(), h.Store, plan.ID, p)
+	list, err := store.AgentsOfPlan(c.context, h.Store, plan.ID, p)
 	return &AgentList{Agents: list.Items, Paging: pagingOf(p, list)}, err
 }
 
@@ -192,7 +192,7 @@ func (h *handler) readBalance(c *call) (*toll.Balance, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Checkout.Balance(c.r.Context(), plan, c.caller.Address, true)
+	return h.Checkout.Balance(c.context, plan, c.caller.Address, true)
 }
 
 func (h *handler) readBalanceOf(c *call) (*toll.Balance, error) {
@@ -205,5 +205,5 @@ func (h *handler) readBalanceOf(c *call) (*toll.Balance, error) {
 		return nil, err
 	}
 	withLots := c.known && (c.caller.Address == holder || c.caller.Address == plan.Owner)
-	return h.Checkout.Balance(c.r.Context(), plan, holder, withLots)
+	return h.Checkout.Balance(c.context, plan, holder, withLots)
 }

@@ -24,7 +24,7 @@ func (h *handler) readProof(c *call, transaction toll.Hash) (any, error) {
 		return nil, toll.NewError(toll.CodeBurnNotMirrored).WithDetails("transaction %s", transaction).
 			WithHint("This service mirrors nothing now; its operator can switch the mirror on.")
 	}
-	p, err := h.Proof(c.r.Context(), transaction)
+	p, err := h.Proof(c.context, transaction)
 	if err != nil {
 		return nil, err
 	}

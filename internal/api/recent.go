@@ -107,7 +107,7 @@ func (c *call) remember() {
 	if c.route != nil {
 		r.method = c.route.method
 	}
-	c.h.recent.of(c.caller.KeyID, true).add(r, c.correlationID)
+	c.h.recent.of(c.caller.KeyID, true).add(r, c.correlation.ID)
 }
 
 // RecentCalls are the last calls of a key.
@@ -117,7 +117,7 @@ type RecentCalls struct {
 }
 
 func (h *handler) recentCalls(c *call, id toll.Hash) (*RecentCalls, error) {
-	if _, err := h.Auth.Key(c.r.Context(), c.caller.Address, id); err != nil {
+	if _, err := h.Auth.Key(c.context, c.caller.Address, id); err != nil {
 		return nil, err
 	}
 	return &RecentCalls{Calls: h.recent.of(id, false).list(), Since: toll.At(h.started)}, nil

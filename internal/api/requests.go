@@ -71,7 +71,7 @@ func (h *handler) listRequests(c *call, p store.Page, q url.Values) (*RequestLis
 	if f.err != nil {
 		return nil, f.err
 	}
-	list, next, err := h.Facilitator.Requests(c.r.Context(), c.caller.Address, asked)
+	list, next, err := h.Facilitator.Requests(c.context, c.caller.Address, asked)
 	out := &RequestList{Requests: list, PageSize: p.Size}
 	if next != "" {
 		out.NextCursor = &next
@@ -80,5 +80,5 @@ func (h *handler) listRequests(c *call, p store.Page, q url.Values) (*RequestLis
 }
 
 func (h *handler) readRequest(c *call) (*toll.RequestRecord, error) {
-	return h.Facilitator.Request(c.r.Context(), c.caller.Address, c.param("agentRequestId"))
+	return h.Facilitator.Request(c.context, c.caller.Address, c.param("agentRequestId"))
 }

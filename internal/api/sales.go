@@ -81,7 +81,7 @@ func (h *handler) buyPlan(c *call) (*WalletAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := h.Facilitator.BuyPlan(c.r.Context(), id, payment, h.OrderWait)
+	b, err := h.Facilitator.BuyPlan(c.context, id, payment, h.OrderWait)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (h *handler) signInToPlan(c *call) (*WalletAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, admitted, err := h.Facilitator.PlanToken(c.r.Context(), id, payment, proof, h.OrderWait)
+	b, admitted, err := h.Facilitator.PlanToken(c.context, id, payment, proof, h.OrderWait)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (c *call) demand(u *facilitator.Unpaid) {
 		c.fail(toll.NewError(toll.CodeInternal).WithCause(err))
 		return
 	}
-	failure, err := x402.Encode(u.Cause.Body(c.correlationID, c.h.docsBase))
+	failure, err := x402.Encode(u.Cause.Body(c.correlation.ID, c.h.docsBase))
 	if err != nil {
 		c.fail(toll.NewError(toll.CodeInternal).WithCause(err))
 		return

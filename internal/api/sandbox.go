@@ -53,7 +53,7 @@ func (h *handler) advanceClock(c *call, in *ClockInput) (*Clock, error) {
 		return nil, toll.Errorf(toll.CodeBadNumber, "advanceSecs must be 0 to %d: the clock never goes back.", int64(century)).
 			WithParam("path", "advanceSecs")
 	}
-	operator, err := h.Auth.IsOperator(c.r.Context(), c.caller.Address)
+	operator, err := h.Auth.IsOperator(c.context, c.caller.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (h *handler) advanceClock(c *call, in *ClockInput) (*Clock, error) {
 		return nil, toll.NewError(toll.CodeForbidden).
 			WithHint("Only an operator moves the clock: make a key with toll keys create --local --operator.")
 	}
-	if err := h.TestClock.Advance(c.r.Context(), time.Duration(in.AdvanceSecs)*time.Second); err != nil {
+	if err := h.TestClock.Advance(c.context, time.Duration(in.AdvanceSecs)*time.Second); err != nil {
 		return nil, err
 	}
 	return h.readClock(c)

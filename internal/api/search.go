@@ -64,7 +64,7 @@ func (h *handler) search(c *call) (*SearchResults, error) {
 		if kind != "" && kind != of {
 			continue
 		}
-		found, err := store.Search(c.r.Context(), h.Store, of, c.caller.Address, text, maxFound+1)
+		found, err := store.Search(c.context, h.Store, of, c.caller.Address, text, maxFound+1)
 		if err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/jobs"
@@ -129,7 +130,7 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 	t.Helper()
 	ctx := context.Background()
 	s := &stack{t: t, store: st, clock: &clock{at: began}, log: &lockedBuffer{}, purses: newPurses()}
-	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log := slog.New(correlation.Log(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	ring := seal.New([32]byte{1, 2, 3})
 	var err error
 	s.auth, err = auth.Bootstrap(ctx, st, ring, auth.Config{

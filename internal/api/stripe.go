@@ -40,7 +40,7 @@ type StripeEventReceived struct {
 }
 
 func (h *handler) receiveStripeEvent(c *call, body []byte) (*StripeEventReceived, error) {
-	if err := h.StripeEvents.Receive(c.r.Context(), c.r.Header["Stripe-Signature"][0], body); err != nil {
+	if err := h.StripeEvents.Receive(c.context, c.r.Header["Stripe-Signature"][0], body); err != nil {
 		return nil, err
 	}
 	return &StripeEventReceived{Received: true}, nil

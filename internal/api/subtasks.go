@@ -24,7 +24,7 @@ func subTaskRoutes() []route {
 }
 
 func (h *handler) recordSubTask(c *call, in *toll.SubTaskInput, once *store.Once) (*toll.ActResult, error) {
-	return h.Facilitator.RecordSubTask(c.r.Context(), c.caller.Address, in, once)
+	return h.Facilitator.RecordSubTask(c.context, c.caller.Address, in, once)
 }
 
 // SubTaskList is a list of sub-tasks.
@@ -38,6 +38,6 @@ func (h *handler) listSubTasks(c *call, p store.Page, q url.Values) (*SubTaskLis
 	if id == "" {
 		return nil, toll.Faults([]toll.Fault{{Path: "agentRequestId", Message: "is required in the query"}})
 	}
-	list, err := h.Facilitator.SubTasks(c.r.Context(), c.caller.Address, id, p)
+	list, err := h.Facilitator.SubTasks(c.context, c.caller.Address, id, p)
 	return &SubTaskList{SubTasks: list.Items, Paging: pagingOf(p, list)}, err
 }

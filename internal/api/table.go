@@ -136,13 +136,13 @@ func lists[Out any](f func(h *handler, c *call, p store.Page, q url.Values) (Out
 		if c.route.export == "" || !c.r.URL.Query().Has("format") {
 			return list(h, c)
 		}
-		base := c.r // c.page gives its own a deadline for one page
+		base := c.context // c.page gives its own a deadline for one page
 		p, q, err := c.page()
 		if err != nil {
 			return nil, err
 		}
-		return served{}, h.export(base.Context(), c, p, q.Get("format"), func(ctx context.Context, p store.Page) (any, error) {
-			c.r = base.WithContext(ctx)
+		return served{}, h.export(base, c, p, q.Get("format"), func(ctx context.Context, p store.Page) (any, error) {
+			c.context = ctx
 			return f(h, c, p, q)
 		})
 	}
@@ -185,7 +185,7 @@ func readsLarge[Out any](f func(h *handler, c *call) (Out, error)) action {
 	a := reads(f)
 	read := a.run
 	a.run = func(h *handler, c *call) (any, error) {
-		ctx, cancel := context.WithTimeout(c.r.Context(), h.Patience)
+		ctx, cancel := context.WithTimeout(c.context, h.Patience)
 		defer cancel()
 		select {
 		case h.large <- struct{}{}:

@@ -102,7 +102,7 @@ func (h *handler) listUsage(c *call, p store.Page, q url.Values) (*UsageList, er
 	if f.err != nil {
 		return nil, f.err
 	}
-	list, r, err := h.Checkout.Usage(c.r.Context(), c.caller.Address, asked)
+	list, r, err := h.Checkout.Usage(c.context, c.caller.Address, asked)
 	return &UsageList{Usage: list.Items, SumRange: sumRange(r), Paging: pagingOf(p, list)}, err
 }
 
@@ -112,7 +112,7 @@ func (h *handler) listRevenue(c *call, p store.Page, q url.Values) (*RevenueList
 	if f.err != nil {
 		return nil, f.err
 	}
-	list, r, err := h.Checkout.Revenue(c.r.Context(), c.caller.Address, asked)
+	list, r, err := h.Checkout.Revenue(c.context, c.caller.Address, asked)
 	return &RevenueList{Revenue: list.Items, SumRange: sumRange(r), Paging: pagingOf(p, list)}, err
 }
 
@@ -132,6 +132,6 @@ func (h *handler) listRefusals(c *call, p store.Page, q url.Values) (*RefusalLis
 	if f.err != nil {
 		return nil, f.err
 	}
-	list, r, err := h.Checkout.Refusals(c.r.Context(), c.caller.Address, asked, reason)
+	list, r, err := h.Checkout.Refusals(c.context, c.caller.Address, asked, reason)
 	return &RefusalList{Refusals: list.Items, Since: toll.At(r.Since), Until: toll.At(r.Until), Paging: pagingOf(p, list)}, err
 }

@@ -42,7 +42,7 @@ func walletRoutes() []route {
 }
 
 func (h *handler) readWallet(c *call) (*toll.Wallet, error) {
-	ctx := c.r.Context()
+	ctx := c.context
 	known, err := h.Auth.Wallet(ctx, c.caller.Address)
 	if err != nil {
 		return nil, err
@@ -65,14 +65,14 @@ func (h *handler) readWallet(c *call) (*toll.Wallet, error) {
 	}
 	if w.Balances, err = h.Chain.Balances(ctx, w.Address); err != nil {
 		// The address is worth having while the chain is away; an empty list says that nothing is known of the money.
-		h.log.Warn("balances of a wallet were not read", "error", err.Error())
+		h.log.WarnContext(ctx, "balances of a wallet were not read", "error", err.Error())
 		w.Balances = nil
 	}
 	return w, nil
 }
 
 func (h *handler) exportWallet(c *call) (*toll.WalletKey, error) {
-	key, err := h.Auth.ExportWallet(c.r.Context(), c.caller)
+	key, err := h.Auth.ExportWallet(c.context, c.caller)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (h *handler) useFaucet(c *call, in *FaucetInput) (*toll.ActResult, error) {
 	if len(faults) > 0 {
 		return nil, toll.Faults(faults)
 	}
-	tx, err := h.Chain.Faucet(c.r.Context(), to, usdc, eurc, wei)
+	tx, err := h.Chain.Faucet(c.context, to, usdc, eurc, wei)
 	if err != nil {
 		return nil, err
 	}

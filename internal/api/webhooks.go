@@ -73,7 +73,7 @@ func (h *handler) createWebhook(c *call, in *WebhookInput, once *store.Once) (*t
 	if c.caller.KeyID.IsZero() {
 		p.User = c.caller.UserID // the session of a person
 	}
-	return h.Events.CreateWebhook(c.r.Context(), c.caller.Address, p, once)
+	return h.Events.CreateWebhook(c.context, c.caller.Address, p, once)
 }
 
 func eventTypes(texts []string) ([]toll.EventType, error) {
@@ -105,12 +105,12 @@ func (h *handler) listWebhooks(c *call, p store.Page, q url.Values) (*WebhookLis
 	default:
 		return nil, toll.Faults([]toll.Fault{{Path: "status", Message: "must be active or paused"}})
 	}
-	list, err := h.Events.Webhooks(c.r.Context(), c.caller.Address, status, p)
+	list, err := h.Events.Webhooks(c.context, c.caller.Address, status, p)
 	return &WebhookList{Webhooks: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) readWebhook(c *call) (*toll.Webhook, error) {
-	return h.Events.Webhook(c.r.Context(), c.caller.Address, c.param("webhookId"))
+	return h.Events.Webhook(c.context, c.caller.Address, c.param("webhookId"))
 }
 
 // WebhookChange changes a webhook. Null clears types, which then are all, and description.
@@ -153,7 +153,7 @@ func (h *handler) updateWebhook(c *call, in *WebhookChange) (*toll.Webhook, erro
 		status := toll.WebhookStatus(strings.ToLower(*in.Status.Value))
 		p.Status = &status
 	}
-	return h.Events.UpdateWebhook(c.r.Context(), c.caller.Address, c.param("webhookId"), p)
+	return h.Events.UpdateWebhook(c.context, c.caller.Address, c.param("webhookId"), p)
 }
 
 // WebhookDeleted is the answer to the removal of a webhook.
@@ -163,16 +163,16 @@ type WebhookDeleted struct {
 }
 
 func (h *handler) deleteWebhook(c *call, id string) (*WebhookDeleted, error) {
-	err := h.Events.DeleteWebhook(c.r.Context(), c.caller.Address, id)
+	err := h.Events.DeleteWebhook(c.context, c.caller.Address, id)
 	return &WebhookDeleted{Success: true, ID: id}, err
 }
 
 func (h *handler) testWebhook(c *call) (*toll.WebhookDelivery, error) {
-	return h.Events.TestWebhook(c.r.Context(), c.caller.Address, c.param("webhookId"))
+	return h.Events.TestWebhook(c.context, c.caller.Address, c.param("webhookId"))
 }
 
 func (h *handler) rotateWebhook(c *call) (*toll.WebhookSecret, error) {
-	return h.Events.RotateWebhook(c.r.Context(), c.caller.Address, c.param("webhookId"))
+	return h.Events.RotateWebhook(c.context, c.caller.Address, c.param("webhookId"))
 }
 
 // DeliveryList is a list of deliveries.
@@ -188,10 +188,10 @@ func (h *handler) listDeliveries(c *call, p store.Page, q url.Values) (*Delivery
 	default:
 		return nil, toll.Faults([]toll.Fault{{Path: "status", Message: "must be pending, succeeded or failed"}})
 	}
-	list, err := h.Events.Deliveries(c.r.Context(), c.caller.Address, c.param("webhookId"), status, p)
+	list, err := h.Events.Deliveries(c.context, c.caller.Address, c.param("webhookId"), status, p)
 	return &DeliveryList{Deliveries: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 func (h *handler) resendDelivery(c *call) (*toll.WebhookDelivery, error) {
-	return h.Events.Resend(c.r.Context(), c.caller.Address, c.param("webhookId"), c.param("deliveryId"))
+	return h.Events.Resend(c.context, c.caller.Address, c.param("webhookId"), c.param("deliveryId"))
 }

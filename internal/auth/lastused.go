@@ -49,7 +49,7 @@ func (a *Auth) Loop() jobs.Loop {
 			for next := jobs.AtOnce; next > 0; {
 				var err error
 				if next, err = a.writeUses(ctx); err != nil {
-					a.log.Warn("a last write of uses failed", "error", err.Error()) // the shutdown continues
+					a.log.WarnContext(ctx, "a last write of uses failed", "error", err.Error()) // the shutdown continues
 				}
 			}
 			return nil

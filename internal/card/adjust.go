@@ -50,7 +50,7 @@ func (r *Rail) adjustOnce(ctx context.Context, p *store.CardPayment, c change) e
 	if err == nil || refusal == nil || unusable(ctx, err) {
 		return err
 	}
-	alarm.Log(r.log, alarm.OrderUndecided, "an order cannot take what became of its money, which is kept", "order", p.OrderID, "err", refusal)
+	alarm.Log(ctx, r.log, alarm.OrderUndecided, "an order cannot take what became of its money, which is kept", "order", p.OrderID, "err", refusal)
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		m, err := moneyOf(ctx, tx, p.OrderID)
 		if err != nil {

@@ -92,17 +92,17 @@ func (r *Rail) send(ctx context.Context, c *store.CardCall, into stripe.LastResp
 		}
 	}
 	if a != nil {
-		r.log.Info("the card processor did not do what it was asked", "call", c.Key, "path", c.Path, "answer", a)
+		r.log.InfoContext(ctx, "the card processor did not do what it was asked", "call", c.Key, "path", c.Path, "answer", a)
 	}
 	switch {
 	case a == nil:
 		c.Status, c.Object = http.StatusOK, idOf(into)
 	case a.kind == unclear, a.kind == busy, a.kind == denied:
-		r.noteDenied(a)
+		r.noteDenied(ctx, a)
 		return a
 	case a.kind == conflict:
 		// The first request under the key had other bytes, and its outcome is not in this answer.
-		alarm.Log(r.log, alarm.CardKeyConflict, "an idempotency key was used with other parameters", "call", c.Key, "answer", a)
+		alarm.Log(ctx, r.log, alarm.CardKeyConflict, "an idempotency key was used with other parameters", "call", c.Key, "answer", a)
 		return a
 	default:
 		c.Status, c.Object = int64(a.status), a.intent
@@ -133,8 +133,8 @@ func (r *Rail) refetch(ctx context.Context, c *store.CardCall, into stripe.LastR
 func (r *Rail) get(ctx context.Context, path string, params any, into stripe.LastResponseSetter) error {
 	err := r.api.get(ctx, path, params, into)
 	if a, ok := errors.AsType[*answer](err); ok {
-		r.log.Info("the card processor did not return an object", "path", path, "answer", a)
-		r.noteDenied(a)
+		r.log.InfoContext(ctx, "the card processor did not return an object", "path", path, "answer", a)
+		r.noteDenied(ctx, a)
 	}
 	if err == nil {
 		r.denied.Store(false)
@@ -155,12 +155,12 @@ func (r *Rail) unavailable(err error) error {
 }
 
 // noteDenied remembers that Stripe refuses the key of the service, with an alarm once a minute.
-func (r *Rail) noteDenied(a *answer) {
+func (r *Rail) noteDenied(ctx context.Context, a *answer) {
 	if a.kind != denied {
 		return
 	}
 	r.denied.Store(true)
-	r.alarm(&r.deniedAlarm, alarm.CardKeyDenied, "the card processor refuses the key of this service", "answer", a)
+	r.alarm(ctx, &r.deniedAlarm, alarm.CardKeyDenied, "the card processor refuses the key of this service", "answer", a)
 }
 
 // Failing reports whether Stripe refused the key of the service when it was asked last.

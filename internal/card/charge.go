@@ -35,7 +35,7 @@ var withMoves = []*string{stripe.String("latest_charge.balance_transaction")}
 func (r *Rail) step(ctx context.Context, p *store.CardPayment, d *details) (again time.Duration, err error) {
 	again, err = r.stepOf(ctx, p, d)
 	if hasKind(err, missing) {
-		alarm.Log(r.log, alarm.CardPaymentLost, "the card processor does not have a payment any more; the order fails", "order", p.OrderID, "state", p.State)
+		alarm.Log(ctx, r.log, alarm.CardPaymentLost, "the card processor does not have a payment any more; the order fails", "order", p.OrderID, "state", p.State)
 		return 0, r.settle(ctx, p, evidence{failure: &failure{
 			Code: toll.CodeCheckoutFailed, Reason: "The card processor does not know the payment any more.",
 		}})
@@ -206,7 +206,7 @@ func (r *Rail) attempt(ctx context.Context, p *store.CardPayment, d *details) er
 	if a.kind == missing || a.param == "payment_method" || a.param == "customer" {
 		f = &failure{Code: toll.CodePaymentMethodUnusable, Reason: "The card processor does not know the card any more."}
 	}
-	alarm.Log(r.log, alarm.CardRequestRefused, "the card processor refuses a payment that this service asked for", "order", p.OrderID, "answer", a)
+	alarm.Log(ctx, r.log, alarm.CardRequestRefused, "the card processor refuses a payment that this service asked for", "order", p.OrderID, "answer", a)
 	return r.settle(ctx, p, evidence{failure: f, call: c})
 }
 

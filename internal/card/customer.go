@@ -60,7 +60,7 @@ func (r *Rail) customer(ctx context.Context, owner toll.Address) (id string, err
 // forgetCustomer has the next use make a new customer in the place of one that Stripe does not have any
 // more. Its cards cannot be charged: they were detached with it.
 func (r *Rail) forgetCustomer(ctx context.Context, owner toll.Address, id string) error {
-	r.log.Warn("the card processor does not have a customer any more; a new one is made", "owner", owner, "customer", id)
+	r.log.WarnContext(ctx, "the card processor does not have a customer any more; a new one is made", "owner", owner, "customer", id)
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		return store.ForgetCardCustomer(ctx, tx, owner, id, toll.NewUUID(), r.now())
 	})

@@ -67,7 +67,7 @@ func (r *Rail) syncDispute(ctx context.Context, id string) error {
 	}
 	row.Withdrawn = withdrawn > 0
 	if payment.Intent != d.PaymentIntent.ID {
-		alarm.Log(r.log, alarm.CardRejectedDisputed, "a payment that bought nothing is disputed", "order", payment.OrderID, "dispute", d.ID)
+		alarm.Log(ctx, r.log, alarm.CardRejectedDisputed, "a payment that bought nothing is disputed", "order", payment.OrderID, "dispute", d.ID)
 		c.dispute = nil
 	}
 	return r.adjust(ctx, payment, c)

@@ -29,11 +29,11 @@ func (r *Rail) Enroll(ctx context.Context, owner toll.Address, source, back stri
 		ExpiresAt: r.cfg.Machine().UTC().Truncate(time.Second).Add(setupLife),
 	}
 	if err := r.admit(ctx, s); err != nil {
-		return "", "", r.enrollError(err)
+		return "", "", r.enrollError(ctx, err)
 	}
 	session, err := r.openSetup(ctx, s, back)
 	if err != nil {
-		return "", "", r.enrollError(err)
+		return "", "", r.enrollError(ctx, err)
 	}
 	s.State, s.Session, s.Intent = setupOpen, session.ID, intentOf(session)
 	if err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.UpdateCardSetup(ctx, tx, s) }); err != nil {
@@ -65,7 +65,7 @@ func (r *Rail) openSetup(ctx context.Context, s *store.CardSetup, back string) (
 }
 
 // enrollError returns the error for callers: that of an enrolment that Stripe did not take.
-func (r *Rail) enrollError(err error) error {
+func (r *Rail) enrollError(ctx context.Context, err error) error {
 	if e := r.unavailable(err); e != nil {
 		return e
 	}
@@ -73,7 +73,7 @@ func (r *Rail) enrollError(err error) error {
 	if !ok {
 		return err
 	}
-	alarm.Log(r.log, alarm.CardRequestRefused, "the card processor refused an enrolment", "answer", a)
+	alarm.Log(ctx, r.log, alarm.CardRequestRefused, "the card processor refused an enrolment", "answer", a)
 	return toll.NewError(toll.CodeCheckoutFailed).WithCause(a)
 }
 
@@ -113,7 +113,7 @@ func (r *Rail) Enrolled(ctx context.Context, owner toll.Address, setupID string)
 		return "", "", err
 	}
 	if err := r.readSetup(ctx, s); err != nil {
-		return "", "", r.enrollError(err)
+		return "", "", r.enrollError(ctx, err)
 	}
 	switch s.State {
 	case setupFailed:
@@ -171,7 +171,7 @@ func (r *Rail) readSetup(ctx context.Context, s *store.CardSetup) error {
 			return err
 		}
 		if wrong := r.wrongSetup(s, &session, customer); wrong != "" {
-			alarm.Log(r.log, alarm.CardOddPage, "an enrolment has other terms", "setup", s.ID, "session", s.Session, "member", wrong)
+			alarm.Log(ctx, r.log, alarm.CardOddPage, "an enrolment has other terms", "setup", s.ID, "session", s.Session, "member", wrong)
 			after.State = setupFailed
 			break
 		}

@@ -133,14 +133,14 @@ func (r *Rail) Receive(ctx context.Context, signature string, body []byte) error
 		return webhook.ValidatePayloadIgnoringTolerance(body, signature, secret) == nil
 	}) {
 		if r.seldom(&r.badSecret) {
-			r.log.Warn("a webhook of the card processor cannot be verified: compare the webhook secret with that of the endpoint at Stripe",
+			r.log.WarnContext(ctx, "a webhook of the card processor cannot be verified: compare the webhook secret with that of the endpoint at Stripe",
 				"secrets", len(r.cfg.WebhookSecrets))
 		}
 		return toll.NewError(toll.CodeWebhookSignature)
 	}
 	var e event
 	if err := json.Unmarshal(body, &e); err != nil {
-		r.alarm(&r.oddEvent, alarm.CardOddEvent, "an event of the card processor cannot be read")
+		r.alarm(ctx, &r.oddEvent, alarm.CardOddEvent, "an event of the card processor cannot be read")
 		return nil
 	}
 	if other, err := r.otherAccount(ctx, &e); other || err != nil {
@@ -162,7 +162,7 @@ func (r *Rail) Receive(ctx context.Context, signature string, body []byte) error
 // key.
 func (r *Rail) otherAccount(ctx context.Context, e *event) (bool, error) {
 	if e.Livemode != (r.cfg.Environment == toll.Live) {
-		r.alarm(&r.oddEvent, alarm.CardOddEvent, "an event of the card processor is of another mode", "event", e.ID, "live", e.Livemode)
+		r.alarm(ctx, &r.oddEvent, alarm.CardOddEvent, "an event of the card processor is of another mode", "event", e.ID, "live", e.Livemode)
 		return true, nil
 	}
 	if e.Account == "" {
@@ -175,14 +175,14 @@ func (r *Rail) otherAccount(ctx context.Context, e *event) (bool, error) {
 	if e.Account == string(ours) {
 		return false, nil
 	}
-	r.alarm(&r.oddEvent, alarm.CardOddEvent, "an event of the card processor is of another account", "event", e.ID, "account", e.Account)
+	r.alarm(ctx, &r.oddEvent, alarm.CardOddEvent, "an event of the card processor is of another account", "event", e.ID, "account", e.Account)
 	return true, nil
 }
 
 // alarm logs what an operator has to look at, once a minute at most. at is when it did so last.
-func (r *Rail) alarm(at *atomic.Int64, id alarm.ID, msg string, args ...any) {
+func (r *Rail) alarm(ctx context.Context, at *atomic.Int64, id alarm.ID, msg string, args ...any) {
 	if r.seldom(at) {
-		alarm.Log(r.log, id, msg, args...)
+		alarm.Log(ctx, r.log, id, msg, args...)
 	}
 }
 
@@ -331,7 +331,7 @@ func (l *eventReader) write(ctx context.Context, f func(tx *store.Tx) error) err
 // long that Stripe has forgotten some: those that it lists as made since, and those of the database
 // that may still change.
 func (l *eventReader) readObjects(ctx context.Context, s span) error {
-	alarm.Log(l.log, alarm.CardEventsGap, "no events of the card processor were read for more than 28 days; its objects are compared instead", "since", s.from)
+	alarm.Log(ctx, l.log, alarm.CardEventsGap, "no events of the card processor were read for more than 28 days; its objects are compared instead", "since", s.from)
 	ids, err := store.UnsettledCardObjects(ctx, l.cfg.Store, s.from.Add(-listedFor))
 	for part := range slices.Chunk(ids, perPage) {
 		if err == nil {

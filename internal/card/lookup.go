@@ -59,7 +59,7 @@ func (r *Rail) lookUp(ctx context.Context, p *store.CardPayment, d *details, c *
 			return err
 		}
 	case now.Sub(d.Missing) >= missingTime:
-		alarm.Log(r.log, alarm.CardPaymentLost, "the card processor does not know a payment whose answer was lost; the order fails", "order", p.OrderID)
+		alarm.Log(ctx, r.log, alarm.CardPaymentLost, "the card processor does not know a payment whose answer was lost; the order fails", "order", p.OrderID)
 		c.Status = http.StatusNotFound
 		return r.settle(ctx, p, evidence{call: c, failure: &failure{
 			Code: toll.CodeCardUnreachable, Reason: "The card processor did not answer, and does not know the payment.",

@@ -32,7 +32,7 @@ func (r *Rail) orphan(ctx context.Context, o *store.CardOrphan) error {
 		return err
 	})
 	if first && err == nil {
-		alarm.Log(r.log, alarm.PaymentUnmatched, "no order explains money at the card processor", "object", o.Object, "order", o.OrderID, "cents", o.Cents,
+		alarm.Log(ctx, r.log, alarm.PaymentUnmatched, "no order explains money at the card processor", "object", o.Object, "order", o.OrderID, "cents", o.Cents,
 			"currency", o.Currency, "reason", o.Reason)
 	}
 	return err
@@ -86,7 +86,7 @@ func (r *Rail) unmatchedRefunded(ctx context.Context, re *store.CardRefund, id s
 	re.State, re.StripeID, re.UpdatedAt = refundSucceeded, id, r.now()
 	if !made {
 		re.State, re.Reason = refundFailed, "The card processor refused the refund."
-		alarm.Log(r.log, alarm.CardRefundRefused, "the card processor refuses a refund", "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
+		alarm.Log(ctx, r.log, alarm.CardRefundRefused, "the card processor refuses a refund", "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
 	}
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		o, err := store.CardOrphanForUpdate(ctx, tx, re.Intent)

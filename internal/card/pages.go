@@ -131,7 +131,7 @@ func (r *Rail) judgePage(ctx context.Context, p *store.CardPayment, d *details, 
 	case s.Status != stripe.CheckoutSessionStatusComplete:
 		return nil
 	case pi == nil:
-		alarm.Log(r.log, alarm.CardOddPage, "a page was completed without a payment", "order", p.OrderID, "session", s.ID, "payment", s.PaymentStatus)
+		alarm.Log(ctx, r.log, alarm.CardOddPage, "a page was completed without a payment", "order", p.OrderID, "session", s.ID, "payment", s.PaymentStatus)
 		return fail(&failure{Code: toll.CodeCheckoutFailed, Reason: "The page was completed without a payment."})
 	case pi.Status != stripe.PaymentIntentStatusProcessing:
 		return fail(failureOf(answerOfError(pi.LastPaymentError)))

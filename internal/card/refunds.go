@@ -144,9 +144,9 @@ func (r *Rail) refuseRefund(ctx context.Context, re *store.CardRefund, a *answer
 	disputed := a.code == string(stripe.ErrorCodeChargeDisputed) || a.code == string(stripe.ErrorCodeRefundDisputedPayment)
 	about := []any{"order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a}
 	if back || disputed && re.Origin == originSeller {
-		r.log.Warn("the card processor refuses a refund of a payment that is disputed or refunded already", about...)
+		r.log.WarnContext(ctx, "the card processor refuses a refund of a payment that is disputed or refunded already", about...)
 	} else {
-		alarm.Log(r.log, alarm.CardRefundRefused, "the card processor refuses a refund", about...)
+		alarm.Log(ctx, r.log, alarm.CardRefundRefused, "the card processor refuses a refund", about...)
 	}
 	re.State, re.Reason, re.UpdatedAt = refundFailed, "The card processor refused the refund.", r.now()
 	if back {

@@ -98,7 +98,7 @@ func (r *Rail) pay(ctx context.Context, p *store.CardPayment, e evidence) error 
 	}
 	next, pi := *p, e.intent
 	if State(p.State) == Failed {
-		alarm.Log(r.log, alarm.LatePayment, "a payment of an order that had failed is captured", "order", p.OrderID, "intent", pi.ID)
+		alarm.Log(ctx, r.log, alarm.LatePayment, "a payment of an order that had failed is captured", "order", p.OrderID, "intent", pi.ID)
 	}
 	next.State, next.Intent, next.Charge, next.PaidAt = string(Paid), pi.ID, chargeOf(pi), capturedAt(pi)
 	if e.session != nil {
@@ -134,7 +134,7 @@ func (r *Rail) reject(ctx context.Context, p *store.CardPayment, pi *stripe.Paym
 	if err != nil {
 		return err
 	}
-	alarm.Log(r.log, alarm.CardRejected, "a captured payment buys nothing and is refunded", "order", p.OrderID, "intent", pi.ID, "why", why)
+	alarm.Log(ctx, r.log, alarm.CardRejected, "a captured payment buys nothing and is refunded", "order", p.OrderID, "intent", pi.ID, "why", why)
 	now := r.now()
 	refund := &store.CardRefund{
 		ID: toll.NewUUID(), OrderID: p.OrderID, Account: p.Account, Origin: originRejected, State: refundCreated,
@@ -227,7 +227,7 @@ func (r *Rail) decide(ctx context.Context, p, next *store.CardPayment, d *detail
 // decideLater stores the outcome of a payment whose order cannot take it now, and a job that tries
 // again.
 func (r *Rail) decideLater(ctx context.Context, next *store.CardPayment, d *details, why error, f func(tx *store.Tx) error) error {
-	alarm.Log(r.log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", next.OrderID, "state", next.State,
+	alarm.Log(ctx, r.log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", next.OrderID, "state", next.State,
 		"err", why)
 	next.Undecided = true
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {

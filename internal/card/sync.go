@@ -23,7 +23,7 @@ func (r *Rail) Sync(ctx context.Context, objectID []byte) error {
 		"seti": r.syncSetup, "pm": r.syncMethod,
 	}[kind]
 	if sync == nil {
-		r.log.Warn("an event of the card processor is about an unknown object", "object", id)
+		r.log.WarnContext(ctx, "an event of the card processor is about an unknown object", "object", id)
 		return nil
 	}
 	return later(sync(ctx, id))
@@ -111,7 +111,7 @@ func (r *Rail) syncSession(ctx context.Context, id string) error {
 		return err
 	}
 	if s.PaymentStatus == stripe.CheckoutSessionPaymentStatusNoPaymentRequired {
-		alarm.Log(r.log, alarm.CardOddPage, "a page asked for no money", "order", p.OrderID, "session", s.ID)
+		alarm.Log(ctx, r.log, alarm.CardOddPage, "a page asked for no money", "order", p.OrderID, "session", s.ID)
 	}
 	if s.PaymentIntent == nil || s.PaymentIntent.Status != stripe.PaymentIntentStatusSucceeded {
 		return r.wakeOrder(ctx, p)

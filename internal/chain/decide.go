@@ -56,7 +56,7 @@ func (r *Rail) decide(ctx context.Context, op *Op, f func(tx *store.Tx) error) (
 // decideLater stores what decides the order of an operation, which cannot take it now, and a job that tries again. It holds up no
 // other operation.
 func (r *Rail) decideLater(ctx context.Context, op *Op, why error, f func(tx *store.Tx) error) error {
-	alarm.Log(r.log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", op.ID, "state", op.State, "err", why)
+	alarm.Log(ctx, r.log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", op.ID, "state", op.State, "err", why)
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := f(tx); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (r *Rail) accountOf(ctx context.Context, op *Op) ([16]byte, error) {
 		return [16]byte{}, err
 	}
 	if _, err = store.ExactPaymentByID(ctx, r.cfg.Store, op.ID); errors.Is(err, store.ErrNotFound) {
-		alarm.Log(r.log, alarm.ChainRecordMissing, "the chain tells of an order that is not there", "order", op.ID, "state", op.State)
+		alarm.Log(ctx, r.log, alarm.ChainRecordMissing, "the chain tells of an order that is not there", "order", op.ID, "state", op.State)
 		err = nil
 	}
 	return [16]byte{}, err

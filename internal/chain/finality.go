@@ -43,7 +43,7 @@ func (t *tracker) compare(ctx context.Context) (changed, behind bool, err error)
 	} else if !r.cfg.Embedded {
 		return false, true, nil
 	}
-	r.log.Warn("the chain was reorganised", "block", c.Block, "head", head)
+	r.log.WarnContext(ctx, "the chain was reorganised", "block", c.Block, "head", head)
 	hash, ok, err := t.hashAt(ctx, c.Base)
 	if err == nil && (!ok || hash != c.BaseHash) {
 		err = r.mismatch(ctx, c.Base, c.BaseHash, fmt.Errorf("%w: more than %d blocks below %d have changed", ErrOtherChain, overlap, c.Block))
@@ -85,7 +85,7 @@ func (t *tracker) verify(ctx context.Context) (gone int, behind bool, err error)
 // stays as it is.
 func (t *tracker) undo(ctx context.Context, op *Op) error {
 	r := t.rail
-	r.log.Warn("the evidence of an operation is gone after a reorganisation", "op", op.ID, "state", op.State, "block", op.Evidence().Block)
+	r.log.WarnContext(ctx, "the evidence of an operation is gone after a reorganisation", "op", op.ID, "state", op.State, "block", op.Evidence().Block)
 	op.State, op.Place, op.Failure, op.UpdatedAt = Sent, Place{}, nil, r.cfg.Clock()
 	if !op.SentAt.IsZero() {
 		op.SentAt = op.UpdatedAt // it has as long to land again as a new one before it is made impossible
@@ -108,7 +108,7 @@ func (t *tracker) undo(ctx context.Context, op *Op) error {
 // happened notes what the event of an operation says.
 func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string) error {
 	if op.Kind == KindSale {
-		t.ran(op, e, reason)
+		t.ran(ctx, op, e, reason)
 		return nil
 	}
 	r := t.rail
@@ -129,7 +129,7 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 	switch {
 	case paid:
 		if op.State == Failed {
-			alarm.Log(r.log, alarm.LatePayment, "an operation that had failed has moved money after all", "op", op.ID, "tx", e.place.Tx)
+			alarm.Log(ctx, r.log, alarm.LatePayment, "an operation that had failed has moved money after all", "op", op.ID, "tx", e.place.Tx)
 		}
 		op.State, op.Place, op.Failure = Included, e.place, nil
 	case op.State == Failed && op.Failure != nil && op.Failure.Place.Tx == (common.Hash{}):
@@ -138,7 +138,7 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 	default:
 		f := movedNothing(op)
 		if e.success {
-			alarm.Log(r.log, alarm.ChainMovedNothing, "an operation ran and moved no money", "op", op.ID, "account", op.Payer, "tx", e.place.Tx)
+			alarm.Log(ctx, r.log, alarm.ChainMovedNothing, "an operation ran and moved no money", "op", op.ID, "account", op.Payer, "tx", e.place.Tx)
 		} else {
 			f = r.failure(ctx, op, reason)
 		}
@@ -219,11 +219,11 @@ func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error
 		return ranAt(ctx, c, t.rail.chainID, op, place)
 	})
 	if errors.Is(err, endpoints.ErrDisagree) || errors.Is(err, endpoints.ErrNone) {
-		t.rail.log.Warn("the endpoints do not agree on an event", "op", op.ID, "block", place.Block, "err", err)
+		t.rail.log.WarnContext(ctx, "the endpoints do not agree on an event", "op", op.ID, "block", place.Block, "err", err)
 		return false, nil
 	}
 	if err == nil && (found == unused || success != (found == carried)) {
-		alarm.Log(t.rail.log, alarm.EndpointDisagrees, "an event that one endpoint told is not there for others", "op", op.ID, "block", place.Block)
+		alarm.Log(ctx, t.rail.log, alarm.EndpointDisagrees, "an event that one endpoint told is not there for others", "op", op.ID, "block", place.Block)
 		t.seen = common.Hash{}
 		return false, t.undo(ctx, op)
 	}
@@ -272,7 +272,7 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 		}
 	}
 	if op.Kind == KindVoid && op.State == Failed {
-		alarm.Log(r.log, alarm.OrderStuck, "an order could not be made impossible", "op", op.ID, "reason", op.Failure.Reason)
+		alarm.Log(ctx, r.log, alarm.OrderStuck, "an order could not be made impossible", "op", op.ID, "reason", op.Failure.Reason)
 	}
 	if err := r.update(ctx, ops...); err != nil {
 		return err
@@ -313,7 +313,7 @@ func (t *tracker) advance(ctx context.Context) error {
 			return err
 		default:
 			t.unclear.add(op.ID)
-			r.log.Warn("what became of an operation is not known now", "op", op.ID, "state", op.State, "err", err)
+			r.log.WarnContext(ctx, "what became of an operation is not known now", "op", op.ID, "state", op.State, "err", err)
 		}
 	}
 	t.unclear.forget(now)
@@ -362,7 +362,7 @@ func (t *tracker) finish(ctx context.Context) error {
 			switch {
 			case alone(err):
 				moved = false
-				r.log.Warn("what became of an operation is not known now", "op", op.ID, "state", op.State, "err", err)
+				r.log.WarnContext(ctx, "what became of an operation is not known now", "op", op.ID, "state", op.State, "err", err)
 			case err != nil:
 				return err
 			}

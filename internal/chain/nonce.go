@@ -104,7 +104,7 @@ func (r *Rail) usedUp(ctx context.Context, op *Op) error {
 		}
 	}
 	if perhaps {
-		alarm.Log(r.log, alarm.ChainOutcomeUnknown, "an order that is not signed here may have been paid, as its nonce is used", "order", op.ID, "account", op.Sender)
+		alarm.Log(ctx, r.log, alarm.ChainOutcomeUnknown, "an order that is not signed here may have been paid, as its nonce is used", "order", op.ID, "account", op.Sender)
 		return errNonceUsed
 	}
 	return &Failure{Code: toll.CodeChainFailed, Reason: reasonNonce}
@@ -165,7 +165,7 @@ func (t *tracker) conclusive(op *Op) bool {
 }
 
 func (t *tracker) unexplained(ctx context.Context, op *Op) error {
-	alarm.Log(t.rail.log, alarm.ChainOutcomeUnknown, "the nonce of an order is used, and no endpoint tells for what", "order", op.ID)
+	alarm.Log(ctx, t.rail.log, alarm.ChainOutcomeUnknown, "the nonce of an order is used, and no endpoint tells for what", "order", op.ID)
 	return t.yield(ctx, op)
 }
 
@@ -196,7 +196,7 @@ func (t *tracker) yield(ctx context.Context, op *Op) error {
 		err = r.cfg.Orders.Change(ctx, account, func(t *rail.Tx) error { return t.Yield(op.ID) })
 	}
 	if err != nil {
-		r.log.Warn("an order could not give its place back", "order", op.ID, "err", err)
+		r.log.WarnContext(ctx, "an order could not give its place back", "order", op.ID, "err", err)
 	}
 	return ctx.Err()
 }
@@ -221,7 +221,7 @@ func (t *tracker) voided(ctx context.Context, void *Op) (bool, error) {
 	}
 	switch {
 	case err != nil:
-		r.log.Warn("whether an order was made impossible is not known yet", "order", order.ID, "err", err)
+		r.log.WarnContext(ctx, "whether an order was made impossible is not known yet", "order", order.ID, "err", err)
 		return false, ctx.Err()
 	case uses == 0:
 		f := movedNothing(void)

@@ -127,7 +127,7 @@ func (w *relayer) wait(ctx context.Context, op *Op, why error) {
 		}
 	}
 	if why != nil && ctx.Err() == nil {
-		w.rail.log.Warn("an operation cannot be sent now", "op", op.ID, "err", why)
+		w.rail.log.WarnContext(ctx, "an operation cannot be sent now", "op", op.ID, "err", why)
 	}
 	w.rail.outbox.rest(op)
 }
@@ -138,7 +138,7 @@ func (w *relayer) exposed(ctx context.Context, op *Op) {
 	now := *op
 	now.SentAt, now.UpdatedAt = w.rail.cfg.Clock(), w.rail.cfg.Clock()
 	if err := w.rail.update(ctx, &now); err != nil && !errors.Is(err, ErrChanged) {
-		w.rail.log.Warn("the nonce of an operation is used, which could not be stored", "op", op.ID, "err", err)
+		w.rail.log.WarnContext(ctx, "the nonce of an operation is used, which could not be stored", "op", op.ID, "err", err)
 	}
 }
 
@@ -147,13 +147,13 @@ func (w *relayer) exposed(ctx context.Context, op *Op) {
 func (w *relayer) refuse(ctx context.Context, op *Op, f *Failure) {
 	if op.Kind == KindVoid {
 		order := userop.OrderKey(orderOfVoid(op.ID))
-		alarm.Log(w.rail.log, alarm.OrderStuck, "an order cannot be made impossible now", "order", orderOfVoid(op.ID), "account", op.Sender, "reason", f.Reason,
+		alarm.Log(ctx, w.rail.log, alarm.OrderStuck, "an order cannot be made impossible now", "order", orderOfVoid(op.ID), "account", op.Sender, "reason", f.Reason,
 			"nonce_key", common.Bytes2Hex(order[:]))
 		w.rail.outbox.rest(op)
 		return
 	}
 	if !op.SentAt.IsZero() {
-		w.rail.log.Warn("an operation that has to land would fail now", "op", op.ID, "reason", f.Reason)
+		w.rail.log.WarnContext(ctx, "an operation that has to land would fail now", "op", op.ID, "reason", f.Reason)
 		w.rail.outbox.rest(op)
 		return
 	}
@@ -171,7 +171,7 @@ func (w *relayer) end(ctx context.Context, op *Op, f *Failure) {
 	now.State, now.Failure, now.UpdatedAt = Failed, f, r.cfg.Clock()
 	err := r.update(ctx, &now)
 	if err != nil && !errors.Is(err, ErrChanged) {
-		r.log.Warn("the failure of an operation could not be stored", "op", op.ID, "err", err)
+		r.log.WarnContext(ctx, "the failure of an operation could not be stored", "op", op.ID, "err", err)
 		r.outbox.rest(op)
 		return
 	}

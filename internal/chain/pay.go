@@ -310,7 +310,7 @@ func (r *Rail) sign(ctx context.Context, op *Op, d *rail.Delegation) error {
 	}
 	r.cfg.At("signed")
 	if next.State == Failed {
-		r.log.Info("an order cannot be paid", "order", op.ID, "code", f.Code, "reason", f.Reason)
+		r.log.InfoContext(ctx, "an order cannot be paid", "order", op.ID, "code", f.Code, "reason", f.Reason)
 	}
 	r.changed(op.ID)
 	r.work.Fire()

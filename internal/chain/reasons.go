@@ -80,12 +80,12 @@ func (r *Rail) failure(ctx context.Context, op *Op, reason string) *Failure {
 		case isLow:
 			f.Code, f.Params = low.Code, low.Params
 		case err != nil:
-			r.log.Warn("the balance of an account could not be read", "account", op.Payer, "order", op.ID, "err", err)
+			r.log.WarnContext(ctx, "the balance of an account could not be read", "account", op.Payer, "order", op.ID, "err", err)
 		case f.Code == toll.CodeChainBalance:
 			f.Code = toll.CodeChainFailed // what it says is not so
 		}
 		if f.Code == toll.CodeChainFailed {
-			alarm.Log(r.log, alarm.ChainRefused, "an operation fails for a reason that is not the payer's", "op", op.ID, "reason", f.Reason)
+			alarm.Log(ctx, r.log, alarm.ChainRefused, "an operation fails for a reason that is not the payer's", "op", op.ID, "reason", f.Reason)
 		}
 	case toll.CodeDelegationInsufficient:
 		r.correct(ctx, op)
@@ -124,7 +124,7 @@ func (r *Rail) correct(ctx context.Context, op *Op) {
 		err = r.tellSpent(ctx, op.DelegationID, units)
 	}
 	if err != nil {
-		r.log.Warn("the budget of a delegation could not be corrected from the chain", "delegation", op.DelegationID, "err", err)
+		r.log.WarnContext(ctx, "the budget of a delegation could not be corrected from the chain", "delegation", op.DelegationID, "err", err)
 	}
 }
 
@@ -155,12 +155,12 @@ func (r *Rail) verdict(ctx context.Context, op *Op, err error) error {
 	case !v.outer:
 		return r.failure(ctx, op, v.reason)
 	case strings.Contains(v.reason, "AA25 "):
-		alarm.Log(r.log, alarm.ChainOutcomeUnknown, "the nonce of an operation is used, and its event is not known yet", "op", op.ID)
+		alarm.Log(ctx, r.log, alarm.ChainOutcomeUnknown, "the nonce of an operation is used, and its event is not known yet", "op", op.ID)
 		return errNonceUsed
 	case strings.Contains(v.reason, "AA95 "):
 		return err // of this gas; another try has another estimate
 	}
-	alarm.Log(r.log, alarm.ChainRefused, "the EntryPoint refuses an operation of ours", "op", op.ID, "reason", v.reason)
+	alarm.Log(ctx, r.log, alarm.ChainRefused, "the EntryPoint refuses an operation of ours", "op", op.ID, "reason", v.reason)
 	return &Failure{Code: toll.CodeChainFailed, Reason: "the EntryPoint refuses the operation: " + v.reason}
 }
 

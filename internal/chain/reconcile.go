@@ -49,7 +49,7 @@ func (r *Rail) sameChain(ctx context.Context) error {
 // lies stops nothing.
 func (r *Rail) mismatch(ctx context.Context, number uint64, known common.Hash, why error) error {
 	if r.cfg.Embedded {
-		return r.halt(why)
+		return r.halt(ctx, why)
 	}
 	found, err := endpoints.Agree(ctx, r.cfg.Pool, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
 		header, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(number))
@@ -67,7 +67,7 @@ func (r *Rail) mismatch(ctx context.Context, number uint64, known common.Hash, w
 	case found == known:
 		return fmt.Errorf("chain: one endpoint has another block %d than the others: %w", number, endpoints.ErrDisagree)
 	}
-	return r.halt(why)
+	return r.halt(ctx, why)
 }
 
 // begin sets the cursor of a database that has none: at the first block of the embedded chain, and near the head of another one,
@@ -316,7 +316,7 @@ func (t *tracker) apply(ctx context.Context, logs []types.Log, sales map[saleKey
 		}
 		if !ok || hash != l.BlockHash {
 			t.pass.doubt = true
-			t.rail.log.Warn("a log in a block that is not of the chain is left out", "block", l.BlockNumber, "hash", l.BlockHash)
+			t.rail.log.WarnContext(ctx, "a log in a block that is not of the chain is left out", "block", l.BlockNumber, "hash", l.BlockHash)
 			continue
 		}
 		var id string
@@ -330,7 +330,7 @@ func (t *tracker) apply(ctx context.Context, logs []types.Log, sales map[saleKey
 			return err
 		}
 		if err != nil {
-			t.rail.log.Warn("a log about an operation is not understood now", "op", id, "block", l.BlockNumber, "tx", l.TxHash, "err", err)
+			t.rail.log.WarnContext(ctx, "a log about an operation is not understood now", "op", id, "block", l.BlockNumber, "tx", l.TxHash, "err", err)
 			t.unread[id] = true
 			t.owe(l.BlockNumber)
 		}
@@ -380,7 +380,7 @@ func (t *tracker) orphan(ctx context.Context, l *types.Log, e *event, why string
 	}
 	added, err := t.rail.addOrphan(ctx, o)
 	if added {
-		alarm.Log(t.rail.log, alarm.OperationUnknown, "the service key signed something we do not know", "reason", why, "block", o.Number, "tx", o.Tx,
+		alarm.Log(ctx, t.rail.log, alarm.OperationUnknown, "the service key signed something we do not know", "reason", why, "block", o.Number, "tx", o.Tx,
 			"op_hash", o.OpHash, "nonce_key", common.Bytes2Hex(o.NonceKey))
 	}
 	return err
@@ -444,11 +444,11 @@ func (t *tracker) heard(ctx context.Context, l *types.Log) error {
 		err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return r.cfg.Orders.Disabled(ctx, tx, known) })
 	}
 	if errors.Is(err, toll.NewError(toll.CodeUnknownDelegation)) {
-		alarm.Log(r.log, alarm.ChainRecordMissing, "the chain tells of a delegation that is not there", "delegation", known)
+		alarm.Log(ctx, r.log, alarm.ChainRecordMissing, "the chain tells of a delegation that is not there", "delegation", known)
 		err = nil // to ask again would not bring it back
 	}
 	if err != nil {
-		r.log.Warn("what the chain says of a delegation was not taken", "delegation", known, "err", err)
+		r.log.WarnContext(ctx, "what the chain says of a delegation was not taken", "delegation", known, "err", err)
 		t.owe(l.BlockNumber)
 		return ctx.Err()
 	}

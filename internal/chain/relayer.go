@@ -160,7 +160,7 @@ func (w *relayer) look(ctx context.Context) (outlook, error) {
 		return v, err
 	}
 	if len(code) > 0 {
-		alarm.Log(r.log, alarm.RelayerHasCode, "a relayer carries code and is not used", "relayer", w.address)
+		alarm.Log(ctx, r.log, alarm.RelayerHasCode, "a relayer carries code and is not used", "relayer", w.address)
 		return v, errRelayerCode
 	}
 	if err := r.sameChain(ctx); err != nil {
@@ -218,7 +218,7 @@ func (w *relayer) dispatch(ctx context.Context, now outlook, ops []*Op) (bool, e
 	}
 	tip, feeCap := w.rail.cfg.fees(now.head.BaseFee)
 	if cost := new(big.Int).Mul(feeCap, new(big.Int).SetUint64(b.gas)); now.balance.Cmp(cost) < 0 {
-		w.beg()
+		w.beg(ctx)
 		return false, nil
 	}
 	nonce, err := w.next(ctx, now.nonce)
@@ -242,8 +242,8 @@ func (w *relayer) next(ctx context.Context, chain uint64) (uint64, error) {
 }
 
 // beg says that this relayer cannot pay. What waits is left to the others.
-func (w *relayer) beg() {
-	alarm.Log(w.rail.log, alarm.RelayerLow, "the balance of a relayer is too low to send", "relayer", w.address)
+func (w *relayer) beg(ctx context.Context) {
+	alarm.Log(ctx, w.rail.log, alarm.RelayerLow, "the balance of a relayer is too low to send", "relayer", w.address)
 	w.poorTo = time.Now().Add(poor)
 	w.rail.work.Fire()
 }

@@ -175,11 +175,11 @@ func (t *tracker) sold(ctx context.Context, op *Op, at Place) error {
 	}
 	switch {
 	case what == unused:
-		r.log.Warn("a log about an authorization is not there when it is asked for again", "order", op.ID, "block", at.Block)
+		r.log.WarnContext(ctx, "a log about an authorization is not there when it is asked for again", "order", op.ID, "block", at.Block)
 		return nil
 	case what == carried:
 		if op.State == Failed {
-			alarm.Log(r.log, alarm.LatePayment, "a sale that had failed has moved money after all", "order", op.ID, "tx", at.Tx)
+			alarm.Log(ctx, r.log, alarm.LatePayment, "a sale that had failed has moved money after all", "order", op.ID, "tx", at.Tx)
 		}
 		op.State, op.Place, op.Tx, op.Failure = Included, at, at.Tx, nil
 	case op.State == Failed:
@@ -200,7 +200,7 @@ func (t *tracker) sold(ctx context.Context, op *Op, at Place) error {
 
 // ran notes that the operation of a sale has run. What became of the sale the logs of the token say, which stand before the event:
 // an operation that fails because others were faster is no failure of the sale.
-func (t *tracker) ran(op *Op, e *event, reason string) {
+func (t *tracker) ran(ctx context.Context, op *Op, e *event, reason string) {
 	id := logID{e.place.Hash, e.place.LogIndex}
 	if _, told := t.done[id]; told {
 		return
@@ -209,9 +209,9 @@ func (t *tracker) ran(op *Op, e *event, reason string) {
 	switch landed := op.Place != (Place{}); {
 	case landed && (!e.success || op.Place.Tx == e.place.Tx):
 	case e.success:
-		alarm.Log(t.rail.log, alarm.ChainMovedNothing, "the operation of a sale ran, and its token has not carried the authorization out", "order", op.ID, "tx", e.place.Tx)
+		alarm.Log(ctx, t.rail.log, alarm.ChainMovedNothing, "the operation of a sale ran, and its token has not carried the authorization out", "order", op.ID, "tx", e.place.Tx)
 	default:
-		t.rail.log.Warn("the operation of a sale has failed", "order", op.ID, "tx", e.place.Tx, "reason", reason)
+		t.rail.log.WarnContext(ctx, "the operation of a sale has failed", "order", op.ID, "tx", e.place.Tx, "reason", reason)
 	}
 }
 
@@ -239,7 +239,7 @@ func (t *tracker) ended(ctx context.Context, op *Op) (bool, error) {
 			op.State, op.Place, op.Tx = Included, at, at.Tx
 			return true, nil
 		}
-		alarm.Log(r.log, alarm.ChainOutcomeUnknown, "a token says that an authorization is used, and no log tells for what", "order", op.ID, "token", op.Token)
+		alarm.Log(ctx, r.log, alarm.ChainOutcomeUnknown, "a token says that an authorization is used, and no log tells for what", "order", op.ID, "token", op.Token)
 	}
 	op.State, op.Failure = Failed, saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization ended before it was carried out")
 	op.Failure.Place = Place{Block: final.Number.Uint64(), Hash: final.Hash()}

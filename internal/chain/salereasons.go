@@ -104,6 +104,6 @@ func (r *Rail) saleVerdict(ctx context.Context, op *Op, reason string) error {
 		// Code of the payer runs in the token, and may use up the gas of it.
 		return saleFailed(toll.CodePaymentRequired, wordSignature, strings.TrimSpace("the token does not take the signature of the account: "+reason))
 	}
-	alarm.Log(r.log, alarm.ChainRefused, "a token refuses an authorization for a reason that is not the payer's", "order", op.ID, "token", op.Token, "reason", reason)
+	alarm.Log(ctx, r.log, alarm.ChainRefused, "a token refuses an authorization for a reason that is not the payer's", "order", op.ID, "token", op.Token, "reason", reason)
 	return saleFailed(toll.CodeChainFailed, wordState, strings.TrimSpace("the token refuses the authorization: "+reason))
 }

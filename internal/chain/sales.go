@@ -146,7 +146,7 @@ func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
 	if err := r.update(ctx, op); err != nil {
 		return false, err
 	}
-	r.log.Warn("a sale that had failed was paid by others", "order", orderID, "tx", op.Tx)
+	r.log.WarnContext(ctx, "a sale that had failed was paid by others", "order", orderID, "tx", op.Tx)
 	r.moved.Fire()
 	return true, nil
 }

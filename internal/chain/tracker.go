@@ -85,9 +85,9 @@ func (r *Rail) halted() error {
 }
 
 // halt stops what follows and sends, until the process starts again: the operator decides.
-func (r *Rail) halt(why error) error {
+func (r *Rail) halt(ctx context.Context, why error) error {
 	if r.stopped.CompareAndSwap(nil, &why) {
-		alarm.Log(r.log, alarm.ChainHalted, "the crypto rail stops", "err", why)
+		alarm.Log(ctx, r.log, alarm.ChainHalted, "the crypto rail stops", "err", why)
 	}
 	return why
 }
@@ -270,7 +270,7 @@ func (t *tracker) tag(ctx context.Context, name string) *types.Header {
 	if !read {
 		var err error
 		if header, err = t.rail.cfg.Pool.Head(ctx, name); err != nil {
-			t.rail.log.Warn("the chain does not tell a block", "called", name, "err", err)
+			t.rail.log.WarnContext(ctx, "the chain does not tell a block", "called", name, "err", err)
 			header = nil
 		}
 		t.pass.tags[name] = header

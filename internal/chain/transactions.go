@@ -94,13 +94,13 @@ func (w *relayer) broadcast(ctx context.Context, now outlook, tx *Tx) error {
 			tx = next
 		case endpoints.TooLarge:
 			w.most = max(1, len(tx.Ops)/2)
-			r.log.Warn("a transaction is too large", "relayer", w.address, "ops", len(tx.Ops), "err", err)
+			r.log.WarnContext(ctx, "a transaction is too large", "relayer", w.address, "ops", len(tx.Ops), "err", err)
 			keep := len(tx.Ops) / 2
 			if tx, err = w.replace(ctx, now, tx, keep); err != nil || tx == nil {
 				return err
 			}
 		case endpoints.Unpaid:
-			w.beg()
+			w.beg(ctx)
 			return w.abandon(ctx, tx)
 		default:
 			if !errors.Is(err, endpoints.ErrNone) {
@@ -138,7 +138,7 @@ func (w *relayer) replace(ctx context.Context, now outlook, old *Tx, keep int) (
 	tip, feeCap, ok := r.cfg.raised(&before, now.head.BaseFee)
 	if !ok {
 		if w.seldom() {
-			alarm.Log(r.log, alarm.TransactionStuck, "a transaction does not land at any price", "tx", old.Hash, "relayer", w.address)
+			alarm.Log(ctx, r.log, alarm.TransactionStuck, "a transaction does not land at any price", "tx", old.Hash, "relayer", w.address)
 		}
 		return nil, nil
 	}
@@ -199,7 +199,7 @@ func (w *relayer) settle(ctx context.Context, now outlook, pending []*Tx) (open 
 
 // fill uses up a nonce that no stored transaction has, for those after it.
 func (w *relayer) fill(ctx context.Context, now outlook, nonce uint64) error {
-	w.rail.log.Warn("a nonce of a relayer is filled", "relayer", w.address, "nonce", nonce)
+	w.rail.log.WarnContext(ctx, "a nonce of a relayer is filled", "relayer", w.address, "nonce", nonce)
 	tip, feeCap := w.rail.cfg.fees(now.head.BaseFee)
 	tx, err := w.store(ctx, now, nonce, nil, tip, feeCap, nil)
 	if err != nil {
@@ -244,7 +244,7 @@ func (w *relayer) pursue(ctx context.Context, now outlook, group []*Tx) error {
 		if err != nil || next == nil {
 			return err
 		}
-		w.rail.log.Info("a transaction was stuck and is replaced", "relayer", w.address, "nonce", tx.Nonce, "by", next.Hash)
+		w.rail.log.InfoContext(ctx, "a transaction was stuck and is replaced", "relayer", w.address, "nonce", tx.Nonce, "by", next.Hash)
 		return w.broadcast(ctx, now, next)
 	}
 	return nil
@@ -282,7 +282,7 @@ func (w *relayer) conclude(ctx context.Context, nonce uint64, group []*Tx) error
 		if w.missing[nonce]++; w.missing[nonce] < lostAfter {
 			return nil
 		}
-		alarm.Log(r.log, alarm.RelayerKeyUsed, "a nonce of a relayer was used by a transaction that is not known here", "relayer", w.address, "nonce", nonce)
+		alarm.Log(ctx, r.log, alarm.RelayerKeyUsed, "a nonce of a relayer was used by a transaction that is not known here", "relayer", w.address, "nonce", nonce)
 	}
 	delete(w.missing, nonce)
 	for _, tx := range group {
@@ -292,7 +292,7 @@ func (w *relayer) conclude(ctx context.Context, nonce uint64, group []*Tx) error
 			tx.State = TxMined
 			tx.Place = Place{Block: mined.BlockNumber.Uint64(), Hash: mined.BlockHash, Tx: tx.Hash}
 			if mined.Status != types.ReceiptStatusSuccessful {
-				r.log.Warn("a transaction reverted", "relayer", w.address, "tx", tx.Hash, "ops", len(tx.Ops))
+				r.log.WarnContext(ctx, "a transaction reverted", "relayer", w.address, "tx", tx.Hash, "ops", len(tx.Ops))
 				ops, err = r.freed(ctx, tx)
 			}
 		case tx.State == TxPending:

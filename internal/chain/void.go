@@ -48,7 +48,7 @@ func (r *Rail) void(ctx context.Context, op *Op) (*Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.log.Warn("an order is made impossible", "order", op.ID, "sent_at", op.SentAt)
+	r.log.WarnContext(ctx, "an order is made impossible", "order", op.ID, "sent_at", op.SentAt)
 	r.work.Fire()
 	r.moved.Fire()
 	return void, nil
@@ -83,7 +83,7 @@ func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		case err != nil:
-			alarm.Log(r.log, alarm.OrderStuck, "an order that does not land cannot be made impossible", "order", op.ID, "err", err)
+			alarm.Log(ctx, r.log, alarm.OrderStuck, "an order that does not land cannot be made impossible", "order", op.ID, "err", err)
 		case void.Place != (Place{}):
 			return false, nil // it decides when it is final
 		}

@@ -135,7 +135,7 @@ func (r *Rail) contractsMatch(ctx context.Context) error {
 		return err
 	}
 	for _, m := range wrong {
-		alarm.Log(r.log, alarm.ContractChanged, "a contract on the chain is not the one that we know", "contract", m.Name, "address", m.Address, "found", m.Found, "want", m.Want)
+		alarm.Log(ctx, r.log, alarm.ContractChanged, "a contract on the chain is not the one that we know", "contract", m.Name, "address", m.Address, "found", m.Found, "want", m.Want)
 	}
 	return unusable(toll.CodeChainContracts, nil)
 }
@@ -174,7 +174,7 @@ func (r *Rail) relayersFunded(ctx context.Context) error {
 		r.ready.wei[relayer] = has
 		r.mu.Unlock()
 		if low && !was {
-			alarm.Log(r.log, alarm.RelayerLow, "a relayer is below its floor", "relayer", relayer, "wei", has, "floor", r.cfg.RelayerFloor)
+			alarm.Log(ctx, r.log, alarm.RelayerLow, "a relayer is below its floor", "relayer", relayer, "wei", has, "floor", r.cfg.RelayerFloor)
 		}
 	}
 	if able == 0 {

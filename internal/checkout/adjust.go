@@ -40,7 +40,7 @@ func (c *Checkout) adjust(
 		if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
 			return nil, err
 		}
-		c.log.Info("money of a paid order went back, or came back", "order", o.ID, "cents", o.RefundedCents, "dispute", o.Dispute,
+		c.log.InfoContext(ctx, "money of a paid order went back, or came back", "order", o.ID, "cents", o.RefundedCents, "dispute", o.Dispute,
 			"taken_back", o.RefundedCredits, "loss", o.Loss, "held", o.HeldBack)
 	}
 	if a.Dispute != dispute {
@@ -145,7 +145,7 @@ func (c *Checkout) finishTakeBack(ctx context.Context, id []byte) error {
 			return nil
 		}
 		if left == 0 {
-			c.log.Info("the credits of an order that holds have kept are accounted for", "order", o.ID,
+			c.log.InfoContext(ctx, "the credits of an order that holds have kept are accounted for", "order", o.ID,
 				"taken_back", o.TakenBack+o.RefundedCredits, "loss", o.Loss)
 		}
 		return store.UpdateOrder(ctx, t.Tx, o)

@@ -116,7 +116,7 @@ func (c *Checkout) Spent(ctx context.Context, tx *store.Tx, delegationID string,
 	events, err := c.changeBudget(ctx, tx, delegationID, func(b budget) error {
 		was := b.Spent
 		if b.count(cents); b.Spent > was {
-			c.log.Warn("a delegation was spent elsewhere", "delegation", b.ID, "cents", b.Spent-was)
+			c.log.WarnContext(ctx, "a delegation was spent elsewhere", "delegation", b.ID, "cents", b.Spent-was)
 		}
 		c.failpoint("counting")
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 // takeBackEvery is how often the service tries to take back credits that are on hold.
@@ -57,7 +58,7 @@ func (c *Checkout) yield(ctx context.Context, t *ledger.Tx, account [16]byte, id
 	}
 	first, err := store.ReturnPlace(ctx, t.Tx, o)
 	if first {
-		c.log.Warn("an order whose payment nobody can decide gives its place back", "order", o.ID, "plan", o.Plan)
+		c.log.WarnContext(ctx, "an order whose payment nobody can decide gives its place back", "order", o.ID, "plan", o.Plan)
 	}
 	return err
 }
@@ -81,8 +82,10 @@ func orderToDecide(ctx context.Context, t *ledger.Tx, account [16]byte, id strin
 
 // decide compares an outcome with the order, under the lock of the account, and writes the change:
 // see confirm and decideFailed. It returns the order as it is then.
-func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, id string, out *rail.Outcome) (*store.Order, error) {
-	o, err := orderToDecide(ctx, t, account, id)
+func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, id string, out *rail.Outcome) (o *store.Order, err error) {
+	ctx, span := traces.Start(ctx, "order.decide", id)
+	defer func() { span.End(err) }()
+	o, err = orderToDecide(ctx, t, account, id)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +121,7 @@ func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o
 		if err := c.countLate(ctx, t, plan, o, out); err != nil {
 			return err
 		}
-		c.log.Error("an order that had failed is paid", "order", o.ID, "transaction", out.TxHash)
+		c.log.ErrorContext(ctx, "an order that had failed is paid", "order", o.ID, "transaction", out.TxHash)
 	}
 	entry, err := c.credit(t, plan, o, late)
 	if err != nil {
@@ -200,7 +203,7 @@ func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Pl
 	case toll.OrderFailed:
 		return nil
 	case toll.OrderFinal:
-		c.log.Error("an order that is final was said to have failed; nothing is taken back", "order", o.ID, "reason", out.FailureReason)
+		c.log.ErrorContext(ctx, "an order that is final was said to have failed; nothing is taken back", "order", o.ID, "reason", out.FailureReason)
 		return nil
 	}
 	giveBack := budget.giveBack
@@ -218,7 +221,7 @@ func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Pl
 		o.Reversed = true
 		setTakenBack(o, moved)
 		giveBack = budget.undo
-		c.log.Error("a paid order was undone by the chain", "order", o.ID, "reason", out.FailureReason, "credits", o.Credits,
+		c.log.ErrorContext(ctx, "a paid order was undone by the chain", "order", o.ID, "reason", out.FailureReason, "credits", o.Credits,
 			"taken_back", o.TakenBack, "loss", o.Loss, "held", o.HeldBack)
 	}
 	if err := c.setFailed(o, out); err != nil {

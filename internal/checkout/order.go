@@ -68,7 +68,7 @@ func (c *Checkout) answer(ctx context.Context, plan *toll.Plan, o *store.Order, 
 			"Idempotency-Key again; without one a repeat gives this order only while it is open, and then buys once more.")
 	}
 	if o.Status == toll.OrderFailed {
-		return nil, c.failure(o)
+		return nil, c.failure(ctx, o)
 	}
 	out := c.render(ctx, plan, o)
 	if o.Open {
@@ -94,7 +94,7 @@ func failure(o *store.Order) *toll.Error {
 
 // failure is [failure] with the address of a page on which the owner of the card pays what the bank
 // wanted confirmed, while that is possible.
-func (c *Checkout) failure(o *store.Order) *toll.Error {
+func (c *Checkout) failure(ctx context.Context, o *store.Order) *toll.Error {
 	e := failure(o)
 	pages, ok := c.rails.Card.(rail.Pages)
 	if !ok || !replaceable(o, c.now()) {
@@ -102,7 +102,7 @@ func (c *Checkout) failure(o *store.Order) *toll.Error {
 	}
 	page, err := pages.ReplaceURL(o.Subscriber, o.ID, o.UpdatedAt.Add(replaceTime))
 	if err != nil {
-		c.log.Error("the address of a page for a failed order cannot be signed", "order", o.ID, "err", err)
+		c.log.ErrorContext(ctx, "the address of a page for a failed order cannot be signed", "order", o.ID, "err", err)
 		return e
 	}
 	return e.WithParam("checkoutUrl", page)

@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 // lease is how long the process that placed an order holds its job. Two processes that work on one
@@ -65,7 +66,9 @@ var errEnough = errors.New("checkout: the account has what the request needs")
 // starts its job. It returns an open order of the account instead when there is one, or what was
 // bought for the request of a top-up; nil when a top-up is not needed any more. An order that the
 // rail refuses is recorded without that row, and its job fails it, with the code of the refusal.
-func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) {
+func (c *Checkout) place(ctx context.Context, in *intent) (placed *store.Order, err error) {
+	ctx, span := traces.Start(ctx, "order.place", string(in.plan.ID))
+	defer func() { span.End(err) }()
 	plan := in.plan
 	name, by := c.rails.of(plan)
 	if by == nil {
@@ -73,7 +76,6 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 	}
 	delegation := ""
 	if in.delegation != "" {
-		var err error
 		if delegation, err = c.DelegationID(in.subscriber, in.delegation); err != nil {
 			return nil, err
 		}
@@ -129,7 +131,7 @@ func (c *Checkout) place(ctx context.Context, in *intent) (*store.Order, error) 
 	}
 	c.failpoint("placed")
 	if in.recorded = found.ID == id; in.recorded {
-		c.queue.Start(job, func(ctx context.Context) error {
+		c.queue.Start(ctx, job, func(ctx context.Context) error {
 			if refused {
 				return c.payJob(ctx, job.Key)
 			}

@@ -105,7 +105,7 @@ func (c *Checkout) revocation(ctx context.Context, d *store.Delegation) map[stri
 	}
 	call, err := by.Revocation(ctx, details(d))
 	if err != nil || call == nil {
-		c.log.Warn("the call that disables a delegation is not known", "delegation", d.ID, "err", err)
+		c.log.WarnContext(ctx, "the call that disables a delegation is not known", "delegation", d.ID, "err", err)
 		return nil
 	}
 	return map[string]any{

@@ -84,7 +84,7 @@ func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err err
 	case o.Status == toll.OrderFailed && o.RequestID != t.RequestID && c.paidOtherwise(o, t):
 		return "", nil // what another delegation could not pay says nothing about this one
 	case o.Status == toll.OrderFailed:
-		return "", c.topUpRefused(o)
+		return "", c.topUpRefused(ctx, o)
 	case o.Open:
 		return "", toll.NewError(toll.CodeSettlementPending).WithParam("transaction", o.TxHash)
 	}
@@ -134,8 +134,8 @@ func isBudget(err error) bool {
 }
 
 // topUpRefused is the error of a top-up whose order failed: codes of delegations as they are, all others in the details.
-func (c *Checkout) topUpRefused(o *store.Order) *toll.Error {
-	e := c.failure(o)
+func (c *Checkout) topUpRefused(ctx context.Context, o *store.Order) *toll.Error {
+	e := c.failure(ctx, o)
 	switch e.Code {
 	case toll.CodeDelegationNotFound, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeDelegationFrozen,
 		toll.CodeDelegationExhausted, toll.CodeDelegationInsufficient, toll.CodeUnsupportedScheme:

@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 const (
@@ -71,7 +72,9 @@ func (c *Checkout) begin(
 func (c *Checkout) resume(ctx context.Context, by rail.Rail, p *rail.Purchase) error {
 	for try := 1; ; try++ {
 		c.failpoint("pay")
-		err := by.Resume(ctx, p)
+		in, span := traces.Start(ctx, "order.resume", p.OrderID)
+		err := by.Resume(in, p)
+		span.End(err)
 		c.failpoint("paid")
 		delay := rail.NewDelay(err, c.now())
 		later, isLater := errors.AsType[*rail.Later](err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -84,6 +85,7 @@ accepted for --drain, and what is in flight then is finished.`
 	fl.BoolVar(&f.cfg.SignedReceipts, "x402-receipts", false, "sign a receipt for every settlement, about 800 bytes that are stored with it")
 	fl.StringVar(&f.cfg.ExactTreasury, "x402-treasury", "", "address that these wallets pay instead of the receiver of a price; plans with several receivers are then sold to them, too")
 	fl.StringVar(&f.metricsListen, "metrics-listen", "", "address of the operator's listener with /metrics; off by default")
+	fl.StringVar(&f.cfg.Traces, "traces", "", "collector of OpenTelemetry that gets traces over HTTP, such as http://127.0.0.1:4318; default that of OTEL_EXPORTER_OTLP_ENDPOINT, else none")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fl.StringVar(&f.logFormat, "log-format", "", "text or json; default text on a terminal, else json")
 	addWithEnv(c, fl)
@@ -133,7 +135,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	}
 	cfg := f.cfg
 	cfg.Environment, cfg.Release, cfg.Log = toll.Environment(strings.ToLower(string(cfg.Environment))), release(), log
-	cfg.Metrics = f.metricsListen != ""
+	cfg.Metrics, cfg.Traces = f.metricsListen != "", collector(f.cfg.Traces)
 
 	ln, err := a.reserve(ctx, cfg.Listen)
 	if err != nil {
@@ -162,6 +164,22 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	}
 	log.Info("serving", "listen", ln.Addr().String(), "url", s.PublicURL(), "environment", s.Environment(), "database", s.Engine(), "version", cfg.Release)
 	return serveBoth(ctx, s, ln, f.metricsListen, log)
+}
+
+// collector returns where traces go: to the one that was named, or as the variables of OpenTelemetry say.
+func collector(named string) string {
+	exporter := os.Getenv("OTEL_TRACES_EXPORTER")
+	switch base := os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); {
+	case named != "":
+		return named
+	case os.Getenv("OTEL_SDK_DISABLED") == "true", exporter != "" && exporter != "otlp":
+		return ""
+	case os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "":
+		return os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+	case base != "":
+		return strings.TrimRight(base, "/") + "/v1/traces"
+	}
+	return ""
 }
 
 // greet says on a terminal where the service is and what comes next: the link of the first person, who is an operator, while

@@ -102,7 +102,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Network, error) {
 			return nil, errors.New("the embedded chain needs a data directory: set TOLL_DATA (--data), or name endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
 		}
 		if cfg.Mode != Off {
-			deps.Log.Warn("crypto plans cannot be ordered", "reason", n.missing)
+			deps.Log.WarnContext(ctx, "crypto plans cannot be ordered", "reason", n.missing)
 		}
 		return n, nil
 	}

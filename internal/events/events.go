@@ -104,7 +104,7 @@ func (e *Events) at(step string) {
 
 func (e *Events) warn(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
-		e.log.Warn(what, "error", err.Error())
+		e.log.WarnContext(ctx, what, "error", err.Error())
 	}
 }
 

@@ -215,7 +215,7 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 		return f.answerExact(ctx, p, known, paid.TxHash)
 	}
 	if err != nil {
-		f.Log.Warn("the outcome of a payment by a wallet is not known", "payment", known.ID, "err", err)
+		f.Log.WarnContext(ctx, "the outcome of a payment by a wallet is not known", "payment", known.ID, "err", err)
 	}
 	about := paid.TxHash
 	about = cmp.Or(about, p.content.String())

@@ -1,6 +1,8 @@
 package facilitator
 
 import (
+	"context"
+
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/ledger"
@@ -66,7 +68,7 @@ func (f *Facilitator) Stored(s Settled) []byte {
 	p := &payment{
 		plan: &toll.Plan{ID: s.Plan}, agentID: s.Agent, url: s.URL, claims: &auth.Claims{Subscriber: s.Payer, Network: s.Network},
 	}
-	return f.storedAnswer(p, s.Raised)(s.Receipt)
+	return f.storedAnswer(context.Background(), p, s.Raised)(s.Receipt)
 }
 
 // Answer returns the answer to a repeat, for which the ledger knows nothing but its entry.

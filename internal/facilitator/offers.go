@@ -79,7 +79,7 @@ func (f *Facilitator) mayOffer(ctx context.Context, caller toll.Address, r *x402
 }
 
 // offerSale adds the offers of a sale to what a wallet is asked for. Without a key that signs it goes without them.
-func (f *Facilitator) offerSale(r *x402.SaleRequired) {
+func (f *Facilitator) offerSale(ctx context.Context, r *x402.SaleRequired) {
 	var offers []x402.SignedOffer
 	for i, e := range r.Accepts {
 		signed, err := f.signOffer(x402.Offer{
@@ -87,7 +87,7 @@ func (f *Facilitator) offerSale(r *x402.SaleRequired) {
 			ValidUntil: f.Clock().Add(offerLife).Unix(),
 		}, i)
 		if err != nil {
-			f.Log.Error("an offer cannot be signed", "error", err)
+			f.Log.ErrorContext(ctx, "an offer cannot be signed", "error", err)
 			return
 		}
 		offers = append(offers, signed)
@@ -96,7 +96,7 @@ func (f *Facilitator) offerSale(r *x402.SaleRequired) {
 }
 
 // receiptOf returns the extension with a signed receipt, nil where receipts are off or nothing can be signed.
-func (f *Facilitator) receiptOf(url, network, payer, transaction string, at time.Time) map[string]json.RawMessage {
+func (f *Facilitator) receiptOf(ctx context.Context, url, network, payer, transaction string, at time.Time) map[string]json.RawMessage {
 	if !f.Receipts {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (f *Facilitator) receiptOf(url, network, payer, transaction string, at time
 		Version: 1, Network: network, ResourceURL: url, Payer: payer, IssuedAt: at.Unix(), Transaction: transaction,
 	})
 	if err != nil {
-		f.Log.Error("a receipt cannot be signed", "error", err)
+		f.Log.ErrorContext(ctx, "a receipt cannot be signed", "error", err)
 		return nil
 	}
 	return map[string]json.RawMessage{x402.ExtensionOfferReceipt: x402.ReceiptExtension(x402.SignedReceipt{Format: x402.FormatJWS, Signature: jws})}

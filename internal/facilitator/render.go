@@ -1,6 +1,7 @@
 package facilitator
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -135,14 +136,14 @@ func (s *settled) readParts(stored []byte) error {
 var errDamaged = errors.New("the stored answer is damaged")
 
 // storedAnswer returns what the ledger keeps of the answer to a settlement.
-func (f *Facilitator) storedAnswer(p *payment, raised *toll.Credits) func(ledger.Receipt) []byte {
+func (f *Facilitator) storedAnswer(ctx context.Context, p *payment, raised *toll.Credits) func(ledger.Receipt) []byte {
 	return func(r ledger.Receipt) []byte {
 		s := &settled{
 			Receipt: r, payer: p.claims.Subscriber, plan: p.plan.ID, agent: p.agentID, network: f.wireNetwork(p.claims.Network),
 			raised: raised,
 		}
 		if f.Receipts {
-			signed := f.receiptOf(p.url, s.network, s.payer.String(), r.Transaction.String(), r.At)[x402.ExtensionOfferReceipt]
+			signed := f.receiptOf(ctx, p.url, s.network, s.payer.String(), r.Transaction.String(), r.At)[x402.ExtensionOfferReceipt]
 			if signed != nil {
 				return render1(s, f.ns.CreditsExtension(), signed)
 			}

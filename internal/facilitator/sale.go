@@ -126,7 +126,7 @@ func (f *Facilitator) saleURL(id toll.PlanID) string {
 	return f.Auth.Issuer() + "/x402/plans/" + string(id) + "/order"
 }
 
-func (f *Facilitator) saleRequired(plan *toll.Plan, t *saleTerms, url string) *x402.SaleRequired {
+func (f *Facilitator) saleRequired(ctx context.Context, plan *toll.Plan, t *saleTerms, url string) *x402.SaleRequired {
 	what := plan.Credits.Amount.String() + " credits of plan"
 	if plan.IsTime() {
 		what = "A period of plan"
@@ -143,7 +143,7 @@ func (f *Facilitator) saleRequired(plan *toll.Plan, t *saleTerms, url string) *x
 		Accepts:    []x402.ExactRequirements{t.entry},
 		Extensions: map[string]json.RawMessage{x402.ExtensionPaymentIdentifier: x402.PaymentIdentifier(false)},
 	}
-	f.offerSale(r)
+	f.offerSale(ctx, r)
 	return r
 }
 
@@ -181,7 +181,7 @@ func (f *Facilitator) BuyPlan(ctx context.Context, id toll.PlanID, payment strin
 	if e != nil {
 		return nil, e
 	}
-	required := f.saleRequired(plan, terms, f.saleURL(id))
+	required := f.saleRequired(ctx, plan, terms, f.saleURL(id))
 	if payment == "" {
 		if !plan.IsListed {
 			return nil, toll.NewError(toll.CodePlanUnlisted).WithDetails("planId %s", id)
@@ -238,7 +238,7 @@ func (f *Facilitator) sellPlan(
 		b.AccessToken, err = f.walletToken(ctx, plan.ID, signed.From, limit)
 		if err != nil {
 			// The plan is bought: the wallet signs in for its access token.
-			f.Log.Warn("a wallet got no access token with its purchase", "order", sold.Order.OrderID, "err", err)
+			f.Log.WarnContext(ctx, "a wallet got no access token with its purchase", "order", sold.Order.OrderID, "err", err)
 		}
 	}
 	return b, nil
@@ -360,7 +360,7 @@ func (f *Facilitator) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bough
 		Extra: &x402.ExactGrant{
 			OrderID: b.Order.OrderID, PlanID: plan.ID, CreditsGranted: b.Order.CreditsGranted, RemainingBalance: balance.Balance,
 		},
-		Extensions: f.receiptOf(f.saleURL(plan.ID), f.env.Network(), b.Subscriber.String(), b.Order.TxHash, f.Clock()),
+		Extensions: f.receiptOf(ctx, f.saleURL(plan.ID), f.env.Network(), b.Subscriber.String(), b.Order.TxHash, f.Clock()),
 	})
 	if err != nil {
 		return 0, nil, err

@@ -54,7 +54,7 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 	op := ledger.SettleOp{
 		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
 		RequestID: in.requestID, Keys: p.keys, Resource: p.url, Content: w.content,
-		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, IsTime: p.plan.IsTime(), Render: f.storedAnswer(p, w.raised),
+		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, IsTime: p.plan.IsTime(), Render: f.storedAnswer(ctx, p, w.raised),
 	}
 	done, err := f.Ledger.Settle(ctx, op)
 	id := done.RequestID

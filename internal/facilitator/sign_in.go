@@ -51,7 +51,7 @@ func (f *Facilitator) PlanToken(ctx context.Context, id toll.PlanID, payment, si
 		if notSold != nil {
 			return nil, nil, notSold
 		}
-		b, err := f.sellPlan(ctx, plan, terms, f.saleRequired(plan, terms, route), payment, wait)
+		b, err := f.sellPlan(ctx, plan, terms, f.saleRequired(ctx, plan, terms, route), payment, wait)
 		return b, nil, f.withSignIn(plan, route, err)
 	}
 	refusal := toll.Errorf(toll.CodePaymentRequired, "This access token is for a wallet that signs in, or pays.").
@@ -67,7 +67,7 @@ func (f *Facilitator) PlanToken(ctx context.Context, id toll.PlanID, payment, si
 		refusal = e
 	}
 	if notSold == nil && plan.IsListed {
-		return nil, nil, f.withSignIn(plan, route, unpaid(f.saleRequired(plan, terms, route), refusal))
+		return nil, nil, f.withSignIn(plan, route, unpaid(f.saleRequired(ctx, plan, terms, route), refusal))
 	}
 	return nil, nil, f.withSignIn(plan, route, f.creditsOnly(plan, route, refusal))
 }

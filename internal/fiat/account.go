@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 const (
@@ -94,13 +95,13 @@ func (p *Processor) pin(ctx context.Context, id string) error {
 func (p *Processor) guarded() http.RoundTripper {
 	by := http.DefaultTransport.(*http.Transport).Clone()
 	p.deps.Jobs.OnStop("card processor", func(context.Context) error { by.CloseIdleConnections(); return nil })
-	return roundTrip(func(r *http.Request) (*http.Response, error) {
+	return traces.Transport(roundTrip(func(r *http.Request) (*http.Response, error) {
 		if !p.pinned.Load() && !strings.HasSuffix(r.URL.Path, "/v1/account") {
 			p.wake.Fire()
 			return nil, errUnknown
 		}
 		return by.RoundTrip(r)
-	})
+	}))
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

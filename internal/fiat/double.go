@@ -62,10 +62,10 @@ func startDouble(ctx context.Context, listen string, deps *Deps) (*runningDouble
 	if set.Listen != ln.Addr().String() {
 		set.Listen = ln.Addr().String()
 		if err := deps.putDouble(ctx, set); err != nil {
-			deps.Log.Warn("the card double will not listen where it does now after a restart", "err", err)
+			deps.Log.WarnContext(ctx, "the card double will not listen where it does now after a restart", "err", err)
 		}
 	}
-	deps.Log.Info("card double", "url", d.url, "file", doubleFile)
+	deps.Log.InfoContext(ctx, "card double", "url", d.url, "file", doubleFile)
 	return d, nil
 }
 

@@ -66,7 +66,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Processor, error) {
 	}
 	var missing string
 	if p.source, missing = cfg.source(deps.Auth.Environment(), k, deps.embedded()); p.source == sourceNone {
-		deps.Log.Warn("fiat plans cannot be ordered", "reason", missing)
+		deps.Log.WarnContext(ctx, "fiat plans cannot be ordered", "reason", missing)
 		return p, nil
 	}
 	url := cfg.URL
@@ -76,7 +76,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Processor, error) {
 		}
 		k, url = p.double.keys, p.double.url
 	} else if len(k.webhook) == 0 {
-		deps.Log.Warn("webhooks of the card processor cannot be verified; payments are found within a minute", "missing", setWebhookSecret)
+		deps.Log.WarnContext(ctx, "webhooks of the card processor cannot be verified; payments are found within a minute", "missing", setWebhookSecret)
 	}
 	return p, p.connect(ctx, k, url)
 }

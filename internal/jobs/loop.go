@@ -98,7 +98,8 @@ type Status struct {
 
 // Group runs loops, and stops them and what they need in the reverse order of their start.
 type Group struct {
-	log *slog.Logger
+	log  *slog.Logger
+	base context.Context
 
 	mu     sync.Mutex
 	stages []stage
@@ -118,8 +119,11 @@ type stage struct {
 // NewGroup returns an empty group. log may be nil.
 func NewGroup(log *slog.Logger) *Group {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
-	return &Group{log: log}
+	return &Group{log: log, base: context.Background()}
 }
+
+// Under has the contexts of loops made of ctx, before they start.
+func (g *Group) Under(ctx context.Context) { g.base = ctx }
 
 // OnStop has f called when everything has stopped that was started later.
 func (g *Group) OnStop(name string, f func(ctx context.Context) error) {
@@ -135,7 +139,7 @@ func (g *Group) Start(loops ...Loop) {
 	if g.ended {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(g.base)
 	started := make([]*running, len(loops))
 	var end context.Context // of the shutdown; set before ctx ends
 	for i, l := range loops {
@@ -236,10 +240,10 @@ func (r *running) run(ctx context.Context) {
 			next = max(r.Every, backoff.Delay(firstBackoff, maxBackoff, failures))
 			if time.Since(logged) > repeatLog {
 				logged = time.Now()
-				r.log.Warn("a background loop fails", "loop", r.Name, "failures", failures, "error", err.Error())
+				r.log.WarnContext(ctx, "a background loop fails", "loop", r.Name, "failures", failures, "error", err.Error())
 			}
 		case failures > 0:
-			r.log.Info("a background loop works again", "loop", r.Name, "after", time.Since(since).Round(time.Millisecond).String())
+			r.log.InfoContext(ctx, "a background loop works again", "loop", r.Name, "after", time.Since(since).Round(time.Millisecond).String())
 			failures, logged = 0, time.Time{}
 		}
 		if r.Rest > 0 && !backoff.Sleep(ctx, min(max(time.Duration(r.Rest)*time.Since(began), time.Millisecond), maxRest)) {
@@ -257,7 +261,7 @@ func (r *running) turn(ctx context.Context) (next time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
-			r.log.Error("a background loop panicked", "loop", r.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			r.log.ErrorContext(ctx, "a background loop panicked", "loop", r.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
 	return r.Turn(ctx)

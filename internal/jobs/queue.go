@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/backoff"
+	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 const (
@@ -71,9 +73,12 @@ func NewQueue(st *store.Store, clock func() time.Time, log *slog.Logger) *Queue 
 		store: st, clock: clock, log: log, wake: NewSignal(), handlers: map[string]handler{}, holder: newHolder(),
 		here: map[string]chan struct{}{},
 	}
-	q.work, q.stop = context.WithCancel(context.Background())
+	q.Under(context.Background())
 	return q
 }
+
+// Under has the contexts of runs made of ctx, before the loops start.
+func (q *Queue) Under(ctx context.Context) { q.work, q.stop = context.WithCancel(ctx) }
 
 // Handle has run called for the jobs of a kind, before the loops start. A run that returns an error is repeated after a back-off. Jobs of
 // other kinds are left to processes of other releases.
@@ -118,9 +123,9 @@ func (q *Queue) Own(kind string, key []byte, hold time.Duration) store.Job {
 	return store.Job{Kind: kind, Key: key, Due: now, Attempt: 1, Holder: q.holder, Until: now.Add(hold)}
 }
 
-// Start runs a job of [Queue.Own] at once.
-func (q *Queue) Start(j store.Job, run func(ctx context.Context) error) {
-	q.begin(j, func(ctx context.Context, _ []byte) error { return run(ctx) }, func() {})
+// Start runs a job of [Queue.Own] at once. cause is the request that wants it: its id and trace are those of the run.
+func (q *Queue) Start(cause context.Context, j store.Job, run func(ctx context.Context) error) {
+	q.begin(cause, j, func(ctx context.Context, _ []byte) error { return run(ctx) }, func() {})
 }
 
 // Take runs a job at once for a waiting caller, also before it is due, at most once a second in all
@@ -142,11 +147,11 @@ func (q *Queue) Take(ctx context.Context, kind string, key []byte) (<-chan struc
 	if err != nil || len(claimed) == 0 {
 		return nil, err
 	}
-	return q.begin(claimed[0], h.run, func() {}), nil
+	return q.begin(ctx, claimed[0], h.run, func() {}), nil
 }
 
 // begin runs a job that this process holds.
-func (q *Queue) begin(j store.Job, run func(ctx context.Context, key []byte) error, ended func()) <-chan struct{} {
+func (q *Queue) begin(cause context.Context, j store.Job, run func(ctx context.Context, key []byte) error, ended func()) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -156,7 +161,7 @@ func (q *Queue) begin(j store.Job, run func(ctx context.Context, key []byte) err
 	id, over := j.Kind+string(j.Key), make(chan struct{})
 	q.here[id] = over
 	q.runs.Go(func() {
-		q.run(run, j)
+		q.run(correlation.Follow(q.work, cause), run, j)
 		q.mu.Lock()
 		if q.here[id] == over {
 			delete(q.here, id)
@@ -206,7 +211,7 @@ func (q *Queue) claim(ctx context.Context) (n int, err error) {
 		n += len(claimed)
 		for _, j := range claimed {
 			h.slots <- struct{}{} // one loop claims, so there is room
-			q.begin(j, h.run, func() {
+			q.begin(ctx, j, h.run, func() {
 				<-h.slots
 				q.wake.Fire() // there may be more
 			})
@@ -216,9 +221,10 @@ func (q *Queue) claim(ctx context.Context) (n int, err error) {
 }
 
 // run runs a claimed job and ends it, or gives it back for a later try.
-func (q *Queue) run(run func(ctx context.Context, key []byte) error, j store.Job) {
-	ctx, cancel := context.WithTimeout(q.work, jobTime)
+func (q *Queue) run(ctx context.Context, run func(ctx context.Context, key []byte) error, j store.Job) {
+	ctx, cancel := context.WithTimeout(ctx, jobTime)
 	defer cancel()
+	ctx, span := traces.Start(ctx, "job "+j.Kind, keyText(j.Key))
 	failed := func() (err error) {
 		defer func() {
 			if p := recover(); p != nil {
@@ -230,7 +236,9 @@ func (q *Queue) run(run func(ctx context.Context, key []byte) error, j store.Job
 	again, _ := errors.AsType[*Again](failed)
 	if again == nil {
 		again = &Again{Err: failed}
-	} else if *again == (Again{}) && q.work.Err() == nil {
+	}
+	span.End(again.Err)
+	if failed != nil && *again == (Again{}) && q.work.Err() == nil {
 		return
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdTime-jobTime)
@@ -244,7 +252,7 @@ func (q *Queue) run(run func(ctx context.Context, key []byte) error, j store.Job
 		due, idle = due.Add(pause), idle.Add(min(pause, firstRetry))
 	}
 	if again.Err != nil && q.work.Err() == nil {
-		q.log.Warn("a job failed", "kind", j.Kind, "key", keyText(j.Key), "attempt", j.Attempt, "error", failed.Error())
+		q.log.WarnContext(ctx, "a job failed", "kind", j.Kind, "key", keyText(j.Key), "attempt", j.Attempt, "error", failed.Error())
 	}
 	err := q.store.Tx(end, func(tx *store.Tx) error {
 		if failed == nil {
@@ -255,7 +263,7 @@ func (q *Queue) run(run func(ctx context.Context, key []byte) error, j store.Job
 		return store.ReleaseJob(end, tx, j, due, idle)
 	})
 	if err != nil {
-		q.log.Warn("the end of a job was not written; it runs again", "kind", j.Kind, "key", keyText(j.Key), "error", err.Error())
+		q.log.WarnContext(ctx, "the end of a job was not written; it runs again", "kind", j.Kind, "key", keyText(j.Key), "error", err.Error())
 	}
 }
 

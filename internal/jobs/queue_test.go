@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -267,6 +270,30 @@ func TestQueue_Panic(t *testing.T) {
 		t.runs(t.process(func(context.Context, []byte) error { panic("oops") }), 1)
 		if t.left() != 1 {
 			t.Error("the job is gone")
+		}
+	})
+}
+
+// The run of a job that a request started has the id of the request and its trace, for the log, and ends with the queue alone.
+func TestQueue_Cause(t *testing.T) {
+	eachTable(t, func(t *table) {
+		q := t.process(func(context.Context, []byte) error { return nil })
+		span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}})
+		request, end := context.WithCancel(trace.ContextWithSpanContext(&correlation.Context{Context: t.Context(), ID: "corr-1"}, span))
+		got := make(chan context.Context)
+		j := q.Own("test", []byte("a"), time.Minute)
+		q.Start(request, j, func(ctx context.Context) error {
+			end()
+			got <- ctx
+			<-ctx.Done()
+			return nil
+		})
+		ctx := <-got
+		if correlation.ID(ctx) != "corr-1" || trace.SpanContextFromContext(ctx).TraceID() != span.TraceID() || ctx.Err() != nil {
+			t.Errorf("%q, %v, %v", correlation.ID(ctx), trace.SpanContextFromContext(ctx), ctx.Err())
+		}
+		if err := q.Close(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

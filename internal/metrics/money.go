@@ -41,6 +41,12 @@ func (c watchedCollector) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	since := func(t time.Time, none float64) float64 {
+		if t.IsZero() {
+			return none
+		}
+		return max(0, c.clock().Sub(t).Seconds())
+	}
 	for _, rail := range []string{"card", "crypto"} {
 		gauge(ordersOpen, float64(w.Open[rail]), rail)
 		gauge(undecided, float64(w.Undecided[rail]), rail)
@@ -68,8 +74,8 @@ func (m *Metrics) Money(st *store.Store, clock func() time.Time) {
 func (m *Metrics) Backups(last func() (time.Time, error), clock func() time.Time) {
 	if m != nil {
 		m.gauge("toll_backup_age_seconds", "Age of the newest scheduled backup, -1 for none.", func() float64 {
-			at, err := last()
-			if err != nil || at.IsZero() {
+			at := last()
+			if at.IsZero() {
 				return -1
 			}
 			return max(0, clock().Sub(at).Seconds())

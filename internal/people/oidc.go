@@ -17,6 +17,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 const (
@@ -73,7 +74,7 @@ func newProvider(c OIDCConfig, public string) (*provider, error) {
 	if u, err := url.Parse(c.Issuer); err == nil {
 		c.Name = cmp.Or(c.Name, u.Host)
 	}
-	return &provider{OIDCConfig: c, back: public + PathOIDC, client: &http.Client{Timeout: providerTime, Transport: bounded{}}}, nil
+	return &provider{OIDCConfig: c, back: public + PathOIDC, client: &http.Client{Timeout: providerTime, Transport: traces.Transport(bounded{})}}, nil
 }
 
 // bounded bounds the bodies of answers.

@@ -94,6 +94,8 @@ type Config struct {
 	TemporaryDir string
 	// Quotas bound what one account may have; zero is the default of each.
 	Quotas api.Quotas
+	// Traces is a collector of OpenTelemetry that gets spans over HTTP, such as http://127.0.0.1:4318. Empty sends none.
+	Traces string
 	// Metrics counts requests for [Server.Metrics].
 	Metrics bool
 	// Exact says what payments by wallets without an account (x402, scheme exact) are taken for: "plans" (also for ""), "off"

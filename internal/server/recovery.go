@@ -128,7 +128,7 @@ func (s *Server) watchRecovery(ctx context.Context) error {
 		return err
 	}
 	if was := s.restored.Swap(mark != nil); mark != nil && !was {
-		alarm.Log(s.cfg.Log, alarm.DatabaseRestored, "the database was restored; see toll recovery show", "backup_at", mark.BackupAt)
+		alarm.Log(ctx, s.cfg.Log, alarm.DatabaseRestored, "the database was restored; see toll recovery show", "backup_at", mark.BackupAt)
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func (s *Server) backUp(ctx context.Context) (next time.Duration, err error) {
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			alarm.Log(s.cfg.Log, alarm.BackupFailed, "a backup was not made", "dir", b.Dir, "error", err.Error())
+			alarm.Log(ctx, s.cfg.Log, alarm.BackupFailed, "a backup was not made", "dir", b.Dir, "error", err.Error())
 		}
 		return backupRetry, nil // the alarm has said it
 	}

@@ -70,7 +70,7 @@ func (s *Server) drain(open context.Context, ln net.Listener) {
 	if s.cfg.Drain == 0 {
 		return
 	}
-	s.cfg.Log.Info("draining: GET /ready answers 503, requests are still accepted", "for", s.cfg.Drain.String())
+	s.cfg.Log.InfoContext(open, "draining: GET /ready answers 503, requests are still accepted", "for", s.cfg.Drain.String())
 	wait(open, s.cfg.Drain-lastConnections)
 	if conn, ok := ln.(syscall.Conn); ok {
 		raw, err := conn.SyscallConn()
@@ -78,7 +78,7 @@ func (s *Server) drain(open context.Context, ln net.Listener) {
 			err = refuseConnections(raw)
 		}
 		if err != nil {
-			s.cfg.Log.Warn("new connections cannot be refused before the listener is closed: some may be reset", "error", err.Error())
+			s.cfg.Log.WarnContext(open, "new connections cannot be refused before the listener is closed: some may be reset", "error", err.Error())
 		}
 	}
 	wait(open, lastConnections)

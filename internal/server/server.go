@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
@@ -23,6 +24,7 @@ import (
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/traces"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -71,6 +73,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	cfg.Clock, cfg.Namespace = base.clock.now, base.names
+	cfg.Log = slog.New(correlation.Log(cfg.Log.Handler()))
 	s := &Server{cfg: cfg, base: base, jobs: jobs.NewGroup(cfg.Log)}
 	s.jobs.OnStop("database", func(context.Context) error { return base.store.Close() })
 	defer func() {
@@ -78,6 +81,10 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 			err = errors.Join(err, s.jobs.Stop(context.WithoutCancel(ctx)))
 		}
 	}()
+	tracer, err := s.trace(ctx)
+	if err != nil {
+		return nil, err
+	}
 	a := base.auth
 	follow := jobs.NewSignal()
 	if cfg.Metrics {
@@ -107,6 +114,9 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	cfg = s.cfg
 	s.queue = jobs.NewQueue(base.store, base.clock.now, cfg.Log)
+	if tracer != nil {
+		s.queue.Under(traces.With(context.Background(), tracer))
+	}
 	s.checkout = checkout.New(checkout.Deps{
 		Store: base.store, Ledger: s.ledger, Queue: s.queue, Rails: cfg.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,
 		SignReference: a.SignReference, OpenReference: a.OpenReference,
@@ -145,13 +155,16 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	limits := cfg.limits()
 	limits.Clock = base.clock.machine // who moves the clock of a sandbox gets no more calls
 	s.handler = s.metrics.Count(api.New(api.Deps{
-		Pages: pages, People: s.people,
+		Pages: pages, People: s.people, Traced: tracer != nil,
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),
 		StripeEvents: stripeEvents, Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits,
 		OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
 	}))
+	if tracer != nil {
+		s.handler = traces.Handler(s.handler, tracer)
+	}
 	s.queue.Handle(store.JobEndKey, a.FinishKey)
 	s.queue.Handle(store.JobEndGrant, s.oauth.FinishGrant)
 	if s.chain.Rail() != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 var (
@@ -130,7 +131,7 @@ func New(cfg Config) (*Pool, error) {
 		if n := names[u.Host]; n > 1 {
 			name += "#" + strconv.Itoa(n)
 		}
-		client, err := dial(u, transport, cfg.Most)
+		client, err := dial(u, traces.Transport(transport), cfg.Most)
 		if err != nil {
 			return nil, fmt.Errorf("endpoints: endpoint %d (%s) cannot be used", i+1, name)
 		}

@@ -173,7 +173,7 @@ func (p *Publisher) anchor(ctx context.Context, period *store.MirrorPeriod) erro
 	// A root that the chain has already, from before a backup of the database was restored, is not sent again.
 	found, err := p.find(ctx, period)
 	if errors.Is(err, errGone) {
-		p.cfg.Log.Warn(err.Error(), "period", period.Period)
+		p.cfg.Log.WarnContext(ctx, err.Error(), "period", period.Period)
 		p.placed = false
 		return nil
 	}
@@ -296,7 +296,7 @@ func (p *Publisher) settle(ctx context.Context, period *store.MirrorPeriod) erro
 		period.State, period.Raw = IsFinal, nil
 		return p.update(ctx, period)
 	}
-	p.cfg.Log.Warn("a root of burns is no longer on the chain", "period", period.Period)
+	p.cfg.Log.WarnContext(ctx, "a root of burns is no longer on the chain", "period", period.Period)
 	period.State, period.Block, period.BlockHash = IsSent, 0, toll.Hash{}
 	return p.update(ctx, period)
 }

@@ -16,15 +16,15 @@ type Delegation struct {
 func (s *Signer) Delegation(ctx context.Context, r Delegation) (*userop.SignedDelegation, error) {
 	const kind = "delegation"
 	if r.Delegation == nil {
-		return nil, s.refuse(kind, "", Malformed)
+		return nil, s.refuse(ctx, kind, "", Malformed)
 	}
 	id := r.Delegation.Delegator.Hex()
 	t, err := r.Delegation.Terms()
 	switch {
 	case err != nil || t.Delegate != s.service:
-		return nil, s.refuse(kind, id, ForeignDelegate)
+		return nil, s.refuse(ctx, kind, id, ForeignDelegate)
 	case t.Delegator == s.service || s.sends(t.Delegator):
-		return nil, s.refuse(kind, id, ForeignAccount)
+		return nil, s.refuse(ctx, kind, id, ForeignAccount)
 	}
 	signature, err := s.signature(ctx, t.Delegator, r.Delegation.SigningHash(s.chainID))
 	if err != nil {
@@ -45,14 +45,14 @@ type Revoke struct {
 func (s *Signer) Revoke(ctx context.Context, r Revoke) (*userop.Operation, error) {
 	const kind = "revoke"
 	if r.DelegationID == "" || len(r.DelegationID) > maxID || r.Failed < 0 || r.Delegation == nil || r.Delegation.Salt == nil {
-		return nil, s.refuse(kind, bounded(r.DelegationID), Malformed)
+		return nil, s.refuse(ctx, kind, bounded(r.DelegationID), Malformed)
 	}
 	if _, err := r.Delegation.Terms(); err != nil || r.Delegation.Salt.Cmp(userop.Salt(r.DelegationID)) != 0 {
-		return nil, s.refuse(kind, r.DelegationID, ForeignDelegate)
+		return nil, s.refuse(ctx, kind, r.DelegationID, ForeignDelegate)
 	}
 	from := r.Delegation.Delegator
 	if from == s.service || s.sends(from) {
-		return nil, s.refuse(kind, r.DelegationID, ForeignAccount)
+		return nil, s.refuse(ctx, kind, r.DelegationID, ForeignAccount)
 	}
 	return s.operation(ctx, userop.New(from, userop.RevokeKey(r.DelegationID, r.Failed), userop.RevokeCall(*r.Delegation), r.CallGas))
 }

@@ -30,7 +30,7 @@ func (s *Signer) Anchor(ctx context.Context, a Anchor) (*types.Transaction, erro
 		reason = Malformed
 	}
 	if reason != "" {
-		return nil, s.refuse(kind, s.mirror.Hex(), reason)
+		return nil, s.refuse(ctx, kind, s.mirror.Hex(), reason)
 	}
 	to := contracts.CreditMirror(s.mirror)
 	return s.transaction(ctx, s.mirror, &types.DynamicFeeTx{
@@ -62,7 +62,7 @@ func (s *Signer) PlaceMirror(ctx context.Context, p PlaceMirror) (*types.Transac
 		reason = Malformed
 	}
 	if reason != "" {
-		return nil, s.refuse("placement of the mirror", s.mirror.Hex(), reason)
+		return nil, s.refuse(ctx, "placement of the mirror", s.mirror.Hex(), reason)
 	}
 	m := contracts.Mirror(s.mirror)
 	return s.transaction(ctx, s.mirror, &types.DynamicFeeTx{

@@ -35,7 +35,7 @@ type Order struct {
 func (s *Signer) Order(ctx context.Context, o Order) (*userop.Operation, error) {
 	const kind = "order"
 	if reason := s.checkOrder(&o); reason != "" {
-		return nil, s.refuse(kind, bounded(o.OrderID), reason)
+		return nil, s.refuse(ctx, kind, bounded(o.OrderID), reason)
 	}
 	pay := userop.DirectCall
 	if o.Delegation != nil {
@@ -45,7 +45,7 @@ func (s *Signer) Order(ctx context.Context, o Order) (*userop.Operation, error) 
 	}
 	callData, err := pay(o.Token, o.Transfers)
 	if err != nil {
-		return nil, s.refuse(kind, o.OrderID, Malformed)
+		return nil, s.refuse(ctx, kind, o.OrderID, Malformed)
 	}
 	op := userop.New(o.Sender, userop.OrderKey(o.OrderID), callData, o.CallGas)
 	if o.VerificationGas != 0 {
@@ -64,7 +64,7 @@ func (s *Signer) admitted(ctx context.Context, kind, id string, op *userop.Opera
 	defer k.Zero()
 	content := crypto.Keccak256Hash(op.Sender[:], op.CallData)
 	if reason, wait := s.limits.admit(on, userop.OrderKey(id), content, cents); reason != "" {
-		return nil, s.refused(id, &Refusal{Request: kind, Reason: reason, RetryAfter: wait})
+		return nil, s.refused(ctx, id, &Refusal{Request: kind, Reason: reason, RetryAfter: wait})
 	}
 	op.Signature, err = sign(k, op.SigningHash(s.chainID))
 	return op, err
@@ -154,9 +154,9 @@ func (s *Signer) Void(ctx context.Context, v Void) (*userop.Operation, error) {
 	const kind = "void"
 	switch {
 	case v.OrderID == "" || len(v.OrderID) > maxID:
-		return nil, s.refuse(kind, bounded(v.OrderID), Malformed)
+		return nil, s.refuse(ctx, kind, bounded(v.OrderID), Malformed)
 	case s.sends(v.Sender):
-		return nil, s.refuse(kind, v.OrderID, ForeignAccount)
+		return nil, s.refuse(ctx, kind, v.OrderID, ForeignAccount)
 	}
 	return s.operation(ctx, userop.New(v.Sender, userop.VoidKey(v.OrderID), userop.VoidCall(userop.OrderKey(v.OrderID)), v.CallGas))
 }

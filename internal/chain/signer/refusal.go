@@ -1,6 +1,7 @@
 package signer
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -39,11 +40,11 @@ func (r *Refusal) Error() string {
 }
 
 // refuse raises the alarm. The id of the order or the delegation, or the account, is all of the request that is logged.
-func (s *Signer) refuse(request, id string, reason Reason) error {
-	return s.refused(id, &Refusal{Request: request, Reason: reason})
+func (s *Signer) refuse(ctx context.Context, request, id string, reason Reason) error {
+	return s.refused(ctx, id, &Refusal{Request: request, Reason: reason})
 }
 
-func (s *Signer) refused(id string, r *Refusal) error {
-	alarm.Log(s.log, alarm.SignerRefused, "the signer refused a request", slog.String("request", r.Request), slog.String("reason", string(r.Reason)), slog.String("id", id))
+func (s *Signer) refused(ctx context.Context, id string, r *Refusal) error {
+	alarm.Log(ctx, s.log, alarm.SignerRefused, "the signer refused a request", slog.String("request", r.Request), slog.String("reason", string(r.Reason)), slog.String("id", id))
 	return r
 }

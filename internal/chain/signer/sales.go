@@ -44,11 +44,11 @@ type WalletSignature []byte
 func (s *Signer) Sale(ctx context.Context, r Sale) (*userop.Operation, error) {
 	const kind = "sale"
 	if reason := s.checkSale(&r); reason != "" {
-		return nil, s.refuse(kind, bounded(r.OrderID), reason)
+		return nil, s.refuse(ctx, kind, bounded(r.OrderID), reason)
 	}
 	callData, err := userop.SaleCall(r.Token, &r.Authorization, r.Signature)
 	if err != nil {
-		return nil, s.refuse(kind, r.OrderID, Malformed)
+		return nil, s.refuse(ctx, kind, r.OrderID, Malformed)
 	}
 	op := userop.New(s.service, userop.OrderKey(r.OrderID), callData, r.CallGas)
 	cents := hundredths(r.Authorization.Value)

@@ -91,7 +91,7 @@ func (s *Signer) key(ctx context.Context, account common.Address) (*secp256k1.Pr
 	if len(b) != 32 || k.Key.SetByteSlice(b) || k.Key.IsZero() ||
 		common.BytesToAddress(crypto.Keccak256(k.PubKey().SerializeUncompressed()[1:])) != account {
 		k.Zero()
-		alarm.Log(s.log, alarm.KeyMismatch, "a stored key is not the key of its account", "account", account)
+		alarm.Log(ctx, s.log, alarm.KeyMismatch, "a stored key is not the key of its account", "account", account)
 		return nil, fmt.Errorf("signer: what is stored for %s is not its key", account)
 	}
 	return k, nil

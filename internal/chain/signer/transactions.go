@@ -23,7 +23,7 @@ type Authorization struct {
 // with code, the pool takes one transaction of it at a time.
 func (s *Signer) Authorization(ctx context.Context, a Authorization) (types.SetCodeAuthorization, error) {
 	if s.sends(a.Account) {
-		return types.SetCodeAuthorization{}, s.refuse("authorization", a.Account.Hex(), ForeignAccount)
+		return types.SetCodeAuthorization{}, s.refuse(ctx, "authorization", a.Account.Hex(), ForeignAccount)
 	}
 	out := types.SetCodeAuthorization{ChainID: *uint256.MustFromBig(s.chainID), Address: contracts.AccountCode, Nonce: a.Nonce}
 	signature, err := s.signature(ctx, a.Account, out.SigHash())
@@ -62,7 +62,7 @@ func (s *Signer) RelayerTx(ctx context.Context, r RelayerTx) (*types.Transaction
 		}
 	}
 	if reason != "" {
-		return nil, s.refuse(kind, r.Relayer.Hex(), reason)
+		return nil, s.refuse(ctx, kind, r.Relayer.Hex(), reason)
 	}
 	callData := userop.HandleOps(r.Ops, r.Relayer)
 	if len(r.Authorizations) == 0 {
@@ -110,7 +110,7 @@ type Fill struct {
 // Fill signs a transfer of nothing from the relayer to itself.
 func (s *Signer) Fill(ctx context.Context, f Fill) (*types.Transaction, error) {
 	if reason := s.checkFees(f.Relayer, f.Tip, f.FeeCap); reason != "" {
-		return nil, s.refuse("fill", f.Relayer.Hex(), reason)
+		return nil, s.refuse(ctx, "fill", f.Relayer.Hex(), reason)
 	}
 	return s.transaction(ctx, f.Relayer, &types.DynamicFeeTx{
 		ChainID: s.chainID, Nonce: f.Nonce, GasTipCap: f.Tip, GasFeeCap: f.FeeCap, Gas: 21_000, To: &f.Relayer,

@@ -1,0 +1,57 @@
+package server_test
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// What goes wrong while a request is served is in the log with the id of the request, whatever room logs it: pages, the API
+// that a page calls, the authorization server.
+func TestLogs_CorrelationID(t *testing.T) {
+	out := &lines{}
+	cfg := server.Config{Data: t.TempDir(), Log: slog.New(slog.NewTextHandler(out, nil))}
+	s, url := start(t, cfg)
+	keys(t, s)
+	st := rows(t, cfg)
+	err := st.Tx(t.Context(), func(tx *store.Tx) (err error) {
+		for _, table := range []string{"agents", "plans", "oauth_clients"} {
+			if err == nil {
+				_, err = tx.Exec(t.Context(), "ALTER TABLE "+table+" RENAME TO gone_"+table)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, room := range map[string]string{
+		"/explore": "page", "/api/v1/protocol/plans/1": "call failed",
+		"/oauth/authorize?client_id=x&response_type=code&redirect_uri=http://127.0.0.1:1/": "oauth",
+	} {
+		id := "corr-" + strings.Fields(room)[0]
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Correlation-Id", id)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		found := 0
+		for line := range strings.Lines(out.String()) {
+			if strings.Contains(line, "level=ERROR") && strings.HasSuffix(line, " correlationId="+id+"\n") {
+				found++
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s: %d, and no line of the log has its id:\n%s", path, res.StatusCode, out)
+		}
+	}
+}

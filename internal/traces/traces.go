@@ -1,0 +1,140 @@
+// Package traces makes spans of work and of calls to others. Without a tracer in the context all of it does nothing and
+// allocates nothing. Where spans go is the business of package otlp.
+package traces
+
+import (
+	"context"
+	"net/http"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Scope is the name of the tracer.
+const Scope = "github.com/tollhq/toll"
+
+type tracerKey struct{}
+
+// With returns a context in which work that nobody asked for, such as a background job, has spans.
+func With(ctx context.Context, tracer trace.Tracer) context.Context {
+	return context.WithValue(ctx, tracerKey{}, tracer)
+}
+
+// tracer returns the tracer of a context, nil for none.
+func tracer(ctx context.Context) trace.Tracer {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		return span.TracerProvider().Tracer(Scope)
+	}
+	t, _ := ctx.Value(tracerKey{}).(trace.Tracer)
+	return t
+}
+
+// Span is a piece of work. The zero value does nothing.
+type Span struct{ of trace.Span }
+
+// Start begins a span of work. id is what it is about, such as an order.
+func Start(ctx context.Context, name, id string) (context.Context, Span) {
+	t := tracer(ctx)
+	if t == nil {
+		return ctx, Span{}
+	}
+	ctx, of := t.Start(ctx, name, trace.WithAttributes(attribute.String("toll.id", id)))
+	return ctx, Span{of}
+}
+
+// End ends the span. err says that the work failed; nil says nothing.
+func (s Span) End(err error) {
+	if s.of == nil {
+		return
+	}
+	if err != nil {
+		s.of.SetStatus(codes.Error, err.Error())
+	}
+	s.of.End()
+}
+
+// Request tells the span of a request, if there is one, which operation it is and which id the log has for it.
+func Request(ctx context.Context, operation, correlationID string) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetName(operation)
+		span.SetAttributes(attribute.String("toll.correlation_id", correlationID))
+	}
+}
+
+// Transport returns next, with a span for each request that is sent on behalf of something that has one, and with the trace
+// in its headers. Polls of background loops have none. Of the address the span has the host alone: paths and queries of endpoints, webhooks and the card
+// processor hold keys and names.
+func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
+
+type transport struct{ next http.RoundTripper }
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !trace.SpanFromContext(r.Context()).IsRecording() {
+		return t.next.RoundTrip(r)
+	}
+	ctx, span := tracer(r.Context()).Start(r.Context(), r.Method, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String("http.request.method", r.Method), attribute.String("server.address", r.URL.Hostname())))
+	defer span.End()
+	r = r.Clone(ctx)
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header))
+	res, err := t.next.RoundTrip(r)
+	if err != nil {
+		span.SetStatus(codes.Error, "no answer") // its text may hold the address
+		return res, err
+	}
+	span.SetAttributes(attribute.Int("http.response.status_code", res.StatusCode))
+	if res.StatusCode >= http.StatusBadRequest {
+		span.SetStatus(codes.Error, "")
+	}
+	return res, nil
+}
+
+// CloseIdleConnections is for [http.Client].
+func (t transport) CloseIdleConnections() {
+	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// Handler returns next with a span for each request, as a part of the trace that its headers name.
+func Handler(next http.Handler, by trace.Tracer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx, span := by.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.String("http.request.method", r.Method)))
+		a := answer{ResponseWriter: w, status: http.StatusInternalServerError} // what a panic is answered with
+		defer func() {
+			span.SetAttributes(attribute.Int("http.response.status_code", a.status))
+			if a.status >= http.StatusInternalServerError {
+				span.SetStatus(codes.Error, "")
+			}
+			span.End()
+		}()
+		next.ServeHTTP(&a, r.WithContext(ctx))
+	})
+}
+
+// answer remembers the status of an answer.
+type answer struct {
+	http.ResponseWriter
+	status int
+	wrote  bool
+}
+
+func (a *answer) WriteHeader(status int) {
+	if !a.wrote && status >= http.StatusOK {
+		a.status, a.wrote = status, true
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	if !a.wrote {
+		a.status, a.wrote = http.StatusOK, true
+	}
+	return a.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
