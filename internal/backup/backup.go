@@ -2,7 +2,6 @@
 package backup
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -46,11 +45,11 @@ type Info struct {
 	Bytes       int64            `json:"bytes"`       // of the database
 }
 
-// Write copies the database of st, as it is in one moment, to the new file path. info has what the caller knows:
+// Write copies the database of st, as it is in one moment, to a new file at a place. info has what the caller knows:
 // environment, time, release and master key. The copy that is not sealed lies in the directory data, under the protection of
 // the database, for the time of the call. The file is read back before it gets its name.
 func Write(
-	ctx context.Context, st *store.Store, ring *seal.Ring, info Info, data, path string,
+	ctx context.Context, st *store.Store, ring *seal.Ring, info Info, data string, to Place, name string,
 ) (_ Info, err error) {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails since Go 1.24
@@ -74,8 +73,7 @@ func Write(
 	}
 	info.Bytes = stat.Size()
 
-	dir, name := filepath.Split(path)
-	out, err := tempfile.Kind{Prefix: "." + name + "."}.Create(cmp.Or(dir, "."))
+	out, err := to.create(data, name)
 	if err != nil {
 		return info, fmt.Errorf("backup: %w", err)
 	}
@@ -84,10 +82,10 @@ func Write(
 	if err := errors.Join(err, out.Sync()); err != nil {
 		return info, fmt.Errorf("backup: %w", err)
 	}
-	if _, err := openFile(ctx, ring, out.Name(), io.Discard); err != nil {
+	if _, err := Verify(ctx, ring, folder(""), out.Name()); err != nil {
 		return info, fmt.Errorf("backup: the file cannot be read back: %w", err)
 	}
-	return info, publish(out, path)
+	return info, to.publish(ctx, out, name)
 }
 
 // Temporary files in a data directory. A killed process leaves them; the next start of the service
@@ -95,19 +93,11 @@ func Write(
 var (
 	plainBackup  = tempfile.Kind{Prefix: "backup-", Suffix: ".db"}
 	plainRestore = tempfile.Kind{Prefix: "restore-", Suffix: ".db"}
+	sealedBackup = tempfile.Kind{Prefix: "sealed-", Suffix: ".backup"} // on its way to a bucket
 )
 
 // Copies are the kinds of files in a data directory that hold a whole database.
-var Copies = []tempfile.Kind{plainBackup, plainRestore}
-
-// publish gives a file its name, unless that is taken.
-func publish(f *tempfile.File, to string) error {
-	err := f.Publish(to, false)
-	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s is there already", to)
-	}
-	return err
-}
+var Copies = []tempfile.Kind{plainBackup, plainRestore, sealedBackup}
 
 // chunkData is the associated data of an envelope.
 func chunkData(header [sha256.Size]byte, n uint64, last bool) []byte {
@@ -166,14 +156,17 @@ func writeAll(out io.Writer, parts ...[]byte) error {
 }
 
 // openFile writes the database that a backup holds. What was written counts only when there is no error.
-func openFile(ctx context.Context, ring *seal.Ring, path string, out io.Writer) (info Info, err error) {
-	in, err := os.Open(path)
+func openFile(ctx context.Context, ring *seal.Ring, from Place, name string, out io.Writer) (info Info, err error) {
+	in, err := from.Open(ctx, name)
 	if err != nil {
 		return info, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	start := make([]byte, len(mark))
-	if _, err := io.ReadFull(in, start); err != nil || string(start) != mark {
+	if _, err := io.ReadFull(in, start); err != nil && !errors.Is(cut(err), errDamaged) {
+		return info, err
+	}
+	if string(start) != mark {
 		return info, errOtherFile
 	}
 	header, err := sized(in, maxHeader)
@@ -220,8 +213,8 @@ func openFile(ctx context.Context, ring *seal.Ring, path string, out io.Writer) 
 }
 
 // Verify reads a whole backup and opens it, without making a database.
-func Verify(ctx context.Context, ring *seal.Ring, path string) (Info, error) {
-	return openFile(ctx, ring, path, io.Discard)
+func Verify(ctx context.Context, ring *seal.Ring, from Place, name string) (Info, error) {
+	return openFile(ctx, ring, from, name, io.Discard)
 }
 
 var errDamaged = errors.New("the backup is damaged or cut off")
@@ -230,7 +223,7 @@ var errDamaged = errors.New("the backup is damaged or cut off")
 func sized(in io.Reader, most uint32) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(in, length[:]); err != nil {
-		return nil, errDamaged
+		return nil, cut(err)
 	}
 	n := binary.BigEndian.Uint32(length[:])
 	if n > most {
@@ -238,22 +231,31 @@ func sized(in io.Reader, most uint32) ([]byte, error) {
 	}
 	part := make([]byte, n)
 	if _, err := io.ReadFull(in, part); err != nil {
-		return nil, errDamaged
+		return nil, cut(err)
 	}
 	return part, nil
 }
 
-// Read makes the database target, which must not exist, of the backup at path, in the directory data, and marks it as
-// restored at now. Ring and environment must be those of the backup.
+// cut is the error of a read that ended too early: the backup is cut off, or its place does not answer. The errors of a
+// place may have io.ErrUnexpectedEOF inside.
+func cut(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errDamaged
+	}
+	return err
+}
+
+// Read makes the database target, which must not exist, of a backup, in the directory data, and marks it as restored at
+// now. Ring and environment must be those of the backup.
 func Read(
-	ctx context.Context, ring *seal.Ring, environment toll.Environment, data, target, path string, now time.Time,
+	ctx context.Context, ring *seal.Ring, environment toll.Environment, data, target string, from Place, name string, now time.Time,
 ) (info Info, err error) {
 	out, err := plainRestore.Create(data)
 	if err != nil {
 		return info, fmt.Errorf("restore: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Remove()) }()
-	info, err = openFile(ctx, ring, path, out)
+	info, err = openFile(ctx, ring, from, name, out)
 	if err := errors.Join(err, out.Sync()); err != nil {
 		return info, err
 	}
@@ -274,7 +276,8 @@ func Read(
 	if err := store.MarkSnapshot(ctx, out.Name(), mark); err != nil {
 		return info, err
 	}
-	return info, publish(out, target)
+	dir, file := filepath.Split(target)
+	return info, folder(dir).publish(ctx, out, file)
 }
 
 // Age returns how long ago the backup was made.

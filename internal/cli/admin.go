@@ -59,6 +59,7 @@ Each archive begins where the one before it ended. Credits are decimal strings, 
 
 func (a *app) auditCommand() *cobra.Command {
 	var archives []string
+	var record bool
 	c := a.storeCommand("audit", "Prove the books of a database", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		began := time.Now()
 		findings, err := server.Audit(cmd.Context(), cfg)
@@ -131,10 +132,19 @@ Several may do this at once: one does it, the others wait. A migration that was 
 }
 
 func (a *app) backupCommand() *cobra.Command {
-	var verify bool
+	var verify, list bool
 	var tmp string
+	var objects server.Config
 	c := a.storeCommand("backup FILE", "Write a sealed copy of an embedded database", func(cmd *cobra.Command, args []string, cfg server.Config) error {
-		cfg.TemporaryDir = tmp
+		cfg.TemporaryDir, cfg.ObjectStore = tmp, objects.ObjectStore
+		if list {
+			made, err := server.ListBackups(cmd.Context(), cfg, args[0])
+			if err != nil {
+				return err
+			}
+			found := map[string]any{"backups": made, "total": len(made)}
+			return a.showPage(found, "backups", []column{{"NAME", "name"}, {"AT", "at"}, {"BYTES", "bytes"}})
+		}
 		if verify {
 			info, err := server.VerifyBackup(cmd.Context(), cfg, args[0])
 			if err != nil {
@@ -155,20 +165,27 @@ func (a *app) backupCommand() *cobra.Command {
 		return a.built(info)
 	})
 	c.Flags().BoolVar(&verify, "verify", false, "read a whole backup and open it with the master key, without a restore")
+	c.Flags().BoolVar(&list, "list", false, "list the scheduled backups of the folder, or of s3://bucket/prefix")
+	c.MarkFlagsMutuallyExclusive("verify", "list")
 	c.Flags().StringVar(&tmp, "tmp", "", "folder for the plain copy of the database while the backup is made; default the data directory")
+	objectStoreFlags(c, &objects)
 	c.Long = `Write a sealed copy of an embedded database, as it is in one moment, while the service runs or not. The file is read back
 before it gets its name, and is bound to the environment. The master key that opens it is not in it. A database with an
-older schema is copied as it is. With - the backup goes to stdout, for a program that keeps it elsewhere.
+older schema is copied as it is. With - the backup goes to stdout, for a program that keeps it elsewhere, and
+s3://bucket/prefix/name is an object of an S3-compatible store.
 
 toll serve --backup-dir makes backups by itself. PostgreSQL has tools of its own: pg_dump, or an archive of its write-ahead log.`
 	c.Example = "toll backup --data ./toll-data toll-2026-11-21.backup\n" +
 		"toll backup --data ./toll-data --verify toll-2026-11-21.backup\n" +
+		"toll backup --s3-endpoint https://s3.example.com --s3-key-file s3.key --list s3://vault/toll\n" +
 		"toll backup --data ./toll-data --tmp /run/toll - | ssh keep@vault 'cat >toll.backup'"
 	return c
 }
 
 func (a *app) restoreCommand() *cobra.Command {
+	var objects server.Config
 	c := a.storeCommand("restore FILE", "Make a database of a backup", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+		cfg.ObjectStore = objects.ObjectStore
 		info, err := server.Restore(cmd.Context(), cfg, args[0])
 		if err != nil {
 			return err
@@ -180,7 +197,10 @@ func (a *app) restoreCommand() *cobra.Command {
 	c.Long = `Make the embedded database of a backup in a directory that holds none. It needs the master key of the backup, by default
 master.key in that directory, and the environment of the backup: live is restored with --environment live only.
 
-The database is marked as restored until toll recovery end: payments that came after the backup are still to be dealt with.`
-	c.Example = "toll restore --data ./new-data --master-key-file ./master.key toll-2026-11-21.backup"
+The file is a path, or s3://bucket/prefix/name. The database is marked as restored until toll recovery end: payments that came
+after the backup are still to be dealt with.`
+	c.Example = "toll restore --data ./new-data --master-key-file ./master.key toll-2026-11-21.backup\n" +
+		"toll restore --data ./new-data --master-key-file ./master.key --s3-key-file s3.key s3://vault/toll/toll-20261121T030000Z.backup"
+	objectStoreFlags(c, &objects)
 	return c
 }

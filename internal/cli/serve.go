@@ -61,6 +61,7 @@ accepted for --drain, and what is in flight then is finished.`
 	chainFlags(c, &f.cfg.Chain)
 	cardFlags(c, &f.cfg.Card)
 	peopleFlags(c, &f.cfg)
+	objectStoreFlags(c, &f.cfg)
 	fl := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	fl.StringVar(&f.cfg.Listen, "listen", server.DefaultListen, "address to listen on")
 	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "address under which callers reach the service; default that of the first start")
@@ -72,9 +73,9 @@ accepted for --drain, and what is in flight then is finished.`
 		"load balancers notice; at most 10s; on a terminal 0s")
 	fl.DurationVar(&f.cfg.OrderWait, "order-wait", 0, "how long the answer to an order waits for its credits; default 30s, on the embedded chain 10s")
 	fl.IntVar(&f.cfg.RetainDays, "retain-days", server.DefaultRetainDays, "days after the end of their access token for which requests are known, and for which events are kept; -1 is for ever")
-	fl.StringVar(&f.cfg.Backups.Dir, "backup-dir", "", "folder for sealed backups of the embedded database, on another disk; default none are made")
+	fl.StringVar(&f.cfg.Backups.Dir, "backup-dir", "", "folder for sealed backups of the embedded database, on another disk, or s3://bucket/prefix; default none are made")
 	fl.DurationVar(&f.cfg.Backups.Every, "backup-every", 24*time.Hour, "pause between two backups, 10m and more")
-	fl.IntVar(&f.cfg.Backups.Keep, "backup-keep", 7, "how many of them are kept")
+	fl.IntVar(&f.cfg.Backups.Keep, "backup-keep", 7, "how many of them are kept; -1 keeps all")
 	fl.StringVar(&f.cfg.TemporaryDir, "tmp", "", "folder for the plain copy of the database while a backup is made; default the data directory")
 	fl.BoolVar(&f.cfg.CloseReads, "close-reads", false, "ask for an API key where plans, agents and balances are read")
 	fl.StringVar(&f.cfg.Brand.Name, "brand-name", "", "name of the service on its pages; default Toll")
@@ -104,6 +105,18 @@ func peopleFlags(c *cobra.Command, cfg *server.Config) {
 	addWithEnv(c, f)
 	secret(c, &cfg.Mail.Password, "smtp-password")
 	secret(c, &cfg.OIDC.ClientSecret, "oidc-client-secret")
+}
+
+// objectStoreFlags say how an S3-compatible store is reached.
+func objectStoreFlags(c *cobra.Command, cfg *server.Config) {
+	o := &cfg.ObjectStore
+	f := pflag.NewFlagSet("object store", pflag.ContinueOnError)
+	f.StringVar(&o.Endpoint, "s3-endpoint", "", "S3-compatible store of s3:// places, such as https://s3.example.com; default that of Amazon")
+	f.StringVar(&o.Region, "s3-region", "", "its region; default us-east-1")
+	f.StringVar(&o.KeyFile, "s3-key-file", "", "file with the id of an access key and its secret, mode 0600; or TOLL_S3_ACCESS_KEY and TOLL_S3_SECRET_KEY")
+	addWithEnv(c, f)
+	secret(c, &o.AccessKey, "s3-access-key")
+	secret(c, &o.SecretKey, "s3-secret-key")
 }
 
 // quotaFlags are what one account may have of each kind, and add in an hour. Their defaults are those of the service.

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"regexp"
-	"runtime"
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/seal"
 )
 
 // Mode says whether fiat plans can be bought.
@@ -142,7 +141,7 @@ func (k *keys) tries() int64 {
 func (c *Config) keys() (k keys, err error) {
 	k.secret, k.publishable, k.webhook = c.SecretKey, c.PublishableKey, c.WebhookSecrets
 	if c.SecretKeyFile != "" {
-		lines, err := secretLines(c.SecretKeyFile, setSecretKey)
+		lines, err := seal.Words(c.SecretKeyFile, setSecretKey)
 		if err != nil {
 			return keys{}, err
 		}
@@ -152,7 +151,7 @@ func (c *Config) keys() (k keys, err error) {
 		k.secret = lines[0]
 	}
 	if c.WebhookSecretFile != "" {
-		if k.webhook, err = secretLines(c.WebhookSecretFile, setWebhookSecret); err != nil {
+		if k.webhook, err = seal.Words(c.WebhookSecretFile, setWebhookSecret); err != nil {
 			return keys{}, err
 		}
 	}
@@ -175,28 +174,6 @@ func (c *Config) keys() (k keys, err error) {
 		}
 	}
 	return k, nil
-}
-
-// maxSecretFile bounds a file with keys, in bytes.
-const maxSecretFile = 4096
-
-// secretLines returns the lines of a file that nobody else can touch.
-func secretLines(path, setting string) ([]string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", setting, err)
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("the file %s has mode %04o; others can read the secrets in it: chmod 600 it", path, mode)
-	}
-	if info.Size() > maxSecretFile {
-		return nil, fmt.Errorf("the file %s is larger than %d bytes: correct %s", path, maxSecretFile, setting)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", setting, err)
-	}
-	return strings.Fields(string(text)), nil
 }
 
 // source is which processor a service has.

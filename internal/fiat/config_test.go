@@ -35,7 +35,7 @@ func TestConfig_Check(t *testing.T) {
 		"a file":                 {Config{SecretKeyFile: file("one", live+"\n", 0o600)}, "", ""},
 		"an open file":           {Config{SecretKeyFile: file("open", live, 0o644)}, "chmod 600", "-"},
 		"a file with two":        {Config{SecretKeyFile: file("two", live+"\n"+live, 0o600)}, "one secret key", "-"},
-		"a huge file":            {Config{SecretKeyFile: file("huge", strings.Repeat("x", maxSecretFile+1), 0o600)}, "larger than", "-"},
+		"a huge file":            {Config{SecretKeyFile: file("huge", strings.Repeat("x", 4097), 0o600)}, "larger than", "-"},
 		"no file":                {Config{SecretKeyFile: filepath.Join(dir, "none")}, "no such file", "-"},
 		"publishable":            {Config{SecretKey: live, PublishableKey: "pk_live_1"}, "", ""},
 		"publishable of another": {Config{SecretKey: live, PublishableKey: "pk_test_1"}, "another mode", "-"},

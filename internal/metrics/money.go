@@ -71,7 +71,7 @@ func (m *Metrics) Money(st *store.Store, clock func() time.Time) {
 }
 
 // Backups reports the age of the newest scheduled backup, as long as there is one.
-func (m *Metrics) Backups(last func() (time.Time, error), clock func() time.Time) {
+func (m *Metrics) Backups(last func() time.Time, clock func() time.Time) {
 	if m != nil {
 		m.gauge("toll_backup_age_seconds", "Age of the newest scheduled backup, -1 for none.", func() float64 {
 			at := last()

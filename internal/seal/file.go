@@ -46,11 +46,7 @@ func read(path string) (*Ring, error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, fmt.Errorf("seal: master key: %w", err)
 	}
-	others := fs.FileMode(0o077)
-	if !owned(info) {
-		others = 0o037
-	}
-	if mode := info.Mode().Perm(); mode&others != 0 && runtime.GOOS != "windows" {
+	if mode := info.Mode().Perm(); mode&others(info) != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("seal: master key %s has mode %04o; others can touch it: chmod 600 it", path, mode)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 128))
@@ -59,6 +55,14 @@ func read(path string) (*Ring, error) {
 	}
 	defer clear(text)
 	return parse(bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")), path)
+}
+
+// others are the modes that a file with secrets must not have. See [FromFile].
+func others(info fs.FileInfo) fs.FileMode {
+	if owned(info) {
+		return 0o077
+	}
+	return 0o037
 }
 
 // FromText returns the ring of a master key that was given as text, such as a variable of the environment: 64 hexadecimal

@@ -17,9 +17,17 @@ import (
 	"github.com/tollhq/toll/internal/tempfile"
 )
 
-// Backup writes the embedded database, as it is in one moment, to a new file that only the master key opens. It works
-// beside a running service. The master key is not in it: who restores needs both.
-func Backup(ctx context.Context, cfg Config, path string) (info backup.Info, err error) {
+// Backup writes the embedded database, as it is in one moment, to a new file that only the master key opens: a path, or
+// s3://bucket/prefix/name. It works beside a running service. The master key is not in it: a restore needs both.
+func Backup(ctx context.Context, cfg Config, location string) (info backup.Info, err error) {
+	to, name, err := cfg.ObjectStore.Split(location)
+	if err != nil {
+		return info, err
+	}
+	return writeBackup(ctx, cfg, to, name)
+}
+
+func writeBackup(ctx context.Context, cfg Config, to backup.Place, name string) (info backup.Info, err error) {
 	if cfg.Database != "" {
 		return info, store.ErrNoSnapshot
 	}
@@ -61,7 +69,7 @@ func Backup(ctx context.Context, cfg Config, path string) (info backup.Info, err
 		CreatedAt:   toll.At(moved.now()),
 		Release:     cfg.Release,
 		MasterKeyID: ring.KeyID(),
-	}, cmp.Or(cfg.TemporaryDir, cfg.Data), path)
+	}, cmp.Or(cfg.TemporaryDir, cfg.Data), to, name)
 }
 
 // BackupTo is [Backup] to a writer, after the file was read back.
@@ -84,19 +92,32 @@ func BackupTo(ctx context.Context, cfg Config, to io.Writer) (info backup.Info, 
 }
 
 // VerifyBackup reads a whole backup and opens it with the master key, without making a database.
-func VerifyBackup(ctx context.Context, cfg Config, path string) (info backup.Info, err error) {
+func VerifyBackup(ctx context.Context, cfg Config, location string) (info backup.Info, err error) {
 	cfg = cfg.withDefaults()
 	ring, err := cfg.openRing(false)
 	if err != nil {
 		return info, err
 	}
-	return backup.Verify(ctx, ring, path)
+	from, name, err := cfg.ObjectStore.Split(location)
+	if err != nil {
+		return info, err
+	}
+	return backup.Verify(ctx, ring, from, name)
+}
+
+// ListBackups returns the scheduled backups of a folder or of s3://bucket/prefix, the oldest first.
+func ListBackups(ctx context.Context, cfg Config, location string) ([]backup.Scheduled, error) {
+	place, err := cfg.ObjectStore.Place(location)
+	if err != nil {
+		return nil, err
+	}
+	return backup.List(ctx, place, cfg.withDefaults().Clock())
 }
 
 // Restore makes the embedded database of a backup in a directory that holds none. It needs the master key of the backup,
 // and the same environment: a backup of live is restored only with Environment live. The books are not what they were
 // after the moment of the backup; what happened later is not in them.
-func Restore(ctx context.Context, cfg Config, path string) (info backup.Info, err error) {
+func Restore(ctx context.Context, cfg Config, location string) (info backup.Info, err error) {
 	cfg = cfg.withDefaults()
 	if cfg.Database != "" {
 		return info, store.ErrNoSnapshot
@@ -118,10 +139,14 @@ func Restore(ctx context.Context, cfg Config, path string) (info backup.Info, er
 	if err != nil {
 		return info, err
 	}
+	from, name, err := cfg.ObjectStore.Split(location)
+	if err != nil {
+		return info, err
+	}
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return info, fmt.Errorf("data directory: %w", err)
 	}
-	return backup.Read(ctx, ring, cfg.Environment, cfg.Data, target, path, cfg.Clock())
+	return backup.Read(ctx, ring, cfg.Environment, cfg.Data, target, from, name, cfg.Clock())
 }
 
 // removeLeft removes what killed processes left in the data directory.

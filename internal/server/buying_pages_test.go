@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -189,7 +190,7 @@ func TestServicePage(t *testing.T) {
 // TestF28_BackupsOnPages: who runs the service sees its backups, reads one back, and is told what went wrong with them.
 func TestF28_BackupsOnPages(t *testing.T) {
 	dir := t.TempDir()
-	o := newTown(t, "sqlite", func(c *server.Config) { c.Backups = server.BackupSchedule{Dir: dir, Every: 24 * time.Hour, Keep: 3} })
+	o := newTown(t, "sqlite", func(c *server.Config) { c.Backups = backup.Schedule{Dir: dir, Every: 24 * time.Hour, Keep: 3} })
 	link, err := o.s.FirstLink(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/facilitator"
@@ -88,7 +89,9 @@ type Config struct {
 	// more; 0 is [DefaultRetainDays], a negative number is for ever. Balances, orders and the entries of settlements stay.
 	RetainDays int
 	// Backups says when backups of the embedded database are made. Zero makes none.
-	Backups BackupSchedule
+	Backups backup.Schedule
+	// ObjectStore is where backups with the address s3://bucket/prefix are kept.
+	ObjectStore backup.ObjectStore
 	// TemporaryDir is where backups keep the plain copy of the database while they are made; empty is Data. It needs the
 	// protection of the database.
 	TemporaryDir string

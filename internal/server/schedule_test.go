@@ -2,7 +2,10 @@ package server_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rclone/gofakes3"
+	"github.com/rclone/gofakes3/s3mem"
+
+	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -45,7 +52,7 @@ func TestF28_BackupSchedule(t *testing.T) {
 	out := &lines{}
 	log := slog.New(slog.NewTextHandler(out, nil))
 	cfg := server.Config{
-		Data: t.TempDir(), Metrics: true, Log: log, Backups: server.BackupSchedule{Dir: dir, Every: time.Hour, Keep: 2},
+		Data: t.TempDir(), Metrics: true, Log: log, Backups: backup.Schedule{Dir: dir, Every: time.Hour, Keep: 2},
 		Clock: func() time.Time { return base.Add(time.Duration(moved.Load())) },
 	}
 	files := func() (names []string) {
@@ -102,5 +109,90 @@ func TestF28_BackupSchedule(t *testing.T) {
 	}
 	if _, err := server.VerifyBackup(t.Context(), cfg, path); err == nil {
 		t.Error("a backup that was cut off is whole")
+	}
+}
+
+// The backups of a schedule are kept in an object store, one of them is restored from there, and nothing of others is touched.
+func TestF28_BackupsInAnObjectStore(t *testing.T) {
+	backend := s3mem.New()
+	if err := backend.CreateBucket(t.Context(), "vault"); err != nil {
+		t.Fatal(err)
+	}
+	var away atomic.Bool
+	store := gofakes3.New(backend, gofakes3.WithV4Auth(map[string]string{"key-of-toll": "secret-of-toll"})).Server()
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		store.ServeHTTP(w, r)
+	}))
+	t.Cleanup(host.Close)
+	if _, err := backend.PutObject(t.Context(), "vault", "toll/notes", nil, strings.NewReader("mine"), 4); err != nil {
+		t.Fatal(err)
+	}
+	keyFile := filepath.Join(t.TempDir(), "s3.key")
+	if err := os.WriteFile(keyFile, []byte("key-of-toll secret-of-toll\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var moved atomic.Int64
+	base := time.Now()
+	out := &lines{}
+	cfg := server.Config{
+		Data: t.TempDir(), Metrics: true, Log: slog.New(slog.NewTextHandler(out, nil)), MasterKeyFile: freshMasterKey(t),
+		Backups:     backup.Schedule{Dir: "s3://vault/toll", Every: time.Hour, Keep: 2},
+		ObjectStore: backup.ObjectStore{Endpoint: host.URL, KeyFile: keyFile},
+		Clock:       func() time.Time { return base.Add(time.Duration(moved.Load())) },
+	}
+	s, url := start(t, cfg)
+	builder, subscriber := keys(t, s)
+	c := newStand(t, url, builder, subscriber, 1000)
+	made := func() []backup.Scheduled {
+		t.Helper()
+		list, err := server.ListBackups(t.Context(), cfg, cfg.Backups.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	for n := range 3 {
+		if r, err := c.settle(t.Context(), fmt.Sprint("before-", n)); err != nil || !r.Success {
+			t.Fatal(err, r)
+		}
+		moved.Add(int64(61 * time.Minute))
+		if err := s.BackUp(t.Context()); err != nil || len(made()) == 0 || made()[len(made())-1].At.Before(cfg.Clock().Add(-time.Minute)) {
+			t.Fatalf("%v, %v\n%s", made(), err, out)
+		}
+	}
+	if len(made()) != 2 {
+		t.Errorf("%v", made())
+	}
+	newest := cfg.Backups.Dir + "/" + made()[1].Name
+	if info, err := server.VerifyBackup(t.Context(), cfg, newest); err != nil || info.Bytes == 0 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if got := scrape(t, s); !strings.Contains(got, "toll_backup_age_seconds 0") {
+		t.Error("the metrics do not tell the age of the newest backup")
+	}
+	if left, err := filepath.Glob(filepath.Join(cfg.Data, "*.backup")); err != nil || len(left) > 0 {
+		t.Errorf("left in the data directory: %v, %v", left, err)
+	}
+	restored := server.Config{Data: t.TempDir(), MasterKeyFile: cfg.MasterKeyFile, ObjectStore: cfg.ObjectStore}
+	if _, err := server.Restore(t.Context(), restored, newest); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := server.Audit(t.Context(), restored); err != nil || len(found) > 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if _, err := backend.HeadObject(t.Context(), "vault", "toll/notes"); err != nil {
+		t.Errorf("another object: %v", err)
+	}
+	away.Store(true)
+	moved.Add(int64(61 * time.Minute))
+	if err := s.BackUp(t.Context()); err != nil || !strings.Contains(out.String(), "alarm=backup-failed") || strings.Contains(out.String(), "secret-of-toll") {
+		t.Errorf("no alarm: %v\n%s", err, out)
+	}
+	if got := scrape(t, s); !strings.Contains(got, "toll_backup_age_seconds 36") {
+		t.Error("the age of the newest backup does not grow while the store is away")
 	}
 }

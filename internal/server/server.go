@@ -106,7 +106,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.metrics.Money(base.store, base.clock.now)
 	s.metrics.Chain(s.seenChain, base.clock.now)
 	if b := cfg.Backups; b.Dir != "" {
-		s.metrics.Backups(b.lastBackup, base.clock.machine)
+		s.metrics.Backups(s.lastBackup, base.clock.machine)
 	}
 	s.jobs.OnStop("ledger", s.ledger.Close)
 	if err := s.connect(ctx); err != nil {

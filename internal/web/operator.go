@@ -125,6 +125,14 @@ func (v *visit) showOperation() {
 	v.sheet("Service", s)
 }
 
+// keeps says how many backups stay.
+func keeps(n int) string {
+	if n < 0 {
+		return "all are kept"
+	}
+	return "the newest " + strconv.Itoa(n) + " are kept"
+}
+
 // showBackups is the list of backups. What is wrong with them, and the schedule, goes to the page.
 func (v *visit) showBackups(b *Backups, s *sheet) part {
 	t := &table{
@@ -139,7 +147,7 @@ func (v *visit) showBackups(b *Backups, s *sheet) part {
 	}
 	t.Empty.Title, t.Empty.Text, t.Empty.Command = "No backup yet", "The first one is made within a minute of the start.", ""
 	s.Facts = append(s.Facts, fact{"Backups", cell{
-		Text: "every " + strings.TrimPrefix(span(toll.UnitsOf(int64(b.Every/time.Second))), "1 ") + "; the newest " + strconv.Itoa(b.Keep) + " are kept", Sub: "in " + b.Dir,
+		Text: "every " + strings.TrimPrefix(span(toll.UnitsOf(int64(b.Every/time.Second))), "1 ") + "; " + keeps(b.Keep), Sub: "in " + b.Dir,
 	}})
 	last := fact{"Last backup", cell{Text: "none"}}
 	if len(b.Files) > 0 {

@@ -1,0 +1,43 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"time"
+)
+
+// Stalling returns a store whose connections end when nothing moves for d.
+func (o ObjectStore) Stalling(d time.Duration) ObjectStore {
+	o.stall = d
+	return o
+}
+
+// Put puts a file at a place, as a backup is put there.
+func Put(ctx context.Context, p Place, data, name string, content []byte) error {
+	f, err := p.create(data, name)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(content); err == nil {
+		err = p.publish(ctx, f, name)
+	}
+	return errors.Join(err, f.Remove())
+}
+
+// Tidy is a part of a turn.
+func Tidy(ctx context.Context, p Place, now time.Time) error { return p.tidy(ctx, now) }
+
+// Uploads returns the names of uploads to a bucket that are not complete.
+func Uploads(ctx context.Context, p Place) (names []string, err error) {
+	b := p.(*bucket)
+	for u := range b.client.ListIncompleteUploads(ctx, b.name, b.under(), true) {
+		if u.Err != nil {
+			return nil, u.Err
+		}
+		names = append(names, path.Base(u.Key))
+	}
+	slices.Sort(names)
+	return names, nil
+}

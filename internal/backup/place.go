@@ -1,0 +1,74 @@
+package backup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tollhq/toll/internal/tempfile"
+)
+
+// Place keeps finished backups: a folder, or a part of a bucket. A backup is there in whole or not at all.
+type Place interface {
+	// Files returns all files there, sorted by name.
+	Files(ctx context.Context) ([]File, error)
+	Open(ctx context.Context, name string) (io.ReadCloser, error)
+	Remove(ctx context.Context, name string) error
+
+	// create makes the temporary file of a new backup. data is a folder for it that is as protected as the database.
+	create(data, name string) (*tempfile.File, error)
+	// publish gives the content of a file its name. It refuses a name that is taken.
+	publish(ctx context.Context, f *tempfile.File, name string) error
+	// tidy removes what killed processes left of scheduled backups.
+	tidy(ctx context.Context, now time.Time) error
+}
+
+// File is a file at a place.
+type File struct {
+	Name  string
+	Bytes int64
+}
+
+// folder is a place on a disk.
+type folder string
+
+func (d folder) Files(context.Context) (files []File, err error) {
+	entries, err := os.ReadDir(string(d))
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() { // it may have gone meanwhile
+			files = append(files, File{e.Name(), info.Size()})
+		}
+	}
+	return files, err
+}
+
+func (d folder) path(name string) string { return filepath.Join(string(d), name) }
+
+func (d folder) Open(_ context.Context, name string) (io.ReadCloser, error) {
+	return os.Open(d.path(name))
+}
+
+func (d folder) Remove(_ context.Context, name string) error { return os.Remove(d.path(name)) }
+
+// create makes the file in the folder itself, so that it can get its name in one step.
+func (d folder) create(_, name string) (*tempfile.File, error) {
+	return tempfile.Kind{Prefix: "." + name + "."}.Create(cmp.Or(string(d), "."))
+}
+
+func (d folder) publish(_ context.Context, f *tempfile.File, name string) error {
+	err := f.Publish(d.path(name), false)
+	if errors.Is(err, os.ErrExist) {
+		return taken(d.path(name))
+	}
+	return err
+}
+
+// tidy does nothing: create has done it.
+func (d folder) tidy(context.Context, time.Time) error { return nil }
+
+func taken(name string) error { return fmt.Errorf("%s is there already", name) }
