@@ -71,6 +71,11 @@ func (a *app) auditCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if record {
+			if err := server.NoteAudit(cmd.Context(), cfg, len(findings)); err != nil {
+				return err
+			}
+		}
 		found := map[string]any{"findings": findings, "total": len(findings)}
 		err = a.showPage(found, "findings", []column{{"INVARIANT", "invariant"}, {"ACCOUNT", "account"}, {"DETAIL", "detail"}})
 		if err != nil {
@@ -85,7 +90,10 @@ func (a *app) auditCommand() *cobra.Command {
 	c.Long = `Prove the books of a database, account by account, while the service runs or not: credits that were minted are what is left
 and what was burned, holds are covered, each request was burned once, no limit was passed, the chain of entries is whole,
 every paid order has its credits, and no entry of an audit log was changed. With --archive also that a file of toll export is whole,
-that its chains recompute, and that the database has the same entries. Exit code 1 when something does not hold.`
+that its chains recompute, and that the database has the same entries. Exit code 1 when something does not hold.
+
+It changes nothing, unless --record has it note its outcome for the metrics of the service. Run it every day with that.`
+	c.Flags().BoolVar(&record, "record", false, "note time and outcome in the database, for toll_audit_age_seconds and toll_audit_findings")
 	c.Flags().StringArrayVar(&archives, "archive", nil, "file of toll export that is proved as well; several in their order")
 	c.Example = "toll audit --data ./toll-data\ntoll audit --data ./toll-data --archive journal-2025.ndjson\ntoll audit --database postgres://… --master-key-file master.key -o json"
 	return c

@@ -17,8 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// settingMirrorPeriod remembers the length of a period: with another one the numbers of periods would not go on.
-const settingMirrorPeriod = "mirror_period"
+// store.SettingMirrorPeriod remembers the length of a period: with another one the numbers of periods would not go on.
 
 // burns is the mirror of burned credits: it closes periods and answers for them. Publishing is the publisher's.
 type burns struct {
@@ -80,7 +79,7 @@ func (b *burns) fixLength(ctx context.Context) error {
 	want := b.length.String()
 	var have []byte
 	err := b.store.Tx(ctx, func(tx *store.Tx) (err error) {
-		if have, err = store.PutSettingIfAbsent(ctx, tx, settingMirrorPeriod, []byte(want)); err != nil {
+		if have, err = store.PutSettingIfAbsent(ctx, tx, store.SettingMirrorPeriod, []byte(want)); err != nil {
 			return err
 		}
 		return store.MarkMirrored(ctx, tx)

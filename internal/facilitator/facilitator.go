@@ -44,6 +44,7 @@ type Deps struct {
 	Clock       func() time.Time             // nil: the clock of the system
 	Log         *slog.Logger                 // nil: discard
 	Refused     func(reason string, n int64) // told of refusals that were counted; nil: nobody
+	Pending     func()                       // called for a settlement whose outcome is not known; nil: nobody counts
 	TokenFormat string                       // default rendering of access tokens: "jwt" (also for "") or "x402"
 	TopUpWait   time.Duration                // how long a verify or settle waits for the order of missing credits; 0: 20 s
 	Exact       ExactPolicy                  // "": [ExactPlans]

@@ -202,6 +202,9 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 	if e.HTTPStatus() >= 500 && e.Err != nil && ctx.Err() == nil {
 		f.Log.ErrorContext(ctx, "settle pending", "error", e.Err.Error()) // its cause leaves with no answer
 	}
+	if e.HTTPStatus() >= 500 && f.Pending != nil {
+		f.Pending()
+	}
 	e = f.fault(x402.ActSettle, e)
 	f.count(p, e, e.Reason)
 	resp := &x402.SettleResponse{ErrorReason: e.Reason, ErrorMessage: e.Text(), Code: e.Code, Details: e.Details}

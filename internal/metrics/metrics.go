@@ -36,8 +36,8 @@ type Metrics struct {
 	retries  prometheus.Counter
 	failed   prometheus.Counter
 
-	settlements, credits prometheus.Counter
-	refusals             *prometheus.CounterVec
+	settlements, credits, pending prometheus.Counter
+	refusals                      *prometheus.CounterVec
 }
 
 // operations are the values of the label operation: the acts on credits, then groups of routes by the first segments of
@@ -84,6 +84,9 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 	m.credits = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "toll_settled_credits_total", Help: "Credits that settlements burned; each is counted by one process, a few seconds later.",
 	})
+	m.pending = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "toll_settlements_pending_total", Help: "Settlements whose outcome was not known when their caller got an answer.",
+	})
 	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "toll_refusals_total", Help: "Payments that verify and settle refused to sellers, by reason.",
 	}, []string{"reason"})
@@ -97,7 +100,7 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		Name: "toll_http_answer_seconds", Help: "Time to answer by operation.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 	}, []string{"operation"})
-	m.registry.MustRegister(m.settlements, m.credits, m.refusals, answers, seconds, m.inFlight, m.swept, m.retained, m.handles, m.batches, m.commits, m.retries, m.failed, loopCollector{g}, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.settlements, m.credits, m.pending, m.refusals, answers, seconds, m.inFlight, m.swept, m.retained, m.handles, m.batches, m.commits, m.retries, m.failed, loopCollector{g}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.flag("toll_database_ready", "1 while the database takes writes, else 0.", ready)
 	if _, ok := st.Disk(); ok {

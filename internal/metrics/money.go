@@ -22,11 +22,18 @@ var (
 	undecided    = prometheus.NewDesc("toll_orders_undecided", "Orders that could not yet take what became of their payment.", railLabel, nil)
 	webhooks     = prometheus.NewDesc("toll_webhooks", "Webhooks by their status.", []string{"status"}, nil)
 	deliveries   = prometheus.NewDesc("toll_webhook_deliveries_waiting", "Events that wait for their delivery to webhooks.", nil, nil)
+	ordersStates = prometheus.NewDesc("toll_orders_open_by_state", "Orders that are not decided, by the state of their payment.", []string{"rail", "state"}, nil)
+	mirrorOpen   = prometheus.NewDesc("toll_mirror_periods_open", "Periods of the mirror of burns that are over and not final on the chain.", nil, nil)
+	mirrorLag    = prometheus.NewDesc("toll_mirror_lag_seconds", "Time since the first of them was over, 0 for none.", nil, nil)
+	auditAge     = prometheus.NewDesc("toll_audit_age_seconds", "Age of the last audit that was noted, -1 for none.", nil, nil)
+	auditFaults  = prometheus.NewDesc("toll_audit_findings", "Faults in the books that it found.", nil, nil)
 	schemaDesc   = prometheus.NewDesc("toll_schema_version", "Version of the schema of the database.", nil, nil)
 )
 
 func (watchedCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{ordersOpen, ordersOldest, undecided, webhooks, deliveries, schemaDesc} {
+	for _, d := range []*prometheus.Desc{
+		ordersOpen, ordersStates, ordersOldest, undecided, webhooks, deliveries, mirrorOpen, mirrorLag, auditAge, auditFaults, schemaDesc,
+	} {
 		to <- d
 	}
 }
@@ -50,12 +57,15 @@ func (c watchedCollector) Collect(to chan<- prometheus.Metric) {
 	for _, rail := range []string{"card", "crypto"} {
 		gauge(ordersOpen, float64(w.Open[rail]), rail)
 		gauge(undecided, float64(w.Undecided[rail]), rail)
-		age := 0.0
-		if first, ok := w.Oldest[rail]; ok {
-			age = max(0, c.clock().Sub(first).Seconds())
-		}
-		gauge(ordersOldest, age, rail)
+		gauge(ordersOldest, since(w.Oldest[rail], 0), rail)
 	}
+	for of, n := range w.States {
+		gauge(ordersStates, float64(n), of[0], of[1])
+	}
+	gauge(mirrorOpen, float64(w.Mirror))
+	gauge(mirrorLag, since(w.MirrorEnd, 0))
+	gauge(auditAge, since(w.Audit.At, -1))
+	gauge(auditFaults, float64(w.Audit.Findings))
 	for status, n := range w.Webhooks {
 		gauge(webhooks, float64(n), status)
 	}
@@ -88,6 +98,13 @@ func (m *Metrics) Settled(settlements, credits int64) {
 	if m != nil {
 		m.settlements.Add(float64(settlements))
 		m.credits.Add(float64(credits))
+	}
+}
+
+// Pending counts settlements whose outcome was not known when their caller got an answer.
+func (m *Metrics) Pending() {
+	if m != nil {
+		m.pending.Inc()
 	}
 }
 

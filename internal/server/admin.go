@@ -240,6 +240,14 @@ func Audit(ctx context.Context, cfg Config) (findings []Finding, err error) {
 	return findings, err
 }
 
+// NoteAudit notes in the database when an audit was made and how many faults it found, for the metrics of the service.
+func NoteAudit(ctx context.Context, cfg Config, findings int) error {
+	return administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
+		noted := store.LastAudit{At: f.clock.now(), Findings: findings}
+		return f.store.Tx(ctx, func(tx *store.Tx) error { return store.NoteAudit(ctx, tx, noted) })
+	})
+}
+
 // Recount has usage and revenue counted anew from the journal, beside a running service or not, and returns when all entries that
 // there are have been counted.
 func Recount(ctx context.Context, cfg Config) error {

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -244,7 +245,10 @@ func TestCryptoOrder_PausedManager(t *testing.T) {
 // chain is back the same calls settle, each with one order and one burn.
 func TestF12_TopUpWaits(t *testing.T) {
 	t.Parallel()
-	m := publicBazaar(t, chaintest.New(t), func(c *server.Config) { c.WaitForOrders(time.Second) })
+	m := publicBazaar(t, chaintest.New(t), func(c *server.Config) {
+		c.WaitForOrders(time.Second)
+		c.Metrics = true
+	})
 	ctx := t.Context()
 	b := m.buyer("tops up", 10_000_000)
 	for i, tt := range []struct {
@@ -283,6 +287,10 @@ func TestF12_TopUpWaits(t *testing.T) {
 			}
 			if !quick {
 				t.Error("no settle took less than 30 s")
+			}
+			if got := scrape(t, m.server); tt.code == toll.CodeSettlementPending && (strings.Contains(got, "\ntoll_settlements_pending_total 0\n") ||
+				!regexp.MustCompile(`\ntoll_orders_open_by_state\{rail="crypto",state="[a-z]+"\} 1\n`).MatchString(got)) {
+				t.Error("the metrics do not tell of the outcome that is not known, or of the order")
 			}
 			if c := b.credits(plan); c.Total != 0 {
 				t.Errorf("%+v", c)

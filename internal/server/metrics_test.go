@@ -24,6 +24,21 @@ func scrape(t *testing.T, s *server.Server) string {
 	return w.Body.String()
 }
 
+// The metrics tell when an audit was noted, and what it found.
+func TestMetrics_LastAudit(t *testing.T) {
+	cfg := server.Config{Data: t.TempDir(), Metrics: true}
+	s, _ := start(t, cfg)
+	if got := scrape(t, s); !strings.Contains(got, "\ntoll_audit_age_seconds -1\n") {
+		t.Error("an audit that was not noted has an age")
+	}
+	if err := server.NoteAudit(t.Context(), cfg, 3); err != nil {
+		t.Fatal(err)
+	}
+	if got := scrape(t, s); !strings.Contains(got, "\ntoll_audit_findings 3\n") || strings.Contains(got, "\ntoll_audit_age_seconds -1\n") {
+		t.Error("the metrics do not tell of the audit")
+	}
+}
+
 // Each expression of the board and of the alert rules is about metrics that the service has.
 func TestDeploy_MetricNames(t *testing.T) {
 	names := map[string]bool{}
@@ -55,7 +70,8 @@ func TestDeploy_MetricNames(t *testing.T) {
 			}
 		}
 	}
-	names["toll_refusals_total"] = true // has no value before the first refusal
+	names["toll_refusals_total"] = true       // has no value before the first refusal
+	names["toll_orders_open_by_state"] = true // has no value without an open order
 	metric := regexp.MustCompile(`\btoll_[a-z_]+\b`)
 	check := func(what, expr string) {
 		t.Helper()

@@ -127,7 +127,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.facilitator = facilitator.New(facilitator.Deps{
-		Horizon: cfg.horizon(), Refused: s.metrics.Refused,
+		Horizon: cfg.horizon(), Refused: s.metrics.Refused, Pending: s.metrics.Pending,
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat, TopUpWait: cfg.topUpWait,
 		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: s.chain.Account(),
