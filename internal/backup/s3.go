@@ -43,9 +43,9 @@ const (
 	usualRegion     = "us-east-1"
 	usualPart       = 16 << 20 // bytes of a part, of which one is in memory
 	mostParts       = 9_000    // stores take 10,000
-	usualStall      = time.Minute
+	usualStall      = 2 * time.Minute
 	storeTries      = 4              // of one request
-	readTries       = 8              // of a download, without a byte in between
+	readTries       = 5              // of a download, without a byte in between
 	abandoned       = 24 * time.Hour // age of a half-written upload that nobody finishes
 	firstRetry, top = 200 * time.Millisecond, 5 * time.Second
 )

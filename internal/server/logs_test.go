@@ -10,8 +10,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// What goes wrong while a request is served is in the log with the id of the request, whatever room logs it: pages, the API
-// that a page calls, the authorization server.
+// What goes wrong while a request is served is in the log with the id of the request, whatever room logs it: pages, or the API.
 func TestLogs_CorrelationID(t *testing.T) {
 	out := &lines{}
 	cfg := server.Config{Data: t.TempDir(), Log: slog.New(slog.NewTextHandler(out, nil))}
@@ -19,7 +18,7 @@ func TestLogs_CorrelationID(t *testing.T) {
 	keys(t, s)
 	st := rows(t, cfg)
 	err := st.Tx(t.Context(), func(tx *store.Tx) (err error) {
-		for _, table := range []string{"agents", "plans", "oauth_clients"} {
+		for _, table := range []string{"agents", "plans"} {
 			if err == nil {
 				_, err = tx.Exec(t.Context(), "ALTER TABLE "+table+" RENAME TO gone_"+table)
 			}
@@ -31,7 +30,6 @@ func TestLogs_CorrelationID(t *testing.T) {
 	}
 	for path, room := range map[string]string{
 		"/explore": "page", "/api/v1/protocol/plans/1": "call failed",
-		"/oauth/authorize?client_id=x&response_type=code&redirect_uri=http://127.0.0.1:1/": "oauth",
 	} {
 		id := "corr-" + strings.Fields(room)[0]
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
