@@ -20,8 +20,8 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// beforeDrill is the release that the drill upgrades from and goes back to.
-const beforeDrill = "45d334ffcfbc4851f365e11ed455dfcc19ecfdb8"
+// beforeDrill is the release that the drill upgrades from and goes back to. The schema of this one is newer.
+const beforeDrill = "fd13727bae435bb0f09a37004b045c24b56642dc"
 
 // drill is an installation as docs/OPERATING.md describes it: PostgreSQL, two processes, nginx before them.
 type drill struct {
@@ -190,13 +190,8 @@ func TestDrill(t *testing.T) {
 	running.Wait()
 	d.Logf("%d requests in %.0f s, %d restarts; %d lost at their first try: %s", d.y.ended(), time.Since(d.began).Seconds(), d.restarts,
 		len(d.y.unknown)+len(d.y.refused), strings.Join(d.y.refused, "; "))
-	for _, r := range d.y.refused { // a connection that ended without an answer; see Shutdown and rolling restarts
-		id, _, _ := strings.Cut(r, ":")
-		d.y.unknown[id] = true
-	}
-	d.y.refused = nil
-	if len(d.y.unknown) > d.restarts {
-		t.Errorf("%d requests have no answer at their first try, in %d restarts", len(d.y.unknown), d.restarts)
+	if lost := len(d.y.unknown) + len(d.y.refused); lost > 0 {
+		t.Errorf("%d requests have no answer at their first try", lost)
 	}
 	requests := len(d.y.answers) + len(d.y.unknown)
 	d.y.repeat(t, s)
