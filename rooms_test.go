@@ -153,7 +153,7 @@ var rooms = map[string]room{
 	},
 	"internal/seal": {
 		what:  "secrets at rest: master key, envelopes",
-		lines: 385, // 27 of them tell whose user a file belongs to; 30 read files with secrets of others, which came from internal/fiat
+		lines: 400, // 27 of them tell whose user a file belongs to; 30 read files with secrets of others, which came from internal/fiat
 		ours:  "internal/tempfile",
 	},
 	"internal/store": {
@@ -170,7 +170,7 @@ var rooms = map[string]room{
 	},
 	"internal/backup": {
 		what:  "the embedded database in one sealed file, and back; folders and buckets that keep them, in time",
-		lines: 830, // 350 of them are S3-compatible stores, 150 the schedule, which came from internal/server
+		lines: 840, // 350 of them are S3-compatible stores, 150 the schedule, which came from internal/server
 		ours:  "toll internal/tempfile internal/seal internal/store internal/backoff",
 		third: []string{"github.com/minio/minio-go/v7"},
 		tests: []string{"github.com/rclone/gofakes3"},
