@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"time"
+
+	"github.com/minio/minio-go/v7"
 )
 
 // Stalling returns a store whose connections end when nothing moves for d.
@@ -32,9 +34,12 @@ func Tidy(ctx context.Context, p Place, now time.Time) error { return p.tidy(ctx
 // Uploads returns the names of uploads to a bucket that are not complete.
 func Uploads(ctx context.Context, p Place) (names []string, err error) {
 	b := p.(*bucket)
-	for u := range b.client.ListIncompleteUploads(ctx, b.name, b.under(), true) {
-		if u.Err != nil {
+	for u := range b.client.ListIncompleteUploads(ctx, b.name, b.under(), false) {
+		if u.Err != nil && code(u.Err) != minio.NoSuchUpload {
 			return nil, u.Err
+		}
+		if u.Err != nil {
+			continue // there is none
 		}
 		names = append(names, path.Base(u.Key))
 	}

@@ -255,6 +255,9 @@ func (b *bucket) tidy(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for u := range b.client.ListIncompleteUploads(ctx, b.name, b.under(), false) {
+		if c := code(u.Err); c == minio.NoSuchUpload || c == minio.NotImplemented {
+			return nil // some stores say so when there is none, and some keep no parts
+		}
 		if u.Err != nil {
 			return b.fault("list uploads", u.Err)
 		}

@@ -100,6 +100,7 @@ var large = noise(35 << 20)
 
 // What is put into a bucket, over TLS with a certificate that is checked, comes back as it was.
 func TestS3_Place(t *testing.T) {
+	t.Parallel() // it mostly waits
 	o := startStore(t)
 	o.StartTLS()
 	stores := o.plain()
@@ -142,6 +143,7 @@ func TestS3_Place(t *testing.T) {
 
 // A list of more than one page is read to its end, and old backups are removed from its beginning.
 func TestS3_ManyBackups(t *testing.T) {
+	t.Parallel() // it mostly waits
 	o := startStore(t)
 	p := placeOf(t, o.plain(), "s3://vault/toll")
 	now := time.Now().UTC().Truncate(time.Second)
@@ -210,6 +212,7 @@ func cut(w http.ResponseWriter) {
 
 // An upload whose connection is cut is tried again; when that does not help it leaves nothing, neither a backup nor parts.
 func TestS3_UploadCut(t *testing.T) {
+	t.Parallel() // it mostly waits
 	o := startStore(t)
 	p := placeOf(t, o.plain(), "s3://vault/toll")
 	var cuts, few atomic.Int64
@@ -242,6 +245,7 @@ func TestS3_UploadCut(t *testing.T) {
 
 // A process that was killed leaves parts. Those of scheduled backups are removed a day later.
 func TestS3_AbandonedUploads(t *testing.T) {
+	t.Parallel() // it mostly waits
 	o := startStore(t)
 	p := placeOf(t, o.plain(), "s3://vault/toll")
 	const scheduled, other = "toll-20261121T030000Z.backup", "by-hand.backup"
@@ -278,6 +282,7 @@ func TestS3_AbandonedUploads(t *testing.T) {
 
 // A download whose connection is cut goes on where it was. When the store is gone the error says so: the backup is not damaged.
 func TestS3_DownloadCut(t *testing.T) {
+	t.Parallel() // it mostly waits
 	o := startStore(t)
 	p := placeOf(t, o.plain(), "s3://vault/toll")
 	if err := backup.Put(t.Context(), p, t.TempDir(), "a", large); err != nil {
@@ -319,6 +324,7 @@ func TestS3_DownloadCut(t *testing.T) {
 
 // Keys that are wrong and a clock that is wrong are named.
 func TestS3_Refused(t *testing.T) {
+	t.Parallel() // it mostly waits
 	o := startStore(t)
 	wrong := o.plain()
 	wrong.SecretKey = "another-secret"
@@ -343,6 +349,7 @@ func TestS3_Refused(t *testing.T) {
 
 // A store that answers slowly is waited for as long as bytes move; one that says nothing is not.
 func TestS3_Slow(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const stall = 500 * time.Millisecond
 	o := startStore(t)
 	p := placeOf(t, o.plain().Stalling(stall), "s3://vault/toll")
@@ -360,6 +367,8 @@ func TestS3_Slow(t *testing.T) {
 			return false
 		case http.MethodGet:
 			w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+			w.Header().Set("Etag", `"x"`)
 			for part := range slices.Chunk(content, 1<<17) {
 				time.Sleep(stall / 4)
 				_, _ = w.Write(part)
@@ -392,6 +401,7 @@ func TestS3_Slow(t *testing.T) {
 
 // Settings that are wrong or careless are refused before anything is sent.
 func TestS3_Settings(t *testing.T) {
+	t.Parallel() // it mostly waits
 	file := func(text string, mode os.FileMode) string {
 		path := filepath.Join(t.TempDir(), "s3.key")
 		if err := os.WriteFile(path, []byte(text), mode); err != nil {

@@ -82,9 +82,7 @@ func (s Schedule) Turn(ctx context.Context, p Place, now time.Time, write func(n
 			return last, min(maxPause, s.Every-age), nil
 		}
 	}
-	if err := p.tidy(ctx, now); err != nil {
-		return last, 0, err
-	}
+	tidied := p.tidy(ctx, now) // what cannot be removed does not stop a backup
 	this := Scheduled{Name: now.UTC().Format(scheduledName), At: now}
 	if err := write(this.Name); err != nil {
 		return last, 0, err
@@ -95,6 +93,9 @@ func (s Schedule) Turn(ctx context.Context, p Place, now time.Time, write func(n
 			return now, 0, fmt.Errorf("%w: %w", ErrNotRemoved, err)
 		}
 		made = made[1:]
+	}
+	if tidied != nil {
+		return now, 0, fmt.Errorf("%w: %w", ErrNotRemoved, tidied)
 	}
 	return now, 0, nil
 }

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -44,9 +46,13 @@ func TestDeploy_MetricNames(t *testing.T) {
 	names := map[string]bool{}
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		at := storetest.Config(t, v)
-		s, url := start(t, server.Config{
+		cfg := server.Config{
 			Data: at.Data, Database: at.Database, MasterKeyFile: freshMasterKey(t), Metrics: true, PublicURL: "https://pay.example.com",
-		})
+		}
+		if v == storetest.SQLite {
+			cfg.Backups = backup.Schedule{Dir: t.TempDir(), Every: time.Hour, Keep: 1}
+		}
+		s, url := start(t, cfg)
 		builder, subscriber := keys(t, s)
 		c := newStand(t, url, builder, subscriber, 10)
 		if r, err := c.settle(t.Context(), toll.NewUUID()); err != nil || !r.Success {
