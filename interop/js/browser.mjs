@@ -5,9 +5,9 @@ import { privateKeyToAccount } from "viem/accounts";
 import { serve } from "./lines.mjs";
 
 const patience = 60_000;
-const persons = new Map(); // by name: context, page, and whether pages run scripts
+const persons = new Map(); // by name: context, page, and scripts, which switches those of pages on and off
 const desktop = { width: 1280, height: 900 };
-let browser, context, page, scripted;
+let browser, context, page, scripts;
 let faults = [];
 
 /** Runs attempts, each in all frames, until one returns something, for a minute. */
@@ -41,13 +41,15 @@ serve({
    * Gives a person an empty browser, in place of one that they had. Requests that leave this machine are refused, and are faults.
    * With scripts the browser has an authenticator for passkeys, and with the key of a wallet a wallet that signs what it is asked.
    */
-  async open({ program, scripts, person, wallet }) {
+  async open({ program, scripts: scripted, person, wallet }) {
     browser ??= await chromium.launch({ executablePath: program, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
     await persons.get(person)?.context.close();
-    context = await browser.newContext({ javaScriptEnabled: scripts, viewport: desktop });
+    context = await browser.newContext({ javaScriptEnabled: scripted, viewport: desktop });
     page = await context.newPage();
-    scripted = scripts;
-    persons.set(person, { context, page, scripted });
+    const tools = await context.newCDPSession(page); // its end would undo what it sets
+    scripts = async (on) => scripted || tools.send("Emulation.setScriptExecutionDisabled", { value: !on });
+    await scripts(false);
+    persons.set(person, { context, page, scripts });
     faults = [];
     await context.route((url) => !["127.0.0.1", "localhost"].includes(url.hostname), (route) => {
       faults.push(`request to ${route.request().url()}`);
@@ -65,8 +67,7 @@ serve({
       faults.push(`${at.url()}: dialog ${dialog.message()}`);
       return dialog.dismiss();
     });
-    if (scripts) {
-      const tools = await context.newCDPSession(page);
+    if (scripted) {
       await tools.send("WebAuthn.enable");
       await tools.send("WebAuthn.addVirtualAuthenticator", {
         options: { protocol: "ctap2", transport: "internal", hasResidentKey: true, hasUserVerification: true, isUserVerified: true },
@@ -82,7 +83,7 @@ serve({
 
   /** Makes another person act, in the browser that they have. */
   async turn({ person }) {
-    ({ context, page, scripted } = persons.get(person));
+    ({ context, page, scripts } = persons.get(person));
   },
 
   /** Goes to an address, and returns the status of the answer. */
@@ -152,9 +153,7 @@ serve({
       await page.emulateMedia({ colorScheme });
       await page.setViewportSize({ width, height: desktop.height });
     };
-    // Axe needs timers. The end of a session would take the authenticator of a browser with scripts along.
-    const tools = scripted ? undefined : await context.newCDPSession(page);
-    await tools?.send("Emulation.setScriptExecutionDisabled", { value: false });
+    await scripts(true); // axe needs timers
     for (const frame of page.frames()) {
       await frame.evaluate(axe.source);
     }
@@ -164,8 +163,7 @@ serve({
         wrong.push(...(await frame.evaluate(examine, rules)).map((fault) => `${frame.url()} ${scheme} ${width}: ${fault}`));
       }
     }
-    await tools?.send("Emulation.setScriptExecutionDisabled", { value: true });
-    await tools?.detach();
+    await scripts(false);
     for (const [scheme, width] of file ? [["light", desktop.width], ["dark", desktop.width], ["light", 390], ["dark", 390]] : []) {
       await show(scheme, width);
       await page.screenshot({ path: `${file}-${width}-${scheme}.png`, fullPage: true });
