@@ -203,7 +203,7 @@ func TestDrill(t *testing.T) {
 	postgresTool(t, restored.Database, "pg_restore", "--no-owner", backup)
 	r := &drill{T: t, program: ours, o: servertest.Options{Database: restored.Database, MasterKeyFile: next}, began: d.began}
 	r.o.Args = []string{"--other-master-key-file", old, "--rate-limit-ip", "0"} // yesterday the old key sealed
-	r.toll("migrate", "--other-master-key-file", old) // the backup is of the release before
+	r.toll("migrate", "--other-master-key-file", old)                           // the backup is of the release before
 	r.toll("recovery", "begin", "--backup-time", at.Format(time.RFC3339), "--other-master-key-file", old)
 	p := servertest.Start(t, r.o)
 	c := s.on(p.URL, builder, subscriber).patient
