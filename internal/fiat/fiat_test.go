@@ -240,7 +240,7 @@ func TestAccount(t *testing.T) {
 func TestSource(t *testing.T) {
 	w := newWorld(t)
 	of := func(text string) string { return w.deps.Source(netip.MustParseAddr(text)) }
-	if of("192.0.2.1") != of("::ffff:192.0.2.1") || of("192.0.2.1") == of("192.0.2.2") || strings.Contains(of("192.0.2.1"), "192") {
+	if of("192.0.2.1") != of("::ffff:192.0.2.1") || of("192.0.2.1") == of("192.0.2.2") || strings.Contains(of("192.0.2.1"), "192.0") {
 		t.Error("IPv4")
 	}
 	if of("2001:db8::1") != of("2001:db8::ffff:1") || of("2001:db8::1") == of("2001:db8:0:1::1") {
