@@ -20,6 +20,7 @@ var unplanned = map[string]string{
 	"auditPlaces":         "the audit",
 	"auditTransactions":   "the audit",
 	"OpenDisputes":        "a dispute is decided",
+	"Store.Watch":         "a metric, once in a scrape",
 }
 
 var (

@@ -27,6 +27,7 @@ var fanOut = map[string]string{
 	"sqlAccountsOf":         "the plans of which a subscriber has credits",
 	"sqlStale":              "the sweeper looks for accounts with something to end",
 	"Ledger.Permissions":    "the list of a subscriber",
+	"OrdersUnderWay":        "a workspace that ends has orders of many accounts",
 	"Ledger.Audit":          "the auditor goes through all accounts",
 	"Ledger.auditJournal":   "the auditor goes through all accounts",
 	"Ledger.auditUnsettled": "the auditor goes through all accounts",

@@ -79,8 +79,11 @@ func (s *Store) Watch(ctx context.Context) (w Watched, err error) {
 	for _, g := range groups("SELECT COALESCE(rail, ''), COUNT(*), MIN(created_at) FROM orders WHERE open_key IS NOT NULL GROUP BY rail") {
 		w.Open[g.name], w.Oldest[g.name] = g.number, FromMicros(g.first)
 	}
-	for rail, of := range map[string]string{"card": "card_payments r ON r.order_id", "crypto": "chain_ops r ON r.op_id"} {
-		for _, g := range groups("SELECT r.state, COUNT(*), 0 FROM orders o JOIN " + of + " = o.order_id WHERE o.open_key IS NOT NULL GROUP BY r.state") {
+	for rail, states := range map[string]string{
+		"card":   "SELECT r.state, COUNT(*), 0 FROM orders o JOIN card_payments r ON r.order_id = o.order_id WHERE o.open_key IS NOT NULL GROUP BY r.state",
+		"crypto": "SELECT r.state, COUNT(*), 0 FROM orders o JOIN chain_ops r ON r.op_id = o.order_id WHERE o.open_key IS NOT NULL GROUP BY r.state",
+	} {
+		for _, g := range groups(states) {
 			w.States[[2]string{rail, g.name}] = g.number
 		}
 	}
