@@ -30,10 +30,11 @@ func (h *handler) deleteWorkspace(c *call) (*toll.WorkspaceDeleted, error) {
 	if c.caller.UserID.IsZero() || !c.caller.KeyID.IsZero() {
 		return nil, toll.NewError(toll.CodePersonNeeded)
 	}
+	began := h.Clock()
 	if err := h.Checkout.Owes(c.context, c.caller.Address); err != nil {
 		return nil, err
 	}
-	out, err := h.People.Delete(c.context, c.caller)
+	out, err := h.People.Delete(c.context, c.caller, began)
 	return &out, err
 }
 

@@ -73,8 +73,17 @@ func (c *Checkout) Subscribers(ctx context.Context, caller toll.Address, id toll
 	return store.Map(list, balance), fault(err)
 }
 
-// Owes refuses for a workspace of whose plans with a price somebody still has credits or time: [toll.CodeWorkspaceOwes] with who has them. Credits that the workspace has of its own plans, and those of free plans, count for nothing.
+// Owes refuses for a workspace with an order that is not decided or disputed, as seller or as subscriber, and for one of whose plans
+// with a price somebody still has credits or time: [toll.CodeWorkspaceOwes] with who has them. Credits that the workspace has of its
+// own plans, and those of free plans, count for nothing.
 func (c *Checkout) Owes(ctx context.Context, owner toll.Address) error {
+	open, err := store.OrdersUnderWay(ctx, c.store, owner)
+	if err != nil {
+		return fault(err)
+	}
+	if open > 0 {
+		return toll.Errorf(toll.CodeWorkspaceOwes, "Orders of this workspace that are not decided, or whose payment is disputed: %d.", open)
+	}
 	now := c.clock()
 	return eachOf(func(p store.Page) (store.List[*toll.Plan], error) { return store.PlansOfOwner(ctx, c.store, owner, p) }, func(plan *toll.Plan) error {
 		if plan.Price.IsFree() {

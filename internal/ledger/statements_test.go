@@ -28,6 +28,7 @@ var fanOut = map[string]string{
 	"sqlStale":              "the sweeper looks for accounts with something to end",
 	"Ledger.Permissions":    "the list of a subscriber",
 	"OrdersUnderWay":        "a workspace that ends has orders of many accounts",
+	"OrdersSince":           "a workspace that ends has orders of many accounts",
 	"Ledger.Audit":          "the auditor goes through all accounts",
 	"Ledger.auditJournal":   "the auditor goes through all accounts",
 	"Ledger.auditUnsettled": "the auditor goes through all accounts",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
@@ -155,9 +156,10 @@ func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID, keep
 
 // Delete ends everything that lets anybody into the workspace of a person, who owns it: members, invitations, API keys, access tokens and
 // consents. Its plans and agents are not listed any more, and its webhooks are gone. What was recorded stays: the ledger, orders,
-// the audit log, and the sealed key of the wallet. Errors: [toll.CodeRightMissing] for who is no owner, also for an API key, and
-// [toll.CodeWorkspaceOwes] while money of an order is under way. What subscribers still have, the caller has checked before.
-func (p *People) Delete(ctx context.Context, c auth.Caller) (toll.WorkspaceDeleted, error) {
+// the audit log, and the sealed key of the wallet. The caller has found, beginning at the moment checked, that no order is open and no
+// subscriber has anything left. Errors: [toll.CodeRightMissing] for who is no owner, also for an API key, and [toll.CodeWorkspaceOwes]
+// when an order was placed since, or in the minute before: other machines may have a slower clock.
+func (p *People) Delete(ctx context.Context, c auth.Caller, checked time.Time) (toll.WorkspaceDeleted, error) {
 	out := toll.WorkspaceDeleted{Success: true, ID: c.Address.Lower()}
 	var all *auth.Ending
 	now := p.Clock()
@@ -173,12 +175,13 @@ func (p *People) Delete(ctx context.Context, c auth.Caller) (toll.WorkspaceDelet
 		if err := store.Unlist(ctx, tx, c.Address, now); err != nil { // first, so that no order begins behind the count of them
 			return err
 		}
-		open, err := store.OrdersUnderWay(ctx, tx, c.Address)
+		placed, err := store.OrdersSince(ctx, tx, c.Address, checked.Add(-time.Minute))
 		if err != nil {
 			return err
 		}
-		if open > 0 {
-			return toll.Errorf(toll.CodeWorkspaceOwes, "Orders of this workspace that are not decided, or whose payment is disputed: %d.", open)
+		if placed > 0 {
+			return toll.Errorf(toll.CodeWorkspaceOwes, "Orders of this workspace were placed within the last minute: %d.", placed).
+				WithHint("Try again in a minute.")
 		}
 		for _, m := range in {
 			if err := store.DeleteMembership(ctx, tx, c.Address, m.UserID); err != nil {

@@ -160,6 +160,10 @@ func TestDeleteWorkspace_Owes(t *testing.T) {
 	if _, err := c.seller.TakeBack(t.Context(), c.plan, c.holder.Address, b.Available); err != nil {
 		t.Fatal(err)
 	}
+	if res := try(); res.status != http.StatusConflict || !strings.Contains(res.body, "within the last minute") {
+		t.Errorf("right after an order, as another process might place one now: %d\n%s", res.status, mainPart.FindString(res.body))
+	}
+	c.ahead.Add(int64(2 * time.Minute))
 	if res := try(); res.status != http.StatusSeeOther {
 		t.Errorf("when nothing is owed: %d\n%s", res.status, mainPart.FindString(res.body))
 	}
