@@ -322,7 +322,7 @@ var rooms = map[string]room{
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
 		lines: 11232, // 650 of them are requests, calls of keys, own ranges, deletion, backups; 1,900 of them are pages of people, keys, buying and the operators; 110 are notifications by mail
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
-			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound internal/gzipped",
+			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound internal/gzipped internal/cache",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},
 	"internal/api": {

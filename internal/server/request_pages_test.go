@@ -36,19 +36,25 @@ func (o *town) sold(seller, buyer string) *sold {
 		t.Fatal(err)
 	}
 	s.agent, s.plan = made.AgentID, made.PlanID
-	if _, err := s.buyer.api.OrderPlan(t.Context(), s.plan); err != nil {
-		t.Fatal(err)
-	}
-	token, err := s.buyer.api.AccessToken(t.Context(), s.plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.token = token.AccessToken
+	s.pays(s.buyer.api)
 	s.required = *x402.NewPaymentRequired([]*x402.Terms{{
 		PlanID: s.plan, Scheme: x402.Default.SchemeCrypto(), Network: toll.Sandbox.Network(), PayTo: strings.TrimPrefix(s.seller.w, "/w/"),
 		MinAmount: 1, MaxAmount: 2000,
 	}}, x402.Options{AgentID: s.agent})
 	return s
+}
+
+// pays orders the plan for a subscriber, whose access token pays the requests that follow.
+func (s *sold) pays(subscriber *client.Client) {
+	s.o.t.Helper()
+	if _, err := subscriber.OrderPlan(s.o.t.Context(), s.plan); err != nil {
+		s.o.t.Fatal(err)
+	}
+	token, err := subscriber.AccessToken(s.o.t.Context(), s.plan)
+	if err != nil {
+		s.o.t.Fatal(err)
+	}
+	s.token = token.AccessToken
 }
 
 // hold sets credits aside for a request.
@@ -228,6 +234,17 @@ func TestOwnRanges(t *testing.T) {
 			if ok != want || ok && !strings.Contains(after[:120], `<p class="value num">1</p>`) {
 				t.Errorf("%s: subscribers: %v %.120s", path, ok, after)
 			}
+		}
+		// They are counted once in a minute, however often a page reads itself: each count reads a row of each subscriber and day.
+		s.pays(o.seller("carol").api)
+		s.settle("two", 1)
+		eventually(t, "the count of the second", func() bool {
+			return strings.Contains(s.seller.get(s.seller.w+"/usage").body, `<p class="value num">1,235</p>`)
+		})
+		_, after, _ := strings.Cut(s.seller.get(s.seller.w).body, "Paying subscribers")
+		_, fresh, _ := strings.Cut(s.seller.get(s.seller.w+"/usage"+between(day(-3), day(1))).body, "Paying subscribers")
+		if !strings.Contains(after[:120], `<p class="value num">1</p>`) || !strings.Contains(fresh[:120], `<p class="value num">2</p>`) {
+			t.Errorf("subscribers within the minute: %.120s, of another range %.120s", after, fresh)
 		}
 	})
 }

@@ -287,8 +287,20 @@ func (u used) median() string {
 	return "half longer than " + toll.UsageTimes[len(toll.UsageTimes)-1].String()
 }
 
-// mostCounted is of how many plans a page counts the subscribers.
-const mostCounted = 20
+const (
+	// mostCounted is of how many plans a page counts the subscribers.
+	mostCounted = 20
+	// countedLife is how long a page shows such a count again: it reads a row of each subscriber and day, and the overview reads
+	// itself after every settlement. mostPayers bounds the counts that are kept.
+	countedLife, mostPayers = time.Minute, 10_000
+)
+
+// payersKey is what a count of subscribers is of.
+type payersKey struct {
+	workspace    toll.Address
+	plan         toll.PlanID // "" for all
+	since, until time.Time
+}
 
 // payers is how many subscribers paid for requests in a period and in the one before it: of one
 // plan, or of each plan that was used. The API counts them by whole days and for one plan, so there
@@ -297,6 +309,19 @@ func (v *visit) payers(p period, plan toll.PlanID) ([]stat, error) {
 	if p.Step == time.Hour {
 		return nil, nil
 	}
+	key, now := payersKey{v.person.Address, plan, p.Since, p.Until}, v.w.Machine()
+	if known, ok := v.w.payers.Get(key, now); ok {
+		return known, nil
+	}
+	stats, counted, err := v.countPayers(p, plan)
+	if err == nil && counted > 0 { // the first one shows at once
+		v.w.payers.Put(key, stats, now.Add(countedLife), now)
+	}
+	return stats, err
+}
+
+// countPayers also returns of how many plans it counted.
+func (v *visit) countPayers(p period, plan toll.PlanID) (stats []stat, counted int, err error) {
 	var of pair
 	plans := map[toll.PlanID]bool{}
 	for _, in := range []struct {
@@ -305,7 +330,7 @@ func (v *visit) payers(p period, plan toll.PlanID) ([]stat, error) {
 	}{{&of.now, p}, {&of.before, p.before()}} {
 		used, err := v.usedPlans(in.period, plan)
 		if err != nil || len(used) > mostCounted {
-			return nil, err
+			return nil, 0, err
 		}
 		*in.of = numbers{new(big.Int)}
 		for _, id := range used {
@@ -313,7 +338,7 @@ func (v *visit) payers(p period, plan toll.PlanID) ([]stat, error) {
 			q.By = store.BySubscriber
 			list, _, err := v.w.Checkout.Usage(v.ctx(), v.person.Address, q)
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
 			plans[id] = true
 			(*in.of)[0].Add((*in.of)[0], big.NewInt(list.Total))
@@ -323,7 +348,7 @@ func (v *visit) payers(p period, plan toll.PlanID) ([]stat, error) {
 	if len(plans) > 1 {
 		s.Note += ", counted for each plan"
 	}
-	return []stat{s}, nil
+	return []stat{s}, len(plans), nil
 }
 
 // usedPlans are the plans whose requests were settled in a period, or the one that is chosen.

@@ -28,6 +28,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/gzipped"
@@ -93,6 +94,7 @@ type Web struct {
 	outbound *outbound.Client
 	brand    brand
 	tries    chan struct{} // a place for each call to an agent that is under way
+	payers   *cache.Cache[payersKey, []stat]
 }
 
 // maxSignIns is how often an account may sign in within an hour: each is a session that stays for days.
@@ -103,6 +105,7 @@ func New(d Deps) (*Web, error) {
 	w := &Web{
 		Deps: d, origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{},
 		API: newAPI(d), signIns: meter.NewQuota("sign-ins", 0, maxSignIns), looks: meter.New[toll.Address](lookEvery, mostLooks), began: time.Now(),
+		payers: cache.New[payersKey, []stat](mostPayers),
 	}
 	var err error
 	if w.brand, err = d.Brand.read(); err != nil {
