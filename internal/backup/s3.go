@@ -316,7 +316,7 @@ func (o *object) Read(p []byte) (int, error) {
 	}
 }
 
-// read reads once. Its errors are of a connection; the end of the object is none of them.
+// read reads from the open connection, or opens one first. A connection that ends before the object does is [io.ErrUnexpectedEOF].
 func (o *object) read(p []byte) (n int, err error) {
 	if o.body == nil {
 		var opts minio.GetObjectOptions

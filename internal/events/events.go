@@ -120,7 +120,6 @@ func (e *Events) List(ctx context.Context, f store.EventFilter, p store.Page) (s
 	return out, err
 }
 
-// render gives events of a principal their data.
 // BySequence returns an event of a stream. Errors: [store.ErrNotFound].
 func (e *Events) BySequence(ctx context.Context, principal toll.Address, sequence int64) (*toll.Event, error) {
 	row, err := store.EventBySequence(ctx, e.st, principal, sequence)
@@ -134,6 +133,7 @@ func (e *Events) BySequence(ctx context.Context, principal toll.Address, sequenc
 	return all[0], nil
 }
 
+// render gives events of a principal their data.
 func (e *Events) render(ctx context.Context, principal toll.Address, rows []*store.Event) ([]*toll.Event, error) {
 	var entries []*store.JournalRow
 	for _, s := range rows {

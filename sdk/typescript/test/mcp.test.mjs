@@ -348,7 +348,7 @@ test("a paid call without an answer is not repeated", async () => {
   assert.deepEqual([calls, paying.budget.spent()], [2, 2n]);
 });
 
-/** A model that calls each tool it is told to, then says what it got. */
+/** Stands in for a language model: it makes the given calls of tools, one after the other, and then ends. */
 function modelThatCalls(...calls) {
   const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
   const seen = [];
