@@ -272,9 +272,9 @@ class Buyer:
     """Pays with the credits that the account of a client has, and by a wallet.
 
     config is that of the client, None without one. wallet pays entries of scheme exact in USDC and
-    EURC: it signs one transfer for one request, and nothing else. plans are those whose credits may be spent, any for none. Each request gets an access token of
-    its own, which can burn what that request may cost and is good at the agent that asks: a server
-    that keeps it has nothing. The agent must be registered at the server that asks; for agents
+    EURC: it signs one transfer for one request, and nothing else. plans are those whose credits may
+    be spent, any for none. Each request gets an access token of its own, which can burn what that
+    request may cost and is good at the agent that asks: a server that keeps it has nothing. The agent must be registered at the server that asks; for agents
     whose record names no host, hosts takes the caller's word for it, and needs plans.
     delegation_id lets the token buy one more order when credits are short, and needs plans.
     """
