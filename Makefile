@@ -5,7 +5,7 @@
 help: ## print this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-test: ## pass every test: three stores, race detector (installs PostgreSQL when missing)
+test: ## pass every test on three stores, and on SQLite with the race detector (installs PostgreSQL when missing)
 	sh scripts/test.sh
 
 test-all: ## the same with long rounds: 1,000 kills, long random sequences (takes hours)
