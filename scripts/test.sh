@@ -188,9 +188,9 @@ order='interop internal/server internal/chain internal/ledger internal/cli inter
 # chain is ten times slower under it.
 whole='/(internal/(server|cli)|interop)$'
 watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestI25_NothingIsLeft)$'
-# Tests of many megabytes or of nothing but the processor, whose code the race detector watches in smaller tests, and the
+# Tests of many megabytes, of many rows or of nothing but the processor, whose code the race detector watches in smaller tests, and the
 # short run of the benchmarks, which are no part of the service.
-large='^(TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory|TestBodies_AsDecode|TestRun)$'
+large='^(TestConvert_Many|TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory|TestBodies_AsDecode|TestRun)$'
 # A lane is some of the packages, and within them subtests by the names of stores.
 skip=
 suites="sqlite postgres partitioned embedded anvil chromium openclaw python typescript"

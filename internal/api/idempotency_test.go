@@ -125,40 +125,42 @@ func TestIdempotencyOfFailure(t *testing.T) {
 // Fifty at once, on two instances of one database: one object, fifty answers.
 func TestT40_Raced(t *testing.T) {
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
-		st, _ := storetest.Open(t, engine)
-		s := newStackOn(t, st)
-		instances := []*stack{s, s}
-		if engine == store.Postgres {
-			instances[1] = newStackOn(t, st)
-		}
-		for name, call := range s.creating() {
-			t.Run(string(engine)+"/"+name, func(t *testing.T) {
-				answers := make([]answer, 50)
-				var wait sync.WaitGroup
-				for i := range answers {
-					wait.Go(func() {
-						answers[i] = instances[i%2].do(s.b1, "POST", base+call.path, call.body, "Idempotency-Key", "raced")
-					})
-				}
-				wait.Wait()
-				first := 0
-				for _, a := range answers {
-					if a.status >= 300 || a.text(t, call.id) != answers[0].text(t, call.id) {
-						t.Fatalf("%d %s, not %s", a.status, a.body, answers[0].body)
+		t.Run(string(engine), func(t *testing.T) {
+			st, _ := storetest.Open(t, engine)
+			s := newStackOn(t, st)
+			instances := []*stack{s, s}
+			if engine == store.Postgres {
+				instances[1] = newStackOn(t, st)
+			}
+			for name, call := range s.creating() {
+				t.Run(name, func(t *testing.T) {
+					answers := make([]answer, 50)
+					var wait sync.WaitGroup
+					for i := range answers {
+						wait.Go(func() {
+							answers[i] = instances[i%2].do(s.b1, "POST", base+call.path, call.body, "Idempotency-Key", "raced")
+						})
 					}
-					if a.header.Get("Idempotency-Replayed") == "" {
-						first++
+					wait.Wait()
+					first := 0
+					for _, a := range answers {
+						if a.status >= 300 || a.text(t, call.id) != answers[0].text(t, call.id) {
+							t.Fatalf("%d %s, not %s", a.status, a.body, answers[0].body)
+						}
+						if a.header.Get("Idempotency-Replayed") == "" {
+							first++
+						}
 					}
-				}
-				if first != 1 {
-					t.Errorf("%d calls created", first)
-				}
-			})
-		}
-		keys := s.do(s.b1, "GET", base+"/api-keys", "")
-		if n := strings.Count(string(keys.body), `"name":"one"`); n != 1 {
-			t.Errorf("%d API keys: %s", n, keys.body)
-		}
+					if first != 1 {
+						t.Errorf("%d calls created", first)
+					}
+				})
+			}
+			keys := s.do(s.b1, "GET", base+"/api-keys", "")
+			if n := strings.Count(string(keys.body), `"name":"one"`); n != 1 {
+				t.Errorf("%d API keys: %s", n, keys.body)
+			}
+		})
 	}
 }
 
