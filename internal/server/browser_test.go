@@ -17,8 +17,8 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestSessionsOfBrowsers: a sign-in is one new session that ends by time, by its sign-out and with its API key.
-func TestSessionsOfBrowsers(t *testing.T) {
+// TestT153_SessionsOfBrowsers: a sign-in is one new session that ends by time, by its sign-out and with its API key.
+func TestT153_SessionsOfBrowsers(t *testing.T) {
 	for _, variant := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(variant), func(t *testing.T) { sessionsOn(t, variant) })
 	}
@@ -126,8 +126,8 @@ func sessionsOn(t *testing.T, variant storetest.Variant) {
 	}
 }
 
-// TestCookiesOnHTTPS: behind https no other host or page can set or read the cookie.
-func TestCookiesOnHTTPS(t *testing.T) {
+// TestT153_CookiesOnHTTPS: behind https no other host or page can set or read the cookie.
+func TestT153_CookiesOnHTTPS(t *testing.T) {
 	s, address := start(t, server.Config{Data: storetest.Dir(t), PublicURL: "https://pay.example.com"})
 	_, key := keys(t, s)
 	send := func(origin string) shown {

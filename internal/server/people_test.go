@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -127,12 +128,11 @@ func TestSignUp(t *testing.T) {
 			t.Errorf("after the sign-up:\n%s", page)
 		}
 		for what, form := range map[string]url.Values{
-			"taken":       {"name": {"B"}, "login": {"Alice"}, "password": {goodPassword}},
-			"short":       {"name": {"B"}, "login": {"bob"}, "password": {"short"}},
-			"bad list":    {"name": {"B"}, "login": {"bob"}, "password": {"Password123"}},
-			"own name":    {"name": {"B"}, "login": {"bobby"}, "password": {"xbobby-12345"}},
-			"login":       {"name": {"B"}, "login": {"b b"}, "password": {goodPassword}},
-			"extra field": {"name": {"B"}, "login": {"x"}, "password": {goodPassword}, "operator": {"true"}, "role": {"owner"}},
+			"taken":    {"name": {"B"}, "login": {"Alice"}, "password": {goodPassword}},
+			"short":    {"name": {"B"}, "login": {"bob"}, "password": {"short"}},
+			"bad list": {"name": {"B"}, "login": {"bob"}, "password": {"Password123"}},
+			"own name": {"name": {"B"}, "login": {"bobby"}, "password": {"xbobby-12345"}},
+			"login":    {"name": {"B"}, "login": {"b b"}, "password": {goodPassword}},
 		} {
 			if res := newVisitor(t, o.address).post("/sign-up", form); res.status < 400 || res.status > 409 || len(res.header.Values("Set-Cookie")) > 0 {
 				t.Errorf("%s: %d %s", what, res.status, res.header)
@@ -159,6 +159,16 @@ func TestT157_SignInByPassword(t *testing.T) {
 	}
 	if wrong.status != unknown.status || text(wrong) != text(unknown) {
 		t.Errorf("%d %q and %d %q", wrong.status, text(wrong), unknown.status, text(unknown))
+	}
+	// An unknown name costs a hash as well, so that the time tells nothing. A hash takes 19 MiB.
+	for _, login := range []string{"alice", "nobody"} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		o.signIn(login, "wrong words are not")
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n < 16<<20 {
+			t.Errorf("a sign-in of %s takes %d bytes", login, n)
+		}
 	}
 	limited := 0
 	for range 60 {
@@ -441,6 +451,44 @@ func TestT153_SessionsOfPeople(t *testing.T) {
 		}
 		if strings.Contains(other.get("/account/security").body, "Signed in") {
 			t.Error("an ended session goes on")
+		}
+		known := func(cookie string) bool {
+			t.Helper()
+			return strings.Contains(v.send(http.MethodGet, "/account/security", "", "Cookie", cookie).body, "Signed in")
+		}
+		// Who signs in where somebody else is signed in gets another session: one that was planted there is worth nothing.
+		planted := o.signUp("eve", "")
+		first := cookieOf(planted)
+		form := formOf(t, planted.get("/sign-in?next=/device")).with("login", "alice").with("password", "other words are better").with("api_key")
+		if res := planted.submit(form); res.status != http.StatusSeeOther || !strings.Contains(planted.get("/account/security").body, "ALICE") {
+			t.Fatalf("%d %s", res.status, mainPart.FindString(res.body))
+		}
+		if cookieOf(planted) == first || known(first) {
+			t.Error("the session of before goes on")
+		}
+		last := cookieOf(planted)
+		ticket := regexp.MustCompile(`action="/sign-out"[^>]*><input type="hidden" name="ticket" value="([^"]*)"`)
+		planted.post("/sign-out", url.Values{"ticket": {ticket.FindStringSubmatch(planted.get("/account/security").body)[1]}})
+		if known(last) {
+			t.Error("a session goes on after its sign-out")
+		}
+		other, _ = o.signIn("alice", "other words are better")
+		// Time: 12 hours without use, 7 days with it, whatever is proved in between.
+		for hour := 11; hour < 7*24; hour += 11 {
+			o.ahead.Add(int64(11 * time.Hour))
+			if !strings.Contains(v.get("/account/security").body, "Signed in") {
+				t.Fatalf("a session that is used ended after %d hours", hour)
+			}
+		}
+		if strings.Contains(other.get("/account/security").body, "Signed in") {
+			t.Error("a session that is not used goes on")
+		}
+		if res := v.submit(formOf(t, v.get("/confirm")).with("password", "other words are better")); res.status != http.StatusSeeOther {
+			t.Errorf("a proof: %d %s", res.status, mainPart.FindString(res.body))
+		}
+		o.ahead.Add(int64(11 * time.Hour))
+		if strings.Contains(v.get("/account/security").body, "Signed in") {
+			t.Error("a session goes on after 7 days")
 		}
 	})
 }

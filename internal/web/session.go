@@ -307,8 +307,13 @@ func (s sessionStore) CommitCtx(ctx context.Context, token string, data []byte, 
 	if err != nil {
 		return err
 	}
-	if ends, ok := values[sessionEnds].(int64); ok && store.FromMicros(ends).Before(row.ExpiresAt) {
+	ends, ok := values[sessionEnds].(int64)
+	if ok && store.FromMicros(ends).Before(row.ExpiresAt) {
 		row.ExpiresAt = store.FromMicros(ends)
+	}
+	since, ok := values[sessionSince].(int64)
+	if end := store.FromMicros(since).Add(longestTime); ok && end.Before(row.ExpiresAt) {
+		row.ExpiresAt = end
 	}
 	if user, ok := values[sessionUser].(string); ok {
 		if err := row.UserID.UnmarshalText([]byte(user)); err != nil {
@@ -317,7 +322,6 @@ func (s sessionStore) CommitCtx(ctx context.Context, token string, data []byte, 
 		row.ID, _ = values[sessionID].(string)
 		row.Agent, _ = values[sessionAgent].(string)
 		row.Proof, _ = values[sessionProof].(string)
-		since, _ := values[sessionSince].(int64)
 		at, _ := values[sessionAt].(int64)
 		row.Since, row.ProvedAt, row.UsedAt = store.FromMicros(since), store.FromMicros(at), now
 	}
