@@ -100,6 +100,7 @@ func (r *route) description() string {
 	add(r.right != own && r.right != public, "It needs the right `"+string(r.right)+"`.")
 	add(r.ownKey, "An API key may do this to itself without that right.")
 	add(r.ownUser, "A person may do this to themself without the right and the proof.")
+	add(r.ownMail, "A member may do this to mails to an address of their own without that right.")
 	add(r.session && r.auth != person, "The session of a person may stand in place of an API key.")
 	add(r.fresh, "A person must have proved a credential within the last ten minutes.")
 	add(r.action.once, "With an `Idempotency-Key` it is safe to repeat.")

@@ -13,6 +13,7 @@ type RouteInfo struct {
 	Right                         toll.Right // "public": none
 	OwnKey                        bool       // a key may do it to itself
 	Session, Fresh                bool       // takes the session of a person; after a fresh proof
+	OwnMail                       bool       // a member may do it to their own mails
 	Paged                         bool       // a list
 	Codes                         []toll.Code
 	Filters                       []string // parameters of a list beside those of its pages
@@ -24,7 +25,7 @@ type RouteInfo struct {
 func Routes() []RouteInfo {
 	var out []RouteInfo
 	for _, r := range table() {
-		info := RouteInfo{Operation: r.op, Method: r.method, Path: r.path, Auth: string(r.auth), Right: r.right, OwnKey: r.ownKey, Session: r.session, Fresh: r.fresh, Codes: r.codes, Export: r.export}
+		info := RouteInfo{Operation: r.op, Method: r.method, Path: r.path, Auth: string(r.auth), Right: r.right, OwnKey: r.ownKey, Session: r.session, Fresh: r.fresh, OwnMail: r.ownMail, Codes: r.codes, Export: r.export}
 		for _, q := range r.query {
 			switch q.name {
 			case "pageSize":

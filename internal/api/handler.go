@@ -179,7 +179,7 @@ func (c *call) allowed() error {
 	switch {
 	case c.route.right == own:
 		return c.allowedOperator()
-	case c.route.right == public, c.caller.Rights.Has(c.route.right):
+	case c.route.right == public, c.caller.Rights.Has(c.route.right), c.mayOwnMail():
 		c.act()
 		if c.browser != nil && (c.route.auth != person || c.route.export != "" && c.caller.KeyID.IsZero()) {
 			return c.allowedPage() // a page hands out files of what its person may read
@@ -190,6 +190,14 @@ func (c *call) allowed() error {
 		return nil
 	case c.route.ownKey && strings.EqualFold(c.param("id"), c.caller.KeyID.String()):
 		return nil
+	}
+	return c.lacks()
+}
+
+// lacks is the refusal of a caller without the right of the route.
+func (c *call) lacks() error {
+	if c.caller.KeyID.IsZero() {
+		return toll.Errorf(toll.CodeRightMissing, "Your role lacks the right %s.", c.route.right).WithParam("right", string(c.route.right))
 	}
 	return auth.Lacks(c.route.right)
 }

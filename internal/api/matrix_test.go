@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -56,8 +57,9 @@ func commits(t *testing.T, st *store.Store) func() int64 {
 	}
 }
 
-// Every route of the document, called by everybody with the ids of B1. The owner comes last, as only it may change them.
-func TestT17_PrivilegeMatrix(t *testing.T) {
+// Every route of the document, called by everybody with the ids of B1. The owner comes last, as only it may change them. What takes
+// the right to manage, to move money, to let others in or to export is in the audit log, with the key that did it.
+func TestT17_T169_PrivilegeMatrix(t *testing.T) {
 	s, _, _ := newPaidStack(t)
 	plan := s.plan(s.b1, freePlan)
 	agent := s.agent(s.b1, plan)
@@ -148,6 +150,17 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "addEndpoints": true, "updatePlan": true, "setPlanListed": true,
 		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true, "rotateKey": true, "exportWallet": true, "createInvitation": true,
 	}
+	noted := map[string]bool{} // in the audit log
+	for _, r := range api.Routes() {
+		noted[r.Operation] = changes[r.Operation] && !slices.Contains([]toll.Right{toll.RightSell, toll.RightSpend}, r.Right)
+	}
+	delete(noted, "testWebhook") // they change nothing that stays
+	delete(noted, "resendDelivery")
+	acts := func(who actor) (n int64) {
+		t.Helper()
+		must(t, s.store.QueryRow(t.Context(), "SELECT COUNT(*) FROM audit_log WHERE actor_kind = 'key' AND actor = $1", who.keyID.String()).Scan(&n))
+		return n
+	}
 	documented := 0
 	version := commits(t, s.store)
 	seen, before := version(), dump(t, s.store)
@@ -193,7 +206,11 @@ func TestT17_PrivilegeMatrix(t *testing.T) {
 			if op.id == "followEvents" {
 				method = "HEAD" // the stream itself would not end
 			}
+			were := acts(c.who)
 			a := s.do(c.who, method, path, row.body)
+			if n := acts(c.who) - were; (n > 0) != (noted[op.id] && row.want[i] < 300) {
+				t.Errorf("%s by %s: %d acts in the audit log", op.id, c.name, n)
+			}
 			if a.status != row.want[i] {
 				t.Errorf("%s by %s: %d, want %d: %.300s", op.id, c.name, a.status, row.want[i], a.body)
 			}

@@ -15,6 +15,8 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/events"
+	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -112,6 +114,7 @@ func TestT17_SessionOfEveryRoute(t *testing.T) {
 					if r.Fresh && !fresh {
 						want = toll.CodeProofNeeded
 					}
+				case r.OwnMail: // the action looks whose mails they are: TestT17_OwnMails
 				case !role.Rights().Has(r.Right):
 					want = toll.CodeRightMissing
 				case r.Fresh && !fresh:
@@ -128,6 +131,108 @@ func TestT17_SessionOfEveryRoute(t *testing.T) {
 			}
 		}
 	}
+}
+
+// mailing is the same service with a mail server, to which it does not connect.
+func (s *stack) mailing() *stack {
+	s.t.Helper()
+	other := *s
+	d := &other.built
+	var err error
+	d.People, err = people.New(people.Deps{
+		Store: s.store, Auth: s.auth, PublicURL: publicURL, Seal: d.Seal, Open: d.Open, Clock: s.clock.now, Log: d.Log,
+		Mail: people.MailConfig{URL: "smtp://127.0.0.1:1", From: "toll@example.com"},
+	})
+	must(s.t, err)
+	d.Events = events.New(events.Config{
+		Store: s.store, Seal: d.Seal, Open: d.Open, Mail: d.People, Outbound: outbound.Config{Loopback: true}, Clock: s.clock.now, Log: d.Log,
+	})
+	server := s.serve(api.New(other.built))
+	s.t.Cleanup(server.Close)
+	other.url = server.URL
+	return &other
+}
+
+// mail proves a mail address of a person, named by the login name.
+func (p *human) mail() (url string) {
+	p.s.t.Helper()
+	address := p.login + "@example.com"
+	must(p.s.t, p.s.store.Tx(p.s.t.Context(), func(tx *store.Tx) error {
+		return store.InsertCredential(p.s.t.Context(), tx, store.Credential{
+			ID: toll.NewTimeUUID(p.s.clock.now()), UserID: p.id, Kind: people.Mail, Subject: address, Name: address, CreatedAt: p.s.clock.now(),
+		})
+	}))
+	return "mailto:" + address
+}
+
+// TestT17_OwnMails: with any role a person has mails sent to their own address, about all that is mailed. Without the right to manage
+// they touch no other webhook, and an API key of theirs touches none.
+func TestT17_OwnMails(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		s = s.mailing()
+		all, err := json.Marshal(events.MailTypes())
+		must(t, err)
+		hook := func(url string) string { return `{"url":"` + url + `","types":` + string(all) + `}` }
+		const plain = "https://hooks.example.com/toll"
+		owner := s.human("owner")
+		colleague := owner.invites(s.human("colleague"), toll.RoleAdmin)
+		others := colleague.mail()
+		for _, role := range toll.Roles() {
+			p := owner
+			if role != toll.RoleOwner {
+				p = owner.invites(s.human(string(role)), role)
+			}
+			manages := role.Rights().Has(toll.RightManage)
+			expect := func(what string, a answer, status int, code toll.Code) {
+				t.Helper()
+				if a.status != status || a.code() != string(code) {
+					t.Errorf("%s as %s: %d %s, want %d %s", what, role, a.status, a.body, status, code)
+				}
+			}
+			// unless is what a member without the right to manage gets in place of an answer.
+			unless := func(what string, a answer, status int, code toll.Code) {
+				t.Helper()
+				if !manages {
+					status, code = http.StatusForbidden, toll.CodeRightMissing
+				}
+				expect(what, a, status, code)
+			}
+			own := p.mail()
+			made := p.do("POST", "/webhooks", hook(own))
+			expect("own mails", made, http.StatusCreated, "")
+			expect("own mails twice", p.do("POST", "/webhooks", hook(own)), http.StatusConflict, toll.CodeWebhookTooMany)
+			expect("mails to a colleague", p.do("POST", "/webhooks", hook(others)), http.StatusBadRequest, toll.CodeWebhookURL)
+			unless("a webhook", p.do("POST", "/webhooks", hook(plain)), http.StatusCreated, "")
+
+			mine, theirs := made.text(t, "id"), colleague.do("POST", "/webhooks", hook(others)).text(t, "id")
+			urls := owner.do("POST", "/webhooks", hook(plain)).text(t, "id")
+			k, err := s.auth.CreateKey(t.Context(), auth.Caller{
+				Address: toll.MustAddress(p.workspace), UserID: p.id, Rights: role.Rights(),
+			}.Maker(), auth.KeyParams{}, nil)
+			must(t, err)
+			key := func(method, path, body string) answer { return s.do(actor{key: k.Key}, method, base+path, body) }
+			unless("own mails by a key", key("POST", "/webhooks", hook(own)), http.StatusForbidden, toll.CodePersonNeeded)
+			const change = `{"types":["credits.low"],"status":"paused"}`
+			for _, r := range api.Routes() {
+				if !r.OwnMail || r.Operation == "createWebhook" {
+					continue
+				}
+				body, ok := map[string]string{"updateWebhook": change, "deleteWebhook": ""}[r.Operation]
+				if !ok {
+					t.Fatalf("%s is not in this test", r.Operation)
+				}
+				at := func(id string) string { return strings.TrimPrefix(strings.Replace(r.Path, "{webhookId}", id, 1), base) }
+				if !manages {
+					unless(r.Operation+" of own mails by a key", key(r.Method, at(mine), body), 0, "")
+				}
+				unless(r.Operation+" of a colleague", p.do(r.Method, at(theirs), body), http.StatusOK, "")
+				unless(r.Operation+" of a url", p.do(r.Method, at(urls), body), http.StatusOK, "")
+				expect(r.Operation+" of own mails", p.do(r.Method, at(mine), body), http.StatusOK, "")
+			}
+			unless("a test", p.do("POST", "/webhooks/"+urls+"/test", ""), http.StatusNotFound, toll.CodeWebhookNotFound)
+			colleague.do("DELETE", "/webhooks/"+theirs, "")
+		}
+	})
 }
 
 // TestSession_Workspace: a person names the workspace of each call, and another one than theirs is not told from none.

@@ -42,6 +42,7 @@ type route struct {
 	anywhere   bool       // a person calls it without naming a workspace
 	fresh      bool       // a person has to have proved a credential a short time ago
 	ownUser    bool       // a person may do this to themself without the right and the proof
+	ownMail    bool       // a member may do this to mails to an address of their own without the right, see [handler.ownMail]
 	summary    string
 	tag        string
 	action     action

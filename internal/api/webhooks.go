@@ -16,7 +16,7 @@ func webhookRoutes() []route {
 	const tag = "Webhooks"
 	return []route{
 		{
-			op: "createWebhook", method: "POST", path: at, auth: keyed, right: toll.RightManage, session: true, status: 201, tag: tag, summary: "Have events sent to a url. The secret is in this answer only",
+			op: "createWebhook", method: "POST", path: at, auth: keyed, right: toll.RightManage, session: true, ownMail: true, status: 201, tag: tag, summary: "Have events sent to a url. The secret is in this answer only",
 			action: creates((*handler).createWebhook), codes: []toll.Code{toll.CodeWebhookURL, toll.CodeWebhookTooMany, toll.CodePersonNeeded},
 		},
 		{
@@ -27,12 +27,12 @@ func webhookRoutes() []route {
 			op: "readWebhook", method: "GET", path: at + "/{webhookId}", auth: self, right: toll.RightRead, tag: tag, summary: "One webhook", action: reads((*handler).readWebhook), codes: one,
 		},
 		{
-			op: "updateWebhook", method: "PATCH", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, tag: tag,
+			op: "updateWebhook", method: "PATCH", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, ownMail: true, tag: tag,
 			summary: "Change, pause or resume a webhook. A paused one keeps its place", action: takes((*handler).updateWebhook),
 			codes: append([]toll.Code{toll.CodeWebhookURL}, one...),
 		},
 		{
-			op: "deleteWebhook", method: "DELETE", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, tag: tag, summary: "Remove a webhook and its deliveries",
+			op: "deleteWebhook", method: "DELETE", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, ownMail: true, tag: tag, summary: "Remove a webhook and its deliveries",
 			action: reads(by("webhookId", toll.ParseUUID, (*handler).deleteWebhook)), codes: one,
 		},
 		{
@@ -69,11 +69,35 @@ func (h *handler) createWebhook(c *call, in *WebhookInput, once *store.Once) (*t
 	if err != nil {
 		return nil, err
 	}
+	if (in.URL == nil || !events.IsMailURL(*in.URL)) && !c.caller.Rights.Has(c.route.right) {
+		return nil, c.lacks()
+	}
 	p := events.WebhookParams{URL: in.URL, Types: &types, Description: in.Description}
 	if c.caller.KeyID.IsZero() {
 		p.User = c.caller.UserID // the session of a person
 	}
 	return h.Events.CreateWebhook(c.context, c.caller.Address, p, once)
+}
+
+// mayOwnMail reports whether the route is open to a member for their own mails; its action looks whose they are.
+func (c *call) mayOwnMail() bool {
+	return c.route.ownMail && c.caller.KeyID.IsZero() && !c.caller.UserID.IsZero() && c.caller.Rights.Has(toll.RightRead)
+}
+
+// ownMail refuses a caller without the right of the route for a webhook that sends no mails to an address of theirs.
+func (h *handler) ownMail(c *call) error {
+	if c.caller.Rights.Has(c.route.right) {
+		return nil
+	}
+	credentials, err := h.People.Credentials(c.context, c.caller.UserID)
+	if err != nil {
+		return err
+	}
+	ids := store.Mapped(credentials, func(k toll.Credential) toll.UUID { return k.ID })
+	if theirs, err := h.Events.MailsTo(c.context, c.caller.Address, c.param("webhookId"), ids); theirs || err != nil {
+		return err
+	}
+	return c.lacks()
 }
 
 func eventTypes(texts []string) ([]toll.EventType, error) {
@@ -122,6 +146,9 @@ type WebhookChange struct {
 }
 
 func (h *handler) updateWebhook(c *call, in *WebhookChange) (*toll.Webhook, error) {
+	if err := h.ownMail(c); err != nil {
+		return nil, err
+	}
 	p := events.WebhookParams{URL: in.URL.Value, Description: in.Description.Value}
 	var faults []toll.Fault
 	for _, m := range []struct {
@@ -163,7 +190,10 @@ type WebhookDeleted struct {
 }
 
 func (h *handler) deleteWebhook(c *call, id string) (*WebhookDeleted, error) {
-	err := h.Events.DeleteWebhook(c.context, c.caller.Address, id)
+	err := h.ownMail(c)
+	if err == nil {
+		err = h.Events.DeleteWebhook(c.context, c.caller.Address, id)
+	}
 	return &WebhookDeleted{Success: true, ID: id}, err
 }
 

@@ -45,7 +45,7 @@ type Config struct {
 	Log     *slog.Logger // nil: silence
 }
 
-// MaxWebhooks is how many webhooks an address may have (wire contract, section 20).
+// MaxWebhooks is how many webhooks with a url an address may have (wire contract, section 20), and how many that send mails.
 const MaxWebhooks = 20
 
 // Events is the room. It is safe for concurrent use; any number of processes may work on one database.

@@ -44,7 +44,8 @@ func MailTypes() []toll.EventType {
 	}
 }
 
-func isMailURL(url string) bool {
+// IsMailURL reports whether the url of a webhook is a mail address.
+func IsMailURL(url string) bool {
 	return len(url) > len(mailScheme) && strings.EqualFold(url[:len(mailScheme)], mailScheme)
 }
 
@@ -83,6 +84,13 @@ func (e *Events) setMail(ctx context.Context, w *store.Webhook, p WebhookParams)
 	return nil
 }
 
+// MailsTo reports whether a webhook of an address sends mails to one of some credentials. Errors: [toll.CodeBadUUID],
+// [toll.CodeWebhookNotFound].
+func (e *Events) MailsTo(ctx context.Context, owner toll.Address, id string, credentials []toll.UUID) (bool, error) {
+	w, err := e.own(ctx, owner, id)
+	return err == nil && slices.Contains(credentials, w.Credential), err
+}
+
 // MailWebhook returns the webhook that sends mails to one of some credentials in a workspace, and that credential; nil for none.
 func (e *Events) MailWebhook(ctx context.Context, owner toll.Address, credentials []toll.UUID) (*toll.Webhook, toll.UUID, error) {
 	all, err := store.MailWebhooksOf(ctx, e.st, owner)
@@ -92,6 +100,16 @@ func (e *Events) MailWebhook(ctx context.Context, owner toll.Address, credential
 		}
 	}
 	return nil, toll.UUID{}, err
+}
+
+// countMails returns how many webhooks of a workspace send mails. A second one to the same address is refused.
+func countMails(ctx context.Context, tx *store.Tx, w *store.Webhook) (int64, error) {
+	all, err := store.MailWebhooksOf(ctx, tx, w.Principal)
+	if slices.ContainsFunc(all, func(other *store.Webhook) bool { return other.Credential == w.Credential }) {
+		return 0, toll.Errorf(toll.CodeWebhookTooMany, "This mail address has mails about the workspace already. Change that webhook.").
+			WithParam("limit", 1)
+	}
+	return int64(len(all)), err
 }
 
 // concerns reports whether an event is for the people of a workspace: its own credits and orders, and not those of each of its

@@ -176,6 +176,38 @@ func TestMail_Made(t *testing.T) {
 	})
 }
 
+// Mails and urls do not take each other's room: members who may choose mails alone do not keep a builder from a webhook.
+func TestMail_Bounds(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		m := newMarket(t, st)
+		newPost(m)
+		for i := range MaxWebhooks - 1 {
+			must(t, st.Tx(t.Context(), func(tx *store.Tx) error {
+				return store.InsertWebhook(t.Context(), tx, &store.Webhook{
+					ID: toll.NewUUID(), Principal: builder, Status: toll.WebhookActive, Credential: toll.UUID{0xc, byte(i)}, Secret: []byte{1},
+				})
+			}))
+		}
+		full := func(limit int64, err error) {
+			t.Helper()
+			if e := toll.AsError(err); e.Code != toll.CodeWebhookTooMany || fmt.Sprint(e.Params["limit"]) != fmt.Sprint(limit) {
+				t.Errorf("%v", err)
+			}
+		}
+		m.mails(toll.EventCreditsLow)
+		_, err := m.mailTo(ann, "mailto:ann@example.com", toll.EventAPIKeyCreated)
+		full(1, err)
+		_, err = m.mailTo(bob, "mailto:bob@example.com", toll.EventCreditsLow)
+		full(MaxWebhooks, err)
+		for range MaxWebhooks {
+			m.hook("http://127.0.0.1:1/")
+		}
+		url := "http://127.0.0.1:1/"
+		_, err = m.events.CreateWebhook(t.Context(), builder, WebhookParams{URL: &url}, nil)
+		full(MaxWebhooks, err)
+	})
+}
+
 // A mail says what happened in a sentence with the numbers of the event, and leads to its page. A workspace is not told of credits and
 // orders of its customers.
 func TestMail_Text(t *testing.T) {

@@ -82,7 +82,7 @@ func (e *Events) set(w *store.Webhook, p WebhookParams) error {
 		return toll.Faults(faults)
 	}
 	if p.URL != nil && *p.URL != w.URL {
-		if isMail(w) || isMailURL(*p.URL) {
+		if isMail(w) || IsMailURL(*p.URL) {
 			return toll.Errorf(toll.CodeWebhookURL, "The address of mails cannot change, and no url becomes one. Make another webhook, and delete this one.").
 				WithParam("path", "url")
 		}
@@ -115,7 +115,7 @@ func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p Webhoo
 		return nil, toll.Faults([]toll.Fault{{Path: "url", Message: "is missing"}})
 	}
 	p.Status = nil
-	if isMailURL(*p.URL) {
+	if IsMailURL(*p.URL) {
 		if err := e.setMail(ctx, w, p); err != nil {
 			return nil, err
 		}
@@ -138,6 +138,9 @@ func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p Webhoo
 			return err
 		}
 		n, err := store.CountWebhooks(ctx, tx, owner)
+		if err == nil && isMail(w) {
+			n, err = countMails(ctx, tx, w)
+		}
 		if err != nil {
 			return err
 		}

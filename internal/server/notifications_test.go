@@ -10,7 +10,9 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // mail waits for the n-th mail and returns it.
@@ -130,6 +132,66 @@ func TestNotifications(t *testing.T) {
 		choose(alice.visitor)
 		if n := hooks(""); n != 1 || post.count() != 5 {
 			t.Errorf("%d webhooks, %d mails", n, post.count())
+		}
+	})
+}
+
+// TestNotifications_ByRole: a member with any role chooses all that the page offers, and may open the page to which each mail leads.
+func TestNotifications_ByRole(t *testing.T) {
+	eachMailTown(t, nil, func(o *town, post *postOffice) {
+		t := o.t
+		owner := o.signUp("owner", "")
+		w := owner.workspace()
+		people := map[string]*visitor{} // by mail address
+		for _, role := range toll.Roles() {
+			v := owner
+			if role != toll.RoleOwner {
+				v = o.signUp(string(role), owner.invite(w, string(role)))
+			}
+			address := string(role) + "@example.com"
+			people[address] = v
+			o.addMail(v, post, len(people), address)
+			page := "/w/" + w + "/notifications"
+			tells := regexp.MustCompile(`name="tells" value="([a-z]+)"`).FindAllStringSubmatch(v.get(page).body, -1)
+			form := formWith(t, v.get(page), "choose").with("tells")
+			for _, box := range tells {
+				form.values.Add("tells", box[1])
+			}
+			if res := v.submit(form); len(tells) < 5 || res.status != http.StatusSeeOther {
+				t.Fatalf("%s chooses %d: %d %s", role, len(tells), res.status, mainPart.FindString(res.body))
+			}
+		}
+		for _, kind := range events.MailTypes() {
+			data, id := toll.Order{PlanID: "7", SubscriberAddress: toll.MustAddress(w)}, "7"
+			if kind == toll.EventCreditsLow {
+				id += "/" + strings.ToLower(w) // who has few credits
+			}
+			if err := server.StoreOf(o.s).Tx(t.Context(), func(tx *store.Tx) error {
+				return store.InsertEvent(t.Context(), tx, store.NewEvent{
+					Principal: toll.MustAddress(w), Type: kind, Kind: "x", ID: id, Data: data, At: time.Now(),
+				})
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		leads := regexp.MustCompile(o.s.PublicURL() + `(/w/\S+)`)
+		seen := map[string]int{}
+		for n := range len(people) * len(events.MailTypes()) {
+			l := post.mail(len(people) + n + 1)
+			to := leads.FindStringSubmatch(l.text)
+			if to == nil || strings.HasSuffix(to[1], "/notifications") {
+				t.Fatalf("the mail leads nowhere:\n%s", l.text)
+			}
+			seen[l.to]++
+			res := people[l.to].get(to[1])
+			if res.status != http.StatusOK && res.status != http.StatusNotFound { // of what there is not
+				t.Errorf("%s opens %s: %d", l.to, to[1], res.status)
+			}
+		}
+		for address := range people {
+			if seen[address] != len(events.MailTypes()) {
+				t.Errorf("%d mails to %s", seen[address], address)
+			}
 		}
 	})
 }

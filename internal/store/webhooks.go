@@ -46,7 +46,8 @@ func InsertWebhook(ctx context.Context, tx *Tx, w *Webhook) error {
 	return webhooks.insert(ctx, tx, w)
 }
 
-// CountWebhooks returns how many webhooks an address has, and keeps others from adding one until the end of the transaction.
+// CountWebhooks returns how many webhooks with a url an address has, and keeps others from adding one, of mails too, until the end
+// of the transaction.
 func CountWebhooks(ctx context.Context, tx *Tx, owner toll.Address) (n int64, err error) {
 	// Who adds first makes the row; the stream stays empty.
 	if _, err := tx.Exec(ctx, "INSERT INTO event_streams (principal, last) VALUES ($1, 0) ON CONFLICT (principal) DO NOTHING", owner.Lower()); err != nil {
@@ -55,7 +56,7 @@ func CountWebhooks(ctx context.Context, tx *Tx, owner toll.Address) (n int64, er
 	if err := tx.QueryRow(ctx, "SELECT last FROM event_streams WHERE principal = $1"+tx.ForUpdate(), owner.Lower()).Scan(&n); err != nil {
 		return 0, err
 	}
-	return value[int64](ctx, tx, "SELECT COUNT(*) FROM webhooks WHERE principal = $1", owner.Lower())
+	return value[int64](ctx, tx, "SELECT COUNT(*) FROM webhooks WHERE principal = $1 AND credential_id IS NULL", owner.Lower())
 }
 
 // DeleteWebhook removes a webhook and its deliveries.

@@ -29,7 +29,7 @@ var notices = []struct {
 func noticePages() []areaPage {
 	return []areaPage{{
 		Path: "/notifications", Title: "Notifications", Template: "sheet", Group: groupManage, Nav: "Notifications", Icon: "bell",
-		Right: toll.RightManage, Persons: true, Get: (*visit).askNotices, Post: (*visit).chooseNotices,
+		Right: toll.RightRead, Persons: true, Get: (*visit).askNotices, Post: (*visit).chooseNotices,
 	}}
 }
 
