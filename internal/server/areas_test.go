@@ -1,14 +1,21 @@
 package server_test
 
 import (
+	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // areas are the pages of a workspace without a record in their path, by path below it, each with its heading.
@@ -18,6 +25,13 @@ var areas = map[string]string{
 	"/keys": "API keys", "/tokens": "Access tokens", "/delegations": "Delegations", "/cards": "Cards", "/wallet": "Wallet",
 	"/programs": "Programs", "/settings": "Workspace", "/search": "Search",
 	"/components": "Components",
+}
+
+// guarded are the other pages without a record, with the right that each takes; "" for one that no member of a new workspace opens.
+var guarded = map[string]toll.Right{
+	"/agents/new": toll.RightManage, "/plans/new": toll.RightManage, "/webhooks/new": toll.RightManage, "/keys/new": toll.RightKeys,
+	"/tokens/new": toll.RightSpend, "/delegations/new": toll.RightSpend, "/audit": toll.RightMembers, "/notifications": toll.RightRead,
+	"/operator": "",
 }
 
 const policyOfWorkspaces = "default-src 'none'; style-src 'self'; font-src 'self'; img-src 'self' data:; manifest-src 'self'; " +
@@ -62,6 +76,38 @@ func TestT154_PagesOfWorkspaces(t *testing.T) {
 				t.Errorf("a form to %s of a person outside: %d", path, res.status)
 			}
 		}
+		all, err := server.PeoplePages(o.s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range all {
+			path, ok := strings.CutPrefix(p.Path, "/w/{workspace}")
+			if !ok || p.Method != http.MethodGet || strings.Contains(path, "{") || areas[path] != "" {
+				continue
+			}
+			if path == "/live" || path == "/try" {
+				continue // they need more than a path: TestSellerFigures, TestTryIt
+			}
+			right, ok := guarded[path]
+			if !ok {
+				t.Errorf("%s is a page that this test does not know", path)
+			}
+			for role, v := range members {
+				want := http.StatusForbidden
+				if toll.Role(role).Rights().Has(right) {
+					want = http.StatusOK
+				}
+				if res := v.get("/w/" + w + path); res.status != want {
+					t.Errorf("%s as %s: %d, want %d", path, role, res.status, want)
+				}
+			}
+			if res := outside.get("/w/" + w + path); res.status != http.StatusNotFound {
+				t.Errorf("%s for a person outside: %d", path, res.status)
+			}
+			if res := nobody.get("/w/" + w + path); strings.Contains(res.body, "<nav") {
+				t.Errorf("%s for nobody: %d", path, res.status)
+			}
+		}
 		viewer := userOf(members["viewer"], "/w/"+w+"/members")
 		owner.act("/w/"+w+"/members", "act", "remove", "user", viewer)
 		for path := range areas {
@@ -70,6 +116,108 @@ func TestT154_PagesOfWorkspaces(t *testing.T) {
 			}
 		}
 	})
+}
+
+// publicRecords are pages below a workspace whose part in the path names no record of that workspace.
+var publicRecords = map[string]string{
+	"/holdings/{plan}": "every plan can be bought", "/export/{list}": "a list has the records of the workspace that asks",
+	"/events/{event}": "each workspace numbers its own",
+}
+
+// pageOf returns the row of the pages of workspaces to which a path below a workspace leads, and the number of the part of the path that names
+// a record; -1 for none.
+func pageOf(rows []string, path string) (row string, record int) {
+	have, best := strings.Split(path, "/"), ""
+	for _, row := range rows {
+		want := strings.Split(row, "/")
+		fits := len(want) == len(have)
+		for i := range want {
+			fits = fits && (want[i] == have[i] || strings.HasPrefix(want[i], "{") && have[i] != "")
+		}
+		if fits && (best == "" || strings.Count(row, "{") < strings.Count(best, "{")) {
+			best = row
+		}
+	}
+	return best, slices.IndexFunc(strings.Split(best, "/"), func(part string) bool { return strings.HasPrefix(part, "{") })
+}
+
+// TestT154_RecordsOfOthers: no record of a workspace is found below another one, and it is not told from one that does not exist. The
+// records are those to which the pages of two workspaces lead; a page of a record to which none leads fails the test.
+func TestT154_RecordsOfOthers(t *testing.T) {
+	o := newTown(t, storetest.SQLite, nil)
+	s := o.sold("alice", "bob")
+	s.settle("paid-one", 7)
+	alice, bob, mallory := s.seller, s.buyer, o.seller("mallory")
+	o.signUp("dan", alice.invite(strings.TrimPrefix(alice.w, "/w/"), "viewer"))
+	if _, err := alice.api.CreateWebhook(t.Context(), client.WebhookParams{URL: "https://hooks.example.com/"}); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if err := server.StoreOf(o.s).Tx(t.Context(), func(tx *store.Tx) error {
+		at := toll.MustAddress(strings.TrimPrefix(bob.w, "/w/"))
+		return errors.Join(
+			store.InsertDelegation(t.Context(), tx, &store.Delegation{
+				ID: toll.NewUUID(), Owner: at, Provider: toll.ProviderCard, PaymentMethod: "pm_1", Currency: "usd", Limit: 100, CreatedAt: now, ExpiresAt: now.Add(time.Hour),
+			}),
+			store.PutPaymentMethod(t.Context(), tx, &store.PaymentMethod{
+				Owner: at, ID: "pm_1", Provider: toll.ProviderCard, Brand: "visa", Last4: "4242", ExpMonth: 12, ExpYear: int64(now.Year()) + 5, CreatedAt: now,
+			}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the settlement is listed", func() bool { return strings.Contains(alice.get(alice.w+"/requests").body, "/requests/paid-one") })
+
+	all, err := server.PeoplePages(o.s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	missing := map[string]bool{}
+	for _, p := range all {
+		if row, ok := strings.CutPrefix(p.Path, "/w/{workspace}"); ok && p.Method == http.MethodGet {
+			rows = append(rows, row)
+			if strings.Contains(row, "{") && publicRecords[row] == "" {
+				missing[row] = true
+			}
+		}
+	}
+	links := regexp.MustCompile(`href="(/w/0x[0-9a-fA-F]{40})(/[^"?#]+)`)
+	for _, who := range []*seller{alice, bob} {
+		queue := slices.Sorted(maps.Keys(areas))
+		for i := 0; i < len(queue); i++ {
+			path := queue[i]
+			page := who.get(who.w + path)
+			for _, m := range links.FindAllStringSubmatch(page.body, -1) {
+				if m[1] == who.w && !slices.Contains(queue, m[2]) {
+					queue = append(queue, m[2])
+				}
+			}
+			row, record := pageOf(rows, path)
+			if record < 0 || publicRecords[row] != "" {
+				continue
+			}
+			if page.status != http.StatusOK {
+				t.Errorf("%s for its owner: %d", path, page.status)
+			}
+			delete(missing, row)
+			parts := strings.Split(path, "/")
+			id := parts[record]
+			parts[record] = id[:len(id)-1] + map[bool]string{true: "1", false: "2"}[id[len(id)-1] == '2']
+			theirs, none := mallory.get(mallory.w+path), mallory.get(mallory.w+strings.Join(parts, "/"))
+			same := strings.ReplaceAll(mainPart.FindString(theirs.body), id, parts[record]) == mainPart.FindString(none.body)
+			if theirs.status != http.StatusNotFound || none.status != http.StatusNotFound || !same {
+				t.Errorf("%s in another workspace: %d, one that does not exist: %d\n%s", row, theirs.status, none.status, mainPart.FindString(theirs.body))
+			}
+			for _, res := range []shown{mallory.get(who.w + path), mallory.post(who.w+path, url.Values{"ticket": {"x"}}), mallory.post(mallory.w+path, url.Values{"ticket": {"x"}})} {
+				if res.status < 400 || res.status >= 500 {
+					t.Errorf("%s of a stranger: %d", row, res.status)
+				}
+			}
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("no record of these pages: %v", slices.Sorted(maps.Keys(missing)))
+	}
 }
 
 // TestPagesOfRecords: pages show the records of their workspace, with names that strangers chose as text, and no others.

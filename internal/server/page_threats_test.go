@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/web"
 )
@@ -220,6 +221,56 @@ func TestT151_OpenRedirect(t *testing.T) {
 	}
 }
 
+// TestT151_EveryWayIn: whatever a person signs up or in with, it leads to a page of the service.
+func TestT151_EveryWayIn(t *testing.T) {
+	post, p := newPostOffice(t), newIDProvider(t)
+	ln := listenAnywhere(t)
+	o := newTownOn(t, "sqlite", ln, func(cfg *server.Config) {
+		cfg.Listen, cfg.Mail = ln.Addr().String(), people.MailConfig{URL: post.url, From: "Toll <toll@example.com>"}
+		cfg.OIDC = people.OIDCConfig{Issuer: p.url, ClientID: providerClient, ClientSecret: providerSecret}
+	})
+	o.address = o.s.PublicURL()
+	mails := 0
+	own := regexp.MustCompile(`^/[a-z]`)
+	for i, next := range []string{"https://evil.example/sign-in", "//evil.example/", `/\evil.example`} {
+		who := fmt.Sprint("ann", i)
+		pocket := newPocket(t, o.address)
+		leads := func(what string, res shown) {
+			t.Helper()
+			to := res.header.Get("Location")
+			if res.status != http.StatusSeeOther || !own.MatchString(to) || strings.Contains(to, "evil") {
+				t.Errorf("%s with next %q: %d to %q\n%s", what, next, res.status, to, mainPart.FindString(res.body))
+			}
+		}
+		v := newVisitor(t, o.address)
+		form := formOf(t, v.get("/sign-up?next="+url.QueryEscape(next)))
+		leads("a password", v.submit(form.with("name", "Ann").with("login", who).with("password", goodPassword)))
+		form = formOf(t, newVisitor(t, o.address).get("/sign-up"))
+		leads("a password", newVisitor(t, o.address).submit(form.with("name", "Ann").with("login", "b"+who).with("password", goodPassword).with("next", next)))
+		p.as(map[string]any{"sub": who})
+		for what, signIn := range map[string]func(v *visitor) shown{
+			"a code by mail": func(v *visitor) shown {
+				mails++
+				address := who + "@example.com"
+				res := v.submit(formOf(t, v.get("/sign-in/mail?next="+url.QueryEscape(next))).with("mail", address).with("next", next))
+				return v.submit(formOf(t, res).with("code", post.code(mails, address)))
+			},
+			"a provider": func(v *visitor) shown { return v.get(v.toProvider(p, next)) },
+			"a wallet": func(v *visitor) shown {
+				return v.submit(pocket.signsText(t, v.post("/sign-in/wallet", url.Values{"address": {pocket.Address().String()}, "next": {next}})))
+			},
+		} {
+			v := newVisitor(t, o.address)
+			res := signIn(v)
+			if res.status != http.StatusOK || !strings.Contains(res.body, "Make an account") {
+				t.Fatalf("%s: %d %s", what, res.status, mainPart.FindString(res.body))
+			}
+			leads(what+" of somebody new", v.submit(formOf(t, res).with("name", "Ann").with("next", next)))
+			leads(what, signIn(newVisitor(t, o.address)))
+		}
+	}
+}
+
 // TestT152_CrossSite: a form of another site, one that does not say where it comes from, and JSON as text change nothing, on each
 // route for people and each one of the API that takes the session of a browser. No page acts on GET.
 func TestT152_CrossSite(t *testing.T) {
@@ -356,6 +407,71 @@ func TestT155_Framing(t *testing.T) {
 	}
 }
 
+// TestT156_Forms: what a form does not have is not read, whatever it is called: nobody becomes an operator, owner or member by it, and
+// what is made belongs to the workspace of the page, at its price.
+func TestT156_Forms(t *testing.T) {
+	o := newTown(t, "sqlite", nil)
+	alice := o.seller("alice")
+	w := alice.workspace()
+	eve := newVisitor(t, o.address)
+	extra := func(p page, alsoRole bool) page {
+		for _, name := range []string{
+			"owner", "ownerAddress", "address", "workspace_id", "organization", "subscriber", "payer", "holder_id", "member", "userId", "user_id",
+		} {
+			p = p.with(name, w)
+		}
+		for _, name := range []string{"operator", "isOperator", "is_operator", "Operator", "admin", "verified", "proved_at", "isListed"} {
+			p = p.with(name, "true")
+		}
+		if alsoRole {
+			p = p.with("role", "owner").with("environment", "live")
+		}
+		return p.with("balance", "999").with("amounts", "0").with("madeBy", "local").with("proof", "passkey").with("id", "7")
+	}
+	if res := eve.submit(extra(formOf(t, eve.get("/sign-up")), true).with("name", "Eve").with("login", "eve").with("password", goodPassword)); res.status != http.StatusSeeOther {
+		t.Fatalf("sign-up: %d %s", res.status, mainPart.FindString(res.body))
+	}
+	own := "/w/" + eve.workspace()
+	key := formWith(t, eve.get(own+"/keys/new"), "make").with("name", "k").with("rights", "read")
+	agent := formWith(t, eve.get(own+"/agents/new"), "register").with("name", "a").with("endpoints", "https://agent.example.com/ask")
+	plan := formWith(t, eve.get(own+"/plans/new"), "make").with("name", "p")
+	for what, form := range map[string]page{"a key": key, "an agent": agent, "a plan": plan} {
+		if res := eve.submit(extra(form, true)); res.status != http.StatusSeeOther {
+			t.Errorf("%s: %d %s", what, res.status, mainPart.FindString(res.body))
+		}
+	}
+	invited := extra(page{own + "/members", url.Values{"act": {"invite"}, "role": {"viewer"}}}, false)
+	invited = invited.with("ticket", ticketOf.FindStringSubmatch(mainPart.FindString(eve.get(own + "/members").body))[1])
+	link := linkIn.FindStringSubmatch(eve.submit(invited).body)
+	if link == nil {
+		t.Fatal("no link")
+	}
+	dan := o.signUp("dan", "")
+	if res := dan.submit(extra(formOf(t, dan.get("/join?link="+link[1])), true)); res.status != http.StatusSeeOther {
+		t.Errorf("joining: %d %s", res.status, mainPart.FindString(res.body))
+	}
+	at := strings.ToLower(strings.TrimPrefix(own, "/w/"))
+	for what, query := range map[string]string{
+		"operators":                 "SELECT COUNT(*) FROM users WHERE is_operator",
+		"members of another":        "SELECT COUNT(*) - 1 FROM memberships WHERE workspace = '" + strings.ToLower(w) + "'",
+		"owners by an invitation":   "SELECT COUNT(*) - 1 FROM memberships WHERE workspace = '" + at + "' AND role <> 'viewer'",
+		"agents of another":         "SELECT COUNT(*) FROM agents WHERE owner <> '" + at + "'",
+		"plans of another":          "SELECT COUNT(*) FROM plans WHERE owner <> '" + at + "'",
+		"keys of another, or local": "SELECT COUNT(*) - 1 FROM api_keys WHERE made_by = 'local' OR address = '" + strings.ToLower(w) + "'",
+	} {
+		var n int
+		if err := server.StoreOf(o.s).QueryRow(t.Context(), query).Scan(&n); err != nil || n != 0 {
+			t.Errorf("%s: %d %v", what, n, err)
+		}
+	}
+	c := o.client(eve)
+	for p, err := range c.Plans(t.Context()) {
+		if err != nil || len(p.Price.Amounts) != 1 || p.Price.Amounts[0].String() != "1000000" || !p.IsListed {
+			t.Errorf("%+v %v", p, err)
+		}
+	}
+}
+
 // TestT159_ForeignOrigins: no answer lets a page of another origin read it with the cookies of a person.
 func TestT159_ForeignOrigins(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
@@ -394,16 +510,26 @@ func TestT159_ForeignOrigins(t *testing.T) {
 func TestT160_SecretsOnPages(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	alice := o.signUp("alice", "")
-	members := "/w/" + alice.workspace() + "/members"
+	w := "/w/" + alice.workspace()
+	members := w + "/members"
 	for what, c := range map[string]struct {
 		path  string
 		form  []string
 		value *regexp.Regexp
 	}{
-		"an invitation":  {members, []string{"act", "invite", "role", "viewer"}, linkIn},
-		"recovery codes": {"/account/security", []string{"act", "codes"}, recoveryCode},
+		"an invitation":           {members, []string{"act", "invite", "role", "viewer"}, linkIn},
+		"recovery codes":          {"/account/security", []string{"act", "codes"}, recoveryCode},
+		"an API key":              {w + "/keys/new", []string{"act", "make", "rights", "read"}, keyIn},
+		"the secret of a webhook": {w + "/webhooks/new", []string{"act", "make", "url", "https://hooks.example.com/"}, regexp.MustCompile(`data-copy="(whsec_[^"]*)"`)},
+		"the key of the wallet":   {w + "/wallet", []string{"act", "export"}, regexp.MustCompile(`data-copy="(0x[0-9a-f]{64})"`)},
 	} {
 		res := alice.act(c.path, c.form...)
+		if to := res.header.Get("Location"); res.status == http.StatusSeeOther {
+			res = alice.get(to)
+			if again := alice.get(to); c.value.MatchString(again.body) {
+				t.Errorf("%s: a reload shows it", what)
+			}
+		}
 		secret := c.value.FindStringSubmatch(res.body)
 		if secret == nil || res.header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d, %q", what, res.status, res.header.Get("Cache-Control"))
