@@ -49,6 +49,8 @@ func TestT154_PagesOfWorkspaces(t *testing.T) {
 			members[role] = o.signUp(role, owner.invite(w, role))
 		}
 		outside, nobody := o.signUp("outside", ""), newVisitor(t, o.address)
+		byKey := newVisitor(t, o.address) // of another workspace
+		byKey.signIn(byKey.get("/sign-in"), outside.keyOf(outside.workspace()))
 		for path, heading := range areas {
 			path = "/w/" + w + path
 			for role, v := range members {
@@ -66,8 +68,10 @@ func TestT154_PagesOfWorkspaces(t *testing.T) {
 			if res := members["viewer"].get(path[:len("/w/0x1234")] + path[len("/w/")+42:]); res.status != http.StatusOK {
 				t.Errorf("%s by the beginning of its address: %d", path, res.status)
 			}
-			if res := outside.get(path); res.status != http.StatusNotFound || strings.Contains(res.body, heading+"</h1>") {
-				t.Errorf("%s for a person outside: %d", path, res.status)
+			for who, v := range map[string]*visitor{"a person": outside, "an API key": byKey} {
+				if res := v.get(path); res.status != http.StatusNotFound || strings.Contains(res.body, heading+"</h1>") {
+					t.Errorf("%s for %s outside: %d", path, who, res.status)
+				}
 			}
 			if res := nobody.get(path); !strings.Contains(res.body, `action="/sign-in"`) || strings.Contains(res.body, "<nav") {
 				t.Errorf("%s for nobody: %d", path, res.status)

@@ -131,8 +131,12 @@ func TestT150_StoredScript(t *testing.T) {
 	// The name of a person, and that of a program.
 	eve := newVisitor(t, o.address)
 	form := formOf(t, eve.get("/sign-up?link="+invited))
-	if res := eve.submit(form.with("name", scripts[1]).with("login", "eve").with("password", goodPassword)); res.status != http.StatusSeeOther {
+	if res := eve.submit(form.with("name", scripts[1]+"\u202ex\x00\r\n").with("login", "eve").with("password", goodPassword)); res.status != http.StatusSeeOther {
 		t.Fatalf("sign-up: %d", res.status)
+	}
+	var name string
+	if err := server.StoreOf(o.s).QueryRow(t.Context(), "SELECT name FROM users WHERE name LIKE '%alert%'").Scan(&name); err != nil || name != scripts[1]+"x" {
+		t.Errorf("the name %q, %v", name, err)
 	}
 	for _, path := range []string{"/account/security", "/w/" + w + "/members"} {
 		for _, v := range []*visitor{eve, alice} {
@@ -292,6 +296,8 @@ func TestT152_CrossSite(t *testing.T) {
 	fill := strings.NewReplacer("{workspace}", w)
 	ticket := ticketOf.FindStringSubmatch(mainPart.FindString(alice.get("/w/" + w + "/members").body))[1]
 	values := url.Values{"ticket": {ticket}, "act": {"invite"}, "role": {"owner"}, "theme": {"dark"}, "workspace": {w}}
+	bob := o.signUp("bob", "")
+	link := bob.invite(bob.workspace(), "viewer")
 	before := rowsOf(t, o)
 	posts := 0
 	for _, p := range all {
@@ -339,6 +345,24 @@ func TestT152_CrossSite(t *testing.T) {
 	}
 	if unsafe < 10 {
 		t.Errorf("only %d operations", unsafe)
+	}
+	if after := rowsOf(t, o); !slices.Equal(before, after) {
+		t.Errorf("rows before %v, after %v", before, after)
+	}
+	// Nor does a form of the service itself that was not shown in this session.
+	for path, form := range map[string]url.Values{
+		"/account/security": {"act": {"codes"}}, "/confirm": {"password": {goodPassword}}, "/join": {"link": {link}}, "/sign-out": {},
+		"/w/" + w + "/members": {"act": {"invite"}, "role": {"owner"}},
+	} {
+		for _, ticket := range []string{"", "a.b", ticket} {
+			if path == "/w/"+w+"/members" && len(ticket) > 3 {
+				continue // its own
+			}
+			form.Set("ticket", ticket)
+			if res := alice.post(path, form); res.status != http.StatusForbidden {
+				t.Errorf("POST %s with the ticket %q: %d", path, ticket, res.status)
+			}
+		}
 	}
 	if after := rowsOf(t, o); !slices.Equal(before, after) {
 		t.Errorf("rows before %v, after %v", before, after)
@@ -402,6 +426,9 @@ func TestT155_Framing(t *testing.T) {
 			}
 			if policy := res.header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") {
 				t.Errorf("%s for %s: %d, policy %q", path, who, res.status, policy)
+			}
+			if !strings.HasPrefix(path, "/docs") && res.header.Get("X-Frame-Options") != "DENY" { // which show what everybody may read
+				t.Errorf("%s for %s: %d, old browsers frame it", path, who, res.status)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"html"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -30,6 +31,7 @@ type authenticator struct {
 	rp      string
 	origin  string
 	counter uint32
+	still   bool // the counter stays at zero, as that of many passkeys does
 }
 
 var base64url = base64.RawURLEncoding
@@ -47,7 +49,9 @@ func newAuthenticator(t *testing.T, origin string) *authenticator {
 
 func (a *authenticator) data(flags byte) []byte {
 	rp := sha256.Sum256([]byte(a.rp))
-	a.counter++
+	if !a.still {
+		a.counter++
+	}
 	return binary.BigEndian.AppendUint32(append(rp[:], flags), a.counter)
 }
 
@@ -204,6 +208,16 @@ func TestT157_Passkey(t *testing.T) {
 			if res := try(&copied, nil); res.status != http.StatusUnauthorized {
 				t.Errorf("a copy: %d", res.status)
 			}
+			still := newAuthenticator(t, address)
+			still.still = true
+			form, options = passkeyOf(t, alice.get("/account/security"))
+			alice.submit(form.with("name", "Cloud").with("answer", still.create(t, options)))
+			if res := try(still, func(p page) page { used = p; return p }); res.status != http.StatusSeeOther {
+				t.Errorf("a passkey without a counter: %d", res.status)
+			}
+			if res := newVisitor(t, address).submit(used); res.status != http.StatusUnauthorized {
+				t.Errorf("an answer of a passkey without a counter, twice: %d", res.status)
+			}
 			// Another person cannot prove themselves with it, and its owner can.
 			bob := o.signUpPlain("bob")
 			for who, want := range map[*visitor]int{bob: http.StatusUnauthorized, alice: http.StatusSeeOther} {
@@ -221,6 +235,16 @@ func TestT157_Passkey(t *testing.T) {
 				if path == "/sign-in" {
 					at.submit(formOf(t, at.get(path)).with("login", "alice").with("password", goodPassword).with("api_key"))
 				}
+			}
+			// One source tries 40 times, and then four times a minute.
+			limited := 0
+			for range 50 {
+				if res := newVisitor(t, address).post("/sign-in", url.Values{"state": {"AAAA"}, "answer": {"{}"}}); res.status == http.StatusTooManyRequests {
+					limited++
+				}
+			}
+			if limited < 10 {
+				t.Errorf("%d of 50 tries are refused", limited)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -184,6 +185,26 @@ func TestT157_SignInByPassword(t *testing.T) {
 	}
 	if _, res := o.signIn("alice", goodPassword); res.status != http.StatusTooManyRequests {
 		t.Errorf("the right password after the limit tells that it is right: %d", res.status)
+	}
+	// A source has a limit for all names, and a name one for all sources.
+	proxied := newTown(t, storetest.SQLite, func(c *server.Config) { c.TrustedProxies = "127.0.0.1" })
+	refused := func(source, login string) bool {
+		t.Helper()
+		v := newVisitor(t, proxied.address)
+		res := v.post("/sign-in", url.Values{"login": {login}, "password": {"wrong words are not"}}, "X-Forwarded-For", source)
+		return res.status == http.StatusTooManyRequests
+	}
+	bySource, byName := 0, 0
+	for i := range 50 {
+		if refused("203.0.113.1", fmt.Sprint("login", i)) {
+			bySource++
+		}
+		if refused(fmt.Sprint("198.51.100.", i), "bob") {
+			byName++
+		}
+	}
+	if bySource < 5 || byName < 20 || refused("203.0.113.9", "carl") {
+		t.Errorf("%d of 50 names of one source are refused, and %d of 50 sources of one name", bySource, byName)
 	}
 	if v := newVisitor(t, o.address); v.get("/sign-in?login=alice&password=four+words+are+enough").status != http.StatusOK ||
 		strings.Contains(v.get("/account/security").body, "Signed in") {
@@ -467,6 +488,11 @@ func TestT153_SessionsOfPeople(t *testing.T) {
 			t.Error("the session of before goes on")
 		}
 		last := cookieOf(planted)
+		var stored int
+		_, token, _ := strings.Cut(last, "=")
+		if err := server.StoreOf(o.s).QueryRow(t.Context(), "SELECT COUNT(*) FROM browser_sessions WHERE token = $1", token).Scan(&stored); err != nil || stored != 0 {
+			t.Errorf("the cookie is in the database: %d %v", stored, err)
+		}
 		ticket := regexp.MustCompile(`action="/sign-out"[^>]*><input type="hidden" name="ticket" value="([^"]*)"`)
 		planted.post("/sign-out", url.Values{"ticket": {ticket.FindStringSubmatch(planted.get("/account/security").body)[1]}})
 		if known(last) {
@@ -489,6 +515,20 @@ func TestT153_SessionsOfPeople(t *testing.T) {
 		o.ahead.Add(int64(11 * time.Hour))
 		if strings.Contains(v.get("/account/security").body, "Signed in") {
 			t.Error("a session goes on after 7 days")
+		}
+		// A person who is disabled is out, and is not told apart from nobody.
+		v, _ = o.signIn("alice", "other words are better")
+		if err := server.StoreOf(o.s).Tx(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.Exec(t.Context(), "UPDATE users SET disabled_at = 1 WHERE name = 'ALICE'")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(v.get("/account/security").body, "Signed in") {
+			t.Error("the session of a person who is disabled goes on")
+		}
+		if _, res := o.signIn("alice", "other words are better"); res.status != http.StatusUnauthorized || !strings.Contains(res.body, "login name or the password is wrong") {
+			t.Errorf("a person who is disabled signs in: %d", res.status)
 		}
 	})
 }

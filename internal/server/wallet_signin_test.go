@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,15 +131,27 @@ func TestT157_WalletProves(t *testing.T) {
 		if res := v.submit(second.signsText(t, asked)); res.status != http.StatusUnauthorized {
 			t.Errorf("a proof by the wallet of nobody: %d", res.status)
 		}
-		if res := v.submit(p.signsText(t, v.post("/sign-in/wallet", url.Values{"address": {p.Address().String()}}))); res.status != http.StatusSeeOther {
+		old := cookieOf(v)
+		proof := p.signsText(t, v.post("/sign-in/wallet", url.Values{"address": {p.Address().String()}}))
+		if res := o.signUp("dan", "").submit(proof); res.status != http.StatusForbidden {
+			t.Errorf("a proof in the session of another person: %d", res.status)
+		}
+		if res := v.submit(proof); res.status != http.StatusSeeOther {
 			t.Fatalf("a proof: %d %s", res.status, mainPart.FindString(res.body))
+		}
+		if cookieOf(v) == old {
+			t.Error("the session keeps its id after a proof")
 		}
 		if res := invite(); !linkIn.MatchString(res.body) {
 			t.Errorf("after the proof: %d", res.status)
 		}
 		// A second wallet is added, with its workspace. Nobody else gets either.
+		old = cookieOf(v)
 		if res := v.submit(second.signsText(t, v.act("/account/security", "act", "wallet", "address", second.Address().String()))); !strings.Contains(res.body, "is added") {
 			t.Fatalf("adding: %d %s", res.status, mainPart.FindString(res.body))
+		}
+		if cookieOf(v) == old {
+			t.Error("the session keeps its id after a wallet was added")
 		}
 		if body := v.get("/account/security").body; strings.Count(body, `/members">Members`) != 2 {
 			t.Errorf("the workspaces:\n%s", mainPart.FindString(body))
@@ -205,14 +218,13 @@ func TestTakeover_ExportedWallet(t *testing.T) {
 // says why nobody gets in.
 func TestT157_WalletOfContract(t *testing.T) {
 	t.Parallel()
-	m := embeddedBazaar(t)
+	var ahead atomic.Int64
+	m := embeddedBazaar(t, func(cfg *server.Config) {
+		cfg.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
 	vault := m.vault(0)
 	v := newVisitor(t, m.url)
 	v.becomes(vault.pocket, vault.at, "Vera", 0)
-	var ends int64
-	if err := m.store.QueryRow(t.Context(), "SELECT expires_at FROM browser_sessions").Scan(&ends); err != nil || store.FromMicros(ends).After(time.Now().Add(24*time.Hour)) {
-		t.Errorf("the session ends at %v, %v", store.FromMicros(ends), err)
-	}
 	if res := newVisitor(t, m.url).withWallet(vault.pocket, vault.at, 0); res.status != http.StatusSeeOther {
 		t.Errorf("sign-in: %d", res.status)
 	}
@@ -225,6 +237,12 @@ func TestT157_WalletOfContract(t *testing.T) {
 	m.sends(common.Address(turns), nil)
 	if res := newVisitor(t, m.url).withWallet(vault.pocket, turns, 0); res.status != http.StatusUnauthorized {
 		t.Errorf("code that says no since: %d", res.status)
+	}
+	for hours, on := range []bool{0: true, 1: true, 2: false} { // steps of 11 hours: a session is used in each
+		ahead.Add(int64(11 * time.Hour))
+		if body := v.get("/account/security").body; strings.Contains(body, "Signed in as") != on {
+			t.Errorf("a session that code opened goes on after %d hours: %t", 11*(hours+1), !on)
+		}
 	}
 
 	off := newTown(t, "sqlite", func(cfg *server.Config) { cfg.Chain = crypto.Config{Mode: crypto.Off} })
