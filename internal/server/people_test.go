@@ -751,6 +751,88 @@ func TestT169_AuditLog(t *testing.T) {
 	})
 }
 
+// TestT169_ActsOfPeople: what people do to their credentials and to who is in is in the log of their workspace, once, with who did it and
+// from where; what the operator does is in the log of the operator.
+func TestT169_ActsOfPeople(t *testing.T) {
+	eachTown(t, func(o *town) {
+		t := o.t
+		alice := o.signUp("alice", "")
+		w := alice.workspace()
+		members := "/w/" + w + "/members"
+		link := alice.invite(w, "viewer")
+		bob := o.signUp("bob", link)
+		at, user := members+"/"+userOf(bob, members), userOf(alice, members)
+		key, _ := keys(t, o.s)
+		p := newPocket(t, o.address)
+		st := server.StoreOf(o.s)
+		log := func(workspace string) map[string]int {
+			t.Helper()
+			list, err := store.AuditList(t.Context(), st, strings.ToLower(workspace), "", time.Time{}, time.Time{}, store.Page{Size: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := map[string]int{}
+			for _, e := range list.Items {
+				all[e.Act+" "+e.Detail]++
+				if workspace == w && (e.ActorKind != "user" || e.Source == "") || workspace == w && e.Actor != user && e.Act != "member.joined" && e.Act != "sign_in" {
+					t.Errorf("%s by %s %s from %q", e.Act, e.ActorKind, e.Actor, e.Source)
+				}
+			}
+			return all
+		}
+		noted := func(workspace, name, detail string, do func()) {
+			t.Helper()
+			before := log(workspace)
+			do()
+			for text, n := range log(workspace) {
+				want := before[text]
+				if text == name+" "+detail {
+					want++
+				}
+				if n != want {
+					t.Errorf("%s: %d × %s, want %d", name, n, text, want)
+				}
+			}
+			if log(workspace)[name+" "+detail] != before[name+" "+detail]+1 {
+				t.Errorf("%s %s is not noted: %v", name, detail, log(workspace))
+			}
+		}
+		acts := func(path string, pairs ...string) func() {
+			return func() {
+				if res := alice.act(path, pairs...); res.status >= 400 {
+					t.Errorf("%v: %d %s", pairs, res.status, mainPart.FindString(res.body))
+				}
+			}
+		}
+		security := "/account/security"
+		noted(w, "credential.added", `{"kind":"recovery"}`, acts(security, "act", "codes"))
+		noted(w, "credential.added", `{"kind":"password"}`, acts(security, "act", "password", "password", "other words are better"))
+		noted(w, "credential.added", `{"kind":"wallet"}`, func() {
+			alice.submit(p.signsText(t, alice.act(security, "act", "wallet", "address", p.Address().String())))
+		})
+		id := regexp.MustCompile(`name="credential" value="([^"]*)"[^>]*><input type="hidden" name="ticket" value="[^"]*"><button type="submit" class="plain">Remove<span class="unseen"> Wallet`).
+			FindStringSubmatch(alice.get(security).body)
+		if id == nil {
+			t.Fatal("the wallet cannot be removed")
+		}
+		noted(w, "credential.removed", `{"kind":"wallet"}`, acts(security, "act", "remove", "credential", id[1]))
+		noted(w, "session.ended", "null", acts(at, "act", "sessions"))
+		noted(w, "member.role", `{"before":"viewer","after":"billing"}`, acts(at, "act", "role", "role", "billing"))
+		noted(w, "member.invited", `{"after":"viewer"}`, acts(members, "act", "invite", "role", "viewer"))
+		open := regexp.MustCompile(`name="invitation" value="([^"]*)"`).FindStringSubmatch(alice.get(members).body)
+		noted(w, "invitation.withdrawn", "null", acts(members, "act", "withdraw", "invitation", open[1]))
+		noted(key.Address.String(), "workspace.claimed", "null", acts(security, "act", "claim", "api_key", key.Key))
+		noted("", "link.made", `{"login":"alice"}`, func() {
+			if _, err := o.s.RecoverLink(t.Context(), "alice"); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if faults, err := store.AuditChains(t.Context(), st); err != nil || len(faults) > 0 {
+			t.Errorf("audit log: %v %v", faults, err)
+		}
+	})
+}
+
 // onHost signs up with another Host header.
 func onHost(t *testing.T, address, host string, form url.Values) shown {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/sign-up", strings.NewReader(form.Encode()))
