@@ -62,6 +62,14 @@ func (c *Client) Organizations(ctx context.Context, opts ...ListOption) iter.Seq
 	return list[toll.Organization](ctx, c, api("/organizations"), "organizations", opts)
 }
 
+// RenameWorkspace names the workspace of the call, which is this one; "" takes its name away. It takes the session of a person.
+func (c *Client) RenameWorkspace(ctx context.Context, workspace toll.Address, name string) (*toll.Organization, error) {
+	in := struct {
+		Name string `json:"name"`
+	}{name}
+	return fetch[toll.Organization](ctx, c, call{method: http.MethodPatch, path: api("/workspaces/%s", workspace.Lower()), body: in})
+}
+
 // DeleteWorkspace deletes the workspace of the call, which is this one: its members, invitations, API keys, access tokens, consents and
 // webhooks end. What was recorded stays. Errors: [toll.CodeWorkspaceOwes] while it owes credits or money is under way,
 // [toll.CodePersonNeeded], [toll.CodeProofNeeded], [toll.CodePersonNotFound] for another workspace.

@@ -234,6 +234,8 @@ func recordPeople(t *testing.T, version string, files map[string][]exchange) {
 	call("listAuditLog", owner, "GET", "/audit-log?act=member.role&since=2026-11-01&limit=1", "", at...)
 	call("listAuditLog", owner, "GET", "/audit-log?act=a%20b", "", at...)
 	own := other.member(t, "organizations").([]any)[0].(map[string]any)["id"].(string)
+	call("renameWorkspace", second, "PATCH", "/workspaces/x", `{"name":"Bob's agents"}`, "X-Current-Org-Id", own)
+	call("renameWorkspace", second, "PATCH", "/workspaces/"+own, `{"name":"Bob's agents"}`, "X-Current-Org-Id", own)
 	call("deleteWorkspace", second, "DELETE", "/workspaces/x", "", "X-Current-Org-Id", own)
 	call("deleteWorkspace", second, "DELETE", "/workspaces/"+own, "", "X-Current-Org-Id", own)
 	call("signOut", second, "DELETE", "/session", "")

@@ -133,7 +133,7 @@ func TestT17_T169_PrivilegeMatrix(t *testing.T) {
 		"buyPlan": {[5]int{400, 400, 400, 400, 400}, ""}, "signInToPlan": {[5]int{402, 402, 402, 402, 402}, ""},
 		"readWallet": {keyed, ""}, "exportWallet": {keyed, ""}, "useFaucet": {keyed, "{}"},
 		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
-		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "listOrganizations": {keyed, ""}, "deleteWorkspace": {[5]int{401, 401, 404, 404, 403}, ""}, "readKey": {mine, ""}, "readKeyCalls": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "rotateKey": {[5]int{401, 401, 404, 404, 201}, "{}"}, "revokeKey": {mine, ""},
+		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "listOrganizations": {keyed, ""}, "deleteWorkspace": {[5]int{401, 401, 404, 404, 403}, ""}, "renameWorkspace": {[5]int{401, 401, 404, 404, 200}, `{"name":"x"}`}, "readKey": {mine, ""}, "readKeyCalls": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "rotateKey": {[5]int{401, 401, 404, 404, 201}, "{}"}, "revokeKey": {mine, ""},
 		"signUp": {[5]int{400, 400, 400, 400, 400}, "{}"}, "signIn": {[5]int{401, 401, 401, 401, 401}, "{}"},
 		"readSession": {human, ""}, "proveSession": {human, "{}"}, "signOut": {human, ""}, "acceptInvitation": {human, "{}"}, "listSessions": {human, ""}, "endSession": {human, ""},
 		"listCredentials": {human, ""}, "removeCredential": {human, ""}, "renewRecoveryCodes": {human, ""}, "listMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""}, "endMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""},
@@ -144,7 +144,8 @@ func TestT17_T169_PrivilegeMatrix(t *testing.T) {
 		"retiredRedeem": {gone, ""}, "retiredBurn": {gone, ""}, "retiredInitialize": {gone, ""}, "retiredToken": {gone, ""}, "retiredValidate": {gone, ""},
 	}
 	changes := map[string]bool{
-		"registerAgent": true, "registerAgentWithPlan": true, "registerPlan": true, "orderPlan": true, "mintCredits": true, "mintExpirableCredits": true, "takeBackCredits": true,
+		"renameWorkspace": true,
+		"registerAgent":   true, "registerAgentWithPlan": true, "registerPlan": true, "orderPlan": true, "mintCredits": true, "mintExpirableCredits": true, "takeBackCredits": true,
 		"createWebhook": true, "updateWebhook": true, "deleteWebhook": true, "testWebhook": true, "rotateWebhook": true, "resendDelivery": true,
 		"recordSubTask": true, "openCheckout": true, "openStripePayment": true, "createDelegation": true, "revokeDelegation": true, "updatePaymentMethod": true, "deletePaymentMethod": true,
 		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "addEndpoints": true, "updatePlan": true, "setPlanListed": true,

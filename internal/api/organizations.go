@@ -15,6 +15,10 @@ func organizationRoutes() []route {
 		summary: "Delete the workspace of the call: its members, invitations, API keys, access tokens, consents and webhooks end, and its plans and agents are not listed any more",
 		action:  reads((*handler).deleteWorkspace), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeWorkspaceOwes},
 	}, {
+		op: "renameWorkspace", method: "PATCH", path: Base + "/workspaces/{workspace}", auth: person, right: toll.RightMembers, tag: "People",
+		summary: "Name the workspace of the call. Its members see the name, and nothing else depends on it",
+		action:  takes((*handler).renameWorkspace), codes: []toll.Code{toll.CodePersonNotFound},
+	}, {
 		op: "listOrganizations", method: "GET", path: Base + "/organizations", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
 		summary: "The workspaces of a person; that of an API key is the only one",
 		action:  lists((*handler).listOrganizations), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
@@ -23,9 +27,8 @@ func organizationRoutes() []route {
 
 // deleteWorkspace names the workspace twice, in the path and by the call, so that no other one is deleted by mistake.
 func (h *handler) deleteWorkspace(c *call) (*toll.WorkspaceDeleted, error) {
-	if !strings.EqualFold(c.param("workspace"), c.caller.Address.Lower()) {
-		return nil, toll.Errorf(toll.CodePersonNotFound, "The call is of another workspace.").
-			WithHint("Send the id of the path in X-Current-Org-Id as well.")
+	if err := c.namesWorkspace(); err != nil {
+		return nil, err
 	}
 	if c.caller.UserID.IsZero() || !c.caller.KeyID.IsZero() {
 		return nil, toll.NewError(toll.CodePersonNeeded)
@@ -36,6 +39,32 @@ func (h *handler) deleteWorkspace(c *call) (*toll.WorkspaceDeleted, error) {
 	}
 	out, err := h.People.Delete(c.context, c.caller, began)
 	return &out, err
+}
+
+// namesWorkspace refuses a path with another workspace than that of the call.
+func (c *call) namesWorkspace() error {
+	if strings.EqualFold(c.param("workspace"), c.caller.Address.Lower()) {
+		return nil
+	}
+	return toll.Errorf(toll.CodePersonNotFound, "The call is of another workspace.").
+		WithHint("Send the id of the path in X-Current-Org-Id as well.")
+}
+
+// WorkspaceInput names a workspace.
+type WorkspaceInput struct {
+	Name string `json:"name" doc:"At most 100 printable characters; empty for no name."`
+}
+
+func (*WorkspaceInput) required() []string { return []string{"name"} }
+
+func (h *handler) renameWorkspace(c *call, in *WorkspaceInput) (*toll.Organization, error) {
+	if err := c.namesWorkspace(); err != nil {
+		return nil, err
+	}
+	if err := h.People.Rename(c.context, c.caller, in.Name); err != nil {
+		return nil, err
+	}
+	return h.organization(c)
 }
 
 // OrganizationList has the workspaces of a person, or the one of an API key.
@@ -58,6 +87,15 @@ func (h *handler) organizations(c *call) ([]toll.Organization, error) {
 	if c.signed != nil {
 		return h.People.Organizations(c.context, c.signed.Person.ID)
 	}
+	o, err := h.organization(c)
+	if err != nil {
+		return nil, err
+	}
+	return []toll.Organization{*o}, nil
+}
+
+// organization is the workspace of the call.
+func (h *handler) organization(c *call) (*toll.Organization, error) {
 	p, err := store.PrincipalByAddress(c.context, h.Store, c.caller.Address)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
@@ -68,5 +106,5 @@ func (h *handler) organizations(c *call) ([]toll.Organization, error) {
 			return nil, err
 		}
 	}
-	return []toll.Organization{{ID: c.caller.Address.Lower(), Name: p.Name, Role: string(role)}}, nil
+	return &toll.Organization{ID: c.caller.Address.Lower(), Name: p.Shown(), Role: string(role)}, nil
 }

@@ -59,6 +59,12 @@ The session is kept in the active profile for 12 hours. TOLL_SESSION and TOLL_WO
 		a.person(call{use: "revoke ID", short: "End a session of yours", method: http.MethodDelete, path: "/sessions/ID"}),
 		a.sessionUse(),
 		a.person(call{
+			use: "rename-workspace WORKSPACE", short: "Name the workspace in which you call", method: http.MethodPatch, path: "/workspaces/WORKSPACE",
+			long:    "Name the workspace in which you call. Its members see the name in place of its address; nothing else depends on it.",
+			example: `toll session rename-workspace 0x5fbdb2315678afecb367f032d93f642f64180aa3 --name "Bob's agents"`,
+			flags:   []flag{{"name", "name", word, "name of the workspace; empty for none"}}, require: []string{"name"},
+		}),
+		a.person(call{
 			use: "delete-workspace WORKSPACE", short: "Delete the workspace in which you call", method: http.MethodDelete, path: "/workspaces/WORKSPACE",
 			long: `Delete the workspace in which you call: its members, invitations, API keys, access tokens, consents and webhooks end, and its plans and
 agents are not listed any more. It takes an owner, and a fresh proof (toll session prove). WORKSPACE is its whole address.

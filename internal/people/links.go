@@ -164,7 +164,7 @@ func (p *People) ReadLink(ctx context.Context, source, secret string) (kind stri
 		return "", to, err
 	}
 	row, err := store.PrincipalByAddress(ctx, p.Store, at)
-	return l.Kind, Workspace{Address: at, Name: row.Name, Role: l.Role, Custody: CustodyOf(row)}, err
+	return l.Kind, Workspace{Address: at, Name: row.Shown(), Role: l.Role, Custody: CustodyOf(row)}, err
 }
 
 // Join makes a person who signed in a member of the workspace of an invitation, once. Errors: [toll.CodePersonNotFound],

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -207,6 +209,28 @@ func (p *People) Delete(ctx context.Context, c auth.Caller, checked time.Time) (
 	}
 	out.Ended, err = p.Auth.Finish(ctx, all)
 	return out, err
+}
+
+// maxTitle bounds the name of a workspace, in characters.
+const maxTitle = 100
+
+// Rename gives the workspace of the caller another name, "" for none, which only its members see. Errors: [toll.CodeBadRequest].
+func (p *People) Rename(ctx context.Context, c auth.Caller, name string) error {
+	name = strings.TrimSpace(name)
+	if name != cleanName(name, "") {
+		return toll.Faults([]toll.Fault{{Path: "name", Message: "must be at most " + strconv.Itoa(maxTitle) + " printable characters"}})
+	}
+	return p.Store.Tx(ctx, func(tx *store.Tx) error {
+		before, err := store.PrincipalByAddress(ctx, tx, c.Address)
+		if err != nil {
+			return err
+		}
+		if err := store.SetTitle(ctx, tx, c.Address, name); err != nil {
+			return err
+		}
+		at := c.Address.Lower()
+		return p.audit(ctx, tx, store.Act{Workspace: at, Act: "workspace.renamed", Object: at, Detail: store.Changed{Before: before.Title, After: name}})
+	})
 }
 
 // personal returns the acts that note something about a person: one in each workspace of theirs.

@@ -137,7 +137,7 @@ func (p *People) Workspaces(ctx context.Context, user toll.UUID) ([]Workspace, e
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Workspace{Address: m.Workspace, Name: row.Name, Role: m.Role, Custody: CustodyOf(row)})
+		out = append(out, Workspace{Address: m.Workspace, Name: row.Shown(), Role: m.Role, Custody: CustodyOf(row)})
 	}
 	return out, nil
 }
@@ -319,8 +319,8 @@ func cleanName(name, instead string) string {
 	if name == "" || !utf8.ValidString(name) {
 		name = instead
 	}
-	if r := []rune(name); len(r) > 100 {
-		name = string(r[:100])
+	if r := []rune(name); len(r) > maxTitle {
+		name = string(r[:maxTitle])
 	}
 	return name
 }

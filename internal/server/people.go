@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -63,7 +64,9 @@ func (s *Server) LocalPerson(ctx context.Context, name, login, password string, 
 				return toll.APIKey{}, err
 			}
 		}
-		_, at, err = s.people.SignUp(ctx, source, in)
+		if _, at, err = s.people.SignUp(ctx, source, in); err == nil {
+			err = s.people.Rename(ctx, auth.Caller{Address: at}, name+"'s workspace")
+		}
 	}
 	if err != nil {
 		return toll.APIKey{}, err

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -10,7 +11,8 @@ import (
 // Principal owns an address. SealedKey is the private key of the address, sealed; empty for a wallet whose key the service never had.
 type Principal struct {
 	Address   toll.Address `db:"address"`
-	Name      string       `db:"name,null"` // unique; "" for none
+	Name      string       `db:"name,null"`  // by which operators look it up, unique; "" for none
+	Title     string       `db:"title,null"` // what its members call it; "" for nothing
 	SealedKey []byte       `db:"sealed_key,empty"`
 	CreatedAt time.Time    `db:"created_at"`
 	Operator  bool         `db:"is_operator,null"` // see [MakeOperator]
@@ -18,15 +20,25 @@ type Principal struct {
 	ExportedAt time.Time `db:"exported_at,null"`
 }
 
+// Shown is what people read of a principal in place of its address; "" for nothing.
+func (p Principal) Shown() string { return cmp.Or(p.Title, p.Name) }
+
 var (
 	principals         = newRecord[Principal]("principals")
 	InsertPrincipal    = principals.insert // [IsUnique] when the address or the name is taken
 	PrincipalByAddress = by[toll.Address](principals, "address = $1")
 	PrincipalByName    = by[string](principals, "name = $1")
+	// SetTitle changes what the members of a principal call it; "" for nothing.
+	SetTitle = runs2[toll.Address, string](found, "UPDATE principals SET title = NULLIF($2, '') WHERE address = $1")
 	// MakeOperator gives a principal the rights beyond its own records, such as moving the clock of a sandbox. [ErrNotFound]
 	// when there is no such principal.
 	MakeOperator = runs[toll.Address](found, "UPDATE principals SET is_operator = TRUE WHERE address = $1")
 )
+
+// PrincipalList lists all principals, for the operators of the service. No index has their order: it reads all of them.
+func PrincipalList(ctx context.Context, q Querier, p Page) (List[Principal], error) {
+	return principals.list(ctx, q, Listing{ID: "address", Sorts: map[Sort]string{SortCreated: "created_at"}}, p)
+}
 
 // LockPrincipal keeps a principal from being changed until the transaction ends. [ErrNotFound] when there is none.
 func LockPrincipal(ctx context.Context, tx *Tx, a toll.Address) error {

@@ -2315,6 +2315,11 @@ export interface WorkspaceDeleted {
   success: boolean;
 }
 
+export interface WorkspaceInput {
+  /** At most 100 printable characters; empty for no name. */
+  name: string;
+}
+
 export type Shape = 0 | 1 | string | { [member: string]: Shape };
 
 export const shapes: Record<string, Shape> = {
@@ -2604,6 +2609,7 @@ export const operations = {
   rotateWebhook: ["POST","/api/v1/webhooks/{webhookId}/rotate"],
   testWebhook: ["POST","/api/v1/webhooks/{webhookId}/test"],
   deleteWorkspace: ["DELETE","/api/v1/workspaces/{workspace}"],
+  renameWorkspace: ["PATCH","/api/v1/workspaces/{workspace}"],
   listResources: ["GET","/api/v1/x402/discovery/resources"],
   searchResources: ["GET","/api/v1/x402/discovery/search",0,"resources"],
   signOffers: ["POST","/api/v1/x402/offers"],

@@ -2462,6 +2462,7 @@ OPERATIONS: Mapping[str, type[Record]] = {
     "release": ReleaseResponse,
     "removeCredential": Done,
     "removeMember": Removed,
+    "renameWorkspace": Organization,
     "renewRecoveryCodes": RecoveryCodes,
     "resendDelivery": WebhookDelivery,
     "revokeDelegation": ActResult,
