@@ -130,6 +130,7 @@ func (b *bench) on(engine string) []*scenario {
 		},
 	})
 	out = append(out, b.lists(engine)...)
+	out = append(out, b.pages(engine)...)
 	if engine == postgres {
 		out = append(out, b.severalProcesses())
 	}
