@@ -129,7 +129,7 @@ func TestPagesOfOrders(t *testing.T) {
 		}
 		b.visit(fmt.Sprint(e.Params["checkoutUrl"]), http.StatusOK)
 		b.look("order again")
-		b.press("Go on to the payment")
+		b.press("Continue to the payment")
 		b.press("Pay 5.00 USD by card")
 		b.fillCard("4000 0027 6000 3184", "Pay")
 		b.press("Approve")

@@ -325,7 +325,7 @@ func TestPageOfAnotherOrder(t *testing.T) {
 	}
 	failed, page := again()
 	res := v.get(page)
-	reads(t, res, http.StatusOK, "<h1>Confirm a payment</h1>", "Failed order", failed, "5.00 USD", "Go on to the payment")
+	reads(t, res, http.StatusOK, "<h1>Confirm a payment</h1>", "Failed order", failed, "5.00 USD", "Continue to the payment")
 	form := formOf(t, res)
 	if res := v.submit(form, "Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"); res.status != http.StatusForbidden {
 		t.Errorf("a form of another site: %d", res.status)

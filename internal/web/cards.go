@@ -60,7 +60,7 @@ func (w *Web) Enroll() http.Handler {
 		}
 		// A redirect would have to be within form-action, and the page may be at a host of the operator.
 		body := enrollPage{Test: w.Environment != toll.Live, Page: page}
-		v.show(http.StatusOK, "enroll", shown{Title: "Go on to the card page", Body: body, Refresh: page}, "")
+		v.show(http.StatusOK, "enroll", shown{Title: "The card page opens", Body: body, Refresh: page}, "")
 	})
 }
 

@@ -62,7 +62,7 @@ func (w *Web) Device() http.Handler {
 			},
 			func() (string, error) { return "The program is refused.", w.OAuth.DenyDevice(v.ctx(), code) },
 			func(text string) {
-				v.show(http.StatusOK, "message", shown{Title: "Done", Body: message{Text: text, Next: "Go back to the device: it goes on by itself."}}, "")
+				v.show(http.StatusOK, "message", shown{Title: "Done", Body: message{Text: text, Next: "Go back to the device: it continues by itself."}}, "")
 			},
 			func() (*asked, error) { return w.asksOn(v.ctx(), v.person, d) },
 		)

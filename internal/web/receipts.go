@@ -79,7 +79,7 @@ type receiptFault string
 
 func (f receiptFault) Error() string { return string(f) }
 
-const errNoReceipt = receiptFault("This is no receipt: paste the value of payment-response, its JSON, a signed receipt (JWS), or a transaction.")
+const errNoReceipt = receiptFault("This is not a receipt. Paste the value of payment-response, its JSON, a signed receipt (JWS), or a transaction.")
 
 // checkReceipt says what a receipt proves: whose signature it has, that the ledger has its burn in
 // the chain of its account, and that the burn is in the mirror on the chain.

@@ -314,7 +314,7 @@ func triedOf(a *outbound.Answer, took time.Duration) *tried {
 	case len(a.Body) == 0:
 		t.Note = "The answer is empty."
 	case !utf8.Valid(a.Body) && len(a.Body) < outbound.MaxBody:
-		t.Text, t.Note = "", "The answer is no text: "+strconv.Itoa(len(a.Body))+" bytes."
+		t.Text, t.Note = "", "The answer is not text: "+strconv.Itoa(len(a.Body))+" bytes."
 	case len(a.Body) == outbound.MaxBody:
 		t.Note = "The answer is longer than 1 MiB, of which this is the beginning."
 	}
