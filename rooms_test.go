@@ -320,14 +320,14 @@ var rooms = map[string]room{
 	},
 	"internal/web": {
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
-		lines: 11232, // 650 of them are requests, calls of keys, own ranges, deletion, backups; 1,900 of them are pages of people, keys, buying and the operators; 110 are notifications by mail
+		lines: 11740, // 480 of them are the page for unknown addresses, names of workspaces, what bought credits last for, the test clock, accounts and acts of the operators; 650 of them are requests, calls of keys, own ranges, deletion, backups; 1,900 of them are pages of people, keys, buying and the operators; 110 are notifications by mail
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
 			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound internal/gzipped internal/cache",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},
 	"internal/api": {
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
-		lines: 7944, // 20 of them let members have mails of their own; 60 of them compress documents and make each when it is asked for; 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls; 8 give the id of a request to all rooms; 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls
+		lines: 7998, // 20 of them let members have mails of their own; 60 of them compress documents and make each when it is asked for; 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls; 8 give the id of a request to all rooms; 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls; 50 of them name workspaces and send people to pages; 60 of them compress documents and make each when it is asked for; 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls; 8 give the id of a request to all rooms; 100 of them are guides and their search, 190 of them are exports of lists, 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time, 110 recent calls
 		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger internal/correlation internal/traces " +
 			"internal/auth internal/facilitator internal/checkout internal/events internal/people internal/gzipped docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
@@ -355,7 +355,7 @@ var rooms = map[string]room{
 	},
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
-		lines: 3410, // 75 of them are backups on the page of the operators; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators; 20 start traces, 30 note audits and keep backups in buckets; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators
+		lines: 3445, // 30 of them make a backup when somebody asks; 75 of them are backups on the page of the operators; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators; 20 start traces, 30 note audits and keep backups in buckets; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators
 		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm internal/correlation internal/traces internal/traces/otlp " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
@@ -397,7 +397,7 @@ var rooms = map[string]room{
 	// bench measures the program from outside, and some rooms from inside.
 	"bench": {
 		what:  "measurements side by side",
-		lines: 3240, // 90 of them are lists
+		lines: 3310, // 90 of them are lists
 		ours: "toll x402 client paid internal/seal internal/store internal/ledger internal/auth " +
 			"internal/facilitator internal/checkout internal/crypto internal/server",
 		third: []string{
@@ -421,7 +421,7 @@ var rooms = map[string]room{
 }
 
 // planned are the budgets of rooms that come next: a room of this name has at most as many lines.
-var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 11232}
+var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 11740}
 
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{

@@ -54,6 +54,13 @@ func TestJourney(t *testing.T) {
 		public := w.read("One order buys")
 		w.visit(w.sells(""), http.StatusOK)
 		w.textOf(".live-mark")
+		// A page that nobody sees waits for nothing, and goes on when somebody does.
+		w.must("hide", map[string]any{"hidden": true, "waits": 0}, nil)
+		w.must("hide", map[string]any{"hidden": false, "waits": 1}, nil)
+		w.must("key", map[string]any{"key": "?"}, nil)
+		w.read("Search or jump to")
+		w.look("journey keys")
+		w.must("key", map[string]any{"key": "Escape"}, nil)
 
 		w.open("buyer", true, "")
 		w.visit(public, http.StatusOK)

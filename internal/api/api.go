@@ -58,6 +58,8 @@ type Deps struct {
 	StripeEvents StripeEvents // nil: there is no card rail
 	// Pages are answered by other rooms.
 	Pages []Page
+	// NoPage shows a person that an address has no page (404), or takes only forms (405). nil: people get JSON, as programs do.
+	NoPage func(w http.ResponseWriter, r *http.Request, status int)
 	// Traced says that requests have spans, which are told what they are about.
 	Traced bool
 	// Quotas bound what one account may have, and what it may add in an hour.

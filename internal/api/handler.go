@@ -112,20 +112,20 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve answers a request whose version is known.
 func (c *call) serve() {
 	if c.resource == nil {
-		c.fail(toll.NewError(toll.CodePathNotFound))
+		c.notServed(toll.CodePathNotFound)
 		return
 	}
 	route := c.resource.route(c.r.Method)
 	if route == nil {
 		c.w.Header()["Allow"] = c.resource.allow
-		c.fail(toll.NewError(toll.CodeMethodNotAllowed))
+		c.notServed(toll.CodeMethodNotAllowed)
 		return
 	}
 	c.route = route
 	if c.h.Traced && c.browser == nil { // the span of a page keeps its name
 		traces.Request(c.context, route.op, c.correlation.ID)
 	}
-	if route.op == "readInfo" && strings.HasPrefix(c.r.Header.Get("Accept"), "text/html") {
+	if route.op == "readInfo" && c.fromPerson() {
 		c.toPages()
 		return
 	}

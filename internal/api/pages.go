@@ -1,6 +1,12 @@
 package api
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
+)
 
 // Page is a route that another room answers, in a form of its own: a page for people, an endpoint of OAuth. It gets the
 // headers and limits of every answer here, and is no part of the OpenAPI document.
@@ -25,4 +31,25 @@ func pageRoutes(pages []Page) []route {
 		})
 	}
 	return routes
+}
+
+// fromPerson reports whether a person opened the address in a browser: programs do not ask for HTML first.
+func (c *call) fromPerson() bool { return strings.HasPrefix(c.r.Header.Get("Accept"), "text/html") }
+
+// forPrograms are the beginnings of paths that only programs call.
+var forPrograms = []string{"/api/", "/.well-known/"}
+
+// notServed answers for a path, or for a method of one, that is not served: a person in a browser gets
+// a page, everybody else JSON.
+func (c *call) notServed(code toll.Code) {
+	e := toll.NewError(code)
+	reads := c.r.Method == http.MethodGet || c.r.Method == http.MethodHead
+	forProgram := func(prefix string) bool { return strings.HasPrefix(c.r.URL.Path, prefix) }
+	if c.h.NoPage == nil || !reads || !c.fromPerson() || len(c.r.Header["Authorization"]) > 0 || slices.ContainsFunc(forPrograms, forProgram) {
+		c.fail(e)
+		return
+	}
+	c.written, c.answered = true, e.HTTPStatus()
+	c.w.Header().Add("Vary", "Accept")
+	c.h.NoPage(c.w, c.r.WithContext(c.context), e.HTTPStatus())
 }

@@ -23,7 +23,7 @@ var areas = map[string]string{
 	"": "Overview", "/agents": "Agents", "/plans": "Plans", "/subscribers": "Subscribers", "/usage": "Usage", "/revenue": "Revenue",
 	"/requests": "Requests", "/webhooks": "Webhooks", "/events": "Events", "/orders": "Orders", "/holdings": "My plans", "/members": "Members",
 	"/keys": "API keys", "/tokens": "Access tokens", "/delegations": "Delegations", "/cards": "Cards", "/wallet": "Wallet",
-	"/programs": "Programs", "/settings": "Workspace", "/search": "Search",
+	"/programs": "Programs", "/settings": "Workspace", "/search": "Search", "/clock": "Test clock",
 	"/components": "Components",
 }
 

@@ -145,7 +145,7 @@ func TestSearchOnPages(t *testing.T) {
 				t.Errorf("%s is found by somebody else", id)
 			}
 		}
-		for text, want := range map[string]string{"weath": "Weather", "SUN": "Sunny", "audit": at("/audit"), "alic": "ALICE", "make an api": at("/keys/new")} {
+		for text, want := range map[string]string{"weath": "Weather", "SUN": "Sunny", "audit": at("/audit"), "alic": "ALICE", "make an api": at("/keys/new"), "register": at("/agents/new"), "your acc": "/account/security", "docu": `href="/docs"`} {
 			if res := alice.get(at("/search?q=") + url.QueryEscape(text)); !strings.Contains(res.body, want) {
 				t.Errorf("%s: no %s in\n%s", text, want, mainPart.FindString(res.body))
 			}
@@ -177,7 +177,11 @@ func TestServicePage(t *testing.T) {
 		if nav := operator.get("/w/" + w).body; !strings.Contains(nav, `/operator"`) {
 			t.Error("the navigation of the operator lacks the page")
 		}
+		reads(t, operator.get("/w/"+w+"/operator/accounts"), http.StatusOK, "<h1>Accounts</h1>", w, bob.workspace(), "the service")
 		own := "/w/" + bob.workspace()
+		if res := bob.get(own + "/operator/accounts"); res.status != http.StatusForbidden || strings.Contains(res.body, w) {
+			t.Errorf("another person reads the accounts: %d", res.status)
+		}
 		if res := bob.get(own + "/operator"); res.status != http.StatusForbidden || strings.Contains(res.body, "ledger.follow") {
 			t.Errorf("another person: %d", res.status)
 		}
@@ -209,6 +213,12 @@ func TestF28_BackupsOnPages(t *testing.T) {
 	}
 	res := operator.act(page, "act", "verify", "backup", name)
 	reads(t, operator.follow(res), http.StatusOK, "The backup is whole", "it is whole")
+	// Another one is made at once when somebody asks for it.
+	reads(t, operator.follow(operator.act(page, "act", "backup")), http.StatusOK, "A backup is being made")
+	eventually(t, "the second backup", func() bool { // its name is the second in which it was made
+		all, err := filepath.Glob(filepath.Join(dir, "*.backup"))
+		return err == nil && len(all) == 2 || operator.act(page, "act", "backup").status != http.StatusSeeOther
+	})
 	for _, bad := range []string{"../" + name, "toll-notes.txt", ""} {
 		if res := operator.act(page, "act", "verify", "backup", bad); res.status != http.StatusBadRequest {
 			t.Errorf("%q: %d", bad, res.status)

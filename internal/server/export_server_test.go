@@ -40,4 +40,10 @@ func KeepBrand(
 }
 
 // PeoplePages are the routes for people.
-func PeoplePages(s *Server) ([]api.Page, error) { return s.peoplePages(s.oauth) }
+func PeoplePages(s *Server) ([]api.Page, error) {
+	w, err := s.web()
+	if err != nil {
+		return nil, err
+	}
+	return peoplePages(w), nil
+}

@@ -4,34 +4,37 @@ import (
 	"net/http"
 
 	"github.com/tollhq/toll/internal/api"
-	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/web"
 )
 
-// pages are the routes for people, and for programs that ask them.
-func (s *Server) pages() ([]api.Page, error) {
-	pages, err := s.peoplePages(s.oauth)
-	return append(pages, s.oauthPages()...), err
+// pages are the routes for people, and for programs that ask them; noPage answers people everywhere else.
+func (s *Server) pages() (pages []api.Page, noPage func(http.ResponseWriter, *http.Request, int), err error) {
+	w, err := s.web()
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(peoplePages(w), s.oauthPages()...), w.NoPage, nil
 }
 
-// peoplePages are the routes for people.
-func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
+// web is the room of the pages.
+func (s *Server) web() (*web.Web, error) {
 	cards, _ := s.cfg.Rails.Card.(web.Cards)
 	proxies := s.cfg.limits().Proxies
-	w, err := web.New(web.Deps{
-		Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: o, Seal: s.base.ring.Seal, Open: s.base.ring.Open,
+	return web.New(web.Deps{
+		Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: s.oauth, Seal: s.base.ring.Seal, Open: s.base.ring.Open,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }), Namespace: s.cfg.Namespace,
 		PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Log: s.cfg.Log,
 		Machine: s.base.clock.machine, Cards: cards, CloseReads: s.cfg.CloseReads, Brand: s.cfg.Brand, FindAgents: s.facilitator.FindAgents,
 		Outbound: outbound.Config{Loopback: s.cfg.LoopbackWebhooks},
-		People:   s.people, Events: s.events, Operation: s.operation, VerifyBackup: s.verifyBackup, Changes: changesSince, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
+		People:   s.people, Events: s.events, Operation: s.operation, VerifyBackup: s.verifyBackup, MakeBackup: s.makeBackup, Changes: changesSince, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
 		Source: func(r *http.Request) string { return s.cards.Source(api.Source(r, proxies)) },
 	})
-	if err != nil {
-		return nil, err
-	}
+}
+
+// peoplePages are the routes for people.
+func peoplePages(w *web.Web) []api.Page {
 	pages := []api.Page{
 		{Method: http.MethodPost, Path: web.PathSignOut, Handler: w.SignOut()},
 		{Method: http.MethodPost, Path: web.PathWallet, Handler: w.Wallet()},
@@ -48,5 +51,5 @@ func (s *Server) peoplePages(o *oauth.OAuth) ([]api.Page, error) {
 	for _, r := range append(w.WorkspaceRoutes(), w.PublicRoutes()...) {
 		pages = append(pages, api.Page{Method: r.Method, Path: r.Path, Handler: r.Handler})
 	}
-	return pages, nil
+	return pages
 }

@@ -31,7 +31,24 @@ func (c Config) checkBackups() error {
 // backupLoop makes a backup when the newest one is old enough, also across restarts, and removes the
 // oldest ones.
 func (s *Server) backupLoop() jobs.Loop {
-	return jobs.Loop{Name: "database.backup", Every: time.Minute, Turn: s.backUp}
+	return jobs.Loop{Name: "database.backup", Every: time.Minute, Wake: s.backupDue, Turn: s.backUp}
+}
+
+// makeBackup has the loop make a backup now, however old the newest one is.
+func (s *Server) makeBackup() {
+	s.backedUp.mu.Lock()
+	s.backedUp.wanted = true
+	s.backedUp.mu.Unlock()
+	s.backupDue.Fire()
+}
+
+// takeWanted reports whether somebody asked for a backup since the last call.
+func (n *backupNotes) takeWanted() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	wanted := n.wanted
+	n.wanted = false
+	return wanted
 }
 
 // backupNotes are what this process knows of backups besides their files.
@@ -40,6 +57,7 @@ type backupNotes struct {
 	last     time.Time // when the newest one was made; zero: not known, or none
 	failed   time.Time // of the last try, zero when it succeeded
 	failure  string
+	wanted   bool // by a person
 	verified web.VerifiedBackup
 }
 
@@ -111,10 +129,14 @@ func (s *Server) backUp(ctx context.Context) (next time.Duration, err error) {
 	defer s.backing.Unlock()
 	cfg := s.cfg
 	cfg.Clock = s.base.clock.machine
+	schedule := cfg.Backups
+	if s.backedUp.takeWanted() {
+		schedule.Every = 0
+	}
 	now, last := cfg.Clock(), time.Time{}
 	place, err := cfg.ObjectStore.Place(cfg.Backups.Dir)
 	if err == nil {
-		last, next, err = cfg.Backups.Turn(ctx, place, now, func(name string) error {
+		last, next, err = schedule.Turn(ctx, place, now, func(name string) error {
 			_, err := writeBackup(ctx, cfg, place, name)
 			return err
 		})

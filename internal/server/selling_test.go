@@ -328,7 +328,7 @@ func TestAgentPages(t *testing.T) {
 			t.Errorf("a stale form: %d", res.status)
 		}
 		for name, c := range map[string]struct{ field, value, says string }{
-			"verb": {"endpoints", "FETCH https://agent.example.com", "no verb and address"}, "url": {"endpoints", "POST ftp://x", "Paid endpoints must be an absolute"},
+			"verb": {"endpoints", "FETCH https://agent.example.com", "must have a method and an address"}, "url": {"endpoints", "POST ftp://x", "Paid endpoints must be an absolute"},
 			"open": {"openEndpoints", "nowhere", "Open endpoints must be an absolute"}, "name": {"name", "", "Name is required"},
 			"definition": {"agentDefinitionUrl", "x", "Definition must be"}, "kind": {"authType", "magic", "must be none, basic, oauth or bearer"},
 		} {

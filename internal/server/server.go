@@ -62,6 +62,7 @@ type Server struct {
 	restored    atomic.Bool // the database is marked: see Recovery
 	backing     sync.Mutex  // one backup at a time
 	backedUp    backupNotes
+	backupDue   jobs.Signal // somebody asked for one
 }
 
 // New opens the database, brings its schema up to date, and starts the work in the background. The caller listens
@@ -74,7 +75,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	cfg.Clock, cfg.Namespace = base.clock.now, base.names
 	cfg.Log = slog.New(correlation.Log(cfg.Log.Handler()))
-	s := &Server{cfg: cfg, base: base, jobs: jobs.NewGroup(cfg.Log)}
+	s := &Server{cfg: cfg, base: base, backupDue: jobs.NewSignal(), jobs: jobs.NewGroup(cfg.Log)}
 	s.jobs.OnStop("database", func(context.Context) error { return base.store.Close() })
 	defer func() {
 		if err != nil {
@@ -147,7 +148,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },
 	})
 	s.oauth = s.newOAuth()
-	pages, err := s.pages()
+	pages, noPage, err := s.pages()
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	limits := cfg.limits()
 	limits.Clock = base.clock.machine // who moves the clock of a sandbox gets no more calls
 	s.handler = s.metrics.Count(api.New(api.Deps{
-		Pages: pages, People: s.people, Traced: tracer != nil,
+		Pages: pages, NoPage: noPage, People: s.people, Traced: tracer != nil,
 		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ func agentPages() []areaPage {
 			Right: toll.RightRead, Get: (*visit).listAgents,
 		},
 		{
-			Path: "/agents/new", Template: "sheet", Under: "/agents", Right: toll.RightManage, Get: (*visit).askAgent,
+			Path: "/agents/new", Title: "Register an agent", Template: "sheet", Under: "/agents", Right: toll.RightManage, Get: (*visit).askAgent,
 			Post: (*visit).registerAgent,
 		},
 		{
@@ -40,12 +41,13 @@ func agentPages() []areaPage {
 }
 
 func (v *visit) listAgents() {
-	list, err := store.AgentsOfOwner(v.ctx(), v.w.Store, v.person.Address, v.listPage())
+	page, sorted := v.sorted()
+	list, err := store.AgentsOfOwner(v.ctx(), v.w.Store, v.person.Address, page)
 	if v.failed("part of the list", err) {
 		return
 	}
 	v.sheet("Agents", sheet{
-		Lead: "Servers of yours that others pay for, request by request.", Table: v.agentsTable(list),
+		Lead: "Servers of yours that others pay for, request by request.", Table: v.agentsTable(list), Filter: sorted(list.Total),
 		Links: append(v.mayBegin("Register an agent", "agents", "new"), v.file("agents", nil)...),
 	})
 }
@@ -174,7 +176,7 @@ func (v *visit) endpoints() (toll.EndpointList, error) {
 		}
 		verb := strings.ToUpper(words[0])
 		if len(words) != 2 || !slices.Contains(toll.Verbs, verb) {
-			return nil, oneFault("endpoints", "have a line that is no verb and address: "+strconv.Quote(plain.Name(line)))
+			return nil, oneFault("endpoints", "must have a method and an address on each line; got "+strconv.Quote(plain.Name(line)))
 		}
 		out = append(out, toll.Endpoint{Verb: verb, URL: words[1]})
 	}
@@ -298,7 +300,8 @@ func (v *visit) showAgent() {
 	used, err2 := v.usage(p, checkout.UsageQuery{Agent: &a.ID})
 	refused, err3 := v.refusals(p, checkout.UsageQuery{Agent: &a.ID})
 	acts, err4 := v.actsOfAgent(a)
-	if v.failed("agent", errors.Join(err1, err2, err3, err4)) {
+	last, err5 := v.lastSettled(a.ID)
+	if v.failed("agent", errors.Join(err1, err2, err3, err4, err5)) {
 		return
 	}
 	endpoints := &table{
@@ -323,14 +326,33 @@ func (v *visit) showAgent() {
 		Stats: append(used.stats(), refused.stat()),
 		Facts: []fact{
 			{"Id", cell{ID: string(a.ID)}}, {"State", cell{State: listedState(a.IsListed)}}, {"Time to settle", cell{Text: used.median()}},
+			{"Last settled", last}, {"Last refused", refused.last(p)},
 			{"Registered", at(a.CreatedAt)}, {"Changed", at(a.UpdatedAt)},
 		},
 		Acts: acts,
 		Parts: []part{
 			{"Endpoints", endpoints}, {"Plans", v.plansTable(plans)}, {"Refused, by reason", refused.table()},
 		},
-		Snippets: v.snippets(a),
+		Snippets: v.snippets(a, ""),
 	})
+}
+
+// lastSettled is the time of the last settlement at an agent, and the request.
+func (v *visit) lastSettled(id toll.AgentID) (cell, error) {
+	q := url.Values{"agentId": {string(id)}, "status": {"settled"}, "pageSize": {"1"}}
+	list, err := partOf[*toll.Settlement](v, "/protocol/requests", "requests", q)
+	switch {
+	case err != nil:
+		return cell{}, err
+	case len(list.Items) > 0:
+		s := list.Items[0]
+		c := atOr(s.EndedAt, "just now")
+		c.Sub = "request " + plain.Name(short(s.AgentRequestID))
+		return c, nil
+	case list.Next != "":
+		return cell{Text: "not among the last requests"}, nil
+	}
+	return cell{Text: "not in the last 90 days"}, nil
 }
 
 func (v *visit) actsOfAgent(a *toll.Agent) ([]dialog, error) {

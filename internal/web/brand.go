@@ -32,6 +32,18 @@ type Brand struct {
 	Logo  string // file, PNG or SVG
 }
 
+// Text says what the look is.
+func (b Brand) Text() string {
+	text := cmp.Or(b.Name, "Toll")
+	if b.Color != "" {
+		text += ", " + b.Color
+	}
+	if b.Logo != "" {
+		text += ", with a logo"
+	}
+	return text
+}
+
 var hexColor = regexp.MustCompile(`^#[0-9a-fA-F]{6}$`)
 
 // Check returns what of the look cannot be shown. It does not read the logo.

@@ -2,13 +2,19 @@ package web
 
 import (
 	"fmt"
+	"maps"
+	"math/big"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // buyingPages are what a workspace holds of the plans of others, and the access tokens that spend it.
@@ -38,26 +44,114 @@ func buyingPages() []areaPage {
 }
 
 func (v *visit) listHoldings() {
-	list, err := listOf[*toll.Balance](v, "/protocol/holdings", "holdings", url.Values{})
+	list, pace, err := v.held(v.listPage())
 	if v.narrowed(err) {
 		return
 	}
+	v.sheet("My plans", sheet{
+		Lead:  "Plans of others that this workspace bought, what is left of them, and how long it lasts at the pace of the last 7 days.",
+		Table: v.heldTable(list, pace), Links: v.file("holdings", nil),
+	})
+}
+
+// paceDays are the days whose use says how long credits last.
+const paceDays = 7
+
+// held reads what the workspace has of the plans of others, and what requests burned of each in the last days.
+func (v *visit) held(page store.Page) (list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int, err error) {
+	q := url.Values{"pageSize": {strconv.Itoa(page.Size)}}
+	if page.Cursor != "" {
+		q.Set("cursor", page.Cursor)
+	}
+	list, err = partOf[*toll.Balance](v, "/protocol/holdings", "holdings", q)
+	pace = map[toll.PlanID]*big.Int{}
+	if err != nil || len(list.Items) == 0 {
+		return list, pace, err
+	}
+	of := checkout.UsageQuery{AsBuyer: true, By: store.ByPlan, Until: v.w.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)}
+	of.Since = of.Until.Add(-paceDays * 24 * time.Hour)
+	rows, err := everyOf(func(page store.Page) (store.List[*toll.Usage], error) {
+		of.Page = page
+		list, _, err := v.w.Checkout.Usage(v.ctx(), v.person.Address, of)
+		return list, err
+	})
+	for _, r := range rows {
+		pace[r.PlanID] = r.Credits.Int()
+	}
+	return list, pace, err
+}
+
+func (v *visit) heldTable(list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int) *table {
 	t := &table{
 		Caption: "My plans",
-		Head:    []column{{Text: "Plan"}, {Text: "Id"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true}, {Text: "Ends"}},
-		Empty:   &empty{"coins", "You hold no plan", "Buy a plan, and its balance appears here.", PathExplore, "Find a plan", "toll plans order --help"},
-		Pager:   v.pagerOf(list.Total, list.Next, "plan"),
+		Head: []column{
+			{Text: "Plan"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Burned in 7 days", Num: true}, {Text: "Lasts until"},
+			{Text: "Ends"},
+		},
+		Empty: &empty{"coins", "You hold no plan", "Buy a plan, and its balance appears here.", PathExplore, "Find a plan", "toll plans order --help"},
+		Pager: v.pagerOf(list.Total, list.Next, "plan"),
 	}
 	for _, b := range list.Items {
+		burned, lasts := credits(0), cell{Text: "its end"}
+		if n := pace[b.PlanID]; n != nil {
+			burned.Number = n.String()
+		}
+		switch at := v.lastsUntil(b, pace[b.PlanID]); {
+		case b.PlanType == toll.LimitTime:
+		case !at.IsZero():
+			lasts = cell{At: at}
+		case b.Available == 0:
+			lasts = cell{Text: "used up"}
+		default:
+			lasts = cell{Text: "not used now"}
+		}
 		t.Rows = append(t.Rows, []cell{
-			{Text: nameOf(b.PlanName), To: v.to("holdings", string(b.PlanID))}, {ID: string(b.PlanID)}, credits(b.Available),
-			credits(b.Held), credits(b.Used), atOr(b.ExpiresAt, "never"),
+			{Text: nameOf(b.PlanName), To: v.to("holdings", string(b.PlanID))}, credits(b.Available), credits(b.Held), burned, lasts, atOr(b.ExpiresAt, "never"),
 		})
 	}
-	v.sheet("My plans", sheet{
-		Lead: "Plans of others that this workspace bought, and what is left of them.", Table: t,
-		Links: v.file("holdings", nil),
-	})
+	return t
+}
+
+// lastsUntil is when the credits of a plan run out if requests burn as many as in the last days; zero where nothing says so.
+func (v *visit) lastsUntil(b *toll.Balance, burned *big.Int) time.Time {
+	if burned == nil || burned.Sign() == 0 || b.PlanType == toll.LimitTime || b.Available == 0 {
+		return time.Time{}
+	}
+	hours := new(big.Int).Mul(big.NewInt(int64(b.Available)), big.NewInt(paceDays*24))
+	hours.Quo(hours, burned)
+	const most = 10 * 365 * 24
+	if hours.Cmp(big.NewInt(most)) > 0 {
+		hours.SetInt64(most)
+	}
+	return v.w.Clock().Add(time.Duration(hours.Int64()) * time.Hour)
+}
+
+// endingCredits are the plans whose credits run out soon.
+func (v *visit) endingCredits(list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int) (out []task) {
+	now := v.w.Clock()
+	for _, b := range list.Items {
+		at := v.lastsUntil(b, pace[b.PlanID])
+		if at.IsZero() || at.After(now.Add(lowCredits)) {
+			continue
+		}
+		out = append(out, task{
+			"warn", "The credits of " + nameOf(b.PlanName) + " run out " + ago(at, now), count(int64(b.Available), "credit") + " left, at the pace of the last 7 days.",
+			v.to("holdings", string(b.PlanID)), "Top up",
+		})
+	}
+	return out
+}
+
+// lowCredits is how long before its credits run out a plan needs attention.
+const lowCredits = 3 * 24 * time.Hour
+
+// limits are what delegations that can pay now spent of their limits.
+func (v *visit) limits() (out []bar, err error) {
+	list, err := partOf[*toll.Delegation](v, "/delegation", "delegations", url.Values{"accessible": {"true"}, "pageSize": {strconv.Itoa(mostRecent)}})
+	for _, d := range list.Items {
+		out = append(out, spentOf("Delegation "+short(d.DelegationID), d))
+	}
+	return out, err
 }
 
 // heldPlan returns the plan of the page. It has answered when ok is false.
@@ -78,6 +172,12 @@ func (v *visit) showHolding() {
 	if v.failed("plan", err) {
 		return
 	}
+	days := period{Until: v.w.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour), Step: 24 * time.Hour}
+	days.Since = days.Until.Add(-ownUsual)
+	used, err := v.usage(days, checkout.UsageQuery{AsBuyer: true, Plan: p.ID})
+	if v.failed("plan", err) {
+		return
+	}
 	tokens, err := v.tokensOf(url.Values{"planId": {string(p.ID)}})
 	if v.narrowed(err) {
 		return
@@ -95,6 +195,10 @@ func (v *visit) showHolding() {
 	}
 	if p.IsTime() {
 		s.Stats = nil
+	} else {
+		week := numbers(used.credits.now[len(used.credits.now)-paceDays:]).total()
+		s.Facts = append(s.Facts, fact{"Lasts until", atOr(toll.AtPtr(v.lastsUntil(b, week)), "not known: nothing was burned in the last 7 days")})
+		s.Charts = []*chart{newChart("Credits burned in 30 days", days, used.credits, plainNumber)}
 	}
 	if len(b.Lots) > 0 {
 		t := &table{Caption: "Credits by end", Head: []column{{Text: "Ends"}, {Text: "Left", Num: true}, {Text: "Granted", Num: true}}}
@@ -411,20 +515,25 @@ var exports = map[string]struct {
 	"audit":               {"/audit-log", "Audit log", toll.RightMembers, ""},
 }
 
-// file is a link to a list as CSV, for people who may have it.
+// file leads to a list as a file, for people who may have it.
 func (v *visit) file(list string, q url.Values) []link {
 	if !v.person.Rights.Has(exports[list].right) {
 		return nil
 	}
-	text := "Export as CSV"
+	text := "Export"
 	if list == "refusals" || list == "subscribers" {
-		text = exports[list].title + " as CSV" // on a page of more than that
+		text += " " + strings.ToLower(exports[list].title) // on a page of more than that
 	}
 	to := v.to("export", list)
 	if len(q) > 0 {
 		to += "?" + q.Encode()
 	}
-	return []link{{Text: text, To: to, Plain: true}}
+	q = maps.Clone(q)
+	if q == nil {
+		q = url.Values{}
+	}
+	q.Set("format", "ndjson")
+	return []link{{Text: text, Menu: []link{{Text: "CSV, for a spreadsheet", To: to}, {Text: "NDJSON, for programs", To: v.to("export", list) + "?" + q.Encode()}}}}
 }
 
 // exportPages hand out lists as files.

@@ -106,7 +106,7 @@ func leaveTo(address string) *leave {
 func (v *visit) linked(use rail.Use) *store.Order {
 	refuse := func() *store.Order {
 		m := message{Text: "This link is wrong, or it has ended.", Fault: true, Next: startAgain}
-		v.show(http.StatusNotFound, "message", shown{Title: "There is no such page", Body: m}, "")
+		v.show(http.StatusNotFound, "message", shown{Title: titleMissing, Body: m}, "")
 		return nil
 	}
 	if v.w.Cards == nil {

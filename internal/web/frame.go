@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -51,7 +52,7 @@ func areaPages() []areaPage {
 	return slices.Concat(
 		overviewPages(), agentPages(), planPages(), usagePages(), requestPages(), orderPages(), buyingPages(), moneyPages(), exportPages(),
 		keyPages(), programPages(), hookPages(), memberPages(), tryPages(), workspacePages(), noticePages(), searchPages(),
-		operatorPages(), componentPages(),
+		clockPages(), operatorPages(), componentPages(),
 	)
 }
 
@@ -207,7 +208,7 @@ type navItem struct {
 func (v *visit) frame() *frame {
 	p := v.person
 	f := &frame{
-		Base: v.base(), Name: cmp.Or(p.Workspace.Name, short(p.Address.String())), Role: "API key", Test: v.w.Environment != toll.Live,
+		Base: v.base(), Name: cmp.Or(plain.Name(p.Workspace.Name), short(p.Address.String())), Role: "API key", Test: v.w.Environment != toll.Live,
 	}
 	if p.User != nil {
 		f.Role = strings.ToUpper(string(p.Workspace.Role[:1])) + string(p.Workspace.Role[1:])
@@ -274,6 +275,23 @@ func (v *visit) theme() string {
 
 // mostRows is how many rows a page of a list has.
 const mostRows = 25
+
+// sorts are the orders of lists of records with names.
+var sorts = []option{{Text: "Newest first"}, {Value: string(store.SortUpdated), Text: "Last changed first"}, {Value: string(store.SortName), Text: "By name"}}
+
+// sorted is [visit.listPage] in the order that somebody chose, with the field for that, which a list of one has no use for.
+func (v *visit) sorted() (store.Page, func(total int64) []field) {
+	p, f := v.listPage(), field{Name: "sort", Label: "Sorted", Value: v.r.URL.Query().Get("sort"), Options: sorts}
+	if hasOption(sorts, f.Value) {
+		p.Sort, p.Ascending = store.Sort(f.Value), f.Value == string(store.SortName)
+	}
+	return p, func(total int64) []field {
+		if total < 2 {
+			return nil
+		}
+		return []field{f}
+	}
+}
 
 // listPage reads the cursor of a list from the query string.
 func (v *visit) listPage() store.Page {

@@ -24,7 +24,7 @@ func hookPages() []areaPage {
 			Right: toll.RightRead, Get: (*visit).listHooks,
 		},
 		{
-			Path: "/webhooks/new", Template: "sheet", Under: "/webhooks", Right: toll.RightManage, Get: (*visit).askHook,
+			Path: "/webhooks/new", Title: "Add a webhook", Template: "sheet", Under: "/webhooks", Right: toll.RightManage, Get: (*visit).askHook,
 			Post: (*visit).makeHook,
 		},
 		{
@@ -318,7 +318,7 @@ func (v *visit) listEvents() {
 	t := &table{
 		Caption: "Events", Head: []column{{Text: "Number"}, {Text: "Type"}, {Text: "About"}, {Text: "Happened"}},
 		Empty: &empty{
-			"list", "No events yet", "Whatever happens to what this workspace has is an event: your programs read them, and webhooks send them.",
+			"list", "No events yet", "Each change of a record of this workspace is an event. Your programs read them, and webhooks send them.",
 			"", "", "toll events list --follow",
 		},
 		Pager: v.pagerOf(list.Total, list.Next, "event"),
@@ -342,6 +342,9 @@ func (v *visit) listEvents() {
 	s := sheet{Lead: "Everything that happened to what this workspace has, the newest first.", Links: v.file("events", narrow), Table: t, Filter: []field{
 		types, {Name: "since", Label: "From", Type: "date", Value: day},
 	}}
+	if v.w.Environment != toll.Live {
+		s.Links = append(s.Links, link{Text: "Test clock", To: v.to("clock"), Plain: true})
+	}
 	if v.r.URL.Query().Get("cursor") == "" {
 		if s.Live, err = v.live(); v.failed("page", err) {
 			return

@@ -30,7 +30,8 @@ func keyPages() []areaPage {
 }
 
 func (v *visit) listKeys() {
-	list, err := v.w.Auth.Keys(v.ctx(), v.person.Address, v.listPage())
+	page, sorted := v.sorted()
+	list, err := v.w.Auth.Keys(v.ctx(), v.person.Address, page)
 	if v.failed("part of the list", err) {
 		return
 	}
@@ -40,7 +41,7 @@ func (v *visit) listKeys() {
 		"key-round", "No API keys yet", "A key lets a program of yours use this workspace, with the rights that you choose.",
 		"", "", "toll keys create --help",
 	}
-	s := sheet{Lead: "What programs of yours sign in with.", Table: t}
+	s := sheet{Lead: "What programs of yours sign in with.", Table: t, Filter: sorted(list.Total)}
 	if v.person.Rights.Has(toll.RightKeys) {
 		s.begin("Make a key", v.to("keys", "new"))
 	}

@@ -168,10 +168,7 @@ func (v *visit) showDelegation() {
 			{"Left", cell{Text: centsText(d.RemainingBudgetCents, d.Currency)}}, {"Plan", cell{Text: "every plan"}}, {"Made", at(d.CreatedAt.Time)},
 			{"Last used", atOr(d.LastUsedAt, "not yet")}, {"Ends", cell{At: d.ExpiresAt.Time}},
 		},
-		Bars: []bar{{
-			"Spent", int64(d.AmountSpentCents), int64(d.SpendingLimitCents),
-			centsText(d.AmountSpentCents, d.Currency) + " of " + centsText(d.SpendingLimitCents, d.Currency),
-		}},
+		Bars: []bar{spentOf("Spent", d)},
 	}
 	if list.Total > 0 {
 		s.Links = v.file("delegation-payments", url.Values{"delegation": {d.DelegationID}})
@@ -210,6 +207,14 @@ func (v *visit) showDelegation() {
 	v.sheet("Delegation "+short(d.DelegationID), s)
 }
 
+// spentOf is how much of its limit a delegation spent.
+func spentOf(label string, d *toll.Delegation) bar {
+	return bar{
+		label, int64(d.AmountSpentCents), int64(d.SpendingLimitCents),
+		centsText(d.AmountSpentCents, d.Currency) + " of " + centsText(d.SpendingLimitCents, d.Currency),
+	}
+}
+
 func stateOfPayment(s toll.TransactionStatus) *state {
 	switch s {
 	case toll.TransactionSucceeded:
@@ -246,7 +251,7 @@ func (v *visit) listCards() {
 	}
 	t := &table{
 		Caption: "Cards", Head: []column{{Text: "Card"}, {Text: "Number"}, {Text: "State"}, {Text: "Valid until"}},
-		Empty: &empty{Icon: "credit-card", Title: "No cards yet", Text: "Enrol a card, and delegations can pay plans with it. The service never sees its number."},
+		Empty: &empty{Icon: "credit-card", Title: "No cards yet", Text: "Enrol a card, and delegations can pay plans with it. The service never sees its number.", Command: "toll cards enroll --help"},
 	}
 	for _, m := range methods {
 		if m.Type != toll.PaymentCard {
@@ -333,7 +338,7 @@ func (v *visit) changeCard() {
 // custodyTexts say who has the key of a wallet.
 var custodyTexts = map[toll.Custody]string{
 	toll.CustodyService:  "the service alone has the key",
-	toll.CustodyShared:   "the key was exported: whoever has it can move the money as well",
+	toll.CustodyShared:   "the key was exported: anybody who has it can move the money as well",
 	toll.CustodyExternal: "you alone have the key: the service cannot make it pay, and cannot export it",
 }
 
@@ -365,7 +370,7 @@ func (v *visit) showWallet() {
 	}
 	if w.Custody == toll.CustodyService && v.person.HasName() && v.person.Rights.Has(toll.RightExport) {
 		s.Acts = append(s.Acts, v.dangerOf("export", "Export the private key",
-			"The key is shown once. Whoever has it can move the money, for ever; the service keeps it as well, and cannot take it back."))
+			"The key is shown once. Anybody who has it can move the money, for ever. The service keeps it as well, and cannot take it back."))
 	}
 	v.sheet("Wallet", s)
 }

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // Operation is how a service does, for the persons who run it.
@@ -75,10 +77,40 @@ type Unmatched struct{ Cards, Crypto int64 }
 
 // operatorPages are for the operators of the service, in whatever workspace they are.
 func operatorPages() []areaPage {
-	return []areaPage{{
-		Path: "/operator", Title: "Service", Template: "sheet", Group: groupOperate, Nav: "Service", Icon: "server",
-		Right: toll.RightRead, Persons: true, Operators: true, Get: (*visit).showOperation, Post: (*visit).verifyBackup,
-	}}
+	return []areaPage{
+		{
+			Path: "/operator", Title: "Service", Template: "sheet", Group: groupOperate, Nav: "Service", Icon: "server",
+			Right: toll.RightRead, Persons: true, Operators: true, Get: (*visit).showOperation, Post: (*visit).operate,
+		},
+		{
+			Path: "/operator/accounts", Title: "Accounts", Template: "sheet", Under: "/operator",
+			Right: toll.RightRead, Persons: true, Operators: true, Get: (*visit).listAccounts,
+		},
+	}
+}
+
+// custodyWords say who has the key of a wallet, in a table.
+var custodyWords = map[toll.Custody]string{toll.CustodyService: "the service", toll.CustodyShared: "exported", toll.CustodyExternal: "its owner"}
+
+func (v *visit) listAccounts() {
+	list, err := store.PrincipalList(v.ctx(), v.w.Store, v.listPage())
+	if v.failed("part of the list", err) {
+		return
+	}
+	t := &table{
+		Caption: "Accounts", Pager: v.pagerOf(list.Total, list.Next, "account"),
+		Head: []column{{Text: "Name"}, {Text: "Address"}, {Text: "People", Num: true}, {Text: "Has the key"}, {Text: "Made"}},
+	}
+	for _, p := range list.Items {
+		in, err := store.MembersOf(v.ctx(), v.w.Store, p.Address)
+		if v.failed("part of the list", err) {
+			return
+		}
+		t.Rows = append(t.Rows, []cell{
+			{Text: nameOf(p.Shown())}, {ID: p.Address.String()}, credits(toll.Credits(len(in))), {Text: custodyWords[people.CustodyOf(p)]}, at(p.CreatedAt),
+		})
+	}
+	v.sheet("Accounts", sheet{Lead: "All workspaces of this service, the newest first.", Table: t})
 }
 
 func (v *visit) showOperation() {
@@ -86,11 +118,12 @@ func (v *visit) showOperation() {
 	if v.failed("service", err) {
 		return
 	}
-	s := sheet{Lead: "How the service does. toll doctor and the metrics have the same facts."}
-	checks := &table{Caption: "Health", Head: []column{{Text: "Part"}, {Text: "State"}, {Text: "What to know, and what to do"}}}
+	s := sheet{Lead: "The state of this service. toll doctor and the metrics show the same facts."}
+	s.Links = []link{{Text: "Accounts", To: v.to("operator", "accounts"), Plain: true}}
+	checks := &table{Caption: "Health", Head: []column{{Text: "Part"}, {Text: "State"}, {Text: "Finding"}}}
 	for _, c := range o.Checks {
 		tone := map[string]string{"ok": "good", "warning": "warn", "failed": "bad"}[c.Status]
-		checks.Rows = append(checks.Rows, []cell{{Text: c.Name}, {State: &state{c.Status, tone}}, {Text: c.Detail}})
+		checks.Rows = append(checks.Rows, []cell{{Text: c.Name}, {State: &state{c.Status, tone}}, {Sub: c.Detail}})
 		if c.Status != "ok" {
 			s.Tasks = append(s.Tasks, task{Tone: tone, Title: c.Name, Text: c.Detail})
 		}
@@ -122,7 +155,31 @@ func (v *visit) showOperation() {
 		s.Facts = append(s.Facts, fact{l.Name, cell{Text: l.Text}})
 	}
 	s.Parts = []part{{"Health", checks}, v.showBackups(o.Backups, &s), {"Background work", loops}, {"Signing keys", keys}}
+	if o.Backups != nil {
+		s.Acts = append(s.Acts, v.dialogOf("backup", "Make a backup now", "It is made in the background, and appears in the list."))
+	}
+	to, err := v.ownMails()
+	if v.failed("service", err) {
+		return
+	}
+	if len(to) > 0 {
+		s.Acts = append(s.Acts, v.dialogOf("mail", "Send a test mail", "It says that the service can send mails.", field{Name: "to", Label: "To", Options: to}))
+	}
 	v.sheet("Service", s)
+}
+
+// ownMails are the mail addresses that the visitor proved, where the service sends mails.
+func (v *visit) ownMails() (out []option, err error) {
+	if !v.w.People.HasMail() {
+		return nil, nil
+	}
+	all, err := v.w.People.Credentials(v.ctx(), v.person.User.ID)
+	for _, c := range all {
+		if c.Kind == people.Mail {
+			out = append(out, option{Value: c.Name, Text: plain.Name(c.Name)})
+		}
+	}
+	return out, err
 }
 
 // keeps says how many backups stay.
@@ -180,19 +237,46 @@ func mebibytes(n int64) string {
 	return grouped(strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64)) + " MiB"
 }
 
-func (v *visit) verifyBackup() {
+func (v *visit) operate() {
 	v.finish(func() (outcome, error) {
-		if v.form.Get("act") != "verify" {
-			return outcome{}, toll.NewError(toll.CodeBadRequest)
+		out := outcome{To: v.to("operator")}
+		switch v.form.Get("act") {
+		case "backup":
+			v.w.MakeBackup()
+			out.Done = "A backup is being made. Open this page again to see it."
+			return out, nil
+		case "mail":
+			out.Done = "The mail server took the mail."
+			return out, v.testMail()
+		case "verify":
+		default:
+			return out, toll.NewError(toll.CodeBadRequest)
 		}
 		read, err := v.w.VerifyBackup(v.ctx(), v.form.Get("backup"))
 		if err != nil {
 			return outcome{}, err
 		}
-		done := "The backup is whole: it holds a database of " + mebibytes(read.Bytes) + "."
+		out.Done = "The backup is whole: it holds a database of " + mebibytes(read.Bytes) + "."
 		if read.Failure != "" {
-			done = "The backup cannot be read: " + plain.Name(read.Failure) + "."
+			out.Done = "The backup cannot be read: " + plain.Name(read.Failure) + "."
 		}
-		return outcome{To: v.to("operator"), Done: done}, nil
+		return out, nil
 	})
+}
+
+// testMail sends a mail to an address of the visitor.
+func (v *visit) testMail() error {
+	to, err := v.ownMails()
+	if err != nil {
+		return err
+	}
+	if !hasOption(to, v.form.Get("to")) {
+		return oneFault("to", "must be one of your addresses")
+	}
+	name := v.w.brand.name
+	err = v.w.People.SendMail(v.ctx(), toll.NewUUID(), v.form.Get("to"), "A test mail of "+name, name+" at "+v.w.PublicURL+" can send mails.\n")
+	if err != nil {
+		return toll.Errorf(toll.CodeBadRequest, "The mail was not sent: %s.", plain.Name(err.Error()))
+	}
+	return nil
 }

@@ -118,7 +118,7 @@ func (v *visit) ordersTable(list store.List[*toll.Order], p *pager) *table {
 	t := &table{
 		Caption: "Orders",
 		Head:    []column{{Text: "Order"}, {Text: "Subscriber"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Credits", Num: true}, {Text: "Made"}},
-		Empty:   &empty{Icon: "shopping-cart", Title: "No orders yet", Text: "When somebody buys a plan of yours, the order appears here."},
+		Empty:   &empty{"shopping-cart", "No orders yet", "When somebody buys a plan of yours, the order appears here.", v.to("plans"), "Your plans", "toll orders list"},
 		Pager:   p,
 	}
 	for _, o := range list.Items {
@@ -231,6 +231,9 @@ func (v *visit) readOrder() {
 	}, Steps: storyOf(o)}
 	if o.TxHash != "" {
 		s.Facts = append(s.Facts, fact{"Transaction", cell{ID: o.TxHash}})
+	}
+	if at, ok := o.Data["transactionUrl"].(string); ok {
+		s.Links = []link{{Text: "Open the explorer", To: at, Plain: true}}
 	}
 	if o.RefundedCents > 0 {
 		s.Facts = append(s.Facts, fact{"Refunded", cell{Text: centsText(o.RefundedCents, o.Currency), Sub: count(int64(o.RefundedCredits), "credit") + " taken back"}})

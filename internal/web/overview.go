@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -23,12 +24,18 @@ func overviewPages() []areaPage {
 type overviewPage struct {
 	Live   live
 	Range  []segment
+	Filter []field // nil: ToFilter leads to them
 	Stats  []stat
 	Charts []*chart
 	Tasks  []task
-	Latest *table
+	Latest *table // nil where the figures are of one plan or agent, as Sales
 	Sales  *table
+	Held   *table // what the workspace bought; nil: nothing
+	Limits []bar  // of money that access tokens may spend
 	To     string // all requests
+	Buyer  bool   // nothing was sold: what was bought comes first
+
+	ToFilter string
 }
 
 const (
@@ -42,38 +49,86 @@ const (
 
 func (v *visit) showOverview() {
 	p := v.period()
+	filter, q, ok := v.overviewFilter(p)
+	if !ok {
+		return
+	}
 	now, err0 := v.live()
-	paid, err1 := v.revenue(p, checkout.UsageQuery{})
-	u, err2 := v.usage(p, checkout.UsageQuery{})
-	refused, err3 := v.refusals(p, checkout.UsageQuery{})
-	latest, err4 := v.latest()
-	sold, err5 := v.w.Checkout.Orders(v.ctx(), v.person.Address, checkout.OrderQuery{AsSeller: true, Page: store.Page{Size: mostRecent}})
-	tasks, err6 := v.tasks()
-	payers, err7 := v.payers(p, "")
-	if v.failed("workspace", errors.Join(err0, err1, err2, err3, err4, err5, err6, err7)) {
+	u, err1 := v.usage(p, q)
+	refused, err2 := v.refusals(p, q)
+	tasks, err3 := v.tasks()
+	held, pace, err4 := v.held(store.Page{Size: mostRecent})
+	limits, err5 := v.limits()
+	if v.failed("workspace", errors.Join(err0, err1, err2, err3, err4, err5)) {
+		return
+	}
+	page := overviewPage{
+		Live: now, Range: v.ranges(p), Filter: filter, ToFilter: v.base() + "?filter=yes&range=" + p.Key,
+		Tasks: append(tasks, v.endingCredits(held, pace)...), Limits: limits, To: v.to("requests"),
+	}
+	worst := []string{"bad", "warn", "quiet"}
+	slices.SortStableFunc(page.Tasks, func(a, b task) int { return slices.Index(worst, a.Tone) - slices.Index(worst, b.Tone) })
+	if len(held.Items) > 0 {
+		page.Held = v.heldTable(held, pace)
+		page.Held.Pager = nil
+	}
+	var paid []*earned
+	var payers []stat
+	var err6, err7, err8, err9 error
+	if q.Agent == nil { // neither is counted by agent
+		paid, err6 = v.revenue(p, q)
+		payers, err7 = v.payers(p, q.Plan)
+	}
+	if q.Plan == "" && q.Agent == nil {
+		page.Latest, err8 = v.latest()
+		var sold store.List[*toll.Order]
+		sold, err9 = v.w.Checkout.Orders(v.ctx(), v.person.Address, checkout.OrderQuery{AsSeller: true, Page: store.Page{Size: mostRecent}})
+		page.Sales = v.ordersTable(sold, nil)
+		if page.Buyer = page.Held != nil && len(page.Latest.Rows)+len(sold.Items) == 0; page.Buyer {
+			page.Sales = nil
+		}
+	}
+	if v.failed("workspace", errors.Join(err6, err7, err8, err9)) {
 		return
 	}
 	refusedStat := refused.stat()
 	refusedStat.To = v.to("usage")
-	stats := revenueStats(paid, v.to("revenue"))
+	if q.Agent == nil {
+		page.Stats = revenueStats(paid, v.to("revenue"))
+	}
 	for _, s := range u.stats() {
 		s.To = v.to("usage")
-		stats = append(stats, s)
+		page.Stats = append(page.Stats, s)
 	}
 	for _, s := range payers {
 		s.To = v.to("subscribers")
-		stats = append(stats, s)
+		page.Stats = append(page.Stats, s)
 	}
-	page := overviewPage{
-		Live: now, Range: v.ranges(p), Stats: append(stats, refusedStat), Tasks: tasks, Latest: latest, Sales: v.ordersTable(sold, nil),
-		To: v.to("requests"),
-	}
+	page.Stats = append(page.Stats, refusedStat)
 	if len(paid) > 0 {
 		page.Charts = []*chart{newChart("Revenue in "+paid[0].currency, p, paid[0].amount, paid[0].format)}
 	} else {
 		page.Charts = []*chart{newChart("Credits burned", p, u.credits, plainNumber)}
 	}
 	v.draw("Overview", page)
+}
+
+// overviewFilter are the fields that narrow the overview, and what they say. The overview reads itself
+// after each settlement, so that the choices are read only for who narrows it. It has answered when ok
+// is false.
+func (v *visit) overviewFilter(p period) (fields []field, q checkout.UsageQuery, ok bool) {
+	asked := v.r.URL.Query()
+	if !slices.ContainsFunc([]string{"filter", "plan", "agent", "since", "until"}, asked.Has) {
+		return nil, q, true
+	}
+	var plans, agents field
+	if plans, q.Plan, ok = v.planFilter("plan"); !ok {
+		return nil, q, false
+	}
+	if agents, q.Agent, ok = v.agentFilter("agent"); !ok {
+		return nil, q, false
+	}
+	return v.rangeFields(p, []field{plans, agents}), q, true
 }
 
 // latest is a table of the newest settlements of plans of the workspace.
@@ -160,6 +215,9 @@ func (v *visit) tasks() (out []task, err error) {
 		}
 	}
 	out = append(out, keys...)
+	if p := v.person; p.User != nil && p.Workspace.Name == "" && p.Rights.Has(toll.RightMembers) {
+		out = append(out, task{"quiet", "This workspace has no name", "Its members see the name in place of an address.", v.to("settings"), "Name it"})
+	}
 	if plans.Total == 0 {
 		out = append(out, task{"warn", "You sell no plan", "Buyers pay for a plan, and your agents for its credits.", v.to("plans", "new"), "Make one"})
 	}
@@ -173,7 +231,11 @@ func (v *visit) tasks() (out []task, err error) {
 func (v *visit) endingKeys() (out []task, err error) {
 	now := v.w.Clock()
 	list, err := v.w.Auth.Keys(v.ctx(), v.person.Address, store.Page{Size: 100})
+	var older int64
 	for _, k := range list.Items {
+		if k.Status == toll.StatusActive && len(v.w.Changes(k.Version)) > 0 {
+			older++
+		}
 		if k.Status != toll.StatusActive || k.ExpiresAt == nil || k.ExpiresAt.After(now.Add(soon)) || k.ExpiresAt.Before(now) || briefKey(k) {
 			continue
 		}
@@ -186,6 +248,9 @@ func (v *visit) endingKeys() (out []task, err error) {
 			name = *k.Name
 		}
 		out = append(out, task{"warn", "The key " + nameOf(name) + " ends " + ago(k.ExpiresAt.Time, now), text, v.to("keys", k.ID.String()), "Rotate"})
+	}
+	if older > 0 {
+		out = append(out, task{"quiet", "The API has a newer version", count(older, "API key") + " with the answers of an older one.", v.to("keys"), "Compare"})
 	}
 	return out, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/plain"
 )
 
 // First words of what the tickets of these forms say.
@@ -105,7 +106,7 @@ func (v *visit) askSignUp(status int, link, next, fault string) {
 		}
 		f.Operator = kind == people.OperatorLink
 		if !to.Address.IsZero() {
-			f.Joins, f.Role = cmp.Or(to.Name, to.Address.String()), to.Role
+			f.Joins, f.Role = cmp.Or(plain.Name(to.Name), to.Address.String()), to.Role
 			f.SignInNext = PathJoin + "?" + url.Values{"link": {link}}.Encode()
 		}
 	}

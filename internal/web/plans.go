@@ -25,7 +25,7 @@ func planPages() []areaPage {
 			Right: toll.RightRead, Get: (*visit).listPlans,
 		},
 		{
-			Path: "/plans/new", Template: "plan_new", Under: "/plans", Right: toll.RightManage, Get: (*visit).askPlan,
+			Path: "/plans/new", Title: "Make a plan", Template: "plan_new", Under: "/plans", Right: toll.RightManage, Get: (*visit).askPlan,
 			Post: (*visit).registerPlan,
 		},
 		{
@@ -40,12 +40,13 @@ func planPages() []areaPage {
 }
 
 func (v *visit) listPlans() {
-	list, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, v.listPage())
+	page, sorted := v.sorted()
+	list, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, page)
 	if v.failed("part of the list", err) {
 		return
 	}
 	v.sheet("Plans", sheet{
-		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: v.plansTable(list),
+		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: v.plansTable(list), Filter: sorted(list.Total),
 		Links: append(v.mayBegin("Make a plan", "plans", "new"), v.file("plans", nil)...),
 	})
 }
@@ -576,7 +577,10 @@ func (v *visit) showPlan() {
 		Head: []column{
 			{Text: "Subscriber"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true}, {Text: "Last seen"},
 		},
-		Empty: &empty{Icon: "users", Title: "No subscribers yet", Text: "Whoever buys this plan appears here, with the credits that are left."},
+		Empty: &empty{
+			"users", "No subscribers yet", "Each buyer of this plan appears here, with the credits that are left.", "/p/" + id, "Its public page",
+			"toll subscribers " + id,
+		},
 	}
 	agentsTable := v.agentsTable(agents)
 	agentsTable.Pager = nil

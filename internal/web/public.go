@@ -71,7 +71,7 @@ func (v *visit) gone(what string, err error) bool {
 		return false
 	}
 	if errors.Is(err, store.ErrNotFound) || toll.AsError(err).Code == toll.CodeBadID {
-		v.refuseNext(http.StatusNotFound, "There is no such "+what+".", "Look at the address, or search on /explore.")
+		v.refuseNext(http.StatusNotFound, "There is no such "+what+". The address was mistyped, or it is of another service.", "")
 		return true
 	}
 	v.fail(err)
@@ -237,9 +237,15 @@ func (v *visit) showPublicAgent() {
 		}
 	}
 	if len(page.Plans) > 0 {
-		page.Snippets = v.snippets(a)
+		page.Snippets = v.callsOf(a, "")
 	}
 	v.drawPublic("public_agent", nameOf(a.Metadata.Name), page)
+}
+
+// callsOf are the ways to call an agent, for strangers.
+func (v *visit) callsOf(a *toll.Agent, plan toll.PlanID) []snippet {
+	all := v.snippets(a, plan)
+	return all[:len(all)-1]
 }
 
 // formBuy is the first word of what the ticket of that form says.
@@ -251,10 +257,11 @@ type publicPlan struct {
 	Owner           string
 	Time, Test      bool
 	Agents          []agentCard
-	Workspace       string // that buys; "" for a stranger
-	Holds           string // what it has of the plan; "" for nothing
-	Holdings, Try   string // pages with all that it has, and on which it calls the agent; Try is "" where nothing pays
-	Order, Why      string // label of the button, or why there is none
+	Snippets        []snippet // that call the first of them
+	Workspace       string    // that buys; "" for a stranger
+	Holds           string    // what it has of the plan; "" for nothing
+	Holdings, Try   string    // pages with all that it has, and on which it calls the agent; Try is "" where nothing pays
+	Order, Why      string    // label of the button, or why there is none
 	Action, Ticket  string
 	SignIn, SignUp  string // of a stranger; SignUp is "" where nobody may
 	Everlasting     bool   // credits never end
@@ -304,6 +311,9 @@ func (v *visit) drawPlan(p *toll.Plan, o *offer) {
 	}
 	for _, a := range agents {
 		page.Agents = append(page.Agents, agentCard{To: "/a/" + string(a.ID), Name: nameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText)})
+	}
+	if len(agents) > 0 {
+		page.Snippets = v.callsOf(agents[0], p.ID)
 	}
 	if o == nil {
 		next := url.Values{"next": {here}}.Encode()

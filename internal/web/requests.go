@@ -81,16 +81,8 @@ func (v *visit) requestFilter() (fields []field, q url.Values, ok bool) {
 	buyer := asked.Get("role") == "buyer"
 	agents := field{Name: "agentId", Label: "Agent", Max: 100}
 	if !buyer {
-		list, err := store.AgentsOfOwner(v.ctx(), v.w.Store, v.person.Address, store.Page{Size: mostPlans})
-		if v.failed("page", err) {
+		if agents, _, ok = v.agentFilter("agentId"); !ok {
 			return nil, nil, false
-		}
-		agents.Options = []option{{Text: "All agents"}}
-		for _, a := range list.Items {
-			agents.Options = append(agents.Options, option{Value: string(a.ID), Text: nameOf(a.Metadata.Name)})
-		}
-		if id := asked.Get("agentId"); id != "" && !hasOption(agents.Options, id) {
-			agents.Options = append(agents.Options, option{Value: id, Text: short(id)}) // an older one
 		}
 	}
 	fields = []field{
@@ -135,7 +127,7 @@ func (v *visit) requestsTable(list store.List[*toll.Settlement], buyer bool) (*t
 		Pager:   v.pagerOf(list.Total, list.Next, "request"),
 	}
 	if list.Next != "" {
-		t.Empty.Title, t.Empty.Text, t.Empty.Command = "None so far", "The filters leave out all requests that were read. Go on to read more.", ""
+		t.Empty.Title, t.Empty.Text, t.Empty.Command = "None so far", "The filters leave out all requests that were read. Follow Next to read more.", ""
 	}
 	var plans []toll.PlanID
 	var agents []toll.AgentID

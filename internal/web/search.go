@@ -35,6 +35,12 @@ var kindNames = map[string]string{
 	"webhook": "Webhook",
 }
 
+// pagesAround are pages outside the workspace.
+var pagesAround = []found{
+	{Kind: "Page", Text: "Your account", To: PathSecurity}, {Kind: "Page", Text: "Explore agents", To: PathExplore},
+	{Kind: "Page", Text: "Check a receipt", To: PathReceipts}, {Kind: "Page", Text: "Documents", To: "/docs"},
+}
+
 // search finds pages by the beginning of a word of their name, and records by their id or name. The whole id of a record leads
 // to its page at once.
 func (v *visit) search() {
@@ -45,7 +51,16 @@ func (v *visit) search() {
 	}
 	for _, a := range v.w.areas {
 		if a.Title != "" && !strings.Contains(a.Path, "{") && v.mayGo(a) && begins(a.Title, page.Query) {
-			page.Results = append(page.Results, found{Kind: "Page", Text: a.Title, To: v.base() + a.Path})
+			kind := "Page"
+			if strings.HasSuffix(a.Path, "/new") {
+				kind = "Act"
+			}
+			page.Results = append(page.Results, found{Kind: kind, Text: a.Title, To: v.base() + a.Path})
+		}
+	}
+	for _, p := range pagesAround {
+		if begins(p.Text, page.Query) && (p.To != PathSecurity || v.person.HasName()) {
+			page.Results = append(page.Results, p)
 		}
 	}
 	records, more, err := v.w.API.Search(v.acting(), page.Query, "")

@@ -52,7 +52,8 @@ type bar struct {
 // link is a button that leads to another page.
 type link struct {
 	Text, To string
-	Plain    bool // of less weight
+	Plain    bool   // of less weight
+	Menu     []link // what it opens in place of To
 }
 
 // formOf returns a form of this page. One that was refused has what was typed, with what is wrong.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -12,8 +13,9 @@ import (
 // snippet is code to copy, under its name.
 type snippet struct{ Name, Text string }
 
-// snippets are the ways to call an agent and to put a price on one, with its address and ids.
-func (v *visit) snippets(a *toll.Agent) []snippet {
+// snippets are the ways to call an agent, with its address and ids, and, the last one, to put a price on it. plan pays, "" the
+// first one of the agent.
+func (v *visit) snippets(a *toll.Agent, plan toll.PlanID) []snippet {
 	verb, address := "POST", "https://agent.example.com/ask"
 	for _, e := range a.API.Endpoints {
 		if strings.HasPrefix(e.URL, "http") && !strings.ContainsAny(e.URL, `'"*{}()$`+"`\\") {
@@ -21,10 +23,11 @@ func (v *visit) snippets(a *toll.Agent) []snippet {
 			break
 		}
 	}
-	plan, host, origin := "PLAN", "agent.example.com", "https://agent.example.com"
-	if len(a.Plans) > 0 {
-		plan = string(a.Plans[0].PlanID)
+	host, origin := "agent.example.com", "https://agent.example.com"
+	if plan == "" && len(a.Plans) > 0 {
+		plan = a.Plans[0].PlanID
 	}
+	plan = cmp.Or(plan, "PLAN")
 	if u, err := url.Parse(address); err == nil {
 		host, origin = u.Host, u.Scheme+"://"+u.Host
 	}
@@ -32,7 +35,7 @@ func (v *visit) snippets(a *toll.Agent) []snippet {
 		"command": "toll", "args": []string{"gateway", "mcp"}, "env": map[string]string{"TOLL_URL": v.w.PublicURL},
 	}}}, "", "  ")
 	with := strings.NewReplacer(
-		"$SERVICE", v.w.PublicURL, "$URL", address, "$VERB", verb, "$PLAN", plan, "$AGENT", string(a.ID), "$HOST", host, "$ORIGIN", origin,
+		"$SERVICE", v.w.PublicURL, "$URL", address, "$VERB", verb, "$PLAN", string(plan), "$AGENT", string(a.ID), "$HOST", host, "$ORIGIN", origin,
 	).Replace
 	return []snippet{
 		{"curl", with(`# The key is that of a subscriber of the plan.

@@ -437,6 +437,20 @@ func (r refused) most() string {
 	return best
 }
 
+// last is the hour or day of a period in which something was refused last.
+func (r refused) last(p period) cell {
+	for i, n := range slices.Backward(r.steps.now) {
+		if n.Sign() > 0 {
+			at := p.Since.Add(time.Duration(i) * p.Step)
+			if p.Step > time.Hour {
+				return cell{Text: at.Format("2 January 2006"), Sub: "refusals are counted by hour and day"}
+			}
+			return cell{Text: at.Format("2 January 2006, 15:04") + " to " + at.Add(p.Step).Format("15:04 UTC"), Sub: "refusals are counted by hour and day"}
+		}
+	}
+	return cell{Text: "not in this time"}
+}
+
 func (r refused) stat() stat {
 	s := r.steps.stat("Refused", "", plainNumber, false)
 	if most := r.most(); most != "" {
@@ -593,6 +607,30 @@ func (v *visit) planFilter(name string) (of field, chosen toll.PlanID, ok bool) 
 		f.Options = append(f.Options, option{Value: f.Value, Text: short(f.Value)}) // an older one
 	}
 	return f, chosen, true
+}
+
+// agentFilter is planFilter for agents.
+func (v *visit) agentFilter(name string) (of field, chosen *toll.AgentID, ok bool) {
+	agents, err := store.AgentsOfOwner(v.ctx(), v.w.Store, v.person.Address, store.Page{Size: mostPlans})
+	if v.failed("page", err) {
+		return of, nil, false
+	}
+	f := field{Name: name, Label: "Agent", Value: v.r.URL.Query().Get(name), Options: []option{{Text: "All agents"}}}
+	for _, a := range agents.Items {
+		f.Options = append(f.Options, option{Value: string(a.ID), Text: nameOf(a.Metadata.Name)})
+	}
+	if f.Value == "" {
+		return f, nil, true
+	}
+	id, err := toll.ParseAgentID(f.Value)
+	if err != nil {
+		v.missing("agent")
+		return f, nil, false
+	}
+	if !hasOption(f.Options, f.Value) {
+		f.Options = append(f.Options, option{Value: f.Value, Text: short(f.Value)}) // an older one
+	}
+	return f, &id, true
 }
 
 func (v *visit) showUsage() {
@@ -760,7 +798,7 @@ func (v *visit) listSubscribers() {
 			{Text: "Subscriber"}, {Text: "Plan"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true},
 			{Text: "Last seen"},
 		},
-		Empty: &empty{"users", "No subscribers yet", "Whoever buys a plan of yours appears here, with what is left.", v.to("plans"), "Your plans", ""},
+		Empty: &empty{"users", "No subscribers yet", "Each buyer of a plan of yours appears here, with what is left.", v.to("plans"), "Your plans", "toll subscribers --help"},
 		Pager: v.pagerOf(plans.Total, plans.Next, "plan"),
 	}
 	for _, p := range plans.Items {

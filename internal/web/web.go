@@ -37,6 +37,7 @@ import (
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -68,6 +69,7 @@ type Deps struct {
 	Operation   func(context.Context) (Operation, error)
 	// VerifyBackup reads a whole backup by its name, and opens it.
 	VerifyBackup func(ctx context.Context, name string) (VerifiedBackup, error)
+	MakeBackup   func()                        // soon, in the background
 	Changes      func(version string) []Change // of the API since a version
 	Source       func(*http.Request) string    // names who asks, for the limit of enrolments, without telling the address
 	Address      func(*http.Request) string    // address of who asks, for limits and the audit log
@@ -194,7 +196,7 @@ func (w *Web) page(get, post func(*visit)) http.Handler {
 		var err error
 		v.person, err = w.person(r.Context(), workspaceOf(r))
 		if errors.Is(err, errNotMember) {
-			v.refuse(http.StatusNotFound, "There is no such workspace, or you are not a member of it.")
+			v.refuseNext(http.StatusNotFound, "There is no such workspace, or you are not a member of it.", "")
 			return
 		}
 		if err != nil {
@@ -270,6 +272,7 @@ type shown struct {
 	Wallet      bool      // the page asks a wallet, by a script
 	Wallets     wallets   // form that it fills
 	Refresh     string    // address to which the browser goes on by itself; "" for none
+	Correlation string    // id of the request, for the log of the service
 }
 
 // switchTo leads to the same page in another workspace.
@@ -297,7 +300,7 @@ func (v *visit) switches() []switchTo {
 			q.Set("workspace", at)
 			to.RawQuery = q.Encode()
 		}
-		out[i] = switchTo{Text: cmp.Or(o.Name, at[:8]+"…"+at[len(at)-4:]), To: to.String(), Here: o.Address == v.person.Address}
+		out[i] = switchTo{Text: cmp.Or(plain.Name(o.Name), at[:8]+"…"+at[len(at)-4:]), To: to.String(), Here: o.Address == v.person.Address}
 	}
 	return out
 }
@@ -313,7 +316,7 @@ func (v *visit) kept() string {
 // show answers with a page. Its forms may lead to the service itself, and to what else leads names: a browser holds the
 // redirect after a form to it as well.
 func (v *visit) show(status int, name string, s shown, leads string) {
-	s.Environment, s.Theme, s.Here = v.w.Environment, v.theme(), v.here()
+	s.Environment, s.Theme, s.Here, s.Correlation = v.w.Environment, v.theme(), v.here(), v.rw.Header().Get("X-Correlation-Id")
 	if v.person != nil {
 		s.Person, s.SignOut = v.person, v.w.ticket(v.ctx(), formSignOut)
 		s.Switch = v.switches()
@@ -375,12 +378,14 @@ type message struct {
 	Text  string
 	Fault bool
 	Next  string       // what to do now; may be empty
+	Ways  []link       // pages on which to go on
 	To    template.URL // address of a program, to which the person may go on; may be empty
 	Host  string       // of To
 }
 
 const (
-	titleRefused = "This cannot go on"
+	titleRefused = "This was refused"
+	titleMissing = "There is no such page"
 	startAgain   = "Start again from the program that sent you here."
 )
 
@@ -389,8 +394,34 @@ func (v *visit) refuse(status int, why string) { v.refuseNext(status, why, start
 
 // refuseNext is refuse with what to do now.
 func (v *visit) refuseNext(status int, why, next string) {
-	body := message{Text: why, Fault: true, Next: next}
-	v.show(status, "message", shown{Title: titleRefused, Body: body}, "")
+	body, title := message{Text: why, Fault: true, Next: next}, titleRefused
+	if status == http.StatusNotFound {
+		title = titleMissing
+		if v.area == nil {
+			body.Ways = v.ways()
+		}
+	}
+	v.show(status, "message", shown{Title: title, Body: body}, "")
+}
+
+// ways are pages on which whoever is lost can go on.
+func (v *visit) ways() []link {
+	out := []link{{Text: "Your workspace", To: PathHome}}
+	if v.person != nil || !v.w.CloseReads {
+		out = append(out, link{Text: "Explore agents", To: PathExplore, Plain: true})
+	}
+	return append(out, link{Text: "Read the documents", To: "/docs", Plain: true})
+}
+
+// NoPage answers a person whose address has no page, or takes only forms (405).
+func (w *Web) NoPage(rw http.ResponseWriter, r *http.Request, status int) {
+	w.page(func(v *visit) {
+		if status == http.StatusMethodNotAllowed {
+			v.refuseNext(status, "This address only takes what a form sends, and has nothing to show.", "Go back to the page with the form, and send it from there.")
+			return
+		}
+		v.refuseNext(status, "Nothing is at this address. It was mistyped, or what was there has gone.", "")
+	}, nil).ServeHTTP(rw, r)
 }
 
 // fail answers an error that is not the person's.

@@ -22,7 +22,7 @@ func workspacePages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/settings", Title: "Workspace", Template: "sheet", Group: groupManage, Nav: "Workspace", Icon: "building-2",
-			Right: toll.RightRead, Act: toll.RightExport, Get: (*visit).showWorkspace, Post: (*visit).deleteWorkspace,
+			Right: toll.RightRead, Act: toll.RightMembers, Get: (*visit).showWorkspace, Post: (*visit).changeWorkspace,
 		},
 		{
 			Path: "/audit", Title: "Audit log", Template: "sheet", Group: groupManage, Nav: "Audit log", Icon: "history", Key: "l",
@@ -42,7 +42,7 @@ func (v *visit) showWorkspace() {
 	}
 	s := sheet{
 		Facts: []fact{
-			{"Id", cell{ID: v.person.Address.Lower()}}, {"Name", cell{Text: nameOf(p.Name)}}, {"You are", cell{Text: you}},
+			{"Id", cell{ID: v.person.Address.Lower()}}, {"Name", cell{Text: nameOf(p.Shown())}}, {"You are", cell{Text: you}},
 			{"Environment", cell{Text: string(v.w.Environment)}}, {"Made", at(p.CreatedAt)},
 		},
 	}
@@ -55,20 +55,38 @@ func (v *visit) showWorkspace() {
 		}
 	}
 	s.Parts = []part{{"Take everything away", files}}
+	if v.person.HasName() && v.person.Rights.Has(toll.RightMembers) {
+		s.Acts = []dialog{v.dialogOf("name", "Name the workspace", "Members see the name in place of the address.",
+			field{Name: "name", Label: "Name", Value: p.Title, Max: 100})}
+	}
 	if v.person.HasName() && v.person.Rights.Has(toll.RightExport) {
-		s.Acts = []dialog{v.dangerOf("delete", "Delete the workspace",
+		s.Acts = append(s.Acts, v.dangerOf("delete", "Delete the workspace",
 			"All members lose their access, and API keys, access tokens, programs and webhooks end. Plans and agents are not listed any more. "+
 				"Orders, receipts and the audit log stay with the service. Money in the wallet stays there: export its key before.",
-			field{Name: "confirm", Label: "To confirm, type " + confirmation(p), Required: true})}
+			field{Name: "confirm", Label: "To confirm, type " + confirmation(p), Required: true}))
 	}
 	v.sheet("Workspace", s)
 }
 
 // confirmation is what a person types to delete a workspace: its name, or its id.
-func confirmation(p store.Principal) string { return cmp.Or(plain.Name(p.Name), p.Address.Lower()) }
+func confirmation(p store.Principal) string { return cmp.Or(plain.Name(p.Shown()), p.Address.Lower()) }
+
+func (v *visit) changeWorkspace() {
+	if !v.isPerson() {
+		return
+	}
+	if v.form.Get("act") != "name" {
+		v.deleteWorkspace()
+		return
+	}
+	v.finish(func() (outcome, error) {
+		err := v.w.People.Rename(v.ctx(), v.person.Caller, v.text("name"))
+		return outcome{To: v.to("settings"), Done: "The workspace has its name."}, err
+	})
+}
 
 func (v *visit) deleteWorkspace() {
-	if !v.isPerson() || !v.proved("This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.") {
+	if !v.hasRight(toll.RightExport) || !v.proved("This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.") {
 		return
 	}
 	p, err := store.PrincipalByAddress(v.ctx(), v.w.Store, v.person.Address)
@@ -108,15 +126,17 @@ func (v *visit) listActs() {
 	t := &table{
 		Caption: "Audit log",
 		Head:    []column{{Text: "Time"}, {Text: "Act"}, {Text: "By"}, {Text: "Object"}, {Text: "From"}},
-		Empty:   &empty{Icon: "history", Title: "No entries", Text: "Each change of people, keys, plans and money is noted here, with who made it."},
+		Empty:   &empty{Icon: "history", Title: "No entries", Text: "Each change of people, keys, plans and money is noted here, with who made it.", Command: "toll audit-log"},
 		Pager:   v.pagerOf(list.Total, list.Next, "act"),
 	}
 	files := v.file("audit", q)
 	names := map[string]string{}
 	for _, e := range list.Items {
-		t.Rows = append(t.Rows, []cell{
-			{At: e.At}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, v.actor(names, e), {ID: e.Object}, {Text: cmp.Or(plain.Name(e.Source), "not kept")},
-		})
+		from := cell{ID: plain.Name(e.Source)}
+		if from.ID == "" {
+			from.Text = "not kept"
+		}
+		t.Rows = append(t.Rows, []cell{{At: e.At}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, v.actor(names, e), {ID: e.Object}, from})
 	}
 	v.sheet("Audit log", sheet{Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: files, Filter: filter, Table: t})
 }

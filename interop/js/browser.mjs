@@ -56,6 +56,10 @@ serve({
       return route.abort();
     });
     const at = page;
+    at.waits = new Set(); // requests with which it waits for news
+    page.on("request", (request) => /\/live\?/.test(request.url()) && at.waits.add(request));
+    page.on("requestfinished", (request) => at.waits.delete(request));
+    page.on("requestfailed", (request) => at.waits.delete(request));
     page.on("pageerror", (error) => faults.push(`${at.url()}: ${error.message}`));
     page.on("console", (message) => {
       // A declined card and the icon that no page names are answers with a status of their own.
@@ -112,6 +116,20 @@ serve({
       async (frame) => (await visible(frame.getByRole("button", { name }))) || visible(frame.getByRole("checkbox", { name })),
     ]);
     await button.click({ timeout: patience });
+  },
+
+  /** Presses a key on the page. */
+  async key({ key }) {
+    await page.keyboard.press(key);
+  },
+
+  /** Hides the page, as another tab before it does, or shows it, and waits until a number of its requests wait for news. */
+  async hide({ hidden, waits }) {
+    await page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { configurable: true, value: hidden });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+    await inSomeFrame(`${waits} requests that wait`, async () => page.waits.size === waits);
   },
 
   /** Waits until a page shows a text, and returns the address of the page. */

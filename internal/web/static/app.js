@@ -45,7 +45,13 @@
     mark(true);
     for (;;) {
       if (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
-      const res = await fetch(`${at.dataset.follow}?after=${after}`).catch(() => null);
+      // A page that nobody sees does not wait: a browser has few connections for one service.
+      const unseen = new AbortController();
+      const hidden = () => document.hidden && unseen.abort();
+      document.addEventListener("visibilitychange", hidden);
+      const res = await fetch(`${at.dataset.follow}?after=${after}`, { signal: unseen.signal }).catch(() => null);
+      document.removeEventListener("visibilitychange", hidden);
+      if (unseen.signal.aborted) continue;
       if (!res || res.status >= 500 || res.status === 429) {
         mark(false);
         await pause(10000);
@@ -123,6 +129,26 @@
   });
 
   const links = () => [...document.querySelectorAll(".nav a")];
+
+  // A list of all keys.
+  const help = () => {
+    const make = (name, text, ...children) => {
+      const element = Object.assign(document.createElement(name), { textContent: text });
+      element.append(...children);
+      return element;
+    };
+    const pages = links().filter((link) => link.dataset.key).map((link) => [`g ${link.dataset.key}`, link.textContent]);
+    const keys = [["/", "Search"], ["Ctrl K", "Search or jump to"], ["?", "This list"], ["Esc", "Close"], ...pages];
+    const list = make("dl", "", ...keys.map(([key, what]) => make("div", "", make("dt", "", make("kbd", key)), make("dd", what))));
+    const box = make("dialog", "", make("h2", "Keys"), list);
+    box.className = "palette keys";
+    box.setAttribute("aria-label", "Keys");
+    box.addEventListener("click", () => box.close());
+    box.addEventListener("close", () => box.remove());
+    document.body.append(box);
+    box.showModal();
+  };
+
   let going = 0;
   addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key === "k" && palette) {
@@ -134,6 +160,8 @@
     if (event.key === "/") {
       event.preventDefault();
       document.getElementById("search")?.focus();
+    } else if (event.key === "?" && palette) {
+      help();
     } else if (event.key === "g") {
       going = Date.now();
     } else if (Date.now() - going < 1500) {
