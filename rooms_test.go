@@ -163,8 +163,8 @@ var rooms = map[string]room{
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "modernc.org/libc", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
 	"internal/store/storetest": {
-		what:  "databases for tests, and the lock order of their transactions",
-		lines: 520, // 60 of them ask a database how it runs a statement
+		what:  "databases for tests, the lock order of their transactions, commits whose answer is lost",
+		lines: 620, // 60 of them ask a database how it runs a statement; 95 lose the answer to a commit, which two tests did by themselves
 		ours:  "toll internal/store",
 		third: []string{"github.com/jackc/pgx/v5"},
 	},
@@ -355,7 +355,7 @@ var rooms = map[string]room{
 	},
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
-		lines: 3445, // 30 of them make a backup when somebody asks; 75 of them are backups on the page of the operators; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators; 20 start traces, 30 note audits and keep backups in buckets; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators
+		lines: 3448, // 30 of them make a backup when somebody asks; 75 of them are backups on the page of the operators; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators; 20 start traces, 30 note audits and keep backups in buckets; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators; 3 of them look for what was left in the folder of plain copies; 75 of them are backups on the page of the operators; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators; 20 start traces, 30 note audits and keep backups in buckets; the card rail, what is owed to builders, links for people, archives, the walk through keys, counting usage anew, the drain of a shutdown, payments without an order; 370 deal with payments without an order and with a restore, 150 change the master key, 120 make backups in time, 60 are the page of the operators
 		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm internal/correlation internal/traces internal/traces/otlp " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +

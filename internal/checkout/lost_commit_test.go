@@ -1,14 +1,8 @@
 package checkout_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net"
-	"net/url"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/tollhq/toll"
@@ -20,77 +14,6 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// commitEater passes connections on to PostgreSQL. While it is armed, it keeps the answer to the next commit and cuts that connection;
-// while it is down, it cuts all of them then and takes no new one.
-type commitEater struct {
-	net.Listener
-	server      string
-	armed, down atomic.Bool
-
-	mu    sync.Mutex
-	conns []net.Conn
-}
-
-func newCommitEater(t *testing.T, server string) *commitEater {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &commitEater{Listener: l, server: server}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go e.pass(c)
-		}
-	}()
-	return e
-}
-
-func (e *commitEater) pass(client net.Conn) {
-	defer client.Close()
-	if e.down.Load() {
-		return
-	}
-	server, err := net.Dial("tcp", e.server)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	e.mu.Lock()
-	e.conns = append(e.conns, client)
-	e.mu.Unlock()
-	go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := server.Read(buf)
-		if bytes.Contains(buf[:n], []byte("COMMIT\x00")) && e.armed.CompareAndSwap(true, false) {
-			if e.down.Load() {
-				e.cutAll()
-			}
-			return
-		}
-		if _, err := client.Write(buf[:n]); err != nil {
-			return
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (e *commitEater) cutAll() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, c := range e.conns {
-		_ = c.Close()
-	}
-}
-
 // TestWithdraw_LostCommit: the database committed, and the service did not hear of it. Credits are taken back once: a service that
 // reaches the database again answers with what was committed; one that does not says that it does not know, and a repeat with
 // the same Idempotency-Key takes nothing more. A commit inside the process, as with SQLite, has no answer to lose.
@@ -99,17 +22,11 @@ func TestWithdraw_LostCommit(t *testing.T) {
 		for name, c := range map[string]struct{ keyed, down bool }{"back": {}, "back, with a key": {keyed: true}, "gone": {true, true}} {
 			t.Run(string(v)+"/"+name, func(t *testing.T) {
 				cfg := storetest.Config(t, v)
-				dsn, err := url.Parse(cfg.Database)
-				if err != nil {
-					t.Fatal(err)
-				}
-				eater := newCommitEater(t, dsn.Host)
-				dsn.Host = eater.Addr().String()
+				line, behind := storetest.NewLine(t, cfg)
 				s := &shop{T: t, ctx: context.Background(), queues: map[*checkout.Checkout]*jobs.Queue{}}
 				s.now.Store(start.UnixMicro())
 				direct := storetest.OpenConfig(t, cfg)
-				cfg.Database = dsn.String()
-				through, err := store.Open(context.Background(), cfg)
+				through, err := store.Open(context.Background(), behind)
 				s.must(err)
 				t.Cleanup(func() { _ = through.Close() })
 				room := func(st *store.Store) *checkout.Checkout {
@@ -132,10 +49,10 @@ func TestWithdraw_LostCommit(t *testing.T) {
 				if c.keyed {
 					once = &store.Once{Scope: toll.NewHash(), Body: toll.NewHash(), At: s.clock(), Since: start.Add(-1), Seal: x402.Encode}
 				}
-				eater.armed.Store(true)
-				eater.down.Store(c.down)
+				line.Lose.Store(true)
+				line.Down.Store(c.down)
 				out, err := unsure.Withdraw(s.ctx, owner, p.ID, holder, 4, once)
-				if eater.armed.Load() {
+				if line.Lose.Load() {
 					t.Fatal("no answer to a commit was lost")
 				}
 				if c.down {
@@ -147,7 +64,7 @@ func TestWithdraw_LostCommit(t *testing.T) {
 					t.Fatalf("after the lost answer: %+v", a)
 				}
 				if c.keyed {
-					eater.down.Store(false)
+					line.Down.Store(false)
 					if _, err := unsure.Withdraw(s.ctx, owner, p.ID, holder, 4, once); err == nil || !once.Lost {
 						t.Errorf("the repeat: %v", err)
 					}

@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,84 +14,13 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// wire passes connections on to a server and can lose what the server answers.
-type wire struct {
-	net.Listener
-	server string
-	deaf   atomic.Bool // the next answer is lost and its connection cut
-	down   atomic.Bool // no new connection is passed on
-	mu     sync.Mutex
-	conns  []net.Conn
-}
-
-func newWire(t *testing.T, server string) *wire {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{Listener: l, server: server}
-	t.Cleanup(func() {
-		_ = l.Close()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for _, c := range w.conns {
-			_ = c.Close()
-		}
-	})
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go w.pass(c)
-		}
-	}()
-	return w
-}
-
-func (w *wire) pass(client net.Conn) {
-	server, err := net.Dial("tcp", w.server)
-	if err != nil || w.down.Load() {
-		_ = client.Close()
-		return
-	}
-	w.mu.Lock()
-	w.conns = append(w.conns, client, server)
-	w.mu.Unlock()
-	go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := server.Read(buf)
-		if err == nil && w.deaf.CompareAndSwap(true, false) {
-			break
-		}
-		if n > 0 {
-			if _, err := client.Write(buf[:n]); err != nil {
-				break
-			}
-		}
-		if err != nil {
-			break
-		}
-	}
-	_ = client.Close()
-	_ = server.Close()
-}
-
 // TestF04_ConnectionLostInCommit loses the answer to a commit. The writer finds out by itself when it gets a connection
 // again; when it does not, the caller learns that the outcome is unknown, and the same call gets the truth later.
 func TestF04_ConnectionLostInCommit(t *testing.T) {
 	cfg := storetest.Config(t, storetest.Postgres)
-	dsn, err := url.Parse(cfg.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWire(t, dsn.Host)
 	direct := storetest.OpenConfig(t, cfg)
-	dsn.Host = w.Addr().String()
-	through, err := store.Open(context.Background(), store.Config{Database: dsn.String()})
+	line, behind := storetest.NewLine(t, cfg)
+	through, err := store.Open(context.Background(), behind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +51,7 @@ func TestF04_ConnectionLostInCommit(t *testing.T) {
 		var once sync.Once
 		ledger.SetFailpoint(l, func(at string) {
 			if at == "decided" {
-				once.Do(func() { w.deaf.Store(true); w.down.Store(stays) })
+				once.Do(func() { line.Lose.Store(true); line.Down.Store(stays) })
 			}
 		})
 		s, err := l.Settle(context.Background(), settleOp(perm, id, 5))
@@ -137,7 +62,7 @@ func TestF04_ConnectionLostInCommit(t *testing.T) {
 			if !errors.Is(err, ledger.ErrUnknownOutcome) {
 				t.Fatalf("got %v, want %v", err, ledger.ErrUnknownOutcome)
 			}
-			w.down.Store(false)
+			line.Down.Store(false)
 			id = s.RequestID
 			about = s.Transaction
 		} else if err != nil || !s.Replayed {
@@ -148,7 +73,7 @@ func TestF04_ConnectionLostInCommit(t *testing.T) {
 			t.Fatalf("the retry got %s (replayed %v), %v", again.Answer, again.Replayed, err)
 		}
 		// The transaction that was about to be written is the one that was.
-		if r, err := l.RequestByTransaction(context.Background(), about); stays && (err != nil || r.ID != id) {
+		if r, err := truth.RequestByTransaction(context.Background(), about); stays && (err != nil || r.ID != id) {
 			t.Errorf("transaction %s: %v", about, err)
 		}
 		if err := l.Close(context.Background()); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -73,14 +72,9 @@ func TestF04_HoldFoundWhenBatchTakenApart(t *testing.T) {
 func lostCommit(t *testing.T, f func(b *bench, l *ledger.Ledger, perm toll.Hash)) {
 	t.Helper()
 	cfg := storetest.Config(t, storetest.Postgres)
-	dsn, err := url.Parse(cfg.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWire(t, dsn.Host)
 	b := open(t, storetest.OpenConfig(t, cfg))
-	dsn.Host = w.Addr().String()
-	through, err := store.Open(context.Background(), store.Config{Database: dsn.String()})
+	line, behind := storetest.NewLine(t, cfg)
+	through, err := store.Open(context.Background(), behind)
 	b.must(err)
 	defer through.Close()
 	b.mint(100, time.Time{})
@@ -95,7 +89,7 @@ func lostCommit(t *testing.T, f func(b *bench, l *ledger.Ledger, perm toll.Hash)
 	_, err = l.Settle(b.ctx, settleOp(perm, "warm", 1))
 	b.must(err)
 	b.must(l.RevokePermission(b.ctx, plan, subscriber, b.permission(0), b.clock.now()))
-	onFirst(l, "decided", func() { w.deaf.Store(true) })
+	onFirst(l, "decided", func() { line.Lose.Store(true) })
 	f(b, l, perm)
 }
 
@@ -168,14 +162,9 @@ func lockedAccount(b *bench, st *store.Store, perm toll.Hash, name string) (prob
 // must not be told that nothing happened.
 func TestMintWithKeepsUnknownOutcome(t *testing.T) {
 	cfg := storetest.Config(t, storetest.Postgres)
-	dsn, err := url.Parse(cfg.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWire(t, dsn.Host)
 	b := open(t, storetest.OpenConfig(t, cfg))
-	dsn.Host = w.Addr().String()
-	through, err := store.Open(context.Background(), store.Config{Database: dsn.String()})
+	line, behind := storetest.NewLine(t, cfg)
+	through, err := store.Open(context.Background(), behind)
 	b.must(err)
 	defer through.Close()
 	l := ledger.New(through, ledger.Config{Clock: b.clock.now, MACKey: []byte("0123456789abcdef0123456789abcdef")})
@@ -191,8 +180,8 @@ func TestMintWithKeepsUnknownOutcome(t *testing.T) {
 	}))
 	err = l.DoNew(b.ctx, plan, subscriber, func(t *ledger.Tx) error {
 		_, err := t.Mint(ledger.MintOp{Plan: plan, Subscriber: subscriber, Amount: 1, Ref: "order", Order: true})
-		w.deaf.Store(true)
-		w.down.Store(true)
+		line.Lose.Store(true)
+		line.Down.Store(true)
 		return err
 	})
 	if !errors.Is(err, ledger.ErrUnknownOutcome) {
