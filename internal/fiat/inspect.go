@@ -136,7 +136,7 @@ func inspectRecords(ctx context.Context, st *store.Store, add Report) {
 		add("card money", warning, "%d payments, refunds or disputes at the processor belong to no order, such as %s: %s",
 			len(orphans), orphans[0].Object, orphans[0].Reason)
 	}
-	undecided, e := store.CardPaymentsUndecided(ctx, st, inspectRows)
+	undecided, e := store.CardPaymentsUndecided(ctx, st)
 	if e == nil && undecided > 0 {
 		add("card money", failed, "%d payments could not be written to their orders; the log says why", undecided)
 	}

@@ -20,7 +20,6 @@ var unplanned = map[string]string{
 	"auditPlaces":         "the audit",
 	"auditTransactions":   "the audit",
 	"OpenDisputes":        "a dispute is decided",
-	"Store.Watch":         "a metric, once in a scrape",
 }
 
 var (

@@ -63,6 +63,7 @@ var fanOut = map[string]string{
 	"sqlHeldOfSubscriber": "the open holds of a subscriber",
 	"sqlHeldOfSeller":     "the open holds of a seller",
 	"Store.Watch":         "metrics count the open orders of all accounts",
+	"Store.openStates":    "metrics count the open orders of all accounts",
 
 	"sqlRequestKeysAfter":        "the sweeper goes through all keys",
 	"sqlPermissionsEnded":        "the sweeper looks for permissions that ended",

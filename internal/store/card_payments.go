@@ -52,10 +52,12 @@ var (
 	// UpdateCardPayment stores a payment whose Version is still the stored one, and counts that up there, not in the payment.
 	// [ErrNotFound] when it is another one: read the payment again.
 	UpdateCardPayment = cardPayments.update
-	// CardPaymentsUndecided counts the payments that their orders could not take yet, at most limit.
-	CardPaymentsUndecided = valueBy[int64, int64](
-		"SELECT COUNT(*) FROM (SELECT 1 FROM card_payments WHERE undecided LIMIT $1) u")
 )
+
+// CardPaymentsUndecided counts the payments that their orders could not take yet, by the jobs that try again.
+func CardPaymentsUndecided(ctx context.Context, q Querier) (int64, error) {
+	return value[int64](ctx, q, "SELECT COUNT(*) FROM jobs WHERE kind = $1", JobCardDecide)
+}
 
 // CardCall is a request to the processor that changes something there.
 type CardCall struct {

@@ -155,24 +155,28 @@ func TestCardCounts(t *testing.T) {
 				t.Errorf("used %t, %v, want %t", got, err, want)
 			}
 		}
-		undecided := func(limit, want int64) {
+		undecided := func(want int64) {
 			t.Helper()
-			if n, err := store.CardPaymentsUndecided(ctx, st, limit); n != want || err != nil {
+			if n, err := store.CardPaymentsUndecided(ctx, st); n != want || err != nil {
 				t.Errorf("%d undecided, %v, want %d", n, err, want)
 			}
 		}
 		used(false)
-		undecided(9, 0)
+		undecided(0)
 		for i := range 3 {
 			p := &store.CardPayment{
 				OrderID: toll.NewUUID(), Seller: bob, Payer: alice, State: "paid", Attempt: 1, Cents: 500, Currency: "usd",
 				Undecided: i > 0, CreatedAt: noon, UpdatedAt: noon, Data: []byte(`{}`),
 			}
-			write(t, st, func(tx *store.Tx) error { return store.InsertCardPayment(ctx, tx, p) })
+			write(t, st, func(tx *store.Tx) error {
+				if err := store.InsertCardPayment(ctx, tx, p); err != nil || !p.Undecided {
+					return err
+				}
+				return store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(p.OrderID), Due: noon})
+			})
 		}
 		used(true)
-		undecided(9, 2)
-		undecided(1, 1)
+		undecided(2)
 
 		for i, want := range []bool{true, false} {
 			write(t, st, func(tx *store.Tx) error {

@@ -18,6 +18,7 @@ var (
 		return p.text, args, err
 	}
 	MigrateFrom = migrateFrom
+	OpenStates  = (*Store).openStates
 	KnownSchema = knownSchema
 	Words       = words
 )

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Watched is what an operator watches of a database, each number read through an index.
+// Watched is what an operator watches of a database. Each number is read through an index; webhooks, which are few, are read in whole.
 type Watched struct {
 	Open      map[string]int64     // open orders by rail
-	States    map[[2]string]int64  // open orders by rail and the state of their payment there
+	States    map[[2]string]int64  // open orders by rail and the state of their payment there; empty above [maxStates] orders
 	Oldest    map[string]time.Time // when the oldest of them was made
 	Undecided map[string]int64     // orders by rail that could not yet take what became of their payment
 	Webhooks  map[string]int64     // by status
@@ -47,8 +47,8 @@ func NoteAudit(ctx context.Context, tx *Tx, a LastAudit) error {
 // Watch reads what an operator watches.
 func (s *Store) Watch(ctx context.Context) (w Watched, err error) {
 	w = Watched{
-		Open: map[string]int64{"card": 0, "crypto": 0}, States: map[[2]string]int64{}, Oldest: map[string]time.Time{},
-		Undecided: map[string]int64{"card": 0, "crypto": 0}, Webhooks: map[string]int64{"active": 0, "paused": 0},
+		Open: map[string]int64{"card": 0, "crypto": 0}, Oldest: map[string]time.Time{}, Undecided: map[string]int64{"card": 0, "crypto": 0},
+		Webhooks: map[string]int64{"active": 0, "paused": 0},
 	}
 	text, err := Setting(ctx, s, settingAudit)
 	if err == nil {
@@ -79,21 +79,16 @@ func (s *Store) Watch(ctx context.Context) (w Watched, err error) {
 	for _, g := range groups("SELECT COALESCE(rail, ''), COUNT(*), MIN(created_at) FROM orders WHERE open_key IS NOT NULL GROUP BY rail") {
 		w.Open[g.name], w.Oldest[g.name] = g.number, FromMicros(g.first)
 	}
-	for rail, states := range map[string]string{
-		"card":   "SELECT r.state, COUNT(*), 0 FROM orders o JOIN card_payments r ON r.order_id = o.order_id WHERE o.open_key IS NOT NULL GROUP BY r.state",
-		"crypto": "SELECT r.state, COUNT(*), 0 FROM orders o JOIN chain_ops r ON r.op_id = o.order_id WHERE o.open_key IS NOT NULL GROUP BY r.state",
-	} {
-		for _, g := range groups(states) {
-			w.States[[2]string{rail, g.name}] = g.number
-		}
+	if err == nil {
+		w.States, err = s.openStates(ctx, maxStates)
 	}
 	for _, g := range groups("SELECT '', COUNT(*), COALESCE(MIN(period), 0) FROM mirror_periods WHERE state <> 'final'") {
 		if w.Mirror = g.number; g.number > 0 {
 			w.MirrorEnd = FromMicros((g.first + 1) * length.Microseconds())
 		}
 	}
-	for _, g := range groups("SELECT 'card', COUNT(*), 0 FROM card_payments WHERE undecided") {
-		w.Undecided[g.name] = g.number
+	if err == nil {
+		w.Undecided["card"], err = CardPaymentsUndecided(ctx, s)
 	}
 	for _, g := range groups("SELECT 'crypto', COUNT(*), 0 FROM chain_ops WHERE untold") {
 		w.Undecided[g.name] = g.number
@@ -110,6 +105,42 @@ func (s *Store) Watch(ctx context.Context) (w Watched, err error) {
 	schema, err := s.Schema(ctx)
 	w.Schema = schema.Version
 	return w, err
+}
+
+// maxStates bounds the open orders whose payments are looked at, one by one.
+const maxStates = 10_000
+
+// openStates counts open orders by rail and the state of their payment, and nothing when there are more than limit. It reads the
+// orders first and their payments then, as a cluster keeps the two on different machines. An order that is decided meanwhile may
+// be counted.
+func (s *Store) openStates(ctx context.Context, limit int) (map[[2]string]int64, error) {
+	type open struct{ rail, id string }
+	found, err := All(ctx, s, func(scan func(dest ...any) error) (o open, err error) {
+		return o, scan(&o.rail, &o.id)
+	}, "SELECT rail, order_id FROM orders WHERE open_key IS NOT NULL AND rail IS NOT NULL LIMIT $1", int64(limit)+1)
+	if err != nil || len(found) > limit {
+		return nil, err
+	}
+	of := map[string][]string{}
+	for _, o := range found {
+		of[o.rail] = append(of[o.rail], o.id)
+	}
+	states := map[[2]string]int64{}
+	for rail, statement := range map[string]string{
+		"card":   "SELECT state FROM card_payments WHERE order_id IN ",
+		"crypto": "SELECT state FROM chain_ops WHERE op_id IN ",
+	} {
+		err := eachOf(ctx, s, statement, of[rail], func(scan func(dest ...any) error) (state string, err error) {
+			return state, scan(&state)
+		}, func(state string) error {
+			states[[2]string{rail, state}]++
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
 }
 
 // mirrorPeriod returns how long a period of the mirror of burns is, 0 where nothing is mirrored.
