@@ -322,6 +322,57 @@ func TestS3_DownloadCut(t *testing.T) {
 	}
 }
 
+// A store can compare what it gets. What it keeps in part, or replaces while it is read, is no backup.
+func TestS3_OtherContent(t *testing.T) {
+	t.Parallel() // it mostly waits
+	o := startStore(t)
+	p := placeOf(t, o.plain(), "s3://vault/toll")
+	o.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut && r.Header.Get("Content-Md5") == "" {
+			t.Error("a part has no checksum that the store could compare")
+		}
+		return false
+	})
+	for name, content := range map[string][]byte{"small": noise(1 << 20), "large": large} {
+		if err := backup.Put(t.Context(), p, t.TempDir(), name, content); err != nil {
+			t.Error(err)
+		}
+	}
+	var put atomic.Bool
+	o.answer(func(w http.ResponseWriter, r *http.Request) bool {
+		put.CompareAndSwap(false, r.Method == http.MethodPut)
+		if r.Method != http.MethodHead || !put.Load() {
+			return false
+		}
+		for name, value := range map[string]string{"Content-Length": "3", "Etag": `"x"`, "Last-Modified": time.Now().UTC().Format(http.TimeFormat)} {
+			w.Header().Set(name, value)
+		}
+		return true
+	})
+	if err := backup.Put(t.Context(), p, t.TempDir(), "a", noise(1<<20)); err == nil || !strings.Contains(err.Error(), "3 bytes of 1048576") {
+		t.Errorf("a store that keeps a part: %v", err)
+	}
+
+	o.answer(func(http.ResponseWriter, *http.Request) bool { return false })
+	if err := backup.Put(t.Context(), p, t.TempDir(), "b", large); err != nil {
+		t.Fatal(err)
+	}
+	in, err := p.Open(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := p.Remove(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := backup.Put(t.Context(), p, t.TempDir(), "b", slices.Repeat([]byte("other"), len(large)/5)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(in); err == nil {
+		t.Errorf("%d bytes of another object were read", len(got))
+	}
+}
+
 // Keys that are wrong and a clock that is wrong are named.
 func TestS3_Refused(t *testing.T) {
 	t.Parallel() // it mostly waits

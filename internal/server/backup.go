@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
@@ -149,15 +150,17 @@ func Restore(ctx context.Context, cfg Config, location string) (info backup.Info
 	return backup.Read(ctx, ring, cfg.Environment, cfg.Data, target, from, name, cfg.Clock())
 }
 
-// removeLeft removes what killed processes left in the data directory.
+// removeLeft removes what killed processes left in the data directory, and in the folder of plain copies.
 func (c Config) removeLeft() {
-	for _, kind := range append([]tempfile.Kind{seal.NewKey}, backup.Copies...) {
-		names, err := kind.Clean(c.Data)
-		for _, name := range names {
-			c.Log.Info("removed what a killed process left", "path", filepath.Join(c.Data, name))
-		}
-		if err != nil {
-			c.Log.Warn("what a killed process left was not removed", "error", err.Error())
+	for _, dir := range slices.Compact([]string{c.Data, cmp.Or(c.TemporaryDir, c.Data)}) {
+		for _, kind := range append([]tempfile.Kind{seal.NewKey}, backup.Copies...) {
+			names, err := kind.Clean(dir)
+			for _, name := range names {
+				c.Log.Info("removed what a killed process left", "path", filepath.Join(dir, name))
+			}
+			if err != nil {
+				c.Log.Warn("what a killed process left was not removed", "error", err.Error())
+			}
 		}
 	}
 }

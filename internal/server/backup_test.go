@@ -3,9 +3,11 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -116,6 +118,33 @@ func TestT167_BackupChanged(t *testing.T) {
 	target.Environment = toll.Sandbox
 	if _, err := server.Restore(t.Context(), target, path); err != nil {
 		t.Errorf("the whole backup: %v", err)
+	}
+}
+
+// TestT167_TemporaryFolder: plain copies lie in the folder that is named for them and nowhere else. What a killed process left there
+// goes at the next start.
+func TestT167_TemporaryFolder(t *testing.T) {
+	cfg := server.Config{Data: t.TempDir(), TemporaryDir: filepath.Join(t.TempDir(), "plain")}
+	if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann", Init: true}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "toll.backup")
+	if _, err := server.Backup(t.Context(), cfg, path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), cfg.TemporaryDir) {
+		t.Errorf("a backup without that folder: %v", err)
+	}
+	if err := os.Mkdir(cfg.TemporaryDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Backup(t.Context(), cfg, path); err != nil {
+		t.Error(err)
+	}
+	left := filepath.Join(cfg.TemporaryDir, "backup-"+strings.Repeat("0a", 16)+".db")
+	if err := os.WriteFile(left, []byte("plain"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, cfg)
+	if files, err := os.ReadDir(cfg.TemporaryDir); err != nil || len(files) > 0 {
+		t.Errorf("there is %v, %v", files, err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store"
 )
 
 // lines is a log that several may write.
@@ -92,6 +93,12 @@ func TestF28_BackupSchedule(t *testing.T) {
 		t.Error("the alarm is not counted")
 	}
 	if err := os.Rename(away, dir); err != nil {
+		t.Fatal(err)
+	}
+	// A larger one has several parts, of which each is read.
+	if err := server.StoreOf(s).Tx(t.Context(), func(tx *store.Tx) error {
+		return store.PutSetting(t.Context(), tx, "big", make([]byte, 3<<20))
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var copied bytes.Buffer
