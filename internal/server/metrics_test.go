@@ -2,7 +2,10 @@ package server_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http/httptest"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
@@ -38,6 +42,57 @@ func TestMetrics_LastAudit(t *testing.T) {
 	}
 	if got := scrape(t, s); !strings.Contains(got, "\ntoll_audit_findings 3\n") || strings.Contains(got, "\ntoll_audit_age_seconds -1\n") {
 		t.Error("the metrics do not tell of the audit")
+	}
+}
+
+// The metrics have the numbers of the traffic and of the database.
+func TestMetrics_Numbers(t *testing.T) {
+	s, url := start(t, server.Config{Data: t.TempDir(), Metrics: true})
+	builder, subscriber := keys(t, s)
+	c := newStand(t, url, builder, subscriber, 3)
+	for n := range 4 {
+		if r, err := c.patient.settle(t.Context(), fmt.Sprint(n)); err != nil || r.Success != (n < 3) {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	ctx, old := t.Context(), time.Now().Add(-time.Hour)
+	o := &store.Order{
+		ID: toll.NewUUID(), Account: [16]byte{1}, Plan: c.plan, Subscriber: c.buyer, Status: toll.OrderCreated, CreatedAt: old, UpdatedAt: old,
+		Amount: toll.UnitsOf(7), Currency: "USD", Open: true, Rail: "card",
+	}
+	p := &store.CardPayment{
+		OrderID: o.ID, Account: o.Account, Seller: c.owner, Payer: c.buyer, State: "page", Cents: 7, Currency: "usd", CreatedAt: old, UpdatedAt: old,
+		Data: []byte(`{}`),
+	}
+	if err := server.StoreOf(s).Tx(ctx, func(tx *store.Tx) error {
+		_, hooks := tx.Exec(ctx, `INSERT INTO webhooks (webhook_id, principal, url, types, description, status, secret, old_secret_until, seq,
+			failing_since, created_at, updated_at) VALUES ('1', '2', 'https://a.example', '', '', 'paused', '', 0, 0, 0, 0, 0)`)
+		_, waiting := tx.Exec(ctx, `INSERT INTO webhook_deliveries (webhook_id, delivery_id, seq, event_id, type, object, body, status, attempts, first_at,
+			try_at, last_at, last_status, last_error, created_at, done_at) VALUES ('1', '2', 1, '', '', '', '', 'pending', 0, 0, 9e15, 0, 0, '', 0, 0)`)
+		_, period := store.PutSettingIfAbsent(ctx, tx, store.SettingMirrorPeriod, []byte("1h0m0s"))
+		return errors.Join(hooks, waiting, period,
+			store.InsertMirrorPeriod(ctx, tx, &store.MirrorPeriod{Period: old.UnixMicro()/time.Hour.Microseconds() - 1, Credits: "0", State: "closed"}, nil, nil),
+			store.InsertOrder(ctx, tx, o), store.InsertCardPayment(ctx, tx, p),
+			store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte("an order"), Due: old}))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`toll_settlements_total 3`, `toll_settled_credits_total 3`, `toll_settlements_pending_total 0`,
+		`toll_orders_open\{rail="card"\} 1`, `toll_orders_open\{rail="crypto"\} 0`, `toll_orders_open_by_state\{rail="card",state="page"\} 1`,
+		`toll_orders_oldest_open_seconds\{rail="card"\} 36\d\d.*`, `toll_orders_oldest_open_seconds\{rail="crypto"\} 0`,
+		`toll_orders_undecided\{rail="card"\} 1`, `toll_orders_undecided\{rail="crypto"\} 0`,
+		`toll_webhooks\{status="active"\} 0`, `toll_webhooks\{status="paused"\} 1`, `toll_webhook_deliveries_waiting 1`,
+		`toll_mirror_periods_open 1`, `toll_mirror_lag_seconds [1-9].*`, `toll_schema_version [1-9]\d+`,
+		`toll_build_info\{master_key_id="[0-9a-f]+",version=".*"\} 1`, `toll_ledger_retries_total 0`,
+	} {
+		eventually(t, want, func() bool { return regexp.MustCompile("(?m)^" + want + "$").MatchString(scrape(t, s)) })
+	}
+	if err := s.Close(t.Context()); err != nil { // refusals are counted once a minute, and at the end
+		t.Fatal(err)
+	}
+	if got := scrape(t, s); !regexp.MustCompile(`\ntoll_refusals_total\{reason="[a-z_]+"\} 1\n`).MatchString(got) {
+		t.Error("the refusal is not counted")
 	}
 }
 
@@ -98,25 +153,49 @@ func TestDeploy_MetricNames(t *testing.T) {
 	for _, m := range rules {
 		check("rules", m[1])
 	}
-	var board struct {
-		Panels []struct {
-			ID      int
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	if err := json.Unmarshal([]byte(example(t, "grafana", "toll.json")), &board); err != nil {
-		t.Fatal(err)
-	}
+	panels := board(t)
 	var ids []int
-	for _, p := range board.Panels {
+	for _, p := range panels {
 		ids = append(ids, p.ID)
 		for _, target := range p.Targets {
 			check(p.Title, target.Expr)
 		}
 	}
 	slices.Sort(ids)
-	if len(rules) < 10 || len(board.Panels) < 10 || len(slices.Compact(ids)) != len(board.Panels) {
-		t.Errorf("%d rules, %d panels", len(rules), len(board.Panels))
+	if len(rules) < 10 || len(panels) < 10 || len(slices.Compact(ids)) != len(panels) {
+		t.Errorf("%d rules, %d panels", len(rules), len(panels))
 	}
+}
+
+// panel is a part of the Grafana board.
+type panel struct {
+	ID      int
+	Title   string
+	Targets []struct{ Expr string }
+}
+
+func board(t *testing.T) []panel {
+	t.Helper()
+	var board struct{ Panels []panel }
+	if err := json.Unmarshal([]byte(example(t, "grafana", "toll.json")), &board); err != nil {
+		t.Fatal(err)
+	}
+	return board.Panels
+}
+
+// Each alert fires for its reason, a healthy service has none, and Prometheus reads each expression of the board.
+func TestDeploy_Prometheus(t *testing.T) {
+	if !needs(t, "promtool") {
+		return
+	}
+	dir := t.TempDir()
+	succeeds(t, dir, "promtool", "test", "rules", filepath.Join("..", "..", "deploy", "prometheus", "toll.rules.test.yml"))
+	var rules strings.Builder
+	rules.WriteString("groups:\n  - name: board\n    rules:\n")
+	for _, p := range board(t) {
+		for i, target := range p.Targets {
+			fmt.Fprintf(&rules, "      - {record: 'panel:%d:%d', expr: '%s'}\n", p.ID, i, target.Expr)
+		}
+	}
+	succeeds(t, dir, "promtool", "check", "rules", writeFile(t, dir, "board.yml", []byte(rules.String())))
 }
