@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
@@ -238,6 +241,65 @@ func TestF18_PostgresKilledUnderLoad(t *testing.T) {
 		s.settleAll()
 	}
 	s.audit()
+}
+
+// TestF18_NoConnectionLeft: others take every connection of the database under load. The service answers nothing that is not
+// durable, says that it is not ready, and recovers by itself when connections are free again.
+func TestF18_NoConnectionLeft(t *testing.T) {
+	if os.Getenv("TOLL_TEST_POSTGRES") == "" {
+		storetest.Config(t, storetest.Postgres) // says what is missing
+	}
+	t.Setenv("TOLL_PG_ARGS", "max_connections=40 superuser_reserved_connections=0")
+	dir, postgres := cluster(t)
+	o := servertest.Options{Database: postgres("dsn", dir), MasterKeyFile: masterKey(t)}
+	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+	p := servertest.Start(t, o)
+	c := newStand(t, p.URL, builder, subscriber, 1_000_000)
+	y := newTally()
+	ctx, stop := context.WithCancel(t.Context())
+	running, done := load(ctx, 8, y, func(int) *stand { return c })
+	eventually(t, "load", func() bool { return y.settled() > 300 })
+
+	var taken []*pgx.Conn
+	eventually(t, "others have all connections", func() bool {
+		for len(taken) < 100 {
+			conn, err := pgx.ConnectConfig(t.Context(), storetest.ConnConfig(t, o.Database))
+			if err != nil {
+				break
+			}
+			taken = append(taken, conn)
+		}
+		var others int64
+		err := taken[0].QueryRow(t.Context(), `SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE backend_type = 'client backend' AND NOT pid = ANY($1)`, pids(taken)).Scan(&others)
+		return err == nil && others == 0
+	})
+	eventually(t, "not ready", func() bool { return !readyNow(t, p.URL) })
+	if status(t, p.URL+"/health") != http.StatusOK {
+		t.Error("not healthy")
+	}
+	answered := y.settled()
+	target := done.Load() + 1
+	eventually(t, "calls are refused", func() bool { return done.Load() > target })
+	if now := y.settled(); now != answered {
+		t.Errorf("%d calls were settled without a database", now-answered)
+	}
+	for _, conn := range taken {
+		_ = conn.Close(t.Context())
+	}
+	eventually(t, "ready", func() bool { return readyNow(t, p.URL) })
+	eventually(t, "calls are settled", func() bool { return y.settled() > answered+300 })
+	stop()
+	running.Wait()
+	y.repeat(t, c)
+}
+
+// pids returns the processes of PostgreSQL behind connections.
+func pids(conns []*pgx.Conn) (all []int32) {
+	for _, c := range conns {
+		all = append(all, int32(c.PgConn().PID()))
+	}
+	return all
 }
 
 // cluster starts a PostgreSQL of its own for a test that stops it. postgres runs a command of the

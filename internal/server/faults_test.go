@@ -205,6 +205,24 @@ func TestF22_InFlightIsAnswered(t *testing.T) {
 }
 
 func TestF22_RollingRestart(t *testing.T) {
+	oneAfterTheOther(t, func(p *servertest.Process) {
+		if err := p.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if code, err := p.Wait(patience); err != nil || code != 0 {
+			t.Fatalf("exit %d: %v\n%s", code, err, p.Log)
+		}
+	})
+}
+
+// One of two processes is killed under load, then the other one. Each time the one that is left goes on answering.
+func TestF02_OneOfTwoKilled(t *testing.T) {
+	oneAfterTheOther(t, (*servertest.Process).Kill)
+}
+
+// oneAfterTheOther ends and starts two processes on one database under load, and compares the answers with the books.
+func oneAfterTheOther(t *testing.T, end func(p *servertest.Process)) {
+	t.Helper()
 	cfg := storetest.Config(t, storetest.Postgres)
 	o := servertest.Options{Database: cfg.Database, MasterKeyFile: freshMasterKey(t)}
 	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
@@ -214,27 +232,26 @@ func TestF22_RollingRestart(t *testing.T) {
 	stands := []*stand{c, c.on(processes[1].URL, builder, subscriber)}
 	y := newTally()
 	ctx, stop := context.WithCancel(t.Context())
-	running, done := load(ctx, 16, y, func(worker int) *stand {
+	running, _ := load(ctx, 16, y, func(worker int) *stand {
 		mu.Lock()
 		defer mu.Unlock()
 		return stands[worker%2]
 	})
+	answers := func(what string) {
+		t.Helper()
+		target := y.settled() + 200
+		eventually(t, "answers "+what, func() bool { return y.settled() > target })
+	}
 	for i := range processes {
-		target := done.Load() + 200
-		eventually(t, "load", func() bool { return done.Load() > target })
-		if err := processes[i].Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if code, err := processes[i].Wait(patience); err != nil || code != 0 {
-			t.Fatalf("exit %d: %v\n%s", code, err, processes[i].Log)
-		}
+		answers("of both")
+		end(processes[i])
+		answers("of the other one")
 		p := servertest.Start(t, o)
 		mu.Lock()
 		processes[i], stands[i] = p, c.on(p.URL, builder, subscriber)
 		mu.Unlock()
 	}
-	target := done.Load() + 200
-	eventually(t, "load after the restarts", func() bool { return done.Load() > target })
+	answers("after both")
 	stop()
 	running.Wait()
 	y.repeat(t, stands[0])

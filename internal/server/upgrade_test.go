@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -11,8 +12,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -74,6 +77,23 @@ func schemaOf(t *testing.T, o servertest.Options) (version int64) {
 	if err := row.Scan(&version); err != nil {
 		t.Fatal(err)
 	}
+	return version
+}
+
+// migrationsOf is [schemaOf] of a database that may have no schema yet: 0.
+func migrationsOf(t *testing.T, o servertest.Options) (version int64) {
+	t.Helper()
+	var db *sql.DB
+	if o.Database != "" {
+		db = stdlib.OpenDB(*storetest.ConnConfig(t, o.Database))
+	} else {
+		var err error
+		if db, err = sql.Open("sqlite", "file:"+filepath.Join(o.Data, "toll.db")+"?mode=rw"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer db.Close()
+	_ = db.QueryRowContext(t.Context(), "SELECT MAX(version_id) FROM goose_db_version WHERE is_applied").Scan(&version) // there may be none
 	return version
 }
 
@@ -156,6 +176,41 @@ func TestF24_LocalCommandsDoNotMigrate(t *testing.T) {
 		works(t, ours, o, "audit")
 		again.Kill()
 	})
+}
+
+// A first start that is killed again and again makes a part of the schema each time. The last one completes it and serves.
+func TestF24_KilledWhileItMigrates(t *testing.T) {
+	t.Parallel()
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		t.Run(string(v), func(t *testing.T) {
+			cfg := storetest.Empty(t, v)
+			o := servertest.Options{Data: cfg.Data, Database: cfg.Database, MasterKeyFile: freshMasterKey(t)}
+			parts := map[int64]bool{}
+			var p *servertest.Process
+			for pause := 40 * time.Millisecond; pause < patience; pause += pause / 12 {
+				p = servertest.Launch(t, o)
+				if p.WaitHealthy(pause) == nil {
+					break
+				}
+				p.Kill()
+				if n := migrationsOf(t, o); n > 0 {
+					parts[n] = true
+				}
+			}
+			whole := schemaOf(t, o)
+			delete(parts, whole)
+			t.Logf("killed with %d different parts of %d migrations", len(parts), whole)
+			if len(parts) == 0 {
+				t.Error("it was never killed while it made the schema")
+			}
+			builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+			c := newStand(t, p.URL, builder, subscriber, 10)
+			if res, err := c.patient.settle(t.Context(), "one"); err != nil || !res.Success {
+				t.Errorf("%+v %v", res, err)
+			}
+			works(t, servertest.Program(t), o, "audit")
+		})
+	}
 }
 
 // A migration that is not safe for the release that serves waits until it has ended, whoever asks
