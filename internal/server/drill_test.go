@@ -2,12 +2,13 @@ package server_test
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
-	"os/exec"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -84,15 +85,24 @@ func (d *drill) toll(args ...string) string {
 	return out
 }
 
-// postgresTool runs a program of PostgreSQL on a database.
-func postgresTool(t *testing.T, dsn, program string, args ...string) {
+// toolDSN returns the address of a database for the programs of PostgreSQL.
+func toolDSN(t *testing.T, dsn string) string {
 	t.Helper()
 	c := storetest.ConnConfig(t, dsn)
-	to := url.URL{Scheme: "postgres", User: url.UserPassword(c.User, c.Password), Host: fmt.Sprintf("%s:%d", c.Host, c.Port), Path: "/" + c.Database}
-	cmd := exec.Command(program, append(args, "--dbname="+to.String())...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", program, err, out)
+	to := url.URL{
+		Scheme: "postgres", User: url.UserPassword(c.User, c.Password),
+		Host: fmt.Sprintf("%s:%d", c.Host, c.Port), Path: "/" + c.Database,
 	}
+	return to.String()
+}
+
+// ageKey makes a key of age: the file of the secret part, and the public one.
+func ageKey(t *testing.T) (file, public string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "age.key")
+	succeeds(t, t.TempDir(), "age-keygen", "-o", file)
+	public = strings.TrimSpace(inRoot(t, nil, "age-keygen", "-y", file))
+	return file, public
 }
 
 // bodyOf returns what a GET is answered with.
@@ -110,15 +120,26 @@ func bodyOf(t *testing.T, address string) string {
 	return string(text)
 }
 
-// TestDrill does under load what a person does who follows docs/OPERATING.md on an empty machine: sets up PostgreSQL and two
-// processes behind nginx, rotates both keys, upgrades from the release before, goes back, upgrades again, and restores
-// yesterday's backup. Each request that was answered stays answered, and each credit is burned once.
+// unpacked is the root of a Debian package of a version, unpacked and not installed: TestPackage_Deb installs it, on a machine of its own.
+func unpacked(t *testing.T, version string) string {
+	t.Helper()
+	root := t.TempDir()
+	succeeds(t, root, "dpkg", "-x", debOf(t, version), root)
+	return root
+}
+
+// TestDrill does under load what a person does who follows docs/OPERATING.md on an empty machine: takes the Debian package, sets up
+// PostgreSQL and two processes behind nginx, rotates both keys, upgrades from the release before, goes back, upgrades again, and
+// restores yesterday's backup, which age has sealed. Each request that was answered stays answered, and each credit is burned once.
 func TestDrill(t *testing.T) {
-	if !needs(t, "nginx") || !needs(t, "pg_dump") {
-		return
+	for _, program := range []string{"nginx", "dpkg", "age", "pg_dump"} {
+		if !needs(t, program) {
+			return
+		}
 	}
+	root := unpacked(t, "1.1.0") // not beside the tests of packages, which build in the same folder
 	t.Parallel()
-	before, ours := releaseOf(t, beforeDrill), servertest.Program(t)
+	before, ours := releaseOf(t, beforeDrill), filepath.Join(root, "usr", "bin", "toll")
 	cfg := storetest.Empty(t, storetest.Postgres)
 	old, next := freshMasterKey(t), freshMasterKey(t)
 	d := &drill{T: t, program: before, o: servertest.Options{Database: cfg.Database, MasterKeyFile: old}, began: time.Now()}
@@ -128,7 +149,11 @@ func TestDrill(t *testing.T) {
 	builder, subscriber := keyBy(t, before, d.o, "builder"), keyBy(t, before, d.o, "subscriber")
 	d.restart("start")
 	front := servertest.FreeAddress(t)
-	part := replaceAll(t, example(t, "nginx", "toll.conf"), "127.0.0.1:8402", d.listen[0], "127.0.0.1:8403", d.listen[1], "443 ssl", front)
+	text, err := os.ReadFile(filepath.Join(root, "usr", "share", "doc", "toll", "examples", "nginx.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := replaceAll(t, string(text), "127.0.0.1:8402", d.listen[0], "127.0.0.1:8403", d.listen[1], "443 ssl", front)
 	var kept strings.Builder
 	for line := range strings.Lines(part) { // TLS is not what this is about
 		if !strings.Contains(line, "ssl_certificate") {
@@ -144,11 +169,13 @@ func TestDrill(t *testing.T) {
 	d.step("load")
 
 	// Yesterday's backup: what had its answer before is in it.
-	backup, at := filepath.Join(t.TempDir(), "toll.dump"), time.Now().UTC()
+	secret, public := ageKey(t)
+	backup, at := filepath.Join(t.TempDir(), "toll.dump.age"), time.Now().UTC()
 	d.y.mu.Lock()
 	answered := maps.Clone(d.y.answers)
 	d.y.mu.Unlock()
-	postgresTool(t, cfg.Database, "pg_dump", "-Fc", "-f", backup)
+	dsn := toolDSN(t, cfg.Database)
+	succeeds(t, t.TempDir(), "bash", "-o", "pipefail", "-euc", `pg_dump -Fc "$0" | age -r "$1" >"$2"`, dsn, public, backup)
 	d.step("pg_dump")
 
 	published := len(publishedKeys(t, d.processes[0].URL))
@@ -185,6 +212,9 @@ func TestDrill(t *testing.T) {
 				t.Errorf("the metrics of %s lack %s", address, name)
 			}
 		}
+		if !strings.Contains(text, `version="1.1.0+`+commit(t)+`"`) {
+			t.Errorf("%s is not a process of the package", address)
+		}
 	}
 	stop()
 	running.Wait()
@@ -200,7 +230,14 @@ func TestDrill(t *testing.T) {
 
 	// The backup becomes another database, beside the one of today.
 	restored := storetest.Empty(t, storetest.Postgres)
-	postgresTool(t, restored.Database, "pg_restore", "--no-owner", backup)
+	plain := inRoot(t, nil, "bash", "-o", "pipefail", "-euc", `age -d -i "$0" "$1" | pg_restore -f -`, secret, backup)
+	for _, known := range []string{builder.Key, subscriber.Key} {
+		if strings.Contains(plain, known) || strings.Contains(plain, hex.EncodeToString([]byte(known))) {
+			t.Error("the dump has an API key in plain")
+		}
+	}
+	succeeds(t, t.TempDir(), "bash", "-o", "pipefail", "-euc", `age -d -i "$0" "$1" | pg_restore --no-owner --exit-on-error --dbname="$2"`,
+		secret, backup, toolDSN(t, restored.Database))
 	r := &drill{T: t, program: ours, o: servertest.Options{Database: restored.Database, MasterKeyFile: next}, began: d.began}
 	r.o.Args = []string{"--other-master-key-file", old, "--rate-limit-ip", "0"} // yesterday the old key sealed
 	r.toll("migrate", "--other-master-key-file", old)                           // the backup is of the release before

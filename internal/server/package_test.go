@@ -39,6 +39,13 @@ func release(t *testing.T, version string) string {
 	return path
 }
 
+// debOf makes the Debian package of a version.
+func debOf(t *testing.T, version string) string {
+	t.Helper()
+	out := inRoot(t, []string{"PROGRAM=" + release(t, version+"+"+commit(t))}, "sh", "scripts/package.sh", "deb", version)
+	return filepath.Join("..", "..", strings.TrimSpace(out))
+}
+
 // inRoot runs a command at the root of the repository and returns what it prints. It must succeed.
 func inRoot(t *testing.T, env []string, name string, args ...string) string {
 	t.Helper()
@@ -81,8 +88,7 @@ func TestPackage_Deb(t *testing.T) {
 	}
 	debs, stamp := map[string]string{}, commit(t)
 	for _, version := range []string{"1.1.0", "1.1.1"} {
-		out := inRoot(t, []string{"PROGRAM=" + release(t, version+"+"+stamp)}, "sh", "scripts/package.sh", "deb", version)
-		debs[version] = filepath.Join("..", "..", strings.TrimSpace(out))
+		debs[version] = debOf(t, version)
 	}
 	looks(t, debs["1.1.0"])
 
