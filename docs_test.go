@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -41,18 +42,35 @@ func markdown(t *testing.T) map[string]string {
 	return pages
 }
 
+// anchors returns the anchors of the headings of a page, as GitHub makes them.
+func anchors(text string) (all []string) {
+	text = regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(text, "")
+	dropped := regexp.MustCompile(`\]\([^)]*\)|[^\w\- ]`)
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
+		all = append(all, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
+}
+
 // Links between the pages lead somewhere, and every decision record is in the index.
 func TestDocs_Links(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	pages := markdown(t)
 	for page, text := range pages {
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
-			target, _, _ := strings.Cut(m[1], "#")
-			if target == "" || strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), filepath.FromSlash(target))); err != nil {
+			to := page
+			if target != "" {
+				to = path.Join(path.Dir(page), target)
+			}
+			if _, err := os.Stat(filepath.FromSlash(to)); err != nil {
 				t.Errorf("%s: a link leads nowhere: %s", page, m[1])
+			}
+			if other, ok := pages[to]; ok && anchor != "" && !slices.Contains(anchors(other), anchor) {
+				t.Errorf("%s: no heading has the anchor of the link %s", page, m[1])
 			}
 		}
 	}
