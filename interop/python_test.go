@@ -65,7 +65,8 @@ func TestPython(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		env := append(os.Environ(), "TOLL_BIN="+servertest.Program(t), "TOLL_TEST_RAIL="+string(rail), "PYTHONDONTWRITEBYTECODE=1")
+		env := append(os.Environ(), "TOLL_BIN="+servertest.Program(t), "TOLL_TEST_RAIL="+string(rail),
+			"TOLL_BUILDERS="+builderCases(t), "PYTHONDONTWRITEBYTECODE=1")
 		files, err := filepath.Glob(filepath.Join(dir, "tests", "test_*.py"))
 		if err != nil || len(files) == 0 {
 			t.Fatal("no tests", err)

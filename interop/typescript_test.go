@@ -160,6 +160,7 @@ func TestTypeScript(t *testing.T) {
 			"TOLL_BIN=" + servertest.Program(t),
 			"TOLL_CONFORMANCE=" + absolute(t, "..", "testdata", "conformance"),
 			"TOLL_STAGE=" + conformanceStage(t),
+			"TOLL_BUILDERS=" + builderCases(t),
 		}
 		run := &parts{slots: make(chan struct{}, 4)}
 		p.begin(t, run, "", env)

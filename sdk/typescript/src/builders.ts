@@ -5,6 +5,8 @@ const zero = `0x${"0".repeat(40)}`;
 const eurcLive = "0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42";
 const payAsYouGoTemplate = "0x1FCcaBF8D461cCc8259CB09aE54b4Ff9a90718B3";
 
+const isZero = (address: string): boolean => /^0x0*$/i.test(address);
+
 function bad(path: string, message: string): never {
   throw new ValidationError({ code: "BCK.PROTOCOL.0904", message, params: { path } });
 }
@@ -20,7 +22,7 @@ function whole(n: bigint, name: string): bigint {
 }
 
 function to(amount: bigint, receiver: string, isCrypto: boolean, tokenAddress = zero): PriceInput {
-  if (/^0x0*$/i.test(receiver)) bad("receivers[0]", "The zero address cannot receive.");
+  if (isZero(receiver)) bad("receivers[0]", "The zero address cannot receive.");
   return {
     tokenAddress,
     amounts: [whole(amount, "amount")],
@@ -83,14 +85,14 @@ export const price = {
   native: (amount: bigint, receiver: string): PriceInput => to(amount, receiver, true),
   /** Base units of an ERC-20 token. The token stands before the receiver. */
   erc20(amount: bigint, token: string, receiver: string): PriceInput {
-    if (/^0x0*$/i.test(token)) {
+    if (isZero(token)) {
       bad("tokenAddress", "The zero address names the native token: use price.native.");
     }
     return to(amount, receiver, true, token);
   },
   /** Base units of EURC. The service takes the EURC of its own network. */
   eurc: (amount: bigint, receiver: string, eurc = eurcLive): PriceInput => ({
-    ...to(amount, receiver, true, eurc),
+    ...to(amount, receiver, true, isZero(eurc) ? eurcLive : eurc),
     currency: "EURC",
   }),
   /** The price of one credit, for a plan whose credits are bought request by request. */

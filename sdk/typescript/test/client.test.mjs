@@ -242,6 +242,27 @@ test("the key is in no text of the client", () => {
   assert.ok(!JSON.stringify(toll).includes("key") || !JSON.stringify(toll).includes("sandbox:key"));
 });
 
+const builderCases = process.env.TOLL_BUILDERS;
+test("builders make what those of Go make", { skip: !builderCases && "TOLL_BUILDERS is not set" }, () => {
+  const { dynamic, ...credits } = credit;
+  const make = {
+    ...price, payg: price.payAsYouGo, ...credits, dynamic, "credits payg": credit.payAsYouGo,
+    "non-expirable": credit.nonExpirable,
+    mirror: (a, b, c, on) => sdk.withOnchainMirror(dynamic(a, b, c), on === "true"),
+    redemption: (a, b, c, kind) => sdk.withRedemptionType(dynamic(a, b, c), typeof kind === "bigint" ? Number(kind) : kind),
+  };
+  const value = (arg) => (/^\d+$/.test(arg) ? BigInt(arg) : arg);
+  for (const { make: name, args, want } of JSON.parse(readFileSync(builderCases))) {
+    const build = () => make[name](...(args ?? []).map(value));
+    if (want === null) {
+      assert.throws(build, sdk.ValidationError, `${name} ${args}`);
+      continue;
+    }
+    const made = JSON.parse(JSON.stringify(build(), (_, v) => (typeof v === "bigint" ? String(v) : v)));
+    assert.deepEqual(made, want, `${name} ${args}`);
+  }
+});
+
 test("every operation of the document has a method or a reason", () => {
   const document = JSON.parse(readFileSync(process.env.TOLL_OPENAPI ?? new URL("../../../docs/openapi.json", import.meta.url)));
   const source = readFileSync(new URL("../src/client.ts", import.meta.url), "utf8");

@@ -91,7 +91,7 @@ def erc20_price(amount: int, token: str, receiver: str) -> Config:
 
 def eurc_price(amount: int, receiver: str, eurc: str = EURC) -> Config:
     """Returns a price in base units of EURC, which has 6 decimals."""
-    return _price(amount, receiver, eurc, currency="EURC")
+    return _price(amount, receiver, EURC if eurc == ZERO else eurc, currency="EURC")
 
 
 def pay_as_you_go_price(amount: int, receiver: str, token: str = ZERO) -> Config:
