@@ -157,6 +157,7 @@ func TestTypeScript(t *testing.T) {
 		env := []string{
 			"TOLL_OPENAPI=" + absolute(t, "..", "docs", "openapi.json"),
 			"TOLL_PAGE=" + absolute(t, "..", "docs", "TYPESCRIPT.md"),
+			"TOLL_REFERENCE=" + absolute(t, "..", "docs", "TYPESCRIPT-REFERENCE.md"),
 			"TOLL_BIN=" + servertest.Program(t),
 			"TOLL_CONFORMANCE=" + absolute(t, "..", "testdata", "conformance"),
 			"TOLL_STAGE=" + conformanceStage(t),
@@ -213,6 +214,7 @@ func (p sdkProject) begin(t *testing.T, run *parts, where string, env []string) 
 		}
 	}
 	begin("generated", nil, "scripts/generate.mjs", "--check")
+	begin("reference", nil, "scripts/reference.mjs", "--check")
 	begin("types", nil, p.module("typescript/bin/tsc"), "--noEmit")
 	begin("types of others", nil, p.module("typescript/bin/tsc"), "-p", "test/types")
 }

@@ -43,6 +43,7 @@ const listed = (q: object | undefined): Query & ListOptions => ({ ...q }) as Que
 
 /** Agents: paid services with their endpoints. */
 export class Agents extends Resource {
+  /** Registers an agent for plans of the caller. */
   register(agent: g.AgentInput, o?: CallOptions): TollPromise<g.AgentRegistered> {
     return this.core.op("registerAgent", [], o, { body: agent });
   }
@@ -50,9 +51,11 @@ export class Agents extends Resource {
   registerWithPlan(both: g.AgentPlanInput, o?: CallOptions): TollPromise<g.AgentAndPlanRegistered> {
     return this.core.op("registerAgentWithPlan", [], o, { body: both });
   }
+  /** Reads an agent. Needs no key. Errors: NotFoundError. */
   get(agentId: string, o?: CallOptions): TollPromise<g.Agent> {
     return this.core.op("readAgent", [agentId], o);
   }
+  /** The caller's agents, the newest first. */
   list(q?: ListOptions, o?: CallOptions): List<g.Agent> {
     return this.core.list("listAgents", [], listed(q), o);
   }
@@ -68,30 +71,39 @@ export class Agents extends Resource {
   ): Promise<T> {
     return edit(() => this.get(agentId, o), change, o);
   }
+  /** Adds endpoints to those that the agent has. */
   addEndpoints(agentId: string, add: g.EndpointsInput, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("addEndpoints", [agentId], o, { body: add, repeat: "safe" });
   }
+  /** Lists the agent, or unlists it: verify is then refused, and open holds still settle. */
   setListed(agentId: string, on: boolean, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("setAgentListed", [agentId, String(on)], o);
   }
+  /** Lets a plan pay for the agent. The caller owns both. */
   attachPlan(agentId: string, planId: string, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("attachPlan", [agentId, planId], o, { repeat: "safe" });
   }
+  /** Ends that a plan pays for the agent. Errors: AuthError when it is not attached. */
   detachPlan(agentId: string, planId: string, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("detachPlan", [agentId, planId], o);
   }
+  /** The plans that pay for an agent. Needs no key. */
   plans(agentId: string, q?: ListOptions, o?: CallOptions): List<g.Plan> {
     return this.core.list("listPlansOfAgent", [agentId], listed(q), o);
   }
+  /** Records a part of the work for a request. It burns nothing. */
   recordSubTask(task: g.SubTaskInput, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("recordSubTask", [], o, { body: task });
   }
+  /** The recorded parts of a request. */
   subTasks(agentRequestId: string, q?: ListOptions, o?: CallOptions): List<g.SubTask> {
     return this.core.list("listSubTasks", [], { ...listed(q), agentRequestId }, o);
   }
+  /** What verify would answer, for a request that nobody makes. It stores nothing. */
   startSimulation(input: g.SimulationInput, o?: CallOptions): TollPromise<g.Simulation> {
     return this.core.op("startSimulation", [], o, { body: input });
   }
+  /** The credits that the settlement of such a request would burn. */
   finishSimulation(input: g.SimulationEnd, o?: CallOptions): TollPromise<g.SimulationResult> {
     return this.core.op("finishSimulation", [], o, { body: input });
   }
@@ -99,15 +111,19 @@ export class Agents extends Resource {
 
 /** Plans: what is bought. Price and credits never change after the registration. */
 export class Plans extends Resource {
+  /** Registers a plan. `price` and `credit` build its price and its credits. */
   register(plan: g.PlanInput, o?: CallOptions): TollPromise<g.PlanRegistered> {
     return this.core.op("registerPlan", [], o, { body: plan });
   }
+  /** Reads a plan. Needs no key. Errors: NotFoundError. */
   get(planId: string, o?: CallOptions): TollPromise<g.Plan> {
     return this.core.op("readPlan", [planId], o);
   }
+  /** The caller's plans, the newest first. */
   list(q?: ListOptions, o?: CallOptions): List<g.Plan> {
     return this.core.list("listPlans", [], listed(q), o);
   }
+  /** Changes what is named. Errors: ConflictError for price or credits. */
   update(planId: string, change: g.PlanUpdate, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("updatePlan", [planId], o, { body: change });
   }
@@ -119,9 +135,11 @@ export class Plans extends Resource {
   ): Promise<T> {
     return edit(() => this.get(planId, o), change, o);
   }
+  /** Lists the plan, or unlists it: no new orders, and credits that exist keep working. */
   setListed(planId: string, on: boolean, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("setPlanListed", [planId, String(on)], o);
   }
+  /** The agents that a plan pays for. Needs no key. */
   agents(planId: string, q?: ListOptions, o?: CallOptions): List<g.Agent> {
     return this.core.list("listAgentsOfPlan", [planId], listed(q), o);
   }
@@ -173,9 +191,11 @@ export class Orders extends Resource {
   revenue(q?: SumQuery, o?: CallOptions): List<g.Revenue> {
     return this.core.list("listRevenue", [], listed(q), o);
   }
+  /** An order of the caller, or of a plan of the caller. Errors: NotFoundError. */
   get(orderId: string, o?: CallOptions): TollPromise<g.Order> {
     return this.core.op("readOrder", [orderId], o);
   }
+  /** Orders, the newest first. */
   list(q?: OrderQuery, o?: CallOptions): List<g.Order> {
     return this.core.list("listOrders", [], listed(q), o);
   }
@@ -275,9 +295,11 @@ export class Tokens extends Resource {
     }
     return this.core.op("createPermission", [], o, { body: input });
   }
+  /** A permission with its last 100 settlements. Errors: NotFoundError. */
   get(permissionHash: string, o?: CallOptions): TollPromise<g.Permission> {
     return this.core.op("readPermission", [permissionHash], o);
   }
+  /** The caller's permissions. `status` is Active, Revoked, Expired or Exhausted. */
   list(
     q?: ListOptions & { planId?: string; status?: string },
     o?: CallOptions,
@@ -292,12 +314,15 @@ export class Tokens extends Resource {
 
 /** Delegations: limits on the money that access tokens may spend. */
 export class Delegations extends Resource {
+  /** Makes a delegation, whose limit is in cents. */
   create(input: g.DelegationInput, o?: CallOptions): TollPromise<g.DelegationCreated> {
     return this.core.op("createDelegation", [], o, { body: input });
   }
+  /** A delegation of the caller. Errors: NotFoundError. */
   get(delegationId: string, o?: CallOptions): TollPromise<g.Delegation> {
     return this.core.op("readDelegation", [delegationId], o);
   }
+  /** The caller's delegations; `accessible` keeps those that this key can spend now. */
   list(q?: ListOptions & { accessible?: boolean }, o?: CallOptions): List<g.Delegation> {
     return this.core.list("listDelegations", [], listed(q), o);
   }
@@ -309,12 +334,15 @@ export class Delegations extends Resource {
   ): TollPromise<g.Delegation> {
     return this.core.op("signDelegation", [delegationId], o, { body: signature, repeat: "safe" });
   }
+  /** Ends a delegation and the permissions that use it. */
   revoke(delegationId: string, o?: CallOptions): TollPromise<g.ActResult> {
     return this.core.op("revokeDelegation", [delegationId], o, { repeat: "safe" });
   }
+  /** Lets a delegation pay again that was frozen after declined charges or a dispute. */
   unfreeze(delegationId: string, o?: CallOptions): TollPromise<g.Delegation> {
     return this.core.op("unfreezeDelegation", [delegationId], o, { repeat: "safe" });
   }
+  /** What a delegation paid, or was to pay. */
   transactions(
     delegationId: string,
     q?: ListOptions,
@@ -326,12 +354,14 @@ export class Delegations extends Resource {
 
 /** Cards and the wallet of the caller. */
 export class PaymentMethods extends Resource {
+  /** The cards and then the wallet. `provider` is "stripe" or "erc4337". */
   list(
     q?: { accessible?: boolean; provider?: string },
     o?: CallOptions,
   ): TollPromise<g.PaymentMethod[]> {
     return this.core.op("listPaymentMethods", [], o, { query: { ...q } });
   }
+  /** Changes the alias, at most 100 characters, and the keys that may use it. */
   update(id: string, change: g.PaymentMethodChange, o?: CallOptions): TollPromise<g.PaymentMethod> {
     return this.core.op("updatePaymentMethod", [id], o, { body: change });
   }
@@ -437,9 +467,11 @@ export class Payments extends Resource {
   get(agentRequestId: string, o?: CallOptions): TollPromise<g.Settlement> {
     return this.core.op("readSettlement", [agentRequestId], o);
   }
+  /** The outcome of the request whose receipt names this transaction. */
   findByTransaction(transaction: string, o?: CallOptions): TollPromise<g.Settlement> {
     return this.core.op("findSettlement", [], o, { query: { transaction } });
   }
+  /** The payments that the service takes. Needs no key. */
   supported(o?: CallOptions): TollPromise<g.Supported> {
     return this.core.op("supported", [], o);
   }
@@ -447,9 +479,11 @@ export class Payments extends Resource {
   resources(q: Query = {}, o?: CallOptions): TollPromise<g.Catalogue> {
     return this.core.op("listResources", [], o, { query: q });
   }
+  /** What can be paid for and has all the words, at most 16, in its names or URL. */
   searchResources(query: string, q: Query = {}, o?: CallOptions): TollPromise<g.FoundResources> {
     return this.core.op("searchResources", [], o, { query: { ...q, query } });
   }
+  /** Signs what a server of the caller asks for, so that clients can prove it later. */
   signOffers(input: g.OffersRequest, o?: CallOptions): TollPromise<g.OffersResponse> {
     return this.core.op("signOffers", [], o, { body: input, repeat: "safe" });
   }
@@ -495,6 +529,7 @@ export class Payments extends Resource {
 
 /** Events: what happened to what the caller has. */
 export class Events extends Resource {
+  /** Events about the account of the caller. */
   list(q?: ListOptions & TimeRange & { type?: g.EventFilter }, o?: CallOptions): List<g.Event> {
     return this.core.list("listEvents", [], listed(q), o);
   }
@@ -590,15 +625,19 @@ export class Webhooks extends Resource {
   create(input: g.WebhookInput, o?: CallOptions): TollPromise<g.WebhookSecret> {
     return this.core.op("createWebhook", [], o, { body: input });
   }
+  /** Reads a webhook, without its secret. Errors: NotFoundError. */
   get(id: string, o?: CallOptions): TollPromise<g.Webhook> {
     return this.core.op("readWebhook", [id], o);
   }
+  /** The caller's webhooks. */
   list(q?: ListOptions & { status?: string }, o?: CallOptions): List<g.Webhook> {
     return this.core.list("listWebhooks", [], listed(q), o);
   }
+  /** Changes URL, types, description, or status: "paused" or "active". */
   update(id: string, change: g.WebhookChange, o?: CallOptions): TollPromise<g.Webhook> {
     return this.core.op("updateWebhook", [id], o, { body: change });
   }
+  /** Ends a webhook; what is on its way to it is not sent any more. */
   delete(id: string, o?: CallOptions): TollPromise<g.WebhookDeleted> {
     return this.core.op("deleteWebhook", [id], o);
   }
@@ -606,9 +645,11 @@ export class Webhooks extends Resource {
   rotate(id: string, o?: CallOptions): TollPromise<g.WebhookSecret> {
     return this.core.op("rotateWebhook", [id], o);
   }
+  /** Sends a test event. */
   test(id: string, o?: CallOptions): TollPromise<g.WebhookDelivery> {
     return this.core.op("testWebhook", [id], o);
   }
+  /** What was sent to a webhook, or is to be. */
   deliveries(
     id: string,
     q?: ListOptions & { status?: string },
@@ -616,6 +657,7 @@ export class Webhooks extends Resource {
   ): List<g.WebhookDelivery> {
     return this.core.list("listDeliveries", [id], listed(q), o);
   }
+  /** Sends a delivery once more. */
   resend(id: string, deliveryId: string, o?: CallOptions): TollPromise<g.WebhookDelivery> {
     return this.core.op("resendDelivery", [id, deliveryId], o);
   }
@@ -636,6 +678,7 @@ export class Keys extends Resource {
   create(input: g.KeyInput = {}, o?: CallOptions): TollPromise<g.APIKey> {
     return this.core.op("createKey", [], o, { body: input });
   }
+  /** The record of a key, without its text. Errors: NotFoundError. */
   get(id: string, o?: CallOptions): TollPromise<g.APIKey> {
     return this.core.op("readKey", [id], o);
   }
@@ -643,9 +686,11 @@ export class Keys extends Resource {
   recentCalls(id: string, o?: CallOptions): TollPromise<g.RecentCalls> {
     return this.core.op("readKeyCalls", [id], o);
   }
+  /** The caller's keys, without their texts. */
   list(q?: ListOptions, o?: CallOptions): List<g.APIKey> {
     return this.core.list("listKeys", [], listed(q), o);
   }
+  /** Changes the name or the pinned API version of a key. */
   update(id: string, change: g.KeyChange, o?: CallOptions): TollPromise<g.APIKey> {
     return this.core.op("updateKey", [id], o, { body: change });
   }
@@ -661,6 +706,7 @@ export class Keys extends Resource {
 
 /** The wallet that the service keeps for the caller. */
 export class Wallet extends Resource {
+  /** Address and balances, none while the chain cannot be read. */
   get(o?: CallOptions): TollPromise<g.Wallet> {
     return this.core.op("readWallet", [], o);
   }
@@ -672,6 +718,7 @@ export class Wallet extends Resource {
 
 /** Aids of a sandbox. */
 export class Sandbox extends Resource {
+  /** The time of the sandbox. */
   clock(o?: CallOptions): TollPromise<g.Clock> {
     return this.core.op("readClock", [], o);
   }
@@ -687,9 +734,11 @@ export class Sandbox extends Resource {
 
 /** What the service says about itself. */
 export class Meta extends Resource {
+  /** Release, environment, network and addresses. Needs no key. */
   info(o?: CallOptions): TollPromise<g.Info> {
     return this.core.op("readInfo", [], o);
   }
+  /** Whether the process lives. Needs no key. */
   health(o?: CallOptions): TollPromise<g.Health> {
     return this.core.op("readHealth", [], o);
   }
@@ -702,15 +751,19 @@ export class Meta extends Resource {
     });
     return new TollPromise(run);
   }
+  /** The API versions, and the one that this client gets. */
   versions(o?: CallOptions): TollPromise<g.Versions> {
     return this.core.op("readVersions", [], o);
   }
+  /** Records of the caller whose id or name begins with a text, 20 of each type. */
   search(q: string, type?: string, o?: CallOptions): TollPromise<g.SearchResults> {
     return this.core.op("search", [], o, { query: { q, type } });
   }
+  /** What was done in the workspace, by whom and from where. */
   auditLog(q?: ListOptions & TimeRange & { act?: string }, o?: CallOptions): List<g.Act> {
     return this.core.list("listAuditLog", [], listed(q), o);
   }
+  /** The workspaces of a person; that of an API key is the only one. */
   organizations(q?: ListOptions, o?: CallOptions): List<g.Organization> {
     return this.core.list("listOrganizations", [], listed(q), o);
   }
@@ -732,6 +785,7 @@ export class Sessions extends Resource {
   signIn(login: string, password: string, o?: CallOptions): TollPromise<g.SignedIn> {
     return this.core.op("signIn", [], o, { body: { login, password } });
   }
+  /** The session of the client, its person and their workspaces. */
   get(o?: CallOptions): TollPromise<g.SignedIn> {
     return this.core.op("readSession", [], o);
   }
@@ -739,6 +793,7 @@ export class Sessions extends Resource {
   prove(password: string, o?: CallOptions): TollPromise<g.Session> {
     return this.core.op("proveSession", [], o, { body: { password } });
   }
+  /** Ends the session of the client. */
   signOut(o?: CallOptions): TollPromise<g.Done> {
     return this.core.op("signOut", [], o);
   }
@@ -746,6 +801,7 @@ export class Sessions extends Resource {
   list(q?: ListOptions, o?: CallOptions): List<g.Session> {
     return this.core.list("listSessions", [], listed(q), o);
   }
+  /** Ends one session of the person. */
   end(sessionId: string, o?: CallOptions): TollPromise<g.Done> {
     return this.core.op("endSession", [sessionId], o);
   }
@@ -765,9 +821,11 @@ export class Sessions extends Resource {
 
 /** People of the workspace. The calls take the session of a person, not an API key. */
 export class Members extends Resource {
+  /** The members of the workspace. */
   list(q?: ListOptions, o?: CallOptions): List<g.Member> {
     return this.core.list("listMembers", [], listed(q), o);
   }
+  /** Gives a member a role. */
   setRole(userId: string, role: g.RoleInput["role"], o?: CallOptions): TollPromise<g.Member> {
     return this.core.op("setRole", [userId], o, { body: { role } });
   }
@@ -779,9 +837,11 @@ export class Members extends Resource {
   deleteWorkspace(workspace: string, o?: CallOptions): TollPromise<g.WorkspaceDeleted> {
     return this.core.op("deleteWorkspace", [workspace], o);
   }
+  /** Where a member is signed in. */
   sessions(userId: string, q?: ListOptions, o?: CallOptions): List<g.Session> {
     return this.core.list("listMemberSessions", [userId], listed(q), o);
   }
+  /** Ends all sessions of a member, who can sign in again. */
   endSessions(userId: string, o?: CallOptions): TollPromise<g.EndedSessions> {
     return this.core.op("endMemberSessions", [userId], o);
   }
@@ -789,9 +849,11 @@ export class Members extends Resource {
   invite(invitation: g.InvitationInput, o?: CallOptions): TollPromise<g.Invitation> {
     return this.core.op("createInvitation", [], o, { body: invitation });
   }
+  /** The open invitations, without their links. */
   invitations(q?: ListOptions, o?: CallOptions): List<g.Invitation> {
     return this.core.list("listInvitations", [], listed(q), o);
   }
+  /** Ends an open invitation. */
   revokeInvitation(id: string, o?: CallOptions): TollPromise<g.Done> {
     return this.core.op("revokeInvitation", [id], o);
   }

@@ -109,6 +109,7 @@ export class TollPromise<T> extends Promise<T> {
   static override get [Symbol.species](): PromiseConstructor {
     return Promise;
   }
+  /** The whole answer: status, headers, id of the request, API version, and the body as sent. */
   withResponse(): Promise<Answer<T>> {
     return this.#answer;
   }

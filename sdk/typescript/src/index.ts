@@ -1,7 +1,8 @@
 export { Toll } from "./client.js";
 export type {
-  Agents, Credits, Delegations, Events, Keys, Meta, OrderQuery, Orders, PaymentMethods, Payments,
-  Plans, Receipt, RequestQuery, Sandbox, SumQuery, TimeRange, Tokens, Verdict, Wallet, Webhooks,
+  Agents, Credits, Delegations, Events, Keys, Members, Meta, OrderQuery, Orders, PaymentMethods,
+  Payments, Plans, Receipt, RequestQuery, Sandbox, Sessions, SumQuery, TimeRange, Tokens, Verdict,
+  Wallet, Webhooks,
 } from "./client.js";
 export { List, TollPromise, release } from "./core.js";
 export type {
