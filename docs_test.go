@@ -278,3 +278,30 @@ func TestDocs_Metrics(t *testing.T) {
 		}
 	}
 }
+
+// The packages for other languages have the version of the release at the top of the changelog, and ask for its API version.
+func TestDocs_Versions(t *testing.T) {
+	changelog := markdown(t)["CHANGELOG.md"]
+	m := regexp.MustCompile(`(?m)^## (\S+).*\n+.*API version ([0-9.]+)`).FindStringSubmatch(changelog)
+	if m == nil {
+		t.Fatal("the changelog begins with no release")
+	}
+	for file, want := range map[string]string{
+		"gateway/openclaw/package.json":    `"version": "` + m[1] + `"`,
+		"sdk/python/pyproject.toml":        `version = "` + m[1] + `"`,
+		"sdk/python/src/toll/_core.py":     `RELEASE = "` + m[1] + `"`,
+		"sdk/typescript/package.json":      `"version": "` + m[1] + `"`,
+		"sdk/typescript/src/core.ts":       `release = "` + m[1] + `"`,
+		"sdk/typescript/src/generated.ts":  `apiVersion = "` + m[2] + `"`,
+		"sdk/typescript/package-lock.json": `"version": "` + m[1] + `"`,
+		"sdk/x402/package.json":            `"version": "` + m[1] + `"`,
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %s", file, want)
+		}
+	}
+}
