@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { after, before, describe, test } from "node:test";
+import { AIMessage } from "@langchain/core/messages";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { credit, price, Toll } from "@tollhq/toll";
@@ -197,10 +198,28 @@ describe("the archive", { concurrency: true }, () => {
     const client = new Client({ name: "test", version: "1" });
     await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`)));
     const paying = payingClient(client, { url: `${url}/mcp`, toll, limits });
-    const said = await paying.callTool({ name: "shout", arguments: { text: "hello" } });
-    assert.equal(said.content[0].text, "HELLO");
+    const shouted = await paying.callTool({ name: "shout", arguments: { text: "hello" } });
+    assert.equal(shouted.content[0].text, "HELLO");
     assert.equal(paying.budget.spent(), 3n);
     await client.close();
+
+    // A model that calls the tool twice, once with the wrong arguments, and then says what it read.
+    Object.assign(process.env, buyer);
+    const { ask: askAgent } = await import("../examples/langchain-agent.mjs");
+    const said = [];
+    const steps = [{ text: "hi" }, { text: 5 }];
+    const model = {
+      bindTools: (tools) => (assert.deepEqual(tools.map((t) => t.name), ["shout"]), model),
+      invoke: async (messages) => {
+        said.push(messages.at(-1));
+        const args = steps.shift();
+        if (!args) return new AIMessage(messages.map((m) => m.text).join());
+        return new AIMessage({ content: "", tool_calls: [{ name: "shout", args, id: String(steps.length) }] });
+      },
+    };
+    const told = await askAgent(model, `${url}/mcp`, "hello");
+    assert.deepEqual([told.text.split(",").slice(0, 3), told.credits], [["hello", "", "HI"], 3n]);
+    assert.deepEqual(said.map((m) => m.status), [undefined, "success", "error"]);
     server.kill("SIGKILL");
 
     // A Worker and a route of Next are called as their platforms do.
