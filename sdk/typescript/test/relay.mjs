@@ -57,7 +57,8 @@ const bodyOf = async (req) => {
 
 /** Serves on the loopback, and returns the address. */
 export async function listen(handle) {
-  const server = http.createServer((req, res) => {
+  // The service refuses headers that are too long, and not this server.
+  const server = http.createServer({ maxHeaderSize: 1 << 20 }, (req, res) => {
     handle(req, res).catch((e) => res.writeHead(500).end(String(e?.stack ?? e)));
   });
   server.unref();

@@ -9,6 +9,7 @@ const decode = (text) => new TextDecoder().decode(Uint8Array.from(atob(text), (c
 /** Returns for each run "" or why it failed. `origin` is where runtimes.test.mjs serves. */
 export async function conform(origin) {
   const o = await (await fetch(`${origin}/material`)).json();
+  let calls = 0;
   const send = async ({ url, method, headers, body, lines, stream }) => {
     const more = { lines: { ...lines }, stream };
     const sent = { ...headers };
@@ -18,8 +19,11 @@ export async function conform(origin) {
     }
     for (const n of Object.keys(more.lines)) delete sent[n];
     Object.assign(sent, { "x-relay-url": url, "x-relay-more": btoa(JSON.stringify(more)) });
-    const init = { method, headers: sent, redirect: "manual", ...(body !== undefined && { body }) };
-    const response = await fetch(`${origin}/relay`, init);
+    // As bytes: fetch names the type of a text that is sent without one.
+    const bytes = body === undefined ? {} : { body: new TextEncoder().encode(body) };
+    const init = { method, headers: sent, redirect: "manual", ...bytes };
+    // An address for each: a browser keeps answers that may be kept.
+    const response = await fetch(`${origin}/relay?${++calls}`, init);
     const text = await response.clone().text();
     const lined = JSON.parse(decode(response.headers.get("x-relay-headers") ?? btoa("{}")));
     return { status: response.status, headers: lined, text, response };
