@@ -6,8 +6,10 @@ import { after, before, beforeEach, test } from "node:test";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
+import { Server } from "@modelcontextprotocol/sdk/server/index.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
+import { CallToolRequestSchema } from "@modelcontextprotocol/sdk/types.js";
 import { ToolMessage } from "@langchain/core/messages";
 import { tool } from "@langchain/core/tools";
 import { convertToOpenAITool } from "@langchain/core/utils/function_calling";
@@ -121,7 +123,10 @@ async function connect(headers = {}) {
 
 /** A client and a server without a network between them. */
 async function pair(more) {
-  const server = await makeServer(more);
+  return linked(await makeServer(more));
+}
+
+async function linked(server) {
   const client = new Client({ name: "test", version: "1" });
   const [a, b] = InMemoryTransport.createLinkedPair();
   await Promise.all([server.connect(a), client.connect(b)]);
@@ -305,6 +310,29 @@ test("T89: the bearer token pays, and the payment in the message wins", async ()
   assert.equal(s._meta["service/credits"].subscriberAddress, (await service.key("other")).address);
   assert.deepEqual(await balance(), [had - 2n, 0n]);
   await client.close();
+});
+
+test("a low-level server sells the calls that it dispatches itself", async () => {
+  const token = await service.token();
+  const [had] = await balance();
+  const shop = { toll: await service.client(), plan: service.planId, agent: service.agentId };
+  const tools = {
+    echo: seller({ ...shop, serverName: "low" }).tool("echo", { credits: 2 }, async ({ text }, extra) => {
+      state.seen = { text, meta: extra._meta };
+      return { content: [{ type: "text", text }] };
+    }),
+  };
+  const server = new Server({ name: "low", version: "1" }, { capabilities: { tools: {} } });
+  server.setRequestHandler(CallToolRequestSchema, ({ params }, extra) => tools[params.name](params.arguments, extra));
+  const client = await linked(server);
+  const call = { name: "echo", arguments: { text: "hi" } };
+  const asks = await client.callTool(call);
+  assert.deepEqual([asks.isError, asks.structuredContent.accepts[0].amount], [true, "2"]);
+  assert.equal(state.seen, undefined);
+  const paid = await client.callTool(withToken(token, call));
+  assert.deepEqual([paid.content[0].text, paid._meta["service/credits"].creditsRedeemed], ["hi", "2"]);
+  assert.deepEqual(state.seen, { text: "hi", meta: {} });
+  assert.deepEqual(await balance(), [had - 2n, 0n]);
 });
 
 test("a paying client pays once, within limits", async () => {
