@@ -1,14 +1,17 @@
 package interop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,17 +27,23 @@ const pythonTime = 8 * time.Minute
 const pythonNeeds = "import fastapi, starlette, flask, django, uvicorn, httpx, requests, pytest, mypy, hatchling, build, pip, " +
 	"ecdsa, Cryptodome"
 
+// pythonMissing says what the suite lacks, asked once a process: the packages take seconds to import.
+var pythonMissing = sync.OnceValue(func() string {
+	if out, err := exec.Command(pythonProgram(), "-c", pythonNeeds).CombinedOutput(); err != nil {
+		return fmt.Sprintf("%v: %s", err, lastLines(out))
+	}
+	return ""
+})
+
+func pythonProgram() string { return cmp.Or(os.Getenv("TOLL_TEST_PYTHON"), "/usr/bin/python3") }
+
 // findPython returns the interpreter of the system, which has Debian's packages: another one on PATH has none of them.
 func findPython(t *testing.T) string {
 	t.Helper()
-	program := os.Getenv("TOLL_TEST_PYTHON")
-	if program == "" {
-		program = "/usr/bin/python3"
+	if missing := pythonMissing(); missing != "" {
+		t.Skipf("not run: %s, or a package of Debian for it, is not installed: %s", pythonProgram(), missing)
 	}
-	if out, err := exec.Command(program, "-c", pythonNeeds).CombinedOutput(); err != nil {
-		t.Skipf("not run: %s, or a package of Debian for it, is not installed: %v: %s", program, err, lastLines(out))
-	}
-	return program
+	return pythonProgram()
 }
 
 // TestPython runs the suite of sdk/python against the program, and against a service here whose chain and cards are stand-ins.

@@ -223,7 +223,8 @@ func (p sdkProject) begin(t *testing.T, run *parts, where string, env []string) 
 var runtimes = &set{from: "runtimes"}
 
 // elsewhere starts the tests of the package on another Node, the conformance files on other runtimes, and the middleware in an
-// application of Next. Files of conformance move the clock of a service, so that each of the three has services of its own.
+// application of Next. Files of conformance move the clock of a service and sign people up, of whom an address has few, so that each
+// of them has services of its own.
 func (p sdkProject) elsewhere(t *testing.T, run *parts, env []string) {
 	t.Helper()
 	n := runtimes.find(t)
@@ -237,12 +238,17 @@ func (p sdkProject) elsewhere(t *testing.T, run *parts, env []string) {
 	}
 	// Names of the same machine.
 	names := map[string][3]string{"amd64": {"64", "x64", "x64"}, "arm64": {"arm64", "aarch64", "arm64"}}[runtime.GOARCH]
-	run.begin(t, p, "runtimes", with(
-		"TOLL_STAGE="+conformanceStage(t), "TOLL_CHROMIUM="+chromium,
-		"TOLL_WORKERD="+n.module("@cloudflare/workerd-linux-"+names[0]+"/bin/workerd"),
-		"TOLL_BUN="+n.module("@oven/bun-linux-"+names[1]+"/bin/bun"),
-		"TOLL_DENO="+n.module("@deno/linux-"+names[2]+"-glibc/deno"),
-	), "runtimes.test.mjs")
+	for name, program := range map[string]string{
+		"chromium": chromium,
+		"workerd":  n.module("@cloudflare/workerd-linux-" + names[0] + "/bin/workerd"),
+		"bun":      n.module("@oven/bun-linux-" + names[1] + "/bin/bun"),
+		"deno":     n.module("@deno/linux-" + names[2] + "-glibc/deno"),
+	} {
+		if _, err := os.Stat(program); err != nil {
+			t.Fatal(err)
+		}
+		run.begin(t, p, name, with("TOLL_STAGE="+conformanceStage(t), "TOLL_"+strings.ToUpper(name)+"="+program), "runtimes.test.mjs")
+	}
 	app := p.nextApp(t, n)
 	run.begin(t, p, "paid in an application of Next", with("TOLL_FRONT=application", "TOLL_NEXT="+app), "paid.test.mjs")
 }

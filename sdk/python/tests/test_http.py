@@ -163,7 +163,7 @@ class Liar(BaseHTTPRequestHandler):
 @pytest.fixture
 def liar() -> Iterator[int]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Liar)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     Liar.seen = []
     Liar.paid = "close"
     yield server.server_address[1]

@@ -34,7 +34,8 @@ before(async () => {
   at = await freePort();
   mkdirSync(data);
   // It takes a while, in which the package is installed.
-  dev = run(process.env.TOLL_BIN, ["dev", "--data", data, "--listen", `127.0.0.1:${at}`], { cwd: empty });
+  const args = ["dev", "--data", data, "--listen", `127.0.0.1:${at}`, "--history=false"];
+  dev = run(process.env.TOLL_BIN, args, { cwd: empty });
   await execute("npm", ["pack", "--silent", "--ignore-scripts", "--pack-destination", empty], { cwd: root });
   writeFileSync(join(empty, "package.json"), '{"name":"empty","private":true,"type":"module"}');
   await execute("npm", ["install", "--silent", "--offline", "--no-audit", "--no-fund", archive], { cwd: empty });
