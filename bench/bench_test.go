@@ -290,3 +290,26 @@ func TestGuard(t *testing.T) {
 		}
 	}
 }
+
+func TestSDKTable(t *testing.T) {
+	r := &report{Rows: []*row{
+		{Name: "sdk-bare-go", PerSec: 1000, P50: 900, CPU: 20},
+		{Name: "sdk-paid-go", PerSec: 100, P50: 9000, CPU: 150, Of: "sdk-bare-go", OfRatio: 0.1},
+		{Name: "settle-sqlite"},
+	}}
+	var out bytes.Buffer
+	if err := r.sdkTable(&out); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(strings.TrimSpace(out.String())) {
+		got = append(got, strings.Join(strings.Fields(line), " "))
+	}
+	want := []string{
+		"middleware req/s of bare p50 ms cpu us of the agent beyond bare",
+		"sdk-bare-go 1000 0.90 20", "sdk-paid-go 100 0.100 9.00 150 130",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}

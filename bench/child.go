@@ -288,7 +288,7 @@ func (s *serviceRole) audit(ctx context.Context) (*audit, error) {
 	)
 }
 
-// handler is an agent as its builder writes it: the default client, and work that costs next to nothing.
+// handler is an agent as its builder writes it: the default client, and work that costs next to nothing. At /bare it is free.
 func (a *agentRole) handler() http.Handler {
 	work := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
@@ -300,7 +300,14 @@ func (a *agentRole) handler() http.Handler {
 		_, _ = fmt.Fprintf(w, `{"characters":%d}`, len(text))
 	})
 	f := client.New(a.Key, client.WithURL(a.URL), client.WithLog(logger()))
-	return paid.Handler(f, work, paid.Plan(a.Plan), paid.Agent(a.Agent), paid.Credits(1), paid.Log(logger()))
+	sold := paid.Handler(f, work, paid.Plan(a.Plan), paid.Agent(a.Agent), paid.Credits(1), paid.Log(logger()))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/bare" {
+			work(w, r)
+			return
+		}
+		sold.ServeHTTP(w, r)
+	})
 }
 
 // echoRequest is the body of a settle request for a handler that knows nothing of payments.

@@ -62,6 +62,7 @@ type options struct {
 	cold      int
 	processes int
 	peers     bool
+	sdks      bool
 }
 
 func parse(args []string, errs io.Writer) (o options, err error) {
@@ -80,6 +81,7 @@ func parse(args []string, errs io.Writer) (o options, err error) {
 	f.IntVar(&o.cold, "cold", 4096, "`number` of subscribers, at least 64, each of which settles once after a start of the service")
 	f.IntVar(&o.processes, "processes", 2, "`number` of services on one PostgreSQL in processes-settle-postgres")
 	f.BoolVar(&o.peers, "peers", false, "measure a handler with one transaction for each settlement, too")
+	f.BoolVar(&o.sdks, "sdks", false, "measure the middlewares of all languages, which have to be built")
 	o.loads = []float64{0.5}
 	f.Func("loads", "`shares` of the rate of a closed loop at which open loops send, such as 0.5,0.8,1.2 (default 0.5)", func(text string) error {
 		o.loads = nil
@@ -218,6 +220,11 @@ func (b *bench) prepare(ctx context.Context) error {
 			return err
 		}
 		b.markets[engine] = m
+		if b.sdks && engine == sqlite {
+			if err := m.startSDKs(); err != nil {
+				return err
+			}
+		}
 		if engine != m.engine {
 			b.say("loading %d settlements", b.rows)
 			begun := time.Now()
@@ -313,6 +320,8 @@ func (b *bench) under(s *scenario) []*process {
 	}
 	m := b.markets[s.engine]
 	switch {
+	case s.sdk != "":
+		return []*process{m.sdks[s.sdk]}
 	case s.agent:
 		return []*process{m.service, m.agent}
 	case s.peer:
@@ -475,6 +484,7 @@ func (b *bench) close() error {
 				faults = append(faults, err)
 			}
 		}
+		faults = append(faults, m.stopSDKs())
 		b.say("auditing %s", engine)
 		a, err := m.service.quit(true)
 		if err != nil {

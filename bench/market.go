@@ -32,6 +32,7 @@ type market struct {
 	more        []*process // services on the same database
 	peer        *process   // nil: no scenario needs it
 	agent       *process   // nil: no scenario needs it
+	sdks        map[string]*process
 	builder     *client.Client
 	key         string
 	plan        toll.PlanID
@@ -174,9 +175,7 @@ func (m *market) release(id string) (message, error) {
 
 // paidCall is a request to the agent, as a subscriber sends it.
 func (m *market) paidCall(token string) (message, error) {
-	const text = "How many characters are there in this text?"
-	return message{raw: fmt.Appendf(nil, "POST /ask HTTP/1.1\r\nHost: %s\r\nUser-Agent: toll-bench\r\nContent-Length: %d\r\nContent-Type: text/plain\r\n"+
-		"%s: %s\r\n\r\n%s", m.agent.addr, len(text), x402.HeaderSignature, token, text)}, nil
+	return callOf(m.agent.addr, "/ask", token), nil
 }
 
 // lanes deals a request of each of the tokens out to n connections. When there are fewer tokens than connections, all

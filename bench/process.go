@@ -22,15 +22,19 @@ type process struct {
 	answers *json.Decoder
 }
 
-// spawn runs this program again in the role and waits until it listens. It ends when the pipe to it closes.
-func spawn(name string, r role) (*process, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
+// spawn runs a program in the role, without one this program again, and waits until it listens. It ends when the pipe to it closes.
+func spawn(name string, r role, program ...string) (*process, error) {
+	if len(program) == 0 {
+		exe, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		program = []string{exe}
 	}
-	p := &process{name: name, cmd: exec.Command(exe)}
+	p := &process{name: name, cmd: exec.Command(program[0], program[1:]...)}
 	p.cmd.Env = append(os.Environ(), childEnv+"=1")
 	p.cmd.Stderr = os.Stderr
+	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

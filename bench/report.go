@@ -183,7 +183,7 @@ func (r *report) table(out io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if err := errors.Join(r.aimTable(out), r.chainTable(out)); err != nil {
+	if err := errors.Join(r.aimTable(out), r.sdkTable(out), r.chainTable(out)); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)

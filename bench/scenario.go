@@ -23,6 +23,7 @@ type scenario struct {
 	engine string // "": needs no service
 	agent  bool   // needs a process that serves a paid handler
 	peer   bool   // needs the handler with one transaction each
+	sdk    string // agent of sdkAgents that is measured
 	cold   bool   // needs subscribers of its own
 	burns  bool   // every answer is a settlement
 	orders bool   // every answer is an order that is paid on the chain
@@ -58,6 +59,9 @@ func (b *bench) all() []*scenario {
 	}
 	for _, engine := range []string{sqlite, postgres} {
 		out = append(out, b.on(engine)...)
+	}
+	if b.sdks {
+		out = append(out, b.sdkScenarios()...)
 	}
 	return append(out, b.chainScenarios()...)
 }
