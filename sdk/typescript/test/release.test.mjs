@@ -30,6 +30,7 @@ const archive = join(empty, `tollhq-toll-${manifest.version}.tgz`);
 const data = join(empty, "dev");
 let at;
 let dev;
+let service;
 before(async () => {
   at = await freePort();
   mkdirSync(data);
@@ -40,8 +41,9 @@ before(async () => {
   writeFileSync(join(empty, "package.json"), '{"name":"empty","private":true,"type":"module"}');
   await execute("npm", ["install", "--silent", "--offline", "--no-audit", "--no-fund", archive], { cwd: empty });
 });
-after(() => {
+after(async () => {
   for (const p of running) p.kill("SIGKILL");
+  await service?.stop();
   rmSync(empty, { recursive: true, force: true });
 });
 
@@ -162,7 +164,7 @@ describe("the archive", { concurrency: true }, () => {
   });
 
   test("the examples sell to the buyer and to a model's tools", async () => {
-    const service = await Service.start();
+    service = await Service.start();
     const port = await freePort();
     const url = `http://127.0.0.1:${port}`;
     const builder = await service.client("example seller");
@@ -235,6 +237,5 @@ describe("the archive", { concurrency: true }, () => {
       assert.deepEqual([answer.status, (await answer.json()).text], [200, "HI"]);
       assert.ok(answer.headers.get("payment-response"));
     }
-    await service.stop();
   });
 });
