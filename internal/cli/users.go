@@ -15,7 +15,24 @@ gets a workspace of their own; to let somebody into yours, invite them on its pa
 			`Make a link for a person who lost all ways to sign in. PERSON is a login name or, for somebody who never had one, an id. The link
 works once, within an hour: the person chooses a new password, and all their sessions and recovery codes end. Make sure by other
 means that it is this person who asks.`, 1),
+		a.userSwitch("disable PERSON", "Keep a person out",
+			`Nobody signs in as this person until toll users enable. Their sessions end within a second, and the API keys, consents and access
+tokens under their memberships end for ever. PERSON is a login name, or an id.`, true),
+		a.userSwitch("enable PERSON", "Let a person in again", "Let a person who was disabled sign in again. PERSON is a login name, or an id.", false),
 	)
+}
+
+// userSwitch disables or enables a person, on the database itself.
+func (a *app) userSwitch(use, short, long string, off bool) *cobra.Command {
+	c := a.localCommand(use, short, "the person is changed", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+		person, err := server.DisablePerson(cmd.Context(), cfg, args[0], off)
+		if err != nil {
+			return err
+		}
+		return a.show(person)
+	})
+	c.Long, c.Args = long, cobra.ExactArgs(1)
+	return c
 }
 
 // userLink prints a link for a person, which is made on the database itself.

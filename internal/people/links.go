@@ -262,10 +262,47 @@ func (p *People) LocalLink(ctx context.Context, who string) (path string, ends t
 	})
 }
 
+// Disable keeps a person out, or lets them in again, on the database itself. who is a login name or an id. Nobody signs in as a person
+// who is disabled; their sessions end, and so do, in every workspace, the API keys and consents under their membership, with the
+// access tokens of those. A call that failed is made again. Errors: [store.ErrNotFound] for a person who is unknown.
+func (p *People) Disable(ctx context.Context, who string, disabled bool) (User, error) {
+	id, err := p.userNamed(ctx, who)
+	if err != nil {
+		return User{}, err
+	}
+	var u store.User
+	var in []store.Membership
+	err = p.Store.Tx(ctx, func(tx *store.Tx) (err error) {
+		if u, err = store.LockUser(ctx, tx, id); err != nil {
+			return err
+		}
+		act := store.Act{Act: "person.enabled", Object: id.String()}
+		if u.DisabledAt, in = (time.Time{}), nil; disabled {
+			act.Act, u.DisabledAt = "person.disabled", p.Clock()
+			if _, err := store.DeleteBrowserSessions(ctx, tx, id, "", ""); err != nil {
+				return err
+			}
+			if in, err = store.MembershipsOf(ctx, tx, id); err != nil {
+				return err
+			}
+		}
+		return errors.Join(store.UpdateUser(ctx, tx, u), p.audit(ctx, tx, act))
+	})
+	for _, m := range in { // jobs end their access tokens
+		if err == nil {
+			err = p.Store.Tx(ctx, func(tx *store.Tx) error {
+				_, err := p.Auth.EndOf(ctx, tx, m.Workspace, id)
+				return err
+			})
+		}
+	}
+	return userOf(u), err
+}
+
 // userNamed returns the person of an id or a login name. An id comes first: a login name can look like one.
 func (p *People) userNamed(ctx context.Context, who string) (id toll.UUID, err error) {
 	if id.UnmarshalText([]byte(who)) == nil {
-		u, err := p.User(ctx, id)
+		u, err := store.UserByID(ctx, p.Store, id)
 		return u.ID, err
 	}
 	c, err := store.CredentialBySubject(ctx, p.Store, Password, strings.ToLower(who))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -37,6 +38,11 @@ func KeepBrand(
 	st *store.Store,
 ) error {
 	return c.keepBrand(ctx, st, "")
+}
+
+// Disable keeps a person out, or lets them in again.
+func Disable(s *Server, ctx context.Context, who string, disabled bool) (toll.Person, error) {
+	return s.people.Disable(ctx, who, disabled)
 }
 
 // PeoplePages are the routes for people.

@@ -74,6 +74,21 @@ func (s *Server) LocalPerson(ctx context.Context, name, login, password string, 
 	return createKeyAt(ctx, s.base.auth, s.cfg.Clock(), at, req)
 }
 
+// DisablePerson keeps a person out, or lets them in again, beside the service or while it is stopped. who is a login name or an id.
+func DisablePerson(ctx context.Context, cfg Config, who string, disabled bool) (out toll.Person, err error) {
+	err = administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
+		p, err := people.New(people.Deps{Store: f.store, Auth: f.auth, Clock: cfg.Clock, Log: cfg.Log})
+		if err == nil {
+			out, err = p.Disable(ctx, who, disabled)
+		}
+		if errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("no person signs in as %q", who)
+		}
+		return err
+	})
+	return out, err
+}
+
 // LocalLink is a link for a person that was made on the database itself.
 type LocalLink struct {
 	Link string    `json:"link"`

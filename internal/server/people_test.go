@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/x402"
 )
 
 // town is a service whose people are in browsers, with a clock that the test moves.
@@ -829,6 +831,65 @@ func TestT169_ActsOfPeople(t *testing.T) {
 		})
 		if faults, err := store.AuditChains(t.Context(), st); err != nil || len(faults) > 0 {
 			t.Errorf("audit log: %v %v", faults, err)
+		}
+	})
+}
+
+// TestDisablePerson: a person whom the operator disables is out everywhere, also the programs that they let in, and is not told apart
+// from nobody. Enabled, they sign in again; what ended stays ended.
+func TestDisablePerson(t *testing.T) {
+	eachTown(t, func(o *town) {
+		t := o.t
+		s := o.sold("alice", "bob")
+		settled := func(id string) bool {
+			t.Helper()
+			n := toll.Credits(1)
+			r, err := s.seller.api.Settle(t.Context(), &x402.SettleRequest{
+				PaymentRequired: s.required, AccessToken: s.token, AgentRequestID: id, MaxAmount: &n,
+			})
+			return err == nil && r.Success
+		}
+		if !settled("before") {
+			t.Fatal("not settled")
+		}
+		switched := func(disabled bool) {
+			t.Helper()
+			if u, err := server.Disable(o.s, t.Context(), "Bob", disabled); err != nil || u.Name != "BOB" {
+				t.Fatalf("%+v %v", u, err)
+			}
+			o.ahead.Add(int64(2 * time.Second)) // keys are looked at once a second
+		}
+		in := func() bool {
+			_, res := o.signIn("bob", goodPassword)
+			return res.status == http.StatusSeeOther
+		}
+		switched(true)
+		if strings.Contains(s.buyer.get("/account/security").body, "Signed in") || in() {
+			t.Error("a person who is disabled is in")
+		}
+		if _, res := o.signIn("bob", goodPassword); res.status != http.StatusUnauthorized || !strings.Contains(res.body, "login name or the password is wrong") {
+			t.Errorf("a person who is disabled is told apart: %d", res.status)
+		}
+		if _, err := s.buyer.api.Wallet(t.Context()); toll.AsError(err).Code != toll.CodeNotAuthenticated {
+			t.Errorf("the key goes on: %v", err)
+		}
+		eventually(t, "the access token ends", func() bool {
+			if _, err := o.s.RunDueJobs(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			o.ahead.Add(int64(2 * time.Second))
+			return !settled(toll.NewUUID())
+		})
+		switched(false)
+		if _, err := s.buyer.api.Wallet(t.Context()); !in() || err == nil {
+			t.Errorf("enabled again: the key works: %v", err)
+		}
+		if _, err := server.Disable(o.s, t.Context(), "nobody", true); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("nobody: %v", err)
+		}
+		list, err := store.AuditList(t.Context(), server.StoreOf(o.s), "", "person.disabled", time.Time{}, time.Time{}, store.Page{})
+		if err != nil || len(list.Items) != 1 {
+			t.Errorf("%+v %v", list, err)
 		}
 	})
 }

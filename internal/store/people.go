@@ -70,6 +70,7 @@ var (
 
 	users      = newRecord[User]("users")
 	InsertUser = users.insert
+	UpdateUser = users.update
 	UserByID   = by[toll.UUID](users, "user_id = $1")
 
 	credentials         = newRecord[Credential]("credentials")
