@@ -345,9 +345,7 @@ func TestInspect(t *testing.T) {
 		t.Errorf("an orphan: %s\n%s", got, details)
 	}
 	write(func(tx *store.Tx) error {
-		return store.InsertCardPayment(t.Context(), tx, &store.CardPayment{
-			OrderID: toll.NewUUID(), State: "paid", Attempt: 1, Cents: 100, Currency: "usd", Undecided: true, CreatedAt: time.Now(), UpdatedAt: time.Now(), Data: []byte("{}"),
-		})
+		return store.PutJob(t.Context(), tx, store.Job{Kind: store.JobCardDecide, Key: []byte(toll.NewUUID()), Due: time.Now()})
 	})
 	if got, details := inspect(Config{Mode: Off}, w.deps); got != "cards ok; card money warning; card money failed; " || !strings.Contains(details, "1 payments could not be written") {
 		t.Errorf("an undecided payment: %s\n%s", got, details)
