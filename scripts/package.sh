@@ -54,6 +54,10 @@ tools() { # installs what a release needs into build/bin
     GOBIN=$PWD/build/bin go install $goreleaser
     GOBIN=$PWD/build/bin go install $sbom
     PATH=$PWD/build/bin:$PATH
+    # In a clone without a remote goreleaser finds no commit either.
+    if ! git ls-remote --get-url >/dev/null 2>&1; then
+        export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/tollhq/toll
+    fi
 }
 
 case $what in
