@@ -31,7 +31,7 @@ var areas = map[string]string{
 var guarded = map[string]toll.Right{
 	"/agents/new": toll.RightManage, "/plans/new": toll.RightManage, "/webhooks/new": toll.RightManage, "/keys/new": toll.RightKeys,
 	"/tokens/new": toll.RightSpend, "/delegations/new": toll.RightSpend, "/audit": toll.RightMembers, "/notifications": toll.RightRead,
-	"/operator": "",
+	"/operator": "", "/operator/accounts": "",
 }
 
 const policyOfWorkspaces = "default-src 'none'; style-src 'self'; font-src 'self'; img-src 'self' data:; manifest-src 'self'; " +
@@ -208,7 +208,7 @@ func TestT154_RecordsOfOthers(t *testing.T) {
 			id := parts[record]
 			parts[record] = id[:len(id)-1] + map[bool]string{true: "1", false: "2"}[id[len(id)-1] == '2']
 			theirs, none := mallory.get(mallory.w+path), mallory.get(mallory.w+strings.Join(parts, "/"))
-			same := strings.ReplaceAll(mainPart.FindString(theirs.body), id, parts[record]) == mainPart.FindString(none.body)
+			same := strings.ReplaceAll(withoutID(mainPart.FindString(theirs.body)), id, parts[record]) == withoutID(mainPart.FindString(none.body))
 			if theirs.status != http.StatusNotFound || none.status != http.StatusNotFound || !same {
 				t.Errorf("%s in another workspace: %d, one that does not exist: %d\n%s", row, theirs.status, none.status, mainPart.FindString(theirs.body))
 			}

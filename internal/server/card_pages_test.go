@@ -155,7 +155,7 @@ func TestLinksOfOrders(t *testing.T) {
 	check := func(what, path string) {
 		t.Helper()
 		res := v.get(path)
-		if res.status != http.StatusNotFound || res.body != refused.body || strings.Contains(res.header.Get("Set-Cookie"), "checkout-seen") {
+		if res.status != http.StatusNotFound || withoutID(res.body) != withoutID(refused.body) || strings.Contains(res.header.Get("Set-Cookie"), "checkout-seen") {
 			t.Errorf("%s: %d\n%s", what, res.status, mainPart.FindString(res.body))
 		}
 		if res := v.post(path, url.Values{}); res.status != http.StatusNotFound && !strings.Contains(path, "/done") {

@@ -66,12 +66,16 @@ type page struct {
 
 var (
 	mainPart   = regexp.MustCompile(`(?s)<main>.*</main>`)
+	requestID  = regexp.MustCompile(`name the correlation id <code>[0-9a-f-]{36}</code>`)
 	formTag    = regexp.MustCompile(`<form method="post" action="([^"]*)">`)
 	inputTag   = regexp.MustCompile(`<input [^>]*>`)
 	selectTag  = regexp.MustCompile(`(?s)<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>`)
 	optionTag  = regexp.MustCompile(`<option value="([^"]*)"( selected)?>`)
 	attributes = regexp.MustCompile(`([a-z-]+)="([^"]*)"`)
 )
+
+// withoutID returns a page without the id of its request, which differs each time.
+func withoutID(page string) string { return requestID.ReplaceAllString(page, "") }
 
 // formOf reads the form of the main part of a page.
 func formOf(t *testing.T, s shown) page {
