@@ -833,6 +833,10 @@ export class Members extends Resource {
   remove(userId: string, keep = false, o?: CallOptions): TollPromise<g.Removed> {
     return this.core.op("removeMember", [userId], o, { query: keep ? { keep } : {} });
   }
+  /** Names the workspace of the call for its members; "" takes the name away. */
+  renameWorkspace(workspace: string, name: string, o?: CallOptions): TollPromise<g.Organization> {
+    return this.core.op("renameWorkspace", [workspace], o, { body: { name } });
+  }
   /** Deletes the workspace of the call: its members, keys and consents end. Records stay. */
   deleteWorkspace(workspace: string, o?: CallOptions): TollPromise<g.WorkspaceDeleted> {
     return this.core.op("deleteWorkspace", [workspace], o);

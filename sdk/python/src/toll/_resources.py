@@ -1124,6 +1124,11 @@ class Members(Resource):
             Call("DELETE", path, m.Removed, query=query, again=True, refused=True)
         )
 
+    def rename_workspace(self, workspace: str, name: str) -> m.Organization:
+        """Names the workspace of the call for its members; an empty name takes it away."""
+        path = f"/api/v1/workspaces/{segment(workspace)}"
+        return self._send(Call("PATCH", path, m.Organization, body={"name": name}, again=True))
+
     def delete_workspace(self, workspace: str) -> m.WorkspaceDeleted:
         """Deletes the workspace of the call: its members, keys and consents end. Records stay."""
         path = f"/api/v1/workspaces/{segment(workspace)}"
