@@ -2,6 +2,7 @@ package interop
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,7 +25,12 @@ type matrix struct {
 	env    []string // what the programs need beside the key and the address of the service
 	buyer  []string // program and arguments, before the address of an agent and a text
 	seller func(host, port string) []string
+	// front returns the public address of a seller that listens at a url; nil is the same one.
+	front func(url string) string
 }
+
+// purchase is what a buyer says after it received an answer of two credits.
+const purchase = "HELLO\n2 credits spent\n"
 
 func (m matrix) run(t *testing.T) {
 	t.Run("Go seller", m.sellToThem)
@@ -65,30 +71,47 @@ func (m matrix) left(t *testing.T, plan toll.PlanID, want toll.Credits) {
 }
 
 func (m matrix) sellToThem(t *testing.T) {
-	agent := httptest.NewUnstartedServer(nil)
-	url := "http://" + agent.Listener.Addr().String()
-	r := m.register(t, url)
-	ask := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"text":"from Go"}`)) // the gate keeps it
-	})
-	agent.Config.Handler = paid.Handler(m.client(m.builder), ask,
-		paid.Plan(r.PlanID), paid.Agent(r.AgentID), paid.Credits(3), paid.PublicURL(url))
-	agent.Start()
-	t.Cleanup(agent.Close)
-	args := append(append([]string{}, m.buyer...), url, "hello")
-	out, err := m.program(t, m.subscriber, nil, args...).CombinedOutput()
-	if err != nil || string(out) != "from Go\n3 credits spent\n" {
+	url, r, _ := m.openGo(t)
+	if out, err := m.buy(t, url); err != nil || out != purchase {
 		t.Fatalf("%v %q", err, out)
 	}
-	m.left(t, r.PlanID, 97)
+	m.left(t, r.PlanID, 98)
 }
 
-// open starts the seller and returns its address. What it says is in the log.
+// openGo is open with a seller of this module, which has no log.
+func (m matrix) openGo(t *testing.T) (url string, r *client.Registered, _ *servertest.Log) {
+	t.Helper()
+	agent := httptest.NewUnstartedServer(nil)
+	if url = "http://" + agent.Listener.Addr().String(); m.front != nil {
+		url = m.front(url)
+	}
+	r = m.register(t, url)
+	ask := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		p, _ := paid.FromContext(q.Context())
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"text":"HELLO","payer":"` + p.Payer + `"}`)) // the gate keeps it
+	})
+	agent.Config.Handler = paid.Handler(m.client(m.builder), ask,
+		paid.Plan(r.PlanID), paid.Agent(r.AgentID), paid.Credits(2), paid.PublicURL(url))
+	agent.Start()
+	t.Cleanup(agent.Close)
+	return url, r, nil
+}
+
+// buy has the buyer ask the agent at a url once, and returns what it says.
+func (m matrix) buy(t *testing.T, url string) (string, error) {
+	args := append(append([]string{}, m.buyer...), url, "hello")
+	out, err := m.program(t, m.subscriber, nil, args...).CombinedOutput()
+	return string(out), err
+}
+
+// open starts the seller and returns its public address. What it says is in the log.
 func (m matrix) open(t *testing.T) (url string, r *client.Registered, log *servertest.Log) {
 	t.Helper()
 	at := servertest.FreeAddress(t)
-	url = "http://" + at
+	if url = "http://" + at; m.front != nil {
+		url = m.front(url)
+	}
 	r = m.register(t, url)
 	host, port, _ := strings.Cut(at, ":")
 	env := []string{"TOLL_PLAN=" + string(r.PlanID), "TOLL_AGENT=" + string(r.AgentID), "AGENT_URL=" + url, "PORT=" + port}
@@ -119,9 +142,7 @@ func (m matrix) meet(t *testing.T, other matrix) {
 	t.Helper()
 	url, r, log := m.open(t)
 	other.service = m.service
-	args := append(append([]string{}, other.buyer...), url, "hello")
-	out, err := other.program(t, m.subscriber, nil, args...).CombinedOutput()
-	if err != nil || string(out) != "HELLO\n2 credits spent\n" {
+	if out, err := other.buy(t, url); err != nil || out != purchase {
 		t.Errorf("%v %q\n%s", err, out, log)
 	}
 	m.left(t, r.PlanID, 98)
@@ -129,21 +150,33 @@ func (m matrix) meet(t *testing.T, other matrix) {
 
 func (m matrix) buyFromThem(t *testing.T) {
 	url, r, log := m.open(t)
-	at := strings.TrimPrefix(url, "http://")
-	purse := client.NewPurse(client.Limits{Hosts: []string{at}, CreditsPerCall: 5, Credits: 5})
+	if out, err := m.buyGo(t, url); err != nil || out != purchase {
+		t.Errorf("%v %q\n%s", err, out, log)
+	}
+	m.left(t, r.PlanID, 98)
+}
+
+// buyGo is buy with the buyer of this module.
+func (m matrix) buyGo(t *testing.T, url string) (string, error) {
+	purse := client.NewPurse(client.Limits{Hosts: []string{strings.TrimPrefix(url, "http://")}, CreditsPerCall: 5, Credits: 5})
 	h := &http.Client{Transport: client.NewTransport(purse, m.client(m.subscriber).Payer())}
-	res, err := h.Post(url+"/ask", "application/json", strings.NewReader(`{"text":"hello"}`))
+	req, err := http.NewRequestWithContext(t.Context(), "POST", url+"/ask", strings.NewReader(`{"text":"hello"}`))
 	if err != nil {
-		t.Fatalf("%v\n%s", err, log)
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := h.Do(req)
+	if err != nil {
+		return "", err
 	}
 	defer res.Body.Close()
 	var answer struct{ Text, Payer string }
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Text != "HELLO" ||
-		answer.Payer != m.subscriber.Address.String() {
-		t.Errorf("%s %+v %v\n%s", res.Status, answer, err, log)
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || answer.Payer != m.subscriber.Address.String() {
+		return "", fmt.Errorf("%s %+v %v", res.Status, answer, err)
 	}
-	if p := purse.Payments(); len(p) != 1 || p[0].State != client.PaymentPaid || p[0].Spent.String() != "2" {
-		t.Errorf("%+v", p)
+	p := purse.Payments()
+	if len(p) != 1 || p[0].State != client.PaymentPaid {
+		return "", fmt.Errorf("%s: payments %+v", res.Status, p)
 	}
-	m.left(t, r.PlanID, 98)
+	return fmt.Sprintf("%s\n%s credits spent\n", answer.Text, p[0].Spent), nil
 }
