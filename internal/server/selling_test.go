@@ -301,7 +301,7 @@ func TestAgentPages(t *testing.T) {
 		if fmt.Sprint(a.API.Endpoints) != fmt.Sprint(want) || !a.HasPlan(made.PlanID) || a.API.AuthType != "bearer" || !a.API.HasCredentials || path != alice.w+"/agents/"+string(a.ID) {
 			t.Errorf("%+v", a)
 		}
-		for _, text := range []string{"curl -i -X POST https://agent.example.com/ask", "toll gate", "HTTPXPayer", "@tollhq/toll", "mcpServers", "client.NewTransport", string(made.PlanID)} {
+		for _, text := range []string{"curl -i -X POST 'https://agent.example.com/ask' -H", "toll gate", "HTTPXPayer", "@tollhq/toll", "mcpServers", "client.NewTransport", string(made.PlanID)} {
 			if !strings.Contains(html.UnescapeString(res.body), text) {
 				t.Errorf("the page does not say %q", text)
 			}

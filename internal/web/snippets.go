@@ -14,7 +14,8 @@ import (
 type snippet struct{ Name, Text string }
 
 // snippets are the ways to call an agent, with its address and ids, and, the last one, to put a price on it. plan pays, "" the
-// first one of the agent.
+// first one of the agent. Buyers paste them, and the address is what the seller chose: it stands within quotes, and one with
+// characters that end or fill those is left out.
 func (v *visit) snippets(a *toll.Agent, plan toll.PlanID) []snippet {
 	verb, address := "POST", "https://agent.example.com/ask"
 	for _, e := range a.API.Endpoints {
@@ -41,7 +42,7 @@ func (v *visit) snippets(a *toll.Agent, plan toll.PlanID) []snippet {
 		{"curl", with(`# The key is that of a subscriber of the plan.
 token=$(curl -s $SERVICE/api/v1/x402/permissions -H "Authorization: Bearer $TOLL_API_KEY" \
   -H 'content-type: application/json' -d '{"planId":"$PLAN"}' | jq -r .accessToken)
-curl -i -X $VERB $URL -H "payment-signature: $token" -d '{}'`)},
+curl -i -X $VERB '$URL' -H "payment-signature: $token" -d '{}'`)},
 		{"Go", with(`c := client.New(os.Getenv("TOLL_API_KEY"), client.WithURL("$SERVICE"))
 purse := client.NewPurse(client.Limits{Hosts: []string{"$HOST"}, CreditsPerCall: 5, Credits: 100})
 h := &http.Client{Transport: client.NewTransport(purse, c.Payer("$PLAN"))}
@@ -61,6 +62,6 @@ with httpx.Client(transport=HTTPXPayer(Toll(url="$SERVICE"), budget)) as http:  
 		{"MCP settings", string(settings)},
 		{"toll gate", with(`# Puts the price in front of a server that runs already. The key is one of this workspace.
 TOLL_API_KEY=… TOLL_URL=$SERVICE toll gate --upstream http://127.0.0.1:3000 \
-  --plan $PLAN --agent $AGENT --credits 1 --public-url $ORIGIN`)},
+  --plan $PLAN --agent $AGENT --credits 1 --public-url '$ORIGIN'`)},
 	}
 }
