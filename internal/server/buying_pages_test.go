@@ -213,12 +213,34 @@ func TestF28_BackupsOnPages(t *testing.T) {
 	}
 	res := operator.act(page, "act", "verify", "backup", name)
 	reads(t, operator.follow(res), http.StatusOK, "The backup is whole", "it is whole")
-	// Another one is made at once when somebody asks for it.
-	reads(t, operator.follow(operator.act(page, "act", "backup")), http.StatusOK, "A backup is being made")
-	eventually(t, "the second backup", func() bool { // its name is the second in which it was made
+	// Another one is made when somebody asks for it, but not at once after the one before: it would push out old ones.
+	backups := func() []string {
 		all, err := filepath.Glob(filepath.Join(dir, "*.backup"))
-		return err == nil && len(all) == 2 || operator.act(page, "act", "backup").status != http.StatusSeeOther
-	})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	older := func(by time.Duration) {
+		const form = "toll-20060102T150405Z.backup"
+		at, err := time.Parse(form, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name = at.Add(-by).Format(form)
+		if err := os.Rename(made[0], filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		made[0] = filepath.Join(dir, name)
+	}
+	older(30 * time.Minute)
+	reads(t, operator.follow(operator.act(page, "act", "backup")), http.StatusOK, "A backup is made if the newest one is an hour old")
+	if err := o.s.BackUp(t.Context()); err != nil || len(backups()) != 1 {
+		t.Errorf("a backup half an hour after another: %v, %v", backups(), err)
+	}
+	older(30 * time.Minute)
+	operator.act(page, "act", "backup")
+	eventually(t, "the second backup", func() bool { return len(backups()) == 2 })
 	for _, bad := range []string{"../" + name, "toll-notes.txt", ""} {
 		if res := operator.act(page, "act", "verify", "backup", bad); res.status != http.StatusBadRequest {
 			t.Errorf("%q: %d", bad, res.status)

@@ -34,7 +34,11 @@ func (s *Server) backupLoop() jobs.Loop {
 	return jobs.Loop{Name: "database.backup", Every: time.Minute, Wake: s.backupDue, Turn: s.backUp}
 }
 
-// makeBackup has the loop make a backup now, however old the newest one is.
+// soonestBackup is how old the newest backup is at least when a person gets another one. Each of them removes an old one, so
+// that without it some clicks would leave backups of one hour alone.
+const soonestBackup = time.Hour
+
+// makeBackup has the loop make a backup now, if the newest one is [soonestBackup] old.
 func (s *Server) makeBackup() {
 	s.backedUp.mu.Lock()
 	s.backedUp.wanted = true
@@ -131,7 +135,7 @@ func (s *Server) backUp(ctx context.Context) (next time.Duration, err error) {
 	cfg.Clock = s.base.clock.machine
 	schedule := cfg.Backups
 	if s.backedUp.takeWanted() {
-		schedule.Every = 0
+		schedule.Every = min(schedule.Every, soonestBackup)
 	}
 	now, last := cfg.Clock(), time.Time{}
 	place, err := cfg.ObjectStore.Place(cfg.Backups.Dir)

@@ -156,7 +156,7 @@ func (v *visit) showOperation() {
 	}
 	s.Parts = []part{{"Health", checks}, v.showBackups(o.Backups, &s), {"Background work", loops}, {"Signing keys", keys}}
 	if o.Backups != nil {
-		s.Acts = append(s.Acts, v.dialogOf("backup", "Make a backup now", "It is made in the background, and appears in the list."))
+		s.Acts = append(s.Acts, v.dialogOf("backup", "Make a backup now", "It is made in the background, and appears in the list. While the newest one is less than an hour old, none is made: each removes an old one."))
 	}
 	to, err := v.ownMails()
 	if v.failed("service", err) {
@@ -243,7 +243,7 @@ func (v *visit) operate() {
 		switch v.form.Get("act") {
 		case "backup":
 			v.w.MakeBackup()
-			out.Done = "A backup is being made. Open this page again to see it."
+			out.Done = "A backup is made if the newest one is an hour old. Open this page again to see it."
 			return out, nil
 		case "mail":
 			out.Done = "The mail server took the mail."
