@@ -214,13 +214,13 @@ interop)
     suites="chromium openclaw python typescript"
     ;;
 esac
-# Skips subtests of these names, up to the third level below a test.
+# subtests prints a pattern for -skip: subtests of these names, up to three levels below a test.
 subtests() { if [ -n "$1" ]; then echo "|/^($1)\$|//^($1)\$|///^($1)\$"; fi; }
 # Our code is the same on each store and with each kind of chain, so the race detector watches it on what is embedded: all of
 # them would double the time of the command. The long rounds have it on all.
 race_skip=$skip
 if [ -z "$lane" ] && [ -z "${TOLL_TEST_ALL:-}" ]; then race_skip='postgres|partitioned|anvil'; fi
-# The lane of PostgreSQL has nothing that the race detector watches elsewhere.
+# The race detector leaves PostgreSQL out, so the lane of PostgreSQL runs without it.
 if [ "$lane" = postgres ]; then race=; fi
 # go vet has run, and nobody debugs these binaries: without symbols they are linked sooner, and panics read the same.
 flags="${short:+-short} -json -timeout $timeout -count=1 -vet=off -ldflags=-s"
@@ -242,7 +242,7 @@ tests() { # $1 = a list of packages, $2 = tests to skip, then flags; a list that
     # shellcheck disable=SC2086 # one word for each flag and package
     [ -z "$list" ] || go test $flags -skip="${left#|}" "$@" $list
 }
-# Both at the same time, and what they print one after the other.
+# Run both at the same time, and print the events of the second after those of the first.
 if [ -n "$race" ]; then
     (
         export CGO_ENABLED=1

@@ -434,8 +434,8 @@ func TestT155_Framing(t *testing.T) {
 	}
 }
 
-// TestT156_Forms: what a form does not have is not read, whatever it is called: nobody becomes an operator, owner or member by it, and
-// what is made belongs to the workspace of the page, at its price.
+// TestT156_Forms: the service ignores fields that a form does not have. They make nobody an operator, owner or member, and a record
+// belongs to the workspace of the page, at the price of its plan.
 func TestT156_Forms(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	alice := o.seller("alice")

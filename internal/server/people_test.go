@@ -501,7 +501,7 @@ func TestT153_SessionsOfPeople(t *testing.T) {
 			t.Error("a session goes on after its sign-out")
 		}
 		other, _ = o.signIn("alice", "other words are better")
-		// Time: 12 hours without use, 7 days with it, whatever is proved in between.
+		// A session ends after 12 hours without use, and after 7 days with use. A new proof does not extend it.
 		for hour := 11; hour < 7*24; hour += 11 {
 			o.ahead.Add(int64(11 * time.Hour))
 			if !strings.Contains(v.get("/account/security").body, "Signed in") {
