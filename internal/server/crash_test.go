@@ -249,7 +249,8 @@ func TestF18_NoConnectionLeft(t *testing.T) {
 	if os.Getenv("TOLL_TEST_POSTGRES") == "" {
 		storetest.Config(t, storetest.Postgres) // says what is missing
 	}
-	t.Setenv("TOLL_PG_ARGS", "max_connections=40 superuser_reserved_connections=0")
+	const most = 40
+	t.Setenv("TOLL_PG_ARGS", fmt.Sprintf("max_connections=%d superuser_reserved_connections=0", most))
 	dir, postgres := cluster(t)
 	o := servertest.Options{Database: postgres("dsn", dir), MasterKeyFile: masterKey(t)}
 	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
@@ -262,7 +263,7 @@ func TestF18_NoConnectionLeft(t *testing.T) {
 
 	var taken []*pgx.Conn
 	eventually(t, "others have all connections", func() bool {
-		for len(taken) < 100 {
+		for len(taken) < most {
 			conn, err := pgx.ConnectConfig(t.Context(), storetest.ConnConfig(t, o.Database))
 			if err != nil {
 				break
@@ -272,7 +273,7 @@ func TestF18_NoConnectionLeft(t *testing.T) {
 		var others int64
 		err := taken[0].QueryRow(t.Context(), `SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE backend_type = 'client backend' AND NOT pid = ANY($1)`, pids(taken)).Scan(&others)
-		return err == nil && others == 0
+		return err == nil && others == 0 && len(taken) == most
 	})
 	eventually(t, "not ready", func() bool { return !readyNow(t, p.URL) })
 	if status(t, p.URL+"/health") != http.StatusOK {
