@@ -279,10 +279,12 @@ func (b *bench) roleOf(ctx context.Context, name string) (r serviceRole, err err
 }
 
 func (b *bench) anyMarket() *market {
-	if m := b.markets[postgres]; m != nil {
-		return m
+	for _, engine := range []string{postgres, sqlite, full + postgres, full + sqlite} {
+		if m := b.markets[engine]; m != nil {
+			return m
+		}
 	}
-	return b.markets[sqlite]
+	return nil
 }
 
 func (b *bench) loadUp(why string) error {
