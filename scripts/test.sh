@@ -1,8 +1,7 @@
 #!/bin/sh
-# Passes every test: format, vet, staticcheck, build, the demonstration, and all suites on SQLite, PostgreSQL and
-# hash-partitioned PostgreSQL; those on SQLite run once more with the race detector. As root on Debian it installs what is missing through apt. PostgreSQL is a
-# cluster of its own, which is gone at the end, whatever happens. What cannot be had is named and its suites are skipped,
-# visibly; with CI=true that is a failure.
+# Passes every test: format, vet, staticcheck, build, the demonstration, and all suites on SQLite, with the race detector, on PostgreSQL
+# and on hash-partitioned PostgreSQL. As root on Debian it installs what is missing through apt. PostgreSQL is a cluster of its own, which is
+# gone at the end, whatever happens. What cannot be had is named and its suites are skipped, visibly; with CI=true that is a failure.
 #
 #   scripts/test.sh [PACKAGES]            everything, or the tests of some packages
 #   scripts/test.sh -all [PACKAGES]       the same with long rounds (TOLL_TEST_ALL=1)
@@ -202,7 +201,7 @@ sqlite)
     skip=postgres\|partitioned suites=sqlite
     ;;
 postgres) # what imports the stores of tests, or runs the program
-    packages() { xargs go list -f '{{.ImportPath}} {{.Imports}}{{.TestImports}}{{.XTestImports}}' | grep -E '/(storetest|servertest)[] ]' | cut -d ' ' -f 1 | grep -vE "$chain"; }
+    packages() { xargs -r go list -f '{{.ImportPath}} {{.Imports}}{{.TestImports}}{{.XTestImports}}' | grep -E '/(storetest|servertest)[] ]' | cut -d ' ' -f 1 | grep -vE "$chain"; }
     skip=sqlite suites="postgres partitioned"
     ;;
 chain)
@@ -216,10 +215,12 @@ interop)
 esac
 # subtests prints a pattern for -skip: subtests of these names, up to three levels below a test.
 subtests() { if [ -n "$1" ]; then echo "|/^($1)\$|//^($1)\$|///^($1)\$"; fi; }
-# Our code is the same on each store and with each kind of chain, so the race detector watches it on what is embedded: all of
-# them would double the time of the command. The long rounds have it on all.
-race_skip=$skip
-if [ -z "$lane" ] && [ -z "${TOLL_TEST_ALL:-}" ]; then race_skip='postgres|partitioned|anvil'; fi
+# Our code is the same on each store and with each kind of chain, so the race detector watches it on what is embedded, and what it has
+# watched does not run again without it. The long rounds run everything in both ways.
+race_skip=$skip watched_skip=$skip anvil='' once=
+if [ -z "$lane" ] && [ -z "${TOLL_TEST_ALL:-}" ] && [ -n "$race" ]; then
+    once=1 race_skip='postgres|partitioned|anvil' watched_skip='sqlite|embedded' anvil='|^TestOnAnvil$'
+fi
 # The race detector leaves PostgreSQL out, so the lane of PostgreSQL runs without it.
 if [ "$lane" = postgres ]; then race=; fi
 # go vet has run, and nobody debugs these binaries: without symbols they are linked sooner, and panics read the same.
@@ -231,10 +232,20 @@ grep -vxFf "$work/first" "$work/packages" >"$work/then" || true
 cat "$work/first" "$work/then" >"$work/plain"
 grep -vE "$whole" "$work/plain" >"$work/raced" || true
 grep -E '/internal/server$' "$work/plain" >"$work/server" || true
+: >"$work/stores" >"$work/large"
+if [ -n "$once" ]; then
+    # Without the race detector: rooms with a store or a chain, on those that it leaves out, and large tests.
+    xargs -r go list -f '{{.ImportPath}} {{.Imports}}{{.TestImports}}{{.XTestImports}}' <"$work/raced" |
+        grep -E '/(storetest|servertest|chaintest)[] ]' | cut -d ' ' -f 1 >"$work/stores" || true
+    xargs -r go list -f '{{.ImportPath}} {{.Dir}}' <"$work/raced" | while read -r package dir; do
+        if cat "$dir"/*_test.go 2>/dev/null | sed -n 's/^func \(Test[^(]*\)(.*/\1/p' | grep -qE "$large"; then echo "$package"; fi
+    done >"$work/large"
+    grep -E "$whole" "$work/packages" >"$work/plain" || true
+fi
 cat >"$work/run" <<'RUN'
 # $1 = flags of go test, $3 = the race detector, if it is wanted, $4 = tests of services for it, $5 = tests that it does not watch,
-# $6 = what a lane leaves out, $7 = what the race detector leaves out
-flags=$1 work=$2 race=$3 watched=$4 large=$5 skip=$6 race_skip=$7
+# $6 = what a lane leaves out, $7 = what the race detector leaves out, $8 = what it has watched in rooms with stores
+flags=$1 work=$2 race=$3 watched=$4 large=$5 skip=$6 race_skip=$7 watched_skip=$8
 tests() { # $1 = a list of packages, $2 = tests to skip, then flags; a list that is empty is not run
     list=$(cat "$work/$1")
     left=$2
@@ -242,7 +253,7 @@ tests() { # $1 = a list of packages, $2 = tests to skip, then flags; a list that
     # shellcheck disable=SC2086 # one word for each flag and package
     [ -z "$list" ] || go test $flags -skip="${left#|}" "$@" $list
 }
-# Run both at the same time, and print the events of the second after those of the first.
+# Run all at the same time, and print the events of each after those of the one before.
 if [ -n "$race" ]; then
     (
         export CGO_ENABLED=1
@@ -251,18 +262,28 @@ if [ -n "$race" ]; then
         tests server "$race_skip" $race -run="$watched" || status=1
         exit $status
     ) >"$work/race.json" &
+    raced=$!
 fi
+(
+    status=0
+    tests stores "|$large$watched_skip" -p 2 || status=1
+    tests large '' -p 2 -run="$large" || status=1
+    exit $status
+) >"$work/stores.json" &
+stores=$!
 status=0
-tests plain "$skip" -p 3 || status=1
+tests plain "$skip" -p 2 || status=1
+wait $stores || status=1
+cat "$work/stores.json"
 if [ -n "$race" ]; then
-    wait $! || status=1
+    wait $raced || status=1
     cat "$work/race.json"
 fi
 exit $status
 RUN
 gotestsum=gotest.tools/gotestsum@v1.13.0 # pinned as staticcheck is
 events=$work/events
-set -- sh "$work/run" "$flags" "$work" "$race" "$watched" "$large" "$(subtests "$skip")" "$(subtests "$race_skip")"
+set -- sh "$work/run" "$flags" "$work" "$race" "$watched" "$large" "$(subtests "$skip")" "$anvil$(subtests "$race_skip")" "$(subtests "$watched_skip")"
 if GOBIN="$work" go install $gotestsum >"$log" 2>&1; then
     set -- "$work/gotestsum" --format pkgname --format-icons text --jsonfile "$events" --raw-command -- "$@"
 elif [ -n "$strict" ]; then
@@ -270,7 +291,7 @@ elif [ -n "$strict" ]; then
     die "gotestsum is not to be had"
 else
     say "gotestsum is not to be had: this is what go test prints"
-    cat >"$work/plain" <<'PLAIN'
+    cat >"$work/show" <<'PLAIN'
 events=$1
 shift
 mkfifo "$events.fifo"
@@ -280,7 +301,7 @@ status=$?
 wait
 exit $status
 PLAIN
-    set -- sh "$work/plain" "$events" "$@"
+    set -- sh "$work/show" "$events" "$@"
 fi
 say "tests"
 began=$(date +%s)
