@@ -12,6 +12,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -279,12 +280,7 @@ func (b *bench) roleOf(ctx context.Context, name string) (r serviceRole, err err
 }
 
 func (b *bench) anyMarket() *market {
-	for _, engine := range []string{postgres, sqlite, full + postgres, full + sqlite} {
-		if m := b.markets[engine]; m != nil {
-			return m
-		}
-	}
-	return nil
+	return cmp.Or(b.markets[postgres], b.markets[sqlite], b.markets[full+postgres], b.markets[full+sqlite])
 }
 
 func (b *bench) loadUp(why string) error {
