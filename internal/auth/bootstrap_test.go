@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -556,7 +558,7 @@ func TestT18_Rotations(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		cfg, clock := testConfig()
 		a := start(t, st, cfg)
-		var turns []string
+		var turns, noted []string
 		for range 4 {
 			r, err := a.RotateKey(t.Context(), "")
 			if err != nil {
@@ -574,6 +576,7 @@ func TestT18_Rotations(t *testing.T) {
 				t.Errorf("at once again: %+v, %v, not %+v", again, err, r)
 			}
 			turns = append(turns, r.Next)
+			noted = append(noted, fmt.Sprintf(`%[1]s {"before":"%[1]s","after":"%[2]s"}`, r.Retiring, r.Next))
 			clock.add(r.At.Sub(clock.now()))
 			if signer, err := signerOf(a.keys().keys, clock.now()); err != nil || signer.id != r.Next {
 				t.Errorf("%s is to sign now, not %v, %v", r.Next, signer, err)
@@ -581,6 +584,10 @@ func TestT18_Rotations(t *testing.T) {
 		}
 		if n := len(a.keys().keys); n != 6 {
 			t.Errorf("%d keys", n)
+		}
+		slices.Reverse(noted)
+		if acts := storetest.Acts(t, st, "", "signing_key.rotated"); !slices.Equal(acts, noted) {
+			t.Errorf("the audit log says %q, not %q", acts, noted)
 		}
 	})
 }

@@ -3,6 +3,8 @@ package fiat
 import (
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -113,6 +115,13 @@ func TestMarkPayout(t *testing.T) {
 				t.Error(err)
 			}
 			owed(after + `"paidOut":"0","due":"1368"}]`)
+			for _, workspace := range []string{"", seller.Lower()} {
+				acts := storetest.Acts(t, st, workspace, "payout.marked")
+				got := slices.DeleteFunc(slices.Clone(acts), func(a string) bool { return !strings.HasPrefix(a, correction) })
+				if len(acts) != 8+1+2 || len(got) != 1 || !strings.Contains(got[0], `"note":"typed twice"`) || !strings.Contains(got[0], "-12") {
+					t.Errorf("the audit log of %q has %d payouts, of the correction %q", workspace, len(acts), got)
+				}
+			}
 			if _, err := EvidenceOf(ctx, st, toll.NewUUID()); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("the story of no order: %v", err)
 			}

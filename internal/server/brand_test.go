@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -109,6 +110,10 @@ func TestBrand_Remembered(t *testing.T) {
 		}
 		if err := server.SetKeyPrefix(t.Context(), cfg, "other"); err != nil {
 			t.Fatal(err)
+		}
+		st := storetest.OpenConfig(t, store.Config{Data: o.Data, Database: o.Database, Admin: true, ReadOnly: true})
+		if acts := storetest.Acts(t, st, "", "setting.changed"); !slices.Equal(acts, []string{`key_prefix {"before":"local","after":"other"}`}) {
+			t.Errorf("the audit log says %q", acts)
 		}
 		cfg.KeyPrefix = "other"
 		if p := servesAs(t, cfg, acme); p != "other" {

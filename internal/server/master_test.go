@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +62,7 @@ func rotatesMaster(t *testing.T, at store.Config) {
 	both, swapped := cfg, cfg
 	both.OtherMasterKeyFile = next
 	swapped.MasterKeyFile, swapped.OtherMasterKeyFile = next, old
+	turn := "" // what the audit log says
 	t.Run("both", func(t *testing.T) {
 		_, url := start(t, both)
 		uses(t, url, "before")
@@ -88,6 +90,7 @@ func rotatesMaster(t *testing.T, at store.Config) {
 		if err != nil || done.From == done.To {
 			t.Fatalf("%+v, %v", done, err)
 		}
+		turn = fmt.Sprintf(`%[1]s {"before":"%[2]s","after":"%[1]s"}`, done.To, done.From)
 		uses(t, url, "done")
 		if at.Database == "" {
 			return
@@ -99,6 +102,10 @@ func rotatesMaster(t *testing.T, at store.Config) {
 	})
 	if done, err := server.RotateMaster(ctx, cfg, next); err != nil || len(done.Resealed) > 0 {
 		t.Errorf("something was left: %+v, %v", done, err)
+	}
+	st := storetest.OpenConfig(t, store.Config{Data: at.Data, Database: at.Database, Admin: true, ReadOnly: true})
+	if acts := storetest.Acts(t, st, "", "master_key.rotated"); len(acts) == 0 || slices.ContainsFunc(acts, func(a string) bool { return a != turn }) {
+		t.Errorf("the audit log says %q, not %q", acts, turn)
 	}
 	ring, err := seal.FromFile(old, false)
 	if err != nil {

@@ -28,6 +28,7 @@ type town struct {
 	s       *server.Server
 	address string
 	ahead   *atomic.Int64
+	db      store.Config
 }
 
 // eachTown runs f on a service on each kind of database.
@@ -52,7 +53,7 @@ func newTownOn(t *testing.T, v storetest.Variant, ln net.Listener, change func(*
 		change(&cfg)
 	}
 	s, address := startOn(t, cfg, ln)
-	return &town{t, s, address, &ahead}
+	return &town{t, s, address, &ahead, db}
 }
 
 const goodPassword = "four words are enough"

@@ -5,12 +5,15 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // TestDeleteWorkspace: an owner deletes a workspace on its page, after a fresh proof and with its name typed. Members, keys, invitations and
@@ -58,6 +61,11 @@ func TestDeleteWorkspace(t *testing.T) {
 			t.Errorf("the second: %d", second.status)
 		}
 		reads(t, alice.follow(first), http.StatusOK, "Your account")
+		st := storetest.OpenConfig(t, store.Config{Data: o.db.Data, Database: o.db.Database, Admin: true, ReadOnly: true})
+		lower := toll.MustAddress(w).Lower()
+		if acts := storetest.Acts(t, st, lower, "workspace.deleted"); !slices.Equal(acts, []string{lower + ` {"before":{"invitations":1,"members":2}}`}) {
+			t.Errorf("the audit log says %q", acts)
+		}
 		o.ahead.Add(int64(2 * time.Second)) // keys are looked at once a second
 		for _, v := range []*visitor{alice.visitor, admin} {
 			if res := v.get(alice.w); res.status != http.StatusNotFound {

@@ -77,6 +77,19 @@ func OpenConfig(t testing.TB, cfg store.Config) *store.Store {
 	return st
 }
 
+// Acts returns the newest entries of one act in the audit log of a workspace ("" for the operator's), at most 100: object and detail.
+func Acts(t testing.TB, st *store.Store, workspace, act string) (all []string) {
+	t.Helper()
+	list, err := store.AuditList(t.Context(), st, workspace, act, time.Time{}, time.Time{}, store.Page{Size: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		all = append(all, e.Object+" "+e.Detail)
+	}
+	return all
+}
+
 // Config returns the configuration of a fresh database with the schema of today and no record, which is dropped when the test
 // ends. Without TOLL_TEST_POSTGRES a test of PostgreSQL is skipped.
 func Config(t testing.TB, v Variant) store.Config {
