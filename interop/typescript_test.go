@@ -249,6 +249,7 @@ func (p sdkProject) elsewhere(t *testing.T, run *parts, env []string) {
 		}
 		run.begin(t, p, name, with("TOLL_STAGE="+conformanceStage(t), "TOLL_"+strings.ToUpper(name)+"="+program), "runtimes.test.mjs")
 	}
+	run.begin(t, p, "paid express4", with("TOLL_FRONT=express4"), "paid.test.mjs")
 	app := p.nextApp(t, n)
 	run.begin(t, p, "paid in an application of Next", with("TOLL_FRONT=application", "TOLL_NEXT="+app), "paid.test.mjs")
 }

@@ -7,6 +7,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { serve } from "@hono/node-server";
 import express from "express";
+import express4 from "express4";
 import Fastify from "fastify";
 import { Hono } from "hono";
 import { Toll, verifyWebhook } from "@tollhq/toll";
@@ -17,7 +18,7 @@ import * as forHono from "@tollhq/toll/hono";
 import * as forNext from "@tollhq/toll/next";
 
 export const content = "the paid content";
-export const names = ["web", "express", "hono", "fastify", "next"];
+export const names = ["web", "express", "express4", "hono", "fastify", "next"];
 if (process.env.TOLL_NEXT) names.push("application");
 /** Frameworks with a server of HTTP/2. */
 export const onHttp2 = ["web", "hono", "fastify"];
@@ -231,6 +232,42 @@ async function openApplication() {
 }
 export const closeApplication = async () => (await application)?.close();
 
+/** The application of a release of Express. What a handler throws is caught by release 5 itself. */
+async function sellsBehind(express, caught, state, shared, port) {
+  const app = express();
+  app.set("env", "test");
+  const h = handlers(state, forExpress.paymentOf);
+  const o = routes(shared);
+  for (const [name, handle] of Object.entries(h)) {
+    app.all(`/${name}`, forExpress.paid(o[name]), caught(async (req, res) => {
+      const a = await handle(req, {
+        headers: req.headers,
+        query: new URL(req.url, "http://x").searchParams,
+        body: async () => {
+          let text = "";
+          for await (const c of req) text += c;
+          return text;
+        },
+      });
+      res.status(a.status ?? 200);
+      for (const [n, v] of Object.entries(a.headers ?? {})) res.setHeader(n, v);
+      if (!a.parts) return res.send(a.body);
+      for await (const part of a.parts) {
+        if (!res.write(part) && res.destroyed) return;
+      }
+      res.end();
+    }));
+  }
+  app.post("/hook", express.raw({ type: "*/*" }), caught(async (req, res) => {
+    res.status(await hook(state, req.headers, req.body.toString())).end();
+  }));
+  app.get("/free", (req, res) => res.send(`free ${req.headers["payment-signature"] ?? null}`));
+  app.use((_error, _req, res, _next) => (res.headersSent ? res.destroy() : res.status(500).send("failed")));
+  const server = app.listen(port, "127.0.0.1");
+  await once(server, "listening");
+  return server;
+}
+
 const makers = {
   async web(state, shared, port) {
     const h = handlers(state, forWeb.paymentOf);
@@ -292,40 +329,9 @@ const makers = {
     });
   },
 
-  async express(state, shared, port) {
-    const app = express();
-    app.set("env", "test");
-    const h = handlers(state, forExpress.paymentOf);
-    const o = routes(shared);
-    for (const [name, handle] of Object.entries(h)) {
-      app.all(`/${name}`, forExpress.paid(o[name]), async (req, res) => {
-        const a = await handle(req, {
-          headers: req.headers,
-          query: new URL(req.url, "http://x").searchParams,
-          body: async () => {
-            let text = "";
-            for await (const c of req) text += c;
-            return text;
-          },
-        });
-        res.status(a.status ?? 200);
-        for (const [n, v] of Object.entries(a.headers ?? {})) res.setHeader(n, v);
-        if (!a.parts) return res.send(a.body);
-        for await (const part of a.parts) {
-          if (!res.write(part) && res.destroyed) return;
-        }
-        res.end();
-      });
-    }
-    app.post("/hook", express.raw({ type: "*/*" }), async (req, res) => {
-      res.status(await hook(state, req.headers, req.body.toString())).end();
-    });
-    app.get("/free", (req, res) => res.send(`free ${req.headers["payment-signature"] ?? null}`));
-    app.use((_error, _req, res, _next) => (res.headersSent ? res.destroy() : res.status(500).send("failed")));
-    const server = app.listen(port, "127.0.0.1");
-    await once(server, "listening");
-    return server;
-  },
+  express: (state, shared, port) => sellsBehind(express, (f) => f, state, shared, port),
+  express4: (state, shared, port) =>
+    sellsBehind(express4, (f) => (req, res, next) => void f(req, res).catch(next), state, shared, port),
 
   async fastify(state, shared, port) {
     const app = Fastify({ bodyLimit: 1 << 16, http2: shared.http2 });
