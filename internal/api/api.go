@@ -72,6 +72,8 @@ type Deps struct {
 	TestClock *TestClock
 	// Limits bound the rate of calls; zero: no limit.
 	Limits Limits
+	// Refused is called once for each answer that refuses or fails, with its code, and must not block; nil: nobody counts.
+	Refused func(toll.Code)
 	// Patience is how long a body may take on its way, besides a second for each 16 KiB; 0 = 10 s.
 	Patience time.Duration
 }
@@ -112,6 +114,9 @@ func newHandler(d Deps, routes []route) *handler {
 	d.Environment = cmp.Or(d.Environment, toll.Sandbox)
 	if d.Clock == nil {
 		d.Clock = time.Now
+	}
+	if d.Refused == nil {
+		d.Refused = func(toll.Code) {}
 	}
 	d.OrderWait, d.Patience = cmp.Or(d.OrderWait, orderWait), cmp.Or(d.Patience, pace.Patience)
 	if d.CloseReads {

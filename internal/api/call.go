@@ -232,7 +232,21 @@ func (c *call) reply(answer any) {
 			return
 		}
 	}
+	if code, refused := verdictOf(answer); refused {
+		c.h.Refused(code)
+	}
 	c.write(status, jsonType, body)
+}
+
+// verdictOf returns the code of an answer with status 200 that says no, which verify gives, and settle to a stock body.
+func verdictOf(answer any) (code toll.Code, refused bool) {
+	switch a := answer.(type) {
+	case *x402.VerifyResponse:
+		return a.Code, !a.IsValid
+	case *x402.SettleResponse:
+		return a.Code, !a.Success
+	}
+	return "", false
 }
 
 // shortAnswer is how long an answer may be of which net/http finds the length by itself, its buffer. One header less keeps the map

@@ -26,6 +26,7 @@ func (c *call) fail(err error) {
 	status := e.HTTPStatus()
 	c.code = e.Code
 	c.log(e, status)
+	c.h.Refused(e.Code)
 	header := c.w.Header()
 	switch {
 	case status == http.StatusUnauthorized:

@@ -196,6 +196,7 @@ func (c *call) demand(u *facilitator.Unpaid) {
 		return
 	}
 	c.log(u.Cause, http.StatusPaymentRequired)
+	c.h.Refused(u.Cause.Code)
 	header := c.w.Header()
 	header[requiredHeader] = []string{base64.StdEncoding.EncodeToString(required)}
 	if u.Receipt != nil {

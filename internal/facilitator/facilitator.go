@@ -39,18 +39,17 @@ type Deps struct {
 	Ledger      *ledger.Ledger
 	Auth        *auth.Auth
 	Checkout    *checkout.Checkout
-	Namespace   x402.Namespace               // zero: x402.Default
-	Environment toll.Environment             // zero: toll.Sandbox
-	Clock       func() time.Time             // nil: the clock of the system
-	Log         *slog.Logger                 // nil: discard
-	Refused     func(reason string, n int64) // told of refusals that were counted; nil: nobody
-	Pending     func()                       // called for a settlement whose outcome is not known; nil: nobody counts
-	TokenFormat string                       // default rendering of access tokens: "jwt" (also for "") or "x402"
-	TopUpWait   time.Duration                // how long a verify or settle waits for the order of missing credits; 0: 20 s
-	Exact       ExactPolicy                  // "": [ExactPlans]
-	Treasury    toll.Address                 // who wallets pay for plans; zero: the receiver of the price, when there is one
-	Receipts    bool                         // every successful settlement carries a signed receipt
-	Service     toll.Address                 // service account on the chain, zero: none
+	Namespace   x402.Namespace   // zero: x402.Default
+	Environment toll.Environment // zero: toll.Sandbox
+	Clock       func() time.Time // nil: the clock of the system
+	Log         *slog.Logger     // nil: discard
+	Pending     func()           // called for a settlement whose outcome is not known; nil: nobody counts
+	TokenFormat string           // default rendering of access tokens: "jwt" (also for "") or "x402"
+	TopUpWait   time.Duration    // how long a verify or settle waits for the order of missing credits; 0: 20 s
+	Exact       ExactPolicy      // "": [ExactPlans]
+	Treasury    toll.Address     // who wallets pay for plans; zero: the receiver of the price, when there is one
+	Receipts    bool             // every successful settlement carries a signed receipt
+	Service     toll.Address     // service account on the chain, zero: none
 	Quotas      Quotas
 	// Horizon is how long after the end of its access token a request is known; 0: for ever.
 	Horizon time.Duration

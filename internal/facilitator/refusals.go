@@ -68,11 +68,6 @@ func (f *Facilitator) WriteRefusals(ctx context.Context) error {
 	}
 	err := f.Store.Tx(ctx, func(tx *store.Tx) error { return store.AddRefusals(ctx, tx, counts) })
 	if err == nil {
-		if f.Refused != nil {
-			for r, n := range counts {
-				f.Refused(r.Reason, n)
-			}
-		}
 		return nil
 	}
 	c.mu.Lock()

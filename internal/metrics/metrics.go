@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/jobs"
@@ -37,7 +38,7 @@ type Metrics struct {
 	failed   prometheus.Counter
 
 	settlements, credits, pending prometheus.Counter
-	refusals                      *prometheus.CounterVec
+	refusals                      map[toll.Code]prometheus.Counter // one for each code of the table
 }
 
 // operations are the values of the label operation: the acts on credits, then groups of routes by the first segments of
@@ -59,6 +60,7 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		registry: prometheus.NewRegistry(),
 		seconds:  map[string]prometheus.Observer{},
 		answers:  map[string]*[4]prometheus.Counter{},
+		refusals: map[toll.Code]prometheus.Counter{},
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "toll_http_requests_in_flight", Help: "Requests that are being answered."}),
 		retained: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "toll_retention_removed_total", Help: "Rows that were removed after their time, by kind."}, []string{"kind"}),
 		swept:    prometheus.NewCounter(prometheus.CounterOpts{Name: "toll_swept_accounts_total", Help: "Accounts in which the sweeper ended a hold or a lot."}),
@@ -87,9 +89,12 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 	m.pending = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "toll_settlements_pending_total", Help: "Settlements whose outcome was not known when their caller got an answer.",
 	})
-	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "toll_refusals_total", Help: "Payments that verify and settle refused to sellers, by reason.",
-	}, []string{"reason"})
+	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "toll_refusals_total", Help: "Answers of the API that refuse or fail, by their code.",
+	}, []string{"code"})
+	for _, known := range toll.Codes() {
+		m.refusals[known.Code] = refusals.WithLabelValues(string(known.Code))
+	}
 	m.failed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "toll_ledger_failed_batches_total", Help: "Batches of the ledger that failed; batches that were then taken apart count as well.",
 	})
@@ -100,7 +105,7 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 		Name: "toll_http_answer_seconds", Help: "Time to answer by operation.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 	}, []string{"operation"})
-	m.registry.MustRegister(m.settlements, m.credits, m.pending, m.refusals, answers, seconds, m.inFlight, m.swept, m.retained, m.handles, m.batches, m.commits, m.retries, m.failed, loopCollector{g}, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.settlements, m.credits, m.pending, refusals, answers, seconds, m.inFlight, m.swept, m.retained, m.handles, m.batches, m.commits, m.retries, m.failed, loopCollector{g}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.flag("toll_database_ready", "1 while the database takes writes, else 0.", ready)
 	if _, ok := st.Disk(); ok {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -108,10 +109,11 @@ func (m *Metrics) Pending() {
 	}
 }
 
-// Refused counts refusals of verify and settle by the word of their reason, of which there are few.
-func (m *Metrics) Refused(reason string, n int64) {
+// Refused counts an answer of the API that refuses or fails. A code that is not in the table counts as [toll.CodeInternal], so that
+// the values of the label are those of the table, whatever is answered.
+func (m *Metrics) Refused(code toll.Code) {
 	if m != nil {
-		m.refusals.WithLabelValues(reason).Add(float64(n))
+		m.refusals[code.Info().Code].Inc()
 	}
 }
 

@@ -90,12 +90,6 @@ func TestMetrics_Numbers(t *testing.T) {
 	} {
 		eventually(t, want, func() bool { return regexp.MustCompile("(?m)^" + want + "$").MatchString(scrape(t, s)) })
 	}
-	if err := s.Close(t.Context()); err != nil { // refusals are counted once a minute, and at the end
-		t.Fatal(err)
-	}
-	if got := scrape(t, s); !regexp.MustCompile(`\ntoll_refusals_total\{reason="[a-z_]+"\} 1\n`).MatchString(got) {
-		t.Error("the refusal is not counted")
-	}
 }
 
 // Each expression of the board and of the alert rules is about metrics that the service has.
@@ -133,7 +127,6 @@ func TestDeploy_MetricNames(t *testing.T) {
 			}
 		}
 	}
-	names["toll_refusals_total"] = true       // has no value before the first refusal
 	names["toll_orders_open_by_state"] = true // has no value without an open order
 	metric := regexp.MustCompile(`\btoll_[a-z_]+\b`)
 	check := func(what, expr string) {

@@ -128,7 +128,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.facilitator = facilitator.New(facilitator.Deps{
-		Horizon: cfg.horizon(), Refused: s.metrics.Refused, Pending: s.metrics.Pending,
+		Horizon: cfg.horizon(), Pending: s.metrics.Pending,
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
 		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat, TopUpWait: cfg.topUpWait,
 		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: s.chain.Account(),
@@ -161,7 +161,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),
 		StripeEvents: stripeEvents, Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits,
-		OrderWait: s.orderWait(), CloseReads: cfg.CloseReads,
+		OrderWait: s.orderWait(), CloseReads: cfg.CloseReads, Refused: s.metrics.Refused,
 	}))
 	if tracer != nil {
 		s.handler = traces.Handler(s.handler, tracer)
