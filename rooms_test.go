@@ -464,6 +464,7 @@ var skips = map[string]string{
 	"internal/server/deploy_test.go":                     "nginx, caddy or systemd-analyze of Debian, in make test-all",
 	"internal/server/machine_test.go":                    "root, and a system with cgroup2, in make test-all",
 	"internal/server/operation_test.go":                  "a system that lists descriptors",
+	"internal/server/readonly_test.go":                   "root, and a loop device for an ext4",
 	"internal/server/readiness_test.go":                  "a file system that can be mounted, or a shell with ulimit",
 	"internal/chain/contracts/generate/generate_test.go": "an npm registry",
 	"internal/chain/chaintest/anvil.go":                  "an npm registry",

@@ -307,11 +307,16 @@ func pids(conns []*pgx.Conn) (all []int32) {
 // script that did so.
 func cluster(t *testing.T) (dir string, postgres func(args ...string) string) {
 	t.Helper()
+	return clusterIn(t, filepath.Join(os.TempDir(), "toll-siege-"+toll.NewUUID()))
+}
+
+// clusterIn is [cluster] in a new directory.
+func clusterIn(t *testing.T, dir string) (_ string, postgres func(args ...string) string) {
+	t.Helper()
 	script, err := filepath.Abs("../../scripts/postgres.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir = filepath.Join(os.TempDir(), "toll-siege-"+toll.NewUUID())
 	postgres = func(args ...string) string {
 		t.Helper()
 		cmd := exec.Command("sh", append([]string{script}, args...)...)
