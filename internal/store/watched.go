@@ -10,7 +10,7 @@ import (
 // Watched is what an operator watches of a database. Each number is read through an index; webhooks, which are few, are read in whole.
 type Watched struct {
 	Open      map[string]int64     // open orders by rail
-	States    map[[2]string]int64  // open orders by rail and the state of their payment there; empty above [maxStates] orders
+	States    map[[2]string]int64  // open orders by rail and the state of their payment there, or [StateNotRead]
 	Oldest    map[string]time.Time // when the oldest of them was made
 	Undecided map[string]int64     // orders by rail that could not yet take what became of their payment
 	Webhooks  map[string]int64     // by status
@@ -80,7 +80,7 @@ func (s *Store) Watch(ctx context.Context) (w Watched, err error) {
 		w.Open[g.name], w.Oldest[g.name] = g.number, FromMicros(g.first)
 	}
 	if err == nil {
-		w.States, err = s.openStates(ctx, maxStates)
+		w.States, err = s.openStates(ctx, maxStates, w.Open)
 	}
 	for _, g := range groups("SELECT '', COUNT(*), COALESCE(MIN(period), 0) FROM mirror_periods WHERE state <> 'final'") {
 		if w.Mirror = g.number; g.number > 0 {
@@ -107,22 +107,26 @@ func (s *Store) Watch(ctx context.Context) (w Watched, err error) {
 	return w, err
 }
 
-// maxStates bounds the open orders whose payments are looked at, one by one.
+// maxStates bounds the open orders whose payments are read, one by one.
 const maxStates = 10_000
 
-// openStates counts open orders by rail and the state of their payment, and nothing when there are more than limit. It reads the
-// orders first and their payments then, as a cluster keeps the two on different machines. An order that is decided meanwhile may
-// be counted.
-func (s *Store) openStates(ctx context.Context, limit int) (map[[2]string]int64, error) {
+// StateNotRead is the state of open orders beyond [maxStates], whose payments are not read.
+const StateNotRead = "not-read"
+
+// openStates counts open orders by rail and the state of their payment. It reads the payments of at most limit orders; the others of
+// a rail, which has as many as all says, count as [StateNotRead]. It reads the orders first and their payments then, as a cluster
+// keeps the two on different machines. An order that is decided meanwhile may be counted.
+func (s *Store) openStates(ctx context.Context, limit int, all map[string]int64) (map[[2]string]int64, error) {
 	type open struct{ rail, id string }
 	found, err := All(ctx, s, func(scan func(dest ...any) error) (o open, err error) {
 		return o, scan(&o.rail, &o.id)
 	}, "SELECT rail, order_id FROM orders WHERE open_key IS NOT NULL AND rail IS NOT NULL LIMIT $1", int64(limit)+1)
-	if err != nil || len(found) > limit {
+	if err != nil {
 		return nil, err
 	}
+	read := found[:min(limit, len(found))]
 	of := map[string][]string{}
-	for _, o := range found {
+	for _, o := range read {
 		of[o.rail] = append(of[o.rail], o.id)
 	}
 	states := map[[2]string]int64{}
@@ -138,6 +142,9 @@ func (s *Store) openStates(ctx context.Context, limit int) (map[[2]string]int64,
 		})
 		if err != nil {
 			return nil, err
+		}
+		if rest := all[rail] - int64(len(of[rail])); len(read) < len(found) && rest > 0 {
+			states[[2]string{rail, StateNotRead}] = rest
 		}
 	}
 	return states, nil
