@@ -140,11 +140,23 @@ Several may do this at once: one does it, the others wait. A migration that was 
 }
 
 func (a *app) backupCommand() *cobra.Command {
-	var verify, list bool
+	var verify, list, record bool
 	var tmp string
 	var objects server.Config
-	c := a.storeCommand("backup FILE", "Write a sealed copy of an embedded database", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+	c := a.storeCommand("backup [FILE]", "Write a sealed copy of an embedded database", func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		cfg.TemporaryDir, cfg.ObjectStore = tmp, objects.ObjectStore
+		switch {
+		case record && len(args) > 0:
+			return usagef("toll backup --record makes no backup, and takes no argument %q", args[0])
+		case record:
+			if err := server.NoteBackup(cmd.Context(), cfg); err != nil {
+				return err
+			}
+			a.say("", "It is noted that a backup was made now: toll_backup_age_seconds counts from here.")
+			return nil
+		case len(args) == 0:
+			return usagef("toll backup needs FILE, or --record")
+		}
 		if list {
 			made, err := server.ListBackups(cmd.Context(), cfg, args[0])
 			if err != nil {
@@ -174,7 +186,8 @@ func (a *app) backupCommand() *cobra.Command {
 	})
 	c.Flags().BoolVar(&verify, "verify", false, "read a whole backup and open it with the master key, without a restore")
 	c.Flags().BoolVar(&list, "list", false, "list the scheduled backups of the folder, or of s3://bucket/prefix")
-	c.MarkFlagsMutuallyExclusive("verify", "list")
+	c.Flags().BoolVar(&record, "record", false, "make nothing, and note in the database that other tools made a backup now")
+	c.MarkFlagsMutuallyExclusive("verify", "list", "record")
 	c.Flags().StringVar(&tmp, "tmp", "", "folder for the plain copy of the database while the backup is made; default the data directory")
 	objectStoreFlags(c, &objects)
 	c.Long = `Write a sealed copy of an embedded database, as it is in one moment, while the service runs or not. The file is read back
@@ -182,11 +195,13 @@ before it gets its name, and is bound to the environment. The master key that op
 older schema is copied as it is. With - the backup goes to stdout, for a program that keeps it elsewhere, and
 s3://bucket/prefix/name is an object of an S3-compatible store.
 
-toll serve --backup-dir makes backups by itself. PostgreSQL has tools of its own: pg_dump, or an archive of its write-ahead log.`
+toll serve --backup-dir makes backups by itself. PostgreSQL has tools of its own: pg_dump, or an archive of its write-ahead log.
+After they have succeeded, toll backup --record notes the time in the database, for toll_backup_age_seconds and its alert.`
 	c.Example = "toll backup --data ./toll-data toll-2026-11-21.backup\n" +
 		"toll backup --data ./toll-data --verify toll-2026-11-21.backup\n" +
 		"toll backup --s3-endpoint https://s3.example.com --s3-key-file s3.key --list s3://vault/toll\n" +
-		"toll backup --data ./toll-data --tmp /run/toll - | ssh keep@vault 'cat >toll.backup'"
+		"toll backup --data ./toll-data --tmp /run/toll - | ssh keep@vault 'cat >toll.backup'\n" +
+		"toll backup --record --database postgres://… --master-key-file master.key"
 	return c
 }
 

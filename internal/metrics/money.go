@@ -81,16 +81,38 @@ func (m *Metrics) Money(st *store.Store, clock func() time.Time) {
 	}
 }
 
-// Backups reports the age of the newest scheduled backup, as long as there is one.
-func (m *Metrics) Backups(last func() time.Time, clock func() time.Time) {
+// backupCollector reports the age of the newest backup that is known.
+type backupCollector struct {
+	*store.Store
+	scheduled func() time.Time // nil: there is no schedule
+	clock     func() time.Time
+}
+
+var backupAge = prometheus.NewDesc("toll_backup_age_seconds", "Age of the newest backup, scheduled or noted; -1: the schedule has none.", nil, nil)
+
+func (backupCollector) Describe(to chan<- *prometheus.Desc) { to <- backupAge }
+
+func (c backupCollector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), queryTime)
+	defer cancel()
+	last, _ := store.NotedBackup(ctx, c.Store) // toll_database_ready says that the database is away
+	if c.scheduled != nil && c.scheduled().After(last) {
+		last = c.scheduled()
+	}
+	age := -1.0
+	switch {
+	case !last.IsZero():
+		age = max(0, c.clock().Sub(last).Seconds())
+	case c.scheduled == nil:
+		return // nobody tells this service of backups
+	}
+	to <- prometheus.MustNewConstMetric(backupAge, prometheus.GaugeValue, age)
+}
+
+// Backups reports the age of the newest backup, of the schedule or noted in the database.
+func (m *Metrics) Backups(st *store.Store, scheduled, clock func() time.Time) {
 	if m != nil {
-		m.gauge("toll_backup_age_seconds", "Age of the newest scheduled backup, -1 for none.", func() float64 {
-			at := last()
-			if at.IsZero() {
-				return -1
-			}
-			return max(0, clock().Sub(at).Seconds())
-		})
+		m.registry.MustRegister(backupCollector{st, scheduled, clock})
 	}
 }
 

@@ -248,6 +248,13 @@ func NoteAudit(ctx context.Context, cfg Config, findings int) error {
 	})
 }
 
+// NoteBackup notes in the database that a backup was made with other tools, for the metrics of the service.
+func NoteBackup(ctx context.Context, cfg Config) error {
+	return administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
+		return f.store.Tx(ctx, func(tx *store.Tx) error { return store.NoteBackup(ctx, tx, f.clock.machine()) })
+	})
+}
+
 // Recount has usage and revenue counted anew from the journal, beside a running service or not, and returns when all entries that
 // there are have been counted.
 func Recount(ctx context.Context, cfg Config) error {

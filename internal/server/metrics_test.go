@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,39 @@ func TestMetrics_LastAudit(t *testing.T) {
 	}
 	if got := scrape(t, s); !strings.Contains(got, "\ntoll_audit_findings 3\n") || strings.Contains(got, "\ntoll_audit_age_seconds -1\n") {
 		t.Error("the metrics do not tell of the audit")
+	}
+}
+
+// A backup that other tools made counts from the moment in which it is noted, on each database. Nothing is said of backups before
+// the first one, unless there is a schedule; of two the newer one counts.
+func TestMetrics_NotedBackup(t *testing.T) {
+	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
+		t.Run(string(v), func(t *testing.T) {
+			at := storetest.Config(t, v)
+			var moved atomic.Int64
+			base := time.Now()
+			cfg := server.Config{
+				Data: at.Data, Database: at.Database, MasterKeyFile: freshMasterKey(t), Metrics: true,
+				Clock: func() time.Time { return base.Add(time.Duration(moved.Load())) },
+			}
+			s, _ := start(t, cfg)
+			if got := scrape(t, s); strings.Contains(got, "toll_backup_age_seconds") {
+				t.Error("a backup that nobody told of has an age")
+			}
+			if err := server.NoteBackup(t.Context(), cfg); err != nil {
+				t.Fatal(err)
+			}
+			moved.Store(int64(50 * time.Hour))
+			if got := scrape(t, s); !regexp.MustCompile(`\ntoll_backup_age_seconds (1\.8\d+e\+05|180\d\d\d)`).MatchString(got) {
+				t.Errorf("the backup is not 50 hours old: %s", regexp.MustCompile("toll_backup_age.*").FindAllString(got, -1))
+			}
+			if err := server.NoteBackup(t.Context(), cfg); err != nil {
+				t.Fatal(err)
+			}
+			if got := scrape(t, s); !regexp.MustCompile(`\ntoll_backup_age_seconds [01](\.\d+)?\n`).MatchString(got) {
+				t.Error("the second backup does not count")
+			}
+		})
 	}
 }
 

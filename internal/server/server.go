@@ -106,9 +106,11 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.metrics.Recovery(&s.restored)
 	s.metrics.Money(base.store, base.clock.now)
 	s.metrics.Chain(s.seenChain, base.clock.now)
-	if b := cfg.Backups; b.Dir != "" {
-		s.metrics.Backups(s.lastBackup, base.clock.machine)
+	scheduled := s.lastBackup
+	if cfg.Backups.Dir == "" {
+		scheduled = nil
 	}
+	s.metrics.Backups(base.store, scheduled, base.clock.machine)
 	s.jobs.OnStop("ledger", s.ledger.Close)
 	if err := s.connect(ctx); err != nil {
 		return nil, err

@@ -29,7 +29,8 @@ type LastAudit struct {
 
 // Names of settings.
 const (
-	settingAudit = "last_audit"
+	settingAudit  = "last_audit"
+	settingBackup = "last_backup"
 	// SettingMirrorPeriod is how long a period of the mirror of burns is, as Go writes it. With another length the numbers of
 	// periods would start again.
 	SettingMirrorPeriod = "mirror_period"
@@ -42,6 +43,20 @@ func NoteAudit(ctx context.Context, tx *Tx, a LastAudit) error {
 		return err
 	}
 	return PutSetting(ctx, tx, settingAudit, text)
+}
+
+// NoteBackup notes when a backup was made with other tools than those of this program.
+func NoteBackup(ctx context.Context, tx *Tx, at time.Time) error {
+	return PutSetting(ctx, tx, settingBackup, []byte(at.UTC().Format(time.RFC3339)))
+}
+
+// NotedBackup returns the time of the last [NoteBackup], zero for none.
+func NotedBackup(ctx context.Context, q Querier) (time.Time, error) {
+	text, there, err := IfThere(Setting(ctx, q, settingBackup))
+	if err != nil || !there {
+		return time.Time{}, err
+	}
+	return time.Parse(time.RFC3339, string(text))
 }
 
 // Watch reads what an operator watches.
