@@ -145,23 +145,34 @@ func pageOf(rows []string, path string) (row string, record int) {
 	return best, slices.IndexFunc(strings.Split(best, "/"), func(part string) bool { return strings.HasPrefix(part, "{") })
 }
 
-// TestT154_RecordsOfOthers: no record of a workspace is found below another one, and it is not told from one that does not exist. The
-// records are those to which the pages of two workspaces lead; a page of a record to which none leads fails the test.
-func TestT154_RecordsOfOthers(t *testing.T) {
-	o := newTown(t, storetest.SQLite, nil)
-	s := o.sold("alice", "bob")
+// records gives the seller and the buyer a record of each kind that has a page.
+func (s *sold) records() {
+	t, now := s.o.t, time.Now()
+	t.Helper()
 	s.settle("paid-one", 7)
-	alice, bob, mallory := s.seller, s.buyer, o.seller("mallory")
-	o.signUp("dan", alice.invite(strings.TrimPrefix(alice.w, "/w/"), "viewer"))
-	if _, err := alice.api.CreateWebhook(t.Context(), client.WebhookParams{URL: "https://hooks.example.com/"}); err != nil {
+	hook, err := s.seller.api.CreateWebhook(t.Context(), client.WebhookParams{URL: "https://hooks.example.com/"})
+	if err == nil {
+		err = s.seller.api.TestWebhook(t.Context(), hook.ID)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Now()
-	if err := server.StoreOf(o.s).Tx(t.Context(), func(tx *store.Tx) error {
-		at := toll.MustAddress(strings.TrimPrefix(bob.w, "/w/"))
+	order := ""
+	for one, err := range s.buyer.api.Orders(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		order = one.OrderID
+	}
+	if err := server.StoreOf(s.o.s).Tx(t.Context(), func(tx *store.Tx) error {
+		at, id := toll.MustAddress(strings.TrimPrefix(s.buyer.w, "/w/")), toll.NewUUID()
 		return errors.Join(
 			store.InsertDelegation(t.Context(), tx, &store.Delegation{
-				ID: toll.NewUUID(), Owner: at, Provider: toll.ProviderCard, PaymentMethod: "pm_1", Currency: "usd", Limit: 100, CreatedAt: now, ExpiresAt: now.Add(time.Hour),
+				ID: id, Owner: at, Provider: toll.ProviderCard, PaymentMethod: "pm_1", Currency: "usd", Limit: 100, CreatedAt: now, ExpiresAt: now.Add(time.Hour),
+			}),
+			store.InsertDelegationTransaction(t.Context(), tx, &toll.DelegationTransaction{
+				ID: toll.NewUUID(), DelegationID: id, AmountCents: 5, Currency: "usd", Status: toll.TransactionFailed,
+				OrderID: order, CreatedAt: toll.At(now),
 			}),
 			store.PutPaymentMethod(t.Context(), tx, &store.PaymentMethod{
 				Owner: at, ID: "pm_1", Provider: toll.ProviderCard, Brand: "visa", Last4: "4242", ExpMonth: 12, ExpYear: int64(now.Year()) + 5, CreatedAt: now,
@@ -169,7 +180,17 @@ func TestT154_RecordsOfOthers(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the settlement is listed", func() bool { return strings.Contains(alice.get(alice.w+"/requests").body, "/requests/paid-one") })
+	eventually(t, "the settlement is listed", func() bool { return strings.Contains(s.seller.get(s.seller.w+"/requests").body, "/requests/paid-one") })
+}
+
+// TestT154_RecordsOfOthers: no record of a workspace is found below another one, and it is not told from one that does not exist. The
+// records are those to which the pages of two workspaces lead; a page of a record to which none leads fails the test.
+func TestT154_RecordsOfOthers(t *testing.T) {
+	o := newTown(t, storetest.SQLite, nil)
+	s := o.sold("alice", "bob")
+	alice, bob, mallory := s.seller, s.buyer, o.seller("mallory")
+	o.signUp("dan", alice.invite(strings.TrimPrefix(alice.w, "/w/"), "viewer"))
+	s.records()
 
 	all, err := server.PeoplePages(o.s)
 	if err != nil {

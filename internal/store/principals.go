@@ -35,9 +35,10 @@ var (
 	MakeOperator = runs[toll.Address](found, "UPDATE principals SET is_operator = TRUE WHERE address = $1")
 )
 
-// PrincipalList lists all principals, for the operators of the service. No index has their order: it reads all of them.
+// PrincipalList lists all principals, for the operators of the service. Their number is -1 where one part does not have them all:
+// to count them would read each.
 func PrincipalList(ctx context.Context, q Querier, p Page) (List[Principal], error) {
-	return principals.list(ctx, q, Listing{ID: "address", Sorts: map[Sort]string{SortCreated: "created_at"}}, p)
+	return principals.list(ctx, q, Listing{ID: "address", Sorts: map[Sort]string{SortCreated: "created_at"}, Count: "SELECT -1"}, p)
 }
 
 // LockPrincipal keeps a principal from being changed until the transaction ends. [ErrNotFound] when there is none.

@@ -15,11 +15,13 @@ type table struct {
 	Rows    [][]cell
 	Empty   *empty // in the place of a table without rows
 	Pager   *pager
+	Choice  *columnChoice // nil: all columns are shown
 }
 
 type column struct {
-	Text string
-	Num  bool // numbers, at the right
+	Text  string
+	Num   bool // numbers, at the right
+	Stays bool // names a row, and is never hidden; without one it is the first column
 }
 
 // cell is one value of a table. What is set of it is drawn.

@@ -252,16 +252,22 @@ const themeCookie = "theme"
 // Theme is POST /theme: a browser chooses its colours.
 func (w *Web) Theme() http.Handler {
 	return w.page(nil, func(v *visit) {
-		c := &http.Cookie{
-			Name: themeCookie, Value: v.form.Get("theme"), Path: "/", MaxAge: 400 * 24 * 3600, HttpOnly: true,
-			Secure: w.sessions.Cookie.Secure, SameSite: http.SameSiteLaxMode,
-		}
-		if c.Value != "light" && c.Value != "dark" {
-			c.Value, c.MaxAge = "", -1
-		}
-		http.SetCookie(v.rw, c)
+		to := v.form.Get("theme")
+		v.setChoice(themeCookie, to, "/", to == "light" || to == "dark")
 		v.redirect(http.StatusSeeOther, cmp.Or(place(v.form.Get("next")), PathHome))
 	})
+}
+
+// setChoice has the browser remember a choice for the pages below a path, or forget it.
+func (v *visit) setChoice(name, value, path string, keep bool) {
+	c := &http.Cookie{
+		Name: name, Value: value, Path: path, MaxAge: 400 * 24 * 3600, HttpOnly: true, Secure: v.w.sessions.Cookie.Secure,
+		SameSite: http.SameSiteLaxMode,
+	}
+	if !keep {
+		c.Value, c.MaxAge = "", -1
+	}
+	http.SetCookie(v.rw, c)
 }
 
 // theme returns what the browser chose; "" for the colours of the system.

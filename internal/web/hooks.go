@@ -316,7 +316,7 @@ func (v *visit) listEvents() {
 		return
 	}
 	t := &table{
-		Caption: "Events", Head: []column{{Text: "Number"}, {Text: "Type"}, {Text: "About"}, {Text: "Happened"}},
+		Caption: "Events", Head: []column{{Text: "Number"}, {Text: "Type", Stays: true}, {Text: "About"}, {Text: "Happened"}},
 		Empty: &empty{
 			"list", "No events yet", "Each change of a record of this workspace is an event. Your programs read them, and webhooks send them.",
 			"", "", "toll events list --follow",

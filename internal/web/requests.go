@@ -122,7 +122,7 @@ func (v *visit) listRequests() {
 func (v *visit) requestsTable(list store.List[*toll.Settlement], buyer bool) (*table, error) {
 	t := &table{
 		Caption: "Requests",
-		Head:    []column{{Text: "Ended"}, {Text: "Request"}, {Text: "Outcome"}, {Text: "Agent"}, {Text: "Plan"}, {Text: "Subscriber"}, {Text: "Credits", Num: true}},
+		Head:    []column{{Text: "Ended"}, {Text: "Request", Stays: true}, {Text: "Outcome"}, {Text: "Agent"}, {Text: "Plan"}, {Text: "Subscriber"}, {Text: "Credits", Num: true}},
 		Empty:   &empty{Icon: "receipt", Title: "No requests in this time", Text: "Each request that holds or burns credits appears here.", Command: "toll requests history"},
 		Pager:   v.pagerOf(list.Total, list.Next, "request"),
 	}
@@ -279,7 +279,7 @@ func (v *visit) listCalls() {
 	show, _ := v.filters(field{Name: "show", Label: "Calls", Options: []option{{Text: "All"}, {Value: "refused", Text: "Refused and failed"}}})
 	t := &table{
 		Caption: "Recent calls",
-		Head:    []column{{Text: "Time"}, {Text: "Call"}, {Text: "Answer"}, {Text: "Took", Num: true}, {Text: "Correlation id"}},
+		Head:    []column{{Text: "Time"}, {Text: "Call", Stays: true}, {Text: "Answer"}, {Text: "Took", Num: true}, {Text: "Correlation id"}},
 		Empty: &empty{
 			Icon: "terminal", Title: "No calls", Text: "The last 200 calls with this key appear here. Verify and settle are not among them: see the requests.",
 		},

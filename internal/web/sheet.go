@@ -199,6 +199,9 @@ func (v *visit) sheet(title string, s sheet) {
 		return
 	}
 	s.Done, s.Secret = cmp.Or(s.Done, o.Done), cmp.Or(s.Secret, o.Secret)
+	if v.columns(&s) {
+		return
+	}
 	s.Acts = slices.DeleteFunc(s.Acts, func(d dialog) bool { return d.ID == "" })
 	v.draw(title, s)
 }

@@ -125,7 +125,7 @@ func (v *visit) listActs() {
 	}
 	t := &table{
 		Caption: "Audit log",
-		Head:    []column{{Text: "Time"}, {Text: "Act"}, {Text: "By"}, {Text: "Object"}, {Text: "From"}},
+		Head:    []column{{Text: "Time"}, {Text: "Act", Stays: true}, {Text: "By"}, {Text: "Object"}, {Text: "From"}},
 		Empty:   &empty{Icon: "history", Title: "No entries", Text: "Each change of people, keys, plans and money is noted here, with who made it.", Command: "toll audit-log"},
 		Pager:   v.pagerOf(list.Total, list.Next, "act"),
 	}
