@@ -136,6 +136,7 @@ const (
 	CodeProofNeeded              Code = "BCK.PEOPLE.0003"     // The person has to prove a credential first.
 	CodePersonNeeded             Code = "BCK.PEOPLE.0004"     // This takes the session of a person.
 	CodeWorkspaceOwes            Code = "BCK.PEOPLE.0005"     // The workspace owes credits, or money of its orders is under way.
+	CodePasswordsOff             Code = "BCK.PEOPLE.0006"     // This service takes no passwords.
 	CodePathNotFound             Code = "BCK.HTTP.404"        // No such path.
 	CodeMethodNotAllowed         Code = "BCK.HTTP.405"        // This path does not take this method.
 	CodeRequestTimeout           Code = "BCK.HTTP.408"        // The body arrived too slowly.

@@ -276,6 +276,8 @@ var codes = []CodeInfo{
 		Hint: "Sign in as a person with POST /api/v1/session or toll session start; an API key does not do this."},
 	{Code: CodeWorkspaceOwes, Status: 409, Category: CategoryBusiness, Retryable: false, Message: "The workspace owes credits, or money of its orders is under way.",
 		Hint: "Refund the orders, take the credits back, or wait until they are used; then delete it."},
+	{Code: CodePasswordsOff, Status: 403, Category: CategoryAuth, Retryable: false, Message: "This service takes no passwords.",
+		Hint: "Sign in on its pages with a passkey, a wallet, a code by mail or an account of the provider; who has none of them recovers on /recover."},
 	{Code: CodePathNotFound, Status: 404, Category: CategoryValidation, Retryable: false, Message: "No such path.",
 		Hint: "GET /docs lists the paths; those of the API begin with /api/v1."},
 	{Code: CodeMethodNotAllowed, Status: 405, Category: CategoryValidation, Retryable: false, Message: "This path does not take this method.",

@@ -480,6 +480,11 @@ func provoked() map[toll.Code]func(c *scene) answer {
 			c.do(who, "POST", base+"/protocol/plans/mint", `{"planId":"`+plan+`","amount":"5","creditsReceiver":"`+c.s1.address.String()+`"}`)
 			return p.do("DELETE", "/workspaces/"+p.workspace, "")
 		},
+		toll.CodePasswordsOff: func(c *scene) answer {
+			c.built.People.NoPasswords = true
+			defer func() { c.built.People.NoPasswords = false }()
+			return c.do(actor{}, "POST", base+"/session", `{"login":"alice","password":"four words are enough"}`)
+		},
 		toll.CodeProofNeeded: func(c *scene) answer {
 			p := c.human("late")
 			c.clock.advance(people.FreshTime)

@@ -30,12 +30,12 @@ func peopleRoutes() []route {
 			op: "signUp", method: "POST", path: Base + "/people", auth: open, right: public, tag: tag, status: 201,
 			summary: "Sign up with a password, where registration is open or with a link; the person gets a workspace and a session",
 			action:  takes((*handler).signUp),
-			codes:   []toll.Code{toll.CodeForbidden, toll.CodeExists, toll.CodePersonNotFound, toll.CodeRateLimited},
+			codes:   []toll.Code{toll.CodePasswordsOff, toll.CodeForbidden, toll.CodeExists, toll.CodePersonNotFound, toll.CodeRateLimited},
 		},
 		{
 			op: "signIn", method: "POST", path: Base + "/session", auth: open, right: public, tag: tag, status: 201,
 			summary: "Sign in as a person with a password; the token of the session is shown once, and stands in place of an API key for 12 hours",
-			action:  takes((*handler).signIn), codes: []toll.Code{toll.CodeNotAuthenticated, toll.CodeRateLimited},
+			action:  takes((*handler).signIn), codes: []toll.Code{toll.CodePasswordsOff, toll.CodeNotAuthenticated, toll.CodeRateLimited},
 		},
 		{
 			op: "readSession", method: "GET", path: Base + "/session", auth: person, right: own, tag: tag,
@@ -44,7 +44,7 @@ func peopleRoutes() []route {
 		{
 			op: "proveSession", method: "POST", path: Base + "/session/proof", auth: person, right: own, tag: tag,
 			summary: "Prove the password once more; for ten minutes the session may do what asks for a fresh proof", action: takes((*handler).proveSession),
-			codes: []toll.Code{toll.CodeRateLimited},
+			codes: []toll.Code{toll.CodePasswordsOff, toll.CodeRateLimited},
 		},
 		{
 			op: "signOut", method: "DELETE", path: Base + "/session", auth: person, right: own, tag: tag,

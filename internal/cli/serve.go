@@ -97,6 +97,7 @@ accepted for --drain, and what is in flight then is finished.`
 func peopleFlags(c *cobra.Command, cfg *server.Config) {
 	f := pflag.NewFlagSet("people", pflag.ContinueOnError)
 	f.StringVar((*string)(&cfg.Registration), "registration", "", "who may sign up: open or invited; default open in a sandbox, invited on live")
+	f.BoolVar(&cfg.NoPasswords, "no-passwords", false, "people sign in without passwords: by passkeys, wallets, codes by mail or accounts of the provider; default passwords are taken")
 	f.StringVar(&cfg.Mail.URL, "smtp-url", "", "server that sends codes by mail, smtp://user@host:587 or smtps://user@host:465; TOLL_SMTP_PASSWORD holds the password; default no codes")
 	f.StringVar(&cfg.Mail.From, "mail-from", "", "address that sends them, such as pay@example.com")
 	f.StringVar(&cfg.OIDC.Issuer, "oidc-issuer", "", "provider of accounts with which people sign in (OpenID Connect), such as https://id.example.com; default none")

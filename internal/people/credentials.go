@@ -79,6 +79,9 @@ func (p *People) passwordOf(ctx context.Context, q store.Querier, user toll.UUID
 // SetPassword gives a person another password, or the first one with a login name; keep is the token of the session that goes on: all
 // others end. Errors are safe to show.
 func (p *People) SetPassword(ctx context.Context, user toll.UUID, login, password, keep string) error {
+	if p.NoPasswords {
+		return errPasswordsOff
+	}
 	old, err := p.passwordOf(ctx, p.Store, user)
 	if err != nil {
 		return err
@@ -173,7 +176,7 @@ func (p *People) RemoveCredential(ctx context.Context, user, id toll.UUID, keep 
 			switch {
 			case c.ID == id:
 				kind = c.Kind
-			case c.Kind != Recovery:
+			case c.Kind != Recovery && !(p.NoPasswords && c.Kind == Password):
 				left++
 			}
 		}
@@ -238,7 +241,7 @@ func recoverySubject(code string) string {
 	return toll.Hash(sumOf("recovery " + code)).String()
 }
 
-// Recover gives a person who lost all credentials a password: by one of their recovery codes or by a link of the operator. A person
+// Recover lets a person in who lost all credentials, and gives them a password, unless the service takes none: by one of their recovery codes or by a link of the operator. A person
 // who never had a password gets the login name with it. All sessions, and with a link all recovery codes, end. Errors are safe to
 // show: [toll.CodeNotAuthenticated], [toll.CodeBadRequest], [toll.CodeExists] for a login name that is taken.
 func (p *People) Recover(ctx context.Context, source, link, login, code, password string) (toll.Person, error) {
@@ -255,14 +258,16 @@ func (p *People) Recover(ctx context.Context, source, link, login, code, passwor
 	}
 	name, err := parseLogin(login)
 	switch {
-	case old.Subject == "" && err != nil:
+	case old.Subject == "" && err != nil && !p.NoPasswords:
 		return toll.Person{}, err
 	case old.Subject != "" && link == "" && name != old.Subject:
 		return toll.Person{}, errRecovery
 	case old.Subject != "":
 		name = old.Subject
 	}
-	if err := checkPassword(password, name); err != nil {
+	if p.NoPasswords {
+		password = rand.Text() // nobody knows it: the one before ends as well, and the login name stays
+	} else if err := checkPassword(password, name); err != nil {
 		return toll.Person{}, err
 	}
 	hash, err := p.hash(ctx, password)
@@ -288,6 +293,10 @@ func (p *People) Recover(ctx context.Context, source, link, login, code, passwor
 			if err != nil {
 				return store.NotFoundAs(err, errRecovery)
 			}
+		}
+		if p.NoPasswords && old.Subject == "" {
+			_, err := store.DeleteBrowserSessions(ctx, tx, user, "", "")
+			return err
 		}
 		return p.putPassword(ctx, tx, user, name, hash, "")
 	})

@@ -108,6 +108,9 @@ func (p *People) SignIn(ctx context.Context, source, login, password string) (to
 }
 
 func (p *People) signIn(ctx context.Context, source, login, password string, begins bool) (toll.Person, error) {
+	if p.NoPasswords {
+		return toll.Person{}, errPasswordsOff
+	}
 	name, err := parseLogin(login)
 	if err := p.limits.try(source, name); err != nil {
 		return toll.Person{}, err

@@ -59,6 +59,7 @@ type Deps struct {
 	Store        *store.Store
 	Auth         *auth.Auth
 	Registration Registration // "" is open in a sandbox, invited on live
+	NoPasswords  bool         // people sign in by everything else
 	PublicURL    string       // whose host passkeys are of
 	Mail         MailConfig   // zero: no mails
 	OIDC         OIDCConfig   // zero: no provider
@@ -81,7 +82,10 @@ type People struct {
 	oidc     *provider          // nil: none
 }
 
-// New returns the room. Errors: a public address that is no address.
+// errPasswordsOff refuses a password where the service takes none.
+var errPasswordsOff = toll.NewError(toll.CodePasswordsOff)
+
+// New returns the room. Errors: a public address that is no address; no way to sign in.
 func New(d Deps) (*People, error) {
 	if d.Registration == "" {
 		d.Registration = Open
@@ -92,6 +96,10 @@ func New(d Deps) (*People, error) {
 	passkeys, err1 := newPasskeys(d.PublicURL)
 	mailer, err2 := newMailer(d.Mail)
 	oidc, err3 := newProvider(d.OIDC, d.PublicURL)
+	if d.NoPasswords && passkeys == nil && mailer == nil && oidc == nil {
+		return nil, errors.Join(err1, err2, err3, errors.New(
+			"without passwords people need another way to sign in: an https address with a name, for passkeys, a mail server or a provider of accounts"))
+	}
 	return &People{
 		Deps: d, hashing: make(chan struct{}, hashesAtOnce), limits: newLimits(), passkeys: passkeys, mailer: mailer, oidc: oidc,
 	}, errors.Join(err1, err2, err3)
@@ -185,8 +193,11 @@ func (p *People) MaySignUp(ctx context.Context, secret string) error {
 
 // SignUp makes a person with a password and a workspace of their own, of which the person is the owner; with a link to a workspace,
 // also a membership there. The first workspace is the one to show. Errors are safe to show: [toll.CodeBadRequest],
-// [toll.CodeForbidden], [toll.CodeExists] for a login name that is taken, [toll.CodeRateLimited].
+// [toll.CodeForbidden], [toll.CodeExists] for a login name that is taken, [toll.CodeRateLimited], [toll.CodePasswordsOff].
 func (p *People) SignUp(ctx context.Context, source string, in SignUp) (User, toll.Address, error) {
+	if p.NoPasswords {
+		return User{}, toll.Address{}, errPasswordsOff
+	}
 	login, err := parseLogin(in.Login)
 	if err == nil {
 		err = checkPassword(in.Secret, login)

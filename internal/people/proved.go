@@ -136,11 +136,11 @@ func (p *People) AddProved(ctx context.Context, user toll.UUID, pr Proved) error
 	return p.add(ctx, user, store.Credential{Kind: pr.Kind, Subject: pr.Subject, Name: pr.Name})
 }
 
-// Has returns which kinds of credentials a person has.
+// Has returns which kinds of credentials a person can use.
 func (p *People) Has(ctx context.Context, user toll.UUID) (kinds []string, err error) {
 	rows, err := store.CredentialsOf(ctx, p.Store, user)
 	for _, c := range rows {
-		if !slices.Contains(kinds, c.Kind) {
+		if !slices.Contains(kinds, c.Kind) && !(p.NoPasswords && c.Kind == Password) {
 			kinds = append(kinds, c.Kind)
 		}
 	}

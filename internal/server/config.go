@@ -112,6 +112,8 @@ type Config struct {
 	SignedReceipts bool
 	// Registration says who may sign up: people.Open, people.Invited, or "" for open in a sandbox and invited on live.
 	Registration people.Registration
+	// NoPasswords refuses passwords: people sign in by passkeys, wallets, codes by mail or accounts of the provider.
+	NoPasswords bool
 	// Mail says through which server codes are sent. Zero sends none.
 	Mail people.MailConfig
 	// OIDC is a provider of accounts with which people sign in. Zero is none.

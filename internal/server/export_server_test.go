@@ -53,3 +53,6 @@ func PeoplePages(s *Server) ([]api.Page, error) {
 	}
 	return peoplePages(w), nil
 }
+
+// RefusePasswords turns passwords off or on, as another start would.
+func RefusePasswords(s *Server, off bool) { s.people.NoPasswords = off }

@@ -137,7 +137,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Quotas: facilitator.Quotas{Permissions: cfg.Quotas.Permissions, FreeHolds: cfg.Quotas.FreeHolds},
 	})
 	if s.people, err = people.New(people.Deps{
-		Store: base.store, Auth: a, Registration: cfg.Registration, PublicURL: s.PublicURL(), Seal: base.ring.Seal, Open: base.ring.Open,
+		Store: base.store, Auth: a, Registration: cfg.Registration, NoPasswords: cfg.NoPasswords, PublicURL: s.PublicURL(), Seal: base.ring.Seal, Open: base.ring.Open,
 		Clock: cfg.Clock, Log: cfg.Log, Mail: cfg.Mail, OIDC: cfg.OIDC, Accepts: s.acceptsByCode(),
 	}); err != nil {
 		return nil, err

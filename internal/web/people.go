@@ -32,6 +32,7 @@ type signUp struct {
 	Role               toll.Role
 	SignInNext         string
 	Operator           bool
+	NoPasswords        bool
 	Mail               bool            // codes are sent by mail
 	OIDC               string          // name of the provider; "" for none
 	Passkey            people.Ceremony // zero where browsers take none
@@ -97,7 +98,7 @@ func (v *visit) askSignUp(status int, link, next, fault string) {
 		v.refuseNext(e.HTTPStatus(), e.Text(), "")
 		return
 	}
-	f := signUp{Next: next, Link: link, Mail: v.w.People.HasMail(), Name: v.form.Get("name"), Login: v.form.Get("login")}
+	f := signUp{Next: next, Link: link, NoPasswords: v.w.People.NoPasswords, Mail: v.w.People.HasMail(), Name: v.form.Get("name"), Login: v.form.Get("login")}
 	if link != "" {
 		kind, to, err := v.w.People.ReadLink(v.ctx(), v.w.Address(v.r), link)
 		if err != nil {
@@ -168,7 +169,8 @@ type confirming struct {
 	Passkey           people.Ceremony
 	Password          bool   // the person has one
 	OIDC              string // name of the provider of the person; "" for none
-	Nothing           bool   // the person has nothing that counts here
+	NoPasswords       bool
+	Nothing           bool // the person has nothing that counts here
 }
 
 // proved reports whether the person proved a credential a short time ago; it asks for one else.
@@ -187,7 +189,7 @@ func (v *visit) proved(why string) bool {
 }
 
 func (v *visit) askConfirm(status int, why, next, fault string) {
-	f := confirming{Why: why, Next: next, Ticket: v.w.ticket(v.ctx(), formConfirm)}
+	f := confirming{Why: why, Next: next, NoPasswords: v.w.People.NoPasswords, Ticket: v.w.ticket(v.ctx(), formConfirm)}
 	s := shown{Title: "Confirm that it is you", Fault: fault}
 	kinds, err := v.w.People.Has(v.ctx(), v.person.User.ID)
 	f.Password = slices.Contains(kinds, people.Password)
@@ -253,12 +255,19 @@ func (w *Web) Confirm() http.Handler {
 }
 
 // recovering is the form with which a person who lost the password gets another one.
-type recovering struct{ Link, Login string }
+type recovering struct {
+	Link, Login string
+	NoPasswords bool
+}
 
 // Recover is GET and POST /recover.
 func (w *Web) Recover() http.Handler {
 	ask := func(v *visit, status int, link, fault string) {
-		v.show(status, "recover", shown{Title: "Choose a new password", Fault: fault, Body: recovering{link, v.form.Get("login")}}, "")
+		title := "Choose a new password"
+		if w.People.NoPasswords {
+			title = "Get in again"
+		}
+		v.show(status, "recover", shown{Title: title, Fault: fault, Body: recovering{link, v.form.Get("login"), w.People.NoPasswords}}, "")
 	}
 	return w.page(func(v *visit) { ask(v, http.StatusOK, v.r.URL.Query().Get("link"), "") }, func(v *visit) {
 		link := v.form.Get("link")
@@ -280,6 +289,7 @@ type security struct {
 	Credentials []shownCredential
 	CodesLeft   int
 	HasPassword bool
+	NoPasswords bool
 	Mail        bool   // codes are sent by mail
 	OIDC        string // name of a provider whose account can be added; "" for none
 	Sessions    []shownSession
@@ -409,6 +419,7 @@ func (v *visit) showSecurity(status int, page security, fault string) {
 		v.fail(err)
 		return
 	}
+	page.NoPasswords = v.w.People.NoPasswords
 	page.Ticket, page.Mail = v.w.ticket(v.ctx(), formSecurity), v.w.People.HasMail()
 	for _, c := range all {
 		if c.Kind == people.Recovery {

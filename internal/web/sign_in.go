@@ -64,6 +64,8 @@ type signIn struct {
 	Weak  bool   // who is signed in proved a code by mail alone
 	OIDC  string // name of the provider; "" for none
 
+	NoPasswords bool
+
 	Passkey   people.Ceremony // zero where browsers take none
 	Elsewhere string          // address at which they do; "" for none
 }
@@ -154,6 +156,7 @@ func (v *visit) faulty(err error, again func(status int, fault string)) bool {
 func (v *visit) askSignIn(status int, why, next, fault string) {
 	f := signIn{Why: why, Next: next, Fault: fault != "", Login: v.form.Get("login"), Open: v.w.mayRegister()}
 	f.Mail, f.Weak = v.w.People.HasMail(), v.person != nil && v.person.Proof == people.Mail
+	f.NoPasswords = v.w.People.NoPasswords
 	s := shown{Title: "Sign in", Fault: fault}
 	var err error
 	if f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignIn); err != nil {
