@@ -320,7 +320,7 @@ var rooms = map[string]room{
 	},
 	"internal/web": {
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
-		lines: 11918, // 165 of them choose the columns of lists, 13 turn passwords off; 480 of them are the page for unknown addresses, names of workspaces, what bought credits last for, the test clock, accounts and acts of the operators; 650 of them are requests, calls of keys, own ranges, deletion, backups; 1,900 of them are pages of people, keys, buying and the operators; 110 are notifications by mail
+		lines: 11932, // 14 show alarms; 165 of them choose the columns of lists, 13 turn passwords off; 480 of them are the page for unknown addresses, names of workspaces, what bought credits last for, the test clock, accounts and acts of the operators; 650 of them are requests, calls of keys, own ranges, deletion, backups; 1,900 of them are pages of people, keys, buying and the operators; 110 are notifications by mail
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
 			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound internal/gzipped internal/cache",
 		third: []string{"github.com/alexedwards/scs/v2"},
@@ -355,7 +355,7 @@ var rooms = map[string]room{
 	},
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
-		lines: 3471, // 370 deal with payments without an order and with a restore; 150 change the master key; 120 make backups in time, 75 show them on the page of the operators, 38 make one that somebody asks for or note one; 60 are that page, 47 its alarms and passwords that are off; 20 start traces; 30 note audits and keep backups in buckets; 15 disable people; the rest is composition, what is owed to builders, links for people, archives, the walk through keys, counting usage anew and the drain of a shutdown
+		lines: 3510, // 370 deal with payments without an order and with a restore; 150 change the master key; 120 make backups in time, 75 show them on the page of the operators, 38 make one that somebody asks for or note one; 60 are that page, 47 its alarms and passwords that are off; 20 start traces; 30 note audits and keep backups in buckets; 15 disable people; the rest is composition, what is owed to builders, links for people, archives, the walk through keys, counting usage anew and the drain of a shutdown
 		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm internal/correlation internal/traces internal/traces/otlp " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
@@ -421,7 +421,7 @@ var rooms = map[string]room{
 }
 
 // planned are the budgets of rooms that come next: a room of this name has at most as many lines.
-var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 11918}
+var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 11932}
 
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{

@@ -80,6 +80,11 @@ type counter struct {
 	counted func(id string)
 }
 
+// Enabled has alarms counted also where no log is written.
+func (c counter) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelError || c.Handler.Enabled(ctx, level)
+}
+
 func (c counter) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelError {
 		r.Attrs(func(a slog.Attr) bool {
@@ -88,6 +93,9 @@ func (c counter) Handle(ctx context.Context, r slog.Record) error {
 			}
 			return a.Key != key
 		})
+	}
+	if !c.Handler.Enabled(ctx, r.Level) {
+		return nil
 	}
 	return c.Handler.Handle(ctx, r)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/server"
 )
@@ -174,6 +175,12 @@ func TestServicePage(t *testing.T) {
 				t.Errorf("%d, no %q:\n%s", page.status, want, mainPart.FindString(page.body))
 			}
 		}
+		if strings.Contains(page.body, "Alarm ") {
+			t.Errorf("an alarm that nobody raised:\n%s", mainPart.FindString(page.body))
+		}
+		server.Alarm(o.s, alarm.RelayerLow)
+		server.Alarm(o.s, alarm.RelayerLow)
+		reads(t, operator.get("/w/"+w+"/operator"), http.StatusOK, "Alarm relayer-low", "Raised 2 times, last just now")
 		if nav := operator.get("/w/" + w).body; !strings.Contains(nav, `/operator"`) {
 			t.Error("the navigation of the operator lacks the page")
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -44,6 +45,9 @@ func KeepBrand(
 func Disable(s *Server, ctx context.Context, who string, disabled bool) (toll.Person, error) {
 	return s.people.Disable(ctx, who, disabled)
 }
+
+// Alarm raises one, as a fault would.
+func Alarm(s *Server, id alarm.ID) { alarm.Log(context.Background(), s.cfg.Log, id, "for a test") }
 
 // PeoplePages are the routes for people.
 func PeoplePages(s *Server) ([]api.Page, error) {

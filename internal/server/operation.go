@@ -35,6 +35,7 @@ func (s *Server) operation(ctx context.Context) (o web.Operation, err error) {
 	if o.Unmatched.Cards, o.Unmatched.Crypto, err = store.CountOrphans(ctx, s.base.store); err != nil {
 		return o, err
 	}
+	o.Alarms = s.alarms.recent()
 	o.Backups = s.backups(ctx)
 	each := func(name string, n int, of string) {
 		text := "no limit"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/correlation"
@@ -63,6 +64,7 @@ type Server struct {
 	backing     sync.Mutex  // one backup at a time
 	backedUp    backupNotes
 	backupDue   jobs.Signal // somebody asked for one
+	alarms      raised
 }
 
 // New opens the database, brings its schema up to date, and starts the work in the background. The caller listens
@@ -74,8 +76,9 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	cfg.Clock, cfg.Namespace = base.clock.now, base.names
-	cfg.Log = slog.New(correlation.Log(cfg.Log.Handler()))
-	s := &Server{cfg: cfg, base: base, backupDue: jobs.NewSignal(), jobs: jobs.NewGroup(cfg.Log)}
+	s := &Server{cfg: cfg, base: base, backupDue: jobs.NewSignal()}
+	cfg.Log = slog.New(alarm.Count(correlation.Log(cfg.Log.Handler()), s.alarms.note))
+	s.cfg.Log, s.jobs = cfg.Log, jobs.NewGroup(cfg.Log)
 	s.jobs.OnStop("database", func(context.Context) error { return base.store.Close() })
 	defer func() {
 		if err != nil {

@@ -18,6 +18,7 @@ type Operation struct {
 	Keys   []SigningKey
 	Limits []Limit
 	Unmatched
+	Alarms  []Alarm
 	Backups *Backups // nil: no schedule
 }
 
@@ -59,6 +60,13 @@ type Loop struct {
 	Last    time.Time // end of the last turn
 	Failing time.Time // since when turns fail; zero: they do not
 	Error   string    // of the last turn
+}
+
+// Alarm is one that the log of this process has: how often, and when for the last time.
+type Alarm struct {
+	ID    string
+	Times int64
+	Last  time.Time // by the clock of the machine
 }
 
 // SigningKey is a key with which the service signs.
@@ -132,6 +140,12 @@ func (v *visit) showOperation() {
 		s.Tasks = append(s.Tasks, task{
 			Tone: "bad", Title: count(n, "payment") + " without an order",
 			Text: "toll orders unmatched lists them. Refund each, or grant its credits.",
+		})
+	}
+	for _, a := range o.Alarms {
+		s.Tasks = append(s.Tasks, task{
+			Tone: "bad", Title: "Alarm " + a.ID,
+			Text: "Raised " + count(a.Times, "time") + ", last " + ago(a.Last, v.w.Machine()) + ". The log has its line; docs/OPERATING.md says what to do.",
 		})
 	}
 	loops := &table{Caption: "Background work", Head: []column{{Text: "Loop"}, {Text: "State"}, {Text: "Last turn"}, {Text: "Turns", Num: true}}}

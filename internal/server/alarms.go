@@ -1,0 +1,41 @@
+package server
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tollhq/toll/internal/web"
+)
+
+// alarmLife is how long the page of the operators shows an alarm after it was raised last. A fault that lasts raises its alarm again.
+const alarmLife = 24 * time.Hour
+
+// raised remembers which alarms this process raised, by their ids. It is safe for concurrent use.
+type raised struct {
+	mu sync.Mutex
+	by map[string]web.Alarm
+}
+
+// note counts an alarm.
+func (r *raised) note(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		r.by = map[string]web.Alarm{}
+	}
+	r.by[id] = web.Alarm{ID: id, Times: r.by[id].Times + 1, Last: time.Now()}
+}
+
+// recent returns the alarms of the last day, the last one first.
+func (r *raised) recent() (out []web.Alarm) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.by {
+		if time.Since(a.Last) < alarmLife {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b web.Alarm) int { return b.Last.Compare(a.Last) })
+	return out
+}
