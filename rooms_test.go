@@ -158,7 +158,7 @@ var rooms = map[string]room{
 	},
 	"internal/store": {
 		what:  "migrations, records, transactions, errors of both engines",
-		lines: 11495, // 15 note backups and count the open orders beyond the bound; 45 of them end a workspace; 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite; 500 people with their lists and audit log; 50 codes by mail; 830 the journal and the way into it; 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched; 100 of them read settlements by time; 30 of them are mails and from where a person signed in; 60 watch the mirror of burns, audits and the states of open orders
+		lines: 11496, // 15 note backups and count the open orders beyond the bound; 45 of them end a workspace; 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite; 500 people with their lists and audit log; 50 codes by mail; 830 the journal and the way into it; 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched; 100 of them read settlements by time; 30 of them are mails and from where a person signed in; 60 watch the mirror of burns, audits and the states of open orders
 		ours:  "toll x402 internal/backoff",
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "modernc.org/libc", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
@@ -355,7 +355,7 @@ var rooms = map[string]room{
 	},
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
-		lines: 3510, // 370 deal with payments without an order and with a restore; 150 change the master key; 120 make backups in time, 75 show them on the page of the operators, 38 make one that somebody asks for or note one; 60 are that page, 47 its alarms and passwords that are off; 20 start traces; 30 note audits and keep backups in buckets; 15 disable people; the rest is composition, what is owed to builders, links for people, archives, the walk through keys, counting usage anew and the drain of a shutdown
+		lines: 3519, // 370 deal with payments without an order and with a restore; 150 change the master key; 120 make backups in time, 75 show them on the page of the operators, 38 make one that somebody asks for or note one; 60 are that page, 47 its alarms and passwords that are off; 20 start traces; 30 note audits and keep backups in buckets; 15 disable people; the rest is composition, what is owed to builders, links for people, archives, the walk through keys, counting usage anew and the drain of a shutdown
 		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm internal/correlation internal/traces internal/traces/otlp " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
@@ -375,7 +375,7 @@ var rooms = map[string]room{
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 10870, // 11 note backups; 40 are object stores, audits that are noted and where traces go; 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
+		lines: 10871, // 11 note backups; 40 are object stores, audits that are noted and where traces go; 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
 		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{
