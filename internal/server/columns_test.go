@@ -23,6 +23,7 @@ var (
 	filterForm  = regexp.MustCompile(`(?s)<form method="get" class="filters">.*?</form>`)
 	rowLink     = regexp.MustCompile(`<td[^>]*><a href="(/w/[^"]*)"`)
 	nextLink    = regexp.MustCompile(`href="([^"]*)" rel="next"`)
+	since       = regexp.MustCompile(`>[^<]*</time>`)
 	hiddenInput = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 )
 
@@ -73,6 +74,7 @@ func TestColumns_EveryList(t *testing.T) {
 		}
 	}
 	lists := map[string]bool{} // by row: whether it had records
+	var sorted []string
 	links := regexp.MustCompile(`href="(/w/0x[0-9a-fA-F]{40})(/[^"?#]+)`)
 	for _, who := range []*seller{s.seller, s.buyer, {operator, "/w/" + operator.workspace(), nil}} {
 		seen := map[string]bool{}
@@ -94,6 +96,9 @@ func TestColumns_EveryList(t *testing.T) {
 			if strings.Contains(list, "<table>") {
 				seen[row] = true
 				choosesColumns(t, who.visitor, who.w+path, list)
+				if turnsRound(t, who.visitor, who.w+path, list) {
+					sorted = append(sorted, row)
+				}
 			}
 		}
 	}
@@ -106,11 +111,40 @@ func TestColumns_EveryList(t *testing.T) {
 			t.Errorf("%s was not met, or has no list", row)
 		}
 	}
+	for _, row := range []string{"/agents", "/plans", "/keys", "/orders", "/requests", "/events", "/webhooks", "/tokens", "/delegations", "/holdings", "/audit", "/operator/accounts"} {
+		if !slices.Contains(sorted, row) {
+			t.Errorf("%s cannot begin with its oldest record", row)
+		}
+	}
 	for row, met := range lists {
 		if !met {
 			t.Errorf("%s has no record in this test: its columns were not seen", row)
 		}
 	}
+}
+
+// turnsRound has a list begin with its oldest record, where the list can.
+func turnsRound(t *testing.T, v *visitor, path, list string) bool {
+	t.Helper()
+	records := func(list string) (out []string) {
+		for _, row := range strings.Split(list, "<tr>") {
+			if m := rowLink.FindStringSubmatch(row); m != nil {
+				out = append(out, m[1])
+			} else if _, cells, found := strings.Cut(row, "<td"); found {
+				cells, _, _ = strings.Cut(cells, "</tr>")
+				out = append(out, since.ReplaceAllString(cells, ""))
+			}
+		}
+		return out
+	}
+	page := v.get(path + "?sort=oldest")
+	newest, turned := records(list), records(listOf(page.body))
+	slices.Reverse(newest)
+	can := strings.Contains(page.body, `<option value="oldest" selected>`)
+	if can && (len(newest) == 0 || !slices.Equal(turned, newest)) {
+		t.Errorf("%s: the oldest first are %v, not %v", path, turned, newest)
+	}
+	return can
 }
 
 // choosesColumns tries the columns of one list, which is empty afterwards of choices.

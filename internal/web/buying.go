@@ -63,6 +63,9 @@ func (v *visit) held(page store.Page) (list store.List[*toll.Balance], pace map[
 	if page.Cursor != "" {
 		q.Set("cursor", page.Cursor)
 	}
+	if page.Ascending {
+		q.Set("sortOrder", "asc")
+	}
 	list, err = partOf[*toll.Balance](v, "/protocol/holdings", "holdings", q)
 	pace = map[toll.PlanID]*big.Int{}
 	if err != nil || len(list.Items) == 0 {

@@ -282,24 +282,52 @@ func (v *visit) theme() string {
 // mostRows is how many rows a page of a list has.
 const mostRows = 25
 
-// sorts are the orders of lists of records with names.
-var sorts = []option{{Text: "Newest first"}, {Value: string(store.SortUpdated), Text: "Last changed first"}, {Value: string(store.SortName), Text: "By name"}}
+// oldest is the order of a list that begins with its oldest record.
+const oldest = "oldest"
+
+// turns are the orders of lists, sorts those of lists of records with names.
+var (
+	turns = []option{{Text: "Newest first"}, {Value: oldest, Text: "Oldest first"}}
+	sorts = append(slices.Clone(turns), option{Value: string(store.SortUpdated), Text: "Last changed first"}, option{Value: string(store.SortName), Text: "By name"})
+)
+
+// oldestFirst reports whether the list of the page begins with its oldest record, which the page offers then.
+func (v *visit) oldestFirst() bool {
+	v.turns = true
+	return v.r.URL.Query().Get("sort") == oldest
+}
+
+// ordering is the field that chooses between [turns].
+func (v *visit) ordering(t *table) []field {
+	if !v.turns || t == nil || t.Pager == nil || len(t.Rows) == 0 {
+		return nil
+	}
+	f := field{Name: "sort", Label: "Sorted", Options: turns}
+	if v.oldestFirst() {
+		f.Value = oldest
+	}
+	if t.Pager.Total == 1 && f.Value == "" {
+		return nil
+	}
+	return []field{f}
+}
 
 // sorted is [visit.listPage] in the order that somebody chose, with the field for that, which a list of one has no use for.
 func (v *visit) sorted() (store.Page, func(total int64) []field) {
 	p, f := v.listPage(), field{Name: "sort", Label: "Sorted", Value: v.r.URL.Query().Get("sort"), Options: sorts}
-	if hasOption(sorts, f.Value) {
+	v.turns = false
+	if f.Value != oldest && hasOption(sorts, f.Value) {
 		p.Sort, p.Ascending = store.Sort(f.Value), f.Value == string(store.SortName)
 	}
 	return p, func(total int64) []field {
-		if total < 2 {
+		if total < 2 && f.Value == "" {
 			return nil
 		}
 		return []field{f}
 	}
 }
 
-// listPage reads the cursor of a list from the query string.
+// listPage reads the cursor and the order of a list from the query string.
 func (v *visit) listPage() store.Page {
-	return store.Page{Size: mostRows, Cursor: v.r.URL.Query().Get("cursor")}
+	return store.Page{Size: mostRows, Cursor: v.r.URL.Query().Get("cursor"), Ascending: v.oldestFirst()}
 }

@@ -339,7 +339,7 @@ func (v *visit) listEvents() {
 			narrow.Set(name, value)
 		}
 	}
-	s := sheet{Lead: "Everything that happened to what this workspace has, the newest first.", Links: v.file("events", narrow), Table: t, Filter: []field{
+	s := sheet{Lead: "Everything that happened to what this workspace has.", Links: v.file("events", narrow), Table: t, Filter: []field{
 		types, {Name: "since", Label: "From", Type: "date", Value: day},
 	}}
 	if v.w.Environment != toll.Live {

@@ -118,7 +118,7 @@ func (v *visit) listAccounts() {
 			{Text: nameOf(p.Shown())}, {ID: p.Address.String()}, credits(toll.Credits(len(in))), {Text: custodyWords[people.CustodyOf(p)]}, at(p.CreatedAt),
 		})
 	}
-	v.sheet("Accounts", sheet{Lead: "All workspaces of this service, the newest first.", Table: t})
+	v.sheet("Accounts", sheet{Lead: "All workspaces of this service.", Table: t})
 }
 
 func (v *visit) showOperation() {

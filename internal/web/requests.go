@@ -51,6 +51,7 @@ const mostReads = 5
 
 // requests reads what a page shows of the list of requests.
 func (v *visit) requests(q url.Values) (all store.List[*toll.Settlement], err error) {
+	v.setOrder(q)
 	q.Set("cursor", v.r.URL.Query().Get("cursor"))
 	for range mostReads {
 		if q.Get("cursor") == "" {
