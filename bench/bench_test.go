@@ -113,8 +113,8 @@ func TestRun(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	var r report
-	// What a service cannot answer, or cannot decide, in a standstill ends a run and leaves open what it did, and a slice may pass without an
-	// answer: another run is made.
+	// When the machine stalls, a service answers 503 or 202, which ends the run, or a slice ends before the first answer. Then the test
+	// makes another run.
 	for try := 1; ; try++ {
 		err := run(context.Background(), args, &out, &errs)
 		if err == nil {

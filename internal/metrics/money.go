@@ -131,8 +131,8 @@ func (m *Metrics) Pending() {
 	}
 }
 
-// Refused counts an answer of the API that refuses or fails. A code that is not in the table counts as [toll.CodeInternal], so that
-// the values of the label are those of the table, whatever is answered.
+// Refused counts an answer of the API that refuses or fails, by its code. A code that is not in the table of codes counts as
+// [toll.CodeInternal], so that the label has no other values than those of the table.
 func (m *Metrics) Refused(code toll.Code) {
 	if m != nil {
 		m.refusals[code.Info().Code].Inc()

@@ -241,9 +241,9 @@ func recoverySubject(code string) string {
 	return toll.Hash(sumOf("recovery " + code)).String()
 }
 
-// Recover lets a person in who lost all credentials, and gives them a password, unless the service takes none: by one of their recovery codes or by a link of the operator. A person
-// who never had a password gets the login name with it. All sessions, and with a link all recovery codes, end. Errors are safe to
-// show: [toll.CodeNotAuthenticated], [toll.CodeBadRequest], [toll.CodeExists] for a login name that is taken.
+// Recover lets a person in who lost all credentials, by one of their recovery codes or by a link of the operator. The person gets
+// another password, and with a first one the login name. Where the service takes no passwords, the old one ends and password is not
+// used. All sessions, and with a link all recovery codes, end. Errors are safe to show: [toll.CodeNotAuthenticated], [toll.CodeBadRequest], [toll.CodeExists] for a login name that is taken.
 func (p *People) Recover(ctx context.Context, source, link, login, code, password string) (toll.Person, error) {
 	if err := p.limits.try(source, "recover "+strings.ToLower(login)+link); err != nil {
 		return toll.Person{}, err

@@ -206,17 +206,8 @@ func TestT154_RecordsOfOthers(t *testing.T) {
 			}
 		}
 	}
-	links := regexp.MustCompile(`href="(/w/0x[0-9a-fA-F]{40})(/[^"?#]+)`)
 	for _, who := range []*seller{alice, bob} {
-		queue := slices.Sorted(maps.Keys(areas))
-		for i := 0; i < len(queue); i++ {
-			path := queue[i]
-			page := who.get(who.w + path)
-			for _, m := range links.FindAllStringSubmatch(page.body, -1) {
-				if m[1] == who.w && !slices.Contains(queue, m[2]) {
-					queue = append(queue, m[2])
-				}
-			}
+		for path, page := range who.pages(slices.Sorted(maps.Keys(areas))) {
 			row, record := pageOf(rows, path)
 			if record < 0 || publicRecords[row] != "" {
 				continue

@@ -169,7 +169,7 @@ func TestMetrics_RefusalsByCode(t *testing.T) {
 	}
 }
 
-// The values of the label are the codes of the table, whatever strangers send and whatever is answered. Counting allocates nothing.
+// The label has a value for each code of the table, and no other one: no request and no answer adds one. Counting allocates nothing.
 func TestMetrics_RefusalCodesAreClosed(t *testing.T) {
 	var table []toll.Code
 	for _, known := range toll.Codes() {

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,6 +42,26 @@ type seller struct {
 	*visitor
 	w   string // path of the workspace
 	api *client.Client
+}
+
+var ownLinks = regexp.MustCompile(`href="(/w/0x[0-9a-fA-F]{40})(/[^"?#]+)`)
+
+// pages opens the pages at paths below the workspace, and those of the workspace that any of them links to, each once.
+func (s *seller) pages(paths []string) iter.Seq2[string, shown] {
+	return func(yield func(string, shown) bool) {
+		queue := slices.Clone(paths)
+		for i := 0; i < len(queue); i++ {
+			page := s.get(s.w + queue[i])
+			for _, m := range ownLinks.FindAllStringSubmatch(page.body, -1) {
+				if m[1] == s.w && !slices.Contains(queue, m[2]) {
+					queue = append(queue, m[2])
+				}
+			}
+			if !yield(queue[i], page) {
+				return
+			}
+		}
+	}
 }
 
 func (o *town) seller(login string) *seller {

@@ -41,13 +41,12 @@ func agentPages() []areaPage {
 }
 
 func (v *visit) listAgents() {
-	page, sorted := v.sorted()
-	list, err := store.AgentsOfOwner(v.ctx(), v.w.Store, v.person.Address, page)
+	list, err := store.AgentsOfOwner(v.ctx(), v.w.Store, v.person.Address, v.pageOf(nameSorts))
 	if v.failed("part of the list", err) {
 		return
 	}
 	v.sheet("Agents", sheet{
-		Lead: "Servers of yours that others pay for, request by request.", Table: v.agentsTable(list), Filter: sorted(list.Total),
+		Lead: "Servers of yours that others pay for, request by request.", Table: v.agentsTable(list),
 		Links: append(v.mayBegin("Register an agent", "agents", "new"), v.file("agents", nil)...),
 	})
 }

@@ -59,13 +59,8 @@ const paceDays = 7
 
 // held reads what the workspace has of the plans of others, and what requests burned of each in the last days.
 func (v *visit) held(page store.Page) (list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int, err error) {
-	q := url.Values{"pageSize": {strconv.Itoa(page.Size)}}
-	if page.Cursor != "" {
-		q.Set("cursor", page.Cursor)
-	}
-	if page.Ascending {
-		q.Set("sortOrder", "asc")
-	}
+	q := url.Values{}
+	setPage(q, page)
 	list, err = partOf[*toll.Balance](v, "/protocol/holdings", "holdings", q)
 	pace = map[toll.PlanID]*big.Int{}
 	if err != nil || len(list.Items) == 0 {

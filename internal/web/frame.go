@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tollhq/toll"
@@ -285,49 +286,47 @@ const mostRows = 25
 // oldest is the order of a list that begins with its oldest record.
 const oldest = "oldest"
 
-// turns are the orders of lists, sorts those of lists of records with names.
+// Orders of lists: timeSorts those of every list, nameSorts those of records with names.
 var (
-	turns = []option{{Text: "Newest first"}, {Value: oldest, Text: "Oldest first"}}
-	sorts = append(slices.Clone(turns), option{Value: string(store.SortUpdated), Text: "Last changed first"}, option{Value: string(store.SortName), Text: "By name"})
+	timeSorts = []option{{Text: "Newest first"}, {Value: oldest, Text: "Oldest first"}}
+	nameSorts = append(slices.Clone(timeSorts), option{Value: string(store.SortUpdated), Text: "Last changed first"}, option{Value: string(store.SortName), Text: "By name"})
 )
 
-// oldestFirst reports whether the list of the page begins with its oldest record, which the page offers then.
-func (v *visit) oldestFirst() bool {
-	v.turns = true
-	return v.r.URL.Query().Get("sort") == oldest
+// listPage reads the cursor and the order of a list from the query string. The page offers the orders of [timeSorts].
+func (v *visit) listPage() store.Page { return v.pageOf(timeSorts) }
+
+// pageOf is [visit.listPage] for other orders.
+func (v *visit) pageOf(sorts []option) store.Page {
+	v.sort = &field{Name: "sort", Label: "Sorted", Value: v.r.URL.Query().Get("sort"), Options: sorts}
+	if !hasOption(sorts, v.sort.Value) {
+		v.sort.Value = ""
+	}
+	p := store.Page{Size: mostRows, Cursor: v.r.URL.Query().Get("cursor")}
+	switch by := v.sort.Value; by {
+	case "": // the newest record first
+	case oldest:
+		p.Ascending = true
+	default:
+		p.Sort, p.Ascending = store.Sort(by), by == string(store.SortName)
+	}
+	return p
 }
 
-// ordering is the field that chooses between [turns].
-func (v *visit) ordering(t *table) []field {
-	if !v.turns || t == nil || t.Pager == nil || len(t.Rows) == 0 {
+// sortField is the field that chooses the order of a list, which a list of one has no use for.
+func (v *visit) sortField(t *table) []field {
+	if v.sort == nil || t == nil || t.Pager == nil || len(t.Rows) == 0 || t.Pager.Total == 1 && v.sort.Value == "" {
 		return nil
 	}
-	f := field{Name: "sort", Label: "Sorted", Options: turns}
-	if v.oldestFirst() {
-		f.Value = oldest
-	}
-	if t.Pager.Total == 1 && f.Value == "" {
-		return nil
-	}
-	return []field{f}
+	return []field{*v.sort}
 }
 
-// sorted is [visit.listPage] in the order that somebody chose, with the field for that, which a list of one has no use for.
-func (v *visit) sorted() (store.Page, func(total int64) []field) {
-	p, f := v.listPage(), field{Name: "sort", Label: "Sorted", Value: v.r.URL.Query().Get("sort"), Options: sorts}
-	v.turns = false
-	if f.Value != oldest && hasOption(sorts, f.Value) {
-		p.Sort, p.Ascending = store.Sort(f.Value), f.Value == string(store.SortName)
+// setPage asks the API for a page of a list.
+func setPage(q url.Values, p store.Page) {
+	q.Set("pageSize", strconv.Itoa(p.Size))
+	if p.Cursor != "" {
+		q.Set("cursor", p.Cursor)
 	}
-	return p, func(total int64) []field {
-		if total < 2 && f.Value == "" {
-			return nil
-		}
-		return []field{f}
+	if p.Ascending {
+		q.Set("sortOrder", "asc")
 	}
-}
-
-// listPage reads the cursor and the order of a list from the query string.
-func (v *visit) listPage() store.Page {
-	return store.Page{Size: mostRows, Cursor: v.r.URL.Query().Get("cursor"), Ascending: v.oldestFirst()}
 }

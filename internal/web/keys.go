@@ -30,8 +30,7 @@ func keyPages() []areaPage {
 }
 
 func (v *visit) listKeys() {
-	page, sorted := v.sorted()
-	list, err := v.w.Auth.Keys(v.ctx(), v.person.Address, page)
+	list, err := v.w.Auth.Keys(v.ctx(), v.person.Address, v.pageOf(nameSorts))
 	if v.failed("part of the list", err) {
 		return
 	}
@@ -41,7 +40,7 @@ func (v *visit) listKeys() {
 		"key-round", "No API keys yet", "A key lets a program of yours use this workspace, with the rights that you choose.",
 		"", "", "toll keys create --help",
 	}
-	s := sheet{Lead: "What programs of yours sign in with.", Table: t, Filter: sorted(list.Total)}
+	s := sheet{Lead: "What programs of yours sign in with.", Table: t}
 	if v.person.Rights.Has(toll.RightKeys) {
 		s.begin("Make a key", v.to("keys", "new"))
 	}

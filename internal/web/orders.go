@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,19 +34,8 @@ func orderPages() []areaPage {
 // listOf reads the part of a list of the API that the page shows.
 func listOf[T any](v *visit, path, member string, q url.Values) (out store.List[T], err error) {
 	q = maps.Clone(q)
-	q.Set("pageSize", strconv.Itoa(mostRows))
-	if at := v.r.URL.Query().Get("cursor"); at != "" {
-		q.Set("cursor", at)
-	}
-	v.setOrder(q)
+	setPage(q, v.listPage())
 	return partOf[T](v, path, member, q)
-}
-
-// setOrder has the API list the oldest record first where the page does so.
-func (v *visit) setOrder(q url.Values) {
-	if v.oldestFirst() {
-		q.Set("sortOrder", "asc")
-	}
 }
 
 // partOf reads the part of a list of the API that a query names. Total is -1 for a list that is not

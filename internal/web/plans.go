@@ -40,13 +40,12 @@ func planPages() []areaPage {
 }
 
 func (v *visit) listPlans() {
-	page, sorted := v.sorted()
-	list, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, page)
+	list, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, v.pageOf(nameSorts))
 	if v.failed("part of the list", err) {
 		return
 	}
 	v.sheet("Plans", sheet{
-		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: v.plansTable(list), Filter: sorted(list.Total),
+		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: v.plansTable(list),
 		Links: append(v.mayBegin("Make a plan", "plans", "new"), v.file("plans", nil)...),
 	})
 }

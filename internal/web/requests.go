@@ -51,13 +51,10 @@ const mostReads = 5
 
 // requests reads what a page shows of the list of requests.
 func (v *visit) requests(q url.Values) (all store.List[*toll.Settlement], err error) {
-	v.setOrder(q)
-	q.Set("cursor", v.r.URL.Query().Get("cursor"))
+	page := v.listPage()
 	for range mostReads {
-		if q.Get("cursor") == "" {
-			q.Del("cursor")
-		}
-		q.Set("pageSize", strconv.Itoa(mostRows-len(all.Items)))
+		page.Size = mostRows - len(all.Items)
+		setPage(q, page)
 		var list store.List[*toll.Settlement]
 		if list, err = partOf[*toll.Settlement](v, "/protocol/requests", "requests", q); err != nil {
 			return all, err
@@ -66,7 +63,7 @@ func (v *visit) requests(q url.Values) (all store.List[*toll.Settlement], err er
 		if all.Next == "" || len(all.Items) == mostRows {
 			break
 		}
-		q.Set("cursor", all.Next)
+		page.Cursor = all.Next
 	}
 	return all, nil
 }

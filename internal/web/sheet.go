@@ -199,7 +199,7 @@ func (v *visit) sheet(title string, s sheet) {
 		return
 	}
 	s.Done, s.Secret = cmp.Or(s.Done, o.Done), cmp.Or(s.Secret, o.Secret)
-	s.Filter = append(slices.Clone(s.Filter), v.ordering(s.Table)...)
+	s.Filter = append(slices.Clone(s.Filter), v.sortField(s.Table)...)
 	if v.columns(&s) {
 		return
 	}

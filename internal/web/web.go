@@ -177,7 +177,7 @@ type visit struct {
 	status  int        // with which that page is shown; 0 is 200
 	fault   string     // what was wrong with its form
 	refusal error      // the same, for the fields of that form
-	turns   bool       // the list of the page can begin with its oldest record
+	sort    *field     // the order of the list of the page; nil: it has one order
 }
 
 func (v *visit) ctx() context.Context { return v.r.Context() }
