@@ -11,14 +11,14 @@ import (
 // alarmLife is how long the page of the operators shows an alarm after it was raised last. A fault that lasts raises its alarm again.
 const alarmLife = 24 * time.Hour
 
-// raised remembers which alarms this process raised, by their ids. It is safe for concurrent use.
-type raised struct {
+// recentAlarms remembers the alarms that this process raised, by their ids. It is safe for concurrent use.
+type recentAlarms struct {
 	mu sync.Mutex
 	by map[string]web.Alarm
 }
 
 // note counts an alarm.
-func (r *raised) note(id string) {
+func (r *recentAlarms) note(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.by == nil {
@@ -28,7 +28,7 @@ func (r *raised) note(id string) {
 }
 
 // recent returns the alarms of the last day, the last one first.
-func (r *raised) recent() (out []web.Alarm) {
+func (r *recentAlarms) recent() (out []web.Alarm) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.by {

@@ -64,7 +64,7 @@ type Server struct {
 	backing     sync.Mutex  // one backup at a time
 	backedUp    backupNotes
 	backupDue   jobs.Signal // somebody asked for one
-	alarms      raised
+	alarms      recentAlarms
 }
 
 // New opens the database, brings its schema up to date, and starts the work in the background. The caller listens
