@@ -16,7 +16,7 @@ die() { say "$*"; exit 1; }
 short=
 lint=
 lane=
-timeout=30m
+timeout=60m
 while :; do
     case ${1:-} in
     -short) short=1 ;;
