@@ -15,6 +15,9 @@ type Member struct {
 	Name   string `json:"name"`
 	Role   Role   `json:"role"`
 	Since  Time   `json:"since"`
+	// SpendLimitCents is what a developer may have the workspace pay in a month (UTC), SpentCents what this month counts so far. nil: no limit.
+	SpendLimitCents *Cents `json:"spendLimitCents,omitzero"`
+	SpentCents      *Cents `json:"spentCents,omitzero"`
 }
 
 // Removed is the answer to the end of a membership.

@@ -158,7 +158,7 @@ var rooms = map[string]room{
 	},
 	"internal/store": {
 		what:  "migrations, records, transactions, errors of both engines",
-		lines: 11496, // 15 note backups and count the open orders beyond the bound; 45 of them end a workspace; 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite; 500 people with their lists and audit log; 50 codes by mail; 830 the journal and the way into it; 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched; 100 of them read settlements by time; 30 of them are mails and from where a person signed in; 60 watch the mirror of burns, audits and the states of open orders
+		lines: 11535, // 15 note backups and count the open orders beyond the bound; 45 of them end a workspace; 950 of them count usage, revenue and refusals, and audit them; 400 are the records of the card rail, as many the binding to SQLite; 500 people with their lists and audit log; 50 codes by mail; 830 the journal and the way into it; 820 runs of events and their audit; 100 lists of orders, searches and counters; 20 count what a vacuum has yet to remove; 30 find payments without an order and the keys of a signing key; 160 are marks of a restore, sealed columns and what is watched; 100 of them read settlements by time; 30 of them are mails and from where a person signed in; 60 watch the mirror of burns, audits and the states of open orders; 39 are spending limits of members
 		ours:  "toll x402 internal/backoff",
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "modernc.org/libc", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
@@ -196,7 +196,7 @@ var rooms = map[string]room{
 	},
 	"internal/checkout": {
 		what:  "orders, top-ups, refunds, delegations, payment methods, mint, balance; the edge to money",
-		lines: 4352, // 45 of them say what a workspace owes; 140 of them are usage, revenue and refusals; 50 take credits back by hand; 350 are refunds, disputes, frozen delegations, and orders in the place of failed ones; 90 are lists of orders and balances; 120 record orders that were lost; 5 are spans
+		lines: 4430, // 45 of them say what a workspace owes; 140 of them are usage, revenue and refusals; 50 take credits back by hand; 350 are refunds, disputes, frozen delegations, and orders in the place of failed ones; 90 are lists of orders and balances; 120 record orders that were lost; 5 are spans; 78 count the spending of members
 		ours:  "toll evm internal/backoff internal/store internal/ledger internal/jobs internal/outbound internal/rail internal/traces",
 	},
 	"internal/rail": {
@@ -320,14 +320,14 @@ var rooms = map[string]room{
 	},
 	"internal/web": {
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
-		lines: 11974, // 42 turn lists round; 14 show alarms; 165 of them choose the columns of lists, 13 turn passwords off; 480 of them are the page for unknown addresses, names of workspaces, what bought credits last for, the test clock, accounts and acts of the operators; 650 of them are requests, calls of keys, own ranges, deletion, backups; 1,900 of them are pages of people, keys, buying and the operators; 110 are notifications by mail
+		lines: 11993, // 42 turn lists round; 14 show alarms; 165 of them choose the columns of lists, 13 turn passwords off; 480 of them are the page for unknown addresses, names of workspaces, what bought credits last for, the test clock, accounts and acts of the operators; 650 of them are requests, calls of keys, own ranges, deletion, backups; 1,900 of them are pages of people, keys, buying and the operators; 110 are notifications by mail
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
 			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound internal/gzipped internal/cache",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},
 	"internal/api": {
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
-		lines: 8030, // 20 of them count refusals by code; 20 of them let members have mails of their own; 60 of them compress documents and make each when it is asked for; 100 of them are guides and their search; 190 of them are exports of lists; 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time; 110 recent calls; 8 give the id of a request to all rooms; 50 of them name workspaces and send people to pages
+		lines: 8035, // 20 of them count refusals by code; 20 of them let members have mails of their own; 60 of them compress documents and make each when it is asked for; 100 of them are guides and their search; 190 of them are exports of lists; 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time; 110 recent calls; 8 give the id of a request to all rooms; 50 of them name workspaces and send people to pages
 		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger internal/correlation internal/traces " +
 			"internal/auth internal/facilitator internal/checkout internal/events internal/people internal/gzipped docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
@@ -375,7 +375,7 @@ var rooms = map[string]room{
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 10871, // 11 note backups; 40 are object stores, audits that are noted and where traces go; 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
+		lines: 10879, // 11 note backups; 40 are object stores, audits that are noted and where traces go; 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
 		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{
@@ -421,7 +421,7 @@ var rooms = map[string]room{
 }
 
 // planned are the budgets of rooms that come next: a room of this name has at most as many lines.
-var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 11974}
+var planned = map[string]int{"internal/people": 3300, "internal/card": 4120, "internal/gateway": 4000, "internal/web": 11993}
 
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{

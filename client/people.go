@@ -91,6 +91,15 @@ func (c *Client) SetRole(ctx context.Context, user toll.UUID, role toll.Role) (*
 	return fetch[toll.Member](ctx, c, call{method: http.MethodPatch, path: api("/members/%s", user.String()), body: in, again: true})
 }
 
+// SetSpendLimit sets what a developer may have the workspace pay in a calendar month (UTC), in cents of dollars and euros alike; nil: no
+// limit. Errors: those of [Client.SetRole], [toll.CodeBadRequest] for a member who is no developer.
+func (c *Client) SetSpendLimit(ctx context.Context, user toll.UUID, limit *toll.Cents) (*toll.Member, error) {
+	in := struct {
+		SpendLimitCents *toll.Cents `json:"spendLimitCents"`
+	}{limit}
+	return fetch[toll.Member](ctx, c, call{method: http.MethodPatch, path: api("/members/%s", user.String()), body: in, again: true})
+}
+
 // RemoveMember ends a membership with what stands under it; with keep that stands under the membership of the caller from then on.
 // Errors: those of [Client.SetRole].
 func (c *Client) RemoveMember(ctx context.Context, user toll.UUID, keep bool) (*toll.Removed, error) {

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,20 @@ func TestPeople_Paths(t *testing.T) {
 		got := s.sent[0]
 		if got.method+" "+got.target != want || got.header.Get("X-Current-Org-Id") != "0xab" {
 			t.Errorf("%s %s %v, not %s", got.method, got.target, got.header, want)
+		}
+	}
+}
+
+func TestSetSpendLimit(t *testing.T) {
+	user := toll.UUID{1}
+	for want, limit := range map[string]*toll.Cents{`{"spendLimitCents":"5000"}`: new(toll.Cents(5000)), `{"spendLimitCents":null}`: nil} {
+		s := serve(t, always(200, `{"userId":"`+user.String()+`","role":"developer","spendLimitCents":"5000","spentCents":"12"}`))
+		m, err := s.client().SetSpendLimit(t.Context(), user, limit)
+		if err != nil || *m.SpendLimitCents != 5000 || *m.SpentCents != 12 {
+			t.Errorf("%+v %v", m, err)
+		}
+		if got := s.sent[0]; got.method+" "+got.target != "PATCH /api/v1/members/"+user.String() || strings.TrimSpace(string(got.body)) != want {
+			t.Errorf("%s %s %s, not %s", got.method, got.target, got.body, want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func delegationRoutes() []route {
 				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeBadProvider, toll.CodeDelegationIncomplete, toll.CodeProviderMismatch,
 				toll.CodeUnsupportedScheme, toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed,
 				toll.CodePaymentMethodNotFound, toll.CodePlanNotFound, toll.CodeKeyNotFound, toll.CodeChainUnreachable, toll.CodeChainContracts,
-				toll.CodeChainForeignCode, toll.CodeRateLimited,
+				toll.CodeChainForeignCode, toll.CodeRateLimited, toll.CodeSpendLimit,
 			},
 		},
 		{
@@ -75,7 +75,7 @@ func delegationRoutes() []route {
 var accessible = query{"accessible", "true: only what the API key of the call can pay with now."}
 
 func (c *call) owner() checkout.Owner {
-	return checkout.Owner{Address: c.caller.Address, KeyID: c.caller.KeyID}
+	return checkout.Owner{Address: c.caller.Address, KeyID: c.caller.KeyID, UserID: c.caller.UserID}
 }
 
 func (h *handler) createDelegation(c *call, in *toll.DelegationInput, once *store.Once) (*toll.DelegationCreated, error) {

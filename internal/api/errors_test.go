@@ -480,6 +480,16 @@ func provoked() map[toll.Code]func(c *scene) answer {
 			c.do(who, "POST", base+"/protocol/plans/mint", `{"planId":"`+plan+`","amount":"5","creditsReceiver":"`+c.s1.address.String()+`"}`)
 			return p.do("DELETE", "/workspaces/"+p.workspace, "")
 		},
+		toll.CodeSpendLimit: func(c *scene) answer {
+			return c.do(c.thrifty("thrifty").key(), "POST", base+"/delegation/create", fiveDollars)
+		},
+		toll.CodeSpendLimitDelegation: func(c *scene) answer {
+			boss := c.human("generous")
+			dev := boss.invites(c.human("frugal"), toll.RoleDeveloper)
+			boss.do("PATCH", "/members/"+dev.id.String(), `{"spendLimitCents":0}`)
+			id := c.do(boss.key(), "POST", base+"/delegation/create", fiveDollars).text(c.t, "delegationId")
+			return c.do(dev.key(), "POST", base+"/protocol/plans/"+c.priced+"/order", `{"delegationId":"`+id+`"}`)
+		},
 		toll.CodePasswordsOff: func(c *scene) answer {
 			c.built.People.NoPasswords = true
 			defer func() { c.built.People.NoPasswords = false }()

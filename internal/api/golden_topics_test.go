@@ -214,6 +214,7 @@ func recordPeople(t *testing.T, version string, files map[string][]exchange) {
 	call("acceptInvitation", second, "POST", "/invitations/accept", `{"link":"x"}`)
 	call("listMembers", second, "GET", "/members?sortOrder=asc", "", at...)
 	call("listMembers", s.b1, "GET", "/members", "")
+	call("setRole", owner, "PATCH", "/members/"+other.text(t, "person.id"), `{"spendLimitCents":5000}`, at...)
 	call("setRole", owner, "PATCH", "/members/"+other.text(t, "person.id"), `{"role":"admin"}`, at...)
 	call("setRole", owner, "PATCH", "/members/"+signed.text(t, "person.id"), `{"role":"viewer"}`, at...)
 	call("listSessions", owner, "GET", "/sessions?limit=1", "")

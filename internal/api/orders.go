@@ -30,7 +30,7 @@ func orderRoutes() []route {
 				toll.CodeCheckoutFailed, toll.CodeChainUnreachable,
 				toll.CodeChainContracts, toll.CodeChainBalance, toll.CodeChainOrderConflict, toll.CodeChainFailed, toll.CodeChainRelayerLow,
 				toll.CodeChainFeeCap, toll.CodeChainToken, toll.CodeChainNativeDelegation, toll.CodeChainForeignCode, toll.CodeChainSignature,
-				toll.CodeChainPaused, toll.CodeChainSignerCap,
+				toll.CodeChainPaused, toll.CodeChainSignerCap, toll.CodeSpendLimit, toll.CodeSpendLimitDelegation,
 			},
 		},
 		{
@@ -126,7 +126,7 @@ func (h *handler) orderPlan(c *call, in *OrderInput, once *store.Once) (*toll.Or
 		return nil, err
 	}
 	o, err := h.Checkout.Order(c.context, checkout.OrderRequest{
-		Caller: c.caller.Address, APIKeyID: c.caller.KeyID, Plan: plan, DelegationID: delegation, Wait: h.OrderWait,
+		Caller: c.caller.Address, APIKeyID: c.caller.KeyID, UserID: c.caller.UserID, Plan: plan, DelegationID: delegation, Wait: h.OrderWait,
 	}, once)
 	return c.order(o, err)
 }

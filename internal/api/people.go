@@ -80,8 +80,8 @@ func peopleRoutes() []route {
 		},
 		{
 			op: "setRole", method: "PATCH", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
-			summary: "Give a member another role, never one above the caller's own. Their keys have at most its rights within a second", action: takes((*handler).setRole),
-			codes: memberCodes,
+			summary: "Give a member another role, never one above the caller's own, or a developer a spending limit. Keys have at most the rights of a new role within a second",
+			action:  takes((*handler).changeMember), codes: append([]toll.Code{toll.CodeBadNumber}, memberCodes...),
 		},
 		{
 			op: "removeMember", method: "DELETE", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, ownUser: true, tag: tag,
@@ -321,17 +321,18 @@ func (h *handler) listMembers(c *call, p store.Page, _ url.Values) (*MemberList,
 	return &MemberList{Members: list.Items, Paging: pagingOf(p, list)}, err
 }
 
-// RoleInput gives a role.
+// RoleInput gives a role, a spending limit, or both.
 type RoleInput struct {
-	Role toll.Role `json:"role" enum:"owner,admin,developer,billing,viewer"`
+	Role            *toll.Role              `json:"role,omitzero" enum:"owner,admin,developer,billing,viewer"`
+	SpendLimitCents toll.Change[toll.Cents] `json:"spendLimitCents,omitzero" doc:"What a developer may have the workspace pay in a calendar month (UTC), in cents of dollars and euros alike. Null: no limit."`
 }
 
-func (h *handler) setRole(c *call, in *RoleInput) (*toll.Member, error) {
+func (h *handler) changeMember(c *call, in *RoleInput) (*toll.Member, error) {
 	user, err := c.user()
 	if err != nil {
 		return nil, err
 	}
-	m, err := h.People.SetRole(c.context, c.caller, user, in.Role)
+	m, err := h.People.ChangeMember(c.context, c.caller, user, people.MemberChange{Role: in.Role, SpendLimit: in.SpendLimitCents})
 	return &m, err
 }
 

@@ -59,7 +59,13 @@ func (p *human) in(workspace string) *human {
 	return &other
 }
 
-// joins invites a person to a workspace of another one, and has them join.
+// key returns an API key that the person made.
+func (p *human) key() actor {
+	p.s.t.Helper()
+	return actor{key: p.do("POST", "/api-keys", "{}").text(p.s.t, "key")}
+}
+
+// invites invites a person to a workspace of another one, and has them join.
 func (p *human) invites(other *human, role toll.Role) *human {
 	p.s.t.Helper()
 	p.s.clock.advance(time.Second)
@@ -71,6 +77,19 @@ func (p *human) invites(other *human, role toll.Role) *human {
 		p.s.t.Fatalf("%d %s", a.status, a.body)
 	}
 	return other.in(p.workspace)
+}
+
+const fiveDollars = `{"provider":"erc4337","spendingLimitCents":500,"durationSecs":3600,"currency":"usdc"}`
+
+// thrifty returns a developer who may spend 400 cents in a month, in the workspace of somebody else.
+func (s *stack) thrifty(login string) *human {
+	s.t.Helper()
+	boss := s.human(login + "s-boss")
+	dev := boss.invites(s.human(login), toll.RoleDeveloper)
+	if a := boss.do("PATCH", "/members/"+dev.id.String(), `{"spendLimitCents":"400"}`); a.status != 200 {
+		s.t.Fatalf("%d %s", a.status, a.body)
+	}
+	return dev
 }
 
 // TestT17_SessionOfEveryRoute: the session of a person gets past each row that takes one and whose right the role has, past what is

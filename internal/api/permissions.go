@@ -20,7 +20,7 @@ func permissionRoutes() []route {
 				toll.CodeDelegationNotFound, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeDelegationFrozen, toll.CodePaymentMethodUnusable,
 				toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed,
 				toll.CodeBadProvider, toll.CodeDelegationIncomplete, toll.CodeProviderMismatch, toll.CodePaymentMethodNotFound, toll.CodeKeyNotFound,
-				toll.CodeRateLimited,
+				toll.CodeRateLimited, toll.CodeSpendLimit, toll.CodeSpendLimitDelegation,
 			},
 		},
 		{

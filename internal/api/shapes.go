@@ -187,6 +187,7 @@ func aliases() map[reflect.Type]reflect.Type {
 		reflect.TypeFor[toll.Change[string]]():            reflect.TypeFor[nullable[string]](),
 		reflect.TypeFor[toll.Change[[]string]]():          reflect.TypeFor[nullable[[]string]](),
 		reflect.TypeFor[toll.Change[toll.Int]]():          reflect.TypeFor[nullable[toll.Int]](),
+		reflect.TypeFor[toll.Change[toll.Cents]]():        reflect.TypeFor[nullable[toll.Cents]](),
 		reflect.TypeFor[toll.Change[toll.Bool]]():         reflect.TypeFor[nullable[toll.Bool]](),
 		reflect.TypeFor[toll.Change[toll.Time]]():         reflect.TypeFor[nullable[toll.Time]](),
 		reflect.TypeFor[toll.Change[toll.EndpointList]](): reflect.TypeFor[nullable[toll.EndpointList]](),

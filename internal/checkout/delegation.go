@@ -25,6 +25,7 @@ const (
 type Owner struct {
 	Address toll.Address
 	KeyID   toll.Hash // the API key of the call
+	UserID  toll.UUID // the person; zero: none
 }
 
 // CreateDelegation makes a limit on money. One of an account that the caller holds is pending, and pays nothing, until
@@ -32,7 +33,7 @@ type Owner struct {
 // [toll.CodeDelegationIncomplete], [toll.CodeBadProvider], [toll.CodeBadNumber], [toll.CodeUnsupportedScheme] for a currency
 // that the provider does not pay or the plan does not take, [toll.CodePaymentMethodNotFound], [toll.CodeProviderMismatch],
 // [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], [toll.CodePaymentMethodNotAllowed],
-// [toll.CodePlanNotFound], [toll.CodeKeyNotFound]; for an account that the caller holds also [toll.CodeChainForeignCode] and those
+// [toll.CodePlanNotFound], [toll.CodeKeyNotFound], [toll.CodeSpendLimit]; for an account that the caller holds also [toll.CodeChainForeignCode] and those
 // of the chain with status 503.
 func (c *Checkout) CreateDelegation(
 	ctx context.Context, caller Owner, in toll.DelegationInput, once *store.Once,
@@ -71,8 +72,11 @@ func (c *Checkout) DraftTokenDelegation(ctx context.Context, caller Owner, in to
 }
 
 // Insert stores the delegation and returns its events, which the caller writes as the last statement of the transaction. One
-// that is pending has none: it can pay, and has an event, when it is signed.
+// that is pending has none: it can pay, and has an event, when it is signed. Errors: [toll.CodeSpendLimit].
 func (d *DelegationDraft) Insert(ctx context.Context, tx *store.Tx) ([]store.NewEvent, error) {
+	if err := spends(ctx, tx, d.row.Owner, d.row.MadeBy, d.row.Limit, d.row.CreatedAt); err != nil {
+		return nil, err
+	}
 	if err := store.InsertDelegation(ctx, tx, d.row); err != nil || d.row.Pending() {
 		return nil, err
 	}
@@ -127,7 +131,7 @@ func (c *Checkout) newDelegation(
 	}
 	d := &store.Delegation{
 		ID: toll.NewUUID(), Owner: caller.Address, Provider: provider, Currency: currency,
-		Limit: int64(*in.SpendingLimitCents), APIKeyID: in.APIKeyID, AllowedReceivers: in.AllowedRecipients, CreatedAt: now,
+		Limit: int64(*in.SpendingLimitCents), APIKeyID: in.APIKeyID, AllowedReceivers: in.AllowedRecipients, MadeBy: caller.UserID, CreatedAt: now,
 	}
 	if err := c.checkNumbers(&in); err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 type OrderRequest struct {
 	Caller       toll.Address
 	APIKeyID     toll.Hash // the key of the caller, which a delegation may ask for
+	UserID       toll.UUID // the person, whose spending limit counts; zero: none
 	Plan         *toll.Plan
 	DelegationID string        // limit on money to pay with, or its signed reference; "": the wallet of the caller pays a crypto plan
 	Wait         time.Duration // how long the answer may wait for the credits
@@ -31,8 +32,8 @@ type OrderRef struct {
 // Wait. once, which may be nil, keeps an [OrderRef]. While an order of the caller for this plan is open, a second one is answered with it.
 //
 // Errors: [toll.CodeFiatPlanOnCryptoRoute] for a fiat plan without a delegation, [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed],
-// [toll.CodeCreditsOverflow], [toll.CodeChainUnreachable], those of [Checkout.UsableDelegation], and the code with which the
-// rail refused.
+// [toll.CodeCreditsOverflow], [toll.CodeChainUnreachable], [toll.CodeSpendLimit], those of [Checkout.MayUse] and
+// [Checkout.UsableDelegation], and the code with which the rail refused.
 func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) (*toll.Order, error) {
 	plan := r.Plan
 	switch {
@@ -47,7 +48,12 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) 
 	}
 	in := intent{
 		plan: plan, subscriber: r.Caller, credits: plan.Credits.Amount, amount: plan.Price.Total(), delegation: r.DelegationID,
-		key: &r.APIKeyID, once: once,
+		key: &r.APIKeyID, user: r.UserID, once: once,
+	}
+	if in.delegation != "" {
+		if err := c.MayUse(ctx, r.Caller, r.UserID, in.delegation); err != nil {
+			return nil, err
+		}
 	}
 	if in.delegation != "" && plan.Price.IsCrypto && plan.Price.TokenAddress.IsZero() {
 		return nil, toll.NewError(toll.CodeChainNativeDelegation).WithDetails("planId %s", plan.ID)

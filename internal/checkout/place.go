@@ -27,6 +27,7 @@ type intent struct {
 	amount     toll.Units   // what it costs
 	delegation string       // id or reference; "" for none
 	key        *toll.Hash   // the API key that uses the delegation
+	user       toll.UUID    // who has the wallet of the subscriber pay; zero: nobody who is known, or something else pays
 	session    *rail.SessionInput
 	once       *store.Once
 	topUp      *TopUp       // nil: somebody asked for the order
@@ -220,8 +221,13 @@ func (c *Checkout) insert(
 	if err := takePlace(ctx, t.Tx, plan.ID); err != nil {
 		return nil, err
 	}
-	if o.DelegationID != "" {
+	switch {
+	case o.DelegationID != "":
 		if d, err = c.reserve(ctx, t.Tx, in, o); err != nil {
+			return nil, err
+		}
+	case !in.user.IsZero():
+		if err := c.countOrder(ctx, t.Tx, in, o); err != nil {
 			return nil, err
 		}
 	}

@@ -213,11 +213,19 @@ func (a *app) membersCommand() *cobra.Command {
 	return group("members", "People of the workspace", "People of the workspace: see toll session for how to sign in as a person.",
 		a.person(call{
 			use: "list", short: "List the people of the workspace", path: "/members", member: "members",
-			columns: []column{{"USER", "userId"}, {"NAME", "name"}, {"ROLE", "role"}, {"SINCE", "since"}},
+			columns: []column{{"USER", "userId"}, {"NAME", "name"}, {"ROLE", "role"}, {"SPENT", "spentCents"}, {"LIMIT", "spendLimitCents"}, {"SINCE", "since"}},
 		}),
 		a.person(call{
 			use: "role USER", short: "Give a member another role", method: http.MethodPatch, path: "/members/USER", require: []string{"role"},
 			flags: []flag{{"role", "role", role, "the role"}},
+		}),
+		a.person(call{
+			use: "limit USER", short: "Set what a developer may have the workspace pay in a month", method: http.MethodPatch, path: "/members/USER",
+			long: `Set what a developer may have the workspace pay in a calendar month (UTC), in cents of dollars and euros alike.
+
+Orders that the wallet pays count, and the whole limit of each delegation that the developer makes, until it ends. The developer uses no
+delegations of others. What was made before goes on.`,
+			require: []string{"cents"}, flags: []flag{{"cents", "spendLimitCents", cleared(digits), "cents in a month; empty takes the limit away"}},
 		}),
 		a.person(call{
 			use: "remove USER", short: "Remove a member, and end what they made", method: http.MethodDelete, path: "/members/USER",

@@ -34,7 +34,7 @@ const (
 // Errors: [toll.CodePaymentPlanNotFound], [toll.CodePaymentAgentNotFound],
 // [toll.CodeAgentMismatch] for an agent without the plan, [toll.CodeWrongNetwork], [toll.CodeUnsupportedScheme],
 // [toll.CodeBadNumber] for a life out of bounds, [toll.CodeRateLimited] beyond the quota of an hour; with a delegation also
-// those of [checkout.Checkout.TokenDelegation], and with one that is made on the fly those of
+// those of [checkout.Checkout.TokenDelegation] and [checkout.Checkout.MayUse], and with one that is made on the fly those of
 // [checkout.Checkout.CreateDelegation]. A delegation that cannot pay for the plan is recorded with a warning: it is
 // refused when a request needs an order.
 func (f *Facilitator) CreatePermission(
@@ -53,7 +53,7 @@ func (f *Facilitator) CreatePermission(
 	}
 	var draft *checkout.DelegationDraft
 	if d := req.Delegation; d != nil && d.New != nil {
-		if draft, err = f.draftDelegation(ctx, p, plan, d.New); err != nil {
+		if draft, err = f.draftDelegation(ctx, caller, p, plan, d.New); err != nil {
 			return nil, f.refusedBy(err)
 		}
 		p.DelegationID = draft.Created.DelegationID
@@ -150,7 +150,7 @@ func (f *Facilitator) planned(
 		}
 	}
 	if d := req.Delegation; d != nil && d.New == nil {
-		if warnings, err = f.nameDelegation(ctx, p, plan, d); err != nil {
+		if warnings, err = f.nameDelegation(ctx, caller, p, plan, d); err != nil {
 			return nil, nil, nil, err
 		}
 	}
@@ -176,13 +176,16 @@ func (f *Facilitator) signPermission(p *ledger.Permission, plan *toll.Plan, req 
 
 // nameDelegation sets the delegation of a permission, with a warning when that cannot pay for the plan.
 func (f *Facilitator) nameDelegation(
-	ctx context.Context, p *ledger.Permission, plan *toll.Plan, d *DelegationConfig,
+	ctx context.Context, caller auth.Caller, p *ledger.Permission, plan *toll.Plan, d *DelegationConfig,
 ) ([]toll.Warning, error) {
 	if d.APIKeyID != nil && (p.APIKeyID == nil || *d.APIKeyID != *p.APIKeyID) {
 		return nil, toll.Errorf(toll.CodePaymentMethodNotAllowed, "delegationConfig.apiKeyId is not the API key of this call.")
 	}
 	var err error
 	if p.DelegationID, err = f.Checkout.DelegationID(p.Subscriber, d.ID); err != nil {
+		return nil, err
+	}
+	if err := f.Checkout.MayUse(ctx, p.Subscriber, caller.UserID, p.DelegationID); err != nil {
 		return nil, err
 	}
 	shortfall, err := f.Checkout.TokenDelegation(ctx, f.Store, p.Subscriber, p.APIKeyID, p.DelegationID, plan)
@@ -209,7 +212,7 @@ const (
 
 // draftDelegation checks the delegation that the request of a permission describes.
 func (f *Facilitator) draftDelegation(
-	ctx context.Context, p *ledger.Permission, plan *toll.Plan, asked *toll.DelegationInput,
+	ctx context.Context, caller auth.Caller, p *ledger.Permission, plan *toll.Plan, asked *toll.DelegationInput,
 ) (*checkout.DelegationDraft, error) {
 	in := *asked
 	provider := string(toll.ProviderCrypto)
@@ -222,11 +225,7 @@ func (f *Facilitator) draftDelegation(
 	if in.PlanID != nil && *in.PlanID != plan.ID {
 		return nil, toll.Errorf(toll.CodeDelegationPlanMismatch, "delegationConfig.planId is not the plan of the access token.")
 	}
-	owner := checkout.Owner{Address: p.Subscriber}
-	if p.APIKeyID != nil {
-		owner.KeyID = *p.APIKeyID
-	}
-	return f.Checkout.DraftTokenDelegation(ctx, owner, in)
+	return f.Checkout.DraftTokenDelegation(ctx, checkout.Owner{Address: caller.Address, KeyID: caller.KeyID, UserID: caller.UserID}, in)
 }
 
 func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, jws string) *toll.AccessToken {

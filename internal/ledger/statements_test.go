@@ -29,6 +29,7 @@ var fanOut = map[string]string{
 	"Ledger.Permissions":    "the list of a subscriber",
 	"OrdersUnderWay":        "a workspace that ends has orders of many accounts",
 	"OrdersSince":           "a workspace that ends has orders of many accounts",
+	"SpentBy":               "a member with a spending limit orders plans of many accounts",
 	"Ledger.Audit":          "the auditor goes through all accounts",
 	"Ledger.auditJournal":   "the auditor goes through all accounts",
 	"Ledger.auditUnsettled": "the auditor goes through all accounts",

@@ -29,7 +29,14 @@ func (p *People) members(ctx context.Context, rows []store.Membership) ([]toll.M
 		if err != nil {
 			return nil, err
 		}
-		out[i] = toll.Member{UserID: m.UserID, Name: u.Name, Role: m.Role, Since: toll.At(m.CreatedAt)}
+		out[i] = toll.Member{UserID: m.UserID, Name: u.Name, Role: m.Role, Since: toll.At(m.CreatedAt), SpendLimitCents: m.SpendLimit}
+		if m.SpendLimit != nil {
+			spent, err := store.SpentBy(ctx, p.Store, m.Workspace, m.UserID, p.Clock())
+			if err != nil {
+				return nil, err
+			}
+			out[i].SpentCents = &spent
+		}
 	}
 	return out, nil
 }
@@ -69,11 +76,22 @@ func member(ctx context.Context, tx *store.Tx, workspace toll.Address, user toll
 	return all[at], all[at].Role == toll.RoleOwner && owners == 1, nil
 }
 
-// SetRole gives a member another role. Keys and consents of the person have at most the rights of the new one within a second.
-// Errors: [toll.CodePersonNotFound], [toll.CodeLastOwner], [toll.CodeForbidden], [toll.CodeRightMissing].
-func (p *People) SetRole(ctx context.Context, c auth.Caller, user toll.UUID, role toll.Role) (toll.Member, error) {
-	if role.Rights() == nil {
-		_, err := toll.ParseRole(string(role))
+// MemberChange is what becomes of a membership.
+type MemberChange struct {
+	Role       *toll.Role // nil: it stays
+	SpendLimit toll.Change[toll.Cents]
+}
+
+// ChangeMember gives a member another role, a spending limit, or both. Keys and consents of the person have at most the rights of the new
+// role within a second. A limit is a developer's: it ends with that role. It counts what is ordered and delegated from then on, with
+// what the month has counted before, and ends nothing that was made before.
+// Errors: [toll.CodeBadRequest], [toll.CodePersonNotFound], [toll.CodeLastOwner], [toll.CodeForbidden], [toll.CodeRightMissing].
+func (p *People) ChangeMember(ctx context.Context, c auth.Caller, user toll.UUID, in MemberChange) (toll.Member, error) {
+	if in.Role == nil && !in.SpendLimit.IsSet {
+		return toll.Member{}, toll.Faults([]toll.Fault{{Path: "role", Message: "this or spendLimitCents is required"}})
+	}
+	if in.Role != nil && in.Role.Rights() == nil {
+		_, err := toll.ParseRole(string(*in.Role))
 		return toll.Member{}, err
 	}
 	var m store.Membership
@@ -82,31 +100,53 @@ func (p *People) SetRole(ctx context.Context, c auth.Caller, user toll.UUID, rol
 		if m, last, err = member(ctx, tx, c.Address, user); err != nil {
 			return err
 		}
-		if err := errors.Join(p.manages(ctx, tx, c, m.Role), p.manages(ctx, tx, c, role)); err != nil {
+		before := m
+		if in.Role != nil {
+			m.Role = *in.Role
+		}
+		if err := errors.Join(p.manages(ctx, tx, c, before.Role), p.manages(ctx, tx, c, m.Role)); err != nil {
 			return err
 		}
-		if last && role != toll.RoleOwner {
+		if last && m.Role != toll.RoleOwner {
 			return errLastOwner
 		}
-		before := m.Role
-		m.Role = role
+		switch {
+		case m.Role != toll.RoleDeveloper && in.SpendLimit.Value != nil:
+			return toll.Faults([]toll.Fault{{Path: "spendLimitCents", Message: "is for the role developer alone"}})
+		case m.Role != toll.RoleDeveloper, in.SpendLimit.IsSet:
+			m.SpendLimit = in.SpendLimit.Value
+		}
 		if err := store.UpdateMembership(ctx, tx, m); err != nil {
 			return err
 		}
-		return p.audit(ctx, tx, store.Act{
-			Workspace: c.Address.Lower(), Act: "member.role", Object: user.String(), Detail: store.Changed{Before: before, After: role},
-		})
+		var acts []store.Act
+		note := func(act string, was, is any) {
+			acts = append(acts, store.Act{Workspace: c.Address.Lower(), Act: act, Object: user.String(), Detail: store.Changed{Before: was, After: is}})
+		}
+		if in.Role != nil {
+			note("member.role", before.Role, m.Role)
+		}
+		if !same(before.SpendLimit, m.SpendLimit) {
+			note("member.limit", before.SpendLimit, m.SpendLimit)
+		}
+		return p.audit(ctx, tx, acts...)
 	})
 	if err != nil {
 		return toll.Member{}, err
 	}
-	u, err := store.UserByID(ctx, p.Store, user)
-	return toll.Member{UserID: user, Name: u.Name, Role: m.Role, Since: toll.At(m.CreatedAt)}, err
+	out, err := p.members(ctx, []store.Membership{m})
+	if err != nil {
+		return toll.Member{}, err
+	}
+	return out[0], nil
 }
+
+// same reports whether two limits are equal, or both none.
+func same(a, b *toll.Cents) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // Remove ends a membership with the API keys, access tokens and consents that stand under it; with keep they stand under the
 // membership of the caller, a person, from then on, with the rights that they had. A person may leave without the right to manage
-// others. Errors: those of [People.SetRole]; with keep [toll.CodeRightMissing] when the caller lacks a right of what stays, and
+// others. Errors: those of [People.ChangeMember]; with keep [toll.CodeRightMissing] when the caller lacks a right of what stays, and
 // [toll.CodeForbidden] for who leaves.
 func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID, keep bool) (toll.Removed, error) {
 	var all *auth.Ending

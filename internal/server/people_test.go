@@ -821,6 +821,13 @@ func TestT169_ActsOfPeople(t *testing.T) {
 		noted(w, "credential.removed", `{"kind":"wallet"}`, acts(security, "act", "remove", "credential", id[1]))
 		noted(w, "session.ended", "null", acts(at, "act", "sessions"))
 		noted(w, "member.role", `{"before":"viewer","after":"billing"}`, acts(at, "act", "role", "role", "billing"))
+		noted(w, "member.role", `{"before":"billing","after":"developer"}`, acts(at, "act", "role", "role", "developer"))
+		noted(w, "member.limit", `{"before":null,"after":"1250"}`, acts(at, "act", "limit", "limit", "12.50"))
+		noted(w, "member.limit", `{"before":"1250","after":null}`, acts(at, "act", "limit", "limit", ""))
+		noted(w, "member.limit", `{"before":null,"after":"0"}`, acts(at, "act", "limit", "limit", "0"))
+		if body := alice.get(at).body; !strings.Contains(body, "0.00 of 0.00") {
+			t.Errorf("the limit is not shown: %s", mainPart.FindString(body))
+		}
 		noted(w, "member.invited", `{"after":"viewer"}`, acts(members, "act", "invite", "role", "viewer"))
 		open := regexp.MustCompile(`name="invitation" value="([^"]*)"`).FindStringSubmatch(alice.get(members).body)
 		noted(w, "invitation.withdrawn", "null", acts(members, "act", "withdraw", "invitation", open[1]))

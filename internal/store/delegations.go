@@ -24,6 +24,7 @@ type Delegation struct {
 	APIKeyID         *toll.Hash     `db:"api_key_id,hex,empty"` // nil: any
 	MerchantAccount  string         `db:"merchant_account"`
 	AllowedReceivers []toll.Address `db:"allowed_recipients,json"` // empty: any
+	MadeBy           toll.UUID      `db:"made_by,null"`            // zero: nobody who is known
 	CreatedAt        time.Time      `db:"created_at"`
 	ExpiresAt        time.Time      `db:"expires_at"`
 	RevokedAt        time.Time      `db:"revoked_at,set"`   // zero: not revoked

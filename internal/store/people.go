@@ -34,6 +34,8 @@ type Membership struct {
 	UserID    toll.UUID    `db:"user_id,key"`
 	Role      toll.Role    `db:"role,set"`
 	CreatedAt time.Time    `db:"created_at"`
+	// SpendLimit is what the member may have the workspace pay in a month, in cents; nil: no limit.
+	SpendLimit *toll.Cents `db:"spend_limit_cents,set"`
 }
 
 // Link works once, for who knows the secret in it. Hash is the SHA-256 of that.
@@ -84,8 +86,11 @@ var (
 	InsertMembership = memberships.insert // [IsUnique] for a person who is in already
 	UpdateMembership = memberships.update
 	MembershipOf     = by2[toll.Address, toll.UUID](memberships, "workspace = $1 AND user_id = $2")
-	MembersOf        = listBy[toll.Address](memberships, "workspace = $1 ORDER BY created_at, user_id")
-	MembershipsOf    = listBy[toll.UUID](memberships, "user_id = $1 ORDER BY created_at, workspace")
+	// LockMembership is [MembershipOf] for a member whose spending is counted: nobody else changes it, or adds to it, meanwhile. It comes
+	// after the row of the account and that of the plan's orders.
+	LockMembership = locked2[toll.Address, toll.UUID](memberships, "workspace = $1 AND user_id = $2")
+	MembersOf      = listBy[toll.Address](memberships, "workspace = $1 ORDER BY created_at, user_id")
+	MembershipsOf  = listBy[toll.UUID](memberships, "user_id = $1 ORDER BY created_at, workspace")
 
 	links      = newRecord[Link]("links")
 	InsertLink = links.insert

@@ -2,6 +2,7 @@ package web
 
 import (
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -62,11 +63,29 @@ func (v *visit) showMember() {
 	}
 	s.Acts = []dialog{
 		v.dialogOf("role", "Change the role", "Keys and programs of the person have at most the rights of the new role.", roles),
+	}
+	if m.Role == toll.RoleDeveloper {
+		f := field{
+			Name: "limit", Label: "Limit in a month", Mode: "decimal", Members: []string{"spendLimitCents"},
+			Hint: "In dollars and euros alike, such as 50.00. Empty: no limit.",
+		}
+		if m.SpendLimitCents != nil {
+			f.Value = toll.FormatAmount(toll.UnitsOfCents(int64(*m.SpendLimitCents)), 6)
+			s.Bars = []bar{{"Spent this month", int64(*m.SpentCents), int64(*m.SpendLimitCents), spentText(m)}}
+		}
+		s.Acts = append(s.Acts, v.dialogOf("limit", "Set a spending limit", "Orders that the wallet pays and delegations of the person count, from the "+
+			"first of the month (UTC). The person uses no delegations of others. What was made before goes on.", f))
+	}
+	s.Acts = append(s.Acts,
 		v.dialogOf("sessions", "End all sessions", "The person has to sign in again, in all workspaces."),
 		v.dangerOf("remove", "Remove", "The person has no access to this workspace from now on. Keys, access tokens and programs of the person here end.",
-			field{Name: "keep", Label: "Keep the keys and programs, under my name", Type: "checkbox"}),
-	}
+			field{Name: "keep", Label: "Keep the keys and programs, under my name", Type: "checkbox"}))
 	v.sheet(nameOf(m.Name), s)
+}
+
+// spentText says how much of a spending limit is used.
+func spentText(m toll.Member) string {
+	return amountText(*m.SpentCents) + " of " + amountText(*m.SpendLimitCents)
 }
 
 func (v *visit) changeMember() {
@@ -79,7 +98,18 @@ func (v *visit) changeMember() {
 		switch v.form.Get("act") {
 		case "role":
 			out.Done = "The role is changed."
-			_, err := p.SetRole(v.ctx(), who, m.UserID, toll.Role(v.form.Get("role")))
+			_, err := p.ChangeMember(v.ctx(), who, m.UserID, people.MemberChange{Role: new(toll.Role(v.form.Get("role")))})
+			return out, err
+		case "limit":
+			cents, err := v.cents("limit")
+			if err != nil {
+				return out, err
+			}
+			limit := toll.SetTo(cents)
+			if out.Done = "The spending limit is set."; v.text("limit") == "" {
+				out.Done, limit = "The spending limit is taken away.", toll.Clear[toll.Cents]()
+			}
+			_, err = p.ChangeMember(v.ctx(), who, m.UserID, people.MemberChange{SpendLimit: limit})
 			return out, err
 		case "sessions":
 			n, err := p.EndSessionsOf(v.ctx(), who, m.UserID)

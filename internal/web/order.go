@@ -60,7 +60,7 @@ func (v *visit) buy(ctx context.Context, plan *toll.Plan, back string) (page str
 		}
 		return made.Result.URL, nil
 	}
-	o, err := v.w.Checkout.Order(ctx, checkout.OrderRequest{Caller: v.person.Address, APIKeyID: v.person.KeyID, Plan: plan, Wait: orderWait}, nil)
+	o, err := v.w.Checkout.Order(ctx, checkout.OrderRequest{Caller: v.person.Address, APIKeyID: v.person.KeyID, UserID: v.person.UserID, Plan: plan, Wait: orderWait}, nil)
 	if err == nil && o.HTTPStatus == http.StatusAccepted {
 		err = toll.Errorf(toll.CodeOrderLacksMoney, "The payment is not decided yet. Open this page again in a minute.")
 	}

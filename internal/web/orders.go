@@ -203,7 +203,11 @@ func storyOf(o *toll.Order) []step {
 }
 
 func centsText(c toll.Cents, currency string) string {
-	return grouped(toll.FormatAmount(toll.UnitsOfCents(int64(c)), 6)) + " " + strings.ToUpper(currency)
+	return amountText(c) + " " + strings.ToUpper(currency)
+}
+
+func amountText(c toll.Cents) string {
+	return grouped(toll.FormatAmount(toll.UnitsOfCents(int64(c)), 6))
 }
 
 func (v *visit) readOrder() {

@@ -467,6 +467,7 @@ type membersPage struct {
 
 type shownMember struct {
 	ID, Name, Since, Ticket, To string
+	Spent                       string // of what limit, "" without one
 	Role                        toll.Role
 	You, CanManage              bool
 }
@@ -532,7 +533,7 @@ func (v *visit) changeMembers() (page membersPage, err error) {
 		return page, err
 	case "role":
 		page.Done = "The role is changed."
-		_, err = w.People.SetRole(v.ctx(), who, user, toll.Role(v.form.Get("role")))
+		_, err = w.People.ChangeMember(v.ctx(), who, user, people.MemberChange{Role: new(toll.Role(v.form.Get("role")))})
 		return page, err
 	case "remove":
 		removed, err := w.People.Remove(v.ctx(), who, user, false)
@@ -567,10 +568,14 @@ func (v *visit) showMembers(status int, page membersPage, fault string) {
 		return
 	}
 	for _, m := range all {
-		page.Members = append(page.Members, shownMember{
+		one := shownMember{
 			ID: m.UserID.String(), Name: m.Name, Since: date(m.Since.Time), Role: m.Role, Ticket: page.Ticket,
 			You: m.UserID == who.User.ID, To: v.to("members", m.UserID.String()), CanManage: page.MayInvite && who.Workspace.Role.Manages(m.Role),
-		})
+		}
+		if m.SpendLimitCents != nil {
+			one.Spent = spentText(m)
+		}
+		page.Members = append(page.Members, one)
 	}
 	for _, i := range open {
 		page.Invitations = append(page.Invitations, shownInvitation{
