@@ -22,6 +22,11 @@ def test_people_and_usage(svc: Service) -> None:
     roles = {m.name: m.role for m in shop.members.list()}
     assert roles == {"Owner": "owner", "guest-py": "developer"}
     who = guest.person.id
+    limited = shop.members.set_spend_limit(who, 5000)
+    assert (limited.spend_limit_cents, limited.spent_cents) == (5000, 0)
+    assert shop.members.set_spend_limit(who, None).spend_limit_cents is None
+    with pytest.raises(TypeError):
+        shop.members.set_spend_limit(who, 1.5)  # type: ignore[arg-type]
     assert shop.members.set_role(who, "viewer").role == "viewer"
     assert len([*shop.members.sessions(who)]) == 1
     with pytest.raises(toll.TollError):

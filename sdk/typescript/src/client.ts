@@ -829,6 +829,13 @@ export class Members extends Resource {
   setRole(userId: string, role: g.RoleInput["role"], o?: CallOptions): TollPromise<g.Member> {
     return this.core.op("setRole", [userId], o, { body: { role } });
   }
+  /**
+   * Limits what a developer has the workspace pay in a calendar month (UTC), in cents of dollars
+   * and euros alike. null takes the limit away.
+   */
+  setSpendLimit(userId: string, cents: bigint | null, o?: CallOptions): TollPromise<g.Member> {
+    return this.core.op("setRole", [userId], o, { body: { spendLimitCents: cents } });
+  }
   /** Removes a member, or with "me" leaves. With `keep`, keys and consents go to the caller. */
   remove(userId: string, keep = false, o?: CallOptions): TollPromise<g.Removed> {
     return this.core.op("removeMember", [userId], o, { query: keep ? { keep } : {} });

@@ -1033,6 +1033,10 @@ export interface Member {
   role: string;
   /** ISO 8601. Answers are in UTC with milliseconds. */
   since: string;
+  /** Cents, up to 10^12. A request may also send a JSON integer. */
+  spendLimitCents?: bigint;
+  /** Cents, up to 10^12. A request may also send a JSON integer. */
+  spentCents?: bigint;
   userId: string;
 }
 
@@ -1731,7 +1735,12 @@ export interface RevenueList {
 }
 
 export interface RoleInput {
-  role: "owner" | "admin" | "developer" | "billing" | "viewer";
+  role?: "owner" | "admin" | "developer" | "billing" | "viewer";
+  /**
+   * What a developer may have the workspace pay in a calendar month (UTC), in cents of
+   * dollars and euros alike. Null: no limit.
+   */
+  spendLimitCents?: bigint | null;
 }
 
 export interface RotateInput {
@@ -2380,6 +2389,13 @@ export const shapes: Record<string, Shape> = {
   "amount": 1,
   "remaining": 1
  },
+ "Member": {
+  "spendLimitCents": 1,
+  "spentCents": 1
+ },
+ "MemberList": {
+  "members": "Member"
+ },
  "Order": {
   "amount": 1,
   "balance": "Balance",
@@ -2532,9 +2548,9 @@ export const operations = {
   createInvitation: ["POST","/api/v1/invitations",0,0,1],
   acceptInvitation: ["POST","/api/v1/invitations/accept"],
   revokeInvitation: ["DELETE","/api/v1/invitations/{id}"],
-  listMembers: ["GET","/api/v1/members",0,"members"],
+  listMembers: ["GET","/api/v1/members","MemberList","members"],
   removeMember: ["DELETE","/api/v1/members/{userId}"],
-  setRole: ["PATCH","/api/v1/members/{userId}"],
+  setRole: ["PATCH","/api/v1/members/{userId}","Member"],
   endMemberSessions: ["DELETE","/api/v1/members/{userId}/sessions"],
   listMemberSessions: ["GET","/api/v1/members/{userId}/sessions",0,"sessions"],
   readVersions: ["GET","/api/v1/meta/versions"],

@@ -1123,12 +1123,16 @@ class Member(Record):
     name: str
     role: str
     since: datetime
+    spend_limit_cents: int | None = None
+    spent_cents: int | None = None
     user_id: str
 
     _members = (
         member("name", "name", text, True),
         member("role", "role", text, True),
         member("since", "since", moment, True),
+        member("spend_limit_cents", "spendLimitCents", integer, False),
+        member("spent_cents", "spentCents", integer, False),
         member("user_id", "userId", text, True),
     )
 

@@ -1116,6 +1116,15 @@ class Members(Resource):
         path = f"/api/v1/members/{segment(user_id)}"
         return self._send(Call("PATCH", path, m.Member, body={"role": role}, again=True))
 
+    def set_spend_limit(self, user_id: str, cents: int | None) -> m.Member:
+        """Limits what a developer has the workspace pay in a calendar month (UTC).
+
+        Cents of dollars and euros count alike. None takes the limit away.
+        """
+        path = f"/api/v1/members/{segment(user_id)}"
+        body = {"spendLimitCents": exact("cents", cents)}
+        return self._send(Call("PATCH", path, m.Member, body=body, again=True))
+
     def remove(self, user_id: str, *, keep: bool = False) -> m.Removed:
         """Removes a member, or with "me" leaves. With keep, keys and consents go to the caller."""
         path = f"/api/v1/members/{segment(user_id)}"
