@@ -538,8 +538,21 @@ func TestKeysBeyondOwnRights(t *testing.T) {
 		if k.text(t, "userId") != owner.id.String() || k.member(t, "parent") != nil || s.do(kid, "GET", base+"/protocol/plans", "").status != 200 {
 			t.Errorf("%d %s", k.status, k.body)
 		}
-		if a := owner.do("POST", path+"/rotate", `{}`); a.status != 201 {
-			t.Errorf("%d %s", a.status, a.body)
+		// Who rotates a key reads it, and acts for the member under whom it stands.
+		of := func(p *human) string {
+			return "/api-keys/" + p.do("POST", "/api-keys", `{"rights":["read"]}`).text(t, "id")
+		}
+		owners := of(owner)
+		if a := dev.do("POST", owners+"/rotate", `{}`); a.code() != string(toll.CodeForbidden) {
+			t.Errorf("a developer rotates the key of the owner: %d %s", a.status, a.body)
+		}
+		if a := s.do(dev.key(), "POST", base+owners+"/rotate", `{}`); a.code() != string(toll.CodeForbidden) {
+			t.Errorf("a key of the developer rotates the key of the owner: %d %s", a.status, a.body)
+		}
+		for _, rotated := range []answer{dev.do("POST", of(dev)+"/rotate", `{}`), owner.do("POST", of(dev)+"/rotate", `{}`), owner.do("POST", path+"/rotate", `{}`)} {
+			if rotated.status != 201 {
+				t.Errorf("%d %s", rotated.status, rotated.body)
+			}
 		}
 		if a := owner.do("DELETE", path, ""); a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)

@@ -27,7 +27,8 @@ func (c Caller) MayManage(k toll.APIKey) error {
 // that is not the old one and did not come of it: whoever stole a key cannot make it outlive its end. once may be nil.
 //
 // Errors: [toll.CodeKeyNotFound], [toll.CodeKeyAlreadyRevoked], also for one that is over, [toll.CodeRightMissing] when the caller lacks
-// a right of the key, [toll.CodeForbidden] for the key of a program and for the caller's own line.
+// a right of the key, [toll.CodeForbidden] for the key of a program, for the caller's own line, and for a key of another member, who
+// would be held to account for what the caller does; owners and admins who signed in rotate it.
 func (a *Auth) RotateAPIKey(ctx context.Context, c Caller, id toll.Hash, overlap time.Duration, once *store.Once) (toll.KeyRotated, error) {
 	now := a.clock()
 	old, err := ownedKey(ctx, a.store, c.Address, id)
@@ -98,6 +99,10 @@ func (a *Auth) mayRotate(ctx context.Context, tx *store.Tx, c Caller, old store.
 	}
 	if r := old.Rights.Missing(c.Rights); r != "" {
 		return Lacks(r)
+	}
+	if old.UserID != c.UserID && !(c.KeyID.IsZero() && c.Rights.Has(toll.RightMembers)) {
+		return toll.Errorf(toll.CodeForbidden, "The key stands under another member, or under none.").
+			WithHint("That member rotates it, or an owner or admin of the workspace who signed in.")
 	}
 	if old.MadeBy == toll.MadeByGrant {
 		return toll.Errorf(toll.CodeForbidden, "A program renews its own key.").WithHint("End it on the page of programs with access.")
