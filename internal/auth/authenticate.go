@@ -54,9 +54,27 @@ func (a *Auth) Authenticate(ctx context.Context, authorization []string) (Caller
 		a.lineSums.Put(authorization[0], sum)
 	}
 	a.noteUse(row, now)
+	return callerOf(row), nil
+}
+
+func callerOf(row *store.APIKey) Caller {
 	return Caller{
 		Address: row.Address, KeyID: row.ID, Version: row.Version, Rights: row.Rights, MadeBy: row.MadeBy, Ends: row.ExpiresAt, UserID: row.UserID,
-	}, nil
+	}
+}
+
+// CallerOf returns who calls with an API key that was authenticated before, as [Auth.Authenticate] would now. Errors:
+// [toll.CodeNotAuthenticated] for a key that is over, or of another account, and [toll.CodeDatabaseUnavailable].
+func (a *Auth) CallerOf(ctx context.Context, address toll.Address, id toll.Hash) (Caller, error) {
+	now := a.clock()
+	row, err := a.keyRecord(ctx, id, now)
+	if err != nil {
+		return Caller{}, err
+	}
+	if row == nil || row.Address != address || keyStatus(row, now) != toll.StatusActive {
+		return Caller{}, errKey
+	}
+	return callerOf(row), nil
 }
 
 // keyOf returns the claims of the API key in the Authorization lines, and the hash of its JWT. known says that the line was

@@ -100,16 +100,12 @@ func (w *Web) person(ctx context.Context, wanted string) (*person, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	key, err := w.Auth.Key(ctx, address, id)
-	if err != nil && toll.AsError(err).Code != toll.CodeKeyNotFound {
-		return nil, err
-	}
-	if err != nil || key.Status != toll.StatusActive {
+	caller, err := w.Auth.CallerOf(ctx, address, id)
+	if errors.Is(err, toll.NewError(toll.CodeNotAuthenticated)) {
 		return nil, w.sessions.Destroy(ctx)
 	}
-	caller := auth.Caller{Address: address, KeyID: id, Rights: key.Rights, MadeBy: key.MadeBy}
-	if key.ExpiresAt != nil {
-		caller.Ends = key.ExpiresAt.Time
+	if err != nil {
+		return nil, err
 	}
 	return &person{Caller: caller, Since: store.FromMicros(w.sessions.GetInt64(ctx, sessionSince))}, nil
 }
