@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,6 +91,63 @@ func (s *stack) thrifty(login string) *human {
 		s.t.Fatalf("%d %s", a.status, a.body)
 	}
 	return dev
+}
+
+// TestSpendLimit: whatever a developer calls with, their limit counts; what is refused leaves nothing.
+func TestSpendLimit(t *testing.T) {
+	each(t, func(t *testing.T, s *stack) {
+		boss := s.human("boss")
+		dev := boss.invites(s.human("dev"), toll.RoleDeveloper)
+		if a := boss.do("PATCH", "/members/"+dev.id.String(), `{"spendLimitCents":"400"}`); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		plan := s.plan(s.b1, pricedPlan)
+		token := func(who actor, config string) answer {
+			return s.do(who, "POST", base+"/x402/permissions", `{"planId":"`+plan+`","delegationConfig":`+config+`}`)
+		}
+		bosses := s.do(boss.key(), "POST", base+"/delegation/create", fiveDollars).text(t, "delegationId")
+		key := dev.key()
+		for name, who := range map[string]actor{"a key": key, "a key of the key": s.child(key, `{}`)} {
+			for act, a := range map[string]answer{
+				"a delegation":     s.do(who, "POST", base+"/delegation/create", fiveDollars),
+				"one with a token": token(who, `{"spendingLimitCents":500}`),
+			} {
+				if a.status != 402 || a.code() != string(toll.CodeSpendLimit) {
+					t.Errorf("%s by %s: %d %s", act, name, a.status, a.body)
+				}
+			}
+			for act, a := range map[string]answer{
+				"a token": token(who, `{"delegationId":"`+bosses+`"}`),
+				"orders":  s.do(who, "POST", base+"/protocol/plans/"+plan+"/order", `{"delegationId":"`+bosses+`"}`),
+			} {
+				if a.status != 402 || a.code() != string(toll.CodeSpendLimitDelegation) {
+					t.Errorf("%s with the delegation of the boss by %s: %d %s", act, name, a.status, a.body)
+				}
+			}
+		}
+		for _, path := range []string{"/x402/permissions", "/protocol/orders"} {
+			if a := s.do(key, "GET", base+path, ""); a.member(t, "total").(json.Number) != "0" {
+				t.Errorf("%s: %s", path, a.body)
+			}
+		}
+		if a := s.do(key, "GET", base+"/delegation?accessible=true", ""); a.member(t, "total").(json.Number) != "0" {
+			t.Errorf("the delegation of the boss is offered: %s", a.body)
+		}
+		if a := token(key, `{"spendingLimitCents":400}`); a.status != 201 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if a := s.do(key, "GET", base+"/delegation?accessible=true", ""); a.member(t, "total").(json.Number) != "1" {
+			t.Errorf("the own delegation is not offered: %s", a.body)
+		}
+		// The limit goes with the role, and a new one comes with it.
+		change := func(body string) answer { return boss.do("PATCH", "/members/"+dev.id.String(), body) }
+		if a := change(`{"role":"billing"}`); a.status != 200 || bytes.Contains(a.body, []byte("spendLimitCents")) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if a := change(`{"role":"developer","spendLimitCents":10}`); a.status != 200 || a.text(t, "spendLimitCents") != "10" || a.text(t, "spentCents") != "400" {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
 }
 
 // TestT17_SessionOfEveryRoute: the session of a person gets past each row that takes one and whose right the role has, past what is

@@ -340,6 +340,13 @@ func (c *Checkout) Delegations(ctx context.Context, caller Owner, usable bool, p
 	var only *store.Usable
 	if usable {
 		only = &store.Usable{At: c.now(), Key: caller.KeyID}
+		m, err := limited(ctx, c.store, caller.Address, caller.UserID)
+		if err != nil {
+			return store.List[*toll.Delegation]{}, fault(err)
+		}
+		if m != nil {
+			only.MadeBy = m.UserID
+		}
 		methods, err := store.PaymentMethods(ctx, c.store, caller.Address)
 		if err != nil {
 			return store.List[*toll.Delegation]{}, fault(err)

@@ -8,15 +8,18 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
+// errLeft is the answer to a person who has left the workspace since the call was authenticated.
+var errLeft = toll.NewError(toll.CodeNotAuthenticated)
+
 // spends counts what a member has the workspace pay against the spending limit of the membership, under the lock of it. A caller
-// without a person, and a member without a limit, pass. Errors: [toll.CodeSpendLimit].
+// without a person, and a member without a limit, pass. Errors: [toll.CodeSpendLimit], [toll.CodeNotAuthenticated].
 func spends(ctx context.Context, tx *store.Tx, workspace toll.Address, user toll.UUID, cents int64, now time.Time) error {
 	m, err := limited(ctx, tx, workspace, user)
 	if m == nil || err != nil {
 		return err
 	}
 	if *m, err = store.LockMembership(ctx, tx, workspace, user); err != nil {
-		return err
+		return store.NotFoundAs(err, errLeft)
 	}
 	if m.SpendLimit == nil { // it was taken away meanwhile
 		return nil
@@ -31,21 +34,22 @@ func spends(ctx context.Context, tx *store.Tx, workspace toll.Address, user toll
 	return nil
 }
 
-// limited returns the membership of a person who has a spending limit, nil for everybody else.
+// limited returns the membership of a person who has a spending limit, nil for a member without one and for no person. Errors:
+// [toll.CodeNotAuthenticated] for a person who has left.
 func limited(ctx context.Context, q store.Querier, workspace toll.Address, user toll.UUID) (*store.Membership, error) {
 	if user.IsZero() {
 		return nil, nil
 	}
-	m, found, err := store.IfThere(store.MembershipOf(ctx, q, workspace, user))
-	if !found || m.SpendLimit == nil {
-		return nil, err
+	m, err := store.MembershipOf(ctx, q, workspace, user)
+	if err != nil || m.SpendLimit == nil {
+		return nil, store.NotFoundAs(err, errLeft)
 	}
 	return &m, nil
 }
 
 // MayUse reports whether a person, zero for none, may have a delegation of the workspace pay: who has a spending limit uses only those
-// that count against it. text is the id of the delegation, or its signed reference. Errors: [toll.CodeSpendLimitDelegation], those of
-// [Checkout.DelegationID], [toll.CodeDelegationNotFound].
+// that count against it. text is the id of the delegation, or its signed reference. Errors: [toll.CodeSpendLimitDelegation],
+// [toll.CodeNotAuthenticated] for a person who has left, those of [Checkout.DelegationID], [toll.CodeDelegationNotFound].
 func (c *Checkout) MayUse(ctx context.Context, workspace toll.Address, user toll.UUID, text string) error {
 	m, err := limited(ctx, c.store, workspace, user)
 	if m == nil || err != nil {

@@ -197,7 +197,7 @@ func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGra
 		p := permission(&g, ends.Sub(now))
 		p.Issue = issue
 		var t *toll.AccessToken
-		t, err = o.Facilitator.CreatePermission(ctx, auth.Caller{Address: g.Owner}, p, nil)
+		t, err = o.Facilitator.CreatePermission(ctx, auth.Caller{Address: g.Owner, UserID: g.UserID}, p, nil)
 		if err == nil {
 			out.AccessToken, out.ExpiresIn = t.AccessToken, *p.ExpiresInSecs
 		}

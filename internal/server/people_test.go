@@ -754,6 +754,41 @@ func TestT169_AuditLog(t *testing.T) {
 	})
 }
 
+// TestSpendLimit_KeySession: an API key that is pasted into the pages has the rights and the limit that its person has now.
+func TestSpendLimit_KeySession(t *testing.T) {
+	eachTown(t, func(o *town) {
+		t := o.t
+		alice := o.signUp("alice", "")
+		w := alice.workspace()
+		members := "/w/" + w + "/members"
+		bob := o.signUp("bob", alice.invite(w, "developer"))
+		at := members + "/" + userOf(bob, members)
+		alice.act(at, "act", "limit", "limit", "0.99")
+		session := newVisitor(t, o.address)
+		session.signIn(session.get("/sign-in"), bob.keyOf(w))
+		path := "/w/" + w + "/delegations/new"
+		method := regexp.MustCompile(`value="(erc4337 [^"]*)"`).FindStringSubmatch(session.get(path).body)
+		if method == nil {
+			t.Fatal(mainPart.FindString(session.get(path).body))
+		}
+		delegate := func(limit string) shown {
+			return session.act(path, "act", "make", "method", method[1], "limit", limit, "ends", "2592000")
+		}
+		if res := delegate("1.00"); res.status != http.StatusPaymentRequired || !strings.Contains(res.body, "spending limit") {
+			t.Errorf("beyond the limit: %d %s", res.status, mainPart.FindString(res.body))
+		}
+		if res := delegate("0.99"); res.status != http.StatusSeeOther {
+			t.Errorf("the limit: %d %s", res.status, mainPart.FindString(res.body))
+		}
+		if body := alice.get(at).body; !strings.Contains(body, "0.99 of 0.99") {
+			t.Errorf("it does not count: %s", mainPart.FindString(body))
+		}
+		alice.act(at, "act", "role", "role", "viewer")
+		// The record of a key is believed for a second.
+		eventually(t, "the key of a viewer makes no delegation", func() bool { return session.get(path).status == http.StatusForbidden })
+	})
+}
+
 // TestT169_ActsOfPeople: what people do to their credentials and to who is in is in the log of their workspace, once, with who did it and
 // from where; what the operator does is in the log of the operator.
 func TestT169_ActsOfPeople(t *testing.T) {

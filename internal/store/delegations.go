@@ -93,7 +93,8 @@ func (d *Delegation) Status(t time.Time) toll.PermissionStatus {
 type Usable struct {
 	At      time.Time
 	Key     toll.Hash
-	Without []string // payment methods that the key must not use
+	Without []string  // payment methods that the key must not use
+	MadeBy  toll.UUID // only those of this person; zero: of everybody
 }
 
 // DelegationsOfOwner lists the delegations of an address; usable nil lists all.
@@ -107,6 +108,10 @@ func DelegationsOfOwner(ctx context.Context, q Querier, owner toll.Address, usab
 			AND (max_transactions = 0 OR transactions < max_transactions) AND (api_key_id = '' OR api_key_id = $3)
 			AND COALESCE(frozen_at, 0) = 0`
 		l.Args = append(l.Args, Micros(usable.At), usable.Key.String())
+		if !usable.MadeBy.IsZero() {
+			l.Args = append(l.Args, usable.MadeBy[:])
+			l.Where += fmt.Sprintf(" AND made_by = $%d", len(l.Args))
+		}
 		for _, method := range usable.Without {
 			l.Args = append(l.Args, method)
 			l.Where += fmt.Sprintf(" AND payment_method_id <> $%d", len(l.Args))

@@ -31,7 +31,7 @@ type Order struct {
 
 	Rail          string     `db:"rail,null"`               // what pays it; "" when nothing is paid
 	DelegationID  string     `db:"delegation_id,null"`      // "" when none pays
-	Cents         int64      `db:"cents"`                   // what it takes of the delegation, or counts for OrderedBy
+	Cents         int64      `db:"cents"`                   // what it takes of DelegationID, or what it counts of the month of OrderedBy; 0 without both
 	OrderedBy     toll.UUID  `db:"ordered_by,null"`         // who had the wallet of the workspace pay; zero: nobody, or a delegation pays
 	Permission    *toll.Hash `db:"permission_hash"`         // the permission on which it counts
 	RequestID     string     `db:"request_id,null"`         // the request for which it was made, "" for none

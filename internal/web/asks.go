@@ -72,7 +72,7 @@ func (w *Web) asks(ctx context.Context, who *person, c oauth.Client, in oauth.As
 		w.orders(who, o)
 	}
 	if err == nil && len(a.Offers) > 0 {
-		a.Purses, err = w.purses(ctx, who.Address)
+		a.Purses, err = w.purses(ctx, who)
 	}
 	return a, err
 }

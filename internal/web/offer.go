@@ -261,8 +261,8 @@ type purse struct {
 }
 
 // purses returns the delegations that can pay now.
-func (w *Web) purses(ctx context.Context, owner toll.Address) ([]purse, error) {
-	list, err := w.Checkout.Delegations(ctx, checkout.Owner{Address: owner}, true, store.Page{Size: mostOffers})
+func (w *Web) purses(ctx context.Context, who *person) ([]purse, error) {
+	list, err := w.Checkout.Delegations(ctx, checkout.Owner{Address: who.Address, UserID: who.UserID}, true, store.Page{Size: mostOffers})
 	if err != nil {
 		return nil, err
 	}
