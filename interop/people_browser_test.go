@@ -69,6 +69,20 @@ func TestPeopleInABrowser(t *testing.T) {
 		w.signUp("Dan")
 		sells := w.sellingKey()
 
+		// The seller limits what the developer spends.
+		w.turn("seller")
+		w.visit(s.url+"/w/"+w.seller+"/members", http.StatusOK)
+		w.press("Dan")
+		w.press("Set a spending limit")
+		w.typeInto("Limit in a month", "50.00")
+		w.look("dialog of a spending limit")
+		w.press("Set a spending limit")
+		w.read("0.00 of 50.00")
+		w.look("member with a limit")
+		w.visit(s.url+"/w/"+w.seller+"/members", http.StatusOK)
+		w.read("spent 0.00 of 50.00 this month")
+		w.look("members with a limit")
+
 		// The seller registers two plans, each with an agent, whose servers have that key.
 		var runs atomic.Int64
 		coins, site := w.sellCalls(seller, sells, &runs)
