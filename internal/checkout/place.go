@@ -218,16 +218,16 @@ func (c *Checkout) insert(
 		}
 		o.Session = string(text)
 	}
+	if o.DelegationID == "" && !in.user.IsZero() { // before the plan is locked, for which others wait
+		if err := c.countOrder(ctx, t.Tx, in, o); err != nil {
+			return nil, err
+		}
+	}
 	if err := takePlace(ctx, t.Tx, plan.ID); err != nil {
 		return nil, err
 	}
-	switch {
-	case o.DelegationID != "":
+	if o.DelegationID != "" {
 		if d, err = c.reserve(ctx, t.Tx, in, o); err != nil {
-			return nil, err
-		}
-	case !in.user.IsZero():
-		if err := c.countOrder(ctx, t.Tx, in, o); err != nil {
 			return nil, err
 		}
 	}

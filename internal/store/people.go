@@ -87,7 +87,7 @@ var (
 	UpdateMembership = memberships.update
 	MembershipOf     = by2[toll.Address, toll.UUID](memberships, "workspace = $1 AND user_id = $2")
 	// LockMembership is [MembershipOf] for a member whose spending is counted: nobody else changes it, or adds to it, meanwhile. It comes
-	// after the row of the account and that of the plan's orders.
+	// after the row of the account, and before that of the plan's orders.
 	LockMembership = locked2[toll.Address, toll.UUID](memberships, "workspace = $1 AND user_id = $2")
 	MembersOf      = listBy[toll.Address](memberships, "workspace = $1 ORDER BY created_at, user_id")
 	MembershipsOf  = listBy[toll.UUID](memberships, "user_id = $1 ORDER BY created_at, workspace")

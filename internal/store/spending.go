@@ -7,8 +7,8 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Month returns the first moment of the month of a time, in UTC, by which the spending of members is counted.
-func Month(at time.Time) time.Time {
+// monthOf returns the first moment of the month of a time, in UTC, by which the spending of members is counted.
+func monthOf(at time.Time) time.Time {
 	year, month, _ := at.UTC().Date()
 	return time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
 }
@@ -18,13 +18,13 @@ func Month(at time.Time) time.Time {
 // others have paid, if they were used in the month. In that minute an order of another machine, whose clock may be slow, is written.
 func SpentBy(ctx context.Context, q Querier, workspace toll.Address, user toll.UUID, at time.Time) (toll.Cents, error) {
 	orders, err := value[int64](ctx, q, `SELECT CAST(COALESCE(SUM(cents), 0) AS BIGINT) FROM orders
-		WHERE ordered_by = $1 AND created_at >= $2 AND subscriber = $3 AND status <> 'failed'`, user[:], Micros(Month(at)), workspace.Lower())
+		WHERE ordered_by = $1 AND created_at >= $2 AND subscriber = $3 AND status <> 'failed'`, user[:], Micros(monthOf(at)), workspace.Lower())
 	if err != nil {
 		return 0, err
 	}
 	delegated, err := value[int64](ctx, q, `SELECT CAST(COALESCE(SUM(CASE WHEN revoked_at = 0 AND expires_at > $4 THEN limit_cents
 			WHEN last_used_at >= $2 THEN spent_cents + reserved_cents ELSE 0 END), 0) AS BIGINT)
 		FROM delegations WHERE made_by = $1 AND expires_at >= $2 AND owner = $3`,
-		user[:], Micros(Month(at)), workspace.Lower(), Micros(at.Add(-time.Minute)))
+		user[:], Micros(monthOf(at)), workspace.Lower(), Micros(at.Add(-time.Minute)))
 	return toll.Cents(orders + delegated), err
 }

@@ -16,7 +16,7 @@ import (
 // lockOrder is the order in which a transaction locks rows, by table. What belongs to an account is locked with its row. What the room
 // of events keeps for itself comes with the events: its cursors move, and its webhooks begin, where a stream ends.
 var lockOrder = [][]string{
-	{"accounts", "lots", "requests", "request_keys", "permissions"}, {"orders"}, {"plan_orders", "returned_places"}, {"memberships"},
+	{"accounts", "lots", "requests", "request_keys", "permissions"}, {"orders"}, {"memberships"}, {"plan_orders", "returned_places"},
 	{"delegations", "delegation_transactions"}, {"authorizations", "sale_identifiers"}, {"chain_leases"},
 	{"chain_ops", "chain_txs", "card_payments", "card_calls", "card_customers", "card_setups", "card_methods", "card_refunds", "card_disputes",
 		"card_moves", "card_events", "card_orphans", "chain_orphans"},
