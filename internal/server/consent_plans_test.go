@@ -377,3 +377,52 @@ func TestT161_OrderOnConsent(t *testing.T) {
 		t.Errorf("a key that only reads can order:\n%s", mainPart.FindString(s.body))
 	}
 }
+
+// TestSpendLimit_Consent: a developer with a spending limit lets no program buy with a delegation of somebody else, neither on the page nor
+// by a code from before the limit.
+func TestSpendLimit_Consent(t *testing.T) {
+	m := newFair(t)
+	o := &town{t: t, s: m.s, address: m.url}
+	alice := o.signUp("alice", "")
+	w := alice.workspace()
+	members := "/w/" + w + "/members"
+	bob := o.signUp("bob", alice.invite(w, "developer"))
+	dear, err := m.builder.RegisterPlan(t.Context(), client.PlanParams{
+		Metadata: toll.Metadata{Name: "Dear"}, Price: toll.Price{
+			TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(2_500_000)}, Receivers: []toll.Address{m.owner}, IsCrypto: true,
+		}, Credits: toll.CreditsFixed(10, 1),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	purse, err := client.New(alice.keyOf(w), client.WithURL(m.url)).CreateDelegation(t.Context(), client.DelegationParams{
+		Provider: toll.ProviderCrypto, SpendingLimit: 1234, Lifetime: 48 * time.Hour, Currency: "usdc",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := m.query()
+	q.Set("plan_id", string(dear.PlanID))
+	q.Set("workspace", w)
+	s := m.consent(bob, q)
+	if !strings.Contains(s.body, "12.34 USDC until") {
+		t.Fatalf("without a limit the delegation is offered:\n%s", mainPart.FindString(s.body))
+	}
+	approve := func() page {
+		return formOf(t, m.consent(bob, q)).with("workspace", w).with("limit", "10").with("orders", "1").with("delegation", purse.DelegationID).with("decision", "approve")
+	}
+	if got := m.exchange(m.codeIn(bob.submit(approve()))); got.Access == "" {
+		t.Fatalf("%+v", got)
+	}
+	code := m.codeIn(bob.submit(approve()))
+	alice.act(members+"/"+userOf(bob, members), "act", "limit", "limit", "0")
+	if got := m.exchange(code); got.Access != "" || got.Error == "" {
+		t.Errorf("a code from before the limit: %+v", got)
+	}
+	if body := m.consent(bob, q).body; strings.Contains(body, "12.34 USDC") {
+		t.Errorf("the delegation is offered:\n%s", mainPart.FindString(body))
+	}
+	if res := bob.submit(approve()); res.status != http.StatusBadRequest || !strings.Contains(res.body, "Choose one of the delegations") {
+		t.Errorf("%d %s", res.status, mainPart.FindString(res.body))
+	}
+}

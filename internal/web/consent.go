@@ -134,7 +134,7 @@ func choiceIn(form url.Values) choice {
 }
 
 // read proves that a choice is one of those that the page gave, within its bounds. The second value says what is wrong.
-func (w *Web) read(ctx context.Context, who *person, a *asked, c choice) (oauth.Choice, string, error) {
+func (w *Web) read(ctx context.Context, owner toll.Address, a *asked, c choice) (oauth.Choice, string, error) {
 	var out oauth.Choice
 	if a.Key {
 		return a.readRights(c)
@@ -166,11 +166,7 @@ func (w *Web) read(ctx context.Context, who *person, a *asked, c choice) (oauth.
 	if !slices.ContainsFunc(a.Purses, func(p purse) bool { return p.ID == c.Delegation }) {
 		return out, "Choose one of the delegations, or none.", nil
 	}
-	err := w.Checkout.MayUse(ctx, who.Address, who.UserID, c.Delegation)
-	if err == nil {
-		err = w.Checkout.UsableDelegation(ctx, who.Address, nil, c.Delegation, plan.plan)
-	}
-	if err != nil {
+	if err := w.Checkout.UsableDelegation(ctx, owner, nil, c.Delegation, plan.plan); err != nil {
 		e := toll.AsError(err)
 		if e.HTTPStatus() >= http.StatusInternalServerError {
 			return out, "", err
@@ -306,7 +302,7 @@ func (v *visit) decide(
 	case deny:
 		act = no
 	case approve:
-		chosen, fault, err := v.w.read(v.ctx(), v.person, a, c)
+		chosen, fault, err := v.w.read(v.ctx(), v.person.Address, a, c)
 		if err != nil {
 			v.fail(err)
 			return

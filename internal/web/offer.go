@@ -260,7 +260,7 @@ type purse struct {
 	Text string
 }
 
-// purses returns the delegations that can pay now.
+// purses returns the delegations with which a person can pay now.
 func (w *Web) purses(ctx context.Context, who *person) ([]purse, error) {
 	list, err := w.Checkout.Delegations(ctx, checkout.Owner{Address: who.Address, UserID: who.UserID}, true, store.Page{Size: mostOffers})
 	if err != nil {
