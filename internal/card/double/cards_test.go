@@ -232,7 +232,7 @@ func TestCards_NumbersAreNotKept(t *testing.T) {
 		t.Errorf("got %d %s", p.status, p.body)
 	}
 	kept := string(must(os.ReadFile(file))(t)) + p.body
-	for _, part := range []string{"4242424242424", "42424242 ", "40000000000000", "41111111", "4111 1111", "51051051", "5105-1051", "\"12/30", "cvc\":\"123"} {
+	for _, part := range []string{"4242424242424", "42424242 ", "40000000000000", "411111", "4111 1", "5105105", "5105-1", "\"12/30", "cvc\":\"123"} {
 		if strings.Contains(kept, part) {
 			t.Errorf("the state or a page holds %s", part)
 		}
