@@ -166,6 +166,7 @@ type host struct {
 	log    *servertest.Log
 	chat   *role
 	cmd    *exec.Cmd
+	ended  chan struct{} // closed when cmd has ended
 }
 
 // newHost makes a host that does not run yet. Its plugin is in a directory; "" is for one that is
@@ -288,18 +289,28 @@ func (h *host) cli(args ...string) (out string, code int) {
 // with its group.
 func (h *host) run() {
 	h.Helper()
-	h.cmd = h.command("gateway", "run", "--bind", "loopback")
-	h.cmd.Stdout, h.cmd.Stderr = h.log, h.log
-	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := h.cmd.Start(); err != nil {
-		h.Fatal(err)
-	}
+	h.launch()
 	h.Cleanup(func() {
 		h.stop()
 		if h.Failed() {
 			h.Logf("host:\n%s", h.log)
 		}
 	})
+}
+
+func (h *host) launch() {
+	h.Helper()
+	cmd, ended := h.command("gateway", "run", "--bind", "loopback"), make(chan struct{})
+	cmd.Stdout, cmd.Stderr = h.log, h.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		h.Fatal(err)
+	}
+	h.cmd, h.ended = cmd, ended
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // its code is that of a signal
+	}()
 }
 
 // stop ends the host, which has to end by itself.
@@ -312,7 +323,7 @@ func (h *host) stop() {
 		h.Error("the host does not end")
 		_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
 	})
-	_ = h.cmd.Wait() // its code is that of a signal
+	<-h.ended
 	kill.Stop()
 	_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL) // workers
 	h.cmd = nil
@@ -321,10 +332,26 @@ func (h *host) stop() {
 // hostWait bounds the start of a host.
 const hostWait = 4 * time.Minute
 
+// hostStarts bounds how often one that ends while it starts is started again: a host of which a thread has no
+// processor for five seconds gives up its migration, and asks for another start.
+const hostStarts = 3
+
 // await waits until the host knows the tools of the plugin.
 func (h *host) await() {
 	h.Helper()
+	starts := 1
 	for end := time.Now().Add(hostWait); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		select {
+		case <-h.ended:
+			if starts == hostStarts {
+				h.Fatalf("the host ended in each of %d starts:\n%s", starts, h.log)
+			}
+			starts++
+			_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL) // workers
+			h.launch()
+			end = time.Now().Add(hostWait)
+		default:
+		}
 		if status, _ := h.tryInvoke(toolWord + "listPaymentMethods"); status == http.StatusOK || status == http.StatusInternalServerError {
 			return
 		}

@@ -180,8 +180,7 @@ sqlite | chain | interop) unset TOLL_TEST_POSTGRES ;;
     ;;
 esac
 
-# What takes long begins first. Tests mostly wait, for databases, blocks, pages and time-outs, so that more packages run at the same
-# time than there are cores.
+# What takes long begins first.
 order='interop internal/server internal/chain internal/ledger internal/cli internal/card internal/checkout internal/api'
 # Whole services, in which the race detector watches the tests named here, and the rooms below by themselves: a service with a
 # chain is ten times slower under it.
@@ -253,7 +252,8 @@ tests() { # $1 = a list of packages, $2 = tests to skip, then flags; a list that
     # shellcheck disable=SC2086 # one word for each flag and package
     [ -z "$list" ] || go test $flags -skip="${left#|}" "$@" $list
 }
-# Run all at the same time, and print the events of each after those of the one before.
+# Both at the same time, and the events of the race detector after the others. Tests also wait, for databases, blocks and pages, so that
+# two packages of each keep two cores at work. With more of them the software of others ran into time-outs of its own.
 if [ -n "$race" ]; then
     (
         export CGO_ENABLED=1
@@ -264,17 +264,10 @@ if [ -n "$race" ]; then
     ) >"$work/race.json" &
     raced=$!
 fi
-(
-    status=0
-    tests stores "|$large$watched_skip" -p 2 || status=1
-    tests large '' -p 2 -run="$large" || status=1
-    exit $status
-) >"$work/stores.json" &
-stores=$!
 status=0
 tests plain "$skip" -p 2 || status=1
-wait $stores || status=1
-cat "$work/stores.json"
+tests stores "|$large$watched_skip" -p 2 || status=1
+tests large '' -p 2 -run="$large" || status=1
 if [ -n "$race" ]; then
     wait $raced || status=1
     cat "$work/race.json"
