@@ -42,24 +42,6 @@ func (d *delegated) read(dir string) (map[string][]string, error) {
 	return all, nil
 }
 
-// add records a delegation; the oldest one of many is forgotten.
-func (d *delegated) add(dir, account, id string) error {
-	return d.change(dir, account, func(ids []string) []string {
-		if slices.Contains(ids, id) {
-			return ids
-		}
-		ids = append(ids, id)
-		return ids[max(0, len(ids)-maxDelegations):]
-	})
-}
-
-// forget removes a delegation from the record.
-func (d *delegated) forget(dir, account, id string) error {
-	return d.change(dir, account, func(ids []string) []string {
-		return slices.DeleteFunc(ids, func(known string) bool { return known == id })
-	})
-}
-
 // change writes the ids of an account as f returns them.
 func (d *delegated) change(dir, account string, f func(ids []string) []string) error {
 	d.mu.Lock()
@@ -84,12 +66,14 @@ func (d *delegated) of(dir, account string) ([]string, error) {
 	return ids, err
 }
 
+// recordKey names the account in the record.
+func (a *account) recordKey() string { return string(a.environment) + " " + a.address.Lower() }
+
 // delegation returns the id of a delegation for a budget: one that this core made and that covers
-// it, else a new one under this Idempotency-Key.
-func (c *call) delegation(ctx context.Context, d *budget, key string) (string, error) {
-	account := string(c.account.environment) + " " + c.account.address.Lower()
-	if id, err := c.covering(ctx, d, account); id != "" || err != nil {
-		return id, err
+// it, which is known, else a new one under this Idempotency-Key.
+func (c *call) delegation(ctx context.Context, d *budget, key string) (id string, known bool, err error) {
+	if id, err := c.covering(ctx, d); id != "" || err != nil {
+		return id, true, err
 	}
 	params := client.DelegationParams{
 		Provider:      d.provider,
@@ -103,19 +87,37 @@ func (c *call) delegation(ctx context.Context, d *budget, key string) (string, e
 	}
 	made, err := c.account.service.CreateDelegation(client.WithIdempotencyKey(ctx, digest("delegation", key)), params)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	if err := c.core.delegated.add(c.core.opts.Dir, account, made.DelegationID); err != nil {
-		c.core.log.WarnContext(ctx, "a delegation was not recorded, so it is not used again", "err", err)
+	c.record(ctx, func(ids []string) []string {
+		if slices.Contains(ids, made.DelegationID) {
+			return ids
+		}
+		return append(ids, made.DelegationID)[max(0, len(ids)+1-maxDelegations):] // the oldest one of many is forgotten
+	})
+	return made.DelegationID, false, nil
+}
+
+// forget removes a delegation from the record and reports whether it could.
+func (c *call) forget(ctx context.Context, id string) bool {
+	return c.record(ctx, func(ids []string) []string {
+		return slices.DeleteFunc(ids, func(known string) bool { return known == id })
+	})
+}
+
+// record changes the recorded ids of the account and reports whether it could: what is not recorded is not used again.
+func (c *call) record(ctx context.Context, f func(ids []string) []string) bool {
+	err := c.core.delegated.change(c.core.opts.Dir, c.account.recordKey(), f)
+	if err != nil {
+		c.core.log.WarnContext(ctx, "the record of delegations cannot be written", "err", err)
 	}
-	return made.DelegationID, nil
+	return err == nil
 }
 
 // covering returns the newest delegation of the record that covers a budget, "" for none. It removes
 // those that the service says have ended, so that they are asked for once.
-func (c *call) covering(ctx context.Context, d *budget, account string) (string, error) {
-	record, dir := &c.core.delegated, c.core.opts.Dir
-	ids, err := record.of(dir, account)
+func (c *call) covering(ctx context.Context, d *budget) (string, error) {
+	ids, err := c.core.delegated.of(c.core.opts.Dir, c.account.recordKey())
 	if err != nil {
 		c.core.log.WarnContext(ctx, "the record of delegations cannot be read", "err", err)
 	}
@@ -125,9 +127,7 @@ func (c *call) covering(ctx context.Context, d *budget, account string) (string,
 		case undecided(err):
 			return "", err
 		case errors.Is(err, toll.NewError(toll.CodeUnknownDelegation)), err == nil && (known.Status == toll.StatusRevoked || known.Status == toll.StatusExpired):
-			if err := record.forget(dir, account, id); err != nil {
-				c.core.log.WarnContext(ctx, "an ended delegation stays in the record", "err", err)
-			}
+			c.forget(ctx, id)
 		case err == nil && d.coveredBy(known, c.core.now()):
 			return id, nil
 		}

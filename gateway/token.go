@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -168,19 +170,26 @@ func (c *call) spendBudget(
 	ctx context.Context, ask tokenAsk, d *budget, p *permit, opts []client.TokenOption,
 ) (*toll.AccessToken, error) {
 	key := digest(p.key, p.agreed) // the key alone may be of an act on other terms, see agree
-	if p.made == "" {
-		id, err := c.delegation(ctx, d, key)
-		if err != nil {
-			return nil, err
-		}
-		p.made = id
-	}
-	opts = append(opts, client.WithDelegation(p.made))
 	if d.orders > 0 {
 		opts = append(opts, client.WithOrderLimit(d.orders))
 	}
-	ctx = client.WithIdempotencyKey(ctx, digest("token", key))
-	return c.account.service.AccessToken(ctx, ask.plan.ID, opts...)
+	for {
+		known := false
+		if p.made == "" {
+			var err error
+			if p.made, known, err = c.delegation(ctx, d, key); err != nil {
+				return nil, err
+			}
+		}
+		opts := append(slices.Clip(opts), client.WithDelegation(p.made))
+		made, err := c.account.service.AccessToken(client.WithIdempotencyKey(ctx, digest("token", key)), ask.plan.ID, opts...)
+		// Another member of the workspace was logged in here and made it: who has a spending limit uses none but their own.
+		if known && errors.Is(err, toll.NewError(toll.CodeSpendLimitDelegation)) && c.forget(ctx, p.made) {
+			p.made = ""
+			continue
+		}
+		return made, err
+	}
 }
 
 // budget is a spending limit that a user confirms.

@@ -159,6 +159,70 @@ func TestToken_Limit(t *testing.T) {
 	}
 }
 
+// TestToken_AnotherMember: on a host where somebody else of the workspace was logged in, a member with a spending limit, who may
+// not use the delegation of that one, gets one of their own.
+func TestToken_AnotherMember(t *testing.T) {
+	r := newRig(t, nil, tolltest.WithPayments())
+	as := func(token, workspace string) *client.Client {
+		return client.New(token, client.WithURL(r.svc.URL()), client.WithWorkspace(workspace))
+	}
+	person := func(login string) *toll.SignedIn {
+		in, err := as("", "").SignUp(t.Context(), client.SignUpParams{Login: login, Password: "four words are enough"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	boss, dev := person("boss"), person("dev")
+	workspace := boss.Organizations[0].ID
+	owner := as(boss.Token, workspace)
+	invited, err := owner.Invite(t.Context(), toll.RoleDeveloper, "")
+	if err == nil {
+		_, err = as(dev.Token, dev.Organizations[0].ID).AcceptInvitation(t.Context(), invited.Link)
+	}
+	if err == nil {
+		_, err = owner.SetSpendLimit(t.Context(), dev.Person.ID, new(toll.Cents(500)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// login gives the host a key of a person for the workspace of the boss.
+	login := func(in *toll.SignedIn) {
+		t.Helper()
+		key, err := as(in.Token, workspace).CreateKey(t.Context(), client.KeyParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.opts.Config.APIKey = key.Key
+		r.start()
+	}
+	token := func() string {
+		t.Helper()
+		r.run("getAccessToken", `{"spendingLimitCents":"350"}`)
+		r.wait(readTime)
+		got := r.run("getAccessToken", `{"spendingLimitCents":"350","confirm":true}`)
+		r.wait(time.Minute)
+		return got.text(t, "delegationId")
+	}
+	login(boss)
+	first := token()
+	if again := token(); again != first {
+		t.Errorf("the delegation %s is used again, not %s", first, again)
+	}
+	login(dev)
+	r.wire.acts()
+	own := token()
+	if own == first {
+		t.Errorf("a member with a limit uses %s of somebody else", own)
+	}
+	if acts := r.wire.acts(); !slices.Equal(acts, []string{"POST /x402/permissions", "POST /delegation/create", "POST /x402/permissions"}) {
+		t.Error(acts)
+	}
+	if again := token(); again != own {
+		t.Errorf("the delegation %s is used again, not %s", own, again)
+	}
+}
+
 // restarted returns the rig with a new core on the same directory.
 func (r *rig) restarted() *rig {
 	r.t.Helper()
