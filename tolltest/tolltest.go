@@ -23,6 +23,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -115,6 +116,9 @@ func Start(opts ...Option) (_ *Service, err error) {
 
 	if s.dir, err = os.MkdirTemp("", "tolltest-"); err != nil {
 		return nil, err
+	}
+	if err := storetest.Fill(s.dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

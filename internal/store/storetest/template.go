@@ -41,14 +41,19 @@ const databaseFile = "toll.db"
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	file, err := sqliteTemplate()
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, databaseFile), file, 0o600)
-	}
-	if err != nil {
+	if err := Fill(dir); err != nil {
 		t.Fatalf("template of a database: %v", err)
 	}
 	return dir
+}
+
+// Fill puts a database file with the schema and no record into a directory.
+func Fill(dir string) error {
+	file, err := sqliteTemplate()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, databaseFile), file, 0o600)
 }
 
 var (
