@@ -291,9 +291,14 @@ func TestT157_MailsAreBounded(t *testing.T) {
 		v = newVisitor(t, o.address)
 		form = formOf(t, v.get("/sign-in")).with("login", "alice").with("password", goodPassword).with("api_key")
 		v.submit(form, "X-Forwarded-For", "203.0.113.8")
-		// The other address has its own bound. Its mail shows that the sign-in before was looked at, and not told.
-		if l := post.mail(23); l.to != "alice@example.org" || !strings.Contains(l.text, "203.0.113.8") {
-			t.Errorf("%+v", l)
+		// The other address has its own bound. Its mail shows that the sign-in before was looked at, and not told; to the other address
+		// it may have been, if it was looked at only after that one came.
+		told := post.mail(23)
+		if told.to == "alice@example.org" && strings.Contains(told.text, "203.0.113.7") {
+			told = post.mail(24)
+		}
+		if told.to != "alice@example.org" || !strings.Contains(told.text, "203.0.113.8") {
+			t.Errorf("%+v", told)
 		}
 		var waiting int
 		if err := server.StoreOf(o.s).QueryRow(t.Context(), "SELECT COUNT(*) FROM webhook_deliveries WHERE status = 'pending' AND attempts = 0").
