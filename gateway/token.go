@@ -183,7 +183,7 @@ func (c *call) spendBudget(
 		}
 		opts := append(slices.Clip(opts), client.WithDelegation(p.made))
 		made, err := c.account.service.AccessToken(client.WithIdempotencyKey(ctx, digest("token", key)), ask.plan.ID, opts...)
-		// Another member of the workspace was logged in here and made it: who has a spending limit uses none but their own.
+		// A member who was logged in here before made this delegation. A member with a spending limit may use only their own.
 		if known && errors.Is(err, toll.NewError(toll.CodeSpendLimitDelegation)) && c.forget(ctx, p.made) {
 			p.made = ""
 			continue

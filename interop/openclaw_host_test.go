@@ -332,8 +332,8 @@ func (h *host) stop() {
 // hostWait bounds the start of a host.
 const hostWait = 4 * time.Minute
 
-// hostStarts bounds how often one that ends while it starts is started again: a host of which a thread has no
-// processor for five seconds gives up its migration, and asks for another start.
+// hostStarts is how many times a test starts a host at most. On a busy machine a host can end during its start, with a message
+// that asks for another start: one of its threads got no processor for five seconds.
 const hostStarts = 3
 
 // await waits until the host knows the tools of the plugin.

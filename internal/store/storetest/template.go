@@ -47,7 +47,7 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Fill puts a database file with the schema and no record into a directory.
+// Fill puts a database file of SQLite, with the schema and no record, into a directory. Errors are those of the migrations and of files.
 func Fill(dir string) error {
 	file, err := sqliteTemplate()
 	if err != nil {
