@@ -10,12 +10,13 @@ const desktop = { width: 1280, height: 900 };
 let browser, context, page, scripts;
 let faults = [];
 
-/** Runs attempts, each in all frames, until one returns something, for a minute. */
+/** Runs attempts, each in all frames whose scripts have run, until one returns something, for a minute. */
 async function inSomeFrame(what, attempts) {
   for (const end = Date.now() + patience; ; await page.waitForTimeout(50)) {
     for (const attempt of [attempts].flat()) {
       for (const frame of page.frames()) {
-        const found = await attempt(frame).catch(() => undefined); // a frame may go while it is read
+        // A page may still show what its scripts change, and a frame may go while it is read.
+        const found = await frame.waitForLoadState("domcontentloaded", { timeout: patience }).then(() => attempt(frame)).catch(() => undefined);
         if (found) {
           return found;
         }
