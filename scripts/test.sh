@@ -85,10 +85,15 @@ step() {
 command -v go >/dev/null || die "go is missing: see https://go.dev/doc/install for the version in go.mod"
 race=
 if [ -z "$short$lint" ]; then
-    # The engine of SQLite is C in Go's clothes: looking for races inside it doubles the time of most suites and finds nothing
+    # What computes and shares nothing runs unwatched: the engine of SQLite is C in Go's clothes, and the machine of the EVM, its
+    # curve, numbers and hashes are inner loops. Looking for races inside them doubles the time of most suites and finds nothing
     # of ours, whose accesses are all watched. The state of go-ethereum writes one error field from several goroutines
     # when a trie node is missing (StateDB.setError, v1.17.10); nothing of ours is in that package.
-    race="-race -gcflags=modernc.org/...=-race=false -gcflags=github.com/ethereum/go-ethereum/core/state=-race=false"
+    race=-race
+    ethereum=github.com/ethereum/go-ethereum
+    for unwatched in modernc.org/... $ethereum/core/state $ethereum/core/vm $ethereum/crypto/keccak github.com/decred/dcrd/... github.com/holiman/uint256; do
+        race="$race -gcflags=$unwatched=-race=false"
+    done
     if ! command -v "${CC:-gcc}" >/dev/null; then
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
             say "installing gcc, which the race detector needs"
@@ -256,7 +261,7 @@ tests() { # $1 = a list of packages, $2 = tests to skip, then flags; a list that
 # two packages of each keep two cores at work. With more of them the software of others ran into time-outs of its own.
 if [ -n "$race" ]; then
     (
-        export CGO_ENABLED=1
+        export CGO_ENABLED=1 GOGC=200 # the heap of the race detector costs most when it is swept
         status=0
         tests raced "|$large$race_skip" -p 2 $race || status=1
         tests server "$race_skip" $race -run="$watched" || status=1

@@ -1,5 +1,5 @@
 // Persons with browsers: chromium, one page at a time. What a person reads may be in a frame of the page.
-import axe from "axe-core";
+import axe from "axe-core/axe.min.js";
 import { chromium } from "playwright-core";
 import { privateKeyToAccount } from "viem/accounts";
 import { serve } from "./lines.mjs";
