@@ -193,7 +193,10 @@ whole='/(internal/(server|cli)|interop)$'
 watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestI25_NothingIsLeft)$'
 # Tests of many megabytes, of many rows or of nothing but the processor, whose code the race detector watches in smaller tests, and the
 # short run of the benchmarks, which are no part of the service.
-large='^(TestConvert_Many|TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory|TestBodies_AsDecode|TestRun)$'
+large='TestConvert_Many|TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory|TestBodies_AsDecode|TestRun'
+large="$large|TestAnswersByHandAreThoseOfTheStrictDecoder|TestBodies_Bounded|TestQueryAgent_Bounds|TestT140_IndentedAnswer"
+large="$large|TestT17_RightsOfRoles|TestT17_RightOfEveryRoute|TestRequests_Bounded|TestLists_Index|TestEventRuns_List"
+large="^($large|TestT121_DocumentsGiveWayOneByOne)\$"
 # A lane is some of the packages, and within them subtests by the names of stores.
 skip=
 suites="sqlite postgres partitioned embedded anvil chromium openclaw python typescript"
