@@ -86,7 +86,7 @@ command -v go >/dev/null || die "go is missing: see https://go.dev/doc/install f
 race=
 if [ -z "$short$lint" ]; then
     # What computes and shares nothing runs unwatched: the engine of SQLite is C in Go's clothes, and the machine of the EVM, its
-    # curve, numbers and hashes are inner loops. Looking for races inside them doubles the time of most suites and finds nothing
+    # curve, numbers and hashes are inner loops. Looking for races there takes up to half of the time of a suite and finds nothing
     # of ours, whose accesses are all watched. The state of go-ethereum writes one error field from several goroutines
     # when a trie node is missing (StateDB.setError, v1.17.10); nothing of ours is in that package.
     race=-race
@@ -194,9 +194,10 @@ watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|Tes
 # Tests of many megabytes, of many rows or of nothing but the processor, whose code the race detector watches in smaller tests, and the
 # short run of the benchmarks, which are no part of the service.
 large='TestConvert_Many|TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory|TestBodies_AsDecode|TestRun'
-large="$large|TestAnswersByHandAreThoseOfTheStrictDecoder|TestBodies_Bounded|TestQueryAgent_Bounds|TestT140_IndentedAnswer"
-large="$large|TestT17_RightsOfRoles|TestT17_RightOfEveryRoute|TestRequests_Bounded|TestLists_Index|TestEventRuns_List"
-large="^($large|TestT121_DocumentsGiveWayOneByOne)\$"
+# Tests of nothing but the processor that the race detector makes ten times slower. It watches them in the long rounds alone.
+slow='TestAnswersByHandAreThoseOfTheStrictDecoder|TestBodies_Bounded|TestQueryAgent_Bounds|TestT140_IndentedAnswer'
+slow="$slow|TestT17_RightsOfRoles|TestT17_RightOfEveryRoute|TestRequests_Bounded|TestLists_Index|TestEventRuns_List"
+slow="$slow|TestT121_DocumentsGiveWayOneByOne"
 # A lane is some of the packages, and within them subtests by the names of stores.
 skip=
 suites="sqlite postgres partitioned embedded anvil chromium openclaw python typescript"
@@ -226,8 +227,9 @@ subtests() { if [ -n "$1" ]; then echo "|/^($1)\$|//^($1)\$|///^($1)\$"; fi; }
 # watched does not run again without it. The long rounds run everything in both ways.
 race_skip=$skip watched_skip=$skip anvil='' once=
 if [ -z "$lane" ] && [ -z "${TOLL_TEST_ALL:-}" ] && [ -n "$race" ]; then
-    once=1 race_skip='postgres|partitioned|anvil' watched_skip='sqlite|embedded' anvil='|^TestOnAnvil$'
+    once=1 race_skip='postgres|partitioned|anvil' watched_skip='sqlite|embedded' anvil='|^TestOnAnvil$' large="$large|$slow"
 fi
+large="^($large)\$"
 # The race detector leaves PostgreSQL out, so the lane of PostgreSQL runs without it.
 if [ "$lane" = postgres ]; then race=; fi
 # go vet has run, and nobody debugs these binaries: without symbols they are linked sooner, and panics read the same.
@@ -264,7 +266,7 @@ tests() { # $1 = a list of packages, $2 = tests to skip, then flags; a list that
 # two packages of each keep two cores at work. With more of them the software of others ran into time-outs of its own.
 if [ -n "$race" ]; then
     (
-        export CGO_ENABLED=1 GOGC=200 # the heap of the race detector costs most when it is swept
+        export CGO_ENABLED=1 GOGC=200 # collecting garbage is dear under the race detector
         status=0
         tests raced "|$large$race_skip" -p 2 $race || status=1
         tests server "$race_skip" $race -run="$watched" || status=1
