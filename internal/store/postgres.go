@@ -75,7 +75,7 @@ func connectError(to *pgx.ConnConfig, err error) error {
 
 // admit checks the settings of a new connection, and takes the shared lock of the schema that this
 // release works with. Each connection is checked, as the settings can be changed for a database or
-// a role while the service runs.
+// a role while the service runs. The view pg_settings is not read: it makes 350 rows in milliseconds.
 func admit(ctx context.Context, conn *pgconn.PgConn) error {
 	if err := assertPostgres(ctx, conn); err != nil {
 		return err
@@ -112,8 +112,8 @@ func admitUsable(ctx context.Context, conn *pgconn.PgConn) error {
 }
 
 func assertPostgres(ctx context.Context, conn *pgconn.PgConn) error {
-	results, err := conn.Exec(ctx, `SELECT name, setting FROM pg_settings
-		WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'server_encoding')`).ReadAll()
+	results, err := conn.Exec(ctx, `SELECT n, current_setting(n)
+		FROM unnest('{fsync,synchronous_commit,full_page_writes,server_encoding}'::text[]) AS n`).ReadAll()
 	if err != nil {
 		return err
 	}
