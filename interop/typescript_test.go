@@ -215,8 +215,8 @@ func (p sdkProject) begin(t *testing.T, run *parts, where string, env []string) 
 	}
 	begin("generated", nil, "scripts/generate.mjs", "--check")
 	begin("reference", nil, "scripts/reference.mjs", "--check")
-	begin("types", nil, p.module("typescript/bin/tsc"), "--noEmit")
-	begin("types of others", nil, p.module("typescript/bin/tsc"), "-p", "test/types")
+	begin("types", nil, p.module("typescript-7/bin/tsc"), "--noEmit")
+	begin("types of others", nil, p.module("typescript-7/bin/tsc"), "-p", "test/types")
 }
 
 // runtimes are the runtimes and the framework of the long tests.
