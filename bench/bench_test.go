@@ -107,7 +107,7 @@ func TestRefusalsFailASlice(t *testing.T) {
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	results, profiles := filepath.Join(dir, "results", "latest.json"), filepath.Join(dir, "profiles")
-	args := []string{"-rounds", "1", "-seconds", "0.2", "-accounts", "64", "-rows", "1000", "-cold", "128", "-peers", "-loads", "0.5", "-data", dir, "-json", results, "-profile", profiles}
+	args := []string{"-rounds", "1", "-seconds", "0.15", "-accounts", "64", "-rows", "1000", "-cold", "128", "-peers", "-loads", "0.5", "-data", dir, "-json", results, "-profile", profiles}
 	if os.Getenv("TOLL_TEST_POSTGRES") == "" {
 		args = append(args, "-no-postgres")
 	}

@@ -354,7 +354,7 @@ func (b *bench) measure(ctx context.Context) error {
 // length of a slice.
 func (b *bench) length() time.Duration { return time.Duration(b.seconds * float64(time.Second)) }
 
-// warmUp of every slice: connections, caches and the processors' clocks.
+// warmUp of every slice, no longer than the slice: connections, caches and the processors' clocks.
 const warmUp = 300 * time.Millisecond
 
 func (b *bench) slice(s *scenario, round int) error {
@@ -389,7 +389,7 @@ func (b *bench) slice(s *scenario, round int) error {
 		// A slice in which nothing was begun and answered measures nothing: on a slow machine an order takes its time, and any may stand
 		// still for as long as a slice.
 		for range 8 {
-			got = b.runs[s](warmUp, length)
+			got = b.runs[s](min(warmUp, length), length)
 			answered += got.answered
 			if got.done > 0 || got.fault != nil {
 				return
