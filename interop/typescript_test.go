@@ -232,7 +232,7 @@ func (p sdkProject) elsewhere(t *testing.T, run *parts, env []string) {
 	other.packages = p.packages
 	with := func(more ...string) []string { return append(slices.Clone(env), more...) }
 	other.begin(t, run, "on another node ", with("TOLL_STAGE="+conformanceStage(t)))
-	chromium, err := exec.LookPath("chromium")
+	chromium, err := findChromium()
 	if err != nil {
 		t.Fatal(err)
 	}
