@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -39,7 +40,7 @@ func (s *service) client(k toll.APIKey) *client.Client {
 func run(t *testing.T, o servertest.Options) *service {
 	t.Helper()
 	if o.Data == "" && o.Database == "" {
-		o.Data = t.TempDir()
+		o.Data = storetest.Dir(t)
 	}
 	s := &service{
 		owner: t, options: o, builder: servertest.Key(t, o, "builder"), subscriber: servertest.Key(t, o, "subscriber"),
@@ -67,7 +68,7 @@ func inside(t *testing.T, cfg server.Config) *service {
 		t.Fatal(err)
 	}
 	s := &service{rail: railtest.New()}
-	cfg.Data, cfg.Listen = t.TempDir(), ln.Addr().String()
+	cfg.Data, cfg.Listen = storetest.Dir(t), ln.Addr().String()
 	cfg.Rails.Crypto = s.rail
 	if cfg.Rails.Card == nil {
 		cfg.Rails.Card = railtest.New()

@@ -26,6 +26,7 @@ import (
 	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -363,7 +364,7 @@ func conformanceStage(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.Data, cfg.Listen, cfg.Release, cfg.LoopbackWebhooks = t.TempDir(), ln.Addr().String(), "1.1.0", true
+		cfg.Data, cfg.Listen, cfg.Release, cfg.LoopbackWebhooks = storetest.Dir(t), ln.Addr().String(), "1.1.0", true
 		srv, err := server.New(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -110,7 +111,7 @@ func killedAgent(point string) {
 // the lookup tells what became of the request, and a hold that nobody ends gives its credits back.
 func TestF07_AgentProcessKilled(t *testing.T) {
 	t.Parallel() // it mostly waits
-	s := newScene(t, servertest.Options{Data: t.TempDir()}, 1, 5)
+	s := newScene(t, servertest.Options{Data: storetest.Dir(t)}, 1, 5)
 	s.mint(100)
 	token := s.token()
 	left := toll.Credits(100)

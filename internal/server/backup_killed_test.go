@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // killedCommand starts a command and kills it as soon as a file of the pattern is there with
@@ -55,7 +56,7 @@ func killedCommand(t *testing.T, pattern string, args ...string) string {
 // bigDatabase makes a database that takes a while to copy.
 func bigDatabase(t *testing.T) servertest.Options {
 	t.Helper()
-	o := servertest.Options{Data: t.TempDir()}
+	o := servertest.Options{Data: storetest.Dir(t)}
 	if err := os.Chmod(o.Data, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,13 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // TestT167_BackupUnderLoad takes backups while settlements run. Each is one moment: its books are right, it holds every
 // settlement that was answered before the backup began, and none of the settlements was refused for it.
 func TestT167_BackupUnderLoad(t *testing.T) {
-	cfg := server.Config{Data: t.TempDir()}
+	cfg := server.Config{Data: storetest.Dir(t)}
 	s, url := start(t, cfg)
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 1_000_000)
@@ -150,7 +151,7 @@ func TestT167_TemporaryFolder(t *testing.T) {
 
 // TestAudit_Finds changes a balance behind the back of the service, which the audit of the command line must see.
 func TestAudit_Finds(t *testing.T) {
-	cfg := server.Config{Data: t.TempDir()}
+	cfg := server.Config{Data: storetest.Dir(t)}
 	s, url := start(t, cfg)
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 10)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // F28: a restored backup lacks the payments of the last hour, and the service reads them from the
@@ -17,7 +18,7 @@ import (
 // orders that the backup lacks as orphans. Nothing is charged again.
 func TestF28_CardsAfterRestore(t *testing.T) {
 	t.Parallel()
-	c := newCashier(t, servertest.Options{Data: t.TempDir()}, 1, "--order-wait", "1s")
+	c := newCashier(t, servertest.Options{Data: storetest.Dir(t)}, 1, "--order-wait", "1s")
 	c.orphans = true
 	k, method := c.shops("buyer", plainCard)
 	limit := c.limit(k, method, 100_000)

@@ -21,13 +21,14 @@ import (
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // The program with its embedded chain is killed in the midst of orders, again and again. Afterwards every order that was begun is
 // decided without anybody asking for it; who paid has the credits, and who has the credits paid once.
 func TestF10_KilledWithEmbeddedChain(t *testing.T) {
 	t.Parallel() // it mostly waits
-	o := servertest.Options{Data: t.TempDir()}
+	o := servertest.Options{Data: storetest.Dir(t)}
 	ctx := t.Context()
 	builder := servertest.Key(t, o, "builder")
 	const buyers, rounds = 12, 3
@@ -106,7 +107,7 @@ func TestOrderGoesOnAfterRestart(t *testing.T) {
 	public := chaintest.New(t)
 	double := chaintest.NewDouble(t, public.Client())
 	cfg := outside(double.URL)
-	cfg.Data, cfg.OrderWait = t.TempDir(), time.Second
+	cfg.Data, cfg.OrderWait = storetest.Dir(t), time.Second
 	var subscriber toll.APIKey
 	var plan toll.PlanID
 	t.Run("before", func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestOrderGoesOnAfterRestart(t *testing.T) {
 
 // The embedded chain has the time of the sandbox: what ends by the clock of the service ends on the chain.
 func TestEmbeddedChainMovesWithTheClock(t *testing.T) {
-	s, url := start(t, server.Config{Data: t.TempDir(), Chain: crypto.Config{HTTP: "127.0.0.1:0"}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Chain: crypto.Config{HTTP: "127.0.0.1:0"}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 0).patient
 	op := operator(t, s, url)
@@ -192,10 +193,10 @@ func TestChainEndsWithTheService(t *testing.T) {
 	})
 	public := chaintest.NewDouble(t, chaintest.New(t).Client())
 	public.Hang()
-	for name, cfg := range map[string]server.Config{"embedded": {Data: t.TempDir()}, "endpoints that hang": outside(public.URL)} {
+	for name, cfg := range map[string]server.Config{"embedded": {Data: storetest.Dir(t)}, "endpoints that hang": outside(public.URL)} {
 		t.Run(name, func(t *testing.T) {
 			if cfg.Data == "" {
-				cfg.Data = t.TempDir()
+				cfg.Data = storetest.Dir(t)
 			}
 			thrice(t, func() error {
 				s := open(t, cfg)

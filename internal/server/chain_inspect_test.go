@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // inspected returns what toll doctor says of a part, as "status detail", the lines of a part together.
@@ -39,7 +40,7 @@ func says(t *testing.T, text, status string, words ...string) {
 
 // toll doctor says what is missing for crypto plans, and changes nothing.
 func TestInspectChain(t *testing.T) {
-	cfg := server.Config{Data: t.TempDir()}
+	cfg := server.Config{Data: storetest.Dir(t)}
 	t.Run("embedded", func(t *testing.T) {
 		s, url := start(t, cfg)
 		says(t, inspected(t, cfg, "chain"), "ok", "embedded", "first needed")
@@ -62,7 +63,7 @@ func TestInspectChain(t *testing.T) {
 	public := chaintest.New(t)
 	double := chaintest.NewDouble(t, public.Client())
 	there := outside(double.URL)
-	there.Data = t.TempDir()
+	there.Data = storetest.Dir(t)
 	plain := there
 	plain.Chain = crypto.Config{Mode: crypto.Off}
 	t.Run("a database", func(t *testing.T) { start(t, plain) })

@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // While no endpoint of the chain speaks, credits that are there are verified and settled as ever, orders are told to come again,
@@ -21,7 +22,7 @@ func TestT68_CreditsGoOnWithoutEndpoints(t *testing.T) {
 	public := chaintest.New(t)
 	double := chaintest.NewDouble(t, public.Client())
 	cfg := outside(double.URL)
-	cfg.Data = t.TempDir()
+	cfg.Data = storetest.Dir(t)
 	s, url := start(t, cfg)
 	fuel(t, rows(t, cfg), public)
 	builder, subscriber := keys(t, s)

@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // faucet gives an account money of the embedded chain.
@@ -47,7 +48,7 @@ func checks(t *testing.T, url string) map[string]string {
 // A sandbox without any setting sells a plan for tokens: money of the faucet goes from the wallet of the subscriber to the builder,
 // and credits come. After a restart the chain is the same one.
 func TestEmbeddedChain(t *testing.T) {
-	cfg := server.Config{Data: t.TempDir()}
+	cfg := server.Config{Data: storetest.Dir(t)}
 	ctx := t.Context()
 	var builder, subscriber toll.APIKey
 	var plan toll.PlanID

@@ -181,7 +181,7 @@ func (s *suite) start(t *testing.T, v storetest.Variant, brand x402.Namespace, p
 	cfg.Data, cfg.Database, cfg.Namespace, cfg.KeyPrefix, cfg.Release = database.Data, database.Database, brand, prefix, "1.1.0"
 	cfg.LoopbackWebhooks = true
 	if cfg.Database != "" {
-		cfg.Data, cfg.MasterKeyFile = t.TempDir(), freshMasterKey(t)
+		cfg.Data, cfg.MasterKeyFile = storetest.Dir(t), freshMasterKey(t)
 	}
 	if prefix == "" {
 		prefix = string(toll.Sandbox)

@@ -210,7 +210,7 @@ func masterKey(t *testing.T) string {
 
 func TestF02_ServiceKilledUnderLoad(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
-		s := newSiege(t, servertest.Options{Data: t.TempDir()})
+		s := newSiege(t, servertest.Options{Data: storetest.Dir(t)})
 		s.killed(*crashRounds)
 		s.audit()
 	})

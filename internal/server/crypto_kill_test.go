@@ -97,7 +97,7 @@ type ambush struct {
 func eachAmbush(t *testing.T, f func(a *ambush)) {
 	t.Run("sqlite, embedded chain", func(t *testing.T) {
 		t.Parallel()
-		f(newAmbush(t, stepped{Data: t.TempDir(), ChainHTTP: servertest.FreeAddress(t)}, nil))
+		f(newAmbush(t, stepped{Data: storetest.Dir(t), ChainHTTP: servertest.FreeAddress(t)}, nil))
 	})
 	t.Run("postgres, chain outside", func(t *testing.T) {
 		t.Parallel()

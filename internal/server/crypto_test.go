@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -115,7 +116,7 @@ type bazaar struct {
 // embeddedBazaar has its chain inside.
 func embeddedBazaar(t *testing.T, change ...func(*server.Config)) *bazaar {
 	t.Helper()
-	m := &bazaar{cfg: server.Config{Data: t.TempDir(), Chain: crypto.Config{HTTP: "127.0.0.1:0"}}}
+	m := &bazaar{cfg: server.Config{Data: storetest.Dir(t), Chain: crypto.Config{HTTP: "127.0.0.1:0"}}}
 	for _, f := range change {
 		f(&m.cfg)
 	}
@@ -130,7 +131,7 @@ func publicBazaar(t *testing.T, public *chaintest.Chain, change ...func(*server.
 	t.Helper()
 	m := &bazaar{public: public, double: chaintest.NewDouble(t, public.Client()), till: till{t, public.Eth()}}
 	m.cfg = outside(m.double.URL)
-	m.cfg.Data = t.TempDir()
+	m.cfg.Data = storetest.Dir(t)
 	for _, f := range change {
 		f(&m.cfg)
 	}

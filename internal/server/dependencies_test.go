@@ -301,7 +301,7 @@ func TestF25_OutOfMemory(t *testing.T) {
 		}
 		s.audit()
 	}
-	t.Run("sqlite", func(t *testing.T) { run(t, servertest.Options{Data: t.TempDir()}) })
+	t.Run("sqlite", func(t *testing.T) { run(t, servertest.Options{Data: storetest.Dir(t)}) })
 	t.Run("postgres", func(t *testing.T) {
 		run(t, servertest.Options{Database: storetest.Config(t, storetest.Postgres).Database, MasterKeyFile: masterKey(t)})
 	})

@@ -264,7 +264,7 @@ func TestF23_StartWithManyDueHolds(t *testing.T) {
 	var o servertest.Options
 	var p *servertest.Process
 	thrice(t, func() error {
-		o = servertest.Options{Data: t.TempDir()}
+		o = servertest.Options{Data: storetest.Dir(t)}
 		seedHolds(t, server.Config{Data: o.Data}, time.Now().Add(-time.Hour), accounts, holds)
 		began := time.Now()
 		p = servertest.Start(t, o)
@@ -446,7 +446,7 @@ func TestF16_DiskFull(t *testing.T) {
 	if err != nil {
 		t.Skip("no shell with ulimit")
 	}
-	o := servertest.Options{Data: t.TempDir()}
+	o := servertest.Options{Data: storetest.Dir(t)}
 	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
 	listen := servertest.FreeAddress(t)
 	// No file of the process may grow beyond 600 KiB: writes fail as on a full disk.

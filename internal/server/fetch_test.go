@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -21,7 +22,7 @@ func TestT110_NothingIsFetched(t *testing.T) {
 		t.Errorf("fetched: %s %s", r.Method, r.URL)
 	}))
 	defer bait.Close()
-	s, url := start(t, server.Config{Data: t.TempDir()})
+	s, url := start(t, server.Config{Data: storetest.Dir(t)})
 	builder, subscriber := keys(t, s)
 	ctx := context.Background()
 	b, sub := client.New(builder.Key, client.WithURL(url)), client.New(subscriber.Key, client.WithURL(url))

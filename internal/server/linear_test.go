@@ -256,7 +256,7 @@ func plantFaults(t *testing.T, model porcupine.Model, history []porcupine.Operat
 // eachProcesses runs on one process over SQLite, and on two processes over one PostgreSQL.
 func eachProcesses(t *testing.T, f func(t *testing.T, services []*servertest.Process, opts servertest.Options)) {
 	t.Run("sqlite", func(t *testing.T) {
-		opts := servertest.Options{Data: t.TempDir()}
+		opts := servertest.Options{Data: storetest.Dir(t)}
 		t.Cleanup(func() { auditAfter(t, opts) })
 		servertest.Key(t, opts, "builder")
 		f(t, []*servertest.Process{servertest.Start(t, opts)}, opts)

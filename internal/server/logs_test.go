@@ -8,12 +8,13 @@ import (
 
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // What goes wrong while a request is served is in the log with the id of the request, whatever room logs it: pages, or the API.
 func TestLogs_CorrelationID(t *testing.T) {
 	out := &lines{}
-	cfg := server.Config{Data: t.TempDir(), Log: slog.New(slog.NewTextHandler(out, nil))}
+	cfg := server.Config{Data: storetest.Dir(t), Log: slog.New(slog.NewTextHandler(out, nil))}
 	s, url := start(t, cfg)
 	keys(t, s)
 	st := rows(t, cfg)

@@ -34,7 +34,7 @@ func scrape(t *testing.T, s *server.Server) string {
 
 // The metrics tell when an audit was noted, and what it found.
 func TestMetrics_LastAudit(t *testing.T) {
-	cfg := server.Config{Data: t.TempDir(), Metrics: true}
+	cfg := server.Config{Data: storetest.Dir(t), Metrics: true}
 	s, _ := start(t, cfg)
 	if got := scrape(t, s); !strings.Contains(got, "\ntoll_audit_age_seconds -1\n") {
 		t.Error("an audit that was not noted has an age")
@@ -83,7 +83,7 @@ func TestMetrics_NotedBackup(t *testing.T) {
 // The metrics have the numbers of the traffic and of the database.
 func TestMetrics_Numbers(t *testing.T) {
 	// Without a card rail nobody works on the payment below.
-	s, url := start(t, server.Config{Data: t.TempDir(), Metrics: true, Card: fiat.Config{Mode: fiat.Off}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true, Card: fiat.Config{Mode: fiat.Off}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 3)
 	for n := range 4 {

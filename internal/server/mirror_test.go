@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -20,7 +21,7 @@ func TestT54_PublishedBurns(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		cfg := server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile, Chain: crypto.Config{Mirror: true, HTTP: "127.0.0.1:0"}}
 		if cfg.Data == "" {
-			cfg.Data = t.TempDir() // of the embedded chain
+			cfg.Data = storetest.Dir(t) // of the embedded chain
 		}
 		s, url := start(t, cfg)
 		builder, subscriber := keys(t, s)

@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -17,7 +18,7 @@ func TestNamespaceSetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := servertest.Options{Data: t.TempDir(), Env: []string{"TOLL_NAMESPACE=" + names.String(), "TOLL_KEY_PREFIX=acme-sandbox"}}
+	o := servertest.Options{Data: storetest.Dir(t), Env: []string{"TOLL_NAMESPACE=" + names.String(), "TOLL_KEY_PREFIX=acme-sandbox"}}
 	key := servertest.Key(t, o, "builder")
 	if !strings.HasPrefix(key.Key, "acme-sandbox:") {
 		t.Errorf("the key begins with %.20q", key.Key)

@@ -333,7 +333,7 @@ func TestT126_RevokedWhileRenewed(t *testing.T) {
 
 // TestOAuthDocuments: clients find everything from the origin.
 func TestOAuthDocuments(t *testing.T) {
-	s, address := start(t, server.Config{Data: t.TempDir()})
+	s, address := start(t, server.Config{Data: storetest.Dir(t)})
 	b, issuer := browser{t, address}, s.PublicURL()
 	read := func(path string) map[string]any {
 		t.Helper()

@@ -26,7 +26,7 @@ import (
 )
 
 func TestT166_InnerPages(t *testing.T) {
-	s, url := start(t, server.Config{Data: t.TempDir(), Metrics: true})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true})
 	builder, _ := keys(t, s)
 	for _, path := range []string{"/metrics", "/metrics/", "/loops", "/debug/pprof/", "/debug/vars", "/api/v1/metrics"} {
 		if got := status(t, url+path); got != http.StatusNotFound {
@@ -234,7 +234,7 @@ func TestTwoProcessesOnOneDatabase(t *testing.T) {
 }
 
 func TestF17_SecondProcess(t *testing.T) {
-	o := servertest.Options{Data: t.TempDir()}
+	o := servertest.Options{Data: storetest.Dir(t)}
 	first := servertest.Start(t, o)
 	second := servertest.Launch(t, o)
 	code, err := second.Wait(patience)

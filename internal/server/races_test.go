@@ -33,7 +33,7 @@ type scene struct {
 // eachScene runs on one process over SQLite, and on two processes over one PostgreSQL with one master key.
 func eachScene(t *testing.T, price toll.Credits, f func(s *scene)) {
 	t.Run("sqlite", func(t *testing.T) {
-		f(newScene(t, servertest.Options{Data: t.TempDir()}, 1, price))
+		f(newScene(t, servertest.Options{Data: storetest.Dir(t)}, 1, price))
 	})
 	t.Run("postgres, 2 processes", func(t *testing.T) {
 		cfg := storetest.Config(t, storetest.Postgres)

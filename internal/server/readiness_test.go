@@ -186,7 +186,7 @@ func TestF16_ReadyTellsOfFilesThatCannotGrow(t *testing.T) {
 	if err != nil {
 		t.Skip("bash is missing, whose ulimit keeps files from growing")
 	}
-	o := servertest.Options{Data: t.TempDir()}
+	o := servertest.Options{Data: storetest.Dir(t)}
 	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
 	listen := servertest.FreeAddress(t)
 	const script = `ulimit -S -f 700; exec "$0" serve --data "$1" --listen "$2"`

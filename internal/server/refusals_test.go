@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/metrics"
 	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/x402"
@@ -71,7 +72,7 @@ func answerTo(t *testing.T, key, method, url, body string, header ...string) int
 // Each way in which the service refuses counts once, by its code: errors, a demand for money, verdicts with status 200, and what
 // middlewares of sellers ask for their callers. What succeeds counts nothing.
 func TestMetrics_RefusalsByCode(t *testing.T) {
-	s, url := start(t, server.Config{Data: t.TempDir(), Metrics: true, Card: fiat.Config{Mode: fiat.Off}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true, Card: fiat.Config{Mode: fiat.Off}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 1)
 	ctx, base := t.Context(), url+api.Base
@@ -182,7 +183,7 @@ func TestMetrics_RefusalCodesAreClosed(t *testing.T) {
 			t.Errorf("the label has %d values, the table %d codes: %v", len(got), len(table), got)
 		}
 	}
-	s, url := start(t, server.Config{Data: t.TempDir(), Metrics: true})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true})
 	closed(scrape(t, s))
 	const strange = `BCK.STRANGE.0001"} 7`
 	for _, path := range []string{

@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
 )
 
 // lines is a log that several may write.
@@ -54,7 +55,7 @@ func TestF28_BackupSchedule(t *testing.T) {
 	out := &lines{}
 	log := slog.New(slog.NewTextHandler(out, nil))
 	cfg := server.Config{
-		Data: t.TempDir(), Metrics: true, Log: log, Backups: backup.Schedule{Dir: dir, Every: time.Hour, Keep: 2},
+		Data: storetest.Dir(t), Metrics: true, Log: log, Backups: backup.Schedule{Dir: dir, Every: time.Hour, Keep: 2},
 		Clock: func() time.Time { return base.Add(time.Duration(moved.Load())) },
 	}
 	files := func() (names []string) {
@@ -147,7 +148,7 @@ func TestF28_BackupsInAnObjectStore(t *testing.T) {
 	base := time.Now()
 	out := &lines{}
 	cfg := server.Config{
-		Data: t.TempDir(), Metrics: true, Log: slog.New(slog.NewTextHandler(out, nil)), MasterKeyFile: freshMasterKey(t),
+		Data: storetest.Dir(t), Metrics: true, Log: slog.New(slog.NewTextHandler(out, nil)), MasterKeyFile: freshMasterKey(t),
 		Backups:     backup.Schedule{Dir: "s3://vault/toll", Every: time.Hour, Keep: 2},
 		ObjectStore: backup.ObjectStore{Endpoint: host.URL, KeyFile: keyFile},
 		Clock:       func() time.Time { return base.Add(time.Duration(moved.Load())) },
