@@ -30,10 +30,8 @@ func group(use, short, long string, sub ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// finish makes a group with a wrong word a fault, and wraps texts. Examples are for pasting: they
-// are never cut.
+// finish makes a group with a wrong word a fault.
 func finish(c *cobra.Command) {
-	c.Long = wrapped(lineBreak.ReplaceAllString(c.Long, "$1 $2"))
 	if c.Example == "" && c.HasParent() && !c.HasSubCommands() && c.Parent().Name() != "completion" && !c.Hidden && !c.Parent().Hidden {
 		c.Example = example(c)
 	}
@@ -62,15 +60,14 @@ func finish(c *cobra.Command) {
 	}
 }
 
-// wrapped returns lines of at most 100 columns, broken at spaces alone: names of flags stay whole.
+// wrapped returns lines of at most 100 columns, broken at spaces alone: names of flags stay whole. Help calls it for the command that it
+// shows, as to wrap the texts of all takes milliseconds.
 func wrapped(text string) string {
-	const whole = "\u2011" // a hyphen at which no line ends
+	const whole = "\u2011"                                                                           // a hyphen at which no line ends
+	text = regexp.MustCompile(`([^\n])\n([^\n])`).ReplaceAllString(strings.TrimSpace(text), "$1 $2") // lines of a paragraph
 	text = lipgloss.Wrap(strings.ReplaceAll(text, "-", whole), 100, "")
 	return strings.ReplaceAll(text, whole, "-")
 }
-
-// lineBreak is one inside a paragraph.
-var lineBreak = regexp.MustCompile(`([^\n])\n([^\n])`)
 
 // needsProfile reports whether a command calls a service.
 func needsProfile(c *cobra.Command) bool {
