@@ -334,6 +334,13 @@ func pages(t *testing.T, svc *tolltest.Service) {
 		a.header.Get("Access-Control-Allow-Headers") != "content-type,mcp-param-x" || !slices.Contains(a.header.Values("Vary"), "Origin") {
 		t.Errorf("%d %v", a.status, a.header)
 	}
+	for _, n := range []int{1000, 1001} {
+		asked := strings.Repeat("x", n)
+		a = h.do(http.MethodOptions, "/mcp", "", "Origin: https://chat.example.com", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: "+asked)
+		if got := a.header.Get("Access-Control-Allow-Headers"); (got == asked) != (n == 1000) {
+			t.Errorf("names of %d bytes: %d are allowed", n, len(got))
+		}
+	}
 	a = h.post(call(1, "echo", "page", ""), "Origin: https://chat.example.com", "Sec-Fetch-Site: cross-site")
 	if a.status != http.StatusOK || !strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "mcp-session-id") {
 		t.Errorf("%d %v", a.status, a.header)
