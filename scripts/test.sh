@@ -59,7 +59,9 @@ export TMPDIR="$work/tmp" # of what is killed nothing stays either
 log=$work/log
 cluster=
 tests=
+demonstration=
 stop() {
+    if [ -n "$demonstration" ]; then kill "$demonstration" 2>/dev/null || true; fi
     if [ -n "$tests" ]; then
         kill -- "$tests" 2>/dev/null || true
         wait || true
@@ -150,9 +152,17 @@ export CGO_ENABLED=0
 formatted() { out=$(gofmt -l .) && [ -z "$out" ] || { echo "gofmt would change: $out"; return 1; }; }
 # go install of a version of the module refuses these lines.
 installable() { ! grep -nE '^[[:space:]]*(replace|exclude)' go.mod; }
+demonstrated() { wait "$demonstration" || { cat "$work/demonstration"; return 1; } && demonstration=; }
 checks() {
     step "module can be installed" installable
     step gofmt formatted
+    if [ -z "$lint" ]; then
+        step build go build ./...
+        # It mostly waits for blocks: the other checks run beside it.
+        step "build of the program" go build -o "$work/toll" ./cmd/toll
+        "$work/toll" dev --once >"$work/demonstration" 2>&1 &
+        demonstration=$!
+    fi
     step vet go vet ./...
     # Pinned, and not in go.mod: users of the module do not depend on it.
     staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -165,9 +175,8 @@ checks() {
         say "staticcheck is not to be had: SKIPPED"
     fi
     if [ -n "$lint" ]; then exit 0; fi
-    step build go build ./...
     step "build without the embedded chain" go build -tags nodevchain -o /dev/null ./cmd/toll
-    step "demonstration (toll dev --once)" go run ./cmd/toll dev --once
+    step "demonstration (toll dev --once)" demonstrated
 }
 if [ -z "$lane" ]; then checks; fi
 
@@ -259,8 +268,8 @@ if [ -n "$once" ]; then
 fi
 cat >"$work/run" <<'RUN'
 # $1 = flags of go test, $3 = the race detector, if it is wanted, $4 = tests of services for it, $5 = tests that it does not watch,
-# $6 = what a lane leaves out, $7 = what the race detector leaves out, $8 = what it has watched in rooms with stores, $9 = partitions
-flags=$1 work=$2 race=$3 watched=$4 large=$5 skip=$6 race_skip=$7 watched_skip=$8 partitions=$9
+# $6 = what a lane leaves out, $7 = what the race detector leaves out, $8 = what it has watched in rooms with stores, $9 = that and partitions
+flags=$1 work=$2 race=$3 watched=$4 large=$5 skip=$6 race_skip=$7 watched_skip=$8 whole_skip=$9
 tests() { # $1 = a list of packages, $2 = tests to skip, then flags; a list that is empty is not run
     list=$(cat "$work/$1")
     left=$2
@@ -284,7 +293,7 @@ fi
 status=0
 tests plain "$skip" -p 2 || status=1
 tests sharded "|$large$watched_skip" -p 3 || status=1
-tests stores "|$large$watched_skip$partitions" -p 3 || status=1
+tests stores "|$large$whole_skip" -p 3 || status=1
 tests large '' -p 2 -run="$large" || status=1
 if [ -n "$race" ]; then
     wait $raced || status=1
@@ -294,7 +303,7 @@ exit $status
 RUN
 gotestsum=gotest.tools/gotestsum@v1.13.0 # pinned as staticcheck is
 events=$work/events
-set -- sh "$work/run" "$flags" "$work" "$race" "$watched" "$large" "$(subtests "$skip")" "$anvil$(subtests "$race_skip")" "$(subtests "$watched_skip")" "$(subtests partitioned)"
+set -- sh "$work/run" "$flags" "$work" "$race" "$watched" "$large" "$(subtests "$skip")" "$anvil$(subtests "$race_skip")" "$(subtests "$watched_skip")" "$(subtests "$watched_skip|partitioned")"
 if GOBIN="$work" go install $gotestsum >"$log" 2>&1; then
     set -- "$work/gotestsum" --format pkgname --format-icons text --jsonfile "$events" --raw-command -- "$@"
 elif [ -n "$strict" ]; then
