@@ -323,7 +323,7 @@ func (s *scene) plan(f ...func(p *toll.Plan)) *toll.Plan {
 	return p
 }
 
-// order places an order that a person pays on a page, and returns its id.
+// order places an order that a person pays on a page, and returns its id when the first look at the page is over.
 func (s *scene) order(p *toll.Plan) string {
 	s.Helper()
 	out, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: p, Session: rail.SessionInput{Hosted: true}, Wait: soon}, nil)
@@ -331,6 +331,9 @@ func (s *scene) order(p *toll.Plan) string {
 	if !strings.HasPrefix(out.Result.URL, public+"/checkout/") || out.Result.SessionID == "" {
 		s.Fatalf("no page: %+v", out.Result)
 	}
+	s.until(func() bool {
+		return s.count("SELECT COUNT(*) FROM jobs WHERE key = $1 AND holder <> ''", []byte(out.OrderID)) == 0
+	})
 	return out.OrderID
 }
 
