@@ -400,7 +400,8 @@ func TestConformance_BrandWords(t *testing.T) {
 		`{"scheme":"svc:erc4337"}`: true, "Service-Version: 1.1\n": true, "service-version: 1.1": true, `"/service/agent"`: true,
 		`{"token":"e30.` + inside + `.AAAA"}`: true, `{"token":"` + base64.StdEncoding.EncodeToString([]byte(`{"reason":"invalid_svc_plan_mismatch"}`)) + `"}`: true,
 		`{"message":"This service has no such plan."}`: false, `{"token":"e30.e30.Asvc` + strings.Repeat("xY9", 20) + `"}`: false,
-		`{"scheme":"acme:erc4337"}`: false, `{"key":"acme-sandbox:e30.` + inside + `.AAAA"}`: true, `{"tail":"aaSvc9"}`: false, `{"agentRequestId":"req_06gvq6krrhoc7co8g0qtsvci65ms"}`: false,
+		`{"scheme":"acme:erc4337"}`: false, `{"key":"acme-sandbox:e30.` + inside + `.AAAA"}`: true, `{"tail":"aaSvc9"}`: false, `{"codes":["2a5i-2ml4-svci-u4cf"]}`: false, `{"code":"2a5i-2ml4-svci"}`: true,
+		`{"agentRequestId":"req_06gvq6krrhoc7co8g0qtsvci65ms"}`: false,
 	} {
 		if at := brandWord(text); (at != "") != found {
 			t.Errorf("%s: %q", text, at)
@@ -410,7 +411,7 @@ func TestConformance_BrandWords(t *testing.T) {
 
 var (
 	tokenRun  = regexp.MustCompile(`[A-Za-z0-9_+/=-]{8,}`)
-	chance    = regexp.MustCompile(`"tail":\s*"[^"]{6}"|req_[0-9a-v]{20,}`)
+	chance    = regexp.MustCompile(`"tail":\s*"[^"]{6}"|req_[0-9a-v]{20,}|"[a-z2-7]{4}(-[a-z2-7]{4}){3}"`)
 	brandText = regexp.MustCompile(`(?i)svc|service-|service/`)
 )
 
