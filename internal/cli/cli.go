@@ -96,8 +96,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetHelpCommand(helpCommand())
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 100"))
-	cobra.AddTemplateFunc("wrapped", wrapped)
-	root.SetHelpTemplate(strings.Replace(root.HelpTemplate(), "trimTrailingWhitespaces", "wrapped", 1))
+	root.SetHelpFunc(help)
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		a.started = true
 		if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -60,13 +61,13 @@ func finish(c *cobra.Command) {
 	}
 }
 
-// wrapped returns lines of at most 100 columns, broken at spaces alone: names of flags stay whole. Help calls it for the command that it
-// shows, as to wrap the texts of all takes milliseconds.
-func wrapped(text string) string {
-	const whole = "\u2011"                                                                           // a hyphen at which no line ends
-	text = regexp.MustCompile(`([^\n])\n([^\n])`).ReplaceAllString(strings.TrimSpace(text), "$1 $2") // lines of a paragraph
-	text = lipgloss.Wrap(strings.ReplaceAll(text, "-", whole), 100, "")
-	return strings.ReplaceAll(text, whole, "-")
+// help prints the help of a command, in lines of at most 100 columns that are broken at spaces alone: names of flags stay whole. Its text
+// is wrapped here, as to wrap the texts of all commands takes milliseconds.
+func help(c *cobra.Command, _ []string) {
+	const whole = "\u2011" // a hyphen at which no line ends
+	text := regexp.MustCompile(`([^\n])\n([^\n])`).ReplaceAllString(strings.TrimSpace(cmp.Or(c.Long, c.Short)), "$1 $2")
+	text = strings.ReplaceAll(lipgloss.Wrap(strings.ReplaceAll(text, "-", whole), 100, ""), whole, "-")
+	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", text, c.UsageString())
 }
 
 // needsProfile reports whether a command calls a service.
