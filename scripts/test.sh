@@ -61,7 +61,10 @@ cluster=
 tests=
 demonstration=
 stop() {
-    if [ -n "$demonstration" ]; then kill "$demonstration" 2>/dev/null || true; fi
+    if [ -n "$demonstration" ]; then
+        kill "$demonstration" 2>/dev/null || true
+        wait "$demonstration" || true
+    fi
     if [ -n "$tests" ]; then
         kill -- "$tests" 2>/dev/null || true
         wait || true
@@ -233,7 +236,8 @@ interop)
     suites="chromium openclaw python typescript"
     ;;
 esac
-# subtests prints a pattern for -skip: subtests of these names, up to three levels below a test.
+# subtests prints a pattern for -skip: subtests of these names, up to three levels below a test. A pattern of more levels than the name of
+# a test hides those behind it: only one result of this goes into a -skip, and it comes last.
 subtests() { if [ -n "$1" ]; then echo "|/^($1)\$|//^($1)\$|///^($1)\$"; fi; }
 # Our code is the same on each store and with each kind of chain, so the race detector watches it on what is embedded, and what it has
 # watched does not run again without it. The long rounds run everything in both ways.
