@@ -90,15 +90,11 @@ step() {
 command -v go >/dev/null || die "go is missing: see https://go.dev/doc/install for the version in go.mod"
 race=
 if [ -z "$short$lint" ]; then
-    # What computes and shares nothing runs unwatched: the engine of SQLite is C in Go's clothes, and the machine of the EVM, its
-    # curve, numbers and hashes are inner loops. Looking for races there takes up to half of the time of a suite and finds nothing
-    # of ours, whose accesses are all watched. The state of go-ethereum writes one error field from several goroutines
-    # when a trie node is missing (StateDB.setError, v1.17.10); nothing of ours is in that package.
-    race=-race
-    ethereum=github.com/ethereum/go-ethereum
-    for unwatched in modernc.org/... $ethereum/core/state $ethereum/core/vm $ethereum/crypto/keccak github.com/decred/dcrd/... github.com/holiman/uint256; do
-        race="$race -gcflags=$unwatched=-race=false"
-    done
+    # The race detector skips packages that only compute: the SQLite engine, which is C translated to Go, and the interpreter, curve,
+    # numbers and hashes of the EVM. They take up to half of the time of a suite and share no memory with our code. It also skips
+    # the state of go-ethereum, where several goroutines write one error field when a trie node is missing (StateDB.setError, v1.17.10).
+    # servertest builds the program with the same flags, so that compiled packages are shared.
+    race=$(tr '\n' ' ' <scripts/race.flags)
     if ! command -v "${CC:-gcc}" >/dev/null; then
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
             say "installing gcc, which the race detector needs"
@@ -340,8 +336,10 @@ tests=
 
 # The last lines are what a page that keeps only those must show: how each suite went, and what failed.
 ended() { grep -cE "\"Action\":\"$1\".*\"Test\":\"$2" "$events" || true; }
-result() { # $1 = what, $2 = the beginning of the names of its tests
-    passed=$(ended pass "$2") skipped=$(ended skip "$2")
+# logged prints the names of the tests that logged a line with this text, one line for each time.
+logged() { sed -nE "s/.*\"Action\":\"output\".*\"Test\":\"([^\"]*)\".*_test\.go:[0-9]+: $1.*/\1/p" "$events"; }
+result() { # $1 = what, $2 = the beginning of the names of its tests, $3 = how many of them only returned
+    passed=$(($(ended pass "$2") - ${3:-0})) skipped=$(ended skip "$2")
     say "$1: $passed passed, $(ended fail "$2") failed, $skipped skipped"
 }
 if [ -x "$work/gotestsum" ]; then "$work/gotestsum" tool slowest --jsonfile "$events" --threshold 2s | awk '$2 !~ "/"' | head -n 30; fi
@@ -352,7 +350,10 @@ for suite in $suites; do
         if [ -n "$strict" ]; then status=1; fi
     fi
 done
-result "all packages, $(($(date +%s) - began)) s" ''
+logged 'attempt [0-9]+ failed' | sort | uniq -c | while read -r n name; do say "repeated: $name, $n failed attempts"; done
+deferred=$(logged 'deferred to make test-all' | wc -l)
+if [ "$deferred" != 0 ]; then say "deferred to make test-all: $deferred: $(logged 'deferred to make test-all' | sort -u | tr '\n' ' ')"; fi
+result "all packages, $(($(date +%s) - began)) s" '' "$deferred"
 if [ "$passed" = 0 ]; then status=1; fi
 if [ "$skipped" != 0 ] && [ -n "$strict" ]; then
     say "CI=true allows no skipped test"

@@ -54,9 +54,12 @@ func Program(t testing.TB) string {
 	build.Do(func() {
 		args := []string{"build", "-ldflags=-s -w", "-o", program} // nobody debugs it, and so it is linked sooner
 		if raceEnabled {
-			// As scripts/test.sh builds what it tests, so that what is compiled is shared.
-			args = append(args, "-race", "-gcflags=modernc.org/...=-race=false",
-				"-gcflags=github.com/ethereum/go-ethereum/core/state=-race=false")
+			flags, err := os.ReadFile(filepath.Join(moduleDir(t), "scripts", "race.flags"))
+			if err != nil {
+				built = err
+				return
+			}
+			args = append(args, strings.Fields(string(flags))...) // those of scripts/test.sh, so that compiled packages are shared
 		}
 		out, err := exec.Command("go", append(args, "github.com/tollhq/toll/cmd/toll")...).CombinedOutput()
 		if err != nil {
@@ -69,23 +72,28 @@ func Program(t testing.TB) string {
 	return program
 }
 
+func moduleDir(t testing.TB) string {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tollhq/toll").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	return strings.TrimSpace(string(dir))
+}
+
 // Later builds a program that is this one with further migrations: what a later release is to this
 // one. It lies beside Program under name and is removed with it. The texts of the migrations are
 // keyed by the names of their files, such as 9001_next.sql.
 func Later(t testing.TB, name string, migrations map[string]string) string {
 	t.Helper()
-	mod, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tollhq/toll").Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	dir := t.TempDir()
+	mod, dir := moduleDir(t), t.TempDir()
 	replace := map[string]string{}
 	for name, text := range migrations {
 		file := filepath.Join(dir, name)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		into := filepath.Join(strings.TrimSpace(string(mod)), "internal", "store", "migrations", name)
+		into := filepath.Join(mod, "internal", "store", "migrations", name)
 		replace[into] = file
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
