@@ -145,11 +145,12 @@ func ids(t *testing.T, ranges string) []string {
 }
 
 var (
-	threatTest = regexp.MustCompile(`(?m)^func Test([TF]\d{2,3})_\w+\(t \*testing\.T\)`)
+	threatTest = regexp.MustCompile(`(?m)^func Test([TF]\d{2,3})_\w+\(t \*testing\.T\) \{.*\n(.*)`)
+	deferred   = regexp.MustCompile(`^\tif (rounds\.Deferred\(t\)|!needs\(t, .*\)) \{$`)
 	threatRow  = regexp.MustCompile(`(?m)^\| ([TF]\d{2,3}) \| (.*?) \| (.*?) \|$`)
 )
 
-// threatTests returns, for each threat, the rooms that have a test of it.
+// threatTests returns, for each threat, the rooms with a test of it. A test that make test leaves to make test-all proves nothing here.
 func threatTests(t *testing.T) map[string][]string {
 	t.Helper()
 	rooms := map[string]map[string]bool{}
@@ -166,6 +167,9 @@ func threatTests(t *testing.T) map[string][]string {
 			room = "toll"
 		}
 		for _, m := range threatTest.FindAllStringSubmatch(string(text), -1) {
+			if deferred.MatchString(m[2]) {
+				continue
+			}
 			if rooms[m[1]] == nil {
 				rooms[m[1]] = map[string]bool{}
 			}

@@ -40,11 +40,11 @@ func example(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-// needs reports whether a test of an example runs: in make test-all alone, as installing nginx or Caddy starts
-// them. There it skips a test without its program of Debian.
+// needs reports whether a test runs that needs a Debian program: only in make test-all, because installing nginx or Caddy starts
+// them. There it skips the test when the program is missing.
 func needs(t *testing.T, program string) bool {
 	t.Helper()
-	if !rounds.All() {
+	if rounds.Deferred(t) {
 		return false
 	}
 	if _, err := exec.LookPath(program); err != nil {
@@ -176,7 +176,7 @@ func TestDeploy_Systemd(t *testing.T) {
 
 // TestDeploy_Compose reads the compose file as an engine does.
 func TestDeploy_Compose(t *testing.T) {
-	if !rounds.All() {
+	if rounds.Deferred(t) {
 		return
 	}
 	file := filepath.Join("deploy", "compose", "compose.yaml")
@@ -214,7 +214,7 @@ func TestDeploy_Compose(t *testing.T) {
 
 // TestDeploy_Helm renders the chart and holds the result against the schemas of Kubernetes.
 func TestDeploy_Helm(t *testing.T) {
-	if !rounds.All() {
+	if rounds.Deferred(t) {
 		return
 	}
 	const helm, validate = "helm.sh/helm/v3/cmd/helm@v3.22.0", "sigs.k8s.io/kubectl-validate@v0.0.4"

@@ -193,7 +193,8 @@ func keyOf(t *testing.T, s *server.Server, r server.KeyRequest) toll.APIKey {
 	return key
 }
 
-// thrice makes an attempt until it finds no fault, three times at most. What fails once may be the work of a standstill.
+// thrice repeats an attempt until it succeeds, at most three times, because a stalled machine can make one fail. scripts/test.sh lists
+// each failed attempt in its summary.
 func thrice(t *testing.T, attempt func() error) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -204,7 +205,7 @@ func thrice(t *testing.T, attempt func() error) {
 		if t.Failed() || try == 3 {
 			t.Fatal(err)
 		}
-		t.Log(err)
+		t.Logf("attempt %d failed: %v", try, err)
 	}
 }
 

@@ -336,7 +336,7 @@ func (l layoutIn) unpack(t *testing.T, digest, root string) {
 
 // TestPackage_Release has goreleaser read its configuration and make a release of this machine's kind, which it does not publish.
 func TestPackage_Release(t *testing.T) {
-	if !rounds.All() {
+	if rounds.Deferred(t) {
 		return
 	}
 	text, err := os.ReadFile(filepath.Join("..", "..", ".goreleaser.yaml"))
