@@ -40,6 +40,7 @@ type line struct {
 	out     bytes.Buffer
 	n       int
 	waiting map[string]chan answer
+	ended   chan struct{} // closed when the session has ended
 }
 
 type answer struct {
@@ -60,12 +61,16 @@ func dial(t *testing.T, s *mcp.Server, era string) *line {
 	t.Helper()
 	serverIn, in := io.Pipe()
 	out, serverOut := io.Pipe()
-	l := &line{t: t, era: era, in: in, waiting: map[string]chan answer{}}
+	l := &line{t: t, era: era, in: in, waiting: map[string]chan answer{}, ended: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	ss, err := s.Connect(ctx, &mcp.IOTransport{Reader: serverIn, Writer: serverOut}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	go func() {
+		defer close(l.ended)
+		_ = ss.Wait()
+	}()
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -73,7 +78,7 @@ func dial(t *testing.T, s *mcp.Server, era string) *line {
 	}()
 	t.Cleanup(func() {
 		_ = in.Close()
-		_ = ss.Wait()
+		<-l.ended
 		cancel()
 		_ = serverOut.Close()
 		<-read

@@ -191,10 +191,20 @@ func TestServe_Ends(t *testing.T) {
 	}()
 	<-w.running
 	stop()
+	for end := time.Now().Add(long); ; time.Sleep(5 * time.Millisecond) {
+		c, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
+		if err != nil {
+			break // it no longer listens
+		}
+		_ = c.Close()
+		if time.Now().After(end) {
+			t.Fatal("it still listens")
+		}
+	}
 	select {
 	case err := <-served:
-		t.Fatal("it ended under its calls:", err)
-	case <-time.After(50 * time.Millisecond):
+		t.Fatal("it ended during its calls:", err)
+	default:
 	}
 	close(w.end)
 	for range 2 {

@@ -50,7 +50,7 @@ func TestT129_UnpaidByForm(t *testing.T) {
 		l.mu.Unlock()
 		select {
 		case <-after:
-		case <-time.After(200 * time.Millisecond):
+		case <-l.ended:
 		}
 		if strings.Contains(l.sent(), content) {
 			t.Errorf("%s\nis answered with %s", text, l.sent())

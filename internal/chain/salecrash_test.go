@@ -120,8 +120,7 @@ func TestF13_EndedAndCarriedOut(t *testing.T) {
 		defer close(done)
 		_ = r.Run(ctx)
 	}()
-	w.eventually("the relayer has tried it", func() bool { return double.Calls("eth_simulateV1") > 1 })
-	time.Sleep(100 * time.Millisecond)
+	w.eventually("the relayer has tried it", func() bool { return double.Calls("eth_simulateV1") > 3 })
 	if op := w.op(s.OrderID); op.State != chain.Signed {
 		t.Errorf("the sale is %s (%+v)", op.State, op.Failure)
 	}

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -64,7 +63,7 @@ func TestT56_ReorgOverHTTP(t *testing.T) {
 			m.reorg(1, tt.drop)
 			m.landed(o.TxHash, before)
 			m.ran(o.TxHash, sender)
-			time.Sleep(time.Second) // for whatever would come twice
+			m.buyer("later", 1_000_000).buys(m.dollar(receiver(2))) // the service has read the chain again by then
 			if n, sum := m.transfers(usdc, b.Address, to); n != 1 || sum != 1_000_000 || m.has(to, usdc) != 1_000_000 || m.has(b.Address, usdc) != 9_000_000 {
 				t.Errorf("%d transfers of %d", n, sum)
 			}
@@ -124,7 +123,7 @@ func TestT56_ImpossibleOverHTTP(t *testing.T) {
 			if again.OrderID == o.OrderID {
 				t.Error("the order that has failed is paid")
 			}
-			time.Sleep(time.Second) // for whatever would come twice
+			m.buyer("later", 1_000_000).buys(m.dollar(receiver(2))) // the service has read the chain again by then
 			if n, sum := m.transfers(usdc, b.Address, to); n != 1 || sum != 1_000_000 {
 				t.Errorf("%d transfers of %d", n, sum)
 			}
