@@ -25,6 +25,7 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer
 	getenv   func(string) string
+	environ  []string // of the process, as NAME=value
 	flags    globalFlags
 	set      settings
 	unknown  []string          // members of JSON arguments that the service does not know
@@ -47,7 +48,7 @@ func Main(args []string) int {
 	// timeout(1) sends one to its child, and one to the group in which the child is.
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
-	return run(ctx, args, &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv})
+	return run(ctx, args, &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, environ: os.Environ()})
 }
 
 func run(ctx context.Context, args []string, a *app) int {
@@ -102,7 +103,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 		if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
 			return nil // what completes a command line needs no settings
 		}
-		if err := a.fromEnvironment(cmd); err != nil {
+		if err := errors.Join(a.checkVariables(cmd), a.fromEnvironment(cmd)); err != nil {
 			return err
 		}
 		if err := errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()); err != nil {

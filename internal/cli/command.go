@@ -215,7 +215,7 @@ func (a *app) fromEnvironment(cmd *cobra.Command) error {
 		if len(variables) == 0 || f.Changed || err != nil {
 			return
 		}
-		if v := a.getenv(variables[0]); v != "" {
+		if v := cmp.Or(a.getenv(variables[0]), a.credential(f.Name)); v != "" {
 			if e := f.Value.Set(v); e != nil {
 				err = usagef("%s is not a valid value for --%s: %w", variables[0], f.Name, e)
 			}

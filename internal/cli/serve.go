@@ -47,7 +47,7 @@ func (a *app) serveCommand() *cobra.Command {
 		if !cmd.Flags().Changed("drain") && isTerminal(a.err) {
 			f.cfg.Drain = 0 // nobody sends requests elsewhere, and a person waits
 		}
-		return a.serve(cmd.Context(), f)
+		return a.serve(cmd.Context(), f, settingsOf(cmd))
 	})
 	c.Long = `Run the service. It listens once its database is up to date, and is ready when GET /ready answers 200.
 
@@ -142,11 +142,12 @@ func quotaFlags(c *cobra.Command, cfg *server.Config) {
 	addWithEnv(c, f)
 }
 
-func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
+func (a *app) serve(ctx context.Context, f serveFlags, settings []any) (err error) {
 	log, err := newLogAs(a.err, f.logLevel, f.logFormat)
 	if err != nil {
 		return err
 	}
+	log.Info("settings", settings...)
 	cfg := f.cfg
 	cfg.Environment, cfg.Release, cfg.Log = toll.Environment(strings.ToLower(string(cfg.Environment))), release(), log
 	cfg.Metrics, cfg.Traces = f.metricsListen != "", collector(f.cfg.Traces)

@@ -220,7 +220,11 @@ func TestDeploy_Helm(t *testing.T) {
 	const helm, validate = "helm.sh/helm/v3/cmd/helm@v3.22.0", "sigs.k8s.io/kubectl-validate@v0.0.4"
 	chart := filepath.Join("deploy", "helm", "toll")
 	all := []string{"--set", "publicUrl=https://pay.example.com,trustedProxies=10.0.0.0/8", "--set-string", "env.TOLL_RATE_LIMIT_IP=0",
-		"--set", "ingress.enabled=true,ingress.host=pay.example.com,ingress.tlsSecret=tls,ingress.className=nginx"}
+		"--set", "ingress.enabled=true,ingress.host=pay.example.com,ingress.tlsSecret=tls,ingress.className=nginx",
+		"--set-json", `extraEnv=[{"name":"TOLL_SMTP_PASSWORD","valueFrom":{"secretKeyRef":{"name":"mail","key":"password"}}}]`,
+		"--set-json", `envFrom=[{"secretRef":{"name":"more"}}]`, "--set", "serviceAccount=payments",
+		"--set-json", `extraVolumes=[{"name":"stripe","secret":{"secretName":"stripe"}}]`,
+		"--set-json", `extraVolumeMounts=[{"name":"stripe","mountPath":"/run/secrets/stripe","readOnly":true}]`}
 	inRoot(t, nil, "go", append([]string{"run", helm, "lint", "--strict", chart}, all...)...)
 	least := []string{"--set", "publicUrl=https://pay.example.com,replicas=1,metrics.enabled=false,migrate=false"}
 	for name, args := range map[string][]string{"all": append(all, "--is-upgrade"), "least": least} {
@@ -232,6 +236,13 @@ func TestDeploy_Helm(t *testing.T) {
 		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s has no %q", name, want)
+			}
+		}
+		// The service and its migration have the same settings.
+		for _, want := range []string{"name: TOLL_SMTP_PASSWORD", "name: more", "serviceAccountName: \"payments\"", "mountPath: /run/secrets/stripe",
+			"secretName: stripe", "name: TOLL_RATE_LIMIT_IP", "cpu: 500m"} {
+			if n := strings.Count(out, want); name == "all" && n != 2 {
+				t.Errorf("%s has %q %d times, want 2", name, want, n)
 			}
 		}
 	}

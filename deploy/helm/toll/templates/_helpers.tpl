@@ -12,6 +12,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "toll.pod" -}}
+{{- with .Values.serviceAccount }}
+serviceAccountName: {{ . | quote }}
+{{- end }}
 automountServiceAccountToken: false
 enableServiceLinks: false # variables of a Service that is called toll would look like settings
 securityContext:
@@ -31,6 +34,9 @@ volumes:
       items: [{key: masterKey, path: masterKey}]
   - name: tmp
     emptyDir: {}
+  {{- with .Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
 {{- define "toll.container" -}}
@@ -44,10 +50,23 @@ securityContext:
 volumeMounts:
   - {name: secret, mountPath: /run/secrets/toll, readOnly: true}
   - {name: tmp, mountPath: /tmp}
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+resources: {{- toYaml .Values.resources | nindent 2 }}
+{{- with .Values.envFrom }}
+envFrom: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
-{{- define "toll.database" -}}
+{{- define "toll.env" -}}
 - {name: TOLL_MASTER_KEY_FILE, value: /run/secrets/toll/masterKey}
 - name: TOLL_DATABASE
   valueFrom: {secretKeyRef: {name: {{ .Values.secret | quote }}, key: database}}
+{{- range $name, $value := .Values.env }}
+- {name: {{ $name }}, value: {{ $value | quote }}}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
