@@ -129,12 +129,13 @@ func (r *Rail) Receive(ctx context.Context, signature string, body []byte) error
 	if len(body) > maxEvent {
 		return toll.NewError(toll.CodeWebhookSignature)
 	}
-	if !slices.ContainsFunc(r.cfg.WebhookSecrets, func(secret string) bool {
+	secrets := r.api.secrets.Load().Webhooks
+	if !slices.ContainsFunc(secrets, func(secret string) bool {
 		return webhook.ValidatePayloadIgnoringTolerance(body, signature, secret) == nil
 	}) {
 		if r.seldom(&r.badSecret) {
 			r.log.WarnContext(ctx, "a webhook of the card processor cannot be verified: compare the webhook secret with that of the endpoint at Stripe",
-				"secrets", len(r.cfg.WebhookSecrets))
+				"secrets", len(secrets))
 		}
 		return toll.NewError(toll.CodeWebhookSignature)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/stripe/stripe-go/v85"
@@ -18,9 +19,19 @@ import (
 // api speaks to Stripe. It never retries, logs nothing, and sends stored bytes as they are.
 type api struct {
 	backend stripe.Backend
-	key     string
+	secrets atomic.Pointer[Secrets]
 	slots   chan struct{} // requests at a time
 }
+
+// Secrets are the secret key of the account at Stripe, and the secrets of its webhooks: none, one, or two while they are rotated.
+type Secrets struct {
+	Key      string
+	Webhooks []string
+}
+
+// SetSecrets replaces the secrets for all calls and webhooks that begin from now on. The caller has checked that they belong to the
+// same account and mode.
+func (r *Rail) SetSecrets(s Secrets) { r.api.secrets.Store(&s) }
 
 const (
 	apiTimeout = 20 * time.Second // of one request
@@ -44,7 +55,9 @@ func newAPI(cfg *Config) *api {
 	if cfg.URL != "" {
 		c.URL = stripe.String(cfg.URL)
 	}
-	return &api{stripe.GetBackendWithConfig(stripe.APIBackend, c), cfg.SecretKey, make(chan struct{}, apiSlots)}
+	a := &api{backend: stripe.GetBackendWithConfig(stripe.APIBackend, c), slots: make(chan struct{}, apiSlots)}
+	a.secrets.Store(&Secrets{cfg.SecretKey, cfg.WebhookSecrets})
+	return a
 }
 
 var errRedirect = errors.New("card: the processor redirects, which it never does")
@@ -73,7 +86,7 @@ func (a *api) do(ctx context.Context, method, path string, body []byte, params *
 	}
 	defer func() { <-a.slots }()
 	params.Context = ctx
-	return answerOf(a.backend.CallRaw(method, "/v1/"+path, a.key, body, params, into))
+	return answerOf(a.backend.CallRaw(method, "/v1/"+path, a.secrets.Load().Key, body, params, into))
 }
 
 // encode returns the parameters of a call as the bytes that are stored and sent.

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,7 +89,7 @@ accepted for --drain, and what is in flight then is finished.`
 	fl.StringVar(&f.cfg.ExactTreasury, "x402-treasury", "", "address that these wallets pay instead of the receiver of a price; plans with several receivers are then sold to them, too")
 	fl.StringVar(&f.metricsListen, "metrics-listen", "", "address of the operator's listener with /metrics; off by default")
 	fl.StringVar(&f.cfg.Traces, "traces", "", "collector of OpenTelemetry that gets traces over HTTP, such as http://127.0.0.1:4318; default that of OTEL_EXPORTER_OTLP_ENDPOINT, else none")
-	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error, or @FILE with one of them, which SIGHUP reads again")
 	fl.StringVar(&f.logFormat, "log-format", "", "text or json; default text on a terminal, else json")
 	addWithEnv(c, fl)
 	return c
@@ -143,7 +145,11 @@ func quotaFlags(c *cobra.Command, cfg *server.Config) {
 }
 
 func (a *app) serve(ctx context.Context, f serveFlags, settings []any) (err error) {
-	log, err := newLogAs(a.err, f.logLevel, f.logFormat)
+	var level slog.LevelVar
+	if err := readLevel(f.logLevel, &level); err != nil {
+		return err
+	}
+	log, err := newLogAs(a.err, &level, f.logFormat)
 	if err != nil {
 		return err
 	}
@@ -177,6 +183,13 @@ func (a *app) serve(ctx context.Context, f serveFlags, settings []any) (err erro
 	if err := a.greet(ctx, s, cfg); err != nil {
 		return errors.Join(err, ln.Close())
 	}
+	defer onHangup(func() {
+		if err := errors.Join(readLevel(f.logLevel, &level), s.Reload(ctx)); err != nil {
+			log.Error("settings were not reloaded", "error", err)
+			return
+		}
+		log.Info("settings were reloaded")
+	})()
 	log.Info("serving", "listen", ln.Addr().String(), "url", s.PublicURL(), "environment", s.Environment(), "database", s.Engine(), "version", cfg.Release)
 	return serveBoth(ctx, s, ln, f.metricsListen, log)
 }
@@ -255,21 +268,65 @@ func serveBoth(ctx context.Context, s *server.Server, ln net.Listener, metricsLi
 	return errors.Join(err, <-done)
 }
 
+// onHangup calls reload for each SIGHUP until stop is called.
+func onHangup(reload func()) (stop func()) {
+	signals, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		defer close(done)
+		for range signals {
+			reload()
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
+	}
+}
+
+// maxLevel is the largest file with a log level, in bytes.
+const maxLevel = 64
+
+// readLevel sets a log level: its name, or @FILE with its name in a file.
+func readLevel(text string, into *slog.LevelVar) error {
+	if path, ok := strings.CutPrefix(text, "@"); ok {
+		file, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("log level: %w", err)
+		}
+		defer file.Close()
+		read, err := io.ReadAll(io.LimitReader(file, maxLevel))
+		if err != nil {
+			return fmt.Errorf("log level: %w", err)
+		}
+		text = strings.TrimSpace(string(read))
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(text)); err != nil {
+		return usagef("the log level is debug, info, warn or error")
+	}
+	into.Set(level)
+	return nil
+}
+
 // newLog writes JSON lines. No line of any level carries a key or a token: levels choose how much is said, not what.
-func newLog(w io.Writer, level string) (*slog.Logger, error) { return newLogAs(w, level, "json") }
+func newLog(w io.Writer, level string) (*slog.Logger, error) {
+	var l slog.LevelVar
+	if err := readLevel(level, &l); err != nil {
+		return nil, err
+	}
+	return newLogAs(w, &l, "json")
+}
 
 // newLogAs is [newLog] in a format: text, json, or "" for text on a terminal and JSON elsewhere.
-func newLogAs(w io.Writer, level, format string) (*slog.Logger, error) {
+func newLogAs(w io.Writer, level slog.Leveler, format string) (*slog.Logger, error) {
 	format = strings.ToLower(format)
 	text := format == "text" || format == "" && isTerminal(w)
 	if !text && format != "" && format != "json" {
 		return nil, usagef("the log format is text or json")
 	}
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usagef("the log level is debug, info, warn or error")
-	}
-	o := &slog.HandlerOptions{Level: l, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
+	o := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
 		switch {
 		case at.Key == slog.TimeKey && text:
 			at.Value = slog.StringValue(at.Value.Time().Format(time.TimeOnly))

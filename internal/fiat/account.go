@@ -42,6 +42,36 @@ func (p *Processor) Start(ctx context.Context) error {
 	return nil
 }
 
+// Reload reads the files with the secrets of the card processor again, and uses them for all calls that begin from now on. It keeps
+// the old secrets and returns an error when the files cannot be read, or when the key belongs to another account or mode.
+func (p *Processor) Reload(ctx context.Context) error {
+	if p.rail == nil || p.source != sourceStripe {
+		return nil
+	}
+	k, err := p.cfg.keys()
+	if err != nil {
+		return err
+	}
+	probe, err := card.New(card.Config{
+		Store: p.deps.Store, Environment: p.deps.Auth.Environment(), SecretKey: k.secret, WebhookSecrets: k.webhook, URL: p.cfg.URL,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	id, err := probe.AccountID(ctx)
+	if err == nil {
+		err = p.pin(ctx, id)
+	}
+	if err != nil {
+		return errors.Join(err, errors.Unwrap(err))
+	}
+	p.rail.SetSecrets(card.Secrets{Key: k.secret, Webhooks: k.webhook})
+	p.wake.Fire() // /ready reports the new key
+	return nil
+}
+
 // watch asks whether the processor can be used, so that a caller of /ready causes no request.
 func (p *Processor) watch(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

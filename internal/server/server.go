@@ -217,6 +217,10 @@ func (s *Server) Chain() *crypto.Network { return s.chain }
 // Cards returns the card rail of the service, which may be off.
 func (s *Server) Cards() *fiat.Processor { return s.cards }
 
+// Reload reads the files with secrets again that may change while the service runs: those of the card processor. The key of an object
+// store is read for each backup. On an error the old secrets stay in use.
+func (s *Server) Reload(ctx context.Context) error { return s.cards.Reload(ctx) }
+
 // Environment returns the environment of the database.
 func (s *Server) Environment() toll.Environment { return s.base.auth.Environment() }
 

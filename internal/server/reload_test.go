@@ -1,0 +1,44 @@
+package server_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tollhq/toll/internal/server/servertest"
+)
+
+// SIGHUP reads the log level again, and ends the process neither with a good file nor with a bad one.
+func TestReload_LogLevel(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "level")
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("info\n")
+	p := servertest.Start(t, servertest.Options{Data: t.TempDir(), Args: []string{"--log-level", "@" + file}})
+	lines := func(text string) int { return strings.Count(p.Log.String(), text) }
+	const done, failed = "settings were reloaded", "settings were not reloaded"
+	reload := func(level, want string, n int) {
+		t.Helper()
+		put(level)
+		if err := p.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, want, func() bool { return lines(want) == n })
+	}
+	reload("louder", failed, 1)
+	reload("debug", done, 1)
+	reload("warn", done, 1) // the line is below the new level
+	reload("louder", failed, 2)
+	reload("info", done, 2)
+	if status(t, p.URL+"/health") != http.StatusOK {
+		t.Error("it does not serve after SIGHUP")
+	}
+}
