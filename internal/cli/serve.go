@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -283,60 +282,4 @@ func onHangup(reload func()) (stop func()) {
 		close(signals)
 		<-done
 	}
-}
-
-// maxLevel is the largest file with a log level, in bytes.
-const maxLevel = 64
-
-// readLevel sets a log level: its name, or @FILE with its name in a file.
-func readLevel(text string, into *slog.LevelVar) error {
-	if path, ok := strings.CutPrefix(text, "@"); ok {
-		file, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("log level: %w", err)
-		}
-		defer file.Close()
-		read, err := io.ReadAll(io.LimitReader(file, maxLevel))
-		if err != nil {
-			return fmt.Errorf("log level: %w", err)
-		}
-		text = strings.TrimSpace(string(read))
-	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(text)); err != nil {
-		return usagef("the log level is debug, info, warn or error")
-	}
-	into.Set(level)
-	return nil
-}
-
-// newLog writes JSON lines. No line of any level carries a key or a token: levels choose how much is said, not what.
-func newLog(w io.Writer, level string) (*slog.Logger, error) {
-	var l slog.LevelVar
-	if err := readLevel(level, &l); err != nil {
-		return nil, err
-	}
-	return newLogAs(w, &l, "json")
-}
-
-// newLogAs is [newLog] in a format: text, json, or "" for text on a terminal and JSON elsewhere.
-func newLogAs(w io.Writer, level slog.Leveler, format string) (*slog.Logger, error) {
-	format = strings.ToLower(format)
-	text := format == "text" || format == "" && isTerminal(w)
-	if !text && format != "" && format != "json" {
-		return nil, usagef("the log format is text or json")
-	}
-	o := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
-		switch {
-		case at.Key == slog.TimeKey && text:
-			at.Value = slog.StringValue(at.Value.Time().Format(time.TimeOnly))
-		case at.Key == slog.TimeKey:
-			at.Value = slog.StringValue(at.Value.Time().UTC().Format(time.RFC3339Nano))
-		}
-		return at
-	}}
-	if text {
-		return slog.New(slog.NewTextHandler(w, o)), nil
-	}
-	return slog.New(slog.NewJSONHandler(w, o)), nil
 }

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// An outage logs one line a second for each message, and the numbers add up.
+func TestLimitRepeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := slog.New(limitRepeats(slog.NewJSONHandler(&out, nil)))
+		for i := range 1000 { // for ten seconds
+			log.With("room", "ledger").Warn("the database is away", "n", i)
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Second)
+		lines, sum := strings.Split(strings.TrimSpace(out.String()), "\n"), 0
+		for _, line := range lines {
+			n := 1 // a line without a number is the first of its second
+			if _, text, ok := strings.Cut(line, `"repeated":`); ok {
+				if _, err := fmt.Sscanf(text, "%d", &n); err != nil {
+					t.Fatal(line)
+				}
+			}
+			sum += n
+		}
+		if len(lines) > 12 || sum != 1000 || !strings.Contains(lines[1], `"room":"ledger"`) {
+			t.Errorf("%d lines of %d records:\n%s", len(lines), sum, out.String())
+		}
+
+		out.Reset()
+		for range 5 {
+			log.Info("serving")
+			log.Error("alarm: money", "alarm", "money")
+			log.Error("a settlement has no outcome yet", "agentRequestId", "r-1")
+		}
+		log.Error("one")
+		log.Error("two")
+		time.Sleep(2 * time.Second)
+		if n := strings.Count(out.String(), "\n"); n != 17 || strings.Contains(out.String(), "repeated") {
+			t.Errorf("%d lines, want 17:\n%s", n, out.String())
+		}
+
+		out.Reset()
+		for i := range maxMessages * 2 {
+			log.Warn("message " + fmt.Sprint(i))
+		}
+		if n := strings.Count(out.String(), "\n"); n != maxMessages*2 {
+			t.Errorf("%d lines of %d messages", n, maxMessages*2)
+		}
+		time.Sleep(2 * time.Second)
+	})
+}
