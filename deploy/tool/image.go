@@ -166,7 +166,7 @@ func system(created time.Time) (v1.Layer, error) {
 	l.directory("usr", 0o755, 0)
 	l.directory("usr/bin", 0o755, 0)
 	l.directory("usr/share", 0o755, 0)
-	if err := l.timeZones(); err != nil {
+	if err := errors.Join(l.timeZones(), l.licences()); err != nil {
 		return nil, err
 	}
 	return l.layer()
@@ -206,6 +206,25 @@ func (t *tree) directory(name string, mode fs.FileMode, owner int) {
 
 func (t *tree) file(name string, mode int64, text []byte) {
 	t.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(text))}, text)
+}
+
+// licences adds the licence of Toll and those of all that it carries.
+func (t *tree) licences() error {
+	files, err := filepath.Glob("licenses/*")
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{"doc", "doc/toll", "doc/toll/licenses"} {
+		t.directory("usr/share/"+dir, 0o755, 0)
+	}
+	for _, name := range append([]string{"LICENSE", "NOTICE"}, files...) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		t.file("usr/share/doc/toll/"+name, 0o644, text)
+	}
+	return nil
 }
 
 // timeZones adds those of this Go.

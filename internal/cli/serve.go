@@ -74,7 +74,7 @@ accepted for --drain, and what is in flight then is finished.`
 		"load balancers notice; at most 10s; on a terminal 0s")
 	fl.DurationVar(&f.cfg.OrderWait, "order-wait", 0, "how long the answer to an order waits for its credits; default 30s, on the embedded chain 10s")
 	fl.IntVar(&f.cfg.RetainDays, "retain-days", server.DefaultRetainDays, "days after the end of their access token for which requests are known, and for which events are kept; -1 is for ever")
-	fl.StringVar(&f.cfg.Backups.Dir, "backup-dir", "", "folder for sealed backups of the embedded database, on another disk, or s3://bucket/prefix; default none are made")
+	fl.StringVar(&f.cfg.Backups.Dir, "backup-dir", "", "folder for sealed backups of the embedded database, on another disk, or s3://bucket/prefix; default none: a lost disk then loses all data, and with backups all since the newest one")
 	fl.DurationVar(&f.cfg.Backups.Every, "backup-every", 24*time.Hour, "pause between two backups, 10m and more")
 	fl.IntVar(&f.cfg.Backups.Keep, "backup-keep", 7, "how many of them are kept; -1 keeps all")
 	fl.StringVar(&f.cfg.TemporaryDir, "tmp", "", "folder for the plain copy of the database while a backup is made; default the data directory")

@@ -185,6 +185,7 @@ func looks(t *testing.T, deb string) {
 		`-rw-r--r-- root/root .* \./usr/share/man/man1/toll-keys-rotate-master\.1\.gz`, `\./usr/share/bash-completion/completions/toll`,
 		`\./usr/share/zsh/vendor-completions/_toll`, `\./usr/share/fish/vendor_completions\.d/toll\.fish`,
 		`\./usr/share/doc/toll/copyright`, `\./usr/share/doc/toll/NOTICE`, `\./usr/share/doc/toll/licenses/OFL-1\.1\.txt`,
+		`\./usr/share/doc/toll/licenses/THIRD-PARTY\.txt`,
 		`\./usr/share/doc/toll/examples/nginx\.conf`,
 	} {
 		if !regexp.MustCompile(`(?m)^.*` + want + `$`).MatchString(contents) {
@@ -243,7 +244,10 @@ func TestPackage_Image(t *testing.T) {
 	for _, l := range manifest.Layers {
 		image.unpack(t, l.Digest, root)
 	}
-	for _, name := range []string{"etc/ssl/certs/ca-certificates.crt", "usr/share/zoneinfo/Europe/Madrid", "etc/passwd"} {
+	for _, name := range []string{
+		"etc/ssl/certs/ca-certificates.crt", "usr/share/zoneinfo/Europe/Madrid", "etc/passwd", "usr/share/doc/toll/NOTICE",
+		"usr/share/doc/toll/licenses/THIRD-PARTY.txt",
+	} {
 		if info, err := os.Stat(filepath.Join(root, name)); err != nil || info.Size() < 50 {
 			t.Errorf("%s: %v", name, err)
 		}
