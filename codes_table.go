@@ -63,8 +63,8 @@ var codes = []CodeInfo{
 		Hint: "Mint or order less: a balance holds at most 9223372036854775807 credits."},
 	{
 		Code: CodeCreditsNotFree, Status: 409, Category: CategoryBusiness, Retryable: false,
-		Message: "The holder has fewer credits that are neither spent nor on hold.",
-		Hint:    "params.available says how many can be taken back now; credits on hold become free or spent when their holds end.",
+		Message: "The holder has fewer free credits that were granted without a payment.",
+		Hint:    "params.available says how many you can take back now. Credits of a paid order leave by a refund only; credits on hold become free or spent when their holds end.",
 	},
 	{Code: CodePlanNotFound, Status: 404, Category: CategoryBusiness, Retryable: false, Message: "No plan has this id.",
 		Hint: "Check the id and the environment of your key."},

@@ -64,10 +64,11 @@ type Order struct {
 	SubscriberAddress Address `json:"subscriberAddress"`
 	CreatedAt         Time    `json:"createdAt"`
 
-	RefundedCents   Cents   `json:"refundedCents"`   // of a card payment: what went back, in cents of Currency
-	RefundedCredits Credits `json:"refundedCredits"` // what was taken back of the credits, for refunds and a dispute
-	Disputed        bool    `json:"disputed"`        // the holder of the card contests the payment, or has won that
-	Replaces        *string `json:"replaces"`        // the failed order in whose place a person pays this one
+	RefundedCents   Cents   `json:"refundedCents"`      // of a card payment: what went back, in cents of Currency
+	RefundedCredits Credits `json:"refundedCredits"`    // what was taken back of the credits, for refunds and a dispute
+	TakenByHand     Credits `json:"takenByHandCredits"` // of a free order: what the seller took back without a refund
+	Disputed        bool    `json:"disputed"`           // the holder of the card contests the payment, or has won that
+	Replaces        *string `json:"replaces"`           // the failed order in whose place a person pays this one
 }
 
 // OrderDispute is the data of the events about a contested card payment: the order, and what

@@ -64,6 +64,7 @@ type AccessToken struct {
 	Scheme            string           `json:"scheme"`
 	Network           string           `json:"network"`
 	MaxCredits        *Credits         `json:"maxCredits"`
+	MaxOrders         *int64           `json:"maxOrders"` // nil: no limit but that of the delegation
 	UsedCredits       Credits          `json:"usedCredits"`
 	Status            PermissionStatus `json:"status"`
 	CreatedAt         Time             `json:"createdAt"`

@@ -108,8 +108,9 @@ func (c *Client) Mint(ctx context.Context, id toll.PlanID, holder toll.Address, 
 }
 
 // TakeBack takes credits of the caller's own plan back from a holder: n, 1 or more, that are neither
-// spent nor on hold. No money moves; [Client.RefundOrder] gives money back and takes its credits by
-// itself. Errors: [toll.CodeCreditsNotFree], whose params say how many are available.
+// spent nor on hold and were minted by hand or came with a free order. Credits of a paid order leave
+// by [Client.RefundOrder] only. Errors: [toll.CodeCreditsNotFree], whose params say how many can be
+// taken back.
 func (c *Client) TakeBack(
 	ctx context.Context, id toll.PlanID, holder toll.Address, n toll.Credits,
 ) (*toll.ActResult, error) {

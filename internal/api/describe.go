@@ -27,7 +27,8 @@ var abouts = map[string]string{
 	"openStripePayment":    "An older form of openCheckout, with the same effect.",
 	"readOrder":            "The state goes from `created` to `confirmed`, and to `final` when nothing can undo the payment, or to `failed`.",
 	"refundOrder":          "Credits that the refunded part bought are taken back as far as they are not spent.",
-	"takeBackCredits":      "No money moves. The holder and the owner both get an event.",
+	"takeBackCredits":      "Only credits that were minted by hand or came with a free order are taken. Credits of a paid order leave by a refund. " +
+		"The holder and the owner both get an event.",
 	"mintCredits":          "Nobody pays for credits that are granted in this way. They end as an order of the plan would.",
 	"mintExpirableCredits": "Like mintCredits, with an end that the caller chooses.",
 	"createPermission": "An access token names one plan and the limits of what may be spent with it. It is sent with each paid request " +

@@ -89,7 +89,7 @@ func orderRoutes() []route {
 		},
 		{
 			op: "takeBackCredits", method: "POST", path: at + "/takeBack", auth: owners, right: toll.RightMoney, tag: "Orders",
-			summary: "Take back credits of a holder that are neither spent nor on hold", action: creates((*handler).takeBack),
+			summary: "Take back credits of a holder that were granted without a payment and are neither spent nor on hold", action: creates((*handler).takeBack),
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeCreditsNotFree, toll.CodeNotPlanOwner,
 				toll.CodePlanNotFound,
@@ -354,7 +354,7 @@ func (h *handler) mintExpirable(c *call, in *MintExpirableInput, once *store.Onc
 // TakeBackInput takes credits back.
 type TakeBackInput struct {
 	PlanID        toll.PlanID  `json:"planId"`
-	Amount        toll.Credits `json:"amount" doc:"Credits, 1 or more. More than the holder has free is refused."`
+	Amount        toll.Credits `json:"amount" doc:"Credits, 1 or more. More than can be taken back is refused, with their number."`
 	HolderAddress toll.Address `json:"holderAddress" doc:"Who loses them."`
 }
 

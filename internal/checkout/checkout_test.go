@@ -432,6 +432,38 @@ func TestWithdraw(t *testing.T) {
 	})
 }
 
+// An order shows what its seller took of it by hand. A workspace is not deleted while paid credits that an earlier build took by
+// hand are not refunded.
+func TestWithdraw_Shown(t *testing.T) {
+	each(t, func(s *shop) {
+		p := s.plan(nil) // 100 credits for nothing
+		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p}, nil)
+		s.must(err)
+		for range 2 {
+			_, err = s.at(0).Withdraw(s.ctx, owner, p.ID, holder, 40, nil)
+			s.must(err)
+		}
+		for _, who := range []toll.Address{owner, holder} {
+			if got, err := s.at(1).OrderByID(s.ctx, who, o.OrderID); err != nil || got.TakenByHand != 80 || got.RefundedCredits != 0 {
+				t.Errorf("%+v, %v", got, err)
+			}
+		}
+		priced := s.plan(func(p *toll.Plan) {
+			p.Price.Amounts, p.Price.Receivers = []toll.Units{toll.UnitsOfCents(100)}, []toll.Address{owner}
+		})
+		_, err = s.at(0).Mint(s.ctx, owner, priced.ID, holder, 30, toll.Units{}, nil)
+		s.must(err)
+		_, err = s.at(0).Withdraw(s.ctx, owner, priced.ID, holder, 30, nil)
+		s.must(err)
+		s.must(s.at(0).Owes(s.ctx, owner))
+		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { // the lot of a paid order, as an earlier build left it
+			_, err := tx.Exec(s.ctx, "UPDATE lots SET ref = 'order' WHERE ref LIKE 'mint:%'")
+			return err
+		}))
+		s.code(s.at(0).Owes(s.ctx, owner), toll.CodeWorkspaceOwes)
+	})
+}
+
 // atOnce releases n goroutines by one barrier and waits for them.
 func atOnce(n int, f func(i int)) {
 	gate, done := make(chan struct{}), make(chan struct{})

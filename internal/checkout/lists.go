@@ -74,8 +74,8 @@ func (c *Checkout) Subscribers(ctx context.Context, caller toll.Address, id toll
 }
 
 // Owes refuses for a workspace with an order that is not decided or disputed, as seller or as subscriber, and for one of whose plans
-// with a price somebody still has credits or time: [toll.CodeWorkspaceOwes] with who has them. Credits that the workspace has of its
-// own plans, and those of free plans, count for nothing.
+// with a price a subscriber still has credits or time, or lost paid credits that the workspace took back by hand:
+// [toll.CodeWorkspaceOwes] with the subscriber. Credits that the workspace has of its own plans, and those of free plans, count for nothing.
 func (c *Checkout) Owes(ctx context.Context, owner toll.Address) error {
 	open, err := store.OrdersUnderWay(ctx, c.store, owner)
 	if err != nil {
@@ -95,7 +95,16 @@ func (c *Checkout) Owes(ctx context.Context, owner toll.Address) error {
 			if a.Subscriber != owner && (plan.IsTime() && a.Subscribed(now) || !plan.IsTime() && a.Balance > 0) {
 				return toll.Errorf(toll.CodeWorkspaceOwes, "Subscriber %s still has credits of plan %s, which has a price.", a.Subscriber, plan.ID)
 			}
-			return nil
+			if a.Subscriber == owner || a.TakenBack == 0 {
+				return nil
+			}
+			taken, err := c.ledger.PaidTakenByHand(ctx, &a)
+			if err == nil && taken > 0 {
+				err = toll.Errorf(toll.CodeWorkspaceOwes,
+					"This workspace took back %s paid credits of plan %s from subscriber %s without a refund.", taken, plan.ID, a.Subscriber).
+					WithHint("Refund the order, or mint the credits again and let the subscriber use them.")
+			}
+			return err
 		})
 	})
 }

@@ -27,7 +27,7 @@ func (c *Checkout) Mint(
 	}
 	now := c.clock().UTC()
 	op := ledger.MintOp{
-		Plan: id, Subscriber: holder, Amount: amount, EndsAt: toll.LotEnd(now, durationSecs), Ref: "mint:" + toll.NewUUID(),
+		Plan: id, Subscriber: holder, Amount: amount, EndsAt: toll.LotEnd(now, durationSecs), Ref: ledger.MintRef + toll.NewUUID(),
 	}
 	answer := func(m ledger.Minted) *toll.ActResult {
 		return &toll.ActResult{
@@ -59,11 +59,12 @@ func (c *Checkout) Mint(
 }
 
 // Withdraw takes credits of a plan back from a holder, by the owner of the plan, as far as they are
-// neither spent nor on hold. No money moves: [Checkout.Refund] gives money back and takes the credits
-// of it by itself. once may be nil.
+// neither spent nor on hold and no money was paid for them: they were minted by hand or came with a
+// free order. Credits of a paid order leave by [Checkout.Refund] alone; else the owner could have a
+// delegation of the holder buy them again and again. once may be nil.
 //
 // Errors: [toll.CodeBadNumber] for less than one credit, [toll.CodePlanNotFound],
-// [toll.CodeNotPlanOwner], [toll.CodeCreditsNotFree] when the holder has fewer.
+// [toll.CodeNotPlanOwner], [toll.CodeCreditsNotFree] with params.available when fewer can be taken.
 func (c *Checkout) Withdraw(
 	ctx context.Context, caller toll.Address, id toll.PlanID, holder toll.Address, amount toll.Credits, once *store.Once,
 ) (*toll.ActResult, error) {
@@ -81,20 +82,25 @@ func (c *Checkout) Withdraw(
 		if err != nil {
 			return err
 		}
-		notFree := toll.NewError(toll.CodeCreditsNotFree).WithParam("available", a.Available().String()).
-			WithDetails("amount %d, available %d", amount, a.Available())
+		notFree := func(n toll.Credits) error {
+			return toll.NewError(toll.CodeCreditsNotFree).WithParam("available", n.String()).
+				WithDetails("amount %d, available %d", amount, n)
+		}
+		if a.Seq == 0 { // the address never had credits
+			return notFree(0)
+		}
 		if since < 0 {
-			if a.Available() < amount { // also when the address never had credits
-				return notFree
-			}
 			since = a.Seq
 		}
 		// A later run first looks for the entry of an earlier one, whose credits are free no more.
 		done, err := t.Withdraw(act, amount, since)
-		if _, refused := errors.AsType[*ledger.Refusal](err); refused {
-			return notFree
+		if r, refused := errors.AsType[*ledger.Refusal](err); refused {
+			return notFree(r.Available)
 		}
 		if err != nil {
+			return err
+		}
+		if err := store.CountWithdrawn(ctx, t.Tx, a.ID, done.Of); err != nil {
 			return err
 		}
 		out = &toll.ActResult{

@@ -246,7 +246,8 @@ func rendered(o *store.Order) *toll.Order {
 		SubscriberAddress: o.Subscriber, CreatedAt: toll.At(o.CreatedAt),
 		Data:          map[string]any{"orderId": o.ID, "planId": o.Plan},
 		RefundedCents: toll.Cents(o.RefundedCents), RefundedCredits: o.RefundedCredits,
-		Disputed: o.Dispute == store.DisputeOpen || o.Dispute == store.DisputeLost,
+		TakenByHand: o.Withdrawn,
+		Disputed:    o.Dispute == store.DisputeOpen || o.Dispute == store.DisputeLost,
 	}
 	if o.Replaces != "" {
 		out.Replaces = &o.Replaces

@@ -101,7 +101,7 @@ type PermissionBody struct {
 	AllowedAgents   []toll.AgentID  `json:"allowedAgents,omitempty" maxItems:"64" doc:"Bind the access token to these agents."`
 	RedemptionLimit *toll.Credits   `json:"redemptionLimit,omitempty" doc:"Credits that the access token may burn in its life, holds counted."`
 	MaxCredits      *toll.Credits   `json:"maxCredits,omitempty" doc:"Another name of redemptionLimit."`
-	OrderLimit      *toll.Int       `json:"orderLimit,omitempty" doc:"Top-up orders that the access token may cause."`
+	OrderLimit      *toll.Int       `json:"orderLimit,omitempty" doc:"Top-up orders that the access token may cause. Default with a delegation and a redemption limit, for a plan whose credits do not expire: as many as the redemption limit needs."`
 	Expiration      *toll.Int       `json:"expiration,omitempty" doc:"Life in seconds, 60 to 365 days. Default a day."`
 	ExpiresInSecs   *toll.Int       `json:"expiresInSecs,omitempty" doc:"Another name of expiration."`
 	ExpiresAt       *toll.Time      `json:"expiresAt,omitempty" doc:"Instead of expiration."`

@@ -154,7 +154,21 @@ func (f *Facilitator) planned(
 			return nil, nil, nil, err
 		}
 	}
+	if req.Delegation != nil && p.OrderLimit == nil {
+		p.OrderLimit = ordersFor(plan, p.RedemptionLimit)
+	}
 	return p, plan, warnings, nil
+}
+
+// ordersFor returns how many orders bring the credits of a redemption limit, rounded up: the order limit of a permission with a
+// delegation that asked for none. It returns nil, no limit, when the permission has no redemption limit, when credits of the plan
+// expire, and when orders have no fixed number of credits.
+func ordersFor(plan *toll.Plan, limit *toll.Credits) *int64 {
+	n := plan.Credits.Amount
+	if limit == nil || n < 1 || plan.IsTime() || plan.IsPayAsYouGo() || !plan.Credits.DurationSecs.IsZero() {
+		return nil
+	}
+	return new(int64((*limit-1)/n) + 1)
 }
 
 // signPermission returns the access token of a permission in its JWS form.
@@ -231,7 +245,7 @@ func (f *Facilitator) draftDelegation(
 func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, jws string) *toll.AccessToken {
 	t := &toll.AccessToken{
 		AccessToken: jws, TokenFormat: req.TokenFormat, PermissionHash: p.Hash, PlanID: p.Plan, SubscriberAddress: p.Subscriber,
-		Scheme: p.Scheme, Network: p.Network, MaxCredits: p.RedemptionLimit, Status: toll.StatusActive,
+		Scheme: p.Scheme, Network: p.Network, MaxCredits: p.RedemptionLimit, MaxOrders: p.OrderLimit, Status: toll.StatusActive,
 		CreatedAt: toll.At(p.CreatedAt), ExpiresAt: toll.At(p.ExpiresAt),
 	}
 	if p.Agent != "" {

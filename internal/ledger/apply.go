@@ -20,6 +20,7 @@ type state struct {
 	keys     map[string]string // payload nonce or payment identifier -> request id
 	perms    map[toll.Hash]*permissionRow
 	ends     map[int64]int64             // end of every lot by its id, when a reversal moves the end of the period
+	unpaid   map[int64]bool              // lots with credits left for which no money was paid, when a withdrawal asks for them
 	refs     map[string]*lotRow          // lots by ref, for the refs that the operations name; nil value: there is none
 	due      []*requestRow               // open holds at their end
 	claims   map[toll.Hash][]*requestRow // of the permissions of due, those that lapsed before
@@ -94,6 +95,7 @@ type needs struct {
 	perms      []toll.Hash
 	refs       []string
 	ends       bool // the ends of all lots
+	unpaid     bool // which lots no money was paid for
 }
 
 // request adds the request of a hold or a settle. An id that was issued for this call is looked up only when an earlier

@@ -50,7 +50,7 @@ func TestJournal_LookUps(t *testing.T) {
 			if _, err := b.Entry(b.ctx, id, 72); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%s: an entry that is not there: %v", when, err)
 			}
-			burned, err := b.BurnedSince(b.ctx, id, since, 25)
+			burned, _, err := b.BurnedSince(b.ctx, id, since, 25)
 			if err != nil || len(burned) != 25 || burned[0].Request != "r40" || burned[24].Request != "r64" {
 				t.Errorf("%s: %v: burned since %v: %d, %+v", when, err, since, len(burned), burned)
 			}

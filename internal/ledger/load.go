@@ -130,6 +130,15 @@ func (g *group) readsFirst(stmts []store.Stmt, depth int) []store.Stmt {
 			return err
 		}})
 	}
+	if g.needs.unpaid {
+		s.unpaid = map[int64]bool{}
+		stmts = append(stmts, store.Stmt{SQL: sqlLotsUnpaid, Args: []any{id}, Row: func(scan scanFunc) error {
+			var lot int64
+			err := scan(&lot)
+			s.unpaid[lot] = true
+			return err
+		}})
+	}
 	for _, key := range g.needs.keys {
 		stmts = append(stmts, store.Stmt{SQL: sqlKey, Args: []any{id, key}, Row: func(scan scanFunc) error {
 			var requestID string

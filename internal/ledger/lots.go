@@ -16,6 +16,17 @@ const (
 
 	sqlLotEnds = `SELECT lot_id, ends_at FROM lots WHERE account_id = $1`
 
+	// fromUnpaid selects the lots that were minted by hand, and those of orders that no rail paid.
+	fromUnpaid = `FROM lots l LEFT JOIN orders o ON o.account_id = l.account_id AND o.order_id = l.ref
+		WHERE l.account_id = $1 AND (o.order_id IS NULL AND l.ref >= '` + MintRef + `' AND l.ref < 'mint;' OR o.order_id IS NOT NULL AND o.rail IS NULL)`
+	sqlLotsUnpaid = `SELECT l.lot_id ` + fromUnpaid + ` AND l.open = 1`
+
+	// sqlTakenByHand sums what lots lost with the money of their orders, what was granted without money, and what refunds did
+	// not find any more.
+	sqlTakenByHand = `SELECT CAST(COALESCE((SELECT SUM(taken) FROM lots WHERE account_id = $1), 0) AS BIGINT),
+		CAST(COALESCE((SELECT SUM(l.granted) ` + fromUnpaid + `), 0) AS BIGINT),
+		CAST(COALESCE((SELECT SUM(loss) FROM orders WHERE account_id = $1), 0) AS BIGINT)`
+
 	sqlLotSave = `INSERT INTO lots (account_id, lot_id, ref, granted, remaining, ends_at, taken, old_end, open)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (account_id, lot_id) DO UPDATE SET remaining = excluded.remaining, ends_at = excluded.ends_at,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,12 +202,24 @@ func (m *model) takeBackTo(l *modelLot, total toll.Credits) ledger.Refused {
 	return ""
 }
 
-// withdraw takes credits that are free as a burn would.
+// withdraw takes credits that were minted by hand and are free, of the lots that end first.
 func (m *model) withdraw(n toll.Credits) ledger.Refused {
-	if n > m.available() {
+	var unpaid []*modelLot
+	free := toll.Credits(0)
+	for _, l := range m.ordered() {
+		if strings.HasPrefix(l.ref, "mint:") && !m.over(l) {
+			unpaid = append(unpaid, l)
+			free += l.left
+		}
+	}
+	if n > min(free, m.available()) {
 		return ledger.Insufficient
 	}
-	m.burn(n, 0)
+	for _, l := range unpaid {
+		take := min(l.left, n)
+		l.left -= take
+		n -= take
+	}
 	m.tick()
 	return ""
 }
@@ -425,7 +438,7 @@ func runModel(b *bench, rnd *rand.Rand, steps int) {
 				b.Fatalf("step %d: %s: %+v, want %+v", step, what, moved, back)
 			}
 		case k < 10:
-			n, ref := toll.Credits(1+rnd.IntN(60)), fmt.Sprint("o", len(m.lots))
+			n, ref := toll.Credits(1+rnd.IntN(60)), fmt.Sprint([]string{"o", "mint:", "mint:"}[rnd.IntN(3)], len(m.lots))
 			l := &modelLot{id: len(m.lots) + 1, ref: ref, granted: n, left: n}
 			if rnd.IntN(3) > 0 {
 				l.end = m.now.Add(time.Duration(1+rnd.IntN(4)) * 20 * time.Second)

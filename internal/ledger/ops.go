@@ -526,11 +526,14 @@ func (o takeBackTo) apply(s *state, _ bool) (any, error) {
 	return t, nil
 }
 
-// withdrawRef begins the ref of an entry that the owner of a plan made by hand. It names no lot: the
-// credits come from the lots that would have been burned next.
+// MintRef begins the ref of a lot that the owner of a plan minted by hand, without an order.
+const MintRef = "mint:"
+
+// withdrawRef begins the ref of an entry that the owner of a plan made by hand. It names no lot, as
+// the credits may come from several.
 const withdrawRef = "withdraw:"
 
-// withdraw takes credits that are neither spent nor on hold.
+// withdraw takes credits that are neither spent nor on hold, from lots for which no money was paid.
 type withdraw struct {
 	account AccountID
 	ref     string
@@ -538,19 +541,39 @@ type withdraw struct {
 }
 
 func (o withdraw) accountID() AccountID { return o.account }
-func (o withdraw) needs(*needs)         {}
+func (o withdraw) needs(n *needs)       { n.unpaid = true }
 
 func (o withdraw) apply(s *state, _ bool) (any, error) {
-	if free := s.account.Available(); o.amount > free {
+	if !s.lotsAll {
+		return nil, errNeedLots
+	}
+	free := toll.Credits(0)
+	for _, l := range s.lots {
+		if s.mayWithdraw(l) {
+			free += l.remaining
+		}
+	}
+	if free = min(free, s.account.Available()); o.amount > free {
 		return nil, &Refusal{Kind: Insufficient, Needed: o.amount, Available: free}
 	}
-	if err := s.canBurn(o.amount, 0); err != nil {
-		return nil, err
+	done := Withdrawn{Of: map[string]toll.Credits{}}
+	for left, i := o.amount, 0; left > 0; i++ {
+		l := s.lots[i]
+		take := min(l.remaining, left)
+		if !s.mayWithdraw(l) || take == 0 {
+			continue
+		}
+		l.remaining, l.changed, left = l.remaining-take, true, left-take
+		done.Of[l.ref] = take
 	}
-	s.burn(o.amount, 0)
 	e := s.enter(KindTakeBack, o.amount, o.ref)
-	return Withdrawn{Transaction: e.Commitment, Balance: e.BalanceAfter, Available: s.account.Available()}, nil
+	done.Transaction, done.Balance, done.Available = e.Commitment, e.BalanceAfter, s.account.Available()
+	return done, nil
 }
+
+// mayWithdraw reports whether the owner of the plan may take credits of a lot back by hand. What open holds keep
+// of an ended lot stays.
+func (s *state) mayWithdraw(l *lotRow) bool { return s.unpaid[l.id] && l.endsAt > s.now }
 
 // movePeriod sets the end of the period anew after the end of a lot was moved.
 func (s *state) movePeriod(l *lotRow) {

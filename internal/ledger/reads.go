@@ -163,11 +163,12 @@ type Burned struct {
 	Transaction toll.Hash
 }
 
-// BurnedSince returns what the requests of an account have burned since a moment, the oldest first, at most limit.
-func (l *Ledger) BurnedSince(ctx context.Context, id AccountID, since time.Time, limit int) ([]Burned, error) {
+// BurnedSince returns what the requests of an account have burned since a moment, the oldest first, at most limit, and the entries
+// of all credits that the owner of the plan took back by hand since then ([Tx.Withdraw]).
+func (l *Ledger) BurnedSince(ctx context.Context, id AccountID, since time.Time, limit int) (out []Burned, byHand []Entry, err error) {
 	a, err := l.Account(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// The time of entries never decreases within an account.
 	first, failed := int64(1), error(nil)
@@ -179,21 +180,30 @@ func (l *Ledger) BurnedSince(ctx context.Context, id AccountID, since time.Time,
 		row, failed = store.JournalEntry(ctx, l.st, id, int64(i)+1)
 		return row.At >= since.UnixMicro()
 	}))
-	var out []Burned
-	for err = failed; err == nil && first <= a.Seq && len(out) < limit; {
+	for err = failed; err == nil && first <= a.Seq && (len(out) < limit || a.TakenBack > 0); {
 		var rows []store.JournalRow
 		rows, err = store.JournalOf(ctx, l.st, id, first, limit)
 		if len(rows) == 0 {
 			break
 		}
 		for i := range rows {
-			if r := RequestOf(&rows[i]); r.State == StateSettled && !r.Gone && len(out) < limit {
+			if e := EntryOf(&rows[i]); e.Kind == KindTakeBack && strings.HasPrefix(e.Ref, withdrawRef) {
+				byHand = append(byHand, e)
+			} else if r := RequestOf(&rows[i]); r.State == StateSettled && !r.Gone && len(out) < limit {
 				out = append(out, Burned{r.ID, r.Agent, r.Resource, r.Amount, r.EndedAt, r.Transaction})
 			}
 		}
 		first = rows[len(rows)-1].Seq + 1
 	}
-	return out, err
+	return out, byHand, err
+}
+
+// PaidTakenByHand returns how many credits of paid orders the owner of the plan took back from an account by hand and not refunded
+// since, as builds before migration 81 allowed. Credits that were taken by hand count as unpaid ones first.
+func (l *Ledger) PaidTakenByHand(ctx context.Context, a *Account) (toll.Credits, error) {
+	var out, unpaid, lost toll.Credits
+	err := l.st.QueryRow(ctx, sqlTakenByHand, a.ID[:]).Scan(&out, &unpaid, &lost)
+	return max(a.TakenBack-a.Returned-out-unpaid-lost, 0), err
 }
 
 // Request returns a request, store.ErrNotFound when there is none.

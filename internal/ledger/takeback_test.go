@@ -260,7 +260,7 @@ func TestBurnedSince(t *testing.T) {
 			want = append(want, n)
 		}
 		for limit, first := range map[int]int{9: 1, 2: 1} {
-			got, err := b.BurnedSince(b.ctx, ledger.NewAccountID(plan, subscriber), b.clock.now().Add(-2*time.Minute), limit)
+			got, _, err := b.BurnedSince(b.ctx, ledger.NewAccountID(plan, subscriber), b.clock.now().Add(-2*time.Minute), limit)
 			b.must(err)
 			var burned []toll.Credits
 			for i, r := range got {
@@ -273,7 +273,7 @@ func TestBurnedSince(t *testing.T) {
 				t.Errorf("limit %d: %v, want %v", limit, burned, want[first:end])
 			}
 		}
-		if got, err := b.BurnedSince(b.ctx, ledger.NewAccountID("12", subscriber), time.Time{}, 9); err != nil || len(got) != 0 {
+		if got, _, err := b.BurnedSince(b.ctx, ledger.NewAccountID("12", subscriber), time.Time{}, 9); err != nil || len(got) != 0 {
 			t.Errorf("of another account: %+v, %v", got, err)
 		}
 	})

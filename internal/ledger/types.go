@@ -353,9 +353,10 @@ type TakenBack struct {
 
 // Withdrawn is the answer to [Tx.Withdraw].
 type Withdrawn struct {
-	Transaction toll.Hash    // commitment of the entry
-	Balance     toll.Credits // after it
-	Available   toll.Credits // of these, what no hold has
+	Transaction toll.Hash               // commitment of the entry
+	Balance     toll.Credits            // after it
+	Available   toll.Credits            // of these, what no hold has
+	Of          map[string]toll.Credits // what each lot lost, by its ref
 }
 
 func micro(us int64) time.Time { return time.UnixMicro(us).UTC() }

@@ -19,8 +19,8 @@ func TestWithdraw(t *testing.T) {
 		b := open(t, st)
 		perm := b.permission(0)
 		account := ledger.NewAccountID(plan, subscriber)
-		b.sold("forever", time.Time{})
-		b.sold("month", b.clock.now().Add(time.Hour))
+		b.sold("mint:forever", time.Time{})
+		b.sold("mint:month", b.clock.now().Add(time.Hour))
 		h, err := b.Hold(b.ctx, b.holdOp(perm, 30))
 		b.must(err)
 
@@ -31,7 +31,7 @@ func TestWithdraw(t *testing.T) {
 		}
 		lots, err := b.Lots(b.ctx, account)
 		b.must(err)
-		if len(lots) != 1 || lots[0].Ref != "forever" || lots[0].Remaining != 80 {
+		if len(lots) != 1 || lots[0].Ref != "mint:forever" || lots[0].Remaining != 80 {
 			t.Fatalf("%+v", lots)
 		}
 		if _, err := b.withdraw("two", 51); !ledger.IsRefused(err, ledger.Insufficient) {
@@ -46,9 +46,9 @@ func TestWithdraw(t *testing.T) {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		// What was taken by hand does not come back with the money of an order.
-		_, err = b.takeBackTo("forever", 100)
+		_, err = b.takeBackTo("mint:forever", 100)
 		b.must(err)
-		_, err = b.takeBackTo("forever", 0)
+		_, err = b.takeBackTo("mint:forever", 0)
 		b.must(err)
 		b.balance(0, 0)
 		audit(b, b.Ledger)
@@ -59,7 +59,7 @@ func TestWithdraw(t *testing.T) {
 func TestWithdraw_UnknownOutcome(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
-		b.mint(100, time.Time{})
+		b.sold("mint:a", time.Time{})
 		account := ledger.NewAccountID(plan, subscriber)
 		for i := range 3 {
 			id, since := fmt.Sprint("w", i), int64(-1)
@@ -111,7 +111,7 @@ func TestWithdrawKilled(t *testing.T) {
 					f(b)
 					audit(t, l)
 				}
-				use(func(b *bench) { b.mint(100, time.Time{}) })
+				use(func(b *bench) { b.sold("mint:a", time.Time{}) })
 				crash(t, cfg, "withdraw", point, toll.Hash{}, "w")
 				use(func(b *bench) {
 					b.balance(100, 0)
@@ -122,4 +122,61 @@ func TestWithdrawKilled(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Credits of an order are taken by hand when no rail paid it. An account with more lots than are read at first is read whole, and a
+// refusal says how many credits of it can be taken.
+func TestWithdraw_Unpaid(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		account := ledger.NewAccountID(plan, subscriber)
+		order := func(id, rail string, end time.Time) {
+			t.Helper()
+			b.sold(id, end)
+			b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+				return store.InsertOrder(b.ctx, tx, &store.Order{
+					ID: id, Account: account, Plan: plan, Subscriber: subscriber, Status: toll.OrderConfirmed, Credits: 100, Rail: rail,
+				})
+			}))
+		}
+		for i := range 40 {
+			order(fmt.Sprint("paid", i), "card", b.clock.now().Add(time.Hour))
+		}
+		b.sold("lost", b.clock.now().Add(time.Hour)) // its order is not in the database
+		order("free", "", b.clock.now().Add(2*time.Hour))
+		b.sold("mint:a", time.Time{})
+
+		_, err := b.withdraw("more", 201)
+		if r, ok := errors.AsType[*ledger.Refusal](err); !ok || r.Kind != ledger.Insufficient || r.Available != 200 {
+			t.Fatalf("%v, want 200 available", err)
+		}
+		done, err := b.withdraw("one", 130)
+		b.must(err)
+		if len(done.Of) != 2 || done.Of["free"] != 100 || done.Of["mint:a"] != 30 {
+			t.Fatalf("%+v", done)
+		}
+		b.must(st.Tx(b.ctx, func(tx *store.Tx) error { return store.CountWithdrawn(b.ctx, tx, account, done.Of) }))
+		if o, err := store.OrderByID(b.ctx, st, "free"); err != nil || o.Withdrawn != 100 {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		_, byHand, err := b.BurnedSince(b.ctx, account, time.Time{}, 1)
+		if err != nil || len(byHand) != 1 || byHand[0].Amount != 130 || byHand[0].Commitment != done.Transaction {
+			t.Fatalf("%+v, %v", byHand, err)
+		}
+		// What was taken of unpaid credits says nothing about paid ones.
+		a, err := b.Account(b.ctx, account)
+		b.must(err)
+		if n, err := b.PaidTakenByHand(b.ctx, &a); err != nil || n != 0 {
+			t.Errorf("%d paid credits were taken by hand, %v", n, err)
+		}
+		// An earlier build took of paid lots: here the order of 'free' turns out to be paid.
+		b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+			_, err := tx.Exec(b.ctx, "UPDATE orders SET rail = 'card' WHERE order_id = 'free'")
+			return err
+		}))
+		if n, err := b.PaidTakenByHand(b.ctx, &a); err != nil || n != 30 {
+			t.Errorf("%d paid credits were taken by hand, %v; want 30", n, err)
+		}
+		audit(b, b.Ledger)
+	})
 }

@@ -31,6 +31,12 @@ func TestCardCommands(t *testing.T) {
 				t.Fatalf("%+v, %v", r, err)
 			}
 		}
+		if _, err := c.as(c.builder).Mint(ctx, c.plan, k.Address, 7, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.as(c.builder).TakeBack(ctx, c.plan, k.Address, 3); err != nil {
+			t.Fatal(err)
+		}
 		run := func(code int, into any, args ...string) string {
 			t.Helper()
 			out, got := servertest.Run(t, servertest.Program(t), o, append(args, "-o", "json")...)
@@ -47,7 +53,8 @@ func TestCardCommands(t *testing.T) {
 		var story server.OrderEvidence
 		run(0, &story, "orders", "evidence", order.OrderID)
 		if story.Payment == nil || story.Payment.Cents != 500 || story.Payment.ByPage || story.Payment.Charge == "" || len(story.Payment.Moves) != 1 ||
-			len(story.Receipts) != 2 || story.Receipts[0].AgentRequestID != "one" || story.Receipts[1].Credits != 1 {
+			len(story.Receipts) != 2 || story.Receipts[0].AgentRequestID != "one" || story.Receipts[1].Credits != 1 ||
+			len(story.TakenByHand) != 1 || story.TakenByHand[0].Credits != 3 {
 			t.Errorf("%+v, %+v", story, story.Payment)
 		}
 		var owed []fiat.Owed

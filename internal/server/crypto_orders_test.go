@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -165,6 +166,26 @@ func TestCryptoTopUps(t *testing.T) {
 				t.Errorf("%d transfers of %d in all", n, sum)
 			}
 			b.budget(id, 200, 2)
+		})
+		t.Run("take-backs of the builder", func(t *testing.T) {
+			m := m.in(t)
+			to := receiver(9)
+			plan := m.plan(price(usdc, 1_000_000, to), toll.CreditsDynamic(20, 1, 10))
+			b := m.buyer("loses nothing", 30_000_000)
+			id := b.limit("usdc", 2500)
+			token := b.access(plan, id)
+			for i := range 20 {
+				settled(t, m.builder, settlement(plan, token, fmt.Sprint("drain", i), 1))
+				if left := toll.Credits(19 - i); left > 0 {
+					if _, err := m.builder.TakeBack(ctx, plan, b.Address, left); codeOf(err) != toll.CodeCreditsNotFree {
+						t.Errorf("credits that were paid are taken back: %v", err)
+					}
+				}
+			}
+			if n, sum := m.transfers(usdc, b.Address, to); n != 1 || sum != 1_000_000 || m.has(b.Address, usdc) != 29_000_000 {
+				t.Errorf("%d transfers of %d in all", n, sum)
+			}
+			b.budget(id, 100, 1)
 		})
 		t.Run("many requests at once", func(t *testing.T) {
 			m := m.in(t)

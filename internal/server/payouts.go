@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/fiat"
@@ -45,6 +46,15 @@ type OrderEvidence struct {
 	RefundedCredits toll.Credits     `json:"refundedCredits"`
 	Payment         *fiat.Evidence   `json:"payment"`
 	Receipts        []Receipt        `json:"receipts"` // of the payer for this plan since the order; at most 10,000
+	// TakenByHand are the credits of the payer for this plan that the builder took back since the order without a refund.
+	TakenByHand []TakenByHand `json:"takenByHand"`
+}
+
+// TakenByHand is one act in which a builder took credits back without a refund.
+type TakenByHand struct {
+	Credits     toll.Credits `json:"credits"`
+	Transaction toll.Hash    `json:"transaction"`
+	At          toll.Time    `json:"at"`
 }
 
 // Receipt is a request that was answered, and what it burned.
@@ -87,16 +97,20 @@ func (f *foundation) evidence(ctx context.Context, cfg Config, orderID string) (
 		return nil, err
 	}
 	books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
-	receipts, err := books.BurnedSince(ctx, o.Account, o.CreatedAt, maxReceipts)
+	receipts, byHand, err := books.BurnedSince(ctx, o.Account, o.CreatedAt, maxReceipts)
 	if err = errors.Join(err, books.Close(context.WithoutCancel(ctx))); err != nil {
 		return nil, err
 	}
 	out := &OrderEvidence{
 		OrderID: o.ID, PlanID: o.Plan, PlanName: plan.Metadata.Name, Status: o.Status, CreditsGranted: o.Credits,
 		RefundedCents: toll.Cents(o.RefundedCents), RefundedCredits: o.RefundedCredits, Payment: payment, Receipts: []Receipt{},
+		TakenByHand: []TakenByHand{},
 	}
 	for _, r := range receipts {
 		out.Receipts = append(out.Receipts, Receipt{r.Request, r.Agent, r.Resource, r.Credits, r.Transaction, toll.At(r.At)})
+	}
+	for _, e := range byHand {
+		out.TakenByHand = append(out.TakenByHand, TakenByHand{e.Amount, e.Commitment, toll.At(time.UnixMicro(e.AtMicros).UTC())})
 	}
 	return out, nil
 }

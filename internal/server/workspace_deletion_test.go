@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"errors"
 	"html"
 	"net/http"
 	"net/url"
@@ -165,9 +166,16 @@ func TestDeleteWorkspace_Owes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.seller.TakeBack(t.Context(), c.plan, c.holder.Address, b.Available); err != nil {
+	if _, err := c.seller.TakeBack(t.Context(), c.plan, c.holder.Address, b.Available); !errors.Is(err, toll.NewError(toll.CodeCreditsNotFree)) {
+		t.Errorf("credits that were paid are taken back: %v", err)
+	}
+	if _, err := c.seller.RefundOrder(t.Context(), regexpOf(`/checkout/([0-9a-f-]{36})`, page), 0); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the credits are gone", func() bool {
+		b, err := c.buyer.Balance(t.Context(), c.plan)
+		return err == nil && b.Available == 0
+	})
 	if res := try(); res.status != http.StatusConflict || !strings.Contains(res.body, "within the last minute") {
 		t.Errorf("right after an order, as another process might place one now: %d\n%s", res.status, mainPart.FindString(res.body))
 	}

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +56,8 @@ type Order struct {
 	RefundedCredits toll.Credits `db:"refunded_credits,set"`
 	Dispute         string       `db:"dispute,null,set"` // "", or one of the words below
 	Replaces        string       `db:"replaces,null"`    // the failed order in whose place a person pays this one; "" for none
+
+	Withdrawn toll.Credits `db:"withdrawn"` // of a free order: what its seller took back by hand, see [CountWithdrawn]
 }
 
 // What [Order.Dispute] says of a payment that was contested.
@@ -86,6 +90,18 @@ func (o *Order) storing() {
 func (o *Order) loaded() {
 	o.OpenKey, o.Open = strings.CutPrefix(o.Slot, "k")
 	o.Slot = ""
+}
+
+// CountWithdrawn adds credits that a seller took back by hand to orders of an account, by their ids. Other ids are passed over.
+func CountWithdrawn(ctx context.Context, tx *Tx, account [16]byte, of map[string]toll.Credits) error {
+	stmts := make([]Stmt, 0, len(of))
+	for _, id := range slices.Sorted(maps.Keys(of)) {
+		stmts = append(stmts, Stmt{
+			SQL:  "UPDATE orders SET withdrawn = COALESCE(withdrawn, 0) + $3 WHERE account_id = $1 AND order_id = $2",
+			Args: []any{account[:], id, int64(of[id])},
+		})
+	}
+	return tx.Run(ctx, stmts...)
 }
 
 // OpenOrder returns the open order of an account with this key, or [ErrNotFound].

@@ -238,6 +238,9 @@ func (v *visit) readOrder() {
 	if o.RefundedCents > 0 {
 		s.Facts = append(s.Facts, fact{"Refunded", cell{Text: centsText(o.RefundedCents, o.Currency), Sub: count(int64(o.RefundedCredits), "credit") + " taken back"}})
 	}
+	if o.TakenByHand > 0 {
+		s.Facts = append(s.Facts, fact{"Taken back", cell{Text: count(int64(o.TakenByHand), "credit"), Sub: "by the seller, without a refund"}})
+	}
 	if o.Replaces != nil {
 		s.Facts = append(s.Facts, fact{"In place of", cell{ID: *o.Replaces, To: v.to("orders", *o.Replaces)}})
 	}

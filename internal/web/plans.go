@@ -540,7 +540,7 @@ func (v *visit) actsOfPlan(p *toll.Plan) (acts []dialog) {
 			field{Name: "days", Label: "They end after", Unit: "days", Mode: "numeric", Hint: "Empty: they never end.", Members: []string{"creditsDuration"}}))
 	}
 	if v.person.Rights.Has(toll.RightMoney) {
-		acts = append(acts, v.dangerOf("take", "Take back", "Credits that are neither used nor held. No money moves.", holder, amount))
+		acts = append(acts, v.dangerOf("take", "Take back", "Only credits that you minted or that came with a free order, neither used nor held. To take back paid credits, refund the order.", holder, amount))
 	}
 	switch {
 	case !v.person.Rights.Has(toll.RightManage):

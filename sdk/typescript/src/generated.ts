@@ -64,6 +64,7 @@ export interface AccessToken {
   expiresAt: string;
   /** Credits, 0 to 2^63-1. A request may also send a JSON integer. */
   maxCredits: bigint | null;
+  maxOrders: number | null;
   network: string;
   /** 32 bytes in lower-case hex. A request may use any case. */
   permissionHash: string;
@@ -1155,6 +1156,8 @@ export interface Order {
   /** Address with the case of EIP-55. A request may use any case. */
   subscriberAddress: string;
   success: boolean;
+  /** Credits, 0 to 2^63-1. A request may also send a JSON integer. */
+  takenByHandCredits: bigint;
   txHash: string;
   /** Only when there are some. Of unknown members, at most 16 are named. */
   warnings?: (string | {
@@ -1346,7 +1349,11 @@ export interface PermissionRequest {
   metadata?: unknown;
   /** Default that of the plan. */
   network?: string;
-  /** Top-up orders that the access token may cause. */
+  /**
+   * Top-up orders that the access token may cause. Default with a delegation and a
+   * redemption limit, for a plan whose credits do not expire: as many as the redemption
+   * limit needs.
+   */
   orderLimit?: number;
   /** Required, here or in accepted. */
   planId?: string;
@@ -2067,7 +2074,7 @@ export interface SupportedKind {
 }
 
 export interface TakeBackInput {
-  /** Credits, 1 or more. More than the holder has free is refused. */
+  /** Credits, 1 or more. More than can be taken back is refused, with their number. */
   amount: bigint;
   /** Who loses them. */
   holderAddress: string;
@@ -2401,7 +2408,8 @@ export const shapes: Record<string, Shape> = {
   "balance": "Balance",
   "creditsGranted": 1,
   "refundedCents": 1,
-  "refundedCredits": 1
+  "refundedCredits": 1,
+  "takenByHandCredits": 1
  },
  "OrderList": {
   "orders": "Order"

@@ -71,6 +71,7 @@ class AccessToken(Record):
     delegation_id: str | None = None
     expires_at: datetime
     max_credits: int | None = None
+    max_orders: int | None = None
     network: str
     permission_hash: str
     plan_id: str
@@ -89,6 +90,7 @@ class AccessToken(Record):
         member("delegation_id", "delegationId", text, False),
         member("expires_at", "expiresAt", moment, True),
         member("max_credits", "maxCredits", integer, False),
+        member("max_orders", "maxOrders", integer, False),
         member("network", "network", text, True),
         member("permission_hash", "permissionHash", text, True),
         member("plan_id", "planId", text, True),
@@ -1185,6 +1187,7 @@ class Order(Record):
     status: str
     subscriber_address: str
     success: bool
+    taken_by_hand_credits: int
     tx_hash: str
     warnings: tuple[Any, ...] | None = None
     when: datetime
@@ -1208,6 +1211,7 @@ class Order(Record):
         member("status", "status", text, True),
         member("subscriber_address", "subscriberAddress", text, True),
         member("success", "success", boolean, True),
+        member("taken_by_hand_credits", "takenByHandCredits", integer, True),
         member("tx_hash", "txHash", text, True),
         member("warnings", "warnings", many(keep), False),
         member("when", "when", moment, True),

@@ -349,7 +349,7 @@ class AsyncPlans(AsyncResource):
         return await self._send(Call("POST", path, m.ActResult, body=body, again=True, creates=True))
 
     async def take_back(self, plan_id: str, holder: str, amount: int) -> m.ActResult:
-        """Takes credits of the caller's plan back that are neither spent nor on hold."""
+        """Takes free credits of the caller's plan back that were granted without a payment."""
         body = {"planId": plan_id, "holderAddress": holder, "amount": exact("amount", amount)}
         path = f"{PLANS}/takeBack"
         return await self._send(Call("POST", path, m.ActResult, body=body, again=True, creates=True))
