@@ -23,11 +23,11 @@ var abouts = map[string]string{
 	"release": "The agent releases a hold when the request failed. A request that is settled stays settled.",
 	"orderPlan": "A free plan is granted at once. A plan that is paid on a chain is paid from the wallet of the caller or under a delegation; " +
 		"202 means that the payment is not decided yet: read the order until it is.",
-	"openCheckout":         "The person pays on the page at `url`. The order is made when the payment is confirmed, once for each page.",
-	"openStripePayment":    "An older form of openCheckout, with the same effect.",
-	"readOrder":            "The state goes from `created` to `confirmed`, and to `final` when nothing can undo the payment, or to `failed`.",
-	"refundOrder":          "Credits that the refunded part bought are taken back as far as they are not spent.",
-	"takeBackCredits":      "Only credits that were minted by hand or came with a free order are taken. Credits of a paid order leave by a refund. " +
+	"openCheckout":      "The person pays on the page at `url`. The order is made when the payment is confirmed, once for each page.",
+	"openStripePayment": "An older form of openCheckout, with the same effect.",
+	"readOrder":         "The state goes from `created` to `confirmed`, and to `final` when nothing can undo the payment, or to `failed`.",
+	"refundOrder":       "Credits that the refunded part bought are taken back as far as they are not spent.",
+	"takeBackCredits": "Only credits that were minted by hand or came with a free order are taken. Credits of a paid order leave by a refund. " +
 		"The holder and the owner both get an event.",
 	"mintCredits":          "Nobody pays for credits that are granted in this way. They end as an order of the plan would.",
 	"mintExpirableCredits": "Like mintCredits, with an end that the caller chooses.",

@@ -149,7 +149,11 @@ func (m *money) adjustment() (a rail.Adjustment) {
 		}
 	}
 	for _, d := range m.disputes {
-		if word := disputeWord(d); severity[word] > severity[a.Dispute] {
+		word := disputeWord(d)
+		if word == store.DisputeOpen || word == store.DisputeLost {
+			a.DisputedCents += d.Cents
+		}
+		if severity[word] > severity[a.Dispute] {
 			a.Dispute = word
 		}
 	}
@@ -173,7 +177,7 @@ func (m *money) beginRefund(cents int64) (int64, error) {
 	case store.DisputeOpen:
 		return 0, refundRefused("The payment is disputed, and the bank decides about the money.")
 	case store.DisputeLost:
-		return 0, refundRefused("A dispute of the payment was lost, so the money has gone back already.")
+		return 0, refundRefused("A dispute of the payment was lost, and the card processor refunds nothing of such a payment.")
 	}
 	left := m.payment.Cents
 	for _, re := range m.refunds {

@@ -55,6 +55,9 @@ func (r *Rail) syncDispute(ctx context.Context, id string) error {
 	if d.EvidenceDetails != nil && d.EvidenceDetails.DueBy > 0 {
 		row.DueAt = time.Unix(d.EvidenceDetails.DueBy, 0).UTC()
 	}
+	if !strings.EqualFold(string(d.Currency), payment.Currency) {
+		row.Cents = payment.Cents // what share of it is disputed is not known
+	}
 	c := change{dispute: row}
 	withdrawn := int64(0)
 	for _, b := range d.BalanceTransactions {

@@ -313,6 +313,18 @@ func TestDisputes(t *testing.T) {
 		s.has(inquiry, 0, store.DisputeWon)
 		s.has(two, 0, store.DisputeLost)
 
+		// A dispute of a fifth takes a fifth of the credits, and keeps them when it is lost.
+		part := s.paid(p, goodCard)
+		contest(part, "dispute", 100)
+		for _, word := range []string{store.DisputeOpen, store.DisputeLost} {
+			s.read()
+			s.has(part, 0, word)
+			if o := s.state(part); o.RefundedCredits*5 != o.Credits || o.DisputedCents != 100 || o.Loss != 0 {
+				s.Errorf("%s: %+v", word, o)
+			}
+			s.fault(double.Fault{Kind: "lost", Object: s.disputed(part)})
+		}
+
 		quiet := s.paid(p, goodCard)
 		contest(quiet, "inquiry", 0)
 		s.read()

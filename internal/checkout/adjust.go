@@ -31,9 +31,9 @@ func (c *Checkout) adjust(
 		return nil, err
 	}
 	cents, dispute := o.RefundedCents, o.Dispute
-	if a.RefundedCents != cents || a.Dispute != dispute {
+	if a.RefundedCents != cents || a.Dispute != dispute || a.DisputedCents != o.DisputedCents {
 		c.failpoint("adjusting")
-		o.RefundedCents, o.Dispute, o.UpdatedAt = a.RefundedCents, a.Dispute, c.now()
+		o.RefundedCents, o.Dispute, o.DisputedCents, o.UpdatedAt = a.RefundedCents, a.Dispute, a.DisputedCents, c.now()
 		if err := takeBackDue(t, plan, o); err != nil {
 			return nil, err
 		}
@@ -89,22 +89,21 @@ func (c *Checkout) freezeFor(ctx context.Context, t *ledger.Tx, o *store.Order, 
 	return err
 }
 
-// due returns how many credits of an order should be out of use for what went back of its money: all
-// during a dispute and after a lost one, else the share of the price that was refunded, rounded down.
+// due returns how many credits of an order should be out of use for what went back of its money: the
+// share of the price that is refunded, or withdrawn by a dispute that is open or lost, rounded down.
 // A period of time has no shares: it ends when the whole price is back.
 func due(plan *toll.Plan, o *store.Order) toll.Credits {
 	price, _ := centsOf(o.Amount)
+	back := o.CentsBack(price)
 	switch {
-	case o.Dispute == store.DisputeOpen, o.Dispute == store.DisputeLost:
-		return o.Credits
-	case o.RefundedCents <= 0:
+	case back <= 0:
 		return 0
-	case o.RefundedCents >= price:
+	case back >= price:
 		return o.Credits
 	case plan.IsTime():
 		return 0
 	}
-	n := new(big.Int).Mul(big.NewInt(int64(o.Credits)), big.NewInt(o.RefundedCents))
+	n := new(big.Int).Mul(big.NewInt(int64(o.Credits)), big.NewInt(back))
 	return toll.Credits(n.Quo(n, big.NewInt(price)).Int64())
 }
 

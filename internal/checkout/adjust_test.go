@@ -113,6 +113,27 @@ func TestT83_MoneyBack(t *testing.T) {
 				s.must(err)
 			}
 		}
+		// A dispute of a part takes the disputed share, beside what is refunded, and returns it when it is won.
+		for _, spent := range []toll.Credits{0, 50, 90} {
+			for _, end := range []string{store.DisputeWon, store.DisputeLost} {
+				p, id, _ := s.bought(s.cardDelegation(1000), spent, nil)
+				for _, step := range []struct {
+					a   rail.Adjustment
+					due toll.Credits
+				}{
+					{rail.Adjustment{Dispute: store.DisputeOpen, DisputedCents: 100}, 20},
+					{rail.Adjustment{Dispute: end, DisputedCents: map[string]int64{store.DisputeLost: 100}[end]}, map[string]toll.Credits{store.DisputeLost: 20}[end]},
+					{rail.Adjustment{RefundedCents: 200, Dispute: store.DisputeLost, DisputedCents: 100}, 60},
+					{rail.Adjustment{RefundedCents: 200, Dispute: store.DisputeOpen, DisputedCents: 400}, 100},
+					{rail.Adjustment{Dispute: store.DisputeLost}, 100}, // of an earlier release, which knew no share
+					{rail.Adjustment{Dispute: store.DisputeLost, DisputedCents: 101}, 20},
+				} {
+					s.adjust(id, step.a)
+					taken := min(step.due, 100-spent)
+					s.money(p, id, step.a.RefundedCents, taken, step.due-taken, 0, 100-spent-taken)
+				}
+			}
+		}
 		if got := s.remaining(d); got != 100_000-9*500 {
 			s.Fatalf("%d cents are left: refunds give none back", got)
 		}
@@ -176,6 +197,7 @@ func TestAdjust_TimePlan(t *testing.T) {
 			{rail.Adjustment{RefundedCents: 499}, true},
 			{rail.Adjustment{RefundedCents: 500}, false},
 			{rail.Adjustment{RefundedCents: 100}, true},
+			{rail.Adjustment{RefundedCents: 100, Dispute: store.DisputeOpen, DisputedCents: 399}, true},
 			{rail.Adjustment{RefundedCents: 100, Dispute: store.DisputeOpen}, false},
 			{rail.Adjustment{RefundedCents: 100, Dispute: store.DisputeWon}, true},
 		} {

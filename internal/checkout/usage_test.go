@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -59,6 +60,11 @@ func TestRevenue(t *testing.T) {
 			check(checkout.UsageQuery{By: store.ByPlan, Plan: coin.ID}, `{"planId":"`+string(coin.ID)+`",`+coins)
 			check(checkout.UsageQuery{Plan: free.ID})
 			s.must(s.ledgers[0].RecountUsage(s.ctx))
+		}
+		s.adjust(disputed, rail.Adjustment{Dispute: store.DisputeOpen, DisputedCents: 100}) // of a part, after all
+		list, _, err := s.at(0).Revenue(s.ctx, owner, checkout.UsageQuery{By: store.ByHour, Until: began.Add(time.Hour), Page: store.Page{Size: 9}})
+		if s.must(err); len(list.Items) != 1 || list.Items[0].Returned.String() != "3500000" {
+			s.Errorf("%+v", list.Items)
 		}
 		if list, _, err := s.at(0).Revenue(s.ctx, holder, checkout.UsageQuery{}); err != nil || list.Total != 0 {
 			s.Errorf("somebody else has revenue: %v, %v", list, err)

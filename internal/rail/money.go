@@ -19,6 +19,7 @@ func (l *Later) Error() string { return fmt.Sprintf("not decided yet; look again
 type Adjustment struct {
 	RefundedCents int64  // of all refunds that have not failed
 	Dispute       string // "", or a word of store.Order.Dispute
+	DisputedCents int64  // of the disputes that are open or lost; 0: such a dispute is about the whole payment
 	// Inquiry says that the bank began to ask. It notifies, and changes nothing. Set it once, with the row of the inquiry.
 	Inquiry bool
 }

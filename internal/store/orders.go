@@ -55,7 +55,9 @@ type Order struct {
 	RefundedCents   int64        `db:"refunded_cents,set"`
 	RefundedCredits toll.Credits `db:"refunded_credits,set"`
 	Dispute         string       `db:"dispute,null,set"` // "", or one of the words below
-	Replaces        string       `db:"replaces,null"`    // the failed order in whose place a person pays this one; "" for none
+	// DisputedCents is what an open or lost dispute is about; 0 with such a dispute: the whole payment, as earlier releases took it.
+	DisputedCents int64  `db:"disputed_cents,set"`
+	Replaces      string `db:"replaces,null"` // the failed order in whose place a person pays this one; "" for none
 
 	Withdrawn toll.Credits `db:"withdrawn"` // of a free order: what its seller took back by hand, see [CountWithdrawn]
 }
@@ -66,6 +68,19 @@ const (
 	DisputeWon  = "won"
 	DisputeLost = "lost"
 )
+
+// CentsBack returns how many cents of a paid order went back, by refunds and by disputes that are open or lost. price is what the
+// order cost, in cents, and the most that it returns.
+func (o *Order) CentsBack(price int64) int64 {
+	back := o.RefundedCents
+	if o.Dispute == DisputeOpen || o.Dispute == DisputeLost {
+		if o.DisputedCents == 0 {
+			return price
+		}
+		back += o.DisputedCents
+	}
+	return min(back, price)
+}
 
 var (
 	orders         = newRecord[*Order]("orders")

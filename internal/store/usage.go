@@ -584,10 +584,11 @@ func Revenue(ctx context.Context, q Querier, f UsageFilter, p Page) (List[*toll.
 
 // returned is what went back of the amount of a paid order, in base units.
 func (o *Order) returned() *big.Int {
-	if o.Reversed || o.Dispute == DisputeOpen || o.Dispute == DisputeLost {
+	if o.Reversed {
 		return o.Amount.Int()
 	}
-	return toll.UnitsOfCents(o.RefundedCents).Int()
+	cents := new(big.Int).Quo(o.Amount.Int(), toll.UnitsOfCents(1).Int()) // the card rail takes whole cents
+	return toll.UnitsOfCents(o.CentsBack(cents.Int64())).Int()
 }
 
 // pageOf is [Select] for values in memory, by the text of their keys.

@@ -423,7 +423,11 @@ func wentBack(o *store.Order, price, currency string) (back []string, title stri
 	case store.DisputeOpen:
 		back, title = append(back, "The payment is disputed. Its bank decides who gets the money."), "The payment is disputed"
 	case store.DisputeLost:
-		back, title = append(back, "The payment was disputed, and its bank took the money back."), "The payment was taken back"
+		sum, text := toll.UnitsOfCents(o.DisputedCents), "the money"
+		if title = "The payment was taken back"; o.DisputedCents > 0 && sum.Cmp(o.Amount) < 0 {
+			title, text = "The payment was taken back in part", toll.FormatAmount(sum, fiatDecimals)+" "+currency
+		}
+		back = append(back, "The payment was disputed, and its bank took "+text+" back.")
 	}
 	if o.RefundedCredits > 0 {
 		back = append(back, "Taken back: "+o.RefundedCredits.Text()+" of "+o.Credits.Text()+".")

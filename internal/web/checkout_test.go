@@ -48,6 +48,10 @@ func TestWentBack(t *testing.T) {
 		"all":      {store.Order{RefundedCents: 500, RefundedCredits: 100}, "Refunded: 5.00 USD of 5.00 USD. Taken back: 100 credits of 100 credits.", "The order is refunded"},
 		"disputed": {store.Order{Dispute: store.DisputeOpen}, "The payment is disputed. Its bank decides who gets the money.", "The payment is disputed"},
 		"lost":     {store.Order{Dispute: store.DisputeLost}, "The payment was disputed, and its bank took the money back.", "The payment was taken back"},
+		"lost in part": {
+			store.Order{Dispute: store.DisputeLost, DisputedCents: 100},
+			"The payment was disputed, and its bank took 1.00 USD back.", "The payment was taken back in part",
+		},
 	} {
 		tt.o.Amount, tt.o.Credits = toll.UnitsOfCents(500), 100
 		back, title := wentBack(&tt.o, "5.00 USD", "USD")
