@@ -43,6 +43,7 @@ var (
 	CardOddPage          = named("card-odd-page")
 	CardOddEvent         = named("card-odd-event")
 	CardEventsGap        = named("card-events-gap")
+	PayoutNegative       = named("payout-negative")
 )
 
 // Alarms about the chain.

@@ -197,6 +197,6 @@ func (m *money) beginRefund(cents int64) (int64, error) {
 	return cents, nil
 }
 
-func refundRefused(format string, args ...any) error {
+func refundRefused(format string, args ...any) *toll.Error {
 	return toll.Errorf(toll.CodeRefundRefused, format, args...)
 }

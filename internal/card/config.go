@@ -30,6 +30,9 @@ type Config struct {
 	// make in ten minutes (T84); 0 is 5.
 	Tries int64
 
+	// RefundFees is what the payments may cost in fees, in cents, of which one builder begins refunds on a day; 0 is 500.
+	RefundFees int64
+
 	Tax        bool   // Stripe Tax computes and reports the tax that prices include
 	Invoices   bool   // Stripe makes an invoice of each page
 	Descriptor string // suffix on bank statements, "" for none

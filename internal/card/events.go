@@ -198,7 +198,12 @@ func (r *Rail) seldom(at *atomic.Int64) bool {
 func (r *Rail) Loops() []jobs.Loop {
 	lease := jobs.NewLease(r.cfg.Store, r.cfg.Clock, "card.events")
 	l := &eventReader{Rail: r, lease: lease}
-	return []jobs.Loop{{Name: "card.events", Every: eventsEvery, Wake: r.wake, Lease: lease, Turn: l.turn}}
+	owed := jobs.NewLease(r.cfg.Store, r.cfg.Clock, "card.payouts")
+	w := &payoutWatch{Rail: r, lease: owed}
+	return []jobs.Loop{
+		{Name: "card.events", Every: eventsEvery, Wake: r.wake, Lease: lease, Turn: l.turn},
+		{Name: "card.payouts", Every: payoutsEvery, Lease: owed, Turn: w.turn},
+	}
 }
 
 // eventReader reads the list of events in one process.

@@ -20,6 +20,8 @@ const (
 	// triesRetry is what Retry-After of a refused enrolment says, in seconds: all tries have ended
 	// by then.
 	triesRetry = int(triesTime / time.Second)
+	// maxRefundFees is the default of [Config.RefundFees].
+	maxRefundFees = 500
 )
 
 // tries is [Config.Tries].
@@ -88,4 +90,33 @@ func (r *Rail) admitCharge(ctx context.Context, payer toll.Address) error {
 	}
 	return toll.NewError(toll.CodeCardDeclined).WithDetails(
 		"%d charges of your cards failed in 10 minutes, so no more is tried. Wait 10 minutes at most.", most)
+}
+
+// admitRefund refuses a refund when the payments of which the seller began a refund today, UTC, have cost more than
+// [Config.RefundFees] in fees. The processor keeps the fee of a refunded payment, so a seller who pays and refunds in a loop costs the
+// operator money. The first payment of a day passes whatever its fee, and further refunds of a payment count nothing. A fee that the
+// processor has not reported yet counts as 30 cents and 5 %. Errors: [toll.CodeRefundRefused], those of the database.
+func (r *Rail) admitRefund(ctx context.Context, tx *store.Tx, m *money) error {
+	for _, re := range m.refunds {
+		if re.Origin == originSeller {
+			return nil
+		}
+	}
+	moves, err := store.CardMovesOf(ctx, tx, m.payment.OrderID)
+	if err != nil {
+		return err
+	}
+	fee := 30 + m.payment.Cents/20
+	for _, move := range moves {
+		if move.Kind == moveCharge {
+			fee = max(move.Fee, 0)
+		}
+	}
+	most := cmp.Or(r.cfg.RefundFees, maxRefundFees)
+	sum, err := store.CountCardRefundFee(ctx, tx, m.payment.Seller, r.now(), fee)
+	if err != nil || sum <= most || sum == fee {
+		return err
+	}
+	return refundRefused("The payments that this builder refunded today cost more than %d cents in fees, so the operator must make the refund.", most).
+		WithHint("Ask the operator to refund the payment on the page of the card processor, or wait for the next day in UTC.")
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -96,4 +98,35 @@ func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) 
 		return cmp.Or(cmp.Compare(a.Builder.Lower(), b.Builder.Lower()), cmp.Compare(a.Currency, b.Currency))
 	})
 	return all, nil
+}
+
+// payoutsEvery is how often the lines of payouts are looked at.
+const payoutsEvery = time.Hour
+
+// payoutWatch raises an alarm when a builder owes the operator, in one process.
+type payoutWatch struct {
+	*Rail
+	lease    *jobs.Lease
+	month    string
+	negative map[string]bool // lines of the month that had their alarm
+}
+
+func (w *payoutWatch) turn(ctx context.Context) (next time.Duration, err error) {
+	if err := w.lease.Take(ctx); err != nil {
+		return 0, err
+	}
+	month := w.cfg.Machine().UTC().Format("2006-01")
+	all, err := OwedOf(ctx, w.cfg.Store, month)
+	if month != w.month {
+		w.month, w.negative = month, map[string]bool{}
+	}
+	for _, o := range all {
+		line := o.Builder.Lower() + o.Currency
+		if o.Due < 0 && !w.negative[line] {
+			w.negative[line] = true
+			alarm.Log(ctx, w.log, alarm.PayoutNegative, "refunds, disputes and fees of a builder are more than the payments of the month",
+				"builder", o.Builder, "month", month, "currency", o.Currency, "due", o.Due)
+		}
+	}
+	return 0, err
 }

@@ -45,6 +45,9 @@ func (r *Rail) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) erro
 	if err != nil {
 		return err
 	}
+	if err := r.admitRefund(ctx, t.Tx, m); err != nil {
+		return err
+	}
 	now := r.now()
 	return putRefund(ctx, t.Tx, &store.CardRefund{
 		ID: in.ID, OrderID: in.OrderID, Account: m.payment.Account, Origin: originSeller, State: refundCreated,

@@ -1,6 +1,7 @@
 package card_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -170,5 +171,97 @@ func TestRefund_AtStripe(t *testing.T) {
 		}
 		s.read()
 		s.has(good, 500, "", "processor succeeded 200", "processor succeeded 300")
+	})
+}
+
+// A seller who pays and refunds in a loop costs the operator fees. Beyond a bound per seller and day, the refund needs the operator,
+// who makes it on the page of the processor. The next day has a bound of its own.
+func TestRefund_Fees(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		s.read()
+		payouts := s.at().rail.Loops()[1]
+		s.turn(payouts)
+		if got := s.alarms(); len(got) != 0 {
+			s.Fatalf("alarms before the loop: %q", got)
+		}
+		loop := func(n int) (refunded int, last string) {
+			s.Helper()
+			for range n {
+				last = s.paid(p, goodCard)
+				if _, err := s.beginRefund(last, 0); err != nil {
+					s.code(err, toll.CodeRefundRefused)
+					continue
+				}
+				refunded++
+				s.at().run()
+			}
+			return refunded, last
+		}
+		const fee = 44 // of 5.00 at the double
+		refunded, last := loop(22)
+		if refunded != 500/fee {
+			s.Errorf("%d payments are refunded, want %d", refunded, 500/fee)
+		}
+		s.has(last, 0, "")
+		if n := s.count("SELECT COUNT(*) FROM card_refunds"); n != int64(refunded) {
+			s.Errorf("%d rows of refunds, want %d", n, refunded)
+		}
+		// The operator refunds on the page of the processor.
+		s.fault(double.Fault{Kind: "refund", Object: s.row(last).Charge, Amount: 500})
+		s.read()
+		s.has(last, 500, "", "processor succeeded 500")
+
+		s.pass(24 * time.Hour)
+		if refunded, _ = loop(1); refunded != 1 {
+			s.Error("the bound of a day holds on the next day")
+		}
+		if n := s.count("SELECT COUNT(*) FROM card_refund_fees"); n != 1 {
+			s.Errorf("%d rows of one seller", n)
+		}
+	})
+}
+
+// The parts of one payment count its fee once, and the first payment of a day is refunded whatever its fee.
+func TestRefund_FeesOfParts(t *testing.T) {
+	each(t, func(s *scene) {
+		s.refundFees = 43
+		s.start()
+		p := s.plan()
+		id, second := s.paid(p, goodCard), s.paid(p, goodCard)
+		for range 5 {
+			_, err := s.beginRefund(id, 100)
+			s.must(err)
+		}
+		_, err := s.beginRefund(second, 100)
+		s.code(err, toll.CodeRefundRefused)
+		s.at().run()
+		s.has(id, 500, "", "seller succeeded 100", "seller succeeded 100", "seller succeeded 100", "seller succeeded 100", "seller succeeded 100")
+	})
+}
+
+// A line of payouts that is negative raises one alarm a month.
+func TestPayoutNegative(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan()
+		s.read()
+		payouts := s.at().rail.Loops()[1]
+		id := s.paid(p, goodCard)
+		s.later(time.Minute)
+		s.turn(payouts)
+		if got := s.alarms(); len(got) != 0 {
+			s.Errorf("a line that is positive: %q", got)
+		}
+		_, err := s.beginRefund(id, 0)
+		s.must(err)
+		s.at().run()
+		s.read()
+		for range 2 {
+			s.turn(payouts)
+		}
+		got := s.alarms()
+		if len(got) != 1 || !strings.Contains(got[0], "alarm=payout-negative") {
+			s.Errorf("%q", got)
+		}
 	})
 }

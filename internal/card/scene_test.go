@@ -67,6 +67,8 @@ type scene struct {
 	invoices bool   // Stripe makes an invoice of each page
 	others   bool   // the double took money for other programs, which our books do not have
 	secret   string // of the processes that start
+	// refundFees is the bound of fees of refunded payments; 0: the default
+	refundFees int64
 
 	permissions map[toll.PlanID]toll.Hash // of the buyer
 	cards       map[string]string         // of the buyer, by the name of a test card
@@ -183,7 +185,7 @@ func (s *scene) start() *process {
 			return fmt.Sprintf("%s%s?t=%s.%s.%d", public, use.Path(id), use, owner.Lower(), ends.Unix()), nil
 		},
 	}
-	cfg.Invoices = s.invoices
+	cfg.Invoices, cfg.RefundFees = s.invoices, s.refundFees
 	if s.embedded {
 		cfg.PublishableKey = "pk_test_scene"
 	}

@@ -144,6 +144,7 @@ func cardFlags(c *cobra.Command, cfg *fiat.Config) {
 	f.BoolVar(&cfg.Tax, "stripe-tax", false, "have Stripe compute and report the tax that a price includes")
 	f.BoolVar(&cfg.Invoices, "stripe-invoices", false, "have Stripe make an invoice of each page")
 	f.StringVar(&cfg.Descriptor, "card-descriptor", "", "suffix on bank statements, at most 10 characters")
+	f.Int64Var(&cfg.RefundFees, "card-refund-fees", 500, "most cents that payments cost in fees of which one builder begins refunds on a day; further refunds need the operator")
 	addWithEnv(c, f)
 	secret(c, &cfg.SecretKey, "stripe-secret-key")
 	c.Flags().StringSliceVar(&cfg.WebhookSecrets, "stripe-webhook-secrets", nil, "")

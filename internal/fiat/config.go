@@ -38,6 +38,8 @@ type Config struct {
 	Tax          bool   // Stripe computes taxes, which prices include
 	Invoices     bool   // Stripe makes an invoice of each page
 	Descriptor   string // suffix on statements of the bank, at most 10 characters
+	// RefundFees is what the payments may cost in fees, in cents, of which one builder begins refunds on a day; 0 is 500.
+	RefundFees int64
 }
 
 // Names of the settings, for errors.
@@ -47,6 +49,7 @@ const (
 	setWebhookSecret  = "TOLL_STRIPE_WEBHOOK_SECRET_FILE (--stripe-webhook-secret-file)"
 	setURL            = "TOLL_STRIPE_URL (--stripe-url)"
 	setDoubleListen   = "TOLL_CARD_DOUBLE_LISTEN (--card-double-listen)"
+	setRefundFees     = "TOLL_CARD_REFUND_FEES (--card-refund-fees)"
 	setDescriptor     = "TOLL_CARD_DESCRIPTOR (--card-descriptor)"
 )
 
@@ -77,6 +80,8 @@ func (c *Config) Check() error {
 		return errors.New("webhook secrets are in a file or in the environment: set one of " + setWebhookSecret + " and TOLL_STRIPE_WEBHOOK_SECRETS")
 	case c.PublishableKey != "" && !publishableKeys.MatchString(c.PublishableKey):
 		return errors.New("a publishable key begins with pk_test_ or pk_live_: correct " + setPublishableKey)
+	case c.RefundFees < 0:
+		return fmt.Errorf("the fees of refunds of a builder and day are 1 cent or more; got %d: correct "+setRefundFees, c.RefundFees)
 	case c.Descriptor != "" && (len(c.Descriptor) > 10 || !descriptors.MatchString(c.Descriptor)):
 		return errors.New("a suffix on bank statements has at most 10 letters, digits, spaces, dots and hyphens, and a letter: correct " + setDescriptor)
 	}

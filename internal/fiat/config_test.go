@@ -55,6 +55,7 @@ func TestConfig_Check(t *testing.T) {
 		"a descriptor":           {Config{Descriptor: "TOLL.CALLS"}, "", ""},
 		"a long descriptor":      {Config{Descriptor: "TOLL CALLS "}, "at most 10", "-"},
 		"a descriptor of digits": {Config{Descriptor: "123"}, "a letter", "-"},
+		"fees below 0":           {Config{RefundFees: -1}, "1 cent or more", "-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := func(err error, want string) {

@@ -94,7 +94,7 @@ func (p *Processor) connect(ctx context.Context, k keys, url string) error {
 	p.rail, err = card.New(card.Config{
 		Store: d.Store, Environment: d.Auth.Environment(), Installation: id, SecretKey: k.secret, PublishableKey: k.publishable,
 		WebhookSecrets: k.webhook, URL: url, Tries: k.tries(), HTTP: &http.Client{Transport: p.guarded()}, Link: d.link,
-		Tax: p.cfg.Tax, Invoices: p.cfg.Invoices, Descriptor: p.cfg.Descriptor, Clock: d.Clock, Machine: d.Machine, Log: d.Log, At: d.At,
+		Tax: p.cfg.Tax, Invoices: p.cfg.Invoices, Descriptor: p.cfg.Descriptor, RefundFees: p.cfg.RefundFees, Clock: d.Clock, Machine: d.Machine, Log: d.Log, At: d.At,
 	})
 	return err
 }

@@ -35,6 +35,16 @@ var (
 	CardRefundsOf        = listBy[string](cardRefunds, "order_id = $1 ORDER BY created_at, refund_id")
 )
 
+// CountCardRefundFee adds the fee of a payment, in cents, to those of the payments of which a seller began a refund on the day of a
+// moment in UTC. It returns their sum, and locks the row of the seller.
+func CountCardRefundFee(ctx context.Context, tx *Tx, seller toll.Address, at time.Time, cents int64) (sum int64, err error) {
+	err = tx.QueryRow(ctx, `INSERT INTO card_refund_fees (seller, day, cents) VALUES ($1, $2, $3)
+		ON CONFLICT (seller) DO UPDATE SET day = excluded.day,
+			cents = excluded.cents + CASE WHEN card_refund_fees.day = excluded.day THEN card_refund_fees.cents ELSE 0 END
+		RETURNING cents`, seller.Lower(), at.Unix()/toll.DaySecs, cents).Scan(&sum)
+	return sum, err
+}
+
 // CardDispute is a payment that the holder of the card contests.
 type CardDispute struct {
 	ID        string    `db:"dispute_id"`

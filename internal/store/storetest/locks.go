@@ -20,6 +20,7 @@ var lockOrder = [][]string{
 	{"delegations", "delegation_transactions"}, {"authorizations", "sale_identifiers"}, {"chain_leases"},
 	{"chain_ops", "chain_txs", "card_payments", "card_calls", "card_customers", "card_setups", "card_methods", "card_refunds", "card_disputes",
 		"card_moves", "card_events", "card_orphans", "chain_orphans"},
+	{"card_refund_fees"},
 	{"jobs"}, {"idempotency_keys"},
 	{"journal_cursors", "journal_commitments", "journal_accounts", "usage_kept", "usage_hours", "usage_days", "revenue_hours", "refusal_hours"},
 	{"event_streams", "event_objects", "events", "event_runs", "webhooks", "webhook_deliveries"},
