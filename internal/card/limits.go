@@ -95,7 +95,7 @@ func (r *Rail) admitCharge(ctx context.Context, payer toll.Address) error {
 // admitRefund refuses a refund when the payments of which the seller began a refund today, UTC, have cost more than
 // [Config.RefundFees] in fees. The processor keeps the fee of a refunded payment, so a seller who pays and refunds in a loop costs the
 // operator money. The first payment of a day passes whatever its fee, and further refunds of a payment count nothing. A fee that the
-// processor has not reported yet counts as 30 cents and 5 %. Errors: [toll.CodeRefundRefused], those of the database.
+// processor has not reported yet counts as 30 cents and 5 %. Errors: [toll.CodeRefundRefused], and errors of the store.
 func (r *Rail) admitRefund(ctx context.Context, tx *store.Tx, m *money) error {
 	for _, re := range m.refunds {
 		if re.Origin == originSeller {

@@ -139,7 +139,7 @@ func (a *app) ordersEvidence() *cobra.Command {
 		return a.show(story)
 	})
 	c.Long = `Tell the story of an order that was paid by card, from the database itself, while the service runs or not: the payment with its
-times, refunds and disputes, and the requests that were answered since, with their receipts. It is JSON unless another output is asked for.`
+times, refunds and disputes, the requests that were answered since, with their receipts, and credits that the builder took back. It is JSON unless another output is asked for.`
 	c.Example = "toll orders evidence 6fa1c0de-0000-4000-8000-000000000000 --data ./toll-data > story.json"
 	return c
 }
