@@ -480,6 +480,7 @@ var skips = map[string]string{
 // background of the service is a [jobs.Loop], so that one shutdown ends it, and the operator sees it.
 var goroutines = map[string]string{
 	"internal/server/serve.go":              "listeners",
+	"internal/cli/log.go":                   "the end of a second in which lines were repeated",
 	"internal/cli/serve.go":                 "listeners",
 	"internal/cli/dev.go":                   "listeners",
 	"internal/cli/login.go":                 "the listener of one sign-in",
