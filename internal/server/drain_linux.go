@@ -2,29 +2,40 @@ package server
 
 import (
 	"errors"
+	"net"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// refuseConnections has the kernel ignore requests for new connections on the socket of a listener. Connections that
-// were begun go on, so that they can be accepted before the listener is closed; closing it resets
-// those that wait. A client whose request is ignored sends it again after a second, is refused by the
-// closed port, and knows that nothing was sent: nginx then takes the next process for a POST, too.
-func refuseConnections(raw syscall.RawConn) error {
-	// What the filter reads begins with the header of TCP: flags are at byte 13.
-	const flags, syn, ack = 13, 0x02, 0x10
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flags},
-		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: syn | ack},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: syn, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},
+// refuseConnections has the kernel ignore requests for new connections on a socket that listens or will listen. It
+// demands that packets arrive with a TTL (a hop limit in IPv6) of 255, and systems send 64 or 128; every user may set that,
+// whereas since Linux 6.18 only root may attach a filter. Established connections can still be accepted before the
+// listener is closed, which resets those that wait in its queue. A client whose request is ignored sends it again after
+// a second, is refused by the closed port, and knows that nothing was sent: nginx then sends even a POST to the next process.
+func refuseConnections(raw syscall.RawConn) error { return setLeastTTL(raw, 255) }
+
+// serveConnection lifts what a connection inherited from a listener of [refuseConnections]: its handshake had begun before
+// the listener refused new ones, and ended after it. What the kernel ignored in between is sent again.
+func serveConnection(c net.Conn) {
+	conn, ok := c.(syscall.Conn)
+	if !ok {
+		return
 	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = setLeastTTL(raw, 0) // fails only for a connection that has ended
+	}
+}
+
+func setLeastTTL(raw syscall.RawConn, ttl int) error {
 	var failed error
 	err := raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program)
+		s := int(fd)
+		domain, err := unix.GetsockoptInt(s, unix.SOL_SOCKET, unix.SO_DOMAIN)
+		failed = errors.Join(err, unix.SetsockoptInt(s, unix.IPPROTO_IP, unix.IP_MINTTL, ttl)) // IPv4, also on a socket of both
+		if domain == unix.AF_INET6 {
+			failed = errors.Join(failed, unix.SetsockoptInt(s, unix.IPPROTO_IPV6, unix.IPV6_MINHOPCOUNT, ttl))
+		}
 	})
 	return errors.Join(err, failed)
 }

@@ -6,43 +6,73 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// TestF22_ListenerRefuses: the kernel ignores requests for new connections, and those that were begun can be accepted.
+// TestF22_ListenerRefuses: the kernel ignores requests for new connections, and those that were begun can be accepted, also
+// when their handshake ends after that.
 func TestF22_ListenerRefuses(t *testing.T) {
-	ln, err := Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	dial := func() (net.Conn, error) { return net.DialTimeout("tcp", ln.Addr().String(), 300*time.Millisecond) }
-	begun, err := dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer begun.Close()
-	raw, err := ln.(syscall.Conn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := refuseConnections(raw); err != nil {
-		t.Fatal(err)
-	}
-	if c, err := dial(); !os.IsTimeout(err) {
-		if err == nil {
-			_ = c.Close()
-		}
-		t.Errorf("a new connection: %v, want a time-out", err)
-	}
-	accepted, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer accepted.Close()
-	if _, err := begun.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := accepted.Read(make([]byte, 2)); n != 1 || err != nil {
-		t.Errorf("%d bytes of a connection that was begun: %v", n, err)
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
+		t.Run(address, func(t *testing.T) {
+			ln, err := Listen(t.Context(), address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			at := ln.Addr().String()
+			raw, err := ln.(syscall.Conn).SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dial := func() (net.Conn, error) { return net.DialTimeout("tcp", at, 300*time.Millisecond) }
+			begin := func() net.Conn {
+				t.Helper()
+				c, err := dial()
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = c.Close() })
+				return c
+			}
+			begun := begin()
+			// The handshake of the next one ends with its first byte.
+			_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, 5) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			late := begin()
+			if err := refuseConnections(raw); err != nil {
+				t.Fatal(err)
+			}
+			if c, err := dial(); !os.IsTimeout(err) {
+				if err == nil {
+					_ = c.Close()
+				}
+				t.Errorf("a new connection: %v, want a time-out", err)
+			}
+			s := &Server{}
+			s.draining.Store(true)
+			for i, c := range []net.Conn{begun, late} {
+				send := func() {
+					if _, err := c.Write([]byte("x")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				send()
+				accepted, err := drained{ln, s}.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer accepted.Close()
+				for range 2 {
+					_ = accepted.SetReadDeadline(time.Now().Add(5 * time.Second))
+					if n, err := accepted.Read(make([]byte, 2)); n != 1 || err != nil {
+						t.Fatalf("%d bytes of connection %d: %v", n, i, err)
+					}
+					send()
+				}
+			}
+		})
 	}
 }

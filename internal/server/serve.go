@@ -37,7 +37,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		case <-open.Done():
 		}
 	}()
-	listener := api.Listen(pace.Listen(ln, pace.Patience, pace.MinRate))
+	listener := api.Listen(pace.Listen(drained{ln, s}, pace.Patience, pace.MinRate))
 	err := ServeUntil(open, h, listener, drainTime-s.cfg.Drain)
 	if errors.Is(context.Cause(open), store.ErrFlush) {
 		err = errors.Join(store.ErrFlush, err)
@@ -84,12 +84,26 @@ func (s *Server) drain(open context.Context, ln net.Listener) {
 	wait(open, lastConnections)
 }
 
+// drained is the listener of a server that may drain.
+type drained struct {
+	net.Listener
+	s *Server
+}
+
+func (l drained) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil && l.s.draining.Load() {
+		serveConnection(c)
+	}
+	return c, err
+}
+
 // Listen returns a listener for [Server.Serve].
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return listen(ctx, address, nil)
 }
 
-// listen listens with plain TCP. The default of Go on Linux is Multipath TCP, whose sockets accept no filter.
+// listen listens with plain TCP. The default of Go on Linux is Multipath TCP, whose sockets refuse the option of [refuseConnections].
 func listen(ctx context.Context, address string, control func(string, string, syscall.RawConn) error) (net.Listener, error) {
 	c := net.ListenConfig{Control: control}
 	c.SetMultipathTCP(false)
