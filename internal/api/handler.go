@@ -363,6 +363,8 @@ func (h *handler) prepareHeaders() {
 		"Authorization", "Content-Type", "Accept", h.Namespace.HeaderVersion(), "x-correlation-id", "x-request-id",
 		"Idempotency-Key", "If-Match", "Last-Event-ID", "X-Current-Org-Id",
 		"payment-signature", "sign-in-with-x",
+		// MCP clients in browsers send it with each request, also to the authorization server.
+		"mcp-protocol-version",
 		// Standard clients in browsers send this one as if it were a request header.
 		"Access-Control-Expose-Headers",
 	}, ", ")}

@@ -511,7 +511,7 @@ func TestCORS(t *testing.T) {
 		a := s.do(actor{}, "OPTIONS", path, "", "Origin", "https://app.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization")
 		allowed := a.header.Get("Access-Control-Allow-Headers")
 		if a.status != 204 || a.header.Get("Access-Control-Allow-Credentials") != "" || !strings.Contains(allowed, "Authorization") || !strings.Contains(allowed, "Service-Version") ||
-			!strings.Contains(a.header.Get("Access-Control-Allow-Methods"), "PATCH") {
+			!strings.Contains(allowed, "mcp-protocol-version") || !strings.Contains(a.header.Get("Access-Control-Allow-Methods"), "PATCH") {
 			t.Errorf("%s: %d %v", path, a.status, a.header)
 		}
 	}

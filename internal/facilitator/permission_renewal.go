@@ -56,3 +56,21 @@ func (f *Facilitator) RenewPermission(
 	}
 	return f.accessToken(next, req, jws), nil
 }
+
+// AccessTokenOf returns the access token of a stored permission of a subscriber again. Errors: [toll.CodePermissionNotFound],
+// [toll.CodePlanNotFound].
+func (f *Facilitator) AccessTokenOf(ctx context.Context, subscriber toll.Address, hash toll.Hash, req *PermissionRequest) (*toll.AccessToken, error) {
+	p, err := f.permissionOf(ctx, subscriber, hash)
+	if err != nil {
+		return nil, err
+	}
+	plan, e := f.plan(ctx, p.Plan, toll.CodePlanNotFound)
+	if e != nil {
+		return nil, e
+	}
+	jws, err := f.signPermission(p, plan, req)
+	if err != nil {
+		return nil, err
+	}
+	return f.accessToken(p, req, jws), nil
+}

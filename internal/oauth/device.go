@@ -22,8 +22,9 @@ const (
 	pollSecs   = 5
 	// pollSlack is what a question may come early, as clocks and networks go.
 	pollSlack = 500 * time.Millisecond
-	// maxDevices is how many devices may wait.
-	maxDevices = 10_000
+	// maxDevices is how many devices may wait, and maxDevicesOfSource how many of them one source may have.
+	maxDevices         = 10_000
+	maxDevicesOfSource = 20
 
 	// userAlphabet has no vowels, so that codes are no words, and nothing that looks like something else (RFC 8628, section
 	// 6.1).
@@ -69,7 +70,7 @@ func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, error)
 	}
 	ctx := r.Context()
 	source := o.source(r)
-	if !o.allows(o.devices, counted(source)) {
+	if !o.allows(o.devices, sourceOf(ctx)) {
 		return nil, tooMany("Too many devices ask from here.")
 	}
 	client, err := o.proved(ctx, who)
@@ -86,16 +87,18 @@ func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, error)
 	code, user := random(), userCode()
 	now := o.Clock()
 	err = o.Store.Tx(ctx, func(tx *store.Tx) error {
-		n, err := store.CountOAuthDevices(ctx, tx, now, maxDevices)
-		if err != nil {
+		all, of, err := store.CountOAuthDevices(ctx, tx, now, maxDevices, sourceOf(ctx), maxDevicesOfSource)
+		switch {
+		case err != nil:
 			return err
-		}
-		if n == maxDevices {
+		case of == maxDevicesOfSource:
+			return tooMany("Too many devices of your network wait for a person. A code expires after ten minutes.")
+		case all == maxDevices:
 			return tooMany("Too many devices wait.")
 		}
 		return store.InsertOAuthDevice(ctx, tx, store.OAuthDevice{
 			Hash: sumOf(code), UserHash: sumOf(bareCode(user)), ClientID: client.ID, Scope: ask.Scope, Resource: ask.Resource,
-			PlanID: ask.PlanID, AgentID: ask.AgentID, Source: source, CreatedAt: now, ExpiresAt: now.Add(deviceLife), PollSecs: pollSecs,
+			PlanID: ask.PlanID, AgentID: ask.AgentID, Source: source, Counted: sourceOf(ctx), CreatedAt: now, ExpiresAt: now.Add(deviceLife), PollSecs: pollSecs,
 		})
 	})
 	if err != nil {

@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
@@ -298,7 +302,7 @@ func (o *OAuth) quota(owner toll.Address) *store.Quota {
 	return &store.Quota{Kind: store.KindAPIKey, Owner: owner, Most: most, At: o.Clock(), Full: errManyKeys}
 }
 
-// refresh is the grant of refresh tokens (RFC 6749, section 6). Each is good once: the answer has the next.
+// refresh is the grant of refresh tokens (RFC 6749, section 6). Each can be used once: the answer has the next. See [OAuth.repeat].
 func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Values) (*granted, error) {
 	token := form.Get("refresh_token")
 	if token == "" {
@@ -320,10 +324,10 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 	if err != nil {
 		return nil, err
 	}
-	if !row.UsedAt.IsZero() || client.ID != g.ClientID {
+	now := o.Clock()
+	if client.ID != g.ClientID || !row.UsedAt.IsZero() && now.Sub(row.UsedAt) > repeatTime {
 		return nil, o.reused(ctx, g.ID)
 	}
-	now := o.Clock()
 	left := g.EndsAt.Sub(now)
 	if !g.RevokedAt.IsZero() || left < shortestLife {
 		return nil, unknown
@@ -339,14 +343,70 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 		return nil, err
 	}
 	out := &granted{TokenType: "Bearer", RefreshToken: random(), Scope: scope}
-	issue := o.newIssue(&g, g.EndsAt, out.RefreshToken)
-	issue.Used = row.Hash
-	t, err := o.renewNewest(ctx, &g, access[0], left, issue)
+	if !row.UsedAt.IsZero() {
+		return o.repeat(ctx, out, token, g)
+	}
+	seal, err := successorSeal(token)
 	if err != nil {
+		return nil, err
+	}
+	issue := o.newIssue(&g, g.EndsAt, out.RefreshToken)
+	issue.Used, issue.Successor = row.Hash, seal.Seal(nil, nil, []byte(out.RefreshToken), []byte(scope))
+	t, err := o.renewNewest(ctx, &g, access[0], left, issue)
+	switch {
+	case errors.Is(err, store.ErrUsed): // another call with this token was faster
+		return o.repeat(ctx, out, token, g)
+	case err != nil:
 		return nil, o.unissued(ctx, g, err)
 	}
 	out.AccessToken, out.ExpiresIn = t.AccessToken, *permission(&g, left).ExpiresInSecs
 	return o.withIdentity(ctx, out, g)
+}
+
+// repeatTime is how long a used refresh token gets the answer of its first use again: clients send it twice after a lost answer,
+// and from two processes at once.
+const repeatTime = 30 * time.Second
+
+// repeat is the answer to a refresh token that was used at most [repeatTime] ago: its successor again, with the newest access token.
+// For another scope than at first it ends the family (RFC 9700, section 4.14.2).
+func (o *OAuth) repeat(ctx context.Context, out *granted, token string, g store.OAuthGrant) (*granted, error) {
+	row, err := store.OAuthRefreshByHash(ctx, o.Store, sumOf(token))
+	if err != nil {
+		return nil, err
+	}
+	seal, err := successorSeal(token)
+	if err != nil {
+		return nil, err
+	}
+	successor, err := seal.Open(nil, nil, row.Successor, []byte(out.Scope))
+	if err != nil {
+		return nil, o.reused(ctx, g.ID)
+	}
+	access, err := store.OAuthAccess(ctx, o.Store, g.ID, 1)
+	if err != nil || len(access) == 0 {
+		return nil, cmp.Or(err, store.ErrNotFound)
+	}
+	now := o.Clock()
+	t, err := o.Facilitator.AccessTokenOf(ctx, g.Owner, access[0], permission(&g, g.EndsAt.Sub(now)))
+	if err != nil {
+		return nil, err
+	}
+	out.RefreshToken, out.AccessToken = string(successor), t.AccessToken
+	out.ExpiresIn = int64(max(t.ExpiresAt.Sub(now), 0) / time.Second)
+	return o.withIdentity(ctx, out, g)
+}
+
+// successorSeal seals the successor of a refresh token with a key that only this token gives; the database has its hash alone.
+func successorSeal(token string) (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, []byte(token), nil, "toll oauth successor", 32)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // renewNewest renews the newest permission of a grant. One that was read before its token was revoked alone has another in its place.

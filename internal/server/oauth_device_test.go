@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
@@ -225,5 +227,43 @@ func chatGateway(p *program, o *oauth.OAuth) {
 	q := p.request("client_id", oauth.ChatGateway)
 	if !p.refusedOnPage(q) {
 		p.t.Error("the chat gateway has no address to which a browser could go")
+	}
+}
+
+// TestT123_WaitingDevices: one source has at most 20 devices that wait, and does not keep others from beginning.
+func TestT123_WaitingDevices(t *testing.T) {
+	for _, v := range oauthVariants {
+		t.Run(string(v), func(t *testing.T) {
+			p := newProgram(t, v, func(c *server.Config) { c.TrustedProxies = "127.0.0.1" })
+			p.id = p.register(`{"redirect_uris":["` + progCallback + `"],"grant_types":["` + deviceGrant + `"]}`)
+			form := url.Values{"client_id": {p.id}, "scope": {"credits"}, "resource": {progResource}, "agent_id": {string(p.agent)}}.Encode()
+			begin := func(from string, want int) lamp {
+				t.Helper()
+				res := p.send(http.MethodPost, "/oauth/device_authorization", form, "X-Forwarded-For", from)
+				var d lamp
+				_ = json.Unmarshal([]byte(res.body), &d)
+				if res.status != want {
+					t.Fatalf("from %s: %d %s", from, res.status, res.body)
+				}
+				return d
+			}
+			for i := range 20 {
+				begin(fmt.Sprintf("2001:db8::%x", i), http.StatusOK)
+			}
+			begin("2001:db8::ffff", http.StatusTooManyRequests)
+			begin("2001:db8:1::1", http.StatusOK)
+			var last lamp
+			for range 20 {
+				last = begin("203.0.113.9", http.StatusOK)
+			}
+			begin("203.0.113.9", http.StatusTooManyRequests)
+			if err := p.s.OAuth().DenyDevice(t.Context(), last.User); err != nil {
+				t.Fatal(err)
+			}
+			begin("203.0.113.9", http.StatusOK)
+			begin("203.0.113.9", http.StatusTooManyRequests)
+			p.ahead.Add(int64(10 * time.Minute))
+			begin("203.0.113.9", http.StatusOK)
+		})
 	}
 }

@@ -16,8 +16,9 @@ type OAuthDevice struct {
 	Resource  string       `db:"resource"`
 	PlanID    toll.PlanID  `db:"plan_id"`
 	AgentID   toll.AgentID `db:"agent_id"`
-	Source    string       `db:"source"`         // address of who asked
-	GrantID   toll.Hash    `db:"grant_id,empty"` // zero: no person has agreed
+	Source    string       `db:"source"`              // address of who asked
+	Counted   string       `db:"counted_source,null"` // the network whose devices are counted together
+	GrantID   toll.Hash    `db:"grant_id,empty"`      // zero: no person has agreed
 	Denied    bool         `db:"denied"`
 	CreatedAt time.Time    `db:"created_at"`
 	ExpiresAt time.Time    `db:"expires_at"`
@@ -40,9 +41,14 @@ var (
 			since = CASE WHEN oauth_guesses.since > $3 THEN oauth_guesses.since ELSE $2 END`)
 )
 
-// CountOAuthDevices returns how many devices wait, counted up to most.
-func CountOAuthDevices(ctx context.Context, q Querier, now time.Time, most int64) (int64, error) {
-	return value[int64](ctx, q, "SELECT COUNT(*) FROM (SELECT 1 FROM oauth_devices WHERE expires_at > $1 LIMIT $2) d", Micros(now), most)
+// CountOAuthDevices returns how many devices wait, and how many of them one source has, each counted up to its limit.
+func CountOAuthDevices(ctx context.Context, q Querier, now time.Time, most int64, source string, mostOfSource int64) (all, of int64, err error) {
+	all, err = value[int64](ctx, q, "SELECT COUNT(*) FROM (SELECT 1 FROM oauth_devices WHERE expires_at > $1 LIMIT $2) d", Micros(now), most)
+	if err == nil {
+		of, err = value[int64](ctx, q, "SELECT COUNT(*) FROM (SELECT 1 FROM oauth_devices WHERE counted_source = $1 AND expires_at > $2 AND used_at = 0 AND NOT denied LIMIT $3) d",
+			source, Micros(now), mostOfSource)
+	}
+	return all, of, err
 }
 
 // PollOAuthDevice notes that a device asked, and how long it is to wait from now on; false when another call was faster.

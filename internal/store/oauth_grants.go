@@ -107,6 +107,7 @@ type OAuthIssue struct {
 	// Of what is used up by it: the code, the device or the refresh token, by their hashes. nil: none.
 	Code, Device, Used []byte
 	Refresh            []byte // hash of the next refresh token; nil: there is none
+	Successor          []byte // the next refresh token, sealed for another call with Used
 }
 
 // Errors of an issue.
@@ -122,7 +123,9 @@ func (i *OAuthIssue) Use(ctx context.Context, tx *Tx) error {
 	for _, u := range []struct {
 		hash []byte
 		use  func(context.Context, *Tx, []byte, time.Time) (bool, error)
-	}{{i.Code, UseOAuthCode}, {i.Device, UseOAuthDevice}, {i.Used, UseOAuthRefresh}} {
+	}{{i.Code, UseOAuthCode}, {i.Device, UseOAuthDevice}, {i.Used, func(ctx context.Context, tx *Tx, hash []byte, at time.Time) (bool, error) {
+		return UseOAuthRefresh(ctx, tx, hash, at, i.Successor)
+	}}} {
 		if u.hash == nil {
 			continue
 		}

@@ -263,12 +263,13 @@ func TestOAuthGrants(t *testing.T) {
 			write(t, st, func(tx *store.Tx) error {
 				used, err := store.UseOAuthCode(ctx, tx, code.Hash, noon)
 				same(t, used, want)
-				again, err2 := store.UseOAuthRefresh(ctx, tx, refresh.Hash, noon.Add(time.Duration(n)))
+				again, err2 := store.UseOAuthRefresh(ctx, tx, refresh.Hash, noon.Add(time.Duration(n)), []byte{byte(n)})
 				same(t, again, want)
 				return errors.Join(err, err2, store.BeginOAuthGrant(ctx, tx, full.ID, noon.Add(time.Hour)))
 			})
 		}
 		same(t, must[store.OAuthCode](t)(store.OAuthCodeByHash(ctx, st, code.Hash)).UsedAt, noon)
+		same(t, must[store.OAuthRefresh](t)(store.OAuthRefreshByHash(ctx, st, refresh.Hash)).Successor, []byte{0})
 
 		write(t, st, func(tx *store.Tx) error { return store.RevokeOAuthGrant(ctx, tx, full.ID, noon) })
 		notFound(t, st.Tx(ctx, func(tx *store.Tx) error { return store.BeginOAuthGrant(ctx, tx, full.ID, noon) }))
@@ -306,7 +307,7 @@ func TestOAuthDevices(t *testing.T) {
 		ctx := t.Context()
 		d := store.OAuthDevice{
 			Hash: []byte("device"), UserHash: []byte("user"), ClientID: "c", Scope: "s", Resource: "https://r/", PlanID: toll.NewPlanID(), AgentID: toll.NewAgentID(),
-			Source: "127.0.0.1", CreatedAt: noon, ExpiresAt: noon.Add(10 * time.Minute), PollSecs: 5,
+			Source: "127.0.0.1", Counted: "a", CreatedAt: noon, ExpiresAt: noon.Add(10 * time.Minute), PollSecs: 5,
 		}
 		write(t, st, func(tx *store.Tx) error { return store.InsertOAuthDevice(ctx, tx, d) })
 		twin := d
@@ -316,8 +317,18 @@ func TestOAuthDevices(t *testing.T) {
 		}
 		same(t, must[store.OAuthDevice](t)(store.OAuthDeviceByHash(ctx, st, d.Hash)), d)
 		same(t, must[store.OAuthDevice](t)(store.OAuthDeviceByUserHash(ctx, st, d.UserHash)), d)
-		same(t, must[int64](t)(store.CountOAuthDevices(ctx, st, noon, 10)), int64(1))
-		same(t, must[int64](t)(store.CountOAuthDevices(ctx, st, d.ExpiresAt, 10)), int64(0))
+		waiting := func(at time.Time, most int64, source string) [2]int64 {
+			t.Helper()
+			all, of, err := store.CountOAuthDevices(ctx, st, at, most, source, most)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return [2]int64{all, of}
+		}
+		same(t, waiting(noon, 10, "a"), [2]int64{1, 1})
+		same(t, waiting(noon, 0, "a"), [2]int64{0, 0})
+		same(t, waiting(noon, 10, "b"), [2]int64{1, 0})
+		same(t, waiting(d.ExpiresAt, 10, "a"), [2]int64{0, 0})
 		grant := toll.NewHash()
 		for _, want := range []bool{true, false} {
 			write(t, st, func(tx *store.Tx) error {
@@ -332,6 +343,7 @@ func TestOAuthDevices(t *testing.T) {
 		if got.GrantID != grant || got.PollSecs != 10 || got.PollAt != noon || got.UsedAt != noon || got.Denied {
 			t.Errorf("%+v", got)
 		}
+		same(t, waiting(noon, 10, "a"), [2]int64{1, 0}) // it has its tokens
 		twin.UserHash = []byte("other")
 		write(t, st, func(tx *store.Tx) error {
 			denied, err := store.DecideOAuthDevice(ctx, tx, twin.Hash, toll.Hash{})
