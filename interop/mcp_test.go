@@ -2,6 +2,7 @@ package interop
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -285,7 +286,8 @@ func consent(t *testing.T, page, key, callback, plan string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if to := res.Header.Get("Location"); to != "" {
+		// The page after the consent sends the browser on by itself.
+		if to := cmp.Or(res.Header.Get("Location"), strings.TrimPrefix(res.Header.Get("Refresh"), "0; url=")); to != "" {
 			next, err := at.Parse(to)
 			if err != nil {
 				t.Fatal(err)

@@ -112,12 +112,12 @@ func (o *provider) config(ctx context.Context) (context.Context, *oidc.Provider,
 	}, nil
 }
 
-// Provider returns the name and the address of the provider with which people sign in, "" for none.
-func (p *People) Provider() (name, issuer string) {
+// Provider returns the name of the provider with which people sign in, "" for none.
+func (p *People) Provider() string {
 	if p.oidc == nil {
-		return "", ""
+		return ""
 	}
-	return p.oidc.Name, p.oidc.Issuer
+	return p.oidc.Name
 }
 
 // OIDCFor says for what a person is sent to the provider.

@@ -102,7 +102,7 @@ func TestT113_ProgramSchemes(t *testing.T) {
 	q := m.query()
 	q.Set("redirect_uri", target)
 	s := v.get("/oauth/authorize?" + q.Encode())
-	if policy := s.header.Get("Content-Security-Policy"); s.status != http.StatusOK || !strings.Contains(policy, "; form-action 'self' https: cursor:;") ||
+	if policy := s.header.Get("Content-Security-Policy"); s.status != http.StatusOK || !strings.Contains(policy, "; form-action 'self' cursor:;") ||
 		!strings.Contains(s.body, "<strong><code>cursor://anysphere.cursor-mcp</code></strong>") {
 		t.Fatalf("%d %q\n%s", s.status, policy, mainPart.FindString(s.body))
 	}

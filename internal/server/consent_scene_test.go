@@ -92,10 +92,11 @@ func (m *fair) consent(v *visitor, q url.Values) shown {
 // codeIn returns the code that a redirect brings to the program.
 func (m *fair) codeIn(s shown) string {
 	m.t.Helper()
-	u, err := url.Parse(s.header.Get("Location"))
-	if err != nil || s.status != http.StatusFound || u.Scheme+"://"+u.Host+u.Path != appCallback || u.Query().Get("state") != "state-of-the-app" ||
+	to, ok := leaves(s)
+	u, err := url.Parse(to)
+	if err != nil || !ok || u.Scheme+"://"+u.Host+u.Path != appCallback || u.Query().Get("state") != "state-of-the-app" ||
 		u.Query().Get("iss") != m.issuer || u.Query().Get("code") == "" {
-		m.t.Fatalf("%d, Location %q\n%s", s.status, s.header.Get("Location"), mainPart.FindString(s.body))
+		m.t.Fatalf("%d, to %q\n%s", s.status, to, mainPart.FindString(s.body))
 	}
 	return u.Query().Get("code")
 }

@@ -122,6 +122,12 @@ func (p page) with(name string, value ...string) page {
 	return page{p.action, values}
 }
 
+// leaves returns the address outside to which a page sends the browser by itself.
+func leaves(s shown) (to string, ok bool) {
+	to, ok = strings.CutPrefix(s.header.Get("Refresh"), "0; url=")
+	return to, ok && s.status == http.StatusOK && s.header.Get("Location") == ""
+}
+
 func (v *visitor) submit(p page, header ...string) shown {
 	v.t.Helper()
 	return v.post(p.action, p.values, header...)

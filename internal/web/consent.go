@@ -258,7 +258,7 @@ func (v *visit) authorize(request string) {
 	v.decide(a,
 		func(c oauth.Choice) (string, error) { return v.w.OAuth.Approve(v.ctx(), auth, v.person.Caller, c) },
 		func() (string, error) { return v.w.OAuth.Deny(auth), nil },
-		func(to string) { v.redirect(http.StatusFound, to) },
+		func(to string) { v.leave(to, auth.RedirectHost) },
 		func() (*asked, error) { return v.w.asksFor(v.ctx(), v.person, request, auth) },
 	)
 }
@@ -332,19 +332,26 @@ func (v *visit) decide(
 	done(answer)
 }
 
-// leadsTo returns where a browser may go after the form, as sources of the policy. The page of a program often leads on
-// to its website, and a browser holds that redirect to the policy too.
+// leadsTo returns where the browser may go right after the form, as a source of the policy: only to a scheme of a program. See
+// [visit.leave].
 func leadsTo(redirect string) string {
 	u, err := url.Parse(redirect)
-	switch {
-	case err != nil || u.Scheme == "":
+	if err != nil || u.Scheme == "" || isWeb(u) {
 		return ""
-	case u.Scheme == "https":
-		return "https:"
-	case u.Scheme != "http":
-		return "https: " + u.Scheme + ":"
-	case strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:") != "":
-		return "https: http:" // no source can name an address of IPv6
 	}
-	return "https: http://" + u.Host
+	return u.Scheme + ":"
+}
+
+func isWeb(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "http" }
+
+// leave sends the browser to an address outside after a form. A browser holds a redirect to the form-action of the page, and so
+// would the redirects of the other site be; a page that leads on is held to neither. Schemes of programs get the redirect: browsers
+// open a program only after an act of the person.
+func (v *visit) leave(to, host string) {
+	if u, err := url.Parse(to); err != nil || !isWeb(u) {
+		v.redirect(http.StatusFound, to)
+		return
+	}
+	m := message{Text: "Your browser goes on by itself.", To: template.URL(to), Host: addressText(host)}
+	v.show(http.StatusOK, "message", shown{Title: "Continue", Body: m, Refresh: to}, "")
 }

@@ -118,11 +118,10 @@ func (v *visit) askSignUp(status int, link, next, fault string) {
 		return
 	}
 	f.Elsewhere = v.elsewhere(PathSignUp + "?" + url.Values{"link": {link}, "next": {next}}.Encode())
-	leads := ""
-	f.OIDC, leads = v.oidc()
+	f.OIDC = v.oidc()
 	s.Body = f
 	v.offerWallets(&s, wallets{Label: "Sign up with", Next: next, Link: link})
-	v.show(status, "sign_up", s, leads)
+	v.show(status, "sign_up", s, "")
 }
 
 // joining is what a person reads of an invitation.
@@ -193,9 +192,8 @@ func (v *visit) askConfirm(status int, why, next, fault string) {
 	s := shown{Title: "Confirm that it is you", Fault: fault}
 	kinds, err := v.w.People.Has(v.ctx(), v.person.User.ID)
 	f.Password = slices.Contains(kinds, people.Password)
-	leads := ""
 	if slices.Contains(kinds, people.OIDC) {
-		f.OIDC, leads = v.oidc()
+		f.OIDC = v.oidc()
 	}
 	if slices.Contains(kinds, people.Wallet) {
 		v.offerWallets(&s, wallets{Label: "Sign again with", Next: next})
@@ -209,7 +207,7 @@ func (v *visit) askConfirm(status int, why, next, fault string) {
 		return
 	}
 	s.Body = f
-	v.show(status, "confirm", s, leads)
+	v.show(status, "confirm", s, "")
 }
 
 // confirmWhy is what the page of a fresh proof says.
@@ -448,11 +446,10 @@ func (v *visit) showSecurity(status int, page security, fault string) {
 		v.fail(err)
 		return
 	}
-	leads := ""
-	page.OIDC, leads = v.oidc()
+	page.OIDC = v.oidc()
 	s.Body = page
 	v.offerWallets(&s, wallets{Label: "Add", Act: "wallet", Ticket: page.Ticket})
-	v.show(status, "security", s, leads)
+	v.show(status, "security", s, "")
 }
 
 // membersPage is the people of a workspace.

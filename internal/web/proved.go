@@ -88,15 +88,13 @@ func (v *visit) checkCode(state string) {
 	v.admitProved(pr, v.w.Clock(), to.Next, to.Link)
 }
 
-// oidc returns the name of the provider, and where a form that begins there leads, as a source of the policy. "" where there is none:
-// the provider leads back to the public address alone.
-func (v *visit) oidc() (name, leads string) {
+// oidc returns the name of the provider, "" where there is none: the provider leads back to the public address alone.
+func (v *visit) oidc() string {
 	u, err := url.Parse(v.w.PublicURL)
-	name, issuer := v.w.People.Provider()
-	if err != nil || name == "" || !strings.EqualFold(v.r.Host, u.Host) {
-		return "", ""
+	if err != nil || !strings.EqualFold(v.r.Host, u.Host) {
+		return ""
 	}
-	return name, leadsTo(issuer)
+	return v.w.People.Provider()
 }
 
 // needFresh are the pages for which a sign-in must be a fresh proof.
@@ -121,7 +119,7 @@ func (v *visit) beginOIDC(f people.OIDCFor, again func(status int, fault string)
 		return
 	}
 	http.SetCookie(v.rw, v.w.oidcCookie(s.Cookie, int(s.Life.Seconds())))
-	v.redirect(http.StatusSeeOther, s.URL)
+	v.leave(s.URL, v.w.People.Provider())
 }
 
 // oidcCookie binds what comes back from the provider to the browser that went there. It is Lax, as the way back is one from another

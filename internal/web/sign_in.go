@@ -164,11 +164,10 @@ func (v *visit) askSignIn(status int, why, next, fault string) {
 		return
 	}
 	f.Elsewhere = v.elsewhere(PathSignIn)
-	leads := ""
-	f.OIDC, leads = v.oidc()
+	f.OIDC = v.oidc()
 	s.Body = f
 	v.offerWallets(&s, wallets{Label: "Sign in with", Next: next})
-	v.show(status, "sign_in", s, leads)
+	v.show(status, "sign_in", s, "")
 }
 
 // elsewhere is a page at the public address, on a page of another address; "" for none, and where browsers take passkeys nowhere.
