@@ -259,8 +259,8 @@ var patience = pace.Patience
 // loses its connection: it has 10 s, and a second more for each 16 KiB. Time without anything to read does not count. While more
 // than 128 MiB of large answers wait to be read, the slowest reader loses its connection.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	h := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: patience, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-	ln = pace.Listen(pace.Limit(ln, pace.MaxConns, pace.MaxConnsOf), patience, pace.MinRate)
+	h := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: patience, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ConnState: pace.ConnState}
+	ln = pace.Limit(pace.Listen(ln, patience, pace.MinRate), pace.MaxConns, pace.MaxConnsOf)
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(ln) }()
 	select {

@@ -37,6 +37,7 @@ func NewServer(h http.Handler) *http.Server {
 		ReadHeaderTimeout:            pace.Patience,
 		WriteTimeout:                 answerTimeout,
 		IdleTimeout:                  2 * time.Minute,
+		ConnState:                    pace.ConnState,
 		DisableGeneralOptionsHandler: true,
 	}
 }

@@ -163,8 +163,11 @@ func serveGate(ctx context.Context, ln net.Listener, proxy http.Handler, queue *
 		}),
 		ReadHeaderTimeout: pace.Patience,
 		IdleTimeout:       2 * time.Minute,
+		ConnState:         pace.ConnState,
 	}
-	return server.ServeUntil(ctx, h, pace.Listen(ln, pace.Patience, pace.MinRate), 20*time.Second, queue.Drain)
+	most := pace.Descriptors(2) // its own, and one of the service behind
+	ln = pace.Limit(pace.Listen(ln, pace.Patience, pace.MinRate), most, most/4)
+	return server.ServeUntil(ctx, h, ln, 20*time.Second, queue.Drain)
 }
 
 // callerAddress returns the address of the account whose API key is used, which is that of its

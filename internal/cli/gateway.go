@@ -162,7 +162,7 @@ func (a *app) serveGateway(ctx context.Context, f gatewayServeFlags) error {
 		opts.Log.Warn("the paid endpoint does not serve yet", "error", err)
 	}
 	opts.Log.Info("gateway", "listen", ln.Addr().String(), "data", opts.Dir, "version", opts.Version)
-	ln = pace.Listen(pace.Limit(ln, pace.MaxConns, pace.MaxConnsOf), pace.Patience, pace.MinRate)
+	ln = pace.Limit(pace.Listen(ln, pace.Patience, pace.MinRate), pace.MaxConns, pace.MaxConnsOf)
 	if certificates != nil {
 		ln = tls.NewListener(ln, &tls.Config{Certificates: certificates, MinVersion: tls.VersionTLS12})
 	}
@@ -177,6 +177,7 @@ func serveCore(ctx context.Context, core *gateway.Core, ln net.Listener, log *sl
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnState:         pace.ConnState,
 	}
 	h.RegisterOnShutdown(core.EndSessions)
 	return server.ServeUntil(ctx, h, ln, 20*time.Second)

@@ -1,7 +1,9 @@
 package pace
 
 import (
+	"container/list"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 )
@@ -12,19 +14,52 @@ const (
 	MaxConnsOf = 100
 )
 
-// Limit returns a listener that closes connections above a number at once, in all and of one source. Addresses of this machine
-// and of private networks count in all only: they may be proxies.
+const (
+	// kept are the descriptors that [Descriptors] leaves for the database, files and calls to others.
+	kept = 512
+	// mostConns bounds what connections take in memory where a system allows any number of descriptors.
+	mostConns = 65_536
+)
+
+// Descriptors returns how many connections a process may hold, each with so many descriptors: its limit of open files less 512, and
+// at least half of it.
+func Descriptors(each int) int {
+	open := openFiles()
+	return min(max(open-kept, open/2), mostConns) / each
+}
+
+// Limit returns a listener with a bound of connections, in all and of one source. A connection above it takes the place of the one
+// that is idle for longest, as far as [ConnState] knows, and is closed at once when none is idle. Addresses of this machine and of
+// private networks count in all only: they may be proxies.
 func Limit(l net.Listener, most, each int) net.Listener {
-	return &limited{Listener: l, most: most, each: each, of: make(map[netip.Prefix]int)}
+	return &limited{Listener: l, most: most, each: each, of: make(map[netip.Prefix]*source)}
+}
+
+// ConnState tells the listener of [Limit], which must be the outermost but for TLS, which of its connections are idle. It is for the
+// field of an [http.Server].
+func ConnState(c net.Conn, state http.ConnState) {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = t.NetConn()
+	}
+	if c, ok := c.(*limitedConn); ok {
+		c.at.mark(c, state == http.StateNew || state == http.StateIdle)
+	}
 }
 
 type limited struct {
 	net.Listener
 	most, each int
 
-	mu  sync.Mutex
-	all int
-	of  map[netip.Prefix]int // connections by source
+	mu   sync.Mutex
+	all  int
+	idle list.List // of *limitedConn, the longest idle first
+	of   map[netip.Prefix]*source
+}
+
+// source is what one source has. The source of connections that may be of proxies is the zero prefix.
+type source struct {
+	conns int
+	idle  list.List
 }
 
 func (l *limited) Accept() (net.Conn, error) {
@@ -33,11 +68,14 @@ func (l *limited) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		source := sourceOf(c)
-		if l.enter(source) {
-			return &limitedConn{Conn: c, leave: sync.OnceFunc(func() { l.leave(source) })}, nil
+		out := &limitedConn{Conn: c, at: l, from: sourceOf(c)}
+		ended := l.enter(out)
+		if ended != nil {
+			_ = ended.Conn.Close() // nothing was said yet, or nothing is being said
 		}
-		_ = c.Close() // nothing was said yet
+		if ended != out {
+			return out, nil
+		}
 	}
 }
 
@@ -54,38 +92,82 @@ func sourceOf(c net.Conn) netip.Prefix {
 	return network(ip)
 }
 
-func (l *limited) enter(source netip.Prefix) bool {
+// enter counts a connection, and returns one that must be closed for it: itself when there is no room.
+func (l *limited) enter(c *limitedConn) (ended *limitedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all >= l.most || source.IsValid() && l.of[source] >= l.each {
-		return false
+	of := l.of[c.from]
+	if of == nil {
+		of = new(source)
+	}
+	full := &l.idle
+	switch {
+	case c.from.IsValid() && of.conns >= l.each:
+		full = &of.idle
+	case l.all < l.most:
+		full = nil
+	}
+	if full != nil {
+		oldest := full.Front()
+		if oldest == nil {
+			c.left = true
+			return c
+		}
+		ended = oldest.Value.(*limitedConn)
+		l.leave(ended)
 	}
 	l.all++
-	if source.IsValid() {
-		l.of[source]++
-	}
-	return true
+	of.conns++
+	l.of[c.from] = of
+	return ended
 }
 
-func (l *limited) leave(source netip.Prefix) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all--
-	if !source.IsValid() {
+// leave counts a connection no more. The caller holds the lock.
+func (l *limited) leave(c *limitedConn) {
+	if c.left {
 		return
 	}
-	if l.of[source]--; l.of[source] == 0 {
-		delete(l.of, source)
+	l.setIdle(c, false)
+	c.left = true
+	l.all--
+	of := l.of[c.from]
+	if of.conns--; of.conns == 0 {
+		delete(l.of, c.from)
 	}
+}
+
+func (l *limited) mark(c *limitedConn, idle bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.setIdle(c, idle)
+}
+
+func (l *limited) setIdle(c *limitedConn, idle bool) {
+	if c.left || idle == (c.inAll != nil) {
+		return
+	}
+	of := l.of[c.from]
+	if idle {
+		c.inAll, c.inOf = l.idle.PushBack(c), of.idle.PushBack(c)
+		return
+	}
+	l.idle.Remove(c.inAll)
+	of.idle.Remove(c.inOf)
+	c.inAll, c.inOf = nil, nil
 }
 
 type limitedConn struct {
 	net.Conn
-	leave func()
+	at          *limited
+	from        netip.Prefix
+	left        bool
+	inAll, inOf *list.Element // while it is idle
 }
 
 func (c *limitedConn) Close() error {
-	c.leave()
+	c.at.mu.Lock()
+	c.at.leave(c)
+	c.at.mu.Unlock()
 	return c.Conn.Close()
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"testing"
 	"time"
 )
@@ -63,6 +64,54 @@ func TestT173_ManyConnections(t *testing.T) {
 	if got := next(l); got != "EOF" {
 		t.Error(got)
 	}
+}
+
+// TestT173_IdleConnectionsMakeRoom: at the bound the connection that is idle for longest is closed, at the bound of a source one of this
+// source. Busy ones stay.
+func TestT173_IdleConnectionsMakeRoom(t *testing.T) {
+	const a, b, c = "203.0.113.9", "203.0.113.10", "10.0.0.1"
+	inner := &from{}
+	l := Limit(inner, 5, 3)
+	open := func(address string, state http.ConnState) net.Conn {
+		t.Helper()
+		inner.peers = []string{address}
+		conn, err := l.Accept()
+		if err != nil {
+			return nil
+		}
+		ConnState(conn, http.StateNew)
+		ConnState(conn, state)
+		return conn
+	}
+	closed := func(conn net.Conn) bool {
+		_ = conn.SetReadDeadline(time.Now())
+		_, err := conn.Read(make([]byte, 1))
+		return errors.Is(err, io.ErrClosedPipe)
+	}
+	all := []net.Conn{open(a, http.StateActive), open(a, http.StateIdle), open(a, http.StateIdle), open(b, http.StateActive), open(b, http.StateIdle)}
+	states := func(what string, want ...bool) {
+		t.Helper()
+		for i, conn := range all {
+			if closed(conn) != want[i] {
+				t.Errorf("%s: connection %d is closed: %v", what, i, !want[i])
+			}
+		}
+	}
+	ConnState(all[1], http.StateActive)
+	ConnState(all[1], http.StateIdle) // after the others
+	all = append(all, open(c, http.StateActive))
+	states("at the bound", false, false, true, false, false, false)
+	all = append(all, open(a, http.StateActive), open(a, http.StateActive)) // b has the longest idle one, and then a is at its bound
+	states("of a source", false, true, true, false, true, false, false, false)
+	if open(a, http.StateActive) != nil || open(b, http.StateActive) != nil {
+		t.Error("a busy connection gave way")
+	}
+	_ = all[7].Close()
+	ConnState(all[7], http.StateClosed)
+	if open(b, http.StateActive) == nil || open(b, http.StateActive) != nil {
+		t.Error("a connection that was closed makes room once")
+	}
+	states("at the end", false, true, true, false, true, false, false, true)
 }
 
 // TestT173_SlowestReaderMakesRoom: when too much waits to be read, the slowest loses its connection, and others are served.

@@ -37,7 +37,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		case <-open.Done():
 		}
 	}()
-	listener := api.Listen(pace.Listen(drained{ln, s}, pace.Patience, pace.MinRate))
+	most := pace.Descriptors(1)
+	listener := pace.Limit(api.Listen(pace.Listen(drained{ln, s}, pace.Patience, pace.MinRate)), most, most/4)
 	err := ServeUntil(open, h, listener, drainTime-s.cfg.Drain)
 	if errors.Is(context.Cause(open), store.ErrFlush) {
 		err = errors.Join(store.ErrFlush, err)

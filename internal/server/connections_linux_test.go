@@ -1,0 +1,86 @@
+package server_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll/internal/rounds"
+	"github.com/tollhq/toll/internal/server/servertest"
+)
+
+// TestT173_IdleConnections: more idle connections than the service may have do not keep requests from being served, nor a thousand busy
+// connections of one source. The service has 20,000 descriptors for 20,400 idle connections in the long run, else a tenth of both.
+func TestT173_IdleConnections(t *testing.T) {
+	t.Parallel()
+	descriptors, idle, busy := 2_000, 2_040, 1_000
+	if rounds.All() {
+		descriptors, idle = 20_000, 20_400
+	}
+	var own syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &own); err != nil {
+		t.Fatal(err)
+	}
+	if need := uint64(idle + busy + 500); own.Cur < need {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: need, Max: max(own.Max, need)}); err != nil {
+			t.Fatalf("this test needs %d descriptors: %v", need, err)
+		}
+	}
+	script := filepath.Join(t.TempDir(), "limited")
+	text := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", descriptors, servertest.Program(t))
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := servertest.Options{Data: t.TempDir(), Listen: servertest.FreeAddress(t), Args: []string{"--rate-limit-ip", "0"}}
+	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
+	p := servertest.StartProgram(t, script, o)
+	c := newStand(t, p.URL, builder, subscriber, 1000)
+
+	for i := range idle {
+		conn, err := net.DialTimeout("tcp", o.Listen, patience)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		defer conn.Close()
+	}
+	for i := range 20 {
+		if r, err := c.settle(t.Context(), fmt.Sprint("beside-idle-ones-", i)); err != nil || !r.Success {
+			t.Fatalf("settlement %d: %+v, %v", i, r, err)
+		}
+	}
+	var failed atomic.Int64
+	var clients sync.WaitGroup
+	start := make(chan struct{})
+	for range busy {
+		h := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+		clients.Go(func() {
+			<-start
+			for range 3 {
+				res, err := h.Get(p.URL + "/health")
+				if err != nil || res.StatusCode != http.StatusOK {
+					t.Logf("%v %v", res, err)
+					failed.Add(1)
+					return
+				}
+				_ = res.Body.Close()
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+	close(start)
+	clients.Wait()
+	if failed.Load() > 0 {
+		t.Errorf("%d of %d busy connections were not served", failed.Load(), busy)
+	}
+	if strings.Contains(p.Log.String(), "too many open files") {
+		t.Error(p.Log)
+	}
+}
