@@ -233,6 +233,18 @@ var (
 	unmarshalerType     = reflect.TypeFor[stdjson.Unmarshaler]()
 )
 
+// Members returns the members of data whose names wanted accepts. data is an object that was decoded before.
+func Members(data []byte, wanted func(name string) bool) map[string]stdjson.RawMessage {
+	members := make(map[string]stdjson.RawMessage)
+	eachMember(bytes.TrimSpace(data), func(name string, value []byte) bool {
+		if wanted(name) {
+			members[name] = bytes.Clone(value)
+		}
+		return true
+	})
+	return members
+}
+
 // maxUnknown bounds what UnknownMembers returns, so that a hostile body cannot make a large answer.
 const maxUnknown = 16
 
@@ -365,7 +377,7 @@ func (r *report) fieldsOf(t reflect.Type) map[string]reflect.Type {
 
 // eachMember calls f for each member of a valid object until f returns false.
 func eachMember(raw []byte, f func(name string, value []byte) bool) {
-	dec := jsontext.NewDecoder(bytes.NewReader(raw))
+	dec := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowDuplicateNames(true)) // it has none
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
 		return
 	}
