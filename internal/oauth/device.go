@@ -22,7 +22,7 @@ const (
 	pollSecs   = 5
 	// pollSlack is what a question may come early, as clocks and networks go.
 	pollSlack = 500 * time.Millisecond
-	// maxDevices is how many devices may wait, and maxDevicesOfSource how many of them one source may have.
+	// maxDevices bounds the devices that wait, and maxDevicesOfSource those of one source.
 	maxDevices         = 10_000
 	maxDevicesOfSource = 20
 

@@ -363,8 +363,7 @@ func (o *OAuth) refresh(ctx context.Context, client *knownClient, form url.Value
 	return o.withIdentity(ctx, out, g)
 }
 
-// repeatTime is how long a used refresh token gets the answer of its first use again: clients send it twice after a lost answer,
-// and from two processes at once.
+// repeatTime bounds repeats of a used refresh token: clients send it twice after a lost answer, and from two processes at once.
 const repeatTime = 30 * time.Second
 
 // repeat is the answer to a refresh token that was used at most [repeatTime] ago: its successor again, with the newest access token.

@@ -15,7 +15,7 @@ const (
 )
 
 const (
-	// kept are the descriptors that [Descriptors] leaves for the database, files and calls to others.
+	// kept are the descriptors that [Descriptors] leaves for the database, files and outgoing calls.
 	kept = 512
 	// mostConns bounds what connections take in memory where a system allows any number of descriptors.
 	mostConns = 65_536
@@ -28,9 +28,9 @@ func Descriptors(each int) int {
 	return min(max(open-kept, open/2), mostConns) / each
 }
 
-// Limit returns a listener with a bound of connections, in all and of one source. A connection above it takes the place of the one
-// that is idle for longest, as far as [ConnState] knows, and is closed at once when none is idle. Addresses of this machine and of
-// private networks count in all only: they may be proxies.
+// Limit returns a listener that bounds connections, together and for each source. A connection above a bound replaces the longest
+// idle connection that [ConnState] knows; without one it is closed at once. Addresses of this machine and of private networks have no
+// bound for each source: they may be proxies.
 func Limit(l net.Listener, most, each int) net.Listener {
 	return &limited{Listener: l, most: most, each: each, of: make(map[netip.Prefix]*source)}
 }
@@ -56,7 +56,7 @@ type limited struct {
 	of   map[netip.Prefix]*source
 }
 
-// source is what one source has. The source of connections that may be of proxies is the zero prefix.
+// source counts the connections of one source. Connections that may come from proxies have the zero prefix as their source.
 type source struct {
 	conns int
 	idle  list.List
@@ -92,7 +92,7 @@ func sourceOf(c net.Conn) netip.Prefix {
 	return network(ip)
 }
 
-// enter counts a connection, and returns one that must be closed for it: itself when there is no room.
+// enter counts a connection, and returns the connection that must be closed for it: c itself when there is no room.
 func (l *limited) enter(c *limitedConn) (ended *limitedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -38,8 +38,8 @@ func asStranger(t *testing.T, program string, dirs ...string) string {
 	return script
 }
 
-// TestF22_DrainWithoutRoot: a process that is no root restarts under clients that connect for each request. A connection that was
-// established gets its answer; the others are refused or time out.
+// TestF22_DrainWithoutRoot: a process without root restarts under clients that connect for each request. Each established connection gets
+// its answer; other attempts are refused or time out.
 func TestF22_DrainWithoutRoot(t *testing.T) {
 	t.Parallel()
 	data, err := os.MkdirTemp("", "toll-drain-")

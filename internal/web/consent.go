@@ -352,6 +352,6 @@ func (v *visit) leave(to, host string) {
 		v.redirect(http.StatusFound, to)
 		return
 	}
-	m := message{Text: "Your browser goes on by itself.", To: template.URL(to), Host: addressText(host)}
+	m := message{Text: "Your browser opens the next page.", To: template.URL(to), Host: addressText(host)}
 	v.show(http.StatusOK, "message", shown{Title: "Continue", Body: m, Refresh: to}, "")
 }
