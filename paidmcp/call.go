@@ -43,7 +43,7 @@ type call struct {
 // receive is the middleware that asks for payment. Whatever runs inside it, runs under one payment: also when the SDK calls a
 // handler again with the input that it asked for.
 func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+	return withCodes(func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		c := &call{Payments: p, Seller: p.seller, req: req, next: next}
 		switch params := req.GetParams().(type) {
 		case *mcp.CallToolParamsRaw:
@@ -78,6 +78,17 @@ func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return c.serveFree(ctx, run)
 		}
 		return c.serve(ctx, run)
+	})
+}
+
+// withCodes gives an error without a code the one of JSON-RPC for an internal error; the SDK would send 0, which means nothing.
+func withCodes(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		if e, ok := wireError(err); err != nil && (!ok || e.Code == 0) {
+			err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+		}
+		return res, err
 	}
 }
 

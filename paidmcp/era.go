@@ -45,6 +45,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	}
 	version := r.Header.Get(headerVersion)
 	modern := version >= firstModern
+	alone := modern || s.cfg.Stateless
 	if version != "" && !modern && !slices.Contains(mcp.SupportedProtocolVersions(), version) {
 		invalid(nil, "Unsupported protocol version. Supported are "+strings.Join(mcp.SupportedProtocolVersions(), ", ")+".").write(w)
 		return
@@ -54,15 +55,15 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodPost {
-		s.servePOST(w, r, who, modern)
+		s.servePOST(w, r, who, alone)
 		return
 	}
 	switch {
 	case who == nil && s.cfg.RequireSignIn:
 		s.challenge(w, r, "", "Authorization header required")
-	case modern:
+	case alone:
 		w.Header().Set("Allow", "POST")
-		refuse(w, http.StatusMethodNotAllowed, "invalid_request", "This version of the protocol has no sessions: the method is POST.")
+		refuse(w, http.StatusMethodNotAllowed, "invalid_request", "There are no sessions here: the method is POST.")
 	case r.Method == http.MethodGet:
 		s.serveStream(w, r, who)
 	default:
@@ -70,8 +71,8 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePOST takes one message.
-func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, modern bool) {
+// servePOST takes one message. alone: it belongs to no session.
+func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, alone bool) {
 	body, done, ok := s.readBody(w, r, s.cfg.MaxBody)
 	if !ok {
 		return
@@ -99,7 +100,7 @@ func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, 
 	}
 	// The SDK wants both types; which one leaves is for the reply.
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	if modern || m.isNew {
+	if alone || m.isNew {
 		r.Header.Del(headerSession)
 		if m.method == methodListen {
 			// It lasts until one side ends it.

@@ -51,6 +51,7 @@ type Upstream struct {
 type link struct {
 	session *mcp.ClientSession
 	began   time.Time
+	modern  modern
 
 	mu      sync.Mutex
 	callers map[string]int       // by name, how many calls they have
@@ -147,14 +148,7 @@ func (u *Upstream) connect(ctx context.Context) (*link, error) {
 		default: // it will be read again anyhow
 		}
 	}
-	c := mcp.NewClient(&mcp.Implementation{Name: "toll", Version: defaultVersion}, &mcp.ClientOptions{
-		// Questions of the server to its client could not be passed to one caller among many.
-		Capabilities:               &mcp.ClientCapabilities{},
-		MultiRoundTrip:             &mcp.MultiRoundTripOptions{Disabled: true},
-		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { changed() },
-		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { changed() },
-		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed() },
-	})
+	c := newClient(changed)
 	// Servers of the older era need not know the question with which the newer one begins, and some never answer it.
 	l := &link{began: time.Now(), callers: make(map[string]int), left: make(map[string]time.Time)}
 	session, err := c.Connect(ctx, u.transport(l), &mcp.ClientSessionOptions{ProtocolVersion: lastWithSessions})
@@ -204,6 +198,7 @@ func (u *Upstream) keep(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				_ = l.session.Close() // the process is gone, or will be
+				l.closeModern()
 				return
 			case <-ended:
 			}
@@ -241,6 +236,7 @@ func (u *Upstream) ended(l *link, wait time.Duration) time.Duration {
 	}
 	u.log.Warn("mcp: the connection to the server behind ended", "callers", len(names), "held_back", held)
 	u.leave(l)
+	l.closeModern()
 	if wait > 0 {
 		u.stopWaiting()
 	}
@@ -275,7 +271,7 @@ func (u *Upstream) current() *mcp.ClientSession {
 const restartTime = 10 * time.Second
 
 // ask makes one call to the server behind, and waits while that starts again. Callers whose calls ended it before are held back.
-func ask[R any](ctx context.Context, u *Upstream, do func(*mcp.ClientSession) (R, error)) (R, error) {
+func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R, error) {
 	var none R
 	u.mu.Lock()
 	l, ready := u.link, u.ready
@@ -295,7 +291,7 @@ func ask[R any](ctx context.Context, u *Upstream, do func(*mcp.ClientSession) (R
 		return none, errBehind
 	}
 	l.enter(who)
-	res, err := do(l.session)
+	res, err := do(l)
 	isAnswer := err == nil
 	if err != nil {
 		err = u.failed(err)
@@ -352,12 +348,16 @@ func isOurs(name string) bool {
 }
 
 func (u *Upstream) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	p := &mcp.CallToolParams{Meta: onward(req.Params.Meta), Name: req.Params.Name}
+	p := &mcp.CallToolParams{
+		Meta: onward(req.Params.Meta), Name: req.Params.Name, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState,
+	}
 	if len(req.Params.Arguments) > 0 {
 		p.Arguments = req.Params.Arguments
 	}
 	defer u.track(ctx, req.Session, req.Params, p)()
-	res, err := ask(ctx, u, func(s *mcp.ClientSession) (*mcp.CallToolResult, error) { return s.CallTool(ctx, p) })
+	res, err := ask(ctx, u, func(l *link) (*mcp.CallToolResult, error) {
+		return u.sessionOf(ctx, l, req.Params.Meta, &p.Meta).CallTool(ctx, p)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -367,9 +367,13 @@ func (u *Upstream) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 }
 
 func (u *Upstream) readResource(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	p := &mcp.ReadResourceParams{Meta: onward(req.Params.Meta), URI: req.Params.URI}
+	p := &mcp.ReadResourceParams{
+		Meta: onward(req.Params.Meta), URI: req.Params.URI, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState,
+	}
 	defer u.track(ctx, req.Session, req.Params, p)()
-	res, err := ask(ctx, u, func(s *mcp.ClientSession) (*mcp.ReadResourceResult, error) { return s.ReadResource(ctx, p) })
+	res, err := ask(ctx, u, func(l *link) (*mcp.ReadResourceResult, error) {
+		return u.sessionOf(ctx, l, req.Params.Meta, &p.Meta).ReadResource(ctx, p)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -385,9 +389,14 @@ func (u *Upstream) readResource(ctx context.Context, req *mcp.ReadResourceReques
 }
 
 func (u *Upstream) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-	p := &mcp.GetPromptParams{Meta: onward(req.Params.Meta), Name: req.Params.Name, Arguments: req.Params.Arguments}
+	p := &mcp.GetPromptParams{
+		Meta: onward(req.Params.Meta), Name: req.Params.Name, Arguments: req.Params.Arguments,
+		InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState,
+	}
 	defer u.track(ctx, req.Session, req.Params, p)()
-	res, err := ask(ctx, u, func(s *mcp.ClientSession) (*mcp.GetPromptResult, error) { return s.GetPrompt(ctx, p) })
+	res, err := ask(ctx, u, func(l *link) (*mcp.GetPromptResult, error) {
+		return u.sessionOf(ctx, l, req.Params.Meta, &p.Meta).GetPrompt(ctx, p)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -398,5 +407,5 @@ func (u *Upstream) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.
 func (u *Upstream) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	p := *req.Params
 	p.Meta = onward(p.Meta)
-	return ask(ctx, u, func(s *mcp.ClientSession) (*mcp.CompleteResult, error) { return s.Complete(ctx, &p) })
+	return ask(ctx, u, func(l *link) (*mcp.CompleteResult, error) { return l.session.Complete(ctx, &p) })
 }

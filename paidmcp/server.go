@@ -64,6 +64,10 @@ type ServerConfig struct {
 	// subscribers and addresses that have more than a sixteenth of them, then by callers without a
 	// subscriber, and last by sessions with a paid result that waits to be fetched.
 	MaxSessions int
+	// Stateless serves clients of the older era without sessions too, so that replicas behind a load balancer need not know each other:
+	// each request stands alone. The server then sends nothing outside of calls, GET and DELETE are 405, and a client whose
+	// connection broke cannot resume.
+	Stateless bool
 	// ResumeBytes bounds what is kept of the streams of calls, for clients whose connection broke: 0 for 64 MiB in all, of which
 	// one subscriber, or address without one, has at most a quarter. What was not paid makes room first,
 	// and then what ended first. Below 0 nothing is kept, and a call whose client goes away

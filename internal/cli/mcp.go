@@ -25,6 +25,7 @@ type mcpFlags struct {
 	upstreamToken, credits, name string
 	prices, origins, hosts       []string
 	register, signIn, stream     bool
+	stateless                    bool
 }
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -53,6 +54,7 @@ toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping 
 	fl.StringArrayVar(&f.origins, "allow-origin", nil, "origin of web pages that may call; default this machine and --public-url")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "host to which it listens; default this machine and --public-url")
 	fl.BoolVar(&f.stream, "stream", false, "pass progress on while a call runs, before it is settled")
+	fl.BoolVar(&f.stateless, "stateless", false, "keep no sessions, for replicas behind a load balancer without session affinity")
 	fl.StringVar(&f.callerGone, "caller-gone", "",
 		"what becomes of work whose caller left: settle or release; default settle for tools without readOnlyHint")
 	c.Args = func(cmd *cobra.Command, args []string) error {
@@ -114,7 +116,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 	}
 	s, err := paidmcp.NewServer(pay, m, paidmcp.ServerConfig{
 		BaseURL: f.publicURL, ServiceURL: info.APIBase, RequireSignIn: f.signIn, AllowedOrigins: f.origins, AllowedHosts: f.hosts,
-		Description: "Priced by Toll",
+		Description: "Priced by Toll", Stateless: f.stateless,
 	})
 	if err != nil {
 		return usageError{err}

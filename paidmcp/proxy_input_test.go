@@ -1,0 +1,138 @@
+package paidmcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/paidmcp"
+)
+
+// asking is a server behind whose items ask their caller for a name before they answer.
+func asking() *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "asking", Version: "1.0.0"}, nil)
+	requests := mcp.InputRequestMap{"name": &mcp.ElicitParams{Message: "who?"}}
+	s.AddTool(&mcp.Tool{Name: "form", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if req.Params.InputResponses == nil || req.Params.RequestState != "state-1" {
+				can, _ := json.Marshal(req.Params.Meta[mcp.MetaKeyClientCapabilities])
+				if !strings.Contains(string(can), `"elicitation"`) {
+					return nil, errors.New("the caller can answer nothing: " + string(can))
+				}
+				return &mcp.CallToolResult{InputRequests: requests, RequestState: "state-1"}, nil
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "filled in"}}}, nil
+		})
+	s.AddPrompt(&mcp.Prompt{Name: "form"}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		if req.Params.InputResponses == nil || req.Params.RequestState != "state-1" {
+			return &mcp.GetPromptResult{InputRequests: requests, RequestState: "state-1"}, nil
+		}
+		return &mcp.GetPromptResult{Description: "filled in"}, nil
+	})
+	s.AddResource(&mcp.Resource{Name: "form", URI: "docs://form"}, func(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		if req.Params.InputResponses == nil || req.Params.RequestState != "state-1" {
+			return &mcp.ReadResourceResult{InputRequests: requests, RequestState: "state-1"}, nil
+		}
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: req.Params.URI, Text: "filled in"}}}, nil
+	})
+	return s
+}
+
+// TestProxy_Input: when an item of a server behind asks its caller for input, the question costs nothing, the answer reaches the
+// server, and the result that follows is paid.
+func TestProxy_Input(t *testing.T) {
+	svc := service(t)
+	// The SDK speaks the newer era over HTTP only without sessions.
+	server := asking()
+	ts := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(ts.Close)
+	h := priced(t, svc, paidmcp.Remote(nil, ts.URL, ""))
+	for method, c := range map[string]struct {
+		key, name string
+		price     toll.Credits
+	}{"tools/call": {"name", "form", 2}, "resources/read": {"uri", "docs://form", 3}, "prompts/get": {"name", "form", 1}} {
+		ann := svc.Subscriber(10)
+		ask := func(more map[string]any) httpAnswer {
+			params := map[string]any{c.key: c.name, "_meta": json.RawMessage(strings.Replace(modernMeta(ann.AccessToken),
+				`"io.modelcontextprotocol/clientCapabilities":{}`, `"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}`, 1))}
+			for name, value := range more {
+				params[name] = value
+			}
+			return h.post(message(1, method, params), modern(method, c.name)...)
+		}
+		first := ask(nil)
+		if first.status != http.StatusOK || !strings.Contains(first.body, `"resultType":"input_required"`) || !strings.Contains(first.body, `"requestState":"state-1"`) ||
+			!strings.Contains(first.body, "who?") {
+			t.Errorf("%s: %d %s", method, first.status, first.body)
+		}
+		if ann.Balance() != 10 {
+			t.Errorf("%s: the question took credits: %s left", method, ann.Balance())
+		}
+		second := ask(map[string]any{"requestState": "state-1", "inputResponses": map[string]any{"name": map[string]any{"action": "accept", "content": map[string]any{}}}})
+		if second.status != http.StatusOK || !strings.Contains(second.body, "filled in") || strings.Contains(second.body, "input_required") {
+			t.Errorf("%s: %d %s", method, second.status, second.body)
+		}
+		if left := ann.Balance(); left != 10-c.price {
+			t.Errorf("%s: %s left", method, left)
+		}
+	}
+}
+
+// TestErrorCodes: an error that a handler returns without a code has the code of JSON-RPC for an internal error.
+func TestErrorCodes(t *testing.T) {
+	svc := service(t)
+	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(10)
+	bad := func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return nil, errors.New("not today")
+	}
+	h.pay.AddResource(h.mcp, &mcp.Resource{Name: "free", URI: "bad://free"}, bad, paidmcp.Credits(0))
+	h.pay.AddResource(h.mcp, &mcp.Resource{Name: "paid", URI: "bad://paid"}, bad, paidmcp.Credits(1))
+	h.mcp.AddResource(&mcp.Resource{Name: "none", URI: "bad://none"}, bad)
+	for _, uri := range []string{"bad://free", "bad://paid", "bad://none"} {
+		params := map[string]any{"uri": uri, "_meta": json.RawMessage(modernMeta(ann.AccessToken))}
+		r := h.post(message(1, "resources/read", params), modern("resources/read", uri)...).rpc(t)
+		if r.Error.Code != -32603 || r.Error.Message != "not today" {
+			t.Errorf("%s: %+v", uri, r.Error)
+		}
+	}
+	if ann.Balance() != 10 {
+		t.Errorf("%s left", ann.Balance())
+	}
+}
+
+// TestStateless: without sessions, each request of a client of the older era may reach another replica.
+func TestStateless(t *testing.T) {
+	svc := service(t)
+	cfg := paidmcp.ServerConfig{Stateless: true}
+	one, two, ann := host(t, svc, cfg), host(t, svc, cfg), svc.Subscriber(10)
+	if a := one.post(initialize); a.status != http.StatusOK || a.header.Get("Mcp-Session-Id") != "" || !strings.Contains(a.body, `"serverInfo"`) {
+		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+	version := "MCP-Protocol-Version: 2025-11-25"
+	if a := two.post(message(nil, "notifications/initialized", nil), version); a.status != http.StatusAccepted {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for i, h := range []*hosted{one, two, one} {
+		if got := h.post(call(i, "ask", "x", paidBy(ann.AccessToken)), version).text(t); got != "answer to x" {
+			t.Errorf("%q", got)
+		}
+	}
+	if a := two.post(call(9, "ask", "x", paidBy(ann.AccessToken)), version, "Mcp-Session-Id: of-another-server"); a.text(t) != "answer to x" {
+		t.Errorf("with a session of before: %d %s", a.status, a.body)
+	}
+	if ann.Balance() != 2 {
+		t.Errorf("%s left", ann.Balance())
+	}
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		if a := one.do(method, "/mcp", "", version, "Accept: text/event-stream"); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "POST" {
+			t.Errorf("%s: %d %v", method, a.status, a.header)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package paidmcp
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// modernTime bounds the question whether a server behind speaks the newer era too.
+const modernTime = 5 * time.Second
+
+// modern is a second session with a server over HTTP, of the newer era, in which a result may ask its caller for input
+// (MCP 2026-07-28, multi round-trip requests). It serves callers of that era. A process has one connection, and so one era.
+type modern struct {
+	once    sync.Once
+	session *mcp.ClientSession // nil: the server does not speak it
+}
+
+// sessionOf returns the session for a call with this _meta. In the newer era onward, the _meta that the server behind sees, names
+// what the caller can do, so that it asks for nothing else.
+func (u *Upstream) sessionOf(ctx context.Context, l *link, meta mcp.Meta, onward *mcp.Meta) *mcp.ClientSession {
+	if version, _ := meta[mcp.MetaKeyProtocolVersion].(string); version < firstModern {
+		return l.session
+	}
+	session := l.session
+	if !isModern(session) {
+		session = u.modernOf(ctx, l)
+	}
+	if session == nil {
+		return l.session
+	}
+	if can := meta[mcp.MetaKeyClientCapabilities]; can != nil {
+		if *onward == nil {
+			*onward = mcp.Meta{}
+		}
+		(*onward)[mcp.MetaKeyClientCapabilities] = can
+	}
+	return session
+}
+
+func isModern(s *mcp.ClientSession) bool { return s.InitializeResult().ProtocolVersion >= firstModern }
+
+func (u *Upstream) modernOf(ctx context.Context, l *link) *mcp.ClientSession {
+	if u.blames {
+		return nil
+	}
+	l.modern.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), modernTime)
+		defer cancel()
+		session, err := newClient(nil).Connect(ctx, u.dial(), nil)
+		if err == nil && !isModern(session) {
+			_ = session.Close() // the SDK fell back to the older era
+			session = nil
+		}
+		l.modern.session = session
+	})
+	return l.modern.session
+}
+
+// closeModern ends the second session, and keeps another from being made.
+func (l *link) closeModern() {
+	l.modern.once.Do(func() {})
+	if l.modern.session != nil {
+		_ = l.modern.session.Close()
+	}
+}
+
+// newClient returns a client that can do nothing by itself: questions of the server to its client could not be passed to one
+// caller among many. changed is called when one of the lists has changed; nil: nothing watches them.
+func newClient(changed func()) *mcp.Client {
+	options := &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}, MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true}}
+	if changed != nil {
+		options.ToolListChangedHandler = func(context.Context, *mcp.ToolListChangedRequest) { changed() }
+		options.PromptListChangedHandler = func(context.Context, *mcp.PromptListChangedRequest) { changed() }
+		options.ResourceListChangedHandler = func(context.Context, *mcp.ResourceListChangedRequest) { changed() }
+	}
+	return mcp.NewClient(&mcp.Implementation{Name: "toll", Version: defaultVersion}, options)
+}
