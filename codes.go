@@ -98,6 +98,7 @@ const (
 	CodeSettlementGone           Code = "BCK.X402.0913"       // The request was removed after its time.
 	CodeSettlementPending        Code = "BCK.X402.0914"       // The outcome is not known yet; repeat the same call with the same id.
 	CodeBadX402Version           Code = "BCK.X402.0915"       // x402Version must be 2.
+	CodeHoldOver                 Code = "BCK.X402.0916"       // This hold is not open any more, so it cannot be renewed.
 	CodeDeprecatedForm           Code = "BCK.X402.0920"       // A deprecated form was used.
 	CodePaymentMethodNotFound    Code = "BCK.DELEGATION.0001" // The caller has no payment method with this id.
 	CodeUnknownDelegation        Code = "BCK.DELEGATION.0002" // The caller has no delegation with this id.

@@ -198,6 +198,8 @@ var codes = []CodeInfo{
 		Hint: "The entry of a settlement stays: read the balance, or ask the operator for the archive."},
 	{Code: CodeSettlementPending, Status: 503, Category: CategoryIntegration, Retryable: true, Message: "The outcome is not known yet; repeat the same call with the same id.",
 		Hint: "Repeat the same call with the same agentRequestId after the seconds in Retry-After."},
+	{Code: CodeHoldOver, Status: 409, Category: CategoryBusiness, Retryable: false, Message: "This hold is not open any more, so it cannot be renewed.",
+		Hint: "Read what became of the request with GET /api/v1/x402/settlements/{agentRequestId}."},
 	{Code: CodeBadX402Version, Status: 400, Category: CategoryValidation, Retryable: false, Message: "x402Version must be 2.",
 		Hint: "Send x402Version 2."},
 	{Code: CodeDeprecatedForm, Status: 200, Category: CategoryBusiness, Retryable: false, Message: "A deprecated form was used.",

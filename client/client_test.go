@@ -174,6 +174,10 @@ func TestRepeats(t *testing.T) {
 			_, err := c.Release(ctx, &x402.ReleaseRequest{AgentRequestID: "r-1"})
 			return err
 		}, 3, false},
+		"renew": {func(c *client.Client) error {
+			_, err := c.Renew(ctx, &x402.RenewRequest{AgentRequestID: "r-1"})
+			return err
+		}, 3, false},
 		"verify":               {func(c *client.Client) error { _, err := c.Verify(ctx, open); return err }, 3, false},
 		"verify with hold":     {func(c *client.Client) error { _, err := c.Verify(ctx, hold); return err }, 1, false},
 		"verify with hold, id": {func(c *client.Client) error { _, err := c.Verify(ctx, named); return err }, 3, false},

@@ -9,7 +9,10 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-var _ x402.Facilitator = (*Client)(nil)
+var (
+	_ x402.Facilitator = (*Client)(nil)
+	_ x402.Renewer     = (*Client)(nil)
+)
 
 // Terms returns what a server must know of a plan to ask for payment.
 func (c *Client) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error) {
@@ -153,4 +156,9 @@ func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.Set
 // Release gives a hold back without a burn. A repeat gets the same answer.
 func (c *Client) Release(ctx context.Context, req *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
 	return fetch[x402.ReleaseResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/release"), body: req, again: true})
+}
+
+// Renew moves the end of an open hold. A repeat is harmless.
+func (c *Client) Renew(ctx context.Context, req *x402.RenewRequest) (*x402.RenewResponse, error) {
+	return fetch[x402.RenewResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/renew"), body: req, again: true})
 }

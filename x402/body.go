@@ -182,13 +182,7 @@ func (r *VerifyRequest) take(b *verifyBody) error {
 	if err := b.check(&faults); err != nil {
 		return err
 	}
-	if h := b.HoldSecs; h != nil {
-		if *h < 1 || *h > MaxHoldSecs {
-			faults.add("holdSecs", toll.Errorf(toll.CodeBadNumber, "must be 1 to 900"))
-		} else {
-			r.HoldSecs = int(*h)
-		}
-	}
+	r.HoldSecs = faults.holdSecs(b.HoldSecs)
 	if err := faults.err(); err != nil {
 		return err
 	}
@@ -197,6 +191,18 @@ func (r *VerifyRequest) take(b *verifyBody) error {
 		r.AgentRequestID = *b.AgentRequestID
 	}
 	return r.PaymentRequired.check()
+}
+
+// holdSecs returns the life of a hold, 0 when none is given, and reports one out of range.
+func (r *report) holdSecs(n *toll.Int) int {
+	switch {
+	case n == nil:
+		return 0
+	case *n < 1 || *n > MaxHoldSecs:
+		r.add("holdSecs", toll.Errorf(toll.CodeBadNumber, "must be 1 to 900"))
+		return 0
+	}
+	return int(*n)
 }
 
 type settleBody struct {

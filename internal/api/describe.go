@@ -21,6 +21,9 @@ var abouts = map[string]string{
 	"settle": "The agent settles after it has the answer to the request and before it sends that answer. A repeat with the same request id " +
 		"returns the first outcome and burns nothing.",
 	"release": "The agent releases a hold when the request failed. A request that is settled stays settled.",
+	"renew": "The agent renews the hold of a long answer at half of its life. The credits stay set aside until holdSecs from now, at most for " +
+		"24 hours since the hold began; no credits of other holds are taken, and a repeat is harmless. A hold that is settled, released or " +
+		"lapsed cannot be renewed.",
 	"orderPlan": "A free plan is granted at once. A plan that is paid on a chain is paid from the wallet of the caller or under a delegation; " +
 		"202 means that the payment is not decided yet: read the order until it is.",
 	"openCheckout":      "The person pays on the page at `url`. The order is made when the payment is confirmed, once for each page.",

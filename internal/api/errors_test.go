@@ -342,6 +342,11 @@ func provoked() map[toll.Code]func(c *scene) answer {
 			id := c.pay("").text(c.t, "extra.agentRequestId")
 			return c.post("/x402/release", `{"agentRequestId":"`+id+`"}`)
 		},
+		toll.CodeHoldOver: func(c *scene) answer {
+			id := c.held(c.tokenOf(`{"planId":"`+c.plan+`"}`), "")
+			c.post("/x402/release", `{"agentRequestId":"`+id+`"}`)
+			return c.post("/x402/renew", `{"agentRequestId":"`+id+`"}`)
+		},
 		toll.CodeRequestUsed: func(c *scene) answer {
 			return c.post("/x402/verify", agentBody(c.plan, c.agent, c.token, `,"agentRequestId":"`+c.hold("")+`"`))
 		},

@@ -71,6 +71,7 @@ func TestT17_T169_PrivilegeMatrix(t *testing.T) {
 	settled := s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, ""))
 	request, transaction := settled.text(t, "extra.agentRequestId"), settled.text(t, "transaction")
 	held := s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, token, `,"hold":true`)).text(t, "agentRequestId")
+	renewed := s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, token, `,"hold":true`)).text(t, "agentRequestId")
 
 	rehearsed := s.do(s.b1, "POST", base+"/protocol/agents/simulate/start", "").text(t, "agentRequestId")
 
@@ -115,7 +116,7 @@ func TestT17_T169_PrivilegeMatrix(t *testing.T) {
 		"listAgents": {keyed, ""}, "readAgent": {open, ""}, "listPlansOfAgent": {open, ""},
 		"registerPlan": {keyed, freePlan}, "listPlans": {keyed, ""}, "readPlan": {open, ""}, "listAgentsOfPlan": {open, ""}, "readBalance": {keyed, ""}, "readBalanceOf": {open, ""},
 		"orderPlan": {keyed, "{}"}, "readOrder": {parties, ""}, "listOrders": {keyed, ""}, "listSubscribers": {owned, ""}, "listHoldings": {keyed, ""}, "listUsage": {keyed, ""}, "listRevenue": {keyed, ""}, "listRefusals": {keyed, ""}, "listRequests": {keyed, ""}, "readRequest": {parties, ""}, "search": {[5]int{401, 401, 400, 400, 400}, ""}, "mintCredits": {owned, mint}, "mintExpirableCredits": {owned, mint}, "takeBackCredits": {owned, back},
-		"verify": {owned, paymentBody(plan, token, "")}, "settle": {owned, paymentBody(plan, token, "")}, "release": {mine, `{"agentRequestId":"` + held + `"}`},
+		"verify": {owned, paymentBody(plan, token, "")}, "settle": {owned, paymentBody(plan, token, "")}, "renew": {mine, `{"agentRequestId":"` + renewed + `","holdSecs":90}`}, "release": {mine, `{"agentRequestId":"` + held + `"}`},
 		"updateAgent": {owned, `{"description":"changed"}`}, "setAgentListed": {owned, ""}, "attachPlan": {owned, ""}, "detachPlan": {owned, ""},
 		"addEndpoints": {owned, `{"endpoints":[{"POST":"/added"}]}`},
 		"updatePlan":   {owned, `{"description":"changed"}`}, "setPlanListed": {owned, ""},
@@ -149,7 +150,7 @@ func TestT17_T169_PrivilegeMatrix(t *testing.T) {
 		"createWebhook": true, "updateWebhook": true, "deleteWebhook": true, "testWebhook": true, "rotateWebhook": true, "resendDelivery": true,
 		"recordSubTask": true, "openCheckout": true, "openStripePayment": true, "createDelegation": true, "revokeDelegation": true, "updatePaymentMethod": true, "deletePaymentMethod": true,
 		"updateAgent": true, "setAgentListed": true, "attachPlan": true, "detachPlan": true, "addEndpoints": true, "updatePlan": true, "setPlanListed": true,
-		"settle": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true, "rotateKey": true, "exportWallet": true, "createInvitation": true,
+		"settle": true, "renew": true, "release": true, "createPermission": true, "revokePermission": true, "createKey": true, "updateKey": true, "revokeKey": true, "rotateKey": true, "exportWallet": true, "createInvitation": true,
 	}
 	noted := map[string]bool{} // in the audit log
 	for _, r := range api.Routes() {

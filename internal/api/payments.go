@@ -50,6 +50,12 @@ func paymentRoutes() []route {
 			action: takes((*handler).release), codes: append([]toll.Code{toll.CodeReleaseOfSettled, toll.CodeSettlementNotFound, toll.CodeTokenSignature}, bodyCodes...),
 		},
 		{
+			op: "renew", method: "POST", path: at + "/renew", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Move the end of an open hold",
+			action: takes((*handler).renew), codes: []toll.Code{
+				toll.CodeHoldOver, toll.CodeSettlementNotFound, toll.CodeSettleConflict, toll.CodeSettlementPending, toll.CodeBadNumber,
+			},
+		},
+		{
 			op: "supported", method: "GET", path: at + "/supported", auth: open, right: public, tag: "Payments", summary: "What this facilitator serves, for standard x402 servers",
 			action: reads((*handler).supported),
 		},
@@ -136,6 +142,10 @@ func (h *handler) settle(c *call, in *x402.SettleRequest) (any, error) {
 
 func (h *handler) release(c *call, in *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
 	return h.Facilitator.Release(c.context, c.caller.Address, in)
+}
+
+func (h *handler) renew(c *call, in *x402.RenewRequest) (*x402.RenewResponse, error) {
+	return h.Facilitator.Renew(c.context, c.caller.Address, in)
 }
 
 func (h *handler) supported(*call) (*x402.Supported, error) { return h.Facilitator.Supported(), nil }

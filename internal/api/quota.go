@@ -46,7 +46,7 @@ func newFlows(q Quotas) map[string]*meter.Quota {
 // counted by the facilitator.
 func (r *route) flow() string {
 	switch r.op {
-	case "verify", "settle", "release", "signOffers", "createPermission", "advanceClock", "startSimulation", "finishSimulation":
+	case "verify", "settle", "release", "renew", "signOffers", "createPermission", "advanceClock", "startSimulation", "finishSimulation":
 		return ""
 	case "orderPlan", "openCheckout", "openStripePayment":
 		return flowOrders

@@ -90,6 +90,7 @@ var shapes = []shaped{
 	as[x402.VerifyRequest](stockOr[verifyShape]),
 	as[x402.SettleRequest](stockOr[settleShape]),
 	as[x402.ReleaseRequest](stockOr[releaseShape]),
+	as[x402.RenewRequest](func(r huma.Registry) *huma.Schema { return r.Schema(reflect.TypeFor[renewShape](), true, "") }),
 }
 
 // one is a schema that stands for itself.
@@ -157,6 +158,11 @@ type releaseShape struct {
 	AgentRequestID string `json:"agentRequestId"`
 }
 
+type renewShape struct {
+	AgentRequestID string    `json:"agentRequestId" doc:"Id of the request whose hold is open."`
+	HoldSecs       *toll.Int `json:"holdSecs,omitempty" minimum:"1" maximum:"900" doc:"Life of the hold in seconds from now. Default 60."`
+}
+
 // verifyShape and settleShape are the bodies that their decoders take.
 type verifyShape struct {
 	PaymentRequired x402.PaymentRequired `json:"paymentRequired" doc:"An object, or a string with its JSON or the base64 of its JSON."`
@@ -206,7 +212,7 @@ type schemas struct{ huma.Registry }
 const schemaPrefix = "#/components/schemas/"
 
 func newSchemas() schemas {
-	names := map[string]string{"verifyShape": "VerifyRequest", "settleShape": "SettleRequest", "stockShape": "StockRequest", "stockRequirementsShape": "StockRequirements", "requirementsShape": "StockRequirements", "releaseShape": "ReleaseRequest",
+	names := map[string]string{"verifyShape": "VerifyRequest", "settleShape": "SettleRequest", "stockShape": "StockRequest", "stockRequirementsShape": "StockRequirements", "requirementsShape": "StockRequirements", "releaseShape": "ReleaseRequest", "renewShape": "RenewRequest",
 		"PermissionBody": "PermissionRequest",
 		"acceptedShape":  "Accepted", "delegationShape": "DelegationConfig", "acceptedExtraShape": "AcceptedExtra", "verdict": "Error", "PlanRecord": "Plan", "AgentRecord": "Agent"}
 	r := huma.NewMapRegistry(schemaPrefix, func(t reflect.Type, hint string) string {

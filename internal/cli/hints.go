@@ -39,6 +39,7 @@ var hints = map[toll.Code]string{
 	toll.CodePaymentMethodRevoked:  "toll cards list shows the payment methods.",
 	toll.CodePaymentRequired:       "toll tokens create PLAN makes an access token; toll call --plan PLAN pays by itself.",
 	toll.CodeUnsupportedScheme:     "toll x402 supported shows the schemes and networks; a delegation must be in the currency of the plan.",
+	toll.CodeHoldOver:              "toll x402 settlement REQUEST shows what became of it.",
 	toll.CodeReleaseOfSettled:      "toll x402 settlement REQUEST shows what became of it.",
 	toll.CodePaymentMethodNotFound: "toll cards list shows the payment methods.",
 	toll.CodeUnknownDelegation:     "toll delegations list shows yours.",

@@ -23,6 +23,10 @@ func (a *app) x402Command() *cobra.Command {
 		a.resource(call{
 			use: "release REQUEST", short: "Give a hold back", method: http.MethodPost, path: "/x402/release", into: "agentRequestId",
 		}),
+		a.resource(call{
+			use: "renew REQUEST", short: "Renew an open hold", method: http.MethodPost, path: "/x402/renew", into: "agentRequestId",
+			flags: []flag{{"hold-secs", "holdSecs", digits, "life of the hold in seconds from now, 1 to 900; default 60"}},
+		}),
 		a.x402Settlement(),
 		a.x402Discover(),
 		a.get("supported", "Show the schemes and networks of the service", "/x402/supported"),

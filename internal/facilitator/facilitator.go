@@ -181,6 +181,10 @@ func (a as) Release(ctx context.Context, req *x402.ReleaseRequest) (*x402.Releas
 	return a.f.Release(ctx, a.caller, req)
 }
 
+func (a as) Renew(ctx context.Context, req *x402.RenewRequest) (*x402.RenewResponse, error) {
+	return a.f.Renew(ctx, a.caller, req)
+}
+
 func (a as) Offers(ctx context.Context, req *x402.OffersRequest) (*x402.OffersResponse, error) {
 	return a.f.Offers(ctx, a.caller, req)
 }

@@ -72,6 +72,7 @@ var refusals = map[ledger.Refused]*toll.Error{
 	ledger.Replay:          refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "This request is settled, and was not verified before."),
 	ledger.Conflict:        refuse(toll.CodeSettleConflict, x402.ReasonConflict, ""),
 	ledger.HoldExpired:     refuse(toll.CodeHoldExpired, x402.ReasonHoldExpired, ""),
+	ledger.HoldOver:        refuse(toll.CodeHoldOver, "", ""),
 	ledger.IdentifierConflict: refuse(toll.CodeSettleConflict, x402.ReasonIdentifierConflict,
 		"This payment identifier was used before with other content."),
 }

@@ -30,7 +30,7 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 	} else {
 		var all []*request
 		if all, err = f.lookup(ctx, caller, req.AgentRequestID, ownerOnly(caller)); err == nil {
-			r, err = toRelease(all)
+			r, err = theOpenOne(all)
 		}
 	}
 	if err != nil {
@@ -48,6 +48,31 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 	return &x402.ReleaseResponse{
 		Success: true, AgentRequestID: out.RequestID, Status: out.Status.String(), Released: out.Amount,
 	}, nil
+}
+
+// Renew moves the end of an open hold to its life from now, at most to [ledger.MaxHoldLife] after its creation. It takes no credits, and a
+// repeat is harmless. Only the owner of the plan may. Errors: [toll.CodeSettlementNotFound] also for requests of other builders,
+// [toll.CodeHoldOver], [toll.CodeSettleConflict] for an id that names open holds of several accounts.
+func (f *Facilitator) Renew(ctx context.Context, caller toll.Address, req *x402.RenewRequest) (*x402.RenewResponse, error) {
+	if req.HoldSecs < 0 || req.HoldSecs > x402.MaxHoldSecs {
+		return nil, malformed("holdSecs", "must be 1 to 900")
+	}
+	all, err := f.lookup(ctx, caller, req.AgentRequestID, ownerOnly(caller))
+	if err != nil {
+		return nil, err
+	}
+	r, err := theOpenOne(all)
+	if err != nil {
+		return nil, err
+	}
+	held, err := f.Ledger.Renew(ctx, r.Request.Account, r.ID, holdLife(req.HoldSecs))
+	if ledger.IsRefused(err, ledger.UnknownRequest) {
+		return nil, noSettlement()
+	}
+	if err != nil {
+		return nil, f.refusedBy(err)
+	}
+	return &x402.RenewResponse{Success: true, AgentRequestID: held.RequestID, HeldAmount: held.Amount, HoldExpiresAt: toll.At(held.Until)}, nil
 }
 
 // paidBy returns the request that the payment of a stock body names.
@@ -233,9 +258,9 @@ func (f *Facilitator) lookup(ctx context.Context, caller toll.Address, id string
 	return out, nil
 }
 
-// toRelease takes the one open hold, else the newest request. An id that a builder gave to open holds of two subscribers
+// theOpenOne returns the one open hold, else the newest request. An id that a builder gave to open holds of two subscribers
 // names neither: releasing the wrong one would leave a handler unpaid.
-func toRelease(all []*request) (*request, error) {
+func theOpenOne(all []*request) (*request, error) {
 	var open *request
 	for _, r := range all {
 		if r.State != ledger.StateHeld {

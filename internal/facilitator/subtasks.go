@@ -79,7 +79,7 @@ func (f *Facilitator) worksFor(ctx context.Context, caller toll.Address, id stri
 		if err != nil {
 			return account, err
 		}
-		r, err := toRelease(all)
+		r, err := theOpenOne(all)
 		if err != nil {
 			return account, err
 		}

@@ -170,6 +170,13 @@ func (l *Ledger) Release(ctx context.Context, account AccountID, requestID strin
 	return do[Released](ctx, l, release{account, requestID})
 }
 
+// Renew moves the end of an open hold to life from now, at most to [MaxHoldLife] after its creation, and never back. It takes no
+// credits, so a repeat is harmless. As for a settlement, the access token may have expired or been revoked since. Refusals:
+// UnknownRequest, HoldOver.
+func (l *Ledger) Renew(ctx context.Context, account AccountID, requestID string, life time.Duration) (Held, error) {
+	return do[Held](ctx, l, renew{release{account, requestID}, life})
+}
+
 // RevokePermission ends a permission at once. Open holds under it still settle. Refusals: PermissionUnknown,
 // PermissionRevoked.
 func (l *Ledger) RevokePermission(ctx context.Context, plan toll.PlanID, subscriber toll.Address, hash toll.Hash, at time.Time) error {

@@ -109,7 +109,7 @@ func (m *memory) recall(g *group, now time.Time) bool {
 	}
 	for _, op := range g.ops {
 		switch op.(type) {
-		case *hold, *settle, release:
+		case *hold, *settle, release, renew:
 		default:
 			return false
 		}

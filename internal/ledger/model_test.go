@@ -41,12 +41,13 @@ type modelLot struct {
 }
 
 type modelRequest struct {
-	state  string
-	held   toll.Credits
-	until  time.Time
-	perm   toll.Hash
-	amount toll.Credits
-	answer string
+	state   string
+	held    toll.Credits
+	until   time.Time
+	created time.Time
+	perm    toll.Hash
+	amount  toll.Credits
+	answer  string
 }
 
 type modelPermission struct {
@@ -282,7 +283,7 @@ func (m *model) hold(id string, h toll.Hash, n toll.Credits, until time.Time) le
 	if _, open := m.held(nil); open >= ledger.MaxHoldsPerAccount {
 		return ledger.TooManyHolds
 	}
-	m.requests[id] = &modelRequest{state: "held", held: n, until: until, perm: h}
+	m.requests[id] = &modelRequest{state: "held", held: n, until: until, created: m.now, perm: h}
 	return ""
 }
 
@@ -344,6 +345,24 @@ func (m *model) release(id string) (no ledger.Refused, status string) {
 		return "", "lapsed"
 	}
 	return "", r.state
+}
+
+func (m *model) renew(id string, life time.Duration) (no ledger.Refused, until time.Time) {
+	r := m.requests[id]
+	switch {
+	case r == nil:
+		return ledger.UnknownRequest, until
+	case r.state != "held":
+		return ledger.HoldOver, until
+	}
+	if until = m.now.Add(life); until.Before(r.until) {
+		until = r.until
+	}
+	if last := r.created.Add(24 * time.Hour); until.After(last) {
+		until = last
+	}
+	r.until = until
+	return "", until
 }
 
 // TestT43_WrongBooks drives random operations against the model and compares every answer and the whole state.
@@ -475,7 +494,17 @@ func runModel(b *bench, rnd *rand.Rand, steps int) {
 				}
 				r.answer = string(s.Answer)
 			}
-		case k < 85:
+		case k < 81:
+			id, life := ids(), time.Duration(1+rnd.IntN(60))*time.Second
+			what = fmt.Sprintf("renew %s for %v", id, life)
+			var h ledger.Held
+			h, err = b.Renew(b.ctx, account, id, life)
+			var until time.Time
+			want, until = m.renew(id, life)
+			if err == nil && !h.Until.Equal(until) {
+				b.Fatalf("step %d: %s: until %v, want %v", step, what, h.Until, until)
+			}
+		case k < 86:
 			id := ids()
 			what = "release " + id
 			var r ledger.Released

@@ -342,6 +342,27 @@ func (o release) apply(s *state, _ bool) (any, error) {
 	return Released{RequestID: r.ID, Status: r.State, Amount: r.Held}, nil
 }
 
+// renew moves the end of an open hold; it moves no credits.
+type renew struct {
+	release
+	life time.Duration
+}
+
+func (o renew) apply(s *state, _ bool) (any, error) {
+	r := s.requests[o.requestID]
+	if r == nil {
+		return nil, refuse(UnknownRequest)
+	}
+	if r.State != StateHeld {
+		return nil, refuse(HoldOver)
+	}
+	until := min(s.now+o.life.Microseconds(), r.CreatedAt.Add(MaxHoldLife).UnixMicro())
+	if until > r.HoldEndsAt.UnixMicro() {
+		r.HoldEndsAt, r.changed, s.accountChanged = micro(until), true, true
+	}
+	return Held{RequestID: r.ID, Amount: r.Held, Until: r.HoldEndsAt, Account: s.account}, nil
+}
+
 type revoke struct {
 	account    AccountID
 	plan       toll.PlanID // "": the account is made already

@@ -8,6 +8,7 @@ var writes = []struct{ one, many string }{
 	writesLot:        {sqlLotSave, sqlLotsSave},
 	writesRequest:    {sqlRequestAdd, sqlRequestsAdd},
 	writesEnd:        {sqlRequestEnd, sqlRequestsEnd},
+	writesRenewed:    {sqlRequestRenew, sqlRequestsRenew},
 	writesSettled:    {sqlRequestSettled, sqlRequestsSettled},
 	writesKey:        {sqlKeyAdd, sqlKeysAdd},
 	writesPermission: {sqlPermissionSave, sqlPermissionsSave},
@@ -21,6 +22,7 @@ const (
 	writesLot
 	writesRequest
 	writesEnd
+	writesRenewed
 	writesSettled
 	writesKey
 	writesPermission
@@ -53,6 +55,8 @@ func (s *state) rows(id []byte, add func(kind int, row []any)) {
 		case !r.changed:
 		case r.stored && r.State == StateSettled:
 			add(writesSettled, []any{id, r.ID})
+		case r.stored && r.State == StateHeld:
+			add(writesRenewed, []any{id, r.ID, micros(r.HoldEndsAt, 0)})
 		case r.stored:
 			ends(r)
 		case r.State != StateSettled:

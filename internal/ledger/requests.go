@@ -37,6 +37,10 @@ const (
 		FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[])
 			AS u(account_id, agent_request_id, state, ended_at, plan_id, subscriber)
 		WHERE r.account_id = u.account_id AND r.agent_request_id = u.agent_request_id`
+	sqlRequestRenew  = `UPDATE requests SET hold_ends_at = $3 WHERE account_id = $1 AND agent_request_id = $2`
+	sqlRequestsRenew = `UPDATE requests r SET hold_ends_at = u.hold_ends_at
+		FROM unnest($1::bytea[], $2::text[], $3::bigint[]) AS u(account_id, agent_request_id, hold_ends_at)
+		WHERE r.account_id = u.account_id AND r.agent_request_id = u.agent_request_id`
 	sqlRequestSettled  = `DELETE FROM requests WHERE account_id = $1 AND agent_request_id = $2`
 	sqlRequestsSettled = `DELETE FROM requests r USING unnest($1::bytea[], $2::text[]) AS u(account_id, agent_request_id)
 		WHERE r.account_id = u.account_id AND r.agent_request_id = u.agent_request_id`

@@ -18,6 +18,9 @@ const (
 	MaxHoldsPerAccount    = 256
 )
 
+// MaxHoldLife is how long after its creation a hold that is renewed ends at the latest.
+const MaxHoldLife = 24 * time.Hour
+
 // lateSettle is how long after the end of its access token a claim may still be settled.
 const lateSettle = time.Hour
 
@@ -204,6 +207,7 @@ const (
 	NotFirst          Refused = "account has an order already"
 	SettledAlready    Refused = "request is settled"
 	UnknownRequest    Refused = "request unknown"
+	HoldOver          Refused = "hold not open" // it is settled, released or lapsed
 	// IdentifierConflict is Conflict of a request that a payment identifier named.
 	IdentifierConflict Refused = "payment identifier names other content"
 	// ExceedsHold is an amount above what was held, where that is the bound.

@@ -1624,6 +1624,22 @@ export interface Removed {
   userId: string;
 }
 
+export interface RenewRequest {
+  /** Id of the request whose hold is open. */
+  agentRequestId: string;
+  /** Life of the hold in seconds from now. Default 60. */
+  holdSecs?: number;
+}
+
+export interface RenewResponse {
+  agentRequestId: string;
+  /** Credits, 0 to 2^63-1. A request may also send a JSON integer. */
+  heldAmount: bigint;
+  /** ISO 8601. Answers are in UTC with milliseconds. */
+  holdExpiresAt: string;
+  success: boolean;
+}
+
 export interface RequestList {
   /**
    * Where the next call continues. An answer may have fewer records than pageSize, or
@@ -2444,6 +2460,9 @@ export const shapes: Record<string, Shape> = {
  "ReleaseResponse": {
   "released": 1
  },
+ "RenewResponse": {
+  "heldAmount": 1
+ },
  "RequestList": {
   "requests": "Settlement"
  },
@@ -2644,6 +2663,7 @@ export const operations = {
   buyPlan: ["POST","/api/v1/x402/plans/{planId}/order","WalletAnswer"],
   signInToPlan: ["POST","/api/v1/x402/plans/{planId}/token","WalletAnswer"],
   release: ["POST","/api/v1/x402/release","ReleaseResponse"],
+  renew: ["POST","/api/v1/x402/renew","RenewResponse"],
   settle: ["POST","/api/v1/x402/settle","SettleResponse"],
   findSettlement: ["GET","/api/v1/x402/settlements","Settlement"],
   readSettlement: ["GET","/api/v1/x402/settlements/{agentRequestId}","Settlement"],

@@ -1634,6 +1634,23 @@ class Removed(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RenewResponse(Record):
+    """RenewResponse as the service answers it."""
+
+    agent_request_id: str
+    held_amount: int
+    hold_expires_at: datetime
+    success: bool
+
+    _members = (
+        member("agent_request_id", "agentRequestId", text, True),
+        member("held_amount", "heldAmount", integer, True),
+        member("hold_expires_at", "holdExpiresAt", moment, True),
+        member("success", "success", boolean, True),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RequestRecord(Record):
     """RequestRecord as the service answers it."""
 
@@ -2471,6 +2488,7 @@ OPERATIONS: Mapping[str, type[Record]] = {
     "removeCredential": Done,
     "removeMember": Removed,
     "renameWorkspace": Organization,
+    "renew": RenewResponse,
     "renewRecoveryCodes": RecoveryCodes,
     "resendDelivery": WebhookDelivery,
     "revokeDelegation": ActResult,
