@@ -52,7 +52,7 @@ func newGate(f x402.Facilitator, next http.Handler, c *config, terms *sale.Terms
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if _, err := cleanPath(r.URL); err != nil {
+	if _, err := readPath(r.URL); err != nil {
 		writeError(w, err, correlationID(r.Header))
 		return
 	}

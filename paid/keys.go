@@ -9,6 +9,7 @@ import (
 
 // routeKey is what a key of a price list says.
 type routeKey struct {
+	key      string
 	method   string
 	segments []string // names keep their ":"
 	rest     bool     // the key ends in "/*"
@@ -34,7 +35,7 @@ func parseKey(key string) (k routeKey, err error) {
 	case strings.ContainsAny(path, `?#%;\`):
 		return bad(`the path must be decoded, without query, fragment, ";" and "\"`)
 	}
-	k.method = method
+	k.key, k.method = key, method
 	if path, k.rest = strings.CutSuffix(path, "/*"); strings.Contains(path, "*") {
 		return bad(`"*" must be the last segment, as in "GET /files/*"`)
 	}
@@ -56,9 +57,15 @@ func parseKey(key string) (k routeKey, err error) {
 	return k, nil
 }
 
-// text is that by which keys without names are compared.
+// text is the key without what its names are called.
 func (k *routeKey) text() string {
-	text := k.method + " /" + strings.Join(k.segments, "/")
+	text := k.method + " "
+	for _, s := range k.segments {
+		if s[0] == ':' {
+			s = ":"
+		}
+		text += "/" + s
+	}
 	if k.rest {
 		text += "/*"
 	}
@@ -76,15 +83,15 @@ func (k *routeKey) class() int {
 	return 0
 }
 
-// fits reports whether a path falls under the key, and the values of its names.
-func (k *routeKey) fits(segments []string) (values []string, ok bool) {
+// fits reports whether a path falls under the key, and the values of its names. cased compares letters with their case.
+func (k *routeKey) fits(segments []string, cased bool) (values []string, ok bool) {
 	if len(segments) < len(k.segments) || len(segments) > len(k.segments) && !k.rest {
 		return nil, false
 	}
 	for i, s := range k.segments {
 		if s[0] == ':' {
 			values = append(values, segments[i])
-		} else if s != segments[i] {
+		} else if s != segments[i] && (cased || !strings.EqualFold(s, segments[i])) {
 			return nil, false
 		}
 	}

@@ -22,14 +22,22 @@ const maxFormBody = 1 << 20
 // refuseOverride refuses a request that asks a router behind to take it for one with another method, where that could have
 // another price. Frameworks read such a wish in headers and in a parameter "_method", decoded, of the query or of the body of a
 // POST. e is the entry that prices the request, nil for none.
-func (t *table) refuseOverride(r *http.Request, e *entry, segments []string) *toll.Error {
+func (t *table) refuseOverride(r *http.Request, e *entry, p requestPath) *toll.Error {
 	wished := overridesByHeader(r.Header) || namesMethod(r.URL.RawQuery)
 	if !wished && !strings.EqualFold(r.Method, http.MethodPost) {
 		return nil
 	}
-	door := t.hasOtherPrice(e, segments)
+	door, paid := false, false
+	for i := -1; i < len(p.others); i++ {
+		segments := p.segments
+		if i >= 0 {
+			segments = p.others[i]
+		}
+		door = door || t.hasOtherPrice(e, segments)
+		paid = paid || wished && t.paidPath(segments)
+	}
 	switch {
-	case wished && (door || t.paidPath(segments)):
+	case wished && (door || paid):
 		return toll.NewError(toll.CodeMethodNotAllowed)
 	case door:
 		return refuseBodyOverride(r)

@@ -17,7 +17,9 @@ import (
 // Proxy puts a price on an HTTP upstream without code in it: a reverse proxy with a price list. What no key matches takes
 // the [Default] route, and without one is 404.
 //
-// The upstream sees the path as it was priced, its own Host, and X-Forwarded-For, -Proto and (with [PublicURL]) -Host as this
+// A path that routers read in several ways ("%2F", "%5C", "//", ";") must have one route in all of them, and a query must be one that
+// Go reads whole; otherwise the request is 400 and pays nothing. The upstream sees path and query as they were sent, without dot
+// segments, its own Host, and X-Forwarded-For, -Proto and (with [PublicURL]) -Host as this
 // proxy knows them; what the client sent there is dropped, as are the payment and headers that rewrite paths or methods.
 // Options of the proxy itself (log, public address) are those of [With].
 //
@@ -41,19 +43,16 @@ type proxy struct {
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	correlation := correlationID(r.Header)
-	segments, err := cleanPath(r.URL)
-	if err == nil && strings.Contains(r.URL.Path, ";") {
-		// Some servers cut parameters off the path, and would see another one than was priced.
-		err = toll.Errorf(toll.CodeBadRequest, "The path is malformed.")
-	}
-	if err == nil {
-		err = checkRequest(r, -1) // of the body the route decides
-	}
+	err := checkRequest(r, -1) // of the body the route decides
 	var e *entry
 	var values []string
+	var path requestPath
 	if err == nil {
-		e, values = p.table.match(r.Method, segments)
-		err = p.table.refuseOverride(r, e, segments)
+		e, values, path, err = p.table.find(r)
+	}
+	if _, bad := url.ParseQuery(r.URL.RawQuery); err == nil && bad != nil {
+		// The reverse proxy would drop such a parameter, and the caller would pay for another request.
+		err = toll.Errorf(toll.CodeBadRequest, "The query is malformed.")
 	}
 	if err != nil {
 		writeError(w, err, correlation)
@@ -69,17 +68,15 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	// One reading of the path from here on: resource, price and upstream see the same.
+	// From here on resource, price and upstream see the same path.
 	in := &body{ReadCloser: r.Body}
 	out := r.WithContext(context.WithValue(r.Context(), proxiedBody{}, in))
 	if r.Body != nil {
 		out.Body = in
 	}
 	u := *r.URL
-	u.Path, u.RawPath = "/"+strings.Join(segments, "/"), ""
-	if strings.HasSuffix(r.URL.Path, "/") && u.Path != "/" {
-		u.Path += "/"
-	}
+	u.RawPath = path.sent
+	u.Path, _ = url.PathUnescape(path.sent) // it was escaped or read before
 	out.URL = &u
 	e.serve(w, withValues(out, e, values))
 }

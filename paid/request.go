@@ -1,16 +1,13 @@
 package paid
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/x402"
@@ -68,34 +65,6 @@ func upgrades(h http.Header) bool {
 		}
 	}
 	return false
-}
-
-// cleanPath reads a path the one way in which it is priced and forwarded: percent-decoded once, without empty and dot
-// segments. What a router behind could read in another way is an error.
-func cleanPath(u *url.URL) (segments []string, err *toll.Error) {
-	bad := func() ([]string, *toll.Error) {
-		return nil, toll.Errorf(toll.CodeBadRequest, "The path is malformed.")
-	}
-	raw := u.EscapedPath()
-	raw = cmp.Or(raw, "/")
-	lower := strings.ToLower(raw)
-	if raw[0] != '/' || strings.Contains(lower, "%2f") || strings.Contains(lower, "%5c") || strings.Contains(raw, `\`) {
-		return bad()
-	}
-	path, uerr := url.PathUnescape(raw)
-	if uerr != nil || !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		return bad()
-	}
-	for s := range strings.SplitSeq(path, "/") {
-		switch s {
-		case "", ".":
-		case "..":
-			segments = segments[:max(len(segments)-1, 0)]
-		default:
-			segments = append(segments, s)
-		}
-	}
-	return segments, nil
 }
 
 // credential is what a request offers as payment.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
@@ -26,6 +27,7 @@ const (
 	routeFree
 	routeDefault
 	routeOptions
+	routeCased
 )
 
 // At is a paid route. Its key is "METHOD /path"; GET covers HEAD.
@@ -33,6 +35,8 @@ const (
 //   - A segment ":name" or "{name}" matches any one segment and is set as the path value of the request.
 //   - A last segment "*" matches the path before it and everything below: "GET /files/*" covers /files, /files/a and
 //     /files/a/b.
+//
+// Letters are compared without case, as routers such as Express do, unless the list has [CaseSensitive]. Path values keep theirs.
 //
 // Exact keys win over keys with names, which are tried in their order, and those over keys with "*", the longest first.
 func At(key string, opts ...Option) Route { return Route{key: key, opts: opts} }
@@ -47,18 +51,17 @@ func Default(opts ...Option) Route { return Route{kind: routeDefault, opts: opts
 // With holds options of every paid route of the list. Those of a route itself win.
 func With(opts ...Option) Route { return Route{kind: routeOptions, opts: opts} }
 
+// CaseSensitive compares the paths of a list with the case of their letters. What then matches no key or another one because of its
+// case must be another resource for the server behind too: otherwise /Ask goes past the price of /ask.
+func CaseSensitive() Route { return Route{kind: routeCased} }
+
 // Routes puts prices on parts of next. What matches no key and no [Default] passes to next untouched, so next must read
 // paths no more liberally than this: [http.ServeMux] does. Malformed keys and paid routes without [Plan] panic.
 func Routes(f x402.Facilitator, next http.Handler, routes ...Route) http.Handler {
 	t := newTable(f, next, routes, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		segments, err := cleanPath(r.URL)
+		e, values, _, err := t.find(r)
 		if err != nil {
-			writeError(w, err, correlationID(r.Header))
-			return
-		}
-		e, values := t.match(r.Method, segments)
-		if err := t.refuseOverride(r, e, segments); err != nil {
 			writeError(w, err, correlationID(r.Header))
 			return
 		}
@@ -105,19 +108,24 @@ func sharedOptions(routes []Route) (opts []Option) {
 type table struct {
 	entries []*entry // by their class; those with "*" the longest first
 	others  *entry   // the default, may be nil
+	cased   bool     // see [CaseSensitive]
 
 	gates        []*gate // of the paid routes
 	tokenHeaders []string
 	strip        func(http.Header, []string, func(string) bool) // for free routes
 }
 
+func isCased(routes []Route) bool {
+	return slices.ContainsFunc(routes, func(r Route) bool { return r.kind == routeCased })
+}
+
 func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool) *table {
 	shared := slices.Concat([]Option{WithQueue(NewQueue())}, sharedOptions(routes), []Option{func(c *config) { c.flushEventsOnly = proxy }})
 	c := newConfig(shared)
-	t := &table{tokenHeaders: c.tokenHeaders, strip: stripPayment}
+	t := &table{tokenHeaders: c.tokenHeaders, strip: stripPayment, cased: isCased(routes)}
 	terms := sale.NewTermsCache(f, c.Timeout, c.Clock)
 	for _, r := range routes {
-		if r.kind == routeOptions {
+		if r.kind >= routeOptions {
 			continue
 		}
 		e := &entry{table: t, next: next}
@@ -139,11 +147,11 @@ func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool)
 }
 
 // CheckRoutes returns why [Routes] and [Proxy] would panic over the keys of a price list: a key that is malformed or there
-// twice, or two defaults. Other options are not looked at.
+// twice, two keys that differ only in case without [CaseSensitive], or two defaults. Other options are not looked at.
 func CheckRoutes(routes ...Route) error {
-	t := new(table)
+	t := &table{cased: isCased(routes)}
 	for _, r := range routes {
-		if r.kind == routeOptions {
+		if r.kind >= routeOptions {
 			continue
 		}
 		if err := t.add(r, &entry{}); err != nil {
@@ -165,12 +173,31 @@ func (t *table) add(r Route, e *entry) (err error) {
 	if e.routeKey, err = parseKey(r.key); err != nil {
 		return err
 	}
-	same := func(o *entry) bool { return !o.named && o.text() == e.text() }
-	if !e.named && slices.ContainsFunc(t.entries, same) {
-		return fmt.Errorf("route key %q: another route has it", r.key)
+	text := e.text()
+	for _, o := range t.entries {
+		switch other := o.text(); {
+		case !e.named && other == text:
+			return fmt.Errorf("route key %q: another route has it", r.key)
+		case !t.cased && other != text && strings.EqualFold(other, text):
+			return fmt.Errorf("route key %q: it differs from %q only in case", r.key, o.key)
+		}
 	}
 	t.entries = append(t.entries, e)
 	return nil
+}
+
+// find returns the route of a request, nil for none. A path that routers read in several ways must have one route in all of them.
+func (t *table) find(r *http.Request) (e *entry, values []string, p requestPath, err *toll.Error) {
+	if p, err = readPath(r.URL); err != nil {
+		return nil, nil, p, err
+	}
+	e, values = t.match(r.Method, p.segments)
+	for _, segments := range p.others {
+		if o, _ := t.match(r.Method, segments); o != e {
+			return nil, nil, p, errBadPath
+		}
+	}
+	return e, values, p, t.refuseOverride(r, e, p)
 }
 
 // match finds the route of a request. Methods are compared without case: a router behind might.
@@ -186,7 +213,7 @@ func (t *table) match(method string, segments []string) (*entry, []string) {
 			if found != nil && e.class() >= found.class() {
 				break
 			}
-			if v, ok := e.fits(segments); ok && e.method == m {
+			if v, ok := e.fits(segments, t.cased); ok && e.method == m {
 				found, values = e, v
 			}
 		}
@@ -211,7 +238,7 @@ func (t *table) paidPath(segments []string) bool {
 func (t *table) fitting(segments []string) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for _, e := range t.entries {
-			if _, ok := e.fits(segments); ok && !yield(e) {
+			if _, ok := e.fits(segments, t.cased); ok && !yield(e) {
 				return
 			}
 		}

@@ -93,7 +93,7 @@ func withoutTokens(cookies string, owns func(string) bool) string {
 
 // served is the url of the request with its path as it is served, and not as it is spelled.
 func (x *exchange) served() string {
-	segments, _ := cleanPath(x.r.URL) // it was read before
-	path := url.URL{Path: "/" + strings.Join(segments, "/")}
+	p, _ := readPath(x.r.URL) // it was read before
+	path := url.URL{Path: "/" + strings.Join(p.segments, "/")}
 	return x.c.publicURL + path.EscapedPath()
 }

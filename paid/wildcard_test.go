@@ -31,7 +31,7 @@ func TestWildcardRoutes(t *testing.T) {
 			"GET /": 1, "GET /a": 1, "GET /a/b/c": 1, "GET /files": 2, "GET /files/": 2, "GET /files/a": 3, "GET /files/one": 4, "GET /files/a/b": 2,
 			"GET /filesystem": 1, "GET /files/open": 3, "GET /files/open/y": 0, "GET /files/open/y/z": 0, "GET /files/open/x": 8, "GET /a/x/b": 5, "GET /files/x/b": 5,
 			"POST /files/a": 6, "HEAD /files/one": 7, "HEAD /files/two": 3, "HEAD /files/open/y": 0, "PUT /files/open/y": 9,
-			"GET /files/open/../one": 4, "GET /files/%6fpen/y": 0, "GET //files//open//y": 0,
+			"GET /files/open/../one": 4, "GET /files/%6fpen/y": 0, "GET /Files/OPEN/y": 0, "GET /files/ONE": 4, "GET /A/X/b": 5,
 		} {
 			method, path, _ := strings.Cut(request, " ")
 			before := d.spent()
@@ -108,10 +108,16 @@ func TestCheckRoutes(t *testing.T) {
 		"twice":           {paid.At("GET /a"), paid.Free("GET /a/")},
 		"twice, wildcard": {paid.At("GET /a/*"), paid.Free("GET /a/*")},
 		"two defaults":    {paid.Default(), paid.Default()},
+		"case":            {paid.At("GET /a"), paid.Free("GET /A")},
+		"case, wildcard":  {paid.At("GET /a/*"), paid.Free("GET /A/*")},
+		"case, name":      {paid.At("GET /a/:b"), paid.Free("GET /A/:c")},
 	} {
 		if paid.CheckRoutes(list...) == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+	if err := paid.CheckRoutes(paid.CaseSensitive(), paid.At("GET /a"), paid.Free("GET /A")); err != nil {
+		t.Error(err)
 	}
 	if err := paid.CheckRoutes(paid.At("GET /a/*"), paid.Free("POST /a/*"), paid.At("GET /a/:b"), paid.Default(), paid.With()); err != nil {
 		t.Error(err)

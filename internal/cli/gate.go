@@ -91,6 +91,7 @@ type gateFlags struct {
 	credits string
 	routes  []string
 	cors    []string
+	cased   bool
 }
 
 func (a *app) gateCommand() *cobra.Command {
@@ -100,7 +101,8 @@ func (a *app) gateCommand() *cobra.Command {
 
 Each --route names a method, a path and its credits; --credits is the price of everything else. With routes and without
 --credits, other paths are 404. Without both, every request costs 1 credit. A path may end in /*, which stands for everything
-below and for the path before it; exact paths win over names, names over /*, and among those the longest.
+below and for the path before it; exact paths win over names, names over /*, and among those the longest. Letters are compared
+without case.
 
 A caller can hang up while the service behind works. By default the work is then settled when it succeeds, and free for GET,
 HEAD and OPTIONS, which are cancelled. --caller-gone settle or release chooses one for all.
@@ -122,6 +124,7 @@ toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /
 	fl.StringVar(&f.credits, "credits", "", "price of a request that no route names")
 	fl.StringArrayVar(&f.routes, "route", nil, `price of a route, as "POST /path=2"`)
 	fl.StringArrayVar(&f.free, "free", nil, `route without a price, as "GET /health"`)
+	fl.BoolVar(&f.cased, "case-sensitive", false, "compare the letters of paths with their case; only for a service that does too")
 	fl.StringArrayVar(&f.cors, "cors", nil, `origin whose pages may call the gate from a browser, as https://app.example.com, or "*"`)
 	fl.StringVar(&f.publicURL, "public-url", "", "address under which callers reach the gate")
 	fl.StringVar(&f.callerGone, "caller-gone", "", "what becomes of work whose caller hung up: settle or release; default settle, but release for GET, HEAD and OPTIONS")
@@ -231,6 +234,9 @@ func (g *gateSettings) readPrices(f gateFlags) error {
 			return usagef("%s: %w", flag, err)
 		}
 		return nil
+	}
+	if f.cased {
+		g.routes = append(g.routes, paid.CaseSensitive())
 	}
 	for _, r := range f.routes {
 		flag := fmt.Sprintf("--route %q", r)

@@ -64,6 +64,8 @@ func TestGateFlags(t *testing.T) {
 		"settle":            {func(f *gateFlags) { f.callerGone = "settle" }, ""},
 		"release":           {func(f *gateFlags) { f.callerGone = "release" }, ""},
 		"neither":           {func(f *gateFlags) { f.callerGone = "burn" }, `--caller-gone must be settle or release; got "burn"`},
+		"case":              {func(f *gateFlags) { f.routes = []string{"POST /Ask=2", "POST /ask=1"} }, `differs from "POST /Ask" only in case`},
+		"case-sensitive":    {func(f *gateFlags) { f.routes, f.cased = []string{"POST /Ask=2", "POST /ask=1"}, true }, ""},
 		"upstream, no host": {func(f *gateFlags) { f.upstream = "http:///x" }, "--upstream"},
 	} {
 		flags := good
