@@ -36,7 +36,7 @@ func TestF08_AnswerToSomethingElse(t *testing.T) {
 					if stream {
 						w.(http.Flusher).Flush()
 					}
-				}}, paid.Plan(plan), paid.Credits(2), log, paid.WithQueue(q),
+				}}, paid.Plan(plan), atEnd, log, paid.WithQueue(q),
 					paid.AfterSettle(func(_ *http.Request, s *x402.SettleResponse) { told = append(told, s) }))
 				r := httptest.NewRequest("GET", "/", nil)
 				r.Header.Set(sig, token)

@@ -370,6 +370,9 @@ func paidServer(t *testing.T, d *desk, h http.Handler, opts ...paid.Option) *htt
 	return serve(t, paid.Handler(d, h, append([]paid.Option{paid.Plan(plan), paid.Agent(agent), paid.Credits(2), log}, opts...)...))
 }
 
+// atEnd prices an answer when it has ended, so that its stream runs on a hold.
+var atEnd = paid.CreditsFunc(func(*http.Request, paid.Response) toll.Credits { return 2 })
+
 type reply struct {
 	status int
 	header http.Header

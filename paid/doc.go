@@ -20,10 +20,15 @@
 //
 // # Streams
 //
-// A handler that flushes, answers with text/event-stream, or writes more than [MaxBuffer] streams: its bytes leave at once,
-// on the strength of the hold. The answer then begins with Service-Request-Id in place of the receipt and is settled when it
-// ends, or when it is cut after at least one byte was delivered. It cannot outlast its hold (see [HoldSecs]). When
-// the service is away at the end, a [Queue] goes on trying and [OnUnsettled] is told.
+// A handler that flushes, answers with text/event-stream, or writes more than [MaxBuffer] streams: its bytes leave at once. A
+// stream with a fixed price is settled when its first byte is ready. It begins with its receipt, needs no hold from then on, and
+// costs its price however it ends.
+//
+// A stream that [CreditsFunc] prices runs on the strength of its hold. It begins with Service-Request-Id in place of the receipt
+// and is settled when it ends, or when it is cut after at least one byte was delivered. The hold is renewed at half of its life,
+// for 24 hours at most, if the facilitator is an [x402.Renewer]. When it could not be renewed, the stream is cut at the end of the
+// hold: an event stream ends with an error event, and a reader who stalled pays too. When the service is away at the end, a
+// [Queue] goes on trying and calls [OnUnsettled].
 //
 // # Callers who leave
 //

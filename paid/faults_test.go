@@ -179,7 +179,7 @@ func TestF09_UnsettledStream(t *testing.T) {
 		if r.URL.Path == "/cut" {
 			panic(http.ErrAbortHandler)
 		}
-	}}, paid.Plan(plan), paid.Credits(2), log, paid.WithQueue(q),
+	}}, paid.Plan(plan), atEnd, log, paid.WithQueue(q),
 		paid.OnUnsettled(func(u paid.Unsettled) { mu.Lock(); defer mu.Unlock(); alarms = append(alarms, u) }),
 		paid.AfterSettle(func(_ *http.Request, v *x402.SettleResponse) {
 			mu.Lock()
@@ -229,7 +229,7 @@ func TestF09_RefusedStream(t *testing.T) {
 	s := paidServer(t, d, &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, content)
 		w.(http.Flusher).Flush()
-	}}, paid.WithQueue(q), paid.OnUnsettled(func(u paid.Unsettled) { got = append(got, u) }))
+	}}, atEnd, paid.WithQueue(q), paid.OnUnsettled(func(u paid.Unsettled) { got = append(got, u) }))
 	send(t, "GET", s.URL, sig, token)
 	if len(got) != 1 || !got[0].Final || got[0].Reason != x402.ReasonHoldExpired || q.Len() != 0 {
 		t.Errorf("%+v, %d wait", got, q.Len())

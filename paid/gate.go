@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/cache"
@@ -113,6 +112,11 @@ type exchange struct {
 
 	exact  []x402.ExactRequirements // what the route asks of wallets
 	wallet *walletPayment           // nil when credits pay
+
+	// first is the settlement of a stream, which comes before its first byte where the price is known; nil before that, and of
+	// other answers. known is its own.
+	first *x402.SettleResponse
+	known bool
 }
 
 func (x *exchange) fail(e *toll.Error) { writeError(x.w, e, x.correlation) }
@@ -253,37 +257,32 @@ func (x *exchange) payment() Payment {
 func (x *exchange) run() {
 	a := &writer{w: x.w, rc: http.NewResponseController(x.w), header: x.w.Header().Clone(), declared: -1}
 	a.max, a.stream, a.only, a.head = x.c.maxBuffer, x.c.hold, x.c.flushEventsOnly, x.r.Method == http.MethodHead
-	var begun atomic.Bool
-	ctx, cancel := x.workContext(&begun)
+	ctx, cancel := x.workContext(&a.begun)
 	defer cancel(nil)
 
-	var guard holdGuard
+	keeper := x.sale.Keep(x.r.Context())
+	a.early = x.isPriced()
 	a.begin = func() error {
-		begun.Store(true) // before the look at the request: a caller who leaves after it ends the work
+		a.begun.Store(true) // before the look at the request: a caller who leaves after it ends the work
 		if err := x.r.Context().Err(); err != nil {
 			a.left = true
 			cancel(context.Cause(x.r.Context()))
 			return err
 		}
-		if x.wallet != nil {
+		if a.early {
+			keeper.Stop()
 			return x.settleFirst(a.status)
 		}
-		left := x.sale.End.Sub(x.c.Clock())
-		if left <= 0 {
+		if !keeper.Deliver(func() { a.cutOff(); cancel(ErrHoldEnded) }) {
 			return ErrHoldEnded
 		}
-		guard.start(left, func() {
-			a.cut.Store(true)
-			cancel(ErrHoldEnded)
-			_ = a.rc.SetWriteDeadline(time.Unix(1, 0)) // wakes a write that a slow reader blocks
-		})
 		return nil
 	}
 	a.mark = func(h http.Header) {
 		switch {
 		case !success(a.status):
-		case x.wallet != nil:
-			setReceipt(h, x.wallet.first)
+		case x.first != nil:
+			setReceipt(h, x.first)
 		default:
 			h.Set(x.c.Namespace.HeaderRequestID(), x.sale.AgentRequestID)
 		}
@@ -301,16 +300,16 @@ func (x *exchange) run() {
 	defer func() {
 		v := recover()
 		a.close()
-		guard.stop()
+		keeper.Stop()
 		aborted := v == http.ErrAbortHandler // as reverse proxies do when they can write no more
 		switch {
 		case a.streaming:
 			x.endStream(a, returned || aborted, returned)
 		case returned:
 		case aborted && x.unsettled():
-			x.notSettled(x.wallet.first, x.wallet.known)
+			x.notSettled(x.first, x.known)
 			return
-		case aborted && a.left:
+		case aborted && (a.left || a.begun.Load() && x.gone()):
 			x.endBuffered(a, in, ctx)
 		default:
 			x.sale.Release(x.r.Context())
@@ -331,7 +330,7 @@ func (x *exchange) run() {
 func (x *exchange) endBuffered(a *writer, in *body, work context.Context) {
 	switch {
 	case x.unsettled():
-		x.notSettled(x.wallet.first, x.wallet.known)
+		x.notSettled(x.first, x.known)
 	case x.worked(a, in, work):
 		x.settleBuffered(a)
 	case in.late.Load(): // net/http ends the context then, as if the caller had left
@@ -432,37 +431,14 @@ func (x *exchange) amount(resp Response) toll.Credits {
 	return min(x.terms.InBounds(max(x.c.creditsFunc(x.r, resp), 0)), x.sale.Amount)
 }
 
-// holdGuard cuts a stream when its hold ends.
-type holdGuard struct {
-	timer *time.Timer
-	fired chan struct{}
-}
-
-func (g *holdGuard) start(after time.Duration, cut func()) {
-	fired := make(chan struct{})
-	g.fired = fired
-	g.timer = time.AfterFunc(after, func() {
-		defer close(fired)
-		cut()
-	})
-}
-
-// stop waits for a cut under way: afterwards the connection may belong to the next request.
-func (g *holdGuard) stop() {
-	if g.timer != nil && !g.timer.Stop() {
-		<-g.fired
-	}
-	g.timer = nil
-}
-
 // endStream settles a stream: at its end, and at an abort when some of it was delivered, or when its caller has left work that
 // is to be settled. ended is false after a panic of the handler, other than that of an abort.
 func (x *exchange) endStream(a *writer, ended, returned bool) {
 	whole := returned && !a.broken() && !a.cut.Load() && x.r.Context().Err() == nil
 	left := ended && x.gone() && x.settlesGone()
 	switch {
-	case x.wallet != nil: // it was paid before its first byte left, or is an error that costs nothing
-	case !success(a.status), !whole && a.delivered == 0 && !left:
+	case a.early: // it was paid before its first byte left, or is an error that costs nothing
+	case !success(a.status), !whole && a.delivered == 0 && !left && !(a.cut.Load() && a.size > 0): // a reader who stalls pays
 		x.sale.Release(x.r.Context())
 	default:
 		x.settleStream(a)
@@ -479,9 +455,6 @@ func (x *exchange) endStream(a *writer, ended, returned bool) {
 
 func (x *exchange) settleStream(a *writer) {
 	amount := x.sale.Amount
-	if x.c.creditsFunc == nil {
-		amount = x.terms.InBounds(x.c.credits)
-	}
 	func() {
 		defer func() {
 			if v := recover(); v != nil {

@@ -22,7 +22,7 @@ func TestT103_CutStreamIsBroken(t *testing.T) {
 			fmt.Fprint(w, "data")
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
-		}), paid.Plan(plan), paid.HoldSecs(900))
+		}), paid.Plan(plan), paid.HoldSecs(900), paid.CreditsFunc(func(*http.Request, paid.Response) toll.Credits { return 1 }))
 		defer func() {
 			if v, _ := recover().(error); !errors.Is(v, http.ErrAbortHandler) {
 				t.Errorf("panic %v", v)
@@ -56,7 +56,7 @@ func TestF09_QueueGivesUp(t *testing.T) {
 		h := paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "data")
 			w.(http.Flusher).Flush()
-		}), paid.Plan(plan), paid.WithQueue(q), paid.OnUnsettled(func(u paid.Unsettled) { got = append(got, u) }))
+		}), paid.Plan(plan), atEnd, paid.WithQueue(q), paid.OnUnsettled(func(u paid.Unsettled) { got = append(got, u) }))
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set(sig, token)
 		h.ServeHTTP(httptest.NewRecorder(), r)

@@ -150,7 +150,8 @@ func Namespace(n x402.Namespace) Option { return func(c *config) { c.Namespace =
 // refused after the work is done, and answers never stream.
 func Hold(on bool) Option { return func(c *config) { c.hold = on } }
 
-// HoldSecs is the life of the hold in seconds, 1 to 900, default 60. It bounds how long an answer may stream.
+// HoldSecs is the life of the hold in seconds, 1 to 900, default 60. While the handler works, the hold is renewed at half of its
+// life, for 24 hours at most.
 func HoldSecs(n int) Option {
 	return func(c *config) { c.HoldSecs = min(max(n, 1), MaxHoldSecs) }
 }

@@ -101,7 +101,7 @@ func TestT103_AbortedStream(t *testing.T) {
 					}
 					fmt.Fprintf(w, "data: %d\n\n", i)
 				}
-			}})
+			}}, atEnd)
 			c, err := net.Dial("tcp", s.Listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
@@ -154,7 +154,7 @@ func TestT103_StreamEndsWithItsHold(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 			}
 		}
-	}}, paid.HoldSecs(1), paid.Clock(func() time.Time { return time.Unix(0, 0) })) // the second begins with the stream
+	}}, atEnd, paid.HoldSecs(1))
 	start := time.Now()
 	r := send(t, "GET", s.URL+"/calm", sig, token)
 	if took := time.Since(start); r.err == nil || took > long || took < 900*time.Millisecond {
@@ -188,7 +188,7 @@ func TestT103_LateFlush(t *testing.T) {
 		if err := http.NewResponseController(w).Flush(); !errors.Is(err, paid.ErrHoldEnded) {
 			t.Errorf("flush: %v", err)
 		}
-	}}, paid.Clock(clock))
+	}}, atEnd, paid.Clock(clock))
 	if r := send(t, "GET", s.URL, sig, token); r.status != 500 || strings.Contains(r.body, content) {
 		t.Errorf("%+v", r)
 	}

@@ -13,9 +13,6 @@ import (
 type walletPayment struct {
 	entry *x402.ExactRequirements
 	nonce toll.Hash // of the authorization
-	// first is the settlement of a stream, which comes before its first byte; nil before that, and of an answer that is kept.
-	first *x402.SettleResponse
-	known bool // of first
 }
 
 // schemeOf returns the scheme of the entry that a payment accepts, "" when it names none: a bare access token, or what cannot be read.
@@ -80,26 +77,31 @@ func (x *exchange) accepted(p *x402.ExactPayment) *x402.ExactRequirements {
 	return bad("The accepted entry is none of this route.")
 }
 
-// ErrNotSettled says that the payment of a wallet was not settled, so that nothing of the answer may leave.
+// ErrNotSettled says that the payment for a stream was not settled, so that nothing of the answer may leave.
 var ErrNotSettled = errors.New("paid: the payment for this answer was not settled")
 
-// settleFirst settles the payment of a wallet before the first byte of a stream leaves: there is no hold on whose strength it could.
-// An answer that is no 2xx costs nothing and may leave.
+// isPriced reports whether the price is known before the answer.
+func (x *exchange) isPriced() bool { return x.wallet != nil || x.c.creditsFunc == nil }
+
+// settleFirst settles a stream whose price is known before its first byte leaves, so that it needs no hold for the rest of its time. An
+// answer that is no 2xx costs nothing and may leave.
 func (x *exchange) settleFirst(status int) error {
 	if !success(status) {
+		x.sale.Release(x.r.Context())
 		return nil
 	}
-	x.wallet.first, x.wallet.known = x.sale.Settle(x.r.Context(), x.sale.Amount, sale.Tries)
-	if x.wallet.first.Success {
+	x.first, x.known = x.sale.Settle(x.r.Context(), x.amount(Response{}), sale.Tries)
+	if x.first.Success {
 		return nil
+	}
+	if x.known {
+		x.sale.Release(x.r.Context())
 	}
 	return ErrNotSettled
 }
 
 // unsettled reports whether a stream could not begin, since its payment was not settled.
-func (x *exchange) unsettled() bool {
-	return x.wallet != nil && x.wallet.first != nil && !x.wallet.first.Success
-}
+func (x *exchange) unsettled() bool { return x.first != nil && !x.first.Success }
 
 // notSettled answers an answer that was not paid.
 func (x *exchange) notSettled(s *x402.SettleResponse, known bool) {

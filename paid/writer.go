@@ -3,6 +3,7 @@ package paid
 import (
 	"bytes"
 	"errors"
+	"io"
 	"maps"
 	"mime"
 	"net/http"
@@ -32,11 +33,13 @@ type writer struct {
 	rc     *http.ResponseController
 	max    int64
 	stream bool // the route may stream
+	early  bool // a stream is settled before its first byte
 	only   bool // only event streams flush
 	head   bool
 	// begin is called once, before the first byte of a stream leaves, and sets the headers of its own. It may refuse.
 	begin func() error
 	mark  func(http.Header)
+	begun atomic.Bool // the handler streams: a caller who leaves ends its work
 	cut   atomic.Bool // the hold is over: nothing may be written any more
 
 	mu        sync.Mutex
@@ -48,10 +51,11 @@ type writer struct {
 	buf       bytes.Buffer
 	size      int64 // bytes that the handler wrote
 	streaming bool
-	delivered int64 // body bytes that the server took from a stream
-	err       error // why nothing more can be written
-	left      bool  // a stream did not begin, as its caller had left
-	spoke     bool  // the handler has set the status, or written
+	delivered int64  // body bytes that the server took from a stream
+	tail      []byte // the last 3 of them
+	err       error  // why nothing more can be written
+	left      bool   // a stream did not begin, as its caller had left
+	spoke     bool   // the handler has set the status, or written
 	closed    bool
 }
 
@@ -150,6 +154,10 @@ func (a *writer) FlushError() error {
 	if !a.stream || (a.only && !a.events) {
 		return nil
 	}
+	if a.early && a.size == 0 && success(a.status) { // headers alone are no answer to pay for
+		a.begun.Store(true)
+		return nil
+	}
 	if err := a.startStream(); err != nil {
 		return err
 	}
@@ -194,6 +202,8 @@ func (a *writer) pass(p []byte) (int, error) {
 	}
 	n, err := a.w.Write(p)
 	a.delivered += int64(n)
+	a.tail = append(a.tail, p[max(n-3, 0):n]...)
+	a.tail = a.tail[max(len(a.tail)-3, 0):]
 	if err != nil {
 		a.fail(err)
 		return n, a.err
@@ -211,6 +221,35 @@ func (a *writer) flush() error {
 		return a.err
 	}
 	return nil
+}
+
+// cutPatience is how long a write under way may take after the hold has ended.
+const cutPatience = time.Second
+
+// endOfHold is the event with which an event stream ends that is cut.
+const endOfHold = "event: error\ndata: {\"message\":\"The hold that pays for this stream has ended.\"}\n\n"
+
+// cutOff ends a stream whose hold has ended: nothing of the handler leaves any more. An event stream ends with an error event.
+func (a *writer) cutOff() {
+	a.cut.Store(true)
+	for end := time.Now().Add(cutPatience); !a.mu.TryLock(); time.Sleep(cutPatience / 20) {
+		if time.Now().After(end) {
+			_ = a.rc.SetWriteDeadline(time.Unix(1, 0)) // wakes a write that a slow reader blocks
+			return
+		}
+	}
+	defer a.mu.Unlock()
+	_ = a.rc.SetWriteDeadline(time.Now().Add(cutPatience))
+	if a.isBetween() {
+		_, _ = io.WriteString(a.w, endOfHold)
+		_ = a.rc.Flush()
+	}
+}
+
+// isBetween reports whether an event stream is between two events, so that a line of ours does not change one of them.
+func (a *writer) isBetween() bool {
+	return a.events && a.streaming && a.err == nil && !a.closed && a.declared < 0 && a.sent.Get("Content-Encoding") == "" &&
+		(bytes.HasSuffix(a.tail, []byte("\n\n")) || bytes.HasSuffix(a.tail, []byte("\n\r\n")))
 }
 
 func (a *writer) fail(err error) {

@@ -54,7 +54,9 @@ func (w *work) serve(ctx context.Context) {
 		w.sale.Release(ctx)
 		return
 	}
+	keeper := w.sale.Keep(ctx)
 	out, err := w.run(ctx)
+	keeper.Stop()
 	if ctx.Err() != nil && (err != nil || out.state != a2a.TaskStateCompleted) {
 		w.sale.Release(ctx)
 		w.move(phaseOver, w.status(w.task, a2a.TaskStateCanceled, say(textCanceled), nil))

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"runtime/debug"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -121,13 +120,17 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	work, cancel := c.workContext(ctx, settles)
 	defer cancel(nil)
 	inner := context.WithValue(context.WithValue(work, paymentKey{}, c.payment()), callKey{}, c)
+	keeper := c.sale.Keep(ctx)
+	defer keeper.Stop()
 	if c.price.stream {
 		// What leaves is paid by the hold, and not longer than it lasts.
-		timer := time.AfterFunc(c.sale.End.Sub(c.Clock()), func() {
+		cut := func() {
 			cancel(paid.ErrHoldEnded)
 			c.notices.cut()
-		})
-		defer timer.Stop()
+		}
+		if !keeper.Deliver(cut) {
+			cut()
+		}
 	}
 	res, err := run(inner)
 	if gone := context.Cause(inner); gone != nil {

@@ -33,7 +33,7 @@ func (f *sellerFlags) add(c *cobra.Command, listen string) {
 	fl.StringVar(&f.plan, "plan", "", "plan whose credits pay")
 	fl.StringVar(&f.agent, "agent", "", "agent that takes the payment")
 	fl.StringVar(&f.listen, "listen", listen, "address to listen on")
-	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "longest time that a call may take, 1 to 900")
+	fl.IntVar(&f.holdSecs, "hold-secs", paid.DefaultHoldSecs, "life of a hold, 1 to 900; it is renewed while a call runs, for at most 24 hours")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	require(c, "plan")
 }

@@ -36,19 +36,21 @@ var ErrHoldEnded = errors.New("paid: the hold that pays for this answer has ende
 // what callers who left keep running. Call the returned function when the work is done.
 func (p *Sale) WorkContext(caller context.Context, goesOn func() bool) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(detached{context.WithoutCancel(caller), caller})
-	end, secs := p.End, p.HoldSecs
+	life := p.life()
 	if p.Stock != nil {
-		secs = int(p.Stock.Requirements.MaxTimeoutSeconds)
+		life = time.Duration(p.Stock.Requirements.MaxTimeoutSeconds) * time.Second
 	}
-	if end.IsZero() {
-		end = p.Clock().Add(time.Duration(secs) * time.Second)
-	}
+	end := p.Clock().Add(life)
 	stop := context.AfterFunc(caller, func() {
 		if !Left(caller) || !goesOn() {
 			cancel(context.Cause(caller))
 			return
 		}
-		t := time.NewTimer(end.Sub(p.Clock()))
+		left := end.Sub(p.Clock())
+		if p.end != nil {
+			left = p.left(p.Clock())
+		}
+		t := time.NewTimer(left)
 		defer t.Stop()
 		select {
 		case <-t.C:

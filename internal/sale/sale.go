@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -110,8 +111,8 @@ type Sale struct {
 	AgentRequestID string       // "" when there is nothing to settle and to release
 	Amount         toll.Credits // credits set aside, the most that the call can cost; of a wallet what it pays
 	Verdict        *x402.VerifyResponse
-	// End is when the hold ends at the latest that the seller may rely on, zero without a hold.
-	End time.Time
+	// end is when the hold ends at the latest that the seller may rely on, in nanoseconds since 1970; nil without a hold.
+	end *atomic.Int64
 
 	tries int // of a settlement
 }
@@ -124,7 +125,8 @@ func (s *Seller) Open(ctx context.Context, o Offer, token string) (*Sale, *Refus
 	if !o.Unheld {
 		req.HoldSecs = s.HoldSecs
 		// The hold's own end is on the clock of the service. Counted from before the call, ours is never later.
-		p.End = s.Clock().Add(time.Duration(s.HoldSecs) * time.Second)
+		p.end = new(atomic.Int64)
+		p.end.Store(s.Clock().Add(p.life()).UnixNano())
 	}
 	v, err := p.verify(ctx, req)
 	if err == nil && !v.IsValid && v.InvalidReason == s.Namespace.ReasonResourceMismatch() && o.Elsewhere != "" {

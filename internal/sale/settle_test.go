@@ -302,8 +302,11 @@ func TestSeller_Open(t *testing.T) {
 				}
 				return
 			}
+			keeper := p.Keep(ctx)
+			held := keeper.Deliver(func() {})
+			keeper.Stop()
 			if r != nil || p.Amount != c.amount || p.Payer != "0xabc" || p.AgentID != "ours" || p.AgentRequestID != c.v.AgentRequestID ||
-				p.End.IsZero() != c.unheld || p.Verdict != &c.v {
+				held == c.unheld || p.Verdict != &c.v {
 				t.Errorf("%s: %+v, %+v", name, p, r)
 			}
 			c.v.AgentID = "theirs"

@@ -1,0 +1,166 @@
+package paid_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/paid"
+	"github.com/tollhq/toll/x402"
+)
+
+// renewing is a desk that renews holds.
+type renewing struct {
+	*desk
+	until time.Time // when it begins to refuse, zero: never
+	why   *toll.Error
+}
+
+func (d *renewing) Renew(_ context.Context, r *x402.RenewRequest) (*x402.RenewResponse, error) {
+	if err := d.enter("renew"); err != nil {
+		return nil, err
+	}
+	if !d.until.IsZero() && !time.Now().Before(d.until) {
+		return nil, d.why
+	}
+	return &x402.RenewResponse{Success: true, AgentRequestID: r.AgentRequestID, HoldExpiresAt: toll.At(time.Now().Add(time.Duration(r.HoldSecs) * time.Second))}, nil
+}
+
+// ticker is an event stream with an event every 10 s.
+func ticker(w http.ResponseWriter, r *http.Request, n int) (sent int) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for ; sent < n; sent++ {
+		if _, err := fmt.Fprintf(w, "data: %d\n\n", sent); err != nil {
+			return sent
+		}
+		select {
+		case <-time.After(10 * time.Second):
+		case <-r.Context().Done():
+			return sent + 1
+		}
+	}
+	return sent
+}
+
+func stream(h http.Handler) (w *httptest.ResponseRecorder, cut bool) {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set(sig, token)
+	w = httptest.NewRecorder()
+	defer func() { cut = recover() == http.ErrAbortHandler }()
+	h.ServeHTTP(w, r)
+	return w, false
+}
+
+// TestT103_FixedPriceStream: a stream whose price is known is settled before its first byte leaves, and then runs for longer than a hold.
+// One that cannot be settled does not begin.
+func TestT103_FixedPriceStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(100)
+		before := 0
+		h := paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.(http.Flusher).Flush() // headers alone cost nothing
+			before = d.count("settle")
+			ticker(w, r, 20)
+		}), paid.Plan(plan), paid.Credits(2), paid.HoldSecs(60))
+		w, cut := stream(h)
+		got := reply{w.Code, w.Header(), w.Body.String(), nil}
+		if cut || w.Code != 200 || before != 0 || strings.Count(got.body, "data: ") != 20 || !got.receipt(t).Success {
+			t.Errorf("cut %v, %d settled before, %+v", cut, before, got)
+		}
+		d.want(t, 2, 1, 0)
+
+		d = newDesk(100)
+		d.refuseS = &x402.SettleResponse{ErrorReason: x402.ReasonInsufficientFunds, Code: toll.CodeInsufficientCredits, Network: "eip155:84532"}
+		sent := -1
+		w, cut = stream(paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { sent = ticker(w, r, 3) }), paid.Plan(plan)))
+		if cut || w.Code != 402 || strings.Contains(w.Body.String(), "data: 0") || sent != 0 {
+			t.Errorf("refused: cut %v, sent %d, %d %s", cut, sent, w.Code, w.Body)
+		}
+		d.want(t, 0, 0, 1)
+	})
+}
+
+// TestT103_RenewedStream: the hold of a stream whose price is known at its end is renewed at half of its life, and the stream is not cut.
+func TestT103_RenewedStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &renewing{desk: newDesk(100)}
+		h := paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(95 * time.Second) // before its first byte too
+			ticker(w, r, 20)
+		}), paid.Plan(plan), atEnd, paid.HoldSecs(60))
+		w, cut := stream(h)
+		if cut || strings.Count(w.Body.String(), "data: ") != 20 || d.count("renew") != 9 {
+			t.Errorf("cut %v, %d renewals: %s", cut, d.count("renew"), w.Body)
+		}
+		d.want(t, 2, 1, 0)
+		time.Sleep(time.Hour)
+		if d.count("renew") != 9 {
+			t.Error("it is renewed when it has ended")
+		}
+	})
+}
+
+// TestT103_StreamNotRenewed: a stream whose hold cannot be renewed is cut when the hold ends, ends with an error event, and pays. A hold is
+// renewed for 24 hours at most.
+func TestT103_StreamNotRenewed(t *testing.T) {
+	for name, c := range map[string]struct {
+		why  *toll.Error
+		from time.Duration
+		last time.Duration // at least and at most a minute more
+	}{
+		"refused":      {toll.NewError(toll.CodeHoldOver), 100 * time.Second, 140 * time.Second},
+		"away":         {toll.NewError(toll.CodeUnavailable), 100 * time.Second, 140 * time.Second},
+		"for 24 hours": {nil, 48 * time.Hour, 24*time.Hour - 2*time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &renewing{desk: newDesk(100), why: c.why, until: time.Now().Add(c.from)}
+				h := paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ticker(w, r, 100_000) }), paid.Plan(plan), atEnd, paid.HoldSecs(60))
+				start := time.Now()
+				w, cut := stream(h)
+				took := time.Since(start)
+				if !cut || took < c.last || took > c.last+2*time.Minute || took > 24*time.Hour {
+					t.Errorf("cut %v after %v", cut, took)
+				}
+				if !strings.HasSuffix(w.Body.String(), "\n\nevent: error\ndata: {\"message\":\"The hold that pays for this stream has ended.\"}\n\n") {
+					t.Errorf("the end: %s", w.Body.String()[max(0, w.Body.Len()-200):])
+				}
+				if most := 40; name == "away" && d.count("renew") > most {
+					t.Errorf("%d tries", d.count("renew"))
+				}
+				d.want(t, 2, 1, 0)
+			})
+		})
+	}
+}
+
+// TestT103_StalledReader: a reader who takes nothing of a stream until its hold ends pays for it.
+func TestT103_StalledReader(t *testing.T) {
+	d := newDesk(100)
+	event := strings.Repeat("data: x\n", 16<<20/8) // which no buffer of the system holds
+	s := paidServer(t, d, &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, event)
+	}}, atEnd, paid.HoldSecs(2))
+	req, _ := http.NewRequest("GET", s.URL, nil)
+	req.Header.Set(sig, token)
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if _, err := bufio.NewReader(res.Body).ReadByte(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "one outcome", d.decided)
+	d.want(t, 2, 1, 0)
+}
