@@ -24,6 +24,9 @@
 // stream with a fixed price is settled when its first byte is ready. It begins with its receipt, needs no hold from then on, and
 // costs its price however it ends.
 //
+// An event stream gets a comment each 15 s between two events, which is not counted, and a header that keeps proxies from gathering
+// events.
+//
 // A stream that [CreditsFunc] prices runs on the strength of its hold. It begins with Service-Request-Id in place of the receipt
 // and is settled when it ends, or when it is cut after at least one byte was delivered. The hold is renewed at half of its life,
 // for 24 hours at most, if the facilitator is an [x402.Renewer]. When it could not be renewed, the stream is cut at the end of the

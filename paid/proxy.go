@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/sale"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -96,6 +97,9 @@ func (p *proxy) reverse() http.Handler {
 				return errors.New("the upstream changed the protocol")
 			}
 			stripAnswer(res.Header)
+			if sale.IsEvents(res.Header) {
+				sale.NoBuffering(res.Header)
+			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -53,9 +52,10 @@ type writer struct {
 	streaming bool
 	delivered int64  // body bytes that the server took from a stream
 	tail      []byte // the last 3 of them
-	err       error  // why nothing more can be written
-	left      bool   // a stream did not begin, as its caller had left
-	spoke     bool   // the handler has set the status, or written
+	pulse     *time.Timer
+	err       error // why nothing more can be written
+	left      bool  // a stream did not begin, as its caller had left
+	spoke     bool  // the handler has set the status, or written
 	closed    bool
 }
 
@@ -83,8 +83,7 @@ func (a *writer) writeHeader(status int) {
 	}
 	a.status, a.spoke = status, true
 	a.sent = a.Header().Clone()
-	media, _, err := mime.ParseMediaType(a.sent.Get("Content-Type"))
-	a.events = err == nil && media == "text/event-stream"
+	a.events = sale.IsEvents(a.sent)
 	if v := a.sent.Get("Content-Length"); v != "" {
 		if n, err := strconv.ParseInt(v, 10, 64); err == nil && n >= 0 {
 			a.declared = n
@@ -183,6 +182,10 @@ func (a *writer) startStream() error {
 	a.streaming = true
 	putHeader(a.w.Header(), a.sent)
 	a.mark(a.w.Header())
+	if a.events {
+		sale.NoBuffering(a.w.Header())
+		a.pulse = time.AfterFunc(sale.PulseEvery, a.beat)
+	}
 	a.w.WriteHeader(a.status)
 	if a.buf.Len() > 0 {
 		p := a.buf.Bytes()
@@ -193,6 +196,23 @@ func (a *writer) startStream() error {
 		}
 	}
 	return nil
+}
+
+// beat keeps an event stream alive that is between two events. It counts as nothing delivered.
+func (a *writer) beat() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || a.cut.Load() {
+		return
+	}
+	if a.isBetween() && !a.head {
+		if _, err := io.WriteString(a.w, sale.PulseComment); err != nil {
+			a.fail(err)
+			return
+		}
+		_ = a.flush()
+	}
+	a.pulse.Reset(sale.PulseEvery)
 }
 
 func (a *writer) pass(p []byte) (int, error) {
@@ -268,6 +288,9 @@ func (a *writer) close() {
 		a.spoke = false
 	}
 	a.closed = true
+	if a.pulse != nil {
+		a.pulse.Stop()
+	}
 }
 
 // broken reports an answer that the server could not send as the handler wrote it.

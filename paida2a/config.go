@@ -149,6 +149,6 @@ func Handler(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) http.Ha
 	card := a2asrv.NewStaticAgentCardHandler(d.cfg.card())
 	mux.Handle(a2asrv.WellKnownAgentCardPath, card)
 	mux.Handle(pathOldCard, card)
-	mux.Handle("POST /{$}", &front{log: d.Log, maxBody: d.cfg.MaxBodyBytes, rpc: a2asrv.NewJSONRPCHandler(d)})
+	mux.Handle("POST /{$}", &front{log: d.Log, maxBody: d.cfg.MaxBodyBytes, rpc: sale.Pulsing(a2asrv.NewJSONRPCHandler(d))})
 	return mux
 }

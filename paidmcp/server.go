@@ -186,7 +186,7 @@ func (s *Server) Endpoint() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pace.Body(w, r, s.cfg.MaxBody, patience, pace.MinRate)
 		if s.admit(w, r) {
-			s.serveMCP(w, r)
+			sale.Pulsing(http.HandlerFunc(s.serveMCP)).ServeHTTP(w, r)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	var document func(base string) any
 	switch r.URL.EscapedPath() {
 	case pathMCP:
-		s.serveMCP(w, r)
+		sale.Pulsing(http.HandlerFunc(s.serveMCP)).ServeHTTP(w, r)
 		return
 	case pathRegister:
 		s.serveRegister(w, r)

@@ -1,0 +1,114 @@
+package sale
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// PulseEvery is how often an event stream shows that it lives: proxies cut connections on which nothing comes, many after a minute.
+const PulseEvery = 15 * time.Second
+
+// PulseComment is what it sends then. Readers of event streams drop comments.
+const PulseComment = ": \n\n"
+
+// NoBuffering is set on an event stream, so that a proxy such as nginx passes each event on at once.
+func NoBuffering(h http.Header) { h.Set("X-Accel-Buffering", "no") }
+
+// IsEvents reports whether an answer is an event stream.
+func IsEvents(h http.Header) bool {
+	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
+}
+
+// Pulsing serves h and keeps its event streams alive, from their headers on. A comment never comes between two parts of an event.
+func Pulsing(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := &pulse{ResponseWriter: w}
+		defer p.stop()
+		h.ServeHTTP(p, r)
+	})
+}
+
+// pulse is a writer that adds comments to an event stream.
+type pulse struct {
+	http.ResponseWriter
+	mu     sync.Mutex
+	begun  bool
+	within bool // an event: what was written last does not end one
+	timer  *time.Timer
+	ended  bool
+}
+
+// Unwrap is for deadlines.
+func (p *pulse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// WriteHeader implements [http.ResponseWriter].
+func (p *pulse) WriteHeader(status int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begin(status)
+}
+
+func (p *pulse) begin(status int) {
+	if !p.begun && status >= 200 {
+		p.begun = true
+		if IsEvents(p.Header()) {
+			NoBuffering(p.Header())
+			p.timer = time.AfterFunc(PulseEvery, p.beat)
+		}
+	}
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (p *pulse) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.begun {
+		p.begin(http.StatusOK)
+	}
+	if len(b) > 0 {
+		p.within = !bytes.HasSuffix(b, []byte("\n\n"))
+	}
+	return p.ResponseWriter.Write(b)
+}
+
+// Flush implements [http.Flusher].
+func (p *pulse) Flush() { _ = p.FlushError() }
+
+// FlushError is Flush with the error that [http.ResponseController] wants.
+func (p *pulse) FlushError() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.begun {
+		p.begin(http.StatusOK)
+	}
+	return http.NewResponseController(p.ResponseWriter).Flush()
+}
+
+func (p *pulse) beat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
+	if !p.within {
+		if _, err := p.ResponseWriter.Write([]byte(PulseComment)); err != nil {
+			return
+		}
+		_ = http.NewResponseController(p.ResponseWriter).Flush()
+	}
+	p.timer.Reset(PulseEvery)
+}
+
+func (p *pulse) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
