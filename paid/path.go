@@ -14,7 +14,7 @@ import (
 type requestPath struct {
 	// segments are the path as it was sent: percent-decoded once, with dot segments resolved, and without a slash at its end.
 	segments []string
-	// others are the other readings: "%2F" and "%5C" separate segments, "//" is one slash, a segment ends before ";".
+	// others are further readings: "%2F" and "%5C" separate segments, "//" is one slash, a segment ends before ";".
 	others [][]string
 	// sent is the path that goes to an upstream, escaped: as it was sent, but for dot segments.
 	sent string
@@ -23,7 +23,7 @@ type requestPath struct {
 // maxSegments bounds the segments of a path that is read in several ways.
 const maxSegments = 256
 
-// readPath reads the path of a request. Text that is not valid, or a dot segment that only some routers see, is an error.
+// readPath reads the path of a request. Invalid text and a dot segment that only some routers see are errors.
 func readPath(u *url.URL) (p requestPath, err *toll.Error) {
 	raw := cmp.Or(u.EscapedPath(), "/")
 	path, uerr := url.PathUnescape(raw)

@@ -60,7 +60,7 @@ func stream(h http.Handler) (w *httptest.ResponseRecorder, cut bool) {
 }
 
 // TestT103_FixedPriceStream: a stream whose price is known is settled before its first byte leaves, and then runs for longer than a hold.
-// One that cannot be settled does not begin.
+// Without a settlement it does not begin.
 func TestT103_FixedPriceStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(100)

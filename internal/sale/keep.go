@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// maxHoldLife is how long the service renews a hold, from its beginning.
+	// maxHoldLife is the longest life of a renewed hold.
 	maxHoldLife = 24 * time.Hour
 	// renewPause is the least time between two tries to renew a hold.
 	renewPause = time.Second
 )
 
-// Keeper renews the hold of a sale at half of its life, and cuts what is delivered on it when the hold ends.
+// Keeper renews the hold of a sale at half of its life, and cuts the delivery that runs on it when the hold ends.
 type Keeper struct {
 	p      *Sale
 	caller context.Context
@@ -71,7 +71,7 @@ func (k *Keeper) Stop() {
 	k.timer.Stop()
 }
 
-// tick renews the hold, or cuts what is delivered when the hold has ended.
+// tick renews the hold, or cuts the delivery when the hold has ended.
 func (k *Keeper) tick() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,8 +121,8 @@ func (k *Keeper) renew(f x402.Renewer, now time.Time, left time.Duration) time.D
 	return min(left, max(left/4, renewPause, time.Duration(e.RetryAfterSecs)*time.Second))
 }
 
-// life is how long a hold lasts that is taken or renewed now.
+// life is the life of a hold that is taken or renewed now.
 func (p *Sale) life() time.Duration { return time.Duration(p.HoldSecs) * time.Second }
 
-// left is how long the seller may rely on the hold.
+// left is the time for which the seller may still rely on the hold.
 func (p *Sale) left(now time.Time) time.Duration { return time.Unix(0, p.end.Load()).Sub(now) }

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// PulseEvery is how often an event stream shows that it lives: proxies cut connections on which nothing comes, many after a minute.
+// PulseEvery is the time between two comments of an event stream: proxies cut connections on which nothing comes, many after a minute.
 const PulseEvery = 15 * time.Second
 
-// PulseComment is what it sends then. Readers of event streams drop comments.
+// PulseComment is such a comment. Readers of event streams drop comments.
 const PulseComment = ": \n\n"
 
 // NoBuffering is set on an event stream, so that a proxy such as nginx passes each event on at once.
@@ -37,7 +37,7 @@ type pulse struct {
 	http.ResponseWriter
 	mu     sync.Mutex
 	begun  bool
-	within bool // an event: what was written last does not end one
+	within bool // the last write did not end an event
 	timer  *time.Timer
 	ended  bool
 }
