@@ -198,6 +198,28 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
+// A read-only store connects to the primary server that target_session_attrs asks for, as failover needs it, and cannot write there.
+func TestReadOnly_TargetSession(t *testing.T) {
+	_, cfg := storetest.OpenVariant(t, storetest.Postgres)
+	cfg.ReadOnly = true
+	for _, wanted := range []string{"read-write", "primary", "any", "prefer-standby"} {
+		to := cfg
+		to.Database += "&target_session_attrs=" + wanted
+		reader := storetest.OpenConfig(t, to)
+		if _, err := store.Setting(t.Context(), reader, "none"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: %v", wanted, err)
+		}
+		err := reader.QueryRow(t.Context(), "DELETE FROM settings RETURNING name").Scan(new(string))
+		if err == nil || !strings.Contains(store.ErrorText(err), "read-only") {
+			t.Errorf("%s: a statement that writes: %v", wanted, err)
+		}
+	}
+	cfg.Database += "&target_session_attrs=read-only"
+	if _, err := store.Open(t.Context(), cfg); err == nil {
+		t.Error("a primary server was taken for a standby")
+	}
+}
+
 // A migration that fails leaves what came before it and nothing of itself. The next start resumes
 // there.
 func TestMigrateResumes(t *testing.T) {

@@ -39,16 +39,13 @@ func openPostgres(ctx context.Context, cfg Config, log *slog.Logger) (*pgxpool.P
 	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
 		pc.ConnConfig.RuntimeParams["application_name"] = applicationName
 	}
-	if cfg.ReadOnly {
-		pc.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
-	}
-	pc.ConnConfig.AfterConnect = admit
+	pc.ConnConfig.AfterConnect = restrict(cfg, admit)
 	if err := settleSchema(ctx, pc.ConnConfig, cfg, log); err != nil {
 		return nil, connectError(pc.ConnConfig, err)
 	}
 	if cfg.Schema != AnySchema {
 		// The schema may be migrated while this process has no connection.
-		pc.ConnConfig.AfterConnect = admitUsable
+		pc.ConnConfig.AfterConnect = restrict(cfg, admitUsable)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
@@ -59,6 +56,21 @@ func openPostgres(ctx context.Context, cfg Config, log *slog.Logger) (*pgxpool.P
 		return nil, connectError(pc.ConnConfig, err)
 	}
 	return pool, nil
+}
+
+// restrict returns admit, after which a connection of a read-only store cannot write. The setting must not be a parameter of the
+// connection: the driver reads it for target_session_attrs=read-write, and would refuse the primary server.
+func restrict(cfg Config, admit pgconn.AfterConnectFunc) pgconn.AfterConnectFunc {
+	if !cfg.ReadOnly {
+		return admit
+	}
+	return func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := admit(ctx, conn); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, "SET default_transaction_read_only = on").ReadAll()
+		return err
+	}
 }
 
 // connectError returns the error of a connection as an operator needs it, without the password that
