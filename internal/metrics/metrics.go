@@ -126,6 +126,7 @@ func New(st *store.Store, ready func() bool, g *jobs.Group) *Metrics {
 	}
 	if pool := st.Pool(); pool != nil {
 		m.gauge("toll_database_connections", "Open connections to the database.", func() float64 { return float64(pool.Stat().TotalConns()) })
+		m.gauge("toll_database_connections_max", "Connections to the database that the pool may open.", func() float64 { return float64(pool.Stat().MaxConns()) })
 		m.registry.MustRegister(tableCollector{st})
 		m.gauge("toll_database_connections_used", "Connections to the database that are in use.", func() float64 { return float64(pool.Stat().AcquiredConns()) })
 	}
