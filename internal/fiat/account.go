@@ -16,9 +16,9 @@ import (
 
 const (
 	probeTimeout = 3 * time.Second  // how long a start waits for the processor
-	askTimeout   = 20 * time.Second // how long a later check may take
-	retryEvery   = 5 * time.Second  // between checks until the account is known
-	checkEvery   = time.Minute      // between later checks, for /ready
+	askTimeout   = 10 * time.Second // how long a later check may take
+	retryEvery   = 5 * time.Second  // between checks while the processor cannot be used
+	checkEvery   = 10 * time.Second // between later checks, for /ready
 )
 
 // errOtherAccount says that the account is not the one that the records of this database are about.
@@ -121,7 +121,8 @@ func (p *Processor) pin(ctx context.Context, id string) error {
 }
 
 // guarded is the way to the processor. Until the account is known to be ours, nothing passes but the question for it: the objects
-// of our records do not exist in another account, and payments would fail for that.
+// of our records do not exist in another account, and payments would fail for that. After the first request that fails the account
+// is asked for at once, so that /ready does not report a processor that is away as usable.
 func (p *Processor) guarded() http.RoundTripper {
 	by := http.DefaultTransport.(*http.Transport).Clone()
 	p.deps.Jobs.OnStop("card processor", func(context.Context) error { by.CloseIdleConnections(); return nil })
@@ -130,7 +131,11 @@ func (p *Processor) guarded() http.RoundTripper {
 			p.wake.Fire()
 			return nil, errUnknown
 		}
-		return by.RoundTrip(r)
+		res, err := by.RoundTrip(r)
+		if failed := err != nil || res.StatusCode >= http.StatusInternalServerError; failed && r.Context().Err() == nil && p.State() == "ok" {
+			p.wake.Fire()
+		}
+		return res, err
 	}))
 }
 

@@ -236,6 +236,33 @@ func TestAccount(t *testing.T) {
 	stop()
 }
 
+// The state of the processor follows the first request that fails, and the first check after the outage.
+func TestState_Outage(t *testing.T) {
+	w := newWorld(t)
+	const key = "sk_test_0123456789"
+	s := newStripe(t, double.Options{SecretKey: key})
+	p, stop, err := w.start(Config{SecretKey: key, URL: s.url})
+	defer stop()
+	if err != nil || p.State() != "ok" {
+		t.Fatalf("%s, %v", p.State(), err)
+	}
+	follows := func(want string) {
+		t.Helper()
+		for end := time.Now().Add(checkEvery * 3 / 4); p.State() != want; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the state is still %s", p.State())
+			}
+		}
+	}
+	s.away.Store(true)
+	if _, _, err := p.rail.Enroll(t.Context(), toll.Address{1}, "source", "https://pay.example.com/cards/enroll"); err == nil {
+		t.Error("enrolled")
+	}
+	follows("failing")
+	s.away.Store(false)
+	follows("ok")
+}
+
 // The name of an address is the same for a /64 of IPv6, and does not tell the address.
 func TestSource(t *testing.T) {
 	w := newWorld(t)

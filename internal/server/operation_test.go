@@ -2,11 +2,13 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,6 +22,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -74,6 +77,36 @@ func TestT166_InnerPages(t *testing.T) {
 	}
 	if got := status(t, "http://"+inner.Addr().String()+"/api/v1/protocol/plans"); got != http.StatusNotFound {
 		t.Errorf("the API answers on the operator's listener: %d", got)
+	}
+}
+
+// No loop of an idle service looks for work more than twice a second.
+func TestLoops_Idle(t *testing.T) {
+	t.Parallel() // it mostly waits
+	s, _ := start(t, server.Config{Data: storetest.Dir(t)})
+	turns := func() map[string]uint64 {
+		w := httptest.NewRecorder()
+		s.Metrics().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/loops", nil))
+		var all []jobs.Status
+		if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
+			t.Fatal(err)
+		}
+		named := map[string]uint64{}
+		for _, l := range all {
+			named[l.Name] = l.Turns
+		}
+		return named
+	}
+	began, before := time.Now(), turns()
+	time.Sleep(4 * time.Second)
+	after, seconds := turns(), time.Since(began).Seconds()
+	for name, n := range after {
+		if rate := float64(n-before[name]) / seconds; rate > 2.75 { // the jitter of half a second makes it 2.7
+			t.Errorf("loop %s: %.1f turns a second", name, rate)
+		}
+	}
+	if after["database.checkpoint"] == 0 || after["database.report"] == 0 {
+		t.Error("loops of the database do not run")
 	}
 }
 

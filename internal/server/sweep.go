@@ -25,8 +25,9 @@ const (
 	// forgetSlice is how many answers one transaction removes.
 	forgetSlice = 500
 
-	// checkpointEvery lets a busy writer add about 4000 pages to the log, a fourth of those at which it checkpoints itself.
-	checkpointEvery = 200 * time.Millisecond
+	// checkpointAfter is the pause between a write and the look at the log. It lets a busy writer add about 4000 pages, a fourth of
+	// those at which it checkpoints itself.
+	checkpointAfter = 200 * time.Millisecond
 	cutEvery        = 10 * time.Second
 	// cutWrites is how many transactions between two turns are few. Probes of an idle service are one a second.
 	cutWrites = 30
@@ -48,11 +49,13 @@ func (s *Server) loops() []jobs.Loop {
 		{Name: "people.sweep", Every: forgetEvery, Turn: jobs.Sweep(s.people.Sweep)},
 		{Name: "database.probe", Every: probeEvery, Turn: jobs.Do(s.probeDatabase())},
 		{Name: "recovery.watch", Every: recoveryEvery, Turn: jobs.Do(s.watchRecovery)},
-		{Name: "database.report", Every: probeEvery / 4, Turn: jobs.Do(s.reportDatabase())},
+		{Name: "database.report", Every: probeEvery, Turn: jobs.Do(s.reportDatabase())},
 	}
 	if s.base.store.Engine() == store.SQLite {
 		loops = append(loops,
-			jobs.Loop{Name: "database.checkpoint", Every: checkpointEvery, Turn: jobs.Do(s.base.store.Checkpoint)},
+			jobs.Loop{
+				Name: "database.checkpoint", Wake: s.base.store.Written(), Gather: checkpointAfter, Turn: jobs.Do(s.base.store.Checkpoint),
+			},
 			jobs.Loop{Name: "database.cut", Every: cutEvery, Turn: jobs.Do(s.cutLog())})
 	}
 	if s.cfg.Backups.Dir != "" {

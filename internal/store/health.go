@@ -21,6 +21,7 @@ type health struct {
 	writes  atomic.Uint64
 	failure atomic.Pointer[error] // nil: the last write succeeded
 	row     string                // that [Store.Probe] writes
+	written chan struct{}         // see [Store.Written]
 }
 
 const (
@@ -43,6 +44,10 @@ func (s *Store) Wrote(err error) {
 	switch {
 	case err == nil:
 		s.health.writes.Add(1)
+		select {
+		case s.health.written <- struct{}{}:
+		default:
+		}
 		if s.health.failure.Load() != nil {
 			s.health.failure.Store(nil)
 		}
@@ -62,6 +67,9 @@ func (s *Store) Writes() (n uint64, failure error) {
 	}
 	return s.health.writes.Load(), failure
 }
+
+// Written returns the signal of this process's transactions that wrote, for one reader. Several of them may give one signal.
+func (s *Store) Written() chan struct{} { return s.health.written }
 
 // Probe writes a row of 16 bytes, after a failure one of 64 KiB, and notes the outcome. It takes at
 // most 10 s.

@@ -94,6 +94,7 @@ func (s *Store) trace() func(statement string) {
 // release, and, except with Admin, when another service works on the same directory.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{engine: SQLite, log: cfg.Log, readOnly: cfg.ReadOnly, dir: cfg.Data}
+	s.health.written = make(chan struct{}, 1)
 	s.health.row = fmt.Sprintf("probe/%d", rand.IntN(probeRows))
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
