@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -246,21 +247,25 @@ func TestState_Outage(t *testing.T) {
 	if err != nil || p.State() != "ok" {
 		t.Fatalf("%s, %v", p.State(), err)
 	}
-	follows := func(want string) {
+	within := func(limit time.Duration, what string, is func() bool) {
 		t.Helper()
-		for end := time.Now().Add(checkEvery * 3 / 4); p.State() != want; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(limit); !is(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("the state is still %s", p.State())
+				t.Fatalf("within %v: not %s", limit, what)
 			}
 		}
 	}
+	within(soon, "the first check", func() bool {
+		return slices.ContainsFunc(p.deps.Jobs.Status(), func(s jobs.Status) bool { return s.Name == "card.account" && s.Turns > 0 })
+	})
 	s.away.Store(true)
 	if _, _, err := p.rail.Enroll(t.Context(), toll.Address{1}, "source", "https://pay.example.com/cards/enroll"); err == nil {
 		t.Error("enrolled")
 	}
-	follows("failing")
+	const limit = 9 * time.Second // less than the pause between two checks
+	within(limit, "failing", func() bool { return p.State() == "failing" })
 	s.away.Store(false)
-	follows("ok")
+	within(limit, "ok", func() bool { return p.State() == "ok" })
 }
 
 // The name of an address is the same for a /64 of IPv6, and does not tell the address.
