@@ -486,6 +486,7 @@ var goroutines = map[string]string{
 	"internal/cli/login.go":                 "the listener of one sign-in",
 	"internal/pace/unread.go":               "the time of one connection",
 	"internal/ledger/ledger.go":             "the writer: it has requests of callers and no turns",
+	"internal/ledger/audit_journal.go":      "pages and accounts of one audit",
 	"internal/ledger/lists.go":              "accounts of one page that a caller waits for",
 	"internal/ledger/reads.go":              "parallel reads of one call",
 	"internal/events/deliver.go":            "slots of receivers, whom their loop waits for",

@@ -17,8 +17,9 @@ func (s *scene) audit() {
 	ctx := context.Background()
 	found, err := s.ledger.Audit(ctx)
 	orders, err2 := store.AuditOrders(ctx, s.store)
-	if err := errors.Join(err, err2); err != nil || len(found) > 0 || len(orders) > 0 {
-		s.Error(err, found, orders)
+	cards, err3 := store.AuditCards(ctx, s.store, s.clock())
+	if err := errors.Join(err, err2, err3); err != nil || len(found)+len(orders)+len(cards) > 0 {
+		s.Error(err, found, orders, cards)
 	}
 	if s.others {
 		return

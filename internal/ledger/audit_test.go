@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -48,6 +49,8 @@ func TestAuditFindsFaults(t *testing.T) {
 		"UPDATE accounts SET hot = NULL WHERE balance > 0":                                                       "I10",
 		"UPDATE accounts SET hot = X'02'":                                                                        "I2",
 		"UPDATE lots SET open = 0":                                                                               "I3",
+		"UPDATE lots SET ends_at = 1":                                                                            "I1",
+		"UPDATE lots SET open = 0 WHERE lot_id = 1":                                                              "I3",
 		"UPDATE lots SET remaining = remaining - 1":                                                              "I2",
 		"UPDATE accounts SET balance = balance + 1, minted = minted + 1":                                         "I2",
 		"UPDATE accounts SET held = held - 1":                                                                    "I3",
@@ -111,6 +114,90 @@ func TestAuditFindsFaults(t *testing.T) {
 			}
 			t.Fatalf("found %v, want a finding of %s", found, want)
 		})
+	}
+}
+
+// An audit proves a seal of the journal, and with since only what is behind it.
+func TestAuditSince(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, st *store.Store) {
+		b := open(t, st)
+		b.mint(100, time.Time{})
+		perm := b.permission(0)
+		settle := func(id string) {
+			t.Helper()
+			_, err := b.Settle(b.ctx, settleOp(perm, id, 5))
+			b.must(err)
+		}
+		settle("r1")
+		settle("r2")
+		follow(t, b.Ledger)
+		whole, err := b.AuditFrom(b.ctx, nil, false)
+		if b.must(err); len(whole.Findings) > 0 || whole.Seal.Position != 3 || !whole.Burns.Has(2) || whole.Burns.Has(1) {
+			t.Fatalf("%+v", whole)
+		}
+		settle("r3")
+		again, err := b.AuditFrom(b.ctx, &whole.Seal, false)
+		if b.must(err); len(again.Findings) > 0 || again.Seal.Position != 4 || again.Seal.Hash == whole.Seal.Hash {
+			t.Fatalf("%+v", again)
+		}
+		since, err := b.AuditFrom(b.ctx, &whole.Seal, true)
+		if b.must(err); len(since.Findings) > 0 || since.Seal != again.Seal || since.Burns.Has(2) || !since.Burns.Has(4) {
+			t.Fatalf("%+v", since)
+		}
+		edit := func(statement string) {
+			t.Helper()
+			b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
+				_, err := tx.Exec(b.ctx, statement)
+				return err
+			}))
+		}
+		// If an entry and all that follows from it were changed, only the seal would tell.
+		forged := whole.Seal
+		forged.Hash[0]++
+		if found, err := b.AuditFrom(b.ctx, &forged, false); err != nil || len(found.Findings) != 1 || found.Findings[0].Invariant != "I19" {
+			t.Errorf("another journal: %+v, %v", found.Findings, err)
+		}
+		edit("UPDATE journal SET at = at - 1 WHERE seq = 2")
+		if since, err := b.AuditFrom(b.ctx, &whole.Seal, true); err != nil || len(since.Findings) > 0 {
+			t.Errorf("an entry before the seal: %+v, %v", since.Findings, err)
+		}
+		edit("UPDATE journal SET amount = amount + 1 WHERE seq = 4")
+		if since, err := b.AuditFrom(b.ctx, &whole.Seal, true); err != nil || len(since.Findings) == 0 {
+			t.Errorf("an entry behind the seal: %+v, %v", since.Findings, err)
+		}
+		if whole, err := b.AuditFrom(b.ctx, nil, false); err != nil || len(whole.Findings) < 2 {
+			t.Errorf("both: %+v, %v", whole.Findings, err)
+		}
+		edit("UPDATE journal SET at = at + 1 WHERE seq = 2")
+		edit("UPDATE journal SET amount = amount - 1 WHERE seq = 4")
+	})
+}
+
+// Many pages of the journal are read in advance, and proved in their order.
+func TestAudit_ManyPages(t *testing.T) {
+	st, _ := storetest.Open(t, store.SQLite)
+	b := open(t, st)
+	b.mint(100_000, time.Time{})
+	perm := b.permission(0)
+	errs := make(chan error)
+	const n = 4500
+	for i := range n {
+		go func() {
+			_, err := b.Settle(b.ctx, settleOp(perm, fmt.Sprint("r", i), 1))
+			errs <- err
+		}()
+	}
+	for range n {
+		b.must(<-errs)
+	}
+	a, err := b.AuditFrom(b.ctx, nil, false)
+	if b.must(err); len(a.Findings) > 0 || a.Seal.Position != n+1 {
+		t.Fatalf("%v, %+v", a.Findings, a.Seal)
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	cancel()
+	if _, err := b.AuditFrom(ctx, nil, false); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled audit: %v", err)
 	}
 }
 

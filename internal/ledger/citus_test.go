@@ -15,11 +15,11 @@ var referenceTables = []string{"plans", "agents", "agent_plans"}
 // unplanned are the statements that Citus does not plan yet, by the constant or function that holds them. They go
 // through all accounts, or decide a dispute; holds, settlements, events and sweeps have none (TestStatements_Citus).
 var unplanned = map[string]string{
-	"Ledger.auditJournal": "the audit",
-	"auditDelegations":    "the audit",
-	"auditPlaces":         "the audit",
-	"auditTransactions":   "the audit",
-	"OpenDisputes":        "a dispute is decided",
+	"sqlIndexes":        "the audit",
+	"auditDelegations":  "the audit",
+	"auditPlaces":       "the audit",
+	"auditTransactions": "the audit",
+	"OpenDisputes":      "a dispute is decided",
 }
 
 var (

@@ -59,8 +59,9 @@ const canonicalEntry = 1
 
 // Canonical returns the bytes that the commitment covers: version (1 byte), account (16), seq (8), kind (1), amount (8),
 // balance after (8), time in microseconds (8), length of ref (4), ref; all integers big-endian.
-func (e Entry) Canonical() []byte {
-	b := make([]byte, 0, 54+len(e.Ref))
+func (e Entry) Canonical() []byte { return e.appendCanonical(make([]byte, 0, 54+len(e.Ref))) }
+
+func (e *Entry) appendCanonical(b []byte) []byte {
 	b = append(b, canonicalEntry)
 	b = append(b, e.Account[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Seq))
@@ -75,8 +76,6 @@ func (e Entry) Canonical() []byte {
 // commit returns SHA-256(previous commitment of the account, canonical bytes). The previous one of the first entry is 32
 // zero bytes.
 func (e Entry) commit(previous toll.Hash) toll.Hash {
-	h := sha256.New()
-	h.Write(previous[:])
-	h.Write(e.Canonical())
-	return toll.Hash(h.Sum(nil))
+	var buf [256]byte // long refs are moved to the heap
+	return sha256.Sum256(e.appendCanonical(append(buf[:0], previous[:]...)))
 }

@@ -36,9 +36,9 @@ var counterReaders = map[string]string{
 	"sqlOldBehind":         "nothing is hot while a migration runs",
 	"sqlOldLastRedemption": "nothing is hot while a migration runs",
 
-	"Ledger.auditLots":        "it adds what is hot",
-	"Ledger.auditTaken":       "scanLot",
-	"Ledger.auditPermissions": "it applies the account",
+	"auditor.auditLots":        "it adds what is hot",
+	"sqlIndexes":               "scanLot",
+	"auditor.auditPermissions": "it applies the account",
 
 	"auditTakenBack": "the lot of an order that was reversed is never hot",
 	"auditRefunded":  "a lot of credits that were taken out of use is never hot",

@@ -139,17 +139,6 @@ func (c Config) anySchema() store.Config {
 	return out
 }
 
-func findingsOf(found []ledger.Finding) (findings []Finding) {
-	for _, x := range found {
-		finding := Finding{Invariant: x.Invariant, Detail: x.Detail}
-		if x.Account != (ledger.AccountID{}) {
-			finding.Account = x.Account.String()
-		}
-		findings = append(findings, finding)
-	}
-	return findings
-}
-
 // Export writes the entries of the journal from a position on, up to the first that was not made before a time, to the new file path,
 // which is there in whole or not at all. It works beside a running service.
 func Export(ctx context.Context, cfg Config, path string, first int64, before time.Time) (a ledger.Archived, err error) {
@@ -176,76 +165,6 @@ func Export(ctx context.Context, cfg Config, path string, first int64, before ti
 		return nil
 	})
 	return a, err
-}
-
-// AuditArchives proves archives that [Export] wrote against the database. Each begins where the one before it ended.
-func AuditArchives(ctx context.Context, cfg Config, paths []string) (findings []Finding, err error) {
-	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) (err error) {
-		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
-		defer func() { err = errors.Join(err, books.Close(context.WithoutCancel(ctx))) }()
-		last := int64(0)
-		for i, path := range paths {
-			file, err := os.Open(path)
-			if err != nil {
-				return err
-			}
-			found, a, err := books.AuditArchive(ctx, file)
-			if err = errors.Join(err, file.Close()); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			findings = append(findings, findingsOf(found)...)
-			if i > 0 && a.First != last+1 {
-				findings = append(findings, Finding{Invariant: "archive", Detail: fmt.Sprintf("%s begins at entry %d, the one before it ends at %d", path, a.First, last)})
-			}
-			last = a.Last
-		}
-		return nil
-	})
-	return findings, err
-}
-
-// Finding is a promise of the books that does not hold.
-type Finding struct {
-	Invariant string `json:"invariant"`
-	Account   string `json:"account"` // empty when it is about none
-	Detail    string `json:"detail"`
-}
-
-// Audit proves the books, account by account, beside a running service or not: conservation of credits, holds, one burn a
-// request, limits, the chain of commitments, orders against credits, events, usage and revenue against the journal, and
-// the chains of the audit log.
-func Audit(ctx context.Context, cfg Config) (findings []Finding, err error) {
-	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
-		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
-		found, err := books.Audit(ctx)
-		findings = findingsOf(found)
-		orders, orderErr := store.AuditOrders(ctx, f.store)
-		for _, detail := range orders {
-			findings = append(findings, Finding{Invariant: "orders", Detail: detail})
-		}
-		streams, eventErr := store.AuditEvents(ctx, f.store)
-		for _, detail := range streams {
-			findings = append(findings, Finding{Invariant: "events", Detail: detail})
-		}
-		usage, usageErr := store.AuditUsage(ctx, f.store)
-		for _, detail := range usage {
-			findings = append(findings, Finding{Invariant: "usage", Detail: detail})
-		}
-		chains, chainErr := store.AuditChains(ctx, f.store)
-		for _, detail := range chains {
-			findings = append(findings, Finding{Invariant: "audit log", Detail: detail})
-		}
-		return errors.Join(err, orderErr, eventErr, usageErr, chainErr, books.Close(context.WithoutCancel(ctx)))
-	})
-	return findings, err
-}
-
-// NoteAudit notes in the database when an audit was made and how many faults it found, for the metrics of the service.
-func NoteAudit(ctx context.Context, cfg Config, findings int) error {
-	return administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
-		noted := store.LastAudit{At: f.clock.now(), Findings: findings}
-		return f.store.Tx(ctx, func(tx *store.Tx) error { return store.NoteAudit(ctx, tx, noted) })
-	})
 }
 
 // NoteBackup notes in the database that a backup was made with other tools, for the metrics of the service.

@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -39,11 +40,37 @@ func TestMetrics_LastAudit(t *testing.T) {
 	if got := scrape(t, s); !strings.Contains(got, "\ntoll_audit_age_seconds -1\n") {
 		t.Error("an audit that was not noted has an age")
 	}
-	if err := server.NoteAudit(t.Context(), cfg, 3); err != nil {
+	if err := server.NoteAudit(t.Context(), cfg, server.Audited{Findings: make([]server.Finding, 3)}, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := scrape(t, s); !strings.Contains(got, "\ntoll_audit_findings 3\n") || strings.Contains(got, "\ntoll_audit_age_seconds -1\n") {
 		t.Error("the metrics do not tell of the audit")
+	}
+	// An audit of new entries needs a seal, moves it, and leaves what the whole audit noted.
+	if _, err := server.AuditFrom(t.Context(), cfg, true); err == nil || !strings.Contains(err.Error(), "--record") {
+		t.Errorf("without a seal: %v", err)
+	}
+	note := func(since bool) store.LastAudit {
+		t.Helper()
+		a, err := server.AuditFrom(t.Context(), cfg, since)
+		if err != nil || len(a.Findings) > 0 {
+			t.Fatalf("%+v, %v", a.Findings, err)
+		}
+		if err := server.NoteAudit(t.Context(), cfg, a, since); err != nil {
+			t.Fatal(err)
+		}
+		noted, err := store.NotedAudit(t.Context(), server.StoreOf(s))
+		if err != nil || noted.Seal == nil || *noted.Seal != a.Seal {
+			t.Fatalf("%+v, %v", noted, err)
+		}
+		return noted
+	}
+	whole := note(false)
+	if _, err := server.LedgerOf(s).Mint(t.Context(), ledger.MintOp{Plan: "1", Subscriber: toll.Address{1}, Amount: 5, Ref: "mint:1"}); err != nil {
+		t.Fatal(err)
+	}
+	if since := note(true); !since.At.Equal(whole.At) || since.Findings != 0 || since.Seal.Position != whole.Seal.Position+1 {
+		t.Errorf("%+v after %+v", since, whole)
 	}
 }
 

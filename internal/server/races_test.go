@@ -78,7 +78,7 @@ func auditAfter(t *testing.T, opts servertest.Options) {
 	for _, f := range found {
 		t.Error(f)
 	}
-	orders, err := store.AuditOrders(context.Background(), st)
+	orders, err := auditRecords(context.Background(), st, time.Now())
 	if err != nil {
 		t.Error(err)
 	}

@@ -245,6 +245,7 @@ var auditedEvents = map[toll.EventType]bool{
 	toll.EventAgentCreated: true, toll.EventAgentUpdated: true, toll.EventAgentListed: true, toll.EventAgentUnlisted: true,
 	toll.EventPlanCreated: true, toll.EventPlanUpdated: true, toll.EventPlanListed: true, toll.EventPlanUnlisted: true,
 	toll.EventAPIKeyCreated: true, toll.EventAPIKeyRevoked: true, toll.EventWalletExported: true,
+	toll.EventDelegationCreated: true,
 }
 
 // auditEvents notes those of these events that are acts of somebody.

@@ -119,7 +119,7 @@ func TestEventRuns_List(t *testing.T) {
 					fatal(t, err)
 				}
 				settle()
-				found, err := store.AuditEvents(ctx, st)
+				found, err := store.AuditEvents(ctx, st, nil)
 				if err != nil || len(found) > 0 {
 					t.Fatalf("try %d: %v, %v", try, err, found)
 				}
@@ -338,7 +338,7 @@ func TestAuditEvents(t *testing.T) {
 			_, err := tx.Exec(t.Context(), c.damage)
 			return err
 		}))
-		found, err := store.AuditEvents(t.Context(), st)
+		found, err := store.AuditEvents(t.Context(), st, nil)
 		fatal(t, err)
 		if text := strings.Join(found, "\n"); c.want == "" && text != "" || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %q", c.damage, text)

@@ -269,6 +269,11 @@ func JournalAfter(ctx context.Context, q Querier, pos int64, limit int) ([]Journ
 	return All(ctx, q, ScanJournal, "SELECT "+JournalColumns+" FROM journal WHERE pos > $1 ORDER BY pos LIMIT $2", pos, int64(limit))
 }
 
+// JournalBetween returns the rows behind a position up to another one, in order.
+func JournalBetween(ctx context.Context, q Querier, after, last int64) ([]JournalRow, error) {
+	return All(ctx, q, ScanJournal, "SELECT "+JournalColumns+" FROM journal WHERE pos > $1 AND pos <= $2 ORDER BY pos", after, last)
+}
+
 // JournalAt returns the rows at positions, by position. Positions without a row are not in it.
 func JournalAt(ctx context.Context, q Querier, positions ...int64) ([]JournalRow, error) {
 	var out []JournalRow

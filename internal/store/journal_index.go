@@ -176,25 +176,20 @@ func JournalByCommitment(ctx context.Context, q Querier, commitment toll.Hash) (
 	return ScanJournal(q.QueryRow(ctx, sqlTail, cursor, allBehind, commitment[:]).Scan)
 }
 
-// NotIndexed returns how many of some rows up to a position are missing in the index by commitment.
-func NotIndexed(ctx context.Context, q Querier, rows []JournalRow, upTo int64) (lost int, err error) {
-	var prefixes []int64
-	want := map[[2]int64]bool{}
-	for i := range rows {
-		if r := &rows[i]; r.Pos <= upTo {
-			prefixes = append(prefixes, CommitmentPrefix(r.Commitment))
-			want[[2]int64{CommitmentPrefix(r.Commitment), r.Pos}] = true
-		}
-	}
-	for args := range lists(prefixes) {
-		_, err := All(ctx, q, func(scan func(dest ...any) error) (found [2]int64, err error) {
-			err = scan(&found[0], &found[1])
-			delete(want, found)
-			return found, err
-		}, "SELECT prefix, pos FROM journal_commitments WHERE prefix IN "+tuples(1, len(args)), args...)
-		if err != nil {
-			return 0, err
-		}
-	}
-	return len(want), nil
+// EachPosition calls f with the positions of the entries of an account from one on that are in the index, in order.
+func EachPosition(ctx context.Context, q Querier, account [16]byte, seq int64, f func(pos int64)) error {
+	chunk, skip := chunkOf(seq)
+	return eachRow(ctx, q, `SELECT positions FROM journal_accounts WHERE account_id = $1 AND chunk >= $2 ORDER BY chunk`,
+		[]any{account[:], chunk}, func(scan func(dest ...any) error) (packed []byte, err error) { return packed, scan(&packed) },
+		func(packed []byte) error {
+			for i := skip; ; i++ {
+				pos, ok := PositionAt(packed, i)
+				if !ok {
+					break
+				}
+				f(pos)
+			}
+			skip = 0
+			return nil
+		})
 }

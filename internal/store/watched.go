@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"github.com/tollhq/toll"
 )
 
 // Watched is what an operator watches of a database. Each number is read through an index; webhooks, which are few, are read in whole.
@@ -25,6 +27,22 @@ type Watched struct {
 type LastAudit struct {
 	At       time.Time `json:"at"` // zero: none has noted anything
 	Findings int       `json:"findings"`
+	Seal     *Seal     `json:"seal,omitempty"` // nil: no audit without findings was noted
+}
+
+// Seal is the hash of the journal up to a position, when an audit found nothing wrong with it.
+type Seal struct {
+	Position int64     `json:"position"`
+	Hash     toll.Hash `json:"hash"`
+}
+
+// NotedAudit returns what the last audit noted, the zero value for none.
+func NotedAudit(ctx context.Context, q Querier) (a LastAudit, err error) {
+	text, there, err := IfThere(Setting(ctx, q, settingAudit))
+	if there {
+		err = json.Unmarshal(text, &a)
+	}
+	return a, err
 }
 
 // Names of settings.
@@ -65,11 +83,7 @@ func (s *Store) Watch(ctx context.Context) (w Watched, err error) {
 		Open: map[string]int64{"card": 0, "crypto": 0}, Oldest: map[string]time.Time{}, Undecided: map[string]int64{"card": 0, "crypto": 0},
 		Webhooks: map[string]int64{"active": 0, "paused": 0},
 	}
-	text, err := Setting(ctx, s, settingAudit)
-	if err == nil {
-		err = json.Unmarshal(text, &w.Audit)
-	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if w.Audit, err = NotedAudit(ctx, s); err != nil {
 		return w, err
 	}
 	length, err := s.mirrorPeriod(ctx)
