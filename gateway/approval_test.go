@@ -24,8 +24,11 @@ func TestApproval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := gateway.Config{APIKey: key.Key, BaseURL: svc.URL(), PlanID: svc.Plan(), SpendApproval: "host"}
+	cfg := gateway.Config{APIKey: key.Key, BaseURL: svc.URL(), PlanID: svc.Plan()}
 	c := newControlled(t, gateway.Options{CoreToken: testToken, Config: cfg})
+	if got, body := c.hello(`{"spendApproval":"host"}`); got != 200 {
+		t.Fatal(got, body)
+	}
 	type approval struct {
 		Needed                       bool
 		Title, Description, Severity string

@@ -17,7 +17,8 @@ import (
 
 // Config is what an operator sets, in the file of the core or in the configuration of the plugin
 // (wire names as JSON). A zero field is not set: the next source decides, then the default.
-// Precedence: login, plugin, environment and file of the core.
+// Precedence: login, plugin, environment and file of the core. A plugin can only narrow what the core
+// allows, see [Config.within].
 type Config struct {
 	// APIKey is "<prefix>:<jwt>" or a bare JWT. It has a second name on the wire, the one of the
 	// interface, which the namespace holds.
@@ -43,9 +44,8 @@ type Config struct {
 
 	DefaultSpendingLimitCents     *toll.Cents `json:"defaultSpendingLimitCents,omitempty"`     // default 1000; a proposal in quotes
 	DefaultDelegationDurationSecs *int64      `json:"defaultDelegationDurationSecs,omitempty"` // default 3600
-	// The lower cap counts, of the core and of the plugin.
-	MaxSpendingLimitCents *toll.Cents `json:"maxSpendingLimitCents,omitempty"` // default 1000
-	MaxOrderCents         *toll.Cents `json:"maxOrderCents,omitempty"`         // default 0: no cap
+	MaxSpendingLimitCents         *toll.Cents `json:"maxSpendingLimitCents,omitempty"`         // default 1000
+	MaxOrderCents                 *toll.Cents `json:"maxOrderCents,omitempty"`                 // default 0: no cap
 
 	OwnerOnlySpending  *bool  `json:"ownerOnlySpending,omitempty"`  // default true
 	SpendApproval      string `json:"spendApproval,omitempty"`      // "confirm" (default) or "host"
@@ -143,8 +143,7 @@ func fieldForm(f toll.Fault) string {
 	return "must be a whole number, not negative"
 }
 
-// over returns c with what is not set in it taken from lower. Of the caps of both the lower counts,
-// so that no plugin raises those of the core.
+// over returns c with what is not set in it taken from lower.
 func (c Config) over(lower Config) Config {
 	to, from := reflect.ValueOf(&c).Elem(), reflect.ValueOf(lower)
 	for i := range to.NumField() {
@@ -152,25 +151,55 @@ func (c Config) over(lower Config) Config {
 			to.Field(i).Set(from.Field(i))
 		}
 	}
-	c.MaxSpendingLimitCents = lowest(c.MaxSpendingLimitCents, lower.MaxSpendingLimitCents)
-	c.MaxOrderCents = lowest(orderCap(c.MaxOrderCents), orderCap(lower.MaxOrderCents))
 	return c
 }
 
-// lowest returns the lower of two caps; nil is none.
-func lowest(a, b *toll.Cents) *toll.Cents {
-	if a == nil || b != nil && *b < *a {
-		return b
+// within returns the configuration c of a plugin over the one of the core, and the fields of c that
+// do not apply: whoever has the core token chooses c. The core's key goes only to the core's address,
+// and no field allows more than the core allows without a plugin, its defaults included.
+func (c Config) within(core Config, names x402.Namespace) (merged Config, ignored []string, err error) {
+	keep := func(looser bool, field string) bool {
+		if looser {
+			ignored = append(ignored, field)
+		}
+		return looser
 	}
-	return a
-}
-
-// orderCap returns the cap of a field in which 0 is none.
-func orderCap(p *toll.Cents) *toll.Cents {
-	if p != nil && *p == 0 {
-		return nil
+	if c.APIKey == "" && (core.APIKey != "" || core.BaseURL != "") {
+		keep(c.BaseURL != "" && c.BaseURL != core.BaseURL, "baseUrl")
+		keep(c.Environment != "" && c.Environment != cmp.Or(environmentOf(core.APIKey), core.Environment, c.Environment), "environment")
+		c.BaseURL, c.Environment = "", cmp.Or(core.Environment, c.Environment)
 	}
-	return p
+	merged = c.over(core)
+	most, err := core.resolve(names)
+	if err != nil {
+		return merged, nil, err
+	}
+	got, err := merged.resolve(names)
+	if err != nil {
+		return merged, nil, err
+	}
+	if keep(most.ownerOnly && !got.ownerOnly, "ownerOnlySpending") {
+		merged.OwnerOnlySpending = &most.ownerOnly
+	}
+	if keep(most.SpendApproval == approvalByHost && got.SpendApproval != approvalByHost, "spendApproval") {
+		merged.SpendApproval = approvalByHost
+	}
+	if keep(!most.keyPaste && got.keyPaste, "allowKeyPaste") {
+		merged.AllowKeyPaste = &most.keyPaste
+	}
+	if keep(!most.privateAgents && got.privateAgents, "allowPrivateAgents") {
+		merged.AllowPrivateAgents = &most.privateAgents
+	}
+	if keep(got.maxLimit > most.maxLimit, "maxSpendingLimitCents") {
+		merged.MaxSpendingLimitCents = &most.maxLimit
+	}
+	if keep(most.maxOrder > 0 && (got.maxOrder == 0 || got.maxOrder > most.maxOrder), "maxOrderCents") {
+		merged.MaxOrderCents = &most.maxOrder
+	}
+	if limit := or(merged.MaxSpendingLimitCents, defaultLimit); got.proposedLimit > limit {
+		merged.DefaultSpendingLimitCents = &limit
+	}
+	return merged, ignored, nil
 }
 
 // Bounds and defaults of the configuration.

@@ -277,6 +277,117 @@ func TestControl_Caps(t *testing.T) {
 	}
 }
 
+// TestControl_HelloKeepsKey: a hello without a key of its own does not send the key of the core to another
+// address, and one with a key uses its own.
+func TestControl_HelloKeepsKey(t *testing.T) {
+	var stolen []string
+	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stolen = append(stolen, r.Header.Get("Authorization"))
+		http.NotFound(w, r)
+	}))
+	defer thief.Close()
+	r := newRig(t, nil)
+	s := httptest.NewServer(r.core.Handler())
+	t.Cleanup(s.Close)
+	c := &controlled{t, r.core, s.URL}
+	for _, config := range []string{
+		`{"baseUrl":"` + thief.URL + `"}`,
+		`{"baseUrl":"` + thief.URL + `","environment":"live"}`,
+	} {
+		got, body := c.hello(config)
+		if got != 200 || !strings.Contains(body, "baseUrl of the plugin does not apply") {
+			t.Error(config, got, body)
+		}
+		r.run("checkBalance", `{}`)
+		c.do("POST", "/gateway/v1/context", `{}`)
+		c.do("POST", "/gateway/v1/commands/svc_login", `{"caller":{"senderIsOwner":true}}`)
+	}
+	if stolen != nil {
+		t.Error("the core sent", stolen)
+	}
+	key, err := r.svc.NewKey("bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.hello(`{"apiKey":"` + key.Key + `","baseUrl":"` + thief.URL + `"}`)
+	_, _ = r.try(owner, "", "checkBalance", `{}`)
+	for _, header := range stolen {
+		if header != "" && header != "Bearer "+key.Key {
+			t.Error("the core sent", header)
+		}
+	}
+	if len(stolen) == 0 {
+		t.Error("the plugin's own key and address are not used together")
+	}
+	// A core without a key and an address takes the address of the plugin.
+	bare := newControlled(t, gateway.Options{CoreToken: testToken})
+	if got, body := bare.hello(`{"baseUrl":"` + thief.URL + `"}`); got != 200 || bare.core.Settings().BaseURL != thief.URL {
+		t.Error(got, body)
+	}
+}
+
+// TestControl_HelloNarrows: a plugin can narrow each bound of the core and its defaults, and widens none.
+func TestControl_HelloNarrows(t *testing.T) {
+	yes, no, one := true, false, toll.Cents(500)
+	for name, test := range map[string]struct {
+		core   gateway.Config
+		plugin string
+		looser bool
+		holds  func(gateway.Config) bool
+	}{
+		"owner by default": {gateway.Config{}, `{"ownerOnlySpending":false}`, true, func(c gateway.Config) bool { return *c.OwnerOnlySpending }},
+		"owner":            {gateway.Config{OwnerOnlySpending: &yes}, `{"ownerOnlySpending":false}`, true, func(c gateway.Config) bool { return *c.OwnerOnlySpending }},
+		"owner narrowed":   {gateway.Config{OwnerOnlySpending: &no}, `{"ownerOnlySpending":true}`, false, func(c gateway.Config) bool { return *c.OwnerOnlySpending }},
+		"owner kept":       {gateway.Config{OwnerOnlySpending: &no}, `{"ownerOnlySpending":false}`, false, func(c gateway.Config) bool { return !*c.OwnerOnlySpending }},
+		"approval":         {gateway.Config{SpendApproval: "host"}, `{"spendApproval":"confirm"}`, true, func(c gateway.Config) bool { return c.SpendApproval == "host" }},
+		"approval asked":   {gateway.Config{}, `{"spendApproval":"host"}`, false, func(c gateway.Config) bool { return c.SpendApproval == "host" }},
+		"paste":            {gateway.Config{AllowKeyPaste: &no}, `{"allowKeyPaste":true}`, true, func(c gateway.Config) bool { return !*c.AllowKeyPaste }},
+		"private":          {gateway.Config{AllowPrivateAgents: &no}, `{"allowPrivateAgents":true}`, true, func(c gateway.Config) bool { return !*c.AllowPrivateAgents }},
+		"private on live":  {gateway.Config{Environment: toll.Live}, `{"allowPrivateAgents":true}`, true, func(c gateway.Config) bool { return !*c.AllowPrivateAgents }},
+		"limit by default": {gateway.Config{}, `{"maxSpendingLimitCents":5000,"defaultSpendingLimitCents":5000}`, true, func(c gateway.Config) bool {
+			return *c.MaxSpendingLimitCents == 1000 && *c.DefaultSpendingLimitCents == 1000
+		}},
+		"order":       {gateway.Config{MaxOrderCents: &one}, `{"maxOrderCents":600}`, true, func(c gateway.Config) bool { return *c.MaxOrderCents == 500 }},
+		"environment": {gateway.Config{APIKey: "live:a.b.c"}, `{"environment":"sandbox"}`, true, func(c gateway.Config) bool { return c.Environment == toll.Live }},
+	} {
+		c := newControlled(t, gateway.Options{CoreToken: testToken, Config: test.core})
+		got, body := c.hello(test.plugin)
+		if got != 200 || strings.Contains(body, "does not apply") != test.looser || !test.holds(c.core.Settings()) {
+			t.Errorf("%s: %d %s: %+v", name, got, body, c.core.Settings())
+		}
+	}
+}
+
+// TestT144_MCPToken: the token of MCP hosts opens /mcp only, and ends with the core token.
+func TestT144_MCPToken(t *testing.T) {
+	c := newControlled(t, gateway.Options{CoreToken: testToken})
+	with := func(token string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Content-Type", "application/json")
+		}
+	}
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	for _, token := range []string{gateway.MCPToken(testToken), testToken} {
+		if got, body := c.do("POST", "/mcp", list, with(token)); got != 200 || !strings.Contains(body, "service_checkBalance") {
+			t.Error(got, body)
+		}
+	}
+	for _, path := range []string{"hello", "tools/service_checkBalance", "approval", "commands/svc_login", "context"} {
+		if got, body := c.do("POST", "/gateway/v1/"+path, `{}`, with(gateway.MCPToken(testToken))); got != 401 {
+			t.Error(path, got, body)
+		}
+	}
+	for _, path := range []string{"/mcp/", "/MCP", "/mcp/../gateway/v1/tools", "/gateway/v1/tools"} {
+		if got, body := c.do("GET", path, "", with(gateway.MCPToken(testToken))); got == 200 {
+			t.Error(path, body)
+		}
+	}
+	if got, _ := c.do("POST", "/mcp", list, with(gateway.MCPToken(testToken+"x"))); got != 401 {
+		t.Error("another MCP token:", got)
+	}
+}
+
 // TestControl_Registry: calls of a plugin with other tools are refused on every path, and it spends
 // nothing before the core has its configuration.
 func TestControl_Registry(t *testing.T) {

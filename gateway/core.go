@@ -63,9 +63,8 @@ type Core struct {
 
 	mu       sync.Mutex
 	greeted  bool     // since the start of the core
-	plugin   Config   // of the last hello
 	guards   guards   // of the last hello
-	settings settings // Options.Config and plugin, resolved
+	settings settings // Options.Config and the plugin's of the last hello, resolved
 	signIn   signIn
 	// current is nil without a key. Whoever changes settings sets it to nil: account makes it anew.
 	current *account
@@ -124,17 +123,21 @@ func New(opts Options) (*Core, error) {
 	return c, err
 }
 
-// configure takes the configuration of a plugin, from its hello. An error leaves everything as it
-// was.
-func (c *Core) configure(plugin Config, g guards) error {
-	s, err := plugin.over(c.opts.Config).resolve(c.opts.Names)
+// configure takes the configuration of a plugin, from its hello, and returns the fields that do not
+// apply, see [Config.within]. An error leaves everything as it was.
+func (c *Core) configure(plugin Config, g guards) (ignored []string, err error) {
+	merged, ignored, err := plugin.within(c.opts.Config, c.opts.Names)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	s, err := merged.resolve(c.opts.Names)
+	if err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.greeted, c.plugin, c.guards, c.settings, c.current = true, plugin, g, s, nil
-	return nil
+	c.greeted, c.guards, c.settings, c.current = true, g, s, nil
+	return ignored, nil
 }
 
 // isGreeted reports whether a plugin has sent its configuration since the start of the core.

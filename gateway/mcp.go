@@ -98,8 +98,8 @@ func (c *Core) EndSessions() {
 	}
 }
 
-// MCPServer returns the tools as an MCP server, for a transport of the caller's choice. Whoever
-// calls counts as the owner: it holds the core token, or runs the process.
+// MCPServer returns the tools as an MCP server, for a transport of the caller's choice. Each caller
+// counts as the owner: it has the core token or the MCP token, or runs the process.
 func (c *Core) MCPServer() *mcp.Server { return c.mcp }
 
 func (c *Core) newMCPServer() *mcp.Server {

@@ -49,7 +49,7 @@ func newPricing(kind, token string, env toll.Environment) (pricing, error) {
 	}, nil
 }
 
-// dollars reports whether amounts may be written as "$1.50".
+// dollars reports whether amounts may be written as "$1.50" and "1.50".
 func (p pricing) dollars() bool {
 	switch p.currency {
 	case toll.CurrencyUSDC, toll.CurrencyEURC, toll.CurrencyUSD:
@@ -63,7 +63,7 @@ func (p pricing) read(name, text string) (toll.Units, error) {
 	if units, err := toll.ParseUnits(text); err == nil {
 		return units, nil
 	}
-	if sum, ok := strings.CutPrefix(text, "$"); ok && p.dollars() {
+	if sum, signed := strings.CutPrefix(text, "$"); (signed || strings.Contains(text, ".")) && p.dollars() {
 		if units, err := toll.ParseAmount(sum, p.decimals); err == nil {
 			return units, nil
 		}
@@ -80,7 +80,7 @@ func (p pricing) read(name, text string) (toll.Units, error) {
 func (p pricing) forms() string {
 	switch {
 	case p.dollars():
-		return `a sum like "$1.50" with at most 6 decimals, or base units as digits (1500000 is $1.50)`
+		return `a sum like "$1.50" or "1.50" with at most 6 decimals, or base units as digits (1500000 is $1.50)`
 	case p.currency == toll.CurrencyETH:
 		return `a sum like "0.001 ETH" with at most 18 decimals, or base units as digits`
 	}
@@ -135,8 +135,8 @@ func (p pricing) price(
 	return made, err
 }
 
-// signed reports whether an amount names its currency.
-func signed(amount string) bool { return strings.ContainsAny(amount, "$ ") }
+// signed reports whether an amount is a sum, and not base units.
+func signed(amount string) bool { return strings.ContainsAny(amount, "$ .") }
 
 // pricedAs repeats a price in both forms, so that a wrong unit is seen.
 type pricedAs struct {

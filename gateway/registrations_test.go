@@ -170,6 +170,7 @@ func TestCreatePlan(t *testing.T) {
 		`"priceAmount":"0.001 ETH"`:                                                         "0.001 ETH",
 		`"priceAmount":"1500000","pricingType":"erc20"`:                                     "1.50 USDC",
 		`"priceAmount":"$5","pricingType":"fiat"`:                                           "5.00 USD",
+		`"priceAmount":"2.00","pricingType":"fiat"`:                                         "2.00 USD",
 		`"priceAmount":"$5","tokenAddress":"` + toll.Sandbox.EURC().String() + `"`:          "5.00 EURC",
 		`"priceAmount":"7","tokenAddress":"` + otherToken + `"`:                             "7 base units of " + toll.MustAddress(otherToken).String(),
 		`"priceAmount":"0"`:                                                                 "free",

@@ -160,7 +160,7 @@ var registerAgent = &tool{
 		{name: "planName", kind: kindText, required: true, most: 200, description: "Name of the plan."},
 		{
 			name: "priceAmounts", kind: kindList, required: true,
-			description: `Price, as an array or with commas: "0.001 ETH", "$1.50" (with pricingType erc20 or fiat), or base units.`,
+			description: `Price, as an array or with commas: "0.001 ETH", "$1.50" or "1.50" (with pricingType erc20 or fiat), or base units.`,
 		},
 		{
 			name: "creditsAmount", kind: kindInteger, required: true, least: 1, most: maxInteger,
@@ -182,7 +182,7 @@ var createPlan = &tool{
 		{name: "name", kind: kindText, required: true, most: 200, description: "Name of the plan."},
 		{
 			name: "priceAmount", kind: kindText, required: true, most: 100,
-			description: `Price: "0.001 ETH", "$1.50" (with pricingType erc20 or fiat), or base units.`,
+			description: `Price: "0.001 ETH", "$1.50" or "1.50" (with pricingType erc20 or fiat), or base units.`,
 		},
 		{
 			name: "creditsAmount", kind: kindInteger, required: true, least: 1, most: maxInteger,

@@ -85,12 +85,12 @@ func (c *Core) isHost(host string) bool {
 	})
 }
 
-// withToken asks for the core token before anything of the body is read.
+// withToken asks for the core token, or at /mcp for the MCP token, before it reads the body.
 func (c *Core) withToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		headers := r.Header.Values("Authorization")
 		kind, token, _ := strings.Cut(strings.Join(headers, ","), " ")
-		if len(headers) != 1 || !strings.EqualFold(kind, "Bearer") || !c.isToken(strings.TrimSpace(token)) {
+		if len(headers) != 1 || !strings.EqualFold(kind, "Bearer") || !c.isToken(strings.TrimSpace(token), r.URL.Path == "/mcp") {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			fail(w, http.StatusUnauthorized, codeUnauthorized, "The core token is missing or wrong.")
 			return
@@ -204,12 +204,13 @@ func (c *Core) serveHello(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	config := Config{}
+	var ignored []string
 	var err error
 	if len(h.Config) > 0 && string(h.Config) != "null" {
 		config, err = ParseConfig(h.Config, c.opts.Names)
 	}
 	if err == nil {
-		err = c.configure(config, h.Guards)
+		ignored, err = c.configure(config, h.Guards)
 	}
 	if err != nil {
 		answer(w, http.StatusBadRequest, errorAnswer{configError(err)})
@@ -217,7 +218,7 @@ func (c *Core) serveHello(w http.ResponseWriter, r *http.Request) {
 	}
 	c.log.Info("hello", "plugin", plain.Text(h.Plugin, 60), "version", plain.Text(h.PluginVersion, 60),
 		"host", plain.Text(h.Host, 60), "hostVersion", plain.Text(h.HostVersion, 60))
-	answer(w, http.StatusOK, helloAnswer{OK: true, Warnings: c.helloWarnings(r.Context(), h.Guards)})
+	answer(w, http.StatusOK, helloAnswer{OK: true, Warnings: append(ignoredWarnings(ignored), c.helloWarnings(r.Context(), h.Guards)...)})
 }
 
 // configError returns the first of the errors of a configuration.
@@ -226,6 +227,16 @@ func configError(err error) *Error {
 		return e
 	}
 	return errorf(InvalidParams, "The configuration cannot be used.")
+}
+
+// ignoredWarnings name the fields of a plugin that do not apply.
+func ignoredWarnings(fields []string) []string {
+	warnings := []string{}
+	for _, f := range fields {
+		warnings = append(warnings, f+" of the plugin does not apply: a plugin can only narrow what the core allows. "+
+			"Set it in the file or the environment of the core.")
+	}
+	return warnings
 }
 
 // helloTime bounds what hello asks the service.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -87,9 +88,18 @@ func readToken(dir string) (string, error) {
 	return token, nil
 }
 
-// isToken reports whether a caller has the core token. The file is read each time, so that a
-// rotation counts at once.
-func (c *Core) isToken(got string) bool {
+// MCPToken returns the MCP token of a core token: 32 bytes in base64url, HMAC-SHA256 under the core
+// token. It opens /mcp only, so that an MCP host cannot configure the core. It rotates with the core
+// token.
+func MCPToken(coreToken string) string {
+	h := hmac.New(sha256.New, []byte(coreToken))
+	_, _ = h.Write([]byte("toll gateway mcp 1")) // it never fails
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+// isToken reports whether a caller has the core token or, for MCP, the MCP token. The file is read
+// each time, so that a rotation counts at once.
+func (c *Core) isToken(got string, forMCP bool) bool {
 	want := c.opts.CoreToken
 	if want == "" {
 		var err error
@@ -98,6 +108,9 @@ func (c *Core) isToken(got string) bool {
 			return false
 		}
 	}
-	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+	same := func(want string) bool {
+		a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
+		return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+	}
+	return same(want) || forMCP && same(MCPToken(want))
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/gateway"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -69,7 +70,7 @@ func TestChatHosts(t *testing.T) {
 				command["command"], command["args"], command["env"] = servertest.Program(t), s.Args, s.Env
 			} else {
 				for name, value := range s.Headers {
-					s.Headers[name] = variable.ReplaceAllLiteralString(value, strings.TrimSpace(string(token)))
+					s.Headers[name] = variable.ReplaceAllLiteralString(value, gateway.MCPToken(strings.TrimSpace(string(token))))
 				}
 				command["url"], command["headers"] = strings.Replace(s.URL, "http://127.0.0.1:8791", c.url, 1), s.Headers
 			}
@@ -94,7 +95,7 @@ func settingOf(t *testing.T, text []byte) hostSetting {
 	if err := json.Unmarshal(text, &all); err != nil {
 		t.Fatal(err)
 	}
-	given := map[string]bool{"TOLL_GATEWAY_TOKEN": true, "env:TOLL_GATEWAY_TOKEN": true}
+	given := map[string]bool{"TOLL_GATEWAY_MCP_TOKEN": true, "env:TOLL_GATEWAY_MCP_TOKEN": true}
 	for _, in := range all.Inputs {
 		given["input:"+in.ID] = true
 	}

@@ -40,7 +40,7 @@ type coreFlags struct {
 func (f *coreFlags) add(c *cobra.Command) {
 	f.addData(c)
 	fl := c.Flags()
-	fl.StringVar(&f.config, "config", "", "file of the configuration: one JSON object with the fields of the plugin")
+	fl.StringVar(&f.config, "config", "", "file of the configuration: one JSON object with the fields of the plugin; - reads standard input")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 }
 
@@ -78,10 +78,18 @@ func (f *coreFlags) options(a *app) (opts gateway.Options, err error) {
 	return opts, nil
 }
 
+// readGatewayFile reads the file of --config, or standard input for "-".
+func (a *app) readGatewayFile(path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(io.LimitReader(a.in, maxArgument))
+	}
+	return os.ReadFile(path)
+}
+
 // gatewayConfig reads the file, and lets the environment win over it.
 func (a *app) gatewayConfig(path string) (c gateway.Config, err error) {
 	if path != "" {
-		b, err := os.ReadFile(path)
+		b, err := a.readGatewayFile(path)
 		if err != nil {
 			return c, fmt.Errorf("configuration: %w", err)
 		}
@@ -117,7 +125,8 @@ func (a *app) gatewayServe() *cobra.Command {
 	})
 	c.Long = `Run the core of the chat gateway, to which plugins of chat hosts forward. It also serves its tools over MCP at /mcp.
 
-Callers need the core token: gateway.token in the data directory, made at the first start, or TOLL_GATEWAY_TOKEN. The address is
+Plugins need the core token: gateway.token in the data directory, made at the first start, or TOLL_GATEWAY_TOKEN. MCP hosts need the
+token that toll gateway token --mcp prints. The address is
 one of this machine; any other needs a certificate. The paid endpoint needs no core token: a proxy may pass its path alone on.`
 	c.Example = "toll gateway serve\ntoll gateway serve --config gateway.json --data ./gateway-data"
 	f.add(c)
@@ -217,7 +226,8 @@ func (a *app) gatewayMCP() *cobra.Command {
 		return core.ServeMCP(cmd.Context(), io.NopCloser(a.in), a.out)
 	})
 	c.Long = `Serve the tools of the chat gateway over standard input and output, for a host that starts MCP servers itself. Whoever starts it
-counts as the owner. A host that takes a url is given that of toll gateway serve, /mcp, with the core token.`
+counts as the owner. A host that takes a url gets the address of toll gateway serve with the path /mcp, and the token that
+toll gateway token --mcp prints.`
 	c.Example = "toll gateway mcp"
 	f.add(c)
 	return c
@@ -225,8 +235,9 @@ counts as the owner. A host that takes a url is given that of toll gateway serve
 
 func (a *app) gatewayToken() *cobra.Command {
 	var f coreFlags
-	var rotate bool
-	c := command("token", "Print the core token", func(cmd *cobra.Command, _ []string) error {
+	var rotate, forMCP bool
+	var set string
+	c := command("token", "Print the core token or the MCP token", func(cmd *cobra.Command, _ []string) error {
 		dir, err := f.dir(a)
 		if err != nil {
 			return err
@@ -235,18 +246,28 @@ func (a *app) gatewayToken() *cobra.Command {
 		if rotate {
 			read = gateway.RotateCoreToken
 		}
-		token, err := read(dir)
+		token, err := set, error(nil)
+		if !forMCP || rotate || set == "" {
+			token, err = read(dir)
+		}
 		if err != nil {
 			return err
+		}
+		if forMCP {
+			token = gateway.MCPToken(token)
 		}
 		_, err = fmt.Fprintln(a.out, token)
 		return err
 	})
-	c.Long = `Print the core token, with which plugins and MCP hosts call the core. It is made when there is none.
+	c.Long = `Print the core token, with which plugins call the core, or with --mcp the token for MCP hosts, which opens /mcp only. The first
+call creates both.
 
-With --rotate it is replaced at once, also for a core that runs.`
-	c.Example = "toll gateway token\ntoll gateway token --rotate"
+With --rotate both are replaced at once, also for a core that runs. The MCP token follows from the core token: if you set
+TOLL_GATEWAY_TOKEN for the core, set it for --mcp, too.`
+	c.Example = "toll gateway token\ntoll gateway token --mcp\ntoll gateway token --rotate"
 	f.addData(c)
+	secret(c, &set, "gateway-token")
+	c.Flags().BoolVar(&forMCP, "mcp", false, "print the MCP token")
 	c.Flags().BoolVar(&rotate, "rotate", false, "make a new one; the old one counts no more")
 	return c
 }

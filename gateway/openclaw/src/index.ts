@@ -30,7 +30,7 @@ export default {
     const url = text(config["coreUrl"]) ?? registry.coreUrl;
     const child =
       config["startCore"] === true
-        ? new CoreProcess(text(config["coreBinary"]) ?? "toll", new URL(url), api.logger)
+        ? new CoreProcess(text(config["coreBinary"]) ?? "toll", new URL(url), config, api.logger)
         : undefined;
     const file = text(config["coreTokenFile"]) ?? defaultTokenFile();
     const core = new Core(url, child ? async () => child.token : tokenFrom(file));

@@ -31,12 +31,15 @@ export class CoreProcess {
   readonly token: string;
   readonly #binary: string;
   readonly #listen: string;
+  readonly #config: string;
   readonly #log: Logger;
   #child: ChildProcess | undefined;
   #timer: NodeJS.Timeout | undefined;
   #stopped = true;
 
-  constructor(binary: string, url: URL, log: Logger) {
+  /** config is the configuration of the core, which it reads from its standard input. */
+  constructor(binary: string, url: URL, config: object, log: Logger) {
+    this.#config = JSON.stringify(config);
     this.#binary = binary;
     this.#listen = `${url.hostname}:${url.port || "80"}`;
     this.#log = log;
@@ -45,10 +48,12 @@ export class CoreProcess {
 
   start(): void {
     this.#stopped = false;
-    const child = spawn(this.#binary, ["gateway", "serve", "--listen", this.#listen], {
+    const child = spawn(this.#binary, ["gateway", "serve", "--listen", this.#listen, "--config", "-"], {
       env: { ...environment(), TOLL_GATEWAY_TOKEN: this.token },
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: ["pipe", "pipe", "pipe"],
     });
+    child.stdin.on("error", () => {}); // a core that ended before it read: #ended logs it
+    child.stdin.end(this.#config);
     this.#child = child;
     for (const stream of [child.stdout, child.stderr]) {
       if (stream) createInterface({ input: stream }).on("line", (line) => this.#log.info(`core: ${redact(line)}`));
