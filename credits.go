@@ -2,6 +2,7 @@ package toll
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -125,6 +126,18 @@ type CreditsInput struct {
 	Duration           *Units   `json:"duration,omitzero"`
 }
 
+// Warnings says that a fixed plan is stored with its minimum in place of a higher maximum, which deployed clients send with
+// every plan. stored is what [NormalizeCredits] returned for in.
+func (in CreditsInput) Warnings(stored CreditsConfig) []Warning {
+	most := orZero(cmp.Or(in.MaxAmount, in.MaxCreditsToCharge))
+	if !stored.IsRedemptionAmountFixed || most <= stored.MaxAmount {
+		return nil
+	}
+	return []Warning{{Code: CodeBadCreditsConfig, Message: fmt.Sprintf(
+		"Every request of a fixed plan burns its minimum: the maximum of %d is stored as %d. For a range, set isRedemptionAmountFixed to false.",
+		most, stored.MaxAmount)}}
+}
+
 // NormalizeCredits turns a credits configuration of any dialect into the stored form, and derives the access limit;
 // members of dialect B beat those of A, and those beat the file's. fileAmount is amountOfCredits of a price file.
 //
@@ -154,15 +167,7 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 		RedemptionType: RedemptionSubscriber, OnchainMirror: in.OnchainMirror != nil && bool(*in.OnchainMirror),
 		Amount: *cmp.Or(in.Amount, fileAmount, one), MinAmount: *cmp.Or(in.MinAmount, in.MinCreditsToCharge, one), NFTAddress: in.NFTAddress,
 	}
-	most := "maxAmount"
-	switch {
-	case in.MaxAmount != nil:
-		c.MaxAmount = *in.MaxAmount
-	case in.MaxCreditsToCharge != nil:
-		c.MaxAmount, most = *in.MaxCreditsToCharge, "maxCreditsToCharge"
-	default:
-		c.MaxAmount = c.MinAmount
-	}
+	c.MaxAmount = *cmp.Or(in.MaxAmount, in.MaxCreditsToCharge, &c.MinAmount)
 
 	switch {
 	case in.DurationSecs != nil:
@@ -215,8 +220,7 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 		bad("isRedemptionAmountFixed", "A time plan burns nothing per request: isRedemptionAmountFixed must be false.")
 	}
 	if c.IsRedemptionAmountFixed && c.MaxAmount > c.MinAmount {
-		bad(most, "Every request of a fixed plan burns its minimum: %s must be %d or absent, or isRedemptionAmountFixed false; got %d.",
-			most, c.MinAmount, c.MaxAmount)
+		c.MaxAmount = c.MinAmount // see [CreditsInput.Warnings]
 	}
 	return c, limit
 }

@@ -1,6 +1,7 @@
 package toll_test
 
 import (
+	"strings"
 	"testing"
 
 	json "github.com/go-json-experiment/json"
@@ -82,10 +83,6 @@ func TestT44_ZeroAndContradictions(t *testing.T) {
 		"min above max":       {`{"minAmount":"10","maxAmount":"1"}`, nil, toll.CodeBadCreditsConfig, "creditsConfig.maxAmount"},
 		"file min above max":  {`{"minCreditsToCharge":10,"maxCreditsToCharge":1}`, nil, toll.CodeBadCreditsConfig, "creditsConfig.maxAmount"},
 		"fixed min above max": {`{"isRedemptionAmountFixed":true,"minAmount":"10","maxAmount":"1"}`, nil, toll.CodeBadCreditsConfig, "creditsConfig.maxAmount"},
-		"fixed, max above":    {`{"isRedemptionAmountFixed":true,"minAmount":"2","maxAmount":"10"}`, nil, toll.CodeBadCreditsConfig, "creditsConfig.maxAmount"},
-		"word, max above":     {`{"redemptionType":"fixed","minAmount":2,"maxAmount":10}`, nil, toll.CodeBadCreditsConfig, "creditsConfig.maxAmount"},
-		"file, max above":     {`{"isRedemptionAmountFixed":true,"minCreditsToCharge":2,"maxCreditsToCharge":10}`, nil, toll.CodeBadCreditsConfig, "creditsConfig.maxCreditsToCharge"},
-		"fixed A, max above":  {`{"creditsType":"FIXED","isRedemptionAmountFixed":true,"minAmount":2,"maxAmount":3}`, nil, toll.CodeBadCreditsConfig, "creditsConfig.maxAmount"},
 		"0 per request":       {`{"minAmount":0}`, nil, toll.CodeBadNumber, "creditsConfig.minAmount"},
 		"0 at most":           {`{"maxAmount":"0"}`, nil, toll.CodeBadNumber, "creditsConfig.maxAmount"},
 		"0 granted":           {`{"amount":"0"}`, nil, toll.CodeBadNumber, "creditsConfig.amount"},
@@ -122,5 +119,38 @@ func TestPlan_Effective(t *testing.T) {
 	period := toll.Plan{AccessLimit: toll.LimitTime, Credits: toll.CreditsConfig{MinAmount: 1, MaxAmount: 1}}
 	if got := period.Effective(5); got != 0 {
 		t.Errorf("a request in a period burns %d", got)
+	}
+}
+
+// TestNormalizeCredits_FixedMaximum: deployed clients send a maximum above the minimum with fixed plans. The plan keeps the
+// minimum, with a warning.
+func TestNormalizeCredits_FixedMaximum(t *testing.T) {
+	for in, warned := range map[string]bool{
+		`{"isRedemptionAmountFixed":true,"minAmount":"2","maxAmount":"10"}`:                  true,
+		`{"redemptionType":"fixed","minAmount":2,"maxAmount":10}`:                            true,
+		`{"isRedemptionAmountFixed":true,"minCreditsToCharge":2,"maxCreditsToCharge":10}`:    true,
+		`{"creditsType":"FIXED","isRedemptionAmountFixed":true,"minAmount":2,"maxAmount":3}`: true,
+		`{"isRedemptionAmountFixed":true,"minAmount":2,"maxAmount":2}`:                       false,
+		`{"isRedemptionAmountFixed":true,"minAmount":2}`:                                     false,
+	} {
+		var sent toll.CreditsInput
+		if err := json.Unmarshal([]byte(in), &sent); err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := toll.NormalizeCredits(sent, nil)
+		if err != nil || !c.IsRedemptionAmountFixed || c.MinAmount != 2 || c.MaxAmount != 2 {
+			t.Errorf("%s: %+v, %v", in, c, err)
+		}
+		if w := sent.Warnings(c); (len(w) == 1) != warned || warned && (w[0].Code != toll.CodeBadCreditsConfig || !strings.Contains(w[0].Message, "stored as 2")) {
+			t.Errorf("%s: %+v", in, w)
+		}
+	}
+	ranged := `{"isRedemptionAmountFixed":false,"minAmount":"2","maxAmount":"10"}`
+	var sent toll.CreditsInput
+	if err := json.Unmarshal([]byte(ranged), &sent); err != nil {
+		t.Fatal(err)
+	}
+	if c, _, err := toll.NormalizeCredits(sent, nil); err != nil || c.MaxAmount != 10 || sent.Warnings(c) != nil {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -17,11 +17,13 @@ type PlanInput struct {
 	Description   *string        `json:"description,omitzero"`
 	Tags          []string       `json:"tags,omitzero"`
 	Metadata      *MetadataInput `json:"metadataAttributes,omitzero"`
+	PlanMetadata  *MetadataInput `json:"planMetadata,omitzero"` // another name of metadataAttributes, which beats it
 	PriceConfig   *PriceInput    `json:"priceConfig,omitzero"`
 	CreditsConfig *CreditsInput  `json:"creditsConfig,omitzero"`
 	AccessLimit   *LimitInput    `json:"accessLimit,omitzero"`
 	MaxOrders     *Int           `json:"maxOrders,omitzero"`
 	IsTrialPlan   *Bool          `json:"isTrialPlan,omitzero"`
+	Trial         *Bool          `json:"trial,omitzero"` // another name of isTrialPlan; it counts wherever it is true
 	// Nonce names the registration: the same caller, nonce and body again is the same plan.
 	Nonce *Units `json:"nonce,omitzero"`
 	// Currency is copied into the price when that names none.
@@ -44,16 +46,21 @@ func (in PlanInput) Plan(caller Address, now time.Time) (Plan, error) {
 	return p, nil
 }
 
-func (in PlanInput) metadataPath() string { return pathIf("metadataAttributes", in.Metadata != nil) }
+func (in PlanInput) metadataPath() string {
+	if in.Metadata == nil && in.PlanMetadata != nil {
+		return "planMetadata"
+	}
+	return pathIf("metadataAttributes", in.Metadata != nil)
+}
 
 // planPaths are where the parts of a plan lie in a body, to name them in errors.
 type planPaths struct{ metadata, root string }
 
 func (in PlanInput) plan(paths planPaths, caller Address, now time.Time, f *faultList) Plan {
-	meta := orZero(in.Metadata).or(in.Name, in.Description, in.Tags)
+	meta := orZero(cmp.Or(in.Metadata, in.PlanMetadata)).or(in.Name, in.Description, in.Tags)
 	p := Plan{
 		ID: NewPlanID(), Owner: caller, Metadata: meta.normalize(paths.metadata, now, f), IsListed: true,
-		IsTrial:   bool(orZero(in.IsTrialPlan) || orZero(meta.IsTrialPlan)),
+		IsTrial:   bool(orZero(in.IsTrialPlan) || orZero(in.Trial) || orZero(meta.IsTrialPlan) || orZero(meta.Trial)),
 		CreatedAt: now.UTC(), UpdatedAt: now.UTC(),
 	}
 	limit, maxOrders := in.limits(meta, paths, f)
@@ -313,6 +320,7 @@ type AgentPlanInput struct {
 	AccessLimit   *LimitInput    `json:"accessLimit,omitzero"`
 	MaxOrders     *Int           `json:"maxOrders,omitzero"`
 	IsTrialPlan   *Bool          `json:"isTrialPlan,omitzero"`
+	Trial         *Bool          `json:"trial,omitzero"`
 	Nonce         *Units         `json:"nonce,omitzero"`
 	Currency      *string        `json:"currency,omitzero"`
 	Plan          *PlanInput     `json:"plan,omitzero"`
@@ -325,6 +333,7 @@ type Registration struct {
 	Plan        Plan
 	Credentials *Credentials // upstream secrets of the agent, nil when there are none
 	Nonce       *Units
+	Warnings    []Warning // of the credits, see [CreditsInput.Warnings]
 }
 
 // Registration returns the agent and the plan that the body registers.
@@ -365,18 +374,22 @@ func (in AgentPlanInput) Registration(caller Address, now time.Time) (Registrati
 	if err := f.err(); err != nil {
 		return Registration{}, err
 	}
+	r.Warnings = plan.CreditsConfig.Warnings(r.Plan.Credits)
 	return r, nil
 }
 
 func (in AgentPlanInput) planInput() PlanInput {
 	p := orZero(in.Plan)
-	p.Metadata = cmp.Or(p.Metadata, in.PlanMetadata)
+	p.Metadata = cmp.Or(p.Metadata, p.PlanMetadata, in.PlanMetadata)
 	p.PriceConfig = cmp.Or(p.PriceConfig, in.PriceConfig)
 	p.CreditsConfig = cmp.Or(p.CreditsConfig, in.CreditsConfig)
 	p.AccessLimit = cmp.Or(p.AccessLimit, in.AccessLimit)
 	p.MaxOrders = cmp.Or(p.MaxOrders, in.MaxOrders)
 	if !orZero(p.IsTrialPlan) {
 		p.IsTrialPlan = in.IsTrialPlan // it counts wherever it is true
+	}
+	if !orZero(p.Trial) {
+		p.Trial = in.Trial
 	}
 	p.Nonce = cmp.Or(p.Nonce, in.Nonce)
 	p.Currency = cmp.Or(p.Currency, in.Currency)

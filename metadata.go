@@ -61,6 +61,7 @@ type MetadataInput struct {
 	DateCreated    *Time       `json:"dateCreated,omitzero"`
 	CustomData     RawInput    `json:"customData,omitzero"`
 	IsTrialPlan    *Bool       `json:"isTrialPlan,omitzero"`
+	Trial          *Bool       `json:"trial,omitzero"` // another name of isTrialPlan
 	AccessLimit    *LimitInput `json:"accessLimit,omitzero"`
 }
 

@@ -139,6 +139,7 @@ func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput, once *
 	if err != nil {
 		return nil, err
 	}
+	c.warnings = r.Warnings
 	sealed, err := h.sealCredentials(r.Agent.ID, r.Credentials)
 	if err != nil {
 		return nil, err

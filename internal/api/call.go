@@ -52,6 +52,7 @@ type call struct {
 	written  bool
 	current  []byte   // the body in the current shape
 	unknown  []string // members of a creating request that were passed over
+	warnings []toll.Warning
 }
 
 type param struct{ name, value string }

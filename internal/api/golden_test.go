@@ -354,6 +354,8 @@ func record(r *recorder, version string) {
 	call("rotateKey", s.s1, "POST", "/api-keys/"+s.s1.keyID.String()+"/rotate", `{}`)
 	call("revokeKey", s.s1, "DELETE", "/api-keys/"+key, "")
 	call("revokeKey", s.s1, "DELETE", "/api-keys/"+key, "")
+	call("listMyMemberships", s.s1, "GET", "/organizations/my-memberships", "")
+	call("listMyMemberships", actor{}, "GET", "/organizations/my-memberships", "")
 	call("listOrganizations", s.s1, "GET", "/organizations", "")
 	call("listOrganizations", actor{}, "GET", "/organizations", "")
 

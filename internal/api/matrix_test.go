@@ -134,7 +134,7 @@ func TestT17_T169_PrivilegeMatrix(t *testing.T) {
 		"buyPlan": {[5]int{400, 400, 400, 400, 400}, ""}, "signInToPlan": {[5]int{402, 402, 402, 402, 402}, ""},
 		"readWallet": {keyed, ""}, "exportWallet": {keyed, ""}, "useFaucet": {keyed, "{}"},
 		"createPermission": {created, `{"planId":"` + plan + `"}`}, "listPermissions": {keyed, ""}, "readPermission": {mine, ""}, "revokePermission": {mine, ""},
-		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "listOrganizations": {keyed, ""}, "deleteWorkspace": {[5]int{401, 401, 404, 404, 403}, ""}, "renameWorkspace": {[5]int{401, 401, 404, 404, 200}, `{"name":"x"}`}, "readKey": {mine, ""}, "readKeyCalls": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "rotateKey": {[5]int{401, 401, 404, 404, 201}, "{}"}, "revokeKey": {mine, ""},
+		"createKey": {created, `{}`}, "listKeys": {keyed, ""}, "listOrganizations": {keyed, ""}, "listMyMemberships": {keyed, ""}, "deleteWorkspace": {[5]int{401, 401, 404, 404, 403}, ""}, "renameWorkspace": {[5]int{401, 401, 404, 404, 200}, `{"name":"x"}`}, "readKey": {mine, ""}, "readKeyCalls": {mine, ""}, "updateKey": {mine, `{"name":"y"}`}, "rotateKey": {[5]int{401, 401, 404, 404, 201}, "{}"}, "revokeKey": {mine, ""},
 		"signUp": {[5]int{400, 400, 400, 400, 400}, "{}"}, "signIn": {[5]int{401, 401, 401, 401, 401}, "{}"},
 		"readSession": {human, ""}, "proveSession": {human, "{}"}, "signOut": {human, ""}, "acceptInvitation": {human, "{}"}, "listSessions": {human, ""}, "endSession": {human, ""},
 		"listCredentials": {human, ""}, "removeCredential": {human, ""}, "renewRecoveryCodes": {human, ""}, "listMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""}, "endMemberSessions": {[5]int{401, 401, 404, 404, 404}, ""},

@@ -308,12 +308,13 @@ func (h *handler) refundAgain(c *call, earlier checkout.RefundRef) (*toll.Order,
 // MintInput grants credits.
 type MintInput struct {
 	PlanID          toll.PlanID   `json:"planId"`
-	Amount          toll.Credits  `json:"amount"`
+	Amount          *toll.Credits `json:"amount,omitzero" doc:"This or creditsAmount is required."`
+	CreditsAmount   *toll.Credits `json:"creditsAmount,omitzero" doc:"Another name of amount."`
 	CreditsReceiver *toll.Address `json:"creditsReceiver,omitzero" doc:"Who gets them. This or holderAddress is required."`
 	HolderAddress   *toll.Address `json:"holderAddress,omitzero" doc:"Another name of creditsReceiver."`
 }
 
-func (*MintInput) required() []string { return []string{"planId", "amount"} }
+func (*MintInput) required() []string { return []string{"planId"} }
 
 // MintExpirableInput grants credits that end.
 type MintExpirableInput struct {
@@ -333,7 +334,11 @@ func (h *handler) mint(c *call, in *MintInput, once *store.Once) (*toll.ActResul
 	if err != nil {
 		return nil, err
 	}
-	return h.Checkout.Mint(c.context, c.caller.Address, in.PlanID, holder, in.Amount, toll.Units{}, once)
+	amount, err := either("amount", in.Amount, "creditsAmount", in.CreditsAmount)
+	if err != nil {
+		return nil, err
+	}
+	return h.Checkout.Mint(c.context, c.caller.Address, in.PlanID, holder, amount, toll.Units{}, once)
 }
 
 func (h *handler) mintExpirable(c *call, in *MintExpirableInput, once *store.Once) (*toll.ActResult, error) {

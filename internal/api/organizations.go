@@ -22,6 +22,10 @@ func organizationRoutes() []route {
 		op: "listOrganizations", method: "GET", path: Base + "/organizations", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
 		summary: "The workspaces of a person; that of an API key is the only one",
 		action:  lists((*handler).listOrganizations), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+	}, {
+		op: "listMyMemberships", method: "GET", path: Base + "/organizations/my-memberships", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
+		summary: "The workspaces of listOrganizations in the form that deployed clients read",
+		action:  reads((*handler).listMyMemberships),
 	}}
 }
 
@@ -80,6 +84,26 @@ func (h *handler) listOrganizations(c *call, page store.Page, _ url.Values) (*Or
 	}
 	list, err := shortList(page, all)
 	return &OrganizationList{Organizations: list.Items, Paging: pagingOf(page, list)}, err
+}
+
+// MyMembership is a workspace with the role of the caller, for clients that were written for this interface before.
+type MyMembership struct {
+	OrgID   string `json:"orgId"`
+	OrgName string `json:"orgName"`
+	Role    string `json:"role"`
+	OrgType string `json:"orgType" doc:"Always workspace."`
+	IsAdmin bool   `json:"isAdmin" doc:"True for the roles owner and admin."`
+}
+
+func (h *handler) listMyMemberships(c *call) ([]MyMembership, error) {
+	all, err := h.organizations(c)
+	out := make([]MyMembership, len(all))
+	for i, o := range all {
+		out[i] = MyMembership{
+			OrgID: o.ID, OrgName: o.Name, Role: o.Role, OrgType: "workspace", IsAdmin: o.Role == string(toll.RoleOwner) || o.Role == string(toll.RoleAdmin),
+		}
+	}
+	return out, err
 }
 
 // organizations are the workspaces of a person, or the one of an API key with the role of the person under whose membership it stands.

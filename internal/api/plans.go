@@ -62,6 +62,7 @@ func (h *handler) registerPlan(c *call, in *toll.PlanInput, once *store.Once) (*
 	if err != nil {
 		return nil, err
 	}
+	c.warnings = in.CreditsConfig.Warnings(plan.Credits)
 	earlier, err := h.onceByNonce(c, "registerPlan", registration{plan: &plan, answer: planRegistered(plan.ID)}, in.Nonce, in, once)
 	if err != nil {
 		return nil, err

@@ -397,6 +397,13 @@ func TestOrganizations(t *testing.T) {
 			}
 		}
 	}
+	ignoring := api.New(s.deps(func(d *api.Deps) { d.IgnoreOrganizations = true }))
+	for _, header := range []string{id, s.b2.address.Lower(), "org-1"} {
+		a := s.through(ignoring, s.b1, "GET", base+"/organizations/my-memberships", "", "X-Current-Org-Id", header)
+		if a.status != 200 || !strings.Contains(string(a.body), `[{"orgId":"`+id+`","orgName":`) {
+			t.Errorf("unknown organizations ignored, %q: %d %s", header, a.status, a.body)
+		}
+	}
 	if a := s.do(s.b1, "GET", base+"/protocol/plans", "", "X-Current-Org-Id", id, "X-Current-Org-Id", s.b2.address.String()); a.status != 403 {
 		t.Errorf("two lines: %d", a.status)
 	}

@@ -22,12 +22,12 @@ func (c *call) warned(out any, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(c.unknown) == 0 {
-		return out, nil
+	warnings := c.warnings
+	for _, path := range c.unknown {
+		warnings = append(warnings, toll.Warning{Message: path})
 	}
-	warnings := make([]toll.Warning, len(c.unknown))
-	for i, path := range c.unknown {
-		warnings[i].Message = path
+	if len(warnings) == 0 {
+		return out, nil
 	}
 	if t, ok := out.(*toll.AccessToken); ok {
 		token := *t

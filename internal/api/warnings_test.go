@@ -15,7 +15,7 @@ func TestUnknownMembersWarned(t *testing.T) {
 		path, body string
 		want       []string // warnings as JSON; a prefix for objects
 	}{
-		"plan":       {"/protocol/plans", `{"name":"n","priceConfig":{},"creditsConfig":{"minAmout":2},"trial":true}`, []string{`"creditsConfig.minAmout"`, `"trial"`}},
+		"plan":       {"/protocol/plans", `{"name":"n","priceConfig":{},"creditsConfig":{"minAmout":2},"trail":true}`, []string{`"creditsConfig.minAmout"`, `"trail"`}},
 		"agent":      {"/protocol/agents", `{"name":"n","agentApi":{}}`, []string{`"agentApi"`}},
 		"key":        {"/api-keys", `{"name":"n","color":1}`, []string{`"color"`}},
 		"permission": {"/x402/permissions", `{"planId":"` + plan + `","redemption_limit":5}`, []string{`"redemption_limit"`}},

@@ -79,6 +79,7 @@ accepted for --drain, and what is in flight then is finished.`
 	fl.IntVar(&f.cfg.Backups.Keep, "backup-keep", 7, "how many of them are kept; -1 keeps all")
 	fl.StringVar(&f.cfg.TemporaryDir, "tmp", "", "folder for the plain copy of the database while a backup is made; default the data directory")
 	fl.BoolVar(&f.cfg.CloseReads, "close-reads", false, "ask for an API key where plans, agents and balances are read")
+	fl.BoolVar(&f.cfg.IgnoreOrganizations, "ignore-organizations", false, "take calls of API keys that name an organization of another service in X-Current-Org-Id")
 	fl.StringVar(&f.cfg.Brand.Name, "brand-name", "", "name of the service on its pages; default Toll")
 	fl.StringVar(&f.cfg.Brand.Color, "brand-color", "", "accent of its pages, as #0b6e63")
 	fl.StringVar(&f.cfg.Brand.Logo, "brand-logo", "", "logo of its pages: a PNG or SVG file of at most 256 KiB")

@@ -58,6 +58,15 @@ func (p *payment) buyer() toll.Address {
 	return toll.Address(sum[:len(toll.Address{})])
 }
 
+// networkOf is the network of an answer, as the server that asks spells it: "stripe" or "stripe:" and the environment for
+// cards. Without an entry of the server it has the form of x402 objects.
+func (f *Facilitator) networkOf(p *payment) string {
+	if p.entry != nil && p.entry.Network != "" {
+		return p.entry.Network
+	}
+	return f.wireNetwork(p.claims.Network)
+}
+
 // wireNetwork is a network in the form of x402 objects, which want a colon.
 func (f *Facilitator) wireNetwork(network string) string {
 	if network == cardNetwork {

@@ -22,7 +22,7 @@ type PermissionRequest struct {
 	AllowedAgents   []toll.AgentID // at most 64
 	RedemptionLimit *toll.Credits  // nil: no limit
 	OrderLimit      *int64         // nil: no limit of its own
-	ExpiresInSecs   *int64         // 60 to 365 days; nil: see ExpiresAt
+	ExpiresInSecs   *int64         // 1 to 365 days; nil: see ExpiresAt
 	ExpiresAt       time.Time      // zero: a day from now
 	Metadata        json.RawMessage
 	Scheme          string // "": that of the plan
@@ -102,7 +102,7 @@ type PermissionBody struct {
 	RedemptionLimit *toll.Credits   `json:"redemptionLimit,omitempty" doc:"Credits that the access token may burn in its life, holds counted."`
 	MaxCredits      *toll.Credits   `json:"maxCredits,omitempty" doc:"Another name of redemptionLimit."`
 	OrderLimit      *toll.Int       `json:"orderLimit,omitempty" doc:"Top-up orders that the access token may cause. Default with a delegation and a redemption limit, for a plan whose credits do not expire: as many as the redemption limit needs."`
-	Expiration      *toll.Int       `json:"expiration,omitempty" doc:"Life in seconds, 60 to 365 days. Default a day."`
+	Expiration      *toll.Int       `json:"expiration,omitempty" doc:"Life in seconds, 1 to 365 days. Default a day."`
 	ExpiresInSecs   *toll.Int       `json:"expiresInSecs,omitempty" doc:"Another name of expiration."`
 	ExpiresAt       *toll.Time      `json:"expiresAt,omitempty" doc:"Instead of expiration."`
 	Metadata        json.RawMessage `json:"metadata,omitempty" doc:"An object of at most 16 KiB, returned and never interpreted."`
@@ -294,7 +294,7 @@ func (r *PermissionRequest) end(now time.Time) (time.Time, error) {
 		secs = r.ExpiresAt.Unix() - now.Unix()
 	}
 	if secs < minTokenSecs || secs > maxTokenSecs {
-		return time.Time{}, toll.Errorf(toll.CodeBadNumber, "An access token lives 60 seconds to 365 days.").
+		return time.Time{}, toll.Errorf(toll.CodeBadNumber, "An access token lives 1 second to 365 days.").
 			WithParam("path", "expiration")
 	}
 	return now.Add(time.Duration(secs) * time.Second).UTC(), nil

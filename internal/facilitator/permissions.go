@@ -20,7 +20,7 @@ const (
 	formatJWT  = x402.RenderingJWT
 	formatX402 = x402.RenderingX402
 
-	minTokenSecs     = 60
+	minTokenSecs     = 1
 	maxTokenSecs     = 365 * toll.DaySecs
 	defaultTokenSecs = toll.DaySecs
 

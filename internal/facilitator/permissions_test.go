@@ -87,7 +87,8 @@ func TestCreatePermission(t *testing.T) {
 			}, toll.CodeDelegationNotFound},
 			"scheme":           {func(r *facilitator.PermissionRequest) { r.Scheme = "svc:card-delegation" }, toll.CodeUnsupportedScheme},
 			"network":          {func(r *facilitator.PermissionRequest) { r.Network = "eip155:8453" }, toll.CodeWrongNetwork},
-			"59 s":             {func(r *facilitator.PermissionRequest) { r.ExpiresInSecs = n(59) }, toll.CodeBadNumber},
+			"0 s":              {func(r *facilitator.PermissionRequest) { r.ExpiresInSecs = n(0) }, toll.CodeBadNumber},
+			"-1 s":             {func(r *facilitator.PermissionRequest) { r.ExpiresInSecs = n(-1) }, toll.CodeBadNumber},
 			"365 days and 1 s": {func(r *facilitator.PermissionRequest) { r.ExpiresInSecs = n(365*86400 + 1) }, toll.CodeBadNumber},
 			"past":             {func(r *facilitator.PermissionRequest) { r.ExpiresAt = start.Add(-time.Hour) }, toll.CodeBadNumber},
 		} {
@@ -135,10 +136,38 @@ func TestCreatePermission(t *testing.T) {
 			t.Fatalf("%+v", tok)
 		}
 		s.mint(card, s1, 10)
-		v, err := s.call(card, nil, tok).verify(s.one(), nil)
+		// Verify and settle answer the network that the server sent, also when they refuse and when they repeat.
+		for _, network := range []string{"stripe", "stripe:sandbox"} {
+			c := s.call(card, nil, tok)
+			c.required.Accepts[0].Network = network
+			v, err := c.verify(s.one(), nil)
+			s.valid(v, err)
+			id := "card-" + network
+			for range 2 {
+				r, err := c.settle(s.one(), id, nil)
+				s.must(err)
+				if v.Network != network || !r.Success || r.Network != network {
+					t.Fatalf("%s: verify %s, settle %+v", network, v.Network, r)
+				}
+			}
+			s.clock.add(366 * 24 * time.Hour)
+			v, err = c.verify(s.one(), nil)
+			s.must(err)
+			r, err := c.settle(s.one(), "", nil)
+			s.must(err)
+			if v.IsValid || r.Success || v.Network != network || r.Network != network {
+				t.Fatalf("%s: verify %+v, settle %+v", network, v, r)
+			}
+			s.clock.add(-366 * 24 * time.Hour)
+		}
+		// A life of one second counts.
+		short := s.token(p, s1, func(r *facilitator.PermissionRequest) { r.ExpiresInSecs = n(1) })
+		s.mint(p, s1, 10)
+		v, err := s.call(p, nil, short).verify(s.one(), nil)
 		s.valid(v, err)
-		if v.Network != "stripe:sandbox" {
-			t.Fatal(v.Network)
+		s.clock.add(time.Second)
+		if v, err = s.call(p, nil, short).verify(s.one(), nil); err != nil || v.IsValid {
+			t.Fatalf("%+v, %v", v, err)
 		}
 	})
 }

@@ -54,7 +54,7 @@ const (
 )
 
 // wireNetworks are the networks that one byte stands for. New ones are added at the end.
-var wireNetworks = []string{"eip155:84532", "eip155:8453", "stripe:sandbox", "stripe:live"}
+var wireNetworks = []string{"eip155:84532", "eip155:8453", "stripe:sandbox", "stripe:live", cardNetwork}
 
 // parts returns the form storedParts1.
 func (s *settled) parts() []byte {
@@ -139,11 +139,11 @@ var errDamaged = errors.New("the stored answer is damaged")
 func (f *Facilitator) storedAnswer(ctx context.Context, p *payment, raised *toll.Credits) func(ledger.Receipt) []byte {
 	return func(r ledger.Receipt) []byte {
 		s := &settled{
-			Receipt: r, payer: p.claims.Subscriber, plan: p.plan.ID, agent: p.agentID, network: f.wireNetwork(p.claims.Network),
+			Receipt: r, payer: p.claims.Subscriber, plan: p.plan.ID, agent: p.agentID, network: f.networkOf(p),
 			raised: raised,
 		}
 		if f.Receipts {
-			signed := f.receiptOf(ctx, p.url, s.network, s.payer.String(), r.Transaction.String(), r.At)[x402.ExtensionOfferReceipt]
+			signed := f.receiptOf(ctx, p.url, f.wireNetwork(s.network), s.payer.String(), r.Transaction.String(), r.At)[x402.ExtensionOfferReceipt]
 			if signed != nil {
 				return render1(s, f.ns.CreditsExtension(), signed)
 			}

@@ -146,7 +146,7 @@ func TestAnswers_Damaged(t *testing.T) {
 	if _, err := f.Answer(whole, about); err != nil {
 		t.Fatal(err)
 	}
-	bad := [][]byte{nil, {}, append(bytes.Clone(whole), 0), {1, 0, 4}, {1, 0, 0xff}, {1, 32, 0}, {1, 128, 0}}
+	bad := [][]byte{nil, {}, append(bytes.Clone(whole), 0), {1, 0, 5}, {1, 0, 0xff}, {1, 32, 0}, {1, 128, 0}}
 	for n := range whole {
 		bad = append(bad, whole[:n])
 	}

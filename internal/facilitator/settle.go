@@ -1,6 +1,7 @@
 package facilitator
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -212,9 +213,9 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 		resp.Extra = &x402.SettleExtra{CheckoutURL: page}
 	}
 	if !p.claims.Subscriber.IsZero() {
-		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.wireNetwork(p.claims.Network)
-	} else if resp.Network = f.wireNetwork(p.network); resp.Network == "" {
-		resp.Network = f.env.Network()
+		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.networkOf(p)
+	} else {
+		resp.Network = cmp.Or(p.network, f.env.Network())
 	}
 	return resp, nil
 }

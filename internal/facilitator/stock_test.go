@@ -497,7 +497,7 @@ func TestStockRefusalsAreVerdicts(t *testing.T) {
 		unknown.token, unknown.required.Accepts[0].Network = "", "stripe"
 		r, err := unknown.settle(s.one())
 		s.no(r, err, x402.ReasonInvalidPayload)
-		if r.Network != "stripe:sandbox" {
+		if r.Network != "stripe" {
 			t.Error(r.Network)
 		}
 		good.hold()

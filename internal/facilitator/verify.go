@@ -244,7 +244,7 @@ func (f *Facilitator) orderFree(ctx context.Context, p *payment, refusal error) 
 
 func (f *Facilitator) valid(p *payment, a *ledger.Account, requestID string, amount toll.Credits) *x402.VerifyResponse {
 	resp := &x402.VerifyResponse{
-		IsValid: true, Payer: p.claims.Subscriber.String(), Network: f.wireNetwork(p.claims.Network), AgentRequestID: requestID,
+		IsValid: true, Payer: p.claims.Subscriber.String(), Network: f.networkOf(p), AgentRequestID: requestID,
 		PlanID: p.plan.ID, AgentID: p.agentID, Amount: &amount, URLMatching: p.urlMatching, VerbMatching: p.verbMatching,
 		Extra: &x402.VerifyExtra{AgentRequestID: requestID},
 	}
@@ -271,7 +271,7 @@ func (f *Facilitator) refusedVerify(p *payment, e *toll.Error) (*x402.VerifyResp
 		resp.Extra = &x402.VerifyExtra{CheckoutURL: page}
 	}
 	if !p.claims.Subscriber.IsZero() {
-		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.wireNetwork(p.claims.Network)
+		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.networkOf(p)
 	}
 	return resp, nil
 }

@@ -28,6 +28,10 @@ func TestEnrollPage(t *testing.T) {
 	if res.header.Get("Refresh") != "0; url="+to || !strings.HasPrefix(to, c.s.Cards().Double()+"/c/pay/") {
 		t.Fatalf("the browser goes to %q", res.header.Get("Refresh"))
 	}
+	// The browser came by 127.0.0.1, where its session is, and the public address names localhost.
+	if back := c.url + "/cards/enroll?setup="; strings.HasPrefix(back, c.s.PublicURL()) || !strings.Contains(string(c.state()), back) {
+		t.Errorf("the card page does not lead back to %s", back)
+	}
 	res = v.get(c.fill(to, "4000 0025 0000 3155"))
 	cards, err := c.buyer.PaymentMethods(t.Context(), client.OfProvider(toll.ProviderCard))
 	if err != nil || len(cards) != 1 || cards[0].Last4 != "3155" {

@@ -166,7 +166,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
 		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),
 		StripeEvents: stripeEvents, Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits,
-		OrderWait: s.orderWait(), CloseReads: cfg.CloseReads, Refused: s.metrics.Refused,
+		OrderWait: s.orderWait(), CloseReads: cfg.CloseReads, IgnoreOrganizations: cfg.IgnoreOrganizations, Refused: s.metrics.Refused,
 	}))
 	if tracer != nil {
 		s.handler = traces.Handler(s.handler, tracer)

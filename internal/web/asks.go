@@ -15,13 +15,13 @@ import (
 const maxBack = 2048
 
 // asksFor is what a program asks for by a redirect.
-func (w *Web) asksFor(ctx context.Context, who *person, request string, in *oauth.Authorization) (*asked, error) {
-	a, err := w.asks(ctx, who, in.Client, in.Asked)
+func (v *visit) asksFor(ctx context.Context, request string, in *oauth.Authorization) (*asked, error) {
+	a, err := v.w.asks(ctx, v.person, in.Client, in.Asked)
 	if err != nil {
 		return nil, err
 	}
 	a.Action, a.Request = PathAuthorize, request
-	if back := w.PublicURL + place(PathAuthorize+"?"+request); len(back) <= maxBack {
+	if back := v.origin() + place(PathAuthorize+"?"+request); len(back) <= maxBack {
 		a.Back = back
 	}
 	a.Answer, a.leads = addressText(in.RedirectHost), leadsTo(in.RedirectURI)
@@ -34,13 +34,13 @@ func (w *Web) asksFor(ctx context.Context, who *person, request string, in *oaut
 }
 
 // asksOn is what a program on a device asks for.
-func (w *Web) asksOn(ctx context.Context, who *person, d *oauth.DeviceRequest) (*asked, error) {
-	a, err := w.asks(ctx, who, d.Client, d.Asked)
+func (v *visit) asksOn(ctx context.Context, d *oauth.DeviceRequest) (*asked, error) {
+	a, err := v.w.asks(ctx, v.person, d.Client, d.Asked)
 	if err != nil {
 		return nil, err
 	}
 	a.Action, a.Request = PathDevice, d.UserCode
-	a.Back = w.PublicURL + PathDevice + "?" + url.Values{"user_code": {d.UserCode}}.Encode()
+	a.Back = v.origin() + PathDevice + "?" + url.Values{"user_code": {d.UserCode}}.Encode()
 	a.Device, a.Origin = d.UserCode, addressText(d.Source)
 	return a, nil
 }

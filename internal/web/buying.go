@@ -259,7 +259,7 @@ func (v *visit) topUp() {
 		}
 		payer := v.form.Get("payer")
 		if payer == "" && !p.Price.IsCrypto && !p.Price.IsFree() {
-			back := v.w.PublicURL + v.to("holdings", string(p.ID))
+			back := v.origin() + v.to("holdings", string(p.ID))
 			made, err := v.w.API.Checkout(v.once(), p.ID, client.CheckoutParams{SessionType: "hosted", SuccessURL: back, CancelURL: back})
 			if err != nil {
 				return outcome{}, err

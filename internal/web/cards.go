@@ -49,7 +49,7 @@ func (w *Web) Enroll() http.Handler {
 			v.askEnroll(http.StatusForbidden, "The form is not one of this session. Send it once more.")
 			return
 		}
-		_, page, err := w.Cards.Enroll(v.ctx(), v.person.Address, w.Source(v.r), w.PublicURL+PathEnroll)
+		_, page, err := w.Cards.Enroll(v.ctx(), v.person.Address, w.Source(v.r), v.origin()+PathEnroll)
 		if e := toll.AsError(err); err != nil && e.HTTPStatus() == http.StatusTooManyRequests {
 			v.tooMany(e)
 			return

@@ -242,7 +242,7 @@ func (v *visit) authorize(request string) {
 		v.askSignIn(http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", v.at, "")
 		return
 	}
-	a, err := v.w.asksFor(v.ctx(), v.person, request, auth)
+	a, err := v.asksFor(v.ctx(), request, auth)
 	if err != nil {
 		v.fail(err)
 		return
@@ -259,7 +259,7 @@ func (v *visit) authorize(request string) {
 		func(c oauth.Choice) (string, error) { return v.w.OAuth.Approve(v.ctx(), auth, v.person.Caller, c) },
 		func() (string, error) { return v.w.OAuth.Deny(auth), nil },
 		func(to string) { v.leave(to, auth.RedirectHost) },
-		func() (*asked, error) { return v.w.asksFor(v.ctx(), v.person, request, auth) },
+		func() (*asked, error) { return v.asksFor(v.ctx(), request, auth) },
 	)
 }
 

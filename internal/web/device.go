@@ -47,7 +47,7 @@ func (w *Web) Device() http.Handler {
 			v.fail(err)
 			return
 		}
-		a, err := w.asksOn(v.ctx(), v.person, d)
+		a, err := v.asksOn(v.ctx(), d)
 		if err != nil {
 			v.fail(err)
 			return
@@ -64,7 +64,7 @@ func (w *Web) Device() http.Handler {
 			func(text string) {
 				v.show(http.StatusOK, "message", shown{Title: "Done", Body: message{Text: text, Next: "Go back to the device: it continues by itself."}}, "")
 			},
-			func() (*asked, error) { return w.asksOn(v.ctx(), v.person, d) },
+			func() (*asked, error) { return v.asksOn(v.ctx(), d) },
 		)
 	})
 }

@@ -382,7 +382,7 @@ func (v *visit) postPlan() {
 		if o.Order == "" {
 			return "", toll.Errorf(toll.CodeBadRequest, "%s", o.Why)
 		}
-		return v.buy(v.ctx(), p, v.w.PublicURL+v.at)
+		return v.buy(v.ctx(), p, v.origin()+v.at)
 	})
 	if errors.Is(err, errAnswered) {
 		err = nil // the first of two equal forms ordered it

@@ -179,6 +179,17 @@ func (v *visit) elsewhere(path string) string {
 	return v.w.PublicURL + path
 }
 
+// origin is where a page of another host sends this browser back: the public address, or the name of this machine under
+// which the browser opened the page, which has its cookies.
+func (v *visit) origin() string {
+	u, err := url.Parse(v.w.PublicURL)
+	if err != nil || !toll.IsLoopback(u.Hostname()) || !toll.IsLoopback((&url.URL{Host: v.r.Host}).Hostname()) {
+		return v.w.PublicURL
+	}
+	u.Host = v.r.Host
+	return u.String()
+}
+
 // passkey asks for one with the script of the page, where browsers take them: at the public host alone.
 func (v *visit) passkey(begin func() (people.Ceremony, error)) (people.Ceremony, bool, error) {
 	u, err := url.Parse(v.w.PublicURL)

@@ -268,6 +268,8 @@ export interface AgentPlanInput {
   plan?: PlanInput;
   planMetadata?: MetadataInput;
   priceConfig?: PriceInput;
+  /** A request may also send "true" or "false". */
+  trial?: boolean;
 }
 
 export interface AgentRegistered {
@@ -1068,6 +1070,8 @@ export interface MetadataInput {
   name?: string;
   sampleLink?: string;
   tags?: string[];
+  /** A request may also send "true" or "false". */
+  trial?: boolean;
 }
 
 export interface MetadataUpdate {
@@ -1106,8 +1110,10 @@ export interface MintExpirableInput {
 }
 
 export interface MintInput {
-  /** Credits, 0 to 2^63-1. A request may also send a JSON integer. */
-  amount: bigint;
+  /** This or creditsAmount is required. */
+  amount?: bigint;
+  /** Another name of amount. */
+  creditsAmount?: bigint;
   /** Who gets them. This or holderAddress is required. */
   creditsReceiver?: string;
   /** Another name of creditsReceiver. */
@@ -1119,6 +1125,16 @@ export interface MintInput {
 export interface Moved {
   apiKeys: number;
   grants: number;
+}
+
+export interface MyMembership {
+  /** True for the roles owner and admin. */
+  isAdmin: boolean;
+  orgId: string;
+  orgName: string;
+  /** Always workspace. */
+  orgType: string;
+  role: string;
 }
 
 export interface OffersRequest {
@@ -1337,7 +1353,7 @@ export interface PermissionRequest {
    * recorded with a warning, and refused when an order is needed.
    */
   delegationConfig?: DelegationConfig;
-  /** Life in seconds, 60 to 365 days. Default a day. */
+  /** Life in seconds, 1 to 365 days. Default a day. */
   expiration?: number;
   /** Instead of expiration. */
   expiresAt?: string;
@@ -1432,8 +1448,11 @@ export interface PlanInput {
   name?: string;
   /** Token base units or seconds, 0 to 2^256-1. A request may also send a JSON integer. */
   nonce?: bigint;
+  planMetadata?: MetadataInput;
   priceConfig?: PriceInput;
   tags?: string[];
+  /** A request may also send "true" or "false". */
+  trial?: boolean;
 }
 
 export interface PlanList {
@@ -2584,6 +2603,7 @@ export const operations = {
   retiredMPP: ["POST","/api/v1/mpp/{action}"],
   retiredMPPOf: ["POST","/api/v1/mpp/{action}/{id}"],
   listOrganizations: ["GET","/api/v1/organizations",0,"organizations"],
+  listMyMemberships: ["GET","/api/v1/organizations/my-memberships"],
   listPaymentMethods: ["GET","/api/v1/payment-methods"],
   deletePaymentMethod: ["DELETE","/api/v1/payment-methods/{paymentMethodId}"],
   updatePaymentMethod: ["PATCH","/api/v1/payment-methods/{paymentMethodId}"],
