@@ -75,6 +75,8 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	if reason != "" {
 		p.Error = reason + ": " + plain.Text(e.Text(), maxErrorText)
 	}
+	hint := x.terms.Hint(e)
+	p.Error = sale.ChallengeError(p.Error, hint)
 	if x.c.offers {
 		if offers := x.gate.offers.of(x.r.Context(), x.c, x.withExact(exact)); len(offers) > 0 {
 			p.Extensions[x402.ExtensionOfferReceipt] = x402.OffersExtension(offers)
@@ -83,7 +85,6 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	if order := sale.OrderExtension(x.terms, reason, e); order != nil {
 		p.Extensions[x.c.Namespace.PlanExtension()], usual = order, false
 	}
-	hint := x.terms.Hint(e)
 	if advice := x.required.Accepts[0].Advice(); advice != "" && (reason == "" || sale.Lacks(reason)) {
 		hint += " " + advice
 	}

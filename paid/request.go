@@ -87,9 +87,11 @@ func takeCredential(h http.Header, names []string, owns func(string) bool) (cred
 			continue
 		}
 		v := strings.TrimSpace(values[0])
-		if strings.EqualFold(name, "Authorization") {
-			var ok bool
-			if v, ok = bearer(v); !ok || !owns(v) {
+		if isShared(name) {
+			if strings.EqualFold(name, "authorization") {
+				v, _ = bearer(v)
+			}
+			if !owns(v) {
 				continue
 			}
 		}
@@ -109,6 +111,9 @@ func takeCredential(h http.Header, names []string, owns func(string) bool) (cred
 	}
 	return c, nil
 }
+
+// isShared reports whether a header also carries credentials of other software, which are not payments: they stay.
+func isShared(name string) bool { n := dashed(name); return n == "authorization" || n == "x-api-key" }
 
 func bearer(v string) (string, bool) {
 	i := strings.IndexAny(v, " \t")
@@ -165,12 +170,12 @@ func stripRequest(h http.Header, tokenHeaders []string, owns func(string) bool) 
 	stripPayment(h, tokenHeaders, owns)
 }
 
-// stripPayment removes from h the headers of payments, and access tokens from all others. Authorization keeps the credential
-// of other software.
+// stripPayment removes from h the headers of payments, and access tokens from all others. Authorization and X-Api-Key
+// keep the credentials of other software.
 func stripPayment(h http.Header, tokenHeaders []string, owns func(string) bool) {
 	for name := range h {
 		n := dashed(name)
-		if strippedAnswer[n] || n != "authorization" && slices.ContainsFunc(tokenHeaders, func(t string) bool { return n == dashed(t) }) {
+		if strippedAnswer[n] || !isShared(n) && slices.ContainsFunc(tokenHeaders, func(t string) bool { return n == dashed(t) }) {
 			delete(h, name)
 		}
 	}

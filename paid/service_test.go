@@ -116,3 +116,36 @@ func TestNoPublicURL(t *testing.T) {
 		t.Errorf("a builder who has named it is told: %s", lines)
 	}
 }
+
+// TestSellerFindsReason: a seller whose API key does not work, or who names a receiver that is not one of its plans, finds the
+// reason in its log. The caller does not see it.
+func TestSellerFindsReason(t *testing.T) {
+	svc := tolltest.New(t)
+	sub := svc.Subscriber(5)
+	other, err := svc.NewKey("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := svc.NewKey("more")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		key  string
+		says string
+	}{
+		"another workspace": {other.Key, "does not own this plan"},
+		"a broken key":      {good.Key[:len(good.Key)-8] + "AAAAAAAA", "not an API key of this service"},
+	} {
+		log, lines := logs(t)
+		h := &work{t: t}
+		front := serve(t, paid.Handler(client.New(c.key, client.WithURL(svc.URL())), h, paid.Plan(svc.Plan()), log))
+		r := send(t, "POST", front.URL+"/ask", sig, sub.AccessToken)
+		if r.status != 503 || !strings.Contains(lines.String(), c.says) || strings.Contains(lines.String(), c.key) {
+			t.Errorf("%s: %d %s\nlog %s", name, r.status, r.body, lines)
+		}
+		if strings.Contains(r.body, c.says) {
+			t.Errorf("%s: the caller sees %s", name, r.body)
+		}
+	}
+}

@@ -166,6 +166,30 @@ func TestBearerPays(t *testing.T) {
 			}
 		}
 	}
+	// X-Api-Key, which Anthropic's clients send, pays in the same way.
+	for name, address := range tokenFronts(t, d, m, paid.TokenHeaders(sig, "authorization", "x-api-key")) {
+		for _, c := range []struct {
+			what   string
+			header []string
+			status int
+			sees   string
+		}{
+			{"own", []string{"X-Api-Key", token}, 200, ""},
+			{"own, another form", []string{"X-Api-Key", wrapped}, 200, ""},
+			{"own, in both", []string{"X-Api-Key", token, "Authorization", "Bearer " + token}, 200, ""},
+			{"two of our own", []string{"X-Api-Key", second, sig, token}, 400, ""},
+			{"two lines", []string{"X-Api-Key", token, "X-Api-Key", token}, 400, ""},
+			{"foreign alone", []string{"X-Api-Key", foreign[0]}, 402, ""},
+			{"foreign beside", []string{"X-Api-Key", foreign[0], sig, token}, 200, foreign[0]},
+			{"of another service beside", []string{"X-Api-Key", foreign[2], "Authorization", "Bearer " + token}, 200, foreign[2]},
+		} {
+			r := send(t, "POST", address+"/paid", c.header...)
+			h := m.last()
+			if r.status != c.status || (h != nil) != (c.status == 200) || h.Get("X-Api-Key") != c.sees {
+				t.Errorf("%s, %s: %d, upstream %v", name, c.what, r.status, h)
+			}
+		}
+	}
 	// Without the address of the service the form decides: rather refused than passed on.
 	d.service = ""
 	for name, address := range tokenFronts(t, d, m) {

@@ -210,7 +210,7 @@ func (a *app) gateSettings(f gateFlags) (g gateSettings, err error) {
 	}
 	g.options = []paid.Option{
 		paid.Plan(g.plan), paid.Agent(g.agent), paid.HoldSecs(f.holdSecs), paid.CallerGone(g.gone),
-		paid.TokenHeaders(x402.HeaderSignature, "authorization"), paid.Log(g.log), paid.Namespace(a.set.names),
+		paid.TokenHeaders(x402.HeaderSignature, "authorization", "x-api-key"), paid.Log(g.log), paid.Namespace(a.set.names),
 	}
 	for _, origin := range f.cors {
 		if err := paid.CheckOrigin(origin); err != nil {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/cache"
@@ -272,6 +273,26 @@ func RefusesSeller(reason string) bool {
 		return true
 	}
 	return false
+}
+
+// maxChallengeError bounds the error of a 402, in bytes.
+const maxChallengeError = 300
+
+// ChallengeError returns the error of a 402: begin, and after it the sentence if that names an address, since some clients
+// show nothing else of the answer. It has at most 300 bytes: a sentence that does not fit is left out whole, and begin is cut
+// between characters. The SDKs do the same (testdata/conformance/tables/challenges.json).
+func ChallengeError(begin, sentence string) string {
+	if whole := begin + ": " + sentence; strings.Contains(sentence, "://") && len(whole) <= maxChallengeError {
+		return whole
+	}
+	if len(begin) <= maxChallengeError {
+		return begin
+	}
+	n := maxChallengeError
+	for !utf8.RuneStart(begin[n]) {
+		n--
+	}
+	return begin[:n]
 }
 
 // Lacks reports whether a refusal says that the payer needs credits, or leave to spend them.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -26,11 +27,39 @@ const (
 	tryLife = 5 * time.Minute
 	// tryTimeout bounds a call from a page.
 	tryTimeout = 30 * time.Second
-	// mostTries is how many calls from pages this process makes at a time.
-	mostTries = 4
+	// mostTries is how many calls from pages this process makes at a time, and mostTriesOf how many for one workspace.
+	mostTries, mostTriesOf = 64, 2
 	// maxTryBody bounds what is sent, in bytes, and maxTryText what is shown of an answer, in characters.
 	maxTryBody, maxTryText = 8 << 10, 20_000
 )
+
+// tries counts the calls from pages that run, in all and by workspace.
+type tries struct {
+	mu  sync.Mutex
+	all int
+	of  map[toll.Address]int
+}
+
+// take reports whether a workspace may begin a call, which ends with [tries.give].
+func (t *tries) take(workspace toll.Address) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all >= mostTries || t.of[workspace] >= mostTriesOf {
+		return false
+	}
+	t.all++
+	t.of[workspace]++
+	return true
+}
+
+func (t *tries) give(workspace toll.Address) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all--
+	if t.of[workspace]--; t.of[workspace] == 0 {
+		delete(t.of, workspace)
+	}
+}
 
 // tryPages are the page on which a workspace calls an agent with its credits.
 func tryPages() []areaPage {
@@ -265,14 +294,12 @@ func (v *visit) mintToTry(c *tryCall, refuse func(int, string)) {
 // call calls the agent with an access token of the workspace: for this agent, with the limit that the page showed, without
 // orders. The token ends with the call.
 func (v *visit) call(c *tryCall) (*tried, error) {
-	select {
-	case v.w.tries <- struct{}{}:
-		defer func() { <-v.w.tries }()
-	default:
-		e := toll.Errorf(toll.CodeRateLimited, "Other calls from pages are running. Send it again in a minute.")
+	if !v.w.tries.take(v.person.Address) {
+		e := toll.Errorf(toll.CodeRateLimited, "Other calls from pages of this workspace are running. Send it again in a minute.")
 		e.RetryAfterSecs = int(tryTimeout / time.Second)
 		return nil, e
 	}
+	defer v.w.tries.give(v.person.Address)
 	token, err := v.w.API.AccessToken(v.acting(), c.plan, client.WithAgent(c.agent.ID), client.WithRedemptionLimit(c.most),
 		client.WithOrderLimit(0), client.WithExpiry(tryLife))
 	if err != nil {

@@ -95,7 +95,7 @@ type Web struct {
 	began    time.Time
 	outbound *outbound.Client
 	brand    brand
-	tries    chan struct{} // a place for each call to an agent that is under way
+	tries    *tries // calls from pages that run
 	payers   *cache.Cache[payersKey, []stat]
 }
 
@@ -114,7 +114,7 @@ func New(d Deps) (*Web, error) {
 		return nil, err
 	}
 	d.Outbound.Timeout = tryTimeout
-	w.outbound, w.tries = outbound.New(d.Outbound), make(chan struct{}, mostTries)
+	w.outbound, w.tries = outbound.New(d.Outbound), &tries{of: map[toll.Address]int{}}
 	u, err := url.Parse(d.PublicURL)
 	if err != nil {
 		return nil, err

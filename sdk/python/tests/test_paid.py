@@ -18,12 +18,14 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
 import apps
 from apps import CONTENT, NAMES, Front, ask, exchange, parse, request_text
 from toll import AsyncToll, Toll, asgi, wsgi
+from toll._sale import challenge_error
 from toll.asgi import paid
 from toll.testing import Service
 
@@ -87,6 +89,15 @@ def test_I16_settled_before_the_first_byte(svc: Service, front: Front, token: st
     assert "payment-signature" in got.headers["vary"] and "," not in got.headers["payment-response"]
     assert "payment-signature" not in front.state.seen
     assert not any(token in v for v in front.state.seen.values())
+
+
+def test_the_error_of_a_402_continues_with_an_address() -> None:
+    """The table that the middlewares of all languages share."""
+    table = Path(__file__).parents[3] / "testdata" / "conformance" / "tables" / "challenges.json"
+    cases = json.loads(table.read_text())["cases"]
+    assert len(cases) > 10
+    for c in cases:
+        assert challenge_error(c["begin"], c["sentence"]) == c["error"], c["name"]
 
 
 def test_402_says_what_it_costs(

@@ -1,5 +1,6 @@
 // The seller's side of a paid request, whatever carries it: verify with a hold, settle, release.
 // The rules are those of the Go package paid. web.ts and node.ts move the bytes.
+import { challengeError } from "./challenge.js";
 import { toBase64 } from "./base64.js";
 import type { Toll, Verdict } from "./client.js";
 import { consoleLog, sleep, type LogEntry } from "./core.js";
@@ -397,8 +398,8 @@ export class Sale {
       const values = this.all(name);
       if (values.length > 1) return fault(400, `The header ${name} must be sent once.`);
       let v = (values[0] ?? "").trim();
-      if (name === "authorization") {
-        v = /^bearer\s+(.*)$/i.exec(v)?.[1]?.trim() ?? "";
+      if (shared.has(dashed(name))) {
+        if (name === "authorization") v = /^bearer\s+(.*)$/i.exec(v)?.[1]?.trim() ?? "";
         if (!x402.isAccessToken(v)) continue;
       }
       if (!v) continue;
@@ -426,7 +427,7 @@ export class Sale {
     for (const [name, sent] of this.request.headers) {
       const n = dashed(name);
       if (paymentHeaders.has(n) || otherHeaders.has(n)) continue;
-      if (n !== "authorization" && this.shop.tokenHeaders.some((h) => dashed(h) === n)) continue;
+      if (!shared.has(n) && this.shop.tokenHeaders.some((h) => dashed(h) === n)) continue;
       let value = sent;
       if (carries(value)) {
         if (n !== "cookie") continue;
@@ -683,15 +684,15 @@ export class Sale {
       const name = `${this.shop.toll.namespace.scheme}-plan`;
       all[name] = { info: { ...info, planId: terms.planId } };
     }
-    const challenge = {
-      ...(this.required as g.PaymentRequired),
-      error: reason ? `${reason}: ${plain(f.message)}` : "Payment required",
-      extensions: all,
-    };
     const get = lacks
       ? `Order the plan ${terms.planId} or get credits`
       : "Get another access token";
     const hint = f.hint || `${get} at ${terms.service}, then repeat the request.`;
+    const challenge = {
+      ...(this.required as g.PaymentRequired),
+      error: challengeError(reason ? `${reason}: ${plain(f.message)}` : "Payment required", hint),
+      extensions: all,
+    };
     const lines: Lines = [[x402.required, requiredHeader(challenge)]];
     if (failed) lines.push([x402.receipt, x402.encode(failed)]);
     const ended = ["payload_expired", "payload_revoked", "payload_signature"];
@@ -1012,6 +1013,9 @@ export function plain(text: string): string {
     .trim()
     .slice(0, maxText);
 }
+
+/** Headers that also carry credentials of other software, which are not payments: they stay. */
+const shared: ReadonlySet<string> = new Set(["authorization", "x-api-key"]);
 
 /** Returns the caller's id of the request when it is harmless, else a new one. */
 function correlationOf(headers: Lines): string {

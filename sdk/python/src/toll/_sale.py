@@ -301,6 +301,22 @@ def plain(text: str, most: int = MAX_TEXT) -> str:
     return " ".join(text.split())[:most]
 
 
+# Headers that also carry credentials of other software, which are not payments: they stay.
+SHARED = ("authorization", "x-api-key")
+
+
+def challenge_error(begin: str, sentence: str) -> str:
+    """Returns the error of a 402: begin, and after it the sentence if that names an address.
+
+    Some clients show nothing else of the answer. It has at most 300 bytes: a sentence that does not
+    fit is left out whole, and begin is cut between characters.
+    """
+    whole = f"{begin}: {sentence}"
+    if "://" in sentence and len(whole.encode()) <= 300:
+        return whole
+    return begin.encode()[:300].decode(errors="ignore")
+
+
 def correlation_id(request: Incoming) -> str:
     """Returns the caller's id of the request when it is harmless, else a fresh one."""
     for name in ("x-correlation-id", "x-request-id"):
@@ -480,9 +496,9 @@ class Exchange:
             v = values[0].strip()
             if name == "authorization":
                 word, _, v = v.partition(" ")
-                v = v.strip()
-                if word.lower() != "bearer" or not _x402.is_access_token(v):
-                    continue
+                v = v.strip() if word.lower() == "bearer" else ""
+            if dashed(name) in SHARED and not _x402.is_access_token(v):
+                continue
             if not v:
                 continue
             if len(v) > _x402.MAX_TOKEN:
@@ -509,7 +525,7 @@ class Exchange:
             n = dashed(name)
             if n in PAYMENT_HEADERS or n in OTHER_HEADERS:
                 continue
-            if n != "authorization" and n in map(dashed, self.seller.token_headers):
+            if n not in SHARED and n in map(dashed, self.seller.token_headers):
                 continue
             if carries(value):
                 if n != "cookie":
@@ -743,7 +759,7 @@ class Exchange:
         assert terms is not None
         challenge: dict[str, Any] = {
             "x402Version": 2,
-            "error": f"{reason}: {plain(fault.message)}" if reason else "Payment required",
+            "error": "",
             **{k: v for k, v in self.required.items() if k != "x402Version"},
             "extensions": {**EXTENSIONS},
         }
@@ -759,6 +775,8 @@ class Exchange:
                 hint = f"Order the plan {terms.plan_id} or get credits"
             where = f" at {terms.service}" if terms.service else ""
             fault = replace(fault, hint=f"{hint}{where}, then repeat the request.")
+        begin = f"{reason}: {plain(fault.message)}" if reason else "Payment required"
+        challenge["error"] = challenge_error(begin, fault.hint)
         lines: Lines = [(_x402.REQUIRED, required_header(challenge))]
         if receipt is not None:
             lines.append((_x402.RESPONSE, receipt_header(receipt)))

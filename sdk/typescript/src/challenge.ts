@@ -1,0 +1,13 @@
+/**
+ * Returns the error of a 402: begin, and after it the sentence if that names an address, since some
+ * clients show nothing else of the answer. It has at most 300 bytes: a sentence that does not fit is
+ * left out whole, and begin is cut between characters.
+ */
+export function challengeError(begin: string, sentence: string): string {
+  const bytes = (s: string) => new TextEncoder().encode(s).length;
+  const whole = `${begin}: ${sentence}`;
+  if (sentence.includes("://") && bytes(whole) <= 300) return whole;
+  const characters = [...begin.slice(0, 300)];
+  while (bytes(characters.join("")) > 300) characters.pop();
+  return characters.join("");
+}
