@@ -2,10 +2,11 @@ package client
 
 import (
 	"crypto/hmac"
-	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,13 +22,19 @@ const (
 )
 
 // ReadDelivery returns the event that a webhook was sent, after its signature was checked with one of the secrets: the
-// current one, and for a day after [Client.RotateWebhook] the one before. The same event may come more than once, under the
-// same ID.
+// current one, and for a day after [Client.RotateWebhook] the one before. Without the headers of the namespace those of Standard
+// Webhooks count. The same event may come more than once, under the same ID.
 //
 // Errors: [toll.CodeForbidden] for a signature or a time that is not good, [toll.CodeBadRequest] for a body that is not an
 // event.
 func (c *Client) ReadDelivery(r *http.Request, secrets ...string) (*toll.Event, error) {
 	id, sent := r.Header.Get(c.names.HeaderWebhookID()), r.Header.Get(c.names.HeaderWebhookTimestamp())
+	signatures := r.Header.Values(c.names.HeaderWebhookSignature())
+	standard := id == "" && sent == "" && signatures == nil
+	if standard {
+		id, sent = r.Header.Get(x402.StandardWebhookID), r.Header.Get(x402.StandardWebhookTimestamp)
+		signatures = r.Header.Values(x402.StandardWebhookSignature)
+	}
 	secs, err := strconv.ParseInt(sent, 10, 64)
 	if err != nil || id == "" {
 		return nil, toll.Errorf(toll.CodeForbidden, "This is no signed delivery.")
@@ -39,7 +46,7 @@ func (c *Client) ReadDelivery(r *http.Request, secrets ...string) (*toll.Event, 
 	if err != nil || len(body) > maxDelivery {
 		return nil, toll.Errorf(toll.CodeBadRequest, "The body of the delivery could not be read.").WithCause(err)
 	}
-	if !signed(r.Header.Values(c.names.HeaderWebhookSignature()), id+"."+sent+"."+string(body), secrets) {
+	if !signed(signatures, standard, slices.Concat([]byte(id+"."+sent+"."), body), secrets) {
 		return nil, toll.Errorf(toll.CodeForbidden, "The signature of the delivery is not good.")
 	}
 	var e toll.Event
@@ -49,24 +56,40 @@ func (c *Client) ReadDelivery(r *http.Request, secrets ...string) (*toll.Event, 
 	return &e, nil
 }
 
-// signed reports whether one of the signatures is that of one of the secrets.
-func signed(lines []string, text string, secrets []string) bool {
+// signed reports whether one of the signatures is that of one of the secrets: "v1=" and hex in lines or with commas between, or
+// by Standard Webhooks "v1," and base64 with spaces between.
+func signed(lines []string, standard bool, text []byte, secrets []string) bool {
 	good := false
 	for _, secret := range secrets {
-		if secret == "" {
+		key, ok := []byte(secret), secret != ""
+		if standard {
+			key, ok = x402.StandardWebhookKey(secret)
+		}
+		if !ok {
 			continue
 		}
-		mac := hmac.New(sha256.New, []byte(secret))
-		mac.Write([]byte(text))
-		want := mac.Sum(nil)
+		want := x402.SignWebhook(key, text)
 		for _, line := range lines {
-			for one := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ',' || r == ' ' }) {
-				got, err := hex.DecodeString(strings.TrimPrefix(one, "v1="))
-				if err == nil && strings.HasPrefix(one, "v1=") && hmac.Equal(got, want) {
-					good = true
-				}
+			for _, one := range signatures(line, standard) {
+				good = hmac.Equal(one, want) || good
 			}
 		}
 	}
 	return good
+}
+
+// signatures decodes the signatures of a header line, without those of other versions.
+func signatures(line string, standard bool) (all [][]byte) {
+	prefix, decode := "v1=", hex.DecodeString
+	if standard {
+		prefix, decode = "v1,", base64.StdEncoding.DecodeString
+	}
+	for one := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ' ' || r == ',' && !standard }) {
+		if text, ok := strings.CutPrefix(one, prefix); ok {
+			if b, err := decode(text); err == nil {
+				all = append(all, b)
+			}
+		}
+	}
+	return all
 }

@@ -193,6 +193,7 @@ func deliveries(ns x402.Namespace) string {
 		"` and `" + ns.HeaderWebhookTimestamp() + "`, and the body byte for byte. For 24 hours after a rotation there are two values, one for each secret. Compare in constant time, and" +
 		" refuse a timestamp (seconds since 1970) more than 5 minutes away. A 2xx within 10 seconds is success. All else is repeated after 5 s, 30 s," +
 		" 2 min, 10 min, then hourly up to 72 hours. An event comes at least once, each time under the same `id`; events of one object come in order." +
+		" The headers `webhook-id`, `webhook-timestamp`, and `webhook-signature` say the same in the form of Standard Webhooks, whose libraries verify them." +
 		" At length, with examples: `docs/WEBHOOKS.md` in the repository of the service."
 }
 

@@ -2,13 +2,13 @@ package events
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -279,7 +279,8 @@ func (e *Events) body(ctx context.Context, w *store.Webhook, d *store.Delivery) 
 	return x402.Encode(events[0])
 }
 
-// headers signs a body with every secret that is valid, the newest first.
+// headers signs a body with every secret that is valid, the newest first, in our form and in that of Standard Webhooks
+// (standardwebhooks.com).
 func (e *Events) headers(w *store.Webhook, eventID string, body []byte) (http.Header, error) {
 	sealed := [][]byte{w.Secret}
 	if w.OldSecret != nil && e.clock().Before(w.OldSecretUntil) {
@@ -290,16 +291,22 @@ func (e *Events) headers(w *store.Webhook, eventID string, body []byte) (http.He
 	ns := e.cfg.Namespace
 	header := http.Header{
 		"Content-Type": {"application/json"}, "User-Agent": {"toll-webhooks"}, ns.HeaderWebhookID(): {eventID}, ns.HeaderWebhookTimestamp(): {stamp},
+		x402.StandardWebhookID: {eventID}, x402.StandardWebhookTimestamp: {stamp},
 	}
+	text := slices.Concat([]byte(eventID+"."+stamp+"."), body)
+	var standard []string
 	for _, s := range sealed {
 		secret, err := e.cfg.Open(s, SecretOf(w.ID))
 		if err != nil {
 			return nil, err
 		}
-		mac := hmac.New(sha256.New, secret)
-		mac.Write([]byte(eventID + "." + stamp + "."))
-		mac.Write(body)
-		header[ns.HeaderWebhookSignature()] = append(header[ns.HeaderWebhookSignature()], "v1="+hex.EncodeToString(mac.Sum(nil)))
+		header[ns.HeaderWebhookSignature()] = append(header[ns.HeaderWebhookSignature()], "v1="+hex.EncodeToString(x402.SignWebhook(secret, text)))
+		if key, ok := x402.StandardWebhookKey(string(secret)); ok {
+			standard = append(standard, "v1,"+base64.StdEncoding.EncodeToString(x402.SignWebhook(key, text)))
+		}
+	}
+	if standard != nil {
+		header[x402.StandardWebhookSignature] = []string{strings.Join(standard, " ")}
 	}
 	return header, nil
 }

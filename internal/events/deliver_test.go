@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +37,7 @@ type receiver struct {
 type delivered struct {
 	id, stamp  string
 	signatures []string
+	header     http.Header
 	body       []byte
 	event      toll.Event
 }
@@ -46,7 +49,7 @@ func newReceiver(t *testing.T, answer func(http.ResponseWriter, *http.Request, d
 		body, _ := io.ReadAll(req.Body)
 		d := delivered{
 			id: req.Header.Get("Service-Webhook-Id"), stamp: req.Header.Get("Service-Webhook-Timestamp"),
-			signatures: req.Header.Values("Service-Webhook-Signature"), body: body,
+			signatures: req.Header.Values("Service-Webhook-Signature"), header: req.Header, body: body,
 		}
 		if err := x402.Decode(body, &d.event); err != nil {
 			t.Errorf("body %s: %v", body, err)
@@ -160,6 +163,19 @@ func TestT87_SignedAndRotated(t *testing.T) {
 			d := got[i]
 			if signedWith(d, w.Secret) != want.old || signedWith(d, rotated.Secret) != want.new {
 				t.Errorf("delivery %d is not signed with %+v", i, want)
+			}
+			standard := strings.Join(d.header.Values("webhook-signature"), "")
+			for secret, signs := range map[string]bool{w.Secret: want.old, rotated.Secret: want.new} {
+				key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+				must(t, err)
+				mac := hmac.New(sha256.New, key)
+				mac.Write([]byte(d.id + "." + d.stamp + "." + string(d.body)))
+				if slices.Contains(strings.Split(standard, " "), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil))) != signs {
+					t.Errorf("delivery %d: %q by Standard Webhooks, want %+v", i, standard, want)
+				}
+			}
+			if d.header.Get("webhook-id") != d.id || d.header.Get("webhook-timestamp") != d.stamp {
+				t.Errorf("delivery %d: %v", i, d.header)
 			}
 			if d.id != d.event.ID || d.event.Object.ID != fmt.Sprint(i+1) || string(d.event.Data) != fmt.Sprintf(`{"id":"%d"}`, i+1) {
 				t.Errorf("delivery %d: %s", i, d.body)

@@ -98,7 +98,7 @@ func (e *Events) set(w *store.Webhook, p WebhookParams) error {
 func (e *Events) secret(id string) (plain string, sealed []byte, err error) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails since Go 1.24
-	plain = "whsec_" + base64.RawURLEncoding.EncodeToString(b[:])
+	plain = x402.WebhookSecretPrefix + base64.StdEncoding.EncodeToString(b[:])
 	sealed, err = e.cfg.Seal([]byte(plain), SecretOf(id))
 	return plain, sealed, err
 }

@@ -1,6 +1,7 @@
 package double
 
 import (
+	"cmp"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -85,7 +86,7 @@ func (d *Double) serve(rt *route, permission string) http.HandlerFunc {
 		h := w.Header()
 		h.Set("Content-Type", "application/json")
 		h.Set("Cache-Control", "no-cache, no-store")
-		h.Set("Stripe-Version", Version)
+		h.Set("Stripe-Version", cmp.Or(r.Header.Get("Stripe-Version"), Version))
 		if key != "" {
 			h.Set("Idempotency-Key", key)
 			original := id
@@ -139,7 +140,7 @@ func (d *Double) perform(
 func (d *Double) accept(
 	w http.ResponseWriter, r *http.Request, rt *route, key string,
 ) (params, error) {
-	if v := r.Header.Get("Stripe-Version"); v != "" && v != Version {
+	if v := r.Header.Get("Stripe-Version"); v != "" && v != Version && v != nodeVersion {
 		return nil, invalidParam("", "", "Invalid Stripe API version: %s. Use %s", v, Version)
 	}
 	if r.Header.Get("Stripe-Account") != "" {

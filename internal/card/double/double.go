@@ -12,8 +12,11 @@ import (
 	"time"
 )
 
-// Version is the only version of Stripe's API that the double speaks.
+// Version is the version of Stripe's API that the double speaks, and that of stripe-go.
 const Version = "2026-03-25.dahlia"
+
+// nodeVersion is the default version of stripe-node, which has the same shapes in what the double serves.
+const nodeVersion = "2026-10-28.endive"
 
 // Options configure a double. The zero value works: it keeps its state in memory.
 type Options struct {

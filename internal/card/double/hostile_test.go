@@ -45,6 +45,11 @@ func TestKeys(t *testing.T) {
 	if status, _ := s.raw("GET", "/_double/books", "", "Authorization", "Bearer rk_test_restricted01"); status != 403 {
 		t.Errorf("a restricted key reads the books: %d", status)
 	}
+	for _, version := range []string{double.Version, "2026-10-28.endive"} { // stripe-go and stripe-node
+		if status, m := s.raw("GET", "/v1/account", "", "Stripe-Version", version); status != 200 {
+			t.Errorf("%s: %d %v", version, status, m)
+		}
+	}
 	if status, m := s.raw("GET", "/v1/account", "", "Stripe-Version", "2025-09-30.clover"); status != 400 {
 		t.Errorf("another version: got %d %v", status, m)
 	}
