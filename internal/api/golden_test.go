@@ -43,7 +43,7 @@ type names struct {
 	count map[string]int
 }
 
-var volatile = regexp.MustCompile(`did:web:[\w.%-]+#[\w-]{43}|0x[0-9a-f]{64}|0x[0-9a-fA-F]{40}|req_[0-9a-z]+|\b[1-9][0-9]{60,77}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|sandbox:eyJ[\w.-]+|whsec_[\w-]{43}|session:[\w-]{43}|[a-z2-7]{4}-[a-z2-7]{4}-[a-z2-7]{4}-[a-z2-7]{4}|link=[\w-]{43}|eyJ[\w+/=.-]{20,}`)
+var volatile = regexp.MustCompile(`did:web:[\w.%-]+#[\w-]{43}|0x[0-9a-f]{64}|0x[0-9a-fA-F]{40}|req_[0-9a-z]+|\b[1-9][0-9]{60,77}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|sandbox:eyJ[\w.-]+|whsec_[\w+/]{43}=|session:[\w-]{43}|[a-z2-7]{4}-[a-z2-7]{4}-[a-z2-7]{4}-[a-z2-7]{4}|link=[\w-]{43}|eyJ[\w+/=.-]{20,}`)
 
 func (r *names) name(text string) string {
 	return volatile.ReplaceAllStringFunc(text, func(v string) string {
