@@ -64,7 +64,7 @@ func (v *visit) agentsTable(list store.List[*toll.Agent]) *table {
 		Caption: "Agents", Head: []column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Plans", Num: true}, {Text: "Registered"}},
 		Empty: &empty{
 			"bot", "No agents yet", "An agent is a server of yours that others pay for, request by request.",
-			v.to("agents", "new"), "Register an agent", "toll agents register --help",
+			v.to("agents", "new"), "Register an agent", "toll agents create --help",
 		},
 		Pager: v.pagerOf(list.Total, list.Next, "agent"),
 	}

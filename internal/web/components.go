@@ -189,7 +189,7 @@ func (v *visit) showComponents() {
 			},
 			Pager: &pager{Total: 1234, Noun: "settlement", Next: "#"},
 		},
-		Nobody: &table{Empty: &empty{"bot", "No agents yet", "An agent is a server of yours that others pay for, request by request.", "#", "Register an agent", "toll agents register --name NAME"}},
+		Nobody: &table{Empty: &empty{"bot", "No agents yet", "An agent is a server of yours that others pay for, request by request.", "#", "Register an agent", "toll agents create --help"}},
 		Dialog: &dialog{ID: "ask", Open: "Open a dialog", Title: "Remove this?", Text: "What it made ends with it.", Action: "#", Button: "Remove", Danger: true,
 			Fields: []field{{Name: "why", Label: "Why", Max: 100}}},
 		Fields: []field{

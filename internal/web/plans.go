@@ -56,7 +56,7 @@ func (v *visit) plansTable(list store.List[*toll.Plan]) *table {
 		Head:    []column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Buys", Num: true}},
 		Empty: &empty{
 			"tag", "No plans yet", "A plan is what buyers pay for: a price, and the credits or the time that it buys.",
-			v.to("plans", "new"), "Make a plan", "toll plans register --help",
+			v.to("plans", "new"), "Make a plan", "toll plans create --help",
 		},
 		Pager: v.pagerOf(list.Total, list.Next, "plan"),
 	}
