@@ -19,6 +19,8 @@ const (
 	// fails. missingSends is how long the same call is still sent in this time.
 	missingTime, missingSends = 10 * time.Minute, 9 * time.Minute
 	// listBefore is how much earlier than its call an object may have been made, by the clocks of
+	// failingTime is how far apart two look-ups are that give up an attempt which Stripe keeps answering with the same failure.
+	failingTime = time.Minute
 	// both machines.
 	listBefore = time.Minute
 	// listPages bounds the pages of 100 objects that one look-up reads.
@@ -29,7 +31,9 @@ const (
 var errLookup = errors.New("card: too many objects in a list to find one")
 
 // lookUp finds an attempt whose answer was lost, by list. a is the answer, nil for a call that is
-// too old to be sent. When Stripe lists nothing for [missingTime] the order fails.
+// too old to be sent. When Stripe lists nothing for [missingTime] the order fails. It fails after [failingTime] when Stripe answers
+// the key with a stored failure: then the attempt will never be executed, or has been, and its payment is given back when it shows
+// up. Until [missingTime] the delegation reserves the amount.
 func (r *Rail) lookUp(ctx context.Context, p *store.CardPayment, d *details, c *store.CardCall, a *answer) error {
 	id, err := r.findAttempt(ctx, p, d)
 	if err != nil {
@@ -51,24 +55,33 @@ func (r *Rail) lookUp(ctx context.Context, p *store.CardPayment, d *details, c *
 		}
 		return r.judge(ctx, p, d, c, pi)
 	}
-	now := r.cfg.Machine()
+	now, stored := r.cfg.Machine(), a != nil && a.failed() && a.replayed
+	giveUp := stored && !d.Failing.IsZero() && now.Sub(d.Failing) >= failingTime
 	switch {
-	case d.Missing.IsZero():
-		d.Missing = now.UTC()
+	case d.Missing.IsZero(), stored && d.Failing.IsZero():
+		if d.Missing.IsZero() {
+			d.Missing = now.UTC()
+		}
+		if stored {
+			d.Failing = now.UTC()
+		}
 		if err := r.writeAll(ctx, p, d, nil); err != nil {
 			return err
 		}
-	case now.Sub(d.Missing) >= missingTime:
+	case giveUp, now.Sub(d.Missing) >= missingTime:
 		alarm.Log(ctx, r.log, alarm.CardPaymentLost, "the card processor does not know a payment whose answer was lost; the order fails", "order", p.OrderID)
 		c.Status = http.StatusNotFound
 		return r.settle(ctx, p, evidence{call: c, failure: &failure{
-			Code: toll.CodeCardUnreachable, Reason: "The card processor did not answer, and does not know the payment.",
+			Code: toll.CodeCardUnreachable, Reason: "The card processor did not answer, and does not know the payment.", Unsure: giveUp,
 		}})
 	}
 	if a == nil || a.kind == conflict {
 		a = &answer{kind: unclear, code: "not_listed"}
 	}
 	return a
+	if stored {
+		a.wait = failingTime - now.Sub(d.Failing)
+	}
 }
 
 // find returns the id of the object of a list whose metadata says that it is the one, "" for none. The

@@ -197,6 +197,7 @@ func (s *scene) start() *process {
 	})
 	p.queue.Handle(store.JobCardSync, r.Sync)
 	p.queue.Handle(store.JobCardDecide, r.DecideAgain)
+	p.queue.Handle(store.JobCardRelease, r.Release)
 	p.queue.Handle(store.JobCardRefund, r.SendRefund)
 	p.queue.Handle(store.JobCardDetach, r.Detach)
 	s.processes = append(s.processes, p)

@@ -83,6 +83,11 @@ func (r *Rail) settleOnce(ctx context.Context, p *store.CardPayment, e evidence)
 	if pi.LatestCharge != nil && pi.LatestCharge.Refunded {
 		return r.reject(ctx, p, pi, "refunded before it was seen", e.call)
 	}
+	if d, err := detailsOf(p); err != nil {
+		return err
+	} else if state == Failed && d.Failure != nil && d.Failure.Unsure {
+		return r.reject(ctx, p, pi, "the order was given up before it was seen", e.call)
+	}
 	err := r.pay(ctx, p, e)
 	if errors.Is(err, rail.ErrNoPlace) {
 		return r.reject(ctx, p, pi, "paid late, and the plan has no place", e.call)
@@ -124,7 +129,23 @@ func (r *Rail) fail(ctx context.Context, p *store.CardPayment, e evidence) error
 		next.Intent = e.tried
 	}
 	d.Then, d.Failure = "", e.failure
-	return r.decide(ctx, p, &next, d, func(tx *store.Tx) error { return answerCall(ctx, tx, e.call) })
+	return r.decide(ctx, p, &next, d, func(tx *store.Tx) error {
+		if err := answerCall(ctx, tx, e.call); err != nil || !e.failure.Unsure || p.Delegation == "" {
+			return err
+		}
+		return store.PutJob(ctx, tx, store.Job{Kind: store.JobCardRelease, Key: []byte(p.OrderID), Due: r.now().Add(missingTime)})
+	})
+}
+
+// Release runs a job of kind [store.JobCardRelease]: the delegation of an order that was given up reserves nothing for it any more.
+func (r *Rail) Release(ctx context.Context, orderID []byte) error {
+	p, d, err := r.read(ctx, string(orderID))
+	if err != nil || State(p.State) != Failed {
+		return store.NotFoundAs(err, nil)
+	}
+	out := outcomeOf(p, d)
+	out.Unsure = false
+	return r.orders.Change(ctx, p.Account, func(t *rail.Tx) error { return t.Decide(p.OrderID, out) })
 }
 
 // reject refunds a captured payment that buys nothing, and fails the order unless another payment
@@ -307,7 +328,7 @@ func outcomeOf(p *store.CardPayment, d *details) rail.Outcome {
 		return out
 	}
 	if f := d.Failure; f != nil && out.Status == toll.OrderFailed {
-		out.FailureCode, out.FailureReason, out.Declined = f.Code, f.Reason, f.Declined
+		out.FailureCode, out.FailureReason, out.Declined, out.Unsure = f.Code, f.Reason, f.Declined, f.Unsure
 		if f.Class != "" {
 			out.Params = map[string]any{"class": string(f.Class)}
 		}

@@ -49,6 +49,7 @@ type details struct {
 	TriedAt time.Time          `json:"triedAt,omitzero"`  // when this attempt was prepared, by the clock of the machine
 	PageEnd time.Time          `json:"pageEnd,omitzero"`  // when the live session ends, by the clock of the machine
 	Missing time.Time          `json:"missing,omitzero"`  // since when Stripe does not list the attempt, by the clock of the machine
+	Failing time.Time          `json:"failing,omitzero"`  // since when Stripe repeats that it failed and lists nothing, by the clock of the machine
 	Unsent  bool               `json:"unsent,omitempty"`  // of Calling by a delegation: no request of this attempt can have been executed
 	Then    State              `json:"then,omitempty"`    // of Ending: Failed, or Created for another page
 	Delay   *rail.Delay        `json:"delay,omitempty"`   // why it cannot go on now
@@ -62,6 +63,7 @@ type failure struct {
 	Class    class     `json:"class,omitempty"`
 	Declined bool      `json:"declined,omitempty"` // counts for the freeze of the delegation
 }
+	Unsure   bool      `json:"unsure,omitempty"`   // the attempt was given up: a payment of it that shows up buys nothing
 
 // class is why a bank declined, as far as callers are told.
 type class string

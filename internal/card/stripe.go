@@ -134,6 +134,7 @@ type answer struct {
 	intent, charge           string // ids, of a payment that was tried
 	wait                     time.Duration
 	cause                    string // of the network, when there was no answer
+	replayed                 bool   // it is what the key was answered with before
 	unsent                   bool   // no request of this run was executed: each was refused before that
 }
 
@@ -225,6 +226,7 @@ func answerTo(e *stripe.Error) *answer {
 		a.intent = e.PaymentIntent.ID
 	}
 	if e.LastResponse != nil {
+		a.replayed = e.LastResponse.Header.Get("Idempotent-Replayed") == "true"
 		seconds, _ := strconv.Atoi(e.LastResponse.Header.Get("Retry-After"))
 		a.wait = time.Duration(min(max(seconds, 0), int(maxPause/time.Second))) * time.Second
 	}

@@ -2,6 +2,9 @@ package card_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -53,6 +56,7 @@ func TestT80_LostAnswerOfCharge(t *testing.T) {
 		err := <-ended
 		if !executed {
 			s.failed(id, toll.CodeCardUnreachable)
+			s.later(11 * time.Minute) // the amount is reserved for as long as the payment may show up
 			if n, _ := s.chargesOf(id); n != 0 || s.remaining(d) != 1000 || err == nil {
 				s.Fatalf("%d charges, %d left, %v", n, s.remaining(d), err)
 			}
@@ -135,6 +139,92 @@ func TestEnroll_FailedCustomer(t *testing.T) {
 		s.fault(post("500", "/v1/customers", 1, true))
 		s.enrolled("4242424242424242")
 	})
+}
+
+// unlisted has the processor leave the payment intents out of its lists.
+func (s *scene) unlisted() {
+	s.put(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if r.Method == http.MethodGet && r.URL.Path == intents {
+			return &http.Response{
+				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+				Body: io.NopCloser(strings.NewReader(`{"object":"list","data":[],"has_more":false,"url":"/v1/payment_intents"}`)),
+			}, nil
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+// The processor fails once, and repeats that for a day. Two look-ups find nothing, so the order fails, and the next call begins
+// another one. The delegation reserves the amount for ten minutes, whatever process is there.
+func TestT80_StoredFailure(t *testing.T) {
+	for name, kind := range map[string]string{"a process that lives": "", "one that dies": "card.deciding", "one that died": "card.decided"} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(s *scene) {
+				p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1500)
+				s.fault(post("500", intents, 1, false))
+				began := s.clock()
+				s.code(s.at().topUp(p, d, "one"), toll.CodeCardUnreachable)
+				id := s.lastOrder()
+				s.dies(kind)
+				s.decided(id, 2*time.Minute)
+				if kind != "" {
+					s.wasKilled(kind)
+				}
+				if took := s.clock().Sub(began); took > 5*time.Minute {
+					s.Fatalf("the order failed after %s", took)
+				}
+				s.failed(id, toll.CodeCardUnreachable)
+				if s.remaining(d) != 1000 {
+					s.Fatalf("%d cents left", s.remaining(d))
+				}
+				s.audit()
+				s.now.Add(1)
+				s.must(s.at().topUp(p, d, "one"))
+				if again := s.lastOrder(); again == id {
+					s.Fatal("no new order was begun")
+				}
+				if n, _ := s.chargesOf(id); n != 0 || s.remaining(d) != 500 || s.balance(p) != 100 {
+					s.Fatalf("%d charges, %d cents left, %d credits", n, s.remaining(d), s.balance(p))
+				}
+				s.later(11 * time.Minute)
+				if s.remaining(d) != 1000 {
+					s.Fatalf("%d cents left", s.remaining(d))
+				}
+			})
+		})
+	}
+}
+
+// The payment of an order that was given up shows up while the amount is reserved, or later. It buys nothing and goes back, and the
+// order has no second payment.
+func TestT80_StoredFailureShowsUp(t *testing.T) {
+	for name, after := range map[string]time.Duration{"soon": time.Minute, "late": 20 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(s *scene) {
+				s.read()
+				p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1500)
+				s.unlisted()
+				s.fault(post("500", intents, 1, true))
+				s.code(s.at().topUp(p, d, ""), toll.CodeCardUnreachable)
+				id := s.lastOrder()
+				s.decided(id, 2*time.Minute)
+				s.failed(id, toll.CodeCardUnreachable)
+				s.later(after)
+				s.put(nil)
+				for range 2 { // a repeat changes nothing
+					s.read()
+					s.must(s.at().rail.Sync(s.ctx, []byte(s.double.Books().Payments[0].PaymentIntent)))
+					s.later(time.Minute)
+				}
+				s.failed(id, toll.CodeCardUnreachable)
+				s.rejected(id, 1)
+				if n, _ := s.chargesOf(id); n != 1 || s.remaining(d) != 1500 || s.balance(p) != 0 {
+					s.Fatalf("%d charges, %d cents left, %d credits", n, s.remaining(d), s.balance(p))
+				}
+				s.bought(p, d)
+			})
+		})
+	}
 }
 
 // Several processes that work on one order at the same time charge once.

@@ -116,7 +116,7 @@ func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, i
 // those back that were taken: the money moved.
 func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
 	c.failpoint("confirming")
-	now, late := c.now(), !o.Open
+	now, late, held := c.now(), !o.Open, o.HeldCents > 0
 	if late {
 		if err := c.countLate(ctx, t, plan, o, out); err != nil {
 			return err
@@ -129,7 +129,7 @@ func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o
 	}
 	o.Status, o.Open, o.UpdatedAt = toll.OrderConfirmed, false, now
 	o.FailureReason, o.FailureCode, o.FailureParams = "", "", ""
-	o.Reversed, o.TakenBack, o.Loss, o.HeldBack = false, 0, 0, 0
+	o.Reversed, o.TakenBack, o.Loss, o.HeldBack, o.HeldCents = false, 0, 0, 0, 0
 	o.TxHash = cmp.Or(out.TxHash, entry.String())
 	if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o
 	t.Event(orderEvents(o, plan.Owner, toll.EventOrderPaid)...)
 	return c.changeBudgetOf(ctx, t, o, out, func(b budget) {
 		b.Declines = 0
-		if late {
+		if late && !held {
 			b.payLate(o)
 		} else {
 			b.pay(o)
@@ -201,7 +201,14 @@ func permissionOf(o *store.Order) toll.Hash {
 func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
 	switch o.Status {
 	case toll.OrderFailed:
-		return nil
+		if o.HeldCents == 0 || out.Unsure {
+			return nil
+		}
+		o.HeldCents = 0
+		if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
+			return err
+		}
+		return c.changeBudgetOf(ctx, t, o, out, func(b budget) { b.giveBack(o) })
 	case toll.OrderFinal:
 		c.log.ErrorContext(ctx, "an order that is final was said to have failed; nothing is taken back", "order", o.ID, "reason", out.FailureReason)
 		return nil
@@ -226,6 +233,10 @@ func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Pl
 	}
 	if err := c.setFailed(o, out); err != nil {
 		return err
+	}
+	if out.Unsure && o.DelegationID != "" {
+		o.HeldCents = o.Cents
+		giveBack = func(budget, *store.Order) {}
 	}
 	if err := store.UpdateOrder(ctx, t.Tx, o); err != nil {
 		return err

@@ -145,6 +145,7 @@ func (p *Processor) Handle(q *jobs.Queue) {
 	if r := p.rail; r != nil {
 		q.Handle(store.JobCardSync, r.Sync)
 		q.Handle(store.JobCardDecide, r.DecideAgain)
+		q.Handle(store.JobCardRelease, r.Release)
 		q.Handle(store.JobCardRefund, r.SendRefund)
 		q.Handle(store.JobCardDetach, r.Detach)
 	}

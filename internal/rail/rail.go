@@ -245,6 +245,9 @@ type Outcome struct {
 	// it: the error is [ErrNoPlace], and the rail gives the money back.
 	WithinLimits bool
 }
+	// Unsure says of a failure that the payment may still show up, and is then given back. The delegation reserves its amount
+	// until the same failure is decided without Unsure.
+	Unsure bool
 
 // ErrNoPlace says that a failed order which was paid late does not fit into the limits of its plan.
 var ErrNoPlace = errors.New("rail: the plan has no place for an order that was paid late")

@@ -15,9 +15,9 @@ import (
 const (
 	auditDelegations = `SELECT d.delegation_id FROM delegations d
 		LEFT JOIN (SELECT delegation_id,
-				SUM(CASE WHEN open_key IS NOT NULL THEN cents ELSE 0 END) AS reserved,
+				SUM(CASE WHEN open_key IS NOT NULL THEN cents ELSE COALESCE(held_cents, 0) END) AS reserved,
 				SUM(CASE WHEN status IN ('confirmed', 'final') THEN cents ELSE 0 END) AS spent,
-				SUM(CASE WHEN status <> 'failed' THEN 1 ELSE 0 END) AS n
+				SUM(CASE WHEN status <> 'failed' OR held_cents > 0 THEN 1 ELSE 0 END) AS n
 			FROM orders WHERE delegation_id IS NOT NULL GROUP BY delegation_id) o ON o.delegation_id = d.delegation_id
 		WHERE d.reserved_cents <> COALESCE(o.reserved, 0) OR d.paid_cents <> COALESCE(o.spent, 0) OR d.transactions <> COALESCE(o.n, 0)
 			OR d.unclear_cents < 0 OR d.unclear_cents > d.reserved_cents`

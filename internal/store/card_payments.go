@@ -15,6 +15,8 @@ const (
 	JobCardDecide = "card.decide"
 	// JobCardRefund sends a refund, whose refund_id is the key.
 	JobCardRefund = "card.refund"
+	// JobCardRelease ends the wait for a payment of an order that was given up.
+	JobCardRelease = "card.release"
 	// JobCardDetach detaches a removed card. The key is the id of its payment method.
 	JobCardDetach = "card.detach"
 )

@@ -50,6 +50,8 @@ type Order struct {
 	TakenBack toll.Credits `db:"taken_back,set"`
 	Loss      toll.Credits `db:"loss,set"`
 	HeldBack  toll.Credits `db:"held_back,set"`
+	// HeldCents is what DelegationID still reserves for a failed order whose payment may show up.
+	HeldCents int64 `db:"held_cents,set"`
 
 	// Of a confirmed order of the card rail: what was given back since, which the order survives.
 	RefundedCents   int64        `db:"refunded_cents,set"`
