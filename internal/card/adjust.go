@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/stripe/stripe-go/v85"
+
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/rail"
@@ -109,6 +111,42 @@ func (m *money) take(c change) {
 	if c.dispute != nil {
 		m.takeDispute(*c.dispute)
 	}
+}
+
+// changesOf fetches the refunds and disputes of the payment that paid an order.
+func (r *Rail) changesOf(ctx context.Context, p *store.CardPayment) (all []change, err error) {
+	add := func(c change, err error) error {
+		all = append(all, c)
+		return err
+	}
+	params := &stripe.RefundListParams{PaymentIntent: &p.Intent}
+	for _, path := range refundMoves {
+		params.AddExpand("data." + path)
+	}
+	err = list(ctx, r, "refunds", params, func(re *stripe.Refund) (bool, error) { return false, add(r.changeOfRefund(p, re)) })
+	if err != nil {
+		return nil, err
+	}
+	asked := r.now()
+	err = list(ctx, r, "disputes", &stripe.DisputeListParams{PaymentIntent: &p.Intent}, func(d *stripe.Dispute) (bool, error) {
+		return false, add(r.changeOfDispute(ctx, p, d, asked), nil)
+	})
+	return all, err
+}
+
+// putChanges stores changes of an order that decides its payment in the same transaction.
+func putChanges(ctx context.Context, tx *store.Tx, orderID string, all []change) error {
+	for _, c := range all {
+		m, err := moneyOf(ctx, tx, orderID)
+		if err != nil {
+			return err
+		}
+		m.take(c)
+		if err := m.write(ctx, tx, c.moves); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // apply has the order take its state. Only the payment that paid it counts.

@@ -88,9 +88,9 @@ func attemptKey(p *store.CardPayment) string {
 // prepareAttempt stores the call of the next attempt.
 func (r *Rail) prepareAttempt(ctx context.Context, p *store.CardPayment, d *details) error {
 	c := &store.CardCall{Key: attemptKey(p), Subject: p.OrderID, CreatedAt: r.now()}
-	if revoked, err := r.revoked(ctx, p); err != nil || revoked {
+	if barred, err := r.barred(ctx, p); err != nil || barred != nil {
 		if err == nil {
-			err = r.settle(ctx, p, evidence{failure: revokedFailure})
+			err = r.settle(ctx, p, evidence{failure: barred})
 		}
 		return err
 	}
@@ -141,15 +141,15 @@ func (r *Rail) attempt(ctx context.Context, p *store.CardPayment, d *details) er
 	if c.Status != 0 {
 		return errChanged // by another process, with the row of the payment; the bytes of the call are gone
 	}
-	revoked, err := r.revoked(ctx, p)
+	barred, err := r.barred(ctx, p)
 	if err != nil {
 		return err
 	}
 	now, unsent := r.cfg.Machine(), d.Unsent
 	switch {
-	case revoked && unsent:
-		return r.settle(ctx, p, evidence{failure: revokedFailure})
-	case revoked, !d.Missing.IsZero() && now.Sub(d.Missing) >= missingSends:
+	case barred != nil && unsent:
+		return r.settle(ctx, p, evidence{failure: barred})
+	case barred == revokedFailure, !d.Missing.IsZero() && now.Sub(d.Missing) >= missingSends:
 		return r.lookUp(ctx, p, d, c, &answer{kind: unclear, code: notSent})
 	}
 	if p.Delegation != "" {
@@ -210,18 +210,43 @@ func (r *Rail) attempt(ctx context.Context, p *store.CardPayment, d *details) er
 	return r.settle(ctx, p, evidence{failure: f, call: c})
 }
 
-// revoked reports whether the owner has ended the delegation of a payment since it was ordered. It is
-// charged no more, but what was sent before counts.
-func (r *Rail) revoked(ctx context.Context, p *store.CardPayment) (bool, error) {
+// barred returns why no request of an attempt may be sent any more, nil when it may: the owner has ended the delegation since the
+// order, or payments whose records were lost took what it has. What was sent before counts. In a restored database a charge by a
+// delegation waits until the lost payments were read.
+func (r *Rail) barred(ctx context.Context, p *store.CardPayment) (*failure, error) {
 	if p.Delegation == "" {
-		return false, nil
+		return nil, nil
+	}
+	mark, err := store.ReadRestoration(ctx, r.cfg.Store)
+	if err != nil {
+		return nil, err
+	}
+	if mark != nil {
+		if at, err := readUntil(ctx, r.cfg.Store); err != nil {
+			return nil, err
+		} else if at.Before(mark.RestoredAt) {
+			return nil, &answer{kind: busy, code: notSent}
+		}
 	}
 	d, err := store.DelegationByID(ctx, r.cfg.Store, p.Delegation)
-	return err == nil && !d.RevokedAt.IsZero(), err
+	switch {
+	case err != nil:
+		return nil, err
+	case !d.RevokedAt.IsZero():
+		return revokedFailure, nil
+	case d.Paid+d.Reserved > d.Limit:
+		return limitFailure, nil
+	}
+	return nil, nil
 }
 
 // revokedFailure is that of an order whose delegation ended before any request of the attempt was executed.
 var revokedFailure = &failure{Code: toll.CodeDelegationRevoked, Reason: "The delegation was revoked before the card was charged."}
+
+// limitFailure is that of an order that no longer fits into the limit of its delegation.
+var limitFailure = &failure{
+	Code: toll.CodeDelegationInsufficient, Reason: "A payment of the delegation was found that had no record, and it took what was left.",
+}
 
 // judge acts on the state of the payment intent of an attempt off session. c is the call whose
 // answer it is, nil for none.

@@ -48,6 +48,11 @@ func (r *Rail) syncDispute(ctx context.Context, id string) error {
 	if s := State(payment.State); s != Paid && s != Rejected {
 		return r.unexplained(ctx, payment, d.ID, d.Amount, string(d.Currency), d.Created)
 	}
+	return r.adjust(ctx, payment, r.changeOfDispute(ctx, payment, &d, asked))
+}
+
+// changeOfDispute returns what a dispute, as it was when it was asked for, says of the money of its payment.
+func (r *Rail) changeOfDispute(ctx context.Context, payment *store.CardPayment, d *stripe.Dispute, asked time.Time) change {
 	row := &store.CardDispute{
 		ID: d.ID, OrderID: payment.OrderID, Account: payment.Account, State: string(d.Status), Cents: d.Amount,
 		Reason: string(d.Reason), CreatedAt: time.Unix(d.Created, 0).UTC(), UpdatedAt: asked,
@@ -59,21 +64,27 @@ func (r *Rail) syncDispute(ctx context.Context, id string) error {
 		row.Cents = payment.Cents // what share of it is disputed is not known
 	}
 	c := change{dispute: row}
-	withdrawn := int64(0)
 	for _, b := range d.BalanceTransactions {
 		kind := moveDispute
 		if b.Amount > 0 {
 			kind = moveReinstated
 		}
-		withdrawn -= b.Amount
 		c.add(payment, d.PaymentIntent.ID, kind, b)
 	}
-	row.Withdrawn = withdrawn > 0
+	row.Withdrawn = withdrawn(d) > 0
 	if payment.Intent != d.PaymentIntent.ID {
 		alarm.Log(ctx, r.log, alarm.CardRejectedDisputed, "a payment that bought nothing is disputed", "order", payment.OrderID, "dispute", d.ID)
 		c.dispute = nil
 	}
-	return r.adjust(ctx, payment, c)
+	return c
+}
+
+// withdrawn returns the cents that a dispute took and did not return.
+func withdrawn(d *stripe.Dispute) (cents int64) {
+	for _, b := range d.BalanceTransactions {
+		cents -= b.Amount
+	}
+	return cents
 }
 
 // takeDispute merges a dispute as Stripe had it when it was asked. What was asked for earlier than

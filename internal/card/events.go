@@ -211,6 +211,7 @@ type eventReader struct {
 	*Rail
 	lease *jobs.Lease
 	whole time.Time // when the overlap was read in full
+	lost  bool      // this turn reads events of payments that a restored database may lack
 }
 
 // cursor is the setting that says how far events were read, by the clock of the machine.
@@ -257,6 +258,11 @@ func (l *eventReader) turn(ctx context.Context) (next time.Duration, err error) 
 		return 0, err
 	}
 	s := spanOf(at, l.whole, now)
+	mark, err := store.ReadRestoration(ctx, l.cfg.Store)
+	if err != nil {
+		return 0, err
+	}
+	l.lost = mark != nil && at.Before(mark.RestoredAt)
 	if s.lost {
 		err = l.readObjects(ctx, s)
 	} else {
@@ -281,8 +287,8 @@ func (l *eventReader) turn(ctx context.Context) (next time.Duration, err error) 
 
 // cursor returns how far events were read.
 func (l *eventReader) cursor(ctx context.Context, now time.Time) (time.Time, error) {
-	text, err := store.Setting(ctx, l.cfg.Store, cursorSetting)
-	if errors.Is(err, store.ErrNotFound) {
+	at, err := readUntil(ctx, l.cfg.Store)
+	if err == nil && at.IsZero() {
 		if mark, err := store.ReadRestoration(ctx, l.cfg.Store); err != nil {
 			return now, err
 		} else if mark != nil { // the backup is from before the first start with this rail
@@ -290,8 +296,14 @@ func (l *eventReader) cursor(ctx context.Context, now time.Time) (time.Time, err
 		}
 		return now, l.move(ctx, now)
 	}
+	return at, err
+}
+
+// readUntil returns how far events were read, the zero time when they never were.
+func readUntil(ctx context.Context, q store.Querier) (time.Time, error) {
+	text, found, err := store.IfThere(store.Setting(ctx, q, cursorSetting))
 	var c cursor
-	if err == nil {
+	if found {
 		err = json.Unmarshal(text, &c)
 	}
 	return c.At, err
@@ -300,15 +312,8 @@ func (l *eventReader) cursor(ctx context.Context, now time.Time) (time.Time, err
 // EventsRead reports whether the events of the processor were read up to a moment, by the clock of the
 // machine, or never were read at all.
 func EventsRead(ctx context.Context, q store.Querier, until time.Time) (bool, error) {
-	text, err := store.Setting(ctx, q, cursorSetting)
-	if errors.Is(err, store.ErrNotFound) {
-		return true, nil
-	}
-	var c cursor
-	if err == nil {
-		err = json.Unmarshal(text, &c)
-	}
-	return !c.At.Before(until), err
+	at, err := readUntil(ctx, q)
+	return at.IsZero() || !at.Before(until), err
 }
 
 // move stores how far events were read.
@@ -355,7 +360,11 @@ func (l *eventReader) readObjects(ctx context.Context, s span) error {
 }
 
 func (l *eventReader) syncAll(ctx context.Context, ids []string) error {
-	return l.write(ctx, func(tx *store.Tx) error { return store.SyncCardObjects(ctx, tx, l.now(), ids...) })
+	err := l.write(ctx, func(tx *store.Tx) error { return store.SyncCardObjects(ctx, tx, l.now(), ids...) })
+	if err != nil {
+		return err
+	}
+	return l.settleLost(ctx, ids)
 }
 
 // take stores a page of events.
@@ -379,7 +388,30 @@ func (l *eventReader) take(ctx context.Context, page []event) error {
 		return err
 	})
 	l.failpoint(atEvent)
-	return err
+	if err != nil {
+		return err
+	}
+	return l.settleLost(ctx, store.Mapped(rows, func(e *store.CardEvent) string { return e.Object }))
+}
+
+// settleLost settles payments that a restored database may lack before the cursor moves, which tells [Rail.barred] that their
+// delegations count them. Everything else is left to the jobs.
+func (l *eventReader) settleLost(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		if !l.lost || !IsPayment(id) {
+			continue
+		}
+		if err := l.lease.Take(ctx); err != nil {
+			return err
+		}
+		if _, err := l.settleIntent(ctx, id); err != nil {
+			if _, isAnswer := errors.AsType[*answer](err); isAnswer || unusable(ctx, err) {
+				return err
+			}
+			l.log.WarnContext(ctx, "a payment cannot be settled after a restore; its job tries again", "intent", id, "error", err.Error())
+		}
+	}
+	return nil
 }
 
 // readList reads a list of Stripe page by page, the newest first.

@@ -2,6 +2,7 @@ package card
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -18,9 +19,9 @@ const (
 	// missingTime is how long Stripe may not list an attempt whose answer was lost before the order
 	// fails. missingSends is how long the same call is still sent in this time.
 	missingTime, missingSends = 10 * time.Minute, 9 * time.Minute
-	// listBefore is how much earlier than its call an object may have been made, by the clocks of
 	// failingTime is how far apart two look-ups are that give up an attempt which Stripe keeps answering with the same failure.
 	failingTime = time.Minute
+	// listBefore is how much earlier than its call an object may have been made, by the clocks of
 	// both machines.
 	listBefore = time.Minute
 	// listPages bounds the pages of 100 objects that one look-up reads.
@@ -78,10 +79,44 @@ func (r *Rail) lookUp(ctx context.Context, p *store.CardPayment, d *details, c *
 	if a == nil || a.kind == conflict {
 		a = &answer{kind: unclear, code: "not_listed"}
 	}
-	return a
 	if stored {
 		a.wait = failingTime - now.Sub(d.Failing)
 	}
+	return a
+}
+
+// list reads a list, the newest object first, until is reports that it needs no more. The error is errLookup for a list that is
+// too long.
+func list[T any](ctx context.Context, r *Rail, path string, in stripe.ListParamsContainer, is func(o *T) (bool, error)) error {
+	p := in.GetListParams()
+	p.Limit = stripe.Int64(100)
+	for range listPages {
+		var page struct {
+			stripe.APIResource
+			HasMore bool              `json:"has_more"`
+			Data    []json.RawMessage `json:"data"`
+		}
+		if err := r.get(ctx, path, in, &page); err != nil {
+			return err
+		}
+		for _, text := range page.Data {
+			var o T
+			var named struct {
+				ID string `json:"id"`
+			}
+			if err := errors.Join(json.Unmarshal(text, &named), json.Unmarshal(text, &o)); err != nil {
+				return err
+			}
+			p.StartingAfter = &named.ID
+			if done, err := is(&o); done || err != nil {
+				return err
+			}
+		}
+		if !page.HasMore || len(page.Data) == 0 {
+			return nil
+		}
+	}
+	return errLookup
 }
 
 // find returns the id of the object of a list whose metadata says that it is the one, "" for none. The
@@ -89,30 +124,17 @@ func (r *Rail) lookUp(ctx context.Context, p *store.CardPayment, d *details, c *
 func (r *Rail) find(
 	ctx context.Context, path string, in stripe.ListParamsContainer, is func(metadata map[string]string) bool,
 ) (id string, err error) {
-	p := in.GetListParams()
-	p.Limit = stripe.Int64(100)
-	for range listPages {
-		var page struct {
-			stripe.APIResource
-			HasMore bool `json:"has_more"`
-			Data    []struct {
-				ID       string            `json:"id"`
-				Metadata map[string]string `json:"metadata"`
-			} `json:"data"`
-		}
-		if err := r.get(ctx, path, in, &page); err != nil {
-			return "", err
-		}
-		for _, o := range page.Data {
-			if p.StartingAfter = &o.ID; is(o.Metadata) {
-				return o.ID, nil
-			}
-		}
-		if !page.HasMore || len(page.Data) == 0 {
-			return "", nil
-		}
+	type object struct {
+		ID       string            `json:"id"`
+		Metadata map[string]string `json:"metadata"`
 	}
-	return "", errLookup
+	err = list(ctx, r, path, in, func(o *object) (bool, error) {
+		if is(o.Metadata) {
+			id = o.ID
+		}
+		return id != "", nil
+	})
+	return id, err
 }
 
 // findAttempt looks for what an attempt has made: a session or a payment intent; "" when Stripe lists

@@ -24,14 +24,35 @@ const (
 // orphan keeps money at Stripe that no order explains, with an alarm when it is new (I13). An order
 // is stored before anything is sent for it, so a payment of ours without one is an orphan at once:
 // the database was restored.
+//
+// What is left of one that is known is what o says. A payment that was refunded is resolved, and is open again when the refund
+// fails later.
 func (r *Rail) orphan(ctx context.Context, o *store.CardOrphan) error {
 	o.SeenAt = r.now()
-	first := false
-	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) (err error) {
-		first, err = store.InsertCardOrphan(ctx, tx, o)
-		return err
+	opened := false
+	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		return r.orders.Unmatched(ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
+			first, err := store.InsertCardOrphan(ctx, tx, o)
+			if err != nil {
+				return nil, err
+			}
+			now, err := store.CardOrphanForUpdate(ctx, tx, o.Object)
+			if err != nil || now.ReadAt.After(o.ReadAt) {
+				return now, err
+			}
+			now.Refunded, now.Disputed, now.ReadAt = o.Refunded, o.Disputed, o.ReadAt
+			refunded := now.Refunded >= now.Cents
+			again := !refunded && now.Resolution == store.OrphanRefunded
+			switch opened = again || first && !refunded; {
+			case again:
+				now.Resolution, now.ResolvedAt = "", time.Time{}
+			case refunded && now.ResolvedAt.IsZero():
+				now.Resolution, now.ResolvedAt = store.OrphanRefunded, o.SeenAt
+			}
+			return now, nil
+		})
 	})
-	if first && err == nil {
+	if opened && err == nil {
 		alarm.Log(ctx, r.log, alarm.PaymentUnmatched, "no order explains money at the card processor", "object", o.Object, "order", o.OrderID, "cents", o.Cents,
 			"currency", o.Currency, "reason", o.Reason)
 	}
@@ -53,13 +74,13 @@ func (r *Rail) unexplained(ctx context.Context, p *store.CardPayment, object str
 // RestorePayment records the payment of an order that was lost, and has the job of the order ask
 // Stripe what became of it. The order is in the same transaction; its rail decides it as any other.
 func RestorePayment(ctx context.Context, tx *store.Tx, order *store.Order, o *store.CardOrphan) error {
-	data, err := json.Marshal(details{Plan: order.Plan})
+	data, err := json.Marshal(details{Plan: order.Plan, Lost: true})
 	if err != nil {
 		return err
 	}
 	err = store.InsertCardPayment(ctx, tx, &store.CardPayment{
 		OrderID: order.ID, Account: order.Account, Seller: order.Seller, Payer: order.Subscriber, State: string(Pending),
-		Attempt: 1, Cents: o.Cents, Currency: o.Currency, Intent: o.Object,
+		Attempt: 1, Cents: o.Cents, Currency: o.Currency, Intent: o.Object, Delegation: order.DelegationID,
 		CreatedAt: order.CreatedAt, UpdatedAt: order.CreatedAt, Data: data,
 	})
 	if err != nil {
@@ -68,10 +89,10 @@ func RestorePayment(ctx context.Context, tx *store.Tx, order *store.Order, o *st
 	return store.PutJob(ctx, tx, store.Job{Kind: store.JobPay + "card", Key: []byte(order.ID), Due: order.CreatedAt})
 }
 
-// RefundOrphan stores the refund of a payment without an order, with the job that sends it.
+// RefundOrphan stores the refund of what is left of a payment without an order, with the job that sends it.
 func RefundOrphan(ctx context.Context, tx *store.Tx, o *store.CardOrphan, now time.Time) error {
 	return putRefund(ctx, tx, &store.CardRefund{
-		ID: toll.NewUUID(), OrderID: o.OrderID, Origin: originUnmatched, State: refundCreated, Cents: o.Cents, Intent: o.Object,
+		ID: toll.NewUUID(), OrderID: o.OrderID, Origin: originUnmatched, State: refundCreated, Cents: o.Left(), Intent: o.Object,
 		Reason: "no order explains the payment", CreatedAt: now, UpdatedAt: now,
 	})
 }
@@ -89,16 +110,19 @@ func (r *Rail) unmatchedRefunded(ctx context.Context, re *store.CardRefund, id s
 		alarm.Log(ctx, r.log, alarm.CardRefundRefused, "the card processor refuses a refund", "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
 	}
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		o, err := store.CardOrphanForUpdate(ctx, tx, re.Intent)
+		o, err := store.CardOrphanByID(ctx, tx, re.Intent)
 		if err != nil {
 			return err
 		}
-		if o.Resolution = ""; made {
-			o.Resolution, o.ResolvedAt = store.OrphanRefunded, re.UpdatedAt
-		}
-		if err := store.UpdateCardOrphan(ctx, tx, o); err != nil {
-			return err
-		}
-		return store.UpdateCardRefund(ctx, tx, re)
+		return r.orders.Unmatched(ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
+			o, err := store.CardOrphanForUpdate(ctx, tx, re.Intent)
+			if err != nil {
+				return nil, err
+			}
+			if o.Resolution = ""; made {
+				o.Resolution, o.ResolvedAt, o.Refunded, o.ReadAt = store.OrphanRefunded, re.UpdatedAt, o.Cents, re.UpdatedAt
+			}
+			return o, store.UpdateCardRefund(ctx, tx, re)
+		})
 	})
 }

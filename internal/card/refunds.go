@@ -107,11 +107,15 @@ func (r *Rail) makeRefund(ctx context.Context, re *store.CardRefund) (id string,
 		}
 		var made stripe.Refund
 		err = r.call(ctx, c, func() any {
-			return &stripe.RefundCreateParams{
+			in := &stripe.RefundCreateParams{
 				PaymentIntent: &re.Intent, Amount: &re.Cents, Metadata: map[string]string{
 					metaInstallation: r.cfg.Installation, metaOrder: re.OrderID, metaRefund: re.ID,
 				},
 			}
+			if re.Origin == originUnmatched {
+				in.Amount = nil // all that is left, whatever was refunded since it was read
+			}
+			return in
 		}, &made)
 		if err == nil {
 			return made.ID, nil
@@ -167,11 +171,15 @@ func (r *Rail) refuseRefund(ctx context.Context, re *store.CardRefund, a *answer
 	})
 }
 
+// refundMoves are the members of a refund that are expanded.
+var refundMoves = []string{"balance_transaction", "failure_balance_transaction"}
+
 // syncRefund fetches a refund and has its order take it. It may have been made on Stripe's page.
 func (r *Rail) syncRefund(ctx context.Context, id string) error {
 	p := &stripe.RefundParams{}
-	p.AddExpand("balance_transaction")
-	p.AddExpand("failure_balance_transaction")
+	for _, path := range refundMoves {
+		p.AddExpand(path)
+	}
 	var re stripe.Refund
 	if err := r.get(ctx, "refunds/"+url.PathEscape(id), p, &re); err != nil || re.PaymentIntent == nil {
 		return ignoreMissing(err)
@@ -183,9 +191,18 @@ func (r *Rail) syncRefund(ctx context.Context, id string) error {
 	if s := State(payment.State); s != Paid && s != Rejected {
 		return r.unexplained(ctx, payment, re.ID, re.Amount, string(re.Currency), re.Created)
 	}
+	c, err := r.changeOfRefund(payment, &re)
+	if err != nil {
+		return err
+	}
+	return r.adjust(ctx, payment, c)
+}
+
+// changeOfRefund returns what a refund says of the money of its payment.
+func (r *Rail) changeOfRefund(payment *store.CardPayment, re *stripe.Refund) (change, error) {
 	state, known := refundStates[re.Status]
 	if !known {
-		return fmt.Errorf("card: refund %s has the unknown status %q", re.ID, re.Status)
+		return change{}, fmt.Errorf("card: refund %s has the unknown status %q", re.ID, re.Status)
 	}
 	now := r.now()
 	row := &store.CardRefund{
@@ -202,7 +219,7 @@ func (r *Rail) syncRefund(ctx context.Context, id string) error {
 	c := change{refund: row}
 	c.add(payment, row.Intent, moveRefund, re.BalanceTransaction)
 	c.add(payment, row.Intent, moveRefundFailure, re.FailureBalanceTransaction)
-	return r.adjust(ctx, payment, c)
+	return c, nil
 }
 
 // takeRefund merges a refund as Stripe has it. A row that was made here is found by the id in the

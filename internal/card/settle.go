@@ -95,7 +95,7 @@ func (r *Rail) settleOnce(ctx context.Context, p *store.CardPayment, e evidence)
 	return err
 }
 
-// pay confirms an order. Errors: [rail.ErrNoPlace].
+// pay confirms an order, with what became of its money before it was seen. Errors: [rail.ErrNoPlace].
 func (r *Rail) pay(ctx context.Context, p *store.CardPayment, e evidence) error {
 	d, err := detailsOf(p)
 	if err != nil {
@@ -110,8 +110,17 @@ func (r *Rail) pay(ctx context.Context, p *store.CardPayment, e evidence) error 
 		next.Session = e.session.ID
 	}
 	d.Then, d.Failure = "", nil
+	var before []change
+	if c := pi.LatestCharge; d.Lost || c != nil && (c.AmountRefunded > 0 || c.Disputed) {
+		if before, err = r.changesOf(ctx, &next); err != nil {
+			return err
+		}
+	}
 	return r.decide(ctx, p, &next, d, func(tx *store.Tx) error {
 		if err := putMove(ctx, tx, p.OrderID, moveCharge, balanceOf(pi)); err != nil {
+			return err
+		}
+		if err := putChanges(ctx, tx, p.OrderID, before); err != nil {
 			return err
 		}
 		return answerCall(ctx, tx, e.call)
@@ -230,6 +239,15 @@ func (r *Rail) decide(ctx context.Context, p, next *store.CardPayment, d *detail
 		}
 		if err := f(t.Tx); err != nil {
 			return err
+		}
+		if State(next.State) == Paid {
+			m, err := moneyOf(ctx, t, p.OrderID)
+			if err != nil {
+				return err
+			}
+			if refusal = m.apply(t); refusal != nil {
+				return refusal
+			}
 		}
 		r.failpoint(atDeciding)
 		return nil

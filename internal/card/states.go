@@ -51,6 +51,7 @@ type details struct {
 	Missing time.Time          `json:"missing,omitzero"`  // since when Stripe does not list the attempt, by the clock of the machine
 	Failing time.Time          `json:"failing,omitzero"`  // since when Stripe repeats that it failed and lists nothing, by the clock of the machine
 	Unsent  bool               `json:"unsent,omitempty"`  // of Calling by a delegation: no request of this attempt can have been executed
+	Lost    bool               `json:"lost,omitempty"`    // its record was lost, so events of its money were read without it
 	Then    State              `json:"then,omitempty"`    // of Ending: Failed, or Created for another page
 	Delay   *rail.Delay        `json:"delay,omitempty"`   // why it cannot go on now
 	Failure *failure           `json:"failure,omitempty"` // of Failed, Rejected, and of Ending before Failed
@@ -62,8 +63,8 @@ type failure struct {
 	Reason   string    `json:"reason"`
 	Class    class     `json:"class,omitempty"`
 	Declined bool      `json:"declined,omitempty"` // counts for the freeze of the delegation
-}
 	Unsure   bool      `json:"unsure,omitempty"`   // the attempt was given up: a payment of it that shows up buys nothing
+}
 
 // class is why a bank declined, as far as callers are told.
 type class string

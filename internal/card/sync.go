@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/stripe/stripe-go/v85"
 
@@ -66,6 +67,7 @@ func (r *Rail) paymentOf(ctx context.Context, intentID string) (*store.CardPayme
 }
 
 func (r *Rail) settleIntent(ctx context.Context, id string) (*store.CardPayment, error) {
+	asked := r.now()
 	pi, err := r.intent(ctx, id)
 	if err != nil {
 		return nil, ignoreMissing(err)
@@ -79,14 +81,32 @@ func (r *Rail) settleIntent(ctx context.Context, id string) (*store.CardPayment,
 	case pi.Status != stripe.PaymentIntentStatusSucceeded:
 		return p, r.wakeOrder(ctx, p)
 	case p == nil:
-		o := &store.CardOrphan{
-			Object: pi.ID, OrderID: pi.Metadata[metaOrder], Cents: pi.AmountReceived, Currency: string(pi.Currency),
-			Reason: "a captured payment of an order that is not here", Plan: toll.PlanID(pi.Metadata[metaPlan]),
-		}
-		o.Subscriber, _ = toll.ParseAddress(pi.Metadata[metaSubscriber]) // zero: it does not say
-		return nil, r.orphan(ctx, o)
+		return nil, r.lost(ctx, pi, asked)
 	}
 	return p, r.settle(ctx, p, evidence{intent: pi})
+}
+
+// lost keeps a captured payment of an order that is not here, with what is left of it when it was asked for.
+func (r *Rail) lost(ctx context.Context, pi *stripe.PaymentIntent, asked time.Time) error {
+	o := &store.CardOrphan{
+		Object: pi.ID, OrderID: pi.Metadata[metaOrder], Cents: pi.AmountReceived, Currency: string(pi.Currency),
+		Reason: "a captured payment of an order that is not here", Plan: toll.PlanID(pi.Metadata[metaPlan]),
+		Delegation: pi.Metadata[metaDelegation], ReadAt: asked,
+	}
+	o.Subscriber, _ = toll.ParseAddress(pi.Metadata[metaSubscriber]) // zero: it does not say
+	if c := pi.LatestCharge; c != nil {
+		o.Refunded = c.AmountRefunded
+		if c.Disputed {
+			err := list(ctx, r, "disputes", &stripe.DisputeListParams{PaymentIntent: &pi.ID}, func(d *stripe.Dispute) (bool, error) {
+				o.Disputed += withdrawn(d)
+				return false, nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return r.orphan(ctx, o)
 }
 
 // syncSession fetches a page. Its state settles an order that is paid; the order's own job looks at

@@ -18,6 +18,7 @@ const (
 	metaSetup        = "setup"
 	metaPlan         = "plan_id"    // with metaSubscriber what a payment says of its order
 	metaSubscriber   = "subscriber" // if the record of the order is lost
+	metaDelegation   = "delegation_id"
 )
 
 // terms are what a payment must have been made with to pay an order.
@@ -92,6 +93,9 @@ func (r *Rail) metadata(p *store.CardPayment, d *details) map[string]string {
 	}
 	if d.Plan != "" { // of an order that an earlier release began it is not known
 		m[metaPlan] = string(d.Plan)
+	}
+	if p.Delegation != "" {
+		m[metaDelegation] = p.Delegation
 	}
 	return m
 }

@@ -9,38 +9,72 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card"
+	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// lost makes a captured payment of an order that the database lacks, and has the rail see it.
+// loses makes a captured payment of 5.00 for an order that the database lacks, and returns its intent. delegation is "" for none.
+func (s *scene) loses(p *toll.Plan, name, delegation string) (intent string) {
+	s.Helper()
+	metadata := map[string]string{
+		"installation": installation, "order_id": toll.NewUUID(), "attempt": "1", "plan_id": string(p.ID), "subscriber": buyer.Lower(),
+	}
+	if delegation != "" {
+		metadata["delegation_id"] = delegation
+	}
+	pi, err := s.charge(name, metadata)
+	s.must(err)
+	return pi.ID
+}
+
+// lost has the rail see a payment of loses.
 func (s *scene) lost(p *toll.Plan) (orphan *store.CardOrphan) {
 	s.Helper()
-	id := toll.NewUUID()
-	pi, err := s.charge("pm_card_visa", map[string]string{
-		"installation": installation, "order_id": id, "attempt": "1", "plan_id": string(p.ID), "subscriber": buyer.Lower(),
-	})
-	s.must(err)
-	s.must(s.at().rail.Sync(s.ctx, []byte(pi.ID)))
-	all, err := store.CardOrphans(s.ctx, s.store, 10)
-	s.must(err)
-	if len(all) != 1 || all[0].OrderID != id || all[0].Plan != p.ID || all[0].Subscriber != buyer {
-		s.Fatalf("%+v", all)
+	intent := s.loses(p, "pm_card_visa", "")
+	s.must(s.at().rail.Sync(s.ctx, []byte(intent)))
+	o := s.unmatched(intent)
+	if o.Plan != p.ID || o.Subscriber != buyer || !o.ResolvedAt.IsZero() {
+		s.Fatalf("%+v", o)
 	}
-	return all[0]
+	return o
+}
+
+// unmatched returns a payment without an order.
+func (s *scene) unmatched(intent string) *store.CardOrphan {
+	s.Helper()
+	o, err := store.CardOrphanByID(s.ctx, s.store, intent)
+	s.must(err)
+	return o
 }
 
 // resolve stores what was done about a payment without an order.
 func (s *scene) resolve(tx *store.Tx, o store.CardOrphan, resolution string, at time.Time) error {
-	o.Resolution, o.ResolvedAt = resolution, at
-	return store.UpdateCardOrphan(s.ctx, tx, &o)
+	return s.at().Unmatched(s.ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
+		now, err := store.CardOrphanForUpdate(s.ctx, tx, o.Object)
+		if err == nil {
+			now.Resolution, now.ResolvedAt = resolution, at
+		}
+		return now, err
+	})
+}
+
+// givesBack has the processor refund what is left of a payment without an order.
+func (s *scene) givesBack(o *store.CardOrphan) {
+	s.Helper()
+	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+		if err := s.resolve(tx, *o, store.OrphanRefunding, time.Time{}); err != nil {
+			return err
+		}
+		return card.RefundOrphan(s.ctx, tx, o, s.clock())
+	}))
 }
 
 // grants records the lost order of a payment. broken ends the transaction after its last write.
 func (s *scene) grants(o *store.CardOrphan, broken error) error {
 	s.Helper()
 	in := checkout.LostOrder{
-		ID: o.OrderID, Plan: o.Plan, Subscriber: o.Subscriber, Currency: o.Currency,
+		ID: o.OrderID, Plan: o.Plan, Subscriber: o.Subscriber, Currency: o.Currency, Delegation: o.Delegation,
 		Received: []checkout.Received{{Amount: toll.UnitsOf(o.Cents * 10_000)}},
 	}
 	_, err := s.at().RestoreOrder(s.ctx, in, func(tx *store.Tx, order *store.Order) (store.Act, error) {
@@ -86,12 +120,7 @@ func TestF28_LostPaymentIsRefunded(t *testing.T) {
 	atSteps(t, []string{"card.refunding", "card.calling", "card.answered", "card.refunded"}, func(s *scene, step string) {
 		s.others = true // the books of the service have no order of it
 		o := s.lost(s.plan())
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
-			if err := s.resolve(tx, *o, store.OrphanRefunding, time.Time{}); err != nil {
-				return err
-			}
-			return card.RefundOrphan(s.ctx, tx, o, s.clock())
-		}))
+		s.givesBack(o)
 		s.kill(step)
 		s.later(10 * time.Minute)
 		s.wasKilled(step)
@@ -104,6 +133,182 @@ func TestF28_LostPaymentIsRefunded(t *testing.T) {
 		s.must(err)
 		if got := pi.LatestCharge.AmountRefunded; got != o.Cents {
 			s.Fatalf("%d cents were refunded", got)
+		}
+	})
+}
+
+// What became of the money of a lost payment counts for its order: refunds, disputes, and what they moved, whether they were seen
+// before the order was granted or not.
+func TestF28_LostMoneyIsCounted(t *testing.T) {
+	for name, c := range map[string]struct {
+		card    string
+		happens func(s *scene, charge string)
+		left    int64 // cents, when the payment has no order
+		cents   int64 // refunded, when it has one
+		dispute string
+		balance toll.Credits
+	}{
+		"refunded in part": {"pm_card_visa", func(s *scene, charge string) {
+			s.fault(double.Fault{Kind: "refund", Object: charge, Amount: 100})
+			s.fault(double.Fault{Kind: "refund", Object: charge, Amount: 150})
+		}, 250, 250, "", 50},
+		"disputed": {"pm_card_visa", func(s *scene, charge string) {
+			s.fault(double.Fault{Kind: "dispute", Object: charge})
+		}, 0, 0, store.DisputeOpen, 0},
+		"dispute lost": {"pm_card_visa", func(s *scene, charge string) {
+			s.fault(double.Fault{Kind: "dispute", Object: charge})
+			s.fault(double.Fault{Kind: "lost", Object: s.lastDispute()})
+		}, 0, 0, store.DisputeLost, 0},
+		"dispute won": {"pm_card_visa", func(s *scene, charge string) {
+			s.fault(double.Fault{Kind: "dispute", Object: charge})
+			s.fault(double.Fault{Kind: "won", Object: s.lastDispute()})
+		}, 500, 0, store.DisputeWon, 100},
+		"refunded and disputed": {"pm_card_visa", func(s *scene, charge string) {
+			s.fault(double.Fault{Kind: "refund", Object: charge, Amount: 100})
+			s.fault(double.Fault{Kind: "dispute", Object: charge})
+		}, 0, 100, store.DisputeOpen, 0},
+	} {
+		for when, seen := range map[string]bool{"seen": true, "not seen": false} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				each(t, func(s *scene) {
+					s.read()
+					p := s.plan()
+					intent := s.loses(p, c.card, "")
+					s.read()
+					o := s.unmatched(intent)
+					if o.Left() != 500 {
+						s.Fatalf("%+v", o)
+					}
+					c.happens(s, s.lastCharge())
+					if seen {
+						s.read()
+						if o = s.unmatched(intent); o.Left() != c.left || !o.ResolvedAt.IsZero() {
+							s.Fatalf("%d cents are left: %+v", o.Left(), o)
+						}
+					}
+					s.must(s.grants(o, nil))
+					s.decided(o.OrderID, 10*time.Minute)
+					s.granted(o.OrderID)
+					s.read()
+					if so := s.state(o.OrderID); so.RefundedCents != c.cents || so.Dispute != c.dispute || s.balance(p) != c.balance {
+						s.Fatalf("%d cents, %q, %d credits", so.RefundedCents, so.Dispute, s.balance(p))
+					}
+					owed, err := card.OwedOf(s.ctx, s.store, noon.Format("2006-01"))
+					s.must(err)
+					if left := owed[0].Charged - owed[0].Refunded - owed[0].Disputed; len(owed) != 1 || int64(left) != c.left {
+						s.Fatalf("%d cents are owed: %+v", left, owed)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A lost payment that was refunded needs nothing more, until its refund fails.
+func TestF28_LostPaymentWasRefunded(t *testing.T) {
+	each(t, func(s *scene) {
+		s.others = true // the books of the service have no order of it
+		s.read()
+		d := s.delegation(s.card("pm_card_visa"), 1000)
+		intent := s.loses(s.plan(), "pm_card_refundFail", d)
+		s.read()
+		s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 500})
+		s.must(s.at().rail.Sync(s.ctx, []byte(intent)))
+		if o := s.unmatched(intent); o.Resolution != store.OrphanRefunded || o.ResolvedAt.IsZero() || s.remaining(d) != 1000 {
+			s.Fatalf("%+v, %d left", o, s.remaining(d))
+		}
+		before := len(s.alarms())
+		s.read()
+		s.read()
+		if o := s.unmatched(intent); o.Resolution != "" || !o.ResolvedAt.IsZero() || o.Left() != 500 || s.remaining(d) != 500 {
+			s.Fatalf("%+v, %d left", o, s.remaining(d))
+		}
+		if n := len(s.alarms()) - before; n != 1 {
+			s.Errorf("%d alarms", n)
+		}
+	})
+}
+
+// The refund of a lost payment gives back what is left of it, also of what was refunded since that was read.
+func TestF28_RestOfLostPaymentIsRefunded(t *testing.T) {
+	each(t, func(s *scene) {
+		s.others = true
+		s.read()
+		intent := s.loses(s.plan(), "pm_card_visa", "")
+		s.read()
+		s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 200})
+		s.read()
+		o := s.unmatched(intent)
+		if o.Left() != 300 {
+			s.Fatalf("%+v", o)
+		}
+		s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 50})
+		s.givesBack(o)
+		s.later(time.Minute)
+		if o = s.unmatched(intent); o.Resolution != store.OrphanRefunded || o.Left() != 0 {
+			s.Fatalf("%+v", o)
+		}
+		if _, cents := s.charges(); cents != s.double.Books().Currencies["usd"].Refunded {
+			s.Fatalf("not all of %d cents went back", cents)
+		}
+	})
+}
+
+// A delegation counts lost payments that name it, from the time when they are read: what was charged never exceeds its limit.
+func TestF28_DelegationCountsLostPayments(t *testing.T) {
+	each(t, func(s *scene) {
+		s.others = true // the books of the service have no order of the lost payments
+		s.read()
+		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1700)
+		s.bought(p, d)
+		if pi := s.intent(s.lastOrder()); pi.Metadata["delegation_id"] != d {
+			s.Fatalf("the payment does not name its delegation: %v", pi.Metadata)
+		}
+		s.pass(time.Second)
+		first, second := s.loses(p, "pm_card_visa", d), s.loses(p, "pm_card_visa", d)
+
+		// The database is a restored one: no card is charged before the lost payments were read, and then within the limit.
+		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+			return store.PutRestoration(s.ctx, tx, &store.Restoration{BackupAt: s.machineClock(), RestoredAt: s.machineClock()})
+		}))
+		id, ended := s.placed(func() error { return s.at().topUp(p, d, "one") })
+		other := s.inBackground(func() error { return s.at().topUp(s.plan(), d, "other") })
+		s.until(func() bool { return s.count("SELECT COUNT(*) FROM card_payments WHERE state = 'created'") == 2 })
+		s.later(time.Minute)
+		if n, _ := s.charges(); n != 3 {
+			s.Fatalf("%d charges before the payments were read", n)
+		}
+		s.turn(s.at().rail.Loops()[0])
+		s.decided(id, 2*time.Minute)
+		s.code(<-ended, toll.CodeDelegationInsufficient)
+		s.later(time.Minute)
+		s.code(<-other, toll.CodeDelegationInsufficient)
+		if n, _ := s.charges(); n != 3 || s.remaining(d) != 200 {
+			s.Fatalf("%d charges, %d cents left", n, s.remaining(d))
+		}
+		s.audit()
+
+		// Its order has what the payment took; a refund gives it back; settled by other means it stays.
+		o := s.unmatched(first)
+		s.must(s.grants(o, nil))
+		s.audit()
+		s.decided(o.OrderID, 10*time.Minute)
+		if so := s.state(o.OrderID); so.DelegationID != d || so.Cents != 500 || s.remaining(d) != 200 {
+			s.Fatalf("%+v, %d cents left", so, s.remaining(d))
+		}
+		s.audit()
+		s.givesBack(s.unmatched(second))
+		s.later(time.Minute)
+		if s.remaining(d) != 700 {
+			s.Fatalf("%d cents left", s.remaining(d))
+		}
+		third := s.loses(p, "pm_card_visa", d)
+		s.read()
+		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+			return s.resolve(tx, *s.unmatched(third), store.OrphanSettled, s.clock())
+		}))
+		if s.remaining(d) != 200 {
+			s.Fatalf("%d cents left", s.remaining(d))
 		}
 	})
 }

@@ -21,6 +21,7 @@ type LostOrder struct {
 	Received   []Received // what the payment moved
 	Currency   string     // of a card payment
 	TxHash     string     // of a payment on the chain, which decides the order at once; "" for cards
+	Delegation string     // that a card payment names; "" for none
 }
 
 // ErrNotThePrice says that a payment is not the price of a plan.
@@ -35,12 +36,17 @@ type Received struct {
 	Amount    toll.Units
 }
 
+// ErrDelegationBusy says that orders under way take what the delegation of a lost order has left.
+var ErrDelegationBusy = errors.New("orders under way take what its delegation has left: repeat when they are decided")
+
 // RestoreOrder records a lost order and has finish write the rows of its rail, in one transaction.
 // finish returns what the audit log notes beside the order.
 // A payment on the chain grants the credits in it; otherwise the rail decides the order later. The
 // plan need not be listed, nor have a place left: the money moved.
 //
-// Errors: [toll.CodePlanNotFound], [toll.CodeBadAddress], [ErrNotThePrice], [ErrOrderExists],
+// The delegation that it names reserves the price, as for every order, if the database has it.
+//
+// Errors: [toll.CodePlanNotFound], [toll.CodeBadAddress], [ErrNotThePrice], [ErrOrderExists], [ErrDelegationBusy],
 // [toll.CodeCreditsOverflow], and those of finish.
 func (c *Checkout) RestoreOrder(
 	ctx context.Context, in LostOrder, finish func(tx *store.Tx, o *store.Order) (store.Act, error),
@@ -72,6 +78,12 @@ func (c *Checkout) RestoreOrder(
 		o.ID = toll.NewTimeUUID(now).String()
 	}
 	o.OpenKey = "order/" + o.ID
+	if d, err := lostDelegation(ctx, c.store, in.Delegation, in.Subscriber, o.Currency); err != nil {
+		return nil, fault(err)
+	} else if d != nil {
+		o.DelegationID = d.ID
+		o.Cents, _ = centsOf(o.Amount)
+	}
 	written := false // by an attempt whose outcome is unknown
 	err = c.ledger.DoNew(ctx, plan.ID, in.Subscriber, func(t *ledger.Tx) error {
 		switch _, err := store.OrderOfAccount(ctx, t, o.Account, o.ID); {
@@ -117,6 +129,11 @@ func (c *Checkout) restore(
 	if err != nil {
 		return err
 	}
+	if o.DelegationID != "" {
+		if err := c.reserveLost(ctx, t, o); err != nil {
+			return err
+		}
+	}
 	t.Audit(act, store.Act{
 		Workspace: plan.Owner.Lower(), Act: "order.restored", Object: o.ID,
 		Detail: store.Changed{After: map[string]any{
@@ -124,6 +141,84 @@ func (c *Checkout) restore(
 		}},
 	})
 	return nil
+}
+
+// lostDelegation returns the delegation that a lost card payment names, nil when the database has none of this owner and
+// currency.
+func lostDelegation(ctx context.Context, q store.Querier, id string, owner toll.Address, currency string) (*store.Delegation, error) {
+	if id == "" {
+		return nil, nil
+	}
+	d, found, err := store.IfThere(store.DelegationByID(ctx, q, id))
+	if !found || !paidLost(d, owner, currency) {
+		return nil, err
+	}
+	return d, nil
+}
+
+// paidLost reports whether a delegation can have paid the lost order of an owner by card.
+func paidLost(d *store.Delegation, owner toll.Address, currency string) bool {
+	return d.Owner == owner && d.Provider == toll.ProviderCard && strings.EqualFold(d.Currency, currency)
+}
+
+// reserveLost takes what a lost order cost from its delegation, after finish has ended the count of the payment.
+func (c *Checkout) reserveLost(ctx context.Context, t *ledger.Tx, o *store.Order) error {
+	events, err := c.changeBudget(ctx, t.Tx, o.DelegationID, func(b budget) error {
+		if o.Cents > b.Limit-b.Reserved {
+			return ErrDelegationBusy
+		}
+		b.reserve(o)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t.Event(events...)
+	return store.InsertDelegationTransaction(ctx, t.Tx, &toll.DelegationTransaction{
+		ID: toll.NewUUID(), DelegationID: o.DelegationID, AmountCents: toll.Cents(o.Cents), Currency: strings.ToLower(o.Currency),
+		Status: toll.TransactionPending, OrderID: o.ID, CreatedAt: toll.At(o.CreatedAt),
+	})
+}
+
+// Unmatched implements [rail.Orders].
+func (c *Checkout) Unmatched(
+	ctx context.Context, tx *store.Tx, delegationID string, load func() (*store.CardOrphan, error),
+) error {
+	change := func(b budget) error {
+		o, err := load()
+		if err != nil {
+			return err
+		}
+		if b.Delegation == nil {
+			return store.UpdateCardOrphan(ctx, tx, o)
+		}
+		lost := &store.Order{Cents: o.Cents, Reading: b.Readings}
+		counts := o.Resolution != store.OrphanGranted && o.Resolution != store.OrphanRefunded
+		if counts = counts && paidLost(b.Delegation, o.Subscriber, o.Currency); counts && o.Counted == 0 {
+			b.payLate(lost)
+			o.Counted = o.Cents
+		} else if !counts && o.Counted > 0 {
+			lost.Cents, o.Counted = o.Counted, 0
+			b.undo(lost)
+		}
+		return store.UpdateCardOrphan(ctx, tx, o)
+	}
+	d, found, err := store.IfThere(store.DelegationForUpdate(ctx, tx, delegationID))
+	if !found {
+		if err == nil {
+			err = change(budget{})
+		}
+		return err
+	}
+	// This writes nothing new: a delegation is locked before the rows of rails, on SQLite by a write.
+	if err := store.UpdateDelegation(ctx, tx, d); err != nil {
+		return err
+	}
+	events, err := c.changeBudget(ctx, tx, delegationID, change)
+	if err != nil {
+		return err
+	}
+	return store.InsertEvent(ctx, tx, events...)
 }
 
 // copies returns how many times the price of a plan was paid: once, and of a pay-as-you-go plan any

@@ -155,7 +155,7 @@ func (a *app) ordersUnmatched() *cobra.Command {
 		}
 		return a.showPage(found, "", []column{
 			{"RAIL", "rail"}, {"ID", "id"}, {"ORDER", "orderId"}, {"PLAN", "planId"}, {"SUBSCRIBER", "subscriber"},
-			{"CENTS", "cents"}, {"CURRENCY", "currency"}, {"TX", "txHash"}, {"SEEN", "seenAt"}, {"STATE", "resolution"}, {"REASON", "reason"},
+			{"AMOUNT", "amount"}, {"CURRENCY", "currency"}, {"LEFT", "leftCents"}, {"TOKEN", "token"}, {"RECEIVER", "receiver"}, {"TX", "txHash"}, {"SEEN", "seenAt"}, {"STATE", "resolution"}, {"REASON", "reason"},
 		})
 	})
 	c.Long = `List payments that the card processor or the chain report and no order of the database explains, at most 1,000 of each rail. After a

@@ -202,7 +202,7 @@ func (a *app) cell(item json.RawMessage, path string) string {
 		}
 	}
 	switch path {
-	case "spendingLimitCents", "amountSpentCents", "remainingBudgetCents", "charged", "refunded", "disputed", "fees", "paidOut", "due":
+	case "spendingLimitCents", "amountSpentCents", "remainingBudgetCents", "charged", "refunded", "disputed", "fees", "paidOut", "due", "leftCents":
 		return cmp.Or(wholeOf(value), value)
 	}
 	if a.set.terminal {

@@ -107,8 +107,8 @@ func (a *app) ordersResolve() *cobra.Command {
 	c.MarkFlagsMutuallyExclusive("grant", "refund", "settled")
 	c.Long = `Deal with a payment that no order explains, beside a running service or not. ID is that of toll orders unmatched.
 
---grant records the lost order: the payment must be the price of the plan, and the buyer gets the credits. --refund has the card
-processor give the money back. A builder who was paid on the chain has to pay back: note that with --settled. A repeat changes
+--grant records the lost order: the payment must be the price of the plan, and the buyer gets the credits, less what refunds and
+disputes took of the payment. --refund has the card processor give back what is left. A builder who was paid on the chain has to pay back: note that with --settled. A repeat changes
 nothing. The audit log of the operator has what was done.`
 	c.Example = "toll orders resolve pi_3Qx1 --grant\n" +
 		"toll orders resolve 0x5b…:12 --grant --plan 123 --subscriber 0x52…\n" +

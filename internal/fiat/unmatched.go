@@ -2,10 +2,8 @@ package fiat
 
 import (
 	"context"
-	"math/big"
 	"time"
 
-	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -26,13 +24,4 @@ func IsPayment(object string) bool { return card.IsPayment(object) }
 // EventsRead is [card.EventsRead].
 func EventsRead(ctx context.Context, q store.Querier, until time.Time) (bool, error) {
 	return card.EventsRead(ctx, q, until)
-}
-
-// UnitsOf returns cents as an amount of 6 decimals.
-func UnitsOf(cents int64) toll.Units {
-	u, err := toll.ParseUnits(new(big.Int).Mul(big.NewInt(cents), big.NewInt(10_000)).String())
-	if err != nil {
-		return toll.Units{} // a negative amount, which no payment has
-	}
-	return u
 }

@@ -190,6 +190,10 @@ type Orders interface {
 	// Disabled says in a transaction of the rail that a delegation was revoked there. A repeat changes nothing. Errors:
 	// [toll.CodeUnknownDelegation].
 	Disabled(ctx context.Context, tx *store.Tx, delegationID string) error
+	// Unmatched stores a card payment without an order in a transaction of the rail. load inserts or locks the row, changes it,
+	// and returns it. The delegation that its metadata name, "" for none, counts its cents as paid until they are refunded or an
+	// order has them. It must be the last write of the transaction.
+	Unmatched(ctx context.Context, tx *store.Tx, delegationID string, load func() (*store.CardOrphan, error)) error
 }
 
 // Tx is a transaction that holds the lock of an account.
@@ -241,13 +245,13 @@ type Outcome struct {
 	// Declined says of a failure that the bank refused the charge. Three in a row freeze the
 	// delegation.
 	Declined bool
+	// Unsure says of a failure that the payment may still show up, and is then given back. The delegation reserves its amount
+	// until the same failure is decided without Unsure.
+	Unsure bool
 	// WithinLimits refuses an outcome that confirms a failed order when its plan has no place for
 	// it: the error is [ErrNoPlace], and the rail gives the money back.
 	WithinLimits bool
 }
-	// Unsure says of a failure that the payment may still show up, and is then given back. The delegation reserves its amount
-	// until the same failure is decided without Unsure.
-	Unsure bool
 
 // ErrNoPlace says that a failed order which was paid late does not fit into the limits of its plan.
 var ErrNoPlace = errors.New("rail: the plan has no place for an order that was paid late")

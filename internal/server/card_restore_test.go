@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -79,6 +80,20 @@ func TestF28_CardsAfterRestore(t *testing.T) {
 		t.Errorf("%+v, %v", b, err)
 	}
 
+	// Its delegation counts it, so that the restored service charges no more than the limit.
+	if left := c.count("SELECT limit_cents - spent_cents FROM delegations"); left != 99_000 {
+		t.Errorf("%d cents of the delegation are left", left)
+	}
+	// A part of it goes back while no order has it.
+	for _, p := range before.Payments {
+		if p.Metadata["order_id"] == lost.OrderID {
+			c.bank.fault(double.Fault{Kind: "refund", Object: p.Charge, Amount: 100})
+		}
+	}
+	eventually(t, "the list says what is left", func() bool {
+		return strings.Contains(works(t, program, c.o, "orders", "unmatched", "-o", "json"), `"leftCents": "400"`)
+	})
+
 	// While the payment belongs to no order, everything says that the database was restored.
 	eventually(t, "/ready tells of the restore", func() bool { return checks(t, c.services[0].URL)["recovery"] == "open" })
 	if got := works(t, program, c.o, "recovery", "show", "-o", "json"); !strings.Contains(got, `"unmatchedPayments": 1`) &&
@@ -95,11 +110,14 @@ func TestF28_CardsAfterRestore(t *testing.T) {
 	}
 	fails(t, program, c.o, "granted already", "orders", "resolve", object, "--refund")
 	fails(t, program, c.o, "not a payment without an order", "orders", "resolve", "pi_unknown", "--refund")
-	eventually(t, "the lost order has its credits", func() bool {
+	eventually(t, "the lost order has the credits that are left", func() bool {
 		o, err := c.as(k).Order(ctx, lost.OrderID)
 		b, err2 := c.as(k).Balance(ctx, c.plan)
-		return err == nil && err2 == nil && isPaid(o.Status) && b.Balance == 250
+		return err == nil && err2 == nil && isPaid(o.Status) && o.RefundedCents == 100 && b.Balance == 230
 	})
+	if left := c.count("SELECT limit_cents - spent_cents - reserved_cents FROM delegations"); left != 99_000 {
+		t.Errorf("%d cents of the delegation are left", left)
+	}
 	works(t, program, c.o, "recovery", "end")
 	works(t, program, c.o, "recovery", "end")
 	eventually(t, "/ready tells no more of it", func() bool { return checks(t, c.services[0].URL)["recovery"] == "" })

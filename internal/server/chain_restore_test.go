@@ -60,7 +60,8 @@ func TestF28_ChainAfterRestore(t *testing.T) {
 		return len(found) == 2
 	})
 	for _, u := range found {
-		if u.Rail != "crypto" || u.Subscriber == nil || *u.Subscriber != subscriber.Address || len(u.Paid) == 0 {
+		if u.Rail != "crypto" || u.Subscriber == nil || *u.Subscriber != subscriber.Address || len(u.Paid) == 0 ||
+			u.Amount != "1.00" || u.Currency != "USDC" || u.Token != u.Paid[0].Token.String() || u.Receiver != builder.Address.String() {
 			t.Errorf("%+v", u)
 		}
 	}

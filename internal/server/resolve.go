@@ -41,13 +41,17 @@ type Resolve struct {
 // dealt with otherwise, and those of [checkout.Checkout.RestoreOrder].
 func ResolvePayment(ctx context.Context, cfg Config, in Resolve) (out Unmatched, err error) {
 	err = administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
-		r := resolver{Resolve: in, cfg: cfg, base: f}
-		r.lock = r.lockCard
+		books := ledger.New(f.store, ledger.Config{Clock: f.clock.now, Log: cfg.Log, MACKey: f.auth.MACKey()})
+		r := resolver{Resolve: in, base: f, orders: checkout.New(checkout.Deps{
+			Store: f.store, Ledger: books, Queue: jobs.NewQueue(f.store, f.clock.now, cfg.Log),
+			Environment: f.auth.Environment(), Clock: f.clock.now, Log: cfg.Log,
+		})}
+		r.change = r.changeCard
 		if strings.Contains(in.ID, ":") {
-			r.lock = r.lockEvent
+			r.change = r.changeEvent
 		}
 		out, err = r.run(ctx)
-		return err
+		return errors.Join(err, books.Close(context.WithoutCancel(ctx)))
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		err = fmt.Errorf("%s is not a payment without an order: toll orders unmatched lists those", in.ID)
@@ -58,49 +62,57 @@ func ResolvePayment(ctx context.Context, cfg Config, in Resolve) (out Unmatched,
 // resolver carries a [Resolve] out.
 type resolver struct {
 	Resolve
-	cfg  Config
-	base *foundation
-	lock func(ctx context.Context, tx *store.Tx) (*lockedPayment, error)
+	base   *foundation
+	orders *checkout.Checkout
+	// change locks the payment, has f change it, and stores its resolution.
+	change func(ctx context.Context, tx *store.Tx, f func(p *lockedPayment) error) error
 }
 
 // lockedPayment is a payment without an order that a transaction is going to change.
 type lockedPayment struct {
 	Unmatched
 	card *store.CardOrphan // nil: the payment is on the chain
-	// put stores what is done about it. A zero time leaves it open.
-	put func(resolution string, at time.Time) error
+	at   time.Time         // of the resolution; zero: it stays open
 }
 
-func (r *resolver) lockCard(ctx context.Context, tx *store.Tx) (*lockedPayment, error) {
-	o, err := store.CardOrphanForUpdate(ctx, tx, r.ID)
+func (r *resolver) changeCard(ctx context.Context, tx *store.Tx, f func(p *lockedPayment) error) error {
+	o, err := store.CardOrphanByID(ctx, tx, r.ID)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &lockedPayment{unmatchedOfCard(o), o, func(resolution string, at time.Time) error {
-		o.Resolution, o.ResolvedAt = resolution, at
-		return store.UpdateCardOrphan(ctx, tx, o)
-	}}, nil
+	return r.orders.Unmatched(ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
+		o, err := store.CardOrphanForUpdate(ctx, tx, r.ID)
+		if err != nil {
+			return nil, err
+		}
+		p := &lockedPayment{unmatchedOfCard(o), o, o.ResolvedAt}
+		err = f(p)
+		o.Resolution, o.ResolvedAt = p.Resolution, p.at
+		return o, err
+	})
 }
 
-func (r *resolver) lockEvent(ctx context.Context, tx *store.Tx) (*lockedPayment, error) {
+func (r *resolver) changeEvent(ctx context.Context, tx *store.Tx, f func(p *lockedPayment) error) error {
 	block, number, _ := strings.Cut(r.ID, ":")
 	hash, err := toll.ParseHash(block)
 	index, e := strconv.ParseInt(number, 10, 64)
 	if err != nil || e != nil {
-		return nil, store.ErrNotFound
+		return store.ErrNotFound
 	}
 	o, err := store.ChainOrphanForUpdate(ctx, tx, hash, index)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	event, err := crypto.UnmatchedOf(o)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &lockedPayment{unmatchedOfChain(&event), nil, func(resolution string, at time.Time) error {
-		o.Resolution, o.ResolvedAt = resolution, at
-		return store.UpdateChainOrphan(ctx, tx, o)
-	}}, nil
+	p := &lockedPayment{unmatchedOfChain(&event), nil, o.ResolvedAt}
+	if err := f(p); err != nil {
+		return err
+	}
+	o.Resolution, o.ResolvedAt = p.Resolution, p.at
+	return store.UpdateChainOrphan(ctx, tx, o)
 }
 
 // run carries the resolution out and returns the payment after it.
@@ -108,14 +120,16 @@ func (r *resolver) run(ctx context.Context) (out Unmatched, err error) {
 	var found *lockedPayment
 	done := false
 	err = r.base.store.Tx(ctx, func(tx *store.Tx) error {
-		if found, err = r.lock(ctx, tx); err != nil {
+		var act store.Act
+		err := r.change(ctx, tx, func(p *lockedPayment) (err error) {
+			found = p
+			if done, err = r.done(p); done || err != nil || r.How == Granted {
+				return err
+			}
+			act, err = r.close(ctx, tx, p)
 			return err
-		}
-		if done, err = r.done(found); done || err != nil || r.How == Granted {
-			return err
-		}
-		act, err := r.close(ctx, tx, found)
-		if err != nil {
+		})
+		if err != nil || act.Act == "" {
 			return err
 		}
 		return store.Audit(ctx, tx, act)
@@ -149,15 +163,15 @@ func (r *resolver) close(ctx context.Context, tx *store.Tx, p *lockedPayment) (a
 		if p.card == nil || !fiat.IsPayment(p.card.Object) {
 			return act, fmt.Errorf("the service cannot give %s back: have it paid back, and say so with --settled", p.ID)
 		}
+		if p.card.Left() == 0 {
+			return act, fmt.Errorf("nothing is left of %s to give back: note that with --settled", p.ID)
+		}
 		if err := fiat.RefundOrphan(ctx, tx, p.card, now); err != nil {
 			return act, err
 		}
 		how, at = Refunding, time.Time{} // the processor has yet to do it
 	}
-	if err := p.put(how, at); err != nil {
-		return act, err
-	}
-	p.Resolution = how
+	p.Resolution, p.at = how, at
 	return store.Act{
 		Act: "payment.resolved", Object: p.ID, At: now,
 		Detail: store.Changed{After: map[string]any{"resolution": how, "rail": p.Rail, "note": r.Note}},
@@ -178,33 +192,27 @@ func (r *resolver) grant(ctx context.Context, p *lockedPayment) error {
 	case in.Plan == "" || in.Subscriber.IsZero():
 		return errors.New("the payment does not say for whom and for what it is: name them with --plan and --subscriber")
 	}
-	in.Currency, in.Received = p.Currency, []checkout.Received{{Amount: fiat.UnitsOf(int64(p.Cents))}}
-	if p.card == nil {
-		in.Received = nil
-		for _, m := range p.Paid {
-			in.Received = append(in.Received, checkout.Received{Token: m.Token, To: m.To, Amount: m.Amount})
-		}
+	if p.card != nil {
+		in.Currency, in.Delegation = p.Currency, p.card.Delegation
+		in.Received = []checkout.Received{{Amount: toll.UnitsOfCents(p.card.Cents)}}
 	}
-	f := r.base
-	books := ledger.New(f.store, ledger.Config{Clock: f.clock.now, Log: r.cfg.Log, MACKey: f.auth.MACKey()})
-	orders := checkout.New(checkout.Deps{
-		Store: f.store, Ledger: books, Queue: jobs.NewQueue(f.store, f.clock.now, r.cfg.Log),
-		Environment: f.auth.Environment(), Clock: f.clock.now, Log: r.cfg.Log,
-	})
-	o, err := orders.RestoreOrder(ctx, in, func(tx *store.Tx, o *store.Order) (act store.Act, err error) {
-		locked, err := r.lock(ctx, tx)
-		if err != nil {
-			return act, err
-		}
-		if locked.Resolution != "" {
-			return act, fmt.Errorf("%s is %s already", p.ID, locked.Resolution)
-		}
-		if locked.card != nil {
-			if err := fiat.RestorePayment(ctx, tx, o, locked.card); err != nil {
-				return act, err
+	for _, m := range p.Paid {
+		in.Received = append(in.Received, checkout.Received{Token: m.Token, To: m.To, Amount: m.Amount})
+	}
+	o, err := r.orders.RestoreOrder(ctx, in, func(tx *store.Tx, o *store.Order) (act store.Act, err error) {
+		err = r.change(ctx, tx, func(locked *lockedPayment) error {
+			if locked.Resolution != "" {
+				return fmt.Errorf("%s is %s already", p.ID, locked.Resolution)
 			}
-		}
-		return r.close(ctx, tx, locked)
+			if locked.card != nil {
+				if err := fiat.RestorePayment(ctx, tx, o, locked.card); err != nil {
+					return err
+				}
+			}
+			act, err = r.close(ctx, tx, locked)
+			return err
+		})
+		return act, err
 	})
 	if errors.Is(err, checkout.ErrNotThePrice) {
 		err = fmt.Errorf("%w %s: name the plan that it is for with --plan, or give the money back", err, in.Plan)
@@ -212,5 +220,5 @@ func (r *resolver) grant(ctx context.Context, p *lockedPayment) error {
 	if err == nil {
 		p.Resolution, p.OrderID, p.Plan, p.Subscriber = r.How, o.ID, o.Plan, &o.Subscriber
 	}
-	return errors.Join(err, books.Close(context.WithoutCancel(ctx)))
+	return err
 }

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/crypto"
@@ -11,6 +13,9 @@ import (
 
 // maxUnmatched bounds the payments of each rail in [UnmatchedPayments].
 const maxUnmatched = 1_000
+
+// currencyDecimals are those of dollars, euros, USDC and EURC.
+const currencyDecimals = 6
 
 // Rails of an [Unmatched].
 const (
@@ -26,8 +31,12 @@ type Unmatched struct {
 	OrderID    string         `json:"orderId,omitempty"`    // that the payment claims; there may be no such order
 	Plan       toll.PlanID    `json:"planId,omitempty"`     // that the payment claims
 	Subscriber *toll.Address  `json:"subscriber,omitempty"` // that the payment claims; of crypto who paid
+	Amount     string         `json:"amount"`               // in whole units of Currency; of several transfers all, in the order of Paid
+	Currency   string         `json:"currency"`             // of Amount, in the same order
 	Cents      toll.Cents     `json:"cents,omitempty"`      // cards only
-	Currency   string         `json:"currency,omitempty"`   // cards only
+	Left       *toll.Cents    `json:"leftCents,omitempty"`  // cards only: what is neither refunded nor withdrawn by a dispute
+	Token      string         `json:"token,omitempty"`      // crypto only: address of the token of each transfer
+	Receiver   string         `json:"receiver,omitempty"`   // crypto only: receiver of each transfer
 	TxHash     string         `json:"txHash,omitempty"`     // crypto only
 	Block      uint64         `json:"block,omitempty"`      // crypto only
 	Paid       []crypto.Moved `json:"paid,omitempty"`       // crypto only: transfers of USDC and EURC
@@ -61,10 +70,10 @@ func UnmatchedPayments(ctx context.Context, cfg Config) (out []Unmatched, err er
 }
 
 func unmatchedOfCard(o *store.CardOrphan) Unmatched {
-	seen := toll.At(o.SeenAt)
+	seen, left := toll.At(o.SeenAt), toll.Cents(o.Left())
 	u := Unmatched{
-		Rail: unmatchedCard, ID: o.Object, OrderID: o.OrderID, Plan: o.Plan, Cents: toll.Cents(o.Cents),
-		Currency: o.Currency, SeenAt: &seen, Reason: o.Reason, Resolution: o.Resolution,
+		Rail: unmatchedCard, ID: o.Object, OrderID: o.OrderID, Plan: o.Plan, Cents: toll.Cents(o.Cents), Left: &left,
+		Amount: toll.FormatAmount(toll.UnitsOfCents(o.Cents), currencyDecimals), Currency: o.Currency, SeenAt: &seen, Reason: o.Reason, Resolution: o.Resolution,
 	}
 	if !o.Subscriber.IsZero() {
 		u.Subscriber = &o.Subscriber
@@ -80,7 +89,22 @@ func unmatchedOfChain(o *crypto.UnmatchedEvent) Unmatched {
 	if len(o.Paid) > 0 {
 		u.Subscriber = &o.Paid[0].From
 	}
+	var amounts, currencies, tokens, receivers []string
+	for _, m := range o.Paid {
+		amounts = append(amounts, toll.FormatAmount(m.Amount, currencyDecimals))
+		currencies = append(currencies, toll.Price{IsCrypto: true, TokenAddress: m.Token}.CurrencyName())
+		tokens, receivers = append(tokens, m.Token.String()), append(receivers, m.To.String())
+	}
+	u.Amount, u.Currency, u.Token, u.Receiver = strings.Join(amounts, ", "), listed(currencies), listed(tokens), listed(receivers)
 	return u
+}
+
+// listed joins values, and returns one that all have alone.
+func listed(values []string) string {
+	if same := slices.Compact(slices.Clone(values)); len(same) == 1 {
+		return same[0]
+	}
+	return strings.Join(values, ", ")
 }
 
 // inspectUnmatched reports operations of the chain that no order explains. Those of cards are reported

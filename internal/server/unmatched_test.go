@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -34,10 +35,11 @@ func unmatched(t *testing.T, at store.Config) {
 	defer st.Close()
 	order, seen := toll.NewUUID(), time.Now().Truncate(time.Millisecond)
 	const tx = "0x00000000000000000000000000000000000000000000000000000000000000aa"
-	ctx := t.Context()
+	ctx, usdc := t.Context(), toll.Sandbox.USDC()
+	first, second := toll.MustAddress("0x70997970C51812dc3A010C7d01b50e0d17dc79C8"), toll.MustAddress("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266")
 	err = st.Tx(ctx, func(w *store.Tx) error {
 		for _, o := range []*store.CardOrphan{
-			{Object: "pi_lost", OrderID: order, Cents: 500, Currency: "usd", Reason: "no such order", SeenAt: seen},
+			{Object: "pi_lost", OrderID: order, Cents: 500, Refunded: 150, Disputed: 50, Currency: "usd", Reason: "no such order", SeenAt: seen},
 			{Object: "pi_resolved", OrderID: order, Cents: 500, Currency: "usd", Reason: "no such order", SeenAt: seen, ResolvedAt: seen},
 		} {
 			if _, err := store.InsertCardOrphan(ctx, w, o); err != nil {
@@ -46,7 +48,9 @@ func unmatched(t *testing.T, at store.Config) {
 		}
 		_, err := store.InsertChainOrphan(ctx, w, store.ChainOrphan{
 			BlockHash: toll.Hash{1}, LogIndex: 3, Block: 77,
-			Data: []byte(`{"tx":"` + tx + `","opHash":"` + tx + `","nonceKey":"0x00","reason":"no record"}`),
+			Data: fmt.Appendf(nil, `{"tx":%q,"opHash":%q,"nonceKey":"0x00","reason":"no record","paid":[
+				{"token":%q,"from":%q,"to":%q,"amount":"990000"},{"token":%q,"from":%q,"to":%q,"amount":"10000"}]}`,
+				tx, tx, usdc, usdc, first, usdc, usdc, second),
 		})
 		return err
 	})
@@ -57,10 +61,12 @@ func unmatched(t *testing.T, at store.Config) {
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	if c := found[0]; c.Rail != "card" || c.ID != "pi_lost" || c.OrderID != order || c.Cents != 500 || !c.SeenAt.Equal(seen) {
+	if c := found[0]; c.Rail != "card" || c.ID != "pi_lost" || c.OrderID != order || c.Cents != 500 || !c.SeenAt.Equal(seen) ||
+		c.Amount != "5.00" || c.Currency != "usd" || *c.Left != 300 {
 		t.Errorf("%+v", c)
 	}
-	if c := found[1]; c.Rail != "crypto" || c.TxHash != tx || !strings.HasSuffix(c.ID, ":3") || c.Block != 77 || c.Reason != "no record" {
+	if c := found[1]; c.Rail != "crypto" || c.TxHash != tx || !strings.HasSuffix(c.ID, ":3") || c.Block != 77 || c.Reason != "no record" ||
+		c.Amount != "0.99, 0.01" || c.Currency != "USDC" || c.Token != usdc.String() || c.Receiver != first.String()+", "+second.String() {
 		t.Errorf("%+v", c)
 	}
 	warned := false

@@ -19,7 +19,10 @@ const (
 				SUM(CASE WHEN status IN ('confirmed', 'final') THEN cents ELSE 0 END) AS spent,
 				SUM(CASE WHEN status <> 'failed' OR held_cents > 0 THEN 1 ELSE 0 END) AS n
 			FROM orders WHERE delegation_id IS NOT NULL GROUP BY delegation_id) o ON o.delegation_id = d.delegation_id
-		WHERE d.reserved_cents <> COALESCE(o.reserved, 0) OR d.paid_cents <> COALESCE(o.spent, 0) OR d.transactions <> COALESCE(o.n, 0)
+		LEFT JOIN (SELECT delegation_id, SUM(counted_cents) AS spent, COUNT(*) AS n
+			FROM card_orphans WHERE delegation_id IS NOT NULL AND counted_cents > 0 GROUP BY delegation_id) u ON u.delegation_id = d.delegation_id
+		WHERE d.reserved_cents <> COALESCE(o.reserved, 0) OR d.paid_cents <> COALESCE(o.spent, 0) + COALESCE(u.spent, 0)
+			OR d.transactions <> COALESCE(o.n, 0) + COALESCE(u.n, 0)
 			OR d.unclear_cents < 0 OR d.unclear_cents > d.reserved_cents`
 	auditSpending = `SELECT delegation_id FROM delegations WHERE spent_cents <> CASE
 		WHEN paid_cents + CASE WHEN beyond_cents > unclear_cents THEN beyond_cents - unclear_cents ELSE 0 END > limit_cents - reserved_cents

@@ -172,7 +172,16 @@ type CardOrphan struct {
 	Plan       toll.PlanID  `db:"plan_id,null"`
 	Subscriber toll.Address `db:"subscriber,null"`
 	Resolution string       `db:"resolution,null,set"` // "", or one of the words below
+	Delegation string       `db:"delegation_id,null"`  // that the metadata name
+	Counted    int64        `db:"counted_cents,set"`   // cents that Delegation counts as paid for it
+	// What became of the money at ReadAt: cents that were refunded, and cents that disputes withdrew and did not return.
+	Refunded int64     `db:"refunded_cents,set"`
+	Disputed int64     `db:"disputed_cents,set"`
+	ReadAt   time.Time `db:"read_at,set"`
 }
+
+// Left returns the cents of a payment that are still at the processor.
+func (o *CardOrphan) Left() int64 { return max(o.Cents-o.Refunded-o.Disputed, 0) }
 
 // What an operator did about money without an order.
 const (
@@ -186,6 +195,7 @@ var (
 	cardOrphans = newRecord[*CardOrphan]("card_orphans")
 	// CardOrphans returns the orphans that nobody has dealt with, the oldest first, at most limit.
 	CardOrphans         = listBy[int64](cardOrphans, "resolved_at = 0 ORDER BY seen_at, object_id LIMIT $1")
+	CardOrphanByID      = by[string](cardOrphans, "object_id = $1")
 	CardOrphanForUpdate = locked[string](cardOrphans, "object_id = $1")
 	UpdateCardOrphan    = cardOrphans.update
 	// InsertCardOrphan adds an orphan, and reports whether it is a new one.
