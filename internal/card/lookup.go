@@ -33,8 +33,8 @@ var errLookup = errors.New("card: too many objects in a list to find one")
 
 // lookUp finds an attempt whose answer was lost, by list. a is the answer, nil for a call that is
 // too old to be sent. When Stripe lists nothing for [missingTime] the order fails. It fails after [failingTime] when Stripe answers
-// the key with a stored failure: then the attempt will never be executed, or has been, and its payment is given back when it shows
-// up. Until [missingTime] the delegation reserves the amount.
+// the key with a stored failure, because no repeat is executed then. If the first request was, its payment is refunded when it
+// shows up. The delegation reserves the amount for [missingTime] more.
 func (r *Rail) lookUp(ctx context.Context, p *store.CardPayment, d *details, c *store.CardCall, a *answer) error {
 	id, err := r.findAttempt(ctx, p, d)
 	if err != nil {

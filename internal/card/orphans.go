@@ -25,8 +25,8 @@ const (
 // is stored before anything is sent for it, so a payment of ours without one is an orphan at once:
 // the database was restored.
 //
-// What is left of one that is known is what o says. A payment that was refunded is resolved, and is open again when the refund
-// fails later.
+// For a known payment it updates the refunded and disputed cents. A payment that was refunded in full is resolved; it is open again
+// when the refund fails later.
 func (r *Rail) orphan(ctx context.Context, o *store.CardOrphan) error {
 	o.SeenAt = r.now()
 	opened := false

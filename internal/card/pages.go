@@ -126,6 +126,8 @@ func (r *Rail) judgePage(ctx context.Context, p *store.CardPayment, d *details, 
 		return r.settle(ctx, p, e)
 	}
 	switch {
+	case s.Status == stripe.CheckoutSessionStatusExpired && d.Failure != nil:
+		return fail(d.Failure)
 	case s.Status == stripe.CheckoutSessionStatusExpired:
 		return fail(&failure{Code: toll.CodeCheckoutFailed, Reason: "The page has expired without a payment."})
 	case s.Status != stripe.CheckoutSessionStatusComplete:
@@ -199,6 +201,47 @@ func (r *Rail) Page(ctx context.Context, orderID string, hosted bool) (rail.Show
 		}
 	}
 	return rail.Shown{}, r.unavailable(&answer{kind: busy})
+}
+
+// EndUnpaid implements [rail.Pages]. Stripe expires the page first.
+func (r *Rail) EndUnpaid(ctx context.Context, orderID string) (ended bool, err error) {
+	for range maxSteps {
+		p, d, err := r.read(ctx, orderID)
+		switch {
+		case err != nil:
+			return false, store.NotFoundAs(err, nil)
+		case State(p.State) == Failed:
+			return true, nil
+		case d.Session == nil || State(p.State) != Page && State(p.State) != Ending:
+			return false, nil
+		}
+		if State(p.State) == Ending {
+			_, err = r.step(ctx, p, d)
+		} else {
+			var s *stripe.CheckoutSession
+			s, err = r.session(ctx, p.Session)
+			switch {
+			case err != nil:
+			case s.Status != stripe.CheckoutSessionStatusOpen:
+				err = r.judgePage(ctx, p, d, s)
+			case paying(s.PaymentIntent):
+				return false, nil
+			default:
+				err = r.end(ctx, p, d, nil, Failed, &failure{
+					Code: toll.CodeCheckoutFailed, Reason: "The page ended unpaid, because another buyer waited for its place in the plan.",
+				})
+			}
+		}
+		if err != nil && !errors.Is(err, errChanged) {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// paying reports whether a person is paying: a card was taken, and the bank or the person has to confirm.
+func paying(pi *stripe.PaymentIntent) bool {
+	return pi != nil && pi.Status != stripe.PaymentIntentStatusRequiresPaymentMethod && pi.Status != stripe.PaymentIntentStatusCanceled
 }
 
 // shown is how an open session is shown.

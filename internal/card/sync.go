@@ -86,7 +86,7 @@ func (r *Rail) settleIntent(ctx context.Context, id string) (*store.CardPayment,
 	return p, r.settle(ctx, p, evidence{intent: pi})
 }
 
-// lost keeps a captured payment of an order that is not here, with what is left of it when it was asked for.
+// lost keeps a captured payment whose order is missing, with the refunds and disputes that Stripe had at the time asked.
 func (r *Rail) lost(ctx context.Context, pi *stripe.PaymentIntent, asked time.Time) error {
 	o := &store.CardOrphan{
 		Object: pi.ID, OrderID: pi.Metadata[metaOrder], Cents: pi.AmountReceived, Currency: string(pi.Currency),

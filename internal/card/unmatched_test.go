@@ -14,7 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// loses makes a captured payment of 5.00 for an order that the database lacks, and returns its intent. delegation is "" for none.
+// loses makes a captured payment of 5.00 for an order that the database lacks, and returns its intent. An empty delegation is left out.
 func (s *scene) loses(p *toll.Plan, name, delegation string) (intent string) {
 	s.Helper()
 	metadata := map[string]string{
@@ -59,7 +59,7 @@ func (s *scene) resolve(tx *store.Tx, o store.CardOrphan, resolution string, at 
 	})
 }
 
-// givesBack has the processor refund what is left of a payment without an order.
+// givesBack has the processor refund the rest of a payment without an order.
 func (s *scene) givesBack(o *store.CardOrphan) {
 	s.Helper()
 	s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
@@ -137,8 +137,8 @@ func TestF28_LostPaymentIsRefunded(t *testing.T) {
 	})
 }
 
-// What became of the money of a lost payment counts for its order: refunds, disputes, and what they moved, whether they were seen
-// before the order was granted or not.
+// Refunds and disputes of a lost payment count for its order and in the payouts, whether or not the rail read them before the order
+// was granted.
 func TestF28_LostMoneyIsCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		card    string
@@ -229,7 +229,7 @@ func TestF28_LostPaymentWasRefunded(t *testing.T) {
 	})
 }
 
-// The refund of a lost payment gives back what is left of it, also of what was refunded since that was read.
+// The refund of a lost payment returns the rest of it, even if a part was refunded after the rail read it.
 func TestF28_RestOfLostPaymentIsRefunded(t *testing.T) {
 	each(t, func(s *scene) {
 		s.others = true

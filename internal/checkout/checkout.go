@@ -53,6 +53,7 @@ type Checkout struct {
 
 	queue *jobs.Queue
 
+	full        full
 	waiters     rail.Waiters
 	stopping    chan struct{} // closed by StopWaiting
 	stopWaiting sync.Once

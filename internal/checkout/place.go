@@ -63,11 +63,22 @@ func (in *intent) openKey(id string) string {
 
 var errEnough = errors.New("checkout: the account has what the request needs")
 
-// place records an order with the row of its rail and takes what it needs, in one transaction, and
+// place is placeOnce. When the plan has no place left, unpaid pages end for it.
+func (c *Checkout) place(ctx context.Context, in *intent) (placed *store.Order, err error) {
+	for range pagesAsked {
+		placed, err = c.placeOnce(ctx, in)
+		if !errors.Is(err, toll.NewError(toll.CodePlanSoldOut)) || !c.freePlace(ctx, in.plan) {
+			break
+		}
+	}
+	return placed, err
+}
+
+// placeOnce records an order with the row of its rail and takes what it needs, in one transaction, and
 // starts its job. It returns an open order of the account instead when there is one, or what was
 // bought for the request of a top-up; nil when a top-up is not needed any more. An order that the
 // rail refuses is recorded without that row, and its job fails it, with the code of the refusal.
-func (c *Checkout) place(ctx context.Context, in *intent) (placed *store.Order, err error) {
+func (c *Checkout) placeOnce(ctx context.Context, in *intent) (placed *store.Order, err error) {
 	ctx, span := traces.Start(ctx, "order.place", string(in.plan.ID))
 	defer func() { span.End(err) }()
 	plan := in.plan

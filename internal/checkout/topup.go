@@ -216,6 +216,13 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 			return fault(err)
 		}
 		if orders > current.MaxOrders-n {
+			pages, err := c.unpaidPages(ctx, current)
+			if err != nil {
+				return fault(err)
+			}
+			n -= int64(len(pages))
+		}
+		if orders > current.MaxOrders-n {
 			return toll.NewError(toll.CodePlanSoldOut)
 		}
 	}

@@ -82,6 +82,9 @@ type Pages interface {
 	// ReplaceURL returns the address of a page of ours on which the owner makes a new order in the place of a failed one. It is
 	// signed, and valid until ends. It asks nobody.
 	ReplaceURL(owner toll.Address, orderID string, ends time.Time) (string, error)
+	// EndUnpaid ends the page of an order that nobody is paying, first at the processor, and decides the order: it has failed, or was
+	// paid meanwhile. ended reports that it has failed. Errors are those of a processor that cannot be asked now.
+	EndUnpaid(ctx context.Context, orderID string) (ended bool, err error)
 }
 
 // Shown is the page of an order. It is never stored or logged.

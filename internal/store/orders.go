@@ -126,6 +126,16 @@ func OpenOrder(ctx context.Context, q Querier, account [16]byte, key string) (*O
 	return orders.one(ctx, q, "WHERE account_id = $1 AND open_key = $2", account[:], "k"+key)
 }
 
+// unpaidFor is how long after its order a page can be open, at most.
+const unpaidFor = 3 * time.Hour
+
+// UnpaidPages returns the open orders of a plan that persons pay on a page and that were made before a moment, the oldest first, at
+// most limit.
+func UnpaidPages(ctx context.Context, q Querier, plan toll.PlanID, before time.Time, limit int64) ([]*Order, error) {
+	return orders.all(ctx, q, `WHERE plan_id = $1 AND created_at > $2 AND created_at <= $3 AND open_key IS NOT NULL AND session IS NOT NULL
+		ORDER BY created_at, order_id LIMIT $4`, string(plan), Micros(before.Add(-unpaidFor)), Micros(before), limit)
+}
+
 // OrderFilter selects orders by one of Seller, Subscriber, Plan and Account, the last that is not zero.
 type OrderFilter struct {
 	Seller, Subscriber toll.Address

@@ -235,6 +235,9 @@ func (r *Rail) Page(_ context.Context, orderID string, _ bool) (rail.Shown, erro
 	return rail.Shown{URL: "https://pay.example/" + orderID}, nil
 }
 
+// EndUnpaid implements rail.Pages: no page ends.
+func (r *Rail) EndUnpaid(context.Context, string) (bool, error) { return false, nil }
+
 var (
 	_ rail.Refunder = (*Rail)(nil)
 	_ rail.Pages    = (*Rail)(nil)
