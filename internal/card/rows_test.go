@@ -287,9 +287,10 @@ func (s *scene) embeddedPage(id string) string {
 // later.
 func (s *scene) failsUnseen(p *toll.Plan, delegation string) string {
 	s.Helper()
-	s.fault(post("500", intents, 1, false))
+	s.fault(post("cut", intents, 1000, false))
 	id, ended := s.placed(func() error { return s.at().topUp(p, delegation, "") })
 	s.decided(id, 20*time.Minute)
+	s.fault(double.Fault{Kind: "clear"})
 	if <-ended == nil {
 		s.Fatal("nothing failed")
 	}
