@@ -1,6 +1,7 @@
 // The buyer's side: what a server asks for is paid, once, within limits. The rules are those of the
 // Go package client. fetch.ts, mcp.ts and ai.ts carry the payments.
 import type { Toll } from "./client.js";
+import { BusinessError, codes } from "./errors.js";
 import type { Plan } from "./generated.js";
 import * as x402 from "./x402.js";
 
@@ -51,17 +52,19 @@ export interface Limits {
 }
 
 /** A payment is not within the limits. The message is safe to show. */
-export class LimitReached extends Error {
-  override name = "LimitReached";
+export class LimitReached extends BusinessError {
+  constructor(message: string) {
+    super({ code: codes.paymentRequired, message, category: "business" });
+  }
 }
 
 /**
  * A request asked for payment and did not get its answer. `payment` is there when a payment was
  * sent: whether the server took it is unknown, and it counts in full. Such a request is not
- * repeated, as the server may have done the work.
+ * repeated, as the server may have done the work. `code` is "BCK.X402.0030" when nothing was paid,
+ * "BCK.X402.0914" when the outcome is unknown.
  */
-export class PaymentError extends Error {
-  override name = "PaymentError";
+export class PaymentError extends BusinessError {
   readonly host: string;
   readonly payment: PaymentRecord | undefined;
   /** What the server asks for. */
@@ -71,11 +74,14 @@ export class PaymentError extends Error {
     reason: string,
     more: { payment?: PaymentRecord; challenge?: x402.Challenge } = {},
   ) {
-    super(
-      more.payment
+    super({
+      code: more.payment ? codes.settlementPending : codes.paymentRequired,
+      status: more.payment ? 0 : 402,
+      category: "business",
+      message: more.payment
         ? `a payment to ${host} was sent, and its outcome is not known: ${reason}`
         : `${host} asks for payment, and nothing was paid: ${reason}`,
-    );
+    });
     this.host = host;
     this.payment = more.payment;
     this.challenge = more.challenge;

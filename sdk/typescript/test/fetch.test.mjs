@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import http from "node:http";
 import { once } from "node:events";
 import { after, before, beforeEach, describe, test } from "node:test";
+import { TollError } from "@tollhq/toll";
 import { Budget, hostOf, LimitReached, PaymentError, payingFetch } from "@tollhq/toll/fetch";
 import { Service } from "@tollhq/toll/testing";
 import { content, start } from "./apps.mjs";
@@ -92,7 +93,8 @@ test("limits", async () => {
     const pay = payingFetch(good({ limits, ...more }));
     await assert.rejects(pay(address(), post("x")), (e) => {
       assert.match(e.message, why);
-      return e instanceof PaymentError && e.payment === undefined && e.challenge.accepts.length === 1;
+      return e instanceof PaymentError && e instanceof TollError && e.name === "PaymentError" && e.code === "BCK.X402.0030" &&
+        e.status === 402 && e.payment === undefined && e.challenge.accepts.length === 1;
     });
     assert.equal(pay.budget.spent(), 0n);
   }
@@ -171,7 +173,7 @@ describe("servers that lie", () => {
   test("an answer that is lost is not repeated, and counts until it is known", async () => {
     asks = challenge(its());
     const pay = payingFetch(options());
-    await assert.rejects(pay(its(), post("x")), (e) => e instanceof PaymentError && e.payment.state === "unknown");
+    await assert.rejects(pay(its(), post("x")), (e) => e instanceof TollError && e instanceof PaymentError && e.code === "BCK.X402.0914" && e.payment.state === "unknown");
     assert.equal(seen.length, 1);
     assert.equal(pay.budget.spent(), 2n);
     await pay.check();
@@ -293,7 +295,7 @@ test("a budget is exact", () => {
       budget.take({ id: String(i), at: new Date(), host: "h", method: "GET", path: "/", planId: "1", unit: "credits", most: 3n, spent: 0n, state: "sent", transaction: "", permissionHash: "" });
       taken++;
     } catch (e) {
-      assert.ok(e instanceof LimitReached);
+      assert.ok(e instanceof LimitReached && e instanceof TollError && e.name === "LimitReached");
     }
   }
   assert.deepEqual([taken, budget.spent()], [3, 9n]);
