@@ -11,5 +11,5 @@ export default defineConfig({
   fixedExtension: false,
   // Comments are in the declarations. Names of functions stay, so that stack traces can be read.
   minify: { compress: true, mangle: { toplevel: false, keepNames: true }, codegen: true },
-  deps: { neverBundle: [/^node:/] },
+  deps: { neverBundle: [/^node:/, /^@modelcontextprotocol\//] },
 });

@@ -44,6 +44,11 @@ export interface ItemPrice {
   maxAmount?: Amount;
   /** "propagate" reports a settlement that failed as JSON-RPC error -32002; default in band. */
   onRedeemError?: "ignore" | "propagate";
+  /**
+   * The outputSchema with which the tool is registered. McpServer validates a result after its
+   * callback has returned, so name it here too: a result that does not match it is free.
+   */
+  outputSchema?: object;
   plan?: string;
   agent?: string;
 }
@@ -115,7 +120,8 @@ export interface McpSeller {
  *
  * The payment of a call is `params._meta["x402/payment"]`. It is verified with a hold, the callback
  * runs and does not see it, and its result leaves with the receipt in `_meta` once it is settled.
- * A result with isError and a callback that throws are free. A refusal is in band: a result with
+ * A result with isError, one that the SDK rejects (see outputSchema) and a callback that throws are
+ * free. A refusal is in band: a result with
  * isError and the PaymentRequired, or JSON-RPC error -32003 for resources and prompts.
  *
  * Notifications that the callback sends with its `extra` wait for the settlement; progress without
@@ -130,7 +136,7 @@ export function seller(options: SellOptions): McpSeller {
       p: ItemPrice,
       handler: Handler<A, R>,
     ) => {
-      const { credits = 1, maxCredits, maxAmount = 1, onRedeemError, ...more } = p;
+      const { credits = 1, maxCredits, maxAmount = 1, onRedeemError, outputSchema, ...more } = p;
       const fixed = typeof credits === "function" ? {} : { credits };
       const shop = shopOf({ ...rest, ...more, ...fixed });
       const encoded = kind === "resources" ? name : encodeURIComponent(name);
@@ -141,6 +147,7 @@ export function seller(options: SellOptions): McpSeller {
         maxCredits,
         maxAmount: whole(maxAmount),
         propagate: onRedeemError === "propagate",
+        outputSchema,
         url: `mcp://${serverName}/${kind}/${encoded}`,
       };
       return async (...args: A): Promise<R> => {
@@ -160,6 +167,41 @@ interface Item {
   maxCredits: Amount | undefined;
   maxAmount: bigint;
   propagate: boolean;
+  outputSchema: object | undefined;
+}
+
+/** A schema of zod, in the releases that the SDK takes. */
+interface Schema {
+  safeParse(value: unknown): { success: boolean };
+}
+
+/** Reports whether the SDK sends a result: it validates what a callback returned. */
+async function isSent(item: Item, result: ItemResult): Promise<boolean> {
+  let types: Record<string, unknown>;
+  try {
+    types = await import("@modelcontextprotocol/sdk/types.js");
+  } catch {
+    return true; // a server of another library has rules of its own
+  }
+  const names = {
+    tools: "CallToolResultSchema",
+    resources: "ReadResourceResultSchema",
+    prompts: "GetPromptResultSchema",
+  };
+  const shape = types[names[item.kind]] as Schema | undefined;
+  if (shape && !shape.safeParse(result).success) return false;
+  const { outputSchema } = item;
+  if (!outputSchema) return true;
+  const given = result.structuredContent as Record<string, unknown> | undefined;
+  if (!given) return false;
+  if ("safeParseAsync" in outputSchema) {
+    const whole = outputSchema as { safeParseAsync: (v: unknown) => Promise<{ success: boolean }> };
+    return (await whole.safeParseAsync(given)).success;
+  }
+  // A raw shape has a schema for each member.
+  return Object.entries(outputSchema as Record<string, Schema>).every(
+    ([name, schema]) => schema.safeParse(given[name]).success,
+  );
 }
 
 /** An error that servers of the SDK send with this code and data. */
@@ -206,7 +248,7 @@ class Call extends Sale {
       const text = JSON.stringify(given);
       if (text.length <= maxPayment) this.token = text;
     }
-    const bearer = /^bearer\s+(.*)$/i.exec(this.all("authorization")[0] ?? "")?.[1]?.trim() ?? "";
+    const bearer = x402.bearer(this.all("authorization")[0] ?? "");
     if (!this.token && x402.isAccessToken(bearer)) {
       this.token = bearer;
       const log = this.shop.o.log ?? consoleLog;
@@ -356,7 +398,8 @@ class Call extends Sale {
   async #finish(free: boolean, notices: Notices): Promise<ItemResult> {
     const result = this.#result;
     const gone = this.#extra.signal.aborted;
-    if (result.isError === true || (gone && !this.settlesGone)) {
+    const sent = result?.isError !== true && (await isSent(this.#item, result));
+    if (!sent || (gone && !this.settlesGone)) {
       notices.drop();
       await this.release();
       return result;

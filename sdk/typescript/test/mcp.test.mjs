@@ -47,7 +47,7 @@ beforeEach(() => {
   state.resumed = new Promise((resolve) => (state.resume = resolve));
 });
 
-async function makeServer(more = {}) {
+async function makeServer({ rejected, ...more } = {}) {
   const toll = new Toll({
     apiKey: (await service.key("builder")).key, url: service.url, log: () => undefined,
     fetch: (url, init) => faults.fetch(url, init),
@@ -87,6 +87,7 @@ async function makeServer(more = {}) {
   server.registerTool("strict", {}, sell.tool("strict", { credits: 2, onRedeemError: "propagate" }, async (extra) => (run(extra), text(content))));
   server.registerTool("typed", { outputSchema: { answer: z.string() } },
     sell.tool("typed", { credits: 2 }, async (extra) => (run(extra), { ...text(content), structuredContent: { answer: content } })));
+  if (rejected) registerRejected(server, sell, run);
   server.registerResource("data", "data://one", {},
     sell.resource("data://one", { credits: 2 }, async (uri, extra) => (run(extra), { contents: [{ uri: uri.href, text: content }] })));
   server.registerPrompt("report", {},
@@ -96,6 +97,27 @@ async function makeServer(more = {}) {
       return { messages: [{ role: "user", content: { type: "text", text: content } }] };
     }));
   return server;
+}
+
+/** Items whose results the SDK rejects. */
+function registerRejected(server, sell, run) {
+  const text = (t) => ({ content: [{ type: "text", text: t }] });
+  const loose = { answer: z.string() };
+  for (const [name, outputSchema] of [["loose", loose], ["whole", z.object(loose)], ["shapeless", undefined]]) {
+    server.registerTool(name, { outputSchema, inputSchema: { what: z.string().optional() } },
+      sell.tool(name, { credits: 2, outputSchema }, async ({ what }, extra) => {
+        run(extra);
+        const results = {
+          none: text(content), wrong: { ...text(content), structuredContent: { answer: 5 } }, nothing: undefined,
+          shape: { content: [{ type: "picture", of: content }] },
+        };
+        return what in results ? results[what] : { ...text(content), structuredContent: { answer: content } };
+      }));
+  }
+  server.registerResource("bad", "data://bad", {},
+    sell.resource("data://bad", { credits: 2 }, async (uri, extra) => (run(extra), { contents: [{ uri: uri.href, text: 5 }] })));
+  server.registerPrompt("bad", {},
+    sell.prompt("bad", { credits: 2 }, async (extra) => (run(extra), { messages: [{ role: "nobody", content: { type: "text", text: content } }] })));
 }
 
 /** Serves one server for each request, as stateless servers do. */
@@ -147,6 +169,28 @@ const has = (event) => eventually(() => events.includes(event), () => `no ${even
 const options = async (more = {}) => ({
   url: url(), toll: await service.client("subscriber"), plans: [service.planId], hosts: [host()],
   limits: { hosts: [host()], creditsPerCall: 5n, credits: 100n }, ...more,
+});
+
+test("a result that the SDK rejects is free", async () => {
+  const [had] = await balance();
+  const client = await pair({ rejected: true });
+  const token = await service.token();
+  for (const [name, what] of [
+    ["loose", "none"], ["loose", "wrong"], ["whole", "none"], ["whole", "wrong"], ["shapeless", "shape"], ["shapeless", "nothing"],
+  ]) {
+    const got = await client.callTool(withToken(token, { name, arguments: { what } })).catch((e) => ({ isError: true, message: e.message }));
+    assert.ok(got.isError && !JSON.stringify(got).includes(content), `${name} ${what}: ${JSON.stringify(got)}`);
+  }
+  await assert.rejects(client.getPrompt(withToken(token, { name: "bad" })));
+  await assert.rejects(client.readResource(withToken(token, { uri: "data://bad" })));
+  assert.equal(state.runs, 8);
+  assert.deepEqual(await balance(), [had, 0n]);
+  for (const name of ["loose", "whole"]) {
+    const got = await client.callTool(withToken(token, { name, arguments: {} }));
+    assert.equal(got.structuredContent.answer, content);
+  }
+  assert.deepEqual(await balance(), [had - 4n, 0n]);
+  await client.close();
 });
 
 test("I16: a result leaves once it is settled, with its receipt", async () => {
