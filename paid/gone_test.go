@@ -374,24 +374,35 @@ func TestHangingUpIsNotFree(t *testing.T) {
 	}
 }
 
-// A request of which the caller sent only a part is none, whatever a handler makes of it.
+// A handler that reads half a request to its error works for free, even if it ignores the error. A handler that does not read the
+// body sees no error, and its answer is settled (decision 38).
 func TestCallerGone_HalfARequest(t *testing.T) {
-	d := newDesk(100)
-	log, _ := logs(t)
-	addr, _ := goneServer(t, paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // a handler that ignores the error
-		<-time.After(50 * time.Millisecond)
-		fmt.Fprint(w, content)
-	}), paid.Plan(plan), log))
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
+	for _, reads := range []bool{true, false} {
+		t.Run(fmt.Sprintf("reads %v", reads), func(t *testing.T) {
+			d := newDesk(100)
+			log, _ := logs(t)
+			addr, _ := goneServer(t, paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if reads {
+					_, _ = io.Copy(io.Discard, r.Body)
+				}
+				<-time.After(50 * time.Millisecond)
+				fmt.Fprint(w, content)
+			}), paid.Plan(plan), log))
+			c, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(c, "POST /ask HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\nPayment-Signature: %s\r\n\r\nhalf", token)
+			eventually(t, "verified", func() bool { return d.count("verify") == 1 })
+			c.Close()
+			eventually(t, "one outcome", d.decided)
+			if reads {
+				d.want(t, 0, 0, 1)
+			} else {
+				d.want(t, 1, 1, 0)
+			}
+		})
 	}
-	fmt.Fprintf(c, "POST /ask HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\nPayment-Signature: %s\r\n\r\nhalf", token)
-	eventually(t, "verified", func() bool { return d.count("verify") == 1 })
-	c.Close()
-	eventually(t, "one outcome", d.decided)
-	d.want(t, 0, 0, 1)
 }
 
 // Who leaves before the handler runs has asked for nothing.

@@ -1,6 +1,6 @@
 /** Decodes base64 in either alphabet, padded or not, to a text. Throws for other text. */
 export function fromBase64(s: string): string {
-  const binary = atob(s.replace(/-/g, "+").replace(/_/g, "/").replace(/=+$/, ""));
+  const binary = atob(trimEnd(s, "=").replace(/-/g, "+").replace(/_/g, "/"));
   return new TextDecoder("utf-8", { fatal: true }).decode(
     Uint8Array.from(binary, (c) => c.charCodeAt(0)),
   );
@@ -11,4 +11,11 @@ export function toBase64(s: string): string {
   let binary = "";
   for (const byte of new TextEncoder().encode(s)) binary += String.fromCharCode(byte);
   return btoa(binary);
+}
+
+/** Returns a text without the characters c at its end, in linear time, which /c+$/ is not. */
+export function trimEnd(text: string, c: string): string {
+  let end = text.length;
+  while (end > 0 && text[end - 1] === c) end--;
+  return text.slice(0, end);
 }

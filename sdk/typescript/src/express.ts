@@ -1,5 +1,5 @@
 // The entry @tollhq/toll/express.
-import { type NodeRequest, type NodeResponse, open, send } from "./node.js";
+import { Capture, type NodeRequest, type NodeResponse, open, send } from "./node.js";
 import { shopOf } from "./paid.js";
 import type { PaidOptions } from "./sale.js";
 
@@ -28,8 +28,12 @@ export function paid(
     const path = (req as { originalUrl?: string }).originalUrl ?? req.url ?? "/";
     open(shop, req, res, path).then((reply) => {
       if (reply === "gone") return;
-      if (reply) send(res, reply);
-      else next();
-    }, next);
+      if (!(reply instanceof Capture)) return send(res, reply);
+      try {
+        next();
+      } catch (e) {
+        reply.fail(e); // node:http alone catches no error of a handler
+      }
+    }, next).catch(() => res.destroy());
   };
 }

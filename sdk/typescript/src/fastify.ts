@@ -1,5 +1,5 @@
 // The entry @tollhq/toll/fastify.
-import { type NodeRequest, type NodeResponse, open } from "./node.js";
+import { Capture, type NodeRequest, type NodeResponse, open } from "./node.js";
 import { shopOf } from "./paid.js";
 import type { PaidOptions } from "./sale.js";
 
@@ -39,7 +39,7 @@ export function paid(
   return async (request, reply) => {
     const { raw } = request;
     const refused = await open(shop, raw, reply.raw, raw.url ?? "/", request);
-    if (!refused) return undefined;
+    if (refused instanceof Capture) return undefined;
     if (refused === "gone") {
       reply.hijack(); // else the handler would run
       return reply;

@@ -1,5 +1,7 @@
 // Moves paid requests over the requests and responses of node:http, which Express and Fastify use.
-import { HoldEnded, type Lines, type Payment, type Reply, Sale, type Shop } from "./sale.js";
+import {
+  HoldEnded, type Lines, type Payment, type Reply, Sale, type Shop, stripAnswer,
+} from "./sale.js";
 import { remember } from "./web.js";
 
 type Headers = Record<string, string | string[] | number | undefined>;
@@ -11,8 +13,11 @@ export interface NodeRequest {
   headers: Record<string, string | string[] | undefined>;
   rawHeaders: string[];
   complete: boolean;
+  readonly readableLength: number;
   destroy(error?: Error): unknown;
   push(chunk: unknown, encoding?: string): boolean;
+  listenerCount(event: string): number;
+  on(event: "newListener", listener: (event: string) => void): unknown;
 }
 
 /** The members of http.ServerResponse that are used. */
@@ -62,8 +67,8 @@ const linesOf = (headers: Headers): Lines =>
 
 /**
  * Pays for a request. Returns the answer of one that is not paid; "gone" when its caller has gone;
- * otherwise the response is kept back from now on, and the handler may run. `others` are further
- * objects by which a handler knows the request.
+ * otherwise the Capture that keeps the response back from now on, and the handler may run. `others`
+ * are further objects by which a handler knows the request.
  */
 export async function open(
   shop: Shop,
@@ -71,7 +76,7 @@ export async function open(
   res: NodeResponse,
   path: string,
   ...others: object[]
-): Promise<Reply | "gone" | undefined> {
+): Promise<Reply | "gone" | Capture> {
   const [before, ...query] = path.split("?");
   const headers: Lines = [];
   for (let i = 0; i + 1 < req.rawHeaders.length; i += 2) {
@@ -88,10 +93,14 @@ export async function open(
     await sale.release();
     return "gone";
   }
-  strip(req, sale.request.headers);
-  remember(sale.payment as Payment, req, ...others);
-  new Capture(sale, req, res);
-  return undefined;
+  try {
+    strip(req, sale.request.headers);
+    remember(sale.payment as Payment, req, ...others);
+    return new Capture(sale, req, res);
+  } catch (e) {
+    await sale.release();
+    throw e;
+  }
 }
 
 /** Reports whether HTTP/2 has this in place of a request line. */
@@ -105,19 +114,42 @@ function strip(req: NodeRequest, kept: Lines): void {
   }
   for (const [name, value] of kept) if (name === "cookie") req.headers.cookie = value;
   req.rawHeaders.splice(0, req.rawHeaders.length, ...kept.flat());
+  if ("headersDistinct" in req) {
+    // Node would read as many raw headers as the caller sent.
+    const distinct: Record<string, string[]> = Object.create(null);
+    for (const [name, value] of kept) (distinct[name] ??= []).push(value);
+    Object.defineProperty(req, "headersDistinct", { configurable: true, value: distinct });
+  }
 }
 
+/** Methods of a stream of HTTP/2 that send something. */
+const senders = new Set<string | symbol>([
+  "additionalHeaders", "end", "pushStream", "respond", "respondWithFD", "respondWithFile",
+  "sendTrailers", "write",
+]);
+
+/** Returns a stream of HTTP/2 without the methods by which an answer could leave unpaid. */
+const guarded = (stream: object): object =>
+  new Proxy(stream, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name, target);
+      if (typeof value !== "function") return value;
+      if (!senders.has(name)) return value.bind(target);
+      return () => {
+        throw new Error(`a paid handler must not call ${String(name)} of a stream of HTTP/2`);
+      };
+    },
+  });
+
+/** The members of a response that a paid handler gets in another form, where the response has them. */
 const captured = [
-  "writeHead",
-  "write",
-  "end",
-  "flushHeaders",
-  "headersSent",
-  "writableEnded",
+  "writeHead", "write", "end", "flushHeaders", "addTrailers", "setTrailer", "headersSent",
+  "writableEnded", "writeEarlyHints", "writeContinue", "writeProcessing", "writeInformation",
+  "createPushResponse", "stream",
 ] as const;
 
 /** Keeps back what a handler writes, until it is settled or streams. */
-class Capture {
+export class Capture {
   readonly #sale: Sale;
   readonly #req: NodeRequest;
   readonly #res: NodeResponse;
@@ -133,29 +165,54 @@ class Capture {
   #gone = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #answer: Reply | undefined;
+  #trailers: Lines = [];
 
   constructor(sale: Sale, req: NodeRequest, res: NodeResponse) {
     this.#sale = sale;
     this.#req = req;
     this.#res = res;
-    this.#own = captured.map((n) => [n, Object.getOwnPropertyDescriptor(res, n)]);
+    this.#own = captured
+      .filter((n) => n in res)
+      .map((n) => [n, Object.getOwnPropertyDescriptor(res, n)]);
     this.#bound();
     this.#capture();
+    const { stream } = req as { stream?: object };
+    if (stream) {
+      Object.defineProperty(req, "stream", { configurable: true, value: guarded(stream) });
+    }
     res.once("close", () => this.#left());
   }
 
-  #set(name: string, d: PropertyDescriptor): void {
-    Object.defineProperty(this.#res, name, { configurable: true, enumerable: true, ...d });
-  }
-
   #capture(): void {
-    const method = (f: unknown) => ({ value: f, writable: true });
-    this.#set("writeHead", method((...a: [number, ...unknown[]]) => this.#writeHead(...a)));
-    this.#set("write", method((...a: unknown[]) => this.#write(...a)));
-    this.#set("end", method((...a: unknown[]) => this.#end(...a)));
-    this.#set("flushHeaders", method(() => this.#flush()));
-    this.#set("headersSent", { get: () => this.#begun });
-    this.#set("writableEnded", { get: () => this.#ended });
+    const method = (f: unknown): PropertyDescriptor => ({ value: f, writable: true });
+    const informs = method((...a: unknown[]) => {
+      for (const f of a) if (typeof f === "function") queueMicrotask(() => f());
+      return false;
+    });
+    const stream = (this.#res as { stream?: object }).stream;
+    const members: Record<(typeof captured)[number], PropertyDescriptor> = {
+      writeHead: method((...a: [number, ...unknown[]]) => this.#writeHead(...a)),
+      write: method((...a: unknown[]) => this.#write(...a)),
+      end: method((...a: unknown[]) => this.#end(...a)),
+      flushHeaders: method(() => this.#flush()),
+      addTrailers: method((given: Given) => this.#trailers.push(...trailerLines(given))),
+      setTrailer: method((name: string, v: string) => this.#trailers.push([name.toLowerCase(), v])),
+      headersSent: { get: () => this.#begun },
+      writableEnded: { get: () => this.#ended },
+      // What comes before an answer is part of it, and is dropped.
+      writeEarlyHints: informs,
+      writeContinue: informs,
+      writeProcessing: informs,
+      writeInformation: informs,
+      createPushResponse: method((_: unknown, done: (error: Error) => void) =>
+        done(new Error("a paid handler must not push")),
+      ),
+      stream: { value: stream && guarded(stream) },
+    };
+    for (const [name] of this.#own) {
+      const member = members[name as (typeof captured)[number]];
+      Object.defineProperty(this.#res, name, { configurable: true, enumerable: true, ...member });
+    }
   }
 
   /** Gives the response back as it was. */
@@ -166,24 +223,57 @@ class Capture {
     }
   }
 
+  /** Runs work to its end. Work that fails ends the request, never the process. */
+  #detach(work: () => Promise<void>): void {
+    work().catch((e: unknown) => this.fail(e));
+  }
+
+  /**
+   * Ends a request whose answer cannot be sent: 500 and free while nothing of it has left, else as
+   * a stream that is cut.
+   */
+  fail(e: unknown): void {
+    const { shop } = this.#sale;
+    shop.log("warn", `An answer could not be sent: ${String(e)} (${this.#sale.about})`);
+    if (this.#streaming) return this.#cut(new Error("the answer could not be sent"));
+    this.#over = true;
+    clearTimeout(this.#timer);
+    this.#answerInPlace(this.#sale.failed()).catch(() => this.#res.destroy());
+  }
+
+  /** Sends an answer in place of the handler's. */
+  async #answerInPlace(made: Promise<Reply>): Promise<void> {
+    const reply = await made;
+    this.#restore();
+    if (this.#res.destroyed) return;
+    if (this.#res.headersSent) {
+      this.#res.destroy();
+      return;
+    }
+    this.#res.statusMessage = "";
+    replaceHeaders(this.#res, [], this.#res.getHeaders());
+    send(this.#res, reply);
+  }
+
   /** Refuses a body beyond its bound. */
   #bound(): void {
     const push = this.#req.push;
     const max = this.#sale.shop.maxBody;
-    let size = 0;
+    let size = this.#req.readableLength; // came during the verification
     this.#req.push = (chunk, encoding) => {
       size += (chunk as { length?: number } | null)?.length ?? 0;
       if (size <= max || this.#over) return push.call(this.#req, chunk, encoding);
+      const why = new RangeError(`the body is longer than ${max} bytes`);
+      if (this.#streaming) {
+        this.#cut(why);
+        return false;
+      }
       this.#over = true;
-      void this.#sale.tooLong().then((reply) => {
-        this.#restore();
-        replaceHeaders(this.#res, [], this.#res.getHeaders());
-        send(this.#res, reply);
+      clearTimeout(this.#timer);
+      this.#detach(async () => {
+        await this.#answerInPlace(this.#sale.tooLong());
         // What the caller still sends is not read.
-        setTimeout(
-          () => this.#req.destroy(new RangeError(`the body is longer than ${max} bytes`)),
-          50,
-        );
+        setTimeout(() => this.#req.destroy(why), 50);
       });
       return false;
     };
@@ -222,9 +312,13 @@ class Capture {
   }
 
   #write(...args: unknown[]): boolean {
-    const { chunk, done } = read(args);
+    const { chunk, done, bad } = read(args);
     if (this.#over || this.#ended) {
       done?.();
+      return false;
+    }
+    if (bad) {
+      this.fail(bad);
       return false;
     }
     const a = this.#begin();
@@ -239,16 +333,20 @@ class Capture {
   }
 
   #end(...args: unknown[]): NodeResponse {
-    const { chunk, done } = read(args);
+    const { chunk, done, bad } = read(args);
     if (this.#over || this.#ended) {
       done?.();
+      return this.#res;
+    }
+    if (bad) {
+      this.fail(bad);
       return this.#res;
     }
     const a = this.#begin();
     if (this.#streaming) {
       if (chunk) this.#pass(chunk);
       this.#ended = true;
-      void this.#endStream(a, done);
+      if (!this.#over) this.#detach(() => this.#endStream(a, done));
       return this.#res;
     }
     if (chunk) {
@@ -256,7 +354,7 @@ class Capture {
       this.#size += chunk.length;
     }
     this.#ended = true;
-    void this.#decide(a, done);
+    this.#detach(() => this.#decide(a, done));
     return this.#res;
   }
 
@@ -271,16 +369,39 @@ class Capture {
       done?.();
       return;
     }
+    const handlers = reply.status === a.status;
+    if (!handlers) this.#res.statusMessage = "";
     if (!this.#sale.isHead && reply.status !== 204 && reply.status !== 304) {
       reply.headers = reply.headers.filter(
         ([n]) => n !== "content-length" && n !== "transfer-encoding",
       );
       reply.headers.push(["content-length", String(reply.body.length)]);
     }
-    if (reply.status !== a.status) this.#res.statusMessage = "";
+    this.#frame(reply, handlers);
     replaceHeaders(this.#res, [], this.#res.getHeaders());
     if (done) this.#res.once("close", done as () => void);
     send(this.#res, reply);
+  }
+
+  /** Sets the trailers of an answer, where its framing takes them. */
+  #frame(reply: Reply, handlers = true): void {
+    const announced = reply.headers.some(([n]) => n === "trailer");
+    const chunked = (this.#res as { useChunkedEncodingByDefault?: boolean })
+      .useChunkedEncodingByDefault;
+    const bare = this.#sale.isHead || reply.status === 204 || reply.status === 304;
+    if (!handlers || bare || chunked === false) {
+      reply.headers = reply.headers.filter(([n]) => n !== "trailer");
+      return;
+    }
+    if (announced) reply.headers = reply.headers.filter(([n]) => n !== "content-length");
+    this.#putTrailers();
+  }
+
+  #putTrailers(): void {
+    const add = (this.#res as { addTrailers?: (given: Lines) => void }).addTrailers;
+    const kept = stripAnswer(this.#trailers);
+    this.#trailers = [];
+    if (kept.length) add?.call(this.#res, Object.fromEntries(kept) as never);
   }
 
   /** Lets the answer leave part by part, on the strength of the hold. */
@@ -288,14 +409,23 @@ class Capture {
     const res = this.#res;
     const a = this.#begin();
     if (this.#gone || this.#sale.left <= 0) return this.#drop();
-    this.#streaming = true;
+    try {
+      const begun: Reply = { ...a, headers: this.#sale.streamHeaders(a) };
+      const kept = this.#trailers;
+      this.#trailers = [];
+      this.#frame(begun);
+      this.#trailers = kept;
+      this.#restore();
+      replaceHeaders(res, begun.headers, res.getHeaders());
+      (res.writeHead as (status: number) => unknown).call(res, a.status);
+      this.#streaming = true;
+      res.flushHeaders();
+      this.#capture();
+    } catch (e) {
+      return this.fail(e);
+    }
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#cut(), this.#sale.left);
-    this.#restore();
-    replaceHeaders(res, this.#sale.streamHeaders(a), res.getHeaders());
-    (res.writeHead as (status: number) => unknown).call(res, a.status);
-    res.flushHeaders();
-    this.#capture();
     const parts = this.#parts;
     this.#parts = [];
     this.#size = 0;
@@ -320,16 +450,22 @@ class Capture {
     this.#over = true;
     await this.#sale.endStream(a, this.#size, true);
     this.#restore();
+    this.#putTrailers();
     (this.#res.end as (d?: Callback) => unknown).call(this.#res, done);
   }
 
-  /** Cuts a stream whose hold ended: only a broken connection tells the client so. */
-  #cut(): void {
-    if (this.#over) return;
+  /** Cuts a stream: only a broken connection tells the client so. */
+  #cut(why: Error = new HoldEnded()): void {
+    if (!this.#over) this.#settleStream(this.#size > 0);
     this.#over = true;
-    void this.#sale.endStream(this.#begin(), this.#size, this.#size > 0);
+    clearTimeout(this.#timer);
     this.#restore();
-    this.#res.destroy(new HoldEnded());
+    this.#res.destroy(why);
+  }
+
+  #settleStream(owed: boolean): void {
+    this.#over = true;
+    this.#detach(() => this.#sale.endStream(this.#begin(), this.#size, owed));
   }
 
   /** Gives the hold back: nothing of the answer leaves. */
@@ -337,7 +473,7 @@ class Capture {
     if (this.#over) return;
     this.#over = true;
     clearTimeout(this.#timer);
-    void this.#sale.release();
+    this.#detach(() => this.#sale.release());
     this.#restore();
     this.#res.destroy();
   }
@@ -347,20 +483,35 @@ class Capture {
     this.#gone = true;
     if (this.#over) return;
     if (this.#streaming) {
-      this.#over = true;
       clearTimeout(this.#timer);
-      const owed = this.#size > 0 || this.#sale.settlesGone;
-      void this.#sale.endStream(this.#begin(), this.#size, owed);
-      return;
+      return this.#settleStream(this.#size > 0 || this.#sale.settlesGone);
     }
-    if (!this.#sale.settlesGone || !this.#req.complete) return this.#drop();
+    if (!this.#sale.settlesGone) return this.#drop();
+    const req = this.#req;
+    if (!req.complete) {
+      // A handler that reads the body gets its error, and answers to half a request are free.
+      const reads = ["data", "readable"];
+      if (reads.some((n) => req.listenerCount(n) > 0)) return this.#drop();
+      req.on("newListener", (n) => reads.includes(n) && this.#drop());
+    }
     // What callers who left keep running is bounded by the hold.
     this.#timer = setTimeout(() => this.#drop(), this.#sale.left);
   }
 }
 
-/** Reads the arguments of write and end. */
-function read(args: unknown[]): { chunk: Uint8Array | undefined; done: Callback | undefined } {
+type Given = Headers | Lines;
+
+const trailerLines = (given: Given): Lines =>
+  (Array.isArray(given) ? given : Object.entries(given)).flatMap(([name, v]) =>
+    v === undefined ? [] : [[name.toLowerCase(), String(v)] as [string, string]],
+  );
+
+/** Reads the arguments of write and end. `bad` is the error of a chunk that cannot be sent. */
+function read(args: unknown[]): {
+  chunk: Uint8Array | undefined;
+  done: Callback | undefined;
+  bad?: TypeError;
+} {
   const done = args.find((a) => typeof a === "function") as Callback | undefined;
   const [first, second] = args;
   if (first === undefined || first === null || typeof first === "function") {
@@ -368,7 +519,12 @@ function read(args: unknown[]): { chunk: Uint8Array | undefined; done: Callback 
   }
   if (typeof first === "string") {
     const encoding = typeof second === "string" ? (second as BufferEncoding) : "utf8";
+    if (!Buffer.isEncoding(encoding)) {
+      return { chunk: undefined, done, bad: new TypeError(`unknown encoding: ${encoding}`) };
+    }
     return { chunk: Buffer.from(first, encoding), done };
   }
-  return { chunk: first as Uint8Array, done };
+  if (first instanceof Uint8Array) return { chunk: first, done };
+  const bad = new TypeError(`a chunk must be a string or a Uint8Array; got ${typeof first}`);
+  return { chunk: undefined, done, bad };
 }

@@ -1,7 +1,7 @@
 // The seller's side of a paid request, whatever carries it: verify with a hold, settle, release.
 // The rules are those of the Go package paid. web.ts and node.ts move the bytes.
 import { challengeError } from "./challenge.js";
-import { toBase64 } from "./base64.js";
+import { toBase64, trimEnd } from "./base64.js";
 import type { Toll, Verdict } from "./client.js";
 import { consoleLog, sleep, type LogEntry } from "./core.js";
 import { codes, TollError } from "./errors.js";
@@ -250,7 +250,7 @@ function makeTerms(plan: g.Plan, info: g.Info, toll: Toll): Terms {
   else if (network.startsWith("stripe")) {
     network = info.environment === "live" ? "eip155:8453" : "eip155:84532";
   }
-  const service = info.apiBase.replace(/\/+$/, "");
+  const service = trimEnd(info.apiBase, "/");
   const sold =
     price.isCrypto !== false &&
     price.receivers.length === 1 &&
@@ -309,7 +309,7 @@ export class Shop {
         bad(`publicUrl must be an absolute http or https URL without query; got '${o.publicUrl}'`);
       }
     }
-    this.publicUrl = o.publicUrl?.replace(/\/+$/, "");
+    this.publicUrl = o.publicUrl && trimEnd(o.publicUrl, "/");
     this.tokenHeaders = (o.tokenHeaders ?? [x402.signature]).map((h) => h.toLowerCase());
     this.maxBuffer = o.maxBuffer ?? 8 << 20;
     this.maxBody = o.maxBody ?? 10 << 20;
@@ -354,6 +354,7 @@ export class Sale {
   #v1 = false;
   #ends = 0;
   #attempts = 0;
+  #settled = false;
 
   constructor(shop: Shop, request: Incoming) {
     this.shop = shop;
@@ -399,7 +400,7 @@ export class Sale {
       if (values.length > 1) return fault(400, `The header ${name} must be sent once.`);
       let v = (values[0] ?? "").trim();
       if (shared.has(dashed(name))) {
-        if (name === "authorization") v = /^bearer\s+(.*)$/i.exec(v)?.[1]?.trim() ?? "";
+        if (name === "authorization") v = x402.bearer(v);
         if (!x402.isAccessToken(v)) continue;
       }
       if (!v) continue;
@@ -753,6 +754,12 @@ export class Sale {
     return this.shop.o.stream === true || events;
   }
 
+  /** The answer to work whose answer cannot be sent. The hold is given back. */
+  async failed(): Promise<Reply> {
+    await this.release();
+    return this.error({ ...fault(500, "An unexpected failure happened."), category: "internal" });
+  }
+
   /** The answer to a body that is longer than maxBody. The hold is given back. */
   async tooLong(): Promise<Reply> {
     await this.release();
@@ -806,9 +813,8 @@ export class Sale {
       }
     }
     if (problem) {
-      await this.release();
       this.shop.log("warn", `${problem} (${this.about})`);
-      return this.error({ ...fault(500, "An unexpected failure happened."), category: "internal" });
+      return this.failed();
     }
     const s = await this.settle(amount);
     if (s.receipt.success) return { ...a, headers: this.paidHeaders(headers, s.header) };
@@ -840,7 +846,7 @@ export class Sale {
     const s = await this.settle(amount, 1);
     if (s.receipt.success) return;
     const late = unsettled.add(this, amount, size, s);
-    this.shop.o.waitUntil?.(late);
+    this.shop.tell(() => this.shop.o.waitUntil?.(late));
   }
 
   /** Burns the amount under the id of the request, at most once. */
@@ -900,6 +906,7 @@ export class Sale {
 
   #tell(s: Settled): Settled {
     const { success, errorReason } = s.receipt;
+    this.#settled ||= success;
     if (!success) this.shop.log("warn", `A settlement failed: ${errorReason} (${this.about})`);
     this.shop.tell(() => this.shop.o.onSettled?.(s.receipt));
     return s;
@@ -913,7 +920,7 @@ export class Sale {
   /** Gives the hold back. It lapses by itself when that fails. */
   async release(): Promise<void> {
     const id = this.payment?.agentRequestId;
-    if (!id) return;
+    if (!id || this.#settled) return;
     const timeoutMs = Math.min(this.shop.timeoutMs, 10_000);
     try {
       await this.shop.toll.payments.release(id, { timeoutMs, maxRetries: 1 });
@@ -1048,7 +1055,7 @@ function carries(text: string, more = ""): boolean {
     (more ? part.split(more) : [part]).some((p) => {
       if (p.length < x402.minToken) return false;
       try {
-        return x402.isAccessToken(decodeURIComponent(p).replace(/=+$/, ""));
+        return x402.isAccessToken(trimEnd(decodeURIComponent(p), "="));
       } catch {
         return x402.isAccessToken(p);
       }
@@ -1063,8 +1070,8 @@ function above(upper: string, lower: string): boolean {
   // A path that parsing changes could be read in two ways.
   if (!/^https?:$/.test(a.protocol) || a.origin !== b.origin) return false;
   if (/\/(\.|%2e|\/)/i.test(upper.slice(upper.indexOf("//") + 2))) return false;
-  const path = a.pathname.replace(/\/+$/, "");
-  return b.pathname.replace(/\/+$/, "") === path || b.pathname.startsWith(`${path}/`);
+  const path = trimEnd(a.pathname, "/");
+  return trimEnd(b.pathname, "/") === path || b.pathname.startsWith(`${path}/`);
 }
 
 /** Encodes payment-required. Proxies refuse long headers: parts go while it is too long. */
@@ -1088,7 +1095,7 @@ function requiredHeader(challenge: g.PaymentRequired): string {
 }
 
 /** Returns the headers of a handler without what only the gate may say. */
-const stripAnswer = (headers: Lines): Lines =>
+export const stripAnswer = (headers: Lines): Lines =>
   headers.filter(([n]) => !paymentHeaders.has(dashed(n)));
 
 /** Keeps a paid answer out of caches that serve others, whatever the handler allowed. */

@@ -95,6 +95,10 @@ export function isAccessToken(text: string): boolean {
   }
 }
 
+/** Returns the credential of an Authorization header of scheme Bearer, else "". */
+export const bearer = (value: string): string =>
+  /^bearer\s/i.test(value) ? value.slice("bearer".length).trim() : "";
+
 /** What a server asks for, as it was sent. */
 export interface Challenge extends Json {
   accepts: unknown[];
