@@ -1035,10 +1035,13 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def unsplit(headers: Lines) -> Lines:
-    """Returns the headers of an answer. Raises ValueError for control characters, which would split it."""
+    """Returns the headers of an answer. Raises ValueError for control characters, which would split
+    it, and for characters outside Latin-1, which no server sends."""
     for n, v in headers:
         if CONTROL.search(n) or CONTROL.search(v):
             raise ValueError(f"the header {n!r} must not have control characters")
+        if any(c > "\xff" for c in n + v):
+            raise ValueError(f"the header {n!r} must be of Latin-1")
     return headers
 
 

@@ -26,7 +26,8 @@ at their end, or when they are cut after a byte was delivered, and cannot outlas
 
 Callers who leave: with caller_gone="settle", by default for POST and other methods that are not
 safe, the handler works on, at most until its hold ends, and a 2xx is settled. With "release", by
-default for GET, HEAD and OPTIONS, its task is cancelled and the hold is given back.
+default for GET, HEAD and OPTIONS, its task is cancelled and the hold is given back. A handler that
+read an incomplete body to its error works for free; a handler that did not read it saw no error.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ class _Exchange(Exchange):
         self.watch: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.ahead: list[Message] = []
-        self.body_ended = self.body_whole = False
+        self.body_ended = False
         self.news = asyncio.Event()
         self.gone = asyncio.Event()
         self.refusal: Refused | None = None
@@ -166,7 +167,7 @@ class _Exchange(Exchange):
         self.size = 0
         self.delivered = 0
         self.passing = self.streaming = self.whole = False
-        self.deciding = self.decided = self.cut = False
+        self.deciding = self.decided = self.cut = self.half = False
 
     async def run(self) -> None:
         """Runs the application and decides what becomes of its answer."""
@@ -264,6 +265,9 @@ class _Exchange(Exchange):
             await self.news.wait()
         if self.ahead:
             message = self.ahead.pop(0)
+        elif self.gone.is_set() and self.status and self.payment is not None:
+            await self._wait_gone()  # it has answered, and listens for a caller who leaves
+            return {"type": "http.disconnect"}
         elif self.gone.is_set() and not self.body_ended:
             message = {"type": "http.disconnect"}
         elif self.body_ended and self.payment is not None:
@@ -272,7 +276,13 @@ class _Exchange(Exchange):
         else:
             message = await self._receive()
         self._see(message)
+        self.half = self.gone.is_set() and not self.body_ended
         if self.received > self.seller.max_body and not self.passing:
+            if self.deciding:
+                return {"type": "http.disconnect"}
+            if self.streaming:
+                self.cut = True
+                raise ValueError(f"the body is longer than {self.seller.max_body} bytes")
             # Also before a payment: frameworks read a body before they reach the handler.
             self.refusal = Refused(self.error(self.too_large()))
             await self._steps(self.release())
@@ -285,7 +295,7 @@ class _Exchange(Exchange):
             return
         self.received += len(message.get("body") or b"")
         if not message.get("more_body", False):
-            self.body_ended = self.body_whole = True
+            self.body_ended = True
             if self.payment is not None:
                 self._watch()
 
@@ -311,10 +321,9 @@ class _Exchange(Exchange):
             if message.get("more_body", False):
                 self.watch = None  # the application reads on
                 return
-            self.body_whole = True
         if self.task is None or self.deciding:
             return
-        if self.streaming or not self.settles_gone() or not self.body_whole:
+        if self.streaming or not self.settles_gone():
             self.task.cancel()
             return
         # What callers who left keep running is bounded by the hold.
@@ -386,7 +395,7 @@ class _Exchange(Exchange):
             await self._steps(self.release())
             await self._leave(keep_private(self.headers), body)
             return
-        if gone and not self.settles_gone():
+        if self.half or gone and not self.settles_gone():
             await self._steps(self.release())
             return
         if length is not None and length != len(body) and not head and self.status != 204:

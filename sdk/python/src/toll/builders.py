@@ -89,9 +89,16 @@ def erc20_price(amount: int, token: str, receiver: str) -> Config:
     return _price(amount, receiver, token)
 
 
-def eurc_price(amount: int, receiver: str, eurc: str = EURC) -> Config:
-    """Returns a price in base units of EURC, which has 6 decimals."""
-    return _price(amount, receiver, EURC if eurc == ZERO else eurc, currency="EURC")
+def eurc_price(
+    amount: int, receiver: str, eurc: str | None = None, *, sandbox: bool = False
+) -> Config:
+    """Returns a price in base units of EURC, which has 6 decimals.
+
+    sandbox names the EURC of the test network of Base, else that of Base, unless eurc names a token.
+    The service takes either and is paid in that of its own network.
+    """
+    own = EURC_SANDBOX if sandbox else EURC
+    return _price(amount, receiver, own if eurc is None or eurc == ZERO else eurc, currency="EURC")
 
 
 def pay_as_you_go_price(amount: int, receiver: str, token: str = ZERO) -> Config:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import inspect
 import time
 from typing import Any, Callable, Generator, Iterable, Iterator
+from wsgiref.util import is_hop_by_hop
 
 from . import _core
 from ._paid import Paid, current, current_payment, paid
@@ -118,6 +119,9 @@ class _Input:
     def _count(self, part: bytes) -> bytes:
         self._x.received += len(part)
         if self._x.received > self._x.seller.max_body and not self._x.passing:
+            if self._x.streaming:
+                self._x.cut = ValueError(f"the body is longer than {self._x.seller.max_body} bytes")
+                raise self._x.cut
             raise self._x.refuse_now(self._x.error(self._x.too_large()))
         return part
 
@@ -181,7 +185,8 @@ class _Exchange(Exchange):
         self.headers: Lines = []
         self.written: list[bytes] = []
         self.delivered = 0
-        self.passing = False
+        self.passing = self.streaming = False
+        self.cut: ValueError | None = None
 
     def run(self) -> Iterable[bytes]:
         """Runs the application until it is known what becomes of its answer."""
@@ -263,7 +268,10 @@ class _Exchange(Exchange):
         self, status: str, headers: Lines, exc_info: Any = None
     ) -> Callable[[bytes], object]:
         # What cannot leave must not be paid for.
-        self.status_line, self.headers = status, unsplit([(n, v) for n, v in headers])
+        unsplit([("status", status)])
+        self.status_line = status if len(status) > 3 else f"{status} "
+        # Hop-by-hop headers are the server's: it may refuse an answer that has one (PEP 3333).
+        self.headers = [(n, v) for n, v in unsplit(list(headers)) if not is_hop_by_hop(n)]
         return self.written.append
 
     @property
@@ -350,6 +358,7 @@ class _Exchange(Exchange):
         """Lets an answer flow on its hold and settles it at its end."""
         success = 200 <= self.status <= 299
         whole = False
+        self.streaming = True
         try:
             self._in_time()
             self._begin(
@@ -371,6 +380,8 @@ class _Exchange(Exchange):
                 self._settle_stream()
 
     def _in_time(self) -> None:
+        if self.cut is not None:
+            raise self.cut
         if time.monotonic() >= self.ends:
             raise HoldEnded("the answer was cut, as the hold that pays for it has ended")
 
