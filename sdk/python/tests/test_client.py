@@ -341,6 +341,23 @@ def test_builders_against_those_of_go() -> None:
             b.native_price(1, wrong)
 
 
+DELIVERIES = json.loads((Path(__file__).parents[3] / "testdata" / "conformance" / "tables" / "deliveries.json").read_text())
+
+
+@pytest.mark.parametrize("case", DELIVERIES["cases"], ids=lambda c: c["name"])
+def test_deliveries_of_both_kinds(case: Any) -> None:
+    """The cases that the verifiers of all languages share."""
+    headers = {n.replace("{{Header}}", "Service"): v for n, v in case["headers"].items()}
+    read = lambda: toll.read_delivery(  # noqa: E731
+        headers, case["body"].encode(), *case["secrets"], now=lambda: DELIVERIES["now"]
+    )
+    if case["good"]:
+        assert read().id == "evt_1"
+    else:
+        with pytest.raises(toll.WebhookError):
+            read()
+
+
 def signed(secret: str, id: str, at: int, body: bytes) -> str:
     import hashlib
     import hmac

@@ -141,7 +141,7 @@ const guarded = (stream: object): object =>
     },
   });
 
-/** The members of a response that a paid handler gets in another form, where the response has them. */
+/** The members of a response that a paid handler gets in another form, where there are such. */
 const captured = [
   "writeHead", "write", "end", "flushHeaders", "addTrailers", "setTrailer", "headersSent",
   "writableEnded", "writeEarlyHints", "writeContinue", "writeProcessing", "writeInformation",

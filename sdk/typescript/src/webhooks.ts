@@ -21,6 +21,10 @@ type HeaderSource = Headers | Record<string, string | string[] | undefined>;
  * parsed JSON. `secrets` are the current secret and, for a day after a rotation, the one before.
  * The same event may come more than once, under the same id.
  *
+ * A delivery with the headers of Standard Webhooks alone is taken too (`webhook-id`,
+ * `webhook-timestamp`, `webhook-signature` with `v1,` and base64): there the key is the base64
+ * behind `whsec_`.
+ *
  * Errors: AuthError for a signature or a time that is not good, ValidationError for a body that is
  * not an event.
  */
@@ -30,7 +34,9 @@ export async function verifyWebhook(
   secrets: string | readonly string[],
   o: VerifyOptions = {},
 ): Promise<Event> {
-  const prefix = `${(o.namespace ?? defaultNamespace).header}-webhook-`.toLowerCase();
+  const own = `${(o.namespace ?? defaultNamespace).header}-webhook-`.toLowerCase();
+  const isOwn = header(headers, `${own}id`) !== "";
+  const prefix = isOwn ? own : "webhook-";
   const id = header(headers, `${prefix}id`);
   const sent = header(headers, `${prefix}timestamp`);
   const refuse = (message: string): never => {
@@ -47,15 +53,12 @@ export async function verifyWebhook(
   const text = new Uint8Array(head.length + bytes.length);
   text.set(head);
   text.set(bytes, head.length);
-  const signatures = header(headers, `${prefix}signature`)
-    .split(/[,\s]+/)
-    .filter((s) => /^v1=[0-9a-f]{64}$/i.test(s))
-    .slice(0, 16)
-    .map((s) => Uint8Array.from(s.slice(3).match(/../g) ?? [], (h) => parseInt(h, 16)));
+  const given = header(headers, `${prefix}signature`);
+  const signatures = isOwn ? hexSignatures(given) : standardSignatures(given);
   let good = false;
   for (const secret of typeof secrets === "string" ? [secrets] : secrets) {
-    if (!secret) continue;
-    const raw = new TextEncoder().encode(secret);
+    const raw = isOwn ? new TextEncoder().encode(secret) : standardKey(secret);
+    if (!raw?.length) continue;
     const key = await crypto.subtle.importKey(
       "raw",
       raw,
@@ -85,6 +88,30 @@ export async function verifyWebhook(
     });
   }
   return event as Event;
+}
+
+const maxSignatures = 16;
+
+const hexSignatures = (given: string): Bytes[] =>
+  given
+    .split(/[,\s]+/)
+    .filter((s) => /^v1=[0-9a-f]{64}$/i.test(s))
+    .slice(0, maxSignatures)
+    .map((s) => Uint8Array.from(s.slice(3).match(/../g) ?? [], (h) => parseInt(h, 16)));
+
+/** Reads webhook-signature of Standard Webhooks: "v1,BASE64" with spaces, or commas of servers, between. */
+const standardSignatures = (given: string): Bytes[] =>
+  [...given.matchAll(/(?<![^\s,])v1,([A-Za-z0-9+/]{43}=)(?![^\s,])/g)]
+    .slice(0, maxSignatures)
+    .map((m) => bytesOf(m[1] as string));
+
+type Bytes = Uint8Array<ArrayBuffer>;
+const bytesOf = (base64: string): Bytes => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+
+/** Returns the key of a secret of Standard Webhooks: base64 behind whsec_. */
+function standardKey(secret: string): Bytes | undefined {
+  const text = secret.startsWith("whsec_") ? secret.slice("whsec_".length) : secret;
+  return /^[A-Za-z0-9+/]+={0,2}$/.test(text) && text.length % 4 !== 1 ? bytesOf(text) : undefined;
 }
 
 function header(from: HeaderSource, name: string): string {

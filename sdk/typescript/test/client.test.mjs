@@ -227,6 +227,18 @@ test("webhooks: two secrets, tolerance, tampering", async () => {
   await assert.rejects(ok(notEvent, "new", "[]"), sdk.ValidationError);
 });
 
+test("deliveries with the headers of the service and of Standard Webhooks", async () => {
+  const { now, cases } = JSON.parse(readFileSync(`${process.env.TOLL_CONFORMANCE}/tables/deliveries.json`, "utf8"));
+  for (const c of cases) {
+    const headers = Object.fromEntries(Object.entries(c.headers).map(([n, v]) => [n.replace("{{Header}}", "Service"), v]));
+    for (const source of [headers, new Headers(headers)]) {
+      const read = sdk.verifyWebhook(c.body, source, c.secrets, { now: now * 1000 });
+      if (c.good) assert.equal((await read).id, "evt_1", c.name);
+      else await assert.rejects(read, sdk.TollError, c.name);
+    }
+  }
+});
+
 test("a deprecated token option warns once a process", async () => {
   const lines = [];
   for (let i = 0; i < 2; i++) {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
+import re
 import time
 from typing import Callable, Iterable, Mapping
 
@@ -15,6 +17,8 @@ from .errors import WebhookError
 
 #: Seconds by which the time of a delivery may differ from ours, in both directions.
 TOLERANCE = 300
+#: A signature of Standard Webhooks, with spaces, or commas of servers, around it.
+STANDARD = re.compile(r"(?<![^\s,])v1,([A-Za-z0-9+/]{43}=)(?![^\s,])")
 #: Largest body that is read, in bytes.
 MAX_BODY = 1 << 20
 
@@ -32,13 +36,16 @@ def read_delivery(
     headers are a mapping, or pairs when a name can be there twice, as two signatures are for a day
     after webhooks.rotate. Give the current secret, and for that day the one before it too. body is the raw
     body, before any parser. The same event may come more than once, under the same id.
-    Raises WebhookError.
+    A delivery with the headers of Standard Webhooks alone is taken too (webhook-id,
+    webhook-timestamp, webhook-signature with "v1," and base64): there the key is the base64 behind
+    whsec_. Raises WebhookError.
     """
     lines = list(headers.items() if isinstance(headers, Mapping) else headers)
+    own = any(n.lower() == namespace.webhook("Id").lower() and v for n, v in lines)
 
     def header(what: str) -> str:
         # While a secret is rotated there are two lines with signatures.
-        name = namespace.webhook(what).lower()
+        name = (namespace.webhook(what) if own else f"webhook-{what}").lower()
         return ", ".join(value for n, value in lines if n.lower() == name)
 
     sent = header("Timestamp")
@@ -52,7 +59,8 @@ def read_delivery(
     if len(body) > MAX_BODY:
         raise WebhookError("The delivery is longer than 1 MiB.", status=413)
     text = f"{header('Id')}.{sent}.".encode() + body
-    if not signed(header("Signature"), text, secrets):
+    is_signed = signed if own else signed_by_standard
+    if not is_signed(header("Signature"), text, secrets):
         raise WebhookError(
             "The signature of the delivery is not good.", status=400, category="auth",
             hint="Give the raw body and the secret of this webhook.",
@@ -73,6 +81,24 @@ def signed(header: str, text: bytes, secrets: Iterable[str]) -> bool:
         want = hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
         for one in given:
             good |= hmac.compare_digest(one.encode("utf-8", "replace"), want.encode())
+    return good
+
+
+def signed_by_standard(header: str, text: bytes, secrets: Iterable[str]) -> bool:
+    """Reports whether a signature of Standard Webhooks is that of one of the secrets."""
+    given = [s.encode() for s in STANDARD.findall(header)[:16]]
+    good = False
+    for secret in secrets:
+        base = secret.removeprefix("whsec_")
+        try:
+            key = base64.b64decode(base.rstrip("=") + "=" * (-len(base.rstrip("=")) % 4), validate=True)
+        except ValueError:
+            continue
+        if not key:
+            continue
+        want = base64.b64encode(hmac.new(key, text, hashlib.sha256).digest())
+        for one in given:
+            good |= hmac.compare_digest(one, want)
     return good
 
 
