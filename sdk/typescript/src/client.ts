@@ -378,7 +378,7 @@ export type Receipt = g.SettleResponse;
 
 const aboutTheCall = ["", "rate_limited", "unauthorized_server"];
 
-/** Verify, settle and release: what a seller calls. */
+/** Verify, settle, release and renew: what a seller calls. */
 export class Payments extends Resource {
   /**
    * Asks whether a request is payable; with `hold` the credits are set aside. A refusal is a
@@ -461,6 +461,15 @@ export class Payments extends Resource {
   ): TollPromise<g.ReleaseResponse> {
     const body = typeof input === "string" ? { agentRequestId: input } : input;
     return this.core.op("release", [], o, { body, repeat: "safe" });
+  }
+
+  /**
+   * Moves the end of an open hold to `holdSecs` (1 to 900, default 60) from now, at most to 24
+   * hours after it began. A repeat is harmless.
+   */
+  renew(input: g.RenewRequest | string, o?: CallOptions): TollPromise<g.RenewResponse> {
+    const body = typeof input === "string" ? { agentRequestId: input } : input;
+    return this.core.op("renew", [], o, { body, repeat: "safe" });
   }
 
   /** The outcome of a request; its plan's owner and its subscriber may read it. */

@@ -3,8 +3,8 @@ import { type Budget, type BuyOptions, Buyer } from "./buy.js";
 import { consoleLog, deprecated } from "./core.js";
 import { shopOf } from "./paid.js";
 import {
-  type Amount, type Fault, inBounds, type PaidOptions, type Payment, plain, type Reply, Sale,
-  type Settled, type Shop, type Terms, whole,
+  type Amount, type Fault, inBounds, Keeper, type PaidOptions, type Payment, plain, type Reply,
+  Sale, type Settled, type Shop, type Terms, whole,
 } from "./sale.js";
 import { remember } from "./web.js";
 import * as x402 from "./x402.js";
@@ -348,6 +348,7 @@ class Call extends Sale {
     const stop = new AbortController();
     const notices = new Notices(this.#extra);
     let timer: ReturnType<typeof setTimeout> | undefined;
+    const keeper = free ? undefined : new Keeper(this, () => !signal.aborted);
     const left = new Promise<"left">((resolve) => {
       const end = () => {
         stop.abort(signal.reason);
@@ -373,6 +374,7 @@ class Call extends Sale {
       throw e;
     } finally {
       clearTimeout(timer);
+      keeper?.stop();
     }
     return this.#finish(free, notices);
   }

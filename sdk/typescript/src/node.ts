@@ -1,6 +1,6 @@
 // Moves paid requests over the requests and responses of node:http, which Express and Fastify use.
 import {
-  HoldEnded, type Lines, type Payment, type Reply, Sale, type Shop, stripAnswer,
+  HoldEnded, Keeper, type Lines, type Payment, type Reply, Sale, type Shop, stripAnswer, Tail,
 } from "./sale.js";
 import { remember } from "./web.js";
 
@@ -35,6 +35,7 @@ export interface NodeResponse {
   end(...rest: never[]): unknown;
   flushHeaders(): void;
   once(event: "close", listener: () => void): unknown;
+  emit(event: "drain"): unknown;
   destroy(error?: Error): unknown;
 }
 
@@ -159,18 +160,27 @@ export class Capture {
   #size = 0;
   #begun = false;
   #ended = false;
+  /** The answer begins to stream, which may take a settlement. */
+  #opening = false;
   #streaming = false;
+  /** Why an answer that was opening must not begin. */
+  #broken: Error | undefined;
+  /** The callback of end, of an answer that was opening. */
+  #done: Callback | undefined;
   /** Nothing that the handler does counts any more. */
   #over = false;
   #gone = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #answer: Reply | undefined;
   #trailers: Lines = [];
+  #tail: Tail | undefined;
+  readonly #keeper: Keeper;
 
   constructor(sale: Sale, req: NodeRequest, res: NodeResponse) {
     this.#sale = sale;
     this.#req = req;
     this.#res = res;
+    this.#keeper = new Keeper(sale, () => !this.#gone);
     this.#own = captured
       .filter((n) => n in res)
       .map((n) => [n, Object.getOwnPropertyDescriptor(res, n)]);
@@ -223,6 +233,13 @@ export class Capture {
     }
   }
 
+  /** Nothing that the handler does counts from now on. */
+  #stop(): void {
+    this.#over = true;
+    clearTimeout(this.#timer);
+    this.#keeper.stop();
+  }
+
   /** Runs work to its end. Work that fails ends the request, never the process. */
   #detach(work: () => Promise<void>): void {
     work().catch((e: unknown) => this.fail(e));
@@ -235,9 +252,10 @@ export class Capture {
   fail(e: unknown): void {
     const { shop } = this.#sale;
     shop.log("warn", `An answer could not be sent: ${String(e)} (${this.#sale.about})`);
-    if (this.#streaming) return this.#cut(new Error("the answer could not be sent"));
-    this.#over = true;
-    clearTimeout(this.#timer);
+    if (this.#streaming || this.#opening) {
+      return this.#cut(new Error("the answer could not be sent"));
+    }
+    this.#stop();
     this.#answerInPlace(this.#sale.failed()).catch(() => this.#res.destroy());
   }
 
@@ -264,12 +282,11 @@ export class Capture {
       size += (chunk as { length?: number } | null)?.length ?? 0;
       if (size <= max || this.#over) return push.call(this.#req, chunk, encoding);
       const why = new RangeError(`the body is longer than ${max} bytes`);
-      if (this.#streaming) {
+      if (this.#streaming || this.#opening) {
         this.#cut(why);
         return false;
       }
-      this.#over = true;
-      clearTimeout(this.#timer);
+      this.#stop();
       this.#detach(async () => {
         await this.#answerInPlace(this.#sale.tooLong());
         // What the caller still sends is not read.
@@ -307,8 +324,9 @@ export class Capture {
   }
 
   #flush(): void {
-    if (this.#over || this.#streaming) return;
-    if (this.#sale.streams(this.#begin().headers)) this.#stream();
+    if (this.#over || this.#streaming || this.#opening) return;
+    // Headers alone are not an answer to pay for.
+    if (this.#sale.streams(this.#begin().headers) && !this.#sale.isPriced) this.#open();
   }
 
   #write(...args: unknown[]): boolean {
@@ -325,9 +343,10 @@ export class Capture {
     if (chunk && !this.#streaming) {
       this.#parts.push(chunk);
       this.#size += chunk.length;
-      if (this.#sale.streams(a.headers) || this.#size > this.#sale.shop.maxBuffer) this.#stream();
+      const streams = this.#sale.streams(a.headers) && this.#size > 0;
+      if (!this.#opening && (streams || this.#size > this.#sale.shop.maxBuffer)) this.#open();
       if (done) queueMicrotask(done);
-      return true;
+      return !this.#opening || this.#size < maxAhead;
     }
     return chunk ? this.#pass(chunk, done) : true;
   }
@@ -354,13 +373,13 @@ export class Capture {
       this.#size += chunk.length;
     }
     this.#ended = true;
-    this.#detach(() => this.#decide(a, done));
+    if (this.#opening) this.#done = done;
+    else this.#detach(() => this.#decide(a, done));
     return this.#res;
   }
 
   async #decide(a: Reply, done: Callback | undefined): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#over = true;
+    this.#stop();
     a.body = Buffer.concat(this.#parts);
     this.#parts = [];
     const reply = await this.#sale.finish(a, this.#gone);
@@ -383,8 +402,8 @@ export class Capture {
     send(this.#res, reply);
   }
 
-  /** Sets the trailers of an answer, where its framing takes them. */
-  #frame(reply: Reply, handlers = true): void {
+  /** Frames an answer so that it can have trailers, and sets them when it is whole. */
+  #frame(reply: Reply, handlers: boolean, whole = true): void {
     const announced = reply.headers.some(([n]) => n === "trailer");
     const chunked = (this.#res as { useChunkedEncodingByDefault?: boolean })
       .useChunkedEncodingByDefault;
@@ -394,7 +413,7 @@ export class Capture {
       return;
     }
     if (announced) reply.headers = reply.headers.filter(([n]) => n !== "content-length");
-    this.#putTrailers();
+    if (whole) this.#putTrailers();
   }
 
   #putTrailers(): void {
@@ -404,32 +423,43 @@ export class Capture {
     if (kept.length) add?.call(this.#res, Object.fromEntries(kept) as never);
   }
 
-  /** Lets the answer leave part by part, on the strength of the hold. */
-  #stream(): void {
+  /** Lets the answer leave part by part. */
+  #open(): void {
+    if (this.#gone || this.#sale.left <= 0) return this.#drop();
+    this.#opening = true;
+    this.#detach(() => this.#stream());
+  }
+
+  async #stream(): Promise<void> {
     const res = this.#res;
     const a = this.#begin();
-    if (this.#gone || this.#sale.left <= 0) return this.#drop();
-    try {
-      const begun: Reply = { ...a, headers: this.#sale.streamHeaders(a) };
-      const kept = this.#trailers;
-      this.#trailers = [];
-      this.#frame(begun);
-      this.#trailers = kept;
-      this.#restore();
-      replaceHeaders(res, begun.headers, res.getHeaders());
-      (res.writeHead as (status: number) => unknown).call(res, a.status);
-      this.#streaming = true;
-      res.flushHeaders();
-      this.#capture();
-    } catch (e) {
-      return this.fail(e);
+    const { headers, refusal } = await this.#sale.begin(a);
+    this.#opening = false;
+    if (this.#over) return;
+    if (refusal) {
+      this.#stop();
+      return this.#answerInPlace(Promise.resolve(refusal));
     }
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#cut(), this.#sale.left);
+    this.#streaming = true;
+    const waits = this.#size >= maxAhead;
     const parts = this.#parts;
     this.#parts = [];
     this.#size = 0;
-    for (const part of parts) this.#pass(part);
+    if (this.#gone) return this.#settleStream(this.#sale.settlesGone);
+    if (this.#broken) return this.#cut(this.#broken);
+    const begun: Reply = { ...a, headers };
+    this.#frame(begun, true, false);
+    this.#tail = new Tail(begun.headers);
+    this.#restore();
+    replaceHeaders(res, begun.headers, res.getHeaders());
+    (res.writeHead as (status: number) => unknown).call(res, a.status);
+    res.flushHeaders();
+    this.#capture();
+    this.#keeper.deliver(() => this.#cut());
+    let flows = true;
+    for (const part of parts) flows = this.#pass(part);
+    if (this.#ended && !this.#over) return this.#endStream(a, this.#done);
+    if (waits && flows && !this.#over) res.emit("drain");
   }
 
   #original<K extends "write" | "end">(name: K): NodeResponse[K] {
@@ -441,38 +471,49 @@ export class Capture {
     if (this.#sale.left <= 0) this.#cut();
     if (this.#over) return false;
     this.#size += chunk.length;
+    this.#tail?.add(chunk);
     const write = this.#original("write") as (c: Uint8Array, d?: Callback) => boolean;
     return write.call(this.#res, chunk, done);
   }
 
   async #endStream(a: Reply, done: Callback | undefined): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#over = true;
+    this.#stop();
     await this.#sale.endStream(a, this.#size, true);
     this.#restore();
     this.#putTrailers();
     (this.#res.end as (d?: Callback) => unknown).call(this.#res, done);
   }
 
-  /** Cuts a stream: only a broken connection tells the client so. */
+  /**
+   * Cuts a stream. Only a broken connection tells the client so, and an error event where its hold
+   * has ended.
+   */
   #cut(why: Error = new HoldEnded()): void {
+    if (this.#opening) {
+      this.#broken ??= why;
+      return;
+    }
     if (!this.#over) this.#settleStream(this.#size > 0);
-    this.#over = true;
-    clearTimeout(this.#timer);
     this.#restore();
-    this.#res.destroy(why);
+    const last = why instanceof HoldEnded && !stalls(this.#res) ? this.#tail?.end : undefined;
+    if (!last) {
+      this.#res.destroy(why);
+      return;
+    }
+    const destroy = () => void this.#res.destroy(why);
+    (this.#res.write as (c: Uint8Array, d: Callback) => unknown)(last, destroy);
+    setTimeout(destroy, 1000);
   }
 
   #settleStream(owed: boolean): void {
-    this.#over = true;
+    this.#stop();
     this.#detach(() => this.#sale.endStream(this.#begin(), this.#size, owed));
   }
 
   /** Gives the hold back: nothing of the answer leaves. */
   #drop(): void {
     if (this.#over) return;
-    this.#over = true;
-    clearTimeout(this.#timer);
+    this.#stop();
     this.#detach(() => this.#sale.release());
     this.#restore();
     this.#res.destroy();
@@ -481,9 +522,8 @@ export class Capture {
   /** The caller has gone, or the handler broke the connection. */
   #left(): void {
     this.#gone = true;
-    if (this.#over) return;
+    if (this.#over || this.#opening) return;
     if (this.#streaming) {
-      clearTimeout(this.#timer);
       return this.#settleStream(this.#size > 0 || this.#sale.settlesGone);
     }
     if (!this.#sale.settlesGone) return this.#drop();
@@ -498,6 +538,13 @@ export class Capture {
     this.#timer = setTimeout(() => this.#drop(), this.#sale.left);
   }
 }
+
+/** Bytes that a handler may write ahead while its answer begins to stream. */
+const maxAhead = 1 << 16;
+
+/** Reports whether the client of a response does not read. */
+const stalls = (res: NodeResponse): boolean =>
+  (res as { writableNeedDrain?: boolean }).writableNeedDrain === true;
 
 type Given = Headers | Lines;
 

@@ -70,7 +70,7 @@ export interface Price {
   credits?: Amount | ((work: Work) => Amount | Promise<Amount>);
   /** What is held where credits is a function. Default: the maximum of the plan. */
   maxCredits?: Amount | ((request: Asked) => Amount);
-  /** Sends every answer part by part on its hold. Otherwise only event streams and long answers. */
+  /** Sends every answer part by part. Otherwise only event streams and long answers. */
   stream?: boolean;
   description?: string;
   mimeType?: string;
@@ -89,7 +89,10 @@ export interface PaidOptions extends Price {
    * "https://agent.example.com". It is never read from a request.
    */
   publicUrl?: string;
-  /** Life of a hold in seconds, 1 to 900, default 60. No stream outlasts its hold. */
+  /**
+   * Life of a hold in seconds, 1 to 900, default 60. It is renewed at half of its life while the
+   * caller waits, for at most 24 hours.
+   */
   holdSecs?: number;
   /** Bytes of an answer that wait for their settlement in memory, default 8 MiB. */
   maxBuffer?: number;
@@ -154,6 +157,10 @@ export class HoldEnded extends Error {
 }
 
 const maxHoldSecs = 900;
+/** How long the service renews a hold, from its beginning. */
+const maxHoldLifeMs = 86_400_000;
+/** Least time between two tries to renew a hold. */
+const renewPauseMs = 1000;
 const tries = 3;
 const maxUrl = 8 << 10;
 const maxHeaders = 16 << 10;
@@ -355,6 +362,7 @@ export class Sale {
   #ends = 0;
   #attempts = 0;
   #settled = false;
+  #released = false;
 
   constructor(shop: Shop, request: Incoming) {
     this.shop = shop;
@@ -735,9 +743,37 @@ export class Sale {
     return `agentRequestId ${this.payment?.agentRequestId}, correlationId ${this.correlation}`;
   }
 
-  /** Milliseconds until the hold ends. */
+  /** Milliseconds until the hold ends; Infinity when nothing depends on it any more. */
   get left(): number {
+    if (this.#settled || this.#released) return Infinity;
     return Math.max(0, this.#ends - performance.now());
+  }
+
+  /** Whether the price is known before the answer: then a stream is settled before its first byte. */
+  get isPriced(): boolean {
+    return typeof this.shop.o.credits !== "function";
+  }
+
+  /** Asks once to renew the hold. Returns the milliseconds after which to look at it again. */
+  async renew(): Promise<number> {
+    const { shop } = this;
+    const agentRequestId = (this.payment as Payment).agentRequestId;
+    const asked = performance.now();
+    try {
+      const timeoutMs = Math.ceil(Math.min(shop.timeoutMs, this.left)) || 1;
+      const body = { agentRequestId, holdSecs: shop.holdSecs };
+      await shop.toll.payments.renew(body, { timeoutMs, maxRetries: 0 });
+      this.#ends = asked + shop.holdSecs * 1000;
+      return this.left / 2;
+    } catch (e) {
+      shop.log("warn", `A hold was not renewed: ${String(e)} (${this.about})`);
+      const t = e instanceof TollError ? e : undefined;
+      const status = t?.status ?? 0;
+      const final = status >= 400 && status < 500 && status !== 408 && status !== 429;
+      if (final) return this.left;
+      const pause = Math.max(this.left / 4, renewPauseMs, (t?.retryAfterSecs ?? 0) * 1000);
+      return Math.min(this.left, pause);
+    }
   }
 
   /** Whether work that succeeds is settled although its caller has gone. */
@@ -747,11 +783,9 @@ export class Sale {
     return !/^(GET|HEAD|OPTIONS)$/i.test(this.request.method);
   }
 
-  /** Whether an answer with these headers streams on its hold. */
+  /** Whether an answer with these headers streams. */
   streams(headers: Lines): boolean {
-    const type = headers.find(([n]) => n === "content-type")?.[1] ?? "";
-    const events = type.split(";")[0]?.trim().toLowerCase() === "text/event-stream";
-    return this.shop.o.stream === true || events;
+    return this.shop.o.stream === true || isEvents(headers);
   }
 
   /** The answer to work whose answer cannot be sent. The hold is given back. */
@@ -792,7 +826,7 @@ export class Sale {
    */
   async finish(a: Reply, gone: boolean): Promise<Reply | undefined> {
     const headers = stripAnswer(a.headers);
-    if (a.status < 200 || a.status > 299) {
+    if (!isSuccess(a)) {
       await this.release();
       return { ...a, headers: keepPrivate(headers) };
     }
@@ -822,11 +856,27 @@ export class Sale {
     return this.notSettled(s);
   }
 
-  /** Returns the headers with which a stream begins. */
-  streamHeaders(a: Reply): Lines {
-    const headers = stripAnswer(a.headers);
-    const ok = a.status >= 200 && a.status <= 299;
-    return ok ? this.paidHeaders(headers) : keepPrivate(headers);
+  /**
+   * Begins a stream and returns its headers. A price that is known is settled first, and an answer
+   * that is not a 2xx is free, so that both need no hold. `refusal` is the answer in place of a
+   * stream that is not paid.
+   */
+  async begin(a: Reply): Promise<{ headers: Lines; refusal?: Reply }> {
+    let headers = stripAnswer(a.headers);
+    if (isEvents(headers)) {
+      // Proxies like nginx keep answers back until they are whole.
+      headers = headers.filter(([n]) => n !== "x-accel-buffering");
+      headers.push(["x-accel-buffering", "no"]);
+    }
+    if (!isSuccess(a)) {
+      await this.release();
+      return { headers: keepPrivate(headers) };
+    }
+    if (!this.isPriced) return { headers: this.paidHeaders(headers) };
+    const s = await this.settle(await this.amount(a, 0, true));
+    if (s.receipt.success) return { headers: this.paidHeaders(headers, s.header) };
+    if (s.known) await this.release();
+    return { headers, refusal: this.notSettled(s) };
   }
 
   /**
@@ -834,7 +884,8 @@ export class Sale {
    * settled now waits in the queue.
    */
   async endStream(a: Reply, size: number, owed: boolean): Promise<void> {
-    if (a.status < 200 || a.status > 299 || !owed) return this.release();
+    if (this.#settled) return;
+    if (!isSuccess(a) || !owed) return this.release();
     let amount: bigint;
     try {
       amount = await this.amount(a, size, true);
@@ -920,7 +971,8 @@ export class Sale {
   /** Gives the hold back. It lapses by itself when that fails. */
   async release(): Promise<void> {
     const id = this.payment?.agentRequestId;
-    if (!id || this.#settled) return;
+    if (!id || this.#settled || this.#released) return;
+    this.#released = true;
     const timeoutMs = Math.min(this.shop.timeoutMs, 10_000);
     try {
       await this.shop.toll.payments.release(id, { timeoutMs, maxRetries: 1 });
@@ -950,6 +1002,73 @@ export class Sale {
       out.push(["access-control-expose-headers", `${x402.required}, ${x402.receipt}, ${idHeader}`]);
     }
     return out;
+  }
+}
+
+/** Renews the hold of a sale at half of its life, and cuts what is delivered on it when it ends. */
+export class Keeper {
+  readonly #sale: Sale;
+  readonly #isHere: () => boolean;
+  readonly #last: number;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #cut: (() => void) | undefined;
+  #done = false;
+
+  /** Renews while isHere reports a caller who waits. Call stop. */
+  constructor(sale: Sale, isHere: () => boolean) {
+    this.#sale = sale;
+    this.#isHere = isHere;
+    this.#last = performance.now() + maxHoldLifeMs - sale.shop.holdSecs * 1000;
+    this.#look(sale.left / 2);
+  }
+
+  /** Has cut called when the hold ends. */
+  deliver(cut: () => void): void {
+    this.#cut = cut;
+  }
+
+  stop(): void {
+    this.#done = true;
+    clearTimeout(this.#timer);
+  }
+
+  #look(ms: number): void {
+    this.#timer = setTimeout(() => void this.#tick(), ms);
+  }
+
+  async #tick(): Promise<void> {
+    let next = this.#sale.left;
+    if (next === Infinity) return;
+    if (next <= 0) return this.#cut?.();
+    if (this.#isHere() && performance.now() < this.#last) next = await this.#sale.renew();
+    if (!this.#done) this.#look(next);
+  }
+}
+
+/** The event with which an event stream ends that is cut. */
+const endOfHold = new TextEncoder().encode(
+  'event: error\ndata: {"message":"The hold that pays for this stream has ended."}\n\n',
+);
+
+/** Follows the bytes of an event stream, to say in it that it is cut. */
+export class Tail {
+  readonly #isOpen: boolean;
+  #tail = "";
+
+  constructor(headers: Lines) {
+    const names = headers.map(([n]) => n);
+    const plain = !names.includes("content-encoding") && !names.includes("content-length");
+    this.#isOpen = isEvents(headers) && plain;
+  }
+
+  add(part: Uint8Array): void {
+    if (!this.#isOpen) return;
+    this.#tail = (this.#tail + String.fromCharCode(...part.subarray(-3))).slice(-3);
+  }
+
+  /** The last event of a stream that is between two events, else undefined. */
+  get end(): Uint8Array | undefined {
+    return /\n\r?\n$/.test(this.#tail) ? endOfHold : undefined;
   }
 }
 
@@ -1092,6 +1211,14 @@ function requiredHeader(challenge: g.PaymentRequired): string {
     if (value.length <= maxRequired) break;
   }
   return value;
+}
+
+const isSuccess = (a: Reply): boolean => a.status >= 200 && a.status <= 299;
+
+/** Reports whether an answer is an event stream. */
+function isEvents(headers: Lines): boolean {
+  const type = headers.find(([n]) => n === "content-type")?.[1] ?? "";
+  return type.split(";")[0]?.trim().toLowerCase() === "text/event-stream";
 }
 
 /** Returns the headers of a handler without what only the gate may say. */

@@ -1,5 +1,7 @@
 // Moves paid requests over Web Request and Response.
-import { HoldEnded, type Lines, type Payment, type Reply, Sale, type Shop } from "./sale.js";
+import {
+  HoldEnded, Keeper, type Lines, type Payment, type Reply, Sale, type Shop, Tail,
+} from "./sale.js";
 
 const payments = new WeakMap<object, Payment>();
 
@@ -120,6 +122,7 @@ class Exchange<R extends Request> {
   /** Ends the work of the handler. */
   readonly #stop = new AbortController();
   readonly #left: Promise<"left">;
+  readonly #keeper: Keeper;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #size = 0;
 
@@ -127,6 +130,7 @@ class Exchange<R extends Request> {
     this.#sale = sale;
     this.#request = request;
     this.#make = make;
+    this.#keeper = new Keeper(sale, () => !this.#gone);
     const body = request.bodyUsed ? null : (request.body as ReadableStream<Uint8Array> | null);
     this.#upload = bounded(body, sale.shop.maxBody);
     // Settles once the work for a caller who left must end.
@@ -136,12 +140,18 @@ class Exchange<R extends Request> {
         resolve("left");
       };
       const leave = () => {
-        if (!sale.settlesGone || this.#upload.broken) end();
+        if (!sale.settlesGone || this.#upload.broken || sale.left === Infinity) end();
         else this.#timer = setTimeout(end, sale.left);
       };
       if (request.signal.aborted) leave();
       else request.signal.addEventListener("abort", leave, { once: true });
     });
+  }
+
+  /** Ends what waits for the hold or for a caller who left. */
+  #rest(): void {
+    clearTimeout(this.#timer);
+    this.#keeper.stop();
   }
 
   get #gone(): boolean {
@@ -170,6 +180,7 @@ class Exchange<R extends Request> {
       }
       return await this.#deliver(response, linesOf(response.headers));
     } catch (e) {
+      this.#rest();
       if (this.#upload.tooLong || this.#gone) return this.#cutShort();
       await this.#sale.release();
       throw e;
@@ -178,13 +189,13 @@ class Exchange<R extends Request> {
 
   /** Answers a request whose body was too long, or whose caller has gone. */
   async #cutShort(): Promise<Response> {
-    clearTimeout(this.#timer);
+    this.#rest();
     if (this.#upload.tooLong) return responseOf(await this.#sale.tooLong());
     return this.#free(gone());
   }
 
   async #free(response: Response): Promise<Response> {
-    clearTimeout(this.#timer);
+    this.#rest();
     await this.#sale.release();
     return response;
   }
@@ -194,7 +205,12 @@ class Exchange<R extends Request> {
     const reader = response.body?.getReader();
     const parts: Uint8Array[] = [];
     const a: Reply = { status: response.status, headers, body: new Uint8Array() };
-    if (reader && !this.#sale.streams(headers)) {
+    const streams = this.#sale.streams(headers);
+    // Headers alone are not an answer to pay for.
+    if (reader && streams && !this.#sale.isPriced) {
+      return this.#stream(response, a, reader, parts);
+    }
+    if (reader) {
       for (;;) {
         const part = await Promise.race([reader.read(), this.#left]);
         if (part === "left") {
@@ -204,18 +220,18 @@ class Exchange<R extends Request> {
         if (part.done) break;
         parts.push(part.value);
         this.#size += part.value.byteLength;
-        if (this.#size > this.#sale.shop.maxBuffer) return this.#stream(response, a, reader, parts);
+        if ((streams && this.#size > 0) || this.#size > this.#sale.shop.maxBuffer) {
+          return this.#stream(response, a, reader, parts);
+        }
       }
-    } else if (reader) {
-      return this.#stream(response, a, reader, parts);
     }
-    clearTimeout(this.#timer);
+    this.#rest();
     a.body = joined(parts, this.#size);
     const reply = await this.#sale.finish(a, this.#gone);
     return reply ? responseOf(reply, response) : gone();
   }
 
-  /** Sends an answer part by part on the strength of the hold, and settles it at its end. */
+  /** Sends an answer part by part, and settles it at its end when its price is not known before. */
   async #stream(
     response: Response,
     a: Reply,
@@ -227,16 +243,24 @@ class Exchange<R extends Request> {
       return this.#free(gone());
     }
     const sale = this.#sale;
+    const begun = await sale.begin(a);
+    if (begun.refusal) {
+      reader.cancel().catch(() => undefined);
+      this.#rest();
+      return responseOf(begun.refusal);
+    }
+    const tail = new Tail(begun.headers);
     this.#size = 0;
     let over = false;
     let ended: Promise<void> | undefined;
     let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
     const finish = (owed: boolean): Promise<void> => {
       over = true;
-      clearTimeout(this.#timer);
+      this.#rest();
       ended ??= sale.endStream(a, this.#size, owed);
-      sale.shop.o.waitUntil?.(ended);
-      return ended;
+      const work = ended;
+      sale.shop.tell(() => sale.shop.o.waitUntil?.(work));
+      return work;
     };
     const stop = () => {
       this.#stop.abort(new DOMException("The caller has gone.", "AbortError"));
@@ -246,12 +270,14 @@ class Exchange<R extends Request> {
     const cut = (why: unknown, owed = this.#size > 0) => {
       if (over) return;
       stop();
-      controller?.error(why);
+      const last = why instanceof HoldEnded ? tail.end : undefined;
+      if (last) controller?.enqueue(last);
+      // An error drops what its reader has not taken.
+      setTimeout(() => controller?.error(why), last ? 100 : 0);
       void finish(owed);
     };
     const leave = () => cut(new Error("the caller has gone"), this.#size > 0 || sale.settlesGone);
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => cut(new HoldEnded()), sale.left);
+    this.#keeper.deliver(() => cut(new HoldEnded()));
     // Servers tell of a caller who left by the signal, by a cancelled body, or by both.
     this.#request.signal.addEventListener("abort", leave, { once: true });
     const body = new ReadableStream<Uint8Array>(
@@ -273,6 +299,7 @@ class Exchange<R extends Request> {
           }
           if (sale.left <= 0) return cut(new HoldEnded());
           this.#size += value.byteLength;
+          tail.add(value);
           c.enqueue(value);
         },
         cancel: async () => {
@@ -285,7 +312,7 @@ class Exchange<R extends Request> {
     const init: ResponseInit = {
       status: a.status,
       statusText: response.statusText,
-      headers: headersOf(sale.streamHeaders(a)),
+      headers: headersOf(begun.headers),
     };
     return new Response(body, init);
   }

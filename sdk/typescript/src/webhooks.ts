@@ -99,7 +99,7 @@ const hexSignatures = (given: string): Bytes[] =>
     .slice(0, maxSignatures)
     .map((s) => Uint8Array.from(s.slice(3).match(/../g) ?? [], (h) => parseInt(h, 16)));
 
-/** Reads webhook-signature of Standard Webhooks: "v1,BASE64" with spaces, or commas of servers, between. */
+/** Reads webhook-signature of Standard Webhooks: "v1,BASE64" between spaces or commas. */
 const standardSignatures = (given: string): Bytes[] =>
   [...given.matchAll(/(?<![^\s,])v1,([A-Za-z0-9+/]{43}=)(?![^\s,])/g)]
     .slice(0, maxSignatures)

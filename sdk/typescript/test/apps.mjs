@@ -97,7 +97,7 @@ function handlers(state, paymentOf) {
     state.payment = paymentOf(request);
     state.entered.resolve();
   };
-  return {
+  const all = {
     async ask(request, r) {
       enter(request, r);
       await r.body();
@@ -121,6 +121,7 @@ function handlers(state, paymentOf) {
       enter(request, r);
       return { headers: { ...forCaches, "content-type": "text/event-stream" }, parts: parts(Number(r.query.get("n") ?? 3)) };
     },
+    metered: (request, r) => all.stream(request, r),
     async long(request, r) {
       enter(request, r);
       return { headers: forCaches, parts: (async function* () {
@@ -132,6 +133,7 @@ function handlers(state, paymentOf) {
       return { headers: { "x-price": r.query.get("price") ?? "1" }, body: await r.body() };
     },
   };
+  return all;
 }
 
 /** Takes a delivery of a webhook, which is not paid; returns the status. */
@@ -159,6 +161,7 @@ function routes(shared) {
   return {
     ask: { ...shared, credits: 2 },
     stream: { ...shared, credits: 2n, holdSecs: shared.holdSecs ?? 2 },
+    metered: { ...shared, credits: () => 2, maxCredits: 2, holdSecs: shared.holdSecs ?? 2 },
     long: { ...shared, credits: 2n },
     priced: { ...shared, credits: byHeader, maxCredits: 5 },
   };

@@ -195,15 +195,31 @@ for (const name of fronts) {
       await isFree(had - 8n);
     });
 
-    test("T103: a stream runs on its hold", async () => {
+    test("T103: a stream of a known price is settled before its first byte, and outlasts its hold", async () => {
       const [had] = await balance();
-      const got = await ask(front, token, { target: "/stream?n=3" });
+      const got = await ask(front, token, { target: "/stream?n=60" });
       assert.deepEqual([got.status, got.whole], [200, true]);
-      assert.equal(got.body.split(content).length - 1, 3);
+      assert.equal(got.body.split(content).length - 1, 60);
+      const receipt = got.decoded("payment-response");
+      assert.deepEqual([receipt.success, receipt.creditsRedeemed], [true, "2"]);
+      assert.match(got.headers["cache-control"], /^private/);
+      assert.equal(got.headers["x-accel-buffering"], "no");
+      assert.ok(at("settle 200") < at("start 200") && at("start 200") <= at("byte"));
+      assert.ok(!front.faults.counts.renew, "a hold that is settled is not renewed");
+      await isSettled(had, 2n);
+    });
+
+    test("T103: a stream whose price is known at its end renews its hold", async () => {
+      const [had] = await balance();
+      const got = await ask(front, token, { target: "/metered?n=90" });
+      assert.deepEqual([got.status, got.whole], [200, true]);
+      assert.equal(got.body.split(content).length - 1, 90);
       assert.ok(!("payment-response" in got.headers));
+      assert.equal(got.headers["x-accel-buffering"], "no");
       assert.match(got.headers["cache-control"], /^private/);
       await has(front, "settle 200");
       assert.ok(at("verify 200") < at("byte") && at("byte") < at("settle 200"));
+      assert.ok(front.faults.counts.renew >= 4, `${front.faults.counts.renew} renewals`);
       assert.equal((await stored(got.headers["service-request-id"])).status, "settled");
       await isSettled(had, 2n);
     });
@@ -212,26 +228,44 @@ for (const name of fronts) {
       const [had] = await balance();
       const got = await ask(front, token, { target: "/long" });
       assert.equal(got.body.length, 40 * 4096 * content.length);
-      assert.ok(got.headers["service-request-id"]);
+      assert.ok(got.decoded("payment-response").success && !("x-accel-buffering" in got.headers));
       await isSettled(had, 2n);
     });
 
-    test("T103: a stream that never ends is cut with its hold", async () => {
+    test("T103: a stream whose hold cannot be renewed is cut, says so, and is settled", async () => {
       const [had] = await balance();
-      const raw = await exchange(front.port, requestText("POST", "/stream?n=100000", [["payment-signature", token]]));
+      front.faults.before = (op) => op === "renew" && down;
+      const raw = await exchange(front.port, requestText("POST", "/metered?n=100000", [["payment-signature", token]]));
       const got = parse(raw);
       assert.ok(got.body.includes(content) && !got.whole);
+      assert.match(got.body, /\n\nevent: error\ndata: {"message":"The hold that pays for this stream has ended."}\n\n$/);
       await isSettled(had, 2n);
     });
 
     test("T103: an idle reader keeps no stream open", async () => {
       const [had] = await balance();
+      front.faults.before = (op) => op === "renew" && down;
       const socket = net.connect(front.port, "127.0.0.1").on("error", () => undefined);
-      socket.write(requestText("POST", "/stream?n=100000", [["payment-signature", token]]));
+      socket.write(requestText("POST", "/metered?n=100000", [["payment-signature", token]]));
       await once(socket, "data");
       socket.pause();
       await isSettled(had, 2n);
       socket.destroy();
+    });
+
+    test("an answer that is slow outlasts its hold", async () => {
+      const short = await start(name, service, { holdSecs: 1 });
+      try {
+        const [had] = await balance();
+        const work = ask(short, token, { target: "/ask?do=hang" });
+        await pause(2500);
+        short.state.resume.resolve();
+        assert.equal((await work).status, 200);
+        assert.ok(short.faults.counts.renew >= 2, JSON.stringify([short.logs, short.state.events]));
+        assert.deepEqual(await balance(), [had - 2n, 0n]);
+      } finally {
+        await short.stop();
+      }
     });
 
     /** Hangs up once some bytes of the answer have come, or for none once the handler runs. */
@@ -249,8 +283,13 @@ for (const name of fronts) {
 
     test("T102: a stream that the caller cuts is settled", async () => {
       const [had] = await balance();
-      await cut("/stream?n=30", "data:");
-      await isSettled(had, 2n);
+      for (const target of ["/stream?n=30", "/metered?n=30"]) {
+        front.reset();
+        await cut(target, "data:");
+        await has(front, "settle 200");
+        assert.ok(!front.state.events.includes("release 200"));
+      }
+      await isSettled(had, 4n);
     });
 
     test("T102: a POST whose caller leaves is settled", async () => {
@@ -305,7 +344,7 @@ for (const name of fronts) {
     test("F09: a stream is settled late", async () => {
       const [had] = await balance();
       front.faults.before = (op, n) => op === "settle" && n < 2 && down;
-      const got = await ask(front, token, { target: "/stream" });
+      const got = await ask(front, token, { target: "/metered" });
       assert.ok(got.status === 200 && got.whole);
       await eventually(() => front.told.length === 1, "no alarm");
       const [u] = front.told;
@@ -319,7 +358,7 @@ for (const name of fronts) {
       const [had] = await balance();
       let away = true;
       front.faults.before = (op) => op === "settle" && away && down;
-      assert.equal((await ask(front, token, { target: "/stream" })).status, 200);
+      assert.equal((await ask(front, token, { target: "/metered" })).status, 200);
       await eventually(() => front.sdk.unsettledStreams() === 1, "nothing waits");
       assert.equal(await front.sdk.drain(100), false);
       away = false;
@@ -327,9 +366,22 @@ for (const name of fronts) {
       await isSettled(had, 2n);
     });
 
+    test("F09: a stream of a known price that is not settled does not begin", async () => {
+      for (const [before, status] of [[giveBack, 402], [(op) => op === "settle" && down, 503]]) {
+        front.reset();
+        front.faults.before = before;
+        const got = await ask(front, token, { target: "/stream" });
+        assert.equal(got.status, status);
+        assert.ok(!got.body.includes(content) && !got.decoded("payment-response").success);
+        assert.equal(front.told.length, 0);
+        front.faults.reset();
+        await (await service.client()).payments.release(got.decoded("payment-response").extra?.agentRequestId ?? "x").catch(() => undefined);
+      }
+    });
+
     test("F09: a refused stream raises the alarm", async () => {
       front.faults.before = giveBack;
-      const got = await ask(front, token, { target: "/stream" });
+      const got = await ask(front, token, { target: "/metered" });
       assert.equal(got.status, 200);
       await eventually(() => front.told.length === 1, "no alarm");
       assert.ok(front.told[0].final);
