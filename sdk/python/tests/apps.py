@@ -136,6 +136,10 @@ def by_size(work: Any) -> int:
     return int(work.headers.get("x-price") or 1)
 
 
+def two(work: Any) -> int:
+    return 2
+
+
 def starlette_app(state: State) -> Any:
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
@@ -175,6 +179,10 @@ def starlette_app(state: State) -> Any:
 
         return StreamingResponse(parts(), media_type="text/event-stream")
 
+    @paid(credits=two, max_credits=2, hold_secs=2)
+    async def metered(request: R) -> Any:
+        return await stream.__wrapped__(request)
+
     @paid(credits=by_size, max_credits=5)
     async def priced(request: R) -> Any:
         state.run(request.headers.items())
@@ -191,6 +199,7 @@ def starlette_app(state: State) -> Any:
         routes=[
             Route("/ask", ask, methods=["GET", "POST"]),
             Route("/stream", stream, methods=["GET", "POST"]),
+            Route("/metered", metered, methods=["GET", "POST"]),
             Route("/priced", priced, methods=["POST"]),
             Route("/free", free),
             Route("/hook", hook, methods=["POST"]),
@@ -232,6 +241,11 @@ def fastapi_app(state: State) -> Any:
                 yield part
 
         return StreamingResponse(parts(), media_type="text/event-stream")
+
+    @app.api_route("/metered", methods=["GET", "POST"])
+    @paid(credits=two, max_credits=2, hold_secs=2)
+    async def metered(request: R, n: int = 3) -> Any:
+        return await stream(request, n, current_payment())
 
     @app.post("/priced")
     @paid(credits=by_size, max_credits=5)
@@ -277,6 +291,11 @@ def flask_app(state: State) -> Any:
     def stream() -> Any:
         state.run(flask.request.headers.items())
         return flask.Response(slow(int(flask.request.args.get("n", 3))), mimetype="text/event-stream")
+
+    @app.route("/metered", methods=["GET", "POST"])
+    @paid(credits=two, max_credits=2, hold_secs=2)
+    def metered() -> Any:
+        return stream.__wrapped__()
 
     @app.post("/priced")
     @paid(credits=by_size, max_credits=5)
@@ -338,6 +357,11 @@ def django_views() -> None:
         return StreamingHttpResponse(parts, content_type="text/event-stream")
 
     @csrf_exempt
+    @paid(credits=two, max_credits=2, hold_secs=2)
+    def metered(request: Any) -> Any:
+        return stream.__wrapped__.__wrapped__(request)
+
+    @csrf_exempt
     @paid(credits=by_size, max_credits=5)
     def priced(request: Any) -> Any:
         DJANGO[request.META["SERVER_PORT"]].run(request.headers.items())
@@ -353,7 +377,7 @@ def django_views() -> None:
         return HttpResponse(delivered(request.headers.items(), request.body))
 
     urlpatterns[:] = [
-        path("ask", ask), path("stream", stream), path("priced", priced), path("free", free),
+        path("ask", ask), path("stream", stream), path("metered", metered), path("priced", priced), path("free", free),
         path("hook", hook),
     ]
 

@@ -236,6 +236,42 @@ def test_side_doors(svc: Service, token: str) -> None:
     run(work())
 
 
+def test_an_idle_stream_gets_comments_between_its_events(
+    svc: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxies keep streams back and cut those that are idle."""
+    monkeypatch.setattr("toll.mcp.COMMENT_SECS", 0.05)
+
+    async def work() -> None:
+        s = Scene(svc)
+        sent: list[Any] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            start = {"type": "http.response.start", "status": 200}
+            await send({**start, "headers": [(b"content-type", b"text/event-stream"), *coding]})
+            for part in (b"data: {}\n\ndata: {", b'"method":"notifications/x"}\n\n'):
+                await asyncio.sleep(0.2)
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+        async def send(m: Any) -> None:
+            sent.append(m)
+
+        s.gate.app = app
+        for coding in ([], [(b"content-encoding", b"br")]):
+            sent.clear()
+            await s.gate({"type": "http", "method": "GET", "path": "/mcp", "headers": []}, None, send)
+            assert dict(sent[0]["headers"])[b"x-accel-buffering"] == b"no"
+            events = b"".join(m.get("body", b"") for m in sent[1:]).split(b"\n\n")
+            assert events[-1] == b"" and {b"data: {}", b'data: {"method":"notifications/x"}'} < {*events, b""}
+            assert (events.count(b":") >= 2) == (not coding), events
+            seen = len(sent)
+            await asyncio.sleep(0.15)
+            assert len(sent) == seen
+
+    run(work())
+
+
 def test_T96_json_differentials(svc: Service, token: str) -> None:
     """A message that two parsers could read in two ways runs in neither."""
 

@@ -228,17 +228,64 @@ def test_prices(svc: Service, front: Front, token: str) -> None:
     assert balance(svc, front) == (had - 8, 0)
 
 
-def test_T103_stream_runs_on_its_hold(svc: Service, front: Front, token: str) -> None:
+def test_T103_stream_of_a_known_price_is_settled_first_and_outlasts_its_hold(
+    svc: Service, front: Front, token: str
+) -> None:
     had, _ = balance(svc, front)
-    got = ask(front, token, target="/stream?n=3")
-    assert got.status == 200 and got.body.count(CONTENT.encode()) == 3
+    got = ask(front, token, target="/stream?n=60")
+    assert got.status == 200 and got.body.count(CONTENT.encode()) == 60
+    receipt = got.decoded("payment-response")
+    assert receipt["success"] and receipt["creditsRedeemed"] == "2"
+    assert got.headers["cache-control"].startswith("private") and got.headers["x-accel-buffering"] == "no"
+    assert index(front, "settle 200") < index(front, "start 200") < index(front, "byte")
+    assert "renew" not in front.fault.counts or front.fault.counts["renew"] <= 1
+    assert balance(svc, front) == (had - 2, 0)
+
+
+def test_T103_stream_whose_price_is_known_at_its_end_renews_its_hold(
+    svc: Service, front: Front, token: str
+) -> None:
+    had, _ = balance(svc, front)
+    got = ask(front, token, target="/metered?n=90")
+    assert got.status == 200 and got.body.count(CONTENT.encode()) == 90
     id = got.headers["service-request-id"]
-    assert "payment-response" not in got.headers and got.headers["cache-control"].startswith("private")
+    assert "payment-response" not in got.headers and got.headers["x-accel-buffering"] == "no"
     has(front, "settle 200")
     assert index(front, "verify 200") < index(front, "byte") < index(front, "settle 200")
+    assert front.fault.counts["renew"] >= 4
     with svc.client() as t:
         assert t.payments.settlement(id).status == "settled"
     assert balance(svc, front) == (had - 2, 0)
+
+
+def test_an_answer_that_is_slow_renews_its_hold(svc: Service, front: Front, token: str) -> None:
+    short = apps.start(front.name, svc, hold_secs=1)
+    had, _ = balance(svc, front)
+    got: list[Any] = []
+    asking = threading.Thread(target=lambda: got.append(ask(short, token, target="/ask?do=hang")))
+    asking.start()
+    time.sleep(2.5)
+    short.state.resume.set()
+    asking.join(20)
+    assert got[0].status == 200 and short.fault.counts["renew"] >= 2
+    assert balance(svc, front) == (had - 2, 0)
+
+
+def test_F09_a_stream_of_a_known_price_that_is_not_settled_does_not_begin(
+    svc: Service, front: Front, token: str
+) -> None:
+    told: list[Any] = []
+    front.gate.seller.on_unsettled = told.append
+    front.fault.before = give_back(svc, front)
+    got = ask(front, token, target="/stream")
+    assert got.status == 402 and CONTENT.encode() not in got.body
+    front.reset()
+    front.fault.before = lambda o, n: DOWN if o == "settle" else None
+    got = ask(front, token, target="/stream")
+    assert got.status == 503 and CONTENT.encode() not in got.body and not told
+    id = got.decoded("payment-response")["extra"]["agentRequestId"]
+    with svc.client() as t:
+        t.payments.release(id)
 
 
 def cut(front: Front, token: str, target: str, after: bytes, method: str = "POST") -> None:
@@ -262,12 +309,14 @@ def test_T102_stream_cut_by_the_client_is_settled(svc: Service, front: Front, to
     assert "release 200" not in front.state.events and balance(svc, front) == (had - 2, 0)
 
 
-def test_T103_stream_that_never_ends_is_cut(svc: Service, front: Front, token: str) -> None:
+def test_T103_stream_whose_hold_cannot_be_renewed_is_cut(svc: Service, front: Front, token: str) -> None:
     had, _ = balance(svc, front)
+    front.fault.before = lambda o, n: DOWN if o == "renew" else None
     began = time.monotonic()
-    raw = exchange(front.port, request_text("POST", "/stream?n=100000", [("payment-signature", token)]))
+    raw = exchange(front.port, request_text("POST", "/metered?n=100000", [("payment-signature", token)]))
     assert 1 < time.monotonic() - began < 10
     assert CONTENT.encode() in raw and not raw.endswith(b"0\r\n\r\n")
+    assert b'event: error\ndata: {"message":"The hold that pays for this stream has ended."}\n\n' in raw
     has(front, "settle 200")
     assert balance(svc, front) == (had - 2, 0)
 
@@ -277,7 +326,7 @@ def test_F09_stream_is_settled_late(svc: Service, front: Front, token: str) -> N
     told: list[Any] = []
     front.gate.seller.on_unsettled = told.append
     front.fault.before = lambda o, n: DOWN if o == "settle" and n < 2 else None
-    got = ask(front, token, target="/stream")
+    got = ask(front, token, target="/metered")
     assert got.status == 200 and got.body.count(CONTENT.encode()) == 3
     eventually(lambda: len(told) == 1)
     assert told[0].credits == 2 and not told[0].final and told[0].size > 0
@@ -290,7 +339,7 @@ def test_F09_drain_settles_what_waits(svc: Service, front: Front, token: str) ->
     had, _ = balance(svc, front)
     queue, away = front.gate.queue, [True]
     front.fault.before = lambda o, n: DOWN if o == "settle" and away[0] else None
-    assert ask(front, token, target="/stream").status == 200
+    assert ask(front, token, target="/metered").status == 200
     eventually(lambda: len(queue) == 1)
     assert not queue.drain(0.1)
     away[0] = False
@@ -303,7 +352,7 @@ def test_F09_refused_stream_raises_the_alarm(svc: Service, front: Front, token: 
     told: list[Any] = []
     front.gate.seller.on_unsettled = told.append
     front.fault.before = give_back(svc, front)
-    got = ask(front, token, target="/stream")
+    got = ask(front, token, target="/metered")
     assert got.status == 200
     eventually(lambda: len(told) == 1)
     assert told[0].final and told[0].agent_request_id == got.headers["service-request-id"]

@@ -1,4 +1,4 @@
-"""Verify, settle and release as steps, with their three outcomes.
+"""Verify, settle, release and renew as steps, with their three outcomes.
 
 A settlement is settled, refused, or unknown. Unknown is never reported as refused: it is an error,
 or a receipt whose error_reason is settlement_pending, and the same call may be repeated.
@@ -10,7 +10,7 @@ from typing import Any, Mapping
 
 from . import _core, errors
 from ._core import Call, Config, Steps
-from ._models import ReleaseResponse, SettleResponse, VerifyResponse
+from ._models import ReleaseResponse, RenewResponse, SettleResponse, VerifyResponse
 
 #: Statuses of a verdict; others are failures of the call.
 _VERDICTS = frozenset({200, 400, 402, 403, 404, 409, 429, 503})
@@ -86,4 +86,10 @@ def settle(config: Config, body: Mapping[str, Any]) -> Steps[SettleResponse]:
 def release(config: Config, body: Mapping[str, Any]) -> Steps[ReleaseResponse]:
     """Gives a hold back without a burn."""
     call = Call("POST", "/api/v1/x402/release", ReleaseResponse, body=body, again=True)
+    return (yield from _core.perform(config, call))
+
+
+def renew(config: Config, body: Mapping[str, Any]) -> Steps[RenewResponse]:
+    """Moves the end of an open hold."""
+    call = Call("POST", "/api/v1/x402/renew", RenewResponse, body=body, again=True)
     return (yield from _core.perform(config, call))

@@ -702,6 +702,12 @@ class AsyncPayments(AsyncResource):
         """Gives a hold back without a burn. Errors: BCK.X402.0903 (409) when it is settled."""
         return await self._run(_payments.release(self._config, {"agentRequestId": agent_request_id}))
 
+    async def renew(self, agent_request_id: str, *, hold_secs: int = 60) -> m.RenewResponse:
+        """Moves the end of an open hold to hold_secs (1 to 900) from now, at most to 24 hours after it
+        began. A repeat is harmless."""
+        body = {"agentRequestId": agent_request_id, "holdSecs": hold_secs}
+        return await self._run(_payments.renew(self._config, body))
+
     async def settlement(self, agent_request_id: str) -> m.Settlement:
         """Returns how a request ended. Errors: BCK.X402.0909 (404)."""
         path = f"/api/v1/x402/settlements/{segment(agent_request_id)}"

@@ -27,6 +27,10 @@ log = logging.getLogger("toll.paid")
 #: Life of a hold in seconds, and the longest that the service gives.
 HOLD_SECS = 60
 MAX_HOLD_SECS = 900
+#: How long the service renews a hold, from its beginning, and the least between two tries, in seconds.
+MAX_HOLD_LIFE, RENEW_PAUSE = 86_400.0, 1.0
+#: The event with which an event stream ends that is cut.
+END_OF_HOLD = b'event: error\ndata: {"message":"The hold that pays for this stream has ended."}\n\n'
 #: Bytes of an answer that wait for their settlement in memory; a longer one streams on its hold.
 MAX_BUFFER = 8 << 20
 #: Bytes of the body of a paid request.
@@ -452,6 +456,7 @@ class Exchange:
         self.ends = 0.0
         self.received = 0
         self.tries = 0
+        self.renewing: asyncio.Future[float] | None = None
 
     # What has no place in front of a paid handler.
 
@@ -902,6 +907,72 @@ class Exchange:
             log.warning("a hold was not released and will lapse: %s (%s)", e, self.about())
         return None
 
+    def is_priced(self) -> bool:
+        """Reports whether the price is known before the answer, so that a stream is settled first."""
+        return not callable(self.price.credits)
+
+    def renew(self) -> Steps[float]:
+        """Asks once to renew the hold. Returns the seconds after which to look at it again."""
+        assert self.payment is not None
+        asked = time.monotonic()
+        left = self.ends - asked
+        config = self.seller.config
+        config = config.with_options(timeout=max(0.001, min(config.timeout or left, left)))
+        body = {"agentRequestId": self.payment.agent_request_id, "holdSecs": self.hold_secs}
+        try:
+            yield from _payments.renew(config, body)
+        except errors.TollError as e:
+            log.warning("a hold was not renewed: %s (%s)", e, self.about())
+            left = max(0.0, self.ends - time.monotonic())
+            if 400 <= e.status < 500 and e.status not in (408, 429):
+                return left
+            return min(left, max(left / 4, RENEW_PAUSE, e.retry_after))
+        self.ends = asked + self.hold_secs
+        return max(0.0, self.ends - time.monotonic()) / 2
+
+    async def keep(
+        self, transport: AsyncTransport, is_here: Callable[[], bool], cut: Callable[[], None]
+    ) -> None:
+        """Renews the hold at half of its life while is_here reports a caller who waits, and calls cut
+        when the hold has ended. It runs until it is cancelled."""
+        last = time.monotonic() + MAX_HOLD_LIFE - self.hold_secs
+        wait = (self.ends - time.monotonic()) / 2
+        while True:
+            await asyncio.sleep(max(0.0, wait))
+            wait = self.ends - time.monotonic()
+            if wait <= 0:
+                cut()
+                return
+            if is_here() and time.monotonic() < last:
+                self.renewing = asyncio.ensure_future(run_async(self.renew(), transport))
+                wait = await self.renewing
+                self.renewing = None
+
+    def begin(self, status: int, headers: Lines) -> Steps[tuple[Lines, Reply | None]]:
+        """Begins a stream: its headers, or the answer in place of a stream that is not paid.
+
+        A price that is known is settled first, and an answer that is not a 2xx is free, so that both
+        need no hold.
+        """
+        lines = headers
+        if is_events(headers):
+            # Proxies like nginx keep answers back until they are whole.
+            lines = [(n, v) for n, v in headers if n.lower() != "x-accel-buffering"]
+            lines.append(("x-accel-buffering", "no"))
+        if not 200 <= status <= 299:
+            self.ends = float("inf")
+            yield from self.release()
+            return keep_private(lines), None
+        if not self.is_priced():
+            return self.paid_headers(lines, None), None
+        receipt, known = yield from self.settle(self.amount(status, headers, None, 0))
+        if receipt.success:
+            self.ends = float("inf")
+            return self.paid_headers(lines, receipt), None
+        if known:
+            yield from self.release()
+        return [], self.not_settled(receipt, known)
+
     def about(self) -> str:
         """Names the request in a log line."""
         id = self.payment.agent_request_id if self.payment else ""
@@ -1080,6 +1151,24 @@ def is_events(headers: Lines) -> bool:
     )
 
 
+class Tail:
+    """Follows the bytes of an event stream, to say in it that it is cut."""
+
+    def __init__(self, headers: Lines) -> None:
+        names = {n.lower() for n, _ in headers}
+        self._is_open = is_events(headers) and not names & {"content-encoding", "content-length"}
+        self._tail = b""
+
+    def add(self, part: bytes) -> None:
+        """Notes bytes that leave."""
+        if self._is_open:
+            self._tail = (self._tail + part[-3:])[-3:]
+
+    def end(self) -> bytes:
+        """Returns the last event of a stream that is between two events, else nothing."""
+        return END_OF_HOLD if self._tail.endswith((b"\n\n", b"\n\r\n")) else b""
+
+
 def declared(headers: Lines) -> int | None:
     """Returns the content-length that a handler named, None without one that is a number."""
     for n, v in headers:
@@ -1133,16 +1222,18 @@ class Queue:
             if not u.final:
                 self._waiting += 1
                 self._empty.clear()
-                if loop is None and self._loop is None:
-                    self._loop = asyncio.new_event_loop()
-                    threading.Thread(
-                        target=self._loop.run_forever, name="toll-unsettled", daemon=True
-                    ).start()
         self._alarm(x, u)
         if not u.final:
-            on = loop or self._loop
-            assert on is not None
+            on = loop or self.loop()
             asyncio.run_coroutine_threadsafe(self._work(x, u, transport), on)
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Returns an event loop in a thread of its own, for servers without one."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="toll", daemon=True).start()
+            return self._loop
 
     def _alarm(self, x: Exchange, u: Unsettled) -> None:
         log.error("a delivered stream is not settled: %s", u)

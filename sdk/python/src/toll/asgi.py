@@ -20,9 +20,11 @@
 4. A settlement that is refused is a 402 and one whose outcome stays unknown after three tries a 503,
    both without a byte of what the handler sent.
 
-Streams: event streams, answers beyond max_buffer and routes with stream=True leave as they come, on
-the strength of the hold. They begin with the id of the request in place of the receipt, are settled
-at their end, or when they are cut after a byte was delivered, and cannot outlast the hold.
+Streams: event streams, answers beyond max_buffer and routes with stream=True leave as they come. A
+price that is known is settled before the first byte. A stream whose price is known at its end begins
+with the id of the request in place of the receipt and renews its hold, for at most 24 hours. It is
+settled at its end, or when it is cut after a byte was delivered, which happens when its hold cannot be
+renewed: an event stream then ends with an error event.
 
 Callers who leave: with caller_gone="settle", by default for POST and other methods that are not
 safe, the handler works on, at most until its hold ends, and a 2xx is settled. With "release", by
@@ -51,6 +53,7 @@ from ._sale import (
     Refused,
     Reply,
     Seller,
+    Tail,
     Unsettled,
     Work,
     declared,
@@ -156,6 +159,9 @@ class _Exchange(Exchange):
         self.task: asyncio.Task[None] | None = None
         self.watch: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
+        self.keeper: asyncio.Task[None] | None = None
+        self.tail: Tail | None = None
+        self.settled_first = False
         self.ahead: list[Message] = []
         self.body_ended = False
         self.news = asyncio.Event()
@@ -166,8 +172,9 @@ class _Exchange(Exchange):
         self.buffer: list[bytes] = []
         self.size = 0
         self.delivered = 0
+        self.taken = 0  # with what a reader who stalls keeps waiting
         self.passing = self.streaming = self.whole = False
-        self.deciding = self.decided = self.cut = self.half = False
+        self.deciding = self.decided = self.cut = self.half = self.lost = False
 
     async def run(self) -> None:
         """Runs the application and decides what becomes of its answer."""
@@ -196,7 +203,7 @@ class _Exchange(Exchange):
     async def _end(self) -> None:
         assert self.task is not None
         await asyncio.wait({self.task})
-        for waiting in (self.watch, self.timer):
+        for waiting in (self.watch, self.timer, self.keeper):
             if waiting is not None:
                 waiting.cancel()
         cancelled = self.task.cancelled()
@@ -240,6 +247,9 @@ class _Exchange(Exchange):
         self._watch()
         await asyncio.sleep(0)
         if not self.gone.is_set():
+            self.keeper = asyncio.ensure_future(
+                self.keep(self.gate._transport, lambda: not self.gone.is_set(), self._lose)
+            )
             return None
         await self._steps(self.release())
         self.refusal = Refused(None)
@@ -340,6 +350,12 @@ class _Exchange(Exchange):
 
         return time.monotonic()
 
+    def _lose(self) -> None:
+        """Ends a stream whose hold has ended; work without an answer is settled if it still can be."""
+        if self.streaming:
+            self.lost = True
+            self._cut()
+
     def _cut(self) -> None:
         if not self.deciding and self.task is not None:
             self.cut = True
@@ -376,8 +392,14 @@ class _Exchange(Exchange):
         self.buffer.append(part)
         if not more:
             await self._decide()
-        elif self.price.stream or is_events(self.headers) or self.size > self.seller.max_buffer:
+        elif self._is_stream():
             await self._begin_stream()
+
+    def _is_stream(self) -> bool:
+        if self.size > self.seller.max_buffer:
+            return True
+        # Headers alone are not an answer to pay for.
+        return (self.price.stream or is_events(self.headers)) and (self.size > 0 or not self.is_priced())
 
     async def _decide(self) -> None:
         """Settles an answer of which nothing has left, and lets it leave."""
@@ -436,12 +458,19 @@ class _Exchange(Exchange):
             raise asyncio.CancelledError()
         if self.ends - self.loop_time() <= 0:
             raise HoldEnded("the hold has ended before the answer began")
-        self.streaming = True
         self._watch()
-        self._cut_at_the_end()
-        headers = keep_private(self.headers)
-        if 200 <= self.status <= 299:
-            headers = self.paid_headers(self.headers, None)
+        self.deciding = True
+        beginning = asyncio.ensure_future(self._steps(self.begin(self.status, self.headers)))
+        headers, refusal = await asyncio.shield(beginning)
+        self.deciding = False
+        if refusal is not None:
+            self.refusal = Refused(refusal)
+            raise self.refusal
+        self.settled_first = self.is_priced()
+        self.streaming = True
+        self.tail = Tail(headers)
+        if self.gone.is_set():
+            raise asyncio.CancelledError()
         await self._send(
             {"type": "http.response.start", "status": self.status, "headers": _bytes(headers)}
         )
@@ -452,18 +481,28 @@ class _Exchange(Exchange):
     async def _pass(self, part: bytes, more: bool) -> None:
         # An application that works on the event loop lets neither timer nor watch run by itself.
         await asyncio.sleep(0)
-        self.cut = self.cut or self.loop_time() >= self.ends
+        late, left = self.renewing, self.ends - self.loop_time()
+        if late is not None and left < self.hold_secs / 4:
+            await asyncio.wait({late}, timeout=max(0.0, left))
+        if self.loop_time() >= self.ends:
+            self.cut = self.lost = True
         if self.cut or self.gone.is_set():
             raise HoldEnded("the answer was cut, as its hold has ended or its caller has gone")
+        self.taken += len(part)
         await self._send({"type": "http.response.body", "body": part, "more_body": more})
         self.delivered += len(part)
         self.whole = not more
+        if self.tail is not None:
+            self.tail.add(part)
 
     async def _end_stream(self, fault: BaseException | None) -> None:
         """Settles a stream: at its end, and at an abort when some of it was delivered."""
         whole = self.whole and not self.cut
         left = self.gone.is_set() and self.settles_gone() and fault is None
-        if not 200 <= self.status <= 299 or not (whole or self.delivered or left):
+        stalled = self.cut and self.taken > 0
+        if self.settled_first or not 200 <= self.status <= 299:
+            pass  # it is paid, or free
+        elif not (whole or self.delivered or left or stalled):
             await self._steps(self.release())
         else:
             await asyncio.shield(asyncio.ensure_future(self._settle_stream()))
@@ -471,7 +510,11 @@ class _Exchange(Exchange):
             if fault is not None:
                 raise fault
             return
-        # The end of the answer is missing: only a broken connection tells the client so.
+        # The end of the answer is missing: only a broken connection tells the client so, and an event.
+        last = self.tail.end() if self.tail is not None and self.lost else b""
+        if last and self.taken == self.delivered:
+            message = {"type": "http.response.body", "body": last, "more_body": True}
+            await asyncio.wait({asyncio.ensure_future(self._send(message))}, timeout=1)
         raise fault or HoldEnded("the answer was cut, as the hold that pays for it has ended")
 
     async def _settle_stream(self) -> None:

@@ -37,6 +37,8 @@ __all__ = ["Middleware", "Payment", "Price", "current_payment"]
 
 #: Bytes of one message, of an answer that is kept back, and of an in-band payment.
 MAX_MESSAGE, MAX_ANSWER, MAX_PAYMENT = 4 << 20, 8 << 20, 64 << 10
+#: Seconds after which an idle stream gets a comment.
+COMMENT_SECS = 15.0
 OnRedeemError = Literal["ignore", "propagate"]
 
 
@@ -86,7 +88,11 @@ class Middleware:
             await self._post(scope, receive, send)
         else:
             headers = [(n, v) for n, v in scope["headers"] if n.lower() != b"last-event-id"]
-            await self.app({**scope, "headers": headers}, receive, _Unanswered(send).send)
+            stream = _Unanswered(send)
+            try:
+                await self.app({**scope, "headers": headers}, receive, stream.send)
+            finally:
+                stream.stop()
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not _is_json(scope["headers"]):
@@ -118,7 +124,7 @@ class Middleware:
         price = self._price(call)
         replay = _Replay(bytes(body), receive)
         if price is None:
-            await self.app(scope, replay.receive, send)
+            await self.app(scope, replay.receive, _unbuffered(send))
         elif "id" not in call or not isinstance(call["id"], (str, int)):
             await _answer(send, 202, None)  # a notification of a paid item never runs
         else:
@@ -154,14 +160,42 @@ class _Unanswered:
     """Passes a stream on without the answers to calls in it, as those would not be paid."""
 
     def __init__(self, send: Send) -> None:
-        self._send = send
+        self._send = _unbuffered(send)
         self._events = False
         self._text = b""
+        self._sent = 0
+        self._lock = asyncio.Lock()
+        self._comments: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Ends the comments of an idle stream."""
+        if self._comments is not None:
+            self._comments.cancel()
+
+    async def _comment(self) -> None:
+        """Sends a comment after each 15 seconds without an event: proxies cut idle streams."""
+        while True:
+            sent = self._sent
+            await asyncio.sleep(COMMENT_SECS)
+            async with self._lock:
+                if sent == self._sent:
+                    await self._send(
+                        {"type": "http.response.body", "body": b":\n\n", "more_body": True}
+                    )
 
     async def send(self, message: Message) -> None:
+        async with self._lock:
+            self._sent += 1
+            if not message.get("more_body", True):
+                self.stop()
+            await self._put(message)
+
+    async def _put(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            types = [v for n, v in message.get("headers", []) if n.lower() == b"content-type"]
-            self._events = any(v.startswith(b"text/event-stream") for v in types)
+            self._events = _is_event_stream(message.get("headers", []))
+            names = {n.lower() for n, _ in message.get("headers", [])}
+            if self._events and not names & {b"content-encoding", b"content-length"}:
+                self._comments = asyncio.ensure_future(self._comment())
         elif message["type"] == "http.response.body" and self._events:
             self._text += (message.get("body") or b"").replace(b"\r\n", b"\n")
             *whole, self._text = self._text.split(b"\n\n")
@@ -170,6 +204,24 @@ class _Unanswered:
             kept = b"".join(e + b"\n\n" for e in whole if not _is_answer(e))
             message = {**message, "body": kept}
         await self._send(message)
+
+
+def _is_event_stream(headers: Any) -> bool:
+    types = [v for n, v in headers if n.lower() == b"content-type"]
+    return any(v.startswith(b"text/event-stream") for v in types)
+
+
+def _unbuffered(send: Send) -> Send:
+    """Has proxies like nginx pass on each event of a stream, in place of the whole stream."""
+
+    async def sent(message: Message) -> None:
+        headers = message.get("headers", [])
+        if message["type"] == "http.response.start" and _is_event_stream(headers):
+            kept = [(n, v) for n, v in headers if n.lower() != b"x-accel-buffering"]
+            message = {**message, "headers": [*kept, (b"x-accel-buffering", b"no")]}
+        await send(message)
+
+    return sent
 
 
 def _data(event: bytes) -> Any:
@@ -227,7 +279,7 @@ class _Call(Exchange):
         self, gate: Middleware, scope: Scope, call: dict[str, Any], price: Price, replay: _Replay,
         send: Send,
     ) -> None:
-        self.gate, self.call, self.replay, self._send = gate, call, replay, send
+        self.gate, self.call, self.replay, self._send = gate, call, replay, _unbuffered(send)
         member, self.kind = METHODS[call["method"]]
         self.name = str(call["params"].get(member) or "")
         lines = [(n.decode("latin-1").lower(), v.decode("latin-1")) for n, v in scope["headers"]]
@@ -328,6 +380,10 @@ class _Call(Exchange):
         token = current.set(self)  # type: ignore[arg-type]
         work = asyncio.ensure_future(self._work())
         current.reset(token)
+        keeper: asyncio.Task[None] | None = None
+        if not free:
+            keeping = self.keep(self.gate.transport, lambda: True, lambda: None)
+            keeper = asyncio.ensure_future(keeping)
         try:
             answer = await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -339,6 +395,9 @@ class _Call(Exchange):
         except Exception:
             await self._steps(self.release())
             raise
+        finally:
+            if keeper is not None:
+                keeper.cancel()
         if answer is None:
             return
         status, headers, message, shown = answer

@@ -17,9 +17,11 @@ caller were there, and work that never ends is ended by the server alone; its ho
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
 from typing import Any, Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future
 from wsgiref.util import is_hop_by_hop
 
 from . import _core
@@ -37,6 +39,7 @@ from ._sale import (
     Refused,
     Reply,
     Seller,
+    Tail,
     Unsettled,
     Work,
     declared,
@@ -187,6 +190,7 @@ class _Exchange(Exchange):
         self.delivered = 0
         self.passing = self.streaming = False
         self.cut: ValueError | None = None
+        self.keeper: Future[None] | None = None
 
     def run(self) -> Iterable[bytes]:
         """Runs the application until it is known what becomes of its answer."""
@@ -226,6 +230,7 @@ class _Exchange(Exchange):
 
     def _failed(self, e: BaseException, result: Any) -> Iterable[bytes]:
         """Ends work that raised: the hold is given back."""
+        self._rest()
         if self.refusal is not None:
             return self._end_refused(result)
         _close(result)
@@ -234,6 +239,7 @@ class _Exchange(Exchange):
         raise e
 
     def _end_refused(self, result: Any) -> Iterable[bytes]:
+        self._rest()
         _close(result)
         assert self.refusal is not None and self.refusal.reply is not None
         return self._answer(self.refusal.reply)
@@ -253,7 +259,15 @@ class _Exchange(Exchange):
         reply: Reply | None = self._steps(self.pay(price))
         if reply is not None:
             self.refusal = Refused(reply)
+        else:
+            keeping = self.keep(self.gate._late, lambda: True, lambda: None)
+            self.keeper = asyncio.run_coroutine_threadsafe(keeping, self.gate.queue.loop())
         return reply
+
+    def _rest(self) -> None:
+        """Ends the renewals of the hold."""
+        if self.keeper is not None:
+            self.keeper.cancel()
 
     async def pay_soon(self, price: Price) -> Reply | None:
         """Pays for a handler of asyncio in a WSGI application, which waits for it anyway."""
@@ -296,9 +310,10 @@ class _Exchange(Exchange):
         try:
             while True:
                 streams = self.price.stream or is_events(self.headers)
-                if streams or size > self.seller.max_buffer:
-                    release = lambda: self._steps(self.release())  # noqa: E731
-                    return _Stream(self._stream(kept, parts), result, release)
+                # Headers alone are not an answer to pay for.
+                begins = streams and (size > 0 or not self.is_priced())
+                if begins or size > self.seller.max_buffer:
+                    return self._flow(kept, parts, result)
                 part = self._within(lambda: next(parts, None))
                 if part is None:
                     break
@@ -314,6 +329,7 @@ class _Exchange(Exchange):
 
     def _decide(self, body: bytes) -> Iterable[bytes]:
         """Settles an answer of which nothing has left, and lets it leave."""
+        self._rest()
         if not 200 <= self.status <= 299:
             self._steps(self.release())
             return self._leave(keep_private(self.headers), body)
@@ -352,32 +368,49 @@ class _Exchange(Exchange):
         self._begin(headers, f"{reply.status} {REASONS.get(reply.status, 'Refused')}")
         return [reply.body]
 
-    def _stream(
-        self, kept: list[bytes], parts: Iterator[bytes]
-    ) -> Generator[bytes, None, None]:
-        """Lets an answer flow on its hold and settles it at its end."""
-        success = 200 <= self.status <= 299
-        whole = False
+    def _flow(self, kept: list[bytes], parts: Iterator[bytes], result: Any) -> Iterable[bytes]:
+        """Begins a stream."""
+        headers, refusal = self._steps(self.begin(self.status, self.headers))
+        if refusal is not None:
+            self.refusal = Refused(refusal)
+            return self._end_refused(result)
+        settles = 200 <= self.status <= 299 and not self.is_priced()
         self.streaming = True
+
+        def unbegun() -> None:
+            self._rest()
+            if settles:
+                self._steps(self.release())
+
+        return _Stream(self._stream(kept, parts, headers, settles), result, unbegun)
+
+    def _stream(
+        self, kept: list[bytes], parts: Iterator[bytes], headers: Lines, settles: bool
+    ) -> Generator[bytes, None, None]:
+        """Lets an answer flow, and settles it at its end when its price is not known before."""
+        whole, tail = False, Tail(headers)
         try:
             self._in_time()
-            self._begin(
-                self.paid_headers(self.headers, None) if success else keep_private(self.headers)
-            )
+            self._begin(headers)
             for part in kept:
                 yield part
+                tail.add(part)
                 self.delivered += len(part)
             kept.clear()
             while (part := self._within(lambda: next(parts, None))) is not None:
+                if time.monotonic() >= self.ends and (last := tail.end()):
+                    yield last
                 self._in_time()
                 yield part
+                tail.add(part)
                 self.delivered += len(part)
             whole = True
         finally:
-            if not success or not (whole or self.delivered):
-                self._steps(self.release())
-            else:
+            self._rest()
+            if settles and (whole or self.delivered):
                 self._settle_stream()
+            elif settles:
+                self._steps(self.release())
 
     def _in_time(self) -> None:
         if self.cut is not None:
