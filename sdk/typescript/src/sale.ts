@@ -749,7 +749,7 @@ export class Sale {
     return Math.max(0, this.#ends - performance.now());
   }
 
-  /** Whether the price is known before the answer: then a stream is settled before its first byte. */
+  /** Whether a stream is settled before its first byte, as its price is known before the answer. */
   get isPriced(): boolean {
     return typeof this.shop.o.credits !== "function";
   }

@@ -171,6 +171,18 @@ const options = async (more = {}) => ({
   limits: { hosts: [host()], creditsPerCall: 5n, credits: 100n }, ...more,
 });
 
+test("a call that is slow outlasts its hold", async () => {
+  const [had] = await balance();
+  const client = await pair({ holdSecs: 1 });
+  const call = client.callTool(withToken(await service.token(), { name: "ask", arguments: { what: "hang" } }));
+  await pause(2500);
+  assert.ok(faults.counts.renew >= 2, `${faults.counts.renew} renewals`);
+  state.resume();
+  assert.equal((await call).content[0].text, content);
+  assert.deepEqual(await balance(), [had - 2n, 0n]);
+  await client.close();
+});
+
 test("a result that the SDK rejects is free", async () => {
   const [had] = await balance();
   const client = await pair({ rejected: true });
