@@ -1,7 +1,7 @@
 // The buyer's side: what a server asks for is paid, once, within limits. The rules are those of the
 // Go package client. fetch.ts, mcp.ts and ai.ts carry the payments.
 import type { Toll } from "./client.js";
-import { BusinessError, codes } from "./errors.js";
+import { BusinessError } from "./error.js";
 import type { Plan } from "./generated.js";
 import * as x402 from "./x402.js";
 
@@ -51,10 +51,12 @@ export interface Limits {
   money?: bigint;
 }
 
+const notPaid = "BCK.X402.0030";
+
 /** A payment is not within the limits. The message is safe to show. */
 export class LimitReached extends BusinessError {
   constructor(message: string) {
-    super({ code: codes.paymentRequired, message, category: "business" });
+    super({ code: notPaid, message, category: "business" });
   }
 }
 
@@ -65,26 +67,24 @@ export class LimitReached extends BusinessError {
  * "BCK.X402.0914" when the outcome is unknown.
  */
 export class PaymentError extends BusinessError {
-  readonly host: string;
-  readonly payment: PaymentRecord | undefined;
+  declare readonly host: string;
+  declare readonly payment: PaymentRecord | undefined;
   /** What the server asks for. */
-  readonly challenge: x402.Challenge | undefined;
+  declare readonly challenge: x402.Challenge | undefined;
   constructor(
     host: string,
     reason: string,
     more: { payment?: PaymentRecord; challenge?: x402.Challenge } = {},
   ) {
     super({
-      code: more.payment ? codes.settlementPending : codes.paymentRequired,
+      code: more.payment ? "BCK.X402.0914" : notPaid,
       status: more.payment ? 0 : 402,
       category: "business",
       message: more.payment
         ? `a payment to ${host} was sent, and its outcome is not known: ${reason}`
         : `${host} asks for payment, and nothing was paid: ${reason}`,
     });
-    this.host = host;
-    this.payment = more.payment;
-    this.challenge = more.challenge;
+    Object.assign(this, more, { host });
   }
 }
 

@@ -378,6 +378,9 @@ export type Receipt = g.SettleResponse;
 
 const aboutTheCall = ["", "rate_limited", "unauthorized_server"];
 
+const byId = <T>(input: T | string): T | { agentRequestId: string } =>
+  typeof input === "string" ? { agentRequestId: input } : input;
+
 /** Verify, settle, release and renew: what a seller calls. */
 export class Payments extends Resource {
   /**
@@ -459,8 +462,7 @@ export class Payments extends Resource {
     input: g.ReleaseRequest | g.StockRequest | string,
     o?: CallOptions,
   ): TollPromise<g.ReleaseResponse> {
-    const body = typeof input === "string" ? { agentRequestId: input } : input;
-    return this.core.op("release", [], o, { body, repeat: "safe" });
+    return this.core.op("release", [], o, { body: byId(input), repeat: "safe" });
   }
 
   /**
@@ -468,8 +470,7 @@ export class Payments extends Resource {
    * hours after it began. A repeat is harmless.
    */
   renew(input: g.RenewRequest | string, o?: CallOptions): TollPromise<g.RenewResponse> {
-    const body = typeof input === "string" ? { agentRequestId: input } : input;
-    return this.core.op("renew", [], o, { body, repeat: "safe" });
+    return this.core.op("renew", [], o, { body: byId(input), repeat: "safe" });
   }
 
   /** The outcome of a request; its plan's owner and its subscriber may read it. */

@@ -1,71 +1,13 @@
 import { fromBase64 } from "./base64.js";
+import { BusinessError, type ErrorParts, TollError } from "./error.js";
 import type { PaymentRequired } from "./generated.js";
 
-/** What an error is made of. */
-export interface ErrorParts {
-  code: string;
-  message: string;
-  status?: number;
-  category?: string;
-  hint?: string;
-  details?: string;
-  correlationId?: string;
-  retryable?: boolean;
-  retryAfterSecs?: number;
-  docsUrl?: string;
-  params?: Record<string, unknown>;
-  /** The body as it was sent, with members that this release does not know. */
-  raw?: unknown;
-  cause?: unknown;
-}
-
-/**
- * An error of the service, or of a call to it. Branch on `code`; `message` and `hint` are for
- * people. Every error of this package is one, except the reason of your own AbortSignal.
- */
-export class TollError extends Error {
-  /** Stable code, for example "BCK.PROTOCOL.0003". */
-  readonly code: string;
-  /** HTTP status; 0 when there was no answer. */
-  readonly status: number;
-  /** validation, auth, business, integration or internal. */
-  readonly category: string;
-  /** What to do about it, if the service says so. */
-  readonly hint: string | undefined;
-  readonly details: string | undefined;
-  /** Id of the call in the logs of the service. */
-  readonly correlationId: string | undefined;
-  /** Whether the same call can succeed later. */
-  readonly retryable: boolean;
-  /** Seconds after which the service asks for a repeat. */
-  readonly retryAfterSecs: number | undefined;
-  readonly docsUrl: string | undefined;
-  readonly params: Record<string, unknown> | undefined;
-  readonly raw: unknown;
-
-  constructor(p: ErrorParts) {
-    super(p.message, p.cause === undefined ? undefined : { cause: p.cause });
-    this.name = new.target.name;
-    this.code = p.code;
-    this.status = p.status ?? 0;
-    this.category = p.category ?? "internal";
-    this.hint = p.hint;
-    this.details = p.details;
-    this.correlationId = p.correlationId;
-    this.retryable = p.retryable ?? false;
-    this.retryAfterSecs = p.retryAfterSecs;
-    this.docsUrl = p.docsUrl;
-    this.params = p.params;
-    this.raw = p.raw;
-  }
-}
+export { BusinessError, type ErrorParts, TollError } from "./error.js";
 
 /** The request is malformed or breaks a rule of the interface. */
 export class ValidationError extends TollError {}
 /** The key is missing, unknown or expired, or lacks a right. */
 export class AuthError extends TollError {}
-/** The state of a record does not allow the call. */
-export class BusinessError extends TollError {}
 /** No record has this id, or it is not the caller's. */
 export class NotFoundError extends BusinessError {}
 /** The call contradicts an earlier one, or a change of the record. */
@@ -84,7 +26,7 @@ export class TimeoutError extends ConnectionError {}
 /** The request has to be paid. */
 export class PaymentRequiredError extends BusinessError {
   /** The terms of payment; undefined when the answer had none. */
-  readonly requirements: PaymentRequired | undefined;
+  declare readonly requirements: PaymentRequired | undefined;
   constructor(p: ErrorParts, requirements?: PaymentRequired) {
     super(p);
     this.requirements = requirements;
@@ -96,7 +38,7 @@ export class PaymentRequiredError extends BusinessError {
  * id, or ask `payments.get(agentRequestId)`.
  */
 export class SettlementPendingError extends TollError {
-  readonly agentRequestId: string | undefined;
+  declare readonly agentRequestId: string | undefined;
   constructor(p: ErrorParts, agentRequestId?: string) {
     super(p);
     this.agentRequestId = agentRequestId;

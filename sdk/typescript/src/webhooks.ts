@@ -53,23 +53,20 @@ export async function verifyWebhook(
   const text = new Uint8Array(head.length + bytes.length);
   text.set(head);
   text.set(bytes, head.length);
-  const given = header(headers, `${prefix}signature`);
-  const signatures = isOwn ? hexSignatures(given) : standardSignatures(given);
+  const given = header(headers, `${prefix}signature`).split(/[,\s]+/, 32);
   let good = false;
   for (const secret of typeof secrets === "string" ? [secrets] : secrets) {
     const raw = isOwn ? new TextEncoder().encode(secret) : standardKey(secret);
     if (!raw?.length) continue;
-    const key = await crypto.subtle.importKey(
-      "raw",
-      raw,
-      { name: "HMAC", hash: "SHA-256" },
-      false,
-      ["verify"],
-    );
-    for (const signature of signatures) {
-      // verify compares in constant time
-      if (await crypto.subtle.verify("HMAC", key, signature, text)) good = true;
-    }
+    const hmac = { name: "HMAC", hash: "SHA-256" };
+    const key = await crypto.subtle.importKey("raw", raw, hmac, false, ["sign"]);
+    const mac = new Uint8Array(await crypto.subtle.sign("HMAC", key, text));
+    const want = isOwn
+      ? `v1=${[...mac].map((b) => b.toString(16).padStart(2, "0")).join("")}`
+      : btoa(String.fromCharCode(...mac));
+    given.forEach((s, i) => {
+      if ((isOwn || given[i - 1] === "v1") && same(s, want)) good = true;
+    });
   }
   if (!good) refuse("The signature of the delivery is wrong.");
   let event: unknown;
@@ -90,28 +87,20 @@ export async function verifyWebhook(
   return event as Event;
 }
 
-const maxSignatures = 16;
-
-const hexSignatures = (given: string): Bytes[] =>
-  given
-    .split(/[,\s]+/)
-    .filter((s) => /^v1=[0-9a-f]{64}$/i.test(s))
-    .slice(0, maxSignatures)
-    .map((s) => Uint8Array.from(s.slice(3).match(/../g) ?? [], (h) => parseInt(h, 16)));
-
-/** Reads webhook-signature of Standard Webhooks: "v1,BASE64" between spaces or commas. */
-const standardSignatures = (given: string): Bytes[] =>
-  [...given.matchAll(/(?<![^\s,])v1,([A-Za-z0-9+/]{43}=)(?![^\s,])/g)]
-    .slice(0, maxSignatures)
-    .map((m) => bytesOf(m[1] as string));
-
-type Bytes = Uint8Array<ArrayBuffer>;
-const bytesOf = (base64: string): Bytes => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+/** Compares two texts in a time that does not depend on where they differ. */
+function same(a: string, b: string): boolean {
+  let differs = a.length ^ b.length;
+  for (let i = 0; i < b.length; i++) differs |= a.charCodeAt(i) ^ b.charCodeAt(i);
+  return differs === 0;
+}
 
 /** Returns the key of a secret of Standard Webhooks: base64 behind whsec_. */
-function standardKey(secret: string): Bytes | undefined {
-  const text = secret.startsWith("whsec_") ? secret.slice("whsec_".length) : secret;
-  return /^[A-Za-z0-9+/]+={0,2}$/.test(text) && text.length % 4 !== 1 ? bytesOf(text) : undefined;
+function standardKey(secret: string): Uint8Array<ArrayBuffer> | undefined {
+  try {
+    return Uint8Array.from(atob(secret.replace("whsec_", "")), (c) => c.charCodeAt(0));
+  } catch {
+    return undefined;
+  }
 }
 
 function header(from: HeaderSource, name: string): string {
