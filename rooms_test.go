@@ -329,7 +329,7 @@ var rooms = map[string]room{
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
 		lines: 8035, // 20 of them count refusals by code; 20 of them let members have mails of their own; 60 of them compress documents and make each when it is asked for; 100 of them are guides and their search; 190 of them are exports of lists; 150 of them are usage, revenue and refusals; 600 of them are people: sessions, members, invitations, credentials, audit log; 190 of them describe operations; 100 of them are requests by time; 110 recent calls; 8 give the id of a request to all rooms; 50 of them name workspaces and send people to pages
 		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger internal/correlation internal/traces " +
-			"internal/auth internal/facilitator internal/checkout internal/events internal/people internal/gzipped docs",
+			"internal/auth internal/facilitator internal/checkout internal/events internal/people internal/plain internal/gzipped docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 	},
 	// crypto starts and reports the chain, and has what it remembers of its own: keys, the genesis, the mirror.
@@ -376,7 +376,7 @@ var rooms = map[string]room{
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
 		lines: 10879, // 11 note backups; 40 are object stores, audits that are noted and where traces go; 330 of them are the month of sales of toll dev, 80 of them are usage and revenue; 50 make links for people, 250 sign them in and manage members; 480 are what people need: names and beginnings of ids, completion, groups of help, lists; 140 are recovery, payments without an order, another master key; 40 of them are requests and recent calls
-		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/jobs " +
+		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/plain internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{
 			"github.com/ethereum/go-ethereum",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -217,15 +218,7 @@ func cellOf(record json.RawMessage, path string) string {
 	}
 	var text string
 	if json.Unmarshal(record, &text) == nil {
-		return inert(text)
+		return plain.Cell(text) // T158
 	}
 	return string(record)
-}
-
-// inert puts an apostrophe before a text that a spreadsheet would run as a formula (T158).
-func inert(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
-		return "'" + text
-	}
-	return text
 }

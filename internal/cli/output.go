@@ -15,6 +15,7 @@ import (
 	"charm.land/lipgloss/v2/table"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -285,14 +286,13 @@ func writeCSV(w io.Writer, rows [][]string) error {
 // number is a cell that a spreadsheet takes for a number, whatever its sign.
 var number = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?\z`)
 
-// inert returns a cell that no spreadsheet takes for a formula: one that begins like a formula gets
-// an apostrophe in front, which spreadsheets read as "this is text". Numbers stay numbers. Names
-// and descriptions are written by strangers.
+// inert returns a cell that no spreadsheet takes for a formula; see [plain.Cell]. Numbers stay numbers. Strangers write names and
+// descriptions.
 func inert(cell string) string {
-	if cell == "" || !strings.ContainsRune("=+-@\t\r", rune(cell[0])) || number.MatchString(cell) {
+	if number.MatchString(cell) {
 		return cell
 	}
-	return "'" + cell
+	return plain.Cell(cell)
 }
 
 // amountIn returns base units in whole units of a currency, and as they are where its decimals are not known, as of a token

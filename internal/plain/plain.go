@@ -57,3 +57,18 @@ func cut(s string, most int) string {
 	}
 	return s
 }
+
+// formulaStarts are the characters with which spreadsheets begin a formula, with their full-width and small forms.
+const formulaStarts = "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"
+
+// Cell returns a text as a cell of a spreadsheet. It puts an apostrophe before a text that begins with a tab, a carriage return or,
+// after blanks and characters that show nothing, such as a byte order mark, with a character that starts a formula.
+func Cell(text string) string {
+	start := strings.TrimLeftFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || !unicode.IsGraphic(r) || strings.ContainsRune(unseen, r)
+	})
+	if strings.HasPrefix(text, "\t") || strings.HasPrefix(text, "\r") || strings.IndexAny(start, formulaStarts) == 0 {
+		return "'" + text
+	}
+	return text
+}
