@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,10 +130,18 @@ func newAttempt(h *handler, c *call, key string) (*attempt, error) {
 	return &attempt{h: h, c: c, scope: sha256.Sum256(scope), body: sha256.Sum256(body)}, nil
 }
 
-// bounded reports whether the answer is a secret that has the rights and the end of the API key of the call. Another key of the
-// account, and another person, who may have fewer, does not get it by repeating the call.
-func (r *route) bounded() bool {
-	return r.op == "createKey" || r.op == "rotateKey" || r.op == "createPermission" || r.op == "createInvitation"
+// secretMembers are the members of answers that let whoever reads them act: API keys, access tokens, links, secrets of webhooks.
+var secretMembers = []string{"key", "accessToken", "link", "secret", "token"}
+
+// bounded reports whether an answer of the route holds a secret. Such an answer is kept for the API key and the person of the call:
+// another key of the account, and another person, who may have fewer rights, does not get it by repeating the call.
+func (r *route) bounded() bool { return r.action.secret }
+
+// holdsSecret reports whether a type of answers has one of [secretMembers].
+func holdsSecret(answer reflect.Type) bool {
+	return slices.ContainsFunc(columnsOf(answer, ""), func(member string) bool {
+		return slices.Contains(secretMembers, member[strings.LastIndexByte(member, '.')+1:])
+	})
 }
 
 // normalJSON returns the body without its blanks and the order of its members, numbers digit for digit: the same call

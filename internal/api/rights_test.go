@@ -412,14 +412,15 @@ func TestOrganizations(t *testing.T) {
 	}
 }
 
-// TestT17_RepeatedByAnotherKey: a call that another API key made before gives no key and no access token of that one out, which may
-// have more rights and a later end.
+// TestT17_RepeatedByAnotherKey: a call that another API key made before gives out no key, no access token and no webhook secret of
+// that key, which may have more rights and a later end.
 func TestT17_RepeatedByAnotherKey(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
-	few := s.keyWith(s.b1, toll.RightKeys, toll.RightSpend)
+	few := s.keyWith(s.b1, toll.RightKeys, toll.RightSpend, toll.RightManage)
 	for path, c := range map[string]struct{ body, secret string }{
 		base + "/api-keys":         {`{}`, "key"},
+		base + "/webhooks":         {`{"url":"https://hooks.example"}`, "secret"},
 		base + "/x402/permissions": {`{"planId":"` + plan + `"}`, "accessToken"},
 	} {
 		first := s.do(s.b1, "POST", path, c.body, "Idempotency-Key", "1")

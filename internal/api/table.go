@@ -73,6 +73,7 @@ type query struct{ name, description string }
 type action struct {
 	in, out reflect.Type // nil: no body; no JSON
 	once    bool         // takes an Idempotency-Key
+	secret  bool         // answers with a secret, see [route.bounded]
 	events  bool         // answers text/event-stream
 	run     func(h *handler, c *call) (any, error)
 }
@@ -107,9 +108,7 @@ func takes[In, Out any](f func(h *handler, c *call, in *In) (Out, error)) action
 // owns the transaction, which stores the answer with it. once is never nil. Headers that belong to the answer (Deprecation) are
 // set before. A repeated call gets what is stored, and f is not run.
 func creates[In, Out any](f func(h *handler, c *call, in *In, once *store.Once) (Out, error)) action {
-	return action{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), once: true, run: func(h *handler, c *call) (any, error) {
-		return create[In, Out, Out](h, c, f, nil)
-	}}
+	return createsLive[In, Out, Out](f, nil)
 }
 
 // createsLive is creates for an answer that moves on after it was stored, as that of an order: a Ref of what was created is
@@ -117,7 +116,8 @@ func creates[In, Out any](f func(h *handler, c *call, in *In, once *store.Once) 
 func createsLive[In, Out, Ref any](
 	f func(h *handler, c *call, in *In, once *store.Once) (Out, error), again func(h *handler, c *call, earlier Ref) (Out, error),
 ) action {
-	return action{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), once: true, run: func(h *handler, c *call) (any, error) {
+	out := reflect.TypeFor[Out]()
+	return action{in: reflect.TypeFor[In](), out: out, once: true, secret: holdsSecret(out), run: func(h *handler, c *call) (any, error) {
 		return create(h, c, f, again)
 	}}
 }
