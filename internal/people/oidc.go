@@ -244,7 +244,7 @@ func (o *provider) exchange(ctx context.Context, s *oidcState, q url.Values) (c 
 	switch {
 	case subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(s.Nonce)) != 1:
 		return c, errors.New("the identity token has another nonce")
-	case len(id.Audience) > 1 && c.AuthorizedParty != o.ClientID:
+	case (len(id.Audience) > 1 || c.AuthorizedParty != "") && c.AuthorizedParty != o.ClientID: // OpenID Connect Core 3.1.3.7, rules 4 and 5
 		return c, errors.New("the identity token is of another party")
 	case c.Subject == "" || len(c.Subject) > 255:
 		return c, errors.New("the identity token has no subject of at most 255 bytes")

@@ -96,14 +96,14 @@ func (p *People) seal(options any, s *webauthn.SessionData, use string) (Ceremon
 		return Ceremony{}, err
 	}
 	sealed, err := p.Seal(state, []byte("passkey "+use))
-	return Ceremony{string(text), base64.RawURLEncoding.EncodeToString(sealed)}, err
+	return Ceremony{string(text), stateText.EncodeToString(sealed)}, err
 }
 
 var errPasskey = toll.Errorf(toll.CodeNotAuthenticated, "The passkey was not taken. Start again, or sign in another way.")
 
 // open returns the state of a ceremony that was sealed for the same use. It uses the challenge up.
 func (p *People) open(ctx context.Context, state, use string) (s webauthn.SessionData, err error) {
-	sealed, err := base64.RawURLEncoding.DecodeString(state)
+	sealed, err := stateText.DecodeString(state)
 	if err != nil {
 		return s, errPasskey
 	}

@@ -34,6 +34,9 @@ type provedState struct {
 
 var errProved = toll.Errorf(toll.CodeNotAuthenticated, "This sign-in has ended or was used. Start again.")
 
+// stateText is the base64 of sealed states. Strict refuses bits behind the last byte.
+var stateText = base64.RawURLEncoding.Strict()
+
 // sealState returns what a page keeps, so that nobody can read or change it.
 func (p *People) sealState(s any, use string) (string, error) {
 	text, err := json.Marshal(s)
@@ -41,12 +44,12 @@ func (p *People) sealState(s any, use string) (string, error) {
 		return "", err
 	}
 	sealed, err := p.Seal(text, []byte("people "+use))
-	return base64.RawURLEncoding.EncodeToString(sealed), err
+	return stateText.EncodeToString(sealed), err
 }
 
 // openState reads what [People.sealState] made for the same use, and reports whether it did.
 func (p *People) openState(state, use string, s any) bool {
-	sealed, err := base64.RawURLEncoding.DecodeString(state)
+	sealed, err := stateText.DecodeString(state)
 	if err != nil {
 		return false
 	}
@@ -54,9 +57,14 @@ func (p *People) openState(state, use string, s any) bool {
 	return err == nil && json.Unmarshal(plain, s) == nil
 }
 
-// claimState reports an error the second time that a state is used.
+// claimState returns an error when an open state was used before. It goes by the sealed bytes: the decoder of base64 skips line
+// breaks, so that one state has many texts.
 func (p *People) claimState(ctx context.Context, tx *store.Tx, state string, ends time.Time) error {
-	sum := sha256.Sum256([]byte("people " + state))
+	sealed, err := stateText.DecodeString(state)
+	if err != nil {
+		return errProved
+	}
+	sum := sha256.Sum256(append([]byte("people "), sealed...))
 	first, err := store.ClaimForm(ctx, tx, sum[:], p.Clock(), ends)
 	if err == nil && !first {
 		err = errProved

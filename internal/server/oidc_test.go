@@ -191,6 +191,10 @@ func TestT157_OIDC(t *testing.T) {
 				t.Errorf("answer %d of a lax provider: %d", i+1, res.status)
 			}
 		}
+		broken := strings.Replace(answer, "state=", "state=%0A", 1) // the same sealed bytes in another text
+		if res := twice.send(http.MethodGet, broken, "", "Cookie", cookieOf(twice)); res.status != http.StatusUnauthorized {
+			t.Errorf("an answer again with a line break in its state: %d", res.status)
+		}
 		p.lax = false
 		if res = v.submit(formOf(t, res).with("name", "Ann")); res.status != http.StatusSeeOther || res.header.Get("Location") != "/account/access" {
 			t.Fatalf("sign-up: %d %s", res.status, mainPart.FindString(res.body))
@@ -204,6 +208,7 @@ func TestT157_OIDC(t *testing.T) {
 			"another nonce":    {"nonce": "x"},
 			"another audience": {"aud": "other"},
 			"another party":    {"aud": []string{providerClient, "other"}, "azp": "other"},
+			"other azp":        {"azp": "other"},
 			"another issuer":   {"iss": "https://evil.example.com"},
 			"over":             {"exp": time.Now().Unix() - 1},
 			"no subject":       {"sub": ""},
