@@ -221,7 +221,7 @@ type ProofInput struct {
 }
 
 func (h *handler) proveSession(c *call, in *ProofInput) (*toll.Session, error) {
-	err := h.People.ProveSession(c.context, c.source(), c.signed, in.Password)
+	err := h.People.ProveSession(c.context, c.signed, in.Password)
 	return &c.signed.Session, err
 }
 

@@ -49,16 +49,21 @@ func (p *People) EndSession(ctx context.Context, user toll.UUID, id string) erro
 	})
 }
 
-// Prove proves a person once more by the password. Errors: those of [People.SignIn].
-func (p *People) Prove(ctx context.Context, source string, user toll.UUID, password string) error {
+// Prove proves a person who signed in once more by the password. Tries count by person: only sessions of the person use them up.
+// Errors: [toll.CodeNotAuthenticated], [toll.CodeRateLimited], [toll.CodePasswordsOff].
+func (p *People) Prove(ctx context.Context, user toll.UUID, password string) error {
+	if p.NoPasswords {
+		return errPasswordsOff
+	}
 	c, err := p.passwordOf(ctx, p.Store, user)
 	if err != nil {
 		return err
 	}
-	proved, err := p.signIn(ctx, source, c.Subject, password, false)
-	if err == nil && proved.ID != user {
-		err = errSignIn
+	give, err := p.take(ctx, "", user, bucket{p.limits.names, "confirm " + user.String()})
+	if err != nil {
+		return err
 	}
+	_, err = p.checked(ctx, c, password, false, give)
 	if errors.Is(err, errSignIn) {
 		return toll.Errorf(toll.CodeNotAuthenticated, "The password is wrong.")
 	}
@@ -245,7 +250,8 @@ func recoverySubject(code string) string {
 // another password, and with a first one the login name. Where the service takes no passwords, the old one ends and password is not
 // used. All sessions, and with a link all recovery codes, end. Errors are safe to show: [toll.CodeNotAuthenticated], [toll.CodeBadRequest], [toll.CodeExists] for a login name that is taken.
 func (p *People) Recover(ctx context.Context, source, link, login, code, password string) (toll.Person, error) {
-	if err := p.limits.try(source, "recover "+strings.ToLower(login)+link); err != nil {
+	give, err := p.try(ctx, source, "", toll.UUID{}) // by source alone: a code has 80 random bits, a link 256
+	if err != nil {
 		return toll.Person{}, err
 	}
 	user, err := p.recoverable(ctx, link, code)
@@ -303,6 +309,7 @@ func (p *People) Recover(ctx context.Context, source, link, login, code, passwor
 	if err != nil {
 		return toll.Person{}, err
 	}
+	give()
 	p.noteSignIn(ctx, user, Recovery, p.Clock())
 	return p.User(ctx, user)
 }
@@ -319,13 +326,13 @@ func (p *People) recoverable(ctx context.Context, link, code string) (toll.UUID,
 
 var errRecovery = toll.Errorf(toll.CodeNotAuthenticated, "The login name or the recovery code is wrong.")
 
-// Sweep drops what nobody needs any more: codes that ended, links that ended a month ago, and the addresses of people in the audit log after 90 days.
+// Sweep drops what nobody needs any more: codes that were sent a day ago, links that ended a month ago, and the addresses of people in the audit log after 90 days.
 // It reports whether there may be more.
 func (p *People) Sweep(ctx context.Context) (bool, error) {
 	const slice = 500
 	now := p.Clock()
 	if err := p.Store.Tx(ctx, func(tx *store.Tx) error {
-		return errors.Join(store.DropMailCodes(ctx, tx, now), store.DropLinks(ctx, tx, now.Add(-30*24*time.Hour)))
+		return errors.Join(store.DropMailCodes(ctx, tx, now.Add(-mailDay)), store.DropLinks(ctx, tx, now.Add(-30*24*time.Hour)))
 	}); err != nil {
 		return false, err
 	}

@@ -29,8 +29,11 @@ const (
 	// codeLife is how long a code can be typed, and codeTries how often a wrong one is taken.
 	codeLife  = 10 * time.Minute
 	codeTries = 5
-	// mostCodes bounds the codes of one address that have not ended, in all processes. A guess succeeds once in 10^8 tries.
+	// mostCodes bounds the codes of one address that have not ended, and mostDaily those within a day that were not used, in all
+	// processes. A guess succeeds once in 10^8 tries.
 	mostCodes = 5
+	mostDaily = 10
+	mailDay   = 24 * time.Hour
 	// mostMails bounds the mails that wait to be sent, and sendTime the time of one.
 	mostMails = 100
 	sendTime  = 30 * time.Second
@@ -189,10 +192,11 @@ func (p *People) SendCode(ctx context.Context, source string, to CodeFor) (state
 	if p.mailer == nil || !mailSyntax.MatchString(to.Mail) {
 		return "", errMail
 	}
-	if err := p.limits.mail(source, to.Mail); err != nil {
+	owner, may, err := p.mayGetCode(ctx, to)
+	if err != nil {
 		return "", err
 	}
-	known, err := p.mayGetCode(ctx, to)
+	_, err = p.take(ctx, source, owner, bucket{p.limits.senders, source}, bucket{p.limits.mails, to.Mail}, bucket{p.limits.allMail, ""})
 	if err != nil {
 		return "", err
 	}
@@ -205,24 +209,36 @@ func (p *People) SendCode(ctx context.Context, source string, to CodeFor) (state
 	_, _ = rand.Read(id) // never fails since Go 1.24
 	now := p.Clock()
 	s := codeState{to, id, now.Add(codeLife)}
-	row := store.MailCode{ID: sumOf(string(id)), Mail: sumOf(to.Mail), Code: codeHash(id, code), EndsAt: s.Ends}
+	row := store.MailCode{ID: sumOf(string(id)), Code: codeHash(id, code), EndsAt: s.Ends}
+	sends := false
 	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
-		open, err := store.MailCodesOf(ctx, tx, row.Mail, now)
-		if err != nil {
-			return err
+		row.Mail = sumOf(to.Mail)
+		left := codesLeft(ctx, tx, row.Mail, now)
+		stopped, err := store.HasMailStop(ctx, tx, row.Mail)
+		if sends = may && !stopped; err == nil && (stopped || isLimited(left)) {
+			var own string
+			if own, err = p.earlier(ctx, tx, source, owner); own != "" { // codes for the person count apart from those for strangers
+				sends, row.Mail = may, sumOf("known "+to.Mail)
+				left = codesLeft(ctx, tx, row.Mail, now)
+			}
 		}
-		if len(open) >= mostCodes {
-			return toll.Errorf(toll.CodeRateLimited, "Enough codes were sent to this address. Type one of them, or wait some minutes.")
+		if err := cmp.Or(err, left); err != nil {
+			return err
 		}
 		return store.InsertMailCode(ctx, tx, row)
 	})
 	if err != nil {
 		return "", err
 	}
-	if known {
+	stop, err := p.sealState(mailStop{to.Mail}, "mail stop")
+	if err != nil {
+		return "", err
+	}
+	if sends {
 		l := letter{"", to.Mail, "Your code " + code[:4] + " " + code[4:], "Your code for " + p.PublicURL + " is\r\n\r\n    " + code[:4] + " " + code[4:] +
 			"\r\n\r\nType it there within 10 minutes. It works once. Tell it to nobody: whoever runs the service never asks for it.\r\n" +
-			"Somebody typed your address there. If that was not you, nothing happens without the code.\r\n"}
+			"Somebody typed your address there. If that was not you, nothing happens without the code.\r\n\r\n" +
+			"Never send codes to this address again: " + p.PublicURL + PathMailStop + "?" + url.Values{"state": {stop}}.Encode() + "\r\n"}
 		select {
 		case p.mailer.queue <- l:
 			p.mailer.queued.Fire()
@@ -233,20 +249,73 @@ func (p *People) SendCode(ctx context.Context, source string, to CodeFor) (state
 	return p.sealState(s, "mail code")
 }
 
-// mayGetCode reports whether the owner of an address could use a code.
-func (p *People) mayGetCode(ctx context.Context, to CodeFor) (bool, error) {
-	if !to.User.IsZero() {
-		return true, nil
+// codesLeft returns nil while one more code may be sent for an address or, with another hash, for a person of it.
+func codesLeft(ctx context.Context, tx *store.Tx, mail []byte, now time.Time) error {
+	sent, err := store.MailCodesOf(ctx, tx, mail, now.Add(codeLife-mailDay))
+	open := 0
+	for _, c := range sent {
+		if c.EndsAt.After(now) {
+			open++
+		}
 	}
-	_, err := store.CredentialBySubject(ctx, p.Store, Mail, to.Mail)
+	switch {
+	case err != nil:
+		return err
+	case len(sent) >= mostDaily:
+		return toll.Errorf(toll.CodeRateLimited, "Ten codes were sent to this address within a day. Sign in another way, or try again tomorrow.")
+	case open >= mostCodes:
+		return toll.Errorf(toll.CodeRateLimited, "Enough codes were sent to this address. Type one of them, or wait some minutes.")
+	}
+	return nil
+}
+
+// mayGetCode returns the person of an address, zero for none, and reports whether its owner could use a code.
+func (p *People) mayGetCode(ctx context.Context, to CodeFor) (owner toll.UUID, may bool, err error) {
+	c, err := store.CredentialBySubject(ctx, p.Store, Mail, to.Mail)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
-		return err == nil, err
+		return c.UserID, err == nil, err
+	}
+	if !to.User.IsZero() {
+		return owner, true, nil
 	}
 	err = p.MaySignUp(ctx, to.Link)
 	if e := toll.AsError(err); err != nil && e.HTTPStatus() >= 500 {
-		return false, err
+		return owner, false, err
 	}
-	return err == nil, nil
+	return owner, err == nil, nil
+}
+
+// PathMailStop is the page on which the owner of a mail address stops codes to it.
+const PathMailStop = "/sign-in/mail/stop"
+
+// mailStop is what the link in a mail says, sealed. It does not end.
+type mailStop struct {
+	Mail string `json:"mail"`
+}
+
+// MailStop returns the address of the link in a mail, and whether codes to it are stopped. The error is safe to show.
+func (p *People) MailStop(ctx context.Context, state string) (address string, stopped bool, err error) {
+	var s mailStop
+	if len(state) > 1024 || !p.openState(state, "mail stop", &s) {
+		return "", false, toll.Errorf(toll.CodeBadRequest, "This link is not one of a mail of this service.")
+	}
+	stopped, err = store.HasMailStop(ctx, p.Store, sumOf(s.Mail))
+	return s.Mail, stopped, err
+}
+
+// StopMail stops codes to the address of the link in a mail for good, or allows them again. A person of the address still gets codes
+// in a browser or a network of an earlier sign-in. The error is safe to show.
+func (p *People) StopMail(ctx context.Context, state string, stop bool) error {
+	address, _, err := p.MailStop(ctx, state)
+	if err != nil {
+		return err
+	}
+	return p.Store.Tx(ctx, func(tx *store.Tx) error {
+		if !stop {
+			return store.DeleteMailStop(ctx, tx, sumOf(address))
+		}
+		return store.PutMailStop(ctx, tx, sumOf(address), p.Clock())
+	})
 }
 
 // ReadCode returns what a code is for, without trying one. The error is safe to show.
@@ -269,7 +338,12 @@ func (p *People) CheckCode(ctx context.Context, source, state, code string) (Cod
 	if err != nil {
 		return s.CodeFor, Proved{}, err
 	}
-	if err := p.limits.try(source, "mail "+s.Mail); err != nil {
+	c, err := store.CredentialBySubject(ctx, p.Store, Mail, s.Mail)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return s.CodeFor, Proved{}, err
+	}
+	give, err := p.try(ctx, source, "", c.UserID) // each code counts its own tries, in all processes
+	if err != nil {
 		return s.CodeFor, Proved{}, err
 	}
 	code = strings.NewReplacer(" ", "", "-", "", "\u00a0", "").Replace(code)
@@ -286,7 +360,10 @@ func (p *People) CheckCode(ctx context.Context, source, state, code string) (Cod
 		row.Tries++
 		return store.UpdateMailCode(ctx, tx, row)
 	})
-	if err == nil && !right {
+	switch {
+	case err == nil && right:
+		give()
+	case err == nil:
 		err = errCode
 	}
 	return s.CodeFor, Proved{Kind: Mail, Subject: s.Mail, Name: s.Mail}, err

@@ -251,7 +251,8 @@ func (p *People) signInPasskey(ctx context.Context, source, state, answer string
 	if p.passkeys == nil {
 		return toll.Person{}, errPasskey
 	}
-	if err := take(p.limits.tries, p.limits.began, source); err != nil {
+	give, err := p.try(ctx, source, "", toll.UUID{})
+	if err != nil {
 		return toll.Person{}, err
 	}
 	s, err := p.open(ctx, state, forSignIn)
@@ -291,5 +292,9 @@ func (p *People) signInPasskey(ctx context.Context, source, state, answer string
 	if row.Secret, err = json.Marshal(c); err != nil {
 		return toll.Person{}, err
 	}
-	return p.signedIn(ctx, row, begins)
+	u, err := p.signedIn(ctx, row, begins)
+	if err == nil {
+		give()
+	}
+	return u, err
 }

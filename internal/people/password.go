@@ -104,23 +104,28 @@ var errSignIn = toll.Errorf(toll.CodeNotAuthenticated, "The login name or the pa
 // SignIn returns the person of a login name and a password. An unknown name, a wrong password and a disabled person get the same
 // answer in the same time. Errors are safe to show: [toll.CodeNotAuthenticated], [toll.CodeRateLimited].
 func (p *People) SignIn(ctx context.Context, source, login, password string) (toll.Person, error) {
-	return p.signIn(ctx, source, login, password, true)
-}
-
-func (p *People) signIn(ctx context.Context, source, login, password string, begins bool) (toll.Person, error) {
 	if p.NoPasswords {
 		return toll.Person{}, errPasswordsOff
 	}
-	name, err := parseLogin(login)
-	if err := p.limits.try(source, name); err != nil {
-		return toll.Person{}, err
-	}
-	if err != nil || len(password) > longestPassword {
-		return toll.Person{}, errSignIn
-	}
+	name, invalid := parseLogin(login)
 	c, err := store.CredentialBySubject(ctx, p.Store, Password, name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return toll.Person{}, err
+	}
+	give, err := p.try(ctx, source, name, c.UserID)
+	if err != nil {
+		return toll.Person{}, err
+	}
+	if invalid != nil {
+		return toll.Person{}, errSignIn
+	}
+	return p.checked(ctx, c, password, true, give)
+}
+
+// checked returns the person of a password after a try was taken, which a success gives back.
+func (p *People) checked(ctx context.Context, c store.Credential, password string, begins bool, give func()) (toll.Person, error) {
+	if len(password) > longestPassword {
+		return toll.Person{}, errSignIn
 	}
 	ok, err := p.matches(ctx, password, c.Secret)
 	if err != nil {
@@ -129,7 +134,11 @@ func (p *People) signIn(ctx context.Context, source, login, password string, beg
 	if !ok {
 		return toll.Person{}, errSignIn
 	}
-	return p.signedIn(ctx, c, begins)
+	u, err := p.signedIn(ctx, c, begins)
+	if err == nil {
+		give()
+	}
+	return u, err
 }
 
 // signedIn notes the use of a proved credential and returns its person. begins says that a session begins with it.
@@ -137,6 +146,11 @@ func (p *People) signedIn(ctx context.Context, c store.Credential, begins bool) 
 	u, err := p.User(ctx, c.UserID)
 	if err != nil {
 		return u, store.NotFoundAs(err, errSignIn)
+	}
+	if begins {
+		if err := take(p.limits.sessions, p.limits.began, u.ID); err != nil {
+			return u, err
+		}
 	}
 	c.UsedAt = p.Clock()
 	ctx = p.as(ctx, u.ID)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -348,63 +347,3 @@ func sumOf(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
 	return sum[:]
 }
-
-// limits bound what one source, and what all sources together, may try. They count in this process alone.
-type limits struct {
-	began   time.Time
-	signUps *meter.Meter[string] // by source
-	tries   *meter.Meter[string] // of credentials, by source
-	names   *meter.Meter[string] // of credentials, by login name
-	links   *meter.Meter[string] // opened links, by source
-	senders *meter.Meter[string] // mails, by source
-	allMail *meter.Meter[string] // mails of everybody
-	mails   *meter.Meter[string] // mails, by address
-
-	notices *meter.Meter[toll.UUID] // mails that nobody asked for just now, by credential
-}
-
-func newLimits() limits {
-	return limits{
-		began:   time.Now(),
-		signUps: meter.New[string](6*time.Minute, 20),
-		tries:   meter.New[string](15*time.Second, 40),
-		names:   meter.New[string](30*time.Second, 20),
-		links:   meter.New[string](15*time.Second, 40),
-		senders: meter.New[string](2*time.Minute, 10),
-		mails:   meter.New[string](5*time.Minute, 5),
-		allMail: meter.New[string](2*time.Second, 300),
-		notices: meter.New[toll.UUID](3*time.Minute, 20),
-	}
-}
-
-func take(m *meter.Meter[string], began time.Time, who string) error {
-	r := m.Take(who, 1, time.Since(began))
-	if r.OK {
-		return nil
-	}
-	e := toll.Errorf(toll.CodeRateLimited, "Too many tries. Wait some minutes, then try again.")
-	e.RetryAfterSecs = int((r.Retry + time.Second - 1) / time.Second)
-	return e
-}
-
-func (l *limits) signUp(source string) error { return take(l.signUps, l.began, source) }
-
-// try counts a try of a credential by source and by name. Both are counted whether the name is known or not.
-func (l *limits) try(source, name string) error {
-	return errors.Join(take(l.tries, l.began, source), take(l.names, l.began, name))
-}
-
-// mail counts a mail by source, by address, and in all: nobody is sent many, and no flood of them makes many rows.
-func (l *limits) mail(source, to string) error {
-	for _, m := range []struct {
-		meter *meter.Meter[string]
-		who   string
-	}{{l.senders, source}, {l.mails, to}, {l.allMail, ""}} {
-		if err := take(m.meter, l.began, m.who); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *limits) link(source string) error { return take(l.links, l.began, source) }

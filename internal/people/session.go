@@ -123,11 +123,11 @@ func (p *People) Begin(ctx context.Context, u toll.Person, agent string) (text s
 
 // ProveSession notes in a session in a terminal that its person proved the password once more. Errors: those of [People.Prove],
 // [toll.CodeBadRequest] for the session of a browser.
-func (p *People) ProveSession(ctx context.Context, source string, s *Signed, password string) error {
+func (p *People) ProveSession(ctx context.Context, s *Signed, password string) error {
 	if !s.InTerminal() {
 		return toll.Errorf(toll.CodeBadRequest, "A browser proves a credential on the page /confirm.")
 	}
-	if err := p.Prove(ctx, source, s.Person.ID, password); err != nil {
+	if err := p.Prove(ctx, s.Person.ID, password); err != nil {
 		return err
 	}
 	s.row.Proof, s.row.ProvedAt = Password, p.Clock()

@@ -44,7 +44,7 @@ func peoplePages(w *web.Web) []api.Page {
 		web.PathSignIn: w.SignIn(), web.PathAuthorize: w.Authorize(), web.PathDevice: w.Device(), web.PathAccess: w.Access(), web.PathCLI: w.CLI(),
 		web.PathCheckout: w.CheckoutPage(), web.PathCheckoutDone: w.CheckoutDone(), web.PathCheckoutAgain: w.CheckoutAgain(), web.PathEnroll: w.Enroll(),
 		web.PathSignUp: w.SignUp(), web.PathJoin: w.Join(), web.PathRecover: w.Recover(), web.PathConfirm: w.Confirm(),
-		web.PathSecurity: w.Security(), web.PathMail: w.Mail(),
+		web.PathSecurity: w.Security(), web.PathMail: w.Mail(), people.PathMailStop: w.MailStop(),
 	} {
 		pages = append(pages, api.Page{Method: http.MethodGet, Path: path, Handler: h}, api.Page{Method: http.MethodPost, Path: path, Handler: h})
 	}

@@ -67,7 +67,7 @@ var (
 	InsertMailCode = mailCodes.insert
 	UpdateMailCode = mailCodes.update
 	LockMailCode   = locked[[]byte](mailCodes, "code_id = $1")
-	// MailCodesOf returns the codes of an address that have not ended.
+	// MailCodesOf returns the codes of an address that end after a moment.
 	MailCodesOf = listBy2[[]byte, time.Time](mailCodes, "mail = $1 AND ends_at > $2")
 
 	users      = newRecord[User]("users")
@@ -119,6 +119,10 @@ var (
 	DropLinks = runs[time.Time](done, "DELETE FROM links WHERE ends_at < $1")
 	// DeleteMailCode removes a code.
 	DeleteMailCode = runs[[]byte](found, "DELETE FROM mail_codes WHERE code_id = $1")
+	// PutMailStop stops codes to an address. A repeat changes nothing.
+	PutMailStop = runs2[[]byte, time.Time](done, "INSERT INTO mail_stops (mail, created_at) VALUES ($1, $2) ON CONFLICT (mail) DO NOTHING")
+	// DeleteMailStop allows codes to an address again.
+	DeleteMailStop = runs[[]byte](done, "DELETE FROM mail_stops WHERE mail = $1")
 	// DropMailCodes removes codes that ended before a moment.
 	DropMailCodes = runs[time.Time](done, "DELETE FROM mail_codes WHERE ends_at < $1")
 )
@@ -144,6 +148,12 @@ func LockMembers(ctx context.Context, tx *Tx, workspace toll.Address) ([]Members
 // by a person who leaves meanwhile. [ErrNotFound] for who is not in.
 func ShareMembership(ctx context.Context, tx *Tx, workspace toll.Address, user toll.UUID) (Membership, error) {
 	return memberships.one(ctx, tx, "WHERE workspace = $1 AND user_id = $2"+tx.ForShare(), workspace.Lower(), user[:])
+}
+
+// HasMailStop reports whether codes to an address are stopped; mail is the hash of the address.
+func HasMailStop(ctx context.Context, q Querier, mail []byte) (bool, error) {
+	rows, err := values[int64](ctx, q, "SELECT created_at FROM mail_stops WHERE mail = $1", blob(mail))
+	return len(rows) > 0, err
 }
 
 // AnyUser reports whether somebody has signed up.

@@ -239,7 +239,7 @@ func (w *Web) Confirm() http.Handler {
 			proof = people.Passkey
 			err = w.People.ProvePasskey(v.ctx(), w.Address(v.r), v.person.User.ID, v.form.Get("state"), v.form.Get("answer"))
 		} else {
-			err = w.People.Prove(v.ctx(), w.Address(v.r), v.person.User.ID, v.form.Get("password"))
+			err = w.People.Prove(v.ctx(), v.person.User.ID, v.form.Get("password"))
 		}
 		if err == nil {
 			err = w.sessions.RenewToken(v.ctx())

@@ -44,6 +44,31 @@ func (w *Web) Mail() http.Handler {
 	})
 }
 
+// mailStopForm asks whether codes to an address stop.
+type mailStopForm struct {
+	State, Mail string
+	Stopped     bool
+}
+
+// MailStop is GET and POST /sign-in/mail/stop: the owner of a mail address stops codes to it, or allows them again.
+func (w *Web) MailStop() http.Handler {
+	ask := func(v *visit, state string) {
+		address, stopped, err := w.People.MailStop(v.ctx(), state)
+		if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "Open the link in the mail again.") }) {
+			return
+		}
+		v.show(http.StatusOK, "mail_stop", shown{Title: "Codes by mail", Body: mailStopForm{state, address, stopped}}, "")
+	}
+	return w.page(func(v *visit) { ask(v, v.r.URL.Query().Get("state")) }, func(v *visit) {
+		state := v.form.Get("state")
+		err := w.People.StopMail(v.ctx(), state, v.form.Get("act") == "stop")
+		if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "Open the link in the mail again.") }) {
+			return
+		}
+		ask(v, state)
+	})
+}
+
 func (v *visit) askMail(status int, to people.CodeFor, fault string) {
 	if !v.w.People.HasMail() {
 		v.refuseNext(http.StatusNotFound, "This service sends no codes by mail.", "Sign in another way.")

@@ -180,9 +180,22 @@ func (w *Web) admitUser(v *visit, u toll.Person, proof string, at toll.Address) 
 	w.sessions.Put(ctx, sessionAgent, agent[:min(len(agent), mostAgent)])
 	w.sessions.Put(ctx, sessionSince, store.Micros(w.Clock()))
 	w.proved(ctx, proof, w.Clock())
-	var err error
+	browser, err := w.People.RememberBrowser(u.ID)
+	if err != nil {
+		return err
+	}
+	cookie := w.browserCookie()
+	cookie.Value, cookie.MaxAge = browser, int(people.Remembered.Seconds())
+	http.SetCookie(v.rw, cookie)
 	v.person, err = w.user(ctx, "")
 	return err
+}
+
+// browserCookie is the cookie of a browser in which a person signed in, which keeps strangers from locking the person out there. It
+// outlives the session, and is named after its cookie.
+func (w *Web) browserCookie() *http.Cookie {
+	name := strings.Replace(w.sessions.Cookie.Name, "session", "browser", 1)
+	return &http.Cookie{Name: name, Path: "/", HttpOnly: true, Secure: w.sessions.Cookie.Secure, SameSite: http.SameSiteLaxMode}
 }
 
 // proved notes when a person proved a credential of a kind.

@@ -137,7 +137,7 @@ func New(d Deps) (*Web, error) {
 func (w *Web) parse() error {
 	names := []string{
 		"sign_in", "cli", "consent", "device", "access", "checkout", "enroll", "message", "sign_up", "join", "recover", "confirm",
-		"security", "mail", "newcomer", "wallet", "explore", "public_agent", "public_plan", "receipts",
+		"security", "mail", "mail_stop", "newcomer", "wallet", "explore", "public_agent", "public_plan", "receipts",
 	}
 	for _, p := range w.areas {
 		names = append(names, p.Template)
@@ -211,7 +211,11 @@ func (w *Web) page(get, post func(*visit)) http.Handler {
 				actor.Kind, actor.ID = "user", p.User.ID.String()
 			}
 		}
-		v.r = r.WithContext(store.WithActor(r.Context(), actor))
+		ctx := store.WithActor(r.Context(), actor)
+		if c, err := r.Cookie(w.browserCookie().Name); err == nil {
+			ctx = people.WithBrowser(ctx, c.Value)
+		}
+		v.r = r.WithContext(ctx)
 		if r.Method != http.MethodPost {
 			get(v)
 			return
