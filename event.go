@@ -105,6 +105,7 @@ type Webhook struct {
 	Types        []EventType   `json:"types"` // empty: every type
 	Description  *string       `json:"description"`
 	Status       WebhookStatus `json:"status"`
+	UserID       string        `json:"userId,omitempty"` // the person who chose the address; "" for none
 	FailingSince *Time         `json:"failingSince"` // first failure after the last success
 	CreatedAt    Time          `json:"createdAt"`
 	UpdatedAt    Time          `json:"updatedAt"`

@@ -26,6 +26,14 @@ type Removed struct {
 	UserID  UUID   `json:"userId"`
 	Ended   Ended  `json:"ended"`         // what stood under the membership
 	Kept    *Ended `json:"kept,omitzero"` // what stands under that of the caller now
+	// Webhooks are those whose address the member chose: paused or, when they are kept, as they were.
+	Webhooks []WebhookLeft `json:"webhooks,omitempty"`
+}
+
+// WebhookLeft is a webhook of a member who was removed.
+type WebhookLeft struct {
+	ID  string `json:"id"`  // UUID
+	URL string `json:"url"` // of mails shortened, see [Webhook]
 }
 
 // WorkspaceDeleted is the answer to the deletion of a workspace: what ended with it.

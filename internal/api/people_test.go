@@ -479,6 +479,23 @@ func TestMembers(t *testing.T) {
 		}
 		works := func(k actor) bool { return s.do(k, "GET", base+"/protocol/plans", "").status == 200 }
 		first, kid := keys()
+		const hook = `{"url":"https://hooks.example"}`
+		hooks := func() string {
+			t.Helper()
+			var list struct{ Webhooks []toll.Webhook }
+			a := owner.do("GET", "/webhooks?sort=created", "")
+			must(t, json.Unmarshal(a.body, &list))
+			text := ""
+			for _, w := range list.Webhooks {
+				text += fmt.Sprintln(w.ID, w.Status, w.UserID)
+			}
+			return text
+		}
+		byDev, byKey := dev.do("POST", "/webhooks", hook).text(t, "id"), s.do(first, "POST", base+"/webhooks", hook).text(t, "id")
+		moved, stays := owner.do("POST", "/webhooks", hook).text(t, "id"), owner.do("POST", "/webhooks", hook).text(t, "id")
+		if a := dev.do("PATCH", "/webhooks/"+moved, `{"url":"https://hooks.example/dev"}`); a.status != 200 { // to the developer's own server
+			t.Errorf("%d %s", a.status, a.body)
+		}
 		if a := role(owner, dev.id, "viewer"); a.status != 200 || a.text(t, "role") != "viewer" {
 			t.Errorf("%d %s", a.status, a.body)
 		}
@@ -490,6 +507,9 @@ func TestMembers(t *testing.T) {
 		if !works(first) || !works(kid) {
 			t.Error("a kept key does not work")
 		}
+		if got := hooks(); strings.Count(got, "active "+admin.id.String()) != 3 || !strings.Contains(got, stays+" active "+owner.id.String()) {
+			t.Errorf("kept webhooks:\n%s", got)
+		}
 		// The person was a viewer at the end, so the key is one of a viewer.
 		if k := s.do(first, "GET", base+"/api-keys/"+first.keyID.String(), ""); k.text(t, "userId") != admin.id.String() || strings.Contains(string(k.body), "manage") {
 			t.Errorf("%d %s", k.status, k.body)
@@ -497,9 +517,17 @@ func TestMembers(t *testing.T) {
 		refused("after the removal", dev.do("GET", "/protocol/plans", ""), 403, toll.CodeWrongWorkspace)
 		owner.invites(dev.in(""), toll.RoleDeveloper)
 		first, kid = keys()
+		for _, id := range []string{byDev, byKey, moved} {
+			if a := dev.do("PATCH", "/webhooks/"+id, `{"url":"https://hooks.example/`+id+`"}`); a.status != 200 {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		}
 		a = admin.do("DELETE", "/members/"+dev.id.String(), "")
 		if a.status != 200 || fmt.Sprint(a.member(t, "ended.apiKeys")) != "2" || strings.Contains(string(a.body), "kept") || works(first) || works(kid) {
 			t.Errorf("%d %s", a.status, a.body)
+		}
+		if got := hooks(); strings.Count(got, "paused "+dev.id.String()) != 3 || !strings.Contains(got, stays+" active") || strings.Count(string(a.body), `"url":"https://hooks.example/`) != 3 {
+			t.Errorf("webhooks of a removed developer:\n%s%s", got, a.body)
 		}
 		// Who leaves needs no right, and no proof.
 		owner.invites(dev.in(""), toll.RoleViewer)
@@ -509,6 +537,41 @@ func TestMembers(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	})
+}
+
+// TestDevelopers_CardsOfOthers: a developer changes cards and delegations of their own, and an owner or admin those of all.
+func TestDevelopers_CardsOfOthers(t *testing.T) {
+	s := newStack(t)
+	owner := s.human("owner")
+	admin, dev := owner.invites(s.human("admin"), toll.RoleAdmin), owner.invites(s.human("developer"), toll.RoleDeveloper)
+	workspace := actor{address: toll.MustAddress(owner.workspace)}
+	delegation := func(by *human) string {
+		t.Helper()
+		return by.do("POST", "/delegation/create", fiveDollars).text(t, "delegationId")
+	}
+	of, own := delegation(owner), delegation(dev)
+	s.card(workspace, "pm_1")
+	s.card(workspace, "pm_2")
+	key, only := dev.key(), `{"allowedApiKeyIds":null}`
+	for _, c := range []struct{ method, path, body string }{
+		{"POST", "/delegation/" + of + "/unfreeze", ""}, {"DELETE", "/delegation/" + of, ""}, {"PATCH", "/payment-methods/pm_1", only},
+		{"PATCH", "/payment-methods/" + owner.workspace, only}, {"DELETE", "/payment-methods/pm_1", ""},
+	} {
+		for who, a := range map[string]answer{"the developer": dev.do(c.method, c.path, c.body), "a key of the developer": s.do(key, c.method, base+c.path, c.body)} {
+			if a.status != 403 || a.code() != string(toll.CodeForbidden) {
+				t.Errorf("%s: %s %s: %d %s", who, c.method, c.path, a.status, a.body)
+			}
+		}
+	}
+	for who, a := range map[string]answer{
+		"own delegation": dev.do("POST", "/delegation/"+own+"/unfreeze", ""), "own delegation ends": s.do(key, "DELETE", base+"/delegation/"+own, ""),
+		"admin unfreezes": admin.do("POST", "/delegation/"+of+"/unfreeze", ""), "owner ends": owner.do("DELETE", "/delegation/"+of, ""),
+		"owner restricts": owner.do("PATCH", "/payment-methods/pm_1", only), "admin removes": admin.do("DELETE", "/payment-methods/pm_2", ""),
+	} {
+		if a.status != 200 {
+			t.Errorf("%s: %d %s", who, a.status, a.body)
+		}
+	}
 }
 
 // TestInvitations: a link works once, ends when it is revoked, and is listed without its secret.

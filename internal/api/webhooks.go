@@ -72,7 +72,7 @@ func (h *handler) createWebhook(c *call, in *WebhookInput, once *store.Once) (*t
 	if (in.URL == nil || !events.IsMailURL(*in.URL)) && !c.caller.Rights.Has(c.route.right) {
 		return nil, c.lacks()
 	}
-	p := events.WebhookParams{URL: in.URL, Types: &types, Description: in.Description}
+	p := events.WebhookParams{URL: in.URL, Types: &types, Description: in.Description, MadeBy: c.caller.UserID}
 	if c.caller.KeyID.IsZero() {
 		p.User = c.caller.UserID // the session of a person
 	}
@@ -149,7 +149,7 @@ func (h *handler) updateWebhook(c *call, in *WebhookChange) (*toll.Webhook, erro
 	if err := h.ownMail(c); err != nil {
 		return nil, err
 	}
-	p := events.WebhookParams{URL: in.URL.Value, Description: in.Description.Value}
+	p := events.WebhookParams{URL: in.URL.Value, Description: in.Description.Value, MadeBy: c.caller.UserID}
 	var faults []toll.Fault
 	for _, m := range []struct {
 		name   string

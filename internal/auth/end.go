@@ -58,10 +58,18 @@ func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (to
 }
 
 // Ending is what ends with a membership.
-type Ending struct{ family }
+type Ending struct {
+	family
+	webhooks []*store.Webhook
+}
 
-// EndOf ends, in the transaction that ends a membership, the API keys and consents that stand under it. The caller calls
-// [Auth.Finish] after the commit; what a crash leaves, jobs end.
+// Webhooks names the webhooks whose address the member chose.
+func (e *Ending) Webhooks() []toll.WebhookLeft {
+	return store.Mapped(e.webhooks, func(w *store.Webhook) toll.WebhookLeft { return toll.WebhookLeft{ID: w.ID, URL: w.URL} })
+}
+
+// EndOf ends, in the transaction that ends a membership, the API keys and consents that stand under it, and pauses the webhooks whose
+// address the member chose. The caller calls [Auth.Finish] after the commit; what a crash leaves, jobs end.
 func (a *Auth) EndOf(ctx context.Context, tx *store.Tx, workspace toll.Address, user toll.UUID) (*Ending, error) {
 	now := a.clock()
 	grants, err := store.OAuthGrantsOfUser(ctx, tx, workspace, user, now)
@@ -72,7 +80,14 @@ func (a *Auth) EndOf(ctx context.Context, tx *store.Tx, workspace toll.Address, 
 	if err != nil {
 		return nil, err
 	}
-	return a.endThese(ctx, tx, keys, grants)
+	all, err := a.endThese(ctx, tx, keys, grants)
+	if err == nil {
+		all.webhooks, err = store.LeaveWebhooks(ctx, tx, workspace, user, toll.UUID{}, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, a.told(ctx, tx, all.family)
 }
 
 // EndAll is [Auth.EndOf] for a workspace that ends: all its API keys and consents, whoever made them.
@@ -86,9 +101,14 @@ func (a *Auth) EndAll(ctx context.Context, tx *store.Tx, workspace toll.Address)
 	if err != nil {
 		return nil, err
 	}
-	return a.endThese(ctx, tx, keys, grants)
+	all, err := a.endThese(ctx, tx, keys, grants)
+	if err != nil {
+		return nil, err
+	}
+	return all, a.told(ctx, tx, all.family)
 }
 
+// endThese revokes keys and consents. [Auth.told] comes last in the transaction.
 func (a *Auth) endThese(ctx context.Context, tx *store.Tx, keys []store.APIKey, grants []store.OAuthGrant) (*Ending, error) {
 	all := &Ending{}
 	for _, g := range grants {
@@ -103,7 +123,7 @@ func (a *Auth) endThese(ctx context.Context, tx *store.Tx, keys []store.APIKey, 
 		all.keys = append(all.keys, k)
 	}
 	all.grants = grants
-	return all, a.told(ctx, tx, all.family)
+	return all, nil
 }
 
 // told writes the events of ended keys, and notes ended consents, as the last thing of the transaction.
@@ -131,7 +151,7 @@ func (a *Auth) Finish(ctx context.Context, all *Ending) (toll.Ended, error) {
 }
 
 // GiveOf puts, in the transaction that ends the membership of a person who had these rights, the API keys and consents that stand
-// under it under that of the caller. What had a right beyond those loses it. The caller calls [Auth.Given] after the commit. Errors:
+// under it, and the webhooks whose address the person chose, under that of the caller. What had a right beyond those loses it. The caller calls [Auth.Given] after the commit. Errors:
 // [toll.CodeRightMissing] when the caller lacks a right of what stays.
 func (a *Auth) GiveOf(ctx context.Context, tx *store.Tx, c Caller, user toll.UUID, had toll.Rights) (*Ending, error) {
 	all := &Ending{}
@@ -161,7 +181,8 @@ func (a *Auth) GiveOf(ctx context.Context, tx *store.Tx, c Caller, user toll.UUI
 			return nil, err
 		}
 	}
-	return all, nil
+	all.webhooks, err = store.LeaveWebhooks(ctx, tx, c.Address, user, c.UserID, now)
+	return all, err
 }
 
 // Given counts what [Auth.GiveOf] gave: keys and consents. Their access tokens stay with them, and are not counted.

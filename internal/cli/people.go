@@ -230,6 +230,7 @@ delegations of others. What was made before goes on.`,
 		a.person(call{
 			use: "remove USER", short: "Remove a member, and end what they made", method: http.MethodDelete, path: "/members/USER",
 			long: `Remove a member. API keys, access tokens and consents under the membership end, and the answer counts them.
+Webhooks whose address the member chose are paused, and the answer names them.
 
 With --keep they stand under your own membership from then on, with the rights that they had.`,
 			flags: []flag{{"keep", "keep", toggle, "keep what stands under the membership"}},

@@ -41,6 +41,7 @@ func unknownPosition(err error) error {
 // WebhookParams makes or changes a webhook.
 type WebhookParams struct {
 	User        toll.UUID         // the person who makes it, zero for an API key: only a person has mails sent
+	MadeBy      toll.UUID         // the person, also of an API key that stands under a membership; zero: none
 	URL         *string           // of mails "mailto:" and an address
 	Types       *[]toll.EventType // empty: every type
 	Description *string           // "": none
@@ -89,7 +90,7 @@ func (e *Events) set(w *store.Webhook, p WebhookParams) error {
 		if err := e.client.Check(*p.URL); err != nil {
 			return toll.NewError(toll.CodeWebhookURL).WithParam("path", "url")
 		}
-		w.URL = *p.URL
+		w.URL, w.MadeBy = *p.URL, p.MadeBy
 	}
 	return nil
 }
@@ -110,7 +111,7 @@ func SecretOf(id string) []byte { return []byte("webhook-secret/" + id) }
 // [toll.CodeBadRequest], [toll.CodeWebhookURL], [toll.CodeWebhookTooMany], [toll.CodePersonNeeded] for mails asked for by a key.
 func (e *Events) CreateWebhook(ctx context.Context, owner toll.Address, p WebhookParams, once *store.Once) (*toll.WebhookSecret, error) {
 	now := e.now()
-	w := &store.Webhook{ID: toll.NewUUID(), Principal: owner, Status: toll.WebhookActive, CreatedAt: now, UpdatedAt: now}
+	w := &store.Webhook{ID: toll.NewUUID(), Principal: owner, Status: toll.WebhookActive, CreatedAt: now, UpdatedAt: now, MadeBy: p.MadeBy}
 	if p.URL == nil {
 		return nil, toll.Faults([]toll.Fault{{Path: "url", Message: "is missing"}})
 	}
@@ -167,6 +168,9 @@ func record(w *store.Webhook) *toll.Webhook {
 	}
 	if w.Description != "" {
 		out.Description = &w.Description
+	}
+	if !w.MadeBy.IsZero() {
+		out.UserID = w.MadeBy.String()
 	}
 	return out
 }

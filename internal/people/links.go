@@ -264,7 +264,7 @@ func (p *People) LocalLink(ctx context.Context, who string) (path string, ends t
 
 // Disable keeps a person out, or lets them in again, on the database itself. who is a login name or an id. Nobody signs in as a person
 // who is disabled; their sessions end, and so do, in every workspace, the API keys and consents under their membership, with the
-// access tokens of those. A call that failed is made again. Errors: [store.ErrNotFound] for a person who is unknown.
+// access tokens of those. Webhooks whose address they chose are paused. A call that failed is made again. Errors: [store.ErrNotFound] for a person who is unknown.
 func (p *People) Disable(ctx context.Context, who string, disabled bool) (User, error) {
 	id, err := p.userNamed(ctx, who)
 	if err != nil {

@@ -144,8 +144,8 @@ func (p *People) ChangeMember(ctx context.Context, c auth.Caller, user toll.UUID
 // same reports whether two limits are equal, or both none.
 func same(a, b *toll.Cents) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// Remove ends a membership with the API keys, access tokens and consents that stand under it; with keep they stand under the
-// membership of the caller, a person, from then on, with the rights that they had. A person may leave without the right to manage
+// Remove ends a membership with the API keys, access tokens and consents that stand under it, and pauses the webhooks whose address the
+// member chose; with keep they stand under the membership of the caller, a person, from then on, with the rights that they had. A person may leave without the right to manage
 // others. Errors: those of [People.ChangeMember]; with keep [toll.CodeRightMissing] when the caller lacks a right of what stays, and
 // [toll.CodeForbidden] for who leaves.
 func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID, keep bool) (toll.Removed, error) {
@@ -180,9 +180,12 @@ func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID, keep
 		if err != nil {
 			return err
 		}
-		return p.audit(ctx, tx, store.Act{
-			Workspace: c.Address.Lower(), Act: "member.removed", Object: user.String(), Detail: store.Changed{Before: m.Role},
-		})
+		out.Webhooks = all.Webhooks()
+		detail := store.Changed{Before: m.Role}
+		if len(out.Webhooks) > 0 {
+			detail.After = map[string]any{"webhooks": out.Webhooks}
+		}
+		return p.audit(ctx, tx, store.Act{Workspace: c.Address.Lower(), Act: "member.removed", Object: user.String(), Detail: detail})
 	})
 	if err != nil {
 		return out, err

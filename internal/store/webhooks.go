@@ -23,6 +23,7 @@ type Webhook struct {
 	CreatedAt      time.Time          `db:"created_at"`
 	UpdatedAt      time.Time          `db:"updated_at,set"`
 	Credential     toll.UUID          `db:"credential_id,null"` // whose mail address gets the events; zero: a url does
+	MadeBy         toll.UUID          `db:"made_by,null,set"`   // the person who chose the address; zero: no person is known
 }
 
 var (
@@ -65,6 +66,22 @@ func DeleteWebhook(ctx context.Context, tx *Tx, id string) error {
 		return err
 	}
 	return done(tx.Exec(ctx, "DELETE FROM webhook_deliveries WHERE webhook_id = $1", id))
+}
+
+// LeaveWebhooks pauses the webhooks of an address that a person made or, with another person, puts them under that one. It returns them.
+func LeaveWebhooks(ctx context.Context, tx *Tx, owner toll.Address, user, to toll.UUID, now time.Time) ([]*Webhook, error) {
+	made, err := webhooks.all(ctx, tx, "WHERE principal = $1 AND made_by = $2 ORDER BY webhook_id"+tx.ForUpdate(), owner.Lower(), user[:])
+	for _, w := range made {
+		if w.UpdatedAt = now; to.IsZero() {
+			w.Status = toll.WebhookPaused
+		} else {
+			w.MadeBy = to
+		}
+		if err == nil {
+			err = UpdateWebhook(ctx, tx, w)
+		}
+	}
+	return made, err
 }
 
 // DeleteWebhooks removes all webhooks of an address, and their deliveries.

@@ -75,6 +75,20 @@ func endedText(e toll.Ended) string {
 	return "The access is revoked." + endedWith(e)
 }
 
+// removedWith is [endedWith] for a member, with the webhooks by name.
+func removedWith(r toll.Removed) string {
+	text := endedWith(r.Ended)
+	if len(r.Webhooks) > 0 {
+		state := "paused"
+		if r.Kept != nil {
+			state = "yours now"
+		}
+		names := store.Mapped(r.Webhooks, func(w toll.WebhookLeft) string { return plain.Name(w.URL) })
+		text += " These webhooks are " + state + ": " + strings.Join(names, ", ") + "."
+	}
+	return text
+}
+
 // endedWith is a sentence on what ended with something, after a blank; "" for nothing.
 func endedWith(e toll.Ended) string {
 	var also []string

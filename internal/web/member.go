@@ -117,7 +117,7 @@ func (v *visit) changeMember() {
 			return out, err
 		case "remove":
 			removed, err := p.Remove(v.ctx(), who, m.UserID, v.form.Get("keep") != "")
-			return outcome{To: v.to("members"), Done: plain.Name(m.Name) + " is removed." + endedWith(removed.Ended)}, err
+			return outcome{To: v.to("members"), Done: plain.Name(m.Name) + " is removed." + removedWith(removed)}, err
 		}
 		return out, toll.NewError(toll.CodeBadRequest)
 	})

@@ -534,7 +534,7 @@ func (v *visit) changeMembers() (page membersPage, err error) {
 		return page, err
 	case "remove":
 		removed, err := w.People.Remove(v.ctx(), who, user, false)
-		page.Done = "The person is removed." + endedWith(removed.Ended)
+		page.Done = "The person is removed." + removedWith(removed)
 		return page, err
 	}
 	return page, toll.NewError(toll.CodeBadRequest)
