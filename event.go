@@ -106,7 +106,7 @@ type Webhook struct {
 	Description  *string       `json:"description"`
 	Status       WebhookStatus `json:"status"`
 	UserID       string        `json:"userId,omitempty"` // the person who chose the address; "" for none
-	FailingSince *Time         `json:"failingSince"` // first failure after the last success
+	FailingSince *Time         `json:"failingSince"`     // first failure after the last success
 	CreatedAt    Time          `json:"createdAt"`
 	UpdatedAt    Time          `json:"updatedAt"`
 }

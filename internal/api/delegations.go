@@ -42,12 +42,12 @@ func delegationRoutes() []route {
 		},
 		{
 			op: "revokeDelegation", method: "DELETE", path: at + "/{delegationId}", auth: self, right: toll.RightSpend, tag: "Delegations",
-			summary: "End a delegation and the permissions that name it", action: reads((*handler).revokeDelegation), codes: one,
+			summary: "End a delegation and the permissions that name it", action: reads((*handler).revokeDelegation), codes: append([]toll.Code{toll.CodeForbidden}, one...),
 		},
 		{
 			op: "unfreezeDelegation", method: "POST", path: at + "/{delegationId}/unfreeze", auth: self, right: toll.RightSpend, tag: "Delegations",
 			summary: "Let a frozen delegation pay again", action: reads((*handler).unfreezeDelegation),
-			codes: append([]toll.Code{toll.CodeDelegationFrozen}, one...),
+			codes: append([]toll.Code{toll.CodeDelegationFrozen, toll.CodeForbidden}, one...),
 		},
 		{
 			op: "listDelegationTransactions", export: toll.RightRead, method: "GET", path: at + "/{delegationId}/transactions", auth: self, right: toll.RightRead, tag: "Delegations",
@@ -62,7 +62,7 @@ func delegationRoutes() []route {
 		{
 			op: "updatePaymentMethod", method: "PATCH", path: methods + "/{paymentMethodId}", auth: self, right: toll.RightSpend, tag: "Payment methods",
 			summary: "Name a payment method, or keep it for some API keys", action: takes((*handler).updatePaymentMethod),
-			codes: []toll.Code{toll.CodePaymentMethodNotFound, toll.CodeKeyNotFound},
+			codes: []toll.Code{toll.CodePaymentMethodNotFound, toll.CodeKeyNotFound, toll.CodeForbidden},
 		},
 		{
 			op: "deletePaymentMethod", method: "DELETE", path: methods + "/{paymentMethodId}", auth: self, right: toll.RightSpend, tag: "Payment methods",
@@ -115,10 +115,16 @@ func (h *handler) readDelegation(c *call) (*toll.Delegation, error) {
 }
 
 func (h *handler) unfreezeDelegation(c *call) (*toll.Delegation, error) {
+	if err := h.Checkout.MayChangeDelegation(c.context, c.owner(), c.param("delegationId")); err != nil {
+		return nil, err
+	}
 	return h.Checkout.Unfreeze(c.context, c.caller.Address, c.param("delegationId"))
 }
 
 func (h *handler) revokeDelegation(c *call) (*toll.ActResult, error) {
+	if err := h.Checkout.MayChangeDelegation(c.context, c.owner(), c.param("delegationId")); err != nil {
+		return nil, err
+	}
 	out, err := h.Checkout.RevokeDelegation(c.context, c.caller.Address, c.param("delegationId"))
 	h.Facilitator.ForgetPermissions()
 	return out, err

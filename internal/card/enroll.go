@@ -26,7 +26,7 @@ const setupLife = 31 * time.Minute
 func (r *Rail) Enroll(ctx context.Context, owner toll.Address, source, back string) (setupID, page string, err error) {
 	s := &store.CardSetup{
 		ID: toll.NewUUID(), Owner: owner, Source: source, State: setupCreated, CreatedAt: r.now(),
-		ExpiresAt: r.cfg.Machine().UTC().Truncate(time.Second).Add(setupLife),
+		ExpiresAt: r.cfg.Machine().UTC().Truncate(time.Second).Add(setupLife), MadeBy: store.ActorOf(ctx).Person(),
 	}
 	if err := r.admit(ctx, s); err != nil {
 		return "", "", r.enrollError(ctx, err)
@@ -306,7 +306,9 @@ func (r *Rail) putCard(
 		return "", err
 	}
 	if old == nil {
-		err = store.PutPaymentMethod(ctx, tx, r.recordOf(m, method))
+		record := r.recordOf(m, method)
+		record.MadeBy = s.MadeBy
+		err = store.PutPaymentMethod(ctx, tx, record)
 	} else {
 		m.ID = old.ID
 		if old.StripeID != m.StripeID {

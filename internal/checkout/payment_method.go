@@ -78,6 +78,29 @@ func summary(m *store.PaymentMethod) toll.PaymentMethod {
 	return out
 }
 
+// mayChange returns nil when a caller may change a card or a delegation of the workspace: the person who made it, an owner, an admin,
+// and an API key without a person. Errors: [toll.CodeForbidden].
+func mayChange(ctx context.Context, q store.Querier, caller Owner, maker toll.UUID) error {
+	if caller.UserID.IsZero() || caller.UserID == maker {
+		return nil
+	}
+	m, err := store.MembershipOf(ctx, q, caller.Address, caller.UserID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !m.Role.Manages(toll.RoleDeveloper) {
+		err = toll.Errorf(toll.CodeForbidden, "Only the person who made it, an owner or an admin may change it.")
+	}
+	return err
+}
+
+// MayChangeDelegation returns nil when a caller may unfreeze or revoke a delegation of the workspace. Errors: [toll.CodeForbidden],
+// [toll.CodeBadUUID], [toll.CodeUnknownDelegation].
+func (c *Checkout) MayChangeDelegation(ctx context.Context, caller Owner, id string) error {
+	d, err := c.ownDelegation(ctx, caller.Address, id)
+	if err == nil {
+		err = fault(mayChange(ctx, c.store, caller, d.MadeBy))
+	}
+	return err
+}
+
 // PaymentMethods returns the cards of the caller, the oldest first, and then the wallet. usable leaves those with which the
 // API key of the call can pay now; provider "" leaves all.
 func (c *Checkout) PaymentMethods(ctx context.Context, caller Owner, usable bool, provider toll.Provider) ([]toll.PaymentMethod, error) {
@@ -110,7 +133,7 @@ func methodID(owner toll.Address, id string) (string, bool) {
 }
 
 // ChangePaymentMethod sets the alias and the API keys that may use a payment method. Errors:
-// [toll.CodePaymentMethodNotFound], [toll.CodeKeyNotFound], [toll.CodeBadRequest].
+// [toll.CodePaymentMethodNotFound], [toll.CodeKeyNotFound], [toll.CodeBadRequest], [toll.CodeForbidden].
 func (c *Checkout) ChangePaymentMethod(ctx context.Context, caller Owner, id string, in toll.PaymentMethodChange) (*toll.PaymentMethod, error) {
 	alias, keys, err := readChange(in)
 	if err != nil {
@@ -130,6 +153,9 @@ func (c *Checkout) ChangePaymentMethod(ctx context.Context, caller Owner, id str
 				return toll.NewError(toll.CodePaymentMethodNotFound)
 			}
 			m, err = store.EnsurePaymentMethod(ctx, tx, wallet(caller.Address, c.now()))
+		}
+		if err == nil {
+			err = mayChange(ctx, tx, caller, m.MadeBy)
 		}
 		if err != nil {
 			return err
@@ -178,7 +204,7 @@ func printable(s string) bool {
 }
 
 // RemovePaymentMethod revokes a card and the delegations that pay with it, and has the processor forget it; a repeat changes nothing. Errors:
-// [toll.CodePaymentMethodNotFound], and [toll.CodeForbidden] for the wallet.
+// [toll.CodePaymentMethodNotFound], and [toll.CodeForbidden] for the wallet and for a person who may not change the card.
 func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id string) error {
 	id, isWallet := methodID(caller.Address, id)
 	if isWallet {
@@ -190,6 +216,9 @@ func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id str
 		m, err := store.PaymentMethodForUpdate(ctx, tx, caller.Address, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return toll.NewError(toll.CodePaymentMethodNotFound)
+		}
+		if err == nil {
+			err = mayChange(ctx, tx, caller, m.MadeBy)
 		}
 		if err != nil || !m.RevokedAt.IsZero() {
 			return err

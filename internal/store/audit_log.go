@@ -23,6 +23,14 @@ type Actor struct {
 	Agent  string // program that sent the request, as it says; no log keeps it
 }
 
+// Person returns the id of the user, zero for a key and for local.
+func (a Actor) Person() (id toll.UUID) {
+	if a.Kind == "user" {
+		_ = id.UnmarshalText([]byte(a.ID)) // ours
+	}
+	return id
+}
+
 type actorKey struct{}
 
 // WithActor returns a context whose acts are those of an actor. Without one an act is local.

@@ -48,6 +48,7 @@ type CardSetup struct {
 	Failures  int64        `db:"failures,set"`       // cards that were declined in it
 	CreatedAt time.Time    `db:"created_at"`
 	ExpiresAt time.Time    `db:"expires_at,set"`
+	MadeBy    toll.UUID    `db:"made_by,null"` // the person who enrols the card; zero: no person is known
 }
 
 var (

@@ -19,8 +19,9 @@ type PaymentMethod struct {
 	Alias       string        `db:"alias,null"`        // "" for none
 	AllowedKeys []toll.Hash   `db:"allowed_keys,json"` // empty: every key
 	CreatedAt   time.Time     `db:"created_at"`
-	RevokedAt   time.Time     `db:"revoked_at"` // zero: not revoked
-	ExpiredAt   time.Time     `db:"expired_at"` // since when the processor cannot charge it; zero: it can
+	RevokedAt   time.Time     `db:"revoked_at"`   // zero: not revoked
+	ExpiredAt   time.Time     `db:"expired_at"`   // since when the processor cannot charge it; zero: it can
+	MadeBy      toll.UUID     `db:"made_by,null"` // the person who enrolled the card; zero: no person is known
 }
 
 // Ends returns the first moment after the date of a card.
