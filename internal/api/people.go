@@ -91,12 +91,12 @@ func peopleRoutes() []route {
 		},
 		{
 			op: "listMemberSessions", method: "GET", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, tag: tag,
-			summary: "Browsers and terminals in which a member is signed in, for who manages that member", action: lists((*handler).listMemberSessions),
+			summary: "Sessions in which a member used the workspace, for members who manage that member", action: lists((*handler).listMemberSessions),
 			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID, toll.CodeBadPage},
 		},
 		{
 			op: "endMemberSessions", method: "DELETE", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
-			summary: "End all sessions of a member, who can sign in again", action: reads(byUser((*handler).endMemberSessions)),
+			summary: "End the access of a member's sessions to the workspace; the member can sign in again, and stays signed in elsewhere", action: reads(byUser((*handler).endMemberSessions)),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
 		},
 		{

@@ -236,9 +236,9 @@ With --keep they stand under your own membership from then on, with the rights t
 			flags: []flag{{"keep", "keep", toggle, "keep what stands under the membership"}},
 		}),
 		a.person(call{
-			use: "sessions USER", short: "List where a member is signed in", path: "/members/USER/sessions", member: "sessions", columns: sessionColumns,
+			use: "sessions USER", short: "List the sessions in which a member used the workspace", path: "/members/USER/sessions", member: "sessions", columns: sessionColumns,
 		}),
-		a.person(call{use: "sign-out USER", short: "End all sessions of a member", method: http.MethodDelete, path: "/members/USER/sessions"}),
+		a.person(call{use: "sign-out USER", short: "End the access of a member's sessions to the workspace", method: http.MethodDelete, path: "/members/USER/sessions"}),
 		a.person(call{use: "leave", short: "Leave the workspace", method: http.MethodDelete, path: "/members/me"}),
 	)
 }

@@ -332,7 +332,8 @@ func (p *People) Sweep(ctx context.Context) (bool, error) {
 	const slice = 500
 	now := p.Clock()
 	if err := p.Store.Tx(ctx, func(tx *store.Tx) error {
-		return errors.Join(store.DropMailCodes(ctx, tx, now.Add(-mailDay)), store.DropLinks(ctx, tx, now.Add(-30*24*time.Hour)))
+		return errors.Join(store.DropMailCodes(ctx, tx, now.Add(-mailDay)), store.DropLinks(ctx, tx, now.Add(-30*24*time.Hour)),
+			store.DropSessionUses(ctx, tx, now.Add(-useLife)))
 	}); err != nil {
 		return false, err
 	}

@@ -22,6 +22,8 @@ type limits struct {
 	allMail *meter.Meter[string] // mails of everybody
 	mails   *meter.Meter[string] // mails, by address
 
+	uses *meter.Meter[string] // of sessions in workspaces that are noted
+
 	sessions *meter.Meter[toll.UUID] // sign-ins, by person: each makes rows
 	notices  *meter.Meter[toll.UUID] // mails that nobody asked for just now, by credential
 }
@@ -36,6 +38,7 @@ func newLimits() limits {
 		senders:  meter.New[string](2*time.Minute, 10),
 		mails:    meter.New[string](5*time.Minute, 5),
 		allMail:  meter.New[string](2*time.Second, 300),
+		uses:     meter.New[string](time.Minute, 1),
 		sessions: meter.New[toll.UUID](6*time.Second, 600),
 		notices:  meter.New[toll.UUID](3*time.Minute, 20),
 	}

@@ -119,7 +119,12 @@ type Workspace struct {
 	Name    string
 	Role    toll.Role
 	Custody toll.Custody
+
+	member store.Membership
 }
+
+// Admits reports whether a session that began at a moment has access to the workspace.
+func (w Workspace) Admits(since time.Time) bool { return w.member.Admits(since) }
 
 func userOf(u store.User) User { return User{ID: u.ID, Name: u.Name, Operator: u.Operator} }
 
@@ -144,7 +149,7 @@ func (p *People) Workspaces(ctx context.Context, user toll.UUID) ([]Workspace, e
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Workspace{Address: m.Workspace, Name: row.Shown(), Role: m.Role, Custody: CustodyOf(row)})
+		out = append(out, Workspace{Address: m.Workspace, Name: row.Shown(), Role: m.Role, Custody: CustodyOf(row), member: m})
 	}
 	return out, nil
 }

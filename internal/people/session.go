@@ -19,6 +19,8 @@ const (
 	TokenPrefix = "session:"
 	// terminalLife ends a session in a terminal, as long as one in a browser may be idle.
 	terminalLife = 12 * time.Hour
+	// useLife is how long the use of a session in a workspace is kept: longer than any session lasts.
+	useLife = 8 * 24 * time.Hour
 	// mostAgent bounds in bytes what is kept of the name of a program.
 	mostAgent = 200
 )
@@ -153,9 +155,28 @@ func (p *People) In(ctx context.Context, s *Signed, workspace string) (auth.Call
 	if err != nil {
 		return auth.Caller{}, errWorkspace
 	}
-	c, err := p.Caller(ctx, at, s.Person.ID)
-	return c, store.NotFoundAs(err, errWorkspace)
+	m, err := store.MembershipOf(ctx, p.Store, at, s.Person.ID)
+	if err != nil {
+		return auth.Caller{}, store.NotFoundAs(err, errWorkspace)
+	}
+	if !m.Admits(s.row.Since) {
+		return auth.Caller{}, errEnded
+	}
+	c := auth.Caller{Address: at, UserID: s.Person.ID, Rights: m.Role.Rights(), MadeBy: toll.MadeByUser}
+	return c, p.NoteUse(ctx, s.row.ID, at)
 }
+
+// NoteUse notes that a session was used in a workspace, once a minute.
+func (p *People) NoteUse(ctx context.Context, session string, workspace toll.Address) error {
+	if !p.limits.uses.Take(session+workspace.Lower(), 1, time.Since(p.limits.began)).OK {
+		return nil
+	}
+	return p.Store.Tx(ctx, func(tx *store.Tx) error {
+		return store.PutSessionUse(ctx, tx, store.SessionUse{Session: session, Workspace: workspace, UsedAt: p.Clock()})
+	})
+}
+
+var errEnded = toll.Errorf(toll.CodeWrongWorkspace, "An owner or an admin of the workspace has ended the access of this session to it.").WithHint("Sign in again.")
 
 var errWorkspace = toll.Errorf(toll.CodeWrongWorkspace, "X-Current-Org-Id must name a workspace that you are a member of.").
 	WithHint("GET /api/v1/organizations lists yours.")
@@ -173,23 +194,45 @@ func (p *People) Manned(ctx context.Context, q store.Querier, workspace toll.Add
 	return store.AnyMember(ctx, q, workspace)
 }
 
-// SessionsOf lists the sessions of a member of a workspace, for somebody who manages that member. Errors: [toll.CodePersonNotFound],
-// [toll.CodeForbidden], [toll.CodeRightMissing].
+// SessionsOf lists the sessions in which a member used the workspace of the caller, who manages that member, with the last use there.
+// Errors: [toll.CodePersonNotFound], [toll.CodeForbidden], [toll.CodeRightMissing].
 func (p *People) SessionsOf(ctx context.Context, c auth.Caller, user toll.UUID, page store.Page) (all store.List[toll.Session], err error) {
-	err = p.Store.Tx(ctx, func(tx *store.Tx) error { return p.managesMember(ctx, tx, c, user) })
+	var m store.Membership
+	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
+		m, err = p.managesMember(ctx, tx, c, user)
+		return err
+	})
 	if err != nil {
 		return all, err
 	}
-	return p.SessionList(ctx, user, page)
+	rows, err := store.MemberSessionList(ctx, p.Store, m, p.Clock(), page)
+	if err != nil {
+		return all, err
+	}
+	for i := range rows.Items {
+		use, err := store.SessionUseOf(ctx, p.Store, rows.Items[i].ID, c.Address)
+		if err != nil {
+			return all, err
+		}
+		rows.Items[i].UsedAt = use.UsedAt
+	}
+	return store.Map(rows, sessionOf), nil
 }
 
-// EndSessionsOf ends all sessions of a member of a workspace, and returns how many. Errors: those of [People.SessionsOf].
+// EndSessionsOf ends the access of all sessions of a member to the workspace of the caller, and returns how many were used there. The
+// person signs in again, and stays signed in elsewhere. Errors: those of [People.SessionsOf].
 func (p *People) EndSessionsOf(ctx context.Context, c auth.Caller, user toll.UUID) (n int64, err error) {
 	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := p.managesMember(ctx, tx, c, user); err != nil {
+		m, err := p.managesMember(ctx, tx, c, user)
+		if err != nil {
 			return err
 		}
-		if n, err = store.DeleteBrowserSessions(ctx, tx, user, "", ""); err != nil {
+		ended, err := store.MemberSessionList(ctx, tx, m, p.Clock(), store.Page{Number: 1, Size: 1})
+		if err != nil {
+			return err
+		}
+		n, m.SessionsFrom = ended.Total, p.Clock()
+		if err := store.UpdateMembership(ctx, tx, m); err != nil {
 			return err
 		}
 		return p.audit(ctx, tx, store.Act{Workspace: c.Address.Lower(), Act: "session.ended", Object: user.String()})
@@ -197,11 +240,11 @@ func (p *People) EndSessionsOf(ctx context.Context, c auth.Caller, user toll.UUI
 	return n, err
 }
 
-// managesMember returns nil when a caller may change or end what a member has.
-func (p *People) managesMember(ctx context.Context, tx *store.Tx, c auth.Caller, user toll.UUID) error {
-	m, err := store.MembershipOf(ctx, tx, c.Address, user)
+// managesMember returns a member, locked, whom a caller may change.
+func (p *People) managesMember(ctx context.Context, tx *store.Tx, c auth.Caller, user toll.UUID) (store.Membership, error) {
+	m, err := store.LockMembership(ctx, tx, c.Address, user)
 	if err != nil {
-		return store.NotFoundAs(err, errNoMember)
+		return m, store.NotFoundAs(err, errNoMember)
 	}
-	return p.manages(ctx, tx, c, m.Role)
+	return m, p.manages(ctx, tx, c, m.Role)
 }

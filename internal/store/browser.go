@@ -45,6 +45,31 @@ func BrowserSessionList(ctx context.Context, q Querier, user toll.UUID, now time
 	}, p)
 }
 
+// SessionUse is the last use of a session in a workspace.
+type SessionUse struct {
+	Session   string       `db:"session_id,key"`
+	Workspace toll.Address `db:"workspace,key"`
+	UsedAt    time.Time    `db:"used_at,set"`
+}
+
+var (
+	sessionUses = newRecord[SessionUse]("session_uses")
+	// PutSessionUse notes a use of a session in a workspace.
+	PutSessionUse = sessionUses.puts("ON CONFLICT (session_id, workspace) DO UPDATE SET used_at = excluded.used_at")
+	// SessionUseOf returns the last use of a session in a workspace, or [ErrNotFound].
+	SessionUseOf = by2[string, toll.Address](sessionUses, "session_id = $1 AND workspace = $2")
+	// DropSessionUses removes uses before a moment.
+	DropSessionUses = runs[time.Time](done, "DELETE FROM session_uses WHERE used_at < $1")
+)
+
+// MemberSessionList lists the sessions of a member that are not over and were used in the workspace.
+func MemberSessionList(ctx context.Context, q Querier, m Membership, now time.Time, p Page) (List[BrowserSession], error) {
+	return browserSessions.list(ctx, q, Listing{
+		Where: "user_id = $1 AND expires_at > $2 AND since > $3 AND session_id IN (SELECT session_id FROM session_uses WHERE workspace = $4)",
+		Args:  []any{m.UserID[:], Micros(now), Micros(m.SessionsFrom), m.Workspace.Lower()}, ID: "token", Sorts: map[Sort]string{SortCreated: "since"},
+	}, p)
+}
+
 // InsertBrowserSession adds a session, and removes those that ended before this moment.
 func InsertBrowserSession(ctx context.Context, tx *Tx, s BrowserSession, now time.Time) error {
 	if _, err := tx.Exec(ctx, "DELETE FROM browser_sessions WHERE expires_at <= $1", Micros(now)); err != nil {

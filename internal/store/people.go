@@ -36,6 +36,13 @@ type Membership struct {
 	CreatedAt time.Time    `db:"created_at"`
 	// SpendLimit is what the member may have the workspace pay in a month, in cents; nil: no limit.
 	SpendLimit *toll.Cents `db:"spend_limit_cents,set"`
+	// SessionsFrom ends the access of sessions that began no later; zero: of none.
+	SessionsFrom time.Time `db:"sessions_from,null,set"`
+}
+
+// Admits reports whether a session that began at a moment has access to the workspace.
+func (m Membership) Admits(since time.Time) bool {
+	return m.SessionsFrom.IsZero() || since.After(m.SessionsFrom)
 }
 
 // Link works once, for who knows the secret in it. Hash is the SHA-256 of that.

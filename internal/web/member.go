@@ -77,7 +77,7 @@ func (v *visit) showMember() {
 			"first of the month (UTC). The person uses no delegations of others. What was made before goes on.", f))
 	}
 	s.Acts = append(s.Acts,
-		v.dialogOf("sessions", "End all sessions", "The person has to sign in again, in all workspaces."),
+		v.dialogOf("sessions", "End sessions here", "The person has to sign in again to use this workspace. They stay signed in elsewhere."),
 		v.dangerOf("remove", "Remove", "The person has no access to this workspace from now on. Keys, access tokens and programs of the person here end.",
 			field{Name: "keep", Label: "Keep the keys and programs, under my name", Type: "checkbox"}))
 	v.sheet(nameOf(m.Name), s)

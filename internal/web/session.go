@@ -141,6 +141,8 @@ func (w *Web) user(ctx context.Context, wanted string) (*person, error) {
 	if p.Workspaces, err = w.People.Workspaces(ctx, id); err != nil {
 		return nil, err
 	}
+	since := store.FromMicros(w.sessions.GetInt64(ctx, sessionSince))
+	p.Workspaces = slices.DeleteFunc(p.Workspaces, func(o people.Workspace) bool { return !o.Admits(since) })
 	used := cmp.Or(wanted, w.sessions.GetString(ctx, sessionAddress))
 	at := slices.IndexFunc(p.Workspaces, func(o people.Workspace) bool { return names(used, o.Address.String()) })
 	if at >= 0 && slices.ContainsFunc(p.Workspaces[at+1:], func(o people.Workspace) bool { return names(used, o.Address.String()) }) {
@@ -158,7 +160,7 @@ func (w *Web) user(ctx context.Context, wanted string) (*person, error) {
 	if text := p.Address.String(); text != w.sessions.GetString(ctx, sessionAddress) {
 		w.sessions.Put(ctx, sessionAddress, text)
 	}
-	return p, nil
+	return p, w.People.NoteUse(ctx, p.session, p.Address)
 }
 
 // admitUser begins a session for a person who proved a credential, in a workspace (zero: the first one). The session that the
