@@ -303,6 +303,17 @@ func TestPrincipals(t *testing.T) {
 		if _, err := a.PrincipalByName(t.Context(), "bob"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("unknown name: %v", err)
 		}
+		for _, text := range []string{addresses[0].String(), addresses[0].Lower(), "0X" + addresses[0].Lower()[2:]} {
+			if got, err := a.CreatePrincipal(t.Context(), text); text[1] == 'x' && (err != nil || got != addresses[0]) || text[1] == 'X' && err == nil && got != addresses[0] {
+				t.Errorf("by address %s: %s, %v", text, got, err)
+			}
+		}
+		if _, err := a.CreatePrincipal(t.Context(), toll.Address{1}.String()); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("an unknown address makes an account: %v", err)
+		}
+		if _, err := a.CreatePrincipal(t.Context(), "0x12"); !errors.Is(err, toll.NewError(toll.CodeBadAddress)) {
+			t.Errorf("half of an address makes an account: %v", err)
+		}
 		one, err1 := a.CreatePrincipal(t.Context(), "")
 		two, err2 := a.CreatePrincipal(t.Context(), "")
 		if err1 != nil || err2 != nil || one == two {

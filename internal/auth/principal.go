@@ -15,13 +15,14 @@ import (
 
 // CreatePrincipal returns the address of the principal of this name, which is made on first use: a fresh secp256k1
 // wallet key, sealed, whose address it is. An empty name makes a principal without one, a new one each time. A name is
-// at most 100 printable characters.
+// at most 100 printable characters. One that begins with 0x is the address of a principal that exists. Errors: [toll.CodeBadAddress] for
+// another text that begins so, [store.ErrNotFound] for an unknown address.
 func (a *Auth) CreatePrincipal(ctx context.Context, name string) (toll.Address, error) {
 	if !validName(name) {
 		return toll.Address{}, toll.Errorf(toll.CodeBadRequest, "A name is at most 100 printable characters.")
 	}
 	if name != "" {
-		if addr, err := a.PrincipalByName(ctx, name); !errors.Is(err, store.ErrNotFound) {
+		if addr, err := a.Principal(ctx, name); isAddress(name) || !errors.Is(err, store.ErrNotFound) {
 			return addr, err
 		}
 	}
@@ -58,6 +59,21 @@ func NewWalletKey() ([]byte, toll.Address, error) {
 	}
 	defer key.Zero()
 	return key.Serialize(), walletAddress(key.PubKey()), nil
+}
+
+func isAddress(name string) bool { return len(name) > 1 && strings.EqualFold(name[:2], "0x") }
+
+// Principal returns the address of a principal that is known by its name or its address, or [store.ErrNotFound]. Errors:
+// [toll.CodeBadAddress].
+func (a *Auth) Principal(ctx context.Context, name string) (toll.Address, error) {
+	if !isAddress(name) {
+		return a.PrincipalByName(ctx, name)
+	}
+	at, err := toll.ParseAddress(name)
+	if err == nil {
+		_, err = store.PrincipalByAddress(ctx, a.store, at)
+	}
+	return at, err
 }
 
 // PrincipalByName returns the address of a principal, or store.ErrNotFound.

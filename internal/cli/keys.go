@@ -136,7 +136,7 @@ one, never members or export, ends no later, and ends with it.`,
 	})
 	f := c.Flags()
 	f.BoolVar(&local, "local", false, "work on the database of this machine")
-	f.StringVar(&key.Account, "account", "", "name of the account, with --local")
+	f.StringVar(&key.Account, "account", "", "name of the account, or the address of one that exists, with --local")
 	f.BoolVar(&key.Operator, "operator", false, "make the account an operator, who may move the clock of a sandbox, with --local")
 	f.BoolVar(&key.Init, "init", false, "make the database when there is none, with --local")
 	storeFlags(c, &cfg)

@@ -16,7 +16,7 @@ import (
 
 // KeyRequest asks for an API key of an account that is known by its name.
 type KeyRequest struct {
-	// Account is the name of the account, which is made on its first use; 1 to 100 printable characters.
+	// Account is the name of the account, which is made on its first use; 1 to 100 printable characters. Or the address of one that exists.
 	Account string
 	// Name of the key, may be empty.
 	Name string
@@ -87,6 +87,9 @@ func (r KeyRequest) check() error {
 
 func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest) (toll.APIKey, error) {
 	address, err := a.CreatePrincipal(ctx, req.Account)
+	if errors.Is(err, store.ErrNotFound) {
+		err = fmt.Errorf("no account has the address %s", req.Account)
+	}
 	if err != nil {
 		return toll.APIKey{}, err
 	}
@@ -117,7 +120,7 @@ func createKeyAt(ctx context.Context, a *auth.Auth, now time.Time, at toll.Addre
 // account is shared from then on. The error of a second time has the code [toll.CodeExists].
 func ExportLocalWallet(ctx context.Context, cfg Config, account string) (out toll.WalletKey, err error) {
 	err = administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
-		address, err := f.auth.PrincipalByName(ctx, account)
+		address, err := f.auth.Principal(ctx, account)
 		if errors.Is(err, store.ErrNotFound) {
 			return fmt.Errorf("no account is called %q", account)
 		}
