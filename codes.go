@@ -140,6 +140,7 @@ const (
 	CodePasswordsOff             Code = "BCK.PEOPLE.0006"     // This service takes no passwords.
 	CodeSpendLimit               Code = "BCK.PEOPLE.0007"     // It is more than the spending limit of the member leaves this month.
 	CodeSpendLimitDelegation     Code = "BCK.PEOPLE.0008"     // A member with a spending limit uses only delegations that they made.
+	CodeSuspended                Code = "BCK.PEOPLE.0009"     // The operator has suspended the seller or the plan.
 	CodePathNotFound             Code = "BCK.HTTP.404"        // No such path.
 	CodeMethodNotAllowed         Code = "BCK.HTTP.405"        // This path does not take this method.
 	CodeRequestTimeout           Code = "BCK.HTTP.408"        // The body arrived too slowly.

@@ -284,6 +284,8 @@ var codes = []CodeInfo{
 		Hint: "Ask an owner or an admin of the workspace for a higher limit, or wait for the next month (UTC)."},
 	{Code: CodeSpendLimitDelegation, Status: 402, Category: CategoryBusiness, Retryable: false, Message: "A member with a spending limit uses only delegations that they made.",
 		Hint: "Make a delegation of your own, which counts against the limit."},
+	{Code: CodeSuspended, Status: 403, Category: CategoryBusiness, Retryable: false, Message: "The operator of this service has suspended the seller or the plan.",
+		Hint: "Buy from another seller. If the plan is yours, ask the operator; refunds, exports and sign-in still work."},
 	{Code: CodePathNotFound, Status: 404, Category: CategoryValidation, Retryable: false, Message: "No such path.",
 		Hint: "GET /docs lists the paths; those of the API begin with /api/v1."},
 	{Code: CodeMethodNotAllowed, Status: 405, Category: CategoryValidation, Retryable: false, Message: "This path does not take this method.",

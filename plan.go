@@ -14,6 +14,7 @@ type Plan struct {
 	MaxOrders   int64 // 0 = no limit
 	IsTrial     bool
 	IsListed    bool
+	Suspended   bool  // the operator suspended the plan or its owner; not on the wire
 	Version     int64 // 1 when registered, and 1 more after each change; 0 when unknown
 	CreatedAt   time.Time
 	UpdatedAt   time.Time

@@ -234,6 +234,13 @@ func provoked() map[toll.Code]func(c *scene) answer {
 			c.order(one, "")
 			return c.order(one, "")
 		},
+		toll.CodeSuspended: func(c *scene) answer {
+			plan := c.stack.plan(c.b1, freePlan)
+			if _, err := c.stack.auth.Suspend(context.Background(), plan, true); err != nil {
+				c.t.Fatal(err)
+			}
+			return c.order(plan, "")
+		},
 		toll.CodePlanUnlisted: func(c *scene) answer {
 			plan := c.stack.plan(c.b1, freePlan)
 			c.do(c.b1, "PUT", base+"/protocol/plans/"+plan+"/list/false", "")

@@ -22,7 +22,7 @@ func orderRoutes() []route {
 		{
 			op: "orderPlan", further: 202, method: "POST", path: at + "/{planId}/order", auth: keyed, right: toll.RightSpend, tag: "Orders", summary: "Buy a plan for the caller",
 			action: createsLive((*handler).orderPlan, (*handler).orderAgain), codes: []toll.Code{
-				toll.CodeBadID, toll.CodeBadUUID, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodePlanUnlisted, toll.CodePlanSoldOut,
+				toll.CodeBadID, toll.CodeBadUUID, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodeSuspended, toll.CodePlanUnlisted, toll.CodePlanSoldOut,
 				toll.CodeTrialUsed, toll.CodeCreditsOverflow, toll.CodeOrderLacksMoney, toll.CodeDelegationNotFound, toll.CodeDelegationRevoked,
 				toll.CodeDelegationExpired, toll.CodeDelegationExhausted, toll.CodeDelegationInsufficient, toll.CodeDelegationPlanMismatch,
 				toll.CodeDelegationFrozen, toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed,
@@ -103,7 +103,7 @@ var mintCodes = []toll.Code{
 }
 
 var checkoutCodes = []toll.Code{
-	toll.CodeBadID, toll.CodePlanNotFound, toll.CodeCheckoutWrongPlan, toll.CodeCheckoutFailed, toll.CodePlanUnlisted, toll.CodePlanSoldOut,
+	toll.CodeBadID, toll.CodePlanNotFound, toll.CodeCheckoutWrongPlan, toll.CodeCheckoutFailed, toll.CodeSuspended, toll.CodePlanUnlisted, toll.CodePlanSoldOut,
 	toll.CodeTrialUsed, toll.CodeCreditsOverflow, toll.CodeCardOff, toll.CodeCardUnreachable,
 }
 

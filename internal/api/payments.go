@@ -21,7 +21,7 @@ var tokenCodes = append([]toll.Code{
 }, bodyCodes...)
 
 // verifyCodes are the errors of a verify; its other refusals are verdicts.
-var verifyCodes = append([]toll.Code{toll.CodeChainUnreachable, toll.CodeCardUnreachable}, tokenCodes...)
+var verifyCodes = append([]toll.Code{toll.CodeSuspended, toll.CodeChainUnreachable, toll.CodeCardUnreachable}, tokenCodes...)
 
 func paymentRoutes() []route {
 	const at = Base + "/x402"
@@ -31,7 +31,7 @@ func paymentRoutes() []route {
 		toll.CodeOrderLimit, toll.CodeRequestUsed, toll.CodeHoldExpired, toll.CodeAmountOutOfRange, toll.CodeAmountAndMargin,
 		toll.CodeMarginOnFixedPlan, toll.CodeMarginWithoutSubTasks, toll.CodeDelegationNotFound, toll.CodeDelegationRevoked,
 		toll.CodeDelegationExpired, toll.CodeDelegationFrozen, toll.CodeDelegationExhausted, toll.CodeDelegationInsufficient, toll.CodeTopUpRefused,
-		toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed, toll.CodePlanUnlisted,
+		toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed, toll.CodeSuspended, toll.CodePlanUnlisted,
 		toll.CodePlanSoldOut, toll.CodeTrialUsed, toll.CodeCardOff, toll.CodeCardUnreachable, toll.CodeChainUnreachable,
 	}, tokenCodes...)
 	return []route{

@@ -25,7 +25,7 @@ const versionOneHeader = "X-Payment"
 var (
 	saleCodes = []toll.Code{
 		toll.CodeBadID, toll.CodePathNotFound, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodeBadRequirements, toll.CodeBadRequest,
-		toll.CodePlanUnlisted, toll.CodePlanSoldOut, toll.CodeCreditsOverflow, toll.CodeSettleConflict, toll.CodeChainUnreachable,
+		toll.CodeSuspended, toll.CodePlanUnlisted, toll.CodePlanSoldOut, toll.CodeCreditsOverflow, toll.CodeSettleConflict, toll.CodeChainUnreachable,
 		toll.CodeChainContracts, toll.CodeChainRelayerLow, toll.CodeChainFeeCap, toll.CodeChainSignerCap,
 	}
 	unpaidCodes = []toll.Code{

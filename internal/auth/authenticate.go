@@ -47,7 +47,7 @@ func (a *Auth) Authenticate(ctx context.Context, authorization []string) (Caller
 	}
 	// One test of all reasons, so that each takes the same way to the same answer.
 	expired := claims.ExpiresAt != nil && now.Unix() >= *claims.ExpiresAt
-	if row == nil || expired || !bytes.Equal(row.Hash, sum[:]) || row.Address != claims.Subject || keyStatus(row, now) != toll.StatusActive {
+	if row == nil || expired || !bytes.Equal(row.Hash, sum[:]) || row.Address != claims.Subject || keyStatus(row, now) != toll.StatusActive || !row.SuspendedAt.IsZero() {
 		return Caller{}, errKey
 	}
 	if !known {
@@ -71,7 +71,7 @@ func (a *Auth) CallerOf(ctx context.Context, address toll.Address, id toll.Hash)
 	if err != nil {
 		return Caller{}, err
 	}
-	if row == nil || row.Address != address || keyStatus(row, now) != toll.StatusActive {
+	if row == nil || row.Address != address || keyStatus(row, now) != toll.StatusActive || !row.SuspendedAt.IsZero() {
 		return Caller{}, errKey
 	}
 	return callerOf(row), nil

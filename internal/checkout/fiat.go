@@ -35,8 +35,8 @@ func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, once *store.Once) (*
 	switch {
 	case plan.Price.IsCrypto, plan.Price.IsFree():
 		return nil, toll.NewError(toll.CodeCheckoutWrongPlan).WithDetails("planId %s", plan.ID)
-	case !plan.IsListed:
-		return nil, unlisted(plan)
+	case onSale(plan) != nil:
+		return nil, onSale(plan)
 	}
 	if err := checkSession(&r.Session); err != nil {
 		return nil, err

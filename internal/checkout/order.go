@@ -37,8 +37,8 @@ type OrderRef struct {
 func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) (*toll.Order, error) {
 	plan := r.Plan
 	switch {
-	case !plan.IsListed:
-		return nil, unlisted(plan)
+	case onSale(plan) != nil:
+		return nil, onSale(plan)
 	case !plan.Price.IsCrypto && r.DelegationID == "":
 		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId %s", plan.ID)
 	case plan.IsPayAsYouGo():
@@ -175,8 +175,8 @@ func takePlace(ctx context.Context, tx *store.Tx, id toll.PlanID) error {
 	if err != nil {
 		return err
 	}
-	if !current.IsListed {
-		return unlisted(current)
+	if err := onSale(current); err != nil {
+		return err
 	}
 	_, ok, err := store.CountOrder(ctx, tx, id, current.MaxOrders)
 	if err != nil {
@@ -188,8 +188,15 @@ func takePlace(ctx context.Context, tx *store.Tx, id toll.PlanID) error {
 	return nil
 }
 
-func unlisted(plan *toll.Plan) *toll.Error {
-	return toll.NewError(toll.CodePlanUnlisted).WithDetails("planId %s", plan.ID)
+// onSale returns nil for a plan that takes orders, an error with [toll.CodeSuspended] or [toll.CodePlanUnlisted] otherwise.
+func onSale(plan *toll.Plan) error {
+	switch {
+	case plan.Suspended:
+		return toll.NewError(toll.CodeSuspended).WithDetails("planId %s", plan.ID)
+	case !plan.IsListed:
+		return toll.NewError(toll.CodePlanUnlisted).WithDetails("planId %s", plan.ID)
+	}
+	return nil
 }
 
 // OrderByID returns an order to its subscriber and to the owner of its plan; for everybody else it does not exist:

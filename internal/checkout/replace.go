@@ -55,8 +55,8 @@ func (c *Checkout) Replace(
 	switch {
 	case in.credits != failed.Credits, in.amount.Cmp(failed.Amount) != 0, plan.Price.CurrencyName() != failed.Currency:
 		return nil, toll.NewError(toll.CodeRecordChanged).WithDetails("planId %s", plan.ID)
-	case !plan.IsListed:
-		return nil, unlisted(plan)
+	case onSale(plan) != nil:
+		return nil, onSale(plan)
 	}
 	o, err := c.place(ctx, &in)
 	if err != nil {

@@ -104,8 +104,8 @@ func (c *Checkout) Seller() rail.Seller {
 
 // sell checks a payment and records its order.
 func (c *Checkout) sell(ctx context.Context, seller rail.Seller, r *SaleRequest, out *Sold) (*store.Order, error) {
-	if !r.Plan.IsListed {
-		return nil, unlisted(r.Plan)
+	if err := onSale(r.Plan); err != nil {
+		return nil, err
 	}
 	if err := r.Check(); err != nil {
 		return nil, err

@@ -180,8 +180,8 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	if err != nil {
 		return fault(err)
 	}
-	if !current.IsListed {
-		return unlisted(current)
+	if err := onSale(current); err != nil {
+		return err
 	}
 	missing, ordered := t.Needed-a.Available(), a.Seq > 0
 	if !t.Plan.IsPayAsYouGo() && !t.Plan.IsTime() {

@@ -19,6 +19,11 @@ means that it is this person who asks.`, 1),
 			`Nobody signs in as this person until toll users enable. Their sessions end within a second, and the API keys, consents and access
 tokens under their memberships end for ever. PERSON is a login name, or an id.`, true),
 		a.userSwitch("enable PERSON", "Let a person in again", "Let a person who was disabled sign in again. PERSON is a login name, or an id.", false),
+		a.suspendCommand("suspend ID", "Suspend a workspace, a plan or an API key",
+			`ID is the address of a workspace, or the id of a plan or an API key. A suspended workspace or plan gets no orders, top-ups and
+holds; open holds settle, and refunds, exports and sign-in still work. A suspended API key is refused. It takes a second, until
+toll users resume.`, true),
+		a.suspendCommand("resume ID", "Resume what was suspended", "ID is that of toll users suspend.", false),
 	)
 }
 
@@ -30,6 +35,19 @@ func (a *app) userSwitch(use, short, long string, off bool) *cobra.Command {
 			return err
 		}
 		return a.show(person)
+	})
+	c.Long, c.Args = long, cobra.ExactArgs(1)
+	return c
+}
+
+// suspendCommand suspends or resumes a seller or a key, on the database itself.
+func (a *app) suspendCommand(use, short, long string, off bool) *cobra.Command {
+	c := a.localCommand(use, short, "it is changed", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+		out, err := server.Suspend(cmd.Context(), cfg, args[0], off)
+		if err != nil {
+			return err
+		}
+		return a.show(out)
 	})
 	c.Long, c.Args = long, cobra.ExactArgs(1)
 	return c

@@ -311,6 +311,9 @@ func (f *Facilitator) bind(ctx context.Context, p *payment) *toll.Error {
 	if p.expired {
 		return refuse(toll.CodePermissionExpired, f.ns.ReasonExpired(), "")
 	}
+	if p.plan.Suspended {
+		return suspended(p.plan)
+	}
 	err := f.bindNow(ctx, p)
 	if err != nil && p.cached {
 		// Somebody else may have listed the agent or given it the plan a moment ago.
@@ -319,6 +322,11 @@ func (f *Facilitator) bind(ctx context.Context, p *payment) *toll.Error {
 		err = f.bindNow(ctx, p)
 	}
 	return f.afterToken(ctx, p, err)
+}
+
+// suspended refuses a plan that the operator suspended, or whose owner.
+func suspended(plan *toll.Plan) *toll.Error {
+	return toll.NewError(toll.CodeSuspended).WithDetails("planId %s", plan.ID)
 }
 
 // afterToken returns e, or what is wrong with the access token itself, which goes before what is wrong with agent or amount.

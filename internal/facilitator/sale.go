@@ -181,6 +181,9 @@ func (f *Facilitator) BuyPlan(ctx context.Context, id toll.PlanID, payment strin
 	if e != nil {
 		return nil, e
 	}
+	if plan.Suspended {
+		return nil, suspended(plan)
+	}
 	required := f.saleRequired(ctx, plan, terms, f.saleURL(id))
 	if payment == "" {
 		if !plan.IsListed {

@@ -89,6 +89,18 @@ func DisablePerson(ctx context.Context, cfg Config, who string, disabled bool) (
 	return out, err
 }
 
+// Suspend suspends or resumes a workspace, a plan or an API key beside the service or while it is stopped; see [auth.Auth.Suspend].
+func Suspend(ctx context.Context, cfg Config, id string, suspended bool) (out auth.Suspension, err error) {
+	err = administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
+		out, err = f.auth.Suspend(ctx, id, suspended)
+		if errors.Is(err, store.ErrNotFound) {
+			err = fmt.Errorf("no workspace, plan or API key has the id %q", id)
+		}
+		return err
+	})
+	return out, err
+}
+
 // LocalLink is a link for a person that was made on the database itself.
 type LocalLink struct {
 	Link string    `json:"link"`

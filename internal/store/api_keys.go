@@ -26,12 +26,16 @@ type APIKey struct {
 	Parent     toll.Hash     `db:"parent,null"` // the API key or the consent that made it; zero: none
 	Rights     toll.Rights   `db:"rights"`
 	UserID     toll.UUID     `db:"user_id,null"` // under whose membership it stands; zero: none
+	// SuspendedAt is since when the operator has the key refused; zero: it works.
+	SuspendedAt time.Time `db:"suspended_at,null"`
 }
 
 var (
 	apiKeys      = newRecord[APIKey]("api_keys")
 	InsertAPIKey = apiKeys.insert
-	APIKeyByID   = by[toll.Hash](apiKeys, "id = $1") // revoked and expired ones too
+	// SuspendAPIKey suspends a key since a moment; zero resumes it.
+	SuspendAPIKey = runs2[toll.Hash, time.Time](found, "UPDATE api_keys SET suspended_at = $2 WHERE id = $1")
+	APIKeyByID    = by[toll.Hash](apiKeys, "id = $1") // revoked and expired ones too
 	// KeysOfParent returns the keys that a key or a consent made and that are neither revoked nor
 	// over.
 	KeysOfParent = listBy2[toll.Hash, time.Time](apiKeys,

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tollhq/toll"
 )
 
 const planColumns = `p.plan_id, p.owner, p.metadata, p.price, p.credits, p.access_limit, p.max_orders, p.is_trial, p.is_listed,
-	COALESCE(p.version, 1), p.created_at, p.updated_at`
+	COALESCE(p.version, 1), p.created_at, p.updated_at,
+	COALESCE(p.suspended_at, 0) > 0 OR EXISTS (SELECT 1 FROM principals w WHERE w.address = p.owner AND w.suspended_at > 0)`
 
 // planSorts are the sorts of lists of plans.
 func planSorts() map[Sort]string {
@@ -70,6 +72,9 @@ func UpdatePlan(ctx context.Context, tx *Tx, p *toll.Plan) error {
 		string(p.ID), p.Metadata.Name, metadata, p.MaxOrders, p.IsListed, Micros(p.UpdatedAt)))
 }
 
+// SuspendPlan suspends a plan since a moment; zero resumes it. Errors: [ErrNotFound].
+var SuspendPlan = runs2[string, time.Time](found, "UPDATE plans SET suspended_at = $2 WHERE plan_id = $1")
+
 // PlanByID returns a plan, or [ErrNotFound].
 func PlanByID(ctx context.Context, q Querier, id toll.PlanID) (*toll.Plan, error) {
 	return scanPlan(q.QueryRow(ctx, "SELECT "+planColumns+" FROM plans p WHERE p.plan_id = $1", string(id)).Scan)
@@ -108,7 +113,7 @@ func scanPlan(scan func(dest ...any) error) (*toll.Plan, error) {
 	var p toll.Plan
 	var id, owner, metadata, price, credits, limit string
 	var created, updated int64
-	err := scan(&id, &owner, &metadata, &price, &credits, &limit, &p.MaxOrders, &p.IsTrial, &p.IsListed, &p.Version, &created, &updated)
+	err := scan(&id, &owner, &metadata, &price, &credits, &limit, &p.MaxOrders, &p.IsTrial, &p.IsListed, &p.Version, &created, &updated, &p.Suspended)
 	if err != nil {
 		return nil, err
 	}

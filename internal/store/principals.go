@@ -18,14 +18,18 @@ type Principal struct {
 	Operator  bool         `db:"is_operator,null"` // see [MakeOperator]
 	// ExportedAt is when the key was given to the owner, who shares the custody since then; zero: never.
 	ExportedAt time.Time `db:"exported_at,null"`
+	// SuspendedAt is since when the operator has the workspace sell nothing; zero: it sells.
+	SuspendedAt time.Time `db:"suspended_at,null"`
 }
 
 // Shown is what people read of a principal in place of its address; "" for nothing.
 func (p Principal) Shown() string { return cmp.Or(p.Title, p.Name) }
 
 var (
-	principals         = newRecord[Principal]("principals")
-	InsertPrincipal    = principals.insert // [IsUnique] when the address or the name is taken
+	principals      = newRecord[Principal]("principals")
+	InsertPrincipal = principals.insert // [IsUnique] when the address or the name is taken
+	// SuspendPrincipal suspends a workspace since a moment; zero resumes it.
+	SuspendPrincipal   = runs2[toll.Address, time.Time](found, "UPDATE principals SET suspended_at = $2 WHERE address = $1")
 	PrincipalByAddress = by[toll.Address](principals, "address = $1")
 	PrincipalByName    = by[string](principals, "name = $1")
 	// SetTitle changes what the members of a principal call it; "" for nothing.

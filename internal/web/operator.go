@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -172,6 +173,9 @@ func (v *visit) showOperation() {
 	if o.Backups != nil {
 		s.Acts = append(s.Acts, v.dialogOf("backup", "Make a backup now", "It is made in the background, and appears in the list. While the newest one is less than an hour old, none is made: each removes an old one."))
 	}
+	what := field{Name: "id", Label: "Address of a workspace, or id of a plan or API key", Required: true}
+	s.Acts = append(s.Acts, v.dialogOf("suspend", "Suspend", "A suspended workspace or plan gets no orders, top-ups and holds. Open holds settle, and refunds, exports and sign-in still work. A suspended API key is refused.", what),
+		v.dialogOf("resume", "Resume", "What was suspended works again within a second.", what))
 	to, err := v.ownMails()
 	if v.failed("service", err) {
 		return
@@ -262,6 +266,15 @@ func (v *visit) operate() {
 		case "mail":
 			out.Done = "The mail server took the mail."
 			return out, v.testMail()
+		case "suspend", "resume":
+			done, err := v.w.Auth.Suspend(v.ctx(), v.text("id"), v.form.Get("act") == "suspend")
+			if errors.Is(err, store.ErrNotFound) {
+				err = oneFault("id", "is not known here")
+			}
+			if out.Done = "It is suspended."; !done.Suspended {
+				out.Done = "It works again."
+			}
+			return out, err
 		case "verify":
 		default:
 			return out, toll.NewError(toll.CodeBadRequest)

@@ -1641,6 +1641,7 @@ export interface Removed {
   kept?: Ended;
   success: boolean;
   userId: string;
+  webhooks?: WebhookLeft[];
 }
 
 export interface RenewRequest {
@@ -2273,6 +2274,7 @@ export interface Webhook {
   /** ISO 8601. Answers are in UTC with milliseconds. */
   updatedAt: string;
   url: string;
+  userId?: string;
 }
 
 export interface WebhookChange {
@@ -2325,6 +2327,11 @@ export interface WebhookInput {
   url: string | null;
 }
 
+export interface WebhookLeft {
+  id: string;
+  url: string;
+}
+
 export interface WebhookList {
   nextCursor: string | null;
   offset: number;
@@ -2351,6 +2358,7 @@ export interface WebhookSecret {
   /** ISO 8601. Answers are in UTC with milliseconds. */
   updatedAt: string;
   url: string;
+  userId?: string;
   /** Only when there are some. Of unknown members, at most 16 are named. */
   warnings?: (string | {
     code: string;

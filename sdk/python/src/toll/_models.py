@@ -1624,12 +1624,14 @@ class Removed(Record):
     kept: Ended | None = None
     success: bool
     user_id: str
+    webhooks: tuple[WebhookLeft, ...] | None = None
 
     _members = (
         member("ended", "ended", one(lambda: Ended), True),
         member("kept", "kept", one(lambda: Ended), False),
         member("success", "success", boolean, True),
         member("user_id", "userId", text, True),
+        member("webhooks", "webhooks", many(one(lambda: WebhookLeft)), False),
     )
 
 
@@ -2317,6 +2319,7 @@ class Webhook(Record):
     types: tuple[str, ...]
     updated_at: datetime
     url: str
+    user_id: str | None = None
 
     _members = (
         member("created_at", "createdAt", moment, True),
@@ -2327,6 +2330,7 @@ class Webhook(Record):
         member("types", "types", many(text), True),
         member("updated_at", "updatedAt", moment, True),
         member("url", "url", text, True),
+        member("user_id", "userId", text, False),
     )
 
 
@@ -2379,6 +2383,19 @@ class WebhookDelivery(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WebhookLeft(Record):
+    """WebhookLeft as the service answers it."""
+
+    id: str
+    url: str
+
+    _members = (
+        member("id", "id", text, True),
+        member("url", "url", text, True),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class WebhookSecret(Record):
     """WebhookSecret as the service answers it."""
 
@@ -2392,6 +2409,7 @@ class WebhookSecret(Record):
     types: tuple[str, ...]
     updated_at: datetime
     url: str
+    user_id: str | None = None
     warnings: tuple[Any, ...] | None = None
 
     _members = (
@@ -2405,6 +2423,7 @@ class WebhookSecret(Record):
         member("types", "types", many(text), True),
         member("updated_at", "updatedAt", moment, True),
         member("url", "url", text, True),
+        member("user_id", "userId", text, False),
         member("warnings", "warnings", many(keep), False),
     )
 
