@@ -17,8 +17,12 @@ func TestSuspend(t *testing.T) {
 		order := func(plan string) answer { return s.do(s.s1, "POST", base+"/protocol/plans/"+plan+"/order", "") }
 		s.want(order(plan), 200, "")
 		token, _ := s.token(s.s1, plan)
-		verify := func(more string) answer { return s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, token, more)) }
-		settle := func(more string) answer { return s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, more)) }
+		verify := func(more string) answer {
+			return s.do(s.b1, "POST", base+"/x402/verify", paymentBody(plan, token, more))
+		}
+		settle := func(more string) answer {
+			return s.do(s.b1, "POST", base+"/x402/settle", paymentBody(plan, token, more))
+		}
 		suspend := func(id string, suspended bool) {
 			t.Helper()
 			if out, err := s.auth.Suspend(t.Context(), id, suspended); err != nil || out.Suspended != suspended {
