@@ -420,7 +420,6 @@ var rooms = map[string]room{
 	},
 }
 
-
 // testLibraries may be imported by the tests of any room.
 var testLibraries = []string{
 	"github.com/google/go-cmp", "github.com/rogpeppe/go-internal/testscript", "go.uber.org/goleak", "pgregory.net/rapid",
