@@ -98,6 +98,9 @@ function shape(name) {
   return shapes[name];
 }
 
+// A path as the table has it: relative to /api/v1/ unless it begins with a slash, with {} for each segment of the caller.
+const short = (path) => path.replace(/^\/api\/v1\//, "").replace(/\{\w+\}/g, "{}");
+
 const operations = [];
 for (const [path, methods] of Object.entries(document.paths)) {
   for (const [method, op] of Object.entries(methods)) {
@@ -108,7 +111,7 @@ for (const [path, methods] of Object.entries(document.paths)) {
     const list = names.includes("cursor") && refName(answer ?? {});
     const member = list && Object.entries(schemas[refName(answer)].properties).find(([, p]) => p.items)?.[0];
     const of = answer ? shapeOf(answer) : 0;
-    const row = [method.toUpperCase(), path, typeof of === "string" ? of : 0, member || 0];
+    const row = [method.toUpperCase(), short(path), typeof of === "string" ? of : 0, member || 0];
     row.push(names.includes("IdempotencyKey") ? 1 : 0);
     while (row.at(-1) === 0) row.pop();
     operations.push([op.operationId, row]);
@@ -135,7 +138,7 @@ for (const [name, s] of Object.entries(schemas)) {
 }
 out += "export type Shape = 0 | 1 | string | { [member: string]: Shape };\n\n";
 out += `export const shapes: Record<string, Shape> = ${JSON.stringify(Object.fromEntries([...used].sort().map((n) => [n, shapes[n]])), null, 1)};\n\n`;
-out += "/** Method, path, shape of the answer, member of a list, and whether it takes an idempotency key. */\n";
+out += "/** Method, path (relative to /api/v1/ unless it begins with a slash; {} is a segment of the caller), shape of the answer, member of a list, and whether it takes an idempotency key. */\n";
 out += "export type Operation = readonly [string, string, (string | 0)?, (string | 0)?, (0 | 1)?];\n\n";
 out += "export const operations = {\n";
 for (const [id, row] of operations) out += `  ${id}: ${JSON.stringify(row)},\n`;

@@ -233,7 +233,7 @@ export class Credits extends Resource {
   ): List<g.Usage> {
     return this.core.list("listUsage", [], listed(q), o);
   }
-  /** Takes free credits of the caller's own plan from a holder that were granted without a payment. */
+  /** Takes free credits that no payment stands behind from a holder of the caller's own plan. */
   takeBack(
     planId: string,
     amount: bigint,

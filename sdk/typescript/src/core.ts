@@ -279,7 +279,8 @@ export class Core {
     return this.promise<T>(
       {
         method,
-        path: template.replace(/\{\w+\}/g, () => encodeURIComponent(path[i++] ?? "")),
+        path: (template[0] === "/" ? "" : "/api/v1/") +
+          template.replace(/\{\}/g, () => encodeURIComponent(path[i++] ?? "")),
         query: more.query,
         body: more.body,
         repeat: o?.ifMatch && repeat === "safe" && method !== "GET" ? "refused" : repeat,

@@ -219,7 +219,7 @@ for (const name of fronts) {
       assert.match(got.headers["cache-control"], /^private/);
       await has(front, "settle 200");
       assert.ok(at("verify 200") < at("byte") && at("byte") < at("settle 200"));
-      assert.ok(front.faults.counts.renew >= 4, `${front.faults.counts.renew} renewals`);
+      assert.ok(front.faults.counts.renew >= 2, `${front.faults.counts.renew} renewals`);
       assert.equal((await stored(got.headers["service-request-id"])).status, "settled");
       await isSettled(had, 2n);
     });
