@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/server"
@@ -32,31 +34,46 @@ func (a *app) doctorCommand() *cobra.Command {
 	var operator string
 	c := command("doctor", "Look for what is wrong or careless", nil)
 	c.Long = `Look for what is wrong or careless: the configuration file, the service that it names, the API key; with --data or --database
-also a database of this machine, its master key and the modes of its files.
+also a database of this machine, its master key and the modes of its files, and with the settings of toll serve its chain, cards,
+mail server, sign-in provider, proxies and backups.
 
-Nothing is changed. Exit code 1 when something does not work; warnings do not count.`
+Without --url, TOLL_URL or a profile, the service is the one of that database: at --listen, else at its public address. It may be
+stopped. The API key is sent to an address that only the database names if that is on this machine.
+
+Nothing is changed, and no mail is sent. Exit code 1 when something does not work; warnings do not count.`
 	c.Example = "toll doctor\ntoll doctor --data ./toll-data"
 	storeFlags(c, &cfg)
-	c.Flags().Lookup("key-prefix").Hidden = true
 	whereFlags(c, &cfg.Chain)
 	cardFlags(c, &cfg.Card)
+	peopleFlags(c, &cfg)
+	placeFlags(c, &cfg)
+	objectStoreFlags(c, &cfg)
+	for _, unused := range []string{"key-prefix", "registration", "no-passwords", "backup-keep"} {
+		c.Flags().Lookup(unused).Hidden = true
+	}
 	c.Flags().StringVar(&operator, "metrics-listen", "", "address of the operator's listener, to look at the background work of the service")
 	env(c.Flags(), "metrics-listen")
 	c.Annotations = withoutProfile
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		d := &doctor{app: a}
+		d := &doctor{app: a, absent: server.CheckFailed, noKey: "none is set: open reads work, nothing else"}
+		var inspected []server.Check
+		address, inspects := "", cfg.Data != "" || cfg.Database != ""
+		if inspects {
+			cfg.Release = release()
+			inspected, address = server.Inspect(cmd.Context(), cfg)
+		}
 		d.configuration()
 		if d.profile() {
 			d.environment = strings.ToLower(cmp.Or(string(cfg.Environment), a.set.environment))
+			if inspects && a.set.url == "" {
+				d.serviceOf(address)
+			}
 			d.service(cmd.Context())
 		}
 		if operator != "" {
 			d.loops(cmd.Context(), operator)
 		}
-		if cfg.Data != "" || cfg.Database != "" {
-			cfg.Release = release()
-			d.checks = append(d.checks, server.Inspect(cmd.Context(), cfg)...)
-		}
+		d.checks = append(d.checks, inspected...)
 		return d.report()
 	}
 	return c
@@ -66,6 +83,9 @@ type doctor struct {
 	app         *app
 	checks      []server.Check
 	environment string // that is expected of the service, "" for any
+	absent      string // status of a service that does not answer
+	hint        string // what to do then
+	noKey       string // why the API key was not checked
 }
 
 func (d *doctor) add(name, status, format string, args ...any) {
@@ -110,6 +130,15 @@ func (d *doctor) profile() bool {
 	return err == nil
 }
 
+// serviceOf sets the address to the one that a database names, "" for the default. The API key may belong to another service, so it is
+// sent only if the address is on this machine.
+func (d *doctor) serviceOf(address string) {
+	d.absent, d.hint, d.app.set.url = server.CheckWarning, "; it may be stopped. If it is elsewhere, name its address with --url", address
+	if u, err := url.Parse(address); d.app.set.key != "" && address != "" && (err != nil || !toll.IsLoopback(u.Hostname())) {
+		d.app.set.key, d.noKey = "", "not sent to "+address+", which only the database names: set --url to check the key"
+	}
+}
+
 func (d *doctor) service(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -121,12 +150,12 @@ func (d *doctor) service(ctx context.Context) {
 	began := time.Now()
 	header, err := fetch(ctx, c.URL()+"/health", &health)
 	if err != nil {
-		d.add("service", server.CheckFailed, "%s does not answer: %s", c.URL(), err)
+		d.add("service", d.absent, "%s does not answer: %s%s", c.URL(), err, d.hint)
 		return
 	}
 	took := time.Since(began)
 	if health.Service == "" {
-		d.add("service", server.CheckFailed, "what answers at %s is another service", c.URL())
+		d.add("service", d.absent, "what answers at %s is another service%s", c.URL(), d.hint)
 		return
 	}
 	d.add("service", server.CheckOK, "%s at %s, release %s, answered in %s", health.Service, c.URL(), health.Version, took.Round(time.Millisecond))
@@ -146,17 +175,13 @@ func (d *doctor) service(ctx context.Context) {
 		d.add("ready", server.CheckFailed, "the service is not ready: database %s; its log says why", cmp.Or(checks, "unknown"))
 	} else {
 		d.add("ready", server.CheckOK, "database %s, chain %s, card %s", ready.Checks["database"], ready.Checks["chain"], ready.Checks["card"])
-		switch ready.Checks["chain"] {
-		case "failing":
-			d.add("chain", server.CheckWarning, "crypto plans cannot be ordered now; its log says why, and so does toll doctor on its machine, with --data or --database and its settings of the chain")
-		case "off":
-			d.add("chain", server.CheckOK, "off: crypto plans cannot be ordered")
-		}
-		switch ready.Checks["card"] {
-		case "failing":
-			d.add("card", server.CheckWarning, "plans in USD and EUR cannot be ordered now; its log says why, and so does toll doctor on its machine, with --data or --database and its settings of Stripe")
-		case "off":
-			d.add("card", server.CheckOK, "off: plans in USD and EUR can be made, and not ordered")
+		for _, rail := range [][3]string{{"chain", "crypto plans", "the chain"}, {"card", "plans in USD and EUR", "Stripe"}} {
+			switch ready.Checks[rail[0]] {
+			case "failing":
+				d.add(rail[0], server.CheckWarning, "%s cannot be ordered now; its log says why, and so does toll doctor on its machine, with --data or --database and its settings of %s", rail[1], rail[2])
+			case "off":
+				d.add(rail[0], server.CheckOK, "off: %s cannot be ordered", rail[1])
+			}
 		}
 	}
 	d.key(ctx, c)
@@ -210,7 +235,7 @@ func (d *doctor) key(ctx context.Context, c *client.Client) {
 		d.add("environment", server.CheckOK, "%s, network %s", info.Environment, info.Network)
 	}
 	if d.app.set.key == "" {
-		d.add("API key", server.CheckWarning, "none is set: open reads work, nothing else")
+		d.add("API key", server.CheckWarning, "%s", d.noKey)
 		return
 	}
 	versions, err := c.Versions(ctx)

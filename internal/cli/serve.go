@@ -63,20 +63,16 @@ accepted for --drain, and what is in flight then is finished.`
 	cardFlags(c, &f.cfg.Card)
 	peopleFlags(c, &f.cfg)
 	objectStoreFlags(c, &f.cfg)
+	placeFlags(c, &f.cfg)
 	fl := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	fl.StringVar(&f.cfg.Listen, "listen", server.DefaultListen, "address to listen on")
 	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "address under which callers reach the service; default that of the first start")
 	fl.StringVar(&f.cfg.TokenFormat, "token-format", "", "default rendering of access tokens, jwt or x402")
 	fl.IntVar(&f.cfg.RateLimitKey, "rate-limit-key", 0, "calls a second of one API key, four times as many at once; 0 is no limit")
 	fl.IntVar(&f.cfg.RateLimitIP, "rate-limit-ip", 50, "calls a second of one address without a valid API key, four times as many at once; 0 is no limit")
-	fl.StringVar(&f.cfg.TrustedProxies, "trusted-proxies", "", "addresses or prefixes, with commas, of proxies whose X-Forwarded-For is believed; default none")
 	fl.DurationVar(&f.cfg.Drain, "drain", 5*time.Second, "how long SIGTERM leaves the service open while GET /ready answers 503, so that "+
 		"load balancers notice; at most 10s; on a terminal 0s")
 	fl.DurationVar(&f.cfg.OrderWait, "order-wait", 0, "how long the answer to an order waits for its credits; default 30s, on the embedded chain 10s")
 	fl.IntVar(&f.cfg.RetainDays, "retain-days", server.DefaultRetainDays, "days after the end of their access token for which requests are known, and for which events are kept; -1 is for ever")
-	fl.StringVar(&f.cfg.Backups.Dir, "backup-dir", "", "folder for sealed backups of the embedded database, on another disk, or s3://bucket/prefix; default none: a lost disk then loses all data, and with backups all since the newest one")
-	fl.DurationVar(&f.cfg.Backups.Every, "backup-every", 24*time.Hour, "pause between two backups, 10m and more")
-	fl.IntVar(&f.cfg.Backups.Keep, "backup-keep", 7, "how many of them are kept; -1 keeps all")
 	fl.StringVar(&f.cfg.TemporaryDir, "tmp", "", "folder for the plain copy of the database while a backup is made; default the data directory")
 	fl.BoolVar(&f.cfg.CloseReads, "close-reads", false, "ask for an API key where plans, agents and balances are read")
 	fl.BoolVar(&f.cfg.IgnoreOrganizations, "ignore-organizations", false, "take calls of API keys that name an organization of another service in X-Current-Org-Id")
@@ -93,6 +89,17 @@ accepted for --drain, and what is in flight then is finished.`
 	fl.StringVar(&f.logFormat, "log-format", "", "text or json; default text on a terminal, else json")
 	addWithEnv(c, fl)
 	return c
+}
+
+// placeFlags say where the service listens, behind which proxies, and where its backups are.
+func placeFlags(c *cobra.Command, cfg *server.Config) {
+	f := pflag.NewFlagSet("places", pflag.ContinueOnError)
+	f.StringVar(&cfg.Listen, "listen", server.DefaultListen, "address to listen on")
+	f.StringVar(&cfg.TrustedProxies, "trusted-proxies", "", "addresses or prefixes, with commas, of proxies whose X-Forwarded-For is believed; default none")
+	f.StringVar(&cfg.Backups.Dir, "backup-dir", "", "folder for sealed backups of the embedded database, on another disk, or s3://bucket/prefix; default none: a lost disk then loses all data, and with backups all since the newest one")
+	f.DurationVar(&cfg.Backups.Every, "backup-every", 24*time.Hour, "pause between two backups, 10m and more")
+	f.IntVar(&cfg.Backups.Keep, "backup-keep", 7, "how many of them are kept; -1 keeps all")
+	addWithEnv(c, f)
 }
 
 // peopleFlags are how people sign in.

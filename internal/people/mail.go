@@ -21,6 +21,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -37,6 +38,7 @@ const (
 	// mostMails bounds the mails that wait to be sent, and sendTime the time of one.
 	mostMails = 100
 	sendTime  = 30 * time.Second
+	maxFault  = 300 // characters of an error that hold text of a server
 )
 
 // MailConfig says through which server mails are sent. The zero value sends none.
@@ -69,8 +71,23 @@ func (c MailConfig) Check() error {
 	return err
 }
 
-// newMailer returns nil for the zero value. It connects to nothing.
-func newMailer(c MailConfig) (*mailer, error) {
+// Reach connects to the server, says hello and signs in, each within [providerTime], and sends no mail. It returns nil for the zero value.
+// No error has the password in it.
+func (c MailConfig) Reach(ctx context.Context) error {
+	m, err := newMailer(c, mail.WithTimeout(providerTime))
+	if m == nil || err != nil {
+		return err
+	}
+	if err := m.client.DialWithContext(ctx); err != nil {
+		return fmt.Errorf("the mail server cannot be used: %s: look at it, at TOLL_SMTP_URL (--smtp-url) and at TOLL_SMTP_PASSWORD",
+			plain.Text(err.Error(), maxFault))
+	}
+	_ = m.client.Close() // the server has accepted the sign-in
+	return nil
+}
+
+// newMailer returns nil for the zero value. It connects to nothing. Options in more win.
+func newMailer(c MailConfig, more ...mail.Option) (*mailer, error) {
 	if c == (MailConfig{}) {
 		return nil, nil
 	}
@@ -99,7 +116,7 @@ func newMailer(c MailConfig) (*mailer, error) {
 	if name := u.User.Username(); name != "" {
 		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(name), mail.WithPassword(c.Password))
 	}
-	client, err := mail.NewClient(u.Hostname(), options...)
+	client, err := mail.NewClient(u.Hostname(), append(options, more...)...)
 	return &mailer{
 		client: client, from: c.From, host: from.Address[strings.LastIndexByte(from.Address, '@')+1:],
 		queue: make(chan letter, mostMails), queued: jobs.NewSignal(), signIn: make(chan signIn, mostMails), begun: jobs.NewSignal(),

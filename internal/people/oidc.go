@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/traces"
 )
@@ -102,7 +104,7 @@ func (o *provider) config(ctx context.Context) (context.Context, *oidc.Provider,
 	if o.known == nil {
 		p, err := oidc.NewProvider(ctx, o.Issuer)
 		if err != nil {
-			return ctx, nil, nil, err
+			return ctx, nil, nil, errors.New(plain.Text(err.Error(), maxFault)) // it may hold the whole answer
 		}
 		o.known = p
 	}
@@ -110,6 +112,18 @@ func (o *provider) config(ctx context.Context) (context.Context, *oidc.Provider,
 		ClientID: o.ClientID, ClientSecret: o.ClientSecret, RedirectURL: o.back, Endpoint: o.known.Endpoint(),
 		Scopes: []string{oidc.ScopeOpenID, "profile"},
 	}, nil
+}
+
+// Reach reads the discovery document of the provider, whose issuer must be Issuer, within [providerTime]. It returns nil for the zero value.
+func (c OIDCConfig) Reach(ctx context.Context) error {
+	o, err := newProvider(c, "")
+	if o == nil || err != nil {
+		return err
+	}
+	if _, _, _, err = o.config(ctx); err != nil {
+		return fmt.Errorf("the provider cannot be used: %w: look at it, and at TOLL_OIDC_ISSUER (--oidc-issuer)", err)
+	}
+	return nil
 }
 
 // Provider returns the name of the provider with which people sign in, "" for none.

@@ -18,7 +18,8 @@ import (
 func inspected(t *testing.T, cfg server.Config, part string) string {
 	t.Helper()
 	var lines []string
-	for _, c := range server.Inspect(t.Context(), cfg) {
+	checks, _ := server.Inspect(t.Context(), cfg)
+	for _, c := range checks {
 		if c.Name == part {
 			lines = append(lines, c.Status+" "+c.Detail)
 		}

@@ -1,15 +1,23 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -28,23 +36,29 @@ const (
 )
 
 // Inspect looks for what is careless or broken about a database and its configuration: modes of files, the master key, the
-// settings of the engine, the schema. It refuses nothing; the checks say what is wrong and what to do.
-func Inspect(ctx context.Context, cfg Config) []Check {
+// settings of the engine, the schema, the rails, mail, the sign-in provider, proxies, backups. It refuses nothing; the checks say what is
+// wrong and what to do. address is where the service answers: at Listen if that is not the default, else its public address, or "" when
+// the database cannot be read. Backups.Every also bounds the age of noted backups.
+func Inspect(ctx context.Context, cfg Config) (checks []Check, address string) {
 	cfg = cfg.withDefaults()
-	var checks []Check
+	if cfg.Listen != DefaultListen {
+		address = cfg.listenURL()
+	}
 	add := func(name, status, format string, args ...any) {
 		checks = append(checks, Check{name, status, fmt.Sprintf(format, args...)})
 	}
 	if err := cfg.existing(); err != nil {
 		add("database", CheckFailed, "%s: start toll serve there, or name another place with --data or --database", err)
-		return checks
+		return checks, address
 	}
 	if cfg.Database == "" {
 		inspectDirectory(cfg.Data, add)
 	}
-	f, ok := inspectSchema(ctx, cfg, add)
+	database := cfg // faults of other settings have checks of their own
+	database.Mail, database.OIDC, database.Backups, database.TrustedProxies = people.MailConfig{}, people.OIDCConfig{}, backup.Schedule{}, ""
+	f, ok := inspectSchema(ctx, database, add)
 	if !ok {
-		return checks
+		return checks, address
 	}
 	defer func() { _ = f.close() }() // nothing was written
 	if !cfg.ownMasterKey() {
@@ -54,7 +68,7 @@ func Inspect(ctx context.Context, cfg Config) []Check {
 		add("master key", CheckOK, "the key with the id %s opens what is stored", f.ring.KeyID())
 	}
 	inspectMaster(ctx, cfg, f, add)
-	address := publicURL(f.auth.Issuer())
+	public := publicURL(f.auth.Issuer())
 	guess, err := setting(ctx, f.store, settingProvisional)
 	switch {
 	case err != nil:
@@ -62,13 +76,92 @@ func Inspect(ctx context.Context, cfg Config) []Check {
 	case guess != "":
 		add("public address", CheckWarning, "no service has been started yet; the first one says its address")
 	default:
-		add("public address", CheckOK, "%s", address)
+		add("public address", CheckOK, "%s", public)
 	}
+	inspectProxies(cfg.TrustedProxies, public, add)
 	crypto.Inspect(ctx, cfg.Chain, f.chainDeps(cfg, nil), add)
 	fiat.Inspect(ctx, cfg.Card, f.cardDeps(cfg), add)
 	inspectUnmatched(ctx, f.store, add)
 	inspectRecovery(ctx, f.store, add)
-	return checks
+	inspectBackups(ctx, cfg, f, add)
+	inspectPeople(ctx, cfg, add)
+	return checks, cmp.Or(address, public)
+}
+
+// inspectProxies reports whether the service knows the addresses of callers, by which it limits them. The service itself has no TLS, so a
+// public address with https belongs to a proxy.
+func inspectProxies(trusted, public string, add crypto.Report) {
+	const name, set = "proxies", "TOLL_TRUSTED_PROXIES (--trusted-proxies)"
+	proxies, err := api.ParseProxies(trusted)
+	u, urlErr := url.Parse(public)
+	switch {
+	case err != nil:
+		add(name, CheckFailed, "%s: correct %s", err, set)
+	case slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Bits() == 0 }):
+		add(name, CheckWarning, "%s is every address, so that callers choose the address by which they are limited: name only your proxies in %s", trusted, set)
+	case len(proxies) == 0 && urlErr == nil && u.Scheme == "https" && !toll.IsLoopback(u.Hostname()):
+		add(name, CheckWarning, "%s is the address of a proxy, and none is trusted, so that all callers share one limit: set %s", public, set)
+	default:
+		add(name, CheckOK, "%s", cmp.Or(trusted, "none is trusted; callers connect to the service"))
+	}
+}
+
+// lateBackup is how late a backup may be: the schedule relies on its list for an hour, and a copy takes time.
+const lateBackup = 2 * time.Hour
+
+// inspectBackups reports the age of the newest backup, and whether its folder can be written. It writes nothing, so for an object store
+// only the age shows whether the key may write.
+func inspectBackups(ctx context.Context, cfg Config, f *foundation, add crypto.Report) {
+	const name = "backups"
+	dir := cfg.Backups.Dir
+	last, err := store.NotedBackup(ctx, f.store)
+	if err == nil {
+		err = cfg.checkBackups()
+	}
+	if err == nil && dir != "" {
+		ctx, cancel := context.WithTimeout(ctx, listBackupsTime)
+		defer cancel()
+		var made []backup.Scheduled
+		last = time.Time{} // noted backups are of other tools
+		if made, err = ListBackups(ctx, cfg, dir); len(made) > 0 {
+			last = made[len(made)-1].At
+		}
+		if _, there := os.Stat(dir); err == nil && there == nil && store.CanWrite(dir) != nil {
+			err = fmt.Errorf("%s cannot be written", dir)
+		}
+	}
+	age := f.clock.machine().Sub(last).Round(time.Second)
+	switch {
+	case err != nil:
+		add(name, CheckFailed, "%s", err)
+	case last.IsZero() && dir != "":
+		add(name, CheckWarning, "%s has none; a running service makes the first one at once", dir)
+	case last.IsZero() && f.auth.Environment() != toll.Live:
+		add(name, CheckOK, "none are known; a sandbox can be lost")
+	case last.IsZero():
+		add(name, CheckWarning, "none are known: set TOLL_BACKUP_DIR (--backup-dir); on PostgreSQL, run toll backup --record after each dump")
+	case age > cfg.Backups.Every+lateBackup:
+		add(name, CheckWarning, "the newest one is %s old, and TOLL_BACKUP_EVERY (--backup-every) is %s", age, cfg.Backups.Every)
+	default:
+		add(name, CheckOK, "the newest one is %s old", age)
+	}
+}
+
+// inspectPeople asks the mail server and the sign-in provider.
+func inspectPeople(ctx context.Context, cfg Config, add crypto.Report) {
+	if err := cfg.Mail.Reach(ctx); err != nil {
+		add("mail", CheckFailed, "%s", err)
+	} else {
+		add("mail", CheckOK, "%s", cmp.Or(cfg.Mail.URL, "off; no codes are sent"))
+	}
+	const name = "sign-in provider"
+	if err := cfg.OIDC.Reach(ctx); err != nil {
+		add(name, CheckFailed, "%s", err)
+	} else if cfg.OIDC.Issuer != "" && cfg.OIDC.ClientSecret == "" {
+		add(name, CheckWarning, "%s answers. Without TOLL_OIDC_CLIENT_SECRET it must know this service as a public client", cfg.OIDC.Issuer)
+	} else {
+		add(name, CheckOK, "%s", cmp.Or(cfg.OIDC.Issuer, "off"))
+	}
 }
 
 // inspectSchema says whether this release can work with a database, and opens it if so.

@@ -2,7 +2,10 @@ package server_test
 
 import (
 	"bufio"
+	"crypto/hmac"
+	"crypto/md5"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -24,6 +27,7 @@ import (
 type postOffice struct {
 	t    *testing.T
 	url  string
+	auth string // password that EHLO offers to check by CRAM-MD5 (RFC 2195), "" for none
 	mu   sync.Mutex
 	sent []sentMail
 }
@@ -59,6 +63,23 @@ func (o *postOffice) serve(c net.Conn) {
 			return
 		}
 		switch verb, _, _ := strings.Cut(strings.ToUpper(line), " "); verb {
+		case "EHLO":
+			if o.auth != "" {
+				say("250-test")
+				say("250 AUTH CRAM-MD5")
+				continue
+			}
+			say("250 ok")
+		case "AUTH":
+			say("334 " + base64.StdEncoding.EncodeToString([]byte("<1@test>")))
+			answer, _ := r.ReadLine()
+			sum := hmac.New(md5.New, []byte(o.auth))
+			sum.Write([]byte("<1@test>"))
+			if answer == base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "pay %x", sum.Sum(nil))) {
+				say("235 ok")
+				continue
+			}
+			say("535 \x1b[31mwrong " + strings.Repeat("x", 400))
 		case "DATA":
 			say("354 go on")
 			text, err := r.ReadDotBytes()

@@ -17,7 +17,8 @@ func (s *Server) operation(ctx context.Context) (o web.Operation, err error) {
 			o.Checks = append(o.Checks, web.Check{Name: name, Status: CheckFailed, Detail: "It fails now: the log says why."})
 		}
 	}
-	for _, c := range Inspect(ctx, s.cfg) {
+	checks, _ := Inspect(ctx, s.cfg)
+	for _, c := range checks {
 		o.Checks = append(o.Checks, web.Check(c))
 	}
 	for _, l := range s.jobs.Status() {
