@@ -331,6 +331,7 @@ var rooms = map[string]room{
 		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger internal/correlation internal/traces " +
 			"internal/auth internal/facilitator internal/checkout internal/events internal/people internal/plain internal/gzipped docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
+		tests: []string{"github.com/google/jsonschema-go"},
 	},
 	// crypto starts and reports the chain, and has what it remembers of its own: keys, the genesis, the mirror.
 	"internal/crypto": {

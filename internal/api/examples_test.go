@@ -1,0 +1,92 @@
+package api_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Every example of a body in docs/openapi.json is valid under its schema: generators of clients and mock servers use both.
+func TestOpenAPI_ExamplesAreValid(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type media map[string]struct {
+		Schema  json.RawMessage `json:"schema"`
+		Example any             `json:"example"`
+	}
+	var document struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+		// A schema of the document refers to the others by pointers below #/components/schemas.
+		Components struct {
+			Schemas map[string]any `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "#/components/schemas/", "#/$defs/")), &document); err != nil {
+		t.Fatal(err)
+	}
+	resolved := map[string]*jsonschema.Resolved{}
+	schemaOf := func(schema json.RawMessage) *jsonschema.Resolved {
+		if r := resolved[string(schema)]; r != nil {
+			return r
+		}
+		var whole map[string]any
+		if err := json.Unmarshal(schema, &whole); err != nil {
+			t.Fatal(err)
+		}
+		whole["$defs"] = document.Components.Schemas
+		joined, err := json.Marshal(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s jsonschema.Schema
+		if err := json.Unmarshal(joined, &s); err != nil {
+			t.Fatalf("%s: %v", schema, err)
+		}
+		r, err := s.Resolve(nil)
+		if err != nil {
+			t.Fatalf("%s: %v", schema, err)
+		}
+		resolved[string(schema)] = r
+		return r
+	}
+	n := 0
+	check := func(where string, m media) {
+		for kind, content := range m {
+			if content.Example == nil || content.Schema == nil {
+				continue
+			}
+			n++
+			if err := schemaOf(content.Schema).Validate(content.Example); err != nil {
+				t.Errorf("%s, %s: %v", where, kind, err)
+			}
+		}
+	}
+	for path, methods := range document.Paths {
+		for method, raw := range methods {
+			var op struct {
+				RequestBody struct {
+					Content media `json:"content"`
+				} `json:"requestBody"`
+				Responses map[string]struct {
+					Content media `json:"content"`
+				} `json:"responses"`
+			}
+			if json.Unmarshal(raw, &op) != nil {
+				continue // parameters of a path
+			}
+			check(method+" "+path, op.RequestBody.Content)
+			for status, answer := range op.Responses {
+				check(method+" "+path+" "+status, answer.Content)
+			}
+		}
+	}
+	if n < 300 {
+		t.Errorf("only %d examples were found", n)
+	}
+}
