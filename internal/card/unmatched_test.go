@@ -217,6 +217,7 @@ func TestF28_LostPaymentWasRefunded(t *testing.T) {
 		if o := s.unmatched(intent); o.Resolution != store.OrphanRefunded || o.ResolvedAt.IsZero() || s.remaining(d) != 1000 {
 			s.Fatalf("%+v, %d left", o, s.remaining(d))
 		}
+		s.audit()
 		before := len(s.alarms())
 		s.read()
 		s.read()

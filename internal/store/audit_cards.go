@@ -48,7 +48,7 @@ const (
 	auditCardOrphans = `SELECT x.object_id FROM card_orphans x LEFT JOIN card_payments p ON p.intent_id = x.object_id
 		LEFT JOIN (SELECT intent_id, MAX(state) AS state FROM card_refunds WHERE origin = 'unmatched' AND state = 'succeeded'
 			GROUP BY intent_id) r ON r.intent_id = x.object_id
-		WHERE x.resolution = 'granted' AND p.order_id IS NULL OR x.resolution = 'refunded' AND r.state IS NULL
+		WHERE x.resolution = 'granted' AND p.order_id IS NULL OR x.resolution = 'refunded' AND r.state IS NULL AND COALESCE(x.refunded_cents, 0) < x.cents
 			OR (x.resolved_at <> 0) <> (COALESCE(x.resolution, 'refunding') <> 'refunding') AND x.resolution IS NOT NULL`
 )
 
