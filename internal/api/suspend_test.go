@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -80,4 +81,47 @@ func TestSuspend(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSuspend_Wallets: wallets pay a suspended workspace nothing, neither for its plans nor for calls of its servers. What they paid
+// before is answered.
+func TestSuspend_Wallets(t *testing.T) {
+	s, rail, plan := shop(t)
+	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	w := s.wallet(rail, 5_000_000)
+	entry := entryFor(s.b1.address, "1000")
+	asked := s.asks(orderRoute(plan))
+	bought := w.pays(asked, w.authorization(asked), "")
+	s.want(s.pay(orderRoute(plan), bought), 200, "")
+	verified, body := w.stockBody(entry), w.stockBody(entry)
+	call := func(path, body string) answer { return s.do(s.b1, "POST", base+"/x402/"+path, body) }
+	if a := call("verify", verified); a.member(t, "isValid") != true {
+		t.Fatalf("%s", a.body)
+	}
+	if _, err := s.auth.Suspend(t.Context(), s.b1.address.String(), true); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.advance(2 * time.Second)
+	if a := s.pay(orderRoute(plan), bought); a.status != 200 || a.member(t, "replayed") != true {
+		t.Errorf("a purchase from before: %d %s", a.status, a.body)
+	}
+	if a := call("settle", verified); a.member(t, "success") != true {
+		t.Errorf("a call that was verified before: %d %s", a.status, a.body)
+	}
+	before := rail.Transfers()
+	for what, a := range map[string]answer{
+		"the price": s.do(actor{}, "POST", orderRoute(plan), ""), "a purchase": s.pay(orderRoute(plan), w.pays(asked, w.authorization(asked), "")),
+	} {
+		if a.status != 403 || a.code() != string(toll.CodeSuspended) {
+			t.Errorf("%s: %d %s", what, a.status, a.body)
+		}
+	}
+	for _, path := range []string{"verify", "settle"} {
+		if a := call(path, body); a.status != 200 || a.code() != string(toll.CodeSuspended) || a.member(t, "isValid") == true || a.member(t, "success") == true {
+			t.Errorf("%s of a call: %d %s", path, a.status, a.body)
+		}
+	}
+	if n := rail.Transfers() - before; n != 0 {
+		t.Errorf("%d transfers to a suspended workspace", n)
+	}
 }

@@ -100,8 +100,16 @@ func (f *Facilitator) before(ctx context.Context, q store.Querier, p *exactPayme
 	return known, nil
 }
 
-// keepExact keeps a payment before anything happens to it. Another call may have been first: then its record is returned.
+// keepExact keeps a payment before anything happens to it. Another call may have been first: then its record is returned. A suspended
+// server begins none.
 func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened bool) (k *store.ExactPayment, first bool, e *toll.Error) {
+	server, err := store.PrincipalByAddress(ctx, f.Store, p.server)
+	if err == nil && !server.SuspendedAt.IsZero() {
+		err = toll.NewError(toll.CodeSuspended).WithDetails("workspace %s", p.server)
+	}
+	if err != nil {
+		return nil, false, toll.AsError(err)
+	}
 	if err := f.saleFits(p.terms, p.payment, p.signed); err != nil {
 		return nil, false, toll.AsError(err)
 	}

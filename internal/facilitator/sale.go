@@ -181,12 +181,12 @@ func (f *Facilitator) BuyPlan(ctx context.Context, id toll.PlanID, payment strin
 	if e != nil {
 		return nil, e
 	}
-	if plan.Suspended {
-		return nil, suspended(plan)
-	}
 	required := f.saleRequired(ctx, plan, terms, f.saleURL(id))
 	if payment == "" {
-		if !plan.IsListed {
+		switch {
+		case plan.Suspended:
+			return nil, suspended(plan)
+		case !plan.IsListed:
 			return nil, toll.NewError(toll.CodePlanUnlisted).WithDetails("planId %s", id)
 		}
 		return nil, unpaid(required, toll.Errorf(toll.CodePaymentRequired, "This plan is sold for a payment by a wallet.").
