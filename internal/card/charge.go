@@ -94,7 +94,7 @@ func (r *Rail) prepareAttempt(ctx context.Context, p *store.CardPayment, d *deta
 		}
 		return err
 	}
-	d.TriedAt, d.Missing = r.cfg.Machine().UTC().Truncate(time.Second), time.Time{}
+	d.TriedAt, d.Missing, d.Failing = r.cfg.Machine().UTC().Truncate(time.Second), time.Time{}, time.Time{}
 	if d.Session != nil {
 		params, err := r.pageParams(p, d)
 		if err != nil {

@@ -141,13 +141,13 @@ func TestEnroll_FailedCustomer(t *testing.T) {
 	})
 }
 
-// unlisted has the processor leave the payment intents out of its lists.
-func (s *scene) unlisted() {
+// unlisted has the processor leave the objects of a path out of its lists.
+func (s *scene) unlisted(path string) {
 	s.put(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-		if r.Method == http.MethodGet && r.URL.Path == intents {
+		if r.Method == http.MethodGet && r.URL.Path == path {
 			return &http.Response{
 				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
-				Body: io.NopCloser(strings.NewReader(`{"object":"list","data":[],"has_more":false,"url":"/v1/payment_intents"}`)),
+				Body: io.NopCloser(strings.NewReader(`{"object":"list","data":[],"has_more":false,"url":"` + path + `"}`)),
 			}, nil
 		}
 		return next.RoundTrip(r)
@@ -203,7 +203,7 @@ func TestT80_StoredFailureShowsUp(t *testing.T) {
 			each(t, func(s *scene) {
 				s.read()
 				p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1500)
-				s.unlisted()
+				s.unlisted(intents)
 				s.fault(post("500", intents, 1, true))
 				s.code(s.at().topUp(p, d, ""), toll.CodeCardUnreachable)
 				id := s.lastOrder()
@@ -225,6 +225,50 @@ func TestT80_StoredFailureShowsUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The processor fails at the first page of an order, lists it late, and fails at the second one: that is looked up twice as well.
+func TestT80_StoredFailureOfTwoPages(t *testing.T) {
+	each(t, func(s *scene) {
+		s.embedded = true
+		s.start()
+		s.unlisted(sessions)
+		s.fault(post("500", sessions, 1, true))
+		id, ended := s.placed(func() error {
+			_, err := s.at().Fiat(s.ctx, checkout.FiatRequest{Caller: buyer, Plan: s.plan(), Wait: soon}, nil)
+			return err
+		})
+		s.code(<-ended, toll.CodeCardUnreachable)
+		s.later(20 * time.Second)
+		if !strings.Contains(string(s.row(id).Data), `"failing"`) {
+			s.Fatalf("the first page was not looked up: %s", s.row(id).Data)
+		}
+		s.put(nil)
+		s.later(2 * time.Minute)
+		if got := s.row(id).State; got != string(card.Page) {
+			s.Fatalf("the first page is %s", got)
+		}
+		cut := true
+		s.put(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			switch {
+			case r.Method != http.MethodPost || r.URL.Path != sessions:
+				return next.RoundTrip(r)
+			case cut:
+				return nil, io.ErrUnexpectedEOF
+			}
+			h := http.Header{"Content-Type": {"application/json"}, "Idempotent-Replayed": {"true"}}
+			return &http.Response{StatusCode: 500, Header: h, Request: r, Body: io.NopCloser(strings.NewReader(`{"error":{"type":"api_error"}}`))}, nil
+		})
+		for range 2 { // at once, so only the first of two look-ups that follow a stored failure
+			_, err := s.at().rail.Page(s.ctx, id, true)
+			if s.code(err, toll.CodeCardUnreachable); s.row(id).State != string(card.Calling) {
+				s.Fatalf("the second page is %s", s.row(id).State)
+			}
+			cut = false
+		}
+		s.later(3 * time.Minute)
+		s.failed(id, toll.CodeCardUnreachable)
+	})
 }
 
 // Several processes that work on one order at the same time charge once.
