@@ -62,10 +62,14 @@ var (
 	DropSessionUses = runs[time.Time](done, "DELETE FROM session_uses WHERE used_at < $1")
 )
 
+// memberSessions are the sessions of a member. Each looks its own use up: a set of all uses would be read for the few that it has.
+const memberSessions = `user_id = $1 AND expires_at > $2 AND since > $3
+	AND EXISTS (SELECT 1 FROM session_uses u WHERE u.session_id = browser_sessions.session_id AND u.workspace = $4)`
+
 // MemberSessionList lists the sessions of a member that are not over and were used in the workspace.
 func MemberSessionList(ctx context.Context, q Querier, m Membership, now time.Time, p Page) (List[BrowserSession], error) {
 	return browserSessions.list(ctx, q, Listing{
-		Where: "user_id = $1 AND expires_at > $2 AND since > $3 AND session_id IN (SELECT session_id FROM session_uses WHERE workspace = $4)",
+		Where: memberSessions,
 		Args:  []any{m.UserID[:], Micros(now), Micros(m.SessionsFrom), m.Workspace.Lower()}, ID: "token", Sorts: map[Sort]string{SortCreated: "since"},
 	}, p)
 }

@@ -48,6 +48,9 @@ var (
 	newColumn = regexp.MustCompile(`^ALTER TABLE \w+ ADD COLUMN \w+ [\w{}]+$`)
 )
 
+// MemberSessions is the condition of [MemberSessionList].
+const MemberSessions = memberSessions
+
 // OnlineFault says why a migration may not be marked as online, or that its mark is wrong, "" when
 // there is no fault.
 func OnlineFault(text string) string {
