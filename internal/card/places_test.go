@@ -177,3 +177,31 @@ func TestPlaces_FullPlanIsAskedSeldom(t *testing.T) {
 		}
 	})
 }
+
+// Callers who wait at the same time for a plan whose pages are all being paid leave the requests to Stripe to others.
+func TestPlaces_FullPlanIsAskedBySeveral(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.limited(1)
+		first := s.order(p)
+		s.pay(s.page(first), "4000002760003184")
+		s.pass(11 * time.Minute)
+		var asked atomic.Int64
+		s.put(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			asked.Add(1)
+			time.Sleep(100 * time.Millisecond)
+			return next.RoundTrip(r)
+		})
+		var group sync.WaitGroup
+		for range 20 {
+			group.Go(func() {
+				if _, err := s.opens(waiting, p); !errors.Is(err, toll.NewError(toll.CodePlanSoldOut)) {
+					s.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		if n := asked.Load(); n > 2 {
+			s.Fatalf("Stripe was asked %d times", n)
+		}
+	})
+}

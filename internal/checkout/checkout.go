@@ -69,7 +69,7 @@ func New(d Deps) *Checkout {
 	c := &Checkout{
 		store: d.Store, ledger: d.Ledger, rails: d.Rails, clock: d.Clock, deps: d, queue: d.Queue,
 		env: cmp.Or(d.Environment, toll.Sandbox), log: cmp.Or(d.Log, slog.New(slog.DiscardHandler)),
-		stopping: make(chan struct{}),
+		stopping: make(chan struct{}), full: full{turns: make(chan struct{}, fullAtOnce)},
 	}
 	if c.clock == nil {
 		c.clock = time.Now

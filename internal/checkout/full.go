@@ -19,12 +19,15 @@ const (
 	fullPause = 10 * time.Second
 	// fullPlans bounds the plans that are remembered for fullPause.
 	fullPlans = 1_000
+	// fullAtOnce bounds the buyers for whom this process asks the processor at a time: the others wait, and payments go on.
+	fullAtOnce = 2
 )
 
 // full remembers when a plan had no page that could end.
 type full struct {
-	mu sync.Mutex
-	at map[toll.PlanID]time.Time
+	turns chan struct{}
+	mu    sync.Mutex
+	at    map[toll.PlanID]time.Time
 }
 
 // since reports whether a plan was noted within [fullPause].
@@ -61,6 +64,15 @@ func (c *Checkout) freePlace(ctx context.Context, plan *toll.Plan) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, fullTime)
 	defer cancel()
+	select {
+	case c.full.turns <- struct{}{}:
+		defer func() { <-c.full.turns }()
+	case <-ctx.Done():
+		return false
+	}
+	if c.full.since(plan.ID, c.now()) { // another one asked meanwhile
+		return false
+	}
 	orders, err := c.unpaidPages(ctx, plan)
 	for _, o := range orders {
 		var ended bool
