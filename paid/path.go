@@ -14,7 +14,8 @@ import (
 type requestPath struct {
 	// segments are the path as it was sent: percent-decoded once, with dot segments resolved, and without a slash at its end.
 	segments []string
-	// others are further readings: "%2F" and "%5C" separate segments, "//" is one slash, a segment ends before ";".
+	// others are further readings: "%2F" or "%5C" or both separate segments, "//" is one slash, each segment or the path ends
+	// before ";", which is cut before or after segments are separated.
 	others [][]string
 	// sent is the path that goes to an upstream, escaped: as it was sent, but for dot segments.
 	sent string
@@ -23,11 +24,12 @@ type requestPath struct {
 // maxSegments bounds the segments of a path that is read in several ways.
 const maxSegments = 256
 
-// readPath reads the path of a request. Invalid text and a dot segment that only some routers see are errors.
+// readPath reads the path of a request. Invalid text and a dot segment that only some routers see are errors, and so is a request
+// target without a path, which [url.URL] keeps as opaque: a proxy would pass it on as it was sent, such as "x:http://host/path".
 func readPath(u *url.URL) (p requestPath, err *toll.Error) {
 	raw := cmp.Or(u.EscapedPath(), "/")
 	path, uerr := url.PathUnescape(raw)
-	if uerr != nil || raw[0] != '/' || strings.Contains(u.RawPath, `\`) || !utf8.ValidString(path) ||
+	if uerr != nil || u.Opaque != "" || raw[0] != '/' || strings.Contains(u.RawPath, `\`) || !utf8.ValidString(path) ||
 		strings.ContainsFunc(path, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
 		return p, errBadPath
 	}
@@ -50,36 +52,32 @@ func readPath(u *url.URL) (p requestPath, err *toll.Error) {
 	if !strings.Contains(raw, "//") && !strings.Contains(path, ";") && strings.Count(path, "/") == strings.Count(raw, "/") && !strings.Contains(path, `\`) {
 		return p, nil
 	}
-	if len(parts) > maxSegments {
+	// Routers differ in whether they cut at an escaped ";".
+	if strings.Count(path, "/") > maxSegments || strings.Contains(raw, ";") && strings.Count(path, ";") > strings.Count(raw, ";") {
 		return p, errBadPath
 	}
-	for way := range 12 {
-		read := parts
-		if way&1 != 0 {
-			read = splitAll(read)
-		}
-		switch way / 4 {
-		case 1: // parameters of each segment
-			read = slices.Clone(read)
-			for i, s := range read {
-				read[i], _, _ = strings.Cut(s, ";")
+	for _, separators := range []string{"", "/", `\`, `/\`} {
+		for way := range 12 {
+			read := parts
+			if way&1 == 0 {
+				read = split(read, separators)
 			}
-		case 2: // parameters of the path
-			if i := slices.IndexFunc(read, func(s string) bool { return strings.Contains(s, ";") }); i >= 0 {
-				read = slices.Clone(read[:i+1])
-				read[i], _, _ = strings.Cut(read[i], ";")
+			read = cut(read, way/4)
+			if way&1 != 0 {
+				read = split(read, separators)
 			}
-		}
-		if way > 0 && slices.ContainsFunc(read, isDot) && !(dots && slices.Equal(read, parts)) {
-			return p, errBadPath
-		}
-		if way&2 != 0 || dots {
-			read = resolve(read)
-		} else {
-			read = withoutEnd(read)
-		}
-		if !slices.Equal(read, p.segments) {
-			p.others = append(p.others, read)
+			if !slices.Equal(read, parts) && slices.ContainsFunc(read, isDot) {
+				return p, errBadPath
+			}
+			if way&2 != 0 || dots {
+				read = resolve(read)
+			} else {
+				read = withoutEnd(read)
+			}
+			same := func(other []string) bool { return slices.Equal(read, other) }
+			if !same(p.segments) && !slices.ContainsFunc(p.others, same) {
+				p.others = append(p.others, read)
+			}
 		}
 	}
 	return p, nil
@@ -111,10 +109,27 @@ func withoutEnd(parts []string) []string {
 	return parts
 }
 
-// splitAll separates segments at slashes and backslashes that were escaped.
-func splitAll(parts []string) (all []string) {
+// split separates segments at characters that were escaped.
+func split(parts []string, separators string) (all []string) {
 	for _, s := range parts {
-		all = append(all, strings.Split(strings.ReplaceAll(s, `\`, "/"), "/")...)
+		for i := strings.IndexAny(s, separators); i >= 0; i = strings.IndexAny(s, separators) {
+			all, s = append(all, s[:i]), s[i+1:]
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// cut drops parameters, which begin with ";": none (0), those of each segment (1), or those of the path (2).
+func cut(parts []string, way int) (all []string) {
+	if way == 0 {
+		return parts
+	}
+	for _, s := range parts {
+		s, _, found := strings.Cut(s, ";")
+		if all = append(all, s); found && way == 2 {
+			break
+		}
 	}
 	return all
 }

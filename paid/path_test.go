@@ -116,3 +116,31 @@ func TestProxyQuery(t *testing.T) {
 		checkPaths(t, d, m, proxy.URL, []pathCase{c})
 	}
 }
+
+// TestT92_NoPath: a request target that names no path is refused. A proxy would pass such a target on as it is, while it priced "/".
+func TestT92_NoPath(t *testing.T) {
+	d := newDesk(1000)
+	d.max = 1000
+	log, _ := logs(t)
+	m := &mirror{}
+	u, _ := url.Parse(serve(t, m).URL)
+	s := serve(t, paid.Proxy(d, u, paid.With(paid.Plan(plan), log), paid.At("GET /ask", paid.Credits(40)), paid.Default(paid.Credits(1))))
+	checkPaths(t, d, m, s.URL, []pathCase{{"x:http://a/ask", -1, ""}, {"x:ask", -1, ""}, {"*", -1, ""}, {"http://a/ask", 40, "/ask"}, {"http://a", 1, "/"}})
+}
+
+// TestT92_MixedReadings: routers differ in which of the characters that separate segments they decode, and in when they cut parameters.
+func TestT92_MixedReadings(t *testing.T) {
+	d := newDesk(1000)
+	d.max = 1000
+	log, _ := logs(t)
+	m := &mirror{}
+	u, _ := url.Parse(serve(t, m).URL)
+	s := serve(t, paid.Proxy(d, u, paid.With(paid.Plan(plan), log), paid.At("GET /a/b/c", paid.Credits(40)), paid.At("GET /:q/deep", paid.Credits(40)),
+		paid.At("GET /files/*", paid.Credits(3)), paid.Default(paid.Credits(1))))
+	checkPaths(t, d, m, s.URL, []pathCase{
+		{"/hi%5Cx%2Fdeep", -1, ""}, {"/hi%2Fx%5Cdeep", -1, ""}, // only one of them separates
+		{"/a;q/b%2Fc;p%2Fd", -1, ""}, // parameters are cut before "%2F" is decoded
+		{"/x%3Bz/deep;/c", -1, ""},   // the path ends before the first ";" that was sent as such
+		{"/files/x%5Cy%2Fz;v=1", 3, ""},
+	})
+}
