@@ -13,8 +13,10 @@ import pytest
 import apps
 from apps import AsyncFault, Quiet, SyncFault, Threads, exchange, parse, request_text
 from toll import AsyncToll, Toll, asgi, builders, wsgi
+from toll._sale import Exchange, Incoming, Payment
+from toll._wire import Headers
 from toll.testing import Service
-from toll.transport import HTTPTransport, HTTPXTransport
+from toll.transport import Answer, HTTPTransport, HTTPXTransport
 
 CONTENT = b"the paid content"
 
@@ -199,3 +201,39 @@ def test_the_euro_token_of_a_sandbox() -> None:
     assert (sandbox["tokenAddress"], sandbox["currency"]) == (builders.EURC_SANDBOX, "EURC")
     own = builders.eurc_price(5, receiver, builders.USDC, sandbox=True)
     assert own["tokenAddress"] == builders.USDC
+
+
+@pytest.mark.parametrize("settled_in", ["renewal", "wait"])
+def test_a_stream_that_was_settled_first_needs_no_renewal(settled_in: str) -> None:
+    """The answer to a renewal can come after that of the settlement: it must not give the stream an end."""
+    calls: list[str] = []
+
+    class Renews:
+        async def send(self, request: Any) -> Answer:
+            calls.append(request.url)
+            x.ends = float("inf")
+            body = b'{"success":true,"agentRequestId":"a","heldAmount":"2","holdExpiresAt":"2030-01-01T00:00:00.000Z"}'
+            return Answer(200, Headers([("content-type", "application/json")]), body)
+
+        async def aclose(self) -> None: ...
+
+    gate = asgi.Middleware(
+        lambda *a: None, AsyncToll("sandbox:a.b.c", "http://127.0.0.1:1", transport=Renews()),  # type: ignore[arg-type]
+        plan="1", price=asgi.Price(2), hold_secs=1,
+    )
+    x = Exchange(gate.seller, Incoming("POST", "/ask", "", []))
+    x.payment = Payment("", "1", None, "a", 2, None)  # type: ignore[arg-type]
+    lost: list[bool] = []
+
+    async def keep() -> None:
+        x.ends = time.monotonic() + 0.1
+        keeping = asyncio.ensure_future(x.keep(gate._transport, lambda: True, lambda: lost.append(True)))
+        if settled_in == "wait":
+            await asyncio.sleep(0)
+            x.ends = float("inf")
+        await asyncio.wait({keeping}, timeout=0.3)
+        keeping.cancel()
+
+    asyncio.run(keep())
+    assert x.ends == float("inf") and not lost
+    assert len(calls) == (settled_in == "renewal")

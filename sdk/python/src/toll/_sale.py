@@ -927,7 +927,8 @@ class Exchange:
             if 400 <= e.status < 500 and e.status not in (408, 429):
                 return left
             return min(left, max(left / 4, RENEW_PAUSE, e.retry_after))
-        self.ends = asked + self.hold_secs
+        if self.ends != float("inf"):  # a stream that was settled meanwhile needs no hold
+            self.ends = asked + self.hold_secs
         return max(0.0, self.ends - time.monotonic()) / 2
 
     async def keep(
@@ -940,6 +941,8 @@ class Exchange:
         while True:
             await asyncio.sleep(max(0.0, wait))
             wait = self.ends - time.monotonic()
+            if wait == float("inf"):
+                return
             if wait <= 0:
                 cut()
                 return
