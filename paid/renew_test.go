@@ -67,6 +67,7 @@ func TestT103_FixedPriceStream(t *testing.T) {
 		before := 0
 		h := paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write(nil)
 			w.(http.Flusher).Flush() // headers alone cost nothing
 			before = d.count("settle")
 			ticker(w, r, 20)

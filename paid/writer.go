@@ -112,7 +112,7 @@ func (a *writer) Write(p []byte) (int, error) {
 	if a.declared >= 0 && !a.head && a.size+int64(len(p)) > a.declared {
 		return 0, http.ErrContentLength
 	}
-	if !a.streaming && ((a.stream && a.events) || int64(a.buf.Len()+len(p)) > a.max) {
+	if !a.streaming && ((a.stream && a.events && (len(p) > 0 || !a.isBare())) || int64(a.buf.Len()+len(p)) > a.max) {
 		if err := a.startStream(); err != nil {
 			if a.left {
 				a.size += int64(len(p)) // it was made, and has its price
@@ -153,7 +153,7 @@ func (a *writer) FlushError() error {
 	if !a.stream || (a.only && !a.events) {
 		return nil
 	}
-	if a.early && a.size == 0 && success(a.status) { // headers alone are no answer to pay for
+	if a.isBare() {
 		a.begun.Store(true)
 		return nil
 	}
@@ -168,6 +168,9 @@ func (a *writer) SetReadDeadline(t time.Time) error { return a.rc.SetReadDeadlin
 
 // EnableFullDuplex lets a handler read its request while it answers.
 func (a *writer) EnableFullDuplex() error { return a.rc.EnableFullDuplex() }
+
+// isBare reports whether there are only headers of an answer that is settled before it streams: they are no answer to pay for.
+func (a *writer) isBare() bool { return a.early && a.size == 0 && success(a.status) }
 
 // startStream lets everything flow from here on.
 func (a *writer) startStream() error {
