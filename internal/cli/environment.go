@@ -17,8 +17,9 @@ var plainVariables = []string{
 	"TOLL_API_KEY", "TOLL_CONFIG", "TOLL_ENVIRONMENT", "TOLL_OUTPUT", "TOLL_PROFILE", "TOLL_SESSION", "TOLL_URL", "TOLL_WALLET_KEY", "TOLL_WORKSPACE",
 }
 
-// otherVariables matches variables that are not settings: those of tests, and the links that Kubernetes adds for services named toll.
-var otherVariables = regexp.MustCompile(`^TOLL_(TEST_\w+=|(\w+_)?SERVICE_(HOST=|PORT(_\w+)?=\d)|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?=(tcp|udp|sctp|[\d.:a-f]+$))`)
+// otherVariables matches variables that are not settings: those of tests, SDKs, packages and MCP hosts, which may share an environment with
+// a service, and the links that Kubernetes adds for services named toll.
+var otherVariables = regexp.MustCompile(`^TOLL_((BIN|LOG|VERSION|GATEWAY_MCP_TOKEN)=|TEST_\w+=|(\w+_)?SERVICE_(HOST=|PORT(_\w+)?=\d)|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?=(tcp|udp|sctp|[\d.:a-f]+$))`)
 
 // processes are the commands that run for long and take settings from the environment. They refuse a variable that no command knows:
 // a service with a misspelled setting would run with its default.
@@ -42,6 +43,8 @@ func (a *app) checkVariables(cmd *cobra.Command) error {
 		}
 	}
 	collect(cmd.Root())
+	slices.Sort(known)
+	known = slices.Compact(known)
 	for _, entry := range a.environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if value == "" || !strings.HasPrefix(name, "TOLL_") || slices.Contains(known, name) || otherVariables.MatchString(entry) {

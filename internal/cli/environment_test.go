@@ -1,6 +1,10 @@
 package cli
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -27,5 +31,45 @@ func TestSettingsOf_HidesSecrets(t *testing.T) {
 		if got := settingsOf(c); !slices.Equal(got, []any{tt.flag, tt.want}) {
 			t.Errorf("%s: %v, want %s", tt.value, got, tt.want)
 		}
+	}
+}
+
+// TestCheckVariables_Named: a long-running command takes each variable that documents and packages name, also those of programs that
+// share its environment.
+func TestCheckVariables_Named(t *testing.T) {
+	root := treeOf(t)
+	serve, _, err := root.Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	variable := regexp.MustCompile(`\bTOLL_[A-Z0-9_]*[A-Z0-9]\b`)
+	named := 0
+	for _, dir := range []string{
+		"../../docs", "../../deploy", "../../README.md", "../../gateway/openclaw/README.md", "../../sdk/python/README.md", "../../sdk/typescript/README.md",
+	} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && d.Name() == "decisions":
+				return fs.SkipDir
+			case d.IsDir() || d.Name() == "TESTING.md":
+				return nil
+			}
+			text, err := os.ReadFile(path)
+			for _, name := range variable.FindAllString(string(text), -1) {
+				named++
+				if wrong := (&app{environ: []string{name + "=x"}}).checkVariables(serve); wrong != nil {
+					t.Errorf("%s: %v", path, wrong)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if named < 100 {
+		t.Errorf("%d variables", named)
 	}
 }
