@@ -14,7 +14,7 @@ import (
 
 // repeats passes at most one record a second of each message at level warn or above, so that an outage does not fill a disk. The records
 // in between are counted: the last of them is logged at the end of that second, with their number as "repeated". Records below warn, and
-// those about an alarm, an order or a payment, pass unchanged.
+// those about an alarm, an order, a payment or a delegation, pass unchanged.
 type repeats struct {
 	slog.Handler
 	seen *seenMessages // shared by all handlers that WithAttrs and WithGroup derive
@@ -54,9 +54,12 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
+// moneyKeys are the attributes of records about money: "intent" is a payment at the card processor, "transaction" one of a wallet.
+var moneyKeys = []string{"alarm", "order", "payment", "agentRequestId", "intent", "transaction", "delegation"}
+
 func aboutMoney(r slog.Record) (found bool) {
 	r.Attrs(func(a slog.Attr) bool {
-		found = slices.Contains([]string{"alarm", "order", "payment", "agentRequestId"}, a.Key)
+		found = slices.Contains(moneyKeys, a.Key)
 		return !found
 	})
 	return found

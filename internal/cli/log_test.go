@@ -39,12 +39,15 @@ func TestLimitRepeats(t *testing.T) {
 			log.Info("serving")
 			log.Error("alarm: money", "alarm", "money")
 			log.Error("a settlement has no outcome yet", "agentRequestId", "r-1")
+			log.Error("a wallet may have paid for an answer that it did not get", "nonce", "0x01", "transaction", "")
+			log.Warn("a payment cannot be settled", "intent", "pi_1")
+			log.Warn("a delegation was spent elsewhere", "delegation", "d-1")
 		}
 		log.Error("one")
 		log.Error("two")
 		time.Sleep(2 * time.Second)
-		if n := strings.Count(out.String(), "\n"); n != 17 || strings.Contains(out.String(), "repeated") {
-			t.Errorf("%d lines, want 17:\n%s", n, out.String())
+		if n := strings.Count(out.String(), "\n"); n != 32 || strings.Contains(out.String(), "repeated") {
+			t.Errorf("%d lines, want 32:\n%s", n, out.String())
 		}
 
 		out.Reset()
