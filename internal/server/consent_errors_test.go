@@ -79,6 +79,11 @@ func TestT114_ErrorsOnPages(t *testing.T) {
 					u.Query().Get("state") != "state-of-the-app" || u.Query().Has("code") {
 					t.Errorf("%s on this computer: %d to %q", what, res.status, res.header.Get("Location"))
 				}
+				// A browser would not follow a redirect of the form, whose page leads to the service alone.
+				res = v.post("/oauth/authorize", url.Values{"request": {q.Encode()}, "decision": {"approve"}})
+				if to, ok := leaves(res); !ok || to != u.String() {
+					t.Errorf("%s on this computer, after the form: %d to %q", what, res.status, to)
+				}
 			}
 			q.Set("client_id", registered)
 			q.Set("redirect_uri", "https://evil.example.com/cb")

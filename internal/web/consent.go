@@ -266,7 +266,11 @@ func (v *visit) authorize(request string) {
 // refuseProgram answers a request that is refused to its program: the browser goes to this computer at once, and elsewhere when
 // the person has read where that is. What is no fault of the program is not told to it there: the person opens the page again.
 func (v *visit) refuseProgram(back *oauth.RedirectError) {
-	if back.Local {
+	switch {
+	case back.Local && v.r.Method == http.MethodPost:
+		v.leave(back.URL, back.Host)
+		return
+	case back.Local:
 		v.redirect(http.StatusFound, back.URL)
 		return
 	}
