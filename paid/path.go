@@ -14,7 +14,7 @@ import (
 type requestPath struct {
 	// segments are the path as it was sent: percent-decoded once, with dot segments resolved, and without a slash at its end.
 	segments []string
-	// others are further readings: "%2F" or "%5C" or both separate segments, "//" is one slash, each segment or the path ends
+	// others hold further readings: "%2F" or "%5C" or both separate segments, "//" is one slash, each segment or the path ends
 	// before ";", which is cut before or after segments are separated.
 	others [][]string
 	// sent is the path that goes to an upstream, escaped: as it was sent, but for dot segments.
@@ -120,7 +120,7 @@ func split(parts []string, separators string) (all []string) {
 	return all
 }
 
-// cut drops parameters, which begin with ";": none (0), those of each segment (1), or those of the path (2).
+// cut ends segments before ";", where parameters begin: no segment (way 0), each one (1), or the first such one, which then ends the path (2).
 func cut(parts []string, way int) (all []string) {
 	if way == 0 {
 		return parts
