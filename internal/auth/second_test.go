@@ -131,3 +131,38 @@ func TestRotateAPIKey_RevokedMeanwhile(t *testing.T) {
 		t.Errorf("%d keys, %v", len(all.Items), err)
 	}
 }
+
+// An API key ends at the second that is signed in it, whatever its row says, and its row must be of the workspace that is signed in it.
+func TestAPIKey_RowAgainstClaims(t *testing.T) {
+	st := sqliteStore(t)
+	cfg, clock := testConfig()
+	a := start(t, st, cfg)
+	change := func(statement string) {
+		t.Helper()
+		if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.Exec(t.Context(), statement)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ending := newKey(t, a, KeyParams{ExpiresAt: clock.now().Truncate(time.Second).Add(time.Minute)})
+	other := newKey(t, a, KeyParams{})
+	change("UPDATE api_keys SET expires_at = 0")
+	clock.add(ending.ExpiresAt.Sub(clock.now()) - time.Millisecond)
+	if got := try(t, a, "Bearer "+ending.Key); got != "" {
+		t.Errorf("before the signed end: %s", got)
+	}
+	clock.add(time.Millisecond)
+	if got := try(t, a, "Bearer "+ending.Key); got != toll.CodeNotAuthenticated {
+		t.Errorf("at the signed end: %q", got)
+	}
+	if got := try(t, a, "Bearer "+other.Key); got != "" {
+		t.Errorf("the row as it was: %s", got)
+	}
+	change("UPDATE api_keys SET address = '0x00000000000000000000000000000000000000aa'")
+	a = start(t, st, cfg)
+	if got := try(t, a, "Bearer "+other.Key); got != toll.CodeNotAuthenticated {
+		t.Errorf("a row of another workspace: %q", got)
+	}
+}
