@@ -12,8 +12,8 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// Tokens and API keys of the first signing key are good after two rotations and after a restart, as long as they were signed before
-// its retirement. Nothing that the first or the second key signs later is.
+// Tokens and API keys that the first signing key signed before its retirement work after two rotations and after a restart. A retired
+// key signs nothing that is accepted.
 func TestT18_RetiredTwice(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		cfg, clock := testConfig()
@@ -42,7 +42,7 @@ func TestT18_RetiredTwice(t *testing.T) {
 			}
 			clock.add(r.At.Sub(clock.now()) + time.Minute)
 		}
-		// forge signs with a retired key, as somebody who has stolen it does.
+		// forge signs with a retired key, as a thief of the key would.
 		forge := func(k *signingKey) string {
 			c := token(clock.now())
 			c.Issuer, c.Audience = a.Issuer(), []string{audienceOf(a.Issuer())}

@@ -11,8 +11,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// What an order takes of the limits of its plan, its delegation, its access token and its account is given back once, however often
-// it fails: while it is open, when a late payment is undone, and when that is undone a second time.
+// An order gives its shares of the limits of plan, delegation, access token and account back once, however often it fails: while it is open, when a late payment is undone, and when that is undone a second time.
 func TestLimitsGivenBackOnce(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(both(usdc(100), ten), func(p *toll.Plan) { p.MaxOrders = 2 }))

@@ -50,6 +50,10 @@ func TestLimitsGivenBack(t *testing.T) {
 		b.balance(1000, 0)
 		release(second, "lapsed")
 		release(second, "lapsed")
+		fourth := hold()
+		_, err = b.Settle(b.ctx, settleOp(perm, fourth, 11))
+		b.refused(err, ledger.RedemptionLimit)
+		release(fourth, "released")
 		// What was settled of a hold stays used; the rest is given back.
 		third := hold()
 		_, err = b.Settle(b.ctx, settleOp(perm, third, 4))
@@ -115,6 +119,7 @@ func TestOrderPlacesGivenBack(t *testing.T) {
 		}
 		b.must(mint("a", true))
 		b.refused(mint("b", true), ledger.NotFirst)
+		b.must(mint("z", false))
 		account := ledger.NewAccountID(plan, subscriber)
 		for i := range 3 { // the second and third time nothing is taken back, and no place is given
 			b.must(b.Do(b.ctx, account, func(tx *ledger.Tx) error {
@@ -127,9 +132,10 @@ func TestOrderPlacesGivenBack(t *testing.T) {
 		}
 		a, err := b.Account(b.ctx, account)
 		b.must(err)
-		if a.Orders != 0 || a.Balance != 0 {
+		if a.Orders != 1 || a.Balance != 5 {
 			t.Fatalf("%+v", a)
 		}
+		b.must(b.Do(b.ctx, account, func(tx *ledger.Tx) error { _, err := tx.TakeBack("z", toll.Hash{}); return err }))
 		b.must(mint("c", true))
 		b.refused(mint("d", true), ledger.NotFirst)
 		a, err = b.Account(b.ctx, account)
@@ -205,7 +211,7 @@ func TestSettleOfOldHold(t *testing.T) {
 	})
 }
 
-// A permission ends at its last moment, and what was ever minted is bounded, not only what is left of it.
+// A permission ends at its last moment. All credits that were ever minted are bounded, not only the balance.
 func TestBoundsAtTheirEnds(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)

@@ -105,6 +105,9 @@ func TestEnvelopeVector(t *testing.T) {
 		if plain, err := r.Open(old, aad); err != nil || string(plain) != "toll" {
 			t.Errorf("the old envelope %s: %q, %v", vector[:2], plain, err)
 		}
+		if _, err := seal.New([32]byte{9}).Open(old, aad); !errors.Is(err, seal.ErrOtherKey) {
+			t.Errorf("the old envelope %s under another key: %v", vector[:2], err)
+		}
 		if seal.SealedBy(old) != r.KeyID() {
 			t.Errorf("the old envelope %s is sealed by %q", vector[:2], seal.SealedBy(old))
 		}
@@ -124,7 +127,7 @@ type service struct {
 	id    string
 	calls int
 	fail  error
-	short bool // it returns half of the key
+	short bool // it returns 17 bytes of the key
 }
 
 func (s *service) KeyID() string { return s.id }
@@ -142,7 +145,7 @@ func (s *service) Unwrap(wrapped, aad []byte) ([]byte, error) {
 	}
 	key, err := s.inner.Open(wrapped, aad)
 	if s.short {
-		key = key[:16]
+		key = key[:17]
 	}
 	return key, err
 }
@@ -179,7 +182,7 @@ func TestKeyProvider(t *testing.T) {
 	}
 	kms.short = true
 	if _, err := r.Open(sealed, aad); !errors.Is(err, seal.ErrDamaged) {
-		t.Errorf("a data key of 16 bytes: %v", err)
+		t.Errorf("a data key of 17 bytes: %v", err)
 	}
 	kms.short = false
 	kms.fail = errors.New("the service is away")
