@@ -15,7 +15,7 @@ import (
 
 // The table that the clients of all languages share: deliveries of the past and of the future, and of earlier secrets.
 func TestReadDelivery_Table(t *testing.T) {
-	text, err := os.ReadFile("../testdata/conformance/tables/deliveries.json")
+	text, err := os.ReadFile("../testdata/conformance/tables/delivery-times.json")
 	if err != nil {
 		t.Fatal(err)
 	}

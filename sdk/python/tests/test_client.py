@@ -387,7 +387,7 @@ def test_webhooks() -> None:
 def test_webhooks_of_the_shared_table() -> None:
     """Deliveries of the past, of the future and of earlier secrets, as in the clients of all languages."""
     tables = Path(__file__).parents[3] / "testdata" / "conformance" / "tables"
-    table = json.loads((tables / "deliveries.json").read_text())
+    table = json.loads((tables / "delivery-times.json").read_text())
     assert len(table["cases"]) > 20
     for c in table["cases"]:
         headers = [("Service-Webhook-Id", c["id"]), ("Service-Webhook-Timestamp", c["timestamp"])]
