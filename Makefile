@@ -1,6 +1,6 @@
 # make prints these targets.
 .DEFAULT_GOAL := help
-.PHONY: help test test-all test-short test-sqlite test-postgres test-chain test-interop crash fuzz bench bench-guard screens lint clean
+.PHONY: help test test-all test-short test-sqlite test-postgres test-chain test-interop mutate crash fuzz bench bench-guard screens lint clean
 
 help: ## print this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -28,6 +28,9 @@ test-gateway: ## the plugin in a real chat host, in all its ways (800 MB from np
 
 test-short: ## make test without the race detector
 	sh scripts/test.sh -short
+
+mutate: ## change the code in hundreds of places, one at a time, and see a test fail (MUTANTS=pattern for some of them)
+	TOLL_TEST_ALL=1 CGO_ENABLED=0 go test -count=1 -timeout 6h -v -run TestMutants ./internal/rounds -mutants '$(MUTANTS)'
 
 crash: ## kill the service 1,000 times under load on each store
 	sh scripts/postgres.sh run go test -count=1 -timeout 4h -run 'F02_Service' ./internal/server -crash-rounds 1000 -v

@@ -109,6 +109,13 @@ func TestT42_Overflow(t *testing.T) {
 		t.Error("2^256-1 + 1 does not overflow")
 	}
 
+	if u := toll.UnitsOf(-1); !u.IsZero() || u.String() != "0" {
+		t.Errorf("-1 units are %s", u)
+	}
+	most.Int().SetInt64(1) // a copy
+	if most.String() != maxUint256 {
+		t.Errorf("2^256-1 became %s", most)
+	}
 	_, err = registerPlan(`{"name":"p","priceConfig":{"amounts":["` + maxUint256 + `","1"],"receivers":["` + alice + `","` + alice + `"]},"creditsConfig":{}}`)
 	wantCode(t, err, toll.CodeBadPriceConfig)
 	payg := `{"name":"p","priceConfig":{"amounts":["` + maxUint256 + `"],"templateAddress":"` + toll.PayAsYouGoTemplate.String() + `"},"creditsConfig":{"minAmount":1,"maxAmount":%}}`

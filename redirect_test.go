@@ -28,6 +28,7 @@ func TestValidRedirect(t *testing.T) {
 		"jnlp://x/y", "JNLPS://x/y", "x-man-page://ls/x", "x-safari-https://x/y", "macappstores://x/y",
 		"cursor:cb", "cursor:", "cursor:/", "cursor://", "cursor:?x", "cursor://u@h/cb", "cursor://h/cb#f", "cursor://h/cb#", `cursor://h\cb`, "cursor://h/ü",
 		"com.example.app:", "http://prog.example.com/cb", "http://localhost.example.com/", "https:///cb", "https:cb", "https://prog.example.com:/cb", "https://u@prog.example.com/",
+		"https://prog.example.com/a b", "https://prog.example.com/?a b", "http://[::1%25lo]/cb", "com.example.app:/a b",
 		"/cb", "//h/cb", "cb", "", ":", "1app://h/cb", "https://prog.example.com/" + strings.Repeat("a", 1000),
 	} {
 		if toll.ValidRedirect(uri) {

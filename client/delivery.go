@@ -35,11 +35,11 @@ func (c *Client) ReadDelivery(r *http.Request, secrets ...string) (*toll.Event, 
 		id, sent = r.Header.Get(x402.StandardWebhookID), r.Header.Get(x402.StandardWebhookTimestamp)
 		signatures = r.Header.Values(x402.StandardWebhookSignature)
 	}
-	secs, err := strconv.ParseInt(sent, 10, 64)
+	secs, err := strconv.ParseUint(sent, 10, 63)
 	if err != nil || id == "" {
 		return nil, toll.Errorf(toll.CodeForbidden, "This is no signed delivery.")
 	}
-	if age := c.now().Sub(time.Unix(secs, 0)).Abs(); age > maxDeliveryAge {
+	if age := c.now().Sub(time.Unix(int64(secs), 0)).Abs(); age > maxDeliveryAge {
 		return nil, toll.Errorf(toll.CodeForbidden, "The delivery is of another time.")
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxDelivery+1))

@@ -98,6 +98,7 @@ func TestT183_LimitsEvaded(t *testing.T) {
 func TestT183_LimitOfAKey(t *testing.T) {
 	s := newStack(t)
 	one, two := s.plan(s.b1, freePlan), s.plan(s.b1, freePlan)
+	second := s.do(s.b1, "POST", base+"/api-keys", `{"name":"second"}`).text(t, "key")
 	call := s.limited(api.Limits{PerKey: 1, KeyBurst: 4})
 	paths := []string{"/protocol/plans/" + one, "/protocol/plans/" + two, "/api-keys", "/protocol/agents"}
 	for i := range 8 {
@@ -106,6 +107,12 @@ func TestT183_LimitOfAKey(t *testing.T) {
 		if want := map[bool]int{true: 200, false: 429}[i < 4]; a.status != want {
 			t.Errorf("call %d: %d, not %d", i, a.status, want)
 		}
+		if a.status == 429 && a.header.Get("Retry-After") != "1" {
+			t.Errorf("call %d: Retry-After %q", i, a.header.Get("Retry-After"))
+		}
+	}
+	if a := call("198.51.100.1:1", actor{key: second}, "GET", base+"/protocol/plans", ""); a.status != 200 {
+		t.Errorf("another key of the same account: %d", a.status)
 	}
 	if a := call("198.51.100.1:1", s.b2, "GET", base+"/protocol/plans", ""); a.status != 200 {
 		t.Errorf("another key: %d", a.status)

@@ -41,6 +41,14 @@ func TestT01_UnsignedJWS(t *testing.T) {
 	refusedToken(t, a, "empty", "")
 }
 
+func TestT01_LongJWS(t *testing.T) {
+	for n, good := range map[int]bool{maxJWS: true, maxJWS + 1: false} {
+		if _, _, _, ok := splitCompact("a." + strings.Repeat("b", n-4) + ".c"); ok != good {
+			t.Errorf("a JWS of %d bytes: %t", n, ok)
+		}
+	}
+}
+
 func TestT02_AlgorithmConfusion(t *testing.T) {
 	a, _ := known(t)
 	public := ownKey().Public().(ed25519.PublicKey)

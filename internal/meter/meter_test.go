@@ -47,6 +47,10 @@ func TestMeter(t *testing.T) {
 	if r := m.Take(who, 1000, time.Hour); !r.OK || r.Left != 0 {
 		t.Errorf("more than a bucket holds: %+v", r)
 	}
+	m.Give(who, 1, time.Hour)
+	if r := m.Take(who, 2, time.Hour); r.OK || r.Left != 1 {
+		t.Errorf("one of four was given back: %+v", r)
+	}
 	for range 10 {
 		m.Give(who, 1, time.Hour)
 	}
@@ -88,6 +92,10 @@ func TestQuota(t *testing.T) {
 		q.Give(a)
 		if e := q.Take(a, 1); e != nil {
 			t.Error(e)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if e := q.Take(a, 1); e == nil || e.RetryAfterSecs != 60 {
+			t.Errorf("59.5 seconds before: %+v", e)
 		}
 		time.Sleep(time.Minute)
 		if e := q.Take(a, 1); e != nil {

@@ -190,13 +190,13 @@ func TestT107_OddURLs(t *testing.T) {
 		"https://user@example.com/", "https://user:word@example.com/", "https://exa\tmple.com/", "https://example.com/a\nb", "https://example.com\\@evil.example/",
 		"https://example.com/a\\b", "https://exämple.com/", "https://еxample.com/", "https://example.com./", "https://example/", "https:example.com",
 		"https://[::1", "https://.example.com/", "https://-a.example.com/", "https://a_b.example.com/", "https://example.123/", "https://example.com/" + strings.Repeat("a", 2048),
-		"https://exa%6dple.com\x00/", "https://example.com /",
+		"https://exa%6dple.com\x00/", "https://example.com /", "https://printer.local/", "https://a.b.internal/", "https://a.localhost/", "https://printer.LOCAL/",
 	} {
 		if err := c.Check(u); !errors.Is(err, outbound.ErrRefused) {
 			t.Errorf("%q: %v", u, err)
 		}
 	}
-	for _, u := range []string{"https://example.com", "https://example.com/hook?x=1", "https://Example.com:443/", "https://a.b.example.co.uk:8443/x", "https://xn--bcher-kva.example/", "https://1.1.1.1/", "https://[2606:4700::1111]/"} {
+	for _, u := range []string{"https://example.com", "https://example.com/hook?x=1", "https://Example.com:443/", "https://a.b.example.co.uk:8443/x", "https://xn--bcher-kva.example/", "https://1.1.1.1/", "https://[2606:4700::1111]/", "https://[::ffff:1.1.1.1]/"} {
 		if err := c.Check(u); err != nil {
 			t.Errorf("%q: %v", u, err)
 		}
@@ -318,6 +318,25 @@ func TestT109_NoOracle(t *testing.T) {
 	for _, u := range []string{"https://127.0.0.1:8443/", "https://10.1.2.3/", "https://192.168.7.7:8443/"} {
 		began := time.Now()
 		if _, err := shut.Do(t.Context(), "POST", u, nil, nil); !errors.Is(err, outbound.ErrRefused) || time.Since(began) > long {
+			t.Errorf("%s: %v", u, err)
+		}
+	}
+}
+
+// An operator who allows private networks does not allow the addresses at which clouds give out credentials.
+func TestT104_MetadataInPrivateNetworks(t *testing.T) {
+	c := outbound.New(outbound.Config{Private: true, AnyPort: true})
+	defer c.Close()
+	for _, u := range []string{
+		"http://[fd00:ec2::254]/", "http://[fd00:ec2::23]/", "http://[fd20:ce::254]/", "http://[fd00:c1::a9fe:a9fe]/", "http://[fd00:42::42]/", "http://100.100.100.200/",
+		"http://[::ffff:100.100.100.200]/", "http://168.63.129.16/", "http://169.254.169.254/", "http://[fe80::1]/",
+	} {
+		if err := c.Check(u); !errors.Is(err, outbound.ErrRefused) {
+			t.Errorf("%s: %v", u, err)
+		}
+	}
+	for _, u := range []string{"http://10.0.0.1/", "http://[::ffff:10.0.0.1]/", "http://100.64.0.1/", "http://[fd00:1::1]/", "http://127.0.0.1:8080/"} {
+		if err := c.Check(u); err != nil {
 			t.Errorf("%s: %v", u, err)
 		}
 	}

@@ -105,6 +105,12 @@ func TestEnvelopeVector(t *testing.T) {
 		if plain, err := r.Open(old, aad); err != nil || string(plain) != "toll" {
 			t.Errorf("the old envelope %s: %q, %v", vector[:2], plain, err)
 		}
+		if _, err := seal.New([32]byte{9}).Open(old, aad); !errors.Is(err, seal.ErrOtherKey) {
+			t.Errorf("the old envelope %s under another key: %v", vector[:2], err)
+		}
+		if seal.SealedBy(old) != r.KeyID() {
+			t.Errorf("the old envelope %s is sealed by %q", vector[:2], seal.SealedBy(old))
+		}
 		for bit := range len(old) * 8 {
 			old[bit/8] ^= 1 << (bit % 8)
 			if _, err := r.Open(old, aad); err == nil {
@@ -121,6 +127,7 @@ type service struct {
 	id    string
 	calls int
 	fail  error
+	short bool // it returns 17 bytes of the key
 }
 
 func (s *service) KeyID() string { return s.id }
@@ -136,7 +143,11 @@ func (s *service) Unwrap(wrapped, aad []byte) ([]byte, error) {
 	if s.fail != nil {
 		return nil, s.fail
 	}
-	return s.inner.Open(wrapped, aad)
+	key, err := s.inner.Open(wrapped, aad)
+	if s.short {
+		key = key[:17]
+	}
+	return key, err
 }
 
 // Any provider of the master key does: what it refuses is not sealed, and does not open.
@@ -156,6 +167,24 @@ func TestKeyProvider(t *testing.T) {
 	if _, err := r.Open(sealed, append(bytes.Clone(aad), 0)); !errors.Is(err, seal.ErrDamaged) {
 		t.Errorf("elsewhere: %v", err)
 	}
+	// Only what another key sealed goes to the other ring, and the error of a damaged envelope stays.
+	other := seal.New([32]byte{9})
+	theirs, err := other.Seal([]byte("x"), aad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := r.With(other)
+	if plain, err := both.Open(theirs, aad); err != nil || string(plain) != "x" {
+		t.Errorf("of the other ring: %q, %v", plain, err)
+	}
+	if _, err := both.Open(sealed, append(bytes.Clone(aad), 0)); !errors.Is(err, seal.ErrDamaged) {
+		t.Errorf("damaged, with another ring: %v", err)
+	}
+	kms.short = true
+	if _, err := r.Open(sealed, aad); !errors.Is(err, seal.ErrDamaged) {
+		t.Errorf("a data key of 17 bytes: %v", err)
+	}
+	kms.short = false
 	kms.fail = errors.New("the service is away")
 	if _, err := r.Seal([]byte("x"), aad); !errors.Is(err, kms.fail) {
 		t.Errorf("seal: %v", err)

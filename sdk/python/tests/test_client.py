@@ -401,6 +401,23 @@ def test_webhooks() -> None:
             toll.read_delivery(h, b, s, now=lambda: now)
 
 
+def test_webhooks_of_the_shared_table() -> None:
+    """Deliveries of the past, of the future and of earlier secrets, as in the clients of all languages."""
+    tables = Path(__file__).parents[3] / "testdata" / "conformance" / "tables"
+    table = json.loads((tables / "delivery-times.json").read_text())
+    assert len(table["cases"]) > 20
+    for c in table["cases"]:
+        headers = [("Service-Webhook-Id", c["id"]), ("Service-Webhook-Timestamp", c["timestamp"])]
+        headers += [("Service-Webhook-Signature", s) for s in c["signatures"]]
+        args = headers, c["body"].encode(), *table["secrets"]
+        if c["good"]:
+            assert toll.read_delivery(*args, now=lambda: table["now"]).id == c["id"], c["name"]
+        else:
+            with pytest.raises(errors.WebhookError):
+                toll.read_delivery(*args, now=lambda: table["now"])
+                pytest.fail(c["name"])
+
+
 def test_event_parser_takes_any_parts() -> None:
     text = b": hello\nid: 1\ndata: {\"a\":\ndata: 1}\n\nid: 2\r\ndata:x\r\n\r\nid: 3\n\n"
     for n in range(1, len(text)):

@@ -559,6 +559,17 @@ def test_T90_internal_headers(front: Front, token: str) -> None:
     assert free.status == 200 and free.body == b"free None"  # free routes do not see tokens
 
 
+def test_T90_stripped_headers_name_by_name(front: Front, token: str) -> None:
+    tables = Path(__file__).parents[3] / "testdata" / "conformance" / "tables"
+    for name, value in json.loads((tables / "headers.json").read_text())["request"].items():
+        for spelling in (name, name.upper(), name.replace("-", "_")):
+            front.reset()
+            got = ask(front, token, more=[(spelling, value), ("x-kept", "1")])
+            assert got.status == 200, (spelling, got)
+            assert front.state.seen["x-kept"] == "1", spelling
+            assert name not in {n.lower().replace("_", "-") for n in front.state.seen}, spelling
+
+
 def test_T91_sizes(front: Front, token: str) -> None:
     big = "x" * (17 << 10)
     for wanted, target, more, body in [

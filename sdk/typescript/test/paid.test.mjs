@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createHmac } from "node:crypto";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import net from "node:net";
 import { after, before, beforeEach, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -458,6 +459,19 @@ for (const name of fronts) {
       const got = await ask(front, token, { more });
       assert.equal(got.decoded("payment-response").creditsRedeemed, "2");
       for (const [n] of more) assert.ok(!(n in front.state.seen), n);
+    });
+
+    test("T90: stripped headers, name by name", async () => {
+      const table = JSON.parse(readFileSync(`${process.env.TOLL_CONFORMANCE ?? "../../testdata/conformance"}/tables/headers.json`, "utf8"));
+      for (const [name, value] of Object.entries(table.request)) {
+        for (const spelling of [name, name.toUpperCase(), name.replaceAll("-", "_")]) {
+          front.reset();
+          const got = await ask(front, token, { more: [[spelling, value], ["x-kept", "1"]] });
+          assert.equal(got.status, 200, `${spelling} ${got.status} ${got.body}`);
+          assert.equal(front.state.seen["x-kept"], "1", spelling);
+          for (const seen of Object.keys(front.state.seen)) assert.notEqual(seen.toLowerCase().replaceAll("_", "-"), name, spelling);
+        }
+      }
     });
 
     test("T91: sizes", async () => {
