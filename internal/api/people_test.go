@@ -337,6 +337,21 @@ func TestSession_Workspace(t *testing.T) {
 	}
 }
 
+// TestSession_ReadsWithoutWrites: a person reads a workspace while the use of the session there cannot be noted.
+func TestSession_ReadsWithoutWrites(t *testing.T) {
+	s := newStack(t)
+	p := s.human("one")
+	if err := s.store.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec(t.Context(), "ALTER TABLE session_uses RENAME TO moved")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if a := p.in(p.workspace).do("GET", "/protocol/plans", ""); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
 // pages is [stack.everyPage] for a person.
 func (p *human) pages(path, list, member string) (all []string) {
 	p.s.t.Helper()

@@ -163,17 +163,22 @@ func (p *People) In(ctx context.Context, s *Signed, workspace string) (auth.Call
 		return auth.Caller{}, errEnded
 	}
 	c := auth.Caller{Address: at, UserID: s.Person.ID, Rights: m.Role.Rights(), MadeBy: toll.MadeByUser}
-	return c, p.NoteUse(ctx, s.row.ID, at)
+	p.NoteUse(ctx, s.row.ID, at)
+	return c, nil
 }
 
-// NoteUse notes that a session was used in a workspace, once a minute.
-func (p *People) NoteUse(ctx context.Context, session string, workspace toll.Address) error {
+// NoteUse notes that a session was used in a workspace, once a minute. A use that cannot be written is in the log alone: the call may be
+// one that only reads, and [People.EndSessionsOf] ends the access of sessions without a note too.
+func (p *People) NoteUse(ctx context.Context, session string, workspace toll.Address) {
 	if !p.limits.uses.Take(session+workspace.Lower(), 1, time.Since(p.limits.began)).OK {
-		return nil
+		return
 	}
-	return p.Store.Tx(ctx, func(tx *store.Tx) error {
+	err := p.Store.Tx(ctx, func(tx *store.Tx) error {
 		return store.PutSessionUse(ctx, tx, store.SessionUse{Session: session, Workspace: workspace, UsedAt: p.Clock()})
 	})
+	if err != nil {
+		p.Log.WarnContext(ctx, "the use of a session in a workspace was not noted", "workspace", workspace, "error", err.Error())
+	}
 }
 
 var errEnded = toll.Errorf(toll.CodeWrongWorkspace, "An owner or an admin of the workspace has ended the access of this session to it.").WithHint("Sign in again.")

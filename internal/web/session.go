@@ -160,7 +160,8 @@ func (w *Web) user(ctx context.Context, wanted string) (*person, error) {
 	if text := p.Address.String(); text != w.sessions.GetString(ctx, sessionAddress) {
 		w.sessions.Put(ctx, sessionAddress, text)
 	}
-	return p, w.People.NoteUse(ctx, p.session, p.Address)
+	w.People.NoteUse(ctx, p.session, p.Address)
+	return p, nil
 }
 
 // admitUser begins a session for a person who proved a credential, in a workspace (zero: the first one). The session that the
