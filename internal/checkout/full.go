@@ -19,7 +19,7 @@ const (
 	fullPause = 10 * time.Second
 	// fullPlans bounds the plans that are remembered for fullPause.
 	fullPlans = 1_000
-	// fullAtOnce bounds the buyers for whom this process asks the processor at a time: the others wait, and payments go on.
+	// fullAtOnce bounds the buyers for whom this process asks the processor at a time, so that payments have requests left.
 	fullAtOnce = 2
 )
 
@@ -70,7 +70,7 @@ func (c *Checkout) freePlace(ctx context.Context, plan *toll.Plan) bool {
 	case <-ctx.Done():
 		return false
 	}
-	if c.full.since(plan.ID, c.now()) { // another one asked meanwhile
+	if c.full.since(plan.ID, c.now()) { // the answer came meanwhile
 		return false
 	}
 	orders, err := c.unpaidPages(ctx, plan)
