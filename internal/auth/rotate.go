@@ -62,6 +62,7 @@ func (a *Auth) RotateAPIKey(ctx context.Context, c Caller, id toll.Hash, overlap
 		if err := store.EndAPIKeyAt(ctx, tx, id, ends, now); err != nil {
 			return err
 		}
+		row.SuspendedAt = old.SuspendedAt // a new secret does not lift a suspension
 		if err := store.InsertAPIKey(ctx, tx, row); err != nil {
 			return err
 		}

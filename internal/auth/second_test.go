@@ -166,3 +166,21 @@ func TestAPIKey_RowAgainstClaims(t *testing.T) {
 		t.Errorf("a row of another workspace: %q", got)
 	}
 }
+
+// A suspended key stays suspended when another key of the workspace rotates it.
+func TestRotateAPIKey_Suspended(t *testing.T) {
+	st := sqliteStore(t)
+	cfg, _ := testConfig()
+	a := start(t, st, cfg)
+	k := newKey(t, a, KeyParams{})
+	if _, err := a.Suspend(t.Context(), k.ID.String(), true); err != nil {
+		t.Fatal(err)
+	}
+	rotated, err := a.RotateAPIKey(t.Context(), Caller{Address: k.Address, Rights: toll.AllRights()}, k.ID, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Authenticate(t.Context(), []string{"Bearer " + rotated.Key}); err == nil || toll.AsError(err).HTTPStatus() != 401 {
+		t.Errorf("the new key of a suspended key: %v", err)
+	}
+}
