@@ -29,6 +29,7 @@ var fanOut = map[string]string{
 	"Ledger.Permissions":  "the list of a subscriber",
 	"OrdersUnderWay":      "a workspace that ends has orders of many accounts",
 	"OrdersSince":         "a workspace that ends has orders of many accounts",
+	"UnpaidPages":         "a buyer of a full plan looks for pages of others",
 	"SpentBy":             "a member with a spending limit orders plans of many accounts",
 	"Ledger.AuditFrom":    "the auditor goes through all accounts",
 	"audit.allAccounts":   "the auditor goes through all accounts",
