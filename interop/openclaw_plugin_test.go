@@ -89,7 +89,7 @@ func TestOpenClawPlugin(t *testing.T) {
 	}
 	run := exec.Command(n.program, "--test", "test/")
 	run.Dir = dir
-	run.Env = append(os.Environ(), "TOLL_OPENCLAW_TEST="+string(given), "TOLL_GATEWAY_DATA="+t.TempDir())
+	run.Env = append(os.Environ(), "TOLL_TEST_OPENCLAW="+string(given), "TOLL_GATEWAY_DATA="+t.TempDir())
 	if out, err := run.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("# skipped 0")) {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -19,7 +19,7 @@ var plainVariables = []string{
 
 // otherVariables matches variables that are not settings: those of tests, SDKs, packages and MCP hosts, which may share an environment with
 // a service, and the links that Kubernetes adds for services named toll.
-var otherVariables = regexp.MustCompile(`^TOLL_((BIN|LOG|VERSION|GATEWAY_MCP_TOKEN)=|TEST_\w+=|(\w+_)?SERVICE_(HOST=|PORT(_\w+)?=\d)|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?=(tcp|udp|sctp|[\d.:a-f]+$))`)
+var otherVariables = regexp.MustCompile(`^TOLL_((AGENT|BIN|GATEWAY_MCP_TOKEN|LOG|PLAN|VERSION)=|TEST_\w+=|(\w+_)?SERVICE_(HOST=|PORT(_\w+)?=\d)|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?=(tcp|udp|sctp|[\d.:a-f]+$))`)
 
 // processes are the commands that run for long and take settings from the environment. They refuse a variable that no command knows:
 // a service with a misspelled setting would run with its default.

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import plugin from "../dist/index.js";
 import { fakeApi, manifest, registry } from "./fake-api.mjs";
 
-const env = JSON.parse(process.env.TOLL_OPENCLAW_TEST ?? "null");
+const env = JSON.parse(process.env.TOLL_TEST_OPENCLAW ?? "null");
 const owner = { senderIsOwner: true };
 const options = { skip: env === null && "needs a core: see interop/openclaw_plugin_test.go" };
 
