@@ -191,20 +191,10 @@ func TestServe_Ends(t *testing.T) {
 	}()
 	<-w.running
 	stop()
-	for end := time.Now().Add(long); ; time.Sleep(5 * time.Millisecond) {
-		c, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
-		if err != nil {
-			break // it no longer listens
-		}
-		_ = c.Close()
-		if time.Now().After(end) {
-			t.Fatal("it still listens")
-		}
-	}
 	select {
 	case err := <-served:
 		t.Fatal("it ended during its calls:", err)
-	default:
+	case <-time.After(50 * time.Millisecond):
 	}
 	close(w.end)
 	for range 2 {
