@@ -8,7 +8,7 @@ import ts from "typescript";
 const source = readFileSync(new URL("../src/challenge.ts", import.meta.url), "utf8");
 const { outputText } = ts.transpileModule(source, { compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 } });
 const { challengeError } = await import(`data:text/javascript,${encodeURIComponent(outputText)}`);
-const table = new URL("../../../testdata/conformance/tables/challenges.json", import.meta.url);
+const table = `${process.env.TOLL_CONFORMANCE ?? "../../testdata/conformance"}/tables/challenges.json`;
 
 test("the error of a 402 continues with the sentence that has an address", () => {
   const { cases } = JSON.parse(readFileSync(table, "utf8"));
