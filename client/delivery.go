@@ -78,7 +78,7 @@ func signed(lines []string, standard bool, text []byte, secrets []string) bool {
 	return good
 }
 
-// signatures decodes the signatures of a header line, without those of other versions.
+// signatures decodes the signatures in a header line and skips other versions.
 func signatures(line string, standard bool) (all [][]byte) {
 	prefix, decode := "v1=", hex.DecodeString
 	if standard {

@@ -208,7 +208,7 @@ func (t *tree) file(name string, mode int64, text []byte) {
 	t.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(text))}, text)
 }
 
-// licences adds the licence of Toll and those of all that it carries.
+// licences adds the license of Toll and the license of every linked module and bundled file.
 func (t *tree) licences() error {
 	files, err := filepath.Glob("licenses/*")
 	if err != nil {
