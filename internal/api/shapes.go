@@ -244,24 +244,42 @@ func (s schemas) addWarnings(answer *huma.Schema) {
 
 func (s schemas) of(t reflect.Type) *huma.Schema { return s.Schema(t, true, "") }
 
-// finish corrects what reflection says of objects: more members may come with every release, and a member without
-// omitempty that is a pointer, or the list of agents, may be null.
+// finish corrects the schemas made by reflection. Later releases may add members, and a member without omitempty that is a
+// pointer or the list of agents may be null. Names for Go that would clash get an x-go-name, which oapi-codegen reads.
 func (s schemas) finish() map[string]*huma.Schema {
 	for _, name := range []string{"Webhook", "WebhookSecret", "WebhookInput", "WebhookChange"} {
 		s.Map()[name].Properties["types"].Items = eventFilter(s)
 	}
 	for name, schema := range s.Map() {
 		schema.AdditionalProperties = nil
-		for _, p := range schema.Properties {
+		for member, p := range schema.Properties {
 			if p.Type == huma.TypeArray {
 				p.Nullable = false
 			}
+			if camel := camelCase(member); camel != member && schema.Properties[camel] != nil {
+				p.Extensions = map[string]any{"x-go-name": strings.ToUpper(camel[:1]) + camel[1:] + "Snake"}
+			}
+		}
+		// oapi-codegen calls the answer of an operation OPERATIONResponse.
+		if operation, ok := strings.CutSuffix(name, "Response"); ok {
+			schema.Extensions = map[string]any{"x-go-name": operation + "Answer"}
 		}
 		if t := s.TypeFromRef(schemaPrefix + name); t != nil && t.Kind() == reflect.Struct {
 			markNulls(schema, t)
 		}
 	}
 	return s.Map()
+}
+
+// camelCase returns the lower camel case of a name in snake case.
+func camelCase(name string) string {
+	words := strings.Split(name, "_")
+	for i, w := range words[1:] {
+		if w != "" {
+			words[i+1] = strings.ToUpper(w[:1]) + w[1:]
+		}
+	}
+	return strings.Join(words, "")
 }
 
 func markNulls(schema *huma.Schema, t reflect.Type) {

@@ -1,0 +1,43 @@
+package interop
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tollhq/toll/tolltest"
+)
+
+// TestOpenAPI_GeneratedClient: oapi-codegen generates a client of docs/openapi.json with its default options. The client compiles,
+// and lists the plans of a service. The generator is the one in testdata/generated/go.mod.
+func TestOpenAPI_GeneratedClient(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "generated"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "tollapi"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	run("tool", "oapi-codegen", "-generate", "types,client", "-package", "tollapi", "-o", filepath.Join("tollapi", "client.go"),
+		absolute(t, "..", "docs", "openapi.json"))
+	svc := tolltest.New(t)
+	key, err := svc.NewKey("builder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := run("run", ".", svc.URL(), key.Key); out != string(svc.Plan())+"\n" {
+		t.Errorf("plans: %s, want %s", out, svc.Plan())
+	}
+}
