@@ -110,11 +110,9 @@ func (r *Rail) pay(ctx context.Context, p *store.CardPayment, e evidence) error 
 		next.Session = e.session.ID
 	}
 	d.Then, d.Failure = "", nil
-	var before []change
-	if c := pi.LatestCharge; d.Lost || c != nil && (c.AmountRefunded > 0 || c.Disputed) {
-		if before, err = r.changesOf(ctx, &next); err != nil {
-			return err
-		}
+	before, err := r.changesBefore(ctx, &next, d, pi)
+	if err != nil {
+		return err
 	}
 	return r.decide(ctx, p, &next, d, func(tx *store.Tx) error {
 		if err := putMove(ctx, tx, p.OrderID, moveCharge, balanceOf(pi)); err != nil {
@@ -125,6 +123,14 @@ func (r *Rail) pay(ctx context.Context, p *store.CardPayment, e evidence) error 
 		}
 		return answerCall(ctx, tx, e.call)
 	})
+}
+
+// changesBefore fetches the refunds and disputes that a payment had before it was settled. Their events may have been read already.
+func (r *Rail) changesBefore(ctx context.Context, p *store.CardPayment, d *details, pi *stripe.PaymentIntent) ([]change, error) {
+	if c := pi.LatestCharge; !d.Lost && (c == nil || c.AmountRefunded == 0 && !c.Disputed) {
+		return nil, nil
+	}
+	return r.changesOf(ctx, p)
 }
 
 // fail fails an order for which nothing was captured.
@@ -204,7 +210,16 @@ func (r *Rail) reject(ctx context.Context, p *store.CardPayment, pi *stripe.Paym
 		Code:   toll.CodeCheckoutFailed,
 		Reason: "The payment does not fit the order and buys nothing. The money goes back to the card.",
 	}
-	return r.decide(ctx, p, &next, d, keep)
+	before, err := r.changesBefore(ctx, &next, d, pi)
+	if err != nil {
+		return err
+	}
+	return r.decide(ctx, p, &next, d, func(tx *store.Tx) error {
+		if err := keep(tx); err != nil {
+			return err
+		}
+		return putChanges(ctx, tx, p.OrderID, before)
+	})
 }
 
 // putRejected stores the refund of a payment that buys nothing, with the job that sends it, unless

@@ -2,6 +2,7 @@ package card_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -202,6 +203,37 @@ func TestF28_LostMoneyIsCounted(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The rest of a lost payment is refunded after its order was granted, and before the rail settles it. The order gets no credits, and
+// the records have both refunds.
+func TestF28_RefundedBeforeItIsSettled(t *testing.T) {
+	each(t, func(s *scene) {
+		s.read()
+		p := s.plan()
+		intent := s.loses(p, "pm_card_visa", "")
+		s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 100})
+		s.read()
+		o := s.unmatched(intent)
+		if o.Left() != 400 {
+			s.Fatalf("%+v", o)
+		}
+		s.must(s.grants(o, nil))
+		s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 400})
+		s.decided(o.OrderID, 10*time.Minute)
+		for range 2 { // the event of the second refund changes nothing
+			s.failed(o.OrderID, toll.CodeCheckoutFailed)
+			if got := s.refunds(o.OrderID); !slices.Equal(got, []string{"processor succeeded 100", "processor succeeded 400"}) || s.balance(p) != 0 {
+				s.Fatalf("%q, %d credits", got, s.balance(p))
+			}
+			s.audit()
+			s.read()
+		}
+		owed, err := card.OwedOf(s.ctx, s.store, noon.Format("2006-01"))
+		if s.must(err); len(owed) != 0 {
+			s.Fatalf("owed: %+v", owed)
+		}
+	})
 }
 
 // A lost payment that was refunded needs nothing more, until its refund fails.
