@@ -26,7 +26,7 @@ const (
 // the database was restored.
 //
 // For a known payment it updates the refunded and disputed cents. A payment that was refunded in full is resolved; it is open again
-// when the refund fails later.
+// when the refund fails later. So is a granted one that was rejected, because it was refunded before it was settled.
 func (r *Rail) orphan(ctx context.Context, o *store.CardOrphan) error {
 	o.SeenAt = r.now()
 	opened := false
@@ -42,7 +42,7 @@ func (r *Rail) orphan(ctx context.Context, o *store.CardOrphan) error {
 			}
 			now.Refunded, now.Disputed, now.ReadAt = o.Refunded, o.Disputed, o.ReadAt
 			refunded := now.Refunded >= now.Cents
-			again := !refunded && now.Resolution == store.OrphanRefunded
+			again := !refunded && (now.Resolution == store.OrphanRefunded || now.Resolution == store.OrphanGranted)
 			switch opened = again || first && !refunded; {
 			case again:
 				now.Resolution, now.ResolvedAt = "", time.Time{}

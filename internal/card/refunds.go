@@ -195,7 +195,16 @@ func (r *Rail) syncRefund(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return r.adjust(ctx, payment, c)
+	err = r.adjust(ctx, payment, c)
+	if err != nil || c.refund.State != refundFailed || State(payment.State) == Paid && payment.Intent == c.refund.Intent {
+		return err
+	}
+	asked := r.now()
+	pi, err := r.intent(ctx, c.refund.Intent)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	return r.lost(ctx, pi, asked, "it bought nothing, and its refund failed")
 }
 
 // changeOfRefund returns what a refund says of the money of its payment.

@@ -81,16 +81,16 @@ func (r *Rail) settleIntent(ctx context.Context, id string) (*store.CardPayment,
 	case pi.Status != stripe.PaymentIntentStatusSucceeded:
 		return p, r.wakeOrder(ctx, p)
 	case p == nil:
-		return nil, r.lost(ctx, pi, asked)
+		return nil, r.lost(ctx, pi, asked, "a captured payment of an order that is not here")
 	}
 	return p, r.settle(ctx, p, evidence{intent: pi})
 }
 
-// lost keeps a captured payment whose order is missing, with the refunds and disputes that Stripe had at the time asked.
-func (r *Rail) lost(ctx context.Context, pi *stripe.PaymentIntent, asked time.Time) error {
+// lost keeps a captured payment that no paid order explains, with the refunds and disputes that Stripe had at the time asked.
+func (r *Rail) lost(ctx context.Context, pi *stripe.PaymentIntent, asked time.Time, why string) error {
 	o := &store.CardOrphan{
 		Object: pi.ID, OrderID: pi.Metadata[metaOrder], Cents: pi.AmountReceived, Currency: string(pi.Currency),
-		Reason: "a captured payment of an order that is not here", Plan: toll.PlanID(pi.Metadata[metaPlan]),
+		Reason: why, Plan: toll.PlanID(pi.Metadata[metaPlan]),
 		Delegation: pi.Metadata[metaDelegation], ReadAt: asked,
 	}
 	o.Subscriber, _ = toll.ParseAddress(pi.Metadata[metaSubscriber]) // zero: it does not say

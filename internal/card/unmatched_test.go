@@ -236,6 +236,64 @@ func TestF28_RefundedBeforeItIsSettled(t *testing.T) {
 	})
 }
 
+// Money that bought nothing stays when its refund fails later: the payment is listed once, whatever was resolved before.
+func TestI13_RefundFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		pay    func(s *scene) (orderID string)
+		alarms int
+	}{
+		"of other terms": {func(s *scene) string {
+			id := s.order(s.plan())
+			s.fault(double.Fault{Kind: "amount", Object: s.row(id).Session, Amount: 501})
+			s.pay(s.page(id), failingCard)
+			return id
+		}, 1},
+		"a second payment": {func(s *scene) string {
+			id := s.paid(s.plan(), goodCard)
+			_, err := s.charge("pm_card_refundFail", map[string]string{"installation": installation, "order_id": id, "attempt": "1"})
+			s.must(err)
+			return id
+		}, 1},
+		"refunded before it was seen": {func(s *scene) string {
+			id := s.order(s.plan())
+			s.pay(s.page(id), failingCard)
+			s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 500})
+			s.must(s.at().rail.Sync(s.ctx, []byte(s.double.Books().Payments[0].PaymentIntent)))
+			s.failed(id, toll.CodeCheckoutFailed)
+			return id
+		}, 1},
+		"refunded after its order was granted": {func(s *scene) string {
+			intent := s.loses(s.plan(), "pm_card_refundFail", "")
+			s.must(s.at().rail.Sync(s.ctx, []byte(intent)))
+			o := s.unmatched(intent)
+			s.must(s.grants(o, nil))
+			s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 500})
+			return o.OrderID
+		}, 2}, // the first before the grant
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(s *scene) {
+				s.read()
+				id := c.pay(s)
+				s.decided(id, 2*time.Minute)
+				payments := s.double.Books().Payments
+				last := payments[len(payments)-1]
+				for range 4 {
+					s.read()
+					s.must(s.at().rail.Sync(s.ctx, []byte(last.PaymentIntent)))
+				}
+				o, err := store.CardOrphanByID(s.ctx, s.store, last.PaymentIntent)
+				if err != nil || o.Resolution != "" || !o.ResolvedAt.IsZero() || o.Left() != last.Captured {
+					s.Fatalf("%v: %+v, refunds %q", err, o, s.refunds(id))
+				}
+				if n := len(s.log.with("no order explains money")); n != c.alarms {
+					s.Errorf("%d alarms", n)
+				}
+			})
+		})
+	}
+}
+
 // A lost payment that was refunded needs nothing more, until its refund fails.
 func TestF28_LostPaymentWasRefunded(t *testing.T) {
 	each(t, func(s *scene) {
