@@ -3,6 +3,7 @@ package pace
 import (
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"testing"
@@ -158,5 +159,111 @@ func TestT173_SlowestReaderMakesRoom(t *testing.T) {
 	}
 	if u.bytes > MaxUnread {
 		t.Error(u.bytes)
+	}
+}
+
+// TestT173_UnreadGivenBack: however a large write ends, what waited for its reader counts no more.
+func TestT173_UnreadGivenBack(t *testing.T) {
+	u := new(unread)
+	ends := map[string]func(c *conn, reader net.Conn){
+		"it was read":     func(_ *conn, reader net.Conn) { _, _ = io.Copy(io.Discard, reader) },
+		"the reader left": func(_ *conn, reader net.Conn) { _ = reader.Close() },
+		"it was closed":   func(c *conn, _ net.Conn) { _ = c.Close() },
+		"its time ended":  func(c *conn, _ net.Conn) { _ = c.SetDeadline(time.Now()) },
+	}
+	for range 2 {
+		for name, end := range ends {
+			a, b := net.Pipe()
+			c := &conn{Conn: a, patience: time.Minute, minRate: MinRate, unread: u}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_, _ = c.Write(make([]byte, 1<<20))
+				_ = c.Close()
+			}()
+			waiting := func() int {
+				u.mu.Lock()
+				defer u.mu.Unlock()
+				return u.bytes
+			}
+			for waiting() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			end(c, b)
+			<-ended
+			if n := waiting(); n != 0 || len(u.writes) != 0 {
+				t.Errorf("%s: %d bytes of %d writes wait", name, n, len(u.writes))
+			}
+			_ = b.Close()
+		}
+	}
+}
+
+// TestT173_PlacesGivenBack: a server fills its places, ends each of them in another way, and fills them again.
+func TestT173_PlacesGivenBack(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 3
+	limit := Limit(inner, most, most).(*limited)
+	arrived := make(chan struct{})
+	s := &http.Server{
+		ErrorLog: log.New(io.Discard, "", 0), ConnState: ConnState,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			arrived <- struct{}{}
+			switch r.URL.Path {
+			case "/panic":
+				panic("a fault of a handler")
+			case "/canceled":
+				<-r.Context().Done()
+			case "/hijacked":
+				c, _, err := http.NewResponseController(w).Hijack()
+				if err == nil {
+					_ = c.Close()
+				}
+			case "/error":
+				w.Header().Set("Connection", "close")
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}),
+	}
+	go func() { _ = s.Serve(limit) }()
+	t.Cleanup(func() { _ = s.Close() })
+	places := func() int {
+		limit.mu.Lock()
+		defer limit.mu.Unlock()
+		return limit.all
+	}
+	for _, path := range []string{"/panic", "/canceled", "/hijacked", "/error", "/read"} {
+		for range 2 {
+			var all []net.Conn
+			for range most {
+				c, err := net.Dial("tcp", inner.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, c)
+				if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-arrived:
+				case <-time.After(10 * time.Second):
+					t.Fatalf("%s: no place for request %d", path, len(all))
+				}
+			}
+			for _, c := range all {
+				_ = c.Close()
+			}
+			for end := time.Now().Add(10 * time.Second); places() > 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%s: %d places are taken", path, places())
+				}
+			}
+		}
+	}
+	if len(limit.of) != 0 || limit.idle.Len() != 0 {
+		t.Errorf("%d sources and %d idle connections are left", len(limit.of), limit.idle.Len())
 	}
 }

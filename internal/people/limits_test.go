@@ -1,0 +1,134 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/meter"
+	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/storetest"
+)
+
+const (
+	goodPassword = "correct horse battery"
+	home         = "198.51.100.7"
+)
+
+// TestT157_TriesGivenBack: each way to sign in gives its try back after a success, from every bucket, and a second success gives no
+// more than its own. A failure gives nothing back.
+func TestT157_TriesGivenBack(t *testing.T) {
+	st, _ := storetest.Open(t, store.SQLite)
+	ctx := t.Context()
+	keep := func(b, _ []byte) ([]byte, error) { return b, nil }
+	p := &People{
+		Deps:    Deps{Store: st, Clock: time.Now, Seal: keep, Open: keep},
+		hashing: make(chan struct{}, hashesAtOnce), limits: newLimits(),
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	user := toll.NewTimeUUID(p.Clock())
+	hash, err := p.hash(ctx, goodPassword)
+	must(err)
+	must(st.Tx(ctx, func(tx *store.Tx) error {
+		c := store.Credential{ID: toll.NewTimeUUID(p.Clock()), UserID: user, Kind: Password, Subject: "alice", Name: "alice", Secret: hash, CreatedAt: p.Clock()}
+		return errors.Join(store.InsertUser(ctx, tx, store.User{ID: user, Name: "alice", CreatedAt: p.Clock()}), store.InsertCredential(ctx, tx, c))
+	}))
+	type left struct{ tries, names, confirms int64 }
+	look := func() (l left) {
+		now := time.Since(p.limits.began)
+		for _, b := range []struct {
+			bucket
+			left *int64
+		}{
+			{bucket{p.limits.tries, home}, &l.tries}, {bucket{p.limits.names, "alice"}, &l.names},
+			{bucket{p.limits.names, "confirm " + user.String()}, &l.confirms},
+		} {
+			*b.left = b.meter.Take(b.key, 1, now).Left + 1
+			b.meter.Give(b.key, 1, now)
+		}
+		return l
+	}
+	code := func(right bool) (state, text string) {
+		id := []byte(toll.NewUUID())
+		must(st.Tx(ctx, func(tx *store.Tx) error {
+			return store.InsertMailCode(ctx, tx, store.MailCode{ID: sumOf(string(id)), Code: codeHash(id, "12345678"), EndsAt: p.Clock().Add(codeLife)})
+		}))
+		state, err := p.sealState(codeState{CodeFor{Mail: "a@example.com"}, id, p.Clock().Add(codeLife)}, "mail code")
+		must(err)
+		return state, map[bool]string{true: "12345678", false: "87654321"}[right]
+	}
+	for name, c := range map[string]struct {
+		try   func(right bool) error
+		costs left // of a failure
+	}{
+		"password": {func(right bool) error {
+			_, err := p.SignIn(ctx, home, "alice", goodPassword[:map[bool]int{true: len(goodPassword), false: 9}[right]])
+			return err
+		}, left{tries: 1, names: 1}},
+		"step-up": {func(right bool) error {
+			return p.Prove(ctx, user, goodPassword[:map[bool]int{true: len(goodPassword), false: 9}[right]])
+		}, left{confirms: 1}},
+		"mail code": {func(right bool) error {
+			state, text := code(right)
+			_, _, err := p.CheckCode(ctx, home, state, text)
+			return err
+		}, left{tries: 1}},
+		"recovery code": {func(right bool) error {
+			codes, err := p.NewRecoveryCodes(t.Context(), user)
+			must(err)
+			if !right {
+				codes[0] = codes[0] + "a"
+			}
+			_, err = p.Recover(ctx, home, "", "alice", codes[0], goodPassword)
+			return err
+		}, left{tries: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.limits.tries, p.limits.names = meter.New[string](time.Hour, 40), meter.New[string](time.Hour, 20)
+			full := left{p.limits.tries.Burst(), p.limits.names.Burst(), p.limits.names.Burst()}
+			for range 2 {
+				must(c.try(true))
+				if got := look(); got != full {
+					t.Fatalf("after a success %+v are left, want %+v", got, full)
+				}
+			}
+			if err := c.try(false); err == nil {
+				t.Fatal("a wrong one is accepted")
+			}
+			want := left{full.tries - c.costs.tries, full.names - c.costs.names, full.confirms - c.costs.confirms}
+			for range 2 {
+				must(c.try(true))
+				if got := look(); got != want {
+					t.Fatalf("after a failure and a success %+v are left, want %+v", got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestT157_HashesGivenBack: each hash gives its place back, and so does a request that ends while it waits for one.
+func TestT157_HashesGivenBack(t *testing.T) {
+	p := &People{hashing: make(chan struct{}, 1)}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range 2 {
+		if _, err := p.hash(t.Context(), "a"); err != nil {
+			t.Fatalf("hash %d: %v", i, err)
+		}
+		p.hashing <- struct{}{}
+		if _, err := p.hash(gone, "a"); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a canceled request: %v", err)
+		}
+		<-p.hashing
+		if n := len(p.hashing); n != 0 {
+			t.Fatalf("%d places are taken", n)
+		}
+	}
+}
