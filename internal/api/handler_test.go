@@ -248,6 +248,56 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
+// The places of large answers are given back, however an answer ends.
+func TestT178_PlacesGivenBack(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context) error{
+		"success": func(context.Context) error { return nil },
+		"error":   func(context.Context) error { return toll.NewError(toll.CodePlanNotFound) },
+		"panic":   func(context.Context) error { panic("a fault") },
+		"cancel":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			arrived, release := make(chan struct{}, 3*maxLarge), make(chan struct{})
+			h := newHandler(Deps{Patience: time.Minute, Log: slog.New(slog.DiscardHandler)}, []route{{
+				op: "x", method: "GET", path: "/x", auth: open, right: public, tag: "Test",
+				action: readsLarge(func(_ *handler, c *call) (*struct{}, error) {
+					arrived <- struct{}{}
+					<-release
+					return &struct{}{}, end(c.context)
+				}),
+			}})
+			for round := range 2 {
+				ctx, cancel := context.WithCancel(t.Context())
+				var callers sync.WaitGroup
+				for range maxLarge {
+					callers.Go(func() {
+						defer func() { _ = recover() }()
+						h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/x", nil).WithContext(ctx))
+					})
+				}
+				for n := range maxLarge {
+					select {
+					case <-arrived:
+					case <-time.After(20 * time.Second):
+						t.Fatalf("round %d: %d of %d places are free", round, n, maxLarge)
+					}
+				}
+				waits, leave := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				w := httptest.NewRecorder() // it ends while it waits for a place
+				h.ServeHTTP(w, httptest.NewRequest("GET", "/x", nil).WithContext(waits))
+				if leave(); w.Code == http.StatusOK || len(arrived) > 0 {
+					t.Errorf("round %d: one too many is served: %d", round, w.Code)
+				}
+				for range maxLarge {
+					release <- struct{}{}
+				}
+				cancel()
+				callers.Wait()
+			}
+		})
+	}
+}
+
 // Few large answers are made at a time. Others wait, but not for ever.
 func TestT178_LargeAnswers(t *testing.T) {
 	release := make(chan struct{})

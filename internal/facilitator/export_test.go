@@ -94,3 +94,6 @@ const (
 	MaxRefusals = maxRefusals
 	MaxReasons  = maxReasons
 )
+
+// TakeSearch takes the place of the one search that runs at a time. The caller gives it back.
+func (f *Facilitator) TakeSearch(ctx context.Context) (done func(), err error) { return f.search(ctx) }

@@ -81,6 +81,48 @@ func TestT177_FreeHolds(t *testing.T) {
 	})
 }
 
+// A hold that is refused gives its place in the quota back, a settlement gives back one, and a repeat or a release gives back
+// nothing.
+func TestT177_FreeHoldsGivenBack(t *testing.T) {
+	each(t, func(s *scene) {
+		p := s.plan(dynamic(1, 10))
+		i := s.limited(facilitator.Quotas{FreeHolds: 2})
+		s.mint(p, s1, 10)
+		c := s.call(p, nil, s.token(p, s1, nil))
+		hold := func(n toll.Credits, want toll.Code) (id string) {
+			s.Helper()
+			v, err := c.verify(i, heldFor(n))
+			switch {
+			case want == toll.CodeTooManyHolds:
+				s.quota(toll.AsError(err), want, "holds that burn nothing", 2)
+			case want != "":
+				s.invalid(v, err, x402.ReasonInsufficientFunds)
+			default:
+				s.valid(v, err)
+				id = v.AgentRequestID
+			}
+			return id
+		}
+		first := hold(10, "")
+		for range 3 {
+			hold(1, toll.CodeInsufficientCredits)
+		}
+		for n := range 3 {
+			if r, err := c.settle(i, first, amount(1)); err != nil || !r.Success || r.Replayed != (n > 0) {
+				s.Fatalf("%v %+v", err, r)
+			}
+			if n == 0 {
+				hold(1, "")
+			}
+		}
+		last := hold(1, "")
+		hold(1, toll.CodeTooManyHolds)
+		_, err := i.Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: last}) // it burned nothing
+		s.must(err)
+		hold(1, toll.CodeTooManyHolds)
+	})
+}
+
 // An account makes so many permissions in an hour. Large metadata counts for several.
 func TestT177_Permissions(t *testing.T) {
 	s := newScene(t, "sqlite", 1)
