@@ -52,6 +52,13 @@ func InPlaceOf(text string) string {
 	return string(m.message())
 }
 
+// SetProbeTime shortens how long the processes of a test may leave a probe without an answer.
+func SetProbeTime(d time.Duration) (restore func()) {
+	before := probeTime
+	probeTime = d
+	return func() { probeTime = before }
+}
+
 // SetPatience shortens how long the servers of a test wait for bodies and readers.
 func SetPatience(d time.Duration) (restore func()) {
 	before := patience

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// connectTime bounds the first contact with a server, and the listing of what it has. Commands that fetch themselves from
-	// a registry take their time.
+	// connectTime bounds one attempt to connect to a server, and one listing of its items. A command may have to download itself
+	// from a registry first.
 	connectTime = time.Minute
 	firstRetry  = time.Second
 	lastRetry   = 30 * time.Second
@@ -39,6 +39,7 @@ type Upstream struct {
 
 	suspects suspects
 	blames   bool // the end of the connection is the end of a process, which a call may have brought about
+	isOlder  bool // this process failed to answer server/discover
 
 	mu     sync.Mutex
 	link   *link         // nil while there is no connection
@@ -131,8 +132,6 @@ func newUpstream(log *slog.Logger) *Upstream {
 
 // Connect makes the first connection. What the server says of itself is known then.
 func (u *Upstream) Connect(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
-	defer cancel()
 	l, err := u.connect(ctx)
 	if err != nil {
 		return err
@@ -141,38 +140,56 @@ func (u *Upstream) Connect(ctx context.Context) error {
 	return nil
 }
 
-func (u *Upstream) connect(ctx context.Context) (*link, error) {
-	changed := func() {
-		select {
-		case u.changed <- struct{}{}:
-		default: // it will be read again anyhow
-		}
+// connect negotiates the era. A process speaks one era until it ends, so connect sends server/discover first, as the protocol
+// demands. Some older processes do not answer server/discover, and some exit: connect restarts them and initializes a session. A
+// server over HTTP gets a session first and, if a caller needs it, a second connection, see [modern].
+func (u *Upstream) connect(ctx context.Context) (l *link, err error) {
+	if u.blames && !u.isOlder {
+		l, err = u.open(ctx, probeTime, "")
 	}
-	c := newClient(changed)
-	// Servers of the older era need not know the question with which the newer one begins, and some never answer it.
-	l := &link{began: time.Now(), callers: make(map[string]int), left: make(map[string]time.Time)}
-	session, err := c.Connect(ctx, u.transport(l), &mcp.ClientSessionOptions{ProtocolVersion: lastWithSessions})
-	if said := (*jsonrpc.Error)(nil); errors.As(err, &said) {
-		session, err = c.Connect(ctx, u.transport(l), nil)
+	if l == nil {
+		l, err = u.open(ctx, connectTime, lastWithSessions)
+		u.isOlder = err == nil
+		if said := (*jsonrpc.Error)(nil); errors.As(err, &said) {
+			l, err = u.open(ctx, connectTime, "")
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	l.session = session
 	u.mu.Lock()
 	u.link = l
 	u.mu.Unlock()
-	changed()
+	u.reread()
 	return l, nil
 }
 
-// transport returns a transport of which calls learn at once that it is broken.
-func (u *Upstream) transport(l *link) mcp.Transport {
+// probeTime bounds how long a process may take to start and to answer server/discover.
+var probeTime = 20 * time.Second
+
+// open opens one connection with this version of the protocol. Without a version it sends server/discover, and initializes a
+// session if the server refuses.
+func (u *Upstream) open(ctx context.Context, limit time.Duration, version string) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	l := &link{began: time.Now(), callers: make(map[string]int), left: make(map[string]time.Time)}
 	t := u.dial()
 	if p, ok := t.(*processTransport); ok {
-		p.broken = func() { u.leave(l) }
+		p.broken = func() { u.leave(l) } // calls learn at once that it is broken
 	}
-	return t
+	var err error
+	if l.session, err = newClient(u.reread).Connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: version}); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// reread requests that the lists of the server behind are read again.
+func (u *Upstream) reread() {
+	select {
+	case u.changed <- struct{}{}:
+	default: // they will be read again anyhow
+	}
 }
 
 // leave has calls wait for the next connection.
@@ -209,10 +226,8 @@ func (u *Upstream) keep(ctx context.Context) {
 			return
 		case <-time.After(wait):
 		}
-		again, cancel := context.WithTimeout(ctx, connectTime)
 		var err error
-		l, err = u.connect(again)
-		cancel()
+		l, err = u.connect(ctx)
 		u.stopWaiting()
 		if err != nil {
 			u.log.Warn("mcp: the server behind cannot be reached", "error", err)

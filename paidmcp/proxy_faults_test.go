@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,13 +61,7 @@ func rough() *mcp.Server {
 
 // roughHost puts the process of rough behind a price of 0.
 func roughHost(t *testing.T) *hosted {
-	return free(priced(t, service(t), paidmcp.Command(nil, roughProcess)))
-}
-
-func roughProcess() *exec.Cmd {
-	c := exec.Command(os.Args[0], "-test.run=^TestProcessBehind$")
-	c.Env = append(os.Environ(), "BEHIND_A_PRICE=rough")
-	return c
+	return free(priced(t, service(t), paidmcp.Command(nil, processOf("rough"))))
 }
 
 func free(h *hosted) *hosted {

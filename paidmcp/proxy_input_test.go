@@ -1,18 +1,26 @@
 package paidmcp_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/paidmcp"
+	"github.com/tollhq/toll/tolltest"
 )
 
 // asking is a server behind whose items ask their caller for a name before they answer.
@@ -48,12 +56,19 @@ func asking() *mcp.Server {
 // TestProxy_Input: when an item of a server behind asks its caller for input, the question costs nothing, the answer reaches the
 // server, and the result that follows is paid.
 func TestProxy_Input(t *testing.T) {
-	svc := service(t)
 	// The SDK speaks the newer era over HTTP only without sessions.
 	server := asking()
 	ts := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	t.Cleanup(ts.Close)
-	h := priced(t, svc, paidmcp.Remote(nil, ts.URL, ""))
+	for name, u := range map[string]*paidmcp.Upstream{
+		"http": paidmcp.Remote(nil, ts.URL, ""), "process": paidmcp.Command(nil, processOf("asking")),
+	} {
+		t.Run(name, func(t *testing.T) { asked(t, service(t), u) })
+	}
+}
+
+func asked(t *testing.T, svc *tolltest.Service, u *paidmcp.Upstream) {
+	h := priced(t, svc, u)
 	for method, c := range map[string]struct {
 		key, name string
 		price     toll.Credits
@@ -83,6 +98,64 @@ func TestProxy_Input(t *testing.T) {
 			t.Errorf("%s: %s left", method, left)
 		}
 	}
+}
+
+// TestProxy_OlderProcess: a process of the older era works, whether it refuses server/discover, does not answer it, or exits. Only
+// the last two are restarted for it, and only the first time.
+func TestProxy_OlderProcess(t *testing.T) {
+	svc := service(t)
+	for how, starts := range map[string]int{"refuses": 1, "silent": 2, "exits": 2} {
+		t.Run(how, func(t *testing.T) {
+			if how == "silent" {
+				t.Cleanup(paidmcp.SetProbeTime(2 * time.Second))
+			}
+			var started atomic.Int64
+			h := free(priced(t, svc, paidmcp.Command(nil, func() *exec.Cmd {
+				started.Add(1)
+				return processOf(how)()
+			})))
+			if got := h.post(call(1, "measure", "", "")).rpc(t); len(got.Result.Content) != 1 || got.Result.Content[0].Text != "measured" {
+				t.Errorf("%+v", got)
+			}
+			if n := started.Load(); n != int64(starts) {
+				t.Errorf("%d processes were started", n)
+			}
+			h.post(call(2, "exit", "", ""))
+			for ; ; time.Sleep(20 * time.Millisecond) {
+				if got := h.post(call(3, "measure", "", "")).rpc(t); len(got.Result.Content) == 1 {
+					break
+				}
+			}
+			if n := started.Load(); n != int64(starts)+1 {
+				t.Errorf("%d processes were started in the end", n)
+			}
+		})
+	}
+}
+
+// olderInput returns the standard input of a process of the older era, without server/discover, to which it reacts as how says.
+func olderInput(how string) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		lines := bufio.NewScanner(os.Stdin)
+		for lines.Scan() {
+			var in struct {
+				ID     json.RawMessage
+				Method string
+			}
+			_ = json.Unmarshal(lines.Bytes(), &in) // for the server to refuse
+			switch {
+			case in.Method != "server/discover":
+				_, _ = w.Write(append(lines.Bytes(), '\n')) // a server that has ended
+			case how == "exits":
+				os.Exit(1)
+			case how == "refuses":
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"Invalid request parameters"}}`+"\n", in.ID)
+			}
+		}
+		w.CloseWithError(io.EOF)
+	}()
+	return r
 }
 
 // TestErrorCodes: an error that a handler returns without a code has the code of JSON-RPC for an internal error.

@@ -12,7 +12,8 @@ import (
 const modernTime = 5 * time.Second
 
 // modern is a second session with a server over HTTP, of the newer era, in which a result may ask its caller for input
-// (MCP 2026-07-28, multi round-trip requests). It serves callers of that era. A process has one connection, and so one era.
+// (MCP 2026-07-28, multi round-trip requests). It serves callers of that era. A process has one connection, and so one era, see
+// [Upstream.connect].
 type modern struct {
 	once    sync.Once
 	session *mcp.ClientSession // nil: the server does not speak it

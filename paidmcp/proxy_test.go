@@ -89,9 +89,14 @@ func TestProcessBehind(*testing.T) {
 	if os.Getenv("BEHIND_A_PRICE") == "" {
 		return
 	}
-	s := somebodys()
-	if os.Getenv("BEHIND_A_PRICE") == "rough" {
+	s, in := somebodys(), io.ReadCloser(os.Stdin)
+	switch how := os.Getenv("BEHIND_A_PRICE"); how {
+	case "rough":
 		s = rough()
+	case "asking":
+		s = asking()
+	case "refuses", "silent", "exits":
+		in = olderInput(how)
 	}
 	if os.Getenv("BEHIND_A_PRICE") == "no templates" {
 		s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -103,7 +108,7 @@ func TestProcessBehind(*testing.T) {
 			}
 		})
 	}
-	err := s.Run(context.Background(), &mcp.StdioTransport{})
+	err := s.Run(context.Background(), &mcp.IOTransport{Reader: in, Writer: os.Stdout})
 	if err != nil && !errors.Is(err, io.EOF) {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -114,6 +119,15 @@ func process() *exec.Cmd {
 	c := exec.Command(os.Args[0], "-test.run=^TestProcessBehind$")
 	c.Env = append(os.Environ(), "BEHIND_A_PRICE=yes", "TOLL_API_KEY=canary-key", "Toll_Master_Key=canary-master")
 	return c
+}
+
+// processOf starts a process of another kind.
+func processOf(kind string) func() *exec.Cmd {
+	return func() *exec.Cmd {
+		c := process()
+		c.Env = append(c.Env, "BEHIND_A_PRICE="+kind)
+		return c
+	}
 }
 
 // priced puts an upstream behind prices: 2 credits for tools, 3 for resources, 1 for prompts, and reveal is free.
@@ -337,11 +351,7 @@ func TestProxy_BrokenProcess(t *testing.T) {
 // other items are offered.
 func TestProxy_NoTemplates(t *testing.T) {
 	svc := service(t)
-	u := paidmcp.Command(nil, func() *exec.Cmd {
-		c := process()
-		c.Env = append(c.Env, "BEHIND_A_PRICE=no templates")
-		return c
-	})
+	u := paidmcp.Command(nil, processOf("no templates"))
 	h, ann := priced(t, svc, u), svc.Subscriber(50)
 	if r := h.post(call(1, "measure", "", paidBy(ann.AccessToken))).rpc(t); r.Error.Code != 0 || r.Result.IsError {
 		t.Errorf("%+v", r)
