@@ -275,13 +275,6 @@ func (u *Upstream) connected() *link {
 	return u.link
 }
 
-func (u *Upstream) current() *mcp.ClientSession {
-	if l := u.connected(); l != nil {
-		return l.session
-	}
-	return nil
-}
-
 // restartTime bounds how long a call waits for a server that starts again.
 const restartTime = 10 * time.Second
 

@@ -100,6 +100,36 @@ func asked(t *testing.T, svc *tolltest.Service, u *paidmcp.Upstream) {
 	}
 }
 
+// TestProxy_ParamHeaders: arguments that a tool wants as headers, too, reach a server over HTTP that way. A tool that the server adds
+// later is found, although the server keeps no session in which it could announce the tool.
+func TestProxy_ParamHeaders(t *testing.T) {
+	server := asking()
+	add := func(name string) {
+		server.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object","properties":{"q":{"type":"string","x-mcp-header":"Region"}}}`)},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name + " answers"}}}, nil
+			})
+	}
+	add("first")
+	ts := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(ts.Close)
+	h := free(priced(t, service(t), paidmcp.Remote(nil, ts.URL, "")))
+	ask := func(name string) string {
+		return h.post(call(1, name, "west", modernMeta("")), modern("tools/call", name, "Mcp-Param-Region: west")...).body
+	}
+	if got := ask("first"); !strings.Contains(got, "first answers") {
+		t.Error(got)
+	}
+	add("second")
+	got := ask("second")
+	for end := time.Now().Add(long); !strings.Contains(got, "second answers") && time.Now().Before(end); got = ask("second") {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !strings.Contains(got, "second answers") {
+		t.Error(got)
+	}
+}
+
 // TestProxy_OlderProcess: a process of the older era works, whether it refuses server/discover, does not answer it, or exits. Only
 // the last two are restarted for it, and only the first time.
 func TestProxy_OlderProcess(t *testing.T) {

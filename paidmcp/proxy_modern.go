@@ -3,6 +3,7 @@ package paidmcp
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,7 +17,7 @@ const modernTime = 5 * time.Second
 // [Upstream.connect].
 type modern struct {
 	once    sync.Once
-	session *mcp.ClientSession // nil: the server does not speak it
+	session atomic.Pointer[mcp.ClientSession] // nil: the server does not speak it
 }
 
 // sessionOf returns the session for a call with this _meta. In the newer era onward, the _meta that the server behind sees, names
@@ -50,32 +51,48 @@ func (u *Upstream) modernOf(ctx context.Context, l *link) *mcp.ClientSession {
 	l.modern.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), modernTime)
 		defer cancel()
-		session, err := newClient(nil).Connect(ctx, u.dial(), nil)
-		if err == nil && !isModern(session) {
+		session, err := newClient(u.reread).Connect(ctx, u.dial(), nil)
+		switch {
+		case err != nil:
+		case !isModern(session):
 			_ = session.Close() // the SDK fell back to the older era
-			session = nil
+		default:
+			l.modern.session.Store(session)
+			l.modern.learnTools(ctx)
 		}
-		l.modern.session = session
 	})
-	return l.modern.session
+	return l.modern.session.Load()
+}
+
+// learnTools lists the tools over the second session. Its client sends arguments as headers (Mcp-Param-...) only for tools that it
+// has listed, and the server refuses calls without them.
+func (m *modern) learnTools(ctx context.Context) {
+	session := m.session.Load()
+	if session == nil {
+		return
+	}
+	for _, err := range session.Tools(ctx, nil) {
+		if err != nil {
+			return // the server refuses calls that lack a header
+		}
+	}
 }
 
 // closeModern ends the second session, and keeps another from being made.
 func (l *link) closeModern() {
 	l.modern.once.Do(func() {})
-	if l.modern.session != nil {
-		_ = l.modern.session.Close()
+	if session := l.modern.session.Load(); session != nil {
+		_ = session.Close()
 	}
 }
 
 // newClient returns a client that can do nothing by itself: questions of the server to its client could not be passed to one
-// caller among many. changed is called when one of the lists has changed; nil: nothing watches them.
+// caller among many. changed is called when one of the lists has changed.
 func newClient(changed func()) *mcp.Client {
-	options := &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}, MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true}}
-	if changed != nil {
-		options.ToolListChangedHandler = func(context.Context, *mcp.ToolListChangedRequest) { changed() }
-		options.PromptListChangedHandler = func(context.Context, *mcp.PromptListChangedRequest) { changed() }
-		options.ResourceListChangedHandler = func(context.Context, *mcp.ResourceListChangedRequest) { changed() }
-	}
-	return mcp.NewClient(&mcp.Implementation{Name: "toll", Version: defaultVersion}, options)
+	return mcp.NewClient(&mcp.Implementation{Name: "toll", Version: defaultVersion}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{}, MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { changed() },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { changed() },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed() },
+	})
 }

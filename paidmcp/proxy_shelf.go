@@ -54,11 +54,11 @@ func (u *Upstream) Items(ctx context.Context, t Type) (Items, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	out := Items{Type: t}
-	session := u.current()
-	if session == nil {
+	l := u.connected()
+	if l == nil {
 		return out, errBehind
 	}
-	list, changes, err := u.list(ctx, session, t)
+	list, changes, err := u.list(ctx, l.session, t)
 	for _, it := range list {
 		out.Names = append(out.Names, it.name)
 	}
@@ -203,13 +203,14 @@ type shelf struct {
 func (sh *shelf) fill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	session := sh.u.current()
-	if session == nil {
+	l := sh.u.connected()
+	if l == nil {
 		return errBehind
 	}
+	l.modern.learnTools(ctx)
 	now := map[string]item{}
 	for _, t := range []Type{Tools, Resources, Prompts} {
-		list, _, err := sh.u.list(ctx, session, t)
+		list, _, err := sh.u.list(ctx, l.session, t)
 		if err != nil {
 			return fmt.Errorf("paidmcp: the %s of the server behind: %w", t, err)
 		}
