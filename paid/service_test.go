@@ -117,8 +117,8 @@ func TestNoPublicURL(t *testing.T) {
 	}
 }
 
-// TestSellerFindsReason: a seller whose API key does not work, or who names a receiver that is not one of its plans, finds the
-// reason in its log. The caller does not see it.
+// TestSellerFindsReason: a seller whose API key does not work finds the reason in its log. The caller does not see it. For a wrong
+// receiver see TestWalletsPayPerCall in internal/server.
 func TestSellerFindsReason(t *testing.T) {
 	svc := tolltest.New(t)
 	sub := svc.Subscriber(5)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -208,10 +209,11 @@ func TestWalletsPayPerCall(t *testing.T) {
 		}
 	})
 
-	t.Run("a receiver of nobody is not listed", func(t *testing.T) {
+	t.Run("a wrong receiver is not listed, and the log names it", func(t *testing.T) {
 		m := all.in(t)
 		p := m.pocket(0)
-		c := m.counter(m.dollar(receiver(7)), answers42,
+		var log syncBuffer
+		c := m.counter(m.dollar(receiver(7)), answers42, paid.Log(slog.New(slog.NewTextHandler(&log, nil))),
 			paid.PerCall(paid.Exact{Currency: toll.CurrencyUSDC, Amount: toll.UnitsOf(1), PayTo: toll.Address(common.HexToAddress("0x07"))}))
 		req, err := http.Post(c.URL+"/ask", "text/plain", nil)
 		if err != nil {
@@ -220,6 +222,9 @@ func TestWalletsPayPerCall(t *testing.T) {
 		_ = req.Body.Close()
 		if ask, err := x402.ReadChallenge(req.Header, nil); err != nil || len(ask.Entries) != 1 || p.pays(c.URL, "") != "402 Payment required" {
 			t.Errorf("%+v %v", ask, err)
+		}
+		if !strings.Contains(log.String(), "payTo is the receiver of none of your plans.") {
+			t.Errorf("the log of the seller says %s", log.String())
 		}
 	})
 	all.audited()
