@@ -79,13 +79,17 @@ func (c *Core) notAuthenticated() *Error {
 	return e
 }
 
-// accountOf returns the account of a login; c.mu is held. Errors do not hold the key.
+// accountOf returns the account of a login, which decides key, environment and service; c.mu is held.
+// Errors do not hold the key.
 func (c *Core) accountOf(l *login) (*account, error) {
 	claims, err := client.ReadKey(l.Key)
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.settingsFor(l)
+	top := Config{APIKey: l.Key, Environment: l.Environment, BaseURL: l.BaseURL}
+	config := c.settings.Config
+	config.APIKey = "" // its prefix does not count for a login
+	s, err := top.over(config).resolve(c.opts.Names)
 	if err != nil {
 		return nil, err
 	}
@@ -96,15 +100,6 @@ func (c *Core) accountOf(l *login) (*account, error) {
 		address:     claims.Address,
 		loginEnds:   l.ends(),
 	}, nil
-}
-
-// settingsFor returns the settings with what a login decides: key, environment and service. Other
-// defaults may follow from the environment. c.mu is held.
-func (c *Core) settingsFor(l *login) (settings, error) {
-	top := Config{APIKey: l.Key, Environment: l.Environment, BaseURL: l.BaseURL}
-	config := c.settings.Config
-	config.APIKey = "" // its prefix does not count for a login
-	return top.over(config).resolve(c.opts.Names)
 }
 
 // client returns a client of a service, without a key for "".

@@ -111,6 +111,6 @@ func AsksPrivate(set *bool, env toll.Environment) (bool, error) {
 		return false, err
 	}
 	c := &Core{opts: Options{Names: x402.Default}, settings: config}
-	s, err := c.settingsFor(&login{Environment: env})
+	s, err := c.loginSettings(env)
 	return s.privateAgents, err
 }

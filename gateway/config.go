@@ -154,6 +154,9 @@ func (c Config) over(lower Config) Config {
 	return c
 }
 
+// hasService reports whether c names a service, by its address or by a key.
+func (c Config) hasService() bool { return c.APIKey != "" || c.BaseURL != "" }
+
 // within returns the configuration c of a plugin over the one of the core, and the fields of c that
 // do not apply: whoever has the core token chooses c. The core's key goes only to the core's address,
 // and no field allows more than the core allows without a plugin, its defaults included.
@@ -164,7 +167,7 @@ func (c Config) within(core Config, names x402.Namespace) (merged Config, ignore
 		}
 		return looser
 	}
-	if c.APIKey == "" && (core.APIKey != "" || core.BaseURL != "") {
+	if c.APIKey == "" && core.hasService() {
 		keep(c.BaseURL != "" && c.BaseURL != core.BaseURL, "baseUrl")
 		keep(c.Environment != "" && c.Environment != cmp.Or(environmentOf(core.APIKey), core.Environment, c.Environment), "environment")
 		c.BaseURL, c.Environment = "", cmp.Or(core.Environment, c.Environment)

@@ -326,6 +326,43 @@ func TestControl_HelloKeepsKey(t *testing.T) {
 	}
 }
 
+// TestControl_HelloKeepsLogins: a hello with a key and an address of its own does not move the logins of a core that has an address.
+// Browser logins begin at the service of the core, and a key that the owner pastes goes to it alone.
+func TestControl_HelloKeepsLogins(t *testing.T) {
+	var stolen []string
+	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stolen = append(stolen, r.URL.Path+" "+r.Header.Get("Authorization"))
+		fmt.Fprint(w, `{"environment":"sandbox"}`)
+	}))
+	defer thief.Close()
+	r := newRig(t, nil)
+	s := httptest.NewServer(r.core.Handler())
+	t.Cleanup(s.Close)
+	t.Cleanup(r.core.Close)
+	c := &controlled{t, r.core, s.URL}
+	own, err := r.svc.NewKey("bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pasted, err := r.svc.NewKey("cid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, body := c.hello(`{"apiKey":"` + own.Key + `","baseUrl":"` + thief.URL + `"}`); got != 200 {
+		t.Fatal(got, body)
+	}
+	for _, login := range [][2]string{{"", "Open " + r.svc.URL()}, {pasted.Key, "Logged in to sandbox as " + pasted.Address.String()}} {
+		got, body := c.do("POST", "/gateway/v1/commands/svc_login", `{"args":"`+login[0]+`","caller":{"senderIsOwner":true}}`)
+		if got != 200 || !strings.Contains(body, login[1]) {
+			t.Errorf("%q: %d %s", login[1], got, body)
+		}
+	}
+	r.run("checkBalance", `{}`)
+	if stolen != nil {
+		t.Error("the core sent", stolen)
+	}
+}
+
 // TestControl_HelloNarrows: a plugin can narrow each bound of the core and its defaults, and widens none.
 func TestControl_HelloNarrows(t *testing.T) {
 	yes, no, one := true, false, toll.Cents(500)

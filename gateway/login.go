@@ -97,11 +97,18 @@ func (c *Core) startLogin(ctx context.Context, env toll.Environment) (*loginStar
 }
 
 // loginSettings returns the settings that would apply to a login, [InvalidParams] when they are not
-// fit for its environment.
+// fit for its environment. The address of a plugin with its own key is for that key alone: a login
+// goes to the service of the core, if the core has one.
 func (c *Core) loginSettings(env toll.Environment) (settings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.settingsFor(&login{Environment: cmp.Or(env, c.settings.Environment)})
+	config := c.settings.Config
+	if core := c.opts.Config; core.hasService() {
+		config.BaseURL = core.BaseURL
+		config.Environment = cmp.Or(environmentOf(core.APIKey), core.Environment, config.Environment)
+	}
+	config.APIKey, config.Environment = "", cmp.Or(env, config.Environment)
+	return config.resolve(c.opts.Names)
 }
 
 // checkEnvironment refuses a service of another environment.
