@@ -269,7 +269,7 @@ func (x *exchange) run() {
 			cancel(context.Cause(x.r.Context()))
 			return err
 		}
-		if a.early {
+		if a.early = a.early || !success(a.status); a.early {
 			keeper.Stop()
 			return x.settleFirst(a.status)
 		}
@@ -438,7 +438,7 @@ func (x *exchange) endStream(a *writer, ended, returned bool) {
 	left := ended && x.gone() && x.settlesGone()
 	switch {
 	case a.early: // it was paid before its first byte left, or is an error that costs nothing
-	case !success(a.status), !whole && a.delivered == 0 && !left && !(a.cut.Load() && a.size > 0): // a reader who stalls pays
+	case !whole && a.delivered == 0 && !left && !(a.cut.Load() && a.size > 0): // a reader who stalls pays
 		x.sale.Release(x.r.Context())
 	default:
 		x.settleStream(a)

@@ -144,6 +144,34 @@ func TestT103_StreamNotRenewed(t *testing.T) {
 	}
 }
 
+// TestT103_ErrorStream: a stream that is no 2xx costs nothing, so its hold is released before its first byte leaves. It runs for longer
+// than a hold, whether the price is fixed or not.
+func TestT103_ErrorStream(t *testing.T) {
+	for name, price := range map[string]paid.Option{"fixed": paid.Credits(2), "at the end": atEnd} {
+		for _, renews := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(100)
+				var f x402.Facilitator = d
+				if renews {
+					f = &renewing{desk: d}
+				}
+				released := 0
+				w, cut := stream(paid.Handler(f, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					w.WriteHeader(http.StatusBadGateway)
+					_, _ = io.WriteString(w, "data: sorry\n\n")
+					released = d.count("release")
+					ticker(w, r, 20)
+				}), paid.Plan(plan), price, paid.HoldSecs(60)))
+				if cut || w.Code != http.StatusBadGateway || strings.Count(w.Body.String(), "data: ") != 21 || released != 1 || d.count("renew") != 0 {
+					t.Errorf("%s, renews %v: cut %v, %d after %d releases and %d renewals: %s", name, renews, cut, w.Code, released, d.count("renew"), w.Body)
+				}
+				d.want(t, 0, 0, 1)
+			})
+		}
+	}
+}
+
 // TestT103_StalledReader: a reader who takes nothing of a stream until its hold ends pays for it.
 func TestT103_StalledReader(t *testing.T) {
 	d := newDesk(100)

@@ -32,7 +32,7 @@ type writer struct {
 	rc     *http.ResponseController
 	max    int64
 	stream bool // the route may stream
-	early  bool // a stream is settled before its first byte
+	early  bool // a stream is settled before its first byte, or released if it costs nothing
 	only   bool // only event streams flush
 	head   bool
 	// begin is called once, before the first byte of a stream leaves, and sets the headers of its own. It may refuse.
