@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,8 +174,22 @@ func TestT103_ErrorStream(t *testing.T) {
 	}
 }
 
-// TestT103_StalledReader: a reader who takes nothing of a stream until its hold ends pays for it.
+// TestT103_StalledReader: a reader who takes nothing of a stream, or no more of it, until its hold ends pays for it.
 func TestT103_StalledReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(100)
+		w := &stalled{header: http.Header{}, woken: make(chan struct{})}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set(sig, token)
+		func() {
+			defer func() { _ = recover() }() // the connection breaks
+			paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.(http.Flusher).Flush() // no event stream: its comments would wait for the write
+				_, _ = io.WriteString(w, "answer")
+			}), paid.Plan(plan), atEnd).ServeHTTP(w, r)
+		}()
+		d.want(t, 2, 1, 0)
+	})
 	d := newDesk(100)
 	event := strings.Repeat("data: x\n", 16<<20/8) // which no buffer of the system holds
 	s := paidServer(t, d, &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
@@ -192,4 +208,24 @@ func TestT103_StalledReader(t *testing.T) {
 	}
 	eventually(t, "one outcome", d.decided)
 	d.want(t, 2, 1, 0)
+}
+
+// stalled is a connection whose reader takes nothing, as one of HTTP/2 with an empty window.
+type stalled struct {
+	header http.Header
+	woken  chan struct{}
+	once   sync.Once
+}
+
+func (w *stalled) Header() http.Header { return w.header }
+func (w *stalled) WriteHeader(int)     {}
+
+func (w *stalled) Write([]byte) (int, error) {
+	<-w.woken
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (w *stalled) SetWriteDeadline(time.Time) error {
+	w.once.Do(func() { close(w.woken) })
+	return nil
 }
