@@ -21,9 +21,9 @@ const (
 	maxDelivery    = 1 << 20 // bytes of a body
 )
 
-// ReadDelivery returns the event that a webhook was sent, after its signature was checked with one of the secrets: the
-// current one, and for a day after [Client.RotateWebhook] the one before. Without the headers of the namespace those of Standard
-// Webhooks count. The same event may come more than once, under the same ID.
+// ReadDelivery checks the signature of a webhook delivery and returns its event. Pass the current secret and, for a day after
+// [Client.RotateWebhook], the previous one. Without the webhook headers of the namespace, ReadDelivery reads the Standard Webhooks
+// headers. The same event may arrive more than once, under the same ID.
 //
 // Errors: [toll.CodeForbidden] for a signature or a time that is not good, [toll.CodeBadRequest] for a body that is not an
 // event.
@@ -56,8 +56,8 @@ func (c *Client) ReadDelivery(r *http.Request, secrets ...string) (*toll.Event, 
 	return &e, nil
 }
 
-// signed reports whether one of the signatures is that of one of the secrets: "v1=" and hex in lines or with commas between, or
-// by Standard Webhooks "v1," and base64 with spaces between.
+// signed reports whether one of the secrets made one of the signatures in lines. A signature is "v1=" and hex, and commas or spaces
+// separate several in a line. A signature of Standard Webhooks is "v1," and base64, and spaces separate several.
 func signed(lines []string, standard bool, text []byte, secrets []string) bool {
 	good := false
 	for _, secret := range secrets {
