@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/paid"
 )
 
-type strippedHeaders struct{ Request, Answer map[string]string }
+type strippedHeaders struct{ Request, Answer, Caches map[string]string }
 
 // readStripped returns the table of headers that the middlewares of all languages share.
 func readStripped(t *testing.T) (table strippedHeaders) {
@@ -22,7 +22,7 @@ func readStripped(t *testing.T) (table strippedHeaders) {
 	if err == nil {
 		err = json.Unmarshal(text, &table)
 	}
-	if err != nil || len(table.Request) < 15 || len(table.Answer) < 7 {
+	if err != nil || len(table.Request) < 15 || len(table.Answer) < 7 || len(table.Caches) < 5 {
 		t.Fatal(err, table)
 	}
 	return table
@@ -78,23 +78,47 @@ func TestT90_StrippedRequest_NameByName(t *testing.T) {
 	}
 }
 
-// Each header of an answer is sent alone, in every spelling, and as a trailer of both kinds, by a handler and by an upstream.
+// Each header that tells shared caches to keep an answer is sent alone, with whole answers and with streams.
+func TestT99_CacheHeaders_NameByName(t *testing.T) {
+	d := newDesk(1000)
+	for name, value := range readStripped(t).Caches {
+		for _, stream := range []bool{false, true} {
+			res := send(t, "GET", paidServer(t, d, &work{t: t, f: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-Kept", "1")
+				w.Header().Set(name, value)
+				fmt.Fprint(w, content)
+				if stream {
+					w.(http.Flusher).Flush()
+				}
+			}}).URL, sig, token)
+			if res.status != 200 || res.header.Get("X-Kept") != "1" || res.header.Get(name) != "" {
+				t.Errorf("%s: %d %v", name, res.status, res.header)
+			}
+		}
+	}
+}
+
+// Each header of an answer is sent alone, in every spelling, and as a trailer of both kinds, by a handler and by an upstream, with an
+// answer that is paid and with an error.
 func TestT90_StrippedAnswer_NameByName(t *testing.T) {
 	d := newDesk(1000)
 	var name, value string
-	var trailer int
+	var trailer, status int
 	h := &work{t: t, f: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Kept", "1")
 		switch trailer {
 		case 0:
 			w.Header()[name] = []string{value}
+			w.WriteHeader(status)
 			fmt.Fprint(w, content)
 		case 1:
 			w.Header().Set("Trailer", "X-Sum, "+name)
+			w.WriteHeader(status)
 			fmt.Fprint(w, content)
 			w.Header().Set("X-Sum", "1")
 			w.Header().Set(name, value)
 		case 2:
+			w.WriteHeader(status)
 			fmt.Fprint(w, content)
 			w.Header().Set(http.TrailerPrefix+name, value)
 		}
@@ -108,7 +132,8 @@ func TestT90_StrippedAnswer_NameByName(t *testing.T) {
 	for n, v := range readStripped(t).Answer {
 		for front, at := range fronts {
 			for _, spelling := range spellings(n) {
-				for trailer = range 3 {
+				for i := range 6 {
+					trailer, status = i/2, []int{200, 404}[i%2]
 					if trailer > 0 && spelling != n {
 						continue
 					}
@@ -121,7 +146,7 @@ func TestT90_StrippedAnswer_NameByName(t *testing.T) {
 					}
 					_, _ = io.Copy(io.Discard, res.Body)
 					_ = res.Body.Close()
-					if res.StatusCode != 200 || res.Header.Get("X-Kept") != "1" {
+					if res.StatusCode != status || res.Header.Get("X-Kept") != "1" {
 						t.Errorf("%s of a %s: %d %v", spelling, front, res.StatusCode, res.Header)
 					}
 					for _, all := range []http.Header{res.Header, res.Trailer} {

@@ -103,7 +103,10 @@ func (k *Keeper) renew(f x402.Renewer, now time.Time, left time.Duration) time.D
 	p := k.p
 	ctx, cancel := context.WithTimeout(k.call, min(p.Timeout, left))
 	defer cancel()
-	_, err := f.Renew(ctx, &x402.RenewRequest{AgentRequestID: p.AgentRequestID, HoldSecs: p.HoldSecs})
+	r, err := f.Renew(ctx, &x402.RenewRequest{AgentRequestID: p.AgentRequestID, HoldSecs: p.HoldSecs})
+	if err == nil && r.AgentRequestID != p.AgentRequestID {
+		err = toll.Errorf(toll.CodeInternal, "The answer names another request.")
+	}
 	if err == nil {
 		// The end is on the clock of the service. Counted from before the call, ours is never later.
 		p.end.Store(now.Add(p.life()).UnixNano())

@@ -762,7 +762,10 @@ export class Sale {
     try {
       const timeoutMs = Math.ceil(Math.min(shop.timeoutMs, this.left)) || 1;
       const body = { agentRequestId, holdSecs: shop.holdSecs };
-      await shop.toll.payments.renew(body, { timeoutMs, maxRetries: 0 });
+      const renewed = await shop.toll.payments.renew(body, { timeoutMs, maxRetries: 0 });
+      if (renewed.agentRequestId !== agentRequestId) {
+        throw new Error("the answer names another request");
+      }
       this.#ends = asked + shop.holdSecs * 1000;
       return this.left / 2;
     } catch (e) {
