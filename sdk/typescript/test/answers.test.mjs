@@ -96,7 +96,7 @@ async function* encoded(parts) {
   for await (const part of parts) yield new TextEncoder().encode(part);
 }
 const events = { "content-type": "text/event-stream" };
-/** The ways in which an answer leaves: its price, and what a handler says of it. */
+/** Ways in which an answer leaves, with its price, status and headers. */
 const kinds = {
   "whole": { credits: 5, status: 200, headers: {} },
   "stream": { credits: 5, status: 200, headers: events },

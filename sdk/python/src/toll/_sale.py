@@ -385,6 +385,14 @@ class Seller:
             self._said.add(what)
             log.warning(message, *args)
 
+    def tell(self, call: Callable[[Any], None] | None, value: Any) -> None:
+        """Calls a function of the builder, whose errors change nothing."""
+        if call is not None:
+            try:
+                call(value)
+            except Exception:
+                log.exception("a callback failed")
+
     def terms(self, plan_id: str) -> Steps[Terms]:
         """Reads the terms of a plan. Older ones serve while the service is away."""
         known = self._terms.get(plan_id)
@@ -891,8 +899,7 @@ class Exchange:
     def _tell(self, receipt: SettleResponse) -> None:
         if not receipt.success:
             log.warning("a settlement failed: %s (%s)", receipt.error_reason, self.about())
-        if self.seller.on_settled is not None:
-            self.seller.on_settled(receipt)
+        self.seller.tell(self.seller.on_settled, receipt)
 
     def release(self) -> Steps[None]:
         """Gives the hold back. It lapses by itself when that fails."""
@@ -920,7 +927,9 @@ class Exchange:
         config = config.with_options(timeout=max(0.001, min(config.timeout or left, left)))
         body = {"agentRequestId": self.payment.agent_request_id, "holdSecs": self.hold_secs}
         try:
-            yield from _payments.renew(config, body)
+            renewed = yield from _payments.renew(config, body)
+            if renewed.agent_request_id != self.payment.agent_request_id:
+                raise errors.InternalError("The answer names another request.", status=500)
         except errors.TollError as e:
             log.warning("a hold was not renewed: %s (%s)", e, self.about())
             left = max(0.0, self.ends - time.monotonic())
@@ -999,7 +1008,7 @@ class Exchange:
 
     def paid_headers(self, headers: Lines, receipt: SettleResponse | None) -> Lines:
         """Returns the headers of a paid answer: private to caches, with receipt or request id."""
-        out = keep_private(strip_answer(headers))
+        out = keep_private(headers)
         assert self.payment is not None
         if receipt is not None:
             out.append((_x402.RESPONSE, receipt_header(receipt)))
@@ -1204,7 +1213,10 @@ class Queue:
         It blocks, so that an event loop calls it in a thread: asyncio.to_thread(queue.drain, 10).
         """
         self._hurry = True
-        return self._empty.wait(timeout)
+        try:
+            return self._empty.wait(timeout)
+        finally:
+            self._hurry = False
 
     def add(
         self, x: Exchange, amount: int, size: int, receipt: SettleResponse, known: bool,
@@ -1240,8 +1252,7 @@ class Queue:
 
     def _alarm(self, x: Exchange, u: Unsettled) -> None:
         log.error("a delivered stream is not settled: %s", u)
-        if x.seller.on_unsettled is not None:
-            x.seller.on_unsettled(u)
+        x.seller.tell(x.seller.on_unsettled, u)
 
     async def _work(self, x: Exchange, u: Unsettled, transport: AsyncTransport) -> None:
         try:

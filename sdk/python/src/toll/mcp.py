@@ -123,12 +123,15 @@ class Middleware:
                 return
         price = self._price(call)
         replay = _Replay(bytes(body), receive)
-        if price is None:
-            await self.app(scope, replay.receive, _unbuffered(send))
-        elif "id" not in call or not isinstance(call["id"], (str, int)):
-            await _answer(send, 202, None)  # a notification of a paid item never runs
-        else:
-            await _Call(self, scope, call, price, replay, send).run()
+        try:
+            if price is None:
+                await self.app(scope, replay.receive, _unbuffered(send))
+            elif "id" not in call or not isinstance(call["id"], (str, int)):
+                await _answer(send, 202, None)  # a notification of a paid item never runs
+            else:
+                await _Call(self, scope, call, price, replay, send).run()
+        finally:
+            replay.stop()
 
     def _price(self, call: Any) -> Price | None:
         """Returns the price of a message, None for what has none."""
@@ -143,17 +146,38 @@ class Middleware:
 
 
 class _Replay:
-    """The request once more, for the application."""
+    """The request once more, for the application. ``gone`` is true once the caller has left."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
         self._receive = receive
+        self._next: asyncio.Task[Message] | None = None
+        self.gone = False
 
     async def receive(self) -> Message:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        return await self._receive()
+        message = await asyncio.shield(self.watch())
+        if not self.gone:
+            self._next = None
+        return message
+
+    def watch(self) -> asyncio.Task[Message]:
+        """Waits for the next message of the server, which says when the caller leaves."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._take())
+        return self._next
+
+    async def _take(self) -> Message:
+        message = await self._receive()
+        self.gone = message["type"] == "http.disconnect"
+        return message
+
+    def stop(self) -> None:
+        """Ends the wait."""
+        if self._next is not None:
+            self._next.cancel()
 
 
 class _Unanswered:
@@ -373,24 +397,36 @@ class _Call(Exchange):
         """Pays, runs the item, settles, answers."""
         free = self.wanted.credits == 0
         if not free:
+            self.replay.watch()
             reply = await self._steps(self.pay(self.wanted))
             if reply is not None:
                 await self._reply(reply)
+                return
+            if self.replay.gone:
+                await self._steps(self.release())
                 return
         token = current.set(self)  # type: ignore[arg-type]
         work = asyncio.ensure_future(self._work())
         current.reset(token)
         keeper: asyncio.Task[None] | None = None
         if not free:
-            keeping = self.keep(self.gate.transport, lambda: True, lambda: None)
+            def lapse() -> None:
+                # The hold bounds the work for a caller who left. Other work is settled if it still can be.
+                if self.replay.gone:
+                    work.cancel()
+
+            keeping = self.keep(self.gate.transport, lambda: not self.replay.gone, lapse)
             keeper = asyncio.ensure_future(keeping)
         try:
             answer = await asyncio.shield(work)
         except asyncio.CancelledError:
-            # The server gives up: work that was not settled is given back.
+            # The server gives up, or the hold has ended: work that was not settled is given back.
+            ended = work.cancelled()
             work.cancel()
             await asyncio.wait({work})
             await asyncio.shield(asyncio.ensure_future(self._steps(self.release())))
+            if ended:
+                return
             raise
         except Exception:
             await self._steps(self.release())

@@ -10,9 +10,10 @@
     @paid(credits=2)
     def ask(): ...
 
-The order of steps is that of toll.asgi. Two things differ, as WSGI does not tell of them: a caller
-who leaves before the answer begins is seen only by the server, so that a 2xx is settled as if the
-caller were there, and work that never ends is ended by the server alone; its hold lapses.
+toll.wsgi takes the same steps in the same order as toll.asgi. Two things differ because WSGI hides the
+connection from an application until it writes. The middleware does not notice a caller who leaves before the
+answer begins, so a 2xx is settled. Only the server ends work that never ends, and the hold is renewed
+while the work runs, for at most 24 hours. When the server closes an answer, the renewals stop.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ class _Exchange(Exchange):
             return self._end_refused(result)
         if self.payment is None:
             self.passing = True
-            self._begin(strip_answer(self.headers))
+            self._begin(self.headers)
             return _Stream(self._passing([*self.written, *first], parts), result, None)
         return self._sell(first, parts, result)
 
@@ -233,9 +234,9 @@ class _Exchange(Exchange):
         self._rest()
         if self.refusal is not None:
             return self._end_refused(result)
-        _close(result)
         if self.payment is not None:
             self._steps(self.release())
+        _close(result)
         raise e
 
     def _end_refused(self, result: Any) -> Iterable[bytes]:
@@ -285,7 +286,8 @@ class _Exchange(Exchange):
         unsplit([("status", status)])
         self.status_line = status if len(status) > 3 else f"{status} "
         # Hop-by-hop headers are the server's: it may refuse an answer that has one (PEP 3333).
-        self.headers = [(n, v) for n, v in unsplit(list(headers)) if not is_hop_by_hop(n)]
+        kept = strip_answer(unsplit(list(headers)))
+        self.headers = [(n, v) for n, v in kept if not is_hop_by_hop(n)]
         return self.written.append
 
     @property
@@ -320,9 +322,9 @@ class _Exchange(Exchange):
                 kept += [*self.written, part]
                 size += sum(map(len, self.written)) + len(part)
                 self.written.clear()
+            _close(result)
         except BaseException as e:
             return self._failed(e, result)
-        _close(result)
         if self.refusal is not None:
             return self._end_refused(None)
         return self._decide(b"".join(kept))
