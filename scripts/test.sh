@@ -203,7 +203,7 @@ whole='/(internal/(server|cli)|interop)$'
 watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestI25_NothingIsLeft)$'
 # Tests of many megabytes, of many rows or of nothing but the processor, whose code the race detector watches in smaller tests, the
 # short run of the benchmarks, which are no part of the service, and mutants, which are compiled without it.
-large='TestConvert_Many|TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory|TestBodies_AsDecode|TestRun|TestMutants'
+large='TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory|TestBodies_AsDecode|TestRun|TestMutants'
 # Tests of nothing but the processor that the race detector makes ten times slower. It watches them in the long rounds alone.
 slow='TestAnswersByHandAreThoseOfTheStrictDecoder|TestBodies_Bounded|TestQueryAgent_Bounds|TestT140_IndentedAnswer'
 slow="$slow|TestT17_RightsOfRoles|TestT17_RightOfEveryRoute|TestRequests_Bounded|TestLists_Index|TestEventRuns_List"

@@ -269,7 +269,7 @@ func Read(
 	if !strings.EqualFold(held.Environment, string(info.Environment)) {
 		return info, errDamaged
 	}
-	if err := held.Schema.Usable(); errors.Is(err, store.ErrNewerSchema) {
+	if err := held.Schema.Usable(); err != nil && !errors.Is(err, store.ErrOlderSchema) {
 		return info, fmt.Errorf("the backup was made by release %s: %w", info.Release, err)
 	}
 	mark := store.Restoration{BackupID: info.ID, BackupAt: info.CreatedAt.Time, RestoredAt: now.UTC()}

@@ -31,11 +31,6 @@ var counterReaders = map[string]string{
 
 	"sqlPermissionFreeze": "the counters are written before",
 
-	"sqlOldEntries":        "nothing is hot while a migration runs",
-	"sqlOldDone":           "nothing is hot while a migration runs",
-	"sqlOldBehind":         "nothing is hot while a migration runs",
-	"sqlOldLastRedemption": "nothing is hot while a migration runs",
-
 	"auditor.auditLots":        "it adds what is hot",
 	"sqlIndexes":               "scanLot",
 	"auditor.auditPermissions": "it applies the account",

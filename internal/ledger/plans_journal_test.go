@@ -14,7 +14,7 @@ import (
 // Statements that PostgreSQL planned while the journal was empty, and never analyzed, still use its keys when it has grown.
 func TestPlans_JournalThatGrew(t *testing.T) {
 	cfg := storetest.Config(t, storetest.Postgres)
-	conn, err := pgx.Connect(t.Context(), poolSize.ReplaceAllString(cfg.Database, ""))
+	conn, err := pgx.ConnectConfig(t.Context(), storetest.ConnConfig(t, cfg.Database))
 	if err != nil {
 		t.Fatal(err)
 	}

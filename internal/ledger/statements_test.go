@@ -95,9 +95,6 @@ var ordered = map[string]string{
 	"SQLJournalAddMany": "it adds rows behind the last one",
 }
 
-// conversions are the statements with which a migration reads tables of older releases, in which nobody else works.
-var conversions = []string{"sqlOldEntries", "sqlOldDone", "sqlOldBehind", "sqlOldMark", "sqlOldLastRedemption"}
-
 type statement struct {
 	where string // file and line
 	name  string // the constant, or the function around it
@@ -505,9 +502,6 @@ func TestStatements(t *testing.T) {
 			}
 			if dangling.MatchString(s.text) {
 				t.Errorf("%s: %s: the statement is put together from parts that this test cannot read", s.where, s.name)
-			}
-			if slices.Contains(conversions, s.name) {
-				continue
 			}
 			if ordered[s.name] != "" {
 				used[s.name] = true

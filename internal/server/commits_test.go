@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
@@ -52,23 +53,24 @@ func commits(t *testing.T, o servertest.Options) func() (n int64, epoch uint64) 
 }
 
 // An order on a chain outside takes no more commits than before an order and its payment became one machine (14 and 15 on
-// SQLite, 15 and 17 on PostgreSQL), with what follows from it in the background: events, leases. TOLL_TEST_PROGRAM measures another release.
+// SQLite, 15 and 17 on PostgreSQL), with what follows from it in the background: events, leases.
 func TestCommitsOfAnOrder(t *testing.T) {
 	if rounds.Deferred(t) {
 		return // it waits for most of a minute: make test-all
 	}
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
-		program := os.Getenv("TOLL_TEST_PROGRAM")
-		if program == "" {
-			program = servertest.Program(t)
-		}
-		builder, buyer := keyBy(t, program, o, "builder"), keyBy(t, program, o, "buyer")
+		builder, buyer := servertest.Key(t, o, "builder"), servertest.Key(t, o, "buyer")
 		public := chaintest.New(t)
 		o.Args = []string{"--chain-rpc-urls", public.URL(), "--chain-confirmations", "0", "--chain-batch-window", "1ms"}
-		p := servertest.StartProgram(t, program, o)
+		p := servertest.Start(t, o)
 		c := p.Client(buyer.Key, servertest.Patient)
-		m := &takeover{o: o, bazaar: &bazaar{public: public, till: till{t, public.Eth()}}}
-		m.fuels()
+		m := &bazaar{public: public, till: till{t, public.Eth()}}
+		st, err := store.Open(t.Context(), store.Config{Data: o.Data, Database: o.Database, ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer st.Close()
+		fuel(t, st, public)
 		m.give(buyer.Address, usdc, 100_000_000)
 		d, err := c.CreateDelegation(t.Context(), client.DelegationParams{Provider: toll.ProviderCrypto, SpendingLimit: 50_000, Lifetime: time.Hour, Currency: "usdc"})
 		if err != nil {

@@ -26,7 +26,7 @@ import (
 func TestT86_Flood(t *testing.T) {
 	cfg := storetest.Config(t, storetest.SQLite)
 	o := servertest.Options{Data: cfg.Data, Args: []string{"--log-level", "warn"}}
-	builder, buyer := keyBy(t, servertest.Program(t), o, "builder"), keyBy(t, servertest.Program(t), o, "buyer")
+	builder, buyer := servertest.Key(t, o, "builder"), servertest.Key(t, o, "buyer")
 	p := servertest.Start(t, o)
 	s := newStand(t, p.URL, builder, buyer, 1_000_000)
 	calls := 0

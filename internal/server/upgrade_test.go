@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -17,14 +19,18 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/backup"
+	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// Migrations of two later releases. The first one is safe for this release, the second one is not.
+// Migrations of two later releases. The first one adds what is safe for this release. The second one also moves a table, and then
+// makes so many more that a kill meets one of them.
 var (
-	safeMigration = map[string]string{"9001_next.sql": `-- +goose Up
+	onlineMigration = map[string]string{"9001_next.sql": `-- +goose Up
 -- online: this release reads and writes none of it.
 ALTER TABLE requests ADD COLUMN next TEXT;
 ALTER TABLE accounts ADD COLUMN next TEXT;
@@ -32,15 +38,22 @@ ALTER TABLE permissions ADD COLUMN next BIGINT;
 ALTER TABLE plans ADD COLUMN next TEXT;
 CREATE TABLE next (id BIGINT NOT NULL, PRIMARY KEY (id));
 `}
-	unsafeMigration = map[string]string{"9001_moved.sql": `-- +goose Up
-ALTER TABLE sub_tasks RENAME TO moved_sub_tasks;
-`}
+	offlineMigrations = func() map[string]string {
+		all := maps.Clone(onlineMigration)
+		all["9002_moved.sql"] = "-- +goose Up\nALTER TABLE sub_tasks RENAME TO moved_sub_tasks;\n"
+		for n := 9003; n <= lastMigration; n++ {
+			all[fmt.Sprintf("%d_more.sql", n)] = fmt.Sprintf("-- +goose Up\nCREATE TABLE more_%d (id BIGINT NOT NULL, PRIMARY KEY (id));\n", n)
+		}
+		return all
+	}()
 )
+
+const lastMigration = 9060
 
 // The programs of later releases are built once.
 var (
-	laterSafe   = laterOnce("toll-safe", safeMigration)
-	laterUnsafe = laterOnce("toll-unsafe", unsafeMigration)
+	laterSafe   = laterOnce("toll-safe", onlineMigration)
+	laterUnsafe = laterOnce("toll-unsafe", offlineMigrations)
 )
 
 func laterOnce(name string, migrations map[string]string) func(t *testing.T) string {
@@ -178,9 +191,10 @@ func TestF24_LocalCommandsDoNotMigrate(t *testing.T) {
 	})
 }
 
-// A first start that is killed again and again makes a part of the schema each time. The last one completes it and serves.
+// A start that is killed again and again makes a part of the schema each time. The last one completes it and serves.
 func TestF24_KilledWhileItMigrates(t *testing.T) {
 	t.Parallel()
+	later := laterUnsafe(t)
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(v), func(t *testing.T) {
 			cfg := storetest.Empty(t, v)
@@ -188,7 +202,7 @@ func TestF24_KilledWhileItMigrates(t *testing.T) {
 			parts := map[int64]bool{}
 			var p *servertest.Process
 			for pause := 40 * time.Millisecond; pause < patience; pause += pause / 12 {
-				p = servertest.Launch(t, o)
+				p = servertest.LaunchProgram(t, later, o)
 				if p.WaitHealthy(pause) == nil {
 					break
 				}
@@ -199,18 +213,27 @@ func TestF24_KilledWhileItMigrates(t *testing.T) {
 			}
 			whole := schemaOf(t, o)
 			delete(parts, whole)
-			t.Logf("killed with %d different parts of %d migrations", len(parts), whole)
-			if len(parts) == 0 {
-				t.Error("it was never killed while it made the schema")
+			t.Logf("killed with %d different parts of the schema %d", len(parts), whole)
+			if len(parts) == 0 || whole != lastMigration {
+				t.Errorf("it was never killed while it made the schema, or it made %d", whole)
 			}
-			builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
-			c := newStand(t, p.URL, builder, subscriber, 10)
+			c := newStand(t, p.URL, keyBy(t, later, o, "builder"), keyBy(t, later, o, "subscriber"), 10)
 			if res, err := c.patient.settle(t.Context(), "one"); err != nil || !res.Success {
 				t.Errorf("%+v %v", res, err)
 			}
-			works(t, servertest.Program(t), o, "audit")
+			works(t, later, o, "audit")
 		})
 	}
+}
+
+// keyBy makes an API key with a release of the program, which makes the schema, too.
+func keyBy(t *testing.T, program string, o servertest.Options, account string) (k toll.APIKey) {
+	t.Helper()
+	out, code := servertest.Run(t, program, o, "keys", "create", "--local", "--init", "--account", account, "-o", "json")
+	if err := json.Unmarshal([]byte(out[max(strings.Index(out, "{"), 0):]), &k); err != nil || code != 0 {
+		t.Fatalf("toll keys create: %d %v\n%s", code, err, out)
+	}
+	return k
 }
 
 // A migration that is not safe for the release that serves waits until it has ended, whoever asks
@@ -242,7 +265,7 @@ func TestF24_MigrateRefusesBesideAnOlderRelease(t *testing.T) {
 		if !strings.Contains(out, "go back") {
 			t.Errorf("migrate does not say how to go back:\n%s", out)
 		}
-		if after := schemaOf(t, o); after != 9001 {
+		if after := schemaOf(t, o); after != lastMigration {
 			t.Fatalf("the schema is %d", after)
 		}
 		refusedToStart(t, o, "newer")
@@ -289,26 +312,68 @@ func TestF24_MigrateOnline(t *testing.T) {
 	})
 }
 
-// A release from before this rule holds no lock while it serves. Its sessions on PostgreSQL are
-// known by their name.
-func TestF24_SessionsOfReleasesWithoutALock(t *testing.T) {
-	t.Parallel() // it mostly waits for its build
-	cfg := storetest.Config(t, storetest.Postgres)
-	o := servertest.Options{Database: cfg.Database, MasterKeyFile: freshMasterKey(t)}
-	servertest.Key(t, o, "ann")
-	later := laterUnsafe(t)
-	of := storetest.ConnConfig(t, o.Database)
-	of.RuntimeParams["application_name"] = "toll"
-	conn, err := pgx.ConnectConfig(t.Context(), of)
+// A database from before 1.1.0 is refused by every command that works on one, and stays as it is.
+func TestUnreleasedSchema(t *testing.T) {
+	t.Parallel()
+	const says = "made before 1.1.0; no release upgrades it"
+	program := servertest.Program(t)
+	eachDatabase(t, func(t *testing.T, o servertest.Options) {
+		servertest.Key(t, o, "ann")
+		st, err := store.Open(t.Context(), store.Config{Data: o.Data, Database: o.Database})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = st.Tx(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.Exec(t.Context(), "UPDATE goose_db_version SET version_id = 94 WHERE version_id > 0")
+			return errors.Join(err, store.PutSetting(t.Context(), tx, "schema_floor", []byte("94")))
+		})
+		if err := errors.Join(err, st.Close()); err != nil {
+			t.Fatal(err)
+		}
+		refusedToStart(t, o, says)
+		archive := filepath.Join(t.TempDir(), "archive")
+		for _, args := range [][]string{
+			{"migrate"}, {"migrate", "--online"}, {"audit"}, {"doctor"}, {"export", "--before", "2026-01-01", archive}, {"keys", "create", "--local", "--account", "bob"},
+		} {
+			fails(t, program, o, says, args...)
+		}
+		if got := migrationsOf(t, o); got != 94 {
+			t.Errorf("the schema is %d", got)
+		}
+		if o.Data == "" {
+			return // restores are for the embedded database
+		}
+		sealed := filepath.Join(t.TempDir(), "old.backup")
+		fails(t, program, o, says, "backup", sealed)
+		writeOldBackup(t, o.Data, sealed)
+		empty := servertest.Options{Data: t.TempDir(), MasterKeyFile: filepath.Join(o.Data, "master.key")}
+		fails(t, program, empty, says, "restore", sealed)
+		if left := filesOf(t, empty.Data); len(left) > 0 {
+			t.Errorf("a refused restore left %v", left)
+		}
+	})
+}
+
+// writeOldBackup seals a database as it is, which no release of an unreleased schema does any more.
+func writeOldBackup(t *testing.T, data, path string) {
+	t.Helper()
+	ring, err := seal.FromFile(filepath.Join(data, "master.key"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background())
-	fails(t, later, o, fmt.Sprint("process ", conn.PgConn().PID()), "migrate")
-	if err := conn.Close(t.Context()); err != nil {
+	st, err := store.Open(t.Context(), store.Config{Data: data, ReadOnly: true, Schema: store.AnySchema})
+	if err != nil {
 		t.Fatal(err)
 	}
-	works(t, later, o, "migrate")
+	defer st.Close()
+	to, name, err := backup.ObjectStore{}.Split(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := backup.Info{Environment: toll.Sandbox, CreatedAt: toll.At(time.Now()), MasterKeyID: ring.KeyID()}
+	if _, err := backup.Write(t.Context(), st, ring, info, t.TempDir(), to, name); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A backup of an older schema is a copy of it as it is. It is restored as it is, and the next start

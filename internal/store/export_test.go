@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"strings"
+	"testing"
+	"testing/fstest"
 )
 
 // Doors for the tests, which live outside of the package because they use storetest.
@@ -20,8 +23,31 @@ var (
 	MigrateFrom = migrateFrom
 	OpenStates  = (*Store).openStates
 	KnownSchema = knownSchema
-	Words       = words
 )
+
+// AddMigrations makes this release a later one, with further migrations by the names of their files, until the test ends.
+func AddMigrations(t *testing.T, texts map[string]string) {
+	t.Helper()
+	all := fstest.MapFS{}
+	for name, text := range texts {
+		all["migrations/"+name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	err := fs.WalkDir(migrations, ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			var text []byte
+			text, err = fs.ReadFile(migrations, path)
+			all[path] = &fstest.MapFile{Data: text}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := migrations
+	set := func(files fs.FS) { migrations = files; migrationList = listMigrations() }
+	t.Cleanup(func() { set(before) })
+	set(all)
+}
 
 // SetBusyTimeout has the writer of SQLite wait so many milliseconds for another process.
 func SetBusyTimeout(s *Store, millis int) error { return pragma(s, "busy_timeout", millis) }

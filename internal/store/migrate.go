@@ -18,13 +18,16 @@ import (
 )
 
 //go:embed migrations/*.sql
-var migrations embed.FS
+var embedded embed.FS
+
+// migrations holds the files of [embedded]. Tests add to it.
+var migrations fs.FS = embedded
 
 // words are what differs between the engines in the text of a migration.
 func words(e Engine, partitions int) *strings.Replacer {
 	if e == SQLite {
 		return strings.NewReplacer("{{BYTES}}", "BLOB", "{{TEXT}}", "TEXT", "{{ROWID}}", " WITHOUT ROWID", "{{PARTITION}}", "",
-			"{{ROOM}}", "", "{{POS}}", "INTEGER", "{{AND_ACCOUNT}}", "", "{{ANSWER}}", "CAST(answer AS TEXT)", "{{RECEIVERS}}", "json_each(p.price, '$.receivers') r")
+			"{{ROOM}}", "", "{{POS}}", "INTEGER", "{{AND_ACCOUNT}}", "")
 	}
 	// Rows that change with every settlement get room on their page, so that a new version needs no new index entry.
 	// A partitioned table takes no storage parameter.
@@ -35,9 +38,7 @@ func words(e Engine, partitions int) *strings.Replacer {
 	}
 	// Texts that are sorted compare by bytes on both engines.
 	return strings.NewReplacer("{{BYTES}}", "BYTEA", "{{TEXT}}", `TEXT COLLATE "C"`, "{{ROWID}}", "", "{{PARTITION}}", partition,
-		"{{ROOM}}", room, "{{POS}}", "BIGINT", "{{AND_ACCOUNT}}", account, "{{ANSWER}}", "convert_from(answer, 'UTF8')",
-		"{{RECEIVERS}}", `jsonb_array_elements_text(
-			CASE jsonb_typeof(p.price::jsonb -> 'receivers') WHEN 'array' THEN p.price::jsonb -> 'receivers' END) AS r(value)`)
+		"{{ROOM}}", room, "{{POS}}", "BIGINT", "{{AND_ACCOUNT}}", account)
 }
 
 // rendered is a file system whose files have the words of one engine. A migration that is not
@@ -82,32 +83,20 @@ func SchemaSum() string {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := migrations.ReadFile(path)
+		text, err := fs.ReadFile(migrations, path)
 		sum.Write(text)
 		return err
 	}) // files that are embedded can be read
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// provider returns what runs the migrations in dir. lock is taken on the connection that runs them;
-// nil takes none. code is a migration that is no file, and may be nil.
-func provider(
-	db *sql.DB, e Engine, dir fs.FS, sessions lock.SessionLocker, code *goose.Migration,
-) (*goose.Provider, error) {
+// provider returns what runs the migrations in dir. sessions is taken on the connection that runs them; nil takes none.
+func provider(db *sql.DB, e Engine, dir fs.FS, sessions lock.SessionLocker) (*goose.Provider, error) {
 	dialect := goose.DialectSQLite3
 	if e == Postgres {
 		dialect = goose.DialectPostgres
 	}
-	options := []goose.ProviderOption{
-		goose.WithDisableGlobalRegistry(true),
-		goose.WithLogger(goose.NopLogger()),
-		// A database of a commit between two releases may lack a migration with a lower number than its last one: numbers are
-		// given when work on a migration begins.
-		goose.WithAllowOutofOrder(true),
-	}
-	if code != nil {
-		options = append(options, goose.WithGoMigrations(code))
-	}
+	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger())}
 	if sessions != nil {
 		options = append(options, goose.WithSessionLocker(sessions))
 	}
@@ -141,11 +130,7 @@ func migrateFrom(
 	ctx context.Context, db *sql.DB, e Engine, dir fs.FS, sessions lock.SessionLocker,
 	log *slog.Logger,
 ) (bool, error) {
-	code, err := conversion(ctx, db, e, dir, log)
-	if err != nil {
-		return false, fmt.Errorf("store: migrations: %w", err)
-	}
-	p, err := provider(db, e, dir, sessions, code)
+	p, err := provider(db, e, dir, sessions)
 	if err != nil {
 		return false, fmt.Errorf("store: migrations: %w", err)
 	}
@@ -162,23 +147,12 @@ func migrateFrom(
 	return len(done) > 0, nil
 }
 
-// noteFloor notes in a database that has no floor yet that its present schema is the floor: what
-// comes may be online.
-func noteFloor(ctx context.Context, conn execer, e Engine, s Schema) error {
-	if s.Version == 0 || s.Floor != 0 {
-		return nil
-	}
-	_, err := conn.ExecContext(ctx, words(e, 0).Replace(floorStatement(s.Version)))
-	return err
-}
-
-// execer is a database or one connection to it.
-type execer interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+// rowQuerier is a database or one connection to it.
+type rowQuerier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-func schemaThrough(ctx context.Context, conn execer, e Engine) (Schema, error) {
+func schemaThrough(ctx context.Context, conn rowQuerier, e Engine) (Schema, error) {
 	return readSchema(ctx, e, func(ctx context.Context, query string, dest ...any) error {
 		return conn.QueryRowContext(ctx, query).Scan(dest...)
 	})
@@ -212,9 +186,6 @@ func migrateSQLite(
 	}
 	if !free && s.Version > 0 && !(cfg.Online && len(s.Unsafe()) == 0) {
 		return s.inUse("a service runs on "+cfg.Data, cfg.Online)
-	}
-	if err := noteFloor(ctx, db, SQLite, s); err != nil {
-		return MapError(err)
 	}
 	return migrate(ctx, db, SQLite, cfg, nil, log)
 }

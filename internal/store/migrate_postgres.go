@@ -55,7 +55,7 @@ func settleSchema(
 		if err := cfg.upgrades(unusable); err != nil {
 			return err
 		}
-		if err := migratePostgres(ctx, db, to, cfg, log); err != nil {
+		if err := migratePostgres(ctx, db, cfg, log); err != nil {
 			return err
 		}
 	}
@@ -80,14 +80,11 @@ func settledSchema(ctx context.Context, db *sql.DB) (s Schema, err error) {
 	return s, err
 }
 
-func migratePostgres(
-	ctx context.Context, db *sql.DB, to *pgx.ConnConfig, cfg Config, log *slog.Logger,
-) error {
-	names := []string{applicationName, to.RuntimeParams["application_name"]}
+func migratePostgres(ctx context.Context, db *sql.DB, cfg Config, log *slog.Logger) error {
 	// A migration that is online waits for tables in which a service writes, and PostgreSQL may end
 	// it for another one. It is one transaction, so that nothing of it was done.
 	for attempt := 1; ; attempt++ {
-		session := &migrationSession{online: cfg.Online, names: names}
+		session := &migrationSession{online: cfg.Online}
 		err := migrate(ctx, db, Postgres, cfg, session, log)
 		if !isContention(err) || attempt == txAttempts {
 			return err
@@ -100,7 +97,6 @@ func migratePostgres(
 // migrationSession locks the connection that runs migrations.
 type migrationSession struct {
 	online bool
-	names  []string // of applications that are releases of this program
 }
 
 // SessionLock returns when no other migration runs. It fails with [ErrOlderInUse] when an older
@@ -120,11 +116,9 @@ func (m *migrationSession) SessionLock(ctx context.Context, conn *sql.Conn) (err
 		return err
 	}
 	if s.Version > 0 && !(m.online && len(s.Unsafe()) == 0) {
-		if err := m.excludeOlder(ctx, conn, s); err != nil {
-			return err
-		}
+		return m.excludeOlder(ctx, conn, s)
 	}
-	return noteFloor(ctx, conn, Postgres, s)
+	return nil
 }
 
 // SessionUnlock releases all locks of the connection but that of this release.
@@ -169,22 +163,20 @@ func (m *migrationSession) excludeOlder(ctx context.Context, conn *sql.Conn, s S
 	return s.inUse(cmp.Or(who, "a session that PostgreSQL does not show"), m.online)
 }
 
-// olderSessions describes the connections of older releases. Those from before the lock of work are
-// known by their name.
+// olderSessions describes the connections of older releases.
 func (m *migrationSession) olderSessions(
 	ctx context.Context, conn *sql.Conn, s Schema,
 ) (older []string, err error) {
 	rows, err := conn.QueryContext(ctx, `SELECT
-			COALESCE(host(a.client_addr), 'an address that is not shown'), COALESCE(w.version, 0),
+			COALESCE(host(a.client_addr), 'an address that is not shown'), w.version,
 			COUNT(*), array_to_string((array_agg(a.pid ORDER BY a.pid))[1:4], ', ')
-		FROM pg_stat_activity a LEFT JOIN (
+		FROM pg_stat_activity a JOIN (
 			SELECT l.pid, MAX(l.objid::bigint) AS version FROM pg_locks l
 			WHERE l.locktype = 'advisory' AND l.classid::bigint = $1 AND l.objsubid = 2
 				AND l.mode = 'ShareLock'
 			GROUP BY l.pid) w ON w.pid = a.pid
-		WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
-			AND (w.version < $2 OR w.version IS NULL AND a.application_name IN ($3, $4))
-		GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 10`, workLock, s.Known, m.names[0], m.names[1])
+		WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND w.version < $2
+		GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 10`, workLock, s.Known)
 	if err != nil {
 		return nil, err
 	}
@@ -195,12 +187,8 @@ func (m *migrationSession) olderSessions(
 		if err := rows.Scan(&host, &version, &n, &processes); err != nil {
 			return nil, err
 		}
-		of := fmt.Sprintf("a release of schema %d", version)
-		if version == 0 {
-			of = "a release that takes no lock"
-		}
-		older = append(older, fmt.Sprintf("%s on %s with %d connections (process %s of PostgreSQL)",
-			of, host, n, processes))
+		older = append(older, fmt.Sprintf("a release of schema %d on %s with %d connections (process %s of PostgreSQL)",
+			version, host, n, processes))
 	}
 	return older, rows.Err()
 }

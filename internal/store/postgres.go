@@ -16,10 +16,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-const (
-	postgresConns   = 16 // unless the address has pool_max_conns
-	applicationName = "toll"
-)
+const postgresConns = 16 // unless the address has pool_max_conns
 
 func openPostgres(ctx context.Context, cfg Config, log *slog.Logger) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(cfg.Database)
@@ -37,7 +34,7 @@ func openPostgres(ctx context.Context, cfg Config, log *slog.Logger) (*pgxpool.P
 		pc.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "30s"
 	}
 	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
-		pc.ConnConfig.RuntimeParams["application_name"] = applicationName
+		pc.ConnConfig.RuntimeParams["application_name"] = "toll"
 	}
 	pc.ConnConfig.AfterConnect = restrict(cfg, admit)
 	if err := settleSchema(ctx, pc.ConnConfig, cfg, log); err != nil {

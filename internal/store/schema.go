@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,7 +28,9 @@ const (
 
 // Reasons why [Open] refuses a database. Their texts say what to do.
 var (
-	ErrNoSchema    = errors.New("store: the database is empty")
+	ErrNoSchema = errors.New("store: the database is empty")
+	// ErrUnreleased is for the schemas before that of 1.1.0, the first release.
+	ErrUnreleased  = errors.New("store: the database was made before 1.1.0; no release upgrades it")
 	ErrOlderSchema = errors.New("store: the schema of the database is older than this release")
 	ErrNewerSchema = errors.New("store: the schema of the database is newer than this release")
 	ErrOlderInUse  = errors.New("store: an older release is at work on this database")
@@ -46,8 +49,7 @@ const (
 type Schema struct {
 	Version int64 // of the database; 0 when it has no schema
 	Known   int64 // of this release
-	// Floor is the version from which on releases can work with this database. It is 0 in a
-	// database that only releases without this setting have migrated.
+	// Floor is the version from which on releases can work with this database.
 	Floor   int64
 	Release string // that changed the schema last, "" when it is not known
 }
@@ -68,16 +70,18 @@ func (s Schema) pending(unsafe bool) (versions []int64) {
 }
 
 // Usable returns nil when this release can read and write a database of this schema, else
-// [ErrNoSchema], [ErrOlderSchema] or [ErrNewerSchema] with what to do.
+// [ErrNoSchema], [ErrUnreleased], [ErrOlderSchema] or [ErrNewerSchema] with what to do.
 func (s Schema) Usable() error {
 	switch {
 	case s.Version == 0:
 		return refused(ErrNoSchema, "start toll serve, or make its schema with toll migrate")
+	case s.Version < migrationList[0].version:
+		return refused(ErrUnreleased, "its schema is %d. Start with an empty directory or database", s.Version)
 	case s.Version < s.Known:
 		return refused(ErrOlderSchema, "it is %d, and this release needs %d. Stop the service, run toll "+
 			"migrate, and start this release; or use the release that serves the database now",
 			s.Version, s.Known)
-	case s.Version > s.Known && (s.Floor == 0 || s.Floor > s.Known):
+	case s.Version > s.Known && (s.Floor == 0 || s.Floor > s.Known): // 0 if the setting was deleted
 		by := "a newer release"
 		if s.Release != "" {
 			by = "release " + s.Release
@@ -132,13 +136,13 @@ var migrationList = listMigrations()
 var onlineMark = regexp.MustCompile(`(?m)^-- online: \S`)
 
 func listMigrations() []migration {
-	files, err := migrations.ReadDir("migrations")
+	files, err := fs.ReadDir(migrations, "migrations")
 	if err != nil {
 		panic(err) // the directory is embedded
 	}
 	var list []migration
 	for _, f := range files {
-		text, err := migrations.ReadFile("migrations/" + f.Name())
+		text, err := fs.ReadFile(migrations, "migrations/"+f.Name())
 		number, _, _ := strings.Cut(f.Name(), "_")
 		version, e := strconv.ParseInt(number, 10, 64)
 		if err := errors.Join(err, e); err != nil {

@@ -123,7 +123,7 @@ func makeSQLite(ctx context.Context, path string, busy time.Duration, cfg Config
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	db.SetMaxOpenConns(2) // a migration that is no SQL is noted on the second one
+	db.SetMaxOpenConns(1)
 	return migrateSQLite(ctx, db, cfg, free, log)
 }
 

@@ -89,7 +89,7 @@ func (s *Store) trace() func(statement string) {
 // Open opens the database, refuses one that does not keep what it commits, and does about its
 // schema what [Config].Schema says. Several processes may do this at once.
 //
-// It fails with [ErrNoSchema], [ErrOlderSchema] or [ErrNewerSchema] when this release cannot work
+// It fails with [ErrNoSchema], [ErrUnreleased], [ErrOlderSchema] or [ErrNewerSchema] when this release cannot work
 // with the schema, with [ErrOlderInUse] when a migration has to wait for the end of an older
 // release, and, except with Admin, when another service works on the same directory.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
