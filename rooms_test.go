@@ -455,7 +455,6 @@ var speakingRooms = []string{"internal/cli", "cmd/toll", "bench", "internal/chai
 
 // skips are the tests that may be skipped, by file, with what is missing then. CI=true takes a skip for a failure.
 var skips = map[string]string{
-	"internal/server/upgrade_orders_test.go":             "the history of the repository, in make test-all",
 	"internal/store/storetest/storetest.go":              "a PostgreSQL",
 	"internal/store/open_test.go":                        "a PostgreSQL",
 	"internal/server/faults_test.go":                     "a shell with ulimit",

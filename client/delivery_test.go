@@ -68,8 +68,8 @@ func TestReadDelivery(t *testing.T) {
 	}
 }
 
-// TestReadDelivery_Standard: a delivery with the headers of Standard Webhooks alone, by secrets of both alphabets. The first
-// signature is of the npm package standardwebhooks.
+// TestReadDelivery_Standard: a delivery with the headers of Standard Webhooks alone. The first signature is of the npm package
+// standardwebhooks.
 func TestReadDelivery_Standard(t *testing.T) {
 	if key, ok := x402.StandardWebhookKey("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"); !ok ||
 		base64.StdEncoding.EncodeToString(x402.SignWebhook(key, []byte(`msg_loFOjxBNrRLzqYUf.1731705121.{"event_type":"ping"}`))) !=
@@ -77,7 +77,7 @@ func TestReadDelivery_Standard(t *testing.T) {
 		t.Fatal("the example of Standard Webhooks is not good")
 	}
 	raw := []byte("\xfb\xff\xfe0123456789abcdef")
-	secret, before := "whsec_"+base64.StdEncoding.EncodeToString(raw), "whsec_"+base64.RawURLEncoding.EncodeToString(raw)
+	secret := "whsec_" + base64.StdEncoding.EncodeToString(raw)
 	sign := func(key []byte, id, at, body string) string {
 		return "v1," + base64.StdEncoding.EncodeToString(x402.SignWebhook(key, []byte(id+"."+at+"."+body)))
 	}
@@ -91,7 +91,6 @@ func TestReadDelivery_Standard(t *testing.T) {
 		code                            toll.Code
 	}{
 		"good":                {secret, "d", now, body, good, ""},
-		"an earlier secret":   {before, "d", now, body, good, ""},
 		"two signatures":      {secret, "d", now, body, sign([]byte("x"), "d", now, body) + " " + good, ""},
 		"another version":     {secret, "d", now, body, "v1a" + good[2:], toll.CodeForbidden},
 		"hex":                 {secret, "d", now, body, "v1=" + hex.EncodeToString(x402.SignWebhook(raw, []byte("d."+now+"."+body))), toll.CodeForbidden},

@@ -18,15 +18,14 @@ const (
 // WebhookSecretPrefix begins the secret of a webhook. Padded base64 of the key follows.
 const WebhookSecretPrefix = "whsec_"
 
-// StandardWebhookKey returns the key of a secret by Standard Webhooks: the bytes behind [WebhookSecretPrefix], in base64. Secrets
-// of earlier releases have the alphabet of URLs and no padding. ok is false for a secret of another form.
+// StandardWebhookKey returns the key of a secret by Standard Webhooks: the bytes behind [WebhookSecretPrefix], in base64. ok is
+// false for a secret of another form.
 func StandardWebhookKey(secret string) (key []byte, ok bool) {
 	text, ok := strings.CutPrefix(secret, WebhookSecretPrefix)
 	if !ok || text == "" {
 		return nil, false
 	}
-	text = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(text, "="))
-	key, err := base64.RawStdEncoding.DecodeString(text)
+	key, err := base64.StdEncoding.DecodeString(text)
 	return key, err == nil
 }
 

@@ -147,7 +147,7 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		Store:   st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log, TopUpWait: long,
 	})
 	happened := events.New(events.Config{
-		Store: st, Ledger: s.ledger, Settlement: s.fac.SettlementByTransaction, Settlements: s.fac.Settlements, Permission: s.fac.Permission, Seal: ring.Seal, Open: ring.Open,
+		Store: st, Ledger: s.ledger, Settlements: s.fac.Settlements, Permission: s.fac.Permission, Seal: ring.Seal, Open: ring.Open,
 		Outbound: outbound.Config{Loopback: true, Timeout: long}, Clock: s.clock.now, Log: log,
 	})
 	persons, err := people.New(people.Deps{

@@ -89,10 +89,7 @@ func wrong(want terms, pi *stripe.PaymentIntent, s *stripe.CheckoutSession) (mem
 func (r *Rail) metadata(p *store.CardPayment, d *details) map[string]string {
 	m := map[string]string{
 		metaInstallation: r.cfg.Installation, metaOrder: p.OrderID,
-		metaAttempt: strconv.FormatInt(p.Attempt, 10), metaSubscriber: p.Payer.Lower(),
-	}
-	if d.Plan != "" { // of an order that an earlier release began it is not known
-		m[metaPlan] = string(d.Plan)
+		metaAttempt: strconv.FormatInt(p.Attempt, 10), metaSubscriber: p.Payer.Lower(), metaPlan: string(d.Plan),
 	}
 	if p.Delegation != "" {
 		m[metaDelegation] = p.Delegation

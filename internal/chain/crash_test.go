@@ -219,50 +219,6 @@ func TestDecide_DatabaseAway(t *testing.T) {
 	sink.has(p.OrderID, true, 1)
 }
 
-// The operations of an earlier release do not name the account of their order.
-func TestDecide_WithoutAccount(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	r := w.running(func(c *chain.Config) { c.Orders = sink })
-	p := purchase(w.account(usdc, 1_000_000), usdc, receiver(1), 1_000_000)
-	p.Account = [16]byte{}
-	err := w.records.Store.Tx(t.Context(), func(tx *store.Tx) error {
-		return store.InsertOrder(t.Context(), tx, &store.Order{ID: p.OrderID, Account: account, Status: toll.OrderCreated, CreatedAt: w.Now(), UpdatedAt: w.Now()})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.paid(r, p)
-	w.idle()
-	sink.has(p.OrderID, true, 1)
-}
-
-// An earlier release leaves an operation without a job whose order has yet to take what became of it.
-func TestDecide_LeftByAnEarlierRelease(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	_, err := w.records.AddOp(t.Context(), &chain.Op{
-		ID: "left", Account: account, Kind: chain.KindOrder, State: chain.Failed, NonceKey: userop.OrderKey("left"), UpdatedAt: w.Now(),
-		Failure: &chain.Failure{},
-	})
-	if err == nil {
-		err = w.records.Store.Tx(t.Context(), func(tx *store.Tx) error { return store.DropJob(t.Context(), tx, store.JobDecide, []byte("left")) })
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Advance(2 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	w.running(func(c *chain.Config) { c.Orders = sink })
-	w.eventually("the order has failed", func() bool { return w.op("left").Decided == chain.Failed })
-	sink.each.Lock()
-	defer sink.each.Unlock()
-	if n := sink.calls["failed left"]; n != 1 {
-		t.Errorf("taken %d times: %v", n, sink.calls)
-	}
-}
-
 // deaf are orders that take no outcome for some time.
 type deaf struct {
 	*ledger

@@ -84,19 +84,13 @@ func (r *Rail) DecideAgain(ctx context.Context, key []byte) error {
 }
 
 // accountOf returns the account of the order of an operation. It is zero for a sale of another
-// server, which has no order. Operations of an earlier release do not store their account.
+// server, which has no order.
 func (r *Rail) accountOf(ctx context.Context, op *Op) ([16]byte, error) {
 	if op.Account != ([16]byte{}) {
 		return op.Account, nil
 	}
-	order, err := store.OrderByID(ctx, r.cfg.Store, op.ID)
-	if err == nil {
-		return order.Account, nil
-	}
-	if !errors.Is(err, store.ErrNotFound) {
-		return [16]byte{}, err
-	}
-	if _, err = store.ExactPaymentByID(ctx, r.cfg.Store, op.ID); errors.Is(err, store.ErrNotFound) {
+	_, err := store.ExactPaymentByID(ctx, r.cfg.Store, op.ID)
+	if errors.Is(err, store.ErrNotFound) {
 		alarm.Log(ctx, r.log, alarm.ChainRecordMissing, "the chain tells of an order that is not there", "order", op.ID, "state", op.State)
 		err = nil
 	}

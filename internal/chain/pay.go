@@ -228,7 +228,6 @@ func (r *Rail) newOrderOp(p *rail.Purchase) (*Op, error) {
 }
 
 // orderedAt is the earliest time at which a payment may be on the chain: when its order was placed.
-// The operation of an order of an earlier release is recorded later.
 func orderedAt(at, now time.Time) time.Time {
 	if at.IsZero() || at.After(now) {
 		return now

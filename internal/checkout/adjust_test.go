@@ -125,7 +125,7 @@ func TestT83_MoneyBack(t *testing.T) {
 					{rail.Adjustment{Dispute: end, DisputedCents: map[string]int64{store.DisputeLost: 100}[end]}, map[string]toll.Credits{store.DisputeLost: 20}[end]},
 					{rail.Adjustment{RefundedCents: 200, Dispute: store.DisputeLost, DisputedCents: 100}, 60},
 					{rail.Adjustment{RefundedCents: 200, Dispute: store.DisputeOpen, DisputedCents: 400}, 100},
-					{rail.Adjustment{Dispute: store.DisputeLost}, 100}, // of an earlier release, which knew no share
+					{rail.Adjustment{Dispute: store.DisputeLost}, 100},
 					{rail.Adjustment{Dispute: store.DisputeLost, DisputedCents: 101}, 20},
 				} {
 					s.adjust(id, step.a)
@@ -167,21 +167,6 @@ func TestT83_MoneyBackUnderHolds(t *testing.T) {
 		if jobs != 0 {
 			s.Fatalf("%d jobs are left", jobs)
 		}
-	})
-}
-
-// F24: the release before drops the job of an order that it does not know; the sweep makes it again.
-func TestF24_HeldBackOfARefund(t *testing.T) {
-	eachRail(t, func(s *shop) {
-		p, id, perm := s.bought(s.cardDelegation(1000), 0, nil)
-		s.hold(p, perm, 100, time.Minute)
-		s.adjust(id, rail.Adjustment{RefundedCents: 500})
-		s.money(p, id, 500, 0, 0, 100, 100)
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.DropJob(s.ctx, tx, store.JobTakeBack, []byte(id)) }))
-		s.now.Add((2 * time.Minute).Microseconds())
-		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.AdoptJobs(s.ctx, tx, s.clock()) }))
-		s.jobs(0)
-		s.money(p, id, 500, 100, 0, 0, 0)
 	})
 }
 

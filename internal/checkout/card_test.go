@@ -69,37 +69,6 @@ func TestPrepare_Refuses(t *testing.T) {
 	})
 }
 
-// An order that an earlier release has placed has neither a row of its rail nor a job: it gets both, once, and is paid.
-func TestF24_OrderOfTheReleaseBefore(t *testing.T) {
-	eachRail(t, func(s *shop) {
-		p := s.plan(usdc(100))
-		d := s.delegation(100)
-		s.rail.Behave(railtest.Behaviour{Hang: true})
-		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: time.Millisecond}, nil)
-		s.must(err)
-		s.close(s.at(0)) // it is another process from here on
-		s.rail.Behave(railtest.Behaviour{})
-		for _, statement := range []string{"DELETE FROM jobs", "DELETE FROM settings WHERE name LIKE 'railtest/%'"} {
-			s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
-				_, err := tx.Exec(s.ctx, statement)
-				return err
-			}))
-		}
-		s.now.Add(time.Minute.Microseconds())
-		later := s.start(s.store, s.ledgers[len(s.ledgers)-1])
-		for range 2 {
-			s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { return store.AdoptJobs(s.ctx, tx, s.clock()) }))
-			_, err = s.queues[later].RunDue(s.ctx)
-			s.must(err)
-		}
-		jobs, begun := s.rows(o.OrderID)
-		if now := s.state(o.OrderID); now.Status != toll.OrderConfirmed || jobs != 0 || !begun || s.remaining(d) != 0 {
-			s.Fatalf("%+v, %d jobs, begun %t", now, jobs, begun)
-		}
-		s.charges(1)
-	})
-}
-
 // An order that was decided while this process prepared it, by one whose rail refuses it, is not begun and costs nothing.
 func TestF24_DecidedWhilePrepared(t *testing.T) {
 	eachRail(t, func(s *shop) {

@@ -202,7 +202,6 @@ func (c *Checkout) insert(
 	o.Status, o.Credits = toll.OrderCreated, in.credits
 	o.Amount, o.Currency, o.CreatedAt, o.UpdatedAt = in.amount, plan.Price.CurrencyName(), now, now
 	o.Open, o.OpenKey, o.Replaces = true, in.openKey(o.ID), in.replaces
-	o.TryAt, o.Tries = now.Add(lease), 1 // read by the release before this one alone
 	if top := in.topUp; top != nil {
 		if !top.lacks(&a, now) {
 			return nil, errEnough

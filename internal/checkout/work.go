@@ -20,8 +20,7 @@ const (
 	payFirstRetry, payMaxRetry = 20 * time.Millisecond, 80 * time.Millisecond
 )
 
-// payJob runs the job of an open order that was claimed: its process died, its rail was unavailable
-// or refused it, or an earlier release placed it.
+// payJob runs the job of an open order that was claimed: its process died, or its rail was unavailable or refused it.
 func (c *Checkout) payJob(ctx context.Context, id []byte) error {
 	o, found, err := store.IfThere(store.OrderByID(ctx, c.store, string(id)))
 	if !found || !o.Open {
@@ -45,8 +44,8 @@ func (c *Checkout) payJob(ctx context.Context, id []byte) error {
 	return c.resume(ctx, by, p)
 }
 
-// begin begins the payment of an order without a row at its rail: the rail refuses it, which decides
-// the order, or an earlier release placed it. begun is false for a refused order.
+// begin begins the payment of an order without a row at its rail, which refused it when it was placed. If the rail still
+// refuses it, that decides the order, and begun is false.
 func (c *Checkout) begin(
 	ctx context.Context, by rail.Rail, o *store.Order, p *rail.Purchase,
 ) (begun bool, err error) {

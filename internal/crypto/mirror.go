@@ -79,10 +79,8 @@ func (b *burns) fixLength(ctx context.Context) error {
 	want := b.length.String()
 	var have []byte
 	err := b.store.Tx(ctx, func(tx *store.Tx) (err error) {
-		if have, err = store.PutSettingIfAbsent(ctx, tx, store.SettingMirrorPeriod, []byte(want)); err != nil {
-			return err
-		}
-		return store.MarkMirrored(ctx, tx)
+		have, err = store.PutSettingIfAbsent(ctx, tx, store.SettingMirrorPeriod, []byte(want))
+		return err
 	})
 	if err == nil && string(have) != want {
 		return fmt.Errorf("the mirror of burns was started with periods of %s, and this configuration says %s: set TOLL_CHAIN_MIRROR_PERIOD=%s", have, want, have)

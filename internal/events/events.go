@@ -26,7 +26,6 @@ type Config struct {
 	Store  *store.Store
 	Ledger *ledger.Ledger
 	// Settlement and Permission read a record for one who may see it, and Settlements those of entries, in their order.
-	Settlement  func(ctx context.Context, caller toll.Address, transaction toll.Hash) (*toll.Settlement, error)
 	Settlements func(ctx context.Context, caller toll.Address, entries []*store.JournalRow) ([]*toll.Settlement, error)
 	Permission  func(ctx context.Context, caller toll.Address, hash toll.Hash) (*toll.Permission, error)
 	// Delegation is a delegation as it is read; nil: nobody is told of those that end.
@@ -180,12 +179,6 @@ func isGone(err error) bool {
 
 func (e *Events) derivedData(ctx context.Context, s *store.Event) (any, error) {
 	switch s.Type {
-	case toll.EventSettlementSettled: // of an earlier release; its object is the transaction
-		tx, err := toll.ParseHash(s.Object)
-		if err != nil {
-			return nil, err
-		}
-		return e.cfg.Settlement(ctx, s.Principal, tx)
 	case toll.EventPermissionExhausted, toll.EventPermissionRevoked:
 		hash, err := toll.ParseHash(s.Object)
 		if err != nil {

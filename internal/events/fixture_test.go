@@ -71,10 +71,6 @@ func (m *market) room() *Events {
 		Store: m.st, Ledger: m.ledger, Clock: m.clock.now, Seal: ring.Seal, Open: ring.Open,
 		Log:      slog.New(slog.NewTextHandler(&lockedWriter{w: m.log}, nil)),
 		Outbound: outbound.Config{Loopback: true, Timeout: patience},
-		Settlement: func(ctx context.Context, _ toll.Address, tx toll.Hash) (*toll.Settlement, error) {
-			r, err := m.ledger.RequestByTransaction(ctx, tx)
-			return &toll.Settlement{AgentRequestID: r.ID, Status: r.State.String(), PlanID: m.plan, Transaction: &tx, CreatedAt: toll.At(r.CreatedAt)}, err
-		},
 		Settlements: func(_ context.Context, _ toll.Address, burns []*store.JournalRow) (out []*toll.Settlement, err error) {
 			for _, b := range burns {
 				r := ledger.RequestOf(b)

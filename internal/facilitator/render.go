@@ -18,8 +18,7 @@ import (
 // The first byte of a stored answer names its form. Forms are permanent, and so is the text that each stands for: a repeat
 // has the bytes of the first answer in every later release.
 const (
-	// storedText is the whole JSON: answers of releases before the parts, and answers with a signed receipt, since a later
-	// key or public address would sign other bytes.
+	// storedText is the whole JSON: answers with a signed receipt, since a later key or public address would sign other bytes.
 	storedText = '{'
 	// storedParts1 is what [settled.parts] writes and [render1] reads out.
 	storedParts1 = 1

@@ -29,7 +29,7 @@ func branded(s *scene, brand string, receipts bool) *facilitator.Facilitator {
 
 // TestRender_AsEncode holds that a repeat says, from its parts, what the encoder of all values writes of the first answer, over
 // all members that an answer may have or lack, with and without signed receipts, and with a brand before and behind them in the
-// order of names. Earlier releases stored that text.
+// order of names.
 func TestRender_AsEncode(t *testing.T) {
 	s := newScene(t, storetest.SQLite, 1)
 	r := rand.New(rand.NewPCG(1, 2))

@@ -26,8 +26,6 @@ const (
 	jobsAtOnce = 16
 	// firstRetry and maxRetry bound the back-off of a job that failed. [Queue.Take] may bring it forward to firstRetry.
 	firstRetry, maxRetry = time.Second, time.Minute
-	// adoptEvery is how often the flags of earlier releases are read.
-	adoptEvery = time.Minute
 )
 
 // Queue runs the due jobs of a database. Any number of processes may do so; each job runs in one of
@@ -90,9 +88,6 @@ func (q *Queue) Handle(kind string, run func(ctx context.Context, key []byte) er
 // their jobs back.
 func (q *Queue) Loops() []Loop {
 	return []Loop{
-		{Name: "jobs.adopt", Every: adoptEvery, Turn: Do(func(ctx context.Context) error {
-			return q.store.Tx(ctx, func(tx *store.Tx) error { return store.AdoptJobs(ctx, tx, q.clock()) })
-		})},
 		{Name: "jobs.run", Every: pollEvery, Wake: q.wake, Turn: Do(func(ctx context.Context) error {
 			_, err := q.claim(ctx)
 			return err

@@ -254,7 +254,6 @@ func (e *entriesOf) add(r *store.JournalRow, indexed int64) {
 	} else {
 		e.sums[now.Kind] += now.Amount
 	}
-	order := strings.TrimPrefix(now.Ref, backRef) // an earlier release names the lot
 	switch {
 	case now.Kind == KindMint:
 		if e.minted == nil {
@@ -262,9 +261,9 @@ func (e *entriesOf) add(r *store.JournalRow, indexed int64) {
 		}
 		e.minted[now.Seq] = now.AtMicros
 	case now.Kind == KindTakeBack && !strings.HasPrefix(now.Ref, withdrawRef): // one by hand is of no lot; I2 compares the balance with the lots
-		e.take(order, now.Amount)
+		e.take(now.Ref, now.Amount)
 	case now.Kind == KindReturn:
-		e.take(order, -now.Amount)
+		e.take(now.Ref, -now.Amount)
 	case now.Kind == KindBurn && r.Burn != nil: // else its permission is gone, or counts it no more
 		under, known := e.under[r.Burn.Permission]
 		if e.first > 1 && !known {

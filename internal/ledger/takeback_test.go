@@ -169,41 +169,6 @@ func TestTakeBackTo_ManyLots(t *testing.T) {
 	})
 }
 
-// F24: the release before this one takes what holds set free as of every ended lot. Its entry names the lot.
-func TestF24_EntryOfTheReleaseBefore(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		b := open(t, st)
-		perm := b.permission(0)
-		b.sold("a", time.Time{})
-		_, err := b.Hold(b.ctx, b.holdOp(perm, 100))
-		b.must(err)
-		b.back("a", 50, 0, 50)
-		b.clock.add(time.Hour) // the hold lapses
-		account := ledger.NewAccountID(plan, subscriber)
-		b.must(b.Touch(b.ctx, account))
-		previous, err := b.Entry(b.ctx, account, 1)
-		b.must(err)
-		last, err := b.Entry(b.ctx, account, 2)
-		b.must(err)
-		if last.Kind != ledger.KindTakeBack || last.Ref != "a" || last.Amount != 50 {
-			t.Fatalf("%+v", last)
-		}
-		last.Ref = "back:a"
-		commitment := ledger.Commit(last, previous.Commitment)
-		b.must(st.Tx(b.ctx, func(tx *store.Tx) error {
-			if _, err := tx.Exec(b.ctx, "UPDATE accounts SET commitment = $1", commitment[:]); err != nil {
-				return err
-			}
-			_, err := tx.Exec(b.ctx, "UPDATE journal SET ref = $1, commitment = $2 WHERE seq = $3",
-				store.RefOf(last.Ref, last.Account), commitment[:], last.Seq)
-			return err
-		}))
-		b.back("a", 50, 50, 0)
-		b.back("a", 0, 0, 0)
-		b.balance(100, 0)
-	})
-}
-
 // TestAudit_TakenBack plants faults in what was taken back.
 func TestAudit_TakenBack(t *testing.T) {
 	for fault, want := range map[string]string{

@@ -240,14 +240,11 @@ func (o *OAuth) endOf(ctx context.Context, g store.OAuthGrant, now time.Time) (t
 	return ends, nil
 }
 
-// makerOf returns a grant as the maker of its API key. One from before rights had a name gives those that programs can have.
+// makerOf returns a grant as the maker of its API key.
 func makerOf(g store.OAuthGrant) auth.Maker {
 	m := auth.Maker{Address: g.Owner, By: toll.MadeByGrant, Parent: g.ID, Rights: g.Rights, UserID: g.UserID}
 	if g.ClientID == "" {
 		m.By = toll.MadeByUser
-	}
-	if len(m.Rights) == 0 {
-		m.Rights = toll.ProgramRights()
 	}
 	return m
 }

@@ -1,7 +1,6 @@
 package seal
 
 import (
-	"bytes"
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/rand"
@@ -51,24 +50,4 @@ func (l *local) Unwrap(wrapped, aad []byte) ([]byte, error) {
 		return nil, ErrDamaged
 	}
 	return key, nil
-}
-
-// directVersion is the first version of envelopes, without a data key: version (1 byte), key id (8 bytes), nonce (12 bytes),
-// ciphertext and tag under the master key in memory. It is read and no longer written.
-const directVersion = 1
-
-func (r *Ring) openDirect(sealed, aad []byte) ([]byte, error) {
-	const header = 1 + keyIDLen
-	l, ok := r.provider.(*local)
-	if len(sealed) < header+nonceLen+tagLen {
-		return nil, ErrMalformed
-	}
-	if !ok || !bytes.Equal(sealed[1:header], r.id[:]) {
-		return nil, ErrOtherKey
-	}
-	plain, err := l.aead.Open(nil, sealed[header:header+nonceLen], sealed[header+nonceLen:], bind(sealed[:header], aad))
-	if err != nil {
-		return nil, ErrDamaged
-	}
-	return plain, nil
 }

@@ -59,7 +59,7 @@ func (r *Ring) With(other *Ring) *Ring {
 
 // SealedBy returns the id of the master key that an envelope names, "" when it is not an envelope.
 func SealedBy(sealed []byte) string {
-	if len(sealed) < 1+keyIDLen || sealed[0] != version && sealed[0] != directVersion {
+	if len(sealed) < 1+keyIDLen || sealed[0] != version {
 		return ""
 	}
 	return hex.EncodeToString(sealed[1 : 1+keyIDLen])
@@ -113,9 +113,6 @@ func (r *Ring) Open(sealed, aad []byte) ([]byte, error) {
 }
 
 func (r *Ring) open(sealed, aad []byte) ([]byte, error) {
-	if len(sealed) > 0 && sealed[0] == directVersion {
-		return r.openDirect(sealed, aad)
-	}
 	if len(sealed) < headerLen || sealed[0] != version {
 		return nil, ErrMalformed
 	}

@@ -120,8 +120,7 @@ func open(ctx context.Context, cfg Config, as access) (_ *foundation, err error)
 	if f.auth, err = bootstrap(ctx, cfg, st, f.ring, as); err != nil {
 		return nil, err
 	}
-	// Local administration leaves the brand of a database alone that a service has run on: a release
-	// from before this setting may have written none.
+	// Local administration writes the brand of a new database only. A first start that failed may have written none.
 	if first || as == serving {
 		if err := cfg.keepBrand(ctx, st, f.auth.Environment()); err != nil {
 			return nil, err

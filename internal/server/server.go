@@ -147,7 +147,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.events = events.New(events.Config{
 		Mail: s.people, PublicURL: s.PublicURL(),
-		Store: base.store, Ledger: s.ledger, Settlement: s.facilitator.SettlementByTransaction, Settlements: s.facilitator.Settlements, Permission: s.facilitator.Permission,
+		Store: base.store, Ledger: s.ledger, Settlements: s.facilitator.Settlements, Permission: s.facilitator.Permission,
 		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
 		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log,
 		Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },

@@ -42,7 +42,10 @@ CREATE TABLE next (id BIGINT NOT NULL, PRIMARY KEY (id));
 		all := maps.Clone(onlineMigration)
 		all["9002_moved.sql"] = "-- +goose Up\nALTER TABLE sub_tasks RENAME TO moved_sub_tasks;\n"
 		for n := 9003; n <= lastMigration; n++ {
-			all[fmt.Sprintf("%d_more.sql", n)] = fmt.Sprintf("-- +goose Up\nCREATE TABLE more_%d (id BIGINT NOT NULL, PRIMARY KEY (id));\n", n)
+			all[fmt.Sprintf("%d_more.sql", n)] = fmt.Sprintf(`-- +goose Up
+CREATE TABLE more_%[1]d (id BIGINT NOT NULL, PRIMARY KEY (id));
+INSERT INTO more_%[1]d WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < 10000) SELECT id FROM n;
+`, n)
 		}
 		return all
 	}()

@@ -9,7 +9,7 @@ import (
 )
 
 const agentColumns = `a.agent_id, a.owner, a.metadata, a.api, a.sealed_credentials IS NOT NULL,
-	a.is_listed, COALESCE(a.version, 1), a.created_at, a.updated_at`
+	a.is_listed, a.version, a.created_at, a.updated_at`
 
 // storedAPI is how the api column is written. Its names are not the wire's, which may change.
 type storedAPI struct {
@@ -93,7 +93,7 @@ func UpdateAgent(ctx context.Context, tx *Tx, a *toll.Agent) error {
 	}
 	a.Version++
 	return found(tx.Exec(ctx, `UPDATE agents SET name = $2, metadata = $3, api = $4, is_listed = $5,
-		version = COALESCE(version, 1) + 1, updated_at = $6 WHERE agent_id = $1`,
+		version = version + 1, updated_at = $6 WHERE agent_id = $1`,
 		string(a.ID), a.Metadata.Name, metadata, api, a.IsListed, Micros(a.UpdatedAt)))
 }
 

@@ -22,7 +22,7 @@ type APIKey struct {
 	ExpiresAt  time.Time     `db:"expires_at"`   // zero: never
 	RevokedAt  time.Time     `db:"revoked_at"`   // zero: not revoked
 	LastUsedAt time.Time     `db:"last_used_at"` // zero: never used
-	MadeBy     toll.KeyMaker `db:"made_by,null"`
+	MadeBy     toll.KeyMaker `db:"made_by"`
 	Parent     toll.Hash     `db:"parent,null"` // the API key or the consent that made it; zero: none
 	Rights     toll.Rights   `db:"rights"`
 	UserID     toll.UUID     `db:"user_id,null"` // under whose membership it stands; zero: none
@@ -47,16 +47,6 @@ var (
 	TouchAPIKey = runs2[toll.Hash, time.Time](done,
 		"UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2")
 )
-
-// loaded gives a key from before there were rights all of them.
-func (k *APIKey) loaded() {
-	if k.MadeBy == "" {
-		k.MadeBy = toll.MadeLocally
-		if k.Rights == nil {
-			k.Rights = toll.AllRights()
-		}
-	}
-}
 
 // APIKeysMade returns the keys that were made from a time on and before another one, and are in force
 // now, the oldest first, at most limit. It reads the whole table: it is for an operator's command.
@@ -83,7 +73,7 @@ func UpdateAPIKey(ctx context.Context, tx *Tx, id toll.Hash, name, version strin
 // RevokeAPIKey revokes a key and reports whether this call did it: false when it is revoked already or unknown. The caller ends what
 // the key made after that, up to [EndAPIKey]; the job [JobEndKey] does so in its place when it does not get there.
 func RevokeAPIKey(ctx context.Context, tx *Tx, id toll.Hash, at time.Time) (first bool, err error) {
-	first, err = changed(tx.Exec(ctx, "UPDATE api_keys SET revoked_at = $2, ending = $3 WHERE id = $1 AND revoked_at = 0", id[:], Micros(at), true))
+	first, err = changed(tx.Exec(ctx, "UPDATE api_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at = 0", id[:], Micros(at)))
 	if err == nil && first {
 		err = putOwnJob(ctx, tx, JobEndKey, id[:], at)
 	}
@@ -92,9 +82,6 @@ func RevokeAPIKey(ctx context.Context, tx *Tx, id toll.Hash, at time.Time) (firs
 
 // EndAPIKey notes that everything that a revoked key made is ended.
 func EndAPIKey(ctx context.Context, tx *Tx, id toll.Hash) error {
-	if _, err := tx.Exec(ctx, "UPDATE api_keys SET ending = $2 WHERE id = $1", id[:], false); err != nil {
-		return err
-	}
 	return DropJob(ctx, tx, JobEndKey, id[:])
 }
 

@@ -82,15 +82,13 @@ func listEventRows(ctx context.Context, q Querier, f EventFilter, p Page) (List[
 	return eventRows.list(ctx, q, l, p)
 }
 
-// view is a stream, or the settlements in it, as a list whose items have places: 1, 2, 3 without a gap. Settlements of earlier
-// releases have rows; they come before those of runs.
+// view is a stream, or the settlements in it, as a list whose items have places: 1, 2, 3 without a gap.
 type view struct {
 	ctx context.Context
 	q   Querier
 	s   *stream
 
 	settled bool  // settlements only
-	old     int64 // settlements with rows, when settled
 	size    int64 // places
 
 	since int64
@@ -102,14 +100,8 @@ type view struct {
 // measure sets what depends on the whole stream.
 func (v *view) measure() (err error) {
 	principal := v.s.principal.Lower()
-	v.size = v.s.last
-	if v.settled {
-		v.old, err = value[int64](v.ctx, v.q, "SELECT COUNT(*) FROM events WHERE principal = $1 AND type = $2 AND seq <= $3",
-			principal, string(toll.EventSettlementSettled), v.s.last)
-		v.size = v.old + v.s.settled
-	}
-	if err != nil {
-		return err
+	if v.size = v.s.last; v.settled {
+		v.size = v.s.settled
 	}
 	if v.first = v.s.kept; v.settled && v.s.kept > 1 {
 		gone, err := value[int64](v.ctx, v.q, sqlRunsForgotten, principal, v.s.tail.before)
@@ -121,16 +113,14 @@ func (v *view) measure() (err error) {
 	if v.total = v.size - v.first + 1; v.since == 0 {
 		return nil
 	}
-	statement, args := "SELECT COALESCE(MIN(seq), 0) FROM events WHERE principal = $1 AND created_at >= $2 AND seq <= $3",
-		[]any{principal, v.since, v.s.last}
-	if v.settled {
-		statement, args = statement+" AND type = $4", append(args, string(toll.EventSettlementSettled))
+	var begin, sum, from int64
+	if !v.settled {
+		begin, err = value[int64](v.ctx, v.q, "SELECT COALESCE(MIN(seq), 0) FROM events WHERE principal = $1 AND created_at >= $2 AND seq <= $3",
+			principal, v.since, v.s.last)
+		if err != nil {
+			return err
+		}
 	}
-	begin, err := value[int64](v.ctx, v.q, statement, args...)
-	if err != nil {
-		return err
-	}
-	var sum, from int64
 	if err := v.q.QueryRow(v.ctx, sqlRunsSince, principal, v.since, v.s.tail.before).Scan(&sum, &from); err != nil {
 		return err
 	}
@@ -161,13 +151,9 @@ func (v *view) findLate(begin, newer int64) (err error) {
 	if !v.settled {
 		v.late, err = values[int64](v.ctx, v.q, "SELECT seq FROM events WHERE principal = $1 AND seq >= $2 AND seq <= $3 AND created_at < $4",
 			principal, begin, v.s.last, v.since)
-	} else if v.old > 0 {
-		v.late, err = values[int64](v.ctx, v.q, `SELECT place FROM (SELECT created_at, ROW_NUMBER() OVER (ORDER BY seq) + CAST($5 AS BIGINT) AS place
-			FROM events WHERE principal = $1 AND type = $2 AND seq >= $3 AND seq <= $4) rows WHERE created_at < $6`,
-			principal, string(toll.EventSettlementSettled), begin, v.s.last, v.first-1, v.since)
-	}
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	around, err := All(v.ctx, v.q, scanRun, sqlRunsAround, principal, v.since, v.since)
 	if err != nil {
@@ -207,7 +193,7 @@ func (v *view) findLate(begin, newer int64) (err error) {
 		for i, e := range events {
 			place := e.Sequence
 			if v.settled {
-				place = v.old + r.before + int64(i) + 1
+				place = r.before + int64(i) + 1
 			}
 			if place >= v.first && (r.lastAt < v.since || !v.in(e)) {
 				v.late = append(v.late, place)
@@ -226,7 +212,7 @@ func (v *view) upTo(seq int64) (int64, error) {
 		return max(seq, 0), nil
 	}
 	n := v.s.settled - v.s.tail.before
-	place := v.old + v.s.tail.before
+	place := v.s.tail.before
 	if n > 0 && seq >= v.s.tail.first {
 		return place + countUpTo(&v.s.tail, seq), nil
 	}
@@ -235,13 +221,12 @@ func (v *view) upTo(seq int64) (int64, error) {
 		return 0, err
 	}
 	if len(runs) > 0 && v.s.ended(&runs[0]) {
-		return v.old + runs[0].before + countUpTo(&runs[0], seq), nil
+		return runs[0].before + countUpTo(&runs[0], seq), nil
 	}
 	if len(runs) > 0 { // the tail became a row meanwhile, and begins behind seq
 		return place, nil
 	}
-	return value[int64](v.ctx, v.q, "SELECT COUNT(*) FROM events WHERE principal = $1 AND type = $2 AND seq <= $3",
-		v.s.principal.Lower(), string(toll.EventSettlementSettled), seq)
+	return 0, nil
 }
 
 func countUpTo(r *run, seq int64) (n int64) {
@@ -277,14 +262,7 @@ func (v *view) read(from, to int64) (events []*Event, err error) {
 }
 
 func (v *view) readSettled(from, to int64) (events []*Event, err error) {
-	if from <= v.old {
-		events, err = eventRows.all(v.ctx, v.q, "WHERE principal = $1 AND type = $2 ORDER BY seq LIMIT $3 OFFSET $4",
-			v.s.principal.Lower(), string(toll.EventSettlementSettled), min(to, v.old)-from+1, from-1)
-	}
-	if err != nil || to <= v.old {
-		return events, err
-	}
-	from, to = max(from-v.old-1, 0), to-v.old-1 // places in runs, from 0
+	from, to = from-1, to-1 // places in runs, from 0
 	var runs []run
 	if from < v.s.tail.before {
 		if runs, err = All(v.ctx, v.q, scanRun, sqlRunsByNumber, v.s.principal.Lower(), from, min(to+1, v.s.tail.before)); err != nil {

@@ -169,7 +169,7 @@ const (
 func scanStream(scan func(dest ...any) error) (*stream, error) {
 	s := &stream{}
 	var principal string
-	var kept, settled *int64 // NULL in a stream that an earlier release made, and of which nothing was removed
+	var kept, settled *int64 // NULL while there is no settlement, and nothing was removed
 	var tail []byte
 	err := scan(&principal, &s.last, &kept, &settled, &tail)
 	if err != nil {

@@ -53,8 +53,7 @@ func insertEvents(t testing.TB, st *store.Store, events ...store.NewEvent) {
 	fatal(t, st.Tx(t.Context(), func(tx *store.Tx) error { return store.InsertEvent(t.Context(), tx, events...) }))
 }
 
-// TestEventRuns_List compares lists of streams with runs, with rows of settlements of earlier releases, and with times that overlap,
-// with what a walk through all events says.
+// TestEventRuns_List compares lists of streams with runs, and with times that overlap, with what a walk through all events says.
 func TestEventRuns_List(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		ctx, r := t.Context(), rand.New(rand.NewPCG(1, 2))
@@ -66,18 +65,10 @@ func TestEventRuns_List(t *testing.T) {
 				want = append(want, wanted{int64(len(want) + 1), e.Type, at[i]})
 			}
 		}
-		row := func(kind toll.EventType, single bool) (store.NewEvent, int64) {
+		row := func() (store.NewEvent, int64) {
 			e := planEvent(eventAlice, "p")
-			e.Type, e.At, e.Single = kind, eventTime.Add(time.Duration(now)*time.Microsecond), single
-			if single {
-				e.ID, e.Kind = toll.NewHash().String(), "settlement"
-			}
+			e.At = eventTime.Add(time.Duration(now) * time.Microsecond)
 			return e, now
-		}
-		for range 30 { // of an earlier release
-			now += r.Int64N(50)
-			e, at := row([]toll.EventType{toll.EventSettlementSettled, toll.EventPlanUpdated}[r.IntN(2)], true)
-			add([]store.NewEvent{e}, []int64{at})
 		}
 		settle := func() {
 			var batch []store.NewEvent
@@ -90,7 +81,7 @@ func TestEventRuns_List(t *testing.T) {
 			positions := journal(t, st, burns...)
 			for i, p := range positions {
 				if r.IntN(20) == 0 {
-					e, when := row(toll.EventPlanUpdated, false)
+					e, when := row()
 					batch, at = append(batch, e), append(at, when)
 				}
 				if r.IntN(10) > 0 { // others are not this principal's

@@ -24,7 +24,6 @@ type NewEvent struct {
 
 	Account [16]byte // of the entry
 	Entry   int64    // 0: none. The id of the event is made of principal, type and entry
-	Single  bool     // the object has no other event: its sequence is 1 and is not counted
 
 	// Position makes a settlement of a run, which has no row: it is that of its entry in the journal. Type, Kind, ID and Data are
 	// not stored, and positions of one principal ascend.
@@ -69,10 +68,7 @@ func InsertEvent(ctx context.Context, tx *Tx, events ...NewEvent) error {
 		}
 		row := &Event{
 			Principal: e.Principal, Sequence: s.last, ID: e.id(), Type: e.Type, Kind: e.Kind, Object: e.ID,
-			ObjectSequence: 1, CreatedAt: e.At, Account: e.Account, Entry: e.Entry,
-		}
-		if e.Single {
-			row.ObjectSequence = -1 // numberObjects leaves it alone
+			CreatedAt: e.At, Account: e.Account, Entry: e.Entry,
 		}
 		if e.Data != nil {
 			data, err := x402.Encode(e.Data)
@@ -154,9 +150,7 @@ func numberObjects(ctx context.Context, tx *Tx, events []*Event) error {
 	last := map[object]int64{}
 	of := func(e *Event) object { return object{e.Principal.Lower(), e.Kind, e.Object} }
 	for _, e := range events {
-		if e.ObjectSequence > 0 {
-			last[of(e)]++
-		}
+		last[of(e)]++
 	}
 	objects := slices.Collect(maps.Keys(last))
 	for part := range chunks(objects) {
@@ -178,10 +172,6 @@ func numberObjects(ctx context.Context, tx *Tx, events []*Event) error {
 		}
 	}
 	for _, e := range events {
-		if e.ObjectSequence < 0 {
-			e.ObjectSequence = 1
-			continue
-		}
 		last[of(e)]++
 		e.ObjectSequence = last[of(e)]
 	}

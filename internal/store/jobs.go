@@ -82,33 +82,3 @@ func ReleaseJob(ctx context.Context, tx *Tx, j Job, due, idle time.Time) error {
 	return done(tx.Exec(ctx, `UPDATE jobs SET holder = '', held_until = $6, due = CASE WHEN attempt = $4 THEN $5 ELSE due END
 		WHERE kind = $1 AND key = $2 AND holder = $3`, j.Kind, j.Key, j.Holder, j.Attempt, Micros(due), Micros(idle)))
 }
-
-// AdoptJobs makes jobs of what calls of earlier releases were interrupted in, and of what these left to a reconciler: flags in records.
-func AdoptJobs(ctx context.Context, tx *Tx, now time.Time) error {
-	text := func(column string) string {
-		if tx.Engine() == Postgres {
-			return "convert_to(" + column + ", 'UTF8')"
-		}
-		return "CAST(" + column + " AS BLOB)"
-	}
-	for _, work := range []struct {
-		kind, id, flagged string
-		before            time.Time
-	}{
-		{"'" + JobEndKey + "'", "id", "api_keys WHERE ending AND revoked_at", now.Add(-callerTime)},
-		{"'" + JobEndGrant + "'", "grant_id", "oauth_grants WHERE revoking AND revoked_at", now.Add(-callerTime)},
-		{"'" + JobEndDelegation + "'", text("delegation_id"), "delegations WHERE revoking AND revoked_at", now.Add(-callerTime)},
-		{"'" + JobDisable + "'", text("delegation_id"), "delegations WHERE disable_at > 0 AND disable_at", now},
-		{"'" + JobPay + "' || rail", text("order_id"), "orders WHERE open_key IS NOT NULL AND rail IS NOT NULL AND try_at", now},
-		{"'" + JobTakeBack + "'", text("order_id"), "orders WHERE held_back > 0 AND updated_at", now},
-		{"'" + JobDecide + "'", text("op_id"), "chain_ops WHERE untold AND updated_at", now.Add(-callerTime)},
-	} {
-		_, err := tx.Exec(ctx, "INSERT INTO jobs (kind, key, due, attempt, holder, held_until) SELECT "+work.kind+", "+work.id+
-			", CAST($1 AS BIGINT), 0, '', 0 FROM "+work.flagged+" < $2 ON CONFLICT (kind, key) DO NOTHING",
-			Micros(now), Micros(work.before))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -21,8 +21,8 @@ type ListedAgent struct {
 // Unlist takes all plans and agents of an owner off the list, as the next version of each.
 func Unlist(ctx context.Context, tx *Tx, owner toll.Address, now time.Time) error {
 	for _, statement := range []string{
-		"UPDATE plans SET is_listed = FALSE, version = COALESCE(version, 1) + 1, updated_at = $2 WHERE owner = $1 AND is_listed",
-		"UPDATE agents SET is_listed = FALSE, version = COALESCE(version, 1) + 1, updated_at = $2 WHERE owner = $1 AND is_listed",
+		"UPDATE plans SET is_listed = FALSE, version = version + 1, updated_at = $2 WHERE owner = $1 AND is_listed",
+		"UPDATE agents SET is_listed = FALSE, version = version + 1, updated_at = $2 WHERE owner = $1 AND is_listed",
 	} {
 		if _, err := tx.Exec(ctx, statement, owner.Lower(), Micros(now)); err != nil {
 			return err

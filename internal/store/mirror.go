@@ -38,17 +38,6 @@ type MirrorLeaf struct {
 	toll.BurnFields
 }
 
-// MarkMirrored marks the plans of older releases whose burns are mirrored.
-func MarkMirrored(ctx context.Context, tx *Tx) error {
-	plans, err := All(ctx, tx, scanPlan, "SELECT "+planColumns+" FROM plans p WHERE p.mirrored IS NULL")
-	for _, p := range plans {
-		if err == nil {
-			_, err = tx.Exec(ctx, "UPDATE plans SET mirrored = $2 WHERE plan_id = $1", string(p.ID), p.Credits.OnchainMirror)
-		}
-	}
-	return err
-}
-
 // InsertMirrorPeriod adds a period with its leaves, by index, and the levels of the tree above them. The error is [IsUnique]
 // when the period is closed already, or a burn is in another one.
 func InsertMirrorPeriod(ctx context.Context, tx *Tx, p *MirrorPeriod, leaves []toll.BurnFields, above [][]toll.Hash) error {

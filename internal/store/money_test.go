@@ -1,8 +1,6 @@
 package store_test
 
 import (
-	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +17,7 @@ func TestOpenOrders(t *testing.T) {
 		o := &store.Order{
 			ID: toll.NewUUID(), Account: [16]byte{1}, Plan: "5", Subscriber: bob, Status: toll.OrderCreated, Credits: 10, Amount: toll.UnitsOf(7),
 			Currency: "USDC", CreatedAt: noon, UpdatedAt: noon, Open: true, Rail: "crypto", DelegationID: toll.NewUUID(), Cents: 1,
-			Permission: &hash, RequestID: "r", Session: "{}", TryAt: noon.Add(time.Second), Tries: 1, Reading: 3,
+			Permission: &hash, RequestID: "r", Session: "{}", Reading: 3,
 		}
 		insert := func(o store.Order) error {
 			return st.Tx(ctx, func(tx *store.Tx) error { return store.InsertOrder(ctx, tx, &o) })
@@ -38,14 +36,10 @@ func TestOpenOrders(t *testing.T) {
 		if err := insert(second); err != nil {
 			t.Fatal(err)
 		}
-		// Orders that an earlier release has placed get their jobs.
-		adopted(t, st, noon.Add(time.Second))
-		adopted(t, st, noon.Add(2*time.Second), store.JobPay+"crypto")
-		o.Open, o.Status, o.FailureCode, o.FailureParams, o.TryAt, o.Tries = false, toll.OrderFailed, toll.CodeChainBalance, "{}", noon, 2
+		o.Open, o.Status, o.FailureCode, o.FailureParams = false, toll.OrderFailed, toll.CodeChainBalance, "{}"
 		o.Reversed, o.TakenBack, o.Loss, o.HeldBack = true, 1, 2, 7
 		write(t, st, func(tx *store.Tx) error { return store.UpdateOrder(ctx, tx, o) })
 		same(t, must[*store.Order](t)(store.OrderByID(ctx, st, o.ID)), o)
-		adopted(t, st, noon.Add(time.Minute), store.JobPay+"crypto", store.JobTakeBack)
 		_, err := store.OpenOrder(ctx, st, o.Account, "")
 		notFound(t, err)
 		third := *o
@@ -105,11 +99,6 @@ func TestDelegations(t *testing.T) {
 		}
 		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, noon))), 0) // the caller does it
 		same(t, must[[]string](t)(store.DueJobs(ctx, st, later)), []string{store.JobEndDelegation})
-
-		// An earlier release leaves the flag and no job.
-		write(t, st, func(tx *store.Tx) error {
-			return errors.Join(store.DropJob(ctx, tx, store.JobEndDelegation, []byte(d.ID)), store.AdoptJobs(ctx, tx, later))
-		})
 		var claimed []store.Job
 		write(t, st, func(tx *store.Tx) (err error) {
 			claimed, err = store.ClaimJobs(ctx, tx, store.JobEndDelegation, "a", later, later.Add(time.Minute), 9)
@@ -118,9 +107,7 @@ func TestDelegations(t *testing.T) {
 		if len(claimed) != 1 || string(claimed[0].Key) != d.ID {
 			t.Fatalf("%+v", claimed)
 		}
-		write(t, st, func(tx *store.Tx) error {
-			return errors.Join(store.EndDelegation(ctx, tx, d.ID), store.AdoptJobs(ctx, tx, later.Add(time.Hour)))
-		})
+		write(t, st, func(tx *store.Tx) error { return store.EndDelegation(ctx, tx, d.ID) })
 		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, later.Add(time.Hour)))), 0)
 	})
 }
@@ -149,18 +136,7 @@ func TestHeldDelegations(t *testing.T) {
 		check(toll.StatusActive, 1, 1)
 		d.RevokedAt, d.DisableAt = noon, noon.Add(time.Minute)
 		write(t, st, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, d) })
-		adopted(t, st, noon.Add(time.Minute))
-		adopted(t, st, noon.Add(2*time.Minute), store.JobDisable)
 	})
-}
-
-// adopted fails the test unless there are jobs of these kinds when those of earlier releases were made.
-func adopted(t *testing.T, st *store.Store, now time.Time, kinds ...string) {
-	t.Helper()
-	write(t, st, func(tx *store.Tx) error { return store.AdoptJobs(t.Context(), tx, now) })
-	if got := slices.Sorted(slices.Values(must[[]string](t)(store.DueJobs(t.Context(), st, now)))); !slices.Equal(got, kinds) {
-		t.Errorf("jobs %q, want %q", got, kinds)
-	}
 }
 
 // The audit sees each way in which money and credits can disagree.

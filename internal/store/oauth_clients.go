@@ -60,7 +60,7 @@ func OAuthRedirectsNear(ctx context.Context, q Querier, client, uri, prefix stri
 	}
 	rows, err := q.Query(ctx, `SELECT redirect_uri, name, shared FROM oauth_redirects
 		WHERE client_id = $1 AND (redirect_uri = $2 OR redirect_uri >= $3 AND redirect_uri < $4)
-		ORDER BY redirect_uri = $2 DESC, COALESCE(granted, TRUE) DESC, used_at DESC, redirect_uri LIMIT $5`, client, uri, prefix, after, int64(n))
+		ORDER BY redirect_uri = $2 DESC, granted DESC, used_at DESC, redirect_uri LIMIT $5`, client, uri, prefix, after, int64(n))
 	return scanAll(rows, err, func(scan func(dest ...any) error) (r OAuthRedirect, err error) {
 		return r, scan(&r.URI, &r.Name, &r.Shared)
 	})
@@ -88,14 +88,14 @@ func DropUnusedOAuthRedirects(ctx context.Context, tx *Tx, source string, before
 // returns how many.
 func TrimOAuthClients(ctx context.Context, s *Store, now, before time.Time, most, n int64) (dropped int64, err error) {
 	var known int64
-	err = s.QueryRow(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM oauth_redirects WHERE COALESCE(granted, TRUE) LIMIT $1) r", most+n).Scan(&known)
+	err = s.QueryRow(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM oauth_redirects WHERE granted LIMIT $1) r", most+n).Scan(&known)
 	if err != nil || known <= most {
 		return 0, err
 	}
 	err = s.Tx(ctx, func(tx *Tx) error {
 		dropped, err = dropOAuthRedirects(ctx, tx, `SELECT r.client_id, r.redirect_uri, r.shared FROM oauth_redirects r
 			JOIN oauth_clients c ON c.client_id = r.client_id
-			WHERE COALESCE(r.granted, TRUE) AND CASE WHEN r.shared THEN r.used_at ELSE c.used_at END < $2
+			WHERE r.granted AND CASE WHEN r.shared THEN r.used_at ELSE c.used_at END < $2
 			ORDER BY r.client_id IN (SELECT client_id FROM oauth_grants WHERE ends_at > $1 AND revoked_at = 0),
 				CASE WHEN r.shared THEN r.used_at ELSE c.used_at END, r.client_id, r.redirect_uri LIMIT $3`+tx.ForUpdate(),
 			Micros(now), Micros(before), known-most)

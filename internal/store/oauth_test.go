@@ -123,21 +123,8 @@ func TestOAuthUnusedClients(t *testing.T) {
 			return err
 		})
 		unused(1)
-
-		// Of what is from before this was noted nobody knows, and it stays.
-		since := func(granted string) {
-			write(t, st, func(tx *store.Tx) error {
-				_, err := tx.Exec(ctx, "UPDATE oauth_redirects SET granted = "+granted+" WHERE client_id = 'new'")
-				return err
-			})
-		}
-		since("NULL")
-		unused(0)
-		drop(10, 10, 0)
-		since("FALSE")
 		drop(10, 10, 1)
 		unused(0)
-		drop(10, 10, 0)
 	})
 }
 
@@ -277,22 +264,10 @@ func TestOAuthGrants(t *testing.T) {
 		same(t, must[store.OAuthGrant](t)(store.OAuthGrantByID(ctx, st, full.ID)).RevokedAt, noon)
 		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, soon.Add(-time.Microsecond)))), 0)
 		same(t, must[[]string](t)(store.DueJobs(ctx, st, soon)), []string{store.JobEndGrant})
-		// An earlier release leaves a flag alone.
-		write(t, st, func(tx *store.Tx) error { return store.DropJob(ctx, tx, store.JobEndGrant, full.ID[:]) })
-		for at, want := range map[time.Time]int{soon: 0, soon.Add(time.Second): 1} {
-			write(t, st, func(tx *store.Tx) error {
-				err := errors.Join(store.DropJob(ctx, tx, store.JobEndGrant, full.ID[:]), store.AdoptJobs(ctx, tx, at))
-				return errors.Join(err, store.AdoptJobs(ctx, tx, at))
-			})
-			same(t, len(must[[]string](t)(store.DueJobs(ctx, st, at))), want)
-		}
-		write(t, st, func(tx *store.Tx) error { return store.AdoptJobs(ctx, tx, soon.Add(time.Second)) })
 		same(t, len(must[[]store.OAuthGrant](t)(store.OAuthGrantsOf(ctx, st, alice, noon, 10))), 0)
 
 		same(t, must[int](t)(store.DropOAuthGrants(ctx, st, noon.Add(2*time.Hour), 10)), 1) // what is being ended stays
 		write(t, st, func(tx *store.Tx) error { return store.EndOAuthGrant(ctx, tx, full.ID) })
-		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, noon.Add(time.Hour)))), 0)
-		write(t, st, func(tx *store.Tx) error { return store.AdoptJobs(ctx, tx, noon.Add(time.Hour)) })
 		same(t, len(must[[]string](t)(store.DueJobs(ctx, st, noon.Add(time.Hour)))), 0)
 		same(t, must[int](t)(store.DropOAuthGrants(ctx, st, noon.Add(2*time.Hour), 10)), 1)
 		_, err = store.OAuthCodeByHash(ctx, st, code.Hash)

@@ -40,9 +40,6 @@ type Order struct {
 	Session       string     `db:"session,null,set"`        // JSON of the page on which a person pays, "" for none
 	FailureCode   toll.Code  `db:"failure_code,null,set"`   // of a failure
 	FailureParams string     `db:"failure_params,null,set"` // JSON, or ""
-	// TryAt and Tries are for processes of the release before, which look at open orders by them.
-	TryAt time.Time `db:"try_at,set"`
-	Tries int64     `db:"tries,set"`
 
 	Reading int64 `db:"reading"` // how often the chain had been read for the delegation when the order was made
 	// Of an order whose credits were taken back: what came back, what had been used up, and what open holds keep for now.
@@ -57,7 +54,7 @@ type Order struct {
 	RefundedCents   int64        `db:"refunded_cents,set"`
 	RefundedCredits toll.Credits `db:"refunded_credits,set"`
 	Dispute         string       `db:"dispute,null,set"` // "", or one of the words below
-	// DisputedCents is what an open or lost dispute is about; 0 with such a dispute: the whole payment, as earlier releases took it.
+	// DisputedCents is what an open or lost dispute is about; 0 with such a dispute: the whole payment.
 	DisputedCents int64  `db:"disputed_cents,set"`
 	Replaces      string `db:"replaces,null"` // the failed order in whose place a person pays this one; "" for none
 

@@ -12,7 +12,7 @@ import (
 )
 
 const planColumns = `p.plan_id, p.owner, p.metadata, p.price, p.credits, p.access_limit, p.max_orders, p.is_trial, p.is_listed,
-	COALESCE(p.version, 1), p.created_at, p.updated_at,
+	p.version, p.created_at, p.updated_at,
 	COALESCE(p.suspended_at, 0) > 0 OR EXISTS (SELECT 1 FROM principals w WHERE w.address = p.owner AND w.suspended_at > 0)`
 
 // planSorts are the sorts of lists of plans.
@@ -68,7 +68,7 @@ func UpdatePlan(ctx context.Context, tx *Tx, p *toll.Plan) error {
 	return found(tx.Exec(
 		ctx,
 		`UPDATE plans SET name = $2, metadata = $3, max_orders = $4, is_listed = $5,
-		version = COALESCE(version, 1) + 1, updated_at = $6 WHERE plan_id = $1`,
+		version = version + 1, updated_at = $6 WHERE plan_id = $1`,
 		string(p.ID), p.Metadata.Name, metadata, p.MaxOrders, p.IsListed, Micros(p.UpdatedAt)))
 }
 

@@ -456,39 +456,6 @@ func TestCountOrder(t *testing.T) {
 	})
 }
 
-// Records from before versions were counted are version 1, and count from there.
-func TestVersionOfOldRecords(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, st *store.Store) {
-		ctx := t.Context()
-		p := newPlan(alice, "")
-		a := &toll.Agent{ID: toll.NewAgentID(), Owner: alice, CreatedAt: noon, UpdatedAt: noon}
-		write(t, st, func(tx *store.Tx) error {
-			err := errors.Join(
-				store.InsertPlan(ctx, tx, p, "", nil),
-				store.InsertAgent(ctx, tx, a, nil),
-			)
-			for _, q := range []string{"UPDATE plans SET version = NULL", "UPDATE agents SET version = NULL"} {
-				_, e := tx.Exec(ctx, q)
-				err = errors.Join(err, e)
-			}
-			return err
-		})
-		for want := int64(1); want <= 3; want++ {
-			write(t, st, func(tx *store.Tx) error {
-				p, err := store.PlanForUpdate(ctx, tx, p.ID)
-				if err != nil || p.Version != want {
-					t.Errorf("plan: version %d, want %d, %v", p.Version, want, err)
-				}
-				a, err := store.AgentForUpdate(ctx, tx, a.ID)
-				if err != nil || a.Version != want {
-					t.Errorf("agent: version %d, want %d, %v", a.Version, want, err)
-				}
-				return errors.Join(store.UpdatePlan(ctx, tx, p), store.UpdateAgent(ctx, tx, a))
-			})
-		}
-	})
-}
-
 // What is listed is chosen owner by owner, so that one who has much does not push out others; records come with what tells whether
 // they changed.
 func TestListedAgents(t *testing.T) {

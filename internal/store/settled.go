@@ -50,10 +50,8 @@ func SettledBetween(
 			low = tail.before
 		}
 	}
-	out := &Settled{view: v, first: v.old + low + 1, last: v.old + high}
-	if v.old > 0 { // of an earlier release, without runs
-		out.first, out.last = 1, max(out.last, v.old)
-	} else if low < 0 {
+	out := &Settled{view: v, first: low + 1, last: high}
+	if low < 0 {
 		out.last = 0
 	}
 	out.first = max(out.first, v.first)
@@ -92,12 +90,7 @@ func (s *Settled) After(sequence int64, ascending bool, n int) ([]SettledRow, er
 		if !ascending {
 			at = len(events) - 1 - i
 		}
-		out[at].Sequence = e.Sequence
-		if e.Row != nil {
-			out[at].Row = *e.Row
-		} else if out[at].Row, err = JournalEntry(s.view.ctx, s.view.q, e.Account, e.Entry); err != nil {
-			return nil, err
-		}
+		out[at] = SettledRow{Sequence: e.Sequence, Row: *e.Row}
 	}
 	return out, nil
 }

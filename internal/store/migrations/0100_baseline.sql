@@ -37,8 +37,8 @@ CREATE UNIQUE INDEX principals_name ON principals (name);
 CREATE INDEX principals_created ON principals (created_at, address);
 
 -- hash is the SHA-256 of the key's JWT. The key itself is not stored. made_by is local, user, key or grant; parent is the API key or the
--- consent that created the key, NULL for none. rights are words separated by spaces. ending is true while records that a revoked key
--- created may still have to end. user_id is the person under whose membership the key stands, NULL for none.
+-- consent that created the key, NULL for none. rights are words separated by spaces. user_id is the person under whose membership the key
+-- stands, NULL for none.
 CREATE TABLE api_keys (
     id           {{BYTES}} NOT NULL,
     address      {{TEXT}}  NOT NULL,
@@ -51,17 +51,15 @@ CREATE TABLE api_keys (
     expires_at   BIGINT    NOT NULL,
     revoked_at   BIGINT    NOT NULL,
     last_used_at BIGINT    NOT NULL,
-    made_by      {{TEXT}},
+    made_by      {{TEXT}}  NOT NULL,
     parent       {{BYTES}},
     rights       TEXT,
-    ending       BOOLEAN,
     user_id      {{BYTES}},
     suspended_at BIGINT,
     PRIMARY KEY (id)
 ){{ROWID}};
 CREATE INDEX api_keys_address ON api_keys (address, created_at, id);
 CREATE INDEX api_keys_parent ON api_keys (parent) WHERE parent IS NOT NULL;
-CREATE INDEX api_keys_ending ON api_keys (id) WHERE ending;
 CREATE INDEX api_keys_user ON api_keys (user_id, address) WHERE user_id IS NOT NULL;
 
 -- metadata, price and credits are JSON. name repeats the name in metadata, for sorting. nonce is the registration nonce, NULL without one;
@@ -81,8 +79,8 @@ CREATE TABLE plans (
     body_hash    {{BYTES}},
     created_at   BIGINT   NOT NULL,
     updated_at   BIGINT   NOT NULL,
-    mirrored     BOOLEAN,
-    version      BIGINT,
+    mirrored     BOOLEAN  NOT NULL,
+    version      BIGINT   NOT NULL,
     suspended_at BIGINT,
     PRIMARY KEY (plan_id)
 );
@@ -108,7 +106,7 @@ CREATE TABLE agents (
     is_listed          BOOLEAN  NOT NULL,
     created_at         BIGINT   NOT NULL,
     updated_at         BIGINT   NOT NULL,
-    version            BIGINT,
+    version            BIGINT   NOT NULL,
     PRIMARY KEY (agent_id)
 );
 CREATE INDEX agents_owner ON agents (owner, created_at, agent_id);
@@ -305,13 +303,12 @@ CREATE TABLE journal_accounts (
 -- amount is a decimal number of base units. seller is the owner of the plan, so that one range of an index has the orders of all plans of
 -- an address. open_key is NULL once an order is finished: an account has at most one open order of each key. rail pays the order, and cents
 -- is what it takes from its delegation, or from the monthly limit of ordered_by, the person who had the wallet of the workspace pay.
--- session is JSON of the payment page. A worker looks at an open order again at try_at. reading is how often the chain had been read for
--- the delegation when the order was created. reversed is 1 when the credits of an order were taken back because its payment turned out not
--- to exist: taken_back came back, loss had been used before, and open holds keep held_back, which is taken back when they end. held_cents
--- is what the delegation of a failed order reserves while its payment may still show up. refunded_cents and refunded_credits were given
--- back. dispute is NULL, 'open', 'won' or 'lost', and disputed_cents is the part of the payment that an open or lost dispute is about.
--- replaces is the failed order that this one replaces. withdrawn is the number of credits of a free order that its seller took back by
--- hand. NULL is the zero value.
+-- session is JSON of the payment page. reading is how often the chain had been read for the delegation when the order was created. reversed
+-- is 1 when the credits of an order were taken back because its payment turned out not to exist: taken_back came back, loss had been used
+-- before, and open holds keep held_back, which is taken back when they end. held_cents is what the delegation of a failed order reserves
+-- while its payment may still show up. refunded_cents and refunded_credits were given back. dispute is NULL, 'open', 'won' or 'lost', and
+-- disputed_cents is the part of the payment that an open or lost dispute is about. replaces is the failed order that this one replaces.
+-- withdrawn is the number of credits of a free order that its seller took back by hand. NULL is the zero value.
 CREATE TABLE orders (
     account_id       {{BYTES}} NOT NULL,
     order_id         {{TEXT}}  NOT NULL,
@@ -334,8 +331,6 @@ CREATE TABLE orders (
     session          TEXT,
     failure_code     TEXT,
     failure_params   TEXT,
-    try_at           BIGINT,
-    tries            BIGINT,
     reading          BIGINT,
     reversed         BIGINT,
     taken_back       BIGINT,
@@ -354,9 +349,7 @@ CREATE TABLE orders (
 ){{PARTITION}};
 CREATE INDEX orders_id ON orders (order_id);
 CREATE UNIQUE INDEX orders_open ON orders (account_id, open_key) WHERE open_key IS NOT NULL;
-CREATE INDEX orders_due ON orders (try_at) WHERE open_key IS NOT NULL;
 CREATE INDEX orders_request ON orders (account_id, request_id) WHERE request_id IS NOT NULL;
-CREATE INDEX orders_held_back ON orders (updated_at) WHERE held_back > 0;
 CREATE INDEX orders_seller ON orders (seller, created_at, order_id);
 CREATE INDEX orders_subscriber ON orders (subscriber, created_at, order_id);
 CREATE INDEX orders_plan ON orders (plan_id, created_at, order_id);
@@ -425,9 +418,7 @@ CREATE TABLE delegations (
 ){{ROWID}};
 CREATE INDEX delegations_owner ON delegations (owner, created_at, delegation_id);
 CREATE INDEX delegations_method ON delegations (owner, payment_method_id);
-CREATE INDEX delegations_revoking ON delegations (delegation_id) WHERE revoking;
 CREATE INDEX delegations_expiry ON delegations (expires_at);
-CREATE INDEX delegations_disable ON delegations (disable_at) WHERE disable_at > 0;
 CREATE INDEX delegations_made_by ON delegations (made_by, expires_at) WHERE made_by IS NOT NULL;
 
 CREATE TABLE delegation_transactions (
@@ -862,7 +853,7 @@ CREATE TABLE oauth_redirects (
     name         TEXT     NOT NULL,
     shared       BOOLEAN  NOT NULL,
     used_at      BIGINT   NOT NULL,
-    granted      BOOLEAN,
+    granted      BOOLEAN  NOT NULL,
     source       {{TEXT}},
     PRIMARY KEY (client_id, redirect_uri)
 ){{ROWID}};
@@ -901,7 +892,6 @@ CREATE TABLE oauth_grants (
     PRIMARY KEY (grant_id)
 ){{ROWID}};
 CREATE INDEX oauth_grants_end ON oauth_grants (ends_at);
-CREATE INDEX oauth_grants_revoking ON oauth_grants (grant_id) WHERE revoking;
 CREATE INDEX oauth_grants_owner ON oauth_grants (owner, created_at);
 CREATE INDEX oauth_grants_parent ON oauth_grants (parent) WHERE parent IS NOT NULL;
 CREATE INDEX oauth_grants_user ON oauth_grants (user_id, owner) WHERE user_id IS NOT NULL;
