@@ -62,30 +62,31 @@ func eachRail(t *testing.T, f func(s *shop)) {
 func eachWith(t *testing.T, rail func() *railtest.Rail, f func(s *shop)) {
 	t.Helper()
 	for _, v := range storetest.Variants() {
-		t.Run(string(v), func(t *testing.T) {
-			s := &shop{T: t, ctx: context.Background(), rail: rail(), queues: map[*checkout.Checkout]*jobs.Queue{}}
-			s.now.Store(start.UnixMicro())
-			cfg := storetest.Config(t, v)
-			processes := 2
-			if v == storetest.SQLite {
-				processes = 1
-			}
-			for range processes {
-				s.store = storetest.OpenConfig(t, cfg)
-				l := ledger.New(s.store, ledger.Config{Clock: s.clock, MACKey: []byte("0123456789abcdef0123456789abcdef")})
-				s.ledgers = append(s.ledgers, l)
-				t.Cleanup(func() {
-					found, err := l.Audit(context.Background())
-					if err := errors.Join(err, l.Close(context.Background())); err != nil || len(found) > 0 {
-						t.Error(err, found)
-					}
-				})
-				s.rooms = append(s.rooms, s.start(s.store, l))
-			}
-			t.Cleanup(s.audit)
-			f(s)
-		})
+		t.Run(string(v), func(t *testing.T) { f(newShop(t, v, rail(), storetest.Config(t, v))) })
 	}
+}
+
+func newShop(t *testing.T, v storetest.Variant, rail *railtest.Rail, cfg store.Config) *shop {
+	s := &shop{T: t, ctx: context.Background(), rail: rail, queues: map[*checkout.Checkout]*jobs.Queue{}}
+	s.now.Store(start.UnixMicro())
+	processes := 2
+	if v == storetest.SQLite {
+		processes = 1
+	}
+	for range processes {
+		s.store = storetest.OpenConfig(t, cfg)
+		l := ledger.New(s.store, ledger.Config{Clock: s.clock, MACKey: []byte("0123456789abcdef0123456789abcdef")})
+		s.ledgers = append(s.ledgers, l)
+		t.Cleanup(func() {
+			found, err := l.Audit(context.Background())
+			if err := errors.Join(err, l.Close(context.Background())); err != nil || len(found) > 0 {
+				t.Error(err, found)
+			}
+		})
+		s.rooms = append(s.rooms, s.start(s.store, l))
+	}
+	t.Cleanup(s.audit)
+	return s
 }
 
 // start makes a checkout, as a process that starts would.

@@ -23,6 +23,7 @@ var (
 	MigrateFrom = migrateFrom
 	OpenStates  = (*Store).openStates
 	KnownSchema = knownSchema
+	Words       = words
 )
 
 // AddMigrations makes this release a later one, with further migrations by the names of their files, until the test ends.

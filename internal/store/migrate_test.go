@@ -261,7 +261,7 @@ func TestReadOnly_TargetSession(t *testing.T) {
 func TestMigrateResumes(t *testing.T) {
 	for _, e := range []store.Engine{store.SQLite, store.Postgres} {
 		t.Run(string(e), func(t *testing.T) {
-			db := emptyDatabase(t, e)
+			db, _ := emptyDatabase(t, e)
 			dir := fstest.MapFS{
 				"0001_a.sql": file("CREATE TABLE a (n BIGINT);"),
 				"0002_b.sql": file("CREATE TABLE b (n BIGINT);\nCREATE TABLE a (n BIGINT);"),
@@ -300,13 +300,13 @@ func file(up string) *fstest.MapFile {
 	return &fstest.MapFile{Data: []byte("-- +goose Up\n" + up + "\n")}
 }
 
-func emptyDatabase(t *testing.T, e store.Engine) *sql.DB {
+func emptyDatabase(t *testing.T, e store.Engine) (*sql.DB, store.Config) {
 	t.Helper()
 	cfg := storetest.Empty(t, storetest.Variant(e))
 	var db *sql.DB
 	if e == store.SQLite {
 		var err error
-		if db, err = sql.Open("sqlite", filepath.Join(cfg.Data, "x.db")); err != nil {
+		if db, err = sql.Open("sqlite", filepath.Join(cfg.Data, "toll.db")); err != nil {
 			t.Fatal(err)
 		}
 		db.SetMaxOpenConns(1)
@@ -314,7 +314,7 @@ func emptyDatabase(t *testing.T, e store.Engine) *sql.DB {
 		db = stdlib.OpenDB(*storetest.ConnConfig(t, cfg.Database))
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	return db
+	return db, cfg
 }
 
 // What both engines understand alike, and what a distributed PostgreSQL allows.
