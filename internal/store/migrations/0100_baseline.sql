@@ -119,7 +119,7 @@ CREATE TABLE agent_plans (
 ){{ROWID}};
 CREATE INDEX agent_plans_plan ON agent_plans (plan_id, agent_id);
 
--- What a payment said about the endpoint that it paid for. The catalogue shows it beside what the builder registered.
+-- The description of an endpoint in a payment for it. The catalogue shows it beside what the builder registered.
 CREATE TABLE discovered (
     agent_id   {{TEXT}} NOT NULL REFERENCES agents (agent_id),
     verb       {{TEXT}} NOT NULL,
@@ -165,8 +165,8 @@ CREATE INDEX accounts_plan ON accounts (plan_id, subscriber, account_id);
 CREATE INDEX accounts_subscriber ON accounts (subscriber, plan_id, account_id);
 
 -- Lots are numbered by the entry that minted them, so that lots with the same end burn in order of creation. A lot of a reversed order ends
--- at the reversal: taken is what was taken back so far, and old_end is its end before, 0 if it is not reversed. open is 1 while credits are
--- left: an index on remaining itself would change with every burn.
+-- at the reversal: taken counts the credits taken back so far, and old_end is its end before, 0 if it is not reversed. open is 1 while
+-- credits are left: an index on remaining itself would change with every burn.
 CREATE TABLE lots (
     account_id {{BYTES}} NOT NULL,
     lot_id     BIGINT    NOT NULL,
@@ -302,13 +302,14 @@ CREATE TABLE journal_accounts (
 
 -- amount is a decimal number of base units. seller is the owner of the plan, so that one range of an index has the orders of all plans of
 -- an address. open_key is NULL once an order is finished: an account has at most one open order of each key. rail pays the order, and cents
--- is what it takes from its delegation, or from the monthly limit of ordered_by, the person who had the wallet of the workspace pay.
--- session is JSON of the payment page. reading is how often the chain had been read for the delegation when the order was created. reversed
--- is 1 when the credits of an order were taken back because its payment turned out not to exist: taken_back came back, loss had been used
--- before, and open holds keep held_back, which is taken back when they end. held_cents is what the delegation of a failed order reserves
--- while its payment may still show up. refunded_cents and refunded_credits were given back. dispute is NULL, 'open', 'won' or 'lost', and
--- disputed_cents is the part of the payment that an open or lost dispute is about. replaces is the failed order that this one replaces.
--- withdrawn is the number of credits of a free order that its seller took back by hand. NULL is the zero value.
+-- is the amount that counts against its delegation, or against the monthly limit of ordered_by, the person who had the wallet of the
+-- workspace pay. session is JSON of the payment page. reading is how often the chain had been read for the delegation when the order was
+-- created. reversed is 1 when the credits of an order were taken back because its payment turned out not to exist: taken_back came back,
+-- loss had been used before, and open holds keep held_back, which is taken back when they end. held_cents is the amount that the delegation
+-- of a failed order reserves while its payment may still show up. refunded_cents and refunded_credits were refunded. dispute is NULL,
+-- 'open', 'won' or 'lost', and disputed_cents is the part of the payment that an open or lost dispute is about. replaces is the failed
+-- order that this one replaces. withdrawn is the number of credits of a free order that its seller took back by hand. NULL is the zero
+-- value.
 CREATE TABLE orders (
     account_id       {{BYTES}} NOT NULL,
     order_id         {{TEXT}}  NOT NULL,
@@ -373,12 +374,12 @@ CREATE TABLE returned_places (
     PRIMARY KEY (plan_id, order_id)
 ){{ROWID}};
 
--- A limit on money. spent_cents is what was paid, reserved_cents is what orders in progress will take; transactions counts both.
+-- A limit on money. spent_cents is the amount paid, reserved_cents the amount that orders in progress will take; transactions counts both.
 -- max_transactions is 0 for no limit, plan_id and api_key_id are '' for any. revoking is true while permissions that name the revoked
 -- delegation may still have to be revoked. owner_account is an account that the user holds, '' for the wallet that the service holds. Such
--- a delegation pays once it has a signature. The service disables it on the chain at disable_at; 0 for nothing to do. paid_cents is what
--- its paid orders took. beyond_cents is how much more the chain had counted when it was read last, and unclear_cents is how much of that
--- the orders that were open then, and still are, may have taken. readings counts the readings. spent_cents follows from these. frozen_for
+-- a delegation pays once it has a signature. The service disables it on the chain at disable_at; 0 for nothing to do. paid_cents is the
+-- amount of its paid orders. beyond_cents is the excess that the chain had counted at the last reading, and unclear_cents is the part of it
+-- that orders which were open then, and still are, may have taken. readings counts the readings. spent_cents follows from these. frozen_for
 -- is 'declines' or 'dispute'; a frozen delegation pays nothing. declines counts consecutive declines. made_by is the person who created it,
 -- NULL if unknown.
 CREATE TABLE delegations (
@@ -436,8 +437,8 @@ CREATE TABLE delegation_transactions (
 CREATE UNIQUE INDEX delegation_transactions_order ON delegation_transactions (order_id);
 CREATE INDEX delegation_transactions_created ON delegation_transactions (delegation_id, created_at, id);
 
--- Cards, and what was noted about wallets, whose id is the address. allowed_keys is a JSON array of key ids, '' for every key. made_by is
--- the person who enrolled the card, NULL if unknown.
+-- Cards, and notes about wallets, whose id is the address. allowed_keys is a JSON array of key ids, '' for every key. made_by is the person
+-- who enrolled the card, NULL if unknown.
 CREATE TABLE payment_methods (
     owner        {{TEXT}} NOT NULL,
     id           {{TEXT}} NOT NULL,
@@ -652,7 +653,7 @@ CREATE TABLE usage_kept (
 ){{ROOM}}{{ROWID}};
 CREATE INDEX usage_kept_open ON usage_kept (plan_id, hour, agent_id) WHERE restored = 0;
 
--- What was paid for orders, by the hour in which they were created. amount is a decimal number of base units, which may exceed a BIGINT.
+-- Payments for orders, by the hour in which the orders were created. amount is a decimal number of base units, which may exceed a BIGINT.
 CREATE TABLE revenue_hours (
     plan_id  {{TEXT}} NOT NULL,
     hour     BIGINT   NOT NULL,
@@ -703,8 +704,9 @@ CREATE TABLE credentials (
 CREATE UNIQUE INDEX credentials_subject ON credentials (kind, subject);
 CREATE INDEX credentials_user ON credentials (user_id, created_at);
 
--- The roles of persons in a workspace, which is a row of principals. spend_limit_cents is what the member may have the workspace pay in a
--- month, NULL for no limit. A session that began at sessions_from or earlier has no access to the workspace; NULL: all sessions have.
+-- The roles of persons in a workspace, which is a row of principals. spend_limit_cents is the most that the member may have the workspace
+-- pay in a month, NULL for no limit. A session that began at sessions_from or earlier has no access to the workspace; NULL: all sessions
+-- have.
 CREATE TABLE memberships (
     workspace         {{TEXT}}  NOT NULL,
     user_id           {{BYTES}} NOT NULL,
@@ -1274,7 +1276,7 @@ CREATE TABLE card_disputes (
 ){{ROWID}};
 CREATE INDEX card_disputes_order ON card_disputes (order_id);
 
--- What moved the balance of the operator at the processor, one row for each balance transaction. It never changes.
+-- Changes of the balance of the operator at the processor, one row for each balance transaction. Rows never change.
 CREATE TABLE card_moves (
     move_id  {{TEXT}} NOT NULL,
     order_id {{TEXT}} NOT NULL,
@@ -1298,10 +1300,10 @@ CREATE TABLE card_events (
 ){{ROWID}};
 CREATE INDEX card_events_created ON card_events (created_at);
 
--- Money at the processor that no order explains (I13). order_id, plan_id and subscriber are what the object claims. resolved_at is 0 until
--- an operator has resolved it; resolution is 'granted', 'refunding', 'refunded' or 'settled', NULL before. refunded_cents were refunded,
+-- Money at the processor that no order explains (I13). order_id, plan_id and subscriber are claims of the object. resolved_at is 0 until an
+-- operator has resolved it; resolution is 'granted', 'refunding', 'refunded' or 'settled', NULL before. refunded_cents were refunded,
 -- disputed_cents were withdrawn by disputes and not returned, both as read from the processor at read_at. delegation_id is the delegation
--- that its metadata names, and counted_cents is what that delegation counts as paid for it.
+-- that its metadata names, and counted_cents is the amount that it counts against that delegation.
 CREATE TABLE card_orphans (
     object_id      {{TEXT}} NOT NULL,
     order_id       TEXT     NOT NULL,
@@ -1321,7 +1323,7 @@ CREATE TABLE card_orphans (
     PRIMARY KEY (object_id)
 ){{ROWID}};
 
--- What the operator paid to sellers by other means. month is YYYY-MM.
+-- Payments of the operator to sellers by other means. month is YYYY-MM.
 CREATE TABLE card_payouts (
     payout_id {{TEXT}} NOT NULL,
     seller    {{TEXT}} NOT NULL,
