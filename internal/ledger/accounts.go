@@ -5,21 +5,19 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-const accountFields = `account_id, plan_id, subscriber, balance, held, open_holds, minted, burned, expired, taken_back,
-	returned, seq, commitment, next_lot_end, next_hold_end, period_end, orders, updated_at`
-
-const accountColumns = accountFields + `, COALESCE(version, 0), hot, COALESCE(low_mark, 0)`
+const accountColumns = `account_id, plan_id, subscriber, balance, held, open_holds, minted, burned, expired, taken_back,
+	returned, seq, commitment, next_lot_end, next_hold_end, period_end, orders, updated_at, version, hot, low_mark`
 
 const (
 	sqlAccount = `SELECT ` + accountColumns + ` FROM accounts WHERE account_id = $1`
 	// SQLite has one writer, so its transaction is the lock.
 	sqlAccountLock = sqlAccount + ` FOR UPDATE`
 
-	sqlAccountMake = `INSERT INTO accounts (` + accountFields + `)
-		VALUES ($1, $2, $3, 0, 0, 0, 0, 0, 0, 0, 0, 0, $4, $5, $5, 0, 0, 0) ON CONFLICT (account_id) DO NOTHING`
+	sqlAccountMake = `INSERT INTO accounts (` + accountColumns + `)
+		VALUES ($1, $2, $3, 0, 0, 0, 0, 0, 0, 0, 0, 0, $4, $5, $5, 0, 0, 0, 0, NULL, 0) ON CONFLICT (account_id) DO NOTHING`
 
 	// sqlAccountVersion is for a change of a permission that does not go through the account.
-	sqlAccountVersion = `UPDATE accounts SET version = COALESCE(version, 0) + 1 WHERE account_id = $1`
+	sqlAccountVersion = `UPDATE accounts SET version = version + 1 WHERE account_id = $1`
 
 	sqlAccountSave = `UPDATE accounts SET balance = $2, held = $3, open_holds = $4, minted = $5, burned = $6, expired = $7,
 		taken_back = $8, returned = $9, seq = $10, commitment = $11, next_lot_end = $12, next_hold_end = $13, period_end = $14,

@@ -13,9 +13,9 @@ import (
 // for new has a row. A new settlement needs no look at the journal, and a new hold none at requests: there the unique keys fail.
 // docs/decisions/0062-remembered-accounts.md says why nothing else can have changed.
 const (
-	sqlAccountSaveIf = sqlAccountSave + ` AND COALESCE(version, 0) = $17 - 1`
+	sqlAccountSaveIf = sqlAccountSave + ` AND version = $17 - 1`
 	// The last argument is the number of accounts.
-	sqlAccountsSaveIf = `WITH saved AS (` + sqlAccountsSave + ` AND COALESCE(a.version, 0) = u.version - 1 RETURNING a.account_id)
+	sqlAccountsSaveIf = `WITH saved AS (` + sqlAccountsSave + ` AND a.version = u.version - 1 RETURNING a.account_id)
 		SELECT 1 / (CASE WHEN COUNT(*) = $20 THEN 1 ELSE 0 END) FROM saved`
 
 	sqlRequestKnown = `SELECT 1 FROM requests WHERE account_id = $1 AND agent_request_id = $2

@@ -132,7 +132,7 @@ CREATE TABLE discovered (
 
 -- One row for each (plan, subscriber). The counters prove conservation in every committed state. hot holds changes to lots and permissions
 -- that most settlements make (ledger/hot.go). version counts the writes of the row. The account is low below low_mark, a share of its last
--- grant. NULL is the zero value.
+-- grant. hot is NULL while there are none.
 CREATE TABLE accounts (
     account_id    {{BYTES}} NOT NULL,
     plan_id       {{TEXT}}  NOT NULL,
@@ -152,9 +152,9 @@ CREATE TABLE accounts (
     period_end    BIGINT    NOT NULL,
     orders        BIGINT    NOT NULL,
     updated_at    BIGINT    NOT NULL,
-    version       BIGINT,
+    version       BIGINT    NOT NULL,
     hot           {{BYTES}},
-    low_mark      BIGINT,
+    low_mark      BIGINT    NOT NULL,
     PRIMARY KEY (account_id),
     CHECK (held <= balance),
     CHECK (minted - burned - expired - taken_back + returned = balance)
