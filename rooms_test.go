@@ -13,13 +13,12 @@ import (
 
 const module = "github.com/tollhq/toll"
 
-// room says what is in the packages of one directory, what they may import besides the standard library, and how long the
-// room may become. A commit that raises a budget says why.
+// room describes the packages of one directory and lists what they may import besides the standard library.
 type room struct {
-	what  string   // is in it, in a few words
-	lines int      // at most, without tests and what is generated
+	what  string   // contents, in a few words
+	layer string   // one of layers
 	ours  string   // rooms of this module, by directory; "toll" is the root
-	third []string // modules, or packages of modules, of others
+	third []string // third-party modules, or packages of them
 	tests []string // the same, for test files only, besides testLibraries
 }
 
@@ -29,12 +28,12 @@ type room struct {
 var rooms = map[string]room{
 	"toll": {
 		what:  "agents, plans, prices, credits, permissions, receipts, codes of errors; `doc.go` is the tour",
-		lines: 5122,
+		layer: "public",
 		tests: []string{"github.com/go-json-experiment/json", "golang.org/x/crypto/sha3"},
 	},
 	"x402": {
 		what:  "types of the protocol, strict JSON, access tokens in three forms, brand words, the seam",
-		lines: 4668,
+		layer: "public",
 		ours:  "toll",
 		third: []string{"github.com/go-json-experiment/json"},
 	},
@@ -42,203 +41,203 @@ var rooms = map[string]room{
 	// evm signs and recovers what wallets sign off the chain.
 	"evm": {
 		what:  "what wallets sign off the chain: authorizations of tokens, texts; strict recovery",
-		lines: 400,
+		layer: "public",
 		ours:  "toll x402",
 		third: []string{"github.com/decred/dcrd/dcrec/secp256k1/v4"},
 	},
 
 	"client": {
 		what:  "Go SDK over HTTP",
-		lines: 3466,
+		layer: "public",
 		ours:  "toll x402 internal/cache internal/backoff",
 	},
 	"paid": {
 		what:  "middleware: verify with hold, run, settle, answer; the reverse proxy",
-		lines: 3367,
+		layer: "public",
 		ours:  "toll x402 internal/cache internal/sale internal/plain",
 	},
 	"paidmcp": {
 		what:  "prices on the tools, resources and prompts of an MCP server; the managed server over HTTP",
-		lines: 5746,
+		layer: "public",
 		ours: "toll x402 paid internal/cache internal/sale internal/plain internal/pace " +
 			"internal/meter internal/oauthmeta",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go", "golang.org/x/sync/semaphore"},
 	},
 	"paida2a": {
 		what:  "a price on an agent of A2A: tasks that are paid by x402 messages",
-		lines: 1750,
+		layer: "public",
 		ours:  "toll x402 paid internal/sale internal/plain internal/pace",
 		third: []string{"github.com/a2aproject/a2a-go"},
 	},
 	"gateway": {
 		what:  "the core of the chat gateway: tools, confirmations, login, context, paid endpoint, MCP",
-		lines: 6558,
+		layer: "public",
 		ours: "toll x402 client paid internal/backoff internal/cache internal/outbound internal/pace " +
 			"internal/plain internal/seal internal/tempfile",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
 	},
 	"tolltest": {
 		what:  "a whole service inside a test",
-		lines: 420,
+		layer: "public",
 		ours:  "toll x402 client internal/checkout/railtest internal/server internal/store/storetest",
 	},
 
 	// What the middlewares share; public rooms link it, so it is as light as they are.
 	"internal/sale": {
 		what:  "the seller's side of a paid call, whatever carries it: verify with hold, classes of refusals, settle, release, settle later, terms of plans",
-		lines: 1205,
+		layer: "public",
 		ours:  "toll x402 internal/backoff internal/cache",
 	},
 	"internal/backoff": {
 		what:  "how long to wait before another try",
-		lines: 40,
+		layer: "public",
 	},
 	"internal/oauthmeta": {
 		what:  "the documents of an authorization server and of what it protects",
-		lines: 80,
+		layer: "public",
 	},
 	"internal/plain": {
 		what:  "text that others chose as one plain line, and names that others chose",
-		lines: 122,
+		layer: "public",
 	},
 	"internal/gzipped": {
 		what:  "texts in gzip, and who takes them",
-		lines: 40,
+		layer: "public",
 	},
 	"internal/cache": {
 		what:  "values for a time, in bounded memory",
-		lines: 180, // 40 of them remember hashes of credentials
+		layer: "public",
 	},
 	"internal/pace": {
 		what:  "connections of peers that send or read too slowly end; the address of a caller",
-		lines: 479,
+		layer: "public",
 	},
 	"internal/meter": {
 		what:  "how often each of many callers does something",
-		lines: 160,
+		layer: "public",
 		ours:  "toll",
 	},
 	"internal/gate": {
 		what:  "API versions: which one applies, changes of JSON between them",
-		lines: 400,
+		layer: "public",
 	},
 	"internal/tempfile": {
 		what:  "temporary files that are removed after a process was killed",
-		lines: 220,
+		layer: "public",
 	},
 	// linked by tests alone
 	"internal/rounds": {
 		what:  "how long the long tests run (`make test`, `make test-all`)",
-		lines: 29,
+		layer: "lab",
 	},
 	"internal/correlation": {
 		what:  "the id of a request in its context, and from there in the log",
-		lines: 80,
+		layer: "public",
 		third: []string{"go.opentelemetry.io/otel"},
 	},
 	"internal/traces": {
 		what:  "spans of work and of calls to others, which cost nothing where nobody wants them",
-		lines: 180,
+		layer: "public",
 		third: []string{"go.opentelemetry.io/otel"},
 	},
 	"internal/traces/otlp": {
 		what:  "sends spans to a collector of OpenTelemetry",
-		lines: 80,
+		layer: "public",
 		ours:  "internal/traces",
 		third: []string{"go.opentelemetry.io/otel"},
 	},
 	"internal/alarm": {
 		what:  "ids of alarms, their lines in the log, and the counter of them",
-		lines: 120,
+		layer: "public",
 	},
 	"internal/seal": {
 		what:  "secrets at rest: master key, envelopes",
-		lines: 400, // 27 of them tell whose user a file belongs to; 30 read files with secrets of others, which came from internal/fiat
+		layer: "books",
 		ours:  "internal/tempfile",
 	},
 	"internal/store": {
 		what:  "migrations, records, transactions, errors of both engines",
-		lines: 12148,
+		layer: "books",
 		ours:  "toll x402 internal/backoff",
 		third: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "modernc.org/libc", "github.com/pressly/goose/v3", "github.com/gofrs/flock"},
 	},
 	"internal/store/storetest": {
 		what:  "databases for tests, the lock order of their transactions, commits whose answer is lost",
-		lines: 632,
+		layer: "lab",
 		ours:  "toll internal/store",
 		third: []string{"github.com/jackc/pgx/v5"},
 	},
 	"internal/backup": {
 		what:  "the embedded database in one sealed file, and back; folders and buckets that keep them, in time",
-		lines: 840, // 350 of them are S3-compatible stores, 150 the schedule, which came from internal/server
+		layer: "books",
 		ours:  "toll internal/tempfile internal/seal internal/store internal/backoff",
 		third: []string{"github.com/minio/minio-go/v7"},
 		tests: []string{"github.com/rclone/gofakes3"},
 	},
 	"internal/ledger": {
 		what:  "accounts, lots, holds, entries, requests, permissions; the writer",
-		lines: 6641,
+		layer: "books",
 		ours:  "toll internal/backoff internal/store",
 		tests: []string{"github.com/jackc/pgx/v5"},
 	},
 	"internal/jobs": {
 		what:  "work in the background: supervised loops, one shutdown, the queue of rare due work",
-		lines: 700,
+		layer: "books",
 		ours:  "internal/backoff internal/store internal/correlation internal/traces",
 		tests: []string{"go.opentelemetry.io/otel"},
 	},
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
 	"internal/auth": {
 		what:  "principals, API keys, access tokens, first start",
-		lines: 3222,
+		layer: "decisions",
 		ours:  "toll internal/cache internal/seal internal/store internal/jobs",
 		third: []string{"github.com/go-jose/go-jose/v4", "github.com/decred/dcrd/dcrec/secp256k1/v4"},
 	},
 	"internal/checkout": {
 		what:  "orders, top-ups, refunds, delegations, payment methods, mint, balance; the edge to money",
-		lines: 4707,
+		layer: "decisions",
 		ours:  "toll evm internal/backoff internal/store internal/ledger internal/jobs internal/outbound internal/rail internal/traces",
 	},
 	"internal/rail": {
 		what:  "types that checkout and the rails share: what a rail pays, and how it decides orders",
-		lines: 423,
+		layer: "rails",
 		ours:  "toll evm internal/store",
 	},
 	// A rail for tests, which the program does not link.
 	"internal/checkout/railtest": {
 		what:  "a rail for tests that behaves as one for cards: pages, declines, late decisions, refunds, disputes; money of wallets",
-		lines: 950,
+		layer: "lab",
 		ours:  "toll evm internal/store internal/rail",
 	},
 	"internal/chain": {
 		what:  "the crypto rail: orders, simulation, relayers, the tracker that follows the chain; its records",
-		lines: 6302,
+		layer: "rails",
 		ours: "toll evm internal/backoff internal/store internal/jobs internal/rail internal/chain/contracts internal/chain/userop internal/alarm " +
 			"internal/chain/signer internal/chain/endpoints",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/chain/contracts": {
 		what:  "addresses and code of the contracts, and whether a chain has them",
-		lines: 350,
+		layer: "rails",
 		ours:  "toll",
 		third: []string{"github.com/ethereum/go-ethereum"},
 		tests: []string{"github.com/holiman/uint256"},
 	},
 	"internal/chain/contracts/generate": {
 		what:  "the program that makes them from pinned packages, run by hand",
-		lines: 450,
+		layer: "rails",
 		ours:  "internal/chain/contracts",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/chain/userop": {
 		what:  "operations, calldata, hashes, delegations: pure functions",
-		lines: 846,
+		layer: "rails",
 		ours:  "toll evm internal/chain/contracts",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/chain/signer": {
 		what:  "typed requests, refusals, the hourly cap; nobody else sees a key of an account",
-		lines: 944,
+		layer: "rails",
 		ours:  "toll evm internal/chain/contracts internal/chain/userop internal/alarm",
 		third: []string{
 			"github.com/ethereum/go-ethereum",
@@ -248,32 +247,32 @@ var rooms = map[string]room{
 	},
 	"internal/chain/endpoints": {
 		what:  "JSON-RPC endpoints, their health and their agreement",
-		lines: 1050,
+		layer: "rails",
 		ours:  "toll internal/backoff internal/jobs internal/traces",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	// The embedded chain is the only room that runs a node.
 	"internal/chain/devchain": {
 		what:  "the embedded chain; the only room that runs a node",
-		lines: 942,
+		layer: "rails",
 		ours:  "internal/chain/contracts internal/tempfile",
 		third: []string{"github.com/ethereum/go-ethereum", "github.com/holiman/uint256"},
 	},
 	"internal/chain/chaintest": {
 		what:  "chains, keys, a lying endpoint, for tests",
-		lines: 1400,
+		layer: "lab",
 		ours:  "internal/chain/contracts internal/chain/signer internal/chain/devchain",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/chain/mirror": {
 		what:  "burned credits as a Merkle tree per period: publisher, and the check of a proof",
-		lines: 650,
+		layer: "rails",
 		ours:  "toll internal/store internal/jobs internal/chain/contracts internal/chain/endpoints internal/chain/signer",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/card": {
 		what:  "the card rail: customers, cards, pages, charges, refunds, disputes, events; it alone speaks to Stripe",
-		lines: 4457,
+		layer: "rails",
 		ours:  "toll internal/store internal/jobs internal/rail internal/plain internal/alarm",
 		third: []string{"github.com/stripe/stripe-go/v85"},
 		tests: []string{"github.com/stripe/stripe-mock"},
@@ -281,53 +280,53 @@ var rooms = map[string]room{
 	// Of its lines about 800 are the objects of Stripe, member by member.
 	"internal/card/double": {
 		what:  "a stateful double of Stripe over HTTP: test cards, pages, webhooks, faults, books",
-		lines: 4102, // 70 of them are a person who fills its pages
+		layer: "lab",
 		ours:  "toll internal/tempfile",
 		tests: []string{"github.com/stripe/stripe-go/v85", "github.com/stripe/stripe-mock"},
 	},
 	"internal/outbound": {
 		what:  "requests to addresses that others chose: checked, pinned, bounded",
-		lines: 320, // 50 of them are the agents of the chat gateway
+		layer: "public",
 	},
 	"internal/events": {
 		what:  "events of entries, lists and live streams, webhooks and their delivery, mails",
-		lines: 1700, // 240 of them are mails
+		layer: "decisions",
 		ours:  "toll x402 internal/plain internal/store internal/ledger internal/jobs internal/outbound",
 	},
 	// schema checks values and schemas of strangers, in bounded work.
 	"internal/schema": {
 		what:  "JSON Schemas of strangers, checked in bounded work",
-		lines: 550,
+		layer: "public",
 		tests: []string{"github.com/google/jsonschema-go"},
 	},
 	"internal/facilitator": {
 		what:  "verify, settle, release in both bodies, top-ups on the way, permissions, sub-tasks, sales to wallets, the catalogue, offers and receipts; caches",
-		lines: 5772,
+		layer: "decisions",
 		ours: "toll x402 evm internal/cache internal/schema internal/meter internal/store " +
 			"internal/ledger internal/auth internal/rail internal/checkout",
 	},
 	"internal/oauth": {
 		what:  "the authorization server: clients, consents, codes, devices, refresh tokens, documents",
-		lines: 2982,
+		layer: "doors",
 		ours: "toll internal/meter internal/store internal/auth internal/facilitator " +
 			"internal/oauthmeta internal/outbound",
 	},
 	"internal/people": {
 		what:  "persons, their credentials and roles in workspaces, invitations, recovery",
-		lines: 3398,
+		layer: "decisions",
 		ours:  "toll x402 evm internal/plain internal/meter internal/store internal/auth internal/jobs internal/traces",
 		third: []string{"golang.org/x/crypto", "github.com/go-webauthn/webauthn", "github.com/wneessen/go-mail", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	},
 	"internal/web": {
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
-		lines: 12107,
+		layer: "doors",
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
 			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound internal/gzipped internal/cache",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},
 	"internal/api": {
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
-		lines: 8101,
+		layer: "doors",
 		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger internal/correlation internal/traces " +
 			"internal/auth internal/facilitator internal/checkout internal/events internal/people internal/plain internal/gzipped docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
@@ -336,7 +335,7 @@ var rooms = map[string]room{
 	// crypto starts and reports the chain, and has what it remembers of its own: keys, the genesis, the mirror.
 	"internal/crypto": {
 		what:  "starts, watches and reports the chain: settings, keys of its accounts, faucet, mirror of burns",
-		lines: 1690,
+		layer: "rails",
 		ours: "toll evm internal/seal internal/store internal/ledger internal/jobs internal/auth " +
 			"internal/rail internal/chain internal/chain/contracts internal/chain/signer " +
 			"internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
@@ -345,18 +344,18 @@ var rooms = map[string]room{
 	// fiat is to the card rail what crypto is to the chain.
 	"internal/fiat": {
 		what:  "starts, checks and reports the card rail: settings, keys, the account, the double in a sandbox; what builders are owed",
-		lines: 1097, // 50 of them read the files of keys, 200 say what builders are owed; 40 are payments without an order
+		layer: "rails",
 		ours:  "toll internal/seal internal/store internal/jobs internal/auth internal/rail internal/card internal/card/double internal/traces",
 	},
 	"internal/metrics": {
 		what:  "what an operator watches: counts of requests, of background work, of the database",
-		lines: 610,
+		layer: "outside",
 		ours:  "toll internal/store internal/ledger internal/jobs internal/api internal/alarm",
 		third: []string{"github.com/prometheus/client_golang"},
 	},
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
-		lines: 3779,
+		layer: "outside",
 		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm internal/correlation internal/traces internal/traces/otlp " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
@@ -371,12 +370,12 @@ var rooms = map[string]room{
 	},
 	"internal/server/servertest": {
 		what:  "the program as a process, for tests that kill it",
-		lines: 450,
+		layer: "lab",
 		ours:  "toll client",
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
-		lines: 11249,
+		layer: "outside",
 		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/plain internal/jobs " +
 			"internal/crypto internal/card/double internal/fiat internal/server",
 		third: []string{
@@ -391,14 +390,14 @@ var rooms = map[string]room{
 	},
 	"cmd/toll": {
 		what:  "`main`",
-		lines: 20,
+		layer: "outside",
 		ours:  "internal/cli",
 	},
 
 	// bench measures the program from outside, and some rooms from inside.
 	"bench": {
 		what:  "measurements side by side",
-		lines: 3440, // 90 of them are lists, 125 the middlewares of all languages, in place of a program in Python
+		layer: "lab",
 		ours: "toll x402 client paid internal/seal internal/store internal/ledger internal/auth " +
 			"internal/facilitator internal/checkout internal/crypto internal/server",
 		third: []string{
@@ -411,12 +410,12 @@ var rooms = map[string]room{
 	// Tests alone, which run the program and software of others as processes.
 	"docs": {
 		what:  "the guides of this directory, as the service shows them",
-		lines: 300,
+		layer: "public",
 		third: []string{"github.com/yuin/goldmark"},
 	},
 	"interop": {
 		what:  "the program against software of others: tests alone, with packages of npm",
-		lines: 20,
+		layer: "lab",
 		tests: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/a2aproject/a2a-go"},
 	},
 }
@@ -529,12 +528,12 @@ func TestRooms(t *testing.T) {
 func TestRooms_Bad(t *testing.T) {
 	dir := filepath.Join("testdata", "rooms", "bad")
 	bad := newHouse("example.org/bad", map[string]room{
-		"toll":                {lines: 100},
-		"x402":                {lines: 21, ours: "toll"},
-		"internal/api":        {lines: 100, ours: "toll x402", third: []string{"example.com/allowed"}},
-		"internal/chain/deep": {lines: 100},
-		"internal/server":     {lines: 100, ours: "internal/chain/deep"},
-		"gone":                {},
+		"toll":                {layer: "public"},
+		"x402":                {ours: "toll"},
+		"internal/api":        {layer: "doors", ours: "toll x402", third: []string{"example.com/allowed"}},
+		"internal/chain/deep": {layer: "rails"},
+		"internal/server":     {layer: "outside", ours: "internal/chain/deep"},
+		"gone":                {layer: "lab"},
 	})
 	bad.longest = 9
 	bad.testLibraries = []string{"example.com/testing"}
@@ -556,7 +555,7 @@ func TestRooms_Bad(t *testing.T) {
 		}
 	}
 	want = append(want, "gone:0: no such room: strike it from the table",
-		"x402:0: 25 lines, and the budget is 21: remove some, or say in the commit why it needs more",
+		"x402:0: a room without a layer",
 		"internal/server/server.go:0: 10 lines, and 9 are the most of a file here")
 	slices.Sort(got)
 	slices.Sort(want)

@@ -209,6 +209,7 @@ slow='TestAnswersByHandAreThoseOfTheStrictDecoder|TestBodies_Bounded|TestQueryAg
 slow="$slow|TestT17_RightsOfRoles|TestT17_RightOfEveryRoute|TestRequests_Bounded|TestLists_Index|TestEventRuns_List"
 slow="$slow|TestT121_DocumentsGiveWayOneByOne|TestBooks_RandomHistories|TestUsage_EqualsEntries|TestT184_MassExpiry"
 slow="$slow|TestT138_NothingIsPaidByAModelAlone|TestRevenue_Bound|TestTokenCacheIsBounded|TestGeneratedFileIsCurrent"
+sh scripts/named.sh "$watched" "$large" "$slow" || die "correct the lists of tests in scripts/test.sh"
 # A lane is some of the packages, and within them subtests by the names of stores.
 skip=
 suites="sqlite postgres partitioned embedded anvil chromium openclaw python typescript"
