@@ -332,20 +332,13 @@ var rooms = map[string]room{
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 		tests: []string{"github.com/google/jsonschema-go"},
 	},
-	// crypto starts and reports the chain, and has what it remembers of its own: keys, the genesis, the mirror.
-	"internal/crypto": {
-		what:  "starts, watches and reports the chain: settings, keys of its accounts, faucet, mirror of burns",
+	"internal/rails": {
+		what:  "starts, checks, and reports the chain and the card processor: settings, keys, doctor, payments without an order, payouts",
 		layer: "rails",
-		ours: "toll evm internal/seal internal/store internal/ledger internal/jobs internal/auth " +
+		ours: "toll evm internal/seal internal/store internal/ledger internal/jobs internal/auth internal/traces " +
 			"internal/rail internal/chain internal/chain/contracts internal/chain/signer " +
-			"internal/chain/endpoints internal/chain/devchain internal/chain/mirror",
+			"internal/chain/endpoints internal/chain/devchain internal/chain/mirror internal/card internal/card/double",
 		third: []string{"github.com/ethereum/go-ethereum"},
-	},
-	// fiat is to the card rail what crypto is to the chain.
-	"internal/fiat": {
-		what:  "starts, checks and reports the card rail: settings, keys, the account, the double in a sandbox; what builders are owed",
-		layer: "rails",
-		ours:  "toll internal/seal internal/store internal/jobs internal/auth internal/rail internal/card internal/card/double internal/traces",
 	},
 	"internal/metrics": {
 		what:  "what an operator watches: counts of requests, of background work, of the database",
@@ -359,7 +352,7 @@ var rooms = map[string]room{
 		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm internal/correlation internal/traces internal/traces/otlp " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
-			"internal/outbound internal/pace internal/metrics internal/crypto internal/fiat internal/people",
+			"internal/outbound internal/pace internal/metrics internal/rails internal/people",
 		third: []string{"golang.org/x/sys/unix", "go.opentelemetry.io/otel"}, // the filter of a listener that ends
 		tests: []string{
 			"github.com/go-jose/go-jose/v4", "github.com/jackc/pgx/v5",
@@ -377,7 +370,7 @@ var rooms = map[string]room{
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
 		layer: "outside",
 		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/plain internal/jobs " +
-			"internal/crypto internal/card/double internal/fiat internal/server",
+			"internal/rails internal/card/double internal/server",
 		third: []string{
 			"github.com/ethereum/go-ethereum",
 			"github.com/go-jose/go-jose/v4",
@@ -399,7 +392,7 @@ var rooms = map[string]room{
 		what:  "measurements side by side",
 		layer: "lab",
 		ours: "toll x402 client paid internal/seal internal/store internal/ledger internal/auth " +
-			"internal/facilitator internal/checkout internal/crypto internal/server",
+			"internal/facilitator internal/checkout internal/rails internal/server",
 		third: []string{
 			"github.com/HdrHistogram/hdrhistogram-go",
 			"github.com/jackc/pgx/v5",

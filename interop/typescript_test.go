@@ -21,8 +21,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
-	"github.com/tollhq/toll/internal/crypto"
-	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -351,12 +350,12 @@ func conformanceStage(t *testing.T) string {
 	t.Cleanup(keys.Close)
 	page := railtest.New()
 	page.Behave(railtest.Behaviour{Person: true})
-	off := server.Config{Chain: crypto.Config{Mode: crypto.Off}, Card: fiat.Config{Mode: fiat.Off}}
+	off := server.Config{Chain: rails.ChainConfig{Mode: rails.ChainOff}, Card: rails.CardConfig{Mode: rails.CardOff}}
 	limited := off
 	limited.RateLimitKey, limited.RateLimitIP = 1, 1
 	for need, cfg := range map[string]server.Config{
 		"":               off,
-		"embedded-chain": {Chain: crypto.Config{Mode: crypto.Embedded, Mirror: true}},
+		"embedded-chain": {Chain: rails.ChainConfig{Mode: rails.ChainEmbedded, Mirror: true}},
 		"rail":           {Rails: checkout.Rails{Crypto: railtest.New(), Card: page}},
 		"rate-limit":     limited,
 	} {

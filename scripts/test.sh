@@ -213,7 +213,7 @@ sh scripts/named.sh "$watched" "$large" "$slow" || die "correct the lists of tes
 # A lane is some of the packages, and within them subtests by the names of stores.
 skip=
 suites="sqlite postgres partitioned embedded anvil chromium openclaw python typescript"
-chain='/internal/(chain|crypto)(/|$)'
+chain='/internal/(chain|rails)(/|$)'
 case $lane in
 '') packages() { cat; } ;;
 sqlite)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
-	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -133,7 +133,7 @@ func (a *app) cards(ctx context.Context) (map[string]json.RawMessage, error) {
 }
 
 // cardFlags say through which account fiat plans are paid.
-func cardFlags(c *cobra.Command, cfg *fiat.Config) {
+func cardFlags(c *cobra.Command, cfg *rails.CardConfig) {
 	f := pflag.NewFlagSet("card", pflag.ContinueOnError)
 	f.StringVar((*string)(&cfg.Mode), "card", "", "off: no fiat plans; default the account of the Stripe keys, without them a double in a sandbox and off on live")
 	f.StringVar(&cfg.SecretKeyFile, "stripe-secret-key-file", "", "file of mode 0600 with the secret or restricted key; TOLL_STRIPE_SECRET_KEY holds the key itself")

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/rails"
 )
 
 // whereFlags say on which chain crypto plans are paid, and by which accounts.
-func whereFlags(c *cobra.Command, cfg *crypto.Config) {
+func whereFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	f := pflag.NewFlagSet("chain", pflag.ContinueOnError)
 	f.StringVar((*string)(&cfg.Mode), "chain", "", "embedded or off; default the endpoints of --chain-rpc-urls, without them the embedded chain in a sandbox and off on live")
 	f.StringSliceVar(&cfg.RPCURLs, "chain-rpc-urls", nil, "JSON-RPC endpoints of the chain, with commas; live needs two")
@@ -26,7 +26,7 @@ func whereFlags(c *cobra.Command, cfg *crypto.Config) {
 }
 
 // chainFlags are whereFlags, and how crypto plans are paid. Their defaults are those of the service.
-func chainFlags(c *cobra.Command, cfg *crypto.Config) {
+func chainFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	whereFlags(c, cfg)
 	f := pflag.NewFlagSet("chain", pflag.ContinueOnError)
 	f.StringVar(&cfg.HTTP, "chain-http", "", "loopback address on which the embedded chain answers JSON-RPC; default none")

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/rails"
 )
 
 // docs/CRYPTO.md has every setting of the chain, with the default that the flag has.
@@ -22,7 +22,7 @@ func TestChainSettingsAreDocumented(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `(TOLL_CHAIN[A-Z_]*)` \\| ([^|]*) \\|").FindAllStringSubmatch(string(page), -1) {
 		documented[m[1]] = m[2]
 	}
-	var cfg crypto.Config
+	var cfg rails.ChainConfig
 	c := &cobra.Command{}
 	chainFlags(c, &cfg)
 	c.Flags().VisitAll(func(f *pflag.Flag) {

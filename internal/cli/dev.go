@@ -22,7 +22,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/paid"
 )
@@ -209,7 +209,7 @@ func (m *market) config(a *app, f devFlags) server.Config {
 	return server.Config{
 		Data: f.data, Listen: m.serviceListener.Addr().String(), PublicURL: m.url(), Release: release(), Log: m.log, LoopbackWebhooks: true,
 		Namespace: a.flags.namespace,
-		Chain:     crypto.Config{Mode: crypto.Embedded, HTTP: f.chainListen},
+		Chain:     rails.ChainConfig{Mode: rails.ChainEmbedded, HTTP: f.chainListen},
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/x402"
 )
@@ -86,7 +86,7 @@ func (a *app) history(ctx context.Context, m *market, f devFlags) (err error) {
 	back.Store(int64(devDays * 24 * time.Hour))
 	clock := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
 	cfg := m.config(a, f)
-	cfg.Clock, cfg.Chain = clock, crypto.Config{Mode: crypto.Off}
+	cfg.Clock, cfg.Chain = clock, rails.ChainConfig{Mode: rails.ChainOff}
 	s, err := server.New(ctx, cfg)
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -42,7 +42,7 @@ happened, so that a month which was paid does not change. FEES are those of the 
 
 func (a *app) payoutsMark() *cobra.Command {
 	var builder, cents string
-	p := fiat.Payout{}
+	p := rails.Payout{}
 	c := a.storeCommand("mark", "Record what was paid to a builder by other means", func(cmd *cobra.Command, _ []string, cfg server.Config) (err error) {
 		if p.Builder, err = toll.ParseAddress(builder); err != nil {
 			return flagError("builder", err)
@@ -61,7 +61,7 @@ func (a *app) payoutsMark() *cobra.Command {
 		}
 		p.Currency = strings.ToLower(p.Currency)
 		made, err := server.MarkPayout(cmd.Context(), cfg, p, a.flags.yes)
-		if errors.Is(err, fiat.ErrNotOwed) {
+		if errors.Is(err, rails.ErrNotOwed) {
 			return fmt.Errorf("%w; nothing was recorded: --yes records it all the same", err)
 		}
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -51,7 +51,7 @@ the proof, as far as the receipt names them.`
 				return err
 			}
 		}
-		v, err := crypto.VerifyProof(cmd.Context(), rpc, p)
+		v, err := rails.VerifyProof(cmd.Context(), rpc, p)
 		if err != nil {
 			return fmt.Errorf("the proof does not hold: %w", err)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
-	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -388,7 +388,7 @@ func TestPagesWithoutPayment(t *testing.T) {
 	}
 	stripe := httptest.NewServer(d.Handler())
 	t.Cleanup(func() { d.Close(); stripe.Close() })
-	c := newCardShop(t, fiat.Config{SecretKey: secret, URL: stripe.URL})
+	c := newCardShop(t, rails.CardConfig{SecretKey: secret, URL: stripe.URL})
 	v := newVisitor(t, c.url)
 	id, page := c.order(client.CheckoutParams{CancelURL: cancelURL}) // no publishable key: no frame
 	linkOf(t, v.get(page))
@@ -424,7 +424,7 @@ func TestPagesWithoutPayment(t *testing.T) {
 		t.Errorf("the order is %s", c.status(id))
 	}
 
-	_, address := start(t, server.Config{Data: storetest.Dir(t), Card: fiat.Config{Mode: fiat.Off}})
+	_, address := start(t, server.Config{Data: storetest.Dir(t), Card: rails.CardConfig{Mode: rails.CardOff}})
 	for _, path := range []string{"/cards/enroll", page, page + "&x=1"} {
 		reads(t, newVisitor(t, address).get(path), http.StatusFailedDependency, "Card payments are not configured here.")
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
-	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -39,9 +39,9 @@ type cardShop struct {
 	plan          toll.PlanID
 }
 
-func newCardShop(t *testing.T, cards ...fiat.Config) *cardShop {
+func newCardShop(t *testing.T, cards ...rails.CardConfig) *cardShop {
 	t.Helper()
-	var card fiat.Config
+	var card rails.CardConfig
 	if len(cards) > 0 {
 		card = cards[0]
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -91,7 +91,7 @@ func TestCardsInASandbox(t *testing.T) {
 func audited(t *testing.T, cfg server.Config, builder toll.Address, orderID string, orders int64) {
 	t.Helper()
 	ctx := t.Context()
-	var owed []fiat.Owed
+	var owed []rails.Owed
 	eventually(t, "what is owed", func() bool {
 		var err error
 		if owed, err = server.Owed(ctx, cfg, ""); err != nil {
@@ -103,8 +103,8 @@ func audited(t *testing.T, cfg server.Config, builder toll.Address, orderID stri
 	if o.Builder != builder || o.Currency != "usd" || o.Charged != toll.Cents(500*orders) || o.Fees < 1 || o.Due != o.Charged-o.Fees-o.PaidOut {
 		t.Errorf("%+v", o)
 	}
-	p := fiat.Payout{ID: toll.NewUUID(), Builder: builder, Month: o.Month, Currency: "usd", Cents: o.Due + 1}
-	if _, err := server.MarkPayout(ctx, cfg, p, false); !errors.Is(err, fiat.ErrNotOwed) {
+	p := rails.Payout{ID: toll.NewUUID(), Builder: builder, Month: o.Month, Currency: "usd", Cents: o.Due + 1}
+	if _, err := server.MarkPayout(ctx, cfg, p, false); !errors.Is(err, rails.ErrNotOwed) {
 		t.Errorf("more than is owed: %v", err)
 	}
 	p.Cents--

@@ -17,7 +17,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
-	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -149,7 +149,7 @@ func TestOrderGoesOnAfterRestart(t *testing.T) {
 
 // The embedded chain has the time of the sandbox: what ends by the clock of the service ends on the chain.
 func TestEmbeddedChainMovesWithTheClock(t *testing.T) {
-	s, url := start(t, server.Config{Data: storetest.Dir(t), Chain: crypto.Config{HTTP: "127.0.0.1:0"}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{HTTP: "127.0.0.1:0"}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 0).patient
 	op := operator(t, s, url)

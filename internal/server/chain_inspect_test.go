@@ -9,7 +9,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/devchain"
-	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -57,7 +57,7 @@ func TestInspectChain(t *testing.T) {
 	})
 	t.Run("off", func(t *testing.T) {
 		cfg := cfg
-		cfg.Chain.Mode = crypto.Off
+		cfg.Chain.Mode = rails.ChainOff
 		says(t, inspected(t, cfg, "chain"), "ok", "off")
 	})
 
@@ -66,7 +66,7 @@ func TestInspectChain(t *testing.T) {
 	there := outside(double.URL)
 	there.Data = storetest.Dir(t)
 	plain := there
-	plain.Chain = crypto.Config{Mode: crypto.Off}
+	plain.Chain = rails.ChainConfig{Mode: rails.ChainOff}
 	t.Run("a database", func(t *testing.T) { start(t, plain) })
 	t.Run("never started with the chain", func(t *testing.T) {
 		says(t, inspected(t, there, "relayer"), "warning", "first start")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -51,7 +52,7 @@ func TestF28_ChainAfterRestore(t *testing.T) {
 	}
 	_, url := start(t, restored)
 	c := (&stand{owner: builder.Address, buyer: subscriber.Address, plan: plan}).on(url, builder, subscriber).patient
-	var found []server.Unmatched
+	var found []rails.Unmatched
 	eventually(t, "the lost payments are listed", func() bool {
 		var err error
 		if found, err = server.UnmatchedPayments(ctx, restored); err != nil {
@@ -65,7 +66,7 @@ func TestF28_ChainAfterRestore(t *testing.T) {
 			t.Errorf("%+v", u)
 		}
 	}
-	resolve := func(u server.Unmatched, how string, plan toll.PlanID) error {
+	resolve := func(u rails.Unmatched, how string, plan toll.PlanID) error {
 		_, err := server.ResolvePayment(ctx, restored, server.Resolve{ID: u.ID, How: how, Plan: plan})
 		return err
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/devchain"
-	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -79,14 +79,14 @@ func fuel(t *testing.T, st *store.Store, chain *chaintest.Chain) {
 
 // outside is a service on a chain that runs outside of it, behind endpoints.
 func outside(urls ...string) server.Config {
-	return server.Config{Chain: crypto.Config{RPCURLs: urls, Confirmations: -1, TopUpConfirmations: -1}}
+	return server.Config{Chain: rails.ChainConfig{RPCURLs: urls, Confirmations: -1, TopUpConfirmations: -1}}
 }
 
 func TestT71_Settings(t *testing.T) {
 	live := server.Config{
 		Data: t.TempDir(), Environment: toll.Live, MasterKeyFile: freshMasterKey(t), PublicURL: "https://pay.example.com",
 	}
-	with := func(base server.Config, c crypto.Config) server.Config {
+	with := func(base server.Config, c rails.ChainConfig) server.Config {
 		base.Chain = c
 		return base
 	}
@@ -96,15 +96,15 @@ func TestT71_Settings(t *testing.T) {
 		cfg  server.Config
 		says string
 	}{
-		"live and embedded":         {with(live, crypto.Config{Mode: crypto.Embedded}), "TOLL_CHAIN_RPC_URLS"},
-		"live and its own JSON-RPC": {with(live, crypto.Config{HTTP: "127.0.0.1:0"}), "TOLL_CHAIN_RPC_URLS"},
-		"live and one endpoint":     {with(live, crypto.Config{RPCURLs: []string{"https://one.example.com"}}), "two endpoints"},
+		"live and embedded":         {with(live, rails.ChainConfig{Mode: rails.ChainEmbedded}), "TOLL_CHAIN_RPC_URLS"},
+		"live and its own JSON-RPC": {with(live, rails.ChainConfig{HTTP: "127.0.0.1:0"}), "TOLL_CHAIN_RPC_URLS"},
+		"live and one endpoint":     {with(live, rails.ChainConfig{RPCURLs: []string{"https://one.example.com"}}), "two endpoints"},
 		"live and a generated key":  {ownKey, "TOLL_MASTER_KEY_FILE"},
-		"a mode that is none":       {server.Config{Data: storetest.Dir(t), Chain: crypto.Config{Mode: "on"}}, "TOLL_CHAIN"},
-		"both":                      {server.Config{Data: storetest.Dir(t), Chain: crypto.Config{Mode: crypto.Embedded, RPCURLs: []string{"http://x"}}}, "set one of them"},
-		"no URL":                    {server.Config{Data: storetest.Dir(t), Chain: crypto.Config{RPCURLs: []string{"ipc:/x?key=hidden"}}}, "http"},
+		"a mode that is none":       {server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{Mode: "on"}}, "TOLL_CHAIN"},
+		"both":                      {server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{Mode: rails.ChainEmbedded, RPCURLs: []string{"http://x"}}}, "set one of them"},
+		"no URL":                    {server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{RPCURLs: []string{"ipc:/x?key=hidden"}}}, "http"},
 		"a server without a place for the chain": {server.Config{
-			Database: storetest.Config(t, storetest.Postgres).Database, MasterKeyFile: freshMasterKey(t), Chain: crypto.Config{Mode: crypto.Embedded},
+			Database: storetest.Config(t, storetest.Postgres).Database, MasterKeyFile: freshMasterKey(t), Chain: rails.ChainConfig{Mode: rails.ChainEmbedded},
 		}, "TOLL_DATA"},
 	} {
 		t.Run(name, func(t *testing.T) {

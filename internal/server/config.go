@@ -20,10 +20,9 @@ import (
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/facilitator"
-	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/web"
 	"github.com/tollhq/toll/x402"
@@ -123,9 +122,9 @@ type Config struct {
 	// Rails are the ways in which money reaches builders. A plan that needs one which is nil cannot be ordered.
 	Rails checkout.Rails
 	// Chain says where crypto plans are paid. It means nothing when Rails.Crypto is given.
-	Chain crypto.Config
+	Chain rails.ChainConfig
 	// Card says through which account fiat plans are paid. It means nothing when Rails.Card is given.
-	Card fiat.Config
+	Card rails.CardConfig
 	// RateLimitKey is how many calls a second an API key may make, RateLimitIP those of an address without a valid one, of
 	// IPv6 those of a /64. Four times as many may come at once. 0 is no limit. Each process counts for itself.
 	RateLimitKey, RateLimitIP int
@@ -253,7 +252,7 @@ func (c Config) checkLive(publicURL string) error {
 			"digits and mode 0600, kept outside the data directory and its backups, or TOLL_MASTER_KEY to the digits; " +
 			"TOLL_ALLOW_LOCAL_MASTER_KEY=true takes the one that is made in the data directory")
 	}
-	if err := errors.Join(c.Chain.CheckLive(), c.Card.CheckIn(toll.Live)); err != nil {
+	if err := errors.Join(c.Chain.CheckIn(toll.Live), c.Card.CheckIn(toll.Live)); err != nil {
 		return err
 	}
 	u, err := url.Parse(publicURL)

@@ -20,8 +20,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
-	"github.com/tollhq/toll/internal/crypto"
-	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -45,7 +44,7 @@ func (s *stepped) config() server.Config {
 	}
 	if s.Stripe != "" {
 		cfg.PublicURL = "http://" + s.Listen
-		cfg.Card = fiat.Config{URL: s.Stripe, SecretKey: stripeKey, WebhookSecrets: []string{hookSecret}}
+		cfg.Card = rails.CardConfig{URL: s.Stripe, SecretKey: stripeKey, WebhookSecrets: []string{hookSecret}}
 	}
 	return cfg
 }
@@ -143,7 +142,7 @@ func newAmbush(t *testing.T, is stepped, public *chaintest.Chain) *ambush {
 // tradersOf makes keys in a database that no service uses yet.
 func tradersOf(t *testing.T, cfg server.Config) (builder, buyer, operator toll.APIKey) {
 	t.Helper()
-	cfg.Chain = crypto.Config{Mode: crypto.Off}
+	cfg.Chain = rails.ChainConfig{Mode: rails.ChainOff}
 	s := open(t, cfg)
 	builder, buyer = keys(t, s)
 	operator = keyOf(t, s, server.KeyRequest{Account: "operator", Operator: true})

@@ -18,7 +18,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
-	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -116,7 +116,7 @@ type bazaar struct {
 // embeddedBazaar has its chain inside.
 func embeddedBazaar(t *testing.T, change ...func(*server.Config)) *bazaar {
 	t.Helper()
-	m := &bazaar{cfg: server.Config{Data: storetest.Dir(t), Chain: crypto.Config{HTTP: "127.0.0.1:0"}}}
+	m := &bazaar{cfg: server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{HTTP: "127.0.0.1:0"}}}
 	for _, f := range change {
 		f(&m.cfg)
 	}

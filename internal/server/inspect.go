@@ -15,9 +15,8 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/backup"
-	"github.com/tollhq/toll/internal/crypto"
-	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -79,9 +78,9 @@ func Inspect(ctx context.Context, cfg Config) (checks []Check, address string) {
 		add("public address", CheckOK, "%s", public)
 	}
 	inspectProxies(cfg.TrustedProxies, public, add)
-	crypto.Inspect(ctx, cfg.Chain, f.chainDeps(cfg, nil), add)
-	fiat.Inspect(ctx, cfg.Card, f.cardDeps(cfg), add)
-	inspectUnmatched(ctx, f.store, add)
+	for _, s := range []rails.Settings{&cfg.Chain, &cfg.Card} {
+		s.Inspect(ctx, f.railDeps(cfg), add)
+	}
 	inspectRecovery(ctx, f.store, add)
 	inspectBackups(ctx, cfg, f, add)
 	inspectPeople(ctx, cfg, add)
@@ -90,7 +89,7 @@ func Inspect(ctx context.Context, cfg Config) (checks []Check, address string) {
 
 // inspectProxies reports whether the service knows the addresses of callers, by which it limits them. The service itself has no TLS, so a
 // public address with https belongs to a proxy.
-func inspectProxies(trusted, public string, add crypto.Report) {
+func inspectProxies(trusted, public string, add rails.Report) {
 	const name, set = "proxies", "TOLL_TRUSTED_PROXIES (--trusted-proxies)"
 	proxies, err := api.ParseProxies(trusted)
 	u, urlErr := url.Parse(public)
@@ -111,7 +110,7 @@ const lateBackup = 2 * time.Hour
 
 // inspectBackups reports the age of the newest backup, and whether its folder can be written. It writes nothing, so for an object store
 // only the age shows whether the key may write.
-func inspectBackups(ctx context.Context, cfg Config, f *foundation, add crypto.Report) {
+func inspectBackups(ctx context.Context, cfg Config, f *foundation, add rails.Report) {
 	const name = "backups"
 	dir := cfg.Backups.Dir
 	last, err := store.NotedBackup(ctx, f.store)
@@ -148,7 +147,7 @@ func inspectBackups(ctx context.Context, cfg Config, f *foundation, add crypto.R
 }
 
 // inspectPeople asks the mail server and the sign-in provider.
-func inspectPeople(ctx context.Context, cfg Config, add crypto.Report) {
+func inspectPeople(ctx context.Context, cfg Config, add rails.Report) {
 	if err := cfg.Mail.Reach(ctx); err != nil {
 		add("mail", CheckFailed, "%s", err)
 	} else {
@@ -165,7 +164,7 @@ func inspectPeople(ctx context.Context, cfg Config, add crypto.Report) {
 }
 
 // inspectSchema says whether this release can work with a database, and opens it if so.
-func inspectSchema(ctx context.Context, cfg Config, add crypto.Report) (*foundation, bool) {
+func inspectSchema(ctx context.Context, cfg Config, add rails.Report) (*foundation, bool) {
 	schema, err := cfg.schema(ctx)
 	if err == nil {
 		if err = schema.Usable(); errors.Is(err, store.ErrOlderSchema) {
@@ -202,7 +201,7 @@ const (
 
 // inspectDirectory says who can read the data directory, whether it can be written, and what room
 // there is.
-func inspectDirectory(dir string, add crypto.Report) {
+func inspectDirectory(dir string, add rails.Report) {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:

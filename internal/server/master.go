@@ -9,9 +9,8 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/events"
-	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web"
@@ -119,7 +118,7 @@ func boundTo(environment toll.Environment, column string, v store.SealedValue) [
 		if v.Key == store.SettingMACKey {
 			return macKey
 		}
-		return fiat.DoubleOf()
+		return rails.DoubleOf()
 	case "signing_keys.sealed":
 		return signing(v.More, v.Key)
 	case "principals.sealed_key":
@@ -129,7 +128,7 @@ func boundTo(environment toll.Environment, column string, v store.SealedValue) [
 	case "webhooks.secret", "webhooks.old_secret":
 		return events.SecretOf(v.Key)
 	case "chain_keys.sealed_key":
-		return crypto.ChainKeyOf(environment, v.More, v.Key)
+		return rails.ChainKeyOf(environment, v.More, v.Key)
 	case "idempotency_keys.answer":
 		return api.AnswerOf(environment, toll.Hash([]byte(v.Key)))
 	case "browser_answers.answer":

@@ -15,8 +15,8 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/backup"
-	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -110,7 +110,7 @@ func TestMetrics_NotedBackup(t *testing.T) {
 // The metrics have the numbers of the traffic and of the database.
 func TestMetrics_Numbers(t *testing.T) {
 	// Without a card rail nobody works on the payment below.
-	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true, Card: fiat.Config{Mode: fiat.Off}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true, Card: rails.CardConfig{Mode: rails.CardOff}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 3)
 	for n := range 4 {

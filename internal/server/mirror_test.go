@@ -8,7 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -19,7 +19,7 @@ import (
 // confirms, their sum is that of the receipts, and the five are nowhere. A burn of the next period waits for its end.
 func TestT54_PublishedBurns(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
-		cfg := server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile, Chain: crypto.Config{Mirror: true, HTTP: "127.0.0.1:0"}}
+		cfg := server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile, Chain: rails.ChainConfig{Mirror: true, HTTP: "127.0.0.1:0"}}
 		if cfg.Data == "" {
 			cfg.Data = storetest.Dir(t) // of the embedded chain
 		}
@@ -72,7 +72,7 @@ func TestT54_PublishedBurns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, err := crypto.VerifyProof(t.Context(), []string{s.Chain().URL()}, p)
+			v, err := rails.VerifyProof(t.Context(), []string{s.Chain().URL()}, p)
 			if err != nil || !v.Holds || v.Transaction != tx || v.PlanID != mirrored.plan || v.Holder != mirrored.buyer {
 				t.Fatalf("%+v %v", v, err)
 			}
@@ -84,7 +84,7 @@ func TestT54_PublishedBurns(t *testing.T) {
 		}
 		changed := *last
 		changed.Fields.Credits--
-		if _, err := crypto.VerifyProof(t.Context(), []string{s.Chain().URL()}, &changed); err == nil || !strings.Contains(err.Error(), "leaf") {
+		if _, err := rails.VerifyProof(t.Context(), []string{s.Chain().URL()}, &changed); err == nil || !strings.Contains(err.Error(), "leaf") {
 			t.Errorf("a changed proof: %v", err)
 		}
 		for _, tx := range others {

@@ -6,28 +6,28 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/store"
 )
 
 // Owed returns what is owed to builders of a month, YYYY-MM in UTC, "" for this one; beside a running service or not.
-func Owed(ctx context.Context, cfg Config, month string) (owed []fiat.Owed, err error) {
+func Owed(ctx context.Context, cfg Config, month string) (owed []rails.Owed, err error) {
 	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
 		if month == "" {
 			month = f.clock.machine().UTC().Format("2006-01") // as the processor counts
 		}
-		owed, err = fiat.OwedOf(ctx, f.store, month)
+		owed, err = rails.OwedOf(ctx, f.store, month)
 		return err
 	})
 	return owed, err
 }
 
-// MarkPayout records what was paid to a builder by other means. Errors: those of [fiat.MarkPayout].
-func MarkPayout(ctx context.Context, cfg Config, p fiat.Payout, beyond bool) (fiat.Payout, error) {
+// MarkPayout records what was paid to a builder by other means. Errors: those of [rails.MarkPayout].
+func MarkPayout(ctx context.Context, cfg Config, p rails.Payout, beyond bool) (rails.Payout, error) {
 	err := administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
 		p.PaidAt = toll.At(f.clock.machine())
-		return fiat.MarkPayout(ctx, f.store, p, beyond)
+		return rails.MarkPayout(ctx, f.store, p, beyond)
 	})
 	return p, err
 }
@@ -37,15 +37,15 @@ const maxReceipts = 10_000
 
 // OrderEvidence is the story of an order that was paid by card: what an answer to a dispute needs.
 type OrderEvidence struct {
-	OrderID         string           `json:"orderId"`
-	PlanID          toll.PlanID      `json:"planId"`
-	PlanName        string           `json:"planName"`
-	Status          toll.OrderStatus `json:"status"`
-	CreditsGranted  toll.Credits     `json:"creditsGranted"`
-	RefundedCents   toll.Cents       `json:"refundedCents"`
-	RefundedCredits toll.Credits     `json:"refundedCredits"`
-	Payment         *fiat.Evidence   `json:"payment"`
-	Receipts        []Receipt        `json:"receipts"` // of the payer for this plan since the order; at most 10,000
+	OrderID         string              `json:"orderId"`
+	PlanID          toll.PlanID         `json:"planId"`
+	PlanName        string              `json:"planName"`
+	Status          toll.OrderStatus    `json:"status"`
+	CreditsGranted  toll.Credits        `json:"creditsGranted"`
+	RefundedCents   toll.Cents          `json:"refundedCents"`
+	RefundedCredits toll.Credits        `json:"refundedCredits"`
+	Payment         *rails.CardEvidence `json:"payment"`
+	Receipts        []Receipt           `json:"receipts"` // of the payer for this plan since the order; at most 10,000
 	// TakenByHand are the credits of the payer for this plan that the builder took back since the order without a refund.
 	TakenByHand []TakenByHand `json:"takenByHand"`
 }
@@ -84,7 +84,7 @@ func Evidence(ctx context.Context, cfg Config, orderID string) (out *OrderEviden
 }
 
 func (f *foundation) evidence(ctx context.Context, cfg Config, orderID string) (*OrderEvidence, error) {
-	payment, err := fiat.EvidenceOf(ctx, f.store, orderID)
+	payment, err := rails.CardEvidenceOf(ctx, f.store, orderID)
 	if err != nil {
 		return nil, err
 	}

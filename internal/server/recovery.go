@@ -8,8 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/alarm"
-	"github.com/tollhq/toll/internal/crypto"
-	"github.com/tollhq/toll/internal/fiat"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -47,10 +46,10 @@ func readRecovery(ctx context.Context, q store.Querier) (out Recovery, err error
 	}
 	backup, restored := toll.At(mark.BackupAt), toll.At(mark.RestoredAt)
 	out = Recovery{Restored: true, BackupID: mark.BackupID, BackupAt: &backup, RestoredAt: &restored}
-	if out.CardsRead, err = fiat.EventsRead(ctx, q, mark.RestoredAt); err != nil {
+	if out.CardsRead, err = rails.EventsRead(ctx, q, mark.RestoredAt); err != nil {
 		return out, err
 	}
-	if out.ChainRead, err = crypto.ChainRead(ctx, q); err != nil {
+	if out.ChainRead, err = rails.ChainRead(ctx, q); err != nil {
 		return out, err
 	}
 	cards, chain, err := store.CountOrphans(ctx, q)

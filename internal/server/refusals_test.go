@@ -16,9 +16,9 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
-	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/metrics"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/paid"
@@ -72,7 +72,7 @@ func answerTo(t *testing.T, key, method, url, body string, header ...string) int
 // Each way in which the service refuses counts once, by its code: errors, a demand for money, verdicts with status 200, and what
 // middlewares of sellers ask for their callers. What succeeds counts nothing.
 func TestMetrics_RefusalsByCode(t *testing.T) {
-	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true, Card: fiat.Config{Mode: fiat.Off}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true, Card: rails.CardConfig{Mode: rails.CardOff}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 1)
 	ctx, base := t.Context(), url+api.Base

@@ -11,10 +11,9 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/crypto"
-	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -28,7 +27,7 @@ const (
 
 // Resolve says what an operator does about a payment without an order.
 type Resolve struct {
-	ID  string // as of [Unmatched]
+	ID  string // of a [rails.Unmatched]
 	How string // Granted, Refunded or Settled
 	// Plan and Subscriber are for a payment that does not say them; zero otherwise.
 	Plan       toll.PlanID
@@ -36,10 +35,19 @@ type Resolve struct {
 	Note       string
 }
 
+// UnmatchedPayments returns [rails.UnmatchedPayments] of a database, beside a running service or without one.
+func UnmatchedPayments(ctx context.Context, cfg Config) (out []rails.Unmatched, err error) {
+	err = administer(ctx, cfg, reading, func(_ Config, f *foundation) (err error) {
+		out, err = rails.UnmatchedPayments(ctx, f.store)
+		return err
+	})
+	return out, err
+}
+
 // ResolvePayment deals with a payment that no order explains, in one transaction, beside a running
 // service or not. A repeat of what was done changes nothing. Errors: a payment that is unknown or was
 // dealt with otherwise, and those of [checkout.Checkout.RestoreOrder].
-func ResolvePayment(ctx context.Context, cfg Config, in Resolve) (out Unmatched, err error) {
+func ResolvePayment(ctx context.Context, cfg Config, in Resolve) (out rails.Unmatched, err error) {
 	err = administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
 		books := ledger.New(f.store, ledger.Config{Clock: f.clock.now, Log: cfg.Log, MACKey: f.auth.MACKey()})
 		r := resolver{Resolve: in, base: f, orders: checkout.New(checkout.Deps{
@@ -70,7 +78,7 @@ type resolver struct {
 
 // lockedPayment is a payment without an order that a transaction is going to change.
 type lockedPayment struct {
-	Unmatched
+	rails.Unmatched
 	card *store.CardOrphan // nil: the payment is on the chain
 	at   time.Time         // of the resolution; zero: it stays open
 }
@@ -85,7 +93,7 @@ func (r *resolver) changeCard(ctx context.Context, tx *store.Tx, f func(p *locke
 		if err != nil {
 			return nil, err
 		}
-		p := &lockedPayment{unmatchedOfCard(o), o, o.ResolvedAt}
+		p := &lockedPayment{rails.UnmatchedOfCard(o), o, o.ResolvedAt}
 		err = f(p)
 		o.Resolution, o.ResolvedAt = p.Resolution, p.at
 		return o, err
@@ -103,11 +111,11 @@ func (r *resolver) changeEvent(ctx context.Context, tx *store.Tx, f func(p *lock
 	if err != nil {
 		return err
 	}
-	event, err := crypto.UnmatchedOf(o)
+	event, err := rails.UnmatchedOfChain(&o)
 	if err != nil {
 		return err
 	}
-	p := &lockedPayment{unmatchedOfChain(&event), nil, o.ResolvedAt}
+	p := &lockedPayment{event, nil, o.ResolvedAt}
 	if err := f(p); err != nil {
 		return err
 	}
@@ -116,7 +124,7 @@ func (r *resolver) changeEvent(ctx context.Context, tx *store.Tx, f func(p *lock
 }
 
 // run carries the resolution out and returns the payment after it.
-func (r *resolver) run(ctx context.Context) (out Unmatched, err error) {
+func (r *resolver) run(ctx context.Context) (out rails.Unmatched, err error) {
 	var found *lockedPayment
 	done := false
 	err = r.base.store.Tx(ctx, func(tx *store.Tx) error {
@@ -160,13 +168,13 @@ func (r *resolver) close(ctx context.Context, tx *store.Tx, p *lockedPayment) (a
 	now, how := r.base.clock.now().UTC(), r.How
 	at := now
 	if how == Refunded {
-		if p.card == nil || !fiat.IsPayment(p.card.Object) {
+		if p.card == nil || !rails.IsPayment(p.card.Object) {
 			return act, fmt.Errorf("the service cannot give %s back: have it paid back, and say so with --settled", p.ID)
 		}
 		if p.card.Left() == 0 {
 			return act, fmt.Errorf("nothing is left of %s to give back: note that with --settled", p.ID)
 		}
-		if err := fiat.RefundOrphan(ctx, tx, p.card, now); err != nil {
+		if err := rails.RefundOrphan(ctx, tx, p.card, now); err != nil {
 			return act, err
 		}
 		how, at = Refunding, time.Time{} // the processor has yet to do it
@@ -185,7 +193,7 @@ func (r *resolver) grant(ctx context.Context, p *lockedPayment) error {
 		in.Subscriber = *p.Subscriber
 	}
 	switch {
-	case p.card != nil && !fiat.IsPayment(p.card.Object):
+	case p.card != nil && !rails.IsPayment(p.card.Object):
 		return fmt.Errorf("%s is not a payment: look at it on the page of the processor, and say so with --settled", p.ID)
 	case r.Plan != "" && r.Plan != in.Plan:
 		return fmt.Errorf("the payment is for plan %s, not for %s", in.Plan, r.Plan)
@@ -205,7 +213,7 @@ func (r *resolver) grant(ctx context.Context, p *lockedPayment) error {
 				return fmt.Errorf("%s is %s already", p.ID, locked.Resolution)
 			}
 			if locked.card != nil {
-				if err := fiat.RestorePayment(ctx, tx, o, locked.card); err != nil {
+				if err := rails.RestorePayment(ctx, tx, o, locked.card); err != nil {
 					return err
 				}
 			}

@@ -14,16 +14,15 @@ import (
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/correlation"
-	"github.com/tollhq/toll/internal/crypto"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
-	"github.com/tollhq/toll/internal/fiat"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/metrics"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/traces"
 	"github.com/tollhq/toll/x402"
@@ -52,8 +51,8 @@ type Server struct {
 	events      *events.Events
 	oauth       *oauth.OAuth
 	people      *people.People
-	chain       *crypto.Network // off when the crypto rail was given
-	cards       *fiat.Processor // off when the card rail was given
+	chain       *rails.Chain // off when the crypto rail was given
+	cards       *rails.Cards // off when the card rail was given
 	handler     http.Handler
 	metrics     *metrics.Metrics // nil: not wanted
 	probe       probe
@@ -173,10 +172,9 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.queue.Handle(store.JobEndKey, a.FinishKey)
 	s.queue.Handle(store.JobEndGrant, s.oauth.FinishGrant)
-	if s.chain.Rail() != nil {
-		s.queue.Handle(store.JobDecide, s.chain.DecideAgain)
+	for _, r := range []rails.Service{s.chain, s.cards} {
+		r.Handle(s.queue)
 	}
-	s.cards.Handle(s.queue)
 	if base.store.Engine() == store.SQLite { // there is one service on a directory
 		if err := base.store.Tx(ctx, func(tx *store.Tx) error { return store.FreeHeld(ctx, tx) }); err != nil {
 			return nil, err
@@ -212,10 +210,10 @@ func (s *Server) Namespace() x402.Namespace { return s.cfg.Namespace }
 func (s *Server) PublicURL() string { return publicURL(s.base.auth.Issuer()) }
 
 // Chain returns the chain of the service, which may be off.
-func (s *Server) Chain() *crypto.Network { return s.chain }
+func (s *Server) Chain() *rails.Chain { return s.chain }
 
 // Cards returns the card rail of the service, which may be off.
-func (s *Server) Cards() *fiat.Processor { return s.cards }
+func (s *Server) Cards() *rails.Cards { return s.cards }
 
 // Reload reads the files with secrets again that may change while the service runs: those of the card processor. The key of an object
 // store is read for each backup. On an error the old secrets stay in use.

@@ -19,7 +19,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/chain/chaintest"
-	"github.com/tollhq/toll/internal/crypto"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -245,7 +245,7 @@ func TestT157_WalletOfContract(t *testing.T) {
 		}
 	}
 
-	off := newTown(t, "sqlite", func(cfg *server.Config) { cfg.Chain = crypto.Config{Mode: crypto.Off} })
+	off := newTown(t, "sqlite", func(cfg *server.Config) { cfg.Chain = rails.ChainConfig{Mode: rails.ChainOff} })
 	if res := newVisitor(t, off.address).withWallet(vault.pocket, vault.at, 0); res.status != http.StatusForbidden || !strings.Contains(res.body, "has no chain to ask it") {
 		t.Errorf("without a chain: %d %s", res.status, mainPart.FindString(res.body))
 	}

@@ -1,4 +1,4 @@
-package crypto
+package rails
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const (
 
 // keys open the keys of the accounts that the service holds: its own, and the wallets of principals. Only the signer has
 // them.
-type keys struct {
+type chainKeys struct {
 	deps     *Deps
 	service  common.Address
 	relayers []common.Address
@@ -32,11 +32,11 @@ type keys struct {
 	own      map[common.Address]store.ChainKey
 }
 
-var _ signer.Keys = (*keys)(nil)
+var _ signer.Keys = (*chainKeys)(nil)
 
 // openKeys returns the accounts of the service, which are made at the first start, once by however many processes.
-func openKeys(ctx context.Context, deps *Deps, relayers int, mirrored bool) (*keys, error) {
-	k := &keys{deps: deps, own: map[common.Address]store.ChainKey{}}
+func openKeys(ctx context.Context, deps *Deps, relayers int, mirrored bool) (*chainKeys, error) {
+	k := &chainKeys{deps: deps, own: map[common.Address]store.ChainKey{}}
 	stored, err := store.ChainKeys(ctx, deps.Store)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func ChainKeyOf(environment toll.Environment, role, address string) []byte {
 }
 
 // Open is that of [signer.Keys]. The caller zeroes the key.
-func (k *keys) Open(ctx context.Context, account common.Address) ([]byte, error) {
+func (k *chainKeys) Open(ctx context.Context, account common.Address) ([]byte, error) {
 	if row, ok := k.own[account]; ok {
 		return k.deps.openChainKey(row)
 	}
@@ -121,7 +121,7 @@ func (d *Deps) openChainKey(row store.ChainKey) ([]byte, error) {
 }
 
 // senders are the accounts that pay gas.
-func (k *keys) senders() []common.Address {
+func (k *chainKeys) senders() []common.Address {
 	if k.mirror == (common.Address{}) {
 		return k.relayers
 	}

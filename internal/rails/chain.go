@@ -1,12 +1,9 @@
-// Package crypto starts, supervises and reports the chain of a service: its settings, the keys of its accounts, the faucet of
-// a sandbox, and the mirror of burned credits. Orders are paid by [chain].
-package crypto
+package rails
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -17,16 +14,13 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/jobs"
-	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rail"
-	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -44,33 +38,17 @@ const (
 // errForeign says that the chain is not the one that the records of this database are about.
 var errForeign = errors.New("the database was used with another chain")
 
-// Deps is what the chain has of the service.
-type Deps struct {
-	Store  *store.Store
-	Ring   *seal.Ring     // seals the keys of the accounts of the service
-	Auth   *auth.Auth     // holds the wallets of principals
-	Ledger *ledger.Ledger // has the burns that are mirrored
-	// Clock is that of the service, which in a sandbox may be ahead of Machine, that of the machine.
-	Clock, Machine func() time.Time
-	Log            *slog.Logger
-	Jobs           *jobs.Group // runs the loops about the chain
-	// Data is the directory in which the embedded chain lies, empty for none.
-	Data string
-	// At is called between the steps of the rail by tests, nil otherwise.
-	At func(step string)
-}
-
-// Network is the chain of a service. It is started when it is first needed, or by [Network.Start], and runs until its group stops;
-// [Network.Close] comes after. A service without a chain has one, too, which is off. Its methods may be called at the same time.
-type Network struct {
-	cfg     Config
+// Chain is the chain of a service. It is started when it is first needed, or by [Chain.Start], and runs until its group stops;
+// [Chain.Close] comes after. A service without a chain has one, too, which is off. Its methods may be called at the same time.
+type Chain struct {
+	cfg     ChainConfig
 	deps    Deps
-	source  source
-	missing string // what to set when source is sourceNone
-	keys    *keys  // nil: source is sourceNone
-	burns   *burns // nil: nothing is mirrored
+	source  chainSource
+	missing string     // what to set when source is noChain
+	keys    *chainKeys // nil: source is noChain
+	burns   *burns     // nil: nothing is mirrored
 	signer  *signer.Signer
-	rail    *chain.Rail // nil: source is sourceNone
+	rail    *chain.Rail // nil: source is noChain
 
 	wake jobs.Signal // of the loop that starts the chain
 
@@ -92,16 +70,16 @@ type runningChain struct {
 	lease  *jobs.Lease       // of mirror
 }
 
-// New checks the settings, and the endpoints as far as they answer, and makes the accounts of the service at the first
+// NewChain checks the settings, and the endpoints as far as they answer, and makes the accounts of the service at the first
 // start. It starts nothing.
-func New(ctx context.Context, cfg Config, deps Deps) (*Network, error) {
-	n := &Network{cfg: cfg, deps: deps, wake: jobs.NewSignal(), attempt: make(chan struct{})}
+func NewChain(ctx context.Context, cfg ChainConfig, deps Deps) (*Chain, error) {
+	n := &Chain{cfg: cfg, deps: deps, wake: jobs.NewSignal(), attempt: make(chan struct{})}
 	n.source, n.missing = cfg.source(n.env(), deps.Data)
-	if n.source == sourceNone {
-		if cfg.Mode == Embedded {
+	if n.source == noChain {
+		if cfg.Mode == ChainEmbedded {
 			return nil, errors.New("the embedded chain needs a data directory: set TOLL_DATA (--data), or name endpoints with TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)")
 		}
-		if cfg.Mode != Off {
+		if cfg.Mode != ChainOff {
 			deps.Log.WarnContext(ctx, "crypto plans cannot be ordered", "reason", n.missing)
 		}
 		return n, nil
@@ -110,7 +88,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.source == sourceRPC {
+	if n.source == rpcChain {
 		err = n.probe(ctx, known)
 	} else if _, e := os.Stat(n.dir()); known != (common.Hash{}) && errors.Is(e, os.ErrNotExist) {
 		err = n.foreign() // a chain that is made now would have another genesis
@@ -131,32 +109,32 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Network, error) {
 }
 
 // Rail returns the chain as checkout sees it, nil when it is off. What needs the chain starts it.
-func (n *Network) Rail() rail.Rail {
+func (n *Chain) Rail() rail.Rail {
 	if n.rail == nil {
 		return nil
 	}
 	return n.rail
 }
 
-func (n *Network) env() toll.Environment { return n.deps.Auth.Environment() }
+func (n *Chain) env() toll.Environment { return n.deps.Auth.Environment() }
 
 // dir is where the embedded chain lies.
-func (n *Network) dir() string { return filepath.Join(n.deps.Data, "chain") }
+func (n *Chain) dir() string { return filepath.Join(n.deps.Data, "chain") }
 
 // foreign is [errForeign] with what to do.
-func (n *Network) foreign() error {
+func (n *Chain) foreign() error {
 	return fmt.Errorf("%w than this one: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) and TOLL_DATA (--data) as they were then, or use a new database; "+
 		"TOLL_CHAIN=off (--chain off) starts without crypto plans", errForeign)
 }
 
 // genesis returns the hash of block 0 that is known, or zero.
-func (n *Network) genesis(ctx context.Context) (common.Hash, error) {
+func (n *Chain) genesis(ctx context.Context) (common.Hash, error) {
 	text, err := store.Setting(ctx, n.deps.Store, settingGenesis)
 	return common.HexToHash(string(text)), store.NotFoundAs(err, nil)
 }
 
 // remember writes the genesis down at the first start, and refuses another one from then on.
-func (n *Network) remember(ctx context.Context, genesis common.Hash) error {
+func (n *Chain) remember(ctx context.Context, genesis common.Hash) error {
 	var stored []byte
 	err := n.deps.Store.Tx(ctx, func(tx *store.Tx) (err error) {
 		stored, err = store.PutSettingIfAbsent(ctx, tx, settingGenesis, []byte(genesis.Hex()))
@@ -169,7 +147,7 @@ func (n *Network) remember(ctx context.Context, genesis common.Hash) error {
 }
 
 // probe refuses endpoints of another chain. Those that do not answer now are looked at when they do.
-func (n *Network) probe(ctx context.Context, known common.Hash) error {
+func (n *Chain) probe(ctx context.Context, known common.Hash) error {
 	pool, err := n.pool(nil, common.Hash{})
 	if err != nil {
 		return err
@@ -195,9 +173,9 @@ func (n *Network) probe(ctx context.Context, known common.Hash) error {
 	return nil
 }
 
-func (n *Network) chainID() uint64 { return uint64(n.env().ChainID()) }
+func (n *Chain) chainID() uint64 { return uint64(n.env().ChainID()) }
 
-func (n *Network) pool(dev *devchain.Chain, genesis common.Hash) (*endpoints.Pool, error) {
+func (n *Chain) pool(dev *devchain.Chain, genesis common.Hash) (*endpoints.Pool, error) {
 	cfg := endpoints.Config{ChainID: n.chainID(), Genesis: genesis, Log: n.deps.Log}
 	if dev != nil {
 		cfg.Clients, cfg.Idle, cfg.Clock = []*rpc.Client{dev.Client()}, true, n.deps.Clock
@@ -221,7 +199,7 @@ func genesisOf(ctx context.Context, pool *endpoints.Pool) (common.Hash, error) {
 }
 
 // need returns the chain, which is started when it does not run. Errors have status 503.
-func (n *Network) need(ctx context.Context) (*runningChain, error) {
+func (n *Chain) need(ctx context.Context) (*runningChain, error) {
 	for {
 		n.mu.Lock()
 		r, attempt, failure, closed := n.running, n.attempt, n.failure, n.closed
@@ -232,7 +210,7 @@ func (n *Network) need(ctx context.Context) (*runningChain, error) {
 			return r, nil
 		case closed:
 			return nil, toll.NewError(toll.CodeUnavailable)
-		case n.source == sourceNone:
+		case n.source == noChain:
 			return nil, toll.NewError(toll.CodeChainUnreachable).WithHint(n.missing)
 		case failure != nil:
 			return nil, unusableChain(failure)
@@ -262,7 +240,7 @@ func unusableChain(err error) error {
 }
 
 // start is one attempt to start the chain, if it is needed and does not run.
-func (n *Network) start(ctx context.Context) error {
+func (n *Chain) start(ctx context.Context) error {
 	n.mu.Lock()
 	due := n.needed && n.running == nil
 	n.mu.Unlock()
@@ -290,14 +268,14 @@ func (n *Network) start(ctx context.Context) error {
 }
 
 // open builds the chain, without anything that runs but the embedded chain itself.
-func (n *Network) open(ctx context.Context) (_ *runningChain, err error) {
+func (n *Chain) open(ctx context.Context) (_ *runningChain, err error) {
 	r := &runningChain{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
 		}
 	}()
-	if n.source == sourceEmbedded {
+	if n.source == embeddedChain {
 		r.dev, err = devchain.Start(ctx, devchain.Config{
 			Dir: n.dir(), ChainID: n.chainID(), HTTP: n.cfg.HTTP, Now: n.deps.Clock,
 			Funded: n.keys.senders(), Log: n.deps.Log,
@@ -328,7 +306,7 @@ func (n *Network) open(ctx context.Context) (_ *runningChain, err error) {
 }
 
 // connect builds the rail with the accounts of k, and what signs for it. Without a pool it starts the chain when it needs it.
-func (n *Network) connect(k *keys, pool *endpoints.Pool) (err error) {
+func (n *Chain) connect(k *chainKeys, pool *endpoints.Pool) (err error) {
 	n.signer, err = signer.New(signer.Config{
 		ChainID: new(big.Int).SetUint64(n.chainID()), Keys: k, Service: k.service, Relayers: k.relayers, Mirror: k.mirror,
 		HourlyCents: n.cfg.hourlyCents(n.env()), Clock: n.deps.Clock, Log: n.deps.Log,
@@ -336,7 +314,7 @@ func (n *Network) connect(k *keys, pool *endpoints.Pool) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg := n.cfg.rail(n.source == sourceEmbedded)
+	cfg := n.cfg.rail(n.source == embeddedChain)
 	cfg.Environment, cfg.ChainID, cfg.Pool, cfg.Store, cfg.Signer = n.env(), n.chainID(), pool, n.deps.Store, n.signer
 	cfg.Service, cfg.Relayers = k.service, k.relayers
 	cfg.Clock, cfg.Log, cfg.At = n.deps.Clock, n.deps.Log, n.deps.At
@@ -351,7 +329,7 @@ func (n *Network) connect(k *keys, pool *endpoints.Pool) (err error) {
 }
 
 // identify makes sure that the chain is the one that this database knows.
-func (n *Network) identify(ctx context.Context, dev *devchain.Chain) (common.Hash, error) {
+func (n *Chain) identify(ctx context.Context, dev *devchain.Chain) (common.Hash, error) {
 	if dev != nil {
 		return dev.Genesis(), n.remember(ctx, dev.Genesis())
 	}
@@ -387,7 +365,7 @@ func (r *runningChain) close() error {
 }
 
 // Close closes the chain, whose loops have stopped before. Calls that need it fail from now on, also those that wait for its start.
-func (n *Network) Close(context.Context) error {
+func (n *Chain) Close(context.Context) error {
 	n.mu.Lock()
 	if !n.closed {
 		n.closed = true

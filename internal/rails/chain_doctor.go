@@ -1,4 +1,4 @@
-package crypto
+package rails
 
 import (
 	"context"
@@ -18,37 +18,28 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// inspectTime bounds what [Inspect] asks of the chain.
-const inspectTime = 20 * time.Second
+// chainDoctorTime bounds what [ChainConfig.Inspect] asks of the chain.
+const chainDoctorTime = 20 * time.Second
 
-// Words of a [Report].
-const (
-	ok      = "ok"
-	warning = "warning"
-	failed  = "failed"
-)
-
-// Report takes a line of toll doctor: the part, how it is (ok, warning or failed), and what to do.
-type Report func(name, status, format string, args ...any)
-
-// Inspect reports what is missing for crypto plans. It makes no account and starts no chain.
-func Inspect(ctx context.Context, cfg Config, deps Deps, add Report) {
+// Inspect implements [Settings]: it creates no account and starts no chain.
+func (c *ChainConfig) Inspect(ctx context.Context, deps Deps, add Report) {
 	const name = "chain"
-	ctx, cancel := context.WithTimeout(ctx, inspectTime)
+	defer inspectUnmatched(ctx, deps.Store, add)
+	ctx, cancel := context.WithTimeout(ctx, chainDoctorTime)
 	defer cancel()
-	n := &Network{cfg: cfg, deps: deps}
-	n.source, n.missing = cfg.source(n.env(), deps.Data)
+	n := &Chain{cfg: *c, deps: deps}
+	n.source, n.missing = c.source(n.env(), deps.Data)
 	known, err := n.genesis(ctx)
 	if err != nil {
 		add(name, failed, "%s", err)
 		return
 	}
 	switch {
-	case cfg.Mode == Off:
+	case c.Mode == ChainOff:
 		add(name, ok, "off; crypto plans cannot be ordered")
-	case n.source == sourceNone:
+	case n.source == noChain:
 		add(name, warning, "crypto plans cannot be ordered. %s", n.missing)
-	case n.source == sourceEmbedded:
+	case n.source == embeddedChain:
 		_, err := os.Stat(n.dir())
 		switch {
 		case known != (common.Hash{}) && errors.Is(err, os.ErrNotExist):
@@ -63,7 +54,7 @@ func Inspect(ctx context.Context, cfg Config, deps Deps, add Report) {
 	}
 }
 
-func (n *Network) inspectRPC(ctx context.Context, known common.Hash, add Report) {
+func (n *Chain) inspectRPC(ctx context.Context, known common.Hash, add Report) {
 	const name = "chain"
 	env := n.env()
 	pool, err := n.pool(nil, known)
@@ -118,7 +109,7 @@ func (n *Network) inspectRPC(ctx context.Context, known common.Hash, add Report)
 }
 
 // lookingRail is a rail that is only asked, with the accounts that are there; nil when there are none.
-func (n *Network) lookingRail(ctx context.Context, pool *endpoints.Pool) (*chain.Rail, []common.Address, error) {
+func (n *Chain) lookingRail(ctx context.Context, pool *endpoints.Pool) (*chain.Rail, []common.Address, error) {
 	stored, err := store.ChainKeys(ctx, n.deps.Store)
 	relayers := max(n.cfg.Relayers, 1)
 	has := func(role string, number int) bool {

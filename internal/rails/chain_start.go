@@ -1,4 +1,4 @@
-package crypto
+package rails
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 
 // Start starts the chain with the service: one that endpoints serve, an embedded one that was asked for, and one that has work
 // left from before. It returns at once. The rail is connected before.
-func (n *Network) Start(ctx context.Context) error {
-	if n.source == sourceNone {
+func (n *Chain) Start(ctx context.Context) error {
+	if n.source == noChain {
 		return nil
 	}
-	wanted := n.source == sourceRPC || n.cfg.Mode == Embedded || n.cfg.HTTP != "" || n.burns != nil
+	wanted := n.source == rpcChain || n.cfg.Mode == ChainEmbedded || n.cfg.HTTP != "" || n.burns != nil
 	if !wanted {
 		var err error
 		if wanted, err = n.unfinished(ctx); err != nil {
@@ -31,7 +31,7 @@ func (n *Network) Start(ctx context.Context) error {
 }
 
 // unfinished reports whether operations wait for the chain, or it is to be read after a restore.
-func (n *Network) unfinished(ctx context.Context) (bool, error) {
+func (n *Chain) unfinished(ctx context.Context) (bool, error) {
 	if mark, err := store.ReadRestoration(ctx, n.deps.Store); err != nil || mark != nil {
 		read, e := ChainRead(ctx, n.deps.Store)
 		if err = errors.Join(err, e); err != nil || !read {
@@ -42,13 +42,15 @@ func (n *Network) unfinished(ctx context.Context) (bool, error) {
 	return len(open) > 0, err
 }
 
-// DecideAgain runs a job of kind [store.JobDecide].
-func (n *Network) DecideAgain(ctx context.Context, key []byte) error {
-	return n.rail.DecideAgain(ctx, key)
+// Handle implements [Service].
+func (n *Chain) Handle(q *jobs.Queue) {
+	if n.rail != nil {
+		q.Handle(store.JobDecide, n.rail.DecideAgain)
+	}
 }
 
 // watch returns the loop that asks whether the chain can be used, so that a caller of /ready causes no request.
-func (n *Network) watch(r *runningChain) jobs.Loop {
+func (n *Chain) watch(r *runningChain) jobs.Loop {
 	every := lookRPC
 	if r.dev != nil {
 		every = lookEmbedded
@@ -68,20 +70,20 @@ func (n *Network) watch(r *runningChain) jobs.Loop {
 }
 
 // State is the word of /ready: off, ok or failing. An embedded chain that nobody needed yet is ok.
-func (n *Network) State() string {
+func (n *Chain) State() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case n.source == sourceNone:
+	case n.source == noChain:
 		return "off"
-	case n.failure != nil, n.fault != nil, n.running == nil && n.source == sourceRPC:
+	case n.failure != nil, n.fault != nil, n.running == nil && n.source == rpcChain:
 		return "failing"
 	}
 	return "ok"
 }
 
 // Advance has the embedded chain, if it runs, make a block at the time to which the clock was moved.
-func (n *Network) Advance() error {
+func (n *Chain) Advance() error {
 	n.mu.Lock()
 	r := n.running
 	n.mu.Unlock()

@@ -1,4 +1,4 @@
-package crypto
+package rails
 
 import (
 	"bytes"
@@ -51,7 +51,7 @@ func TestChainKeysAreMadeOnce(t *testing.T) {
 			st, _ := storetest.OpenVariant(t, v)
 			d := deps(t, st, seal.New([32]byte{1}))
 			var wg sync.WaitGroup
-			found := make([]*keys, 8)
+			found := make([]*chainKeys, 8)
 			for i := range found {
 				wg.Go(func() {
 					var err error

@@ -1,4 +1,4 @@
-package fiat
+package rails
 
 import (
 	"encoding/json"
@@ -122,7 +122,7 @@ func TestMarkPayout(t *testing.T) {
 					t.Errorf("the audit log of %q has %d payouts, of the correction %q", workspace, len(acts), got)
 				}
 			}
-			if _, err := EvidenceOf(ctx, st, toll.NewUUID()); !errors.Is(err, store.ErrNotFound) {
+			if _, err := CardEvidenceOf(ctx, st, toll.NewUUID()); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("the story of no order: %v", err)
 			}
 		})

@@ -1,4 +1,4 @@
-package fiat
+package rails
 
 import (
 	"errors"
@@ -12,18 +12,18 @@ import (
 	"github.com/tollhq/toll/internal/seal"
 )
 
-// Mode says whether fiat plans can be bought.
-type Mode string
+// CardMode says whether fiat plans can be bought.
+type CardMode string
 
 // Modes of the card rail.
 const (
-	Auto Mode = ""    // the keys; without them the double in a sandbox, off on live
-	Off  Mode = "off" // no fiat plans
+	CardAuto CardMode = ""    // the keys; without them the double in a sandbox, off on live
+	CardOff  CardMode = "off" // no fiat plans
 )
 
-// Config says through which account fiat plans are paid. The zero value is the double in a sandbox, and off on live.
-type Config struct {
-	Mode Mode
+// CardConfig says through which account fiat plans are paid. The zero value is the double in a sandbox, and off on live.
+type CardConfig struct {
+	Mode CardMode
 	// SecretKey is that of the account, or a restricted one; SecretKeyFile names a file with it, of mode 0600. One of them.
 	SecretKey, SecretKeyFile string
 	PublishableKey           string // "": every page is Stripe's own
@@ -64,9 +64,9 @@ var (
 )
 
 // Check refuses settings that are wrong in every environment. No error has a key in it.
-func (c *Config) Check() error {
+func (c *CardConfig) Check() error {
 	switch c.Mode {
-	case Auto, Off:
+	case CardAuto, CardOff:
 	default:
 		return fmt.Errorf("TOLL_CARD (--card) must be off or empty; got %q. Empty is the card processor that fits the keys", c.Mode)
 	}
@@ -102,8 +102,8 @@ func (c *Config) Check() error {
 }
 
 // CheckIn refuses keys of another mode than that of an environment, and every double on live.
-func (c *Config) CheckIn(env toll.Environment) error {
-	if c.Mode == Off {
+func (c *CardConfig) CheckIn(env toll.Environment) error {
+	if c.Mode == CardOff {
 		return nil
 	}
 	k, err := c.keys()
@@ -124,7 +124,7 @@ func (c *Config) CheckIn(env toll.Environment) error {
 }
 
 // keys are the keys of an account. The zero value is none.
-type keys struct {
+type cardKeys struct {
 	secret, publishable string
 	webhook             []string
 	live                bool
@@ -135,7 +135,7 @@ type keys struct {
 const testTries = 30
 
 // tries returns [card.Config.Tries].
-func (k *keys) tries() int64 {
+func (k *cardKeys) tries() int64 {
 	if k.live {
 		return 0
 	}
@@ -143,65 +143,65 @@ func (k *keys) tries() int64 {
 }
 
 // keys reads the keys of the settings and of the files that they name.
-func (c *Config) keys() (k keys, err error) {
+func (c *CardConfig) keys() (k cardKeys, err error) {
 	k.secret, k.publishable, k.webhook = c.SecretKey, c.PublishableKey, c.WebhookSecrets
 	if c.SecretKeyFile != "" {
 		lines, err := seal.Words(c.SecretKeyFile, setSecretKey)
 		if err != nil {
-			return keys{}, err
+			return cardKeys{}, err
 		}
 		if len(lines) != 1 {
-			return keys{}, fmt.Errorf("the file %s must hold one secret key, on a line of its own: correct %s", c.SecretKeyFile, setSecretKey)
+			return cardKeys{}, fmt.Errorf("the file %s must hold one secret key, on a line of its own: correct %s", c.SecretKeyFile, setSecretKey)
 		}
 		k.secret = lines[0]
 	}
 	if c.WebhookSecretFile != "" {
 		if k.webhook, err = seal.Words(c.WebhookSecretFile, setWebhookSecret); err != nil {
-			return keys{}, err
+			return cardKeys{}, err
 		}
 	}
 	if k.secret == "" {
 		return k, nil
 	}
 	if !secretKeys.MatchString(k.secret) {
-		return keys{}, errors.New("a secret key of the card processor begins with sk_ or rk_, and then test_ or live_: correct " + setSecretKey)
+		return cardKeys{}, errors.New("a secret key of the card processor begins with sk_ or rk_, and then test_ or live_: correct " + setSecretKey)
 	}
 	k.live = strings.HasPrefix(k.secret[len("sk_"):], "live_")
 	if k.publishable != "" && strings.HasPrefix(k.publishable, "pk_live_") != k.live {
-		return keys{}, errors.New("the publishable key is of another mode (test or live) than the secret key: correct " + setPublishableKey)
+		return cardKeys{}, errors.New("the publishable key is of another mode (test or live) than the secret key: correct " + setPublishableKey)
 	}
 	if len(k.webhook) > maxSecrets {
-		return keys{}, fmt.Errorf("at most %d webhook secrets can be in use, the second while they are rotated: correct %s", maxSecrets, setWebhookSecret)
+		return cardKeys{}, fmt.Errorf("at most %d webhook secrets can be in use, the second while they are rotated: correct %s", maxSecrets, setWebhookSecret)
 	}
 	for _, s := range k.webhook {
 		if !webhookSecrets.MatchString(s) {
-			return keys{}, errors.New("a webhook secret begins with whsec_: correct " + setWebhookSecret)
+			return cardKeys{}, errors.New("a webhook secret begins with whsec_: correct " + setWebhookSecret)
 		}
 	}
 	return k, nil
 }
 
 // source is which processor a service has.
-type source string
+type cardSource string
 
 const (
-	sourceNone   source = "none"
-	sourceStripe source = "stripe"
-	sourceDouble source = "double" // in this process
+	noCards     cardSource = "none"
+	stripeCards cardSource = "stripe"
+	doubleCards cardSource = "double" // in this process
 )
 
 // source returns the processor, and what to set when there is none.
-func (c *Config) source(env toll.Environment, k keys, embedded bool) (s source, missing string) {
+func (c *CardConfig) source(env toll.Environment, k cardKeys, embedded bool) (s cardSource, missing string) {
 	switch {
-	case c.Mode == Off:
-		return sourceNone, "The operator has switched card payments off (TOLL_CARD, --card)."
+	case c.Mode == CardOff:
+		return noCards, "The operator has switched card payments off (TOLL_CARD, --card)."
 	case k.secret != "":
-		return sourceStripe, ""
+		return stripeCards, ""
 	case env == toll.Live:
-		return sourceNone, "The operator has to set " + setSecretKey + " to a file with the secret key of a Stripe account."
+		return noCards, "The operator has to set " + setSecretKey + " to a file with the secret key of a Stripe account."
 	case !embedded:
-		return sourceNone, "Several processes may share this database, so none of them runs a card double: the operator sets " + setSecretKey +
+		return noCards, "Several processes may share this database, so none of them runs a card double: the operator sets " + setSecretKey +
 			", and " + setURL + " for a double of its own (toll card-double)."
 	}
-	return sourceDouble, ""
+	return doubleCards, ""
 }

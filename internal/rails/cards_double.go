@@ -1,4 +1,4 @@
-package fiat
+package rails
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ type doubleSetting struct {
 
 // runningDouble is the double of Stripe in this process, on a loopback listener of its own.
 type runningDouble struct {
-	keys keys
+	keys cardKeys
 	url  string
 }
 
@@ -53,7 +53,7 @@ func startDouble(ctx context.Context, listen string, deps *Deps) (*runningDouble
 		return nil
 	})
 	d := &runningDouble{url: "http://" + ln.Addr().String()}
-	d.keys = keys{secret: set.Key, publishable: "pk_test_double", webhook: []string{set.Secret}}
+	d.keys = cardKeys{secret: set.Key, publishable: "pk_test_double", webhook: []string{set.Secret}}
 	o := double.Options{
 		Now: deps.Machine, File: filepath.Join(deps.Data, doubleFile), SecretKey: set.Key, Account: set.Account, PublicURL: d.url,
 		Webhooks: []double.Webhook{{URL: deps.Listen + deps.Webhook, Secrets: []string{set.Secret}}}, Logger: deps.Log,

@@ -1,4 +1,4 @@
-package fiat
+package rails
 
 import (
 	"context"
@@ -14,51 +14,41 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// inspectTime bounds what [Inspect] asks of the processor, and inspectRows how many records it counts.
+// cardDoctorTime bounds what [CardConfig.Inspect] asks of the processor, and cardDoctorRows how many records it counts.
 const (
-	inspectTime = 20 * time.Second
-	inspectRows = 1000
+	cardDoctorTime = 20 * time.Second
+	cardDoctorRows = 1000
 )
 
-// Words of a [Report].
-const (
-	ok      = "ok"
-	warning = "warning"
-	failed  = "failed"
-)
-
-// Report takes a line of toll doctor: the part, how it is (ok, warning or failed), and what to do.
-type Report func(name, status, format string, args ...any)
-
-// Inspect reports what is missing for fiat plans: keys and their mode, the account, permissions, webhook endpoints, the version
+// Inspect implements [Settings] and reports what is missing for fiat plans: keys and their mode, the account, permissions, webhook endpoints, the version
 // of the API, and money that no order explains. It changes nothing, here and at the processor.
-func Inspect(ctx context.Context, cfg Config, deps Deps, add Report) {
+func (c *CardConfig) Inspect(ctx context.Context, deps Deps, add Report) {
 	const name = "cards"
-	ctx, cancel := context.WithTimeout(ctx, inspectTime)
+	ctx, cancel := context.WithTimeout(ctx, cardDoctorTime)
 	defer cancel()
-	k, err := cfg.keys()
+	k, err := c.keys()
 	if err == nil {
-		err = cfg.CheckIn(deps.Auth.Environment())
+		err = c.CheckIn(deps.Auth.Environment())
 	}
 	if err != nil {
 		add(name, failed, "%s", err)
 		return
 	}
 	defer inspectRecords(ctx, deps.Store, add) // whatever the rail is now, there may be money of earlier
-	switch from, missing := cfg.source(deps.Auth.Environment(), k, deps.embedded()); {
-	case cfg.Mode == Off:
+	switch from, missing := c.source(deps.Auth.Environment(), k, deps.embedded()); {
+	case c.Mode == CardOff:
 		add(name, ok, "off; fiat plans cannot be ordered")
-	case from == sourceNone:
+	case from == noCards:
 		add(name, warning, "fiat plans cannot be ordered. %s", missing)
-	case from == sourceDouble:
+	case from == doubleCards:
 		add(name, ok, "test cards only, on the double of Stripe in the service; no money moves")
 	default:
-		inspectAccount(ctx, cfg, &deps, k, add)
+		inspectAccount(ctx, c, &deps, k, add)
 	}
 }
 
 // inspectAccount reports what the processor says of the key.
-func inspectAccount(ctx context.Context, cfg Config, deps *Deps, k keys, add Report) {
+func inspectAccount(ctx context.Context, cfg *CardConfig, deps *Deps, k cardKeys, add Report) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
 	rail, err := card.New(card.Config{
@@ -111,7 +101,7 @@ func inspectAccount(ctx context.Context, cfg Config, deps *Deps, k keys, add Rep
 
 // inspectWebhooks compares the endpoints of the account with the address of this service. Nothing here is a failure, on live
 // neither: without webhooks payments, refunds and disputes are seen by reading the list of events, within a minute.
-func inspectWebhooks(deps *Deps, k keys, real bool, found *card.Account, add Report) {
+func inspectWebhooks(deps *Deps, k cardKeys, real bool, found *card.Account, add Report) {
 	const name = "card webhooks"
 	address := deps.PublicURL + deps.Webhook
 	u, err := url.Parse(address)
@@ -131,7 +121,7 @@ func inspectWebhooks(deps *Deps, k keys, real bool, found *card.Account, add Rep
 
 // inspectRecords reports money that waits for an operator.
 func inspectRecords(ctx context.Context, st *store.Store, add Report) {
-	orphans, err := store.CardOrphans(ctx, st, inspectRows)
+	orphans, err := store.CardOrphans(ctx, st, cardDoctorRows)
 	if err == nil && len(orphans) > 0 {
 		add("card money", warning, "%d payments, refunds or disputes at the processor belong to no order, such as %s: %s",
 			len(orphans), orphans[0].Object, orphans[0].Reason)

@@ -1,4 +1,4 @@
-package crypto
+package rails
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 )
 
-// Defaults of [Config].
+// Defaults of [ChainConfig].
 const (
 	defaultConfirmations      = 3
 	defaultTopUpConfirmations = 1
@@ -25,20 +25,20 @@ const (
 	maxRelayers               = 64
 )
 
-// Mode says whether crypto plans can be bought, and where.
-type Mode string
+// ChainMode says whether crypto plans can be bought, and where.
+type ChainMode string
 
 // Modes of the chain.
 const (
-	Auto     Mode = ""         // RPCURLs; without them the embedded chain in a sandbox, off on live
-	Embedded Mode = "embedded" // the embedded chain, started with the service; live refuses it
-	Off      Mode = "off"      // no crypto plans
+	ChainAuto     ChainMode = ""         // RPCURLs; without them the embedded chain in a sandbox, off on live
+	ChainEmbedded ChainMode = "embedded" // the embedded chain, started with the service; live refuses it
+	ChainOff      ChainMode = "off"      // no crypto plans
 )
 
-// Config says on which chain crypto plans are paid, and how (decision 21). The zero value is a chain inside the program for a
+// ChainConfig says on which chain crypto plans are paid, and how (decision 21). The zero value is a chain inside the program for a
 // sandbox, started when it is first needed, and none on live. Numbers are defaults when they are 0.
-type Config struct {
-	Mode Mode
+type ChainConfig struct {
+	Mode ChainMode
 	// RPCURLs are JSON-RPC endpoints of the chain of the environment, http or https. They may hold credentials and are
 	// never logged. Live needs two.
 	RPCURLs []string
@@ -77,10 +77,10 @@ type Config struct {
 }
 
 // Check refuses settings that are wrong in every environment.
-func (c *Config) Check() error {
+func (c *ChainConfig) Check() error {
 	switch c.Mode {
-	case Auto, Off:
-	case Embedded:
+	case ChainAuto, ChainOff:
+	case ChainEmbedded:
 		if len(c.RPCURLs) > 0 {
 			return errors.New("the chain is either the embedded one or that of TOLL_CHAIN_RPC_URLS (--chain-rpc-urls): set one of them")
 		}
@@ -107,46 +107,47 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// CheckLive refuses settings that are careless once money is real.
-func (c *Config) CheckLive() error {
+// CheckIn implements [Settings]: live rejects the embedded chain and a single endpoint.
+func (c *ChainConfig) CheckIn(env toll.Environment) error {
 	switch {
-	case c.Mode == Embedded || c.HTTP != "":
+	case env != toll.Live:
+	case c.Mode == ChainEmbedded || c.HTTP != "":
 		return errors.New("live does not run on the embedded chain, whose money is worth nothing: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to endpoints of " +
 			toll.Live.Network())
-	case c.Mode == Auto && len(c.RPCURLs) == 1:
+	case c.Mode == ChainAuto && len(c.RPCURLs) == 1:
 		return errors.New("live needs two endpoints, which have to agree on what is final: name another one in TOLL_CHAIN_RPC_URLS (--chain-rpc-urls), with a comma between")
 	}
 	return nil
 }
 
 // source is where the chain is.
-type source string
+type chainSource string
 
 const (
-	sourceNone     source = "none"
-	sourceEmbedded source = "embedded"
-	sourceRPC      source = "rpc"
+	noChain       chainSource = "none"
+	embeddedChain chainSource = "embedded"
+	rpcChain      chainSource = "rpc"
 )
 
 // source returns where the chain of an environment is, and what to set when it is nowhere. data is the data directory,
 // empty for none.
-func (c *Config) source(env toll.Environment, data string) (s source, missing string) {
+func (c *ChainConfig) source(env toll.Environment, data string) (s chainSource, missing string) {
 	switch {
-	case c.Mode == Off:
-		return sourceNone, "The operator has switched the chain off (TOLL_CHAIN, --chain)."
+	case c.Mode == ChainOff:
+		return noChain, "The operator has switched the chain off (TOLL_CHAIN, --chain)."
 	case len(c.RPCURLs) > 0:
-		return sourceRPC, ""
+		return rpcChain, ""
 	case env == toll.Live:
-		return sourceNone, "The operator has to set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to two endpoints of " + env.Network() + "."
+		return noChain, "The operator has to set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) to two endpoints of " + env.Network() + "."
 	case data == "":
-		return sourceNone, "The embedded chain needs a data directory: the operator sets TOLL_DATA (--data), or names endpoints with " +
+		return noChain, "The embedded chain needs a data directory: the operator sets TOLL_DATA (--data), or names endpoints with " +
 			"TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)."
 	}
-	return sourceEmbedded, ""
+	return embeddedChain, ""
 }
 
 // rail returns the part of the settings that the rail has, with defaults.
-func (c *Config) rail(embedded bool) chain.Config {
+func (c *ChainConfig) rail(embedded bool) chain.Config {
 	window := cmp.Or(c.BatchWindow, defaultBatchWindow)
 	if embedded {
 		window = 0
@@ -165,7 +166,7 @@ func (c *Config) rail(embedded bool) chain.Config {
 }
 
 // hourlyCents is the cap of the signer, 0 for none.
-func (c *Config) hourlyCents(env toll.Environment) int64 {
+func (c *ChainConfig) hourlyCents(env toll.Environment) int64 {
 	if c.HourlyCents == 0 && env == toll.Live {
 		return defaultHourlyCents
 	}

@@ -1,4 +1,4 @@
-package crypto
+package rails
 
 import (
 	"math/big"
@@ -15,7 +15,7 @@ type Seen struct {
 }
 
 // Seen returns what the last looks have read. It asks nobody.
-func (n *Network) Seen() Seen {
+func (n *Chain) Seen() Seen {
 	if n.rail == nil {
 		return Seen{}
 	}

@@ -1,4 +1,4 @@
-package fiat
+package rails
 
 import (
 	"crypto/hmac"
@@ -45,7 +45,7 @@ func TestReload(t *testing.T) {
 		}
 		return path
 	}
-	cfg := Config{URL: newAccount("acct_first"), SecretKeyFile: write("key", "sk_test_0123456789\n"), WebhookSecretFile: write("hooks", "whsec_first\n")}
+	cfg := CardConfig{URL: newAccount("acct_first"), SecretKeyFile: write("key", "sk_test_0123456789\n"), WebhookSecretFile: write("hooks", "whsec_first\n")}
 	p, stop, err := w.start(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package fiat
+package rails
 
 import (
 	"context"
@@ -13,7 +13,7 @@ var errNoDouble = errors.New("the service has no double of the card processor")
 
 // FillPage pays an order on its page of the double in this process, as a person in a browser does who agrees to 3-D Secure. A page
 // that is paid already is no error. Errors: [double.ErrDeclined], those of the rail.
-func (p *Processor) FillPage(ctx context.Context, orderID, number string) error {
+func (p *Cards) FillPage(ctx context.Context, orderID, number string) error {
 	if p.double == nil {
 		return errNoDouble
 	}
@@ -25,7 +25,7 @@ func (p *Processor) FillPage(ctx context.Context, orderID, number string) error 
 }
 
 // FillEnrolment enrols a test card of an account on the page of the double in this process, and returns its id.
-func (p *Processor) FillEnrolment(ctx context.Context, owner toll.Address, number string) (string, error) {
+func (p *Cards) FillEnrolment(ctx context.Context, owner toll.Address, number string) (string, error) {
 	if p.double == nil {
 		return "", errNoDouble
 	}

@@ -1,4 +1,4 @@
-package crypto
+package rails
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 )
 
-// Embedded reports whether the chain is the one inside the program, which pays at once or never.
-func (n *Network) Embedded() bool { return n.source == sourceEmbedded }
+// ChainEmbedded reports whether the chain is the one inside the program, which pays at once or never.
+func (n *Chain) Embedded() bool { return n.source == embeddedChain }
 
 // explorers are sites about the public chains.
 var explorers = map[toll.Environment]string{toll.Live: "https://basescan.org", toll.Sandbox: "https://sepolia.basescan.org"}
 
 // Explorer returns the address of a site about the chain, "" for the embedded one.
-func (n *Network) Explorer() string {
+func (n *Chain) Explorer() string {
 	if n.Embedded() {
 		return ""
 	}
@@ -26,7 +26,7 @@ func (n *Network) Explorer() string {
 }
 
 // Contracts returns the contracts that payments go through, by name.
-func (n *Network) Contracts() map[string]toll.Address {
+func (n *Chain) Contracts() map[string]toll.Address {
 	named := map[string]toll.Address{
 		"EntryPoint":                        toll.Address(contracts.EntryPoint),
 		"DelegationManager":                 toll.Address(contracts.DelegationManager),
@@ -46,7 +46,7 @@ func (n *Network) Contracts() map[string]toll.Address {
 }
 
 // Account returns the account that acts for everybody on the chain, zero when the chain is off.
-func (n *Network) Account() toll.Address {
+func (n *Chain) Account() toll.Address {
 	if n.keys == nil {
 		return toll.Address{}
 	}
@@ -54,7 +54,7 @@ func (n *Network) Account() toll.Address {
 }
 
 // URL returns where the embedded chain answers JSON-RPC, "" when it does not, or does not run yet.
-func (n *Network) URL() string {
+func (n *Chain) URL() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if r := n.running; r != nil && r.dev != nil {
@@ -64,7 +64,7 @@ func (n *Network) URL() string {
 }
 
 // BlockOf returns the number of the block that holds a transaction of the chain.
-func (n *Network) BlockOf(ctx context.Context, tx toll.Hash) (uint64, error) {
+func (n *Chain) BlockOf(ctx context.Context, tx toll.Hash) (uint64, error) {
 	r, err := n.need(ctx)
 	if err != nil {
 		return 0, err
@@ -81,7 +81,7 @@ func (n *Network) BlockOf(ctx context.Context, tx toll.Hash) (uint64, error) {
 }
 
 // Balances returns what an account has. Errors have status 503.
-func (n *Network) Balances(ctx context.Context, account toll.Address) ([]toll.TokenBalance, error) {
+func (n *Chain) Balances(ctx context.Context, account toll.Address) ([]toll.TokenBalance, error) {
 	if _, err := n.need(ctx); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (n *Network) Balances(ctx context.Context, account toll.Address) ([]toll.To
 }
 
 // Faucet gives an account money of the embedded chain and returns the last transaction. What was given before an error stays.
-func (n *Network) Faucet(ctx context.Context, account toll.Address, usdc, eurc, wei toll.Units) (tx toll.Hash, err error) {
+func (n *Chain) Faucet(ctx context.Context, account toll.Address, usdc, eurc, wei toll.Units) (tx toll.Hash, err error) {
 	r, err := n.need(ctx)
 	if err != nil {
 		return toll.Hash{}, err

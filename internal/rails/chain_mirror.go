@@ -1,4 +1,4 @@
-package crypto
+package rails
 
 import (
 	"cmp"
@@ -30,7 +30,7 @@ type burns struct {
 }
 
 // newBurns sets up the mirror of burns.
-func (n *Network) newBurns(ctx context.Context) (*burns, error) {
+func (n *Chain) newBurns(ctx context.Context) (*burns, error) {
 	b := &burns{
 		store: n.deps.Store, ledger: n.deps.Ledger, clock: n.deps.Clock, length: cmp.Or(n.cfg.MirrorPeriod, defaultMirrorPeriod),
 		network: n.env().Network(), contract: contracts.CreditMirror(n.keys.mirror),
@@ -47,7 +47,7 @@ const (
 )
 
 // publish returns the loop that closes periods and brings their roots onto the chain. One process of all does the latter.
-func (n *Network) publish(r *runningChain) jobs.Loop {
+func (n *Chain) publish(r *runningChain) jobs.Loop {
 	busy, idle := mirrorBusy, mirrorIdle
 	if r.dev != nil {
 		busy, idle = mirrorBusyLocal, mirrorIdleLocal
@@ -134,7 +134,7 @@ func (b *burns) close(ctx context.Context) error {
 }
 
 // Proof returns what answers for the burns of receipts, nil when nothing is mirrored.
-func (n *Network) Proof() func(context.Context, toll.Hash) (*toll.BurnProof, error) {
+func (n *Chain) Proof() func(context.Context, toll.Hash) (*toll.BurnProof, error) {
 	if n.burns == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package fiat
+package rails
 
 import (
 	"context"
@@ -29,7 +29,7 @@ var errUnknown = errors.New("fiat: the account of the secret key is not known ye
 
 // Start pins the account of the database, as far as the processor answers, and starts the loops. The rail is connected before.
 // Errors: a database that was used with another account.
-func (p *Processor) Start(ctx context.Context) error {
+func (p *Cards) Start(ctx context.Context) error {
 	if p.rail == nil {
 		return nil
 	}
@@ -44,8 +44,8 @@ func (p *Processor) Start(ctx context.Context) error {
 
 // Reload reads the files with the secrets of the card processor again, and uses them for all calls that begin from now on. It keeps
 // the old secrets and returns an error when the files cannot be read, or when the key belongs to another account or mode.
-func (p *Processor) Reload(ctx context.Context) error {
-	if p.rail == nil || p.source != sourceStripe {
+func (p *Cards) Reload(ctx context.Context) error {
+	if p.rail == nil || p.source != stripeCards {
 		return nil
 	}
 	k, err := p.cfg.keys()
@@ -73,7 +73,7 @@ func (p *Processor) Reload(ctx context.Context) error {
 }
 
 // watch asks whether the processor can be used, so that a caller of /ready causes no request.
-func (p *Processor) watch(ctx context.Context) (time.Duration, error) {
+func (p *Cards) watch(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err := p.ask(ctx); err != nil {
@@ -86,7 +86,7 @@ func (p *Processor) watch(ctx context.Context) (time.Duration, error) {
 type slot struct{ err error }
 
 // ask asks whose account the key is of, and refuses one that is not ours.
-func (p *Processor) ask(ctx context.Context) error {
+func (p *Cards) ask(ctx context.Context) error {
 	id, err := p.rail.AccountID(ctx)
 	if err == nil && !p.pinned.Load() {
 		if err = p.pin(ctx, id); err == nil {
@@ -98,7 +98,7 @@ func (p *Processor) ask(ctx context.Context) error {
 }
 
 // pin remembers the account at the first start, and refuses another one as soon as a record is about objects of the first.
-func (p *Processor) pin(ctx context.Context, id string) error {
+func (p *Cards) pin(ctx context.Context, id string) error {
 	return p.deps.Store.Tx(ctx, func(tx *store.Tx) error {
 		known, err := store.PutSettingIfAbsent(ctx, tx, card.AccountSetting, []byte(id))
 		if err != nil || string(known) == id {
@@ -123,7 +123,7 @@ func (p *Processor) pin(ctx context.Context, id string) error {
 // guarded is the way to the processor. Until the account is known to be ours, nothing passes but the question for it: the objects
 // of our records do not exist in another account, and payments would fail for that. After the first request that fails the account
 // is asked for at once, so that /ready does not report a processor that is away as usable.
-func (p *Processor) guarded() http.RoundTripper {
+func (p *Cards) guarded() http.RoundTripper {
 	by := http.DefaultTransport.(*http.Transport).Clone()
 	p.deps.Jobs.OnStop("card processor", func(context.Context) error { by.CloseIdleConnections(); return nil })
 	return traces.Transport(roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -144,7 +144,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // State is the word of /ready: off, ok or failing.
-func (p *Processor) State() string {
+func (p *Cards) State() string {
 	if p.rail == nil {
 		return "off"
 	}

@@ -1,48 +1,28 @@
-// Package fiat starts, checks and reports the card rail of a service: its settings and keys, the account at Stripe that a
-// database belongs to, and, in a sandbox without keys, the double of Stripe in this process. Orders are paid by [card].
-package fiat
+package rails
 
 import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/rail"
-	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Deps is what the rail has of the service.
-type Deps struct {
-	Store          *store.Store
-	Ring           *seal.Ring // seals the keys of the double
-	Auth           *auth.Auth // signs links, and has the key of hashes
-	Clock, Machine func() time.Time
-	Log            *slog.Logger
-	Jobs           *jobs.Group // runs the loops, and ends the double
-	Data           string      // directory of the double's state, "" for none
-	PublicURL      string      // origin of the service as browsers reach it
-	Listen         string      // origin of the service on this machine
-	Webhook        string      // path of the route of events
-	At             func(step string)
-}
-
-// Processor is the card rail of a service. A service without one has one, too, which is off. Its methods may be called at the
+// Cards is the card rail of a service. A service without one has one, too, which is off. Its methods may be called at the
 // same time.
-type Processor struct {
-	cfg    Config
+type Cards struct {
+	cfg    CardConfig
 	deps   Deps
-	source source
+	source cardSource
 	rail   *card.Rail     // nil: off
 	double *runningDouble // nil: none in this process
 
@@ -54,10 +34,10 @@ type Processor struct {
 // settingInstallation is the UUID of this database at Stripe, where several may share an account.
 const settingInstallation = "card_installation"
 
-// New checks keys and environment, and makes the rail. It asks nobody, and starts nothing but the listener of a double.
-func New(ctx context.Context, cfg Config, deps Deps) (*Processor, error) {
-	p := &Processor{cfg: cfg, deps: deps, source: sourceNone, wake: jobs.NewSignal()}
-	if cfg.Mode == Off {
+// NewCards checks keys and environment, and makes the rail. It asks nobody, and starts nothing but the listener of a double.
+func NewCards(ctx context.Context, cfg CardConfig, deps Deps) (*Cards, error) {
+	p := &Cards{cfg: cfg, deps: deps, source: noCards, wake: jobs.NewSignal()}
+	if cfg.Mode == CardOff {
 		return p, nil
 	}
 	k, err := cfg.keys()
@@ -65,12 +45,12 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Processor, error) {
 		return nil, err
 	}
 	var missing string
-	if p.source, missing = cfg.source(deps.Auth.Environment(), k, deps.embedded()); p.source == sourceNone {
+	if p.source, missing = cfg.source(deps.Auth.Environment(), k, deps.embedded()); p.source == noCards {
 		deps.Log.WarnContext(ctx, "fiat plans cannot be ordered", "reason", missing)
 		return p, nil
 	}
 	url := cfg.URL
-	if p.source == sourceDouble {
+	if p.source == doubleCards {
 		if p.double, err = startDouble(ctx, cfg.DoubleListen, &deps); err != nil {
 			return nil, err
 		}
@@ -85,7 +65,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Processor, error) {
 func (d *Deps) embedded() bool { return d.Store.Engine() == store.SQLite && d.Data != "" }
 
 // connect makes the rail with the keys of an account.
-func (p *Processor) connect(ctx context.Context, k keys, url string) error {
+func (p *Cards) connect(ctx context.Context, k cardKeys, url string) error {
 	d := &p.deps
 	id, err := installation(ctx, d.Store)
 	if err != nil {
@@ -130,10 +110,10 @@ func (d *Deps) Source(a netip.Addr) string {
 }
 
 // Source is [Deps.Source].
-func (p *Processor) Source(a netip.Addr) string { return p.deps.Source(a) }
+func (p *Cards) Source(a netip.Addr) string { return p.deps.Source(a) }
 
 // Rail returns the rail as checkout sees it, nil when it is off.
-func (p *Processor) Rail() rail.Rail {
+func (p *Cards) Rail() rail.Rail {
 	if p.rail == nil {
 		return nil
 	}
@@ -141,7 +121,7 @@ func (p *Processor) Rail() rail.Rail {
 }
 
 // Handle has the queue run the jobs of the rail. It does nothing when the rail is off.
-func (p *Processor) Handle(q *jobs.Queue) {
+func (p *Cards) Handle(q *jobs.Queue) {
 	if r := p.rail; r != nil {
 		q.Handle(store.JobCardSync, r.Sync)
 		q.Handle(store.JobCardDecide, r.DecideAgain)
@@ -152,7 +132,7 @@ func (p *Processor) Handle(q *jobs.Queue) {
 }
 
 // Double returns the address of the double in this process, "" for none.
-func (p *Processor) Double() string {
+func (p *Cards) Double() string {
 	if p.double == nil {
 		return ""
 	}

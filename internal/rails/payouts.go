@@ -1,4 +1,4 @@
-package fiat
+package rails
 
 import (
 	"context"
@@ -134,37 +134,37 @@ func owes(ctx context.Context, tx *store.Tx, p *Payout) error {
 	return err
 }
 
-// Evidence is the story of a payment by card, for the answer to a dispute.
-type Evidence struct {
-	Builder   toll.Address `json:"builder"`
-	Payer     toll.Address `json:"payer"`
-	State     string       `json:"state"`
-	Cents     toll.Cents   `json:"amountCents"`
-	Currency  string       `json:"currency"`
-	Attempts  int64        `json:"attempts"`
-	ByPage    bool         `json:"byPage"` // a person paid on a page; else a card was charged within a delegation
-	Session   string       `json:"checkoutSession,omitempty"`
-	Intent    string       `json:"paymentIntent,omitempty"`
-	Charge    string       `json:"charge,omitempty"`
-	CreatedAt toll.Time    `json:"createdAt"`
-	PaidAt    *toll.Time   `json:"paidAt"` // by the clock of the processor; null: not paid
-	Refunds   []Refund     `json:"refunds"`
-	Disputes  []Dispute    `json:"disputes"`
-	Moves     []Move       `json:"moves"`
+// CardEvidence is the story of a payment by card, for the answer to a dispute.
+type CardEvidence struct {
+	Builder   toll.Address      `json:"builder"`
+	Payer     toll.Address      `json:"payer"`
+	State     string            `json:"state"`
+	Cents     toll.Cents        `json:"amountCents"`
+	Currency  string            `json:"currency"`
+	Attempts  int64             `json:"attempts"`
+	ByPage    bool              `json:"byPage"` // a person paid on a page; else a card was charged within a delegation
+	Session   string            `json:"checkoutSession,omitempty"`
+	Intent    string            `json:"paymentIntent,omitempty"`
+	Charge    string            `json:"charge,omitempty"`
+	CreatedAt toll.Time         `json:"createdAt"`
+	PaidAt    *toll.Time        `json:"paidAt"` // by the clock of the processor; null: not paid
+	Refunds   []RefundEvidence  `json:"refunds"`
+	Disputes  []DisputeEvidence `json:"disputes"`
+	Moves     []MoveEvidence    `json:"moves"`
 }
 
-// Refund is money that went back, or is to go back.
-type Refund struct {
+// RefundEvidence is money that went back, or is to go back.
+type RefundEvidence struct {
 	ID        string     `json:"refundId"`
 	Origin    string     `json:"origin"` // seller, processor, or rejected
 	State     string     `json:"state"`
 	Cents     toll.Cents `json:"amountCents"`
-	Processor string     `json:"processorId,omitempty"`
+	Cards     string     `json:"processorId,omitempty"`
 	CreatedAt toll.Time  `json:"createdAt"`
 }
 
-// Dispute is a payment that the holder of the card contests.
-type Dispute struct {
+// DisputeEvidence is a payment that the holder of the card contests.
+type DisputeEvidence struct {
 	ID        string     `json:"disputeId"`
 	State     string     `json:"state"` // the word of the processor
 	Cents     toll.Cents `json:"amountCents"`
@@ -174,8 +174,8 @@ type Dispute struct {
 	CreatedAt toll.Time  `json:"createdAt"`
 }
 
-// Move is a change of the operator's balance at the processor; negative when money left.
-type Move struct {
+// MoveEvidence is a change of the operator's balance at the processor; negative when money left.
+type MoveEvidence struct {
 	ID    string     `json:"moveId"`
 	Kind  string     `json:"kind"`
 	Cents toll.Cents `json:"amountCents"`
@@ -183,26 +183,26 @@ type Move struct {
 	At    toll.Time  `json:"at"`
 }
 
-// EvidenceOf returns the payment of an order as the records tell it. It asks nobody. Errors: [store.ErrNotFound].
-func EvidenceOf(ctx context.Context, q store.Querier, orderID string) (*Evidence, error) {
+// CardEvidenceOf returns the payment of an order as the records tell it. It asks nobody. Errors: [store.ErrNotFound].
+func CardEvidenceOf(ctx context.Context, q store.Querier, orderID string) (*CardEvidence, error) {
 	s, err := card.StoryOf(ctx, q, orderID)
 	if err != nil {
 		return nil, err
 	}
 	p := s.Payment
-	e := &Evidence{
+	e := &CardEvidence{
 		Builder: p.Seller, Payer: p.Payer, State: p.State, Cents: toll.Cents(p.Cents), Currency: p.Currency, Attempts: p.Attempt,
 		ByPage: p.Delegation == "", Session: p.Session, Intent: p.Intent, Charge: p.Charge, CreatedAt: toll.At(p.CreatedAt),
-		PaidAt: moment(p.PaidAt), Refunds: []Refund{}, Disputes: []Dispute{}, Moves: []Move{},
+		PaidAt: moment(p.PaidAt), Refunds: []RefundEvidence{}, Disputes: []DisputeEvidence{}, Moves: []MoveEvidence{},
 	}
 	for _, r := range s.Refunds {
-		e.Refunds = append(e.Refunds, Refund{r.ID, r.Origin, r.State, toll.Cents(r.Cents), r.StripeID, toll.At(r.CreatedAt)})
+		e.Refunds = append(e.Refunds, RefundEvidence{r.ID, r.Origin, r.State, toll.Cents(r.Cents), r.StripeID, toll.At(r.CreatedAt)})
 	}
 	for _, d := range s.Disputes {
-		e.Disputes = append(e.Disputes, Dispute{d.ID, d.State, toll.Cents(d.Cents), d.Reason, d.Withdrawn, moment(d.DueAt), toll.At(d.CreatedAt)})
+		e.Disputes = append(e.Disputes, DisputeEvidence{d.ID, d.State, toll.Cents(d.Cents), d.Reason, d.Withdrawn, moment(d.DueAt), toll.At(d.CreatedAt)})
 	}
 	for _, m := range s.Moves {
-		e.Moves = append(e.Moves, Move{m.ID, m.Kind, toll.Cents(m.Cents), toll.Cents(m.Fee), toll.At(m.At)})
+		e.Moves = append(e.Moves, MoveEvidence{m.ID, m.Kind, toll.Cents(m.Cents), toll.Cents(m.Fee), toll.At(m.At)})
 	}
 	return e, nil
 }

@@ -1,4 +1,4 @@
-package fiat
+package rails
 
 import (
 	"bytes"
@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // start starts a processor. The function that it returns stops it.
-func (w *world) start(cfg Config) (*Processor, func(), error) {
+func (w *world) start(cfg CardConfig) (*Cards, func(), error) {
 	w.Helper()
 	deps := w.deps
 	deps.Jobs = jobs.NewGroup(nil)
@@ -66,7 +66,7 @@ func (w *world) start(cfg Config) (*Processor, func(), error) {
 			w.Error(err)
 		}
 	}
-	p, err := New(w.Context(), cfg, deps)
+	p, err := NewCards(w.Context(), cfg, deps)
 	if err == nil {
 		err = p.Start(w.Context())
 	}
@@ -102,7 +102,7 @@ func newStripe(t *testing.T, opts double.Options) *stripe {
 // database or in its file as it is.
 func TestDouble(t *testing.T) {
 	w := newWorld(t)
-	first, stop, err := w.start(Config{})
+	first, stop, err := w.start(CardConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestDouble(t *testing.T) {
 		t.Errorf("the link is of %q, %v", id, err)
 	}
 	stop()
-	second, stop, err := w.start(Config{})
+	second, stop, err := w.start(CardConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestDouble(t *testing.T) {
 	if err := os.Remove(filepath.Join(w.deps.Data, doubleFile)); err != nil {
 		t.Fatal(err)
 	}
-	third, stop, err := w.start(Config{})
+	third, stop, err := w.start(CardConfig{})
 	if err != nil || third.State() != "ok" {
 		t.Fatalf("without the file of the double: %v", err)
 	}
@@ -154,7 +154,7 @@ func TestDouble(t *testing.T) {
 		}
 	}
 	w.deps.Ring = seal.New([32]byte{2})
-	if _, stop, err = w.start(Config{}); err == nil {
+	if _, stop, err = w.start(CardConfig{}); err == nil {
 		t.Error("another master key opens the keys of the double")
 	}
 	stop()
@@ -162,7 +162,7 @@ func TestDouble(t *testing.T) {
 
 func TestOff(t *testing.T) {
 	w := newWorld(t)
-	p, stop, err := w.start(Config{Mode: Off, SecretKeyFile: "none"})
+	p, stop, err := w.start(CardConfig{Mode: CardOff, SecretKeyFile: "none"})
 	if err != nil || p.State() != "off" || p.Rail() != nil || p.Double() != "" {
 		t.Errorf("%s, %v", p.State(), err)
 	}
@@ -178,7 +178,7 @@ func TestAccount(t *testing.T) {
 	ctx := t.Context()
 	const key = "sk_test_0123456789"
 	one, two := newStripe(t, double.Options{SecretKey: key}), newStripe(t, double.Options{SecretKey: key})
-	start := func(s *stripe) (*Processor, func(), error) { return w.start(Config{SecretKey: key, URL: s.url}) }
+	start := func(s *stripe) (*Cards, func(), error) { return w.start(CardConfig{SecretKey: key, URL: s.url}) }
 	for _, s := range []*stripe{one, two, one} {
 		p, stop, err := start(s)
 		if err != nil || p.State() != "ok" {
@@ -242,7 +242,7 @@ func TestState_Outage(t *testing.T) {
 	w := newWorld(t)
 	const key = "sk_test_0123456789"
 	s := newStripe(t, double.Options{SecretKey: key})
-	p, stop, err := w.start(Config{SecretKey: key, URL: s.url})
+	p, stop, err := w.start(CardConfig{SecretKey: key, URL: s.url})
 	defer stop()
 	if err != nil || p.State() != "ok" {
 		t.Fatalf("%s, %v", p.State(), err)
@@ -293,8 +293,8 @@ func TestInspect(t *testing.T) {
 	s, away := newStripe(t, options()), newStripe(t, options())
 	away.away.Store(true)
 	bare := newStripe(t, double.Options{SecretKey: key})
-	inspect := func(cfg Config, deps Deps) (lines, details string) {
-		Inspect(t.Context(), cfg, deps, func(name, status, format string, args ...any) {
+	inspect := func(cfg CardConfig, deps Deps) (lines, details string) {
+		cfg.Inspect(t.Context(), deps, func(name, status, format string, args ...any) {
 			lines += name + " " + status + "; "
 			details += fmt.Sprintf(format, args...) + "\n"
 		})
@@ -316,25 +316,25 @@ func TestInspect(t *testing.T) {
 	onLive.Auth, local.PublicURL, postgres.Data = liveAuth, "http://127.0.0.1:8402", ""
 	hooks := []string{"whsec_1"}
 	for name, tt := range map[string]struct {
-		cfg         Config
+		cfg         CardConfig
 		deps        Deps
 		want, words string
 	}{
-		"off":                {Config{Mode: Off}, w.deps, "cards ok; ", "off"},
-		"the double":         {Config{}, w.deps, "cards ok; ", "no money moves"},
-		"no double":          {Config{}, postgres, "cards warning; ", "--stripe-url"},
-		"nothing on live":    {Config{}, onLive, "cards warning; ", "TOLL_STRIPE_SECRET_KEY_FILE"},
-		"test key on live":   {Config{SecretKey: key}, onLive, "cards failed; ", "of the test mode"},
-		"live key on test":   {Config{SecretKey: live, URL: s.url}, w.deps, "cards failed; ", "--environment live"},
-		"a double on live":   {Config{SecretKey: live, URL: s.url}, onLive, "cards failed; ", "whose money is worth nothing"},
-		"all is well":        {Config{SecretKey: key, URL: s.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks ok; ", "in US, test mode, API version " + double.Version},
-		"no secret":          {Config{SecretKey: key, URL: s.url}, w.deps, "cards ok; card webhooks warning; ", "cannot be verified"},
-		"no webhook":         {Config{SecretKey: key, URL: bare.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks warning; ", "sends no events to https://pay.example.com/hook"},
-		"restricted":         {Config{SecretKey: restricted, URL: s.url}, w.deps, "cards ok; card permissions failed; card webhooks warning; ", "lacks customers, payment methods"},
-		"another key":        {Config{SecretKey: other, URL: s.url}, w.deps, "cards failed; ", "does not accept the secret key (stripe answered 401"},
-		"Stripe is away":     {Config{SecretKey: key, URL: away.url}, w.deps, "cards failed; ", "nothing answers at " + away.url},
-		"no file":            {Config{SecretKeyFile: "none"}, w.deps, "cards failed; ", "no such file"},
-		"an address of ours": {Config{SecretKey: key, URL: s.url}, local, "cards ok; card webhooks warning; ", "sends no events to http://127.0.0.1:8402/hook"},
+		"off":                {CardConfig{Mode: CardOff}, w.deps, "cards ok; ", "off"},
+		"the double":         {CardConfig{}, w.deps, "cards ok; ", "no money moves"},
+		"no double":          {CardConfig{}, postgres, "cards warning; ", "--stripe-url"},
+		"nothing on live":    {CardConfig{}, onLive, "cards warning; ", "TOLL_STRIPE_SECRET_KEY_FILE"},
+		"test key on live":   {CardConfig{SecretKey: key}, onLive, "cards failed; ", "of the test mode"},
+		"live key on test":   {CardConfig{SecretKey: live, URL: s.url}, w.deps, "cards failed; ", "--environment live"},
+		"a double on live":   {CardConfig{SecretKey: live, URL: s.url}, onLive, "cards failed; ", "whose money is worth nothing"},
+		"all is well":        {CardConfig{SecretKey: key, URL: s.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks ok; ", "in US, test mode, API version " + double.Version},
+		"no secret":          {CardConfig{SecretKey: key, URL: s.url}, w.deps, "cards ok; card webhooks warning; ", "cannot be verified"},
+		"no webhook":         {CardConfig{SecretKey: key, URL: bare.url, WebhookSecrets: hooks}, w.deps, "cards ok; card webhooks warning; ", "sends no events to https://pay.example.com/hook"},
+		"restricted":         {CardConfig{SecretKey: restricted, URL: s.url}, w.deps, "cards ok; card permissions failed; card webhooks warning; ", "lacks customers, payment methods"},
+		"another key":        {CardConfig{SecretKey: other, URL: s.url}, w.deps, "cards failed; ", "does not accept the secret key (stripe answered 401"},
+		"Stripe is away":     {CardConfig{SecretKey: key, URL: away.url}, w.deps, "cards failed; ", "nothing answers at " + away.url},
+		"no file":            {CardConfig{SecretKeyFile: "none"}, w.deps, "cards failed; ", "no such file"},
+		"an address of ours": {CardConfig{SecretKey: key, URL: s.url}, local, "cards ok; card webhooks warning; ", "sends no events to http://127.0.0.1:8402/hook"},
 	} {
 		if got, details := inspect(tt.cfg, tt.deps); got != tt.want || !strings.Contains(details, tt.words) {
 			t.Errorf("%s: %s\n%s", name, got, details)
@@ -342,7 +342,7 @@ func TestInspect(t *testing.T) {
 	}
 	// Stripe itself could not reach an address of this machine.
 	var lines []string
-	inspectWebhooks(&local, keys{webhook: hooks}, true, &card.Account{Webhooks: []string{}}, func(name, status, format string, args ...any) {
+	inspectWebhooks(&local, cardKeys{webhook: hooks}, true, &card.Account{Webhooks: []string{}}, func(name, status, format string, args ...any) {
 		lines = append(lines, name+" "+status+" "+fmt.Sprintf(format, args...))
 	})
 	if len(lines) != 1 || !strings.HasPrefix(lines[0], "card webhooks warning Stripe cannot reach http://127.0.0.1:8402/hook") {
@@ -355,7 +355,7 @@ func TestInspect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	well := Config{SecretKey: key, URL: s.url, WebhookSecrets: hooks}
+	well := CardConfig{SecretKey: key, URL: s.url, WebhookSecrets: hooks}
 	write(func(tx *store.Tx) error {
 		return store.PutSetting(t.Context(), tx, card.AccountSetting, []byte("acct_first"))
 	})
@@ -373,13 +373,13 @@ func TestInspect(t *testing.T) {
 		_, err := store.InsertCardOrphan(t.Context(), tx, &store.CardOrphan{Object: "pi_1", Cents: 100, Currency: "usd", Reason: "unknown", SeenAt: time.Now()})
 		return err
 	})
-	if got, details := inspect(Config{}, w.deps); got != "cards ok; card money warning; " || !strings.Contains(details, "such as pi_1: unknown") {
+	if got, details := inspect(CardConfig{}, w.deps); got != "cards ok; card money warning; " || !strings.Contains(details, "such as pi_1: unknown") {
 		t.Errorf("an orphan: %s\n%s", got, details)
 	}
 	write(func(tx *store.Tx) error {
 		return store.PutJob(t.Context(), tx, store.Job{Kind: store.JobCardDecide, Key: []byte(toll.NewUUID()), Due: time.Now()})
 	})
-	if got, details := inspect(Config{Mode: Off}, w.deps); got != "cards ok; card money warning; card money failed; " || !strings.Contains(details, "1 payments could not be written") {
+	if got, details := inspect(CardConfig{Mode: CardOff}, w.deps); got != "cards ok; card money warning; card money failed; " || !strings.Contains(details, "1 payments could not be written") {
 		t.Errorf("an undecided payment: %s\n%s", got, details)
 	}
 }
