@@ -117,7 +117,7 @@ var rooms = map[string]room{
 		layer: "public",
 		ours:  "toll",
 	},
-	"internal/gate": {
+	"internal/apiversion": {
 		what:  "API versions: which one applies, changes of JSON between them",
 		layer: "public",
 	},
@@ -327,7 +327,7 @@ var rooms = map[string]room{
 	"internal/api": {
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
 		layer: "doors",
-		ours: "toll x402 internal/gate internal/pace internal/meter internal/store internal/ledger internal/correlation internal/traces " +
+		ours: "toll x402 internal/apiversion internal/pace internal/meter internal/store internal/ledger internal/correlation internal/traces " +
 			"internal/auth internal/facilitator internal/checkout internal/events internal/people internal/plain internal/gzipped docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 		tests: []string{"github.com/google/jsonschema-go"},
@@ -349,7 +349,7 @@ var rooms = map[string]room{
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
 		layer: "outside",
-		ours: "toll x402 internal/tempfile internal/gate internal/seal internal/store internal/alarm internal/correlation internal/traces internal/traces/otlp " +
+		ours: "toll x402 internal/tempfile internal/apiversion internal/seal internal/store internal/alarm internal/correlation internal/traces internal/traces/otlp " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/rails internal/people",
@@ -428,7 +428,7 @@ var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "
 // rulesRooms decide about credits, money and access: their time comes from a clock that is given to them, and their
 // numbers are exact.
 var rulesRooms = []string{
-	"toll", "x402", "evm", "internal/gate", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
+	"toll", "x402", "evm", "internal/apiversion", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
 	"internal/rail", "internal/facilitator", "internal/oauth", "internal/card/double",
 }
 

@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
-	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/pace"
@@ -97,7 +97,7 @@ type handler struct {
 	bodies       *x402.Bodies  // of verify and settle
 
 	versionHeader, fromHeader string // in the form of http.Header keys
-	versionTexts              map[gate.Version][]string
+	versionTexts              map[apiversion.Version][]string
 	corsMethods, corsHeaders  []string
 	exposed                   []string
 

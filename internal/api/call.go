@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/correlation"
-	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/gzipped"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/x402"
@@ -37,8 +37,8 @@ type call struct {
 	browser *auth.Page     // who uses a page of the service, which calls inside the process; nil: a call from the network
 	signed  *people.Signed // the session of a person in place of an API key, where the route takes one; nil: none
 
-	version     gate.Version
-	from        gate.From
+	version     apiversion.Version
+	from        apiversion.From
 	correlation correlation.Context
 	context     context.Context // of the work: that of the request, with the id for the log
 	body        []byte          // as sent, once it was decoded
@@ -100,8 +100,8 @@ func (c *call) decode(v any) error {
 		body = []byte("{}")
 	}
 	c.body = body
-	if c.version.Before(gate.Current) {
-		if body, err = gate.Up(c.route.op, c.version, body); err != nil {
+	if c.version.Before(apiversion.Current) {
+		if body, err = apiversion.Up(c.route.op, c.version, body); err != nil {
 			return toll.NewError(toll.CodeVersionGateFailed).WithCause(err)
 		}
 	}
@@ -227,8 +227,8 @@ func (c *call) reply(answer any) {
 		c.fail(toll.NewError(toll.CodeInternal).WithCause(err))
 		return
 	}
-	if c.version.Before(gate.Current) {
-		if body, err = gate.Down(c.route.op, c.version, body); err != nil {
+	if c.version.Before(apiversion.Current) {
+		if body, err = apiversion.Down(c.route.op, c.version, body); err != nil {
 			c.fail(toll.NewError(toll.CodeVersionGateFailed).WithCause(err))
 			return
 		}

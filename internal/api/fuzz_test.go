@@ -14,8 +14,8 @@ import (
 	"testing/iotest"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/facilitator"
-	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -36,10 +36,10 @@ func FuzzVersionHeader(f *testing.F) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		version, from := w.Header().Get("Service-Version"), w.Header().Get("Service-Version-Resolved-From")
-		if version != gate.Floor.String() && version != gate.Current.String() {
+		if version != apiversion.Floor.String() && version != apiversion.Current.String() {
 			t.Fatalf("%q was applied as %q", value, version)
 		}
-		_, err := gate.Parse(value)
+		_, err := apiversion.Parse(value)
 		switch {
 		case err != nil && len(value) < maxHeaderBytes-100 && (w.Code != 400 || from != "fallback"):
 			t.Fatalf("%q: %d %s", value, w.Code, from)
@@ -71,7 +71,7 @@ func FuzzBody(f *testing.F) {
 	h := newHandler(Deps{}, nil)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for op, target := range targets {
-			for _, version := range []gate.Version{gate.Floor, gate.Current} {
+			for _, version := range []apiversion.Version{apiversion.Floor, apiversion.Current} {
 				c := &call{h: h, w: httptest.NewRecorder(), r: httptest.NewRequest("POST", "/", bytes.NewReader(body)), route: &route{op: op}, version: version}
 				err := c.decode(target())
 				if err == nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/correlation"
-	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/traces"
@@ -76,7 +76,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.union() == unionNone { // verify and settle are not remembered, and do not pay for it
 		c.began = time.Now()
 	}
-	c.apply(gate.Floor, gate.FromFallback)
+	c.apply(apiversion.Floor, apiversion.FromFallback)
 
 	asked := r.Header[h.versionHeader]
 	pace.Body(c.w, r, maxBodyBytes, h.Patience, pace.MinRate)
@@ -84,14 +84,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header["Connection"] = closing
 	}
 	if err := checkMessage(r); err != nil {
-		version, from, _ := gate.Resolve(asked, "")
+		version, from, _ := apiversion.Resolve(asked, "")
 		c.apply(version, from)
 		c.w.Header()["Connection"] = closing
 		c.fail(err)
 		return
 	}
 	c.authenticate()
-	version, from, err := gate.Resolve(asked, c.caller.Version)
+	version, from, err := apiversion.Resolve(asked, c.caller.Version)
 	c.apply(version, from)
 	if h.gatekeeper != nil {
 		if err := h.gatekeeper.admit(c); err != nil {
@@ -252,21 +252,21 @@ func (c *call) authenticate() {
 
 var errNoKey error = toll.NewError(toll.CodeNotAuthenticated)
 
-func (c *call) apply(v gate.Version, from gate.From) {
+func (c *call) apply(v apiversion.Version, from apiversion.From) {
 	c.version, c.from = v, from
 	header := c.w.Header()
 	header[c.h.versionHeader] = c.h.versionText(v)
 	header[c.h.fromHeader] = fromText[from]
 }
 
-var fromText = map[gate.From][]string{
-	gate.FromHeader:   {string(gate.FromHeader)},
-	gate.FromKey:      {string(gate.FromKey)},
-	gate.FromFallback: {string(gate.FromFallback)},
+var fromText = map[apiversion.From][]string{
+	apiversion.FromHeader:   {string(apiversion.FromHeader)},
+	apiversion.FromKey:      {string(apiversion.FromKey)},
+	apiversion.FromFallback: {string(apiversion.FromFallback)},
 }
 
 // versionText returns the header value of a version, ready made for those between floor and current.
-func (h *handler) versionText(v gate.Version) []string {
+func (h *handler) versionText(v apiversion.Version) []string {
 	if text, ok := h.versionTexts[v]; ok {
 		return text
 	}
@@ -275,7 +275,7 @@ func (h *handler) versionText(v gate.Version) []string {
 
 func badVersion(err error) *toll.Error {
 	return toll.NewError(toll.CodeVersionUnknown).WithCause(err).
-		WithHint("Versions " + gate.Floor.String() + " to " + gate.Current.String() + " are served; GET /api/v1/meta/versions tells more.")
+		WithHint("Versions " + apiversion.Floor.String() + " to " + apiversion.Current.String() + " are served; GET /api/v1/meta/versions tells more.")
 }
 
 // preflight answers OPTIONS of every path alike: browsers ask before they send, and read errors only of what they sent.
@@ -355,8 +355,8 @@ func invisible(r rune) bool { return r <= ' ' || r > '~' }
 func (h *handler) prepareHeaders() {
 	h.versionHeader = http.CanonicalHeaderKey(h.Namespace.HeaderVersion())
 	h.fromHeader = http.CanonicalHeaderKey(h.Namespace.HeaderResolvedFrom())
-	h.versionTexts = map[gate.Version][]string{}
-	for _, v := range append(gate.Gated(), gate.Floor, gate.Current) {
+	h.versionTexts = map[apiversion.Version][]string{}
+	for _, v := range append(apiversion.Gated(), apiversion.Floor, apiversion.Current) {
 		h.versionTexts[v] = []string{v.String()}
 	}
 	h.corsMethods = []string{"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}

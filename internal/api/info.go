@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/apiversion"
 )
 
 func infoRoutes() []route {
@@ -69,7 +69,7 @@ func (h *handler) info(*call) (*Info, error) {
 	}
 	return &Info{
 		Name: "toll", Version: h.Release, Environment: h.Environment, Network: h.network, APIBase: h.PublicURL + Base,
-		APIVersion: VersionRange{Current: gate.Current.String(), Floor: gate.Floor.String()},
+		APIVersion: VersionRange{Current: apiversion.Current.String(), Floor: apiversion.Floor.String()},
 		Deployment: Deployment{
 			Version: h.Release, ChainID: h.Environment.ChainID(), Markers: []string{"PayAsYouGoTemplate"},
 			Contracts: contracts,
@@ -130,20 +130,20 @@ func (h *handler) jwks(c *call) (stored, error) {
 
 // Versions is what a caller can ask about API versions. It has no older shapes.
 type Versions struct {
-	Current                 string    `json:"current"`
-	Floor                   string    `json:"floor"`
-	GatedVersions           []string  `json:"gatedVersions"`
-	YourPinnedVersion       string    `json:"yourPinnedVersion"`
-	YourEffectiveVersion    string    `json:"yourEffectiveVersion"`
-	YourVersionResolvedFrom gate.From `json:"yourVersionResolvedFrom" enum:"header,apiKey,fallback"`
+	Current                 string          `json:"current"`
+	Floor                   string          `json:"floor"`
+	GatedVersions           []string        `json:"gatedVersions"`
+	YourPinnedVersion       string          `json:"yourPinnedVersion"`
+	YourEffectiveVersion    string          `json:"yourEffectiveVersion"`
+	YourVersionResolvedFrom apiversion.From `json:"yourVersionResolvedFrom" enum:"header,apiKey,fallback"`
 }
 
 func (h *handler) versions(c *call) (*Versions, error) {
 	v := &Versions{
-		Current: gate.Current.String(), Floor: gate.Floor.String(), GatedVersions: []string{}, YourPinnedVersion: c.caller.Version,
+		Current: apiversion.Current.String(), Floor: apiversion.Floor.String(), GatedVersions: []string{}, YourPinnedVersion: c.caller.Version,
 		YourEffectiveVersion: c.version.String(), YourVersionResolvedFrom: c.from,
 	}
-	for _, g := range gate.Gated() {
+	for _, g := range apiversion.Gated() {
 		v.GatedVersions = append(v.GatedVersions, g.String())
 	}
 	return v, nil

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -66,7 +66,7 @@ type KeyInput struct {
 const maxKeySecs = 100 * toll.YearSecs
 
 func (h *handler) createKey(c *call, in *KeyInput, once *store.Once) (*toll.APIKey, error) {
-	p := auth.KeyParams{Version: gate.Current.String()}
+	p := auth.KeyParams{Version: apiversion.Current.String()}
 	if in.Name != nil {
 		p.Name = *in.Name
 	}
@@ -74,7 +74,7 @@ func (h *handler) createKey(c *call, in *KeyInput, once *store.Once) (*toll.APIK
 		p.Prefix = *in.Prefix
 	}
 	if in.Version != nil {
-		v, err := gate.Parse(*in.Version)
+		v, err := apiversion.Parse(*in.Version)
 		if err != nil {
 			return nil, badVersion(err)
 		}
@@ -141,7 +141,7 @@ func (h *handler) updateKey(c *call, in *KeyChange) (*toll.APIKey, error) {
 		}
 	}
 	if in.Version != nil {
-		v, err := gate.Parse(*in.Version)
+		v, err := apiversion.Parse(*in.Version)
 		if err != nil {
 			return nil, badVersion(err)
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/docs"
-	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/gzipped"
 	"github.com/tollhq/toll/x402"
 )
@@ -87,7 +87,7 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 	api := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
-			Title: "Toll", Version: gate.Current.String(), License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
+			Title: "Toll", Version: apiversion.Current.String(), License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 			Description: "Plans, credits and payments for agents. Every answer carries `" + ns.HeaderVersion() + "` and `" + ns.HeaderResolvedFrom() +
 				"`; every error has the shape of Error, and clients branch on its code alone (see /docs/errors). Unknown members are ignored, on both sides; only a refund refuses them.",
 		},
@@ -177,8 +177,8 @@ func describe(routes []route, ns x402.Namespace) *huma.OpenAPI {
 				Description: "The workspace of the call, an `id` of GET /api/v1/organizations. Needed with the session of a person; an API key belongs to one workspace, which this may name.",
 			},
 			"Version": {
-				Name: ns.HeaderVersion(), In: "header", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{gate.Current.String()}},
-				Description: "API version, MAJOR.MINOR. Default the pin of the API key, else " + gate.Floor.String() + ".",
+				Name: ns.HeaderVersion(), In: "header", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{apiversion.Current.String()}},
+				Description: "API version, MAJOR.MINOR. Default the pin of the API key, else " + apiversion.Floor.String() + ".",
 			},
 		},
 	}

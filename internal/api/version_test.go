@@ -8,7 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
-	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/apiversion"
 )
 
 func versionOf(a answer) string {
@@ -229,7 +229,7 @@ func TestGatedOperationsExist(t *testing.T) {
 	for _, r := range api.Routes() {
 		known[r.Operation] = true
 	}
-	for _, c := range gate.Changes() {
+	for _, c := range apiversion.Changes() {
 		for _, op := range c.Ops {
 			if !known[op] {
 				t.Errorf("the change %q names %s, which is no operation", c.Summary, op)

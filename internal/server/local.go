@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -78,7 +78,7 @@ func (r KeyRequest) check() error {
 		return toll.NewError(toll.CodeKeyExpiryPast).WithDetails("a key lives at least 60 seconds")
 	}
 	if r.Version != "" {
-		if _, err := gate.Parse(r.Version); err != nil {
+		if _, err := apiversion.Parse(r.Version); err != nil {
 			return toll.NewError(toll.CodeVersionUnknown).WithCause(err)
 		}
 	}
@@ -99,7 +99,7 @@ func createKey(ctx context.Context, a *auth.Auth, now time.Time, req KeyRequest)
 func createKeyAt(ctx context.Context, a *auth.Auth, now time.Time, at toll.Address, req KeyRequest) (toll.APIKey, error) {
 	params := auth.KeyParams{Name: req.Name, Prefix: req.Prefix, Rights: req.Rights, ExpiresAt: req.Ends}
 	if req.Version != "" {
-		v, err := gate.Parse(req.Version)
+		v, err := apiversion.Parse(req.Version)
 		if err != nil {
 			return toll.APIKey{}, toll.NewError(toll.CodeVersionUnknown).WithCause(err)
 		}

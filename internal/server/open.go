@@ -10,8 +10,8 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/gate"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
@@ -161,7 +161,7 @@ func bootstrap(
 ) (*auth.Auth, error) {
 	first := auth.Config{
 		Environment: cfg.Environment, Issuer: cfg.listenURL() + api.Base, ClaimObject: cfg.Namespace.Scheme,
-		Prefix: cfg.KeyPrefix, Version: gate.Current.String(), Clock: cfg.Clock, Log: cfg.Log,
+		Prefix: cfg.KeyPrefix, Version: apiversion.Current.String(), Clock: cfg.Clock, Log: cfg.Log,
 	}
 	if as == reading {
 		first.ReadOnly = true

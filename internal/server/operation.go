@@ -5,7 +5,7 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web"
 )
@@ -58,8 +58,8 @@ func (s *Server) operation(ctx context.Context) (o web.Operation, err error) {
 
 // changesSince are the changes of the API after a version.
 func changesSince(version string) (out []web.Change) {
-	v, err := gate.Parse(version)
-	for _, c := range gate.Changes() {
+	v, err := apiversion.Parse(version)
+	for _, c := range apiversion.Changes() {
 		if err == nil && v.Before(c.Since) {
 			out = append(out, web.Change{Since: c.Since.String(), Summary: c.Summary})
 		}

@@ -1,4 +1,4 @@
-package gate_test
+package apiversion_test
 
 import (
 	"encoding/json"
@@ -7,18 +7,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tollhq/toll/internal/gate"
+	"github.com/tollhq/toll/internal/apiversion"
 )
 
 var (
-	v10 = gate.Version{Major: 1, Minor: 0}
-	v11 = gate.Version{Major: 1, Minor: 1}
+	v10 = apiversion.Version{Major: 1, Minor: 0}
+	v11 = apiversion.Version{Major: 1, Minor: 1}
 )
 
 func TestParse(t *testing.T) {
-	good := map[string]gate.Version{"1.0": v10, "v1.0": v10, "1.0.7": v10, "v1.1.99999": v11, "1.1": v11}
+	good := map[string]apiversion.Version{"1.0": v10, "v1.0": v10, "1.0.7": v10, "v1.1.99999": v11, "1.1": v11}
 	for in, want := range good {
-		if got, err := gate.Parse(in); err != nil || got != want {
+		if got, err := apiversion.Parse(in); err != nil || got != want {
 			t.Errorf("Parse(%q) = %v, %v; want %v", in, got, err, want)
 		}
 	}
@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 		strings.Repeat("1", 10<<10), "1." + strings.Repeat("0", 10<<10),
 	}
 	for _, in := range bad {
-		if got, err := gate.Parse(in); !errors.Is(err, gate.ErrVersion) {
+		if got, err := apiversion.Parse(in); !errors.Is(err, apiversion.ErrVersion) {
 			t.Errorf("Parse(%.40q) = %v, %v; want ErrVersion", in, got, err)
 		}
 	}
@@ -39,26 +39,26 @@ func TestResolve(t *testing.T) {
 		name   string
 		header []string
 		pin    string
-		want   gate.Version
-		from   gate.From
+		want   apiversion.Version
+		from   apiversion.From
 		bad    bool
 	}{
-		{"nothing", nil, "", v10, gate.FromFallback, false},
-		{"pin", nil, "1.1", v11, gate.FromKey, false},
-		{"header beats pin", []string{"1.0"}, "1.1", v10, gate.FromHeader, false},
-		{"header beats floor", []string{"v1.1.3"}, "", v11, gate.FromHeader, false},
-		{"bad header shows the pin", []string{"9.9"}, "1.1", v11, gate.FromKey, true},
-		{"bad header shows the floor", []string{"1"}, "", v10, gate.FromFallback, true},
-		{"two headers", []string{"1.0", "1.0"}, "1.1", v11, gate.FromKey, true},
-		{"empty header", []string{""}, "", v10, gate.FromFallback, true},
-		{"bad pin", nil, "9.9", v10, gate.FromFallback, true},
-		{"good header beats bad pin", []string{"1.1"}, "9.9", v11, gate.FromHeader, false},
-		{"all bad", []string{"x"}, "y", v10, gate.FromFallback, true},
+		{"nothing", nil, "", v10, apiversion.FromFallback, false},
+		{"pin", nil, "1.1", v11, apiversion.FromKey, false},
+		{"header beats pin", []string{"1.0"}, "1.1", v10, apiversion.FromHeader, false},
+		{"header beats floor", []string{"v1.1.3"}, "", v11, apiversion.FromHeader, false},
+		{"bad header shows the pin", []string{"9.9"}, "1.1", v11, apiversion.FromKey, true},
+		{"bad header shows the floor", []string{"1"}, "", v10, apiversion.FromFallback, true},
+		{"two headers", []string{"1.0", "1.0"}, "1.1", v11, apiversion.FromKey, true},
+		{"empty header", []string{""}, "", v10, apiversion.FromFallback, true},
+		{"bad pin", nil, "9.9", v10, apiversion.FromFallback, true},
+		{"good header beats bad pin", []string{"1.1"}, "9.9", v11, apiversion.FromHeader, false},
+		{"all bad", []string{"x"}, "y", v10, apiversion.FromFallback, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v, from, err := gate.Resolve(tt.header, tt.pin)
-			if v != tt.want || from != tt.from || errors.Is(err, gate.ErrVersion) != tt.bad || (err != nil) != tt.bad {
+			v, from, err := apiversion.Resolve(tt.header, tt.pin)
+			if v != tt.want || from != tt.from || errors.Is(err, apiversion.ErrVersion) != tt.bad || (err != nil) != tt.bad {
 				t.Errorf("got %v, %v, %v", v, from, err)
 			}
 		})
@@ -66,12 +66,12 @@ func TestResolve(t *testing.T) {
 }
 
 func TestGated(t *testing.T) {
-	if got := gate.Gated(); len(got) != 1 || got[0] != v11 {
+	if got := apiversion.Gated(); len(got) != 1 || got[0] != v11 {
 		t.Errorf("Gated() = %v", got)
 	}
-	last := gate.Floor
-	for _, c := range gate.Changes() {
-		if c.Since.Before(last) || !gate.Floor.Before(c.Since) || gate.Current.Before(c.Since) {
+	last := apiversion.Floor
+	for _, c := range apiversion.Changes() {
+		if c.Since.Before(last) || !apiversion.Floor.Before(c.Since) || apiversion.Current.Before(c.Since) {
 			t.Errorf("%v is out of order or out of range", c.Since)
 		}
 		last = c.Since
@@ -88,7 +88,7 @@ func TestChangelog(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Join(strings.Fields(string(raw)), " ")
-	for _, c := range gate.Changes() {
+	for _, c := range apiversion.Changes() {
 		if !strings.Contains(text, c.Summary) {
 			t.Errorf("CHANGELOG.md does not say: %s", c.Summary)
 		}
@@ -121,15 +121,15 @@ func TestProofRequired(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, op := range []string{"registerPlan", "registerAgentWithPlan"} {
-				got, err := gate.Up(op, v10, []byte(tt.in))
+				got, err := apiversion.Up(op, v10, []byte(tt.in))
 				if err != nil || string(got) != tt.want {
 					t.Errorf("%s: got %s, %v\nwant %s", op, got, err, tt.want)
 				}
-				if got, _ := gate.Up(op, v11, []byte(tt.in)); string(got) != tt.in {
+				if got, _ := apiversion.Up(op, v11, []byte(tt.in)); string(got) != tt.in {
 					t.Errorf("%s: 1.1 changed the body: %s", op, got)
 				}
 			}
-			if got, _ := gate.Up("registerAgent", v10, []byte(tt.in)); string(got) != tt.in {
+			if got, _ := apiversion.Up("registerAgent", v10, []byte(tt.in)); string(got) != tt.in {
 				t.Errorf("another operation changed: %s", got)
 			}
 		})
@@ -146,19 +146,19 @@ func TestPermissionNulls(t *testing.T) {
 		{"listPermissions", `{"permissions":[],"total":0}`, `{"permissions":[],"total":0}`},
 	}
 	for _, tt := range tests {
-		got, err := gate.Down(tt.op, v10, []byte(tt.in))
+		got, err := apiversion.Down(tt.op, v10, []byte(tt.in))
 		if err != nil || string(got) != tt.want {
 			t.Errorf("%s: got %s, %v\nwant %s", tt.in, got, err, tt.want)
 		}
-		if got, _ := gate.Down(tt.op, v11, []byte(tt.in)); string(got) != tt.in {
+		if got, _ := apiversion.Down(tt.op, v11, []byte(tt.in)); string(got) != tt.in {
 			t.Errorf("1.1 changed the body: %s", got)
 		}
-		if got, _ := gate.Down("readPlan", v10, []byte(tt.in)); string(got) != tt.in {
+		if got, _ := apiversion.Down("readPlan", v10, []byte(tt.in)); string(got) != tt.in {
 			t.Errorf("another operation changed: %s", got)
 		}
 	}
 	for _, bad := range []string{``, `[`, `7`, `{"permissions":7}`, `{"permissions":[7]}`} {
-		if got, err := gate.Down("listPermissions", v10, []byte(bad)); err == nil {
+		if got, err := apiversion.Down("listPermissions", v10, []byte(bad)); err == nil {
 			t.Errorf("%q became %q without an error", bad, got)
 		}
 	}
@@ -169,14 +169,14 @@ func FuzzParse(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		v, err := gate.Parse(s)
+		v, err := apiversion.Parse(s)
 		if err != nil {
 			return
 		}
-		if v.Before(gate.Floor) || gate.Current.Before(v) {
+		if v.Before(apiversion.Floor) || apiversion.Current.Before(v) {
 			t.Fatalf("%q became %v, which is out of range", s, v)
 		}
-		if again, err := gate.Parse(v.String()); err != nil || again != v {
+		if again, err := apiversion.Parse(v.String()); err != nil || again != v {
 			t.Fatalf("%v does not read back: %v, %v", v, again, err)
 		}
 		if rest := strings.TrimPrefix(s, "v"); !strings.HasPrefix(rest, v.String()) {
@@ -193,14 +193,14 @@ func FuzzUp(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := gate.Up("registerPlan", v10, in)
+		out, err := apiversion.Up("registerPlan", v10, in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if json.Valid(in) != json.Valid(out) {
 			t.Fatalf("validity changed: %q -> %q", in, out)
 		}
-		again, err := gate.Up("registerPlan", v11, out)
+		again, err := apiversion.Up("registerPlan", v11, out)
 		if err != nil || string(again) != string(out) {
 			t.Fatalf("1.1 changed %q", out)
 		}

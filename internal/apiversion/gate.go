@@ -1,6 +1,6 @@
-// Package gate knows the versions of the API: which ones exist, which one a request means, and how bodies of an older
+// Package apiversion knows the versions of the API: which ones exist, which one a request means, and how bodies of an older
 // version become bodies of the newest and back. The rest of the service speaks the newest shapes only.
-package gate
+package apiversion
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package gate
+package apiversion
 
 // Release 1.1.
 var release1_1 = []Change{

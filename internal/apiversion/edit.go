@@ -1,4 +1,4 @@
-package gate
+package apiversion
 
 import (
 	"bytes"
