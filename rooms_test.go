@@ -54,19 +54,19 @@ var rooms = map[string]room{
 	"paid": {
 		what:  "middleware: verify with hold, run, settle, answer; the reverse proxy",
 		layer: "public",
-		ours:  "toll x402 internal/cache internal/sale internal/plain",
+		ours:  "toll x402 internal/cache internal/seller internal/plain",
 	},
 	"paidmcp": {
 		what:  "prices on the tools, resources and prompts of an MCP server; the managed server over HTTP",
 		layer: "public",
-		ours: "toll x402 paid internal/cache internal/sale internal/plain internal/pace " +
+		ours: "toll x402 paid internal/cache internal/seller internal/plain internal/pace " +
 			"internal/meter internal/oauthmeta",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go", "golang.org/x/sync/semaphore"},
 	},
 	"paida2a": {
 		what:  "a price on an agent of A2A: tasks that are paid by x402 messages",
 		layer: "public",
-		ours:  "toll x402 paid internal/sale internal/plain internal/pace",
+		ours:  "toll x402 paid internal/seller internal/plain internal/pace",
 		third: []string{"github.com/a2aproject/a2a-go"},
 	},
 	"gateway": {
@@ -83,7 +83,7 @@ var rooms = map[string]room{
 	},
 
 	// What the middlewares share; public rooms link it, so it is as light as they are.
-	"internal/sale": {
+	"internal/seller": {
 		what:  "the seller's side of a paid call, whatever carries it: verify with hold, classes of refusals, settle, release, settle later, terms of plans",
 		layer: "public",
 		ours:  "toll x402 internal/backoff internal/cache",
@@ -433,7 +433,7 @@ var rulesRooms = []string{
 }
 
 // strictRooms read messages of others, with the one strict decoder.
-var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "gateway", "internal/sale", "internal/facilitator"}
+var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "gateway", "internal/seller", "internal/facilitator"}
 
 // sqlRooms hold all SQL. Tests and measurements may use it to look behind the rooms.
 var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}
@@ -494,10 +494,10 @@ var goroutines = map[string]string{
 	// In the programs of builders, which have no jobs.
 	"gateway/login.go":          "one login, which a person decides",
 	"gateway/handlers.go":       "one agent handler, which may ignore its time-out",
-	"internal/sale/queue.go":    "settlements that are repeated later",
+	"internal/seller/queue.go":  "settlements that are repeated later",
 	"client/events.go":          "the silence of one stream",
-	"internal/sale/keep.go":     "the end of one hold",
-	"internal/sale/pulse.go":    "the pulse of one stream",
+	"internal/seller/keep.go":   "the end of one hold",
+	"internal/seller/pulse.go":  "the pulse of one stream",
 	"paid/writer.go":            "the pulse of one stream",
 	"paidmcp/server.go":         "listeners",
 	"paidmcp/session.go":        "one session",

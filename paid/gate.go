@@ -9,7 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/cache"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -17,7 +17,7 @@ import (
 // It panics without [Plan].
 func Handler(f x402.Facilitator, h http.Handler, opts ...Option) http.Handler {
 	c := newConfig(opts)
-	return newGate(f, h, c, sale.NewTermsCache(f, c.Timeout, c.Clock))
+	return newGate(f, h, c, seller.NewTermsCache(f, c.Timeout, c.Clock))
 }
 
 type gate struct {
@@ -34,10 +34,10 @@ type gate struct {
 	// unnamed is done when the builder was told that the public address is missing.
 	unnamed sync.Once
 	// takesExact says whether the service settles the entries of wallets.
-	takesExact *sale.Cache[struct{}, bool]
+	takesExact *seller.Cache[struct{}, bool]
 }
 
-func newGate(f x402.Facilitator, next http.Handler, c *config, terms *sale.TermsCache) *gate {
+func newGate(f x402.Facilitator, next http.Handler, c *config, terms *seller.TermsCache) *gate {
 	if _, err := toll.ParsePlanID(string(c.plan)); err != nil {
 		panic("paid: a paid route needs paid.Plan with a plan id")
 	}
@@ -45,7 +45,7 @@ func newGate(f x402.Facilitator, next http.Handler, c *config, terms *sale.Terms
 		panic("paid: PerCall needs a facilitator that signs offers, as client.Client does")
 	}
 	c.Facilitator, c.Terms = f, terms
-	g := &gate{next: next, c: c, takesExact: sale.NewCache[struct{}, bool](nil, nil, c.Timeout, c.Clock)}
+	g := &gate{next: next, c: c, takesExact: seller.NewCache[struct{}, bool](nil, nil, c.Timeout, c.Clock)}
 	g.offers.kept = cache.New[offerKey, []x402.SignedOffer](maxOffers)
 	return g
 }
@@ -108,7 +108,7 @@ type exchange struct {
 	asks     *asked
 	required *x402.PaymentRequired // of asks
 	asked    *toll.Credits         // to verify, within the bounds of the plan; nil: its maximum
-	sale     *sale.Sale
+	sale     *seller.Sale
 
 	exact  []x402.ExactRequirements // what the route asks of wallets
 	wallet *walletPayment           // nil when credits pay
@@ -125,7 +125,7 @@ func (x *exchange) fail(e *toll.Error) { writeError(x.w, e, x.correlation) }
 func (x *exchange) price() bool {
 	t, err := x.c.Terms.Of(x.r.Context(), x.c.plan)
 	if err != nil {
-		x.unavailable(x.c.Unavailable("reading the terms of the plan", &sale.Offer{PlanID: x.c.plan, Item: x.correlation}, err))
+		x.unavailable(x.c.Unavailable("reading the terms of the plan", &seller.Offer{PlanID: x.c.plan, Item: x.correlation}, err))
 		return false
 	}
 	x.terms = t
@@ -135,7 +135,7 @@ func (x *exchange) price() bool {
 	}
 	var amount *toll.Credits
 	price := x.priced()
-	x.asked, amount = sale.Price(t, price)
+	x.asked, amount = seller.Price(t, price)
 	if price != nil && *x.asked != *price {
 		if x.c.onClosed != nil {
 			x.c.onClosed(x.w, x.r, toll.Errorf(toll.CodeBadRequirements,
@@ -216,7 +216,7 @@ func (x *exchange) pay(cred credential) bool {
 	if len(x.exact) > 0 && schemeOf(cred.token) == x402.SchemeExact {
 		return x.payExact(cred.token)
 	}
-	sent, refusal := sale.ReadToken(cred.token)
+	sent, refusal := seller.ReadToken(cred.token)
 	if refusal == nil {
 		if !x.extensionsFit(sent.PaymentIdentifier, sent.Extensions) {
 			return false
@@ -232,8 +232,8 @@ func (x *exchange) pay(cred credential) bool {
 }
 
 // offer is what both kinds of payments have in common.
-func (x *exchange) offer() sale.Offer {
-	o := sale.Offer{Required: x.required, Item: x.correlation}
+func (x *exchange) offer() seller.Offer {
+	o := seller.Offer{Required: x.required, Item: x.correlation}
 	if f := x.c.afterVerify; f != nil {
 		o.Verified = func(v *x402.VerifyResponse) { f(x.r, v) }
 	}
@@ -373,7 +373,7 @@ func (x *exchange) settleBuffered(a *writer) {
 	}
 	amount := x.amount(resp)
 	priced = true
-	s, known := x.sale.Settle(x.r.Context(), amount, sale.Tries)
+	s, known := x.sale.Settle(x.r.Context(), amount, seller.Tries)
 	if known && s.Success {
 		if !a.left {
 			a.commit(func(h http.Header) { setReceipt(h, s) })
@@ -394,9 +394,9 @@ func (x *exchange) settleRefused(s *x402.SettleResponse) {
 	}
 	e.Message = plain.Text(s.ErrorMessage, maxErrorText)
 	if s.Extra != nil {
-		e = sale.WithPage(e, s.Extra.CheckoutURL)
+		e = seller.WithPage(e, s.Extra.CheckoutURL)
 	}
-	if s.ErrorReason == x402.ReasonUnauthorizedServer || x.wallet != nil && sale.RefusesSeller(s.ErrorReason) {
+	if s.ErrorReason == x402.ReasonUnauthorizedServer || x.wallet != nil && seller.RefusesSeller(s.ErrorReason) {
 		x.w.Header().Set(x402.HeaderResponse, receiptHeader(s))
 		x.unavailable(x.c.Unavailable("settle", &x.sale.Offer, e))
 		return

@@ -5,21 +5,21 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 )
 
 // Gone says what becomes of a request whose caller goes away before it has its answer.
-type Gone = sale.Gone
+type Gone = seller.Gone
 
 // What becomes of such a request.
 const (
 	// GoneByMethod is the default: Release for GET, HEAD and OPTIONS, Settle for every other method.
-	GoneByMethod = sale.GoneByMethod
+	GoneByMethod = seller.GoneByMethod
 	// Settle lets the handler work to its end, at most as long as the hold lasts, and settles a 2xx: what it did cannot be
 	// taken back. The context of the handler does not end with the caller, unless it streams.
-	Settle = sale.GoneSettle
+	Settle = seller.GoneSettle
 	// Release ends the context of the handler and gives the hold back. Work that is finished all the same is free.
-	Release = sale.GoneRelease
+	Release = seller.GoneRelease
 )
 
 // CallerGone says what becomes of a request whose caller goes away, default [GoneByMethod]. See "Callers who leave" in the
@@ -42,7 +42,7 @@ func (x *exchange) settlesGone() bool {
 }
 
 // gone reports whether the caller has gone away.
-func (x *exchange) gone() bool { return sale.Left(x.r.Context()) }
+func (x *exchange) gone() bool { return seller.Left(x.r.Context()) }
 
 // workContext is the context of the handler. It ends with that of the request, but a caller who leaves ends it only
 //

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -37,7 +37,7 @@ type Response struct {
 type Option func(*config)
 
 type config struct {
-	sale.Seller
+	seller.Seller
 
 	plan        toll.PlanID
 	credits     toll.Credits
@@ -72,7 +72,7 @@ type config struct {
 
 func newConfig(opts []Option) *config {
 	c := &config{
-		Seller:  sale.Seller{Room: "paid", Item: "correlationId"},
+		Seller:  seller.Seller{Room: "paid", Item: "correlationId"},
 		credits: 1, hold: true, maxBuffer: DefaultMaxBuffer, maxBody: DefaultMaxBody,
 		expiredStatus: http.StatusPaymentRequired, tokenHeaders: []string{x402.HeaderSignature},
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -97,8 +97,8 @@ func (p *proxy) reverse() http.Handler {
 				return errors.New("the upstream changed the protocol")
 			}
 			stripAnswer(res.Header)
-			if sale.IsEvents(res.Header) {
-				sale.NoBuffering(res.Header)
+			if seller.IsEvents(res.Header) {
+				seller.NoBuffering(res.Header)
 			}
 			return nil
 		},

@@ -1,18 +1,18 @@
 package paid
 
-import "github.com/tollhq/toll/internal/sale"
+import "github.com/tollhq/toll/internal/seller"
 
 // Unsettled is a stream that was delivered and is not settled: its request (AgentRequestID, PlanID, Payer), the Credits to be
 // burned, the Bytes that were delivered, Attempts so far, Since when, and the Reason of the last refusal. Final says that it will
 // not be settled: the service refused, or the queue gave up after 24 hours or was full.
-type Unsettled = sale.Unsettled
+type Unsettled = seller.Unsettled
 
 // Queue settles streams that were delivered while the service could not be reached, each with the id of its request, so
 // that none is burned twice. It lives in memory. The zero value is not usable; see [NewQueue].
 //
 //	Len() int                         // streams that wait
 //	Drain(ctx context.Context) error  // settle them now; call it before the program exits
-type Queue = sale.Queue
+type Queue = seller.Queue
 
 // NewQueue returns an empty queue. One queue may serve many routes.
-func NewQueue() *Queue { return sale.NewQueue() }
+func NewQueue() *Queue { return seller.NewQueue() }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -31,25 +31,25 @@ func (x *exchange) extensionsFit(identifier string, sent map[string]json.RawMess
 }
 
 // isPaid reports whether there is no refusal. It answers one.
-func (x *exchange) isPaid(r *sale.Refusal) bool {
+func (x *exchange) isPaid(r *seller.Refusal) bool {
 	if r == nil {
 		return true
 	}
 	e := *r.Err
 	e.Message = plain.Text(e.Message, maxErrorText)
 	switch r.Class {
-	case sale.Conflict:
+	case seller.Conflict:
 		e.Status = http.StatusConflict
 		x.fail(&e)
-	case sale.Limited:
+	case seller.Limited:
 		e.Status = http.StatusTooManyRequests
 		x.fail(&e)
-	case sale.Pending:
+	case seller.Pending:
 		e.Status = http.StatusServiceUnavailable
 		x.fail(&e)
-	case sale.Unavailable:
+	case seller.Unavailable:
 		x.unavailable(r)
-	case sale.Unpaid:
+	case seller.Unpaid:
 		x.refuse(r.Reason, &e, nil)
 	}
 	return false
@@ -76,16 +76,16 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 		p.Error = reason + ": " + plain.Text(e.Text(), maxErrorText)
 	}
 	hint := x.terms.Hint(e)
-	p.Error = sale.ChallengeError(p.Error, hint)
+	p.Error = seller.ChallengeError(p.Error, hint)
 	if x.c.offers {
 		if offers := x.gate.offers.of(x.r.Context(), x.c, x.withExact(exact)); len(offers) > 0 {
 			p.Extensions[x402.ExtensionOfferReceipt] = x402.OffersExtension(offers)
 		}
 	}
-	if order := sale.OrderExtension(x.terms, reason, e); order != nil {
+	if order := seller.OrderExtension(x.terms, reason, e); order != nil {
 		p.Extensions[x.c.Namespace.PlanExtension()], usual = order, false
 	}
-	if advice := x.required.Accepts[0].Advice(); advice != "" && (reason == "" || sale.Lacks(reason)) {
+	if advice := x.required.Accepts[0].Advice(); advice != "" && (reason == "" || seller.Lacks(reason)) {
 		hint += " " + advice
 	}
 	e = e.WithHint(hint)
@@ -130,7 +130,7 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 
 // unavailable answers a call to the facilitator that failed: 429 is passed on, everything else is 503, since the subscriber is
 // not to blame.
-func (x *exchange) unavailable(r *sale.Refusal) {
+func (x *exchange) unavailable(r *seller.Refusal) {
 	e := toll.NewError(toll.CodeUnavailable)
 	e.Message = "The payment service cannot be reached. No credits were burned."
 	switch status := r.Err.HTTPStatus(); {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -123,7 +123,7 @@ func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool)
 	shared := slices.Concat([]Option{WithQueue(NewQueue())}, sharedOptions(routes), []Option{func(c *config) { c.flushEventsOnly = proxy }})
 	c := newConfig(shared)
 	t := &table{tokenHeaders: c.tokenHeaders, strip: stripPayment, cased: isCased(routes)}
-	terms := sale.NewTermsCache(f, c.Timeout, c.Clock)
+	terms := seller.NewTermsCache(f, c.Timeout, c.Clock)
 	for _, r := range routes {
 		if r.kind >= routeOptions {
 			continue

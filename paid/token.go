@@ -8,21 +8,21 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
 // owns reports whether a text is a payment for one of these gates, which no handler may see: an access token of their
 // service, or the payment of a wallet. Credentials of other software are not.
 func owns(ctx context.Context, text string, gates ...*gate) bool {
-	if len(text) < sale.MinTokenBytes {
+	if len(text) < seller.MinTokenBytes {
 		return false
 	}
 	perCall := func(g *gate) bool { return len(g.c.perCall) > 0 }
 	if slices.ContainsFunc(gates, perCall) && schemeOf(text) == x402.SchemeExact {
 		return true
 	}
-	c, ok := sale.AccessToken(text)
+	c, ok := seller.AccessToken(text)
 	return ok && (len(gates) == 0 || slices.ContainsFunc(gates, func(g *gate) bool {
 		terms, err := g.c.Terms.Of(ctx, g.c.plan)
 		if err != nil {
@@ -44,7 +44,7 @@ func urlCarries(u *url.URL, owns func(string) bool) bool {
 // carries reports whether a text holds an access token between these separators, or between those of lists, cookies and
 // queries.
 func carries(text, separators string, owns func(string) bool) bool {
-	if len(text) < sale.MinTokenBytes {
+	if len(text) < seller.MinTokenBytes {
 		return false
 	}
 	parts := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(separators+" \t,;?&=\"'", r) })

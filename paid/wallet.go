@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -33,7 +33,7 @@ func schemeOf(value string) string {
 func (x *exchange) payExact(value string) bool {
 	p, err := x402.DecodeExact(value)
 	if err != nil {
-		return x.isPaid(sale.Undecodable(err))
+		return x.isPaid(seller.Undecodable(err))
 	}
 	if !x.extensionsFit(p.PaymentIdentifier, p.Extensions) {
 		return false
@@ -48,8 +48,8 @@ func (x *exchange) payExact(value string) bool {
 		return false
 	}
 	from, nonce := p.Authorization.From.String(), p.Authorization.Nonce
-	var refusal *sale.Refusal
-	x.sale, refusal = x.c.OpenStock(x.r.Context(), x.offer(), sale.Sale{
+	var refusal *seller.Refusal
+	x.sale, refusal = x.c.OpenStock(x.r.Context(), x.offer(), seller.Sale{
 		Stock: &x402.StockPayment{Payload: value, Requirements: x.asRequirements(entry)}, Payer: from, Amount: amount,
 		About: []any{"payer", from, "nonce", nonce.String()},
 	})
@@ -90,7 +90,7 @@ func (x *exchange) settleFirst(status int) error {
 		x.sale.Release(x.r.Context())
 		return nil
 	}
-	x.first, x.known = x.sale.Settle(x.r.Context(), x.amount(Response{}), sale.Tries)
+	x.first, x.known = x.sale.Settle(x.r.Context(), x.amount(Response{}), seller.Tries)
 	if x.first.Success {
 		return nil
 	}

@@ -12,13 +12,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 )
 
 // Errors that a handler gets from its ResponseWriter.
 var (
 	// ErrHoldEnded says that the answer was cut because the hold that pays for it ended.
-	ErrHoldEnded = sale.ErrHoldEnded
+	ErrHoldEnded = seller.ErrHoldEnded
 	// ErrTooLarge says that the answer is longer than MaxBuffer and may not stream.
 	ErrTooLarge = errors.New("paid: the answer is longer than the buffer and cannot stream")
 
@@ -83,7 +83,7 @@ func (a *writer) writeHeader(status int) {
 	}
 	a.status, a.spoke = status, true
 	a.sent = a.Header().Clone()
-	a.events = sale.IsEvents(a.sent)
+	a.events = seller.IsEvents(a.sent)
 	if v := a.sent.Get("Content-Length"); v != "" {
 		if n, err := strconv.ParseInt(v, 10, 64); err == nil && n >= 0 {
 			a.declared = n
@@ -186,8 +186,8 @@ func (a *writer) startStream() error {
 	putHeader(a.w.Header(), a.sent)
 	a.mark(a.w.Header())
 	if a.events {
-		sale.NoBuffering(a.w.Header())
-		a.pulse = time.AfterFunc(sale.PulseEvery, a.beat)
+		seller.NoBuffering(a.w.Header())
+		a.pulse = time.AfterFunc(seller.PulseEvery, a.beat)
 	}
 	a.w.WriteHeader(a.status)
 	if a.buf.Len() > 0 {
@@ -209,13 +209,13 @@ func (a *writer) beat() {
 		return
 	}
 	if a.isBetween() && !a.head {
-		if _, err := io.WriteString(a.w, sale.PulseComment); err != nil {
+		if _, err := io.WriteString(a.w, seller.PulseComment); err != nil {
 			a.fail(err)
 			return
 		}
 		_ = a.flush()
 	}
-	a.pulse.Reset(sale.PulseEvery)
+	a.pulse.Reset(seller.PulseEvery)
 }
 
 func (a *writer) pass(p []byte) (int, error) {

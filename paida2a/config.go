@@ -13,7 +13,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2asrv"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -23,7 +23,7 @@ const ExtensionURI = "https://github.com/google-a2a/a2a-x402/v0.1"
 
 // Defaults of [Config].
 const (
-	DefaultTimeout      = sale.DefaultTimeout
+	DefaultTimeout      = seller.DefaultTimeout
 	DefaultMaxTasks     = 10_000
 	DefaultMaxBytes     = 256 << 20
 	DefaultTaskLife     = time.Hour
@@ -77,13 +77,13 @@ type Config struct {
 }
 
 // seller returns what the sales of this configuration share, and the configuration with its defaults.
-func (c Config) seller(f x402.Facilitator) (*sale.Seller, Config) {
-	s := &sale.Seller{
+func (c Config) seller(f x402.Facilitator) (*seller.Seller, Config) {
+	s := &seller.Seller{
 		Facilitator: f, AgentID: c.AgentID, HoldSecs: c.HoldSecs, Timeout: c.Timeout, Namespace: c.Namespace, CallerGone: c.CallerGone,
 		Log: c.Log, Clock: c.Clock, Room: "paida2a", Item: "task",
 	}
 	s.SetDefaults()
-	s.Terms = sale.NewTermsCache(f, s.Timeout, s.Clock)
+	s.Terms = seller.NewTermsCache(f, s.Timeout, s.Clock)
 	c.EndpointURL = cmp.Or(c.EndpointURL, c.Card.URL)
 	c.Credits = cmp.Or(max(c.Credits, 0), 1)
 	c.MaxTasks = cmp.Or(max(c.MaxTasks, 0), DefaultMaxTasks)
@@ -149,6 +149,6 @@ func Handler(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) http.Ha
 	card := a2asrv.NewStaticAgentCardHandler(d.cfg.card())
 	mux.Handle(a2asrv.WellKnownAgentCardPath, card)
 	mux.Handle(pathOldCard, card)
-	mux.Handle("POST /{$}", &front{log: d.Log, maxBody: d.cfg.MaxBodyBytes, rpc: sale.Pulsing(a2asrv.NewJSONRPCHandler(d))})
+	mux.Handle("POST /{$}", &front{log: d.Log, maxBody: d.cfg.MaxBodyBytes, rpc: seller.Pulsing(a2asrv.NewJSONRPCHandler(d))})
 	return mux
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/a2a"
 
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/paid"
 )
 
@@ -27,7 +27,7 @@ func (d *desk) leave(ctx context.Context, t *task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t.followers--
-	if d.CallerGone != paid.Release || !sale.Left(ctx) {
+	if d.CallerGone != paid.Release || !seller.Left(ctx) {
 		return
 	}
 	if t.waited && t.followers == 0 && t.phase == phaseRunning {

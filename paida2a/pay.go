@@ -9,7 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -22,7 +22,7 @@ func (d *desk) demand(ctx context.Context) (*x402.PaymentRequired, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, amount := sale.Price(t, &d.cfg.Credits)
+	_, amount := seller.Price(t, &d.cfg.Credits)
 	o := x402.Options{
 		Namespace: d.Namespace, Endpoint: d.cfg.EndpointURL, AgentID: d.AgentID, HTTPVerb: http.MethodPost, Error: "Payment required",
 		Description: plain.Text(d.cfg.Card.Description, maxSentenceRunes), Amount: amount, MaxTimeoutSecs: d.HoldSecs,
@@ -34,18 +34,18 @@ func (d *desk) demand(ctx context.Context) (*x402.PaymentRequired, error) {
 }
 
 // unreachable is the answer when a call to the service failed, which is not the client's fault.
-func unreachable(r *sale.Refusal) error {
-	if r.Class == sale.Pending || r.Err.Code == toll.CodeSettlementPending {
+func unreachable(r *seller.Refusal) error {
+	if r.Class == seller.Pending || r.Err.Code == toll.CodeSettlementPending {
 		return fmt.Errorf("the payment is not decided yet, send it again: %w", a2a.ErrServerError)
 	}
 	return fmt.Errorf("the payment service cannot be reached, try again: %w", a2a.ErrServerError)
 }
 
 // verify asks for a hold. It returns the refusal of a payment that is not good.
-func (w *work) verify(ctx context.Context) (refusal *sale.Refusal) {
-	o := sale.Offer{Required: &w.required, PlanID: w.cfg.PlanID, Max: &w.cfg.Credits, Item: string(w.id), Settled: w.settled}
+func (w *work) verify(ctx context.Context) (refusal *seller.Refusal) {
+	o := seller.Offer{Required: &w.required, PlanID: w.cfg.PlanID, Max: &w.cfg.Credits, Item: string(w.id), Settled: w.settled}
 	if t, err := w.Terms.Of(ctx, w.cfg.PlanID); err == nil {
-		o.Max, _ = sale.Price(t, o.Max)
+		o.Max, _ = seller.Price(t, o.Max)
 	}
 	w.sale, refusal = w.Open(ctx, o, w.token)
 	return refusal

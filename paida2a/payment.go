@@ -10,7 +10,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -45,7 +45,7 @@ type Payment struct {
 	Verdict *x402.VerifyResponse
 }
 
-func paymentOf(p *sale.Sale) Payment {
+func paymentOf(p *seller.Sale) Payment {
 	return Payment{Payer: p.Payer, PlanID: p.PlanID, AgentID: p.AgentID, AgentRequestID: p.AgentRequestID, Amount: p.Amount, Verdict: p.Verdict}
 }
 
@@ -64,7 +64,7 @@ type credential struct {
 	digest string // of the token
 	claim  string // names the one request that the payload pays for, "" when it names none
 	parsed *x402.Token
-	broken *sale.Refusal // what is wrong with the payload
+	broken *seller.Refusal // what is wrong with the payload
 }
 
 // takePayment returns a message without whatever it says about payment, which neither agents nor the readers of a history see.
@@ -98,7 +98,7 @@ func (c *credential) read(payload any) {
 			c.token = string(b)
 		}
 	}
-	t, broken := sale.ReadToken(c.token)
+	t, broken := seller.ReadToken(c.token)
 	if c.parsed, c.broken = t, broken; broken != nil {
 		return
 	}
@@ -119,6 +119,6 @@ func digest(words ...string) string {
 
 // idOf returns the jti of an access token. Nothing is checked: the service does that.
 func idOf(t *x402.Token) string {
-	c, _ := sale.ClaimsOf(t)
+	c, _ := seller.ClaimsOf(t)
 	return c.ID
 }

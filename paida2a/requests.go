@@ -9,7 +9,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2asrv"
 
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -17,7 +17,7 @@ import (
 // desk answers the methods of the protocol. It is an [a2asrv.RequestHandler].
 type desk struct {
 	a2asrv.RequestHandler // refuses push notifications and an extended card
-	*sale.Seller
+	*seller.Seller
 	agent a2asrv.AgentExecutor
 	cfg   Config
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -84,7 +84,7 @@ func (d *desk) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 	}
 	demand, err := d.demand(ctx)
 	if err != nil {
-		return nil, unreachable(d.Unavailable("reading the terms of the plan", &sale.Offer{PlanID: d.cfg.PlanID}, err))
+		return nil, unreachable(d.Unavailable("reading the terms of the plan", &seller.Offer{PlanID: d.cfg.PlanID}, err))
 	}
 	t := &task{id: a2a.NewTaskID(), context: msg.ContextID, demand: demand, asked: msg, changed: make(chan struct{})}
 	t.source, _ = ctx.Value(sourceKey{}).(string)
@@ -120,7 +120,7 @@ func (d *desk) submit(ctx context.Context, t *task, msg *a2a.Message, c credenti
 	t.payment, t.problem = c.digest, nil
 	refused := c.broken
 	if refused == nil && !d.book.claimed(c.claim, t) {
-		refused = &sale.Refusal{Reason: x402.ReasonDuplicate, Err: toll.Errorf(toll.CodePaymentRequired, "The payment was sent for another task.")}
+		refused = &seller.Refusal{Reason: x402.ReasonDuplicate, Err: toll.Errorf(toll.CodePaymentRequired, "The payment was sent for another task.")}
 	}
 	if at := d.cfg.EndpointURL; refused == nil {
 		refused = d.CheckResource(c.parsed, at, func() string { return at })
@@ -195,11 +195,11 @@ func (d *desk) failure(t *task, s *x402.SettleResponse) a2a.TaskStatus {
 	}
 	word := strings.ToUpper(s.ErrorReason)
 	text := strings.TrimSpace("The payment failed: " + word + ". " + told.ErrorMessage)
-	return d.status(t, a2a.TaskStateFailed, say(text), map[string]any{metaStatus: statusFailed, metaError: word, metaReceipts: []any{sale.Receipt(&told)}})
+	return d.status(t, a2a.TaskStateFailed, say(text), map[string]any{metaStatus: statusFailed, metaError: word, metaReceipts: []any{seller.Receipt(&told)}})
 }
 
 // refusal is the receipt of a payment that was not taken.
-func (d *desk) refusal(t *task, r *sale.Refusal) *x402.SettleResponse {
+func (d *desk) refusal(t *task, r *seller.Refusal) *x402.SettleResponse {
 	return &x402.SettleResponse{ErrorReason: r.Reason, ErrorMessage: r.Err.Text(), Payer: r.Payer, Network: t.demand.Accepts[0].Network}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 	"github.com/a2aproject/a2a-go/a2asrv"
 
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -33,16 +33,16 @@ type work struct {
 	token    string
 	asked    *a2a.Message
 	required x402.PaymentRequired
-	sale     *sale.Sale
+	sale     *seller.Sale
 }
 
 // serve verifies the payment, lets the agent work, settles, and only then tells what the agent made.
 func (w *work) serve(ctx context.Context) {
 	if r := w.verify(ctx); r != nil {
 		switch r.Class {
-		case sale.Unavailable, sale.Pending:
+		case seller.Unavailable, seller.Pending:
 			w.undecided(unreachable(r))
-		case sale.CallerLeft:
+		case seller.CallerLeft:
 			w.move(phaseOver, w.status(w.task, a2a.TaskStateCanceled, say(textCanceled), nil))
 		default:
 			w.move(phaseOver, w.failure(w.task, w.refusal(w.task, r)))
@@ -133,7 +133,7 @@ func (w *work) complete(ctx context.Context, out *outcome) {
 	w.phase = phaseSettling
 	w.mu.Unlock()
 
-	s, known := w.sale.Settle(ctx, *w.sale.Max, sale.Tries)
+	s, known := w.sale.Settle(ctx, *w.sale.Max, seller.Tries)
 	if !s.Success {
 		if known {
 			w.sale.Release(ctx)
@@ -141,7 +141,7 @@ func (w *work) complete(ctx context.Context, out *outcome) {
 		w.move(phaseOver, w.failure(w.task, s))
 		return
 	}
-	meta := map[string]any{metaStatus: statusCompleted, metaReceipts: []any{sale.Receipt(s)}}
+	meta := map[string]any{metaStatus: statusCompleted, metaReceipts: []any{seller.Receipt(s)}}
 	settled := w.status(w.task, a2a.TaskStateWorking, say("The payment is settled."), meta)
 	events := []a2a.Event{&a2a.TaskStatusUpdateEvent{TaskID: w.id, ContextID: w.context, Status: settled}}
 	for _, a := range out.artifacts {

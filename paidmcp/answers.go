@@ -12,7 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -65,7 +65,7 @@ func (r *unpaid) answer() (mcp.Result, error) {
 	c := r.call
 	pr := *c.demand
 	pr.Error = r.because(r.word)
-	if order := sale.OrderExtension(c.terms, r.reason, r.err); order != nil {
+	if order := seller.OrderExtension(c.terms, r.reason, r.err); order != nil {
 		pr.Extensions = map[string]json.RawMessage{c.Namespace.PlanExtension(): order}
 	}
 	b, err := x402.Encode(&pr)
@@ -100,7 +100,7 @@ func (r *unpaid) because(word string) string {
 func (c *call) redeemFailed(s *x402.SettleResponse, known bool) *unpaid {
 	r := c.refuse(wordFailed, s.ErrorReason, s.ErrorMessage)
 	if s.Extra != nil {
-		r.err = sale.WithPage(toll.NewError(s.Code), s.Extra.CheckoutURL)
+		r.err = seller.WithPage(toll.NewError(s.Code), s.Extra.CheckoutURL)
 	}
 	if !known {
 		r.word = wordPending
@@ -189,7 +189,7 @@ func (c *call) withMeta(res mcp.Result, s *x402.SettleResponse, credits *credits
 	}
 	delete(meta, x402.MetaResponse) // never that of another call, which a proxy may have met upstream
 	if s != nil {
-		meta[x402.MetaResponse] = sale.Receipt(s)
+		meta[x402.MetaResponse] = seller.Receipt(s)
 	}
 	meta[c.Namespace.MetaCredits()] = credits
 	switch r := res.(type) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/cache"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -107,7 +107,7 @@ type bearers struct {
 
 // claims are what the HTTP layer reads of an access token (wire contract, section 14).
 type claims struct {
-	sale.Claims
+	seller.Claims
 	Subject  string            `json:"sub"`
 	Expiry   toll.Int          `json:"exp"`
 	Accepted x402.Requirements `json:"accepted"`

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -21,7 +21,7 @@ import (
 // call is one call of an item with a price.
 type call struct {
 	*Payments
-	*sale.Seller
+	*seller.Seller
 	kind  Type
 	name  string
 	price *price
@@ -35,7 +35,7 @@ type call struct {
 	plan    toll.PlanID           // the one that is to pay
 	terms   *x402.Terms           // of the plan that pays
 	cred    credential
-	sale    *sale.Sale // nil of a free item
+	sale    *seller.Sale // nil of a free item
 	notices *outbox
 }
 
@@ -135,7 +135,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	res, err := run(inner)
 	if gone := context.Cause(inner); gone != nil {
 		res, err = nil, gone
-	} else if ctx.Err() != nil && !(sale.Left(ctx) && settles()) {
+	} else if ctx.Err() != nil && !(seller.Left(ctx) && settles()) {
 		res, err = nil, context.Cause(ctx) // it came to its end before it learned that the caller left
 	}
 	switch {
@@ -211,7 +211,7 @@ func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) 
 		c.notices.open()
 		return c.withMeta(res, nil, c.free()), nil
 	}
-	s, known := c.sale.Settle(ctx, amount, sale.Tries)
+	s, known := c.sale.Settle(ctx, amount, seller.Tries)
 	if s.Success {
 		if st, ok := ctx.Value(streamKey{}).(*stream); ok {
 			st.backlog.pay(st)
@@ -258,7 +258,7 @@ func (c *call) settleCut(ctx context.Context, sent int64) {
 		c.sale.Release(ctx)
 		return
 	}
-	if s, known := c.sale.Settle(ctx, amount, sale.Tries); !s.Success {
+	if s, known := c.sale.Settle(ctx, amount, seller.Tries); !s.Success {
 		c.sale.Later(amount, sent, s, known)
 	}
 }

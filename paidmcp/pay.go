@@ -9,7 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -26,9 +26,9 @@ var errMissingPlan = &jsonrpc.Error{Code: CodeMisconfigured, Message: "Server mi
 // pay verifies the payment of a call with a hold. It returns the answer when the call is not paid.
 func (c *call) pay(ctx context.Context) *unpaid {
 	var token *x402.Token
-	var r *sale.Refusal
+	var r *seller.Refusal
 	if c.cred.token != "" {
-		token, r = sale.ReadToken(c.cred.token)
+		token, r = seller.ReadToken(c.cred.token)
 	}
 	if refusal := c.offer(ctx, token); refusal != nil {
 		return refusal
@@ -43,19 +43,19 @@ func (c *call) pay(ctx context.Context) *unpaid {
 		if c.cred.bearer && bearerWarned.CompareAndSwap(false, true) {
 			c.Log.Warn("paidmcp: a call was paid by its bearer token, which is deprecated: payments belong into params._meta", "key", metaPayment)
 		}
-		o := sale.Offer{Required: c.ask([]*x402.Terms{c.terms}), PlanID: c.plan, Item: c.url, Elsewhere: c.cfg.EndpointURL}
+		o := seller.Offer{Required: c.ask([]*x402.Terms{c.terms}), PlanID: c.plan, Item: c.url, Elsewhere: c.cfg.EndpointURL}
 		if f := c.cfg.AfterSettle; f != nil {
 			o.Settled = f
 		}
-		o.Max, _ = sale.Price(c.terms, c.asked())
+		o.Max, _ = seller.Price(c.terms, c.asked())
 		c.sale, r = c.Open(ctx, o, c.cred.token)
 	}
 	switch {
 	case r == nil:
 		return nil
-	case r.Class == sale.CallerLeft:
+	case r.Class == seller.CallerLeft:
 		return &unpaid{call: c, wire: ctx.Err()}
-	case r.Class == sale.Unavailable:
+	case r.Class == seller.Unavailable:
 		return c.refuse(wordUnavailable, "", "")
 	}
 	u := c.refuse(wordRequired, r.Reason, r.Err.Text())
@@ -121,7 +121,7 @@ func (c *call) choosePlans(ctx context.Context, token *x402.Token) ([]toll.PlanI
 	}
 	var claimed toll.PlanID // nothing is checked: the service does that
 	if token != nil {
-		said, _ := sale.ClaimsOf(token)
+		said, _ := seller.ClaimsOf(token)
 		claimed = toll.PlanID(said.PlanID)
 	}
 	if len(plans) == 0 {
@@ -151,7 +151,7 @@ func (c *call) ask(offers []*x402.Terms) *x402.PaymentRequired {
 	}
 	var pr *x402.PaymentRequired
 	for _, t := range offers {
-		_, o.Amount = sale.Price(t, c.asked())
+		_, o.Amount = seller.Price(t, c.asked())
 		one := x402.NewPaymentRequired([]*x402.Terms{t}, o)
 		if pr == nil {
 			pr = one
@@ -172,7 +172,7 @@ func (c *call) asked() *toll.Credits {
 
 // unreachable answers a call to the service that failed before there was a demand.
 func (c *call) unreachable(what string, err error) *unpaid {
-	c.Unavailable(what, &sale.Offer{PlanID: c.plan, Item: c.url}, err)
+	c.Unavailable(what, &seller.Offer{PlanID: c.plan, Item: c.url}, err)
 	c.demand = c.ask(c.offers)
 	return c.refuse(wordUnavailable, "", "")
 }
@@ -181,7 +181,7 @@ func (c *call) unreachable(what string, err error) *unpaid {
 var errNoPlans = errors.New("the agent has no plans")
 
 // newPlans returns the cache of the plans of agents, at most 20 each; nil when the facilitator does not tell.
-func newPlans(s *sale.Seller) *sale.Cache[toll.AgentID, []toll.PlanID] {
+func newPlans(s *seller.Seller) *seller.Cache[toll.AgentID, []toll.PlanID] {
 	f, ok := s.Facilitator.(agentPlans)
 	if !ok {
 		return nil
@@ -193,5 +193,5 @@ func newPlans(s *sale.Seller) *sale.Cache[toll.AgentID, []toll.PlanID] {
 		}
 		return ids[:min(len(ids), maxOffers)], err
 	}
-	return sale.NewCache(ask, errNoPlans, s.Timeout, s.Clock)
+	return seller.NewCache(ask, errNoPlans, s.Timeout, s.Clock)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -21,7 +21,7 @@ import (
 // Defaults of [Config].
 const (
 	DefaultServerName = "mcp-server"
-	DefaultTimeout    = sale.DefaultTimeout
+	DefaultTimeout    = seller.DefaultTimeout
 )
 
 // Config is what all paid items of a server share.
@@ -64,10 +64,10 @@ type Config struct {
 // Payments puts prices on tools, resources and prompts. One may serve several servers of the SDK, and is safe for concurrent
 // use.
 type Payments struct {
-	seller  *sale.Seller
+	seller  *seller.Seller
 	cfg     Config
 	prices  priceList
-	plans   *sale.Cache[toll.AgentID, []toll.PlanID]
+	plans   *seller.Cache[toll.AgentID, []toll.PlanID]
 	callers sync.Map // of streams that talk: speaker -> *call
 	servers sync.Map // weak.Pointer[mcp.Server] -> struct{}: those that are protected
 }
@@ -78,12 +78,12 @@ var bearerWarned atomic.Bool
 // New returns payments that f decides about: a client.Client of a service, or the service itself in the same process.
 func New(f x402.Facilitator, cfg Config) *Payments {
 	cfg.ServerName = cmp.Or(cfg.ServerName, DefaultServerName)
-	s := &sale.Seller{
+	s := &seller.Seller{
 		Facilitator: f, AgentID: cfg.AgentID, HoldSecs: cfg.HoldSecs, Timeout: cfg.Timeout, Namespace: cfg.Namespace, CallerGone: cfg.CallerGone,
 		Queue: cfg.Queue, OnUnsettled: cfg.OnUnsettled, Log: cfg.Log, Clock: cfg.Clock, Room: "paidmcp", Item: "item",
 	}
 	s.SetDefaults()
-	s.Terms = sale.NewTermsCache(f, s.Timeout, s.Clock)
+	s.Terms = seller.NewTermsCache(f, s.Timeout, s.Clock)
 	return &Payments{seller: s, cfg: cfg, plans: newPlans(s)}
 }
 

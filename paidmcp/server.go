@@ -20,7 +20,7 @@ import (
 	"github.com/tollhq/toll/internal/oauthmeta"
 	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 )
 
 // Defaults and bounds of a managed server.
@@ -98,7 +98,7 @@ type Server struct {
 	ending context.Context // done once the server closes
 	end    context.CancelFunc
 
-	listed *sale.Cache[struct{}, items]
+	listed *seller.Cache[struct{}, items]
 }
 
 // NewServer puts a server of the SDK behind HTTP, with the payments that take its prices. Both may be in use elsewhere, too.
@@ -151,7 +151,7 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 		mcp: s.mcp, most: s.cfg.MaxSessions, backlog: newBacklog(cfg.ResumeBytes, cfg.ResumeTime), clock: s.clock, log: s.log,
 		byID: make(map[string]*session), groups: make(map[string]*group),
 	}
-	s.listed = sale.NewCache[struct{}, items](nil, nil, itemsTime, s.clock)
+	s.listed = seller.NewCache[struct{}, items](nil, nil, itemsTime, s.clock)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.modern = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
 		// Host and origin are checked before, by the lists of the configuration.
@@ -186,7 +186,7 @@ func (s *Server) Endpoint() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pace.Body(w, r, s.cfg.MaxBody, patience, pace.MinRate)
 		if s.admit(w, r) {
-			sale.Pulsing(http.HandlerFunc(s.serveMCP)).ServeHTTP(w, r)
+			seller.Pulsing(http.HandlerFunc(s.serveMCP)).ServeHTTP(w, r)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	var document func(base string) any
 	switch r.URL.EscapedPath() {
 	case pathMCP:
-		sale.Pulsing(http.HandlerFunc(s.serveMCP)).ServeHTTP(w, r)
+		seller.Pulsing(http.HandlerFunc(s.serveMCP)).ServeHTTP(w, r)
 		return
 	case pathRegister:
 		s.serveRegister(w, r)

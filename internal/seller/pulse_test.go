@@ -1,4 +1,4 @@
-package sale_test
+package seller_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 )
 
 // TestPulsing: a stream of our own shows that it lives from its headers on, never between two parts of an event, and not after its end.
@@ -18,7 +18,7 @@ func TestPulsing(t *testing.T) {
 			"text/event-stream": ": \n\n: \n\nid: 1\ndata: 1\n\n: \n\n", "application/json": "id: 1\ndata: 1\n\n",
 		} {
 			w := httptest.NewRecorder()
-			sale.Pulsing(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seller.Pulsing(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", kind)
 				w.WriteHeader(http.StatusOK)
 				if err := http.NewResponseController(w).Flush(); err != nil {

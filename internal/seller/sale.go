@@ -1,7 +1,7 @@
-// Package sale is the seller's side of a paid call, whatever carries it: it verifies a payment with a hold, says why one is not
+// Package seller is the seller's side of a paid call, whatever carries it: it verifies a payment with a hold, says why one is not
 // taken, settles it or gives the hold back, settles later what was delivered while the service was away, and bounds the work for
 // callers who left. The middlewares for HTTP, MCP and A2A only translate that to their protocols.
-package sale
+package seller
 
 import (
 	"cmp"

@@ -1,11 +1,11 @@
-package sale_test
+package seller_test
 
 import (
 	"encoding/base64"
 	"strings"
 	"testing"
 
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -20,7 +20,7 @@ func jws(claims string) string {
 
 // What is remembered of one token holds for no other, and not for one that is for a resource.
 func TestCheckResourceAgain(t *testing.T) {
-	s := &sale.Seller{Room: "room", Item: "item"}
+	s := &seller.Seller{Room: "room", Item: "item"}
 	s.SetDefaults()
 	for range 2 {
 		for aud, want := range map[string]bool{
@@ -70,7 +70,7 @@ func TestIsFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, ok := sale.ClaimsOf(token)
+		c, ok := seller.ClaimsOf(token)
 		if got := c.IsFor(base, resource); !ok || got != want {
 			t.Errorf("%s: %v", aud, got)
 		}
@@ -83,7 +83,7 @@ func TestIsFor(t *testing.T) {
 
 // A token that is made for one path pays nothing that a dot segment leads to.
 func TestIsFor_DotSegments(t *testing.T) {
-	c := sale.Claims{Issuer: issuer, Audience: []byte(`["` + issuer + `/x402","https://agent.example.com/v1/a"]`)}
+	c := seller.Claims{Issuer: issuer, Audience: []byte(`["` + issuer + `/x402","https://agent.example.com/v1/a"]`)}
 	for resource, want := range map[string]bool{
 		"/v1/a/b": true, "/v1/a/..b": true, "/v1/a/../b": false, "/v1/a/%2e%2e/b": false, "/v1/a/./b": false, "/v1/a/..": false,
 	} {
@@ -127,7 +127,7 @@ func TestAccessToken(t *testing.T) {
 		"nothing":                      {"", terms, false},
 		"too long for an access token": {own + strings.Repeat("x", 8<<10), terms, false},
 	} {
-		claims, ok := sale.AccessToken(c.text)
+		claims, ok := seller.AccessToken(c.text)
 		if got := ok && claims.IsOf(c.terms); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}

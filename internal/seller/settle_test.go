@@ -1,4 +1,4 @@
-package sale_test
+package seller_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -62,19 +62,19 @@ func answers(s *x402.SettleResponse, err error) func() (*x402.SettleResponse, er
 	return func() (*x402.SettleResponse, error) { return s, err }
 }
 
-func seller(d *desk, log *bytes.Buffer) *sale.Seller {
+func seller(d *desk, log *bytes.Buffer) *seller.Seller {
 	d.start = time.Now()
-	s := &sale.Seller{Facilitator: d, AgentID: "ours", Room: "room", Item: "item", Log: slog.New(slog.NewTextHandler(log, nil))}
+	s := &seller.Seller{Facilitator: d, AgentID: "ours", Room: "room", Item: "item", Log: slog.New(slog.NewTextHandler(log, nil))}
 	s.SetDefaults()
 	return s
 }
 
-func offer() sale.Offer {
-	return sale.Offer{PlanID: plan, Item: "one", Required: &x402.PaymentRequired{Accepts: []x402.Requirements{{Network: "eip155:84532"}}}}
+func offer() seller.Offer {
+	return seller.Offer{PlanID: plan, Item: "one", Required: &x402.PaymentRequired{Accepts: []x402.Requirements{{Network: "eip155:84532"}}}}
 }
 
-func payment(d *desk, log *bytes.Buffer) *sale.Sale {
-	return &sale.Sale{Seller: seller(d, log), Offer: offer(), Token: "a.b.c", AgentRequestID: "req_1", Payer: "0xabc"}
+func payment(d *desk, log *bytes.Buffer) *seller.Sale {
+	return &seller.Sale{Seller: seller(d, log), Offer: offer(), Token: "a.b.c", AgentRequestID: "req_1", Payer: "0xabc"}
 }
 
 func TestSale_Settle(t *testing.T) {
@@ -95,30 +95,30 @@ func TestSale_Settle(t *testing.T) {
 		known   bool
 		calls   string
 	}{
-		"paid":                     {way{answers(paid, nil)}, 5, sale.Tries, paid, true, "settle 0s"},
-		"paid, no request named":   {way{answers(unnamed, nil)}, 5, sale.Tries, unnamed, true, "settle 0s"},
-		"refused":                  {way{answers(refused, nil)}, 5, sale.Tries, refused, true, "settle 0s"},
-		"back":                     {way{down, down, answers(paid, nil)}, 5, sale.Tries, paid, true, "settle 0s,settle 100ms,settle 500ms"},
-		"away":                     {way{down}, 5, sale.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms"},
+		"paid":                     {way{answers(paid, nil)}, 5, seller.Tries, paid, true, "settle 0s"},
+		"paid, no request named":   {way{answers(unnamed, nil)}, 5, seller.Tries, unnamed, true, "settle 0s"},
+		"refused":                  {way{answers(refused, nil)}, 5, seller.Tries, refused, true, "settle 0s"},
+		"back":                     {way{down, down, answers(paid, nil)}, 5, seller.Tries, paid, true, "settle 0s,settle 100ms,settle 500ms"},
+		"away":                     {way{down}, 5, seller.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms"},
 		"away, one try":            {way{down}, 5, 1, nil, false, "settle 0s"},
-		"later":                    {way{later, answers(paid, nil)}, 5, sale.Tries, paid, true, "settle 0s,settle 1s"},
-		"much later":               {way{muchLater}, 5, sale.Tries, nil, false, "settle 0s,settle 2s,settle 4s"},
-		"pending":                  {way{answers(pending, nil)}, 5, sale.Tries, pending, false, "settle 0s,settle 100ms,settle 500ms"},
-		"own key refused":          {way{answers(nil, toll.NewError(toll.CodeNotAuthenticated))}, 5, sale.Tries, nil, false, "settle 0s"},
-		"nothing":                  {way{answers(nil, nil)}, 5, sale.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms"},
-		"paid without transaction": {way{answers(bare, nil), answers(paid, nil)}, 5, sale.Tries, paid, true, "settle 0s,settle 100ms"},
+		"later":                    {way{later, answers(paid, nil)}, 5, seller.Tries, paid, true, "settle 0s,settle 1s"},
+		"much later":               {way{muchLater}, 5, seller.Tries, nil, false, "settle 0s,settle 2s,settle 4s"},
+		"pending":                  {way{answers(pending, nil)}, 5, seller.Tries, pending, false, "settle 0s,settle 100ms,settle 500ms"},
+		"own key refused":          {way{answers(nil, toll.NewError(toll.CodeNotAuthenticated))}, 5, seller.Tries, nil, false, "settle 0s"},
+		"nothing":                  {way{answers(nil, nil)}, 5, seller.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms"},
+		"paid without transaction": {way{answers(bare, nil), answers(paid, nil)}, 5, seller.Tries, paid, true, "settle 0s,settle 100ms"},
 		"paid for another request": {
 			way{answers(&x402.SettleResponse{Success: true, Transaction: "0x1", Extra: &x402.SettleExtra{AgentRequestID: "req_2"}}, nil)},
-			5, sale.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
+			5, seller.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
 		},
 		"refused for another request": {
 			way{answers(&x402.SettleResponse{ErrorReason: x402.ReasonConflict, Extra: &x402.SettleExtra{AgentRequestID: "req_2"}}, nil)},
-			5, sale.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
+			5, seller.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
 		},
-		"nothing to burn, no transaction": {way{answers(bare, nil)}, 0, sale.Tries, bare, true, "settle 0s"},
+		"nothing to burn, no transaction": {way{answers(bare, nil)}, 0, seller.Tries, bare, true, "settle 0s"},
 		"nothing to burn, another request": {
 			way{answers(&x402.SettleResponse{Success: true, Extra: &x402.SettleExtra{AgentRequestID: "req_2"}}, nil)},
-			0, sale.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
+			0, seller.Tries, nil, false, "settle 0s,settle 100ms,settle 500ms",
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestSale_SettleOfWallet(t *testing.T) {
 			var log bytes.Buffer
 			p := payment(d, &log)
 			p.Token, p.AgentRequestID, p.Stock = "", "", &x402.StockPayment{Payload: "{}", Requirements: x402.Requirements{Network: network, Amount: "5"}}
-			s, known := p.Settle(t.Context(), 5, sale.Tries)
+			s, known := p.Settle(t.Context(), 5, seller.Tries)
 			if s.Success != (c.reason == "") || s.ErrorReason != c.reason || known != c.known || len(d.asked) != c.tries || s.Network != network {
 				t.Errorf("%s: %+v, known %v after %d tries", name, s, known, len(d.asked))
 			}
@@ -235,7 +235,7 @@ func TestSale_Release(t *testing.T) {
 			if told := strings.Contains(log.String(), `"room: a hold was not released and will lapse" item=one agentRequestId=req_1 error=`); told != c.lapses {
 				t.Errorf("%s: log %s", name, &log)
 			}
-			(&sale.Sale{Seller: p.Seller}).Release(ctx) // nothing was verified
+			(&seller.Sale{Seller: p.Seller}).Release(ctx) // nothing was verified
 			if got := strings.Join(d.calls, ","); got != c.calls {
 				t.Errorf("%s: released what was never held: %s", name, got)
 			}
@@ -254,28 +254,28 @@ func TestSeller_Open(t *testing.T) {
 		unheld bool
 		left   bool
 		amount toll.Credits // of a sale
-		class  sale.Class   // of a refusal
+		class  seller.Class // of a refusal
 		sold   bool
 		calls  string
 	}{
 		"held":                      {v: x402.VerifyResponse{AgentRequestID: "r", Amount: five, Extra: &x402.VerifyExtra{HeldAmount: three}}, amount: 3, sold: true},
 		"not asked for":             {v: x402.VerifyResponse{AgentRequestID: "r", Amount: five}, unheld: true, amount: 5, sold: true},
 		"costs nothing":             {v: x402.VerifyResponse{AgentRequestID: "r", Amount: new(toll.Credits)}, sold: true},
-		"no hold":                   {v: x402.VerifyResponse{AgentRequestID: "r", Amount: five, Extra: &x402.VerifyExtra{}}, class: sale.Unavailable, calls: "release 0s"},
-		"no id":                     {v: x402.VerifyResponse{Amount: five, Extra: &x402.VerifyExtra{HeldAmount: five}}, class: sale.Unavailable},
-		"no id, hold not asked for": {v: x402.VerifyResponse{Amount: five}, unheld: true, class: sale.Unavailable},
+		"no hold":                   {v: x402.VerifyResponse{AgentRequestID: "r", Amount: five, Extra: &x402.VerifyExtra{}}, class: seller.Unavailable, calls: "release 0s"},
+		"no id":                     {v: x402.VerifyResponse{Amount: five, Extra: &x402.VerifyExtra{HeldAmount: five}}, class: seller.Unavailable},
+		"no id, hold not asked for": {v: x402.VerifyResponse{Amount: five}, unheld: true, class: seller.Unavailable},
 		"the caller left": {
 			v: x402.VerifyResponse{AgentRequestID: "r", Amount: five, Extra: &x402.VerifyExtra{HeldAmount: five}}, left: true,
-			class: sale.CallerLeft, calls: "release 0s",
+			class: seller.CallerLeft, calls: "release 0s",
 		},
-		"away":            {err: toll.NewError(toll.CodeUnavailable), class: sale.Unavailable},
-		"not paid":        {v: bad(x402.ReasonInsufficientFunds, toll.CodePaymentRequired), class: sale.Unpaid},
-		"no code":         {v: bad(x402.ReasonInsufficientFunds, ""), class: sale.Unpaid},
-		"conflict":        {v: bad(x402.ReasonIdentifierConflict, toll.CodePaymentRequired), class: sale.Conflict},
-		"too many":        {v: bad(x402.ReasonTooManyHolds, toll.CodePaymentRequired), class: sale.Limited},
-		"not decided":     {v: bad(x402.ReasonPending, toll.CodeSettlementPending), class: sale.Pending},
-		"own key refused": {v: bad(x402.ReasonUnauthorizedServer, toll.CodePaymentRequired), class: sale.Unavailable},
-		"no such plan":    {v: bad(x402.ReasonInvalidPayload, toll.CodePaymentPlanNotFound), class: sale.Unavailable},
+		"away":            {err: toll.NewError(toll.CodeUnavailable), class: seller.Unavailable},
+		"not paid":        {v: bad(x402.ReasonInsufficientFunds, toll.CodePaymentRequired), class: seller.Unpaid},
+		"no code":         {v: bad(x402.ReasonInsufficientFunds, ""), class: seller.Unpaid},
+		"conflict":        {v: bad(x402.ReasonIdentifierConflict, toll.CodePaymentRequired), class: seller.Conflict},
+		"too many":        {v: bad(x402.ReasonTooManyHolds, toll.CodePaymentRequired), class: seller.Limited},
+		"not decided":     {v: bad(x402.ReasonPending, toll.CodeSettlementPending), class: seller.Pending},
+		"own key refused": {v: bad(x402.ReasonUnauthorizedServer, toll.CodePaymentRequired), class: seller.Unavailable},
+		"no such plan":    {v: bad(x402.ReasonInvalidPayload, toll.CodePaymentPlanNotFound), class: seller.Unavailable},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c.v.Payer, c.v.IsValid = "0xabc", c.v.InvalidReason == ""
@@ -293,11 +293,11 @@ func TestSeller_Open(t *testing.T) {
 				t.Errorf("%s: %s, want %s", name, got, c.calls)
 			}
 			told := strings.Contains(log.String(), `"room: a call to the facilitator failed" call=verify item=one`)
-			if told != (!c.sold && c.class == sale.Unavailable) || strings.Contains(log.String(), "a.b.c") {
+			if told != (!c.sold && c.class == seller.Unavailable) || strings.Contains(log.String(), "a.b.c") {
 				t.Errorf("%s: log %s", name, &log)
 			}
 			if !c.sold {
-				if p != nil || r.Class != c.class || r.Err == nil || r.Class == sale.Unpaid && r.Err.Code != toll.CodePaymentRequired {
+				if p != nil || r.Class != c.class || r.Err == nil || r.Class == seller.Unpaid && r.Err.Code != toll.CodePaymentRequired {
 					t.Errorf("%s: %+v, %+v", name, p, r)
 				}
 				return
@@ -335,7 +335,7 @@ func TestPrice(t *testing.T) {
 		"unknown bounds": {&x402.Terms{}, n(3), n(3), n(3)},
 		"unknown plan":   {nil, n(3), n(3), n(3)},
 	} {
-		verified, asks := sale.Price(c.terms, c.price)
+		verified, asks := seller.Price(c.terms, c.price)
 		if (verified == nil) != (c.verified == nil) || verified != nil && *verified != *c.verified ||
 			(asks == nil) != (c.asks == nil) || asks != nil && *asks != *c.asks {
 			t.Errorf("%s: %v and %v", name, verified, asks)
@@ -347,7 +347,7 @@ func TestPrice(t *testing.T) {
 func TestOrderExtension(t *testing.T) {
 	const page = "https://pay.example/checkout/1/again?t=a"
 	sold := &x402.Terms{PlanID: "7", OrderURL: "https://pay.example/order"}
-	refused := func(page string) *toll.Error { return sale.WithPage(toll.NewError(toll.CodeTopUpRefused), page) }
+	refused := func(page string) *toll.Error { return seller.WithPage(toll.NewError(toll.CodeTopUpRefused), page) }
 	for name, c := range map[string]struct {
 		terms  *x402.Terms
 		reason string
@@ -366,7 +366,7 @@ func TestOrderExtension(t *testing.T) {
 		"the longest":         {nil, "", refused("https://" + strings.Repeat("x", 2040)), `{"info":{"checkoutUrl":"https://` + strings.Repeat("x", 2040) + `"}}`},
 		"longer than allowed": {nil, "", refused("https://" + strings.Repeat("x", 2041)), ""},
 	} {
-		if got := string(sale.OrderExtension(c.terms, c.reason, c.e)); got != c.want {
+		if got := string(seller.OrderExtension(c.terms, c.reason, c.e)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

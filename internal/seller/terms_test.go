@@ -1,4 +1,4 @@
-package sale_test
+package seller_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -42,7 +42,7 @@ func fails(code toll.Code) func(context.Context, toll.PlanID) (*x402.Terms, erro
 func TestTermsCache_Life(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &teller{ask: tells}
-		c := sale.NewTermsCache(f, time.Second, time.Now)
+		c := seller.NewTermsCache(f, time.Second, time.Now)
 		want := func(what string, calls int, err error) {
 			t.Helper()
 			v, got := c.Of(t.Context(), plan)
@@ -85,7 +85,7 @@ func TestTermsCache_OneAsks(t *testing.T) {
 				}
 				return answer(ctx, id)
 			}}
-			c := sale.NewTermsCache(f, time.Minute, time.Now)
+			c := seller.NewTermsCache(f, time.Minute, time.Now)
 			told, want := answer(t.Context(), plan)
 			var wg sync.WaitGroup
 			asker, leave := context.WithCancel(t.Context())
@@ -123,7 +123,7 @@ func TestTermsCache_Panic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan struct{})
 		f := &teller{ask: func(context.Context, toll.PlanID) (*x402.Terms, error) { <-let; panic("the service") }}
-		c := sale.NewTermsCache(f, time.Minute, time.Now)
+		c := seller.NewTermsCache(f, time.Minute, time.Now)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			defer func() {
@@ -151,7 +151,7 @@ func TestTermsCache_Panic(t *testing.T) {
 
 func TestTermsCache_Bounded(t *testing.T) {
 	f := &teller{ask: tells}
-	c := sale.NewTermsCache(f, time.Minute, time.Now)
+	c := seller.NewTermsCache(f, time.Minute, time.Now)
 	for n := range 1001 {
 		if _, err := c.Of(t.Context(), toll.PlanID(toll.Credits(n).String())); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package sale_test
+package seller_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -43,12 +43,12 @@ func TestSale_Settle_Table(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := &desk{settle: []func() (*x402.SettleResponse, error){answers(&c.Body, nil)}}
 			var log bytes.Buffer
-			s, known := payment(d, &log).Settle(t.Context(), c.Amount, sale.Tries)
+			s, known := payment(d, &log).Settle(t.Context(), c.Amount, seller.Tries)
 			unknown := c.Outcome == "unknown"
 			if s.Success != (c.Outcome == "paid") || known == unknown || unknown != (s.ErrorReason == x402.ReasonPending) {
 				t.Errorf("%s: %+v, known %v", c.Name, s, known)
 			}
-			if want := map[bool]int{true: sale.Tries, false: 1}[unknown]; len(d.asked) != want {
+			if want := map[bool]int{true: seller.Tries, false: 1}[unknown]; len(d.asked) != want {
 				t.Errorf("%s: %d tries, want %d", c.Name, len(d.asked), want)
 			}
 		})

@@ -1,11 +1,11 @@
-package sale_test
+package seller_test
 
 import (
 	"encoding/json"
 	"os"
 	"testing"
 
-	"github.com/tollhq/toll/internal/sale"
+	"github.com/tollhq/toll/internal/seller"
 )
 
 // TestChallengeError: the table that the SDKs share.
@@ -21,7 +21,7 @@ func TestChallengeError(t *testing.T) {
 		t.Fatal(len(table.Cases), err)
 	}
 	for _, c := range table.Cases {
-		if got := sale.ChallengeError(c.Begin, c.Sentence); got != c.Error || len(got) > 300 {
+		if got := seller.ChallengeError(c.Begin, c.Sentence); got != c.Error || len(got) > 300 {
 			t.Errorf("%s: %d bytes %q, want %q", c.Name, len(got), got, c.Error)
 		}
 	}
