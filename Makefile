@@ -30,7 +30,7 @@ test-short: ## make test without the race detector
 	sh scripts/test.sh -short
 
 mutate: ## change the code in hundreds of places, one at a time, and see a test fail (MUTANTS=pattern for some of them)
-	TOLL_TEST_ALL=1 CGO_ENABLED=0 go test -count=1 -timeout 6h -v -run TestMutants ./internal/rounds -mutants '$(MUTANTS)'
+	TOLL_TEST_ALL=1 CGO_ENABLED=0 go test -count=1 -timeout 6h -v -run TestMutants ./internal/store/rounds -mutants '$(MUTANTS)'
 
 crash: ## kill the service 1,000 times under load on each store
 	sh scripts/named.sh TestF02_ServiceKilledUnderLoad

@@ -126,7 +126,7 @@ var rooms = map[string]room{
 		layer: "public",
 	},
 	// linked by tests alone
-	"internal/rounds": {
+	"internal/store/rounds": {
 		what:  "how long the long tests run (`make test`, `make test-all`)",
 		layer: "lab",
 	},

@@ -19,7 +19,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/gateway"
-	"github.com/tollhq/toll/internal/rounds"
+	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/tolltest"
 	"github.com/tollhq/toll/x402"

@@ -22,9 +22,9 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/rails"
-	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/paid"
 )

@@ -25,7 +25,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/tollhq/toll/internal/rounds"
+	"github.com/tollhq/toll/internal/store/rounds"
 )
 
 func TestT01_UnsignedJWS(t *testing.T) {

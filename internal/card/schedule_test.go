@@ -15,8 +15,8 @@ import (
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/rail"
-	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 

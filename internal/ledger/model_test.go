@@ -13,8 +13,8 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
-	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 

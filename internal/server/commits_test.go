@@ -13,9 +13,9 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
-	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/rounds"
 )
 
 // TestT173_IdleConnections: more idle connections than the service may have do not keep requests from being served, nor a thousand busy

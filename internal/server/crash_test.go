@@ -19,9 +19,9 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
 )

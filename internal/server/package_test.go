@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tollhq/toll/internal/rounds"
 	"github.com/tollhq/toll/internal/server/servertest"
+	"github.com/tollhq/toll/internal/store/rounds"
 )
 
 // commit returns that of the program, as its version has it.

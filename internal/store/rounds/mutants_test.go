@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tollhq/toll/internal/rounds"
+	"github.com/tollhq/toll/internal/store/rounds"
 )
 
 var (
