@@ -15,9 +15,9 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/gzipped"
 	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/traces"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -39,7 +39,7 @@ type call struct {
 
 	version     apiversion.Version
 	from        apiversion.From
-	correlation correlation.Context
+	correlation traces.Context
 	context     context.Context // of the work: that of the request, with the id for the log
 	body        []byte          // as sent, once it was decoded
 

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/correlation"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 // RouteInfo is a row of the route table, for tests.
@@ -64,7 +64,7 @@ func RememberKeys(keys int, busy toll.Hash) int {
 // RememberTimes remembers n calls of a key.
 func RememberTimes(n int) {
 	h := &handler{Deps: Deps{Clock: time.Now}}
-	c := &call{h: h, known: true, route: &route{}, correlation: correlation.Context{ID: toll.NewUUID()}}
+	c := &call{h: h, known: true, route: &route{}, correlation: traces.Context{ID: toll.NewUUID()}}
 	for range n {
 		c.began, c.answered = time.Now(), 200
 		c.remember()

@@ -11,7 +11,6 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/pace"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/traces"
@@ -60,7 +59,7 @@ var (
 // has the one shape of errors.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{h: h, w: w, r: r, browser: auth.PageOf(r.Context())}
-	c.correlation = correlation.Context{Context: r.Context(), ID: c.correlationID()}
+	c.correlation = traces.Context{Context: r.Context(), ID: c.correlationID()}
 	c.context = &c.correlation
 	defer c.remember()
 	defer c.rescue()
@@ -336,7 +335,7 @@ func checkMessage(r *http.Request) error {
 // of a page have the id of the request for the page.
 func (c *call) correlationID() string {
 	if c.browser != nil {
-		if id := correlation.ID(c.r.Context()); id != "" {
+		if id := traces.ID(c.r.Context()); id != "" {
 			return id
 		}
 	}

@@ -16,14 +16,14 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/correlation"
+	"github.com/tollhq/toll/internal/traces"
 	"github.com/tollhq/toll/x402"
 )
 
 // tiny is a handler with routes of the test and one API key, "good", pinned to 1.1.
 func tiny(t *testing.T, log io.Writer, routes ...route) *httptest.Server {
 	t.Helper()
-	h := newHandler(Deps{PublicURL: "https://pay.example.com/", Log: slog.New(correlation.Log(slog.NewTextHandler(log, nil)))}, routes)
+	h := newHandler(Deps{PublicURL: "https://pay.example.com/", Log: slog.New(traces.Log(slog.NewTextHandler(log, nil)))}, routes)
 	h.authenticate = func(_ context.Context, lines []string) (auth.Caller, error) {
 		switch {
 		case len(lines) > 1:

@@ -18,7 +18,6 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
-	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/jobs"
@@ -28,6 +27,7 @@ import (
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 // publicURL is what the service is told about itself. It is never the address that tests connect to.
@@ -130,7 +130,7 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 	t.Helper()
 	ctx := context.Background()
 	s := &stack{t: t, store: st, clock: &clock{at: began}, log: &lockedBuffer{}, purses: newPurses()}
-	log := slog.New(correlation.Log(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	log := slog.New(traces.Log(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	ring := seal.New([32]byte{1, 2, 3})
 	var err error
 	s.auth, err = auth.Bootstrap(ctx, st, ring, auth.Config{

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/backoff"
-	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/traces"
 )
@@ -156,7 +155,7 @@ func (q *Queue) begin(cause context.Context, j store.Job, run func(ctx context.C
 	id, over := j.Kind+string(j.Key), make(chan struct{})
 	q.here[id] = over
 	q.runs.Go(func() {
-		q.run(correlation.Follow(q.work, cause), run, j)
+		q.run(traces.Follow(q.work, cause), run, j)
 		q.mu.Lock()
 		if q.here[id] == over {
 			delete(q.here, id)

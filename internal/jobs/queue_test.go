@@ -11,10 +11,10 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 const kind = "test"
@@ -279,7 +279,7 @@ func TestQueue_Cause(t *testing.T) {
 	eachTable(t, func(t *table) {
 		q := t.process(func(context.Context, []byte) error { return nil })
 		span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}})
-		request, end := context.WithCancel(trace.ContextWithSpanContext(&correlation.Context{Context: t.Context(), ID: "corr-1"}, span))
+		request, end := context.WithCancel(trace.ContextWithSpanContext(&traces.Context{Context: t.Context(), ID: "corr-1"}, span))
 		got := make(chan context.Context)
 		j := q.Own("test", []byte("a"), time.Minute)
 		q.Start(request, j, func(ctx context.Context) error {
@@ -289,8 +289,8 @@ func TestQueue_Cause(t *testing.T) {
 			return nil
 		})
 		ctx := <-got
-		if correlation.ID(ctx) != "corr-1" || trace.SpanContextFromContext(ctx).TraceID() != span.TraceID() || ctx.Err() != nil {
-			t.Errorf("%q, %v, %v", correlation.ID(ctx), trace.SpanContextFromContext(ctx), ctx.Err())
+		if traces.ID(ctx) != "corr-1" || trace.SpanContextFromContext(ctx).TraceID() != span.TraceID() || ctx.Err() != nil {
+			t.Errorf("%q, %v, %v", traces.ID(ctx), trace.SpanContextFromContext(ctx), ctx.Err())
 		}
 		if err := q.Close(t.Context()); err != nil {
 			t.Error(err)

@@ -13,7 +13,6 @@ import (
 	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/correlation"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/jobs"
@@ -76,7 +75,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	cfg.Clock, cfg.Namespace = base.clock.now, base.names
 	s := &Server{cfg: cfg, base: base, backupDue: jobs.NewSignal()}
-	cfg.Log = slog.New(alarm.Count(correlation.Log(cfg.Log.Handler()), s.alarms.note))
+	cfg.Log = slog.New(alarm.Count(traces.Log(cfg.Log.Handler()), s.alarms.note))
 	s.cfg.Log, s.jobs = cfg.Log, jobs.NewGroup(cfg.Log)
 	s.jobs.OnStop("database", func(context.Context) error { return base.store.Close() })
 	defer func() {

@@ -6,7 +6,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tollhq/toll/internal/traces"
-	"github.com/tollhq/toll/internal/traces/otlp"
 )
 
 // trace starts to send spans, if the operator wants them, and returns what makes them.
@@ -14,7 +13,7 @@ func (s *Server) trace(ctx context.Context) (trace.Tracer, error) {
 	if s.cfg.Traces == "" {
 		return nil, nil
 	}
-	to, err := otlp.New(ctx, s.cfg.Traces, s.cfg.Release, s.cfg.Log)
+	to, err := traces.NewExporter(ctx, s.cfg.Traces, s.cfg.Release, s.cfg.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/traces"
-	"github.com/tollhq/toll/internal/traces/otlp"
 )
 
 // collector is a collector of OpenTelemetry that keeps what it gets.
@@ -177,7 +176,7 @@ func TestTraces_CallsToOthers(t *testing.T) {
 	c := startCollector(t)
 	out := &lines{}
 	log := slog.New(slog.NewTextHandler(out, nil))
-	to, err := otlp.New(t.Context(), c.URL, "1", log)
+	to, err := traces.NewExporter(t.Context(), c.URL, "1", log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +219,7 @@ func TestTraces_CallsToOthers(t *testing.T) {
 	}
 	c.CloseClientConnections()
 	c.Close()
-	away, err := otlp.New(t.Context(), c.URL, "1", log)
+	away, err := traces.NewExporter(t.Context(), c.URL, "1", log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +228,7 @@ func TestTraces_CallsToOthers(t *testing.T) {
 	if began, err := time.Now(), away.Close(t.Context()); err != nil || time.Since(began) > 5*time.Second || !strings.Contains(out.String(), "traces were not sent") {
 		t.Errorf("a collector that is away: %v\n%s", err, out)
 	}
-	if _, err := otlp.New(t.Context(), "127.0.0.1:4318", "1", log); err == nil || !strings.Contains(err.Error(), "--traces") {
+	if _, err := traces.NewExporter(t.Context(), "127.0.0.1:4318", "1", log); err == nil || !strings.Contains(err.Error(), "--traces") {
 		t.Errorf("an address without a scheme: %v", err)
 	}
 }

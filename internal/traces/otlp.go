@@ -1,5 +1,4 @@
-// Package otlp sends spans to a collector, over HTTP as OpenTelemetry says.
-package otlp
+package traces
 
 import (
 	"context"
@@ -16,8 +15,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/tollhq/toll/internal/traces"
 )
 
 // Exporter sends spans in the background. It keeps at most 2048 that wait, and drops what comes beyond.
@@ -26,9 +23,9 @@ type Exporter struct {
 	log      *slog.Logger
 }
 
-// New returns an exporter to a collector, such as http://127.0.0.1:4318. Headers, time-outs, certificates, the name of the
+// NewExporter returns an exporter to a collector, such as http://127.0.0.1:4318. Headers, time-outs, certificates, the name of the
 // service and the sampler come from the OTEL_ variables. Nothing is sent yet.
-func New(ctx context.Context, collector, release string, log *slog.Logger) (*Exporter, error) {
+func NewExporter(ctx context.Context, collector, release string, log *slog.Logger) (*Exporter, error) {
 	u, err := url.Parse(collector)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("traces: the collector is an http or https address: correct TOLL_TRACES (--traces)")
@@ -50,7 +47,7 @@ func New(ctx context.Context, collector, release string, log *slog.Logger) (*Exp
 }
 
 // Tracer makes the spans.
-func (e *Exporter) Tracer() trace.Tracer { return e.provider.Tracer(traces.Scope) }
+func (e *Exporter) Tracer() trace.Tracer { return e.provider.Tracer(Scope) }
 
 // closeTime bounds the end of an exporter: a collector that is away must not hold up a shutdown.
 const closeTime = 2 * time.Second

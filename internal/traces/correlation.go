@@ -1,6 +1,4 @@
-// Package correlation carries the id of a request in its context, and from there into each line of the log that is
-// written with the context.
-package correlation
+package traces
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package correlation_test
+package traces_test
 
 import (
 	"bytes"
@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tollhq/toll/internal/correlation"
+	"github.com/tollhq/toll/internal/traces"
 )
 
 // A line that is written with the context of a request, or with one that was made of it, has its id; others have none.
 func TestLog(t *testing.T) {
 	var out bytes.Buffer
-	log := slog.New(correlation.Log(slog.NewTextHandler(&out, nil))).With("a", 1)
-	request := &correlation.Context{Context: t.Context(), ID: "corr-1"}
+	log := slog.New(traces.Log(slog.NewTextHandler(&out, nil))).With("a", 1)
+	request := &traces.Context{Context: t.Context(), ID: "corr-1"}
 	timed, cancel := context.WithTimeout(request, time.Minute)
 	defer cancel()
 	for _, ctx := range []context.Context{request, timed, context.WithoutCancel(timed)} {
@@ -27,7 +27,7 @@ func TestLog(t *testing.T) {
 	}
 	out.Reset()
 	log.ErrorContext(t.Context(), "x")
-	if strings.Contains(out.String(), correlation.Attr) || correlation.ID(t.Context()) != "" {
+	if strings.Contains(out.String(), traces.Attr) || traces.ID(t.Context()) != "" {
 		t.Error(out.String())
 	}
 }
@@ -35,7 +35,7 @@ func TestLog(t *testing.T) {
 // A context of a request ends with the request, and what was made of it as well.
 func TestContext_Ends(t *testing.T) {
 	base, end := context.WithCancel(t.Context())
-	request := &correlation.Context{Context: base, ID: "corr-1"}
+	request := &traces.Context{Context: base, ID: "corr-1"}
 	made, cancel := context.WithCancel(request)
 	defer cancel()
 	end()
