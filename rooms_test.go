@@ -130,20 +130,9 @@ var rooms = map[string]room{
 		what:  "how long the long tests run (`make test`, `make test-all`)",
 		layer: "lab",
 	},
-	"internal/correlation": {
-		what:  "the id of a request in its context, and from there in the log",
-		layer: "public",
-		third: []string{"go.opentelemetry.io/otel"},
-	},
 	"internal/traces": {
-		what:  "spans of work and of calls to others, which cost nothing where nobody wants them",
+		what:  "the id of a request in its context and in the log; spans of work and of calls, and their exporter to an OpenTelemetry collector",
 		layer: "public",
-		third: []string{"go.opentelemetry.io/otel"},
-	},
-	"internal/traces/otlp": {
-		what:  "sends spans to a collector of OpenTelemetry",
-		layer: "public",
-		ours:  "internal/traces",
 		third: []string{"go.opentelemetry.io/otel"},
 	},
 	"internal/alarm": {
@@ -183,7 +172,7 @@ var rooms = map[string]room{
 	"internal/jobs": {
 		what:  "work in the background: supervised loops, one shutdown, the queue of rare due work",
 		layer: "books",
-		ours:  "internal/backoff internal/store internal/correlation internal/traces",
+		ours:  "internal/backoff internal/store internal/traces",
 		tests: []string{"go.opentelemetry.io/otel"},
 	},
 	// secp256k1 makes the wallet key of a principal, whose address it has from the first moment.
@@ -327,7 +316,7 @@ var rooms = map[string]room{
 	"internal/api": {
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
 		layer: "doors",
-		ours: "toll x402 internal/apiversion internal/pace internal/meter internal/store internal/ledger internal/correlation internal/traces " +
+		ours: "toll x402 internal/apiversion internal/pace internal/meter internal/store internal/ledger internal/traces " +
 			"internal/auth internal/facilitator internal/checkout internal/events internal/people internal/plain internal/gzipped docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 		tests: []string{"github.com/google/jsonschema-go"},
@@ -349,7 +338,7 @@ var rooms = map[string]room{
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
 		layer: "outside",
-		ours: "toll x402 internal/tempfile internal/apiversion internal/seal internal/store internal/alarm internal/correlation internal/traces internal/traces/otlp " +
+		ours: "toll x402 internal/tempfile internal/apiversion internal/seal internal/store internal/alarm internal/traces " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/rails internal/people",
@@ -573,7 +562,7 @@ func linked(t *testing.T, packages ...string) []string {
 	}
 	var heavy []string
 	for _, p := range strings.Fields(string(out)) {
-		inside := strings.HasPrefix(p, module+"/internal/") && p != module+"/internal/sale" && p != module+"/internal/plain" && p != module+"/internal/cache" &&
+		inside := strings.HasPrefix(p, module+"/internal/") && p != module+"/internal/seller" && p != module+"/internal/plain" && p != module+"/internal/cache" &&
 			p != module+"/internal/backoff"
 		if !within(p, module) && !within(p, "github.com/go-json-experiment/json") || inside {
 			heavy = append(heavy, p)

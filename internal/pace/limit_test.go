@@ -3,7 +3,7 @@ package pace
 import (
 	"errors"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"testing"
@@ -209,7 +209,7 @@ func TestT173_PlacesGivenBack(t *testing.T) {
 	limit := Limit(inner, most, most).(*limited)
 	arrived := make(chan struct{})
 	s := &http.Server{
-		ErrorLog: log.New(io.Discard, "", 0), ConnState: ConnState,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), ConnState: ConnState,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			arrived <- struct{}{}
 			switch r.URL.Path {
