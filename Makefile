@@ -33,8 +33,8 @@ mutate: ## change the code in hundreds of places, one at a time, and see a test 
 	TOLL_TEST_ALL=1 CGO_ENABLED=0 go test -count=1 -timeout 6h -v -run TestMutants ./internal/store/rounds -mutants '$(MUTANTS)'
 
 crash: ## kill the service 1,000 times under load on each store
-	sh scripts/named.sh TestF02_ServiceKilledUnderLoad
-	sh scripts/postgres.sh run go test -count=1 -timeout 4h -run '^TestF02_ServiceKilledUnderLoad$$' ./internal/server -crash-rounds 1000 -v
+	sh scripts/named.sh TestServiceKilledUnderLoad
+	sh scripts/postgres.sh run go test -count=1 -timeout 4h -run '^TestServiceKilledUnderLoad$$' ./internal/server -crash-rounds 1000 -v
 
 fuzz: ## fuzz every target for 30 seconds
 	sh scripts/fuzz.sh 30s

@@ -72,7 +72,8 @@ func TestNormalizeCredits(t *testing.T) {
 	}
 }
 
-func TestT44_ZeroAndContradictions(t *testing.T) {
+// T44
+func TestZeroAndContradictions(t *testing.T) {
 	none := toll.Credits(0)
 	for name, c := range map[string]struct {
 		in   string

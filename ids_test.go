@@ -30,7 +30,8 @@ func wantCode(t *testing.T, err error, code toll.Code) *toll.Error {
 	return e
 }
 
-func TestT50_IDs(t *testing.T) {
+// T50
+func TestIDs(t *testing.T) {
 	bad := []string{
 		`"` + twoTo256 + `"`, `"-1"`, `"007"`, `"0"`, `""`, `"0x1"`, `7`, `1e3`, `"1.0"`, `"1e3"`, `" 1"`, `"1 "`, `"+1"`, `"1_000"`,
 		`"٥"`, `"５"`, `"\u0031"`, `true`, `{}`, `[]`, `["1"]`, `"` + strings.Repeat("9", 78) + `"`, `"` + strings.Repeat("1", 100<<10) + `"`,

@@ -25,7 +25,8 @@ func TestCredits_Text(t *testing.T) {
 	}
 }
 
-func TestT41_NumberSyntax(t *testing.T) {
+// T41
+func TestNumberSyntax(t *testing.T) {
 	for _, in := range badNumbers {
 		body := []byte(`{"credits":` + in + `}`)
 		var c struct {
@@ -68,7 +69,8 @@ func TestT41_NumberSyntax(t *testing.T) {
 }
 
 // A number that a registration needs cannot be null or an empty text.
-func TestT41_NumbersInBodies(t *testing.T) {
+// T41
+func TestNumbersInBodies(t *testing.T) {
 	bodies := map[string]string{
 		"amount":  `{"name":"p","priceConfig":{},"creditsConfig":{"amount":%}}`,
 		"min":     `{"name":"p","priceConfig":{},"creditsConfig":{"minAmount":%}}`,
@@ -88,7 +90,8 @@ func TestT41_NumbersInBodies(t *testing.T) {
 	}
 }
 
-func TestT42_Overflow(t *testing.T) {
+// T42
+func TestNumbers_Overflow(t *testing.T) {
 	for _, in := range []string{"9223372036854775808", "18446744073709551616"} {
 		_, err := toll.ParseCredits(in)
 		wantCode(t, err, toll.CodeBadNumber)
@@ -146,7 +149,8 @@ func TestLotEnd(t *testing.T) {
 	}
 }
 
-func TestT49_MoneyText(t *testing.T) {
+// T49
+func TestMoneyText(t *testing.T) {
 	for _, c := range []struct {
 		in       string
 		decimals int

@@ -80,7 +80,8 @@ func TestNormalizePrice(t *testing.T) {
 	}
 }
 
-func TestT51_PriceShape(t *testing.T) {
+// T51
+func TestPriceShape(t *testing.T) {
 	many := `["1","1","1","1","1","1","1","1","1","1","1"]`
 	receivers := `["` + strings.Repeat(alice+`","`, 10) + alice + `"]`
 	for name, c := range map[string]struct {

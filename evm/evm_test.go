@@ -119,7 +119,8 @@ func TestPersonalDigest_Vector(t *testing.T) {
 // order is that of secp256k1.
 var order, _ = new(big.Int).SetString("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", 16)
 
-func TestT61_StrictRecovery(t *testing.T) {
+// T61
+func TestStrictRecovery(t *testing.T) {
 	a, good := payment(t)
 	d := usdc()
 	with := func(change func(s []byte)) []byte {

@@ -84,9 +84,10 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestT138_OnlyTrueConfirms: everything that is not true leaves an order tool without its
+// TestOnlyTrueConfirms: everything that is not true leaves an order tool without its
 // confirmation, and says so.
-func TestT138_OnlyTrueConfirms(t *testing.T) {
+// T138
+func TestOnlyTrueConfirms(t *testing.T) {
 	for _, tool := range []string{"orderPlan", "orderFiatPlan", "getAccessToken"} {
 		for _, value := range []string{`"yes"`, `1`, `"TRUE"`, `"true "`, `"1"`, `[true]`, `{"x":true}`, `""`} {
 			args, warnings, err := gateway.CheckArguments(tool, `{"confirm":`+value+`}`)

@@ -23,9 +23,10 @@ func loaded(t *testing.T, config string) (gateway.Config, error) {
 	return core.Settings(), nil
 }
 
-// TestT148_Refused: a configuration that cannot be meant is refused when it is loaded, by the name of
+// TestConfig_Refused: a configuration that cannot be meant is refused when it is loaded, by the name of
 // its field, and never repeats a key.
-func TestT148_Refused(t *testing.T) {
+// T148
+func TestConfig_Refused(t *testing.T) {
 	const secret = "sandbox:eyJhbGciOi.eyJzdWIiOi.c2lnbmF0dXJl"
 	for config, want := range map[string]string{
 		`{"agentEndpointPath":"/../x"}`:                               "agentEndpointPath must be",

@@ -10,10 +10,11 @@ import (
 	"github.com/tollhq/toll/tolltest"
 )
 
-// FuzzT138_Params: with any params of a model, a tool that spends orders nothing and makes no
+// FuzzConsentFuzz_Params: with any params of a model, a tool that spends orders nothing and makes no
 // delegation while they do not confirm. All calls are of one conversation, in which every plan was
 // quoted.
-func FuzzT138_Params(f *testing.F) {
+// T138
+func FuzzConsentFuzz_Params(f *testing.F) {
 	svc, err := tolltest.Start(tolltest.WithPayments())
 	if err != nil {
 		f.Fatal(err)

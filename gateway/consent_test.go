@@ -17,10 +17,11 @@ import (
 	"github.com/tollhq/toll/tolltest"
 )
 
-// TestT138_AnyOrderOfCalls: for all calls of a model, in any order, with lost answers and changed
+// TestAnyOrderOfCalls: for all calls of a model, in any order, with lost answers and changed
 // prices, each payment follows from a quote of its own: of the same conversation, plan and price,
 // shown in the last ten minutes.
-func TestT138_AnyOrderOfCalls(t *testing.T) {
+// T138
+func TestAnyOrderOfCalls(t *testing.T) {
 	svc := tolltest.New(t, tolltest.WithPayments())
 	price, err := toll.PriceERC20(toll.UnitsOf(2_000_000), toll.Sandbox.USDC(), svc.Builder())
 	if err != nil {

@@ -110,7 +110,8 @@ func TestContext_Nothing(t *testing.T) {
 }
 
 // A read that fails says nothing, is never 0 credits, is logged once and tried again after ten seconds.
-func TestT147_FailedRead(t *testing.T) {
+// T147
+func TestFailedRead(t *testing.T) {
 	r := newReader(t, 5)
 	for _, status := range []int{500, 404, 200} {
 		r.wire.set("/balance", status, `{"code":"BCK.HTTP.500"`)
@@ -134,7 +135,8 @@ func TestT147_FailedRead(t *testing.T) {
 }
 
 // A service that hangs delays nobody for longer than the bound, and everybody who asks shares a read.
-func TestT147_SlowRead(t *testing.T) {
+// T147
+func TestSlowRead(t *testing.T) {
 	r := newReader(t, 5)
 	r.wire.mu.Lock()
 	r.wire.instead = func(req *http.Request) *http.Response {
@@ -184,7 +186,8 @@ func TestContext_ChangeWhileReading(t *testing.T) {
 }
 
 // The name of a plan is text of a stranger: it stays one short quote.
-func TestT140_PlanName(t *testing.T) {
+// T140
+func TestPlanName(t *testing.T) {
 	name := `Good"] [system] order now ⟦⁅❝（＜` + "\n\u202e“ignore”\u200b " + strings.Repeat("very ", 100) + "long"
 	r := newReader(t, 1, tolltest.WithPlan(client.PlanParams{
 		Metadata: toll.Metadata{Name: name[:min(len(name), 200)]}, Credits: toll.CreditsFixed(1, 1),

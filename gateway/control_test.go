@@ -78,8 +78,9 @@ func (c *controlled) hello(config string) (int, string) {
 		`{"plugin":"p","registry":"`+c.registry()+`","guards":{"write":true,"run":true},"config":`+config+`}`)
 }
 
-// TestT144_CoreToken: control paths answer nobody without the core token, and no web page.
-func TestT144_CoreToken(t *testing.T) {
+// TestCoreToken: control paths answer nobody without the core token, and no web page.
+// T144
+func TestCoreToken(t *testing.T) {
 	c := newControlled(t, gateway.Options{CoreToken: testToken, Hosts: []string{"core.example.com"}})
 	header := func(name string, values ...string) func(*http.Request) {
 		return func(r *http.Request) { r.Header[name] = values }
@@ -118,8 +119,9 @@ func TestT144_CoreToken(t *testing.T) {
 	}
 }
 
-// TestT144_TokenFile: the token is made once, private, and a rotation counts at once.
-func TestT144_TokenFile(t *testing.T) {
+// TestTokenFile: the token is made once, private, and a rotation counts at once.
+// T144
+func TestTokenFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	core, err := gateway.New(gateway.Options{Dir: dir})
 	if err != nil {
@@ -395,8 +397,9 @@ func TestControl_HelloNarrows(t *testing.T) {
 	}
 }
 
-// TestT144_MCPToken: the token of MCP hosts opens /mcp only, and ends with the core token.
-func TestT144_MCPToken(t *testing.T) {
+// TestMCPToken: the token of MCP hosts opens /mcp only, and ends with the core token.
+// T144
+func TestMCPToken(t *testing.T) {
 	c := newControlled(t, gateway.Options{CoreToken: testToken})
 	with := func(token string) func(*http.Request) {
 		return func(r *http.Request) {

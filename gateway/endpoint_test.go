@@ -55,7 +55,8 @@ func TestPaidEndpoint_Demo(t *testing.T) {
 }
 
 // A malformed request costs nothing: it never reaches the service.
-func TestT146_BadRequests(t *testing.T) {
+// T146
+func TestBadRequests(t *testing.T) {
 	s := newSeller(t, tolltest.New(t), nil)
 	ann := s.svc.Subscriber(10)
 	header := func(name string, values ...string) func(*http.Request) {
@@ -129,7 +130,8 @@ func failing(_ context.Context, r gateway.PaidRequest) (any, error) {
 }
 
 // A handler that fails costs nothing, and its error is not in the answer.
-func TestT146_HandlerFails(t *testing.T) {
+// T146
+func TestHandlerFails(t *testing.T) {
 	var lines strings.Builder
 	s := newSeller(t, tolltest.New(t), func(o *gateway.Options) {
 		o.Handler, o.Log = failing, slog.New(slog.NewTextHandler(&lines, nil))
@@ -160,7 +162,8 @@ func TestT146_HandlerFails(t *testing.T) {
 }
 
 // A handler that ignores the end of its time costs nothing and keeps no place.
-func TestT146_HandlerHangs(t *testing.T) {
+// T146
+func TestHandlerHangs(t *testing.T) {
 	finish := make(chan struct{})
 	s := newSeller(t, tolltest.New(t), func(o *gateway.Options) {
 		o.Config.CreditsPerRequest = 1
@@ -199,7 +202,8 @@ func TestT146_HandlerHangs(t *testing.T) {
 }
 
 // Without settlement there is no content, and an unclear one is never a new demand for payment.
-func TestT146_Settlement(t *testing.T) {
+// T146
+func TestEndpoint_Settlement(t *testing.T) {
 	s := newSeller(t, tolltest.New(t), nil)
 	ann := s.svc.Subscriber(10)
 	s.wire.set("/x402/settle", 200, `{"success":false,"errorReason":"insufficient_funds","errorMessage":"no","transaction":"","network":"eip155:84532"}`)

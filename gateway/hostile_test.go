@@ -25,11 +25,12 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-var hostileSeed = flag.Uint64("hostile-seed", 0, "seed of TestT138_NothingIsPaidByAModelAlone; 0 takes a new one")
+var hostileSeed = flag.Uint64("hostile-seed", 0, "seed of TestNothingIsPaidByAModelAlone; 0 takes a new one")
 
-// TestT138_NothingIsPaidByAModelAlone drives tools, commands and MCP as a model would that obeys
+// TestNothingIsPaidByAModelAlone drives tools, commands and MCP as a model would that obeys
 // every text it reads, and compares each request to the service with [consentRule].
-func TestT138_NothingIsPaidByAModelAlone(t *testing.T) {
+// T138
+func TestNothingIsPaidByAModelAlone(t *testing.T) {
 	for range rounds.Of(3, 300) {
 		seed := *hostileSeed
 		if seed == 0 {
@@ -47,9 +48,10 @@ func TestT138_NothingIsPaidByAModelAlone(t *testing.T) {
 	}
 }
 
-// TestT139_LimitAfterLostAnswer: what was confirmed last counts, also when the answer to an earlier
+// TestLimitAfterLostAnswer: what was confirmed last counts, also when the answer to an earlier
 // confirmation of more was lost.
-func TestT139_LimitAfterLostAnswer(t *testing.T) {
+// T139
+func TestLimitAfterLostAnswer(t *testing.T) {
 	w := newHostileWorld(t, 1)
 	each := map[string]any{"planId": w.ids[2], "spendingLimitCents": "600"}
 	w.call("getAccessToken", each, "chat", "", true)

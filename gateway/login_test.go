@@ -142,9 +142,10 @@ func TestLogin_Rights(t *testing.T) {
 	s.hasRights(key, "read sell spend manage")
 }
 
-// TestT143_Paste: a pasted key counts when the service accepts it, the operator allows it and the
+// TestLogin_Paste: a pasted key counts when the service accepts it, the operator allows it and the
 // guards are active. No answer, log or readable file holds it.
-func TestT143_Paste(t *testing.T) {
+// T143
+func TestLogin_Paste(t *testing.T) {
 	s := newSigner(t)
 	key := s.mine.Key
 	_, bare, _ := strings.Cut(key, ":")
@@ -201,8 +202,9 @@ func TestT143_Paste(t *testing.T) {
 	s.holdsNot(key, dead.Key, forged)
 }
 
-// TestT145_LoginOfOthers: nobody but the owner logs in or out, whoever may spend.
-func TestT145_LoginOfOthers(t *testing.T) {
+// TestLoginOfOthers: nobody but the owner logs in or out, whoever may spend.
+// T145
+func TestLoginOfOthers(t *testing.T) {
 	off := false
 	s := newSigner(t, func(c *gateway.Config) { c.OwnerOnlySpending = &off })
 	s.decide(s.begin(""), "approve", "read", "spend")
@@ -296,9 +298,10 @@ func TestLogin_Precedence(t *testing.T) {
 	using(configured.Address)
 }
 
-// TestT145_AfterLogout: nothing of an account is told once it is logged out, or another one is logged
+// TestAfterLogout: nothing of an account is told once it is logged out, or another one is logged
 // in: no balance in a prompt, and no answer of a tool.
-func TestT145_AfterLogout(t *testing.T) {
+// T145
+func TestAfterLogout(t *testing.T) {
 	s := newSigner(t)
 	s.start(t, func(c *gateway.Config) { c.PlanID = s.svc.Plan() })
 	s.svc.Mint(s.mine.Address, 7)

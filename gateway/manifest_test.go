@@ -14,8 +14,9 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// TestT149_Manifest: the committed files are those of the registry, byte by byte.
-func TestT149_Manifest(t *testing.T) {
+// TestManifest: the committed files are those of the registry, byte by byte.
+// T149
+func TestManifest(t *testing.T) {
 	files, err := gateway.Manifest(x402.Default)
 	if err != nil {
 		t.Fatal(err)
@@ -28,8 +29,9 @@ func TestT149_Manifest(t *testing.T) {
 	}
 }
 
-// TestT149_Package: installing the plugin runs nothing of it and brings nothing of others.
-func TestT149_Package(t *testing.T) {
+// TestManifest_Package: installing the plugin runs nothing of it and brings nothing of others.
+// T149
+func TestManifest_Package(t *testing.T) {
 	text, err := os.ReadFile("openclaw/package.json")
 	if err != nil {
 		t.Fatal(err)

@@ -45,9 +45,10 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestT138_NoOrderWithoutConsent: nothing but true and "true" orders, and only after a quote of the
+// TestNoOrderWithoutConsent: nothing but true and "true" orders, and only after a quote of the
 // last ten minutes in the same conversation. One quote is one order.
-func TestT138_NoOrderWithoutConsent(t *testing.T) {
+// T138
+func TestNoOrderWithoutConsent(t *testing.T) {
 	r := newRig(t, nil, tolltest.WithPayments())
 	asked := func(caller gateway.Caller, id, params string) {
 		t.Helper()
@@ -109,9 +110,10 @@ func isWord(err error, code gateway.Word) bool {
 	return ok && e.Code == code
 }
 
-// TestT139_ChangedPrice: what was confirmed is what was shown. Another price, receiver or credits
+// TestChangedPrice: what was confirmed is what was shown. Another price, receiver or credits
 // are a new quote.
-func TestT139_ChangedPrice(t *testing.T) {
+// T139
+func TestChangedPrice(t *testing.T) {
 	r := newRig(t, nil, tolltest.WithPayments())
 	plan := "/protocol/plans/" + string(r.svc.Plan())
 	for _, change := range [][2]string{
@@ -335,9 +337,10 @@ func TestOrder_Card(t *testing.T) {
 	}
 }
 
-// TestT145_ConfirmationOfOtherAccount: what one account was shown does not count for the next one of the
+// TestConfirmationOfOtherAccount: what one account was shown does not count for the next one of the
 // same core and conversation.
-func TestT145_ConfirmationOfOtherAccount(t *testing.T) {
+// T145
+func TestConfirmationOfOtherAccount(t *testing.T) {
 	r := newRig(t, nil, tolltest.WithPayments())
 	r.run("orderPlan", `{}`)
 	bob, err := r.svc.NewKey("bob")

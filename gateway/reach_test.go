@@ -19,7 +19,8 @@ import (
 	"github.com/tollhq/toll/internal/outbound"
 )
 
-func TestT142_AgentURL(t *testing.T) {
+// T142
+func TestAgentURL(t *testing.T) {
 	for raw, want := range map[string]string{ // "" for no warning
 		"https://agent.example.com/ask": "", "HTTPS://Agent.example.com": "", "https://agent.example.com:8443/a?b=c#d": "",
 		"http://localhost:3000/ask": "", "http://LOCALHOST": "", "http://127.0.0.1:80": "", "http://127.9.9.9/": "",
@@ -103,7 +104,8 @@ func isBlocked(err error) bool {
 
 // Some addresses are never asked, private ones only where the configuration allows it. A name counts
 // as the address to which it leads.
-func TestT142_Reach(t *testing.T) {
+// T142
+func TestReach(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
 	at, err := url.Parse(s.URL)
@@ -153,7 +155,8 @@ func TestT142_Reach(t *testing.T) {
 }
 
 // The gateway does not ask itself.
-func TestT142_Self(t *testing.T) {
+// T142
+func TestQuery_OwnAddress(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
 	k := asker(t, true, "", nil)
@@ -180,7 +183,8 @@ func TestT142_Self(t *testing.T) {
 }
 
 // The log names a host without https once.
-func TestT142_PlainIsLoggedOnce(t *testing.T) {
+// T142
+func TestPlainIsLoggedOnce(t *testing.T) {
 	var lines strings.Builder
 	k := gateway.NewAsker(true, "", slog.New(slog.NewTextHandler(&lines, nil)), nil)
 	for range 3 {
@@ -195,7 +199,8 @@ func TestT142_PlainIsLoggedOnce(t *testing.T) {
 }
 
 // The texts of a card are one line each and bounded; a card that is not one is none.
-func TestT140_AgentCard(t *testing.T) {
+// T140
+func TestAgentCard(t *testing.T) {
 	var body string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/ask/.well-known/agent.json" || r.URL.RawQuery != "" {
@@ -218,7 +223,8 @@ func TestT140_AgentCard(t *testing.T) {
 }
 
 // A login may be of another environment than the configuration: that of the key counts.
-func TestT142_PrivateByEnvironment(t *testing.T) {
+// T142
+func TestPrivateByEnvironment(t *testing.T) {
 	yes, no := true, false
 	for _, c := range []struct {
 		set  *bool

@@ -42,8 +42,9 @@ var secretTexts = map[string]string{
 	"sandbox%3A" + testJWT:                      "sandbox%3A[key removed]",
 }
 
-// TestT143_Patterns: what the plugin searches in messages finds every key, and nothing else.
-func TestT143_Patterns(t *testing.T) {
+// TestRedact_Patterns: what the plugin searches in messages finds every key, and nothing else.
+// T143
+func TestRedact_Patterns(t *testing.T) {
 	replaced := func(text string) string {
 		for _, p := range gateway.SecretPatterns() {
 			text = regexp.MustCompile(p).ReplaceAllLiteralString(text, "[key removed]")
@@ -77,8 +78,9 @@ type lazy struct{ secret string }
 
 func (l lazy) LogValue() slog.Value { return slog.GroupValue(slog.String("inner", l.secret)) }
 
-// TestT143_Log: no way to write a key or an access token into a log leads there.
-func TestT143_Log(t *testing.T) {
+// TestRedact_Log: no way to write a key or an access token into a log leads there.
+// T143
+func TestRedact_Log(t *testing.T) {
 	payload := base64.StdEncoding.EncodeToString([]byte(`{"x402Version":2,"payload":{"x402AccessToken":"` + canary + canary + `"}}`))
 	held := []string{"sandbox:" + testJWT, testJWT, "Bearer " + canary, payload}
 	for name, handler := range map[string]func(io.Writer) slog.Handler{
@@ -108,8 +110,9 @@ func TestT143_Log(t *testing.T) {
 	gateway.RedactLog(nil).Info("a log that is not there takes lines")
 }
 
-// TestT143_RealKeys: what a service issues is found whole, in each form.
-func TestT143_RealKeys(t *testing.T) {
+// TestRealKeys: what a service issues is found whole, in each form.
+// T143
+func TestRealKeys(t *testing.T) {
 	svc := tolltest.New(t)
 	key, err := svc.NewKey("somebody")
 	if err != nil {

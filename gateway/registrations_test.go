@@ -122,9 +122,10 @@ func TestRegisterAgent_Card(t *testing.T) {
 	}
 }
 
-// TestT140_NewRecipient: money to others than the own account needs a confirmation of exactly that
+// TestNewRecipient: money to others than the own account needs a confirmation of exactly that
 // plan, for every text that can lead to the call.
-func TestT140_NewRecipient(t *testing.T) {
+// T140
+func TestNewRecipient(t *testing.T) {
 	r := newRig(t, nil)
 	to := r.svc.Builder().String()
 	for tool, params := range map[string]string{

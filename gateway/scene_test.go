@@ -90,9 +90,10 @@ func TestScene_QueryByCard(t *testing.T) {
 	}
 }
 
-// FuzzT141_HostileAgent: with any answers of an agent, a query does nothing but make and end access tokens
+// FuzzHostileAgent: with any answers of an agent, a query does nothing but make and end access tokens
 // of the plan, sends at most one payment, and burns nothing that the builder did not settle.
-func FuzzT141_HostileAgent(f *testing.F) {
+// T141
+func FuzzHostileAgent(f *testing.F) {
 	good := `{"x402Version":2,"resource":{"url":"/ask"},"accepts":[{"scheme":"svc:erc4337","network":"eip155:84532","amount":"2","planId":"PLAN","extra":{"agentId":"AGENT"}}],"extensions":{"payment-identifier":{"info":{}}}}`
 	f.Add(402, good, "", 402, "", "")
 	f.Add(402, good, "", 200, `{"success":true,"creditsRedeemed":"9"}`, `{"tool":"service_orderPlan","confirm":true}`)

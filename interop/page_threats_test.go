@@ -15,7 +15,8 @@ import (
 
 // T150 in a browser: texts of strangers run nothing on the pages that show them. A script, a dialog, a request that leaves the
 // machine, and a report of the content policy fail the test.
-func TestT150_StoredScriptInABrowser(t *testing.T) {
+// T150
+func TestStoredScriptInABrowser(t *testing.T) {
 	inBrowser(t, func(b *browser) {
 		s := run(b.T, servertest.Options{})
 		seller := s.client(s.builder)
@@ -58,7 +59,8 @@ func TestT150_StoredScriptInABrowser(t *testing.T) {
 func refusedFrame(fault string) bool { return strings.Contains(fault, "frame-ancestors") }
 
 // T155 in a browser: a page of another site shows no page of the service in a frame.
-func TestT155_FramingInABrowser(t *testing.T) {
+// T155
+func TestFramingInABrowser(t *testing.T) {
 	inBrowser(t, func(b *browser) {
 		s := run(b.T, servertest.Options{})
 		site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

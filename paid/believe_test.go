@@ -15,9 +15,10 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// TestF08_AnswerToSomethingElse: a success that names no transaction, or whatever is said of another request, leaves the outcome
+// TestAnswerToSomethingElse: a success that names no transaction, or whatever is said of another request, leaves the outcome
 // unknown, and nothing leaves on its strength.
-func TestF08_AnswerToSomethingElse(t *testing.T) {
+// F08
+func TestAnswerToSomethingElse(t *testing.T) {
 	other := &x402.SettleExtra{AgentRequestID: "req_other"}
 	for name, answer := range map[string]*x402.SettleResponse{
 		"without a transaction":        {Success: true, Network: "eip155:84532", Extra: &x402.SettleExtra{AgentRequestID: "req_0001"}},

@@ -155,8 +155,9 @@ func (f *identifiers) verify(r *x402.VerifyRequest) *x402.VerifyResponse {
 	return &x402.VerifyResponse{InvalidReason: x402.ReasonDuplicate, Code: toll.CodeRequestUsed}
 }
 
-// TestT36_PaymentIdentifier: new, repeated, other content, required but absent, and one id many times at once.
-func TestT36_PaymentIdentifier(t *testing.T) {
+// TestPaymentIdentifier: new, repeated, other content, required but absent, and one id many times at once.
+// T36
+func TestPaymentIdentifier(t *testing.T) {
 	d := newDesk(1000)
 	f := &identifiers{desk: d, seen: map[string]string{}}
 	d.answer = f.verify

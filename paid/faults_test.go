@@ -15,9 +15,10 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// TestF07_AgentDies cuts the agent down at every step. A killed process closes its connections: on the wire that is a
+// TestAgentDies cuts the agent down at every step. A killed process closes its connections: on the wire that is a
 // panic of the handler, or a listener that closes everything. A client gets nothing, or a settled answer.
-func TestF07_AgentDies(t *testing.T) {
+// F07
+func TestAgentDies(t *testing.T) {
 	for _, when := range []string{"after verify", "in the handler", "after the handler", "after settle sent", "after settle answer"} {
 		t.Run(when, func(t *testing.T) {
 			d := newDesk(100)
@@ -67,7 +68,8 @@ func TestF07_AgentDies(t *testing.T) {
 	}
 }
 
-func TestF08_FacilitatorDown(t *testing.T) {
+// F08
+func TestFacilitatorDown(t *testing.T) {
 	down := toll.NewError(toll.CodeUnavailable)
 	for _, c := range []struct {
 		name          string
@@ -147,8 +149,9 @@ func TestF08_FacilitatorDown(t *testing.T) {
 	}
 }
 
-// TestF08_PendingAnswer: settlement_pending is an unknown outcome too.
-func TestF08_PendingAnswer(t *testing.T) {
+// TestPendingAnswer: settlement_pending is an unknown outcome too.
+// F08
+func TestPendingAnswer(t *testing.T) {
 	d := newDesk(100)
 	d.refuseS = &x402.SettleResponse{ErrorReason: x402.ReasonPending, Code: toll.CodeSettlementPending, Transaction: "0xabc", Network: "eip155:84532"}
 	r := send(t, "GET", paidServer(t, d, &work{t: t}).URL, sig, token)
@@ -157,8 +160,9 @@ func TestF08_PendingAnswer(t *testing.T) {
 	}
 }
 
-// TestF09_UnsettledStream loses the service at the end of a stream, and gets it back.
-func TestF09_UnsettledStream(t *testing.T) {
+// TestUnsettledStream loses the service at the end of a stream, and gets it back.
+// F09
+func TestUnsettledStream(t *testing.T) {
 	var down atomic.Bool
 	down.Store(true)
 	d := newDesk(100)
@@ -220,8 +224,9 @@ func TestF09_UnsettledStream(t *testing.T) {
 	}
 }
 
-// TestF09_RefusedStream: a stream whose settlement is refused for good is listed at once.
-func TestF09_RefusedStream(t *testing.T) {
+// TestRefusedStream: a stream whose settlement is refused for good is listed at once.
+// F09
+func TestRefusedStream(t *testing.T) {
 	d := newDesk(100)
 	d.refuseS = &x402.SettleResponse{ErrorReason: x402.ReasonHoldExpired, Code: toll.CodeHoldExpired}
 	q := paid.NewQueue()

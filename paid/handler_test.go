@@ -64,8 +64,9 @@ func TestPaidAnswer(t *testing.T) {
 	d.want(t, 2, 1, 0)
 }
 
-// TestI16_SettledBeforeFirstByte watches the wire while the settlement waits.
-func TestI16_SettledBeforeFirstByte(t *testing.T) {
+// TestSettledBeforeFirstByte watches the wire while the settlement waits.
+// I16
+func TestSettledBeforeFirstByte(t *testing.T) {
 	d := newDesk(10)
 	gate, entered := make(chan struct{}), make(chan struct{})
 	d.before = func(op string, _ int) error {

@@ -13,9 +13,10 @@ import (
 	"github.com/tollhq/toll/paid"
 )
 
-// TestT103_CutStreamIsBroken: a handler that ends in peace when its hold is over has still not ended its answer, so the
+// TestCutStreamIsBroken: a handler that ends in peace when its hold is over has still not ended its answer, so the
 // connection must break. The recorder has no deadline that would break it by itself.
-func TestT103_CutStreamIsBroken(t *testing.T) {
+// T103
+func TestCutStreamIsBroken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(100)
 		h := paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,8 +42,9 @@ func TestT103_CutStreamIsBroken(t *testing.T) {
 	})
 }
 
-// TestF09_QueueGivesUp: a stream that cannot be settled for a day is listed as final.
-func TestF09_QueueGivesUp(t *testing.T) {
+// TestQueueGivesUp: a stream that cannot be settled for a day is listed as final.
+// F09
+func TestQueueGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(100)
 		d.before = func(op string, _ int) error {

@@ -81,9 +81,10 @@ func TestPlanPage(t *testing.T) {
 	}
 }
 
-// TestT159_CORS: pages of the named origins may call, their preflights bring no payment, and their
+// TestPaymentPage_CORS: pages of the named origins may call, their preflights bring no payment, and their
 // scripts read the payment headers. Others get nothing, and cookies are never let through.
-func TestT159_CORS(t *testing.T) {
+// T159
+func TestPaymentPage_CORS(t *testing.T) {
 	d := newDesk(1)
 	calls := 0
 	inner := paid.Handler(d, http.NotFoundHandler(), paid.Plan(plan), paid.Agent(agent), paid.Log(slog.New(slog.DiscardHandler)))

@@ -44,9 +44,10 @@ func checkPaths(t *testing.T, d *desk, m *mirror, base string, cases []pathCase)
 	}
 }
 
-// TestT92_PathCase: a router that compares letters without case, as Express does, is not reached below the price of its path. A name
+// TestPathCase: a router that compares letters without case, as Express does, is not reached below the price of its path. A name
 // keeps the case of its value.
-func TestT92_PathCase(t *testing.T) {
+// T92
+func TestPathCase(t *testing.T) {
 	d := newDesk(1000)
 	d.max = 1000
 	log, _ := logs(t)
@@ -76,9 +77,10 @@ func TestT92_PathCase(t *testing.T) {
 	checkPaths(t, d, m, serve(t, paid.Routes(d, inner, append(list, paid.CaseSensitive())...)).URL, sensitive)
 }
 
-// TestT92_PathReadings: a path that routers read in several ways goes to the upstream as it was sent, if it has one route in all of
+// TestPathReadings: a path that routers read in several ways goes to the upstream as it was sent, if it has one route in all of
 // them, and is 400 before the hold if not.
-func TestT92_PathReadings(t *testing.T) {
+// T92
+func TestPathReadings(t *testing.T) {
 	d := newDesk(1000)
 	d.max = 1000
 	log, _ := logs(t)
@@ -117,8 +119,9 @@ func TestProxyQuery(t *testing.T) {
 	}
 }
 
-// TestT92_NoPath: a request target that names no path is refused. A proxy would pass such a target on as it is, while it priced "/".
-func TestT92_NoPath(t *testing.T) {
+// TestNoPath: a request target that names no path is refused. A proxy would pass such a target on as it is, while it priced "/".
+// T92
+func TestNoPath(t *testing.T) {
 	d := newDesk(1000)
 	d.max = 1000
 	log, _ := logs(t)
@@ -128,8 +131,9 @@ func TestT92_NoPath(t *testing.T) {
 	checkPaths(t, d, m, s.URL, []pathCase{{"x:http://a/ask", -1, ""}, {"x:ask", -1, ""}, {"*", -1, ""}, {"http://a/ask", 40, "/ask"}, {"http://a", 1, "/"}})
 }
 
-// TestT92_MixedReadings: routers differ in which of the characters that separate segments they decode, and in when they cut parameters.
-func TestT92_MixedReadings(t *testing.T) {
+// TestMixedReadings: routers differ in which of the characters that separate segments they decode, and in when they cut parameters.
+// T92
+func TestMixedReadings(t *testing.T) {
 	d := newDesk(1000)
 	d.max = 1000
 	log, _ := logs(t)

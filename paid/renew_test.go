@@ -61,9 +61,10 @@ func stream(h http.Handler) (w *httptest.ResponseRecorder, cut bool) {
 	return w, false
 }
 
-// TestT103_FixedPriceStream: a stream whose price is known is settled before its first byte leaves, and then runs for longer than a hold.
+// TestFixedPriceStream: a stream whose price is known is settled before its first byte leaves, and then runs for longer than a hold.
 // Without a settlement it does not begin.
-func TestT103_FixedPriceStream(t *testing.T) {
+// T103
+func TestFixedPriceStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(100)
 		before := 0
@@ -92,8 +93,9 @@ func TestT103_FixedPriceStream(t *testing.T) {
 	})
 }
 
-// TestT103_RenewedStream: the hold of a stream whose price is known at its end is renewed at half of its life, and the stream is not cut.
-func TestT103_RenewedStream(t *testing.T) {
+// TestRenewedStream: the hold of a stream whose price is known at its end is renewed at half of its life, and the stream is not cut.
+// T103
+func TestRenewedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &renewing{desk: newDesk(100)}
 		h := paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,9 +114,10 @@ func TestT103_RenewedStream(t *testing.T) {
 	})
 }
 
-// TestT103_StreamNotRenewed: a stream whose hold cannot be renewed is cut when the hold ends, ends with an error event, and pays. A hold is
+// TestStreamNotRenewed: a stream whose hold cannot be renewed is cut when the hold ends, ends with an error event, and pays. A hold is
 // renewed for 24 hours at most.
-func TestT103_StreamNotRenewed(t *testing.T) {
+// T103
+func TestStreamNotRenewed(t *testing.T) {
 	for name, c := range map[string]struct {
 		why  *toll.Error
 		from time.Duration
@@ -146,9 +149,10 @@ func TestT103_StreamNotRenewed(t *testing.T) {
 	}
 }
 
-// TestT103_ErrorStream: a stream that is no 2xx costs nothing, so its hold is released before its first byte leaves. It runs for longer
+// TestErrorStream: a stream that is no 2xx costs nothing, so its hold is released before its first byte leaves. It runs for longer
 // than a hold, whether the price is fixed or not.
-func TestT103_ErrorStream(t *testing.T) {
+// T103
+func TestErrorStream(t *testing.T) {
 	for name, price := range map[string]paid.Option{"fixed": paid.Credits(2), "at the end": atEnd} {
 		for _, renews := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
@@ -174,8 +178,9 @@ func TestT103_ErrorStream(t *testing.T) {
 	}
 }
 
-// TestT103_StalledReader: a reader who takes nothing of a stream, or no more of it, until its hold ends pays for it.
-func TestT103_StalledReader(t *testing.T) {
+// TestStalledReader: a reader who takes nothing of a stream, or no more of it, until its hold ends pays for it.
+// T103
+func TestStalledReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(100)
 		w := &stalled{header: http.Header{}, woken: make(chan struct{})}

@@ -84,8 +84,9 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestT103_AbortedStream cuts a stream at each third, and before its first byte.
-func TestT103_AbortedStream(t *testing.T) {
+// TestAbortedStream cuts a stream at each third, and before its first byte.
+// T103
+func TestAbortedStream(t *testing.T) {
 	for _, part := range []int{0, 1, 2} {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			d := newDesk(100)
@@ -132,8 +133,9 @@ func TestT103_AbortedStream(t *testing.T) {
 	}
 }
 
-// TestT103_StreamEndsWithItsHold: nothing leaves when the hold is over, not even when a slow reader blocks the writer.
-func TestT103_StreamEndsWithItsHold(t *testing.T) {
+// TestStreamEndsWithItsHold: nothing leaves when the hold is over, not even when a slow reader blocks the writer.
+// T103
+func TestStreamEndsWithItsHold(t *testing.T) {
 	d := newDesk(100)
 	var cause atomic.Value
 	s := paidServer(t, d, &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
@@ -174,8 +176,9 @@ func TestT103_StreamEndsWithItsHold(t *testing.T) {
 	}
 }
 
-// TestT103_LateFlush: a handler that outlives its hold may not begin to stream.
-func TestT103_LateFlush(t *testing.T) {
+// TestLateFlush: a handler that outlives its hold may not begin to stream.
+// T103
+func TestLateFlush(t *testing.T) {
 	d := newDesk(100)
 	var mu sync.Mutex
 	now := time.Unix(0, 0)
@@ -195,8 +198,9 @@ func TestT103_LateFlush(t *testing.T) {
 	d.want(t, 0, 0, 1)
 }
 
-// TestT103_LongStream keeps its memory while 1 GB flows (64 MB with -short).
-func TestT103_LongStream(t *testing.T) {
+// TestLongStream keeps its memory while 1 GB flows (64 MB with -short).
+// T103
+func TestLongStream(t *testing.T) {
 	size := int64(1 << 30)
 	if testing.Short() {
 		size = 64 << 20

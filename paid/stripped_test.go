@@ -34,7 +34,8 @@ func spellings(name string) []string {
 }
 
 // Each header of a request is sent alone, in every spelling, as a header and as a trailer, on a paid and on a free route.
-func TestT90_StrippedRequest_NameByName(t *testing.T) {
+// T90
+func TestStrippedRequest_NameByName(t *testing.T) {
 	d := newDesk(1000)
 	var headers, trailers http.Header
 	up := serve(t, &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +80,8 @@ func TestT90_StrippedRequest_NameByName(t *testing.T) {
 }
 
 // Each header that tells shared caches to keep an answer is sent alone, with whole answers and with streams.
-func TestT99_CacheHeaders_NameByName(t *testing.T) {
+// T99
+func TestCacheHeaders_NameByName(t *testing.T) {
 	d := newDesk(1000)
 	for name, value := range readStripped(t).Caches {
 		for _, stream := range []bool{false, true} {
@@ -100,7 +102,8 @@ func TestT99_CacheHeaders_NameByName(t *testing.T) {
 
 // Each header of an answer is sent alone, in every spelling, and as a trailer of both kinds, by a handler and by an upstream, with an
 // answer that is paid and with an error.
-func TestT90_StrippedAnswer_NameByName(t *testing.T) {
+// T90
+func TestStrippedAnswer_NameByName(t *testing.T) {
 	d := newDesk(1000)
 	var name, value string
 	var trailer, status int

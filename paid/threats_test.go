@@ -43,8 +43,9 @@ func fronts(t *testing.T, d *desk, h *work) map[string]string {
 	}
 }
 
-// TestT14_CredentialInTheWrongPlace offers the token everywhere but in the header.
-func TestT14_CredentialInTheWrongPlace(t *testing.T) {
+// TestCredentialInTheWrongPlace offers the token everywhere but in the header.
+// T14
+func TestCredentialInTheWrongPlace(t *testing.T) {
 	d := newDesk(100)
 	h := &work{t: t}
 	for name, addr := range fronts(t, d, h) {
@@ -65,8 +66,9 @@ func TestT14_CredentialInTheWrongPlace(t *testing.T) {
 	}
 }
 
-// TestT88_Smuggling sends messages that two servers could read in two ways. The text after them must not become a request.
-func TestT88_Smuggling(t *testing.T) {
+// TestHandler_Smuggling sends messages that two servers could read in two ways. The text after them must not become a request.
+// T88
+func TestHandler_Smuggling(t *testing.T) {
 	d := newDesk(1000)
 	h := &work{t: t}
 	addrs := fronts(t, d, h)
@@ -99,7 +101,8 @@ func TestT88_Smuggling(t *testing.T) {
 	}
 }
 
-func TestT89_TwoCredentials(t *testing.T) {
+// T89
+func TestTwoCredentials(t *testing.T) {
 	other := second
 	d := newDesk(100)
 	d.service = issuer
@@ -136,8 +139,9 @@ func TestT89_TwoCredentials(t *testing.T) {
 	}
 }
 
-// TestT90_InternalHeaders sends and answers what other software takes for an order.
-func TestT90_InternalHeaders(t *testing.T) {
+// TestInternalHeaders sends and answers what other software takes for an order.
+// T90
+func TestInternalHeaders(t *testing.T) {
 	d := newDesk(100)
 	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
 		for name := range r.Header {
@@ -165,7 +169,8 @@ func TestT90_InternalHeaders(t *testing.T) {
 	d.want(t, toll.Credits(2*n), n, 0)
 }
 
-func TestT91_Sizes(t *testing.T) {
+// T91
+func TestHandler_Sizes(t *testing.T) {
 	d := newDesk(1000)
 	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
@@ -203,8 +208,9 @@ func TestT91_Sizes(t *testing.T) {
 	}
 }
 
-// TestT92_PaywallByPath asks for the paid path in every spelling, without paying.
-func TestT92_PaywallByPath(t *testing.T) {
+// TestPaywallByPath asks for the paid path in every spelling, without paying.
+// T92
+func TestPaywallByPath(t *testing.T) {
 	d := newDesk(100)
 	h := &work{t: t}
 	for name, addr := range fronts(t, d, h) {
@@ -228,8 +234,9 @@ func TestT92_PaywallByPath(t *testing.T) {
 	}
 }
 
-// TestT92_PaidPathsAreReadOnce: not even a payment opens a path that two routers read in two ways, where these have two prices.
-func TestT92_PaidPathsAreReadOnce(t *testing.T) {
+// TestPaidPathsAreReadOnce: not even a payment opens a path that two routers read in two ways, where these have two prices.
+// T92
+func TestPaidPathsAreReadOnce(t *testing.T) {
 	d := newDesk(100)
 	h := &work{t: t}
 	for name, addr := range fronts(t, d, h) {
@@ -249,7 +256,8 @@ func TestT92_PaidPathsAreReadOnce(t *testing.T) {
 	}
 }
 
-func TestT93_Verbs(t *testing.T) {
+// T93
+func TestHandler_Verbs(t *testing.T) {
 	d := newDesk(100)
 	h := &work{t: t}
 	ws := "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -272,8 +280,9 @@ func TestT93_Verbs(t *testing.T) {
 	}
 }
 
-// TestT93_HeadIsPaid proves that a paid HEAD costs what GET costs and names the length, an unpaid one neither.
-func TestT93_HeadIsPaid(t *testing.T) {
+// TestHeadIsPaid proves that a paid HEAD costs what GET costs and names the length, an unpaid one neither.
+// T93
+func TestHeadIsPaid(t *testing.T) {
 	d := newDesk(100)
 	s := serve(t, paid.Routes(d, &work{t: t}, paid.At("GET /ask", paid.Plan(plan), paid.Credits(2))))
 	if r := send(t, "HEAD", s.URL+"/ask"); r.status != 402 || r.header.Get("Content-Length") == fmt.Sprint(len(content)) {
@@ -286,8 +295,9 @@ func TestT93_HeadIsPaid(t *testing.T) {
 	d.want(t, 2, 1, 0)
 }
 
-// TestT93_SideDoors is what a handler could try to reach the connection around the gate.
-func TestT93_SideDoors(t *testing.T) {
+// TestSideDoors is what a handler could try to reach the connection around the gate.
+// T93
+func TestSideDoors(t *testing.T) {
 	d := newDesk(100)
 	s := paidServer(t, d, &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := w.(http.Hijacker); ok {
@@ -314,8 +324,9 @@ func TestT93_SideDoors(t *testing.T) {
 	d.want(t, 0, 0, 1)
 }
 
-// TestT94_ForwardingHeaders proves that what a peer claims about host and scheme goes nowhere.
-func TestT94_ForwardingHeaders(t *testing.T) {
+// TestForwardingHeaders proves that what a peer claims about host and scheme goes nowhere.
+// T94
+func TestForwardingHeaders(t *testing.T) {
 	d := newDesk(100)
 	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
 		for name, values := range r.Header {
@@ -353,7 +364,8 @@ func TestT94_ForwardingHeaders(t *testing.T) {
 	}
 }
 
-func TestT95_ResponseSplitting(t *testing.T) {
+// T95
+func TestResponseSplitting(t *testing.T) {
 	d := newDesk(100)
 	d.refuse = &x402.VerifyResponse{
 		InvalidReason: x402.ReasonInsufficientFunds, Code: toll.CodeInsufficientCredits,
@@ -394,8 +406,9 @@ func TestT95_ResponseSplitting(t *testing.T) {
 	}
 }
 
-// TestT99_SharedCache puts a conforming cache in front: what one subscriber pays, nobody else gets.
-func TestT99_SharedCache(t *testing.T) {
+// TestSharedCache puts a conforming cache in front: what one subscriber pays, nobody else gets.
+// T99
+func TestSharedCache(t *testing.T) {
 	d := newDesk(100)
 	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
 		for _, c := range []string{"public, max-age=3600", "s-maxage=3600"} {
@@ -428,7 +441,8 @@ func TestT99_SharedCache(t *testing.T) {
 	}
 }
 
-func TestT100_RangesAndConditions(t *testing.T) {
+// T100
+func TestRangesAndConditions(t *testing.T) {
 	d := newDesk(100)
 	h := &work{t: t, f: func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"1"`)
@@ -459,8 +473,9 @@ func TestT100_RangesAndConditions(t *testing.T) {
 	d.want(t, 6, 3, 1)
 }
 
-// TestT102_EarlyClose closes the connection before, in and after the handler.
-func TestT102_EarlyClose(t *testing.T) {
+// TestEarlyClose closes the connection before, in and after the handler.
+// T102
+func TestEarlyClose(t *testing.T) {
 	for _, when := range []string{"before", "in", "after", "in the answer"} {
 		t.Run(when, func(t *testing.T) {
 			d := newDesk(100)
@@ -556,9 +571,10 @@ func overriding(t *testing.T, ran *atomic.Value) http.Handler {
 	})
 }
 
-// TestT93_Overrides: whatever spelling names another method, in the query, in a form or in JSON, a request that is cheaper does not
+// TestHandler_MethodOverrides: whatever spelling names another method, in the query, in a form or in JSON, a request that is cheaper does not
 // run what another method costs.
-func TestT93_Overrides(t *testing.T) {
+// T93
+func TestHandler_MethodOverrides(t *testing.T) {
 	d := newDesk(1000)
 	var ran atomic.Value
 	up := serve(t, overriding(t, &ran))

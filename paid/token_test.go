@@ -217,7 +217,8 @@ func TestOwnTokenWithoutTheService(t *testing.T) {
 }
 
 // A token that the subscriber let be used at one resource is good there alone (RFC 8707).
-func TestT119_TokenForAResource(t *testing.T) {
+// T119
+func TestTokenForAResource(t *testing.T) {
 	svc := tolltest.New(t)
 	h := &work{t: t}
 	log, lines := logs(t)

@@ -139,8 +139,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestT119_TokenForAResource: a token that its subscriber gave for one agent is refused by another.
-func TestT119_TokenForAResource(t *testing.T) {
+// TestTokenForAResource: a token that its subscriber gave for one agent is refused by another.
+// T119
+func TestTokenForAResource(t *testing.T) {
 	svc := tolltest.New(t)
 	s := open(t, svc)
 	for resource, taken := range map[string]bool{

@@ -126,9 +126,10 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestT135_PaidGoesLast: tasks that are declined, or opened without end by one address, push out neither
+// TestPaidGoesLast: tasks that are declined, or opened without end by one address, push out neither
 // what was paid nor the tasks of others.
-func TestT135_PaidGoesLast(t *testing.T) {
+// T135
+func TestPaidGoesLast(t *testing.T) {
 	svc := tolltest.New(t)
 	ann := svc.Subscriber(100)
 	s := open(t, svc, func(c *paida2a.Config) { c.MaxTasks = 32 })

@@ -16,9 +16,10 @@ import (
 	"github.com/tollhq/toll/tolltest"
 )
 
-// TestT133_CallerGone: a caller who hangs up, or cancels the task, while the agent works pays for what
+// TestCallerGone: a caller who hangs up, or cancels the task, while the agent works pays for what
 // it finishes, unless the builder releases.
-func TestT133_CallerGone(t *testing.T) {
+// T133
+func TestCallerGone(t *testing.T) {
 	svc := tolltest.New(t)
 	ann := svc.Subscriber(100)
 	for _, c := range []struct {

@@ -15,9 +15,10 @@ import (
 	"github.com/tollhq/toll/paidmcp"
 )
 
-// TestT133_CallerGone: a caller who cancels or hangs up while the handler works pays for what it
+// TestCallerGone: a caller who cancels or hangs up while the handler works pays for what it
 // finishes, unless the builder, or the kind of the item, says otherwise.
-func TestT133_CallerGone(t *testing.T) {
+// T133
+func TestCallerGone(t *testing.T) {
 	svc := service(t)
 	ann := svc.Subscriber(200)
 	cancels := func(l *line) {
@@ -122,9 +123,10 @@ func TestT133_CallerGone(t *testing.T) {
 	}
 }
 
-// TestT133_HungUpOverHTTP is the same over HTTP, in each era, and bounds how long work for nobody
+// TestHungUpOverHTTP is the same over HTTP, in each era, and bounds how long work for nobody
 // may take.
-func TestT133_HungUpOverHTTP(t *testing.T) {
+// T133
+func TestHungUpOverHTTP(t *testing.T) {
 	svc := service(t)
 	ann := svc.Subscriber(50)
 	h := host(t, svc, paidmcp.ServerConfig{})
@@ -172,9 +174,10 @@ func TestT133_HungUpOverHTTP(t *testing.T) {
 	}
 }
 
-// TestT133_HoldEnds: work for a caller who left ends with its hold, and a stream that has begun ends
+// TestHoldEnds: work for a caller who left ends with its hold, and a stream that has begun ends
 // at once and is settled.
-func TestT133_HoldEnds(t *testing.T) {
+// T133
+func TestHoldEnds(t *testing.T) {
 	svc := service(t)
 	ann := svc.Subscriber(50)
 	f := &teller{Facilitator: svc.Facilitator()}

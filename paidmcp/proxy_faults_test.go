@@ -86,8 +86,9 @@ func (h *hosted) count(stop chan struct{}, answered, failed *atomic.Int64, heade
 	}
 }
 
-// TestT137_OversizedAnswer: an answer above the bound fails its own call and no other, over both transports.
-func TestT137_OversizedAnswer(t *testing.T) {
+// TestOversizedAnswer: an answer above the bound fails its own call and no other, over both transports.
+// T137
+func TestOversizedAnswer(t *testing.T) {
 	for name, h := range map[string]*hosted{
 		"process": roughHost(t),
 		"events":  free(priced(t, service(t), paidmcp.Remote(nil, recorded(t, rough(), false).url, ""))),
@@ -122,8 +123,9 @@ func TestT137_OversizedAnswer(t *testing.T) {
 	}
 }
 
-// TestT137_IDOfLargeMessage: the id is found wherever it stands, and nothing else is taken for it.
-func TestT137_IDOfLargeMessage(t *testing.T) {
+// TestIDOfLargeMessage: the id is found wherever it stands, and nothing else is taken for it.
+// T137
+func TestIDOfLargeMessage(t *testing.T) {
 	big := strings.Repeat("x", 16<<20)
 	for text, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":7,"result":{"id":1,"t":"` + big + `"}}`:               "7",
@@ -150,8 +152,9 @@ func TestT137_IDOfLargeMessage(t *testing.T) {
 	}
 }
 
-// TestT137_LinesThatAreNoMessages: what a process writes beside its messages ends nothing.
-func TestT137_LinesThatAreNoMessages(t *testing.T) {
+// TestLinesThatAreNoMessages: what a process writes beside its messages ends nothing.
+// T137
+func TestLinesThatAreNoMessages(t *testing.T) {
 	h := roughHost(t)
 	for range 3 {
 		if got := h.post(call(1, "litter", "", "")).text(t); got != "done" {
@@ -160,9 +163,10 @@ func TestT137_LinesThatAreNoMessages(t *testing.T) {
 	}
 }
 
-// TestT137_CrashingCalls: a caller whose calls end the server behind is held back, the server starts again at once, and other
+// TestCrashingCalls: a caller whose calls end the server behind is held back, the server starts again at once, and other
 // callers hardly notice. Callers behind a proxy on this machine are told apart.
-func TestT137_CrashingCalls(t *testing.T) {
+// T137
+func TestCrashingCalls(t *testing.T) {
 	h := roughHost(t)
 	stop := make(chan struct{})
 	var answered, failed atomic.Int64
@@ -189,8 +193,9 @@ func TestT137_CrashingCalls(t *testing.T) {
 	}
 }
 
-// TestT137_CallerLeavesBeforeCrash: hanging up does not hide who ended the server.
-func TestT137_CallerLeavesBeforeCrash(t *testing.T) {
+// TestCallerLeavesBeforeCrash: hanging up does not hide who ended the server.
+// T137
+func TestCallerLeavesBeforeCrash(t *testing.T) {
 	h := roughHost(t)
 	const header = "X-Forwarded-For: 203.0.113.9"
 	for range 3 {
@@ -238,8 +243,9 @@ func TestT137_CallerLeavesBeforeCrash(t *testing.T) {
 	}
 }
 
-// TestT137_Completions: completions have no price, and so a rate for each caller.
-func TestT137_Completions(t *testing.T) {
+// TestProxyFaults_Completions: completions have no price, and so a rate for each caller.
+// T137
+func TestProxyFaults_Completions(t *testing.T) {
 	// The clock is fixed: a slow machine takes so long for 125 calls that the rate allows one more.
 	var now atomic.Int64
 	now.Store(time.Now().UnixNano())

@@ -362,8 +362,9 @@ func TestProxy_NoTemplates(t *testing.T) {
 	}
 }
 
-// TestT134_CredentialsStayHere: nothing with which a caller pays or signs in reaches the server behind, nor does our own.
-func TestT134_CredentialsStayHere(t *testing.T) {
+// TestCredentialsStayHere: nothing with which a caller pays or signs in reaches the server behind, nor does our own.
+// T134
+func TestCredentialsStayHere(t *testing.T) {
 	svc := service(t)
 	web := recorded(t, somebodys(), true)
 	for name, u := range map[string]*paidmcp.Upstream{

@@ -24,8 +24,9 @@ func (f *renewer) Renew(ctx context.Context, r *x402.RenewRequest) (*x402.RenewR
 	return f.Facilitator.(x402.Renewer).Renew(ctx, r)
 }
 
-// TestT103_LongCall: a call that takes longer than its hold is answered, with and without a stream, as its hold is renewed.
-func TestT103_LongCall(t *testing.T) {
+// TestLongCall: a call that takes longer than its hold is answered, with and without a stream, as its hold is renewed.
+// T103
+func TestLongCall(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]paidmcp.Option{"call": {paidmcp.Credits(3)}, "stream": {paidmcp.Credits(3), paidmcp.Stream()}} {
 		t.Run(name, func(t *testing.T) {

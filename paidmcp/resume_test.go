@@ -214,8 +214,9 @@ func TestResume_PaidOnce(t *testing.T) {
 	}
 }
 
-// TestT135_ResumeOfAnother: the number of an event is worth nothing to another principal, nor in another session.
-func TestT135_ResumeOfAnother(t *testing.T) {
+// TestResumeOfAnother: the number of an event is worth nothing to another principal, nor in another session.
+// T135
+func TestResumeOfAnother(t *testing.T) {
 	svc := service(t)
 	h, ann, eve := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(20), svc.Subscriber(20)
 	s := h.addStory()
@@ -374,8 +375,9 @@ func TestResume_Cancelled(t *testing.T) {
 	})
 }
 
-// TestT132_ResumeUnpaid: of a call that was not settled nothing can be fetched later, neither its result nor what waited for it.
-func TestT132_ResumeUnpaid(t *testing.T) {
+// TestResumeUnpaid: of a call that was not settled nothing can be fetched later, neither its result nor what waited for it.
+// T132
+func TestResumeUnpaid(t *testing.T) {
 	svc := service(t)
 	ann := svc.Subscriber(20)
 	f := &teller{Facilitator: svc.Client(), settle: func(*x402.SettleRequest) (*x402.SettleResponse, error) {

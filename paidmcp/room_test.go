@@ -9,9 +9,10 @@ import (
 	"github.com/tollhq/toll/paidmcp"
 )
 
-// TestT135_RoomOfSessions: whoever opens sessions without end, without a credential or with one, ends
+// TestRoomOfSessions: whoever opens sessions without end, without a credential or with one, ends
 // their own, and not those of others. A session with a paid result that waits goes last.
-func TestT135_RoomOfSessions(t *testing.T) {
+// T135
+func TestRoomOfSessions(t *testing.T) {
 	svc := service(t)
 	ann, eve := svc.Subscriber(50), svc.Subscriber(50)
 	h := host(t, svc, paidmcp.ServerConfig{MaxSessions: 32})
@@ -49,9 +50,10 @@ func TestT135_RoomOfSessions(t *testing.T) {
 	}
 }
 
-// TestT135_RoomOfStreams: what was paid and waits to be fetched is not pushed out by what was not, and
+// TestRoomOfStreams: what was paid and waits to be fetched is not pushed out by what was not, and
 // one caller does not take the room of all.
-func TestT135_RoomOfStreams(t *testing.T) {
+// T135
+func TestRoomOfStreams(t *testing.T) {
 	svc := service(t)
 	ann := svc.Subscriber(50)
 	const most = 64 << 10

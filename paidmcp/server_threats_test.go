@@ -17,8 +17,9 @@ import (
 	"github.com/tollhq/toll/paidmcp"
 )
 
-// TestT92_PathsOfTheEndpoint: other spellings of the path reach nothing, and the endpoint itself runs nothing unpaid.
-func TestT92_PathsOfTheEndpoint(t *testing.T) {
+// TestPathsOfTheEndpoint: other spellings of the path reach nothing, and the endpoint itself runs nothing unpaid.
+// T92
+func TestPathsOfTheEndpoint(t *testing.T) {
 	h := host(t, service(t), paidmcp.ServerConfig{})
 	body := call(1, "ask", "", "")
 	for _, path := range []string{
@@ -36,8 +37,9 @@ func TestT92_PathsOfTheEndpoint(t *testing.T) {
 	}
 }
 
-// TestT126_BearerTokens: a token is taken from its header alone, and what is wrong with it is told with the configured address.
-func TestT126_BearerTokens(t *testing.T) {
+// TestBearerTokens: a token is taken from its header alone, and what is wrong with it is told with the configured address.
+// T126
+func TestBearerTokens(t *testing.T) {
 	svc := service(t)
 	const base = "https://tools.example.com"
 	h := host(t, svc, paidmcp.ServerConfig{BaseURL: base, AllowedHosts: []string{"*"}})
@@ -119,8 +121,9 @@ func TestT126_BearerTokens(t *testing.T) {
 	}
 }
 
-// TestT127_SessionFixation: ids are made by the server, and belong to who opened the session.
-func TestT127_SessionFixation(t *testing.T) {
+// TestSessionFixation: ids are made by the server, and belong to who opened the session.
+// T127
+func TestSessionFixation(t *testing.T) {
 	svc := service(t)
 	h := host(t, svc, paidmcp.ServerConfig{})
 	ann, ben := svc.Subscriber(20), svc.Subscriber(20)
@@ -189,8 +192,9 @@ func TestT127_SessionFixation(t *testing.T) {
 	}
 }
 
-// TestT128_RebindingAndForeignPages: nothing runs for another Host, a foreign page or a form.
-func TestT128_RebindingAndForeignPages(t *testing.T) {
+// TestRebindingAndForeignPages: nothing runs for another Host, a foreign page or a form.
+// T128
+func TestRebindingAndForeignPages(t *testing.T) {
 	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{BaseURL: "https://tools.example.com"}), svc.Subscriber(20)
 	body := call(1, "ask", "", paidBy(ann.AccessToken))
@@ -245,8 +249,9 @@ func TestT128_RebindingAndForeignPages(t *testing.T) {
 	}
 }
 
-// TestT130_NameGames: a name that is not exactly that of an item is none, and a resource never costs less than its dearest price.
-func TestT130_NameGames(t *testing.T) {
+// TestNameGames: a name that is not exactly that of an item is none, and a resource never costs less than its dearest price.
+// T130
+func TestNameGames(t *testing.T) {
 	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(50)
 	for _, name := range []string{"ASK", "ask ", " ask", "аsk", "%61sk", "../ask", "ask\u0000", "ask/", "tools/ask", ""} {
@@ -289,8 +294,9 @@ func TestT130_NameGames(t *testing.T) {
 	}
 }
 
-// TestT135_SessionsDoNotMix: what one caller says comes back to that caller alone, in both eras at once.
-func TestT135_SessionsDoNotMix(t *testing.T) {
+// TestSessionsDoNotMix: what one caller says comes back to that caller alone, in both eras at once.
+// T135
+func TestSessionsDoNotMix(t *testing.T) {
 	svc := service(t)
 	h := host(t, svc, paidmcp.ServerConfig{})
 	const callers = 20
@@ -361,8 +367,9 @@ func (h *hosted) listen(ctx context.Context, session string) string {
 	}
 }
 
-// TestT137_LargeInputs: a body has a bound, a list has pages, and a schema that points elsewhere is not followed.
-func TestT137_LargeInputs(t *testing.T) {
+// TestLargeInputs: a body has a bound, a list has pages, and a schema that points elsewhere is not followed.
+// T137
+func TestLargeInputs(t *testing.T) {
 	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(20)
 	large := strings.Repeat("a", 1<<20+1)

@@ -86,8 +86,9 @@ func (h *hosted) addWaiting() *waiting {
 	return w
 }
 
-// TestT133_ClientGone: an answer of a tool that reads, which nobody can get any more, is not paid, in either era.
-func TestT133_ClientGone(t *testing.T) {
+// TestClientGone: an answer of a tool that reads, which nobody can get any more, is not paid, in either era.
+// T133
+func TestClientGone(t *testing.T) {
 	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(5)
 	w := h.addWaiting()

@@ -25,9 +25,10 @@ import (
 	"github.com/tollhq/toll/tolltest"
 )
 
-// TestT132_Settlement breaks the answer of the facilitator to a settlement, over HTTP as it would be, for every kind of item
+// TestSettlement breaks the answer of the facilitator to a settlement, over HTTP as it would be, for every kind of item
 // and both ways to answer: nothing of the item is on the wire.
-func TestT132_Settlement(t *testing.T) {
+// T132
+func TestSettlement(t *testing.T) {
 	svc := service(t)
 	service, err := url.Parse(svc.URL())
 	if err != nil {

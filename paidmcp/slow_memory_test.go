@@ -88,8 +88,9 @@ func grown(t *testing.T, address string, n int, request string, answered bool, b
 	}
 }
 
-// TestT173_SilentBodiesInMemory: callers who send a body but for its end do not fill the memory, and small calls pass beside them.
-func TestT173_SilentBodiesInMemory(t *testing.T) {
+// TestSilentBodiesInMemory: callers who send a body but for its end do not fill the memory, and small calls pass beside them.
+// T173
+func TestSilentBodiesInMemory(t *testing.T) {
 	h := host(t, service(t), paidmcp.ServerConfig{})
 	address := served(t, h)
 	request := "POST /mcp HTTP/1.1\r\nHost: " + address + "\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n{" + strings.Repeat(" ", 1<<20-2)
@@ -104,8 +105,9 @@ func TestT173_SilentBodiesInMemory(t *testing.T) {
 	}
 }
 
-// TestT173_SlowReadersInMemory: callers who do not read large answers do not fill the memory.
-func TestT173_SlowReadersInMemory(t *testing.T) {
+// TestSlowReadersInMemory: callers who do not read large answers do not fill the memory.
+// T173
+func TestSlowReadersInMemory(t *testing.T) {
 	h := host(t, service(t), paidmcp.ServerConfig{})
 	h.mcp.AddTool(&mcp.Tool{Name: "large", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("a", 15<<20)}}}, nil

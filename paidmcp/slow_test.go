@@ -14,8 +14,9 @@ import (
 	"github.com/tollhq/toll/paidmcp"
 )
 
-// TestT173_SlowReaderOfServer: a client that does not read a large answer loses its connection.
-func TestT173_SlowReaderOfServer(t *testing.T) {
+// TestSlowReaderOfServer: a client that does not read a large answer loses its connection.
+// T173
+func TestSlowReaderOfServer(t *testing.T) {
 	h := host(t, service(t), paidmcp.ServerConfig{Description: strings.Repeat("a", 32<<20)})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,9 +50,10 @@ func TestT173_SlowReaderOfServer(t *testing.T) {
 	}
 }
 
-// TestT173_SilentBodies: a body that does not come ends its connection, also when the answer is a 401, a 404 or the like and
+// TestSilentBodies: a body that does not come ends its connection, also when the answer is a 401, a 404 or the like and
 // nobody reads the body.
-func TestT173_SilentBodies(t *testing.T) {
+// T173
+func TestSilentBodies(t *testing.T) {
 	t.Cleanup(paidmcp.SetPatience(300 * time.Millisecond))
 	h := host(t, service(t), paidmcp.ServerConfig{RequireSignIn: true})
 	address := served(t, h)

@@ -200,15 +200,15 @@ order='interop internal/server internal/chain internal/ledger internal/cli inter
 # Whole services, in which the race detector watches the tests named here, and the rooms below by themselves: a service with a
 # chain is ten times slower under it.
 whole='/(internal/(server|cli)|interop)$'
-watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestI25_NothingIsLeft)$'
+watched='^(TestLinearizable|TestClockMovedAtOnce|TestChainEndsWithTheService|TestCryptoTopUps|TestNothingIsLeft)$'
 # Tests of many megabytes, of many rows or of nothing but the processor, whose code the race detector watches in smaller tests, the
 # short run of the benchmarks, which are no part of the service, and mutants, which are compiled without it.
-large='TestT137_OversizedAnswer|TestT137_IDOfLargeMessage|TestT173_SlowReadersInMemory|TestBodies_AsDecode|TestRun|TestMutants'
+large='TestOversizedAnswer|TestIDOfLargeMessage|TestSlowReadersInMemory|TestBodies_AsDecode|TestRun|TestMutants'
 # Tests of nothing but the processor that the race detector makes ten times slower. It watches them in the long rounds alone.
-slow='TestAnswersByHandAreThoseOfTheStrictDecoder|TestBodies_Bounded|TestQueryAgent_Bounds|TestT140_IndentedAnswer'
-slow="$slow|TestT17_RightsOfRoles|TestT17_RightOfEveryRoute|TestRequests_Bounded|TestLists_Index|TestEventRuns_List"
-slow="$slow|TestT121_DocumentsGiveWayOneByOne|TestBooks_RandomHistories|TestUsage_EqualsEntries|TestT184_MassExpiry"
-slow="$slow|TestT138_NothingIsPaidByAModelAlone|TestRevenue_Bound|TestTokenCacheIsBounded|TestGeneratedFileIsCurrent"
+slow='TestAnswersByHandAreThoseOfTheStrictDecoder|TestBodies_Bounded|TestQueryAgent_Bounds|TestIndentedAnswer'
+slow="$slow|TestRightsOfRoles|TestRightOfEveryRoute|TestRequests_Bounded|TestLists_Index|TestEventRuns_List"
+slow="$slow|TestDocumentsGiveWayOneByOne|TestBooks_RandomHistories|TestUsage_EqualsEntries|TestMassExpiry"
+slow="$slow|TestNothingIsPaidByAModelAlone|TestRevenue_Bound|TestTokenCacheIsBounded|TestGeneratedFileIsCurrent"
 sh scripts/named.sh "$watched" "$large" "$slow" || die "correct the lists of tests in scripts/test.sh"
 # A lane is some of the packages, and within them subtests by the names of stores.
 skip=

@@ -76,7 +76,8 @@ func pathsOf(t *testing.T, err error) string {
 	return strings.Join(p, " ")
 }
 
-func TestT96_JSONDifferentials(t *testing.T) {
+// T96
+func TestJSONDifferentials(t *testing.T) {
 	deep := func(n int) string { return `{"x":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + `}` }
 	refused := map[string]string{
 		"duplicate":                `{"planId":"1","planId":"1"}`,
@@ -185,7 +186,8 @@ func TestT96_JSONDifferentials(t *testing.T) {
 }
 
 // Names that look alike are other names: the member they imitate is missing.
-func TestT96_NamesAreExact(t *testing.T) {
+// T96
+func TestNamesAreExact(t *testing.T) {
 	for _, name := range []string{`PlanId`, `planid`, `PLANID`, `planId\u0000`, ` planId`, `planId `, `plan_id`, "planI\u0501"} {
 		text := `{"` + name + `":"1"}`
 		var v record
@@ -206,7 +208,8 @@ func TestT96_NamesAreExact(t *testing.T) {
 	}
 }
 
-func TestT41_NumberSyntax(t *testing.T) {
+// T41
+func TestNumberSyntax(t *testing.T) {
 	bad := []string{
 		`"+5"`, `"05"`, `" 5"`, `"5 "`, `"5.0"`, `"1e3"`, `"0x5"`, `"-1"`, `"٥"`, `"５"`, `""`, `"` + strings.Repeat("9", 100) + `"`,
 		`5.0`, `1e3`, `-1`, `-0`, `1E0`, strings.Repeat("9", 100), `9223372036854775808`, `"9223372036854775808"`, `true`, `[5]`, `{}`,
@@ -248,7 +251,8 @@ func TestT41_NumberSyntax(t *testing.T) {
 	}
 }
 
-func TestT50_IDs(t *testing.T) {
+// T50
+func TestIDs(t *testing.T) {
 	ids := []string{
 		`"115792089237316195423570985008687907853269984665640564039457584007913129639936"`, `"-1"`, `"007"`, `"0"`, `"0x1"`, `1`, `""`, `" 1"`,
 		`"\u0031"`, `true`, `"` + strings.Repeat("1", 100<<10) + `"`,

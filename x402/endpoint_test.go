@@ -9,7 +9,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-func TestT34_ResourceAndVerb(t *testing.T) {
+// T34
+func TestResourceAndVerb(t *testing.T) {
 	registered := []toll.Endpoint{{Verb: "POST", URL: "https://a.example/ask"}}
 	for url, want := range map[string]bool{
 		"https://a.example/ask": true, "https://a.example/ask/": true, "https://a.example/ask?b=2&a=1": true, "https://a.example/ask?a=1&b=2": true,
@@ -124,7 +125,8 @@ func TestMatchEndpoint_Order(t *testing.T) {
 	}
 }
 
-func TestT182_PatternsAreLinear(t *testing.T) {
+// T182
+func TestPatternsAreLinear(t *testing.T) {
 	long := "/" + strings.Repeat("a/", 4000)
 	for _, pattern := range []string{"/" + strings.Repeat("(.*)", 500), "/" + strings.Repeat("*", 2000), strings.Repeat("/:a", 600) + "/*", strings.Repeat("/a", 1000) + "/(.*)*b", "/((a+)+)+$", strings.Repeat("/(.*)", 300)} {
 		best := time.Hour // a busy machine makes some times longer

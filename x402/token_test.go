@@ -225,7 +225,8 @@ func TestDecodeToken_Refused(t *testing.T) {
 	}
 }
 
-func TestT10_OuterObjectChanged(t *testing.T) {
+// T10
+func TestOuterObjectChanged(t *testing.T) {
 	const other = "1"
 	edit := func(path string, v any) *x402.Token {
 		t.Helper()

@@ -28,7 +28,8 @@ func TestLotsAreNotPublic(t *testing.T) {
 	}
 }
 
-func TestT14_CredentialInTheWrongPlace(t *testing.T) {
+// T14
+func TestCredentialInTheWrongPlace(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	token, _ := s.token(s.s1, plan)
@@ -59,7 +60,8 @@ func TestT14_CredentialInTheWrongPlace(t *testing.T) {
 	}
 }
 
-func TestT15_APIKeySyntax(t *testing.T) {
+// T15
+func TestAPIKeySyntax(t *testing.T) {
 	s := newStack(t)
 	key := s.b1.key
 	jwt := key[strings.Index(key, ":")+1:]
@@ -125,7 +127,8 @@ func TestT15_APIKeySyntax(t *testing.T) {
 	})
 }
 
-func TestT41_NumberSyntax(t *testing.T) {
+// T41
+func TestNumberSyntax(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	token, _ := s.token(s.s1, plan)
@@ -202,7 +205,8 @@ func TestT41_NumberSyntax(t *testing.T) {
 	}
 }
 
-func TestT50_Ids(t *testing.T) {
+// T50
+func TestAccess_Ids(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	tooBig := "115792089237316195423570985008687907853269984665640564039457584007913129639936"
@@ -252,7 +256,8 @@ func TestT50_Ids(t *testing.T) {
 	}
 }
 
-func TestT96_JSONDifferentials(t *testing.T) {
+// T96
+func TestJSONDifferentials(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	address := s.b1.address.String()

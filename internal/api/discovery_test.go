@@ -129,8 +129,9 @@ func TestExtensionResponses(t *testing.T) {
 	}
 }
 
-// TestT36_PaymentIdentifier, as a standard server meets it: new, repeated, other content, required but absent.
-func TestT36_PaymentIdentifier(t *testing.T) {
+// TestPaymentIdentifier, as a standard server meets it: new, repeated, other content, required but absent.
+// T36
+func TestPaymentIdentifier(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, `{"name":"Dynamic","priceConfig":{"priceType":"FREE"},"creditsConfig":{"amount":"100","minAmount":"1","maxAmount":"10"}}`)
 	token, _ := s.token(s.s1, plan)

@@ -62,9 +62,10 @@ func inTheBackground(t *testing.T, s *stack) {
 	t.Cleanup(func() { must(t, group.Stop(context.Background())) })
 }
 
-// TestI20_EveryChangeOnce: each change of a record has one event for each side, one that fails or changes nothing has none, and
+// TestEveryChangeOnce: each change of a record has one event for each side, one that fails or changes nothing has none, and
 // its data is the record as it is read.
-func TestI20_EveryChangeOnce(t *testing.T) {
+// I20
+func TestEveryChangeOnce(t *testing.T) {
 	s, crypto, _ := newPaidStack(t)
 	ok := func(a answer) answer {
 		t.Helper()
@@ -227,8 +228,9 @@ func TestEventStream(t *testing.T) {
 	})
 }
 
-// TestT179_IdleStreams: nobody opens streams without end, closed ones are free at once, and the end of the service ends all.
-func TestT179_IdleStreams(t *testing.T) {
+// TestIdleStreams: nobody opens streams without end, closed ones are free at once, and the end of the service ends all.
+// T179
+func TestIdleStreams(t *testing.T) {
 	s := newStack(t)
 	var stops []func()
 	for range 8 {

@@ -21,7 +21,8 @@ func (w *wallet) namedBody(entry, id string) string {
 }
 
 // A call that a wallet names is paid once, whatever it signs for it.
-func TestT36_ExactForOthers(t *testing.T) {
+// T36
+func TestExactNames_ExactForOthers(t *testing.T) {
 	s, rail, plan := shop(t)
 	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
 	w := s.wallet(rail, 5_000_000)
@@ -95,7 +96,8 @@ func TestT36_ExactForOthers(t *testing.T) {
 }
 
 // The name of a call whose payment can never be made any more is free: a client that tries again pays under it.
-func TestT36_ExactAfterAFailure(t *testing.T) {
+// T36
+func TestExactAfterAFailure(t *testing.T) {
 	s, rail, _ := shop(t)
 	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
 	w := s.wallet(rail, 5_000_000)

@@ -55,7 +55,8 @@ func TestOffersForWallets(t *testing.T) {
 }
 
 // A payment to somebody else costs nothing to refuse, however many plans its server has.
-func TestT178_ForeignReceiver(t *testing.T) {
+// T178
+func TestForeignReceiver(t *testing.T) {
 	s, rail, _ := shop(t)
 	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
 	w := s.wallet(rail, 50_000)

@@ -27,7 +27,8 @@ func (w *wallet) stockBody(entry string) string {
 }
 
 // With the policy open payments to servers of builders are settled: once, before or after a verify. (Scene S46.)
-func TestT24_ExactForOthers(t *testing.T) {
+// T24
+func TestExact_ExactForOthers(t *testing.T) {
 	s, rail, _ := shop(t)
 	if got := s.do(actor{}, "GET", base+"/x402/supported", ""); strings.Contains(string(got.body), `"exact"`) {
 		t.Errorf("the default serves it: %s", got.body)

@@ -97,7 +97,8 @@ func TestExport_Refusals(t *testing.T) {
 }
 
 // T158: what strangers wrote is text in a spreadsheet, whatever it begins with.
-func TestT158_SpreadsheetFormulas(t *testing.T) {
+// T158
+func TestSpreadsheetFormulas(t *testing.T) {
 	s := newStack(t)
 	names := []string{"=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\uff1d1+1", " =1+1", "\ufeff=1+1", "plain", `=HYPERLINK("https://evil.example")`}
 	for _, name := range names {

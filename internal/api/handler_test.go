@@ -249,7 +249,8 @@ func TestNamespace(t *testing.T) {
 }
 
 // The places of large answers are given back, however an answer ends.
-func TestT178_PlacesGivenBack(t *testing.T) {
+// T178
+func TestPlacesGivenBack(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context) error{
 		"success": func(context.Context) error { return nil },
 		"error":   func(context.Context) error { return toll.NewError(toll.CodePlanNotFound) },
@@ -299,7 +300,8 @@ func TestT178_PlacesGivenBack(t *testing.T) {
 }
 
 // Few large answers are made at a time. Others wait, but not for ever.
-func TestT178_LargeAnswers(t *testing.T) {
+// T178
+func TestLargeAnswers(t *testing.T) {
 	release := make(chan struct{})
 	var running, most atomic.Int32
 	h := newHandler(Deps{Patience: 200 * time.Millisecond}, []route{{

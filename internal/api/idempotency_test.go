@@ -34,7 +34,8 @@ func (s *stack) creating() map[string]struct{ path, body, other, id string } {
 	}
 }
 
-func TestT40_CreateRequestsRepeated(t *testing.T) {
+// T40
+func TestCreateRequestsRepeated(t *testing.T) {
 	each(t, func(t *testing.T, s *stack) {
 		for name, call := range s.creating() {
 			t.Run(name, func(t *testing.T) {
@@ -72,7 +73,8 @@ func TestT40_CreateRequestsRepeated(t *testing.T) {
 }
 
 // A key means what it means for its caller and its path alone.
-func TestT40_KeyOfAnother(t *testing.T) {
+// T40
+func TestKeyOfAnother(t *testing.T) {
 	s := newStack(t)
 	with := []string{"Idempotency-Key", "k"}
 	mine := s.do(s.b1, "POST", base+"/protocol/plans", freePlan, with...)
@@ -123,7 +125,8 @@ func TestIdempotencyOfFailure(t *testing.T) {
 }
 
 // Fifty at once, on two instances of one database: one object, fifty answers.
-func TestT40_Raced(t *testing.T) {
+// T40
+func TestIdempotency_Raced(t *testing.T) {
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
 		t.Run(string(engine), func(t *testing.T) {
 			st, _ := storetest.Open(t, engine)

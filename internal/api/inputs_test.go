@@ -170,7 +170,8 @@ func TestNullIsAbsent(t *testing.T) {
 
 // Whatever stands beside the documented members of a body is ignored: the answer and the record are those without it, but that
 // a creating call names the first 16.
-func TestT156_ExtraFields(t *testing.T) {
+// T156
+func TestExtraFields(t *testing.T) {
 	run := func(extra string) map[string]string {
 		s := newStack(t)
 		n := &names{map[string]string{}, map[string]int{}}
@@ -223,7 +224,8 @@ func TestT156_ExtraFields(t *testing.T) {
 }
 
 // An account has so many records of a kind and no more, also when many are added at once by several processes.
-func TestT177_Quotas(t *testing.T) {
+// T177
+func TestInputs_Quotas(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		s := newStackOn(t, st)
 		limited := api.New(s.deps(func(d *api.Deps) { d.Quotas = api.Quotas{Agents: 3, Plans: 4, APIKeys: 2, Delegations: 2} }))
@@ -349,7 +351,8 @@ func TestQuotaAndNonce(t *testing.T) {
 }
 
 // Every list refuses sizes and pages that would be dear, and reads at most so long.
-func TestT178_DearReads(t *testing.T) {
+// T178
+func TestDearReads(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	agent := s.agent(s.b1, plan)
@@ -450,7 +453,8 @@ func TestLimitsOfBodies(t *testing.T) {
 }
 
 // What an account adds in an hour is bounded, in calls and in bytes, and the refusal names the bound. What ends something is not.
-func TestT177_Flows(t *testing.T) {
+// T177
+func TestInputs_Flows(t *testing.T) {
 	s := newStack(t)
 	of := func(q api.Quotas) func(who actor, method, path, body string) answer {
 		h := api.New(s.deps(func(d *api.Deps) { d.Quotas = q }))

@@ -41,7 +41,8 @@ func (s *stack) limited(l api.Limits) func(from string, who actor, method, path,
 }
 
 // Whatever a caller changes about its calls, they come out of one bucket.
-func TestT183_LimitsEvaded(t *testing.T) {
+// T183
+func TestLimitsEvaded(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	forged := actor{key: "sandbox:" + strings.Repeat("a", 20) + ".b.c"}
@@ -95,7 +96,8 @@ func TestT183_LimitsEvaded(t *testing.T) {
 }
 
 // The bucket of an API key is one, wherever it is used and for whatever; that of another key is another.
-func TestT183_LimitOfAKey(t *testing.T) {
+// T183
+func TestLimitOfAKey(t *testing.T) {
 	s := newStack(t)
 	one, two := s.plan(s.b1, freePlan), s.plan(s.b1, freePlan)
 	second := s.do(s.b1, "POST", base+"/api-keys", `{"name":"second"}`).text(t, "key")
@@ -162,7 +164,8 @@ func (s *stack) rows() string {
 }
 
 // Access tokens and API keys that this service did not sign cost no query, and their source is limited while others are served.
-func TestT174_BadAccessTokens(t *testing.T) {
+// T174
+func TestBadAccessTokens(t *testing.T) {
 	st, _ := storetest.Open(t, store.Postgres)
 	s, foreign := newStackOn(t, st), newStack(t)
 	plan, elsewhere := s.plan(s.b1, freePlan), foreign.plan(foreign.b1, freePlan)
@@ -199,7 +202,8 @@ func TestT174_BadAccessTokens(t *testing.T) {
 }
 
 // Calls without an API key or with a poor one write nothing, whatever they ask for.
-func TestT175_UnpaidFlood(t *testing.T) {
+// T175
+func TestUnpaidFlood(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	call := s.limited(api.Limits{})
@@ -226,7 +230,8 @@ func TestT175_UnpaidFlood(t *testing.T) {
 }
 
 // One source gets a free plan only as fast as its key allows, so what it makes grow is bounded by the operator.
-func TestT176_FreeAccounts(t *testing.T) {
+// T176
+func TestFreeAccounts(t *testing.T) {
 	s := newStack(t)
 	call := s.limited(api.Limits{PerKey: 1, KeyBurst: 5})
 	made := 0

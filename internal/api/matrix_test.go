@@ -59,7 +59,8 @@ func commits(t *testing.T, st *store.Store) func() int64 {
 
 // Every route of the document, called by everybody with the ids of B1. The owner comes last, as only it may change them. What takes
 // the right to manage, to move money, to let others in or to export is in the audit log, with the key that did it.
-func TestT17_T169_PrivilegeMatrix(t *testing.T) {
+// T17 T169
+func TestPrivilegeMatrix(t *testing.T) {
 	s, _, _ := newPaidStack(t)
 	plan := s.plan(s.b1, freePlan)
 	agent := s.agent(s.b1, plan)

@@ -60,7 +60,8 @@ func asTimeout(err error, into *net.Error) bool {
 }
 
 // What two readers could split in two ways is refused, and what follows it on the connection is not run.
-func TestT88_RequestSmuggling(t *testing.T) {
+// T88
+func TestRequestSmuggling(t *testing.T) {
 	s := newStack(t)
 	auth := "Authorization: Bearer " + s.b1.key + "\r\n"
 	second := "POST " + base + "/protocol/plans HTTP/1.1\r\nHost: x\r\n" + auth + "Content-Length: " + fmt.Sprint(len(freePlan)) + "\r\n\r\n" + freePlan
@@ -149,7 +150,8 @@ func TestT88_RequestSmuggling(t *testing.T) {
 }
 
 // A refused message behind a good one does not disturb the good one.
-func TestT88_RefusedBehindGood(t *testing.T) {
+// T88
+func TestRefusedBehindGood(t *testing.T) {
 	s := newStack(t)
 	bad := "GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n"
 	answers, closed := s.raw(t, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"+bad)
@@ -158,7 +160,8 @@ func TestT88_RefusedBehindGood(t *testing.T) {
 	}
 }
 
-func TestT91_Sizes(t *testing.T) {
+// T91
+func TestMessage_Sizes(t *testing.T) {
 	s := newStack(t)
 	// The block is what the client sends: Host, Authorization, and the header under test.
 	fixed := len("Host: \r\n") + len(strings.TrimPrefix(s.url, "http://")) + len("User-Agent: t\r\n") + len("X-Fill: \r\n")
@@ -257,7 +260,8 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestT93_Verbs(t *testing.T) {
+// T93
+func TestMessage_Verbs(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	token, _ := s.token(s.s1, plan)
@@ -335,7 +339,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-func TestT94_HostAndForwardingHeaders(t *testing.T) {
+// T94
+func TestHostAndForwardingHeaders(t *testing.T) {
 	s := newStack(t)
 	foreign := []string{
 		"X-Forwarded-Host", "evil.example", "X-Forwarded-Proto", "ftp", "X-Forwarded-For", "203.0.113.9", "X-Forwarded-Prefix", "/evil.example",
@@ -361,7 +366,8 @@ func TestT94_HostAndForwardingHeaders(t *testing.T) {
 	}
 }
 
-func TestT95_ResponseSplitting(t *testing.T) {
+// T95
+func TestResponseSplitting(t *testing.T) {
 	s := newStack(t)
 	for _, id := range []string{"a b", "a\tb", "ünïcode", "a\u2028b", strings.Repeat("x", 129), ""} {
 		a := s.do(actor{}, "GET", "/health", "", "x-correlation-id", id)
@@ -417,7 +423,8 @@ func isUUID(s string) bool {
 	return err == nil && id == s && s[14] == '4' && strings.ContainsRune("89ab", rune(s[19]))
 }
 
-func TestT97_MediaTypes(t *testing.T) {
+// T97
+func TestMediaTypes(t *testing.T) {
 	s := newStack(t)
 	post := func(body []byte, headers ...string) answer {
 		t.Helper()
@@ -475,7 +482,8 @@ func TestT97_MediaTypes(t *testing.T) {
 	}
 }
 
-func TestT99_SharedCache(t *testing.T) {
+// T99
+func TestSharedCache(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	token, hash := s.token(s.s1, plan)

@@ -16,7 +16,8 @@ func TestUsualBurst(t *testing.T) {
 	}
 }
 
-func TestT94_ClientAddress(t *testing.T) {
+// T94
+func TestClientAddress(t *testing.T) {
 	proxies, err := ParseProxies("10.0.0.0/8, 2001:db8:1::1,192.0.2.1")
 	if err != nil || len(proxies) != 3 {
 		t.Fatal(proxies, err)

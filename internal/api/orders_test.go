@@ -51,7 +51,8 @@ func TestOrderAccepted(t *testing.T) {
 }
 
 // Fifty calls with one Idempotency-Key, while answers of the rail get lost, pay once; and so does the key when all is over.
-func TestT40_PaidOrderRaced(t *testing.T) {
+// T40
+func TestPaidOrderRaced(t *testing.T) {
 	s, crypto, _ := newPaidStack(t)
 	id := s.plan(s.b1, pricedPlan)
 	crypto.Behave(railtest.Behaviour{LoseAnswers: 1})
@@ -87,7 +88,8 @@ func TestT40_PaidOrderRaced(t *testing.T) {
 }
 
 // A page is opened once under a key, and the credits come when the person has paid.
-func TestT40_CheckoutRepeated(t *testing.T) {
+// T40
+func TestCheckoutRepeated(t *testing.T) {
 	s, _, card := newPaidStack(t)
 	id := s.plan(s.b1, cardPlan)
 	path := base + "/protocol/plans/" + id + "/checkout"

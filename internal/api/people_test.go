@@ -150,9 +150,10 @@ func TestSpendLimit(t *testing.T) {
 	})
 }
 
-// TestT17_SessionOfEveryRoute: the session of a person gets past each row that takes one and whose right the role has, past what is
+// TestSessionOfEveryRoute: the session of a person gets past each row that takes one and whose right the role has, past what is
 // about the person with any role, and past nothing else; what asks for a fresh proof refuses without one.
-func TestT17_SessionOfEveryRoute(t *testing.T) {
+// T17
+func TestSessionOfEveryRoute(t *testing.T) {
 	s := newStack(t)
 	ctx := context.Background()
 	p := s.human("somebody")
@@ -191,7 +192,7 @@ func TestT17_SessionOfEveryRoute(t *testing.T) {
 					if r.Fresh && !fresh {
 						want = toll.CodeProofNeeded
 					}
-				case r.OwnMail: // the action looks whose mails they are: TestT17_OwnMails
+				case r.OwnMail: // the action looks whose mails they are: TestOwnMails
 				case !role.Rights().Has(r.Right):
 					want = toll.CodeRightMissing
 				case r.Fresh && !fresh:
@@ -242,9 +243,10 @@ func (p *human) mail() (url string) {
 	return "mailto:" + address
 }
 
-// TestT17_OwnMails: with any role a person has mails sent to their own address, about all that is mailed. Without the right to manage
+// TestOwnMails: with any role a person has mails sent to their own address, about all that is mailed. Without the right to manage
 // they touch no other webhook, and an API key of theirs touches none.
-func TestT17_OwnMails(t *testing.T) {
+// T17
+func TestOwnMails(t *testing.T) {
 	each(t, func(t *testing.T, s *stack) {
 		s = s.mailing()
 		all, err := json.Marshal(events.MailTypes())
@@ -372,9 +374,10 @@ func (p *human) pages(path, list, member string) (all []string) {
 	}
 }
 
-// TestT08_Sessions: the token of a terminal opens nothing as a cookie, and a cookie nothing as a token; a browser sends changes only from
+// TestPeople_Sessions: the token of a terminal opens nothing as a cookie, and a cookie nothing as a token; a browser sends changes only from
 // a page of the service; what has ended opens nothing.
-func TestT08_Sessions(t *testing.T) {
+// T08
+func TestPeople_Sessions(t *testing.T) {
 	s := newStack(t)
 	p := s.human("one")
 	ctx := context.Background()

@@ -13,7 +13,8 @@ import (
 
 // Calls at the same time under one Idempotency-Key all get the answer of the first, also where the first one took the last that
 // there was: a trial, the last place of a plan, what a delegation had left.
-func TestT40_RacedForTheLast(t *testing.T) {
+// T40
+func TestRacedForTheLast(t *testing.T) {
 	for _, engine := range []store.Engine{store.SQLite, store.Postgres} {
 		st, _ := storetest.Open(t, engine)
 		card := railtest.New()

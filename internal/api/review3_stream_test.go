@@ -10,7 +10,8 @@ import (
 )
 
 // A live stream ends with the API key that opened it: no event reaches a key that was revoked.
-func TestT13_StreamOfRevokedKey(t *testing.T) {
+// T13
+func TestStreamOfRevokedKey(t *testing.T) {
 	s := newStack(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -16,9 +16,10 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// TestT17_RightOfEveryRoute: each row of the table names one right or is public, and a key of each kind gets past it with that right
+// TestRightOfEveryRoute: each row of the table names one right or is public, and a key of each kind gets past it with that right
 // alone, and with no other.
-func TestT17_RightOfEveryRoute(t *testing.T) {
+// T17
+func TestRightOfEveryRoute(t *testing.T) {
 	s := newStack(t)
 	all := toll.AllRights()
 	kinds := map[toll.KeyMaker]map[toll.Right]actor{}
@@ -90,10 +91,11 @@ var rolesAllow = map[toll.Role]string{
 	toll.RoleDeveloper: "read sell spend manage keys", toll.RoleBilling: "read spend money", toll.RoleViewer: "read",
 }
 
-// TestT17_RightsOfRoles: a key that a person had made as an owner, a key that this key made, and one that the person let a program have
+// TestRightsOfRoles: a key that a person had made as an owner, a key that this key made, and one that the person let a program have
 // get past each route that the present role of the person has the right for, and past no other; with no role past none. No key has
 // what takes the session of a person: members and export.
-func TestT17_RightsOfRoles(t *testing.T) {
+// T17
+func TestRightsOfRoles(t *testing.T) {
 	for role, want := range rolesAllow {
 		if got := role.Rights().String(); got != want {
 			t.Errorf("the rights of %s are %s, want %s", role, got, want)
@@ -412,9 +414,10 @@ func TestOrganizations(t *testing.T) {
 	}
 }
 
-// TestT17_RepeatedByAnotherKey: a call that another API key made before gives out no key, no access token and no webhook secret of
+// TestRepeatedByAnotherKey: a call that another API key made before gives out no key, no access token and no webhook secret of
 // that key, which may have more rights and a later end.
-func TestT17_RepeatedByAnotherKey(t *testing.T) {
+// T17
+func TestRepeatedByAnotherKey(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	few := s.keyWith(s.b1, toll.RightKeys, toll.RightSpend, toll.RightManage)

@@ -18,7 +18,8 @@ import (
 )
 
 // What is on the chain is public: it buys nothing twice, and gives nobody a credential.
-func TestT59_ReplayedAuthorization(t *testing.T) {
+// T59
+func TestReplayedAuthorization(t *testing.T) {
 	s, rail, plan := shop(t)
 	w := s.wallet(rail, 5_000_000)
 	c := s.asks(orderRoute(plan))
@@ -67,7 +68,8 @@ func TestT59_ReplayedAuthorization(t *testing.T) {
 }
 
 // An authorization that somebody else had carried out pays: once, and without a credential for who reads the chain. (Scene S45.)
-func TestT58_AuthorizationSubmittedByOthers(t *testing.T) {
+// T58
+func TestAuthorizationSubmittedByOthers(t *testing.T) {
 	s, rail, plan := shop(t)
 	w := s.wallet(rail, 1_000_000)
 	c := s.asks(orderRoute(plan))
@@ -87,7 +89,8 @@ func TestT58_AuthorizationSubmittedByOthers(t *testing.T) {
 }
 
 // One authorization pays one plan, whatever is asked at the same time. (Scene S43.)
-func TestT60_OneAuthorizationManyUses(t *testing.T) {
+// T60
+func TestOneAuthorizationManyUses(t *testing.T) {
 	s, rail, p := shop(t)
 	q := s.plan(s.b1, pricedPlan)
 	w := s.wallet(rail, 9_000_000)
@@ -141,7 +144,8 @@ func decoded(t testing.TB, header string) string {
 }
 
 // Only the signature of the account that pays counts, for this token on this chain. (Scene S44.)
-func TestT61_BadSignatures(t *testing.T) {
+// T61
+func TestBadSignatures(t *testing.T) {
 	s, rail, plan := shop(t)
 	w := s.wallet(rail, 1_000_000)
 	c := s.asks(orderRoute(plan))
@@ -193,7 +197,8 @@ func TestT61_BadSignatures(t *testing.T) {
 }
 
 // The window of an authorization, to the second.
-func TestT62_TimeWindow(t *testing.T) {
+// T62
+func TestTimeWindow(t *testing.T) {
 	s, rail, plan := shop(t)
 	c := s.asks(orderRoute(plan))
 	now := uint64(s.clock.now().Unix())
@@ -234,7 +239,8 @@ func TestT62_TimeWindow(t *testing.T) {
 }
 
 // A purchase has a name: one thing is bought under it. (T36 on the sale.)
-func TestT36_PaymentIdentifierOfASale(t *testing.T) {
+// T36
+func TestPaymentIdentifierOfASale(t *testing.T) {
 	s, rail, plan := shop(t)
 	other := s.plan(s.b1, strings.Replace(pricedPlan, "1000000", "2000000", 1))
 	w := s.wallet(rail, 50_000_000)

@@ -20,7 +20,8 @@ import (
 
 // Callers who send or read a byte now and then lose their connection in time, and others hardly notice them. The times of
 // the service are lengthened and shortened for this.
-func TestT173_SlowClients(t *testing.T) {
+// T173
+func TestSlowClients(t *testing.T) {
 	s := newStack(t)
 	serve := func(patience time.Duration) (address string) {
 		t.Helper()

@@ -75,7 +75,8 @@ func (c *cards) signature(age time.Duration) string {
 // The service refuses an event before it reads the body, unless it has one Stripe-Signature header
 // whose time is within five minutes of the clock. It passes the other events to the card rail byte
 // for byte.
-func TestT74_StripeEventHead(t *testing.T) {
+// T74
+func TestStripeEventHead(t *testing.T) {
 	c := newCards(t)
 	c.clock.advance(128 * time.Millisecond) // to a whole second
 	for name, tt := range map[string]struct {
@@ -133,7 +134,8 @@ func TestT74_StripeEventHead(t *testing.T) {
 
 // The service refuses a body of more than 512 KiB: at once if Content-Length announces it, else
 // after it has read that many bytes.
-func TestT86_StripeEventSize(t *testing.T) {
+// T86
+func TestStripeEventSize(t *testing.T) {
 	c := newCards(t)
 	const most = 512 << 10
 	head := "POST " + stripePath + " HTTP/1.1\r\nHost: x\r\nStripe-Signature: " + c.signature(0) + "\r\n"
@@ -195,7 +197,8 @@ func stripeEvent(id, more string) string {
 
 // The service stores an event once, and only if one of the two secrets signed it within five
 // minutes of the clock.
-func TestT74_StripeEventSigned(t *testing.T) {
+// T74
+func TestStripeEventSigned(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		const one, two = "whsec_one", "whsec_two"
 		h := newHook(t, st, one, two)
@@ -216,7 +219,8 @@ func TestT74_StripeEventSigned(t *testing.T) {
 
 // The service answers events of another account, of another mode and of unused types with 200, and
 // malformed ones as well. It stores none of them.
-func TestT77_StripeEventsOfOthers(t *testing.T) {
+// T77
+func TestStripeEventsOfOthers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		const secret = "whsec_one"
 		h := newHook(t, st, secret)

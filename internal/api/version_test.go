@@ -182,7 +182,8 @@ func TestGateOfPermissions(t *testing.T) {
 }
 
 // A version changes shapes, never what something costs or who may do it.
-func TestT98_VersionHeader(t *testing.T) {
+// T98
+func TestVersionHeader(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	token, _ := s.token(s.s1, plan)

@@ -271,7 +271,8 @@ func TestSignedEndAndRetiredSigner(t *testing.T) {
 	}
 }
 
-func TestT19_SecretReadBack(t *testing.T) {
+// T19
+func TestSecretReadBack(t *testing.T) {
 	dir := t.TempDir()
 	st, err := store.Open(t.Context(), store.Config{Data: dir})
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-func TestT09_EnvironmentMix(t *testing.T) {
+// T09
+func TestEnvironmentMix(t *testing.T) {
 	cfg, clock := testConfig()
 	start1 := func(env toll.Environment, issuer string) *Auth {
 		st := sqliteStore(t)
@@ -57,7 +58,8 @@ func TestT09_EnvironmentMix(t *testing.T) {
 	}
 }
 
-func TestT15_APIKeySyntax(t *testing.T) {
+// T15
+func TestAPIKeySyntax(t *testing.T) {
 	a, _ := known(t)
 	k := newKey(t, a, KeyParams{})
 	jwt := jwtOf(k)
@@ -156,7 +158,8 @@ func TestT15_APIKeySyntax(t *testing.T) {
 	}
 }
 
-func TestT16_ExistenceOracle(t *testing.T) {
+// T16
+func TestExistenceOracle(t *testing.T) {
 	st := sqliteStore(t)
 	cfg, clock := testConfig()
 	putKey(t, st, toll.Sandbox, testSeed, clock.now())

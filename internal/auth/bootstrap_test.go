@@ -365,7 +365,8 @@ func mustHex(s string) []byte {
 	return h[:]
 }
 
-func TestT18_SigningKeyRotation(t *testing.T) {
+// T18
+func TestSigningKeyRotation(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		cfg, clock := testConfig()
 		late := clockAt(clock.now().Add(-30 * time.Second)) // instances 30 s apart
@@ -565,7 +566,8 @@ func TestLastUseWithoutTheDatabase(t *testing.T) {
 }
 
 // Rotated again and again, keys take their turns in order, and there is always one that signs and one that comes next.
-func TestT18_Rotations(t *testing.T) {
+// T18
+func TestBootstrap_Rotations(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		cfg, clock := testConfig()
 		a := start(t, st, cfg)

@@ -28,7 +28,8 @@ import (
 	"github.com/tollhq/toll/internal/store/rounds"
 )
 
-func TestT01_UnsignedJWS(t *testing.T) {
+// T01
+func TestUnsignedJWS(t *testing.T) {
 	a, _ := known(t)
 	for _, alg := range []string{`"alg":"none",`, `"alg":"None",`, `"alg":"NONE",`, `"alg":"nOnE",`, ``, `"alg":"",`, `"alg":null,`, `"alg":["EdDSA"],`} {
 		header := "{" + alg + `"typ":"JWT","kid":"` + testKID + `"}`
@@ -41,7 +42,8 @@ func TestT01_UnsignedJWS(t *testing.T) {
 	refusedToken(t, a, "empty", "")
 }
 
-func TestT01_LongJWS(t *testing.T) {
+// T01
+func TestLongJWS(t *testing.T) {
 	for n, good := range map[int]bool{maxJWS: true, maxJWS + 1: false} {
 		if _, _, _, ok := splitCompact("a." + strings.Repeat("b", n-4) + ".c"); ok != good {
 			t.Errorf("a JWS of %d bytes: %t", n, ok)
@@ -49,7 +51,8 @@ func TestT01_LongJWS(t *testing.T) {
 	}
 }
 
-func TestT02_AlgorithmConfusion(t *testing.T) {
+// T02
+func TestAlgorithmConfusion(t *testing.T) {
 	a, _ := known(t)
 	public := ownKey().Public().(ed25519.PublicKey)
 	der, err := x509.MarshalPKIXPublicKey(public)
@@ -85,7 +88,8 @@ func TestT02_AlgorithmConfusion(t *testing.T) {
 	refusedToken(t, a, "member case", signed(ownKey(), `{"Alg":"EdDSA","typ":"JWT","kid":"`+testKID+`"}`, examplePayload))
 }
 
-func TestT03_KeyInsideTheJWS(t *testing.T) {
+// T03
+func TestKeyInsideTheJWS(t *testing.T) {
 	a, _ := known(t)
 	var asked atomic.Int64
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked.Add(1) }))
@@ -142,7 +146,8 @@ func fromLittleEndian(b []byte) *big.Int {
 	return new(big.Int).SetBytes(c)
 }
 
-func TestT05_MalleableSignature(t *testing.T) {
+// T05
+func TestMalleableSignature(t *testing.T) {
 	a, _ := known(t)
 	if _, err := a.VerifyToken(exampleJWS); err != nil {
 		t.Fatal(err)
@@ -224,7 +229,8 @@ func TestT05_MalleableSignature(t *testing.T) {
 	refusedToken(t, a, "standard alphabet", strings.NewReplacer("-", "+", "_", "/").Replace(exampleJWS))
 }
 
-func TestT07_ExoticJOSE(t *testing.T) {
+// T07
+func TestExoticJOSE(t *testing.T) {
 	a, _ := known(t)
 	with := func(members string) string {
 		return signed(ownKey(), `{"alg":"EdDSA","typ":"JWT","kid":"`+testKID+`"`+members+`}`, examplePayload)

@@ -14,7 +14,8 @@ import (
 
 // Tokens and API keys that the first signing key signed before its retirement work after two rotations and after a restart. A retired
 // key signs nothing that is accepted.
-func TestT18_RetiredTwice(t *testing.T) {
+// T18
+func TestRetiredTwice(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		cfg, clock := testConfig()
 		a := start(t, st, cfg)
@@ -73,7 +74,8 @@ func TestT18_RetiredTwice(t *testing.T) {
 }
 
 // A token that was verified is remembered with its times: after the clock was set back it is refused as issued in the future.
-func TestT06_RememberedTokenOfTheFuture(t *testing.T) {
+// T06
+func TestRememberedTokenOfTheFuture(t *testing.T) {
 	st := sqliteStore(t)
 	cfg, clock := testConfig()
 	a := start(t, st, cfg)

@@ -69,7 +69,8 @@ func TestStatements(t *testing.T) {
 }
 
 // An offer and a receipt open no door, not even when they say what an access token says, and under no key id.
-func TestT08_StatementIsNoCredential(t *testing.T) {
+// T08
+func TestStatementIsNoCredential(t *testing.T) {
 	a, _, _ := stating(t)
 	claims, err := exampleClaims.encode()
 	if err != nil {
@@ -116,7 +117,8 @@ func TestPurposeChangedInTheDatabase(t *testing.T) {
 	refusedToken(t, a, "key of statements", exampleJWS)
 }
 
-func TestT18_StatementKeyRotation(t *testing.T) {
+// T18
+func TestStatementKeyRotation(t *testing.T) {
 	a, _, clock := stating(t)
 	kidOf := func() string {
 		t.Helper()

@@ -96,7 +96,8 @@ func TestClaimsRoundTrip(t *testing.T) {
 	}
 }
 
-func TestT04_KeyID(t *testing.T) {
+// T04
+func TestKeyID(t *testing.T) {
 	a, clock := known(t)
 	ctx := context.Background()
 	_, attacker, err := ed25519.GenerateKey(rand.Reader)
@@ -144,7 +145,8 @@ func TestT04_KeyID(t *testing.T) {
 	refusedToken(t, a, "retired key, signed after", signed(ownKey(), ownHeader, payload(retired.Unix()+5)))
 }
 
-func TestT06_ClaimGames(t *testing.T) {
+// T06
+func TestClaimGames(t *testing.T) {
 	a, clock := known(t)
 	swap := func(old, new string) string {
 		t.Helper()

@@ -26,7 +26,8 @@ var errAway = errors.New("no route to host")
 
 // F26: while Stripe is down, credits are used as before, and callers of orders get a time to retry
 // after. When Stripe is up again, each pending order and refund is done once.
-func TestF26_ProcessorAway(t *testing.T) {
+// F26
+func TestProcessorAway(t *testing.T) {
 	each(t, func(s *scene) {
 		s.read()
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
@@ -91,7 +92,8 @@ func TestF26_ProcessorAway(t *testing.T) {
 // F28: a restored database lacks the last hour, and reads from Stripe the payments of its orders,
 // the refunds and the disputes of that hour. A call whose answer was lost with the hour is not made
 // twice. Payments of orders that the database lacks are listed as orphans.
-func TestF28_OldDatabase(t *testing.T) {
+// F28
+func TestOldDatabase(t *testing.T) {
 	each(t, func(s *scene) {
 		s.others = true // the orders of the lost hour are not in these books
 		s.read()
@@ -147,7 +149,8 @@ func TestF28_OldDatabase(t *testing.T) {
 
 // F28: after a gap of more than 28 days the rail does not rely on Stripe's events. It compares the
 // objects instead, including older ones that changed in the gap.
-func TestF28_Gap(t *testing.T) {
+// F28
+func TestEvents_Gap(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		s := newScene(t, st, func(o *double.Options) { o.Later = 24 * time.Hour })
 		s.others = true // one charge is an orphan

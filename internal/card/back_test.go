@@ -72,7 +72,8 @@ var spentBefore = []toll.Credits{0, 50, 100}
 
 // T83: refunds of a seller after 0, 50 and 100 % were spent. What is not spent goes, the rest is a
 // loss, and a refund that fails later brings its credits back.
-func TestT83_Refunds(t *testing.T) {
+// T83
+func TestMoneyBack_Refunds(t *testing.T) {
 	each(t, func(s *scene) {
 		s.refundFees = 10_000 // more refunds than a builder may make on a day
 		s.start()
@@ -132,7 +133,8 @@ func TestT83_Refunds(t *testing.T) {
 
 // T83: a dispute takes all unspent credits and freezes the delegation. Winning it unfreezes the
 // delegation; after a lost dispute its owner can unfreeze it.
-func TestT83_Disputes(t *testing.T) {
+// T83
+func TestMoneyBack_Disputes(t *testing.T) {
 	each(t, func(s *scene) {
 		s.read()
 		visa := s.card("pm_card_visa")
@@ -176,7 +178,8 @@ func TestT83_Disputes(t *testing.T) {
 }
 
 // T83: credits that open holds need are taken back when the holds end, unless they were spent.
-func TestT83_UnderHolds(t *testing.T) {
+// T83
+func TestUnderHolds(t *testing.T) {
 	each(t, func(s *scene) {
 		s.refundFees = 10_000 // more refunds than a builder may make on a day
 		s.start()
@@ -241,7 +244,8 @@ func TestT83_UnderHolds(t *testing.T) {
 
 // T83: a refund in part and a dispute of the rest, in either order. What each takes is not taken
 // twice.
-func TestT83_RefundAndDispute(t *testing.T) {
+// T83
+func TestRefundAndDispute(t *testing.T) {
 	each(t, func(s *scene) {
 		s.read()
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)

@@ -13,7 +13,8 @@ import (
 )
 
 // A process that ends between any two writes of a charge leaves one charge and one grant.
-func TestF11_Charge(t *testing.T) {
+// F11
+func TestCrash_Charge(t *testing.T) {
 	atSteps(t, []string{"card.calling", "card.answered", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 		id, err := s.topUpKilled(p, d, step)
@@ -58,7 +59,8 @@ func (s *scene) wasKilled(step string) {
 }
 
 // The same for a card that needs its owner: one cancelled intent, and no charge.
-func TestF11_Authentication(t *testing.T) {
+// F11
+func TestCrash_Authentication(t *testing.T) {
 	atSteps(t, []string{"card.answered", "card.ending", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_authenticationRequired"), 1000)
 		id, err := s.topUpKilled(p, d, step)
@@ -72,7 +74,8 @@ func TestF11_Authentication(t *testing.T) {
 }
 
 // The same for a page: one session, one charge, one grant.
-func TestF11_Page(t *testing.T) {
+// F11
+func TestCrash_Page(t *testing.T) {
 	atSteps(t, []string{"card.calling", "card.answered", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		p := s.plan()
 		s.kill(step)
@@ -96,7 +99,8 @@ func TestF11_Page(t *testing.T) {
 }
 
 // The same for money that goes back: one refund.
-func TestF11_Rejected(t *testing.T) {
+// F11
+func TestCrash_Rejected(t *testing.T) {
 	steps := []string{"card.deciding", "card.decided", "card.refunding", "card.calling", "card.answered", "card.refunded"}
 	atSteps(t, steps, func(s *scene, step string) {
 		p := s.plan()

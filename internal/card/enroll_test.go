@@ -216,7 +216,8 @@ func (s *scene) customer() string {
 }
 
 // T84: enrolments are limited by owner and by address, before Stripe is asked.
-func TestT84_CardTesting(t *testing.T) {
+// T84
+func TestCardTesting(t *testing.T) {
 	each(t, func(s *scene) {
 		stopped := func(owner toll.Address, source string) bool {
 			s.Helper()
@@ -259,7 +260,8 @@ func TestT84_CardTesting(t *testing.T) {
 }
 
 // T84: cards that were declined inside an enrolment count, and end it.
-func TestT84_Declines(t *testing.T) {
+// T84
+func TestEnroll_Declines(t *testing.T) {
 	each(t, func(s *scene) {
 		_, page := s.enroll()
 		for range 3 {
@@ -286,7 +288,8 @@ func TestT84_Declines(t *testing.T) {
 }
 
 // T84: concurrent enrolments in several processes do not exceed the limit.
-func TestT84_AtOnce(t *testing.T) {
+// T84
+func TestAtOnce(t *testing.T) {
 	each(t, func(s *scene) {
 		s.start()
 		var in, all sync.WaitGroup

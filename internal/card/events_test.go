@@ -101,7 +101,8 @@ func eventOf(id, kind, object, more string) []byte {
 
 // T74: a webhook counts when one of the secrets has signed its bytes, within five minutes of the
 // clock of the machine, which a sandbox cannot move.
-func TestT74_ForgedEvents(t *testing.T) {
+// T74
+func TestForgedEvents(t *testing.T) {
 	each(t, func(s *scene) {
 		const next = "whsec_next"
 		r := s.rail(func(c *card.Config) {
@@ -158,7 +159,8 @@ func TestT74_ForgedEvents(t *testing.T) {
 }
 
 // T77: events of other accounts leave no row, and at most one alarm a minute.
-func TestT77_EventsOfOthers(t *testing.T) {
+// T77
+func TestEventsOfOthers(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
 		first, second := s.order(p), s.order(p)

@@ -9,7 +9,8 @@ import (
 
 // T84: an owner who unfreezes delegations and makes new ones has twenty charges fail in ten minutes.
 // Then no charge reaches Stripe, also with a good card, until the ten minutes are over.
-func TestT84_FailedCharges(t *testing.T) {
+// T84
+func TestFailedCharges(t *testing.T) {
 	each(t, func(s *scene) {
 		const most = 20
 		p := s.plan()

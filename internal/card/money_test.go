@@ -157,7 +157,8 @@ func (s *scene) receive(body []byte) {
 }
 
 // T75: an event that comes again, and other events of the same object, grant once.
-func TestT75_RepeatedEvents(t *testing.T) {
+// T75
+func TestRepeatedEvents(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
 		id := s.order(p)
@@ -190,7 +191,8 @@ func TestT75_RepeatedEvents(t *testing.T) {
 }
 
 // T76: the state of the object decides, in any order of its events, and when some of them are lost.
-func TestT76_OrderOfEvents(t *testing.T) {
+// T76
+func TestOrderOfEvents(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
 		for name, c := range map[string]struct {
@@ -395,7 +397,8 @@ func TestSecondPayment(t *testing.T) {
 }
 
 // Money with our name on it that no order explains is an orphan, once (I13).
-func TestI13_Orphans(t *testing.T) {
+// I13
+func TestMoney_Orphans(t *testing.T) {
 	each(t, func(s *scene) {
 		s.others = true // no order: nothing of it is in our books
 		s.read()

@@ -28,7 +28,8 @@ func TestPage_Paid(t *testing.T) {
 }
 
 // A page that others changed at Stripe is paid: nothing is granted, and the money is refunded.
-func TestT78_OtherAmount(t *testing.T) {
+// T78
+func TestOtherAmount(t *testing.T) {
 	for name, change := range map[string]double.Fault{
 		"less":     {Kind: "amount", Amount: 100},
 		"more":     {Kind: "amount", Amount: 501},
@@ -54,7 +55,8 @@ func TestT78_OtherAmount(t *testing.T) {
 }
 
 // Changes of the plan between page and payment do not change the order.
-func TestT85_PlanChanged(t *testing.T) {
+// T85
+func TestPlanChanged(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
 		id := s.order(p)

@@ -81,7 +81,8 @@ func TestReplace(t *testing.T) {
 }
 
 // T85: an order is replaced at its own terms or not at all.
-func TestT85_ReplacedAfterChange(t *testing.T) {
+// T85
+func TestReplacedAfterChange(t *testing.T) {
 	each(t, func(s *scene) {
 		method := s.card("pm_card_authenticationRequired")
 		for name, c := range map[string]struct {
@@ -126,7 +127,8 @@ func (s *scene) change(p *toll.Plan, f func(p *toll.Plan)) {
 
 // T79: only what Stripe says counts. A browser that opens pages, comes back without a payment, pays
 // another order, goes back after a payment, or claims one, changes nothing.
-func TestT79_BrowserClaims(t *testing.T) {
+// T79
+func TestBrowserClaims(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
 		unpaid, paid := s.order(p), s.order(s.plan())
@@ -183,7 +185,8 @@ func TestT79_BrowserClaims(t *testing.T) {
 
 // T81: of top-ups that race in two processes, as many are charged as the limit of the delegation
 // allows.
-func TestT81_TopUpsRaced(t *testing.T) {
+// T81
+func TestTopUpsRaced(t *testing.T) {
 	each(t, func(s *scene) {
 		d := s.delegation(s.card("pm_card_visa"), 1500)
 		s.start()

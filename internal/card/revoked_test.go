@@ -10,7 +10,8 @@ import (
 
 // A charge that Stripe refused before it was executed ends at once when its delegation is revoked,
 // and does not keep another delegation from buying.
-func TestT80_RevokedUnsent(t *testing.T) {
+// T80
+func TestRevokedUnsent(t *testing.T) {
 	each(t, func(s *scene) {
 		p, method := s.plan(), s.card("pm_card_visa")
 		a, b := s.delegation(method, 1000), s.delegation(method, 1000)
@@ -35,7 +36,8 @@ func TestT80_RevokedUnsent(t *testing.T) {
 
 // A charge that was sent before its process was killed is looked up, although its delegation is
 // revoked meanwhile.
-func TestT80_RevokedSent(t *testing.T) {
+// T80
+func TestRevokedSent(t *testing.T) {
 	each(t, func(s *scene) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 		s.kill("card.answered")

@@ -96,7 +96,8 @@ func (s *scene) restarts() {
 }
 
 // A process that ends as soon as an order is placed leaves it to the next one.
-func TestF11_Placed(t *testing.T) {
+// F11
+func TestCrash_Placed(t *testing.T) {
 	each(t, func(s *scene) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 		s.must(s.at().queue.Close(s.ctx)) // runs nothing any more
@@ -117,7 +118,8 @@ func TestF11_Placed(t *testing.T) {
 
 // A process ends while a page is open, or before Stripe has decided. The next process shows the
 // same page, and decides the order from the row alone.
-func TestF11_Restart(t *testing.T) {
+// F11
+func TestCrash_Restart(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan()
 		id := s.order(p)
@@ -144,7 +146,8 @@ func TestF11_Restart(t *testing.T) {
 }
 
 // A decline fails the order once, and counts once for the freeze of the delegation.
-func TestF11_Declined(t *testing.T) {
+// F11
+func TestCrash_Declined(t *testing.T) {
 	atSteps(t, []string{"card.calling", "card.answered", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_chargeCustomerFail"), 1000)
 		id, err := s.topUpKilled(p, d, step)
@@ -158,7 +161,8 @@ func TestF11_Declined(t *testing.T) {
 }
 
 // A payment that an event reports is granted once, at whatever step the process ends.
-func TestF11_Event(t *testing.T) {
+// F11
+func TestCrash_Event(t *testing.T) {
 	atSteps(t, []string{"card.event", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		p := s.plan()
 		id := s.order(p)
@@ -176,7 +180,8 @@ func TestF11_Event(t *testing.T) {
 }
 
 // A dispute is taken once, and a refund that fails later is undone once.
-func TestF11_MoneyBack(t *testing.T) {
+// F11
+func TestMoneyBack(t *testing.T) {
 	atSteps(t, []string{"card.adjusting"}, func(s *scene, step string) {
 		s.read()
 		p := s.plan()
@@ -222,7 +227,8 @@ func (s *scene) asksOwner() {
 }
 
 // The owner confirms a payment while its intent is being cancelled: it is paid.
-func TestF11_ConfirmedMeanwhile(t *testing.T) {
+// F11
+func TestConfirmedMeanwhile(t *testing.T) {
 	atSteps(t, []string{"", "card.ending", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 		s.asksOwner()
@@ -243,7 +249,8 @@ func TestF11_ConfirmedMeanwhile(t *testing.T) {
 
 // A person pays an embedded page while it is being ended for a hosted one: it is paid, and there is
 // no second page.
-func TestF11_PaidMeanwhile(t *testing.T) {
+// F11
+func TestPaidMeanwhile(t *testing.T) {
 	atSteps(t, []string{"", "card.answered", "card.deciding", "card.decided"}, func(s *scene, step string) {
 		s.embedded = true
 		s.start()
@@ -300,7 +307,8 @@ func (s *scene) failsUnseen(p *toll.Plan, delegation string) string {
 }
 
 // A payment that comes late is granted once, or goes back once when the plan has no place.
-func TestF11_Late(t *testing.T) {
+// F11
+func TestCrash_Late(t *testing.T) {
 	for name, full := range map[string]bool{"place": false, "no place": true} {
 		t.Run(name, func(t *testing.T) {
 			atSteps(t, []string{"", "card.deciding", "card.decided"}, func(s *scene, step string) {
@@ -326,7 +334,8 @@ func TestF11_Late(t *testing.T) {
 }
 
 // A second payment of an order goes back once.
-func TestF11_Second(t *testing.T) {
+// F11
+func TestCrash_Second(t *testing.T) {
 	atSteps(t, []string{"", "card.deciding", "card.decided", "card.refunding", "card.calling", "card.answered", "card.refunded"},
 		func(s *scene, step string) {
 			p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
@@ -372,7 +381,8 @@ func (s *scene) isKept(id string) {
 }
 
 // A payment whose credits the ledger refuses is kept, and granted once the ledger has room.
-func TestF11_Undecided(t *testing.T) {
+// F11
+func TestCrash_Undecided(t *testing.T) {
 	atSteps(t, []string{"", "card.decided", "card.keeping"}, func(s *scene, step string) {
 		p := s.plan()
 		id := s.order(p)
@@ -502,7 +512,8 @@ func TestUndecided_NoPlace(t *testing.T) {
 }
 
 // A card that its owner removes is detached at Stripe, whenever the process ends.
-func TestF11_Detach(t *testing.T) {
+// F11
+func TestCrash_Detach(t *testing.T) {
 	atSteps(t, []string{"", "card.calling", "card.answered"}, func(s *scene, step string) {
 		method := s.enrolled(goodCard)
 		_, m := s.cardRecords(method)

@@ -50,7 +50,8 @@ func newSchedule(r *rand.Rand) (c schedule) {
 // I12 and I13: seeded schedules of pages and delegations, payments that a person sends twice, webhooks that are lost, late, doubled or out
 // of order, lost answers, turns of the loop, and a kill between two steps. Each order ends in one charge and one grant, or in none of
 // both.
-func TestI12_I13_Schedules(t *testing.T) {
+// I12 I13
+func TestOrders_Schedules(t *testing.T) {
 	seed := rand.Uint64()
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		t.Logf("seed %d", seed)

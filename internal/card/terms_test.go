@@ -9,7 +9,8 @@ import (
 )
 
 // Each member that differs from the terms of an order is found by name.
-func TestT78_Terms(t *testing.T) {
+// T78
+func TestTerms(t *testing.T) {
 	want := terms{cents: 500, currency: "usd", customer: "cus_1", orderID: "o1", installation: "i1"}
 	meta := func() map[string]string { return map[string]string{metaOrder: "o1", metaInstallation: "i1"} }
 	for name, change := range map[string]func(pi *stripe.PaymentIntent, s *stripe.CheckoutSession){

@@ -113,7 +113,8 @@ func TestRefund_FailsOnTwoDays(t *testing.T) {
 }
 
 // All answers of two runs are lost while an intent is cancelled, or the processor fails to cancel it and two look-ups are lost.
-func TestT80_TwoLostAnswersOfCancel(t *testing.T) {
+// T80
+func TestTwoLostAnswersOfCancel(t *testing.T) {
 	eachLoss(t, func(s *scene, after bool) {
 		for _, faults := range [][]double.Fault{
 			{twoRuns(intents+"/", after)},
@@ -138,7 +139,8 @@ func TestT80_TwoLostAnswersOfCancel(t *testing.T) {
 }
 
 // All answers of two runs are lost while a page ends, so that another one can follow.
-func TestT80_TwoLostAnswersOfExpiry(t *testing.T) {
+// T80
+func TestTwoLostAnswersOfExpiry(t *testing.T) {
 	eachLoss(t, func(s *scene, after bool) {
 		s.embedded = true
 		s.start()

@@ -46,7 +46,8 @@ func eachAnswer(t *testing.T, f func(s *scene, fault double.Fault, executed bool
 
 // After a lost answer there is one charge and one grant, or neither when the processor has no
 // payment.
-func TestT80_LostAnswerOfCharge(t *testing.T) {
+// T80
+func TestLostAnswerOfCharge(t *testing.T) {
 	eachAnswer(t, func(s *scene, fault double.Fault, executed bool) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 		fault.Path = intents
@@ -72,7 +73,8 @@ func TestT80_LostAnswerOfCharge(t *testing.T) {
 }
 
 // The same for the page of an order: one session, which a person pays.
-func TestT80_LostAnswerOfPage(t *testing.T) {
+// T80
+func TestLostAnswerOfPage(t *testing.T) {
 	eachAnswer(t, func(s *scene, fault double.Fault, executed bool) {
 		p := s.plan()
 		fault.Path = sessions
@@ -103,7 +105,8 @@ func TestT80_LostAnswerOfPage(t *testing.T) {
 
 // The processor fails to cancel a payment, and says so to every repeat, whether it has cancelled it
 // or not. The state of the payment ends the order, and nothing is charged.
-func TestT80_FailedCancel(t *testing.T) {
+// T80
+func TestFailedCancel(t *testing.T) {
 	for name, after := range map[string]bool{"cancelled": true, "not cancelled": false} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(s *scene) {
@@ -120,7 +123,8 @@ func TestT80_FailedCancel(t *testing.T) {
 }
 
 // The same for the end of a page: it has ended, and another one follows.
-func TestT80_FailedExpiry(t *testing.T) {
+// T80
+func TestFailedExpiry(t *testing.T) {
 	each(t, func(s *scene) {
 		s.embedded = true
 		s.start()
@@ -156,7 +160,8 @@ func (s *scene) unlisted(path string) {
 
 // The processor fails once, and repeats that for a day. Two look-ups find nothing, so the order fails, and the next call begins
 // another one. The delegation reserves the amount for ten minutes, whatever process is there.
-func TestT80_StoredFailure(t *testing.T) {
+// T80
+func TestStoredFailure(t *testing.T) {
 	for name, kind := range map[string]string{"a process that lives": "", "one that dies": "card.deciding", "one that died": "card.decided"} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(s *scene) {
@@ -197,7 +202,8 @@ func TestT80_StoredFailure(t *testing.T) {
 
 // The payment of an order that was given up shows up while the amount is reserved, or later. It buys nothing and goes back, and the
 // order has no second payment.
-func TestT80_StoredFailureShowsUp(t *testing.T) {
+// T80
+func TestStoredFailureShowsUp(t *testing.T) {
 	for name, after := range map[string]time.Duration{"soon": time.Minute, "late": 20 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(s *scene) {
@@ -228,7 +234,8 @@ func TestT80_StoredFailureShowsUp(t *testing.T) {
 }
 
 // The processor fails at the first page of an order, lists it late, and fails at the second one: that is looked up twice as well.
-func TestT80_StoredFailureOfTwoPages(t *testing.T) {
+// T80
+func TestStoredFailureOfTwoPages(t *testing.T) {
 	each(t, func(s *scene) {
 		s.embedded = true
 		s.start()
@@ -272,7 +279,8 @@ func TestT80_StoredFailureOfTwoPages(t *testing.T) {
 }
 
 // Several processes that work on one order at the same time charge once.
-func TestT80_TwoProcesses(t *testing.T) {
+// T80
+func TestTwoProcesses(t *testing.T) {
 	each(t, func(s *scene) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 		s.fault(post("cut", intents, 3, false))
@@ -303,7 +311,8 @@ func TestT80_TwoProcesses(t *testing.T) {
 }
 
 // After a day the processor may have forgotten the key, so the attempt is looked up, not sent.
-func TestT80_ForgottenKey(t *testing.T) {
+// T80
+func TestForgottenKey(t *testing.T) {
 	for name, executed := range map[string]bool{"executed": true, "not executed": false} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(s *scene) {
@@ -335,7 +344,8 @@ func TestT80_ForgottenKey(t *testing.T) {
 
 // While the processor refuses the key of the service, orders wait, callers are told for how long,
 // and there is an alarm a minute at most.
-func TestT80_KeyRefused(t *testing.T) {
+// T80
+func TestKeyRefused(t *testing.T) {
 	each(t, func(s *scene) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 		s.secret = "sk_test_another0123456789"
@@ -354,7 +364,8 @@ func TestT80_KeyRefused(t *testing.T) {
 }
 
 // A delegation that its owner ended while Stripe refused the key of the service is not charged later.
-func TestT80_RevokedMeanwhile(t *testing.T) {
+// T80
+func TestRevokedMeanwhile(t *testing.T) {
 	each(t, func(s *scene) {
 		p, d := s.plan(), s.delegation(s.card("pm_card_visa"), 1000)
 		s.secret = "sk_test_another0123456789"

@@ -92,7 +92,8 @@ func (s *scene) grants(o *store.CardOrphan, broken error) error {
 }
 
 // A lost order of a captured payment is recorded once, gets its credits once, and can be refunded.
-func TestF28_LostOrderIsGranted(t *testing.T) {
+// F28
+func TestLostOrderIsGranted(t *testing.T) {
 	atSteps(t, []string{"card.deciding", "card.decided"}, func(s *scene, step string) {
 		p := s.plan()
 		o := s.lost(p)
@@ -117,7 +118,8 @@ func TestF28_LostOrderIsGranted(t *testing.T) {
 }
 
 // Money of a lost order goes back once, whenever the process ends.
-func TestF28_LostPaymentIsRefunded(t *testing.T) {
+// F28
+func TestLostPaymentIsRefunded(t *testing.T) {
 	atSteps(t, []string{"card.refunding", "card.calling", "card.answered", "card.refunded"}, func(s *scene, step string) {
 		s.others = true // the books of the service have no order of it
 		o := s.lost(s.plan())
@@ -140,7 +142,8 @@ func TestF28_LostPaymentIsRefunded(t *testing.T) {
 
 // Refunds and disputes of a lost payment count for its order and in the payouts, whether or not the rail read them before the order
 // was granted.
-func TestF28_LostMoneyIsCounted(t *testing.T) {
+// F28
+func TestLostMoneyIsCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		card    string
 		happens func(s *scene, charge string)
@@ -207,7 +210,8 @@ func TestF28_LostMoneyIsCounted(t *testing.T) {
 
 // The rest of a lost payment is refunded after its order was granted, and before the rail settles it. The order gets no credits, and
 // the records have both refunds.
-func TestF28_RefundedBeforeItIsSettled(t *testing.T) {
+// F28
+func TestRefundedBeforeItIsSettled(t *testing.T) {
 	each(t, func(s *scene) {
 		s.read()
 		p := s.plan()
@@ -237,7 +241,8 @@ func TestF28_RefundedBeforeItIsSettled(t *testing.T) {
 }
 
 // Money that bought nothing stays when its refund fails later: the payment is listed once, whatever was resolved before.
-func TestI13_RefundFails(t *testing.T) {
+// I13
+func TestRefundFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		pay    func(s *scene) (orderID string)
 		alarms int
@@ -295,7 +300,8 @@ func TestI13_RefundFails(t *testing.T) {
 }
 
 // A lost payment that was refunded needs nothing more, until its refund fails.
-func TestF28_LostPaymentWasRefunded(t *testing.T) {
+// F28
+func TestLostPaymentWasRefunded(t *testing.T) {
 	each(t, func(s *scene) {
 		s.others = true // the books of the service have no order of it
 		s.read()
@@ -321,7 +327,8 @@ func TestF28_LostPaymentWasRefunded(t *testing.T) {
 }
 
 // The refund of a lost payment returns the rest of it, even if a part was refunded after the rail read it.
-func TestF28_RestOfLostPaymentIsRefunded(t *testing.T) {
+// F28
+func TestRestOfLostPaymentIsRefunded(t *testing.T) {
 	each(t, func(s *scene) {
 		s.others = true
 		s.read()
@@ -346,7 +353,8 @@ func TestF28_RestOfLostPaymentIsRefunded(t *testing.T) {
 }
 
 // A delegation counts lost payments that name it, from the time when they are read: what was charged never exceeds its limit.
-func TestF28_DelegationCountsLostPayments(t *testing.T) {
+// F28
+func TestDelegationCountsLostPayments(t *testing.T) {
 	each(t, func(s *scene) {
 		s.others = true // the books of the service have no order of the lost payments
 		s.read()

@@ -15,7 +15,8 @@ import (
 // One endpoint alters the true event of an order at its true place: block, transaction and index are right, and only the word that
 // says whether the operation succeeded, or the amount that moved, is not. The order neither fails nor is paid twice: it waits until the
 // endpoints say the same.
-func TestT68_AlteredAtItsTruePlace(t *testing.T) {
+// T68
+func TestAlteredAtItsTruePlace(t *testing.T) {
 	run := common.HexToHash("0x49628fd1471006c1482da88028e9ce4dbb080b815c9b0344d39e5a8e6ec1419f") // UserOperationEvent
 	moved := common.HexToHash("0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef")
 	for name, alter := range map[string]func(topic common.Hash, data []byte) bool{

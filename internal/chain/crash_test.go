@@ -110,9 +110,10 @@ func (w *world) crashes(ask func(context.Context, *chain.Rail), step string, nth
 	}
 }
 
-// TestF10_CryptoOrder ends the process after each row of the crash table of an order: one payment, one grant, and the order
+// TestCryptoOrder ends the process after each row of the crash table of an order: one payment, one grant, and the order
 // becomes final by itself, once the client has repeated what never reached the database.
-func TestF10_CryptoOrder(t *testing.T) {
+// F10
+func TestCryptoOrder(t *testing.T) {
 	for _, row := range []struct {
 		step   string
 		nth    int

@@ -43,7 +43,8 @@ func (w *world) dies(step string, p rail.Purchase) {
 }
 
 // A process that ends before anything is sent: another one pays the order, once.
-func TestF10_KilledBeforeItIsSent(t *testing.T) {
+// F10
+func TestKilledBeforeItIsSent(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
 		w := newWorld(t, c)
 		owner := w.account(usdc, 100_000_000)
@@ -66,7 +67,8 @@ func TestF10_KilledBeforeItIsSent(t *testing.T) {
 }
 
 // An order that cannot be paid is given back once, also when the process ends around its failure.
-func TestF10_KilledAtAFailure(t *testing.T) {
+// F10
+func TestKilledAtAFailure(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	owner := w.account(usdc, 999_999)
 	first, second := purchase(owner, usdc, receiver(1), 1_000_000), purchase(owner, usdc, receiver(1), 1_000_000)

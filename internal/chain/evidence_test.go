@@ -17,8 +17,9 @@ import (
 	"github.com/tollhq/toll/internal/rail"
 )
 
-// TestT55_OrderRunTwice brings the stored bytes of an order to the chain again and again.
-func TestT55_OrderRunTwice(t *testing.T) {
+// TestOrderRunTwice brings the stored bytes of an order to the chain again and again.
+// T55
+func TestOrderRunTwice(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	change := func(c *chain.Config) { c.Orders = sink }
@@ -65,7 +66,8 @@ func TestT55_OrderRunTwice(t *testing.T) {
 }
 
 // A stranger lands our operation, alone and from under a batch of ours: the order is paid, and those beside it are, too.
-func TestT55_StrangerIsFirst(t *testing.T) {
+// T55
+func TestStrangerIsFirst(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	owner := w.account(usdc, 10_000_000)
@@ -92,8 +94,9 @@ func TestT55_StrangerIsFirst(t *testing.T) {
 	}
 }
 
-// TestT57_ForgedEvidence shows the rail events that are not the one of the order.
-func TestT57_ForgedEvidence(t *testing.T) {
+// TestForgedEvidence shows the rail events that are not the one of the order.
+// T57
+func TestForgedEvidence(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	double := chaintest.NewDouble(t, w.Client())
@@ -166,8 +169,9 @@ func TestT57_ForgedEvidence(t *testing.T) {
 	sink.has(p.OrderID, true, 1)
 }
 
-// TestT67_UnknownOperation lets the service key sign what no record explains.
-func TestT67_UnknownOperation(t *testing.T) {
+// TestUnknownOperation lets the service key sign what no record explains.
+// T67
+func TestUnknownOperation(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	r := w.running(func(c *chain.Config) { c.Orders = sink })

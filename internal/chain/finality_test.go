@@ -153,9 +153,10 @@ func (w *world) contract(runtime string) common.Address {
 	return crypto.CreateAddress2(contracts.Create2Deployer, salt, crypto.Keccak256(creation))
 }
 
-// TestT69_GasAbuse has receivers that turn bad after their order was signed: their orders fail, what it costs is bounded, and the
+// TestGasAbuse has receivers that turn bad after their order was signed: their orders fail, what it costs is bounded, and the
 // orders beside them are paid.
-func TestT69_GasAbuse(t *testing.T) {
+// T69
+func TestGasAbuse(t *testing.T) {
 	for what, blind := range map[string]bool{"found before it is sent": false, "found on the chain": true} {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
@@ -200,8 +201,9 @@ func TestT69_GasAbuse(t *testing.T) {
 	}
 }
 
-// TestT69_BaseFeeOverTheCap sends nothing while it is too dear, and what waits when it is not any more.
-func TestT69_BaseFeeOverTheCap(t *testing.T) {
+// TestBaseFeeOverTheCap sends nothing while it is too dear, and what waits when it is not any more.
+// T69
+func TestBaseFeeOverTheCap(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	owner := w.account(usdc, 3_000_000)
 	p := purchase(owner, usdc, receiver(1), 1_000_000)

@@ -72,7 +72,8 @@ func (w *world) growing() {
 }
 
 // An endpoint that lies about the chain, or does not speak, keeps no order from being paid, once.
-func TestT68_LyingEndpointHoldsNothingUp(t *testing.T) {
+// T68
+func TestLyingEndpointHoldsNothingUp(t *testing.T) {
 	lies := map[string]func(w *world, d *chaintest.Double){
 		"wrong chain id":      func(_ *world, d *chaintest.Double) { d.ChainID(1) },
 		"HTML 200":            func(_ *world, d *chaintest.Double) { d.Page(http.StatusOK) },
@@ -137,7 +138,8 @@ func (w *world) paidAtLast(r *chain.Rail, p rail.Purchase) common.Hash {
 }
 
 // A payment that one endpoint invents is not believed: nothing is granted until it is there for two.
-func TestT68_InventedPayment(t *testing.T) {
+// T68
+func TestInventedPayment(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
 	r := w.overNetwork(unhurried, liar, honest)

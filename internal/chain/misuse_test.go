@@ -24,7 +24,8 @@ func at(d *chaintest.Double) func(*world) *endpoints.Pool {
 	return func(w *world) *endpoints.Pool { return w.pool(endpoints.Config{URLs: []string{d.URL}}) }
 }
 
-func TestT64_DelegationOverrun(t *testing.T) {
+// T64
+func TestDelegationOverrun(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
 		w := newWorld(t, c)
 		r := w.running()
@@ -69,7 +70,8 @@ func TestT64_DelegationOverrun(t *testing.T) {
 	})
 }
 
-func TestT65_DelegationMisuse(t *testing.T) {
+// T65
+func TestDelegationMisuse(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
 		w := newWorld(t, c)
 		r := w.running()
@@ -110,7 +112,8 @@ func TestT65_DelegationMisuse(t *testing.T) {
 }
 
 // A delegation that is revoked when its order was tried, signed and tried again: the event says that nothing was paid.
-func TestT65_RevokedBeforeItLands(t *testing.T) {
+// T65
+func TestRevokedBeforeItLands(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
 		w := newWorld(t, c)
 		owner := w.account(usdc, 1_000_000)
@@ -166,7 +169,8 @@ func (w *world) redelegates(a common.Address) {
 	w.sendWith(w.outside, nil, w.gives(a, contracts.EntryPoint, w.nonce(a)))
 }
 
-func TestT70_WalletRedelegated(t *testing.T) {
+// T70
+func TestWalletRedelegated(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
 		w := newWorld(t, c)
 		idle := w.rail()

@@ -15,7 +15,8 @@ import (
 
 // The holder of the key of an account gives it code that agrees to all and does nothing, in the transaction that runs the
 // operation: its event says success, and no money has moved.
-func TestT57_CodeThatPaysNothing(t *testing.T) {
+// T57
+func TestCodeThatPaysNothing(t *testing.T) {
 	for way, code := range map[string]string{
 		"direct": "600060005260206000f3",
 		"native": "600060005260206000f3",
@@ -59,7 +60,8 @@ func TestT57_CodeThatPaysNothing(t *testing.T) {
 
 // An authorization of the payer that the chain leaves out, and a transaction of the payer that carries the operation, are in the
 // block of a native order: the account has our code all the same, and the order is paid.
-func TestT57_PayerInTheBlock(t *testing.T) {
+// T57
+func TestPayerInTheBlock(t *testing.T) {
 	for way, land := range map[string]func(w *world, owner common.Address, data []byte) *types.Receipt{
 		"a transaction of the payer": func(w *world, owner common.Address, data []byte) *types.Receipt {
 			tx := w.transaction(owner, w.nonce(owner), contracts.EntryPoint, data, nil)
@@ -98,7 +100,8 @@ func TestT57_PayerInTheBlock(t *testing.T) {
 
 // Code of the payer's own counts its nonce up when it makes a contract, so that the authorization which would bring our code back,
 // in the same block, is left out by the chain: the operation runs with code that does nothing.
-func TestT57_NonceOfTheCode(t *testing.T) {
+// T57
+func TestNonceOfTheCode(t *testing.T) {
 	for way, earlier := range map[string]bool{"given in the block": false, "given before the block": true} {
 		t.Run(way, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))

@@ -20,8 +20,9 @@ func (w *world) reorg(n int, drop bool) {
 	}
 }
 
-// TestT56_ReorgAfterMint replaces the block of an order after its credits were granted.
-func TestT56_ReorgAfterMint(t *testing.T) {
+// TestReorgAfterMint replaces the block of an order after its credits were granted.
+// T56
+func TestReorgAfterMint(t *testing.T) {
 	for what, drop := range map[string]bool{"transactions come back": false, "transactions are dropped": true} {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
@@ -51,7 +52,8 @@ func TestT56_ReorgAfterMint(t *testing.T) {
 }
 
 // The money of an order was minted in a block that goes, too: its operation comes back and fails, and the credits are taken back.
-func TestT56_ReorgMakesImpossible(t *testing.T) {
+// T56
+func TestReorgMakesImpossible(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	r := w.running(func(c *chain.Config) { c.Orders = sink })
@@ -75,7 +77,8 @@ func TestT56_ReorgMakesImpossible(t *testing.T) {
 }
 
 // An order has failed on the chain, and that block goes: it is paid after all.
-func TestT56_ReorgOfFailure(t *testing.T) {
+// T56
+func TestReorgOfFailure(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	change := func(c *chain.Config) { c.Orders = sink }

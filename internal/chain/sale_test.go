@@ -200,9 +200,10 @@ func buyerCode(w *world, keys *chaintest.Keys, a common.Address) common.Address 
 	return w.keys.Add(w, key)
 }
 
-// TestT58_SubmittedByOthers has somebody else carry the authorization out, before it is handed in, at the same time, and when our
+// TestSubmittedByOthers has somebody else carry the authorization out, before it is handed in, at the same time, and when our
 // operation is on its way: it is paid, once.
-func TestT58_SubmittedByOthers(t *testing.T) {
+// T58
+func TestSubmittedByOthers(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
 		w := newWorld(t, c)
 		sink := w.ledger()
@@ -247,7 +248,8 @@ func TestT58_SubmittedByOthers(t *testing.T) {
 }
 
 // The stranger comes between our signature and our transaction, and a reorganisation takes his away: then ours lands.
-func TestT58_ReorgOfTheOthers(t *testing.T) {
+// T58
+func TestReorgOfTheOthers(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	change := func(c *chain.Config) { c.Orders = sink }
@@ -277,7 +279,8 @@ func TestT58_ReorgOfTheOthers(t *testing.T) {
 }
 
 // Our transaction is on its way when the stranger's lands: it runs and moves nothing, and the sale is paid.
-func TestT58_OnItsWay(t *testing.T) {
+// T58
+func TestOnItsWay(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	change := func(c *chain.Config) { c.Orders = sink }
@@ -299,7 +302,8 @@ func TestT58_OnItsWay(t *testing.T) {
 }
 
 // A sale that had failed for lack of money, and that others had carried out afterwards, is paid when it is asked for again.
-func TestT58_AfterAFailure(t *testing.T) {
+// T58
+func TestAfterAFailure(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	r := w.running(func(c *chain.Config) { c.Orders = sink })
@@ -316,8 +320,9 @@ func TestT58_AfterAFailure(t *testing.T) {
 	w.has(receiver(1), usdc, 1_000_000)
 }
 
-// TestT60_OneAuthorization has one authorization pay many orders, in two processes: one is paid.
-func TestT60_OneAuthorization(t *testing.T) {
+// TestOneAuthorization has one authorization pay many orders, in two processes: one is paid.
+// T60
+func TestOneAuthorization(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	both := []*chain.Rail{w.running(), w.running()}
 	keys, buyer := w.stranger(usdc, 9_000_000)
@@ -358,8 +363,9 @@ func TestT60_OneAuthorization(t *testing.T) {
 	w.has(buyer, usdc, 8_000_000, receiver(2), usdc, 0)
 }
 
-// TestT61_NothingIsSigned hands in signatures that are none: they are refused, and the service account signs nothing.
-func TestT61_NothingIsSigned(t *testing.T) {
+// TestNothingIsSigned hands in signatures that are none: they are refused, and the service account signs nothing.
+// T61
+func TestNothingIsSigned(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	r := w.running(func(c *chain.Config) { c.Signer = w.signer(signer.Config{HourlyCents: 1}) }) // it would refuse any sale
 	keys, buyer := w.stranger(usdc, 9_000_000)
@@ -414,7 +420,8 @@ func (w *world) signsFor(keys *chaintest.Keys, s *rail.Sale, change func(*evm.Do
 
 // A wallet is emptied when its sale is signed and not sent: the sale fails. When others have it carried out nevertheless, who asks
 // again finds it paid.
-func TestT58_SignedAndWithoutMoney(t *testing.T) {
+// T58
+func TestSignedAndWithoutMoney(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	with := func(c *chain.Config) { c.Orders = sink }
@@ -435,7 +442,8 @@ func TestT58_SignedAndWithoutMoney(t *testing.T) {
 }
 
 // The stranger is faster after our trial and before our signature is stored, in a block that is read already then.
-func TestT58_BeforeItIsStored(t *testing.T) {
+// T58
+func TestBeforeItIsStored(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)

@@ -19,7 +19,8 @@ import (
 var topicUsed = crypto.Keccak256Hash([]byte("AuthorizationUsed(address,bytes32)")).Hex()
 
 // The token asks code of an account also when its key has signed (EIP-7702): what that burns is bounded as for any contract.
-func TestT69_KeyWithCodeThatBurns(t *testing.T) {
+// T69
+func TestKeyWithCodeThatBurns(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	r := w.running()
 	burns := w.contract(chaintest.CodeAgreesLate)
@@ -35,7 +36,8 @@ func TestT69_KeyWithCodeThatBurns(t *testing.T) {
 }
 
 // A sale is first begun hours after others have had its authorization carried out, as its process had ended before: it is paid.
-func TestF13_BegunLongAfterItsEnd(t *testing.T) {
+// F13
+func TestBegunLongAfterItsEnd(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	keys, buyer := w.stranger(usdc, 1_000_000)
@@ -60,7 +62,8 @@ func TestF13_BegunLongAfterItsEnd(t *testing.T) {
 }
 
 // One endpoint hides that others have had an authorization carried out: the sale is not given up at its end.
-func TestT68_HiddenSale(t *testing.T) {
+// T68
+func TestHiddenSale(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	change := func(c *chain.Config) { remote(c); c.Orders = sink }

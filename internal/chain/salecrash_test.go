@@ -10,9 +10,10 @@ import (
 	"github.com/tollhq/toll/internal/rail"
 )
 
-// TestF13_ExactSale ends the process after each step of a sale: one transfer and one grant, also when others carry the
+// TestExactSale ends the process after each step of a sale: one transfer and one grant, also when others carry the
 // authorization out while nobody is there.
-func TestF13_ExactSale(t *testing.T) {
+// F13
+func TestExactSale(t *testing.T) {
 	for _, row := range []struct {
 		step   string
 		repeat bool // the client has to ask again
@@ -68,7 +69,8 @@ func TestF13_ExactSale(t *testing.T) {
 }
 
 // Nobody is there for longer than a sale lasts, while others carry one out and another one ends.
-func TestF13_AwayForLong(t *testing.T) {
+// F13
+func TestAwayForLong(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	with := func(c *chain.Config) { c.Orders = sink }
@@ -100,7 +102,8 @@ func TestF13_AwayForLong(t *testing.T) {
 }
 
 // A sale is carried out by others and has ended when our relayer looks at it: it is not given up, before the tracker was there.
-func TestF13_EndedAndCarriedOut(t *testing.T) {
+// F13
+func TestEndedAndCarriedOut(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	with := func(c *chain.Config) { c.Orders = sink }
@@ -136,7 +139,8 @@ func TestF13_EndedAndCarriedOut(t *testing.T) {
 }
 
 // The block of a sale goes, with or without the money of the wallet: it is paid again, or its credits are taken back at its end.
-func TestT56_Sale(t *testing.T) {
+// T56
+func TestReorg_ExactPayment(t *testing.T) {
 	for what, poor := range map[string]bool{"it lands again": false, "the money is gone, too": true} {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))

@@ -9,7 +9,8 @@ import (
 )
 
 // An authorization is dead when its end is in a finalized block and nobody has used its nonce: not before, and not when somebody has.
-func TestT62_Dead(t *testing.T) {
+// T62
+func TestExactPayment_DeadAuthorization(t *testing.T) {
 	w := newWorld(t, chaintest.Embedded(t)) // on anvil each block finalizes the one before the last
 	r := w.rail(remote)
 	keys, buyer := w.stranger(usdc, 3)

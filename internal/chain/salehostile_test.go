@@ -45,8 +45,9 @@ func refusing(d *chaintest.Double, text string) {
 	}
 }
 
-// TestT63_OtherTokens sells for nothing but the tokens of the list, whatever the operator takes for orders.
-func TestT63_OtherTokens(t *testing.T) {
+// TestOtherTokens sells for nothing but the tokens of the list, whatever the operator takes for orders.
+// T63
+func TestOtherTokens(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	silent := w.contract("600160005260206000f3") // answers true to all
 	r := w.running(func(c *chain.Config) { c.Tokens = []common.Address{silent, receiver(50)} })
@@ -68,8 +69,9 @@ func TestT63_OtherTokens(t *testing.T) {
 	w.has(buyer, usdc, 1_000_000)
 }
 
-// TestT63_BlockedPayer has the token refuse the payer, or everybody: nothing is signed.
-func TestT63_BlockedPayer(t *testing.T) {
+// TestBlockedPayer has the token refuse the payer, or everybody: nothing is signed.
+// T63
+func TestBlockedPayer(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	double := chaintest.NewDouble(t, w.Client())
 	r := w.running(w.through(double))
@@ -97,8 +99,9 @@ func TestT63_BlockedPayer(t *testing.T) {
 	}
 }
 
-// TestT63_TokenThatLies shows the rail logs that are not those of the payment, as of a token that was exchanged: it is not paid.
-func TestT63_TokenThatLies(t *testing.T) {
+// TestTokenThatLies shows the rail logs that are not those of the payment, as of a token that was exchanged: it is not paid.
+// T63
+func TestTokenThatLies(t *testing.T) {
 	transferred := crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
 	for what, row := range map[string]struct {
 		change func(l *types.Log) bool // false: the log is not there
@@ -234,7 +237,8 @@ func TestSell_InsideAnOrder(t *testing.T) {
 }
 
 // A sale that one endpoint invents is not believed.
-func TestT68_InventedSale(t *testing.T) {
+// T68
+func TestInventedSale(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, chaintest.New(t))
 	liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
@@ -282,7 +286,8 @@ func TestT68_InventedSale(t *testing.T) {
 
 // One endpoint hides that an authorization was carried out: it is not refused as one that is used up, and it is found when the
 // endpoints say the same again.
-func TestT68_HiddenUse(t *testing.T) {
+// T68
+func TestHiddenUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, chaintest.New(t))
 	liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())

@@ -107,7 +107,8 @@ func TestSell_Contract(t *testing.T) {
 }
 
 // Accounts that do not take a signature, or say so in an odd way: nothing is signed, and nothing is written.
-func TestT61_ContractThatRefuses(t *testing.T) {
+// T61
+func TestContractThatRefuses(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	r := w.running(func(c *chain.Config) { c.Signer = w.signer(signer.Config{HourlyCents: 9}) }) // a contract counts 10
 	owner, thief := w.keys.New(t), w.keys.New(t)
@@ -167,7 +168,8 @@ func TestT61_ContractThatRefuses(t *testing.T) {
 
 // A contract takes the signature when it is asked and in each trial, and not when the transfer is carried out: what it costs is
 // the gas of one operation. The sale ends with its authorization, and nobody gets credits.
-func TestT63_ContractThatChangesItsMind(t *testing.T) {
+// T63
+func TestContractThatChangesItsMind(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	r := w.running(func(c *chain.Config) { c.Orders = sink })
@@ -246,7 +248,8 @@ func TestSell_SignatureTakenBack(t *testing.T) {
 
 // Where endpoints have to agree, one that invents the answer of an account is not believed, and one that differs from the other
 // does not rest for it: a stranger's code could have any endpoint rest.
-func TestT68_InventedSignature(t *testing.T) {
+// T68
+func TestInventedSignature(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, chaintest.New(t))
 	liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())

@@ -11,8 +11,9 @@ import (
 	"github.com/tollhq/toll/internal/rail"
 )
 
-// TestT62_ChainTime hands in authorizations with other windows, at processes whose clocks are off: the last block has the time.
-func TestT62_ChainTime(t *testing.T) {
+// TestChainTime hands in authorizations with other windows, at processes whose clocks are off: the last block has the time.
+// T62
+func TestChainTime(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	head, err := w.Eth().HeaderByNumber(t.Context(), nil)
@@ -44,7 +45,8 @@ func TestT62_ChainTime(t *testing.T) {
 }
 
 // An authorization whose start is the time of the last block waits for the next one.
-func TestT62_StartsNow(t *testing.T) {
+// T62
+func TestStartsNow(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	r := w.running()
 	keys, buyer := w.stranger(usdc, 1_000_000)
@@ -64,9 +66,10 @@ func TestT62_StartsNow(t *testing.T) {
 	w.unsold(r, w.sale(keys, buyer, receiver(1), 1, func(s *rail.Sale) { s.Authorization.ValidAfter = uint64(w.Now().Unix()) + 60 }), wordAfter)
 }
 
-// TestT62_LateInclusion lets the operation of a sale land after its authorization has ended: the order fails when a finalized block
+// TestLateInclusion lets the operation of a sale land after its authorization has ended: the order fails when a finalized block
 // is past the end, and no credits are granted.
-func TestT62_LateInclusion(t *testing.T) {
+// T62
+func TestLateInclusion(t *testing.T) {
 	w := newWorld(t, chaintest.Embedded(t)) // on anvil each block finalizes the one before the last
 	sink := w.ledger()
 	change := []func(*chain.Config){remote, func(c *chain.Config) { c.Orders = sink }}
@@ -97,7 +100,8 @@ func TestT62_LateInclusion(t *testing.T) {
 }
 
 // Others may carry an authorization out as long as it is valid: a sale that is sent and does not land is not given up before.
-func TestT62_OthersInTime(t *testing.T) {
+// T62
+func TestOthersInTime(t *testing.T) {
 	w := newWorld(t, chaintest.Embedded(t)) // on anvil each block finalizes the one before the last
 	sink := w.ledger()
 	double := chaintest.NewDouble(t, w.Client())

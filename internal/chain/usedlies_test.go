@@ -20,7 +20,8 @@ var topicTransfer = crypto.Keccak256Hash([]byte("Transfer(address,address,uint25
 
 // The order was paid, and the database has lost it. One endpoint has an old block for the last one or for another, or hides the
 // transfer: the order does not fail.
-func TestT68_LiesAboutAnOrderThatWasPaid(t *testing.T) {
+// T68
+func TestLiesAboutAnOrderThatWasPaid(t *testing.T) {
 	for _, lie := range []string{"the head", "a block between", "the transfer"} {
 		t.Run(lie, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))

@@ -57,7 +57,8 @@ func (s *shop) adjust(id string, a rail.Adjustment) {
 
 // T83: an order is refunded or disputed after 0, 50 and 100 % of its credits are spent. The unspent
 // credits are taken back, and the rest is a loss. When the money returns, so do the credits.
-func TestT83_MoneyBack(t *testing.T) {
+// T83
+func TestMoneyBack(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(100_000)
 		for _, spent := range []toll.Credits{0, 50, 100} {
@@ -141,7 +142,8 @@ func TestT83_MoneyBack(t *testing.T) {
 }
 
 // T83: open holds keep what they need until they end.
-func TestT83_MoneyBackUnderHolds(t *testing.T) {
+// T83
+func TestMoneyBackUnderHolds(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(100_000)
 		for _, settles := range []toll.Credits{-1, 0, 10, 30} { // -1: the hold is released
@@ -359,7 +361,8 @@ func (s *shop) killed(i int, at string, f func()) {
 
 // F11: a process dies before and after the commit of each step. A repeated adjustment ends the
 // same.
-func TestF11_AdjustKilled(t *testing.T) {
+// F11
+func TestAdjustKilled(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		for _, at := range []string{"finish", "adjusting", "finished"} {
 			p, id, _ := s.bought(s.cardDelegation(1000), 30, nil)
@@ -386,7 +389,8 @@ func TestF11_AdjustKilled(t *testing.T) {
 // T83: refunds, disputes, holds and settlements in random order. The books agree after each step.
 // At the end the credits that were taken back or lost are those that follow from refunds and
 // disputes.
-func TestT83_RandomMoney(t *testing.T) {
+// T83
+func TestRandomMoney(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		seed := uint64(time.Now().UnixNano())
 		s.Logf("seed %d", seed)

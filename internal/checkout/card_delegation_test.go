@@ -76,7 +76,8 @@ func TestOrder_CardDelegation(t *testing.T) {
 }
 
 // T81: a card delegation for three charges is raced by top-ups of two processes.
-func TestT81_CardDelegationRaced(t *testing.T) {
+// T81
+func TestCardDelegationRaced(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(fiat, ten))
 		d := s.cardDelegation(1500)
@@ -189,7 +190,8 @@ func TestFreeze_Ended(t *testing.T) {
 
 // A late payment confirms a failed order if the limits of the plan have room, else the order
 // refuses it. The rail continues in the same transaction.
-func TestT76_LatePaymentWithinLimits(t *testing.T) {
+// T76
+func TestLatePaymentWithinLimits(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		late := rail.Outcome{Status: toll.OrderConfirmed, TxHash: "pi_1", WithinLimits: true}
 		failed := func(p *toll.Plan) string {

@@ -70,7 +70,8 @@ func TestPrepare_Refuses(t *testing.T) {
 }
 
 // An order that was decided while this process prepared it, by one whose rail refuses it, is not begun and costs nothing.
-func TestF24_DecidedWhilePrepared(t *testing.T) {
+// F24
+func TestDecidedWhilePrepared(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		s.rail.Behave(railtest.Behaviour{Hang: true})

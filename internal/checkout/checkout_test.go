@@ -343,7 +343,8 @@ func TestEnsureFreeOnce(t *testing.T) {
 	})
 }
 
-func TestT42_MintByOwner(t *testing.T) {
+// T42
+func TestMintByOwner(t *testing.T) {
 	each(t, func(s *shop) {
 		p := s.plan(nil)
 		r, err := s.at(0).Mint(s.ctx, owner, p.ID, holder, 7, toll.Units{}, nil)

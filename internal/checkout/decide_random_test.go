@@ -14,7 +14,8 @@ import (
 
 // Orders are paid, used, undone, redone and made final in random order, each told once, twice or by two processes: the books agree
 // after each step, and an order stands as the chain says.
-func TestT56_RandomDecisions(t *testing.T) {
+// T56
+func TestRandomDecisions(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		r := rand.New(rand.NewPCG(5, 6))
 		p := s.plan(both(usdc(100), ten))

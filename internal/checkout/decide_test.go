@@ -82,7 +82,8 @@ func (s *shop) events(id string) (types []toll.EventType) {
 	return types
 }
 
-func TestT53_TakeBackAfterSpending(t *testing.T) {
+// T53
+func TestTakeBackAfterSpending(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		for _, settles := range []bool{true, false} {
 			p := s.plan(usdc(100))
@@ -123,7 +124,8 @@ func TestT53_TakeBackAfterSpending(t *testing.T) {
 }
 
 // A hold that lapses gives its credits to the take back, without anybody who touches the account.
-func TestT53_HoldLapses(t *testing.T) {
+// T53
+func TestHoldLapses(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		perm := s.permission(p, "", nil)
@@ -143,7 +145,8 @@ func TestT53_HoldLapses(t *testing.T) {
 }
 
 // The half of T56 that is checkout's: what the chain decides otherwise, with a delegation, a permission and a place that count.
-func TestT56_OrderUndoneAndRedone(t *testing.T) {
+// T56
+func TestOrderUndoneAndRedone(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(usdc(100), ten, func(p *toll.Plan) { p.MaxOrders = 1 }))
 		d := s.delegation(100)
@@ -201,7 +204,8 @@ func TestT56_OrderUndoneAndRedone(t *testing.T) {
 }
 
 // An order that failed while it was open is paid after all: it counts again wherever it had counted.
-func TestT56_FailedOrderIsPaid(t *testing.T) {
+// T56
+func TestFailedOrderIsPaid(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(usdc(100), ten))
 		d := s.delegation(100)

@@ -250,7 +250,8 @@ func TestUsableDelegation(t *testing.T) {
 	})
 }
 
-func TestT64_DelegationOverrun(t *testing.T) {
+// T64
+func TestDelegationOverrun(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.delegation(350)
 		plans := make([]*toll.Plan, 50)

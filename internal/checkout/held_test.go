@@ -233,7 +233,8 @@ func TestRevocationReachesTheChain(t *testing.T) {
 
 // The half of T65 that is checkout's: what a delegation does not pay is refused before anything is signed, and what the chain
 // refuses brings no credits and costs nothing.
-func TestT65_DelegationMisuse(t *testing.T) {
+// T65
+func TestDelegationMisuse(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(usdc(100))
 		pinned := s.delegate(input(func(in *toll.DelegationInput) { in.AllowedRecipients = []toll.Address{other} })).DelegationID
@@ -271,7 +272,8 @@ func TestT65_DelegationMisuse(t *testing.T) {
 }
 
 // Units that were spent elsewhere count as soon as the chain says so, and whatever orders are under way meanwhile.
-func TestT64_SpentElsewhere(t *testing.T) {
+// T64
+func TestSpentElsewhere(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.delegation(350)
 		spent := func() toll.Cents {
@@ -336,7 +338,8 @@ func TestT64_SpentElsewhere(t *testing.T) {
 }
 
 // Readings at any moment of any orders leave the sums right, and the limit unbroken.
-func TestT64_ReadingsAmongOrders(t *testing.T) {
+// T64
+func TestReadingsAmongOrders(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.delegation(1000)
 		var paid atomic.Int64

@@ -354,7 +354,8 @@ func TestOrder_KeptUnderKey(t *testing.T) {
 	})
 }
 
-func TestT38_TrialTwice(t *testing.T) {
+// T38
+func TestTrialTwice(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		for _, plan := range []*toll.Plan{s.plan(both(usdc(100), trial)), s.plan(trial)} {
 			// The rail is slow, so that all but one meet an order that is not finished.
@@ -391,7 +392,8 @@ func TestT38_TrialTwice(t *testing.T) {
 	})
 }
 
-func TestT39_AccessLimitRaced(t *testing.T) {
+// T39
+func TestAccessLimitRaced(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(usdc(100), func(p *toll.Plan) { p.MaxOrders = 10 }))
 		s.rail.Behave(railtest.Behaviour{DeclineNext: 3})

@@ -136,7 +136,8 @@ func TestRefund_Unpaid(t *testing.T) {
 }
 
 // F11: the process that was asked for a refund dies; another one makes it, once.
-func TestF11_RefundKilled(t *testing.T) {
+// F11
+func TestRefundKilled(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		for at, want := range map[string]int64{"finish": 0, "finished": 100, "refunding": 100} {
 			p, id, _ := s.bought(s.cardDelegation(1000), 0, nil)
@@ -152,7 +153,8 @@ func TestF11_RefundKilled(t *testing.T) {
 
 // T82: the bank wants the owner of the card to confirm. The refusal carries the address of a page,
 // which works once, for an hour.
-func TestT82_Authentication(t *testing.T) {
+// T82
+func TestRefund_Authentication(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(fiat, func(p *toll.Plan) { p.MaxOrders = 5 }))
 		d := s.cardDelegation(1000)
@@ -223,7 +225,8 @@ func TestT82_Authentication(t *testing.T) {
 
 // T85: a page in the place of a failed order sells what that order was to buy, or nothing. A page that
 // nobody paid is replaced.
-func TestT85_ReplaceOtherTerms(t *testing.T) {
+// T85
+func TestReplaceOtherTerms(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(fiat)
 		s.rail.Behave(railtest.Behaviour{Decline: true, Code: toll.CodeCardAuthentication})

@@ -41,7 +41,8 @@ func (s *shop) credits(plan *toll.Plan) toll.Credits {
 }
 
 // One authorization is sent for two plans, by many callers of two processes: one order, one transfer, one first.
-func TestT60_AuthorizationRaced(t *testing.T) {
+// T60
+func TestAuthorizationRaced(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		s.rail.Fund(holder, toll.USDCSandbox, 10_000_000)
 		plans := []*toll.Plan{s.sold(), s.sold()}
@@ -119,7 +120,8 @@ func TestSaleIdentifierRaced(t *testing.T) {
 }
 
 // A process dies at a step of a sale; another one goes on with the same authorization.
-func TestF13_SaleGoesOn(t *testing.T) {
+// F13
+func TestSaleGoesOn(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		s.rail.Fund(holder, toll.USDCSandbox, 10_000_000)
 		for i, step := range []string{"placed", "pay", "paid", "finish", "confirming", "finished"} {
@@ -190,7 +192,8 @@ func TestSaleChecksBeforeItWrites(t *testing.T) {
 }
 
 // A sale fails before anything was sent, and others have its authorization carried out afterwards: who asks again finds it paid.
-func TestT58_AfterAFailure(t *testing.T) {
+// T58
+func TestAfterAFailure(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		plan := s.sold()
 		r := s.sale(plan, 1)
@@ -212,7 +215,8 @@ func TestT58_AfterAFailure(t *testing.T) {
 
 // A purchase that nobody can pay any more gives its name back: under it the wallet buys with another authorization. While the first
 // may still be paid, as one that failed before anything was sent, the name stands for that.
-func TestT36_IdentifierAfterAFailure(t *testing.T) {
+// T36
+func TestIdentifierAfterAFailure(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		s.rail.Fund(holder, toll.USDCSandbox, 10_000_000)
 		nonce := byte(0)

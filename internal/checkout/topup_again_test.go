@@ -72,7 +72,8 @@ func TestOrderIDs(t *testing.T) {
 }
 
 // A process dies at each step of a top-up; the request comes again, elsewhere, and finds its order.
-func TestF12_TopUpKilledAtEachStep(t *testing.T) {
+// F12
+func TestTopUpKilledAtEachStep(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		for i, step := range []string{"place", "placing", "placed", "pay", "paid", "finish", "confirming", "finished"} {
 			p := s.plan(both(usdc(100), ten))

@@ -78,7 +78,8 @@ func (s *shop) requestAtOnce(n int, p *toll.Plan, delegation string) (held, refu
 	return ok.Load(), no.Load()
 }
 
-func TestT37_TopUpRaced(t *testing.T) {
+// T37
+func TestTopUpRaced(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		p := s.plan(both(usdc(100), ten))
 		d := s.delegation(300)

@@ -16,7 +16,8 @@ import (
 )
 
 // Callers of the gate who read or send a byte now and then lose their connection; a stream that is read lasts, however little comes.
-func TestT173_SlowCallersOfGate(t *testing.T) {
+// T173
+func TestSlowCallersOfGate(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/big", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 32<<20)) })
 	mux.HandleFunc("/body", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })

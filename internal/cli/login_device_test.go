@@ -75,9 +75,10 @@ func (p *visitor) decide(code, decision string) {
 	p.post("/device", url.Values{"request": {code}, "ticket": {ticket(page)}, "decision": {decision}, "right": {"read", "spend"}})
 }
 
-// TestT123_LoginByDevice: without a browser the command line shows a code, and has what the person who types it elsewhere
+// TestLoginByDevice: without a browser the command line shows a code, and has what the person who types it elsewhere
 // decided.
-func TestT123_LoginByDevice(t *testing.T) {
+// T123
+func TestLoginByDevice(t *testing.T) {
 	svc := tolltest.New(t)
 	key, err := svc.NewKey("builder")
 	if err != nil {
@@ -121,8 +122,9 @@ func TestT123_LoginByDevice(t *testing.T) {
 	}
 }
 
-// TestT125_CallbackEnds: nobody else can wait where the answer comes, and after its time, or its answer, nobody waits there.
-func TestT125_CallbackEnds(t *testing.T) {
+// TestCallbackEnds: nobody else can wait where the answer comes, and after its time, or its answer, nobody waits there.
+// T125
+func TestCallbackEnds(t *testing.T) {
 	svc := tolltest.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

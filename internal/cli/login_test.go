@@ -81,9 +81,10 @@ func visit(t *testing.T, address string, change func(*http.Request)) int {
 	return res.StatusCode
 }
 
-// TestT125_CallbackOfTheCommandLine: what is no answer to this sign-in changes nothing, and the answer leaves a key in the
+// TestCallbackOfTheCommandLine: what is no answer to this sign-in changes nothing, and the answer leaves a key in the
 // profile and nowhere else.
-func TestT125_CallbackOfTheCommandLine(t *testing.T) {
+// T125
+func TestCallbackOfTheCommandLine(t *testing.T) {
 	svc := tolltest.New(t)
 	person, err := svc.NewKey("builder")
 	if err != nil {

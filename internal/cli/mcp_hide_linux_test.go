@@ -12,9 +12,10 @@ import (
 	"github.com/tollhq/toll/internal/cli"
 )
 
-// TestT134_ChildCannotReadKey: a process that toll mcp starts finds the API key neither in its own environment nor in that, the
+// TestChildCannotReadKey: a process that toll mcp starts finds the API key neither in its own environment nor in that, the
 // command line or the memory of its parent.
-func TestT134_ChildCannotReadKey(t *testing.T) {
+// T134
+func TestChildCannotReadKey(t *testing.T) {
 	look := func(hide string) string {
 		c := exec.Command("/proc/self/exe")
 		c.Args = []string{"keyholder", hide}

@@ -97,7 +97,7 @@ func leaves(c *cobra.Command) []*cobra.Command {
 func TestScripts_Cover(t *testing.T) {
 	cannotFail := []string{"version", "credits payg", "credits non-expirable"}
 	// Cards are enrolled on a page of their processor, and people sign up on one: TestRecovery in internal/server.
-	// A payment without an order comes of a restore: TestF28_CardsAfterRestore there.
+	// A payment without an order comes of a restore: TestCardsAfterRestore there.
 	noSuccess := []string{"cards revoke", "users recover", "orders resolve"}
 	elsewhere := []string{"login", "logout"} // with a browser: login_test.go
 	var scripts strings.Builder

@@ -140,7 +140,8 @@ func signedWith(d delivered, secret string) bool {
 	return false
 }
 
-func TestT87_SignedAndRotated(t *testing.T) {
+// T87
+func TestSignedAndRotated(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
 		r := newReceiver(t, nil)
@@ -203,7 +204,8 @@ func TestT87_SignedAndRotated(t *testing.T) {
 
 // A receiver that fails gets the attempts that are written down, for three days; then the delivery failed, and the webhook is
 // paused with an event.
-func TestT87_RetriesAndPause(t *testing.T) {
+// T87
+func TestRetriesAndPause(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
 		r := newReceiver(t, status(500))
@@ -277,7 +279,8 @@ func TestT87_RetriesAndPause(t *testing.T) {
 	})
 }
 
-func TestT87_OddReceivers(t *testing.T) {
+// T87
+func TestOddReceivers(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	m := newMarket(t, st)
 	metadata := newReceiver(t, nil)
@@ -339,8 +342,9 @@ func (nobody) LookupNetIP(context.Context, string, string) ([]netip.Addr, error)
 	return nil, errors.New("no such host")
 }
 
-// TestT109_OneErrorForAll: what a webhook's owner is told of addresses that cannot be reached is one text.
-func TestT109_OneErrorForAll(t *testing.T) {
+// TestOneErrorForAll: what a webhook's owner is told of addresses that cannot be reached is one text.
+// T109
+func TestOneErrorForAll(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	m := newMarket(t, st)
 	gone := httptest.NewServer(nil)
@@ -357,9 +361,10 @@ func TestT109_OneErrorForAll(t *testing.T) {
 	}
 }
 
-// TestF14_KilledBetween: a sender that ends between claim, answer and note loses nothing. The event comes at least once, under
+// TestKilledBetween: a sender that ends between claim, answer and note loses nothing. The event comes at least once, under
 // one id, and events of one object come in their order.
-func TestF14_KilledBetween(t *testing.T) {
+// F14
+func TestKilledBetween(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		for _, step := range []string{"fanned", "claimed", "sent"} {
 			m := newMarket(t, st)
@@ -452,9 +457,10 @@ func TestWebhooks_TwoProcesses(t *testing.T) {
 	})
 }
 
-// TestT181_QueuesGrow: a receiver that is down does not let its queue grow without bound, delays no other and no settlement,
+// TestQueuesGrow: a receiver that is down does not let its queue grow without bound, delays no other and no settlement,
 // and gets everything once it is back.
-func TestT181_QueuesGrow(t *testing.T) {
+// T181
+func TestQueuesGrow(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	m := newMarket(t, st)
 	m.events.client = outbound.New(outbound.Config{Loopback: true, IgnoreBody: true, Timeout: time.Hour}) // who is silent stays so

@@ -108,9 +108,10 @@ func TestDerive_OwnPlan(t *testing.T) {
 	}
 }
 
-// TestI20_OneEventForEachEntry: several processes follow the journal, some of which end at each step, while others settle. Each
+// TestOneEventForEachEntry: several processes follow the journal, some of which end at each step, while others settle. Each
 // entry ends up with one event for each side.
-func TestI20_OneEventForEachEntry(t *testing.T) {
+// I20
+func TestOneEventForEachEntry(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
 		ctx, stop := context.WithCancel(t.Context())
@@ -182,8 +183,9 @@ func TestI20_OneEventForEachEntry(t *testing.T) {
 
 var errStop = errors.New("stopped by the test")
 
-// TestI20_KilledAtEachStep: a process that ends while it derives leaves all events of its batch, or none.
-func TestI20_KilledAtEachStep(t *testing.T) {
+// TestKilledAtEachStep: a process that ends while it derives leaves all events of its batch, or none.
+// I20
+func TestKilledAtEachStep(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
 		m.mint(subscriber, 1000, "o", time.Time{})

@@ -68,8 +68,9 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestT179_StreamsAreBounded: an address has few streams, closed ones count no more, and other addresses have theirs.
-func TestT179_StreamsAreBounded(t *testing.T) {
+// TestStreamsAreBounded: an address has few streams, closed ones count no more, and other addresses have theirs.
+// T179
+func TestStreamsAreBounded(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	m := newMarket(t, st)
 	ctx := t.Context()
@@ -103,9 +104,10 @@ func TestT179_StreamsAreBounded(t *testing.T) {
 	}
 }
 
-// TestT179_PagesThatWait: a session has few pages that wait, and they take no place of a program. Each learns of an event, and those
+// TestPagesThatWait: a session has few pages that wait, and they take no place of a program. Each learns of an event, and those
 // that wait are let go when the process is going to stop.
-func TestT179_PagesThatWait(t *testing.T) {
+// T179
+func TestPagesThatWait(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	m := newMarket(t, st)
 	defer run(m.events.Loops()...)()

@@ -407,7 +407,8 @@ func TestMail_ServerDown(t *testing.T) {
 }
 
 // T150: what a mail program could take for a link is no name in a mail.
-func TestT150_NamesInMails(t *testing.T) {
+// T150
+func TestNamesInMails(t *testing.T) {
 	for name, want := range map[string]string{
 		"Basic": `"Basic" (7)`, "GPT-4.1 mini": `"GPT-4.1 mini" (7)`, "Ünïcode, 2 & 3": `"Ünïcode, 2 & 3" (7)`, "": "7", "evil.com": "7",
 		"http://1.2.3.4": "7", "a@b": "7", "www.evil": "7", "evil。com": "7", "x\r\nBcc: y": "7", "x\u202ey": `"xy" (7)`, "1.2.3.4/x": "7",

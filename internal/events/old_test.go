@@ -13,7 +13,8 @@ import (
 
 // A webhook that is much older than three days is not paused by its first failures: the three days begin with the first failure, and
 // they begin again after each success.
-func TestT87_OldWebhookFails(t *testing.T) {
+// T87
+func TestOldWebhookFails(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
 		r := newReceiver(t, nil)
@@ -53,7 +54,8 @@ func TestT87_OldWebhookFails(t *testing.T) {
 }
 
 // After a second rotation within a day the first secret signs nothing, and the second one signs until a day after the second rotation.
-func TestT87_SecondRotation(t *testing.T) {
+// T87
+func TestSecondRotation(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		m := newMarket(t, st)
 		r := newReceiver(t, nil)
@@ -86,7 +88,8 @@ func TestT87_SecondRotation(t *testing.T) {
 }
 
 // A webhook that fails has one delivery under way, and a webhook that works has four; each delivery gives its place back.
-func TestT181_PlacesOfWebhooks(t *testing.T) {
+// T181
+func TestPlacesOfWebhooks(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	m := newMarket(t, st)
 	for _, failing := range []bool{false, true} {

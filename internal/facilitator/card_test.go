@@ -129,7 +129,8 @@ func (s *cardScene) charged() int {
 
 // T82: a charge is refused when the content is ready, or before it is made. Nothing is burned, the content is withheld, and
 // where the bank wants the owner of the card there is a page, which works once.
-func TestT82_ChargeRefusedLate(t *testing.T) {
+// T82
+func TestChargeRefusedLate(t *testing.T) {
 	const poor, asks, good = "pm_card_visa_chargeDeclinedInsufficientFunds", "pm_card_authenticationRequired", "4242 4242 4242 4242"
 	detached := func(s *cardScene, method string) { s.becomes(method, "pm_detached") }
 	removed := func(s *cardScene, method string) {

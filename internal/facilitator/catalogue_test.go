@@ -43,7 +43,8 @@ func heap() int64 {
 }
 
 // What agents share is in memory once, and an answer is bounded: big agents cost what their texts are long, however many read.
-func TestT178_BigAgents(t *testing.T) {
+// T178
+func TestBigAgents(t *testing.T) {
 	s := newScene(t, "sqlite", 1)
 	s.bigAgents(50) // 26 MiB of urls
 	before := heap()
@@ -123,7 +124,8 @@ func TestCatalogueParts(t *testing.T) {
 }
 
 // A search is bounded by what it looks for.
-func TestT178_LongQueries(t *testing.T) {
+// T178
+func TestLongQueries(t *testing.T) {
 	s := newScene(t, "sqlite", 1)
 	for query, ok := range map[string]bool{
 		strings.Repeat("a ", 16): true, strings.Repeat("a ", 17): false, strings.Repeat("a", 256): true, strings.Repeat("a", 257): false,

@@ -434,7 +434,8 @@ func TestSignedReceipts(t *testing.T) {
 }
 
 // A payer sends a schema and the value that it is about, through any gate. The payment is answered at once, whatever the two say.
-func TestT182_SchemaOfPayer(t *testing.T) {
+// T182
+func TestSchemaOfPayer(t *testing.T) {
 	s := newScene(t, "sqlite", 1)
 	p := s.plan(dynamic(1, 10))
 	s.mint(p, s1, 100)

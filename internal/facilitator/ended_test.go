@@ -14,9 +14,10 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// TestT13_EndedKey: every access token of an ended key is over, also one that was made while it ended, and in another process as
+// TestEndedKey: every access token of an ended key is over, also one that was made while it ended, and in another process as
 // well. Open holds still settle, and access tokens of other keys go on.
-func TestT13_EndedKey(t *testing.T) {
+// T13
+func TestEndedKey(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(ten)
 		a := s.agent(nil, p)

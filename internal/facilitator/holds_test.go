@@ -13,7 +13,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-func TestT29_StateChangesBetweenVerifyAndSettle(t *testing.T) {
+// T29
+func TestStateChangesBetweenVerifyAndSettle(t *testing.T) {
 	changes := map[string]struct {
 		change func(s *scene, p *toll.Plan, a *toll.Agent, tok *toll.AccessToken)
 		code   toll.Code // of the settle without a hold; "" when the change does not matter
@@ -105,7 +106,8 @@ func TestLapsedHold(t *testing.T) {
 	})
 }
 
-func TestT30_ReleaseAgainstSettle(t *testing.T) {
+// T30
+func TestReleaseAgainstSettle(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 500)
@@ -148,7 +150,8 @@ func TestT30_ReleaseAgainstSettle(t *testing.T) {
 	})
 }
 
-func TestT31_LapseAgainstSettle(t *testing.T) {
+// T31
+func TestLapseAgainstSettle(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 1000)
@@ -177,7 +180,8 @@ func TestT31_LapseAgainstSettle(t *testing.T) {
 	})
 }
 
-func TestT32_HoldExhaustion(t *testing.T) {
+// T32
+func TestHoldExhaustion(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(1, 1))
 		s.mint(p, s1, 1000)
@@ -215,7 +219,8 @@ func TestT32_HoldExhaustion(t *testing.T) {
 	})
 }
 
-func TestT47_ExpiryUnderHold(t *testing.T) {
+// T47
+func TestExpiryUnderHold(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		for i, settle := range []bool{true, false} {

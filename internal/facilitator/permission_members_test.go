@@ -8,8 +8,9 @@ import (
 	"github.com/tollhq/toll/internal/facilitator"
 )
 
-// TestT173_UnknownMembersOfPermission: what a body of unknown members costs is reading it, a few allocations for each.
-func TestT173_UnknownMembersOfPermission(t *testing.T) {
+// TestUnknownMembersOfPermission: what a body of unknown members costs is reading it, a few allocations for each.
+// T173
+func TestUnknownMembersOfPermission(t *testing.T) {
 	const members = 20_000
 	var body strings.Builder
 	body.WriteString(`{"planId":"1"`)

@@ -29,7 +29,8 @@ func (s *scene) quota(e *toll.Error, code toll.Code, what string, limit any) {
 
 // A subscriber has so many holds that burn nothing in an hour with each builder. What is burned does not count, and others have
 // their own.
-func TestT177_FreeHolds(t *testing.T) {
+// T177
+func TestFreeHolds(t *testing.T) {
 	each(t, func(s *scene) {
 		const what = "holds that burn nothing"
 		p := s.plan(dynamic(1, 10))
@@ -83,7 +84,8 @@ func TestT177_FreeHolds(t *testing.T) {
 
 // A hold that is refused gives its place in the quota back, a settlement gives back one, and a repeat or a release gives back
 // nothing.
-func TestT177_FreeHoldsGivenBack(t *testing.T) {
+// T177
+func TestFreeHoldsGivenBack(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(1, 10))
 		i := s.limited(facilitator.Quotas{FreeHolds: 2})
@@ -124,7 +126,8 @@ func TestT177_FreeHoldsGivenBack(t *testing.T) {
 }
 
 // An account makes so many permissions in an hour. Large metadata counts for several.
-func TestT177_Permissions(t *testing.T) {
+// T177
+func TestQuota_Permissions(t *testing.T) {
 	s := newScene(t, "sqlite", 1)
 	p := s.plan(nil)
 	i := s.limited(facilitator.Quotas{Permissions: 4})
@@ -139,7 +142,8 @@ func TestT177_Permissions(t *testing.T) {
 }
 
 // A request has so many sub-tasks.
-func TestT177_SubTasks(t *testing.T) {
+// T177
+func TestSubTasks(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(1, 10))
 		s.mint(p, s1, 100)

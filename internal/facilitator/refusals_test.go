@@ -12,7 +12,8 @@ import (
 )
 
 // Refusals are counted by reason without a write, and one write adds them all. Callers who do not own the plan count for nobody.
-func TestT175_RefusalsAreCounted(t *testing.T) {
+// T175
+func TestRefusalsAreCounted(t *testing.T) {
 	each(t, func(s *scene) {
 		p, q := s.plan(nil), s.plan(func(p *toll.Plan) { p.Owner = b2 })
 		a := s.agent(nil, p)
@@ -72,7 +73,8 @@ func TestT175_RefusalsAreCounted(t *testing.T) {
 
 // Between two writes a process counts 16,384 rows and 64 reasons at most; what comes beyond is not counted. A row that is known counts
 // on, and after the write there is room again.
-func TestT175_RefusalsAreBounded(t *testing.T) {
+// T175
+func TestRefusalsAreBounded(t *testing.T) {
 	each(t, func(s *scene) {
 		i := s.one()
 		write := func() (rows, refused int64) {

@@ -14,7 +14,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-func TestT22_ReplayInEveryState(t *testing.T) {
+// T22
+func TestReplayInEveryState(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 1000)
@@ -60,7 +61,8 @@ func TestT22_ReplayInEveryState(t *testing.T) {
 	})
 }
 
-func TestT23_MoreRequestsThanCredits(t *testing.T) {
+// T23
+func TestMoreRequestsThanCredits(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 100)
@@ -94,7 +96,8 @@ func TestT23_MoreRequestsThanCredits(t *testing.T) {
 	})
 }
 
-func TestT25_IdReuseWithOtherContent(t *testing.T) {
+// T25
+func TestIdReuseWithOtherContent(t *testing.T) {
 	each(t, func(s *scene) {
 		p, q := s.plan(dynamic(1, 10)), s.plan(dynamic(1, 10))
 		a, b := s.agent(nil, p, q), s.agent(nil, p, q)
@@ -161,7 +164,8 @@ func TestHoldIsBound(t *testing.T) {
 	})
 }
 
-func TestT26_IdempotencyRaced(t *testing.T) {
+// T26
+func TestIdempotencyRaced(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 1000)
@@ -224,7 +228,8 @@ func TestNonceNamesOneRequest(t *testing.T) {
 	})
 }
 
-func TestT27_ForeignIds(t *testing.T) {
+// T27
+func TestForeignIds(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		theirs := s.plan(func(p *toll.Plan) { p.Owner = b2 })
@@ -292,7 +297,8 @@ func TestT27_ForeignIds(t *testing.T) {
 	})
 }
 
-func TestT28_VerifyAgain(t *testing.T) {
+// T28
+func TestVerifyAgain(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 100)
@@ -328,7 +334,8 @@ func TestT28_VerifyAgain(t *testing.T) {
 }
 
 // The answer is lost, a proxy doubles the request, two retries cross: one burn, equal answers.
-func TestF05_CrossingRetries(t *testing.T) {
+// F05
+func TestCrossingRetries(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 1000)

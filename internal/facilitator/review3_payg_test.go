@@ -12,7 +12,8 @@ import (
 
 // A request of a pay-as-you-go plan whose order is not decided waits for that order when it is repeated: it makes no other one,
 // not even one that costs nothing.
-func TestF12_PayAsYouGoPending(t *testing.T) {
+// F12
+func TestPayAsYouGoPending(t *testing.T) {
 	each(t, func(s *scene) {
 		for _, i := range s.inst {
 			i.Facilitator = i.patient(s, 300*time.Millisecond)

@@ -8,8 +8,9 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// TestT178_SearchGivenBack: a search gives its place back when it succeeds, when it is refused, and when its request ends while it waits.
-func TestT178_SearchGivenBack(t *testing.T) {
+// TestSearchGivenBack: a search gives its place back when it succeeds, when it is refused, and when its request ends while it waits.
+// T178
+func TestSearchGivenBack(t *testing.T) {
 	s := newScene(t, "sqlite", 1)
 	s.agent(nil, s.plan(dynamic(1, 10)))
 	f := s.one()

@@ -44,7 +44,8 @@ func TestSixtyFourCallsTwentyCredits(t *testing.T) {
 	})
 }
 
-func TestT12_RedemptionLimitRaced(t *testing.T) {
+// T12
+func TestRedemptionLimitRaced(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 1000)
@@ -70,7 +71,8 @@ func TestT12_RedemptionLimitRaced(t *testing.T) {
 	})
 }
 
-func TestT13_UseAfterRevocation(t *testing.T) {
+// T13
+func TestUseAfterRevocation(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 100)
@@ -100,7 +102,8 @@ func TestT13_UseAfterRevocation(t *testing.T) {
 	})
 }
 
-func TestT33_GreedyBuilder(t *testing.T) {
+// T33
+func TestGreedyBuilder(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(1, 10))
 		s.mint(p, s1, 100)
@@ -125,7 +128,8 @@ func TestT33_GreedyBuilder(t *testing.T) {
 	})
 }
 
-func TestT45_DynamicBounds(t *testing.T) {
+// T45
+func TestDynamicBounds(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(1, 10))
 		s.mint(p, s1, 100)
@@ -152,8 +156,9 @@ func TestT45_DynamicBounds(t *testing.T) {
 	})
 }
 
-// TestT45_BelowMinimum: maxAmount is the most that may be burned, so one below the minimum of the plan is refused.
-func TestT45_BelowMinimum(t *testing.T) {
+// TestBelowMinimum: maxAmount is the most that may be burned, so one below the minimum of the plan is refused.
+// T45
+func TestBelowMinimum(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(2, 10))
 		s.mint(p, s1, 100)

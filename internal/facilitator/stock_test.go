@@ -119,7 +119,8 @@ func TestStockHoldLife(t *testing.T) {
 	})
 }
 
-func TestT21_StockNonceRaced(t *testing.T) {
+// T21
+func TestStockNonceRaced(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 1000)
@@ -148,7 +149,8 @@ func TestT21_StockNonceRaced(t *testing.T) {
 	})
 }
 
-func TestT22_StockReplayInEveryState(t *testing.T) {
+// T22
+func TestStockReplayInEveryState(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 1000)
@@ -217,7 +219,8 @@ func TestStockTokenNamesOneRequest(t *testing.T) {
 }
 
 // A server that settles before it works gets one success for one payment, however it asks.
-func TestT24_SettleBeforeServe(t *testing.T) {
+// T24
+func TestSettleBeforeServe(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 1000)
@@ -262,7 +265,8 @@ func TestT24_SettleBeforeServe(t *testing.T) {
 	})
 }
 
-func TestT25_StockOtherContent(t *testing.T) {
+// T25
+func TestStockOtherContent(t *testing.T) {
 	each(t, func(s *scene) {
 		p, q := s.plan(dynamic(1, 10)), s.plan(dynamic(1, 10))
 		a, b := s.agent(nil, p, q), s.agent(nil, p, q)
@@ -296,7 +300,8 @@ func TestT25_StockOtherContent(t *testing.T) {
 	})
 }
 
-func TestT27_StockForeignPayments(t *testing.T) {
+// T27
+func TestStockForeignPayments(t *testing.T) {
 	each(t, func(s *scene) {
 		p, q := s.plan(nil), s.plan(nil)
 		s.mint(p, s1, 100)
@@ -321,7 +326,8 @@ func TestT27_StockForeignPayments(t *testing.T) {
 	})
 }
 
-func TestT28_StockVerifyAgain(t *testing.T) {
+// T28
+func TestStockVerifyAgain(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 100)
@@ -341,7 +347,8 @@ func TestT28_StockVerifyAgain(t *testing.T) {
 	})
 }
 
-func TestT35_StockPlanSwap(t *testing.T) {
+// T35
+func TestStockPlanSwap(t *testing.T) {
 	each(t, func(s *scene) {
 		p, q := s.plan(nil), s.plan(nil)
 		plans := []*toll.Plan{p, q}
@@ -378,7 +385,8 @@ func TestT35_StockPlanSwap(t *testing.T) {
 	})
 }
 
-func TestT36_PaymentIdentifier(t *testing.T) {
+// T36
+func TestPaymentIdentifier(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(1, 10))
 		s.mint(p, s1, 100)
@@ -415,7 +423,8 @@ func TestT36_PaymentIdentifier(t *testing.T) {
 	})
 }
 
-func TestT45_StockBounds(t *testing.T) {
+// T45
+func TestStockBounds(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(2, 10))
 		s.mint(p, s1, 100)
@@ -541,7 +550,8 @@ func TestSupported(t *testing.T) {
 
 // What the client accepted is what is asked for, in both bodies: another plan, resource, amount, asset or receiver is refused, and
 // no settle burns more than was accepted, with a verify before it or without.
-func TestT10_SwappedTerms(t *testing.T) {
+// T10
+func TestSwappedTerms(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(1, 10))
 		q := s.plan(dynamic(1, 10))

@@ -64,7 +64,8 @@ func (s *scene) spent(delegation string, cents int64, orders int) {
 	}
 }
 
-func TestT37_TopUpRaced(t *testing.T) {
+// T37
+func TestTopUpRaced(t *testing.T) {
 	each(t, func(s *scene) {
 		for name, body := range map[string]struct {
 			verify func(c *call, i *instance) (*x402.VerifyResponse, error)
@@ -110,7 +111,8 @@ func TestT37_TopUpRaced(t *testing.T) {
 	})
 }
 
-func TestT12_OrderLimitRaced(t *testing.T) {
+// T12
+func TestOrderLimitRaced(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(ten)
 		d := s.delegation(10_000, nil)
@@ -296,7 +298,8 @@ func TestTopUp_Refused(t *testing.T) {
 }
 
 // An order that takes its time: the answer says so, and who repeats the call waits for the same order.
-func TestF12_TopUpPending(t *testing.T) {
+// F12
+func TestTopUpPending(t *testing.T) {
 	each(t, func(s *scene) {
 		for _, i := range s.inst {
 			i.Facilitator = i.patient(s, 300*time.Millisecond)

@@ -382,7 +382,8 @@ func TestBodies(t *testing.T) {
 	})
 }
 
-func TestT10_OuterObjectChanged(t *testing.T) {
+// T10
+func TestOuterObjectChanged(t *testing.T) {
 	each(t, func(s *scene) {
 		p, q := s.plan(nil), s.plan(nil)
 		a, other := s.agent(nil, p), s.agent(nil, p, q)
@@ -435,7 +436,8 @@ func TestT10_OuterObjectChanged(t *testing.T) {
 	})
 }
 
-func TestT11_StolenAtAnotherAgent(t *testing.T) {
+// T11
+func TestStolenAtAnotherAgent(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		a := s.agent(nil, p)
@@ -480,7 +482,8 @@ func TestT11_StolenAtAnotherAgent(t *testing.T) {
 	})
 }
 
-func TestT34_ResourceAndVerbSwap(t *testing.T) {
+// T34
+func TestResourceAndVerbSwap(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		strict := s.agent(func(a *toll.Agent) { a.API.StrictEndpoints = true }, p)
@@ -526,7 +529,8 @@ func TestT34_ResourceAndVerbSwap(t *testing.T) {
 	})
 }
 
-func TestT35_PlanSwap(t *testing.T) {
+// T35
+func TestPlanSwap(t *testing.T) {
 	each(t, func(s *scene) {
 		p, q := s.plan(nil), s.plan(nil)
 		plans := []*toll.Plan{p, q}

@@ -200,7 +200,8 @@ func TestGroup_Stop(t *testing.T) {
 }
 
 // F22: a turn that hangs delays a shutdown up to its deadline, and the error says so.
-func TestF22_StopEndsAtItsDeadline(t *testing.T) {
+// F22
+func TestStopEndsAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var closed atomic.Bool

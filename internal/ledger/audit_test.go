@@ -212,8 +212,9 @@ func follow(t *testing.T, l *ledger.Ledger, consumers ...ledger.Consumer) {
 	}
 }
 
-// TestT27_IdsCannotBeCrowdedOut lets a stranger use the same caller-chosen id in many accounts of its own.
-func TestT27_IdsCannotBeCrowdedOut(t *testing.T) {
+// TestIdsCannotBeCrowdedOut lets a stranger use the same caller-chosen id in many accounts of its own.
+// T27
+func TestIdsCannotBeCrowdedOut(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		b.mint(10, time.Time{})

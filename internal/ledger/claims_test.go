@@ -36,9 +36,10 @@ func (b *bench) claim(perm toll.Hash, id string, n toll.Credits) bool {
 	return err == nil
 }
 
-// TestT32_StockpiledClaims: holds that lapse are claims on credits that are bought later. A
+// TestStockpiledClaims: holds that lapse are claims on credits that are bought later. A
 // permission keeps no more of them than it could hold at a time, the newest.
-func TestT32_StockpiledClaims(t *testing.T) {
+// T32
+func TestStockpiledClaims(t *testing.T) {
 	tests := map[string]struct {
 		limit         toll.Credits
 		rounds, holds int
@@ -72,8 +73,9 @@ func TestT32_StockpiledClaims(t *testing.T) {
 	}
 }
 
-// TestF06_ClaimsKilled: a kill around a lapse leaves both the lapse and what it gave up, or neither.
-func TestF06_ClaimsKilled(t *testing.T) {
+// TestClaimsKilled: a kill around a lapse leaves both the lapse and what it gave up, or neither.
+// F06
+func TestClaimsKilled(t *testing.T) {
 	t.Parallel()
 	eachCrash(t, func(t *testing.T, _ string, run func(string, toll.Hash, string), b func() *bench) {
 		perm := b().permission(0)

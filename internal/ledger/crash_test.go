@@ -165,7 +165,8 @@ func eachCrashAt(t *testing.T, way string, f func(t *testing.T, point string, ru
 	}
 }
 
-func TestF01_VerifyWithHoldKilled(t *testing.T) {
+// F01
+func TestVerifyWithHoldKilled(t *testing.T) {
 	t.Parallel()
 	eachCrashRemembered(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
 		perm := b().permission(50)
@@ -187,7 +188,8 @@ func TestF01_VerifyWithHoldKilled(t *testing.T) {
 	})
 }
 
-func TestF02_SettleKilled(t *testing.T) {
+// F02
+func TestSettleKilled(t *testing.T) {
 	t.Parallel()
 	eachCrashRemembered(t, func(t *testing.T, point string, run func(string, toll.Hash, string), b func() *bench) {
 		perm := b().permission(0)
@@ -210,7 +212,8 @@ func TestF02_SettleKilled(t *testing.T) {
 	})
 }
 
-func TestF06_ReleaseAndSweepKilled(t *testing.T) {
+// F06
+func TestReleaseAndSweepKilled(t *testing.T) {
 	t.Parallel()
 	for _, act := range []string{"release", "sweep"} {
 		t.Run(act, func(t *testing.T) {
@@ -243,11 +246,13 @@ func TestMintKilled(t *testing.T) {
 	})
 }
 
-// TestF03_GroupCommit puts a poisoned operation and a cancelled caller among others.
-func TestF03_GroupCommit(t *testing.T) { testGroupCommit(t, false) }
+// TestGroupCommit puts a poisoned operation and a cancelled caller among others.
+// F03
+func TestGroupCommit(t *testing.T) { testGroupCommit(t, false) }
 
-// TestF03_GroupCommit_Remembered does so with a writer that remembers the account.
-func TestF03_GroupCommit_Remembered(t *testing.T) { testGroupCommit(t, true) }
+// TestGroupCommit_Remembered does so with a writer that remembers the account.
+// F03
+func TestGroupCommit_Remembered(t *testing.T) { testGroupCommit(t, true) }
 
 func testGroupCommit(t *testing.T, remembered bool) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
@@ -313,8 +318,9 @@ func testGroupCommit(t *testing.T, remembered bool) {
 	})
 }
 
-// TestF15_QueueIsBounded fills the queue while the store stands still.
-func TestF15_QueueIsBounded(t *testing.T) {
+// TestQueueIsBounded fills the queue while the store stands still.
+// F15
+func TestQueueIsBounded(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		l := ledger.New(st, ledger.Config{MACKey: []byte("0123456789abcdef"), QueueSize: 4})
 		release := make(chan struct{})

@@ -180,7 +180,8 @@ func TestMintIsReplayedByItsRef(t *testing.T) {
 	})
 }
 
-func TestT42_Overflow(t *testing.T) {
+// T42
+func TestLedger_Overflow(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		b.mint(toll.MaxCredits, time.Time{})
@@ -200,7 +201,8 @@ func TestT42_Overflow(t *testing.T) {
 	})
 }
 
-func TestT46_BurnOrder(t *testing.T) {
+// T46
+func TestBurnOrder(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		soon := b.clock.now().Add(time.Hour)
@@ -224,7 +226,8 @@ func TestT46_BurnOrder(t *testing.T) {
 	})
 }
 
-func TestT47_ExpiryUnderHold(t *testing.T) {
+// T47
+func TestExpiryUnderHold(t *testing.T) {
 	for _, settles := range []bool{true, false} {
 		storetest.Each(t, func(t *testing.T, st *store.Store) {
 			b := open(t, st)
@@ -269,7 +272,8 @@ func TestT47_ExpiryUnderHold(t *testing.T) {
 	}
 }
 
-func TestT48_ClockSetBack(t *testing.T) {
+// T48
+func TestClockSetBack(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		b.mint(10, b.clock.now().Add(time.Minute))
@@ -287,7 +291,8 @@ func TestT48_ClockSetBack(t *testing.T) {
 	})
 }
 
-func TestT31_LapseAgainstSettle(t *testing.T) {
+// T31
+func TestLapseAgainstSettle(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		perm := b.permission(0)
@@ -309,7 +314,8 @@ func TestT31_LapseAgainstSettle(t *testing.T) {
 	})
 }
 
-func TestT30_ReleaseAgainstSettle(t *testing.T) {
+// T30
+func TestReleaseAgainstSettle(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		perm := b.permission(0)
@@ -339,7 +345,8 @@ func TestT30_ReleaseAgainstSettle(t *testing.T) {
 	})
 }
 
-func TestT32_HoldExhaustion(t *testing.T) {
+// T32
+func TestHoldExhaustion(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		b.mint(1000, time.Time{})
@@ -363,7 +370,8 @@ func TestT32_HoldExhaustion(t *testing.T) {
 	})
 }
 
-func TestT52_ManyLots(t *testing.T) {
+// T52
+func TestManyLots(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)

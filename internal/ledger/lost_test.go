@@ -14,9 +14,10 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestF04_ConnectionLostInCommit loses the answer to a commit. The writer finds out by itself when it gets a connection
+// TestConnectionLostInCommit loses the answer to a commit. The writer finds out by itself when it gets a connection
 // again; when it does not, the caller learns that the outcome is unknown, and the same call gets the truth later.
-func TestF04_ConnectionLostInCommit(t *testing.T) {
+// F04
+func TestConnectionLostInCommit(t *testing.T) {
 	cfg := storetest.Config(t, storetest.Postgres)
 	direct := storetest.OpenConfig(t, cfg)
 	line, behind := storetest.NewLine(t, cfg)

@@ -16,7 +16,8 @@ import (
 
 // Thousands of holds and lots end in one second. They are swept in slices, payments go on between them, and the sums are
 // exact.
-func TestT184_MassExpiry(t *testing.T) {
+// T184
+func TestMassExpiry(t *testing.T) {
 	t.Parallel()
 	const crowd = 1000
 	// Of some orders money went back before: of them the hold of 2 keeps none, or what is to go too.

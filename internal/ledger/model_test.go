@@ -365,8 +365,9 @@ func (m *model) renew(id string, life time.Duration) (no ledger.Refused, until t
 	return "", until
 }
 
-// TestT43_WrongBooks drives random operations against the model and compares every answer and the whole state.
-func TestT43_WrongBooks(t *testing.T) {
+// TestWrongBooks drives random operations against the model and compares every answer and the whole state.
+// T43
+func TestWrongBooks(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		seed := uint64(time.Now().UnixNano())
@@ -377,7 +378,8 @@ func TestT43_WrongBooks(t *testing.T) {
 }
 
 // The same with a writer that remembers nothing, with one that soon forgets, and with another instance that writes in between.
-func TestT43_WrongBooks_Memory(t *testing.T) {
+// T43
+func TestWrongBooks_Memory(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(b *bench, st *store.Store){
 		"off":      func(b *bench, _ *store.Store) { ledger.SetMemory(b.Ledger, 0) },

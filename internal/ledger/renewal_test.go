@@ -36,9 +36,10 @@ func (b *bench) renew(old toll.Hash, also error) (ledger.Permission, error) {
 	return next, err
 }
 
-// TestT117_RenewedLimits: a permission that takes the place of another has what that did not use; nothing that the other
+// TestRenewedLimits: a permission that takes the place of another has what that did not use; nothing that the other
 // still does adds to it.
-func TestT117_RenewedLimits(t *testing.T) {
+// T117
+func TestRenewedLimits(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		b.mint(100, time.Time{})
@@ -93,7 +94,8 @@ func TestT117_RenewedLimits(t *testing.T) {
 }
 
 // Renewals and settlements of one permission at the same time never burn more than its limit together.
-func TestT117_RenewalsRaced(t *testing.T) {
+// T117
+func TestRenewalsRaced(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		b.mint(100, time.Time{})

@@ -9,8 +9,9 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestT27_ForgedIDsNeverPanic: the decoder skips line breaks, so a text of the right length may hold fewer bytes.
-func TestT27_ForgedIDsNeverPanic(t *testing.T) {
+// TestForgedIDsNeverPanic: the decoder skips line breaks, so a text of the right length may hold fewer bytes.
+// T27
+func TestForgedIDsNeverPanic(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		for _, id := range []string{

@@ -14,17 +14,19 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestF04_RevokeAnsweredAfterLostCommit: the writer finds its own revocation when it tries again.
-func TestF04_RevokeAnsweredAfterLostCommit(t *testing.T) {
+// TestRevokeAnsweredAfterLostCommit: the writer finds its own revocation when it tries again.
+// F04
+func TestRevokeAnsweredAfterLostCommit(t *testing.T) {
 	lostCommit(t, func(b *bench, l *ledger.Ledger, perm toll.Hash) {
 		b.must(l.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now()))
 		b.refused(l.RevokePermission(b.ctx, plan, subscriber, perm, b.clock.now().Add(time.Second)), ledger.PermissionRevoked)
 	})
 }
 
-// TestF04_HoldFoundWhenBatchTakenApart: after a commit whose answer was lost, the batch fails for another reason and is
+// TestHoldFoundWhenBatchTakenApart: after a commit whose answer was lost, the batch fails for another reason and is
 // taken apart. Its members still know that they may have been committed.
-func TestF04_HoldFoundWhenBatchTakenApart(t *testing.T) {
+// F04
+func TestHoldFoundWhenBatchTakenApart(t *testing.T) {
 	lostCommit(t, func(b *bench, l *ledger.Ledger, perm toll.Hash) {
 		busy, begun := make(chan struct{}), make(chan struct{})
 		var mu sync.Mutex
@@ -93,9 +95,10 @@ func lostCommit(t *testing.T, f func(b *bench, l *ledger.Ledger, perm toll.Hash)
 	f(b, l, perm)
 }
 
-// TestF15_LockedAccountStopsNobodyElse: who keeps an account locked for too long stops that account, with an answer that
+// TestLockedAccountStopsNobodyElse: who keeps an account locked for too long stops that account, with an answer that
 // says that the database was not to be had, and no other account.
-func TestF15_LockedAccountStopsNobodyElse(t *testing.T) {
+// F15
+func TestLockedAccountStopsNobodyElse(t *testing.T) {
 	st, _ := storetest.OpenVariant(t, storetest.Postgres)
 	b := open(t, st)
 	b.mint(100, time.Time{})

@@ -9,8 +9,9 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestT53_ReversedOrderEndsItsPeriod: a time plan whose payment was reversed is over, unless another order still runs.
-func TestT53_ReversedOrderEndsItsPeriod(t *testing.T) {
+// TestReversedOrderEndsItsPeriod: a time plan whose payment was reversed is over, unless another order still runs.
+// T53
+func TestReversedOrderEndsItsPeriod(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		account := ledger.NewAccountID(plan, subscriber)

@@ -8,9 +8,10 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestI6_NonceOfHeldSettleNamesItsRequest: a nonce that is first seen when a held request is settled names that request
+// TestNonceOfHeldSettleNamesItsRequest: a nonce that is first seen when a held request is settled names that request
 // from then on: the same payload without the id is the same request, not a second burn.
-func TestI6_NonceOfHeldSettleNamesItsRequest(t *testing.T) {
+// I06
+func TestNonceOfHeldSettleNamesItsRequest(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		b.mint(100, time.Time{})

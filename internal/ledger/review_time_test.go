@@ -23,9 +23,10 @@ func onFirst(l *ledger.Ledger, step string, f func()) {
 	})
 }
 
-// TestF21_AnotherAccountsTimeEndsNothing: the time of an account that a fast clock has written is its own. It must not end
+// TestAnotherAccountsTimeEndsNothing: the time of an account that a fast clock has written is its own. It must not end
 // the lots and holds of an account that happens to be in the same batch.
-func TestF21_AnotherAccountsTimeEndsNothing(t *testing.T) {
+// F21
+func TestAnotherAccountsTimeEndsNothing(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		mint := func(to toll.Address, end time.Time) {
@@ -71,9 +72,10 @@ func TestF21_AnotherAccountsTimeEndsNothing(t *testing.T) {
 	})
 }
 
-// TestF21_HoldLivesByTheTimeOfItsAccount: a hold that a process with a slow clock makes on an account that a fast one has
+// TestHoldLivesByTheTimeOfItsAccount: a hold that a process with a slow clock makes on an account that a fast one has
 // written is not over before it begins.
-func TestF21_HoldLivesByTheTimeOfItsAccount(t *testing.T) {
+// F21
+func TestHoldLivesByTheTimeOfItsAccount(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		perm := b.permission(0)

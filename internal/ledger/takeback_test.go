@@ -36,7 +36,8 @@ func (b *bench) back(ref string, total, taken, left toll.Credits) {
 
 // T83: unspent credits are taken back at once. Credits that holds need are taken back when the
 // holds end, unless they were spent.
-func TestT83_TakeBackTo(t *testing.T) {
+// T83
+func TestTakeBackTo(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		b := open(t, st)
 		perm := b.permission(0)

@@ -14,9 +14,10 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestF17_WriteAheadLogCut opens copies of a database whose write-ahead log ends at a random byte, as after a power cut in
+// TestWriteAheadLogCut opens copies of a database whose write-ahead log ends at a random byte, as after a power cut in
 // the middle of a write: every settlement that was acknowledged before that byte is there, and the books are intact.
-func TestF17_WriteAheadLogCut(t *testing.T) {
+// F17
+func TestWriteAheadLogCut(t *testing.T) {
 	st, cfg := storetest.Open(t, store.SQLite)
 	b := open(t, st)
 	b.mint(1000, time.Time{})

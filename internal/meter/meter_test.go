@@ -60,7 +60,8 @@ func TestMeter(t *testing.T) {
 }
 
 // However many callers come, the memory for them is bounded, and those who are over their limit are the last to be forgotten.
-func TestT183_MemoryOfManySources(t *testing.T) {
+// T183
+func TestMemoryOfManySources(t *testing.T) {
 	m := New[int](time.Second, 1)
 	for i := range 4 * Entries {
 		m.Take(i, 1, time.Duration(i)*time.Millisecond)

@@ -11,7 +11,8 @@ import (
 )
 
 // A cache that is full loses one document for each that comes: what is of no use first, what people need last.
-func TestT121_DocumentsGiveWayOneByOne(t *testing.T) {
+// T121
+func TestDocumentsGiveWayOneByOne(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	d := newDocuments(nil, func() time.Time { return now })
 	remember := func(id string, err error, age time.Duration) {
@@ -62,7 +63,8 @@ func TestT121_DocumentsGiveWayOneByOne(t *testing.T) {
 }
 
 // One name takes its places and no more, some wait, and others do not notice.
-func TestT121_Places(t *testing.T) {
+// T121
+func TestDocuments_Places(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlaces(2, 3)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -90,7 +90,8 @@ var internalAddresses = []string{
 	"168.63.129.16",
 }
 
-func TestT104_InternalAddresses(t *testing.T) {
+// T104
+func TestInternalAddresses(t *testing.T) {
 	_, reached := inside(t)
 	n := &names{all: map[string][][]netip.Addr{}}
 	c := outbound.New(outbound.Config{Resolver: n})
@@ -127,7 +128,8 @@ func TestT104_InternalAddresses(t *testing.T) {
 	}
 }
 
-func TestT105_Rebinding(t *testing.T) {
+// T105
+func TestOutbound_Rebinding(t *testing.T) {
 	s, reached := inside(t)
 	port := s.Listener.Addr().(*net.TCPAddr).Port
 	n := &names{all: map[string][][]netip.Addr{
@@ -162,7 +164,8 @@ func near(t *testing.T, cfg outbound.Config) *outbound.Client {
 	return c
 }
 
-func TestT106_RedirectsAreNotFollowed(t *testing.T) {
+// T106
+func TestRedirectsAreNotFollowed(t *testing.T) {
 	_, reached := inside(t)
 	for _, to := range []string{"http://169.254.169.254/latest", "http://127.0.0.1/", "file:///etc/passwd", "/again", "https://example.com/"} {
 		hops := 0
@@ -182,7 +185,8 @@ func TestT106_RedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestT107_OddURLs(t *testing.T) {
+// T107
+func TestOddURLs(t *testing.T) {
 	c := outbound.New(outbound.Config{})
 	for _, u := range []string{
 		"", "x", "/hook", "//example.com/", "http://example.com/", "file:///etc/passwd", "gopher://example.com/", "ftp://example.com/", "unix:/run/a.sock", "data:,a",
@@ -203,7 +207,8 @@ func TestT107_OddURLs(t *testing.T) {
 	}
 }
 
-func TestT108_HostileAnswers(t *testing.T) {
+// T108
+func TestHostileAnswers(t *testing.T) {
 	stop := make(chan struct{})
 	bomb := gzipped(64 << 20)
 	var sent atomic.Int64
@@ -296,7 +301,8 @@ func gzipped(n int) []byte {
 }
 
 // What is open, closed, unknown or slow inside looks alike: one error, without the address.
-func TestT109_NoOracle(t *testing.T) {
+// T109
+func TestNoOracle(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -324,7 +330,8 @@ func TestT109_NoOracle(t *testing.T) {
 }
 
 // An operator who allows private networks does not allow the addresses at which clouds give out credentials.
-func TestT104_MetadataInPrivateNetworks(t *testing.T) {
+// T104
+func TestMetadataInPrivateNetworks(t *testing.T) {
 	c := outbound.New(outbound.Config{Private: true, AnyPort: true})
 	defer c.Close()
 	for _, u := range []string{
@@ -342,7 +349,8 @@ func TestT104_MetadataInPrivateNetworks(t *testing.T) {
 	}
 }
 
-func TestT111_LoopbackAllowance(t *testing.T) {
+// T111
+func TestLoopbackAllowance(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }))
 	defer s.Close()
 	off := outbound.New(outbound.Config{})

@@ -33,7 +33,8 @@ func (f *from) Accept() (net.Conn, error) {
 	return peer{a, at}, nil
 }
 
-func TestT173_ManyConnections(t *testing.T) {
+// T173
+func TestManyConnections(t *testing.T) {
 	next := func(l net.Listener) string {
 		c, err := l.Accept()
 		if err != nil {
@@ -67,9 +68,10 @@ func TestT173_ManyConnections(t *testing.T) {
 	}
 }
 
-// TestT173_IdleConnectionsMakeRoom: at the bound the connection that is idle for longest is closed, at the bound of a source one of this
+// TestIdleConnectionsMakeRoom: at the bound the connection that is idle for longest is closed, at the bound of a source one of this
 // source. Busy ones stay.
-func TestT173_IdleConnectionsMakeRoom(t *testing.T) {
+// T173
+func TestIdleConnectionsMakeRoom(t *testing.T) {
 	const a, b, c = "203.0.113.9", "203.0.113.10", "10.0.0.1"
 	inner := &from{}
 	l := Limit(inner, 5, 3)
@@ -115,8 +117,9 @@ func TestT173_IdleConnectionsMakeRoom(t *testing.T) {
 	states("at the end", false, true, true, false, true, false, false, true)
 }
 
-// TestT173_SlowestReaderMakesRoom: when too much waits to be read, the slowest loses its connection, and others are served.
-func TestT173_SlowestReaderMakesRoom(t *testing.T) {
+// TestSlowestReaderMakesRoom: when too much waits to be read, the slowest loses its connection, and others are served.
+// T173
+func TestSlowestReaderMakesRoom(t *testing.T) {
 	u := new(unread)
 	open := func() (server *conn, reader net.Conn) {
 		a, b := net.Pipe()
@@ -162,8 +165,9 @@ func TestT173_SlowestReaderMakesRoom(t *testing.T) {
 	}
 }
 
-// TestT173_UnreadGivenBack: however a large write ends, what waited for its reader counts no more.
-func TestT173_UnreadGivenBack(t *testing.T) {
+// TestUnreadGivenBack: however a large write ends, what waited for its reader counts no more.
+// T173
+func TestUnreadGivenBack(t *testing.T) {
 	u := new(unread)
 	ends := map[string]func(c *conn, reader net.Conn){
 		"it was read":     func(_ *conn, reader net.Conn) { _, _ = io.Copy(io.Discard, reader) },
@@ -199,8 +203,9 @@ func TestT173_UnreadGivenBack(t *testing.T) {
 	}
 }
 
-// TestT173_PlacesGivenBack: a server fills its places, ends each of them in another way, and fills them again.
-func TestT173_PlacesGivenBack(t *testing.T) {
+// TestPlacesGivenBack: a server fills its places, ends each of them in another way, and fills them again.
+// T173
+func TestPlacesGivenBack(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,8 @@ func reads(server, peer net.Conn, n int, every time.Duration) (end func()) {
 	}
 }
 
-func TestT173_SlowReaderIsCut(t *testing.T) {
+// T173
+func TestSlowReaderIsCut(t *testing.T) {
 	for name, tt := range map[string]struct {
 		chunk, bytes int
 		every        time.Duration // in which the peer reads so many bytes
@@ -66,7 +67,8 @@ func TestT173_SlowReaderIsCut(t *testing.T) {
 	}
 }
 
-func TestT173_OthersAreNot(t *testing.T) {
+// T173
+func TestOthersAreNot(t *testing.T) {
 	for name, tt := range map[string]struct {
 		chunk, bytes int
 		every, idle  time.Duration
@@ -116,9 +118,10 @@ func TestServersDeadline(t *testing.T) {
 	})
 }
 
-// TestT173_ShortWriteHasItsOwnDeadline: the answers that fill the buffers of a connection may end with a short write. It does
+// TestShortWriteHasItsOwnDeadline: the answers that fill the buffers of a connection may end with a short write. It does
 // not wait as long as the server lets a whole request take.
-func TestT173_ShortWriteHasItsOwnDeadline(t *testing.T) {
+// T173
+func TestShortWriteHasItsOwnDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, peer := pair(t)
 		go func() { _, _ = io.ReadFull(peer, make([]byte, 10*100)) }()

@@ -17,9 +17,10 @@ const (
 	home         = "198.51.100.7"
 )
 
-// TestT157_TriesGivenBack: each way to sign in gives its try back after a success, from every bucket, and a second success gives no
+// TestTriesGivenBack: each way to sign in gives its try back after a success, from every bucket, and a second success gives no
 // more than its own. A failure gives nothing back.
-func TestT157_TriesGivenBack(t *testing.T) {
+// T157
+func TestTriesGivenBack(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	ctx := t.Context()
 	keep := func(b, _ []byte) ([]byte, error) { return b, nil }
@@ -113,8 +114,9 @@ func TestT157_TriesGivenBack(t *testing.T) {
 	}
 }
 
-// TestT157_HashesGivenBack: each hash gives its place back, and so does a request that ends while it waits for one.
-func TestT157_HashesGivenBack(t *testing.T) {
+// TestHashesGivenBack: each hash gives its place back, and so does a request that ends while it waits for one.
+// T157
+func TestHashesGivenBack(t *testing.T) {
 	p := &People{hashing: make(chan struct{}, 1)}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -99,7 +99,8 @@ func TestConfig_Check(t *testing.T) {
 }
 
 // T84: only keys of the test mode have more tries than the five of the rail.
-func TestT84_Tries(t *testing.T) {
+// T84
+func TestCardsSettings_Tries(t *testing.T) {
 	for key, want := range map[string]int64{"sk_live_0123456789": 0, "rk_live_0123456789": 0, "sk_test_0123456789": testTries} {
 		k, err := (&CardConfig{SecretKey: key}).keys()
 		if err != nil || k.tries() != want {

@@ -89,7 +89,8 @@ func TestChainKeysAreMadeOnce(t *testing.T) {
 
 // T72: the sealed key of an account of the service that was moved to another role, address or environment, or changed by one
 // bit, does not open; nor does one that another master key sealed. No key lies in the database as it is.
-func TestT72_SealedChainKeyMoved(t *testing.T) {
+// T72
+func TestSealedChainKeyMoved(t *testing.T) {
 	st, cfg := storetest.OpenVariant(t, storetest.SQLite)
 	d := deps(t, st, seal.New([32]byte{1}))
 	keys, err := openKeys(t.Context(), d, 2, false)

@@ -43,7 +43,8 @@ func TestSealOpen(t *testing.T) {
 }
 
 // T72: a sealed key that was moved to another row or environment, or changed by one bit anywhere, does not open.
-func TestT72_SealedKeyMoved(t *testing.T) {
+// T72
+func TestSealedKeyMoved(t *testing.T) {
 	r := seal.New([32]byte{1})
 	sealed, err := r.Seal([]byte("private key"), aad)
 	if err != nil {

@@ -107,9 +107,10 @@ func killedAgent(point string) {
 	}))
 }
 
-// TestF07_AgentProcessKilled kills the agent at every step of a paid call. Whoever called has no answer or a settled one,
+// TestAgentProcessKilled kills the agent at every step of a paid call. Whoever called has no answer or a settled one,
 // the lookup tells what became of the request, and a hold that nobody ends gives its credits back.
-func TestF07_AgentProcessKilled(t *testing.T) {
+// F07
+func TestAgentProcessKilled(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := newScene(t, servertest.Options{Data: storetest.Dir(t)}, 1, 5)
 	s.mint(100)

@@ -37,9 +37,10 @@ var guarded = map[string]toll.Right{
 const policyOfWorkspaces = "default-src 'none'; style-src 'self'; font-src 'self'; img-src 'self' data:; manifest-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; script-src 'self'; connect-src 'self'; frame-ancestors 'none'"
 
-// TestT154_PagesOfWorkspaces: each page opens for each role of its workspace, and does not exist for people outside. The
+// TestPagesOfWorkspaces: each page opens for each role of its workspace, and does not exist for people outside. The
 // right is checked on every request: who is removed sees nothing from then on.
-func TestT154_PagesOfWorkspaces(t *testing.T) {
+// T154
+func TestPagesOfWorkspaces(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		owner := o.signUp("owner", "")
@@ -183,9 +184,10 @@ func (s *sold) records() {
 	eventually(t, "the settlement is listed", func() bool { return strings.Contains(s.seller.get(s.seller.w+"/requests").body, "/requests/paid-one") })
 }
 
-// TestT154_RecordsOfOthers: no record of a workspace is found below another one, and it is not told from one that does not exist. The
+// TestRecordsOfOthers: no record of a workspace is found below another one, and it is not told from one that does not exist. The
 // records are those to which the pages of two workspaces lead; a page of a record to which none leads fails the test.
-func TestT154_RecordsOfOthers(t *testing.T) {
+// T154
+func TestRecordsOfOthers(t *testing.T) {
 	o := newTown(t, storetest.SQLite, nil)
 	s := o.sold("alice", "bob")
 	alice, bob, mallory := s.seller, s.buyer, o.seller("mallory")

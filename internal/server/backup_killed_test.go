@@ -79,7 +79,8 @@ func bigDatabase(t *testing.T) servertest.Options {
 
 // A backup that is killed leaves a plain copy of the database. Doctor warns of it; the next start
 // of the service removes it, and so does the next backup. What a backup that runs has made stays.
-func TestT167_KilledBackupLeavesNoPlainCopy(t *testing.T) {
+// T167
+func TestKilledBackupLeavesNoPlainCopy(t *testing.T) {
 	t.Parallel()
 	o := bigDatabase(t)
 	program := servertest.Program(t)
@@ -133,7 +134,8 @@ func TestT167_KilledBackupLeavesNoPlainCopy(t *testing.T) {
 }
 
 // A restore that is killed leaves a plain database as well: the next restore removes it.
-func TestT167_KilledRestoreLeavesNoPlainCopy(t *testing.T) {
+// T167
+func TestKilledRestoreLeavesNoPlainCopy(t *testing.T) {
 	t.Parallel()
 	o := bigDatabase(t)
 	file := filepath.Join(t.TempDir(), "toll.backup")
@@ -152,7 +154,8 @@ func TestT167_KilledRestoreLeavesNoPlainCopy(t *testing.T) {
 
 // A backup that is killed leaves a part of the sealed file beside the one that it was to make: the
 // next one removes it.
-func TestT167_KilledBackupLeavesNoSealedPart(t *testing.T) {
+// T167
+func TestKilledBackupLeavesNoSealedPart(t *testing.T) {
 	t.Parallel()
 	o := bigDatabase(t)
 	dir := t.TempDir()

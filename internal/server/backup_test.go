@@ -18,9 +18,10 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestT167_BackupUnderLoad takes backups while settlements run. Each is one moment: its books are right, it holds every
+// TestBackupUnderLoad takes backups while settlements run. Each is one moment: its books are right, it holds every
 // settlement that was answered before the backup began, and none of the settlements was refused for it.
-func TestT167_BackupUnderLoad(t *testing.T) {
+// T167
+func TestBackupUnderLoad(t *testing.T) {
 	cfg := server.Config{Data: storetest.Dir(t)}
 	s, url := start(t, cfg)
 	builder, subscriber := keys(t, s)
@@ -74,9 +75,10 @@ func TestT167_BackupUnderLoad(t *testing.T) {
 	}
 }
 
-// TestT167_BackupChanged flips each of some bytes of a backup, in its header, in lengths, in envelopes and at its end: it
+// TestBackupChanged flips each of some bytes of a backup, in its header, in lengths, in envelopes and at its end: it
 // is refused, and nothing is left behind.
-func TestT167_BackupChanged(t *testing.T) {
+// T167
+func TestBackupChanged(t *testing.T) {
 	cfg := server.Config{Data: t.TempDir()}
 	if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann", Init: true}); err != nil {
 		t.Fatal(err)
@@ -122,9 +124,10 @@ func TestT167_BackupChanged(t *testing.T) {
 	}
 }
 
-// TestT167_TemporaryFolder: plain copies lie in the folder that is named for them and nowhere else. What a killed process left there
+// TestTemporaryFolder: plain copies lie in the folder that is named for them and nowhere else. What a killed process left there
 // goes at the next start.
-func TestT167_TemporaryFolder(t *testing.T) {
+// T167
+func TestTemporaryFolder(t *testing.T) {
 	cfg := server.Config{Data: t.TempDir(), TemporaryDir: filepath.Join(t.TempDir(), "plain")}
 	if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann", Init: true}); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,9 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestT153_SessionsOfBrowsers: a sign-in is one new session that ends by time, by its sign-out and with its API key.
-func TestT153_SessionsOfBrowsers(t *testing.T) {
+// TestSessionsOfBrowsers: a sign-in is one new session that ends by time, by its sign-out and with its API key.
+// T153
+func TestSessionsOfBrowsers(t *testing.T) {
 	for _, variant := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(variant), func(t *testing.T) { sessionsOn(t, variant) })
 	}
@@ -126,8 +127,9 @@ func sessionsOn(t *testing.T, variant storetest.Variant) {
 	}
 }
 
-// TestT153_CookiesOnHTTPS: behind https no other host or page can set or read the cookie.
-func TestT153_CookiesOnHTTPS(t *testing.T) {
+// TestCookiesOnHTTPS: behind https no other host or page can set or read the cookie.
+// T153
+func TestCookiesOnHTTPS(t *testing.T) {
 	s, address := start(t, server.Config{Data: storetest.Dir(t), PublicURL: "https://pay.example.com"})
 	_, key := keys(t, s)
 	send := func(origin string) shown {
@@ -149,9 +151,10 @@ func TestT153_CookiesOnHTTPS(t *testing.T) {
 	}
 }
 
-// TestT125_SignedInPerson: who signed in to the browser lets the command line in with one button, which only the page of that
+// TestSignedInPerson: who signed in to the browser lets the command line in with one button, which only the page of that
 // session has; after an hour it takes the key again.
-func TestT125_SignedInPerson(t *testing.T) {
+// T125
+func TestSignedInPerson(t *testing.T) {
 	m := newFair(t)
 	v := m.visitor()
 	v.signIn(v.get("/sign-in"), m.person.Key)
@@ -216,9 +219,10 @@ func (m *fair) device(v url.Values) waiting {
 	return w
 }
 
-// TestT123_DevicePage: a code is looked up by a form of a person who signed in, the page shows who asks for what, and the
+// TestDevicePage: a code is looked up by a form of a person who signed in, the page shows who asks for what, and the
 // decision is of the session that read it.
-func TestT123_DevicePage(t *testing.T) {
+// T123
+func TestDevicePage(t *testing.T) {
 	m := newFair(t)
 	m.clientID = m.register(`{"client_name":"Lamp","redirect_uris":["` + appCallback + `"],"grant_types":["authorization_code","refresh_token","urn:ietf:params:oauth:grant-type:device_code"]}`)
 	asking := func() waiting {

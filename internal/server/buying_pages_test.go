@@ -198,8 +198,9 @@ func TestServicePage(t *testing.T) {
 	})
 }
 
-// TestF28_BackupsOnPages: who runs the service sees its backups, reads one back, and is told what went wrong with them.
-func TestF28_BackupsOnPages(t *testing.T) {
+// TestBackupsOnPages: who runs the service sees its backups, reads one back, and is told what went wrong with them.
+// F28
+func TestBackupsOnPages(t *testing.T) {
 	dir := t.TempDir()
 	o := newTown(t, "sqlite", func(c *server.Config) { c.Backups = backup.Schedule{Dir: dir, Every: 24 * time.Hour, Keep: 3} })
 	link, err := o.s.FirstLink(t.Context())
@@ -315,9 +316,10 @@ func TestMemberPage(t *testing.T) {
 	})
 }
 
-// TestT161_CardOnPages: a subscriber orders by card from the page of a plan, and the seller refunds it, each once however often the
+// TestCardOnPages: a subscriber orders by card from the page of a plan, and the seller refunds it, each once however often the
 // form is sent.
-func TestT161_CardOnPages(t *testing.T) {
+// T161
+func TestCardOnPages(t *testing.T) {
 	c := newCardShop(t)
 	at := func(k toll.APIKey, path string) string { return "/w/" + k.Address.String() + path }
 	buyer, seller := newVisitor(t, c.url), newVisitor(t, c.url)

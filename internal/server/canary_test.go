@@ -55,7 +55,8 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // T19 and I23: a whole run at debug level, and no secret in a log line, in an answer but the one that makes it, or in
 // the database outside what is sealed or hashed.
-func TestT19_I23_NoSecretIsLeft(t *testing.T) {
+// T19 I23
+func TestNoSecretIsLeft(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		o.Args = []string{"--log-level", "debug"}
 		builder := servertest.Key(t, o, "builder")

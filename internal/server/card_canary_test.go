@@ -21,7 +21,8 @@ import (
 // at debug level, with every kind of error of the processor. No number of a card, client secret,
 // key of Stripe or address of its pages is in a log line, an answer, an event, the database or a
 // backup.
-func TestT19_I23_NoCardSecretIsLeft(t *testing.T) {
+// T19 I23
+func TestNoCardSecretIsLeft(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		t.Parallel()

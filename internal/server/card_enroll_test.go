@@ -53,7 +53,8 @@ func (c *cardShop) backOfSetup() string {
 
 // T84: the service limits enrolments by account and by network, before it asks the processor. The
 // limit of the test mode is 30; the room card tests the 5 of the live mode.
-func TestT84_EnrollPage(t *testing.T) {
+// T84
+func TestCardEnroll_EnrollPage(t *testing.T) {
 	const most, people = 30, 5
 	c := newCardShop(t)
 	from := func(v *visitor, address string) shown {

@@ -51,7 +51,8 @@ func (c *cashier) dies(stepFile, step string, f func()) {
 // F11: the process ends before and after each write and each call of an order, a refund and an
 // event. After a restart the service decides the order without a caller. The order then has one
 // charge and one grant, or neither.
-func TestF11_ServiceKilledAtEachStep(t *testing.T) {
+// F11
+func TestCardKill_ServiceKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		t.Parallel()

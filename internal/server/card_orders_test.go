@@ -129,7 +129,8 @@ func newSchedule(r *rand.Rand) (s schedule) {
 // I12 and I13: seeded schedules of redirects, webhooks that are lost, late, doubled or out of
 // order, lost answers, the list of events, and kills of the service and of the double. Each order
 // ends in one charge and one grant, or in none of both.
-func TestI12_I13_CardSchedules(t *testing.T) {
+// I12 I13
+func TestCardSchedules(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		t.Parallel()
@@ -287,7 +288,8 @@ func cutTwice(path string) double.Fault {
 
 // T80: the money is taken and the answer is lost. The process dies, and another one resumes the
 // order: one charge, one mint.
-func TestT80_AnswerLostAndKilled(t *testing.T) {
+// T80
+func TestAnswerLostAndKilled(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		t.Parallel()
@@ -327,7 +329,8 @@ func TestT80_AnswerLostAndKilled(t *testing.T) {
 
 // T81: a delegation for three charges, and many requests that need credits at once, on two
 // processes: three charges.
-func TestT81_TopUpsRaced(t *testing.T) {
+// T81
+func TestTopUpsRaced(t *testing.T) {
 	t.Parallel()
 	for _, variant := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		for _, callers := range []int{20, 100} {
@@ -378,7 +381,8 @@ func TestT81_TopUpsRaced(t *testing.T) {
 
 // F26: while the card processor is down, requests with existing credits are verified and settled as
 // before. New orders wait, and resume when it is up again.
-func TestF26_CardProcessorAway(t *testing.T) {
+// F26
+func TestCardProcessorAway(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		t.Parallel()
@@ -423,7 +427,8 @@ func TestF26_CardProcessorAway(t *testing.T) {
 // T82: credits are missing when a request is settled, and the card cannot be charged: it is
 // declined, its bank wants its owner, or it was removed after the verification. Nothing is burned,
 // and the answer says that the payment was declined, or the token revoked.
-func TestT82_ChargeRefusedLate(t *testing.T) {
+// T82
+func TestChargeRefusedLate(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		t.Parallel()
@@ -473,7 +478,8 @@ func TestT82_ChargeRefusedLate(t *testing.T) {
 
 // T82: the bank wants the owner of the card. The link of the refused order makes one order, however
 // often it is used, and the limit of the delegation keeps its cents.
-func TestT82_LinkForTheOwner(t *testing.T) {
+// T82
+func TestLinkForTheOwner(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		t.Parallel()

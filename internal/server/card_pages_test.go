@@ -71,7 +71,8 @@ func TestPageOfAnOrder(t *testing.T) {
 
 // T79: a browser cannot have an order confirmed: parameters, links of other orders and repeated
 // forms change nothing.
-func TestT79_ReturnPages(t *testing.T) {
+// T79
+func TestReturnPages(t *testing.T) {
 	c := newCardShop(t)
 	v := newVisitor(t, c.url)
 	first, page := c.order(client.CheckoutParams{SessionType: "hosted", SuccessURL: successURL})

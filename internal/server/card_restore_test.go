@@ -17,7 +17,8 @@ import (
 // F28: a restored backup lacks the payments of the last hour, and the service reads them from the
 // processor. It grants the orders that the backup has, records refunds, and lists payments of
 // orders that the backup lacks as orphans. Nothing is charged again.
-func TestF28_CardsAfterRestore(t *testing.T) {
+// F28
+func TestCardsAfterRestore(t *testing.T) {
 	t.Parallel()
 	c := newCashier(t, servertest.Options{Data: storetest.Dir(t)}, 1, "--order-wait", "1s")
 	c.orphans = true

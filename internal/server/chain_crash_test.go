@@ -26,7 +26,8 @@ import (
 
 // The program with its embedded chain is killed in the midst of orders, again and again. Afterwards every order that was begun is
 // decided without anybody asking for it; who paid has the credits, and who has the credits paid once.
-func TestF10_KilledWithEmbeddedChain(t *testing.T) {
+// F10
+func TestKilledWithEmbeddedChain(t *testing.T) {
 	t.Parallel() // it mostly waits
 	o := servertest.Options{Data: storetest.Dir(t)}
 	ctx := t.Context()

@@ -17,7 +17,8 @@ import (
 
 // While no endpoint of the chain speaks, credits that are there are verified and settled as ever, orders are told to come again,
 // and they go on by themselves when an endpoint is back.
-func TestT68_CreditsGoOnWithoutEndpoints(t *testing.T) {
+// T68
+func TestCreditsGoOnWithoutEndpoints(t *testing.T) {
 	t.Parallel() // it mostly waits
 	public := chaintest.New(t)
 	double := chaintest.NewDouble(t, public.Client())

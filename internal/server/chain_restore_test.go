@@ -14,7 +14,8 @@ import (
 
 // F28: of three orders that a wallet paid, a restored backup has one. The service finds the payments of
 // the others by the wallet, an operator grants each, once, and the books agree with the chain.
-func TestF28_ChainAfterRestore(t *testing.T) {
+// F28
+func TestChainAfterRestore(t *testing.T) {
 	cfg := server.Config{Data: storetest.Dir(t), Metrics: true}
 	ctx, path := t.Context(), filepath.Join(t.TempDir(), "backup")
 	var builder, subscriber toll.APIKey

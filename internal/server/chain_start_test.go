@@ -82,7 +82,8 @@ func outside(urls ...string) server.Config {
 	return server.Config{Chain: rails.ChainConfig{RPCURLs: urls, Confirmations: -1, TopUpConfirmations: -1}}
 }
 
-func TestT71_Settings(t *testing.T) {
+// T71
+func TestChainStart_Settings(t *testing.T) {
 	live := server.Config{
 		Data: t.TempDir(), Environment: toll.Live, MasterKeyFile: freshMasterKey(t), PublicURL: "https://pay.example.com",
 	}
@@ -122,7 +123,8 @@ func TestT71_Settings(t *testing.T) {
 }
 
 // A chain other than the one that the records are about is refused, before anything is signed for it.
-func TestT71_ForeignChain(t *testing.T) {
+// T71
+func TestForeignChain(t *testing.T) {
 	cfg := server.Config{Data: storetest.Dir(t)}
 	kept := filepath.Join(cfg.Data, "chain")
 	// once uses the chain of a service, and ends it.
@@ -215,7 +217,8 @@ func closed(t *testing.T, order func() error) {
 }
 
 // With other code at a contract crypto orders are closed, and nothing else is.
-func TestT71_ChangedCode(t *testing.T) {
+// T71
+func TestChangedCode(t *testing.T) {
 	public := chaintest.New(t)
 	double := chaintest.NewDouble(t, public.Client())
 	manager := strings.ToLower(contracts.DelegationManager.Hex())

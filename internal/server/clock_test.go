@@ -62,7 +62,8 @@ func advance(t *testing.T, op *client.Client, d time.Duration) *client.Clock {
 
 // Two instances whose machines are a minute apart share one sandbox. Its clock moves for both, and what ends by time ends:
 // access tokens, API keys, credits, holds, periods. Nothing ends early, and nothing comes back.
-func TestF21_SandboxClockMoves(t *testing.T) {
+// F21
+func TestSandboxClockMoves(t *testing.T) {
 	db, key := storetest.Config(t, storetest.Postgres), freshMasterKey(t)
 	config := func(d time.Duration) server.Config {
 		return server.Config{Database: db.Database, MasterKeyFile: key, PublicURL: "https://pay.example.com", Clock: shifted(d)}

@@ -17,9 +17,10 @@ import (
 	"github.com/tollhq/toll/internal/store/rounds"
 )
 
-// TestT173_IdleConnections: more idle connections than the service may have do not keep requests from being served, nor a thousand busy
+// TestIdleConnections: more idle connections than the service may have do not keep requests from being served, nor a thousand busy
 // connections of one source. The service has 20,000 descriptors for 20,400 idle connections in the long run, else a tenth of both.
-func TestT173_IdleConnections(t *testing.T) {
+// T173
+func TestIdleConnections(t *testing.T) {
 	t.Parallel()
 	descriptors, idle, busy := 2_000, 2_040, 1_000
 	if rounds.All() {

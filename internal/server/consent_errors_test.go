@@ -10,9 +10,10 @@ import (
 	"testing"
 )
 
-// TestT112_NoRedirect and the errors of T114: before client and target are proved a person sees a page, and nothing leaves
+// TestNoRedirect and the errors of T114: before client and target are proved a person sees a page, and nothing leaves
 // the service, whether the person signed in or not.
-func TestT112_NoRedirect(t *testing.T) {
+// T112
+func TestNoRedirect(t *testing.T) {
 	m := newFair(t)
 	signedIn := m.visitor()
 	m.consent(signedIn, m.query())
@@ -49,9 +50,10 @@ func leadsBack(t *testing.T, what, host string, s shown) *url.URL {
 	return u
 }
 
-// TestT114_ErrorsOnPages: an error never leads to a target that is not registered, and to one that is only who reads its host and
+// TestErrorsOnPages: an error never leads to a target that is not registered, and to one that is only who reads its host and
 // goes there: anybody can register. To this computer it goes at once.
-func TestT114_ErrorsOnPages(t *testing.T) {
+// T114
+func TestErrorsOnPages(t *testing.T) {
 	m := newFair(t)
 	signedIn := m.visitor()
 	m.consent(signedIn, m.query())
@@ -96,9 +98,10 @@ func TestT114_ErrorsOnPages(t *testing.T) {
 	}
 }
 
-// TestT113_ProgramSchemes: a program with a scheme of its own is shown by it, the browser is let go there, and an error waits
+// TestProgramSchemes: a program with a scheme of its own is shown by it, the browser is let go there, and an error waits
 // for the person.
-func TestT113_ProgramSchemes(t *testing.T) {
+// T113
+func TestProgramSchemes(t *testing.T) {
 	m := newFair(t)
 	v := m.visitor()
 	m.consent(v, m.query())

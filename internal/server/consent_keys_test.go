@@ -12,9 +12,10 @@ import (
 	"github.com/tollhq/toll/internal/server"
 )
 
-// TestT122_APIKey: a program that asks for the API is shown to get rights one by one, of which a person can keep some back, and gets
+// TestAPIKey: a program that asks for the API is shown to get rights one by one, of which a person can keep some back, and gets
 // a key of its own with what is left. It can never make keys, and never has the wallet.
-func TestT122_APIKey(t *testing.T) {
+// T122
+func TestAPIKey(t *testing.T) {
 	m := newFair(t)
 	v := m.visitor()
 	ask := func(scope string) (url.Values, shown) {
@@ -76,8 +77,9 @@ func TestT122_APIKey(t *testing.T) {
 	lacks("what was kept back", err, "spend")
 }
 
-// TestT122_EndsWithKey: what a person lets in has at most the rights of the API key of the session, and ends with it.
-func TestT122_EndsWithKey(t *testing.T) {
+// TestEndsWithKey: what a person lets in has at most the rights of the API key of the session, and ends with it.
+// T122
+func TestEndsWithKey(t *testing.T) {
 	m := newFair(t)
 	session := func(rights ...toll.Right) toll.APIKey {
 		t.Helper()

@@ -12,9 +12,10 @@ import (
 	"github.com/tollhq/toll/internal/server"
 )
 
-// TestT122_Choices: without a plan in the request the person chooses among those there are, and is told what to do where
+// TestConsentPlans_Choices: without a plan in the request the person chooses among those there are, and is told what to do where
 // there is none.
-func TestT122_Choices(t *testing.T) {
+// T122
+func TestConsentPlans_Choices(t *testing.T) {
 	m := newFair(t)
 	v := m.visitor()
 	q := m.query()
@@ -112,9 +113,10 @@ func TestT122_Choices(t *testing.T) {
 	}
 }
 
-// TestT122_PlanOfServer: the page suggests a plan of the server that asks, whatever else the person
+// TestPlanOfServer: the page suggests a plan of the server that asks, whatever else the person
 // has; and none where it cannot know.
-func TestT122_PlanOfServer(t *testing.T) {
+// T122
+func TestPlanOfServer(t *testing.T) {
 	m := newFair(t)
 	v, ctx := m.visitor(), t.Context()
 	plan := func(name string, attach ...toll.AgentID) toll.PlanID {
@@ -263,9 +265,10 @@ func TestT122_PlanOfServer(t *testing.T) {
 	}
 }
 
-// TestT122_AgentInScope: a word of the scope that names an agent offers its plans to somebody who has none. What names no agent, and an
+// TestAgentInScope: a word of the scope that names an agent offers its plans to somebody who has none. What names no agent, and an
 // agent that is named in another way, come before nothing and nobody.
-func TestT122_AgentInScope(t *testing.T) {
+// T122
+func TestAgentInScope(t *testing.T) {
 	m := newFair(t)
 	other, err := m.builder.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Other"}})
 	if err != nil {
@@ -301,7 +304,8 @@ func TestT122_AgentInScope(t *testing.T) {
 
 // TestConsent_Orders: a plan is ordered on the page that asks for it: free, by card or from the wallet, once for each form, and is
 // preselected then. T161: a plan that the page does not offer, and a form of another session, order nothing.
-func TestT161_OrderOnConsent(t *testing.T) {
+// T161
+func TestOrderOnConsent(t *testing.T) {
 	m := newFair(t)
 	v := m.visitor()
 	q := m.query()

@@ -14,8 +14,9 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// TestT122_CodeFlow: what a person allows is what the program gets: one plan, so many credits, so long; and it pays.
-func TestT122_CodeFlow(t *testing.T) {
+// TestCodeFlow: what a person allows is what the program gets: one plan, so many credits, so long; and it pays.
+// T122
+func TestCodeFlow(t *testing.T) {
 	m := newFair(t)
 	v := m.visitor()
 	first := v.get("/oauth/authorize?" + m.query().Encode())
@@ -79,8 +80,9 @@ func TestT122_CodeFlow(t *testing.T) {
 	}
 }
 
-// TestT122_Consent: what was not shown in this session, as it is sent, is not agreed to.
-func TestT122_Consent(t *testing.T) {
+// TestConsent: what was not shown in this session, as it is sent, is not agreed to.
+// T122
+func TestConsent(t *testing.T) {
 	m := newFair(t)
 	v := m.visitor()
 	page := m.consent(v, m.query())
@@ -188,8 +190,9 @@ func cookieOf(v *visitor) string {
 	return ""
 }
 
-// TestT120_NamesOnPages: whatever a program calls itself is text, and the host of its answer stands beside it.
-func TestT120_NamesOnPages(t *testing.T) {
+// TestNamesOnPages: whatever a program calls itself is text, and the host of its answer stands beside it.
+// T120
+func TestNamesOnPages(t *testing.T) {
 	m := newFair(t)
 	v := m.visitor()
 	for name, ours := range map[string]bool{

@@ -208,7 +208,8 @@ func masterKey(t *testing.T) string {
 	return file
 }
 
-func TestF02_ServiceKilledUnderLoad(t *testing.T) {
+// F02
+func TestServiceKilledUnderLoad(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		s := newSiege(t, servertest.Options{Data: storetest.Dir(t)})
 		s.killed(*crashRounds)
@@ -222,9 +223,10 @@ func TestF02_ServiceKilledUnderLoad(t *testing.T) {
 	})
 }
 
-// TestF18_PostgresKilledUnderLoad kills every process of the database under load and lets it recover. The service stays
+// TestPostgresKilledUnderLoad kills every process of the database under load and lets it recover. The service stays
 // up: it answers nothing that is not durable, and goes on by itself.
-func TestF18_PostgresKilledUnderLoad(t *testing.T) {
+// F18
+func TestPostgresKilledUnderLoad(t *testing.T) {
 	if os.Getenv("TOLL_TEST_POSTGRES") == "" {
 		storetest.Config(t, storetest.Postgres) // says what is missing
 	}
@@ -243,9 +245,10 @@ func TestF18_PostgresKilledUnderLoad(t *testing.T) {
 	s.audit()
 }
 
-// TestF18_NoConnectionLeft: others take every connection of the database under load. The service answers nothing that is not
+// TestNoConnectionLeft: others take every connection of the database under load. The service answers nothing that is not
 // durable, says that it is not ready, and recovers by itself when connections are free again.
-func TestF18_NoConnectionLeft(t *testing.T) {
+// F18
+func TestNoConnectionLeft(t *testing.T) {
 	if os.Getenv("TOLL_TEST_POSTGRES") == "" {
 		storetest.Config(t, storetest.Postgres) // says what is missing
 	}

@@ -264,7 +264,8 @@ var steps = []string{
 
 // The process of the whole service ends at each row of the crash table. After the next start the order is decided although nobody
 // asks; who asks again under the same key hears of the same order; money moved once and credits came once.
-func TestF10_ServiceKilledAtEachStep(t *testing.T) {
+// F10
+func TestCryptoKill_ServiceKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	eachAmbush(t, func(a *ambush) {
 		ctx := a.Context()
@@ -318,7 +319,8 @@ func TestF10_ServiceKilledAtEachStep(t *testing.T) {
 
 // The process ends in the midst of a settlement, between the order of missing credits and their burn. The repeat of the call finds
 // the order and burns once.
-func TestF12_KilledBetweenOrderAndBurn(t *testing.T) {
+// F12
+func TestKilledBetweenOrderAndBurn(t *testing.T) {
 	t.Parallel()
 	eachAmbush(t, func(a *ambush) {
 		ctx := a.Context()
@@ -371,7 +373,8 @@ func TestF12_KilledBetweenOrderAndBurn(t *testing.T) {
 
 // Two processes on one database and one chain are killed in turn at random moments of orders. In the end each order that was asked
 // for is paid once.
-func TestF10_TwoProcessesKilled(t *testing.T) {
+// F10
+func TestTwoProcessesKilled(t *testing.T) {
 	t.Parallel()
 	const buyers, rounds = 6, 3
 	ctx := t.Context()

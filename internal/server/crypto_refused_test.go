@@ -48,7 +48,8 @@ func (b *buyer) refuses(plan toll.PlanID, token common.Address, want toll.Code, 
 }
 
 // What cannot be paid is refused with its code; no money moves, and what was reserved is given back.
-func TestT65_RefusedOrders(t *testing.T) {
+// T65
+func TestRefusedOrders(t *testing.T) {
 	t.Parallel()
 	m := embeddedBazaar(t)
 	ctx := t.Context()
@@ -147,7 +148,8 @@ func TestT65_RefusedOrders(t *testing.T) {
 
 // Fifty orders at once with a limit for three of them: three are paid. What was spent of the limit elsewhere is found out when the
 // chain refuses, and is known from then on.
-func TestT64_OverrunOverHTTP(t *testing.T) {
+// T64
+func TestOverrunOverHTTP(t *testing.T) {
 	t.Parallel()
 	m := publicBazaar(t, chaintest.New(t))
 	ctx := t.Context()
@@ -243,7 +245,8 @@ func TestCryptoOrder_PausedManager(t *testing.T) {
 
 // A request whose credits are missing hears that the chain is away, and one whose order does not land that it is not decided. When the
 // chain is back the same calls settle, each with one order and one burn.
-func TestF12_TopUpWaits(t *testing.T) {
+// F12
+func TestTopUpWaits(t *testing.T) {
 	t.Parallel()
 	m := publicBazaar(t, chaintest.New(t), func(c *server.Config) {
 		c.WaitForOrders(time.Second)

@@ -33,7 +33,8 @@ func (m *bazaar) landed(tx string, before common.Hash) (block common.Hash) {
 }
 
 // Blocks change after credits were granted. A payment that comes back, or is brought back, is one payment and one grant.
-func TestT56_ReorgOverHTTP(t *testing.T) {
+// T56
+func TestReorgOverHTTP(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		drop, delegated bool
@@ -82,7 +83,8 @@ func TestT56_ReorgOverHTTP(t *testing.T) {
 
 // The money of the buyer was in a block that goes, too: the payment cannot come back. Credits that are unspent are taken back, the
 // others are a loss, the limit has its money again. When the buyer has money afterwards, a new order is another one.
-func TestT56_ImpossibleOverHTTP(t *testing.T) {
+// T56
+func TestImpossibleOverHTTP(t *testing.T) {
 	t.Parallel()
 	for name, spent := range map[string]toll.Credits{"unspent": 0, "spent in part": 30, "spent": 100} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,8 @@ import (
 )
 
 // A rail that cannot be reached stops orders, and nothing else.
-func TestF26_RailsAway(t *testing.T) {
+// F26
+func TestRailsAway(t *testing.T) {
 	rail := railtest.New()
 	s, url := start(t, server.Config{Data: storetest.Dir(t), Rails: checkout.Rails{Crypto: rail}})
 	builder, subscriber := keys(t, s)
@@ -64,7 +65,8 @@ func TestF26_RailsAway(t *testing.T) {
 }
 
 // A node that only reads acknowledges nothing, whether it is one at the start or becomes one; writes come back by themselves.
-func TestF19_ReadOnlyNode(t *testing.T) {
+// F19
+func TestReadOnlyNode(t *testing.T) {
 	cfg := storetest.Config(t, storetest.Postgres)
 	o := servertest.Options{Database: cfg.Database, MasterKeyFile: freshMasterKey(t)}
 	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
@@ -133,7 +135,8 @@ func refusedToStart(t *testing.T, o servertest.Options, says string) {
 }
 
 // The service speaks HTTP/1.1 and nothing else: what a proxy in front makes of HTTP/2 ends there.
-func TestT101_NoHTTP2(t *testing.T) {
+// T101
+func TestNoHTTP2(t *testing.T) {
 	s, url := start(t, server.Config{Data: storetest.Dir(t)})
 	addr := strings.TrimPrefix(url, "http://")
 	send := func(raw string) []byte {
@@ -167,7 +170,8 @@ func TestT101_NoHTTP2(t *testing.T) {
 
 // Long reads, lists and a backup beside payments: nobody hears of locks. Nor does anybody of a database that is away for a while, but that
 // can happen in a standstill, so it may be tried three times.
-func TestT180_WriterIsNotStarved(t *testing.T) {
+// T180
+func TestWriterIsNotStarved(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
 		p := servertest.Start(t, o)
@@ -246,7 +250,8 @@ func besideReads(t *testing.T, o servertest.Options, c *stand, y *tally) error {
 
 // The release that runs and the next one, which has added to the schema, write together. Nobody is left without an answer, but in a
 // standstill, so it may be tried three times.
-func TestF24_MixedVersions(t *testing.T) {
+// F24
+func TestMixedVersions(t *testing.T) {
 	t.Parallel() // it mostly waits for its build
 	next := laterSafe(t)
 	thrice(t, func() error { return mixedVersions(t, next) })
@@ -291,7 +296,8 @@ func mixedVersions(t *testing.T, next string) error {
 }
 
 // The system gives the service no more memory in the middle of its work.
-func TestF25_OutOfMemory(t *testing.T) {
+// F25
+func TestOutOfMemory(t *testing.T) {
 	run := func(t *testing.T, o servertest.Options) {
 		s := newSiege(t, o)
 		for n := range 3 {

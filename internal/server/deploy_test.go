@@ -254,7 +254,8 @@ func TestDeploy_Helm(t *testing.T) {
 }
 
 // SIGTERM makes /ready answer 503 while requests are still accepted, and then the service ends.
-func TestF22_DrainBeforeShutdown(t *testing.T) {
+// F22
+func TestDrainBeforeShutdown(t *testing.T) {
 	t.Parallel()
 	o := servertest.Options{Data: t.TempDir(), Args: []string{"--drain", "2s"}}
 	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
@@ -279,7 +280,8 @@ func TestF22_DrainBeforeShutdown(t *testing.T) {
 
 // Two processes on one PostgreSQL behind the nginx of the example are restarted one after the other under load. Each
 // request gets its answer at the first try.
-func TestF22_RollingRestartBehindNginx(t *testing.T) {
+// F22
+func TestRollingRestartBehindNginx(t *testing.T) {
 	if !needs(t, "nginx") {
 		return
 	}

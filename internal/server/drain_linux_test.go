@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestF22_ListenerRefuses: the kernel ignores requests for new connections, and those that were begun can be accepted, also
+// TestListenerRefuses: the kernel ignores requests for new connections, and those that were begun can be accepted, also
 // when their handshake ends after that.
-func TestF22_ListenerRefuses(t *testing.T) {
+// F22
+func TestListenerRefuses(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
 		t.Run(address, func(t *testing.T) {
 			ln, err := Listen(t.Context(), address)

@@ -38,9 +38,10 @@ func asStranger(t *testing.T, program string, dirs ...string) string {
 	return script
 }
 
-// TestF22_DrainWithoutRoot: a process without root restarts under clients that connect for each request. Each established connection gets
+// TestDrainWithoutRoot: a process without root restarts under clients that connect for each request. Each established connection gets
 // its answer; other attempts are refused or time out.
-func TestF22_DrainWithoutRoot(t *testing.T) {
+// F22
+func TestDrainWithoutRoot(t *testing.T) {
 	t.Parallel()
 	data, err := os.MkdirTemp("", "toll-drain-")
 	if err != nil {

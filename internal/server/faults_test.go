@@ -116,7 +116,8 @@ func load(ctx context.Context, n int, y *tally, c func(worker int) *stand) (runn
 	return running, done
 }
 
-func TestF22_ShutdownUnderLoad(t *testing.T) {
+// F22
+func TestShutdownUnderLoad(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
 		p := servertest.Start(t, o)
@@ -148,7 +149,8 @@ func TestF22_ShutdownUnderLoad(t *testing.T) {
 
 // What is in flight when the signal comes is answered, also when the store keeps it waiting. A standstill that is longer than what a
 // shutdown may take proves nothing, so it may be tried three times.
-func TestF22_InFlightIsAnswered(t *testing.T) {
+// F22
+func TestInFlightIsAnswered(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		const calls = 48
 		builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
@@ -204,7 +206,8 @@ func TestF22_InFlightIsAnswered(t *testing.T) {
 	})
 }
 
-func TestF22_RollingRestart(t *testing.T) {
+// F22
+func TestRollingRestart(t *testing.T) {
 	oneAfterTheOther(t, func(p *servertest.Process) {
 		if err := p.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
@@ -216,7 +219,8 @@ func TestF22_RollingRestart(t *testing.T) {
 }
 
 // One of two processes is killed under load, then the other one. Each time the one that is left goes on answering.
-func TestF02_OneOfTwoKilled(t *testing.T) {
+// F02
+func TestOneOfTwoKilled(t *testing.T) {
 	oneAfterTheOther(t, (*servertest.Process).Kill)
 }
 
@@ -258,7 +262,8 @@ func oneAfterTheOther(t *testing.T, end func(p *servertest.Process)) {
 }
 
 // F23: a start with many holds that ended meanwhile is ready soon, and works them off beside its callers.
-func TestF23_StartWithManyDueHolds(t *testing.T) {
+// F23
+func TestStartWithManyDueHolds(t *testing.T) {
 	const accounts, holds = 600, 10
 	servertest.Program(t)
 	var o servertest.Options
@@ -339,7 +344,8 @@ func seedHolds(t *testing.T, cfg server.Config, past time.Time, accounts, holds 
 }
 
 // F15: a store that stands still for a while refuses nobody falsely; one that stands still for long says so, and recovers.
-func TestF15_StoreSlow(t *testing.T) {
+// F15
+func TestStoreSlow(t *testing.T) {
 	t.Parallel() // it mostly waits
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		t.Parallel()
@@ -441,7 +447,8 @@ func lockStore(t *testing.T, o servertest.Options) (unlock func()) {
 }
 
 // F16: with a full disk nothing is acknowledged that is not on it, and the next start finds all that was.
-func TestF16_DiskFull(t *testing.T) {
+// F16
+func TestDiskFull(t *testing.T) {
 	shell, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skip("no shell with ulimit")

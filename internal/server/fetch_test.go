@@ -15,7 +15,8 @@ import (
 )
 
 // Addresses in records and payments are data: whatever is registered, verified and settled, nobody calls them.
-func TestT110_NothingIsFetched(t *testing.T) {
+// T110
+func TestNothingIsFetched(t *testing.T) {
 	var calls atomic.Int64
 	bait := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		calls.Add(1)

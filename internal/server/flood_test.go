@@ -23,7 +23,8 @@ import (
 // T86: unsigned events of the card processor are refused by their head, however many come, and paid calls go on meanwhile. In make
 // test-all 10,000 come a second, and the slowest hundredth of the paid calls takes at most twice as long as without them. A
 // machine that is busy with other tests does not pass that.
-func TestT86_Flood(t *testing.T) {
+// T86
+func TestFlood(t *testing.T) {
 	cfg := storetest.Config(t, storetest.SQLite)
 	o := servertest.Options{Data: cfg.Data, Args: []string{"--log-level", "warn"}}
 	builder, buyer := servertest.Key(t, o, "builder"), servertest.Key(t, o, "buyer")

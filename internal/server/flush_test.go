@@ -23,15 +23,16 @@ import (
 
 const envFlush = "TOLL_FLUSH_DATA"
 
-// TestF16_FlushFails takes fsync away from a process that serves. It must acknowledge nothing more, end by itself, and a
+// TestFlushFails takes fsync away from a process that serves. It must acknowledge nothing more, end by itself, and a
 // restart must find what was acknowledged before.
-func TestF16_FlushFails(t *testing.T) {
+// F16
+func TestFlushFails(t *testing.T) {
 	if dir := os.Getenv(envFlush); dir != "" {
 		flushChild(t, dir)
 		return
 	}
 	dir := t.TempDir()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestF16_FlushFails$", "-test.v")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestFlushFails$", "-test.v")
 	cmd.Env = append(os.Environ(), envFlush+"="+dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "the service ended by itself") {

@@ -118,9 +118,10 @@ func TestKeysOnPages(t *testing.T) {
 	})
 }
 
-// TestT154_KeysOnPages: who lacks the right makes no key, nobody makes one with more rights than their own, and the session of a key
+// TestKeysPages_KeysOnPages: who lacks the right makes no key, nobody makes one with more rights than their own, and the session of a key
 // has no such pages.
-func TestT154_KeysOnPages(t *testing.T) {
+// T154
+func TestKeysPages_KeysOnPages(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		alice := o.signUp("alice", "")

@@ -35,9 +35,10 @@ func (o *town) signUpAt(source, login string) *visitor {
 	return v
 }
 
-// TestT157_LockOut: strangers who try passwords do not keep the owner of an account out: not from an address or in a browser of an
+// TestLockOut: strangers who try passwords do not keep the owner of an account out: not from an address or in a browser of an
 // earlier sign-in, nor from the step-up, and not by tries that their own limit refuses.
-func TestT157_LockOut(t *testing.T) {
+// T157
+func TestLockOut(t *testing.T) {
 	o := newTown(t, storetest.SQLite, func(c *server.Config) { c.TrustedProxies = "127.0.0.1" })
 	alice := o.signUpAt(atHome, "alice")
 	o.signUpAt(atHome, "bob")
@@ -99,9 +100,10 @@ func TestT157_LockOut(t *testing.T) {
 
 var stopLink = regexp.MustCompile(`https?://\S+(/sign-in/mail/stop\?state=\S+)`)
 
-// TestT157_MailLockOut: strangers who ask for codes cause at most 10 unused mails a day to an address, its owner can stop them for good,
+// TestMailLockOut: strangers who ask for codes cause at most 10 unused mails a day to an address, its owner can stop them for good,
 // and a person still gets codes where they signed in before.
-func TestT157_MailLockOut(t *testing.T) {
+// T157
+func TestMailLockOut(t *testing.T) {
 	eachMailTown(t, func(c *server.Config) { c.TrustedProxies = "127.0.0.1" }, func(o *town, post *postOffice) {
 		t := o.t
 		alice := o.signUpAt(atHome, "alice")

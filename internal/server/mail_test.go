@@ -156,7 +156,8 @@ func (v *visitor) askCode(mail string, header ...string) (page, shown) {
 
 // TestMailCode: a person signs up with a code by mail, and signs in with one, without a script. T157: a code works once, for a time,
 // and five wrong ones end it; the mail names the public address, whatever Host says.
-func TestT157_MailCode(t *testing.T) {
+// T157
+func TestMailCode(t *testing.T) {
 	eachMailTown(t, nil, func(o *town, post *postOffice) {
 		t := o.t
 		v := newVisitor(t, o.address)
@@ -227,7 +228,8 @@ func TestT157_MailCode(t *testing.T) {
 }
 
 // TestMailCode_Bounds: T157 and T176: one address and one source get few mails, and few rows are made; what is no address is refused.
-func TestT176_MailCodeBounds(t *testing.T) {
+// T176
+func TestMailCodeBounds(t *testing.T) {
 	eachMailTown(t, nil, func(o *town, post *postOffice) {
 		t := o.t
 		v := newVisitor(t, o.address)
@@ -280,7 +282,8 @@ func TestT176_MailCodeBounds(t *testing.T) {
 
 // TestMailCode_Strangers: where registration is closed, an address that is nobody's gets no mail, and the page says the same. A link
 // lets its person in.
-func TestT157_MailCodeOfStrangers(t *testing.T) {
+// T157
+func TestMailCodeOfStrangers(t *testing.T) {
 	invited := func(cfg *server.Config) { cfg.Registration = people.Invited }
 	eachMailTown(t, invited, func(o *town, post *postOffice) {
 		t := o.t
@@ -311,7 +314,8 @@ func TestT157_MailCodeOfStrangers(t *testing.T) {
 
 // TestMailCode_IsWeak: a code by mail is no fresh proof: it changes nothing for who has more than that, lets no program in, and never
 // joins an account by the name of its login. Who has a code alone adds a credential first.
-func TestT157_MailCodeIsNoProof(t *testing.T) {
+// T157
+func TestMailCodeIsNoProof(t *testing.T) {
 	eachMailTown(t, nil, func(o *town, post *postOffice) {
 		t := o.t
 		byMail := func(n int) (*visitor, shown) {

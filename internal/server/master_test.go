@@ -19,7 +19,8 @@ import (
 
 // The master key is changed beside two instances, and stopped at every step: secrets of every kind can
 // be used at each moment, and at the end the old key opens nothing that is stored.
-func TestT19_MasterKeyRotation(t *testing.T) {
+// T19
+func TestMasterKeyRotation(t *testing.T) {
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(v), func(t *testing.T) { rotatesMaster(t, storetest.Config(t, v)) })
 	}

@@ -17,7 +17,8 @@ import (
 
 // Seven burns of a mirrored plan and five of another one, in a period that ends: the seven have proofs that the chain alone
 // confirms, their sum is that of the receipts, and the five are nowhere. A burn of the next period waits for its end.
-func TestT54_PublishedBurns(t *testing.T) {
+// T54
+func TestPublishedBurns(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		cfg := server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile, Chain: rails.ChainConfig{Mirror: true, HTTP: "127.0.0.1:0"}}
 		if cfg.Data == "" {

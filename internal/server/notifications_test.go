@@ -262,9 +262,10 @@ func TestNewSignIn(t *testing.T) {
 	})
 }
 
-// TestT157_MailsAreBounded: mails that a person did not ask for just now are bounded for an address, whatever they are about. Those of
+// TestMailsAreBounded: mails that a person did not ask for just now are bounded for an address, whatever they are about. Those of
 // events wait.
-func TestT157_MailsAreBounded(t *testing.T) {
+// T157
+func TestMailsAreBounded(t *testing.T) {
 	proxied := func(cfg *server.Config) { cfg.TrustedProxies = "127.0.0.1" }
 	eachMailTown(t, proxied, func(o *town, post *postOffice) {
 		t := o.t

@@ -13,9 +13,10 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// TestT120_AgentAsClient: a program that names an agent as its client_id, without a registration, gets an access token of
+// TestAgentAsClient: a program that names an agent as its client_id, without a registration, gets an access token of
 // that agent and nothing wider. The page says which agent, and that nobody registered where the answer goes.
-func TestT120_AgentAsClient(t *testing.T) {
+// T120
+func TestAgentAsClient(t *testing.T) {
 	m := newFair(t)
 	other, err := m.builder.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Other"}})
 	if err != nil {

@@ -10,9 +10,10 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestF26_OAuthWithoutDatabase: a database that answers nothing now is no fault of a program: nobody is told that a request is wrong,
+// TestOAuthWithoutDatabase: a database that answers nothing now is no fault of a program: nobody is told that a request is wrong,
 // and everybody that they may come again.
-func TestF26_OAuthWithoutDatabase(t *testing.T) {
+// F26
+func TestOAuthWithoutDatabase(t *testing.T) {
 	var database string
 	p := newProgram(t, storetest.Postgres, func(c *server.Config) { database = c.Database })
 	got := p.exchange(p.approved(p.request("scope", "openid"), p.choice(5)).Query().Get("code"))

@@ -47,8 +47,9 @@ func (p *program) poll(code string, changes ...string) answered {
 	return p.token(changed(url.Values{"grant_type": {deviceGrant}, "device_code": {code}, "client_id": {p.id}}, changes))
 }
 
-// TestT123_DeviceCodes: a device is let in by the person who was shown it, once; who guesses or asks too often is held off.
-func TestT123_DeviceCodes(t *testing.T) {
+// TestDeviceCodes: a device is let in by the person who was shown it, once; who guesses or asks too often is held off.
+// T123
+func TestDeviceCodes(t *testing.T) {
 	for _, v := range oauthVariants {
 		t.Run(string(v), func(t *testing.T) { deviceCodes(t, v) })
 	}
@@ -230,8 +231,9 @@ func chatGateway(p *program, o *oauth.OAuth) {
 	}
 }
 
-// TestT123_WaitingDevices: one source has at most 20 devices that wait, and does not keep others from beginning.
-func TestT123_WaitingDevices(t *testing.T) {
+// TestWaitingDevices: one source has at most 20 devices that wait, and does not keep others from beginning.
+// T123
+func TestWaitingDevices(t *testing.T) {
 	for _, v := range oauthVariants {
 		t.Run(string(v), func(t *testing.T) {
 			p := newProgram(t, v, func(c *server.Config) { c.TrustedProxies = "127.0.0.1" })

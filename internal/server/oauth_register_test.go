@@ -25,9 +25,10 @@ func (p *program) refusedOnPage(q url.Values) bool {
 	return errors.As(err, &shown)
 }
 
-// TestT112_RedirectTargets: the target of an answer is a registered text; on this machine any port of 127.0.0.1 and ::1 will do,
+// TestRedirectTargets: the target of an answer is a registered text; on this machine any port of 127.0.0.1 and ::1 will do,
 // and of localhost where none is registered.
-func TestT112_RedirectTargets(t *testing.T) {
+// T112
+func TestRedirectTargets(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	local := p.register(`{"redirect_uris":["http://127.0.0.1:7000/cb","http://[::1]/cb?x=1","http://localhost:7000/cb","http://localhost/any","com.example.app:/cb"]}`)
 	for _, uri := range []string{
@@ -73,8 +74,9 @@ func TestT112_RedirectTargets(t *testing.T) {
 	}
 }
 
-// TestT113_ScriptSchemes: what a browser would run, open or misread is no target.
-func TestT113_ScriptSchemes(t *testing.T) {
+// TestScriptSchemes: what a browser would run, open or misread is no target.
+// T113
+func TestScriptSchemes(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	for _, uri := range []string{
 		"javascript:alert(1)", "JavaScript:alert(1)", " javascript:alert(1)", "java\tscript:alert(1)", "javascript\x00:alert(1)", "data:text/html,x", "vbscript:x",
@@ -97,8 +99,9 @@ func TestT113_ScriptSchemes(t *testing.T) {
 	p.register(`{"redirect_uris":["cursor://anysphere.cursor-mcp/oauth/callback","vscode://publisher.extension/cb","com.example.app:/cb"]}`)
 }
 
-// TestT114_ErrorsAsRedirects: an error goes to a target only when client and target are proved.
-func TestT114_ErrorsAsRedirects(t *testing.T) {
+// TestErrorsAsRedirects: an error goes to a target only when client and target are proved.
+// T114
+func TestErrorsAsRedirects(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	for want, changes := range map[string][]string{
 		"unsupported_response_type": {"response_type", "token"}, "invalid_request": {"response_type", ""}, "invalid_scope": {"scope", "a\"b"},
@@ -126,8 +129,9 @@ func TestT114_ErrorsAsRedirects(t *testing.T) {
 	}
 }
 
-// TestT120_Registration: a registration gives no right, is bounded in size and number, and goes when nobody uses it.
-func TestT120_Registration(t *testing.T) {
+// TestOauthRegister_Registration: a registration gives no right, is bounded in size and number, and goes when nobody uses it.
+// T120
+func TestOauthRegister_Registration(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	post := func(body string) shown {
 		p.ahead.Add(int64(10 * time.Second)) // below the rate
@@ -256,9 +260,10 @@ func basic(id, secret string) []string {
 	return []string{"Authorization", r.Header.Get("Authorization")}
 }
 
-// TestT121_ClientDocuments: a client whose id is an address is what the document there says, and nothing else; when that
+// TestClientDocuments: a client whose id is an address is what the document there says, and nothing else; when that
 // changes, the person is asked again.
-func TestT121_ClientDocuments(t *testing.T) {
+// T121
+func TestClientDocuments(t *testing.T) {
 	var body atomic.Value
 	var fetches, elsewhere atomic.Int64
 	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,9 +10,10 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestT117_RefreshReuse: refresh tokens rotate; one that comes again, or from another client, ends the family. A renewal never
+// TestRefreshReuse: refresh tokens rotate; one that comes again, or from another client, ends the family. A renewal never
 // gives more than the person agreed to.
-func TestT117_RefreshReuse(t *testing.T) {
+// T117
+func TestRefreshReuse(t *testing.T) {
 	for _, v := range oauthVariants {
 		t.Run(string(v), func(t *testing.T) { refreshReuse(t, v) })
 	}

@@ -43,9 +43,10 @@ func documentHost(t *testing.T) (id string) {
 	return h.URL
 }
 
-// TestT121_SlowHosts: programs whose documents do not come delay the sign-ins of their own source and nobody else's, however many hosts
+// TestSlowHosts: programs whose documents do not come delay the sign-ins of their own source and nobody else's, however many hosts
 // they name; and one host delays only those who ask for it.
-func TestT121_SlowHosts(t *testing.T) {
+// T121
+func TestSlowHosts(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, func(c *server.Config) { c.LoopbackWebhooks, c.TrustedProxies = true, "127.0.0.0/8" })
 	hosts, honest := slowHosts(t, 4), documentHost(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -104,8 +105,9 @@ func TestT121_SlowHosts(t *testing.T) {
 // maxOfSource is how many requests of one source may fetch documents or wait for it.
 const maxOfSource = 2 + 16
 
-// TestT177_ConsentsAndSignIns: what a person lets in, what programs renew, and how often one signs in leaves rows as well.
-func TestT177_ConsentsAndSignIns(t *testing.T) {
+// TestConsentsAndSignIns: what a person lets in, what programs renew, and how often one signs in leaves rows as well.
+// T177
+func TestConsentsAndSignIns(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, func(c *server.Config) { c.Quotas.Permissions = 3 }) // one is there already
 	got := p.exchange(p.code())
 	if got = p.refresh(got.Refresh); got.status != http.StatusOK {

@@ -187,8 +187,9 @@ func (p *program) pays(access string, n toll.Credits) bool {
 	return true
 }
 
-// TestT115_PKCE: every code is bound by S256, and to its verifier.
-func TestT115_PKCE(t *testing.T) {
+// TestOAuth_PKCE: every code is bound by S256, and to its verifier.
+// T115
+func TestOAuth_PKCE(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	for _, c := range [][]string{
 		{"code_challenge", ""}, {"code_challenge_method", ""}, {"code_challenge_method", "plain"}, {"code_challenge_method", "s256"},
@@ -216,9 +217,10 @@ func TestT115_PKCE(t *testing.T) {
 	}
 }
 
-// TestT116_CodeReuse: a code works once, for a minute, for its client and its redirect; when it comes again, what the first
+// TestCodeReuse: a code works once, for a minute, for its client and its redirect; when it comes again, what the first
 // got is revoked.
-func TestT116_CodeReuse(t *testing.T) {
+// T116
+func TestCodeReuse(t *testing.T) {
 	for _, v := range oauthVariants {
 		t.Run(string(v), func(t *testing.T) { codeReuse(t, v) })
 	}
@@ -319,8 +321,9 @@ func codeReuse(t *testing.T, v storetest.Variant) {
 	}
 }
 
-// TestT118_MixUp: an answer says whose it is, keeps the state, and works with a client library as it is.
-func TestT118_MixUp(t *testing.T) {
+// TestMixUp: an answer says whose it is, keeps the state, and works with a client library as it is.
+// T118
+func TestMixUp(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	to := p.approved(p.request(), p.choice(5)).Query()
 	if to.Get("iss") != p.s.PublicURL() || to.Get("state") != "st" || len(to) != 3 {

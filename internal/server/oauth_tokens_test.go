@@ -43,8 +43,9 @@ func (p *program) opensUser(text string) int {
 	return p.send(http.MethodGet, "/oauth/userinfo", "", "Authorization", "Bearer "+text).status
 }
 
-// TestT08_OAuthTokens: what the authorization server gives works at one door.
-func TestT08_OAuthTokens(t *testing.T) {
+// TestOAuthTokens: what the authorization server gives works at one door.
+// T08
+func TestOAuthTokens(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	p.id = p.register(`{"redirect_uris":["` + progCallback + `"],"grant_types":["authorization_code","refresh_token","urn:ietf:params:oauth:grant-type:device_code"]}`)
 	code := p.approved(p.request("scope", "openid profile", "nonce", "n-1"), p.choice(20)).Query().Get("code")
@@ -94,8 +95,9 @@ func TestT08_OAuthTokens(t *testing.T) {
 	}
 }
 
-// TestT119_Audience: what a program asks for decides what its token is for, and only that.
-func TestT119_Audience(t *testing.T) {
+// TestOauthTokens_Audience: what a program asks for decides what its token is for, and only that.
+// T119
+func TestOauthTokens_Audience(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	service := p.s.PublicURL() + "/api/v1/x402"
 	audience := func(a answered) []string {
@@ -152,8 +154,9 @@ func TestT119_Audience(t *testing.T) {
 	}
 }
 
-// TestT124_UnknownClient: what is not known, not granted or over gets the answers of the standard.
-func TestT124_UnknownClient(t *testing.T) {
+// TestUnknownClient: what is not known, not granted or over gets the answers of the standard.
+// T124
+func TestUnknownClient(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	good := url.Values{
 		"code": {"c"}, "redirect_uri": {progCallback}, "code_verifier": {progVerifier}, "client_id": {p.id}, "refresh_token": {"r"}, "device_code": {"d"},
@@ -188,8 +191,9 @@ func TestT124_UnknownClient(t *testing.T) {
 	}
 }
 
-// TestT126_Bearer: a bearer token comes in the header, and the challenge tells the configured address.
-func TestT126_Bearer(t *testing.T) {
+// TestOauthTokens_Bearer: a bearer token comes in the header, and the challenge tells the configured address.
+// T126
+func TestOauthTokens_Bearer(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, func(c *server.Config) { c.PublicURL = "https://pay.example.com" })
 	a := p.exchange(p.approved(p.request("scope", "openid"), p.choice(5)).Query().Get("code"))
 	plain := p.exchange(p.code())
@@ -263,9 +267,10 @@ func (p *program) revoke(tokens ...string) {
 	}
 }
 
-// TestT126_RevokedAccess: a server that was called with an access token can end that token and nothing else of the consent, and
+// TestRevokedAccess: a server that was called with an access token can end that token and nothing else of the consent, and
 // nobody gets more than the consent by it.
-func TestT126_RevokedAccess(t *testing.T) {
+// T126
+func TestRevokedAccess(t *testing.T) {
 	for _, v := range oauthVariants {
 		t.Run(string(v), func(t *testing.T) {
 			p := newProgram(t, v, nil)
@@ -311,8 +316,9 @@ func TestT126_RevokedAccess(t *testing.T) {
 	}
 }
 
-// TestT126_RevokedWhileRenewed: an access token that is revoked while its consent is renewed ends alone, whichever is first.
-func TestT126_RevokedWhileRenewed(t *testing.T) {
+// TestRevokedWhileRenewed: an access token that is revoked while its consent is renewed ends alone, whichever is first.
+// T126
+func TestRevokedWhileRenewed(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	one := p.exchange(p.code()) // 20 credits
 	if !p.pays(one.Access, 5) {

@@ -13,9 +13,10 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestT120_Flood: who registers as much as there is room for keeps nobody from registering for longer than a flow takes, and
+// TestOauthUnused_Flood: who registers as much as there is room for keeps nobody from registering for longer than a flow takes, and
 // drives nobody out who was let in or is under way.
-func TestT120_Flood(t *testing.T) {
+// T120
+func TestOauthUnused_Flood(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	ctx := t.Context()
 	got := p.exchange(p.code())
@@ -71,8 +72,9 @@ func TestT120_Flood(t *testing.T) {
 	}
 }
 
-// TestT120_RoomOfSource: one network has its own room for clients that nobody let in, and what it registers takes nobody else's.
-func TestT120_RoomOfSource(t *testing.T) {
+// TestRoomOfSource: one network has its own room for clients that nobody let in, and what it registers takes nobody else's.
+// T120
+func TestRoomOfSource(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, func(c *server.Config) { c.TrustedProxies = "127.0.0.0/8" })
 	n := 0
 	register := func(from string) shown {
@@ -111,8 +113,9 @@ func TestT120_RoomOfSource(t *testing.T) {
 	}
 }
 
-// TestT120_AgentFlood: the same for the client that stands for an agent, whose addresses many programs share.
-func TestT120_AgentFlood(t *testing.T) {
+// TestAgentFlood: the same for the client that stands for an agent, whose addresses many programs share.
+// T120
+func TestAgentFlood(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	if _, err := p.s.RegisterMany(t.Context(), string(p.agent), 1000); err != nil {
 		t.Fatal(err)
@@ -123,8 +126,9 @@ func TestT120_AgentFlood(t *testing.T) {
 	}
 }
 
-// TestT120_LocalAddresses: a program on this computer is used by whatever port it answers at.
-func TestT120_LocalAddresses(t *testing.T) {
+// TestLocalAddresses: a program on this computer is used by whatever port it answers at.
+// T120
+func TestLocalAddresses(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	id := p.register(`{"redirect_uris":["http://127.0.0.1:7000/cb","http://[::1]:7000/cb"],"agent_id":"` + string(p.agent) + `"}`)
 	p.ahead.Add(int64(29 * 24 * time.Hour))
@@ -139,8 +143,9 @@ func TestT120_LocalAddresses(t *testing.T) {
 	}
 }
 
-// TestT120_Addresses: of IPv6 the addresses of one /64 count as one, as one caller has them all.
-func TestT120_Addresses(t *testing.T) {
+// TestOauthUnused_Addresses: of IPv6 the addresses of one /64 count as one, as one caller has them all.
+// T120
+func TestOauthUnused_Addresses(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, func(c *server.Config) { c.TrustedProxies = "127.0.0.0/8" })
 	post := func(path, body, from string, header ...string) int {
 		return p.send(http.MethodPost, path, body, append([]string{"X-Forwarded-For", from}, header...)...).status
@@ -164,9 +169,10 @@ func TestT120_Addresses(t *testing.T) {
 	}
 }
 
-// TestT120_Shown: a person who reads what a program asks for has ten minutes for it, however long ago the program registered. One
+// TestOauthUnused_Shown: a person who reads what a program asks for has ten minutes for it, however long ago the program registered. One
 // person keeps few programs in this way.
-func TestT120_Shown(t *testing.T) {
+// T120
+func TestOauthUnused_Shown(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	ctx := t.Context()
 	p.exchange(p.code())
@@ -208,8 +214,9 @@ func TestT120_Shown(t *testing.T) {
 	}
 }
 
-// TestT120_LetIn: there is a most of programs that were let in, too, and those go first that have nothing any more.
-func TestT120_LetIn(t *testing.T) {
+// TestLetIn: there is a most of programs that were let in, too, and those go first that have nothing any more.
+// T120
+func TestLetIn(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
 	p.s.OAuth().MaxLetIn = 1
 	holds := p.exchange(p.code())

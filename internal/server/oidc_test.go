@@ -164,7 +164,8 @@ func (v *visitor) toProvider(p *idProvider, next string) string {
 
 // TestOIDC: a person signs up and signs in with an account of a provider, who is known by issuer and subject. T157: what belongs to
 // another browser, comes twice, or is signed for somebody else is refused.
-func TestT157_OIDC(t *testing.T) {
+// T157
+func TestOidc(t *testing.T) {
 	eachOIDCTown(t, func(o *town, p *idProvider) {
 		t := o.t
 		v := newVisitor(t, o.address)
@@ -260,7 +261,8 @@ func TestTakeover_OIDCByMail(t *testing.T) {
 }
 
 // TestOIDC_Proof: an account of a provider is a fresh proof only when the provider says that it asked for the password again, since.
-func TestT157_OIDCIsNoProofByItself(t *testing.T) {
+// T157
+func TestOIDCIsNoProofByItself(t *testing.T) {
 	eachOIDCTown(t, func(o *town, p *idProvider) {
 		t := o.t
 		ann := newVisitor(t, o.address)

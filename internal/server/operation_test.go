@@ -28,7 +28,8 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-func TestT166_InnerPages(t *testing.T) {
+// T166
+func TestInnerPages(t *testing.T) {
 	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true})
 	builder, _ := keys(t, s)
 	for _, path := range []string{"/metrics", "/metrics/", "/loops", "/debug/pprof/", "/debug/vars", "/api/v1/metrics"} {
@@ -125,7 +126,8 @@ func metricsAt(t *testing.T, url string) string {
 	return string(text)
 }
 
-func TestT170_CarelessConfiguration(t *testing.T) {
+// T170
+func TestCarelessConfiguration(t *testing.T) {
 	weak := freshMasterKey(t)
 	if err := os.Chmod(weak, 0o640); err != nil {
 		t.Fatal(err)
@@ -187,7 +189,8 @@ func TestT170_CarelessConfiguration(t *testing.T) {
 }
 
 // A ledger on asynchronous commit does not start.
-func TestT170_AsynchronousCommit(t *testing.T) {
+// T170
+func TestAsynchronousCommit(t *testing.T) {
 	cfg := storetest.Config(t, storetest.Postgres)
 	s, err := server.New(t.Context(), server.Config{Database: cfg.Database + "&options=-c%20synchronous_commit%3Doff", MasterKeyFile: freshMasterKey(t)})
 	if err == nil {
@@ -266,7 +269,8 @@ func TestTwoProcessesOnOneDatabase(t *testing.T) {
 	}
 }
 
-func TestF17_SecondProcess(t *testing.T) {
+// F17
+func TestSecondProcess(t *testing.T) {
 	o := servertest.Options{Data: storetest.Dir(t)}
 	first := servertest.Start(t, o)
 	second := servertest.Launch(t, o)
@@ -283,7 +287,8 @@ func TestF17_SecondProcess(t *testing.T) {
 }
 
 // I25: after the run nothing is left.
-func TestI25_NothingIsLeft(t *testing.T) {
+// I25
+func TestNothingIsLeft(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		before := descriptors(t)
 		leaks := goleak.IgnoreCurrent()

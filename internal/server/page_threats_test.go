@@ -61,8 +61,9 @@ func getPages(t *testing.T, o *town, parts map[string]string) (paths []string) {
 	return paths
 }
 
-// TestT150_StoredScript: what a stranger wrote is text on every page, in names, descriptions, notes and addresses.
-func TestT150_StoredScript(t *testing.T) {
+// TestStoredScript: what a stranger wrote is text on every page, in names, descriptions, notes and addresses.
+// T150
+func TestStoredScript(t *testing.T) {
 	found := 0 // the search finds most of them where nothing escapes them
 	for _, text := range scripts {
 		if markup.MatchString("<p>"+text+"</p>") || markup.MatchString(`<a href="`+text+`">`) {
@@ -176,8 +177,9 @@ func (o *town) plainly(method, path, body string, header ...string) shown {
 	return browser{o.t, o.address}.send(method, path, body, header...)
 }
 
-// TestT151_OpenRedirect: a page leads on to a page of its own, whatever an address says.
-func TestT151_OpenRedirect(t *testing.T) {
+// TestOpenRedirect: a page leads on to a page of its own, whatever an address says.
+// T151
+func TestOpenRedirect(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	alice := o.signUp("alice", "")
 	key, _ := keys(t, o.s) // sign-ins by password have limits
@@ -225,8 +227,9 @@ func TestT151_OpenRedirect(t *testing.T) {
 	}
 }
 
-// TestT151_EveryWayIn: whatever a person signs up or in with, it leads to a page of the service.
-func TestT151_EveryWayIn(t *testing.T) {
+// TestEveryWayIn: whatever a person signs up or in with, it leads to a page of the service.
+// T151
+func TestEveryWayIn(t *testing.T) {
 	post, p := newPostOffice(t), newIDProvider(t)
 	ln := listenAnywhere(t)
 	o := newTownOn(t, "sqlite", ln, func(cfg *server.Config) {
@@ -275,9 +278,10 @@ func TestT151_EveryWayIn(t *testing.T) {
 	}
 }
 
-// TestT152_CrossSite: a form of another site, one that does not say where it comes from, and JSON as text change nothing, on each
+// TestCrossSite: a form of another site, one that does not say where it comes from, and JSON as text change nothing, on each
 // route for people and each one of the API that takes the session of a browser. No page acts on GET.
-func TestT152_CrossSite(t *testing.T) {
+// T152
+func TestCrossSite(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	alice := o.signUp("alice", "")
 	w := alice.workspace()
@@ -413,8 +417,9 @@ func (o *town) operations() (all []documentedOperation) {
 	return all
 }
 
-// TestT155_Framing: no page can be framed, with any status.
-func TestT155_Framing(t *testing.T) {
+// TestPageThreats_Framing: no page can be framed, with any status.
+// T155
+func TestPageThreats_Framing(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	alice, nobody := o.signUp("alice", ""), newVisitor(t, o.address)
 	paths := append(getPages(t, o, map[string]string{"workspace": alice.workspace()}), "/docs", "/docs/errors", "/w/0x0000/plans", "/oauth/authorize?client_id=x")
@@ -434,9 +439,10 @@ func TestT155_Framing(t *testing.T) {
 	}
 }
 
-// TestT156_Forms: the service ignores fields that a form does not have. They make nobody an operator, owner or member, and a record
+// TestPageThreats_Forms: the service ignores fields that a form does not have. They make nobody an operator, owner or member, and a record
 // belongs to the workspace of the page, at the price of its plan.
-func TestT156_Forms(t *testing.T) {
+// T156
+func TestPageThreats_Forms(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	alice := o.seller("alice")
 	w := alice.workspace()
@@ -499,8 +505,9 @@ func TestT156_Forms(t *testing.T) {
 	}
 }
 
-// TestT159_ForeignOrigins: no answer lets a page of another origin read it with the cookies of a person.
-func TestT159_ForeignOrigins(t *testing.T) {
+// TestForeignOrigins: no answer lets a page of another origin read it with the cookies of a person.
+// T159
+func TestForeignOrigins(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	alice := o.signUp("alice", "")
 	w := alice.workspace()
@@ -533,8 +540,9 @@ func TestT159_ForeignOrigins(t *testing.T) {
 	}
 }
 
-// TestT160_SecretsOnPages: a secret is shown once, on an answer that nobody stores, and its address tells nobody.
-func TestT160_SecretsOnPages(t *testing.T) {
+// TestSecretsOnPages: a secret is shown once, on an answer that nobody stores, and its address tells nobody.
+// T160
+func TestSecretsOnPages(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	alice := o.signUp("alice", "")
 	w := "/w/" + alice.workspace()

@@ -153,7 +153,8 @@ func passkeyTown(t *testing.T, v storetest.Variant) (o *town, ip string) {
 
 // TestPasskey: a person adds a passkey, signs in and proves themselves with it. T157: another origin, another service, an answer
 // twice, one of another form, a copied passkey and an unknown one are refused.
-func TestT157_Passkey(t *testing.T) {
+// T157
+func TestPasskey(t *testing.T) {
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(v), func(t *testing.T) {
 			o, ip := passkeyTown(t, v)
@@ -255,9 +256,10 @@ func TestT157_Passkey(t *testing.T) {
 	}
 }
 
-// TestT157_PasskeySignUp: a person signs up with a passkey alone, signs in with it, and gets a login name by a recovery code. An answer
+// TestPasskeySignUp: a person signs up with a passkey alone, signs in with it, and gets a login name by a recovery code. An answer
 // of another origin, one for another ceremony, one from too long ago and one that was used make nobody.
-func TestT157_PasskeySignUp(t *testing.T) {
+// T157
+func TestPasskeySignUp(t *testing.T) {
 	for _, variant := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(variant), func(t *testing.T) {
 			o, ip := passkeyTown(t, variant)

@@ -152,8 +152,9 @@ func TestSignUp(t *testing.T) {
 	})
 }
 
-// TestT157_SignInByPassword: unknown people and wrong passwords get one answer, and tries are bounded by source and by name.
-func TestT157_SignInByPassword(t *testing.T) {
+// TestSignInByPassword: unknown people and wrong passwords get one answer, and tries are bounded by source and by name.
+// T157
+func TestSignInByPassword(t *testing.T) {
 	o := newTown(t, storetest.SQLite, nil)
 	o.signUp("alice", "")
 	_, wrong := o.signIn("alice", "wrong words are not")
@@ -446,8 +447,9 @@ func TestTwoTabs(t *testing.T) {
 	}
 }
 
-// TestT153_SessionsOfPeople: sessions end with a change of the password, by their person, and at recovery; each proof is a new one.
-func TestT153_SessionsOfPeople(t *testing.T) {
+// TestSessionsOfPeople: sessions end with a change of the password, by their person, and at recovery; each proof is a new one.
+// T153
+func TestSessionsOfPeople(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		v := o.signUp("alice", "")
@@ -627,8 +629,9 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// TestT162_FirstRun: the printed link makes one operator, once, and no other host and no later visitor does.
-func TestT162_FirstRun(t *testing.T) {
+// TestFirstRun: the printed link makes one operator, once, and no other host and no later visitor does.
+// T162
+func TestFirstRun(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		old, err := o.s.FirstLink(t.Context())
@@ -685,8 +688,9 @@ func TestRegistration_Invited(t *testing.T) {
 	o.signUp("bob", alice.invite(alice.workspace(), "viewer"))
 }
 
-// TestT169_AuditLog: each act is noted once, with who, what and from where, and a change of an entry is found.
-func TestT169_AuditLog(t *testing.T) {
+// TestAuditLog: each act is noted once, with who, what and from where, and a change of an entry is found.
+// T169
+func TestAuditLog(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		alice := o.signUp("alice", "")
@@ -789,9 +793,10 @@ func TestSpendLimit_KeySession(t *testing.T) {
 	})
 }
 
-// TestT169_ActsOfPeople: what people do to their credentials and to who is in is in the log of their workspace, once, with who did it and
+// TestActsOfPeople: what people do to their credentials and to who is in is in the log of their workspace, once, with who did it and
 // from where; what the operator does is in the log of the operator.
-func TestT169_ActsOfPeople(t *testing.T) {
+// T169
+func TestActsOfPeople(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		alice := o.signUp("alice", "")

@@ -56,9 +56,10 @@ func (o *town) client(v *visitor) *client.Client {
 func (s *shop) planPage() string  { return "/p/" + string(s.plan) }
 func (s *shop) agentPage() string { return "/a/" + string(s.agent) }
 
-// TestT150_PublicPages: everybody may read the catalogue, an agent and a plan. What strangers chose is
+// TestPublicPages: everybody may read the catalogue, an agent and a plan. What strangers chose is
 // text there.
-func TestT150_PublicPages(t *testing.T) {
+// T150
+func TestPublicPages(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		const evil = `<script>alert(1)</script>"><img src=x>`
@@ -140,9 +141,10 @@ func TestPublicPages_Closed(t *testing.T) {
 	}
 }
 
-// TestT161_BuyOnThePage: a stranger signs in and comes back; a form orders once, with the terms that it
+// TestBuyOnThePage: a stranger signs in and comes back; a form orders once, with the terms that it
 // showed; the right to spend is needed.
-func TestT161_BuyOnThePage(t *testing.T) {
+// T161
+func TestBuyOnThePage(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		s := o.openShop("Ask", "https://agent.example.com/ask")
@@ -342,8 +344,9 @@ func TestTryIt(t *testing.T) {
 	}
 }
 
-// TestT104_TryIt: without the setting of a sandbox, pages call nothing on this machine.
-func TestT104_TryIt(t *testing.T) {
+// TestPublic_TryIt: without the setting of a sandbox, pages call nothing on this machine.
+// T104
+func TestPublic_TryIt(t *testing.T) {
 	s, buyer, calls := tryShop(t, false)
 	form := formOf(t, buyer.get("/w/"+buyer.workspace()+"/try?agent="+string(s.agent)))
 	if res := buyer.submit(form); res.status != http.StatusBadRequest || calls.Load() != 0 {

@@ -184,7 +184,8 @@ func TestConcurrentCallsRunExactlyWhatIsPaid(t *testing.T) {
 	})
 }
 
-func TestT23_MoreRequestsThanCredits(t *testing.T) {
+// T23
+func TestMoreRequestsThanCredits(t *testing.T) {
 	eachScene(t, 5, func(s *scene) {
 		s.mint(100)
 		var runs atomic.Int64
@@ -202,7 +203,8 @@ func TestT23_MoreRequestsThanCredits(t *testing.T) {
 	})
 }
 
-func TestT20_SequentialReplay(t *testing.T) {
+// T20
+func TestSequentialReplay(t *testing.T) {
 	eachScene(t, 5, func(s *scene) {
 		s.mint(100)
 		var runs atomic.Int64
@@ -248,7 +250,8 @@ func TestT20_SequentialReplay(t *testing.T) {
 }
 
 // One payload many times at once, on agents of two processes: by its nonce, and, whatever the nonce, by its payment identifier.
-func TestT21_ConcurrentReplay(t *testing.T) {
+// T21
+func TestConcurrentReplay(t *testing.T) {
 	eachScene(t, 5, func(s *scene) {
 		s.mint(100)
 		var runs atomic.Int64
@@ -285,7 +288,8 @@ func (s *scene) settleRequest(token, id string, amount toll.Credits) *x402.Settl
 	}
 }
 
-func TestT26_IdempotencyRaced(t *testing.T) {
+// T26
+func TestIdempotencyRaced(t *testing.T) {
 	eachScene(t, 5, func(s *scene) {
 		s.mint(1000)
 		token := s.token()
@@ -322,7 +326,8 @@ func TestT26_IdempotencyRaced(t *testing.T) {
 	})
 }
 
-func TestT13_RevocationReachesAllProcesses(t *testing.T) {
+// T13
+func TestRevocationReachesAllProcesses(t *testing.T) {
 	for _, what := range []string{"permission", "key"} {
 		t.Run(what, func(t *testing.T) {
 			eachScene(t, 1, func(s *scene) {

@@ -94,7 +94,8 @@ func saysDisk(t *testing.T, log *servertest.Log, dir, code string) {
 
 // With a full disk the service is not ready from the first settlement on that cannot be written,
 // says why, and is ready again when there is room.
-func TestF16_ReadyTellsOfAFullDisk(t *testing.T) {
+// F16
+func TestReadyTellsOfAFullDisk(t *testing.T) {
 	dir, _ := smallDisk(t, "32m")
 	o := servertest.Options{Data: dir}
 	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
@@ -142,7 +143,8 @@ func TestF16_ReadyTellsOfAFullDisk(t *testing.T) {
 
 // A disk that gets full while nobody settles is found by the probe, and so after a restart. A first
 // start on it says what is missing.
-func TestF16_IdleServiceFindsAFullDisk(t *testing.T) {
+// F16
+func TestIdleServiceFindsAFullDisk(t *testing.T) {
 	dir, remount := smallDisk(t, "16m")
 	o := servertest.Options{Data: dir}
 	servertest.Key(t, o, "builder")
@@ -181,7 +183,8 @@ func TestF16_IdleServiceFindsAFullDisk(t *testing.T) {
 
 // The same with a limit on the size of files, which needs no privilege. It is lifted while the
 // service runs.
-func TestF16_ReadyTellsOfFilesThatCannotGrow(t *testing.T) {
+// F16
+func TestReadyTellsOfFilesThatCannotGrow(t *testing.T) {
 	shell, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skip("bash is missing, whose ulimit keeps files from growing")
@@ -221,7 +224,8 @@ func TestF16_ReadyTellsOfFilesThatCannotGrow(t *testing.T) {
 
 // A database that hangs or is gone makes the service not ready. The answer comes from
 // memory, so it is quick.
-func TestF18_ReadyTellsOfAStoppedPostgres(t *testing.T) {
+// F18
+func TestReadyTellsOfAStoppedPostgres(t *testing.T) {
 	if os.Getenv("TOLL_TEST_POSTGRES") == "" {
 		storetest.Config(t, storetest.Postgres) // says what is missing
 	}

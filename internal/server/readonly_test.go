@@ -80,7 +80,8 @@ var logPages = regexp.MustCompile(`(?m)^toll_database_log_pages (\d+)$`) // of 4
 
 // F16: the disk becomes read-only while the service settles. Nothing is acknowledged that is not on the disk, nobody is refused for
 // good, the service is not ready or ends, and after a repair it has every settlement that was answered.
-func TestF16_DiskBecomesReadOnly(t *testing.T) {
+// F16
+func TestDiskBecomesReadOnly(t *testing.T) {
 	if rounds.Deferred(t) {
 		return // it needs a device of its own
 	}

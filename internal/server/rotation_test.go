@@ -21,7 +21,8 @@ import (
 // An operator rotates the signing key beside two instances that are half a minute apart. Access tokens and API keys of
 // either are good at both at every moment, what signs is published long before, and the public document never has a
 // private key.
-func TestT18_RotationBesideInstances(t *testing.T) {
+// T18
+func TestRotationBesideInstances(t *testing.T) {
 	var moved atomic.Int64
 	base := time.Now()
 	clock := func(d time.Duration) func() time.Time {
@@ -115,7 +116,8 @@ func TestT18_RotationBesideInstances(t *testing.T) {
 
 // A signing key that others may have is ended: both of two instances refuse all that it signed within
 // half a minute, whatever time it carries, and no document has it. New keys work at once.
-func TestT18_CompromisedSigningKey(t *testing.T) {
+// T18
+func TestCompromisedSigningKey(t *testing.T) {
 	var moved atomic.Int64
 	base := time.Now()
 	db := storetest.Config(t, storetest.Postgres)

@@ -404,7 +404,8 @@ func word(a saleAnswer) string {
 
 // The process ends at a step of a sale. After the next start the order is decided although nobody asks, the money has moved once
 // and the credits came once; who sends the payment again gets the receipt, and the wallet its access token by signing in.
-func TestF13_SaleKilledAtEachStep(t *testing.T) {
+// F13
+func TestSaleKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	eachAmbush(t, func(a *ambush) {
 		steps := []string{"created", "transaction sent"} // the authorization is stored; the transaction is out

@@ -44,7 +44,8 @@ func (l *lines) String() string {
 
 // A service makes backups by itself: at its start when the newest one is too old, in time again, and it
 // keeps as many as it shall. Other files stay. A folder that is gone is an alarm, and the next try works.
-func TestF28_BackupSchedule(t *testing.T) {
+// F28
+func TestBackupSchedule(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "toll-notes.txt")
 	if err := os.WriteFile(other, []byte("mine"), 0o600); err != nil {
@@ -122,7 +123,8 @@ func TestF28_BackupSchedule(t *testing.T) {
 }
 
 // The backups of a schedule are kept in an object store, one of them is restored from there, and nothing of others is touched.
-func TestF28_BackupsInAnObjectStore(t *testing.T) {
+// F28
+func TestBackupsInAnObjectStore(t *testing.T) {
 	backend := s3mem.New()
 	if err := backend.CreateBucket(t.Context(), "vault"); err != nil {
 		t.Fatal(err)

@@ -372,8 +372,9 @@ func TestAgentPages(t *testing.T) {
 	})
 }
 
-// TestT154_SellingPagesByRole: forms act with the rights of the role, never for a stranger, and not without their ticket.
-func TestT154_SellingPagesByRole(t *testing.T) {
+// TestSellingPagesByRole: forms act with the rights of the role, never for a stranger, and not without their ticket.
+// T154
+func TestSellingPagesByRole(t *testing.T) {
 	o := newTown(t, storetest.SQLite, nil)
 	alice, mallory := o.seller("alice"), o.seller("mallory")
 	viewer := o.signUp("viewer", alice.invite(strings.TrimPrefix(alice.w, "/w/"), "viewer"))

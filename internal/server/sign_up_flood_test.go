@@ -13,8 +13,9 @@ import (
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
-// TestT176_SignUps: 10,000 sign-ups from one source make as many accounts as the limit for a source allows, and no row beyond them.
-func TestT176_SignUps(t *testing.T) {
+// TestSignUps: 10,000 sign-ups from one source make as many accounts as the limit for a source allows, and no row beyond them.
+// T176
+func TestSignUps(t *testing.T) {
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(v), func(t *testing.T) {
 			o := newTown(t, v, func(cfg *server.Config) { cfg.RateLimitIP = 1_000_000 })

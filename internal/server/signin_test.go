@@ -90,9 +90,10 @@ func (b browser) code(s *client.SignIn, key string) string {
 	return u.Query().Get("code")
 }
 
-// TestT125_SignInOfTheCommandLine: a code is all that a callback gets, once and for a minute, and only the program that
+// TestSignInOfTheCommandLine: a code is all that a callback gets, once and for a minute, and only the program that
 // began the sign-in can use it.
-func TestT125_SignInOfTheCommandLine(t *testing.T) {
+// T125
+func TestSignInOfTheCommandLine(t *testing.T) {
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(v), func(t *testing.T) { signInOn(t, v) })
 	}
@@ -239,8 +240,9 @@ func signInOn(t *testing.T, v storetest.Variant) {
 	}
 }
 
-// TestT177_KeysOfSignIns: a sign-in cannot fill the database either, and a key that is refused leaves nothing.
-func TestT177_KeysOfSignIns(t *testing.T) {
+// TestKeysOfSignIns: a sign-in cannot fill the database either, and a key that is refused leaves nothing.
+// T177
+func TestKeysOfSignIns(t *testing.T) {
 	s, address := start(t, server.Config{Data: storetest.Dir(t), Quotas: api.Quotas{APIKeys: 2}})
 	person, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "person"})
 	if err != nil {

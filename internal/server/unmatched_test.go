@@ -14,7 +14,8 @@ import (
 )
 
 // F28: payments that no order explains, of both rails, are listed, counted and reported.
-func TestF28_UnmatchedPayments(t *testing.T) {
+// F28
+func TestUnmatchedPayments(t *testing.T) {
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
 		t.Run(string(v), func(t *testing.T) { unmatched(t, storetest.Config(t, v)) })
 	}

@@ -149,7 +149,8 @@ func works(t *testing.T, program string, o servertest.Options, args ...string) s
 
 // Only serve and migrate change a schema. Local commands of a later release leave the database to
 // the release that serves it, whether that one runs or is stopped.
-func TestF24_LocalCommandsDoNotMigrate(t *testing.T) {
+// F24
+func TestLocalCommandsDoNotMigrate(t *testing.T) {
 	t.Parallel() // it mostly waits for its build
 	later := laterUnsafe(t)
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
@@ -195,7 +196,8 @@ func TestF24_LocalCommandsDoNotMigrate(t *testing.T) {
 }
 
 // A start that is killed again and again makes a part of the schema each time. The last one completes it and serves.
-func TestF24_KilledWhileItMigrates(t *testing.T) {
+// F24
+func TestKilledWhileItMigrates(t *testing.T) {
 	t.Parallel()
 	later := laterUnsafe(t)
 	for _, v := range []storetest.Variant{storetest.SQLite, storetest.Postgres} {
@@ -241,7 +243,8 @@ func keyBy(t *testing.T, program string, o servertest.Options, account string) (
 
 // A migration that is not safe for the release that serves waits until it has ended, whoever asks
 // for it. Afterwards the earlier release says what to do.
-func TestF24_MigrateRefusesBesideAnOlderRelease(t *testing.T) {
+// F24
+func TestMigrateRefusesBesideAnOlderRelease(t *testing.T) {
 	t.Parallel() // it mostly waits for its build
 	later := laterUnsafe(t)
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
@@ -287,7 +290,8 @@ func TestF24_MigrateRefusesBesideAnOlderRelease(t *testing.T) {
 
 // A migration that is marked as safe is carried out beside the release that serves when it is told
 // so. That release goes on, and may be started again.
-func TestF24_MigrateOnline(t *testing.T) {
+// F24
+func TestMigrateOnline(t *testing.T) {
 	t.Parallel() // it mostly waits for its build
 	later := laterSafe(t)
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
@@ -381,7 +385,8 @@ func writeOldBackup(t *testing.T, data, path string) {
 
 // A backup of an older schema is a copy of it as it is. It is restored as it is, and the next start
 // migrates it.
-func TestF24_BackupOfAnOlderSchema(t *testing.T) {
+// F24
+func TestBackupOfAnOlderSchema(t *testing.T) {
 	t.Parallel() // it mostly waits for its build
 	later := laterUnsafe(t)
 	o := servertest.Options{Data: t.TempDir()}

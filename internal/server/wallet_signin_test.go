@@ -65,7 +65,8 @@ func (v *visitor) becomes(p *pocket, at toll.Address, name string, before ...byt
 
 // TestWalletSignIn: a wallet that the service does not know becomes a workspace and a person, and signs in. T157: what another wallet
 // signs, what was signed before or long ago, and another text are refused.
-func TestT157_WalletSignIn(t *testing.T) {
+// T157
+func TestWalletSignIn(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		p, other := newPocket(t, o.address), newPocket(t, o.address)
@@ -109,7 +110,8 @@ func TestT157_WalletSignIn(t *testing.T) {
 }
 
 // A signature counts for ten minutes, and names what it allows: who is signed in proves with it, and adds it.
-func TestT157_WalletProves(t *testing.T) {
+// T157
+func TestWalletProves(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		p, second := newPocket(t, o.address), newPocket(t, o.address)
@@ -216,7 +218,8 @@ func TestTakeover_ExportedWallet(t *testing.T) {
 
 // TestWalletSignIn_Contract: code of an account is asked at each sign-in, its sessions end within a day, and without a chain the page
 // says why nobody gets in.
-func TestT157_WalletOfContract(t *testing.T) {
+// T157
+func TestWalletOfContract(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
 	m := embeddedBazaar(t, func(cfg *server.Config) {

@@ -197,8 +197,9 @@ type wanted struct {
 	at   int64
 }
 
-// TestI20_RunsWithoutGap: transactions with and without settlements, some of which are undone, number the same streams at once.
-func TestI20_RunsWithoutGap(t *testing.T) {
+// TestRunsWithoutGap: transactions with and without settlements, some of which are undone, number the same streams at once.
+// I20
+func TestRunsWithoutGap(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		ctx := t.Context()
 		undone := errors.New("undone")

@@ -25,9 +25,10 @@ func planEvent(who toll.Address, id string) store.NewEvent {
 	return store.NewEvent{Principal: who, Type: toll.EventPlanUpdated, Kind: "plan", ID: id, Data: json.RawMessage(`{"id":"` + id + `"}`), At: eventTime}
 }
 
-// TestI20_EventsWithoutGap: many transactions at once on two streams, some rolled back, and each stream counts 1, 2, 3 ..., in
+// TestEventsWithoutGap: many transactions at once on two streams, some rolled back, and each stream counts 1, 2, 3 ..., in
 // the stream and in the object.
-func TestI20_EventsWithoutGap(t *testing.T) {
+// I20
+func TestEventsWithoutGap(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		ctx := t.Context()
 		undone := errors.New("undone")

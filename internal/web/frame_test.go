@@ -16,9 +16,10 @@ var ownRights = map[string]string{
 	"/operator":         "the row: operators of the service alone",
 }
 
-// TestT154_RightOfEveryPage: each row of the pages of workspaces names a right, and one that sends a form takes more than the right to
+// TestRightOfEveryPage: each row of the pages of workspaces names a right, and one that sends a form takes more than the right to
 // read, or is known to check it further on.
-func TestT154_RightOfEveryPage(t *testing.T) {
+// T154
+func TestRightOfEveryPage(t *testing.T) {
 	paths := map[string]bool{}
 	for _, p := range areaPages() {
 		if paths[p.Path] {

@@ -8,8 +8,9 @@ import (
 	"github.com/tollhq/toll/internal/plain"
 )
 
-// TestT120_NamesOfPrograms: what a program calls itself is one plain line, and cannot pass for this service.
-func TestT120_NamesOfPrograms(t *testing.T) {
+// TestNamesOfPrograms: what a program calls itself is one plain line, and cannot pass for this service.
+// T120
+func TestNamesOfPrograms(t *testing.T) {
 	for in, want := range map[string]string{
 		"Notes":                            "Notes",
 		"  two \n\t words\r\n":             "two words",
@@ -80,8 +81,9 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestT122_PolicyOfRedirects: a form leads outside only to the scheme of a program, in words that cannot end the policy.
-func TestT122_PolicyOfRedirects(t *testing.T) {
+// TestPolicyOfRedirects: a form leads outside only to the scheme of a program, in words that cannot end the policy.
+// T122
+func TestPolicyOfRedirects(t *testing.T) {
 	for redirect, want := range map[string]string{
 		"https://app.example.com/cb": "",
 		"http://127.0.0.1:5000/cb":   "",

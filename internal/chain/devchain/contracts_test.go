@@ -82,7 +82,8 @@ func (a altered) CodeAt(ctx context.Context, account common.Address, block *big.
 	return code, err
 }
 
-func TestT71_ChangedCode(t *testing.T) {
+// T71
+func TestChangedCode(t *testing.T) {
 	c := start(t, Config{})
 	changes := map[string]func([]byte) []byte{
 		"none":       func([]byte) []byte { return nil },
@@ -101,7 +102,8 @@ func TestT71_ChangedCode(t *testing.T) {
 }
 
 // A directory whose genesis has other code at the address of a contract.
-func TestT71_StartOnChangedCode(t *testing.T) {
+// T71
+func TestStartOnChangedCode(t *testing.T) {
 	dir := t.TempDir()
 	key, err := crypto.GenerateKey()
 	if err != nil {

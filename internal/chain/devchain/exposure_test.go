@@ -15,7 +15,8 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-func TestT73_MethodsOverHTTP(t *testing.T) {
+// T73
+func TestMethodsOverHTTP(t *testing.T) {
 	c := start(t, Config{HTTP: "127.0.0.1:0"})
 	remote, err := rpc.Dial(c.URL())
 	if err != nil {
@@ -60,7 +61,8 @@ func TestT73_MethodsOverHTTP(t *testing.T) {
 	}
 }
 
-func TestT73_PagesCannotReachIt(t *testing.T) {
+// T73
+func TestPagesCannotReachIt(t *testing.T) {
 	c := start(t, Config{HTTP: "127.0.0.1:0"})
 	ask := func(host, origin string) *http.Response {
 		t.Helper()
@@ -95,7 +97,8 @@ func TestT73_PagesCannotReachIt(t *testing.T) {
 	}
 }
 
-func TestT73_OnlyLoopback(t *testing.T) {
+// T73
+func TestOnlyLoopback(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "localhost:0", "example.com:0", "127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000"} {
 		if c, err := Start(t.Context(), Config{HTTP: address}); err == nil {
 			t.Errorf("listens on %s", address)
@@ -133,7 +136,8 @@ func TestT73_OnlyLoopback(t *testing.T) {
 	}
 }
 
-func TestT73_SecondProcess(t *testing.T) {
+// T73
+func TestSecondProcess(t *testing.T) {
 	dir := t.TempDir()
 	cmd, lines := process(t, dir)
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "http://") {

@@ -23,7 +23,8 @@ import (
 )
 
 // The endpoint that lies, or does not speak, leaves the pool; the other one answers.
-func TestT68_LyingEndpointLeaves(t *testing.T) {
+// T68
+func TestLyingEndpointLeaves(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -67,7 +68,8 @@ func TestT68_LyingEndpointLeaves(t *testing.T) {
 	}
 }
 
-func TestT68_Hang(t *testing.T) {
+// T68
+func TestEndpoints_Hang(t *testing.T) {
 	t.Parallel()
 	// Where the machine stands still for longer than an attempt may take, all endpoints look as if they hung: once more, with more time.
 	var wrong error
@@ -109,7 +111,8 @@ func hangs(t *testing.T, attempt time.Duration) error {
 	return s.only(t, s.next, s.first)
 }
 
-func TestT68_StaleHead(t *testing.T) {
+// T68
+func TestStaleHead(t *testing.T) {
 	t.Parallel()
 	s := two(t, nil)
 	s.number(t)
@@ -136,7 +139,8 @@ func TestT68_StaleHead(t *testing.T) {
 }
 
 // A first send that is told that its nonce is used reaches the other endpoint, and the chain.
-func TestT68_NonceTooLowToAFirstSend(t *testing.T) {
+// T68
+func TestNonceTooLowToAFirstSend(t *testing.T) {
 	t.Parallel()
 	s := two(t, nil)
 	tx := transfer(t, s)
@@ -162,7 +166,8 @@ func proof(block common.Hash) func(ctx context.Context, c *endpoints.Conn) (comm
 	}
 }
 
-func TestT68_InventedLogOrReceipt(t *testing.T) {
+// T68
+func TestInventedLogOrReceipt(t *testing.T) {
 	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) { cfg.Agree = true })
 	hash, err := s.chain.Fund(t.Context(), common.Address{1}, big.NewInt(1))
@@ -208,7 +213,8 @@ func TestT68_InventedLogOrReceipt(t *testing.T) {
 }
 
 // Of three endpoints the one that says something else leaves.
-func TestT68_OneOfThree(t *testing.T) {
+// T68
+func TestOneOfThree(t *testing.T) {
 	t.Parallel()
 	var third *chaintest.Double
 	s := two(t, func(cfg *endpoints.Config) { cfg.Agree = true })

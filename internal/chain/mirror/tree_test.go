@@ -87,7 +87,8 @@ func TestLeaf_Fields(t *testing.T) {
 }
 
 // Settled exactly at the border belongs to the period that begins; a burn that turns up late is in one period, too.
-func TestT54_PeriodBorder(t *testing.T) {
+// T54
+func TestPeriodBorder(t *testing.T) {
 	border := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	n := Number(border, time.Hour)
 	burn := func(at time.Time, b byte) Burn {

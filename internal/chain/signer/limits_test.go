@@ -24,7 +24,8 @@ func (b *bench) priced(id string, units, cents int64) signer.Order {
 	return o
 }
 
-func TestT66_HourlyCap(t *testing.T) {
+// T66
+func TestHourlyCap(t *testing.T) {
 	b := newBench(t, func(c *signer.Config) { c.HourlyCents = 1000 })
 	start := b.now
 	ask := func(id string, units, cents int64) error {
@@ -62,7 +63,8 @@ func TestT66_HourlyCap(t *testing.T) {
 }
 
 // The units of a stablecoin count, whatever the request says of cents: a part of a cent is one.
-func TestT66_CapCountsUnits(t *testing.T) {
+// T66
+func TestCapCountsUnits(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		token        common.Address
@@ -103,7 +105,8 @@ func TestT66_CapCountsUnits(t *testing.T) {
 }
 
 // Against a model: no 3600 seconds ever have more than the cap, and what fits is signed.
-func TestT66_CapOfAnyHour(t *testing.T) {
+// T66
+func TestCapOfAnyHour(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b := newBench(t, func(c *signer.Config) { c.HourlyCents = 100 })
 		type spending struct{ at, cents int64 }
@@ -145,7 +148,8 @@ func TestT66_CapOfAnyHour(t *testing.T) {
 }
 
 // Many at once get no cent more than the cap, and one order id one content.
-func TestT66_AtOnce(t *testing.T) {
+// T66
+func TestAtOnce(t *testing.T) {
 	b := newBench(t, func(c *signer.Config) { c.HourlyCents = 500 })
 	var signed, contents atomic.Int64
 	var all sync.WaitGroup

@@ -40,10 +40,11 @@ func dump(t *testing.T) []byte {
 	return b
 }
 
-// TestT66_Memory looks for keys and signatures in a dump of the memory of the process, garbage included: no key is there after
+// TestMemory looks for keys and signatures in a dump of the memory of the process, garbage included: no key is there after
 // it was used, and no signature of what was refused. A key that is kept on purpose and signatures that were given are found, so
 // the search works.
-func TestT66_Memory(t *testing.T) {
+// T66
+func TestMemory(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	random := func(byte) []byte {
 		key := make([]byte, 32)

@@ -18,9 +18,10 @@ import (
 	"github.com/tollhq/toll/internal/chain/userop"
 )
 
-// TestT66_Refusals asks for everything that the signer must not sign: each is refused with its reason, before a key is
+// TestRefusals asks for everything that the signer must not sign: each is refused with its reason, before a key is
 // opened, and raises an alarm without the content of the request.
-func TestT66_Refusals(t *testing.T) {
+// T66
+func TestRefusals(t *testing.T) {
 	other := common.HexToAddress("0x2222222222222222222222222222222222222222")
 	order := func(change func(b *bench, o *signer.Order)) func(*testing.T, *bench) (any, error) {
 		return func(t *testing.T, b *bench) (any, error) {
@@ -274,7 +275,8 @@ func refused(t *testing.T, b *bench, got any, err error, want signer.Reason) {
 }
 
 // A second request for an order is refused when it would move money otherwise. The same one may come again, with other gas.
-func TestT66_OneContentPerOrder(t *testing.T) {
+// T66
+func TestOneContentPerOrder(t *testing.T) {
 	for name, change := range map[string]func(b *bench, o *signer.Order){
 		"receiver": func(_ *bench, o *signer.Order) { o.Transfers[0].To = common.Address{7} },
 		"amount": func(_ *bench, o *signer.Order) {
@@ -309,7 +311,8 @@ func TestT66_OneContentPerOrder(t *testing.T) {
 }
 
 // Requests say what is meant. None has room for a hash, for bytes to sign, for a target, a value or a chain.
-func TestT66_NothingElseCanBeAsked(t *testing.T) {
+// T66
+func TestNothingElseCanBeAsked(t *testing.T) {
 	bad := []string{"Hash", "Digest", "Data", "To", "Target", "Value", "ChainID", "Code"}
 	s := reflect.TypeFor[*signer.Signer]()
 	var requests []string

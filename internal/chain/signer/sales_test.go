@@ -72,8 +72,9 @@ func TestSale(t *testing.T) {
 	clean(t, b, bytes.Repeat([]byte{2}, 32))
 }
 
-// TestT61_SaleRefused asks for sales that the signer must not sign: each is refused before a key is opened.
-func TestT61_SaleRefused(t *testing.T) {
+// TestSaleRefused asks for sales that the signer must not sign: each is refused before a key is opened.
+// T61
+func TestSaleRefused(t *testing.T) {
 	k, err := evm.ParseKey(strings.Repeat("09", 32))
 	if err != nil {
 		t.Fatal(err)

@@ -89,33 +89,62 @@ func testsOf(dir, text string) (in, pattern string) {
 	return dir, text
 }
 
-// TestMutants applies mutants one at a time, as overlays of the compiler, and runs the tests that must fail. It never changes the tree.
-// It fails for a mutant whose old text does not occur exactly once or that does not compile, for tests that fail without a mutant,
-// and when less than 90 % are killed.
-func TestMutants(t *testing.T) {
-	if rounds.Deferred(t) {
-		return
-	}
-	root, err := filepath.Abs("../..")
+var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// listedMutants returns the directory of the module, its mutants, and the changed file of each. It reports mutants whose old text does
+// not occur exactly once and whose tests do not exist.
+func listedMutants(t *testing.T) (root string, all []mutant, changed map[string][]byte) {
+	t.Helper()
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := readMutants(t)
-	if *onlyMutants == "" && len(all) < fewestMutants {
-		t.Errorf("%d mutants, want at least %d", len(all), fewestMutants)
-	}
-	names, changed := map[string]bool{}, map[string][]byte{}
+	all, changed = readMutants(t), map[string][]byte{}
+	tests := map[string][]string{} // names of test functions by directory
 	for _, m := range all {
 		code, err := os.ReadFile(filepath.Join(root, m.dir, m.file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(string(code), m.old); n != 1 || m.old == m.new || names[m.name] {
-			t.Errorf("%s: the old text occurs %d times in %s/%s, want once, with another text for it and a name of its own", m.name, n, m.dir, m.file)
+		if n := strings.Count(string(code), m.old); n != 1 || m.old == m.new || changed[m.name] != nil {
+			t.Errorf("%s: the old text occurs %d times in %s/%s, want once, with a different new text and a unique name", m.name, n, m.dir, m.file)
 		}
-		names[m.name] = true
 		changed[m.name] = []byte(strings.Replace(string(code), m.old, m.new, 1))
+		if tests[m.in] == nil {
+			files, _ := filepath.Glob(filepath.Join(root, m.in, "*_test.go"))
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range testFunction.FindAllSubmatch(text, -1) {
+					tests[m.in] = append(tests[m.in], string(f[1]))
+				}
+			}
+		}
+		for pattern := range strings.SplitSeq(m.tests, "|") {
+			if re, err := regexp.Compile(pattern); err != nil || !slices.ContainsFunc(tests[m.in], re.MatchString) {
+				t.Errorf("%s: %q matches no test in %s (%v)", m.name, pattern, m.in, err)
+			}
+		}
 	}
+	return root, all, changed
+}
+
+// TestMutants_Listed checks the list in make test: changes of the code and of the names of tests must keep it up to date.
+func TestMutants_Listed(t *testing.T) {
+	if _, all, _ := listedMutants(t); len(all) < fewestMutants {
+		t.Errorf("%d mutants, want at least %d", len(all), fewestMutants)
+	}
+}
+
+// TestMutants applies mutants one at a time, as overlays of the compiler, and runs the tests that must fail. It never changes the tree.
+// It fails for a mutant that does not compile, for tests that fail without a mutant, and when less than 90 % are killed.
+func TestMutants(t *testing.T) {
+	if rounds.Deferred(t) {
+		return
+	}
+	root, all, changed := listedMutants(t)
 	if t.Failed() {
 		return
 	}
