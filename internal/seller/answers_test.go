@@ -74,7 +74,7 @@ func TestKeeper_Table(t *testing.T) {
 			var log bytes.Buffer
 			d := &renewing{answer: c.Body}
 			d.verdict = &x402.VerifyResponse{IsValid: true, AgentRequestID: "req_1", Extra: &x402.VerifyExtra{HeldAmount: held}}
-			s := seller(&d.desk, &log)
+			s := newSeller(&d.desk, &log)
 			s.Facilitator = d
 			p, r := s.Open(t.Context(), offer(), "a.b.c")
 			if r != nil {

@@ -62,7 +62,7 @@ func answers(s *x402.SettleResponse, err error) func() (*x402.SettleResponse, er
 	return func() (*x402.SettleResponse, error) { return s, err }
 }
 
-func seller(d *desk, log *bytes.Buffer) *seller.Seller {
+func newSeller(d *desk, log *bytes.Buffer) *seller.Seller {
 	d.start = time.Now()
 	s := &seller.Seller{Facilitator: d, AgentID: "ours", Room: "room", Item: "item", Log: slog.New(slog.NewTextHandler(log, nil))}
 	s.SetDefaults()
@@ -74,7 +74,7 @@ func offer() seller.Offer {
 }
 
 func payment(d *desk, log *bytes.Buffer) *seller.Sale {
-	return &seller.Sale{Seller: seller(d, log), Offer: offer(), Token: "a.b.c", AgentRequestID: "req_1", Payer: "0xabc"}
+	return &seller.Sale{Seller: newSeller(d, log), Offer: offer(), Token: "a.b.c", AgentRequestID: "req_1", Payer: "0xabc"}
 }
 
 func TestSale_Settle(t *testing.T) {
@@ -288,7 +288,7 @@ func TestSeller_Open(t *testing.T) {
 				leave()
 			}
 			defer leave()
-			p, r := seller(d, &log).Open(ctx, o, "a.b.c")
+			p, r := newSeller(d, &log).Open(ctx, o, "a.b.c")
 			if got := strings.Join(d.calls, ","); got != c.calls {
 				t.Errorf("%s: %s, want %s", name, got, c.calls)
 			}
@@ -310,7 +310,7 @@ func TestSeller_Open(t *testing.T) {
 				t.Errorf("%s: %+v, %+v", name, p, r)
 			}
 			c.v.AgentID = "theirs"
-			if p, _ := seller(d, &log).Open(ctx, o, "a.b.c"); p.AgentID != "theirs" {
+			if p, _ := newSeller(d, &log).Open(ctx, o, "a.b.c"); p.AgentID != "theirs" {
 				t.Errorf("%s: agent %s", name, p.AgentID)
 			}
 		})
