@@ -130,7 +130,7 @@ type CreditsInput struct {
 // every plan. stored is what [NormalizeCredits] returned for in.
 func (in CreditsInput) Warnings(stored CreditsConfig) []Warning {
 	most := orZero(cmp.Or(in.MaxAmount, in.MaxCreditsToCharge))
-	if !stored.IsRedemptionAmountFixed || most <= stored.MaxAmount {
+	if most <= stored.MaxAmount {
 		return nil
 	}
 	return []Warning{{Code: CodeBadCreditsConfig, Message: fmt.Sprintf(

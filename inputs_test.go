@@ -254,6 +254,65 @@ func TestAgentPlanInput(t *testing.T) {
 	}
 }
 
+// Deployed clients send planMetadata for metadataAttributes and trial for isTrialPlan, at each place where a plan is registered.
+func TestPlanInput_OtherNames(t *testing.T) {
+	const free = `,"priceConfig":{},"creditsConfig":{}`
+	both := func(body string) (toll.Plan, error) {
+		r, err := registerBoth(body)
+		return r.Plan, err
+	}
+	for body, c := range map[string]struct {
+		register func(string) (toll.Plan, error)
+		name     string
+		trial    bool
+	}{
+		`{"planMetadata":{"name":"a"}` + free + `}`:                                                       {registerPlan, "a", false},
+		`{"metadataAttributes":{"name":"a"},"planMetadata":{"name":"b"}` + free + `}`:                     {registerPlan, "a", false},
+		`{"name":"a","trial":true` + free + `}`:                                                           {registerPlan, "a", true},
+		`{"name":"a","isTrialPlan":true` + free + `}`:                                                     {registerPlan, "a", true},
+		`{"name":"a","isTrialPlan":false,"trial":true` + free + `}`:                                       {registerPlan, "a", true},
+		`{"name":"a","isTrialPlan":false,"trial":false` + free + `}`:                                      {registerPlan, "a", false},
+		`{"planMetadata":{"name":"a","trial":true}` + free + `}`:                                          {registerPlan, "a", true},
+		`{"planMetadata":{"name":"a","isTrialPlan":true}` + free + `}`:                                    {registerPlan, "a", true},
+		`{"agentMetadata":{},"agentApi":{},"planMetadata":{"name":"a"},"trial":true` + free + `}`:         {both, "a", true},
+		`{"agentMetadata":{},"agentApi":{},"planMetadata":{"name":"a","trial":true}` + free + `}`:         {both, "a", true},
+		`{"agent":{},"plan":{"planMetadata":{"name":"a"},"trial":true` + free + `}}`:                      {both, "a", true},
+		`{"agent":{},"plan":{"planMetadata":{"name":"a"}` + free + `},"planMetadata":{"name":"b"}}`:       {both, "a", false},
+		`{"agent":{},"plan":{"priceConfig":{},"creditsConfig":{}},"planMetadata":{"name":"b"}}`:           {both, "b", false},
+		`{"agent":{},"plan":{"name":"a","trial":true` + free + `},"trial":false}`:                         {both, "a", true},
+		`{"agent":{},"plan":{"name":"a","trial":false` + free + `},"trial":true}`:                         {both, "a", true},
+		`{"agent":{},"plan":{"name":"a","isTrialPlan":true` + free + `},"isTrialPlan":false}`:             {both, "a", true},
+		`{"agent":{},"plan":{"name":"a","isTrialPlan":false` + free + `},"isTrialPlan":true}`:             {both, "a", true},
+		`{"agent":{},"plan":{"name":"a"` + free + `},"isTrialPlan":false,"trial":false}`:                  {both, "a", false},
+		`{"agent":{},"plan":{"metadataAttributes":{"name":"a"},"planMetadata":{"name":"b"}` + free + `}}`: {both, "a", false},
+	} {
+		if p, err := c.register(body); err != nil || p.Metadata.Name != c.name || p.IsTrial != c.trial {
+			t.Errorf("%s: name %q, trial %v, %v", body, p.Metadata.Name, p.IsTrial, err)
+		}
+	}
+	for body, c := range map[string]struct {
+		register func(string) (toll.Plan, error)
+		path     string
+	}{
+		`{"planMetadata":{}` + free + `}`:                                                           {registerPlan, "planMetadata.name"},
+		`{"metadataAttributes":{},"planMetadata":{"name":"b"}` + free + `}`:                         {registerPlan, "metadataAttributes.name"},
+		`{"agent":{},"plan":{"planMetadata":{"customData":1}` + free + `}}`:                         {both, "plan.planMetadata.customData"},
+		`{"agent":{},"plan":{"metadataAttributes":{"customData":1},"planMetadata":{}` + free + `}}`: {both, "plan.metadataAttributes.customData"},
+	} {
+		_, err := c.register(body)
+		if f := faultsOf(t, err); len(f) != 1 || f[0].Path != c.path {
+			t.Errorf("%s: %v, want %s", body, f, c.path)
+		}
+	}
+	const fixed = `,"priceConfig":{},"creditsConfig":{"isRedemptionAmountFixed":true,"minAmount":2,"maxAmount":9}}`
+	for _, body := range []string{`{"agentMetadata":{},"agentApi":{},"planMetadata":{}` + fixed, `{"agent":{},"plan":{"name":"a"` + fixed + `}`} {
+		r, err := registerBoth(body)
+		if err != nil || r.Plan.Credits.MaxAmount != 2 || len(r.Warnings) != 1 || r.Warnings[0].Code != toll.CodeBadCreditsConfig {
+			t.Errorf("%s: %+v, %v", body, r, err)
+		}
+	}
+}
+
 // A Go client sends the same structs, so they read back as they were.
 func TestInputs_RoundTrip(t *testing.T) {
 	body := `{"name":"p","priceConfig":{"tokenAddress":"` + usdc + `","amounts":["1"],"receivers":["` + bob + `"]},"creditsConfig":{"amount":"5","redemptionType":"dynamic"},"accessLimit":7,"nonce":"1"}`

@@ -10,12 +10,21 @@ import (
 func TestUnknownMembersWarned(t *testing.T) {
 	s := newStack(t)
 	plan, priced := s.plan(s.b1, freePlan), s.plan(s.b1, pricedPlan)
-	const deprecated = `{"code":"BCK.X402.0920","message":`
+	const (
+		deprecated = `{"code":"BCK.X402.0920","message":`
+		fixed      = `{"code":"BCK.PROTOCOL.0904","message":`
+		aboveFixed = `"isRedemptionAmountFixed":true,"minAmount":1,"maxAmount":100`
+	)
 	for name, c := range map[string]struct {
 		path, body string
 		want       []string // warnings as JSON; a prefix for objects
 	}{
 		"plan":       {"/protocol/plans", `{"name":"n","priceConfig":{},"creditsConfig":{"minAmout":2},"trail":true}`, []string{`"creditsConfig.minAmout"`, `"trail"`}},
+		"fixed-plan": {"/protocol/plans", `{"name":"n","priceConfig":{},"creditsConfig":{` + aboveFixed + `},"trail":true}`, []string{fixed, `"trail"`}},
+		"agent-with-fixed-plan": {
+			"/protocol/agents/plans", `{"agentMetadata":{},"agentApi":{},"planMetadata":{},"priceConfig":{},"creditsConfig":{` + aboveFixed + `},"trail":true}`,
+			[]string{fixed, `"trail"`},
+		},
 		"agent":      {"/protocol/agents", `{"name":"n","agentApi":{}}`, []string{`"agentApi"`}},
 		"key":        {"/api-keys", `{"name":"n","color":1}`, []string{`"color"`}},
 		"permission": {"/x402/permissions", `{"planId":"` + plan + `","redemption_limit":5}`, []string{`"redemption_limit"`}},

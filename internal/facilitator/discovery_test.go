@@ -379,6 +379,19 @@ func TestSignedReceipts(t *testing.T) {
 	if !again.Replayed || string(again.Raw) != string(r.Raw) {
 		t.Errorf("%s\n%s", again.Raw, r.Raw)
 	}
+	// Deployed clients call the network of cards stripe. Their answer repeats that; a receipt names the environment too.
+	card := s.plan(func(p *toll.Plan) { p.Price.IsCrypto = false })
+	s.mint(card, s1, 10)
+	byCard := s.call(card, nil, s.token(card, s1, nil))
+	byCard.required.Accepts[0].Network = "stripe"
+	answer, err := byCard.settle(with, "card", nil)
+	s.must(err)
+	if signed, ok = x402.ReceiptOf(answer.Extensions); !ok || answer.Network != "stripe" {
+		t.Fatalf("%+v", answer)
+	}
+	if receipt, err = signed.Verify(key); err != nil || receipt.Network != "stripe:sandbox" {
+		t.Errorf("%+v, %v", receipt, err)
+	}
 	// What was answered stays when receipts are switched on or off.
 	for _, by := range []*instance{i, with} {
 		if again, err := c.settle(by, "plain", nil); err != nil || string(again.Raw) != string(plain.Raw) {

@@ -61,7 +61,7 @@ func (p *payment) buyer() toll.Address {
 // networkOf is the network of an answer, as the server that asks spells it: "stripe" or "stripe:" and the environment for
 // cards. Without an entry of the server it has the form of x402 objects.
 func (f *Facilitator) networkOf(p *payment) string {
-	if p.entry != nil && p.entry.Network != "" {
+	if p.entry != nil {
 		return p.entry.Network
 	}
 	return f.wireNetwork(p.claims.Network)

@@ -1,0 +1,24 @@
+package server_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/tollhq/toll/internal/server"
+)
+
+// TestIgnoreOrganizations: the setting takes calls of deployed clients that name an organization of another service.
+func TestIgnoreOrganizations(t *testing.T) {
+	for ignore, want := range map[bool]int{true: http.StatusOK, false: http.StatusForbidden} {
+		o := newTown(t, "sqlite", func(c *server.Config) { c.IgnoreOrganizations = ignore })
+		k, err := o.s.CreateKey(t.Context(), server.KeyRequest{Account: "builder"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := browser{t, o.address}.send(http.MethodGet, "/api/v1/organizations/my-memberships", "",
+			"Authorization", "Bearer "+k.Key, "X-Current-Org-Id", "org-1")
+		if res.status != want {
+			t.Errorf("ignored %t: %d %s", ignore, res.status, res.body)
+		}
+	}
+}
