@@ -11,10 +11,8 @@ import (
 )
 
 const (
-	// maxHoldLife is the longest life of a renewed hold.
-	maxHoldLife = 24 * time.Hour
-	// renewPause is the least time between two tries to renew a hold.
-	renewPause = time.Second
+	maxHoldLife = 24 * time.Hour // longest life of a renewed hold
+	renewPause  = time.Second    // least time between two tries to renew a hold
 )
 
 // Keeper renews the hold of a sale at half of its life, and cuts the delivery that runs on it when the hold ends.

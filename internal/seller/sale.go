@@ -307,10 +307,8 @@ func Lacks(reason string) bool {
 }
 
 const (
-	// paramPage is the parameter of an error that has the page on which a person can pay.
-	paramPage = "checkoutUrl"
-	// maxPage bounds such an address, in bytes.
-	maxPage = 2048
+	paramPage = "checkoutUrl" // parameter of an error with the page on which a person can pay
+	maxPage   = 2048          // bytes of such an address
 )
 
 // WithPage returns e with the address of a page on which a person can pay instead, if it is one, in visible ASCII, and with the
