@@ -246,7 +246,7 @@ large="^($large)\$"
 # The race detector leaves PostgreSQL out, so the lane of PostgreSQL runs without it.
 if [ "$lane" = postgres ]; then race=; fi
 # go vet has run, and nobody debugs these binaries: without symbols they are linked sooner, and panics read the same.
-flags="${short:+-short} -json -timeout $timeout -count=1 -vet=off -ldflags=-s"
+flags="-json -timeout $timeout -count=1 -vet=off -ldflags=-s"
 
 go list "$@" | packages >"$work/packages"
 for package in $order; do grep -E "toll/$package\$" "$work/packages" || true; done >"$work/first"
