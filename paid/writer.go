@@ -208,7 +208,7 @@ func (a *writer) beat() {
 	if a.closed || a.cut.Load() {
 		return
 	}
-	if a.isBetween() && !a.head {
+	if a.isBetween() {
 		if _, err := io.WriteString(a.w, seller.PulseComment); err != nil {
 			a.fail(err)
 			return

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,10 +16,12 @@ import (
 func TestPulsing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for kind, want := range map[string]string{
-			"text/event-stream": ": \n\n: \n\nid: 1\ndata: 1\n\n: \n\n", "application/json": "id: 1\ndata: 1\n\n",
+			"text/event-stream": "0s 15s : \n\n 30s : \n\n 1m5s id: 1\ndata: 1\n\n 1m15s : \n\n",
+			"application/json":  "0s 1m5s id: 1\ndata: 1\n\n",
 		} {
-			w := httptest.NewRecorder()
+			w := &timed{ResponseRecorder: httptest.NewRecorder(), begun: time.Now()}
 			seller.Pulsing(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(http.StatusEarlyHints)
 				w.Header().Set("Content-Type", kind)
 				w.WriteHeader(http.StatusOK)
 				if err := http.NewResponseController(w).Flush(); err != nil {
@@ -28,13 +31,33 @@ func TestPulsing(t *testing.T) {
 				fmt.Fprint(w, "id: 1\n")
 				time.Sleep(25 * time.Second)
 				fmt.Fprint(w, "data: 1\n\n")
+				fmt.Fprint(w, "")
+				w.(http.Flusher).Flush()
 				time.Sleep(16 * time.Second)
 			})).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if got := w.Body.String(); got != want || !w.Flushed || (w.Header().Get("X-Accel-Buffering") == "no") != (kind == "text/event-stream") {
+			if got := strings.Join(w.sent, " "); got != want || w.Body.Len() > 0 || (w.Header().Get("X-Accel-Buffering") == "no") != (kind == "text/event-stream") {
 				t.Errorf("%s: %q, %v", kind, got, w.Header())
 			}
 		}
 	})
+}
+
+// timed remembers when what left, by a flush.
+type timed struct {
+	*httptest.ResponseRecorder
+	begun time.Time
+	sent  []string
+}
+
+func (w *timed) WriteHeader(status int) {
+	if status >= 200 {
+		w.ResponseRecorder.WriteHeader(status)
+	}
+}
+
+func (w *timed) Flush() {
+	w.sent = append(w.sent, strings.TrimSuffix(time.Since(w.begun).String()+" "+w.Body.String(), " "))
+	w.Body.Reset()
 }
