@@ -101,7 +101,6 @@ func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, 
 	// The SDK wants both types; which one leaves is for the reply.
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if alone || m.isNew {
-		r.Header.Del(headerSession)
 		if m.method == methodListen {
 			// It lasts until one side ends it.
 			ctx, cancel := context.WithCancel(r.Context())

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
@@ -188,7 +189,7 @@ func olderInput(how string) io.ReadCloser {
 	return r
 }
 
-// TestErrorCodes: an error that a handler returns without a code has the code of JSON-RPC for an internal error.
+// TestErrorCodes: an error that a handler returns without a code has the code of JSON-RPC for an internal error. A code stays.
 func TestErrorCodes(t *testing.T) {
 	svc := service(t)
 	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(10)
@@ -198,10 +199,17 @@ func TestErrorCodes(t *testing.T) {
 	h.pay.AddResource(h.mcp, &mcp.Resource{Name: "free", URI: "bad://free"}, bad, paidmcp.Credits(0))
 	h.pay.AddResource(h.mcp, &mcp.Resource{Name: "paid", URI: "bad://paid"}, bad, paidmcp.Credits(1))
 	h.mcp.AddResource(&mcp.Resource{Name: "none", URI: "bad://none"}, bad)
-	for _, uri := range []string{"bad://free", "bad://paid", "bad://none"} {
+	coded := func(code int64) mcp.ResourceHandler {
+		return func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return nil, &jsonrpc.Error{Code: code, Message: "not today"}
+		}
+	}
+	h.pay.AddResource(h.mcp, &mcp.Resource{Name: "zero", URI: "bad://zero"}, coded(0), paidmcp.Credits(1))
+	h.pay.AddResource(h.mcp, &mcp.Resource{Name: "own", URI: "bad://own"}, coded(-32042), paidmcp.Credits(1))
+	for uri, want := range map[string]int{"bad://free": -32603, "bad://paid": -32603, "bad://none": -32603, "bad://zero": -32603, "bad://own": -32042} {
 		params := map[string]any{"uri": uri, "_meta": json.RawMessage(modernMeta(ann.AccessToken))}
 		r := h.post(message(1, "resources/read", params), modern("resources/read", uri)...).rpc(t)
-		if r.Error.Code != -32603 || r.Error.Message != "not today" {
+		if r.Error.Code != want || r.Error.Message != "not today" {
 			t.Errorf("%s: %+v", uri, r.Error)
 		}
 	}

@@ -40,7 +40,7 @@ func (h *hosted) stream(t *testing.T, method, body string, headers ...string) *s
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { res.Body.Close() })
-	if got := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || got != "text/event-stream" {
+	if got := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || got != "text/event-stream" || res.Header.Get("X-Accel-Buffering") != "no" {
 		t.Fatalf("%d %s", res.StatusCode, got)
 	}
 	return &stream{t, cancel, res, bufio.NewReader(res.Body)}

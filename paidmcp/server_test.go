@@ -316,8 +316,9 @@ func mount(t *testing.T, svc *tolltest.Service) {
 	}{{all, "/mcp"}, {other, "/api/tools"}} {
 		ts := httptest.NewServer(c.mux)
 		app := &hosted{t: t, svc: svc, url: ts.URL}
-		if got := app.do(http.MethodPost, c.path, call(1, "echo", "mounted", "")).text(t); !strings.HasPrefix(got, "mounted") {
-			t.Error(got)
+		a := app.do(http.MethodPost, c.path, call(1, "echo", "mounted", ""), "Accept: text/event-stream")
+		if got := a.text(t); !strings.HasPrefix(got, "mounted") || a.header.Get("X-Accel-Buffering") != "no" {
+			t.Error(got, a.header)
 		}
 		if a := app.do(http.MethodGet, "/", ""); a.body != "own" {
 			t.Errorf("%s: %s", c.path, a.body)
