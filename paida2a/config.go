@@ -49,7 +49,8 @@ type Config struct {
 	// EndpointURL is the absolute address that is paid for, as the agent registers it; "" for the URL of the card. A token
 	// that is for other resources only is refused (RFC 8707).
 	EndpointURL string
-	// HoldSecs is the life of a hold in seconds, 1 to 900, 0 for 60. A run that takes longer may fail to settle.
+	// HoldSecs is the life of a hold in seconds, 1 to 900, 0 for 60. While the agent works, the hold is renewed at half of its life, for at
+	// most 24 hours, also when the caller has left: the task can be fetched later.
 	HoldSecs int
 	// Timeout bounds each call to the facilitator, 0 for 30 s.
 	Timeout time.Duration

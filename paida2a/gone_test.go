@@ -2,6 +2,7 @@ package paida2a_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -126,4 +127,70 @@ func TestCallerGone(t *testing.T) {
 		}
 	}()
 	paida2a.Handler(svc.Facilitator(), nil, paida2a.Config{CallerGone: 7})
+}
+
+// TestLongTask: the hold of a task that takes longer is renewed, also when the caller has hung up, since the task can be fetched later. It
+// is not renewed when the task was canceled. A stream gets comments meanwhile.
+func TestLongTask(t *testing.T) {
+	t.Parallel()
+	const hold = 6 * time.Second
+	for leave, c := range map[string]struct {
+		work    time.Duration
+		state   string
+		burns   toll.Credits
+		renewed int // at least; 0: never
+	}{
+		"":        {16 * time.Second, "completed", 5, 3},
+		"hang up": {13 * time.Second, "completed", 5, 3},
+		"cancel":  {13 * time.Second, "canceled", 0, 0},
+	} {
+		t.Run(leave, func(t *testing.T) {
+			t.Parallel()
+			svc := tolltest.New(t)
+			s := open(t, svc, func(cfg *paida2a.Config) { cfg.HoldSecs = int(hold / time.Second) })
+			started := make(chan struct{})
+			s.agent.work = func(ctx context.Context, r *a2asrv.RequestContext, q eventqueue.Queue) error {
+				close(started)
+				time.Sleep(c.work) // it does not heed its context
+				return answer(ctx, r, q)
+			}
+			ann := svc.Subscriber(100)
+			task := s.ask()
+			ctx, hangUp := context.WithCancel(t.Context())
+			defer hangUp()
+			req, err := http.NewRequestWithContext(ctx, "POST", s.url+"/", strings.NewReader(request("message/stream", submitted(task.ID, s.payload(task, ann)))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("X-A2A-Extensions", paida2a.ExtensionURI)
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			<-started
+			switch leave {
+			case "":
+				body, err := io.ReadAll(res.Body)
+				if err != nil || !strings.Contains(string(body), "\n\n: \n\n") {
+					t.Errorf("no comment in the stream: %s, %v", body, err)
+				}
+			case "hang up":
+				hangUp()
+			case "cancel":
+				if r := s.call("tasks/cancel", map[string]any{"id": task.ID}); r.Error != nil {
+					t.Errorf("%s", r.raw)
+				}
+			}
+			got := s.call("tasks/get", map[string]any{"id": task.ID})
+			for deadline := time.Now().Add(2 * time.Minute); got.Result.Status.State == "working" && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+				got = s.call("tasks/get", map[string]any{"id": task.ID})
+			}
+			renewed := s.f.called("renew")
+			if got.Result.Status.State != c.state || ann.Balance() != 100-c.burns || renewed < c.renewed || c.renewed == 0 && renewed > 0 {
+				t.Errorf("%d renewals, balance %s, %s", renewed, ann.Balance(), got.raw)
+			}
+		})
+	}
 }

@@ -78,6 +78,11 @@ func (f *teller) Release(ctx context.Context, r *x402.ReleaseRequest) (*x402.Rel
 	return f.Facilitator.Release(ctx, r)
 }
 
+func (f *teller) Renew(ctx context.Context, r *x402.RenewRequest) (*x402.RenewResponse, error) {
+	f.count("renew")
+	return f.Facilitator.(x402.Renewer).Renew(ctx, r)
+}
+
 // worker is an agent that counts its runs.
 type worker struct {
 	f *teller
