@@ -26,7 +26,7 @@ const (
 // the database was restored.
 //
 // For a known payment it updates the refunded and disputed cents. A payment that was refunded in full is resolved; it is open again
-// when the refund fails later. So is a granted one that was rejected, because it was refunded before it was settled.
+// when the refund fails later. The same holds for a granted payment that was rejected because it was refunded before it was settled.
 func (r *Rail) orphan(ctx context.Context, o *store.CardOrphan) error {
 	o.SeenAt = r.now()
 	opened := false

@@ -249,8 +249,18 @@ func TestPayoutNegative(t *testing.T) {
 		id := s.paid(p, goodCard)
 		s.later(time.Minute)
 		s.turn(payouts)
+		paidOut := func(cents int64) {
+			s.Helper()
+			s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {
+				return store.InsertCardPayout(s.ctx, tx, &store.CardPayout{
+					ID: toll.NewUUID(), Seller: seller, Month: "2026-11", Currency: "usd", Cents: cents, PaidAt: s.clock(),
+				})
+			}))
+		}
+		paidOut(500 - 44) // without the fee
+		s.turn(payouts)
 		if got := s.alarms(); len(got) != 0 {
-			s.Errorf("a line that is positive: %q", got)
+			s.Errorf("lines that are positive and zero: %q", got)
 		}
 		_, err := s.beginRefund(id, 0)
 		s.must(err)
@@ -262,6 +272,17 @@ func TestPayoutNegative(t *testing.T) {
 		got := s.alarms()
 		if len(got) != 1 || !strings.Contains(got[0], "alarm=payout-negative") {
 			s.Errorf("%q", got)
+		}
+		s.pass(10 * 24 * time.Hour)
+		id = s.paid(p, goodCard)
+		_, err = s.beginRefund(id, 0)
+		s.must(err)
+		s.at().run()
+		for range 2 {
+			s.turn(payouts)
+		}
+		if got := s.alarms(); len(got) != 2 || !strings.Contains(got[1], "month=2026-12") {
+			s.Errorf("in the next month: %q", got)
 		}
 	})
 }

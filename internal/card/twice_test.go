@@ -23,7 +23,7 @@ func eachLoss(t *testing.T, f func(s *scene, after bool)) {
 	}
 }
 
-// After a dispute was won, a seller refunds the rest in parts. What the processor refunded counts, and no part can exceed the rest.
+// After a won dispute a seller refunds the rest in parts. Refunds at the processor count, and a part cannot exceed the rest.
 func TestRefund_PartsAfterDispute(t *testing.T) {
 	each(t, func(s *scene) {
 		s.read()
@@ -49,7 +49,7 @@ func TestRefund_PartsAfterDispute(t *testing.T) {
 	})
 }
 
-// A second dispute takes what the first one gave back, and a refund of a part before and between them counts once.
+// A second dispute takes back the credits that returned after the first. A partial refund before each of them counts once.
 func TestDispute_SecondAfterRefunds(t *testing.T) {
 	each(t, func(s *scene) {
 		s.read()
@@ -69,7 +69,7 @@ func TestDispute_SecondAfterRefunds(t *testing.T) {
 	})
 }
 
-// The second of two refunds of the same amount has no clear answer. The first one does not count for it.
+// The answer to the second of two refunds of the same amount is lost. The rail does not take the first refund for it.
 func TestRefund_SameAmountUnclear(t *testing.T) {
 	eachLoss(t, func(s *scene, after bool) {
 		id := s.paid(s.plan(), goodCard)
@@ -98,7 +98,7 @@ func TestRefund_FailsOnTwoDays(t *testing.T) {
 		for day := range 2 {
 			s.fault(post("500", "/v1/refunds", 3, after && day == 1))
 			s.at().run()
-			if !after || day == 0 { // the list shows what was executed
+			if !after || day == 0 { // the list shows an executed refund
 				s.has(id, 0, "", "seller created 200")
 			}
 			s.fault(double.Fault{Kind: "clear"})
@@ -138,9 +138,8 @@ func TestTwoLostAnswersOfCancel(t *testing.T) {
 	})
 }
 
-// All answers of two runs are lost while a page ends, so that another one can follow.
-// T80
-func TestTwoLostAnswersOfExpiry(t *testing.T) {
+// All answers of two runs are lost while the rail expires a page to replace it.
+func TestT80_TwoLostAnswersOfExpiry(t *testing.T) {
 	eachLoss(t, func(s *scene, after bool) {
 		s.embedded = true
 		s.start()
@@ -165,7 +164,7 @@ func TestTwoLostAnswersOfExpiry(t *testing.T) {
 	})
 }
 
-// All answers of two runs are lost while a customer is made: the third finds the same one.
+// All answers of two runs are lost while the rail creates a customer. There is one customer in the end.
 func TestEnroll_TwoLostAnswersOfCustomer(t *testing.T) {
 	eachLoss(t, func(s *scene, after bool) {
 		s.fault(twoRuns("/v1/customers", after))
