@@ -279,8 +279,8 @@ func TestControl_Caps(t *testing.T) {
 	}
 }
 
-// TestControl_HelloKeepsKey: a hello without a key of its own does not send the key of the core to another
-// address, and one with a key uses its own.
+// TestControl_HelloKeepsKey: the core sends its key only to its own address. A hello changes the address only if it also
+// has a key, and the core then sends that key. A core without a key and an address uses the address of the plugin.
 func TestControl_HelloKeepsKey(t *testing.T) {
 	var stolen []string
 	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -68,7 +68,7 @@ type Deps struct {
 	OrderWait time.Duration
 	// CloseReads asks for a key where plans, agents and balances are read, which otherwise anybody may.
 	CloseReads bool
-	// IgnoreOrganizations takes calls of API keys that name another workspace in X-Current-Org-Id than that of the key.
+	// IgnoreOrganizations accepts a call even if its X-Current-Org-Id header names another workspace than its API key belongs to.
 	IgnoreOrganizations bool
 	// TestClock is the clock of a sandbox behind Clock; nil: it cannot be moved, and has no routes.
 	TestClock *TestClock

@@ -557,7 +557,8 @@ func TestMembers(t *testing.T) {
 	})
 }
 
-// TestDevelopers_CardsOfOthers: a developer changes cards and delegations of their own, and an owner or admin those of all.
+// TestDevelopers_CardsOfOthers: a developer can change only the cards and delegations that they created. Owners, admins, and keys of
+// the operator can change all cards and delegations of the workspace.
 func TestDevelopers_CardsOfOthers(t *testing.T) {
 	s := newStack(t)
 	owner := s.human("owner")

@@ -252,8 +252,8 @@ func (a *app) plansMint() *cobra.Command {
 func (a *app) plansTakeBack() *cobra.Command {
 	return a.resource(call{
 		use: "take-back PLAN", short: "Take credits of your plan back that were granted without a payment",
-		long: `Take credits of your plan back from an address: those that you minted by hand, and those of free orders, as far as they are
-neither spent nor on hold. Credits of a paid order leave by a refund only: toll orders refund.`,
+		long: `Remove credits of your plan from an address. Only credits without a payment can be removed: credits that you minted by hand, and
+credits from free orders, if they are neither spent nor on hold. To remove credits of a paid order, refund it: toll orders refund.`,
 		method: http.MethodPost, path: "/protocol/plans/takeBack",
 		flags: []flag{
 			{"credits-amount", "amount", digits, "credits to take, neither spent nor on hold"},

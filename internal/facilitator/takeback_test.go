@@ -53,8 +53,8 @@ func TestTakeBack_DrainsNoCard(t *testing.T) {
 	})
 }
 
-// Credits that were minted by hand, and those of free orders, are taken back as far as they are free; paid credits beside
-// them stay. A hold keeps what it needs.
+// The owner of a plan can take back only credits without a payment that are neither spent nor on hold. The paid credits of the same
+// subscriber stay.
 func TestTakeBack_FreeCreditsAlone(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(twenty)

@@ -203,9 +203,10 @@ func (t *Tx) TakeBackTo(order string, total toll.Credits) (TakenBack, error) {
 	return t.move(takeBackTo{t.id, order, total})
 }
 
-// Withdraw takes n credits, 1 or more, that are neither spent nor on hold, from lots for which no money was paid: those that
-// were minted by hand (see [MintRef]) and those of free orders. The lots that end first lose theirs first. Orders and periods stay as they are. id is unique to the act: when an entry of the account after the
-// entry number since has it, an earlier run was committed, and Withdraw returns [ErrRecorded].
+// Withdraw removes n credits, 1 or more, that are neither spent nor on hold, from lots for which no money was paid: lots that were
+// minted by hand (see [MintRef]) and lots of free orders. It empties the lots that expire first. Orders and periods do not change. id is
+// unique to the act: when an entry of the account after the entry number since has it, an earlier run was committed, and Withdraw
+// returns [ErrRecorded].
 //
 // Refusals: Insufficient when fewer credits can be taken, with their number in Available.
 func (t *Tx) Withdraw(id string, n toll.Credits, since int64) (Withdrawn, error) {

@@ -84,7 +84,7 @@ type Config struct {
 	OrderWait time.Duration
 	// CloseReads asks for a key where plans, agents and balances are read.
 	CloseReads bool
-	// IgnoreOrganizations takes calls of API keys whose X-Current-Org-Id is not the workspace of the key.
+	// IgnoreOrganizations accepts a call even if its X-Current-Org-Id header names another workspace than its API key belongs to.
 	IgnoreOrganizations bool
 	// RetainDays is how many days after the end of its access token a request is known, and how long events are kept: 1 and
 	// more; 0 is [DefaultRetainDays], a negative number is for ever. Balances, orders and the entries of settlements stay.
