@@ -2,6 +2,7 @@ package card_test
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -297,6 +298,68 @@ func TestRefundFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A refund that failed before the order was granted is in its records.
+func TestF28_FailedRefundIsRecorded(t *testing.T) {
+	each(t, func(s *scene) {
+		s.read()
+		p := s.plan()
+		intent := s.loses(p, "pm_card_refundFail", "")
+		s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 100})
+		s.read()
+		s.read()
+		o := s.unmatched(intent)
+		if o.Left() != 500 {
+			s.Fatalf("%+v", o)
+		}
+		s.must(s.grants(o, nil))
+		s.decided(o.OrderID, 10*time.Minute)
+		s.granted(o.OrderID)
+		s.has(o.OrderID, 0, "", "processor failed 100")
+	})
+}
+
+// A payment is read while it is refunded and read once more: the older state does not replace the newer one.
+func TestF28_OlderStateOfLostPayment(t *testing.T) {
+	each(t, func(s *scene) {
+		s.others = true
+		intent := s.loses(s.plan(), "pm_card_visa", "")
+		s.put(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			older, err := next.RoundTrip(r)
+			s.put(nil)
+			s.now.Add(1)
+			s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: 200})
+			s.must(s.at().rail.Sync(s.ctx, []byte(intent)))
+			return older, err
+		})
+		s.must(s.at().rail.Sync(s.ctx, []byte(intent)))
+		if o := s.unmatched(intent); o.Left() != 300 {
+			s.Fatalf("%+v", o)
+		}
+	})
+}
+
+// A payment that was refunded in part and disputed before its page is settled grants no credits that the dispute takes, before any event
+// is read.
+func TestPage_DisputedBeforeItIsSettled(t *testing.T) {
+	each(t, func(s *scene) {
+		for _, refunded := range []int64{0, 200} {
+			p := s.plan()
+			id := s.order(p)
+			s.pay(s.page(id), goodCard)
+			var refunds []string
+			if refunded > 0 {
+				s.fault(double.Fault{Kind: "refund", Object: s.lastCharge(), Amount: refunded})
+				refunds = []string{"processor succeeded 200"}
+			}
+			s.fault(double.Fault{Kind: "dispute", Object: s.lastCharge()})
+			s.decided(id, time.Minute)
+			s.granted(id)
+			s.has(id, refunded, store.DisputeOpen, refunds...)
+			s.money(p, id, refunded, 100, 0, 0, 0)
+		}
+	})
 }
 
 // A lost payment that was refunded needs nothing more, until its refund fails.
