@@ -249,7 +249,8 @@ func TestNamespace(t *testing.T) {
 }
 
 // A large answer frees its place, however it ends.
-func TestT178_PlacesGivenBack(t *testing.T) {
+// T178
+func TestPlacesGivenBack(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context) error{
 		"success": func(context.Context) error { return nil },
 		"error":   func(context.Context) error { return toll.NewError(toll.CodePlanNotFound) },

@@ -139,7 +139,8 @@ func TestTwoLostAnswersOfCancel(t *testing.T) {
 }
 
 // All answers of two runs are lost while the rail expires a page to replace it.
-func TestT80_TwoLostAnswersOfExpiry(t *testing.T) {
+// T80
+func TestTwoLostAnswersOfExpiry(t *testing.T) {
 	eachLoss(t, func(s *scene, after bool) {
 		s.embedded = true
 		s.start()

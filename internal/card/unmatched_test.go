@@ -301,7 +301,8 @@ func TestRefundFails(t *testing.T) {
 }
 
 // A refund that failed before the order was granted is in its records.
-func TestF28_FailedRefundIsRecorded(t *testing.T) {
+// F28
+func TestFailedRefundIsRecorded(t *testing.T) {
 	each(t, func(s *scene) {
 		s.read()
 		p := s.plan()
@@ -321,7 +322,8 @@ func TestF28_FailedRefundIsRecorded(t *testing.T) {
 }
 
 // A payment is read while it is refunded and read once more: the older state does not replace the newer one.
-func TestF28_OlderStateOfLostPayment(t *testing.T) {
+// F28
+func TestOlderStateOfLostPayment(t *testing.T) {
 	each(t, func(s *scene) {
 		s.others = true
 		intent := s.loses(s.plan(), "pm_card_visa", "")
