@@ -38,14 +38,6 @@ type CodeInfo struct {
 	Hint string
 }
 
-var codeTable = func() map[Code]CodeInfo {
-	m := make(map[Code]CodeInfo, len(codes))
-	for _, c := range codes {
-		m[c.Code] = c
-	}
-	return m
-}()
-
 // Codes returns the table of error codes in its documented order.
 func Codes() []CodeInfo { return append([]CodeInfo(nil), codes...) }
 

@@ -34,7 +34,7 @@ func TestNamedCommands(t *testing.T) {
 			}
 		}
 	}
-	for _, dir := range []string{"../../docs", "../../README.md", "../../gateway", "../../deploy", "../../internal", "../../sdk", "../../paidmcp", "../../paid", "../../codes_table.go"} {
+	for _, dir := range []string{"../../docs", "../../README.md", "../../gateway", "../../deploy", "../../internal", "../../sdk", "../../paidmcp", "../../paid", "../../codes.go"} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				if err == nil && slices.Contains([]string{"node_modules", "testdata", "decisions"}, d.Name()) {
