@@ -72,7 +72,7 @@ var rooms = map[string]room{
 	"gateway": {
 		what:  "the core of the chat gateway: tools, confirmations, login, context, paid endpoint, MCP",
 		layer: "public",
-		ours: "toll x402 client paid internal/backoff internal/cache internal/outbound internal/pace " +
+		ours: "toll x402 client paid internal/backoff internal/cache internal/check internal/outbound internal/pace " +
 			"internal/plain internal/seal internal/tempfile",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"},
 	},
@@ -87,6 +87,10 @@ var rooms = map[string]room{
 		what:  "the seller's side of a paid call, whatever carries it: verify with hold, classes of refusals, settle, release, settle later, terms of plans",
 		layer: "public",
 		ours:  "toll x402 internal/backoff internal/cache",
+	},
+	"internal/check": {
+		what:  "findings of the doctors",
+		layer: "public",
 	},
 	"internal/backoff": {
 		what:  "how long to wait before another try",
@@ -310,7 +314,7 @@ var rooms = map[string]room{
 		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
 		layer: "doors",
 		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
-			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound internal/gzipped internal/cache",
+			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound internal/gzipped internal/cache internal/check",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},
 	"internal/api": {
@@ -324,7 +328,7 @@ var rooms = map[string]room{
 	"internal/rails": {
 		what:  "starts, checks, and reports the chain and the card processor: settings, keys, doctor, payments without an order, payouts",
 		layer: "rails",
-		ours: "toll evm internal/seal internal/store internal/ledger internal/jobs internal/auth internal/traces " +
+		ours: "toll evm internal/check internal/seal internal/store internal/ledger internal/jobs internal/auth internal/traces " +
 			"internal/rail internal/chain internal/chain/contracts internal/chain/signer " +
 			"internal/chain/endpoints internal/chain/devchain internal/chain/mirror internal/card internal/card/double",
 		third: []string{"github.com/ethereum/go-ethereum"},
@@ -338,7 +342,7 @@ var rooms = map[string]room{
 	"internal/server": {
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
 		layer: "outside",
-		ours: "toll x402 internal/tempfile internal/apiversion internal/seal internal/store internal/alarm internal/traces " +
+		ours: "toll x402 internal/tempfile internal/apiversion internal/check internal/seal internal/store internal/alarm internal/traces " +
 			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/rails internal/people",
@@ -358,7 +362,7 @@ var rooms = map[string]room{
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
 		layer: "outside",
-		ours: "toll x402 evm client paid paidmcp gateway internal/tempfile internal/pace internal/plain internal/jobs " +
+		ours: "toll x402 evm client paid paidmcp gateway internal/check internal/tempfile internal/pace internal/plain internal/jobs " +
 			"internal/rails internal/card/double internal/server",
 		third: []string{
 			"github.com/ethereum/go-ethereum",

@@ -9,22 +9,19 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/x402"
 )
 
-// Check is something that [Inspect] looked at.
-type Check struct {
-	Name   string `json:"name"`
-	Status string `json:"status"` // "ok", "warning" or "failed"
-	Detail string `json:"detail"` // what is so and, unless it is good, what mends it; holds no secret
-}
+// Check is one finding of [Inspect].
+type Check = check.Check
 
 // Inspect looks for what keeps a core with these options from working, with the configuration of a
 // plugin, the zero value without one. It changes nothing, and asks the service about the key, the
 // plan and the paid endpoint.
 func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	add := func(name, status, format string, args ...any) {
-		found = append(found, Check{name, status, redact(fmt.Sprintf(format, args...))})
+		found = append(found, Check{Name: name, Status: status, Detail: redact(fmt.Sprintf(format, args...))})
 	}
 	opts.Names = cmp.Or(opts.Names, x402.Default)
 	if opts.Now == nil {
@@ -32,48 +29,48 @@ func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	}
 	s, err := plugin.over(opts.Config).resolve(opts.Names)
 	if err != nil {
-		add("configuration", "failed", "%s", err)
+		add("configuration", check.Failed, "%s", err)
 		return found
 	}
-	add("configuration", "ok", "environment %s", s.Environment)
+	add("configuration", check.OK, "environment %s", s.Environment)
 	c := &Core{opts: opts, now: opts.Now, log: redactLog(nil), settings: s}
 	a, err := c.account()
 	if err != nil {
-		status := "failed"
+		status := check.Failed
 		if s.APIKey == "" && c.signIn.stored == nil && c.signIn.damaged == nil {
-			status = "warning"
+			status = check.Warning
 		}
 		add("login", status, "%s", err)
 		return found
 	}
 	if warning := a.loginWarning(c.now()); warning != "" {
-		add("login", "warning", "%s", warning)
+		add("login", check.Warning, "%s", warning)
 	}
 	lacks, err := c.inspectKey(ctx, a)
 	if err != nil {
-		add("login", "failed", "%s", asError(err))
+		add("login", check.Failed, "%s", asError(err))
 		return found
 	}
-	add("login", "ok", "%s on %s at %s", a.address, a.environment, a.service.URL())
+	add("login", check.OK, "%s on %s at %s", a.address, a.environment, a.service.URL())
 	if len(lacks) > 0 {
-		add("rights", "warning", "the key lacks %s: log in again and leave every right ticked", lacks)
+		add("rights", check.Warning, "the key lacks %s: log in again and leave every right ticked", lacks)
 	}
 	if a.PlanID == "" {
-		add("plan", "warning", "planId is not set here: prompts get no balance, and each tool call must name a planId. Set it in the plugin, or in the file of --config")
+		add("plan", check.Warning, "planId is not set here: prompts get no balance, and each tool call must name a planId. Set it in the plugin, or in the file of --config")
 	} else if plan, err := a.service.Plan(ctx, a.PlanID); err != nil {
-		add("plan", "failed", "plan %s: %s", a.PlanID, asError(err))
+		add("plan", check.Failed, "plan %s: %s", a.PlanID, asError(err))
 	} else {
-		add("plan", "ok", "plan %s, version %d", a.PlanID, plan.Version)
+		add("plan", check.OK, "plan %s, version %d", a.PlanID, plan.Version)
 	}
 	if !s.paidEndpoint {
 		return found
 	}
 	if err := c.CheckPaidEndpoint(ctx); err != nil {
-		add("paid endpoint", "failed", "%s", asError(err))
+		add("paid endpoint", check.Failed, "%s", asError(err))
 	} else if a.PublicURL == "" {
-		add("paid endpoint", "warning", "publicUrl is not set: payers see a path in place of an address")
+		add("paid endpoint", check.Warning, "publicUrl is not set: payers see a path in place of an address")
 	} else {
-		add("paid endpoint", "ok", "POST %s%s, handler %s", a.PublicURL, a.AgentEndpointPath, a.handler.Kind)
+		add("paid endpoint", check.OK, "POST %s%s, handler %s", a.PublicURL, a.AgentEndpointPath, a.handler.Kind)
 	}
 	return found
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/server"
 )
@@ -55,8 +55,8 @@ Nothing is changed, and no mail is sent. Exit code 1 when something does not wor
 	env(c.Flags(), "metrics-listen")
 	c.Annotations = withoutProfile
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		d := &doctor{app: a, absent: server.CheckFailed, noKey: "none is set: open reads work, nothing else"}
-		var inspected []server.Check
+		d := &doctor{app: a, absent: check.Failed, noKey: "none is set: open reads work, nothing else"}
+		var inspected check.List
 		address, inspects := "", cfg.Data != "" || cfg.Database != ""
 		if inspects {
 			cfg.Release = release()
@@ -81,7 +81,7 @@ Nothing is changed, and no mail is sent. Exit code 1 when something does not wor
 
 type doctor struct {
 	app         *app
-	checks      []server.Check
+	checks      check.List
 	environment string // that is expected of the service, "" for any
 	absent      string // status of a service that does not answer
 	hint        string // what to do then
@@ -89,7 +89,7 @@ type doctor struct {
 }
 
 func (d *doctor) add(name, status, format string, args ...any) {
-	d.checks = append(d.checks, server.Check{Name: name, Status: status, Detail: fmt.Sprintf(format, args...)})
+	d.checks.Add(name, status, format, args...)
 }
 
 func (d *doctor) configuration() {
@@ -97,22 +97,22 @@ func (d *doctor) configuration() {
 	info, err := os.Stat(path)
 	switch {
 	case path == "" || err != nil && !named:
-		d.add("configuration", server.CheckOK, "no file; flags and the environment are all there is")
+		d.add("configuration", check.OK, "no file; flags and the environment are all there is")
 		return
 	case errors.Is(err, fs.ErrNotExist):
-		d.add("configuration", server.CheckFailed, "%s", noConfig(path))
+		d.add("configuration", check.Failed, "%s", noConfig(path))
 		return
 	case err != nil:
-		d.add("configuration", server.CheckFailed, "%s", err)
+		d.add("configuration", check.Failed, "%s", err)
 		return
 	case info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows":
-		d.add("configuration", server.CheckWarning, "%s can be read by others: chmod 600 it", path)
+		d.add("configuration", check.Warning, "%s can be read by others: chmod 600 it", path)
 	default:
-		d.add("configuration", server.CheckOK, "%s", path)
+		d.add("configuration", check.OK, "%s", path)
 	}
 	left, _ := newConfiguration.Left(filepath.Dir(path)) // what cannot be read was said above
 	for _, name := range left {
-		d.add("configuration", server.CheckWarning,
+		d.add("configuration", check.Warning,
 			"%s holds API keys, and a killed command left it: the next toll config set removes it",
 			filepath.Join(filepath.Dir(path), name))
 	}
@@ -125,7 +125,7 @@ func (d *doctor) profile() bool {
 	err := d.app.loadProfile()
 	d.app.err = stderr
 	if err != nil {
-		d.add("profile", server.CheckFailed, "%s", err)
+		d.add("profile", check.Failed, "%s", err)
 	}
 	return err == nil
 }
@@ -133,7 +133,7 @@ func (d *doctor) profile() bool {
 // serviceOf sets the address to the one that a database names, "" for the default. The API key may belong to another service, so it is
 // sent only if the address is on this machine.
 func (d *doctor) serviceOf(address string) {
-	d.absent, d.hint, d.app.set.url = server.CheckWarning, "; it may be stopped. If it is elsewhere, name its address with --url", address
+	d.absent, d.hint, d.app.set.url = check.Warning, "; it may be stopped. If it is elsewhere, name its address with --url", address
 	if u, err := url.Parse(address); d.app.set.key != "" && address != "" && (err != nil || !toll.IsLoopback(u.Hostname())) {
 		d.app.set.key, d.noKey = "", "not sent to "+address+", which only the database names: set --url to check the key"
 	}
@@ -158,12 +158,12 @@ func (d *doctor) service(ctx context.Context) {
 		d.add("service", d.absent, "what answers at %s is another service%s", c.URL(), d.hint)
 		return
 	}
-	d.add("service", server.CheckOK, "%s at %s, release %s, answered in %s", health.Service, c.URL(), health.Version, took.Round(time.Millisecond))
+	d.add("service", check.OK, "%s at %s, release %s, answered in %s", health.Service, c.URL(), health.Version, took.Round(time.Millisecond))
 	if there, err := http.ParseTime(header.Get("Date")); err == nil {
 		if skew := began.Add(took / 2).Sub(there).Round(time.Second); skew.Abs() > maxSkew {
-			d.add("clock", server.CheckWarning, "the clock of this machine is %s from that of the service", skew)
+			d.add("clock", check.Warning, "the clock of this machine is %s from that of the service", skew)
 		} else {
-			d.add("clock", server.CheckOK, "at most %s from that of the service", max(skew.Abs(), time.Second))
+			d.add("clock", check.OK, "at most %s from that of the service", max(skew.Abs(), time.Second))
 		}
 	}
 	ready, err := c.Ready(ctx)
@@ -172,15 +172,15 @@ func (d *doctor) service(ctx context.Context) {
 		if err == nil {
 			checks = ready.Checks["database"]
 		}
-		d.add("ready", server.CheckFailed, "the service is not ready: database %s; its log says why", cmp.Or(checks, "unknown"))
+		d.add("ready", check.Failed, "the service is not ready: database %s; its log says why", cmp.Or(checks, "unknown"))
 	} else {
-		d.add("ready", server.CheckOK, "database %s, chain %s, card %s", ready.Checks["database"], ready.Checks["chain"], ready.Checks["card"])
+		d.add("ready", check.OK, "database %s, chain %s, card %s", ready.Checks["database"], ready.Checks["chain"], ready.Checks["card"])
 		for _, rail := range [][3]string{{"chain", "crypto plans", "the chain"}, {"card", "plans in USD and EUR", "Stripe"}} {
 			switch ready.Checks[rail[0]] {
 			case "failing":
-				d.add(rail[0], server.CheckWarning, "%s cannot be ordered now; its log says why, and so does toll doctor on its machine, with --data or --database and its settings of %s", rail[1], rail[2])
+				d.add(rail[0], check.Warning, "%s cannot be ordered now; its log says why, and so does toll doctor on its machine, with --data or --database and its settings of %s", rail[1], rail[2])
 			case "off":
-				d.add(rail[0], server.CheckOK, "off: %s cannot be ordered", rail[1])
+				d.add(rail[0], check.OK, "off: %s cannot be ordered", rail[1])
 			}
 		}
 	}
@@ -193,18 +193,18 @@ func (d *doctor) loops(ctx context.Context, operator string) {
 	defer cancel()
 	var loops []jobs.Status
 	if _, err := fetch(ctx, "http://"+operator+"/loops", &loops); err != nil {
-		d.add("background work", server.CheckWarning, "the operator's listener at %s does not answer: %s", operator, err)
+		d.add("background work", check.Warning, "the operator's listener at %s does not answer: %s", operator, err)
 		return
 	}
 	works := true
 	for _, l := range loops {
 		if l.Error != "" {
 			works = false
-			d.add("background work", server.CheckWarning, "%s fails since %s: %s", l.Name, l.Failing.UTC().Format(time.RFC3339), l.Error)
+			d.add("background work", check.Warning, "%s fails since %s: %s", l.Name, l.Failing.UTC().Format(time.RFC3339), l.Error)
 		}
 	}
 	if works {
-		d.add("background work", server.CheckOK, "%d loops, none fails", len(loops))
+		d.add("background work", check.OK, "%d loops, none fails", len(loops))
 	}
 }
 
@@ -225,34 +225,34 @@ func fetch(ctx context.Context, address string, into any) (http.Header, error) {
 func (d *doctor) key(ctx context.Context, c *client.Client) {
 	info, err := c.Info(ctx)
 	if err != nil {
-		d.add("API versions", server.CheckFailed, "%s", err)
+		d.add("API versions", check.Failed, "%s", err)
 		return
 	}
 	if d.environment != "" && d.environment != string(info.Environment) {
-		d.add("environment", server.CheckFailed, "the service is of %s, and the settings say %s: correct --url, or --environment, TOLL_ENVIRONMENT or the profile (toll config set environment %s)",
+		d.add("environment", check.Failed, "the service is of %s, and the settings say %s: correct --url, or --environment, TOLL_ENVIRONMENT or the profile (toll config set environment %s)",
 			info.Environment, d.environment, info.Environment)
 	} else {
-		d.add("environment", server.CheckOK, "%s, network %s", info.Environment, info.Network)
+		d.add("environment", check.OK, "%s, network %s", info.Environment, info.Network)
 	}
 	if d.app.set.key == "" {
-		d.add("API key", server.CheckWarning, "%s", d.noKey)
+		d.add("API key", check.Warning, "%s", d.noKey)
 		return
 	}
 	versions, err := c.Versions(ctx)
 	if err != nil {
-		d.add("API key", server.CheckFailed, "%s", err)
+		d.add("API key", check.Failed, "%s", err)
 		return
 	}
-	d.add("API key", server.CheckOK, "%s is taken", masked(d.app.set.key))
-	d.add("API versions", server.CheckOK, "this program speaks %s, the service %s to %s", client.Version, versions.Floor, versions.Current)
+	d.add("API key", check.OK, "%s is taken", masked(d.app.set.key))
+	d.add("API versions", check.OK, "this program speaks %s, the service %s to %s", client.Version, versions.Floor, versions.Current)
 }
 
 func (d *doctor) report() error {
 	a := d.app
-	failed := slices.ContainsFunc(d.checks, func(c server.Check) bool { return c.Status == server.CheckFailed })
+	failed := slices.ContainsFunc(d.checks, func(c check.Check) bool { return c.Status == check.Failed })
 	found := struct {
-		OK     bool           `json:"ok"`
-		Checks []server.Check `json:"checks"`
+		OK     bool       `json:"ok"`
+		Checks check.List `json:"checks"`
 	}{!failed, d.checks}
 	if err := a.showPage(found, "checks", []column{{"CHECK", "check"}, {"STATUS", "status"}, {"DETAIL", "detail"}}); err != nil {
 		return err

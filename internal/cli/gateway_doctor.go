@@ -21,7 +21,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/gateway"
-	"github.com/tollhq/toll/internal/server"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -56,8 +56,8 @@ Exit code 1 when something does not work; warnings do not count.`
 		loggedIn := d.core(ctx, &f, dir)
 		found := gateway.Inspect(ctx, gateway.Options{Config: config, Dir: dir, Names: a.set.names, Version: release()}, plugin)
 		for _, c := range found {
-			if c.Name == "login" && c.Status == server.CheckWarning && loggedIn {
-				c.Status = server.CheckOK
+			if c.Name == "login" && c.Status == check.Warning && loggedIn {
+				c.Status = check.OK
 				c.Detail = "the core that runs has a key that is not set here: --config names its file, to look at what it may do"
 			}
 			d.add(c.Name, c.Status, "%s", c.Detail)
@@ -73,35 +73,35 @@ func (d *doctor) core(ctx context.Context, f *coreAddress, dir string) (loggedIn
 	token := f.token
 	switch _, err := os.Stat(path); {
 	case token != "":
-		d.add("core token", server.CheckOK, "TOLL_GATEWAY_TOKEN")
+		d.add("core token", check.OK, "TOLL_GATEWAY_TOKEN")
 	case errors.Is(err, fs.ErrNotExist):
-		d.add("core token", server.CheckWarning, "there is no %s: the first start of toll gateway serve makes it", path)
+		d.add("core token", check.Warning, "there is no %s: the first start of toll gateway serve makes it", path)
 	default:
 		if token, err = gateway.CoreToken(dir); err != nil {
-			d.add("core token", server.CheckFailed, "%s", err)
+			d.add("core token", check.Failed, "%s", err)
 			return false
 		}
-		d.add("core token", server.CheckOK, "%s", path)
+		d.add("core token", check.OK, "%s", path)
 	}
 	var health struct {
 		Version  string `json:"version"`
 		LoggedIn bool   `json:"loggedIn"`
 	}
 	if _, err := f.do(ctx, http.MethodGet, "/gateway/v1/health", token, nil, &health); err != nil {
-		d.add("core", server.CheckFailed, "%s", err)
+		d.add("core", check.Failed, "%s", err)
 		return false
 	}
 	if health.Version != release() {
-		d.add("core", server.CheckWarning, "release %s at %s; this program is %s: restart the core", health.Version, f.url, release())
+		d.add("core", check.Warning, "release %s at %s; this program is %s: restart the core", health.Version, f.url, release())
 	} else {
-		d.add("core", server.CheckOK, "release %s at %s", health.Version, f.url)
+		d.add("core", check.OK, "release %s at %s", health.Version, f.url)
 	}
 	if token == "" {
 		return health.LoggedIn
 	}
 	var tools json.RawMessage
 	if _, err := f.do(ctx, http.MethodGet, "/gateway/v1/tools", token, nil, &tools); err != nil {
-		d.add("core token", server.CheckFailed, "the core at %s has another token: %s", f.url, err)
+		d.add("core token", check.Failed, "the core at %s has another token: %s", f.url, err)
 	}
 	return health.LoggedIn
 }
@@ -137,7 +137,7 @@ func (d *doctor) openClaw(ctx context.Context, path, tokenFile string) (plugin g
 	}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !named {
-		d.add("OpenClaw", server.CheckOK, "there is no %s: nothing of OpenClaw was looked at", path)
+		d.add("OpenClaw", check.OK, "there is no %s: nothing of OpenClaw was looked at", path)
 		return plugin
 	}
 	var host hostConfig
@@ -145,10 +145,10 @@ func (d *doctor) openClaw(ctx context.Context, path, tokenFile string) (plugin g
 		err = json.Unmarshal(b, &host)
 	}
 	if err != nil {
-		d.add("OpenClaw", server.CheckWarning, "its settings cannot be read, which must be JSON without comments: %s: %s", path, err)
+		d.add("OpenClaw", check.Warning, "its settings cannot be read, which must be JSON without comments: %s: %s", path, err)
 		return plugin
 	}
-	d.add("OpenClaw", server.CheckOK, "%s", path)
+	d.add("OpenClaw", check.OK, "%s", path)
 	d.node(ctx)
 	id := d.app.set.names.PluginID()
 	d.hostSwitches(&host, id)
@@ -157,7 +157,7 @@ func (d *doctor) openClaw(ctx context.Context, path, tokenFile string) (plugin g
 	delete(entry.Config, d.app.set.names.ConfigAPIKey())
 	if text, err := x402.Encode(entry.Config); err == nil && entry.Config != nil {
 		if plugin, err = gateway.ParseConfig(text, d.app.set.names); err != nil {
-			d.add("plugin", server.CheckFailed, "plugins.entries.%s.config: %s", id, err)
+			d.add("plugin", check.Failed, "plugins.entries.%s.config: %s", id, err)
 		}
 	}
 	d.hostCore(id, plugin, tokenFile)
@@ -171,31 +171,31 @@ func (d *doctor) hostSwitches(host *hostConfig, id string) {
 	off := func(b *bool) bool { return b != nil && !*b }
 	switch {
 	case off(p.Enabled):
-		d.add("plugin", server.CheckFailed, "plugins are off: %s", set("plugins.enabled", "true"))
+		d.add("plugin", check.Failed, "plugins are off: %s", set("plugins.enabled", "true"))
 	case slices.Contains(p.Deny, id):
-		d.add("plugin", server.CheckFailed, "plugins.deny names %s: take it out", id)
+		d.add("plugin", check.Failed, "plugins.deny names %s: take it out", id)
 	case off(entry.Enabled):
-		d.add("plugin", server.CheckFailed, "it is off: %s", set("plugins.entries."+id+".enabled", "true"))
+		d.add("plugin", check.Failed, "it is off: %s", set("plugins.entries."+id+".enabled", "true"))
 	case !slices.Contains(p.Allow, id):
 		list, _ := json.Marshal(append(slices.Clone(p.Allow), id)) // texts always are JSON
-		d.add("plugin", server.CheckFailed, "plugins.allow does not name it: %s --strict-json", set("plugins.allow", quote(string(list))))
+		d.add("plugin", check.Failed, "plugins.allow does not name it: %s --strict-json", set("plugins.allow", quote(string(list))))
 	default:
-		d.add("plugin", server.CheckOK, "%s is allowed", id)
+		d.add("plugin", check.OK, "%s is allowed", id)
 	}
 	if !entry.Hooks.AllowConversationAccess {
-		d.add("grant", server.CheckFailed, "without it prompts get no balance and no guard against keys: %s",
+		d.add("grant", check.Failed, "without it prompts get no balance and no guard against keys: %s",
 			set("plugins.entries."+id+".hooks.allowConversationAccess", "true"))
 	} else {
-		d.add("grant", server.CheckOK, "allowConversationAccess")
+		d.add("grant", check.OK, "allowConversationAccess")
 	}
 	if profile := host.Tools.Profile; profile != "" && !slices.Contains([]string{"coding", "messaging", "full"}, profile) {
-		d.add("tool profile", server.CheckWarning, "the profile %q has no tools of plugins: %s", profile, set("tools.profile", "messaging"))
+		d.add("tool profile", check.Warning, "the profile %q has no tools of plugins: %s", profile, set("tools.profile", "messaging"))
 	}
 	if string(host.Tools.ToolSearch) != "false" {
-		d.add("tool search", server.CheckWarning, "the model finds the tools only through tool_search: %s", set("tools.toolSearch", "false"))
+		d.add("tool search", check.Warning, "the model finds the tools only through tool_search: %s", set("tools.toolSearch", "false"))
 	}
 	if bind := host.Gateway.Bind; bind != "" && bind != "loopback" {
-		d.add("address", server.CheckWarning,
+		d.add("address", check.Warning,
 			"gateway.bind is %q: /tools/invoke and /v1 of OpenClaw act for you and must not be public; pass the paid path alone on", bind)
 	}
 }
@@ -203,14 +203,14 @@ func (d *doctor) hostSwitches(host *hostConfig, id string) {
 // hostCore looks at how the plugin reaches the core.
 func (d *doctor) hostCore(id string, plugin gateway.Config, tokenFile string) {
 	if u, err := url.Parse(plugin.CoreURL); err == nil && u.Scheme == "http" && !toll.IsLoopback(u.Hostname()) {
-		d.add("core address", server.CheckFailed, "coreUrl %s sends the core token without protection: use https, or this machine", plugin.CoreURL)
+		d.add("core address", check.Failed, "coreUrl %s sends the core token without protection: use https, or this machine", plugin.CoreURL)
 	}
 	if plugin.StartCore != nil && *plugin.StartCore {
 		return // it gets its token without a file
 	}
 	usual := filepath.Join(d.app.getenv("HOME"), ".toll", "gateway", gateway.TokenFile)
 	if got := cmp.Or(plugin.CoreTokenFile, usual); !sameFile(got, tokenFile) {
-		d.add("plugin token", server.CheckFailed, "the plugin reads %s, and this core has %s: openclaw config set plugins.entries.%s.config.coreTokenFile %s",
+		d.add("plugin token", check.Failed, "the plugin reads %s, and this core has %s: openclaw config set plugins.entries.%s.config.coreTokenFile %s",
 			got, tokenFile, id, quote(tokenFile))
 	}
 }
@@ -238,15 +238,15 @@ var nodeVersion = regexp.MustCompile(`^v(\d+)\.(\d+)\.\d+\s*$`)
 func (d *doctor) node(ctx context.Context) {
 	out, err := exec.CommandContext(ctx, "node", "--version").Output()
 	if err != nil {
-		d.add("Node", server.CheckWarning, "there is no node in the path: OpenClaw needs 24.16 or newer in 24, or 26.1 and newer")
+		d.add("Node", check.Warning, "there is no node in the path: OpenClaw needs 24.16 or newer in 24, or 26.1 and newer")
 		return
 	}
 	version := strings.TrimSpace(string(out))
 	if !nodeFits(version) {
-		d.add("Node", server.CheckFailed, "%s is not 24.16 or newer in 24, or 26.1 and newer, as OpenClaw needs", clean(fmt.Sprintf("%.20s", version)))
+		d.add("Node", check.Failed, "%s is not 24.16 or newer in 24, or 26.1 and newer, as OpenClaw needs", clean(fmt.Sprintf("%.20s", version)))
 		return
 	}
-	d.add("Node", server.CheckOK, "%s", version)
+	d.add("Node", check.OK, "%s", version)
 }
 
 // nodeFits reports whether OpenClaw runs on a version of Node.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // Inspect implements [Settings] and reports what is missing for fiat plans: keys and their mode, the account, permissions, webhook endpoints, the version
 // of the API, and money that no order explains. It changes nothing, here and at the processor.
-func (c *CardConfig) Inspect(ctx context.Context, deps Deps, add Report) {
+func (c *CardConfig) Inspect(ctx context.Context, deps Deps, add check.Report) {
 	const name = "cards"
 	ctx, cancel := context.WithTimeout(ctx, cardDoctorTime)
 	defer cancel()
@@ -31,24 +32,24 @@ func (c *CardConfig) Inspect(ctx context.Context, deps Deps, add Report) {
 		err = c.CheckIn(deps.Auth.Environment())
 	}
 	if err != nil {
-		add(name, failed, "%s", err)
+		add(name, check.Failed, "%s", err)
 		return
 	}
 	defer inspectRecords(ctx, deps.Store, add) // whatever the rail is now, there may be money of earlier
 	switch from, missing := c.source(deps.Auth.Environment(), k, deps.embedded()); {
 	case c.Mode == CardOff:
-		add(name, ok, "off; fiat plans cannot be ordered")
+		add(name, check.OK, "off; fiat plans cannot be ordered")
 	case from == noCards:
-		add(name, warning, "fiat plans cannot be ordered. %s", missing)
+		add(name, check.Warning, "fiat plans cannot be ordered. %s", missing)
 	case from == doubleCards:
-		add(name, ok, "test cards only, on the double of Stripe in the service; no money moves")
+		add(name, check.OK, "test cards only, on the double of Stripe in the service; no money moves")
 	default:
 		inspectAccount(ctx, c, &deps, k, add)
 	}
 }
 
 // inspectAccount reports what the processor says of the key.
-func inspectAccount(ctx context.Context, cfg *CardConfig, deps *Deps, k cardKeys, add Report) {
+func inspectAccount(ctx context.Context, cfg *CardConfig, deps *Deps, k cardKeys, add check.Report) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
 	rail, err := card.New(card.Config{
@@ -62,16 +63,16 @@ func inspectAccount(ctx context.Context, cfg *CardConfig, deps *Deps, k cardKeys
 	switch {
 	case err == nil:
 	case card.IsSilence(err) && cfg.URL != "":
-		add("cards", failed, "nothing answers at %s: start the card double there (toll card-double), or correct %s", cfg.URL, setURL)
+		add("cards", check.Failed, "nothing answers at %s: start the card double there (toll card-double), or correct %s", cfg.URL, setURL)
 		return
 	case card.IsSilence(err):
-		add("cards", failed, "Stripe does not answer: look for it at status.stripe.com, and whether this machine may reach api.stripe.com")
+		add("cards", check.Failed, "Stripe does not answer: look for it at status.stripe.com, and whether this machine may reach api.stripe.com")
 		return
 	case card.IsDenied(err):
-		add("cards", failed, "the processor does not accept the secret key (%s): correct %s", err, setSecretKey)
+		add("cards", check.Failed, "the processor does not accept the secret key (%s): correct %s", err, setSecretKey)
 		return
 	default:
-		add("cards", failed, "the processor cannot be used now: %s. Look for Stripe at status.stripe.com", err)
+		add("cards", check.Failed, "the processor cannot be used now: %s. Look for Stripe at status.stripe.com", err)
 		return
 	}
 	mode := "test mode"
@@ -85,52 +86,52 @@ func inspectAccount(ctx context.Context, cfg *CardConfig, deps *Deps, k cardKeys
 	}
 	switch {
 	case err != nil:
-		add("cards", failed, "%s", err)
+		add("cards", check.Failed, "%s", err)
 	case found.ID == "":
-		add("cards", failed, "the restricted key may not read the account, and without it the service does not charge cards: see card permissions")
+		add("cards", check.Failed, "the restricted key may not read the account, and without it the service does not charge cards: see card permissions")
 	case used && string(known) != found.ID:
-		add("cards", failed, "the key is of the account %s, and this database was used with %s: correct %s", found.ID, known, setSecretKey)
+		add("cards", check.Failed, "the key is of the account %s, and this database was used with %s: correct %s", found.ID, known, setSecretKey)
 	default:
-		add("cards", ok, "account %s in %s, %s, API version %s", found.ID, found.Country, mode, found.Version)
+		add("cards", check.OK, "account %s in %s, %s, API version %s", found.ID, found.Country, mode, found.Version)
 	}
 	if len(found.Missing) > 0 {
-		add("card permissions", failed, "the restricted key lacks %s: add them on Stripe's page of keys", strings.Join(found.Missing, ", "))
+		add("card permissions", check.Failed, "the restricted key lacks %s: add them on Stripe's page of keys", strings.Join(found.Missing, ", "))
 	}
 	inspectWebhooks(deps, k, cfg.URL == "", found, add)
 }
 
 // inspectWebhooks compares the endpoints of the account with the address of this service. Nothing here is a failure, on live
 // neither: without webhooks payments, refunds and disputes are seen by reading the list of events, within a minute.
-func inspectWebhooks(deps *Deps, k cardKeys, real bool, found *card.Account, add Report) {
+func inspectWebhooks(deps *Deps, k cardKeys, real bool, found *card.Account, add check.Report) {
 	const name = "card webhooks"
 	address := deps.PublicURL + deps.Webhook
 	u, err := url.Parse(address)
 	switch {
 	case real && (err != nil || toll.IsLoopback(u.Hostname())):
-		add(name, warning, "Stripe cannot reach %s; payments are found within a minute. Set TOLL_PUBLIC_URL (--public-url) to the address that others use", address)
+		add(name, check.Warning, "Stripe cannot reach %s; payments are found within a minute. Set TOLL_PUBLIC_URL (--public-url) to the address that others use", address)
 	case found.Webhooks == nil:
-		add(name, warning, "the key may not read the webhook endpoints, so nothing is known about %s", address)
+		add(name, check.Warning, "the key may not read the webhook endpoints, so nothing is known about %s", address)
 	case !slices.Contains(found.Webhooks, address):
-		add(name, warning, "the account sends no events to %s; payments are found within a minute. Add that endpoint on Stripe's page of webhooks", address)
+		add(name, check.Warning, "the account sends no events to %s; payments are found within a minute. Add that endpoint on Stripe's page of webhooks", address)
 	case len(k.webhook) == 0:
-		add(name, warning, "events come to %s and cannot be verified: set %s", address, setWebhookSecret)
+		add(name, check.Warning, "events come to %s and cannot be verified: set %s", address, setWebhookSecret)
 	default:
-		add(name, ok, "%s", address)
+		add(name, check.OK, "%s", address)
 	}
 }
 
 // inspectRecords reports money that waits for an operator.
-func inspectRecords(ctx context.Context, st *store.Store, add Report) {
+func inspectRecords(ctx context.Context, st *store.Store, add check.Report) {
 	orphans, err := store.CardOrphans(ctx, st, cardDoctorRows)
 	if err == nil && len(orphans) > 0 {
-		add("card money", warning, "%d payments, refunds or disputes at the processor belong to no order, such as %s: %s",
+		add("card money", check.Warning, "%d payments, refunds or disputes at the processor belong to no order, such as %s: %s",
 			len(orphans), orphans[0].Object, orphans[0].Reason)
 	}
 	undecided, e := store.CardPaymentsUndecided(ctx, st)
 	if e == nil && undecided > 0 {
-		add("card money", failed, "%d payments could not be written to their orders; the log says why", undecided)
+		add("card money", check.Failed, "%d payments could not be written to their orders; the log says why", undecided)
 	}
 	if err = errors.Join(err, e); err != nil {
-		add("card money", failed, "%s", err)
+		add("card money", check.Failed, "%s", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -22,7 +23,7 @@ import (
 const chainDoctorTime = 20 * time.Second
 
 // Inspect implements [Settings]: it creates no account and starts no chain.
-func (c *ChainConfig) Inspect(ctx context.Context, deps Deps, add Report) {
+func (c *ChainConfig) Inspect(ctx context.Context, deps Deps, add check.Report) {
 	const name = "chain"
 	defer inspectUnmatched(ctx, deps.Store, add)
 	ctx, cancel := context.WithTimeout(ctx, chainDoctorTime)
@@ -31,35 +32,35 @@ func (c *ChainConfig) Inspect(ctx context.Context, deps Deps, add Report) {
 	n.source, n.missing = c.source(n.env(), deps.Data)
 	known, err := n.genesis(ctx)
 	if err != nil {
-		add(name, failed, "%s", err)
+		add(name, check.Failed, "%s", err)
 		return
 	}
 	switch {
 	case c.Mode == ChainOff:
-		add(name, ok, "off; crypto plans cannot be ordered")
+		add(name, check.OK, "off; crypto plans cannot be ordered")
 	case n.source == noChain:
-		add(name, warning, "crypto plans cannot be ordered. %s", n.missing)
+		add(name, check.Warning, "crypto plans cannot be ordered. %s", n.missing)
 	case n.source == embeddedChain:
 		_, err := os.Stat(n.dir())
 		switch {
 		case known != (common.Hash{}) && errors.Is(err, os.ErrNotExist):
-			add(name, failed, "%s", n.foreign())
+			add(name, check.Failed, "%s", n.foreign())
 		case known == (common.Hash{}):
-			add(name, ok, "embedded; it is made in %s when it is first needed", n.dir())
+			add(name, check.OK, "embedded; it is made in %s when it is first needed", n.dir())
 		default:
-			add(name, ok, "embedded, in %s", n.dir())
+			add(name, check.OK, "embedded, in %s", n.dir())
 		}
 	default:
 		n.inspectRPC(ctx, known, add)
 	}
 }
 
-func (n *Chain) inspectRPC(ctx context.Context, known common.Hash, add Report) {
+func (n *Chain) inspectRPC(ctx context.Context, known common.Hash, add check.Report) {
 	const name = "chain"
 	env := n.env()
 	pool, err := n.pool(nil, known)
 	if err != nil {
-		add(name, failed, "%s: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)", strings.TrimPrefix(err.Error(), "endpoints: "))
+		add(name, check.Failed, "%s: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)", strings.TrimPrefix(err.Error(), "endpoints: "))
 		return
 	}
 	defer pool.Close()
@@ -69,42 +70,42 @@ func (n *Chain) inspectRPC(ctx context.Context, known common.Hash, add Report) {
 		switch {
 		case e.Usable:
 			usable = true
-			add("endpoint", ok, "%s, at block %d", e.Name, e.Head)
+			add("endpoint", check.OK, "%s, at block %d", e.Name, e.Head)
 		case e.ChainID != 0 && e.ChainID != n.chainID():
-			add("endpoint", failed, "%s is of the chain %d, and %s is %d", e.Name, e.ChainID, env, n.chainID())
+			add("endpoint", check.Failed, "%s is of the chain %d, and %s is %d", e.Name, e.ChainID, env, n.chainID())
 		default:
-			add("endpoint", warning, "%s is not used: %s", e.Name, e.Reason)
+			add("endpoint", check.Warning, "%s is not used: %s", e.Name, e.Reason)
 		}
 	}
 	if !usable {
-		add(name, failed, "no endpoint of %s can be used: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)", env.Network())
+		add(name, check.Failed, "no endpoint of %s can be used: correct TOLL_CHAIN_RPC_URLS (--chain-rpc-urls)", env.Network())
 		return
 	}
 	rail, relayers, err := n.lookingRail(ctx, pool)
 	switch {
 	case err != nil:
-		add(name, failed, "%s", err)
+		add(name, check.Failed, "%s", err)
 		return
 	case rail == nil:
-		add("relayer", warning, "no service has been started with this chain yet; its first start makes the account that pays the gas")
+		add("relayer", check.Warning, "no service has been started with this chain yet; its first start makes the account that pays the gas")
 		return
 	}
 	for _, relayer := range relayers {
 		if w, err := rail.Wallet(ctx, relayer); err == nil {
-			add("relayer", ok, "%s has %s ETH for gas", relayer, ether(w.Native))
+			add("relayer", check.OK, "%s has %s ETH for gas", relayer, ether(w.Native))
 		}
 	}
 	switch err := rail.Ready(ctx); codeOf(err) {
 	case "":
-		add(name, ok, "%s, contracts as they are known", env.Network())
+		add(name, check.OK, "%s, contracts as they are known", env.Network())
 	case toll.CodeChainRelayerLow:
-		add(name, failed, "no relayer has the gas money that it must have: send ETH on %s to one of them", env.Network())
+		add(name, check.Failed, "no relayer has the gas money that it must have: send ETH on %s to one of them", env.Network())
 	case toll.CodeChainContracts:
-		add(name, failed, "the contracts there do not have the code that is known: is that chain really %s?", env.Network())
+		add(name, check.Failed, "the contracts there do not have the code that is known: is that chain really %s?", env.Network())
 	case toll.CodeChainFeeCap:
-		add(name, warning, "the base fee is above the cap, so nothing is sent until it falls: wait, or raise TOLL_CHAIN_MAX_BASE_FEE_WEI")
+		add(name, check.Warning, "the base fee is above the cap, so nothing is sent until it falls: wait, or raise TOLL_CHAIN_MAX_BASE_FEE_WEI")
 	default:
-		add(name, failed, "%s", err)
+		add(name, check.Failed, "%s", err)
 	}
 }
 

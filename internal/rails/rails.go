@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rail"
@@ -23,7 +24,7 @@ type Settings interface {
 	// CheckIn rejects settings that are wrong in one environment.
 	CheckIn(toll.Environment) error
 	// Inspect reports what the rail lacks. It writes nothing and starts nothing.
-	Inspect(context.Context, Deps, Report)
+	Inspect(context.Context, Deps, check.Report)
 }
 
 // Service is one running rail: [Chain] or [Cards]. A rail that is off has a service too.
@@ -58,13 +59,3 @@ type Deps struct {
 	// At is called between the steps of a rail by tests, nil otherwise.
 	At func(step string)
 }
-
-// Words of a [Report].
-const (
-	ok      = "ok"
-	warning = "warning"
-	failed  = "failed"
-)
-
-// Report takes a line of toll doctor: the part, its state (ok, warning, or failed), and what to do.
-type Report func(name, status, format string, args ...any)

@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/chain"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -119,7 +120,7 @@ func UnmatchedOfChain(row *store.ChainOrphan) (Unmatched, error) {
 }
 
 // inspectUnmatched reports operations of the chain without an order. [CardConfig.Inspect] reports payments by card.
-func inspectUnmatched(ctx context.Context, q store.Querier, add Report) {
+func inspectUnmatched(ctx context.Context, q store.Querier, add check.Report) {
 	events, err := store.ChainOrphans(ctx, q, maxUnmatched)
 	var first Unmatched
 	if err == nil && len(events) > 0 {
@@ -127,9 +128,9 @@ func inspectUnmatched(ctx context.Context, q store.Querier, add Report) {
 	}
 	switch {
 	case err != nil:
-		add("unmatched payments", failed, "%s", err)
+		add("unmatched payments", check.Failed, "%s", err)
 	case len(events) > 0:
-		add("unmatched payments", warning, "%d operations on the chain belong to no order, such as transaction %s; toll orders unmatched lists them",
+		add("unmatched payments", check.Warning, "%d operations on the chain belong to no order, such as transaction %s; toll orders unmatched lists them",
 			len(events), first.TxHash)
 	}
 }

@@ -15,39 +15,24 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/backup"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/store"
-)
-
-// Check is one finding of [Inspect].
-type Check struct {
-	Name   string `json:"check"`
-	Status string `json:"status"` // CheckOK, CheckWarning or CheckFailed
-	Detail string `json:"detail"`
-}
-
-// Outcomes of a check.
-const (
-	CheckOK      = "ok"
-	CheckWarning = "warning"
-	CheckFailed  = "failed"
 )
 
 // Inspect looks for what is careless or broken about a database and its configuration: modes of files, the master key, the
 // settings of the engine, the schema, the rails, mail, the sign-in provider, proxies, backups. It refuses nothing; the checks say what is
 // wrong and what to do. address is where the service answers: at Listen if that is not the default, else its public address, or "" when
 // the database cannot be read. Backups.Every also bounds the age of noted backups.
-func Inspect(ctx context.Context, cfg Config) (checks []Check, address string) {
+func Inspect(ctx context.Context, cfg Config) (checks check.List, address string) {
 	cfg = cfg.withDefaults()
 	if cfg.Listen != DefaultListen {
 		address = cfg.listenURL()
 	}
-	add := func(name, status, format string, args ...any) {
-		checks = append(checks, Check{name, status, fmt.Sprintf(format, args...)})
-	}
+	add := checks.Add
 	if err := cfg.existing(); err != nil {
-		add("database", CheckFailed, "%s: start toll serve there, or name another place with --data or --database", err)
+		add("database", check.Failed, "%s: start toll serve there, or name another place with --data or --database", err)
 		return checks, address
 	}
 	if cfg.Database == "" {
@@ -61,21 +46,21 @@ func Inspect(ctx context.Context, cfg Config) (checks []Check, address string) {
 	}
 	defer func() { _ = f.close() }() // nothing was written
 	if !cfg.ownMasterKey() {
-		add("master key", CheckWarning, "%s lies beside the database; a copy of the directory holds both: set TOLL_MASTER_KEY_FILE (--master-key-file)",
+		add("master key", check.Warning, "%s lies beside the database; a copy of the directory holds both: set TOLL_MASTER_KEY_FILE (--master-key-file)",
 			cfg.masterKeyPath())
 	} else {
-		add("master key", CheckOK, "the key with the id %s opens what is stored", f.ring.KeyID())
+		add("master key", check.OK, "the key with the id %s opens what is stored", f.ring.KeyID())
 	}
 	inspectMaster(ctx, cfg, f, add)
 	public := publicURL(f.auth.Issuer())
 	guess, err := setting(ctx, f.store, settingProvisional)
 	switch {
 	case err != nil:
-		add("public address", CheckFailed, "%s", err)
+		add("public address", check.Failed, "%s", err)
 	case guess != "":
-		add("public address", CheckWarning, "no service has been started yet; the first one says its address")
+		add("public address", check.Warning, "no service has been started yet; the first one says its address")
 	default:
-		add("public address", CheckOK, "%s", public)
+		add("public address", check.OK, "%s", public)
 	}
 	inspectProxies(cfg.TrustedProxies, public, add)
 	for _, s := range []rails.Settings{&cfg.Chain, &cfg.Card} {
@@ -89,19 +74,19 @@ func Inspect(ctx context.Context, cfg Config) (checks []Check, address string) {
 
 // inspectProxies reports whether the service knows the addresses of callers, by which it limits them. The service itself has no TLS, so a
 // public address with https belongs to a proxy.
-func inspectProxies(trusted, public string, add rails.Report) {
+func inspectProxies(trusted, public string, add check.Report) {
 	const name, set = "proxies", "TOLL_TRUSTED_PROXIES (--trusted-proxies)"
 	proxies, err := api.ParseProxies(trusted)
 	u, urlErr := url.Parse(public)
 	switch {
 	case err != nil:
-		add(name, CheckFailed, "%s: correct %s", err, set)
+		add(name, check.Failed, "%s: correct %s", err, set)
 	case slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Bits() == 0 }):
-		add(name, CheckWarning, "%s is every address, so that callers choose the address by which they are limited: name only your proxies in %s", trusted, set)
+		add(name, check.Warning, "%s is every address, so that callers choose the address by which they are limited: name only your proxies in %s", trusted, set)
 	case len(proxies) == 0 && urlErr == nil && u.Scheme == "https" && !toll.IsLoopback(u.Hostname()):
-		add(name, CheckWarning, "%s is the address of a proxy, and none is trusted, so that all callers share one limit: set %s", public, set)
+		add(name, check.Warning, "%s is the address of a proxy, and none is trusted, so that all callers share one limit: set %s", public, set)
 	default:
-		add(name, CheckOK, "%s", cmp.Or(trusted, "none is trusted; callers connect to the service"))
+		add(name, check.OK, "%s", cmp.Or(trusted, "none is trusted; callers connect to the service"))
 	}
 }
 
@@ -110,7 +95,7 @@ const lateBackup = 2 * time.Hour
 
 // inspectBackups reports the age of the newest backup, and whether its folder can be written. It writes nothing, so for an object store
 // only the age shows whether the key may write.
-func inspectBackups(ctx context.Context, cfg Config, f *foundation, add rails.Report) {
+func inspectBackups(ctx context.Context, cfg Config, f *foundation, add check.Report) {
 	const name = "backups"
 	dir := cfg.Backups.Dir
 	last, err := store.NotedBackup(ctx, f.store)
@@ -132,39 +117,39 @@ func inspectBackups(ctx context.Context, cfg Config, f *foundation, add rails.Re
 	age := f.clock.machine().Sub(last).Round(time.Second)
 	switch {
 	case err != nil:
-		add(name, CheckFailed, "%s", err)
+		add(name, check.Failed, "%s", err)
 	case last.IsZero() && dir != "":
-		add(name, CheckWarning, "%s has none; a running service makes the first one at once", dir)
+		add(name, check.Warning, "%s has none; a running service makes the first one at once", dir)
 	case last.IsZero() && f.auth.Environment() != toll.Live:
-		add(name, CheckOK, "none are known; a sandbox can be lost")
+		add(name, check.OK, "none are known; a sandbox can be lost")
 	case last.IsZero():
-		add(name, CheckWarning, "none are known: set TOLL_BACKUP_DIR (--backup-dir); on PostgreSQL, run toll backup --record after each dump")
+		add(name, check.Warning, "none are known: set TOLL_BACKUP_DIR (--backup-dir); on PostgreSQL, run toll backup --record after each dump")
 	case age > cfg.Backups.Every+lateBackup:
-		add(name, CheckWarning, "the newest one is %s old, and TOLL_BACKUP_EVERY (--backup-every) is %s", age, cfg.Backups.Every)
+		add(name, check.Warning, "the newest one is %s old, and TOLL_BACKUP_EVERY (--backup-every) is %s", age, cfg.Backups.Every)
 	default:
-		add(name, CheckOK, "the newest one is %s old", age)
+		add(name, check.OK, "the newest one is %s old", age)
 	}
 }
 
 // inspectPeople asks the mail server and the sign-in provider.
-func inspectPeople(ctx context.Context, cfg Config, add rails.Report) {
+func inspectPeople(ctx context.Context, cfg Config, add check.Report) {
 	if err := cfg.Mail.Reach(ctx); err != nil {
-		add("mail", CheckFailed, "%s", err)
+		add("mail", check.Failed, "%s", err)
 	} else {
-		add("mail", CheckOK, "%s", cmp.Or(cfg.Mail.URL, "off; no codes are sent"))
+		add("mail", check.OK, "%s", cmp.Or(cfg.Mail.URL, "off; no codes are sent"))
 	}
 	const name = "sign-in provider"
 	if err := cfg.OIDC.Reach(ctx); err != nil {
-		add(name, CheckFailed, "%s", err)
+		add(name, check.Failed, "%s", err)
 	} else if cfg.OIDC.Issuer != "" && cfg.OIDC.ClientSecret == "" {
-		add(name, CheckWarning, "%s answers. Without TOLL_OIDC_CLIENT_SECRET it must know this service as a public client", cfg.OIDC.Issuer)
+		add(name, check.Warning, "%s answers. Without TOLL_OIDC_CLIENT_SECRET it must know this service as a public client", cfg.OIDC.Issuer)
 	} else {
-		add(name, CheckOK, "%s", cmp.Or(cfg.OIDC.Issuer, "off"))
+		add(name, check.OK, "%s", cmp.Or(cfg.OIDC.Issuer, "off"))
 	}
 }
 
 // inspectSchema says whether this release can work with a database, and opens it if so.
-func inspectSchema(ctx context.Context, cfg Config, add rails.Report) (*foundation, bool) {
+func inspectSchema(ctx context.Context, cfg Config, add check.Report) (*foundation, bool) {
 	schema, err := cfg.schema(ctx)
 	if err == nil {
 		if err = schema.Usable(); errors.Is(err, store.ErrOlderSchema) {
@@ -173,7 +158,7 @@ func inspectSchema(ctx context.Context, cfg Config, add rails.Report) (*foundati
 			if len(schema.Unsafe()) == 0 {
 				beside = "with --online it can go on meanwhile"
 			}
-			add("database", CheckWarning, "schema %d; %d migrations to schema %d are pending. The release "+
+			add("database", check.Warning, "schema %d; %d migrations to schema %d are pending. The release "+
 				"that serves it now can go on. To upgrade, run toll migrate (%s). Nothing else of the "+
 				"database was checked", schema.Version, len(pending), schema.Known, beside)
 			return nil, false
@@ -184,10 +169,10 @@ func inspectSchema(ctx context.Context, cfg Config, add rails.Report) (*foundati
 		f, err = open(ctx, cfg, reading)
 	}
 	if err != nil {
-		add("database", CheckFailed, "%s", err)
+		add("database", check.Failed, "%s", err)
 		return nil, false
 	}
-	add("database", CheckOK, "%s, %s, schema %d, commits are durable",
+	add("database", check.OK, "%s, %s, schema %d, commits are durable",
 		f.store.Engine(), f.auth.Environment(), schema.Version)
 	return f, true
 }
@@ -201,23 +186,23 @@ const (
 
 // inspectDirectory says who can read the data directory, whether it can be written, and what room
 // there is.
-func inspectDirectory(dir string, add rails.Report) {
+func inspectDirectory(dir string, add check.Report) {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		add("data directory", CheckFailed, "%s", err)
+		add("data directory", check.Failed, "%s", err)
 	case info.Mode().Perm()&0o077 != 0:
-		add("data directory", CheckWarning, "others can look into %s: chmod 700 it", dir)
+		add("data directory", check.Warning, "others can look into %s: chmod 700 it", dir)
 	default:
-		add("data directory", CheckOK, "%s", dir)
+		add("data directory", check.OK, "%s", dir)
 	}
 	if err := store.CanWrite(dir); err != nil {
-		add("data directory", CheckFailed, "%s cannot be written: %s", dir, err)
+		add("data directory", check.Failed, "%s cannot be written: %s", dir, err)
 	}
 	for _, kind := range backup.Copies {
 		names, _ := kind.Left(dir) // what cannot be read was said above
 		for _, name := range names {
-			add("data directory", CheckWarning, "%s is a plain copy of the database, which a killed command "+
+			add("data directory", check.Warning, "%s is a plain copy of the database, which a killed command "+
 				"left: the next start of the service removes it, and so does the next toll backup or "+
 				"toll restore", filepath.Join(dir, name))
 		}
@@ -232,12 +217,12 @@ func inspectDirectory(dir string, add rails.Report) {
 	}
 	switch {
 	case free < scarceDisk:
-		add("disk", CheckFailed, "%d MiB free for %s: make room, or the service cannot write any more",
+		add("disk", check.Failed, "%d MiB free for %s: make room, or the service cannot write any more",
 			free>>20, dir)
 	case free < max(lowDisk, size):
-		add("disk", CheckWarning, "%d MiB free for %s; a backup needs %d MiB there, and the database grows",
+		add("disk", check.Warning, "%d MiB free for %s; a backup needs %d MiB there, and the database grows",
 			free>>20, dir, size>>20)
 	default:
-		add("disk", CheckOK, "%d MiB free for %s", free>>20, dir)
+		add("disk", check.OK, "%d MiB free for %s", free>>20, dir)
 	}
 }

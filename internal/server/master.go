@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/seal"
@@ -138,7 +139,7 @@ func boundTo(environment toll.Environment, column string, v store.SealedValue) [
 }
 
 // inspectMaster reports secrets that the master key does not open, while there is another one.
-func inspectMaster(ctx context.Context, cfg Config, f *foundation, add func(name, status, format string, args ...any)) {
+func inspectMaster(ctx context.Context, cfg Config, f *foundation, add check.Report) {
 	if cfg.OtherMasterKeyFile == "" {
 		return
 	}
@@ -147,7 +148,7 @@ func inspectMaster(ctx context.Context, cfg Config, f *foundation, add func(name
 		for after, more := "", true; more; {
 			rows, err := store.SealedAfter(ctx, f.store, c, after, resealSlice)
 			if err != nil {
-				add("other master key", CheckFailed, "%s", err)
+				add("other master key", check.Failed, "%s", err)
 				return
 			}
 			for _, v := range rows {
@@ -159,10 +160,10 @@ func inspectMaster(ctx context.Context, cfg Config, f *foundation, add func(name
 		}
 	}
 	if left > 0 {
-		add("other master key", CheckWarning, "%d secrets are sealed with it: toll keys rotate-master seals them anew", left)
+		add("other master key", check.Warning, "%d secrets are sealed with it: toll keys rotate-master seals them anew", left)
 		return
 	}
-	add("other master key", CheckOK, "nothing is sealed with it any more: start without TOLL_OTHER_MASTER_KEY_FILE (--other-master-key-file)")
+	add("other master key", check.OK, "nothing is sealed with it any more: start without TOLL_OTHER_MASTER_KEY_FILE (--other-master-key-file)")
 }
 
 // ownMasterKey reports whether the operator named a master key.

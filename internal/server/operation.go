@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/tollhq/toll/internal/apiversion"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web"
 )
@@ -14,13 +15,11 @@ import (
 func (s *Server) operation(ctx context.Context) (o web.Operation, err error) {
 	for name, is := range s.ready(ctx) {
 		if is == "failing" {
-			o.Checks = append(o.Checks, web.Check{Name: name, Status: CheckFailed, Detail: "It fails now: the log says why."})
+			o.Checks.Add(name, check.Failed, "It fails now: the log says why.")
 		}
 	}
 	checks, _ := Inspect(ctx, s.cfg)
-	for _, c := range checks {
-		o.Checks = append(o.Checks, web.Check(c))
-	}
+	o.Checks = append(o.Checks, checks...)
 	for _, l := range s.jobs.Status() {
 		o.Loops = append(o.Loops, web.Loop{Name: l.Name, Turns: l.Turns, Last: l.Last, Failing: l.Failing, Error: l.Error})
 	}

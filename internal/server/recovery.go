@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/alarm"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -133,15 +134,15 @@ func (s *Server) watchRecovery(ctx context.Context) error {
 }
 
 // inspectRecovery reports a restored database.
-func inspectRecovery(ctx context.Context, st *store.Store, add func(name, status, format string, args ...any)) {
+func inspectRecovery(ctx context.Context, st *store.Store, add check.Report) {
 	r, err := readRecovery(ctx, st)
 	switch {
 	case err != nil:
-		add("recovery", CheckFailed, "%s", err)
+		add("recovery", check.Failed, "%s", err)
 	case !r.Restored:
 	case r.open() != nil:
-		add("recovery", CheckWarning, "the database was restored from a backup of %s: %s", r.BackupAt, r.open())
+		add("recovery", check.Warning, "the database was restored from a backup of %s: %s", r.BackupAt, r.open())
 	default:
-		add("recovery", CheckWarning, "the database was restored from a backup of %s, and nothing is left to do: toll recovery end", r.BackupAt)
+		add("recovery", check.Warning, "the database was restored from a backup of %s, and nothing is left to do: toll recovery end", r.BackupAt)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -73,7 +74,7 @@ func unmatched(t *testing.T, at store.Config) {
 	warned := false
 	checks, _ := server.Inspect(t.Context(), cfg)
 	for _, c := range checks {
-		warned = warned || c.Name == "unmatched payments" && c.Status == server.CheckWarning && strings.Contains(c.Detail, tx)
+		warned = warned || c.Name == "unmatched payments" && c.Status == check.Warning && strings.Contains(c.Detail, tx)
 	}
 	if !warned {
 		t.Error("the inspection does not warn")

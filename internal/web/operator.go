@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
@@ -14,7 +15,7 @@ import (
 
 // Operation is how a service does, for the persons who run it.
 type Operation struct {
-	Checks []Check
+	Checks check.List
 	Loops  []Loop
 	Keys   []SigningKey
 	Limits []Limit
@@ -50,9 +51,6 @@ type VerifiedBackup struct {
 	Bytes   int64 // of the database in it
 	Failure string
 }
-
-// Check is a part of the service that was looked at. Status is ok, warning or failed; Detail says what to do.
-type Check struct{ Name, Status, Detail string }
 
 // Loop is work in the background.
 type Loop struct {
@@ -131,9 +129,9 @@ func (v *visit) showOperation() {
 	s.Links = []link{{Text: "Accounts", To: v.to("operator", "accounts"), Plain: true}}
 	checks := &table{Caption: "Health", Head: []column{{Text: "Part"}, {Text: "State"}, {Text: "Finding"}}}
 	for _, c := range o.Checks {
-		tone := map[string]string{"ok": "good", "warning": "warn", "failed": "bad"}[c.Status]
+		tone := map[string]string{check.OK: "good", check.Warning: "warn", check.Failed: "bad"}[c.Status]
 		checks.Rows = append(checks.Rows, []cell{{Text: c.Name}, {State: &state{c.Status, tone}}, {Sub: c.Detail}})
-		if c.Status != "ok" {
+		if c.Status != check.OK {
 			s.Tasks = append(s.Tasks, task{Tone: tone, Title: c.Name, Text: c.Detail})
 		}
 	}
