@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -251,4 +253,232 @@ func shortID(id string) string {
 
 func shortToken(t string) string {
 	return fmt.Sprintf("%s…%s   %d characters, for this plan and agent, good for an hour", t[:min(24, len(t))], t[max(0, len(t)-6):], len(t))
+}
+
+const (
+	devFunds      = "5"       // whole USDC that the faucet gives
+	devPrice      = 1_000_000 // base units of USDC that the plan costs
+	devLimitCents = 300       // of the delegation
+	devLimitTime  = time.Hour
+	devChainWait  = time.Minute // until the chain runs
+)
+
+// chain says where the chain is.
+func (m *market) chain() string {
+	env := m.service.Environment()
+	text := fmt.Sprintf("inside this program, id %d", env.ChainID())
+	if url := m.service.Chain().URL(); url != "" {
+		text += "   JSON-RPC " + url
+	}
+	return text
+}
+
+// awaitChain returns when the chain runs: reading a wallet needs it.
+func (m *market) awaitChain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, devChainWait)
+	defer cancel()
+	for {
+		w, err := m.subscriber.client.Wallet(ctx)
+		if err != nil {
+			return err
+		}
+		if len(w.Balances) > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("the chain inside the program does not start; --log-level info says more")
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// showOrder has the subscriber buy the plan on the chain, through a delegation.
+func (m *market) showOrder(ctx context.Context, s *stage) error {
+	s.heading("The subscriber buys the plan on the chain, through a delegation")
+	subscriber := m.subscriber
+	if _, err := subscriber.client.Faucet(ctx, client.FaucetParams{USDC: devFunds}); err != nil {
+		return err
+	}
+	d, err := subscriber.client.CreateDelegation(ctx, client.DelegationParams{
+		Provider: toll.ProviderCrypto, Currency: "usdc", SpendingLimit: devLimitCents, Lifetime: devLimitTime,
+	})
+	if err != nil {
+		return err
+	}
+	before, err := m.holdings(ctx)
+	if err != nil {
+		return err
+	}
+	s.facts("faucet", devFunds+".00 USDC for the wallet "+subscriber.address.String(),
+		"delegation", d.DelegationID+"   the service may spend 3.00 USDC of it, for an hour")
+	fmt.Fprintln(s.out)
+	start := time.Now()
+	order, err := subscriber.client.OrderPlan(ctx, m.planID, client.PaidBy(d.DelegationID))
+	if err != nil {
+		return err
+	}
+	took := time.Since(start)
+	if order.Status != toll.OrderConfirmed && order.Status != toll.OrderFinal {
+		if order, err = subscriber.client.WaitOrder(ctx, order.OrderID); err != nil {
+			return err
+		}
+	}
+	tx, err := toll.ParseHash(order.TxHash)
+	if err != nil {
+		return fmt.Errorf("the order has no transaction: %w", err)
+	}
+	block, err := m.service.Chain().BlockOf(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("the transaction of the order is not on the chain: %w", err)
+	}
+	after, err := m.holdings(ctx)
+	if err != nil {
+		return err
+	}
+	change := func(before, after toll.Units) string {
+		return toll.FormatAmount(before, usdcDecimals) + " USDC  ->  " + toll.FormatAmount(after, usdcDecimals) + " USDC"
+	}
+	s.facts("order", fmt.Sprintf("%s   %s after %d ms", order.OrderID, order.Status, took.Milliseconds()),
+		"transaction", tx.String(), "block", fmt.Sprint(block), "credits", order.CreditsGranted.Text(),
+		"subscriber", change(before.subscriber, after.subscriber), "builder", change(before.builder, after.builder))
+	price := big.NewInt(devPrice)
+	paid := new(big.Int).Sub(before.subscriber.Int(), after.subscriber.Int())
+	got := new(big.Int).Sub(after.builder.Int(), before.builder.Int())
+	if paid.Cmp(price) != 0 || got.Cmp(price) != 0 {
+		return fmt.Errorf("the plan costs %s, the subscriber paid %s and the builder got %s", price, paid, got)
+	}
+	return nil
+}
+
+// holdings are what wallets hold, in base units of USDC.
+type holdings struct{ subscriber, builder toll.Units }
+
+func (m *market) holdings(ctx context.Context) (h holdings, err error) {
+	for p, into := range map[*person]*toll.Units{&m.subscriber: &h.subscriber, &m.builder: &h.builder} {
+		w, err := p.client.Wallet(ctx)
+		if err != nil {
+			return h, err
+		}
+		i := slices.IndexFunc(w.Balances, func(b toll.TokenBalance) bool { return b.Symbol == toll.CurrencyUSDC })
+		if i < 0 {
+			return h, errors.New("the balances of the wallet cannot be read")
+		}
+		*into = w.Balances[i].Amount
+	}
+	return h, nil
+}
+
+const (
+	devCardPrice   = 5_000_000 // of the plan in dollars, with six decimals
+	devCardCredits = 5
+	devCardLimit   = 1200 // cents, of the delegation
+
+	// Test cards.
+	devCard       = "4242 4242 4242 4242"
+	devAskingCard = "4000 0025 0000 3155" // its bank asks for the owner when it is enrolled
+	devPoorCard   = "4000 0000 0000 0341" // it is enrolled, and declined when it is charged
+)
+
+// showPage has the subscriber buy the plan in dollars on its page.
+func (m *market) showPage(ctx context.Context, s *stage) error {
+	s.heading("Another plan costs 5.00 USD: a person pays it by card, on a page")
+	page, err := m.subscriber.client.Checkout(ctx, m.cardPlan, client.CheckoutParams{SessionType: "hosted"})
+	if err != nil {
+		return err
+	}
+	s.facts("page", page.Result.URL, "card", devCard+"   typed on the page of the double")
+	if err := m.service.Cards().FillPage(ctx, page.OrderID, devCard); err != nil {
+		return err
+	}
+	order, err := m.subscriber.client.WaitOrder(ctx, page.OrderID)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(s.out)
+	s.facts("order", order.OrderID+"   "+string(order.Status), "credits", order.CreditsGranted.Text())
+	if order.Status != toll.OrderConfirmed {
+		return fmt.Errorf("the order that was paid on a page is %s", order.Status)
+	}
+	return nil
+}
+
+// limited enrols a test card of a person, and returns an access token that may charge it.
+func (m *market) limited(ctx context.Context, p person, number string) (delegation string, token *toll.AccessToken, err error) {
+	card, err := m.service.Cards().FillEnrolment(ctx, p.address, number)
+	if err != nil {
+		return "", nil, err
+	}
+	d, err := p.client.CreateDelegation(ctx, client.DelegationParams{
+		Provider: toll.ProviderCard, PaymentMethodID: card, Currency: "usd", SpendingLimit: devCardLimit, Lifetime: devLimitTime,
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	token, err = p.client.AccessToken(ctx, m.cardPlan, client.WithAgent(m.cardAgent), client.WithDelegation(d.DelegationID))
+	return d.DelegationID, token, err
+}
+
+// showTopUp has calls spend the credits until one buys more of them.
+func (m *market) showTopUp(ctx context.Context, s *stage) error {
+	s.heading("A call that lacks credits buys them, within a limit on the card, without anybody")
+	delegation, token, err := m.limited(ctx, m.subscriber, devAskingCard)
+	if err != nil {
+		return err
+	}
+	m.cardLimit = delegation
+	s.facts("card", devAskingCard+"   enrolled once, with 3-D Secure",
+		"delegation", delegation+"   the service may charge 12.00 USD, for an hour", "access token", shortToken(token.AccessToken))
+	for range 2 {
+		fmt.Fprintln(s.out)
+		res, err := m.ask(ctx, m.cardURL(), token.AccessToken)
+		if err != nil {
+			return err
+		}
+		s.status(res)
+		r := res.receipt
+		if res.status != http.StatusOK || !r.Success || r.CreditsRedeemed == nil {
+			return fmt.Errorf("the call that a card pays was answered %d", res.status)
+		}
+		after, err := m.subscriber.client.Balance(ctx, m.cardPlan)
+		if err != nil {
+			return err
+		}
+		s.facts("receipt", r.CreditsRedeemed.Text(), "balance after", after.Balance.Text())
+	}
+	d, err := m.subscriber.client.Delegation(ctx, delegation)
+	if err != nil {
+		return err
+	}
+	s.facts("charged", wholeOf(d.AmountSpentCents.String())+" USD, "+
+		wholeOf(d.RemainingBudgetCents.String())+" USD are left of the limit")
+	if d.AmountSpentCents != 500 {
+		return errors.New("the second call has not bought the plan once")
+	}
+	return nil
+}
+
+// showDeclined has the bank decline a card, as the agent and its caller see it.
+func (m *market) showDeclined(ctx context.Context, s *stage) error {
+	_, token, err := m.limited(ctx, m.visitor, devPoorCard)
+	if err != nil {
+		return err
+	}
+	worked := m.worked.Load()
+	asks, err := m.refused(ctx, s, "A visitor's card is declined: the agent does not work, and nothing is owed", m.cardURL(), token.AccessToken, worked)
+	if err == nil {
+		s.facts("card", devPoorCard, "error", asks.Error, "scheme", asks.Accepts[0].Scheme, "agent ran", fmt.Sprintf("%d times, for the paid calls", worked))
+	}
+	if err == nil && asks.Accepts[0].Scheme != m.scheme() {
+		err = errors.New("the agent does not ask for a card")
+	}
+	return err
+}
+
+func (m *market) scheme() string {
+	ns := m.service.Namespace()
+	if ns == (x402.Namespace{}) {
+		ns = x402.Default
+	}
+	return ns.SchemeCard()
 }
