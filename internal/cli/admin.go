@@ -113,7 +113,7 @@ earlier entries nor events and usage. The age of the last audit stays as it is t
 func (a *app) migrateCommand() *cobra.Command {
 	var online bool
 	run := func(cmd *cobra.Command, _ []string, cfg server.Config) error {
-		log, err := newLog(a.err, "info")
+		log, err := a.newLog("info")
 		if err != nil {
 			return err
 		}

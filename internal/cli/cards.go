@@ -191,7 +191,7 @@ double, delay or reorder webhooks, cut answers, hang, or move its clock; GET /_d
 }
 
 func (a *app) cardDouble(ctx context.Context, address string, o double.Options) (err error) {
-	if o.Logger, err = newLog(a.err, "info"); err != nil {
+	if o.Logger, err = a.newLog("info"); err != nil {
 		return err
 	}
 	ln, err := server.Listen(ctx, address)

@@ -33,6 +33,8 @@ type app struct {
 	ids      map[string]string // that hints name, by the words that stand for them
 
 	pause func(context.Context, time.Duration) error // nil: wait that long
+
+	flushes []func() // of the logs, at the end
 }
 
 // globalFlags are the flags of every command.
@@ -51,13 +53,18 @@ func Main(args []string) int {
 	return run(ctx, args, &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, environ: os.Environ()})
 }
 
-func run(ctx context.Context, args []string, a *app) int {
-	root := a.root()
+func run(ctx context.Context, args []string, a *app) int { return a.execute(ctx, a.root(), args) }
+
+// execute runs the command of a command line, and returns its exit code.
+func (a *app) execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
+	for _, flush := range a.flushes {
+		flush()
+	}
 	if err != nil && !a.started {
 		err = usageError{err}
 	}

@@ -60,7 +60,7 @@ bought with test cards, on a page and by a call that lacks credits. A month of s
 }
 
 func (a *app) dev(ctx context.Context, f devFlags) (err error) {
-	log, err := newLog(a.err, f.logLevel)
+	log, err := a.newLog(f.logLevel)
 	if err != nil {
 		return err
 	}

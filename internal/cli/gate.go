@@ -47,7 +47,7 @@ type seller struct {
 }
 
 func (a *app) seller(f sellerFlags) (s seller, err error) {
-	if s.log, err = newLog(a.err, f.logLevel); err != nil {
+	if s.log, err = a.newLog(f.logLevel); err != nil {
 		return s, err
 	}
 	if f.holdSecs < 1 || f.holdSecs > paid.MaxHoldSecs {

@@ -65,7 +65,7 @@ func (f *coreFlags) dir(a *app) (string, error) {
 
 // options are those of a core by the flags, the file and the environment, in this order.
 func (f *coreFlags) options(a *app) (opts gateway.Options, err error) {
-	if opts.Log, err = newLog(a.err, f.logLevel); err != nil {
+	if opts.Log, err = a.newLog(f.logLevel); err != nil {
 		return opts, err
 	}
 	if opts.Dir, err = f.dir(a); err != nil {

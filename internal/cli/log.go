@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -13,8 +14,8 @@ import (
 )
 
 // repeats passes at most one record a second of each message at level warn or above, so that an outage does not fill a disk. The records
-// in between are counted: the last of them is logged at the end of that second, with their number as "repeated". Records below warn, and
-// those about an alarm, an order, a payment or a delegation, pass unchanged.
+// in between are counted: the last of them is logged at the end of that second or of the process, with their number as "repeated".
+// Records below warn, and records about an alarm, an order, a payment or a delegation, pass unchanged.
 type repeats struct {
 	slog.Handler
 	seen *seenMessages // shared by all handlers that WithAttrs and WithGroup derive
@@ -36,7 +37,7 @@ type repeated struct {
 	n       int
 }
 
-func limitRepeats(h slog.Handler) slog.Handler {
+func limitRepeats(h slog.Handler) *repeats {
 	return &repeats{h, &seenMessages{every: time.Second, last: map[string]*repeated{}}}
 }
 
@@ -85,14 +86,29 @@ func (s *seenMessages) add(h slog.Handler, r slog.Record) (first bool) {
 func (s *seenMessages) end(message string) {
 	s.mu.Lock()
 	m := s.last[message]
-	if m.n == 0 {
+	if m == nil || m.n == 0 {
 		delete(s.last, message)
 	} else {
 		s.last[message] = &repeated{}
 		time.AfterFunc(s.every, func() { s.end(message) })
 	}
 	s.mu.Unlock()
-	if m.n > 0 {
+	m.log()
+}
+
+// flush logs what was counted since the last line of each message, at the end of the process.
+func (s *seenMessages) flush() {
+	s.mu.Lock()
+	last := s.last
+	s.last = map[string]*repeated{}
+	s.mu.Unlock()
+	for _, message := range slices.Sorted(maps.Keys(last)) {
+		last[message].log()
+	}
+}
+
+func (m *repeated) log() {
+	if m != nil && m.n > 0 {
 		m.record.AddAttrs(slog.Int("repeated", m.n))
 		_ = m.handler.Handle(context.Background(), m.record)
 	}
@@ -124,18 +140,18 @@ func readLevel(text string, into *slog.LevelVar) error {
 }
 
 // newLog writes JSON lines. No line of any level carries a key or a token: levels choose how much is said, not what.
-func newLog(w io.Writer, level string) (*slog.Logger, error) {
+func (a *app) newLog(level string) (*slog.Logger, error) {
 	var l slog.LevelVar
 	if err := readLevel(level, &l); err != nil {
 		return nil, err
 	}
-	return newLogAs(w, &l, "json")
+	return a.newLogAs(&l, "json")
 }
 
-// newLogAs is [newLog] in a format: text, json, or "" for text on a terminal and JSON elsewhere.
-func newLogAs(w io.Writer, level slog.Leveler, format string) (*slog.Logger, error) {
+// newLogAs is [app.newLog] in a format: text, json, or "" for text on a terminal and JSON elsewhere. [app.execute] flushes it.
+func (a *app) newLogAs(level slog.Leveler, format string) (*slog.Logger, error) {
 	format = strings.ToLower(format)
-	text := format == "text" || format == "" && isTerminal(w)
+	text := format == "text" || format == "" && isTerminal(a.err)
 	if !text && format != "" && format != "json" {
 		return nil, usagef("the log format is text or json")
 	}
@@ -148,8 +164,11 @@ func newLogAs(w io.Writer, level slog.Leveler, format string) (*slog.Logger, err
 		}
 		return at
 	}}
+	var h slog.Handler = slog.NewJSONHandler(a.err, o)
 	if text {
-		return slog.New(limitRepeats(slog.NewTextHandler(w, o))), nil
+		h = slog.NewTextHandler(a.err, o)
 	}
-	return slog.New(limitRepeats(slog.NewJSONHandler(w, o))), nil
+	limited := limitRepeats(h)
+	a.flushes = append(a.flushes, limited.seen.flush)
+	return slog.New(limited), nil
 }

@@ -2,12 +2,16 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // An outage logs one line a second for each message, and the numbers add up.
@@ -58,5 +62,32 @@ func TestLimitRepeats(t *testing.T) {
 			t.Errorf("%d lines of %d messages", n, maxMessages*2)
 		}
 		time.Sleep(2 * time.Second)
+	})
+}
+
+// The lines that are counted when a command ends are logged at its end, once.
+func TestLimitRepeats_Flushed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		a := &app{in: strings.NewReader(""), out: io.Discard, err: &out, getenv: func(string) string { return "" }}
+		root := a.root()
+		root.AddCommand(&cobra.Command{Use: "fails-often", RunE: func(*cobra.Command, []string) error {
+			log, err := a.newLog("info")
+			if err != nil {
+				return err
+			}
+			for n := range 5 {
+				log.Warn("the database is away", "n", n)
+			}
+			log.Warn("a file is away")
+			return errors.New("the end")
+		}})
+		code := a.execute(t.Context(), root, []string{"fails-often"})
+		time.Sleep(3 * time.Second)
+		text := out.String()
+		if code == 0 || strings.Count(text, "the database is away") != 2 || !strings.Contains(text, `"n":4,"repeated":4}`) || strings.Count(text, "a file is away") != 1 ||
+			strings.Index(text, `"repeated"`) > strings.Index(text, "the end") {
+			t.Errorf("%d:\n%s", code, text)
+		}
 	})
 }

@@ -156,7 +156,7 @@ func (a *app) serve(ctx context.Context, f serveFlags, settings []any) (err erro
 	if err := readLevel(f.logLevel, &level); err != nil {
 		return err
 	}
-	log, err := newLogAs(a.err, &level, f.logFormat)
+	log, err := a.newLogAs(&level, f.logFormat)
 	if err != nil {
 		return err
 	}
