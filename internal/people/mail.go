@@ -71,18 +71,30 @@ func (c MailConfig) Check() error {
 	return err
 }
 
-// Reach connects to the server, says hello and signs in, each within [providerTime], and sends no mail. It returns nil for the zero value.
-// No error has the password in it.
+// Reach connects to the server, says hello and signs in before ctx ends, and sends no mail. It returns nil for the zero value. No error
+// has the password in it.
 func (c MailConfig) Reach(ctx context.Context) error {
 	m, err := newMailer(c, mail.WithTimeout(providerTime))
 	if m == nil || err != nil {
 		return err
 	}
-	if err := m.client.DialWithContext(ctx); err != nil {
+	dialed := make(chan error, 1)
+	go func() { // the library ends the dial with ctx, and each of the two steps after it within providerTime
+		err := m.client.DialWithContext(ctx)
+		if err == nil {
+			_ = m.client.Close() // the server has accepted the sign-in
+		}
+		dialed <- err
+	}()
+	select {
+	case err = <-dialed:
+	case <-ctx.Done():
+		err = fmt.Errorf("timeout: %w", ctx.Err())
+	}
+	if err != nil {
 		return fmt.Errorf("the mail server cannot be used: %s: look at it, at TOLL_SMTP_URL (--smtp-url) and at TOLL_SMTP_PASSWORD",
 			plain.Text(err.Error(), maxFault))
 	}
-	_ = m.client.Close() // the server has accepted the sign-in
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card"
@@ -15,18 +14,13 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// cardDoctorTime bounds what [CardConfig.Inspect] asks of the processor, and cardDoctorRows how many records it counts.
-const (
-	cardDoctorTime = 20 * time.Second
-	cardDoctorRows = 1000
-)
+// cardDoctorRows bounds how many records [CardConfig.Inspect] counts.
+const cardDoctorRows = 1000
 
 // Inspect implements [Settings] and reports what is missing for fiat plans: keys and their mode, the account, permissions, webhook endpoints, the version
 // of the API, and money that no order explains. It changes nothing, here and at the processor.
 func (c *CardConfig) Inspect(ctx context.Context, deps Deps, add check.Report) {
 	const name = "cards"
-	ctx, cancel := context.WithTimeout(ctx, cardDoctorTime)
-	defer cancel()
 	k, err := c.keys()
 	if err == nil {
 		err = c.CheckIn(deps.Auth.Environment())
@@ -35,7 +29,8 @@ func (c *CardConfig) Inspect(ctx context.Context, deps Deps, add check.Report) {
 		add(name, check.Failed, "%s", err)
 		return
 	}
-	defer inspectRecords(ctx, deps.Store, add) // whatever the rail is now, there may be money of earlier
+	// An earlier rail may have left money. The processor may have used up the time of ctx.
+	defer inspectRecords(context.WithoutCancel(ctx), deps.Store, add)
 	switch from, missing := c.source(deps.Auth.Environment(), k, deps.embedded()); {
 	case c.Mode == CardOff:
 		add(name, check.OK, "off; fiat plans cannot be ordered")

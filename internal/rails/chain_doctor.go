@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -19,15 +18,10 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// chainDoctorTime bounds what [ChainConfig.Inspect] asks of the chain.
-const chainDoctorTime = 20 * time.Second
-
 // Inspect implements [Settings]: it creates no account and starts no chain.
 func (c *ChainConfig) Inspect(ctx context.Context, deps Deps, add check.Report) {
 	const name = "chain"
-	defer inspectUnmatched(ctx, deps.Store, add)
-	ctx, cancel := context.WithTimeout(ctx, chainDoctorTime)
-	defer cancel()
+	defer inspectUnmatched(context.WithoutCancel(ctx), deps.Store, add)
 	n := &Chain{cfg: *c, deps: deps}
 	n.source, n.missing = c.source(n.env(), deps.Data)
 	known, err := n.genesis(ctx)

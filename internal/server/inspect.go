@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -17,9 +18,11 @@ import (
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/people"
-	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/store"
 )
+
+// remoteTime bounds how long the checks of other systems take together. An endpoint of a chain has 5 s for an answer.
+const remoteTime = 8 * time.Second
 
 // Inspect looks for what is careless or broken about a database and its configuration: modes of files, the master key, the
 // settings of the engine, the schema, the rails, mail, the sign-in provider, proxies, backups. It refuses nothing; the checks say what is
@@ -63,13 +66,28 @@ func Inspect(ctx context.Context, cfg Config) (checks check.List, address string
 		add("public address", check.OK, "%s", public)
 	}
 	inspectProxies(cfg.TrustedProxies, public, add)
-	for _, s := range []rails.Settings{&cfg.Chain, &cfg.Card} {
-		s.Inspect(ctx, f.railDeps(cfg), add)
-	}
 	inspectRecovery(ctx, f.store, add)
-	inspectBackups(ctx, cfg, f, add)
-	inspectPeople(ctx, cfg, add)
+	remote, cancel := context.WithTimeout(ctx, remoteTime)
+	defer cancel()
+	checks = append(checks, sideBySide(
+		func(add check.Report) { cfg.Chain.Inspect(remote, f.railDeps(cfg), add) },
+		func(add check.Report) { cfg.Card.Inspect(remote, f.railDeps(cfg), add) },
+		func(add check.Report) { inspectBackups(remote, cfg, f, add) },
+		func(add check.Report) { inspectMail(remote, cfg.Mail, add) },
+		func(add check.Report) { inspectProvider(remote, cfg.OIDC, add) },
+	)...)
 	return checks, cmp.Or(address, public)
+}
+
+// sideBySide runs inspections at the same time and returns their checks in the order of the inspections.
+func sideBySide(inspections ...func(add check.Report)) check.List {
+	found := make([]check.List, len(inspections))
+	var all sync.WaitGroup
+	for i, inspect := range inspections {
+		all.Go(func() { inspect(found[i].Add) })
+	}
+	all.Wait()
+	return slices.Concat(found...)
 }
 
 // inspectProxies reports whether the service knows the addresses of callers, by which it limits them. The service itself has no TLS, so a
@@ -103,8 +121,6 @@ func inspectBackups(ctx context.Context, cfg Config, f *foundation, add check.Re
 		err = cfg.checkBackups()
 	}
 	if err == nil && dir != "" {
-		ctx, cancel := context.WithTimeout(ctx, listBackupsTime)
-		defer cancel()
 		var made []backup.Scheduled
 		last = time.Time{} // noted backups are of other tools
 		if made, err = ListBackups(ctx, cfg, dir); len(made) > 0 {
@@ -131,20 +147,22 @@ func inspectBackups(ctx context.Context, cfg Config, f *foundation, add check.Re
 	}
 }
 
-// inspectPeople asks the mail server and the sign-in provider.
-func inspectPeople(ctx context.Context, cfg Config, add check.Report) {
-	if err := cfg.Mail.Reach(ctx); err != nil {
+func inspectMail(ctx context.Context, cfg people.MailConfig, add check.Report) {
+	if err := cfg.Reach(ctx); err != nil {
 		add("mail", check.Failed, "%s", err)
 	} else {
-		add("mail", check.OK, "%s", cmp.Or(cfg.Mail.URL, "off; no codes are sent"))
+		add("mail", check.OK, "%s", cmp.Or(cfg.URL, "off; no codes are sent"))
 	}
+}
+
+func inspectProvider(ctx context.Context, cfg people.OIDCConfig, add check.Report) {
 	const name = "sign-in provider"
-	if err := cfg.OIDC.Reach(ctx); err != nil {
+	if err := cfg.Reach(ctx); err != nil {
 		add(name, check.Failed, "%s", err)
-	} else if cfg.OIDC.Issuer != "" && cfg.OIDC.ClientSecret == "" {
-		add(name, check.Warning, "%s answers. Without TOLL_OIDC_CLIENT_SECRET it must know this service as a public client", cfg.OIDC.Issuer)
+	} else if cfg.Issuer != "" && cfg.ClientSecret == "" {
+		add(name, check.Warning, "%s answers. Without TOLL_OIDC_CLIENT_SECRET it must know this service as a public client", cfg.Issuer)
 	} else {
-		add(name, check.OK, "%s", cmp.Or(cfg.OIDC.Issuer, "off"))
+		add(name, check.OK, "%s", cmp.Or(cfg.Issuer, "off"))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strconv"
+	"sync"
 
 	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/check"
@@ -18,7 +19,10 @@ func (s *Server) operation(ctx context.Context) (o web.Operation, err error) {
 			o.Checks.Add(name, check.Failed, "It fails now: the log says why.")
 		}
 	}
+	var backups sync.WaitGroup
+	backups.Go(func() { o.Backups = s.backups(ctx) })
 	checks, _ := Inspect(ctx, s.cfg)
+	backups.Wait()
 	o.Checks = append(o.Checks, checks...)
 	for _, l := range s.jobs.Status() {
 		o.Loops = append(o.Loops, web.Loop{Name: l.Name, Turns: l.Turns, Last: l.Last, Failing: l.Failing, Error: l.Error})
@@ -36,7 +40,6 @@ func (s *Server) operation(ctx context.Context) (o web.Operation, err error) {
 		return o, err
 	}
 	o.Alarms = s.alarms.recent()
-	o.Backups = s.backups(ctx)
 	each := func(name string, n int, of string) {
 		text := "no limit"
 		if n > 0 {

@@ -14,12 +14,8 @@ import (
 	"github.com/tollhq/toll/internal/web"
 )
 
-const (
-	// backupRetry is the pause after a backup that failed.
-	backupRetry = 10 * time.Minute
-	// listBackupsTime is how long the page of the operators waits for a list of backups.
-	listBackupsTime = 10 * time.Second
-)
+// backupRetry is the pause after a backup that failed.
+const backupRetry = 10 * time.Minute
 
 func (c Config) checkBackups() error {
 	if c.Backups.Dir != "" && c.Database != "" {
@@ -95,7 +91,7 @@ func (s *Server) backups(ctx context.Context) *web.Backups {
 		Verified: s.backedUp.verified,
 	}
 	s.backedUp.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, listBackupsTime)
+	ctx, cancel := context.WithTimeout(ctx, remoteTime)
 	defer cancel()
 	made, err := ListBackups(ctx, s.cfg, b.Dir)
 	if err != nil {
