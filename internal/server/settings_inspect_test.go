@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/backup"
+	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -71,7 +72,7 @@ func TestInspect_Silence(t *testing.T) {
 		t.Fatal(err)
 	}
 	operator := o.signUp("operator", link[strings.LastIndex(link, "=")+1:])
-	const bound = 13 * time.Second // the deadline of 8 s, and time of a busy machine
+	const bound = 20 * time.Second // the deadline of 8 s, and time of a busy machine; one after the other, the checks took 40 s
 	began := time.Now()
 	reads(t, operator.get("/w/"+operator.workspace()+"/operator"), http.StatusOK, "Health", "mail")
 	if took := time.Since(began); took > bound {
@@ -85,9 +86,9 @@ func TestInspect_Silence(t *testing.T) {
 		t.Errorf("the inspection took %s", took)
 	}
 	for name, want := range map[string]string{
-		"mail": server.CheckFailed, "cards": server.CheckFailed, "backups": server.CheckFailed, "sign-in provider": server.CheckOK,
+		"mail": check.Failed, "cards": check.Failed, "backups": check.Failed, "sign-in provider": check.OK,
 	} {
-		if !slices.ContainsFunc(checks, func(c server.Check) bool { return c.Name == name && c.Status == want }) {
+		if !slices.ContainsFunc(checks, func(c check.Check) bool { return c.Name == name && c.Status == want }) {
 			t.Errorf("%s is not %s: %+v", name, want, checks)
 		}
 	}
