@@ -462,6 +462,9 @@ var skips = map[string]string{
 // background of the service is a [jobs.Loop], so that one shutdown ends it, and the operator sees it.
 var goroutines = map[string]string{
 	"internal/server/serve.go":              "listeners",
+	"internal/server/inspect.go":            "checks of other systems, side by side, with one deadline",
+	"internal/server/operation.go":          "backups of one page, beside its checks",
+	"internal/people/mail.go":               "the deadline of one dialogue",
 	"internal/cli/log.go":                   "the end of a second in which lines were repeated",
 	"internal/cli/serve.go":                 "listeners",
 	"internal/cli/dev.go":                   "listeners",
