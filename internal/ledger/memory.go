@@ -25,7 +25,7 @@ const (
 
 // memory is what the writer of this process last read or wrote of accounts, so that it can decide without reading them. It is
 // never trusted: a decision from memory is committed only if the row of its account still has the version that is remembered
-// (docs/decisions/0062-remembered-accounts.md).
+// (docs/decisions/0059-hot-counters.md).
 //
 // Only the writer uses it, but for forget and held, which anybody may call.
 type memory struct {

@@ -11,7 +11,7 @@ import (
 
 // A commit from memory proves what was remembered: it fails if an account has another version, or if a request that was taken
 // for new has a row. A new settlement needs no look at the journal, and a new hold none at requests: there the unique keys fail.
-// docs/decisions/0062-remembered-accounts.md says why nothing else can have changed.
+// docs/decisions/0059-hot-counters.md explains why nothing else can have changed.
 const (
 	sqlAccountSaveIf = sqlAccountSave + ` AND version = $17 - 1`
 	// The last argument is the number of accounts.
