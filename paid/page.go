@@ -48,7 +48,7 @@ a+button,button+button{margin-top:12px}[hidden]{display:none}
 pre{max-height:320px;overflow:auto;white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace}
 small{font-size:13px}code{font-size:.93em}`
 
-// pageScript pays one request from a wallet of the browser.
+// pageScript pays for one request with a browser wallet. A page of the service could not return the answer to this browser.
 //
 //go:embed page.js
 var pageScript string

@@ -23,7 +23,7 @@ import (
 	"github.com/tollhq/toll/internal/tempfile"
 )
 
-// ObjectStore says how an S3-compatible store is reached.
+// ObjectStore configures an S3-compatible store. Later releases of minio-go require a newer lipgloss, which draws the tables of the command line.
 type ObjectStore struct {
 	Endpoint string // https://host, without a path; empty is Amazon's
 	Region   string // empty is us-east-1

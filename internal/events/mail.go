@@ -64,7 +64,7 @@ func mailFaults(types []toll.EventType) (faults []toll.Fault) {
 	return faults
 }
 
-// setMail makes a new webhook one that sends mails, to an address that the person proved.
+// setMail lets a new webhook send mail to an address that the person has verified. Mail uses webhooks for their retries and lists.
 func (e *Events) setMail(ctx context.Context, w *store.Webhook, p WebhookParams) error {
 	refuse := func(text string) error { return toll.Errorf(toll.CodeWebhookURL, "%s", text).WithParam("path", "url") }
 	if p.User.IsZero() {

@@ -1,5 +1,5 @@
-// Package traces makes spans of work and of calls to others. Without a tracer in the context all of it does nothing and
-// allocates nothing. Where spans go is the business of package otlp.
+// Package traces creates OpenTelemetry spans for work and outgoing requests. Without a tracer in the context, its functions do
+// nothing and allocate nothing. It replaces otelhttp, which writes whole URLs, and with them secrets, into spans.
 package traces
 
 import (
@@ -63,9 +63,9 @@ func Request(ctx context.Context, operation, correlationID string) {
 	}
 }
 
-// Transport returns next, with a span for each request that is sent on behalf of something that has one, and with the trace
-// in its headers. Polls of background loops have none. Of the address the span has the host alone: paths and queries of endpoints, webhooks and the card
-// processor hold keys and names.
+// Transport returns next with a span for each request whose context has a span, and adds the trace to its headers. Requests of
+// background loops have no span. A span contains only the host of the URL, because paths and queries of endpoints, webhooks, and the
+// card processor contain keys and names.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }
