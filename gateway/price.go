@@ -193,18 +193,13 @@ func centsOf(p toll.Price) (toll.Cents, bool) {
 	return toll.Cents(n.Int64()), true
 }
 
-// dust is the price in base units below which somebody has probably counted with too few decimals.
-func dust(p toll.Price) toll.Units {
-	if p.CurrencyName() == toll.CurrencyETH {
-		return toll.UnitsOf(1_000_000_000_000)
-	}
-	return toll.UnitsOfCents(1)
-}
-
-// warnOfDust says that a price is hardly anything.
+// warnOfDust warns about a price so low that it was probably counted with too few decimals.
 func (c *call) warnOfDust(p toll.Price) {
-	if p.IsFree() || !named(p) || p.Total().Cmp(dust(p)) >= 0 {
-		return
+	dust := toll.UnitsOfCents(1)
+	if p.CurrencyName() == toll.CurrencyETH {
+		dust = toll.UnitsOf(1_000_000_000_000)
 	}
-	c.warn("The price is " + readable(p) + ", which is hardly anything: check that its unit is right.")
+	if !p.IsFree() && named(p) && p.Total().Cmp(dust) < 0 {
+		c.warn("The price is " + readable(p) + ", which is hardly anything: check that its unit is right.")
+	}
 }
