@@ -101,8 +101,7 @@ func (l LimitInput) MarshalJSON() ([]byte, error) {
 	return strconv.AppendQuote(nil, string(l.Limit)), nil
 }
 
-// CreditsInput is a credits configuration as it is sent, in any dialect; a member that is nil was absent or null. See
-// [NormalizeCredits].
+// CreditsInput is a credits configuration as it is sent, in any dialect; a member that is nil was absent or null.
 type CreditsInput struct {
 	// All dialects.
 	Amount *Credits `json:"amount,omitzero"`
@@ -127,7 +126,7 @@ type CreditsInput struct {
 }
 
 // Warnings says that a fixed plan is stored with its minimum in place of a higher maximum, which deployed clients send with
-// every plan. stored is what [NormalizeCredits] returned for in.
+// every plan. stored is the stored form of in.
 func (in CreditsInput) Warnings(stored CreditsConfig) []Warning {
 	most := orZero(cmp.Or(in.MaxAmount, in.MaxCreditsToCharge))
 	if most <= stored.MaxAmount {
@@ -138,21 +137,9 @@ func (in CreditsInput) Warnings(stored CreditsConfig) []Warning {
 		most, stored.MaxAmount)}}
 }
 
-// NormalizeCredits turns a credits configuration of any dialect into the stored form, and derives the access limit;
-// members of dialect B beat those of A, and those beat the file's. fileAmount is amountOfCredits of a price file.
-//
-// Errors are 400 with params.path: [CodeBadCreditsConfig], [CodeBadNumber], or [CodeBadRequest] with the list of malformed
-// members.
-func NormalizeCredits(in CreditsInput, fileAmount *Credits) (CreditsConfig, AccessLimit, error) {
-	var f faultList
-	c, limit := normalizeCredits(in, fileAmount, "", "creditsConfig", &f)
-	if err := f.err(); err != nil {
-		return CreditsConfig{}, "", err
-	}
-	return c, limit, nil
-}
-
-// normalizeCredits works with the access limit that the body names, "" when it names none.
+// normalizeCredits turns a credits configuration of any dialect into the stored form, and derives the access limit when limit,
+// the one that the body names, is ""; members of dialect B beat those of A, and those beat the file's. fileAmount is
+// amountOfCredits of a price file.
 func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, path string, f *faultList) (CreditsConfig, AccessLimit) {
 	bad := func(member, format string, args ...any) {
 		f.contradiction(CodeBadCreditsConfig, at(path, member), format, args...)

@@ -24,7 +24,7 @@
 //
 // Three dialects of JSON register a plan: flat, nested, and the files of the command line. One struct per object reads all
 // of them ([PriceInput], [CreditsInput], [PlanInput], [AgentInput], [AgentPlanInput]), with nil for what was absent, and one
-// normaliser makes the stored form ([NormalizePrice], [NormalizeCredits]). Records go the other way: the JSON of a [Plan]
+// normaliser makes the stored form ([NormalizePrice], [PlanInput.Plan]). Records go the other way: the JSON of a [Plan]
 // and of an [Agent] holds the nested and the flat form at once ([PlanRecord], [AgentRecord]).
 //
 // # Errors

@@ -32,8 +32,7 @@ type PlanInput struct {
 
 // Plan returns the plan that the body registers, listed and with a fresh id. caller is its owner and the default receiver.
 //
-// Errors are 400: [CodeBadRequest] with every missing and malformed member, or those of [NormalizePrice] and
-// [NormalizeCredits].
+// Errors are 400: [CodeBadRequest] with every missing and malformed member, [CodeBadCreditsConfig], or those of [NormalizePrice].
 func (in PlanInput) Plan(caller Address, now time.Time) (Plan, error) {
 	var f faultList
 	p := in.plan(planPaths{metadata: in.metadataPath(), root: ""}, caller, now, &f)
@@ -338,8 +337,7 @@ type Registration struct {
 
 // Registration returns the agent and the plan that the body registers.
 //
-// Errors are 400: [CodeBadRequest] with every missing and malformed member, or those of [NormalizePrice] and
-// [NormalizeCredits].
+// Errors are 400: [CodeBadRequest] with every missing and malformed member, [CodeBadCreditsConfig], or those of [NormalizePrice].
 func (in AgentPlanInput) Registration(caller Address, now time.Time) (Registration, error) {
 	var f faultList
 	nested := in.Plan != nil || in.Agent != nil

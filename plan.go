@@ -35,7 +35,7 @@ func (p *Plan) PayTo() Address {
 }
 
 // Effective returns the credits that a request for this many burns: 0 stays 0, a time plan makes it 0, otherwise the
-// bounds of the plan apply (wire contract, section 16). A fixed plan has equal bounds, see [NormalizeCredits].
+// bounds of the plan apply (wire contract, section 16). A fixed plan has equal bounds.
 func (p *Plan) Effective(requested Credits) Credits {
 	if requested == 0 || p.IsTime() {
 		return 0

@@ -176,7 +176,7 @@ type PriceInput struct {
 
 // NormalizePrice turns a price of any dialect into the stored form; members of dialect B beat those of A, and those beat
 // the file's. The one receiver of one amount defaults to the caller. The second result is amountOfCredits of the file, nil
-// when it is absent: pass it to [NormalizeCredits].
+// when it is absent.
 //
 // Errors are 400 with params.path: [CodeBadPriceConfig], [CodeFiatPriceTooHigh], [CodeFiatPriceTooLow], [CodeBadNumber],
 // or [CodeBadRequest] with the list of malformed members.
