@@ -3,6 +3,7 @@ package toll
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,6 +16,9 @@ const (
 	LimitCredits AccessLimit = "credits" // every request burns credits
 	LimitTime    AccessLimit = "time"    // requests burn nothing while the period runs
 )
+
+// AccessLimits returns the access limits that a plan can have.
+func AccessLimits() []AccessLimit { return []AccessLimit{LimitCredits, LimitTime} }
 
 // Usual lengths of plans, in seconds. A month and a year are those of the Gregorian calendar, on average.
 const (
@@ -76,9 +80,9 @@ type LimitInput struct {
 
 // UnmarshalJSON takes credits or time in any case, a JSON integer or a decimal string.
 func (l *LimitInput) UnmarshalJSON(b []byte) error {
-	switch s := strings.ToLower(jsonDigits(b)); s {
-	case "null":
-	case string(LimitCredits), string(LimitTime):
+	switch s := strings.ToLower(jsonDigits(b)); {
+	case s == "null":
+	case slices.Contains(AccessLimits(), AccessLimit(s)):
 		*l = LimitInput{Limit: AccessLimit(s)}
 	default:
 		if s == "" || s[0] < '0' || s[0] > '9' {
@@ -178,10 +182,8 @@ func normalizeCredits(in CreditsInput, fileAmount *Credits, limit AccessLimit, p
 			limit = LimitTime
 		}
 	}
-	c.IsRedemptionAmountFixed = c.MinAmount == c.MaxAmount && limit != LimitTime && kind != "EXPIRABLE"
-	if in.IsRedemptionAmountFixed != nil {
-		c.IsRedemptionAmountFixed = bool(*in.IsRedemptionAmountFixed)
-	}
+	fixed := Bool(c.MinAmount == c.MaxAmount && limit.Kind().Charges() && kind != "EXPIRABLE")
+	c.IsRedemptionAmountFixed = bool(*cmp.Or(in.IsRedemptionAmountFixed, &fixed))
 	if r := in.RedemptionType; r != nil {
 		c.RedemptionType = r.Type
 		if r.Word != "" {
@@ -240,7 +242,7 @@ func fileLimit(in CreditsInput, path string, f *faultList) AccessLimit {
 		}
 		l := AccessLimit(strings.ToLower(*w.value))
 		switch {
-		case l != LimitCredits && l != LimitTime:
+		case !slices.Contains(AccessLimits(), l):
 			f.add(at(path, w.member), "must be credits or time")
 		case limit != "" && l != limit:
 			f.contradiction(CodeBadCreditsConfig, at(path, w.member), "subscriptionType and accessType differ.")

@@ -146,7 +146,7 @@ func FuzzPlanInput(f *testing.F) {
 		if c.Amount < 1 || c.MinAmount < 1 || c.MinAmount > c.MaxAmount || c.IsRedemptionAmountFixed && c.MinAmount != c.MaxAmount {
 			t.Fatalf("%q: credits %+v", in, c)
 		}
-		if p.IsTime() && (c.DurationSecs.IsZero() || c.IsRedemptionAmountFixed) {
+		if !p.Kind().Charges() && (c.DurationSecs.IsZero() || c.IsRedemptionAmountFixed) {
 			t.Fatalf("%q: a time plan with %+v", in, c)
 		}
 		if len(p.Price.Amounts) != len(p.Price.Receivers) || len(p.Price.Receivers) > toll.MaxReceivers {

@@ -110,7 +110,7 @@ func (in PlanInput) limits(meta MetadataInput, paths planPaths, f *faultList) (A
 
 // checkTopUp proves that the dearest request of a pay-as-you-go plan has a price below 2^256.
 func checkTopUp(p *Plan, path string, f *faultList) {
-	if !p.IsPayAsYouGo() || f.err() != nil {
+	if p.Kind().Prepaid() || f.err() != nil {
 		return
 	}
 	n := p.Price.Total().Int()

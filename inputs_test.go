@@ -218,7 +218,7 @@ func TestAgentPlanInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Plan.IsTime() || !r.Plan.IsTrial || r.Plan.PayTo() != toll.MustAddress(bob) || r.Agent.Plans[0].Name != "Basic" || len(r.Agent.API.Endpoints) != 1 {
+	if r.Plan.Kind().Charges() || !r.Plan.IsTrial || r.Plan.PayTo() != toll.MustAddress(bob) || r.Agent.Plans[0].Name != "Basic" || len(r.Agent.API.Endpoints) != 1 {
 		t.Errorf("dialect A made %+v", r)
 	}
 	r, err = registerBoth(`{"plan":{"metadataAttributes":{"name":"Basic"},"priceConfig":{"isCrypto":false,"amounts":["2000000"]},"creditsConfig":{"amount":"9"},"currency":"EUR","nonce":"12"},` +

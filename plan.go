@@ -20,11 +20,45 @@ type Plan struct {
 	UpdatedAt   time.Time
 }
 
-// IsTime reports whether the plan sells time: requests burn nothing while a period runs.
-func (p *Plan) IsTime() bool { return p.AccessLimit == LimitTime }
+// PlanKind has the rules for charges, coverage, and orders that differ between plans. Callers ask for a rule, so that a new kind
+// of plan changes the rules and not their callers. The zero value is the kind of a prepaid plan of credits.
+type PlanKind struct {
+	period     bool // an order buys a period, in which requests charge nothing
+	payAsYouGo bool // each request buys the credits that it lacks, at a price for one credit
+}
 
-// IsPayAsYouGo reports whether credits are bought request by request.
-func (p *Plan) IsPayAsYouGo() bool { return !p.Price.TemplateAddress.IsZero() }
+// Kind returns the kind of a prepaid plan with this access limit.
+func (l AccessLimit) Kind() PlanKind { return PlanKind{period: l == LimitTime} }
+
+// Kind returns the kind of the plan.
+func (p *Plan) Kind() PlanKind {
+	k := p.AccessLimit.Kind()
+	k.payAsYouGo = !p.Price.TemplateAddress.IsZero()
+	return k
+}
+
+// Charges reports whether requests charge credits.
+func (k PlanKind) Charges() bool { return !k.period }
+
+// NeedsPeriod reports whether a request needs a period that runs.
+func (k PlanKind) NeedsPeriod() bool { return k.period }
+
+// Covers reports whether a balance pays for a request of n credits now. subscribed says that one of its lots runs.
+func (k PlanKind) Covers(available Credits, subscribed bool, n Credits) bool {
+	return (subscribed || !k.NeedsPeriod()) && (available >= n || !k.Charges())
+}
+
+// Prepaid reports whether an order buys a fixed amount in advance. If not, each request buys the credits that it lacks.
+func (k PlanKind) Prepaid() bool { return !k.payAsYouGo }
+
+// AddsUp reports whether several orders together cover a request that one order does not.
+func (k PlanKind) AddsUp() bool { return k.Charges() && k.Prepaid() }
+
+// Reorders reports whether another order can be paid for when the balance runs out. A free plan is ordered again only on request.
+func (p *Plan) Reorders() bool {
+	k := p.Kind()
+	return !k.Prepaid() || !p.Price.IsFree() && (!k.Charges() || p.Credits.Amount > 0)
+}
 
 // PayTo returns the first receiver, else the owner.
 func (p *Plan) PayTo() Address {
@@ -37,7 +71,7 @@ func (p *Plan) PayTo() Address {
 // Effective returns the credits that a request for this many burns: 0 stays 0, a time plan makes it 0, otherwise the
 // bounds of the plan apply (wire contract, section 16). A fixed plan has equal bounds.
 func (p *Plan) Effective(requested Credits) Credits {
-	if requested == 0 || p.IsTime() {
+	if requested == 0 || !p.Kind().Charges() {
 		return 0
 	}
 	return min(max(requested, p.Credits.MinAmount), p.Credits.MaxAmount)

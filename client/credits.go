@@ -119,7 +119,7 @@ func (p *CreditsPayer) Quote(
 		}
 	}
 	switch {
-	case terms.IsTime:
+	case !terms.Kind.Charges():
 		most = 0
 	case most == 0:
 		// An access token that may burn nothing cannot be had, and one without a limit may burn all there is.

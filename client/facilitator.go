@@ -26,7 +26,7 @@ func (c *Client) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error)
 	}
 	t := &x402.Terms{
 		PlanID: p.ID, PlanName: p.Metadata.Name, Scheme: c.names.SchemeCrypto(), Network: network, PayTo: p.PayTo().String(),
-		MinAmount: p.Credits.MinAmount, MaxAmount: p.Credits.MaxAmount, IsTime: p.IsTime(),
+		MinAmount: p.Credits.MinAmount, MaxAmount: p.Credits.MaxAmount, Kind: p.Kind(),
 	}
 	if !p.Price.IsCrypto && !p.Price.IsFree() {
 		t.Scheme, t.Network = c.names.SchemeCard(), env.CardNetwork()
@@ -43,7 +43,7 @@ func (c *Client) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error)
 // soldToWallets reports whether a service sells the plan to whoever signs an authorization of a token for it.
 func soldToWallets(p *toll.Plan, env toll.Environment) bool {
 	token := p.Price.PayToken(env)
-	return p.Price.IsCrypto && !p.Price.IsFree() && !p.IsPayAsYouGo() && !p.IsTrial && p.IsListed && len(p.Price.Receivers) == 1 &&
+	return p.Price.IsCrypto && !p.Price.IsFree() && p.Kind().Prepaid() && !p.IsTrial && p.IsListed && len(p.Price.Receivers) == 1 &&
 		(token == env.USDC() || token == env.EURC())
 }
 

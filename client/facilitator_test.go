@@ -152,7 +152,7 @@ func TestTerms(t *testing.T) {
 				payTo = toll.Address{7}
 			}
 			if err != nil || got.Scheme != c.scheme || got.Network != c.network || got.MinAmount != 2 || got.MaxAmount != 5 || got.PayTo != payTo.String() ||
-				got.PlanID != plan || got.PlanName != "Basic" || got.IsTime {
+				got.PlanID != plan || got.PlanName != "Basic" || !got.Kind.Charges() {
 				t.Errorf("%s: %+v, %v", c.name, got, err)
 			}
 		}

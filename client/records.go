@@ -44,9 +44,8 @@ func (p PlanParams) body() planBody {
 	// written by hand gets what the service would take for its missing members.
 	if cr.RedemptionType == 0 {
 		cr.RedemptionType = toll.RedemptionSubscriber
-		if cr.MinAmount == cr.MaxAmount && p.AccessLimit != toll.LimitTime && cr.DurationSecs.IsZero() {
-			cr.IsRedemptionAmountFixed = true
-		}
+		fixed := cr.MinAmount == cr.MaxAmount && p.AccessLimit.Kind().Charges() && cr.DurationSecs.IsZero()
+		cr.IsRedemptionAmountFixed = cr.IsRedemptionAmountFixed || fixed
 	}
 	return planBody{p, priceBody{
 		p.Price, p.Price.Receivers, p.Price.ContractAddress, p.Price.FeeController, p.Price.ExternalPriceAddress,

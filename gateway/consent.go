@@ -213,8 +213,7 @@ func digest(parts ...string) string {
 func termsOf(p *toll.Plan, more ...string) string {
 	parts := []string{
 		string(p.ID), p.Price.CurrencyName(), p.Price.TokenAddress.Lower(), p.Credits.Amount.String(),
-		string(p.AccessLimit), p.Credits.DurationSecs.String(),
-		strconv.FormatBool(p.IsPayAsYouGo()),
+		string(p.AccessLimit), p.Credits.DurationSecs.String(), strconv.FormatBool(!p.Kind().Prepaid()),
 	}
 	for i, amount := range p.Price.Amounts {
 		parts = append(parts, amount.String())

@@ -132,7 +132,7 @@ func contextOf(names x402.Namespace, env toll.Environment, b *toll.Balance) stri
 	switch {
 	case !b.IsSubscriber && b.Balance == 0:
 		state = "not ordered yet"
-	case b.PlanType == toll.LimitTime:
+	case !b.PlanType.Kind().Charges():
 		state = fmt.Sprintf("subscribed, requests burn no credits, %s", env)
 	case b.Balance == 0:
 		state += order

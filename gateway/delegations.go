@@ -147,8 +147,6 @@ func (d *budget) coveredBy(known *toll.Delegation, now time.Time) bool {
 		return false
 	case known.ExpiresAt.Before(now.Add(d.needed)), known.ExpiresAt.After(now.Add(d.lasts)):
 		return false
-	case d.plan.IsPayAsYouGo():
-		return known.RemainingBudgetCents == d.limit
 	}
-	return known.RemainingBudgetCents >= d.limit
+	return known.RemainingBudgetCents == d.limit || known.RemainingBudgetCents > d.limit && d.plan.Kind().Prepaid()
 }

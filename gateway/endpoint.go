@@ -281,7 +281,7 @@ func (c *Core) CheckPaidEndpoint(ctx context.Context) error {
 	if err != nil {
 		return asError(err)
 	}
-	if !t.IsTime && t.InBounds(a.CreditsPerRequest) != a.CreditsPerRequest {
+	if t.InBounds(a.CreditsPerRequest) != a.CreditsPerRequest {
 		return invalid("creditsPerRequest", "must be %d to %d, the bounds of plan %s; got %d",
 			t.MinAmount, t.MaxAmount, a.PlanID, a.CreditsPerRequest)
 	}

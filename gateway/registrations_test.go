@@ -182,7 +182,7 @@ func TestCreatePlan(t *testing.T) {
 			t.Errorf("%s: %v", params, got)
 		}
 		plan, err := r.client().Plan(t.Context(), toll.PlanID(got.text(t, "planId")))
-		if err != nil || plan.Owner != r.address || plan.Credits.Amount != 10 || plan.IsTime() != strings.Contains(params, "time") {
+		if err != nil || plan.Owner != r.address || plan.Credits.Amount != 10 || !plan.Kind().Charges() != strings.Contains(params, "time") {
 			t.Errorf("%s: %+v, %v", params, plan, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -67,7 +68,7 @@ func runGetAccessToken(ctx context.Context, c *call) (any, error) {
 // warnOfNoCredits says that an access token without a limit pays nothing while there are no credits.
 func (c *call) warnOfNoCredits(ctx context.Context, plan *toll.Plan) {
 	b, err := c.account.service.Balance(ctx, plan.ID)
-	if err != nil || b.Available > 0 || plan.IsTime() && b.IsSubscriber {
+	if err != nil || b.Available > 0 || plan.Kind().Covers(b.Available, b.IsSubscriber, 1) {
 		return
 	}
 	c.warn("The account has no credits of this plan, and this token buys none: order the plan, " +
@@ -140,13 +141,10 @@ func (c *call) checkCard(ctx context.Context, plan *toll.Plan) error {
 		return err
 	}
 	b, failure := c.account.service.Balance(ctx, plan.ID)
-	switch {
-	case failure != nil:
+	if failure != nil || b.Available > 0 || plan.Kind().Covers(b.Available, b.IsSubscriber, 1) {
 		return failure
-	case b.Available == 0 && !(plan.IsTime() && b.IsSubscriber):
-		return err
 	}
-	return nil
+	return err
 }
 
 // limitedToken makes an access token that may buy up to a limit, after the user confirmed.
@@ -220,12 +218,12 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 		return nil, errorf(OverCap,
 			"spendingLimitCents may be at most %s; got %s.", c.account.maxLimit, limit,
 		).withHint("The operator set maxSpendingLimitCents.")
-	case ask.plan.IsPayAsYouGo() && c.account.maxOrder > 0 && limit > c.account.maxOrder:
+	case !ask.plan.Kind().Prepaid() && c.account.maxOrder > 0 && limit > c.account.maxOrder:
 		// One order is as large as its request, and so bounded by the limit alone.
 		return nil, errorf(OverCap,
 			"spendingLimitCents may be at most %s for this plan; got %s.", c.account.maxOrder, limit,
 		).withHint("The operator set maxOrderCents.")
-	case cents > limit && !ask.plan.IsPayAsYouGo():
+	case cents > limit && ask.plan.Kind().Prepaid():
 		return nil, invalid("spendingLimitCents",
 			"must cover one order, which costs %s cents; got %s", cents, limit)
 	}
@@ -240,14 +238,11 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 		lasts:    time.Duration(c.args.integer("delegationDurationSecs", c.account.delegationSecs)) * time.Second,
 	}
 	d.needed = min(d.lasts, ask.life) / 2
-	if !ask.plan.IsPayAsYouGo() {
+	d.orders = max(ask.orders, 0)
+	if ask.plan.Kind().Prepaid() {
 		// An existing delegation may have more left than this limit: orders are counted instead.
-		d.orders = int64(limit / cents)
-		if ask.orders > 0 {
-			d.orders = min(d.orders, ask.orders)
-		}
-	} else if ask.orders > 0 {
-		d.orders = ask.orders
+		most := int64(limit / cents)
+		d.orders = min(cmp.Or(d.orders, most), most)
 	}
 	if price.IsCrypto {
 		return d, nil

@@ -72,7 +72,7 @@ func runOrderPlan(ctx context.Context, c *call) (any, error) {
 // orderMeaning says what the order of a plan would do, without its name, which a stranger chose.
 func orderMeaning(p *toll.Plan) string {
 	switch {
-	case p.IsPayAsYouGo():
+	case !p.Kind().Prepaid():
 		return "The order costs nothing; every request then buys its credits, each for " +
 			readable(p.Price) + "."
 	case p.Price.IsFree():

@@ -84,9 +84,7 @@ func runCreatePlan(ctx context.Context, c *call) (any, error) {
 }
 
 // newPlan reads a plan to register. name, amount and receiver are the arguments that have those.
-func (c *call) newPlan(
-	name, amount, receiver string, limit toll.AccessLimit,
-) (client.PlanParams, error) {
+func (c *call) newPlan(name, amount, receiver string, limit toll.AccessLimit) (client.PlanParams, error) {
 	var none client.PlanParams
 	how, err := newPricing(
 		c.args.text("pricingType", ""), c.args.text("tokenAddress", ""), c.account.environment,
@@ -112,9 +110,9 @@ func (c *call) newPlan(
 	}
 	duration := c.args.integer("durationSecs", 0)
 	switch {
-	case limit == toll.LimitTime && duration == 0:
+	case limit.Kind().NeedsPeriod() && duration == 0:
 		return none, invalid("durationSecs", "is required with accessLimit time, in seconds")
-	case limit != toll.LimitTime && duration != 0:
+	case !limit.Kind().NeedsPeriod() && duration != 0:
 		return none, invalid("durationSecs", "needs accessLimit time")
 	}
 	made.Credits.DurationSecs = toll.UnitsOf(duration)

@@ -101,7 +101,7 @@ func (x *exchange) walletButtons(exact []x402.ExactRequirements) (string, error)
 func (x *exchange) writePage(exact []x402.ExactRequirements) {
 	cost := x.required.Accepts[0].Amount
 	switch {
-	case x.terms.IsTime:
+	case !x.terms.Kind.Charges():
 		cost = "the plan"
 	case cost == "":
 		cost = "credits"

@@ -242,7 +242,7 @@ func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	amount = max(c.price.creditsFunc(CreditsContext{
 		Args: c.args, Result: res, Request: CallRequest{LogicalURL: c.url, ToolName: c.name},
 	}), 0)
-	if c.terms != nil && c.terms.IsTime {
+	if c.terms != nil && !c.terms.Kind.Charges() {
 		return amount, nil // a plan for a period holds nothing, and burns nothing whatever is asked
 	}
 	return min(c.terms.InBounds(amount), c.sale.Amount), nil

@@ -53,7 +53,7 @@ func TestClientAgainstTheService(t *testing.T) {
 		}
 		read, err := c.Plan(ctx, r.PlanID)
 		if err != nil || read.Price.Total().Cmp(p.Total()) != 0 || read.Price.IsCrypto != p.IsCrypto || read.Credits.IsRedemptionAmountFixed ||
-			read.IsPayAsYouGo() != (p.TemplateAddress == toll.PayAsYouGoTemplate) {
+			!read.Kind().Prepaid() != (p.TemplateAddress == toll.PayAsYouGoTemplate) {
 			t.Errorf("plan %d: %+v, %v", i, read, err)
 		}
 	}

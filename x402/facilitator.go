@@ -59,7 +59,7 @@ type Terms struct {
 	PayTo     string
 	MinAmount toll.Credits
 	MaxAmount toll.Credits
-	IsTime    bool
+	Kind      toll.PlanKind
 	// ServiceURL is the base address of the service, absolute and with /api/v1: the issuer of its access tokens. "" when it
 	// is not known.
 	ServiceURL string
@@ -67,11 +67,10 @@ type Terms struct {
 	OrderURL string
 }
 
-// InBounds returns the credits that the service takes for a price of n: at least the minimum of the
-// plan and at most its maximum. 0 stays 0, and so does every n without known bounds or on a time
-// plan, which takes none.
+// InBounds returns the credits that the service takes for a price of n: at least the minimum of the plan and at most its maximum.
+// 0 stays 0, and so does every n without known bounds or on a plan whose requests charge nothing.
 func (t *Terms) InBounds(n toll.Credits) toll.Credits {
-	if t == nil || n == 0 || t.MaxAmount == 0 || t.IsTime {
+	if t == nil || n == 0 || t.MaxAmount == 0 || !t.Kind.Charges() {
 		return n
 	}
 	return min(max(n, t.MinAmount), t.MaxAmount)

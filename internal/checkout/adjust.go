@@ -100,7 +100,7 @@ func due(plan *toll.Plan, o *store.Order) toll.Credits {
 		return 0
 	case back >= price:
 		return o.Credits
-	case plan.IsTime():
+	case !plan.Kind().Charges():
 		return 0
 	}
 	n := new(big.Int).Mul(big.NewInt(int64(o.Credits)), big.NewInt(back))

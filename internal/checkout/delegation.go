@@ -427,7 +427,7 @@ func (c *Checkout) TokenDelegation(
 
 // orderAmount is what the smallest order of a plan costs.
 func orderAmount(plan *toll.Plan) toll.Units {
-	if plan.IsPayAsYouGo() {
+	if !plan.Kind().Prepaid() {
 		return toll.UnitsOf(1)
 	}
 	return plan.Price.Total()

@@ -92,7 +92,7 @@ func (c *Checkout) Owes(ctx context.Context, owner toll.Address) error {
 		return eachOf(func(p store.Page) (store.List[ledger.Account], error) {
 			return c.ledger.AccountsOfPlan(ctx, plan.ID, p)
 		}, func(a ledger.Account) error {
-			if a.Subscriber != owner && (plan.IsTime() && a.Subscribed(now) || !plan.IsTime() && a.Balance > 0) {
+			if a.Subscriber != owner && plan.Kind().Covers(a.Balance, a.Subscribed(now), 1) {
 				return toll.Errorf(toll.CodeWorkspaceOwes, "Subscriber %s still has credits of plan %s, which has a price.", a.Subscriber, plan.ID)
 			}
 			if a.Subscriber == owner || a.TakenBack == 0 {

@@ -66,13 +66,11 @@ func (c *Checkout) RestoreOrder(
 	}
 	name, _ := c.rails.of(plan)
 	now := c.now()
+	credits, amount := orderOf(plan, n)
 	o := &store.Order{
 		ID: in.ID, Account: ledger.NewAccountID(plan.ID, in.Subscriber), Plan: plan.ID, Subscriber: in.Subscriber,
-		Seller: plan.Owner, Status: toll.OrderCreated, Credits: plan.Credits.Amount, Amount: times(plan.Price.Total(), n),
+		Seller: plan.Owner, Status: toll.OrderCreated, Credits: credits, Amount: amount,
 		Currency: plan.Price.CurrencyName(), CreatedAt: now, UpdatedAt: now, Open: true, Rail: name,
-	}
-	if plan.IsPayAsYouGo() {
-		o.Credits = n
 	}
 	if o.ID == "" {
 		o.ID = toll.NewTimeUUID(now).String()
@@ -255,5 +253,5 @@ func (in *LostOrder) copies(plan *toll.Plan, token toll.Address) (n toll.Credits
 			return 0, false
 		}
 	}
-	return n, n == 1 || n > 1 && plan.IsPayAsYouGo()
+	return n, n == 1 || n > 1 && !plan.Kind().Prepaid()
 }

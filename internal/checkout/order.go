@@ -41,7 +41,7 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) 
 		return nil, onSale(plan)
 	case !plan.Price.IsCrypto && r.DelegationID == "":
 		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId %s", plan.ID)
-	case plan.IsPayAsYouGo():
+	case !plan.Kind().Prepaid():
 		return c.orderFree(ctx, plan, r.Caller, 0, false, once)
 	case plan.Price.IsFree():
 		return c.orderFree(ctx, plan, r.Caller, plan.Credits.Amount, plan.IsTrial, once)
@@ -118,7 +118,7 @@ func (c *Checkout) failure(ctx context.Context, o *store.Order) *toll.Error {
 // processes, make one order; later orders come only from [Checkout.Order]. Errors: [toll.CodePlanUnlisted],
 // [toll.CodePlanSoldOut], [toll.CodeCreditsOverflow].
 func (c *Checkout) EnsureFree(ctx context.Context, plan *toll.Plan, holder toll.Address) error {
-	if !plan.Price.IsFree() || plan.IsPayAsYouGo() {
+	if !plan.Price.IsFree() || !plan.Kind().Prepaid() {
 		return toll.Errorf(toll.CodeInternal, "The plan is not free.")
 	}
 	_, err := c.orderFree(ctx, plan, holder, plan.Credits.Amount, true, nil)

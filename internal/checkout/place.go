@@ -44,7 +44,7 @@ type intent struct {
 // page, as each takes a place.
 func (in *intent) openKey(id string) string {
 	switch {
-	case in.topUp != nil && in.plan.IsPayAsYouGo():
+	case in.topUp != nil && !in.plan.Kind().Prepaid():
 		if in.topUp.RequestID != "" {
 			return "request/" + in.topUp.RequestID
 		}
@@ -213,10 +213,7 @@ func (c *Checkout) insert(
 		if !permission.IsZero() {
 			o.Permission = &permission
 		}
-		if plan.IsPayAsYouGo() {
-			o.Credits = top.Needed - a.Available()
-			o.Amount = times(plan.Price.Total(), o.Credits)
-		}
+		o.Credits, o.Amount = orderOf(plan, top.Needed-a.Available())
 	}
 	if o.Credits > toll.MaxCredits-a.Balance || o.Credits > toll.MaxCredits-a.Minted-a.Returned {
 		return nil, toll.NewError(toll.CodeCreditsOverflow)
@@ -312,7 +309,15 @@ func (in *intent) orderOfRequest(ctx context.Context, q store.Querier, account l
 	return nil, len(all), nil
 }
 
-// times returns n times the units. A product beyond 2^256-1 is a sum that no delegation has.
+// orderOf returns the credits and the price of one order for a request that misses this many credits. A price beyond 2^256-1
+// is a sum that no delegation has.
+func orderOf(plan *toll.Plan, missing toll.Credits) (toll.Credits, toll.Units) {
+	if plan.Kind().Prepaid() {
+		return plan.Credits.Amount, plan.Price.Total()
+	}
+	return missing, times(plan.Price.Total(), missing)
+}
+
 func times(u toll.Units, n toll.Credits) toll.Units {
 	p := new(big.Int).Mul(u.Int(), big.NewInt(int64(n)))
 	v, err := toll.ParseUnits(p.String())

@@ -46,12 +46,8 @@ func (c *Checkout) Replace(
 	if err != nil {
 		return nil, fault(err)
 	}
-	in := intent{
-		plan: plan, subscriber: owner, credits: plan.Credits.Amount, amount: plan.Price.Total(), session: &page, replaces: failed.ID,
-	}
-	if plan.IsPayAsYouGo() {
-		in.credits, in.amount = failed.Credits, times(plan.Price.Total(), failed.Credits)
-	}
+	in := intent{plan: plan, subscriber: owner, session: &page, replaces: failed.ID}
+	in.credits, in.amount = orderOf(plan, failed.Credits)
 	switch {
 	case in.credits != failed.Credits, in.amount.Cmp(failed.Amount) != 0, plan.Price.CurrencyName() != failed.Currency:
 		return nil, toll.NewError(toll.CodeRecordChanged).WithDetails("planId %s", plan.ID)

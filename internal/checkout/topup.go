@@ -30,16 +30,7 @@ type TopUp struct {
 
 // lacks reports whether an account does not have what the request needs.
 func (t *TopUp) lacks(a *ledger.Account, now time.Time) bool {
-	if t.Plan.IsTime() {
-		return !a.Subscribed(now)
-	}
-	return a.Seq == 0 || a.Available() < t.Needed
-}
-
-// buyable reports whether an order would bring something for money: more of a free plan comes only by asking for it.
-func (t *TopUp) buyable() bool {
-	p := t.Plan
-	return p.IsPayAsYouGo() || !p.Price.IsFree() && (p.IsTime() || p.Credits.Amount > 0)
+	return a.Seq == 0 || !t.Plan.Kind().Covers(a.Available(), a.Subscribed(now), t.Needed)
 }
 
 // TopUp buys the plan once through the delegation, or waits for an order of the account that is under way, or finds that
@@ -57,10 +48,10 @@ func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err err
 	if t.DelegationID == "" {
 		return "", toll.NewError(toll.CodeDelegationNotFound)
 	}
-	if !t.buyable() {
+	if !t.Plan.Reorders() {
 		return "", toll.NewError(toll.CodeInsufficientCredits)
 	}
-	if t.Plan.IsPayAsYouGo() && (t.Needed == 0 || t.Plan.Price.IsFree()) {
+	if !t.Plan.Kind().Prepaid() && (t.Needed == 0 || t.Plan.Price.IsFree()) {
 		return c.topUpFree(ctx, t)
 	}
 	in := intent{
@@ -115,7 +106,7 @@ func (c *Checkout) topUpFree(ctx context.Context, t *TopUp) (string, error) {
 // openTopUp returns an order under way for which the request can wait, without a transaction: most callers of an empty account
 // come here. What it does not see, [Checkout.place] finds under the lock.
 func (c *Checkout) openTopUp(ctx context.Context, in *intent) (*store.Order, error) {
-	if in.plan.IsPayAsYouGo() {
+	if !in.plan.Kind().Prepaid() {
 		return nil, nil
 	}
 	if err := c.UsableDelegation(ctx, in.subscriber, in.key, in.delegation, in.plan); err != nil && !isBudget(err) {
@@ -163,7 +154,7 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	if t.DelegationID == "" {
 		return toll.NewError(toll.CodeDelegationNotFound)
 	}
-	if !t.buyable() {
+	if !t.Plan.Reorders() {
 		return toll.NewError(toll.CodeInsufficientCredits)
 	}
 	if name, rail := c.rails.of(t.Plan); rail == nil {
@@ -184,7 +175,7 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 		return err
 	}
 	missing, ordered := t.Needed-a.Available(), a.Seq > 0
-	if !t.Plan.IsPayAsYouGo() && !t.Plan.IsTime() {
+	if t.Plan.Kind().AddsUp() {
 		o, err := store.OpenOrder(ctx, c.store, account, "")
 		if err == nil && o.Session == "" {
 			missing -= min(o.Credits, missing)
@@ -193,12 +184,9 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 			return fault(err)
 		}
 	}
-	orders, amount := int64(1), t.Plan.Price.Total()
-	switch {
-	case t.Plan.IsPayAsYouGo():
-		amount = times(amount, missing)
-	case t.Plan.IsTime():
-	default:
+	orders := int64(1)
+	_, amount := orderOf(t.Plan, missing)
+	if t.Plan.Kind().AddsUp() {
 		orders = int64((missing-1)/t.Plan.Credits.Amount) + 1
 		if missing <= 0 && ordered {
 			return nil

@@ -51,7 +51,7 @@ func TestOrderIDs(t *testing.T) {
 				s.Fatal("the account does not count")
 			}
 			want := []string{idOf(perm, "r/1", 0), idOf(perm, "r/1", 1), idOf(perm, "r/1", 2)}
-			if !p.IsPayAsYouGo() {
+			if p.Kind().Prepaid() {
 				want = append(want, idOf(perm, "r/1", 3))
 			}
 			if got := ordersOf(perm, "r/1"); !slices.Equal(got, want) {

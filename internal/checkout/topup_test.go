@@ -30,12 +30,12 @@ func (s *shop) request(i int, p *toll.Plan, perm ledger.Permission, id string, a
 	t := checkout.TopUp{
 		Plan: p, Subscriber: perm.Subscriber, Permission: perm.Hash, DelegationID: perm.DelegationID, Needed: amount, RequestID: id, Wait: soon,
 	}
-	if p.IsTime() {
+	if !p.Kind().Charges() {
 		t.Needed = 0
 	}
 	for {
 		_, err := s.ledgers[i%len(s.ledgers)].Hold(s.ctx, ledger.HoldOp{
-			Plan: p.ID, Subscriber: perm.Subscriber, Permission: perm.Hash, RequestID: id, Amount: t.Needed, IsTime: p.IsTime(),
+			Plan: p.ID, Subscriber: perm.Subscriber, Permission: perm.Hash, RequestID: id, Amount: t.Needed, Kind: p.Kind(),
 			Until: s.clock().Add(time.Hour), OrderTx: &orderTx,
 		})
 		if !ledger.IsRefused(err, ledger.Insufficient) && !ledger.IsRefused(err, ledger.PeriodOver) {

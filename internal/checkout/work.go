@@ -133,7 +133,7 @@ func (c *Checkout) purchaseOf(plan *toll.Plan, o *store.Order) *rail.Purchase {
 		Credits: o.Credits, Amounts: plan.Price.Amounts, Receivers: plan.Price.Receivers, Total: o.Amount,
 		DelegationID: o.DelegationID, TopUp: o.RequestID != "" || o.Permission != nil,
 	}
-	if plan.IsPayAsYouGo() {
+	if !plan.Kind().Prepaid() {
 		p.Amounts = make([]toll.Units, len(plan.Price.Amounts))
 		for i, a := range plan.Price.Amounts {
 			p.Amounts[i] = times(a, o.Credits)

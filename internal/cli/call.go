@@ -174,7 +174,7 @@ func (a *app) callToken(ctx context.Context, f callFlags) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if !terms.IsTime {
+		if terms.Kind.Charges() {
 			opts = append(opts, client.WithRedemptionLimit(terms.MaxAmount))
 		}
 	}

@@ -199,7 +199,7 @@ func (m *market) historyOrders(ctx context.Context, b *devBuyer, sold []devSold,
 	for i := range sold {
 		o := &sold[i]
 		switch {
-		case o.weight == 0, o.trial && b.tokens[o.planID] != nil, o.terms.IsTime && b.tokens[o.planID] != nil:
+		case o.weight == 0, o.trial && b.tokens[o.planID] != nil, !o.terms.Kind.Charges() && b.tokens[o.planID] != nil:
 			continue
 		case o.trial:
 			if _, err := b.client.OrderPlan(ctx, o.planID); err != nil {

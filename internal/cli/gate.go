@@ -273,7 +273,7 @@ func (g *gateSettings) readPrices(f gateFlags) error {
 func inPlan(t *x402.Terms, prices ...flagPrice) error {
 	for _, p := range prices {
 		switch {
-		case p.credits == 0 || t.IsTime || p.credits >= t.MinAmount && p.credits <= t.MaxAmount:
+		case t.InBounds(p.credits) == p.credits:
 		case t.MinAmount == t.MaxAmount:
 			return usagef("%s must be %s, the price of the plan; got %s", p.flag, t.MinAmount, p.credits)
 		default:

@@ -27,7 +27,7 @@ var planWords = map[string]func(*toll.Plan) string{
 		if p.IsTrial {
 			words += ", trial"
 		}
-		if p.IsPayAsYouGo() {
+		if !p.Kind().Prepaid() {
 			words += ", pay as you go"
 		}
 		return words
@@ -47,9 +47,9 @@ var planWords = map[string]func(*toll.Plan) string{
 	"registry.credits.amount": func(p *toll.Plan) string {
 		secs := p.Credits.DurationSecs
 		switch {
-		case p.IsTime() && secs.IsZero():
+		case !p.Kind().Charges() && secs.IsZero():
 			return "without end"
-		case p.IsTime():
+		case !p.Kind().Charges():
 			return period(secs)
 		case !secs.IsZero():
 			return p.Credits.Amount.String() + " for " + period(secs)

@@ -223,7 +223,7 @@ func (f *Facilitator) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, e
 func (f *Facilitator) termsOf(p *toll.Plan) *x402.Terms {
 	t := &x402.Terms{
 		PlanID: p.ID, PlanName: p.Metadata.Name, PayTo: p.PayTo().String(), MinAmount: p.Credits.MinAmount,
-		MaxAmount: p.Credits.MaxAmount, IsTime: p.IsTime(),
+		MaxAmount: p.Credits.MaxAmount, Kind: p.Kind(),
 	}
 	t.Scheme, t.Network = f.schemeOf(p)
 	return t

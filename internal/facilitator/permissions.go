@@ -165,7 +165,7 @@ func (f *Facilitator) planned(
 // expire, and when orders have no fixed number of credits.
 func ordersFor(plan *toll.Plan, limit *toll.Credits) *int64 {
 	n := plan.Credits.Amount
-	if limit == nil || n < 1 || plan.IsTime() || plan.IsPayAsYouGo() || !plan.Credits.DurationSecs.IsZero() {
+	if limit == nil || n < 1 || !plan.Kind().AddsUp() || !plan.Credits.DurationSecs.IsZero() {
 		return nil
 	}
 	return new(int64((*limit-1)/n) + 1)

@@ -237,7 +237,7 @@ func TestAs(t *testing.T) {
 		terms, err := f.Terms(s.ctx, p.ID)
 		s.must(err)
 		if terms.PlanName != "Basic" || terms.Scheme != "svc:erc4337" || terms.Network != "eip155:84532" || terms.PayTo != b1.String() ||
-			terms.MinAmount != 1 || terms.MaxAmount != 10 || terms.IsTime {
+			terms.MinAmount != 1 || terms.MaxAmount != 10 || !terms.Kind.Charges() {
 			t.Fatalf("%+v", terms)
 		}
 		_, err = f.Terms(s.ctx, toll.NewPlanID())

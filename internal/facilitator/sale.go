@@ -87,7 +87,7 @@ func (f *Facilitator) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId %s", plan.ID)
 	case plan.IsTrial:
 		return not("it is a trial")
-	case plan.IsPayAsYouGo():
+	case !plan.Kind().Prepaid():
 		return not("its credits are bought request by request")
 	case price.IsFree():
 		return not("it is free")
@@ -128,7 +128,7 @@ func (f *Facilitator) saleURL(id toll.PlanID) string {
 
 func (f *Facilitator) saleRequired(ctx context.Context, plan *toll.Plan, t *saleTerms, url string) *x402.SaleRequired {
 	what := plan.Credits.Amount.String() + " credits of plan"
-	if plan.IsTime() {
+	if !plan.Kind().Charges() {
 		what = "A period of plan"
 	}
 	const maxName = 200
@@ -235,7 +235,7 @@ func (f *Facilitator) sellPlan(
 	if sold.First {
 		// Whoever was shown the authorization may be the one who buys: what the wallet had before is not theirs.
 		var limit *toll.Credits
-		if !plan.IsTime() {
+		if plan.Kind().Charges() {
 			limit = &sold.Order.CreditsGranted
 		}
 		b.AccessToken, err = f.walletToken(ctx, plan.ID, signed.From, limit)

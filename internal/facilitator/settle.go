@@ -55,7 +55,7 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 	op := ledger.SettleOp{
 		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
 		RequestID: in.requestID, Keys: p.keys, Resource: p.url, Content: w.content,
-		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, IsTime: p.plan.IsTime(), Render: f.storedAnswer(ctx, p, w.raised),
+		Amount: w.amount, UseHeld: w.useHeld, HoldBounds: p.stock, Kind: p.plan.Kind(), Render: f.storedAnswer(ctx, p, w.raised),
 	}
 	done, err := f.Ledger.Settle(ctx, op)
 	id := done.RequestID
@@ -156,7 +156,7 @@ func (f *Facilitator) wanted(ctx context.Context, p *payment, req *x402.SettleRe
 		}
 	}
 	w.amount = p.plan.Effective(*max)
-	if !w.useHeld && !p.plan.IsTime() && w.amount != *max {
+	if !w.useHeld && p.plan.Kind().Charges() && w.amount != *max {
 		w.raised = max
 	}
 	return w, nil

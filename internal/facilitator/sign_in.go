@@ -174,7 +174,7 @@ func (f *Facilitator) admit(ctx context.Context, plan *toll.Plan, route, signIn 
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
-	if has := balance.Balance > 0 && (!plan.IsTime() || balance.IsSubscriber); !has {
+	if has := balance.Balance > 0 && plan.Kind().Covers(balance.Balance, balance.IsSubscriber, 1); !has {
 		return nil, refuse(toll.CodeInsufficientCredits, x402.ReasonInsufficientFunds, "This wallet has no credits of the plan.")
 	}
 	t, err := f.walletToken(ctx, plan.ID, wallet, nil)

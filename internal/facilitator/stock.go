@@ -35,7 +35,7 @@ func outOfRange(p *payment) *toll.Error {
 // inBounds refuses an amount below the minimum of the plan: more than was asked for would be burned. On the stock body it
 // refuses one above the maximum as well, as a stock server has no way to learn that less is burned. nil is no amount.
 func inBounds(p *payment, n *toll.Credits) *toll.Error {
-	if n == nil || *n == 0 || p.plan.IsTime() {
+	if n == nil || *n == 0 || !p.plan.Kind().Charges() {
 		return nil
 	}
 	if *n < p.plan.Credits.MinAmount || p.stock && *n > p.plan.Credits.MaxAmount {

@@ -74,7 +74,7 @@ func (f *Facilitator) remedy(ctx context.Context, l *lack, refusal error) *toll.
 }
 
 // ordersItself reports whether the first order of a plan is made for who uses it.
-func ordersItself(p *toll.Plan) bool { return p.Price.IsFree() && !p.IsPayAsYouGo() }
+func ordersItself(p *toll.Plan) bool { return p.Price.IsFree() && p.Kind().Prepaid() }
 
 // lookUp finds the order that an earlier call made for the request, and waits for one that is not decided.
 func (f *Facilitator) lookUp(ctx context.Context, l *lack, r *ledger.Refusal) *toll.Error {

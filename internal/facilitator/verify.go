@@ -93,7 +93,7 @@ func holdLife(secs int) time.Duration {
 func (f *Facilitator) verifyWithHold(ctx context.Context, p *payment, id string, amount toll.Credits, life time.Duration) (*x402.VerifyResponse, *toll.Error) {
 	op := ledger.HoldOp{
 		Plan: p.plan.ID, Subscriber: p.claims.Subscriber, Agent: p.agentID, Permission: p.claims.Hash,
-		RequestID: id, Keys: p.keys, Resource: p.url, Amount: amount, IsTime: p.plan.IsTime(),
+		RequestID: id, Keys: p.keys, Resource: p.url, Amount: amount, Kind: p.plan.Kind(),
 		Until: f.Clock().Add(life).Truncate(time.Microsecond),
 	}
 	if e := f.takeHold(p); e != nil {
@@ -190,7 +190,7 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amou
 
 // advise judges as the ledger would: nil, or a *ledger.Refusal.
 func (f *Facilitator) advise(a *ledger.Account, perm *ledger.Permission, p *payment, amount toll.Credits) error {
-	return ledger.Judge(a, perm, amount, p.plan.IsTime(), f.Clock())
+	return ledger.Judge(a, perm, amount, p.plan.Kind(), f.Clock())
 }
 
 // adviseAnew reads again what may have changed elsewhere.

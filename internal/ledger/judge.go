@@ -8,14 +8,14 @@ import (
 
 // Judge refuses a new request of n credits at t with a [*Refusal]. The writer decides by the same rules under the lock of the
 // account; of a snapshot the judgement is advice. The zero permission is an unknown one.
-func Judge(a *Account, p *Permission, n toll.Credits, isTime bool, t time.Time) error {
+func Judge(a *Account, p *Permission, n toll.Credits, kind toll.PlanKind, t time.Time) error {
 	if err := p.Usable(t); err != nil {
 		return err
 	}
 	if !p.allows(n, 0) {
 		return refuse(RedemptionLimit)
 	}
-	return a.covers(n, isTime, t, p)
+	return a.covers(n, kind, t, p)
 }
 
 // Usable refuses a permission that cannot be used at t.
@@ -42,9 +42,9 @@ func (p *Permission) allows(n, own toll.Credits) bool {
 
 // covers refuses n credits that the account cannot give beside what is set aside. An account that never ordered covers
 // nothing, not even 0.
-func (a *Account) covers(n toll.Credits, isTime bool, t time.Time, p *Permission) error {
+func (a *Account) covers(n toll.Credits, kind toll.PlanKind, t time.Time, p *Permission) error {
 	switch {
-	case isTime && !a.Subscribed(t):
+	case kind.NeedsPeriod() && !a.Subscribed(t):
 		return &Refusal{Kind: PeriodOver, NeverOrdered: a.periodEnd == 0, DelegationID: p.DelegationID, APIKeyID: p.APIKeyID}
 	case a.periodEnd == 0 || n > a.Available():
 		return a.insufficient(n, n, p)

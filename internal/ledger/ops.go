@@ -111,7 +111,7 @@ func (o *hold) apply(s *state, retried bool) (any, error) {
 	if err := p.orderKnown(o.OrderTx, o.issued, o.Keys, o.Amount); err != nil {
 		return nil, err
 	}
-	if err := a.covers(o.Amount, o.IsTime, micro(s.now), &p.Permission); err != nil {
+	if err := a.covers(o.Amount, o.Kind, micro(s.now), &p.Permission); err != nil {
 		return nil, err
 	}
 	if p.OpenHolds >= MaxHoldsPerPermission || a.OpenHolds >= MaxHoldsPerAccount {
@@ -230,7 +230,7 @@ func (o *settle) fresh(s *state, id string) (any, error) {
 	if err := p.orderKnown(o.OrderTx, o.issued, o.Keys, o.Amount); err != nil {
 		return nil, err
 	}
-	if err := s.account.covers(o.Amount, o.IsTime, micro(s.now), &p.Permission); err != nil {
+	if err := s.account.covers(o.Amount, o.Kind, micro(s.now), &p.Permission); err != nil {
 		return nil, err
 	}
 	if err := s.canBurn(o.Amount, 0); err != nil {

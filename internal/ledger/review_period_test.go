@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -22,7 +23,7 @@ func TestReversedOrderEndsItsPeriod(t *testing.T) {
 		}
 		settle := func() error {
 			op := settleOp(b.permission(0), "", 0)
-			op.IsTime = true
+			op.Kind = toll.LimitTime.Kind()
 			_, err := b.Settle(b.ctx, op)
 			return err
 		}

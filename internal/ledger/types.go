@@ -281,7 +281,7 @@ type HoldOp struct {
 	Keys       []string // "n:" + nonce, "p:" + payment identifier, "j:" + jti: each names one request of the account
 	Resource   string
 	Amount     toll.Credits
-	IsTime     bool      // a time plan: amount 0, the period must run
+	Kind       toll.PlanKind
 	Until      time.Time // its distance from now counts from the time of the account when that is ahead
 	// OrderTx is the transaction of the order that was made for the request, "" for none; it is kept for the answer of the
 	// settlement. nil: not looked up, which is refused with OrderUnknown where there may be one, that is when the request is
@@ -310,7 +310,7 @@ type SettleOp struct {
 	Amount     toll.Credits // credits to burn, brought into the bounds of the plan by the caller
 	UseHeld    bool         // no amount was asked for: burn what is held, Amount when nothing is
 	HoldBounds bool         // at most what is held may be burned, and a settlement without a hold is never repeated
-	IsTime     bool
+	Kind       toll.PlanKind
 	OrderTx    *string // as in HoldOp; a hold knows its own
 	// Render makes what is stored of the answer, which comes back as Settled.Answer now and in every repeat, byte for byte. It
 	// must be pure, and what it returns must not change afterwards. All callers wait for it.

@@ -71,13 +71,9 @@ func Price(t *x402.Terms, most *toll.Credits) (verified, asked *toll.Credits) {
 		most = t.InBounds(*most).Ptr()
 	}
 	switch {
-	case t == nil:
-		return most, most
-	case t.IsTime:
+	case t != nil && !t.Kind.Charges():
 		return most, new(toll.Credits)
-	case t.MaxAmount == 0: // not known
-		return most, most
-	case most == nil:
+	case t != nil && t.MaxAmount != 0 && most == nil:
 		return nil, t.MaxAmount.Ptr()
 	}
 	return most, most

@@ -319,7 +319,7 @@ func TestSeller_Open(t *testing.T) {
 
 func TestPrice(t *testing.T) {
 	plan := &x402.Terms{MinAmount: 2, MaxAmount: 5}
-	period := &x402.Terms{MinAmount: 1, MaxAmount: 1, IsTime: true}
+	period := &x402.Terms{MinAmount: 1, MaxAmount: 1, Kind: toll.LimitTime.Kind()}
 	n := func(c toll.Credits) *toll.Credits { return &c }
 	for name, c := range map[string]struct {
 		terms                 *x402.Terms

@@ -95,7 +95,7 @@ func (v *visit) heldTable(list store.List[*toll.Balance], pace map[toll.PlanID]*
 			burned.Number = n.String()
 		}
 		switch at := v.lastsUntil(b, pace[b.PlanID]); {
-		case b.PlanType == toll.LimitTime:
+		case !b.PlanType.Kind().Charges():
 		case !at.IsZero():
 			lasts = cell{At: at}
 		case b.Available == 0:
@@ -112,7 +112,7 @@ func (v *visit) heldTable(list store.List[*toll.Balance], pace map[toll.PlanID]*
 
 // lastsUntil is when the credits of a plan run out if requests burn as many as in the last days; zero where nothing says so.
 func (v *visit) lastsUntil(b *toll.Balance, burned *big.Int) time.Time {
-	if burned == nil || burned.Sign() == 0 || b.PlanType == toll.LimitTime || b.Available == 0 {
+	if burned == nil || burned.Sign() == 0 || !b.PlanType.Kind().Charges() || b.Available == 0 {
 		return time.Time{}
 	}
 	hours := new(big.Int).Mul(big.NewInt(int64(b.Available)), big.NewInt(paceDays*24))
@@ -191,7 +191,7 @@ func (v *visit) showHolding() {
 			{"Buys", cell{Text: buys(p)}}, {"A request burns", cell{Text: burns(p)}}, {"Ends", atOr(b.ExpiresAt, "never")},
 		},
 	}
-	if p.IsTime() {
+	if !p.Kind().Charges() {
 		s.Stats = nil
 	} else {
 		week := numbers(used.credits.now[len(used.credits.now)-paceDays:]).total()
@@ -226,7 +226,7 @@ func (v *visit) orderDialog(p *toll.Plan) ([]dialog, string) {
 	} else {
 		payers.Options = append(payers.Options, v.purseOptions(p.ID)...)
 	}
-	if len(payers.Options) == 0 || p.IsPayAsYouGo() {
+	if len(payers.Options) == 0 || !p.Kind().Prepaid() {
 		return nil, o.Why
 	}
 	return []dialog{v.dialogOf("order", "Order", "One order costs "+priceOf(p)+" and buys "+buys(p)+".", payers)}, o.Why

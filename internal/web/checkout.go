@@ -384,12 +384,9 @@ func (v *visit) render(o *store.Order, set func(*checkoutPage), frame *embedded)
 		return
 	}
 	p := &checkoutPage{
-		Name: cmp.Or(plain.Name(plan.Metadata.Name), "without a name"), Buys: o.Credits.Text(), Seller: plan.Owner, OrderID: o.ID,
+		Name: cmp.Or(plain.Name(plan.Metadata.Name), "without a name"), Buys: grants(plan, o.Credits), Seller: plan.Owner, OrderID: o.ID,
 		Price: toll.FormatAmount(o.Amount, plan.Price.Decimals()) + " " + strings.ToUpper(plan.Price.CurrencyName()),
 		Test:  v.w.Environment != toll.Live, Link: v.ownLink(), Next: next,
-	}
-	if plan.IsTime() {
-		p.Buys = timeText
 	}
 	set(p)
 	title := orderTitles[p.State]

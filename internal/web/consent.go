@@ -145,7 +145,7 @@ func (w *Web) read(ctx context.Context, owner toll.Address, a *asked, c choice) 
 	}
 	plan := a.Offers[at]
 	out.PlanID = plan.ID
-	if !plan.Time {
+	if plan.Charges {
 		limit, err := toll.ParseCredits(c.Limit)
 		if err != nil || limit < 1 {
 			return out, "The limit must be a whole number of credits, 1 at least.", nil

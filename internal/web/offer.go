@@ -33,7 +33,7 @@ type offer struct {
 	Available toll.Credits
 	Until     string // of a time plan: the end of the period that runs; "" when none does
 	Free      bool
-	Time      bool
+	Charges   bool         // requests charge credits
 	Grants    toll.Credits // by an order
 	Server    bool         // its owner says that it is for the server that asks
 	Order     string       // label of the button that orders it here; "" for none
@@ -42,13 +42,13 @@ type offer struct {
 }
 
 // Ready reports whether requests can be paid as things are.
-func (o *offer) Ready() bool { return o.Free || o.Until != "" || !o.Time && o.Available > 0 }
+func (o *offer) Ready() bool { return o.Free || o.plan.Kind().Covers(o.Available, o.Until != "", 1) }
 
 // says are the terms that a person agrees to with the plan.
 func (o *offer) says() []string {
 	return []string{
 		"plan", string(o.ID), o.Name, o.Owner.String(), o.Price, o.Buys, o.Request,
-		strconv.FormatBool(o.Time), strconv.FormatBool(o.Server),
+		strconv.FormatBool(!o.Charges), strconv.FormatBool(o.Server),
 	}
 }
 
@@ -185,16 +185,13 @@ func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*off
 		return nil, err
 	}
 	o := &offer{
-		ID: p.ID, Name: cmp.Or(plain.Name(p.Metadata.Name), "without a name"), Owner: p.Owner, Price: priceOf(p), Buys: p.Credits.Amount.Text(),
-		Request: burns(p), Available: b.Available, Free: p.Price.IsFree() && !p.IsTrial, Time: p.IsTime(), Grants: p.Credits.Amount, plan: p,
+		ID: p.ID, Name: cmp.Or(plain.Name(p.Metadata.Name), "without a name"), Owner: p.Owner, Price: priceOf(p), Buys: grants(p, p.Credits.Amount),
+		Request: burns(p), Available: b.Available, Free: p.Price.IsFree() && !p.IsTrial, Charges: p.Kind().Charges(), Grants: p.Credits.Amount, plan: p,
 	}
-	if o.Time {
-		o.Buys = timeText
-		if b.IsSubscriber {
-			o.Until = "no end"
-			if b.ExpiresAt != nil {
-				o.Until = date(b.ExpiresAt.Time)
-			}
+	if p.Kind().NeedsPeriod() && b.IsSubscriber {
+		o.Until = "no end"
+		if b.ExpiresAt != nil {
+			o.Until = date(b.ExpiresAt.Time)
 		}
 	}
 	return o, nil
@@ -202,7 +199,7 @@ func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*off
 
 // orders says how the person orders a plan on the page of consent, where it cannot be paid with as it is.
 func (w *Web) orders(who *person, o *offer) {
-	if !o.Ready() && !o.plan.IsPayAsYouGo() {
+	if !o.Ready() && o.plan.Kind().Prepaid() {
 		o.Order, o.Why = w.waysToOrder(who, o)
 	}
 }
@@ -226,30 +223,6 @@ func (w *Web) waysToOrder(who *person, o *offer) (label, why string) {
 		return "", "This workspace is a wallet of yours, which the service cannot make pay: buy the plan with the wallet, by x402."
 	}
 	return "Pay " + o.Price + " from the wallet of this workspace", ""
-}
-
-// timeText is what a time plan buys.
-const timeText = "a time in which requests burn nothing"
-
-func priceOf(p *toll.Plan) string {
-	switch {
-	case p.IsPayAsYouGo():
-		return "pay as you go"
-	case p.Price.IsFree():
-		return "free"
-	}
-	return p.Price.Text() + " " + p.Price.CurrencyName()
-}
-
-func burns(p *toll.Plan) string {
-	low, high := p.Credits.MinAmount.String(), p.Credits.MaxAmount.String()
-	switch {
-	case p.IsTime():
-		return "nothing"
-	case low == high:
-		return low
-	}
-	return low + " to " + high
 }
 
 func date(t time.Time) string { return t.UTC().Format("2 January 2006 15:04 UTC") }

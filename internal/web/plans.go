@@ -73,9 +73,9 @@ func (v *visit) plansTable(list store.List[*toll.Plan]) *table {
 func buys(p *toll.Plan) string {
 	life := span(p.Credits.DurationSecs)
 	switch {
-	case p.IsTime() && life == "":
+	case !p.Kind().Charges() && life == "":
 		return "unlimited time"
-	case p.IsTime():
+	case !p.Kind().Charges():
 		return life
 	case life == "":
 		return count(int64(p.Credits.Amount), "credit")
@@ -83,10 +83,39 @@ func buys(p *toll.Plan) string {
 	return count(int64(p.Credits.Amount), "credit") + " for " + life
 }
 
+// grants describes what an order of this many credits brings.
+func grants(p *toll.Plan, credits toll.Credits) string {
+	if !p.Kind().Charges() {
+		return "a time in which requests burn nothing"
+	}
+	return credits.Text()
+}
+
+func priceOf(p *toll.Plan) string {
+	switch {
+	case !p.Kind().Prepaid():
+		return "pay as you go"
+	case p.Price.IsFree():
+		return "free"
+	}
+	return p.Price.Text() + " " + p.Price.CurrencyName()
+}
+
+func burns(p *toll.Plan) string {
+	low, high := p.Credits.MinAmount.String(), p.Credits.MaxAmount.String()
+	switch {
+	case !p.Kind().Charges():
+		return "nothing"
+	case low == high:
+		return low
+	}
+	return low + " to " + high
+}
+
 // perRequest is what one request of a plan burns, with its noun.
 func perRequest(p *toll.Plan) string {
 	switch text := burns(p); {
-	case p.IsTime():
+	case !p.Kind().Charges():
 		return text
 	case text == "1":
 		return "1 credit"
@@ -97,7 +126,7 @@ func perRequest(p *toll.Plan) string {
 
 // thousand is what 1,000 requests of a plan cost, and how many orders that is.
 func thousand(p *toll.Plan) string {
-	if p.IsTime() {
+	if !p.Kind().Charges() {
 		return "nothing beyond the price, while the period runs"
 	}
 	credits := func(each toll.Credits) *big.Int { return new(big.Int).Mul(big.NewInt(1000), big.NewInt(int64(each))) }
@@ -118,7 +147,7 @@ func thousand(p *toll.Plan) string {
 	if p.Price.IsFree() {
 		text = "nothing"
 	}
-	if p.IsPayAsYouGo() {
+	if !p.Kind().Prepaid() {
 		return text
 	}
 	return text + ", in " + between(orders) + " orders"
@@ -274,11 +303,11 @@ func (v *visit) offerCard(in toll.PlanInput) (*offerCard, error) {
 	if p.Price.IsFree() {
 		c.Price, c.Unit = "Free", ""
 	}
-	if p.IsPayAsYouGo() {
+	if !p.Kind().Prepaid() {
 		c.Buys = "each credit"
 	}
 	switch {
-	case p.IsTime():
+	case !p.Kind().Charges():
 		c.Ticks = append(c.Ticks, "As many requests as you like for "+span(p.Credits.DurationSecs))
 	default:
 		c.Ticks = append(c.Ticks, "A request costs "+perRequest(&p))

@@ -146,7 +146,7 @@ func (v *visit) explore() {
 			To: "/a/" + string(a.ID), Name: nameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText),
 			Owner: a.Owner.String(), Tags: tagLinks(a.Metadata.Tags), Price: priceOf(p) + " for " + buys(p),
 		}
-		if p.IsPayAsYouGo() {
+		if !p.Kind().Prepaid() {
 			card.Price = priceOf(p)
 		}
 		if n := len(of.Plans) - 1; n > 0 {
@@ -173,10 +173,10 @@ func cardOf(p *toll.Plan) planCard {
 		To: "/p/" + string(p.ID), ID: string(p.ID), Name: nameOf(p.Metadata.Name), Amount: priceOf(p), Buys: buys(p), Sold: p.IsListed,
 		Text: plain.Lines(p.Metadata.Description, longText),
 	}
-	if !p.Price.IsFree() && !p.IsPayAsYouGo() {
+	if !p.Price.IsFree() && p.Kind().Prepaid() {
 		c.Amount, c.Currency = grouped(p.Price.Text()), p.Price.CurrencyName()
 	}
-	if p.IsTime() {
+	if !p.Kind().Charges() {
 		c.Request = "no credits"
 		return c
 	}
@@ -255,7 +255,7 @@ const formBuy = "buy"
 type publicPlan struct {
 	planCard
 	Owner           string
-	Time, Test      bool
+	Charges, Test   bool // requests charge credits; the service takes no real money
 	Agents          []agentCard
 	Snippets        []snippet // that call the first of them
 	Workspace       string    // that buys; "" for a stranger
@@ -293,7 +293,7 @@ func (v *visit) offered() (*toll.Plan, *offer) {
 	if v.gone("plan", err) {
 		return nil, nil
 	}
-	if o.Order, o.Why = v.w.waysToOrder(v.person, o); p.IsPayAsYouGo() {
+	if o.Order, o.Why = v.w.waysToOrder(v.person, o); !p.Kind().Prepaid() {
 		o.Order, o.Why = "", "There is nothing to buy before: each request buys the credits that it needs."
 	}
 	return p, o
@@ -306,7 +306,7 @@ func (v *visit) drawPlan(p *toll.Plan, o *offer) {
 	}
 	here := v.r.URL.RequestURI()
 	page := publicPlan{
-		planCard: cardOf(p), Owner: p.Owner.String(), Time: p.IsTime(), Test: v.w.Environment != toll.Live, Action: here,
+		planCard: cardOf(p), Owner: p.Owner.String(), Charges: p.Kind().Charges(), Test: v.w.Environment != toll.Live, Action: here,
 		Everlasting: p.Credits.DurationSecs.IsZero(), CardPaid: !p.Price.IsCrypto && !p.Price.IsFree(), Coins: p.Price.IsCrypto && !p.Price.IsFree(),
 	}
 	for _, a := range agents {

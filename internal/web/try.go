@@ -191,9 +191,9 @@ func (v *visit) drawTry(c *tryCall, result *tried) {
 	}
 	most := c.most
 	for _, o := range c.ready() {
-		text := o.Name + ", " + o.Available.Text() + " left"
-		if o.Time {
-			text = o.Name + ", time plan"
+		text := o.Name + ", time plan"
+		if o.Charges {
+			text = o.Name + ", " + o.Available.Text() + " left"
 		}
 		plans = append(plans, option{Value: string(o.ID), Text: text})
 		if most == 0 && (c.plan == "" || c.plan == o.ID) {
@@ -204,7 +204,7 @@ func (v *visit) drawTry(c *tryCall, result *tried) {
 	if !page.Ready && len(c.plans) > 0 {
 		o := c.plans[0]
 		page.Buy = "/p/" + string(o.ID) + "?agent=" + string(c.agent.ID)
-		if o.Owner == v.person.Address && !o.Time && v.person.Rights.Has(toll.RightManage) {
+		if o.Owner == v.person.Address && o.Charges && v.person.Rights.Has(toll.RightManage) {
 			page.Mint = o.plan.Credits.MaxAmount.Text()
 		}
 	}
