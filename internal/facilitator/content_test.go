@@ -15,7 +15,7 @@ import (
 
 // The content of a settle is hashed as the record of what is permanent says: stored hashes decide what is a repeat.
 func TestContentIsPermanent(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "decisions", "0009-what-is-permanent.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "testdata", "permanent.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ type Entry struct {
 	low, usedUp bool // see [store.JournalRow]
 }
 
-// canonicalEntry is the version of the canonical bytes. They are permanent: see docs/decisions, "What is permanent".
+// canonicalEntry is the version of the canonical bytes. They are permanent: see testdata/permanent.md.
 const canonicalEntry = 1
 
 // Canonical returns the bytes that the commitment covers: version (1 byte), account (16), seq (8), kind (1), amount (8),

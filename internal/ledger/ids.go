@@ -18,7 +18,7 @@ import (
 // AccountID names the account of one plan and subscriber. It is never changed once made.
 type AccountID [16]byte
 
-// namespace is permanent: see docs/decisions, "What is permanent".
+// namespace is permanent: see testdata/permanent.md.
 var namespace = [16]byte{0x1b, 0x3a, 0x7f, 0x82, 0xcb, 0x86, 0x4d, 0x04, 0x9f, 0x76, 0x5b, 0x2e, 0x88, 0x90, 0x66, 0xc5}
 
 // NewAccountID returns the UUIDv5 (RFC 9562, section 5.5) of planId + "/" + lower-case address.

@@ -18,7 +18,7 @@ import (
 // The document holds the vectors; this test computes each of them and wants it there, byte for byte. A change that breaks
 // it breaks every ledger that exists.
 func TestPermanent(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "decisions", "0009-what-is-permanent.md"))
+	raw, err := os.ReadFile(filepath.Join("..", "..", "testdata", "permanent.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

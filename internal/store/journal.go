@@ -46,7 +46,7 @@ type Burn struct {
 	Answer     []byte       // stored answer, as the facilitator wrote it
 }
 
-// kindBurn is the kind of a burn. It is permanent: see docs/decisions, "What is permanent".
+// kindBurn is the kind of a burn. It is permanent: see testdata/permanent.md.
 const kindBurn = 2
 
 // Bits of the flags of a body.
