@@ -375,7 +375,7 @@ func TestHangingUpIsNotFree(t *testing.T) {
 }
 
 // A handler that reads half a request to its error works for free, even if it ignores the error. A handler that does not read the
-// body sees no error, and its answer is settled (decision 38).
+// body sees no error, and its answer is settled (decision 5).
 func TestCallerGone_HalfARequest(t *testing.T) {
 	for _, reads := range []bool{true, false} {
 		t.Run(fmt.Sprintf("reads %v", reads), func(t *testing.T) {

@@ -5,6 +5,6 @@
 // itself refuses a second run. Its bytes are stored before they are sent, recovery sends the same bytes again, and the
 // outcome is the event of the EntryPoint with the hash of the operation, never the status of a transaction of ours.
 //
-// The package owns its records, which it writes through functions of store, and no SQL (decision 21). It owns no credits: it
+// The package owns its records, which it writes through functions of store, and no SQL. It owns no credits: it
 // decides an order, with its credits, in the transaction that stores what the chain says of it ([rail.Orders]).
 package chain

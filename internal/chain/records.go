@@ -14,7 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// The records of the rail (decision 21). Each write is one transaction, which is on disk when it returns nil. Any number of
+// The records of the rail. Each write is one transaction, which is on disk when it returns nil. Any number of
 // processes share the records. Reads return [store.ErrNotFound] for a record that is not there.
 
 // CursorReader is the reader whose cursor the tracker moves.

@@ -8,7 +8,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// A claim is a hold that has lapsed and may still be settled (docs/decisions/0035-claims.md).
+// A claim is a hold that has lapsed and may still be settled (docs/decisions/0008-requests-and-holds.md).
 const (
 	sqlClaims = `SELECT ` + requestColumns + ` FROM requests WHERE account_id = $1 AND permission_hash = $2 AND state = 4
 		ORDER BY hold_ends_at`

@@ -35,7 +35,7 @@ const (
 	ChainOff      ChainMode = "off"      // no crypto plans
 )
 
-// ChainConfig says on which chain crypto plans are paid, and how (decision 21). The zero value is a chain inside the program for a
+// ChainConfig says on which chain crypto plans are paid, and how. The zero value is a chain inside the program for a
 // sandbox, started when it is first needed, and none on live. Numbers are defaults when they are 0.
 type ChainConfig struct {
 	Mode ChainMode

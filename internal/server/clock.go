@@ -20,8 +20,8 @@ const (
 	maxClockOffset = 100 * 365 * 24 * time.Hour
 )
 
-// clock is what all rooms of a process take their time from. That of a sandbox can be moved, forward only: what ended
-// once stays ended. All processes on a database have the same offset, as settings are theirs together.
+// clock gives all packages of a process their time. In a sandbox it can be moved, forward only. The offset is the same for all
+// processes and all accounts, because the sweeps and caches that end things by time know no caller.
 type clock struct {
 	machine func() time.Time
 	store   *store.Store

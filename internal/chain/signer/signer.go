@@ -1,6 +1,6 @@
 // Package signer is the only part of the crypto rail that sees private keys. It takes requests that say what is meant, builds
 // the bytes from their fields itself and signs those: there is no way to have a hash signed. What it refuses is a
-// [*Refusal], and an alarm in the log. Decision 19 says why.
+// [*Refusal], and an alarm in the log. Decision 18 says why.
 //
 // Signatures are deterministic (RFC 6979) with s in the lower half. Key bytes are zeroed before a method returns.
 package signer

@@ -1,6 +1,6 @@
 // Package userop builds what the accounts of the crypto rail sign: ERC-4337 operations for the EntryPoint v0.7 and their
 // calldata, delegations of the Delegation Framework v1.3 (ERC-7710), and authorizations of EIP-7702. It holds no key and no
-// state: everything here is a function of its arguments. Decision 19 says why operations look as they do.
+// state: everything here is a function of its arguments. Decision 18 says why operations have no fees and one nonce key per order.
 //
 // Numbers that go into words of the contract ABI are in [0, 2^256); a function that returns no error panics for others.
 package userop
