@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -89,6 +90,30 @@ func TestDocs_Links(t *testing.T) {
 			t.Errorf("two decisions have the number %s: %s and %s", number, name, other)
 		}
 		numbers[number] = name
+	}
+}
+
+// TestDocs_Program: the program in docs/GO.md compiles, and contains the lines of the README in their order.
+func TestDocs_Program(t *testing.T) {
+	inGo := regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+	pages := markdown(t)
+	shown, program := inGo.FindStringSubmatch(pages["README.md"]), inGo.FindStringSubmatch(pages["docs/GO.md"])
+	if shown == nil || program == nil {
+		t.Fatal("README.md or docs/GO.md has no block of Go")
+	}
+	rest := program[1]
+	for line := range strings.Lines(shown[1]) {
+		var found bool
+		if _, rest, found = strings.Cut(rest, line); !found {
+			t.Fatalf("docs/GO.md lacks this line of README.md, or has it earlier: %s", line)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(program[1]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
+		t.Errorf("the program of docs/GO.md: %v\n%s", err, out)
 	}
 }
 

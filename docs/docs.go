@@ -42,7 +42,7 @@ var groups = []struct {
 	Slugs []string
 }{
 	{"Buy", []string{"paying", "guide-x402-fetch", "guide-wallet", "guide-mcp-client", "guide-chat", "existing-clients"}},
-	{"Sell", []string{"mcp", "a2a", "x402", "cards", "crypto", "chat", "python", "python-reference", "typescript", "typescript-reference"}},
+	{"Sell", []string{"quickstart", "go", "mcp", "a2a", "x402", "cards", "crypto", "chat", "python", "python-reference", "typescript", "typescript-reference"}},
 	{"Account", []string{"keys", "rights", "people", "oauth", "webhooks", "lists", "glossary"}},
 	{"Run the service", []string{"operating"}},
 	{"Work on it", []string{"architecture", "rooms", "testing"}},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,16 +68,24 @@ func TestAddressesOfAService(t *testing.T) {
 	}
 }
 
-// The program of the README tells callers the address under which its agent is registered.
+// The program in the README and in docs/GO.md names the address under which docs/GO.md registers its agent.
 func TestReadmeNamesAnAbsoluteResource(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := regexp.MustCompile(`http\.Handle\("POST (/\w+)", paid\.Handler\(f, ask, ([^\n]*)\)\)\n`).FindStringSubmatch(string(readme))
-	registered := regexp.MustCompile(`\{"POST":"([^"]+)"\}`).FindStringSubmatch(string(readme))
+	guide, err := os.ReadFile("../docs/GO.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inProgram := regexp.MustCompile(`http\.Handle\("POST (/\w+)", paid\.Handler\(f, ask, ([^\n]*)\)\)\n`)
+	program := inProgram.FindStringSubmatch(string(readme))
+	registered := regexp.MustCompile(`\{"POST":"([^"]+)"\}`).FindStringSubmatch(string(guide))
 	if program == nil || registered == nil {
-		t.Fatal("the README has no program, or registers no endpoint")
+		t.Fatal("the README has no program, or docs/GO.md registers no endpoint")
+	}
+	if same := inProgram.FindStringSubmatch(string(guide)); !slices.Equal(same, program) {
+		t.Errorf("the README has %q, and docs/GO.md %q", program, same)
 	}
 	var opts []paid.Option
 	for _, o := range regexp.MustCompile(`paid\.(\w+)\(([^()]*)\)`).FindAllStringSubmatch(program[2], -1) {
