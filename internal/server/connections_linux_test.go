@@ -1,11 +1,15 @@
 package server_test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,10 +21,67 @@ import (
 	"github.com/tollhq/toll/internal/store/rounds"
 )
 
+const (
+	envIdle        = "TOLL_TEST_IDLE" // address and number of connections of a process that holds them
+	idlePerProcess = 8_000
+)
+
+// openIdle starts a process that holds n idle connections until the test ends, and returns when all are open. One process may not have
+// enough descriptors for all connections of the test.
+func openIdle(t *testing.T, address string, n int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestIdleConnections$", "-test.v")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", envIdle, address, n))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.HasSuffix(lines.Text(), "idle connections are open") {
+			return
+		}
+	}
+	t.Fatalf("the process with %d idle connections ended", n)
+}
+
+// holdIdle opens the connections of [openIdle] and holds them until its input ends.
+func holdIdle(t *testing.T, text string) {
+	address, number, _ := strings.Cut(text, " ")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		conn, err := net.DialTimeout("tcp", address, patience)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		defer conn.Close()
+	}
+	fmt.Println("idle connections are open")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
 // TestIdleConnections: more idle connections than the service may have do not keep requests from being served, nor a thousand busy
 // connections of one source. The service has 20,000 descriptors for 20,400 idle connections in the long run, else a tenth of both.
 // T173
 func TestIdleConnections(t *testing.T) {
+	if address := os.Getenv(envIdle); address != "" {
+		holdIdle(t, address)
+		return
+	}
 	t.Parallel()
 	descriptors, idle, busy := 2_000, 2_040, 1_000
 	if rounds.All() {
@@ -30,7 +91,7 @@ func TestIdleConnections(t *testing.T) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &own); err != nil {
 		t.Fatal(err)
 	}
-	if need := uint64(idle + busy + 500); own.Cur < need {
+	if need := uint64(max(busy, idlePerProcess) + 500); own.Cur < need {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: need, Max: max(own.Max, need)}); err != nil {
 			t.Fatalf("this test needs %d descriptors: %v", need, err)
 		}
@@ -45,12 +106,8 @@ func TestIdleConnections(t *testing.T) {
 	p := servertest.StartProgram(t, script, o)
 	c := newStand(t, p.URL, builder, subscriber, 1000)
 
-	for i := range idle {
-		conn, err := net.DialTimeout("tcp", o.Listen, patience)
-		if err != nil {
-			t.Fatalf("connection %d: %v", i, err)
-		}
-		defer conn.Close()
+	for left := idle; left > 0; left -= idlePerProcess {
+		openIdle(t, o.Listen, min(left, idlePerProcess))
 	}
 	for i := range 20 {
 		if r, err := c.settle(t.Context(), fmt.Sprint("beside-idle-ones-", i)); err != nil || !r.Success {
