@@ -6,7 +6,6 @@ import (
 	"html/template"
 	"maps"
 	"net/http"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -150,7 +149,7 @@ func writeDoc(w http.ResponseWriter, r *http.Request, status int, media []string
 
 // guidePage serves a guide: as a page, or under its name with .md as Markdown.
 func (h *handler) guidePage(w http.ResponseWriter, r *http.Request) {
-	name, media := path.Base(r.URL.Path), htmlType
+	name, media := strings.TrimPrefix(r.URL.Path, "/docs/"), htmlType
 	slug, asMarkdown := strings.CutSuffix(name, ".md")
 	page := h.documents.guides()[name]
 	if page == nil {
