@@ -120,9 +120,9 @@ export interface McpSeller {
  *
  * The payment of a call is `params._meta["x402/payment"]`. It is verified with a hold, the callback
  * runs and does not see it, and its result leaves with the receipt in `_meta` once it is settled.
- * A call is free if its callback throws, if its result has isError, or if the SDK rejects the result
- * (see outputSchema). A refusal is in band: a result with isError and the PaymentRequired, or
- * JSON-RPC error -32003 for resources and prompts.
+ * A call is free if its callback throws, if its result has isError, or if the SDK rejects the
+ * result (see outputSchema). A refusal is in band: a result with isError and the PaymentRequired,
+ * or JSON-RPC error -32003 for resources and prompts.
  *
  * Notifications that the callback sends with its `extra` wait for the settlement; progress without
  * a message passes. For a caller who cancels, tools work on and are settled, others end and are
