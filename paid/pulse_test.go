@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,12 +56,12 @@ func TestEvents_KeptAlive(t *testing.T) {
 					size = resp.Size
 					return 2
 				}))
-				var unsent int
-				time.AfterFunc(64*time.Second, func() { unsent = w.Body.Len() - w.flushed })
+				var unsent atomic.Int64
+				time.AfterFunc(64*time.Second, func() { unsent.Store(int64(w.unsent())) })
 				cut := streamTo(w, h)
 				body := w.Body.String()
-				if cut || unsent != 0 || strings.Count(body, ": \n\n") != c.want || strings.ReplaceAll(body, ": \n\n", "") != first+"data: 2\n\n" {
-					t.Errorf("cut %v, %d bytes not flushed, %q", cut, unsent, body)
+				if cut || unsent.Load() != 0 || strings.Count(body, ": \n\n") != c.want || strings.ReplaceAll(body, ": \n\n", "") != first+"data: 2\n\n" {
+					t.Errorf("cut %v, %d bytes not flushed, %q", cut, unsent.Load(), body)
 				}
 				if size != int64(len(first+"data: 2\n\n")) {
 					t.Errorf("the price is asked for %d bytes", size)
@@ -75,10 +77,29 @@ func TestEvents_KeptAlive(t *testing.T) {
 // flushing remembers how much of an answer was flushed.
 type flushing struct {
 	*httptest.ResponseRecorder
+	mu      sync.Mutex
 	flushed int
 }
 
-func (w *flushing) Flush() { w.flushed = w.Body.Len() }
+func (w *flushing) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ResponseRecorder.Write(p)
+}
+
+func (w *flushing) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
+func (w *flushing) Flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flushed = w.Body.Len()
+}
+
+func (w *flushing) unsent() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.Body.Len() - w.flushed
+}
 
 // TestEvents_FreeRoute: proxies do not buffer the event streams of free routes either.
 func TestEvents_FreeRoute(t *testing.T) {

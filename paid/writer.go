@@ -254,8 +254,10 @@ const endOfHold = "event: error\ndata: {\"message\":\"The hold that pays for thi
 
 // cutOff ends a stream whose hold has ended: nothing of the handler leaves any more. An event stream ends with an error event.
 func (a *writer) cutOff() {
+	locked := a.mu.TryLock() // if no write is under way, none can come before the event
 	a.cut.Store(true)
-	for end := time.Now().Add(cutPatience); !a.mu.TryLock(); time.Sleep(cutPatience / 20) {
+	for end := time.Now().Add(cutPatience); !locked; locked = a.mu.TryLock() {
+		time.Sleep(cutPatience / 20)
 		if time.Now().After(end) {
 			_ = a.rc.SetWriteDeadline(time.Unix(1, 0)) // wakes a write that a slow reader blocks
 			return
@@ -271,7 +273,7 @@ func (a *writer) cutOff() {
 
 // isBetween reports whether an event stream is between two events, so that a line of ours does not change one of them.
 func (a *writer) isBetween() bool {
-	return a.events && a.streaming && a.err == nil && !a.closed && a.declared < 0 && a.sent.Get("Content-Encoding") == "" &&
+	return a.events && a.streaming && (a.err == nil || a.err == ErrHoldEnded) && !a.closed && a.declared < 0 && a.sent.Get("Content-Encoding") == "" &&
 		(bytes.HasSuffix(a.tail, []byte("\n\n")) || bytes.HasSuffix(a.tail, []byte("\n\r\n")))
 }
 
