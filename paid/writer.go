@@ -256,8 +256,7 @@ const endOfHold = "event: error\ndata: {\"message\":\"The hold that pays for thi
 func (a *writer) cutOff() {
 	locked := a.mu.TryLock() // if no write is under way, none can come before the event
 	a.cut.Store(true)
-	for end := time.Now().Add(cutPatience); !locked; locked = a.mu.TryLock() {
-		time.Sleep(cutPatience / 20)
+	for end := time.Now().Add(cutPatience); !locked && !a.mu.TryLock(); time.Sleep(cutPatience / 20) {
 		if time.Now().After(end) {
 			_ = a.rc.SetWriteDeadline(time.Unix(1, 0)) // wakes a write that a slow reader blocks
 			return
@@ -278,8 +277,7 @@ func (a *writer) isBetween() bool {
 }
 
 func (a *writer) fail(err error) {
-	a.err = err
-	if a.cut.Load() {
+	if a.err = err; a.cut.Load() {
 		a.err = ErrHoldEnded
 	}
 }
