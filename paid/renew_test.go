@@ -156,6 +156,38 @@ func TestStreamNotRenewed(t *testing.T) {
 	}
 }
 
+// TestStreamCutBesideWrites: a write is under way when the hold ends, and the handler writes again before the stream is cut. The stream still
+// ends with its error event.
+// T103
+func TestStreamCutBesideWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(100) // renews nothing. The hold ends before the first comment, whose lock would stop the clock of the test
+		w := &slowWrites{ResponseRecorder: httptest.NewRecorder()}
+		var last error
+		cut := streamTo(w, paid.Handler(d, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for last == nil {
+				_, last = io.WriteString(w, "data: 1\n\n")
+			}
+			time.Sleep(time.Second) // the cut waits for the lock of the writer
+		}), paid.Plan(plan), atEnd, paid.HoldSecs(10)))
+		if body := w.Body.String(); !cut || last != paid.ErrHoldEnded || !strings.HasSuffix(body, "\n\nevent: error\ndata: {\"message\":\"The hold that pays for this stream has ended.\"}\n\n") {
+			t.Errorf("cut %v, %v, the end: %q", cut, last, body[max(0, len(body)-100):])
+		}
+		d.want(t, 2, 1, 0)
+	})
+}
+
+// slowWrites takes 70 ms for each write.
+type slowWrites struct{ *httptest.ResponseRecorder }
+
+func (w *slowWrites) Write(p []byte) (int, error) {
+	time.Sleep(70 * time.Millisecond)
+	return w.ResponseRecorder.Write(p)
+}
+
+func (w *slowWrites) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
 // TestErrorStream: a stream that is no 2xx costs nothing, so its hold is released before its first byte leaves. It runs for longer
 // than a hold, whether the price is fixed or not.
 // T103
