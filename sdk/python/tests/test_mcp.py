@@ -272,6 +272,60 @@ def test_an_idle_stream_gets_comments_between_its_events(
     run(work())
 
 
+LEAVES = [
+    ("tools/call", "paid", {}, 3), ("tools/call", "paid", {"caller_gone": "release"}, 0),
+    ("resources/read", "file:///a", {}, 0), ("resources/read", "file:///a", {"caller_gone": "settle"}, 2),
+    ("prompts/get", "report", {}, 0),
+]
+
+
+@pytest.mark.parametrize("method, name, settings, cost", LEAVES)
+@pytest.mark.parametrize("when", ["during the work", "as the work ends"])
+def test_a_caller_who_leaves(
+    svc: Service, token: str, method: str, name: str, settings: Any, cost: int, when: str
+) -> None:
+    async def check() -> None:
+        scene = Scene(svc, **settings)
+        had, held = svc.balance("caller"), svc.held("caller")
+        begun, left, ended = asyncio.Event(), asyncio.Event(), []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            begun.set()
+            try:
+                await (left.wait() if when == "as the work ends" else asyncio.sleep(0.3))
+            except asyncio.CancelledError:
+                ended.append("stopped")
+                raise
+            ended.append("done")
+            text = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": []}}).encode()
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+            await send({"type": "http.response.body", "body": text})
+
+        scene.gate.app = app
+        member = "uri" if method == "resources/read" else "name"
+        params = {member: name, "_meta": {"x402/payment": token}}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+        requests = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            if requests:
+                return requests.pop()
+            await begun.wait()
+            left.set()
+            return {"type": "http.disconnect"}
+
+        async def send(m: Any) -> None: ...
+
+        lines = [(b"content-length", str(len(body)).encode())]
+        await scene.gate({"type": "http", "method": "POST", "path": "/mcp", "headers": lines}, receive, send)
+        assert had - svc.balance("caller") == cost and svc.held("caller") == held
+        if when == "during the work":
+            assert ended == ["done" if cost else "stopped"]
+
+    run(check())
+
+
 def test_T96_json_differentials(svc: Service, token: str) -> None:
     """A message that two parsers could read in two ways runs in neither."""
 

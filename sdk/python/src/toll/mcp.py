@@ -14,6 +14,10 @@ the item runs, and its result leaves with the receipt in _meta once it is settle
 band: a tool result with isError and the PaymentRequired object, or JSON-RPC error -32003 for
 resources and prompts. Errors of an item are free. What has no price passes.
 
+Callers who leave: a tool runs to its end within the hold, and its result is settled. A resource or a
+prompt is stopped, and the hold is released. caller_gone="settle" or "release" chooses for all items,
+and Price(caller_gone=...) for one.
+
 A result leaves only as the answer to its own POST: on streams that a client opens with GET, answers
 are dropped, and Last-Event-ID is not passed on, as neither would be paid.
 """
@@ -22,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import urllib.parse
-from typing import Any, Literal, Mapping
+from typing import Any, Callable, Literal, Mapping
 
 from . import _core, _x402, errors
 from ._mcp_buy import METHODS, PAYMENT, RECEIPT
@@ -153,6 +157,8 @@ class _Replay:
         self._receive = receive
         self._next: asyncio.Task[Message] | None = None
         self.gone = False
+        #: Called once the caller has left.
+        self.on_gone: Callable[[], object] | None = None
 
     async def receive(self) -> Message:
         if self._body is not None:
@@ -172,6 +178,8 @@ class _Replay:
     async def _take(self) -> Message:
         message = await self._receive()
         self.gone = message["type"] == "http.disconnect"
+        if self.gone and self.on_gone is not None:
+            self.on_gone()
         return message
 
     def stop(self) -> None:
@@ -390,6 +398,11 @@ class _Call(Exchange):
             out = _error(self.call["id"], -32003, text, pr)
         return Reply(200, [], dumps(out))
 
+    def settles_gone(self) -> bool:
+        """Reports whether a result is settled although its caller has left: by default that of a tool."""
+        rule = self.price.caller_gone or self.seller.caller_gone
+        return self.kind == "tools" if rule == "by_method" else rule == "settle"
+
     async def _steps(self, steps: _core.Steps[Any]) -> Any:
         return await _core.run_async(steps, self.gate.transport)
 
@@ -415,6 +428,8 @@ class _Call(Exchange):
                 if self.replay.gone:
                     work.cancel()
 
+            if not self.settles_gone():
+                self.replay.on_gone = work.cancel
             keeping = self.keep(self.gate.transport, lambda: not self.replay.gone, lapse)
             keeper = asyncio.ensure_future(keeping)
         try:
@@ -438,7 +453,8 @@ class _Call(Exchange):
             return
         status, headers, message, shown = answer
         result = message.get("result") if isinstance(message, dict) else None
-        if not isinstance(result, dict) or result.get("isError") is True:
+        unpaid = not free and self.replay.gone and not self.settles_gone()
+        if unpaid or not isinstance(result, dict) or result.get("isError") is True:
             await self._steps(self.release())
             await self._leave(status, headers, message, shown)
             return
