@@ -60,8 +60,18 @@ var rooms = map[string]room{
 		what:  "prices on the tools, resources and prompts of an MCP server; the managed server over HTTP",
 		layer: "public",
 		ours: "toll x402 paid internal/cache internal/seller internal/plain internal/pace " +
-			"internal/meter internal/oauthmeta",
+			"internal/meter internal/oauthmeta internal/mcpwire",
 		third: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go", "golang.org/x/sync/semaphore"},
+	},
+	"internal/mcpwire": {
+		what:  "what the priced MCP server and the proxy both know of MCP: eras, callers, spellings of a URI",
+		layer: "public",
+	},
+	"internal/mcpproxy": {
+		what:  "the MCP server of somebody else behind `toll mcp`: a process or a URL, its items, its restarts",
+		layer: "public",
+		ours:  "x402 paidmcp internal/cache internal/plain internal/mcpwire",
+		third: []string{"github.com/modelcontextprotocol/go-sdk"},
 	},
 	"paida2a": {
 		what:  "a price on an agent of A2A: tasks that are paid by x402 messages",
@@ -363,7 +373,7 @@ var rooms = map[string]room{
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
 		layer: "outside",
 		ours: "toll x402 evm client paid paidmcp gateway internal/check internal/tempfile internal/pace internal/plain internal/jobs " +
-			"internal/rails internal/card/double internal/server",
+			"internal/rails internal/card/double internal/mcpproxy internal/server",
 		third: []string{
 			"github.com/ethereum/go-ethereum",
 			"github.com/go-jose/go-jose/v4",
@@ -488,23 +498,23 @@ var goroutines = map[string]string{
 	"internal/card/double/double.go":        "webhooks of the double, which stands for a service of others",
 
 	// In the programs of builders, which have no jobs.
-	"gateway/login.go":          "one login, which a person decides",
-	"gateway/handlers.go":       "one agent handler, which may ignore its time-out",
-	"internal/seller/queue.go":  "settlements that are repeated later",
-	"client/events.go":          "the silence of one stream",
-	"internal/seller/keep.go":   "the end of one hold",
-	"internal/seller/pulse.go":  "the pulse of one stream",
-	"paid/writer.go":            "the pulse of one stream",
-	"paidmcp/server.go":         "listeners",
-	"paidmcp/session.go":        "one session",
-	"paidmcp/backlog.go":        "one session",
-	"paidmcp/bearer_keys.go":    "one reading of keys, for which callers wait",
-	"paidmcp/proxy.go":          "one session",
-	"paidmcp/proxy_shelf.go":    "what a server behind the proxy offers",
-	"paidmcp/proxy_process.go":  "the end of one process",
-	"paidmcp/proxy_progress.go": "the progress of one call",
-	"paida2a/work.go":           "one task",
-	"paida2a/send.go":           "one task",
+	"gateway/login.go":              "one login, which a person decides",
+	"gateway/handlers.go":           "one agent handler, which may ignore its time-out",
+	"internal/seller/queue.go":      "settlements that are repeated later",
+	"client/events.go":              "the silence of one stream",
+	"internal/seller/keep.go":       "the end of one hold",
+	"internal/seller/pulse.go":      "the pulse of one stream",
+	"paid/writer.go":                "the pulse of one stream",
+	"paidmcp/server.go":             "listeners",
+	"paidmcp/session.go":            "one session",
+	"paidmcp/backlog.go":            "one session",
+	"paidmcp/bearer_keys.go":        "one reading of keys, for which callers wait",
+	"internal/mcpproxy/proxy.go":    "one session",
+	"internal/mcpproxy/items.go":    "what a server behind the proxy offers",
+	"internal/mcpproxy/process.go":  "the end of one process",
+	"internal/mcpproxy/progress.go": "the progress of one call",
+	"paida2a/work.go":               "one task",
+	"paida2a/send.go":               "one task",
 }
 
 func TestRooms(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/mcpwire"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
@@ -143,7 +144,7 @@ func (c *call) message() string {
 // SDK can set from outside.
 func (c *call) newToolResult() *mcp.CallToolResult {
 	res := new(mcp.CallToolResult)
-	if r, ok := c.req.(*mcp.CallToolRequest); ok && r.ProtocolVersion() >= firstModern {
+	if r, ok := c.req.(*mcp.CallToolRequest); ok && r.ProtocolVersion() >= mcpwire.FirstModern {
 		if x402.Decode([]byte(`{"content":[],"resultType":"complete"}`), res) != nil {
 			return new(mcp.CallToolResult)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/cache"
+	"github.com/tollhq/toll/internal/mcpwire"
 	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/x402"
 )
@@ -209,7 +210,7 @@ func withoutCredentials(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		h := extra.Header.Clone()
 		if who := h[headerCaller]; len(who) > 0 {
-			ctx = context.WithValue(ctx, callerKey{}, who[0])
+			ctx = mcpwire.WithCaller(ctx, who[0])
 		}
 		delete(h, headerCaller)
 		for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization", x402.HeaderSignature} {

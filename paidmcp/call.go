@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/mcpwire"
 	"github.com/tollhq/toll/internal/seller"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
@@ -94,7 +95,7 @@ func withCodes(next mcp.MethodHandler) mcp.MethodHandler {
 // LogicalURL returns the url under which an agent registers an item, for example "mcp://demo/tools/ask"; the name "*" stands
 // for all items of the type.
 func (p *Payments) LogicalURL(t Type, name string) string {
-	if name != anyName {
+	if name != mcpwire.AnyName {
 		name = url.PathEscape(name)
 	}
 	return "mcp://" + p.cfg.ServerName + "/" + string(t) + "/" + name
@@ -119,7 +120,11 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	settles := sync.OnceValue(func() bool { return c.settlesGone(ctx) })
 	work, cancel := c.workContext(ctx, settles)
 	defer cancel(nil)
-	inner := context.WithValue(context.WithValue(work, paymentKey{}, c.payment()), callKey{}, c)
+	payment := c.payment()
+	inner := context.WithValue(context.WithValue(work, paymentKey{}, payment), callKey{}, c)
+	if payment.Payer != "" {
+		inner = mcpwire.WithCaller(inner, "subscriber "+payment.Payer)
+	}
 	keeper := c.sale.Keep(ctx)
 	defer keeper.Stop()
 	if c.price.stream {

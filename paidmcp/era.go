@@ -10,17 +10,13 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/mcpwire"
 	"github.com/tollhq/toll/internal/pace"
 )
 
-// The protocol has two eras. Up to 2025-11-25 a client initializes a session and names it in each request; from 2026-07-28
-// each request stands alone. MCP-Protocol-Version chooses, and a request without it is of the older one.
 const (
-	firstModern      = "2026-07-28"
-	lastWithSessions = "2025-11-25"
-)
-
-const (
+	// headerCaller names, among the headers of a message, its sender. No request can bring such a name.
+	headerCaller  = ":caller"
 	headerVersion = "MCP-Protocol-Version"
 	headerSession = "Mcp-Session-Id"
 	headerMethod  = "Mcp-Method"
@@ -44,7 +40,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	version := r.Header.Get(headerVersion)
-	modern := version >= firstModern
+	modern := version >= mcpwire.FirstModern
 	alone := modern || s.cfg.Stateless
 	if version != "" && !modern && !slices.Contains(mcp.SupportedProtocolVersions(), version) {
 		invalid(nil, "Unsupported protocol version. Supported are "+strings.Join(mcp.SupportedProtocolVersions(), ", ")+".").write(w)

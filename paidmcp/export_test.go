@@ -39,26 +39,6 @@ func (s *Server) Held() (n int64) {
 	return n
 }
 
-// InPlaceOf returns what the proxy takes in place of a message of the server behind, which arrives in pieces.
-func InPlaceOf(text string) string {
-	var m capped
-	for len(text) > 0 {
-		n := min(len(text), 5000)
-		if _, err := m.Write([]byte(text[:n])); err != nil {
-			return err.Error()
-		}
-		text = text[n:]
-	}
-	return string(m.message())
-}
-
-// SetProbeTime shortens how long the processes of a test may leave a probe without an answer.
-func SetProbeTime(d time.Duration) (restore func()) {
-	before := probeTime
-	probeTime = d
-	return func() { probeTime = before }
-}
-
 // SetPatience shortens how long the servers of a test wait for bodies and readers.
 func SetPatience(d time.Duration) (restore func()) {
 	before := patience

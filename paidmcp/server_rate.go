@@ -7,6 +7,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/mcpwire"
 	"github.com/tollhq/toll/internal/meter"
 )
 
@@ -31,7 +32,7 @@ func limitCompletions(clock func() time.Time) mcp.Middleware {
 	calls := perMinute[string](completionRate)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			if method == methodComplete && !calls.Take(callerOf(ctx), 1, now(clock)).OK {
+			if method == methodComplete && !calls.Take(mcpwire.Caller(ctx), 1, now(clock)).OK {
 				return nil, &jsonrpc.Error{Code: codeLimit, Message: "There are too many completions. Retry in a minute."}
 			}
 			return next(ctx, method, req)

@@ -1,7 +1,6 @@
 package x402
 
 import (
-	"encoding/json"
 	"reflect"
 	"strings"
 
@@ -248,8 +247,3 @@ func (r *SettleRequest) take(b *settleBody) error {
 	}
 	return r.PaymentRequired.check()
 }
-
-var (
-	_ json.Unmarshaler = (*VerifyRequest)(nil)
-	_ json.Unmarshaler = (*SettleRequest)(nil)
-)

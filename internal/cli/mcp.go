@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/mcpproxy"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/paidmcp"
 )
@@ -147,13 +148,13 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 }
 
 // behind is the server that gets a price.
-func (a *app) behind(ctx context.Context, f mcpFlags, command []string, log *slog.Logger) (*paidmcp.Upstream, error) {
+func (a *app) behind(ctx context.Context, f mcpFlags, command []string, log *slog.Logger) (*mcpproxy.Upstream, error) {
 	switch {
 	case (f.upstream == "") == (len(command) == 0):
 		return nil, usagef("the server is a command behind --, or --upstream")
 	case f.upstream == "":
 		hideProcess() // the command must not read our API key there
-		return paidmcp.Command(log, func() *exec.Cmd {
+		return mcpproxy.Command(log, func() *exec.Cmd {
 			// It ends when its connection does, and not before: its last calls may be paid.
 			c := exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...)
 			c.Stderr = a.err
@@ -163,7 +164,7 @@ func (a *app) behind(ctx context.Context, f mcpFlags, command []string, log *slo
 	if u, err := httpURL(f.upstream); err != nil || u.User != nil {
 		return nil, usagef("--upstream must be an absolute http or https url without user")
 	}
-	return paidmcp.Remote(log, f.upstream, f.upstreamToken), nil
+	return mcpproxy.Remote(log, f.upstream, f.upstreamToken), nil
 }
 
 // serverName makes of what a server calls itself a name that can stand in a url.
@@ -231,11 +232,10 @@ func itemPrices(f mcpFlags) ([]itemPrice, error) {
 	return out, nil
 }
 
-// maxShownNames bounds how many items an error names.
-const maxShownNames = 20
+const maxShownNames = 20 // of items, in an error
 
 // namesItems refuses a price for an item that the server behind does not have. One whose items may change gets a warning.
-func (a *app) namesItems(ctx context.Context, u *paidmcp.Upstream, prices []itemPrice) error {
+func (a *app) namesItems(ctx context.Context, u *mcpproxy.Upstream, prices []itemPrice) error {
 	for _, kind := range itemTypes {
 		if !slices.ContainsFunc(prices, func(p itemPrice) bool { return p.kind == kind && p.name != "*" }) {
 			continue

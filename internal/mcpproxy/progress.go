@@ -1,4 +1,4 @@
-package paidmcp
+package mcpproxy
 
 import (
 	"context"
@@ -17,6 +17,9 @@ const (
 	progressTime = time.Second
 )
 
+// maxProgress bounds the progress of one call that waits for its reader.
+const maxProgress = 1000
+
 // track gives a call that wants to hear of its progress a token of our own, as callers choose theirs alike, and passes on what comes
 // under it. What it returns ends that, once all that came before the result has gone on.
 func (u *Upstream) track(ctx context.Context, session *mcp.ServerSession, in, out mcp.RequestParams) (done func()) {
@@ -25,7 +28,7 @@ func (u *Upstream) track(ctx context.Context, session *mcp.ServerSession, in, ou
 		return func() {}
 	}
 	// A caller who reads slowly must not hold up others, so what is beyond the bound is dropped.
-	came, passed := make(chan *mcp.ProgressNotificationParams, maxNotices), make(chan struct{})
+	came, passed := make(chan *mcp.ProgressNotificationParams, maxProgress), make(chan struct{})
 	u.mu.Lock()
 	u.serial++
 	own := "toll-" + strconv.FormatInt(u.serial, 10)
@@ -35,7 +38,7 @@ func (u *Upstream) track(ctx context.Context, session *mcp.ServerSession, in, ou
 	go func() {
 		defer close(passed)
 		for p := range came {
-			p.Meta, p.ProgressToken = homeward(p.Meta), token
+			p.Meta, p.ProgressToken = toCaller(p.Meta), token
 			if err := session.NotifyProgress(ctx, p); err != nil {
 				u.log.Debug("mcp: progress could not be passed on", "error", err)
 			}

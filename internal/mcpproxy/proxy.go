@@ -1,4 +1,7 @@
-package paidmcp
+// Package mcpproxy connects to an MCP server of somebody else for toll mcp: a command that speaks over its standard input and output, or a
+// URL. It offers the items of that server through a server of the Go SDK, whose calls package paidmcp prices, and passes on calls,
+// progress, errors and questions to callers. A process that ends is started again, and a caller whose calls end it is held up.
+package mcpproxy
 
 import (
 	"cmp"
@@ -17,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll/internal/cache"
+	"github.com/tollhq/toll/internal/mcpwire"
 )
 
 const (
@@ -31,15 +35,17 @@ const (
 // All callers share one connection to it, and so what the server keeps for its client. It never sees who they are: nothing
 // of their credentials, payments or headers is passed on.
 type Upstream struct {
+	ProbeTime time.Duration // that a process may take to start and to answer server/discover: 20 s
+
 	dial func() mcp.Transport
 	log  *slog.Logger
 
 	first   *mcp.InitializeResult // what the server said of itself at the first contact
 	changed chan struct{}         // its lists are to be read again
 
-	suspects suspects
-	blames   bool // the end of the connection is the end of a process, which a call may have brought about
-	isOlder  bool // this process failed to answer server/discover
+	crashes crashes
+	blames  bool // the end of the connection is the end of a process, which a call may have brought about
+	isOlder bool // this process failed to answer server/discover
 
 	mu     sync.Mutex
 	link   *link         // nil while there is no connection
@@ -75,18 +81,18 @@ func (l *link) leave(who string, answered bool) {
 	if answered {
 		return
 	}
-	maps.DeleteFunc(l.left, func(_ string, at time.Time) bool { return len(l.left) >= maxLeft && time.Since(at) > suspectTime })
+	maps.DeleteFunc(l.left, func(_ string, at time.Time) bool { return len(l.left) >= maxLeft && time.Since(at) > blameTime })
 	if len(l.left) < maxLeft {
 		l.left[who] = time.Now()
 	}
 }
 
-// suspects returns whose calls may have ended the server behind.
-func (l *link) suspects() (names []string) {
+// recentCallers returns the callers whose calls may have ended the server behind.
+func (l *link) recentCallers() (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for who, at := range l.left {
-		if time.Since(at) <= suspectTime {
+		if time.Since(at) <= blameTime {
 			l.callers[who]++
 		}
 	}
@@ -124,8 +130,8 @@ func Remote(log *slog.Logger, endpoint, token string) *Upstream {
 
 func newUpstream(log *slog.Logger) *Upstream {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
-	u := &Upstream{log: log, changed: make(chan struct{}, 1), ready: make(chan struct{}), asking: make(map[string]chan<- *mcp.ProgressNotificationParams)}
-	u.suspects.byName = cache.New[string, *suspect](maxSuspects)
+	u := &Upstream{ProbeTime: 20 * time.Second, log: log, changed: make(chan struct{}, 1), ready: make(chan struct{}), asking: make(map[string]chan<- *mcp.ProgressNotificationParams)}
+	u.crashes.byName = cache.New[string, *crasher](maxCrashers)
 	close(u.ready)
 	return u
 }
@@ -145,10 +151,10 @@ func (u *Upstream) Connect(ctx context.Context) error {
 // server over HTTP gets a session first and, if a caller needs it, a second connection, see [modern].
 func (u *Upstream) connect(ctx context.Context) (l *link, err error) {
 	if u.blames && !u.isOlder {
-		l, err = u.open(ctx, probeTime, "")
+		l, err = u.open(ctx, u.ProbeTime, "")
 	}
 	if l == nil {
-		l, err = u.open(ctx, connectTime, lastWithSessions)
+		l, err = u.open(ctx, connectTime, mcpwire.LastWithSessions)
 		u.isOlder = err == nil
 		if said := (*jsonrpc.Error)(nil); errors.As(err, &said) {
 			l, err = u.open(ctx, connectTime, "")
@@ -163,9 +169,6 @@ func (u *Upstream) connect(ctx context.Context) (l *link, err error) {
 	u.reread()
 	return l, nil
 }
-
-// probeTime bounds how long a process may take to start and to answer server/discover.
-var probeTime = 20 * time.Second
 
 // open opens one connection with this version of the protocol. Without a version it sends server/discover, and initializes a
 // session if the server refuses.
@@ -230,7 +233,7 @@ func (u *Upstream) keep(ctx context.Context) {
 		l, err = u.connect(ctx)
 		u.stopWaiting()
 		if err != nil {
-			u.log.Warn("mcp: the server behind cannot be reached", "error", err)
+			u.log.WarnContext(ctx, "mcp: the server behind cannot be reached", "error", err)
 			wait = min(max(2*wait, firstRetry), lastRetry)
 		}
 	}
@@ -241,8 +244,8 @@ func (u *Upstream) ended(l *link, wait time.Duration) time.Duration {
 	var names []string
 	held := 0
 	if u.blames {
-		names = l.suspects()
-		held = u.suspects.blame(names)
+		names = l.recentCallers()
+		held = u.crashes.blame(names)
 	}
 	if len(names) > 0 || time.Since(l.began) >= lastRetry {
 		wait = 0
@@ -291,8 +294,8 @@ func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R,
 		case <-time.After(restartTime):
 		}
 	}
-	who := callerOf(ctx)
-	if err := u.suspects.admit(ctx, who); err != nil {
+	who := mcpwire.Caller(ctx)
+	if err := u.crashes.admit(ctx, who); err != nil {
 		return none, err
 	}
 	if l = u.connected(); l == nil {
@@ -309,7 +312,7 @@ func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R,
 	if !isAnswer {
 		return none, err
 	}
-	u.suspects.answered(who)
+	u.crashes.answered(who)
 	return res, err
 }
 
@@ -325,9 +328,9 @@ func (u *Upstream) failed(err error) error {
 	return errBehind
 }
 
-// onward is the _meta of a call without what is between the caller and us: payments, the version of the protocol and the
+// toServer returns the _meta of a call without what is between the caller and us: payments, the version of the protocol and the
 // client, the progress token.
-func onward(meta mcp.Meta) mcp.Meta {
+func toServer(meta mcp.Meta) mcp.Meta {
 	var out mcp.Meta
 	for name, value := range meta {
 		if isOurs(name) || name == "progressToken" {
@@ -341,8 +344,8 @@ func onward(meta mcp.Meta) mcp.Meta {
 	return out
 }
 
-// homeward takes away what only we may say: a server behind cannot write receipts.
-func homeward(meta mcp.Meta) mcp.Meta {
+// toCaller takes away what only we may say: a server behind cannot write receipts.
+func toCaller(meta mcp.Meta) mcp.Meta {
 	for name := range meta {
 		if isOurs(name) {
 			delete(meta, name)
@@ -357,7 +360,7 @@ func isOurs(name string) bool {
 
 func (u *Upstream) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	p := &mcp.CallToolParams{
-		Meta: onward(req.Params.Meta), Name: req.Params.Name, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState,
+		Meta: toServer(req.Params.Meta), Name: req.Params.Name, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState,
 	}
 	if len(req.Params.Arguments) > 0 {
 		p.Arguments = req.Params.Arguments
@@ -370,13 +373,13 @@ func (u *Upstream) callTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 		return nil, err
 	}
 	restoreExact(res)
-	res.Meta = homeward(res.Meta)
+	res.Meta = toCaller(res.Meta)
 	return res, nil
 }
 
 func (u *Upstream) readResource(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	p := &mcp.ReadResourceParams{
-		Meta: onward(req.Params.Meta), URI: req.Params.URI, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState,
+		Meta: toServer(req.Params.Meta), URI: req.Params.URI, InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState,
 	}
 	defer u.track(ctx, req.Session, req.Params, p)()
 	res, err := ask(ctx, u, func(l *link) (*mcp.ReadResourceResult, error) {
@@ -387,7 +390,7 @@ func (u *Upstream) readResource(ctx context.Context, req *mcp.ReadResourceReques
 	}
 	// The SDK may keep what it returned, and others get the same.
 	out := *res
-	out.Meta = homeward(maps.Clone(res.Meta))
+	out.Meta = toCaller(maps.Clone(res.Meta))
 	out.Contents = make([]*mcp.ResourceContents, len(res.Contents))
 	for i, c := range res.Contents {
 		one := *c
@@ -398,7 +401,7 @@ func (u *Upstream) readResource(ctx context.Context, req *mcp.ReadResourceReques
 
 func (u *Upstream) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	p := &mcp.GetPromptParams{
-		Meta: onward(req.Params.Meta), Name: req.Params.Name, Arguments: req.Params.Arguments,
+		Meta: toServer(req.Params.Meta), Name: req.Params.Name, Arguments: req.Params.Arguments,
 		InputResponses: req.Params.InputResponses, RequestState: req.Params.RequestState,
 	}
 	defer u.track(ctx, req.Session, req.Params, p)()
@@ -408,12 +411,12 @@ func (u *Upstream) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.
 	if err != nil {
 		return nil, err
 	}
-	res.Meta = homeward(res.Meta)
+	res.Meta = toCaller(res.Meta)
 	return res, nil
 }
 
 func (u *Upstream) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	p := *req.Params
-	p.Meta = onward(p.Meta)
+	p.Meta = toServer(p.Meta)
 	return ask(ctx, u, func(l *link) (*mcp.CompleteResult, error) { return l.session.Complete(ctx, &p) })
 }

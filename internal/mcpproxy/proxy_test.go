@@ -1,4 +1,4 @@
-package paidmcp_test
+package mcpproxy_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/mcpproxy"
 	"github.com/tollhq/toll/paidmcp"
 	"github.com/tollhq/toll/tolltest"
 )
@@ -131,13 +132,13 @@ func processOf(kind string) func() *exec.Cmd {
 }
 
 // priced puts an upstream behind prices: 2 credits for tools, 3 for resources, 1 for prompts, and reveal is free.
-func priced(t testing.TB, svc *tolltest.Service, u *paidmcp.Upstream) *hosted {
+func priced(t testing.TB, svc *tolltest.Service, u *mcpproxy.Upstream) *hosted {
 	t.Helper()
 	return pricedAt(t, svc, u, svc.Now)
 }
 
 // pricedAt is priced with payments and a server that follow clock.
-func pricedAt(t testing.TB, svc *tolltest.Service, u *paidmcp.Upstream, clock func() time.Time) *hosted {
+func pricedAt(t testing.TB, svc *tolltest.Service, u *mcpproxy.Upstream, clock func() time.Time) *hosted {
 	t.Helper()
 	if err := u.Connect(t.Context()); err != nil {
 		t.Fatal(err)
@@ -204,17 +205,17 @@ func (b *behind) all() string {
 // TestProxy gives a price to a process and to a server over HTTP, neither of which knows of it.
 func TestProxy(t *testing.T) {
 	svc := service(t)
-	for name, open := range map[string]func(testing.TB) *paidmcp.Upstream{
-		"process": func(testing.TB) *paidmcp.Upstream { return paidmcp.Command(nil, process) },
-		"http": func(t testing.TB) *paidmcp.Upstream {
-			return paidmcp.Remote(nil, recorded(t, somebodys(), false).url, "")
+	for name, open := range map[string]func(testing.TB) *mcpproxy.Upstream{
+		"process": func(testing.TB) *mcpproxy.Upstream { return mcpproxy.Command(nil, process) },
+		"http": func(t testing.TB) *mcpproxy.Upstream {
+			return mcpproxy.Remote(nil, recorded(t, somebodys(), false).url, "")
 		},
 	} {
 		t.Run(name, func(t *testing.T) { proxied(t, svc, open(t)) })
 	}
 }
 
-func proxied(t *testing.T, svc *tolltest.Service, u *paidmcp.Upstream) {
+func proxied(t *testing.T, svc *tolltest.Service, u *mcpproxy.Upstream) {
 	h, ann := priced(t, svc, u), svc.Subscriber(50)
 	changed, progress := make(chan struct{}, 8), make(chan *mcp.ProgressNotificationParams, 8)
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
@@ -324,7 +325,7 @@ func proxied(t *testing.T, svc *tolltest.Service, u *paidmcp.Upstream) {
 // TestProxy_BrokenProcess: a process that dies costs nothing, and another one takes its place.
 func TestProxy_BrokenProcess(t *testing.T) {
 	svc := service(t)
-	h, ann := priced(t, svc, paidmcp.Command(nil, process)), svc.Subscriber(50)
+	h, ann := priced(t, svc, mcpproxy.Command(nil, process)), svc.Subscriber(50)
 	if r := h.post(call(1, "exit", "", paidBy(ann.AccessToken))).rpc(t); r.Error.Code != jsonrpc.CodeInternalError || r.Error.Message != "The server behind did not answer." {
 		t.Errorf("%+v", r)
 	}
@@ -342,7 +343,7 @@ func TestProxy_BrokenProcess(t *testing.T) {
 	if b := ann.Balance(); b != 48 {
 		t.Errorf("balance %v", b)
 	}
-	if err := paidmcp.Command(nil, func() *exec.Cmd { return exec.Command("/nonexistent/program") }).Connect(t.Context()); err == nil {
+	if err := mcpproxy.Command(nil, func() *exec.Cmd { return exec.Command("/nonexistent/program") }).Connect(t.Context()); err == nil {
 		t.Error("a command that does not exist was started")
 	}
 }
@@ -351,7 +352,7 @@ func TestProxy_BrokenProcess(t *testing.T) {
 // other items are offered.
 func TestProxy_NoTemplates(t *testing.T) {
 	svc := service(t)
-	u := paidmcp.Command(nil, processOf("no templates"))
+	u := mcpproxy.Command(nil, processOf("no templates"))
 	h, ann := priced(t, svc, u), svc.Subscriber(50)
 	if r := h.post(call(1, "measure", "", paidBy(ann.AccessToken))).rpc(t); r.Error.Code != 0 || r.Result.IsError {
 		t.Errorf("%+v", r)
@@ -367,8 +368,8 @@ func TestProxy_NoTemplates(t *testing.T) {
 func TestCredentialsStayHere(t *testing.T) {
 	svc := service(t)
 	web := recorded(t, somebodys(), true)
-	for name, u := range map[string]*paidmcp.Upstream{
-		"process": paidmcp.Command(nil, process), "http": paidmcp.Remote(nil, web.url, "builders-secret"),
+	for name, u := range map[string]*mcpproxy.Upstream{
+		"process": mcpproxy.Command(nil, process), "http": mcpproxy.Remote(nil, web.url, "builders-secret"),
 	} {
 		h, ann := priced(t, svc, u), svc.Subscriber(50)
 		payload := map[string]any{"x402Version": 2, "payload": map[string]any{"signature": ann.AccessToken}}
@@ -423,11 +424,11 @@ func TestItems_Has(t *testing.T) {
 		{paidmcp.Resources, "file:///a", true}, {paidmcp.Resources, "file:///b", false}, {paidmcp.Resources, "file:///docs/one", true},
 		{paidmcp.Resources, "FILE:///docs/%6fne", true}, {paidmcp.Resources, "file:///{any}", true}, {paidmcp.Resources, "http://{host}", true},
 	} {
-		if got := (paidmcp.Items{Type: tc.kind, Names: names}).Has(tc.name); got != tc.want {
+		if got := (mcpproxy.Items{Type: tc.kind, Names: names}).Has(tc.name); got != tc.want {
 			t.Errorf("%s/%s: %v", tc.kind, tc.name, got)
 		}
 	}
-	if (paidmcp.Items{Type: paidmcp.Resources, Names: []string{"file:///a"}}).Has("file:///b/{name}") {
+	if (mcpproxy.Items{Type: paidmcp.Resources, Names: []string{"file:///a"}}).Has("file:///b/{name}") {
 		t.Error("a template counts for a resource that it cannot stand for")
 	}
 }

@@ -1,4 +1,4 @@
-package paidmcp_test
+package mcpproxy_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/mcpproxy"
 	"github.com/tollhq/toll/paidmcp"
 )
 
@@ -61,7 +62,7 @@ func rough() *mcp.Server {
 
 // roughHost puts the process of rough behind a price of 0.
 func roughHost(t *testing.T) *hosted {
-	return free(priced(t, service(t), paidmcp.Command(nil, processOf("rough"))))
+	return free(priced(t, service(t), mcpproxy.Command(nil, processOf("rough"))))
 }
 
 func free(h *hosted) *hosted {
@@ -91,8 +92,8 @@ func (h *hosted) count(stop chan struct{}, answered, failed *atomic.Int64, heade
 func TestOversizedAnswer(t *testing.T) {
 	for name, h := range map[string]*hosted{
 		"process": roughHost(t),
-		"events":  free(priced(t, service(t), paidmcp.Remote(nil, recorded(t, rough(), false).url, ""))),
-		"json":    free(priced(t, service(t), paidmcp.Remote(nil, recorded(t, rough(), true).url, ""))),
+		"events":  free(priced(t, service(t), mcpproxy.Remote(nil, recorded(t, rough(), false).url, ""))),
+		"json":    free(priced(t, service(t), mcpproxy.Remote(nil, recorded(t, rough(), true).url, ""))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			// One such answer was enough to end the connection. Each takes seconds under the race detector.
@@ -120,35 +121,6 @@ func TestOversizedAnswer(t *testing.T) {
 				t.Errorf("%d of %d huge calls were told why", told.Load(), calls)
 			}
 		})
-	}
-}
-
-// TestIDOfLargeMessage: the id is found wherever it stands, and nothing else is taken for it.
-// T137
-func TestIDOfLargeMessage(t *testing.T) {
-	big := strings.Repeat("x", 16<<20)
-	for text, want := range map[string]string{
-		`{"jsonrpc":"2.0","id":7,"result":{"id":1,"t":"` + big + `"}}`:               "7",
-		`{"result":{"t":"` + big + `\\","id":1},"jsonrpc":"2.0", "id" : 7 }`:         "7",
-		`{"result":[{"id":1},"\"}],\"id\":2,` + big + `"],"id":-7}`:                  "-7",
-		`{"id":"7","result":"` + big + `"}`:                                          "",
-		`{"id":7.5,"result":"` + big + `"}`:                                          "",
-		`{"\u0069d":8,"result":"id","x":"` + big + `"}`:                              "",
-		`{"jsonrpc":"2.0","id":7,"method":"sampling/create","params":"` + big + `"}`: "",
-		`{"id":123456789012345678901234567890,"result":"` + big + `"}`:               "",
-		`{"id":7,"result":"small"}`:                                                  "small",
-		big + "x":                                                                    "",
-	} {
-		got := paidmcp.InPlaceOf(text)
-		if want == "small" {
-			if got != text {
-				t.Errorf("%q became %q", text, got)
-			}
-			continue
-		}
-		if want == "" && got != "" || want != "" && !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":`+want+`,"error":`) {
-			t.Errorf("%.40s…: %.200q, want the id %q", text, got, want)
-		}
 	}
 }
 
@@ -249,7 +221,7 @@ func TestProxyFaults_Completions(t *testing.T) {
 	// The clock is fixed: a slow machine takes so long for 125 calls that the rate allows one more.
 	var now atomic.Int64
 	now.Store(time.Now().UnixNano())
-	h := pricedAt(t, service(t), paidmcp.Command(nil, process), func() time.Time { return time.Unix(0, now.Load()) })
+	h := pricedAt(t, service(t), mcpproxy.Command(nil, process), func() time.Time { return time.Unix(0, now.Load()) })
 	body := message(1, "completion/complete", map[string]any{
 		"ref": map[string]any{"type": "ref/prompt", "name": "greet"}, "argument": map[string]any{"name": "who", "value": "A"},
 	})

@@ -1,4 +1,4 @@
-package paidmcp
+package mcpproxy
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tollhq/toll/internal/mcpwire"
 )
 
 // modernTime bounds the question whether a server behind speaks the newer era too.
@@ -23,7 +24,7 @@ type modern struct {
 // sessionOf returns the session for a call with this _meta. In the newer era onward, the _meta that the server behind sees, names
 // what the caller can do, so that it asks for nothing else.
 func (u *Upstream) sessionOf(ctx context.Context, l *link, meta mcp.Meta, onward *mcp.Meta) *mcp.ClientSession {
-	if version, _ := meta[mcp.MetaKeyProtocolVersion].(string); version < firstModern {
+	if version, _ := meta[mcp.MetaKeyProtocolVersion].(string); version < mcpwire.FirstModern {
 		return l.session
 	}
 	session := l.session
@@ -42,7 +43,9 @@ func (u *Upstream) sessionOf(ctx context.Context, l *link, meta mcp.Meta, onward
 	return session
 }
 
-func isModern(s *mcp.ClientSession) bool { return s.InitializeResult().ProtocolVersion >= firstModern }
+func isModern(s *mcp.ClientSession) bool {
+	return s.InitializeResult().ProtocolVersion >= mcpwire.FirstModern
+}
 
 func (u *Upstream) modernOf(ctx context.Context, l *link) *mcp.ClientSession {
 	if u.blames {
@@ -89,7 +92,7 @@ func (l *link) closeModern() {
 // newClient returns a client that can do nothing by itself: questions of the server to its client could not be passed to one
 // caller among many. changed is called when one of the lists has changed.
 func newClient(changed func()) *mcp.Client {
-	return mcp.NewClient(&mcp.Implementation{Name: "toll", Version: defaultVersion}, &mcp.ClientOptions{
+	return mcp.NewClient(&mcp.Implementation{Name: "toll", Version: "1.0.0"}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{}, MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
 		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { changed() },
 		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { changed() },

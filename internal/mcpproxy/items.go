@@ -1,8 +1,9 @@
-package paidmcp
+package mcpproxy
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tollhq/toll/internal/mcpwire"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/paidmcp"
 )
 
 // maxItems bounds what is taken over of one kind. A server that lists without an end is cut.
@@ -25,7 +29,7 @@ func (u *Upstream) Name() string {
 
 // Items are what a server behind has of one type.
 type Items struct {
-	Type    Type
+	Type    paidmcp.Type
 	Names   []string // of tools and prompts; uris of resources, and templates of uris
 	Changes bool     // the server declares that there may be others later
 }
@@ -33,24 +37,24 @@ type Items struct {
 // Has reports whether a price under this name, see [Payments.Price], counts for one of them. Of two templates of uris it is not
 // known, and taken for granted.
 func (i Items) Has(name string) bool {
-	if name == anyName || slices.Contains(i.Names, name) {
+	if name == mcpwire.AnyName || slices.Contains(i.Names, name) {
 		return true
 	}
-	return i.Type == Resources && slices.ContainsFunc(i.Names, func(own string) bool {
-		switch isTemplate := expression.MatchString; {
+	return i.Type == paidmcp.Resources && slices.ContainsFunc(i.Names, func(own string) bool {
+		switch isTemplate := mcpwire.IsTemplate; {
 		case isTemplate(own) && isTemplate(name):
 			return true
 		case isTemplate(own):
-			return slices.ContainsFunc(spellings(name), templateRegexp(own).MatchString)
+			return slices.ContainsFunc(mcpwire.Spellings(name), mcpwire.TemplateRegexp(own).MatchString)
 		case isTemplate(name):
-			return slices.ContainsFunc(spellings(own), templateRegexp(name).MatchString)
+			return slices.ContainsFunc(mcpwire.Spellings(own), mcpwire.TemplateRegexp(name).MatchString)
 		}
-		return slices.Contains(spellings(own), name)
+		return slices.Contains(mcpwire.Spellings(own), name)
 	})
 }
 
 // Items asks the server behind what it has of a type. [Upstream.Connect] was called before.
-func (u *Upstream) Items(ctx context.Context, t Type) (Items, error) {
+func (u *Upstream) Items(ctx context.Context, t paidmcp.Type) (Items, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	out := Items{Type: t}
@@ -75,20 +79,20 @@ type item struct {
 }
 
 // list returns what the server behind has of a type, and whether it says that there may be others later.
-func (u *Upstream) list(ctx context.Context, session *mcp.ClientSession, t Type) (items []item, changes bool, err error) {
+func (u *Upstream) list(ctx context.Context, session *mcp.ClientSession, t paidmcp.Type) (items []item, changes bool, err error) {
 	switch caps := session.InitializeResult().Capabilities; {
 	case caps == nil:
-	case t == Tools && caps.Tools != nil:
+	case t == paidmcp.Tools && caps.Tools != nil:
 		changes = caps.Tools.ListChanged
 		items, err = take(u, "tool", session.Tools(ctx, nil), func(t *mcp.Tool) item {
 			return item{name: t.Name, add: func(s *mcp.Server) { s.AddTool(t, u.callTool) }, remove: (*mcp.Server).RemoveTools}
 		})
-	case t == Prompts && caps.Prompts != nil:
+	case t == paidmcp.Prompts && caps.Prompts != nil:
 		changes = caps.Prompts.ListChanged
 		items, err = take(u, "prompt", session.Prompts(ctx, nil), func(p *mcp.Prompt) item {
 			return item{name: p.Name, add: func(s *mcp.Server) { s.AddPrompt(p, u.prompt) }, remove: (*mcp.Server).RemovePrompts}
 		})
-	case t == Resources && caps.Resources != nil:
+	case t == paidmcp.Resources && caps.Resources != nil:
 		changes = caps.Resources.ListChanged
 		items, err = take(u, "resource", session.Resources(ctx, nil), func(r *mcp.Resource) item {
 			return item{name: r.URI, add: func(s *mcp.Server) { s.AddResource(r, u.readResource) }, remove: (*mcp.Server).RemoveResources}
@@ -101,7 +105,7 @@ func (u *Upstream) list(ctx context.Context, session *mcp.ClientSession, t Type)
 			add := func(s *mcp.Server) { s.AddResourceTemplate(t, u.readResource) }
 			return item{name: t.URITemplate, add: add, remove: (*mcp.Server).RemoveResourceTemplates}
 		})
-		if e, ok := wireError(err); ok && e.Code == jsonrpc.CodeMethodNotFound {
+		if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
 			err = nil // many servers that have resources leave the method out
 		}
 		items = append(items, templates...)
@@ -163,13 +167,13 @@ func (u *Upstream) Server() *mcp.Server {
 // the connection as well, s follows the server behind, and the connection is made again when it breaks. ended is closed when
 // nothing of that runs any more.
 func (u *Upstream) Offer(ctx context.Context, s *mcp.Server) (ended <-chan struct{}, err error) {
-	sh := &shelf{u: u, s: s, have: map[string]item{}}
-	if err := sh.fill(ctx); err != nil {
+	o := &offer{u: u, s: s, have: map[string]item{}}
+	if err := o.fill(ctx); err != nil {
 		return nil, err
 	}
 	var running sync.WaitGroup
 	running.Go(func() { u.keep(ctx) })
-	running.Go(func() { sh.follow(ctx) })
+	running.Go(func() { o.follow(ctx) })
 	over := make(chan struct{})
 	go func() {
 		running.Wait()
@@ -178,63 +182,63 @@ func (u *Upstream) Offer(ctx context.Context, s *mcp.Server) (ended <-chan struc
 	return over, nil
 }
 
-func (sh *shelf) follow(ctx context.Context) {
+func (o *offer) follow(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-sh.u.changed:
-			if err := sh.fill(ctx); err != nil && ctx.Err() == nil {
-				sh.u.log.Warn("mcp: the server behind could not be listed; its earlier items stay", "error", err)
+		case <-o.u.changed:
+			if err := o.fill(ctx); err != nil && ctx.Err() == nil {
+				o.u.log.WarnContext(ctx, "mcp: the server behind could not be listed; its earlier items stay", "error", err)
 			}
 		}
 	}
 }
 
-// shelf is what of an upstream is on a server.
-type shelf struct {
+// offer is what of an upstream is on a server.
+type offer struct {
 	u    *Upstream
 	s    *mcp.Server
 	have map[string]item // by kind and name
 }
 
-// fill brings the shelf to what the server behind has now. What was listed whole is taken over whole, and nothing otherwise. Only
+// fill brings the offer to what the server behind has now. What was listed whole is taken over whole, and nothing otherwise. Only
 // changed items are replaced, because each replacement notifies the clients.
-func (sh *shelf) fill(ctx context.Context) error {
+func (o *offer) fill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	l := sh.u.connected()
+	l := o.u.connected()
 	if l == nil {
 		return errBehind
 	}
 	l.modern.learnTools(ctx)
 	now := map[string]item{}
-	for _, t := range []Type{Tools, Resources, Prompts} {
-		list, _, err := sh.u.list(ctx, l.session, t)
+	for _, t := range []paidmcp.Type{paidmcp.Tools, paidmcp.Resources, paidmcp.Prompts} {
+		list, _, err := o.u.list(ctx, l.session, t)
 		if err != nil {
-			return fmt.Errorf("paidmcp: the %s of the server behind: %w", t, err)
+			return fmt.Errorf("mcpproxy: the %s of the server behind: %w", t, err)
 		}
 		for _, it := range list {
 			now[it.kind+" "+it.name] = it
 		}
 	}
-	for key, old := range sh.have {
+	for key, old := range o.have {
 		if _, stays := now[key]; !stays {
-			old.remove(sh.s, old.name)
-			delete(sh.have, key)
+			old.remove(o.s, old.name)
+			delete(o.have, key)
 		}
 	}
 	for key, it := range now {
-		if sh.have[key].text == it.text {
+		if o.have[key].text == it.text {
 			continue
 		}
-		if why := offered(func() { it.add(sh.s) }); why != nil {
-			sh.u.log.Warn("mcp: an item of the server behind cannot be offered", "kind", it.kind, "name", shown(it.name), "error", why)
-			it.remove(sh.s, it.name)
-			delete(sh.have, key)
+		if why := offered(func() { it.add(o.s) }); why != nil {
+			o.u.log.WarnContext(ctx, "mcp: an item of the server behind cannot be offered", "kind", it.kind, "name", plain.Text(it.name, 200), "error", why)
+			it.remove(o.s, it.name)
+			delete(o.have, key)
 			continue
 		}
-		sh.have[key] = it
+		o.have[key] = it
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package paidmcp
+package mcpproxy
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package paidmcp
+package mcpproxy
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -75,7 +76,7 @@ func (p *process) messages() (out []byte, err error) {
 	}
 	for _, one := range batch {
 		if _, err := jsonrpc.DecodeMessage(one); err != nil {
-			p.log.Debug("mcp: the server behind wrote a line that is no message", "begins", shown(string(one[:min(len(one), 100)])))
+			p.log.Debug("mcp: the server behind wrote a line that is no message", "begins", plain.Text(string(one), 100))
 			continue
 		}
 		if exact := exactMessage(one, p.came); exact != nil {

@@ -1,4 +1,4 @@
-package paidmcp
+package mcpproxy
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxSuspects  = 10_000
-	suspectLife  = time.Hour        // after the last call
-	suspectTime  = 30 * time.Second // a call whose caller left may still end the server so long after
+	maxCrashers  = 10_000
+	crasherLife  = time.Hour        // after the last call
+	blameTime    = 30 * time.Second // a call whose caller left may still end the server so long after
 	maxLeft      = 1_000            // callers that left one connection, of whom it is known
 	freeEnds     = 2                // as many may be bad luck
 	firstHeldFor = 10 * time.Second // after that, doubled each time
@@ -23,32 +23,32 @@ const (
 	spread       = 200 * time.Millisecond
 )
 
-// suspects holds back callers whose calls ended the server behind. It knows a bounded number of callers.
-type suspects struct {
+// crashes holds back callers whose calls ended the server behind. It knows a bounded number of callers.
+type crashes struct {
 	mu     sync.Mutex
-	byName *cache.Cache[string, *suspect]
+	byName *cache.Cache[string, *crasher]
 }
 
-type suspect struct {
+type crasher struct {
 	ended, answered int  // connections that ended, calls that were answered
 	apart           bool // the last call was not answered: the next must not coincide with those of others
 	until           time.Time
 }
 
 // of returns what is known of a caller. The lock is held.
-func (s *suspects) of(name string) *suspect {
+func (s *crashes) of(name string) *crasher {
 	now := time.Now()
 	c, known := s.byName.Get(name, now)
 	if !known {
-		c = new(suspect)
+		c = new(crasher)
 	}
-	s.byName.Put(name, c, now.Add(suspectLife), now)
+	s.byName.Put(name, c, now.Add(crasherLife), now)
 	return c
 }
 
 // admit returns the error for a caller who has to wait, nil for others. Those who had a call when the server behind ended make
 // their next call at some time of their own, so that the end that it may bring is not put on the others.
-func (s *suspects) admit(ctx context.Context, name string) error {
+func (s *crashes) admit(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (s *suspects) admit(ctx context.Context, name string) error {
 }
 
 // answered notes a call that the server behind survived.
-func (s *suspects) answered(name string) {
+func (s *crashes) answered(name string) {
 	if name == "" {
 		return
 	}
@@ -82,10 +82,10 @@ func (s *suspects) answered(name string) {
 
 // blame says that the server behind ended while these callers had calls there. Nobody knows whose call it was, so it is put
 // on whoever has the most ends for the calls that were answered. It returns how many are held back now.
-func (s *suspects) blame(names []string) (held int) {
+func (s *crashes) blame(names []string) (held int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rate := func(c *suspect) float64 { return float64(c.ended+1) / float64(c.answered+1) }
+	rate := func(c *crasher) float64 { return float64(c.ended+1) / float64(c.answered+1) }
 	var worst float64
 	for _, name := range names {
 		worst = max(worst, rate(s.of(name)))
@@ -102,18 +102,4 @@ func (s *suspects) blame(names []string) (held int) {
 		}
 	}
 	return held
-}
-
-// headerCaller names, among the headers of a message, who sent it. No request can bring such a name.
-const headerCaller = ":caller"
-
-type callerKey struct{}
-
-// callerOf names who makes the call: the payer, the holder of the bearer token, or an address; "" when nothing is known.
-func callerOf(ctx context.Context) string {
-	if p, ok := FromContext(ctx); ok && p.Payer != "" {
-		return "subscriber " + p.Payer
-	}
-	name, _ := ctx.Value(callerKey{}).(string)
-	return name
 }

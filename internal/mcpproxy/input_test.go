@@ -1,4 +1,4 @@
-package paidmcp_test
+package mcpproxy_test
 
 import (
 	"bufio"
@@ -16,11 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/paidmcp"
+	"github.com/tollhq/toll/internal/mcpproxy"
 	"github.com/tollhq/toll/tolltest"
 )
 
@@ -61,14 +60,14 @@ func TestProxy_Input(t *testing.T) {
 	server := asking()
 	ts := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	t.Cleanup(ts.Close)
-	for name, u := range map[string]*paidmcp.Upstream{
-		"http": paidmcp.Remote(nil, ts.URL, ""), "process": paidmcp.Command(nil, processOf("asking")),
+	for name, u := range map[string]*mcpproxy.Upstream{
+		"http": mcpproxy.Remote(nil, ts.URL, ""), "process": mcpproxy.Command(nil, processOf("asking")),
 	} {
 		t.Run(name, func(t *testing.T) { asked(t, service(t), u) })
 	}
 }
 
-func asked(t *testing.T, svc *tolltest.Service, u *paidmcp.Upstream) {
+func asked(t *testing.T, svc *tolltest.Service, u *mcpproxy.Upstream) {
 	h := priced(t, svc, u)
 	for method, c := range map[string]struct {
 		key, name string
@@ -114,7 +113,7 @@ func TestProxy_ParamHeaders(t *testing.T) {
 	add("first")
 	ts := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	t.Cleanup(ts.Close)
-	h := free(priced(t, service(t), paidmcp.Remote(nil, ts.URL, "")))
+	h := free(priced(t, service(t), mcpproxy.Remote(nil, ts.URL, "")))
 	ask := func(name string) string {
 		return h.post(call(1, name, "west", modernMeta("")), modern("tools/call", name, "Mcp-Param-Region: west")...).body
 	}
@@ -137,14 +136,15 @@ func TestProxy_OlderProcess(t *testing.T) {
 	svc := service(t)
 	for how, starts := range map[string]int{"refuses": 1, "silent": 2, "exits": 2} {
 		t.Run(how, func(t *testing.T) {
-			if how == "silent" {
-				t.Cleanup(paidmcp.SetProbeTime(2 * time.Second))
-			}
 			var started atomic.Int64
-			h := free(priced(t, svc, paidmcp.Command(nil, func() *exec.Cmd {
+			u := mcpproxy.Command(nil, func() *exec.Cmd {
 				started.Add(1)
 				return processOf(how)()
-			})))
+			})
+			if how == "silent" {
+				u.ProbeTime = 2 * time.Second
+			}
+			h := free(priced(t, svc, u))
 			if got := h.post(call(1, "measure", "", "")).rpc(t); len(got.Result.Content) != 1 || got.Result.Content[0].Text != "measured" {
 				t.Errorf("%+v", got)
 			}
@@ -187,63 +187,4 @@ func olderInput(how string) io.ReadCloser {
 		w.CloseWithError(io.EOF)
 	}()
 	return r
-}
-
-// TestErrorCodes: an error that a handler returns without a code has the code of JSON-RPC for an internal error. A code stays.
-func TestErrorCodes(t *testing.T) {
-	svc := service(t)
-	h, ann := host(t, svc, paidmcp.ServerConfig{}), svc.Subscriber(10)
-	bad := func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return nil, errors.New("not today")
-	}
-	h.pay.AddResource(h.mcp, &mcp.Resource{Name: "free", URI: "bad://free"}, bad, paidmcp.Credits(0))
-	h.pay.AddResource(h.mcp, &mcp.Resource{Name: "paid", URI: "bad://paid"}, bad, paidmcp.Credits(1))
-	h.mcp.AddResource(&mcp.Resource{Name: "none", URI: "bad://none"}, bad)
-	coded := func(code int64) mcp.ResourceHandler {
-		return func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-			return nil, &jsonrpc.Error{Code: code, Message: "not today"}
-		}
-	}
-	h.pay.AddResource(h.mcp, &mcp.Resource{Name: "zero", URI: "bad://zero"}, coded(0), paidmcp.Credits(1))
-	h.pay.AddResource(h.mcp, &mcp.Resource{Name: "own", URI: "bad://own"}, coded(-32042), paidmcp.Credits(1))
-	for uri, want := range map[string]int{"bad://free": -32603, "bad://paid": -32603, "bad://none": -32603, "bad://zero": -32603, "bad://own": -32042} {
-		params := map[string]any{"uri": uri, "_meta": json.RawMessage(modernMeta(ann.AccessToken))}
-		r := h.post(message(1, "resources/read", params), modern("resources/read", uri)...).rpc(t)
-		if r.Error.Code != want || r.Error.Message != "not today" {
-			t.Errorf("%s: %+v", uri, r.Error)
-		}
-	}
-	if ann.Balance() != 10 {
-		t.Errorf("%s left", ann.Balance())
-	}
-}
-
-// TestStateless: without sessions, each request of a client of the older era may reach another replica.
-func TestStateless(t *testing.T) {
-	svc := service(t)
-	cfg := paidmcp.ServerConfig{Stateless: true}
-	one, two, ann := host(t, svc, cfg), host(t, svc, cfg), svc.Subscriber(10)
-	if a := one.post(initialize); a.status != http.StatusOK || a.header.Get("Mcp-Session-Id") != "" || !strings.Contains(a.body, `"serverInfo"`) {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
-	}
-	version := "MCP-Protocol-Version: 2025-11-25"
-	if a := two.post(message(nil, "notifications/initialized", nil), version); a.status != http.StatusAccepted {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	for i, h := range []*hosted{one, two, one} {
-		if got := h.post(call(i, "ask", "x", paidBy(ann.AccessToken)), version).text(t); got != "answer to x" {
-			t.Errorf("%q", got)
-		}
-	}
-	if a := two.post(call(9, "ask", "x", paidBy(ann.AccessToken)), version, "Mcp-Session-Id: of-another-server"); a.text(t) != "answer to x" {
-		t.Errorf("with a session of before: %d %s", a.status, a.body)
-	}
-	if ann.Balance() != 2 {
-		t.Errorf("%s left", ann.Balance())
-	}
-	for _, method := range []string{http.MethodGet, http.MethodDelete} {
-		if a := one.do(method, "/mcp", "", version, "Accept: text/event-stream"); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "POST" {
-			t.Errorf("%s: %d %v", method, a.status, a.header)
-		}
-	}
 }

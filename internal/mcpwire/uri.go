@@ -1,0 +1,96 @@
+package mcpwire
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ReadAs returns what a uri can be read as by a handler that decodes and cleans it: the same text for
+// all its Spellings. Host and path are one for schemes of programs, which have no hosts.
+func ReadAs(uri string) string {
+	uri, _, _ = strings.Cut(uri, "#")
+	uri, query, asked := strings.Cut(uri, "?")
+	scheme, rest, _ := strings.Cut(uri, ":")
+	scheme = strings.ToLower(scheme)
+	rest = strings.ReplaceAll(Decoded(rest), `\`, "/")
+	rest = strings.TrimPrefix(path.Clean("/"+rest), "/")
+	host, rest, _ := strings.Cut(rest, "/")
+	key := scheme + "://" + strings.ToLower(host) + "/" + rest
+	if asked {
+		key += "?" + Decoded(query)
+	}
+	return key
+}
+
+// Decoded removes percent-encoding, also one of an encoding. What is no encoding stays.
+func Decoded(s string) string {
+	for range 3 {
+		var b strings.Builder
+		for i := 0; i < len(s); i++ {
+			if s[i] == '%' && i+2 < len(s) {
+				if n, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+					b.WriteByte(byte(n))
+					i += 2
+					continue
+				}
+			}
+			b.WriteByte(s[i])
+		}
+		if b.Len() == len(s) {
+			break
+		}
+		s = b.String()
+	}
+	return s
+}
+
+// expression is one of RFC 6570.
+var expression = regexp.MustCompile(`\{[^{}]*\}`)
+
+// IsTemplate reports whether a uri has an expression of RFC 6570.
+func IsTemplate(uri string) bool { return expression.MatchString(uri) }
+
+// TemplateRegexp matches every uri that a template can stand for, and more: what has a price must not be read without one.
+func TemplateRegexp(template string) *regexp.Regexp {
+	var b strings.Builder
+	b.WriteString(`(?s)^`)
+	last := 0
+	for _, at := range expression.FindAllStringIndex(template, -1) {
+		b.WriteString(regexp.QuoteMeta(template[last:at[0]]))
+		b.WriteString(`.*`)
+		last = at[1]
+	}
+	b.WriteString(regexp.QuoteMeta(template[last:]))
+	b.WriteString(`$`)
+	return regexp.MustCompile(b.String())
+}
+
+// Spellings returns a uri as it is and, where that differs, as a handler that decodes and cleans it may
+// read it: with and without a query and a slash at its end, with and without a host.
+func Spellings(uri string) []string {
+	out := []string{uri}
+	add := func(s string) {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	key := ReadAs(uri)
+	bare, query, asked := strings.Cut(key, "?")
+	scheme, path, _ := strings.Cut(bare, "://")
+	forms := []string{bare, scheme + ":" + path}
+	if scheme != "http" && scheme != "https" {
+		forms = append(forms, scheme+":///"+path)
+	}
+	for _, form := range forms {
+		form = strings.TrimSuffix(form, "/")
+		add(form)
+		add(form + "/")
+		if asked {
+			add(form + "?" + query)
+		}
+	}
+	return out
+}
