@@ -302,11 +302,26 @@ var rooms = map[string]room{
 		layer: "public",
 		tests: []string{"github.com/google/jsonschema-go"},
 	},
-	"internal/facilitator": {
-		what:  "verify, settle, release in both bodies, top-ups on the way, permissions, sub-tasks, sales to wallets, the catalogue, offers and receipts; caches",
+	"internal/recent": {
+		what:  "values that were read a moment ago, with one read for several callers",
 		layer: "decisions",
-		ours: "toll x402 evm internal/cache internal/schema internal/meter internal/store " +
-			"internal/ledger internal/auth internal/rail internal/checkout",
+		ours:  "internal/cache",
+	},
+	"internal/refusal": {
+		what:  "refusals of payments: codes, and reason words of x402",
+		layer: "decisions",
+		ours:  "toll x402 internal/ledger",
+	},
+	"internal/catalogue": {
+		what:  "plans and agents as payments are checked against them, and the public list of what can be bought",
+		layer: "decisions",
+		ours:  "toll x402 internal/schema internal/store internal/recent",
+	},
+	"internal/facilitator": {
+		what:  "verify, settle, release in both bodies, top-ups on the way, permissions, sub-tasks, sales to wallets, offers and receipts",
+		layer: "decisions",
+		ours: "toll x402 evm internal/meter internal/store internal/ledger internal/auth internal/rail internal/checkout " +
+			"internal/recent internal/refusal internal/catalogue",
 	},
 	"internal/oauth": {
 		what:  "the authorization server: clients, consents, codes, devices, refresh tokens, documents",
@@ -353,7 +368,7 @@ var rooms = map[string]room{
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
 		layer: "outside",
 		ours: "toll x402 internal/tempfile internal/apiversion internal/check internal/seal internal/store internal/alarm internal/traces " +
-			"internal/ledger internal/jobs internal/auth internal/facilitator internal/checkout " +
+			"internal/ledger internal/jobs internal/auth internal/catalogue internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/rails internal/people",
 		third: []string{"golang.org/x/sys/unix", "go.opentelemetry.io/otel"}, // the filter of a listener that ends
@@ -432,11 +447,11 @@ var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "
 // numbers are exact.
 var rulesRooms = []string{
 	"toll", "x402", "evm", "internal/apiversion", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
-	"internal/rail", "internal/facilitator", "internal/oauth", "internal/card/double",
+	"internal/rail", "internal/catalogue", "internal/recent", "internal/refusal", "internal/facilitator", "internal/oauth", "internal/card/double",
 }
 
 // strictRooms read messages of others, with the one strict decoder.
-var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "gateway", "internal/seller", "internal/facilitator"}
+var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "gateway", "internal/seller", "internal/catalogue", "internal/facilitator"}
 
 // sqlRooms hold all SQL. Tests and measurements may use it to look behind the rooms.
 var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}
@@ -485,7 +500,7 @@ var goroutines = map[string]string{
 	"internal/ledger/lists.go":              "accounts of one page that a caller waits for",
 	"internal/ledger/reads.go":              "parallel reads of one call",
 	"internal/events/deliver.go":            "slots of receivers, whom their loop waits for",
-	"internal/facilitator/cache.go":         "one read for several callers",
+	"internal/recent/recent.go":             "one read for several callers",
 	"internal/facilitator/ended.go":         "one read for several callers",
 	"internal/checkout/machine.go":          "runs of orders, whom callers wait for",
 	"internal/checkout/reconcile.go":        "parallel parts of a turn, and its slots",

@@ -103,7 +103,7 @@ func ownPlans(ctx context.Context, q store.Querier, owner toll.Address, plans []
 // forgetPlans makes what the facilitator remembers about the agents of these plans count no more.
 func (h *handler) forgetPlans(plans []toll.PlanRef) {
 	for _, p := range plans {
-		h.Facilitator.ForgetPlan(p.PlanID)
+		h.Facilitator.Catalogue.ForgetPlan(p.PlanID)
 	}
 }
 

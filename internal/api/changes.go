@@ -146,7 +146,7 @@ func (h *handler) changeAgent(
 		return h.tellAgent(ctx, tx, a.ID, says.event)
 	})
 	// Also after an error: the commit may have happened.
-	h.Facilitator.ForgetAgent(id)
+	h.Facilitator.Catalogue.ForgetAgent(id)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (h *handler) changePlan(c *call, says said, change func(p *toll.Plan) (bool
 		}
 		return h.tellPlan(ctx, tx, p, says.event)
 	})
-	h.Facilitator.ForgetPlan(id)
+	h.Facilitator.Catalogue.ForgetPlan(id)
 	if err != nil {
 		return nil, err
 	}
@@ -355,7 +355,7 @@ func (h *handler) attachPlan(c *call, planID toll.PlanID) (*toll.ActResult, erro
 		}
 		return store.AttachPlan(ctx, tx, a.ID, planID)
 	})
-	h.Facilitator.ForgetPlan(planID)
+	h.Facilitator.Catalogue.ForgetPlan(planID)
 	return out, err
 }
 
@@ -371,6 +371,6 @@ func (h *handler) detachPlan(c *call, planID toll.PlanID) (*toll.ActResult, erro
 		}
 		return removed, err
 	})
-	h.Facilitator.ForgetPlan(planID)
+	h.Facilitator.Catalogue.ForgetPlan(planID)
 	return out, err
 }

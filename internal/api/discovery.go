@@ -60,7 +60,7 @@ func (h *handler) listResources(c *call) (*x402.Catalogue, error) {
 			return nil, toll.NewError(toll.CodeBadPage).WithParam("parameter", "offset")
 		}
 	}
-	return h.Facilitator.Catalogue(c.context, by, limit, offset)
+	return h.Facilitator.Catalogue.List(c.context, by, limit, offset)
 }
 
 func (h *handler) searchResources(c *call) (*x402.FoundResources, error) {
@@ -68,7 +68,7 @@ func (h *handler) searchResources(c *call) (*x402.FoundResources, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Facilitator.Search(c.context, q.Get("query"), by, limit, q.Get("cursor"))
+	return h.Facilitator.Catalogue.Search(c.context, q.Get("query"), by, limit, q.Get("cursor"))
 }
 
 // catalogueDefault is how many resources an answer has when nothing else is asked for.

@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/x402"
 )
@@ -32,7 +33,8 @@ func (s *stack) hasty() *stack {
 func (s *stack) waiting(wait time.Duration, change func(*facilitator.Deps)) *stack {
 	s.t.Helper()
 	d := facilitator.Deps{
-		Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: s.built.Checkout, Environment: toll.Sandbox, Clock: s.clock.now, TopUpWait: wait,
+		Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: s.built.Checkout, Clock: s.clock.now, TopUpWait: wait,
+		Catalogue: catalogue.New(s.store, catalogue.Brand{}, s.clock.now, nil),
 	}
 	change(&d)
 	built := s.built

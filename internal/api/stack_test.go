@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/events"
@@ -144,7 +145,7 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 	})
 	s.fac = facilitator.New(facilitator.Deps{
 		Horizon: 400 * 24 * time.Hour,
-		Store:   st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Environment: toll.Sandbox, Clock: s.clock.now, Log: log, TopUpWait: long,
+		Store:   st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Catalogue: catalogue.New(st, catalogue.Brand{}, s.clock.now, log), Clock: s.clock.now, Log: log, TopUpWait: long,
 	})
 	happened := events.New(events.Config{
 		Store: st, Ledger: s.ledger, Settlements: s.fac.Settlements, Permission: s.fac.Permission, Seal: ring.Seal, Open: ring.Open,

@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -46,11 +47,11 @@ func (f *Facilitator) readExact(ctx context.Context, caller toll.Address, stock 
 	asked := &stock.Requirements
 	p, err := x402.DecodeExact(stock.Payload)
 	if err != nil {
-		return nil, withReason(err)
+		return nil, refusal.Undecodable(err)
 	}
-	terms, refusal := f.exactTerms(ctx, caller, asked)
-	if refusal != nil {
-		return nil, refusal
+	terms, refused := f.exactTerms(ctx, caller, asked)
+	if refused != nil {
+		return nil, refused
 	}
 	// The names of the domain are ours; a server may have others in its entry, and the signature tells.
 	terms.entry.Extra = x402.ExactExtra{
@@ -61,8 +62,8 @@ func (f *Facilitator) readExact(ctx context.Context, caller toll.Address, stock 
 		settlesFirst: asked.Extra.PaymentFlow != "" && asked.Extra.PaymentFlow != flowAuthorization,
 	}
 	e.content = e.contentOf(asked)
-	if e.signed, refusal = f.signedSale(ctx, e.terms, p); refusal != nil {
-		return nil, refusal
+	if e.signed, refused = f.signedSale(ctx, e.terms, p); refused != nil {
+		return nil, refused
 	}
 	return e, nil
 }
@@ -80,7 +81,7 @@ func (p *exactPayment) contentOf(asked *x402.Requirements) toll.Hash {
 
 // before returns what is known of a payment already, by its authorization, else by its payment identifier; nil when nothing is.
 func (f *Facilitator) before(ctx context.Context, q store.Querier, p *exactPayment) (*store.ExactPayment, *toll.Error) {
-	a, err := store.AuthorizationByNonce(ctx, q, f.env.ChainID(), p.token, p.signed.From, p.signed.Nonce)
+	a, err := store.AuthorizationByNonce(ctx, q, f.brand.Environment.ChainID(), p.token, p.signed.From, p.signed.Nonce)
 	if errors.Is(err, store.ErrNotFound) {
 		return f.named(ctx, q, p)
 	}
@@ -88,7 +89,7 @@ func (f *Facilitator) before(ctx context.Context, q store.Querier, p *exactPayme
 		return nil, toll.AsError(err)
 	}
 	known, err := store.ExactPaymentByID(ctx, q, a.OrderID)
-	used := refuse(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "This authorization has paid something else.")
+	used := refusal.New(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "This authorization has paid something else.")
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, used
@@ -115,7 +116,7 @@ func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened boo
 	}
 	used, err := f.Checkout.Seller().CheckSale(ctx, rail.Sale{Token: p.token, Authorization: *p.signed, Signature: p.signature})
 	if err == nil && used {
-		err = refuse(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "The chain has carried this authorization out already.")
+		err = refusal.New(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "The chain has carried this authorization out already.")
 	}
 	if err != nil {
 		if known, e := f.before(ctx, f.Store, p); e != nil || known != nil {
@@ -130,7 +131,7 @@ func (f *Facilitator) keepExact(ctx context.Context, p *exactPayment, opened boo
 	k = &store.ExactPayment{ID: toll.NewUUID(), Server: p.server, Content: p.content, Opened: opened, EndsAt: time.Unix(int64(p.signed.ValidBefore), 0)}
 	err = f.Store.Tx(ctx, func(tx *store.Tx) error {
 		err := store.InsertAuthorization(ctx, tx, &store.Authorization{
-			ChainID: f.env.ChainID(), Asset: p.token, Payer: p.signed.From, Nonce: p.signed.Nonce, OrderID: k.ID, Receiver: p.signed.To,
+			ChainID: f.brand.Environment.ChainID(), Asset: p.token, Payer: p.signed.From, Nonce: p.signed.Nonce, OrderID: k.ID, Receiver: p.signed.To,
 			Value: value, ValidAfter: int64(p.signed.ValidAfter), ValidBefore: int64(p.signed.ValidBefore), Signature: p.signature,
 			CreatedAt: f.Clock().UTC().Truncate(time.Microsecond),
 		})
@@ -176,11 +177,11 @@ func (f *Facilitator) verifyExact(ctx context.Context, caller toll.Address, stoc
 	case e != nil:
 		return nil, e
 	case first:
-		return &x402.VerifyResponse{IsValid: true, Payer: p.signed.From.String(), Network: f.env.Network()}, nil
+		return &x402.VerifyResponse{IsValid: true, Payer: p.signed.From.String(), Network: f.brand.Environment.Network()}, nil
 	case known != nil && known.Answer == nil:
-		return nil, refuse(toll.CodeRequestUsed, x402.ReasonInFlight, "")
+		return nil, refusal.New(toll.CodeRequestUsed, x402.ReasonInFlight, "")
 	}
-	return nil, refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "")
+	return nil, refusal.New(toll.CodeRequestUsed, x402.ReasonDuplicate, "")
 }
 
 // settleExact has the authorization of a wallet carried out. A success is answered once, unless a verify opened the payment:
@@ -191,9 +192,9 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 	case e != nil:
 		return nil, e
 	case known == nil:
-		return nil, refuse(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "This authorization has paid something else.")
+		return nil, refusal.New(toll.CodeRequestUsed, x402.ReasonExactNonceUsed, "This authorization has paid something else.")
 	case known.Content != p.content:
-		return nil, refuse(toll.CodeSettleConflict, x402.ReasonConflict, "")
+		return nil, refusal.New(toll.CodeSettleConflict, x402.ReasonConflict, "")
 	case known.Answer != nil:
 		return f.settledBefore(known)
 	}
@@ -203,7 +204,7 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 		return nil, toll.AsError(err)
 	}
 	if kept.Nonce != p.signed.Nonce {
-		return nil, refuse(toll.CodeRequestUsed, x402.ReasonInFlight, "Another authorization pays under this payment identifier.")
+		return nil, refusal.New(toll.CodeRequestUsed, x402.ReasonInFlight, "Another authorization pays under this payment identifier.")
 	}
 	wait, cancel := context.WithTimeout(ctx, f.TopUpWait)
 	defer cancel()
@@ -225,15 +226,13 @@ func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stoc
 	if err != nil {
 		f.Log.WarnContext(ctx, "the outcome of a payment by a wallet is not known", "payment", known.ID, "err", err)
 	}
-	about := paid.TxHash
-	about = cmp.Or(about, p.content.String())
-	return nil, toll.NewError(toll.CodeSettlementPending).WithParam("transaction", about)
+	return nil, toll.NewError(toll.CodeSettlementPending).WithParam("transaction", cmp.Or(paid.TxHash, p.content.String()))
 }
 
 // answerExact answers a payment that was made, once.
 func (f *Facilitator) answerExact(ctx context.Context, p *exactPayment, known *store.ExactPayment, tx string) (*x402.SettleResponse, *toll.Error) {
 	amount := toll.Credits(p.signed.Value.Int64())
-	out := &x402.SettleResponse{Success: true, Transaction: tx, Network: f.env.Network(), Payer: p.signed.From.String(), Amount: &amount}
+	out := &x402.SettleResponse{Success: true, Transaction: tx, Network: f.brand.Environment.Network(), Payer: p.signed.From.String(), Amount: &amount}
 	raw, err := x402.Encode(out)
 	if err != nil {
 		return nil, toll.AsError(err)
@@ -263,7 +262,7 @@ func (f *Facilitator) settledBefore(known *store.ExactPayment) (*x402.SettleResp
 		return nil, toll.AsError(err)
 	}
 	if !known.Opened {
-		return nil, refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "").WithParam("originalTransaction", out.Transaction)
+		return nil, refusal.New(toll.CodeRequestUsed, x402.ReasonDuplicate, "").WithParam("originalTransaction", out.Transaction)
 	}
 	out.Raw, out.Replayed = known.Answer, true
 	return out, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -37,7 +38,7 @@ func (f *Facilitator) named(ctx context.Context, q store.Querier, p *exactPaymen
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return nil, toll.AsError(err)
 	case err != nil, known.Server != p.server, is.Content != p.content:
-		return nil, refuse(toll.CodeSettleConflict, x402.ReasonIdentifierConflict, "This payment identifier was used before with other content.")
+		return nil, refusal.New(toll.CodeSettleConflict, x402.ReasonIdentifierConflict, "This payment identifier was used before with other content.")
 	}
 	return known, nil
 }

@@ -40,7 +40,7 @@ func (f *Facilitator) deadPayments(ctx context.Context, before time.Time) (dead 
 		return nil, err
 	}
 	for _, a := range all {
-		if a.ChainID != f.env.ChainID() {
+		if a.ChainID != f.brand.Environment.ChainID() {
 			continue
 		}
 		is, err := seller.Dead(ctx, checkout.SaleOf(a))

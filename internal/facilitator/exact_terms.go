@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -12,32 +13,32 @@ import (
 // here.
 func (f *Facilitator) exactTerms(ctx context.Context, caller toll.Address, asked *x402.Requirements) (*saleTerms, *toll.Error) {
 	if f.Exact != ExactOpen {
-		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "This service settles payments of wallets for its own plans alone.").
+		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "This service settles payments of wallets for its own plans alone.").
 			WithHint("Its operator opens it with x402.exact = open.")
 	}
 	seller := f.Checkout.Seller()
 	if seller == nil {
 		return nil, toll.NewError(toll.CodeChainUnreachable)
 	}
-	if asked.Network != f.env.Network() {
-		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this service is "+f.env.Network()+".")
+	if asked.Network != f.brand.Environment.Network() {
+		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this service is "+f.brand.Environment.Network()+".")
 	}
 	token, err := toll.ParseAddress(asked.Asset)
 	domain, ok := seller.Domain(token)
 	if err != nil || !ok {
-		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset is neither USDC nor EURC of the network.")
+		return nil, refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset is neither USDC nor EURC of the network.")
 	}
 	payTo, err1 := toll.ParseAddress(asked.PayTo)
 	amount, err2 := toll.ParseCredits(asked.Amount) // base units of an answer have the range of credits
 	if err1 != nil || err2 != nil || amount == 0 {
-		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "payTo or amount cannot be used.")
+		return nil, refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "payTo or amount cannot be used.")
 	}
 	ours, err := store.IsReceiver(ctx, f.Store, caller, payTo)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
 	if !ours {
-		return nil, refuse(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "payTo is the receiver of none of your plans.")
+		return nil, refusal.New(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "payTo is the receiver of none of your plans.")
 	}
 	return &saleTerms{
 		token: token, payTo: payTo, domain: domain, total: toll.UnitsOf(int64(amount)),

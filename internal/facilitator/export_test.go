@@ -5,6 +5,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/x402"
 )
@@ -20,13 +21,13 @@ type Content struct {
 
 // Sum returns the hash of a settle for plan 11 and agent 12 at https://agent.example.com/ask.
 func (c Content) Sum() []byte {
-	f := &Facilitator{ns: x402.Default, env: toll.Sandbox}
+	f := &Facilitator{brand: catalogue.Brand{Names: x402.Default, Environment: toll.Sandbox}}
 	p := &payment{
 		plan: &toll.Plan{ID: "11"}, agentID: "12", url: "https://agent.example.com/ask",
 		claims: &auth.Claims{Hash: c.Hash, Scheme: "svc:erc4337", Network: "eip155:84532"},
 	}
 	if c.Card {
-		p.agentID, p.url, p.claims.Scheme, p.claims.Network = "", "", "svc:card-delegation", cardNetwork
+		p.agentID, p.url, p.claims.Scheme, p.claims.Network = "", "", "svc:card-delegation", catalogue.CardNetwork
 	}
 	sum := f.content(p, c.Max, c.Margin, c.Batch)
 	return sum[:]
@@ -45,12 +46,6 @@ func ExactSum(flow string) toll.Hash {
 func SaleSum() toll.Hash {
 	return new(Facilitator).saleContent(&toll.Plan{ID: "11"}, &saleTerms{entry: x402.ExactRequirements{Network: "eip155:84532", Asset: "0xA", PayTo: "0xB", Amount: "1000"}})
 }
-
-// WithinRoom is the choice of the agents that fit into the catalogue.
-var WithinRoom = withinRoom
-
-// Listed is what the catalogue holds of an agent.
-func (f *Facilitator) Listed(id toll.AgentID) any { return f.lastCatalogue.agents[id] }
 
 // Settled is what the answer to a settlement says.
 type Settled struct {
@@ -79,9 +74,9 @@ func (f *Facilitator) Answer(stored []byte, s Settled) (*x402.SettleResponse, er
 
 // Kept returns what is kept of an account and a permission, and whether both are.
 func Kept(f *Facilitator, account ledger.AccountID, hash toll.Hash) (ledger.Account, ledger.Permission, bool) {
-	a, known := f.accounts.kept.Get(account, f.Clock())
-	p, both := f.permissions.kept.Get(permissionKey{account, hash}, f.Clock())
-	return a.value, p.value, known && both
+	a, known, _ := f.accounts.Get(context.Background(), account)
+	p, both, _ := f.permissions.Get(context.Background(), permissionKey{account, hash})
+	return a, p, known && both
 }
 
 // Count counts a refusal of a plan's owner.
@@ -94,6 +89,3 @@ const (
 	MaxRefusals = maxRefusals
 	MaxReasons  = maxReasons
 )
-
-// TakeSearch takes the place of the one search that runs at a time. The caller gives it back.
-func (f *Facilitator) TakeSearch(ctx context.Context) (done func(), err error) { return f.search(ctx) }

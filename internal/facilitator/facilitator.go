@@ -14,21 +14,21 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/meter"
+	"github.com/tollhq/toll/internal/recent"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
 const (
-	// snapshotTTL is how old a plan, an agent, an account or a permission may be where a stale "yes" is harmless.
+	// snapshotTTL is how old an account or a permission may be where a stale "yes" is harmless.
 	snapshotTTL = time.Second
 	// boundTTL is how long the agents of a permission are kept: they never change.
 	boundTTL = time.Hour
 
-	planBound       = 1 << 14
-	agentBound      = 1 << 14
 	accountBound    = 1 << 16
 	permissionBound = 1 << 16
 )
@@ -39,8 +39,7 @@ type Deps struct {
 	Ledger      *ledger.Ledger
 	Auth        *auth.Auth
 	Checkout    *checkout.Checkout
-	Namespace   x402.Namespace   // zero: x402.Default
-	Environment toll.Environment // zero: toll.Sandbox
+	Catalogue   *catalogue.Catalogue
 	Clock       func() time.Time // nil: the clock of the system
 	Log         *slog.Logger     // nil: discard
 	Pending     func()           // called for a settlement whose outcome is not known; nil: nobody counts
@@ -65,32 +64,16 @@ type Quotas struct {
 // its caches hold for at most a second.
 type Facilitator struct {
 	Deps
-	ns  x402.Namespace
-	env toll.Environment
+	brand catalogue.Brand
 
-	refused  refusalCounts
-	plans    *reader[toll.PlanID, *toll.Plan]
-	agents   *reader[toll.AgentID, *agentRecord]
-	agentsOf *reader[toll.PlanID, []toll.AgentID] // at most two, to know whether there is just one
+	refused refusalCounts
 	// Accounts and permissions apart: what one access token burns shows to all tokens of the account.
-	accounts    *reader[ledger.AccountID, ledger.Account]
-	permissions *reader[permissionKey, ledger.Permission]
-	bound       *reader[permissionKey, []toll.AgentID] // the agents that a permission allows; nil: any
-
-	catalogue     *reader[struct{}, *catalogue]
-	lastCatalogue *catalogue // of which the next one takes over what did not change
-	stale         staleRecords
-	searching     chan struct{} // has a value while a search runs
+	accounts    *recent.Reader[ledger.AccountID, ledger.Account]
+	permissions *recent.Reader[permissionKey, ledger.Permission]
+	bound       *recent.Reader[permissionKey, []toll.AgentID] // the agents that a permission allows; nil: any
 
 	newPermissions *meter.Quota
 	freeHolds      *meter.Quota // each hold counts until a settlement burns credits
-	declarations   *reader[declaredKey, store.Discovered]
-}
-
-// agentRecord is an agent with its endpoints ready to be matched.
-type agentRecord struct {
-	*toll.Agent
-	endpoints *x402.Endpoints
 }
 
 type permissionKey struct {
@@ -105,57 +88,26 @@ func New(d Deps) *Facilitator {
 	if d.Clock == nil {
 		d.Clock = time.Now
 	}
-	f := &Facilitator{
-		Deps: d, ns: cmp.Or(d.Namespace, x402.Default), env: cmp.Or(d.Environment, toll.Sandbox), searching: make(chan struct{}, 1),
-	}
-	f.plans = newReader(f.Clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) (*toll.Plan, error) {
-		return store.PlanByID(ctx, f.Store, id)
-	})
-	f.agents = newReader(f.Clock, snapshotTTL, agentBound, func(ctx context.Context, id toll.AgentID) (*agentRecord, error) {
-		a, err := store.AgentByID(ctx, f.Store, id)
-		if err != nil {
-			return nil, err
-		}
-		return &agentRecord{a, x402.NewEndpoints(a.API.Endpoints)}, nil
-	})
-	f.agentsOf = newReader(f.Clock, snapshotTTL, planBound, func(ctx context.Context, id toll.PlanID) ([]toll.AgentID, error) {
-		return store.AgentIDsOfPlan(ctx, f.Store, id, 2)
-	})
-	f.accounts = newReader(f.Clock, snapshotTTL, accountBound, f.readAccount)
-	f.permissions = newReader(f.Clock, snapshotTTL, permissionBound, func(ctx context.Context, k permissionKey) (ledger.Permission, error) {
+	f := &Facilitator{Deps: d, brand: d.Catalogue.Brand}
+	f.accounts = recent.New(f.Clock, snapshotTTL, accountBound, f.readAccount)
+	f.permissions = recent.New(f.Clock, snapshotTTL, permissionBound, func(ctx context.Context, k permissionKey) (ledger.Permission, error) {
 		_, p, err := f.Ledger.Snapshot(ctx, k.account, k.hash)
 		return p, err
 	})
-	f.bound = newReader(f.Clock, boundTTL, permissionBound, func(ctx context.Context, k permissionKey) ([]toll.AgentID, error) {
+	f.bound = recent.New(f.Clock, boundTTL, permissionBound, func(ctx context.Context, k permissionKey) ([]toll.AgentID, error) {
 		_, p, err := f.Ledger.Snapshot(ctx, k.account, k.hash)
 		return p.AllowedAgents, err
 	})
-	f.catalogue = newReader(f.Clock, catalogueTTL, 1, f.readCatalogue)
 	f.newPermissions = meter.NewQuota("permissions", d.Quotas.Permissions, 36_000)
 	f.freeHolds = meter.NewQuota("holds that burn nothing", d.Quotas.FreeHolds, 36_000)
-	f.declarations = newReader(f.Clock, declaredEvery, declaredBound, f.readDeclared)
 	f.Auth.EndTokensBy(f)
 	f.Ledger.OnCommit(f.committed)
 	return f
 }
 
-// ForgetPlan makes a change of this process to a plan count at once; other processes see it within a second.
-func (f *Facilitator) ForgetPlan(id toll.PlanID) {
-	f.plans.forget(id)
-	f.agentsOf.forget(id)
-	f.forgetListed(string(id))
-}
-
-// ForgetAgent makes a change of this process to an agent count at once; other processes see it within a second. When
-// plans were attached or detached, forget those too.
-func (f *Facilitator) ForgetAgent(id toll.AgentID) {
-	f.agents.forget(id)
-	f.forgetListed(string(id))
-}
-
 // ForgetPermissions makes a change of this process to whoever's permissions count at once: the end of a delegation ends
 // them, and nothing names them all. Other processes see it within a second.
-func (f *Facilitator) ForgetPermissions() { f.permissions.forgetAll() }
+func (f *Facilitator) ForgetPermissions() { f.permissions.ForgetAll() }
 
 // As returns the facilitator as the caller with this address sees it, for middleware in the same process.
 func (f *Facilitator) As(caller toll.Address) x402.Facilitator { return as{f, caller} }
@@ -207,34 +159,16 @@ func (a as) AgentPlanIDs(ctx context.Context, agent toll.AgentID) ([]toll.PlanID
 
 // Terms returns what a server must know of a plan to ask for payment, or an error with [toll.CodePlanNotFound].
 func (f *Facilitator) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error) {
-	p, err := f.plan(ctx, id, toll.CodePlanNotFound)
+	p, err := f.Catalogue.Plan(ctx, id, toll.CodePlanNotFound)
 	if err != nil {
 		return nil, err
 	}
-	t := f.termsOf(p)
+	t := f.brand.Terms(p)
 	t.ServiceURL = f.Auth.Issuer()
 	if _, e := f.saleTerms(p); e == nil {
 		t.OrderURL = f.saleURL(p.ID)
 	}
 	return t, nil
-}
-
-// termsOf returns the terms without addresses, which the catalogue would repeat for every endpoint.
-func (f *Facilitator) termsOf(p *toll.Plan) *x402.Terms {
-	t := &x402.Terms{
-		PlanID: p.ID, PlanName: p.Metadata.Name, PayTo: p.PayTo().String(), MinAmount: p.Credits.MinAmount,
-		MaxAmount: p.Credits.MaxAmount, Kind: p.Kind(),
-	}
-	t.Scheme, t.Network = f.schemeOf(p)
-	return t
-}
-
-// schemeOf returns how a plan is bought, in the form of payment requirements.
-func (f *Facilitator) schemeOf(p *toll.Plan) (scheme, network string) {
-	if p.Price.IsCrypto {
-		return f.ns.SchemeCrypto(), f.env.Network()
-	}
-	return f.ns.SchemeCard(), f.env.CardNetwork()
 }
 
 // readAccount writes what time has done to the account first, so that ended credits do not count and those of lapsed holds
@@ -253,29 +187,17 @@ func (f *Facilitator) readAccount(ctx context.Context, id ledger.AccountID) (led
 // committed keeps what the writer of this process has just written. What time has done to the account since is read.
 func (f *Facilitator) committed(a ledger.Account, permissions []ledger.Permission) {
 	if a.Stale(f.Clock()) {
-		f.accounts.forget(a.ID)
+		f.accounts.Forget(a.ID)
 	} else {
-		f.accounts.put(a.ID, a)
+		f.accounts.Put(a.ID, a)
 	}
 	for _, p := range permissions {
-		f.permissions.put(permissionKey{a.ID, p.Hash}, p)
+		f.permissions.Put(permissionKey{a.ID, p.Hash}, p)
 	}
 }
 
 // changed forgets what this process has just changed past the writer of the ledger.
 func (f *Facilitator) changed(account ledger.AccountID, permission toll.Hash) {
-	f.accounts.forget(account)
-	f.permissions.forget(permissionKey{account, permission})
-}
-
-// plan returns a plan, or an error with this code when there is none.
-func (f *Facilitator) plan(ctx context.Context, id toll.PlanID, unknown toll.Code) (*toll.Plan, *toll.Error) {
-	p, _, err := f.plans.get(ctx, id)
-	return found(p, err, unknown, "planId "+string(id))
-}
-
-func (f *Facilitator) agent(ctx context.Context, id toll.AgentID) (a *agentRecord, cached bool, e *toll.Error) {
-	a, cached, err := f.agents.get(ctx, id)
-	a, e = found(a, err, toll.CodePaymentAgentNotFound, "agentId "+string(id))
-	return a, cached, e
+	f.accounts.Forget(account)
+	f.permissions.Forget(permissionKey{account, permission})
 }

@@ -72,7 +72,7 @@ func (f *Facilitator) owns(ctx context.Context, caller toll.Address, id toll.Pla
 	if id == "" {
 		return nil
 	}
-	plan, e := f.plan(ctx, id, toll.CodePlanNotFound)
+	plan, e := f.Catalogue.Plan(ctx, id, toll.CodePlanNotFound)
 	switch {
 	case e != nil:
 		return e

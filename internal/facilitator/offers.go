@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -35,9 +36,9 @@ func (f *Facilitator) Offers(ctx context.Context, caller toll.Address, req *x402
 	required := &req.PaymentRequired
 	switch {
 	case required.X402Version != x402.Version:
-		return nil, refuse(toll.CodeBadX402Version, x402.ReasonInvalidVersion, "")
+		return nil, refusal.New(toll.CodeBadX402Version, x402.ReasonInvalidVersion, "")
 	case len(required.Accepts) == 0 || len(required.Accepts) > x402.MaxOffers:
-		return nil, malformed("paymentRequired.accepts", "must have 1 to 8 entries")
+		return nil, refusal.Malformed("paymentRequired.accepts", "must have 1 to 8 entries")
 	}
 	if e := checkURL(required.Resource.URL); e != nil {
 		return nil, e
@@ -63,17 +64,15 @@ func (f *Facilitator) mayOffer(ctx context.Context, caller toll.Address, r *x402
 		_, e := f.exactTerms(ctx, caller, r)
 		return e
 	}
-	id := r.PlanID
-	id = cmp.Or(id, r.Extra.PlanID)
-	plan, e := f.plan(ctx, toll.PlanID(id), toll.CodePaymentPlanNotFound)
+	plan, e := f.Catalogue.Plan(ctx, toll.PlanID(cmp.Or(r.PlanID, r.Extra.PlanID)), toll.CodePaymentPlanNotFound)
 	if e != nil {
 		return e
 	}
 	if plan.Owner != caller {
 		return toll.NewError(toll.CodeNotPlanOwner)
 	}
-	if scheme, network := f.schemeOf(plan); r.Scheme != scheme || !x402.SameNetwork(r.Network, network, f.env) || r.Asset != f.ns.Asset() {
-		return malformed("paymentRequired.accepts", "has an entry that is not that of its plan")
+	if scheme, network := f.brand.Scheme(plan); r.Scheme != scheme || !x402.SameNetwork(r.Network, network, f.brand.Environment) || r.Asset != f.brand.Names.Asset() {
+		return refusal.Malformed("paymentRequired.accepts", "has an entry that is not that of its plan")
 	}
 	return nil
 }

@@ -11,17 +11,26 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
-// asked is what verify, settle and release have in common, whichever body it came in.
+// asked is what verify, settle, and release have in common, in either body.
 type asked struct {
-	stock     *x402.StockPayment // nil: the spec body, whose members follow
+	stock     *x402.StockPayment // nil: the spec body, with the members that follow
 	required  *x402.PaymentRequired
 	token     string
 	requestID string
+}
+
+func newAsked(stock *x402.StockPayment, required *x402.PaymentRequired, token, id string) *asked {
+	if stock != nil {
+		return &asked{stock: stock}
+	}
+	return &asked{required: required, token: token, requestID: id}
 }
 
 // payment is a verify or settle request that has been read: whose access token, for what.
@@ -36,10 +45,10 @@ type payment struct {
 	plan    *toll.Plan
 	url     string
 	account ledger.AccountID
-	agentID toll.AgentID // of the entry, else of the access token; "" when neither names one
-	agent   *agentRecord // nil when the entry names none
-	keys    []string     // that name the request, see ledger.HoldOp
-	cached  bool         // the agent was not read for this request
+	agentID toll.AgentID     // of the entry, else of the access token; "" when neither names one
+	agent   *catalogue.Agent // nil when the entry names none
+	keys    []string         // that name the request, see ledger.HoldOp
+	cached  bool             // the agent was not read for this request
 
 	urlMatching, verbMatching string
 }
@@ -64,19 +73,8 @@ func (f *Facilitator) networkOf(p *payment) string {
 	if p.entry != nil {
 		return p.entry.Network
 	}
-	return f.wireNetwork(p.claims.Network)
+	return f.brand.Network(p.claims.Network)
 }
-
-// wireNetwork is a network in the form of x402 objects, which want a colon.
-func (f *Facilitator) wireNetwork(network string) string {
-	if network == cardNetwork {
-		return f.env.CardNetwork()
-	}
-	return network
-}
-
-// cardNetwork is the network of card plans in records and access tokens.
-const cardNetwork = "stripe"
 
 // read makes the checks of verify and settle that do not depend on the state of the request, in the order of the wire
 // contract, section 16: body, access token decodable, entry of accepts, plan, caller, signature. What it returns beside
@@ -96,13 +94,13 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) 
 	}
 	var err error
 	if p.token, err = x402.DecodeToken(in.payload()); err != nil {
-		return p, withReason(err)
+		return p, refusal.Undecodable(err)
 	}
 	if p.stock {
 		// No server of this kind says which url it serves.
 		p.url = p.token.ResourceURL
 		if p.token.IdentifierRequired && p.token.PaymentIdentifier == "" {
-			return p, malformed("paymentPayload.extensions.payment-identifier.info.id", "is required by the server")
+			return p, refusal.Malformed("paymentPayload.extensions.payment-identifier.info.id", "is required by the server")
 		}
 	}
 	if e := checkURL(p.url); e != nil {
@@ -129,11 +127,11 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) 
 		return p, err
 	}
 	var e *toll.Error
-	if p.plan, e = f.plan(ctx, p.claims.PlanID, toll.CodePaymentPlanNotFound); e != nil {
+	if p.plan, e = f.Catalogue.Plan(ctx, p.claims.PlanID, toll.CodePaymentPlanNotFound); e != nil {
 		return p, e
 	}
 	if p.plan.Owner != caller {
-		return p, refuse(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "")
+		return p, refusal.New(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "")
 	}
 	if signature != nil {
 		return p, f.badSignature(signature)
@@ -181,48 +179,35 @@ func (in *asked) payload() string {
 // check looks at the members of the spec body.
 func (in *asked) check() *toll.Error {
 	if in.required.X402Version != x402.Version {
-		return refuse(toll.CodeBadX402Version, x402.ReasonInvalidVersion, "")
+		return refusal.New(toll.CodeBadX402Version, x402.ReasonInvalidVersion, "")
 	}
 	if in.token == "" {
-		return malformed("x402AccessToken", "is required")
+		return refusal.Malformed("x402AccessToken", "is required")
 	}
 	if in.requestID != "" && !x402.ValidRequestID(in.requestID) {
-		return malformed("agentRequestId", "must be 1 to 128 visible ASCII characters")
+		return refusal.Malformed("agentRequestId", "must be 1 to 128 visible ASCII characters")
 	}
 	return nil
 }
 
 func checkURL(url string) *toll.Error {
 	if len(url) > maxResourceURL {
-		return malformed("resource.url", "must be at most 8,192 bytes")
+		return refusal.Malformed("resource.url", "must be at most 8,192 bytes")
 	}
 	// What PostgreSQL cannot store would fail there, together with the batch that it came in.
 	if strings.IndexByte(url, 0) >= 0 || !utf8.ValidString(url) {
-		return malformed("resource.url", "must be UTF-8 without NUL")
+		return refusal.Malformed("resource.url", "must be UTF-8 without NUL")
 	}
 	return nil
-}
-
-// malformed is a refused body: a 400, whatever the act.
-func malformed(path, message string) *toll.Error {
-	return toll.Faults([]toll.Fault{{Path: path, Message: message}}).WithReason(x402.ReasonInvalidPayload)
-}
-
-func withReason(err error) *toll.Error {
-	e := toll.AsError(err)
-	if e.Code == toll.CodeBadX402Version {
-		return e.WithReason(x402.ReasonInvalidVersion)
-	}
-	return e.WithReason(x402.ReasonInvalidPayload)
 }
 
 func (f *Facilitator) badSignature(cause error) *toll.Error {
 	e := toll.AsError(cause)
 	if e.Code == toll.CodeTokenSignature || e.Code == toll.CodeTokenUndecodable {
-		return refuse(toll.CodeTokenSignature, f.ns.ReasonSignature(), "").WithCause(cause)
+		return refusal.New(toll.CodeTokenSignature, f.brand.Names.ReasonSignature(), "").WithCause(cause)
 	}
 	if e.Code == toll.CodePermissionExpired {
-		return e.WithReason(f.ns.ReasonExpired())
+		return e.WithReason(f.brand.Names.ReasonExpired())
 	}
 	return e
 }
@@ -234,45 +219,40 @@ func (f *Facilitator) match(p *payment, accepts []x402.Requirements) *toll.Error
 	var other string // why the scheme of an entry for the plan does not fit
 	for i := range accepts {
 		r := &accepts[i]
-		id := r.PlanID
-		id = cmp.Or(id, r.Extra.PlanID)
+		id := cmp.Or(r.PlanID, r.Extra.PlanID)
 		if id != string(p.claims.PlanID) || (r.Extra.PlanID != "" && r.Extra.PlanID != id) {
 			continue
 		}
 		plan = true
 		if r.Scheme != p.claims.Scheme {
-			other = cmp.Or(other, f.ns.OtherBrand(r.Scheme))
+			other = cmp.Or(other, f.brand.Names.OtherBrand(r.Scheme))
 			continue
 		}
 		scheme = true
-		if x402.SameNetwork(r.Network, p.claims.Network, f.env) {
+		if x402.SameNetwork(r.Network, p.claims.Network, f.brand.Environment) {
 			p.entry = r
 			return nil
 		}
 	}
 	switch {
 	case scheme:
-		return refuse(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of the access token is not accepted.")
+		return refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of the access token is not accepted.")
 	case other != "":
-		return refuse(
-			toll.CodeUnsupportedScheme,
-			x402.ReasonUnsupportedScheme,
-			"Wrong brand: "+other+".",
-		)
+		return refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "Wrong brand: "+other+".")
 	case plan:
-		return refuse(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme of the access token is not accepted.")
+		return refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme of the access token is not accepted.")
 	}
-	return refuse(toll.CodePlanMismatch, f.ns.ReasonPlanMismatch(), "")
+	return refusal.New(toll.CodePlanMismatch, f.brand.Names.ReasonPlanMismatch(), "")
 }
 
 // checkEntry refuses requirements that cannot be served. Who asks for another flow would settle before it works, and a
 // stock server that prices in another asset did not mean credits.
 func (f *Facilitator) checkEntry(p *payment) *toll.Error {
 	if flow := p.entry.Extra.PaymentFlow; flow != "" && flow != flowAuthorization {
-		return refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The only payment flow of these schemes is authorization.")
+		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The only payment flow of these schemes is authorization.")
 	}
-	if asset := p.entry.Asset; p.stock && asset != "" && asset != f.ns.Asset() {
-		return refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset of these schemes is "+f.ns.Asset()+".")
+	if asset := p.entry.Asset; p.stock && asset != "" && asset != f.brand.Names.Asset() {
+		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The asset of these schemes is "+f.brand.Names.Asset()+".")
 	}
 	return nil
 }
@@ -285,21 +265,21 @@ func (f *Facilitator) agree(p *payment) *toll.Error {
 	c := p.claims
 	path := p.token.Contradicts(x402.Signed{
 		From: c.Subscriber, PlanID: c.PlanID, AgentID: c.AgentID, Scheme: c.Scheme, Network: c.Network,
-	}, f.env)
+	}, f.brand.Environment)
 	var e *toll.Error
 	switch path {
 	case "":
 		return sameTerms(p)
 	case "accepted.scheme":
-		e = refuse(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "")
+		e = refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "")
 	case "accepted.network":
-		e = refuse(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "")
+		e = refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "")
 	case "accepted.planId", "accepted.extra.planId":
-		e = refuse(toll.CodePlanMismatch, f.ns.ReasonPlanMismatch(), "")
+		e = refusal.New(toll.CodePlanMismatch, f.brand.Names.ReasonPlanMismatch(), "")
 	case "accepted.extra.agentId":
-		e = refuse(toll.CodeAgentMismatch, f.ns.ReasonAgentMismatch(), "")
+		e = refusal.New(toll.CodeAgentMismatch, f.brand.Names.ReasonAgentMismatch(), "")
 	default:
-		e = refuse(toll.CodeTokenSignature, f.ns.ReasonSignature(), "")
+		e = refusal.New(toll.CodeTokenSignature, f.brand.Names.ReasonSignature(), "")
 	}
 	e.Message = "The payment payload contradicts its access token: " + path + "."
 	return e
@@ -309,24 +289,18 @@ func (f *Facilitator) agree(p *payment) *toll.Error {
 // they were in order.
 func (f *Facilitator) bind(ctx context.Context, p *payment) *toll.Error {
 	if p.expired {
-		return refuse(toll.CodePermissionExpired, f.ns.ReasonExpired(), "")
+		return refusal.New(toll.CodePermissionExpired, f.brand.Names.ReasonExpired(), "")
 	}
 	if p.plan.Suspended {
-		return suspended(p.plan)
+		return refusal.Suspended(p.plan)
 	}
 	err := f.bindNow(ctx, p)
 	if err != nil && p.cached {
 		// Somebody else may have listed the agent or given it the plan a moment ago.
-		f.agents.forget(p.agentID)
-		f.agentsOf.forget(p.plan.ID)
+		f.Catalogue.Reread(p.agentID, p.plan.ID)
 		err = f.bindNow(ctx, p)
 	}
 	return f.afterToken(ctx, p, err)
-}
-
-// suspended refuses a plan that the operator suspended, or whose owner.
-func suspended(plan *toll.Plan) *toll.Error {
-	return toll.NewError(toll.CodeSuspended).WithDetails("planId %s", plan.ID)
 }
 
 // afterToken returns e, or what is wrong with the access token itself, which goes before what is wrong with agent or amount.
@@ -334,12 +308,12 @@ func (f *Facilitator) afterToken(ctx context.Context, p *payment, e *toll.Error)
 	if e == nil || e.Reason == "" {
 		return e
 	}
-	perm, _, err := f.permissions.get(ctx, p.permission())
+	perm, _, err := f.permissions.Get(ctx, p.permission())
 	if err != nil {
 		return toll.AsError(err)
 	}
-	if refusal := perm.Usable(f.Clock()); refusal != nil {
-		return f.refusedBy(refusal)
+	if refused := perm.Usable(f.Clock()); refused != nil {
+		return refusal.By(f.brand.Names, refused)
 	}
 	return e
 }
@@ -357,7 +331,7 @@ func (f *Facilitator) bindAgent(ctx context.Context, p *payment) *toll.Error {
 		allowed = []toll.AgentID{p.claims.AgentID}
 	} else {
 		var err error
-		if allowed, _, err = f.bound.get(ctx, p.permission()); err != nil {
+		if allowed, _, err = f.bound.Get(ctx, p.permission()); err != nil {
 			return toll.AsError(err)
 		}
 	}
@@ -366,20 +340,20 @@ func (f *Facilitator) bindAgent(ctx context.Context, p *payment) *toll.Error {
 	}
 	id, err := toll.ParseAgentID(p.entry.Extra.AgentID)
 	if err != nil {
-		return malformed("paymentRequired.accepts.extra.agentId", "must be the decimal text of a uint256 above zero")
+		return refusal.Malformed("paymentRequired.accepts.extra.agentId", "must be the decimal text of a uint256 above zero")
 	}
-	a, cached, e := f.agent(ctx, id)
+	a, cached, e := f.Catalogue.Agent(ctx, id)
 	if e != nil {
 		return e
 	}
 	p.agent, p.cached = a, cached
 	switch {
 	case !a.HasPlan(p.plan.ID):
-		return refuse(toll.CodeAgentMismatch, f.ns.ReasonAgentMismatch(), "The agent does not have this plan.")
+		return refusal.New(toll.CodeAgentMismatch, f.brand.Names.ReasonAgentMismatch(), "The agent does not have this plan.")
 	case !a.IsListed:
-		return refuse(toll.CodeAgentUnlisted, x402.ReasonAgentInactive, "")
+		return refusal.New(toll.CodeAgentUnlisted, x402.ReasonAgentInactive, "")
 	case len(allowed) > 0 && !slices.Contains(allowed, id):
-		return refuse(toll.CodeAgentMismatch, f.ns.ReasonAgentMismatch(), "The access token is for another agent.")
+		return refusal.New(toll.CodeAgentMismatch, f.brand.Names.ReasonAgentMismatch(), "The access token is for another agent.")
 	}
 	return nil
 }
@@ -390,23 +364,23 @@ func (f *Facilitator) bindOnlyAgent(ctx context.Context, p *payment, allowed []t
 	if len(allowed) == 0 {
 		return nil
 	}
-	ids, cached, err := f.agentsOf.get(ctx, p.plan.ID)
+	ids, cached, err := f.Catalogue.AgentsOf(ctx, p.plan.ID)
 	if err != nil {
 		return toll.AsError(err)
 	}
 	p.cached = cached
 	if len(ids) != 1 || !slices.Contains(allowed, ids[0]) {
-		e := refuse(toll.CodeAgentMismatch, f.ns.ReasonAgentMismatch(), "")
+		e := refusal.New(toll.CodeAgentMismatch, f.brand.Names.ReasonAgentMismatch(), "")
 		e.Message = "The access token is bound to an agent, and the payment requirements name none."
 		return e
 	}
-	a, agentCached, e := f.agent(ctx, ids[0])
+	a, agentCached, e := f.Catalogue.Agent(ctx, ids[0])
 	if e != nil {
 		return e
 	}
 	p.cached = cached || agentCached
 	if !a.IsListed {
-		return refuse(toll.CodeAgentUnlisted, x402.ReasonAgentInactive, "")
+		return refusal.New(toll.CodeAgentUnlisted, x402.ReasonAgentInactive, "")
 	}
 	return nil
 }
@@ -416,32 +390,20 @@ func (f *Facilitator) bindEndpoint(p *payment) *toll.Error {
 	if p.agent == nil || len(p.agent.API.Endpoints) == 0 {
 		return nil
 	}
-	if !isAbsolute(p.url) {
+	if !catalogue.IsAbsolute(p.url) {
 		if !p.agent.API.StrictEndpoints {
 			return nil
 		}
 		if p.url == "" {
-			return refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "A strict agent needs resource.url.")
+			return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "A strict agent needs resource.url.")
 		}
 	}
-	pattern, verb, ok := p.agent.endpoints.Match(p.url, p.entry.Extra.HTTPVerb)
+	pattern, verb, ok := p.agent.Endpoints.Match(p.url, p.entry.Extra.HTTPVerb)
 	if !ok {
-		return refuse(toll.CodeEndpointMismatch, f.ns.ReasonResourceMismatch(), "")
+		return refusal.New(toll.CodeEndpointMismatch, f.brand.Names.ReasonResourceMismatch(), "")
 	}
 	p.urlMatching, p.verbMatching = pattern, verb
 	return nil
-}
-
-func isAbsolute(url string) bool {
-	scheme, _, ok := strings.Cut(url, ":")
-	if !ok {
-		return false
-	}
-	switch strings.ToLower(scheme) {
-	case "http", "https", "mcp":
-		return true
-	}
-	return false
 }
 
 // foreign reports whether an agentRequestId belongs to another account, or pretends to be one of ours.
@@ -468,15 +430,4 @@ func (f *Facilitator) known(ctx context.Context, p *payment, id string) (ledger.
 		}
 	}
 	return ledger.Request{}, false, nil
-}
-
-// found turns the result of a read into a record or an error with this code.
-func found[T any](v *T, err error, unknown toll.Code, details string) (*T, *toll.Error) {
-	switch {
-	case err == nil:
-		return v, nil
-	case errors.Is(err, store.ErrNotFound):
-		return nil, toll.NewError(unknown).WithDetails("%s", details)
-	}
-	return nil, toll.AsError(err)
 }

@@ -64,7 +64,7 @@ func (f *Facilitator) AccessTokenOf(ctx context.Context, subscriber toll.Address
 	if err != nil {
 		return nil, err
 	}
-	plan, e := f.plan(ctx, p.Plan, toll.CodePlanNotFound)
+	plan, e := f.Catalogue.Plan(ctx, p.Plan, toll.CodePlanNotFound)
 	if e != nil {
 		return nil, e
 	}

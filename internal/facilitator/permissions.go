@@ -10,8 +10,10 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -54,7 +56,7 @@ func (f *Facilitator) CreatePermission(
 	var draft *checkout.DelegationDraft
 	if d := req.Delegation; d != nil && d.New != nil {
 		if draft, err = f.draftDelegation(ctx, caller, p, plan, d.New); err != nil {
-			return nil, f.refusedBy(err)
+			return nil, refusal.By(f.brand.Names, err)
 		}
 		p.DelegationID = draft.Created.DelegationID
 	}
@@ -64,7 +66,7 @@ func (f *Facilitator) CreatePermission(
 		return f.insertPermission(ctx, tx, p, plan, draft, req.Issue, once, out)
 	})
 	if err != nil {
-		return nil, f.refusedBy(err)
+		return nil, refusal.By(f.brand.Names, err)
 	}
 	return out, nil
 }
@@ -115,10 +117,8 @@ func (f *Facilitator) countPermission(p *ledger.Permission) error {
 }
 
 // planned returns the permission that a request asks for, its plan, and the warnings of an existing delegation.
-func (f *Facilitator) planned(
-	ctx context.Context, caller auth.Caller, req *PermissionRequest,
-) (*ledger.Permission, *toll.Plan, []toll.Warning, error) {
-	plan, e := f.plan(ctx, req.PlanID, toll.CodePaymentPlanNotFound)
+func (f *Facilitator) planned(ctx context.Context, caller auth.Caller, req *PermissionRequest) (*ledger.Permission, *toll.Plan, []toll.Warning, error) {
+	plan, e := f.Catalogue.Plan(ctx, req.PlanID, toll.CodePaymentPlanNotFound)
 	if e != nil {
 		return nil, nil, nil, e
 	}
@@ -275,18 +275,18 @@ func (f *Facilitator) accessToken(p *ledger.Permission, req *PermissionRequest, 
 
 // permissionScheme returns scheme and network in the form of records; what the request names must be what the plan has.
 func (f *Facilitator) permissionScheme(plan *toll.Plan, req *PermissionRequest) (scheme, network string, err error) {
-	scheme, network = f.schemeOf(plan)
+	scheme, network = f.brand.Scheme(plan)
 	if req.Scheme != "" && req.Scheme != scheme {
-		if other := f.ns.OtherBrand(req.Scheme); other != "" {
+		if other := f.brand.Names.OtherBrand(req.Scheme); other != "" {
 			return "", "", toll.Errorf(toll.CodeUnsupportedScheme, "Wrong brand: %s.", other)
 		}
 		return "", "", toll.Errorf(toll.CodeUnsupportedScheme, "The scheme of this plan is %s.", scheme)
 	}
-	if req.Network != "" && !x402.SameNetwork(req.Network, network, f.env) {
+	if req.Network != "" && !x402.SameNetwork(req.Network, network, f.brand.Environment) {
 		return "", "", toll.Errorf(toll.CodeWrongNetwork, "The network of this plan is %s.", network)
 	}
 	if !plan.Price.IsCrypto {
-		network = cardNetwork
+		network = catalogue.CardNetwork
 	}
 	return scheme, network, nil
 }
@@ -306,8 +306,7 @@ func (f *Facilitator) permissionAgents(ctx context.Context, plan *toll.Plan, p *
 		ids = []toll.AgentID{p.Agent}
 	}
 	for _, id := range ids {
-		read, err := f.agents.fresh(ctx, id)
-		a, e := found(read, err, toll.CodePaymentAgentNotFound, "agentId "+string(id))
+		a, e := f.Catalogue.AgentNow(ctx, id)
 		if e != nil {
 			return e
 		}
@@ -384,7 +383,7 @@ func (f *Facilitator) notRevoked(err error) error {
 	case ledger.IsRefused(err, ledger.PermissionUnknown):
 		return toll.NewError(toll.CodePermissionNotFound)
 	}
-	return f.refusedBy(err)
+	return refusal.By(f.brand.Names, err)
 }
 
 func (f *Facilitator) permissionOf(ctx context.Context, caller toll.Address, hash toll.Hash) (*ledger.Permission, error) {
@@ -397,7 +396,7 @@ func (f *Facilitator) permissionOf(ctx context.Context, caller toll.Address, has
 
 // Balance returns what a holder has of a plan; see [checkout.Checkout.Balance]. Errors: [toll.CodePlanNotFound].
 func (f *Facilitator) Balance(ctx context.Context, id toll.PlanID, holder toll.Address, withLots bool) (*toll.Balance, error) {
-	plan, e := f.plan(ctx, id, toll.CodePlanNotFound)
+	plan, e := f.Catalogue.Plan(ctx, id, toll.CodePlanNotFound)
 	if e != nil {
 		return nil, e
 	}

@@ -14,7 +14,7 @@ import (
 func (s *scene) limited(q facilitator.Quotas) *instance {
 	i := *s.one()
 	i.Facilitator = facilitator.New(facilitator.Deps{
-		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Clock: s.clock.now, Quotas: q,
+		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Clock: s.clock.now, Quotas: q,
 	})
 	return &i
 }

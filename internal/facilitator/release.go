@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -43,7 +44,7 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 	case ledger.IsRefused(err, ledger.UnknownRequest):
 		return nil, noSettlement()
 	case err != nil:
-		return nil, f.refusedBy(err)
+		return nil, refusal.By(f.brand.Names, err)
 	}
 	return &x402.ReleaseResponse{
 		Success: true, AgentRequestID: out.RequestID, Status: out.Status.String(), Released: out.Amount,
@@ -55,7 +56,7 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 // [toll.CodeHoldOver], [toll.CodeSettleConflict] for an id that names open holds of several accounts.
 func (f *Facilitator) Renew(ctx context.Context, caller toll.Address, req *x402.RenewRequest) (*x402.RenewResponse, error) {
 	if req.HoldSecs < 0 || req.HoldSecs > x402.MaxHoldSecs {
-		return nil, malformed("holdSecs", "must be 1 to 900")
+		return nil, refusal.Malformed("holdSecs", "must be 1 to 900")
 	}
 	all, err := f.lookup(ctx, caller, req.AgentRequestID, ownerOnly(caller))
 	if err != nil {
@@ -70,7 +71,7 @@ func (f *Facilitator) Renew(ctx context.Context, caller toll.Address, req *x402.
 		return nil, noSettlement()
 	}
 	if err != nil {
-		return nil, f.refusedBy(err)
+		return nil, refusal.By(f.brand.Names, err)
 	}
 	return &x402.RenewResponse{Success: true, AgentRequestID: held.RequestID, HeldAmount: held.Amount, HoldExpiresAt: toll.At(held.Until)}, nil
 }
@@ -295,7 +296,7 @@ func (f *Facilitator) allow(ctx context.Context, r *request, may func(subscriber
 	if r.account.Plan == "" {
 		return noSettlement()
 	}
-	plan, e := f.plan(ctx, r.account.Plan, toll.CodeSettlementNotFound)
+	plan, e := f.Catalogue.Plan(ctx, r.account.Plan, toll.CodeSettlementNotFound)
 	if e != nil {
 		return e
 	}
@@ -320,7 +321,7 @@ func (f *Facilitator) settlement(ctx context.Context, r *request) (*toll.Settlem
 func (f *Facilitator) settlementOver(ctx context.Context, r *request, network string) (*toll.Settlement, error) {
 	s := &toll.Settlement{
 		AgentRequestID: r.ID, Status: r.State.String(), PlanID: r.plan.ID, Payer: r.account.Subscriber,
-		Network: f.wireNetwork(network), HeldAmount: r.Held, PermissionHash: r.Permission, CreatedAt: toll.At(r.CreatedAt),
+		Network: f.brand.Network(network), HeldAmount: r.Held, PermissionHash: r.Permission, CreatedAt: toll.At(r.CreatedAt),
 		HoldExpiresAt: toll.AtPtr(r.HoldEndsAt), EndedAt: toll.AtPtr(r.EndedAt),
 	}
 	if r.Agent != "" {
@@ -343,24 +344,21 @@ func (f *Facilitator) settlementOver(ctx context.Context, r *request, network st
 		}
 	case ledger.StateSettled:
 		burned := r.Request.Receipt()
-		if r.Gone { // in a list of events that are about to go: what the entry says
-			tx := burned.Transaction
-			s.Transaction, s.Amount, s.CreditsRedeemed = &tx, r.Amount.Ptr(), r.Amount.Ptr()
-			s.RemainingBalance, s.SettledAt = burned.Balance.Ptr(), toll.AtPtr(r.EndedAt)
+		tx := burned.Transaction
+		s.Transaction, s.Amount, s.CreditsRedeemed, s.SettledAt = &tx, r.Amount.Ptr(), r.Amount.Ptr(), toll.AtPtr(r.EndedAt)
+		if r.Gone { // in a list of events that are about to be removed: what the entry says
+			s.RemainingBalance = burned.Balance.Ptr()
 			return s, nil
 		}
 		receipt, err := f.answer(r.Answer, settled{Receipt: burned, payer: r.account.Subscriber, plan: r.plan.ID, agent: r.Agent})
 		if err != nil {
 			return nil, toll.NewError(toll.CodeInternal).WithCause(err)
 		}
-		tx := burned.Transaction
-		s.Transaction, s.Amount, s.CreditsRedeemed = &tx, r.Amount.Ptr(), r.Amount.Ptr()
-		s.RemainingBalance, s.SettledAt, s.Receipt = receipt.RemainingBalance, toll.AtPtr(r.EndedAt), receipt.Raw
+		s.RemainingBalance, s.Receipt = receipt.RemainingBalance, receipt.Raw
 		if h, err := toll.ParseHash(receipt.OrderTx); err == nil {
 			s.OrderTx = &h
 		}
 		if r.plan.Credits.OnchainMirror {
-			var err error
 			if s.MirrorTx, err = store.MirrorTransaction(ctx, f.Store, tx); err != nil {
 				return nil, toll.AsError(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/x402"
 )
@@ -53,7 +54,7 @@ const (
 )
 
 // wireNetworks are the networks that one byte stands for. New ones are added at the end.
-var wireNetworks = []string{"eip155:84532", "eip155:8453", "stripe:sandbox", "stripe:live", cardNetwork}
+var wireNetworks = []string{"eip155:84532", "eip155:8453", "stripe:sandbox", "stripe:live", catalogue.CardNetwork}
 
 // parts returns the form storedParts1.
 func (s *settled) parts() []byte {
@@ -142,9 +143,9 @@ func (f *Facilitator) storedAnswer(ctx context.Context, p *payment, raised *toll
 			raised: raised,
 		}
 		if f.Receipts {
-			signed := f.receiptOf(ctx, p.url, f.wireNetwork(s.network), s.payer.String(), r.Transaction.String(), r.At)[x402.ExtensionOfferReceipt]
+			signed := f.receiptOf(ctx, p.url, f.brand.Network(s.network), s.payer.String(), r.Transaction.String(), r.At)[x402.ExtensionOfferReceipt]
 			if signed != nil {
-				return render1(s, f.ns.CreditsExtension(), signed)
+				return render1(s, f.brand.Names.CreditsExtension(), signed)
 			}
 		}
 		return s.parts()
@@ -166,7 +167,7 @@ func (f *Facilitator) answer(stored []byte, about settled) (*x402.SettleResponse
 		if err := about.readParts(stored); err != nil {
 			return nil, fmt.Errorf("request %s: %w", about.RequestID, err)
 		}
-		credits := f.ns.CreditsExtension()
+		credits := f.brand.Names.CreditsExtension()
 		resp := about.response(credits)
 		resp.Raw = render1(&about, credits, nil)
 		return resp, nil

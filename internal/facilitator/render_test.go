@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -23,7 +24,8 @@ func branded(s *scene, brand string, receipts bool) *facilitator.Facilitator {
 	ns, i := x402.Default, s.one()
 	ns.Scheme = brand
 	return facilitator.New(facilitator.Deps{
-		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Clock: s.clock.now, Receipts: receipts, Namespace: ns,
+		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Clock: s.clock.now, Receipts: receipts,
+		Catalogue: catalogue.New(i.store, catalogue.Brand{Names: ns}, s.clock.now, nil),
 	})
 }
 

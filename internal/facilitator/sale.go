@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -103,7 +104,7 @@ func (f *Facilitator) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 	if seller == nil {
 		return nil, toll.NewError(toll.CodeChainUnreachable)
 	}
-	token := price.PayToken(f.env)
+	token := price.PayToken(f.brand.Environment)
 	domain, ok := seller.Domain(token)
 	if !ok {
 		return not("its price is not in USDC or EURC")
@@ -112,7 +113,7 @@ func (f *Facilitator) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 	return &saleTerms{
 		token: token, payTo: payTo, domain: domain, total: total,
 		entry: x402.ExactRequirements{
-			Scheme: x402.SchemeExact, Network: f.env.Network(), Amount: total.String(), Asset: token.String(), PayTo: payTo.String(),
+			Scheme: x402.SchemeExact, Network: f.brand.Environment.Network(), Amount: total.String(), Asset: token.String(), PayTo: payTo.String(),
 			MaxTimeoutSeconds: saleTimeoutSecs,
 			Extra: x402.ExactExtra{
 				Name: domain.Name, Version: domain.Version, AssetTransferMethod: x402.MethodEIP3009, PlanID: string(plan.ID),
@@ -173,7 +174,7 @@ func paymentRequired(e *toll.Error, usual string) (*toll.Error, string) {
 // [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeCreditsOverflow], [toll.CodeSettleConflict] with the reason
 // payment_identifier_conflict, and those of the chain with status 503.
 func (f *Facilitator) BuyPlan(ctx context.Context, id toll.PlanID, payment string, wait time.Duration) (*Bought, error) {
-	plan, e := f.plan(ctx, id, toll.CodePlanNotFound)
+	plan, e := f.Catalogue.Plan(ctx, id, toll.CodePlanNotFound)
 	if e != nil {
 		return nil, e
 	}
@@ -185,7 +186,7 @@ func (f *Facilitator) BuyPlan(ctx context.Context, id toll.PlanID, payment strin
 	if payment == "" {
 		switch {
 		case plan.Suspended:
-			return nil, suspended(plan)
+			return nil, refusal.Suspended(plan)
 		case !plan.IsListed:
 			return nil, toll.NewError(toll.CodePlanUnlisted).WithDetails("planId %s", id)
 		}
@@ -203,13 +204,13 @@ func (f *Facilitator) sellPlan(
 	if err != nil {
 		e := toll.AsError(err)
 		if e.Reason == "" {
-			e = e.WithReason(x402.ReasonOf(f.ns, e, x402.ActVerify))
+			e = e.WithReason(x402.ReasonOf(f.brand.Names, e, x402.ActVerify))
 		}
 		return nil, unpaid(required, e)
 	}
 	signed, e := f.signedSale(ctx, terms, p)
 	if e == nil && x402.EchoMismatch(required.Extensions, p.Extensions) != "" {
-		e = refuse(toll.CodeBadRequirements, x402.ReasonEchoMismatch, "The payment changes what the extensions advertised.")
+		e = refusal.New(toll.CodeBadRequirements, x402.ReasonEchoMismatch, "The payment changes what the extensions advertised.")
 	}
 	if e != nil && e.HTTPStatus() >= 500 {
 		return nil, e
@@ -218,7 +219,7 @@ func (f *Facilitator) sellPlan(
 		return nil, unpaid(required, e)
 	}
 	sold, err := f.Checkout.Sell(ctx, checkout.SaleRequest{
-		Plan: plan, Sale: rail.Sale{Token: terms.token, Authorization: *signed, Signature: p.Signature}, ChainID: f.env.ChainID(),
+		Plan: plan, Sale: rail.Sale{Token: terms.token, Authorization: *signed, Signature: p.Signature}, ChainID: f.brand.Environment.ChainID(),
 		Identifier: p.PaymentIdentifier, Content: f.saleContent(plan, terms), Wait: wait,
 		Check: func() error { return f.saleFits(terms, p, signed) },
 	})
@@ -252,19 +253,19 @@ func (f *Facilitator) sellPlan(
 func (f *Facilitator) signedSale(ctx context.Context, t *saleTerms, p *x402.ExactPayment) (*evm.Authorization, *toll.Error) {
 	switch asset, err := toll.ParseAddress(p.Accepted.Asset); {
 	case p.Accepted.Scheme != x402.SchemeExact:
-		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme of this route is exact.")
+		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme of this route is exact.")
 	case p.Accepted.Network != t.entry.Network:
-		return nil, refuse(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this route is "+t.entry.Network+".")
+		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this route is "+t.entry.Network+".")
 	case err != nil || asset != t.token:
-		return nil, refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The payment is in another token than the price.")
+		return nil, refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The payment is in another token than the price.")
 	}
 	a := &p.Authorization
 	after, before := a.ValidAfter.Int(), a.ValidBefore.Int()
 	switch {
 	case !after.IsUint64():
-		return nil, refuse(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization does not count yet.")
+		return nil, refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization does not count yet.")
 	case !before.IsUint64():
-		return nil, refuse(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization counts for more than an hour.")
+		return nil, refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization counts for more than an hour.")
 	}
 	signed := &evm.Authorization{
 		From: a.From, To: a.To, Value: a.Value.Int(), ValidAfter: after.Uint64(), ValidBefore: before.Uint64(), Nonce: a.Nonce,
@@ -285,17 +286,17 @@ func (f *Facilitator) saleFits(t *saleTerms, p *x402.ExactPayment, a *evm.Author
 	at := func(d time.Duration) *big.Int { return big.NewInt(now.Add(d).Unix()) }
 	switch {
 	case a.To != t.payTo:
-		return refuse(toll.CodePaymentRequired, x402.ReasonExactRecipient, "The authorization pays another account.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactRecipient, "The authorization pays another account.")
 	case a.Value.Cmp(t.total.Int()) != 0:
-		return refuse(toll.CodePaymentRequired, x402.ReasonExactValue, "The authorization is for another amount than the price.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValue, "The authorization is for another amount than the price.")
 	case after.Cmp(at(0)) > 0:
-		return refuse(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization does not count yet.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization does not count yet.")
 	case before.Cmp(at(minSignedFor)) < 0:
-		return refuse(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization ends too soon to be carried out.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization ends too soon to be carried out.")
 	case before.Cmp(at(maxSignedFor)) > 0:
-		return refuse(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization counts for more than an hour.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization counts for more than an hour.")
 	case !t.entry.Pays(&p.Accepted):
-		return refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The accepted entry is not the price as it is now.")
+		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The accepted entry is not the price as it is now.")
 	}
 	return nil
 }
@@ -328,7 +329,7 @@ func (f *Facilitator) saleRefused(required *x402.SaleRequired, payer toll.Addres
 	u := unpaid(required, e)
 	if failed && orderID != "" {
 		u.Receipt = &x402.ExactReceipt{
-			ErrorReason: e.Reason, ErrorMessage: e.Text(), Network: f.env.Network(), Payer: payer.String(),
+			ErrorReason: e.Reason, ErrorMessage: e.Text(), Network: f.brand.Environment.Network(), Payer: payer.String(),
 		}
 	}
 	return u
@@ -359,11 +360,11 @@ func (f *Facilitator) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bough
 		return balance.Balance, kept, fault(err)
 	}
 	receipt, err := x402.Encode(&x402.ExactReceipt{
-		Success: true, Transaction: b.Order.TxHash, Network: f.env.Network(), Payer: b.Subscriber.String(), Amount: b.Order.Amount.String(),
+		Success: true, Transaction: b.Order.TxHash, Network: f.brand.Environment.Network(), Payer: b.Subscriber.String(), Amount: b.Order.Amount.String(),
 		Extra: &x402.ExactGrant{
 			OrderID: b.Order.OrderID, PlanID: plan.ID, CreditsGranted: b.Order.CreditsGranted, RemainingBalance: balance.Balance,
 		},
-		Extensions: f.receiptOf(ctx, f.saleURL(plan.ID), f.env.Network(), b.Subscriber.String(), b.Order.TxHash, f.Clock()),
+		Extensions: f.receiptOf(ctx, f.saleURL(plan.ID), f.brand.Environment.Network(), b.Subscriber.String(), b.Order.TxHash, f.Clock()),
 	})
 	if err != nil {
 		return 0, nil, err

@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -16,11 +17,11 @@ import (
 // took before: what is paid stays paid, whatever it says later.
 func (f *Facilitator) signedByCode(ctx context.Context, t *saleTerms, a *evm.Authorization, signature []byte) *toll.Error {
 	if evm.Wrapped(signature) {
-		return refuse(toll.CodePaymentRequired, x402.ReasonExactSignature, "The signature is one of an account that is not on the chain yet (ERC-6492).").
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactSignature, "The signature is one of an account that is not on the chain yet (ERC-6492).").
 			WithHint("Deploy the account, and sign without the wrapper.")
 	}
 	digest := a.Digest(t.domain)
-	known, err := store.AuthorizationByNonce(ctx, f.Store, f.env.ChainID(), t.token, a.From, a.Nonce)
+	known, err := store.AuthorizationByNonce(ctx, f.Store, f.brand.Environment.ChainID(), t.token, a.From, a.Nonce)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return toll.AsError(err)
 	}
@@ -34,7 +35,7 @@ func (f *Facilitator) signedByCode(ctx context.Context, t *saleTerms, a *evm.Aut
 	case err != nil:
 		return toll.AsError(err)
 	case !ok:
-		return refuse(toll.CodePaymentRequired, x402.ReasonExactSignature, "The signature is not that of the account that pays.")
+		return refusal.New(toll.CodePaymentRequired, x402.ReasonExactSignature, "The signature is not that of the account that pays.")
 	}
 	return nil
 }

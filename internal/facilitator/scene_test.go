@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/facilitator"
@@ -101,7 +102,7 @@ func newScene(t testing.TB, v storetest.Variant, instances int, change ...func(*
 		}
 		c := checkout.New(deps)
 		f := facilitator.New(facilitator.Deps{
-			Store: st, Ledger: l, Auth: a, Checkout: c, Clock: s.clock.now, TopUpWait: time.Minute, Horizon: horizon,
+			Store: st, Ledger: l, Auth: a, Checkout: c, Catalogue: catalogue.New(st, catalogue.Brand{}, s.clock.now, nil), Clock: s.clock.now, TopUpWait: time.Minute, Horizon: horizon,
 			Quotas: facilitator.Quotas{Permissions: -1, FreeHolds: -1}, // benchmarks do nothing else
 		})
 		i := &instance{store: st, auth: a, ledger: l, checkout: c, Facilitator: f}

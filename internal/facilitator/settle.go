@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -19,16 +20,13 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 	if f.isExact(req.Stock) {
 		return f.exactSettle(ctx, caller, req.Stock)
 	}
-	in := &asked{stock: req.Stock, required: &req.PaymentRequired, token: req.AccessToken}
-	if req.Stock == nil {
-		in.requestID = req.AgentRequestID
-	}
+	in := newAsked(req.Stock, &req.PaymentRequired, req.AccessToken, req.AgentRequestID)
 	p, e := f.read(ctx, caller, in)
 	if e != nil {
 		return f.refusedSettle(ctx, p, e)
 	}
 	if f.foreign(p.account, in.requestID) {
-		return f.refusedSettle(ctx, p, refuse(toll.CodeSettleConflict, x402.ReasonConflict, ""))
+		return f.refusedSettle(ctx, p, refusal.New(toll.CodeSettleConflict, x402.ReasonConflict, ""))
 	}
 	if e = f.bind(ctx, p); e != nil {
 		if e.HTTPStatus() >= 500 {
@@ -73,7 +71,7 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 	}
 	if err != nil {
 		if e == nil {
-			e = f.refusedBy(err)
+			e = refusal.By(f.brand.Names, err)
 		}
 		return f.unsettled(ctx, p, e, err, &op, id, done.Transaction)
 	}
@@ -142,7 +140,7 @@ func (f *Facilitator) wanted(ctx context.Context, p *payment, req *x402.SettleRe
 	w.content = f.content(p, max, margin, batch)
 	switch {
 	case margin != nil && max != nil:
-		return w, refuse(toll.CodeAmountAndMargin, x402.ReasonInvalidPayload, "")
+		return w, refusal.New(toll.CodeAmountAndMargin, x402.ReasonInvalidPayload, "")
 	case margin != nil:
 		if max, e = f.withMargin(ctx, p, req.AgentRequestID, *margin); e != nil {
 			return w, e
@@ -178,7 +176,7 @@ func (f *Facilitator) content(p *payment, max *toll.Credits, margin *x402.Margin
 	field(string(p.plan.ID))
 	field(string(p.agentID))
 	field(p.claims.Scheme)
-	field(f.wireNetwork(p.claims.Network))
+	field(f.brand.Network(p.claims.Network))
 	field(p.url)
 	if max == nil {
 		field("")
@@ -197,8 +195,9 @@ func (f *Facilitator) content(p *payment, max *toll.Credits, margin *x402.Margin
 
 // refusedSettle is the answer to a settle that burned nothing, or may not have. Only faults of the service are errors.
 func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Error) (*x402.SettleResponse, error) {
+	e = e.WithReason(x402.ReasonOf(f.brand.Names, e, x402.ActSettle))
 	if e.HTTPStatus() >= 500 && e.Code != toll.CodeSettlementPending {
-		return nil, f.fault(x402.ActSettle, e)
+		return nil, e
 	}
 	if e.HTTPStatus() >= 500 && e.Err != nil && ctx.Err() == nil {
 		f.Log.ErrorContext(ctx, "settle pending", "error", e.Err.Error()) // its cause leaves with no answer
@@ -206,7 +205,6 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 	if e.HTTPStatus() >= 500 && f.Pending != nil {
 		f.Pending()
 	}
-	e = f.fault(x402.ActSettle, e)
 	f.count(p, e, e.Reason)
 	resp := &x402.SettleResponse{ErrorReason: e.Reason, ErrorMessage: e.Text(), Code: e.Code, Details: e.Details}
 	if page := checkoutPage(e); page != "" {
@@ -215,7 +213,7 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 	if !p.claims.Subscriber.IsZero() {
 		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.networkOf(p)
 	} else {
-		resp.Network = cmp.Or(p.network, f.env.Network())
+		resp.Network = cmp.Or(p.network, f.brand.Environment.Network())
 	}
 	return resp, nil
 }

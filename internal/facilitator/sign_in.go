@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -38,7 +39,7 @@ type Admitted struct {
 // sign-in-with-x. With payment, the value of payment-signature, the wallet buys the plan instead, as with
 // [Facilitator.BuyPlan]. Everything else is an [*Unpaid] that says what to sign, and what the plan costs where it is sold.
 func (f *Facilitator) PlanToken(ctx context.Context, id toll.PlanID, payment, signIn string, wait time.Duration) (*Bought, *Admitted, error) {
-	plan, e := f.plan(ctx, id, toll.CodePlanNotFound)
+	plan, e := f.Catalogue.Plan(ctx, id, toll.CodePlanNotFound)
 	if e != nil {
 		return nil, nil, e
 	}
@@ -54,7 +55,7 @@ func (f *Facilitator) PlanToken(ctx context.Context, id toll.PlanID, payment, si
 		b, err := f.sellPlan(ctx, plan, terms, f.saleRequired(ctx, plan, terms, route), payment, wait)
 		return b, nil, f.withSignIn(plan, route, err)
 	}
-	refusal := toll.Errorf(toll.CodePaymentRequired, "This access token is for a wallet that signs in, or pays.").
+	refused := toll.Errorf(toll.CodePaymentRequired, "This access token is for a wallet that signs in, or pays.").
 		WithHint("Sign extensions.sign-in-with-x and repeat the call with the proof in sign-in-with-x; or pay an entry of accepts.")
 	if signIn != "" {
 		admitted, e := f.admit(ctx, plan, route, signIn)
@@ -64,21 +65,21 @@ func (f *Facilitator) PlanToken(ctx context.Context, id toll.PlanID, payment, si
 		if e.HTTPStatus() >= 500 {
 			return nil, nil, e
 		}
-		refusal = e
+		refused = e
 	}
 	if notSold == nil && plan.IsListed {
-		return nil, nil, f.withSignIn(plan, route, unpaid(f.saleRequired(ctx, plan, terms, route), refusal))
+		return nil, nil, f.withSignIn(plan, route, unpaid(f.saleRequired(ctx, plan, terms, route), refused))
 	}
-	return nil, nil, f.withSignIn(plan, route, f.creditsOnly(plan, route, refusal))
+	return nil, nil, f.withSignIn(plan, route, f.creditsOnly(plan, route, refused))
 }
 
 // creditsOnly is the refusal of a wallet that cannot buy the plan here: what is asked for are its credits.
 func (f *Facilitator) creditsOnly(plan *toll.Plan, route string, e *toll.Error) *Unpaid {
 	t := x402.Terms{PlanID: plan.ID, PayTo: plan.PayTo().String(), MaxAmount: plan.Credits.MaxAmount}
-	t.Scheme, t.Network = f.schemeOf(plan)
+	t.Scheme, t.Network = f.brand.Scheme(plan)
 	cause, text := paymentRequired(e, "Payment required")
 	return &Unpaid{Cause: cause, Required: x402.NewPaymentRequired([]*x402.Terms{&t}, x402.Options{
-		Namespace: f.ns, Environment: f.env, Endpoint: route, MimeType: "application/json", Error: text,
+		Namespace: f.brand.Names, Environment: f.brand.Environment, Endpoint: route, MimeType: "application/json", Error: text,
 	})}
 }
 
@@ -94,7 +95,7 @@ func (f *Facilitator) withSignIn(plan *toll.Plan, route string, err error) error
 		ExpirationTime: x402.SignInTime(now.Add(signInLife)), Statement: "Get an access token for this plan",
 		Resources: []string{strings.TrimSuffix(route, "/token")},
 	}
-	declared, e := x402.Encode(x402.NewSignInExtension(info, f.env.Network()))
+	declared, e := x402.Encode(x402.NewSignInExtension(info, f.brand.Environment.Network()))
 	if e != nil {
 		return e
 	}
@@ -175,7 +176,7 @@ func (f *Facilitator) admit(ctx context.Context, plan *toll.Plan, route, signIn 
 		return nil, toll.AsError(err)
 	}
 	if has := balance.Balance > 0 && plan.Kind().Covers(balance.Balance, balance.IsSubscriber, 1); !has {
-		return nil, refuse(toll.CodeInsufficientCredits, x402.ReasonInsufficientFunds, "This wallet has no credits of the plan.")
+		return nil, refusal.New(toll.CodeInsufficientCredits, x402.ReasonInsufficientFunds, "This wallet has no credits of the plan.")
 	}
 	t, err := f.walletToken(ctx, plan.ID, wallet, nil)
 	if err != nil {
@@ -185,7 +186,7 @@ func (f *Facilitator) admit(ctx context.Context, plan *toll.Plan, route, signIn 
 }
 
 func (f *Facilitator) badProof(why string) *toll.Error {
-	return refuse(toll.CodePaymentRequired, f.ns.ReasonSignIn(), "The sign-in is not taken: "+why+".")
+	return refusal.New(toll.CodePaymentRequired, f.brand.Names.ReasonSignIn(), "The sign-in is not taken: "+why+".")
 }
 
 // proved returns the wallet that made a proof for this route, the nonce of the proof, and when that ends. Where its key has not
@@ -204,7 +205,7 @@ func (f *Facilitator) proved(
 		return not("its nonce is not one of this route")
 	case p.Domain != hostOf(route), p.URI != route, p.Version != "1":
 		return not("it is for another place")
-	case p.ChainID != f.env.Network(), p.Type != x402.TypeEIP191, !x402.KnownSignature(p.SignatureScheme):
+	case p.ChainID != f.brand.Environment.Network(), p.Type != x402.TypeEIP191, !x402.KnownSignature(p.SignatureScheme):
 		return not("its chain or its kind of signature is not served")
 	case err != nil:
 		return not("issuedAt is no time")

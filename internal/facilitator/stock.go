@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -29,7 +30,7 @@ func outOfRange(p *payment) *toll.Error {
 	if least := p.plan.Credits.MinAmount; least != p.plan.Credits.MaxAmount {
 		burns = least.String() + " to " + burns
 	}
-	return refuse(toll.CodeAmountOutOfRange, x402.ReasonAmountOutOfRange, "A request of this plan burns "+burns+".")
+	return refusal.New(toll.CodeAmountOutOfRange, x402.ReasonAmountOutOfRange, "A request of this plan burns "+burns+".")
 }
 
 // inBounds refuses an amount below the minimum of the plan: more than was asked for would be burned. On the stock body it
@@ -63,16 +64,16 @@ func (f *Facilitator) settleBounds(ctx context.Context, p *payment, id string, n
 	case r.State != ledger.StateHeld && r.State != ledger.StateLapsed || r.Permission != p.claims.Hash:
 		return nil
 	case p.stock && *n > r.Held:
-		return f.refusedBy(&ledger.Refusal{Kind: ledger.ExceedsHold, Needed: *n, Available: r.Held})
+		return refusal.By(f.brand.Names, &ledger.Refusal{Kind: ledger.ExceedsHold, Needed: *n, Available: r.Held})
 	}
 	return e
 }
 
 // Supported says which payments are served, for the start of stock servers.
 func (f *Facilitator) Supported() *x402.Supported {
-	extra := x402.SupportedExtra{Version: "1", CreditsAsset: f.ns.Asset()}
+	extra := x402.SupportedExtra{Version: "1", CreditsAsset: f.brand.Names.Asset()}
 	s := &x402.Supported{
-		Kinds:      []x402.SupportedKind{{X402Version: x402.Version, Scheme: f.ns.SchemeCrypto(), Network: f.env.Network(), Extra: extra}},
+		Kinds:      []x402.SupportedKind{{X402Version: x402.Version, Scheme: f.brand.Names.SchemeCrypto(), Network: f.brand.Environment.Network(), Extra: extra}},
 		Extensions: []string{x402.ExtensionBazaar, x402.ExtensionPaymentIdentifier}, Signers: map[string][]string{},
 	}
 	if !f.Service.IsZero() {
@@ -80,11 +81,11 @@ func (f *Facilitator) Supported() *x402.Supported {
 	}
 	if f.Checkout.TakesCards() {
 		s.Kinds = append(s.Kinds, x402.SupportedKind{
-			X402Version: x402.Version, Scheme: f.ns.SchemeCard(), Network: f.env.CardNetwork(), Extra: extra,
+			X402Version: x402.Version, Scheme: f.brand.Names.SchemeCard(), Network: f.brand.Environment.CardNetwork(), Extra: extra,
 		})
 	}
 	if f.Exact == ExactOpen && f.Checkout.Seller() != nil {
-		s.Kinds = append(s.Kinds, x402.SupportedKind{X402Version: x402.Version, Scheme: x402.SchemeExact, Network: f.env.Network()})
+		s.Kinds = append(s.Kinds, x402.SupportedKind{X402Version: x402.Version, Scheme: x402.SchemeExact, Network: f.brand.Environment.Network()})
 	}
 	return s
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -96,9 +97,9 @@ func (f *Facilitator) worksFor(ctx context.Context, caller toll.Address, id stri
 // [toll.CodeMarginWithoutSubTasks].
 func (f *Facilitator) withMargin(ctx context.Context, p *payment, id string, m x402.Margin) (*toll.Credits, *toll.Error) {
 	if p.plan.Credits.IsRedemptionAmountFixed {
-		return nil, refuse(toll.CodeMarginOnFixedPlan, x402.ReasonInvalidPayload, "")
+		return nil, refusal.New(toll.CodeMarginOnFixedPlan, x402.ReasonInvalidPayload, "")
 	}
-	none := refuse(toll.CodeMarginWithoutSubTasks, x402.ReasonInvalidPayload, "").
+	none := refusal.New(toll.CodeMarginWithoutSubTasks, x402.ReasonInvalidPayload, "").
 		WithHint("Record what the work cost under this agentRequestId, or send maxAmount.")
 	if id == "" {
 		r, known, err := f.known(ctx, p, "")

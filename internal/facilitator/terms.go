@@ -5,6 +5,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -34,7 +35,7 @@ func sameAmount(p *payment) *toll.Error {
 }
 
 func otherTerms(path string) *toll.Error {
-	return refuse(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The client accepted other terms than the server asks for: "+path+".")
+	return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The client accepted other terms than the server asks for: "+path+".")
 }
 
 // withinAccepted refuses a settle above what the client accepted, whether or not a verify held it. nil is no amount.
@@ -45,7 +46,7 @@ func (f *Facilitator) withinAccepted(p *payment, n *toll.Credits) *toll.Error {
 	}
 	most, err := toll.ParseCredits(a.Amount)
 	if err != nil || *n > most {
-		return f.refusedBy(&ledger.Refusal{Kind: ledger.ExceedsHold, Needed: *n, Available: most})
+		return refusal.By(f.brand.Names, &ledger.Refusal{Kind: ledger.ExceedsHold, Needed: *n, Available: most})
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -44,31 +45,31 @@ func (f *Facilitator) lacking(p *payment, id string) *lack {
 
 // remedy does something about a refusal of the ledger. nil says that the same operation may now pass, with what has become of
 // the lack; else the error is the answer.
-func (f *Facilitator) remedy(ctx context.Context, l *lack, refusal error) *toll.Error {
-	r, ok := errors.AsType[*ledger.Refusal](refusal)
+func (f *Facilitator) remedy(ctx context.Context, l *lack, refused error) *toll.Error {
+	r, ok := errors.AsType[*ledger.Refusal](refused)
 	if !ok {
-		return f.refusedBy(refusal)
+		return refusal.By(f.brand.Names, refused)
 	}
 	switch r.Kind {
 	case ledger.OrderUnknown:
 		return f.lookUp(ctx, l, r)
 	case ledger.Insufficient, ledger.PeriodOver:
 	default:
-		return f.refusedBy(refusal)
+		return refusal.By(f.brand.Names, refused)
 	}
 	if ordersItself(l.p.plan) {
 		if l.ordered {
-			return f.refusedBy(refusal)
+			return refusal.By(f.brand.Names, refused)
 		}
 		l.ordered = true
-		ordered, e := f.orderFree(ctx, l.p, refusal)
+		ordered, e := f.orderFree(ctx, l.p, refused)
 		if e == nil && !ordered {
-			e = f.refusedBy(refusal)
+			e = refusal.By(f.brand.Names, refused)
 		}
 		return e
 	}
 	if r.DelegationID == "" {
-		return f.refusedBy(refusal)
+		return refusal.By(f.brand.Names, refused)
 	}
 	return f.buy(ctx, l, r)
 }
@@ -130,7 +131,7 @@ func (f *Facilitator) buy(ctx context.Context, l *lack, r *ledger.Refusal) *toll
 	}
 	if tx == "" {
 		if l.idle++; l.idle > maxIdle {
-			return f.refusedBy(r)
+			return refusal.By(f.brand.Names, r)
 		}
 	} else {
 		l.idle = 0
@@ -149,10 +150,10 @@ func (f *Facilitator) topUp(p *payment, name string, r *ledger.Refusal) *checkou
 }
 
 // couldBuy reports whether the delegation could bring what the request lacks; it spends nothing.
-func (f *Facilitator) couldBuy(ctx context.Context, p *payment, id string, refusal error) *toll.Error {
-	r, ok := errors.AsType[*ledger.Refusal](refusal)
+func (f *Facilitator) couldBuy(ctx context.Context, p *payment, id string, refused error) *toll.Error {
+	r, ok := errors.AsType[*ledger.Refusal](refused)
 	if !ok || ordersItself(p.plan) || r.DelegationID == "" || r.Kind != ledger.Insufficient && r.Kind != ledger.PeriodOver {
-		return f.refusedBy(refusal)
+		return refusal.By(f.brand.Names, refused)
 	}
 	l := f.lacking(p, id)
 	if err := f.Checkout.CanTopUp(ctx, *f.topUp(p, l.name, r)); err != nil {
@@ -164,7 +165,7 @@ func (f *Facilitator) couldBuy(ctx context.Context, p *payment, id string, refus
 // notBought says what a top-up that did not come about means for the request. What the table of reasons has no word for is
 // still a lack of credits.
 func (f *Facilitator) notBought(l *lack, err error) *toll.Error {
-	e := f.refusedBy(err)
+	e := refusal.By(f.brand.Names, err)
 	switch e.Code {
 	case toll.CodeSettlementPending:
 		tx, _ := e.Params["transaction"].(string)
@@ -179,7 +180,7 @@ func (f *Facilitator) notBought(l *lack, err error) *toll.Error {
 	if e.HTTPStatus() >= 500 {
 		return e
 	}
-	if e = e.WithReason(x402.ReasonOf(f.ns, e, x402.ActVerify)); e.Reason == x402.ReasonInvalidPayload {
+	if e = e.WithReason(x402.ReasonOf(f.brand.Names, e, x402.ActVerify)); e.Reason == x402.ReasonInvalidPayload {
 		return e.WithReason(x402.ReasonInsufficientFunds)
 	}
 	return e
@@ -187,7 +188,7 @@ func (f *Facilitator) notBought(l *lack, err error) *toll.Error {
 
 // pending is the answer while an order is not decided: the same call again waits for the same order.
 func (l *lack) pending(tx string) *toll.Error {
-	e := refuse(toll.CodeSettlementPending, x402.ReasonPending, "The order of the missing credits is not decided yet; repeat the same call.")
+	e := refusal.New(toll.CodeSettlementPending, x402.ReasonPending, "The order of the missing credits is not decided yet; repeat the same call.")
 	e.RetryAfterSecs = 1
 	if l.id != "" {
 		e = e.WithParam("agentRequestId", l.id)

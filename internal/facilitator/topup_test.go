@@ -395,6 +395,6 @@ func (s *scene) again(i int) *instance {
 // patient is the facilitator of the instance with another time to wait for orders.
 func (i *instance) patient(s *scene, wait time.Duration) *facilitator.Facilitator {
 	return facilitator.New(facilitator.Deps{
-		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Clock: s.clock.now, TopUpWait: wait,
+		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Clock: s.clock.now, TopUpWait: wait,
 	})
 }

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -20,7 +22,7 @@ import (
 // 5xx are answers.
 func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
 	if req.Stock == nil && (req.HoldSecs < 0 || req.HoldSecs > x402.MaxHoldSecs) {
-		return nil, malformed("holdSecs", "must be 1 to 900")
+		return nil, refusal.Malformed("holdSecs", "must be 1 to 900")
 	}
 	if f.isExact(req.Stock) {
 		resp, e := f.verifyExact(ctx, caller, req.Stock)
@@ -38,17 +40,36 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 	}
 	if p.token != nil {
 		if d := declarationOf(req, p); d != nil {
-			resp.ExtensionResponses = f.declared(ctx, p, resp.IsValid, d)
+			d.Valid = resp.IsValid
+			resp.ExtensionResponses = f.Catalogue.Declare(ctx, d)
 		}
 	}
 	return resp, nil
 }
 
-func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402.VerifyRequest) (*payment, *x402.VerifyResponse, *toll.Error) {
-	in := &asked{stock: req.Stock, required: &req.PaymentRequired, token: req.AccessToken}
-	if req.Stock == nil {
-		in.requestID = req.AgentRequestID
+// declarationOf returns what a verify that has been read says about its resource, nil for nothing. In the spec body the server itself
+// says it. In the stock body everything came back from the payer.
+func declarationOf(req *x402.VerifyRequest, p *payment) *catalogue.Declaration {
+	d := &catalogue.Declaration{Agent: p.agent, URL: p.url, Owner: true}
+	if p.entry != nil {
+		d.Verb = p.entry.Extra.HTTPVerb
 	}
+	resource := &req.PaymentRequired.Resource
+	var ok bool
+	if d.Extension, ok = req.PaymentRequired.Extensions[x402.ExtensionBazaar]; !ok || p.stock {
+		if d.Extension, ok = p.token.Extensions[x402.ExtensionBazaar]; !ok {
+			return nil
+		}
+		resource, d.Owner = p.token.Resource, p.agent != nil && p.claims.Subscriber == p.agent.Owner
+	}
+	if resource != nil {
+		d.MimeType = resource.MimeType
+	}
+	return d
+}
+
+func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402.VerifyRequest) (*payment, *x402.VerifyResponse, *toll.Error) {
+	in := newAsked(req.Stock, &req.PaymentRequired, req.AccessToken, req.AgentRequestID)
 	p, e := f.read(ctx, caller, in)
 	if e == nil && p.stock {
 		e = sameAmount(p)
@@ -60,7 +81,7 @@ func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402
 		return p, nil, e
 	}
 	if f.foreign(p.account, in.requestID) {
-		return p, nil, refuse(toll.CodeSettleConflict, x402.ReasonConflict, "")
+		return p, nil, refusal.New(toll.CodeSettleConflict, x402.ReasonConflict, "")
 	}
 	max, life, hold := req.MaxAmount, holdLife(req.HoldSecs), req.Hold
 	if p.stock {
@@ -85,8 +106,7 @@ func (f *Facilitator) verify(ctx context.Context, caller toll.Address, req *x402
 }
 
 func holdLife(secs int) time.Duration {
-	secs = cmp.Or(secs, x402.DefaultHoldSecs)
-	return time.Duration(secs) * time.Second
+	return time.Duration(cmp.Or(secs, x402.DefaultHoldSecs)) * time.Second
 }
 
 // verifyWithHold lets the ledger decide. What is short is ordered, see [Facilitator.remedy].
@@ -139,46 +159,46 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amou
 		case err != nil:
 			return nil, toll.AsError(err)
 		case ok && r.State == ledger.StateHeld && f.Clock().Before(r.HoldEndsAt): // else it has lapsed, and nobody wrote it yet
-			return nil, refuse(toll.CodeRequestUsed, x402.ReasonInFlight, "")
+			return nil, refusal.New(toll.CodeRequestUsed, x402.ReasonInFlight, "")
 		case ok:
-			return nil, refuse(toll.CodeRequestUsed, x402.ReasonDuplicate, "")
+			return nil, refusal.New(toll.CodeRequestUsed, x402.ReasonDuplicate, "")
 		}
 	}
 	// The account first: its read gives the permission back what lapsed holds had set aside.
-	account, accountCached, err := f.accounts.get(ctx, p.account)
+	account, accountCached, err := f.accounts.Get(ctx, p.account)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
-	perm, permCached, err := f.permissions.get(ctx, p.permission())
+	perm, permCached, err := f.permissions.Get(ctx, p.permission())
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
-	refusal := f.advise(&account, &perm, p, amount)
-	if refusal != nil && (permCached || accountCached) {
-		refusal, err = f.adviseAnew(ctx, &account, &perm, p, amount)
+	refused := ledger.Judge(&account, &perm, amount, p.plan.Kind(), f.Clock())
+	if refused != nil && (permCached || accountCached) {
+		refused, err = f.adviseAnew(ctx, &account, &perm, p, amount)
 		if err != nil {
 			return nil, toll.AsError(err)
 		}
 	}
-	if refusal != nil && ordersItself(p.plan) && !orders && account.Orders == 0 && lacksOrder(refusal) {
+	if refused != nil && ordersItself(p.plan) && !orders && account.Orders == 0 && lacksOrder(refused) {
 		if !p.plan.IsListed {
-			return nil, refuse(toll.CodePlanUnlisted, x402.ReasonPlanUnlisted, "")
+			return nil, refusal.New(toll.CodePlanUnlisted, x402.ReasonPlanUnlisted, "")
 		}
-		refusal = nil
+		refused = nil
 	}
-	if refusal != nil && ordersItself(p.plan) {
-		ordered, e := f.orderFree(ctx, p, refusal)
+	if refused != nil && ordersItself(p.plan) {
+		ordered, e := f.orderFree(ctx, p, refused)
 		if e != nil {
 			return nil, e
 		}
 		if ordered {
-			if refusal, err = f.adviseAnew(ctx, &account, &perm, p, amount); err != nil {
+			if refused, err = f.adviseAnew(ctx, &account, &perm, p, amount); err != nil {
 				return nil, toll.AsError(err)
 			}
 		}
 	}
-	if refusal != nil {
-		if e := f.couldBuy(ctx, p, id, refusal); e != nil {
+	if refused != nil {
+		if e := f.couldBuy(ctx, p, id, refused); e != nil {
 			return nil, e
 		}
 	}
@@ -188,31 +208,26 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amou
 	return f.valid(p, &account, id, amount), nil
 }
 
-// advise judges as the ledger would: nil, or a *ledger.Refusal.
-func (f *Facilitator) advise(a *ledger.Account, perm *ledger.Permission, p *payment, amount toll.Credits) error {
-	return ledger.Judge(a, perm, amount, p.plan.Kind(), f.Clock())
-}
-
-// adviseAnew reads again what may have changed elsewhere.
-func (f *Facilitator) adviseAnew(ctx context.Context, a *ledger.Account, perm *ledger.Permission, p *payment, amount toll.Credits) (refusal, err error) {
-	if *a, err = f.accounts.fresh(ctx, p.account); err != nil {
+// adviseAnew reads the account and the permission, and judges them as the ledger would.
+func (f *Facilitator) adviseAnew(ctx context.Context, a *ledger.Account, perm *ledger.Permission, p *payment, amount toll.Credits) (refused, err error) {
+	if *a, err = f.accounts.Read(ctx, p.account); err != nil {
 		return nil, err
 	}
-	if *perm, err = f.permissions.fresh(ctx, p.permission()); err != nil {
+	if *perm, err = f.permissions.Read(ctx, p.permission()); err != nil {
 		return nil, err
 	}
-	return f.advise(a, perm, p, amount), nil
+	return ledger.Judge(a, perm, amount, p.plan.Kind(), f.Clock()), nil
 }
 
 // lacksOrder reports whether an order may bring what a refused request lacks.
-func lacksOrder(refusal error) bool {
-	return ledger.IsRefused(refusal, ledger.Insufficient) || ledger.IsRefused(refusal, ledger.PeriodOver)
+func lacksOrder(refused error) bool {
+	return ledger.IsRefused(refused, ledger.Insufficient) || ledger.IsRefused(refused, ledger.PeriodOver)
 }
 
 // orderFree makes the first order of a free plan when that is what a refused request lacks. ordered says that the same
 // request may now pass.
-func (f *Facilitator) orderFree(ctx context.Context, p *payment, refusal error) (ordered bool, e *toll.Error) {
-	if !lacksOrder(refusal) {
+func (f *Facilitator) orderFree(ctx context.Context, p *payment, refused error) (ordered bool, e *toll.Error) {
+	if !lacksOrder(refused) {
 		return false, nil
 	}
 	a, err := f.Ledger.Account(ctx, p.account)
@@ -222,7 +237,7 @@ func (f *Facilitator) orderFree(ctx context.Context, p *payment, refusal error) 
 	if a.Orders > 0 {
 		// The order may have come from another request between the refusal and this read.
 		var r *ledger.Refusal
-		errors.As(refusal, &r)
+		errors.As(refused, &r)
 		return r.Kind == ledger.PeriodOver && a.Subscribed(f.Clock()) || r.Kind == ledger.Insufficient && a.Available() >= r.Needed, nil
 	}
 	err = f.Checkout.EnsureFree(ctx, p.plan, p.claims.Subscriber)
@@ -239,7 +254,7 @@ func (f *Facilitator) orderFree(ctx context.Context, p *payment, refusal error) 
 	case toll.CodePlanSoldOut:
 		return false, e.WithReason(x402.ReasonInsufficientFunds)
 	}
-	return false, f.refusedBy(err)
+	return false, refusal.By(f.brand.Names, err)
 }
 
 func (f *Facilitator) valid(p *payment, a *ledger.Account, requestID string, amount toll.Credits) *x402.VerifyResponse {
@@ -260,13 +275,14 @@ func (f *Facilitator) valid(p *payment, a *ledger.Account, requestID string, amo
 
 // refusedVerify is the verdict, or the error that is none.
 func (f *Facilitator) refusedVerify(p *payment, e *toll.Error) (*x402.VerifyResponse, error) {
-	f.count(p, e, x402.ReasonOf(f.ns, e, x402.ActVerify))
+	reason := x402.ReasonOf(f.brand.Names, e, x402.ActVerify)
+	f.count(p, e, reason)
 	// Standard software knows no other refusals: all but faults and an outcome that is still to come.
 	stock := p.stock && e.HTTPStatus() < 500 && e.Code != toll.CodeSettlementPending
 	if !isVerdict(e) && !stock {
-		return nil, f.fault(x402.ActVerify, e)
+		return nil, e.WithReason(reason)
 	}
-	resp := &x402.VerifyResponse{InvalidReason: x402.ReasonOf(f.ns, e, x402.ActVerify), InvalidMessage: e.Text(), Code: e.Code}
+	resp := &x402.VerifyResponse{InvalidReason: reason, InvalidMessage: e.Text(), Code: e.Code}
 	if page := checkoutPage(e); page != "" {
 		resp.Extra = &x402.VerifyExtra{CheckoutURL: page}
 	}
@@ -282,8 +298,18 @@ func checkoutPage(e *toll.Error) string {
 	return page
 }
 
-// fault completes an error that leaves verify or settle with a reason word for the union of bodies. Who answers with it logs
-// its cause.
-func (f *Facilitator) fault(act x402.Act, e *toll.Error) *toll.Error {
-	return e.WithReason(x402.ReasonOf(f.ns, e, act))
+// isVerdict reports whether a failed verify is answered 200 with isValid false. The others leave 200: the caller is wrong
+// about the call itself, or the service is (wire contract, section 16).
+func isVerdict(e *toll.Error) bool {
+	if e.Reason == "" || e.Reason == x402.ReasonInvalidPayload {
+		return false
+	}
+	switch e.Code {
+	case toll.CodeNotPlanOwner, toll.CodePaymentPlanNotFound, toll.CodePaymentAgentNotFound,
+		toll.CodeTooManyHolds, toll.CodeSettlementPending:
+		return false
+	case toll.CodeSettleConflict:
+		return e.Reason == x402.ReasonIdentifierConflict
+	}
+	return e.HTTPStatus() < 500
 }

@@ -113,12 +113,12 @@ func TestVerifyOrder(t *testing.T) {
 		v, err = good.verify(i, nil)
 		s.invalid(v, err, "invalid_svc_agent_mismatch")
 		s.must(i.store.Tx(s.ctx, func(tx *store.Tx) error { _, err := store.AttachPlan(s.ctx, tx, a.ID, p.ID); return err }))
-		i.ForgetAgent(a.ID)
+		i.Catalogue.ForgetAgent(a.ID)
 		v, err = good.verify(i, nil)
 		s.invalid(v, err, x402.ReasonAgentInactive)
 		a.IsListed = true
 		s.must(i.store.Tx(s.ctx, func(tx *store.Tx) error { return store.UpdateAgent(s.ctx, tx, a) }))
-		i.ForgetAgent(a.ID)
+		i.Catalogue.ForgetAgent(a.ID)
 
 		c = *good
 		c.required.Resource.URL = "https://a.example/other"
@@ -159,7 +159,7 @@ func TestVerifyUnknownPlan(t *testing.T) {
 			_, err := tx.Exec(s.ctx, `DELETE FROM plans WHERE plan_id = $1`, string(p.ID))
 			return err
 		}))
-		s.one().ForgetPlan(p.ID)
+		s.one().Catalogue.ForgetPlan(p.ID)
 		_, err := c.verify(s.one(), nil)
 		s.code(err, toll.CodePaymentPlanNotFound)
 		if toll.AsError(err).Reason == "" {

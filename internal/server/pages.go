@@ -26,7 +26,7 @@ func (s *Server) web() (*web.Web, error) {
 		Store: s.base.store, Ledger: s.ledger, Checkout: s.checkout, Auth: s.base.auth, OAuth: s.oauth, Seal: s.base.ring.Seal, Open: s.base.ring.Open,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }), Namespace: s.cfg.Namespace,
 		PublicURL: s.PublicURL(), Environment: s.base.auth.Environment(), Clock: s.cfg.Clock, Log: s.cfg.Log,
-		Machine: s.base.clock.machine, Cards: cards, CloseReads: s.cfg.CloseReads, Brand: s.cfg.Brand, FindAgents: s.facilitator.FindAgents,
+		Machine: s.base.clock.machine, Cards: cards, CloseReads: s.cfg.CloseReads, Brand: s.cfg.Brand, FindAgents: s.facilitator.Catalogue.FindAgents,
 		Outbound: outbound.Config{Loopback: s.cfg.LoopbackWebhooks},
 		People:   s.people, Events: s.events, Operation: s.operation, VerifyBackup: s.verifyBackup, MakeBackup: s.makeBackup, Changes: changesSince, Address: func(r *http.Request) string { return api.Source(r, proxies).String() },
 		Source: func(r *http.Request) string { return s.cards.Source(api.Source(r, proxies)) },

@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/facilitator"
@@ -131,9 +132,8 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.facilitator = facilitator.New(facilitator.Deps{
-		Horizon: cfg.horizon(), Pending: s.metrics.Pending,
-		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Namespace: cfg.Namespace, Environment: a.Environment(),
-		Clock: cfg.Clock, Log: cfg.Log, TokenFormat: cfg.TokenFormat, TopUpWait: cfg.topUpWait,
+		Catalogue: catalogue.New(base.store, catalogue.Brand{Names: cfg.Namespace, Environment: a.Environment()}, cfg.Clock, cfg.Log), Horizon: cfg.horizon(),
+		Store:     base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Clock: cfg.Clock, Log: cfg.Log, Pending: s.metrics.Pending, TokenFormat: cfg.TokenFormat, TopUpWait: cfg.topUpWait,
 		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: s.chain.Account(),
 		Quotas: facilitator.Quotas{Permissions: cfg.Quotas.Permissions, FreeHolds: cfg.Quotas.FreeHolds},
 	})

@@ -1,4 +1,4 @@
-package facilitator
+package recent
 
 import (
 	"context"
@@ -29,8 +29,8 @@ func (s *source) load(context.Context, int) (int64, error) {
 	return v, s.fail
 }
 
-func (s *source) cache(bound int) *reader[int, int64] {
-	return newReader(s.clock, time.Second, bound, s.load)
+func (s *source) cache(bound int) *Reader[int, int64] {
+	return New(s.clock, time.Second, bound, s.load)
 }
 
 func TestCacheLife(t *testing.T) {
@@ -39,7 +39,7 @@ func TestCacheLife(t *testing.T) {
 	c := s.cache(10)
 	get := func(want int64, wantCached bool) {
 		t.Helper()
-		if v, cached, err := c.get(ctx, 1); err != nil || v != want || cached != wantCached {
+		if v, cached, err := c.Get(ctx, 1); err != nil || v != want || cached != wantCached {
 			t.Fatalf("%d, cached %v, %v; want %d, %v", v, cached, err, want, wantCached)
 		}
 	}
@@ -51,15 +51,15 @@ func TestCacheLife(t *testing.T) {
 	s.now.Add(1)
 	get(1, false)
 	s.value.Store(2)
-	c.forget(1)
+	c.Forget(1)
 	get(2, false)
 	// A clock that is set back does not make a value live longer.
 	s.value.Store(3)
 	s.now.Add(-time.Minute.Nanoseconds())
 	get(3, false)
 	s.fail = errors.New("down")
-	c.forget(1)
-	if _, _, err := c.get(ctx, 1); err == nil {
+	c.Forget(1)
+	if _, _, err := c.Get(ctx, 1); err == nil {
 		t.Fatal("no error")
 	}
 	s.fail = nil
@@ -70,7 +70,7 @@ func TestCacheBound(t *testing.T) {
 	s := &source{}
 	c := s.cache(100)
 	for i := range 10_000 {
-		if _, _, err := c.get(t.Context(), i); err != nil {
+		if _, _, err := c.Get(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
 		if c.kept.Len() > 100 {
@@ -91,7 +91,7 @@ func testCacheCoalesces(t *testing.T) {
 	var wg sync.WaitGroup
 	first := make(chan int64, 1)
 	wg.Go(func() {
-		v, _ := c.fresh(t.Context(), 1)
+		v, _ := c.Read(t.Context(), 1)
 		first <- v
 	})
 	synctest.Wait()  // the first read runs
@@ -99,7 +99,7 @@ func testCacheCoalesces(t *testing.T) {
 	seen := make(chan int64, 50)
 	for range 50 {
 		wg.Go(func() {
-			v, _ := c.fresh(t.Context(), 1)
+			v, _ := c.Read(t.Context(), 1)
 			seen <- v
 		})
 	}
@@ -127,16 +127,16 @@ func TestCacheForgetWhileReading(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = c.fresh(t.Context(), 1)
+		_, _ = c.Read(t.Context(), 1)
 	}()
 	for s.reads.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	s.value.Store(1)
-	c.forget(1)
+	c.Forget(1)
 	close(s.gate)
 	<-done
-	if v, cached, _ := c.get(t.Context(), 1); v != 1 || cached {
+	if v, cached, _ := c.Get(t.Context(), 1); v != 1 || cached {
 		t.Fatalf("%d, cached %v", v, cached)
 	}
 }
@@ -146,11 +146,11 @@ func TestCacheCallerGoes(t *testing.T) {
 	c := s.cache(10)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.fresh(ctx, 1); !errors.Is(err, context.Canceled) {
+	if _, err := c.Read(ctx, 1); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	close(s.gate)
-	if _, err := c.fresh(t.Context(), 1); err != nil {
+	if _, err := c.Read(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -158,10 +158,10 @@ func TestCacheCallerGoes(t *testing.T) {
 // What nobody reads any more does not stay because there is room.
 func TestCacheForgetsExpired(t *testing.T) {
 	var now time.Time
-	c := newReader(func() time.Time { return now }, time.Second, 1<<14, func(_ context.Context, k int) (int, error) { return k, nil })
+	c := New(func() time.Time { return now }, time.Second, 1<<14, func(_ context.Context, k int) (int, error) { return k, nil })
 	for k := range 10_000 {
 		now = now.Add(10 * time.Millisecond) // a hundred within the ttl
-		if v, _, err := c.get(t.Context(), k); v != k || err != nil {
+		if v, _, err := c.Get(t.Context(), k); v != k || err != nil {
 			t.Fatal(v, err)
 		}
 	}
