@@ -15,13 +15,11 @@ import (
 )
 
 const (
-	// keyLife is how long an idempotency key is used. Stripe keeps the outcome of a key for at
-	// least 24 hours.
+	// keyLife is how long an idempotency key is used. Stripe keeps the outcome of a key for at least 24 hours.
 	keyLife = 23 * time.Hour
 	// callTries is how often one run sends a call whose answer is unclear.
 	callTries = 3
-	// busyPause is the pause after an answer that asks for one, deniedPause after one that only an
-	// operator can change.
+	// busyPause is the pause after an answer that asks for one, deniedPause after one that only an operator can change.
 	busyPause, deniedPause = time.Second, time.Minute
 )
 
@@ -32,14 +30,12 @@ const (
 	keyAgain  = "-again"  // a second call, which may end otherwise
 )
 
-// errForgotten says that a call without an answer is so old that Stripe may have forgotten its key.
-// The caller looks the object up by list.
+// errForgotten says that a call without an answer is so old that Stripe may have forgotten its key. The caller looks the object up by list.
 var errForgotten = errors.New("card: Stripe may have forgotten the key of a call without an answer")
 
-// call sends a request that changes something at Stripe, under the key of c, and reads the object
-// into into. It stores the call before it sends it; build makes the parameters of a new one. A
-// repeat sends the stored bytes, or, once the answer is stored, fetches the object. A path with an
-// action, such as "refunds/re_1/cancel", has the object before the action.
+// call sends a request that changes something at Stripe, under the key of c, and reads the object into into. It stores the call before it
+// sends it; build makes the parameters of a new one. A repeat sends the stored bytes, or, once the answer is stored, fetches the object. A
+// path with an action, such as "refunds/re_1/cancel", has the object before the action.
 //
 // Errors: [*answer], errForgotten, those of the database.
 func (r *Rail) call(ctx context.Context, c *store.CardCall, build func() any, into stripe.LastResponseSetter) error {
@@ -69,9 +65,8 @@ func (r *Rail) call(ctx context.Context, c *store.CardCall, build func() any, in
 	return err
 }
 
-// send sends a stored call, up to [callTries] times while the answer is unclear. When the answer is
-// clear it sets Status, Object and AnsweredAt of c, and empties Params; storing that is up to the
-// caller.
+// send sends a stored call, up to [callTries] times while the answer is unclear. When the answer is clear it sets Status, Object and
+// AnsweredAt of c, and empties Params; storing that is up to the caller.
 func (r *Rail) send(ctx context.Context, c *store.CardCall, into stripe.LastResponseSetter) error {
 	now := r.now()
 	if now.Sub(c.CreatedAt) >= keyLife {
@@ -144,9 +139,9 @@ func (r *Rail) get(ctx context.Context, path string, params any, into stripe.Las
 
 // unavailable returns the error for callers when Stripe cannot be used now, with the time after
 // which another try is of use: [toll.CodeCardUnreachable]. It is nil for other errors.
-func (r *Rail) unavailable(err error) error {
+func unavailable(err error) error {
 	a, ok := errors.AsType[*answer](err)
-	if !ok || a.kind != busy && a.kind != denied && a.kind != unclear {
+	if !ok || !a.temporary() {
 		return nil
 	}
 	e := toll.NewError(toll.CodeCardUnreachable).WithCause(a)

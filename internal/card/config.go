@@ -26,8 +26,7 @@ type Config struct {
 	// signature, which is valid until ends, by the clock of the machine.
 	Link func(use rail.Use, owner toll.Address, orderID string, ends time.Time) (string, error)
 
-	// Tries is how many enrolments, and cards declined in them, an owner and a network address may
-	// make in ten minutes (T84); 0 is 5.
+	// Tries is how many enrolments, and cards declined in them, an owner and a network address may make in ten minutes (T84); 0 is 5.
 	Tries int64
 
 	// RefundFees is what the payments may cost in fees, in cents, of which one builder begins refunds on a day; 0 is 500.

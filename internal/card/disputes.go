@@ -87,8 +87,7 @@ func withdrawn(d *stripe.Dispute) (cents int64) {
 	return cents
 }
 
-// takeDispute merges a dispute as Stripe had it when it was asked. What was asked for earlier than
-// the stored state changes nothing.
+// takeDispute merges a dispute as Stripe had it when it was asked. What was asked for earlier than the stored state changes nothing.
 func (m *money) takeDispute(d store.CardDispute) {
 	for i, stored := range m.disputes {
 		if stored.ID != d.ID {

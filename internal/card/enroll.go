@@ -21,8 +21,7 @@ const setupLife = 31 * time.Minute
 // Enroll implements [rail.Enroller]. It counts before it asks Stripe: [Config.Tries] in 10 minutes
 // for an owner and for a source, each declined card in them included (T84).
 //
-// A repeat is another enrolment: the address of the page is not stored, so it cannot be returned
-// again.
+// A repeat is another enrolment: the address of the page is not stored, so it cannot be returned again.
 func (r *Rail) Enroll(ctx context.Context, owner toll.Address, source, back string) (setupID, page string, err error) {
 	s := &store.CardSetup{
 		ID: toll.NewUUID(), Owner: owner, Source: source, State: setupCreated, CreatedAt: r.now(),
@@ -66,7 +65,7 @@ func (r *Rail) openSetup(ctx context.Context, s *store.CardSetup, back string) (
 
 // enrollError returns the error for callers: that of an enrolment that Stripe did not take.
 func (r *Rail) enrollError(ctx context.Context, err error) error {
-	if e := r.unavailable(err); e != nil {
+	if e := unavailable(err); e != nil {
 		return e
 	}
 	a, ok := errors.AsType[*answer](err)
@@ -77,8 +76,7 @@ func (r *Rail) enrollError(ctx context.Context, err error) error {
 	return toll.NewError(toll.CodeCheckoutFailed).WithCause(a)
 }
 
-// setupParams are the parameters of the page of an enrolment. A card that is enrolled is shown
-// again only to its owner.
+// setupParams are the parameters of the page of an enrolment. A card that is enrolled is shown again only to its owner.
 func (r *Rail) setupParams(s *store.CardSetup, customer, back string) *stripe.CheckoutSessionCreateParams {
 	metadata := map[string]string{metaInstallation: r.cfg.Installation, metaSetup: s.ID}
 	back += "?" + url.Values{"setup": {s.ID}}.Encode()
@@ -150,7 +148,7 @@ func (r *Rail) readSetup(ctx context.Context, s *store.CardSetup) error {
 	if hasKind(err, missing) {
 		after := *s
 		after.State = setupExpired
-		return r.putSetup(ctx, s, &after)
+		return r.putSetup(ctx, s, &after, nil)
 	}
 	if err != nil {
 		return err
@@ -187,25 +185,30 @@ func (r *Rail) readSetup(ctx context.Context, s *store.CardSetup) error {
 	if after == *s {
 		return nil
 	}
-	return r.putSetup(ctx, s, &after)
+	return r.putSetup(ctx, s, &after, nil)
 }
 
-// putSetup stores an enrolment, unless it was decided meanwhile, and sets in s what is stored.
-func (r *Rail) putSetup(ctx context.Context, s, after *store.CardSetup) error {
+// putSetup stores an enrolment, unless it was decided meanwhile, and sets in s what is stored. card writes the records of its card, nil
+// for none, and returns the payment method to detach.
+func (r *Rail) putSetup(ctx context.Context, s, after *store.CardSetup, card func(tx *store.Tx) (replaced string, err error)) error {
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		now, err := store.CardSetupForUpdate(ctx, tx, s.ID)
-		if err != nil {
-			return err
+		if err == nil && now.State == setupOpen {
+			replaced := ""
+			if now = after; card != nil {
+				replaced, err = card(tx)
+			}
+			if err == nil {
+				err = store.UpdateCardSetup(ctx, tx, after)
+			}
+			if err == nil && replaced != "" {
+				err = store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDetach, Key: []byte(replaced), Due: r.now()})
+			}
 		}
-		if now.State != setupOpen {
+		if err == nil {
 			*s = *now
-			return nil
 		}
-		if err := store.UpdateCardSetup(ctx, tx, after); err != nil {
-			return err
-		}
-		*s = *after
-		return nil
+		return err
 	})
 }
 
@@ -261,29 +264,9 @@ func (r *Rail) wrongSetup(s *store.CardSetup, session *stripe.CheckoutSession, c
 // the same card. s is set as it is stored. A repeat changes nothing.
 func (r *Rail) keepCard(ctx context.Context, s, after *store.CardSetup, method *stripe.PaymentMethod, customer string) error {
 	record := func() error {
-		return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-			now, err := store.CardSetupForUpdate(ctx, tx, s.ID)
-			if err != nil {
-				return err
-			}
-			if now.State != setupOpen {
-				*s = *now
-				return nil
-			}
-			done := *after
-			done.State = setupDone
-			replaced, err := r.putCard(ctx, tx, &done, method, customer)
-			if err == nil {
-				err = store.UpdateCardSetup(ctx, tx, &done)
-			}
-			if err == nil && replaced != "" {
-				err = store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDetach, Key: []byte(replaced), Due: r.now()})
-			}
-			if err == nil {
-				*s = done
-			}
-			return err
-		})
+		done := *after
+		done.State = setupDone
+		return r.putSetup(ctx, s, &done, func(tx *store.Tx) (string, error) { return r.putCard(ctx, tx, &done, method, customer) })
 	}
 	err := record()
 	if store.IsUnique(err) { // another enrolment has just recorded the same card

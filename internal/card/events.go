@@ -23,15 +23,13 @@ import (
 const (
 	// eventsEvery is how often the events of Stripe are read.
 	eventsEvery = 30 * time.Second
-	// overlap is how much is read again in each turn, because an event may be listed late or with
-	// the time of another machine. Every wholeEvery, and at the start of a process, it is
-	// wholeOverlap. A turn that is behind by more than window reads only so much.
+	// overlap is how much is read again in each turn, because an event may be listed late or with the time of another machine. Every
+	// wholeEvery, and at the start of a process, it is wholeOverlap. A turn that is behind by more than window reads only so much.
 	overlap, wholeOverlap, wholeEvery = 2 * time.Minute, time.Hour, 15 * time.Minute
 	window                            = time.Hour
 	// listedFor is how far back the list of events is relied upon. Stripe keeps it for 30 days.
 	listedFor = 28 * 24 * time.Hour
-	// keepEvents, also of enrolments, and keepCalls are how long rows are kept, and dropAtOnce how
-	// many of a table a turn removes.
+	// keepEvents, also of enrolments, and keepCalls are how long rows are kept, and dropAtOnce how many of a table a turn removes.
 	keepEvents, keepCalls = 31 * 24 * time.Hour, 35 * 24 * time.Hour
 	dropAtOnce            = 500
 	// perPage is how many objects a list returns at a time, each of them up to some kilobytes.
@@ -104,9 +102,8 @@ func signedAt(header string) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// CheckHead refuses a webhook by its header Stripe-Signature alone: one whose time is missing, there
-// twice, or further than [signatureAge] from the clock of the machine. Error:
-// [toll.CodeWebhookSignature].
+// CheckHead refuses a webhook by its header Stripe-Signature alone: one whose time is missing, there twice, or further than [signatureAge]
+// from the clock of the machine. Error: [toll.CodeWebhookSignature].
 func (r *Rail) CheckHead(signature string) error {
 	refused := toll.NewError(toll.CodeWebhookSignature)
 	at, ok := signedAt(signature)
@@ -159,8 +156,7 @@ func (r *Rail) Receive(ctx context.Context, signature string, body []byte) error
 	return err
 }
 
-// otherAccount reports whether an event is of another mode, or of another account than that of the
-// key.
+// otherAccount reports whether an event is of another mode, or of another account than that of the key.
 func (r *Rail) otherAccount(ctx context.Context, e *event) (bool, error) {
 	if e.Livemode != (r.cfg.Environment == toll.Live) {
 		r.alarm(ctx, &r.oddEvent, alarm.CardOddEvent, "an event of the card processor is of another mode", "event", e.ID, "live", e.Livemode)
@@ -309,8 +305,7 @@ func readUntil(ctx context.Context, q store.Querier) (time.Time, error) {
 	return c.At, err
 }
 
-// EventsRead reports whether the events of the processor were read up to a moment, by the clock of the
-// machine, or never were read at all.
+// EventsRead reports whether the events of the processor were read up to a moment, by the clock of the machine, or never were read at all.
 func EventsRead(ctx context.Context, q store.Querier, until time.Time) (bool, error) {
 	at, err := readUntil(ctx, q)
 	return at.IsZero() || !at.Before(until), err
@@ -338,9 +333,8 @@ func (l *eventReader) write(ctx context.Context, f func(tx *store.Tx) error) err
 	})
 }
 
-// readObjects puts a job for each object that may have changed while no events were read for so
-// long that Stripe has forgotten some: those that it lists as made since, and those of the database
-// that may still change.
+// readObjects puts a job for each object that may have changed while no events were read for so long that Stripe has forgotten some: those
+// that it lists as made since, and those of the database that may still change.
 func (l *eventReader) readObjects(ctx context.Context, s span) error {
 	alarm.Log(ctx, l.log, alarm.CardEventsGap, "no events of the card processor were read for more than 28 days; its objects are compared instead", "since", s.from)
 	ids, err := store.UnsettledCardObjects(ctx, l.cfg.Store, s.from.Add(-listedFor))

@@ -17,8 +17,7 @@ const (
 	// can unfreeze delegations and make others, so their own bound of declines in a row is not enough.
 	failuresPerTry = 4
 	triesTime      = 10 * time.Minute
-	// triesRetry is what Retry-After of a refused enrolment says, in seconds: all tries have ended
-	// by then.
+	// triesRetry is what Retry-After of a refused enrolment says, in seconds: all tries have ended by then.
 	triesRetry = int(triesTime / time.Second)
 	// maxRefundFees is the default of [Config.RefundFees].
 	maxRefundFees = 500
@@ -29,10 +28,9 @@ func (r *Rail) tries() int64 { return cmp.Or(r.cfg.Tries, maxTries) }
 
 // admit stores an enrolment, and refuses it when its owner or its source has made too many.
 //
-// It counts after the row is committed, so of those that run at the same time in several processes
-// at most [Config.Tries] see a count that admits them. Refused enrolments are removed again, and do not
-// count. Stripe is asked only about cards that were declined in enrolments that are still open.
-// Errors: [toll.CodeRateLimited], [*answer], those of the database.
+// It counts after the row is committed, so of those that run at the same time in several processes at most [Config.Tries] see a count that
+// admits them. Refused enrolments are removed again, and do not count. Stripe is asked only about cards that were declined in enrolments
+// that are still open. Errors: [toll.CodeRateLimited], [*answer], those of the database.
 func (r *Rail) admit(ctx context.Context, s *store.CardSetup) error {
 	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.InsertCardSetup(ctx, tx, s) })
 	if err != nil {
@@ -79,9 +77,8 @@ func (r *Rail) readOpenSetups(ctx context.Context, s *store.CardSetup, since tim
 	return nil
 }
 
-// admitCharge refuses a charge by a delegation when too many of its owner have failed. Orders that run
-// at the same time are counted once they have failed. Errors: [toll.CodeCardDeclined], those of the
-// database.
+// admitCharge refuses a charge by a delegation when too many of its owner have failed. Orders that run at the same time are counted once
+// they have failed. Errors: [toll.CodeCardDeclined], those of the database.
 func (r *Rail) admitCharge(ctx context.Context, payer toll.Address) error {
 	most := failuresPerTry * r.tries()
 	failed, err := store.CardChargesFailed(ctx, r.cfg.Store, payer, r.now().Add(-triesTime), most)

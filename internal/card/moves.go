@@ -51,15 +51,6 @@ func fetched(b *stripe.BalanceTransaction) *stripe.BalanceTransaction {
 	return b
 }
 
-// keepMove stores the move of a captured charge, which Stripe may make after the capture.
-func (r *Rail) keepMove(ctx context.Context, p *store.CardPayment, pi *stripe.PaymentIntent) error {
-	b := balanceOf(pi)
-	if b == nil {
-		return nil
-	}
-	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return putMove(ctx, tx, p.OrderID, moveCharge, b) })
-}
-
 // add adds a move of the operator's balance. Stripe may make it later than the object.
 func (c *change) add(p *store.CardPayment, intent, kind string, b *stripe.BalanceTransaction) {
 	if fetched(b) == nil {

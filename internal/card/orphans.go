@@ -14,16 +14,14 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// An object that no captured payment explains is looked at again after these pauses, and is an
-// orphan after explainedWithin.
+// An object that no captured payment explains is looked at again after these pauses, and is an orphan after explainedWithin.
 const (
 	explainFirst, explainMost = time.Minute, time.Hour
 	explainedWithin           = 24 * time.Hour
 )
 
-// orphan keeps money at Stripe that no order explains, with an alarm when it is new (I13). An order
-// is stored before anything is sent for it, so a payment of ours without one is an orphan at once:
-// the database was restored.
+// orphan keeps money at Stripe that no order explains, with an alarm when it is new (I13). An order is stored before anything is sent for
+// it, so a payment of ours without one is an orphan at once: the database was restored.
 //
 // For a known payment it updates the refunded and disputed cents. A payment that was refunded in full is resolved; it is open again
 // when the refund fails later. The same holds for a granted payment that was rejected because it was refunded before it was settled.
@@ -59,8 +57,7 @@ func (r *Rail) orphan(ctx context.Context, o *store.CardOrphan) error {
 	return err
 }
 
-// unexplained keeps a refund or a dispute whose payment is not captured here. created is by Stripe's
-// clock, in Unix seconds.
+// unexplained keeps a refund or a dispute whose payment is not captured here. created is by Stripe's clock, in Unix seconds.
 func (r *Rail) unexplained(ctx context.Context, p *store.CardPayment, object string, cents int64, currency string, created int64) error {
 	age := r.cfg.Machine().Sub(time.Unix(created, 0))
 	if age < explainedWithin {

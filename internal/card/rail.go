@@ -149,17 +149,13 @@ func centsOf(u toll.Units) (int64, error) {
 
 // Payment implements [rail.Rail]. The address of a page is one of ours, signed anew, so that it is not stored.
 func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (rail.Payment, error) {
-	p, err := store.CardPaymentByOrder(ctx, q, orderID)
+	p, err := r.read(ctx, q, orderID)
 	if err != nil {
 		return rail.Payment{}, err
 	}
-	d, err := detailsOf(p)
-	if err != nil {
-		return rail.Payment{}, err
-	}
-	out := rail.Payment{Outcome: outcomeOf(p, d), Delay: d.Delay, SessionID: p.Session, CreatedAt: d.TriedAt, ExpiresAt: d.PageEnd}
+	out := rail.Payment{Outcome: p.outcome(), Delay: p.d.Delay, SessionID: p.Session, CreatedAt: p.d.TriedAt, ExpiresAt: p.d.PageEnd}
 	if State(p.State) == Page {
-		out.CheckoutURL, err = r.cfg.Link(rail.UsePage, p.Payer, p.OrderID, d.PageEnd)
+		out.CheckoutURL, err = r.cfg.Link(rail.UsePage, p.Payer, p.OrderID, p.d.PageEnd)
 	}
 	return out, err
 }
@@ -172,7 +168,7 @@ const maxSteps = 12
 // A repeat does no harm; several processes at a time are told apart by the version of the row and by Stripe's keys.
 func (r *Rail) Resume(ctx context.Context, purchase *rail.Purchase) error {
 	for range maxSteps {
-		p, d, err := r.read(ctx, purchase.OrderID)
+		p, err := r.read(ctx, r.cfg.Store, purchase.OrderID)
 		switch {
 		case err != nil:
 			return err
@@ -181,11 +177,11 @@ func (r *Rail) Resume(ctx context.Context, purchase *rail.Purchase) error {
 		case !State(p.State).open():
 			return nil
 		}
-		again, err := r.step(ctx, p, d)
+		again, err := r.step(ctx, p)
 		if a, ok := errors.AsType[*answer](err); ok && a.kind == busy {
 			return &rail.Later{After: a.pause()}
 		}
-		u := r.unavailable(err)
+		u := unavailable(err)
 		switch {
 		case errors.Is(err, errChanged):
 		case u != nil:
@@ -193,8 +189,8 @@ func (r *Rail) Resume(ctx context.Context, purchase *rail.Purchase) error {
 		case err != nil:
 			return err
 		case again > 0 && State(p.State).open():
-			if d.Delay != nil {
-				if err := r.write(ctx, p, d, nil); err != nil && !errors.Is(err, errChanged) {
+			if p.d.Delay != nil {
+				if err := r.putDelay(ctx, p, nil); err != nil {
 					return err
 				}
 			}
@@ -206,13 +202,22 @@ func (r *Rail) Resume(ctx context.Context, purchase *rail.Purchase) error {
 
 // delay keeps why a payment cannot go on now, and returns that.
 func (r *Rail) delay(ctx context.Context, orderID string, unavailable error) error {
-	p, d, err := r.read(ctx, orderID)
+	p, err := r.read(ctx, r.cfg.Store, orderID)
 	if err != nil || !State(p.State).open() {
 		return err
 	}
-	d.Delay = rail.NewDelay(unavailable, r.now())
-	if err := r.writeAll(ctx, p, d, nil); err != nil && !errors.Is(err, errChanged) {
+	if err := r.putDelay(ctx, p, rail.NewDelay(unavailable, r.now())); err != nil {
 		return err
 	}
 	return unavailable
+}
+
+// putDelay stores why an open payment waits for Stripe, nil when it does not, unless the payment was changed meanwhile.
+func (r *Rail) putDelay(ctx context.Context, p *payment, why *rail.Delay) error {
+	p.d.Delay = why
+	err := r.store(ctx, p, &transition{payment: *p, write: writeRow})
+	if errors.Is(err, errChanged) {
+		return nil
+	}
+	return err
 }

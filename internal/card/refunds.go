@@ -26,8 +26,7 @@ var refundStates = map[stripe.RefundStatus]string{
 	stripe.RefundStatusFailed:    refundFailed, stripe.RefundStatusCanceled: refundFailed,
 }
 
-// refundRank orders the states of a refund. It never goes back: what was read before may be written
-// after what was read later.
+// refundRank orders the states of a refund. It never goes back: what was read before may be written after what was read later.
 var refundRank = map[string]int{refundCreated: 0, refundPending: 1, refundSucceeded: 2, refundFailed: 3}
 
 // BeginRefund implements [rail.Refunder].
@@ -75,8 +74,7 @@ func (r *Rail) Refunded(ctx context.Context, refundID string) (decided bool, fai
 	return re.State != refundCreated, failure, nil
 }
 
-// SendRefund runs a job of kind [store.JobCardRefund]: it has Stripe make a refund, once, and has
-// the order take it.
+// SendRefund runs a job of kind [store.JobCardRefund]: it has Stripe make a refund, once, and has the order take it.
 func (r *Rail) SendRefund(ctx context.Context, refundID []byte) error {
 	re, found, err := store.IfThere(store.CardRefundByID(ctx, r.cfg.Store, string(refundID)))
 	if !found || re.State != refundCreated {
@@ -125,8 +123,7 @@ func (r *Rail) makeRefund(ctx context.Context, re *store.CardRefund) (id string,
 		if !forgotten && (a == nil || a.kind != conflict && a.kind != unclear) {
 			return "", err
 		}
-		// The key has no answer, or one that Stripe repeats for a day. Its list says whether the
-		// refund is there.
+		// The key has no answer, or one that Stripe repeats for a day. Its list says whether the refund is there.
 		found, lookup := r.find(ctx, "refunds", &stripe.RefundListParams{PaymentIntent: &re.Intent}, func(metadata map[string]string) bool {
 			return metadata[metaRefund] == re.ID
 		})
@@ -140,8 +137,7 @@ func (r *Rail) makeRefund(ctx context.Context, re *store.CardRefund) (id string,
 	return "", fmt.Errorf("card: refund %s was not answered for %d days", re.ID, refundCalls)
 }
 
-// refuseRefund stores that Stripe will not make a refund. Money that bought nothing and stays here
-// is an orphan.
+// refuseRefund stores that Stripe will not make a refund. Money that bought nothing and stays here is an orphan.
 func (r *Rail) refuseRefund(ctx context.Context, re *store.CardRefund, a *answer) error {
 	p, err := store.CardPaymentByOrder(ctx, r.cfg.Store, re.OrderID)
 	if err != nil {
@@ -231,8 +227,7 @@ func (r *Rail) changeOfRefund(payment *store.CardPayment, re *stripe.Refund) (ch
 	return c, nil
 }
 
-// takeRefund merges a refund as Stripe has it. A row that was made here is found by the id in the
-// metadata until it has that of Stripe.
+// takeRefund merges a refund as Stripe has it. A row that was made here is found by the id in the metadata until it has that of Stripe.
 func (m *money) takeRefund(re store.CardRefund) {
 	for i, stored := range m.refunds {
 		mine := stored.StripeID == "" && stored.ID == re.ID && stored.Intent == re.Intent && stored.Cents == re.Cents

@@ -2,6 +2,7 @@ package card
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -21,205 +22,127 @@ const (
 	originUnmatched = "unmatched" // no order explains it
 )
 
-// errNotCaptured says that an intent is not captured, so that there is nothing to settle.
-var errNotCaptured = errors.New("card: the payment intent is not captured")
+// errChanged says that another process wrote the row of a payment since it was read.
+var errChanged = errors.New("card: the payment was changed meanwhile")
 
-// evidence is what Stripe says of a payment. One of intent and failure is set.
-type evidence struct {
-	// intent is captured. Its latest charge has its balance transaction, as far as there is one.
-	intent *stripe.PaymentIntent
-	// session is the page on which it was paid; nil for a charge off session.
-	session *stripe.CheckoutSession
-	// failure is why nothing was captured for the order, and nothing will be.
-	failure *failure
-	// tried is the id of the intent that failed, "" for none.
-	tried string
-	// call is the call whose answer this is, stored in the same transaction; nil for none.
-	call *store.CardCall
+// read reads a payment.
+func (r *Rail) read(ctx context.Context, q store.Querier, orderID string) (*payment, error) {
+	p, err := store.CardPaymentByOrder(ctx, q, orderID)
+	if err != nil {
+		return nil, err
+	}
+	return r.withDetails(p)
 }
 
-// settle writes what became of a payment, in one transaction with its order, and is the only place
-// that does. A captured payment counts whatever became of the row meanwhile: p is read again when it
-// has changed, and is as it is stored afterwards. A failure is of the attempt that p has; when the row
-// has changed it says nothing, and the error is errChanged. A repeat changes nothing.
-//
-// A payment with other terms, a late one without a place, and a second one are refunded. If the
-// order cannot take the outcome now, the row keeps it, with a job that tries again, and an alarm.
-func (r *Rail) settle(ctx context.Context, p *store.CardPayment, e evidence) error {
-	for {
-		err := r.settleOnce(ctx, p, e)
-		if !errors.Is(err, errChanged) || e.failure != nil {
-			return err
-		}
-		now, err := store.CardPaymentByOrder(ctx, r.cfg.Store, p.OrderID)
-		if err != nil {
-			return err
-		}
-		*p = *now
-	}
+func (r *Rail) withDetails(p *store.CardPayment) (*payment, error) {
+	d, err := detailsOf(p)
+	return &payment{CardPayment: *p, d: *d, installation: r.cfg.Installation, live: r.cfg.Environment == toll.Live}, err
 }
 
-func (r *Rail) settleOnce(ctx context.Context, p *store.CardPayment, e evidence) error {
-	state := State(p.State)
-	if e.failure != nil {
-		if !state.open() {
-			return nil
-		}
-		return r.fail(ctx, p, e)
-	}
-	pi := e.intent
-	if pi.Status != stripe.PaymentIntentStatusSucceeded {
-		return errNotCaptured
-	}
-	if state == Paid || state == Rejected {
-		if p.Intent == pi.ID {
-			return r.keepMove(ctx, p, pi)
-		}
-		return r.reject(ctx, p, pi, "a second payment of the order", e.call)
-	}
-	if member := wrong(r.termsOf(p), pi, e.session); member != "" {
-		return r.reject(ctx, p, pi, "other terms: "+member, e.call)
-	}
-	if pi.LatestCharge != nil && pi.LatestCharge.Refunded {
-		return r.reject(ctx, p, pi, "refunded before it was seen", e.call)
-	}
-	if d, err := detailsOf(p); err != nil {
+// update stores a payment whose version is still the stored one; else the error is errChanged. It leaves the version in p as it is.
+func (r *Rail) update(ctx context.Context, tx *store.Tx, p *store.CardPayment, d *details) (err error) {
+	p.UpdatedAt = r.now()
+	if p.Data, err = json.Marshal(d); err != nil {
 		return err
-	} else if state == Failed && d.Failure != nil && d.Failure.Unsure {
-		return r.reject(ctx, p, pi, "the order was given up before it was seen", e.call)
 	}
-	err := r.pay(ctx, p, e)
-	if errors.Is(err, rail.ErrNoPlace) {
-		return r.reject(ctx, p, pi, "paid late, and the plan has no place", e.call)
+	if err = store.UpdateCardPayment(ctx, tx, p); errors.Is(err, store.ErrNotFound) {
+		return errChanged
 	}
 	return err
 }
 
-// pay confirms an order, with what became of its money before it was seen. Errors: [rail.ErrNoPlace].
-func (r *Rail) pay(ctx context.Context, p *store.CardPayment, e evidence) error {
-	d, err := detailsOf(p)
-	if err != nil {
-		return err
-	}
-	next, pi := *p, e.intent
-	if State(p.State) == Failed {
-		alarm.Log(ctx, r.log, alarm.LatePayment, "a payment of an order that had failed is captured", "order", p.OrderID, "intent", pi.ID)
-	}
-	next.State, next.Intent, next.Charge, next.PaidAt = string(Paid), pi.ID, chargeOf(pi), capturedAt(pi)
-	if e.session != nil {
-		next.Session = e.session.ID
-	}
-	d.Then, d.Failure = "", nil
-	before, err := r.changesBefore(ctx, &next, d, pi)
-	if err != nil {
-		return err
-	}
-	return r.decide(ctx, p, &next, d, func(tx *store.Tx) error {
-		if err := putMove(ctx, tx, p.OrderID, moveCharge, balanceOf(pi)); err != nil {
-			return err
-		}
-		if err := putChanges(ctx, tx, p.OrderID, before); err != nil {
-			return err
-		}
-		return answerCall(ctx, tx, e.call)
-	})
+func detailsOf(p *store.CardPayment) (*details, error) {
+	d := &details{}
+	return d, json.Unmarshal(p.Data, d)
 }
 
-// changesBefore fetches the refunds and disputes that a payment had before it was settled. Their events may have been read already.
-func (r *Rail) changesBefore(ctx context.Context, p *store.CardPayment, d *details, pi *stripe.PaymentIntent) ([]change, error) {
-	if c := pi.LatestCharge; !d.Lost && (c == nil || c.AmountRefunded == 0 && !c.Disputed) {
-		return nil, nil
+// store logs the alarm of a transition of p, and writes the rest in one transaction: it is the only place that does. p becomes what is
+// stored. If the order cannot take the outcome now, the row keeps it, with a job that tries again, and an alarm. Errors:
+// [rail.ErrNoPlace], errChanged, those of the database.
+func (r *Rail) store(ctx context.Context, p *payment, t *transition) (err error) {
+	if n := t.alarm; n != nil {
+		alarm.Log(ctx, r.log, n.id, n.text, n.args...)
 	}
-	return r.changesOf(ctx, p)
-}
-
-// fail fails an order for which nothing was captured.
-func (r *Rail) fail(ctx context.Context, p *store.CardPayment, e evidence) error {
-	d, err := detailsOf(p)
-	if err != nil {
-		return err
+	if re := t.refund; re != nil {
+		re.ID, re.CreatedAt = toll.NewUUID(), r.now()
+		re.UpdatedAt = re.CreatedAt
 	}
-	next := *p
-	if next.State = string(Failed); e.tried != "" {
-		next.Intent = e.tried
-	}
-	d.Then, d.Failure = "", e.failure
-	return r.decide(ctx, p, &next, d, func(tx *store.Tx) error {
-		if err := answerCall(ctx, tx, e.call); err != nil || !e.failure.Unsure || p.Delegation == "" {
-			return err
+	if c := t.call; c != nil {
+		if c.CreatedAt = r.now(); State(t.State) == Calling {
+			params, err := r.paramsOf(&t.payment, t.method)
+			if err != nil {
+				return err
+			}
+			c.Params = encode(params)
 		}
-		return store.PutJob(ctx, tx, store.Job{Kind: store.JobCardRelease, Key: []byte(p.OrderID), Due: r.now().Add(missingTime)})
-	})
-}
-
-// Release runs a job of kind [store.JobCardRelease]: the delegation of an order that was given up reserves nothing for it any more.
-func (r *Rail) Release(ctx context.Context, orderID []byte) error {
-	p, d, err := r.read(ctx, string(orderID))
-	if err != nil || State(p.State) != Failed {
-		return store.NotFoundAs(err, nil)
 	}
-	out := outcomeOf(p, d)
-	out.Unsure = false
-	return r.orders.Change(ctx, p.Account, func(t *rail.Tx) error { return t.Decide(p.OrderID, out) })
-}
-
-// reject refunds a captured payment that buys nothing, and fails the order unless another payment
-// paid it. The refund is stored before it is sent. c is the call whose answer it is, nil for none.
-func (r *Rail) reject(ctx context.Context, p *store.CardPayment, pi *stripe.PaymentIntent, why string, c *store.CardCall) error {
-	d, err := detailsOf(p)
-	if err != nil {
-		return err
-	}
-	alarm.Log(ctx, r.log, alarm.CardRejected, "a captured payment buys nothing and is refunded", "order", p.OrderID, "intent", pi.ID, "why", why)
-	now := r.now()
-	refund := &store.CardRefund{
-		ID: toll.NewUUID(), OrderID: p.OrderID, Account: p.Account, Origin: originRejected, State: refundCreated,
-		Cents: pi.AmountReceived, Intent: pi.ID, Reason: why, CreatedAt: now, UpdatedAt: now,
-	}
-	if pi.LatestCharge != nil {
-		refund.Cents -= pi.LatestCharge.AmountRefunded
-	}
-	state, kind := State(p.State), moveCharge
-	second := state == Paid || state == Rejected // another payment decided the order
-	if second {
-		kind = moveRejected
-	}
-	keep := func(tx *store.Tx) error {
-		if err := putMove(ctx, tx, p.OrderID, kind, balanceOf(pi)); err != nil {
-			return err
-		}
-		if err := answerCall(ctx, tx, c); err != nil {
-			return err
-		}
-		return putRejected(ctx, tx, refund)
-	}
-	if second {
-		err := r.orders.Change(ctx, p.Account, func(t *rail.Tx) error {
-			if err := keep(t.Tx); err != nil {
+	switch t.write {
+	case writeRow:
+		err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return r.putRow(ctx, tx, t) })
+	case writeOutcome:
+		err = r.decide(ctx, t)
+	case writeRefund:
+		err = r.orders.Change(ctx, t.Account, func(tx *rail.Tx) error {
+			if err := putRelated(ctx, tx.Tx, t); err != nil {
 				return err
 			}
 			r.failpoint(atDeciding)
 			return nil
 		})
 		r.failpoint(atDecided)
-		return err
-	}
-	next := *p
-	next.State, next.Intent, next.Charge = string(Rejected), pi.ID, chargeOf(pi)
-	d.Then, d.Failure = "", &failure{
-		Code:   toll.CodeCheckoutFailed,
-		Reason: "The payment does not fit the order and buys nothing. The money goes back to the card.",
-	}
-	before, err := r.changesBefore(ctx, &next, d, pi)
-	if err != nil {
-		return err
-	}
-	return r.decide(ctx, p, &next, d, func(tx *store.Tx) error {
-		if err := keep(tx); err != nil {
-			return err
+	case writeMove:
+		if b := balanceOf(t.captured); b != nil {
+			err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return putRelated(ctx, tx, t) })
 		}
-		return putChanges(ctx, tx, p.OrderID, before)
-	})
+	}
+	if err == nil && (t.write == writeRow || t.write == writeOutcome) {
+		*p = t.payment
+		p.Version++
+	}
+	return err
+}
+
+// putRow stores the row of a payment, and what belongs to it.
+func (r *Rail) putRow(ctx context.Context, tx *store.Tx, t *transition) error {
+	if err := r.update(ctx, tx, &t.CardPayment, &t.d); err != nil {
+		return err
+	}
+	return putRelated(ctx, tx, t)
+}
+
+// putRelated stores what belongs to the row of a payment.
+func putRelated(ctx context.Context, tx *store.Tx, t *transition) (err error) {
+	if t.captured != nil {
+		err = putMove(ctx, tx, t.OrderID, t.move, balanceOf(t.captured))
+	}
+	if c := t.answered; err == nil && c != nil && c.Status != 0 {
+		err = store.AnswerCardCall(ctx, tx, c)
+	}
+	if c := t.call; err == nil && c != nil {
+		_, err = store.EnsureCardCall(ctx, tx, c)
+	}
+	if err == nil && t.refund != nil {
+		err = putRejected(ctx, tx, t.refund)
+	}
+	if err == nil {
+		err = putChanges(ctx, tx, t.OrderID, t.changes)
+	}
+	if err == nil && t.release {
+		due := t.UpdatedAt.Add(missingTime)
+		err = store.PutJob(ctx, tx, store.Job{Kind: store.JobCardRelease, Key: []byte(t.OrderID), Due: due})
+	}
+	return err
+}
+
+// Release runs a job of kind [store.JobCardRelease]: the delegation of an order that was given up reserves nothing for it any more.
+func (r *Rail) Release(ctx context.Context, orderID []byte) error {
+	p, err := r.read(ctx, r.cfg.Store, string(orderID))
+	if err != nil || State(p.State) != Failed {
+		return store.NotFoundAs(err, nil)
+	}
+	out := p.outcome()
+	out.Unsure = false
+	return r.orders.Change(ctx, p.Account, func(t *rail.Tx) error { return t.Decide(p.OrderID, out) })
 }
 
 // putRejected stores the refund of a payment that buys nothing, with the job that sends it, unless
@@ -240,27 +163,23 @@ func putRejected(ctx context.Context, tx *store.Tx, refund *store.CardRefund) er
 	return putRefund(ctx, tx, refund)
 }
 
-// decide stores the outcome next of a payment, and what f writes, in one transaction with its
-// order. p becomes next. Errors: [rail.ErrNoPlace], errChanged.
-func (r *Rail) decide(ctx context.Context, p, next *store.CardPayment, d *details, f func(tx *store.Tx) error) error {
-	d.Delay, next.Undecided = nil, false
+// decide stores an outcome in one transaction with its order, and has the order take what became of its money. Errors:
+// [rail.ErrNoPlace], errChanged.
+func (r *Rail) decide(ctx context.Context, t *transition) error {
 	var refusal error
-	err := r.orders.Change(ctx, p.Account, func(t *rail.Tx) error {
-		if refusal = t.Decide(p.OrderID, outcomeOf(next, d)); refusal != nil {
+	err := r.orders.Change(ctx, t.Account, func(tx *rail.Tx) error {
+		if refusal = tx.Decide(t.OrderID, t.outcome()); refusal != nil {
 			return refusal
 		}
-		if err := r.update(ctx, t.Tx, next, d); err != nil {
+		if err := r.putRow(ctx, tx.Tx, t); err != nil {
 			return err
 		}
-		if err := f(t.Tx); err != nil {
-			return err
-		}
-		if State(next.State) == Paid {
-			m, err := moneyOf(ctx, t, p.OrderID)
+		if State(t.State) == Paid {
+			m, err := moneyOf(ctx, tx, t.OrderID)
 			if err != nil {
 				return err
 			}
-			if refusal = m.apply(t); refusal != nil {
+			if refusal = m.apply(tx); refusal != nil {
 				return refusal
 			}
 		}
@@ -268,30 +187,17 @@ func (r *Rail) decide(ctx context.Context, p, next *store.CardPayment, d *detail
 		return nil
 	})
 	r.failpoint(atDecided)
-	if err != nil && refusal != nil && !errors.Is(refusal, rail.ErrNoPlace) && !unusable(ctx, err) {
-		err = r.decideLater(ctx, next, d, refusal, f)
+	if err == nil || refusal == nil || errors.Is(refusal, rail.ErrNoPlace) || unusable(ctx, err) {
+		return err
 	}
-	if err == nil {
-		next.Version++
-		*p = *next
-	}
-	return err
-}
-
-// decideLater stores the outcome of a payment whose order cannot take it now, and a job that tries
-// again.
-func (r *Rail) decideLater(ctx context.Context, next *store.CardPayment, d *details, why error, f func(tx *store.Tx) error) error {
-	alarm.Log(ctx, r.log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", next.OrderID, "state", next.State,
-		"err", why)
-	next.Undecided = true
+	alarm.Log(ctx, r.log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", t.OrderID, "state", t.State,
+		"err", refusal)
+	t.Undecided = true
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := r.update(ctx, tx, next, d); err != nil {
+		if err := r.putRow(ctx, tx, t); err != nil {
 			return err
 		}
-		if err := f(tx); err != nil {
-			return err
-		}
-		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(next.OrderID), Due: next.UpdatedAt}); err != nil {
+		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(t.OrderID), Due: t.UpdatedAt}); err != nil {
 			return err
 		}
 		r.failpoint(atKeeping)
@@ -307,60 +213,52 @@ func unusable(ctx context.Context, err error) bool {
 // DecideAgain runs a job of kind [store.JobCardDecide]: the order takes what became of its payment, and
 // of its money afterwards. An error says that it still cannot.
 func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
-	p, found, err := store.IfThere(store.CardPaymentByOrder(ctx, r.cfg.Store, string(orderID)))
-	if !found || !p.Undecided {
-		return err
+	p, err := r.read(ctx, r.cfg.Store, string(orderID))
+	if err != nil || !p.Undecided {
+		return store.NotFoundAs(err, nil)
 	}
-	d, err := detailsOf(p)
-	if err != nil {
+	t := transition{payment: *p}
+	t.Undecided = false
+	err = r.orders.Change(ctx, p.Account, func(tx *rail.Tx) error {
+		if err := tx.Decide(p.OrderID, t.outcome()); err != nil {
+			return err
+		}
+		m, err := moneyOf(ctx, tx, p.OrderID)
+		if err == nil {
+			err = m.apply(tx)
+		}
+		if err == nil {
+			err = r.putRow(ctx, tx.Tx, &t)
+		}
+		if err == nil {
+			r.failpoint(atDeciding)
+		}
 		return err
-	}
-	next := *p
-	next.Undecided = false
-	err = r.orders.Change(ctx, p.Account, func(t *rail.Tx) error {
-		if err := t.Decide(p.OrderID, outcomeOf(&next, d)); err != nil {
-			return err
-		}
-		m, err := moneyOf(ctx, t, p.OrderID)
-		if err != nil {
-			return err
-		}
-		if err := m.apply(t); err != nil {
-			return err
-		}
-		if err := r.update(ctx, t.Tx, &next, d); err != nil {
-			return err
-		}
-		r.failpoint(atDeciding)
-		return nil
 	})
 	switch {
 	case errors.Is(err, errChanged):
-		return nil // who changed it has decided it, or put the job again
+		return nil // another process has decided it, or put the job again
 	case errors.Is(err, rail.ErrNoPlace):
-		return r.rejectUndecided(ctx, p)
+		// A late payment whose order was busy when it came.
+		pi, err := r.intent(ctx, p.Intent)
+		if err != nil {
+			return err
+		}
+		p.State = string(Failed) // its order is: without this the payment would count as one that paid it
+		_, _, err = r.round(ctx, p, &facts{intent: pi, noPlace: true})
+		return err
 	}
 	return err
 }
 
-// rejectUndecided rejects a late payment whose order was busy when it came, and has no place now.
-func (r *Rail) rejectUndecided(ctx context.Context, p *store.CardPayment) error {
-	pi, err := r.intent(ctx, p.Intent)
-	if err != nil {
-		return err
-	}
-	p.State = string(Failed) // its order is: without this the payment would count as one that paid it
-	return r.reject(ctx, p, pi, "paid late, and the plan has no place", nil)
-}
-
-// outcomeOf is the state of a payment as its order takes it.
-func outcomeOf(p *store.CardPayment, d *details) rail.Outcome {
+// outcome is the state of a payment as its order takes it.
+func (p *payment) outcome() rail.Outcome {
 	out := rail.Outcome{Status: State(p.State).status(), ProviderID: p.Intent}
 	if out.Status == toll.OrderConfirmed {
 		out.WithinLimits = true // counts for an order that had failed
 		return out
 	}
-	if f := d.Failure; f != nil && out.Status == toll.OrderFailed {
+	if f := p.d.Failure; f != nil && out.Status == toll.OrderFailed {
 		out.FailureCode, out.FailureReason, out.Declined, out.Unsure = f.Code, f.Reason, f.Declined, f.Unsure
 		if f.Class != "" {
 			out.Params = map[string]any{"class": string(f.Class)}

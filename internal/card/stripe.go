@@ -147,6 +147,9 @@ func (e *answer) pause() time.Duration {
 	return min(max(e.wait, pause), maxPause)
 }
 
+// temporary reports whether Stripe cannot be used now.
+func (e *answer) temporary() bool { return e.kind == busy || e.kind == denied || e.kind == unclear }
+
 // final reports whether the same request would never be granted.
 func (e *answer) final() bool {
 	return e.kind == missing || e.kind == refused || e.kind == card || e.kind == owner

@@ -46,8 +46,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// syncIntent fetches a payment intent, and settles its order when it is captured. Otherwise the
-// order's own job looks at it.
+// syncIntent fetches a payment intent, and settles its order when it is captured. Otherwise the order's own job looks at it.
 func (r *Rail) syncIntent(ctx context.Context, id string) error {
 	_, err := r.settleIntent(ctx, id)
 	return err
@@ -83,7 +82,16 @@ func (r *Rail) settleIntent(ctx context.Context, id string) (*store.CardPayment,
 	case p == nil:
 		return nil, r.lost(ctx, pi, asked, "a captured payment of an order that is not here")
 	}
-	return p, r.settle(ctx, p, evidence{intent: pi})
+	return r.captured(ctx, p, facts{intent: pi})
+}
+
+// captured settles a payment that is captured, and returns it as it is stored.
+func (r *Rail) captured(ctx context.Context, row *store.CardPayment, a facts) (*store.CardPayment, error) {
+	p, err := r.withDetails(row)
+	if err == nil {
+		_, err = r.advance(ctx, p, a)
+	}
+	return &p.CardPayment, err
 }
 
 // lost keeps a captured payment that no paid order explains, with the refunds and disputes that Stripe had at the time asked.
@@ -109,8 +117,7 @@ func (r *Rail) lost(ctx context.Context, pi *stripe.PaymentIntent, asked time.Ti
 	return r.orphan(ctx, o)
 }
 
-// syncSession fetches a page. Its state settles an order that is paid; the order's own job looks at
-// all others.
+// syncSession fetches a page. Its state settles an order that is paid; the order's own job looks at all others.
 func (r *Rail) syncSession(ctx context.Context, id string) error {
 	s, err := r.session(ctx, id)
 	if err != nil {
@@ -136,7 +143,8 @@ func (r *Rail) syncSession(ctx context.Context, id string) error {
 	if s.PaymentIntent == nil || s.PaymentIntent.Status != stripe.PaymentIntentStatusSucceeded {
 		return r.wakeOrder(ctx, p)
 	}
-	return r.settle(ctx, p, evidence{intent: s.PaymentIntent, session: s})
+	_, err = r.captured(ctx, p, facts{intent: s.PaymentIntent, session: s})
+	return err
 }
 
 // rowOf returns the payment that an object belongs to: by its payment intent, else by its metadata.

@@ -6,7 +6,6 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/store"
 )
 
 // Members of the metadata of objects at Stripe.
@@ -31,12 +30,9 @@ type terms struct {
 	live         bool
 }
 
-// termsOf returns the terms of a payment.
-func (r *Rail) termsOf(p *store.CardPayment) terms {
-	return terms{
-		cents: p.Cents, currency: p.Currency, customer: p.Customer, orderID: p.OrderID, installation: r.cfg.Installation,
-		live: r.cfg.Environment == toll.Live,
-	}
+// terms returns the terms of a payment.
+func (p *payment) terms() terms {
+	return terms{cents: p.Cents, currency: p.Currency, customer: p.Customer, orderID: p.OrderID, installation: p.installation, live: p.live}
 }
 
 // wrong compares a captured payment with the terms of its order, and returns the first member that
@@ -86,10 +82,10 @@ func wrong(want terms, pi *stripe.PaymentIntent, s *stripe.CheckoutSession) (mem
 }
 
 // metadata is what every session and payment intent of a payment carries.
-func (r *Rail) metadata(p *store.CardPayment, d *details) map[string]string {
+func (p *payment) metadata() map[string]string {
 	m := map[string]string{
-		metaInstallation: r.cfg.Installation, metaOrder: p.OrderID,
-		metaAttempt: strconv.FormatInt(p.Attempt, 10), metaSubscriber: p.Payer.Lower(), metaPlan: string(d.Plan),
+		metaInstallation: p.installation, metaOrder: p.OrderID,
+		metaAttempt: strconv.FormatInt(p.Attempt, 10), metaSubscriber: p.Payer.Lower(), metaPlan: string(p.d.Plan),
 	}
 	if p.Delegation != "" {
 		m[metaDelegation] = p.Delegation
