@@ -44,12 +44,12 @@ type accessPage struct {
 // Access is GET and POST /account/access: what programs can do for a person, and its end.
 func (w *Web) Access() http.Handler {
 	return w.page(
-		func(v *visit) { v.showAccess(http.StatusOK, "", "") },
+		func(v *visit) { showAccess(v, http.StatusOK, "", "") },
 		func(v *visit) {
 			v.at = PathAccess
 			id := v.form.Get("grant")
 			if v.person == nil || !v.holds(v.form.Get("ticket"), formRevoke, id) {
-				v.showAccess(http.StatusForbidden, "", "The form is not one of this session. Send it once more.")
+				showAccess(v, http.StatusForbidden, "", "The form is not one of this session. Send it once more.")
 				return
 			}
 			grant, err := toll.ParseHash(id)
@@ -58,14 +58,14 @@ func (w *Web) Access() http.Handler {
 				ended, err = w.OAuth.EndGrant(v.ctx(), v.person.Caller, grant)
 			}
 			if e := toll.AsError(err); err != nil && e.Code == toll.CodeRightMissing {
-				v.showAccess(e.HTTPStatus(), "", e.Text())
+				showAccess(v, e.HTTPStatus(), "", e.Text())
 				return
 			}
 			if err != nil {
 				v.fail(err)
 				return
 			}
-			v.showAccess(http.StatusOK, endedText(ended), "")
+			showAccess(v, http.StatusOK, endedText(ended), "")
 		},
 	)
 }
@@ -109,9 +109,9 @@ func endedWith(e toll.Ended) string {
 	return " With it ended: " + strings.Join(also, ", ") + "."
 }
 
-func (v *visit) showAccess(status int, done, fault string) {
+func showAccess(v *visit, status int, done, fault string) {
 	if v.person == nil {
-		v.askSignIn(http.StatusOK, "Sign in to read which programs can use your account.", PathAccess, "")
+		askSignIn(v, http.StatusOK, "Sign in to read which programs can use your account.", PathAccess, "")
 		return
 	}
 	grants, err := v.w.OAuth.Grants(v.ctx(), v.person.Address, mostGranted)

@@ -23,43 +23,43 @@ func agentPages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/agents", Title: "Agents", Template: "sheet", Group: groupSell, Nav: "Agents", Icon: "bot", Key: "a",
-			Right: toll.RightRead, Get: (*visit).listAgents,
+			Right: toll.RightRead, Get: listAgents,
 		},
 		{
-			Path: "/agents/new", Title: "Register an agent", Template: "sheet", Under: "/agents", Right: toll.RightManage, Get: (*visit).askAgent,
-			Post: (*visit).registerAgent,
+			Path: "/agents/new", Title: "Register an agent", Template: "sheet", Under: "/agents", Right: toll.RightManage, Get: askAgent,
+			Post: registerAgent,
 		},
 		{
 			Path: "/agents/{agent}", Template: "sheet", Under: "/agents", Right: toll.RightRead, Act: toll.RightManage,
-			Get: (*visit).showAgent, Post: (*visit).actOnAgent,
+			Get: showAgent, Post: actOnAgent,
 		},
 		{
 			Path: "/agents/{agent}/edit", Template: "sheet", Under: "/agents", Right: toll.RightManage,
-			Get: (*visit).askAgentEdit, Post: (*visit).editAgent,
+			Get: askAgentEdit, Post: editAgent,
 		},
 	}
 }
 
-func (v *visit) listAgents() {
+func listAgents(v *visit) {
 	list, err := store.AgentsOfOwner(v.ctx(), v.w.Store, v.person.Address, v.pageOf(nameSorts))
 	if v.failed("part of the list", err) {
 		return
 	}
 	v.sheet("Agents", sheet{
-		Lead: "Servers of yours that others pay for, request by request.", Table: v.agentsTable(list),
-		Links: append(v.mayBegin("Register an agent", "agents", "new"), v.file("agents", nil)...),
+		Lead: "Servers of yours that others pay for, request by request.", Table: agentsTable(v, list),
+		Links: append(mayBegin(v, "Register an agent", "agents", "new"), file(v, "agents", nil)...),
 	})
 }
 
 // mayBegin is a link to a page that makes something, for people who may.
-func (v *visit) mayBegin(text string, to ...string) []link {
+func mayBegin(v *visit, text string, to ...string) []link {
 	if !v.person.Rights.Has(toll.RightManage) {
 		return nil
 	}
 	return []link{{Text: text, To: v.to(to...)}}
 }
 
-func (v *visit) agentsTable(list store.List[*toll.Agent]) *table {
+func agentsTable(v *visit, list store.List[*toll.Agent]) *table {
 	t := &table{
 		Caption: "Agents", Head: []column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Plans", Num: true}, {Text: "Registered"}},
 		Empty: &empty{
@@ -78,7 +78,7 @@ func (v *visit) agentsTable(list store.List[*toll.Agent]) *table {
 }
 
 // agent returns the agent of the page. It has answered when that is nil.
-func (v *visit) agent() *toll.Agent {
+func agent(v *visit) *toll.Agent {
 	id, err := toll.ParseAgentID(v.param("agent"))
 	var a *toll.Agent
 	if err == nil {
@@ -145,7 +145,7 @@ func agentGroups(a *toll.Agent) []group {
 	}
 }
 
-func (v *visit) askAgent() {
+func askAgent(v *visit) {
 	plans, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, store.Page{Size: mostPlans})
 	if v.failed("agent", err) {
 		return
@@ -166,7 +166,7 @@ func (v *visit) askAgent() {
 }
 
 // endpoints reads the field of paid endpoints: a verb, POST unless it is there, and a url.
-func (v *visit) endpoints() (toll.EndpointList, error) {
+func endpoints(v *visit) (toll.EndpointList, error) {
 	out := toll.EndpointList{}
 	for _, line := range v.lines("endpoints") {
 		words := strings.Fields(line)
@@ -182,9 +182,9 @@ func (v *visit) endpoints() (toll.EndpointList, error) {
 	return out, nil
 }
 
-func (v *visit) registerAgent() {
+func registerAgent(v *visit) {
 	v.finish(func() (outcome, error) {
-		endpoints, err := v.endpoints()
+		endpoints, err := endpoints(v)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -207,8 +207,8 @@ func (v *visit) registerAgent() {
 	})
 }
 
-func (v *visit) askAgentEdit() {
-	a := v.agent()
+func askAgentEdit(v *visit) {
+	a := agent(v)
 	if a == nil {
 		return
 	}
@@ -224,7 +224,7 @@ func versionOf(n int64) []option {
 
 // unlessChanged is the context of a change that is refused when the record has another version than
 // the form of [versionOf] was filled from.
-func (v *visit) unlessChanged() (context.Context, error) {
+func unlessChanged(v *visit) (context.Context, error) {
 	n, err := strconv.ParseInt(v.form.Get("version"), 10, 64)
 	if err != nil || n < 1 {
 		return nil, toll.NewError(toll.CodeRecordChanged)
@@ -232,14 +232,14 @@ func (v *visit) unlessChanged() (context.Context, error) {
 	return client.WithIfMatch(v.acting(), n), nil
 }
 
-func (v *visit) editAgent() {
-	a := v.agent()
+func editAgent(v *visit) {
+	a := agent(v)
 	if a == nil {
 		return
 	}
 	v.finish(func() (outcome, error) {
-		ctx, err1 := v.unlessChanged()
-		endpoints, err2 := v.endpoints()
+		ctx, err1 := unlessChanged(v)
+		endpoints, err2 := endpoints(v)
 		if err := together(err1, err2); err != nil {
 			return outcome{}, err
 		}
@@ -261,8 +261,8 @@ func (v *visit) editAgent() {
 	})
 }
 
-func (v *visit) actOnAgent() {
-	a := v.agent()
+func actOnAgent(v *visit) {
+	a := agent(v)
 	if a == nil {
 		return
 	}
@@ -289,17 +289,17 @@ func (v *visit) actOnAgent() {
 	})
 }
 
-func (v *visit) showAgent() {
-	a := v.agent()
+func showAgent(v *visit) {
+	a := agent(v)
 	if a == nil {
 		return
 	}
-	p := v.period()
+	p := periodOf(v)
 	plans, err1 := store.PlansOfAgent(v.ctx(), v.w.Store, a.ID, v.listPage())
-	used, err2 := v.usage(p, checkout.UsageQuery{Agent: &a.ID})
-	refused, err3 := v.refusals(p, checkout.UsageQuery{Agent: &a.ID})
-	acts, err4 := v.actsOfAgent(a)
-	last, err5 := v.lastSettled(a.ID)
+	used, err2 := usage(v, p, checkout.UsageQuery{Agent: &a.ID})
+	refused, err3 := refusals(v, p, checkout.UsageQuery{Agent: &a.ID})
+	acts, err4 := actsOfAgent(v, a)
+	last, err5 := lastSettled(v, a.ID)
 	if v.failed("agent", errors.Join(err1, err2, err3, err4, err5)) {
 		return
 	}
@@ -313,7 +313,7 @@ func (v *visit) showAgent() {
 	for _, u := range a.API.OpenEndpoints {
 		endpoints.Rows = append(endpoints.Rows, []cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "open"}})
 	}
-	links := append(v.mayBegin("Edit", "agents", string(a.ID), "edit"), link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
+	links := append(mayBegin(v, "Edit", "agents", string(a.ID), "edit"), link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
 		link{Text: "Requests", To: v.to("requests") + "?agentId=" + string(a.ID), Plain: true})
 	if v.person.Rights.Has(toll.RightSpend) {
 		links = append(links, link{Text: "Try it", To: v.to("try") + "?agent=" + string(a.ID), Plain: true})
@@ -321,7 +321,7 @@ func (v *visit) showAgent() {
 	v.sheet(nameOf(a.Metadata.Name), sheet{
 		Lead:  plain.Name(a.Metadata.Description),
 		Links: links,
-		Range: v.ranges(p),
+		Range: ranges(v, p),
 		Stats: append(used.stats(), refused.stat()),
 		Facts: []fact{
 			{"Id", cell{ID: string(a.ID)}}, {"State", cell{State: listedState(a.IsListed)}}, {"Time to settle", cell{Text: used.median()}},
@@ -330,14 +330,14 @@ func (v *visit) showAgent() {
 		},
 		Acts: acts,
 		Parts: []part{
-			{"Endpoints", endpoints}, {"Plans", v.plansTable(plans)}, {"Refused, by reason", refused.table()},
+			{"Endpoints", endpoints}, {"Plans", plansTable(v, plans)}, {"Refused, by reason", refused.table()},
 		},
-		Snippets: v.snippets(a, ""),
+		Snippets: snippets(v, a, ""),
 	})
 }
 
 // lastSettled is the time of the last settlement at an agent, and the request.
-func (v *visit) lastSettled(id toll.AgentID) (cell, error) {
+func lastSettled(v *visit, id toll.AgentID) (cell, error) {
 	q := url.Values{"agentId": {string(id)}, "status": {"settled"}, "pageSize": {"1"}}
 	list, err := partOf[*toll.Settlement](v, "/protocol/requests", "requests", q)
 	switch {
@@ -354,7 +354,7 @@ func (v *visit) lastSettled(id toll.AgentID) (cell, error) {
 	return cell{Text: "not in the last 90 days"}, nil
 }
 
-func (v *visit) actsOfAgent(a *toll.Agent) ([]dialog, error) {
+func actsOfAgent(v *visit, a *toll.Agent) ([]dialog, error) {
 	if !v.person.Rights.Has(toll.RightManage) {
 		return nil, nil
 	}

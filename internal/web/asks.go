@@ -15,7 +15,7 @@ import (
 const maxBack = 2048
 
 // asksFor is what a program asks for by a redirect.
-func (v *visit) asksFor(ctx context.Context, request string, in *oauth.Authorization) (*asked, error) {
+func asksFor(v *visit, ctx context.Context, request string, in *oauth.Authorization) (*asked, error) {
 	a, err := v.w.asks(ctx, v.person, in.Client, in.Asked)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (v *visit) asksFor(ctx context.Context, request string, in *oauth.Authoriza
 }
 
 // asksOn is what a program on a device asks for.
-func (v *visit) asksOn(ctx context.Context, d *oauth.DeviceRequest) (*asked, error) {
+func asksOn(v *visit, ctx context.Context, d *oauth.DeviceRequest) (*asked, error) {
 	a, err := v.w.asks(ctx, v.person, d.Client, d.Asked)
 	if err != nil {
 		return nil, err

@@ -22,35 +22,35 @@ func buyingPages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/holdings", Title: "My plans", Template: "sheet", Group: groupBuy, Nav: "My plans", Icon: "coins", Key: "h",
-			Right: toll.RightRead, Get: (*visit).listHoldings,
+			Right: toll.RightRead, Get: listHoldings,
 		},
 		{
 			Path: "/holdings/{plan}", Template: "sheet", Under: "/holdings", Right: toll.RightRead, Act: toll.RightSpend,
-			Get: (*visit).showHolding, Post: (*visit).topUp,
+			Get: showHolding, Post: topUp,
 		},
 		{
 			Path: "/tokens", Title: "Access tokens", Template: "sheet", Group: groupBuy, Nav: "Access tokens", Icon: "badge-check", Key: "t",
-			Right: toll.RightRead, Get: (*visit).listTokens,
+			Right: toll.RightRead, Get: listTokens,
 		},
 		{
 			Path: "/tokens/new", Title: "Make an access token", Template: "sheet", Under: "/tokens", Right: toll.RightSpend,
-			Get: (*visit).askToken, Post: (*visit).makeToken,
+			Get: askToken, Post: makeToken,
 		},
 		{
 			Path: "/tokens/{token}", Template: "sheet", Under: "/tokens", Right: toll.RightRead, Act: toll.RightSpend,
-			Get: (*visit).showToken, Post: (*visit).endToken,
+			Get: showToken, Post: endToken,
 		},
 	}
 }
 
-func (v *visit) listHoldings() {
-	list, pace, err := v.held(v.listPage())
+func listHoldings(v *visit) {
+	list, pace, err := held(v, v.listPage())
 	if v.narrowed(err) {
 		return
 	}
 	v.sheet("My plans", sheet{
 		Lead:  "Plans of others that this workspace bought, what is left of them, and how long it lasts at the pace of the last 7 days.",
-		Table: v.heldTable(list, pace), Links: v.file("holdings", nil),
+		Table: heldTable(v, list, pace), Links: file(v, "holdings", nil),
 	})
 }
 
@@ -58,7 +58,7 @@ func (v *visit) listHoldings() {
 const paceDays = 7
 
 // held reads what the workspace has of the plans of others, and what requests burned of each in the last days.
-func (v *visit) held(page store.Page) (list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int, err error) {
+func held(v *visit, page store.Page) (list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int, err error) {
 	q := url.Values{}
 	setPage(q, page)
 	list, err = partOf[*toll.Balance](v, "/protocol/holdings", "holdings", q)
@@ -79,7 +79,7 @@ func (v *visit) held(page store.Page) (list store.List[*toll.Balance], pace map[
 	return list, pace, err
 }
 
-func (v *visit) heldTable(list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int) *table {
+func heldTable(v *visit, list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int) *table {
 	t := &table{
 		Caption: "My plans",
 		Head: []column{
@@ -94,7 +94,7 @@ func (v *visit) heldTable(list store.List[*toll.Balance], pace map[toll.PlanID]*
 		if n := pace[b.PlanID]; n != nil {
 			burned.Number = n.String()
 		}
-		switch at := v.lastsUntil(b, pace[b.PlanID]); {
+		switch at := lastsUntil(v, b, pace[b.PlanID]); {
 		case !b.PlanType.Kind().Charges():
 		case !at.IsZero():
 			lasts = cell{At: at}
@@ -111,7 +111,7 @@ func (v *visit) heldTable(list store.List[*toll.Balance], pace map[toll.PlanID]*
 }
 
 // lastsUntil is when the credits of a plan run out if requests burn as many as in the last days; zero where nothing says so.
-func (v *visit) lastsUntil(b *toll.Balance, burned *big.Int) time.Time {
+func lastsUntil(v *visit, b *toll.Balance, burned *big.Int) time.Time {
 	if burned == nil || burned.Sign() == 0 || !b.PlanType.Kind().Charges() || b.Available == 0 {
 		return time.Time{}
 	}
@@ -125,10 +125,10 @@ func (v *visit) lastsUntil(b *toll.Balance, burned *big.Int) time.Time {
 }
 
 // endingCredits are the plans whose credits run out soon.
-func (v *visit) endingCredits(list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int) (out []task) {
+func endingCredits(v *visit, list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int) (out []task) {
 	now := v.w.Clock()
 	for _, b := range list.Items {
-		at := v.lastsUntil(b, pace[b.PlanID])
+		at := lastsUntil(v, b, pace[b.PlanID])
 		if at.IsZero() || at.After(now.Add(lowCredits)) {
 			continue
 		}
@@ -144,7 +144,7 @@ func (v *visit) endingCredits(list store.List[*toll.Balance], pace map[toll.Plan
 const lowCredits = 3 * 24 * time.Hour
 
 // limits are what delegations that can pay now spent of their limits.
-func (v *visit) limits() (out []bar, err error) {
+func limits(v *visit) (out []bar, err error) {
 	list, err := partOf[*toll.Delegation](v, "/delegation", "delegations", url.Values{"accessible": {"true"}, "pageSize": {strconv.Itoa(mostRecent)}})
 	for _, d := range list.Items {
 		out = append(out, spentOf("Delegation "+short(d.DelegationID), d))
@@ -153,7 +153,7 @@ func (v *visit) limits() (out []bar, err error) {
 }
 
 // heldPlan returns the plan of the page. It has answered when ok is false.
-func (v *visit) heldPlan() (p *toll.Plan, ok bool) {
+func heldPlan(v *visit) (p *toll.Plan, ok bool) {
 	id, err := toll.ParsePlanID(v.param("plan"))
 	if err == nil {
 		p, err = v.w.API.Plan(v.acting(), id)
@@ -161,8 +161,8 @@ func (v *visit) heldPlan() (p *toll.Plan, ok bool) {
 	return p, !v.failed("plan", err)
 }
 
-func (v *visit) showHolding() {
-	p, ok := v.heldPlan()
+func showHolding(v *visit) {
+	p, ok := heldPlan(v)
 	if !ok {
 		return
 	}
@@ -172,11 +172,11 @@ func (v *visit) showHolding() {
 	}
 	days := period{Until: v.w.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour), Step: 24 * time.Hour}
 	days.Since = days.Until.Add(-ownUsual)
-	used, err := v.usage(days, checkout.UsageQuery{AsBuyer: true, Plan: p.ID})
+	used, err := usage(v, days, checkout.UsageQuery{AsBuyer: true, Plan: p.ID})
 	if v.failed("plan", err) {
 		return
 	}
-	tokens, err := v.tokensOf(url.Values{"planId": {string(p.ID)}})
+	tokens, err := tokensOf(v, url.Values{"planId": {string(p.ID)}})
 	if v.narrowed(err) {
 		return
 	}
@@ -195,7 +195,7 @@ func (v *visit) showHolding() {
 		s.Stats = nil
 	} else {
 		week := numbers(used.credits.now[len(used.credits.now)-paceDays:]).total()
-		s.Facts = append(s.Facts, fact{"Lasts until", atOr(toll.AtPtr(v.lastsUntil(b, week)), "not known: nothing was burned in the last 7 days")})
+		s.Facts = append(s.Facts, fact{"Lasts until", atOr(toll.AtPtr(lastsUntil(v, b, week)), "not known: nothing was burned in the last 7 days")})
 		s.Charts = []*chart{newChart("Credits burned in 30 days", days, used.credits, plainNumber)}
 	}
 	if len(b.Lots) > 0 {
@@ -207,14 +207,14 @@ func (v *visit) showHolding() {
 	}
 	if v.person.Rights.Has(toll.RightSpend) {
 		s.Links = []link{{Text: "Make an access token", To: v.to("tokens", "new") + "?plan=" + url.QueryEscape(string(p.ID)), Plain: true}}
-		s.Acts, s.Note = v.orderDialog(p)
+		s.Acts, s.Note = orderDialog(v, p)
 	}
 	s.Parts = append(s.Parts, part{"Access tokens", tokens})
 	v.sheet(nameOf(p.Metadata.Name), s)
 }
 
 // orderDialog orders a plan once more, or says why that does not go here.
-func (v *visit) orderDialog(p *toll.Plan) ([]dialog, string) {
+func orderDialog(v *visit, p *toll.Plan) ([]dialog, string) {
 	o := &offer{plan: p, Price: priceOf(p)}
 	v.w.orders(v.person, o)
 	payers := field{Name: "payer", Label: "Paid by", Members: []string{"delegationId"}}
@@ -224,7 +224,7 @@ func (v *visit) orderDialog(p *toll.Plan) ([]dialog, string) {
 	if p.Price.IsFree() {
 		payers.Options = []option{{Value: "", Text: "Nothing: it is free"}}
 	} else {
-		payers.Options = append(payers.Options, v.purseOptions(p.ID)...)
+		payers.Options = append(payers.Options, purseOptions(v, p.ID)...)
 	}
 	if len(payers.Options) == 0 || !p.Kind().Prepaid() {
 		return nil, o.Why
@@ -233,7 +233,7 @@ func (v *visit) orderDialog(p *toll.Plan) ([]dialog, string) {
 }
 
 // purseOptions are the delegations that can pay a plan.
-func (v *visit) purseOptions(plan toll.PlanID) (out []option) {
+func purseOptions(v *visit, plan toll.PlanID) (out []option) {
 	for d, err := range v.w.API.Delegations(v.acting(), client.Accessible()) {
 		if err != nil || len(out) == mostOffers {
 			return out
@@ -248,8 +248,8 @@ func (v *visit) purseOptions(plan toll.PlanID) (out []option) {
 	return out
 }
 
-func (v *visit) topUp() {
-	p, ok := v.heldPlan()
+func topUp(v *visit) {
+	p, ok := heldPlan(v)
 	if !ok {
 		return
 	}
@@ -279,7 +279,7 @@ func (v *visit) topUp() {
 }
 
 // tokensOf is a table of access tokens.
-func (v *visit) tokensOf(q url.Values) (*table, error) {
+func tokensOf(v *visit, q url.Values) (*table, error) {
 	list, err := listOf[*toll.Permission](v, "/x402/permissions", "permissions", q)
 	t := &table{
 		Caption: "Access tokens",
@@ -304,13 +304,13 @@ func (v *visit) tokensOf(q url.Values) (*table, error) {
 	return t, err
 }
 
-func (v *visit) listTokens() {
+func listTokens(v *visit) {
 	states := []option{{Value: "", Text: "All"}}
 	for _, s := range []toll.PermissionStatus{toll.StatusActive, toll.StatusRevoked, toll.StatusExpired, toll.StatusExhausted} {
 		states = append(states, option{Value: string(s), Text: string(s)})
 	}
 	filter, q := v.filters(field{Name: "status", Label: "State", Options: states}, field{Name: "planId", Label: "Plan", Max: 80})
-	t, err := v.tokensOf(q)
+	t, err := tokensOf(v, q)
 	if v.narrowed(err) {
 		return
 	}
@@ -318,7 +318,7 @@ func (v *visit) listTokens() {
 	if v.person.Rights.Has(toll.RightSpend) {
 		s.begin("Make an access token", v.to("tokens", "new"))
 	}
-	s.Links = append(s.Links, v.file("tokens", q)...)
+	s.Links = append(s.Links, file(v, "tokens", q)...)
 	v.sheet("Access tokens", s)
 }
 
@@ -328,7 +328,7 @@ var tokenLives = []option{
 	{Value: "2592000", Text: "In 30 days"}, {Value: "31536000", Text: "In a year"},
 }
 
-func (v *visit) askToken() {
+func askToken(v *visit) {
 	plans := field{Name: "plan", Label: "Plan", Value: v.r.URL.Query().Get("plan"), Members: []string{"planId"}}
 	for b, err := range v.w.API.Holdings(v.acting()) {
 		if v.failed("plan", err) {
@@ -354,7 +354,7 @@ func (v *visit) askToken() {
 		{Name: "ends", Label: "Ends", Options: tokenLives, Members: []string{"expiresInSecs"}},
 		{Name: "agent", Label: "Agent", Max: 100, Hint: "The id of the one agent at which it is good. Empty: every agent of the plan.", Members: []string{"agentId"}},
 	}
-	if purses := v.purseOptions(""); len(purses) > 0 {
+	if purses := purseOptions(v, ""); len(purses) > 0 {
 		fields = append(fields,
 			field{
 				Name: "purse", Label: "Automatic top-up", Hint: "What buys the plan again when its credits run out.",
@@ -368,10 +368,10 @@ func (v *visit) askToken() {
 	v.sheet("Make an access token", sheet{Lead: "The token is shown once, when it is made.", Forms: []*form{f}})
 }
 
-func (v *visit) makeToken() {
+func makeToken(v *visit) {
 	v.finish(func() (outcome, error) {
-		life, err1 := v.seconds("ends", tokenLives)
-		limit, err2 := v.number("limit")
+		life, err1 := seconds(v, "ends", tokenLives)
+		limit, err2 := number(v, "limit")
 		if err := together(err1, err2); err != nil {
 			return outcome{}, err
 		}
@@ -403,7 +403,7 @@ func (v *visit) makeToken() {
 }
 
 // token returns the permission of the page. It has answered when ok is false.
-func (v *visit) token() (p *toll.Permission, ok bool) {
+func token(v *visit) (p *toll.Permission, ok bool) {
 	hash, err := toll.ParseHash(v.param("token"))
 	if err == nil {
 		p, err = v.w.API.Permission(v.acting(), hash)
@@ -411,15 +411,15 @@ func (v *visit) token() (p *toll.Permission, ok bool) {
 	return p, !v.failed("access token", err)
 }
 
-func (v *visit) showToken() {
-	p, ok := v.token()
+func showToken(v *visit) {
+	p, ok := token(v)
 	if !ok {
 		return
 	}
 	s := sheet{Facts: []fact{
 		{"Id", cell{ID: p.PermissionHash.String()}}, {"State", cell{State: stateOf(p.Status)}},
-		{"Plan", cell{ID: string(p.PlanID), To: v.to("holdings", string(p.PlanID))}}, {"Good at", v.goodAt(p)},
-		{"Burned", cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {"Made", v.madeBy(p)}, {"Ends", cell{At: p.ExpiresAt.Time}},
+		{"Plan", cell{ID: string(p.PlanID), To: v.to("holdings", string(p.PlanID))}}, {"Good at", goodAt(v, p)},
+		{"Burned", cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {"Made", madeBy(v, p)}, {"Ends", cell{At: p.ExpiresAt.Time}},
 	}}
 	if p.MaxCredits != nil && *p.MaxCredits > 0 {
 		s.Bars = []bar{{"Credits", int64(p.UsedCredits), int64(*p.MaxCredits), grouped(p.UsedCredits.String()) + " of " + grouped(p.MaxCredits.String())}}
@@ -442,7 +442,7 @@ func (v *visit) showToken() {
 	v.sheet("Access token "+short(p.PermissionHash.String()), s)
 }
 
-func (v *visit) goodAt(p *toll.Permission) cell {
+func goodAt(v *visit, p *toll.Permission) cell {
 	switch {
 	case p.AgentID != nil:
 		return cell{ID: string(*p.AgentID)}
@@ -453,7 +453,7 @@ func (v *visit) goodAt(p *toll.Permission) cell {
 }
 
 // madeBy says when a token was made, and by which key.
-func (v *visit) madeBy(p *toll.Permission) cell {
+func madeBy(v *visit, p *toll.Permission) cell {
 	c := cell{At: p.CreatedAt.Time}
 	if p.APIKeyID != nil {
 		if k, err := v.w.Auth.Key(v.ctx(), v.person.Address, *p.APIKeyID); err == nil {
@@ -477,8 +477,8 @@ func ordersText(most *int64) string {
 	return "of at most " + grouped(strconv.FormatInt(*most, 10))
 }
 
-func (v *visit) endToken() {
-	p, ok := v.token()
+func endToken(v *visit) {
+	p, ok := token(v)
 	if !ok {
 		return
 	}
@@ -514,7 +514,7 @@ var exports = map[string]struct {
 }
 
 // file leads to a list as a file, for people who may have it.
-func (v *visit) file(list string, q url.Values) []link {
+func file(v *visit, list string, q url.Values) []link {
 	if !v.person.Rights.Has(exports[list].right) {
 		return nil
 	}
@@ -536,11 +536,11 @@ func (v *visit) file(list string, q url.Values) []link {
 
 // exportPages hand out lists as files.
 func exportPages() []areaPage {
-	return []areaPage{{Path: "/export/{list}", Template: "sheet", Right: toll.RightRead, Get: (*visit).export}}
+	return []areaPage{{Path: "/export/{list}", Template: "sheet", Right: toll.RightRead, Get: export}}
 }
 
 // export passes a file of the API on, as it is written.
-func (v *visit) export() {
+func export(v *visit) {
 	of, ok := exports[v.param("list")]
 	if !ok {
 		v.missing("list")

@@ -32,26 +32,26 @@ type enrollPage struct {
 // asks the processor.
 func (w *Web) Enroll() http.Handler {
 	return w.page(func(v *visit) {
-		if !v.mayEnroll() {
+		if !mayEnroll(v) {
 			return
 		}
 		if id := v.r.URL.Query().Get("setup"); id != "" {
-			v.showEnrolled(id)
+			showEnrolled(v, id)
 			return
 		}
-		v.askEnroll(http.StatusOK, "")
+		askEnroll(v, http.StatusOK, "")
 	}, func(v *visit) {
 		v.at = PathEnroll
-		if !v.mayEnroll() {
+		if !mayEnroll(v) {
 			return
 		}
 		if !v.holds(v.form.Get("ticket"), formEnroll) {
-			v.askEnroll(http.StatusForbidden, "The form is not one of this session. Send it once more.")
+			askEnroll(v, http.StatusForbidden, "The form is not one of this session. Send it once more.")
 			return
 		}
 		_, page, err := w.Cards.Enroll(v.ctx(), v.person.Address, w.Source(v.r), v.origin()+PathEnroll)
 		if e := toll.AsError(err); err != nil && e.HTTPStatus() == http.StatusTooManyRequests {
-			v.tooMany(e)
+			tooMany(v, e)
 			return
 		}
 		if err != nil {
@@ -65,12 +65,12 @@ func (w *Web) Enroll() http.Handler {
 }
 
 // mayEnroll reports whether a person may enrol cards. When not, the answer was written.
-func (v *visit) mayEnroll() bool {
+func mayEnroll(v *visit) bool {
 	switch {
 	case v.w.Cards == nil:
-		v.noCards()
+		noCards(v)
 	case v.person == nil:
-		v.askSignIn(http.StatusOK, "Sign in to enrol a card.", v.here(), "")
+		askSignIn(v, http.StatusOK, "Sign in to enrol a card.", v.here(), "")
 	case !v.person.Rights.Has(toll.RightSpend):
 		v.refuseNext(http.StatusForbidden, auth.Lacks(toll.RightSpend).Text(), "Sign out, and sign in with an API key that has it.")
 	default:
@@ -79,14 +79,14 @@ func (v *visit) mayEnroll() bool {
 	return false
 }
 
-func (v *visit) askEnroll(status int, fault string) {
+func askEnroll(v *visit, status int, fault string) {
 	body := enrollPage{Test: v.w.Environment != toll.Live, Ticket: v.ticket(formEnroll)}
 	v.show(status, "enroll", shown{Title: "Enrol a card", Fault: fault, Body: body}, "")
 }
 
 // showEnrolled shows what became of an enrolment of the person.
-func (v *visit) showEnrolled(id string) {
-	if !v.mayAsk(v.person.Address) {
+func showEnrolled(v *visit, id string) {
+	if !mayAsk(v, v.person.Address) {
 		return
 	}
 	method, failure, err := v.w.Cards.Enrolled(v.ctx(), v.person.Address, id)

@@ -103,14 +103,14 @@ func leaveTo(address string) *leave {
 // linked opens the signed link of a page of an order. Every other link, that of another order or
 // use, an ended one, and one of an order that is not here get the same answer. nil: the answer was
 // written.
-func (v *visit) linked(use rail.Use) *store.Order {
+func linked(v *visit, use rail.Use) *store.Order {
 	refuse := func() *store.Order {
 		m := message{Text: "This link is wrong, or it has ended.", Fault: true, Next: startAgain}
 		v.show(http.StatusNotFound, "message", shown{Title: titleMissing, Body: m}, "")
 		return nil
 	}
 	if v.w.Cards == nil {
-		v.noCards()
+		noCards(v)
 		return nil
 	}
 	text := v.r.URL.Query().Get("t")
@@ -141,7 +141,7 @@ func (v *visit) linked(use rail.Use) *store.Order {
 }
 
 // noCards answers that the service has no card rail.
-func (v *visit) noCards() {
+func noCards(v *visit) {
 	v.refuse(http.StatusFailedDependency, toll.NewError(toll.CodeCardOff).Text())
 }
 
@@ -150,16 +150,16 @@ func (v *visit) noCards() {
 // alone. The form asks for the page of the processor in the place of the frame, which is over then.
 func (w *Web) CheckoutPage() http.Handler {
 	return w.page(func(v *visit) {
-		if o := v.linked(rail.UsePage); o != nil {
-			v.showOrder(o)
+		if o := linked(v, rail.UsePage); o != nil {
+			showOrder(v, o)
 		}
 	}, func(v *visit) {
-		o := v.linked(rail.UsePage)
+		o := linked(v, rail.UsePage)
 		if o == nil {
 			return
 		}
 		if o.Open {
-			if !v.mayAsk(o.Subscriber) {
+			if !mayAsk(v, o.Subscriber) {
 				return
 			}
 			if _, err := w.Cards.Page(v.ctx(), o.ID, true); err != nil && !isAway(err) {
@@ -167,7 +167,7 @@ func (w *Web) CheckoutPage() http.Handler {
 				return
 			}
 		}
-		v.redirect(http.StatusSeeOther, v.ownLink())
+		v.redirect(http.StatusSeeOther, ownLink(v))
 	})
 }
 
@@ -179,8 +179,8 @@ func (w *Web) CheckoutPage() http.Handler {
 // send others on in our name.
 func (w *Web) CheckoutDone() http.Handler {
 	return w.page(func(v *visit) {
-		if o := v.linked(rail.UseDone); o != nil {
-			v.showDone(o)
+		if o := linked(v, rail.UseDone); o != nil {
+			showDone(v, o)
 		}
 	}, func(v *visit) { v.refuse(http.StatusMethodNotAllowed, "This page has no form.") })
 }
@@ -189,18 +189,18 @@ func (w *Web) CheckoutDone() http.Handler {
 // owner had to confirm it. A repeat leads to the same page.
 func (w *Web) CheckoutAgain() http.Handler {
 	return w.page(func(v *visit) {
-		if o := v.linked(rail.UseAgain); o != nil {
-			v.render(o, func(p *checkoutPage) { p.State = orderAgain }, nil)
+		if o := linked(v, rail.UseAgain); o != nil {
+			render(v, o, func(p *checkoutPage) { p.State = orderAgain }, nil)
 		}
 	}, func(v *visit) {
-		if o := v.linked(rail.UseAgain); o != nil {
-			v.replace(o)
+		if o := linked(v, rail.UseAgain); o != nil {
+			replace(v, o)
 		}
 	})
 }
 
 // replace makes an order in the place of a failed one, and leads to its page.
-func (v *visit) replace(o *store.Order) {
+func replace(v *visit, o *store.Order) {
 	c, err := v.w.Checkout.Replace(v.ctx(), o.Subscriber, o.ID, rail.SessionInput{Hosted: true}, againWait)
 	if err != nil && toll.AsError(err).Code == toll.CodeRecordChanged {
 		v.refuse(http.StatusConflict, "The plan has another price or other credits by now. Nothing was paid.")
@@ -215,7 +215,7 @@ func (v *visit) replace(o *store.Order) {
 			v.fail(err)
 			return
 		}
-		v.render(o, v.decided(o), nil)
+		render(v, o, decided(v, o), nil)
 		return
 	}
 	page, err := url.Parse(c.Result.URL)
@@ -227,21 +227,21 @@ func (v *visit) replace(o *store.Order) {
 }
 
 // ownLink is the path and query of this page.
-func (v *visit) ownLink() string {
+func ownLink(v *visit) string {
 	return v.r.URL.Path + "?" + url.Values{"t": {v.r.URL.Query().Get("t")}}.Encode()
 }
 
 // showOrder shows an order to whom has the link of its page.
-func (v *visit) showOrder(o *store.Order) {
-	o, to, away := v.ask(o)
+func showOrder(v *visit, o *store.Order) {
+	o, to, away := ask(v, o)
 	if o == nil {
 		return
 	}
 	if o.Open {
-		v.see(rail.UsePage.Path(o.ID), seenTime)
+		see(v, rail.UsePage.Path(o.ID), seenTime)
 	}
 	var frame *embedded
-	set := v.decided(o)
+	set := decided(v, o)
 	switch {
 	case set != nil:
 	case away:
@@ -253,16 +253,16 @@ func (v *visit) showOrder(o *store.Order) {
 	default:
 		set = func(p *checkoutPage) { p.State = orderWaiting }
 	}
-	v.render(o, set, frame)
+	render(v, o, set, frame)
 }
 
 // showDone shows what became of an order.
-func (v *visit) showDone(o *store.Order) {
-	o, to, away := v.ask(o)
+func showDone(v *visit, o *store.Order) {
+	o, to, away := ask(v, o)
 	if o == nil {
 		return
 	}
-	set := v.decided(o)
+	set := decided(v, o)
 	switch {
 	case set != nil:
 		next, err := nextOf(o)
@@ -271,7 +271,7 @@ func (v *visit) showDone(o *store.Order) {
 			return
 		}
 		if _, err := v.r.Cookie(seenCookie); err == nil && next != nil && o.Status != toll.OrderFailed {
-			v.see(rail.UsePage.Path(o.ID), -time.Second) // once: the back button gets a link
+			see(v, rail.UsePage.Path(o.ID), -time.Second) // once: the back button gets a link
 			v.redirect(http.StatusSeeOther, next.URL)
 			return
 		}
@@ -292,16 +292,16 @@ func (v *visit) showDone(o *store.Order) {
 			}
 		}
 	}
-	v.render(o, set, nil)
+	render(v, o, set, nil)
 }
 
 // ask has the rail ask the processor about an open order, and returns the order as it is then, and
 // how it is paid. A nil order: the answer was written.
-func (v *visit) ask(o *store.Order) (now *store.Order, to rail.Shown, away bool) {
+func ask(v *visit, o *store.Order) (now *store.Order, to rail.Shown, away bool) {
 	if !o.Open {
 		return o, to, false
 	}
-	if !v.mayAsk(o.Subscriber) {
+	if !mayAsk(v, o.Subscriber) {
 		return nil, to, false
 	}
 	to, err := v.w.Cards.Page(v.ctx(), o.ID, false)
@@ -317,18 +317,18 @@ func (v *visit) ask(o *store.Order) (now *store.Order, to rail.Shown, away bool)
 
 // mayAsk counts a question to the processor for an account. When there were too many, the answer was
 // written.
-func (v *visit) mayAsk(owner toll.Address) bool {
+func mayAsk(v *visit, owner toll.Address) bool {
 	r := v.w.looks.Take(owner, 1, time.Since(v.w.began))
 	if !r.OK {
 		e := toll.Errorf(toll.CodeRateLimited, "Pages of this account were opened too often.")
 		e.RetryAfterSecs = int((r.Retry + time.Second - 1) / time.Second)
-		v.tooMany(e)
+		tooMany(v, e)
 	}
 	return r.OK
 }
 
 // tooMany refuses what was done too often.
-func (v *visit) tooMany(e *toll.Error) {
+func tooMany(v *visit, e *toll.Error) {
 	v.rw.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
 	v.refuseNext(http.StatusTooManyRequests, e.Text(), "Wait, and then try again.")
 }
@@ -338,7 +338,7 @@ func isAway(err error) bool {
 }
 
 // see marks the browser for the pages below a path, or takes the mark away when age is negative.
-func (v *visit) see(path string, age time.Duration) {
+func see(v *visit, path string, age time.Duration) {
 	http.SetCookie(v.rw, &http.Cookie{
 		Name: seenCookie, Value: "1", Path: path, MaxAge: int(age / time.Second), HttpOnly: true,
 		Secure: v.w.sessions.Cookie.Secure, SameSite: http.SameSiteLaxMode,
@@ -346,7 +346,7 @@ func (v *visit) see(path string, age time.Duration) {
 }
 
 // decided says how an order is shown whose outcome is known, nil while it is not.
-func (v *visit) decided(o *store.Order) func(*checkoutPage) {
+func decided(v *visit, o *store.Order) func(*checkoutPage) {
 	switch o.Status {
 	case toll.OrderConfirmed, toll.OrderFinal:
 		return func(p *checkoutPage) { p.State = orderPaid }
@@ -372,7 +372,7 @@ func nextOf(o *store.Order) (*leave, error) {
 }
 
 // render shows the page of an order, with a frame of the processor when frame is not nil.
-func (v *visit) render(o *store.Order, set func(*checkoutPage), frame *embedded) {
+func render(v *visit, o *store.Order, set func(*checkoutPage), frame *embedded) {
 	plan, err := store.PlanByID(v.ctx(), v.w.Store, o.Plan)
 	if err != nil {
 		v.fail(err)
@@ -386,7 +386,7 @@ func (v *visit) render(o *store.Order, set func(*checkoutPage), frame *embedded)
 	p := &checkoutPage{
 		Name: cmp.Or(plain.Name(plan.Metadata.Name), "without a name"), Buys: grants(plan, o.Credits), Seller: plan.Owner, OrderID: o.ID,
 		Price: toll.FormatAmount(o.Amount, plan.Price.Decimals()) + " " + strings.ToUpper(plan.Price.CurrencyName()),
-		Test:  v.w.Environment != toll.Live, Link: v.ownLink(), Next: next,
+		Test:  v.w.Environment != toll.Live, Link: ownLink(v), Next: next,
 	}
 	set(p)
 	title := orderTitles[p.State]

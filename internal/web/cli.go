@@ -28,22 +28,22 @@ func (w *Web) CLI() http.Handler {
 	return w.page(func(v *visit) {
 		start, err := oauth.ParseStart(v.r.URL.Query())
 		if err != nil {
-			v.refuseStart(err)
+			refuseStart(v, err)
 			return
 		}
-		v.showCLI(http.StatusOK, start, "")
+		showCLI(v, http.StatusOK, start, "")
 	}, func(v *visit) {
 		start, err := oauth.ParseStart(v.form)
 		if err != nil {
-			v.refuseStart(err)
+			refuseStart(v, err)
 			return
 		}
-		v.letIn(start)
+		letIn(v, start)
 	})
 }
 
 // refuseStart says why a program cannot be let in, and what the person can do instead.
-func (v *visit) refuseStart(err error) {
+func refuseStart(v *visit, err error) {
 	m := message{Text: err.Error(), Fault: true, Next: startAgain}
 	if e, ok := errors.AsType[oauth.StartError](err); ok && e.Next != "" {
 		m.Next = e.Next
@@ -51,7 +51,7 @@ func (v *visit) refuseStart(err error) {
 	v.show(http.StatusBadRequest, "message", shown{Title: titleRefused, Body: m}, "")
 }
 
-func (v *visit) showCLI(status int, start oauth.Start, fault string) {
+func showCLI(v *visit, status int, start oauth.Start, fault string) {
 	f := cliForm{Start: start, Host: start.Host(), AskKey: !v.w.fresh(v.person), Here: startPlace(start)}
 	if !f.AskKey {
 		f.Ticket = v.ticket(f.says()...)
@@ -69,14 +69,14 @@ func (f *cliForm) says() []string {
 }
 
 // letIn gives the program a code: of the owner of the key that was pasted, else of who signed in.
-func (v *visit) letIn(start oauth.Start) {
-	again := func(status int, fault string) { v.showCLI(status, start, fault) }
+func letIn(v *visit, start oauth.Start) {
+	again := func(status int, fault string) { showCLI(v, status, start, fault) }
 	var who auth.Caller
 	switch key := strings.TrimSpace(v.form.Get("api_key")); {
 	case key != "":
 		caller, err := v.w.Auth.Authenticate(v.ctx(), []string{"Bearer " + key})
 		if err != nil {
-			v.badKey(err, again)
+			badKey(v, err, again)
 			return
 		}
 		who = caller

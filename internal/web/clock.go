@@ -11,11 +11,11 @@ import (
 func clockPages() []areaPage {
 	return []areaPage{{
 		Path: "/clock", Title: "Test clock", Template: "sheet", Under: "/events",
-		Right: toll.RightRead, Act: toll.RightManage, Sandbox: true, Get: (*visit).showClock, Post: (*visit).moveClock,
+		Right: toll.RightRead, Act: toll.RightManage, Sandbox: true, Get: showClock, Post: moveClock,
 	}}
 }
 
-func (v *visit) showClock() {
+func showClock(v *visit) {
 	c, err := v.w.API.Clock(v.acting())
 	moves, err2 := v.w.Auth.IsOperator(v.ctx(), v.person.Address)
 	if v.failed("clock", errors.Join(err, err2)) {
@@ -39,9 +39,9 @@ func (v *visit) showClock() {
 	v.sheet("Test clock", s)
 }
 
-func (v *visit) moveClock() {
+func moveClock(v *visit) {
 	v.finish(func() (outcome, error) {
-		by, err := v.duration("by", "unit")
+		by, err := duration(v, "by", "unit")
 		if err != nil {
 			return outcome{}, err
 		}

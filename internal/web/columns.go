@@ -48,7 +48,7 @@ func (s *sheet) list() *table {
 // names none of the list, those that the person chose last. The column that names a row always stays. Names of other columns are
 // ignored. A choice that is to be remembered is answered with a redirect to the address without that word: answered is true then.
 // Any page may link there; all that it changes is which columns are shown.
-func (v *visit) columns(s *sheet) (answered bool) {
+func columns(v *visit, s *sheet) (answered bool) {
 	t := s.list()
 	if t == nil || len(t.Head) < 2 {
 		return false
@@ -60,7 +60,7 @@ func (v *visit) columns(s *sheet) (answered bool) {
 	}
 	stays := t.Head[max(0, slices.IndexFunc(t.Head, func(c column) bool { return c.Stays }))].name()
 	known := slices.ContainsFunc(t.Head, func(c column) bool { return slices.Contains(asked, c.name()) })
-	hiddenBefore := v.hiddenColumns()[v.area.Path]
+	hiddenBefore := hiddenColumns(v)[v.area.Path]
 	var shown, hidden []string
 	choice := &columnChoice{Action: v.r.URL.Path, Stays: stays}
 	for _, c := range t.Head {
@@ -74,7 +74,7 @@ func (v *visit) columns(s *sheet) (answered bool) {
 		choice.Columns = append(choice.Columns, option{Value: name, Text: c.Text, On: on})
 	}
 	if known && q.Has(keepName) && v.r.Method == http.MethodGet {
-		v.rememberColumns(hidden)
+		rememberColumns(v, hidden)
 		q.Del(keepName)
 		q.Set(columnsName, strings.Join(shown, ","))
 		v.redirect(http.StatusSeeOther, v.r.URL.Path+"?"+q.Encode())
@@ -116,28 +116,28 @@ func (t *table) hide(names []string) {
 }
 
 // columnsOf tells the choices of persons apart who use one browser, without telling who they are.
-func (v *visit) columnsOf() string {
+func columnsOf(v *visit) string {
 	sum := sha256.Sum256([]byte(v.person.UserID.String() + " " + v.person.KeyID.String()))
 	return hex.EncodeToString(sum[:8])
 }
 
 // columnChoices are the choices of the person in the cookie: the path of a list, a colon and the columns that it hides.
-func (v *visit) columnChoices() []string {
+func columnChoices(v *visit) []string {
 	c, err := v.r.Cookie(columnsCookie)
 	if err != nil || len(c.Value) > mostColumns {
 		return nil
 	}
 	all := strings.Split(c.Value, "|")
-	if all[0] != v.columnsOf() {
+	if all[0] != columnsOf(v) {
 		return nil
 	}
 	return all[1:]
 }
 
 // hiddenColumns are the columns that the person hides, by the path of a list.
-func (v *visit) hiddenColumns() map[string][]string {
+func hiddenColumns(v *visit) map[string][]string {
 	out := map[string][]string{}
-	for _, choice := range v.columnChoices() {
+	for _, choice := range columnChoices(v) {
 		list, hidden, _ := strings.Cut(choice, ":")
 		out[list] = strings.Split(hidden, ".")
 	}
@@ -145,14 +145,14 @@ func (v *visit) hiddenColumns() map[string][]string {
 }
 
 // rememberColumns puts into the cookie which columns of this list the person hides.
-func (v *visit) rememberColumns(hidden []string) {
+func rememberColumns(v *visit, hidden []string) {
 	list := v.area.Path + ":"
-	all := slices.DeleteFunc(v.columnChoices(), func(choice string) bool { return strings.HasPrefix(choice, list) })
+	all := slices.DeleteFunc(columnChoices(v), func(choice string) bool { return strings.HasPrefix(choice, list) })
 	if len(hidden) > 0 {
 		all = append(all, list+strings.Join(hidden, "."))
 	}
 	for {
-		text := strings.Join(append([]string{v.columnsOf()}, all...), "|")
+		text := strings.Join(append([]string{columnsOf(v)}, all...), "|")
 		if len(text) <= mostColumns || len(all) == 0 {
 			v.setChoice(columnsCookie, text, "/w/", len(all) > 0)
 			return

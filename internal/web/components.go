@@ -153,7 +153,7 @@ type step struct {
 // componentPages show each part of pages, in a sandbox.
 func componentPages() []areaPage {
 	return []areaPage{{
-		Path: "/components", Title: "Components", Template: "components_page", Right: toll.RightRead, Sandbox: true, Get: (*visit).showComponents,
+		Path: "/components", Title: "Components", Template: "components_page", Right: toll.RightRead, Sandbox: true, Get: showComponents,
 	}}
 }
 
@@ -167,7 +167,7 @@ type componentsPage struct {
 	Steps         []step
 }
 
-func (v *visit) showComponents() {
+func showComponents(v *visit) {
 	now := v.w.Clock()
 	long := "A name that is as long as somebody may choose it to be, and that says nothing which a shorter one would not say as well"
 	id := "0x7D3cA1b2C3d4E5f60718293a4B5c6D7e8F901a74"

@@ -203,7 +203,7 @@ type consentForm struct {
 	Ticket    string
 }
 
-func (v *visit) showConsent(status int, a *asked, c choice, fault string) {
+func showConsent(v *visit, status int, a *asked, c choice, fault string) {
 	f := consentForm{asked: a, Choice: c, Lifetimes: lifetimes, Ticket: v.ticket(a.says()...)}
 	v.show(status, "consent", shown{Title: "Let a program in?", Fault: fault, Body: f}, a.leads)
 }
@@ -211,13 +211,13 @@ func (v *visit) showConsent(status int, a *asked, c choice, fault string) {
 // Authorize is GET and POST /oauth/authorize (RFC 6749, section 3.1).
 func (w *Web) Authorize() http.Handler {
 	return w.page(
-		func(v *visit) { v.authorize(v.r.URL.RawQuery) },
-		func(v *visit) { v.authorize(v.form.Get("request")) },
+		func(v *visit) { authorize(v, v.r.URL.RawQuery) },
+		func(v *visit) { authorize(v, v.form.Get("request")) },
 	)
 }
 
 // authorize answers a request to be let in. What it says is read again when the form comes back.
-func (v *visit) authorize(request string) {
+func authorize(v *visit, request string) {
 	v.at = place(PathAuthorize + "?" + request)
 	q, err := url.ParseQuery(request)
 	if err != nil || v.at == "" {
@@ -232,17 +232,17 @@ func (v *visit) authorize(request string) {
 		v.refuse(http.StatusBadRequest, shown.Error())
 		return
 	case errors.As(err, &back):
-		v.refuseProgram(back)
+		refuseProgram(v, back)
 		return
 	case err != nil:
 		v.fail(err)
 		return
 	}
 	if !v.w.fresh(v.person) {
-		v.askSignIn(http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", v.at, "")
+		askSignIn(v, http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", v.at, "")
 		return
 	}
-	a, err := v.asksFor(v.ctx(), request, auth)
+	a, err := asksFor(v, v.ctx(), request, auth)
 	if err != nil {
 		v.fail(err)
 		return
@@ -252,23 +252,23 @@ func (v *visit) authorize(request string) {
 			v.fail(err)
 			return
 		}
-		v.showConsent(http.StatusOK, a, a.suggested(), "")
+		showConsent(v, http.StatusOK, a, a.suggested(), "")
 		return
 	}
-	v.decide(a,
+	decide(v, a,
 		func(c oauth.Choice) (string, error) { return v.w.OAuth.Approve(v.ctx(), auth, v.person.Caller, c) },
 		func() (string, error) { return v.w.OAuth.Deny(auth), nil },
-		func(to string) { v.leave(to, auth.RedirectHost) },
-		func() (*asked, error) { return v.asksFor(v.ctx(), request, auth) },
+		func(to string) { leaveFor(v, to, auth.RedirectHost) },
+		func() (*asked, error) { return asksFor(v, v.ctx(), request, auth) },
 	)
 }
 
 // refuseProgram answers a request that is refused to its program: the browser goes to this computer at once, and elsewhere when
 // the person has read where that is. What is no fault of the program is not told to it there: the person opens the page again.
-func (v *visit) refuseProgram(back *oauth.RedirectError) {
+func refuseProgram(v *visit, back *oauth.RedirectError) {
 	switch {
 	case back.Local && v.r.Method == http.MethodPost:
-		v.leave(back.URL, back.Host)
+		leaveFor(v, back.URL, back.Host)
 		return
 	case back.Local:
 		v.redirect(http.StatusFound, back.URL)
@@ -288,17 +288,17 @@ func (v *visit) refuseProgram(back *oauth.RedirectError) {
 }
 
 // decide acts on a form that came back, once: the same form again gets the same answer.
-func (v *visit) decide(
+func decide(v *visit,
 	a *asked, yes func(oauth.Choice) (string, error), no func() (string, error), done func(answer string), again func() (*asked, error),
 ) {
 	c := choiceIn(v.form)
 	ticket := v.form.Get("ticket")
 	if !v.holds(ticket, a.says()...) {
-		v.showConsent(http.StatusForbidden, a, c, "This is not the form that you were shown: what is asked for has changed since, or you signed in again. Read it once more.")
+		showConsent(v, http.StatusForbidden, a, c, "This is not the form that you were shown: what is asked for has changed since, or you signed in again. Read it once more.")
 		return
 	}
 	if v.form.Get("order") != "" {
-		v.order(a, c, a.Back, again)
+		order(v, a, c, a.Back, again)
 		return
 	}
 	var act func() (string, error)
@@ -312,12 +312,12 @@ func (v *visit) decide(
 			return
 		}
 		if fault != "" {
-			v.showConsent(http.StatusBadRequest, a, c, fault)
+			showConsent(v, http.StatusBadRequest, a, c, fault)
 			return
 		}
 		act = func() (string, error) { return yes(chosen) }
 	default:
-		v.showConsent(http.StatusBadRequest, a, c, "Allow it or refuse it.")
+		showConsent(v, http.StatusBadRequest, a, c, "Allow it or refuse it.")
 		return
 	}
 	answer, err := v.w.once(v.ctx(), ticket, act)
@@ -326,7 +326,7 @@ func (v *visit) decide(
 		return
 	}
 	if e := toll.AsError(err); err != nil && e.HTTPStatus() < http.StatusInternalServerError {
-		v.showConsent(e.HTTPStatus(), a, c, e.Text())
+		showConsent(v, e.HTTPStatus(), a, c, e.Text())
 		return
 	}
 	if err != nil {
@@ -337,7 +337,7 @@ func (v *visit) decide(
 }
 
 // leadsTo returns where the browser may go right after the form, as a source of the policy: only to a scheme of a program. See
-// [visit.leave].
+// [leaveFor].
 func leadsTo(redirect string) string {
 	u, err := url.Parse(redirect)
 	if err != nil || u.Scheme == "" || isWeb(u) {
@@ -348,10 +348,10 @@ func leadsTo(redirect string) string {
 
 func isWeb(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "http" }
 
-// leave sends the browser to an address outside after a form. A browser holds a redirect to the form-action of the page, and so
+// leaveFor sends the browser to an address outside after a form. A browser holds a redirect to the form-action of the page, and so
 // would the redirects of the other site be; a page that leads on is held to neither. Schemes of programs get the redirect: browsers
 // open a program only after an act of the person.
-func (v *visit) leave(to, host string) {
+func leaveFor(v *visit, to, host string) {
 	if u, err := url.Parse(to); err != nil || !isWeb(u) {
 		v.redirect(http.StatusFound, to)
 		return

@@ -87,19 +87,19 @@ func (w *Web) areaPage(p *areaPage) http.Handler {
 	return w.page(func(v *visit) {
 		v.area = p
 		if v.person == nil {
-			v.askSignIn(http.StatusOK, "", v.here(), "")
+			askSignIn(v, http.StatusOK, "", v.here(), "")
 			return
 		}
-		if v.mayOpen() {
+		if mayOpen(v) {
 			p.Get(v)
 		}
 	}, func(v *visit) {
 		v.area, v.at = p, v.r.URL.Path
 		if v.person == nil {
-			v.askSignIn(http.StatusForbidden, "You are not signed in any more, so nothing was changed.", v.here(), "")
+			askSignIn(v, http.StatusForbidden, "You are not signed in any more, so nothing was changed.", v.here(), "")
 			return
 		}
-		if !v.mayOpen() || p.Act != "" && !v.hasRight(p.Act) {
+		if !mayOpen(v) || p.Act != "" && !v.hasRight(p.Act) {
 			return
 		}
 		if !p.OwnTickets && !v.holds(v.form.Get("ticket"), v.at) {
@@ -112,8 +112,8 @@ func (w *Web) areaPage(p *areaPage) http.Handler {
 }
 
 // mayOpen reports whether the person may open the page; it refuses else.
-func (v *visit) mayOpen() bool {
-	if !v.hasRight(v.area.Right) || v.area.Persons && !v.isPerson() {
+func mayOpen(v *visit) bool {
+	if !v.hasRight(v.area.Right) || v.area.Persons && !isPerson(v) {
 		return false
 	}
 	if v.area.Operators && !v.person.User.Operator {
@@ -206,7 +206,7 @@ type navItem struct {
 	Here                bool
 }
 
-func (v *visit) frame() *frame {
+func frameAround(v *visit) *frame {
 	p := v.person
 	f := &frame{
 		Base: v.base(), Name: cmp.Or(plain.Name(p.Workspace.Name), short(p.Address.String())), Role: "API key", Test: v.w.Environment != toll.Live,
@@ -218,7 +218,7 @@ func (v *visit) frame() *frame {
 	for _, name := range groups {
 		g := navGroup{Name: name}
 		for _, a := range v.w.areas {
-			if a.Group == name && v.mayGo(a) {
+			if a.Group == name && mayGo(v, a) {
 				g.Items = append(g.Items, navItem{a.Nav, a.Icon, a.Key, f.Base + a.Path, a.Path == here})
 			}
 		}
@@ -240,9 +240,9 @@ func (w *Web) Home() http.Handler {
 	return w.page(func(v *visit) {
 		switch {
 		case v.person == nil:
-			v.askSignIn(http.StatusOK, "", PathHome, "")
+			askSignIn(v, http.StatusOK, "", PathHome, "")
 		default:
-			v.redirect(http.StatusSeeOther, v.landing())
+			v.redirect(http.StatusSeeOther, firstPage(v))
 		}
 	}, nil)
 }
@@ -272,7 +272,7 @@ func (v *visit) setChoice(name, value, path string, keep bool) {
 }
 
 // theme returns what the browser chose; "" for the colours of the system.
-func (v *visit) theme() string {
+func theme(v *visit) string {
 	c, err := v.r.Cookie(themeCookie)
 	if err != nil || c.Value != "light" && c.Value != "dark" {
 		return ""
@@ -313,7 +313,7 @@ func (v *visit) pageOf(sorts []option) store.Page {
 }
 
 // sortField is the field that chooses the order of a list, which a list of one has no use for.
-func (v *visit) sortField(t *table) []field {
+func sortField(v *visit, t *table) []field {
 	if v.sort == nil || t == nil || t.Pager == nil || len(t.Rows) == 0 || t.Pager.Total == 1 && v.sort.Value == "" {
 		return nil
 	}

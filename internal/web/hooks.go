@@ -21,29 +21,29 @@ func hookPages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/webhooks", Title: "Webhooks", Template: "sheet", Group: groupDevelop, Nav: "Webhooks", Icon: "webhook", Key: "w",
-			Right: toll.RightRead, Get: (*visit).listHooks,
+			Right: toll.RightRead, Get: listHooks,
 		},
 		{
-			Path: "/webhooks/new", Title: "Add a webhook", Template: "sheet", Under: "/webhooks", Right: toll.RightManage, Get: (*visit).askHook,
-			Post: (*visit).makeHook,
+			Path: "/webhooks/new", Title: "Add a webhook", Template: "sheet", Under: "/webhooks", Right: toll.RightManage, Get: askHook,
+			Post: makeHook,
 		},
 		{
 			Path: "/webhooks/{webhook}", Template: "sheet", Under: "/webhooks", Right: toll.RightRead, Act: toll.RightManage,
-			Get: (*visit).showHook, Post: (*visit).actOnHook,
+			Get: showHook, Post: actOnHook,
 		},
 		{
-			Path: "/webhooks/{webhook}/edit", Template: "sheet", Under: "/webhooks", Right: toll.RightManage, Get: (*visit).askHookEdit,
-			Post: (*visit).editHook,
+			Path: "/webhooks/{webhook}/edit", Template: "sheet", Under: "/webhooks", Right: toll.RightManage, Get: askHookEdit,
+			Post: editHook,
 		},
 		{
 			Path: "/events", Title: "Events", Template: "sheet", Group: groupDevelop, Nav: "Events", Icon: "list", Key: "e",
-			Right: toll.RightRead, Get: (*visit).listEvents,
+			Right: toll.RightRead, Get: listEvents,
 		},
-		{Path: "/events/{event}", Template: "sheet", Under: "/events", Right: toll.RightRead, Get: (*visit).showEvent},
+		{Path: "/events/{event}", Template: "sheet", Under: "/events", Right: toll.RightRead, Get: showEvent},
 	}
 }
 
-func (v *visit) listHooks() {
+func listHooks(v *visit) {
 	list, err := v.w.Events.Webhooks(v.ctx(), v.person.Address, "", v.listPage())
 	if v.failed("part of the list", err) {
 		return
@@ -62,7 +62,7 @@ func (v *visit) listHooks() {
 		})
 	}
 	v.sheet("Webhooks", sheet{
-		Lead: "Signed messages to servers of yours about what happens here.", Table: t, Links: v.mayBegin("Add a webhook", "webhooks", "new"),
+		Lead: "Signed messages to servers of yours about what happens here.", Table: t, Links: mayBegin(v, "Add a webhook", "webhooks", "new"),
 	})
 }
 
@@ -105,14 +105,14 @@ func hookFields(h *toll.Webhook) []group {
 	}}}
 }
 
-func (v *visit) askHook() {
+func askHook(v *visit) {
 	f := v.formOf("make", "Add the webhook", hookFields(&toll.Webhook{})...)
 	f.Cancel = v.to("webhooks")
 	v.sheet("Add a webhook", sheet{Lead: "The secret that signs its messages is shown once, when it is made.", Forms: []*form{f}})
 }
 
 // eventTypes are the events that a form names.
-func (v *visit) eventTypes() []toll.EventType {
+func eventTypes(v *visit) []toll.EventType {
 	out := []toll.EventType{}
 	for _, t := range v.form["types"] {
 		out = append(out, toll.EventType(t))
@@ -120,10 +120,10 @@ func (v *visit) eventTypes() []toll.EventType {
 	return out
 }
 
-func (v *visit) makeHook() {
+func makeHook(v *visit) {
 	v.finish(func() (outcome, error) {
 		made, err := v.w.API.CreateWebhook(v.acting(), client.WebhookParams{
-			URL: v.text("url"), Description: v.text("description"), Types: v.eventTypes(),
+			URL: v.text("url"), Description: v.text("description"), Types: eventTypes(v),
 		})
 		if err != nil {
 			return outcome{}, err
@@ -135,7 +135,7 @@ func (v *visit) makeHook() {
 }
 
 // hook returns the webhook of the page. It has answered when that is nil.
-func (v *visit) hook() *toll.Webhook {
+func hook(v *visit) *toll.Webhook {
 	h, err := v.w.Events.Webhook(v.ctx(), v.person.Address, v.param("webhook"))
 	if err != nil && toll.AsError(err).HTTPStatus() < 500 {
 		v.missing("webhook")
@@ -147,8 +147,8 @@ func (v *visit) hook() *toll.Webhook {
 	return h
 }
 
-func (v *visit) askHookEdit() {
-	h := v.hook()
+func askHookEdit(v *visit) {
+	h := hook(v)
 	if h == nil {
 		return
 	}
@@ -157,21 +157,21 @@ func (v *visit) askHookEdit() {
 	v.sheet("Edit the webhook", sheet{Forms: []*form{f}})
 }
 
-func (v *visit) editHook() {
-	h := v.hook()
+func editHook(v *visit) {
+	h := hook(v)
 	if h == nil {
 		return
 	}
 	v.finish(func() (outcome, error) {
 		_, err := v.w.API.UpdateWebhook(v.acting(), h.ID, client.WebhookUpdate{
-			URL: toll.SetTo(v.text("url")), Description: toll.SetTo(v.text("description")), Types: toll.SetTo(v.eventTypes()),
+			URL: toll.SetTo(v.text("url")), Description: toll.SetTo(v.text("description")), Types: toll.SetTo(eventTypes(v)),
 		})
 		return outcome{To: v.to("webhooks", h.ID), Done: "The webhook is saved."}, err
 	})
 }
 
-func (v *visit) actOnHook() {
-	h := v.hook()
+func actOnHook(v *visit) {
+	h := hook(v)
 	if h == nil {
 		return
 	}
@@ -205,8 +205,8 @@ func (v *visit) actOnHook() {
 	})
 }
 
-func (v *visit) showHook() {
-	h := v.hook()
+func showHook(v *visit) {
+	h := hook(v)
 	if h == nil {
 		return
 	}
@@ -256,7 +256,7 @@ func (v *visit) showHook() {
 		facts = slices.Insert(facts, 3, fact{"Failing since", at(h.FailingSince.Time)})
 	}
 	s := sheet{
-		Lead: descriptionOf(h), Links: v.mayBegin("Edit", "webhooks", h.ID, "edit"), Facts: facts, Table: t,
+		Lead: descriptionOf(h), Links: mayBegin(v, "Edit", "webhooks", h.ID, "edit"), Facts: facts, Table: t,
 		Filter: []field{{Name: "status", Label: "State", Value: string(status), Options: []option{
 			{Text: "All"}, {Value: "pending", Text: "pending"}, {Value: "succeeded", Text: "succeeded"}, {Value: "failed", Text: "failed"},
 		}}},
@@ -297,7 +297,7 @@ func allTypesOf(h *toll.Webhook) string {
 	return strings.Join(out, ", ")
 }
 
-func (v *visit) listEvents() {
+func listEvents(v *visit) {
 	f := store.EventFilter{Principal: v.person.Address, Type: toll.EventType(v.r.URL.Query().Get("type"))}
 	if f.Type != "" && !slices.Contains(toll.EventTypes(), f.Type) {
 		v.missing("type of event")
@@ -326,7 +326,7 @@ func (v *visit) listEvents() {
 	for _, e := range list.Items {
 		t.Rows = append(t.Rows, []cell{
 			{Number: strconv.FormatInt(e.Sequence, 10)}, {Text: string(e.Type), To: v.to("events", strconv.FormatInt(e.Sequence, 10))},
-			v.aboutCell(e.Object), at(e.CreatedAt.Time),
+			aboutCell(v, e.Object), at(e.CreatedAt.Time),
 		})
 	}
 	types := field{Name: "type", Label: "Type", Value: string(f.Type), Options: []option{{Text: "All types"}}}
@@ -339,14 +339,14 @@ func (v *visit) listEvents() {
 			narrow.Set(name, value)
 		}
 	}
-	s := sheet{Lead: "Everything that happened to what this workspace has.", Links: v.file("events", narrow), Table: t, Filter: []field{
+	s := sheet{Lead: "Everything that happened to what this workspace has.", Links: file(v, "events", narrow), Table: t, Filter: []field{
 		types, {Name: "since", Label: "From", Type: "date", Value: day},
 	}}
 	if v.w.Environment != toll.Live {
 		s.Links = append(s.Links, link{Text: "Test clock", To: v.to("clock"), Plain: true})
 	}
 	if v.r.URL.Query().Get("cursor") == "" {
-		if s.Live, err = v.live(); v.failed("page", err) {
+		if s.Live, err = liveOf(v); v.failed("page", err) {
 			return
 		}
 	}
@@ -354,7 +354,7 @@ func (v *visit) listEvents() {
 }
 
 // aboutCell names the record of an event, and leads to it where it has a page.
-func (v *visit) aboutCell(o toll.EventObject) cell {
+func aboutCell(v *visit, o toll.EventObject) cell {
 	c := cell{ID: o.ID, Sub: strings.ReplaceAll(o.Kind, "_", " ")}
 	area := map[string]string{"agent": "agents", "plan": "plans", "order": "orders", "api_key": "keys", "webhook": "webhooks"}[o.Kind]
 	if area != "" {
@@ -363,7 +363,7 @@ func (v *visit) aboutCell(o toll.EventObject) cell {
 	return c
 }
 
-func (v *visit) showEvent() {
+func showEvent(v *visit) {
 	seq, err := strconv.ParseInt(v.param("event"), 10, 64)
 	if err != nil || seq < 1 {
 		v.missing("event")
@@ -381,7 +381,7 @@ func (v *visit) showEvent() {
 	if json.Indent(&data, e.Data, "", "  ") != nil {
 		data.Write(e.Data)
 	}
-	about := v.aboutCell(e.Object)
+	about := aboutCell(v, e.Object)
 	v.sheet(string(e.Type), sheet{
 		Facts: []fact{
 			{"Id", cell{ID: e.ID}}, {"Number", cell{Number: strconv.FormatInt(e.Sequence, 10)}}, {"About", about}, {"Happened", at(e.CreatedAt.Time)},

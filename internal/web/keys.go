@@ -16,25 +16,25 @@ import (
 func keyPages() []areaPage {
 	key := areaPage{
 		Path: "/keys", Title: "API keys", Template: "sheet", Group: groupDevelop, Nav: "API keys", Icon: "key-round", Key: "k",
-		Right: toll.RightRead, Persons: true, Get: (*visit).listKeys,
+		Right: toll.RightRead, Persons: true, Get: listKeys,
 	}
 	one := areaPage{
 		Path: "/keys/{key}", Template: "sheet", Under: "/keys", Right: toll.RightRead, Act: toll.RightKeys, Persons: true,
-		Get: (*visit).showKey, Post: (*visit).changeKey,
+		Get: showKey, Post: changeKey,
 	}
 	made := areaPage{
 		Path: "/keys/new", Title: "Make an API key", Template: "sheet", Under: "/keys", Right: toll.RightKeys, Persons: true,
-		Get: (*visit).askKey, Post: (*visit).makeKey,
+		Get: askKey, Post: makeKey,
 	}
 	return []areaPage{key, one, made}
 }
 
-func (v *visit) listKeys() {
+func listKeys(v *visit) {
 	list, err := v.w.Auth.Keys(v.ctx(), v.person.Address, v.pageOf(nameSorts))
 	if v.failed("part of the list", err) {
 		return
 	}
-	t := v.keysTable(list.Items)
+	t := keysTable(v, list.Items)
 	t.Pager = v.pagerOf(list.Total, list.Next, "key")
 	t.Empty = &empty{
 		"key-round", "No API keys yet", "A key lets a program of yours use this workspace, with the rights that you choose.",
@@ -53,7 +53,7 @@ func (s *sheet) begin(text, to string) {
 	s.Table.Empty.To, s.Table.Empty.Button = to, text
 }
 
-func (v *visit) keysTable(keys []toll.APIKey) *table {
+func keysTable(v *visit, keys []toll.APIKey) *table {
 	t := &table{
 		Caption: "API keys",
 		Head:    []column{{Text: "Name"}, {Text: "Key"}, {Text: "State"}, {Text: "Rights"}, {Text: "Last used"}, {Text: "Ends"}},
@@ -118,8 +118,8 @@ var rightHints = map[toll.Right]string{
 	toll.RightKeys:   "Make and end API keys.",
 }
 
-func (v *visit) askKey() {
-	if !v.proved(keyWhy) {
+func askKey(v *visit) {
+	if !hasProof(v, keyWhy) {
 		return
 	}
 	rights := field{Name: "rights", Label: "Rights", Type: "checks", Hint: "Give as few as the program needs."}
@@ -134,12 +134,12 @@ func (v *visit) askKey() {
 	v.sheet("Make an API key", sheet{Lead: "The key is shown once, when it is made.", Forms: []*form{f}})
 }
 
-func (v *visit) makeKey() {
-	if !v.proved(keyWhy) {
+func makeKey(v *visit) {
+	if !hasProof(v, keyWhy) {
 		return
 	}
 	v.finish(func() (outcome, error) {
-		life, err := v.seconds("ends", lives)
+		life, err := seconds(v, "ends", lives)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -156,7 +156,7 @@ func (v *visit) makeKey() {
 }
 
 // seconds reads a choice of seconds, "" for none.
-func (v *visit) seconds(name string, of []option) (time.Duration, error) {
+func seconds(v *visit, name string, of []option) (time.Duration, error) {
 	text := v.form.Get(name)
 	for _, o := range of {
 		if o.Value == text && text == "" {
@@ -170,7 +170,7 @@ func (v *visit) seconds(name string, of []option) (time.Duration, error) {
 }
 
 // key returns the key of the page, with its id. It has answered when ok is false.
-func (v *visit) key() (k toll.APIKey, ok bool) {
+func key(v *visit) (k toll.APIKey, ok bool) {
 	id, err := toll.ParseHash(v.param("key"))
 	if err == nil {
 		k, err = v.w.Auth.Key(v.ctx(), v.person.Address, id)
@@ -188,8 +188,8 @@ var overlaps = []option{
 	{Value: "604800", Text: "For a week"}, {Value: "2592000", Text: "For 30 days"},
 }
 
-func (v *visit) showKey() {
-	k, ok := v.key()
+func showKey(v *visit) {
+	k, ok := key(v)
 	if !ok {
 		return
 	}
@@ -201,7 +201,7 @@ func (v *visit) showKey() {
 	s := sheet{Facts: []fact{
 		{"Id", cell{ID: k.ID.String()}}, {"Key", cell{Text: shownKey(k)}}, {"State", cell{State: stateOf(k.Status)}},
 		{"Rights", cell{Text: rightWords(k.Rights)}}, {"API version", cell{Text: k.Version, Sub: versionNote(k.Version, versions)}},
-		{"Made", cell{At: k.CreatedAt.Time, Sub: v.makerOf(k)}}, {"Last used", atOr(k.LastUsedAt, "not yet")},
+		{"Made", cell{At: k.CreatedAt.Time, Sub: makerOf(v, k)}}, {"Last used", atOr(k.LastUsedAt, "not yet")},
 		{"Ends", atOr(k.ExpiresAt, "never")},
 	}}
 	s.Links = []link{{Text: "Recent calls", To: v.to("keys", k.ID.String(), "calls"), Plain: true}}
@@ -261,7 +261,7 @@ func versionField(pin string, v *client.Versions) field {
 }
 
 // makerOf says who made a key.
-func (v *visit) makerOf(k toll.APIKey) string {
+func makerOf(v *visit, k toll.APIKey) string {
 	switch k.MadeBy {
 	case toll.MadeLocally:
 		return "by the operator"
@@ -281,9 +281,9 @@ func (v *visit) makerOf(k toll.APIKey) string {
 	return "by " + cmp.Or(plain.Name(u.Name), "a person")
 }
 
-func (v *visit) changeKey() {
-	k, ok := v.key()
-	if !ok || v.form.Get("act") == "rotate" && !v.proved(keyWhy) {
+func changeKey(v *visit) {
+	k, ok := key(v)
+	if !ok || v.form.Get("act") == "rotate" && !hasProof(v, keyWhy) {
 		return
 	}
 	v.finish(func() (outcome, error) {
@@ -295,7 +295,7 @@ func (v *visit) changeKey() {
 			_, err := v.w.API.UpdateKey(v.acting(), k.ID, &name, &version)
 			return out, err
 		case "rotate":
-			overlap, err := v.seconds("overlap", overlaps)
+			overlap, err := seconds(v, "overlap", overlaps)
 			if err != nil {
 				return out, err
 			}

@@ -11,12 +11,12 @@ import (
 func memberPage() areaPage {
 	return areaPage{
 		Path: "/members/{user}", Template: "sheet", Under: "/members", Right: toll.RightMembers, Persons: true,
-		Get: (*visit).showMember, Post: (*visit).changeMember,
+		Get: showMember, Post: changeMember,
 	}
 }
 
 // member returns the person of the page, whom the visitor may manage. It has answered when ok is false.
-func (v *visit) member() (m toll.Member, ok bool) {
+func member(v *visit) (m toll.Member, ok bool) {
 	all, err := v.w.People.Members(v.ctx(), v.person.Address)
 	if v.failed("member", err) {
 		return m, false
@@ -30,8 +30,8 @@ func (v *visit) member() (m toll.Member, ok bool) {
 	return m, false
 }
 
-func (v *visit) showMember() {
-	m, ok := v.member()
+func showMember(v *visit) {
+	m, ok := member(v)
 	if !ok {
 		return
 	}
@@ -88,9 +88,9 @@ func spentText(m toll.Member) string {
 	return amountText(*m.SpentCents) + " of " + amountText(*m.SpendLimitCents)
 }
 
-func (v *visit) changeMember() {
-	m, ok := v.member()
-	if !ok || !v.proved(confirmWhy) {
+func changeMember(v *visit) {
+	m, ok := member(v)
+	if !ok || !hasProof(v, confirmWhy) {
 		return
 	}
 	v.finish(func() (outcome, error) {
@@ -101,7 +101,7 @@ func (v *visit) changeMember() {
 			_, err := p.ChangeMember(v.ctx(), who, m.UserID, people.MemberChange{Role: new(toll.Role(v.form.Get("role")))})
 			return out, err
 		case "limit":
-			cents, err := v.cents("limit")
+			cents, err := cents(v, "limit")
 			if err != nil {
 				return out, err
 			}

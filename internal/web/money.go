@@ -15,32 +15,32 @@ func moneyPages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/delegations", Title: "Delegations", Template: "sheet", Group: groupBuy, Nav: "Delegations", Icon: "hand-coins", Key: "d",
-			Right: toll.RightRead, Get: (*visit).listDelegations,
+			Right: toll.RightRead, Get: listDelegations,
 		},
 		{
 			Path: "/delegations/new", Title: "Make a delegation", Template: "sheet", Under: "/delegations", Right: toll.RightSpend,
-			Get: (*visit).askDelegation, Post: (*visit).makeDelegation,
+			Get: askDelegation, Post: makeDelegation,
 		},
 		{
 			Path: "/delegations/{delegation}", Template: "sheet", Under: "/delegations", Right: toll.RightRead, Act: toll.RightSpend,
-			Get: (*visit).showDelegation, Post: (*visit).changeDelegation,
+			Get: showDelegation, Post: changeDelegation,
 		},
 		{
 			Path: "/cards", Title: "Cards", Template: "sheet", Group: groupBuy, Nav: "Cards", Icon: "credit-card", Key: "c",
-			Right: toll.RightRead, Get: (*visit).listCards,
+			Right: toll.RightRead, Get: listCards,
 		},
 		{
 			Path: "/cards/{card}", Template: "sheet", Under: "/cards", Right: toll.RightRead, Act: toll.RightSpend,
-			Get: (*visit).showCard, Post: (*visit).changeCard,
+			Get: showCard, Post: changeCard,
 		},
 		{
 			Path: "/wallet", Title: "Wallet", Template: "sheet", Group: groupBuy, Nav: "Wallet", Icon: "wallet", Key: "b",
-			Right: toll.RightRead, Get: (*visit).showWallet, Post: (*visit).useWallet,
+			Right: toll.RightRead, Get: showWallet, Post: useWallet,
 		},
 	}
 }
 
-func (v *visit) listDelegations() {
+func listDelegations(v *visit) {
 	list, err := listOf[*toll.Delegation](v, "/delegation", "delegations", url.Values{})
 	if v.narrowed(err) {
 		return
@@ -88,7 +88,7 @@ func methodName(m toll.PaymentMethod) string {
 	return name
 }
 
-func (v *visit) askDelegation() {
+func askDelegation(v *visit) {
 	methods, err := v.w.API.PaymentMethods(v.acting(), client.Accessible())
 	if v.failed("payment method", err) {
 		return
@@ -121,11 +121,11 @@ func (v *visit) askDelegation() {
 	v.sheet("Make a delegation", sheet{Lead: "Nothing is paid now. An access token with this delegation buys a plan when its credits run out.", Forms: []*form{f}})
 }
 
-func (v *visit) makeDelegation() {
+func makeDelegation(v *visit) {
 	v.finish(func() (outcome, error) {
-		life, err1 := v.seconds("ends", tokenLives)
-		cents, err2 := v.cents("limit")
-		orders, err3 := v.number("orders")
+		life, err1 := seconds(v, "ends", tokenLives)
+		cents, err2 := cents(v, "limit")
+		orders, err3 := number(v, "orders")
 		if err := together(err1, err2, err3); err != nil {
 			return outcome{}, err
 		}
@@ -153,7 +153,7 @@ func (v *visit) makeDelegation() {
 	})
 }
 
-func (v *visit) showDelegation() {
+func showDelegation(v *visit) {
 	d, err := v.w.API.Delegation(v.acting(), v.param("delegation"))
 	if v.failed("delegation", err) {
 		return
@@ -171,7 +171,7 @@ func (v *visit) showDelegation() {
 		Bars: []bar{spentOf("Spent", d)},
 	}
 	if list.Total > 0 {
-		s.Links = v.file("delegation-payments", url.Values{"delegation": {d.DelegationID}})
+		s.Links = file(v, "delegation-payments", url.Values{"delegation": {d.DelegationID}})
 	}
 	if d.PlanID != nil {
 		s.Facts[4].cell = cell{ID: string(*d.PlanID)}
@@ -225,7 +225,7 @@ func stateOfPayment(s toll.TransactionStatus) *state {
 	return &state{string(s), "warn"}
 }
 
-func (v *visit) changeDelegation() {
+func changeDelegation(v *visit) {
 	id := v.param("delegation")
 	v.finish(func() (outcome, error) {
 		out := outcome{To: v.to("delegations", id)}
@@ -244,7 +244,7 @@ func (v *visit) changeDelegation() {
 	})
 }
 
-func (v *visit) listCards() {
+func listCards(v *visit) {
 	methods, err := v.w.API.PaymentMethods(v.acting())
 	if v.failed("payment method", err) {
 		return
@@ -279,7 +279,7 @@ func validUntil(m toll.PaymentMethod) string {
 }
 
 // card returns the card of the page. It has answered when ok is false.
-func (v *visit) card() (m toll.PaymentMethod, ok bool) {
+func card(v *visit) (m toll.PaymentMethod, ok bool) {
 	methods, err := v.w.API.PaymentMethods(v.acting())
 	if v.failed("card", err) {
 		return m, false
@@ -293,8 +293,8 @@ func (v *visit) card() (m toll.PaymentMethod, ok bool) {
 	return m, false
 }
 
-func (v *visit) showCard() {
-	m, ok := v.card()
+func showCard(v *visit) {
+	m, ok := card(v)
 	if !ok {
 		return
 	}
@@ -318,8 +318,8 @@ func (v *visit) showCard() {
 	v.sheet(methodName(m), s)
 }
 
-func (v *visit) changeCard() {
-	m, ok := v.card()
+func changeCard(v *visit) {
+	m, ok := card(v)
 	if !ok {
 		return
 	}
@@ -342,7 +342,7 @@ var custodyTexts = map[toll.Custody]string{
 	toll.CustodyExternal: "you alone have the key: the service cannot make it pay, and cannot export it",
 }
 
-func (v *visit) showWallet() {
+func showWallet(v *visit) {
 	w, err := v.w.API.Wallet(v.acting())
 	if v.failed("wallet", err) {
 		return
@@ -375,9 +375,9 @@ func (v *visit) showWallet() {
 	v.sheet("Wallet", s)
 }
 
-func (v *visit) useWallet() {
+func useWallet(v *visit) {
 	export := v.form.Get("act") == "export"
-	if export && !v.proved("The private key moves the money of this workspace. Prove first that it is you: the proof counts for ten minutes.") {
+	if export && !hasProof(v, "The private key moves the money of this workspace. Prove first that it is you: the proof counts for ten minutes.") {
 		return
 	}
 	v.finish(func() (outcome, error) {

@@ -29,13 +29,13 @@ var notices = []struct {
 func noticePages() []areaPage {
 	return []areaPage{{
 		Path: "/notifications", Title: "Notifications", Template: "sheet", Group: groupManage, Nav: "Notifications", Icon: "bell",
-		Right: toll.RightRead, Persons: true, Get: (*visit).askNotices, Post: (*visit).chooseNotices,
+		Right: toll.RightRead, Persons: true, Get: askNotices, Post: chooseNotices,
 	}}
 }
 
 // mailed returns the mail addresses that the visitor proved, with the ids of their credentials, and the webhook that sends mails to
 // one of them, nil for none. It has answered when ok is false.
-func (v *visit) mailed() (addresses []option, ids []toll.UUID, hook *toll.Webhook, ok bool) {
+func mailed(v *visit) (addresses []option, ids []toll.UUID, hook *toll.Webhook, ok bool) {
 	all, err := v.w.People.Credentials(v.ctx(), v.person.User.ID)
 	if v.failed("list of credentials", err) {
 		return nil, nil, nil, false
@@ -56,9 +56,9 @@ func (v *visit) mailed() (addresses []option, ids []toll.UUID, hook *toll.Webhoo
 	return addresses, ids, hook, true
 }
 
-func (v *visit) askNotices() {
+func askNotices(v *visit) {
 	s := sheet{Lead: "What you are told by mail about this workspace. Each member chooses for themselves."}
-	addresses, _, hook, ok := v.mailed()
+	addresses, _, hook, ok := mailed(v)
 	switch {
 	case !ok:
 		return
@@ -85,8 +85,8 @@ func (v *visit) askNotices() {
 	v.sheet("Notifications", s)
 }
 
-func (v *visit) chooseNotices() {
-	addresses, _, hook, ok := v.mailed()
+func chooseNotices(v *visit) {
+	addresses, _, hook, ok := mailed(v)
 	if !ok {
 		return
 	}

@@ -87,11 +87,11 @@ func operatorPages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/operator", Title: "Service", Template: "sheet", Group: groupOperate, Nav: "Service", Icon: "server",
-			Right: toll.RightRead, Persons: true, Operators: true, Get: (*visit).showOperation, Post: (*visit).operate,
+			Right: toll.RightRead, Persons: true, Operators: true, Get: showOperation, Post: operate,
 		},
 		{
 			Path: "/operator/accounts", Title: "Accounts", Template: "sheet", Under: "/operator",
-			Right: toll.RightRead, Persons: true, Operators: true, Get: (*visit).listAccounts,
+			Right: toll.RightRead, Persons: true, Operators: true, Get: listAccounts,
 		},
 	}
 }
@@ -99,7 +99,7 @@ func operatorPages() []areaPage {
 // custodyWords say who has the key of a wallet, in a table.
 var custodyWords = map[toll.Custody]string{toll.CustodyService: "the service", toll.CustodyShared: "exported", toll.CustodyExternal: "its owner"}
 
-func (v *visit) listAccounts() {
+func listAccounts(v *visit) {
 	list, err := store.PrincipalList(v.ctx(), v.w.Store, v.listPage())
 	if v.failed("part of the list", err) {
 		return
@@ -120,7 +120,7 @@ func (v *visit) listAccounts() {
 	v.sheet("Accounts", sheet{Lead: "All workspaces of this service.", Table: t})
 }
 
-func (v *visit) showOperation() {
+func showOperation(v *visit) {
 	o, err := v.w.Operation(v.ctx())
 	if v.failed("service", err) {
 		return
@@ -167,14 +167,14 @@ func (v *visit) showOperation() {
 	for _, l := range o.Limits {
 		s.Facts = append(s.Facts, fact{l.Name, cell{Text: l.Text}})
 	}
-	s.Parts = []part{{"Health", checks}, v.showBackups(o.Backups, &s), {"Background work", loops}, {"Signing keys", keys}}
+	s.Parts = []part{{"Health", checks}, showBackups(v, o.Backups, &s), {"Background work", loops}, {"Signing keys", keys}}
 	if o.Backups != nil {
 		s.Acts = append(s.Acts, v.dialogOf("backup", "Make a backup now", "It is made in the background, and appears in the list. While the newest one is less than an hour old, none is made: each removes an old one."))
 	}
 	what := field{Name: "id", Label: "Address of a workspace, or id of a plan or API key", Required: true}
 	s.Acts = append(s.Acts, v.dialogOf("suspend", "Suspend", "A suspended workspace or plan gets no orders, top-ups and holds. Open holds settle, and refunds, exports and sign-in still work. A suspended API key is refused.", what),
 		v.dialogOf("resume", "Resume", "What was suspended works again within a second.", what))
-	to, err := v.ownMails()
+	to, err := ownMails(v)
 	if v.failed("service", err) {
 		return
 	}
@@ -185,7 +185,7 @@ func (v *visit) showOperation() {
 }
 
 // ownMails are the mail addresses that the visitor proved, where the service sends mails.
-func (v *visit) ownMails() (out []option, err error) {
+func ownMails(v *visit) (out []option, err error) {
 	if !v.w.People.HasMail() {
 		return nil, nil
 	}
@@ -207,7 +207,7 @@ func keeps(n int) string {
 }
 
 // showBackups is the list of backups. What is wrong with them, and the schedule, goes to the page.
-func (v *visit) showBackups(b *Backups, s *sheet) part {
+func showBackups(v *visit, b *Backups, s *sheet) part {
 	t := &table{
 		Caption: "Backups", Head: []column{{Text: "Made"}, {Text: "File"}, {Text: "Size", Num: true}, {Text: "Read back"}},
 		Empty: &empty{
@@ -253,7 +253,7 @@ func mebibytes(n int64) string {
 	return grouped(strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64)) + " MiB"
 }
 
-func (v *visit) operate() {
+func operate(v *visit) {
 	v.finish(func() (outcome, error) {
 		out := outcome{To: v.to("operator")}
 		switch v.form.Get("act") {
@@ -263,7 +263,7 @@ func (v *visit) operate() {
 			return out, nil
 		case "mail":
 			out.Done = "The mail server took the mail."
-			return out, v.testMail()
+			return out, testMail(v)
 		case "suspend", "resume":
 			done, err := v.w.Auth.Suspend(v.ctx(), v.text("id"), v.form.Get("act") == "suspend")
 			if errors.Is(err, store.ErrNotFound) {
@@ -290,8 +290,8 @@ func (v *visit) operate() {
 }
 
 // testMail sends a mail to an address of the visitor.
-func (v *visit) testMail() error {
-	to, err := v.ownMails()
+func testMail(v *visit) error {
+	to, err := ownMails(v)
 	if err != nil {
 		return err
 	}

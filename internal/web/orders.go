@@ -22,11 +22,11 @@ func orderPages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/orders", Title: "Orders", Template: "sheet", Group: groupSell, Nav: "Orders", Icon: "shopping-cart", Key: "n",
-			Right: toll.RightRead, Get: (*visit).listOrders,
+			Right: toll.RightRead, Get: listOrders,
 		},
 		{
 			Path: "/orders/{order}", Template: "sheet", Under: "/orders", Right: toll.RightRead, Act: toll.RightMoney,
-			Get: (*visit).readOrder, Post: (*visit).refundOrder,
+			Get: readOrder, Post: refundOrder,
 		},
 	}
 }
@@ -91,7 +91,7 @@ func (v *visit) narrowed(err error) bool {
 	return v.failed("part of the list", err)
 }
 
-func (v *visit) listOrders() {
+func listOrders(v *visit) {
 	filter, q := v.filters(
 		field{Name: "role", Label: "Side", Options: []option{{Value: "seller", Text: "Of my plans"}, {Value: "buyer", Text: "Made by this workspace"}}},
 		field{Name: "planId", Label: "Plan", Max: 80},
@@ -104,13 +104,13 @@ func (v *visit) listOrders() {
 	if v.narrowed(err) {
 		return
 	}
-	t := v.ordersTable(list, v.pagerOf(list.Total, list.Next, "order"))
+	t := ordersTable(v, list, v.pagerOf(list.Total, list.Next, "order"))
 	v.sheet("Orders", sheet{
-		Lead: "What others bought of your plans, and what this workspace bought.", Links: v.file("orders", q), Filter: filter, Table: t,
+		Lead: "What others bought of your plans, and what this workspace bought.", Links: file(v, "orders", q), Filter: filter, Table: t,
 	})
 }
 
-func (v *visit) ordersTable(list store.List[*toll.Order], p *pager) *table {
+func ordersTable(v *visit, list store.List[*toll.Order], p *pager) *table {
 	t := &table{
 		Caption: "Orders",
 		Head:    []column{{Text: "Order"}, {Text: "Subscriber"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Credits", Num: true}, {Text: "Made"}},
@@ -210,7 +210,7 @@ func amountText(c toll.Cents) string {
 	return grouped(toll.FormatAmount(toll.UnitsOfCents(int64(c)), 6))
 }
 
-func (v *visit) readOrder() {
+func readOrder(v *visit) {
 	o, err := v.w.API.Order(v.acting(), v.param("order"))
 	if v.failed("order", err) {
 		return
@@ -251,13 +251,13 @@ func (v *visit) readOrder() {
 	v.sheet("Order "+short(o.OrderID), s)
 }
 
-func (v *visit) refundOrder() {
+func refundOrder(v *visit) {
 	id := v.param("order")
 	v.finish(func() (outcome, error) {
 		if v.form.Get("act") != "refund" {
 			return outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		cents, err := v.cents("amount")
+		cents, err := cents(v, "amount")
 		if err != nil {
 			return outcome{}, err
 		}
@@ -274,7 +274,7 @@ func (v *visit) refundOrder() {
 }
 
 // cents reads an amount in whole units of a currency, "" for 0.
-func (v *visit) cents(name string) (toll.Cents, error) {
+func cents(v *visit, name string) (toll.Cents, error) {
 	text := v.text(name)
 	if text == "" {
 		return 0, nil

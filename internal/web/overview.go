@@ -16,7 +16,7 @@ import (
 func overviewPages() []areaPage {
 	return []areaPage{{
 		Title: "Overview", Template: "overview", Group: groupSell, Nav: "Overview", Icon: "layout-grid", Key: "o",
-		Right: toll.RightRead, Get: (*visit).showOverview,
+		Right: toll.RightRead, Get: showOverview,
 	}}
 }
 
@@ -47,43 +47,43 @@ const (
 	soon = 7 * 24 * time.Hour
 )
 
-func (v *visit) showOverview() {
-	p := v.period()
-	filter, q, ok := v.overviewFilter(p)
+func showOverview(v *visit) {
+	p := periodOf(v)
+	filter, q, ok := overviewFilter(v, p)
 	if !ok {
 		return
 	}
-	now, err0 := v.live()
-	u, err1 := v.usage(p, q)
-	refused, err2 := v.refusals(p, q)
-	tasks, err3 := v.tasks()
-	held, pace, err4 := v.held(store.Page{Size: mostRecent})
-	limits, err5 := v.limits()
+	now, err0 := liveOf(v)
+	u, err1 := usage(v, p, q)
+	refused, err2 := refusals(v, p, q)
+	tasks, err3 := tasks(v)
+	held, pace, err4 := held(v, store.Page{Size: mostRecent})
+	limits, err5 := limits(v)
 	if v.failed("workspace", errors.Join(err0, err1, err2, err3, err4, err5)) {
 		return
 	}
 	page := overviewPage{
-		Live: now, Range: v.ranges(p), Filter: filter, ToFilter: v.base() + "?filter=yes&range=" + p.Key,
-		Tasks: append(tasks, v.endingCredits(held, pace)...), Limits: limits, To: v.to("requests"),
+		Live: now, Range: ranges(v, p), Filter: filter, ToFilter: v.base() + "?filter=yes&range=" + p.Key,
+		Tasks: append(tasks, endingCredits(v, held, pace)...), Limits: limits, To: v.to("requests"),
 	}
 	worst := []string{"bad", "warn", "quiet"}
 	slices.SortStableFunc(page.Tasks, func(a, b task) int { return slices.Index(worst, a.Tone) - slices.Index(worst, b.Tone) })
 	if len(held.Items) > 0 {
-		page.Held = v.heldTable(held, pace)
+		page.Held = heldTable(v, held, pace)
 		page.Held.Pager = nil
 	}
 	var paid []*earned
 	var payers []stat
 	var err6, err7, err8, err9 error
 	if q.Agent == nil { // neither is counted by agent
-		paid, err6 = v.revenue(p, q)
-		payers, err7 = v.payers(p, q.Plan)
+		paid, err6 = revenue(v, p, q)
+		payers, err7 = payersOf(v, p, q.Plan)
 	}
 	if q.Plan == "" && q.Agent == nil {
-		page.Latest, err8 = v.latest()
+		page.Latest, err8 = latest(v)
 		var sold store.List[*toll.Order]
 		sold, err9 = v.w.Checkout.Orders(v.ctx(), v.person.Address, checkout.OrderQuery{AsSeller: true, Page: store.Page{Size: mostRecent}})
-		page.Sales = v.ordersTable(sold, nil)
+		page.Sales = ordersTable(v, sold, nil)
 		if page.Buyer = page.Held != nil && len(page.Latest.Rows)+len(sold.Items) == 0; page.Buyer {
 			page.Sales = nil
 		}
@@ -116,23 +116,23 @@ func (v *visit) showOverview() {
 // overviewFilter are the fields that narrow the overview, and what they say. The overview reads itself
 // after each settlement, so that the choices are read only for who narrows it. It has answered when ok
 // is false.
-func (v *visit) overviewFilter(p period) (fields []field, q checkout.UsageQuery, ok bool) {
+func overviewFilter(v *visit, p period) (fields []field, q checkout.UsageQuery, ok bool) {
 	asked := v.r.URL.Query()
 	if !slices.ContainsFunc([]string{"filter", "plan", "agent", "since", "until"}, asked.Has) {
 		return nil, q, true
 	}
 	var plans, agents field
-	if plans, q.Plan, ok = v.planFilter("plan"); !ok {
+	if plans, q.Plan, ok = planFilter(v, "plan"); !ok {
 		return nil, q, false
 	}
-	if agents, q.Agent, ok = v.agentFilter("agent"); !ok {
+	if agents, q.Agent, ok = agentFilter(v, "agent"); !ok {
 		return nil, q, false
 	}
-	return v.rangeFields(p, []field{plans, agents}), q, true
+	return rangeFields(v, p, []field{plans, agents}), q, true
 }
 
 // latest is a table of the newest settlements of plans of the workspace.
-func (v *visit) latest() (*table, error) {
+func latest(v *visit) (*table, error) {
 	t := &table{
 		Caption: "Latest settlements",
 		Head: []column{
@@ -167,7 +167,7 @@ func (v *visit) latest() (*table, error) {
 		}
 		return nil
 	})
-	names, err2 := v.namesOf(nil, agents)
+	names, err2 := namesOf(v, nil, agents)
 	for _, s := range all {
 		p := mine[s.PlanID]
 		if p == nil || len(t.Rows) == mostLatest {
@@ -196,10 +196,10 @@ func (v *visit) latest() (*table, error) {
 }
 
 // tasks are what needs attention, the worst first.
-func (v *visit) tasks() (out []task, err error) {
+func tasks(v *visit) (out []task, err error) {
 	owner := v.person.Address
 	hooks, err1 := v.w.Events.Webhooks(v.ctx(), owner, "", store.Page{Size: 100})
-	keys, err2 := v.endingKeys()
+	keys, err2 := endingKeys(v)
 	agents, err3 := store.AgentsOfOwner(v.ctx(), v.w.Store, owner, store.Page{Size: 1})
 	plans, err4 := store.PlansOfOwner(v.ctx(), v.w.Store, owner, store.Page{Size: 1})
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
@@ -228,7 +228,7 @@ func (v *visit) tasks() (out []task, err error) {
 }
 
 // endingKeys are the API keys of the workspace that end soon.
-func (v *visit) endingKeys() (out []task, err error) {
+func endingKeys(v *visit) (out []task, err error) {
 	now := v.w.Clock()
 	list, err := v.w.Auth.Keys(v.ctx(), v.person.Address, store.Page{Size: 100})
 	var older int64
@@ -265,8 +265,8 @@ type live struct {
 	After int64  // of the stream: what the page shows
 }
 
-// live returns how the page follows the events of its workspace. It is read before what the page shows.
-func (v *visit) live() (live, error) {
+// liveOf returns how the page follows the events of its workspace. It is read before what the page shows.
+func liveOf(v *visit) (live, error) {
 	last, err := store.LastSequences(v.ctx(), v.w.Store, []toll.Address{v.person.Address})
 	return live{v.to("live"), last[v.person.Address]}, err
 }

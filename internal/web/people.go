@@ -43,12 +43,12 @@ type signUp struct {
 func (w *Web) SignUp() http.Handler {
 	return w.page(func(v *visit) {
 		q := v.r.URL.Query()
-		v.askSignUp(http.StatusOK, q.Get("link"), place(q.Get("next")), "")
+		askSignUp(v, http.StatusOK, q.Get("link"), place(q.Get("next")), "")
 	}, func(v *visit) {
 		link, next := v.form.Get("link"), place(v.form.Get("next"))
-		again := func(status int, fault string) { v.askSignUp(status, link, next, fault) }
+		again := func(status int, fault string) { askSignUp(v, status, link, next, fault) }
 		if state := v.form.Get("proved"); state != "" {
-			v.signUpProved(state, next)
+			signUpCredential(v, state, next)
 			return
 		}
 		if !w.onHost(v.r) {
@@ -74,7 +74,7 @@ func (w *Web) SignUp() http.Handler {
 		if v.faulty(err, again) {
 			return
 		}
-		v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
+		v.redirect(http.StatusSeeOther, cmp.Or(next, firstPage(v)))
 	})
 }
 
@@ -88,7 +88,7 @@ func (w *Web) onHost(r *http.Request) bool {
 	return strings.EqualFold(host, u.Hostname()) || toll.IsLoopback(host) && toll.IsLoopback(u.Hostname())
 }
 
-func (v *visit) askSignUp(status int, link, next, fault string) {
+func askSignUp(v *visit, status int, link, next, fault string) {
 	if err := v.w.People.MaySignUp(v.ctx(), link); err != nil {
 		e := toll.AsError(err)
 		if e.HTTPStatus() >= http.StatusInternalServerError {
@@ -113,14 +113,14 @@ func (v *visit) askSignUp(status int, link, next, fault string) {
 	}
 	s := shown{Title: "Sign up", Fault: fault}
 	var err error
-	if f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignUp); err != nil {
+	if f.Passkey, s.Passkey, err = passkey(v, v.w.People.BeginPasskeySignUp); err != nil {
 		v.fail(err)
 		return
 	}
-	f.Elsewhere = v.elsewhere(PathSignUp + "?" + url.Values{"link": {link}, "next": {next}}.Encode())
-	f.OIDC = v.oidc()
+	f.Elsewhere = elsewhere(v, PathSignUp+"?"+url.Values{"link": {link}, "next": {next}}.Encode())
+	f.OIDC = oidc(v)
 	s.Body = f
-	v.offerWallets(&s, wallets{Label: "Sign up with", Next: next, Link: link})
+	offerWallets(v, &s, wallets{Label: "Sign up with", Next: next, Link: link})
 	v.show(status, "sign_up", s, "")
 }
 
@@ -132,10 +132,10 @@ type joining struct {
 
 // Join is GET and POST /join: a person accepts an invitation to a workspace. Opening the page uses nothing up.
 func (w *Web) Join() http.Handler {
-	return w.page(func(v *visit) { v.askJoin(http.StatusOK, v.r.URL.Query().Get("link"), "") }, func(v *visit) {
+	return w.page(func(v *visit) { askJoin(v, http.StatusOK, v.r.URL.Query().Get("link"), "") }, func(v *visit) {
 		link := v.form.Get("link")
 		if v.person == nil || v.person.User == nil || !w.holds(v.ctx(), v.form.Get("ticket"), formJoin, link) {
-			v.askJoin(http.StatusForbidden, link, stale)
+			askJoin(v, http.StatusForbidden, link, stale)
 			return
 		}
 		at, err := w.People.Join(v.ctx(), w.Address(v.r), v.person.User.ID, link)
@@ -146,7 +146,7 @@ func (w *Web) Join() http.Handler {
 	})
 }
 
-func (v *visit) askJoin(status int, link, fault string) {
+func askJoin(v *visit, status int, link, fault string) {
 	if v.person == nil || v.person.User == nil {
 		v.redirect(http.StatusSeeOther, PathSignUp+"?"+url.Values{"link": {link}}.Encode())
 		return
@@ -172,35 +172,35 @@ type confirming struct {
 	Nothing           bool // the person has nothing that counts here
 }
 
-// proved reports whether the person proved a credential a short time ago; it asks for one else.
-func (v *visit) proved(why string) bool {
+// hasProof reports whether the person proved a credential a short time ago; it asks for one else.
+func hasProof(v *visit, why string) bool {
 	switch {
 	case v.person == nil:
-		v.askSignIn(http.StatusOK, why, v.here(), "")
+		askSignIn(v, http.StatusOK, why, v.here(), "")
 	case v.person.User == nil:
 		v.refuseNext(http.StatusForbidden, "This takes a person, and you signed in with an API key.", "Sign out, and sign in as a person.")
 	case !v.w.fresh(v.person):
-		v.askConfirm(http.StatusOK, why, v.here(), "")
+		askConfirm(v, http.StatusOK, why, v.here(), "")
 	default:
 		return true
 	}
 	return false
 }
 
-func (v *visit) askConfirm(status int, why, next, fault string) {
+func askConfirm(v *visit, status int, why, next, fault string) {
 	f := confirming{Why: why, Next: next, NoPasswords: v.w.People.NoPasswords, Ticket: v.w.ticket(v.ctx(), formConfirm)}
 	s := shown{Title: "Confirm that it is you", Fault: fault}
 	kinds, err := v.w.People.Has(v.ctx(), v.person.User.ID)
 	f.Password = slices.Contains(kinds, people.Password)
 	if slices.Contains(kinds, people.OIDC) {
-		f.OIDC = v.oidc()
+		f.OIDC = oidc(v)
 	}
 	if slices.Contains(kinds, people.Wallet) {
-		v.offerWallets(&s, wallets{Label: "Sign again with", Next: next})
+		offerWallets(v, &s, wallets{Label: "Sign again with", Next: next})
 	}
 	f.Nothing = !f.Password && f.OIDC == "" && !s.Wallet && !slices.Contains(kinds, people.Passkey)
 	if err == nil && (f.Password || slices.Contains(kinds, people.Passkey)) {
-		f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignIn)
+		f.Passkey, s.Passkey, err = passkey(v, v.w.People.BeginPasskeySignIn)
 	}
 	if err != nil {
 		v.fail(err)
@@ -218,15 +218,15 @@ func (w *Web) Confirm() http.Handler {
 	return w.page(func(v *visit) {
 		next := place(v.r.URL.Query().Get("next"))
 		if v.person == nil || v.person.User == nil {
-			v.askSignIn(http.StatusOK, "", next, "")
+			askSignIn(v, http.StatusOK, "", next, "")
 			return
 		}
-		v.askConfirm(http.StatusOK, confirmWhy, next, "")
+		askConfirm(v, http.StatusOK, confirmWhy, next, "")
 	}, func(v *visit) {
 		next := place(v.form.Get("next"))
-		again := func(status int, fault string) { v.askConfirm(status, confirmWhy, next, fault) }
+		again := func(status int, fault string) { askConfirm(v, status, confirmWhy, next, fault) }
 		if v.person == nil || v.person.User == nil {
-			v.askSignIn(http.StatusForbidden, "", next, "")
+			askSignIn(v, http.StatusForbidden, "", next, "")
 			return
 		}
 		if !w.holds(v.ctx(), v.form.Get("ticket"), formConfirm) {
@@ -314,53 +314,53 @@ var kindTexts = map[string]string{
 // Security is GET and POST /account/security: how a person signs in, and where.
 func (w *Web) Security() http.Handler {
 	return w.page(func(v *visit) {
-		if v.isPerson() {
-			v.showSecurity(http.StatusOK, security{}, "")
+		if isPerson(v) {
+			showSecurity(v, http.StatusOK, security{}, "")
 		}
 	}, func(v *visit) {
 		v.at = PathSecurity
-		if !v.isPerson() {
+		if !isPerson(v) {
 			return
 		}
 		if !w.holds(v.ctx(), v.form.Get("ticket"), formSecurity) {
-			v.showSecurity(http.StatusForbidden, security{}, stale)
+			showSecurity(v, http.StatusForbidden, security{}, stale)
 			return
 		}
 		switch act := v.form.Get("act"); {
 		case act == "end":
 		case slices.Contains([]string{"passkey", "password", "mail", "oidc", "wallet"}, act):
-			if !v.mayAdd() {
+			if !mayAdd(v) {
 				return
 			}
-		case !v.proved(confirmWhy):
+		case !hasProof(v, confirmWhy):
 			return
 		}
 		if v.form.Get("act") == "mail" {
-			v.sendCode(people.CodeFor{Mail: v.form.Get("mail"), User: v.person.User.ID})
+			sendCode(v, people.CodeFor{Mail: v.form.Get("mail"), User: v.person.User.ID})
 			return
 		}
-		again := func(status int, fault string) { v.showSecurity(status, security{}, fault) }
+		again := func(status int, fault string) { showSecurity(v, status, security{}, fault) }
 		switch v.form.Get("act") {
 		case "oidc":
-			v.beginOIDC(people.OIDCFor{User: v.person.User.ID, Adds: true}, again)
+			beginOIDC(v, people.OIDCFor{User: v.person.User.ID, Adds: true}, again)
 			return
 		case "wallet":
-			v.beginWallet(people.WalletFor{User: v.person.User.ID, Adds: true}, again)
+			beginWallet(v, people.WalletFor{User: v.person.User.ID, Adds: true}, again)
 			return
 		}
-		page, err := v.changeSecurity()
+		page, err := changeSecurity(v)
 		if v.faulty(err, again) {
 			return
 		}
-		v.showSecurity(http.StatusOK, page, "")
+		showSecurity(v, http.StatusOK, page, "")
 	})
 }
 
 // isPerson reports whether a person signed in; it asks for a sign-in else.
-func (v *visit) isPerson() bool {
+func isPerson(v *visit) bool {
 	switch {
 	case v.person == nil:
-		v.askSignIn(http.StatusOK, "", v.here(), "")
+		askSignIn(v, http.StatusOK, "", v.here(), "")
 	case v.person.User == nil:
 		v.refuseNext(http.StatusForbidden, "This page is of persons, and you signed in with an API key.", "Sign out, and sign in as a person.")
 	default:
@@ -370,7 +370,7 @@ func (v *visit) isPerson() bool {
 }
 
 // changeSecurity does what the form says. After a change of a credential all other sessions are over, and this one has a new id.
-func (v *visit) changeSecurity() (page security, err error) {
+func changeSecurity(v *visit) (page security, err error) {
 	w, user := v.w, v.person.User.ID
 	stored := v.ctx().Value(visitKey{}).(*visited).token
 	switch v.form.Get("act") {
@@ -406,7 +406,7 @@ func (v *visit) changeSecurity() (page security, err error) {
 	return page, err
 }
 
-func (v *visit) showSecurity(status int, page security, fault string) {
+func showSecurity(v *visit, status int, page security, fault string) {
 	user := v.person.User.ID
 	all, err := v.w.People.Credentials(v.ctx(), user)
 	var open []toll.Session
@@ -440,15 +440,15 @@ func (v *visit) showSecurity(status int, page security, fault string) {
 		})
 	}
 	s := shown{Title: "Your account", Fault: fault}
-	page.Elsewhere = v.elsewhere(PathSecurity)
-	page.Passkey, s.Passkey, err = v.passkey(func() (people.Ceremony, error) { return v.w.People.BeginPasskey(v.ctx(), user) })
+	page.Elsewhere = elsewhere(v, PathSecurity)
+	page.Passkey, s.Passkey, err = passkey(v, func() (people.Ceremony, error) { return v.w.People.BeginPasskey(v.ctx(), user) })
 	if err != nil {
 		v.fail(err)
 		return
 	}
-	page.OIDC = v.oidc()
+	page.OIDC = oidc(v)
 	s.Body = page
-	v.offerWallets(&s, wallets{Label: "Add", Act: "wallet", Ticket: page.Ticket})
+	offerWallets(v, &s, wallets{Label: "Add", Act: "wallet", Ticket: page.Ticket})
 	v.show(status, "security", s, "")
 }
 
@@ -483,32 +483,32 @@ func memberPages() []areaPage {
 	return []areaPage{memberPage(), {
 		Path: "/members", Title: "Members", Template: "members", Group: groupManage, Nav: "Members", Icon: "users", Key: "m",
 		Right: toll.RightRead, OwnTickets: true, Persons: true,
-		Get:  func(v *visit) { v.showMembers(http.StatusOK, membersPage{}, "") },
-		Post: (*visit).postMembers,
+		Get:  func(v *visit) { showMembers(v, http.StatusOK, membersPage{}, "") },
+		Post: postMembers,
 	}}
 }
 
-func (v *visit) postMembers() {
+func postMembers(v *visit) {
 	if !v.holds(v.form.Get("ticket"), formMembers) {
-		v.showMembers(http.StatusForbidden, membersPage{}, stale)
+		showMembers(v, http.StatusForbidden, membersPage{}, stale)
 		return
 	}
-	if !v.proved(confirmWhy) {
+	if !hasProof(v, confirmWhy) {
 		return
 	}
-	page, err := v.changeMembers()
-	if v.faulty(err, func(status int, fault string) { v.showMembers(status, membersPage{}, fault) }) {
+	page, err := changeMembers(v)
+	if v.faulty(err, func(status int, fault string) { showMembers(v, status, membersPage{}, fault) }) {
 		return
 	}
 	if v.form.Get("user") == v.person.User.ID.String() && v.form.Get("act") == "remove" {
 		v.redirect(http.StatusSeeOther, PathSecurity)
 		return
 	}
-	v.showMembers(http.StatusOK, page, "")
+	showMembers(v, http.StatusOK, page, "")
 }
 
 // changeMembers does what the form says.
-func (v *visit) changeMembers() (page membersPage, err error) {
+func changeMembers(v *visit) (page membersPage, err error) {
 	w, who := v.w, v.person.Caller
 	var user toll.UUID
 	if act := v.form.Get("act"); act == "role" || act == "remove" {
@@ -540,7 +540,7 @@ func (v *visit) changeMembers() (page membersPage, err error) {
 	return page, toll.NewError(toll.CodeBadRequest)
 }
 
-func (v *visit) showMembers(status int, page membersPage, fault string) {
+func showMembers(v *visit, status int, page membersPage, fault string) {
 	who := v.person
 	o, err := v.outcome()
 	if err != nil {

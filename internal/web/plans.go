@@ -22,35 +22,35 @@ func planPages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/plans", Title: "Plans", Template: "sheet", Group: groupSell, Nav: "Plans", Icon: "tag", Key: "p",
-			Right: toll.RightRead, Get: (*visit).listPlans,
+			Right: toll.RightRead, Get: listPlans,
 		},
 		{
-			Path: "/plans/new", Title: "Make a plan", Template: "plan_new", Under: "/plans", Right: toll.RightManage, Get: (*visit).askPlan,
-			Post: (*visit).registerPlan,
+			Path: "/plans/new", Title: "Make a plan", Template: "plan_new", Under: "/plans", Right: toll.RightManage, Get: askPlan,
+			Post: registerPlan,
 		},
 		{
-			Path: "/plans/{plan}", Template: "sheet", Under: "/plans", Right: toll.RightRead, Get: (*visit).showPlan,
-			Post: (*visit).actOnPlan,
+			Path: "/plans/{plan}", Template: "sheet", Under: "/plans", Right: toll.RightRead, Get: showPlan,
+			Post: actOnPlan,
 		},
 		{
-			Path: "/plans/{plan}/edit", Template: "sheet", Under: "/plans", Right: toll.RightManage, Get: (*visit).askPlanEdit,
-			Post: (*visit).editPlan,
+			Path: "/plans/{plan}/edit", Template: "sheet", Under: "/plans", Right: toll.RightManage, Get: askPlanEdit,
+			Post: editPlan,
 		},
 	}
 }
 
-func (v *visit) listPlans() {
+func listPlans(v *visit) {
 	list, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, v.pageOf(nameSorts))
 	if v.failed("part of the list", err) {
 		return
 	}
 	v.sheet("Plans", sheet{
-		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: v.plansTable(list),
-		Links: append(v.mayBegin("Make a plan", "plans", "new"), v.file("plans", nil)...),
+		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: plansTable(v, list),
+		Links: append(mayBegin(v, "Make a plan", "plans", "new"), file(v, "plans", nil)...),
 	})
 }
 
-func (v *visit) plansTable(list store.List[*toll.Plan]) *table {
+func plansTable(v *visit, list store.List[*toll.Plan]) *table {
 	t := &table{
 		Caption: "Plans",
 		Head:    []column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Buys", Num: true}},
@@ -214,7 +214,7 @@ func planGroups(p *toll.Plan) []group {
 }
 
 // termGroups are the fields of the terms of a plan, which never change once it is made.
-func (v *visit) termGroups() []group {
+func termGroups(v *visit) []group {
 	return []group{
 		{Title: "What it sells", Fields: []field{
 			{Name: "kind", Label: "Kind", Type: "radio", Options: kinds},
@@ -264,17 +264,17 @@ type offerCard struct {
 	Thousand                      string
 }
 
-func (v *visit) askPlan() {
+func askPlan(v *visit) {
 	if v.r.Method != http.MethodPost {
 		v.form = firstPlan
 	}
-	in, err := v.planInput()
+	in, err := planInput(v)
 	page := planNew{}
 	if err == nil {
-		page.Offer, err = v.offerCard(in)
+		page.Offer, err = previewOf(v, in)
 	}
 	describes := planGroups(&toll.Plan{})
-	groups := slices.Concat(describes[:1], v.termGroups(), describes[1:])
+	groups := slices.Concat(describes[:1], termGroups(v), describes[1:])
 	page.Form = v.formOf("make", "Make the plan", groups...)
 	page.Form.fill(v.form)
 	page.Form.Cancel, page.Form.Live, page.Form.Second = v.to("plans"), true, &option{Value: "preview", Text: "Show what buyers see"}
@@ -286,8 +286,8 @@ func (v *visit) askPlan() {
 	v.draw("Make a plan", page)
 }
 
-// offerCard is what the plan of an input looks like. A plan without a name yet has one for show.
-func (v *visit) offerCard(in toll.PlanInput) (*offerCard, error) {
+// previewOf is what the plan of an input looks like. A plan without a name yet has one for show.
+func previewOf(v *visit, in toll.PlanInput) (*offerCard, error) {
 	if in.Name == nil || *in.Name == "" {
 		name := "Your plan"
 		in.Name = &name
@@ -327,7 +327,7 @@ func (v *visit) offerCard(in toll.PlanInput) (*offerCard, error) {
 }
 
 // number reads a field with a whole number above 0; none is 0.
-func (v *visit) number(name string) (toll.Credits, error) {
+func number(v *visit, name string) (toll.Credits, error) {
 	text := v.text(name)
 	if text == "" {
 		return 0, nil
@@ -340,8 +340,8 @@ func (v *visit) number(name string) (toll.Credits, error) {
 }
 
 // duration reads a number of units of time, in seconds; none is 0.
-func (v *visit) duration(name, unit string) (toll.Units, error) {
-	n, err := v.number(name)
+func duration(v *visit, name, unit string) (toll.Units, error) {
+	n, err := number(v, name)
 	secs, err2 := strconv.ParseInt(v.form.Get(unit), 10, 64)
 	if err2 != nil || !hasOption(lengths, v.form.Get(unit)) {
 		err = together(err, oneFault(unit, "must be one of the choices"))
@@ -354,8 +354,8 @@ func (v *visit) duration(name, unit string) (toll.Units, error) {
 }
 
 // describedPlan reads the fields that describe a plan.
-func (v *visit) describedPlan() (name, text string, tags []string, orders *toll.Int, err error) {
-	most, err := v.number("maxOrders")
+func describedPlan(v *visit) (name, text string, tags []string, orders *toll.Int, err error) {
+	most, err := number(v, "maxOrders")
 	if most > 0 {
 		n := toll.Int(most)
 		orders = &n
@@ -364,18 +364,18 @@ func (v *visit) describedPlan() (name, text string, tags []string, orders *toll.
 }
 
 // planInput is the body that registers the plan of the form.
-func (v *visit) planInput() (toll.PlanInput, error) {
-	name, text, tags, orders, err1 := v.describedPlan()
+func planInput(v *visit) (toll.PlanInput, error) {
+	name, text, tags, orders, err1 := describedPlan(v)
 	trial := toll.Bool(v.text("trial") != "")
 	in := toll.PlanInput{Name: &name, Description: &text, Tags: tags, MaxOrders: orders, IsTrialPlan: &trial}
 	kind := v.form.Get("kind")
-	price, err2 := v.priceInput(kind)
-	terms, limit, err3 := v.creditsInput(kind)
+	price, err2 := priceInput(v, kind)
+	terms, limit, err3 := creditsInput(v, kind)
 	in.PriceConfig, in.CreditsConfig, in.AccessLimit = price, terms, &toll.LimitInput{Limit: limit}
 	return in, together(err1, err2, err3)
 }
 
-func (v *visit) priceInput(kind string) (*toll.PriceInput, error) {
+func priceInput(v *visit, kind string) (*toll.PriceInput, error) {
 	way := v.form.Get("pay")
 	if way == "free" {
 		free := "FREE"
@@ -420,16 +420,16 @@ func (v *visit) priceInput(kind string) (*toll.PriceInput, error) {
 	return p, nil
 }
 
-func (v *visit) creditsInput(kind string) (*toll.CreditsInput, toll.AccessLimit, error) {
+func creditsInput(v *visit, kind string) (*toll.CreditsInput, toll.AccessLimit, error) {
 	if kind == kindTime {
-		secs, err := v.duration("length", "unit")
+		secs, err := duration(v, "length", "unit")
 		return &toll.CreditsInput{DurationSecs: &secs}, toll.LimitTime, err
 	}
 	if kind != kindCredits && kind != kindAsYouGo {
 		return nil, "", oneFault("kind", "must be one of the choices")
 	}
-	least, err1 := v.number("least")
-	most, err2 := v.number("most")
+	least, err1 := number(v, "least")
+	most, err2 := number(v, "most")
 	if most == 0 {
 		most = least
 	}
@@ -437,20 +437,20 @@ func (v *visit) creditsInput(kind string) (*toll.CreditsInput, toll.AccessLimit,
 	c := &toll.CreditsInput{MinAmount: &least, MaxAmount: &most, IsRedemptionAmountFixed: &fixed}
 	amount, secs, err3, err4 := toll.Credits(1), toll.Units{}, error(nil), error(nil)
 	if kind == kindCredits {
-		amount, err3 = v.number("amount")
-		secs, err4 = v.duration("life", "lifeUnit")
+		amount, err3 = number(v, "amount")
+		secs, err4 = duration(v, "life", "lifeUnit")
 	}
 	c.Amount, c.DurationSecs = &amount, &secs
 	return c, toll.LimitCredits, together(err1, err2, err3, err4)
 }
 
-func (v *visit) registerPlan() {
+func registerPlan(v *visit) {
 	if v.form.Get("preview") != "" {
-		v.askPlan()
+		askPlan(v)
 		return
 	}
 	v.finish(func() (outcome, error) {
-		in, err := v.planInput()
+		in, err := planInput(v)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -463,7 +463,7 @@ func (v *visit) registerPlan() {
 }
 
 // plan returns the plan of the page. It has answered when that is nil.
-func (v *visit) plan() *toll.Plan {
+func plan(v *visit) *toll.Plan {
 	id, err := toll.ParsePlanID(v.param("plan"))
 	var p *toll.Plan
 	if err == nil {
@@ -479,8 +479,8 @@ func (v *visit) plan() *toll.Plan {
 	return p
 }
 
-func (v *visit) askPlanEdit() {
-	p := v.plan()
+func askPlanEdit(v *visit) {
+	p := plan(v)
 	if p == nil {
 		return
 	}
@@ -491,14 +491,14 @@ func (v *visit) askPlanEdit() {
 	})
 }
 
-func (v *visit) editPlan() {
-	p := v.plan()
+func editPlan(v *visit) {
+	p := plan(v)
 	if p == nil {
 		return
 	}
 	v.finish(func() (outcome, error) {
-		name, text, tags, orders, err1 := v.describedPlan()
-		ctx, err2 := v.unlessChanged()
+		name, text, tags, orders, err1 := describedPlan(v)
+		ctx, err2 := unlessChanged(v)
 		if err := together(err1, err2); err != nil {
 			return outcome{}, err
 		}
@@ -513,8 +513,8 @@ func (v *visit) editPlan() {
 	})
 }
 
-func (v *visit) actOnPlan() {
-	p := v.plan()
+func actOnPlan(v *visit) {
+	p := plan(v)
 	if p == nil {
 		return
 	}
@@ -528,7 +528,7 @@ func (v *visit) actOnPlan() {
 			out.Done = "The plan is not listed any more, and takes no orders. Credits of it keep working."
 			_, err = v.w.API.SetPlanListed(v.acting(), p.ID, false)
 		case "mint", "take":
-			out.Done, err = v.moveCredits(p)
+			out.Done, err = moveCredits(v, p)
 		default:
 			err = toll.NewError(toll.CodeBadRequest)
 		}
@@ -537,16 +537,16 @@ func (v *visit) actOnPlan() {
 }
 
 // moveCredits mints credits of a plan to an address, or takes them back from it.
-func (v *visit) moveCredits(p *toll.Plan) (done string, err error) {
+func moveCredits(v *visit, p *toll.Plan) (done string, err error) {
 	holder, err1 := toll.ParseAddress(v.text("holder"))
 	if err1 != nil {
 		err1 = oneFault("holder", "must be an address of 0x and 40 hexadecimal digits")
 	}
-	n, err2 := v.number("credits")
+	n, err2 := number(v, "credits")
 	if n == 0 && err2 == nil {
 		err2 = oneFault("credits", "is required")
 	}
-	days, err3 := v.number("days")
+	days, err3 := number(v, "days")
 	if days > 36_500 {
 		err3 = oneFault("days", "must be 36,500 at most")
 	}
@@ -561,7 +561,7 @@ func (v *visit) moveCredits(p *toll.Plan) (done string, err error) {
 	return count(int64(n), "credit") + " minted to " + short(holder.String()) + ".", err
 }
 
-func (v *visit) actsOfPlan(p *toll.Plan) (acts []dialog) {
+func actsOfPlan(v *visit, p *toll.Plan) (acts []dialog) {
 	holder := field{Name: "holder", Label: "Address", Required: true, Members: []string{"creditsReceiver", "holderAddress"}}
 	amount := field{Name: "credits", Label: "Credits", Mode: "numeric", Required: true, Members: []string{"amount", "creditsAmount"}}
 	if v.person.Rights.Has(toll.RightManage) {
@@ -581,22 +581,22 @@ func (v *visit) actsOfPlan(p *toll.Plan) (acts []dialog) {
 	return acts
 }
 
-func (v *visit) showPlan() {
-	plan := v.plan()
+func showPlan(v *visit) {
+	plan := plan(v)
 	if plan == nil {
 		return
 	}
-	p, q, id := v.period(), checkout.UsageQuery{Plan: plan.ID}, string(plan.ID)
-	paid, err1 := v.revenue(p, q)
-	u, err2 := v.usage(p, q)
-	refused, err3 := v.refusals(p, q)
+	p, q, id := periodOf(v), checkout.UsageQuery{Plan: plan.ID}, string(plan.ID)
+	paid, err1 := revenue(v, p, q)
+	u, err2 := usage(v, p, q)
+	refused, err3 := refusals(v, p, q)
 	subscribers, err4 := v.w.Checkout.Subscribers(v.ctx(), v.person.Address, plan.ID, v.listPage())
 	orders, err5 := v.w.Checkout.Orders(v.ctx(), v.person.Address, checkout.OrderQuery{AsSeller: true, Plan: plan.ID, Page: store.Page{Size: mostRecent}})
 	agents, err6 := store.AgentsOfPlan(v.ctx(), v.w.Store, plan.ID, store.Page{Size: mostRecent})
 	if v.failed("plan", errors.Join(err1, err2, err3, err4, err5, err6)) {
 		return
 	}
-	rows, err := v.subscriberRows(plan.ID, subscribers.Items)
+	rows, err := subscriberRows(v, plan.ID, subscribers.Items)
 	if v.failed("plan", err) {
 		return
 	}
@@ -610,7 +610,7 @@ func (v *visit) showPlan() {
 			"toll subscribers " + id,
 		},
 	}
-	agentsTable := v.agentsTable(agents)
+	agentsTable := agentsTable(v, agents)
 	agentsTable.Pager = nil
 	agentsTable.Empty = &empty{"bot", "No agent takes it", "Attach the plan to an agent, and its credits pay there.", v.to("agents"), "Your agents", ""}
 	limit := "none"
@@ -635,13 +635,13 @@ func (v *visit) showPlan() {
 	}
 	v.sheet(nameOf(plan.Metadata.Name), sheet{
 		Lead: plain.Name(plan.Metadata.Description),
-		Links: slices.Concat(v.mayBegin("Edit", "plans", id, "edit"), []link{
+		Links: slices.Concat(mayBegin(v, "Edit", "plans", id, "edit"), []link{
 			{Text: "Public page", To: "/p/" + id, Plain: true}, {Text: "Requests", To: v.to("requests") + "?planId=" + id, Plain: true},
-		}, v.file("subscribers", url.Values{"plan": {id}})),
-		Range: v.ranges(p), Stats: slices.Concat(revenueStats(paid, v.to("revenue")+"?plan="+id), u.stats(), []stat{refused.stat()}),
-		Facts: facts, Acts: v.actsOfPlan(plan),
+		}, file(v, "subscribers", url.Values{"plan": {id}})),
+		Range: ranges(v, p), Stats: slices.Concat(revenueStats(paid, v.to("revenue")+"?plan="+id), u.stats(), []stat{refused.stat()}),
+		Facts: facts, Acts: actsOfPlan(v, plan),
 		Parts: []part{
-			{"Subscribers", holders}, {"Recent orders", v.ordersTable(orders, nil)}, {"Agents that take it", agentsTable},
+			{"Subscribers", holders}, {"Recent orders", ordersTable(v, orders, nil)}, {"Agents that take it", agentsTable},
 			{"Refused, by reason", refused.table()},
 		},
 	})

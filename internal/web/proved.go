@@ -34,13 +34,13 @@ type mailForm struct {
 func (w *Web) Mail() http.Handler {
 	return w.page(func(v *visit) {
 		q := v.r.URL.Query()
-		v.askMail(http.StatusOK, people.CodeFor{Next: place(q.Get("next")), Link: q.Get("link")}, "")
+		askMail(v, http.StatusOK, people.CodeFor{Next: place(q.Get("next")), Link: q.Get("link")}, "")
 	}, func(v *visit) {
 		if state := v.form.Get("state"); state != "" {
-			v.checkCode(state)
+			checkCode(v, state)
 			return
 		}
-		v.sendCode(people.CodeFor{Mail: v.form.Get("mail"), Next: place(v.form.Get("next")), Link: v.form.Get("link")})
+		sendCode(v, people.CodeFor{Mail: v.form.Get("mail"), Next: place(v.form.Get("next")), Link: v.form.Get("link")})
 	})
 }
 
@@ -69,7 +69,7 @@ func (w *Web) MailStop() http.Handler {
 	})
 }
 
-func (v *visit) askMail(status int, to people.CodeFor, fault string) {
+func askMail(v *visit, status int, to people.CodeFor, fault string) {
 	if !v.w.People.HasMail() {
 		v.refuseNext(http.StatusNotFound, "This service sends no codes by mail.", "Sign in another way.")
 		return
@@ -78,23 +78,23 @@ func (v *visit) askMail(status int, to people.CodeFor, fault string) {
 }
 
 // sendCode sends a code and asks for it.
-func (v *visit) sendCode(to people.CodeFor) {
+func sendCode(v *visit, to people.CodeFor) {
 	state, err := v.w.People.SendCode(v.ctx(), v.w.Address(v.r), to)
-	if v.faulty(err, func(status int, fault string) { v.askMail(status, to, fault) }) {
+	if v.faulty(err, func(status int, fault string) { askMail(v, status, to, fault) }) {
 		return
 	}
-	v.askCodeOf(http.StatusOK, to, state, "")
+	askCodeOf(v, http.StatusOK, to, state, "")
 }
 
-func (v *visit) askCodeOf(status int, to people.CodeFor, state, fault string) {
+func askCodeOf(v *visit, status int, to people.CodeFor, state, fault string) {
 	f := mailForm{CodeFor: to, State: state, Adds: !to.User.IsZero()}
 	v.show(status, "mail", shown{Title: "Type the code", Fault: fault, Body: f}, "")
 }
 
 // checkCode signs in, or adds the address, with a code that was typed.
-func (v *visit) checkCode(state string) {
+func checkCode(v *visit, state string) {
 	to, err := v.w.People.ReadCode(state)
-	if v.faulty(err, func(status int, fault string) { v.askMail(status, people.CodeFor{}, fault) }) {
+	if v.faulty(err, func(status int, fault string) { askMail(v, status, people.CodeFor{}, fault) }) {
 		return
 	}
 	adds := !to.User.IsZero()
@@ -103,18 +103,18 @@ func (v *visit) checkCode(state string) {
 		return
 	}
 	_, pr, err := v.w.People.CheckCode(v.ctx(), v.w.Address(v.r), state, v.form.Get("code"))
-	if v.faulty(err, func(status int, fault string) { v.askCodeOf(status, to, state, fault) }) {
+	if v.faulty(err, func(status int, fault string) { askCodeOf(v, status, to, state, fault) }) {
 		return
 	}
 	if adds {
-		v.addProved(pr)
+		addCredential(v, pr)
 		return
 	}
-	v.admitProved(pr, v.w.Clock(), to.Next, to.Link)
+	admitCredential(v, pr, v.w.Clock(), to.Next, to.Link)
 }
 
 // oidc returns the name of the provider, "" where there is none: the provider leads back to the public address alone.
-func (v *visit) oidc() string {
+func oidc(v *visit) string {
 	u, err := url.Parse(v.w.PublicURL)
 	if err != nil || !strings.EqualFold(v.r.Host, u.Host) {
 		return ""
@@ -134,17 +134,17 @@ func (w *Web) OIDC() http.Handler {
 		if v.person != nil && v.person.User != nil {
 			f.User, f.Proves = v.person.User.ID, true
 		}
-		v.beginOIDC(f, func(status int, fault string) { v.askSignIn(status, "", f.Next, fault) })
+		beginOIDC(v, f, func(status int, fault string) { askSignIn(v, status, "", f.Next, fault) })
 	})
 }
 
-func (v *visit) beginOIDC(f people.OIDCFor, again func(status int, fault string)) {
+func beginOIDC(v *visit, f people.OIDCFor, again func(status int, fault string)) {
 	s, err := v.w.People.BeginOIDC(v.ctx(), v.w.Address(v.r), f)
 	if v.faulty(err, again) {
 		return
 	}
 	http.SetCookie(v.rw, v.w.oidcCookie(s.Cookie, int(s.Life.Seconds())))
-	v.leave(s.URL, v.w.People.Provider())
+	leaveFor(v, s.URL, v.w.People.Provider())
 }
 
 // oidcCookie binds what comes back from the provider to the browser that went there. It is Lax, as the way back is one from another
@@ -167,26 +167,26 @@ func (w *Web) OIDCBack() http.Handler {
 		http.SetCookie(v.rw, w.oidcCookie("", -1))
 		f, pr, provedAt, err := w.People.FinishOIDC(v.ctx(), w.Address(v.r), cookie, v.r.URL.Query())
 		v.at = f.Next
-		again := func(status int, fault string) { v.askSignIn(status, "", f.Next, fault) }
+		again := func(status int, fault string) { askSignIn(v, status, "", f.Next, fault) }
 		switch {
 		case v.faulty(err, again):
 		case f.User.IsZero():
 			if !provedAt.IsZero() {
 				provedAt = w.Clock().Add(-time.Since(provedAt)) // by the clock of the service, which a sandbox may have moved
 			}
-			v.admitProved(pr, provedAt, f.Next, f.Link)
+			admitCredential(v, pr, provedAt, f.Next, f.Link)
 		case v.person == nil || v.person.User == nil || v.person.User.ID != f.User:
 			again(http.StatusForbidden, "Another person is signed in now than when this began. Start again.")
 		case f.Adds:
-			v.addProved(pr)
+			addCredential(v, pr)
 		default:
-			v.confirmProved(pr, f.Next, again)
+			confirmCredential(v, pr, f.Next, again)
 		}
 	}, nil)
 }
 
-// confirmProved notes that who is signed in proved themselves once more.
-func (v *visit) confirmProved(pr people.Proved, next string, again func(status int, fault string)) {
+// confirmCredential notes that who is signed in proved themselves once more.
+func confirmCredential(v *visit, pr people.Proved, next string, again func(status int, fault string)) {
 	err := v.w.People.ConfirmProved(v.ctx(), v.person.User.ID, pr)
 	if err == nil {
 		err = v.w.sessions.RenewToken(v.ctx())
@@ -207,7 +207,7 @@ type wallets struct {
 }
 
 // offerWallets adds that form to a page, with its script, where a wallet can sign: its text names the public host.
-func (v *visit) offerWallets(s *shown, form wallets) {
+func offerWallets(v *visit, s *shown, form wallets) {
 	if u, err := url.Parse(v.w.PublicURL); err == nil && strings.EqualFold(v.r.Host, u.Host) {
 		s.Wallets, s.Wallet = form, true
 	}
@@ -224,26 +224,26 @@ type signing struct {
 func (w *Web) Wallet() http.Handler {
 	return w.page(nil, func(v *visit) {
 		if state := v.form.Get("state"); state != "" {
-			v.finishWallet(state)
+			finishWallet(v, state)
 			return
 		}
 		f := people.WalletFor{Next: place(v.form.Get("next")), Link: v.form.Get("link")}
 		if v.person != nil && v.person.User != nil {
 			f.User, f.Proves = v.person.User.ID, true
 		}
-		v.beginWallet(f, func(status int, fault string) { v.askSignIn(status, "", f.Next, fault) })
+		beginWallet(v, f, func(status int, fault string) { askSignIn(v, status, "", f.Next, fault) })
 	})
 }
 
-func (v *visit) beginWallet(f people.WalletFor, again func(status int, fault string)) {
+func beginWallet(v *visit, f people.WalletFor, again func(status int, fault string)) {
 	t, err := v.w.People.BeginWallet(v.ctx(), v.w.Address(v.r), v.form.Get("address"), f)
 	if v.faulty(err, again) {
 		return
 	}
-	v.showText(http.StatusOK, f, t, "")
+	showText(v, http.StatusOK, f, t, "")
 }
 
-func (v *visit) showText(status int, f people.WalletFor, t people.WalletText, fault string) {
+func showText(v *visit, status int, f people.WalletFor, t people.WalletText, fault string) {
 	back := PathSignIn
 	switch {
 	case f.Adds:
@@ -260,9 +260,9 @@ func (v *visit) showText(status int, f people.WalletFor, t people.WalletText, fa
 }
 
 // finishWallet does what a text was for, with its signature.
-func (v *visit) finishWallet(state string) {
+func finishWallet(v *visit, state string) {
 	f, t, err := v.w.People.ReadWallet(state)
-	again := func(status int, fault string) { v.askSignIn(status, "", f.Next, fault) }
+	again := func(status int, fault string) { askSignIn(v, status, "", f.Next, fault) }
 	if v.faulty(err, again) {
 		return
 	}
@@ -271,28 +271,28 @@ func (v *visit) finishWallet(state string) {
 		return
 	}
 	_, pr, err := v.w.People.FinishWallet(v.ctx(), v.w.Address(v.r), state, v.form.Get("signature"))
-	if v.faulty(err, func(status int, fault string) { v.showText(status, f, t, fault) }) {
+	if v.faulty(err, func(status int, fault string) { showText(v, status, f, t, fault) }) {
 		return
 	}
 	switch {
 	case f.Adds:
-		v.addProved(pr)
+		addCredential(v, pr)
 	case f.Proves:
-		v.confirmProved(pr, f.Next, func(status int, fault string) { v.askConfirm(status, confirmWhy, f.Next, fault) })
+		confirmCredential(v, pr, f.Next, func(status int, fault string) { askConfirm(v, status, confirmWhy, f.Next, fault) })
 	default:
-		v.admitProved(pr, v.w.Clock(), f.Next, f.Link)
+		admitCredential(v, pr, v.w.Clock(), f.Next, f.Link)
 	}
 }
 
-// admitProved signs a person in with what they proved at a time, zero for an unknown one. A person who is not known is asked whether to make an account: somebody who
+// admitCredential signs a person in with what they proved at a time, zero for an unknown one. A person who is not known is asked whether to make an account: somebody who
 // has one would get a second one else.
-func (v *visit) admitProved(pr people.Proved, at time.Time, next, link string) {
+func admitCredential(v *visit, pr people.Proved, at time.Time, next, link string) {
 	if link != "" {
 		next = PathJoin + "?" + url.Values{"link": {link}}.Encode()
 	}
 	u, err := v.w.People.SignInProved(v.ctx(), pr)
 	if errors.Is(err, store.ErrNotFound) {
-		v.askNewcomer(pr, next, link)
+		askNewcomer(v, pr, next, link)
 		return
 	}
 	if err == nil {
@@ -300,10 +300,10 @@ func (v *visit) admitProved(pr people.Proved, at time.Time, next, link string) {
 		v.w.proved(v.ctx(), pr.Kind, at)
 		v.w.endsSoon(v.ctx(), pr)
 	}
-	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
+	if v.faulty(err, func(status int, fault string) { askSignIn(v, status, "", next, fault) }) {
 		return
 	}
-	v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
+	v.redirect(http.StatusSeeOther, cmp.Or(next, firstPage(v)))
 }
 
 // newcomer asks a person who proved something whether to make an account.
@@ -313,22 +313,22 @@ type newcomer struct {
 	Given       string // name that was typed
 }
 
-func (v *visit) askNewcomer(pr people.Proved, next, link string) {
+func askNewcomer(v *visit, pr people.Proved, next, link string) {
 	state, err := v.w.People.KeepProved(v.ctx(), pr, link)
 	if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "Nobody has an account with "+pr.Name+".") }) {
 		return
 	}
-	v.showNewcomer(http.StatusOK, newcomer{Proved: pr, State: state, Next: next}, "")
+	showNewcomer(v, http.StatusOK, newcomer{Proved: pr, State: state, Next: next}, "")
 }
 
-func (v *visit) showNewcomer(status int, f newcomer, fault string) {
+func showNewcomer(v *visit, status int, f newcomer, fault string) {
 	v.show(status, "newcomer", shown{Title: "Make an account?", Fault: fault, Body: f}, "")
 }
 
-// signUpProved makes an account of what a person proved.
-func (v *visit) signUpProved(state, next string) {
+// signUpCredential makes an account of what a person proved.
+func signUpCredential(v *visit, state, next string) {
 	pr, err := v.w.People.ReadProved(state)
-	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
+	if v.faulty(err, func(status int, fault string) { askSignIn(v, status, "", next, fault) }) {
 		return
 	}
 	u, kind, at, err := v.w.People.SignUpProved(v.ctx(), v.w.Address(v.r), state, v.form.Get("name"))
@@ -337,31 +337,31 @@ func (v *visit) signUpProved(state, next string) {
 		v.w.endsSoon(v.ctx(), pr)
 	}
 	if v.faulty(err, func(status int, fault string) {
-		v.showNewcomer(status, newcomer{Proved: pr, State: state, Next: next, Given: v.form.Get("name")}, fault)
+		showNewcomer(v, status, newcomer{Proved: pr, State: state, Next: next, Given: v.form.Get("name")}, fault)
 	}) {
 		return
 	}
-	v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
+	v.redirect(http.StatusSeeOther, cmp.Or(next, firstPage(v)))
 }
 
-// addProved makes what was proved a credential of who is signed in.
-func (v *visit) addProved(pr people.Proved) {
+// addCredential makes what was proved a credential of who is signed in.
+func addCredential(v *visit, pr people.Proved) {
 	v.at = PathSecurity
-	if !v.mayAdd() {
+	if !mayAdd(v) {
 		return
 	}
 	err := v.w.People.AddProved(v.ctx(), v.person.User.ID, pr)
 	if err == nil {
 		err = v.w.sessions.RenewToken(v.ctx())
 	}
-	if v.faulty(err, func(status int, fault string) { v.showSecurity(status, security{}, fault) }) {
+	if v.faulty(err, func(status int, fault string) { showSecurity(v, status, security{}, fault) }) {
 		return
 	}
-	v.showSecurity(http.StatusOK, security{Done: kindTexts[pr.Kind] + " " + pr.Name + " is added."}, "")
+	showSecurity(v, http.StatusOK, security{Done: kindTexts[pr.Kind] + " " + pr.Name + " is added."}, "")
 }
 
-// mayAdd is [visit.proved], also for a person who has a code by mail alone: whoever adds the first credential needs no other one.
-func (v *visit) mayAdd() bool {
+// mayAdd is [hasProof], also for a person who has a code by mail alone: whoever adds the first credential needs no other one.
+func mayAdd(v *visit) bool {
 	if v.person.Proof == people.Mail && v.w.Clock().Sub(v.person.Since) < freshTime {
 		kinds, err := v.w.People.Has(v.ctx(), v.person.User.ID)
 		if err != nil {
@@ -372,5 +372,5 @@ func (v *visit) mayAdd() bool {
 			return true
 		}
 	}
-	return v.proved(confirmWhy)
+	return hasProof(v, confirmWhy)
 }

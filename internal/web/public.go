@@ -32,12 +32,12 @@ const (
 // PublicRoutes are the routes of the pages that everybody may open, and of the look of the operator.
 func (w *Web) PublicRoutes() []Route {
 	return append(w.brandRoutes(), []Route{
-		{http.MethodGet, PathExplore, w.public((*visit).explore, nil)},
-		{http.MethodGet, PathAgent, w.public((*visit).showPublicAgent, nil)},
-		{http.MethodGet, PathPlan, w.public((*visit).showPublicPlan, nil)},
-		{http.MethodPost, PathPlan, w.public(nil, (*visit).postPlan)},
-		{http.MethodGet, PathReceipts, w.public((*visit).askReceipt, nil)},
-		{http.MethodPost, PathReceipts, w.public(nil, (*visit).checkReceipt)},
+		{http.MethodGet, PathExplore, w.public(explore, nil)},
+		{http.MethodGet, PathAgent, w.public(showPublicAgent, nil)},
+		{http.MethodGet, PathPlan, w.public(showPublicPlan, nil)},
+		{http.MethodPost, PathPlan, w.public(nil, postPlan)},
+		{http.MethodGet, PathReceipts, w.public(askReceipt, nil)},
+		{http.MethodPost, PathReceipts, w.public(nil, checkReceipt)},
 	}...)
 }
 
@@ -57,16 +57,16 @@ func (w *Web) public(get, post func(*visit)) http.Handler {
 }
 
 // drawPublic shows a public page.
-func (v *visit) drawPublic(name, title string, body any) {
+func drawPublic(v *visit, name, title string, body any) {
 	v.show(cmp.Or(v.status, http.StatusOK), name, shown{Title: title, Fault: v.fault, Public: true, Body: body}, "")
 }
 
 // pathID is the last part of the path of a public page, the id of its record.
-func (v *visit) pathID() string { return path.Base(v.r.URL.Path) }
+func pathID(v *visit) string { return path.Base(v.r.URL.Path) }
 
-// gone answers for a public page without a record, and for every other failure. It reports whether
+// notFound answers for a public page without a record, and for every other failure. It reports whether
 // there was one.
-func (v *visit) gone(what string, err error) bool {
+func notFound(v *visit, what string, err error) bool {
 	if err == nil {
 		return false
 	}
@@ -105,7 +105,7 @@ func tagLinks(tags []string) []tagLink {
 	return out
 }
 
-func (v *visit) explore() {
+func explore(v *visit) {
 	q := v.r.URL.Query()
 	page := explorePage{Query: q.Get("q")}
 	found, next, err := v.w.FindAgents(v.ctx(), page.Query, exploreRows, q.Get("cursor"))
@@ -156,7 +156,7 @@ func (v *visit) explore() {
 	}
 	pager := v.pagerOf(0, next, "agent")
 	page.First, page.Next = pager.First, pager.Next
-	v.drawPublic("explore", "Explore", page)
+	drawPublic(v, "explore", "Explore", page)
 }
 
 // planCard is a plan as a buyer reads it.
@@ -205,17 +205,17 @@ type publicAgent struct {
 	Snippets        []snippet
 }
 
-func (v *visit) showPublicAgent() {
-	id, err := toll.ParseAgentID(v.pathID())
+func showPublicAgent(v *visit) {
+	id, err := toll.ParseAgentID(pathID(v))
 	var a *toll.Agent
 	if err == nil {
 		a, err = store.AgentByID(v.ctx(), v.w.Store, id)
 	}
-	if v.gone("agent", err) {
+	if notFound(v, "agent", err) {
 		return
 	}
 	plans, err := store.PlansOfAgent(v.ctx(), v.w.Store, id, store.Page{Size: mostShown})
-	if v.gone("agent", err) {
+	if notFound(v, "agent", err) {
 		return
 	}
 	page := publicAgent{
@@ -237,14 +237,14 @@ func (v *visit) showPublicAgent() {
 		}
 	}
 	if len(page.Plans) > 0 {
-		page.Snippets = v.callsOf(a, "")
+		page.Snippets = callsOf(v, a, "")
 	}
-	v.drawPublic("public_agent", nameOf(a.Metadata.Name), page)
+	drawPublic(v, "public_agent", nameOf(a.Metadata.Name), page)
 }
 
 // callsOf are the ways to call an agent, for strangers.
-func (v *visit) callsOf(a *toll.Agent, plan toll.PlanID) []snippet {
-	all := v.snippets(a, plan)
+func callsOf(v *visit, a *toll.Agent, plan toll.PlanID) []snippet {
+	all := snippets(v, a, plan)
 	return all[:len(all)-1]
 }
 
@@ -269,28 +269,28 @@ type publicPlan struct {
 }
 
 // showPublicPlan shows a plan; a person who signed in buys it there.
-func (v *visit) showPublicPlan() {
-	if p, of := v.offered(); p != nil {
-		v.drawPlan(p, of)
+func showPublicPlan(v *visit) {
+	if p, of := offered(v); p != nil {
+		drawPlan(v, p, of)
 	}
 }
 
 // offered reads the plan of the page, and what it is for the workspace of the person, nil for a
 // stranger. A nil plan: the answer was written.
-func (v *visit) offered() (*toll.Plan, *offer) {
-	id, err := toll.ParsePlanID(v.pathID())
+func offered(v *visit) (*toll.Plan, *offer) {
+	id, err := toll.ParsePlanID(pathID(v))
 	var p *toll.Plan
 	if err == nil {
 		p, err = store.PlanByID(v.ctx(), v.w.Store, id)
 	}
-	if v.gone("plan", err) {
+	if notFound(v, "plan", err) {
 		return nil, nil
 	}
 	if v.person == nil || v.person.Address.IsZero() {
 		return p, nil
 	}
 	o, err := v.w.offer(v.ctx(), v.person.Address, p)
-	if v.gone("plan", err) {
+	if notFound(v, "plan", err) {
 		return nil, nil
 	}
 	if o.Order, o.Why = v.w.waysToOrder(v.person, o); !p.Kind().Prepaid() {
@@ -299,9 +299,9 @@ func (v *visit) offered() (*toll.Plan, *offer) {
 	return p, o
 }
 
-func (v *visit) drawPlan(p *toll.Plan, o *offer) {
-	agents, err := v.agentsOf(p)
-	if v.gone("plan", err) {
+func drawPlan(v *visit, p *toll.Plan, o *offer) {
+	agents, err := agentsOf(v, p)
+	if notFound(v, "plan", err) {
 		return
 	}
 	here := v.r.URL.RequestURI()
@@ -313,7 +313,7 @@ func (v *visit) drawPlan(p *toll.Plan, o *offer) {
 		page.Agents = append(page.Agents, agentCard{To: "/a/" + string(a.ID), Name: nameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText)})
 	}
 	if len(agents) > 0 {
-		page.Snippets = v.callsOf(agents[0], p.ID)
+		page.Snippets = callsOf(v, agents[0], p.ID)
 	}
 	if o == nil {
 		next := url.Values{"next": {here}}.Encode()
@@ -334,11 +334,11 @@ func (v *visit) drawPlan(p *toll.Plan, o *offer) {
 			page.Holds = count(int64(o.Available), "credit") + " left"
 		}
 	}
-	v.drawPublic("public_plan", nameOf(p.Metadata.Name), page)
+	drawPublic(v, "public_plan", nameOf(p.Metadata.Name), page)
 }
 
 // agentsOf are the agents at which a plan pays. The one that the query names comes first.
-func (v *visit) agentsOf(p *toll.Plan) ([]*toll.Agent, error) {
+func agentsOf(v *visit, p *toll.Plan) ([]*toll.Agent, error) {
 	list, err := store.AgentsOfPlan(v.ctx(), v.w.Store, p.ID, store.Page{Size: mostServers, Ascending: true})
 	if err != nil {
 		return nil, err
@@ -363,33 +363,33 @@ func (v *visit) agentsOf(p *toll.Plan) ([]*toll.Agent, error) {
 }
 
 // postPlan orders the plan, once for each form.
-func (v *visit) postPlan() {
+func postPlan(v *visit) {
 	v.at = place(v.r.URL.RequestURI())
 	if v.person == nil {
-		v.askSignIn(http.StatusForbidden, "You are not signed in any more, so nothing was ordered.", v.at, "")
+		askSignIn(v, http.StatusForbidden, "You are not signed in any more, so nothing was ordered.", v.at, "")
 		return
 	}
-	p, o := v.offered()
+	p, o := offered(v)
 	if p == nil {
 		return
 	}
 	if o == nil || !v.holds(v.form.Get("ticket"), append([]string{formBuy}, o.says()...)...) {
 		v.status, v.fault = http.StatusForbidden, "Nothing was ordered: the plan changed since this page was shown, or you signed in again. Read it once more."
-		v.drawPlan(p, o)
+		drawPlan(v, p, o)
 		return
 	}
 	pay, err := v.w.once(v.ctx(), v.form.Get("ticket"), func() (string, error) {
 		if o.Order == "" {
 			return "", toll.Errorf(toll.CodeBadRequest, "%s", o.Why)
 		}
-		return v.buy(v.ctx(), p, v.origin()+v.at)
+		return buy(v, v.ctx(), p, v.origin()+v.at)
 	})
 	if errors.Is(err, errAnswered) {
 		err = nil // the first of two equal forms ordered it
 	}
 	again := func(status int, fault string) {
 		v.status, v.fault = status, "Nothing was ordered: "+fault
-		v.drawPlan(p, o)
+		drawPlan(v, p, o)
 	}
 	if v.faulty(err, again) {
 		return

@@ -28,7 +28,7 @@ type receiptPage struct {
 	Facts  []fact
 }
 
-func (v *visit) askReceipt() { v.drawPublic("receipts", "Check a receipt", receiptPage{}) }
+func askReceipt(v *visit) { drawPublic(v, "receipts", "Check a receipt", receiptPage{}) }
 
 // pasted is what a receipt says. What it does not say is zero.
 type pasted struct {
@@ -83,7 +83,7 @@ const errNoReceipt = receiptFault("This is not a receipt. Paste the value of pay
 
 // checkReceipt says what a receipt proves: whose signature it has, that the ledger has its burn in
 // the chain of its account, and that the burn is in the mirror on the chain.
-func (v *visit) checkReceipt() {
+func checkReceipt(v *visit) {
 	v.at = PathReceipts
 	page := receiptPage{Text: strings.TrimSpace(v.form.Get("receipt"))}
 	var p pasted
@@ -92,11 +92,11 @@ func (v *visit) checkReceipt() {
 		p, err = readReceipt(page.Text)
 	}
 	if err == nil && p.signed != nil {
-		err = v.checkSignature(&page, &p)
+		err = checkSignature(v, &page, &p)
 	}
 	if err != nil {
 		v.status, v.fault = http.StatusBadRequest, err.Error()
-		v.drawPublic("receipts", "Check a receipt", page)
+		drawPublic(v, "receipts", "Check a receipt", page)
 		return
 	}
 	burn, err := v.w.Ledger.BurnByTransaction(v.ctx(), p.tx)
@@ -104,18 +104,18 @@ func (v *visit) checkReceipt() {
 		v.fail(err)
 		return
 	}
-	if page.Holds = err == nil && v.checkBurn(&page, &p, &burn); page.Holds {
-		page.Holds = v.checkMirror(&page, p.tx)
+	if page.Holds = err == nil && checkBurn(v, &page, &p, &burn); page.Holds {
+		page.Holds = checkMirror(v, &page, p.tx)
 	}
 	page.Result = "This receipt does not hold."
 	if page.Holds {
 		page.Result = "Settled. This service burned the credits, and the record has not changed since."
 	}
-	v.drawPublic("receipts", "Check a receipt", page)
+	drawPublic(v, "receipts", "Check a receipt", page)
 }
 
 // checkSignature reads what a signed receipt says. An error is of one that this service did not sign.
-func (v *visit) checkSignature(page *receiptPage, p *pasted) error {
+func checkSignature(v *visit, page *receiptPage, p *pasted) error {
 	const bad = receiptFault("The signature is not one of this service, or the text was changed.")
 	id := x402.KeyID(p.signed.Signature)
 	key, err := x402.StatementKey(v.w.Auth.DID(), id)
@@ -139,7 +139,7 @@ func (v *visit) checkSignature(page *receiptPage, p *pasted) error {
 }
 
 // checkBurn compares the receipt with the ledger. It reports whether they agree.
-func (v *visit) checkBurn(page *receiptPage, p *pasted, burn *ledger.Proof) bool {
+func checkBurn(v *visit, page *receiptPage, p *pasted, burn *ledger.Proof) bool {
 	differs := ""
 	switch {
 	case !burn.Chained:
@@ -174,7 +174,7 @@ func (v *visit) checkBurn(page *receiptPage, p *pasted, burn *ledger.Proof) bool
 
 // checkMirror looks the burn up in the mirror on the chain. It reports false for a proof that does
 // not hold; a burn that is not there yet is no fault.
-func (v *visit) checkMirror(page *receiptPage, tx toll.Hash) bool {
+func checkMirror(v *visit, page *receiptPage, tx toll.Hash) bool {
 	proof, err := v.w.API.BurnProof(v.acting(), tx)
 	s := step{Title: "On the chain"}
 	switch {

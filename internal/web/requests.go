@@ -21,15 +21,15 @@ func requestPages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/requests", Title: "Requests", Template: "sheet", Group: groupSell, Nav: "Requests", Icon: "receipt", Key: "q",
-			Right: toll.RightRead, Get: (*visit).listRequests,
+			Right: toll.RightRead, Get: listRequests,
 		},
 		{
 			Path: "/requests/{request}", Template: "sheet", Under: "/requests", Right: toll.RightRead,
-			Get: (*visit).showRequest,
+			Get: showRequest,
 		},
 		{
 			Path: "/keys/{key}/calls", Template: "sheet", Under: "/keys", Right: toll.RightRead, Persons: true,
-			Get: (*visit).listCalls,
+			Get: listCalls,
 		},
 	}
 }
@@ -50,7 +50,7 @@ func stateOfRequest(status string) *state {
 const mostReads = 5
 
 // requests reads what a page shows of the list of requests.
-func (v *visit) requests(q url.Values) (all store.List[*toll.Settlement], err error) {
+func requests(v *visit, q url.Values) (all store.List[*toll.Settlement], err error) {
 	page := v.listPage()
 	for range mostReads {
 		page.Size = mostRows - len(all.Items)
@@ -70,8 +70,8 @@ func (v *visit) requests(q url.Values) (all store.List[*toll.Settlement], err er
 
 // requestFilter are the fields that narrow the list of requests, and the same for the API. It has
 // answered when ok is false.
-func (v *visit) requestFilter() (fields []field, q url.Values, ok bool) {
-	plans, _, ok := v.planFilter("planId")
+func requestFilter(v *visit) (fields []field, q url.Values, ok bool) {
+	plans, _, ok := planFilter(v, "planId")
 	if !ok {
 		return nil, nil, false
 	}
@@ -79,7 +79,7 @@ func (v *visit) requestFilter() (fields []field, q url.Values, ok bool) {
 	buyer := asked.Get("role") == "buyer"
 	agents := field{Name: "agentId", Label: "Agent", Max: 100}
 	if !buyer {
-		if agents, _, ok = v.agentFilter("agentId"); !ok {
+		if agents, _, ok = agentFilter(v, "agentId"); !ok {
 			return nil, nil, false
 		}
 	}
@@ -96,18 +96,18 @@ func (v *visit) requestFilter() (fields []field, q url.Values, ok bool) {
 	return fields, q, true
 }
 
-func (v *visit) listRequests() {
-	filter, q, ok := v.requestFilter()
+func listRequests(v *visit) {
+	filter, q, ok := requestFilter(v)
 	if !ok {
 		return
 	}
-	files := v.file("requests", q)
-	list, err := v.requests(q)
+	files := file(v, "requests", q)
+	list, err := requests(v, q)
 	if v.narrowed(err) {
 		return
 	}
 	buyer := q.Get("role") == "buyer"
-	t, err := v.requestsTable(list, buyer)
+	t, err := requestsTable(v, list, buyer)
 	if v.failed("part of the list", err) {
 		return
 	}
@@ -117,7 +117,7 @@ func (v *visit) listRequests() {
 	})
 }
 
-func (v *visit) requestsTable(list store.List[*toll.Settlement], buyer bool) (*table, error) {
+func requestsTable(v *visit, list store.List[*toll.Settlement], buyer bool) (*table, error) {
 	t := &table{
 		Caption: "Requests",
 		Head:    []column{{Text: "Ended"}, {Text: "Request", Stays: true}, {Text: "Outcome"}, {Text: "Agent"}, {Text: "Plan"}, {Text: "Subscriber"}, {Text: "Credits", Num: true}},
@@ -134,12 +134,12 @@ func (v *visit) requestsTable(list store.List[*toll.Settlement], buyer bool) (*t
 			agents = append(agents, *s.AgentID)
 		}
 	}
-	names, err := v.namesOf(plans, agents)
+	names, err := namesOf(v, plans, agents)
 	for _, s := range list.Items {
 		outcome := cell{State: stateOfRequest(s.Status), Sub: tookText(s)}
 		t.Rows = append(t.Rows, []cell{
-			atOr(s.EndedAt, "open"), {ID: s.AgentRequestID, To: v.to("requests", s.AgentRequestID)}, outcome, v.agentCell(names, s, !buyer),
-			v.planCell(names, s.PlanID, !buyer), {ID: s.Payer.String()}, creditsOf(s),
+			atOr(s.EndedAt, "open"), {ID: s.AgentRequestID, To: v.to("requests", s.AgentRequestID)}, outcome, agentCell(v, names, s, !buyer),
+			planCell(v, names, s.PlanID, !buyer), {ID: s.Payer.String()}, creditsOf(s),
 		})
 	}
 	return t, err
@@ -168,7 +168,7 @@ func creditsOf(s *toll.Settlement) cell {
 }
 
 // agentCell names the agent of a request. own says whether the workspace sells it.
-func (v *visit) agentCell(names map[string]string, s *toll.Settlement, own bool) cell {
+func agentCell(v *visit, names map[string]string, s *toll.Settlement, own bool) cell {
 	c := cell{Text: "no agent named"}
 	if s.AgentID != nil {
 		id := string(*s.AgentID)
@@ -183,7 +183,7 @@ func (v *visit) agentCell(names map[string]string, s *toll.Settlement, own bool)
 	return c
 }
 
-func (v *visit) planCell(names map[string]string, id toll.PlanID, own bool) cell {
+func planCell(v *visit, names map[string]string, id toll.PlanID, own bool) cell {
 	area := "holdings"
 	if own {
 		area = "plans"
@@ -197,7 +197,7 @@ var stepWords = map[string]step{
 	"released": {Title: "Released", Text: "given back", Tone: "warn"}, "lapsed": {Title: "Lapsed", Text: "given back: no settlement came in time", Tone: "bad"},
 }
 
-func (v *visit) showRequest() {
+func showRequest(v *visit) {
 	r, err := v.w.API.Request(v.acting(), v.param("request"))
 	if v.failed("request", err) {
 		return
@@ -211,7 +211,7 @@ func (v *visit) showRequest() {
 	if r.AgentID != nil {
 		agents = append(agents, *r.AgentID)
 	}
-	names, err := v.namesOf([]toll.PlanID{r.PlanID}, agents)
+	names, err := namesOf(v, []toll.PlanID{r.PlanID}, agents)
 	if v.failed("request", err) {
 		return
 	}
@@ -221,7 +221,7 @@ func (v *visit) showRequest() {
 	}
 	s := sheet{Facts: []fact{
 		{"Id", cell{ID: r.AgentRequestID}}, {"Outcome", cell{State: stateOfRequest(r.Status), Sub: tookText(&r.Settlement)}},
-		{"Plan", v.planCell(names, r.PlanID, own)}, {"Agent", v.agentCell(names, &r.Settlement, own)},
+		{"Plan", planCell(v, names, r.PlanID, own)}, {"Agent", agentCell(v, names, &r.Settlement, own)},
 		{"Subscriber", cell{ID: r.Payer.String()}}, {"Credits", creditsOf(&r.Settlement)}, {"Access token", token},
 		{"Begun", at(r.CreatedAt.Time)},
 	}}
@@ -261,8 +261,8 @@ func (v *visit) showRequest() {
 }
 
 // listCalls are the last calls of an API key, as far as this process of the service answered them.
-func (v *visit) listCalls() {
-	k, ok := v.key()
+func listCalls(v *visit) {
+	k, ok := key(v)
 	if !ok {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 
 // searchPages find records of the workspace, and pages.
 func searchPages() []areaPage {
-	return []areaPage{{Path: "/search", Title: "Search", Template: "search", Right: toll.RightRead, Get: (*visit).search}}
+	return []areaPage{{Path: "/search", Title: "Search", Template: "search", Right: toll.RightRead, Get: search}}
 }
 
 // found is what a search leads to.
@@ -43,14 +43,14 @@ var pagesAround = []found{
 
 // search finds pages by the beginning of a word of their name, and records by their id or name. The whole id of a record leads
 // to its page at once.
-func (v *visit) search() {
+func search(v *visit) {
 	page := searchPage{Query: strings.TrimSpace(v.r.URL.Query().Get("q"))}
 	if page.Query == "" {
 		v.draw("Search", page)
 		return
 	}
 	for _, a := range v.w.areas {
-		if a.Title != "" && !strings.Contains(a.Path, "{") && v.mayGo(a) && begins(a.Title, page.Query) {
+		if a.Title != "" && !strings.Contains(a.Path, "{") && mayGo(v, a) && begins(a.Title, page.Query) {
 			kind := "Page"
 			if strings.HasSuffix(a.Path, "/new") {
 				kind = "Act"
@@ -73,7 +73,7 @@ func (v *visit) search() {
 	}
 	page.More = more
 	for _, r := range records {
-		if !v.has(foundPages[r.Type]) {
+		if !has(v, foundPages[r.Type]) {
 			continue
 		}
 		one := found{Kind: kindNames[r.Type], ID: r.ID, To: v.to(foundPages[r.Type], r.ID)}
@@ -97,7 +97,7 @@ func (v *visit) search() {
 			}
 		}
 	}
-	if len(page.Results) == 0 && v.has("requests") {
+	if len(page.Results) == 0 && has(v, "requests") {
 		r, err := v.w.API.SettlementByTransaction(v.acting(), page.Query)
 		if err != nil {
 			r, err = v.w.API.Settlement(v.acting(), page.Query)
@@ -110,16 +110,16 @@ func (v *visit) search() {
 }
 
 // mayGo reports whether the person may open a page.
-func (v *visit) mayGo(a areaPage) bool {
+func mayGo(v *visit, a areaPage) bool {
 	user := v.person.User
 	return v.person.Rights.Has(a.Right) && (user != nil || !a.Persons) && (!a.Operators || user.Operator)
 }
 
 // has reports whether there are pages of these records, which the person may open.
-func (v *visit) has(records string) bool {
+func has(v *visit, records string) bool {
 	for _, a := range v.w.areas {
 		if a.Path == "/"+records {
-			return v.mayGo(a)
+			return mayGo(v, a)
 		}
 	}
 	return false

@@ -199,8 +199,8 @@ func (v *visit) sheet(title string, s sheet) {
 		return
 	}
 	s.Done, s.Secret = cmp.Or(s.Done, o.Done), cmp.Or(s.Secret, o.Secret)
-	s.Filter = append(slices.Clone(s.Filter), v.sortField(s.Table)...)
-	if v.columns(&s) {
+	s.Filter = append(slices.Clone(s.Filter), sortField(v, s.Table)...)
+	if columns(v, &s) {
 		return
 	}
 	s.Acts = slices.DeleteFunc(s.Acts, func(d dialog) bool { return d.ID == "" })

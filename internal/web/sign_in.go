@@ -75,32 +75,32 @@ func (w *Web) SignIn() http.Handler {
 	return w.page(func(v *visit) {
 		next := place(v.r.URL.Query().Get("next"))
 		if v.person != nil && next == "" {
-			v.redirect(http.StatusSeeOther, v.landing())
+			v.redirect(http.StatusSeeOther, firstPage(v))
 			return
 		}
-		v.askSignIn(http.StatusOK, "", next, "")
+		askSignIn(v, http.StatusOK, "", next, "")
 	}, func(v *visit) {
 		next := place(v.form.Get("next"))
 		if v.form.Get("answer") != "" {
-			v.signInPasskey(next)
+			signInPasskey(v, next)
 			return
 		}
 		if v.form.Get("api_key") == "" && v.form.Get("login")+v.form.Get("password") != "" {
-			v.signInPassword(next)
+			signInPassword(v, next)
 			return
 		}
 		p, err := w.admit(v.ctx(), v.form.Get("api_key"))
 		if err != nil {
-			v.badKey(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) })
+			badKey(v, err, func(status int, fault string) { askSignIn(v, status, "", next, fault) })
 			return
 		}
 		v.person = p
-		v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
+		v.redirect(http.StatusSeeOther, cmp.Or(next, firstPage(v)))
 	})
 }
 
-// landing is the page to which a sign-in leads that was for no other: the overview of the workspace.
-func (v *visit) landing() string {
+// firstPage is the page to which a sign-in leads that was for no other: the overview of the workspace.
+func firstPage(v *visit) string {
 	if v.person.Address.IsZero() {
 		return PathSecurity
 	}
@@ -111,27 +111,27 @@ func (v *visit) landing() string {
 func (w *Web) mayRegister() bool { return w.People.Registration == people.Open }
 
 // signInPasskey signs a person in with the answer of a browser.
-func (v *visit) signInPasskey(next string) {
+func signInPasskey(v *visit, next string) {
 	u, err := v.w.People.SignInPasskey(v.ctx(), v.w.Address(v.r), v.form.Get("state"), v.form.Get("answer"))
 	if err == nil {
 		err = v.w.admitUser(v, u, people.Passkey, toll.Address{})
 	}
-	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
+	if v.faulty(err, func(status int, fault string) { askSignIn(v, status, "", next, fault) }) {
 		return
 	}
-	v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
+	v.redirect(http.StatusSeeOther, cmp.Or(next, firstPage(v)))
 }
 
 // signInPassword signs a person in with a login name and a password.
-func (v *visit) signInPassword(next string) {
+func signInPassword(v *visit, next string) {
 	u, err := v.w.People.SignIn(v.ctx(), v.w.Address(v.r), v.form.Get("login"), v.form.Get("password"))
 	if err == nil {
 		err = v.w.admitUser(v, u, people.Password, toll.Address{})
 	}
-	if v.faulty(err, func(status int, fault string) { v.askSignIn(status, "", next, fault) }) {
+	if v.faulty(err, func(status int, fault string) { askSignIn(v, status, "", next, fault) }) {
 		return
 	}
-	v.redirect(http.StatusSeeOther, cmp.Or(next, v.landing()))
+	v.redirect(http.StatusSeeOther, cmp.Or(next, firstPage(v)))
 }
 
 // faulty answers an error, and reports whether there was one: again shows the form once more for what the person can mend.
@@ -153,25 +153,25 @@ func (v *visit) faulty(err error, again func(status int, fault string)) bool {
 }
 
 // askSignIn shows the form; why says what for, fault what was wrong with the last one.
-func (v *visit) askSignIn(status int, why, next, fault string) {
+func askSignIn(v *visit, status int, why, next, fault string) {
 	f := signIn{Why: why, Next: next, Fault: fault != "", Login: v.form.Get("login"), Open: v.w.mayRegister()}
 	f.Mail, f.Weak = v.w.People.HasMail(), v.person != nil && v.person.Proof == people.Mail
 	f.NoPasswords = v.w.People.NoPasswords
 	s := shown{Title: "Sign in", Fault: fault}
 	var err error
-	if f.Passkey, s.Passkey, err = v.passkey(v.w.People.BeginPasskeySignIn); err != nil {
+	if f.Passkey, s.Passkey, err = passkey(v, v.w.People.BeginPasskeySignIn); err != nil {
 		v.fail(err)
 		return
 	}
-	f.Elsewhere = v.elsewhere(PathSignIn)
-	f.OIDC = v.oidc()
+	f.Elsewhere = elsewhere(v, PathSignIn)
+	f.OIDC = oidc(v)
 	s.Body = f
-	v.offerWallets(&s, wallets{Label: "Sign in with", Next: next})
+	offerWallets(v, &s, wallets{Label: "Sign in with", Next: next})
 	v.show(status, "sign_in", s, "")
 }
 
 // elsewhere is a page at the public address, on a page of another address; "" for none, and where browsers take passkeys nowhere.
-func (v *visit) elsewhere(path string) string {
+func elsewhere(v *visit, path string) string {
 	u, err := url.Parse(v.w.PublicURL)
 	if err != nil || !v.w.People.HasPasskeys() || strings.EqualFold(v.r.Host, u.Host) {
 		return ""
@@ -191,7 +191,7 @@ func (v *visit) origin() string {
 }
 
 // passkey asks for one with the script of the page, where browsers take them: at the public host alone.
-func (v *visit) passkey(begin func() (people.Ceremony, error)) (people.Ceremony, bool, error) {
+func passkey(v *visit, begin func() (people.Ceremony, error)) (people.Ceremony, bool, error) {
 	u, err := url.Parse(v.w.PublicURL)
 	if err != nil || !v.w.People.HasPasskeys() || !strings.EqualFold(v.r.Host, u.Host) {
 		return people.Ceremony{}, false, err
@@ -201,7 +201,7 @@ func (v *visit) passkey(begin func() (people.Ceremony, error)) (people.Ceremony,
 }
 
 // badKey answers a sign-in that failed: again tells the person what was wrong with the key, and the rest is our fault.
-func (v *visit) badKey(err error, again func(status int, fault string)) {
+func badKey(v *visit, err error, again func(status int, fault string)) {
 	e := toll.AsError(err)
 	if status := e.HTTPStatus(); status < http.StatusInternalServerError {
 		again(status, keyFault(e))

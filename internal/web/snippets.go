@@ -16,7 +16,7 @@ type snippet struct{ Name, Text string }
 // snippets are the ways to call an agent, with its address and ids, and, the last one, to put a price on it. plan pays, "" the
 // first one of the agent. Buyers paste them, and the address is what the seller chose: it stands within quotes, and one with
 // characters that end or fill those is left out.
-func (v *visit) snippets(a *toll.Agent, plan toll.PlanID) []snippet {
+func snippets(v *visit, a *toll.Agent, plan toll.PlanID) []snippet {
 	verb, address := "POST", "https://agent.example.com/ask"
 	for _, e := range a.API.Endpoints {
 		if strings.HasPrefix(e.URL, "http") && !strings.ContainsAny(e.URL, `'"*{}()$`+"`\\") {

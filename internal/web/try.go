@@ -65,7 +65,7 @@ func (t *tries) give(workspace toll.Address) {
 func tryPages() []areaPage {
 	return []areaPage{{
 		Path: "/try", Title: "Try it", Template: "try", Under: "/holdings", Right: toll.RightRead, Act: toll.RightSpend,
-		Get: (*visit).showTry, Post: (*visit).postTry,
+		Get: showTry, Post: postTry,
 	}}
 }
 
@@ -108,7 +108,7 @@ type tryCall struct {
 }
 
 // tryAgent reads the agent that the page is about, and its plans. nil: the answer was written.
-func (v *visit) tryAgent(q url.Values) *tryCall {
+func tryAgent(v *visit, q url.Values) *tryCall {
 	id, err := toll.ParseAgentID(q.Get("agent"))
 	c := &tryCall{}
 	if err == nil {
@@ -156,8 +156,8 @@ func (c *tryCall) ready() []*offer {
 	return slices.DeleteFunc(slices.Clone(c.plans), func(o *offer) bool { return !o.Ready() })
 }
 
-func (v *visit) showTry() {
-	c := v.tryAgent(v.r.URL.Query())
+func showTry(v *visit) {
+	c := tryAgent(v, v.r.URL.Query())
 	if c == nil {
 		return
 	}
@@ -165,7 +165,7 @@ func (v *visit) showTry() {
 	if v.form != nil {
 		c.read(v.form)
 	}
-	v.drawTry(c, nil)
+	drawTry(v, c, nil)
 }
 
 // read takes the form as it was sent.
@@ -173,7 +173,7 @@ func (c *tryCall) read(form url.Values) {
 	c.address, c.verb, c.plan, c.body = strings.TrimSpace(form.Get("address")), form.Get("verb"), toll.PlanID(form.Get("plan")), form.Get("body")
 }
 
-func (v *visit) drawTry(c *tryCall, result *tried) {
+func drawTry(v *visit, c *tryCall, result *tried) {
 	page := tryPage{
 		Agent: nameOf(c.agent.Metadata.Name), AgentTo: "/a/" + string(c.agent.ID), ID: string(c.agent.ID), Result: result,
 		Ticket: v.ticket(v.r.URL.Path), Action: v.to("try") + "?agent=" + url.QueryEscape(string(c.agent.ID)),
@@ -217,18 +217,18 @@ func (v *visit) drawTry(c *tryCall, result *tried) {
 }
 
 // postTry makes the call, once for each form. The same form again gets the same answer.
-func (v *visit) postTry() {
-	c := v.tryAgent(v.r.URL.Query())
+func postTry(v *visit) {
+	c := tryAgent(v, v.r.URL.Query())
 	if c == nil {
 		return
 	}
 	c.read(v.form)
 	refuse := func(status int, fault string) {
 		v.status, v.fault = status, fault
-		v.drawTry(c, nil)
+		drawTry(v, c, nil)
 	}
 	if v.form.Get("act") == "mint" {
-		v.mintToTry(c, refuse)
+		mintToTry(v, c, refuse)
 		return
 	}
 	i := slices.IndexFunc(c.plans, func(o *offer) bool { return o.ID == c.plan })
@@ -250,7 +250,7 @@ func (v *visit) postTry() {
 		return
 	}
 	text, err := v.w.once(v.ctx(), v.form.Get("ticket"), func() (string, error) {
-		result, err := v.call(c)
+		result, err := call(v, c)
 		if err != nil {
 			return "", err
 		}
@@ -269,16 +269,16 @@ func (v *visit) postTry() {
 		v.fail(err)
 		return
 	}
-	now := v.tryAgent(v.r.URL.Query()) // what the call left of each plan
+	now := tryAgent(v, v.r.URL.Query()) // what the call left of each plan
 	if now == nil {
 		return
 	}
 	c.plans = now.plans
-	v.drawTry(c, &result)
+	drawTry(v, c, &result)
 }
 
 // mintToTry gives the workspace of the seller credits of its own plan: there is no free call.
-func (v *visit) mintToTry(c *tryCall, refuse func(int, string)) {
+func mintToTry(v *visit, c *tryCall, refuse func(int, string)) {
 	if len(c.plans) == 0 || c.plans[0].Owner != v.person.Address {
 		refuse(http.StatusBadRequest, "You do not sell this plan.")
 		return
@@ -293,7 +293,7 @@ func (v *visit) mintToTry(c *tryCall, refuse func(int, string)) {
 
 // call calls the agent with an access token of the workspace: for this agent, with the limit that the page showed, without
 // orders. The token ends with the call.
-func (v *visit) call(c *tryCall) (*tried, error) {
+func call(v *visit, c *tryCall) (*tried, error) {
 	if !v.w.tries.take(v.person.Address) {
 		e := toll.Errorf(toll.CodeRateLimited, "Other calls from pages of this workspace are running. Send it again in a minute.")
 		e.RetryAfterSecs = int(tryTimeout / time.Second)

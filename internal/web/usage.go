@@ -45,9 +45,9 @@ const (
 	ownHours = 48 * time.Hour
 )
 
-// period returns the range of the page: the days since and until that its query names, or a usual
+// periodOf returns the range of the page: the days since and until that its query names, or a usual
 // range, which ends with the hour or day that has begun. It says on the page why days cannot be taken.
-func (v *visit) period() period {
+func periodOf(v *visit) period {
 	at := usualPeriod
 	for i, p := range periods {
 		if p.Key == v.r.URL.Query().Get("range") {
@@ -55,7 +55,7 @@ func (v *visit) period() period {
 		}
 	}
 	p := periods[at]
-	if own, ok := v.ownPeriod(p.Key); ok {
+	if own, ok := ownPeriod(v, p.Key); ok {
 		return own
 	}
 	until := v.w.Clock().UTC().Truncate(p.Step).Add(p.Step)
@@ -63,7 +63,7 @@ func (v *visit) period() period {
 }
 
 // ownPeriod returns the range of the days in the query. ok is false for none.
-func (v *visit) ownPeriod(key string) (p period, ok bool) {
+func ownPeriod(v *visit, key string) (p period, ok bool) {
 	q := v.r.URL.Query()
 	if q.Get("since") == "" && q.Get("until") == "" {
 		return p, false
@@ -122,7 +122,7 @@ type segment struct {
 }
 
 // ranges lead to the page with another range.
-func (v *visit) ranges(of period) []segment {
+func ranges(v *visit, of period) []segment {
 	var out []segment
 	q := v.r.URL.Query()
 	for _, name := range []string{"cursor", "form", "since", "until"} {
@@ -136,7 +136,7 @@ func (v *visit) ranges(of period) []segment {
 }
 
 // rangeFields are fields for days of one's own, beside those that narrow the page.
-func (v *visit) rangeFields(p period, beside []field) []field {
+func rangeFields(v *visit, p period, beside []field) []field {
 	fields, _ := v.filters(
 		field{Name: "since", Label: "From", Type: "date"}, field{Name: "until", Label: "Before", Type: "date"},
 	)
@@ -239,14 +239,14 @@ type used struct {
 }
 
 // usage reads what was settled in a period and in the one before it.
-func (v *visit) usage(p period, q checkout.UsageQuery) (u used, err error) {
+func usage(v *visit, p period, q checkout.UsageQuery) (u used, err error) {
 	var err1, err2 error
-	u.settled.now, u.credits.now, u.took, err1 = v.settled(p, q)
-	u.settled.before, u.credits.before, _, err2 = v.settled(p.before(), q)
+	u.settled.now, u.credits.now, u.took, err1 = settled(v, p, q)
+	u.settled.before, u.credits.before, _, err2 = settled(v, p.before(), q)
 	return u, errors.Join(err1, err2)
 }
 
-func (v *visit) settled(p period, q checkout.UsageQuery) (settled, credits numbers, took []int64, err error) {
+func settled(v *visit, p period, q checkout.UsageQuery) (settled, credits numbers, took []int64, err error) {
 	q = p.query(q)
 	rows, err := everyOf(func(page store.Page) (store.List[*toll.Usage], error) {
 		q.Page = page
@@ -302,10 +302,10 @@ type payersKey struct {
 	since, until time.Time
 }
 
-// payers is how many subscribers paid for requests in a period and in the one before it: of one
+// payersOf is how many subscribers paid for requests in a period and in the one before it: of one
 // plan, or of each plan that was used. The API counts them by whole days and for one plan, so there
 // is no figure for hours, and none where more plans were used than a page may count.
-func (v *visit) payers(p period, plan toll.PlanID) ([]stat, error) {
+func payersOf(v *visit, p period, plan toll.PlanID) ([]stat, error) {
 	if p.Step == time.Hour {
 		return nil, nil
 	}
@@ -313,7 +313,7 @@ func (v *visit) payers(p period, plan toll.PlanID) ([]stat, error) {
 	if known, ok := v.w.payers.Get(key, now); ok {
 		return known, nil
 	}
-	stats, counted, err := v.countPayers(p, plan)
+	stats, counted, err := countPayers(v, p, plan)
 	if err == nil && counted > 0 { // the first one shows at once
 		v.w.payers.Put(key, stats, now.Add(countedLife), now)
 	}
@@ -321,14 +321,14 @@ func (v *visit) payers(p period, plan toll.PlanID) ([]stat, error) {
 }
 
 // countPayers also returns of how many plans it counted.
-func (v *visit) countPayers(p period, plan toll.PlanID) (stats []stat, counted int, err error) {
+func countPayers(v *visit, p period, plan toll.PlanID) (stats []stat, counted int, err error) {
 	var of pair
 	plans := map[toll.PlanID]bool{}
 	for _, in := range []struct {
 		of *numbers
 		period
 	}{{&of.now, p}, {&of.before, p.before()}} {
-		used, err := v.usedPlans(in.period, plan)
+		used, err := usedPlans(v, in.period, plan)
 		if err != nil || len(used) > mostCounted {
 			return nil, 0, err
 		}
@@ -352,7 +352,7 @@ func (v *visit) countPayers(p period, plan toll.PlanID) (stats []stat, counted i
 }
 
 // usedPlans are the plans whose requests were settled in a period, or the one that is chosen.
-func (v *visit) usedPlans(p period, chosen toll.PlanID) (ids []toll.PlanID, err error) {
+func usedPlans(v *visit, p period, chosen toll.PlanID) (ids []toll.PlanID, err error) {
 	if chosen != "" {
 		return []toll.PlanID{chosen}, nil
 	}
@@ -372,28 +372,28 @@ type refused struct {
 }
 
 // refusals reads what was refused in a period and in the one before it.
-func (v *visit) refusals(p period, q checkout.UsageQuery) (r refused, err error) {
+func refusals(v *visit, p period, q checkout.UsageQuery) (r refused, err error) {
 	var err1, err2, err3, err4 error
-	r.now, err1 = v.reasons(p, q)
-	r.before, err2 = v.reasons(p.before(), q)
-	r.steps.now, err3 = v.refusedIn(p, q)
-	r.steps.before, err4 = v.refusedIn(p.before(), q)
+	r.now, err1 = reasons(v, p, q)
+	r.before, err2 = reasons(v, p.before(), q)
+	r.steps.now, err3 = refusedIn(v, p, q)
+	r.steps.before, err4 = refusedIn(v, p.before(), q)
 	return r, errors.Join(err1, err2, err3, err4)
 }
 
-func (v *visit) reasons(p period, q checkout.UsageQuery) (map[string]int64, error) {
+func reasons(v *visit, p period, q checkout.UsageQuery) (map[string]int64, error) {
 	q = p.query(q)
 	q.By = store.ByReason
 	out := map[string]int64{}
-	rows, err := v.refusalRows(q)
+	rows, err := refusalRows(v, q)
 	for _, r := range rows {
 		out[r.Reason] = r.Refused
 	}
 	return out, err
 }
 
-func (v *visit) refusedIn(p period, q checkout.UsageQuery) (numbers, error) {
-	rows, err := v.refusalRows(p.query(q))
+func refusedIn(v *visit, p period, q checkout.UsageQuery) (numbers, error) {
+	rows, err := refusalRows(v, p.query(q))
 	out := p.zeros()
 	for _, r := range rows {
 		out.add(p, r.Start, big.NewInt(r.Refused))
@@ -401,7 +401,7 @@ func (v *visit) refusedIn(p period, q checkout.UsageQuery) (numbers, error) {
 	return out, err
 }
 
-func (v *visit) refusalRows(q checkout.UsageQuery) ([]*toll.Refusals, error) {
+func refusalRows(v *visit, q checkout.UsageQuery) ([]*toll.Refusals, error) {
 	return everyOf(func(page store.Page) (store.List[*toll.Refusals], error) {
 		q.Page = page
 		list, _, err := v.w.Checkout.Refusals(v.ctx(), v.person.Address, q, "")
@@ -508,7 +508,7 @@ func decimalsOf(currency string) int {
 
 // revenue reads what was paid in a period and in the one before it, by currency: those with the most
 // orders first. Currencies are never added.
-func (v *visit) revenue(p period, q checkout.UsageQuery) ([]*earned, error) {
+func revenue(v *visit, p period, q checkout.UsageQuery) ([]*earned, error) {
 	by := map[string]*earned{}
 	of := func(currency string) *earned {
 		if by[currency] == nil {
@@ -518,7 +518,7 @@ func (v *visit) revenue(p period, q checkout.UsageQuery) ([]*earned, error) {
 		}
 		return by[currency]
 	}
-	now, err1 := v.revenueRows(p.query(q))
+	now, err1 := revenueRows(v, p.query(q))
 	for _, r := range now {
 		e := of(r.Currency)
 		e.amount.now.add(p, r.Start, r.Amount.Int())
@@ -526,7 +526,7 @@ func (v *visit) revenue(p period, q checkout.UsageQuery) ([]*earned, error) {
 		e.returned.Add(e.returned, r.Returned.Int())
 		e.returnedOrders += r.ReturnedOrders
 	}
-	before, err2 := v.revenueRows(p.before().query(q))
+	before, err2 := revenueRows(v, p.before().query(q))
 	for _, r := range before {
 		e := of(r.Currency)
 		e.amount.before.add(p.before(), r.Start, r.Amount.Int())
@@ -541,7 +541,7 @@ func (v *visit) revenue(p period, q checkout.UsageQuery) ([]*earned, error) {
 	return all, errors.Join(err1, err2)
 }
 
-func (v *visit) revenueRows(q checkout.UsageQuery) ([]*toll.Revenue, error) {
+func revenueRows(v *visit, q checkout.UsageQuery) ([]*toll.Revenue, error) {
 	return everyOf(func(page store.Page) (store.List[*toll.Revenue], error) {
 		q.Page = page
 		list, _, err := v.w.Checkout.Revenue(v.ctx(), v.person.Address, q)
@@ -572,22 +572,22 @@ func usagePages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/subscribers", Title: "Subscribers", Template: "sheet", Group: groupSell, Nav: "Subscribers", Icon: "users", Key: "s",
-			Right: toll.RightRead, Get: (*visit).listSubscribers,
+			Right: toll.RightRead, Get: listSubscribers,
 		},
 		{
 			Path: "/usage", Title: "Usage", Template: "sheet", Group: groupSell, Nav: "Usage", Icon: "activity", Key: "u",
-			Right: toll.RightRead, Get: (*visit).showUsage,
+			Right: toll.RightRead, Get: showUsage,
 		},
 		{
 			Path: "/revenue", Title: "Revenue", Template: "sheet", Group: groupSell, Nav: "Revenue", Icon: "coins", Key: "r",
-			Right: toll.RightRead, Get: (*visit).showRevenue,
+			Right: toll.RightRead, Get: showRevenue,
 		},
 	}
 }
 
 // planFilter is the field of a name that narrows a page to one plan, and what it says. It has
 // answered when ok is false.
-func (v *visit) planFilter(name string) (of field, chosen toll.PlanID, ok bool) {
+func planFilter(v *visit, name string) (of field, chosen toll.PlanID, ok bool) {
 	plans, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, store.Page{Size: mostPlans})
 	if v.failed("page", err) {
 		return of, "", false
@@ -610,7 +610,7 @@ func (v *visit) planFilter(name string) (of field, chosen toll.PlanID, ok bool) 
 }
 
 // agentFilter is planFilter for agents.
-func (v *visit) agentFilter(name string) (of field, chosen *toll.AgentID, ok bool) {
+func agentFilter(v *visit, name string) (of field, chosen *toll.AgentID, ok bool) {
 	agents, err := store.AgentsOfOwner(v.ctx(), v.w.Store, v.person.Address, store.Page{Size: mostPlans})
 	if v.failed("page", err) {
 		return of, nil, false
@@ -633,18 +633,18 @@ func (v *visit) agentFilter(name string) (of field, chosen *toll.AgentID, ok boo
 	return f, &id, true
 }
 
-func (v *visit) showUsage() {
-	p := v.period()
-	filter, plan, ok := v.planFilter("plan")
+func showUsage(v *visit) {
+	p := periodOf(v)
+	filter, plan, ok := planFilter(v, "plan")
 	if !ok {
 		return
 	}
 	q := checkout.UsageQuery{Plan: plan}
-	u, err1 := v.usage(p, q)
-	refused, err2 := v.refusals(p, q)
-	byPlan, err3 := v.usageBy(p, q, store.ByPlan)
-	byAgent, err4 := v.usageBy(p, q, store.ByAgent)
-	who, err5 := v.payers(p, plan)
+	u, err1 := usage(v, p, q)
+	refused, err2 := refusals(v, p, q)
+	byPlan, err3 := usageBy(v, p, q, store.ByPlan)
+	byAgent, err4 := usageBy(v, p, q, store.ByAgent)
+	who, err5 := payersOf(v, p, plan)
 	if v.failed("plan", errors.Join(err1, err2, err3, err4, err5)) {
 		return
 	}
@@ -652,8 +652,8 @@ func (v *visit) showUsage() {
 	byReason.Del("by")
 	v.sheet("Usage", sheet{
 		Lead:  "Requests to your agents that were paid with credits, and those that were refused. Counts follow within seconds.",
-		Links: slices.Concat(v.file("usage", p.narrow(plan)), v.file("refusals", byReason)),
-		Range: v.ranges(p), Filter: v.rangeFields(p, []field{filter}), Stats: slices.Concat(u.stats(), who, []stat{refused.stat()}),
+		Links: slices.Concat(file(v, "usage", p.narrow(plan)), file(v, "refusals", byReason)),
+		Range: ranges(v, p), Filter: rangeFields(v, p, []field{filter}), Stats: slices.Concat(u.stats(), who, []stat{refused.stat()}),
 		Charts: []*chart{
 			newChart("Credits burned", p, u.credits, plainNumber), newChart("Paid requests", p, u.settled, plainNumber),
 		},
@@ -663,7 +663,7 @@ func (v *visit) showUsage() {
 }
 
 // usageBy is a table of what was settled by plan or by agent, with the most credits first.
-func (v *visit) usageBy(p period, q checkout.UsageQuery, by store.UsageBy) (*table, error) {
+func usageBy(v *visit, p period, q checkout.UsageQuery, by store.UsageBy) (*table, error) {
 	q = p.query(q)
 	q.By = by
 	rows, err := everyOf(func(page store.Page) (store.List[*toll.Usage], error) {
@@ -686,7 +686,7 @@ func (v *visit) usageBy(p period, q checkout.UsageQuery, by store.UsageBy) (*tab
 		Head:    []column{{Text: "Name"}, {Text: "Requests", Num: true}, {Text: "Credits", Num: true}},
 		Empty:   &empty{Icon: "activity", Title: "Nothing was settled", Text: "Paid requests of this time appear here."},
 	}
-	names, err := v.namesOf(plans, agents)
+	names, err := namesOf(v, plans, agents)
 	for _, r := range rows {
 		c := cell{Text: "no agent named"}
 		if by == store.ByPlan {
@@ -700,7 +700,7 @@ func (v *visit) usageBy(p period, q checkout.UsageQuery, by store.UsageBy) (*tab
 }
 
 // namesOf returns the names of plans and agents by their ids.
-func (v *visit) namesOf(plans []toll.PlanID, agents []toll.AgentID) (map[string]string, error) {
+func namesOf(v *visit, plans []toll.PlanID, agents []toll.AgentID) (map[string]string, error) {
 	names := map[string]string{}
 	err1 := store.EachPlan(v.ctx(), v.w.Store, unique(plans), func(p *toll.Plan) error {
 		names[string(p.ID)] = nameOf(p.Metadata.Name)
@@ -720,21 +720,21 @@ func unique[ID ~string](ids []ID) []ID {
 	return slices.Compact(ids)
 }
 
-func (v *visit) showRevenue() {
-	p := v.period()
-	filter, plan, ok := v.planFilter("plan")
+func showRevenue(v *visit) {
+	p := periodOf(v)
+	filter, plan, ok := planFilter(v, "plan")
 	if !ok {
 		return
 	}
 	q := checkout.UsageQuery{Plan: plan}
-	all, err1 := v.revenue(p, q)
-	t, err2 := v.revenueByPlan(p, q)
+	all, err1 := revenue(v, p, q)
+	t, err2 := revenueByPlan(v, p, q)
 	if v.failed("plan", errors.Join(err1, err2)) {
 		return
 	}
 	s := sheet{
 		Lead:  "What buyers paid for orders of your plans. Each currency stands for itself.",
-		Links: v.file("revenue", p.narrow(plan)), Range: v.ranges(p), Filter: v.rangeFields(p, []field{filter}), Stats: revenueStats(all, ""),
+		Links: file(v, "revenue", p.narrow(plan)), Range: ranges(v, p), Filter: rangeFields(v, p, []field{filter}), Stats: revenueStats(all, ""),
 		Parts: []part{{"By plan", t}},
 	}
 	for _, e := range all {
@@ -749,10 +749,10 @@ func (v *visit) showRevenue() {
 	v.sheet("Revenue", s)
 }
 
-func (v *visit) revenueByPlan(p period, q checkout.UsageQuery) (*table, error) {
+func revenueByPlan(v *visit, p period, q checkout.UsageQuery) (*table, error) {
 	q = p.query(q)
 	q.By = store.ByPlan
-	rows, err := v.revenueRows(q)
+	rows, err := revenueRows(v, q)
 	if err != nil {
 		return nil, err
 	}
@@ -762,7 +762,7 @@ func (v *visit) revenueByPlan(p period, q checkout.UsageQuery) (*table, error) {
 	for _, r := range rows {
 		ids = append(ids, r.PlanID)
 	}
-	names, err := v.namesOf(ids, nil)
+	names, err := namesOf(v, ids, nil)
 	t := &table{
 		Caption: "Revenue by plan",
 		Head:    []column{{Text: "Plan"}, {Text: "Orders", Num: true}, {Text: "Paid", Num: true}, {Text: "Given back", Num: true}},
@@ -786,7 +786,7 @@ const (
 	fewSubscribers = 5
 )
 
-func (v *visit) listSubscribers() {
+func listSubscribers(v *visit) {
 	page := store.Page{Size: mostPlansShown, Cursor: v.r.URL.Query().Get("cursor")}
 	plans, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, page)
 	if v.failed("part of the list", err) {
@@ -806,7 +806,7 @@ func (v *visit) listSubscribers() {
 		if v.failed("part of the list", err) {
 			return
 		}
-		rows, err := v.subscriberRows(p.ID, list.Items)
+		rows, err := subscriberRows(v, p.ID, list.Items)
 		if v.failed("part of the list", err) {
 			return
 		}
@@ -824,7 +824,7 @@ func (v *visit) listSubscribers() {
 }
 
 // subscriberRows are balances of a plan, each with when the subscriber used it last.
-func (v *visit) subscriberRows(plan toll.PlanID, of []toll.Balance) ([][]cell, error) {
+func subscriberRows(v *visit, plan toll.PlanID, of []toll.Balance) ([][]cell, error) {
 	var rows [][]cell
 	now := v.w.Clock()
 	for _, b := range of {

@@ -287,7 +287,7 @@ type switchTo struct {
 }
 
 // switches are the workspaces of the person; nil for one alone.
-func (v *visit) switches() []switchTo {
+func switches(v *visit) []switchTo {
 	if len(v.person.Workspaces) < 2 {
 		return nil
 	}
@@ -299,7 +299,7 @@ func (v *visit) switches() []switchTo {
 	for i, o := range v.person.Workspaces {
 		at, to := o.Address.String(), *here
 		if strings.HasPrefix(here.Path, "/w/") {
-			to.Path, to.RawQuery = "/w/"+at+v.kept(), ""
+			to.Path, to.RawQuery = "/w/"+at+kept(v), ""
 		} else {
 			q := to.Query()
 			q.Set("workspace", at)
@@ -311,7 +311,7 @@ func (v *visit) switches() []switchTo {
 }
 
 // kept is the page below a workspace that another workspace has as well: the members, or the list that this page is of.
-func (v *visit) kept() string {
+func kept(v *visit) string {
 	if v.area == nil {
 		return ""
 	}
@@ -321,12 +321,12 @@ func (v *visit) kept() string {
 // show answers with a page. Its forms may lead to the service itself, and to what else leads names: a browser holds the
 // redirect after a form to it as well.
 func (v *visit) show(status int, name string, s shown, leads string) {
-	s.Environment, s.Theme, s.Here, s.Correlation = v.w.Environment, v.theme(), v.here(), v.rw.Header().Get("X-Correlation-Id")
+	s.Environment, s.Theme, s.Here, s.Correlation = v.w.Environment, theme(v), v.here(), v.rw.Header().Get("X-Correlation-Id")
 	if v.person != nil {
 		s.Person, s.SignOut = v.person, v.w.ticket(v.ctx(), formSignOut)
-		s.Switch = v.switches()
+		s.Switch = switches(v)
 		if v.area != nil {
-			s.Frame = v.frame()
+			s.Frame = frameAround(v)
 		}
 	}
 	var b bytes.Buffer
@@ -403,14 +403,14 @@ func (v *visit) refuseNext(status int, why, next string) {
 	if status == http.StatusNotFound {
 		title = titleMissing
 		if v.area == nil {
-			body.Ways = v.ways()
+			body.Ways = nextPages(v)
 		}
 	}
 	v.show(status, "message", shown{Title: title, Body: body}, "")
 }
 
-// ways are pages on which whoever is lost can go on.
-func (v *visit) ways() []link {
+// nextPages are pages on which whoever is lost can go on.
+func nextPages(v *visit) []link {
 	out := []link{{Text: "Your workspace", To: PathHome}}
 	if v.person != nil || !v.w.CloseReads {
 		out = append(out, link{Text: "Explore agents", To: PathExplore, Plain: true})

@@ -22,16 +22,16 @@ func workspacePages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/settings", Title: "Workspace", Template: "sheet", Group: groupManage, Nav: "Workspace", Icon: "building-2",
-			Right: toll.RightRead, Act: toll.RightMembers, Get: (*visit).showWorkspace, Post: (*visit).changeWorkspace,
+			Right: toll.RightRead, Act: toll.RightMembers, Get: showWorkspace, Post: changeWorkspace,
 		},
 		{
 			Path: "/audit", Title: "Audit log", Template: "sheet", Group: groupManage, Nav: "Audit log", Icon: "history", Key: "l",
-			Right: toll.RightMembers, Persons: true, Get: (*visit).listActs,
+			Right: toll.RightMembers, Persons: true, Get: listActs,
 		},
 	}
 }
 
-func (v *visit) showWorkspace() {
+func showWorkspace(v *visit) {
 	p, err := store.PrincipalByAddress(v.ctx(), v.w.Store, v.person.Address)
 	if v.failed("workspace", err) {
 		return
@@ -71,12 +71,12 @@ func (v *visit) showWorkspace() {
 // confirmation is what a person types to delete a workspace: its name, or its id.
 func confirmation(p store.Principal) string { return cmp.Or(plain.Name(p.Shown()), p.Address.Lower()) }
 
-func (v *visit) changeWorkspace() {
-	if !v.isPerson() {
+func changeWorkspace(v *visit) {
+	if !isPerson(v) {
 		return
 	}
 	if v.form.Get("act") != "name" {
-		v.deleteWorkspace()
+		deleteWorkspace(v)
 		return
 	}
 	v.finish(func() (outcome, error) {
@@ -85,8 +85,8 @@ func (v *visit) changeWorkspace() {
 	})
 }
 
-func (v *visit) deleteWorkspace() {
-	if !v.hasRight(toll.RightExport) || !v.proved("This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.") {
+func deleteWorkspace(v *visit) {
+	if !v.hasRight(toll.RightExport) || !hasProof(v, "This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.") {
 		return
 	}
 	p, err := store.PrincipalByAddress(v.ctx(), v.w.Store, v.person.Address)
@@ -107,7 +107,7 @@ func (v *visit) deleteWorkspace() {
 
 var actSyntax = regexp.MustCompile(`^[a-z_]{1,40}\.[a-z_]{1,40}$`)
 
-func (v *visit) listActs() {
+func listActs(v *visit) {
 	filter, q := v.filters(
 		field{Name: "act", Label: "Act", Max: 80, Hint: ""}, field{Name: "since", Label: "From", Type: "date"},
 		field{Name: "until", Label: "Before", Type: "date"},
@@ -129,20 +129,20 @@ func (v *visit) listActs() {
 		Empty:   &empty{Icon: "history", Title: "No entries", Text: "Each change of people, keys, plans and money is noted here, with who made it.", Command: "toll audit-log"},
 		Pager:   v.pagerOf(list.Total, list.Next, "act"),
 	}
-	files := v.file("audit", q)
+	files := file(v, "audit", q)
 	names := map[string]string{}
 	for _, e := range list.Items {
 		from := cell{ID: plain.Name(e.Source)}
 		if from.ID == "" {
 			from.Text = "not kept"
 		}
-		t.Rows = append(t.Rows, []cell{{At: e.At}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, v.actor(names, e), {ID: e.Object}, from})
+		t.Rows = append(t.Rows, []cell{{At: e.At}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, actor(v, names, e), {ID: e.Object}, from})
 	}
 	v.sheet("Audit log", sheet{Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: files, Filter: filter, Table: t})
 }
 
 // actor is who did what an entry notes, by the name of a person.
-func (v *visit) actor(names map[string]string, e store.AuditEntry) cell {
+func actor(v *visit, names map[string]string, e store.AuditEntry) cell {
 	switch e.ActorKind {
 	case "user":
 		if _, ok := names[e.Actor]; !ok {
@@ -206,16 +206,16 @@ func programPages() []areaPage {
 	return []areaPage{
 		{
 			Path: "/programs", Title: "Programs", Template: "sheet", Group: groupDevelop, Nav: "Programs", Icon: "shield",
-			Right: toll.RightRead, Get: (*visit).listPrograms,
+			Right: toll.RightRead, Get: listPrograms,
 		},
 		{
 			Path: "/programs/{grant}", Template: "sheet", Under: "/programs", Right: toll.RightRead,
-			Get: (*visit).showProgram, Post: (*visit).endProgram,
+			Get: showProgram, Post: endProgram,
 		},
 	}
 }
 
-func (v *visit) listPrograms() {
+func listPrograms(v *visit) {
 	grants, err := v.w.OAuth.Grants(v.ctx(), v.person.Address, mostGranted)
 	if v.failed("part of the list", err) {
 		return
@@ -244,7 +244,7 @@ func (v *visit) listPrograms() {
 }
 
 // program returns the consent of the page. It has answered when ok is false.
-func (v *visit) program() (g granted, ok bool) {
+func program(v *visit) (g granted, ok bool) {
 	grants, err := v.w.OAuth.Grants(v.ctx(), v.person.Address, mostGranted)
 	if v.failed("program", err) {
 		return g, false
@@ -259,8 +259,8 @@ func (v *visit) program() (g granted, ok bool) {
 	return g, false
 }
 
-func (v *visit) showProgram() {
-	g, ok := v.program()
+func showProgram(v *visit) {
+	g, ok := program(v)
 	if !ok {
 		return
 	}
@@ -275,8 +275,8 @@ func (v *visit) showProgram() {
 	v.sheet(g.Name, s)
 }
 
-func (v *visit) endProgram() {
-	g, ok := v.program()
+func endProgram(v *visit) {
+	g, ok := program(v)
 	if !ok {
 		return
 	}
