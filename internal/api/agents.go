@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -14,28 +15,37 @@ var registrationCodes = []toll.Code{
 	toll.CodeBadNumber, toll.CodeBadCreditsConfig, toll.CodeBadPriceConfig, toll.CodeFiatPriceTooHigh, toll.CodeFiatPriceTooLow, toll.CodeBadAddress,
 }
 
-func agentRoutes() []route {
+// registry registers and reads plans and agents.
+type registry struct {
+	store       *store.Store
+	facilitator *facilitator.Facilitator
+	vault       Vault
+	bounds      bounds
+	clock       clock
+}
+
+func (g registry) agentRoutes() []route {
 	const at = Base + "/protocol/agents"
 	return []route{
 		{
 			op: "registerAgent", method: "POST", path: at, auth: keyed, right: toll.RightManage, tag: "Agents", summary: "Register an agent, with plans of the caller attached",
-			action: creates((*handler).registerAgent), codes: []toll.Code{toll.CodeRateLimited, toll.CodeBadID, toll.CodeNotPlanOwner, toll.CodePlanNotFound},
+			action: creates(g.registerAgent), codes: []toll.Code{toll.CodeRateLimited, toll.CodeBadID, toll.CodeNotPlanOwner, toll.CodePlanNotFound},
 		},
 		{
 			op: "registerAgentWithPlan", method: "POST", path: at + "/plans", auth: keyed, right: toll.RightManage, tag: "Agents", summary: "Register an agent and its plan, both or neither",
-			action: creates((*handler).registerAgentWithPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
+			action: creates(g.registerAgentWithPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
 		},
 		{
 			op: "listAgents", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Agents", summary: "Agents of the caller",
-			action: lists((*handler).listAgents), query: paging, codes: []toll.Code{toll.CodeBadPage},
+			action: lists("AgentList", "agents", g.listAgents), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "readAgent", method: "GET", path: at + "/{agentId}", auth: open, right: public, tag: "Agents", summary: "One agent",
-			action: readsLarge(by("agentId", toll.ParseAgentID, (*handler).readAgent)), codes: []toll.Code{toll.CodeBadID, toll.CodeAgentNotFound},
+			action: readsLarge(by("agentId", toll.ParseAgentID, g.readAgent)), codes: []toll.Code{toll.CodeBadID, toll.CodeAgentNotFound},
 		},
 		{
 			op: "listPlansOfAgent", method: "GET", path: at + "/{agentId}/plans", auth: open, right: public, tag: "Agents", summary: "Plans of an agent",
-			action: listsLarge((*handler).listPlansOfAgent), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodePlansOfUnknownAgent},
+			action: large(lists("PlanList", "plans", g.listPlansOfAgent)), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodePlansOfUnknownAgent},
 		},
 	}
 }
@@ -53,19 +63,19 @@ type AgentData struct {
 	AgentID toll.AgentID `json:"agentId"`
 }
 
-func (h *handler) registerAgent(c *call, in *toll.AgentInput, once *store.Once) (*AgentRegistered, error) {
-	agent, secrets, err := in.Agent(c.caller.Address, h.now())
+func (g registry) registerAgent(c *call, in *toll.AgentInput, once *store.Once) (*AgentRegistered, error) {
+	agent, secrets, err := in.Agent(c.caller.Address, g.clock.now())
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := h.sealCredentials(agent.ID, secrets)
+	sealed, err := sealCredentials(g.vault, agent.ID, secrets)
 	if err != nil {
 		return nil, err
 	}
 	ctx := c.context
 	out := &AgentRegistered{Success: true, AgentID: agent.ID, TxHash: recordID("agent", string(agent.ID)), Data: AgentData{agent.ID}}
-	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := h.quota(store.KindAgent, c.caller.Address).Check(ctx, tx, 1); err != nil {
+	err = g.store.Tx(ctx, func(tx *store.Tx) error {
+		if err := g.bounds.of(store.KindAgent, c.caller.Address).Check(ctx, tx, 1); err != nil {
 			return err
 		}
 		if err := ownPlans(ctx, tx, c.caller.Address, agent.Plans); err != nil {
@@ -77,12 +87,12 @@ func (h *handler) registerAgent(c *call, in *toll.AgentInput, once *store.Once) 
 		if err := store.PutAnswer(ctx, tx, once, out); err != nil {
 			return err
 		}
-		return h.tellAgent(ctx, tx, agent.ID, toll.EventAgentCreated)
+		return insertAgentEvent(ctx, tx, agent.ID, toll.EventAgentCreated)
 	})
 	if err != nil {
 		return nil, err
 	}
-	h.forgetPlans(agent.Plans)
+	g.forgetPlans(agent.Plans)
 	return out, nil
 }
 
@@ -101,14 +111,14 @@ func ownPlans(ctx context.Context, q store.Querier, owner toll.Address, plans []
 }
 
 // forgetPlans makes what the facilitator remembers about the agents of these plans count no more.
-func (h *handler) forgetPlans(plans []toll.PlanRef) {
+func (g registry) forgetPlans(plans []toll.PlanRef) {
 	for _, p := range plans {
-		h.Facilitator.Catalogue.ForgetPlan(p.PlanID)
+		g.facilitator.Catalogue.ForgetPlan(p.PlanID)
 	}
 }
 
 // sealCredentials returns the upstream secrets as they are stored, bound to their agent.
-func (h *handler) sealCredentials(id toll.AgentID, secrets *toll.Credentials) ([]byte, error) {
+func sealCredentials(vault Vault, id toll.AgentID, secrets *toll.Credentials) ([]byte, error) {
 	if secrets == nil {
 		return nil, nil
 	}
@@ -116,7 +126,7 @@ func (h *handler) sealCredentials(id toll.AgentID, secrets *toll.Credentials) ([
 	if err != nil {
 		return nil, err
 	}
-	return h.Seal(plain, CredentialsOf(id))
+	return vault.Seal(plain, CredentialsOf(id))
 }
 
 // AgentAndPlanRegistered is the answer to the registration of an agent with its plan.
@@ -134,26 +144,26 @@ type AgentAndPlanData struct {
 	PlanID  toll.PlanID  `json:"planId"`
 }
 
-func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput, once *store.Once) (*AgentAndPlanRegistered, error) {
-	r, err := in.Registration(c.caller.Address, h.now())
+func (g registry) registerAgentWithPlan(c *call, in *toll.AgentPlanInput, once *store.Once) (*AgentAndPlanRegistered, error) {
+	r, err := in.Registration(c.caller.Address, g.clock.now())
 	if err != nil {
 		return nil, err
 	}
 	c.warnings = r.Warnings
-	sealed, err := h.sealCredentials(r.Agent.ID, r.Credentials)
+	sealed, err := sealCredentials(g.vault, r.Agent.ID, r.Credentials)
 	if err != nil {
 		return nil, err
 	}
 	ctx := c.context
 	agentID, planID := r.Agent.ID, r.Plan.ID
-	earlier, err := h.onceByNonce(c, "registerAgentWithPlan", registration{
+	earlier, err := g.onceByNonce(c, "registerAgentWithPlan", registration{
 		plan: &r.Plan, agent: &r.Agent, credentials: sealed, answer: bothRegistered(agentID, planID),
 	}, r.Nonce, in, once)
 	if err != nil {
 		return nil, err
 	}
 	if earlier != nil {
-		agents, err := store.AgentsOfPlan(ctx, h.Store, earlier.ID, store.Page{Size: 1, Ascending: true})
+		agents, err := store.AgentsOfPlan(ctx, g.store, earlier.ID, store.Page{Size: 1, Ascending: true})
 		if err != nil {
 			return nil, err
 		}
@@ -162,7 +172,7 @@ func (h *handler) registerAgentWithPlan(c *call, in *toll.AgentPlanInput, once *
 		}
 		agentID, planID = agents.Items[0].ID, earlier.ID
 	} else {
-		h.forgetPlans(r.Agent.Plans)
+		g.forgetPlans(r.Agent.Plans)
 	}
 	return bothRegistered(agentID, planID), nil
 }
@@ -173,31 +183,23 @@ func bothRegistered(agent toll.AgentID, plan toll.PlanID) *AgentAndPlanRegistere
 	}
 }
 
-// AgentList is a list of agents.
-type AgentList struct {
-	Agents []*toll.Agent `json:"agents"`
-	Paging
+func (g registry) listAgents(c *call, p store.Page, _ url.Values) (store.List[*toll.Agent], error) {
+	return store.AgentsOfOwner(c.context, g.store, c.caller.Address, p)
 }
 
-func (h *handler) listAgents(c *call, p store.Page, _ url.Values) (*AgentList, error) {
-	list, err := store.AgentsOfOwner(c.context, h.Store, c.caller.Address, p)
-	return &AgentList{Agents: list.Items, Paging: pagingOf(p, list)}, err
+func (g registry) readAgent(c *call, id toll.AgentID) (*toll.Agent, error) {
+	return agentByID(c.context, g.store, id, toll.CodeAgentNotFound)
 }
 
-func (h *handler) readAgent(c *call, id toll.AgentID) (*toll.Agent, error) {
-	return agentByID(c.context, h.Store, id, toll.CodeAgentNotFound)
-}
-
-func (h *handler) listPlansOfAgent(c *call, p store.Page, _ url.Values) (*PlanList, error) {
+func (g registry) listPlansOfAgent(c *call, p store.Page, _ url.Values) (none store.List[*toll.Plan], err error) {
 	id, err := toll.ParseAgentID(c.param("agentId"))
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	if _, err := agentByID(c.context, h.Store, id, toll.CodePlansOfUnknownAgent); err != nil {
-		return nil, err
+	if _, err := agentByID(c.context, g.store, id, toll.CodePlansOfUnknownAgent); err != nil {
+		return none, err
 	}
-	list, err := store.PlansOfAgent(c.context, h.Store, id, p)
-	return &PlanList{Plans: list.Items, Paging: pagingOf(p, list)}, err
+	return store.PlansOfAgent(c.context, g.store, id, p)
 }
 
 // agentByID returns the agent, or an error with the code for one that is not there.

@@ -38,51 +38,89 @@ type Deps struct {
 	Ledger      *ledger.Ledger
 	Events      *events.Events
 	People      *people.People // nil: there are none, and no sessions
-	// Seal hides upstream secrets of agents and kept answers at rest, bound to the second argument, and Open reads them again.
-	Seal        func(plain, aad []byte) ([]byte, error)
-	Open        func(sealed, aad []byte) ([]byte, error)
-	Namespace   x402.Namespace   // zero: x402.Default
-	Environment toll.Environment // zero: toll.Sandbox
-	// PublicURL is the address of the service as callers know it, without a path. Host and forwarding headers are never
-	// believed.
-	PublicURL string
-	Release   string                                  // version of the program
-	Clock     func() time.Time                        // nil: the clock of the machine
-	Log       *slog.Logger                            // nil: silence
-	Ready     func(context.Context) map[string]string // words ok, failing and off by check
-	// Proof proves that a burn is in the mirror on the chain; one that is not there yet has the status open alone. nil: nothing
-	// is mirrored.
-	Proof func(context.Context, toll.Hash) (*toll.BurnProof, error)
-	// Chain is where crypto plans are paid; nil: nowhere.
-	Chain        *Chain
-	StripeEvents StripeEvents // nil: there is no card rail
-	// Pages are answered by other rooms.
-	Pages []Page
-	// NoPage shows a person that an address has no page (404), or takes only forms (405). nil: people get JSON, as programs do.
-	NoPage func(w http.ResponseWriter, r *http.Request, status int)
-	// Traced says that requests have spans, which are told what they are about.
-	Traced bool
-	// Quotas bound what one account may have, and what it may add in an hour.
-	Quotas Quotas
-	// OrderWait is how long the answer to an order waits for its credits, 0 = 30 s.
-	OrderWait time.Duration
-	// CloseReads asks for a key where plans, agents and balances are read, which otherwise anybody may.
-	CloseReads bool
-	// IgnoreOrganizations accepts a call even if its X-Current-Org-Id header names another workspace than its API key belongs to.
-	IgnoreOrganizations bool
-	// TestClock is the clock of a sandbox behind Clock; nil: it cannot be moved, and has no routes.
-	TestClock *TestClock
-	// Limits bound the rate of calls; zero: no limit.
-	Limits Limits
-	// Refused is called once for each answer that refuses or fails, with its code, and must not block; nil: nobody counts.
-	Refused func(toll.Code)
-	// Patience is how long a body may take on its way, besides a second for each 16 KiB; 0 = 10 s.
-	Patience time.Duration
+	Vault       Vault
+	Service     Service
+	Rails       Rails
+	Policy      Policy
+	Site        Site
+	Telemetry   Telemetry
 }
 
+// Vault encrypts upstream secrets of agents and stored answers, bound to the second argument.
+type Vault interface {
+	Seal(plain, aad []byte) ([]byte, error)
+	Open(sealed, aad []byte) ([]byte, error)
+}
+
+// Service says which service this is.
+type Service struct {
+	Namespace   x402.Namespace                          // zero: x402.Default
+	Environment toll.Environment                        // zero: toll.Sandbox
+	PublicURL   string                                  // as callers know it, without a path. Host and forwarding headers are ignored
+	Release     string                                  // version of the program
+	Clock       func() time.Time                        // nil: the clock of the machine
+	TestClock   *TestClock                              // moves Clock in a sandbox; nil: it cannot be moved, and has no routes
+	Ready       func(context.Context) map[string]string // words ok, failing and off by check
+}
+
+// Rails are the ways to pay, as far as the API shows them. Proof proves that a burn is in the mirror on the chain; a burn that is not
+// there yet has only the status open.
+type Rails struct {
+	Chain        *Chain                                                    // nil: no plan is paid on a chain
+	StripeEvents StripeEvents                                              // nil: there is no card rail
+	Proof        func(context.Context, toll.Hash) (*toll.BurnProof, error) // nil: there is no mirror
+}
+
+// Policy limits what callers may do.
+type Policy struct {
+	Quotas      Quotas        // of one account
+	Limits      Limits        // rate of calls; zero: no limit
+	OrderWait   time.Duration // how long the answer to an order waits for its credits, 0 = 30 s
+	BodyTimeout time.Duration // how long a body may take to arrive, besides a second for each 16 KiB; 0 = 10 s
+	CloseReads  bool          // plans, agents and balances, which are public otherwise, need a key
+	// IgnoreOrganizations accepts a call even if its X-Current-Org-Id header names another workspace than its API key belongs to.
+	IgnoreOrganizations bool
+}
+
+// Site has the pages that are served beside the API. NoPage shows a person that an address has no page (404), or takes only forms
+// (405); nil: people get JSON, as programs do.
+type Site struct {
+	Pages  []Page
+	NoPage func(w http.ResponseWriter, r *http.Request, status int)
+}
+
+// Telemetry observes calls. Refused is called once for each answer that refuses or fails, with its code, and must not block.
+type Telemetry struct {
+	Log     *slog.Logger // nil: silence
+	Traced  bool         // requests have spans, which get the operation and its correlation id
+	Refused func(toll.Code)
+}
+
+// withDefaults returns the dependencies with the defaults of what is zero.
+func (d Deps) withDefaults() Deps {
+	d.Service.Namespace, d.Service.Environment = cmp.Or(d.Service.Namespace, x402.Default), cmp.Or(d.Service.Environment, toll.Sandbox)
+	d.Service.PublicURL = strings.TrimRight(d.Service.PublicURL, "/")
+	if d.Service.Clock == nil {
+		d.Service.Clock = time.Now
+	}
+	d.Policy.OrderWait, d.Policy.BodyTimeout = cmp.Or(d.Policy.OrderWait, orderWait), cmp.Or(d.Policy.BodyTimeout, pace.Patience)
+	d.Telemetry.Log = cmp.Or(d.Telemetry.Log, slog.New(slog.DiscardHandler))
+	if d.Telemetry.Refused == nil {
+		d.Telemetry.Refused = func(toll.Code) {}
+	}
+	return d
+}
+
+// handler is what all routes share: it finds the route of a request, lets the caller in, and writes the answer.
 type handler struct {
-	Deps
-	log          *slog.Logger
+	Service
+	Policy
+	Telemetry
+	store        *store.Store
+	people       *people.People
+	vault        Vault
+	clock        clock
+	noPage       func(w http.ResponseWriter, r *http.Request, status int)
 	authenticate func(context.Context, []string) (auth.Caller, error)
 	routes       *router
 	gatekeeper   *gatekeeper // nil: no limits
@@ -91,8 +129,7 @@ type handler struct {
 	docsBase     string
 	flows        map[string]*meter.Quota // by their names
 	exports      exports
-	recent       recentCalls
-	started      time.Time
+	recent       *recentCalls
 	large        chan struct{} // a place for each large answer that is being made
 	bodies       *x402.Bodies  // of verify and settle
 
@@ -100,47 +137,36 @@ type handler struct {
 	versionTexts              map[apiversion.Version][]string
 	corsMethods, corsHeaders  []string
 	exposed                   []string
-
-	documents *documents
+	documents                 *documents
 }
 
 // New returns the whole public handler: the documents at the root and the API under [Base].
 func New(d Deps) http.Handler {
-	h := newHandler(d, table())
-	h.authenticate = d.Auth.Authenticate
+	d = d.withDefaults()
+	recent := &recentCalls{since: d.Service.Clock()}
+	h := newHandler(d, table(d, recent))
+	h.authenticate, h.recent = d.Auth.Authenticate, recent
 	return h
 }
 
 func newHandler(d Deps, routes []route) *handler {
-	d.Namespace = cmp.Or(d.Namespace, x402.Default)
-	d.Environment = cmp.Or(d.Environment, toll.Sandbox)
-	if d.Clock == nil {
-		d.Clock = time.Now
-	}
-	if d.Refused == nil {
-		d.Refused = func(toll.Code) {}
-	}
-	d.OrderWait, d.Patience = cmp.Or(d.OrderWait, orderWait), cmp.Or(d.Patience, pace.Patience)
-	if d.CloseReads {
+	d = d.withDefaults()
+	if d.Policy.CloseReads {
 		routes = closeReads(routes)
 	}
-	d.PublicURL = strings.TrimRight(d.PublicURL, "/")
 	h := &handler{
-		Deps: d, log: cmp.Or(d.Log, slog.New(slog.DiscardHandler)), network: d.Environment.Network(), docsBase: d.PublicURL + "/docs/errors",
-		flows: newFlows(d.Quotas), large: make(chan struct{}, maxLarge), bodies: x402.NewBodies(), started: d.Clock(),
+		Service: d.Service, Policy: d.Policy, Telemetry: d.Telemetry, store: d.Store, people: d.People, vault: d.Vault, clock: d.Service.Clock, noPage: d.Site.NoPage,
+		network: d.Service.Environment.Network(), docsBase: d.Service.PublicURL + "/docs/errors",
+		flows: newFlows(d.Policy.Quotas), large: make(chan struct{}, maxLarge), bodies: x402.NewBodies(), recent: &recentCalls{},
+		documents: newDocuments(routes, d.Service.Namespace), gatekeeper: newGatekeeper(d.Policy.Limits),
 	}
-	pages := pageRoutes(slices.Concat(d.Pages, h.docRoutes()))
-	h.routes = newRouter(append(routesFor(routes, d.Environment == toll.Sandbox && d.TestClock != nil), pages...))
-	if u, err := url.Parse(d.PublicURL); err == nil {
+	pages := pageRoutes(slices.Concat(d.Site.Pages, h.documents.docRoutes()))
+	live := h.Environment != toll.Sandbox || h.TestClock == nil
+	served := slices.DeleteFunc(slices.Clone(routes), func(r route) bool { return r.sandbox && live })
+	h.routes = newRouter(append(served, pages...))
+	if u, err := url.Parse(h.PublicURL); err == nil {
 		h.cookie = people.CookieName(u)
 	}
-	h.gatekeeper = newGatekeeper(d.Limits)
 	h.prepareHeaders()
-	h.documents = newDocuments(routes, d.Namespace)
 	return h
-}
-
-// routesFor leaves out what a live service does not have.
-func routesFor(routes []route, sandbox bool) []route {
-	return slices.DeleteFunc(slices.Clone(routes), func(r route) bool { return r.sandbox && !sandbox })
 }

@@ -10,47 +10,55 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
-// changeRoutes are the routes that change agents and plans.
-func changeRoutes() []route {
+// changes changes agents and plans of the caller.
+type changes struct {
+	store       *store.Store
+	facilitator *facilitator.Facilitator
+	vault       Vault
+	clock       clock
+}
+
+func (g changes) routes() []route {
 	const agents, plans = Base + "/protocol/agents/{agentId}", Base + "/protocol/plans/{planId}"
 	agentCodes := []toll.Code{toll.CodeBadID, toll.CodeNotAgentOwner, toll.CodeAgentNotFound}
 	planCodes := []toll.Code{toll.CodeBadID, toll.CodeNotPlanOwner, toll.CodePlanNotFound}
 	return []route{
 		{
 			op: "updateAgent", method: "PUT", path: agents, auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents",
-			summary: "Change an agent: a member that is there replaces the stored one, null clears it", action: takes((*handler).updateAgent), codes: agentCodes,
+			summary: "Change an agent: a member that is there replaces the stored one, null clears it", action: takes(g.updateAgent), codes: agentCodes,
 		},
 		{
 			op: "setAgentListed", method: "PUT", path: agents + "/list/{state}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents",
-			summary: "List (true) or unlist (false) an agent; unlisted ones fail verify", action: reads(by("state", listState, (*handler).setAgentListed)),
+			summary: "List (true) or unlist (false) an agent; unlisted ones fail verify", action: reads(by("state", listState, g.setAgentListed)),
 			codes: append([]toll.Code{toll.CodeBadRequest}, agentCodes...),
 		},
 		{
 			op: "attachPlan", method: "POST", path: agents + "/plan/{planId}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents", summary: "Attach a plan of the caller to an agent of the caller",
-			action: reads(by("planId", toll.ParsePlanID, (*handler).attachPlan)), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeNotPlanOwner, toll.CodePlanNotFound}, agentCodes...),
+			action: reads(by("planId", toll.ParsePlanID, g.attachPlan)), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeNotPlanOwner, toll.CodePlanNotFound}, agentCodes...),
 		},
 		{
 			op: "detachPlan", method: "DELETE", path: agents + "/plan/{planId}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Agents", summary: "Detach a plan from an agent",
-			action: reads(by("planId", toll.ParsePlanID, (*handler).detachPlan)), codes: append([]toll.Code{toll.CodePlanNotAttached, toll.CodePlanNotFound}, agentCodes...),
+			action: reads(by("planId", toll.ParsePlanID, g.detachPlan)), codes: append([]toll.Code{toll.CodePlanNotAttached, toll.CodePlanNotFound}, agentCodes...),
 		},
 		{
 			op: "addEndpoints", method: "POST", path: agents + "/endpoints", auth: owners, right: toll.RightManage,
 			ifMatch: true, tag: "Agents",
 			summary: "Add endpoints to an agent, behind those that it has; one that it has is not added again",
-			action:  takes((*handler).addEndpoints), codes: agentCodes,
+			action:  takes(g.addEndpoints), codes: agentCodes,
 		},
 		{
 			op: "updatePlan", method: "PUT", path: plans, auth: owners, right: toll.RightManage, ifMatch: true, tag: "Plans",
-			summary: "Change what describes a plan, and its order limit; price and credits never change", action: takes((*handler).updatePlan),
+			summary: "Change what describes a plan, and its order limit; price and credits never change", action: takes(g.updatePlan),
 			codes: append([]toll.Code{toll.CodeBadNumber, toll.CodePlanTermsFixed}, planCodes...),
 		},
 		{
 			op: "setPlanListed", method: "PUT", path: plans + "/list/{state}", auth: owners, right: toll.RightManage, ifMatch: true, tag: "Plans",
-			summary: "List (true) or unlist (false) a plan; unlisted ones take no orders", action: reads(by("state", listState, (*handler).setPlanListed)),
+			summary: "List (true) or unlist (false) a plan; unlisted ones take no orders", action: reads(by("state", listState, g.setPlanListed)),
 			codes: append([]toll.Code{toll.CodeBadRequest}, planCodes...),
 		},
 	}
@@ -58,11 +66,11 @@ func changeRoutes() []route {
 
 // acted is the answer to a change of a record. Its transaction names the state that the record has now: the hash of what it
 // is and of when it last changed.
-func (h *handler) acted(kind, id string, changed time.Time, version int64, says said) *toll.ActResult {
+func (g changes) acted(kind, id string, changed time.Time, version int64, says said) *toll.ActResult {
 	data := map[string]any{kind + "Id": id, "version": version}
 	maps.Copy(data, says.data)
 	return &toll.ActResult{
-		Success: true, Message: says.message, HTTPStatus: 200, Data: data, When: toll.At(h.now()),
+		Success: true, Message: says.message, HTTPStatus: 200, Data: data, When: toll.At(g.clock.now()),
 		TxHash: recordID(kind, id+"/"+strconv.FormatInt(changed.UnixMicro(), 10)),
 	}
 }
@@ -110,7 +118,7 @@ func checkVersion(want, has int64) error {
 //
 // Errors: [toll.CodeAgentNotFound], [toll.CodeNotAgentOwner], [toll.CodeRecordChanged], and those
 // of the change.
-func (h *handler) changeAgent(
+func (g changes) changeAgent(
 	c *call, says said, change func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error),
 ) (*toll.ActResult, error) {
 	id, err := toll.ParseAgentID(c.param("agentId"))
@@ -123,7 +131,7 @@ func (h *handler) changeAgent(
 	}
 	var agent *toll.Agent
 	ctx := c.context
-	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
+	err = g.store.Tx(ctx, func(tx *store.Tx) error {
 		a, err := store.AgentForUpdate(ctx, tx, id)
 		if err != nil {
 			return found(err, toll.CodeAgentNotFound, "agentId %s", id)
@@ -139,22 +147,22 @@ func (h *handler) changeAgent(
 		if err != nil || !changed {
 			return err
 		}
-		a.UpdatedAt = h.after(a.UpdatedAt)
+		a.UpdatedAt = g.after(a.UpdatedAt)
 		if err := store.UpdateAgent(ctx, tx, a); err != nil {
 			return err
 		}
-		return h.tellAgent(ctx, tx, a.ID, says.event)
+		return insertAgentEvent(ctx, tx, a.ID, says.event)
 	})
 	// Also after an error: the commit may have happened.
-	h.Facilitator.Catalogue.ForgetAgent(id)
+	g.facilitator.Catalogue.ForgetAgent(id)
 	if err != nil {
 		return nil, err
 	}
-	return h.acted("agent", string(id), agent.UpdatedAt, agent.Version, says), nil
+	return g.acted("agent", string(id), agent.UpdatedAt, agent.Version, says), nil
 }
 
-// changePlan is [handler.changeAgent] for a plan.
-func (h *handler) changePlan(c *call, says said, change func(p *toll.Plan) (bool, error)) (*toll.ActResult, error) {
+// changePlan is [changes.changeAgent] for a plan.
+func (g changes) changePlan(c *call, says said, change func(p *toll.Plan) (bool, error)) (*toll.ActResult, error) {
 	id, err := toll.ParsePlanID(c.param("planId"))
 	if err != nil {
 		return nil, err
@@ -165,7 +173,7 @@ func (h *handler) changePlan(c *call, says said, change func(p *toll.Plan) (bool
 	}
 	var plan *toll.Plan
 	ctx := c.context
-	err = h.Store.Tx(ctx, func(tx *store.Tx) error {
+	err = g.store.Tx(ctx, func(tx *store.Tx) error {
 		p, err := store.PlanForUpdate(ctx, tx, id)
 		if err != nil {
 			return found(err, toll.CodePlanNotFound, "planId %s", id)
@@ -181,35 +189,35 @@ func (h *handler) changePlan(c *call, says said, change func(p *toll.Plan) (bool
 		if err != nil || !changed {
 			return err
 		}
-		p.UpdatedAt = h.after(p.UpdatedAt)
+		p.UpdatedAt = g.after(p.UpdatedAt)
 		if err := store.UpdatePlan(ctx, tx, p); err != nil {
 			return err
 		}
-		return h.tellPlan(ctx, tx, p, says.event)
+		return insertPlanEvent(ctx, tx, p, says.event)
 	})
-	h.Facilitator.Catalogue.ForgetPlan(id)
+	g.facilitator.Catalogue.ForgetPlan(id)
 	if err != nil {
 		return nil, err
 	}
-	return h.acted("plan", string(id), plan.UpdatedAt, plan.Version, says), nil
+	return g.acted("plan", string(id), plan.UpdatedAt, plan.Version, says), nil
 }
 
 // after returns the time of a change that follows one at t, later than that whatever the clock says, so that two states of a
 // record never have one time.
-func (h *handler) after(t time.Time) time.Time {
-	if now := h.now(); now.After(t) {
+func (g changes) after(t time.Time) time.Time {
+	if now := g.clock.now(); now.After(t) {
 		return now
 	}
 	return t.Add(time.Microsecond)
 }
 
-func (h *handler) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, error) {
+func (g changes) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, error) {
 	says := said{event: toll.EventAgentUpdated, message: "The agent is updated."}
-	return h.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+	return g.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		var stored *toll.Credentials
 		if in.ChangesCredentials() && a.API.HasCredentials {
 			var err error
-			if stored, err = h.openCredentials(ctx, tx, a.ID); err != nil {
+			if stored, err = openCredentials(ctx, tx, g.vault, a.ID); err != nil {
 				return false, err
 			}
 		}
@@ -222,7 +230,7 @@ func (h *handler) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, e
 			return false, err
 		}
 		if in.ChangesCredentials() {
-			sealed, err := h.sealCredentials(a.ID, secrets)
+			sealed, err := sealCredentials(g.vault, a.ID, secrets)
 			if err != nil {
 				return false, err
 			}
@@ -237,12 +245,12 @@ func (h *handler) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, e
 }
 
 // openCredentials returns the upstream secrets of an agent.
-func (h *handler) openCredentials(ctx context.Context, q store.Querier, id toll.AgentID) (*toll.Credentials, error) {
+func openCredentials(ctx context.Context, q store.Querier, vault Vault, id toll.AgentID) (*toll.Credentials, error) {
 	sealed, err := store.AgentCredentials(ctx, q, id)
 	if err != nil || sealed == nil {
 		return nil, err
 	}
-	plain, err := h.Open(sealed, CredentialsOf(id))
+	plain, err := vault.Open(sealed, CredentialsOf(id))
 	if err != nil {
 		return nil, err
 	}
@@ -266,9 +274,9 @@ func differ(a, b any) (bool, error) {
 	return !bytes.Equal(x, y), err
 }
 
-func (h *handler) updatePlan(c *call, in *toll.PlanUpdate) (*toll.ActResult, error) {
+func (g changes) updatePlan(c *call, in *toll.PlanUpdate) (*toll.ActResult, error) {
 	says := said{event: toll.EventPlanUpdated, message: "The plan is updated."}
-	return h.changePlan(c, says, func(p *toll.Plan) (bool, error) {
+	return g.changePlan(c, says, func(p *toll.Plan) (bool, error) {
 		updated, err := in.Apply(*p)
 		if err != nil {
 			return false, err
@@ -290,10 +298,10 @@ func listState(text string) (bool, error) {
 	return false, toll.Errorf(toll.CodeBadRequest, "The last part of the path must be true or false.")
 }
 
-func (h *handler) setAgentListed(c *call, want bool) (*toll.ActResult, error) {
+func (g changes) setAgentListed(c *call, want bool) (*toll.ActResult, error) {
 	already := false
 	says := listedAs("agent", want, toll.EventAgentListed, toll.EventAgentUnlisted)
-	out, err := h.changeAgent(c, says, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
+	out, err := g.changeAgent(c, says, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
 		already = a.IsListed == want
 		a.IsListed = want
 		return !already, nil
@@ -301,10 +309,10 @@ func (h *handler) setAgentListed(c *call, want bool) (*toll.ActResult, error) {
 	return alreadyListed(out, already, toll.CodeAgentListedAlready), err
 }
 
-func (h *handler) setPlanListed(c *call, want bool) (*toll.ActResult, error) {
+func (g changes) setPlanListed(c *call, want bool) (*toll.ActResult, error) {
 	already := false
 	says := listedAs("plan", want, toll.EventPlanListed, toll.EventPlanUnlisted)
-	out, err := h.changePlan(c, says, func(p *toll.Plan) (bool, error) {
+	out, err := g.changePlan(c, says, func(p *toll.Plan) (bool, error) {
 		already = p.IsListed == want
 		p.IsListed = want
 		return !already, nil
@@ -330,9 +338,9 @@ func alreadyListed(r *toll.ActResult, already bool, code toll.Code) *toll.ActRes
 }
 
 // addEndpoints adds endpoints to an agent. Those that it has already are not added again.
-func (h *handler) addEndpoints(c *call, in *toll.EndpointsInput) (*toll.ActResult, error) {
+func (g changes) addEndpoints(c *call, in *toll.EndpointsInput) (*toll.ActResult, error) {
 	says := said{event: toll.EventAgentUpdated, message: "The agent has the endpoints."}
-	return h.changeAgent(c, says, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
+	return g.changeAgent(c, says, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {
 		updated, changed, err := in.Apply(*a)
 		if err == nil {
 			*a = updated
@@ -341,9 +349,9 @@ func (h *handler) addEndpoints(c *call, in *toll.EndpointsInput) (*toll.ActResul
 	})
 }
 
-func (h *handler) attachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error) {
+func (g changes) attachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error) {
 	says := said{toll.EventAgentUpdated, "The agent has the plan.", map[string]any{"planId": planID}}
-	out, err := h.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+	out, err := g.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		if err := ownPlans(ctx, tx, c.caller.Address, []toll.PlanRef{{PlanID: planID}}); err != nil {
 			return false, err
 		}
@@ -355,13 +363,13 @@ func (h *handler) attachPlan(c *call, planID toll.PlanID) (*toll.ActResult, erro
 		}
 		return store.AttachPlan(ctx, tx, a.ID, planID)
 	})
-	h.Facilitator.Catalogue.ForgetPlan(planID)
+	g.facilitator.Catalogue.ForgetPlan(planID)
 	return out, err
 }
 
-func (h *handler) detachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error) {
+func (g changes) detachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error) {
 	says := said{toll.EventAgentUpdated, "The agent has the plan no more.", map[string]any{"planId": planID}}
-	out, err := h.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
+	out, err := g.changeAgent(c, says, func(ctx context.Context, tx *store.Tx, a *toll.Agent) (bool, error) {
 		if _, err := planByID(ctx, tx, planID, toll.CodePlanNotFound); err != nil {
 			return false, err
 		}
@@ -371,6 +379,6 @@ func (h *handler) detachPlan(c *call, planID toll.PlanID) (*toll.ActResult, erro
 		}
 		return removed, err
 	})
-	h.Facilitator.Catalogue.ForgetPlan(planID)
+	g.facilitator.Catalogue.ForgetPlan(planID)
 	return out, err
 }

@@ -7,16 +7,24 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
 )
 
-func delegationRoutes() []route {
+// delegations has limits on money, and what they pay with.
+type delegations struct {
+	checkout    *checkout.Checkout
+	facilitator *facilitator.Facilitator
+	bounds      bounds
+}
+
+func (d delegations) routes() []route {
 	const at, methods = Base + "/delegation", Base + "/payment-methods"
 	one := []toll.Code{toll.CodeBadUUID, toll.CodeUnknownDelegation}
 	return []route{
 		{
 			op: "createDelegation", method: "POST", path: at + "/create", auth: keyed, right: toll.RightSpend, status: 201, tag: "Delegations",
-			summary: "Set a limit on money up to which access tokens may buy plans", action: creates((*handler).createDelegation),
+			summary: "Set a limit on money up to which access tokens may buy plans", action: creates(d.createDelegation),
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeBadProvider, toll.CodeDelegationIncomplete, toll.CodeProviderMismatch,
 				toll.CodeUnsupportedScheme, toll.CodePaymentMethodUnusable, toll.CodePaymentMethodRevoked, toll.CodePaymentMethodNotAllowed,
@@ -26,7 +34,7 @@ func delegationRoutes() []route {
 		},
 		{
 			op: "signDelegation", method: "POST", path: at + "/{delegationId}/signature", auth: self, right: toll.RightSpend, tag: "Delegations",
-			summary: "Hand in the signature of an account that the caller holds", action: takes((*handler).signDelegation),
+			summary: "Hand in the signature of an account that the caller holds", action: takes(d.signDelegation),
 			codes: append([]toll.Code{
 				toll.CodeChainSignature, toll.CodeChainForeignCode, toll.CodeDelegationRevoked, toll.CodeDelegationExpired, toll.CodeChainUnreachable,
 				toll.CodeChainContracts,
@@ -34,39 +42,39 @@ func delegationRoutes() []route {
 		},
 		{
 			op: "listDelegations", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Delegations", summary: "Delegations of the caller",
-			action: lists((*handler).listDelegations), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest}, query: append([]query{accessible}, sortedBy(store.SortCreated, store.SortUpdated)...),
+			action: lists("DelegationList", "delegations", d.listDelegations), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest}, query: append([]query{accessible}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{
 			op: "readDelegation", method: "GET", path: at + "/{delegationId}", auth: self, right: toll.RightRead, tag: "Delegations", summary: "One delegation",
-			action: reads((*handler).readDelegation), codes: one,
+			action: reads(byText("delegationId", d.checkout.Delegation)), codes: one,
 		},
 		{
 			op: "revokeDelegation", method: "DELETE", path: at + "/{delegationId}", auth: self, right: toll.RightSpend, tag: "Delegations",
-			summary: "End a delegation and the permissions that name it", action: reads((*handler).revokeDelegation), codes: append([]toll.Code{toll.CodeForbidden}, one...),
+			summary: "End a delegation and the permissions that name it", action: reads(d.revokeDelegation), codes: append([]toll.Code{toll.CodeForbidden}, one...),
 		},
 		{
 			op: "unfreezeDelegation", method: "POST", path: at + "/{delegationId}/unfreeze", auth: self, right: toll.RightSpend, tag: "Delegations",
-			summary: "Let a frozen delegation pay again", action: reads((*handler).unfreezeDelegation),
+			summary: "Let a frozen delegation pay again", action: reads(d.unfreezeDelegation),
 			codes: append([]toll.Code{toll.CodeDelegationFrozen, toll.CodeForbidden}, one...),
 		},
 		{
 			op: "listDelegationTransactions", export: toll.RightRead, method: "GET", path: at + "/{delegationId}/transactions", auth: self, right: toll.RightRead, tag: "Delegations",
-			summary: "Payments under a delegation", action: lists((*handler).listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
+			summary: "Payments under a delegation", action: lists("DelegationTransactionList", "transactions", d.listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
 			query: sortedBy(store.SortCreated, store.SortUpdated),
 		},
 		{
 			op: "listPaymentMethods", method: "GET", path: methods, auth: keyed, right: toll.RightRead, tag: "Payment methods", summary: "Cards of the caller, and the wallet",
-			action: reads((*handler).listPaymentMethods), codes: []toll.Code{toll.CodeBadProvider, toll.CodeBadRequest},
+			action: reads(d.listPaymentMethods), codes: []toll.Code{toll.CodeBadProvider, toll.CodeBadRequest},
 			query: []query{accessible, {"provider", "stripe or erc4337. Default both."}},
 		},
 		{
 			op: "updatePaymentMethod", method: "PATCH", path: methods + "/{paymentMethodId}", auth: self, right: toll.RightSpend, tag: "Payment methods",
-			summary: "Name a payment method, or keep it for some API keys", action: takes((*handler).updatePaymentMethod),
+			summary: "Name a payment method, or keep it for some API keys", action: takes(d.updatePaymentMethod),
 			codes: []toll.Code{toll.CodePaymentMethodNotFound, toll.CodeKeyNotFound, toll.CodeForbidden},
 		},
 		{
 			op: "deletePaymentMethod", method: "DELETE", path: methods + "/{paymentMethodId}", auth: self, right: toll.RightSpend, tag: "Payment methods",
-			summary: "Remove a card, with the delegations that pay with it", action: reads((*handler).deletePaymentMethod),
+			summary: "Remove a card, with the delegations that pay with it", action: reads(d.deletePaymentMethod),
 			codes: []toll.Code{toll.CodePaymentMethodNotFound, toll.CodeForbidden},
 		},
 	}
@@ -78,9 +86,9 @@ func (c *call) owner() checkout.Owner {
 	return checkout.Owner{Address: c.caller.Address, KeyID: c.caller.KeyID, UserID: c.caller.UserID}
 }
 
-func (h *handler) createDelegation(c *call, in *toll.DelegationInput, once *store.Once) (*toll.DelegationCreated, error) {
-	once.Quota = h.quota(store.KindDelegation, c.caller.Address)
-	return h.Checkout.CreateDelegation(c.context, c.owner(), *in, once)
+func (d delegations) createDelegation(c *call, in *toll.DelegationInput, once *store.Once) (*toll.DelegationCreated, error) {
+	once.Quota = d.bounds.of(store.KindDelegation, c.caller.Address)
+	return d.checkout.CreateDelegation(c.context, c.owner(), *in, once)
 }
 
 // DelegationSignature is the signature of an account that the caller holds.
@@ -91,57 +99,39 @@ type DelegationSignature struct {
 
 func (*DelegationSignature) required() []string { return []string{"signature"} }
 
-func (h *handler) signDelegation(c *call, in *DelegationSignature) (*toll.Delegation, error) {
-	return h.Checkout.SignDelegation(c.context, c.caller.Address, c.param("delegationId"), in.Signature, in.Authorization)
+func (d delegations) signDelegation(c *call, in *DelegationSignature) (*toll.Delegation, error) {
+	return d.checkout.SignDelegation(c.context, c.caller.Address, c.param("delegationId"), in.Signature, in.Authorization)
 }
 
-// DelegationList is a list of delegations.
-type DelegationList struct {
-	Delegations []*toll.Delegation `json:"delegations"`
-	Paging
-}
-
-func (h *handler) listDelegations(c *call, p store.Page, q url.Values) (*DelegationList, error) {
+func (d delegations) listDelegations(c *call, p store.Page, q url.Values) (none store.List[*toll.Delegation], err error) {
 	usable, err := flag(q, "accessible")
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	list, err := h.Checkout.Delegations(c.context, c.owner(), usable, p)
-	return &DelegationList{Delegations: list.Items, Paging: pagingOf(p, list)}, err
+	return d.checkout.Delegations(c.context, c.owner(), usable, p)
 }
 
-func (h *handler) readDelegation(c *call) (*toll.Delegation, error) {
-	return h.Checkout.Delegation(c.context, c.caller.Address, c.param("delegationId"))
-}
-
-func (h *handler) unfreezeDelegation(c *call) (*toll.Delegation, error) {
-	if err := h.Checkout.MayChangeDelegation(c.context, c.owner(), c.param("delegationId")); err != nil {
+func (d delegations) unfreezeDelegation(c *call) (*toll.Delegation, error) {
+	if err := d.checkout.MayChangeDelegation(c.context, c.owner(), c.param("delegationId")); err != nil {
 		return nil, err
 	}
-	return h.Checkout.Unfreeze(c.context, c.caller.Address, c.param("delegationId"))
+	return d.checkout.Unfreeze(c.context, c.caller.Address, c.param("delegationId"))
 }
 
-func (h *handler) revokeDelegation(c *call) (*toll.ActResult, error) {
-	if err := h.Checkout.MayChangeDelegation(c.context, c.owner(), c.param("delegationId")); err != nil {
+func (d delegations) revokeDelegation(c *call) (*toll.ActResult, error) {
+	if err := d.checkout.MayChangeDelegation(c.context, c.owner(), c.param("delegationId")); err != nil {
 		return nil, err
 	}
-	out, err := h.Checkout.RevokeDelegation(c.context, c.caller.Address, c.param("delegationId"))
-	h.Facilitator.ForgetPermissions()
+	out, err := d.checkout.RevokeDelegation(c.context, c.caller.Address, c.param("delegationId"))
+	d.facilitator.ForgetPermissions()
 	return out, err
 }
 
-// DelegationTransactionList is a list of payments.
-type DelegationTransactionList struct {
-	Transactions []*toll.DelegationTransaction `json:"transactions"`
-	Paging
+func (d delegations) listDelegationTransactions(c *call, p store.Page, _ url.Values) (store.List[*toll.DelegationTransaction], error) {
+	return d.checkout.DelegationTransactions(c.context, c.caller.Address, c.param("delegationId"), p)
 }
 
-func (h *handler) listDelegationTransactions(c *call, p store.Page, _ url.Values) (*DelegationTransactionList, error) {
-	list, err := h.Checkout.DelegationTransactions(c.context, c.caller.Address, c.param("delegationId"), p)
-	return &DelegationTransactionList{Transactions: list.Items, Paging: pagingOf(p, list)}, err
-}
-
-func (h *handler) listPaymentMethods(c *call) ([]toll.PaymentMethod, error) {
+func (d delegations) listPaymentMethods(c *call) ([]toll.PaymentMethod, error) {
 	q, err := c.values()
 	if err != nil {
 		return nil, err
@@ -156,11 +146,11 @@ func (h *handler) listPaymentMethods(c *call) ([]toll.PaymentMethod, error) {
 	default:
 		return nil, toll.NewError(toll.CodeBadProvider).WithHint("The providers are erc4337 and stripe.")
 	}
-	return h.Checkout.PaymentMethods(c.context, c.owner(), usable, provider)
+	return d.checkout.PaymentMethods(c.context, c.owner(), usable, provider)
 }
 
-func (h *handler) updatePaymentMethod(c *call, in *toll.PaymentMethodChange) (*toll.PaymentMethod, error) {
-	return h.Checkout.ChangePaymentMethod(c.context, c.owner(), c.param("paymentMethodId"), *in)
+func (d delegations) updatePaymentMethod(c *call, in *toll.PaymentMethodChange) (*toll.PaymentMethod, error) {
+	return d.checkout.ChangePaymentMethod(c.context, c.owner(), c.param("paymentMethodId"), *in)
 }
 
 // PaymentMethodRemoved is the answer to the removal of a card.
@@ -168,9 +158,9 @@ type PaymentMethodRemoved struct {
 	Success bool `json:"success"`
 }
 
-func (h *handler) deletePaymentMethod(c *call) (*PaymentMethodRemoved, error) {
-	err := h.Checkout.RemovePaymentMethod(c.context, c.owner(), c.param("paymentMethodId"))
-	h.Facilitator.ForgetPermissions()
+func (d delegations) deletePaymentMethod(c *call) (*PaymentMethodRemoved, error) {
+	err := d.checkout.RemovePaymentMethod(c.context, c.owner(), c.param("paymentMethodId"))
+	d.facilitator.ForgetPermissions()
 	return &PaymentMethodRemoved{Success: true}, err
 }
 

@@ -5,10 +5,17 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/x402"
 )
 
-func discoveryRoutes() []route {
+// discovery shows what can be paid for, and signs offers.
+type discovery struct {
+	auth        *auth.Auth
+	facilitator *facilitator.Facilitator
+}
+
+func (d discovery) routes() []route {
 	const at = Base + "/x402/discovery"
 	filters := []query{
 		{"type", "http or mcp."},
@@ -21,21 +28,21 @@ func discoveryRoutes() []route {
 	return []route{
 		{
 			op: "readDID", method: "GET", path: "/.well-known/did.json", auth: open, right: public, tag: "Service",
-			summary: "Public keys of signed offers and receipts (did:web)", action: readsAs[auth.DIDDocument]((*handler).did),
+			summary: "Public keys of signed offers and receipts (did:web)", action: readsAs[auth.DIDDocument](d.did),
 		},
 		{
 			op: "listResources", method: "GET", path: at + "/resources", auth: open, right: public, tag: "Discovery", summary: "What can be paid for here, last updated first",
-			action: readsLarge((*handler).listResources), query: append(filters, query{"offset", "Resources to skip. Default 0."}), codes: []toll.Code{toll.CodeBadPage},
+			action: readsLarge(d.listResources), query: append(filters, query{"offset", "Resources to skip. Default 0."}), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "searchResources", method: "GET", path: at + "/search", auth: open, right: public, tag: "Discovery", summary: "What can be paid for here and has these words",
-			action: readsLarge((*handler).searchResources), codes: []toll.Code{toll.CodeBadPage},
+			action: readsLarge(d.searchResources), codes: []toll.Code{toll.CodeBadPage},
 			query: append([]query{{"query", "Words, each of which the agent, its plans or the url has: at most 16 words, 256 bytes."}},
 				append(filters, query{"cursor", "Continues where pagination.cursor of an earlier answer points."})...),
 		},
 		{
 			op: "signOffers", method: "POST", path: Base + "/x402/offers", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Sign what a server asks for, for its 402",
-			action: takes((*handler).signOffers),
+			action: takes(withBody(d.facilitator.Offers)),
 			codes: []toll.Code{
 				toll.CodeNotPlanOwner, toll.CodePaymentPlanNotFound, toll.CodeBadX402Version, toll.CodeBadNumber, toll.CodeBadID,
 				toll.CodeUnsupportedScheme, toll.CodeBadRequirements, toll.CodeChainUnreachable,
@@ -44,12 +51,12 @@ func discoveryRoutes() []route {
 	}
 }
 
-func (h *handler) did(c *call) (stored, error) {
+func (d discovery) did(c *call) (stored, error) {
 	c.w.Header()["Cache-Control"] = publicHour
-	return h.Auth.DID(), nil
+	return d.auth.DID(), nil
 }
 
-func (h *handler) listResources(c *call) (*x402.Catalogue, error) {
+func (d discovery) listResources(c *call) (*x402.Catalogue, error) {
 	q, by, limit, err := c.catalogueQuery("offset")
 	if err != nil {
 		return nil, err
@@ -60,15 +67,15 @@ func (h *handler) listResources(c *call) (*x402.Catalogue, error) {
 			return nil, toll.NewError(toll.CodeBadPage).WithParam("parameter", "offset")
 		}
 	}
-	return h.Facilitator.Catalogue.List(c.context, by, limit, offset)
+	return d.facilitator.Catalogue.List(c.context, by, limit, offset)
 }
 
-func (h *handler) searchResources(c *call) (*x402.FoundResources, error) {
+func (d discovery) searchResources(c *call) (*x402.FoundResources, error) {
 	q, by, limit, err := c.catalogueQuery("query", "cursor")
 	if err != nil {
 		return nil, err
 	}
-	return h.Facilitator.Catalogue.Search(c.context, q.Get("query"), by, limit, q.Get("cursor"))
+	return d.facilitator.Catalogue.Search(c.context, q.Get("query"), by, limit, q.Get("cursor"))
 }
 
 // catalogueDefault is how many resources an answer has when nothing else is asked for.
@@ -94,8 +101,4 @@ func (c *call) catalogueQuery(more ...string) (url.Values, x402.CatalogueFilter,
 	return q, x402.CatalogueFilter{
 		Type: q.Get("type"), PayTo: q.Get("payTo"), Scheme: q.Get("scheme"), Network: q.Get("network"), Extension: q.Get("extensions"),
 	}, limit, nil
-}
-
-func (h *handler) signOffers(c *call, in *x402.OffersRequest) (*x402.OffersResponse, error) {
-	return h.Facilitator.Offers(c.context, c.caller.Address, in)
 }

@@ -26,14 +26,14 @@ const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'non
 
 var pagePolicyHeader = []string{pagePolicy}
 
-func (h *handler) docsPage(c *call) (document, error) {
+func (d *documents) docsPage(c *call) document {
 	c.w.Header()["Content-Security-Policy"] = pagePolicyHeader
-	return document{htmlType, h.documents.docs()}, nil
+	return document{htmlType, d.docs()}
 }
 
-func (h *handler) errorsPage(c *call) (document, error) {
+func (d *documents) errorsPage(c *call) document {
 	c.w.Header()["Content-Security-Policy"] = pagePolicyHeader
-	return document{htmlType, h.documents.errors()}, nil
+	return document{htmlType, d.errors()}
 }
 
 var templates = sync.OnceValue(func() *template.Template {
@@ -122,14 +122,14 @@ func renderErrors(menu docsMenu) []byte {
 }
 
 // docRoutes are the pages of the guides, which are no part of the OpenAPI document.
-func (h *handler) docRoutes() []Page {
+func (d *documents) docRoutes() []Page {
 	get := func(path string, f func(http.ResponseWriter, *http.Request)) Page {
 		return Page{Method: http.MethodGet, Path: path, Handler: http.HandlerFunc(f)}
 	}
 	return []Page{
-		get("/docs/{guide}", h.guidePage), get("/docs/search", h.searchDocs),
+		get("/docs/{guide}", d.guidePage), get("/docs/search", d.searchDocs),
 		get("/llms.txt", func(w http.ResponseWriter, r *http.Request) {
-			writeDoc(w, r, http.StatusOK, plainType, h.documents.llms())
+			writeDoc(w, r, http.StatusOK, plainType, d.llms())
 		}),
 	}
 }
@@ -148,12 +148,12 @@ func writeDoc(w http.ResponseWriter, r *http.Request, status int, media []string
 }
 
 // guidePage serves a guide: as a page, or under its name with .md as Markdown.
-func (h *handler) guidePage(w http.ResponseWriter, r *http.Request) {
+func (d *documents) guidePage(w http.ResponseWriter, r *http.Request) {
 	name, media := strings.TrimPrefix(r.URL.Path, "/docs/"), htmlType
 	slug, asMarkdown := strings.CutSuffix(name, ".md")
-	page := h.documents.guides()[name]
+	page := d.guides()[name]
 	if page == nil {
-		h.writeFound(w, r, http.StatusNotFound, slug)
+		d.writeFound(w, r, http.StatusNotFound, slug)
 		return
 	}
 	if asMarkdown {
@@ -163,15 +163,15 @@ func (h *handler) guidePage(w http.ResponseWriter, r *http.Request) {
 }
 
 // searchDocs finds sections of guides, calls and error codes.
-func (h *handler) searchDocs(w http.ResponseWriter, r *http.Request) {
-	h.writeFound(w, r, http.StatusOK, r.URL.Query().Get("q"))
+func (d *documents) searchDocs(w http.ResponseWriter, r *http.Request) {
+	d.writeFound(w, r, http.StatusOK, r.URL.Query().Get("q"))
 }
 
 // writeFound answers with what the documents have of a query.
-func (h *handler) writeFound(w http.ResponseWriter, r *http.Request, status int, query string) {
+func (d *documents) writeFound(w http.ResponseWriter, r *http.Request, status int, query string) {
 	query = strings.ToValidUTF8(query[:min(len(query), docs.MaxQuery)], "")
-	found := docs.Search(h.documents.reference(), query)
-	body := render("found.html", map[string]any{"Here": "", "Menu": h.documents.menu(), "Query": query, "Found": found})
+	found := docs.Search(d.reference(), query)
+	body := render("found.html", map[string]any{"Here": "", "Menu": d.menu(), "Query": query, "Found": found})
 	writeDoc(w, r, status, htmlType, rendered{plain: body})
 }
 

@@ -36,7 +36,7 @@ func (c *call) fail(err error) {
 	}
 	body, err := x402.Encode(c.errorBody(e))
 	if err != nil { // params that cannot be written, for example
-		c.h.log.ErrorContext(c.context, "write error body", "err", err)
+		c.h.Log.ErrorContext(c.context, "write error body", "err", err)
 		body = []byte(`{"code":"` + string(toll.CodeInternal) + `","httpStatus":500}`)
 	}
 	c.write(status, jsonType, body)
@@ -56,7 +56,7 @@ func (c *call) log(e *toll.Error, status int) {
 	if e.Err != nil {
 		attrs = append(attrs, slog.Any("err", e.Err))
 	}
-	c.h.log.LogAttrs(c.context, level, "call failed", attrs...)
+	c.h.Log.LogAttrs(c.context, level, "call failed", attrs...)
 }
 
 // verdict is the part of an error body that x402 clients read; stock servers would otherwise hand the whole body on to

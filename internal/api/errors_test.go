@@ -535,11 +535,11 @@ func provoked() map[toll.Code]func(c *scene) answer {
 		},
 		toll.CodeHeadersTooLarge: func(c *scene) answer { return c.do(c.b1, "GET", "/health", "", "X-Fill", strings.Repeat("x", 17<<10)) },
 		toll.CodeRateLimited: func(c *scene) answer {
-			return c.through(api.New(c.deps(func(d *api.Deps) { d.Quotas.APIKeys = 1 })), c.b1, "POST", base+"/api-keys", "{}")
+			return c.through(api.New(c.deps(func(d *api.Deps) { d.Policy.Quotas.APIKeys = 1 })), c.b1, "POST", base+"/api-keys", "{}")
 		},
 		toll.CodeInternal: func(c *scene) answer {
 			broken := api.New(c.deps(func(d *api.Deps) {
-				d.Seal = func([]byte, []byte) ([]byte, error) { return nil, errors.New("canary of the inside") }
+				d.Vault = brokenVault{d.Vault}
 			}))
 			return c.through(broken, c.b1, "POST", base+"/protocol/agents", `{"metadataAttributes":{"name":"x"},"agentApiAttributes":{"token":"t"}}`)
 		},
@@ -590,4 +590,11 @@ func TestErrorTable(t *testing.T) {
 	if strings.Contains(c.log.String(), c.token) {
 		t.Error("an access token is in the log")
 	}
+}
+
+// brokenVault fails to seal.
+type brokenVault struct{ api.Vault }
+
+func (brokenVault) Seal([]byte, []byte) ([]byte, error) {
+	return nil, errors.New("canary of the inside")
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,16 +11,25 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/events"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
-func eventRoutes() []route {
+// eventLog lists events and streams them.
+type eventLog struct {
+	events *events.Events
+	auth   *auth.Auth
+	log    *slog.Logger
+}
+
+func (l eventLog) routes() []route {
 	const at = Base + "/events"
 	return []route{
 		{
 			op: "listEvents", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Events", summary: "What happened to what the caller has, in the order of its sequence",
-			action: lists((*handler).listEvents), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage},
+			action: lists("EventList", "events", l.listEvents), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage},
 			query: append([]query{
 				{"type", "Only events of this type, for example settlement.settled. webhook.test is none: it is in no list."},
 				{"since", "Only events created at or after this time, ISO 8601."},
@@ -27,24 +37,18 @@ func eventRoutes() []route {
 		},
 		{
 			op: "followEvents", method: "GET", path: at + "/stream", auth: keyed, right: toll.RightRead, tag: "Events",
-			summary: "Events as they happen, as text/event-stream. Last-Event-ID continues behind an event", action: stream((*handler).followEvents),
+			summary: "Events as they happen, as text/event-stream. Last-Event-ID continues behind an event", action: stream(l.followEvents),
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeRateLimited},
 		},
 	}
 }
 
 // stream is an action that writes its answer itself, as text/event-stream.
-func stream(f func(h *handler, c *call) error) action {
-	return action{events: true, run: func(h *handler, c *call) (any, error) { return served{}, f(h, c) }}
+func stream(f func(c *call) error) action {
+	return action{events: true, run: func(c *call) (any, error) { return served{}, f(c) }}
 }
 
-// EventList is a list of events.
-type EventList struct {
-	Events []*toll.Event `json:"events"`
-	Paging
-}
-
-func (h *handler) listEvents(c *call, p store.Page, q url.Values) (*EventList, error) {
+func (l eventLog) listEvents(c *call, p store.Page, q url.Values) (none store.List[*toll.Event], err error) {
 	f := store.EventFilter{Principal: c.caller.Address}
 	var faults []toll.Fault
 	if text, ok := single(q, "type", &faults); ok {
@@ -59,10 +63,9 @@ func (h *handler) listEvents(c *call, p store.Page, q url.Values) (*EventList, e
 		}
 	}
 	if len(faults) > 0 {
-		return nil, toll.Faults(faults)
+		return none, toll.Faults(faults)
 	}
-	list, err := h.Events.List(c.context, f, p)
-	return &EventList{Events: list.Items, Paging: pagingOf(p, list)}, err
+	return l.events.List(c.context, f, p)
 }
 
 // single returns a parameter of the query string that may be there once.
@@ -102,13 +105,13 @@ const (
 // eventStream is the type of a live stream.
 var eventStream = []string{"text/event-stream"}
 
-func (h *handler) followEvents(c *call) error {
+func (l eventLog) followEvents(c *call) error {
 	ctx := c.context
 	after := c.r.Header["Last-Event-Id"]
 	if len(after) > 1 || len(after) == 1 && len(after[0]) > 64 {
 		return toll.Faults([]toll.Fault{{Path: "Last-Event-ID", Message: "must be the id of one event"}})
 	}
-	s, err := h.Events.Follow(ctx, c.caller.Address, strings.Join(after, ""))
+	s, err := l.events.Follow(ctx, c.caller.Address, strings.Join(after, ""))
 	if err != nil {
 		return err
 	}
@@ -133,12 +136,12 @@ func (h *handler) followEvents(c *call) error {
 		all, over, err := s.Next(ctx, heartbeat)
 		switch {
 		case err != nil:
-			h.log.WarnContext(c.context, "event stream", "error", err.Error())
+			l.log.WarnContext(c.context, "event stream", "error", err.Error())
 			return nil // the reader continues behind its last event
 		case over, len(all) == 0 && time.Since(idle) > streamIdle:
 			return nil
 		}
-		if _, err := h.authenticate(ctx, c.r.Header["Authorization"]); err != nil {
+		if _, err := l.auth.Authenticate(ctx, c.r.Header["Authorization"]); err != nil {
 			return nil // the API key has ended, and the stream with it
 		}
 		if len(all) == 0 {
@@ -160,8 +163,8 @@ func (h *handler) followEvents(c *call) error {
 	}
 }
 
-// tellAgent writes the event of an agent, as the last thing of its transaction.
-func (h *handler) tellAgent(ctx context.Context, tx *store.Tx, id toll.AgentID, t toll.EventType) error {
+// insertAgentEvent writes the event of an agent, as the last thing of its transaction.
+func insertAgentEvent(ctx context.Context, tx *store.Tx, id toll.AgentID, t toll.EventType) error {
 	a, err := store.AgentByID(ctx, tx, id) // with its plans as they are now
 	if err != nil {
 		return err
@@ -169,7 +172,7 @@ func (h *handler) tellAgent(ctx context.Context, tx *store.Tx, id toll.AgentID, 
 	return store.InsertEvent(ctx, tx, store.NewEvent{Principal: a.Owner, Type: t, Kind: "agent", ID: string(id), Data: a, At: a.UpdatedAt})
 }
 
-// tellPlan is tellAgent for a plan.
-func (h *handler) tellPlan(ctx context.Context, tx *store.Tx, p *toll.Plan, t toll.EventType) error {
+// insertPlanEvent is insertAgentEvent for a plan.
+func insertPlanEvent(ctx context.Context, tx *store.Tx, p *toll.Plan, t toll.EventType) error {
 	return store.InsertEvent(ctx, tx, store.NewEvent{Principal: p.Owner, Type: t, Kind: "plan", ID: string(p.ID), Data: p, At: p.UpdatedAt})
 }

@@ -61,19 +61,16 @@ func (e *exports) begin(workspace toll.Address) func() {
 	}
 }
 
-// export answers every record of a list that f reads by pages. Nothing is written before the first page is there,
-// so that a refusal is an error as of the list. What fails later cuts the connection: half of a file must not look
-// like all of it.
-func (h *handler) export(
-	ctx context.Context, c *call, p store.Page, format string, f func(ctx context.Context, p store.Page) (any, error),
-) error {
+// export answers every record of a list that f reads by pages. Nothing is written before the first page is there, so that a refusal
+// is an error as of the list. A later failure cuts the connection, because half of a file must not look like all of it.
+func export[T any](ctx context.Context, c *call, p store.Page, format string, f func(ctx context.Context, p store.Page) (store.List[T], error)) error {
 	switch {
 	case exportTypes[format] == "":
 		return toll.Faults([]toll.Fault{{Path: "format", Message: "must be csv or ndjson"}})
 	case !c.caller.Rights.Has(c.route.export):
 		return auth.Lacks(c.route.export)
 	}
-	end := h.exports.begin(c.caller.Address)
+	end := c.h.exports.begin(c.caller.Address)
 	if end == nil {
 		e := toll.Errorf(toll.CodeRateLimited, "A workspace runs at most %d exports at a time.", maxExports)
 		e.RetryAfterSecs = 5
@@ -83,18 +80,12 @@ func (h *handler) export(
 	ctx, cancel := context.WithTimeout(ctx, exportTime)
 	defer cancel()
 	p.Number, p.Size, p.Cursor = 1, exportPage, ""
-	read := func() (reflect.Value, error) {
+	read := func() ([]T, error) {
 		within, done := context.WithTimeout(ctx, listTime)
 		defer done()
-		out, err := f(within, p)
-		if err != nil {
-			return reflect.Value{}, err
-		}
-		list := reflect.ValueOf(out).Elem()
-		if p.Cursor = ""; !list.FieldByName("NextCursor").IsNil() {
-			p.Cursor = list.FieldByName("NextCursor").Elem().String()
-		}
-		return list.Field(0), nil
+		list, err := f(within, p)
+		p.Cursor = list.Next
+		return list.Items, err
 	}
 	items, err := read()
 	if err != nil {
@@ -108,10 +99,10 @@ func (h *handler) export(
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	rows := newRows(format, items.Type().Elem())
+	rows := newRows(format, reflect.TypeFor[T]())
 	for {
 		var page bytes.Buffer
-		if err = rows.write(&page, items); err == nil {
+		if err = writeRows(rows, &page, items); err == nil {
 			_, err = c.w.Write(page.Bytes())
 		}
 		if err == nil && p.Cursor == "" {
@@ -121,7 +112,7 @@ func (h *handler) export(
 			items, err = read()
 		}
 		if err != nil {
-			h.log.WarnContext(ctx, "export cut off", "op", c.route.op, "error", err.Error())
+			c.h.Log.WarnContext(ctx, "export cut off", "op", c.route.op, "error", err.Error())
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -140,14 +131,14 @@ func newRows(format string, item reflect.Type) *rows {
 	return &rows{columns: columnsOf(recordOf(item), "")}
 }
 
-func (r *rows) write(out *bytes.Buffer, items reflect.Value) error {
+func writeRows[T any](r *rows, out *bytes.Buffer, items []T) error {
 	w := csv.NewWriter(out)
 	if r.columns != nil && !r.begun {
 		_ = w.Write(r.columns) // of a buffer, which takes everything
 	}
 	r.begun = true
-	for i := range items.Len() {
-		line, err := x402.Encode(items.Index(i).Interface())
+	for _, item := range items {
+		line, err := x402.Encode(item)
 		if err != nil {
 			return err
 		}

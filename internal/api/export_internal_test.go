@@ -21,13 +21,9 @@ func TestExport_Ends(t *testing.T) {
 	type record struct {
 		ID string `json:"id"`
 	}
-	type list struct {
-		Items      []record
-		NextCursor *string
-	}
 	for pages, ended := range map[int]bool{59: false, 1000: true} {
 		synctest.Test(t, func(t *testing.T) {
-			h := &handler{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+			h := &handler{Telemetry: Telemetry{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
 			w := httptest.NewRecorder()
 			c := &call{
 				h: h, w: w, r: httptest.NewRequest("GET", "/", nil), route: &route{op: "listOrders", export: toll.RightRead},
@@ -40,15 +36,15 @@ func TestExport_Ends(t *testing.T) {
 						err = broken.(error)
 					}
 				}()
-				return h.export(t.Context(), c, store.Page{}, "ndjson", func(ctx context.Context, _ store.Page) (any, error) {
+				return export(t.Context(), c, store.Page{}, "ndjson", func(ctx context.Context, _ store.Page) (out store.List[record], err error) {
 					select { // a page takes a second
 					case <-time.After(time.Second):
 					case <-ctx.Done():
-						return nil, ctx.Err()
+						return out, ctx.Err()
 					}
-					out, next := &list{Items: []record{{"1"}}}, "more"
+					out.Items = []record{{"1"}}
 					if read++; read < pages {
-						out.NextCursor = &next
+						out.Next = "more"
 					}
 					return out, nil
 				})

@@ -24,7 +24,7 @@ type RouteInfo struct {
 // Routes returns the route table.
 func Routes() []RouteInfo {
 	var out []RouteInfo
-	for _, r := range table() {
+	for _, r := range table(Deps{}.withDefaults(), nil) {
 		info := RouteInfo{Operation: r.op, Method: r.method, Path: r.path, Auth: string(r.auth), Right: r.right, OwnKey: r.ownKey, Session: r.session, Fresh: r.fresh, OwnMail: r.ownMail, Codes: r.codes, Export: r.export}
 		for _, q := range r.query {
 			switch q.name {
@@ -63,7 +63,7 @@ func RememberKeys(keys int, busy toll.Hash) int {
 
 // RememberTimes remembers n calls of a key.
 func RememberTimes(n int) {
-	h := &handler{Deps: Deps{Clock: time.Now}}
+	h := &handler{clock: time.Now, recent: &recentCalls{}}
 	c := &call{h: h, known: true, route: &route{}, correlation: traces.Context{ID: toll.NewUUID()}}
 	for range n {
 		c.began, c.answered = time.Now(), 200

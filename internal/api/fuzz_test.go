@@ -25,7 +25,7 @@ func FuzzVersionHeader(f *testing.F) {
 		f.Add(s, true)
 		f.Add(s, false)
 	}
-	h := newHandler(Deps{}, []route{{op: "x", method: "GET", path: "/x", auth: open, right: public, tag: "Test", action: reads(func(*handler, *call) (*struct{}, error) { return &struct{}{}, nil })}})
+	h := newHandler(Deps{}, []route{{op: "x", method: "GET", path: "/x", auth: open, right: public, tag: "Test", action: reads(func(*call) (*struct{}, error) { return &struct{}{}, nil })}})
 	f.Fuzz(func(t *testing.T, value string, known bool) {
 		path := "/x"
 		if !known {

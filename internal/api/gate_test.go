@@ -14,7 +14,7 @@ import (
 func TestGateFailure(t *testing.T) {
 	h := newHandler(Deps{}, []route{{
 		op: "readPermission", method: "GET", path: "/x", auth: open, right: public, tag: "Test",
-		action: reads(func(*handler, *call) (string, error) { return "canary of the inside", nil }),
+		action: reads(func(*call) (string, error) { return "canary of the inside", nil }),
 	}})
 	h.authenticate = func(context.Context, []string) (auth.Caller, error) { return auth.Caller{}, nil }
 	for version, status := range map[string]int{"1.0": 500, "1.1": 200} {

@@ -78,7 +78,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.apply(apiversion.Floor, apiversion.FromFallback)
 
 	asked := r.Header[h.versionHeader]
-	pace.Body(c.w, r, maxBodyBytes, h.Patience, pace.MinRate)
+	pace.Body(c.w, r, maxBodyBytes, h.BodyTimeout, pace.MinRate)
 	if closeAfter(r) {
 		header["Connection"] = closing
 	}
@@ -144,7 +144,7 @@ func (c *call) serve() {
 		c.fail(err)
 		return
 	}
-	answer, err := route.action.run(c.h, c)
+	answer, err := route.action.run(c)
 	if err != nil {
 		c.fail(err)
 		return
@@ -209,7 +209,7 @@ func (c *call) allowedPage() error {
 	case !c.caller.KeyID.IsZero() && (c.route.right == toll.RightKeys || c.route.right == toll.RightExport):
 		return toll.NewError(toll.CodePersonNeeded)
 	case c.route.fresh:
-		return c.h.People.Fresh(c.browser.Proof, c.browser.ProvedAt)
+		return c.h.people.Fresh(c.browser.Proof, c.browser.ProvedAt)
 	}
 	return nil
 }
@@ -298,7 +298,7 @@ func (c *call) rescue() {
 	if p == http.ErrAbortHandler { // net/http compares it like this too
 		panic(p)
 	}
-	c.h.log.ErrorContext(c.context, "panic", "panic", p, "stack", string(debug.Stack()), "op", c.op())
+	c.h.Log.ErrorContext(c.context, "panic", "panic", p, "stack", string(debug.Stack()), "op", c.op())
 	if c.written {
 		panic(http.ErrAbortHandler)
 	}

@@ -23,7 +23,7 @@ import (
 // tiny is a handler with routes of the test and one API key, "good", pinned to 1.1.
 func tiny(t *testing.T, log io.Writer, routes ...route) *httptest.Server {
 	t.Helper()
-	h := newHandler(Deps{PublicURL: "https://pay.example.com/", Log: slog.New(traces.Log(slog.NewTextHandler(log, nil)))}, routes)
+	h := newHandler(Deps{Service: Service{PublicURL: "https://pay.example.com/"}, Telemetry: Telemetry{Log: slog.New(traces.Log(slog.NewTextHandler(log, nil)))}}, routes)
 	h.authenticate = func(_ context.Context, lines []string) (auth.Caller, error) {
 		switch {
 		case len(lines) > 1:
@@ -66,7 +66,7 @@ func ask(t *testing.T, s *httptest.Server, method, path, key string) (*http.Resp
 	return res, body
 }
 
-func failing(op, path string, u union, f func(h *handler, c *call) (*struct{}, error)) route {
+func failing(op, path string, u union, f func(c *call) (*struct{}, error)) route {
 	return route{op: op, method: "GET", path: path, auth: open, right: public, tag: "Test", union: u, action: reads(f)}
 }
 
@@ -75,9 +75,9 @@ func TestUnexpectedFailures(t *testing.T) {
 	const secret = "inside-detail-7391"
 	var log strings.Builder
 	s := tiny(t, &log,
-		failing("panics", "/panics", unionNone, func(*handler, *call) (*struct{}, error) { panic(secret) }),
-		failing("fails", "/fails", unionSettle, func(*handler, *call) (*struct{}, error) { return nil, errors.New(secret) }),
-		failing("wraps", "/wraps", unionVerify, func(*handler, *call) (*struct{}, error) {
+		failing("panics", "/panics", unionNone, func(*call) (*struct{}, error) { panic(secret) }),
+		failing("fails", "/fails", unionSettle, func(*call) (*struct{}, error) { return nil, errors.New(secret) }),
+		failing("wraps", "/wraps", unionVerify, func(*call) (*struct{}, error) {
 			return nil, toll.NewError(toll.CodeDatabaseUnavailable).WithCause(errors.New(secret))
 		}),
 	)
@@ -115,8 +115,8 @@ func TestUnexpectedFailures(t *testing.T) {
 
 // Stock x402 servers hand what they cannot read on to subscribers, so every answer but a 200 of the two routes is a verdict too.
 func TestUnionRule(t *testing.T) {
-	fail := func(err error) func(h *handler, c *call) (*struct{}, error) {
-		return func(*handler, *call) (*struct{}, error) { return nil, err }
+	fail := func(err error) func(c *call) (*struct{}, error) {
+		return func(*call) (*struct{}, error) { return nil, err }
 	}
 	tests := []struct {
 		err    error
@@ -163,7 +163,7 @@ func TestUnionRule(t *testing.T) {
 
 // A refused settle that may still come true keeps its transaction, and tells when to ask again.
 func TestPendingSettle(t *testing.T) {
-	s := tiny(t, io.Discard, route{op: "settle", method: "GET", path: "/settle", auth: open, right: public, tag: "Test", union: unionSettle, action: reads(func(_ *handler, c *call) (*struct{}, error) {
+	s := tiny(t, io.Discard, route{op: "settle", method: "GET", path: "/settle", auth: open, right: public, tag: "Test", union: unionSettle, action: reads(func(c *call) (*struct{}, error) {
 		c.refused = &x402.SettleResponse{Transaction: "0xabc", Network: "stripe:sandbox", Payer: "0xdef"}
 		return nil, toll.NewError(toll.CodeSettlementPending)
 	})})
@@ -184,7 +184,7 @@ func TestPendingSettle(t *testing.T) {
 // Whoever may not enter learns nothing but that: the body is not even read.
 func TestOrderOfChecks(t *testing.T) {
 	entered := false
-	s := tiny(t, io.Discard, route{op: "x", method: "POST", path: "/x/{id}", auth: keyed, right: public, tag: "Test", action: takes(func(*handler, *call, *struct{}) (*struct{}, error) {
+	s := tiny(t, io.Discard, route{op: "x", method: "POST", path: "/x/{id}", auth: keyed, right: public, tag: "Test", action: takes(func(*call, *struct{}) (*struct{}, error) {
 		entered = true
 		return &struct{}{}, nil
 	})})
@@ -208,7 +208,7 @@ func TestOrderOfChecks(t *testing.T) {
 
 // The time for a body is no time for the work: what takes longer goes on, and so does its connection.
 func TestSlowWork(t *testing.T) {
-	h := newHandler(Deps{Patience: 40 * time.Millisecond}, []route{{op: "x", method: "POST", path: "/x", auth: open, right: public, tag: "Test", action: takes(func(_ *handler, c *call, _ *struct{}) (*struct{}, error) {
+	h := newHandler(Deps{Policy: Policy{BodyTimeout: 40 * time.Millisecond}}, []route{{op: "x", method: "POST", path: "/x", auth: open, right: public, tag: "Test", action: takes(func(c *call, _ *struct{}) (*struct{}, error) {
 		select {
 		case <-c.context.Done():
 			return nil, c.context.Err()
@@ -238,7 +238,7 @@ func TestSlowWork(t *testing.T) {
 
 // Another brand changes its own words and nothing else.
 func TestNamespace(t *testing.T) {
-	h := newHandler(Deps{Namespace: x402.Namespace{Scheme: "acme", Header: "Acme", Word: "acme"}}, []route{failing("x", "/x", unionNone, func(*handler, *call) (*struct{}, error) { return &struct{}{}, nil })})
+	h := newHandler(Deps{Service: Service{Namespace: x402.Namespace{Scheme: "acme", Header: "Acme", Word: "acme"}}}, []route{failing("x", "/x", unionNone, func(*call) (*struct{}, error) { return &struct{}{}, nil })})
 	r := httptest.NewRequest("GET", "/x", nil)
 	r.Header.Set("Acme-Version", "1.1")
 	w := httptest.NewRecorder()
@@ -259,9 +259,9 @@ func TestPlacesGivenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			arrived, release := make(chan struct{}, 3*maxLarge), make(chan struct{})
-			h := newHandler(Deps{Patience: time.Minute, Log: slog.New(slog.DiscardHandler)}, []route{{
+			h := newHandler(Deps{Policy: Policy{BodyTimeout: time.Minute}}, []route{{
 				op: "x", method: "GET", path: "/x", auth: open, right: public, tag: "Test",
-				action: readsLarge(func(_ *handler, c *call) (*struct{}, error) {
+				action: readsLarge(func(c *call) (*struct{}, error) {
 					arrived <- struct{}{}
 					<-release
 					return &struct{}{}, end(c.context)
@@ -304,9 +304,9 @@ func TestPlacesGivenBack(t *testing.T) {
 func TestLargeAnswers(t *testing.T) {
 	release := make(chan struct{})
 	var running, most atomic.Int32
-	h := newHandler(Deps{Patience: 200 * time.Millisecond}, []route{{
+	h := newHandler(Deps{Policy: Policy{BodyTimeout: 200 * time.Millisecond}}, []route{{
 		op: "x", method: "GET", path: "/x", auth: open, right: public, tag: "Test",
-		action: readsLarge(func(*handler, *call) (*struct{}, error) {
+		action: readsLarge(func(*call) (*struct{}, error) {
 			if n := running.Add(1); n > most.Load() {
 				most.Store(n)
 			}

@@ -42,7 +42,7 @@ type attempt struct {
 
 // create runs f once for each Idempotency-Key. again is nil when what is stored is the answer itself.
 func create[In, Out, Ref any](
-	h *handler, c *call, f func(h *handler, c *call, in *In, once *store.Once) (Out, error), again func(h *handler, c *call, earlier Ref) (Out, error),
+	c *call, f func(c *call, in *In, once *store.Once) (Out, error), again func(c *call, earlier Ref) (Out, error),
 ) (any, error) {
 	in := new(In)
 	if err := c.decode(in); err != nil {
@@ -54,23 +54,23 @@ func create[In, Out, Ref any](
 		return nil, err
 	}
 	if key == "" {
-		return c.warned(f(h, c, in, &store.Once{}))
+		return c.warned(f(c, in, &store.Once{}))
 	}
-	a, err := newAttempt(h, c, key)
+	a, err := newAttempt(c, key)
 	if err != nil {
 		return nil, err
 	}
 	ctx := c.context
 	kept, err := a.find(ctx)
 	if errors.Is(err, store.ErrNotFound) {
-		once := &store.Once{Scope: a.scope, Body: a.body, At: h.now(), Since: a.since(), Seal: a.sealWarned}
+		once := &store.Once{Scope: a.scope, Body: a.body, At: c.h.clock.now(), Since: a.since(), Seal: a.sealWarned}
 		if again != nil {
 			once.Seal = a.seal
 		}
-		out, failure := f(h, c, in, once)
+		out, failure := f(c, in, once)
 		if failure == nil && !once.Stored && again == nil {
 			// What is created already made no transaction of its own.
-			failure = h.Store.Tx(ctx, func(tx *store.Tx) error { return store.PutAnswer(ctx, tx, once, out) })
+			failure = c.h.store.Tx(ctx, func(tx *store.Tx) error { return store.PutAnswer(ctx, tx, once, out) })
 		}
 		if failure == nil || once.Stored {
 			return c.warned(out, failure)
@@ -89,7 +89,7 @@ func create[In, Out, Ref any](
 		if err := json.Unmarshal(kept.Body, &earlier); err != nil {
 			return nil, err
 		}
-		return c.warned(again(h, c, earlier))
+		return c.warned(again(c, earlier))
 	}
 	c.status = kept.Status
 	for name, value := range kept.Header {
@@ -110,7 +110,7 @@ func idempotencyKey(h http.Header) (string, error) {
 	return lines[0], nil
 }
 
-func newAttempt(h *handler, c *call, key string) (*attempt, error) {
+func newAttempt(c *call, key string) (*attempt, error) {
 	body, err := normalJSON(c.body)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func newAttempt(h *handler, c *call, key string) (*attempt, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &attempt{h: h, c: c, scope: sha256.Sum256(scope), body: sha256.Sum256(body)}, nil
+	return &attempt{h: c.h, c: c, scope: sha256.Sum256(scope), body: sha256.Sum256(body)}, nil
 }
 
 // secretMembers are the members of answers that let whoever reads them act: API keys, access tokens, links, secrets of webhooks.
@@ -156,18 +156,18 @@ func normalJSON(body []byte) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-func (a *attempt) since() time.Time { return a.h.now().Add(-AnswerLife) }
+func (a *attempt) since() time.Time { return a.h.clock.now().Add(-AnswerLife) }
 
 // find returns the answer to an earlier call with the key, or [store.ErrNotFound].
 func (a *attempt) find(ctx context.Context) (*keptAnswer, error) {
-	row, err := store.Answer(ctx, a.h.Store, a.scope, a.since())
+	row, err := store.Answer(ctx, a.h.store, a.scope, a.since())
 	if err != nil {
 		return nil, err
 	}
 	if row.Body != a.body {
 		return nil, toll.NewError(toll.CodeIdempotencyMismatch)
 	}
-	plain, err := a.h.Open(row.Answer, a.aad())
+	plain, err := a.h.vault.Open(row.Answer, a.aad())
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (a *attempt) seal(answer any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.h.Seal(plain, a.aad())
+	return a.h.vault.Seal(plain, a.aad())
 }
 
 // aad binds an answer to its call, so that it opens as the answer to no other one.

@@ -6,20 +6,29 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/apiversion"
+	"github.com/tollhq/toll/internal/auth"
 )
 
-func infoRoutes() []route {
+// service has the routes about the service itself.
+type service struct {
+	Service
+	auth  *auth.Auth
+	chain *Chain
+	clock clock
+}
+
+func (s service) routes() []route {
 	return []route{
-		{op: "readInfo", method: "GET", path: "/", auth: open, right: public, tag: "Service", summary: "What this service is", action: reads((*handler).info)},
-		{op: "readHealth", method: "GET", path: "/health", auth: open, right: public, unlimited: true, tag: "Service", summary: "200 while the process lives", action: reads((*handler).health)},
-		{op: "readReady", method: "GET", path: "/ready", auth: open, right: public, unlimited: true, further: 503, tag: "Service", summary: "200 while requests can be served, else 503", action: reads((*handler).ready)},
-		{op: "readJWKS", method: "GET", path: "/.well-known/jwks.json", auth: open, right: public, tag: "Service", summary: "Public keys of API keys and access tokens", action: readsAs[JWKS]((*handler).jwks)},
-		{op: "readOpenAPI", method: "GET", path: "/openapi.json", auth: open, right: public, tag: "Service", summary: "This document", action: page((*handler).openAPI)},
-		{op: "readDocs", method: "GET", path: "/docs", auth: open, right: public, tag: "Service", summary: "This document as a page", action: page((*handler).docsPage)},
-		{op: "readErrorDocs", method: "GET", path: "/docs/errors", auth: open, right: public, tag: "Service", summary: "Every error code as a page", action: page((*handler).errorsPage)},
+		{op: "readInfo", method: "GET", path: "/", auth: open, right: public, tag: "Service", summary: "What this service is", action: reads(s.info)},
+		{op: "readHealth", method: "GET", path: "/health", auth: open, right: public, unlimited: true, tag: "Service", summary: "200 while the process lives", action: reads(s.health)},
+		{op: "readReady", method: "GET", path: "/ready", auth: open, right: public, unlimited: true, further: 503, tag: "Service", summary: "200 while requests can be served, else 503", action: reads(s.ready)},
+		{op: "readJWKS", method: "GET", path: "/.well-known/jwks.json", auth: open, right: public, tag: "Service", summary: "Public keys of API keys and access tokens", action: readsAs[JWKS](s.jwks)},
+		{op: "readOpenAPI", method: "GET", path: "/openapi.json", auth: open, right: public, tag: "Service", summary: "This document", action: page((*documents).openAPIPage)},
+		{op: "readDocs", method: "GET", path: "/docs", auth: open, right: public, tag: "Service", summary: "This document as a page", action: page((*documents).docsPage)},
+		{op: "readErrorDocs", method: "GET", path: "/docs/errors", auth: open, right: public, tag: "Service", summary: "Every error code as a page", action: page((*documents).errorsPage)},
 		{
 			op: "readVersions", method: "GET", path: Base + "/meta/versions", auth: keyed, right: toll.RightRead, tag: "Service", anyVersion: true,
-			summary: "Versions of the API, and the one that applies to the caller", action: reads((*handler).versions),
+			summary: "Versions of the API, and the one that applies to the caller", action: reads(s.versions),
 		},
 	}
 }
@@ -58,20 +67,20 @@ var expected = []string{
 	"OneTimeCreatorHook", "PayAsYouGoTemplate", "PaymentsVault", "ProtocolStandardFees", "TokenUtils", "TransferCreditsCondition",
 }
 
-func (h *handler) info(*call) (*Info, error) {
-	contracts := map[string]toll.Address{h.Namespace.ConfigContract(): {}}
+func (s service) info(*call) (*Info, error) {
+	contracts := map[string]toll.Address{s.Namespace.ConfigContract(): {}}
 	for _, name := range expected {
 		contracts[name] = toll.Address{}
 	}
-	contracts["PayAsYouGoTemplate"], contracts["USDC"], contracts["EURC"] = toll.PayAsYouGoTemplate, h.Environment.USDC(), h.Environment.EURC()
-	if h.Chain != nil {
-		maps.Copy(contracts, h.Chain.Contracts)
+	contracts["PayAsYouGoTemplate"], contracts["USDC"], contracts["EURC"] = toll.PayAsYouGoTemplate, s.Environment.USDC(), s.Environment.EURC()
+	if s.chain != nil {
+		maps.Copy(contracts, s.chain.Contracts)
 	}
 	return &Info{
-		Name: "toll", Version: h.Release, Environment: h.Environment, Network: h.network, APIBase: h.PublicURL + Base,
+		Name: "toll", Version: s.Release, Environment: s.Environment, Network: s.Environment.Network(), APIBase: s.PublicURL + Base,
 		APIVersion: VersionRange{Current: apiversion.Current.String(), Floor: apiversion.Floor.String()},
 		Deployment: Deployment{
-			Version: h.Release, ChainID: h.Environment.ChainID(), Markers: []string{"PayAsYouGoTemplate"},
+			Version: s.Release, ChainID: s.Environment.ChainID(), Markers: []string{"PayAsYouGoTemplate"},
 			Contracts: contracts,
 		},
 	}, nil
@@ -85,8 +94,8 @@ type Health struct {
 	Timestamp toll.Time `json:"timestamp"`
 }
 
-func (h *handler) health(*call) (*Health, error) {
-	return &Health{Status: "ok", Service: "toll", Version: h.Release, Timestamp: toll.At(h.Clock())}, nil
+func (s service) health(*call) (*Health, error) {
+	return &Health{Status: "ok", Service: "toll", Version: s.Release, Timestamp: toll.At(s.clock())}, nil
 }
 
 // CheckShutdown is the check that is present while the service shuts down.
@@ -98,8 +107,8 @@ type Readiness struct {
 	Checks map[string]string `json:"checks"`
 }
 
-func (h *handler) ready(c *call) (*Readiness, error) {
-	checks := h.Ready(c.context)
+func (s service) ready(c *call) (*Readiness, error) {
+	checks := s.Ready(c.context)
 	if checks["database"] != "ok" || checks[CheckShutdown] != "" {
 		c.status = http.StatusServiceUnavailable
 		c.w.Header()["Retry-After"] = []string{"1"}
@@ -123,9 +132,9 @@ type JWK struct {
 	Algorithm string `json:"alg"`
 }
 
-func (h *handler) jwks(c *call) (stored, error) {
+func (s service) jwks(c *call) (stored, error) {
 	c.w.Header()["Cache-Control"] = publicHour
-	return h.Auth.JWKS(), nil
+	return s.auth.JWKS(), nil
 }
 
 // Versions is what a caller can ask about API versions. It has no older shapes.
@@ -138,7 +147,7 @@ type Versions struct {
 	YourVersionResolvedFrom apiversion.From `json:"yourVersionResolvedFrom" enum:"header,apiKey,fallback"`
 }
 
-func (h *handler) versions(c *call) (*Versions, error) {
+func (service) versions(c *call) (*Versions, error) {
 	v := &Versions{
 		Current: apiversion.Current.String(), Floor: apiversion.Floor.String(), GatedVersions: []string{}, YourPinnedVersion: c.caller.Version,
 		YourEffectiveVersion: c.version.String(), YourVersionResolvedFrom: c.from,

@@ -228,8 +228,8 @@ func TestExtraFields(t *testing.T) {
 func TestInputs_Quotas(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, st *store.Store) {
 		s := newStackOn(t, st)
-		limited := api.New(s.deps(func(d *api.Deps) { d.Quotas = api.Quotas{Agents: 3, Plans: 4, APIKeys: 2, Delegations: 2} }))
-		second := api.New(s.deps(func(d *api.Deps) { d.Quotas = api.Quotas{Agents: 3, Plans: 4, APIKeys: 2, Delegations: 2} }))
+		limited := api.New(s.deps(func(d *api.Deps) { d.Policy.Quotas = api.Quotas{Agents: 3, Plans: 4, APIKeys: 2, Delegations: 2} }))
+		second := api.New(s.deps(func(d *api.Deps) { d.Policy.Quotas = api.Quotas{Agents: 3, Plans: 4, APIKeys: 2, Delegations: 2} }))
 		call := func(i int, who actor, path, body string, headers ...string) answer {
 			return s.through([]http.Handler{limited, second}[i%2], who, "POST", base+path, body, headers...)
 		}
@@ -335,7 +335,7 @@ func quotaOf(what string) int {
 // A registration that exists already needs no room.
 func TestQuotaAndNonce(t *testing.T) {
 	s := newStack(t)
-	limited := api.New(s.deps(func(d *api.Deps) { d.Quotas.Plans = 1 }))
+	limited := api.New(s.deps(func(d *api.Deps) { d.Policy.Quotas.Plans = 1 }))
 	body := strings.Replace(freePlan, `{"name"`, `{"nonce":"5","name"`, 1)
 	first := s.through(limited, s.b1, "POST", base+"/protocol/plans", body)
 	again := s.through(limited, s.b1, "POST", base+"/protocol/plans", body)
@@ -345,7 +345,7 @@ func TestQuotaAndNonce(t *testing.T) {
 	if a := s.through(limited, s.b1, "POST", base+"/protocol/plans", freePlan); a.status != 429 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if a := s.through(api.New(s.deps(func(d *api.Deps) { d.Quotas.Plans = -1 })), s.b1, "POST", base+"/protocol/plans", freePlan); a.status != 200 {
+	if a := s.through(api.New(s.deps(func(d *api.Deps) { d.Policy.Quotas.Plans = -1 })), s.b1, "POST", base+"/protocol/plans", freePlan); a.status != 200 {
 		t.Errorf("no limit: %d %s", a.status, a.body)
 	}
 }
@@ -457,7 +457,7 @@ func TestLimitsOfBodies(t *testing.T) {
 func TestInputs_Flows(t *testing.T) {
 	s := newStack(t)
 	of := func(q api.Quotas) func(who actor, method, path, body string) answer {
-		h := api.New(s.deps(func(d *api.Deps) { d.Quotas = q }))
+		h := api.New(s.deps(func(d *api.Deps) { d.Policy.Quotas = q }))
 		return func(who actor, method, path, body string) answer { return s.through(h, who, method, base+path, body) }
 	}
 	refused := func(a answer, quota string, limit int) {

@@ -2,7 +2,8 @@ package api
 
 import (
 	"encoding/json"
-	"net/url"
+	"net/http"
+	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -11,40 +12,48 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-func keyRoutes() []route {
+// keys has the API keys of the caller.
+type keys struct {
+	auth   *auth.Auth
+	bounds bounds
+	clock  clock
+	recent *recentCalls
+}
+
+func (s keys) routes() []route {
 	const at = Base + "/api-keys"
 	return []route{
 		{
 			op: "createKey", method: "POST", path: at, auth: keyed, right: toll.RightKeys, session: true, fresh: true, status: 201, tag: "API keys", summary: "Create an API key of the caller; its text is shown once",
-			action: creates((*handler).createKey), codes: []toll.Code{toll.CodeRateLimited, toll.CodeKeyExpiryPast, toll.CodeBadNumber, toll.CodeForbidden},
+			action: creates(s.createKey), codes: []toll.Code{toll.CodeRateLimited, toll.CodeKeyExpiryPast, toll.CodeBadNumber, toll.CodeForbidden},
 		},
 		{
 			op: "listKeys", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "API keys", summary: "API keys of the caller",
-			action: lists((*handler).listKeys), query: paging, codes: []toll.Code{toll.CodeBadPage},
+			action: lists("KeyList", "apiKeys", ofCaller(s.auth.Keys)), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "readKey", method: "GET", path: at + "/{id}", auth: self, right: toll.RightRead, tag: "API keys", summary: "One API key",
-			action: reads(by("id", toll.ParseHash, (*handler).readKey)), codes: []toll.Code{toll.CodeKeyNotFound},
+			action: reads(by("id", toll.ParseHash, s.readKey)), codes: []toll.Code{toll.CodeKeyNotFound},
 		},
 		{
 			op: "readKeyCalls", method: "GET", path: at + "/{id}/calls", auth: self, right: toll.RightRead, tag: "API keys",
-			summary: "The last 200 calls of an API key, but verify and settle, that this process of the service answered", action: reads(by("id", toll.ParseHash, (*handler).recentCalls)),
+			summary: "The last 200 calls of an API key, but verify and settle, that this process of the service answered", action: reads(by("id", toll.ParseHash, s.recentCalls)),
 			codes: []toll.Code{toll.CodeKeyNotFound},
 		},
 		{
 			op: "updateKey", method: "PATCH", path: at + "/{id}", auth: self, right: toll.RightKeys, session: true, tag: "API keys", summary: "Change the name or the pinned API version",
-			action: takes((*handler).updateKey), codes: []toll.Code{toll.CodeKeyNothingToUpdate, toll.CodeKeyNotFound},
+			action: takes(s.updateKey), codes: []toll.Code{toll.CodeKeyNothingToUpdate, toll.CodeKeyNotFound},
 		},
 		{
 			op: "rotateKey", method: "POST", path: at + "/{id}/rotate", auth: self, right: toll.RightKeys, session: true, fresh: true, status: 201, tag: "API keys",
 			summary: "A key in the place of another one, which ends after an overlap; what that one made moves to the new one. No key rotates itself",
-			action:  creates((*handler).rotateKey),
+			action:  creates(s.rotateKey),
 			codes:   []toll.Code{toll.CodeKeyNotFound, toll.CodeKeyAlreadyRevoked, toll.CodeForbidden, toll.CodeRateLimited, toll.CodeBadNumber},
 		},
 		{
 			op: "revokeKey", method: "DELETE", path: at + "/{id}", auth: self, right: toll.RightKeys, session: true, tag: "API keys", ownKey: true,
 			summary: "End an API key, at once, with what it made: keys, access tokens and consents, which are counted. A key can end itself",
-			action:  reads(by("id", toll.ParseHash, (*handler).revokeKey)),
+			action:  reads(by("id", toll.ParseHash, s.revokeKey)),
 			query:   []query{{"keep", "true: what the key made stays, and the key of the call becomes its parent."}},
 			codes:   []toll.Code{toll.CodeKeyNotFound, toll.CodeKeyAlreadyRevoked, toll.CodeForbidden, toll.CodeBadRequest},
 		},
@@ -65,7 +74,7 @@ type KeyInput struct {
 // maxKeySecs keeps the end of a key within the years that a time on the wire has.
 const maxKeySecs = 100 * toll.YearSecs
 
-func (h *handler) createKey(c *call, in *KeyInput, once *store.Once) (*toll.APIKey, error) {
+func (s keys) createKey(c *call, in *KeyInput, once *store.Once) (*toll.APIKey, error) {
 	p := auth.KeyParams{Version: apiversion.Current.String()}
 	if in.Name != nil {
 		p.Name = *in.Name
@@ -100,26 +109,15 @@ func (h *handler) createKey(c *call, in *KeyInput, once *store.Once) (*toll.APIK
 		if *in.ExpiresInSecs < 60 || *in.ExpiresInSecs > maxKeySecs {
 			return nil, toll.Faults([]toll.Fault{{Path: "expiresInSecs", Message: "must be 60 to 100 years"}})
 		}
-		p.ExpiresAt = h.now().Add(time.Duration(*in.ExpiresInSecs) * time.Second)
+		p.ExpiresAt = s.clock.now().Add(time.Duration(*in.ExpiresInSecs) * time.Second)
 	}
-	once.Quota = h.quota(store.KindAPIKey, c.caller.Address)
-	k, err := h.Auth.CreateKey(c.context, c.caller.Maker(), p, once)
+	once.Quota = s.bounds.of(store.KindAPIKey, c.caller.Address)
+	k, err := s.auth.CreateKey(c.context, c.caller.Maker(), p, once)
 	return &k, err
 }
 
-// KeyList is a list of API keys.
-type KeyList struct {
-	APIKeys []toll.APIKey `json:"apiKeys"`
-	Paging
-}
-
-func (h *handler) listKeys(c *call, p store.Page, _ url.Values) (*KeyList, error) {
-	list, err := h.Auth.Keys(c.context, c.caller.Address, p)
-	return &KeyList{APIKeys: list.Items, Paging: pagingOf(p, list)}, err
-}
-
-func (h *handler) readKey(c *call, id toll.Hash) (*toll.APIKey, error) {
-	k, err := h.Auth.Key(c.context, c.caller.Address, id)
+func (s keys) readKey(c *call, id toll.Hash) (*toll.APIKey, error) {
+	k, err := s.auth.Key(c.context, c.caller.Address, id)
 	return &k, err
 }
 
@@ -129,7 +127,7 @@ type KeyChange struct {
 	Version *string         `json:"version,omitzero" doc:"Pinned API version."`
 }
 
-func (h *handler) updateKey(c *call, in *KeyChange) (*toll.APIKey, error) {
+func (s keys) updateKey(c *call, in *KeyChange) (*toll.APIKey, error) {
 	id, err := toll.ParseHash(c.param("id"))
 	if err != nil {
 		return nil, err
@@ -148,16 +146,16 @@ func (h *handler) updateKey(c *call, in *KeyChange) (*toll.APIKey, error) {
 		text := v.String()
 		u.Version = &text
 	}
-	if err := h.managesKey(c, id); err != nil {
+	if err := s.managesKey(c, id); err != nil {
 		return nil, err
 	}
-	k, err := h.Auth.UpdateKey(c.context, c.caller.Address, id, u)
+	k, err := s.auth.UpdateKey(c.context, c.caller.Address, id, u)
 	return &k, err
 }
 
 // managesKey refuses a caller who may not change or end a key.
-func (h *handler) managesKey(c *call, id toll.Hash) error {
-	k, err := h.Auth.Key(c.context, c.caller.Address, id)
+func (s keys) managesKey(c *call, id toll.Hash) error {
+	k, err := s.auth.Key(c.context, c.caller.Address, id)
 	if err != nil {
 		return err
 	}
@@ -169,7 +167,7 @@ type RotateInput struct {
 	OverlapSecs *toll.Int `json:"overlapSecs,omitzero" minimum:"0" maximum:"2592000" doc:"How long the old key works beside the new one. Default 86400, a day."`
 }
 
-func (h *handler) rotateKey(c *call, in *RotateInput, once *store.Once) (*toll.KeyRotated, error) {
+func (s keys) rotateKey(c *call, in *RotateInput, once *store.Once) (*toll.KeyRotated, error) {
 	id, err := toll.ParseHash(c.param("id"))
 	if err != nil {
 		return nil, err
@@ -182,12 +180,12 @@ func (h *handler) rotateKey(c *call, in *RotateInput, once *store.Once) (*toll.K
 		}
 		overlap = time.Duration(n) * time.Second
 	}
-	once.Quota = h.quota(store.KindAPIKey, c.caller.Address)
-	out, err := h.Auth.RotateAPIKey(c.context, c.caller, id, overlap, once)
+	once.Quota = s.bounds.of(store.KindAPIKey, c.caller.Address)
+	out, err := s.auth.RotateAPIKey(c.context, c.caller, id, overlap, once)
 	return &out, err
 }
 
-func (h *handler) revokeKey(c *call, id toll.Hash) (*toll.KeyRevoked, error) {
+func (s keys) revokeKey(c *call, id toll.Hash) (*toll.KeyRevoked, error) {
 	q, err := c.values()
 	if err != nil {
 		return nil, err
@@ -196,14 +194,130 @@ func (h *handler) revokeKey(c *call, id toll.Hash) (*toll.KeyRevoked, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.managesKey(c, id); err != nil {
+	if err := s.managesKey(c, id); err != nil {
 		return nil, err
 	}
 	var out toll.KeyRevoked
 	if keep {
-		out, err = h.Auth.EndKeyOnly(c.context, c.caller, id)
+		out, err = s.auth.EndKeyOnly(c.context, c.caller, id)
 	} else {
-		out, err = h.Auth.EndKey(c.context, c.caller.Address, id)
+		out, err = s.auth.EndKey(c.context, c.caller.Address, id)
 	}
 	return &out, err
+}
+
+const (
+	// keptCalls is how many calls of a key are kept.
+	keptCalls = 200
+	// halfOfKeys bounds the keys whose calls are kept: twice as many, those that called last.
+	halfOfKeys = 512
+)
+
+// recentCalls are the last calls of API keys in this process. They are in memory alone.
+type recentCalls struct {
+	since      time.Time // start of the process
+	mu         sync.Mutex
+	young, old map[toll.Hash]*callRing // at most halfOfKeys each
+}
+
+// callRing has the last calls of one key.
+type callRing struct {
+	mu    sync.Mutex
+	calls []recentCall
+	next  int // the place of the next call, once all are taken
+}
+
+type recentCall struct {
+	at, took    int64 // microseconds
+	route       *route
+	method      string // "" where there is no route
+	code        toll.Code
+	status      int
+	correlation []byte // a copy in memory that the ring keeps: the header that the id came in can be large
+}
+
+// of returns the calls of a key, nil when there are none and none are to be added.
+func (r *recentCalls) of(key toll.Hash, add bool) *callRing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ring := r.young[key]; ring != nil {
+		return ring
+	}
+	ring := r.old[key]
+	if ring == nil && !add {
+		return nil
+	}
+	if ring == nil {
+		ring = &callRing{}
+	}
+	if len(r.young) >= halfOfKeys || r.young == nil {
+		r.old, r.young = r.young, make(map[toll.Hash]*callRing)
+	}
+	r.young[key] = ring
+	return ring
+}
+
+func (r *callRing) add(c recentCall, correlation string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.calls) < keptCalls {
+		c.correlation = []byte(correlation)
+		r.calls = append(r.calls, c)
+		return
+	}
+	c.correlation = append(r.calls[r.next].correlation[:0], correlation...)
+	r.calls[r.next] = c
+	r.next = (r.next + 1) % keptCalls
+}
+
+// list returns the calls, the last one first.
+func (r *callRing) list() []toll.RecentCall {
+	out := []toll.RecentCall{}
+	if r == nil {
+		return out
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.calls {
+		c := &r.calls[(r.next+len(r.calls)-1-i)%len(r.calls)]
+		call := toll.RecentCall{
+			At: toll.At(time.UnixMicro(c.at).UTC()), Status: c.status, Code: c.code, DurationMicros: c.took, CorrelationID: string(c.correlation),
+		}
+		if c.route != nil {
+			call.Operation, call.Method, call.Path = c.route.op, c.method, c.route.path
+		}
+		out = append(out, call)
+	}
+	return out
+}
+
+// remember keeps a call of an API key that has been answered.
+func (c *call) remember() {
+	if c.began.IsZero() || !c.known || c.answered == 0 && !c.written {
+		return
+	}
+	if c.answered == 0 { // it was written in parts
+		c.answered = http.StatusOK
+	}
+	took := time.Since(c.began)
+	r := recentCall{
+		at: c.h.clock.now().Add(-took).UnixMicro(), took: took.Microseconds(), route: c.route, code: c.code, status: c.answered,
+	}
+	if c.route != nil {
+		r.method = c.route.method
+	}
+	c.h.recent.of(c.caller.KeyID, true).add(r, c.correlation.ID)
+}
+
+// RecentCalls are the last calls of a key.
+type RecentCalls struct {
+	Calls []toll.RecentCall `json:"calls" doc:"The last one first, at most 200."`
+	Since toll.Time         `json:"since" doc:"When this process started. It knows no call before, and none that another process answered."`
+}
+
+func (s keys) recentCalls(c *call, id toll.Hash) (*RecentCalls, error) {
+	if _, err := s.auth.Key(c.context, c.caller.Address, id); err != nil {
+		return nil, err
+	}
+	return &RecentCalls{Calls: s.recent.of(id, false).list(), Since: toll.At(s.recent.since)}, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // TestAnswers_Length holds that every answer says how long it is, whether net/http or the handler counts its bytes.
 func TestAnswers_Length(t *testing.T) {
-	h := newHandler(Deps{}, []route{{op: "x", method: "GET", path: "/{n}", auth: open, right: public, tag: "Test", action: reads(func(_ *handler, c *call) (*string, error) {
+	h := newHandler(Deps{}, []route{{op: "x", method: "GET", path: "/{n}", auth: open, right: public, tag: "Test", action: reads(func(c *call) (*string, error) {
 		n, err := strconv.Atoi(c.param("n"))
 		text := strings.Repeat("x", max(n-2, 0))
 		return &text, err

@@ -17,8 +17,8 @@ import (
 // limited returns the stack under limits, called from any address. They count by the clock of the stack, which stands still.
 func (s *stack) limited(l api.Limits) func(from string, who actor, method, path, body string, headers ...string) answer {
 	deps := s.built
-	deps.Limits = l
-	deps.Limits.Clock = s.clock.now
+	deps.Policy.Limits = l
+	deps.Policy.Limits.Clock = s.clock.now
 	handler := api.New(deps)
 	return func(from string, who actor, method, path, body string, headers ...string) answer {
 		s.t.Helper()

@@ -241,7 +241,7 @@ func TestClosedReads(t *testing.T) {
 	s := newStack(t)
 	plan := s.plan(s.b1, freePlan)
 	agent := s.agent(s.b1, plan)
-	closed := api.New(s.deps(func(d *api.Deps) { d.CloseReads = true }))
+	closed := api.New(s.deps(func(d *api.Deps) { d.Policy.CloseReads = true }))
 	for _, path := range []string{
 		"/protocol/plans/" + plan, "/protocol/plans/" + plan + "/agents", "/protocol/agents/" + agent, "/protocol/agents/" + agent + "/plans",
 		"/protocol/plans/" + plan + "/balance/" + s.s1.address.String(),

@@ -73,9 +73,7 @@ func newDocuments(routes []route, ns x402.Namespace) *documents {
 	return d
 }
 
-func (h *handler) openAPI(*call) (document, error) {
-	return document{jsonType, h.documents.openAPI()}, nil
-}
+func (d *documents) openAPIPage(*call) document { return document{jsonType, d.openAPI()} }
 
 const parameterPrefix = "#/components/parameters/"
 
@@ -200,8 +198,8 @@ func deliveries(ns x402.Namespace) string {
 func success(r *route, registry schemas) *huma.Response {
 	res := &huma.Response{Description: "OK"}
 	switch {
-	case r.action.out != nil:
-		schema := registry.of(r.action.out)
+	case r.action.out != nil || r.action.list != nil:
+		schema := registry.answer(r.action)
 		if r.action.once {
 			registry.addWarnings(schema)
 		}

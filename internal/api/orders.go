@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -16,12 +17,20 @@ import (
 // orderWait is how long the answer to an order waits for its credits unless the operator says otherwise.
 const orderWait = 30 * time.Second
 
-func orderRoutes() []route {
+// orders sells plans, and has what was bought.
+type orders struct {
+	store    *store.Store
+	checkout *checkout.Checkout
+	chain    *Chain
+	wait     time.Duration
+}
+
+func (s orders) routes(cards cardEvents) []route {
 	const at = Base + "/protocol/plans"
 	return []route{
 		{
 			op: "orderPlan", further: 202, method: "POST", path: at + "/{planId}/order", auth: keyed, right: toll.RightSpend, tag: "Orders", summary: "Buy a plan for the caller",
-			action: createsLive((*handler).orderPlan, (*handler).orderAgain), codes: []toll.Code{
+			action: createsLive(s.orderPlan, s.currentOrder), codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadUUID, toll.CodePlanNotFound, toll.CodeFiatPlanOnCryptoRoute, toll.CodeSuspended, toll.CodePlanUnlisted, toll.CodePlanSoldOut,
 				toll.CodeTrialUsed, toll.CodeCreditsOverflow, toll.CodeOrderLacksMoney, toll.CodeDelegationNotFound, toll.CodeDelegationRevoked,
 				toll.CodeDelegationExpired, toll.CodeDelegationExhausted, toll.CodeDelegationInsufficient, toll.CodeDelegationPlanMismatch,
@@ -35,21 +44,21 @@ func orderRoutes() []route {
 		},
 		{
 			op: "openCheckout", method: "POST", path: at + "/{planId}/checkout", auth: keyed, right: toll.RightSpend, tag: "Orders",
-			summary: "Open a page on which a person pays a fiat plan", action: createsLive((*handler).openCheckout, (*handler).checkoutAgain), codes: checkoutCodes,
+			summary: "Open a page on which a person pays a fiat plan", action: createsLive(s.openCheckout, s.openedCheckout), codes: checkoutCodes,
 		},
 		{
 			op: "openStripePayment", method: "POST", path: Base + "/fiat/stripe/payment", auth: keyed, right: toll.RightSpend, tag: "Orders",
-			summary: "Open a page on which a person pays a fiat plan", action: createsLive((*handler).openStripePayment, (*handler).checkoutAgain), codes: checkoutCodes,
+			summary: "Open a page on which a person pays a fiat plan", action: createsLive(s.openStripePayment, s.openedCheckout), codes: checkoutCodes,
 		},
 		{
 			op: "receiveStripeEvent", method: "POST", path: PathStripeEvent, auth: open, right: public, tag: "Orders",
 			anyVersion: true, summary: "Events of the card processor",
-			action: raw(maxStripeEvent, (*handler).stripeHead, (*handler).receiveStripeEvent),
+			action: raw(maxStripeEvent, cards.checkHead, cards.receive),
 			codes:  []toll.Code{toll.CodeCardOff, toll.CodeWebhookSignature, toll.CodeBodyTooLarge, toll.CodeDatabaseUnavailable},
 		},
 		{
 			op: "listOrders", export: toll.RightMoney, method: "GET", path: Base + "/protocol/orders", auth: keyed, right: toll.RightRead, tag: "Orders",
-			summary: "Orders that the caller made, or those of the caller's plans; none has a balance", action: lists((*handler).listOrders),
+			summary: "Orders that the caller made, or those of the caller's plans; none has a balance", action: lists("OrderList", "orders", s.listOrders),
 			query: slices.Concat([]query{
 				{"role", "buyer (default): those that the caller made; seller: those of the caller's plans."},
 				{"planId", "Only orders of this plan."},
@@ -59,21 +68,21 @@ func orderRoutes() []route {
 		},
 		{
 			op: "listSubscribers", export: toll.RightMoney, method: "GET", path: at + "/{planId}/subscribers", auth: owners, right: toll.RightRead, tag: "Plans",
-			summary: "What each subscriber has of a plan of the caller", action: lists((*handler).listSubscribers),
+			summary: "What each subscriber has of a plan of the caller", action: lists("SubscriberList", "subscribers", s.listSubscribers),
 			query: sortedBy(store.SortSubscriber), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID, toll.CodePlanNotFound, toll.CodeNotPlanOwner},
 		},
 		{
 			op: "listHoldings", export: toll.RightRead, method: "GET", path: Base + "/protocol/holdings", auth: keyed, right: toll.RightRead, tag: "Plans",
-			summary: "What the caller has of each plan", action: lists((*handler).listHoldings),
+			summary: "What the caller has of each plan", action: lists("HoldingList", "holdings", ofCaller(s.checkout.Holdings)),
 			query: sortedBy(store.SortPlan), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "readOrder", method: "GET", path: Base + "/protocol/orders/{orderId}", auth: ends, right: toll.RightRead, tag: "Orders", summary: "One order",
-			action: reads((*handler).readOrder), codes: []toll.Code{toll.CodeBadUUID, toll.CodeOrderNotFound},
+			action: reads(s.readOrder), codes: []toll.Code{toll.CodeBadUUID, toll.CodeOrderNotFound},
 		},
 		{
 			op: "refundOrder", further: 202, method: "POST", path: Base + "/protocol/orders/{orderId}/refund", auth: owners, right: toll.RightMoney, tag: "Orders",
-			summary: "Give the money of a card payment back, or a part of it", action: createsLive((*handler).refundOrder, (*handler).refundAgain),
+			summary: "Give the money of a card payment back, or a part of it", action: createsLive(s.refundOrder, s.currentRefund),
 			codes: []toll.Code{
 				toll.CodeBadUUID, toll.CodeBadNumber, toll.CodeOrderNotFound, toll.CodeNotPlanOwner, toll.CodeRefundRefused, toll.CodeCardOff,
 				toll.CodeCardUnreachable,
@@ -81,15 +90,15 @@ func orderRoutes() []route {
 		},
 		{
 			op: "mintCredits", method: "POST", path: at + "/mint", auth: owners, right: toll.RightManage, tag: "Orders", summary: "Grant credits of a plan to an address",
-			action: creates((*handler).mint), codes: mintCodes,
+			action: creates(s.mint), codes: mintCodes,
 		},
 		{
 			op: "mintExpirableCredits", method: "POST", path: at + "/mintExpirable", auth: owners, right: toll.RightManage, tag: "Orders", summary: "Grant credits that end",
-			action: creates((*handler).mintExpirable), codes: mintCodes,
+			action: creates(s.mintExpirable), codes: mintCodes,
 		},
 		{
 			op: "takeBackCredits", method: "POST", path: at + "/takeBack", auth: owners, right: toll.RightMoney, tag: "Orders",
-			summary: "Take back credits of a holder that were granted without a payment and are neither spent nor on hold", action: creates((*handler).takeBack),
+			summary: "Take back credits of a holder that were granted without a payment and are neither spent nor on hold", action: creates(s.takeBack),
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadAddress, toll.CodeBadNumber, toll.CodeCreditsNotFree, toll.CodeNotPlanOwner,
 				toll.CodePlanNotFound,
@@ -113,33 +122,35 @@ type OrderInput struct {
 }
 
 // orderPlan answers 202 when the order is not decided in time.
-func (h *handler) orderPlan(c *call, in *OrderInput, once *store.Once) (*toll.Order, error) {
+func (s orders) orderPlan(c *call, in *OrderInput, once *store.Once) (*toll.Order, error) {
 	delegation := ""
 	if in.DelegationID != nil {
 		var err error
-		if delegation, err = h.Checkout.DelegationID(c.caller.Address, *in.DelegationID); err != nil {
+		if delegation, err = s.checkout.DelegationID(c.caller.Address, *in.DelegationID); err != nil {
 			return nil, err
 		}
 	}
-	plan, err := h.plan(c, toll.CodePlanNotFound)
+	plan, err := planInPath(c, s.store, toll.CodePlanNotFound)
 	if err != nil {
 		return nil, err
 	}
-	o, err := h.Checkout.Order(c.context, checkout.OrderRequest{
-		Caller: c.caller.Address, APIKeyID: c.caller.KeyID, UserID: c.caller.UserID, Plan: plan, DelegationID: delegation, Wait: h.OrderWait,
+	o, err := s.checkout.Order(c.context, checkout.OrderRequest{
+		Caller: c.caller.Address, APIKeyID: c.caller.KeyID, UserID: c.caller.UserID, Plan: plan, DelegationID: delegation, Wait: s.wait,
 	}, once)
-	return c.order(o, err)
+	return s.answer(c, o, err)
 }
 
-func (h *handler) orderAgain(c *call, earlier checkout.OrderRef) (*toll.Order, error) {
-	return c.order(h.Checkout.OrderAgain(c.context, c.caller.Address, earlier.OrderID, h.OrderWait))
+func (s orders) currentOrder(c *call, earlier checkout.OrderRef) (*toll.Order, error) {
+	o, err := s.checkout.OrderAgain(c.context, c.caller.Address, earlier.OrderID, s.wait)
+	return s.answer(c, o, err)
 }
 
-func (c *call) order(o *toll.Order, err error) (*toll.Order, error) {
+// answer is the answer of a call about an order.
+func (s orders) answer(c *call, o *toll.Order, err error) (*toll.Order, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.h.link(o)
+	s.link(o)
 	if o.HTTPStatus == http.StatusAccepted {
 		c.later(o)
 	}
@@ -169,28 +180,28 @@ type StripePaymentInput struct {
 
 func (*StripePaymentInput) required() []string { return []string{"planId"} }
 
-func (h *handler) openCheckout(c *call, in *CheckoutInput, once *store.Once) (*toll.Checkout, error) {
-	plan, err := h.plan(c, toll.CodePlanNotFound)
+func (s orders) openCheckout(c *call, in *CheckoutInput, once *store.Once) (*toll.Checkout, error) {
+	plan, err := planInPath(c, s.store, toll.CodePlanNotFound)
 	if err != nil {
 		return nil, err
 	}
-	return h.openPage(c, plan, in, once)
+	return s.openPage(c, plan, in, once)
 }
 
-func (h *handler) openStripePayment(c *call, in *StripePaymentInput, once *store.Once) (*toll.Checkout, error) {
-	plan, err := planByID(c.context, h.Store, in.PlanID, toll.CodePlanNotFound)
+func (s orders) openStripePayment(c *call, in *StripePaymentInput, once *store.Once) (*toll.Checkout, error) {
+	plan, err := planByID(c.context, s.store, in.PlanID, toll.CodePlanNotFound)
 	if err != nil {
 		return nil, err
 	}
-	return h.openPage(c, plan, &in.CheckoutInput, once)
+	return s.openPage(c, plan, &in.CheckoutInput, once)
 }
 
-func (h *handler) checkoutAgain(c *call, earlier checkout.OrderRef) (*toll.Checkout, error) {
-	return h.Checkout.FiatAgain(c.context, c.caller.Address, earlier.OrderID, h.OrderWait)
+func (s orders) openedCheckout(c *call, earlier checkout.OrderRef) (*toll.Checkout, error) {
+	return s.checkout.FiatAgain(c.context, c.caller.Address, earlier.OrderID, s.wait)
 }
 
-func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once *store.Once) (*toll.Checkout, error) {
-	r := checkout.FiatRequest{Caller: c.caller.Address, Plan: plan, Wait: h.OrderWait}
+func (s orders) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once *store.Once) (*toll.Checkout, error) {
+	r := checkout.FiatRequest{Caller: c.caller.Address, Plan: plan, Wait: s.wait}
 	if in.SessionType != nil {
 		switch strings.ToLower(*in.SessionType) {
 		case "hosted":
@@ -206,16 +217,10 @@ func (h *handler) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once *st
 	if in.CancelURL != nil {
 		r.Session.CancelURL = *in.CancelURL
 	}
-	return h.Checkout.Fiat(c.context, r, once)
+	return s.checkout.Fiat(c.context, r, once)
 }
 
-// OrderList is a list of orders.
-type OrderList struct {
-	Orders []*toll.Order `json:"orders"`
-	Paging
-}
-
-func (h *handler) listOrders(c *call, p store.Page, q url.Values) (*OrderList, error) {
+func (s orders) listOrders(c *call, p store.Page, q url.Values) (none store.List[*toll.Order], err error) {
 	f := filters{q: q}
 	asked := checkout.OrderQuery{
 		AsSeller: filter(&f, "role", wordOf("buyer", "seller")) == "seller", Plan: filter(&f, "planId", toll.ParsePlanID),
@@ -226,56 +231,38 @@ func (h *handler) listOrders(c *call, p store.Page, q url.Values) (*OrderList, e
 		f.err = toll.Faults([]toll.Fault{{Path: "subscriber", Message: "needs role=seller and planId"}})
 	}
 	if f.err != nil {
-		return nil, f.err
+		return none, f.err
 	}
-	list, err := h.Checkout.Orders(c.context, c.caller.Address, asked)
+	list, err := s.checkout.Orders(c.context, c.caller.Address, asked)
 	for _, o := range list.Items {
-		h.link(o)
+		s.link(o)
 	}
-	return &OrderList{Orders: list.Items, Paging: pagingOf(p, list)}, err
+	return list, err
 }
 
-// SubscriberList is a list of balances of one plan.
-type SubscriberList struct {
-	Subscribers []toll.Balance `json:"subscribers"`
-	Paging
-}
-
-func (h *handler) listSubscribers(c *call, p store.Page, _ url.Values) (*SubscriberList, error) {
+func (s orders) listSubscribers(c *call, p store.Page, _ url.Values) (none store.List[toll.Balance], err error) {
 	id, err := toll.ParsePlanID(c.param("planId"))
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	list, err := h.Checkout.Subscribers(c.context, c.caller.Address, id, p)
-	return &SubscriberList{Subscribers: list.Items, Paging: pagingOf(p, list)}, err
+	return s.checkout.Subscribers(c.context, c.caller.Address, id, p)
 }
 
-// HoldingList is a list of balances of one address.
-type HoldingList struct {
-	Holdings []toll.Balance `json:"holdings"`
-	Paging
-}
-
-func (h *handler) listHoldings(c *call, p store.Page, _ url.Values) (*HoldingList, error) {
-	list, err := h.Checkout.Holdings(c.context, c.caller.Address, p)
-	return &HoldingList{Holdings: list.Items, Paging: pagingOf(p, list)}, err
-}
-
-func (h *handler) readOrder(c *call) (*toll.Order, error) {
-	o, err := h.Checkout.OrderByID(c.context, c.caller.Address, c.param("orderId"))
+func (s orders) readOrder(c *call) (*toll.Order, error) {
+	o, err := s.checkout.OrderByID(c.context, c.caller.Address, c.param("orderId"))
 	if err == nil {
-		h.link(o)
+		s.link(o)
 	}
 	return o, err
 }
 
 // link adds the page about the transaction of an order that was paid on a public chain.
-func (h *handler) link(o *toll.Order) {
+func (s orders) link(o *toll.Order) {
 	onChain := o.Currency != toll.CurrencyUSD && o.Currency != toll.CurrencyEUR && !o.Amount.IsZero()
-	if h.Chain == nil || h.Chain.Explorer == "" || o.TxHash == "" || !onChain {
+	if s.chain == nil || s.chain.Explorer == "" || o.TxHash == "" || !onChain {
 		return
 	}
-	o.Data["transactionUrl"] = h.Chain.Explorer + "/tx/" + o.TxHash
+	o.Data["transactionUrl"] = s.chain.Explorer + "/tx/" + o.TxHash
 }
 
 // RefundInput is the body of a refund.
@@ -285,7 +272,7 @@ type RefundInput struct {
 
 // refundOrder answers 202 while the card processor has not taken the refund. It refuses unknown members
 // and null, because without amountCents everything goes back.
-func (h *handler) refundOrder(c *call, in *RefundInput, once *store.Once) (*toll.Order, error) {
+func (s orders) refundOrder(c *call, in *RefundInput, once *store.Once) (*toll.Order, error) {
 	var faults []toll.Fault
 	for _, path := range c.unknown {
 		faults = append(faults, toll.Fault{Path: path, Message: "is not a member of a refund; the amount is amountCents"})
@@ -298,11 +285,13 @@ func (h *handler) refundOrder(c *call, in *RefundInput, once *store.Once) (*toll
 	if len(faults) > 0 {
 		return nil, toll.Faults(faults)
 	}
-	return c.order(h.Checkout.Refund(c.context, c.caller.Address, c.param("orderId"), in.AmountCents, once, h.OrderWait))
+	o, err := s.checkout.Refund(c.context, c.caller.Address, c.param("orderId"), in.AmountCents, once, s.wait)
+	return s.answer(c, o, err)
 }
 
-func (h *handler) refundAgain(c *call, earlier checkout.RefundRef) (*toll.Order, error) {
-	return c.order(h.Checkout.RefundAgain(c.context, c.caller.Address, earlier, h.OrderWait))
+func (s orders) currentRefund(c *call, earlier checkout.RefundRef) (*toll.Order, error) {
+	o, err := s.checkout.RefundAgain(c.context, c.caller.Address, earlier, s.wait)
+	return s.answer(c, o, err)
 }
 
 // MintInput grants credits.
@@ -329,7 +318,7 @@ type MintExpirableInput struct {
 
 func (*MintExpirableInput) required() []string { return []string{"planId"} }
 
-func (h *handler) mint(c *call, in *MintInput, once *store.Once) (*toll.ActResult, error) {
+func (s orders) mint(c *call, in *MintInput, once *store.Once) (*toll.ActResult, error) {
 	holder, err := either("creditsReceiver", in.CreditsReceiver, "holderAddress", in.HolderAddress)
 	if err != nil {
 		return nil, err
@@ -338,10 +327,10 @@ func (h *handler) mint(c *call, in *MintInput, once *store.Once) (*toll.ActResul
 	if err != nil {
 		return nil, err
 	}
-	return h.Checkout.Mint(c.context, c.caller.Address, in.PlanID, holder, amount, toll.Units{}, once)
+	return s.checkout.Mint(c.context, c.caller.Address, in.PlanID, holder, amount, toll.Units{}, once)
 }
 
-func (h *handler) mintExpirable(c *call, in *MintExpirableInput, once *store.Once) (*toll.ActResult, error) {
+func (s orders) mintExpirable(c *call, in *MintExpirableInput, once *store.Once) (*toll.ActResult, error) {
 	if len(in.ExpirationBlock) > 0 && string(in.ExpirationBlock) != "null" {
 		return nil, toll.Faults([]toll.Fault{{Path: "expirationBlock", Message: "is not served: credits end by time, see creditsDuration"}})
 	}
@@ -353,7 +342,7 @@ func (h *handler) mintExpirable(c *call, in *MintExpirableInput, once *store.Onc
 	if err != nil {
 		return nil, err
 	}
-	return h.Checkout.Mint(c.context, c.caller.Address, in.PlanID, holder, amount, in.CreditsDuration, once)
+	return s.checkout.Mint(c.context, c.caller.Address, in.PlanID, holder, amount, in.CreditsDuration, once)
 }
 
 // TakeBackInput takes credits back.
@@ -366,8 +355,8 @@ type TakeBackInput struct {
 func (*TakeBackInput) required() []string { return []string{"planId", "amount", "holderAddress"} }
 
 // takeBack moves no money; see refundOrder.
-func (h *handler) takeBack(c *call, in *TakeBackInput, once *store.Once) (*toll.ActResult, error) {
-	return h.Checkout.Withdraw(c.context, c.caller.Address, in.PlanID, in.HolderAddress, in.Amount, once)
+func (s orders) takeBack(c *call, in *TakeBackInput, once *store.Once) (*toll.ActResult, error) {
+	return s.checkout.Withdraw(c.context, c.caller.Address, in.PlanID, in.HolderAddress, in.Amount, once)
 }
 
 // either returns a member that has two names: it must be there, and not with two values.
@@ -381,4 +370,47 @@ func either[T comparable](name string, value *T, other string, otherValue *T) (v
 		return v, toll.Faults([]toll.Fault{{Path: other, Message: "differs from " + name}})
 	}
 	return *value, nil
+}
+
+// PathStripeEvent is where the card processor sends its events.
+const PathStripeEvent = Base + "/fiat/stripe/webhook"
+
+// maxStripeEvent bounds an event of the card processor, in bytes.
+const maxStripeEvent = 512 << 10
+
+// StripeEvents takes the events of the card processor. signature is the header Stripe-Signature.
+type StripeEvents interface {
+	// CheckHead refuses an event that nobody could verify, by its header alone. Error:
+	// [toll.CodeWebhookSignature].
+	CheckHead(signature string) error
+	// Receive verifies an event and stores it. body is as it came, byte for byte. Errors:
+	// [toll.CodeWebhookSignature], those of the database.
+	Receive(ctx context.Context, signature string, body []byte) error
+}
+
+// cardEvents hands events of the card processor to its rail.
+type cardEvents struct{ stripe StripeEvents }
+
+// checkHead refuses an event before its body is read.
+func (s cardEvents) checkHead(c *call) error {
+	if s.stripe == nil {
+		return toll.NewError(toll.CodeCardOff)
+	}
+	lines := c.r.Header["Stripe-Signature"]
+	if len(lines) != 1 {
+		return toll.NewError(toll.CodeWebhookSignature).WithDetails("The request needs one header Stripe-Signature.")
+	}
+	return s.stripe.CheckHead(lines[0])
+}
+
+// StripeEventReceived is the answer to an event of the card processor.
+type StripeEventReceived struct {
+	Received bool `json:"received"`
+}
+
+func (s cardEvents) receive(c *call, body []byte) (*StripeEventReceived, error) {
+	if err := s.stripe.Receive(c.context, c.r.Header["Stripe-Signature"][0], body); err != nil {
+		return nil, err
+	}
+	return &StripeEventReceived{Received: true}, nil
 }

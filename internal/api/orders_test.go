@@ -113,7 +113,7 @@ func TestCheckoutRepeated(t *testing.T) {
 // An order that was paid on a public chain has a link to its transaction; what cost nothing has none.
 func TestOrderLinksItsTransaction(t *testing.T) {
 	s, _, _ := newPaidStack(t)
-	explored := api.New(s.deps(func(d *api.Deps) { d.Chain = &api.Chain{Explorer: "https://explorer.example"} }))
+	explored := api.New(s.deps(func(d *api.Deps) { d.Rails.Chain = &api.Chain{Explorer: "https://explorer.example"} }))
 	for body, want := range map[string]bool{pricedPlan: true, freePlan: false} {
 		plan := s.plan(s.b1, body)
 		a := s.through(explored, s.s1, "POST", base+"/protocol/plans/"+plan+"/order", "")

@@ -6,42 +6,54 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
 
-func organizationRoutes() []route {
+// workspaces has the workspace of the call and those of a person.
+type workspaces struct {
+	store    *store.Store
+	auth     *auth.Auth
+	people   *people.People
+	checkout *checkout.Checkout
+	clock    clock
+}
+
+func (s workspaces) routes() []route {
 	return []route{{
 		op: "deleteWorkspace", method: "DELETE", path: Base + "/workspaces/{workspace}", auth: keyed, right: toll.RightExport, session: true, fresh: true, tag: "People",
 		summary: "Delete the workspace of the call: its members, invitations, API keys, access tokens, consents and webhooks end, and its plans and agents are not listed any more",
-		action:  reads((*handler).deleteWorkspace), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeWorkspaceOwes},
+		action:  reads(s.deleteWorkspace), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeWorkspaceOwes},
 	}, {
 		op: "renameWorkspace", method: "PATCH", path: Base + "/workspaces/{workspace}", auth: person, right: toll.RightMembers, tag: "People",
 		summary: "Name the workspace of the call. Its members see the name, and nothing else depends on it",
-		action:  takes((*handler).renameWorkspace), codes: []toll.Code{toll.CodePersonNotFound},
+		action:  takes(s.renameWorkspace), codes: []toll.Code{toll.CodePersonNotFound},
 	}, {
 		op: "listOrganizations", method: "GET", path: Base + "/organizations", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
 		summary: "The workspaces of a person; that of an API key is the only one",
-		action:  lists((*handler).listOrganizations), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+		action:  lists("OrganizationList", "organizations", s.listOrganizations), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 	}, {
 		op: "listMyMemberships", method: "GET", path: Base + "/organizations/my-memberships", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
 		summary: "The workspaces of listOrganizations in the form that deployed clients read",
-		action:  reads((*handler).listMyMemberships),
+		action:  reads(s.listMyMemberships),
 	}}
 }
 
 // deleteWorkspace names the workspace twice, in the path and by the call, so that no other one is deleted by mistake.
-func (h *handler) deleteWorkspace(c *call) (*toll.WorkspaceDeleted, error) {
+func (s workspaces) deleteWorkspace(c *call) (*toll.WorkspaceDeleted, error) {
 	if err := c.namesWorkspace(); err != nil {
 		return nil, err
 	}
 	if c.caller.UserID.IsZero() || !c.caller.KeyID.IsZero() {
 		return nil, toll.NewError(toll.CodePersonNeeded)
 	}
-	began := h.Clock()
-	if err := h.Checkout.Owes(c.context, c.caller.Address); err != nil {
+	began := s.clock()
+	if err := s.checkout.Owes(c.context, c.caller.Address); err != nil {
 		return nil, err
 	}
-	out, err := h.People.Delete(c.context, c.caller, began)
+	out, err := s.people.Delete(c.context, c.caller, began)
 	return &out, err
 }
 
@@ -61,29 +73,22 @@ type WorkspaceInput struct {
 
 func (*WorkspaceInput) required() []string { return []string{"name"} }
 
-func (h *handler) renameWorkspace(c *call, in *WorkspaceInput) (*toll.Organization, error) {
+func (s workspaces) renameWorkspace(c *call, in *WorkspaceInput) (*toll.Organization, error) {
 	if err := c.namesWorkspace(); err != nil {
 		return nil, err
 	}
-	if err := h.People.Rename(c.context, c.caller, in.Name); err != nil {
+	if err := s.people.Rename(c.context, c.caller, in.Name); err != nil {
 		return nil, err
 	}
-	return h.organization(c)
+	return s.organization(c)
 }
 
-// OrganizationList has the workspaces of a person, or the one of an API key.
-type OrganizationList struct {
-	Organizations []toll.Organization `json:"organizations"`
-	Paging
-}
-
-func (h *handler) listOrganizations(c *call, page store.Page, _ url.Values) (*OrganizationList, error) {
-	all, err := h.organizations(c)
+func (s workspaces) listOrganizations(c *call, page store.Page, _ url.Values) (none store.List[toll.Organization], err error) {
+	all, err := s.organizations(c)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	list, err := shortList(page, all)
-	return &OrganizationList{Organizations: list.Items, Paging: pagingOf(page, list)}, err
+	return shortList(page, all)
 }
 
 // MyMembership is a workspace with the role of the caller, for clients that were written for this interface before.
@@ -95,8 +100,8 @@ type MyMembership struct {
 	IsAdmin bool   `json:"isAdmin" doc:"True for the roles owner and admin."`
 }
 
-func (h *handler) listMyMemberships(c *call) ([]MyMembership, error) {
-	all, err := h.organizations(c)
+func (s workspaces) listMyMemberships(c *call) ([]MyMembership, error) {
+	all, err := s.organizations(c)
 	out := make([]MyMembership, len(all))
 	for i, o := range all {
 		out[i] = MyMembership{
@@ -107,11 +112,11 @@ func (h *handler) listMyMemberships(c *call) ([]MyMembership, error) {
 }
 
 // organizations are the workspaces of a person, or the one of an API key with the role of the person under whose membership it stands.
-func (h *handler) organizations(c *call) ([]toll.Organization, error) {
+func (s workspaces) organizations(c *call) ([]toll.Organization, error) {
 	if c.signed != nil {
-		return h.People.Organizations(c.context, c.signed.Person.ID)
+		return s.people.Organizations(c.context, c.signed.Person.ID)
 	}
-	o, err := h.organization(c)
+	o, err := s.organization(c)
 	if err != nil {
 		return nil, err
 	}
@@ -119,14 +124,14 @@ func (h *handler) organizations(c *call) ([]toll.Organization, error) {
 }
 
 // organization is the workspace of the call.
-func (h *handler) organization(c *call) (*toll.Organization, error) {
-	p, err := store.PrincipalByAddress(c.context, h.Store, c.caller.Address)
+func (s workspaces) organization(c *call) (*toll.Organization, error) {
+	p, err := store.PrincipalByAddress(c.context, s.store, c.caller.Address)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 	role := toll.RoleOwner
 	if !c.caller.UserID.IsZero() {
-		if role, err = h.Auth.RoleOf(c.context, h.Store, c.caller.Address, c.caller.UserID); err != nil {
+		if role, err = s.auth.RoleOf(c.context, s.store, c.caller.Address, c.caller.UserID); err != nil {
 			return nil, err
 		}
 	}

@@ -23,7 +23,7 @@ func pageRoutes(pages []Page) []route {
 	for _, p := range pages {
 		routes = append(routes, route{
 			op: "page", method: p.Method, path: p.Path, auth: open, right: public, anyVersion: true,
-			action: action{run: func(_ *handler, c *call) (any, error) {
+			action: action{run: func(c *call) (any, error) {
 				c.written = true
 				p.Handler.ServeHTTP(c.w, c.r.WithContext(c.context))
 				return served{}, nil
@@ -45,11 +45,11 @@ func (c *call) notServed(code toll.Code) {
 	e := toll.NewError(code)
 	reads := c.r.Method == http.MethodGet || c.r.Method == http.MethodHead
 	forProgram := func(prefix string) bool { return strings.HasPrefix(c.r.URL.Path, prefix) }
-	if c.h.NoPage == nil || !reads || !c.fromPerson() || len(c.r.Header["Authorization"]) > 0 || slices.ContainsFunc(forPrograms, forProgram) {
+	if c.h.noPage == nil || !reads || !c.fromPerson() || len(c.r.Header["Authorization"]) > 0 || slices.ContainsFunc(forPrograms, forProgram) {
 		c.fail(e)
 		return
 	}
 	c.written, c.answered = true, e.HTTPStatus()
 	c.w.Header().Add("Vary", "Accept")
-	c.h.NoPage(c.w, c.r.WithContext(c.context), e.HTTPStatus())
+	c.h.noPage(c.w, c.r.WithContext(c.context), e.HTTPStatus())
 }

@@ -1,11 +1,13 @@
 package api
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
 	"reflect"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -23,7 +25,14 @@ var tokenCodes = append([]toll.Code{
 // verifyCodes are the errors of a verify; its other refusals are verdicts.
 var verifyCodes = append([]toll.Code{toll.CodeSuspended, toll.CodeChainUnreachable, toll.CodeCardUnreachable}, tokenCodes...)
 
-func paymentRoutes() []route {
+// payments is the facilitator of x402.
+type payments struct {
+	facilitator *facilitator.Facilitator
+	namespace   x402.Namespace
+	network     string
+}
+
+func (s payments) routes() []route {
 	const at = Base + "/x402"
 	settleCodes := append([]toll.Code{
 		toll.CodeTokenSignature, toll.CodePermissionUnknown, toll.CodePermissionRevoked, toll.CodePermissionExpired, toll.CodePlanMismatch, toll.CodeAgentMismatch,
@@ -38,34 +47,34 @@ func paymentRoutes() []route {
 		{
 			op: "verify", method: "POST", path: at + "/verify", auth: owners, right: toll.RightSell, tag: "Payments", union: unionVerify,
 			summary: "Say whether a request is payable, and optionally set its credits aside. Burns nothing", codes: verifyCodes,
-			action: pays((*handler).verify, func(in *x402.VerifyRequest) bool { return in.Stock != nil }, (*handler).badVerify),
+			action: pays(s.verify, func(in *x402.VerifyRequest) bool { return in.Stock != nil }, s.badVerify),
 		},
 		{
 			op: "settle", method: "POST", path: at + "/settle", auth: owners, right: toll.RightSell, tag: "Payments", union: unionSettle,
 			summary: "Burn the credits of a request, once", codes: settleCodes,
-			action: pays((*handler).settle, func(in *x402.SettleRequest) bool { return in.Stock != nil }, (*handler).badSettle),
+			action: pays(s.settle, func(in *x402.SettleRequest) bool { return in.Stock != nil }, s.badSettle),
 		},
 		{
 			op: "release", method: "POST", path: at + "/release", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Give a hold back without a burn",
-			action: takes((*handler).release), codes: append([]toll.Code{toll.CodeReleaseOfSettled, toll.CodeSettlementNotFound, toll.CodeTokenSignature}, bodyCodes...),
+			action: takes(withBody(s.facilitator.Release)), codes: append([]toll.Code{toll.CodeReleaseOfSettled, toll.CodeSettlementNotFound, toll.CodeTokenSignature}, bodyCodes...),
 		},
 		{
 			op: "renew", method: "POST", path: at + "/renew", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Move the end of an open hold",
-			action: takes((*handler).renew), codes: []toll.Code{
+			action: takes(withBody(s.facilitator.Renew)), codes: []toll.Code{
 				toll.CodeHoldOver, toll.CodeSettlementNotFound, toll.CodeSettleConflict, toll.CodeSettlementPending, toll.CodeBadNumber,
 			},
 		},
 		{
 			op: "supported", method: "GET", path: at + "/supported", auth: open, right: public, tag: "Payments", summary: "What this facilitator serves, for standard x402 servers",
-			action: reads((*handler).supported),
+			action: reads(s.supported),
 		},
 		{
 			op: "readSettlement", method: "GET", path: at + "/settlements/{agentRequestId}", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Outcome of a request",
-			action: reads((*handler).readSettlement), codes: []toll.Code{toll.CodeSettlementNotFound, toll.CodeSettlementGone},
+			action: reads(byText("agentRequestId", s.facilitator.Settlement)), codes: []toll.Code{toll.CodeSettlementNotFound, toll.CodeSettlementGone},
 		},
 		{
 			op: "findSettlement", method: "GET", path: at + "/settlements", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Outcome of a request, by its transaction",
-			action: reads((*handler).findSettlement), query: []query{{"transaction", "Transaction of the receipt. Required."}},
+			action: reads(s.findSettlement), query: []query{{"transaction", "Transaction of the receipt. Required."}},
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeSettlementNotFound, toll.CodeSettlementGone},
 		},
 	}
@@ -73,25 +82,25 @@ func paymentRoutes() []route {
 
 // pays is takes for the two bodies of verify and settle. Standard servers read verdicts only, so what is wrong with a stock
 // body is one, too.
-func pays[In any](f func(h *handler, c *call, in *In) (any, error), isStock func(in *In) bool, refused func(h *handler, e *toll.Error) any) action {
+func pays[In any](f func(c *call, in *In) (any, error), isStock func(in *In) bool, refused func(e *toll.Error) any) action {
 	a := takes(f)
-	a.out = reflect.TypeOf(refused(&handler{}, toll.NewError(toll.CodeInternal)))
-	a.run = func(h *handler, c *call) (any, error) {
+	a.out = reflect.TypeOf(refused(toll.NewError(toll.CodeInternal)))
+	a.run = func(c *call) (any, error) {
 		in := new(In)
 		err := c.decode(in)
 		if e := toll.AsError(err); e != nil && isStock(in) && e.HTTPStatus() < http.StatusInternalServerError {
-			return refused(h, e), nil
+			return refused(e), nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		return f(h, c, in)
+		return f(c, in)
 	}
 	return a
 }
 
-func (h *handler) verify(c *call, in *x402.VerifyRequest) (any, error) {
-	out, err := h.Facilitator.Verify(c.context, c.caller.Address, in)
+func (s payments) verify(c *call, in *x402.VerifyRequest) (any, error) {
+	out, err := s.facilitator.Verify(c.context, c.caller.Address, in)
 	if err != nil {
 		return nil, err
 	}
@@ -104,19 +113,19 @@ func (h *handler) verify(c *call, in *x402.VerifyRequest) (any, error) {
 // extensionsHeader tells a server what became of extensions of a payment, in the form of http.Header keys.
 var extensionsHeader = http.CanonicalHeaderKey(x402.HeaderExtensions)
 
-func (h *handler) badVerify(e *toll.Error) any {
-	return &x402.VerifyResponse{InvalidReason: x402.ReasonOf(h.Namespace, e, x402.ActVerify), InvalidMessage: e.Text(), Code: e.Code}
+func (s payments) badVerify(e *toll.Error) any {
+	return &x402.VerifyResponse{InvalidReason: x402.ReasonOf(s.namespace, e, x402.ActVerify), InvalidMessage: e.Text(), Code: e.Code}
 }
 
-func (h *handler) badSettle(e *toll.Error) any {
+func (s payments) badSettle(e *toll.Error) any {
 	return &x402.SettleResponse{
-		ErrorReason: x402.ReasonOf(h.Namespace, e, x402.ActSettle), ErrorMessage: e.Text(), Code: e.Code, Network: h.network,
+		ErrorReason: x402.ReasonOf(s.namespace, e, x402.ActSettle), ErrorMessage: e.Text(), Code: e.Code, Network: s.network,
 	}
 }
 
 // settle answers a receipt in the bytes that are stored for it, and a refusal as an error, unless a standard server asked.
-func (h *handler) settle(c *call, in *x402.SettleRequest) (any, error) {
-	out, err := h.Facilitator.Settle(c.context, c.caller.Address, in)
+func (s payments) settle(c *call, in *x402.SettleRequest) (any, error) {
+	out, err := s.facilitator.Settle(c.context, c.caller.Address, in)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +136,7 @@ func (h *handler) settle(c *call, in *x402.SettleRequest) (any, error) {
 		c.refused = out
 		e := &toll.Error{Code: out.Code, Message: out.ErrorMessage, Details: out.Details, Reason: out.ErrorReason}
 		if e.Code == "" {
-			e.Code = x402.CodeOf(h.Namespace, out.ErrorReason)
+			e.Code = x402.CodeOf(s.namespace, out.ErrorReason)
 		}
 		return nil, e
 	}
@@ -140,21 +149,9 @@ func (h *handler) settle(c *call, in *x402.SettleRequest) (any, error) {
 	return out, nil
 }
 
-func (h *handler) release(c *call, in *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
-	return h.Facilitator.Release(c.context, c.caller.Address, in)
-}
+func (s payments) supported(*call) (*x402.Supported, error) { return s.facilitator.Supported(), nil }
 
-func (h *handler) renew(c *call, in *x402.RenewRequest) (*x402.RenewResponse, error) {
-	return h.Facilitator.Renew(c.context, c.caller.Address, in)
-}
-
-func (h *handler) supported(*call) (*x402.Supported, error) { return h.Facilitator.Supported(), nil }
-
-func (h *handler) readSettlement(c *call) (*toll.Settlement, error) {
-	return h.Facilitator.Settlement(c.context, c.caller.Address, c.param("agentRequestId"))
-}
-
-func (h *handler) findSettlement(c *call) (*toll.Settlement, error) {
+func (s payments) findSettlement(c *call) (*toll.Settlement, error) {
 	q, err := c.values()
 	if err != nil {
 		return nil, err
@@ -166,5 +163,39 @@ func (h *handler) findSettlement(c *call) (*toll.Settlement, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Facilitator.SettlementByTransaction(c.context, c.caller.Address, tx)
+	return s.facilitator.SettlementByTransaction(c.context, c.caller.Address, tx)
+}
+
+// proofs prove burns; prove is that of [Rails].
+type proofs struct {
+	prove func(context.Context, toll.Hash) (*toll.BurnProof, error)
+}
+
+func (s proofs) routes() []route {
+	return []route{{
+		op: "readProof", method: "GET", path: Base + "/credits/proofs/{transaction}", auth: open, right: public, tag: "Payments", further: http.StatusAccepted,
+		summary: "Proof that a burn is in the mirror on the chain; 202 before it is", action: readsAs[toll.BurnProof](by("transaction", toll.ParseHash, s.readProof)),
+		codes: []toll.Code{toll.CodeBurnNotMirrored},
+	}}
+}
+
+// openProof is the answer before there is a proof.
+type openProof struct {
+	Status toll.ProofStatus `json:"status"`
+}
+
+func (s proofs) readProof(c *call, transaction toll.Hash) (any, error) {
+	if s.prove == nil {
+		return nil, toll.NewError(toll.CodeBurnNotMirrored).WithDetails("transaction %s", transaction).
+			WithHint("This service mirrors nothing now; its operator can switch the mirror on.")
+	}
+	p, err := s.prove(c.context, transaction)
+	if err != nil {
+		return nil, err
+	}
+	if p.Status == toll.ProofOpen {
+		c.status = http.StatusAccepted
+		return openProof{p.Status}, nil
+	}
+	return p, nil
 }

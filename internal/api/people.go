@@ -22,120 +22,129 @@ const own toll.Right = "own"
 // me stands in a path for the person of the session.
 const me = "me"
 
-func peopleRoutes() []route {
+// sessions signs people in, and has their sessions and credentials.
+type sessions struct{ people *people.People }
+
+// members has the people of a workspace, their invitations and its audit log.
+type members struct {
+	store  *store.Store
+	people *people.People
+}
+
+func (m members) routes(s sessions) []route {
 	const tag = "People"
 	memberCodes := []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeLastOwner, toll.CodeBadUUID}
 	return []route{
 		{
 			op: "signUp", method: "POST", path: Base + "/people", auth: open, right: public, tag: tag, status: 201,
 			summary: "Sign up with a password, where registration is open or with a link; the person gets a workspace and a session",
-			action:  takes((*handler).signUp),
+			action:  takes(s.signUp),
 			codes:   []toll.Code{toll.CodePasswordsOff, toll.CodeForbidden, toll.CodeExists, toll.CodePersonNotFound, toll.CodeRateLimited},
 		},
 		{
 			op: "signIn", method: "POST", path: Base + "/session", auth: open, right: public, tag: tag, status: 201,
 			summary: "Sign in as a person with a password; the token of the session is shown once, and stands in place of an API key for 12 hours",
-			action:  takes((*handler).signIn), codes: []toll.Code{toll.CodePasswordsOff, toll.CodeNotAuthenticated, toll.CodeRateLimited},
+			action:  takes(s.signIn), codes: []toll.Code{toll.CodePasswordsOff, toll.CodeNotAuthenticated, toll.CodeRateLimited},
 		},
 		{
 			op: "readSession", method: "GET", path: Base + "/session", auth: person, right: own, tag: tag,
-			summary: "The session of the call, its person, and the person's workspaces", action: reads((*handler).readSession),
+			summary: "The session of the call, its person, and the person's workspaces", action: reads(s.readSession),
 		},
 		{
 			op: "proveSession", method: "POST", path: Base + "/session/proof", auth: person, right: own, tag: tag,
-			summary: "Prove the password once more; for ten minutes the session may do what asks for a fresh proof", action: takes((*handler).proveSession),
+			summary: "Prove the password once more; for ten minutes the session may do what asks for a fresh proof", action: takes(s.proveSession),
 			codes: []toll.Code{toll.CodePasswordsOff, toll.CodeRateLimited},
 		},
 		{
 			op: "signOut", method: "DELETE", path: Base + "/session", auth: person, right: own, tag: tag,
-			summary: "End the session of the call", action: reads((*handler).signOut),
+			summary: "End the session of the call", action: reads(s.signOut),
 		},
 		{
 			op: "listSessions", method: "GET", path: Base + "/sessions", auth: person, right: own, tag: tag,
-			summary: "Browsers and terminals in which the person of the session is signed in", action: lists((*handler).listSessions),
+			summary: "Browsers and terminals in which the person of the session is signed in", action: lists("SessionList", "sessions", s.listSessions),
 			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "endSession", method: "DELETE", path: Base + "/sessions/{sessionId}", auth: person, right: own, tag: tag,
-			summary: "End a session of one's own", action: reads(by("sessionId", toll.ParseUUID, (*handler).endSession)),
+			summary: "End a session of one's own", action: reads(by("sessionId", toll.ParseUUID, s.endSession)),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeBadUUID},
 		},
 		{
 			op: "listCredentials", method: "GET", path: Base + "/credentials", auth: person, right: own, tag: tag,
-			summary: "How the person of the session signs in; recovery codes that are left are among it, one each", action: lists((*handler).listCredentials),
+			summary: "How the person of the session signs in; recovery codes that are left are among it, one each", action: lists("CredentialList", "credentials", s.listCredentials),
 			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "removeCredential", method: "DELETE", path: Base + "/credentials/{credentialId}", auth: person, right: own, fresh: true, tag: tag,
-			summary: "Remove a credential, never the last one that signs in by itself; all other sessions of the person end", action: reads((*handler).removeCredential),
+			summary: "Remove a credential, never the last one that signs in by itself; all other sessions of the person end", action: reads(s.removeCredential),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
 		},
 		{
 			op: "renewRecoveryCodes", method: "POST", path: Base + "/credentials/recovery-codes", auth: person, right: own, fresh: true, tag: tag,
-			summary: "Ten recovery codes in place of those from before; each works once, and they are shown once", action: reads((*handler).renewRecoveryCodes),
+			summary: "Ten recovery codes in place of those from before; each works once, and they are shown once", action: reads(s.renewRecoveryCodes),
 		},
 		{
 			op: "listMembers", method: "GET", path: Base + "/members", auth: person, right: toll.RightRead, tag: tag,
-			summary: "People of the workspace", action: lists((*handler).listMembers), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+			summary: "People of the workspace", action: lists("MemberList", "members", ofCaller(m.people.MemberList)), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "setRole", method: "PATCH", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
 			summary: "Give a member another role, never one above the caller's own, or a developer a spending limit. Keys have at most the rights of a new role within a second",
-			action:  takes((*handler).changeMember), codes: append([]toll.Code{toll.CodeBadNumber}, memberCodes...),
+			action:  takes(m.changeMember), codes: append([]toll.Code{toll.CodeBadNumber}, memberCodes...),
 		},
 		{
 			op: "removeMember", method: "DELETE", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, ownUser: true, tag: tag,
 			summary: "Remove a member, with the API keys, access tokens and consents under the membership, which are counted. `me` leaves, and needs neither the right nor a proof",
-			action:  reads(byUser((*handler).removeMember)), codes: memberCodes,
+			action:  reads(byUser(m.removeMember)), codes: memberCodes,
 			query: []query{{"keep", "true: what stood under the membership stands under that of the caller from then on."}},
 		},
 		{
 			op: "listMemberSessions", method: "GET", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, tag: tag,
-			summary: "Sessions in which a member used the workspace, for members who manage that member", action: lists((*handler).listMemberSessions),
+			summary: "Sessions in which a member used the workspace, for members who manage that member", action: lists("SessionList", "sessions", m.listMemberSessions),
 			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID, toll.CodeBadPage},
 		},
 		{
 			op: "endMemberSessions", method: "DELETE", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
-			summary: "End the access of a member's sessions to the workspace; the member can sign in again, and stays signed in elsewhere", action: reads(byUser((*handler).endMemberSessions)),
+			summary: "End the access of a member's sessions to the workspace; the member can sign in again, and stays signed in elsewhere", action: reads(byUser(m.endMemberSessions)),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID},
 		},
 		{
 			op: "listAuditLog", export: toll.RightMembers, method: "GET", path: Base + "/audit-log", auth: person, right: toll.RightMembers, tag: tag,
-			summary: "What was done in the workspace, by whom and from where; addresses of people go after 90 days", action: lists((*handler).listAuditLog),
+			summary: "What was done in the workspace, by whom and from where; addresses of people go after 90 days", action: lists("AuditLog", "acts", m.listAuditLog),
 			query: slices.Concat([]query{{"act", "Only this act, such as member.removed."}}, between, sortedBy(store.SortCreated)),
 			codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest},
 		},
 		{
 			op: "createInvitation", method: "POST", path: Base + "/invitations", auth: person, right: toll.RightMembers, fresh: true, tag: tag, status: 201,
-			summary: "Make a link with which one person joins the workspace, within seven days; it is shown once", action: creates((*handler).createInvitation),
+			summary: "Make a link with which one person joins the workspace, within seven days; it is shown once", action: creates(m.createInvitation),
 			codes: []toll.Code{toll.CodeForbidden, toll.CodeRateLimited},
 		},
 		{
 			op: "listInvitations", method: "GET", path: Base + "/invitations", auth: person, right: toll.RightRead, tag: tag,
-			summary: "Open invitations to the workspace, without their links", action: lists((*handler).listInvitations), query: sortedBy(store.SortCreated),
+			summary: "Open invitations to the workspace, without their links", action: lists("InvitationList", "invitations", m.listInvitations), query: sortedBy(store.SortCreated),
 			codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "acceptInvitation", method: "POST", path: Base + "/invitations/accept", auth: person, right: own, tag: tag,
-			summary: "Join the workspace of an invitation, by its link or the secret in it; each works once", action: takes((*handler).acceptInvitation),
+			summary: "Join the workspace of an invitation, by its link or the secret in it; each works once", action: takes(m.acceptInvitation),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeExists, toll.CodeForbidden, toll.CodeRateLimited},
 		},
 		{
 			op: "revokeInvitation", method: "DELETE", path: Base + "/invitations/{id}", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
-			summary: "End an open invitation", action: reads(by("id", toll.ParseHash, (*handler).revokeInvitation)),
+			summary: "End an open invitation", action: reads(by("id", toll.ParseHash, m.revokeInvitation)),
 			codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden},
 		},
 	}
 }
 
 // byUser is by for a person in the path, for whom [me] stands as well.
-func byUser[Out any](f func(h *handler, c *call, user toll.UUID) (Out, error)) func(h *handler, c *call) (Out, error) {
-	return func(h *handler, c *call) (out Out, err error) {
+func byUser[Out any](f func(c *call, user toll.UUID) (Out, error)) func(c *call) (Out, error) {
+	return func(c *call) (out Out, err error) {
 		user, err := c.user()
 		if err != nil {
 			return out, err
 		}
-		return f(h, c, user)
+		return f(c, user)
 	}
 }
 
@@ -159,14 +168,14 @@ type SignUpInput struct {
 	Link     string `json:"link,omitzero" doc:"A link of the operator or an invitation, or the secret in it. Needed where registration is not open."`
 }
 
-func (h *handler) signUp(c *call, in *SignUpInput) (*toll.SignedIn, error) {
-	u, _, err := h.People.SignUp(c.unnamed(), c.source(), people.SignUp{
+func (s sessions) signUp(c *call, in *SignUpInput) (*toll.SignedIn, error) {
+	u, _, err := s.people.SignUp(c.unnamed(), c.source(), people.SignUp{
 		Name: in.Name, Login: in.Login, Secret: in.Password, Link: secretOf(in.Link),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return h.begin(c, u)
+	return s.begin(c, u)
 }
 
 // secretOf returns the secret in a link.
@@ -183,12 +192,12 @@ type SignInInput struct {
 	Password string `json:"password"`
 }
 
-func (h *handler) signIn(c *call, in *SignInInput) (*toll.SignedIn, error) {
-	u, err := h.People.SignIn(c.unnamed(), c.source(), in.Login, in.Password)
+func (s sessions) signIn(c *call, in *SignInInput) (*toll.SignedIn, error) {
+	u, err := s.people.SignIn(c.unnamed(), c.source(), in.Login, in.Password)
 	if err != nil {
 		return nil, err
 	}
-	return h.begin(c, u)
+	return s.begin(c, u)
 }
 
 // unnamed is the context of a call by somebody who is not known yet, with where it came from, for the audit log.
@@ -197,21 +206,21 @@ func (c *call) unnamed() context.Context {
 }
 
 // begin begins a session in a terminal.
-func (h *handler) begin(c *call, u toll.Person) (*toll.SignedIn, error) {
-	token, s, err := h.People.Begin(c.context, u, c.r.UserAgent())
+func (s sessions) begin(c *call, u toll.Person) (*toll.SignedIn, error) {
+	token, signed, err := s.people.Begin(c.context, u, c.r.UserAgent())
 	if err != nil {
 		return nil, err
 	}
-	c.signed = s
-	out, err := h.readSession(c)
+	c.signed = signed
+	out, err := s.readSession(c)
 	if out != nil {
 		out.Token = token
 	}
 	return out, err
 }
 
-func (h *handler) readSession(c *call) (*toll.SignedIn, error) {
-	in, err := h.People.Organizations(c.context, c.signed.Person.ID)
+func (s sessions) readSession(c *call) (*toll.SignedIn, error) {
+	in, err := s.people.Organizations(c.context, c.signed.Person.ID)
 	return &toll.SignedIn{Session: c.signed.Session, Person: c.signed.Person, Organizations: in}, err
 }
 
@@ -220,8 +229,8 @@ type ProofInput struct {
 	Password string `json:"password"`
 }
 
-func (h *handler) proveSession(c *call, in *ProofInput) (*toll.Session, error) {
-	err := h.People.ProveSession(c.context, c.signed, in.Password)
+func (s sessions) proveSession(c *call, in *ProofInput) (*toll.Session, error) {
+	err := s.people.ProveSession(c.context, c.signed, in.Password)
 	return &c.signed.Session, err
 }
 
@@ -230,40 +239,34 @@ type Done struct {
 	Success bool `json:"success"`
 }
 
-func (h *handler) signOut(c *call) (*Done, error) {
-	return &Done{true}, h.People.EndSession(c.context, c.signed.Person.ID, c.signed.Session.ID)
+func (s sessions) signOut(c *call) (*Done, error) {
+	return &Done{true}, s.people.EndSession(c.context, c.signed.Person.ID, c.signed.Session.ID)
 }
 
-// SessionList is a list of sessions.
-type SessionList struct {
-	Sessions []toll.Session `json:"sessions"`
-	Paging
+func (s sessions) listSessions(c *call, p store.Page, _ url.Values) (store.List[toll.Session], error) {
+	list, err := s.people.SessionList(c.context, c.signed.Person.ID, p)
+	return markCurrent(c, list), err
 }
 
-func (h *handler) listSessions(c *call, p store.Page, _ url.Values) (*SessionList, error) {
-	list, err := h.People.SessionList(c.context, c.signed.Person.ID, p)
-	return c.sessions(p, list), err
-}
-
-// sessions is the answer of a list of sessions, which marks that of the call.
-func (c *call) sessions(p store.Page, list store.List[toll.Session]) *SessionList {
+// markCurrent marks the session of the call.
+func markCurrent(c *call, list store.List[toll.Session]) store.List[toll.Session] {
 	for i := range list.Items {
 		list.Items[i].Current = c.signed != nil && list.Items[i].ID == c.signed.Session.ID
 	}
-	return &SessionList{Sessions: list.Items, Paging: pagingOf(p, list)}
+	return list
 }
 
-func (h *handler) endSession(c *call, id string) (*Done, error) {
-	return &Done{true}, h.People.EndSession(c.context, c.signed.Person.ID, id)
+func (s sessions) endSession(c *call, id string) (*Done, error) {
+	return &Done{true}, s.people.EndSession(c.context, c.signed.Person.ID, id)
 }
 
-func (h *handler) listMemberSessions(c *call, p store.Page, _ url.Values) (*SessionList, error) {
+func (m members) listMemberSessions(c *call, p store.Page, _ url.Values) (none store.List[toll.Session], err error) {
 	user, err := c.user()
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	list, err := h.People.SessionsOf(c.context, c.caller, user, p)
-	return c.sessions(p, list), err
+	list, err := m.people.SessionsOf(c.context, c.caller, user, p)
+	return markCurrent(c, list), err
 }
 
 // EndedSessions counts sessions that were ended.
@@ -272,32 +275,25 @@ type EndedSessions struct {
 	Ended   int64 `json:"ended"`
 }
 
-func (h *handler) endMemberSessions(c *call, user toll.UUID) (*EndedSessions, error) {
-	n, err := h.People.EndSessionsOf(c.context, c.caller, user)
+func (m members) endMemberSessions(c *call, user toll.UUID) (*EndedSessions, error) {
+	n, err := m.people.EndSessionsOf(c.context, c.caller, user)
 	return &EndedSessions{true, n}, err
 }
 
-// CredentialList is a list of credentials.
-type CredentialList struct {
-	Credentials []toll.Credential `json:"credentials"`
-	Paging
-}
-
-func (h *handler) listCredentials(c *call, p store.Page, _ url.Values) (*CredentialList, error) {
-	all, err := h.People.Credentials(c.context, c.signed.Person.ID)
+func (s sessions) listCredentials(c *call, p store.Page, _ url.Values) (none store.List[toll.Credential], err error) {
+	all, err := s.people.Credentials(c.context, c.signed.Person.ID)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	list, err := shortList(p, all)
-	return &CredentialList{Credentials: list.Items, Paging: pagingOf(p, list)}, err
+	return shortList(p, all)
 }
 
-func (h *handler) removeCredential(c *call) (*Done, error) {
+func (s sessions) removeCredential(c *call) (*Done, error) {
 	var id toll.UUID
 	if err := id.UnmarshalText([]byte(c.param("credentialId"))); err != nil {
 		return nil, err
 	}
-	return &Done{true}, h.People.RemoveCredential(c.context, c.signed.Person.ID, id, c.signed.Keep())
+	return &Done{true}, s.people.RemoveCredential(c.context, c.signed.Person.ID, id, c.signed.Keep())
 }
 
 // RecoveryCodes are shown once.
@@ -305,20 +301,9 @@ type RecoveryCodes struct {
 	Codes []string `json:"codes"`
 }
 
-func (h *handler) renewRecoveryCodes(c *call) (*RecoveryCodes, error) {
-	codes, err := h.People.NewRecoveryCodes(c.context, c.signed.Person.ID)
+func (s sessions) renewRecoveryCodes(c *call) (*RecoveryCodes, error) {
+	codes, err := s.people.NewRecoveryCodes(c.context, c.signed.Person.ID)
 	return &RecoveryCodes{codes}, err
-}
-
-// MemberList is a list of members.
-type MemberList struct {
-	Members []toll.Member `json:"members"`
-	Paging
-}
-
-func (h *handler) listMembers(c *call, p store.Page, _ url.Values) (*MemberList, error) {
-	list, err := h.People.MemberList(c.context, c.caller.Address, p)
-	return &MemberList{Members: list.Items, Paging: pagingOf(p, list)}, err
 }
 
 // RoleInput gives a role, a spending limit, or both.
@@ -327,16 +312,16 @@ type RoleInput struct {
 	SpendLimitCents toll.Change[toll.Cents] `json:"spendLimitCents,omitzero" doc:"What a developer may have the workspace pay in a calendar month (UTC), in cents of dollars and euros alike. Null: no limit."`
 }
 
-func (h *handler) changeMember(c *call, in *RoleInput) (*toll.Member, error) {
+func (m members) changeMember(c *call, in *RoleInput) (*toll.Member, error) {
 	user, err := c.user()
 	if err != nil {
 		return nil, err
 	}
-	m, err := h.People.ChangeMember(c.context, c.caller, user, people.MemberChange{Role: in.Role, SpendLimit: in.SpendLimitCents})
-	return &m, err
+	changed, err := m.people.ChangeMember(c.context, c.caller, user, people.MemberChange{Role: in.Role, SpendLimit: in.SpendLimitCents})
+	return &changed, err
 }
 
-func (h *handler) removeMember(c *call, user toll.UUID) (*toll.Removed, error) {
+func (m members) removeMember(c *call, user toll.UUID) (*toll.Removed, error) {
 	q, err := c.values()
 	if err != nil {
 		return nil, err
@@ -345,20 +330,14 @@ func (h *handler) removeMember(c *call, user toll.UUID) (*toll.Removed, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := h.People.Remove(c.context, c.caller, user, keep)
+	out, err := m.people.Remove(c.context, c.caller, user, keep)
 	return &out, err
-}
-
-// AuditLog is a list of acts.
-type AuditLog struct {
-	Acts []toll.Act `json:"acts"`
-	Paging
 }
 
 // acts are words with dots between.
 var acts = regexp.MustCompile(`^[a-z_]{1,32}(\.[a-z_]{1,32})?$`)
 
-func (h *handler) listAuditLog(c *call, p store.Page, q url.Values) (*AuditLog, error) {
+func (m members) listAuditLog(c *call, p store.Page, q url.Values) (none store.List[toll.Act], err error) {
 	f := filters{q: q}
 	act := filter(&f, "act", func(s string) (string, error) {
 		if !acts.MatchString(s) {
@@ -368,16 +347,16 @@ func (h *handler) listAuditLog(c *call, p store.Page, q url.Values) (*AuditLog, 
 	})
 	since, until := f.between()
 	if f.err != nil {
-		return nil, f.err
+		return none, f.err
 	}
-	rows, err := store.AuditList(c.context, h.Store, c.caller.Address.Lower(), act, since, until, p)
+	rows, err := store.AuditList(c.context, m.store, c.caller.Address.Lower(), act, since, until, p)
 	list := store.Map(rows, func(e store.AuditEntry) toll.Act {
 		return toll.Act{
 			Number: e.Number, At: toll.At(e.At), ActorKind: e.ActorKind, Actor: e.Actor, Act: e.Act, Object: e.Object, Source: e.Source,
 			Detail: json.RawMessage(e.Detail),
 		}
 	})
-	return &AuditLog{Acts: list.Items, Paging: pagingOf(p, list)}, err
+	return list, err
 }
 
 // InvitationInput makes an invitation.
@@ -386,24 +365,17 @@ type InvitationInput struct {
 	Note string    `json:"note,omitzero" maxLength:"100" doc:"For whom it is."`
 }
 
-func (h *handler) createInvitation(c *call, in *InvitationInput, once *store.Once) (*toll.Invitation, error) {
-	i, err := h.People.Invite(c.context, c.caller, in.Role, in.Note, once)
+func (m members) createInvitation(c *call, in *InvitationInput, once *store.Once) (*toll.Invitation, error) {
+	i, err := m.people.Invite(c.context, c.caller, in.Role, in.Note, once)
 	return &i, err
 }
 
-// InvitationList is a list of invitations.
-type InvitationList struct {
-	Invitations []toll.Invitation `json:"invitations"`
-	Paging
-}
-
-func (h *handler) listInvitations(c *call, p store.Page, _ url.Values) (*InvitationList, error) {
-	all, err := h.People.Invitations(c.context, c.caller.Address)
+func (m members) listInvitations(c *call, p store.Page, _ url.Values) (none store.List[toll.Invitation], err error) {
+	all, err := m.people.Invitations(c.context, c.caller.Address)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	list, err := shortList(p, all)
-	return &InvitationList{Invitations: list.Items, Paging: pagingOf(p, list)}, err
+	return shortList(p, all)
 }
 
 // AcceptInput names an invitation.
@@ -411,12 +383,12 @@ type AcceptInput struct {
 	Link string `json:"link" doc:"The link, or the secret in it."`
 }
 
-func (h *handler) acceptInvitation(c *call, in *AcceptInput) (*toll.Organization, error) {
-	at, err := h.People.Join(c.context, c.source(), c.signed.Person.ID, secretOf(in.Link))
+func (m members) acceptInvitation(c *call, in *AcceptInput) (*toll.Organization, error) {
+	at, err := m.people.Join(c.context, c.source(), c.signed.Person.ID, secretOf(in.Link))
 	if err != nil {
 		return nil, err
 	}
-	all, err := h.People.Organizations(c.context, c.signed.Person.ID)
+	all, err := m.people.Organizations(c.context, c.signed.Person.ID)
 	i := slices.IndexFunc(all, func(o toll.Organization) bool { return o.ID == at.Lower() })
 	if err != nil || i < 0 { // removed meanwhile
 		return nil, toll.NewError(toll.CodePersonNotFound).WithCause(err)
@@ -424,8 +396,8 @@ func (h *handler) acceptInvitation(c *call, in *AcceptInput) (*toll.Organization
 	return &all[i], nil
 }
 
-func (h *handler) revokeInvitation(c *call, id toll.Hash) (*Done, error) {
-	return &Done{true}, h.People.Withdraw(c.context, c.caller, id)
+func (m members) revokeInvitation(c *call, id toll.Hash) (*Done, error) {
+	return &Done{true}, m.people.Withdraw(c.context, c.caller, id)
 }
 
 // shortList returns a page of a list that a bound keeps short, the oldest record first in all.
@@ -459,7 +431,7 @@ func shortList[T any](p store.Page, all []T) (store.List[T], error) {
 // opened returns the session that a call carries, in its Authorization line or, from a browser, in its cookie. Errors:
 // [toll.CodeNotAuthenticated], [toll.CodeForbidden] for what another site sends.
 func (c *call) opened() (*people.Signed, error) {
-	if h := c.h.People; h != nil {
+	if h := c.h.people; h != nil {
 		if text := c.sessionToken(); text != "" {
 			return h.OpenToken(c.context, text)
 		}
@@ -517,7 +489,7 @@ func (c *call) allowedPerson() error {
 			workspace = w
 		}
 		var err error
-		if c.caller, err = c.h.People.In(c.context, c.signed, workspace); err != nil {
+		if c.caller, err = c.h.people.In(c.context, c.signed, workspace); err != nil {
 			return err
 		}
 		c.known = true
@@ -527,7 +499,7 @@ func (c *call) allowedPerson() error {
 		return c.lacks()
 	}
 	if r.fresh && !self {
-		if err := c.h.People.Fresh(c.signed.Session.Proof, c.signed.Session.ProvedAt.Time); err != nil {
+		if err := c.h.people.Fresh(c.signed.Session.Proof, c.signed.Session.ProvedAt.Time); err != nil {
 			return err
 		}
 	}
@@ -538,10 +510,10 @@ func (c *call) allowedPerson() error {
 // allowedOperator is [call.allowed] for an API key on a row that takes the session of a person: a key that the operator made does, as
 // long as the workspace has no people.
 func (c *call) allowedOperator() error {
-	if c.route.right == own || c.caller.MadeBy != toll.MadeLocally || c.h.People == nil {
+	if c.route.right == own || c.caller.MadeBy != toll.MadeLocally || c.h.people == nil {
 		return toll.NewError(toll.CodePersonNeeded)
 	}
-	manned, err := c.h.People.Manned(c.context, c.h.Store, c.caller.Address)
+	manned, err := c.h.people.Manned(c.context, c.h.store, c.caller.Address)
 	if err == nil && manned {
 		err = toll.NewError(toll.CodePersonNeeded)
 	}

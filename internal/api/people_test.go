@@ -218,12 +218,12 @@ func (s *stack) mailing() *stack {
 	d := &other.built
 	var err error
 	d.People, err = people.New(people.Deps{
-		Store: s.store, Auth: s.auth, PublicURL: publicURL, Seal: d.Seal, Open: d.Open, Clock: s.clock.now, Log: d.Log,
+		Store: s.store, Auth: s.auth, PublicURL: publicURL, Seal: d.Vault.Seal, Open: d.Vault.Open, Clock: s.clock.now, Log: d.Telemetry.Log,
 		Mail: people.MailConfig{URL: "smtp://127.0.0.1:1", From: "toll@example.com"},
 	})
 	must(s.t, err)
 	d.Events = events.New(events.Config{
-		Store: s.store, Seal: d.Seal, Open: d.Open, Mail: d.People, Outbound: outbound.Config{Loopback: true}, Clock: s.clock.now, Log: d.Log,
+		Store: s.store, Seal: d.Vault.Seal, Open: d.Vault.Open, Mail: d.People, Outbound: outbound.Config{Loopback: true}, Clock: s.clock.now, Log: d.Telemetry.Log,
 	})
 	server := s.serve(api.New(other.built))
 	s.t.Cleanup(server.Close)

@@ -8,12 +8,18 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-func permissionRoutes() []route {
+// permissions has access tokens of the caller.
+type permissions struct {
+	facilitator *facilitator.Facilitator
+	bounds      bounds
+}
+
+func (s permissions) routes() []route {
 	const at = Base + "/x402/permissions"
 	return []route{
 		{
 			op: "createPermission", method: "POST", path: at, auth: keyed, right: toll.RightSpend, status: 201, tag: "Permissions",
-			summary: "Create a permission of the caller and its access token, which is shown once", action: creates((*handler).createPermission),
+			summary: "Create a permission of the caller and its access token, which is shown once", action: creates(s.createPermission),
 			codes: []toll.Code{
 				toll.CodeBadID, toll.CodeBadUUID, toll.CodeBadNumber, toll.CodeAgentMismatch, toll.CodeWrongNetwork, toll.CodeUnsupportedScheme,
 				toll.CodePaymentAgentNotFound, toll.CodePaymentPlanNotFound, toll.CodePaymentRequired, toll.CodeDelegationPlanMismatch,
@@ -25,52 +31,45 @@ func permissionRoutes() []route {
 		},
 		{
 			op: "listPermissions", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Permissions", summary: "Permissions of the caller",
-			action: lists((*handler).listPermissions), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID},
+			action: lists("PermissionList", "permissions", s.listPermissions), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID},
 			query: append([]query{{"planId", "Only those of this plan."}, {"status", "Active, Revoked, Expired or Exhausted."}}, sortedBy(store.SortCreated)...),
 		},
 		{
 			op: "readPermission", method: "GET", path: at + "/{hash}", auth: self, right: toll.RightRead, tag: "Permissions", summary: "One permission, with its last 100 settlements",
-			action: reads(by("hash", toll.ParseHash, (*handler).readPermission)), codes: []toll.Code{toll.CodePermissionNotFound},
+			action: reads(by("hash", toll.ParseHash, s.readPermission)), codes: []toll.Code{toll.CodePermissionNotFound},
 		},
 		{
 			op: "revokePermission", method: "DELETE", path: at + "/{hash}", auth: self, right: toll.RightSpend, tag: "Permissions", summary: "Revoke an access token; open holds of it still settle",
-			action: reads(by("hash", toll.ParseHash, (*handler).revokePermission)), codes: []toll.Code{toll.CodePermissionNotFound, toll.CodePermissionAlreadyRevoked},
+			action: reads(by("hash", toll.ParseHash, s.revokePermission)), codes: []toll.Code{toll.CodePermissionNotFound, toll.CodePermissionAlreadyRevoked},
 		},
 	}
 }
 
-func (h *handler) createPermission(c *call, in *facilitator.PermissionRequest, once *store.Once) (*toll.AccessToken, error) {
+func (s permissions) createPermission(c *call, in *facilitator.PermissionRequest, once *store.Once) (*toll.AccessToken, error) {
 	if in.Delegation != nil && in.Delegation.New != nil {
 		c.w.Header()["Deprecation"] = yes
-		once.Quota = h.quota(store.KindDelegation, c.caller.Address)
+		once.Quota = s.bounds.of(store.KindDelegation, c.caller.Address)
 	}
-	out, err := h.Facilitator.CreatePermission(c.context, c.caller, in, once)
+	out, err := s.facilitator.CreatePermission(c.context, c.caller, in, once)
 	if err != nil {
 		c.w.Header().Del("Deprecation")
 	}
 	return out, err
 }
 
-// PermissionList is a list of permissions.
-type PermissionList struct {
-	Permissions []*toll.Permission `json:"permissions"`
-	Paging
-}
-
-func (h *handler) listPermissions(c *call, p store.Page, q url.Values) (*PermissionList, error) {
+func (s permissions) listPermissions(c *call, p store.Page, q url.Values) (none store.List[*toll.Permission], err error) {
 	asked := facilitator.PermissionQuery{Status: q.Get("status"), Page: p}
 	if id := q.Get("planId"); id != "" {
 		var err error
 		if asked.PlanID, err = toll.ParsePlanID(id); err != nil {
-			return nil, err
+			return none, err
 		}
 	}
-	list, err := h.Facilitator.Permissions(c.context, c.caller.Address, asked)
-	return &PermissionList{Permissions: list.Items, Paging: pagingOf(p, list)}, err
+	return s.facilitator.Permissions(c.context, c.caller.Address, asked)
 }
 
-func (h *handler) readPermission(c *call, hash toll.Hash) (*toll.Permission, error) {
-	return h.Facilitator.Permission(c.context, c.caller.Address, hash)
+func (s permissions) readPermission(c *call, hash toll.Hash) (*toll.Permission, error) {
+	return s.facilitator.Permission(c.context, c.caller.Address, hash)
 }
 
 // PermissionRevoked is the answer to the revocation of a permission.
@@ -80,8 +79,8 @@ type PermissionRevoked struct {
 	Status         toll.PermissionStatus `json:"status"`
 }
 
-func (h *handler) revokePermission(c *call, hash toll.Hash) (*PermissionRevoked, error) {
-	err := h.Facilitator.RevokePermission(c.context, c.caller.Address, hash)
+func (s permissions) revokePermission(c *call, hash toll.Hash) (*PermissionRevoked, error) {
+	err := s.facilitator.RevokePermission(c.context, c.caller.Address, hash)
 	return &PermissionRevoked{Success: true, PermissionHash: hash, Status: toll.StatusRevoked}, err
 }
 

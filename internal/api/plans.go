@@ -9,43 +9,53 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
-func planRoutes() []route {
+// balances reads what an address has of a plan.
+type balances struct {
+	store    *store.Store
+	checkout *checkout.Checkout
+}
+
+func (g registry) planRoutes(b balances) []route {
 	const at = Base + "/protocol/plans"
 	return []route{
 		{
 			op: "registerPlan", method: "POST", path: at, auth: keyed, right: toll.RightManage, tag: "Plans", summary: "Register a plan",
-			action: creates((*handler).registerPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
+			action: creates(g.registerPlan), codes: append([]toll.Code{toll.CodeNonceConflict, toll.CodeRateLimited}, registrationCodes...),
 		},
 		{
 			op: "listPlans", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Plans of the caller",
-			action: lists((*handler).listPlans), query: paging, codes: []toll.Code{toll.CodeBadPage},
+			action: lists("PlanList", "plans", g.listPlans), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "readPlan", method: "GET", path: at + "/{planId}", auth: open, right: public, tag: "Plans", summary: "One plan",
-			action: reads((*handler).readPlan), codes: []toll.Code{toll.CodeBadID, toll.CodePlanNotFound},
+			action: reads(g.readPlan), codes: []toll.Code{toll.CodeBadID, toll.CodePlanNotFound},
 		},
 		{
 			op: "listAgentsOfPlan", method: "GET", path: at + "/{planId}/agents", auth: open, right: public, tag: "Plans", summary: "Agents of a plan",
-			action: listsLarge((*handler).listAgentsOfPlan), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodeAgentsOfUnknownPlan},
+			action: large(lists("AgentList", "agents", g.listAgentsOfPlan)), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodeAgentsOfUnknownPlan},
 		},
 		{
 			op: "readBalance", method: "GET", path: at + "/{planId}/balance", auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Balance of the caller",
-			action: reads((*handler).readBalance), codes: []toll.Code{toll.CodeBadID, toll.CodePlanNotFound},
+			action: reads(b.readBalance), codes: []toll.Code{toll.CodeBadID, toll.CodePlanNotFound},
 		},
 		{
 			op: "readBalanceOf", method: "GET", path: at + "/{planId}/balance/{address}", auth: open, right: public, tag: "Plans",
 			summary: "Balance of an address; its lots only for the holder and the owner of the plan",
-			action:  reads((*handler).readBalanceOf), codes: []toll.Code{toll.CodeBadID, toll.CodeBadAddress, toll.CodePlanNotFound},
+			action:  reads(b.readBalanceOf), codes: []toll.Code{toll.CodeBadID, toll.CodeBadAddress, toll.CodePlanNotFound},
 		},
 	}
 }
 
+// clock is the time of the service.
+type clock func() time.Time
+
 // now is the time of a record that is written, as exact as it is stored.
-func (h *handler) now() time.Time { return h.Clock().UTC().Truncate(time.Microsecond) }
+func (t clock) now() time.Time { return t().UTC().Truncate(time.Microsecond) }
 
 // recordID is the transaction of an act that touches no chain and no ledger entry: the hash of what it made.
 func recordID(kind, id string) toll.Hash { return sha256.Sum256([]byte("toll/" + kind + "/" + id)) }
@@ -57,13 +67,13 @@ type PlanRegistered struct {
 	TxHash  toll.Hash   `json:"txHash"`
 }
 
-func (h *handler) registerPlan(c *call, in *toll.PlanInput, once *store.Once) (*PlanRegistered, error) {
-	plan, err := in.Plan(c.caller.Address, h.now())
+func (g registry) registerPlan(c *call, in *toll.PlanInput, once *store.Once) (*PlanRegistered, error) {
+	plan, err := in.Plan(c.caller.Address, g.clock.now())
 	if err != nil {
 		return nil, err
 	}
 	c.warnings = in.CreditsConfig.Warnings(plan.Credits)
-	earlier, err := h.onceByNonce(c, "registerPlan", registration{plan: &plan, answer: planRegistered(plan.ID)}, in.Nonce, in, once)
+	earlier, err := g.onceByNonce(c, "registerPlan", registration{plan: &plan, answer: planRegistered(plan.ID)}, in.Nonce, in, once)
 	if err != nil {
 		return nil, err
 	}
@@ -86,22 +96,22 @@ type registration struct {
 }
 
 // insert writes a registration, with its answer and its events.
-func (h *handler) insert(ctx context.Context, tx *store.Tx, r *registration, nonce string, sum []byte, once *store.Once) error {
+func (g registry) insert(ctx context.Context, tx *store.Tx, r *registration, nonce string, sum []byte, once *store.Once) error {
 	if err := store.InsertPlan(ctx, tx, r.plan, nonce, sum); err != nil {
 		return err
 	}
 	// A nonce that is taken was told above: what exists already needs no room.
-	if err := h.quota(store.KindPlan, r.plan.Owner).Check(ctx, tx, 0); err != nil {
+	if err := g.bounds.of(store.KindPlan, r.plan.Owner).Check(ctx, tx, 0); err != nil {
 		return err
 	}
 	if r.agent == nil {
 		if err := store.PutAnswer(ctx, tx, once, r.answer); err != nil {
 			return err
 		}
-		return h.tellPlan(ctx, tx, r.plan, toll.EventPlanCreated)
+		return insertPlanEvent(ctx, tx, r.plan, toll.EventPlanCreated)
 	}
 	others := slices.DeleteFunc(slices.Clone(r.agent.Plans), func(p toll.PlanRef) bool { return p.PlanID == r.plan.ID })
-	if err := h.quota(store.KindAgent, r.agent.Owner).Check(ctx, tx, 1); err != nil {
+	if err := g.bounds.of(store.KindAgent, r.agent.Owner).Check(ctx, tx, 1); err != nil {
 		return err
 	}
 	if err := ownPlans(ctx, tx, r.agent.Owner, others); err != nil {
@@ -113,16 +123,16 @@ func (h *handler) insert(ctx context.Context, tx *store.Tx, r *registration, non
 	if err := store.PutAnswer(ctx, tx, once, r.answer); err != nil {
 		return err
 	}
-	if err := h.tellAgent(ctx, tx, r.agent.ID, toll.EventAgentCreated); err != nil {
+	if err := insertAgentEvent(ctx, tx, r.agent.ID, toll.EventAgentCreated); err != nil {
 		return err
 	}
-	return h.tellPlan(ctx, tx, r.plan, toll.EventPlanCreated)
+	return insertPlanEvent(ctx, tx, r.plan, toll.EventPlanCreated)
 }
 
 // onceByNonce stores a registration in one transaction. With a nonce the same caller, nonce and body again
 // stores nothing and returns the plan of the first time; another body is a conflict. Bodies are the same when they decode
 // to the same, whatever their blanks and order.
-func (h *handler) onceByNonce(
+func (g registry) onceByNonce(
 	c *call, op string, r registration, nonce *toll.Units, body any, once *store.Once,
 ) (earlier *toll.Plan, err error) {
 	ctx := c.context
@@ -137,11 +147,11 @@ func (h *handler) onceByNonce(
 		hash := sha256.Sum256(append([]byte(op+"\n"), text...))
 		sum = hash[:]
 	}
-	err = h.Store.Tx(ctx, func(tx *store.Tx) error { return h.insert(ctx, tx, &r, name, sum, once) })
+	err = g.store.Tx(ctx, func(tx *store.Tx) error { return g.insert(ctx, tx, &r, name, sum, once) })
 	if nonce == nil || !store.IsUnique(err) {
 		return nil, err
 	}
-	earlier, first, err := store.PlanByNonce(ctx, h.Store, c.caller.Address, name)
+	earlier, first, err := store.PlanByNonce(ctx, g.store, c.caller.Address, name)
 	if err != nil {
 		return nil, err
 	}
@@ -151,26 +161,21 @@ func (h *handler) onceByNonce(
 	return earlier, nil
 }
 
-// PlanList is a list of plans.
-type PlanList struct {
-	Plans []*toll.Plan `json:"plans"`
-	Paging
+func (g registry) listPlans(c *call, p store.Page, _ url.Values) (store.List[*toll.Plan], error) {
+	return store.PlansOfOwner(c.context, g.store, c.caller.Address, p)
 }
 
-func (h *handler) listPlans(c *call, p store.Page, _ url.Values) (*PlanList, error) {
-	list, err := store.PlansOfOwner(c.context, h.Store, c.caller.Address, p)
-	return &PlanList{Plans: list.Items, Paging: pagingOf(p, list)}, err
+func (g registry) readPlan(c *call) (*toll.Plan, error) {
+	return planInPath(c, g.store, toll.CodePlanNotFound)
 }
 
-func (h *handler) readPlan(c *call) (*toll.Plan, error) { return h.plan(c, toll.CodePlanNotFound) }
-
-// plan returns the plan in the path.
-func (h *handler) plan(c *call, none toll.Code) (*toll.Plan, error) {
+// planInPath returns the plan in the path.
+func planInPath(c *call, q store.Querier, none toll.Code) (*toll.Plan, error) {
 	id, err := toll.ParsePlanID(c.param("planId"))
 	if err != nil {
 		return nil, err
 	}
-	return planByID(c.context, h.Store, id, none)
+	return planByID(c.context, q, id, none)
 }
 
 // planByID returns the plan, or an error with the code for one that is not there.
@@ -179,32 +184,29 @@ func planByID(ctx context.Context, q store.Querier, id toll.PlanID, none toll.Co
 	return p, found(err, none, "planId %s", id)
 }
 
-func (h *handler) listAgentsOfPlan(c *call, p store.Page, _ url.Values) (*AgentList, error) {
-	plan, err := h.plan(c, toll.CodeAgentsOfUnknownPlan)
+func (g registry) listAgentsOfPlan(c *call, p store.Page, _ url.Values) (none store.List[*toll.Agent], err error) {
+	plan, err := planInPath(c, g.store, toll.CodeAgentsOfUnknownPlan)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	list, err := store.AgentsOfPlan(c.context, h.Store, plan.ID, p)
-	return &AgentList{Agents: list.Items, Paging: pagingOf(p, list)}, err
+	return store.AgentsOfPlan(c.context, g.store, plan.ID, p)
 }
 
-func (h *handler) readBalance(c *call) (*toll.Balance, error) {
-	plan, err := h.plan(c, toll.CodePlanNotFound)
-	if err != nil {
-		return nil, err
-	}
-	return h.Checkout.Balance(c.context, plan, c.caller.Address, true)
-}
+func (b balances) readBalance(c *call) (*toll.Balance, error) { return b.of(c, c.caller.Address) }
 
-func (h *handler) readBalanceOf(c *call) (*toll.Balance, error) {
+func (b balances) readBalanceOf(c *call) (*toll.Balance, error) {
 	holder, err := toll.ParseAddress(c.param("address"))
 	if err != nil {
 		return nil, err
 	}
-	plan, err := h.plan(c, toll.CodePlanNotFound)
+	return b.of(c, holder)
+}
+
+// of returns the balance of an address for the plan in the path, with its lots for the holder and the owner of the plan.
+func (b balances) of(c *call, holder toll.Address) (*toll.Balance, error) {
+	plan, err := planInPath(c, b.store, toll.CodePlanNotFound)
 	if err != nil {
 		return nil, err
 	}
-	withLots := c.known && (c.caller.Address == holder || c.caller.Address == plan.Owner)
-	return h.Checkout.Balance(c.context, plan, holder, withLots)
+	return b.checkout.Balance(c.context, plan, holder, c.known && (c.caller.Address == holder || c.caller.Address == plan.Owner))
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/api"
 )
 
 // followed works off what the follower of the service would.
@@ -30,7 +29,7 @@ func (s *stack) requests(who actor, query string) (all []*toll.Settlement) {
 	s.t.Helper()
 	for next := ""; ; {
 		a := s.do(who, "GET", base+"/protocol/requests?"+query+next, "")
-		var page api.RequestList
+		var page requestList
 		must(s.t, json.Unmarshal(a.body, &page))
 		if a.status != 200 {
 			s.t.Fatalf("%s: %d %s", query, a.status, a.body)
@@ -271,7 +270,7 @@ func TestRequests_Bounded(t *testing.T) {
 		calls := 0
 		for next := ""; ; calls++ {
 			a := s.do(s.b1, "GET", base+"/protocol/requests?pageSize=5&planId="+few+next, "")
-			var page api.RequestList
+			var page requestList
 			must(t, json.Unmarshal(a.body, &page))
 			if page.NextCursor == nil {
 				if len(page.Requests) != 1 || page.Requests[0].AgentRequestID != first {
@@ -362,4 +361,10 @@ func TestRequests_Export(t *testing.T) {
 	if a := s.do(s.keyWith(s.b1, toll.RightRead), "GET", base+"/protocol/requests?format=csv", ""); toll.Code(a.code()) != toll.CodeRightMissing {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+}
+
+// requestList is an answer of listRequests.
+type requestList struct {
+	Requests   []*toll.Settlement
+	NextCursor *string
 }

@@ -7,7 +7,7 @@ func retiredRoutes() []route {
 	refuses := func(code toll.Code, op, method, path, hint string) route {
 		return route{
 			op: op, method: method, path: Base + path, auth: open, right: public, tag: "Retired", summary: hint, retired: true, codes: []toll.Code{code},
-			action: reads(func(*handler, *call) (*struct{}, error) { return nil, toll.NewError(code).WithHint(hint) }),
+			action: reads(func(*call) (*struct{}, error) { return nil, toll.NewError(code).WithHint(hint) }),
 		}
 	}
 	gone := func(op, method, path, hint string) route { return refuses(toll.CodeGone, op, method, path, hint) }

@@ -399,7 +399,7 @@ func TestOrganizations(t *testing.T) {
 			}
 		}
 	}
-	ignoring := api.New(s.deps(func(d *api.Deps) { d.IgnoreOrganizations = true }))
+	ignoring := api.New(s.deps(func(d *api.Deps) { d.Policy.IgnoreOrganizations = true }))
 	for _, header := range []string{id, s.b2.address.Lower(), "org-1"} {
 		a := s.through(ignoring, s.b1, "GET", base+"/organizations/my-memberships", "", "X-Current-Org-Id", header)
 		if a.status != 200 || !strings.Contains(string(a.body), `[{"orgId":"`+id+`","orgName":`) {

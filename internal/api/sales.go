@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/base64"
 	"net/http"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/facilitator"
@@ -34,18 +35,24 @@ var (
 	}
 )
 
-func saleRoutes() []route {
+// purchases sells plans to wallets without an account.
+type purchases struct {
+	facilitator *facilitator.Facilitator
+	wait        time.Duration
+}
+
+func (s purchases) routes() []route {
 	const at = Base + "/x402/plans/{planId}"
 	return []route{
 		{
 			op: "buyPlan", further: 202, method: "POST", path: at + "/order", auth: open, right: public, tag: "Payments", unpaid: unpaidCodes,
 			summary: "Sell a plan to a wallet that needs no account: 402 says the price, payment-signature pays it with scheme exact",
-			action:  reads((*handler).buyPlan), codes: saleCodes,
+			action:  reads(s.buyPlan), codes: saleCodes,
 		},
 		{
 			op: "signInToPlan", further: 202, method: "POST", path: at + "/token", auth: open, right: public, tag: "Payments", unpaid: append([]toll.Code{toll.CodeInsufficientCredits}, unpaidCodes...),
 			summary: "An access token for a wallet that has credits of the plan: 402 says what to sign, sign-in-with-x proves it; payment-signature buys the plan",
-			action:  reads((*handler).signInToPlan), codes: saleCodes,
+			action:  reads(s.signInToPlan), codes: saleCodes,
 		},
 	}
 }
@@ -72,7 +79,7 @@ func (a *WalletAnswer) token(t *toll.AccessToken) {
 	}
 }
 
-func (h *handler) buyPlan(c *call) (*WalletAnswer, error) {
+func (s purchases) buyPlan(c *call) (*WalletAnswer, error) {
 	payment, err := c.paymentHeader()
 	if err != nil {
 		return nil, err
@@ -81,14 +88,14 @@ func (h *handler) buyPlan(c *call) (*WalletAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := h.Facilitator.BuyPlan(c.context, id, payment, h.OrderWait)
+	b, err := s.facilitator.BuyPlan(c.context, id, payment, s.wait)
 	if err != nil {
 		return nil, err
 	}
 	return c.bought(b), nil
 }
 
-func (h *handler) signInToPlan(c *call) (*WalletAnswer, error) {
+func (s purchases) signInToPlan(c *call) (*WalletAnswer, error) {
 	payment, err := c.paymentHeader()
 	if err != nil {
 		return nil, err
@@ -101,7 +108,7 @@ func (h *handler) signInToPlan(c *call) (*WalletAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, admitted, err := h.Facilitator.PlanToken(c.context, id, payment, proof, h.OrderWait)
+	b, admitted, err := s.facilitator.PlanToken(c.context, id, payment, proof, s.wait)
 	if err != nil {
 		return nil, err
 	}

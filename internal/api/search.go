@@ -19,10 +19,10 @@ const (
 	maxSearch = 128
 )
 
-func searchRoutes() []route {
+func searchRoutes(db store.Querier) []route {
 	return []route{{
 		op: "search", method: "GET", path: Base + "/protocol/search", auth: keyed, right: toll.RightRead, tag: "Search",
-		summary: "Records of the caller by their id, the beginning of it, or the beginning of their name", action: reads((*handler).search),
+		summary: "Records of the caller by their id, the beginning of it, or the beginning of their name", action: reads(func(c *call) (*SearchResults, error) { return search(c, db) }),
 		query: []query{
 			{"q", "The text, 1 to 128 characters. Ids of orders are found from 13 characters on, those of access tokens from 6. Required."},
 			{"type", "Only records of this kind: " + strings.Join(searched, ", ") + "."},
@@ -45,7 +45,7 @@ type SearchResults struct {
 	More    bool           `json:"more"` // there are further ones
 }
 
-func (h *handler) search(c *call) (*SearchResults, error) {
+func search(c *call, db store.Querier) (*SearchResults, error) {
 	q, err := c.values()
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (h *handler) search(c *call) (*SearchResults, error) {
 		if kind != "" && kind != of {
 			continue
 		}
-		found, err := store.Search(c.context, h.Store, of, c.caller.Address, text, maxFound+1)
+		found, err := store.Search(c.context, db, of, c.caller.Address, text, maxFound+1)
 		if err != nil {
 			return nil, err
 		}

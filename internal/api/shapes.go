@@ -245,6 +245,19 @@ func (s schemas) addWarnings(answer *huma.Schema) {
 
 func (s schemas) of(t reflect.Type) *huma.Schema { return s.Schema(t, true, "") }
 
+// answer is the schema of what an action answers.
+func (s schemas) answer(a action) *huma.Schema {
+	if a.list == nil {
+		return s.of(a.out)
+	}
+	object := huma.SchemaFromType(s, a.list.rest)
+	markNulls(object, a.list.rest)
+	object.Properties[a.list.member] = s.of(reflect.SliceOf(a.list.record))
+	object.Required = append([]string{a.list.member}, object.Required...)
+	s.Map()[a.list.schema] = object
+	return &huma.Schema{Ref: schemaPrefix + a.list.schema}
+}
+
 // finish corrects the schemas made by reflection. Later releases may add members, and a member without omitempty that is a
 // pointer or the list of agents may be null. Names for Go that would clash get an x-go-name, which oapi-codegen reads.
 func (s schemas) finish() map[string]*huma.Schema {

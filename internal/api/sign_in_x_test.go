@@ -38,7 +38,7 @@ func (s *stack) waiting(wait time.Duration, change func(*facilitator.Deps)) *sta
 	}
 	change(&d)
 	built := s.built
-	built.Facilitator, built.OrderWait = facilitator.New(d), wait
+	built.Facilitator, built.Policy.OrderWait = facilitator.New(d), wait
 	server := httptest.NewServer(api.New(built))
 	s.t.Cleanup(server.Close)
 	other := *s

@@ -21,19 +21,24 @@ const (
 	maxRehearsalPrice = 40
 )
 
-// simulationRoutes are a request and its settlement as a rehearsal: nothing is stored and no money moves.
-func simulationRoutes() []route {
+// rehearsals rehearse a request and its settlement: nothing is stored and no money moves.
+type rehearsals struct {
+	ledger    *ledger.Ledger
+	publicURL string
+}
+
+func (s rehearsals) routes() []route {
 	const at = Base + "/protocol/agents/simulate"
 	return []route{
 		{
 			op: "startSimulation", method: "POST", path: at + "/start", auth: keyed, right: toll.RightSell, tag: "Agents",
 			summary: "Begin the rehearsal of a paid request. Stores nothing",
-			action:  takes((*handler).startSimulation), codes: []toll.Code{toll.CodeBadNumber},
+			action:  takes(s.startSimulation), codes: []toll.Code{toll.CodeBadNumber},
 		},
 		{
 			op: "finishSimulation", method: "POST", path: at + "/finish", auth: self, right: toll.RightSell, tag: "Agents",
 			summary: "Say what the settlement of a rehearsal would burn. Burns nothing",
-			action:  takes((*handler).finishSimulation), codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown},
+			action:  takes(s.finishSimulation), codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown},
 		},
 	}
 }
@@ -49,7 +54,7 @@ type SimulationInput struct {
 // Simulation is a rehearsed request, of no agent, as a real one is told.
 type Simulation x402.AgentRequest
 
-func (h *handler) startSimulation(c *call, in *SimulationInput) (*Simulation, error) {
+func (s rehearsals) startSimulation(c *call, in *SimulationInput) (*Simulation, error) {
 	var faults []toll.Fault
 	name := func(path, sent, usual string) string {
 		if utf8.RuneCountInString(sent) > maxRehearsalName {
@@ -74,25 +79,11 @@ func (h *handler) startSimulation(c *call, in *SimulationInput) (*Simulation, er
 	holder := c.caller.Address
 	planID := simulatedPlan(holder)
 	return &Simulation{
-		AgentRequestID: h.Ledger.NewRequestID(ledger.NewAccountID(planID, holder)),
-		AgentName:      agent,
-		AgentID:        toll.AgentID(simulatedID("agent", holder)),
-		URLMatching:    h.PublicURL + c.route.path,
-		VerbMatching:   c.route.method,
-		Batch:          bool(in.Batch),
+		AgentRequestID: s.ledger.NewRequestID(ledger.NewAccountID(planID, holder)), AgentName: agent, AgentID: toll.AgentID(simulatedID("agent", holder)),
+		URLMatching: s.publicURL + c.route.path, VerbMatching: c.route.method, Batch: bool(in.Batch),
 		Balance: toll.Balance{
-			PlanID:            planID,
-			PlanName:          plan,
-			PlanType:          toll.LimitCredits,
-			HolderAddress:     holder,
-			Balance:           rehearsalCredits,
-			Available:         rehearsalCredits,
-			IsSubscriber:      true,
-			IsSubscriberAlias: true,
-			PricePerCredit:    price,
-			Batch:             bool(in.Batch),
-			Total:             rehearsalCredits,
-			Remaining:         rehearsalCredits,
+			PlanID: planID, PlanName: plan, PlanType: toll.LimitCredits, HolderAddress: holder, Balance: rehearsalCredits, Available: rehearsalCredits,
+			IsSubscriber: true, IsSubscriberAlias: true, PricePerCredit: price, Batch: bool(in.Batch), Total: rehearsalCredits, Remaining: rehearsalCredits,
 		},
 	}, nil
 }
@@ -133,7 +124,7 @@ type SimulationResult struct {
 	CreditsToRedeem toll.Credits `json:"creditsToRedeem"`
 }
 
-func (h *handler) finishSimulation(c *call, in *SimulationEnd) (*SimulationResult, error) {
+func (s rehearsals) finishSimulation(c *call, in *SimulationEnd) (*SimulationResult, error) {
 	margin, err := x402.ParseMargin("0.2")
 	if in.MarginPercent != nil {
 		margin, err = *in.MarginPercent, nil
@@ -142,7 +133,7 @@ func (h *handler) finishSimulation(c *call, in *SimulationEnd) (*SimulationResul
 		return nil, err
 	}
 	holder := c.caller.Address
-	account, ours := h.Ledger.AccountOfRequestID(in.AgentRequestID)
+	account, ours := s.ledger.AccountOfRequestID(in.AgentRequestID)
 	if !ours || account != ledger.NewAccountID(simulatedPlan(holder), holder) {
 		return nil, toll.NewError(toll.CodeSubTaskRequestUnknown).
 			WithHint("Take the agentRequestId from POST /api/v1/protocol/agents/simulate/start.")

@@ -26,7 +26,7 @@ func TestSlowClients(t *testing.T) {
 	serve := func(patience time.Duration) (address string) {
 		t.Helper()
 		deps := s.built
-		deps.Patience = patience
+		deps.Policy.BodyTimeout = patience
 		h := api.NewServer(api.New(deps))
 		if h.ReadHeaderTimeout > 10*time.Second || h.WriteTimeout == 0 || h.IdleTimeout == 0 {
 			t.Errorf("times of the server: %v, %v, %v", h.ReadHeaderTimeout, h.WriteTimeout, h.IdleTimeout)

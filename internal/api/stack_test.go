@@ -156,14 +156,17 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 	})
 	must(t, err)
 	s.built = api.Deps{
-		People: persons,
-		Events: happened, Chain: s.purses.chain(), Proof: proofOf,
-		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Seal: ring.Seal, Open: ring.Open, Environment: toll.Sandbox,
-		TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},
-		PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now, Log: log, Patience: long, OrderWait: long,
-		Ready: func(context.Context) map[string]string {
-			return map[string]string{"database": "ok", "chain": "off", "card": "off"}
+		Store: st, Auth: s.auth, Facilitator: s.fac, Checkout: desk, Ledger: s.ledger, Events: happened, People: persons, Vault: ring,
+		Service: api.Service{
+			Environment: toll.Sandbox, PublicURL: publicURL, Release: "1.1.0", Clock: s.clock.now,
+			TestClock: &api.TestClock{Ahead: s.clock.offset, Advance: func(_ context.Context, d time.Duration) error { s.clock.advance(d); return nil }},
+			Ready: func(context.Context) map[string]string {
+				return map[string]string{"database": "ok", "chain": "off", "card": "off"}
+			},
 		},
+		Rails:     api.Rails{Chain: s.purses.chain(), Proof: proofOf},
+		Policy:    api.Policy{BodyTimeout: long, OrderWait: long},
+		Telemetry: api.Telemetry{Log: log},
 	}
 	s.handler = api.New(s.built)
 	server := s.serve(s.handler)
@@ -196,7 +199,7 @@ func (s *stack) serve(h http.Handler) *httptest.Server {
 func (s *stack) impatient() *stack {
 	s.t.Helper()
 	other := *s
-	other.built.Patience = time.Millisecond
+	other.built.Policy.BodyTimeout = time.Millisecond
 	server := s.serve(api.New(other.built))
 	s.t.Cleanup(server.Close)
 	other.url = server.URL

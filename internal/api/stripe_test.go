@@ -32,7 +32,7 @@ func newCards(t *testing.T) *cards {
 	t.Helper()
 	c := &cards{stack: newStack(t)}
 	c.Rail = newRail(c.stack)
-	c.handler = api.New(c.deps(func(d *api.Deps) { d.StripeEvents = c }))
+	c.handler = api.New(c.deps(func(d *api.Deps) { d.Rails.StripeEvents = c }))
 	server := c.serve(c.handler)
 	t.Cleanup(server.Close)
 	c.url = server.URL
@@ -171,7 +171,7 @@ func newHook(t *testing.T, st *store.Store, secrets ...string) *hook {
 	t.Helper()
 	h := &hook{stack: newStackOn(t, st)}
 	h.rail = newRail(h.stack, secrets...)
-	h.handler = api.New(h.deps(func(d *api.Deps) { d.StripeEvents = h.rail }))
+	h.handler = api.New(h.deps(func(d *api.Deps) { d.Rails.StripeEvents = h.rail }))
 	server := h.serve(h.handler)
 	t.Cleanup(server.Close)
 	h.url = server.URL

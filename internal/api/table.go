@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/x402"
 )
 
 // access says who may call a route. Ownership of a single record is checked by its action.
@@ -72,129 +73,154 @@ type query struct{ name, description string }
 // action is what a route does, with the shapes that the document shows.
 type action struct {
 	in, out reflect.Type // nil: no body; no JSON
+	list    *listShape   // in place of out; nil: not a list
 	once    bool         // takes an Idempotency-Key
 	secret  bool         // answers with a secret, see [route.bounded]
 	events  bool         // answers text/event-stream
-	run     func(h *handler, c *call) (any, error)
+	run     func(c *call) (any, error)
 }
 
 // reads makes an action of a function that takes no body.
-func reads[Out any](f func(h *handler, c *call) (Out, error)) action {
-	return action{out: reflect.TypeFor[Out](), run: func(h *handler, c *call) (any, error) {
-		out, err := f(h, c)
-		if err != nil {
-			return nil, err
-		}
-		return out, nil
-	}}
+func reads[Out any](f func(c *call) (Out, error)) action {
+	return action{out: reflect.TypeFor[Out](), run: func(c *call) (any, error) { return answer(f(c)) }}
+}
+
+// answer returns no answer beside an error.
+func answer[Out any](out Out, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// byText calls a room with the caller and a part of the path.
+func byText[Out any](name string, f func(ctx context.Context, caller toll.Address, id string) (Out, error)) func(c *call) (Out, error) {
+	return func(c *call) (Out, error) { return f(c.context, c.caller.Address, c.param(name)) }
+}
+
+// ofCaller lists what the caller has.
+func ofCaller[T any](f func(ctx context.Context, caller toll.Address, p store.Page) (store.List[T], error)) listOf[T] {
+	return func(c *call, p store.Page, _ url.Values) (store.List[T], error) {
+		return f(c.context, c.caller.Address, p)
+	}
+}
+
+// withBody calls a room with the caller and the body.
+func withBody[In, Out any](f func(ctx context.Context, caller toll.Address, in *In) (Out, error)) func(c *call, in *In) (Out, error) {
+	return func(c *call, in *In) (Out, error) { return f(c.context, c.caller.Address, in) }
 }
 
 // takes makes an action of a function that takes a JSON body.
-func takes[In, Out any](f func(h *handler, c *call, in *In) (Out, error)) action {
-	return action{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), run: func(h *handler, c *call) (any, error) {
+func takes[In, Out any](f func(c *call, in *In) (Out, error)) action {
+	return action{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), run: func(c *call) (any, error) {
 		in := new(In)
 		if err := c.decode(in); err != nil {
 			return nil, err
 		}
-		out, err := f(h, c, in)
-		if err != nil {
-			return nil, err
-		}
-		return out, nil
+		return answer(f(c, in))
 	}}
 }
 
 // creates makes an action of a function that creates something. It honours Idempotency-Key: f passes once to the room that
 // owns the transaction, which stores the answer with it. once is never nil. Headers that belong to the answer (Deprecation) are
 // set before. A repeated call gets what is stored, and f is not run.
-func creates[In, Out any](f func(h *handler, c *call, in *In, once *store.Once) (Out, error)) action {
+func creates[In, Out any](f func(c *call, in *In, once *store.Once) (Out, error)) action {
 	return createsLive[In, Out, Out](f, nil)
 }
 
 // createsLive is creates for an answer that moves on after it was stored, as that of an order: a Ref of what was created is
 // kept, and again tells how it stands.
 func createsLive[In, Out, Ref any](
-	f func(h *handler, c *call, in *In, once *store.Once) (Out, error), again func(h *handler, c *call, earlier Ref) (Out, error),
+	f func(c *call, in *In, once *store.Once) (Out, error), again func(c *call, earlier Ref) (Out, error),
 ) action {
 	out := reflect.TypeFor[Out]()
-	return action{in: reflect.TypeFor[In](), out: out, once: true, secret: holdsSecret(out), run: func(h *handler, c *call) (any, error) {
-		return create(h, c, f, again)
+	return action{in: reflect.TypeFor[In](), out: out, once: true, secret: holdsSecret(out), run: func(c *call) (any, error) {
+		return create(c, f, again)
 	}}
 }
 
 // readsAs is reads for a function that answers in the shape of Out, but not with one.
-func readsAs[Out, Any any](f func(h *handler, c *call) (Any, error)) action {
+func readsAs[Out, Any any](f func(c *call) (Any, error)) action {
 	a := reads(f)
 	a.out = reflect.TypeFor[Out]()
 	return a
 }
 
-// lists makes an action of a function that answers a page of a list.
-func lists[Out any](f func(h *handler, c *call, p store.Page, q url.Values) (Out, error)) action {
-	a := reads(paged(f))
-	list := a.run
-	a.run = func(h *handler, c *call) (any, error) {
-		if c.route.export == "" || !c.r.URL.Query().Has("format") {
-			return list(h, c)
-		}
-		base := c.context // c.page gives its own a deadline for one page
+// listOf reads a page of a list.
+type listOf[T any] func(c *call, p store.Page, q url.Values) (store.List[T], error)
+
+// listShape is the answer of a list: records under a member, beside the members of rest. schema is its name in the OpenAPI document.
+type listShape struct {
+	schema, member string
+	record, rest   reflect.Type
+}
+
+// lists makes an action that answers a page of a list, with [Paging] beside its records.
+func lists[T any](schema, member string, f listOf[T]) action {
+	return listsBeside(schema, member, func(c *call, p store.Page, q url.Values) (store.List[T], Paging, error) {
+		list, err := f(c, p, q)
+		return list, pagingOf(p, list), err
+	})
+}
+
+// listsBeside is lists with other members beside the records.
+func listsBeside[T, Rest any](schema, member string, f func(c *call, p store.Page, q url.Values) (store.List[T], Rest, error)) action {
+	return action{list: &listShape{schema, member, reflect.TypeFor[T](), reflect.TypeFor[Rest]()}, run: func(c *call) (any, error) {
+		base := c.context // c.page sets the deadline of one page
 		p, q, err := c.page()
 		if err != nil {
 			return nil, err
 		}
-		return served{}, h.export(base, c, p, q.Get("format"), func(ctx context.Context, p store.Page) (any, error) {
-			c.context = ctx
-			return f(h, c, p, q)
-		})
-	}
-	return a
-}
-
-// listsLarge is lists as [readsLarge] is reads.
-func listsLarge[Out any](f func(h *handler, c *call, p store.Page, q url.Values) (Out, error)) action {
-	return readsLarge(paged(f))
-}
-
-// paged reads the paging parameters for f.
-func paged[Out any](f func(h *handler, c *call, p store.Page, q url.Values) (Out, error)) func(h *handler, c *call) (Out, error) {
-	return func(h *handler, c *call) (out Out, err error) {
-		p, q, err := c.page()
-		if err != nil {
-			return out, err
+		if c.route.export != "" && q.Has("format") {
+			return served{}, export(base, c, p, q.Get("format"), func(ctx context.Context, p store.Page) (store.List[T], error) {
+				c.context = ctx
+				list, _, err := f(c, p, q)
+				return list, err
+			})
 		}
-		return f(h, c, p, q)
-	}
+		list, rest, err := f(c, p, q)
+		if err != nil {
+			return nil, err
+		}
+		records, err := x402.Encode(list.Items)
+		if err != nil {
+			return nil, err
+		}
+		members, err := x402.Encode(rest)
+		return encoded(`{"` + member + `":` + string(records) + "," + string(members[1:])), err
+	}}
 }
 
 // by reads a part of the path for f.
-func by[ID, Out any](name string, parse func(string) (ID, error), f func(h *handler, c *call, id ID) (Out, error)) func(h *handler, c *call) (Out, error) {
-	return func(h *handler, c *call) (out Out, err error) {
+func by[ID, Out any](name string, parse func(string) (ID, error), f func(c *call, id ID) (Out, error)) func(c *call) (Out, error) {
+	return func(c *call) (out Out, err error) {
 		id, err := parse(c.param(name))
 		if err != nil {
 			return out, err
 		}
-		return f(h, c, id)
+		return f(c, id)
 	}
 }
 
-// maxLarge is how many answers of [readsLarge] are made at a time.
+// maxLarge is how many answers of [large] are made at a time.
 const maxLarge = 8
 
 // readsLarge is reads for records of strangers that anybody may read and that can be long. Few such answers are made at a
 // time, and each is bytes before the next one takes its turn. A call that waits longer than a body may take is answered 503.
-func readsLarge[Out any](f func(h *handler, c *call) (Out, error)) action {
-	a := reads(f)
+func readsLarge[Out any](f func(c *call) (Out, error)) action { return large(reads(f)) }
+
+func large(a action) action {
 	read := a.run
-	a.run = func(h *handler, c *call) (any, error) {
-		ctx, cancel := context.WithTimeout(c.context, h.Patience)
+	a.run = func(c *call) (any, error) {
+		ctx, cancel := context.WithTimeout(c.context, c.h.BodyTimeout)
 		defer cancel()
 		select {
-		case h.large <- struct{}{}:
-			defer func() { <-h.large }()
+		case c.h.large <- struct{}{}:
+			defer func() { <-c.h.large }()
 		case <-ctx.Done():
 			return nil, toll.NewError(toll.CodeUnavailable)
 		}
-		out, err := read(h, c)
+		out, err := read(c)
 		if err != nil {
 			return nil, err
 		}
@@ -205,8 +231,8 @@ func readsLarge[Out any](f func(h *handler, c *call) (Out, error)) action {
 }
 
 // page is an action that answers a document of another type than JSON.
-func page(f func(h *handler, c *call) (document, error)) action {
-	a := reads(f)
+func page(f func(d *documents, c *call) document) action {
+	a := reads(func(c *call) (document, error) { return f(c.h.documents, c), nil })
 	a.out = nil
 	return a
 }
@@ -217,9 +243,9 @@ const maxSkipped = 4 << 10
 
 // raw makes an action of a function that takes the body byte for byte, of any media type and encoding. before judges the
 // head alone: nothing of a request that it refuses is looked at. limit bounds the body, in bytes.
-func raw[Out any](limit int64, before func(h *handler, c *call) error, f func(h *handler, c *call, body []byte) (Out, error)) action {
-	return action{in: reflect.TypeFor[json.RawMessage](), out: reflect.TypeFor[Out](), run: func(h *handler, c *call) (any, error) {
-		err := before(h, c)
+func raw[Out any](limit int64, before func(c *call) error, f func(c *call, body []byte) (Out, error)) action {
+	return action{in: reflect.TypeFor[json.RawMessage](), out: reflect.TypeFor[Out](), run: func(c *call) (any, error) {
+		err := before(c)
 		var body []byte
 		switch {
 		case err == nil:
@@ -231,7 +257,7 @@ func raw[Out any](limit int64, before func(h *handler, c *call) error, f func(h 
 		if err != nil {
 			return nil, err
 		}
-		return f(h, c, body)
+		return f(c, body)
 	}}
 }
 
@@ -258,12 +284,36 @@ func sortedBy(sorts ...store.Sort) []query {
 	}
 }
 
-// table returns every route of the service.
-func table() []route {
+// table returns every route of the service. recent are the calls that readRecentCalls answers.
+func table(d Deps, recent *recentCalls) []route {
+	now, limited := clock(d.Service.Clock), bounds{d.Policy.Quotas, d.Service.Clock}
+	plans := registry{d.Store, d.Facilitator, d.Vault, limited, now}
 	var all []route
 	for _, part := range [][]route{
-		infoRoutes(), agentRoutes(), simulationRoutes(), planRoutes(), changeRoutes(), orderRoutes(), paymentRoutes(), saleRoutes(), discoveryRoutes(), usageRoutes(), requestRoutes(), permissionRoutes(), subTaskRoutes(), delegationRoutes(),
-		keyRoutes(), searchRoutes(), organizationRoutes(), peopleRoutes(), eventRoutes(), webhookRoutes(), proofRoutes(), walletRoutes(), sandboxRoutes(), retiredRoutes(),
+		service{d.Service, d.Auth, d.Rails.Chain, now}.routes(),
+		plans.agentRoutes(),
+		rehearsals{d.Ledger, d.Service.PublicURL}.routes(),
+		plans.planRoutes(balances{d.Store, d.Checkout}),
+		changes{d.Store, d.Facilitator, d.Vault, now}.routes(),
+		orders{d.Store, d.Checkout, d.Rails.Chain, d.Policy.OrderWait}.routes(cardEvents{d.Rails.StripeEvents}),
+		payments{d.Facilitator, d.Service.Namespace, d.Service.Environment.Network()}.routes(),
+		purchases{d.Facilitator, d.Policy.OrderWait}.routes(),
+		discovery{d.Auth, d.Facilitator}.routes(),
+		sums{d.Checkout}.routes(),
+		requests{d.Facilitator}.routes(),
+		permissions{d.Facilitator, limited}.routes(),
+		requests{d.Facilitator}.subTaskRoutes(),
+		delegations{d.Checkout, d.Facilitator, limited}.routes(),
+		keys{d.Auth, limited, now, recent}.routes(),
+		searchRoutes(d.Store),
+		workspaces{d.Store, d.Auth, d.People, d.Checkout, now}.routes(),
+		members{d.Store, d.People}.routes(sessions{d.People}),
+		eventLog{d.Events, d.Auth, d.Telemetry.Log}.routes(),
+		webhooks{d.Events, d.People}.routes(),
+		proofs{d.Rails.Proof}.routes(),
+		wallets{d.Auth, d.Rails.Chain, d.Service.Environment, now, d.Telemetry.Log}.routes(),
+		sandbox{d.Auth, now, d.Service.TestClock}.routes(),
+		retiredRoutes(),
 	} {
 		all = append(all, part...)
 	}

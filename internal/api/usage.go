@@ -16,12 +16,15 @@ var usageRange = []query{
 	{"until", "Before this time, ISO 8601, or before this day (UTC), up to the end of its hour or day. Default now. At most 31 days after since by hour, else 400."},
 }
 
-func usageRoutes() []route {
+// sums has usage, revenue and refusals.
+type sums struct{ checkout *checkout.Checkout }
+
+func (s sums) routes() []route {
 	sums := []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeBadID, toll.CodePlanNotFound, toll.CodeNotPlanOwner}
 	return []route{
 		{
 			op: "listUsage", export: toll.RightRead, method: "GET", path: Base + "/protocol/usage", auth: keyed, right: toll.RightRead, tag: "Usage",
-			summary: "What was settled of the caller's plans, or by the caller, summed", action: lists((*handler).listUsage),
+			summary: "What was settled of the caller's plans, or by the caller, summed", action: listsBeside("UsageList", "usage", s.listUsage),
 			query: slices.Concat([]query{
 				{"role", "seller (default): of the caller's plans; buyer: what the caller used."},
 				{"by", "day (default), hour, plan, agent, or subscriber. As buyer, day or plan."},
@@ -33,7 +36,7 @@ func usageRoutes() []route {
 		},
 		{
 			op: "listRevenue", export: toll.RightMoney, method: "GET", path: Base + "/protocol/revenue", auth: keyed, right: toll.RightRead, tag: "Usage",
-			summary: "What was paid for orders of the caller's plans, summed by currency", action: lists((*handler).listRevenue),
+			summary: "What was paid for orders of the caller's plans, summed by currency", action: listsBeside("RevenueList", "revenue", s.listRevenue),
 			query: slices.Concat([]query{
 				{"by", "day (default), hour or plan."}, {"planId", "Only this plan, which must be one of the caller."},
 			}, usageRange, sortedBy(store.SortGroup)),
@@ -41,7 +44,7 @@ func usageRoutes() []route {
 		},
 		{
 			op: "listRefusals", export: toll.RightRead, method: "GET", path: Base + "/protocol/refusals", auth: keyed, right: toll.RightRead, tag: "Usage",
-			summary: "How often the service refused verify and settle of the caller's plans", action: lists((*handler).listRefusals),
+			summary: "How often the service refused verify and settle of the caller's plans", action: listsBeside("RefusalList", "refusals", s.listRefusals),
 			query: slices.Concat([]query{
 				{"by", "reason (default), hour, day, plan or agent."}, {"planId", "Only this plan, which must be one of the caller."},
 				{"agentId", "Only requests that name this agent."},
@@ -63,16 +66,8 @@ func sumRange(r checkout.UsageRange) SumRange {
 	return SumRange{toll.At(r.Since), toll.At(r.Until), toll.At(r.Counted)}
 }
 
-// UsageList is a list of sums of settlements.
-type UsageList struct {
-	Usage []*toll.Usage `json:"usage"`
-	SumRange
-	Paging
-}
-
-// RevenueList is a list of sums of orders.
-type RevenueList struct {
-	Revenue []*toll.Revenue `json:"revenue"`
+// sumMembers is what an answer with sums has beside them.
+type sumMembers struct {
 	SumRange
 	Paging
 }
@@ -93,45 +88,44 @@ func (f *filters) agent() *toll.AgentID {
 	return &id
 }
 
-func (h *handler) listUsage(c *call, p store.Page, q url.Values) (*UsageList, error) {
+func (s sums) listUsage(c *call, p store.Page, q url.Values) (none store.List[*toll.Usage], rest sumMembers, err error) {
 	f := filters{q: q}
 	asked := f.sums(p, "hour", "day", "plan", "agent", "subscriber")
 	asked.Agent = f.agent()
 	asked.AsBuyer = filter(&f, "role", wordOf("seller", "buyer")) == "buyer"
 	asked.Subscriber = filter(&f, "subscriber", toll.ParseAddress)
 	if f.err != nil {
-		return nil, f.err
+		return none, rest, f.err
 	}
-	list, r, err := h.Checkout.Usage(c.context, c.caller.Address, asked)
-	return &UsageList{Usage: list.Items, SumRange: sumRange(r), Paging: pagingOf(p, list)}, err
+	list, r, err := s.checkout.Usage(c.context, c.caller.Address, asked)
+	return list, sumMembers{sumRange(r), pagingOf(p, list)}, err
 }
 
-func (h *handler) listRevenue(c *call, p store.Page, q url.Values) (*RevenueList, error) {
+func (s sums) listRevenue(c *call, p store.Page, q url.Values) (none store.List[*toll.Revenue], rest sumMembers, err error) {
 	f := filters{q: q}
 	asked := f.sums(p, "hour", "day", "plan")
 	if f.err != nil {
-		return nil, f.err
+		return none, rest, f.err
 	}
-	list, r, err := h.Checkout.Revenue(c.context, c.caller.Address, asked)
-	return &RevenueList{Revenue: list.Items, SumRange: sumRange(r), Paging: pagingOf(p, list)}, err
+	list, r, err := s.checkout.Revenue(c.context, c.caller.Address, asked)
+	return list, sumMembers{sumRange(r), pagingOf(p, list)}, err
 }
 
-// RefusalList is a list of sums of refusals.
-type RefusalList struct {
-	Refusals []*toll.Refusals `json:"refusals"`
-	Since    toll.Time        `json:"since" doc:"Begin of the range, at a full hour or day."`
-	Until    toll.Time        `json:"until" doc:"End of the range, at a full hour or day."`
+// refusalMembers is what an answer with refusals has beside them.
+type refusalMembers struct {
+	Since toll.Time `json:"since" doc:"Begin of the range, at a full hour or day."`
+	Until toll.Time `json:"until" doc:"End of the range, at a full hour or day."`
 	Paging
 }
 
-func (h *handler) listRefusals(c *call, p store.Page, q url.Values) (*RefusalList, error) {
+func (s sums) listRefusals(c *call, p store.Page, q url.Values) (none store.List[*toll.Refusals], rest refusalMembers, err error) {
 	f := filters{q: q}
 	asked := f.sums(p, "reason", "hour", "day", "plan", "agent")
 	asked.By, asked.Agent = cmp.Or(asked.By, store.ByReason), f.agent()
 	reason := filter(&f, "reason", func(s string) (string, error) { return s, nil })
 	if f.err != nil {
-		return nil, f.err
+		return none, rest, f.err
 	}
-	list, r, err := h.Checkout.Refusals(c.context, c.caller.Address, asked, reason)
-	return &RefusalList{Refusals: list.Items, Since: toll.At(r.Since), Until: toll.At(r.Until), Paging: pagingOf(p, list)}, err
+	list, r, err := s.checkout.Refusals(c.context, c.caller.Address, asked, reason)
+	return list, refusalMembers{toll.At(r.Since), toll.At(r.Until), pagingOf(p, list)}, err
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 )
 
 // Chain is what the API shows of the chain on which crypto plans are paid.
@@ -21,34 +24,43 @@ type Chain struct {
 	Faucet func(ctx context.Context, account toll.Address, usdc, eurc, wei toll.Units) (toll.Hash, error)
 }
 
-func walletRoutes() []route {
+// wallets has the wallet of the caller.
+type wallets struct {
+	auth        *auth.Auth
+	chain       *Chain
+	environment toll.Environment
+	clock       clock
+	log         *slog.Logger
+}
+
+func (s wallets) routes() []route {
 	const at = Base + "/wallet"
 	return []route{
 		{
 			op: "readWallet", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Wallet", summary: "The wallet of the caller, and what is in it",
-			action: reads((*handler).readWallet),
+			action: reads(s.readWallet),
 		},
 		{
 			op: "exportWallet", method: "POST", path: at + "/export", auth: keyed, right: toll.RightExport, session: true, fresh: true, tag: "Wallet",
 			summary: "The private key of the wallet, once, for an owner; or with an API key of the operator, while the workspace has no people. The custody is shared afterwards",
-			action:  reads((*handler).exportWallet), codes: []toll.Code{toll.CodeForbidden, toll.CodeExists},
+			action:  reads(s.exportWallet), codes: []toll.Code{toll.CodeForbidden, toll.CodeExists},
 		},
 		{
 			op: "useFaucet", method: "POST", path: Base + "/sandbox/faucet", auth: keyed, right: toll.RightSpend, tag: "Sandbox", sandbox: true,
 			summary: "Money of the embedded chain, which is worth nothing",
-			action:  takes((*handler).useFaucet), codes: []toll.Code{toll.CodeBadNumber, toll.CodeBadAddress, toll.CodePathNotFound, toll.CodeChainUnreachable},
+			action:  takes(s.useFaucet), codes: []toll.Code{toll.CodeBadNumber, toll.CodeBadAddress, toll.CodePathNotFound, toll.CodeChainUnreachable},
 		},
 	}
 }
 
-func (h *handler) readWallet(c *call) (*toll.Wallet, error) {
+func (s wallets) readWallet(c *call) (*toll.Wallet, error) {
 	ctx := c.context
-	known, err := h.Auth.Wallet(ctx, c.caller.Address)
+	known, err := s.auth.Wallet(ctx, c.caller.Address)
 	if err != nil {
 		return nil, err
 	}
 	w := &toll.Wallet{
-		Address: known.Address, Network: h.network, ChainID: h.Environment.ChainID(), Custody: toll.CustodyService, ExportedAt: known.ExportedAt,
+		Address: known.Address, Network: s.environment.Network(), ChainID: s.environment.ChainID(), Custody: toll.CustodyService, ExportedAt: known.ExportedAt,
 	}
 	switch {
 	case known.External:
@@ -56,23 +68,23 @@ func (h *handler) readWallet(c *call) (*toll.Wallet, error) {
 	case known.ExportedAt != nil:
 		w.Custody = toll.CustodyShared
 	}
-	if h.Chain == nil {
+	if s.chain == nil {
 		return w, nil
 	}
-	if h.Chain.Explorer != "" {
-		page := h.Chain.Explorer + "/address/" + w.Address.String()
+	if s.chain.Explorer != "" {
+		page := s.chain.Explorer + "/address/" + w.Address.String()
 		w.Explorer = &page
 	}
-	if w.Balances, err = h.Chain.Balances(ctx, w.Address); err != nil {
+	if w.Balances, err = s.chain.Balances(ctx, w.Address); err != nil {
 		// The address is worth having while the chain is away; an empty list says that nothing is known of the money.
-		h.log.WarnContext(ctx, "balances of a wallet were not read", "error", err.Error())
+		s.log.WarnContext(ctx, "balances of a wallet were not read", "error", err.Error())
 		w.Balances = nil
 	}
 	return w, nil
 }
 
-func (h *handler) exportWallet(c *call) (*toll.WalletKey, error) {
-	key, err := h.Auth.ExportWallet(c.context, c.caller)
+func (s wallets) exportWallet(c *call) (*toll.WalletKey, error) {
+	key, err := s.auth.ExportWallet(c.context, c.caller)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +107,8 @@ const (
 	maxFaucetETH    = "10"
 )
 
-func (h *handler) useFaucet(c *call, in *FaucetInput) (*toll.ActResult, error) {
-	if h.Chain == nil || h.Chain.Faucet == nil {
+func (s wallets) useFaucet(c *call, in *FaucetInput) (*toll.ActResult, error) {
+	if s.chain == nil || s.chain.Faucet == nil {
 		return nil, toll.NewError(toll.CodePathNotFound).WithHint("The faucet belongs to the embedded chain, and this service uses another one or none.")
 	}
 	if in.USDC == nil && in.EURC == nil && in.ETH == nil {
@@ -131,11 +143,78 @@ func (h *handler) useFaucet(c *call, in *FaucetInput) (*toll.ActResult, error) {
 	if len(faults) > 0 {
 		return nil, toll.Faults(faults)
 	}
-	tx, err := h.Chain.Faucet(c.context, to, usdc, eurc, wei)
+	tx, err := s.chain.Faucet(c.context, to, usdc, eurc, wei)
 	if err != nil {
 		return nil, err
 	}
 	return &toll.ActResult{
-		Success: true, Message: "The money is in the account.", TxHash: tx, HTTPStatus: 200, When: toll.At(h.now()), Data: given,
+		Success: true, Message: "The money is in the account.", TxHash: tx, HTTPStatus: 200, When: toll.At(s.clock.now()), Data: given,
 	}, nil
+}
+
+// TestClock is the clock of a sandbox, which an operator can move forward.
+type TestClock struct {
+	// Ahead is how far it is ahead of the clock of the machine.
+	Ahead func() time.Duration
+	// Advance moves it, for every process.
+	Advance func(ctx context.Context, d time.Duration) error
+}
+
+// sandbox moves the clock of a sandbox.
+type sandbox struct {
+	auth  *auth.Auth
+	clock clock
+	test  *TestClock
+}
+
+func (s sandbox) routes() []route {
+	const at = Base + "/sandbox/clock"
+	return []route{
+		{
+			op: "readClock", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Sandbox", summary: "What time the sandbox has", sandbox: true,
+			action: reads(s.readClock),
+		},
+		{
+			op: "advanceClock", method: "POST", path: at, auth: keyed, right: toll.RightManage, tag: "Sandbox", sandbox: true,
+			summary: "Move the time of the sandbox forward, with the key of an operator",
+			action:  takes(s.advanceClock), codes: []toll.Code{toll.CodeForbidden, toll.CodeBadNumber},
+		},
+	}
+}
+
+// Clock is the time of a sandbox.
+type Clock struct {
+	Now        toll.Time `json:"now"`
+	OffsetSecs int64     `json:"offsetSecs" doc:"How far it is ahead of the clock of the machine."`
+}
+
+func (s sandbox) readClock(*call) (*Clock, error) {
+	return &Clock{Now: toll.At(s.clock()), OffsetSecs: int64(s.test.Ahead() / time.Second)}, nil
+}
+
+// ClockInput moves the clock.
+type ClockInput struct {
+	AdvanceSecs toll.Int `json:"advanceSecs" minimum:"0" doc:"The clock never goes back."`
+}
+
+func (*ClockInput) required() []string { return []string{"advanceSecs"} }
+
+func (s sandbox) advanceClock(c *call, in *ClockInput) (*Clock, error) {
+	const century = 100 * toll.YearSecs
+	if in.AdvanceSecs < 0 || in.AdvanceSecs > century {
+		return nil, toll.Errorf(toll.CodeBadNumber, "advanceSecs must be 0 to %d: the clock never goes back.", int64(century)).
+			WithParam("path", "advanceSecs")
+	}
+	operator, err := s.auth.IsOperator(c.context, c.caller.Address)
+	if err != nil {
+		return nil, err
+	}
+	if !operator {
+		return nil, toll.NewError(toll.CodeForbidden).
+			WithHint("Only an operator moves the clock: make a key with toll keys create --local --operator.")
+	}
+	if err := s.test.Advance(c.context, time.Duration(in.AdvanceSecs)*time.Second); err != nil {
+		return nil, err
+	}
+	return s.readClock(c)
 }

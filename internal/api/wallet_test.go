@@ -143,7 +143,7 @@ func TestWalletExport_Keys(t *testing.T) {
 func TestWalletWithoutChain(t *testing.T) {
 	s := newStack(t)
 	built := s.built
-	built.Chain = nil
+	built.Rails.Chain = nil
 	server := httptest.NewServer(api.New(built))
 	defer server.Close()
 	s.url = server.URL

@@ -7,50 +7,57 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/events"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
 
-func webhookRoutes() []route {
+// webhooks has the webhooks of the caller.
+type webhooks struct {
+	events *events.Events
+	people *people.People
+}
+
+func (s webhooks) routes() []route {
 	const at = Base + "/webhooks"
 	one := []toll.Code{toll.CodeBadUUID, toll.CodeWebhookNotFound}
 	const tag = "Webhooks"
 	return []route{
 		{
 			op: "createWebhook", method: "POST", path: at, auth: keyed, right: toll.RightManage, session: true, ownMail: true, status: 201, tag: tag, summary: "Have events sent to a url. The secret is in this answer only",
-			action: creates((*handler).createWebhook), codes: []toll.Code{toll.CodeWebhookURL, toll.CodeWebhookTooMany, toll.CodePersonNeeded},
+			action: creates(s.createWebhook), codes: []toll.Code{toll.CodeWebhookURL, toll.CodeWebhookTooMany, toll.CodePersonNeeded},
 		},
 		{
-			op: "listWebhooks", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: tag, summary: "Webhooks of the caller", action: lists((*handler).listWebhooks),
+			op: "listWebhooks", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: tag, summary: "Webhooks of the caller", action: lists("WebhookList", "webhooks", s.listWebhooks),
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, query: append([]query{{"status", "active or paused. Default both."}}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{
-			op: "readWebhook", method: "GET", path: at + "/{webhookId}", auth: self, right: toll.RightRead, tag: tag, summary: "One webhook", action: reads((*handler).readWebhook), codes: one,
+			op: "readWebhook", method: "GET", path: at + "/{webhookId}", auth: self, right: toll.RightRead, tag: tag, summary: "One webhook", action: reads(byText("webhookId", s.events.Webhook)), codes: one,
 		},
 		{
 			op: "updateWebhook", method: "PATCH", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, ownMail: true, tag: tag,
-			summary: "Change, pause or resume a webhook. A paused one keeps its place", action: takes((*handler).updateWebhook),
+			summary: "Change, pause or resume a webhook. A paused one keeps its place", action: takes(s.updateWebhook),
 			codes: append([]toll.Code{toll.CodeWebhookURL}, one...),
 		},
 		{
 			op: "deleteWebhook", method: "DELETE", path: at + "/{webhookId}", auth: self, right: toll.RightManage, session: true, ownMail: true, tag: tag, summary: "Remove a webhook and its deliveries",
-			action: reads(by("webhookId", toll.ParseUUID, (*handler).deleteWebhook)), codes: one,
+			action: reads(by("webhookId", toll.ParseUUID, s.deleteWebhook)), codes: one,
 		},
 		{
 			op: "testWebhook", method: "POST", path: at + "/{webhookId}/test", auth: self, right: toll.RightManage, session: true, status: 202, tag: tag, summary: "Send a test event",
-			action: reads((*handler).testWebhook), codes: one,
+			action: reads(byText("webhookId", s.events.TestWebhook)), codes: one,
 		},
 		{
 			op: "rotateWebhook", method: "POST", path: at + "/{webhookId}/rotate", auth: self, right: toll.RightManage, tag: tag,
-			summary: "Get a new secret. Both are valid for 24 hours", action: reads((*handler).rotateWebhook), codes: one,
+			summary: "Get a new secret. Both are valid for 24 hours", action: reads(byText("webhookId", s.events.RotateWebhook)), codes: one,
 		},
 		{
 			op: "listDeliveries", method: "GET", path: at + "/{webhookId}/deliveries", auth: self, right: toll.RightRead, tag: tag, summary: "What was sent to a webhook, and what is to be sent",
-			action: lists((*handler).listDeliveries), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, one...),
+			action: lists("DeliveryList", "deliveries", s.listDeliveries), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, one...),
 			query: append([]query{{"status", "pending, succeeded or failed. Default all."}}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{
 			op: "resendDelivery", method: "POST", path: at + "/{webhookId}/deliveries/{deliveryId}/resend", auth: self, right: toll.RightManage, status: 202, tag: tag,
-			summary: "Send an event again", action: reads((*handler).resendDelivery), codes: one,
+			summary: "Send an event again", action: reads(s.resendDelivery), codes: one,
 		},
 	}
 }
@@ -64,7 +71,7 @@ type WebhookInput struct {
 
 func (*WebhookInput) required() []string { return []string{"url"} }
 
-func (h *handler) createWebhook(c *call, in *WebhookInput, once *store.Once) (*toll.WebhookSecret, error) {
+func (s webhooks) createWebhook(c *call, in *WebhookInput, once *store.Once) (*toll.WebhookSecret, error) {
 	types, err := eventTypes(in.Types)
 	if err != nil {
 		return nil, err
@@ -76,7 +83,7 @@ func (h *handler) createWebhook(c *call, in *WebhookInput, once *store.Once) (*t
 	if c.caller.KeyID.IsZero() {
 		p.User = c.caller.UserID // the session of a person
 	}
-	return h.Events.CreateWebhook(c.context, c.caller.Address, p, once)
+	return s.events.CreateWebhook(c.context, c.caller.Address, p, once)
 }
 
 // mayOwnMail reports whether the route is open to a member for their own mails; its action looks whose they are.
@@ -85,16 +92,16 @@ func (c *call) mayOwnMail() bool {
 }
 
 // ownMail refuses a caller without the right of the route for a webhook that sends no mails to an address of theirs.
-func (h *handler) ownMail(c *call) error {
+func (s webhooks) ownMail(c *call) error {
 	if c.caller.Rights.Has(c.route.right) {
 		return nil
 	}
-	credentials, err := h.People.Credentials(c.context, c.caller.UserID)
+	credentials, err := s.people.Credentials(c.context, c.caller.UserID)
 	if err != nil {
 		return err
 	}
 	ids := store.Mapped(credentials, func(k toll.Credential) toll.UUID { return k.ID })
-	if theirs, err := h.Events.MailsTo(c.context, c.caller.Address, c.param("webhookId"), ids); theirs || err != nil {
+	if theirs, err := s.events.MailsTo(c.context, c.caller.Address, c.param("webhookId"), ids); theirs || err != nil {
 		return err
 	}
 	return c.lacks()
@@ -116,25 +123,14 @@ func eventTypes(texts []string) ([]toll.EventType, error) {
 	return types, nil
 }
 
-// WebhookList is a list of webhooks.
-type WebhookList struct {
-	Webhooks []*toll.Webhook `json:"webhooks"`
-	Paging
-}
-
-func (h *handler) listWebhooks(c *call, p store.Page, q url.Values) (*WebhookList, error) {
+func (s webhooks) listWebhooks(c *call, p store.Page, q url.Values) (none store.List[*toll.Webhook], err error) {
 	status := toll.WebhookStatus(strings.ToLower(q.Get("status")))
 	switch status {
 	case "", toll.WebhookActive, toll.WebhookPaused:
 	default:
-		return nil, toll.Faults([]toll.Fault{{Path: "status", Message: "must be active or paused"}})
+		return none, toll.Faults([]toll.Fault{{Path: "status", Message: "must be active or paused"}})
 	}
-	list, err := h.Events.Webhooks(c.context, c.caller.Address, status, p)
-	return &WebhookList{Webhooks: list.Items, Paging: pagingOf(p, list)}, err
-}
-
-func (h *handler) readWebhook(c *call) (*toll.Webhook, error) {
-	return h.Events.Webhook(c.context, c.caller.Address, c.param("webhookId"))
+	return s.events.Webhooks(c.context, c.caller.Address, status, p)
 }
 
 // WebhookChange changes a webhook. Null clears types, which then are all, and description.
@@ -145,8 +141,8 @@ type WebhookChange struct {
 	Status      toll.Change[string]   `json:"status,omitzero" doc:"active or paused."`
 }
 
-func (h *handler) updateWebhook(c *call, in *WebhookChange) (*toll.Webhook, error) {
-	if err := h.ownMail(c); err != nil {
+func (s webhooks) updateWebhook(c *call, in *WebhookChange) (*toll.Webhook, error) {
+	if err := s.ownMail(c); err != nil {
 		return nil, err
 	}
 	p := events.WebhookParams{URL: in.URL.Value, Description: in.Description.Value, MadeBy: c.caller.UserID}
@@ -180,7 +176,7 @@ func (h *handler) updateWebhook(c *call, in *WebhookChange) (*toll.Webhook, erro
 		status := toll.WebhookStatus(strings.ToLower(*in.Status.Value))
 		p.Status = &status
 	}
-	return h.Events.UpdateWebhook(c.context, c.caller.Address, c.param("webhookId"), p)
+	return s.events.UpdateWebhook(c.context, c.caller.Address, c.param("webhookId"), p)
 }
 
 // WebhookDeleted is the answer to the removal of a webhook.
@@ -189,39 +185,24 @@ type WebhookDeleted struct {
 	ID      string `json:"id"`
 }
 
-func (h *handler) deleteWebhook(c *call, id string) (*WebhookDeleted, error) {
-	err := h.ownMail(c)
+func (s webhooks) deleteWebhook(c *call, id string) (*WebhookDeleted, error) {
+	err := s.ownMail(c)
 	if err == nil {
-		err = h.Events.DeleteWebhook(c.context, c.caller.Address, id)
+		err = s.events.DeleteWebhook(c.context, c.caller.Address, id)
 	}
 	return &WebhookDeleted{Success: true, ID: id}, err
 }
 
-func (h *handler) testWebhook(c *call) (*toll.WebhookDelivery, error) {
-	return h.Events.TestWebhook(c.context, c.caller.Address, c.param("webhookId"))
-}
-
-func (h *handler) rotateWebhook(c *call) (*toll.WebhookSecret, error) {
-	return h.Events.RotateWebhook(c.context, c.caller.Address, c.param("webhookId"))
-}
-
-// DeliveryList is a list of deliveries.
-type DeliveryList struct {
-	Deliveries []*toll.WebhookDelivery `json:"deliveries"`
-	Paging
-}
-
-func (h *handler) listDeliveries(c *call, p store.Page, q url.Values) (*DeliveryList, error) {
+func (s webhooks) listDeliveries(c *call, p store.Page, q url.Values) (none store.List[*toll.WebhookDelivery], err error) {
 	status := toll.DeliveryStatus(strings.ToLower(q.Get("status")))
 	switch status {
 	case "", toll.DeliveryPending, toll.DeliverySucceeded, toll.DeliveryFailed:
 	default:
-		return nil, toll.Faults([]toll.Fault{{Path: "status", Message: "must be pending, succeeded or failed"}})
+		return none, toll.Faults([]toll.Fault{{Path: "status", Message: "must be pending, succeeded or failed"}})
 	}
-	list, err := h.Events.Deliveries(c.context, c.caller.Address, c.param("webhookId"), status, p)
-	return &DeliveryList{Deliveries: list.Items, Paging: pagingOf(p, list)}, err
+	return s.events.Deliveries(c.context, c.caller.Address, c.param("webhookId"), status, p)
 }
 
-func (h *handler) resendDelivery(c *call) (*toll.WebhookDelivery, error) {
-	return h.Events.Resend(c.context, c.caller.Address, c.param("webhookId"), c.param("deliveryId"))
+func (s webhooks) resendDelivery(c *call) (*toll.WebhookDelivery, error) {
+	return s.events.Resend(c.context, c.caller.Address, c.param("webhookId"), c.param("deliveryId"))
 }

@@ -102,9 +102,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	})
 	s.metrics.Watch(s.ledger)
 	s.metrics.Build(cfg.Release, base.ring.KeyID())
-	s.metrics.Unmatched(func(ctx context.Context) (cards, crypto int64, err error) {
-		return store.CountOrphans(ctx, base.store)
-	})
+	s.metrics.Unmatched(func(ctx context.Context) (cards, crypto int64, err error) { return store.CountOrphans(ctx, base.store) })
 	s.metrics.Recovery(&s.restored)
 	s.metrics.Money(base.store, base.clock.now)
 	s.metrics.Chain(s.seenChain, base.clock.now)
@@ -159,12 +157,14 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	limits := cfg.limits()
 	limits.Clock = base.clock.machine // who moves the clock of a sandbox gets no more calls
 	s.handler = s.metrics.Count(api.New(api.Deps{
-		Pages: pages, NoPage: noPage, People: s.people, Traced: tracer != nil,
-		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, Namespace: cfg.Namespace,
-		Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock, Log: cfg.Log, Ready: s.ready,
-		TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Chain: s.shownChain(), Proof: s.chain.Proof(),
-		StripeEvents: stripeEvents, Seal: base.ring.Seal, Open: base.ring.Open, Quotas: cfg.Quotas, Limits: limits,
-		OrderWait: s.orderWait(), CloseReads: cfg.CloseReads, IgnoreOrganizations: cfg.IgnoreOrganizations, Refused: s.metrics.Refused,
+		Store: base.store, Auth: a, Facilitator: s.facilitator, Checkout: s.checkout, Ledger: s.ledger, Events: s.events, People: s.people, Vault: base.ring,
+		Service: api.Service{
+			Namespace: cfg.Namespace, Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock,
+			TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Ready: s.ready,
+		},
+		Rails: api.Rails{Chain: s.shownChain(), StripeEvents: stripeEvents, Proof: s.chain.Proof()}, Site: api.Site{Pages: pages, NoPage: noPage},
+		Policy:    api.Policy{Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads, IgnoreOrganizations: cfg.IgnoreOrganizations},
+		Telemetry: api.Telemetry{Log: cfg.Log, Traced: tracer != nil, Refused: s.metrics.Refused},
 	}))
 	if tracer != nil {
 		s.handler = traces.Handler(s.handler, tracer)
