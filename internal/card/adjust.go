@@ -3,6 +3,7 @@ package card
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/stripe/stripe-go/v85"
 
@@ -46,13 +47,13 @@ func (r *Rail) adjustOnce(ctx context.Context, p *store.CardPayment, c change) e
 		if err := m.write(ctx, t.Tx, c.moves); err != nil {
 			return err
 		}
-		r.failpoint(atAdjusting)
+		r.cfg.failpoint(atAdjusting)
 		return nil
 	})
 	if err == nil || refusal == nil || unusable(ctx, err) {
 		return err
 	}
-	alarm.Log(ctx, r.log, alarm.OrderUndecided, "an order cannot take what became of its money, which is kept", "order", p.OrderID, "err", refusal)
+	alarm.Log(ctx, r.cfg.Log, alarm.OrderUndecided, "an order cannot take what became of its money, which is kept", "order", p.OrderID, "err", refusal)
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		m, err := moneyOf(ctx, tx, p.OrderID)
 		if err != nil {
@@ -70,10 +71,10 @@ func (r *Rail) adjustOnce(ctx context.Context, p *store.CardPayment, c change) e
 		if err := m.write(ctx, tx, c.moves); err != nil {
 			return err
 		}
-		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(p.OrderID), Due: r.now()}); err != nil {
+		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(p.OrderID), Due: r.cfg.now()}); err != nil {
 			return err
 		}
-		r.failpoint(atKeeping)
+		r.cfg.failpoint(atKeeping)
 		return nil
 	})
 }
@@ -123,12 +124,12 @@ func (r *Rail) changesOf(ctx context.Context, p *store.CardPayment) (all []chang
 	for _, path := range refundMoves {
 		params.AddExpand("data." + path)
 	}
-	err = list(ctx, r, "refunds", params, func(re *stripe.Refund) (bool, error) { return false, add(r.changeOfRefund(p, re)) })
+	err = list(ctx, r.stripe, "refunds", params, func(re *stripe.Refund) (bool, error) { return false, add(r.changeOfRefund(p, re)) })
 	if err != nil {
 		return nil, err
 	}
-	asked := r.now()
-	err = list(ctx, r, "disputes", &stripe.DisputeListParams{PaymentIntent: &p.Intent}, func(d *stripe.Dispute) (bool, error) {
+	asked := r.cfg.now()
+	err = list(ctx, r.stripe, "disputes", &stripe.DisputeListParams{PaymentIntent: &p.Intent}, func(d *stripe.Dispute) (bool, error) {
 		return false, add(r.changeOfDispute(ctx, p, d, asked), nil)
 	})
 	return all, err
@@ -237,4 +238,57 @@ func (m *money) beginRefund(cents int64) (int64, error) {
 
 func refundRefused(format string, args ...any) *toll.Error {
 	return toll.Errorf(toll.CodeRefundRefused, format, args...)
+}
+
+// Kinds of moves of the operator's balance.
+const (
+	moveCharge        = "charge"
+	moveRefund        = "refund"
+	moveRefundFailure = "refund_failure"
+	moveDispute       = "dispute"
+	moveReinstated    = "reinstated"
+	moveRejected      = "rejected" // of another payment than that which paid the order
+)
+
+// putMove stores a change of the operator's balance; nil for one that is not there yet.
+func putMove(ctx context.Context, tx *store.Tx, orderID, kind string, b *stripe.BalanceTransaction) error {
+	if b == nil {
+		return nil
+	}
+	return store.InsertCardMove(ctx, tx, moveOf(orderID, kind, b))
+}
+
+// moveOf returns the row of a balance transaction.
+func moveOf(orderID, kind string, b *stripe.BalanceTransaction) *store.CardMove {
+	return &store.CardMove{
+		ID: b.ID, OrderID: orderID, Kind: kind, Cents: b.Amount, Fee: b.Fee, Currency: string(b.Currency),
+		At: time.Unix(b.Created, 0).UTC(),
+	}
+}
+
+// balanceOf returns the balance transaction of an intent that was fetched with it, nil for none.
+func balanceOf(pi *stripe.PaymentIntent) *stripe.BalanceTransaction {
+	if pi.LatestCharge == nil {
+		return nil
+	}
+	return fetched(pi.LatestCharge.BalanceTransaction)
+}
+
+// fetched returns a balance transaction that was expanded; nil for one of which only the id is known.
+func fetched(b *stripe.BalanceTransaction) *stripe.BalanceTransaction {
+	if b == nil || b.Created == 0 {
+		return nil
+	}
+	return b
+}
+
+// add adds a move of the operator's balance. Stripe may make it later than the object.
+func (c *change) add(p *store.CardPayment, intent, kind string, b *stripe.BalanceTransaction) {
+	if fetched(b) == nil {
+		return
+	}
+	if intent != p.Intent {
+		kind = moveRejected
+	}
+	c.moves = append(c.moves, moveOf(p.OrderID, kind, b))
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/stripe/stripe-go/v85"
@@ -33,16 +35,24 @@ const (
 // errForgotten says that a call without an answer is so old that Stripe may have forgotten its key. The caller looks the object up by list.
 var errForgotten = errors.New("card: Stripe may have forgotten the key of a call without an answer")
 
+// processor asks Stripe. A call that changes something is stored before it is sent.
+type processor struct {
+	cfg         *Config
+	api         *api
+	denied      atomic.Bool  // Stripe refused the key when it was asked last
+	deniedAlarm atomic.Int64 // when that raised an alarm last, in Unix nanoseconds
+}
+
 // call sends a request that changes something at Stripe, under the key of c, and reads the object into into. It stores the call before it
 // sends it; build makes the parameters of a new one. A repeat sends the stored bytes, or, once the answer is stored, fetches the object. A
 // path with an action, such as "refunds/re_1/cancel", has the object before the action.
 //
 // Errors: [*answer], errForgotten, those of the database.
-func (r *Rail) call(ctx context.Context, c *store.CardCall, build func() any, into stripe.LastResponseSetter) error {
-	stored, err := store.CardCallByKey(ctx, r.cfg.Store, c.Key)
+func (p *processor) call(ctx context.Context, c *store.CardCall, build func() any, into stripe.LastResponseSetter) error {
+	stored, err := store.CardCallByKey(ctx, p.cfg.Store, c.Key)
 	if errors.Is(err, store.ErrNotFound) {
-		c.Params, c.CreatedAt = encode(build()), r.now()
-		err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) (err error) {
+		c.Params, c.CreatedAt = encode(build()), p.cfg.now()
+		err = p.cfg.Store.Tx(ctx, func(tx *store.Tx) (err error) {
 			stored, err = store.EnsureCardCall(ctx, tx, c)
 			return err
 		})
@@ -51,15 +61,15 @@ func (r *Rail) call(ctx context.Context, c *store.CardCall, build func() any, in
 		return err
 	}
 	if *c = *stored; c.Status != 0 {
-		return r.refetch(ctx, c, into)
+		return p.refetch(ctx, c, into)
 	}
-	r.failpoint(atCalling)
-	err = r.send(ctx, c, into)
-	r.failpoint(atAnswered)
+	p.cfg.failpoint(atCalling)
+	err = p.send(ctx, c, into)
+	p.cfg.failpoint(atAnswered)
 	if c.Status == 0 {
 		return err
 	}
-	if stored := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.AnswerCardCall(ctx, tx, c) }); stored != nil {
+	if stored := p.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.AnswerCardCall(ctx, tx, c) }); stored != nil {
 		return stored
 	}
 	return err
@@ -67,14 +77,14 @@ func (r *Rail) call(ctx context.Context, c *store.CardCall, build func() any, in
 
 // send sends a stored call, up to [callTries] times while the answer is unclear. When the answer is clear it sets Status, Object and
 // AnsweredAt of c, and empties Params; storing that is up to the caller.
-func (r *Rail) send(ctx context.Context, c *store.CardCall, into stripe.LastResponseSetter) error {
-	now := r.now()
+func (p *processor) send(ctx context.Context, c *store.CardCall, into stripe.LastResponseSetter) error {
+	now := p.cfg.now()
 	if now.Sub(c.CreatedAt) >= keyLife {
 		return errForgotten
 	}
 	var a *answer
 	for try := 1; ; try++ {
-		err := r.api.post(ctx, c, into)
+		err := p.api.post(ctx, c, into)
 		a, _ = errors.AsType[*answer](err)
 		if err == nil && idOf(into) == "" {
 			a = &answer{kind: unclear, code: "no_object"}
@@ -87,22 +97,22 @@ func (r *Rail) send(ctx context.Context, c *store.CardCall, into stripe.LastResp
 		}
 	}
 	if a != nil {
-		r.log.InfoContext(ctx, "the card processor did not do what it was asked", "call", c.Key, "path", c.Path, "answer", a)
+		p.cfg.Log.InfoContext(ctx, "the card processor did not do what it was asked", "call", c.Key, "path", c.Path, "answer", a)
 	}
 	switch {
 	case a == nil:
 		c.Status, c.Object = http.StatusOK, idOf(into)
 	case a.kind == unclear, a.kind == busy, a.kind == denied:
-		r.noteDenied(ctx, a)
+		p.noteDenied(ctx, a)
 		return a
 	case a.kind == conflict:
 		// The first request under the key had other bytes, and its outcome is not in this answer.
-		alarm.Log(ctx, r.log, alarm.CardKeyConflict, "an idempotency key was used with other parameters", "call", c.Key, "answer", a)
+		alarm.Log(ctx, p.cfg.Log, alarm.CardKeyConflict, "an idempotency key was used with other parameters", "call", c.Key, "answer", a)
 		return a
 	default:
 		c.Status, c.Object = int64(a.status), a.intent
 	}
-	r.denied.Store(false)
+	p.denied.Store(false)
 	c.Params, c.AnsweredAt = "", now
 	if a != nil {
 		return a
@@ -111,7 +121,7 @@ func (r *Rail) send(ctx context.Context, c *store.CardCall, into stripe.LastResp
 }
 
 // refetch fetches the object of a call that was answered before.
-func (r *Rail) refetch(ctx context.Context, c *store.CardCall, into stripe.LastResponseSetter) error {
+func (p *processor) refetch(ctx context.Context, c *store.CardCall, into stripe.LastResponseSetter) error {
 	switch {
 	case c.Status == http.StatusPaymentRequired:
 		return &answer{kind: card, status: int(c.Status), intent: c.Object}
@@ -121,20 +131,74 @@ func (r *Rail) refetch(ctx context.Context, c *store.CardCall, into stripe.LastR
 		return &answer{kind: refused, status: int(c.Status), intent: c.Object}
 	}
 	path, _, _ := strings.Cut(c.Path, "/"+c.Object)
-	return r.get(ctx, path+"/"+c.Object, nil, into)
+	return p.get(ctx, path+"/"+c.Object, nil, into)
 }
 
 // get fetches an object or a list. path is below /v1/. Errors: [*answer].
-func (r *Rail) get(ctx context.Context, path string, params any, into stripe.LastResponseSetter) error {
-	err := r.api.get(ctx, path, params, into)
+func (p *processor) get(ctx context.Context, path string, params any, into stripe.LastResponseSetter) error {
+	err := p.api.get(ctx, path, params, into)
 	if a, ok := errors.AsType[*answer](err); ok {
-		r.log.InfoContext(ctx, "the card processor did not return an object", "path", path, "answer", a)
-		r.noteDenied(ctx, a)
+		p.cfg.Log.InfoContext(ctx, "the card processor did not return an object", "path", path, "answer", a)
+		p.noteDenied(ctx, a)
 	}
 	if err == nil {
-		r.denied.Store(false)
+		p.denied.Store(false)
 	}
 	return err
+}
+
+// customerTry is how long the idempotency keys of a customer are used.
+const customerTry = 10 * time.Minute
+
+// customer returns the customer of a principal at Stripe, which it makes on first use.
+//
+// A call that Stripe failed, which it repeats under a key for a day, is made once more under another
+// key, and under new ones every [customerTry], the same in all processes. Customers that calls
+// without an answer may have made stay unused. Errors: [*answer], those of the database.
+func (p *processor) customer(ctx context.Context, owner toll.Address) (id string, err error) {
+	c, err := store.CardCustomerOf(ctx, p.cfg.Store, owner)
+	if errors.Is(err, store.ErrNotFound) {
+		err = p.cfg.Store.Tx(ctx, func(tx *store.Tx) (err error) {
+			c, err = store.EnsureCardCustomer(ctx, tx, &store.CardCustomer{
+				Owner: owner, RowID: toll.NewUUID(), CreatedAt: p.cfg.now(),
+			})
+			return err
+		})
+	}
+	if err != nil || c.ID != "" {
+		return c.ID, err
+	}
+	key := c.RowID
+	if n := int64(p.cfg.now().Sub(c.CreatedAt) / customerTry); n > 0 {
+		key += "-" + strconv.FormatInt(n, 10)
+	}
+	var made stripe.Customer
+	for _, key := range []string{key, key + keyAgain} {
+		call := &store.CardCall{Key: key, Subject: owner.Lower(), Path: "customers"}
+		err = p.call(ctx, call, func() any {
+			in := &stripe.CustomerCreateParams{}
+			in.AddMetadata(metaInstallation, p.cfg.Installation)
+			in.AddMetadata("address", owner.Lower())
+			return in
+		}, &made)
+		if a, ok := errors.AsType[*answer](err); !ok || !a.failed() {
+			break
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	c.ID = made.ID
+	return c.ID, p.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.SetCardCustomer(ctx, tx, c) })
+}
+
+// forgetCustomer has the next use make a new customer in the place of one that Stripe does not have any
+// more. Its cards cannot be charged: they were detached with it.
+func (p *processor) forgetCustomer(ctx context.Context, owner toll.Address, id string) error {
+	p.cfg.Log.WarnContext(ctx, "the card processor does not have a customer any more; a new one is made", "owner", owner, "customer", id)
+	return p.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		return store.ForgetCardCustomer(ctx, tx, owner, id, toll.NewUUID(), p.cfg.now())
+	})
 }
 
 // unavailable returns the error for callers when Stripe cannot be used now, with the time after
@@ -150,16 +214,16 @@ func unavailable(err error) error {
 }
 
 // noteDenied remembers that Stripe refuses the key of the service, with an alarm once a minute.
-func (r *Rail) noteDenied(ctx context.Context, a *answer) {
+func (p *processor) noteDenied(ctx context.Context, a *answer) {
 	if a.kind != denied {
 		return
 	}
-	r.denied.Store(true)
-	r.alarm(ctx, &r.deniedAlarm, alarm.CardKeyDenied, "the card processor refuses the key of this service", "answer", a)
+	p.denied.Store(true)
+	p.cfg.alarm(ctx, &p.deniedAlarm, alarm.CardKeyDenied, "the card processor refuses the key of this service", "answer", a)
 }
 
 // Failing reports whether Stripe refused the key of the service when it was asked last.
-func (r *Rail) Failing() bool { return r.denied.Load() }
+func (r *Rail) Failing() bool { return r.stripe.denied.Load() }
 
 // idOf returns the id of an object of Stripe, "" for one without.
 func idOf(v stripe.LastResponseSetter) string {

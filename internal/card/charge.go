@@ -77,14 +77,14 @@ func (r *Rail) ask(ctx context.Context, p *payment, q question, a *facts) (err e
 	case askStart:
 		return r.readAttempt(ctx, p, a)
 	case askSend:
-		r.failpoint(atCalling)
+		r.cfg.failpoint(atCalling)
 		s, pi := &stripe.CheckoutSession{}, &stripe.PaymentIntent{}
 		if p.d.Session != nil {
-			err = r.send(ctx, a.call, s)
+			err = r.stripe.send(ctx, a.call, s)
 		} else {
-			err = r.send(ctx, a.call, pi)
+			err = r.stripe.send(ctx, a.call, pi)
 		}
-		r.failpoint(atAnswered)
+		r.cfg.failpoint(atAnswered)
 		if err != nil {
 			err = a.refuse(err)
 			a.unsent = a.unsent && a.refusal != nil && a.refusal.unsent
@@ -99,26 +99,26 @@ func (r *Rail) ask(ctx context.Context, p *payment, q question, a *facts) (err e
 			a.refusal = &answer{kind: unclear, code: notSent}
 		}
 		if a.found, err = r.findAttempt(ctx, p); err == nil {
-			a.call.Params, a.call.AnsweredAt, a.call.Status, a.call.Object = "", r.now(), http.StatusOK, a.found
+			a.call.Params, a.call.AnsweredAt, a.call.Status, a.call.Object = "", r.cfg.now(), http.StatusOK, a.found
 		}
 		return err
 	case askState:
 		if p.d.Session == nil {
-			a.intent, err = r.intent(ctx, cmp.Or(a.found, p.Intent))
+			a.intent, err = r.stripe.intent(ctx, cmp.Or(a.found, p.Intent))
 			return err
 		}
-		if a.session, err = r.session(ctx, cmp.Or(a.found, p.Session)); err == nil {
+		if a.session, err = r.stripe.session(ctx, cmp.Or(a.found, p.Session)); err == nil {
 			a.intent = a.session.PaymentIntent
 		}
 		return err
 	case askEnd:
-		r.failpoint(atEnding)
+		r.cfg.failpoint(atEnding)
 		if p.d.Session != nil {
 			a.session = &stripe.CheckoutSession{}
-			return a.refuse(r.call(ctx, &store.CardCall{Key: attemptKey(&p.CardPayment) + keyExpire}, nil, a.session))
+			return a.refuse(r.stripe.call(ctx, &store.CardCall{Key: attemptKey(&p.CardPayment) + keyExpire}, nil, a.session))
 		}
 		a.intent = &stripe.PaymentIntent{}
-		return a.refuse(r.call(ctx, &store.CardCall{Key: attemptKey(&p.CardPayment) + keyCancel}, nil, a.intent))
+		return a.refuse(r.stripe.call(ctx, &store.CardCall{Key: attemptKey(&p.CardPayment) + keyCancel}, nil, a.intent))
 	}
 	row := p.CardPayment
 	row.Intent, a.read = a.intent.ID, true
@@ -215,7 +215,7 @@ var limitFailure = &failure{
 }
 
 // intent fetches a payment intent with its charge and its balance transaction.
-func (r *Rail) intent(ctx context.Context, id string) (*stripe.PaymentIntent, error) {
+func (p *processor) intent(ctx context.Context, id string) (*stripe.PaymentIntent, error) {
 	pi := &stripe.PaymentIntent{}
-	return pi, r.get(ctx, "payment_intents/"+id, &stripe.PaymentIntentRetrieveParams{Expand: withMoves}, pi)
+	return pi, p.get(ctx, "payment_intents/"+id, &stripe.PaymentIntentRetrieveParams{Expand: withMoves}, pi)
 }

@@ -76,7 +76,7 @@ const AccountSetting = "card_account"
 // that Stripe refuses.
 func (r *Rail) AccountID(ctx context.Context) (string, error) {
 	var a stripe.Account
-	if err := r.get(ctx, "account", nil, &a); err != nil {
+	if err := r.stripe.get(ctx, "account", nil, &a); err != nil {
 		return "", toll.NewError(toll.CodeCardUnreachable).WithCause(err)
 	}
 	return a.ID, nil

@@ -1,11 +1,15 @@
 package card
 
 import (
+	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -42,3 +46,28 @@ type Config struct {
 	Log            *slog.Logger
 	At             func(step string) // failpoint of tests; nil otherwise
 }
+
+// now is the time of rows and jobs.
+func (c *Config) now() time.Time { return c.Clock().UTC().Truncate(time.Microsecond) }
+
+func (c *Config) failpoint(step string) {
+	if c.At != nil {
+		c.At(step)
+	}
+}
+
+// alarm logs what an operator has to look at, once a minute at most. at is when it did so last.
+func (c *Config) alarm(ctx context.Context, at *atomic.Int64, id alarm.ID, msg string, args ...any) {
+	if c.seldom(at) {
+		alarm.Log(ctx, c.Log, id, msg, args...)
+	}
+}
+
+// seldom reports whether a minute has passed since it did for at.
+func (c *Config) seldom(at *atomic.Int64) bool {
+	now, last := c.Machine().UnixNano(), at.Load()
+	return (last == 0 || now-last >= int64(time.Minute)) && at.CompareAndSwap(last, now)
+}
+
+// tries is [Config.Tries].
+func (c *Config) tries() int64 { return cmp.Or(c.Tries, maxTries) }

@@ -36,9 +36,9 @@ func disputeWord(d *store.CardDispute) string {
 
 // syncDispute fetches a dispute or an inquiry, and has its order take it.
 func (r *Rail) syncDispute(ctx context.Context, id string) error {
-	asked := r.now()
+	asked := r.cfg.now()
 	var d stripe.Dispute
-	if err := r.get(ctx, "disputes/"+url.PathEscape(id), nil, &d); err != nil || d.PaymentIntent == nil {
+	if err := r.stripe.get(ctx, "disputes/"+url.PathEscape(id), nil, &d); err != nil || d.PaymentIntent == nil {
 		return ignoreMissing(err)
 	}
 	payment, err := r.paymentOf(ctx, d.PaymentIntent.ID)
@@ -73,7 +73,7 @@ func (r *Rail) changeOfDispute(ctx context.Context, payment *store.CardPayment, 
 	}
 	row.Withdrawn = withdrawn(d) > 0
 	if payment.Intent != d.PaymentIntent.ID {
-		alarm.Log(ctx, r.log, alarm.CardRejectedDisputed, "a payment that bought nothing is disputed", "order", payment.OrderID, "dispute", d.ID)
+		alarm.Log(ctx, r.cfg.Log, alarm.CardRejectedDisputed, "a payment that bought nothing is disputed", "order", payment.OrderID, "dispute", d.ID)
 		c.dispute = nil
 	}
 	return c

@@ -102,15 +102,23 @@ func signedAt(header string) (at time.Time, ok bool) {
 	return at, ok
 }
 
+// inbox takes webhooks.
+type inbox struct {
+	cfg       *Config
+	api       *api
+	oddEvent  atomic.Int64 // when an event of another account or mode was logged last, in Unix nanoseconds
+	badSecret atomic.Int64 // when a webhook that no secret verifies was
+}
+
 // CheckHead refuses a webhook by its header Stripe-Signature alone: one whose time is missing, there twice, or further than [signatureAge]
 // from the clock of the machine. Error: [toll.CodeWebhookSignature].
-func (r *Rail) CheckHead(signature string) error {
+func (i *inbox) CheckHead(signature string) error {
 	refused := toll.NewError(toll.CodeWebhookSignature)
 	at, ok := signedAt(signature)
 	if !ok {
 		return refused.WithDetails("Stripe-Signature needs one time t, in Unix seconds.")
 	}
-	if r.cfg.Machine().Sub(at).Abs() > signatureAge {
+	if i.cfg.Machine().Sub(at).Abs() > signatureAge {
 		return refused.WithDetails("The time of the signature is more than 300 s from the time of this service.")
 	}
 	return nil
@@ -119,83 +127,70 @@ func (r *Rail) CheckHead(signature string) error {
 // Receive takes a webhook: the header Stripe-Signature and the raw body. It stores the event with the job that works on it, and
 // returns. It returns nil for events that were taken before, are of another account or mode, or of a type that says nothing
 // here. Errors: [toll.CodeWebhookSignature], before anything else is read of the body; those of the database.
-func (r *Rail) Receive(ctx context.Context, signature string, body []byte) error {
-	if err := r.CheckHead(signature); err != nil {
+func (i *inbox) Receive(ctx context.Context, signature string, body []byte) error {
+	if err := i.CheckHead(signature); err != nil {
 		return err
 	}
 	if len(body) > maxEvent {
 		return toll.NewError(toll.CodeWebhookSignature)
 	}
-	secrets := r.api.secrets.Load().Webhooks
+	secrets := i.api.secrets.Load().Webhooks
 	if !slices.ContainsFunc(secrets, func(secret string) bool {
 		return webhook.ValidatePayloadIgnoringTolerance(body, signature, secret) == nil
 	}) {
-		if r.seldom(&r.badSecret) {
-			r.log.WarnContext(ctx, "a webhook of the card processor cannot be verified: compare the webhook secret with that of the endpoint at Stripe",
+		if i.cfg.seldom(&i.badSecret) {
+			i.cfg.Log.WarnContext(ctx, "a webhook of the card processor cannot be verified: compare the webhook secret with that of the endpoint at Stripe",
 				"secrets", len(secrets))
 		}
 		return toll.NewError(toll.CodeWebhookSignature)
 	}
 	var e event
 	if err := json.Unmarshal(body, &e); err != nil {
-		r.alarm(ctx, &r.oddEvent, alarm.CardOddEvent, "an event of the card processor cannot be read")
+		i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event of the card processor cannot be read")
 		return nil
 	}
-	if other, err := r.otherAccount(ctx, &e); other || err != nil {
+	if other, err := i.otherAccount(ctx, &e); other || err != nil {
 		return err
 	}
 	row := e.record()
 	if row == nil {
 		return nil
 	}
-	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		_, err := store.TakeCardEvents(ctx, tx, r.now(), row)
+	err := i.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
+		_, err := store.TakeCardEvents(ctx, tx, i.cfg.now(), row)
 		return err
 	})
-	r.failpoint(atEvent)
+	i.cfg.failpoint(atEvent)
 	return err
 }
 
 // otherAccount reports whether an event is of another mode, or of another account than that of the key.
-func (r *Rail) otherAccount(ctx context.Context, e *event) (bool, error) {
-	if e.Livemode != (r.cfg.Environment == toll.Live) {
-		r.alarm(ctx, &r.oddEvent, alarm.CardOddEvent, "an event of the card processor is of another mode", "event", e.ID, "live", e.Livemode)
+func (i *inbox) otherAccount(ctx context.Context, e *event) (bool, error) {
+	if e.Livemode != (i.cfg.Environment == toll.Live) {
+		i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event of the card processor is of another mode", "event", e.ID, "live", e.Livemode)
 		return true, nil
 	}
 	if e.Account == "" {
 		return false, nil
 	}
-	ours, err := store.Setting(ctx, r.cfg.Store, AccountSetting)
+	ours, err := store.Setting(ctx, i.cfg.Store, AccountSetting)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, err
 	}
 	if e.Account == string(ours) {
 		return false, nil
 	}
-	r.alarm(ctx, &r.oddEvent, alarm.CardOddEvent, "an event of the card processor is of another account", "event", e.ID, "account", e.Account)
+	i.cfg.alarm(ctx, &i.oddEvent, alarm.CardOddEvent, "an event of the card processor is of another account", "event", e.ID, "account", e.Account)
 	return true, nil
-}
-
-// alarm logs what an operator has to look at, once a minute at most. at is when it did so last.
-func (r *Rail) alarm(ctx context.Context, at *atomic.Int64, id alarm.ID, msg string, args ...any) {
-	if r.seldom(at) {
-		alarm.Log(ctx, r.log, id, msg, args...)
-	}
-}
-
-// seldom reports whether a minute has passed since it did for at.
-func (r *Rail) seldom(at *atomic.Int64) bool {
-	now, last := r.cfg.Machine().UnixNano(), at.Load()
-	return (last == 0 || now-last >= int64(time.Minute)) && at.CompareAndSwap(last, now)
 }
 
 // Loops returns the loop that reads the events of Stripe from a stored cursor. Any number of processes may run it; a lease lets
 // one of them work at a time.
 func (r *Rail) Loops() []jobs.Loop {
 	lease := jobs.NewLease(r.cfg.Store, r.cfg.Clock, "card.events")
-	l := &eventReader{Rail: r, lease: lease}
+	l := &eventReader{rail: r, cfg: r.cfg, lease: lease}
 	owed := jobs.NewLease(r.cfg.Store, r.cfg.Clock, "card.payouts")
-	w := &payoutWatch{Rail: r, lease: owed}
+	w := &payoutWatch{cfg: r.cfg, lease: owed}
 	return []jobs.Loop{
 		{Name: "card.events", Every: eventsEvery, Wake: r.wake, Lease: lease, Turn: l.turn},
 		{Name: "card.payouts", Every: payoutsEvery, Lease: owed, Turn: w.turn},
@@ -204,7 +199,8 @@ func (r *Rail) Loops() []jobs.Loop {
 
 // eventReader reads the list of events in one process.
 type eventReader struct {
-	*Rail
+	rail  *Rail
+	cfg   *Config
 	lease *jobs.Lease
 	whole time.Time // when the overlap was read in full
 	lost  bool      // this turn reads events of payments that a restored database may lack
@@ -265,7 +261,7 @@ func (l *eventReader) turn(ctx context.Context) (next time.Duration, err error) 
 		err = l.readList(ctx, "events", s, l.take)
 	}
 	if err == nil {
-		l.failpoint(atCursor)
+		l.cfg.failpoint(atCursor)
 		err = l.move(ctx, s.at)
 	}
 	if err != nil {
@@ -336,7 +332,7 @@ func (l *eventReader) write(ctx context.Context, f func(tx *store.Tx) error) err
 // readObjects puts a job for each object that may have changed while no events were read for so long that Stripe has forgotten some: those
 // that it lists as made since, and those of the database that may still change.
 func (l *eventReader) readObjects(ctx context.Context, s span) error {
-	alarm.Log(ctx, l.log, alarm.CardEventsGap, "no events of the card processor were read for more than 28 days; its objects are compared instead", "since", s.from)
+	alarm.Log(ctx, l.cfg.Log, alarm.CardEventsGap, "no events of the card processor were read for more than 28 days; its objects are compared instead", "since", s.from)
 	ids, err := store.UnsettledCardObjects(ctx, l.cfg.Store, s.from.Add(-listedFor))
 	for part := range slices.Chunk(ids, perPage) {
 		if err == nil {
@@ -354,7 +350,7 @@ func (l *eventReader) readObjects(ctx context.Context, s span) error {
 }
 
 func (l *eventReader) syncAll(ctx context.Context, ids []string) error {
-	err := l.write(ctx, func(tx *store.Tx) error { return store.SyncCardObjects(ctx, tx, l.now(), ids...) })
+	err := l.write(ctx, func(tx *store.Tx) error { return store.SyncCardObjects(ctx, tx, l.cfg.now(), ids...) })
 	if err != nil {
 		return err
 	}
@@ -365,7 +361,7 @@ func (l *eventReader) syncAll(ctx context.Context, ids []string) error {
 func (l *eventReader) take(ctx context.Context, page []event) error {
 	var rows []*store.CardEvent
 	for _, e := range page {
-		if other, err := l.otherAccount(ctx, &e); err != nil {
+		if other, err := l.rail.otherAccount(ctx, &e); err != nil {
 			return err
 		} else if other {
 			continue
@@ -378,10 +374,10 @@ func (l *eventReader) take(ctx context.Context, page []event) error {
 		return nil
 	}
 	err := l.write(ctx, func(tx *store.Tx) error {
-		_, err := store.TakeCardEvents(ctx, tx, l.now(), rows...)
+		_, err := store.TakeCardEvents(ctx, tx, l.cfg.now(), rows...)
 		return err
 	})
-	l.failpoint(atEvent)
+	l.cfg.failpoint(atEvent)
 	if err != nil {
 		return err
 	}
@@ -398,11 +394,11 @@ func (l *eventReader) settleLost(ctx context.Context, ids []string) error {
 		if err := l.lease.Take(ctx); err != nil {
 			return err
 		}
-		if _, err := l.settleIntent(ctx, id); err != nil {
+		if _, err := l.rail.settleIntent(ctx, id); err != nil {
 			if _, isAnswer := errors.AsType[*answer](err); isAnswer || unusable(ctx, err) {
 				return err
 			}
-			l.log.WarnContext(ctx, "a payment cannot be settled after a restore; its job tries again", "intent", id, "error", err.Error())
+			l.cfg.Log.WarnContext(ctx, "a payment cannot be settled after a restore; its job tries again", "intent", id, "error", err.Error())
 		}
 	}
 	return nil
@@ -424,7 +420,7 @@ func (l *eventReader) readList(ctx context.Context, path string, s span, f func(
 			HasMore bool    `json:"has_more"`
 			Data    []event `json:"data"`
 		}
-		if err := l.get(ctx, path, p, &page); err != nil {
+		if err := l.rail.stripe.get(ctx, path, p, &page); err != nil {
 			return err
 		}
 		if len(page.Data) == 0 {
@@ -440,11 +436,11 @@ func (l *eventReader) readList(ctx context.Context, path string, s span, f func(
 // drop removes old rows, and returns the highest number of a table.
 func (l *eventReader) drop(ctx context.Context, now time.Time) (n int64, err error) {
 	err = l.write(ctx, func(tx *store.Tx) error {
-		calls, err := store.DropCardCalls(ctx, tx, l.now().Add(-keepCalls), dropAtOnce)
+		calls, err := store.DropCardCalls(ctx, tx, l.cfg.now().Add(-keepCalls), dropAtOnce)
 		if err != nil {
 			return err
 		}
-		setups, err := store.DropCardSetups(ctx, tx, l.now().Add(-keepEvents), dropAtOnce)
+		setups, err := store.DropCardSetups(ctx, tx, l.cfg.now().Add(-keepEvents), dropAtOnce)
 		if err != nil {
 			return err
 		}

@@ -23,23 +23,20 @@ const (
 	maxRefundFees = 500
 )
 
-// tries is [Config.Tries].
-func (r *Rail) tries() int64 { return cmp.Or(r.cfg.Tries, maxTries) }
-
 // admit stores an enrolment, and refuses it when its owner or its source has made too many.
 //
 // It counts after the row is committed, so of those that run at the same time in several processes at most [Config.Tries] see a count that
 // admits them. Refused enrolments are removed again, and do not count. Stripe is asked only about cards that were declined in enrolments
 // that are still open. Errors: [toll.CodeRateLimited], [*answer], those of the database.
-func (r *Rail) admit(ctx context.Context, s *store.CardSetup) error {
-	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.InsertCardSetup(ctx, tx, s) })
+func (e *enrolments) admit(ctx context.Context, s *store.CardSetup) error {
+	err := e.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.InsertCardSetup(ctx, tx, s) })
 	if err != nil {
 		return err
 	}
 	since := s.CreatedAt.Add(-triesTime)
-	if err = r.checkTries(ctx, s, since); err == nil {
-		if err = r.readOpenSetups(ctx, s, since); err == nil {
-			err = r.checkTries(ctx, s, since)
+	if err = e.checkTries(ctx, s, since); err == nil {
+		if err = e.readOpenSetups(ctx, s, since); err == nil {
+			err = e.checkTries(ctx, s, since)
 		}
 	}
 	if err == nil {
@@ -47,30 +44,30 @@ func (r *Rail) admit(ctx context.Context, s *store.CardSetup) error {
 	}
 	// The caller may be gone, and the row must not count.
 	ctx = context.WithoutCancel(ctx)
-	if dropped := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.DropCardSetup(ctx, tx, s.ID) }); dropped != nil {
+	if dropped := e.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.DropCardSetup(ctx, tx, s.ID) }); dropped != nil {
 		return dropped
 	}
 	return err
 }
 
-func (r *Rail) checkTries(ctx context.Context, s *store.CardSetup, since time.Time) error {
-	own, same, err := store.CardTries(ctx, r.cfg.Store, s.Owner, s.Source, since)
-	if err != nil || max(own, same) <= r.tries() {
+func (e *enrolments) checkTries(ctx context.Context, s *store.CardSetup, since time.Time) error {
+	own, same, err := store.CardTries(ctx, e.cfg.Store, s.Owner, s.Source, since)
+	if err != nil || max(own, same) <= e.cfg.tries() {
 		return err
 	}
-	e := toll.Errorf(toll.CodeRateLimited, "Too many cards were tried. At most %d can be tried in 10 minutes, so wait 10 minutes at most.", r.tries())
-	e.RetryAfterSecs = triesRetry
-	return e
+	refusal := toll.Errorf(toll.CodeRateLimited, "Too many cards were tried. At most %d can be tried in 10 minutes, so wait 10 minutes at most.", e.cfg.tries())
+	refusal.RetryAfterSecs = triesRetry
+	return refusal
 }
 
 // readOpenSetups reads how many cards were declined in the other enrolments that count.
-func (r *Rail) readOpenSetups(ctx context.Context, s *store.CardSetup, since time.Time) error {
-	open, err := store.CardSetupsOpen(ctx, r.cfg.Store, setupOpen, s.Owner, s.Source, since, 2*r.tries())
+func (e *enrolments) readOpenSetups(ctx context.Context, s *store.CardSetup, since time.Time) error {
+	open, err := store.CardSetupsOpen(ctx, e.cfg.Store, setupOpen, s.Owner, s.Source, since, 2*e.cfg.tries())
 	if err != nil {
 		return err
 	}
 	for _, o := range open {
-		if err := r.readSetup(ctx, o); err != nil {
+		if err := e.readSetup(ctx, o); err != nil {
 			return err
 		}
 	}
@@ -80,8 +77,8 @@ func (r *Rail) readOpenSetups(ctx context.Context, s *store.CardSetup, since tim
 // admitCharge refuses a charge by a delegation when too many of its owner have failed. Orders that run at the same time are counted once
 // they have failed. Errors: [toll.CodeCardDeclined], those of the database.
 func (r *Rail) admitCharge(ctx context.Context, payer toll.Address) error {
-	most := failuresPerTry * r.tries()
-	failed, err := store.CardChargesFailed(ctx, r.cfg.Store, payer, r.now().Add(-triesTime), most)
+	most := failuresPerTry * r.cfg.tries()
+	failed, err := store.CardChargesFailed(ctx, r.cfg.Store, payer, r.cfg.now().Add(-triesTime), most)
 	if err != nil || failed < most {
 		return err
 	}
@@ -110,7 +107,7 @@ func (r *Rail) admitRefund(ctx context.Context, tx *store.Tx, m *money) error {
 		}
 	}
 	most := cmp.Or(r.cfg.RefundFees, maxRefundFees)
-	sum, err := store.CountCardRefundFee(ctx, tx, m.payment.Seller, r.now(), fee)
+	sum, err := store.CountCardRefundFee(ctx, tx, m.payment.Seller, r.cfg.now(), fee)
 	if err != nil || sum <= most || sum == fee {
 		return err
 	}

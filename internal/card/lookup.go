@@ -21,7 +21,7 @@ const (
 var errLookup = errors.New("card: too many objects in a list to find one")
 
 // list reads a list, the newest object first, until is reports that it needs no more. The error is errLookup for a list that is too long.
-func list[T any](ctx context.Context, r *Rail, path string, in stripe.ListParamsContainer, is func(o *T) (bool, error)) error {
+func list[T any](ctx context.Context, from *processor, path string, in stripe.ListParamsContainer, is func(o *T) (bool, error)) error {
 	p := in.GetListParams()
 	p.Limit = stripe.Int64(100)
 	for range listPages {
@@ -30,7 +30,7 @@ func list[T any](ctx context.Context, r *Rail, path string, in stripe.ListParams
 			HasMore bool              `json:"has_more"`
 			Data    []json.RawMessage `json:"data"`
 		}
-		if err := r.get(ctx, path, in, &page); err != nil {
+		if err := from.get(ctx, path, in, &page); err != nil {
 			return err
 		}
 		for _, text := range page.Data {
@@ -54,14 +54,14 @@ func list[T any](ctx context.Context, r *Rail, path string, in stripe.ListParams
 }
 
 // find returns the id of the object of a list whose metadata says that it is the one, "" for none. The newest comes first.
-func (r *Rail) find(
+func (p *processor) find(
 	ctx context.Context, path string, in stripe.ListParamsContainer, is func(metadata map[string]string) bool,
 ) (id string, err error) {
 	type object struct {
 		ID       string            `json:"id"`
 		Metadata map[string]string `json:"metadata"`
 	}
-	err = list(ctx, r, path, in, func(o *object) (bool, error) {
+	err = list(ctx, p, path, in, func(o *object) (bool, error) {
 		if is(o.Metadata) {
 			id = o.ID
 		}
@@ -74,9 +74,9 @@ func (r *Rail) find(
 func (r *Rail) findAttempt(ctx context.Context, p *payment) (id string, err error) {
 	made := &stripe.RangeQueryParams{GreaterThanOrEqual: p.d.TriedAt.Add(-listBefore).Unix()} // by Stripe's clock
 	if p.d.Session != nil {
-		return r.find(ctx, "checkout/sessions", &stripe.CheckoutSessionListParams{CreatedRange: made}, p.isAttempt)
+		return r.stripe.find(ctx, "checkout/sessions", &stripe.CheckoutSessionListParams{CreatedRange: made}, p.isAttempt)
 	}
-	return r.find(ctx, "payment_intents", &stripe.PaymentIntentListParams{Customer: &p.Customer, CreatedRange: made}, p.isAttempt)
+	return r.stripe.find(ctx, "payment_intents", &stripe.PaymentIntentListParams{Customer: &p.Customer, CreatedRange: made}, p.isAttempt)
 }
 
 // isAttempt reports whether an object with this metadata was made by the attempt of a payment.

@@ -26,7 +26,7 @@ const (
 // For a known payment it updates the refunded and disputed cents. A payment that was refunded in full is resolved; it is open again
 // when the refund fails later. The same holds for a granted payment that was rejected because it was refunded before it was settled.
 func (r *Rail) orphan(ctx context.Context, o *store.CardOrphan) error {
-	o.SeenAt = r.now()
+	o.SeenAt = r.cfg.now()
 	opened := false
 	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		return r.orders.Unmatched(ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
@@ -51,7 +51,7 @@ func (r *Rail) orphan(ctx context.Context, o *store.CardOrphan) error {
 		})
 	})
 	if opened && err == nil {
-		alarm.Log(ctx, r.log, alarm.PaymentUnmatched, "no order explains money at the card processor", "object", o.Object, "order", o.OrderID, "cents", o.Cents,
+		alarm.Log(ctx, r.cfg.Log, alarm.PaymentUnmatched, "no order explains money at the card processor", "object", o.Object, "order", o.OrderID, "cents", o.Cents,
 			"currency", o.Currency, "reason", o.Reason)
 	}
 	return err
@@ -101,10 +101,10 @@ func IsPayment(object string) bool { return strings.HasPrefix(object, "pi_") }
 // or refused it with a. A refused one leaves the payment to the operator.
 func (r *Rail) unmatchedRefunded(ctx context.Context, re *store.CardRefund, id string, a *answer) error {
 	made := a == nil || a.code == string(stripe.ErrorCodeChargeAlreadyRefunded)
-	re.State, re.StripeID, re.UpdatedAt = refundSucceeded, id, r.now()
+	re.State, re.StripeID, re.UpdatedAt = refundSucceeded, id, r.cfg.now()
 	if !made {
 		re.State, re.Reason = refundFailed, "The card processor refused the refund."
-		alarm.Log(ctx, r.log, alarm.CardRefundRefused, "the card processor refuses a refund", "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
+		alarm.Log(ctx, r.cfg.Log, alarm.CardRefundRefused, "the card processor refuses a refund", "order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a)
 	}
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		o, err := store.CardOrphanByID(ctx, tx, re.Intent)

@@ -105,7 +105,7 @@ const payoutsEvery = time.Hour
 
 // payoutWatch raises an alarm when a builder owes the operator, in one process.
 type payoutWatch struct {
-	*Rail
+	cfg      *Config
 	lease    *jobs.Lease
 	month    string
 	negative map[string]bool // lines of the month that had their alarm
@@ -124,7 +124,7 @@ func (w *payoutWatch) turn(ctx context.Context) (next time.Duration, err error) 
 		line := o.Builder.Lower() + o.Currency
 		if o.Due < 0 && !w.negative[line] {
 			w.negative[line] = true
-			alarm.Log(ctx, w.log, alarm.PayoutNegative, "refunds, disputes and fees of a builder are more than the payments of the month",
+			alarm.Log(ctx, w.cfg.Log, alarm.PayoutNegative, "refunds, disputes and fees of a builder are more than the payments of the month",
 				"builder", o.Builder, "month", month, "currency", o.Currency, "due", o.Due)
 		}
 	}

@@ -85,9 +85,9 @@ func productName(name string) string {
 }
 
 // session fetches a session with its payment.
-func (r *Rail) session(ctx context.Context, id string) (*stripe.CheckoutSession, error) {
+func (p *processor) session(ctx context.Context, id string) (*stripe.CheckoutSession, error) {
 	s := &stripe.CheckoutSession{}
-	return s, r.get(ctx, "checkout/sessions/"+id, &stripe.CheckoutSessionRetrieveParams{
+	return s, p.get(ctx, "checkout/sessions/"+id, &stripe.CheckoutSessionRetrieveParams{
 		Expand: []*string{stripe.String("payment_intent.latest_charge.balance_transaction")},
 	}, s)
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/big"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -20,16 +19,12 @@ import (
 // Rail is the card rail of one account at Stripe. Its methods may be called at the same time, and in several processes that
 // share a database.
 type Rail struct {
-	cfg    Config
-	api    *api
-	log    *slog.Logger
+	*enrolments
+	*inbox
+	cfg    *Config
+	stripe *processor
 	orders rail.Orders
 	wake   jobs.Signal // of the loop that reads events
-
-	denied      atomic.Bool  // Stripe refused the key when it was asked last
-	deniedAlarm atomic.Int64 // when that raised an alarm last, in Unix nanoseconds
-	oddEvent    atomic.Int64 // when an event that is not ours did
-	badSecret   atomic.Int64 // when a webhook that no secret verifies was logged
 }
 
 var (
@@ -59,7 +54,10 @@ func New(cfg Config) (*Rail, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Rail{cfg: cfg, api: newAPI(&cfg), log: cfg.Log, wake: jobs.NewSignal()}, nil
+	c := &processor{cfg: &cfg, api: newAPI(&cfg)}
+	return &Rail{
+		enrolments: &enrolments{cfg: &cfg, stripe: c}, inbox: &inbox{cfg: &cfg, api: c.api}, cfg: &cfg, stripe: c, wake: jobs.NewSignal(),
+	}, nil
 }
 
 // keyMode reports whether a secret key has the form of one, and whether it is of the live mode.
@@ -68,15 +66,6 @@ func keyMode(key string) (ok, live bool) {
 	mode, _ = strings.CutPrefix(mode, "rk_")
 	live = strings.HasPrefix(mode, "live_")
 	return mode != key && (live || strings.HasPrefix(mode, "test_")), live
-}
-
-// now is the time of rows and jobs.
-func (r *Rail) now() time.Time { return r.cfg.Clock().UTC().Truncate(time.Microsecond) }
-
-func (r *Rail) failpoint(step string) {
-	if r.cfg.At != nil {
-		r.cfg.At(step)
-	}
 }
 
 // Connect implements [rail.Rail].
@@ -121,7 +110,7 @@ func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error 
 	if err != nil {
 		return err
 	}
-	now := r.now()
+	now := r.cfg.now()
 	row := &store.CardPayment{
 		OrderID: p.OrderID, Account: p.Account, Seller: p.Plan.Owner, Payer: p.Subscriber, State: string(Created), Attempt: 1,
 		Cents: cents, Currency: strings.ToLower(p.Plan.Price.CurrencyName()), Delegation: p.DelegationID,
@@ -206,7 +195,7 @@ func (r *Rail) delay(ctx context.Context, orderID string, unavailable error) err
 	if err != nil || !State(p.State).open() {
 		return err
 	}
-	if err := r.putDelay(ctx, p, rail.NewDelay(unavailable, r.now())); err != nil {
+	if err := r.putDelay(ctx, p, rail.NewDelay(unavailable, r.cfg.now())); err != nil {
 		return err
 	}
 	return unavailable

@@ -47,7 +47,7 @@ func (r *Rail) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) erro
 	if err := r.admitRefund(ctx, t.Tx, m); err != nil {
 		return err
 	}
-	now := r.now()
+	now := r.cfg.now()
 	return putRefund(ctx, t.Tx, &store.CardRefund{
 		ID: in.ID, OrderID: in.OrderID, Account: m.payment.Account, Origin: originSeller, State: refundCreated,
 		Cents: cents, Intent: m.payment.Intent, Reason: "refunded by " + in.By.String(), CreatedAt: now, UpdatedAt: now,
@@ -80,19 +80,19 @@ func (r *Rail) SendRefund(ctx context.Context, refundID []byte) error {
 	if !found || re.State != refundCreated {
 		return err
 	}
-	r.failpoint(atRefunding)
+	r.cfg.failpoint(atRefunding)
 	id, err := r.makeRefund(ctx, re)
 	a, ok := errors.AsType[*answer](err)
 	switch {
 	case re.Origin == originUnmatched && (err == nil || ok && a.final()):
-		r.failpoint(atRefunded)
+		r.cfg.failpoint(atRefunded)
 		return r.unmatchedRefunded(ctx, re, id, a)
 	case ok && a.final():
 		return r.refuseRefund(ctx, re, a)
 	case err != nil:
 		return later(err)
 	}
-	r.failpoint(atRefunded)
+	r.cfg.failpoint(atRefunded)
 	return r.syncRefund(ctx, id)
 }
 
@@ -104,7 +104,7 @@ func (r *Rail) makeRefund(ctx context.Context, re *store.CardRefund) (id string,
 			c.Key += fmt.Sprintf("-%d", n+1)
 		}
 		var made stripe.Refund
-		err = r.call(ctx, c, func() any {
+		err = r.stripe.call(ctx, c, func() any {
 			in := &stripe.RefundCreateParams{
 				PaymentIntent: &re.Intent, Amount: &re.Cents, Metadata: map[string]string{
 					metaInstallation: r.cfg.Installation, metaOrder: re.OrderID, metaRefund: re.ID,
@@ -124,7 +124,7 @@ func (r *Rail) makeRefund(ctx context.Context, re *store.CardRefund) (id string,
 			return "", err
 		}
 		// The key has no answer, or one that Stripe repeats for a day. Its list says whether the refund is there.
-		found, lookup := r.find(ctx, "refunds", &stripe.RefundListParams{PaymentIntent: &re.Intent}, func(metadata map[string]string) bool {
+		found, lookup := r.stripe.find(ctx, "refunds", &stripe.RefundListParams{PaymentIntent: &re.Intent}, func(metadata map[string]string) bool {
 			return metadata[metaRefund] == re.ID
 		})
 		if found != "" || lookup != nil {
@@ -147,11 +147,11 @@ func (r *Rail) refuseRefund(ctx context.Context, re *store.CardRefund, a *answer
 	disputed := a.code == string(stripe.ErrorCodeChargeDisputed) || a.code == string(stripe.ErrorCodeRefundDisputedPayment)
 	about := []any{"order", re.OrderID, "refund", re.ID, "origin", re.Origin, "answer", a}
 	if back || disputed && re.Origin == originSeller {
-		r.log.WarnContext(ctx, "the card processor refuses a refund of a payment that is disputed or refunded already", about...)
+		r.cfg.Log.WarnContext(ctx, "the card processor refuses a refund of a payment that is disputed or refunded already", about...)
 	} else {
-		alarm.Log(ctx, r.log, alarm.CardRefundRefused, "the card processor refuses a refund", about...)
+		alarm.Log(ctx, r.cfg.Log, alarm.CardRefundRefused, "the card processor refuses a refund", about...)
 	}
-	re.State, re.Reason, re.UpdatedAt = refundFailed, "The card processor refused the refund.", r.now()
+	re.State, re.Reason, re.UpdatedAt = refundFailed, "The card processor refused the refund.", r.cfg.now()
 	if back {
 		re.Reason = "The payment was refunded already."
 	}
@@ -160,7 +160,7 @@ func (r *Rail) refuseRefund(ctx context.Context, re *store.CardRefund, a *answer
 			return err
 		}
 		_, err := store.InsertCardOrphan(ctx, tx, &store.CardOrphan{
-			Object: re.Intent, OrderID: re.OrderID, Cents: re.Cents, Currency: p.Currency, SeenAt: r.now(),
+			Object: re.Intent, OrderID: re.OrderID, Cents: re.Cents, Currency: p.Currency, SeenAt: r.cfg.now(),
 			Reason: "it bought nothing, and its refund was refused",
 		})
 		return err
@@ -177,7 +177,7 @@ func (r *Rail) syncRefund(ctx context.Context, id string) error {
 		p.AddExpand(path)
 	}
 	var re stripe.Refund
-	if err := r.get(ctx, "refunds/"+url.PathEscape(id), p, &re); err != nil || re.PaymentIntent == nil {
+	if err := r.stripe.get(ctx, "refunds/"+url.PathEscape(id), p, &re); err != nil || re.PaymentIntent == nil {
 		return ignoreMissing(err)
 	}
 	payment, err := r.paymentOf(ctx, re.PaymentIntent.ID)
@@ -195,8 +195,8 @@ func (r *Rail) syncRefund(ctx context.Context, id string) error {
 	if err != nil || c.refund.State != refundFailed || State(payment.State) == Paid && payment.Intent == c.refund.Intent {
 		return err
 	}
-	asked := r.now()
-	pi, err := r.intent(ctx, c.refund.Intent)
+	asked := r.cfg.now()
+	pi, err := r.stripe.intent(ctx, c.refund.Intent)
 	if err != nil {
 		return ignoreMissing(err)
 	}
@@ -209,7 +209,7 @@ func (r *Rail) changeOfRefund(payment *store.CardPayment, re *stripe.Refund) (ch
 	if !known {
 		return change{}, fmt.Errorf("card: refund %s has the unknown status %q", re.ID, re.Status)
 	}
-	now := r.now()
+	now := r.cfg.now()
 	row := &store.CardRefund{
 		ID: re.Metadata[metaRefund], OrderID: payment.OrderID, Account: payment.Account, Origin: originProcessor, State: state,
 		Cents: re.Amount, Intent: re.PaymentIntent.ID, StripeID: re.ID, Reason: "made at the card processor",

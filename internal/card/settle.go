@@ -41,7 +41,7 @@ func (r *Rail) withDetails(p *store.CardPayment) (*payment, error) {
 
 // update stores a payment whose version is still the stored one; else the error is errChanged. It leaves the version in p as it is.
 func (r *Rail) update(ctx context.Context, tx *store.Tx, p *store.CardPayment, d *details) (err error) {
-	p.UpdatedAt = r.now()
+	p.UpdatedAt = r.cfg.now()
 	if p.Data, err = json.Marshal(d); err != nil {
 		return err
 	}
@@ -61,14 +61,14 @@ func detailsOf(p *store.CardPayment) (*details, error) {
 // [rail.ErrNoPlace], errChanged, those of the database.
 func (r *Rail) store(ctx context.Context, p *payment, t *transition) (err error) {
 	if n := t.alarm; n != nil {
-		alarm.Log(ctx, r.log, n.id, n.text, n.args...)
+		alarm.Log(ctx, r.cfg.Log, n.id, n.text, n.args...)
 	}
 	if re := t.refund; re != nil {
-		re.ID, re.CreatedAt = toll.NewUUID(), r.now()
+		re.ID, re.CreatedAt = toll.NewUUID(), r.cfg.now()
 		re.UpdatedAt = re.CreatedAt
 	}
 	if c := t.call; c != nil {
-		if c.CreatedAt = r.now(); State(t.State) == Calling {
+		if c.CreatedAt = r.cfg.now(); State(t.State) == Calling {
 			params, err := r.paramsOf(&t.payment, t.method)
 			if err != nil {
 				return err
@@ -86,10 +86,10 @@ func (r *Rail) store(ctx context.Context, p *payment, t *transition) (err error)
 			if err := putRelated(ctx, tx.Tx, t); err != nil {
 				return err
 			}
-			r.failpoint(atDeciding)
+			r.cfg.failpoint(atDeciding)
 			return nil
 		})
-		r.failpoint(atDecided)
+		r.cfg.failpoint(atDecided)
 	case writeMove:
 		if b := balanceOf(t.captured); b != nil {
 			err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return putRelated(ctx, tx, t) })
@@ -183,14 +183,14 @@ func (r *Rail) decide(ctx context.Context, t *transition) error {
 				return refusal
 			}
 		}
-		r.failpoint(atDeciding)
+		r.cfg.failpoint(atDeciding)
 		return nil
 	})
-	r.failpoint(atDecided)
+	r.cfg.failpoint(atDecided)
 	if err == nil || refusal == nil || errors.Is(refusal, rail.ErrNoPlace) || unusable(ctx, err) {
 		return err
 	}
-	alarm.Log(ctx, r.log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", t.OrderID, "state", t.State,
+	alarm.Log(ctx, r.cfg.Log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", t.OrderID, "state", t.State,
 		"err", refusal)
 	t.Undecided = true
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
@@ -200,7 +200,7 @@ func (r *Rail) decide(ctx context.Context, t *transition) error {
 		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(t.OrderID), Due: t.UpdatedAt}); err != nil {
 			return err
 		}
-		r.failpoint(atKeeping)
+		r.cfg.failpoint(atKeeping)
 		return nil
 	})
 }
@@ -231,7 +231,7 @@ func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
 			err = r.putRow(ctx, tx.Tx, &t)
 		}
 		if err == nil {
-			r.failpoint(atDeciding)
+			r.cfg.failpoint(atDeciding)
 		}
 		return err
 	})
@@ -240,7 +240,7 @@ func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
 		return nil // another process has decided it, or put the job again
 	case errors.Is(err, rail.ErrNoPlace):
 		// A late payment whose order was busy when it came.
-		pi, err := r.intent(ctx, p.Intent)
+		pi, err := r.stripe.intent(ctx, p.Intent)
 		if err != nil {
 			return err
 		}

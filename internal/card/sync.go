@@ -21,10 +21,10 @@ func (r *Rail) Sync(ctx context.Context, objectID []byte) error {
 	kind, _, _ := strings.Cut(id, "_")
 	sync := map[string]func(context.Context, string) error{
 		"pi": r.syncIntent, "cs": r.syncSession, "re": r.syncRefund, "pyr": r.syncRefund, "dp": r.syncDispute, "du": r.syncDispute,
-		"seti": r.syncSetup, "pm": r.syncMethod,
+		"seti": r.enrolments.syncSetup, "pm": r.enrolments.syncMethod,
 	}[kind]
 	if sync == nil {
-		r.log.WarnContext(ctx, "an event of the card processor is about an unknown object", "object", id)
+		r.cfg.Log.WarnContext(ctx, "an event of the card processor is about an unknown object", "object", id)
 		return nil
 	}
 	return later(sync(ctx, id))
@@ -66,8 +66,8 @@ func (r *Rail) paymentOf(ctx context.Context, intentID string) (*store.CardPayme
 }
 
 func (r *Rail) settleIntent(ctx context.Context, id string) (*store.CardPayment, error) {
-	asked := r.now()
-	pi, err := r.intent(ctx, id)
+	asked := r.cfg.now()
+	pi, err := r.stripe.intent(ctx, id)
 	if err != nil {
 		return nil, ignoreMissing(err)
 	}
@@ -105,7 +105,7 @@ func (r *Rail) lost(ctx context.Context, pi *stripe.PaymentIntent, asked time.Ti
 	if c := pi.LatestCharge; c != nil {
 		o.Refunded = c.AmountRefunded
 		if c.Disputed {
-			err := list(ctx, r, "disputes", &stripe.DisputeListParams{PaymentIntent: &pi.ID}, func(d *stripe.Dispute) (bool, error) {
+			err := list(ctx, r.stripe, "disputes", &stripe.DisputeListParams{PaymentIntent: &pi.ID}, func(d *stripe.Dispute) (bool, error) {
 				o.Disputed += withdrawn(d)
 				return false, nil
 			})
@@ -119,12 +119,12 @@ func (r *Rail) lost(ctx context.Context, pi *stripe.PaymentIntent, asked time.Ti
 
 // syncSession fetches a page. Its state settles an order that is paid; the order's own job looks at all others.
 func (r *Rail) syncSession(ctx context.Context, id string) error {
-	s, err := r.session(ctx, id)
+	s, err := r.stripe.session(ctx, id)
 	if err != nil {
 		return ignoreMissing(err)
 	}
 	if s.Mode == stripe.CheckoutSessionModeSetup {
-		return r.syncSetup(ctx, id)
+		return r.enrolments.syncSetup(ctx, id)
 	}
 	intent := ""
 	if s.PaymentIntent != nil {
@@ -138,7 +138,7 @@ func (r *Rail) syncSession(ctx context.Context, id string) error {
 		return err
 	}
 	if s.PaymentStatus == stripe.CheckoutSessionPaymentStatusNoPaymentRequired {
-		alarm.Log(ctx, r.log, alarm.CardOddPage, "a page asked for no money", "order", p.OrderID, "session", s.ID)
+		alarm.Log(ctx, r.cfg.Log, alarm.CardOddPage, "a page asked for no money", "order", p.OrderID, "session", s.ID)
 	}
 	if s.PaymentIntent == nil || s.PaymentIntent.Status != stripe.PaymentIntentStatusSucceeded {
 		return r.wakeOrder(ctx, p)
@@ -172,6 +172,6 @@ func (r *Rail) wakeOrder(ctx context.Context, p *store.CardPayment) error {
 		return nil
 	}
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		return store.PutJob(ctx, tx, store.Job{Kind: store.JobPay + "card", Key: []byte(p.OrderID), Due: r.now()})
+		return store.PutJob(ctx, tx, store.Job{Kind: store.JobPay + "card", Key: []byte(p.OrderID), Due: r.cfg.now()})
 	})
 }

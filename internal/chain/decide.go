@@ -83,8 +83,7 @@ func (r *Rail) DecideAgain(ctx context.Context, key []byte) error {
 	return err
 }
 
-// accountOf returns the account of the order of an operation. It is zero for a sale of another
-// server, which has no order.
+// accountOf returns the account of the order of an operation. It is zero for a sale of another server, which has no order.
 func (r *Rail) accountOf(ctx context.Context, op *Op) ([16]byte, error) {
 	if op.Account != ([16]byte{}) {
 		return op.Account, nil

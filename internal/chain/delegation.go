@@ -89,10 +89,9 @@ func foreignCode(account common.Address) *toll.Error {
 		WithParam("address", toll.Address(account).String())
 }
 
-// CheckSignature verifies the signature of a delegation, and its authorization where the account has no code, as the chain
-// would: it tries a payment of nothing with it. Errors: [toll.CodeChainSignature] when one of them does not verify,
-// [toll.CodeChainForeignCode] when the account does not have our code and the authorization does not give it, and those with
-// status 503.
+// CheckSignature verifies the signature of a delegation, and its authorization where the account has no code, as the chain would: it tries
+// a payment of nothing with it. Errors: [toll.CodeChainSignature] when one of them does not verify, [toll.CodeChainForeignCode] when the
+// account does not have our code and the authorization does not give it, and those with status 503.
 func (r *Rail) CheckSignature(ctx context.Context, d *rail.Delegation) error {
 	if err := r.start(ctx); err != nil {
 		return err

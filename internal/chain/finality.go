@@ -81,8 +81,7 @@ func (t *tracker) verify(ctx context.Context) (gone int, behind bool, err error)
 	return gone, false, nil
 }
 
-// undo brings an operation whose evidence is gone back to [Sent]: its bytes may land again, and are sent again. The order
-// stays as it is.
+// undo brings an operation whose evidence is gone back to [Sent]: its bytes may land again, and are sent again. The order stays as it is.
 func (t *tracker) undo(ctx context.Context, op *Op) error {
 	r := t.rail
 	r.log.WarnContext(ctx, "the evidence of an operation is gone after a reorganisation", "op", op.ID, "state", op.State, "block", op.Evidence().Block)

@@ -24,11 +24,9 @@ import (
 )
 
 const (
-	// readEvery is how often a waiting caller reads an operation that another process may change.
-	// Changes by this process wake the caller.
+	// readEvery is how often a waiting caller reads an operation that another process may change. Changes by this process wake the caller.
 	readEvery = time.Second
-	// earlyPause is the pause before a sale is signed whose authorization is valid from the next
-	// block on.
+	// earlyPause is the pause before a sale is signed whose authorization is valid from the next block on.
 	earlyPause = 150 * time.Millisecond
 	// maxRemembered bounds the cache of delegations that are already stored.
 	maxRemembered = 1 << 16
@@ -43,8 +41,7 @@ func (r *Rail) Prepare(_ context.Context, p *rail.Purchase) error {
 	return err
 }
 
-// Begin implements [rail.Rail]. Errors: [toll.CodeChainOrderConflict] for an order id that was used
-// with other content, [ErrSold].
+// Begin implements [rail.Rail]. Errors: [toll.CodeChainOrderConflict] for an order id that was used with other content, [ErrSold].
 func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error {
 	op, err := r.newOp(p)
 	if err != nil {
@@ -58,8 +55,7 @@ func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error 
 	return err
 }
 
-// newOp makes the operation of any purchase, in the state Created, or Failed when it can never be
-// paid. It stores nothing.
+// newOp makes the operation of any purchase, in the state Created, or Failed when it can never be paid. It stores nothing.
 func (r *Rail) newOp(p *rail.Purchase) (*Op, error) {
 	if p.Sale == nil {
 		return r.newOrderOp(p)
@@ -80,8 +76,7 @@ func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (ra
 	return paymentOf(op), nil
 }
 
-// Resume implements [rail.Rail]: it signs an order that is not signed yet. The relayers and the
-// tracker do the rest, in any process.
+// Resume implements [rail.Rail]: it signs an order that is not signed yet. The relayers and the tracker do the rest, in any process.
 //
 // Errors: [toll.CodeChainOrderConflict] for an order that was begun with other content; with status 503 and RetryAfterSecs
 // [toll.CodeChainUnreachable], [toll.CodeChainContracts], [toll.CodeChainRelayerLow], [toll.CodeChainFeeCap],
@@ -102,8 +97,7 @@ func (r *Rail) Resume(ctx context.Context, p *rail.Purchase) error {
 	return r.resume(ctx, op, p.Delegation)
 }
 
-// resume is [Rail.Resume] for an operation. d is its delegation. It returns nil if another process
-// has changed the operation meanwhile.
+// resume is [Rail.Resume] for an operation. d is its delegation. It returns nil if another process has changed the operation meanwhile.
 func (r *Rail) resume(ctx context.Context, op *Op, d *rail.Delegation) error {
 	var err error
 	switch op.State {
@@ -137,8 +131,7 @@ func (r *Rail) resume(ctx context.Context, op *Op, d *rail.Delegation) error {
 	return err
 }
 
-// delay stores why an operation cannot be carried on now; nil clears it. A write of another process
-// takes precedence.
+// delay stores why an operation cannot be carried on now; nil clears it. A write of another process takes precedence.
 func (r *Rail) delay(ctx context.Context, op *Op, d *rail.Delay) error {
 	if op.State != Created && op.State != Signed || d == nil && (op.Delay == nil || op.State == Created) {
 		return nil // sign and store (transactions.go) clear it themselves
@@ -151,8 +144,7 @@ func (r *Rail) delay(ctx context.Context, op *Op, d *rail.Delay) error {
 	return nil
 }
 
-// awaitOutcome resumes a stored operation until it is decided or ctx ends. It reads it at least
-// once a second.
+// awaitOutcome resumes a stored operation until it is decided or ctx ends. It reads it at least once a second.
 func (r *Rail) awaitOutcome(ctx context.Context, op *Op, d *rail.Delegation) (rail.Payment, error) {
 	changed, leave := r.waiters.Join(op.ID)
 	defer leave()
@@ -250,8 +242,7 @@ func cents(units *big.Int) int64 {
 	return n.Int64()
 }
 
-// digest tells whether two orders with the same id are equal: payer, receivers, amounts, token and
-// delegation.
+// digest tells whether two orders with the same id are equal: payer, receivers, amounts, token and delegation.
 func digest(op *Op) common.Hash {
 	content := []any{op.ID, op.Sender, op.Payer, op.Token, op.Payments, op.DelegationID, op.Delegation}
 	if op.Kind == KindSale {
@@ -268,9 +259,8 @@ func transfersOf(payments []Payment) []userop.Transfer {
 	return store.Mapped(payments, func(p Payment) userop.Transfer { return userop.Transfer(p) })
 }
 
-// sign takes an operation from Created to Signed; to Failed when it cannot be paid, which decides
-// its order; or to Included when others have carried the authorization of a sale out already.
-// Nothing has left this process before, so any process may repeat it.
+// sign takes an operation from Created to Signed; to Failed when it cannot be paid, which decides its order; or to Included when others
+// have carried the authorization of a sale out already. Nothing has left this process before, so any process may repeat it.
 func (r *Rail) sign(ctx context.Context, op *Op, d *rail.Delegation) error {
 	if err := r.Ready(ctx); err != nil {
 		return err
@@ -388,8 +378,7 @@ func (r *Rail) simulated(
 	return operation, nil
 }
 
-// remember stores the id of a delegation by its hash, before anything is signed with it. Most
-// orders find it in the cache.
+// remember stores the id of a delegation by its hash, before anything is signed with it. Most orders find it in the cache.
 func (r *Rail) remember(ctx context.Context, hash common.Hash, id string) error {
 	r.mu.Lock()
 	_, known := r.delegations[hash]
@@ -409,9 +398,8 @@ func (r *Rail) remember(ctx context.Context, hash common.Hash, id string) error 
 	return nil
 }
 
-// checkToken checks that a token of the operator's list exists on the chain and pays: a transfer of
-// a token without code would succeed and move nothing, and so would a transfer of a token that
-// answers false instead of reverting.
+// checkToken checks that a token of the operator's list exists on the chain and pays: a transfer of a token without code would succeed and
+// move nothing, and so would a transfer of a token that answers false instead of reverting.
 func (r *Rail) checkToken(ctx context.Context, op *Op) error {
 	if op.Token == (common.Address{}) || r.cfg.currency(op.Token) != "" {
 		return nil
@@ -442,8 +430,7 @@ func (r *Rail) payingAccounts(ctx context.Context, op *Op, d *rail.Delegation) (
 	return all, nil
 }
 
-// givenAuthorization returns the authorization that was handed in with a delegation, for an account
-// without code.
+// givenAuthorization returns the authorization that was handed in with a delegation, for an account without code.
 func (r *Rail) givenAuthorization(
 	d *rail.Delegation, nonce uint64,
 ) (*types.SetCodeAuthorization, error) {

@@ -15,8 +15,7 @@ import (
 	"github.com/tollhq/toll/internal/rail"
 )
 
-// Rail is the crypto rail of one environment. Its methods may be called at the same time, and in several processes that share
-// a database.
+// Rail is the crypto rail of one environment. Its methods may be called at the same time, and in several processes that share a database.
 type Rail struct {
 	cfg     Config
 	chainID *big.Int

@@ -29,8 +29,7 @@ func TokenDomain(chainID uint64, token toll.Address) (evm.Domain, bool) {
 	return evm.Domain{Name: name, Version: version, ChainID: new(big.Int).SetUint64(chainID), Contract: token}, ok
 }
 
-// Domain implements [rail.Seller]. It does not start the chain: prices are listed before anybody
-// buys.
+// Domain implements [rail.Seller]. It does not start the chain: prices are listed before anybody buys.
 func (r *Rail) Domain(token toll.Address) (evm.Domain, bool) {
 	return TokenDomain(r.cfg.ChainID, token)
 }
@@ -69,15 +68,13 @@ func (o *Op) authorization() *evm.Authorization {
 	}
 }
 
-// Sell implements [rail.Seller]. The payment is made when the token has carried the authorization
-// out, whoever sent it, even before this call. A payment that was sent fails when it cannot be
-// carried out any more: its nonce was used otherwise, or a finalized block is past its end. A
-// payment that failed before anything was sent is checked again.
+// Sell implements [rail.Seller]. The payment is made when the token has carried the authorization out, whoever sent it, even before this
+// call. A payment that was sent fails when it cannot be carried out any more: its nonce was used otherwise, or a finalized block is past
+// its end. A payment that failed before anything was sent is checked again.
 //
-// A failure has the reason word of the protocol in Params, as "reason". An authorization that is
-// not a valid payment, or that pays another order, is not stored. A signature by code of the payer
-// is checked before the payment begins; afterwards the token checks it. Errors: those of
-// [Rail.Resume].
+// A failure has the reason word of the protocol in Params, as "reason". An authorization that is not a valid payment, or that pays another
+// order, is not stored. A signature by code of the payer is checked before the payment begins; afterwards the token checks it. Errors:
+// those of [Rail.Resume].
 func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	if s.OrderID == "" {
 		return rail.Payment{}, errors.New("chain: a sale without an order")
@@ -119,9 +116,8 @@ func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 // failed is the payment of a sale that is not stored.
 func failed(f *Failure) rail.Payment { return paymentOf(&Op{State: Failed, Failure: f}) }
 
-// Again implements [rail.Seller]: it takes a sale that failed before anything was sent to Included
-// when others have had its authorization carried out since. It returns true, too, for a sale that
-// is not failed any more.
+// Again implements [rail.Seller]: it takes a sale that failed before anything was sent to Included when others have had its authorization
+// carried out since. It returns true, too, for a sale that is not failed any more.
 func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
 	if err := r.start(ctx); err != nil {
 		return false, err

@@ -34,10 +34,9 @@ func signatureForm(signature []byte) bool {
 	return len(signature) <= evm.MaxSignature && !evm.Wrapped(signature)
 }
 
-// Accepts tells whether code of an account takes a signature of a digest for the account's own (ERC-1271). false, too: the account
-// has no code, its code fails, answers otherwise than the standard says or needs more than 500,000 gas, and the signature is
-// wrapped (ERC-6492) or longer than [evm.MaxSignature]. Where endpoints have to agree, two at least say so and none denies it.
-// Errors have status 503.
+// Accepts tells whether code of an account takes a signature of a digest for the account's own (ERC-1271). false, too: the account has no
+// code, its code fails, answers otherwise than the standard says or needs more than 500,000 gas, and the signature is wrapped (ERC-6492) or
+// longer than [evm.MaxSignature]. Where endpoints have to agree, two at least say so and none denies it. Errors have status 503.
 func (r *Rail) Accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
 	if !signatureForm(signature) {
 		return false, nil

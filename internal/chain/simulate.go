@@ -137,8 +137,7 @@ type message struct {
 	Data hexutil.Bytes  `json:"input"`
 }
 
-// overrides let accounts without code have that of our accounts, as they will when the transaction comes that brings their
-// authorizations.
+// overrides let accounts without code have that of our accounts, as they will when the transaction comes that brings their authorizations.
 func overrides(all map[common.Address]account) map[common.Address]any {
 	var with map[common.Address]any
 	for a, is := range all {

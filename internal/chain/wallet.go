@@ -84,9 +84,8 @@ func (r *Rail) Seen() Seen {
 	return s
 }
 
-// Ready reports whether orders can be signed and sent now. Errors, all with status 503 and RetryAfterSecs:
-// [toll.CodeChainUnreachable], [toll.CodeChainContracts], [toll.CodeChainRelayerLow] when no relayer has the gas money of its
-// floor, [toll.CodeChainFeeCap].
+// Ready reports whether orders can be signed and sent now. Errors, all with status 503 and RetryAfterSecs: [toll.CodeChainUnreachable],
+// [toll.CodeChainContracts], [toll.CodeChainRelayerLow] when no relayer has the gas money of its floor, [toll.CodeChainFeeCap].
 func (r *Rail) Ready(ctx context.Context) error {
 	if err := r.halted(); err != nil {
 		return unusable(toll.CodeChainContracts, err)
@@ -186,10 +185,9 @@ func (r *Rail) relayersFunded(ctx context.Context) error {
 // maxRevocations is how many operations are made to disable a delegation, each after the one before has failed.
 const maxRevocations = 8
 
-// Revoke disables a delegation of an account whose key the service holds, on the chain. True says that this is done. Without an
-// error false says that the operation that does it is stored and will be sent; as it may fail, Revoke is to be asked again then,
-// too, and makes another one. A repeat does no harm. [signer.ErrNoKey] for an account that its user holds, for which
-// [Rail.Revocation] is.
+// Revoke disables a delegation of an account whose key the service holds, on the chain. True says that this is done. Without an error false
+// says that the operation that does it is stored and will be sent; as it may fail, Revoke is to be asked again then, too, and makes another
+// one. A repeat does no harm. [signer.ErrNoKey] for an account that its user holds, for which [Rail.Revocation] is.
 func (r *Rail) Revoke(ctx context.Context, d *rail.Delegation) (done bool, err error) {
 	if err := r.start(ctx); err != nil {
 		return false, err
