@@ -317,16 +317,22 @@ var rooms = map[string]room{
 		layer: "decisions",
 		ours:  "toll x402 internal/schema internal/store internal/recent",
 	},
+	"internal/tokens": {
+		what:  "permissions and their access tokens: create, renew, list, revoke; accounts and permissions as they were a moment ago",
+		layer: "decisions",
+		ours: "toll x402 internal/meter internal/store internal/ledger internal/auth internal/checkout " +
+			"internal/recent internal/refusal internal/catalogue",
+	},
 	"internal/facilitator": {
-		what:  "verify, settle, release in both bodies, top-ups on the way, permissions, sub-tasks, sales to wallets, offers and receipts",
+		what:  "verify, settle, release in both bodies, top-ups on the way, sub-tasks, sales to wallets, offers and receipts",
 		layer: "decisions",
 		ours: "toll x402 evm internal/meter internal/store internal/ledger internal/auth internal/rail internal/checkout " +
-			"internal/recent internal/refusal internal/catalogue",
+			"internal/refusal internal/catalogue internal/tokens",
 	},
 	"internal/oauth": {
 		what:  "the authorization server: clients, consents, codes, devices, refresh tokens, documents",
 		layer: "doors",
-		ours: "toll internal/meter internal/store internal/auth internal/facilitator " +
+		ours: "toll internal/meter internal/store internal/auth internal/tokens " +
 			"internal/oauthmeta internal/outbound",
 	},
 	"internal/people": {
@@ -346,7 +352,7 @@ var rooms = map[string]room{
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
 		layer: "doors",
 		ours: "toll x402 internal/apiversion internal/pace internal/meter internal/store internal/ledger internal/traces " +
-			"internal/auth internal/facilitator internal/checkout internal/events internal/people internal/plain internal/gzipped docs",
+			"internal/auth internal/tokens internal/facilitator internal/checkout internal/events internal/people internal/plain internal/gzipped docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 		tests: []string{"github.com/google/jsonschema-go"},
 	},
@@ -368,7 +374,7 @@ var rooms = map[string]room{
 		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
 		layer: "outside",
 		ours: "toll x402 internal/tempfile internal/apiversion internal/check internal/seal internal/store internal/alarm internal/traces " +
-			"internal/ledger internal/jobs internal/auth internal/catalogue internal/facilitator internal/checkout " +
+			"internal/ledger internal/jobs internal/auth internal/catalogue internal/tokens internal/facilitator internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/rails internal/people",
 		third: []string{"golang.org/x/sys/unix", "go.opentelemetry.io/otel"}, // the filter of a listener that ends
@@ -447,11 +453,11 @@ var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "
 // numbers are exact.
 var rulesRooms = []string{
 	"toll", "x402", "evm", "internal/apiversion", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
-	"internal/rail", "internal/catalogue", "internal/recent", "internal/refusal", "internal/facilitator", "internal/oauth", "internal/card/double",
+	"internal/rail", "internal/catalogue", "internal/recent", "internal/refusal", "internal/tokens", "internal/facilitator", "internal/oauth", "internal/card/double",
 }
 
 // strictRooms read messages of others, with the one strict decoder.
-var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "gateway", "internal/seller", "internal/catalogue", "internal/facilitator"}
+var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "gateway", "internal/seller", "internal/catalogue", "internal/tokens", "internal/facilitator"}
 
 // sqlRooms hold all SQL. Tests and measurements may use it to look behind the rooms.
 var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}
@@ -501,7 +507,7 @@ var goroutines = map[string]string{
 	"internal/ledger/reads.go":              "parallel reads of one call",
 	"internal/events/deliver.go":            "slots of receivers, whom their loop waits for",
 	"internal/recent/recent.go":             "one read for several callers",
-	"internal/facilitator/ended.go":         "one read for several callers",
+	"internal/tokens/keys.go":               "access tokens of one API key, which a caller waits for",
 	"internal/checkout/machine.go":          "runs of orders, whom callers wait for",
 	"internal/checkout/reconcile.go":        "parallel parts of a turn, and its slots",
 	"internal/checkout/checkout.go":         "a wait with a deadline",

@@ -7,15 +7,15 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 )
 
 // delegations has limits on money, and what they pay with.
 type delegations struct {
-	checkout    *checkout.Checkout
-	facilitator *facilitator.Facilitator
-	bounds      bounds
+	checkout *checkout.Checkout
+	tokens   *tokens.Tokens
+	bounds   bounds
 }
 
 func (d delegations) routes() []route {
@@ -123,7 +123,7 @@ func (d delegations) revokeDelegation(c *call) (*toll.ActResult, error) {
 		return nil, err
 	}
 	out, err := d.checkout.RevokeDelegation(c.context, c.caller.Address, c.param("delegationId"))
-	d.facilitator.ForgetPermissions()
+	d.tokens.Snapshots.ForgetPermissions()
 	return out, err
 }
 
@@ -160,7 +160,7 @@ type PaymentMethodRemoved struct {
 
 func (d delegations) deletePaymentMethod(c *call) (*PaymentMethodRemoved, error) {
 	err := d.checkout.RemovePaymentMethod(c.context, c.owner(), c.param("paymentMethodId"))
-	d.facilitator.ForgetPermissions()
+	d.tokens.Snapshots.ForgetPermissions()
 	return &PaymentMethodRemoved{Success: true}, err
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/apiversion"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -64,7 +64,7 @@ func FuzzBody(f *testing.F) {
 		"registerPlan": func() any { return new(toll.PlanInput) }, "registerAgent": func() any { return new(toll.AgentInput) }, "registerAgentWithPlan": func() any { return new(toll.AgentPlanInput) },
 		"mintCredits": func() any { return new(MintInput) }, "takeBackCredits": func() any { return new(TakeBackInput) }, "mintExpirableCredits": func() any { return new(MintExpirableInput) }, "createKey": func() any { return new(KeyInput) }, "updateKey": func() any { return new(KeyChange) },
 		"verify": func() any { return new(x402.VerifyRequest) }, "settle": func() any { return new(x402.SettleRequest) }, "release": func() any { return new(x402.ReleaseRequest) }, "renew": func() any { return new(x402.RenewRequest) },
-		"createPermission": func() any { return new(facilitator.PermissionRequest) }, "orderPlan": func() any { return new(OrderInput) },
+		"createPermission": func() any { return new(tokens.PermissionRequest) }, "orderPlan": func() any { return new(OrderInput) },
 		"updateAgent": func() any { return new(toll.AgentUpdate) }, "updatePlan": func() any { return new(toll.PlanUpdate) }, "createDelegation": func() any { return new(toll.DelegationInput) },
 		"createWebhook": func() any { return new(WebhookInput) }, "updateWebhook": func() any { return new(WebhookChange) },
 	}

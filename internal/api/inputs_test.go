@@ -16,9 +16,9 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -133,7 +133,7 @@ func fullBodies() map[string]func() any {
 		`{"planId":"1","creditsAmount":"1","amount":"1","creditsReceiver":` + address + `,"holderAddress":` + address + `,"creditsDuration":"1"}`: func() any { return new(api.MintExpirableInput) },
 		`{"name":"n","expiresAt":"2026-01-02T03:04:05Z","expiresInSecs":60,"version":"1.0","prefix":"p"}`:                                         func() any { return new(api.KeyInput) },
 		`{"delegationId":"d"}`: func() any { return new(api.OrderInput) },
-		`{"planId":"1","agentId":"2","allowedAgents":["2"],"redemptionLimit":"1","maxCredits":"1","orderLimit":1,"expiration":60,"expiresInSecs":60,"metadata":{"a":1},"scheme":"s","network":"n","tokenFormat":"jwt","resource":"https://a.example","accepted":{"scheme":"s","network":"n","planId":"1","extra":{"agentId":"2"}}}`:       func() any { return new(facilitator.PermissionRequest) },
+		`{"planId":"1","agentId":"2","allowedAgents":["2"],"redemptionLimit":"1","maxCredits":"1","orderLimit":1,"expiration":60,"expiresInSecs":60,"metadata":{"a":1},"scheme":"s","network":"n","tokenFormat":"jwt","resource":"https://a.example","accepted":{"scheme":"s","network":"n","planId":"1","extra":{"agentId":"2"}}}`:       func() any { return new(tokens.PermissionRequest) },
 		`{"provider":"erc4337","spendingLimitCents":"1","durationSecs":1,"currency":"usdc","providerPaymentMethodId":"p","planId":"1","maxTransactions":1,"apiKeyId":` + hash + `,"allowedRecipients":[` + address + `],"ownerAccount":` + address + `,"merchantAccountId":"m","spending_limit_cents":1,"duration_secs":1,"plan_id":"1"}`: func() any { return new(toll.DelegationInput) },
 	}
 }

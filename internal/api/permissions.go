@@ -4,14 +4,14 @@ import (
 	"net/url"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 )
 
 // permissions has access tokens of the caller.
 type permissions struct {
-	facilitator *facilitator.Facilitator
-	bounds      bounds
+	tokens *tokens.Tokens
+	bounds bounds
 }
 
 func (s permissions) routes() []route {
@@ -45,12 +45,12 @@ func (s permissions) routes() []route {
 	}
 }
 
-func (s permissions) createPermission(c *call, in *facilitator.PermissionRequest, once *store.Once) (*toll.AccessToken, error) {
+func (s permissions) createPermission(c *call, in *tokens.PermissionRequest, once *store.Once) (*toll.AccessToken, error) {
 	if in.Delegation != nil && in.Delegation.New != nil {
 		c.w.Header()["Deprecation"] = yes
 		once.Quota = s.bounds.of(store.KindDelegation, c.caller.Address)
 	}
-	out, err := s.facilitator.CreatePermission(c.context, c.caller, in, once)
+	out, err := s.tokens.Create(c.context, c.caller, in, once)
 	if err != nil {
 		c.w.Header().Del("Deprecation")
 	}
@@ -58,18 +58,18 @@ func (s permissions) createPermission(c *call, in *facilitator.PermissionRequest
 }
 
 func (s permissions) listPermissions(c *call, p store.Page, q url.Values) (none store.List[*toll.Permission], err error) {
-	asked := facilitator.PermissionQuery{Status: q.Get("status"), Page: p}
+	asked := tokens.PermissionQuery{Status: q.Get("status"), Page: p}
 	if id := q.Get("planId"); id != "" {
 		var err error
 		if asked.PlanID, err = toll.ParsePlanID(id); err != nil {
 			return none, err
 		}
 	}
-	return s.facilitator.Permissions(c.context, c.caller.Address, asked)
+	return s.tokens.List(c.context, c.caller.Address, asked)
 }
 
 func (s permissions) readPermission(c *call, hash toll.Hash) (*toll.Permission, error) {
-	return s.facilitator.Permission(c.context, c.caller.Address, hash)
+	return s.tokens.Get(c.context, c.caller.Address, hash)
 }
 
 // PermissionRevoked is the answer to the revocation of a permission.
@@ -80,7 +80,7 @@ type PermissionRevoked struct {
 }
 
 func (s permissions) revokePermission(c *call, hash toll.Hash) (*PermissionRevoked, error) {
-	err := s.facilitator.RevokePermission(c.context, c.caller.Address, hash)
+	err := s.tokens.Revoke(c.context, c.caller.Address, hash)
 	return &PermissionRevoked{Success: true, PermissionHash: hash, Status: toll.StatusRevoked}, err
 }
 

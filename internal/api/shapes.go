@@ -9,8 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -201,9 +201,9 @@ func aliases() map[reflect.Type]reflect.Type {
 		reflect.TypeFor[toll.Change[json.RawMessage]]():   reflect.TypeFor[nullable[map[string]any]](),
 		reflect.TypeFor[toll.Change[map[string]string]](): reflect.TypeFor[nullable[map[string]string]](),
 
-		reflect.TypeFor[facilitator.PermissionRequest](): reflect.TypeFor[facilitator.PermissionBody](),
-		reflect.TypeFor[facilitator.DelegationBody]():    reflect.TypeFor[delegationShape](),
-		reflect.TypeFor[facilitator.AcceptedBody]():      reflect.TypeFor[acceptedShape](),
+		reflect.TypeFor[tokens.PermissionRequest](): reflect.TypeFor[tokens.PermissionBody](),
+		reflect.TypeFor[tokens.DelegationBody]():    reflect.TypeFor[delegationShape](),
+		reflect.TypeFor[tokens.AcceptedBody]():      reflect.TypeFor[acceptedShape](),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -34,9 +35,10 @@ func (s *stack) waiting(wait time.Duration, change func(*facilitator.Deps)) *sta
 	s.t.Helper()
 	d := facilitator.Deps{
 		Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: s.built.Checkout, Clock: s.clock.now, TopUpWait: wait,
-		Catalogue: catalogue.New(s.store, catalogue.Brand{}, s.clock.now, nil),
 	}
 	change(&d)
+	d.Catalogue = catalogue.New(s.store, catalogue.Brand{}, d.Clock, nil)
+	d.Tokens = tokens.New(tokens.Deps{Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: s.built.Checkout, Catalogue: d.Catalogue, Clock: d.Clock})
 	built := s.built
 	built.Facilitator, built.Policy.OrderWait = facilitator.New(d), wait
 	server := httptest.NewServer(api.New(built))

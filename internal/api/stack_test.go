@@ -28,6 +28,7 @@ import (
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/internal/traces"
 )
 
@@ -143,12 +144,14 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 	desk := checkout.New(checkout.Deps{
 		Store: st, Ledger: s.ledger, Queue: queue, Rails: rails, Clock: s.clock.now, Log: log, SignReference: s.auth.SignReference, OpenReference: s.auth.OpenReference,
 	})
+	sold := catalogue.New(st, catalogue.Brand{}, s.clock.now, log)
 	s.fac = facilitator.New(facilitator.Deps{
+		Tokens:  tokens.New(tokens.Deps{Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Catalogue: sold, Clock: s.clock.now}),
 		Horizon: 400 * 24 * time.Hour,
-		Store:   st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Catalogue: catalogue.New(st, catalogue.Brand{}, s.clock.now, log), Clock: s.clock.now, Log: log, TopUpWait: long,
+		Store:   st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Catalogue: sold, Clock: s.clock.now, Log: log, TopUpWait: long,
 	})
 	happened := events.New(events.Config{
-		Store: st, Ledger: s.ledger, Settlements: s.fac.Settlements, Permission: s.fac.Permission, Seal: ring.Seal, Open: ring.Open,
+		Store: st, Ledger: s.ledger, Settlements: s.fac.Settlements, Permission: s.fac.Tokens.Get, Seal: ring.Seal, Open: ring.Open,
 		Outbound: outbound.Config{Loopback: true, Timeout: long}, Clock: s.clock.now, Log: log,
 	})
 	persons, err := people.New(people.Deps{

@@ -14,10 +14,10 @@ import (
 	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
 )
@@ -154,7 +154,7 @@ func TestChargeRefusedLate(t *testing.T) {
 				p := s.plan(fiat)
 				method := s.enrol(good)
 				d := s.cardDelegation(method, 1000)
-				c := s.call(p, s.agent(nil, p), s.token(p, s1, func(r *facilitator.PermissionRequest) { with(d)(r); r.Network = "stripe" }))
+				c := s.call(p, s.agent(nil, p), s.token(p, s1, func(r *tokens.PermissionRequest) { with(d)(r); r.Network = "stripe" }))
 
 				// Without a hold verify spends nothing, and settle buys.
 				v, err := c.verify(s.one(), nil)

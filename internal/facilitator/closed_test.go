@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -13,7 +13,7 @@ import (
 // not before.
 func TestPermissionClosed(t *testing.T) {
 	const life = 2 * time.Minute
-	minutes := func(r *facilitator.PermissionRequest) {
+	minutes := func(r *tokens.PermissionRequest) {
 		secs := int64(life / time.Second)
 		r.ExpiresInSecs = &secs
 	}
@@ -22,9 +22,9 @@ func TestPermissionClosed(t *testing.T) {
 		*call
 		hash toll.Hash
 	}
-	revoke := func(p *payer) { p.must(p.at(1).RevokePermission(p.ctx, s1, p.hash)) }
+	revoke := func(p *payer) { p.must(p.at(1).Tokens.Revoke(p.ctx, s1, p.hash)) }
 	for name, c := range map[string]struct {
-		limits func(*facilitator.PermissionRequest)
+		limits func(*tokens.PermissionRequest)
 		// do returns a request that the builder may still try to settle, "" for none.
 		do     func(p *payer) string
 		closed bool
@@ -93,12 +93,12 @@ func TestPermissionClosed(t *testing.T) {
 				token := s.token(plan, s1, c.limits)
 				p := &payer{s, s.call(plan, s.agent(nil, plan), token), token.PermissionHash}
 				id := c.do(p)
-				record, err := s.at(1).Permission(s.ctx, s1, p.hash)
+				record, err := s.at(1).Tokens.Get(s.ctx, s1, p.hash)
 				s.must(err)
 				if record.Closed != c.closed {
 					t.Fatalf("closed is %v", record.Closed)
 				}
-				list, err := s.at(1).Permissions(s.ctx, s1, facilitator.PermissionQuery{PlanID: plan.ID})
+				list, err := s.at(1).Tokens.List(s.ctx, s1, tokens.PermissionQuery{PlanID: plan.ID})
 				s.must(err)
 				if list.Items[0].Closed && !c.closed {
 					t.Error("the list says that it is closed")
@@ -119,8 +119,13 @@ func TestPermissionClosed(t *testing.T) {
 // with a hold and without.
 func (c *call) burned(id string) (sum toll.Credits) {
 	c.s.Helper()
-	before, err := c.s.one().Balance(c.s.ctx, toll.PlanID(c.required.Accepts[0].PlanID), s1, false)
-	c.s.must(err)
+	balance := func() toll.Credits {
+		b, err := c.s.one().checkout.Balance(c.s.ctx, &toll.Plan{ID: toll.PlanID(c.required.Accepts[0].PlanID)}, s1, false)
+		c.s.must(err)
+		return b.Balance
+	}
+	before := balance()
+	var err error
 	if id != "" {
 		_, err := c.settle(c.s.one(), id, amount(5))
 		c.s.must(err)
@@ -131,9 +136,7 @@ func (c *call) burned(id string) (sum toll.Credits) {
 		_, err = c.settle(c.s.one(), v.AgentRequestID, nil)
 		c.s.must(err)
 	}
-	after, err := c.s.one().Balance(c.s.ctx, toll.PlanID(c.required.Accepts[0].PlanID), s1, false)
-	c.s.must(err)
-	return before.Balance - after.Balance
+	return before - balance()
 }
 
 // TestPermissionClosed_Events: the event of a revocation was made from a record that is older than
@@ -142,7 +145,7 @@ func TestPermissionClosed_Events(t *testing.T) {
 	each(t, func(s *scene) {
 		plan := s.plan(nil)
 		token := s.token(plan, s1, nil)
-		s.must(s.one().RevokePermission(s.ctx, s1, token.PermissionHash))
+		s.must(s.one().Tokens.Revoke(s.ctx, s1, token.PermissionHash))
 		var claims int
 		s.must(s.one().store.QueryRow(s.ctx, `SELECT count(*) FROM events WHERE data LIKE '%"closed":true%'`).Scan(&claims))
 		if claims != 0 {

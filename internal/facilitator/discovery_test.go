@@ -199,7 +199,7 @@ func TestBazaarOfStrangers(t *testing.T) {
 func TestSignedReceipts(t *testing.T) {
 	s := newScene(t, "sqlite", 1)
 	i := s.one()
-	f := facilitator.New(facilitator.Deps{Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Clock: s.clock.now, Receipts: true, Service: b2})
+	f := facilitator.New(facilitator.Deps{Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Tokens: i.Tokens, Clock: s.clock.now, Receipts: true, Service: b2})
 	p := s.plan(dynamic(1, 10))
 	a := s.agent(nil, p)
 	s.mint(p, s1, 100)

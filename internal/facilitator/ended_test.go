@@ -9,9 +9,9 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 )
 
 // TestEndedKey: every access token of an ended key is over, also one that was made while it ended, and in another process as
@@ -30,7 +30,7 @@ func TestEndedKey(t *testing.T) {
 		s.must(err)
 		create := func(i *instance, key toll.APIKey) (*toll.AccessToken, error) {
 			who := auth.Caller{Address: s1, KeyID: key.ID, Rights: key.Rights}
-			return i.CreatePermission(s.ctx, who, &facilitator.PermissionRequest{PlanID: p.ID}, nil)
+			return i.Tokens.Create(s.ctx, who, &tokens.PermissionRequest{PlanID: p.ID}, nil)
 		}
 		stays, err := create(s.one(), other)
 		s.must(err)
@@ -122,14 +122,14 @@ func TestEndedKey_Interrupted(t *testing.T) {
 		s.mint(p, s1, 100)
 		key, err := s.one().auth.CreateKey(s.ctx, auth.Local(s1), auth.KeyParams{}, nil)
 		s.must(err)
-		token, err := s.one().CreatePermission(s.ctx, auth.Caller{Address: s1, KeyID: key.ID}, &facilitator.PermissionRequest{PlanID: p.ID}, nil)
+		token, err := s.one().Tokens.Create(s.ctx, auth.Caller{Address: s1, KeyID: key.ID}, &tokens.PermissionRequest{PlanID: p.ID}, nil)
 		s.must(err)
-		s.one().auth.EndTokensBy(crashing{s.one()})
+		s.one().auth.EndTokensBy(crashing{s.one().Tokens})
 		if _, err := s.one().auth.EndKey(s.ctx, s1, key.ID); !errors.Is(err, errCrash) {
 			s.Fatal("the end was not interrupted")
 		}
 		again := s.one()
-		again.auth.EndTokensBy(again)
+		again.auth.EndTokensBy(again.Tokens)
 		queue := again.endingJobs(s)
 		if n, err := queue.RunDue(s.ctx); n != 0 || err != nil {
 			s.Error(n, err)
@@ -155,7 +155,7 @@ func TestEndedKey_LastSecond(t *testing.T) {
 	p := s.plan(nil)
 	for left, ok := range map[time.Duration]bool{0: false, 300 * time.Millisecond: false, time.Second: true} {
 		caller := auth.Caller{Address: s1, Ends: s.clock.now().Add(left)}
-		_, err := s.one().CreatePermission(s.ctx, caller, &facilitator.PermissionRequest{PlanID: p.ID}, nil)
+		_, err := s.one().Tokens.Create(s.ctx, caller, &tokens.PermissionRequest{PlanID: p.ID}, nil)
 		if ok {
 			s.must(err)
 		} else {

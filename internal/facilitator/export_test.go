@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -74,8 +75,8 @@ func (f *Facilitator) Answer(stored []byte, s Settled) (*x402.SettleResponse, er
 
 // Kept returns what is kept of an account and a permission, and whether both are.
 func Kept(f *Facilitator, account ledger.AccountID, hash toll.Hash) (ledger.Account, ledger.Permission, bool) {
-	a, known, _ := f.accounts.Get(context.Background(), account)
-	p, both, _ := f.permissions.Get(context.Background(), permissionKey{account, hash})
+	a, known, _ := f.snapshots.Account(context.Background(), account)
+	p, both, _ := f.snapshots.Permission(context.Background(), tokens.Key{Account: account, Hash: hash})
 	return a, p, known && both
 }
 

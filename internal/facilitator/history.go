@@ -28,9 +28,7 @@ type RequestQuery struct {
 // next is the cursor of the page behind, "" at the end; a page may have fewer requests than it may: see
 // [ledger.Ledger.History]. Errors: [toll.CodeBadRequest] for what does not go together and for too many
 // open holds, [toll.CodePlanNotFound], [toll.CodeNotPlanOwner], [toll.CodeBadPage].
-func (f *Facilitator) Requests(
-	ctx context.Context, caller toll.Address, q RequestQuery,
-) (page []*toll.Settlement, next string, err error) {
+func (f *Facilitator) Requests(ctx context.Context, caller toll.Address, q RequestQuery) (page []*toll.Settlement, next string, err error) {
 	by := func(path, message string) error { return toll.Faults([]toll.Fault{{Path: path, Message: message}}) }
 	filter := ledger.HistoryFilter{Plan: q.Plan, Agent: q.Agent, State: q.State, Since: q.Since, Until: q.Until}
 	now := f.Clock()

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -26,7 +26,7 @@ func TestStateChangesBetweenVerifyAndSettle(t *testing.T) {
 			s.clock.add(24 * time.Hour)
 		}, toll.CodePermissionExpired},
 		"access token revoked": {func(s *scene, _ *toll.Plan, _ *toll.Agent, tok *toll.AccessToken) {
-			s.must(s.one().RevokePermission(s.ctx, s1, tok.PermissionHash))
+			s.must(s.one().Tokens.Revoke(s.ctx, s1, tok.PermissionHash))
 		}, toll.CodePermissionRevoked},
 		"agent unlisted": {func(s *scene, _ *toll.Plan, a *toll.Agent, _ *toll.AccessToken) {
 			a.IsListed = false
@@ -80,7 +80,7 @@ func TestLapsedHold(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		s.mint(p, s1, 15)
-		c := s.call(p, nil, s.token(p, s1, func(r *facilitator.PermissionRequest) { secs := int64(120); r.ExpiresInSecs = &secs }))
+		c := s.call(p, nil, s.token(p, s1, func(r *tokens.PermissionRequest) { secs := int64(120); r.ExpiresInSecs = &secs }))
 		in, late := c.hold(nil).AgentRequestID, c.hold(nil).AgentRequestID
 		s.clock.add(120*time.Second + time.Hour)
 		c.burn(in, nil)

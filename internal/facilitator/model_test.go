@@ -305,7 +305,7 @@ func runModel(t *rapid.T, s *scene) {
 			}
 		},
 		"": func(t *rapid.T) {
-			b, err := s.one().Balance(s.ctx, p.ID, s1, false)
+			b, err := s.one().checkout.Balance(s.ctx, p, s1, false)
 			if err != nil {
 				want("balance: %v", err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -53,7 +54,7 @@ type payment struct {
 	urlMatching, verbMatching string
 }
 
-func (p *payment) permission() permissionKey { return permissionKey{p.account, p.claims.Hash} }
+func (p *payment) permission() tokens.Key { return tokens.Key{Account: p.account, Hash: p.claims.Hash} }
 
 // newPayment returns a payment of which nothing was read.
 func newPayment(stock bool) *payment { return &payment{stock: stock, claims: &noClaims} }
@@ -308,7 +309,7 @@ func (f *Facilitator) afterToken(ctx context.Context, p *payment, e *toll.Error)
 	if e == nil || e.Reason == "" {
 		return e
 	}
-	perm, _, err := f.permissions.Get(ctx, p.permission())
+	perm, _, err := f.snapshots.Permission(ctx, p.permission())
 	if err != nil {
 		return toll.AsError(err)
 	}
@@ -331,7 +332,7 @@ func (f *Facilitator) bindAgent(ctx context.Context, p *payment) *toll.Error {
 		allowed = []toll.AgentID{p.claims.AgentID}
 	} else {
 		var err error
-		if allowed, _, err = f.bound.Get(ctx, p.permission()); err != nil {
+		if allowed, err = f.snapshots.Agents(ctx, p.permission()); err != nil {
 			return toll.AsError(err)
 		}
 	}

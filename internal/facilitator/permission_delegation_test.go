@@ -7,8 +7,8 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -18,30 +18,30 @@ func TestPermissionWithDelegation(t *testing.T) {
 		made, err := s.one().auth.CreateKey(s.ctx, auth.Local(s1), auth.KeyParams{}, nil)
 		s.must(err)
 		key, other := made.ID, toll.NewHash()
-		create := func(who auth.Caller, d *facilitator.DelegationConfig) (*toll.AccessToken, error) {
-			return s.one().CreatePermission(s.ctx, who, &facilitator.PermissionRequest{PlanID: p.ID, Delegation: d}, nil)
+		create := func(who auth.Caller, d *tokens.DelegationConfig) (*toll.AccessToken, error) {
+			return s.one().Tokens.Create(s.ctx, who, &tokens.PermissionRequest{PlanID: p.ID, Delegation: d}, nil)
 		}
 		me := auth.Caller{Address: s1, KeyID: key}
 		foreignPlan := s.plan(nil).ID
 		for name, row := range map[string]struct {
 			who  auth.Caller
-			d    *facilitator.DelegationConfig
+			d    *tokens.DelegationConfig
 			code toll.Code
 		}{
-			"not an id":      {me, &facilitator.DelegationConfig{ID: "x"}, toll.CodeBadUUID},
-			"not a token":    {me, &facilitator.DelegationConfig{ID: "a.b.c"}, toll.CodeDelegationNotFound},
-			"somebody's":     {auth.Caller{Address: s2}, &facilitator.DelegationConfig{ID: s.delegation(100, nil)}, toll.CodeDelegationNotFound},
-			"another key's":  {me, &facilitator.DelegationConfig{ID: s.delegation(100, nil), APIKeyID: &other}, toll.CodePaymentMethodNotAllowed},
-			"for other plan": {me, &facilitator.DelegationConfig{ID: s.delegation(100, func(in *toll.DelegationInput) { in.PlanID = &foreignPlan })}, toll.CodeDelegationPlanMismatch},
+			"not an id":      {me, &tokens.DelegationConfig{ID: "x"}, toll.CodeBadUUID},
+			"not a token":    {me, &tokens.DelegationConfig{ID: "a.b.c"}, toll.CodeDelegationNotFound},
+			"somebody's":     {auth.Caller{Address: s2}, &tokens.DelegationConfig{ID: s.delegation(100, nil)}, toll.CodeDelegationNotFound},
+			"another key's":  {me, &tokens.DelegationConfig{ID: s.delegation(100, nil), APIKeyID: &other}, toll.CodePaymentMethodNotAllowed},
+			"for other plan": {me, &tokens.DelegationConfig{ID: s.delegation(100, func(in *toll.DelegationInput) { in.PlanID = &foreignPlan })}, toll.CodeDelegationPlanMismatch},
 		} {
 			if _, err := create(row.who, row.d); !errors.Is(err, toll.NewError(row.code)) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		d := s.delegation(100, nil)
-		tok, err := create(me, &facilitator.DelegationConfig{ID: d, APIKeyID: &key})
+		tok, err := create(me, &tokens.DelegationConfig{ID: d, APIKeyID: &key})
 		s.must(err)
-		rec, err := s.at(1).Permission(s.ctx, s1, tok.PermissionHash)
+		rec, err := s.at(1).Tokens.Get(s.ctx, s1, tok.PermissionHash)
 		if err != nil || rec.DelegationID == nil || *rec.DelegationID != d || rec.APIKeyID == nil || *rec.APIKeyID != key || tok.Warnings != nil {
 			t.Errorf("%v %+v", err, rec)
 		}
@@ -56,13 +56,13 @@ func TestPermissionWithInlineDelegation(t *testing.T) {
 			s.must(s.one().store.QueryRow(s.ctx, `SELECT count(*) FROM delegations`).Scan(&n))
 			return n
 		}
-		decode := func(body string) *facilitator.PermissionRequest {
-			var r facilitator.PermissionRequest
+		decode := func(body string) *tokens.PermissionRequest {
+			var r tokens.PermissionRequest
 			s.must(x402.Decode([]byte(`{"planId":"`+string(p.ID)+`",`+body+`}`), &r))
 			return &r
 		}
 		create := func(body string, once *store.Once) (*toll.AccessToken, error) {
-			return s.one().CreatePermission(s.ctx, auth.Caller{Address: s1}, decode(body), once)
+			return s.one().Tokens.Create(s.ctx, auth.Caller{Address: s1}, decode(body), once)
 		}
 		tok, err := create(`"delegationConfig":{"spending_limit_cents":200,"duration_secs":"600","max_transactions":3}`, nil)
 		s.must(err)
@@ -98,7 +98,7 @@ func TestPermissionWithInlineDelegation(t *testing.T) {
 		if n := delegations(); n != before {
 			t.Errorf("%d delegations of refused requests", n-before)
 		}
-		list, err := s.one().Permissions(s.ctx, s1, facilitator.PermissionQuery{})
+		list, err := s.one().Tokens.List(s.ctx, s1, tokens.PermissionQuery{})
 		if err != nil || list.Total != 2 {
 			t.Errorf("%v, %d permissions", err, list.Total)
 		}
@@ -114,13 +114,13 @@ func TestDelegationConfig(t *testing.T) {
 		`{"cardId":"pm_1"}`: "",
 		`{"card_id":"pm_1","providerPaymentMethodId":"pm_1"}`: "",
 	} {
-		var r facilitator.PermissionRequest
+		var r tokens.PermissionRequest
 		if err := x402.Decode([]byte(`{"planId":"11","delegationConfig":`+body+`}`), &r); err != nil || r.Delegation.ID != want || (r.Delegation.New == nil) == (want == "") {
 			t.Errorf("%s: %v %+v", body, err, r.Delegation)
 		}
 	}
 	for _, none := range []string{`{}`, `null`, `{"delegationId":null}`, `{"delegation_id":"","delegationToken":null}`} {
-		var r facilitator.PermissionRequest
+		var r tokens.PermissionRequest
 		if err := x402.Decode([]byte(`{"planId":"11","delegationConfig":`+none+`}`), &r); err != nil || r.Delegation != nil {
 			t.Errorf("%s: %v %+v", none, err, r.Delegation)
 		}
@@ -134,7 +134,7 @@ func TestDelegationConfig(t *testing.T) {
 		`{"spendingLimitCents":1.5}`:                                                                  toll.CodeBadNumber,
 		`[]`:                                                                                          toll.CodeBadRequest,
 	} {
-		var r facilitator.PermissionRequest
+		var r tokens.PermissionRequest
 		if err := x402.Decode([]byte(`{"planId":"11","delegationConfig":`+body+`}`), &r); !errors.Is(err, toll.NewError(code)) {
 			t.Errorf("%s: %v", body, err)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/tokens"
 )
 
 // TestUnknownMembersOfPermission: what a body of unknown members costs is reading it, a few allocations for each.
@@ -18,7 +18,7 @@ func TestUnknownMembersOfPermission(t *testing.T) {
 		body.WriteString(`,"delegation-confi` + strconv.Itoa(i) + `":1`)
 	}
 	body.WriteString(`,"DELEGATION_config":{"delegationId":"d"}}`)
-	var r facilitator.PermissionRequest
+	var r tokens.PermissionRequest
 	allocs := testing.AllocsPerRun(1, func() {
 		if err := r.UnmarshalJSON([]byte(body.String())); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -44,11 +44,11 @@ func TestPermission_DelegationThatCannotPay(t *testing.T) {
 			},
 		} {
 			p := s.plan(row.plan)
-			req := &facilitator.PermissionRequest{PlanID: p.ID, Delegation: &facilitator.DelegationConfig{ID: row.delegation, New: row.inline}}
+			req := &tokens.PermissionRequest{PlanID: p.ID, Delegation: &tokens.DelegationConfig{ID: row.delegation, New: row.inline}}
 			if row.inline != nil {
 				row.inline.PlanID = &p.ID
 			}
-			tok, err := s.one().CreatePermission(s.ctx, auth.Caller{Address: s1}, req, nil)
+			tok, err := s.one().Tokens.Create(s.ctx, auth.Caller{Address: s1}, req, nil)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
@@ -74,8 +74,8 @@ func TestPermission_DelegationThatCannotPay(t *testing.T) {
 		// Nothing is bought for a free plan, so its delegation is not measured.
 		for name, free := range map[string]func(*toll.Plan){"free": free, "trial": func(p *toll.Plan) { free(p); p.IsTrial = true }} {
 			p := s.plan(free)
-			tok, err := s.one().CreatePermission(s.ctx, auth.Caller{Address: s1}, &facilitator.PermissionRequest{
-				PlanID: p.ID, Delegation: &facilitator.DelegationConfig{ID: usedUp},
+			tok, err := s.one().Tokens.Create(s.ctx, auth.Caller{Address: s1}, &tokens.PermissionRequest{
+				PlanID: p.ID, Delegation: &tokens.DelegationConfig{ID: usedUp},
 			}, nil)
 			if err != nil || tok.DelegationID == nil || tok.Warnings != nil {
 				t.Errorf("%s: %v %+v", name, err, tok)
@@ -101,8 +101,8 @@ func TestPermission_DelegationWithoutAuthority(t *testing.T) {
 			toll.CodeDelegationNotFound:     toll.NewUUID(),
 			toll.CodeDelegationPlanMismatch: s.delegation(100, func(in *toll.DelegationInput) { in.PlanID = &other }),
 		} {
-			_, err := s.one().CreatePermission(s.ctx, auth.Caller{Address: s1, KeyID: key}, &facilitator.PermissionRequest{
-				PlanID: p.ID, Delegation: &facilitator.DelegationConfig{ID: d},
+			_, err := s.one().Tokens.Create(s.ctx, auth.Caller{Address: s1, KeyID: key}, &tokens.PermissionRequest{
+				PlanID: p.ID, Delegation: &tokens.DelegationConfig{ID: d},
 			}, nil)
 			if !errors.Is(err, toll.NewError(code)) {
 				t.Errorf("%v, want %s", err, code)

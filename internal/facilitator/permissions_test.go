@@ -10,13 +10,13 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
 func TestPermissionRequest(t *testing.T) {
-	type want = facilitator.PermissionRequest
+	type want = tokens.PermissionRequest
 	secs := func(n int64) *int64 { return &n }
 	end := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	for body, w := range map[string]want{
@@ -28,11 +28,11 @@ func TestPermissionRequest(t *testing.T) {
 			PlanID: "11", AllowedAgents: []toll.AgentID{"12", "13"}, RedemptionLimit: toll.Credits(20).Ptr(), ExpiresInSecs: secs(90),
 			Resource: "https://a.example/mcp"},
 		`{"accepted":{"scheme":"svc:erc4337","network":"eip155:84532","planId":"11","extra":{"agentId":"12","version":"1"}},"delegationConfig":{"delegationId":"x"}}`: {
-			PlanID: "11", AgentID: "12", Scheme: "svc:erc4337", Network: "eip155:84532", Delegation: &facilitator.DelegationConfig{ID: "x"}, Nested: true},
+			PlanID: "11", AgentID: "12", Scheme: "svc:erc4337", Network: "eip155:84532", Delegation: &tokens.DelegationConfig{ID: "x"}, Nested: true},
 		`{"accepted":{"planId":"11"},"planId":"11","delegationConfig":null,"metadata":null,"expiresAt":"2026-12-01T00:00:00Z"}`: {
 			PlanID: "11", Nested: true, ExpiresAt: end},
 	} {
-		var got facilitator.PermissionRequest
+		var got tokens.PermissionRequest
 		if err := x402.Decode([]byte(body), &got); err != nil {
 			t.Errorf("%s: %v", body, err)
 			continue
@@ -54,7 +54,7 @@ func TestPermissionRequest(t *testing.T) {
 		`{"planId":"11","resource":"https://u@a.example/"}`:                       "resource",
 		`{"planId":"11","allowedAgents":["1"` + strings.Repeat(`,"1"`, 64) + `]}`: "allowedAgents",
 	} {
-		var got facilitator.PermissionRequest
+		var got tokens.PermissionRequest
 		err := x402.Decode([]byte(body), &got)
 		b, _ := json.Marshal(toll.AsError(err).Params)
 		if !errors.Is(err, toll.NewError(toll.CodeBadRequest)) || !strings.Contains(string(b), `"`+path+`"`) {
@@ -67,37 +67,37 @@ func TestCreatePermission(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(nil)
 		a, foreign := s.agent(nil, p), s.agent(nil, s.plan(nil))
-		create := func(f func(r *facilitator.PermissionRequest)) (*toll.AccessToken, error) {
-			r := &facilitator.PermissionRequest{PlanID: p.ID}
+		create := func(f func(r *tokens.PermissionRequest)) (*toll.AccessToken, error) {
+			r := &tokens.PermissionRequest{PlanID: p.ID}
 			f(r)
-			return s.one().CreatePermission(s.ctx, auth.Caller{Address: s1}, r, nil)
+			return s.one().Tokens.Create(s.ctx, auth.Caller{Address: s1}, r, nil)
 		}
 		n := func(n int64) *int64 { return &n }
 		for name, row := range map[string]struct {
-			f    func(r *facilitator.PermissionRequest)
+			f    func(r *tokens.PermissionRequest)
 			code toll.Code
 		}{
-			"unknown plan":  {func(r *facilitator.PermissionRequest) { r.PlanID = toll.NewPlanID() }, toll.CodePaymentPlanNotFound},
-			"unknown agent": {func(r *facilitator.PermissionRequest) { r.AgentID = toll.NewAgentID() }, toll.CodePaymentAgentNotFound},
-			"foreign agent": {func(r *facilitator.PermissionRequest) { r.AgentID = foreign.ID }, toll.CodeAgentMismatch},
-			"foreign among": {func(r *facilitator.PermissionRequest) { r.AllowedAgents = []toll.AgentID{a.ID, foreign.ID} }, toll.CodeAgentMismatch},
-			"contradiction": {func(r *facilitator.PermissionRequest) { r.AgentID, r.AllowedAgents = a.ID, []toll.AgentID{foreign.ID} }, toll.CodeAgentMismatch},
-			"delegation": {func(r *facilitator.PermissionRequest) {
-				r.Delegation = &facilitator.DelegationConfig{ID: toll.NewUUID()}
+			"unknown plan":  {func(r *tokens.PermissionRequest) { r.PlanID = toll.NewPlanID() }, toll.CodePaymentPlanNotFound},
+			"unknown agent": {func(r *tokens.PermissionRequest) { r.AgentID = toll.NewAgentID() }, toll.CodePaymentAgentNotFound},
+			"foreign agent": {func(r *tokens.PermissionRequest) { r.AgentID = foreign.ID }, toll.CodeAgentMismatch},
+			"foreign among": {func(r *tokens.PermissionRequest) { r.AllowedAgents = []toll.AgentID{a.ID, foreign.ID} }, toll.CodeAgentMismatch},
+			"contradiction": {func(r *tokens.PermissionRequest) { r.AgentID, r.AllowedAgents = a.ID, []toll.AgentID{foreign.ID} }, toll.CodeAgentMismatch},
+			"delegation": {func(r *tokens.PermissionRequest) {
+				r.Delegation = &tokens.DelegationConfig{ID: toll.NewUUID()}
 			}, toll.CodeDelegationNotFound},
-			"scheme":           {func(r *facilitator.PermissionRequest) { r.Scheme = "svc:card-delegation" }, toll.CodeUnsupportedScheme},
-			"network":          {func(r *facilitator.PermissionRequest) { r.Network = "eip155:8453" }, toll.CodeWrongNetwork},
-			"0 s":              {func(r *facilitator.PermissionRequest) { r.ExpiresInSecs = n(0) }, toll.CodeBadNumber},
-			"-1 s":             {func(r *facilitator.PermissionRequest) { r.ExpiresInSecs = n(-1) }, toll.CodeBadNumber},
-			"365 days and 1 s": {func(r *facilitator.PermissionRequest) { r.ExpiresInSecs = n(365*86400 + 1) }, toll.CodeBadNumber},
-			"past":             {func(r *facilitator.PermissionRequest) { r.ExpiresAt = start.Add(-time.Hour) }, toll.CodeBadNumber},
+			"scheme":           {func(r *tokens.PermissionRequest) { r.Scheme = "svc:card-delegation" }, toll.CodeUnsupportedScheme},
+			"network":          {func(r *tokens.PermissionRequest) { r.Network = "eip155:8453" }, toll.CodeWrongNetwork},
+			"0 s":              {func(r *tokens.PermissionRequest) { r.ExpiresInSecs = n(0) }, toll.CodeBadNumber},
+			"-1 s":             {func(r *tokens.PermissionRequest) { r.ExpiresInSecs = n(-1) }, toll.CodeBadNumber},
+			"365 days and 1 s": {func(r *tokens.PermissionRequest) { r.ExpiresInSecs = n(365*86400 + 1) }, toll.CodeBadNumber},
+			"past":             {func(r *tokens.PermissionRequest) { r.ExpiresAt = start.Add(-time.Hour) }, toll.CodeBadNumber},
 		} {
 			if _, err := create(row.f); !errors.Is(err, toll.NewError(row.code)) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 
-		tok, err := create(func(r *facilitator.PermissionRequest) {
+		tok, err := create(func(r *tokens.PermissionRequest) {
 			r.AllowedAgents, r.RedemptionLimit, r.OrderLimit, r.ExpiresInSecs = []toll.AgentID{a.ID}, toll.Credits(20).Ptr(), n(0), n(60)
 			r.Metadata, r.Resource = json.RawMessage(`{"k":"v"}`), "https://a.example/mcp"
 		})
@@ -114,7 +114,7 @@ func TestCreatePermission(t *testing.T) {
 		}
 
 		// Nested requests get the x402 rendering, unless they say otherwise.
-		tok, err = create(func(r *facilitator.PermissionRequest) { r.Nested = true })
+		tok, err = create(func(r *tokens.PermissionRequest) { r.Nested = true })
 		s.must(err)
 		if tok.TokenFormat != "x402" {
 			t.Fatal(tok.TokenFormat)
@@ -124,14 +124,14 @@ func TestCreatePermission(t *testing.T) {
 		if d.Rendering != "x402" || d.Nonce != tok.PermissionHash.String() || d.Accepted.PlanID != string(p.ID) || d.Authorization.From != s1.String() {
 			t.Fatalf("%+v", d)
 		}
-		tok, err = create(func(r *facilitator.PermissionRequest) { r.Nested, r.TokenFormat = true, "jwt" })
+		tok, err = create(func(r *tokens.PermissionRequest) { r.Nested, r.TokenFormat = true, "jwt" })
 		s.must(err)
 		if tok.TokenFormat != "jwt" || strings.Count(tok.AccessToken, ".") != 2 {
 			t.Fatal(tok.TokenFormat)
 		}
 
 		card := s.plan(func(p *toll.Plan) { p.Price.IsCrypto = false })
-		tok = s.token(card, s1, func(r *facilitator.PermissionRequest) { r.Network = "stripe:sandbox" })
+		tok = s.token(card, s1, func(r *tokens.PermissionRequest) { r.Network = "stripe:sandbox" })
 		if tok.Scheme != "svc:card-delegation" || tok.Network != "stripe" {
 			t.Fatalf("%+v", tok)
 		}
@@ -161,7 +161,7 @@ func TestCreatePermission(t *testing.T) {
 			s.clock.add(-366 * 24 * time.Hour)
 		}
 		// A life of one second counts.
-		short := s.token(p, s1, func(r *facilitator.PermissionRequest) { r.ExpiresInSecs = n(1) })
+		short := s.token(p, s1, func(r *tokens.PermissionRequest) { r.ExpiresInSecs = n(1) })
 		s.mint(p, s1, 10)
 		v, err := s.call(p, nil, short).verify(s.one(), nil)
 		s.valid(v, err)
@@ -176,54 +176,54 @@ func TestPermissionRecords(t *testing.T) {
 	each(t, func(s *scene) {
 		p, q := s.plan(nil), s.plan(nil)
 		s.mint(p, s1, 100)
-		active := s.token(p, s1, func(r *facilitator.PermissionRequest) { r.Metadata = json.RawMessage(`{"k":"v"}`) })
+		active := s.token(p, s1, func(r *tokens.PermissionRequest) { r.Metadata = json.RawMessage(`{"k":"v"}`) })
 		s.clock.add(time.Millisecond)
 		exhausted := s.token(p, s1, limit(5))
 		s.clock.add(time.Millisecond)
 		revoked := s.token(p, s1, nil)
 		s.clock.add(time.Millisecond)
-		expired := s.token(q, s1, func(r *facilitator.PermissionRequest) { n := int64(60); r.ExpiresInSecs = &n })
+		expired := s.token(q, s1, func(r *tokens.PermissionRequest) { n := int64(60); r.ExpiresInSecs = &n })
 		s.token(p, s2, nil)
 		for range 3 {
 			s.call(p, nil, active).burn("", nil)
 		}
 		s.call(p, nil, exhausted).burn("", nil)
-		s.must(s.one().RevokePermission(s.ctx, s1, revoked.PermissionHash))
-		s.code(s.at(1).RevokePermission(s.ctx, s1, revoked.PermissionHash), toll.CodePermissionAlreadyRevoked)
-		s.code(s.at(1).RevokePermission(s.ctx, s2, active.PermissionHash), toll.CodePermissionNotFound)
-		s.code(s.at(1).RevokePermission(s.ctx, s1, toll.NewHash()), toll.CodePermissionNotFound)
+		s.must(s.one().Tokens.Revoke(s.ctx, s1, revoked.PermissionHash))
+		s.code(s.at(1).Tokens.Revoke(s.ctx, s1, revoked.PermissionHash), toll.CodePermissionAlreadyRevoked)
+		s.code(s.at(1).Tokens.Revoke(s.ctx, s2, active.PermissionHash), toll.CodePermissionNotFound)
+		s.code(s.at(1).Tokens.Revoke(s.ctx, s1, toll.NewHash()), toll.CodePermissionNotFound)
 		s.clock.add(time.Minute)
 
-		r, err := s.at(1).Permission(s.ctx, s1, active.PermissionHash)
+		r, err := s.at(1).Tokens.Get(s.ctx, s1, active.PermissionHash)
 		s.must(err)
 		if r.Status != toll.StatusActive || r.UsedCredits != 15 || r.MaxCredits != nil || r.RemainingCredits != nil || len(r.Transactions) != 3 ||
 			r.Transactions[0].CreditsRedeemed != 5 || string(r.Metadata) != `{"k":"v"}` || r.OwnerAddress != s1 || r.SubscriberAddress != s1 {
 			t.Fatalf("%+v", r)
 		}
-		_, err = s.one().Permission(s.ctx, s2, active.PermissionHash)
+		_, err = s.one().Tokens.Get(s.ctx, s2, active.PermissionHash)
 		s.code(err, toll.CodePermissionNotFound)
 
 		for status, want := range map[string]*toll.AccessToken{
 			"active": active, "Exhausted": exhausted, "REVOKED": revoked, "Expired": expired,
 		} {
-			list, err := s.at(1).Permissions(s.ctx, s1, facilitator.PermissionQuery{Status: status})
+			list, err := s.at(1).Tokens.List(s.ctx, s1, tokens.PermissionQuery{Status: status})
 			s.must(err)
 			if list.Total != 1 || len(list.Items) != 1 || list.Items[0].PermissionHash != want.PermissionHash ||
 				!strings.EqualFold(string(list.Items[0].Status), status) || list.Items[0].Transactions == nil {
 				t.Fatalf("%s: %+v", status, list)
 			}
 		}
-		list, err := s.one().Permissions(s.ctx, s1, facilitator.PermissionQuery{PlanID: p.ID})
+		list, err := s.one().Tokens.List(s.ctx, s1, tokens.PermissionQuery{PlanID: p.ID})
 		s.must(err)
 		if list.Total != 3 || list.Items[0].PermissionHash != revoked.PermissionHash || *list.Items[1].RemainingCredits != 0 {
 			t.Fatalf("%+v", list)
 		}
-		list, err = s.one().Permissions(s.ctx, s1, facilitator.PermissionQuery{Page: store.Page{Number: 2, Size: 3, Ascending: true}})
+		list, err = s.one().Tokens.List(s.ctx, s1, tokens.PermissionQuery{Page: store.Page{Number: 2, Size: 3, Ascending: true}})
 		s.must(err)
 		if list.Total != 4 || len(list.Items) != 1 || list.Items[0].PermissionHash != expired.PermissionHash {
 			t.Fatalf("%+v", list)
 		}
-		_, err = s.one().Permissions(s.ctx, s1, facilitator.PermissionQuery{Status: "lost"})
+		_, err = s.one().Tokens.List(s.ctx, s1, tokens.PermissionQuery{Status: "lost"})
 		s.code(err, toll.CodeBadRequest)
 	})
 }
@@ -269,11 +269,11 @@ func TestTokenCredits(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(2, 10))
 		for name, c := range map[string]struct {
-			with func(*facilitator.PermissionRequest)
+			with func(*tokens.PermissionRequest)
 			want string
 		}{
 			"no limits": {nil, `{"planMin":"2","planMax":"10","perOrder":"` + p.Credits.Amount.String() + `"}`},
-			"limits": {func(r *facilitator.PermissionRequest) {
+			"limits": {func(r *tokens.PermissionRequest) {
 				orders := int64(3)
 				r.RedemptionLimit, r.OrderLimit = toll.Credits(7).Ptr(), &orders
 			}, `{"redemptionLimit":"7","orderLimit":3,"planMin":"2","planMax":"10","perOrder":"` + p.Credits.Amount.String() + `"}`},

@@ -7,14 +7,18 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
-// limited is an instance with quotas beside those of the scene.
-func (s *scene) limited(q facilitator.Quotas) *instance {
+// limited is an instance with other quotas than those of the scene.
+func (s *scene) limited(permissions, freeHolds int64) *instance {
 	i := *s.one()
 	i.Facilitator = facilitator.New(facilitator.Deps{
-		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Clock: s.clock.now, Quotas: q,
+		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Clock: s.clock.now, FreeHolds: freeHolds,
+		Tokens: tokens.New(tokens.Deps{
+			Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Clock: s.clock.now, Quota: permissions,
+		}),
 	})
 	return &i
 }
@@ -34,7 +38,7 @@ func TestFreeHolds(t *testing.T) {
 	each(t, func(s *scene) {
 		const what = "holds that burn nothing"
 		p := s.plan(dynamic(1, 10))
-		i := s.limited(facilitator.Quotas{FreeHolds: 3})
+		i := s.limited(0, 3)
 		for _, who := range []toll.Address{s1, s2} {
 			s.mint(p, who, 1000)
 		}
@@ -88,7 +92,7 @@ func TestFreeHolds(t *testing.T) {
 func TestFreeHoldsGivenBack(t *testing.T) {
 	each(t, func(s *scene) {
 		p := s.plan(dynamic(1, 10))
-		i := s.limited(facilitator.Quotas{FreeHolds: 2})
+		i := s.limited(0, 2)
 		s.mint(p, s1, 10)
 		c := s.call(p, nil, s.token(p, s1, nil))
 		hold := func(n toll.Credits, want toll.Code) (id string) {
@@ -130,9 +134,9 @@ func TestFreeHoldsGivenBack(t *testing.T) {
 func TestQuota_Permissions(t *testing.T) {
 	s := newScene(t, "sqlite", 1)
 	p := s.plan(nil)
-	i := s.limited(facilitator.Quotas{Permissions: 4})
+	i := s.limited(4, 0)
 	make := func(who toll.Address, metadata int) error {
-		_, err := i.CreatePermission(s.ctx, auth.Caller{Address: who}, &facilitator.PermissionRequest{PlanID: p.ID, Metadata: fmt.Appendf(nil, `{"a":"%0*d"}`, metadata, 0)}, nil)
+		_, err := i.Tokens.Create(s.ctx, auth.Caller{Address: who}, &tokens.PermissionRequest{PlanID: p.ID, Metadata: fmt.Appendf(nil, `{"a":"%0*d"}`, metadata, 0)}, nil)
 		return err
 	}
 	s.must(make(s1, 10))

@@ -29,10 +29,7 @@ func (f *Facilitator) Release(ctx context.Context, caller toll.Address, req *x40
 	if req.Stock != nil {
 		r, err = f.paidBy(ctx, caller, req.Stock)
 	} else {
-		var all []*request
-		if all, err = f.lookup(ctx, caller, req.AgentRequestID, ownerOnly(caller)); err == nil {
-			r, err = theOpenOne(all)
-		}
+		r, err = f.owned(ctx, caller, req.AgentRequestID)
 	}
 	if err != nil {
 		return nil, err
@@ -58,11 +55,7 @@ func (f *Facilitator) Renew(ctx context.Context, caller toll.Address, req *x402.
 	if req.HoldSecs < 0 || req.HoldSecs > x402.MaxHoldSecs {
 		return nil, refusal.Malformed("holdSecs", "must be 1 to 900")
 	}
-	all, err := f.lookup(ctx, caller, req.AgentRequestID, ownerOnly(caller))
-	if err != nil {
-		return nil, err
-	}
-	r, err := theOpenOne(all)
+	r, err := f.owned(ctx, caller, req.AgentRequestID)
 	if err != nil {
 		return nil, err
 	}
@@ -259,9 +252,13 @@ func (f *Facilitator) lookup(ctx context.Context, caller toll.Address, id string
 	return out, nil
 }
 
-// theOpenOne returns the one open hold, else the newest request. An id that a builder gave to open holds of two subscribers
-// names neither: releasing the wrong one would leave a handler unpaid.
-func theOpenOne(all []*request) (*request, error) {
+// owned returns the one open hold with this id, else the newest request, to the owner of its plan. An id that a builder gave to open
+// holds of two subscribers names neither: releasing the wrong one would leave a handler unpaid.
+func (f *Facilitator) owned(ctx context.Context, caller toll.Address, id string) (*request, error) {
+	all, err := f.lookup(ctx, caller, id, ownerOnly(caller))
+	if err != nil {
+		return nil, err
+	}
 	var open *request
 	for _, r := range all {
 		if r.State != ledger.StateHeld {

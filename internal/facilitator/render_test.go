@@ -24,7 +24,7 @@ func branded(s *scene, brand string, receipts bool) *facilitator.Facilitator {
 	ns, i := x402.Default, s.one()
 	ns.Scheme = brand
 	return facilitator.New(facilitator.Deps{
-		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Clock: s.clock.now, Receipts: receipts,
+		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Tokens: i.Tokens, Clock: s.clock.now, Receipts: receipts,
 		Catalogue: catalogue.New(i.store, catalogue.Brand{Names: ns}, s.clock.now, nil),
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -219,7 +219,7 @@ func TestNonceNamesOneRequest(t *testing.T) {
 		}
 		s.balance(p, s1, 95, 0)
 		// The rendering as it was issued carries its jti, which names nothing: each call is a request of its own.
-		plain := s.call(p, nil, s.token(p, s1, func(r *facilitator.PermissionRequest) { r.TokenFormat = "x402" }))
+		plain := s.call(p, nil, s.token(p, s1, func(r *tokens.PermissionRequest) { r.TokenFormat = "x402" }))
 		first, second := plain.burn("", nil), plain.burn("", nil)
 		if first.Extra.AgentRequestID == second.Extra.AgentRequestID {
 			t.Fatal("one id for two requests")

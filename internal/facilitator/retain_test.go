@@ -91,7 +91,7 @@ func TestRetained(t *testing.T) {
 		s.code(err, toll.CodeSettlementNotFound)
 		_, err = s.at(1).Release(s.ctx, b1, &x402.ReleaseRequest{AgentRequestID: h})
 		s.code(err, toll.CodeReleaseOfSettled)
-		balance, err := s.at(1).Balance(s.ctx, p.ID, s1, false)
+		balance, err := s.at(1).checkout.Balance(s.ctx, p, s1, false)
 		if err != nil || balance.Balance != 90 {
 			t.Errorf("the balance is %+v, %v", balance, err)
 		}

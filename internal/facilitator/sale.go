@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -197,9 +198,7 @@ func (f *Facilitator) BuyPlan(ctx context.Context, id toll.PlanID, payment strin
 }
 
 // sellPlan sells a plan for a payment as it came.
-func (f *Facilitator) sellPlan(
-	ctx context.Context, plan *toll.Plan, terms *saleTerms, required *x402.SaleRequired, payment string, wait time.Duration,
-) (*Bought, error) {
+func (f *Facilitator) sellPlan(ctx context.Context, plan *toll.Plan, terms *saleTerms, required *x402.SaleRequired, payment string, wait time.Duration) (*Bought, error) {
 	p, err := x402.DecodeExact(payment)
 	if err != nil {
 		e := toll.AsError(err)
@@ -357,7 +356,7 @@ func (f *Facilitator) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bough
 	}
 	kept, err := store.SaleReceipt(ctx, f.Store, b.Order.OrderID)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
-		return balance.Balance, kept, fault(err)
+		return balance.Balance, kept, refusal.Fault(err)
 	}
 	receipt, err := x402.Encode(&x402.ExactReceipt{
 		Success: true, Transaction: b.Order.TxHash, Network: f.brand.Environment.Network(), Payer: b.Subscriber.String(), Amount: b.Order.Amount.String(),
@@ -373,20 +372,12 @@ func (f *Facilitator) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bough
 		kept, err = store.KeepSaleReceipt(ctx, tx, b.Order.OrderID, receipt)
 		return err
 	})
-	return balance.Balance, kept, fault(err)
-}
-
-// fault gives errors of the store a code; nil stays nil.
-func fault(err error) error {
-	if err == nil {
-		return nil
-	}
-	return toll.AsError(err)
+	return balance.Balance, kept, refusal.Fault(err)
 }
 
 // walletToken makes an access token for a wallet: for an hour, and without a delegation, so that it can never buy. limit are the
 // credits that it may burn, nil for all of the wallet.
 func (f *Facilitator) walletToken(ctx context.Context, id toll.PlanID, wallet toll.Address, limit *toll.Credits) (*toll.AccessToken, error) {
 	secs := int64(walletTokenSecs)
-	return f.CreatePermission(ctx, auth.Caller{Address: wallet}, &PermissionRequest{PlanID: id, RedemptionLimit: limit, ExpiresInSecs: &secs}, nil)
+	return f.Tokens.Create(ctx, auth.Caller{Address: wallet}, &tokens.PermissionRequest{PlanID: id, RedemptionLimit: limit, ExpiresInSecs: &secs}, nil)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -101,9 +102,12 @@ func newScene(t testing.TB, v storetest.Variant, instances int, change ...func(*
 			f(s, &deps)
 		}
 		c := checkout.New(deps)
+		sold := catalogue.New(st, catalogue.Brand{}, s.clock.now, nil)
 		f := facilitator.New(facilitator.Deps{
-			Store: st, Ledger: l, Auth: a, Checkout: c, Catalogue: catalogue.New(st, catalogue.Brand{}, s.clock.now, nil), Clock: s.clock.now, TopUpWait: time.Minute, Horizon: horizon,
-			Quotas: facilitator.Quotas{Permissions: -1, FreeHolds: -1}, // benchmarks do nothing else
+			Store: st, Ledger: l, Auth: a, Checkout: c, Catalogue: sold, Clock: s.clock.now, TopUpWait: time.Minute, Horizon: horizon, FreeHolds: -1,
+			Tokens: tokens.New(tokens.Deps{
+				Store: st, Ledger: l, Auth: a, Checkout: c, Catalogue: sold, Clock: s.clock.now, Quota: -1, // benchmarks do nothing else
+			}),
 		})
 		i := &instance{store: st, auth: a, ledger: l, checkout: c, Facilitator: f}
 		s.inst = append(s.inst, i)
@@ -212,19 +216,19 @@ func (s *scene) mint(p *toll.Plan, holder toll.Address, n toll.Credits) {
 }
 
 // token makes an access token of a subscriber.
-func (s *scene) token(p *toll.Plan, subscriber toll.Address, f func(r *facilitator.PermissionRequest)) *toll.AccessToken {
+func (s *scene) token(p *toll.Plan, subscriber toll.Address, f func(r *tokens.PermissionRequest)) *toll.AccessToken {
 	s.Helper()
-	req := &facilitator.PermissionRequest{PlanID: p.ID}
+	req := &tokens.PermissionRequest{PlanID: p.ID}
 	if f != nil {
 		f(req)
 	}
-	t, err := s.one().CreatePermission(s.ctx, auth.Caller{Address: subscriber}, req, nil)
+	t, err := s.one().Tokens.Create(s.ctx, auth.Caller{Address: subscriber}, req, nil)
 	s.must(err)
 	return t
 }
 
-func limit(n toll.Credits) func(*facilitator.PermissionRequest) {
-	return func(r *facilitator.PermissionRequest) { r.RedemptionLimit = &n }
+func limit(n toll.Credits) func(*tokens.PermissionRequest) {
+	return func(r *tokens.PermissionRequest) { r.RedemptionLimit = &n }
 }
 
 // required asks for payment for a request to the agent, which may be nil.
@@ -346,7 +350,7 @@ func (s *scene) refused(r *x402.SettleResponse, err error, code toll.Code) {
 
 func (s *scene) balance(p *toll.Plan, holder toll.Address, balance, held toll.Credits) {
 	s.Helper()
-	b, err := s.one().Balance(s.ctx, p.ID, holder, false)
+	b, err := s.one().checkout.Balance(s.ctx, p, holder, false)
 	s.must(err)
 	if b.Balance != balance || b.Held != held {
 		s.Fatalf("balance %d, held %d; want %d, %d", b.Balance, b.Held, balance, held)

@@ -88,9 +88,7 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 
 // unsettled is the answer when the ledger did not settle. id is the request as far as it has one, about the transaction that
 // was to be written.
-func (f *Facilitator) unsettled(
-	ctx context.Context, p *payment, e *toll.Error, cause error, op *ledger.SettleOp, id string, about toll.Hash,
-) (*x402.SettleResponse, error) {
+func (f *Facilitator) unsettled(ctx context.Context, p *payment, e *toll.Error, cause error, op *ledger.SettleOp, id string, about toll.Hash) (*x402.SettleResponse, error) {
 	resp, fault := f.refusedSettle(ctx, p, e)
 	if resp == nil {
 		return nil, fault

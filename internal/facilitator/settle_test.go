@@ -81,7 +81,7 @@ func TestUseAfterRevocation(t *testing.T) {
 		v, err := c.verify(s.at(1), nil)
 		s.valid(v, err)
 		h := c.hold(nil)
-		s.must(s.at(0).RevokePermission(s.ctx, s1, tok.PermissionHash))
+		s.must(s.at(0).Tokens.Revoke(s.ctx, s1, tok.PermissionHash))
 
 		v, err = c.verify(s.at(0), nil)
 		s.invalid(v, err, "invalid_svc_payload_revoked")
@@ -187,7 +187,7 @@ func TestBelowMinimum(t *testing.T) {
 		check(lapsed, toll.CodeAmountOutOfRange)
 		c.burn(lapsed, amount(0))
 		// What is wrong with the access token goes first, on both bodies.
-		s.must(s.one().RevokePermission(s.ctx, s1, token.PermissionHash))
+		s.must(s.one().Tokens.Revoke(s.ctx, s1, token.PermissionHash))
 		s.clock.add(2 * time.Second)
 		check("", toll.CodePermissionRevoked)
 		v, err := c.nonce("n").stock("1").verify(s.one())

@@ -191,9 +191,7 @@ func (f *Facilitator) badProof(why string) *toll.Error {
 
 // proved returns the wallet that made a proof for this route, the nonce of the proof, and when that ends. Where its key has not
 // signed, code of the wallet is asked, after everything else; errors of that have status 503.
-func (f *Facilitator) proved(
-	ctx context.Context, plan *toll.Plan, route string, p *x402.SignIn, now time.Time,
-) (toll.Address, []byte, time.Time, *toll.Error) {
+func (f *Facilitator) proved(ctx context.Context, plan *toll.Plan, route string, p *x402.SignIn, now time.Time) (toll.Address, []byte, time.Time, *toll.Error) {
 	not := func(why string) (toll.Address, []byte, time.Time, *toll.Error) {
 		return toll.Address{}, nil, time.Time{}, f.badProof(why)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -201,7 +201,7 @@ func TestStockTokenNamesOneRequest(t *testing.T) {
 		p := s.plan(nil)
 		s.mint(p, s1, 100)
 		for _, format := range []string{"jwt", "x402"} {
-			c := s.call(p, nil, s.token(p, s1, func(r *facilitator.PermissionRequest) { r.TokenFormat = format })).stock("5")
+			c := s.call(p, nil, s.token(p, s1, func(r *tokens.PermissionRequest) { r.TokenFormat = format })).stock("5")
 			c.hold()
 			v, err := c.verify(s.at(1))
 			s.invalid(v, err, x402.ReasonInFlight)
@@ -357,7 +357,7 @@ func TestStockPlanSwap(t *testing.T) {
 		}
 		n := 0
 		for i, token := range plans {
-			tok := s.token(token, s1, func(r *facilitator.PermissionRequest) { r.TokenFormat = "x402" })
+			tok := s.token(token, s1, func(r *tokens.PermissionRequest) { r.TokenFormat = "x402" })
 			for j, require := range plans {
 				for k, accepted := range plans {
 					n++
@@ -473,7 +473,7 @@ func TestStockRefusalsAreVerdicts(t *testing.T) {
 		tok := s.token(p, s1, nil)
 		good := s.call(p, a, tok).nonce("n").stock("5")
 		revoked := s.token(p, s1, nil)
-		s.must(s.one().RevokePermission(s.ctx, s1, revoked.PermissionHash))
+		s.must(s.one().Tokens.Revoke(s.ctx, s1, revoked.PermissionHash))
 		for reason, f := range map[string]func(c *stockCall){
 			x402.ReasonInvalidPayload:       func(c *stockCall) { c.token = "junk" },
 			"invalid_x402_version":          func(c *stockCall) { c.token = rewrite(s, c.token, func(o *outer) { o.X402Version = 1 }) },

@@ -15,21 +15,10 @@ import (
 // maxSubTasks bounds the sub-tasks of one request.
 const maxSubTasks = 1000
 
-func subTaskRoom(ctx context.Context, tx *store.Tx, account ledger.AccountID, id string) error {
-	n, err := store.CountSubTasks(ctx, tx, account, id, maxSubTasks)
-	if err != nil || n < maxSubTasks {
-		return err
-	}
-	return toll.Errorf(toll.CodeRateLimited, "A request may have at most %d sub-tasks.", maxSubTasks).
-		WithParam("quota", "sub-tasks of a request").WithParam("limit", maxSubTasks).WithHint("Record the sum of several parts as one.")
-}
-
-// RecordSubTask records a part of the work for a request to the owner of its plan; data.subTaskId names it. once may be nil. Errors: [toll.CodeBadRequest], [toll.CodeSubTaskRequestUnknown] also for requests of
-// other builders, [toll.CodeSettleConflict] for an id that names open holds of several accounts, [toll.CodeRateLimited]
-// when the request has 1,000 sub-tasks.
-func (f *Facilitator) RecordSubTask(
-	ctx context.Context, caller toll.Address, in *toll.SubTaskInput, once *store.Once,
-) (*toll.ActResult, error) {
+// RecordSubTask records a part of the work for a request of a plan of the caller; data.subTaskId names it. once may be nil. Errors:
+// [toll.CodeBadRequest], [toll.CodeSubTaskRequestUnknown] also for requests of other builders, [toll.CodeSettleConflict] for an id
+// that names open holds of several accounts, [toll.CodeRateLimited] when the request has 1,000 sub-tasks.
+func (f *Facilitator) RecordSubTask(ctx context.Context, caller toll.Address, in *toll.SubTaskInput, once *store.Once) (*toll.ActResult, error) {
 	t, err := in.SubTask()
 	if err != nil {
 		return nil, err
@@ -45,7 +34,12 @@ func (f *Facilitator) RecordSubTask(
 		Data: map[string]any{"subTaskId": t.ID, "agentRequestId": t.AgentRequestID},
 	}
 	err = f.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := subTaskRoom(ctx, tx, account, t.AgentRequestID); err != nil {
+		n, err := store.CountSubTasks(ctx, tx, account, t.AgentRequestID, maxSubTasks)
+		if err == nil && n >= maxSubTasks {
+			err = toll.Errorf(toll.CodeRateLimited, "A request may have at most %d sub-tasks.", maxSubTasks).
+				WithParam("quota", "sub-tasks of a request").WithParam("limit", maxSubTasks).WithHint("Record the sum of several parts as one.")
+		}
+		if err != nil {
 			return err
 		}
 		if err := store.InsertSubTask(ctx, tx, account, t); err != nil {
@@ -53,7 +47,7 @@ func (f *Facilitator) RecordSubTask(
 		}
 		return store.PutAnswer(ctx, tx, once, out)
 	})
-	return out, fault(err)
+	return out, refusal.Fault(err)
 }
 
 // SubTasks lists the recorded parts of a request for the owner of its plan. Errors: [toll.CodeSubTaskRequestUnknown],
@@ -64,31 +58,24 @@ func (f *Facilitator) SubTasks(ctx context.Context, caller toll.Address, request
 		return store.List[*toll.SubTask]{}, err
 	}
 	list, err := store.SubTasks(ctx, f.Store, account, requestID, p)
-	return list, fault(err)
+	return list, refusal.Fault(err)
 }
 
 // worksFor returns the account of a request that the caller, the owner of its plan, works for. An id that this service issued
 // counts from the verify on, which stores nothing without a hold; one that a caller chose, from the hold or settle on.
 func (f *Facilitator) worksFor(ctx context.Context, caller toll.Address, id string) (ledger.AccountID, error) {
-	unknown := toll.NewError(toll.CodeSubTaskRequestUnknown).WithHint("Send the agentRequestId that verify or settle answered.")
 	account, ours := f.Ledger.AccountOfRequestID(id)
-	if !ours {
-		all, err := f.lookup(ctx, caller, id, ownerOnly(caller))
-		if errors.Is(err, noSettlement()) {
-			return account, unknown
+	var err error
+	if ours {
+		_, err = f.allowed(ctx, ledger.Request{Account: account}, ownerOnly(caller))
+	} else {
+		var r *request
+		if r, err = f.owned(ctx, caller, id); err == nil {
+			account = r.Request.Account
 		}
-		if err != nil {
-			return account, err
-		}
-		r, err := theOpenOne(all)
-		if err != nil {
-			return account, err
-		}
-		return r.Request.Account, nil
 	}
-	_, err := f.allowed(ctx, ledger.Request{Account: account}, ownerOnly(caller))
 	if errors.Is(err, noSettlement()) {
-		return account, unknown
+		err = toll.NewError(toll.CodeSubTaskRequestUnknown).WithHint("Send the agentRequestId that verify or settle answered.")
 	}
 	return account, err
 }

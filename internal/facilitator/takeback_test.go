@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/tokens"
 )
 
 // twenty sells twenty credits, one of which a request burns.
@@ -16,7 +16,7 @@ func twenty(p *toll.Plan) { p.Credits.Amount, p.Credits.MinAmount, p.Credits.Max
 func (s *scene) drains(p *toll.Plan, delegation string) {
 	s.Helper()
 	orders := int64(1000)
-	c := s.call(p, nil, s.token(p, s1, func(r *facilitator.PermissionRequest) {
+	c := s.call(p, nil, s.token(p, s1, func(r *tokens.PermissionRequest) {
 		with(delegation)(r)
 		r.OrderLimit, r.RedemptionLimit = &orders, toll.Credits(20).Ptr()
 	}))
@@ -107,7 +107,7 @@ func TestOrderLimit_Default(t *testing.T) {
 			"credits that expire": {plan: func(p *toll.Plan) { twenty(p); p.Credits.DurationSecs = toll.UnitsOf(3600) }, limit: toll.Credits(20).Ptr()},
 		} {
 			p := s.plan(tt.plan)
-			tok := s.token(p, s1, func(r *facilitator.PermissionRequest) {
+			tok := s.token(p, s1, func(r *tokens.PermissionRequest) {
 				if !tt.alone {
 					with(s.delegation(10_000, nil))(r)
 				}

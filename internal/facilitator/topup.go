@@ -125,7 +125,7 @@ func (f *Facilitator) buy(ctx context.Context, l *lack, r *ledger.Refusal) *toll
 		return l.pending("")
 	}
 	tx, err := f.Checkout.TopUp(ctx, l.topUp)
-	f.changed(l.p.account, l.p.claims.Hash)
+	f.snapshots.Forget(l.p.permission())
 	if err != nil {
 		return f.notBought(l, err)
 	}

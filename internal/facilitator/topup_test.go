@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -41,8 +42,8 @@ func (s *scene) delegation(cents int64, f func(in *toll.DelegationInput)) string
 	return d.DelegationID
 }
 
-func with(delegation string) func(*facilitator.PermissionRequest) {
-	return func(r *facilitator.PermissionRequest) { r.Delegation = &facilitator.DelegationConfig{ID: delegation} }
+func with(delegation string) func(*tokens.PermissionRequest) {
+	return func(r *tokens.PermissionRequest) { r.Delegation = &tokens.DelegationConfig{ID: delegation} }
 }
 
 // spent checks what money moved, in the books and at the rail.
@@ -117,7 +118,7 @@ func TestOrderLimitRaced(t *testing.T) {
 		p := s.plan(ten)
 		d := s.delegation(10_000, nil)
 		two := int64(2)
-		base := s.call(p, nil, s.token(p, s1, func(r *facilitator.PermissionRequest) { with(d)(r); r.OrderLimit = &two }))
+		base := s.call(p, nil, s.token(p, s1, func(r *tokens.PermissionRequest) { with(d)(r); r.OrderLimit = &two }))
 		var settled atomic.Int64
 		atOnce(20, func(i int) {
 			r, err := base.nonce(nonceOf(i)).settle(s.at(i), "", nil)
@@ -135,7 +136,7 @@ func TestOrderLimitRaced(t *testing.T) {
 		}
 		s.spent(d, 200, 2)
 		none := int64(0)
-		v, err := s.call(p, nil, s.token(p, s1, func(r *facilitator.PermissionRequest) { with(d)(r); r.OrderLimit = &none })).verify(s.one(), held)
+		v, err := s.call(p, nil, s.token(p, s1, func(r *tokens.PermissionRequest) { with(d)(r); r.OrderLimit = &none })).verify(s.one(), held)
 		s.invalid(v, err, x402.ReasonOrderLimit)
 	})
 }
@@ -273,7 +274,7 @@ func TestTopUp_Refused(t *testing.T) {
 		} {
 			p = s.plan(ten)
 			d := s.delegation(100, func(in *toll.DelegationInput) { secs := toll.Int(60); in.DurationSecs = &secs })
-			tok := s.token(p, s1, func(r *facilitator.PermissionRequest) { with(d)(r) })
+			tok := s.token(p, s1, func(r *tokens.PermissionRequest) { with(d)(r) })
 			if row.f != nil {
 				row.f(d)
 			}
@@ -395,6 +396,6 @@ func (s *scene) again(i int) *instance {
 // patient is the facilitator of the instance with another time to wait for orders.
 func (i *instance) patient(s *scene, wait time.Duration) *facilitator.Facilitator {
 	return facilitator.New(facilitator.Deps{
-		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Clock: s.clock.now, TopUpWait: wait,
+		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Tokens: i.Tokens, Clock: s.clock.now, TopUpWait: wait,
 	})
 }

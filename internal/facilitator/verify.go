@@ -165,11 +165,11 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amou
 		}
 	}
 	// The account first: its read gives the permission back what lapsed holds had set aside.
-	account, accountCached, err := f.accounts.Get(ctx, p.account)
+	account, accountCached, err := f.snapshots.Account(ctx, p.account)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
-	perm, permCached, err := f.permissions.Get(ctx, p.permission())
+	perm, permCached, err := f.snapshots.Permission(ctx, p.permission())
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
@@ -210,10 +210,7 @@ func (f *Facilitator) verifyNow(ctx context.Context, p *payment, id string, amou
 
 // adviseAnew reads the account and the permission, and judges them as the ledger would.
 func (f *Facilitator) adviseAnew(ctx context.Context, a *ledger.Account, perm *ledger.Permission, p *payment, amount toll.Credits) (refused, err error) {
-	if *a, err = f.accounts.Read(ctx, p.account); err != nil {
-		return nil, err
-	}
-	if *perm, err = f.permissions.Read(ctx, p.permission()); err != nil {
+	if *a, *perm, err = f.snapshots.Read(ctx, p.permission()); err != nil {
 		return nil, err
 	}
 	return ledger.Judge(a, perm, amount, p.plan.Kind(), f.Clock()), nil
@@ -242,7 +239,7 @@ func (f *Facilitator) orderFree(ctx context.Context, p *payment, refused error) 
 	}
 	err = f.Checkout.EnsureFree(ctx, p.plan, p.claims.Subscriber)
 	if err == nil {
-		f.changed(p.account, p.claims.Hash)
+		f.snapshots.Forget(p.permission())
 		return true, nil
 	}
 	e = toll.AsError(err)

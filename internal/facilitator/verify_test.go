@@ -6,9 +6,9 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -137,7 +137,7 @@ func TestVerifyOrder(t *testing.T) {
 		s.invalid(v, err, x402.ReasonInsufficientFunds)
 
 		// A revoked access token is told before what is wrong with the agent.
-		s.must(i.RevokePermission(s.ctx, s1, tok.PermissionHash))
+		s.must(i.Tokens.Revoke(s.ctx, s1, tok.PermissionHash))
 		c = *good
 		c.token = tok.AccessToken
 		c.required.Accepts[0].Extra.AgentID = string(s.agent(nil, q).ID)
@@ -294,7 +294,7 @@ func TestVerifyOfNothing(t *testing.T) {
 			free(p)
 			p.AccessLimit, p.Credits = toll.LimitTime, toll.CreditsConfig{Amount: 1, MinAmount: 1, MaxAmount: 1, DurationSecs: toll.UnitsOf(3600)}
 		})
-		c := s.call(p, nil, s.token(p, s1, func(r *facilitator.PermissionRequest) { secs := int64(7200); r.ExpiresInSecs = &secs }))
+		c := s.call(p, nil, s.token(p, s1, func(r *tokens.PermissionRequest) { secs := int64(7200); r.ExpiresInSecs = &secs }))
 		v, err = c.verify(s.one(), nil)
 		s.valid(v, err)
 		s.clock.add(time.Hour)
@@ -389,7 +389,7 @@ func TestOuterObjectChanged(t *testing.T) {
 		a, other := s.agent(nil, p), s.agent(nil, p, q)
 		s.mint(p, s1, 1000)
 		s.mint(p, s2, 1000)
-		tok := s.token(p, s1, func(r *facilitator.PermissionRequest) { r.AgentID, r.TokenFormat = a.ID, "x402" })
+		tok := s.token(p, s1, func(r *tokens.PermissionRequest) { r.AgentID, r.TokenFormat = a.ID, "x402" })
 		burned := toll.Credits(0)
 		for name, change := range map[string]struct {
 			replace func(o *outer)
@@ -442,7 +442,7 @@ func TestStolenAtAnotherAgent(t *testing.T) {
 		p := s.plan(nil)
 		a := s.agent(nil, p)
 		s.mint(p, s1, 100)
-		bound := s.token(p, s1, func(r *facilitator.PermissionRequest) { r.AgentID = a.ID })
+		bound := s.token(p, s1, func(r *tokens.PermissionRequest) { r.AgentID = a.ID })
 
 		// With one agent an entry without agentId can mean no other.
 		v, err := s.call(p, nil, bound).verify(s.one(), nil)
@@ -468,7 +468,7 @@ func TestStolenAtAnotherAgent(t *testing.T) {
 
 		// allowedAgents binds in the same way.
 		third := s.agent(nil, p)
-		two := s.token(p, s1, func(r *facilitator.PermissionRequest) { r.AllowedAgents = []toll.AgentID{a.ID, third.ID} })
+		two := s.token(p, s1, func(r *tokens.PermissionRequest) { r.AllowedAgents = []toll.AgentID{a.ID, third.ID} })
 		v, err = s.call(p, a, two).verify(s.one(), nil)
 		s.valid(v, err)
 		c.token = two.AccessToken
@@ -538,7 +538,7 @@ func TestPlanSwap(t *testing.T) {
 			s.mint(plan, s1, 100)
 		}
 		for i, token := range plans {
-			tok := s.token(token, s1, func(r *facilitator.PermissionRequest) { r.TokenFormat = "x402" })
+			tok := s.token(token, s1, func(r *tokens.PermissionRequest) { r.TokenFormat = "x402" })
 			for j, require := range plans {
 				for k, accepted := range plans {
 					c := s.call(require, nil, tok)

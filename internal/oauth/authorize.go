@@ -261,7 +261,7 @@ func (o *OAuth) grant(ctx context.Context, client Client, w Asked, person auth.C
 	g.PlanID, g.AgentID, g.DelegationID = c.PlanID, w.AgentID, c.DelegationID
 	g.RedemptionLimit, g.OrderLimit = c.RedemptionLimit, c.OrderLimit
 	g.Refreshes = client.refreshes
-	err := o.Facilitator.CheckPermission(ctx, auth.Caller{Address: g.Owner, UserID: person.UserID}, permission(&g, g.Life))
+	err := o.Tokens.Check(ctx, auth.Caller{Address: g.Owner, UserID: person.UserID}, permission(&g, g.Life))
 	if err == nil {
 		err = o.count(person)
 	}

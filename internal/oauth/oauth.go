@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 )
 
 const (
@@ -49,10 +49,10 @@ const (
 
 // Deps is what the room is built on.
 type Deps struct {
-	Store       *store.Store
-	Auth        *auth.Auth
-	Facilitator *facilitator.Facilitator
-	Clock       func() time.Time
+	Store  *store.Store
+	Auth   *auth.Auth
+	Tokens *tokens.Tokens
+	Clock  func() time.Time
 	// Issuer is the origin of the service.
 	Issuer string
 	// Resource is the address of the API, for which API keys are.

@@ -8,15 +8,15 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 )
 
 // errEnded is a permission that was revoked, or whose limits are used up: there is nothing to renew.
 var errEnded = errors.New("the permission is revoked or used up")
 
 // permission returns what a grant lets one access token do.
-func permission(g *store.OAuthGrant, left time.Duration) *facilitator.PermissionRequest {
+func permission(g *store.OAuthGrant, left time.Duration) *tokens.PermissionRequest {
 	longest := loneAccessLife
 	if g.Refreshes {
 		longest = accessLife
@@ -26,12 +26,12 @@ func permission(g *store.OAuthGrant, left time.Duration) *facilitator.Permission
 	if err != nil {
 		metadata = nil // a map of texts is always JSON
 	}
-	p := &facilitator.PermissionRequest{
+	p := &tokens.PermissionRequest{
 		PlanID: g.PlanID, AgentID: g.AgentID, RedemptionLimit: g.RedemptionLimit, OrderLimit: g.OrderLimit,
 		ExpiresInSecs: &secs, Metadata: metadata, TokenFormat: "jwt", Resource: g.Resource,
 	}
 	if g.DelegationID != "" {
-		p.Delegation = &facilitator.DelegationConfig{ID: g.DelegationID}
+		p.Delegation = &tokens.DelegationConfig{ID: g.DelegationID}
 	}
 	return p
 }
@@ -47,8 +47,8 @@ func (o *OAuth) renew(
 	p := permission(g, left)
 	p.Issue = issue
 	p.Delegation = nil // it stays the one of the earlier permission
-	t, err := o.Facilitator.RenewPermission(ctx, auth.Caller{Address: g.Owner}, old, p)
-	if errors.Is(err, facilitator.ErrSpent) || isEnded(err) {
+	t, err := o.Tokens.Renew(ctx, auth.Caller{Address: g.Owner}, old, p)
+	if errors.Is(err, tokens.ErrSpent) || isEnded(err) {
 		return nil, errEnded
 	}
 	return t, err
@@ -62,7 +62,7 @@ func isEnded(err error) bool {
 
 // active reports whether a permission has neither ended nor been revoked.
 func (o *OAuth) active(ctx context.Context, owner toll.Address, id toll.Hash) (bool, error) {
-	p, err := o.Facilitator.Permission(ctx, owner, id)
+	p, err := o.Tokens.Get(ctx, owner, id)
 	if err != nil {
 		return false, err
 	}

@@ -77,7 +77,7 @@ func (o *OAuth) endAccess(ctx context.Context, g store.OAuthGrant, id toll.Hash)
 		if err != nil && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
 			return ended, err
 		}
-		if err := o.Facilitator.RevokePermission(ctx, g.Owner, id); err != nil && !isEnded(err) {
+		if err := o.Tokens.Revoke(ctx, g.Owner, id); err != nil && !isEnded(err) {
 			return ended, err
 		}
 		return ended, nil

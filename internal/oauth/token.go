@@ -201,7 +201,7 @@ func (o *OAuth) issue(ctx context.Context, client *knownClient, g store.OAuthGra
 		p := permission(&g, ends.Sub(now))
 		p.Issue = issue
 		var t *toll.AccessToken
-		t, err = o.Facilitator.CreatePermission(ctx, auth.Caller{Address: g.Owner, UserID: g.UserID}, p, nil)
+		t, err = o.Tokens.Create(ctx, auth.Caller{Address: g.Owner, UserID: g.UserID}, p, nil)
 		if err == nil {
 			out.AccessToken, out.ExpiresIn = t.AccessToken, *p.ExpiresInSecs
 		}
@@ -383,7 +383,7 @@ func (o *OAuth) repeat(ctx context.Context, out *granted, token string, g store.
 		return nil, cmp.Or(err, store.ErrNotFound)
 	}
 	now := o.Clock()
-	t, err := o.Facilitator.AccessTokenOf(ctx, g.Owner, access[0], permission(&g, g.EndsAt.Sub(now)))
+	t, err := o.Tokens.Reissue(ctx, g.Owner, access[0], permission(&g, g.EndsAt.Sub(now)))
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 func (s *Server) newOAuth() *oauth.OAuth {
 	proxies := s.cfg.limits().Proxies
 	return oauth.New(oauth.Deps{
-		Store: s.base.store, Auth: s.base.auth, Facilitator: s.facilitator, Clock: s.cfg.Clock, Issuer: s.PublicURL(),
+		Store: s.base.store, Auth: s.base.auth, Tokens: s.facilitator.Tokens, Clock: s.cfg.Clock, Issuer: s.PublicURL(),
 		Resource: s.PublicURL() + api.Base, ClientPrefix: s.cfg.Namespace.Scheme, MaxKeys: s.cfg.Quotas.APIKeys, Log: s.cfg.Log,
 		Documents: outbound.New(outbound.Config{Loopback: s.cfg.LoopbackWebhooks}),
 		Source:    func(r *http.Request) string { return api.Source(r, proxies).String() },

@@ -24,6 +24,7 @@ import (
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/internal/traces"
 	"github.com/tollhq/toll/x402"
 )
@@ -129,11 +130,11 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	sold := catalogue.New(base.store, catalogue.Brand{Names: cfg.Namespace, Environment: a.Environment()}, cfg.Clock, cfg.Log)
+	access := tokens.New(tokens.Deps{Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Catalogue: sold, Clock: cfg.Clock, Format: cfg.TokenFormat, Quota: cfg.Quotas.Permissions})
 	s.facilitator = facilitator.New(facilitator.Deps{
-		Catalogue: catalogue.New(base.store, catalogue.Brand{Names: cfg.Namespace, Environment: a.Environment()}, cfg.Clock, cfg.Log), Horizon: cfg.horizon(),
-		Store:     base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Clock: cfg.Clock, Log: cfg.Log, Pending: s.metrics.Pending, TokenFormat: cfg.TokenFormat, TopUpWait: cfg.topUpWait,
-		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: s.chain.Account(),
-		Quotas: facilitator.Quotas{Permissions: cfg.Quotas.Permissions, FreeHolds: cfg.Quotas.FreeHolds},
+		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Catalogue: sold, Tokens: access, Clock: cfg.Clock, Log: cfg.Log, Pending: s.metrics.Pending, TopUpWait: cfg.topUpWait,
+		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: s.chain.Account(), FreeHolds: cfg.Quotas.FreeHolds, Horizon: cfg.horizon(),
 	})
 	if s.people, err = people.New(people.Deps{
 		Store: base.store, Auth: a, Registration: cfg.Registration, NoPasswords: cfg.NoPasswords, PublicURL: s.PublicURL(), Seal: base.ring.Seal, Open: base.ring.Open,
@@ -142,10 +143,9 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.events = events.New(events.Config{
-		Mail: s.people, PublicURL: s.PublicURL(),
-		Store: base.store, Ledger: s.ledger, Settlements: s.facilitator.Settlements, Permission: s.facilitator.Permission,
+		Store: base.store, Ledger: s.ledger, Settlements: s.facilitator.Settlements, Permission: s.facilitator.Tokens.Get,
 		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
-		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log,
+		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log, Mail: s.people, PublicURL: s.PublicURL(),
 		Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },
 	})
 	s.oauth = s.newOAuth()

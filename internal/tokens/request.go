@@ -1,4 +1,4 @@
-package facilitator
+package tokens
 
 import (
 	"bytes"
@@ -13,6 +13,19 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
+)
+
+const (
+	formatJWT  = x402.RenderingJWT
+	formatX402 = x402.RenderingX402
+
+	minTokenSecs     = 1
+	maxTokenSecs     = 365 * toll.DaySecs
+	defaultTokenSecs = toll.DaySecs
+
+	maxMetadata      = 16 << 10 // bytes
+	maxAllowedAgents = 64
+	maxResource      = 2048 // characters
 )
 
 // PermissionRequest asks for a permission and its access token (wire contract, section 13).
