@@ -87,7 +87,7 @@ func (w *relayer) assemble(ctx context.Context, ops []*Op) (*batch, error) {
 	for _, op := range ops {
 		touched = append(touched, op.touched()...)
 	}
-	all, err := w.rail.accounts(ctx, touched...)
+	all, err := w.rail.chain.accounts(ctx, touched...)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (w *relayer) authorizations(ctx context.Context, ops []*Op, all map[common.
 func (w *relayer) try(ctx context.Context, b *batch) (bad []int, err error) {
 	m := message{From: w.address, To: contracts.EntryPoint, Gas: hexutil.Uint64(b.gas), Data: b.callData}
 	with := overrides(b.accounts)
-	err = w.rail.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+	err = w.rail.chain.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		if now := w.rail.cfg.Clock(); !now.Before(w.plainTo) {
 			var err error
 			bad, err = simulate(ctx, c, b, m, with)

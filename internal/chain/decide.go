@@ -24,7 +24,7 @@ func (o *Op) undecided() bool {
 // decide stores the outcome of an operation, which f writes, in one transaction with its order and
 // its credits. refused reports that the order cannot take the outcome; then nothing is stored, as
 // with every error. An unavailable database concerns all operations, and is not a refusal.
-func (r *Rail) decide(ctx context.Context, op *Op, f func(tx *store.Tx) error) (refused bool, err error) {
+func (r *records) decide(ctx context.Context, op *Op, f func(tx *store.Tx) error) (refused bool, err error) {
 	account, err := r.accountOf(ctx, op)
 	if err != nil {
 		return false, err
@@ -55,8 +55,8 @@ func (r *Rail) decide(ctx context.Context, op *Op, f func(tx *store.Tx) error) (
 
 // decideLater stores what decides the order of an operation, which cannot take it now, and a job that tries again. It holds up no
 // other operation.
-func (r *Rail) decideLater(ctx context.Context, op *Op, why error, f func(tx *store.Tx) error) error {
-	alarm.Log(ctx, r.log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", op.ID, "state", op.State, "err", why)
+func (r *records) decideLater(ctx context.Context, op *Op, why error, f func(tx *store.Tx) error) error {
+	alarm.Log(ctx, r.cfg.Log, alarm.OrderUndecided, "an order cannot take what became of its payment, which is kept", "order", op.ID, "state", op.State, "err", why)
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		if err := f(tx); err != nil {
 			return err
@@ -72,11 +72,11 @@ func putDecision(ctx context.Context, tx *store.Tx, op *Op) error {
 
 // DecideAgain runs a job of kind [store.JobDecide]. An error says that the order still cannot take what became of its payment.
 func (r *Rail) DecideAgain(ctx context.Context, key []byte) error {
-	op, found, err := store.IfThere(r.op(ctx, string(key)))
+	op, found, err := store.IfThere(r.records.op(ctx, string(key)))
 	if !found || !op.undecided() {
 		return err
 	}
-	_, err = r.decide(ctx, op, func(tx *store.Tx) error { return updateOps(ctx, tx, []*Op{op}) })
+	_, err = r.records.decide(ctx, op, func(tx *store.Tx) error { return updateOps(ctx, tx, []*Op{op}) })
 	if errors.Is(err, ErrChanged) {
 		return nil // who changed it has decided it, or put the job again
 	}
@@ -84,13 +84,13 @@ func (r *Rail) DecideAgain(ctx context.Context, key []byte) error {
 }
 
 // accountOf returns the account of the order of an operation. It is zero for a sale of another server, which has no order.
-func (r *Rail) accountOf(ctx context.Context, op *Op) ([16]byte, error) {
+func (r *records) accountOf(ctx context.Context, op *Op) ([16]byte, error) {
 	if op.Account != ([16]byte{}) {
 		return op.Account, nil
 	}
 	_, err := store.ExactPaymentByID(ctx, r.cfg.Store, op.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		alarm.Log(ctx, r.log, alarm.ChainRecordMissing, "the chain tells of an order that is not there", "order", op.ID, "state", op.State)
+		alarm.Log(ctx, r.cfg.Log, alarm.ChainRecordMissing, "the chain tells of an order that is not there", "order", op.ID, "state", op.State)
 		err = nil
 	}
 	return [16]byte{}, err

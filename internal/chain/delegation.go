@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+	"sync"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -30,9 +31,20 @@ func delegatorOf(d *rail.Delegation) common.Address {
 	return common.Address(cmp.Or(d.OwnerAccount, d.Owner))
 }
 
+// delegations lets holders of accounts limit what the service spends.
+type delegations struct {
+	cfg     *Config
+	chain   *reader
+	records *records
+	chainID *big.Int
+
+	mu    sync.Mutex
+	known map[common.Hash]struct{} // to be stored; a cache
+}
+
 // onChain is the delegation that the delegator signs. Everything in it follows from the record, so that it can be made again
 // at any time, with the same hash.
-func (r *Rail) onChain(d *rail.Delegation) (*userop.Delegation, error) {
+func (r *delegations) onChain(d *rail.Delegation) (*userop.Delegation, error) {
 	t := userop.Terms{
 		ID: d.ID, Delegate: r.cfg.Service, Delegator: delegatorOf(d), Token: r.cfg.token(d.Currency),
 		Limit:  new(big.Int).Mul(big.NewInt(d.LimitCents), big.NewInt(centUnits)),
@@ -51,7 +63,7 @@ func (r *Rail) onChain(d *rail.Delegation) (*userop.Delegation, error) {
 }
 
 // signed is the delegation with its signature: the one that was given, or one by the key that the service holds.
-func (r *Rail) signed(ctx context.Context, d *rail.Delegation, made *userop.Delegation) (*userop.SignedDelegation, error) {
+func (r *delegations) signed(ctx context.Context, d *rail.Delegation, made *userop.Delegation) (*userop.SignedDelegation, error) {
 	switch {
 	case len(d.Signature) > 0:
 		return &userop.SignedDelegation{Delegation: *made, Signature: d.Signature}, nil
@@ -63,15 +75,15 @@ func (r *Rail) signed(ctx context.Context, d *rail.Delegation, made *userop.Dele
 
 // SignatureRequest returns what the holder of the account signs for a delegation. It reads the chain and sends nothing.
 // Errors: [toll.CodeChainForeignCode], and those with status 503.
-func (r *Rail) SignatureRequest(ctx context.Context, d *rail.Delegation) (*rail.SignatureRequest, error) {
-	if err := r.start(ctx); err != nil {
+func (r *delegations) SignatureRequest(ctx context.Context, d *rail.Delegation) (*rail.SignatureRequest, error) {
+	if err := r.cfg.Start(ctx); err != nil {
 		return nil, err
 	}
 	made, err := r.onChain(d)
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.accounts(ctx, made.Delegator)
+	all, err := r.chain.accounts(ctx, made.Delegator)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +104,8 @@ func foreignCode(account common.Address) *toll.Error {
 // CheckSignature verifies the signature of a delegation, and its authorization where the account has no code, as the chain would: it tries
 // a payment of nothing with it. Errors: [toll.CodeChainSignature] when one of them does not verify, [toll.CodeChainForeignCode] when the
 // account does not have our code and the authorization does not give it, and those with status 503.
-func (r *Rail) CheckSignature(ctx context.Context, d *rail.Delegation) error {
-	if err := r.start(ctx); err != nil {
+func (r *delegations) CheckSignature(ctx context.Context, d *rail.Delegation) error {
+	if err := r.cfg.Start(ctx); err != nil {
 		return err
 	}
 	made, err := r.onChain(d)
@@ -104,7 +116,7 @@ func (r *Rail) CheckSignature(ctx context.Context, d *rail.Delegation) error {
 	if err := signed.Check(r.chainID); err != nil {
 		return toll.NewError(toll.CodeChainSignature).WithDetails("delegationId %s", d.ID).WithCause(err)
 	}
-	all, err := r.accounts(ctx, made.Delegator, r.cfg.Service)
+	all, err := r.chain.accounts(ctx, made.Delegator, r.cfg.Service)
 	if err != nil {
 		return err
 	}
@@ -124,7 +136,7 @@ func (r *Rail) CheckSignature(ctx context.Context, d *rail.Delegation) error {
 
 // redeems tries to pay the smallest amount with a delegation. The manager checks the signature first, so that an account
 // without money shows it as well.
-func (r *Rail) redeems(ctx context.Context, by *userop.SignedDelegation, d *rail.Delegation, all map[common.Address]account) error {
+func (r *delegations) redeems(ctx context.Context, by *userop.SignedDelegation, d *rail.Delegation, all map[common.Address]account) error {
 	op := &Op{
 		ID: d.ID, Sender: r.cfg.Service, Payer: by.Delegator, Token: r.cfg.token(d.Currency), DelegationID: d.ID,
 		Payments: []Payment{{To: r.cfg.Service, Amount: big.NewInt(1)}},
@@ -137,7 +149,7 @@ func (r *Rail) redeems(ctx context.Context, by *userop.SignedDelegation, d *rail
 		return err
 	}
 	m := message{From: contracts.EntryPoint, To: r.cfg.Service, Gas: maxCallGas, Data: callData}
-	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+	err = r.chain.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		var answer hexutil.Bytes
 		return try(ctx, c, "eth_call", &answer, m, overrides(all))
 	})
@@ -152,7 +164,7 @@ func (r *Rail) redeems(ctx context.Context, by *userop.SignedDelegation, d *rail
 	}
 	code := codeOfReason(v.reason, true)
 	if code == toll.CodeChainBalance || code == toll.CodeChainFailed {
-		err := r.lacks(ctx, op)
+		err := checkBalance(ctx, r.chain, op)
 		if _, low := errors.AsType[*Failure](err); low {
 			return nil
 		}
@@ -166,7 +178,12 @@ func (r *Rail) redeems(ctx context.Context, by *userop.SignedDelegation, d *rail
 
 // authorization reads the one that was handed in with a delegation and checks that it gives the account our code on this
 // chain when its nonce is this.
-func (r *Rail) authorization(d *rail.Delegation, nonce uint64) (*types.SetCodeAuthorization, error) {
+func (r *delegations) authorization(d *rail.Delegation, nonce uint64) (*types.SetCodeAuthorization, error) {
+	if len(d.Authorization) == 0 {
+		e := foreignCode(delegatorOf(d))
+		e.Message = "The account has no code, and no authorization gives it ours."
+		return nil, e
+	}
 	a, err := ParseAuthorization(d.Authorization)
 	if err != nil {
 		return nil, err

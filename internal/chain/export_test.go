@@ -17,11 +17,11 @@ import (
 // Records are the records of a database, for tests outside the package. They are written as a rail writes them.
 type Records struct {
 	Store *store.Store
-	rail  Rail
+	rail  *records
 }
 
 func NewRecords(st *store.Store) *Records {
-	return &Records{Store: st, rail: Rail{cfg: Config{Store: st, ChainID: 84532}}}
+	return &Records{Store: st, rail: &records{cfg: &Config{Store: st, ChainID: 84532}}}
 }
 
 func (r *Records) AddOp(ctx context.Context, op *Op) (*Op, error)       { return r.rail.addOp(ctx, op) }
@@ -29,7 +29,7 @@ func (r *Records) UpdateOp(ctx context.Context, ops ...*Op) error       { return
 func (r *Records) Op(ctx context.Context, id string) (*Op, error)       { return r.rail.op(ctx, id) }
 func (r *Records) TxOf(ctx context.Context, h common.Hash) (*Tx, error) { return r.rail.txOf(ctx, h) }
 
-// update writes as [Rail.update] does, and decides no order.
+// update writes as [records.update] does, and decides no order.
 func (r *Records) update(ctx context.Context, ops []*Op) error {
 	return counted(ops, r.Store.Tx(ctx, func(tx *store.Tx) error { return updateOps(ctx, tx, ops) }))
 }
@@ -157,7 +157,7 @@ func (r *Rail) Pay(ctx context.Context, p rail.Purchase) (rail.Payment, error) {
 	}
 	r.cfg.At("order")
 	want := op.Digest
-	if op, err = r.addOp(ctx, op); err != nil {
+	if op, err = r.records.addOp(ctx, op); err != nil {
 		return rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}, err
 	}
 	r.cfg.At("created")

@@ -54,7 +54,7 @@ func (t *tracker) compare(ctx context.Context) (changed, behind bool, err error)
 // verify looks whether the blocks of all recent evidence are still there, and takes back what is gone. It says how many
 // operations that were; behind as in [tracker.compare].
 func (t *tracker) verify(ctx context.Context) (gone int, behind bool, err error) {
-	ops, err := t.rail.opsAt(ctx, t.cursor.Base)
+	ops, err := t.rail.records.opsAt(ctx, t.cursor.Base)
 	if err != nil {
 		return 0, false, err
 	}
@@ -89,7 +89,7 @@ func (t *tracker) undo(ctx context.Context, op *Op) error {
 	if !op.SentAt.IsZero() {
 		op.SentAt = op.UpdatedAt // it has as long to land again as a new one before it is made impossible
 	}
-	tx, err := r.txOf(ctx, op.Tx)
+	tx, err := r.records.txOf(ctx, op.Tx)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && tx.State == TxReplaced:
 		// A stranger had landed it, or something else has the nonce by now: a new transaction of ours has to.
@@ -97,10 +97,10 @@ func (t *tracker) undo(ctx context.Context, op *Op) error {
 	case err != nil:
 		return err
 	}
-	if err := r.update(ctx, op); err != nil {
+	if err := r.records.update(ctx, op); err != nil {
 		return err
 	}
-	r.changed(op.ID)
+	r.waiters.Wake(op.ID)
 	return nil
 }
 
@@ -121,7 +121,7 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 	paid := false
 	if e.success {
 		var err error
-		if paid, err = r.made(ctx, op, e.place); err != nil {
+		if paid, err = r.chain.made(ctx, op, e.place); err != nil {
 			return err
 		}
 	}
@@ -256,7 +256,7 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 	op.UpdatedAt = r.cfg.Clock()
 	ops := []*Op{op}
 	if op.Kind == KindVoid && op.State == Final {
-		order, err := r.op(ctx, orderOfVoid(op.ID))
+		order, err := r.records.op(ctx, orderOfVoid(op.ID))
 		if err != nil {
 			return err
 		}
@@ -273,11 +273,11 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 	if op.Kind == KindVoid && op.State == Failed {
 		alarm.Log(ctx, r.log, alarm.OrderStuck, "an order could not be made impossible", "op", op.ID, "reason", op.Failure.Reason)
 	}
-	if err := r.update(ctx, ops...); err != nil {
+	if err := r.records.update(ctx, ops...); err != nil {
 		return err
 	}
 	r.cfg.At(stepFound)
-	r.changed(ids(ops)...)
+	r.waiters.Wake(ids(ops)...)
 	if op.Kind == KindVoid && op.State == Failed {
 		r.work.Fire() // its order is sent again
 	}
@@ -295,7 +295,7 @@ func alone(err error) bool {
 // tell now rests, each time for longer, and holds up no other.
 func (t *tracker) advance(ctx context.Context) error {
 	r := t.rail
-	open, err := r.opsIn(ctx, maxOpen, underWay...)
+	open, err := r.records.opsIn(ctx, maxOpen, underWay...)
 	if err != nil {
 		return err
 	}
@@ -341,7 +341,7 @@ func (t *tracker) finish(ctx context.Context) error {
 	stay := map[string]bool{}
 	for {
 		most := page + len(stay)
-		paid, err := r.opsIn(ctx, most, Confirmed)
+		paid, err := r.records.opsIn(ctx, most, Confirmed)
 		if err != nil || len(paid) == 0 {
 			return err
 		}

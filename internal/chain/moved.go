@@ -119,7 +119,7 @@ func kept(ctx context.Context, c *endpoints.Conn, chainID *big.Int, of common.Ad
 }
 
 // made is [moved], asked of the best endpoint.
-func (r *Rail) made(ctx context.Context, op *Op, at Place) (bool, error) {
+func (r *reader) made(ctx context.Context, op *Op, at Place) (bool, error) {
 	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) { return moved(ctx, c, r.chainID, op, at) })
 }
 

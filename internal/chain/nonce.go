@@ -23,7 +23,7 @@ const reasonNonce = "the account has used the nonce of the order for something e
 
 // uses reads how often the EntryPoint has counted the nonce key of an operation up (ERC-4337, "Semi-abstracted Nonce Support"),
 // up to a block or, for nil, to the last one; on live as two endpoints say it.
-func (r *Rail) uses(ctx context.Context, op *Op, block *big.Int) (uint64, error) {
+func (r *reader) uses(ctx context.Context, op *Op, block *big.Int) (uint64, error) {
 	nonce, err := agree(ctx, r, func(ctx context.Context, c *endpoints.Conn) (common.Hash, error) {
 		n, err := viewAt(ctx, c, block, contracts.EntryPoint, "getNonce(address,uint192)", common.LeftPadBytes(op.Sender[:], 32), common.LeftPadBytes(op.NonceKey[:], 32))
 		return common.BigToHash(n), err
@@ -40,7 +40,7 @@ func (r *Rail) uses(ctx context.Context, op *Op, block *big.Int) (uint64, error)
 
 // ran looks for the event of the operation that used the nonce of an order, whosever operation it was, from a block, or the newest
 // one for nil, back to some time before the order. An account can use up a nonce without an operation; then there is no event.
-func (r *Rail) ran(ctx context.Context, op *Op, head *types.Header) (e event, found bool, err error) {
+func (r *reader) ran(ctx context.Context, op *Op, head *types.Header) (e event, found bool, err error) {
 	toHead := head == nil
 	if toHead {
 		if head, err = r.cfg.Pool.Head(ctx, "latest"); err != nil {
@@ -70,7 +70,7 @@ func (r *Rail) decidedBefore(ctx context.Context, op *Op) error {
 	if op.Kind != KindOrder {
 		return nil
 	}
-	uses, err := r.uses(ctx, op, nil)
+	uses, err := r.chain.uses(ctx, op, nil)
 	if err == nil && uses > 0 {
 		err = errNonceUsed
 	}
@@ -80,7 +80,7 @@ func (r *Rail) decidedBefore(ctx context.Context, op *Op) error {
 // usedUp is a [*Failure] when the account of an order that nobody was shown has used its nonce for something else. It is [errNonceUsed] when it
 // may be that the order was paid, by a process whose records are lost, and a person has to look.
 func (r *Rail) usedUp(ctx context.Context, op *Op) error {
-	switch now, err := r.op(ctx, op.ID); {
+	switch now, err := r.records.op(ctx, op.ID); {
 	case err != nil:
 		return err
 	case now.Version != op.Version:
@@ -88,16 +88,16 @@ func (r *Rail) usedUp(ctx context.Context, op *Op) error {
 	}
 	perhaps := op.Sender == r.cfg.Service
 	if !perhaps {
-		e, found, err := r.ran(ctx, op, nil)
+		e, found, err := r.chain.ran(ctx, op, nil)
 		if err == nil && found && e.success {
 			// On live two endpoints say so: one that hides a transfer must not make an order fail.
 			look := func(ctx context.Context, c *endpoints.Conn) (bool, error) {
 				return moved(ctx, c, r.chainID, op, e.place)
 			}
-			perhaps, err = agree(ctx, r, look)
+			perhaps, err = agree(ctx, r.chain, look)
 		}
 		if err == nil && perhaps && op.Token == (common.Address{}) {
-			perhaps, err = r.mayPay(ctx, op, e.place.Tx)
+			perhaps, err = r.chain.mayPay(ctx, op, e.place.Tx)
 		}
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func (r *Rail) usedUp(ctx context.Context, op *Op) error {
 
 // mayPay reports whether a transaction may hold the payment of an order: the native token leaves no logs that tell. The EntryPoint
 // lets nobody call handleOps from within it, so a transaction to it holds all that its operations do.
-func (r *Rail) mayPay(ctx context.Context, op *Op, in common.Hash) (bool, error) {
+func (r *reader) mayPay(ctx context.Context, op *Op, in common.Hash) (bool, error) {
 	callData, err := userop.DirectCall(op.Token, transfersOf(op.Payments))
 	if err != nil {
 		return false, err
@@ -136,7 +136,7 @@ func (t *tracker) spoiled(ctx context.Context, op *Op, final *types.Header) (boo
 		return false, nil
 	}
 	t.asked.add(op.ID)
-	uses, err := r.uses(ctx, op, final.Number)
+	uses, err := r.chain.uses(ctx, op, final.Number)
 	if err == nil && uses == 0 {
 		err = t.blocked(ctx, op, final.Number)
 	}
@@ -144,7 +144,7 @@ func (t *tracker) spoiled(ctx context.Context, op *Op, final *types.Header) (boo
 		delete(t.spoilt, op.ID)
 		return false, err
 	}
-	e, found, err := r.ran(ctx, op, final)
+	e, found, err := r.chain.ran(ctx, op, final)
 	switch {
 	case err != nil:
 		return false, err
@@ -171,7 +171,7 @@ func (t *tracker) unexplained(ctx context.Context, op *Op) error {
 
 // blocked looks whether other code of its account, at a finalized block, keeps an operation from being decided.
 func (t *tracker) blocked(ctx context.Context, op *Op, block *big.Int) error {
-	code, err := agree(ctx, t.rail, func(ctx context.Context, c *endpoints.Conn) (codeState, error) {
+	code, err := agree(ctx, t.rail.chain, func(ctx context.Context, c *endpoints.Conn) (codeState, error) {
 		code, err := c.CodeAt(ctx, op.Sender, block)
 		return codeOf(code), err
 	})
@@ -191,7 +191,7 @@ func (t *tracker) yield(ctx context.Context, op *Op) error {
 	if op.Kind != KindOrder || r.cfg.Clock().Sub(op.SentAt) < yieldAfter {
 		return nil
 	}
-	account, err := r.accountOf(ctx, op)
+	account, err := r.records.accountOf(ctx, op)
 	if err == nil && account != ([16]byte{}) {
 		err = r.cfg.Orders.Change(ctx, account, func(t *rail.Tx) error { return t.Yield(op.ID) })
 	}
@@ -206,18 +206,18 @@ func (t *tracker) yield(ctx context.Context, op *Op) error {
 // as well, the operation of the order is looked for once more. A void that has not counted it up has failed.
 func (t *tracker) voided(ctx context.Context, void *Op) (bool, error) {
 	r := t.rail
-	order, err := r.op(ctx, orderOfVoid(void.ID))
+	order, err := r.records.op(ctx, orderOfVoid(void.ID))
 	if err != nil || order.State != Signed && order.State != Sent {
 		return err == nil, err
 	}
-	uses, err := r.uses(ctx, order, nil)
+	uses, err := r.chain.uses(ctx, order, nil)
 	if err == nil && uses == 1 {
 		return true, nil
 	}
 	var e event
 	var found bool
 	if err == nil && uses > 1 {
-		e, found, err = r.ran(ctx, order, nil)
+		e, found, err = r.chain.ran(ctx, order, nil)
 	}
 	switch {
 	case err != nil:

@@ -57,7 +57,7 @@ func (m rests) forget(now time.Time) {
 // waiting lists operations to be sent that nobody of this process has in hand, those that have waited longest first, and
 // says when the next one that rests may be tried.
 func (r *Rail) waiting(ctx context.Context) (ops []*Op, wake time.Duration, err error) {
-	all, err := r.opsIn(ctx, maxWaiting, Signed)
+	all, err := r.records.opsIn(ctx, maxWaiting, Signed)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -137,7 +137,7 @@ func (w *relayer) wait(ctx context.Context, op *Op, why error) {
 func (w *relayer) exposed(ctx context.Context, op *Op) {
 	now := *op
 	now.SentAt, now.UpdatedAt = w.rail.cfg.Clock(), w.rail.cfg.Clock()
-	if err := w.rail.update(ctx, &now); err != nil && !errors.Is(err, ErrChanged) {
+	if err := w.rail.records.update(ctx, &now); err != nil && !errors.Is(err, ErrChanged) {
 		w.rail.log.WarnContext(ctx, "the nonce of an operation is used, which could not be stored", "op", op.ID, "err", err)
 	}
 }
@@ -169,13 +169,13 @@ func (w *relayer) end(ctx context.Context, op *Op, f *Failure) {
 	r := w.rail
 	now := *op
 	now.State, now.Failure, now.UpdatedAt = Failed, f, r.cfg.Clock()
-	err := r.update(ctx, &now)
+	err := r.records.update(ctx, &now)
 	if err != nil && !errors.Is(err, ErrChanged) {
 		r.log.WarnContext(ctx, "the failure of an operation could not be stored", "op", op.ID, "err", err)
 		r.outbox.rest(op)
 		return
 	}
-	r.changed(op.ID)
+	r.waiters.Wake(op.ID)
 	r.moved.Fire()
 }
 
@@ -193,7 +193,7 @@ func (r *Rail) freed(ctx context.Context, tx *Tx) ([]*Op, error) {
 func (r *Rail) carried(ctx context.Context, tx *Tx) ([]*Op, error) {
 	var ops []*Op
 	for _, id := range tx.Ops {
-		op, err := r.op(ctx, id)
+		op, err := r.records.op(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -214,7 +214,7 @@ func (w *relayer) sensible(ctx context.Context, ops []*Op) ([]*Op, error) {
 		drop, err := w.needless(ctx, op)
 		if err == nil && op.Kind == KindOrder && !op.SentAt.IsZero() {
 			var void *Op
-			void, err = w.rail.op(ctx, voidID(op.ID))
+			void, err = w.rail.records.op(ctx, voidID(op.ID))
 			drop = err == nil && void.State != Failed
 			if errors.Is(err, store.ErrNotFound) {
 				err = nil

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll"
@@ -48,7 +47,7 @@ func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error 
 		return err
 	}
 	r.cfg.At("order")
-	there, err := r.insertOp(ctx, tx, op)
+	there, err := r.records.insertOp(ctx, tx, op)
 	if err == nil && there.Digest != op.Digest {
 		err = conflict(op.ID)
 	}
@@ -87,7 +86,7 @@ func (r *Rail) Resume(ctx context.Context, p *rail.Purchase) error {
 		return err
 	}
 	r.cfg.At("created")
-	op, err := r.op(ctx, p.OrderID)
+	op, err := r.records.op(ctx, p.OrderID)
 	if err == nil && op.Digest != want.Digest {
 		err = conflict(op.ID)
 	}
@@ -102,7 +101,7 @@ func (r *Rail) resume(ctx context.Context, op *Op, d *rail.Delegation) error {
 	var err error
 	switch op.State {
 	case Created:
-		err = r.start(ctx)
+		err = r.cfg.Start(ctx)
 		for first := true; err == nil && (first || backoff.Sleep(ctx, earlyPause)); first = false {
 			if err = r.sign(ctx, op, d); !errors.Is(err, errEarly) {
 				break
@@ -110,7 +109,7 @@ func (r *Rail) resume(ctx context.Context, op *Op, d *rail.Delegation) error {
 			err = nil
 		}
 	case Signed:
-		if err = r.start(ctx); err == nil {
+		if err = r.cfg.Start(ctx); err == nil {
 			err = r.Ready(ctx)
 		}
 	}
@@ -120,7 +119,7 @@ func (r *Rail) resume(ctx context.Context, op *Op, d *rail.Delegation) error {
 	if err == nil {
 		return r.delay(ctx, op, nil)
 	}
-	if now, e := r.op(ctx, op.ID); errors.Is(err, ErrChanged) || e == nil && now.Version != op.Version {
+	if now, e := r.records.op(ctx, op.ID); errors.Is(err, ErrChanged) || e == nil && now.Version != op.Version {
 		return nil // the error may come from what the other process did
 	}
 	if delay := rail.NewDelay(err, r.cfg.Clock()); delay != nil {
@@ -138,7 +137,7 @@ func (r *Rail) delay(ctx context.Context, op *Op, d *rail.Delay) error {
 	}
 	next := *op
 	next.Delay = d
-	if err := r.update(ctx, &next); !errors.Is(err, ErrChanged) {
+	if err := r.records.update(ctx, &next); !errors.Is(err, ErrChanged) {
 		return err
 	}
 	return nil
@@ -149,7 +148,7 @@ func (r *Rail) awaitOutcome(ctx context.Context, op *Op, d *rail.Delegation) (ra
 	changed, leave := r.waiters.Join(op.ID)
 	defer leave()
 	for ctx.Err() == nil {
-		next, err := r.op(ctx, op.ID)
+		next, err := r.records.op(ctx, op.ID)
 		if err == nil {
 			op = next
 			switch op.State {
@@ -294,14 +293,14 @@ func (r *Rail) sign(ctx context.Context, op *Op, d *rail.Delegation) error {
 		next.State, next.Operation, next.Hash = Signed, operation, operation.Hash(r.chainID)
 	}
 	r.cfg.At("signing")
-	if err := r.update(ctx, &next); err != nil {
+	if err := r.records.update(ctx, &next); err != nil {
 		return err
 	}
 	r.cfg.At("signed")
 	if next.State == Failed {
 		r.log.InfoContext(ctx, "an order cannot be paid", "order", op.ID, "code", f.Code, "reason", f.Reason)
 	}
-	r.changed(op.ID)
+	r.waiters.Wake(op.ID)
 	r.work.Fire()
 	if next.State != Signed {
 		r.moved.Fire()
@@ -359,9 +358,9 @@ func (r *Rail) build(ctx context.Context, op *Op, d *rail.Delegation) (*userop.O
 func (r *Rail) simulated(
 	ctx context.Context, op *Op, callData []byte, all map[common.Address]account, sign func(gas uint64) (*userop.Operation, error),
 ) (*userop.Operation, error) {
-	gas, err := r.inner(ctx, op.Sender, callData, all)
+	gas, err := r.chain.inner(ctx, op.Sender, callData, all)
 	if errors.Is(err, errNoOverrides) {
-		gas, err = r.guess(op), r.lacks(ctx, op)
+		gas, err = r.guess(op), checkBalance(ctx, r.chain, op)
 	} else {
 		err = r.verdict(ctx, op, err)
 	}
@@ -372,29 +371,29 @@ func (r *Rail) simulated(
 	if err != nil {
 		return nil, refused(op, err)
 	}
-	if err := r.outer(ctx, operation, all); err != nil && !errors.Is(err, errNoOverrides) {
+	if err := r.chain.outer(ctx, operation, all); err != nil && !errors.Is(err, errNoOverrides) {
 		return nil, r.verdict(ctx, op, err)
 	}
 	return operation, nil
 }
 
 // remember stores the id of a delegation by its hash, before anything is signed with it. Most orders find it in the cache.
-func (r *Rail) remember(ctx context.Context, hash common.Hash, id string) error {
+func (r *delegations) remember(ctx context.Context, hash common.Hash, id string) error {
 	r.mu.Lock()
-	_, known := r.delegations[hash]
+	_, known := r.known[hash]
 	r.mu.Unlock()
 	if known {
 		return nil
 	}
-	if err := r.addDelegation(ctx, hash, id); err != nil {
+	if err := r.records.addDelegation(ctx, hash, id); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.delegations) >= maxRemembered {
-		clear(r.delegations)
+	if len(r.known) >= maxRemembered {
+		clear(r.known)
 	}
-	r.delegations[hash] = struct{}{}
+	r.known[hash] = struct{}{}
 	return nil
 }
 
@@ -404,7 +403,7 @@ func (r *Rail) checkToken(ctx context.Context, op *Op) error {
 	if op.Token == (common.Address{}) || r.cfg.currency(op.Token) != "" {
 		return nil
 	}
-	err := r.lacks(ctx, op)
+	err := checkBalance(ctx, r.chain, op)
 	if errors.Is(err, errAnswer) {
 		return &Failure{Code: toll.CodeChainToken, Reason: "there is no such token on the chain", Params: map[string]any{"token": toll.Address(op.Token).String()}}
 	}
@@ -414,12 +413,12 @@ func (r *Rail) checkToken(ctx context.Context, op *Op) error {
 // payingAccounts reads the accounts of an order and refuses those that cannot pay it. It sets the
 // EIP-7702 authorization of the operation if the user's account still needs one.
 func (r *Rail) payingAccounts(ctx context.Context, op *Op, d *rail.Delegation) (map[common.Address]account, error) {
-	all, err := r.accounts(ctx, op.Sender, op.Payer)
+	all, err := r.chain.accounts(ctx, op.Sender, op.Payer)
 	if err != nil {
 		return nil, err
 	}
 	if d != nil && !d.OwnerAccount.IsZero() && all[op.Payer].code == codeNone {
-		if op.Authorization, err = r.givenAuthorization(d, all[op.Payer].nonce); err != nil {
+		if op.Authorization, err = r.authorization(d, all[op.Payer].nonce); err != nil {
 			e := toll.AsError(err)
 			return nil, &Failure{Code: e.Code, Reason: e.Text() + " " + e.Details, Params: e.Params}
 		}
@@ -428,18 +427,6 @@ func (r *Rail) payingAccounts(ctx context.Context, op *Op, d *rail.Delegation) (
 		return nil, f
 	}
 	return all, nil
-}
-
-// givenAuthorization returns the authorization that was handed in with a delegation, for an account without code.
-func (r *Rail) givenAuthorization(
-	d *rail.Delegation, nonce uint64,
-) (*types.SetCodeAuthorization, error) {
-	if len(d.Authorization) == 0 {
-		e := foreignCode(delegatorOf(d))
-		e.Message = "The account has no code, and no authorization gives it ours."
-		return nil, e
-	}
-	return r.authorization(d, nonce)
 }
 
 func paymentOf(op *Op) rail.Payment {

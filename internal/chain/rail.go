@@ -1,12 +1,9 @@
 package chain
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"math/big"
-	"sync"
-	"sync/atomic"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -17,21 +14,17 @@ import (
 
 // Rail is the crypto rail of one environment. Its methods may be called at the same time, and in several processes that share a database.
 type Rail struct {
-	cfg     Config
+	*delegations
+	*readiness
+	cfg     *Config
+	chain   *reader
+	records *records
 	chainID *big.Int
 	log     *slog.Logger
 	work    signals     // wake the relayers: there are operations to send, or transactions may be mined
 	moved   jobs.Signal // wakes the tracker: there is a new block, or a new operation to look for
 	outbox  outbox
-	lanes   chan struct{} // bounds concurrent reads of the chain
-	stopped atomic.Pointer[error]
-
 	waiters rail.Waiters // for operations
-
-	mu    sync.Mutex
-	ready readiness
-
-	delegations map[common.Hash]struct{} // known to be stored; a cache
 }
 
 // maxReads bounds concurrent reads of the chain.
@@ -48,11 +41,13 @@ func New(cfg Config) (*Rail, error) {
 	if err := cfg.set(); err != nil {
 		return nil, err
 	}
+	id, db := new(big.Int).SetUint64(cfg.ChainID), &records{cfg: &cfg}
+	chain := &reader{cfg: &cfg, chainID: id, lanes: make(chan struct{}, maxReads)}
 	r := &Rail{
-		cfg: cfg, chainID: new(big.Int).SetUint64(cfg.ChainID), log: cfg.Log,
-		work: make(signals, len(cfg.Relayers)), moved: jobs.NewSignal(), lanes: make(chan struct{}, maxReads),
+		delegations: &delegations{cfg: &cfg, chain: chain, records: db, chainID: id, known: map[common.Hash]struct{}{}},
+		readiness:   &readiness{cfg: &cfg, chain: chain, low: map[common.Address]bool{}},
+		cfg:         &cfg, chain: chain, records: db, chainID: id, log: cfg.Log, work: make(signals, len(cfg.Relayers)), moved: jobs.NewSignal(),
 		outbox: outbox{taken: map[string]bool{}, rests: rests{}},
-		ready:  readiness{low: map[common.Address]bool{}}, delegations: map[common.Hash]struct{}{},
 	}
 	for i := range r.work {
 		r.work[i] = jobs.NewSignal()
@@ -65,9 +60,6 @@ func (r *Rail) Connect(o rail.Orders) { r.cfg.Orders = o }
 
 // Open gives the rail the endpoints over which it reaches the chain, once, before its loops run.
 func (r *Rail) Open(pool *endpoints.Pool) { r.cfg.Pool = pool }
-
-// start makes the chain usable. Errors have status 503.
-func (r *Rail) start(ctx context.Context) error { return r.cfg.Start(ctx) }
 
 // Loops returns the relayers, which send operations, and the tracker, which follows the chain. Any
 // number of processes may run them; a lease lets one of them work at a time.
@@ -86,9 +78,6 @@ func (r *Rail) Loops() []jobs.Loop {
 	}
 	return loops
 }
-
-// changed wakes the callers of this process that wait for these operations.
-func (r *Rail) changed(ids ...string) { r.waiters.Wake(ids...) }
 
 // signals wake several loops.
 type signals []jobs.Signal

@@ -75,7 +75,7 @@ func (r *Rail) failure(ctx context.Context, op *Op, reason string) *Failure {
 	f.Reason = cmp.Or(f.Reason, "the call failed without a reason")
 	switch f.Code {
 	case toll.CodeChainBalance, toll.CodeChainFailed:
-		err := r.lacks(ctx, op)
+		err := checkBalance(ctx, r.chain, op)
 		switch low, isLow := errors.AsType[*Failure](err); {
 		case isLow:
 			f.Code, f.Params = low.Code, low.Params
@@ -93,8 +93,8 @@ func (r *Rail) failure(ctx context.Context, op *Op, reason string) *Failure {
 	return f
 }
 
-// lacks returns a [*Failure] for a payer that has less than an order needs now, with the word of the protocol for a sale.
-func (r *Rail) lacks(ctx context.Context, op *Op) error {
+// checkBalance returns a [*Failure] for a payer that has less than an order needs now, with the word of the protocol for a sale.
+func checkBalance(ctx context.Context, r *reader, op *Op) error {
 	needed := new(big.Int)
 	for _, p := range op.Payments {
 		needed.Add(needed, p.Amount)
@@ -119,7 +119,7 @@ func (r *Rail) correct(ctx context.Context, op *Op) {
 	if op.Delegation == (common.Hash{}) || op.Token == (common.Address{}) {
 		return
 	}
-	units, err := r.spent(ctx, contracts.ERC20TransferAmountEnforcer, op.Delegation)
+	units, err := r.chain.spent(ctx, contracts.ERC20TransferAmountEnforcer, op.Delegation)
 	if err == nil {
 		err = r.tellSpent(ctx, op.DelegationID, units)
 	}

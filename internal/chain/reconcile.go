@@ -31,11 +31,11 @@ const (
 
 // sameChain compares the first block with that of the cursor.
 func (r *Rail) sameChain(ctx context.Context) error {
-	cursor, err := r.cursor(ctx)
+	cursor, err := r.records.cursor(ctx)
 	if err != nil || cursor.Genesis == (common.Hash{}) {
 		return err
 	}
-	first, err := r.header(ctx, new(big.Int))
+	first, err := r.chain.header(ctx, new(big.Int))
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (r *Rail) mismatch(ctx context.Context, number uint64, known common.Hash, w
 // begin sets the cursor of a database that has none: at the first block of the embedded chain, and near the head of another one,
 // but before the first block that can have an open operation. What lies before is not ours, unless the database was lost.
 func (t *tracker) begin(ctx context.Context, open []*Op) error {
-	first, err := t.rail.header(ctx, new(big.Int))
+	first, err := t.rail.chain.header(ctx, new(big.Int))
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (t *tracker) begin(ctx context.Context, open []*Op) error {
 	block := t.pass.head.Number.Uint64()
 	for step := uint64(overlap); ; step *= 2 {
 		block -= min(block, step)
-		at, err := t.rail.header(ctx, new(big.Int).SetUint64(block))
+		at, err := t.rail.chain.header(ctx, new(big.Int).SetUint64(block))
 		if err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (t *tracker) follow(ctx context.Context, open []*Op) error {
 			return err
 		}
 		if gone > 0 {
-			if open, err = r.opsIn(ctx, maxOpen, underWay...); err != nil {
+			if open, err = r.records.opsIn(ctx, maxOpen, underWay...); err != nil {
 				return err
 			}
 		}
@@ -184,12 +184,12 @@ func (t *tracker) follow(ctx context.Context, open []*Op) error {
 	if t.cursor == from {
 		return nil
 	}
-	return r.setCursor(ctx, t.lease, t.cursor)
+	return r.records.setCursor(ctx, t.lease, t.cursor)
 }
 
 // overtaken reports whether the chain has another block in the place of the head of this pass.
 func (t *tracker) overtaken(ctx context.Context) (bool, error) {
-	header, err := t.rail.header(ctx, t.pass.head.Number)
+	header, err := t.rail.chain.header(ctx, t.pass.head.Number)
 	if errors.Is(err, ethereum.NotFound) {
 		return true, nil
 	}
@@ -218,7 +218,7 @@ func (t *tracker) logs(ctx context.Context, from, to uint64, ops []common.Hash, 
 	}
 	queries = append(queries, saleQueries(sales)...)
 	var all []types.Log
-	err := t.rail.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+	err := t.rail.chain.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		found := make([][]types.Log, len(queries))
 		jobs := make([]func() error, len(queries))
 		for i, q := range queries {
@@ -268,7 +268,7 @@ func (t *tracker) scan(ctx context.Context, open []*Op) error {
 			if err := t.place(ctx, to); err != nil {
 				return err
 			}
-			if err := t.rail.setCursor(ctx, t.lease, t.cursor); err != nil {
+			if err := t.rail.records.setCursor(ctx, t.lease, t.cursor); err != nil {
 				return err
 			}
 		}
@@ -343,7 +343,7 @@ func (t *tracker) applySale(ctx context.Context, id string, at Place) error {
 	if id == "" {
 		return nil
 	}
-	op, err := t.rail.op(ctx, id)
+	op, err := t.rail.records.op(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -378,7 +378,7 @@ func (t *tracker) orphan(ctx context.Context, l *types.Log, e *event, why string
 	o := &Orphan{
 		Block: l.BlockHash, LogIndex: l.Index, Number: l.BlockNumber, Tx: l.TxHash, OpHash: e.op, NonceKey: key[:], Reason: why, Paid: paid,
 	}
-	added, err := t.rail.addOrphan(ctx, o)
+	added, err := t.rail.records.addOrphan(ctx, o)
 	if added {
 		alarm.Log(ctx, t.rail.log, alarm.OperationUnknown, "the service key signed something we do not know", "reason", why, "block", o.Number, "tx", o.Tx,
 			"op_hash", o.OpHash, "nonce_key", common.Bytes2Hex(o.NonceKey))
@@ -392,7 +392,7 @@ const maxPaid = 20
 // paidBy returns the transfers of USDC and EURC by the operation whose event is at a place.
 func (t *tracker) paidBy(ctx context.Context, at Place) (paid []Transfer, err error) {
 	tokens := []common.Address{contracts.USDC(t.rail.cfg.ChainID), contracts.EURC(t.rail.cfg.ChainID)}
-	logs, err := ask(ctx, t.rail, func(ctx context.Context, c *endpoints.Conn) ([]types.Log, error) {
+	logs, err := ask(ctx, t.rail.chain, func(ctx context.Context, c *endpoints.Conn) ([]types.Log, error) {
 		return c.FilterLogs(ctx, ethereum.FilterQuery{
 			BlockHash: &at.Hash, Addresses: append(tokens, contracts.EntryPoint),
 			Topics: [][]common.Hash{{topicBegins, topicRun, topicTransfer}},

@@ -20,8 +20,11 @@ import (
 // CursorReader is the reader whose cursor the tracker moves.
 const CursorReader = "tracker"
 
+// records are the records of the rail. Those that decide an order are written with it.
+type records struct{ cfg *Config }
+
 // addOp is insertOp in a transaction of its own.
-func (r *Rail) addOp(ctx context.Context, op *Op) (stored *Op, err error) {
+func (r *records) addOp(ctx context.Context, op *Op) (stored *Op, err error) {
 	err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
 		stored, err = r.insertOp(ctx, tx, op)
 		return err
@@ -31,7 +34,7 @@ func (r *Rail) addOp(ctx context.Context, op *Op) (stored *Op, err error) {
 
 // insertOp stores a new operation and returns what is stored under its id: the given one, or an older one as it is. Of a sale it
 // stores, too, that the authorization (token, payer, nonce) pays its order, for ever; [ErrSold] when it pays another one.
-func (r *Rail) insertOp(ctx context.Context, tx *store.Tx, op *Op) (*Op, error) {
+func (r *records) insertOp(ctx context.Context, tx *store.Tx, op *Op) (*Op, error) {
 	row, err := rowOfOp(op)
 	if err != nil {
 		return nil, err
@@ -56,7 +59,7 @@ func (r *Rail) insertOp(ctx context.Context, tx *store.Tx, op *Op) (*Op, error) 
 }
 
 // recordSale stores that an authorization pays its order. Checkout has done so with the order, as a rule.
-func (r *Rail) recordSale(ctx context.Context, tx *store.Tx, op *Op) error {
+func (r *records) recordSale(ctx context.Context, tx *store.Tx, op *Op) error {
 	value, err := toll.ParseUnits(op.Payments[0].Amount.String())
 	if err != nil {
 		return err
@@ -82,7 +85,7 @@ func (r *Rail) recordSale(ctx context.Context, tx *store.Tx, op *Op) error {
 
 // update stores operations whose Version is still the stored one and counts it up in them, or changes nothing: [ErrChanged],
 // also for one that is not there. One of them at most pays an order; when it decides it, the order is written with it.
-func (r *Rail) update(ctx context.Context, ops ...*Op) error {
+func (r *records) update(ctx context.Context, ops ...*Op) error {
 	f := func(tx *store.Tx) error { return updateOps(ctx, tx, ops) }
 	if i := slices.IndexFunc(ops, (*Op).undecided); i >= 0 {
 		refused, err := r.decide(ctx, ops[i], f)
@@ -117,18 +120,18 @@ func updateOps(ctx context.Context, tx *store.Tx, ops []*Op) error {
 	return store.NotFoundAs(err, ErrChanged)
 }
 
-func (r *Rail) op(ctx context.Context, id string) (*Op, error) {
+func (r *records) op(ctx context.Context, id string) (*Op, error) {
 	return opOf(store.ChainOpByID(ctx, r.cfg.Store, id))
 }
 
 // opsIn lists operations in these states, those that have waited longest (UpdatedAt) first, at most limit.
-func (r *Rail) opsIn(ctx context.Context, limit int, states ...State) ([]*Op, error) {
+func (r *records) opsIn(ctx context.Context, limit int, states ...State) ([]*Op, error) {
 	words := store.Mapped(states, func(s State) string { return string(s) })
 	return opsOf(store.ChainOpsIn(ctx, r.cfg.Store, limit, words...))
 }
 
 // opsAt lists operations in any state whose evidence ([Op.Evidence]) is in block from or a later one, by block.
-func (r *Rail) opsAt(ctx context.Context, from uint64) ([]*Op, error) {
+func (r *records) opsAt(ctx context.Context, from uint64) ([]*Op, error) {
 	block, err := stored(from)
 	if err != nil {
 		return nil, err
@@ -162,7 +165,7 @@ func all[R, V any](rows []*R, err error, of func(*R) (*V, error)) ([]*V, error) 
 
 // addTx stores a transaction and its operations, all or nothing, as update does; [store.ErrLeased] when the lease is not held
 // any more. replaces is the transaction with the same nonce that it takes the place of, or zero.
-func (r *Rail) addTx(ctx context.Context, lease *jobs.Lease, t *Tx, replaces common.Hash, ops ...*Op) error {
+func (r *records) addTx(ctx context.Context, lease *jobs.Lease, t *Tx, replaces common.Hash, ops ...*Op) error {
 	return r.writeTx(ctx, lease, t, ops, func(tx *store.Tx, row *store.ChainTx) error {
 		if replaces != (common.Hash{}) {
 			if err := store.SetChainTxState(ctx, tx, toll.Hash(replaces), string(TxReplaced)); err != nil {
@@ -174,12 +177,12 @@ func (r *Rail) addTx(ctx context.Context, lease *jobs.Lease, t *Tx, replaces com
 }
 
 // updateTx stores state, place and SentBlock of a transaction and its operations, all or nothing, as addTx does.
-func (r *Rail) updateTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops ...*Op) error {
+func (r *records) updateTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops ...*Op) error {
 	return r.writeTx(ctx, lease, t, ops, func(tx *store.Tx, row *store.ChainTx) error { return store.UpdateChainTx(ctx, tx, row) })
 }
 
 // writeTx stores operations, and by write the row of a transaction, under a lease.
-func (r *Rail) writeTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops []*Op, write func(*store.Tx, *store.ChainTx) error) error {
+func (r *records) writeTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops []*Op, write func(*store.Tx, *store.ChainTx) error) error {
 	row, err := rowOfTx(t)
 	if err != nil {
 		return err
@@ -196,12 +199,12 @@ func (r *Rail) writeTx(ctx context.Context, lease *jobs.Lease, t *Tx, ops []*Op,
 }
 
 // pendingTxs lists the transactions of a relayer that are not mined or replaced, by nonce.
-func (r *Rail) pendingTxs(ctx context.Context, relayer common.Address) ([]*Tx, error) {
+func (r *records) pendingTxs(ctx context.Context, relayer common.Address) ([]*Tx, error) {
 	return txsOf(store.PendingChainTxs(ctx, r.cfg.Store, toll.Address(relayer)))
 }
 
 // txsFrom lists the transactions of a relayer in any state with this nonce or a higher one, by nonce and CreatedAt.
-func (r *Rail) txsFrom(ctx context.Context, relayer common.Address, nonce uint64) ([]*Tx, error) {
+func (r *records) txsFrom(ctx context.Context, relayer common.Address, nonce uint64) ([]*Tx, error) {
 	from, err := stored(nonce)
 	if err != nil {
 		return nil, err
@@ -209,7 +212,7 @@ func (r *Rail) txsFrom(ctx context.Context, relayer common.Address, nonce uint64
 	return txsOf(store.ChainTxsFrom(ctx, r.cfg.Store, toll.Address(relayer), from))
 }
 
-func (r *Rail) txOf(ctx context.Context, hash common.Hash) (*Tx, error) {
+func (r *records) txOf(ctx context.Context, hash common.Hash) (*Tx, error) {
 	row, err := store.ChainTxByHash(ctx, r.cfg.Store, toll.Hash(hash))
 	if err != nil {
 		return nil, err
@@ -218,7 +221,7 @@ func (r *Rail) txOf(ctx context.Context, hash common.Hash) (*Tx, error) {
 }
 
 // cursor returns where the tracker is, the zero value at the first start.
-func (r *Rail) cursor(ctx context.Context) (Cursor, error) {
+func (r *records) cursor(ctx context.Context) (Cursor, error) {
 	c, err := store.ReadChainCursor(ctx, r.cfg.Store, CursorReader)
 	return Cursor{
 		Genesis: common.Hash(c.Genesis), Block: uint64(c.Block), Hash: common.Hash(c.Hash), Base: uint64(c.Base), BaseHash: common.Hash(c.BaseHash),
@@ -226,7 +229,7 @@ func (r *Rail) cursor(ctx context.Context) (Cursor, error) {
 }
 
 // setCursor stores where the tracker is, under its lease.
-func (r *Rail) setCursor(ctx context.Context, lease *jobs.Lease, c Cursor) error {
+func (r *records) setCursor(ctx context.Context, lease *jobs.Lease, c Cursor) error {
 	if _, err := stored(max(c.Block, c.Base)); err != nil {
 		return err
 	}
@@ -241,7 +244,7 @@ func (r *Rail) setCursor(ctx context.Context, lease *jobs.Lease, c Cursor) error
 }
 
 // addOrphan stores an event that nothing explains, and reports whether it is new.
-func (r *Rail) addOrphan(ctx context.Context, o *Orphan) (isNew bool, err error) {
+func (r *records) addOrphan(ctx context.Context, o *Orphan) (isNew bool, err error) {
 	block, err := stored(o.Number)
 	if err != nil {
 		return false, err
@@ -260,6 +263,6 @@ func (r *Rail) addOrphan(ctx context.Context, o *Orphan) (isNew bool, err error)
 }
 
 // addDelegation stores the id of a delegation by its hash.
-func (r *Rail) addDelegation(ctx context.Context, hash common.Hash, id string) error {
+func (r *records) addDelegation(ctx context.Context, hash common.Hash, id string) error {
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.PutChainDelegation(ctx, tx, toll.Hash(hash), id) })
 }

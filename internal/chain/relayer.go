@@ -88,11 +88,11 @@ func (w *relayer) run(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	pending, err := r.pendingTxs(ctx, w.address)
+	pending, err := r.records.pendingTxs(ctx, w.address)
 	if err != nil {
 		return 0, err
 	}
-	out, err := r.opsIn(ctx, 1, Sent)
+	out, err := r.records.opsIn(ctx, 1, Sent)
 	if err != nil {
 		return 0, err
 	}
@@ -140,7 +140,7 @@ func (w *relayer) look(ctx context.Context) (outlook, error) {
 	r := w.rail
 	var v outlook
 	var code []byte
-	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
+	err := r.chain.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
 		// The head first: a nonce that is not used now was not used at that block.
 		if v.head, err = c.HeaderByNumber(ctx, nil); err != nil {
 			return err

@@ -41,11 +41,11 @@ func parseAuthorization(l *types.Log) (saleKey, bool) {
 }
 
 // used reads whether a token has used up the nonce of an authorization. [errAnswer] where there is no such token.
-func (r *Rail) used(ctx context.Context, op *Op) (bool, error) {
+func (r *reader) used(ctx context.Context, op *Op) (bool, error) {
 	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) { return authorizationUsed(ctx, c, op) })
 }
 
-// authorizationUsed is [Rail.used] as one endpoint says it.
+// authorizationUsed is [reader.used] as one endpoint says it.
 func authorizationUsed(ctx context.Context, c *endpoints.Conn, op *Op) (bool, error) {
 	n, err := view(ctx, c, op.Token, "authorizationState(address,bytes32)", common.LeftPadBytes(op.Payer[:], 32), op.Sale.Nonce[:])
 	return err == nil && n.Sign() != 0, err
@@ -103,7 +103,7 @@ func transfers(l *types.Log, from common.Address, p Payment) bool {
 
 // search looks for the transaction that has carried an authorization out; the zero place says that none has. It goes back from the
 // end of the authorization, or the head. A sale may be begun long after its end, when its process had stopped.
-func (r *Rail) search(ctx context.Context, op *Op) (Place, error) {
+func (r *reader) search(ctx context.Context, op *Op) (Place, error) {
 	head, err := r.cfg.Pool.Head(ctx, "latest")
 	if err != nil {
 		return Place{}, away(err)
@@ -169,7 +169,7 @@ func (t *tracker) sold(ctx context.Context, op *Op, at Place) error {
 	if op.State == Created || landed && op.Place == at || op.Failure != nil && op.Failure.Place == at {
 		return nil
 	}
-	what, err := ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (fate, error) { return fateAt(ctx, c, op, at) })
+	what, err := ask(ctx, r.chain, func(ctx context.Context, c *endpoints.Conn) (fate, error) { return fateAt(ctx, c, op, at) })
 	if err != nil {
 		return err
 	}
@@ -226,12 +226,12 @@ func (t *tracker) ended(ctx context.Context, op *Op) (bool, error) {
 	if final == nil || final.Time < op.Before {
 		return false, nil
 	}
-	used, err := r.usedForAll(ctx, op)
+	used, err := r.chain.usedForAll(ctx, op)
 	if err != nil {
 		return false, err
 	}
 	if used {
-		at, err := r.search(ctx, op)
+		at, err := r.chain.search(ctx, op)
 		if err != nil {
 			return false, err
 		}
@@ -246,9 +246,9 @@ func (t *tracker) ended(ctx context.Context, op *Op) (bool, error) {
 	return true, nil
 }
 
-// usedForAll is [Rail.used], on live as two endpoints say it: one that lies must not end a sale that is paid. A token that is not
+// usedForAll is [reader.used], on live as two endpoints say it: one that lies must not end a sale that is paid. A token that is not
 // there has moved nothing.
-func (r *Rail) usedForAll(ctx context.Context, op *Op) (bool, error) {
+func (r *reader) usedForAll(ctx context.Context, op *Op) (bool, error) {
 	return agree(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) {
 		used, err := authorizationUsed(ctx, c, op)
 		if errors.Is(err, errAnswer) {

@@ -79,12 +79,12 @@ func (r *Rail) saleVerdict(ctx context.Context, op *Op, reason string) error {
 		return errUsed
 	}
 	// A token looks at the times first: one that was carried out has ended as well.
-	if used, err := r.used(ctx, op); used || err != nil && !errors.Is(err, errAnswer) {
+	if used, err := r.chain.used(ctx, op); used || err != nil && !errors.Is(err, errAnswer) {
 		return cmp.Or(err, errUsed)
 	}
 	switch {
 	case reason == revertEarly:
-		now, err := r.present(ctx)
+		now, err := r.chain.present(ctx)
 		if err == nil && op.Sale.After <= now {
 			err = errEarly
 		}
@@ -93,7 +93,7 @@ func (r *Rail) saleVerdict(ctx context.Context, op *Op, reason string) error {
 		}
 		return saleFailed(toll.CodePaymentRequired, wordAfter, "the authorization is not valid yet")
 	case saysTooLittle(reason):
-		if err := r.lacks(ctx, op); err != nil {
+		if err := checkBalance(ctx, r.chain, op); err != nil {
 			return err
 		}
 	}

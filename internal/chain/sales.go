@@ -79,7 +79,7 @@ func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	if s.OrderID == "" {
 		return rail.Payment{}, errors.New("chain: a sale without an order")
 	}
-	if err := r.start(ctx); err != nil {
+	if err := r.cfg.Start(ctx); err != nil {
 		return rail.Payment{}, err
 	}
 	op, err := r.newSaleOp(&s)
@@ -93,7 +93,7 @@ func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 		return rail.Payment{}, err
 	}
 	r.cfg.At("order")
-	there, err := r.addOp(ctx, op)
+	there, err := r.records.addOp(ctx, op)
 	r.cfg.At("created")
 	switch {
 	case errors.Is(err, ErrSold):
@@ -119,14 +119,14 @@ func failed(f *Failure) rail.Payment { return paymentOf(&Op{State: Failed, Failu
 // Again implements [rail.Seller]: it takes a sale that failed before anything was sent to Included when others have had its authorization
 // carried out since. It returns true, too, for a sale that is not failed any more.
 func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
-	if err := r.start(ctx); err != nil {
+	if err := r.cfg.Start(ctx); err != nil {
 		return false, err
 	}
-	op, err := r.op(ctx, orderID)
+	op, err := r.records.op(ctx, orderID)
 	if err != nil || op.State != Failed {
 		return err == nil, err
 	}
-	used, err := r.used(ctx, op)
+	used, err := r.chain.used(ctx, op)
 	if err != nil || !used {
 		return false, err
 	}
@@ -139,7 +139,7 @@ func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
 	}
 	op.include(operation, r.chainID)
 	op.Failure, op.UpdatedAt = nil, r.cfg.Clock()
-	if err := r.update(ctx, op); err != nil {
+	if err := r.records.update(ctx, op); err != nil {
 		return false, err
 	}
 	r.log.WarnContext(ctx, "a sale that had failed was paid by others", "order", orderID, "tx", op.Tx)
@@ -150,14 +150,14 @@ func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
 // buildSale is build for a sale. When others have had the authorization carried out, the operation has their place: it is signed
 // nevertheless, for a reorganisation may take theirs away.
 func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, error) {
-	all, err := r.accounts(ctx, op.touched()...)
+	all, err := r.chain.accounts(ctx, op.touched()...)
 	if err != nil {
 		return nil, err
 	}
 	if f := foreign(op, all); f != nil {
 		return nil, f
 	}
-	used, err := r.isUsed(ctx, op)
+	used, err := r.chain.isUsed(ctx, op)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, error)
 			return operation, err
 		}
 	}
-	if op.Place, err = r.soldAt(ctx, op); err != nil {
+	if op.Place, err = r.chain.soldAt(ctx, op); err != nil {
 		return nil, err
 	}
 	operation, err := sign(r.guess(op))
@@ -190,8 +190,8 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, error)
 	return operation, err
 }
 
-// isUsed is [Rail.used], with a [*Failure] where there is no such token.
-func (r *Rail) isUsed(ctx context.Context, op *Op) (bool, error) {
+// isUsed is [reader.used], with a [*Failure] where there is no such token.
+func (r *reader) isUsed(ctx context.Context, op *Op) (bool, error) {
 	used, err := r.used(ctx, op)
 	if errors.Is(err, errAnswer) {
 		err = refusedToken(op.Token, "there is no such token on the chain")
@@ -200,7 +200,7 @@ func (r *Rail) isUsed(ctx context.Context, op *Op) (bool, error) {
 }
 
 // soldAt returns where the token has carried an authorization out whose nonce is used.
-func (r *Rail) soldAt(ctx context.Context, op *Op) (Place, error) {
+func (r *reader) soldAt(ctx context.Context, op *Op) (Place, error) {
 	at, err := r.search(ctx, op)
 	if err == nil && at == (Place{}) {
 		err = takenNonce("the nonce of the authorization is used or cancelled")
@@ -213,7 +213,7 @@ func (r *Rail) soldAt(ctx context.Context, op *Op) (Place, error) {
 // it then. Errors: those with status 503, and with status 402 or 400 and a Reason why it cannot be paid,
 // [toll.CodeChainToken], [toll.CodeChainBalance], [toll.CodePaymentRequired] or [toll.CodeChainFailed].
 func (r *Rail) CheckSale(ctx context.Context, s rail.Sale) (used bool, err error) {
-	if err := r.start(ctx); err != nil {
+	if err := r.cfg.Start(ctx); err != nil {
 		return false, err
 	}
 	used, err = r.checkSale(ctx, s)
@@ -233,10 +233,10 @@ func (r *Rail) checkSale(ctx context.Context, s rail.Sale) (used bool, err error
 		err = r.disowned(ctx, op)
 	}
 	if err == nil {
-		used, err = r.isUsed(ctx, op)
+		used, err = r.chain.isUsed(ctx, op)
 	}
 	if used {
-		_, err = r.soldAt(ctx, op)
+		_, err = r.chain.soldAt(ctx, op)
 		return true, err
 	}
 	if err == nil {
@@ -249,14 +249,14 @@ func (r *Rail) checkSale(ctx context.Context, s rail.Sale) (used bool, err error
 	if err != nil {
 		return false, err
 	}
-	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+	err = r.chain.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		var answer hexutil.Bytes
 		return try(ctx, c, "eth_call", &answer, message{From: r.cfg.Service, To: op.Token, Gas: maxTransferGas, Data: data}, nil)
 	})
 	err = r.verdict(ctx, op, err)
 	switch {
 	case errors.Is(err, errUsed):
-		_, err = r.soldAt(ctx, op)
+		_, err = r.chain.soldAt(ctx, op)
 		return true, err
 	case errors.Is(err, errEarly):
 		return false, nil // it is in time, and only the last block is not
@@ -266,7 +266,7 @@ func (r *Rail) checkSale(ctx context.Context, s rail.Sale) (used bool, err error
 
 // inTime refuses an authorization that is not valid yet, or ends too soon or too late.
 func (r *Rail) inTime(ctx context.Context, op *Op) error {
-	now, err := r.present(ctx)
+	now, err := r.chain.present(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -281,7 +281,7 @@ func (r *Rail) inTime(ctx context.Context, op *Op) error {
 }
 
 // present is the time of the last block, in Unix seconds. The embedded chain makes its next block at the time of the service.
-func (r *Rail) present(ctx context.Context) (uint64, error) {
+func (r *reader) present(ctx context.Context) (uint64, error) {
 	head, err := r.header(ctx, nil)
 	switch {
 	case err != nil:
@@ -290,4 +290,24 @@ func (r *Rail) present(ctx context.Context) (uint64, error) {
 		return max(head.Time, uint64(max(r.cfg.Clock().Unix(), 0))), nil
 	}
 	return head.Time, nil
+}
+
+// Dead reports whether an authorization has moved nothing and never will: a finalized block is past its end, and its nonce is not used.
+// It needs no OrderID and no Signature, and asks the chain alone, on live two endpoints.
+func (r *Rail) Dead(ctx context.Context, s rail.Sale) (bool, error) {
+	if err := r.cfg.Start(ctx); err != nil {
+		return false, err
+	}
+	called := "finalized"
+	if r.cfg.Embedded {
+		called = "latest" // as in [tracker.tag]
+	}
+	final, err := r.cfg.Pool.Head(ctx, called)
+	if err != nil || final.Time < s.Authorization.ValidBefore {
+		return false, err
+	}
+	used, err := r.chain.usedForAll(ctx, &Op{
+		ID: s.OrderID, Token: common.Address(s.Token), Payer: common.Address(s.Authorization.From), Sale: &SaleTerms{Nonce: s.Authorization.Nonce},
+	})
+	return err == nil && !used, err
 }

@@ -41,12 +41,12 @@ func (r *Rail) Accepts(ctx context.Context, account toll.Address, digest [32]byt
 	if !signatureForm(signature) {
 		return false, nil
 	}
-	if err := r.start(ctx); err != nil {
+	if err := r.cfg.Start(ctx); err != nil {
 		return false, err
 	}
 	select {
-	case r.lanes <- struct{}{}:
-		defer func() { <-r.lanes }()
+	case r.chain.lanes <- struct{}{}:
+		defer func() { <-r.chain.lanes }()
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
@@ -123,14 +123,14 @@ func (r *Rail) strange(ctx context.Context, op *Op) error {
 	if r.signedByKey(op) {
 		return nil
 	}
-	if _, err := r.op(ctx, op.ID); !errors.Is(err, store.ErrNotFound) {
+	if _, err := r.records.op(ctx, op.ID); !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	err := r.disowned(ctx, op)
 	if _, fails := errors.AsType[*Failure](err); !fails {
 		return err
 	}
-	if used, e := r.used(ctx, op); used || e != nil && !errors.Is(e, errAnswer) {
+	if used, e := r.chain.used(ctx, op); used || e != nil && !errors.Is(e, errAnswer) {
 		return e
 	}
 	return err

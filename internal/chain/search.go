@@ -19,14 +19,14 @@ const searchBack = 2 * time.Hour
 // agree returns what f finds, on live as two endpoints say it: one that lies, or hides something, must neither pay an order nor end
 // it. That they do not agree is [toll.CodeChainUnreachable].
 func agree[T comparable](
-	ctx context.Context, r *Rail, f func(ctx context.Context, c *endpoints.Conn) (T, error),
+	ctx context.Context, r *reader, f func(ctx context.Context, c *endpoints.Conn) (T, error),
 ) (T, error) {
 	found, err := endpoints.Agree(ctx, r.cfg.Pool, f)
 	return found, away(err)
 }
 
 // blockTime is the time of a block, in Unix seconds, as endpoints agree on it.
-func (r *Rail) blockTime(ctx context.Context, number uint64) (uint64, error) {
+func (r *reader) blockTime(ctx context.Context, number uint64) (uint64, error) {
 	return agree(ctx, r, func(ctx context.Context, c *endpoints.Conn) (uint64, error) {
 		header, err := c.HeaderByNumber(ctx, new(big.Int).SetUint64(number))
 		if err != nil {
@@ -37,7 +37,7 @@ func (r *Rail) blockTime(ctx context.Context, number uint64) (uint64, error) {
 }
 
 // lastBefore returns the number of the last block before a time, or one at most [maxChunk] after it. high is a block after that time.
-func (r *Rail) lastBefore(ctx context.Context, high, end uint64) (uint64, error) {
+func (r *reader) lastBefore(ctx context.Context, high, end uint64) (uint64, error) {
 	for low := uint64(0); high-low > maxChunk; {
 		middle := low + (high-low)/2
 		switch at, err := r.blockTime(ctx, middle); {
@@ -56,7 +56,7 @@ func (r *Rail) lastBefore(ctx context.Context, high, end uint64) (uint64, error)
 // The zero value says that there is none. With toHead the first range ends at the newest block of each endpoint, so that none can say
 // that the head is an old block.
 func backwards[T comparable](
-	ctx context.Context, r *Rail, to uint64, toHead bool, since uint64,
+	ctx context.Context, r *reader, to uint64, toHead bool, since uint64,
 	look func(ctx context.Context, c *endpoints.Conn, from, to *big.Int) (T, error),
 ) (found T, err error) {
 	since -= min(since, uint64(searchBack/time.Second))

@@ -60,8 +60,15 @@ type account struct {
 	nonce uint64
 }
 
+// reader reads the chain, over the endpoints of the configuration.
+type reader struct {
+	cfg     *Config
+	chainID *big.Int
+	lanes   chan struct{} // bounds concurrent reads
+}
+
 // read asks the chain. That no endpoint can be used is [toll.CodeChainUnreachable].
-func (r *Rail) read(ctx context.Context, f func(ctx context.Context, c *endpoints.Conn) error) error {
+func (r *reader) read(ctx context.Context, f func(ctx context.Context, c *endpoints.Conn) error) error {
 	// Who waits here does not use up the time of an attempt: many orders at once must not look like an endpoint that hangs.
 	select {
 	case r.lanes <- struct{}{}:
@@ -72,8 +79,8 @@ func (r *Rail) read(ctx context.Context, f func(ctx context.Context, c *endpoint
 	return away(r.cfg.Pool.Read(ctx, f))
 }
 
-// ask is [Rail.read] for one value.
-func ask[T any](ctx context.Context, r *Rail, f func(ctx context.Context, c *endpoints.Conn) (T, error)) (v T, err error) {
+// ask is [reader.read] for one value.
+func ask[T any](ctx context.Context, r *reader, f func(ctx context.Context, c *endpoints.Conn) (T, error)) (v T, err error) {
 	err = r.read(ctx, func(ctx context.Context, c *endpoints.Conn) (err error) {
 		v, err = f(ctx, c)
 		return err
@@ -90,7 +97,7 @@ func away(err error) error {
 }
 
 // accounts reads code and nonce of accounts.
-func (r *Rail) accounts(ctx context.Context, of ...common.Address) (map[common.Address]account, error) {
+func (r *reader) accounts(ctx context.Context, of ...common.Address) (map[common.Address]account, error) {
 	slices.SortFunc(of, common.Address.Cmp)
 	of = slices.Compact(of)
 	found := make([]account, len(of))
@@ -205,7 +212,7 @@ func revertOf(answer rpc.Error) (*reverted, bool) {
 }
 
 // inner tries what the EntryPoint would call, and returns the gas for it. A revert is a [*reverted].
-func (r *Rail) inner(ctx context.Context, sender common.Address, callData []byte, all map[common.Address]account) (callGas uint64, err error) {
+func (r *reader) inner(ctx context.Context, sender common.Address, callData []byte, all map[common.Address]account) (callGas uint64, err error) {
 	m := message{From: contracts.EntryPoint, To: sender, Gas: maxCallGas, Data: callData}
 	with := overrides(all)
 	var gas hexutil.Uint64
@@ -240,7 +247,7 @@ func answered(err error, said *error) error {
 }
 
 // outer tries handleOps with one signed operation. A revert is a [*reverted].
-func (r *Rail) outer(ctx context.Context, op *userop.Operation, all map[common.Address]account) error {
+func (r *reader) outer(ctx context.Context, op *userop.Operation, all map[common.Address]account) error {
 	m := message{
 		From: r.cfg.Relayers[0], To: contracts.EntryPoint, Gas: maxTxGas,
 		Data: userop.HandleOps([]*userop.Operation{op}, r.cfg.Relayers[0]),
@@ -272,14 +279,14 @@ func (r *Rail) guess(op *Op) uint64 {
 }
 
 // header reads the header of a block, of the last one for nil.
-func (r *Rail) header(ctx context.Context, number *big.Int) (*types.Header, error) {
+func (r *reader) header(ctx context.Context, number *big.Int) (*types.Header, error) {
 	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (*types.Header, error) {
 		return c.HeaderByNumber(ctx, number)
 	})
 }
 
 // balance reads what an account has of a token, base units; the zero address is the native token.
-func (r *Rail) balance(ctx context.Context, token, of common.Address) (*big.Int, error) {
+func (r *reader) balance(ctx context.Context, token, of common.Address) (*big.Int, error) {
 	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (*big.Int, error) {
 		if token == (common.Address{}) {
 			return c.BalanceAt(ctx, of, nil)
@@ -289,14 +296,14 @@ func (r *Rail) balance(ctx context.Context, token, of common.Address) (*big.Int,
 }
 
 // spent reads how many base units the enforcer has counted against a delegation.
-func (r *Rail) spent(ctx context.Context, enforcer common.Address, delegation common.Hash) (*big.Int, error) {
+func (r *reader) spent(ctx context.Context, enforcer common.Address, delegation common.Hash) (*big.Int, error) {
 	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (*big.Int, error) {
 		return view(ctx, c, enforcer, "spentMap(address,bytes32)", common.LeftPadBytes(contracts.DelegationManager[:], 32), delegation[:])
 	})
 }
 
 // disabled reads whether a delegation was disabled on the chain.
-func (r *Rail) disabled(ctx context.Context, delegation common.Hash) (bool, error) {
+func (r *reader) disabled(ctx context.Context, delegation common.Hash) (bool, error) {
 	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) {
 		n, err := view(ctx, c, contracts.DelegationManager, "disabledDelegations(bytes32)", delegation[:])
 		return err == nil && n.Sign() != 0, err
@@ -329,20 +336,20 @@ func viewAt(ctx context.Context, c *endpoints.Conn, block *big.Int, of common.Ad
 // check tries an operation that is signed as it would run now. A [*Failure] says that it cannot, and [errNonceUsed] that the chain
 // has run its nonce, which only its event explains. Other errors decide nothing.
 func (r *Rail) check(ctx context.Context, op *Op) error {
-	all, err := r.accounts(ctx, op.touched()...)
+	all, err := r.chain.accounts(ctx, op.touched()...)
 	if err != nil {
 		return err
 	}
 	if f := foreign(op, all); f != nil {
 		return f
 	}
-	_, err = r.inner(ctx, op.Sender, op.Operation.CallData, all)
+	_, err = r.chain.inner(ctx, op.Sender, op.Operation.CallData, all)
 	// An operation that has run already may fail because of that, so the nonce comes first.
-	if ran := r.outer(ctx, op.Operation, all); err == nil || nonceRan(ran) {
+	if ran := r.chain.outer(ctx, op.Operation, all); err == nil || nonceRan(ran) {
 		err = ran
 	}
 	if errors.Is(err, errNoOverrides) {
-		return r.lacks(ctx, op)
+		return checkBalance(ctx, r.chain, op)
 	}
 	return r.verdict(ctx, op, err)
 }

@@ -77,7 +77,7 @@ type pass struct {
 }
 
 // halted returns why this rail has stopped, nil while it has not.
-func (r *Rail) halted() error {
+func (r *readiness) halted() error {
 	if why := r.stopped.Load(); why != nil {
 		return *why
 	}
@@ -85,9 +85,9 @@ func (r *Rail) halted() error {
 }
 
 // halt stops what follows and sends, until the process starts again: the operator decides.
-func (r *Rail) halt(ctx context.Context, why error) error {
+func (r *readiness) halt(ctx context.Context, why error) error {
 	if r.stopped.CompareAndSwap(nil, &why) {
-		alarm.Log(ctx, r.log, alarm.ChainHalted, "the crypto rail stops", "err", why)
+		alarm.Log(ctx, r.cfg.Log, alarm.ChainHalted, "the crypto rail stops", "err", why)
 	}
 	return why
 }
@@ -128,7 +128,7 @@ func (t *tracker) hold(ctx context.Context) error {
 	fence := t.lease.Fence()
 	// The same fence, or the next one: no other process had the lease since.
 	if t.fence == 0 || fence > t.fence+1 {
-		cursor, err := t.rail.cursor(ctx)
+		cursor, err := t.rail.records.cursor(ctx)
 		if err != nil {
 			return err
 		}
@@ -182,11 +182,11 @@ func (t *tracker) run(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	// The operations after the head: one that is in a block was in the database before.
-	open, err := r.opsIn(ctx, maxOpen, underWay...)
+	open, err := r.records.opsIn(ctx, maxOpen, underWay...)
 	if err != nil {
 		return 0, err
 	}
-	paid, err := r.opsIn(ctx, 1, Confirmed)
+	paid, err := r.records.opsIn(ctx, 1, Confirmed)
 	if err != nil {
 		return 0, err
 	}
@@ -225,7 +225,7 @@ func (t *tracker) quiet(ctx context.Context) (bool, error) {
 	}
 	if t.cursor == (Cursor{}) {
 		var err error
-		if t.cursor, err = t.rail.cursor(ctx); err != nil || t.cursor == (Cursor{}) {
+		if t.cursor, err = t.rail.records.cursor(ctx); err != nil || t.cursor == (Cursor{}) {
 			return false, err
 		}
 	}
@@ -249,7 +249,7 @@ func (t *tracker) hashAt(ctx context.Context, number uint64) (hash common.Hash, 
 	if hash, ok = t.pass.hashes[number]; ok {
 		return hash, true, nil
 	}
-	header, err := t.rail.header(ctx, new(big.Int).SetUint64(number))
+	header, err := t.rail.chain.header(ctx, new(big.Int).SetUint64(number))
 	if errors.Is(err, ethereum.NotFound) {
 		return common.Hash{}, false, nil
 	}

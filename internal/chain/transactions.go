@@ -64,11 +64,11 @@ func (w *relayer) store(ctx context.Context, now outlook, nonce uint64, b *batch
 		old = replaces.Hash
 	}
 	changed := append(append([]*Op(nil), b.ops...), free...)
-	if err := r.addTx(ctx, w.lease, tx, old, changed...); err != nil {
+	if err := r.records.addTx(ctx, w.lease, tx, old, changed...); err != nil {
 		return nil, err
 	}
 	r.cfg.At(stepStored)
-	r.changed(ids(changed)...)
+	r.waiters.Wake(ids(changed)...)
 	return tx, nil
 }
 
@@ -119,10 +119,10 @@ func (w *relayer) abandon(ctx context.Context, tx *Tx) error {
 		return err
 	}
 	tx.State = TxReplaced
-	if err := w.rail.updateTx(ctx, w.lease, tx, ops...); err != nil {
+	if err := w.rail.records.updateTx(ctx, w.lease, tx, ops...); err != nil {
 		return err
 	}
-	w.rail.changed(ids(ops)...)
+	w.rail.waiters.Wake(ids(ops)...)
 	w.rail.work.Fire()
 	return nil
 }
@@ -170,7 +170,7 @@ func (w *relayer) settle(ctx context.Context, now outlook, pending []*Tx) (open 
 	if len(pending) > 0 {
 		from = min(from, pending[0].Nonce)
 	}
-	all, err := w.rail.txsFrom(ctx, w.address, from)
+	all, err := w.rail.records.txsFrom(ctx, w.address, from)
 	if err != nil || len(all) == 0 {
 		return 0, err
 	}
@@ -219,7 +219,7 @@ func (w *relayer) pursue(ctx context.Context, now outlook, group []*Tx) error {
 	if tx.State != TxPending {
 		// It was mined or given up before, and the chain has gone back since.
 		tx.State, tx.Place, tx.SentBlock = TxPending, Place{}, now.head.Number.Uint64()
-		if err := w.rail.updateTx(ctx, w.lease, tx); err != nil {
+		if err := w.rail.records.updateTx(ctx, w.lease, tx); err != nil {
 			return err
 		}
 		delete(w.sent, tx.Hash)
@@ -262,7 +262,7 @@ func (w *relayer) conclude(ctx context.Context, nonce uint64, group []*Tx) error
 		return nil
 	}
 	var mined *types.Receipt
-	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+	err := r.chain.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		for _, tx := range group {
 			receipt, err := c.TransactionReceipt(ctx, tx.Hash)
 			if err == nil {
@@ -302,7 +302,7 @@ func (w *relayer) conclude(ctx context.Context, nonce uint64, group []*Tx) error
 			continue
 		}
 		if err == nil {
-			err = r.updateTx(ctx, w.lease, tx, ops...)
+			err = r.records.updateTx(ctx, w.lease, tx, ops...)
 		}
 		if err != nil {
 			return err
@@ -312,7 +312,7 @@ func (w *relayer) conclude(ctx context.Context, nonce uint64, group []*Tx) error
 		for _, op := range ops {
 			r.outbox.rest(op)
 		}
-		r.changed(ids(ops)...)
+		r.waiters.Wake(ids(ops)...)
 	}
 	return nil
 }

@@ -24,11 +24,11 @@ func orderOfVoid(id string) string { return strings.TrimPrefix(id, voidPrefix) }
 // void has the operation of an order that was sent made impossible, and returns what does. The order fails when that is final. When
 // its operation lands first, it is paid, and the void does no harm.
 func (r *Rail) void(ctx context.Context, op *Op) (*Op, error) {
-	switch old, err := r.op(ctx, voidID(op.ID)); {
+	switch old, err := r.records.op(ctx, voidID(op.ID)); {
 	case err == nil && old.State == Failed && old.SentAt.IsZero():
 		// The order was decided before it was sent, and a reorganisation has undone that.
 		old.State, old.Failure, old.UpdatedAt = Signed, nil, r.cfg.Clock()
-		if err := r.update(ctx, old); err != nil && !errors.Is(err, ErrChanged) {
+		if err := r.records.update(ctx, old); err != nil && !errors.Is(err, ErrChanged) {
 			return nil, err
 		}
 		r.work.Fire()
@@ -41,7 +41,7 @@ func (r *Rail) void(ctx context.Context, op *Op) (*Op, error) {
 		return nil, err
 	}
 	now := r.cfg.Clock()
-	void, err := r.addOp(ctx, &Op{
+	void, err := r.records.addOp(ctx, &Op{
 		ID: voidID(op.ID), Account: op.Account, Kind: KindVoid, State: Signed, Sender: op.Sender, Payer: op.Sender, NonceKey: userop.VoidKey(op.ID),
 		Operation: operation, Hash: operation.Hash(r.chainID), CreatedAt: now, UpdatedAt: now,
 	})
@@ -105,7 +105,7 @@ func (w *relayer) needless(ctx context.Context, op *Op) (bool, error) {
 	if op.Kind != KindVoid || !op.SentAt.IsZero() {
 		return false, nil
 	}
-	order, err := w.rail.op(ctx, orderOfVoid(op.ID))
+	order, err := w.rail.records.op(ctx, orderOfVoid(op.ID))
 	if err != nil || order.State == Signed || order.State == Sent {
 		return false, err
 	}

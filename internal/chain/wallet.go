@@ -7,6 +7,8 @@ import (
 	"maps"
 	"math/big"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -35,7 +37,7 @@ func (r *Rail) Wallet(ctx context.Context, of common.Address) (Wallet, error) {
 	w := Wallet{Account: of}
 	amount := func(into **big.Int, token common.Address) func() error {
 		return func() (err error) {
-			*into, err = r.balance(ctx, token, of)
+			*into, err = r.chain.balance(ctx, token, of)
 			return err
 		}
 	}
@@ -44,7 +46,7 @@ func (r *Rail) Wallet(ctx context.Context, of common.Address) (Wallet, error) {
 		amount(&w.USDC, contracts.USDC(r.cfg.ChainID)),
 		amount(&w.EURC, contracts.EURC(r.cfg.ChainID)),
 		func() error {
-			all, err := r.accounts(ctx, of)
+			all, err := r.chain.accounts(ctx, of)
 			w.Code = all[of].code.String()
 			return err
 		},
@@ -59,8 +61,13 @@ const (
 	contractsFor = 10 * time.Minute
 )
 
-// readiness is what the last look found.
+// readiness finds out whether orders can be signed and sent, and keeps what the last look found.
 type readiness struct {
+	cfg     *Config
+	chain   *reader
+	stopped atomic.Pointer[error]
+
+	mu             sync.Mutex
 	all, contracts time.Time // when it was in order; zero: not yet
 	low            map[common.Address]bool
 	head           time.Time // of the newest block that was read
@@ -76,9 +83,9 @@ type Seen struct {
 }
 
 // Seen returns what the last looks have read. It asks nobody.
-func (r *Rail) Seen() Seen {
+func (r *readiness) Seen() Seen {
 	r.mu.Lock()
-	s := Seen{Head: r.ready.head, Relayers: maps.Clone(r.ready.wei)}
+	s := Seen{Head: r.head, Relayers: maps.Clone(r.wei)}
 	r.mu.Unlock()
 	s.Cap, s.Signed = signer.Signed(r.cfg.Signer)
 	return s
@@ -86,14 +93,14 @@ func (r *Rail) Seen() Seen {
 
 // Ready reports whether orders can be signed and sent now. Errors, all with status 503 and RetryAfterSecs: [toll.CodeChainUnreachable],
 // [toll.CodeChainContracts], [toll.CodeChainRelayerLow] when no relayer has the gas money of its floor, [toll.CodeChainFeeCap].
-func (r *Rail) Ready(ctx context.Context) error {
+func (r *readiness) Ready(ctx context.Context) error {
 	if err := r.halted(); err != nil {
 		return unusable(toll.CodeChainContracts, err)
 	}
 	now := r.cfg.Clock()
 	r.mu.Lock()
 	fresh := func(at time.Time, d time.Duration) bool { return !at.IsZero() && !now.Before(at) && now.Sub(at) < d }
-	all, known := fresh(r.ready.all, readyFor), fresh(r.ready.contracts, contractsFor)
+	all, known := fresh(r.all, readyFor), fresh(r.contracts, contractsFor)
 	r.mu.Unlock()
 	if all {
 		return nil
@@ -107,18 +114,18 @@ func (r *Rail) Ready(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ready.all = now
+	r.all = now
 	if !known {
-		r.ready.contracts = now
+		r.contracts = now
 	}
 	return nil
 }
 
 // contractsMatch compares the code of the contracts. Tokens of public chains can be changed by their owners, so those are asked
 // for their decimals and symbols.
-func (r *Rail) contractsMatch(ctx context.Context) error {
+func (r *readiness) contractsMatch(ctx context.Context) error {
 	var wrong []contracts.Mismatch
-	err := r.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
+	err := r.chain.read(ctx, func(ctx context.Context, c *endpoints.Conn) error {
 		wrong = contracts.Check(ctx, c, r.cfg.ChainID)
 		if !r.cfg.Embedded {
 			wrong = append(wrong, contracts.CheckTokens(ctx, c, r.cfg.ChainID)...)
@@ -134,16 +141,16 @@ func (r *Rail) contractsMatch(ctx context.Context) error {
 		return err
 	}
 	for _, m := range wrong {
-		alarm.Log(ctx, r.log, alarm.ContractChanged, "a contract on the chain is not the one that we know", "contract", m.Name, "address", m.Address, "found", m.Found, "want", m.Want)
+		alarm.Log(ctx, r.cfg.Log, alarm.ContractChanged, "a contract on the chain is not the one that we know", "contract", m.Name, "address", m.Address, "found", m.Found, "want", m.Want)
 	}
 	return unusable(toll.CodeChainContracts, nil)
 }
 
-func (r *Rail) feeInBounds(ctx context.Context) error {
-	head, err := r.header(ctx, nil)
+func (r *readiness) feeInBounds(ctx context.Context) error {
+	head, err := r.chain.header(ctx, nil)
 	if err == nil {
 		r.mu.Lock()
-		r.ready.head = time.Unix(int64(head.Time), 0)
+		r.head = time.Unix(int64(head.Time), 0)
 		r.mu.Unlock()
 	}
 	if err == nil && head.BaseFee != nil && head.BaseFee.Cmp(r.cfg.MaxBaseFee) > 0 {
@@ -153,10 +160,10 @@ func (r *Rail) feeInBounds(ctx context.Context) error {
 }
 
 // relayersFunded looks for one relayer that may send. An alarm is raised when one falls below its floor.
-func (r *Rail) relayersFunded(ctx context.Context) error {
+func (r *readiness) relayersFunded(ctx context.Context) error {
 	able := 0
 	for _, relayer := range r.cfg.Relayers {
-		has, err := r.balance(ctx, common.Address{}, relayer)
+		has, err := r.chain.balance(ctx, common.Address{}, relayer)
 		if err != nil {
 			return err
 		}
@@ -165,15 +172,15 @@ func (r *Rail) relayersFunded(ctx context.Context) error {
 			able++
 		}
 		r.mu.Lock()
-		was := r.ready.low[relayer]
-		r.ready.low[relayer] = low
-		if r.ready.wei == nil {
-			r.ready.wei = map[common.Address]*big.Int{}
+		was := r.low[relayer]
+		r.low[relayer] = low
+		if r.wei == nil {
+			r.wei = map[common.Address]*big.Int{}
 		}
-		r.ready.wei[relayer] = has
+		r.wei[relayer] = has
 		r.mu.Unlock()
 		if low && !was {
-			alarm.Log(ctx, r.log, alarm.RelayerLow, "a relayer is below its floor", "relayer", relayer, "wei", has, "floor", r.cfg.RelayerFloor)
+			alarm.Log(ctx, r.cfg.Log, alarm.RelayerLow, "a relayer is below its floor", "relayer", relayer, "wei", has, "floor", r.cfg.RelayerFloor)
 		}
 	}
 	if able == 0 {
@@ -189,7 +196,7 @@ const maxRevocations = 8
 // says that the operation that does it is stored and will be sent; as it may fail, Revoke is to be asked again then, too, and makes another
 // one. A repeat does no harm. [signer.ErrNoKey] for an account that its user holds, for which [Rail.Revocation] is.
 func (r *Rail) Revoke(ctx context.Context, d *rail.Delegation) (done bool, err error) {
-	if err := r.start(ctx); err != nil {
+	if err := r.cfg.Start(ctx); err != nil {
 		return false, err
 	}
 	made, err := r.onChain(d)
@@ -204,7 +211,7 @@ func (r *Rail) Revoke(ctx context.Context, d *rail.Delegation) (done bool, err e
 		return false, err
 	}
 	for failed := range maxRevocations {
-		op, err := r.addOp(ctx, &Op{
+		op, err := r.records.addOp(ctx, &Op{
 			ID: revocationID(d.ID, failed), Kind: KindRevoke, State: Created, Digest: hash, Sender: made.Delegator, Payer: made.Delegator,
 			DelegationID: d.ID, Delegation: hash, NonceKey: userop.RevokeKey(d.ID, failed), CreatedAt: now, UpdatedAt: now,
 		})
@@ -222,7 +229,7 @@ func (r *Rail) Revoke(ctx context.Context, d *rail.Delegation) (done bool, err e
 		case errors.Is(err, ErrChanged):
 			return false, err
 		}
-		if done, e := r.disabled(ctx, hash); e == nil && done {
+		if done, e := r.chain.disabled(ctx, hash); e == nil && done {
 			return true, nil
 		}
 		if err != nil {
@@ -246,14 +253,14 @@ func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegati
 	if err := r.Ready(ctx); err != nil {
 		return err
 	}
-	all, err := r.accounts(ctx, op.Sender)
+	all, err := r.chain.accounts(ctx, op.Sender)
 	if err != nil {
 		return err
 	}
 	if all[op.Sender].code == codeForeign {
 		return foreignCode(op.Sender)
 	}
-	gas, err := r.inner(ctx, op.Sender, userop.RevokeCall(*made), all)
+	gas, err := r.chain.inner(ctx, op.Sender, userop.RevokeCall(*made), all)
 	if errors.Is(err, errNoOverrides) {
 		gas, err = r.guess(op), nil
 	}
@@ -264,7 +271,7 @@ func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegati
 	if err != nil {
 		return err
 	}
-	switch err := r.outer(ctx, operation, all); {
+	switch err := r.chain.outer(ctx, operation, all); {
 	case nonceRan(err):
 		op.fail(&Failure{Code: toll.CodeChainFailed, Reason: "the account has used the nonce of the revocation for something else"})
 	case err != nil && !errors.Is(err, errNoOverrides):
@@ -273,7 +280,7 @@ func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegati
 		op.State, op.Operation, op.Hash = Signed, operation, operation.Hash(r.chainID)
 	}
 	op.UpdatedAt = r.cfg.Clock()
-	if err := r.update(ctx, op); err != nil {
+	if err := r.records.update(ctx, op); err != nil {
 		return err
 	}
 	r.work.Fire()
@@ -282,7 +289,7 @@ func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegati
 
 // Revocation returns the call with which the holder of an account disables a delegation: from the account itself, without
 // value. It sends nothing.
-func (r *Rail) Revocation(_ context.Context, d *rail.Delegation) (*rail.Call, error) {
+func (r *delegations) Revocation(_ context.Context, d *rail.Delegation) (*rail.Call, error) {
 	made, err := r.onChain(d)
 	if err != nil {
 		return nil, err
