@@ -14,16 +14,15 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// captureNow has Stripe move the money before it says that a payment succeeded. With its default the
-// balance transaction may come an hour later, by an event that is not read here.
+// captureNow lets Stripe capture a payment before it reports success. With Stripe's default the balance transaction may come an hour
+// later, in an event that this service does not read.
 const captureNow = string(stripe.PaymentIntentCaptureMethodAutomatic)
 
 // withMoves are the members of a payment intent that are expanded.
 var withMoves = []*string{stripe.String("latest_charge.balance_transaction")}
 
-// step does the next step of an open payment. again is the time after which another look is of use, and 0 when the next step can be done at
-// once. The order of a payment that Stripe does not have any more fails: it may be a double whose state was lost. Errors: errChanged,
-// [*answer], those of the database.
+// step does the next step of an open payment. again is the pause before the step after it; 0 means at once. The order fails when Stripe no
+// longer has the payment, as after a restart of the double. Errors: errChanged, [*answer], and errors of the database.
 func (r *Rail) step(ctx context.Context, p *payment) (again time.Duration, err error) {
 	again, err = r.advance(ctx, p, facts{})
 	if hasKind(err, missing) {
@@ -32,9 +31,8 @@ func (r *Rail) step(ctx context.Context, p *payment) (again time.Duration, err e
 	return again, err
 }
 
-// advance stores what follows from facts, asks what that needs, and repeats this until nothing is left to ask. A captured payment
-// counts whatever became of the row meanwhile: p is read again when it has changed. Everything else is about the row as it was
-// read, and the error is errChanged. Afterwards p is as it is stored.
+// advance stores the transition for these facts, asks its question, and repeats until no question is left. When the row has changed, a
+// captured payment reads p again, because it counts in every state; otherwise the error is errChanged. Afterwards p is the stored row.
 func (r *Rail) advance(ctx context.Context, p *payment, a facts) (again time.Duration, err error) {
 	for {
 		again, captured, err := r.round(ctx, p, &a)
@@ -49,7 +47,7 @@ func (r *Rail) advance(ctx context.Context, p *payment, a facts) (again time.Dur
 	}
 }
 
-// round is advance for one version of the row. captured reports that the last transition was that of a captured payment.
+// round is advance for one version of the row. captured reports that the failed transition settles a captured payment.
 func (r *Rail) round(ctx context.Context, p *payment, a *facts) (again time.Duration, captured bool, err error) {
 	for {
 		t := next(*p, *a, r.cfg.Machine())
@@ -69,7 +67,7 @@ func (r *Rail) round(ctx context.Context, p *payment, a *facts) (again time.Dura
 	}
 }
 
-// ask adds the answer to a question. An answer without success to a call is one, too. Errors: errChanged, [*answer], those of the database.
+// ask adds the answer to a question, also when Stripe refuses a call. Errors: errChanged, [*answer], and errors of the database.
 func (r *Rail) ask(ctx context.Context, p *payment, q question, a *facts) (err error) {
 	asked := a.to
 	a.to = q
@@ -126,7 +124,7 @@ func (r *Rail) ask(ctx context.Context, p *payment, q question, a *facts) (err e
 	return err
 }
 
-// refuse keeps why Stripe did not do what was asked, and returns any other error.
+// refuse keeps the error of a call that Stripe did not carry out, and returns any other error.
 func (a *facts) refuse(err error) error {
 	if a.forgotten = errors.Is(err, errForgotten); a.forgotten {
 		return nil
@@ -138,14 +136,14 @@ func (a *facts) refuse(err error) error {
 	return err
 }
 
-// readAttempt reads what the next call of an attempt depends on.
+// readAttempt reads the call, the delegation, and the card of an attempt.
 func (r *Rail) readAttempt(ctx context.Context, p *payment, a *facts) (err error) {
 	if State(p.State) == Calling {
 		if a.call, err = store.CardCallByKey(ctx, r.cfg.Store, attemptKey(&p.CardPayment)); err != nil {
 			return err
 		}
 		if a.call.Status != 0 {
-			return errChanged // by another process, with the row of the payment; the bytes of the call are gone
+			return errChanged // another process stored the answer with the row
 		}
 	}
 	a.unsent = p.d.Unsent
@@ -176,9 +174,9 @@ func (r *Rail) paramsOf(p *payment, m *store.CardMethod) (any, error) {
 	return in, nil
 }
 
-// barred returns why no request of an attempt may be sent any more, nil when it may: the owner has ended the delegation since the
-// order, or payments whose records were lost took what it has. What was sent before counts. In a restored database a charge by a
-// delegation waits until the lost payments were read.
+// barred returns why no further request of an attempt may be sent, or nil: the owner has revoked the delegation since the order, or
+// payments with lost records have used its limit. An earlier request still counts. In a restored database a charge by a delegation waits
+// until the lost payments were read.
 func (r *Rail) barred(ctx context.Context, p *store.CardPayment) (*failure, error) {
 	if p.Delegation == "" {
 		return nil, nil
@@ -206,10 +204,10 @@ func (r *Rail) barred(ctx context.Context, p *store.CardPayment) (*failure, erro
 	return nil, nil
 }
 
-// revokedFailure is that of an order whose delegation ended before any request of the attempt was executed.
+// revokedFailure fails an order when its delegation ended before Stripe executed a request of the attempt.
 var revokedFailure = &failure{Code: toll.CodeDelegationRevoked, Reason: "The delegation was revoked before the card was charged."}
 
-// limitFailure is that of an order that no longer fits into the limit of its delegation.
+// limitFailure fails an order that no longer fits into the limit of its delegation.
 var limitFailure = &failure{
 	Code: toll.CodeDelegationInsufficient, Reason: "A payment of the delegation was found that had no record, and it took what was left.",
 }

@@ -33,7 +33,7 @@ func (r *Rail) Check(ctx context.Context) (*Account, error) {
 	_, live := keyMode(r.cfg.SecretKey)
 	out := &Account{Live: live}
 	may := func(permission, path string, params any, into stripe.LastResponseSetter) (bool, error) {
-		err := ignoreMissing(r.api.get(ctx, path, params, into))
+		err := ignoreMissing(r.stripe.api.get(ctx, path, params, into))
 		if a, ok := errors.AsType[*answer](err); ok && a.kind == denied && a.status != 401 {
 			out.Missing = append(out.Missing, permission)
 			return false, nil

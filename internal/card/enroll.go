@@ -18,7 +18,7 @@ import (
 // Stripe takes, and a minute for clocks that differ.
 const setupLife = 31 * time.Minute
 
-// enrolments keep the cards of their owners, which Stripe saves on its page.
+// enrolments records the cards that their owners save on a page of Stripe.
 type enrolments struct {
 	cfg    *Config
 	stripe *processor

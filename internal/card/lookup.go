@@ -17,7 +17,7 @@ const (
 	listPages = 20
 )
 
-// errLookup says that a list was too long to find an object in it.
+// errLookup reports that a list was too long to find an object in it.
 var errLookup = errors.New("card: too many objects in a list to find one")
 
 // list reads a list, the newest object first, until is reports that it needs no more. The error is errLookup for a list that is too long.

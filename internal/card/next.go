@@ -14,14 +14,13 @@ import (
 )
 
 const (
-	// pollEvery is how often a payment is looked at that waits for the bank or the buyer, and pollPage how often an old page is.
+	// A payment that waits for the bank or the buyer is read every pollEvery, and an old page every pollPage.
 	pollEvery, pollPage = 30 * time.Second, 5 * time.Minute
-	// retryPage is how old a call may be whose page Stripe refuses because it would end too early.
+	// retryPage is the age from which an attempt is repeated when Stripe refuses its page because the page would end too early.
 	retryPage = time.Minute
-	// missingTime is how long Stripe may not list an attempt whose answer was lost before the order fails. missingSends is how
-	// long the same call is still sent in this time.
+	// The order fails when Stripe has not listed an attempt without an answer for missingTime. The call is sent again for missingSends.
 	missingTime, missingSends = 10 * time.Minute, 9 * time.Minute
-	// failingTime is how far apart two look-ups are that give up an attempt which Stripe keeps answering with the same failure.
+	// failingTime separates the two look-ups that give up an attempt when Stripe repeats a stored failure.
 	failingTime = time.Minute
 )
 
@@ -33,7 +32,7 @@ type payment struct {
 	live         bool
 }
 
-// question is what a step asks next.
+// question names the source of the next answer.
 type question int
 
 const (
@@ -46,22 +45,21 @@ const (
 	askMoney            // Stripe: which refunds and disputes does the captured payment have?
 )
 
-// facts are what a step knows besides the row: the answer to the last question, and earlier ones that it needs. The zero value
-// is the begin of a step.
+// facts hold the answer to the last question of a step, and earlier answers. A step begins with the zero value.
 type facts struct {
-	to question // the last question; askNothing for a captured payment that an event reported
+	to question // the last question; askNothing with an intent: an event reported a captured payment
 
 	call    *store.CardCall   // of the attempt; stored with the next write once Status is set
 	barred  *failure          // why the call may not be sent; nil when it may
 	method  *store.CardMethod // of a new charge; nil when the card was removed
-	unsent  bool              // no request of this attempt was executed, those of this step included
-	found   string            // id of the listed object; "" for none
+	unsent  bool              // Stripe has executed no request of this attempt
+	found   string            // id of the listed object; "": Stripe lists no object of this attempt
 	session *stripe.CheckoutSession
 	intent  *stripe.PaymentIntent // with a session: the payment on it
 	changes []change              // of a captured payment before it was settled
 	read    bool                  // changes were read
 
-	refusal   *answer // Stripe did not do what was asked
+	refusal   *answer // Stripe did not carry out the call
 	forgotten bool    // Stripe may have forgotten the key of the call
 	gone      bool    // Stripe no longer has the object
 	noPlace   bool    // the plan has no place for the late payment
@@ -69,32 +67,32 @@ type facts struct {
 	unpaid    bool    // another buyer waits for the place of the open page in the plan
 }
 
-// writing is what a transition stores. Each is one transaction.
+// writing names the rows of a transition. They are written in one transaction.
 type writing int
 
 const (
 	writeNothing writing = iota
 	writeRow             // the row, which stays open, with the answered and the next call
 	writeOutcome         // the decided row with its order, the move, the refund and the changes
-	writeRefund          // the refund of a payment beside the one that decided the order
+	writeRefund          // the refund of a second payment of the order
 	writeMove            // the move alone, which Stripe made after the capture
 )
 
-// transition is what follows from facts: the payment afterwards, what is stored, and what is asked next.
+// transition is the result of [next]: the new row, the related rows to store, and the next question.
 type transition struct {
 	payment
 	write    writing
-	answered *store.CardCall       // stored with its answer, unless it has none
+	answered *store.CardCall       // stored with its answer once it has a status
 	call     *store.CardCall       // stored before it is sent
 	method   *store.CardMethod     // that the stored call charges
-	captured *stripe.PaymentIntent // whose move is stored; the transition follows whatever became of the row meanwhile
+	captured *stripe.PaymentIntent // its move is stored; the transition is computed again when the row has changed
 	move     string                // kind of that move
 	refund   *store.CardRefund     // of a payment that buys nothing; the writer sets id and times
 	changes  []change
-	release  bool // the delegation reserves the amount for missingTime more
+	release  bool // a job releases the amount of the delegation after missingTime
 
 	ask   question
-	again time.Duration // when nothing is asked: the time to the next look; 0 for none
+	again time.Duration // the pause before the next step, once no question is left; 0: no pause
 	err   error
 	alarm *notice
 }
@@ -106,8 +104,8 @@ type notice struct {
 	args []any
 }
 
-// next decides what becomes of a payment. It is the only place that does, and touches neither the database nor Stripe. now is the time
-// of the machine. A captured payment counts in every state. A step begins with the zero value of facts.
+// next returns the transition of a payment for these facts. Every change of a payment is decided here, without the database or Stripe. now
+// is the time of the machine. A captured payment counts in every state.
 func next(p payment, a facts, now time.Time) transition {
 	t := transition{payment: p, answered: a.call}
 	state, s, pi := State(p.State), a.session, a.intent
@@ -143,7 +141,7 @@ func (t *transition) notify(id alarm.ID, text string, args ...any) {
 	t.alarm = &notice{id, text, args}
 }
 
-// keep stores the row, which stays open and no longer waits for Stripe.
+// keep stores the open row without its delay.
 func (t *transition) keep() { t.write, t.d.Delay = writeRow, nil }
 
 // decide stores the outcome of the payment with its order.
@@ -152,7 +150,7 @@ func (t *transition) decide(s State, f *failure) {
 	t.d.Then, t.d.Failure, t.d.Delay = "", f, nil
 }
 
-// fail fails an open order for which nothing was or will be captured. tried is the id of the intent that failed, "" for none.
+// fail fails an open order without a captured payment. tried is the id of the intent that failed, or "".
 func (t *transition) fail(f *failure, tried string) {
 	if !State(t.State).open() {
 		return
@@ -161,8 +159,8 @@ func (t *transition) fail(f *failure, tried string) {
 	t.Intent, t.release = cmp.Or(tried, t.Intent), f.Unsure && t.Delegation != ""
 }
 
-// end begins to end an attempt: its intent is cancelled, or its page expired. then is what follows: [Failed] for f, or [Created] for
-// another attempt.
+// end stores the call that cancels the intent of an attempt or expires its page. Then the order fails with f, or, when then is [Created],
+// a new attempt begins.
 func (t *transition) end(then State, f *failure) {
 	t.keep()
 	t.State, t.d.Then, t.d.Failure = string(Ending), then, f
@@ -172,7 +170,7 @@ func (t *transition) end(then State, f *failure) {
 	}
 }
 
-// retry begins another attempt in the place of one that has ended.
+// retry replaces an attempt that has ended.
 func (t *transition) retry() {
 	t.keep()
 	t.Attempt, t.State = t.Attempt+1, string(Created)
@@ -204,7 +202,7 @@ func (t *transition) created(a facts, now time.Time) {
 	}
 }
 
-// calling sends the call of an attempt, and looks for what it made when the answer was lost.
+// calling sends the call of an attempt. When the answer is lost, it looks for the object of the attempt.
 func (t *transition) calling(a facts, now time.Time) {
 	switch {
 	case a.to == askNothing:
@@ -224,7 +222,7 @@ func (t *transition) calling(a facts, now time.Time) {
 	}
 }
 
-// waiting looks at a payment that waits for the bank or the buyer.
+// waiting handles a payment that waits for the bank or the buyer.
 func (t *transition) waiting(a facts) {
 	switch {
 	case a.replace:
@@ -264,7 +262,7 @@ func (t *transition) ending(a facts) {
 	}
 }
 
-// begin sends the stored call, unless that is barred or was tried for long enough.
+// begin sends the stored call, unless the call is barred or its time is over.
 func (t *transition) begin(a facts, now time.Time) {
 	switch missing := t.d.Missing; {
 	case a.barred != nil && t.d.Unsent:
@@ -275,12 +273,12 @@ func (t *transition) begin(a facts, now time.Time) {
 		return
 	}
 	if t.ask = askSend; t.Delegation != "" {
-		// Each request changes the version, so that a refusal of one says nothing once another is sent.
+		// Each request changes the version, so the refusal of an earlier request no longer counts.
 		t.write, t.d.Unsent = writeRow, false
 	}
 }
 
-// refused acts on the answer to a call that was not carried out.
+// refused handles a call that Stripe did not carry out.
 func (t *transition) refused(a facts, now time.Time) {
 	r := a.refusal
 	switch r.kind {
@@ -316,9 +314,9 @@ func (t *transition) refused(a facts, now time.Time) {
 	t.fail(f, "")
 }
 
-// notListed acts on an attempt without an answer that Stripe does not list. r is its last answer, nil for a call that is too old to be
-// sent. After [missingTime] the order fails. It fails after [failingTime] when Stripe answers the key with a stored failure, because no
-// repeat is executed then. If the first request was, its payment is refunded when it shows up.
+// notListed handles an attempt without an answer that Stripe does not list. r is its last answer, or nil when the call is too old to be
+// sent. The order fails after [missingTime]. It fails after [failingTime] when Stripe answers the key with a stored failure, because then
+// Stripe executes no repeat. If Stripe executed the first request, its payment is refunded once it is seen.
 func (t *transition) notListed(r *answer, now time.Time) {
 	stored := r != nil && r.failed() && r.replayed
 	giveUp := stored && !t.d.Failing.IsZero() && now.Sub(t.d.Failing) >= failingTime
@@ -350,7 +348,7 @@ func (t *transition) notListed(r *answer, now time.Time) {
 	t.err = &again
 }
 
-// judge acts on an intent that is not captured.
+// judge handles an intent without a captured charge.
 func (t *transition) judge(pi *stripe.PaymentIntent, status stripe.PaymentIntentStatus) {
 	switch status {
 	case stripe.PaymentIntentStatusProcessing:
@@ -363,7 +361,7 @@ func (t *transition) judge(pi *stripe.PaymentIntent, status stripe.PaymentIntent
 		t.fail(cmp.Or(t.d.Failure, cancelled(pi)), pi.ID)
 		return
 	}
-	// It needs another card, or its owner. Neither is there, and nothing was captured.
+	// It needs another card or its owner, and neither is present.
 	a := answerOfError(pi.LastPaymentError)
 	if status == stripe.PaymentIntentStatusRequiresAction {
 		a = &answer{kind: owner}
@@ -372,7 +370,7 @@ func (t *transition) judge(pi *stripe.PaymentIntent, status stripe.PaymentIntent
 	t.end(Failed, failureOf(a))
 }
 
-// judgePage acts on a page whose payment is not captured. An open page stays as it is.
+// judgePage handles a page without a captured payment. An open page stays as it is.
 func (t *transition) judgePage(s *stripe.CheckoutSession) {
 	pi, tried := s.PaymentIntent, ""
 	if pi != nil {
@@ -461,8 +459,8 @@ func (t *transition) rejection(a facts, decided bool) string {
 	return ""
 }
 
-// pauseOf returns the time to the next look at a payment: 5, 10, 20, and then 30 seconds. A page that stays unpaid is looked at less and
-// less, because everyone can have many of them made: the loop that reads events sees the payment anyway.
+// pauseOf returns the pause before a payment is read again: 5, 10, 20, and then 30 seconds. An unpaid page is read less and less often,
+// because a buyer can open many pages. The loop that reads events sees the payment anyway.
 func pauseOf(d *details, now time.Time) time.Duration {
 	age := now.Sub(d.TriedAt)
 	for _, s := range []time.Duration{5, 10, 20} {

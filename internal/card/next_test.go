@@ -60,7 +60,7 @@ func nextSession(status stripe.CheckoutSessionStatus, pi *stripe.PaymentIntent) 
 	}
 }
 
-// since says what a transition of p does, "" when it does nothing.
+// since lists the changes, the writes, and the question of a transition of p.
 func (t *transition) since(p payment) string {
 	var b []string
 	say := func(is bool, format string, args ...any) {
@@ -107,8 +107,7 @@ func safe[T any](v *T) *T {
 	return v
 }
 
-// Every answer in every state: what is stored, and what is asked next. A state that a row does not name
-// changes nothing.
+// Every answer in every state leads to these writes and this question. A state without a row changes nothing.
 func TestNext(t *testing.T) {
 	succeeded := func(change func(pi *stripe.PaymentIntent)) *stripe.PaymentIntent {
 		pi := nextIntent(stripe.PaymentIntentStatusSucceeded)

@@ -189,7 +189,7 @@ func (r *Rail) Resume(ctx context.Context, purchase *rail.Purchase) error {
 	return &rail.Later{After: busyPause}
 }
 
-// delay keeps why a payment cannot go on now, and returns that.
+// delay stores why Stripe cannot be used for a payment now, and returns that error.
 func (r *Rail) delay(ctx context.Context, orderID string, unavailable error) error {
 	p, err := r.read(ctx, r.cfg.Store, orderID)
 	if err != nil || !State(p.State).open() {
@@ -201,7 +201,7 @@ func (r *Rail) delay(ctx context.Context, orderID string, unavailable error) err
 	return unavailable
 }
 
-// putDelay stores why an open payment waits for Stripe, nil when it does not, unless the payment was changed meanwhile.
+// putDelay stores the delay of an open payment, nil to clear it, unless the payment was changed meanwhile.
 func (r *Rail) putDelay(ctx context.Context, p *payment, why *rail.Delay) error {
 	p.d.Delay = why
 	err := r.store(ctx, p, &transition{payment: *p, write: writeRow})

@@ -22,7 +22,7 @@ const (
 	originUnmatched = "unmatched" // no order explains it
 )
 
-// errChanged says that another process wrote the row of a payment since it was read.
+// errChanged reports that another process wrote the row of a payment since it was read.
 var errChanged = errors.New("card: the payment was changed meanwhile")
 
 // read reads a payment.
@@ -56,9 +56,9 @@ func detailsOf(p *store.CardPayment) (*details, error) {
 	return d, json.Unmarshal(p.Data, d)
 }
 
-// store logs the alarm of a transition of p, and writes the rest in one transaction: it is the only place that does. p becomes what is
-// stored. If the order cannot take the outcome now, the row keeps it, with a job that tries again, and an alarm. Errors:
-// [rail.ErrNoPlace], errChanged, those of the database.
+// store logs the alarm of a transition of p, and writes its rows in one transaction. Every change of a payment is written here. Then p is
+// the stored row. If the order cannot take the outcome now, store keeps the outcome in the row, with a job that retries, and an alarm.
+// Errors: [rail.ErrNoPlace], errChanged, and errors of the database.
 func (r *Rail) store(ctx context.Context, p *payment, t *transition) (err error) {
 	if n := t.alarm; n != nil {
 		alarm.Log(ctx, r.cfg.Log, n.id, n.text, n.args...)
@@ -102,7 +102,7 @@ func (r *Rail) store(ctx context.Context, p *payment, t *transition) (err error)
 	return err
 }
 
-// putRow stores the row of a payment, and what belongs to it.
+// putRow stores the row of a payment and its related rows.
 func (r *Rail) putRow(ctx context.Context, tx *store.Tx, t *transition) error {
 	if err := r.update(ctx, tx, &t.CardPayment, &t.d); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (r *Rail) putRow(ctx context.Context, tx *store.Tx, t *transition) error {
 	return putRelated(ctx, tx, t)
 }
 
-// putRelated stores what belongs to the row of a payment.
+// putRelated stores the move, the calls, the refund, the changes, and the job of a transition.
 func putRelated(ctx context.Context, tx *store.Tx, t *transition) (err error) {
 	if t.captured != nil {
 		err = putMove(ctx, tx, t.OrderID, t.move, balanceOf(t.captured))
@@ -134,7 +134,7 @@ func putRelated(ctx context.Context, tx *store.Tx, t *transition) (err error) {
 	return err
 }
 
-// Release runs a job of kind [store.JobCardRelease]: the delegation of an order that was given up reserves nothing for it any more.
+// Release runs a job of kind [store.JobCardRelease]: the delegation no longer reserves an amount for an order that was given up.
 func (r *Rail) Release(ctx context.Context, orderID []byte) error {
 	p, err := r.read(ctx, r.cfg.Store, string(orderID))
 	if err != nil || State(p.State) != Failed {
@@ -145,8 +145,8 @@ func (r *Rail) Release(ctx context.Context, orderID []byte) error {
 	return r.orders.Change(ctx, p.Account, func(t *rail.Tx) error { return t.Decide(p.OrderID, out) })
 }
 
-// putRejected stores the refund of a payment that buys nothing, with the job that sends it, unless
-// it is there. It needs the lock of the account.
+// putRejected stores the refund of a payment that buys nothing, with the job that sends it, unless the refund is stored already. It needs
+// the lock of the account.
 func putRejected(ctx context.Context, tx *store.Tx, refund *store.CardRefund) error {
 	all, err := store.CardRefundsOf(ctx, tx, refund.OrderID)
 	if err != nil {
@@ -163,8 +163,7 @@ func putRejected(ctx context.Context, tx *store.Tx, refund *store.CardRefund) er
 	return putRefund(ctx, tx, refund)
 }
 
-// decide stores an outcome in one transaction with its order, and has the order take what became of its money. Errors:
-// [rail.ErrNoPlace], errChanged.
+// decide stores an outcome in one transaction with its order, which then takes refunds and disputes. Errors: [rail.ErrNoPlace], errChanged.
 func (r *Rail) decide(ctx context.Context, t *transition) error {
 	var refusal error
 	err := r.orders.Change(ctx, t.Account, func(tx *rail.Tx) error {
@@ -210,8 +209,8 @@ func unusable(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) || errors.Is(err, store.ErrFlush)
 }
 
-// DecideAgain runs a job of kind [store.JobCardDecide]: the order takes what became of its payment, and
-// of its money afterwards. An error says that it still cannot.
+// DecideAgain runs a job of kind [store.JobCardDecide]: the order takes the stored outcome of its payment, then refunds and disputes. It
+// returns an error while the order cannot.
 func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
 	p, err := r.read(ctx, r.cfg.Store, string(orderID))
 	if err != nil || !p.Undecided {
@@ -244,14 +243,14 @@ func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
 		if err != nil {
 			return err
 		}
-		p.State = string(Failed) // its order is: without this the payment would count as one that paid it
+		p.State = string(Failed) // as its order: a paid row would count as the payment of the order
 		_, _, err = r.round(ctx, p, &facts{intent: pi, noPlace: true})
 		return err
 	}
 	return err
 }
 
-// outcome is the state of a payment as its order takes it.
+// outcome returns the state of a payment in the words of its order.
 func (p *payment) outcome() rail.Outcome {
 	out := rail.Outcome{Status: State(p.State).status(), ProviderID: p.Intent}
 	if out.Status == toll.OrderConfirmed {
@@ -274,7 +273,7 @@ func chargeOf(pi *stripe.PaymentIntent) string {
 	return pi.LatestCharge.ID
 }
 
-// capturedAt is when an intent was captured, by Stripe's clock.
+// capturedAt returns the time of the capture of an intent, by Stripe's clock.
 func capturedAt(pi *stripe.PaymentIntent) time.Time {
 	if pi.LatestCharge != nil && pi.LatestCharge.Created > 0 {
 		return time.Unix(pi.LatestCharge.Created, 0).UTC()

@@ -31,7 +31,7 @@ type Secrets struct {
 
 // SetSecrets replaces the secrets for all calls and webhooks that begin from now on. The caller has checked that they belong to the
 // same account and mode.
-func (r *Rail) SetSecrets(s Secrets) { r.api.secrets.Store(&s) }
+func (r *Rail) SetSecrets(s Secrets) { r.stripe.api.secrets.Store(&s) }
 
 const (
 	apiTimeout = 20 * time.Second // of one request
