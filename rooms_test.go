@@ -371,7 +371,7 @@ var rooms = map[string]room{
 		third: []string{"github.com/prometheus/client_golang"},
 	},
 	"internal/server": {
-		what:  "composition, start and shutdown, local administration; it alone knows all rooms",
+		what:  "composition, start and shutdown, the opening of a database; it alone knows all rooms",
 		layer: "outside",
 		ours: "toll x402 internal/tempfile internal/apiversion internal/check internal/seal internal/store internal/alarm internal/traces " +
 			"internal/ledger internal/jobs internal/auth internal/catalogue internal/tokens internal/facilitator internal/checkout " +
@@ -385,6 +385,12 @@ var rooms = map[string]room{
 			"github.com/ethereum/go-ethereum",
 		},
 	},
+	"internal/admin": {
+		what:  "work on a database from the shell, beside a running service or without one: audit, recovery, payouts, keys, people",
+		layer: "outside",
+		ours: "toll internal/tempfile internal/seal internal/store internal/ledger internal/jobs internal/auth internal/checkout internal/api " +
+			"internal/web internal/events internal/rails internal/people internal/server",
+	},
 	"internal/server/servertest": {
 		what:  "the program as a process, for tests that kill it",
 		layer: "lab",
@@ -394,7 +400,7 @@ var rooms = map[string]room{
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
 		layer: "outside",
 		ours: "toll x402 evm client paid paidmcp gateway internal/check internal/tempfile internal/pace internal/plain internal/jobs " +
-			"internal/rails internal/card/double internal/mcpproxy internal/server",
+			"internal/rails internal/card/double internal/mcpproxy internal/admin internal/server",
 		third: []string{
 			"github.com/ethereum/go-ethereum",
 			"github.com/go-jose/go-jose/v4",

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -36,7 +37,7 @@ func (a *app) exportCommand() *cobra.Command {
 		if first < 1 {
 			return usagef("--first is a position from 1 on; got %d", first)
 		}
-		archived, err := server.Export(cmd.Context(), cfg, args[0], first, day)
+		archived, err := admin.Export(cmd.Context(), cfg, args[0], first, day)
 		if err != nil {
 			return err
 		}
@@ -62,17 +63,17 @@ func (a *app) auditCommand() *cobra.Command {
 	var record, since bool
 	c := a.storeCommand("audit", "Prove the books of a database", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		began := time.Now()
-		audited, err := server.AuditFrom(cmd.Context(), cfg, since)
+		audited, err := admin.AuditFrom(cmd.Context(), cfg, since)
 		if err == nil && len(archives) > 0 {
-			var found []server.Finding
-			found, err = server.AuditArchives(cmd.Context(), cfg, archives)
+			var found []admin.Finding
+			found, err = admin.AuditArchives(cmd.Context(), cfg, archives)
 			audited.Findings = append(audited.Findings, found...)
 		}
 		if err != nil {
 			return err
 		}
 		if record {
-			if err := server.NoteAudit(cmd.Context(), cfg, audited, since); err != nil {
+			if err := admin.NoteAudit(cmd.Context(), cfg, audited, since); err != nil {
 				return err
 			}
 		}
@@ -160,7 +161,7 @@ func (a *app) backupCommand() *cobra.Command {
 		case record && len(args) > 0:
 			return usagef("toll backup --record makes no backup, and takes no argument %q", args[0])
 		case record:
-			if err := server.NoteBackup(cmd.Context(), cfg); err != nil {
+			if err := admin.NoteBackup(cmd.Context(), cfg); err != nil {
 				return err
 			}
 			a.say("", "It is noted that a backup was made now: toll_backup_age_seconds counts from here.")

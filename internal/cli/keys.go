@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -174,7 +175,7 @@ func (a *app) keysRotate() *cobra.Command {
 		case kid != "" && !compromised:
 			return usagef("--key names the key that --compromised ends")
 		case compromised:
-			ended, err := server.EndSigningKey(cmd.Context(), cfg, statements, kid)
+			ended, err := admin.EndSigningKey(cmd.Context(), cfg, statements, kid)
 			if err != nil {
 				return err
 			}
@@ -182,7 +183,7 @@ func (a *app) keysRotate() *cobra.Command {
 				"toll keys create --local.", ended.Ended, count(len(ended.APIKeys), "API key"))
 			return a.show(ended)
 		}
-		rotation, err := server.RotateKey(cmd.Context(), cfg, statements)
+		rotation, err := admin.RotateKey(cmd.Context(), cfg, statements)
 		if err != nil {
 			return err
 		}
@@ -206,7 +207,7 @@ fall are listed. Everybody needs a new API key and new access tokens; credits an
 func (a *app) keysRotateMaster() *cobra.Command {
 	var file string
 	run := func(cmd *cobra.Command, _ []string, cfg server.Config) error {
-		done, err := server.RotateMaster(cmd.Context(), cfg, file)
+		done, err := admin.RotateMaster(cmd.Context(), cfg, file)
 		if err != nil {
 			return err
 		}
@@ -229,7 +230,7 @@ The command works in small steps. If it is killed, the same command continues. A
 
 func (a *app) keysSetPrefix() *cobra.Command {
 	run := func(cmd *cobra.Command, args []string, cfg server.Config) error {
-		if err := server.SetKeyPrefix(cmd.Context(), cfg, args[0]); err != nil {
+		if err := admin.SetKeyPrefix(cmd.Context(), cfg, args[0]); err != nil {
 			return err
 		}
 		a.say("", "New API keys begin with %s: once the service has been restarted. Keys that exist stay valid.", args[0])

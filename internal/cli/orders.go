@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -129,7 +130,7 @@ Exit code 7: the card processor has not taken the refund yet.`,
 
 func (a *app) ordersEvidence() *cobra.Command {
 	c := a.storeCommand("evidence ORDER", "Tell the story of a card payment, for the answer to a dispute", func(cmd *cobra.Command, args []string, cfg server.Config) error {
-		story, err := server.Evidence(cmd.Context(), cfg, args[0])
+		story, err := admin.Evidence(cmd.Context(), cfg, args[0])
 		if err != nil {
 			return err
 		}
@@ -146,7 +147,7 @@ times, refunds and disputes, the requests that were answered since, with their r
 
 func (a *app) ordersUnmatched() *cobra.Command {
 	c := a.storeCommand("unmatched", "List payments that no order explains", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
-		found, err := server.UnmatchedPayments(cmd.Context(), cfg)
+		found, err := admin.UnmatchedPayments(cmd.Context(), cfg)
 		if err != nil {
 			return err
 		}

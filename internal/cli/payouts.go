@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 )
@@ -21,7 +22,7 @@ commands work on the database, and move none.`, a.payoutsList(), a.payoutsMark()
 func (a *app) payoutsList() *cobra.Command {
 	var month string
 	c := a.storeCommand("list", "List what is owed of a month, by builder and currency", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
-		owed, err := server.Owed(cmd.Context(), cfg, month)
+		owed, err := admin.Owed(cmd.Context(), cfg, month)
 		if err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func (a *app) payoutsMark() *cobra.Command {
 			return flagError("id", err)
 		}
 		p.Currency = strings.ToLower(p.Currency)
-		made, err := server.MarkPayout(cmd.Context(), cfg, p, a.flags.yes)
+		made, err := admin.MarkPayout(cmd.Context(), cfg, p, a.flags.yes)
 		if errors.Is(err, rails.ErrNotOwed) {
 			return fmt.Errorf("%w; nothing was recorded: --yes records it all the same", err)
 		}

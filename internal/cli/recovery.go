@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -15,7 +16,7 @@ func (a *app) recoveryCommand() *cobra.Command {
 
 func (a *app) recoveryShow() *cobra.Command {
 	c := a.storeCommand("show", "Show how far a restored database is", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
-		r, err := server.ShowRecovery(cmd.Context(), cfg)
+		r, err := admin.ShowRecovery(cmd.Context(), cfg)
 		if err != nil {
 			return err
 		}
@@ -32,7 +33,7 @@ func (a *app) recoveryBegin() *cobra.Command {
 		if err != nil {
 			return usagef("--backup-time is a time such as 2026-11-21T03:00:00Z; got %q", at)
 		}
-		r, err := server.BeginRecovery(cmd.Context(), cfg, backupAt)
+		r, err := admin.BeginRecovery(cmd.Context(), cfg, backupAt)
 		if err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ records were lost.`
 
 func (a *app) recoveryEnd() *cobra.Command {
 	c := a.storeCommand("end", "Remove the mark of a restored database", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
-		if err := server.EndRecovery(cmd.Context(), cfg); err != nil {
+		if err := admin.EndRecovery(cmd.Context(), cfg); err != nil {
 			return err
 		}
 		a.say("", "The database is not marked as restored.")
@@ -64,16 +65,16 @@ dealt with; the answer says what is left.`
 }
 
 func (a *app) ordersResolve() *cobra.Command {
-	var in server.Resolve
+	var in admin.Resolve
 	var grant, refund bool
 	var plan, subscriber string
 	c := a.storeCommand("resolve ID", "Deal with a payment that no order explains", func(cmd *cobra.Command, args []string, cfg server.Config) (err error) {
-		in.ID, in.How = args[0], server.Settled
+		in.ID, in.How = args[0], admin.Settled
 		switch {
 		case grant:
-			in.How = server.Granted
+			in.How = admin.Granted
 		case refund:
-			in.How = server.Refunded
+			in.How = admin.Refunded
 		}
 		if in.Plan = toll.PlanID(plan); plan != "" {
 			if in.Plan, err = toll.ParsePlanID(plan); err != nil {
@@ -85,14 +86,14 @@ func (a *app) ordersResolve() *cobra.Command {
 				return usagef("--subscriber: %s", err)
 			}
 		}
-		done, err := server.ResolvePayment(cmd.Context(), cfg, in)
+		done, err := admin.ResolvePayment(cmd.Context(), cfg, in)
 		if err != nil {
 			return err
 		}
 		switch done.Resolution {
-		case server.Granted:
+		case admin.Granted:
 			a.say("", "The order is recorded. Credits of a card payment come when the service has asked the processor.")
-		case server.Refunding:
+		case admin.Refunding:
 			a.say("", "The service asks the processor for the refund; toll orders unmatched lists the payment until it is made.")
 		}
 		return a.built(done)

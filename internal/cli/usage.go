@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -64,7 +65,7 @@ written every 10 seconds; a service that is killed loses the last ones. What you
 func (a *app) rollupsCommand() *cobra.Command {
 	rebuild := a.localCommand("rebuild", "Count usage and revenue anew from the entries", "the sums are rebuilt",
 		func(cmd *cobra.Command, _ []string, cfg server.Config) error {
-			if err := server.Recount(cmd.Context(), cfg); err != nil {
+			if err := admin.Recount(cmd.Context(), cfg); err != nil {
 				return err
 			}
 			a.say("", "Usage and revenue are counted anew.")

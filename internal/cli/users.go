@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -30,7 +31,7 @@ toll users resume.`, true),
 // userSwitch disables or enables a person, on the database itself.
 func (a *app) userSwitch(use, short, long string, off bool) *cobra.Command {
 	c := a.localCommand(use, short, "the person is changed", func(cmd *cobra.Command, args []string, cfg server.Config) error {
-		person, err := server.DisablePerson(cmd.Context(), cfg, args[0], off)
+		person, err := admin.DisablePerson(cmd.Context(), cfg, args[0], off)
 		if err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ func (a *app) userSwitch(use, short, long string, off bool) *cobra.Command {
 // suspendCommand suspends or resumes a seller or a key, on the database itself.
 func (a *app) suspendCommand(use, short, long string, off bool) *cobra.Command {
 	c := a.localCommand(use, short, "it is changed", func(cmd *cobra.Command, args []string, cfg server.Config) error {
-		out, err := server.Suspend(cmd.Context(), cfg, args[0], off)
+		out, err := admin.Suspend(cmd.Context(), cfg, args[0], off)
 		if err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func (a *app) userLink(use, short, long string, args int) *cobra.Command {
 		if len(args) > 0 {
 			login = args[0]
 		}
-		link, err := server.MakeLocalLink(cmd.Context(), cfg, login)
+		link, err := admin.MakeLocalLink(cmd.Context(), cfg, login)
 		if err != nil {
 			return err
 		}

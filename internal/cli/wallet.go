@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -86,7 +87,7 @@ does; no key of a sign-in, of a program or of another key has that.`,
 				return nil, nil
 			}
 			cfg.Release = release()
-			return server.ExportLocalWallet(ctx, cfg, account)
+			return admin.ExportLocalWallet(ctx, cfg, account)
 		},
 	})
 	c.Flags().BoolVar(&local, "local", false, "work on the database of this machine")

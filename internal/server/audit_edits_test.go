@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/card/double"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
@@ -64,7 +65,7 @@ func TestAudit_FindsEdits(t *testing.T) {
 		})
 		c.services[0].Kill()
 		cfg := server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile}
-		if _, err := server.MarkPayout(ctx, cfg, rails.Payout{
+		if _, err := admin.MarkPayout(ctx, cfg, rails.Payout{
 			ID: toll.NewUUID(), Builder: c.builder.Address, Month: time.Now().UTC().Format("2006-01"), Currency: "usd", Cents: 100,
 		}, true); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -104,11 +105,11 @@ func TestBrand_Remembered(t *testing.T) {
 		// tokens.
 		cfg.KeyPrefix = ""
 		for _, bad := range []string{"", "Acme", "live", strings.Repeat("a", 33), "a:b"} {
-			if err := server.SetKeyPrefix(t.Context(), cfg, bad); err == nil {
+			if err := admin.SetKeyPrefix(t.Context(), cfg, bad); err == nil {
 				t.Errorf("the prefix %q is taken", bad)
 			}
 		}
-		if err := server.SetKeyPrefix(t.Context(), cfg, "other"); err != nil {
+		if err := admin.SetKeyPrefix(t.Context(), cfg, "other"); err != nil {
 			t.Fatal(err)
 		}
 		st := storetest.OpenConfig(t, store.Config{Data: o.Data, Database: o.Database, Admin: true, ReadOnly: true})

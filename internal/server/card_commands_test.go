@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/rails"
-	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -50,7 +50,7 @@ func TestCardCommands(t *testing.T) {
 			}
 			return out
 		}
-		var story server.OrderEvidence
+		var story admin.OrderEvidence
 		run(0, &story, "orders", "evidence", order.OrderID)
 		if story.Payment == nil || story.Payment.Cents != 500 || story.Payment.ByPage || story.Payment.Charge == "" || len(story.Payment.Moves) != 1 ||
 			len(story.Receipts) != 2 || story.Receipts[0].AgentRequestID != "one" || story.Receipts[1].Credits != 1 ||

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -94,7 +95,7 @@ func audited(t *testing.T, cfg server.Config, builder toll.Address, orderID stri
 	var owed []rails.Owed
 	eventually(t, "what is owed", func() bool {
 		var err error
-		if owed, err = server.Owed(ctx, cfg, ""); err != nil {
+		if owed, err = admin.Owed(ctx, cfg, ""); err != nil {
 			t.Fatal(err)
 		}
 		return len(owed) == 1 && owed[0].Orders == orders
@@ -104,24 +105,24 @@ func audited(t *testing.T, cfg server.Config, builder toll.Address, orderID stri
 		t.Errorf("%+v", o)
 	}
 	p := rails.Payout{ID: toll.NewUUID(), Builder: builder, Month: o.Month, Currency: "usd", Cents: o.Due + 1}
-	if _, err := server.MarkPayout(ctx, cfg, p, false); !errors.Is(err, rails.ErrNotOwed) {
+	if _, err := admin.MarkPayout(ctx, cfg, p, false); !errors.Is(err, rails.ErrNotOwed) {
 		t.Errorf("more than is owed: %v", err)
 	}
 	p.Cents--
 	for range 2 { // the second is a repeat
-		if _, err := server.MarkPayout(ctx, cfg, p, false); err != nil {
+		if _, err := admin.MarkPayout(ctx, cfg, p, false); err != nil {
 			t.Error(err)
 		}
 	}
-	if owed, err := server.Owed(ctx, cfg, o.Month); err != nil || len(owed) != 1 || owed[0].Due != 0 {
+	if owed, err := admin.Owed(ctx, cfg, o.Month); err != nil || len(owed) != 1 || owed[0].Due != 0 {
 		t.Errorf("after the payout: %+v, %v", owed, err)
 	}
-	story, err := server.Evidence(ctx, cfg, strings.ToUpper(orderID))
+	story, err := admin.Evidence(ctx, cfg, strings.ToUpper(orderID))
 	if err != nil || story.OrderID != orderID || story.Payment.Cents != 500 || !story.Payment.ByPage || story.Payment.PaidAt == nil ||
 		len(story.Payment.Moves) != 1 || story.Payment.Moves[0].Fee < 1 || len(story.Receipts) != 0 {
 		t.Errorf("%+v, %v", story, err)
 	}
-	if _, err := server.Evidence(ctx, cfg, toll.NewUUID()); !errors.Is(err, toll.NewError(toll.CodeOrderNotFound)) {
+	if _, err := admin.Evidence(ctx, cfg, toll.NewUUID()); !errors.Is(err, toll.NewError(toll.CodeOrderNotFound)) {
 		t.Errorf("another order: %v", err)
 	}
 }

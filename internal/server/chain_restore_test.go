@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -48,7 +49,7 @@ func TestChainAfterRestore(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(restored.Data, "chain"), os.DirFS(filepath.Join(cfg.Data, "chain"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := server.EndRecovery(ctx, restored); err == nil || !strings.Contains(err.Error(), "read since the restore") {
+	if err := admin.EndRecovery(ctx, restored); err == nil || !strings.Contains(err.Error(), "read since the restore") {
 		t.Errorf("the mark was removed before the rails were read: %v", err)
 	}
 	_, url := start(t, restored)
@@ -56,7 +57,7 @@ func TestChainAfterRestore(t *testing.T) {
 	var found []rails.Unmatched
 	eventually(t, "the lost payments are listed", func() bool {
 		var err error
-		if found, err = server.UnmatchedPayments(ctx, restored); err != nil {
+		if found, err = admin.UnmatchedPayments(ctx, restored); err != nil {
 			t.Fatal(err)
 		}
 		return len(found) == 2
@@ -68,31 +69,31 @@ func TestChainAfterRestore(t *testing.T) {
 		}
 	}
 	resolve := func(u rails.Unmatched, how string, plan toll.PlanID) error {
-		_, err := server.ResolvePayment(ctx, restored, server.Resolve{ID: u.ID, How: how, Plan: plan})
+		_, err := admin.ResolvePayment(ctx, restored, admin.Resolve{ID: u.ID, How: how, Plan: plan})
 		return err
 	}
-	if err := resolve(found[0], server.Granted, ""); err == nil || !strings.Contains(err.Error(), "--plan") {
+	if err := resolve(found[0], admin.Granted, ""); err == nil || !strings.Contains(err.Error(), "--plan") {
 		t.Errorf("granted without a plan: %v", err)
 	}
-	if err := resolve(found[0], server.Refunded, ""); err == nil || !strings.Contains(err.Error(), "--settled") {
+	if err := resolve(found[0], admin.Refunded, ""); err == nil || !strings.Contains(err.Error(), "--settled") {
 		t.Errorf("refunded by the service: %v", err)
 	}
 	for range 2 { // a repeat changes nothing
-		if err := resolve(found[0], server.Granted, plan); err != nil {
+		if err := resolve(found[0], admin.Granted, plan); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := resolve(found[1], server.Granted, plan); err != nil {
+	if err := resolve(found[1], admin.Granted, plan); err != nil {
 		t.Fatal(err)
 	}
 	if b := c.balance(t); b.Balance != 300 {
 		t.Errorf("%d credits", b.Balance)
 	}
-	eventually(t, "the mark can be removed", func() bool { return server.EndRecovery(ctx, restored) == nil })
-	if r, err := server.ShowRecovery(ctx, restored); err != nil || r.Restored {
+	eventually(t, "the mark can be removed", func() bool { return admin.EndRecovery(ctx, restored) == nil })
+	if r, err := admin.ShowRecovery(ctx, restored); err != nil || r.Restored {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if findings, err := server.Audit(ctx, restored); err != nil || len(findings) > 0 {
+	if findings, err := admin.Audit(ctx, restored); err != nil || len(findings) > 0 {
 		t.Errorf("%+v, %v", findings, err)
 	}
 }

@@ -184,7 +184,7 @@ func inspectSchema(ctx context.Context, cfg Config, add check.Report) (*foundati
 	}
 	var f *foundation
 	if err == nil {
-		f, err = open(ctx, cfg, reading)
+		f, err = open(ctx, cfg, Reading)
 	}
 	if err != nil {
 		add("database", check.Failed, "%s", err)

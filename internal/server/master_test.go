@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
@@ -80,14 +81,14 @@ func rotatesMaster(t *testing.T, at store.Config) {
 					stop()
 				}
 			})
-			if _, err := server.RotateMaster(stopped, killed, next); err != nil && !errors.Is(err, context.Canceled) {
+			if _, err := admin.RotateMaster(stopped, killed, next); err != nil && !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 			stop()
 			uses(t, url, "killed-"+column.Name)
 			uses(t, second, "killed-too-"+column.Name)
 		}
-		done, err := server.RotateMaster(ctx, cfg, next)
+		done, err := admin.RotateMaster(ctx, cfg, next)
 		if err != nil || done.From == done.To {
 			t.Fatalf("%+v, %v", done, err)
 		}
@@ -97,11 +98,11 @@ func rotatesMaster(t *testing.T, at store.Config) {
 			return
 		}
 		// What a process sealed with the old key meanwhile is found by a repeat.
-		if again, err := server.RotateMaster(ctx, cfg, next); err != nil {
+		if again, err := admin.RotateMaster(ctx, cfg, next); err != nil {
 			t.Errorf("%+v, %v", again, err)
 		}
 	})
-	if done, err := server.RotateMaster(ctx, cfg, next); err != nil || len(done.Resealed) > 0 {
+	if done, err := admin.RotateMaster(ctx, cfg, next); err != nil || len(done.Resealed) > 0 {
 		t.Errorf("something was left: %+v, %v", done, err)
 	}
 	st := storetest.OpenConfig(t, store.Config{Data: at.Data, Database: at.Database, Admin: true, ReadOnly: true})
@@ -122,7 +123,7 @@ func rotatesMaster(t *testing.T, at store.Config) {
 	if got, err := c.on(url, builder, subscriber).patient.builder.Agent(ctx, agent); err != nil || got.ID != agent {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := server.UnmatchedPayments(ctx, cfg); err == nil || !strings.Contains(err.Error(), "master key") {
+	if _, err := admin.UnmatchedPayments(ctx, cfg); err == nil || !strings.Contains(err.Error(), "master key") {
 		t.Errorf("the old key still opens the database: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rails"
@@ -40,23 +41,23 @@ func TestMetrics_LastAudit(t *testing.T) {
 	if got := scrape(t, s); !strings.Contains(got, "\ntoll_audit_age_seconds -1\n") {
 		t.Error("an audit that was not noted has an age")
 	}
-	if err := server.NoteAudit(t.Context(), cfg, server.Audited{Findings: make([]server.Finding, 3)}, false); err != nil {
+	if err := admin.NoteAudit(t.Context(), cfg, admin.Audited{Findings: make([]admin.Finding, 3)}, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := scrape(t, s); !strings.Contains(got, "\ntoll_audit_findings 3\n") || strings.Contains(got, "\ntoll_audit_age_seconds -1\n") {
 		t.Error("the metrics do not tell of the audit")
 	}
 	// An audit of new entries needs a seal, moves it, and leaves what the whole audit noted.
-	if _, err := server.AuditFrom(t.Context(), cfg, true); err == nil || !strings.Contains(err.Error(), "--record") {
+	if _, err := admin.AuditFrom(t.Context(), cfg, true); err == nil || !strings.Contains(err.Error(), "--record") {
 		t.Errorf("without a seal: %v", err)
 	}
 	note := func(since bool) store.LastAudit {
 		t.Helper()
-		a, err := server.AuditFrom(t.Context(), cfg, since)
+		a, err := admin.AuditFrom(t.Context(), cfg, since)
 		if err != nil || len(a.Findings) > 0 {
 			t.Fatalf("%+v, %v", a.Findings, err)
 		}
-		if err := server.NoteAudit(t.Context(), cfg, a, since); err != nil {
+		if err := admin.NoteAudit(t.Context(), cfg, a, since); err != nil {
 			t.Fatal(err)
 		}
 		noted, err := store.NotedAudit(t.Context(), server.StoreOf(s))
@@ -90,14 +91,14 @@ func TestMetrics_NotedBackup(t *testing.T) {
 			if got := scrape(t, s); strings.Contains(got, "toll_backup_age_seconds") {
 				t.Error("a backup that nobody told of has an age")
 			}
-			if err := server.NoteBackup(t.Context(), cfg); err != nil {
+			if err := admin.NoteBackup(t.Context(), cfg); err != nil {
 				t.Fatal(err)
 			}
 			moved.Store(int64(50 * time.Hour))
 			if got := scrape(t, s); !regexp.MustCompile(`\ntoll_backup_age_seconds (1\.8\d+e\+05|180\d\d\d)`).MatchString(got) {
 				t.Errorf("the backup is not 50 hours old: %s", regexp.MustCompile("toll_backup_age.*").FindAllString(got, -1))
 			}
-			if err := server.NoteBackup(t.Context(), cfg); err != nil {
+			if err := admin.NoteBackup(t.Context(), cfg); err != nil {
 				t.Fatal(err)
 			}
 			if got := scrape(t, s); !regexp.MustCompile(`\ntoll_backup_age_seconds [01](\.\d+)?\n`).MatchString(got) {

@@ -21,14 +21,15 @@ import (
 // it could only guess. The first service replaces it by its own and empties the setting.
 const settingProvisional = "provisional_issuer"
 
-// access says what a process does with a database.
-type access int
+// Access says what a process does with a database.
+type Access int
 
+// Kinds of access.
 const (
-	serving  access = iota // as the service, which migrates
-	writing                // as local administration
-	founding               // as local administration, which makes the schema of an empty database
-	reading                // as local administration that changes nothing
+	Writing  Access = iota // from the shell
+	Reading                // from the shell, without changes
+	serving                // as the service, which migrates
+	founding               // from the shell, which makes the schema of an empty database
 )
 
 // foundation is what the service and local administration have in common.
@@ -43,29 +44,23 @@ type foundation struct {
 func (f *foundation) close() error { return f.store.Close() }
 
 // storeConfig is how the store is opened for an access.
-func (c Config) storeConfig(as access) store.Config {
-	out := store.Config{
-		Data:     c.Data,
-		Database: c.Database,
-		Release:  c.Release,
-		Log:      c.Log,
-		Admin:    as != serving,
-	}
+func (c Config) storeConfig(as Access) store.Config {
+	out := store.Config{Data: c.Data, Database: c.Database, Release: c.Release, Log: c.Log, Admin: as != serving}
 	switch as {
 	case serving:
 		out.Schema = store.UpgradeSchema
-	case writing:
+	case Writing:
 		out.Schema = store.NeedSchema
 	case founding:
 		out.Schema = store.MakeSchema
-	case reading:
+	case Reading:
 		out.Schema, out.ReadOnly = store.NeedSchema, true
 	}
 	return out
 }
 
 // open opens database, master key and principals.
-func open(ctx context.Context, cfg Config, as access) (_ *foundation, err error) {
+func open(ctx context.Context, cfg Config, as Access) (_ *foundation, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
@@ -95,7 +90,7 @@ func open(ctx context.Context, cfg Config, as access) (_ *foundation, err error)
 		return nil, err
 	}
 	first := environment == ""
-	if first && as == reading {
+	if first && as == Reading {
 		return nil, fmt.Errorf("%w: no service has been started on it", ErrNoDatabase)
 	}
 	if first {
@@ -142,8 +137,7 @@ func (c Config) ringOf(environment toll.Environment, create bool) (*seal.Ring, e
 	}
 	ring, err := c.openRing(create)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: name the master key file of the first start with "+
-			"TOLL_MASTER_KEY_FILE (--master-key-file)", err)
+		return nil, fmt.Errorf("%w: name the master key file of the first start with TOLL_MASTER_KEY_FILE (--master-key-file)", err)
 	}
 	return ring, err
 }
@@ -156,14 +150,12 @@ func setting(ctx context.Context, q store.Querier, name string) (string, error) 
 	return string(v), err
 }
 
-func bootstrap(
-	ctx context.Context, cfg Config, st *store.Store, ring *seal.Ring, as access,
-) (*auth.Auth, error) {
+func bootstrap(ctx context.Context, cfg Config, st *store.Store, ring *seal.Ring, as Access) (*auth.Auth, error) {
 	first := auth.Config{
 		Environment: cfg.Environment, Issuer: cfg.listenURL() + api.Base, ClaimObject: cfg.Namespace.Scheme,
 		Prefix: cfg.KeyPrefix, Version: apiversion.Current.String(), Clock: cfg.Clock, Log: cfg.Log,
 	}
-	if as == reading {
+	if as == Reading {
 		first.ReadOnly = true
 		return auth.Bootstrap(ctx, st, ring, first)
 	}

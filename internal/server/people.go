@@ -2,14 +2,11 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/people"
-	"github.com/tollhq/toll/internal/store"
 )
 
 // acceptsByCode returns what asks the chain for signatures of accounts with code, nil where there is no chain.
@@ -72,54 +69,4 @@ func (s *Server) LocalPerson(ctx context.Context, name, login, password string, 
 		return toll.APIKey{}, err
 	}
 	return createKeyAt(ctx, s.base.auth, s.cfg.Clock(), at, req)
-}
-
-// DisablePerson keeps a person out, or lets them in again, beside the service or while it is stopped. who is a login name or an id.
-func DisablePerson(ctx context.Context, cfg Config, who string, disabled bool) (out toll.Person, err error) {
-	err = administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
-		p, err := people.New(people.Deps{Store: f.store, Auth: f.auth, Clock: cfg.Clock, Log: cfg.Log})
-		if err == nil {
-			out, err = p.Disable(ctx, who, disabled)
-		}
-		if errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("no person signs in as %q", who)
-		}
-		return err
-	})
-	return out, err
-}
-
-// Suspend suspends or resumes a workspace, a plan or an API key beside the service or while it is stopped; see [auth.Auth.Suspend].
-func Suspend(ctx context.Context, cfg Config, id string, suspended bool) (out auth.Suspension, err error) {
-	err = administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
-		out, err = f.auth.Suspend(ctx, id, suspended)
-		if errors.Is(err, store.ErrNotFound) {
-			err = fmt.Errorf("no workspace, plan or API key has the id %q", id)
-		}
-		return err
-	})
-	return out, err
-}
-
-// LocalLink is a link for a person that was made on the database itself.
-type LocalLink struct {
-	Link string    `json:"link"`
-	Ends time.Time `json:"ends"`
-}
-
-// MakeLocalLink makes a link beside the service or while it is stopped: to recover the person of a login name, or, with "", to sign up.
-func MakeLocalLink(ctx context.Context, cfg Config, login string) (out LocalLink, err error) {
-	err = administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
-		p, err := people.New(people.Deps{Store: f.store, Auth: f.auth, Clock: cfg.Clock, Log: cfg.Log})
-		if err != nil {
-			return err
-		}
-		path, ends, err := p.LocalLink(ctx, login)
-		if errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("no person signs in as %q", login)
-		}
-		out = LocalLink{Link: publicURL(f.auth.Issuer()) + path, Ends: ends.UTC().Truncate(time.Second)}
-		return err
-	})
-	return out, err
 }

@@ -27,8 +27,8 @@ type Recovery struct {
 	Unmatched  int64      `json:"unmatchedPayments"`
 }
 
-// open returns what keeps the mark, nil for nothing.
-func (r *Recovery) open() error {
+// Open returns what keeps the mark, nil for nothing.
+func (r *Recovery) Open() error {
 	switch {
 	case !r.CardsRead:
 		return errors.New("the events of the card processor have not been read since the restore: start toll serve and wait")
@@ -40,7 +40,7 @@ func (r *Recovery) open() error {
 	return nil
 }
 
-func readRecovery(ctx context.Context, q store.Querier) (out Recovery, err error) {
+func ReadRecovery(ctx context.Context, q store.Querier) (out Recovery, err error) {
 	mark, err := store.ReadRestoration(ctx, q)
 	if err != nil || mark == nil {
 		return out, err
@@ -58,69 +58,6 @@ func readRecovery(ctx context.Context, q store.Querier) (out Recovery, err error
 	return out, err
 }
 
-// ShowRecovery reads how far a restored database is, beside a running service or not.
-func ShowRecovery(ctx context.Context, cfg Config) (out Recovery, err error) {
-	err = administer(ctx, cfg, reading, func(_ Config, f *foundation) error {
-		out, err = readRecovery(ctx, f.store)
-		return err
-	})
-	return out, err
-}
-
-// BeginRecovery marks a database that was restored with tools of others, PostgreSQL's for instance.
-// backupAt is the moment of the backup. It is called before the service starts. A database that is
-// marked already keeps its mark.
-func BeginRecovery(ctx context.Context, cfg Config, backupAt time.Time) (out Recovery, err error) {
-	err = administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
-		now := f.clock.machine()
-		if backupAt.After(now) {
-			return fmt.Errorf("the backup cannot be from %s, which is in the future", backupAt.UTC().Format(time.RFC3339))
-		}
-		err := f.store.Tx(ctx, func(tx *store.Tx) error {
-			if mark, err := store.ReadRestoration(ctx, tx); err != nil || mark != nil {
-				return err
-			}
-			err := store.PutRestoration(ctx, tx, &store.Restoration{BackupAt: backupAt.UTC(), RestoredAt: now.UTC()})
-			if err != nil {
-				return err
-			}
-			return auditRecovery(ctx, tx, "recovery.began", f.clock.now(), backupAt)
-		})
-		if err != nil {
-			return err
-		}
-		out, err = readRecovery(ctx, f.store)
-		return err
-	})
-	return out, err
-}
-
-// EndRecovery removes the mark of a restored database. The error says what is still to be done.
-// A repeat changes nothing.
-func EndRecovery(ctx context.Context, cfg Config) error {
-	return administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
-		return f.store.Tx(ctx, func(tx *store.Tx) error {
-			r, err := readRecovery(ctx, tx)
-			if err != nil || !r.Restored {
-				return err
-			}
-			if err := r.open(); err != nil {
-				return err
-			}
-			if err := store.PutRestoration(ctx, tx, nil); err != nil {
-				return err
-			}
-			return auditRecovery(ctx, tx, "recovery.ended", f.clock.now(), r.BackupAt.Time)
-		})
-	})
-}
-
-func auditRecovery(ctx context.Context, tx *store.Tx, act string, now, backupAt time.Time) error {
-	return store.Audit(ctx, tx, store.Act{
-		Act: act, Object: "database", At: now, Detail: store.Changed{After: map[string]any{"backupAt": backupAt}},
-	})
-}
-
 // watchRecovery reads whether the database is marked as restored, for /ready and the metrics.
 func (s *Server) watchRecovery(ctx context.Context) error {
 	mark, err := store.ReadRestoration(ctx, s.base.store)
@@ -135,13 +72,13 @@ func (s *Server) watchRecovery(ctx context.Context) error {
 
 // inspectRecovery reports a restored database.
 func inspectRecovery(ctx context.Context, st *store.Store, add check.Report) {
-	r, err := readRecovery(ctx, st)
+	r, err := ReadRecovery(ctx, st)
 	switch {
 	case err != nil:
 		add("recovery", check.Failed, "%s", err)
 	case !r.Restored:
-	case r.open() != nil:
-		add("recovery", check.Warning, "the database was restored from a backup of %s: %s", r.BackupAt, r.open())
+	case r.Open() != nil:
+		add("recovery", check.Warning, "the database was restored from a backup of %s: %s", r.BackupAt, r.Open())
 	default:
 		add("recovery", check.Warning, "the database was restored from a backup of %s, and nothing is left to do: toll recovery end", r.BackupAt)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -82,16 +83,16 @@ func TestRotationBesideInstances(t *testing.T) {
 	}
 	traffic()
 	first := kidOf(t, stands[0].token.AccessToken)
-	admin := cfg
-	admin.Clock = clock(0)
-	r, err := server.RotateKey(t.Context(), admin, false)
+	own := cfg
+	own.Clock = clock(0)
+	r, err := admin.RotateKey(t.Context(), own, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Retiring != first || r.Next == "" || r.Added == "" || r.Next == r.Added {
 		t.Errorf("rotation %+v, signing %s", r, first)
 	}
-	if again, err := server.RotateKey(t.Context(), admin, false); err != nil || again.Added != "" || again.Next != r.Next || !again.At.Equal(r.At.Time) {
+	if again, err := admin.RotateKey(t.Context(), own, false); err != nil || again.Added != "" || again.Next != r.Next || !again.At.Equal(r.At.Time) {
 		t.Errorf("a second rotation while one is under way: %+v, %v", again, err)
 	}
 	pass(40 * time.Second)
@@ -142,10 +143,10 @@ func TestCompromisedSigningKey(t *testing.T) {
 		}
 	}
 	stolen := kidOf(t, c.token.AccessToken)
-	if _, err := server.EndSigningKey(t.Context(), cfg, false, "unknown"); err == nil {
+	if _, err := admin.EndSigningKey(t.Context(), cfg, false, "unknown"); err == nil {
 		t.Error("a key that is not there was ended")
 	}
-	ended, err := server.EndSigningKey(t.Context(), cfg, false, "")
+	ended, err := admin.EndSigningKey(t.Context(), cfg, false, "")
 	if err != nil || ended.Ended != stolen || ended.Next == "" || ended.Next == stolen {
 		t.Fatalf("%+v, %v; %s signed", ended, err, stolen)
 	}
@@ -156,7 +157,7 @@ func TestCompromisedSigningKey(t *testing.T) {
 	if !fallen[builder.Address] || !fallen[subscriber.Address] {
 		t.Errorf("the API keys that fall: %+v", ended.APIKeys)
 	}
-	if again, err := server.EndSigningKey(t.Context(), cfg, false, stolen); err != nil || again.Next != ended.Next || again.Added != "" {
+	if again, err := admin.EndSigningKey(t.Context(), cfg, false, stolen); err != nil || again.Next != ended.Next || again.Added != "" {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	moved.Add(int64(31 * time.Second))

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/people"
@@ -156,7 +157,7 @@ func TestInspectBackups(t *testing.T) {
 			}
 			start(t, cfg)
 			says(t, inspected(t, cfg, "backups"), "ok", "sandbox")
-			if err := server.NoteBackup(t.Context(), cfg); err != nil {
+			if err := admin.NoteBackup(t.Context(), cfg); err != nil {
 				t.Fatal(err)
 			}
 			says(t, inspected(t, cfg, "backups"), "ok", "the newest one is")

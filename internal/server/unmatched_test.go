@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
@@ -27,7 +28,7 @@ func unmatched(t *testing.T, at store.Config) {
 		Data: at.Data, Database: at.Database, MasterKeyFile: freshMasterKey(t), Metrics: true, Release: "1.1.0+abc",
 	}
 	s := open(t, cfg)
-	if found, err := server.UnmatchedPayments(t.Context(), cfg); err != nil || len(found) != 0 {
+	if found, err := admin.UnmatchedPayments(t.Context(), cfg); err != nil || len(found) != 0 {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	st, err := store.Open(t.Context(), store.Config{Data: at.Data, Database: at.Database, Admin: true})
@@ -59,7 +60,7 @@ func unmatched(t *testing.T, at store.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := server.UnmatchedPayments(t.Context(), cfg)
+	found, err := admin.UnmatchedPayments(t.Context(), cfg)
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%+v, %v", found, err)
 	}

@@ -1,6 +1,7 @@
-package server
+package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,28 +9,24 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rails"
+	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Owed returns what is owed to builders of a month, YYYY-MM in UTC, "" for this one; beside a running service or not.
-func Owed(ctx context.Context, cfg Config, month string) (owed []rails.Owed, err error) {
-	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
-		if month == "" {
-			month = f.clock.machine().UTC().Format("2006-01") // as the processor counts
-		}
-		owed, err = rails.OwedOf(ctx, f.store, month)
-		return err
+// Owed returns what is owed to builders of a month, YYYY-MM in UTC, "" for this one.
+func Owed(ctx context.Context, cfg server.Config, month string) ([]rails.Owed, error) {
+	return server.Administer(ctx, cfg, server.Reading, func(db *server.Database) ([]rails.Owed, error) {
+		// The processor counts months by the clock of the machine.
+		return rails.OwedOf(ctx, db.Store, cmp.Or(month, db.Machine().UTC().Format("2006-01")))
 	})
-	return owed, err
 }
 
 // MarkPayout records what was paid to a builder by other means. Errors: those of [rails.MarkPayout].
-func MarkPayout(ctx context.Context, cfg Config, p rails.Payout, beyond bool) (rails.Payout, error) {
-	err := administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
-		p.PaidAt = toll.At(f.clock.machine())
-		return rails.MarkPayout(ctx, f.store, p, beyond)
+func MarkPayout(ctx context.Context, cfg server.Config, p rails.Payout, beyond bool) (rails.Payout, error) {
+	return server.Administer(ctx, cfg, server.Writing, func(db *server.Database) (rails.Payout, error) {
+		p.PaidAt = toll.At(db.Machine())
+		return p, rails.MarkPayout(ctx, db.Store, p, beyond)
 	})
-	return p, err
 }
 
 // maxReceipts bounds the receipts of [Evidence].
@@ -67,38 +64,36 @@ type Receipt struct {
 	At             toll.Time    `json:"at"`
 }
 
-// Evidence tells the story of an order. Errors: [toll.CodeOrderNotFound] for one that was not paid by card.
-func Evidence(ctx context.Context, cfg Config, orderID string) (out *OrderEvidence, err error) {
-	orderID, err = toll.ParseUUID(orderID)
+// Evidence returns the story of an order. Errors: [toll.CodeOrderNotFound] for one that was not paid by card.
+func Evidence(ctx context.Context, cfg server.Config, orderID string) (*OrderEvidence, error) {
+	orderID, err := toll.ParseUUID(orderID)
 	if err != nil {
 		return nil, err
 	}
-	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) error {
-		out, err = f.evidence(ctx, cfg, orderID)
-		if errors.Is(err, store.ErrNotFound) {
-			err = toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", orderID)
-		}
-		return err
+	out, err := withBooks(ctx, cfg, server.Reading, func(db *server.Database, books *ledger.Ledger) (*OrderEvidence, error) {
+		return evidence(ctx, db.Store, books, orderID)
 	})
+	if errors.Is(err, store.ErrNotFound) {
+		err = toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", orderID)
+	}
 	return out, err
 }
 
-func (f *foundation) evidence(ctx context.Context, cfg Config, orderID string) (*OrderEvidence, error) {
-	payment, err := rails.CardEvidenceOf(ctx, f.store, orderID)
+func evidence(ctx context.Context, st *store.Store, books *ledger.Ledger, orderID string) (*OrderEvidence, error) {
+	payment, err := rails.CardEvidenceOf(ctx, st, orderID)
 	if err != nil {
 		return nil, err
 	}
-	o, err := store.OrderByID(ctx, f.store, orderID)
+	o, err := store.OrderByID(ctx, st, orderID)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := store.PlanByID(ctx, f.store, o.Plan)
+	plan, err := store.PlanByID(ctx, st, o.Plan)
 	if err != nil {
 		return nil, err
 	}
-	books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
 	receipts, byHand, err := books.BurnedSince(ctx, o.Account, o.CreatedAt, maxReceipts)
-	if err = errors.Join(err, books.Close(context.WithoutCancel(ctx))); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	out := &OrderEvidence{

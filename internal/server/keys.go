@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -53,7 +52,7 @@ func CreateLocalKey(ctx context.Context, cfg Config, req KeyRequest) (toll.APIKe
 		}
 		f, err = open(ctx, cfg, founding)
 	} else {
-		f, err = cfg.await(ctx, writing)
+		f, err = cfg.await(ctx, Writing)
 	}
 	if err != nil {
 		return toll.APIKey{}, err
@@ -114,54 +113,4 @@ func createKeyAt(ctx context.Context, a *auth.Auth, now time.Time, at toll.Addre
 		}
 	}
 	return a.CreateKey(ctx, auth.Local(at), params, nil)
-}
-
-// ExportLocalWallet gives the private key of the wallet of a named account out, once, on the database itself. The custody of the
-// account is shared from then on. The error of a second time has the code [toll.CodeExists].
-func ExportLocalWallet(ctx context.Context, cfg Config, account string) (out toll.WalletKey, err error) {
-	err = administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
-		address, err := f.auth.Principal(ctx, account)
-		if errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("no account is called %q", account)
-		}
-		if err != nil {
-			return err
-		}
-		key, err := f.auth.ExportLocalWallet(ctx, address)
-		if err != nil {
-			return err
-		}
-		defer clear(key)
-		out = toll.WalletKey{Address: address, PrivateKey: "0x" + hex.EncodeToString(key), Custody: toll.CustodyShared}
-		return nil
-	})
-	return out, err
-}
-
-// EndSigningKey ends a signing key that others may have, on the database itself and beside running
-// services. kid is "" for the one that signs. See [auth.Auth.EndSigningKey].
-func EndSigningKey(ctx context.Context, cfg Config, statements bool, kid string) (out auth.EndedKey, err error) {
-	purpose := ""
-	if statements {
-		purpose = store.StatementKey
-	}
-	err = administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
-		out, err = f.auth.EndSigningKey(ctx, purpose, kid)
-		return err
-	})
-	return out, err
-}
-
-// RotateKey lets the next signing key take over, of offers and receipts with statements, on the database itself and beside
-// running services: they read of it within half a minute, minutes before it happens.
-func RotateKey(ctx context.Context, cfg Config, statements bool) (r auth.Rotation, err error) {
-	purpose := ""
-	if statements {
-		purpose = store.StatementKey
-	}
-	err = administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
-		r, err = f.auth.RotateKey(ctx, purpose)
-		return err
-	})
-	return r, err
 }

@@ -1,17 +1,16 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"log/slog"
 	"path/filepath"
 	"time"
 
-	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
-	"github.com/tollhq/toll/internal/tempfile"
 )
 
 // ErrNoDatabase is local administration of a place where no service has ever been. It guards against a mistyped path: a
@@ -43,18 +42,16 @@ func (c Config) existing() error {
 // startTime is how long a service that was started a moment ago may take until there is a database.
 const startTime = 2 * time.Second
 
-// openExisting opens a database that exists, for local administration beside a running service or
-// not.
-func (c Config) openExisting(ctx context.Context, as access) (*foundation, error) {
+// openExisting opens a database that exists, beside a running service or not.
+func (c Config) openExisting(ctx context.Context, as Access) (*foundation, error) {
 	if err := c.existing(); err != nil {
 		return nil, err
 	}
 	return open(ctx, c, as)
 }
 
-// await is openExisting that gives a service which was started a moment ago the time to make the
-// database.
-func (c Config) await(ctx context.Context, as access) (*foundation, error) {
+// await is openExisting, which gives a service that was started a moment ago the time to make the database.
+func (c Config) await(ctx context.Context, as Access) (*foundation, error) {
 	for end := time.Now().Add(startTime); ; {
 		f, err := c.openExisting(ctx, as)
 		missing := errors.Is(err, ErrNoDatabase) || errors.Is(err, ErrNoSchema)
@@ -69,17 +66,30 @@ func (c Config) await(ctx context.Context, as access) (*foundation, error) {
 	}
 }
 
-// administer works on a database that exists, beside a running service or not.
-func administer(
-	ctx context.Context, cfg Config, as access, work func(Config, *foundation) error,
-) error {
+// Database is an open database, for work from the shell.
+type Database struct {
+	Store     *store.Store
+	Auth      *auth.Auth
+	Ring      *seal.Ring
+	Log       *slog.Logger
+	Now       func() time.Time // the clock of the service, which a sandbox can move forward
+	Machine   func() time.Time
+	PublicURL string
+	Step      func(step string) // a test stops work here; nil
+}
+
+// Administer opens a database that exists, beside a running service or not, calls work, and closes the database.
+func Administer[T any](ctx context.Context, cfg Config, as Access, work func(*Database) (T, error)) (out T, err error) {
 	cfg = cfg.withDefaults()
 	f, err := cfg.openExisting(ctx, as)
 	if err != nil {
-		return err
+		return out, err
 	}
-	cfg.Clock = f.clock.now
-	return errors.Join(work(cfg, f), f.close())
+	out, err = work(&Database{
+		Store: f.store, Auth: f.auth, Ring: f.ring, Log: cfg.Log, Now: f.clock.now, Machine: f.clock.machine,
+		PublicURL: publicURL(f.auth.Issuer()), Step: cfg.at,
+	})
+	return out, errors.Join(err, f.close())
 }
 
 // Migrated is the state of a schema after [Migrate].
@@ -103,7 +113,7 @@ func Migrate(ctx context.Context, cfg Config, online bool) (m Migrated, err erro
 	if err != nil {
 		return m, err
 	}
-	to := cfg.storeConfig(writing)
+	to := cfg.storeConfig(Writing)
 	to.Schema, to.Online = store.UpgradeSchema, online
 	st, err := store.Open(ctx, to)
 	if err != nil {
@@ -111,12 +121,7 @@ func Migrate(ctx context.Context, cfg Config, online bool) (m Migrated, err erro
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	after, err := st.Schema(ctx)
-	return Migrated{
-		Engine: string(st.Engine()),
-		From:   before.Version,
-		Schema: after.Version,
-		Floor:  after.Floor,
-	}, err
+	return Migrated{Engine: string(st.Engine()), From: before.Version, Schema: after.Version, Floor: after.Floor}, err
 }
 
 // schema reads the state of a schema that this release need not know.
@@ -134,55 +139,7 @@ func (c Config) schema(ctx context.Context) (s store.Schema, err error) {
 
 // anySchema is how the store is opened to look at it, whatever its schema is.
 func (c Config) anySchema() store.Config {
-	out := c.storeConfig(reading)
+	out := c.storeConfig(Reading)
 	out.Schema = store.AnySchema
 	return out
-}
-
-// Export writes the entries of the journal from a position on, up to the first that was not made before a time, to the new file path,
-// which is there in whole or not at all. It works beside a running service.
-func Export(ctx context.Context, cfg Config, path string, first int64, before time.Time) (a ledger.Archived, err error) {
-	err = administer(ctx, cfg, reading, func(cfg Config, f *foundation) (err error) {
-		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
-		defer func() { err = errors.Join(err, books.Close(context.WithoutCancel(ctx))) }()
-		dir, name := filepath.Split(path)
-		out, err := tempfile.Kind{Prefix: "." + name + "."}.Create(cmp.Or(dir, "."))
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, out.Remove()) }()
-		if a, err = books.Export(ctx, out, first, before); err != nil {
-			return err
-		}
-		if err := out.Sync(); err != nil {
-			return err
-		}
-		if err := out.Publish(path, false); errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("%s is there already", path)
-		} else if err != nil {
-			return err
-		}
-		return nil
-	})
-	return a, err
-}
-
-// NoteBackup notes in the database that a backup was made with other tools, for the metrics of the service.
-func NoteBackup(ctx context.Context, cfg Config) error {
-	return administer(ctx, cfg, writing, func(_ Config, f *foundation) error {
-		return f.store.Tx(ctx, func(tx *store.Tx) error { return store.NoteBackup(ctx, tx, f.clock.machine()) })
-	})
-}
-
-// Recount has usage and revenue counted anew from the journal, beside a running service or not, and returns when all entries that
-// there are have been counted.
-func Recount(ctx context.Context, cfg Config) error {
-	return administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
-		books := ledger.New(f.store, ledger.Config{Clock: cfg.Clock, Log: cfg.Log, MACKey: f.auth.MACKey()})
-		err := books.RecountUsage(ctx)
-		for more := true; more && err == nil; {
-			more, err = books.CountUsage(ctx)
-		}
-		return errors.Join(err, books.Close(context.WithoutCancel(ctx)))
-	})
 }

@@ -1,4 +1,4 @@
-package server
+package admin
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rails"
+	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -35,31 +36,26 @@ type Resolve struct {
 	Note       string
 }
 
-// UnmatchedPayments returns [rails.UnmatchedPayments] of a database, beside a running service or without one.
-func UnmatchedPayments(ctx context.Context, cfg Config) (out []rails.Unmatched, err error) {
-	err = administer(ctx, cfg, reading, func(_ Config, f *foundation) (err error) {
-		out, err = rails.UnmatchedPayments(ctx, f.store)
-		return err
+// UnmatchedPayments returns the payments without an order; see [rails.UnmatchedPayments].
+func UnmatchedPayments(ctx context.Context, cfg server.Config) ([]rails.Unmatched, error) {
+	return server.Administer(ctx, cfg, server.Reading, func(db *server.Database) ([]rails.Unmatched, error) {
+		return rails.UnmatchedPayments(ctx, db.Store)
 	})
-	return out, err
 }
 
-// ResolvePayment deals with a payment that no order explains, in one transaction, beside a running
-// service or not. A repeat of what was done changes nothing. Errors: a payment that is unknown or was
-// dealt with otherwise, and those of [checkout.Checkout.RestoreOrder].
-func ResolvePayment(ctx context.Context, cfg Config, in Resolve) (out rails.Unmatched, err error) {
-	err = administer(ctx, cfg, writing, func(cfg Config, f *foundation) error {
-		books := ledger.New(f.store, ledger.Config{Clock: f.clock.now, Log: cfg.Log, MACKey: f.auth.MACKey()})
-		r := resolver{Resolve: in, base: f, orders: checkout.New(checkout.Deps{
-			Store: f.store, Ledger: books, Queue: jobs.NewQueue(f.store, f.clock.now, cfg.Log),
-			Environment: f.auth.Environment(), Clock: f.clock.now, Log: cfg.Log,
+// ResolvePayment resolves a payment without an order, in one transaction. A repeat of what was done changes nothing. Errors: a payment
+// that is unknown or was resolved otherwise, and those of [checkout.Checkout.RestoreOrder].
+func ResolvePayment(ctx context.Context, cfg server.Config, in Resolve) (rails.Unmatched, error) {
+	out, err := withBooks(ctx, cfg, server.Writing, func(db *server.Database, books *ledger.Ledger) (rails.Unmatched, error) {
+		r := resolver{Resolve: in, db: db, orders: checkout.New(checkout.Deps{
+			Store: db.Store, Ledger: books, Queue: jobs.NewQueue(db.Store, db.Now, db.Log),
+			Environment: db.Auth.Environment(), Clock: db.Now, Log: db.Log,
 		})}
 		r.change = r.changeCard
 		if strings.Contains(in.ID, ":") {
 			r.change = r.changeEvent
 		}
-		out, err = r.run(ctx)
-		return errors.Join(err, books.Close(context.WithoutCancel(ctx)))
+		return r.run(ctx)
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		err = fmt.Errorf("%s is not a payment without an order: toll orders unmatched lists those", in.ID)
@@ -70,7 +66,7 @@ func ResolvePayment(ctx context.Context, cfg Config, in Resolve) (out rails.Unma
 // resolver carries a [Resolve] out.
 type resolver struct {
 	Resolve
-	base   *foundation
+	db     *server.Database
 	orders *checkout.Checkout
 	// change locks the payment, has f change it, and stores its resolution.
 	change func(ctx context.Context, tx *store.Tx, f func(p *lockedPayment) error) error
@@ -127,7 +123,7 @@ func (r *resolver) changeEvent(ctx context.Context, tx *store.Tx, f func(p *lock
 func (r *resolver) run(ctx context.Context) (out rails.Unmatched, err error) {
 	var found *lockedPayment
 	done := false
-	err = r.base.store.Tx(ctx, func(tx *store.Tx) error {
+	err = r.db.Store.Tx(ctx, func(tx *store.Tx) error {
 		var act store.Act
 		err := r.change(ctx, tx, func(p *lockedPayment) (err error) {
 			found = p
@@ -165,7 +161,7 @@ func (r *resolver) done(p *lockedPayment) (bool, error) {
 // close stores what is done about a payment, with the refund if it is one, and returns what the log of
 // the operator notes.
 func (r *resolver) close(ctx context.Context, tx *store.Tx, p *lockedPayment) (act store.Act, err error) {
-	now, how := r.base.clock.now().UTC(), r.How
+	now, how := r.db.Now().UTC(), r.How
 	at := now
 	if how == Refunded {
 		if p.card == nil || !rails.IsPayment(p.card.Object) {
