@@ -12,9 +12,8 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// adjust implements [rail.Tx.Adjust] under the lock of the account. It compares refunds and disputes
-// with the row of the order, sets how many of its credits are out of use, freezes or unfreezes the
-// delegation, and adds the events. It returns the order as it is then.
+// adjust implements [rail.Tx.Adjust] under the lock of the account. It compares refunds and disputes with the row of the order, sets how
+// many of its credits are out of use, freezes or unfreezes the delegation, and adds the events. It returns the order as it is then.
 func (c *Checkout) adjust(
 	ctx context.Context, t *ledger.Tx, account [16]byte, id string, a *rail.Adjustment,
 ) (*store.Order, error) {
@@ -67,9 +66,8 @@ func (c *Checkout) adjust(
 	return o, nil
 }
 
-// freezeFor freezes the delegation of an order whose payment is disputed now, or lost without having
-// been seen open, and unfreezes it when the dispute was won and no other one is open. was is what
-// the order said of its dispute before.
+// freezeFor freezes the delegation of an order whose payment was just disputed or lost, and unfreezes it when the dispute was won and no
+// other one is open. was is the earlier dispute of the order.
 func (c *Checkout) freezeFor(ctx context.Context, t *ledger.Tx, o *store.Order, was string) error {
 	if o.DelegationID == "" {
 		return nil
@@ -89,9 +87,8 @@ func (c *Checkout) freezeFor(ctx context.Context, t *ledger.Tx, o *store.Order, 
 	return err
 }
 
-// due returns how many credits of an order should be out of use for what went back of its money: the
-// share of the price that is refunded, or withdrawn by a dispute that is open or lost, rounded down.
-// A period of time has no shares: it ends when the whole price is back.
+// due returns how many credits of an order to withdraw: the share of the price that was refunded or disputed (open or lost), rounded down.
+// A period of time ends when the whole price is back.
 func due(plan *toll.Plan, o *store.Order) toll.Credits {
 	price, _ := centsOf(o.Amount)
 	back := o.CentsBack(price)
@@ -119,8 +116,7 @@ func takeBackDue(t *ledger.Tx, plan *toll.Plan, o *store.Order) error {
 	return err
 }
 
-// finishTakeBack takes back credits that were on hold, until all holds have ended
-// ([store.JobTakeBack]).
+// finishTakeBack takes back credits that were on hold, until all holds have ended ([store.JobTakeBack]).
 func (c *Checkout) finishTakeBack(ctx context.Context, id []byte) error {
 	order, found, err := store.IfThere(store.OrderByID(ctx, c.store, string(id)))
 	if !found {

@@ -72,8 +72,7 @@ func (b budget) count(cents int64) {
 	b.tally()
 }
 
-// usedUp reports whether a delegation can pay nothing any more: nothing is left, and no order under way could give something
-// back.
+// usedUp reports whether a delegation can pay nothing any more: nothing is left, and no order under way could give something back.
 func usedUp(d *store.Delegation) bool {
 	return d.Reserved == 0 && (d.Spent >= d.Limit || d.MaxTransactions > 0 && d.Transactions >= d.MaxTransactions)
 }

@@ -1,11 +1,9 @@
-// Package checkout sells plans: orders, top-ups, delegations, mints by the owner, balances. Money
-// comes in over a [rail.Rail]; free plans need none.
+// Package checkout sells plans: orders, top-ups, delegations, mints by the owner, balances. Money comes in over a [rail.Rail]; free plans
+// need none.
 //
-// A paid order is two transactions. The first records the order with the row of its rail and takes everything that it needs: a
-// place among the orders of the plan, a count of the permission, cents of the delegation. The second is the rail's, which
-// decides: it mints the credits and turns what was taken into what is spent, or gives it all back. Between them the order is
-// open, and only the row of the rail moves. A job of the queue resumes it at the rail, in this
-// process or another one.
+// A paid order is two transactions. The first records the order with the row of its rail and reserves a place of the plan, a count of the
+// permission, and cents of the delegation. The rail's transaction decides: it mints the credits and spends what was reserved, or gives it
+// back. Between them only the row of the rail changes. A job of the queue resumes the order at the rail, in any process.
 package checkout
 
 import (

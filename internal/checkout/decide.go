@@ -145,9 +145,8 @@ func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o
 	})
 }
 
-// countLate counts an order that had failed among those of its plan again. It writes nothing when
-// the outcome is bound by the limits of the plan and does not fit: the error is [rail.ErrNoPlace],
-// and the transaction may go on.
+// countLate counts an order that had failed among those of its plan again. It writes nothing when the outcome is bound by the limits of the
+// plan and does not fit: the error is [rail.ErrNoPlace], and the transaction may go on.
 func (c *Checkout) countLate(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
 	limit := int64(0)
 	if out.WithinLimits {
@@ -253,8 +252,7 @@ func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Pl
 	}); err != nil || !out.Ended {
 		return err
 	}
-	// The wallet may use the payment identifier of the sale again: this authorization can never
-	// pay.
+	// The wallet may use the payment identifier of the sale again: this authorization can never pay.
 	return store.FreeSaleIdentifier(ctx, t.Tx, o.Subscriber, o.ID)
 }
 

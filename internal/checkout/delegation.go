@@ -29,12 +29,11 @@ type Owner struct {
 }
 
 // CreateDelegation makes a limit on money. One of an account that the caller holds is pending, and pays nothing, until
-// [Checkout.SignDelegation] has its signature. once may be nil. Errors:
-// [toll.CodeDelegationIncomplete], [toll.CodeBadProvider], [toll.CodeBadNumber], [toll.CodeUnsupportedScheme] for a currency
-// that the provider does not pay or the plan does not take, [toll.CodePaymentMethodNotFound], [toll.CodeProviderMismatch],
-// [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], [toll.CodePaymentMethodNotAllowed],
-// [toll.CodePlanNotFound], [toll.CodeKeyNotFound], [toll.CodeSpendLimit]; for an account that the caller holds also [toll.CodeChainForeignCode] and those
-// of the chain with status 503.
+// [Checkout.SignDelegation] has its signature. once may be nil. Errors: [toll.CodeDelegationIncomplete], [toll.CodeBadProvider],
+// [toll.CodeBadNumber], [toll.CodeUnsupportedScheme] for a currency that the provider does not pay or the plan does not take,
+// [toll.CodePaymentMethodNotFound], [toll.CodeProviderMismatch], [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked],
+// [toll.CodePaymentMethodNotAllowed], [toll.CodePlanNotFound], [toll.CodeKeyNotFound], [toll.CodeSpendLimit]; for an account that the
+// caller holds also [toll.CodeChainForeignCode] and those of the chain with status 503.
 func (c *Checkout) CreateDelegation(
 	ctx context.Context, caller Owner, in toll.DelegationInput, once *store.Once,
 ) (*toll.DelegationCreated, error) {
@@ -388,10 +387,9 @@ func (c *Checkout) DelegationID(owner toll.Address, text string) (string, error)
 	return id, nil
 }
 
-// UsableDelegation reports whether an order of the plan could be paid with the delegation now; the id may be a signed
-// reference. Errors: those of [Checkout.TokenDelegation], [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient],
-// [toll.CodeDelegationPlanMismatch] for a receiver that it does not pay, and [toll.CodeUnsupportedScheme] for another
-// provider or currency.
+// UsableDelegation reports whether an order of the plan could be paid with the delegation now; the id may be a signed reference. Errors:
+// those of [Checkout.TokenDelegation], [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient], [toll.CodeDelegationPlanMismatch]
+// for a receiver that it does not pay, and [toll.CodeUnsupportedScheme] for another provider or currency.
 func (c *Checkout) UsableDelegation(ctx context.Context, owner toll.Address, key *toll.Hash, id string, plan *toll.Plan) error {
 	d, err := c.delegationOf(ctx, c.store, owner, id)
 	if err != nil {
@@ -409,8 +407,7 @@ func (c *Checkout) UsableDelegation(ctx context.Context, owner toll.Address, key
 //
 // Errors: [toll.CodeBadUUID], [toll.CodeDelegationNotFound] (also for a pending one), [toll.CodeDelegationRevoked],
 // [toll.CodeDelegationExpired], [toll.CodeDelegationFrozen], [toll.CodeDelegationPlanMismatch] for one of another plan,
-// [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], and [toll.CodePaymentMethodNotAllowed] for another API
-// key.
+// [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], and [toll.CodePaymentMethodNotAllowed] for another API key.
 func (c *Checkout) TokenDelegation(
 	ctx context.Context, q store.Querier, owner toll.Address, key *toll.Hash, id string, plan *toll.Plan,
 ) (shortfall *toll.Error, err error) {

@@ -10,8 +10,7 @@ import (
 // DelegationRecord returns a delegation as it is read.
 func (c *Checkout) DelegationRecord(d *store.Delegation) *toll.Delegation { return c.record(d) }
 
-// orderEvents are those of an order, for its subscriber and the owner of its plan. Events are the last thing that a
-// transaction writes.
+// orderEvents are those of an order, for its subscriber and the owner of its plan. Events are the last thing that a transaction writes.
 func orderEvents(o *store.Order, owner toll.Address, types ...toll.EventType) []store.NewEvent {
 	var out []store.NewEvent
 	for _, t := range types {

@@ -26,10 +26,9 @@ type FiatRequest struct {
 	Wait    time.Duration // how long the answer may wait for the page
 }
 
-// Fiat opens a page on which a person pays the plan. The credits come when the card processor reports the payment. once,
-// which may be nil, keeps an [OrderRef]. Errors: [toll.CodeCheckoutWrongPlan] for a plan that is free or priced in
-// tokens, [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed], [toll.CodeCardOff],
-// [toll.CodeCheckoutFailed], [toll.CodeCardUnreachable].
+// Fiat opens a page on which a person pays the plan. The credits come when the card processor reports the payment. once, which may be nil,
+// keeps an [OrderRef]. Errors: [toll.CodeCheckoutWrongPlan] for a plan that is free or priced in tokens, [toll.CodePlanUnlisted],
+// [toll.CodePlanSoldOut], [toll.CodeTrialUsed], [toll.CodeCardOff], [toll.CodeCheckoutFailed], [toll.CodeCardUnreachable].
 func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, once *store.Once) (*toll.Checkout, error) {
 	plan := r.Plan
 	switch {

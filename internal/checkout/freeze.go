@@ -44,9 +44,8 @@ func (b budget) disputeWon() {
 	}
 }
 
-// Unfreeze lets a frozen delegation of the owner pay again. One that is not frozen stays as it is.
-// Errors: [toll.CodeBadUUID], [toll.CodeUnknownDelegation], and [toll.CodeDelegationFrozen] while a
-// payment of it is disputed.
+// Unfreeze lets a frozen delegation of the owner pay again. One that is not frozen stays as it is. Errors: [toll.CodeBadUUID],
+// [toll.CodeUnknownDelegation], and [toll.CodeDelegationFrozen] while a payment of it is disputed.
 func (c *Checkout) Unfreeze(ctx context.Context, owner toll.Address, id string) (*toll.Delegation, error) {
 	d, err := c.ownDelegation(ctx, owner, id)
 	if err != nil {

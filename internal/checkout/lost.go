@@ -12,8 +12,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// LostOrder is an order whose payment a rail has, and whose record was lost: the database was
-// restored from an older backup.
+// LostOrder is an order whose payment a rail has, and whose record was lost: the database was restored from an older backup.
 type LostOrder struct {
 	ID         string // UUID; "" for a new one
 	Plan       toll.PlanID
@@ -39,13 +38,8 @@ type Received struct {
 // ErrDelegationBusy says that orders under way take what the delegation of a lost order has left.
 var ErrDelegationBusy = errors.New("orders under way take what its delegation has left: repeat when they are decided")
 
-// RestoreOrder records a lost order and has finish write the rows of its rail, in one transaction.
-// finish returns what the audit log notes beside the order.
-// A payment on the chain grants the credits in it; otherwise the rail decides the order later. The
-// plan need not be listed, nor have a place left: the money moved.
-//
-// The delegation that it names reserves the price, as for every order, if the database has it.
-//
+// RestoreOrder records a lost order and has finish write the rows of its rail, and return the entry of the audit log, in one transaction.
+// A payment on the chain grants the credits in it; otherwise the rail decides later. An unlisted or sold-out plan counts: the money moved.
 // Errors: [toll.CodePlanNotFound], [toll.CodeBadAddress], [ErrNotThePrice], [ErrOrderExists], [ErrDelegationBusy],
 // [toll.CodeCreditsOverflow], and those of finish.
 func (c *Checkout) RestoreOrder(
@@ -141,8 +135,7 @@ func (c *Checkout) restore(
 	return nil
 }
 
-// lostDelegation returns the delegation that a lost card payment names, nil when the database has none of this owner and
-// currency.
+// lostDelegation returns the delegation that a lost card payment names, nil when the database has none of this owner and currency.
 func lostDelegation(ctx context.Context, q store.Querier, id string, owner toll.Address, currency string) (*store.Delegation, error) {
 	if id == "" {
 		return nil, nil

@@ -58,13 +58,10 @@ func (c *Checkout) Mint(
 	return answer(m), nil
 }
 
-// Withdraw takes credits of a plan back from a holder, by the owner of the plan, as far as they are
-// neither spent nor on hold and no money was paid for them: they were minted by hand or came with a
-// free order. Credits of a paid order leave by [Checkout.Refund] alone; else the owner could have a
-// delegation of the holder buy them again and again. once may be nil.
-//
-// Errors: [toll.CodeBadNumber] for less than one credit, [toll.CodePlanNotFound],
-// [toll.CodeNotPlanOwner], [toll.CodeCreditsNotFree] with params.available when fewer can be taken.
+// Withdraw withdraws credits from a holder, by the owner of the plan, if they are unspent, not on hold, and minted or free. Paid credits
+// leave only by [Checkout.Refund]; otherwise a delegation of the holder could buy them again and again. once may be nil.
+// Errors: [toll.CodeBadNumber] for less than one credit, [toll.CodePlanNotFound], [toll.CodeNotPlanOwner], [toll.CodeCreditsNotFree] with
+// params.available when fewer can be withdrawn.
 func (c *Checkout) Withdraw(
 	ctx context.Context, caller toll.Address, id toll.PlanID, holder toll.Address, amount toll.Credits, once *store.Once,
 ) (*toll.ActResult, error) {

@@ -114,9 +114,8 @@ func (c *Checkout) failure(ctx context.Context, o *store.Order) *toll.Error {
 	return e.WithParam("checkoutUrl", page)
 }
 
-// EnsureFree makes the first order of a free plan for a holder who has none. Any number of callers, in any number of
-// processes, make one order; later orders come only from [Checkout.Order]. Errors: [toll.CodePlanUnlisted],
-// [toll.CodePlanSoldOut], [toll.CodeCreditsOverflow].
+// EnsureFree makes the first order of a free plan for a holder who has none. Any number of callers, in any number of processes, make one
+// order; later orders come only from [Checkout.Order]. Errors: [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeCreditsOverflow].
 func (c *Checkout) EnsureFree(ctx context.Context, plan *toll.Plan, holder toll.Address) error {
 	if !plan.Price.IsFree() || !plan.Kind().Prepaid() {
 		return toll.Errorf(toll.CodeInternal, "The plan is not free.")
@@ -128,8 +127,7 @@ func (c *Checkout) EnsureFree(ctx context.Context, plan *toll.Plan, holder toll.
 	return err
 }
 
-// orderFree records an order that costs nothing, with its credits: those of a free plan, or none, which opens a
-// pay-as-you-go account.
+// orderFree records an order that costs nothing, with its credits: those of a free plan, or none, which opens a pay-as-you-go account.
 func (c *Checkout) orderFree(
 	ctx context.Context, plan *toll.Plan, holder toll.Address, credits toll.Credits, firstOnly bool, once *store.Once,
 ) (*toll.Order, error) {

@@ -56,8 +56,7 @@ func (c *Checkout) RenewPermission(
 	return &next, err
 }
 
-// inherit gives a permission the delegation of an earlier one, and the limits that it did not use. What that holds counts as
-// used.
+// inherit gives a permission the delegation of an earlier one and its unused limits. Holds count as used.
 func inherit(next, old *ledger.Permission) error {
 	next.DelegationID, next.RedemptionLimit, next.OrderLimit = old.DelegationID, nil, nil
 	if old.RedemptionLimit != nil {

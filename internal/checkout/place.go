@@ -38,10 +38,8 @@ type intent struct {
 	recorded bool // the order that came of it was made for it
 }
 
-// openKey is unique among the open orders of an account. It is "", so that an account has one open
-// order, except for sales, for pages, on which a person may never act, and for pay-as-you-go plans,
-// whose orders are as large as their requests. Of a plan with limited places an account has one open
-// page, as each takes a place.
+// openKey is unique among the open orders of an account. "" allows one; sales, pages (on which a person may never act), and pay-as-you-go
+// orders (as large as their requests) have a key of their own. Pages of a plan with limited places share one, as each takes a place.
 func (in *intent) openKey(id string) string {
 	switch {
 	case in.topUp != nil && !in.plan.Kind().Prepaid():
@@ -74,10 +72,9 @@ func (c *Checkout) place(ctx context.Context, in *intent) (placed *store.Order, 
 	return placed, err
 }
 
-// placeOnce records an order with the row of its rail and takes what it needs, in one transaction, and
-// starts its job. It returns an open order of the account instead when there is one, or what was
-// bought for the request of a top-up; nil when a top-up is not needed any more. An order that the
-// rail refuses is recorded without that row, and its job fails it, with the code of the refusal.
+// placeOnce records an order with the row of its rail, reserves what it needs, and starts its job, in one transaction. It returns an open
+// order of the account, or the purchase of a top-up's request, instead if there is one; nil when a top-up needs nothing. An order that the
+// rail refuses has no such row: its job fails it with the code of the refusal.
 func (c *Checkout) placeOnce(ctx context.Context, in *intent) (placed *store.Order, err error) {
 	ctx, span := traces.Start(ctx, "order.place", string(in.plan.ID))
 	defer func() { span.End(err) }()
@@ -172,8 +169,7 @@ func (c *Checkout) prepare(ctx context.Context, by rail.Rail, in *intent, accoun
 	return false, err
 }
 
-// purchase is the order of an intent as the rail pays it. d is the delegation of the order, nil for
-// none.
+// purchase is the order of an intent as the rail pays it. d is the delegation of the order, nil for none.
 func (in *intent) purchase(c *Checkout, o *store.Order, d *store.Delegation) *rail.Purchase {
 	p := c.purchaseOf(in.plan, o)
 	p.TopUp, p.Session = in.topUp != nil, in.session
@@ -279,8 +275,7 @@ func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, acco
 	if !found {
 		return nil, err
 	}
-	// Who asks for a trial gets no order of another call, but for the page on which it is paid; and a request cannot wait for a
-	// person.
+	// Who asks for a trial gets no order of another call, but for the page on which it is paid; and a request cannot wait for a person.
 	others := in.plan.IsTrial && in.topUp == nil && (in.session == nil || o.Session == "")
 	if others || in.topUp != nil && o.Session != "" {
 		return nil, toll.NewError(toll.CodeTrialUsed).WithDetails("planId %s", in.plan.ID).WithParam("orderId", o.ID).

@@ -15,15 +15,11 @@ type RefundRef struct {
 	RefundID string `json:"refundId"`
 }
 
-// Refund gives money of a paid card order back, by the owner of its plan: cents, or all that is
-// left when cents is nil. The answer is the order, with status 202 in it while the processor has
-// not taken the refund after wait. Credits are taken back then. once, which may be nil, keeps a
-// [RefundRef].
-//
-// Errors: [toll.CodeBadUUID], [toll.CodeOrderNotFound] for everybody but the subscriber and the
-// owner of the plan, [toll.CodeNotPlanOwner], [toll.CodeBadNumber] for no cents,
-// [toll.CodeRefundRefused] for an order that no card has paid, during a dispute, for more than is
-// left, and when the processor refuses; [toll.CodeCardOff].
+// Refund refunds a paid card order, by the owner of its plan: cents, or what is left for nil. The order has status 202 until the processor
+// accepts the refund, for at most wait. Then credits are withdrawn. once, which may be nil, keeps a [RefundRef].
+// Errors: [toll.CodeBadUUID], [toll.CodeOrderNotFound] unless the caller is the subscriber or the owner, [toll.CodeNotPlanOwner],
+// [toll.CodeBadNumber] for no cents, [toll.CodeRefundRefused] for an order that no card has paid, during a dispute, for more than is left,
+// and when the processor refuses; [toll.CodeCardOff].
 func (c *Checkout) Refund(
 	ctx context.Context, caller toll.Address, orderID string, cents *toll.Cents, once *store.Once, wait time.Duration,
 ) (*toll.Order, error) {
@@ -119,8 +115,7 @@ func (c *Checkout) refunded(
 	return out, nil
 }
 
-// awaitRefund returns a refund as it stands when the processor has taken it, at shutdown, or after
-// wait.
+// awaitRefund returns a refund as it stands when the processor has taken it, at shutdown, or after wait.
 func (c *Checkout) awaitRefund(
 	ctx context.Context, by rail.Refunder, ref RefundRef, wait time.Duration,
 ) (decided bool, failure string, err error) {

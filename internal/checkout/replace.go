@@ -19,15 +19,10 @@ func replaceable(o *store.Order, now time.Time) bool {
 		now.Before(o.UpdatedAt.Add(replaceTime))
 }
 
-// Replace opens a page on which a person pays what an order of the owner was to buy that failed
-// because the bank wanted the owner to confirm it. It is a new order of the same plan, amount and
-// credits, which takes nothing of the delegation. A failed order is replaced once: a repeat returns
-// the order that is open or paid. The caller has checked the signed link, which names owner and
-// order.
-//
-// Errors: [toll.CodeOrderNotFound] for an order of others, for one that did not fail in this way,
-// and from an hour after the failure; [toll.CodeRecordChanged] when the plan has another price or
-// other credits by now; those of [Checkout.Fiat].
+// Replace opens a page on which the owner pays a failed order that the bank wanted confirmed: a new order of the same plan, amount, and
+// credits, without the delegation. A repeat returns the order that is open or paid. The caller has checked the signed link.
+// Errors: [toll.CodeOrderNotFound] for another owner or failure, and an hour after it; [toll.CodeRecordChanged] when price or credits of
+// the plan changed; those of [Checkout.Fiat].
 func (c *Checkout) Replace(
 	ctx context.Context, owner toll.Address, failedID string, page rail.SessionInput, wait time.Duration,
 ) (*toll.Checkout, error) {
@@ -61,8 +56,7 @@ func (c *Checkout) Replace(
 	return c.page(ctx, o, wait)
 }
 
-// replacement returns the order in the place of a failed one that is open or paid, nil when there is
-// none.
+// replacement returns the order in the place of a failed one that is open or paid, nil when there is none.
 func (in *intent) replacement(ctx context.Context, q store.Querier, account ledger.AccountID) (*store.Order, error) {
 	o, err := store.OrderReplacing(ctx, q, account, in.replaces)
 	return o, store.NotFoundAs(err, nil)

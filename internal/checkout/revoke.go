@@ -21,9 +21,9 @@ const (
 	disableEvery = time.Minute
 )
 
-// RevokeDelegation ends a delegation at once, and the permissions that name it; a repeat gets the same answer. Orders under
-// way are finished. What was signed is also disabled on the chain: by the rail, as soon as it can, or by who holds the account,
-// with the transaction in the answer. Errors: [toll.CodeBadUUID], [toll.CodeUnknownDelegation].
+// RevokeDelegation revokes a delegation and its permissions; a repeat gets the same answer. Open orders finish. The rail also disables the
+// delegation on the chain or, for an external account, its holder, with the transaction in the answer. Errors: [toll.CodeBadUUID],
+// [toll.CodeUnknownDelegation].
 func (c *Checkout) RevokeDelegation(ctx context.Context, owner toll.Address, id string) (*toll.ActResult, error) {
 	d, err := c.ownDelegation(ctx, owner, id)
 	if err != nil {

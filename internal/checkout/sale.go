@@ -18,8 +18,7 @@ type SaleRequest struct {
 	Sale rail.Sale // without OrderID; its signature is known to be good
 	// ChainID is that of the chain of Sale.Token.
 	ChainID int64
-	// Identifier is the name that the wallet gave to the purchase, "" for none. Under one name of a wallet one thing is bought:
-	// Content.
+	// Identifier is the name that the wallet gave to the purchase, "" for none. Under one name of a wallet one thing is bought: Content.
 	Identifier string
 	Content    toll.Hash
 	// Check says whether the authorization pays the price now, in less than 2^63 seconds since 1970. It is asked unless the
@@ -40,12 +39,9 @@ type Sold struct {
 // saleTries bounds how often a sale is begun anew because another one of the same authorization was recorded meanwhile.
 const saleTries = 4
 
-// Sell sells a plan for an authorization, once: whoever sends the authorization again gets the same order. Before anything is
-// written the chain is asked whether it pays.
-//
-// Errors: [toll.CodeRequestUsed] when the authorization paid another order, [toll.CodeSettleConflict] when the identifier names
-// another purchase, [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeCreditsOverflow], those of [Seller], and the code
-// with which the payment failed.
+// Sell sells a plan for an authorization, once: a repeat returns the same order. Before it writes, it asks the chain whether it pays.
+// Errors: [toll.CodeRequestUsed] when the authorization paid another order, [toll.CodeSettleConflict] when the identifier names another
+// purchase, [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeCreditsOverflow], those of [Seller], and those of the payment.
 func (c *Checkout) Sell(ctx context.Context, r SaleRequest) (*Sold, error) {
 	seller := c.Seller()
 	if seller == nil {
@@ -81,8 +77,7 @@ func (c *Checkout) Sell(ctx context.Context, r SaleRequest) (*Sold, error) {
 	}
 }
 
-// landed has the rail look once more at a sale that failed before anything was sent, and returns the order as it is then: others may
-// have had the authorization carried out since, and what is paid is paid.
+// landed has the rail check an unsent failed sale again, because others may have sent the authorization, and returns the order.
 func (c *Checkout) landed(ctx context.Context, seller rail.Seller, o *store.Order, wait time.Duration) *store.Order {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

@@ -68,11 +68,10 @@ func (c *Checkout) request(ctx context.Context, d *store.Delegation, out *toll.D
 	return nil
 }
 
-// SignDelegation hands in the signature of the account that holds the money, which makes a pending delegation active.
-// authorization is the signed EIP-7702 authorization that an account without code needs, as JSON, or empty. The same signature
-// again gets the same answer. Errors: [toll.CodeBadUUID], [toll.CodeUnknownDelegation], [toll.CodeBadRequest] for a signature
-// that is no hex, and for a delegation that waits for none; [toll.CodeDelegationRevoked], [toll.CodeDelegationExpired],
-// [toll.CodeChainSignature], [toll.CodeChainForeignCode], and those of the chain with status 503.
+// SignDelegation activates a pending delegation with the signature of its account, and with a signed EIP-7702 authorization as JSON, which
+// an account without code needs. A repeat gets the same answer. Errors: [toll.CodeBadUUID], [toll.CodeUnknownDelegation],
+// [toll.CodeBadRequest] for bad hex and for a delegation that is not pending; [toll.CodeDelegationRevoked],
+// [toll.CodeDelegationExpired], [toll.CodeChainSignature], [toll.CodeChainForeignCode], and those of the chain with status 503.
 func (c *Checkout) SignDelegation(
 	ctx context.Context, owner toll.Address, id, signature string, authorization json.RawMessage,
 ) (*toll.Delegation, error) {

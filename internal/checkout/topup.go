@@ -10,9 +10,8 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// TopUp is what one request does about credits that are missing. Make one value for a request and hand it to
-// [Checkout.TopUp] again while the ledger refuses: it remembers what was bought for the request, so that the same request,
-// repeated or raced, buys once.
+// TopUp is what one request does about credits that are missing. Make one value for a request and hand it to [Checkout.TopUp] again while
+// the ledger refuses: it remembers what was bought for the request, so that the same request, repeated or raced, buys once.
 type TopUp struct {
 	Plan         *toll.Plan
 	Subscriber   toll.Address
@@ -36,14 +35,13 @@ func (t *TopUp) lacks(a *ledger.Account, now time.Time) bool {
 // TopUp buys the plan once through the delegation, or waits for an order of the account that is under way, or finds that
 // nothing is missing any more. orderTx is the transaction of the order, "" when none was made. Afterwards the ledger decides.
 //
-// Errors: [toll.CodeDelegationNotFound], [toll.CodeDelegationRevoked], [toll.CodeDelegationExpired],
-// [toll.CodeDelegationFrozen], [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient], [toll.CodeDelegationPlanMismatch],
-// [toll.CodeUnsupportedScheme], [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked],
-// [toll.CodePaymentMethodNotAllowed], [toll.CodeOrderLimit], [toll.CodePermissionUnknown], [toll.CodePermissionRevoked],
-// [toll.CodePermissionExpired], [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed],
-// [toll.CodeCreditsOverflow]; [toll.CodeInsufficientCredits] for a free plan; [toll.CodeTopUpRefused] with the code of the
-// rail in its details; the 503 of a rail that cannot be used, [toll.CodeCardOff]; and [toll.CodeSettlementPending], with
-// params.transaction, while the order is not decided.
+// Errors: [toll.CodeDelegationNotFound], [toll.CodeDelegationRevoked], [toll.CodeDelegationExpired], [toll.CodeDelegationFrozen],
+// [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient], [toll.CodeDelegationPlanMismatch], [toll.CodeUnsupportedScheme],
+// [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], [toll.CodePaymentMethodNotAllowed], [toll.CodeOrderLimit],
+// [toll.CodePermissionUnknown], [toll.CodePermissionRevoked], [toll.CodePermissionExpired], [toll.CodePlanUnlisted],
+// [toll.CodePlanSoldOut], [toll.CodeTrialUsed], [toll.CodeCreditsOverflow]; [toll.CodeInsufficientCredits] for a free plan;
+// [toll.CodeTopUpRefused] with the code of the rail in its details; the 503 of a rail that cannot be used, [toll.CodeCardOff]; and
+// [toll.CodeSettlementPending], with params.transaction, while the order is not decided.
 func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err error) {
 	if t.DelegationID == "" {
 		return "", toll.NewError(toll.CodeDelegationNotFound)
@@ -103,8 +101,7 @@ func (c *Checkout) topUpFree(ctx context.Context, t *TopUp) (string, error) {
 	return o.TxHash, nil
 }
 
-// openTopUp returns an order under way for which the request can wait, without a transaction: most callers of an empty account
-// come here. What it does not see, [Checkout.place] finds under the lock.
+// openTopUp returns an open order for which the request can wait, without a transaction. What it misses, place finds under the lock.
 func (c *Checkout) openTopUp(ctx context.Context, in *intent) (*store.Order, error) {
 	if !in.plan.Kind().Prepaid() {
 		return nil, nil

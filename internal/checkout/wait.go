@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// readEvery is how often a waiting caller reads an order that another process may decide.
-	// Decisions of this process wake the caller.
+	// readEvery is how often a waiting caller reads an order that another process may decide. Decisions of this process wake the caller.
 	readEvery = time.Second
 	// lastReadTimeout bounds the last read for a caller whose wait has ended. When the database is slower, the caller gets an error
 	// that it can retry.

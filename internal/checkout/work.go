@@ -44,8 +44,7 @@ func (c *Checkout) payJob(ctx context.Context, id []byte) error {
 	return c.resume(ctx, by, p)
 }
 
-// begin begins the payment of an order without a row at its rail, which refused it when it was placed. If the rail still
-// refuses it, that decides the order, and begun is false.
+// begin begins a payment that the rail refused when its order was placed. A second refusal decides the order, and begun is false.
 func (c *Checkout) begin(
 	ctx context.Context, by rail.Rail, o *store.Order, p *rail.Purchase,
 ) (begun bool, err error) {
