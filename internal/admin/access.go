@@ -96,7 +96,7 @@ func MakeLocalLink(ctx context.Context, cfg server.Config, login string) (LocalL
 		if err != nil {
 			return out, err
 		}
-		path, ends, err := p.LocalLink(ctx, login)
+		path, ends, err := p.Links.Local(ctx, login)
 		if errors.Is(err, store.ErrNotFound) {
 			err = fmt.Errorf("no person signs in as %q", login)
 		}

@@ -503,8 +503,8 @@ func provoked() map[toll.Code]func(c *scene) answer {
 			return c.do(dev.key(), "POST", base+"/protocol/plans/"+c.priced+"/order", `{"delegationId":"`+id+`"}`)
 		},
 		toll.CodePasswordsOff: func(c *scene) answer {
-			c.built.People.NoPasswords = true
-			defer func() { c.built.People.NoPasswords = false }()
+			c.built.People.Credentials.NoPasswords = true
+			defer func() { c.built.People.Credentials.NoPasswords = false }()
 			return c.do(actor{}, "POST", base+"/session", `{"login":"alice","password":"four words are enough"}`)
 		},
 		toll.CodeProofNeeded: func(c *scene) answer {

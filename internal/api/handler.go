@@ -209,7 +209,7 @@ func (c *call) allowedPage() error {
 	case !c.caller.KeyID.IsZero() && (c.route.right == toll.RightKeys || c.route.right == toll.RightExport):
 		return toll.NewError(toll.CodePersonNeeded)
 	case c.route.fresh:
-		return c.h.people.Fresh(c.browser.Proof, c.browser.ProvedAt)
+		return c.h.people.Sessions.Recent(c.browser.Proof, c.browser.ProvedAt)
 	}
 	return nil
 }

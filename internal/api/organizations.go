@@ -53,7 +53,7 @@ func (s workspaces) deleteWorkspace(c *call) (*toll.WorkspaceDeleted, error) {
 	if err := s.checkout.Owes(c.context, c.caller.Address); err != nil {
 		return nil, err
 	}
-	out, err := s.people.Delete(c.context, c.caller, began)
+	out, err := s.people.Members.Delete(c.context, c.caller, began)
 	return &out, err
 }
 
@@ -77,7 +77,7 @@ func (s workspaces) renameWorkspace(c *call, in *WorkspaceInput) (*toll.Organiza
 	if err := c.namesWorkspace(); err != nil {
 		return nil, err
 	}
-	if err := s.people.Rename(c.context, c.caller, in.Name); err != nil {
+	if err := s.people.Members.Rename(c.context, c.caller, in.Name); err != nil {
 		return nil, err
 	}
 	return s.organization(c)

@@ -85,7 +85,7 @@ func (m members) routes(s sessions) []route {
 		},
 		{
 			op: "listMembers", method: "GET", path: Base + "/members", auth: person, right: toll.RightRead, tag: tag,
-			summary: "People of the workspace", action: lists("MemberList", "members", ofCaller(m.people.MemberList)), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+			summary: "People of the workspace", action: lists("MemberList", "members", m.listMembers), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "setRole", method: "PATCH", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
@@ -169,7 +169,7 @@ type SignUpInput struct {
 }
 
 func (s sessions) signUp(c *call, in *SignUpInput) (*toll.SignedIn, error) {
-	u, _, err := s.people.SignUp(c.unnamed(), c.source(), people.SignUp{
+	u, _, err := s.people.Passwords.SignUp(c.unnamed(), c.source(), people.SignUp{
 		Name: in.Name, Login: in.Login, Secret: in.Password, Link: secretOf(in.Link),
 	})
 	if err != nil {
@@ -193,7 +193,7 @@ type SignInInput struct {
 }
 
 func (s sessions) signIn(c *call, in *SignInInput) (*toll.SignedIn, error) {
-	u, err := s.people.SignIn(c.unnamed(), c.source(), in.Login, in.Password)
+	u, err := s.people.Passwords.SignIn(c.unnamed(), c.source(), in.Login, in.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (c *call) unnamed() context.Context {
 
 // begin begins a session in a terminal.
 func (s sessions) begin(c *call, u toll.Person) (*toll.SignedIn, error) {
-	token, signed, err := s.people.Begin(c.context, u, c.r.UserAgent())
+	token, signed, err := s.people.Sessions.Begin(c.context, u, c.r.UserAgent())
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ type ProofInput struct {
 }
 
 func (s sessions) proveSession(c *call, in *ProofInput) (*toll.Session, error) {
-	err := s.people.ProveSession(c.context, c.signed, in.Password)
+	err := s.people.Sessions.Prove(c.context, c.signed, in.Password)
 	return &c.signed.Session, err
 }
 
@@ -240,11 +240,11 @@ type Done struct {
 }
 
 func (s sessions) signOut(c *call) (*Done, error) {
-	return &Done{true}, s.people.EndSession(c.context, c.signed.Person.ID, c.signed.Session.ID)
+	return &Done{true}, s.people.Sessions.End(c.context, c.signed.Person.ID, c.signed.Session.ID)
 }
 
 func (s sessions) listSessions(c *call, p store.Page, _ url.Values) (store.List[toll.Session], error) {
-	list, err := s.people.SessionList(c.context, c.signed.Person.ID, p)
+	list, err := s.people.Sessions.Page(c.context, c.signed.Person.ID, p)
 	return markCurrent(c, list), err
 }
 
@@ -257,7 +257,11 @@ func markCurrent(c *call, list store.List[toll.Session]) store.List[toll.Session
 }
 
 func (s sessions) endSession(c *call, id string) (*Done, error) {
-	return &Done{true}, s.people.EndSession(c.context, c.signed.Person.ID, id)
+	return &Done{true}, s.people.Sessions.End(c.context, c.signed.Person.ID, id)
+}
+
+func (m members) listMembers(c *call, p store.Page, _ url.Values) (store.List[toll.Member], error) {
+	return m.people.Members.Page(c.context, c.caller.Address, p)
 }
 
 func (m members) listMemberSessions(c *call, p store.Page, _ url.Values) (none store.List[toll.Session], err error) {
@@ -265,7 +269,7 @@ func (m members) listMemberSessions(c *call, p store.Page, _ url.Values) (none s
 	if err != nil {
 		return none, err
 	}
-	list, err := m.people.SessionsOf(c.context, c.caller, user, p)
+	list, err := m.people.Members.Sessions(c.context, c.caller, user, p)
 	return markCurrent(c, list), err
 }
 
@@ -276,12 +280,12 @@ type EndedSessions struct {
 }
 
 func (m members) endMemberSessions(c *call, user toll.UUID) (*EndedSessions, error) {
-	n, err := m.people.EndSessionsOf(c.context, c.caller, user)
+	n, err := m.people.Members.EndSessions(c.context, c.caller, user)
 	return &EndedSessions{true, n}, err
 }
 
 func (s sessions) listCredentials(c *call, p store.Page, _ url.Values) (none store.List[toll.Credential], err error) {
-	all, err := s.people.Credentials(c.context, c.signed.Person.ID)
+	all, err := s.people.Credentials.List(c.context, c.signed.Person.ID)
 	if err != nil {
 		return none, err
 	}
@@ -293,7 +297,7 @@ func (s sessions) removeCredential(c *call) (*Done, error) {
 	if err := id.UnmarshalText([]byte(c.param("credentialId"))); err != nil {
 		return nil, err
 	}
-	return &Done{true}, s.people.RemoveCredential(c.context, c.signed.Person.ID, id, c.signed.Keep())
+	return &Done{true}, s.people.Credentials.Remove(c.context, c.signed.Person.ID, id, c.signed.Keep())
 }
 
 // RecoveryCodes are shown once.
@@ -302,7 +306,7 @@ type RecoveryCodes struct {
 }
 
 func (s sessions) renewRecoveryCodes(c *call) (*RecoveryCodes, error) {
-	codes, err := s.people.NewRecoveryCodes(c.context, c.signed.Person.ID)
+	codes, err := s.people.Credentials.NewRecoveryCodes(c.context, c.signed.Person.ID)
 	return &RecoveryCodes{codes}, err
 }
 
@@ -317,7 +321,7 @@ func (m members) changeMember(c *call, in *RoleInput) (*toll.Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	changed, err := m.people.ChangeMember(c.context, c.caller, user, people.MemberChange{Role: in.Role, SpendLimit: in.SpendLimitCents})
+	changed, err := m.people.Members.Change(c.context, c.caller, user, people.MemberChange{Role: in.Role, SpendLimit: in.SpendLimitCents})
 	return &changed, err
 }
 
@@ -330,7 +334,7 @@ func (m members) removeMember(c *call, user toll.UUID) (*toll.Removed, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := m.people.Remove(c.context, c.caller, user, keep)
+	out, err := m.people.Members.Remove(c.context, c.caller, user, keep)
 	return &out, err
 }
 
@@ -366,12 +370,12 @@ type InvitationInput struct {
 }
 
 func (m members) createInvitation(c *call, in *InvitationInput, once *store.Once) (*toll.Invitation, error) {
-	i, err := m.people.Invite(c.context, c.caller, in.Role, in.Note, once)
+	i, err := m.people.Links.Invite(c.context, c.caller, in.Role, in.Note, once)
 	return &i, err
 }
 
 func (m members) listInvitations(c *call, p store.Page, _ url.Values) (none store.List[toll.Invitation], err error) {
-	all, err := m.people.Invitations(c.context, c.caller.Address)
+	all, err := m.people.Links.Invitations(c.context, c.caller.Address)
 	if err != nil {
 		return none, err
 	}
@@ -384,7 +388,7 @@ type AcceptInput struct {
 }
 
 func (m members) acceptInvitation(c *call, in *AcceptInput) (*toll.Organization, error) {
-	at, err := m.people.Join(c.context, c.source(), c.signed.Person.ID, secretOf(in.Link))
+	at, err := m.people.Links.Join(c.context, c.source(), c.signed.Person.ID, secretOf(in.Link))
 	if err != nil {
 		return nil, err
 	}
@@ -397,7 +401,7 @@ func (m members) acceptInvitation(c *call, in *AcceptInput) (*toll.Organization,
 }
 
 func (m members) revokeInvitation(c *call, id toll.Hash) (*Done, error) {
-	return &Done{true}, m.people.Withdraw(c.context, c.caller, id)
+	return &Done{true}, m.people.Links.Withdraw(c.context, c.caller, id)
 }
 
 // shortList returns a page of a list that a bound keeps short, the oldest record first in all.
@@ -428,12 +432,11 @@ func shortList[T any](p store.Page, all []T) (store.List[T], error) {
 	return list, nil
 }
 
-// opened returns the session that a call carries, in its Authorization line or, from a browser, in its cookie. Errors:
-// [toll.CodeNotAuthenticated], [toll.CodeForbidden] for what another site sends.
+// opened returns the session of a call. Errors: [toll.CodeNotAuthenticated], [toll.CodeForbidden] for a request of another site.
 func (c *call) opened() (*people.Signed, error) {
 	if h := c.h.people; h != nil {
 		if text := c.sessionToken(); text != "" {
-			return h.OpenToken(c.context, text)
+			return h.Sessions.OpenToken(c.context, text)
 		}
 		if len(c.r.Header["Authorization"]) > 0 {
 			return nil, c.authErr
@@ -442,7 +445,7 @@ func (c *call) opened() (*people.Signed, error) {
 			if err := c.sameOrigin(); err != nil {
 				return nil, err
 			}
-			return h.OpenCookie(c.context, cookie.Value)
+			return h.Sessions.OpenCookie(c.context, cookie.Value)
 		}
 	}
 	return nil, c.authErr
@@ -489,7 +492,7 @@ func (c *call) allowedPerson() error {
 			workspace = w
 		}
 		var err error
-		if c.caller, err = c.h.people.In(c.context, c.signed, workspace); err != nil {
+		if c.caller, err = c.h.people.Sessions.In(c.context, c.signed, workspace); err != nil {
 			return err
 		}
 		c.known = true
@@ -499,7 +502,7 @@ func (c *call) allowedPerson() error {
 		return c.lacks()
 	}
 	if r.fresh && !self {
-		if err := c.h.people.Fresh(c.signed.Session.Proof, c.signed.Session.ProvedAt.Time); err != nil {
+		if err := c.h.people.Sessions.Recent(c.signed.Session.Proof, c.signed.Session.ProvedAt.Time); err != nil {
 			return err
 		}
 	}
@@ -507,13 +510,12 @@ func (c *call) allowedPerson() error {
 	return nil
 }
 
-// allowedOperator is [call.allowed] for an API key on a row that takes the session of a person: a key that the operator made does, as
-// long as the workspace has no people.
+// allowedOperator accepts a key of the operator on a route for people, until the workspace has people.
 func (c *call) allowedOperator() error {
 	if c.route.right == own || c.caller.MadeBy != toll.MadeLocally || c.h.people == nil {
 		return toll.NewError(toll.CodePersonNeeded)
 	}
-	manned, err := c.h.people.Manned(c.context, c.h.store, c.caller.Address)
+	manned, err := store.AnyMember(c.context, c.h.store, c.caller.Address)
 	if err == nil && manned {
 		err = toll.NewError(toll.CodePersonNeeded)
 	}

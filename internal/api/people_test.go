@@ -223,7 +223,7 @@ func (s *stack) mailing() *stack {
 	})
 	must(s.t, err)
 	d.Events = events.New(events.Config{
-		Store: s.store, Seal: d.Vault.Seal, Open: d.Vault.Open, Mail: d.People, Outbound: outbound.Config{Loopback: true}, Clock: s.clock.now, Log: d.Telemetry.Log,
+		Store: s.store, Seal: d.Vault.Seal, Open: d.Vault.Open, Mail: d.People.Notices, Outbound: outbound.Config{Loopback: true}, Clock: s.clock.now, Log: d.Telemetry.Log,
 	})
 	server := s.serve(api.New(other.built))
 	s.t.Cleanup(server.Close)

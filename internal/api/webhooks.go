@@ -96,7 +96,7 @@ func (s webhooks) ownMail(c *call) error {
 	if c.caller.Rights.Has(c.route.right) {
 		return nil
 	}
-	credentials, err := s.people.Credentials(c.context, c.caller.UserID)
+	credentials, err := s.people.Credentials.List(c.context, c.caller.UserID)
 	if err != nil {
 		return err
 	}

@@ -11,25 +11,28 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// limits bound what one source, and what all sources together, may try. They count in this process alone.
+// limits bound what one source, and what all sources together, may try. They count in this process only.
 type limits struct {
+	store  *store.Store
+	states *states // of browsers that the service remembers
+
 	began   time.Time
 	signUps *meter.Meter[string] // by source
 	tries   *meter.Meter[string] // of credentials, by source
 	names   *meter.Meter[string] // of passwords, by login name or person
 	links   *meter.Meter[string] // opened links, by source
 	senders *meter.Meter[string] // mails, by source
-	allMail *meter.Meter[string] // mails of everybody
+	allMail *meter.Meter[string] // all mails
 	mails   *meter.Meter[string] // mails, by address
+	uses    *meter.Meter[string] // notes of a session in a workspace
 
-	uses *meter.Meter[string] // of sessions in workspaces that are noted
-
-	sessions *meter.Meter[toll.UUID] // sign-ins, by person: each makes rows
-	notices  *meter.Meter[toll.UUID] // mails that nobody asked for just now, by credential
+	sessions *meter.Meter[toll.UUID] // sign-ins, by person: each adds rows
+	notices  *meter.Meter[toll.UUID] // mails without a request of their reader, by credential
 }
 
-func newLimits() limits {
-	return limits{
+func newLimits(st *store.Store, states *states) *limits {
+	return &limits{
+		store: st, states: states,
 		began:    time.Now(),
 		signUps:  meter.New[string](6*time.Minute, 20),
 		tries:    meter.New[string](15*time.Second, 40),
@@ -57,6 +60,8 @@ func take[K comparable](m *meter.Meter[K], began time.Time, key K) error {
 
 func (l *limits) signUp(source string) error { return take(l.signUps, l.began, source) }
 
+func (l *limits) attempt(source string) error { return take(l.tries, l.began, source) }
+
 func (l *limits) link(source string) error { return take(l.links, l.began, source) }
 
 // bucket is one bucket of a meter.
@@ -65,19 +70,18 @@ type bucket struct {
 	key   string
 }
 
-// take takes one from each bucket in order, until one is empty. A bucket that strangers emptied does not stop the person whom it
-// guards: a browser or a network of an earlier sign-in of that person has a bucket of its own. user is zero where no person is
-// known. give puts everything back: the caller calls it after a success. Errors: [toll.CodeRateLimited].
-func (p *People) take(ctx context.Context, source string, user toll.UUID, buckets ...bucket) (give func(), err error) {
+// take takes one from each bucket in order, until one is empty. When other callers emptied a bucket, a browser or a network in which
+// the person signed in before uses a bucket of its own. user may be zero. give, for a success, returns everything. Errors: [toll.CodeRateLimited].
+func (l *limits) take(ctx context.Context, source string, user toll.UUID, buckets ...bucket) (give func(), err error) {
 	own := ""
 	for i, b := range buckets {
-		err := take(b.meter, p.limits.began, b.key)
+		err := take(b.meter, l.began, b.key)
 		if err == nil {
 			continue
 		}
 		if own == "" {
 			var failed error
-			if own, failed = p.earlier(ctx, p.Store, source, user); failed != nil {
+			if own, failed = l.earlier(ctx, l.store, source, user); failed != nil {
 				return nil, failed
 			}
 		}
@@ -85,24 +89,24 @@ func (p *People) take(ctx context.Context, source string, user toll.UUID, bucket
 			return nil, err
 		}
 		buckets[i].key = b.key + " " + own
-		if err := take(b.meter, p.limits.began, buckets[i].key); err != nil {
+		if err := take(b.meter, l.began, buckets[i].key); err != nil {
 			return nil, err
 		}
 	}
 	return func() {
 		for _, b := range buckets {
-			b.meter.Give(b.key, 1, time.Since(p.limits.began))
+			b.meter.Give(b.key, 1, time.Since(l.began))
 		}
 	}, nil
 }
 
-// try is [People.take] for a try of a credential: by source and, unless it is "", by name. An empty source leaves no name in debt.
-func (p *People) try(ctx context.Context, source, name string, user toll.UUID) (give func(), err error) {
-	buckets := []bucket{{p.limits.tries, source}}
+// try is [limits.take] for a try of a credential: by source and, unless it is "", by name. An empty source leaves no name in debt.
+func (l *limits) try(ctx context.Context, source, name string, user toll.UUID) (give func(), err error) {
+	buckets := []bucket{{l.tries, source}}
 	if name != "" {
-		buckets = append(buckets, bucket{p.limits.names, name})
+		buckets = append(buckets, bucket{l.names, name})
 	}
-	return p.take(ctx, source, user, buckets...)
+	return l.take(ctx, source, user, buckets...)
 }
 
 // browserState is in a cookie of a browser in which a person signed in, sealed.
@@ -115,25 +119,24 @@ type browserState struct {
 // Remembered is how long a browser and a network of an earlier sign-in are known.
 const Remembered = knownTime
 
-// RememberBrowser returns the value of a cookie that tells a browser in which a person signed in from those of strangers. It signs
-// nobody in.
-func (p *People) RememberBrowser(user toll.UUID) (string, error) {
-	return p.sealState(browserState{user, toll.NewTimeUUID(p.Clock()), p.Clock().Add(Remembered)}, "browser")
+// RememberBrowser returns the value of a cookie that marks a browser in which a person signed in. It is no session.
+func (ss *Sessions) RememberBrowser(user toll.UUID) (string, error) {
+	return ss.limits.states.seal(browserState{user, toll.NewTimeUUID(ss.clock()), ss.clock().Add(Remembered)}, "people browser")
 }
 
 type browserKey struct{}
 
-// WithBrowser returns a context of a request with the cookie of [People.RememberBrowser].
+// WithBrowser returns a context of a request with the cookie of [Sessions.RememberBrowser].
 func WithBrowser(ctx context.Context, cookie string) context.Context {
 	return context.WithValue(ctx, browserKey{}, cookie)
 }
 
 // earlier returns a name for the browser or else the network of a request if the person signed in there within [Remembered], ""
 // otherwise. For no person it reads as much of the database as for one.
-func (p *People) earlier(ctx context.Context, q store.Querier, source string, user toll.UUID) (string, error) {
+func (l *limits) earlier(ctx context.Context, q store.Querier, source string, user toll.UUID) (string, error) {
 	var b browserState
 	cookie, _ := ctx.Value(browserKey{}).(string)
-	if len(cookie) < 1024 && p.openState(cookie, "browser", &b) && b.User == user && !user.IsZero() && p.Clock().Before(b.Ends) {
+	if len(cookie) < 1024 && l.states.open(cookie, "people browser", &b) && b.User == user && !user.IsZero() && l.states.clock().Before(b.Ends) {
 		return "browser " + b.ID.String(), nil
 	}
 	in, err := store.MembershipsOf(ctx, q, user)
@@ -144,7 +147,7 @@ func (p *People) earlier(ctx context.Context, q store.Querier, source string, us
 		in = make([]store.Membership, 1)
 	}
 	// A sign-in is in the log of every workspace of the person. The oldest one serves.
-	from, err := store.SourcesOf(ctx, q, in[0].Workspace, user, p.Clock().Add(-Remembered), p.Clock())
+	from, err := store.SourcesOf(ctx, q, in[0].Workspace, user, l.states.clock().Add(-Remembered), l.states.clock())
 	at := networkOf(source)
 	if err == nil && slices.ContainsFunc(from, func(f string) bool { return networkOf(f) == at }) {
 		return user.String() + " " + at, nil

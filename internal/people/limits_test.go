@@ -24,32 +24,32 @@ func TestTriesGivenBack(t *testing.T) {
 	st, _ := storetest.Open(t, store.SQLite)
 	ctx := t.Context()
 	keep := func(b, _ []byte) ([]byte, error) { return b, nil }
-	p := &People{
-		Deps:    Deps{Store: st, Clock: time.Now, Seal: keep, Open: keep},
-		hashing: make(chan struct{}, hashesAtOnce), limits: newLimits(),
-	}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	user := toll.NewTimeUUID(p.Clock())
-	hash, err := p.hash(ctx, goodPassword)
+	p, err := New(Deps{Store: st, Registration: Invited, Clock: time.Now, Seal: keep, Open: keep})
+	must(err)
+	limits := p.Passwords.limits
+	user := toll.NewTimeUUID(p.clock())
+	hash, err := p.Passwords.hash(ctx, goodPassword)
 	must(err)
 	must(st.Tx(ctx, func(tx *store.Tx) error {
-		c := store.Credential{ID: toll.NewTimeUUID(p.Clock()), UserID: user, Kind: Password, Subject: "alice", Name: "alice", Secret: hash, CreatedAt: p.Clock()}
-		return errors.Join(store.InsertUser(ctx, tx, store.User{ID: user, Name: "alice", CreatedAt: p.Clock()}), store.InsertCredential(ctx, tx, c))
+		c := store.Credential{ID: toll.NewTimeUUID(p.clock()), UserID: user, Kind: Password, Subject: "alice", Name: "alice", Secret: hash, CreatedAt: p.clock()}
+		return errors.Join(store.InsertUser(ctx, tx, store.User{ID: user, Name: "alice", CreatedAt: p.clock()}), store.InsertCredential(ctx, tx, c))
 	}))
 	type left struct{ tries, names, confirms int64 }
 	look := func() (l left) {
-		now := time.Since(p.limits.began)
+		now := time.Since(limits.began)
 		for _, b := range []struct {
 			bucket
 			left *int64
 		}{
-			{bucket{p.limits.tries, home}, &l.tries}, {bucket{p.limits.names, "alice"}, &l.names},
-			{bucket{p.limits.names, "confirm " + user.String()}, &l.confirms},
+			{bucket{limits.tries, home}, &l.tries},
+			{bucket{limits.names, "alice"}, &l.names},
+			{bucket{limits.names, "confirm " + user.String()}, &l.confirms},
 		} {
 			*b.left = b.meter.Take(b.key, 1, now).Left + 1
 			b.meter.Give(b.key, 1, now)
@@ -59,9 +59,9 @@ func TestTriesGivenBack(t *testing.T) {
 	code := func(right bool) (state, text string) {
 		id := []byte(toll.NewUUID())
 		must(st.Tx(ctx, func(tx *store.Tx) error {
-			return store.InsertMailCode(ctx, tx, store.MailCode{ID: sumOf(string(id)), Code: codeHash(id, "12345678"), EndsAt: p.Clock().Add(codeLife)})
+			return store.InsertMailCode(ctx, tx, store.MailCode{ID: sumOf(string(id)), Code: codeHash(id, "12345678"), EndsAt: p.clock().Add(codeLife)})
 		}))
-		state, err := p.sealState(codeState{CodeFor{Mail: "a@example.com"}, id, p.Clock().Add(codeLife)}, "mail code")
+		state, err := p.Codes.states.seal(codeState{CodeFor{Mail: "a@example.com"}, id, p.clock().Add(codeLife)}, "people mail code")
 		must(err)
 		return state, map[bool]string{true: "12345678", false: "87654321"}[right]
 	}
@@ -70,30 +70,30 @@ func TestTriesGivenBack(t *testing.T) {
 		costs left // of a failure
 	}{
 		"password": {func(right bool) error {
-			_, err := p.SignIn(ctx, home, "alice", goodPassword[:map[bool]int{true: len(goodPassword), false: 9}[right]])
+			_, err := p.Passwords.SignIn(ctx, home, "alice", goodPassword[:map[bool]int{true: len(goodPassword), false: 9}[right]])
 			return err
 		}, left{tries: 1, names: 1}},
 		"step-up": {func(right bool) error {
-			return p.Prove(ctx, user, goodPassword[:map[bool]int{true: len(goodPassword), false: 9}[right]])
+			return p.Passwords.Prove(ctx, user, goodPassword[:map[bool]int{true: len(goodPassword), false: 9}[right]])
 		}, left{confirms: 1}},
 		"mail code": {func(right bool) error {
 			state, text := code(right)
-			_, _, err := p.CheckCode(ctx, home, state, text)
+			_, _, err := p.Codes.Check(ctx, home, state, text)
 			return err
 		}, left{tries: 1}},
 		"recovery code": {func(right bool) error {
-			codes, err := p.NewRecoveryCodes(t.Context(), user)
+			codes, err := p.Credentials.NewRecoveryCodes(t.Context(), user)
 			must(err)
 			if !right {
 				codes[0] = codes[0] + "a"
 			}
-			_, err = p.Recover(ctx, home, "", "alice", codes[0], goodPassword)
+			_, err = p.Passwords.Recover(ctx, home, "", "alice", codes[0], goodPassword)
 			return err
 		}, left{tries: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p.limits.tries, p.limits.names = meter.New[string](time.Hour, 40), meter.New[string](time.Hour, 20)
-			full := left{p.limits.tries.Burst(), p.limits.names.Burst(), p.limits.names.Burst()}
+			limits.tries, limits.names = meter.New[string](time.Hour, 40), meter.New[string](time.Hour, 20)
+			full := left{limits.tries.Burst(), limits.names.Burst(), limits.names.Burst()}
 			for range 2 {
 				must(c.try(true))
 				if got := look(); got != full {
@@ -117,7 +117,7 @@ func TestTriesGivenBack(t *testing.T) {
 // TestHashesGivenBack: each hash gives its place back, and so does a request that ends while it waits for one.
 // T157
 func TestHashesGivenBack(t *testing.T) {
-	p := &People{hashing: make(chan struct{}, 1)}
+	p := &Passwords{hashing: make(chan struct{}, 1)}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := range 2 {

@@ -58,8 +58,7 @@ type mailer struct {
 	host   string // of the address in from
 	queue  chan letter
 	queued jobs.Signal
-	signIn chan signIn // see [People.tellSignIn]
-	begun  jobs.Signal
+	log    *slog.Logger
 }
 
 // letter is a mail. Its id, which may be "", is the same when it is sent again, so that programs of readers can tell.
@@ -67,14 +66,13 @@ type letter struct{ id, to, subject, text string }
 
 // Check refuses settings that are wrong. No error has the password in it.
 func (c MailConfig) Check() error {
-	_, err := newMailer(c)
+	_, err := newMailer(c, nil)
 	return err
 }
 
-// Reach connects to the server, says hello and signs in before ctx ends, and sends no mail. It returns nil for the zero value. No error
-// has the password in it.
+// Reach connects and signs in to the server before ctx ends. It sends no mail. nil for the zero value. Errors hide the password.
 func (c MailConfig) Reach(ctx context.Context) error {
-	m, err := newMailer(c, mail.WithTimeout(providerTime))
+	m, err := newMailer(c, nil, mail.WithTimeout(providerTime))
 	if m == nil || err != nil {
 		return err
 	}
@@ -99,7 +97,7 @@ func (c MailConfig) Reach(ctx context.Context) error {
 }
 
 // newMailer returns nil for the zero value. It connects to nothing. Options in more win.
-func newMailer(c MailConfig, more ...mail.Option) (*mailer, error) {
+func newMailer(c MailConfig, log *slog.Logger, more ...mail.Option) (*mailer, error) {
 	if c == (MailConfig{}) {
 		return nil, nil
 	}
@@ -131,60 +129,56 @@ func newMailer(c MailConfig, more ...mail.Option) (*mailer, error) {
 	client, err := mail.NewClient(u.Hostname(), append(options, more...)...)
 	return &mailer{
 		client: client, from: c.From, host: from.Address[strings.LastIndexByte(from.Address, '@')+1:],
-		queue: make(chan letter, mostMails), queued: jobs.NewSignal(), signIn: make(chan signIn, mostMails), begun: jobs.NewSignal(),
+		queue: make(chan letter, mostMails), queued: jobs.NewSignal(), log: log,
 	}, err
 }
 
-// HasMail reports whether the service sends mails.
-func (p *People) HasMail() bool { return p.mailer != nil }
-
-// Loops returns what sends mails. Those that wait when it stops are lost: a person asks for another code.
-func (p *People) Loops() []jobs.Loop {
-	if p.mailer == nil {
-		return nil
-	}
-	return []jobs.Loop{
-		{Name: "people.mail", Wake: p.mailer.queued, Turn: p.sendLetter},
-		{Name: "people.sign-ins", Wake: p.mailer.begun, Turn: p.tellSignIn},
-	}
-}
-
-// sendLetter sends one mail. A failure is logged and not repeated: the code in it ends soon.
-func (p *People) sendLetter(ctx context.Context) (time.Duration, error) {
+// sendNext sends one mail of the queue. A failure is logged and not repeated: the code in the mail expires soon.
+func (m *mailer) sendNext(ctx context.Context) (time.Duration, error) {
 	select {
-	case l := <-p.mailer.queue:
-		p.warnMail(ctx, p.send(ctx, l))
+	case l := <-m.queue:
+		m.warn(ctx, m.send(ctx, l))
 		return jobs.AtOnce, nil
 	default:
 		return 0, nil
 	}
 }
 
-func (p *People) warnMail(ctx context.Context, err error) {
+func (m *mailer) warn(ctx context.Context, err error) {
 	if err != nil {
-		p.Log.WarnContext(ctx, "a mail was not sent", slog.Any("err", err))
+		m.log.WarnContext(ctx, "a mail was not sent", slog.Any("err", err))
 	}
 }
 
 // send hands a mail to the server. Its errors name no address.
-func (p *People) send(ctx context.Context, l letter) error {
-	m := mail.NewMsg()
-	err := errors.Join(m.From(p.mailer.from), m.To(l.to))
+func (m *mailer) send(ctx context.Context, l letter) error {
+	msg := mail.NewMsg()
+	err := errors.Join(msg.From(m.from), msg.To(l.to))
 	if err == nil {
-		m.Subject(l.subject)
-		m.SetBodyString(mail.TypeTextPlain, l.text)
-		m.SetGenHeader("Auto-Submitted", "auto-generated")
+		msg.Subject(l.subject)
+		msg.SetBodyString(mail.TypeTextPlain, l.text)
+		msg.SetGenHeader("Auto-Submitted", "auto-generated")
 		if l.id != "" {
-			m.SetMessageIDWithValue(l.id + "@" + p.mailer.host)
+			msg.SetMessageIDWithValue(l.id + "@" + m.host)
 		}
 		ctx, cancel := context.WithTimeout(ctx, sendTime)
 		defer cancel()
-		err = p.mailer.client.DialAndSendWithContext(ctx, m)
+		err = m.client.DialAndSendWithContext(ctx, msg)
 	}
 	if refused, ok := errors.AsType[*mail.SendError](err); ok {
 		err = fmt.Errorf("%s, code %d", refused.Reason, refused.ErrorCode()) // the whole text names the address
 	}
 	return err
+}
+
+// Codes sends codes to mail addresses and checks them.
+type Codes struct {
+	store     *store.Store
+	states    *states
+	limits    *limits
+	signUps   *SignUps
+	mailer    *mailer // nil: the service sends no mails
+	publicURL string
 }
 
 // CodeFor says for what a code by mail is.
@@ -213,19 +207,18 @@ func codeHash(id []byte, code string) []byte {
 	return sum[:]
 }
 
-// SendCode sends a code to a mail address, and returns the state that comes back with it. The answer is the same for an address that
-// is nobody's, which gets a mail only if its owner could sign up. Errors are safe to show: [toll.CodeBadRequest],
-// [toll.CodeRateLimited].
-func (p *People) SendCode(ctx context.Context, source string, to CodeFor) (state string, err error) {
+// Send mails a code to an address and returns the state for its check. The answer does not tell whether a person has the address; an
+// unknown address gets a mail only if its owner may sign up. Errors are safe to show: [toll.CodeBadRequest], [toll.CodeRateLimited].
+func (cd *Codes) Send(ctx context.Context, source string, to CodeFor) (state string, err error) {
 	to.Mail = strings.ToLower(strings.TrimSpace(to.Mail))
-	if p.mailer == nil || !mailSyntax.MatchString(to.Mail) {
+	if cd.mailer == nil || !mailSyntax.MatchString(to.Mail) {
 		return "", errMail
 	}
-	owner, may, err := p.mayGetCode(ctx, to)
+	owner, may, err := cd.mayGet(ctx, to)
 	if err != nil {
 		return "", err
 	}
-	_, err = p.take(ctx, source, owner, bucket{p.limits.senders, source}, bucket{p.limits.mails, to.Mail}, bucket{p.limits.allMail, ""})
+	_, err = cd.limits.take(ctx, source, owner, bucket{cd.limits.senders, source}, bucket{cd.limits.mails, to.Mail}, bucket{cd.limits.allMail, ""})
 	if err != nil {
 		return "", err
 	}
@@ -236,17 +229,17 @@ func (p *People) SendCode(ctx context.Context, source string, to CodeFor) (state
 	code := fmt.Sprintf("%0*d", codeDigits, n)
 	id := make([]byte, 32)
 	_, _ = rand.Read(id) // never fails since Go 1.24
-	now := p.Clock()
+	now := cd.states.clock()
 	s := codeState{to, id, now.Add(codeLife)}
 	row := store.MailCode{ID: sumOf(string(id)), Code: codeHash(id, code), EndsAt: s.Ends}
 	sends := false
-	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
+	err = cd.store.Tx(ctx, func(tx *store.Tx) error {
 		row.Mail = sumOf(to.Mail)
 		left := codesLeft(ctx, tx, row.Mail, now)
 		stopped, err := store.HasMailStop(ctx, tx, row.Mail)
 		if sends = may && !stopped; err == nil && (stopped || isLimited(left)) {
 			var own string
-			if own, err = p.earlier(ctx, tx, source, owner); own != "" { // codes for the person count apart from those for strangers
+			if own, err = cd.limits.earlier(ctx, tx, source, owner); own != "" { // codes for the person count apart from those for strangers
 				sends, row.Mail = may, sumOf("known "+to.Mail)
 				left = codesLeft(ctx, tx, row.Mail, now)
 			}
@@ -259,23 +252,23 @@ func (p *People) SendCode(ctx context.Context, source string, to CodeFor) (state
 	if err != nil {
 		return "", err
 	}
-	stop, err := p.sealState(mailStop{to.Mail}, "mail stop")
+	stop, err := cd.states.seal(mailStop{to.Mail}, "people mail stop")
 	if err != nil {
 		return "", err
 	}
 	if sends {
-		l := letter{"", to.Mail, "Your code " + code[:4] + " " + code[4:], "Your code for " + p.PublicURL + " is\r\n\r\n    " + code[:4] + " " + code[4:] +
+		l := letter{"", to.Mail, "Your code " + code[:4] + " " + code[4:], "Your code for " + cd.publicURL + " is\r\n\r\n    " + code[:4] + " " + code[4:] +
 			"\r\n\r\nType it there within 10 minutes. It works once. Tell it to nobody: whoever runs the service never asks for it.\r\n" +
 			"Somebody typed your address there. If that was not you, nothing happens without the code.\r\n\r\n" +
-			"Never send codes to this address again: " + p.PublicURL + PathMailStop + "?" + url.Values{"state": {stop}}.Encode() + "\r\n"}
+			"Never send codes to this address again: " + cd.publicURL + PathMailStop + "?" + url.Values{"state": {stop}}.Encode() + "\r\n"}
 		select {
-		case p.mailer.queue <- l:
-			p.mailer.queued.Fire()
+		case cd.mailer.queue <- l:
+			cd.mailer.queued.Fire()
 		default:
 			return "", toll.Errorf(toll.CodeRateLimited, "Too many mails wait to be sent. Try again in a minute, or sign in another way.")
 		}
 	}
-	return p.sealState(s, "mail code")
+	return cd.states.seal(s, "people mail code")
 }
 
 // codesLeft returns nil while one more code may be sent for an address or, with another hash, for a person of it.
@@ -298,16 +291,16 @@ func codesLeft(ctx context.Context, tx *store.Tx, mail []byte, now time.Time) er
 	return nil
 }
 
-// mayGetCode returns the person of an address, zero for none, and reports whether its owner could use a code.
-func (p *People) mayGetCode(ctx context.Context, to CodeFor) (owner toll.UUID, may bool, err error) {
-	c, err := store.CredentialBySubject(ctx, p.Store, Mail, to.Mail)
+// mayGet returns the person of an address, zero for none, and reports whether its owner could use a code.
+func (cd *Codes) mayGet(ctx context.Context, to CodeFor) (owner toll.UUID, may bool, err error) {
+	c, err := store.CredentialBySubject(ctx, cd.store, Mail, to.Mail)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
 		return c.UserID, err == nil, err
 	}
 	if !to.User.IsZero() {
 		return owner, true, nil
 	}
-	err = p.MaySignUp(ctx, to.Link)
+	err = cd.signUps.MaySignUp(ctx, to.Link)
 	if e := toll.AsError(err); err != nil && e.HTTPStatus() >= 500 {
 		return owner, false, err
 	}
@@ -322,62 +315,62 @@ type mailStop struct {
 	Mail string `json:"mail"`
 }
 
-// MailStop returns the address of the link in a mail, and whether codes to it are stopped. The error is safe to show.
-func (p *People) MailStop(ctx context.Context, state string) (address string, stopped bool, err error) {
+// Stopped returns the address of the link in a mail, and whether codes to it are stopped. The error is safe to show.
+func (cd *Codes) Stopped(ctx context.Context, state string) (address string, stopped bool, err error) {
 	var s mailStop
-	if len(state) > 1024 || !p.openState(state, "mail stop", &s) {
+	if len(state) > 1024 || !cd.states.open(state, "people mail stop", &s) {
 		return "", false, toll.Errorf(toll.CodeBadRequest, "This link is not one of a mail of this service.")
 	}
-	stopped, err = store.HasMailStop(ctx, p.Store, sumOf(s.Mail))
+	stopped, err = store.HasMailStop(ctx, cd.store, sumOf(s.Mail))
 	return s.Mail, stopped, err
 }
 
-// StopMail stops codes to the address of the link in a mail for good, or allows them again. A person of the address still gets codes
-// in a browser or a network of an earlier sign-in. The error is safe to show.
-func (p *People) StopMail(ctx context.Context, state string, stop bool) error {
-	address, _, err := p.MailStop(ctx, state)
+// Stop stops codes to the address of the link in a mail, or allows them. A person of the address still gets codes in a browser or a
+// network of an earlier sign-in. The error is safe to show.
+func (cd *Codes) Stop(ctx context.Context, state string, stop bool) error {
+	address, _, err := cd.Stopped(ctx, state)
 	if err != nil {
 		return err
 	}
-	return p.Store.Tx(ctx, func(tx *store.Tx) error {
+	return cd.store.Tx(ctx, func(tx *store.Tx) error {
 		if !stop {
 			return store.DeleteMailStop(ctx, tx, sumOf(address))
 		}
-		return store.PutMailStop(ctx, tx, sumOf(address), p.Clock())
+		return store.PutMailStop(ctx, tx, sumOf(address), cd.states.clock())
 	})
 }
 
-// ReadCode returns what a code is for, without trying one. The error is safe to show.
-func (p *People) ReadCode(state string) (CodeFor, error) {
-	s, err := p.openCode(state)
+// Read returns what a code is for, without trying one. The error is safe to show.
+func (cd *Codes) Read(state string) (CodeFor, error) {
+	s, err := cd.open(state)
 	return s.CodeFor, err
 }
 
-func (p *People) openCode(state string) (s codeState, err error) {
-	if !p.openState(state, "mail code", &s) || !p.Clock().Before(s.Ends) {
+func (cd *Codes) open(state string) (s codeState, err error) {
+	if !cd.states.open(state, "people mail code", &s) || !cd.states.clock().Before(s.Ends) {
 		return s, errCode
 	}
 	return s, nil
 }
 
-// CheckCode returns what a code was for, and the address as a proof. The code is used up by that. Errors are safe to show:
-// [toll.CodeNotAuthenticated], also after five wrong codes, [toll.CodeRateLimited].
-func (p *People) CheckCode(ctx context.Context, source, state, code string) (CodeFor, Proved, error) {
-	s, err := p.openCode(state)
+// Check uses a code up and returns its purpose and the address as a proof. Errors are safe to show: [toll.CodeNotAuthenticated], also
+// after five wrong codes, [toll.CodeRateLimited].
+func (cd *Codes) Check(ctx context.Context, source, state, code string) (CodeFor, Proof, error) {
+	s, err := cd.open(state)
 	if err != nil {
-		return s.CodeFor, Proved{}, err
+		return s.CodeFor, Proof{}, err
 	}
-	c, err := store.CredentialBySubject(ctx, p.Store, Mail, s.Mail)
+	c, err := store.CredentialBySubject(ctx, cd.store, Mail, s.Mail)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return s.CodeFor, Proved{}, err
+		return s.CodeFor, Proof{}, err
 	}
-	give, err := p.try(ctx, source, "", c.UserID) // each code counts its own tries, in all processes
+	give, err := cd.limits.try(ctx, source, "", c.UserID) // each code counts its own tries, in all processes
 	if err != nil {
-		return s.CodeFor, Proved{}, err
+		return s.CodeFor, Proof{}, err
 	}
 	code = strings.NewReplacer(" ", "", "-", "", "\u00a0", "").Replace(code)
 	right := false
-	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
+	err = cd.store.Tx(ctx, func(tx *store.Tx) error {
 		right = false
 		row, err := store.LockMailCode(ctx, tx, sumOf(string(s.ID)))
 		if err != nil || row.Tries >= codeTries {
@@ -395,5 +388,5 @@ func (p *People) CheckCode(ctx context.Context, source, state, code string) (Cod
 	case err == nil:
 		err = errCode
 	}
-	return s.CodeFor, Proved{Kind: Mail, Subject: s.Mail, Name: s.Mail}, err
+	return s.CodeFor, Proof{Kind: Mail, Subject: s.Mail, Name: s.Mail}, err
 }

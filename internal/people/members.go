@@ -13,25 +13,33 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Members lists the people of a workspace, the oldest membership first.
-func (p *People) Members(ctx context.Context, workspace toll.Address) ([]toll.Member, error) {
-	rows, err := store.MembersOf(ctx, p.Store, workspace)
+// Members manages the people of a workspace and their roles.
+type Members struct {
+	store  *store.Store
+	auth   *auth.Auth
+	clock  func() time.Time
+	limits *limits
+}
+
+// List returns the people of a workspace, the oldest membership first.
+func (ms *Members) List(ctx context.Context, workspace toll.Address) ([]toll.Member, error) {
+	rows, err := store.MembersOf(ctx, ms.store, workspace)
 	if err != nil {
 		return nil, err
 	}
-	return p.members(ctx, rows)
+	return ms.render(ctx, rows)
 }
 
-func (p *People) members(ctx context.Context, rows []store.Membership) ([]toll.Member, error) {
+func (ms *Members) render(ctx context.Context, rows []store.Membership) ([]toll.Member, error) {
 	out := make([]toll.Member, len(rows))
 	for i, m := range rows {
-		u, err := store.UserByID(ctx, p.Store, m.UserID)
+		u, err := store.UserByID(ctx, ms.store, m.UserID)
 		if err != nil {
 			return nil, err
 		}
 		out[i] = toll.Member{UserID: m.UserID, Name: u.Name, Role: m.Role, Since: toll.At(m.CreatedAt), SpendLimitCents: m.SpendLimit}
 		if m.SpendLimit != nil {
-			spent, err := store.SpentBy(ctx, p.Store, m.Workspace, m.UserID, p.Clock())
+			spent, err := store.SpentBy(ctx, ms.store, m.Workspace, m.UserID, ms.clock())
 			if err != nil {
 				return nil, err
 			}
@@ -41,14 +49,14 @@ func (p *People) members(ctx context.Context, rows []store.Membership) ([]toll.M
 	return out, nil
 }
 
-// MemberList is a part of [People.Members].
-func (p *People) MemberList(ctx context.Context, workspace toll.Address, page store.Page) (out store.List[toll.Member], err error) {
-	rows, err := store.MemberList(ctx, p.Store, workspace, page)
+// Page is a part of [Members.List].
+func (ms *Members) Page(ctx context.Context, workspace toll.Address, page store.Page) (out store.List[toll.Member], err error) {
+	rows, err := store.MemberList(ctx, ms.store, workspace, page)
 	if err != nil {
 		return out, err
 	}
 	out.Total, out.Next = rows.Total, rows.Next
-	out.Items, err = p.members(ctx, rows.Items)
+	out.Items, err = ms.render(ctx, rows.Items)
 	return out, err
 }
 
@@ -82,11 +90,10 @@ type MemberChange struct {
 	SpendLimit toll.Change[toll.Cents]
 }
 
-// ChangeMember gives a member another role, a spending limit, or both. Keys and consents of the person have at most the rights of the new
-// role within a second. A limit is a developer's: it ends with that role. It counts what is ordered and delegated from then on, with
-// what the month has counted before, and ends nothing that was made before.
-// Errors: [toll.CodeBadRequest], [toll.CodePersonNotFound], [toll.CodeLastOwner], [toll.CodeForbidden], [toll.CodeRightMissing].
-func (p *People) ChangeMember(ctx context.Context, c auth.Caller, user toll.UUID, in MemberChange) (toll.Member, error) {
+// Change sets the role of a member, the spending limit, or both. Keys and consents of the member lose rights within a second. Only a
+// developer has a limit, which counts what the month has counted before, and ends nothing. Errors: [toll.CodeBadRequest],
+// [toll.CodePersonNotFound], [toll.CodeLastOwner], [toll.CodeForbidden], [toll.CodeRightMissing].
+func (ms *Members) Change(ctx context.Context, c auth.Caller, user toll.UUID, in MemberChange) (toll.Member, error) {
 	if in.Role == nil && !in.SpendLimit.IsSet {
 		return toll.Member{}, toll.Faults([]toll.Fault{{Path: "role", Message: "this or spendLimitCents is required"}})
 	}
@@ -95,7 +102,7 @@ func (p *People) ChangeMember(ctx context.Context, c auth.Caller, user toll.UUID
 		return toll.Member{}, err
 	}
 	var m store.Membership
-	err := p.Store.Tx(ctx, func(tx *store.Tx) (err error) {
+	err := ms.store.Tx(ctx, func(tx *store.Tx) (err error) {
 		var last bool
 		if m, last, err = member(ctx, tx, c.Address, user); err != nil {
 			return err
@@ -104,7 +111,7 @@ func (p *People) ChangeMember(ctx context.Context, c auth.Caller, user toll.UUID
 		if in.Role != nil {
 			m.Role = *in.Role
 		}
-		if err := errors.Join(p.manages(ctx, tx, c, before.Role), p.manages(ctx, tx, c, m.Role)); err != nil {
+		if err := errors.Join(ms.manages(ctx, tx, c, before.Role), ms.manages(ctx, tx, c, m.Role)); err != nil {
 			return err
 		}
 		if last && m.Role != toll.RoleOwner {
@@ -129,12 +136,12 @@ func (p *People) ChangeMember(ctx context.Context, c auth.Caller, user toll.UUID
 		if !same(before.SpendLimit, m.SpendLimit) {
 			note("member.limit", before.SpendLimit, m.SpendLimit)
 		}
-		return p.audit(ctx, tx, acts...)
+		return store.AuditAll(ctx, tx, ms.clock(), acts...)
 	})
 	if err != nil {
 		return toll.Member{}, err
 	}
-	out, err := p.members(ctx, []store.Membership{m})
+	out, err := ms.render(ctx, []store.Membership{m})
 	if err != nil {
 		return toll.Member{}, err
 	}
@@ -144,11 +151,10 @@ func (p *People) ChangeMember(ctx context.Context, c auth.Caller, user toll.UUID
 // same reports whether two limits are equal, or both none.
 func same(a, b *toll.Cents) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// Remove ends a membership with the API keys, access tokens and consents that stand under it, and pauses the webhooks whose address the
-// member chose; with keep they stand under the membership of the caller, a person, from then on, with the rights that they had. A person may leave without the right to manage
-// others. Errors: those of [People.ChangeMember]; with keep [toll.CodeRightMissing] when the caller lacks a right of what stays, and
-// [toll.CodeForbidden] for who leaves.
-func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID, keep bool) (toll.Removed, error) {
+// Remove ends a membership with its API keys, access tokens and consents, and pauses webhooks with an address of the member. keep moves
+// them, with their rights, to the membership of the caller. Members may always leave. Errors: those of [Members.Change]; with keep
+// [toll.CodeRightMissing] when the caller lacks one of these rights, and [toll.CodeForbidden] for a member who leaves.
+func (ms *Members) Remove(ctx context.Context, c auth.Caller, user toll.UUID, keep bool) (toll.Removed, error) {
 	var all *auth.Ending
 	out := toll.Removed{Success: true, UserID: user}
 	leaves := user == c.UserID && c.KeyID.IsZero()
@@ -156,13 +162,13 @@ func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID, keep
 		return out, toll.Errorf(toll.CodeForbidden, "What stands under a membership is kept by another member.").
 			WithHint("Let an owner or an admin remove you, and keep it.")
 	}
-	err := p.Store.Tx(ctx, func(tx *store.Tx) error {
+	err := ms.store.Tx(ctx, func(tx *store.Tx) error {
 		m, last, err := member(ctx, tx, c.Address, user)
 		if err != nil {
 			return err
 		}
 		if !leaves {
-			if err := p.manages(ctx, tx, c, m.Role); err != nil {
+			if err := ms.manages(ctx, tx, c, m.Role); err != nil {
 				return err
 			}
 		}
@@ -173,9 +179,9 @@ func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID, keep
 			return err
 		}
 		if keep {
-			all, err = p.Auth.GiveOf(ctx, tx, c, user, m.Role.Rights())
+			all, err = ms.auth.GiveOf(ctx, tx, c, user, m.Role.Rights())
 		} else {
-			all, err = p.Auth.EndOf(ctx, tx, c.Address, user)
+			all, err = ms.auth.EndOf(ctx, tx, c.Address, user)
 		}
 		if err != nil {
 			return err
@@ -185,30 +191,29 @@ func (p *People) Remove(ctx context.Context, c auth.Caller, user toll.UUID, keep
 		if len(out.Webhooks) > 0 {
 			detail.After = map[string]any{"webhooks": out.Webhooks}
 		}
-		return p.audit(ctx, tx, store.Act{Workspace: c.Address.Lower(), Act: "member.removed", Object: user.String(), Detail: detail})
+		return store.AuditAll(ctx, tx, ms.clock(), store.Act{Workspace: c.Address.Lower(), Act: "member.removed", Object: user.String(), Detail: detail})
 	})
 	if err != nil {
 		return out, err
 	}
 	if keep {
-		kept := p.Auth.Given(ctx, all)
+		kept := ms.auth.Given(ctx, all)
 		out.Kept = &kept
 		return out, nil
 	}
-	out.Ended, err = p.Auth.Finish(ctx, all)
+	out.Ended, err = ms.auth.Finish(ctx, all)
 	return out, err
 }
 
-// Delete ends everything that lets anybody into the workspace of a person, who owns it: members, invitations, API keys, access tokens and
-// consents. Its plans and agents are not listed any more, and its webhooks are gone. What was recorded stays: the ledger, orders,
-// the audit log, and the sealed key of the wallet. The caller has found, beginning at the moment checked, that no order is open and no
-// subscriber has anything left. Errors: [toll.CodeRightMissing] for who is no owner, also for an API key, and [toll.CodeWorkspaceOwes]
-// when an order was placed since, or in the minute before: other machines may have a slower clock.
-func (p *People) Delete(ctx context.Context, c auth.Caller, checked time.Time) (toll.WorkspaceDeleted, error) {
+// Delete ends every access to the workspace of an owner: members, invitations, API keys, access tokens, and consents. It unlists plans
+// and agents and deletes webhooks. The ledger, orders, the audit log, and the sealed key stay. The caller checked, from the moment
+// checked on, that no order is open and subscribers have nothing left. Errors: [toll.CodeRightMissing] unless the caller is an owner,
+// [toll.CodeWorkspaceOwes] for an order since checked or in the minute before it, because clocks differ.
+func (ms *Members) Delete(ctx context.Context, c auth.Caller, checked time.Time) (toll.WorkspaceDeleted, error) {
 	out := toll.WorkspaceDeleted{Success: true, ID: c.Address.Lower()}
 	var all *auth.Ending
-	now := p.Clock()
-	err := p.Store.Tx(ctx, func(tx *store.Tx) error {
+	now := ms.clock()
+	err := ms.store.Tx(ctx, func(tx *store.Tx) error {
 		in, err := store.LockMembers(ctx, tx, c.Address)
 		if err != nil {
 			return err
@@ -240,17 +245,17 @@ func (p *People) Delete(ctx context.Context, c auth.Caller, checked time.Time) (
 		if err := store.DeleteWebhooks(ctx, tx, c.Address); err != nil {
 			return err
 		}
-		if all, err = p.Auth.EndAll(ctx, tx, c.Address); err != nil {
+		if all, err = ms.auth.EndAll(ctx, tx, c.Address); err != nil {
 			return err
 		}
-		return p.audit(ctx, tx, store.Act{Workspace: out.ID, Act: "workspace.deleted", Object: out.ID, Detail: store.Changed{
+		return store.AuditAll(ctx, tx, ms.clock(), store.Act{Workspace: out.ID, Act: "workspace.deleted", Object: out.ID, Detail: store.Changed{
 			Before: map[string]int64{"members": out.Members, "invitations": out.Invitations},
 		}})
 	})
 	if err != nil {
 		return out, err
 	}
-	out.Ended, err = p.Auth.Finish(ctx, all)
+	out.Ended, err = ms.auth.Finish(ctx, all)
 	return out, err
 }
 
@@ -258,26 +263,134 @@ func (p *People) Delete(ctx context.Context, c auth.Caller, checked time.Time) (
 const maxTitle = 100
 
 // Rename gives the workspace of the caller another name, "" for none, which only its members see. Errors: [toll.CodeBadRequest].
-func (p *People) Rename(ctx context.Context, c auth.Caller, name string) error {
+func (ms *Members) Rename(ctx context.Context, c auth.Caller, name string) error {
 	name = strings.TrimSpace(name)
 	if name != cleanName(name, "") {
 		return toll.Faults([]toll.Fault{{Path: "name", Message: "must be at most " + strconv.Itoa(maxTitle) + " printable characters"}})
 	}
-	return p.Store.Tx(ctx, func(tx *store.Tx) error {
+	return ms.store.Tx(ctx, func(tx *store.Tx) error {
 		before, err := store.PrincipalByAddress(ctx, tx, c.Address)
 		if err != nil {
 			return err
 		}
-		if err := store.SetTitle(ctx, tx, c.Address, name); err != nil {
-			return err
-		}
 		at := c.Address.Lower()
-		return p.audit(ctx, tx, store.Act{Workspace: at, Act: "workspace.renamed", Object: at, Detail: store.Changed{Before: before.Title, After: name}})
+		act := store.Act{Workspace: at, Act: "workspace.renamed", Object: at, Detail: store.Changed{Before: before.Title, After: name}}
+		return errors.Join(store.SetTitle(ctx, tx, c.Address, name), store.AuditAll(ctx, tx, ms.clock(), act))
 	})
 }
 
+// Claim makes a person the owner of a workspace without people, by an API key that the operator made. Errors are safe to show.
+func (ms *Members) Claim(ctx context.Context, source string, user toll.UUID, key string) (toll.Address, error) {
+	if err := ms.limits.attempt(source); err != nil {
+		return toll.Address{}, err
+	}
+	c, err := ms.auth.Authenticate(ctx, []string{"Bearer " + key})
+	if err != nil {
+		return toll.Address{}, err
+	}
+	if c.MadeBy != toll.MadeLocally || c.Rights.Missing(toll.AllRights()) != "" || len(c.Rights) != len(toll.AllRights()) {
+		return toll.Address{}, toll.Errorf(toll.CodeForbidden, "An account is claimed with an API key that has every right and that the operator made.").
+			WithHint("Make one with toll keys create --local.")
+	}
+	err = ms.store.Tx(ctx, func(tx *store.Tx) error {
+		if err := store.LockPrincipal(ctx, tx, c.Address); err != nil { // of two who claim it one does
+			return err
+		}
+		if err := ms.auth.Lock(ctx, tx, auth.Caller{KeyID: c.KeyID}); err != nil {
+			return err
+		}
+		in, err := store.LockMembers(ctx, tx, c.Address)
+		if err != nil {
+			return err
+		}
+		if len(in) > 0 {
+			return toll.Errorf(toll.CodeExists, "This account has people already.").WithHint("Ask one of its owners for an invitation.")
+		}
+		m := store.Membership{Workspace: c.Address, UserID: user, Role: toll.RoleOwner, CreatedAt: ms.clock()}
+		return errors.Join(store.InsertMembership(ctx, tx, m), store.AuditAll(ctx, tx, ms.clock(), store.Act{Workspace: c.Address.Lower(), Act: "workspace.claimed", Object: c.KeyID.String()}))
+	})
+	return c.Address, err
+}
+
+// manages returns nil when a caller may give, change or end a role: a person, or the operator's key while the workspace has no people.
+func (ms *Members) manages(ctx context.Context, tx *store.Tx, c auth.Caller, role toll.Role) error {
+	if !c.Rights.Has(toll.RightMembers) {
+		return auth.Lacks(toll.RightMembers)
+	}
+	if c.UserID.IsZero() {
+		manned, err := store.AnyMember(ctx, tx, c.Address)
+		if err == nil && (manned || c.MadeBy != toll.MadeLocally) {
+			err = toll.NewError(toll.CodePersonNeeded)
+		}
+		if err != nil {
+			return err
+		}
+		return ms.auth.Lock(ctx, tx, c)
+	}
+	m, err := store.ShareMembership(ctx, tx, c.Address, c.UserID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !m.Role.Rights().Has(toll.RightMembers) {
+		return auth.Lacks(toll.RightMembers)
+	}
+	if err == nil && !m.Role.Manages(role) {
+		return toll.Errorf(toll.CodeForbidden, "Only an owner manages owners.")
+	}
+	return err
+}
+
+// Sessions lists the sessions in which a member, managed by the caller, used the workspace, with the last use there. Errors:
+// [toll.CodePersonNotFound], [toll.CodeForbidden], [toll.CodeRightMissing].
+func (ms *Members) Sessions(ctx context.Context, c auth.Caller, user toll.UUID, page store.Page) (all store.List[toll.Session], err error) {
+	var m store.Membership
+	err = ms.store.Tx(ctx, func(tx *store.Tx) error {
+		m, err = ms.managesMember(ctx, tx, c, user)
+		return err
+	})
+	if err != nil {
+		return all, err
+	}
+	rows, err := store.MemberSessionList(ctx, ms.store, m, ms.clock(), page)
+	if err != nil {
+		return all, err
+	}
+	for i := range rows.Items {
+		use, err := store.SessionUseOf(ctx, ms.store, rows.Items[i].ID, c.Address)
+		if err != nil {
+			return all, err
+		}
+		rows.Items[i].UsedAt = use.UsedAt
+	}
+	return store.Map(rows, sessionOf), nil
+}
+
+// EndSessions ends the access of all sessions of a member to the workspace of the caller, not elsewhere, and returns how many were used
+// there. Errors: those of [Members.Sessions].
+func (ms *Members) EndSessions(ctx context.Context, c auth.Caller, user toll.UUID) (n int64, err error) {
+	err = ms.store.Tx(ctx, func(tx *store.Tx) error {
+		m, err := ms.managesMember(ctx, tx, c, user)
+		if err != nil {
+			return err
+		}
+		ended, err := store.MemberSessionList(ctx, tx, m, ms.clock(), store.Page{Number: 1, Size: 1})
+		if err != nil {
+			return err
+		}
+		n, m.SessionsFrom = ended.Total, ms.clock()
+		return errors.Join(store.UpdateMembership(ctx, tx, m), store.AuditAll(ctx, tx, ms.clock(), store.Act{Workspace: c.Address.Lower(), Act: "session.ended", Object: user.String()}))
+	})
+	return n, err
+}
+
+// managesMember returns a member, locked, whom a caller may change.
+func (ms *Members) managesMember(ctx context.Context, tx *store.Tx, c auth.Caller, user toll.UUID) (store.Membership, error) {
+	m, err := store.LockMembership(ctx, tx, c.Address, user)
+	if err != nil {
+		return m, store.NotFoundAs(err, errNoMember)
+	}
+	return m, ms.manages(ctx, tx, c, m.Role)
+}
+
 // personal returns the acts that note something about a person: one in each workspace of theirs.
-func (p *People) personal(ctx context.Context, tx *store.Tx, user toll.UUID, act, kind string) []store.Act {
+func personal(ctx context.Context, tx *store.Tx, user toll.UUID, act, kind string) []store.Act {
 	all, err := store.MembershipsOf(ctx, tx, user)
 	if err != nil {
 		return nil // the transaction fails at its next statement

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -16,48 +17,75 @@ import (
 // knownTime is how long a source from which a person signed in is known: as long as the audit log keeps sources.
 const knownTime = 90 * 24 * time.Hour
 
-// MailCredential returns the credential with which a person proved a mail address. [store.ErrNotFound] for an address that is not
-// theirs, whoever else has it.
-func (p *People) MailCredential(ctx context.Context, user toll.UUID, address string) (toll.UUID, error) {
-	c, err := store.CredentialBySubject(ctx, p.Store, Mail, strings.ToLower(address))
+// Notices sends mails for which their reader did not ask just now: events of a workspace, and sign-ins from a new network.
+type Notices struct {
+	store     *store.Store
+	auth      *auth.Auth
+	limits    *limits
+	mailer    *mailer // nil: the service sends no mails
+	publicURL string
+
+	signIns chan signIn // for [Notices.reportSignIn]
+	begun   jobs.Signal
+}
+
+func newNotices(d Deps, l *limits, m *mailer) *Notices {
+	return &Notices{d.Store, d.Auth, l, m, d.PublicURL, make(chan signIn, mostMails), jobs.NewSignal()}
+}
+
+// HasMail reports whether the service sends mails.
+func (n *Notices) HasMail() bool { return n.mailer != nil }
+
+// Loops returns the loops that send mails. A stop drops the queue: a person asks for another code.
+func (n *Notices) Loops() []jobs.Loop {
+	if n.mailer == nil {
+		return nil
+	}
+	return []jobs.Loop{
+		{Name: "people.mail", Wake: n.mailer.queued, Turn: n.mailer.sendNext},
+		{Name: "people.sign-ins", Wake: n.begun, Turn: n.reportSignIn},
+	}
+}
+
+// MailCredential returns the mail credential of a person. [store.ErrNotFound] when the person has not proved the address.
+func (n *Notices) MailCredential(ctx context.Context, user toll.UUID, address string) (toll.UUID, error) {
+	c, err := store.CredentialBySubject(ctx, n.store, Mail, strings.ToLower(address))
 	if err == nil && c.UserID != user {
 		err = store.ErrNotFound
 	}
 	return c.ID, err
 }
 
-// MailReader returns the address of a mail credential whose person may read in a workspace now. [store.ErrNotFound] when the
-// credential, the person or the membership is gone.
-func (p *People) MailReader(ctx context.Context, workspace toll.Address, credential toll.UUID) (string, error) {
-	c, err := store.CredentialByID(ctx, p.Store, credential)
+// MailReader returns the address of a mail credential. [store.ErrNotFound] unless its person may read in the workspace now.
+func (n *Notices) MailReader(ctx context.Context, workspace toll.Address, credential toll.UUID) (string, error) {
+	c, err := store.CredentialByID(ctx, n.store, credential)
 	if err != nil {
 		return "", err
 	}
-	if _, err := p.User(ctx, c.UserID); err != nil {
+	if _, err := readUser(ctx, n.store, c.UserID); err != nil {
 		return "", err
 	}
-	who, err := p.Caller(ctx, workspace, c.UserID)
-	if err == nil && (c.Kind != Mail || !who.Rights.Has(toll.RightRead)) {
+	role, err := n.auth.RoleOf(ctx, n.store, workspace, c.UserID)
+	if err == nil && (c.Kind != Mail || !role.Rights().Has(toll.RightRead)) {
 		err = store.ErrNotFound
 	}
 	return c.Subject, err
 }
 
-// TakeMail counts a mail to the address of a credential that its person did not ask for just now, and reports whether it may be sent:
-// 20 at once, and then one in three minutes, by this process.
-func (p *People) TakeMail(credential toll.UUID) bool {
-	return p.limits.notices.Take(credential, 1, time.Since(p.limits.began)).OK
+// TakeMail reports whether a notice may be sent to a credential: 20 at once, then one in three minutes, by this process.
+func (n *Notices) TakeMail(credential toll.UUID) bool {
+	return n.limits.notices.Take(credential, 1, time.Since(n.limits.began)).OK
 }
 
 // SendMail sends a mail and returns when the server has it. A mail that is sent again keeps its id. Errors name no address.
-func (p *People) SendMail(ctx context.Context, id, to, subject, text string) error {
-	if p.mailer == nil {
+func (n *Notices) SendMail(ctx context.Context, id, to, subject, text string) error {
+	if n.mailer == nil {
 		return errors.New("the service has no mail server any more")
 	}
-	return p.send(ctx, letter{id, to, subject, text})
+	return n.mailer.send(ctx, letter{id, to, subject, text})
 }
 
-// signIn is a sign-in of which its person may have to be told.
+// signIn is a sign-in that may be reported to its person.
 type signIn struct {
 	user          toll.UUID
 	kind          string // of the credential, or [Recovery]
@@ -65,51 +93,50 @@ type signIn struct {
 	at            time.Time
 }
 
-// noteSignIn remembers a sign-in until [People.tellSignIn] looks at it. It never waits: when too many are remembered, nobody is told.
-func (p *People) noteSignIn(ctx context.Context, user toll.UUID, kind string, at time.Time) {
+// noteSignIn queues a sign-in for [Notices.reportSignIn]. It never waits: while the queue is full, sign-ins are not reported.
+func (n *Notices) noteSignIn(ctx context.Context, user toll.UUID, kind string, at time.Time) {
 	who := store.ActorOf(ctx)
-	if p.mailer == nil || who.Source == "" {
+	if n.mailer == nil || who.Source == "" {
 		return
 	}
 	select {
-	case p.mailer.signIn <- signIn{user, kind, who.Source, who.Agent, at}:
-		p.mailer.begun.Fire()
+	case n.signIns <- signIn{user, kind, who.Source, who.Agent, at}:
+		n.begun.Fire()
 	default:
-		p.warnMail(ctx, errors.New("too many sign-ins wait to be told"))
+		n.mailer.warn(ctx, errors.New("too many sign-ins wait to be told"))
 	}
 }
 
-// tellSignIn sends a mail to every mail address of a person who signed in from a network that the audit log does not know of this
-// person. Signing up is no sign-in, so the first one is not told either.
-func (p *People) tellSignIn(ctx context.Context) (time.Duration, error) {
+// reportSignIn mails all addresses of a person about a sign-in from a network that is not in the audit log of the person.
+func (n *Notices) reportSignIn(ctx context.Context) (time.Duration, error) {
 	var s signIn
 	select {
-	case s = <-p.mailer.signIn:
+	case s = <-n.signIns:
 	default:
 		return 0, nil
 	}
-	known, err := p.knows(ctx, s)
+	known, err := n.knows(ctx, s)
 	if err != nil || known {
 		return jobs.AtOnce, err
 	}
-	all, err := store.CredentialsOf(ctx, p.Store, s.user)
+	all, err := store.CredentialsOf(ctx, n.store, s.user)
 	if err != nil {
 		return 0, err
 	}
 	for _, c := range all {
-		if c.Kind == Mail && p.TakeMail(c.ID) {
-			p.warnMail(ctx, p.send(ctx, letter{"", c.Subject, "A new sign-in", p.signInText(s)}))
+		if c.Kind == Mail && n.TakeMail(c.ID) {
+			n.mailer.warn(ctx, n.mailer.send(ctx, letter{"", c.Subject, "A new sign-in", n.signInText(s)}))
 		}
 	}
 	return jobs.AtOnce, nil
 }
 
 // knows reports whether a person signed in before from the network of a sign-in.
-func (p *People) knows(ctx context.Context, s signIn) (bool, error) {
-	in, err := store.MembershipsOf(ctx, p.Store, s.user)
+func (n *Notices) knows(ctx context.Context, s signIn) (bool, error) {
+	in, err := store.MembershipsOf(ctx, n.store, s.user)
 	for _, m := range in {
 		var from []string
-		from, err = store.SourcesOf(ctx, p.Store, m.Workspace, s.user, s.at.Add(-knownTime), s.at)
+		from, err = store.SourcesOf(ctx, n.store, m.Workspace, s.user, s.at.Add(-knownTime), s.at)
 		if err != nil || slices.ContainsFunc(from, func(f string) bool { return networkOf(f) == networkOf(s.source) }) {
 			return err == nil, err
 		}
@@ -133,13 +160,13 @@ var howTexts = map[string]string{
 	Wallet: "with a wallet", Recovery: "with a recovery code or link, and a new password",
 }
 
-func (p *People) signInText(s signIn) string {
-	return "Somebody signed in to your account at " + p.PublicURL + " from a network that is new for it.\r\n\r\n" +
+func (n *Notices) signInText(s signIn) string {
+	return "Somebody signed in to your account at " + n.publicURL + " from a network that is new for it.\r\n\r\n" +
 		"When: " + s.at.UTC().Format("2006-01-02 15:04 UTC") + "\r\n" +
 		"How: " + howTexts[s.kind] + "\r\n" +
 		"In: " + programOf(s.agent) + "\r\n" +
 		"From: " + s.source + "\r\n\r\n" +
-		"If that was you, there is nothing to do. If not, end the session and change how you sign in:\r\n" + p.PublicURL + "/account/security\r\n"
+		"If that was you, there is nothing to do. If not, end the session and change how you sign in:\r\n" + n.publicURL + "/account/security\r\n"
 }
 
 // programOf names a program by words that it says of itself. Its own words are not in the mail: whoever signs in chooses them.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"sync"
@@ -126,12 +127,21 @@ func (c OIDCConfig) Reach(ctx context.Context) error {
 	return nil
 }
 
-// Provider returns the name of the provider with which people sign in, "" for none.
-func (p *People) Provider() string {
-	if p.oidc == nil {
+// Provider signs people in with their accounts at the provider.
+type Provider struct {
+	store    *store.Store
+	log      *slog.Logger
+	states   *states
+	limits   *limits
+	provider *provider // nil: none
+}
+
+// Name returns the name of the provider, "" for none.
+func (o *Provider) Name() string {
+	if o.provider == nil {
 		return ""
 	}
-	return p.oidc.Name
+	return o.provider.Name
 }
 
 // OIDCFor says for what a person is sent to the provider.
@@ -159,22 +169,22 @@ type OIDCStart struct {
 	Life   time.Duration
 }
 
-// BeginOIDC sends a browser to the provider. Errors are safe to show: [toll.CodeNotAuthenticated], [toll.CodeRateLimited].
-func (p *People) BeginOIDC(ctx context.Context, source string, f OIDCFor) (OIDCStart, error) {
-	if p.oidc == nil {
+// Begin sends a browser to the provider. Errors are safe to show: [toll.CodeNotAuthenticated], [toll.CodeRateLimited].
+func (o *Provider) Begin(ctx context.Context, source string, f OIDCFor) (OIDCStart, error) {
+	if o.provider == nil {
 		return OIDCStart{}, errProvider
 	}
-	if err := take(p.limits.tries, p.limits.began, source); err != nil {
+	if err := o.limits.attempt(source); err != nil {
 		return OIDCStart{}, err
 	}
-	_, _, cfg, err := p.oidc.config(ctx)
+	_, _, cfg, err := o.provider.config(ctx)
 	if err != nil {
-		p.Log.WarnContext(ctx, "the provider of sign-ins cannot be asked", "error", err.Error())
+		o.log.WarnContext(ctx, "the provider of sign-ins cannot be asked", "error", err.Error())
 		return OIDCStart{}, errProvider
 	}
 	cookie, hash := newSecret()
 	s := oidcState{OIDCFor: f, Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Browser: hash, Began: time.Now()}
-	state, err := p.sealState(s, "oidc")
+	state, err := o.states.seal(s, "people oidc")
 	if err != nil {
 		return OIDCStart{}, err
 	}
@@ -185,37 +195,36 @@ func (p *People) BeginOIDC(ctx context.Context, source string, f OIDCFor) (OIDCS
 	return OIDCStart{URL: cfg.AuthCodeURL(state, options...), Cookie: cookie, Life: oidcLife}, nil
 }
 
-// FinishOIDC returns for what a browser was sent to the provider, and the account with which it came back: known by issuer and subject
-// alone, never by a mail address. provedAt is when the person typed a password there, zero when the provider does not say. Errors
-// are safe to show.
-func (p *People) FinishOIDC(ctx context.Context, source, cookie string, q url.Values) (f OIDCFor, pr Proved, provedAt time.Time, err error) {
+// Finish returns the purpose of a sign-in at the provider and the account, known by issuer and subject, never by a mail address.
+// provedAt is when the person typed a password there, zero when the provider does not say. Errors are safe to show.
+func (o *Provider) Finish(ctx context.Context, source, cookie string, q url.Values) (f OIDCFor, pr Proof, provedAt time.Time, err error) {
 	var s oidcState
-	if p.oidc == nil || len(q.Get("state")) > 4096 || !p.openState(q.Get("state"), "oidc", &s) || time.Since(s.Began) > oidcLife ||
+	if o.provider == nil || len(q.Get("state")) > 4096 || !o.states.open(q.Get("state"), "people oidc", &s) || time.Since(s.Began) > oidcLife ||
 		subtle.ConstantTimeCompare(s.Browser, sumOf(cookie)) != 1 {
-		return f, pr, provedAt, errProved
+		return f, pr, provedAt, errProof
 	}
 	f = s.OIDCFor
-	if err := take(p.limits.tries, p.limits.began, source); err != nil {
+	if err := o.limits.attempt(source); err != nil {
 		return f, pr, provedAt, err
 	}
-	if err := p.Store.Tx(ctx, func(tx *store.Tx) error {
-		return p.claimState(ctx, tx, q.Get("state"), p.Clock().Add(oidcLife))
+	if err := o.store.Tx(ctx, func(tx *store.Tx) error {
+		return o.states.claim(ctx, tx, q.Get("state"), o.states.clock().Add(oidcLife))
 	}); err != nil {
 		return f, pr, provedAt, err
 	}
 	if q.Get("error") != "" {
-		return f, pr, provedAt, toll.Errorf(toll.CodeNotAuthenticated, "%s has not signed you in. Start again, or sign in another way.", p.oidc.Name)
+		return f, pr, provedAt, toll.Errorf(toll.CodeNotAuthenticated, "%s has not signed you in. Start again, or sign in another way.", o.provider.Name)
 	}
-	token, err := p.oidc.exchange(ctx, &s, q)
+	token, err := o.provider.exchange(ctx, &s, q)
 	if err != nil {
-		p.Log.WarnContext(ctx, "a sign-in by the provider was refused", "error", err.Error())
+		o.log.WarnContext(ctx, "a sign-in by the provider was refused", "error", err.Error())
 		return f, pr, provedAt, errProvider
 	}
 	if now := time.Now(); token.AuthTime > 0 {
 		provedAt = time.Unix(min(token.AuthTime, now.Unix()), 0) // a clock that is ahead makes no proof last
 	}
 	name := cleanName(cmp.Or(token.PreferredUsername, token.Name), token.Subject)
-	return f, Proved{Kind: OIDC, Subject: token.Issuer + " " + token.Subject, Name: p.oidc.Name + ", " + name}, provedAt, nil
+	return f, Proof{Kind: OIDC, Subject: token.Issuer + " " + token.Subject, Name: o.provider.Name + ", " + name}, provedAt, nil
 }
 
 // idClaims are what is read of an identity token.

@@ -2,7 +2,6 @@ package people
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -20,8 +19,7 @@ import (
 // ceremonyLife is how long a browser may take with a passkey.
 const ceremonyLife = 10 * time.Minute
 
-// newPasskeys returns what checks passkeys of the public address; nil where browsers take none: at an IP address, and without https
-// but on this machine.
+// newPasskeys returns nil where browsers accept no passkeys: at an IP address, and without https except on localhost.
 func newPasskeys(public string) (*webauthn.WebAuthn, error) {
 	u, err := url.Parse(public)
 	if err != nil {
@@ -40,8 +38,18 @@ func newPasskeys(public string) (*webauthn.WebAuthn, error) {
 	})
 }
 
-// HasPasskeys reports whether browsers take passkeys at the public address.
-func (p *People) HasPasskeys() bool { return p.passkeys != nil }
+// Passkeys registers passkeys and signs people in with them.
+type Passkeys struct {
+	store       *store.Store
+	states      *states
+	limits      *limits
+	signUps     *SignUps
+	credentials *Credentials
+	library     *webauthn.WebAuthn // nil: browsers accept no passkeys at the public address
+}
+
+// Supported reports whether browsers accept passkeys at the public address.
+func (pk *Passkeys) Supported() bool { return pk.library != nil }
 
 // passkeyUser is a person as the library wants one.
 type passkeyUser struct {
@@ -55,13 +63,13 @@ func (u *passkeyUser) WebAuthnName() string                       { return u.nam
 func (u *passkeyUser) WebAuthnDisplayName() string                { return u.name }
 func (u *passkeyUser) WebAuthnCredentials() []webauthn.Credential { return u.credentials }
 
-func (p *People) passkeyUser(ctx context.Context, id toll.UUID) (*passkeyUser, error) {
-	u, err := p.User(ctx, id)
+func (pk *Passkeys) user(ctx context.Context, id toll.UUID) (*passkeyUser, error) {
+	u, err := readUser(ctx, pk.store, id)
 	if err != nil {
 		return nil, err
 	}
 	out := &passkeyUser{id: id, name: u.Name}
-	rows, err := store.CredentialsOf(ctx, p.Store, id)
+	rows, err := store.CredentialsOf(ctx, pk.store, id)
 	for _, c := range rows {
 		if c.Kind != Passkey {
 			continue
@@ -88,86 +96,71 @@ const (
 )
 
 // seal returns the state of a ceremony, so that the browser can keep it. use is [forSignUp], [forSignIn] or the id of a person.
-func (p *People) seal(options any, s *webauthn.SessionData, use string) (Ceremony, error) {
-	s.Expires = p.Clock().Add(ceremonyLife)
+func (pk *Passkeys) seal(options any, s *webauthn.SessionData, use string) (Ceremony, error) {
+	s.Expires = pk.states.clock().Add(ceremonyLife)
 	text, err1 := json.Marshal(options)
-	state, err2 := json.Marshal(s)
-	if err := errors.Join(err1, err2); err != nil {
-		return Ceremony{}, err
-	}
-	sealed, err := p.Seal(state, []byte("passkey "+use))
-	return Ceremony{string(text), stateText.EncodeToString(sealed)}, err
+	state, err2 := pk.states.seal(s, "passkey "+use)
+	return Ceremony{string(text), state}, errors.Join(err1, err2)
 }
 
 var errPasskey = toll.Errorf(toll.CodeNotAuthenticated, "The passkey was not taken. Start again, or sign in another way.")
 
 // open returns the state of a ceremony that was sealed for the same use. It uses the challenge up.
-func (p *People) open(ctx context.Context, state, use string) (s webauthn.SessionData, err error) {
-	sealed, err := stateText.DecodeString(state)
-	if err != nil {
+func (pk *Passkeys) open(ctx context.Context, state, use string) (s webauthn.SessionData, err error) {
+	if now := pk.states.clock(); !pk.states.open(state, "passkey "+use, &s) || !now.Before(s.Expires) {
 		return s, errPasskey
 	}
-	plain, err := p.Open(sealed, []byte("passkey "+use))
-	if err != nil || json.Unmarshal(plain, &s) != nil || !p.Clock().Before(s.Expires) {
-		return s, errPasskey
-	}
-	sum := sha256.Sum256([]byte("passkey " + s.Challenge))
-	now := p.Clock()
-	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
-		first, err := store.ClaimForm(ctx, tx, sum[:], now, s.Expires)
-		if err == nil && !first {
-			err = errPasskey
-		}
-		return err
+	err = pk.store.Tx(ctx, func(tx *store.Tx) error {
+		return claim(ctx, tx, "passkey "+s.Challenge, pk.states.clock(), s.Expires, errPasskey)
 	})
 	// The library goes by the clock of the machine, which a sandbox may have left behind.
 	s.Expires = time.Time{}
 	return s, err
 }
 
-// BeginPasskey asks the browser of a person for a new passkey.
-func (p *People) BeginPasskey(ctx context.Context, user toll.UUID) (Ceremony, error) {
-	if p.passkeys == nil {
+// Begin asks the browser of a person for a new passkey.
+func (pk *Passkeys) Begin(ctx context.Context, user toll.UUID) (Ceremony, error) {
+	if pk.library == nil {
 		return Ceremony{}, errPasskey
 	}
-	u, err := p.passkeyUser(ctx, user)
+	u, err := pk.user(ctx, user)
 	if err != nil {
 		return Ceremony{}, err
 	}
-	options, session, err := p.passkeys.BeginRegistration(u, webauthn.WithExclusions(webauthn.Credentials(u.credentials).CredentialDescriptors()))
+	options, session, err := pk.library.BeginRegistration(u, webauthn.WithExclusions(webauthn.Credentials(u.credentials).CredentialDescriptors()))
 	if err != nil {
 		return Ceremony{}, err
 	}
-	return p.seal(options.Response, session, user.String())
+	return pk.seal(options.Response, session, user.String())
 }
 
-// AddPasskey takes the answer of the browser to [People.BeginPasskey]. Errors are safe to show.
-func (p *People) AddPasskey(ctx context.Context, user toll.UUID, name, state, answer string) error {
-	if p.passkeys == nil {
+// Add takes the answer of the browser to [Passkeys.Begin]. Errors are safe to show.
+func (pk *Passkeys) Add(ctx context.Context, user toll.UUID, name, state, answer string) error {
+	if pk.library == nil {
 		return errPasskey
 	}
-	s, err := p.open(ctx, state, user.String())
+	s, err := pk.open(ctx, state, user.String())
 	if err != nil {
 		return err
 	}
-	u, err := p.passkeyUser(ctx, user)
+	u, err := pk.user(ctx, user)
 	if err != nil {
 		return err
 	}
-	c, err := p.newPasskey(u, s, name, answer)
+	c, err := pk.credential(u, s, name, answer)
 	if err != nil {
 		return err
 	}
-	return p.add(ctx, user, c)
+	return pk.credentials.add(ctx, user, c)
 }
 
-// newPasskey returns the credential with which a browser answered a registration.
-func (p *People) newPasskey(u *passkeyUser, s webauthn.SessionData, name, answer string) (store.Credential, error) {
+// credential returns the credential with which a browser answered a registration.
+func (pk *Passkeys) credential(u *passkeyUser, s webauthn.SessionData, name, answer string) (store.Credential, error) {
 	parsed, err := protocol.ParseCredentialCreationResponseBytes([]byte(answer))
 	if err != nil {
 		return store.Credential{}, errPasskey
 	}
-	c, err := p.passkeys.CreateCredential(u, s, parsed)
+	c, err := pk.library.CreateCredential(u, s, parsed)
 	if err != nil {
 		return store.Credential{}, errPasskey
 	}
@@ -177,85 +170,80 @@ func (p *People) newPasskey(u *passkeyUser, s webauthn.SessionData, name, answer
 	}, err
 }
 
-// BeginPasskeySignUp asks a browser for the first passkey of a new person. The name in the options is empty: the page asks for it.
-func (p *People) BeginPasskeySignUp() (Ceremony, error) {
-	if p.passkeys == nil {
+// BeginSignUp asks a browser for the first passkey of a new person. The name in the options is empty: the page asks for it.
+func (pk *Passkeys) BeginSignUp() (Ceremony, error) {
+	if pk.library == nil {
 		return Ceremony{}, errPasskey
 	}
-	options, session, err := p.passkeys.BeginRegistration(&passkeyUser{id: toll.NewTimeUUID(p.Clock())})
+	options, session, err := pk.library.BeginRegistration(&passkeyUser{id: toll.NewTimeUUID(pk.states.clock())})
 	if err != nil {
 		return Ceremony{}, err
 	}
-	return p.seal(options.Response, session, forSignUp)
+	return pk.seal(options.Response, session, forSignUp)
 }
 
-// SignUpPasskey is [People.SignUp] with the answer of the browser to [People.BeginPasskeySignUp] in the place of login name and
-// password. Errors are safe to show.
-func (p *People) SignUpPasskey(ctx context.Context, source string, in SignUp, state, answer string) (User, toll.Address, error) {
-	if p.passkeys == nil {
-		return User{}, toll.Address{}, errPasskey
+// SignUp is [Passwords.SignUp] with the answer to [Passkeys.BeginSignUp] in place of a password. Errors are safe to show.
+func (pk *Passkeys) SignUp(ctx context.Context, source string, in SignUp, state, answer string) (toll.Person, toll.Address, error) {
+	if pk.library == nil {
+		return toll.Person{}, toll.Address{}, errPasskey
 	}
-	err := p.MaySignUp(ctx, in.Link)
-	if err == nil {
-		err = p.limits.signUp(source)
+	if err := pk.signUps.admit(ctx, source, in.Link); err != nil {
+		return toll.Person{}, toll.Address{}, err
 	}
+	s, err := pk.open(ctx, state, forSignUp)
 	if err != nil {
-		return User{}, toll.Address{}, err
-	}
-	s, err := p.open(ctx, state, forSignUp)
-	if err != nil {
-		return User{}, toll.Address{}, err
+		return toll.Person{}, toll.Address{}, err
 	}
 	if len(s.UserID) != len(toll.UUID{}) {
-		return User{}, toll.Address{}, errPasskey
+		return toll.Person{}, toll.Address{}, errPasskey
 	}
 	u := &passkeyUser{id: toll.UUID(s.UserID)}
-	first, err := p.newPasskey(u, s, "of the sign-up", answer)
+	first, err := pk.credential(u, s, "of the sign-up", answer)
 	if err != nil {
-		return User{}, toll.Address{}, err
+		return toll.Person{}, toll.Address{}, err
 	}
-	made, at, err := p.insert(ctx, newPerson{id: u.id, name: cleanName(in.Name, "A person"), link: in.Link, first: first})
+	made, at, err := pk.signUps.insert(ctx, newPerson{id: u.id, name: cleanName(in.Name, "A person"), link: in.Link, first: first})
 	if errors.Is(err, errTaken) {
 		err = errPasskey // somebody has this passkey
 	}
 	return made, at, err
 }
 
-// BeginPasskeySignIn asks a browser for any passkey of this service.
-func (p *People) BeginPasskeySignIn() (Ceremony, error) {
-	if p.passkeys == nil {
+// BeginSignIn asks a browser for any passkey of this service.
+func (pk *Passkeys) BeginSignIn() (Ceremony, error) {
+	if pk.library == nil {
 		return Ceremony{}, errPasskey
 	}
-	options, session, err := p.passkeys.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationPreferred))
+	options, session, err := pk.library.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationPreferred))
 	if err != nil {
 		return Ceremony{}, err
 	}
-	return p.seal(options.Response, session, forSignIn)
+	return pk.seal(options.Response, session, forSignIn)
 }
 
-// ProvePasskey proves a person once more by a passkey of theirs.
-func (p *People) ProvePasskey(ctx context.Context, source string, user toll.UUID, state, answer string) error {
-	u, err := p.signInPasskey(ctx, source, state, answer, false)
+// Prove proves a person once more by a passkey of theirs.
+func (pk *Passkeys) Prove(ctx context.Context, source string, user toll.UUID, state, answer string) error {
+	u, err := pk.signIn(ctx, source, state, answer, false)
 	if err == nil && u.ID != user {
 		err = errPasskey
 	}
 	return err
 }
 
-// SignInPasskey returns the person of the passkey with which a browser answered [People.BeginPasskeySignIn]. Errors are safe to show.
-func (p *People) SignInPasskey(ctx context.Context, source, state, answer string) (toll.Person, error) {
-	return p.signInPasskey(ctx, source, state, answer, true)
+// SignIn returns the person of the passkey with which a browser answered [Passkeys.BeginSignIn]. Errors are safe to show.
+func (pk *Passkeys) SignIn(ctx context.Context, source, state, answer string) (toll.Person, error) {
+	return pk.signIn(ctx, source, state, answer, true)
 }
 
-func (p *People) signInPasskey(ctx context.Context, source, state, answer string, begins bool) (toll.Person, error) {
-	if p.passkeys == nil {
+func (pk *Passkeys) signIn(ctx context.Context, source, state, answer string, begins bool) (toll.Person, error) {
+	if pk.library == nil {
 		return toll.Person{}, errPasskey
 	}
-	give, err := p.try(ctx, source, "", toll.UUID{})
+	give, err := pk.limits.try(ctx, source, "", toll.UUID{})
 	if err != nil {
 		return toll.Person{}, err
 	}
-	s, err := p.open(ctx, state, forSignIn)
+	s, err := pk.open(ctx, state, forSignIn)
 	if err != nil {
 		return toll.Person{}, err
 	}
@@ -268,7 +256,7 @@ func (p *People) signInPasskey(ctx context.Context, source, state, answer string
 		if len(handle) != len(toll.UUID{}) {
 			return nil, errPasskey
 		}
-		u, err := p.passkeyUser(ctx, toll.UUID(handle))
+		u, err := pk.user(ctx, toll.UUID(handle))
 		if err != nil {
 			if !errors.Is(err, store.ErrNotFound) {
 				failed = err
@@ -277,7 +265,7 @@ func (p *People) signInPasskey(ctx context.Context, source, state, answer string
 		}
 		return u, nil
 	}
-	c, err := p.passkeys.ValidateDiscoverableLogin(find, s, parsed)
+	c, err := pk.library.ValidateDiscoverableLogin(find, s, parsed)
 	if failed != nil {
 		return toll.Person{}, failed
 	}
@@ -285,14 +273,14 @@ func (p *People) signInPasskey(ctx context.Context, source, state, answer string
 	if err != nil || c.Authenticator.CloneWarning {
 		return toll.Person{}, errPasskey
 	}
-	row, err := store.CredentialBySubject(ctx, p.Store, Passkey, base64.RawURLEncoding.EncodeToString(c.ID))
+	row, err := store.CredentialBySubject(ctx, pk.store, Passkey, base64.RawURLEncoding.EncodeToString(c.ID))
 	if err != nil {
 		return toll.Person{}, store.NotFoundAs(err, errPasskey)
 	}
 	if row.Secret, err = json.Marshal(c); err != nil {
 		return toll.Person{}, err
 	}
-	u, err := p.signedIn(ctx, row, begins)
+	u, err := pk.credentials.used(ctx, row, begins)
 	if err == nil {
 		give()
 	}

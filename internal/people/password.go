@@ -9,6 +9,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/crypto/argon2"
@@ -64,22 +65,32 @@ func checkPassword(s, login string) error {
 
 func oneCharacter(s string) bool { return strings.Trim(s, s[:1]) == "" }
 
+// Passwords sets and checks passwords.
+type Passwords struct {
+	store       *store.Store
+	clock       func() time.Time
+	limits      *limits
+	signUps     *SignUps
+	credentials *Credentials
+	hashing     chan struct{} // bounds the memory of hashes
+}
+
 // hash returns the hash of a password: version, passes, memory, salt, hash. It waits while others hash.
-func (p *People) hash(ctx context.Context, password string) ([]byte, error) {
+func (pw *Passwords) hash(ctx context.Context, password string) ([]byte, error) {
 	salt := make([]byte, saltSize)
 	_, _ = rand.Read(salt) // never fails since Go 1.24
 	out := []byte{1}
 	out = binary.BigEndian.AppendUint32(out, argonTime)
 	out = binary.BigEndian.AppendUint32(out, argonMemory)
 	out = append(out, salt...)
-	sum, err := p.argon(ctx, password, salt, argonTime, argonMemory)
+	sum, err := pw.argon(ctx, password, salt, argonTime, argonMemory)
 	return append(out, sum...), err
 }
 
-func (p *People) argon(ctx context.Context, password string, salt []byte, time, memory uint32) ([]byte, error) {
+func (pw *Passwords) argon(ctx context.Context, password string, salt []byte, time, memory uint32) ([]byte, error) {
 	select {
-	case p.hashing <- struct{}{}:
-		defer func() { <-p.hashing }()
+	case pw.hashing <- struct{}{}:
+		defer func() { <-pw.hashing }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -87,14 +98,14 @@ func (p *People) argon(ctx context.Context, password string, salt []byte, time, 
 }
 
 // matches reports whether a password has a hash. A nil hash costs the same time, and nothing matches it.
-func (p *People) matches(ctx context.Context, password string, hash []byte) (bool, error) {
+func (pw *Passwords) matches(ctx context.Context, password string, hash []byte) (bool, error) {
 	known := len(hash) == 1+8+saltSize+hashSize && hash[0] == 1
 	if !known {
 		hash = make([]byte, 1+8+saltSize+hashSize)
 		binary.BigEndian.PutUint32(hash[1:], argonTime)
 		binary.BigEndian.PutUint32(hash[5:], argonMemory)
 	}
-	sum, err := p.argon(ctx, password, hash[9:9+saltSize], binary.BigEndian.Uint32(hash[1:]), binary.BigEndian.Uint32(hash[5:]))
+	sum, err := pw.argon(ctx, password, hash[9:9+saltSize], binary.BigEndian.Uint32(hash[1:]), binary.BigEndian.Uint32(hash[5:]))
 	return known && subtle.ConstantTimeCompare(sum, hash[9+saltSize:]) == 1, err
 }
 
@@ -103,65 +114,227 @@ var errSignIn = toll.Errorf(toll.CodeNotAuthenticated, "The login name or the pa
 
 // SignIn returns the person of a login name and a password. An unknown name, a wrong password and a disabled person get the same
 // answer in the same time. Errors are safe to show: [toll.CodeNotAuthenticated], [toll.CodeRateLimited].
-func (p *People) SignIn(ctx context.Context, source, login, password string) (toll.Person, error) {
-	if p.NoPasswords {
+func (pw *Passwords) SignIn(ctx context.Context, source, login, password string) (toll.Person, error) {
+	if pw.credentials.NoPasswords {
 		return toll.Person{}, errPasswordsOff
 	}
 	name, invalid := parseLogin(login)
-	c, err := store.CredentialBySubject(ctx, p.Store, Password, name)
+	c, err := store.CredentialBySubject(ctx, pw.store, Password, name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return toll.Person{}, err
 	}
-	give, err := p.try(ctx, source, name, c.UserID)
+	give, err := pw.limits.try(ctx, source, name, c.UserID)
 	if err != nil {
 		return toll.Person{}, err
 	}
 	if invalid != nil {
 		return toll.Person{}, errSignIn
 	}
-	return p.checked(ctx, c, password, true, give)
+	return pw.checked(ctx, c, password, true, give)
 }
 
 // checked returns the person of a password after a try was taken, which a success gives back.
-func (p *People) checked(ctx context.Context, c store.Credential, password string, begins bool, give func()) (toll.Person, error) {
+func (pw *Passwords) checked(ctx context.Context, c store.Credential, password string, begins bool, give func()) (toll.Person, error) {
 	if len(password) > longestPassword {
 		return toll.Person{}, errSignIn
 	}
-	ok, err := p.matches(ctx, password, c.Secret)
+	ok, err := pw.matches(ctx, password, c.Secret)
 	if err != nil {
 		return toll.Person{}, err
 	}
 	if !ok {
 		return toll.Person{}, errSignIn
 	}
-	u, err := p.signedIn(ctx, c, begins)
+	u, err := pw.credentials.used(ctx, c, begins)
 	if err == nil {
 		give()
 	}
 	return u, err
 }
 
-// signedIn notes the use of a proved credential and returns its person. begins says that a session begins with it.
-func (p *People) signedIn(ctx context.Context, c store.Credential, begins bool) (toll.Person, error) {
-	u, err := p.User(ctx, c.UserID)
-	if err != nil {
-		return u, store.NotFoundAs(err, errSignIn)
+// errPasswordsOff refuses a password where the service takes none.
+var errPasswordsOff = toll.NewError(toll.CodePasswordsOff)
+
+// SignUp adds a person with a password, as owner of a new workspace, and as member of the workspace of an invitation, which it returns
+// then. Errors are safe to show: [toll.CodeBadRequest], [toll.CodeForbidden], [toll.CodeExists] for a login name that is taken,
+// [toll.CodeRateLimited], [toll.CodePasswordsOff].
+func (pw *Passwords) SignUp(ctx context.Context, source string, in SignUp) (toll.Person, toll.Address, error) {
+	if pw.credentials.NoPasswords {
+		return toll.Person{}, toll.Address{}, errPasswordsOff
 	}
-	if begins {
-		if err := take(p.limits.sessions, p.limits.began, u.ID); err != nil {
-			return u, err
+	login, err := parseLogin(in.Login)
+	if err == nil {
+		err = checkPassword(in.Secret, login)
+	}
+	if err == nil {
+		err = pw.signUps.admit(ctx, source, in.Link)
+	}
+	if err != nil {
+		return toll.Person{}, toll.Address{}, err
+	}
+	hash, err := pw.hash(ctx, in.Secret)
+	if err != nil {
+		return toll.Person{}, toll.Address{}, err
+	}
+	first := store.Credential{Kind: Password, Subject: login, Name: login, Secret: hash}
+	return pw.signUps.insert(ctx, newPerson{name: cleanName(in.Name, login), link: in.Link, first: first})
+}
+
+// Prove checks the password of a person who is signed in. Only sessions of the person use up its tries. Errors:
+// [toll.CodeNotAuthenticated], [toll.CodeRateLimited], [toll.CodePasswordsOff].
+func (pw *Passwords) Prove(ctx context.Context, user toll.UUID, password string) error {
+	if pw.credentials.NoPasswords {
+		return errPasswordsOff
+	}
+	c, err := passwordOf(ctx, pw.store, user)
+	if err != nil {
+		return err
+	}
+	give, err := pw.limits.take(ctx, "", user, bucket{pw.limits.names, "confirm " + user.String()})
+	if err != nil {
+		return err
+	}
+	_, err = pw.checked(ctx, c, password, false, give)
+	if errors.Is(err, errSignIn) {
+		return toll.Errorf(toll.CodeNotAuthenticated, "The password is wrong.")
+	}
+	return err
+}
+
+// Set sets the password of a person, the first one with a login name, and ends all sessions but keep. Errors are safe to show.
+func (pw *Passwords) Set(ctx context.Context, user toll.UUID, login, password, keep string) error {
+	if pw.credentials.NoPasswords {
+		return errPasswordsOff
+	}
+	old, err := passwordOf(ctx, pw.store, user)
+	if err != nil {
+		return err
+	}
+	if old.Subject != "" {
+		login = old.Subject
+	}
+	if login, err = parseLogin(login); err == nil {
+		err = checkPassword(password, login)
+	}
+	if err != nil {
+		return err
+	}
+	hash, err := pw.hash(ctx, password)
+	if err != nil {
+		return err
+	}
+	return pw.store.Tx(ctx, func(tx *store.Tx) error { return pw.put(ctx, tx, user, login, hash, keep) })
+}
+
+// put stores a password and ends the sessions that were begun with another one.
+func (pw *Passwords) put(ctx context.Context, tx *store.Tx, user toll.UUID, login string, hash []byte, keep string) error {
+	if _, err := store.LockUser(ctx, tx, user); err != nil {
+		return err
+	}
+	if err := store.DeleteCredentials(ctx, tx, user, Password); err != nil {
+		return err
+	}
+	now := pw.clock()
+	c := store.Credential{ID: toll.NewTimeUUID(now), UserID: user, Kind: Password, Subject: login, Name: login, Secret: hash, CreatedAt: now, UsedAt: now}
+	if err := store.InsertCredential(ctx, tx, c); err != nil {
+		if store.IsUnique(err) {
+			return errTaken
+		}
+		return err
+	}
+	if _, err := store.DeleteBrowserSessions(ctx, tx, user, "", keep); err != nil {
+		return err
+	}
+	return store.AuditAll(ctx, tx, pw.clock(), personal(ctx, tx, user, "credential.added", Password)...)
+}
+
+// passwordOf returns the password of a person; the subject is empty for who has none.
+func passwordOf(ctx context.Context, q store.Querier, user toll.UUID) (store.Credential, error) {
+	rows, err := store.CredentialsOf(ctx, q, user)
+	for _, c := range rows {
+		if c.Kind == Password {
+			return c, err
 		}
 	}
-	c.UsedAt = p.Clock()
-	ctx = p.as(ctx, u.ID)
-	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := store.UpdateCredential(ctx, tx, c); err != nil {
+	return store.Credential{}, err
+}
+
+// Recover signs in a person by a recovery code or a link of the operator and sets a password, the first one with a login name. Without
+// passwords it removes the old one. All sessions end, and with a link all recovery codes. Errors are safe to show:
+// [toll.CodeNotAuthenticated], [toll.CodeBadRequest], [toll.CodeExists] for a login name that is taken.
+func (pw *Passwords) Recover(ctx context.Context, source, link, login, code, password string) (toll.Person, error) {
+	give, err := pw.limits.try(ctx, source, "", toll.UUID{}) // by source alone: a code has 80 random bits, a link 256
+	if err != nil {
+		return toll.Person{}, err
+	}
+	user, err := pw.recoverable(ctx, link, code)
+	if err != nil {
+		return toll.Person{}, err
+	}
+	old, err := passwordOf(ctx, pw.store, user)
+	if err != nil {
+		return toll.Person{}, err
+	}
+	name, err := parseLogin(login)
+	switch {
+	case old.Subject == "" && err != nil && !pw.credentials.NoPasswords:
+		return toll.Person{}, err
+	case old.Subject != "" && link == "" && name != old.Subject:
+		return toll.Person{}, errRecovery
+	case old.Subject != "":
+		name = old.Subject
+	}
+	if pw.credentials.NoPasswords {
+		password = rand.Text() // nobody knows it: the one before ends as well, and the login name stays
+	} else if err := checkPassword(password, name); err != nil {
+		return toll.Person{}, err
+	}
+	hash, err := pw.hash(ctx, password)
+	if err != nil {
+		return toll.Person{}, err
+	}
+	ctx = as(ctx, user)
+	err = pw.store.Tx(ctx, func(tx *store.Tx) error {
+		if link != "" {
+			l, err := store.LockLink(ctx, tx, sumOf(link))
+			if err := usable(l, err, pw.clock(), linkRecover); err != nil {
+				return err
+			}
+			l.UsedAt, l.UsedBy = pw.clock(), user
+			if err := errors.Join(store.UpdateLink(ctx, tx, l), store.DeleteCredentials(ctx, tx, user, Recovery)); err != nil {
+				return err
+			}
+		} else {
+			c, err := store.CredentialBySubject(ctx, tx, Recovery, recoverySubject(code))
+			if err == nil {
+				err = store.DeleteCredential(ctx, tx, c.ID, user)
+			}
+			if err != nil {
+				return store.NotFoundAs(err, errRecovery)
+			}
+		}
+		if pw.credentials.NoPasswords && old.Subject == "" {
+			_, err := store.DeleteBrowserSessions(ctx, tx, user, "", "")
 			return err
 		}
-		return store.AuditAll(ctx, tx, c.UsedAt, p.personal(ctx, tx, u.ID, "sign_in", c.Kind)...)
+		return pw.put(ctx, tx, user, name, hash, "")
 	})
-	if err == nil && begins {
-		p.noteSignIn(ctx, u.ID, c.Kind, c.UsedAt)
+	if err != nil {
+		return toll.Person{}, err
 	}
-	return u, err
+	give()
+	pw.credentials.notices.noteSignIn(ctx, user, Recovery, pw.clock())
+	return readUser(ctx, pw.store, user)
 }
+
+// recoverable returns the person of a link of the operator or, without one, of a recovery code.
+func (pw *Passwords) recoverable(ctx context.Context, link, code string) (toll.UUID, error) {
+	if link == "" {
+		c, err := store.CredentialBySubject(ctx, pw.store, Recovery, recoverySubject(code))
+		return c.UserID, store.NotFoundAs(err, errRecovery)
+	}
+	l, err := store.LinkByHash(ctx, pw.store, sumOf(link))
+	return l.UserID, usable(l, err, pw.clock(), linkRecover)
+}
+
+var errRecovery = toll.Errorf(toll.CodeNotAuthenticated, "The login name or the recovery code is wrong.")

@@ -1,10 +1,8 @@
-// Package people knows the persons who use a service: how they sign in, which workspaces they are in with which role, and the links
-// that let others in. A workspace is a principal; what its people may do is what their role gives (docs/PEOPLE.md).
-// Pages and the API call this room; it serves nothing itself.
+// Package people knows the people who use a service: how they sign in, their workspaces and roles, and the links that let new people in
+// (docs/PEOPLE.md). Each concept is a type, from [SignUps] to [Notices], and [People] has one of each. Pages and the API call it.
 package people
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -16,8 +14,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/go-webauthn/webauthn/webauthn"
-
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/store"
@@ -27,11 +23,8 @@ import (
 const FreshTime = 10 * time.Minute
 
 const (
-	// mostWorkspaces bounds the workspaces that one person owns or is in, and mostMembers the people of one.
-	mostWorkspaces = 100
-	mostMembers    = 1000
-	// mostCredentials bounds the credentials of one person, recovery codes aside.
-	mostCredentials = 50
+	mostMembers     = 1000 // of one workspace
+	mostCredentials = 50   // of one person, with recovery codes
 )
 
 // Registration says who may sign up.
@@ -72,17 +65,23 @@ type Deps struct {
 
 // People is the room: one per process, safe for concurrent use.
 type People struct {
-	Deps
-	hashing chan struct{} // bounds the memory of password hashes
-	limits  limits
+	SignUps     *SignUps
+	Credentials *Credentials
+	Passwords   *Passwords
+	Passkeys    *Passkeys
+	Wallets     *Wallets
+	Codes       *Codes
+	Provider    *Provider
+	Proofs      *Proofs
+	Sessions    *Sessions
+	Members     *Members
+	Links       *Links
+	Notices     *Notices
 
-	passkeys *webauthn.WebAuthn // nil: browsers take none at the public address
-	mailer   *mailer            // nil: no mails
-	oidc     *provider          // nil: none
+	store *store.Store
+	auth  *auth.Auth
+	clock func() time.Time
 }
-
-// errPasswordsOff refuses a password where the service takes none.
-var errPasswordsOff = toll.NewError(toll.CodePasswordsOff)
 
 // New returns the room. Errors: a public address that is no address; no way to sign in.
 func New(d Deps) (*People, error) {
@@ -93,25 +92,31 @@ func New(d Deps) (*People, error) {
 		}
 	}
 	passkeys, err1 := newPasskeys(d.PublicURL)
-	mailer, err2 := newMailer(d.Mail)
+	mailer, err2 := newMailer(d.Mail, d.Log)
 	oidc, err3 := newProvider(d.OIDC, d.PublicURL)
 	if d.NoPasswords && passkeys == nil && mailer == nil && oidc == nil {
 		return nil, errors.Join(err1, err2, err3, errors.New(
 			"without passwords people need another way to sign in: an https address with a name, for passkeys, a mail server or a provider of accounts"))
 	}
+	states := &states{d.Seal, d.Open, d.Clock}
+	limits := newLimits(d.Store, states)
+	notices := newNotices(d, limits, mailer)
+	signUps := &SignUps{d.Store, d.Auth, d.Clock, states, limits, d.Registration}
+	credentials := &Credentials{d.Store, d.Clock, limits, notices, d.NoPasswords}
+	passwords := &Passwords{d.Store, d.Clock, limits, signUps, credentials, make(chan struct{}, hashesAtOnce)}
+	members := &Members{d.Store, d.Auth, d.Clock, limits}
 	return &People{
-		Deps: d, hashing: make(chan struct{}, hashesAtOnce), limits: newLimits(), passkeys: passkeys, mailer: mailer, oidc: oidc,
+		store: d.Store, auth: d.Auth, clock: d.Clock,
+		SignUps: signUps, Credentials: credentials, Passwords: passwords, Members: members, Notices: notices,
+		Passkeys: &Passkeys{d.Store, states, limits, signUps, credentials, passkeys},
+		Wallets:  &Wallets{d.Store, d.Auth, states, limits, d.PublicURL, d.Accepts},
+		Codes:    &Codes{d.Store, states, limits, signUps, mailer, d.PublicURL},
+		Provider: &Provider{d.Store, d.Log, states, limits, oidc},
+		Proofs:   &Proofs{d.Store, states, signUps, credentials},
+		Sessions: &Sessions{d.Store, d.Clock, d.Log, limits, passwords},
+		Links:    &Links{d.Store, d.Clock, limits, members, d.PublicURL},
 	}, errors.Join(err1, err2, err3)
 }
-
-// Records that the API shows.
-type (
-	User       = toll.Person
-	Member     = toll.Member
-	Invitation = toll.Invitation
-	Credential = toll.Credential
-	Session    = toll.Session
-)
 
 // Workspace is a workspace of a person.
 type Workspace struct {
@@ -126,11 +131,17 @@ type Workspace struct {
 // Admits reports whether a session that began at a moment has access to the workspace.
 func (w Workspace) Admits(since time.Time) bool { return w.member.Admits(since) }
 
-func userOf(u store.User) User { return User{ID: u.ID, Name: u.Name, Operator: u.Operator} }
+func userOf(u store.User) toll.Person {
+	return toll.Person{ID: u.ID, Name: u.Name, Operator: u.Operator}
+}
 
-// User returns a person. [store.ErrNotFound] for one who is unknown or disabled.
-func (p *People) User(ctx context.Context, id toll.UUID) (User, error) {
-	u, err := store.UserByID(ctx, p.Store, id)
+// User returns a person. [store.ErrNotFound] for an unknown or disabled person.
+func (p *People) User(ctx context.Context, id toll.UUID) (toll.Person, error) {
+	return readUser(ctx, p.store, id)
+}
+
+func readUser(ctx context.Context, q store.Querier, id toll.UUID) (toll.Person, error) {
+	u, err := store.UserByID(ctx, q, id)
 	if err == nil && !u.DisabledAt.IsZero() {
 		err = store.ErrNotFound
 	}
@@ -139,19 +150,27 @@ func (p *People) User(ctx context.Context, id toll.UUID) (User, error) {
 
 // Workspaces lists the workspaces of a person, the oldest first.
 func (p *People) Workspaces(ctx context.Context, user toll.UUID) ([]Workspace, error) {
-	rows, err := store.MembershipsOf(ctx, p.Store, user)
+	rows, err := store.MembershipsOf(ctx, p.store, user)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Workspace, 0, len(rows))
 	for _, m := range rows {
-		row, err := store.PrincipalByAddress(ctx, p.Store, m.Workspace)
+		row, err := store.PrincipalByAddress(ctx, p.store, m.Workspace)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, Workspace{Address: m.Workspace, Name: row.Shown(), Role: m.Role, Custody: CustodyOf(row), member: m})
 	}
 	return out, nil
+}
+
+// Organizations lists the workspaces of a person, the oldest membership first.
+func (p *People) Organizations(ctx context.Context, user toll.UUID) ([]toll.Organization, error) {
+	all, err := p.Workspaces(ctx, user)
+	return store.Mapped(all, func(w Workspace) toll.Organization {
+		return toll.Organization{ID: w.Address.Lower(), Name: w.Name, Role: string(w.Role)}
+	}), err
 }
 
 // CustodyOf says who has the key of a workspace.
@@ -165,162 +184,71 @@ func CustodyOf(p store.Principal) toll.Custody {
 	return toll.CustodyService
 }
 
-// Caller returns a person as a caller in a workspace, with the rights of the present role. [store.ErrNotFound] for who is not in.
-func (p *People) Caller(ctx context.Context, workspace toll.Address, user toll.UUID) (auth.Caller, error) {
-	role, err := p.Auth.RoleOf(ctx, p.Store, workspace, user)
-	return auth.Caller{Address: workspace, UserID: user, Rights: role.Rights(), MadeBy: toll.MadeByUser}, err
-}
-
-// SignUp is what a person gives to sign up.
-type SignUp struct {
-	Name   string // shown to others; at most 100 printable characters
-	Login  string // with which the person signs in by password
-	Secret string // the password
-	Link   string // secret of a link that lets the person in; may be empty where registration is open
-}
-
-// errClosed says that nobody signs up without a link.
-var errClosed = toll.Errorf(toll.CodeForbidden, "Sign-up is by invitation here.").
-	WithHint("Ask the operator of this service, or the owner of a workspace, for a link.")
-
-// MaySignUp returns nil when a person with this link ("" for none) may sign up. The error is safe to show.
-func (p *People) MaySignUp(ctx context.Context, secret string) error {
-	if secret == "" {
-		if p.Registration != Open {
-			return errClosed
+// Disable disables or enables the person of a login name or an id. It ends the sessions of the person and, in every workspace, the API
+// keys, consents, and access tokens, and pauses webhooks. After an error, call it again. [store.ErrNotFound] for an unknown person.
+func (p *People) Disable(ctx context.Context, who string, disabled bool) (toll.Person, error) {
+	id, err := userNamed(ctx, p.store, who)
+	if err != nil {
+		return toll.Person{}, err
+	}
+	var u store.User
+	var in []store.Membership
+	err = p.store.Tx(ctx, func(tx *store.Tx) (err error) {
+		if u, err = store.LockUser(ctx, tx, id); err != nil {
+			return err
 		}
-		return nil
-	}
-	l, err := store.LinkByHash(ctx, p.Store, sumOf(secret))
-	return p.usable(l, err, linkSignUp, linkOperator, linkJoin)
-}
-
-// SignUp makes a person with a password and a workspace of their own, of which the person is the owner; with a link to a workspace,
-// also a membership there. The first workspace is the one to show. Errors are safe to show: [toll.CodeBadRequest],
-// [toll.CodeForbidden], [toll.CodeExists] for a login name that is taken, [toll.CodeRateLimited], [toll.CodePasswordsOff].
-func (p *People) SignUp(ctx context.Context, source string, in SignUp) (User, toll.Address, error) {
-	if p.NoPasswords {
-		return User{}, toll.Address{}, errPasswordsOff
-	}
-	login, err := parseLogin(in.Login)
-	if err == nil {
-		err = checkPassword(in.Secret, login)
-	}
-	if err == nil {
-		err = p.MaySignUp(ctx, in.Link)
-	}
-	if err == nil {
-		err = p.limits.signUp(source)
-	}
-	if err != nil {
-		return User{}, toll.Address{}, err
-	}
-	hash, err := p.hash(ctx, in.Secret)
-	if err != nil {
-		return User{}, toll.Address{}, err
-	}
-	first := store.Credential{Kind: Password, Subject: login, Name: login, Secret: hash}
-	return p.insert(ctx, newPerson{name: cleanName(in.Name, login), link: in.Link, first: first})
-}
-
-// newPerson is who signs up, with the first credential.
-type newPerson struct {
-	id         toll.UUID // zero: a new one
-	name, link string
-	first      store.Credential
-	state      string // with which the person came, which is used up; "" for none
-	ends       time.Time
-}
-
-// insert stores a new person with the first credential and the workspaces.
-func (p *People) insert(ctx context.Context, n newPerson) (User, toll.Address, error) {
-	link, first := n.link, n.first
-	now := p.Clock()
-	u := store.User{ID: cmp.Or(n.id, toll.NewTimeUUID(now)), Name: n.name, CreatedAt: now}
-	var w store.Principal
-	var err error
-	if first.Kind == Wallet { // its address is the workspace
-		w.Address, err = toll.ParseAddress(first.Subject)
-	} else {
-		w, err = p.Auth.NewPrincipal("")
-	}
-	if err != nil {
-		return User{}, toll.Address{}, err
-	}
-	first.ID, first.UserID, first.CreatedAt, first.UsedAt = toll.NewTimeUUID(now), u.ID, now, now
-	at := w.Address
-	ctx = p.as(ctx, u.ID)
-	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
-		if n.state != "" {
-			if err := p.claimState(ctx, tx, n.state, n.ends); err != nil {
+		act := store.Act{Act: "person.enabled", Object: id.String()}
+		if u.DisabledAt, in = (time.Time{}), nil; disabled {
+			act.Act, u.DisabledAt = "person.disabled", p.clock()
+			if _, err := store.DeleteBrowserSessions(ctx, tx, id, "", ""); err != nil {
+				return err
+			}
+			if in, err = store.MembershipsOf(ctx, tx, id); err != nil {
 				return err
 			}
 		}
-		u.Operator, at = false, w.Address
-		var acts []store.Act
-		if link != "" {
-			l, err := store.LockLink(ctx, tx, sumOf(link))
-			if err := p.usable(l, err, linkSignUp, linkOperator, linkJoin); err != nil {
-				return err
-			}
-			u.Operator = l.Kind == linkOperator
-			l.UsedAt, l.UsedBy = now, u.ID
-			if err := store.UpdateLink(ctx, tx, l); err != nil {
-				return err
-			}
-			if l.Kind == linkJoin {
-				act, err := p.join(ctx, tx, l, u.ID)
-				if err != nil {
-					return err
-				}
-				acts = append(acts, act)
-				at, _ = toll.ParseAddress(l.Workspace)
-			}
-		}
-		if err := store.InsertUser(ctx, tx, u); err != nil {
-			return err
-		}
-		if err := store.InsertCredential(ctx, tx, first); err != nil {
-			return err
-		}
-		made, err := p.ownWorkspace(ctx, tx, w, u)
-		if err != nil {
-			return err
-		}
-		acts = append(acts, made...)
-		return p.audit(ctx, tx, acts...)
+		return errors.Join(store.UpdateUser(ctx, tx, u), store.AuditAll(ctx, tx, p.clock(), act))
 	})
-	if store.IsUnique(err) {
-		return User{}, toll.Address{}, errTaken
+	for _, m := range in { // jobs end their access tokens
+		if err == nil {
+			err = p.store.Tx(ctx, func(tx *store.Tx) error {
+				_, err := p.auth.EndOf(ctx, tx, m.Workspace, id)
+				return err
+			})
+		}
 	}
-	return userOf(u), at, err
+	return userOf(u), err
 }
 
-// ownWorkspace makes the workspace of a new person.
-func (p *People) ownWorkspace(ctx context.Context, tx *store.Tx, w store.Principal, u store.User) ([]store.Act, error) {
-	if len(w.SealedKey) == 0 {
-		return p.ownWallet(ctx, tx, u.ID, w.Address, u.Operator)
+// userNamed returns the person of an id or a login name. An id comes first: a login name can look like one.
+func userNamed(ctx context.Context, q store.Querier, who string) (id toll.UUID, err error) {
+	if id.UnmarshalText([]byte(who)) == nil {
+		u, err := store.UserByID(ctx, q, id)
+		return u.ID, err
 	}
-	w.Operator = u.Operator
-	if err := store.InsertPrincipal(ctx, tx, w); err != nil {
-		return nil, err
-	}
-	own := store.Membership{Workspace: w.Address, UserID: u.ID, Role: toll.RoleOwner, CreatedAt: u.CreatedAt}
-	return []store.Act{{Workspace: w.Address.Lower(), Act: "workspace.created", Object: w.Address.Lower()}}, store.InsertMembership(ctx, tx, own)
+	c, err := store.CredentialBySubject(ctx, q, Password, strings.ToLower(who))
+	return c.UserID, err
 }
 
-var errTaken = toll.Errorf(toll.CodeExists, "This login name is taken.").WithHint("Choose another one, or sign in.")
+// Sweep deletes codes after a day, links a month after their end, and addresses in the audit log after 90 days. true: there may be more.
+func (p *People) Sweep(ctx context.Context) (bool, error) {
+	const slice = 500
+	now := p.clock()
+	if err := p.store.Tx(ctx, func(tx *store.Tx) error {
+		return errors.Join(store.DropMailCodes(ctx, tx, now.Add(-mailDay)), store.DropLinks(ctx, tx, now.Add(-30*24*time.Hour)),
+			store.DropSessionUses(ctx, tx, now.Add(-useLife)))
+	}); err != nil {
+		return false, err
+	}
+	n, err := store.DropAuditSources(ctx, p.store, now.Add(-90*24*time.Hour), slice)
+	return n == slice, err
+}
 
 // as returns a context whose acts are those of a person, from where the context says already.
-func (p *People) as(ctx context.Context, user toll.UUID) context.Context {
+func as(ctx context.Context, user toll.UUID) context.Context {
 	who := store.ActorOf(ctx)
 	who.Kind, who.ID = "user", user.String()
 	return store.WithActor(ctx, who)
-}
-
-// audit notes acts in the order in which all transactions lock the logs.
-func (p *People) audit(ctx context.Context, tx *store.Tx, acts ...store.Act) error {
-	return store.AuditAll(ctx, tx, p.Clock(), acts...)
 }
 
 // cleanName returns a name as it is shown, or one that is not empty in its place.

@@ -2,19 +2,17 @@ package people
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Proved is what a person proved to have: a mail address or an account of a provider.
-type Proved struct {
+// Proof is what a person proved to have: a mail address or an account of a provider.
+type Proof struct {
 	Kind    string `json:"kind"`    // [Mail], [OIDC] or [Wallet]
 	Subject string `json:"subject"` // unique within the kind
 	Name    string `json:"name"`    // as pages show it
@@ -22,135 +20,136 @@ type Proved struct {
 	Contract bool `json:"contract,omitzero"`
 }
 
-// provedLife is how long a person without an account may take to make one.
-const provedLife = 10 * time.Minute
+// proofLife is how long a person without an account may take to make one.
+const proofLife = 10 * time.Minute
 
-// provedState is a proof that waits for a person to make an account, sealed.
-type provedState struct {
-	Proved
+// proofState is a proof that waits for a person to make an account, sealed.
+type proofState struct {
+	Proof
 	Link string    `json:"link"` // secret of a link that lets the person in
 	Ends time.Time `json:"ends"`
 }
 
-var errProved = toll.Errorf(toll.CodeNotAuthenticated, "This sign-in has ended or was used. Start again.")
+var errProof = toll.Errorf(toll.CodeNotAuthenticated, "This sign-in has ended or was used. Start again.")
 
 // stateText is the base64 of sealed states. Strict refuses bits behind the last byte.
 var stateText = base64.RawURLEncoding.Strict()
 
-// sealState returns what a page keeps, so that nobody can read or change it.
-func (p *People) sealState(s any, use string) (string, error) {
-	text, err := json.Marshal(s)
+// states seals values that pages keep between two requests, so that a browser can neither read nor change them.
+type states struct {
+	Seal, Open func(text, aad []byte) ([]byte, error)
+	clock      func() time.Time
+}
+
+func (s *states) seal(v any, use string) (string, error) {
+	text, err := json.Marshal(v)
 	if err != nil {
 		return "", err
 	}
-	sealed, err := p.Seal(text, []byte("people "+use))
+	sealed, err := s.Seal(text, []byte(use))
 	return stateText.EncodeToString(sealed), err
 }
 
-// openState reads what [People.sealState] made for the same use, and reports whether it did.
-func (p *People) openState(state, use string, s any) bool {
+// open reads into v what [states.seal] sealed for the same use, and reports whether it could.
+func (s *states) open(state, use string, v any) bool {
 	sealed, err := stateText.DecodeString(state)
 	if err != nil {
 		return false
 	}
-	plain, err := p.Open(sealed, []byte("people "+use))
-	return err == nil && json.Unmarshal(plain, s) == nil
+	text, err := s.Open(sealed, []byte(use))
+	return err == nil && json.Unmarshal(text, v) == nil
 }
 
-// claimState returns an error when an open state was used before. It goes by the sealed bytes: the decoder of base64 skips line
-// breaks, so that one state has many texts.
-func (p *People) claimState(ctx context.Context, tx *store.Tx, state string, ends time.Time) error {
+// claim uses up an open state. It hashes the sealed bytes, because line breaks in base64 give one state many texts.
+func (s *states) claim(ctx context.Context, tx *store.Tx, state string, ends time.Time) error {
 	sealed, err := stateText.DecodeString(state)
 	if err != nil {
-		return errProved
+		return errProof
 	}
-	sum := sha256.Sum256(append([]byte("people "), sealed...))
-	first, err := store.ClaimForm(ctx, tx, sum[:], p.Clock(), ends)
+	return claim(ctx, tx, "people "+string(sealed), s.clock(), ends, errProof)
+}
+
+// claim uses up a key until it ends, and returns used for a second use.
+func claim(ctx context.Context, tx *store.Tx, key string, now, ends time.Time, used error) error {
+	first, err := store.ClaimForm(ctx, tx, sumOf(key), now, ends)
 	if err == nil && !first {
-		err = errProved
+		return used
 	}
 	return err
 }
 
-// SignInProved returns the person of what was proved. [store.ErrNotFound] when it is nobody's.
-func (p *People) SignInProved(ctx context.Context, pr Proved) (User, error) {
-	c, err := store.CredentialBySubject(ctx, p.Store, pr.Kind, pr.Subject)
+// Proofs signs people in, and signs them up, with what they proved to have.
+type Proofs struct {
+	store       *store.Store
+	states      *states
+	signUps     *SignUps
+	credentials *Credentials
+}
+
+// SignIn returns the person of a proof. [store.ErrNotFound] when no person has it as a credential.
+func (ps *Proofs) SignIn(ctx context.Context, pr Proof) (toll.Person, error) {
+	c, err := store.CredentialBySubject(ctx, ps.store, pr.Kind, pr.Subject)
 	if err != nil {
-		return User{}, err
+		return toll.Person{}, err
 	}
-	u, err := p.signedIn(ctx, c, true)
+	u, err := ps.credentials.used(ctx, c, true)
 	if errors.Is(err, errSignIn) {
-		err = errProved
+		err = errProof
 	}
 	return u, err
 }
 
-// KeepProved returns the state with which a person who is not known yet makes an account of what they proved. The error is safe to
-// show: [toll.CodeForbidden] where registration is closed.
-func (p *People) KeepProved(ctx context.Context, pr Proved, link string) (state string, err error) {
-	if err := p.MaySignUp(ctx, link); err != nil {
+// Keep returns the state with which a new person signs up with a proof. The error is safe to show: [toll.CodeForbidden] if closed.
+func (ps *Proofs) Keep(ctx context.Context, pr Proof, link string) (state string, err error) {
+	if err := ps.signUps.MaySignUp(ctx, link); err != nil {
 		return "", err
 	}
-	return p.sealState(provedState{pr, link, p.Clock().Add(provedLife)}, "proved")
+	return ps.states.seal(proofState{pr, link, ps.states.clock().Add(proofLife)}, "people proved")
 }
 
-// ReadProved returns what a person proved who makes an account. The error is safe to show.
-func (p *People) ReadProved(state string) (Proved, error) {
-	s, err := p.openProved(state)
-	return s.Proved, err
+// Read returns the proof of a state. The error is safe to show.
+func (ps *Proofs) Read(state string) (Proof, error) {
+	s, err := ps.open(state)
+	return s.Proof, err
 }
 
-func (p *People) openProved(state string) (s provedState, err error) {
-	if !p.openState(state, "proved", &s) || !p.Clock().Before(s.Ends) {
-		return s, errProved
+func (ps *Proofs) open(state string) (s proofState, err error) {
+	if !ps.states.open(state, "people proved", &s) || !ps.states.clock().Before(s.Ends) {
+		return s, errProof
 	}
 	return s, nil
 }
 
-// SignUpProved is [People.SignUp] with what was proved in the place of a password. Errors are safe to show.
-func (p *People) SignUpProved(ctx context.Context, source, state, name string) (User, string, toll.Address, error) {
-	s, err := p.openProved(state)
+// SignUp is [Passwords.SignUp] with the proof of a state in place of a password. Errors are safe to show.
+func (ps *Proofs) SignUp(ctx context.Context, source, state, name string) (toll.Person, string, toll.Address, error) {
+	s, err := ps.open(state)
 	if err == nil {
-		err = p.MaySignUp(ctx, s.Link)
-	}
-	if err == nil {
-		err = p.limits.signUp(source)
+		err = ps.signUps.admit(ctx, source, s.Link)
 	}
 	if err != nil {
-		return User{}, "", toll.Address{}, err
+		return toll.Person{}, "", toll.Address{}, err
 	}
 	first := store.Credential{Kind: s.Kind, Subject: s.Subject, Name: s.Name}
-	u, at, err := p.insert(ctx, newPerson{name: cleanName(name, "A person"), link: s.Link, first: first, state: state, ends: s.Ends})
+	u, at, err := ps.signUps.insert(ctx, newPerson{name: cleanName(name, "A person"), link: s.Link, first: first, state: state, ends: s.Ends})
 	if errors.Is(err, errTaken) {
-		err = errProved // it has an account meanwhile
+		err = errProof // it has an account meanwhile
 	}
 	return u, s.Kind, at, err
 }
 
-// ConfirmProved notes that a person proved once more what they have. The error is safe to show.
-func (p *People) ConfirmProved(ctx context.Context, user toll.UUID, pr Proved) error {
-	c, err := store.CredentialBySubject(ctx, p.Store, pr.Kind, pr.Subject)
+// Confirm records that a person proved a credential once more. The error is safe to show.
+func (ps *Proofs) Confirm(ctx context.Context, user toll.UUID, pr Proof) error {
+	c, err := store.CredentialBySubject(ctx, ps.store, pr.Kind, pr.Subject)
 	if err == nil && c.UserID != user {
 		err = store.ErrNotFound
 	}
 	if err == nil {
-		_, err = p.signedIn(ctx, c, false)
+		_, err = ps.credentials.used(ctx, c, false)
 	}
 	return store.NotFoundAs(err, toll.Errorf(toll.CodeNotAuthenticated, "%s is not yours here.", pr.Name))
 }
 
-// AddProved makes what was proved a credential of a person. Errors: [toll.CodeExists] when it is somebody's.
-func (p *People) AddProved(ctx context.Context, user toll.UUID, pr Proved) error {
-	return p.add(ctx, user, store.Credential{Kind: pr.Kind, Subject: pr.Subject, Name: pr.Name})
-}
-
-// Has returns which kinds of credentials a person can use.
-func (p *People) Has(ctx context.Context, user toll.UUID) (kinds []string, err error) {
-	rows, err := store.CredentialsOf(ctx, p.Store, user)
-	for _, c := range rows {
-		if !slices.Contains(kinds, c.Kind) && !(p.NoPasswords && c.Kind == Password) {
-			kinds = append(kinds, c.Kind)
-		}
-	}
-	return kinds, err
+// Add makes a proof a credential of a person. Errors: [toll.CodeExists] when it is a credential already.
+func (ps *Proofs) Add(ctx context.Context, user toll.UUID, pr Proof) error {
+	return ps.credentials.add(ctx, user, store.Credential{Kind: pr.Kind, Subject: pr.Subject, Name: pr.Name})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"log/slog"
 	"net/url"
 	"strings"
 	"time"
@@ -35,14 +36,13 @@ type Signed struct {
 // InTerminal reports whether the session was made for a terminal: its person proves a credential by a call, and not on a page.
 func (s *Signed) InTerminal() bool { return len(s.row.Data) == 0 }
 
-// Keep names the session among those of its person, for [People.RemoveCredential].
+// Keep names the session among those of its person, for [Credentials.Remove].
 func (s *Signed) Keep() string { return s.row.Token }
 
 // errSession is the one answer to a session that is unknown, over, or of a person who may not sign in.
 var errSession = toll.Errorf(toll.CodeNotAuthenticated, "This session has ended, or is not one of this service.").WithHint("Sign in again.")
 
-// CookieName is how browsers name the cookie with the session of a person on a service at a public address. The cookies of one port
-// go to all ports of a host, so the name has the port.
+// CookieName returns the name of the session cookie. It has the port: all ports of a host share cookies.
 func CookieName(public *url.URL) string {
 	switch {
 	case public.Scheme == "https":
@@ -53,23 +53,23 @@ func CookieName(public *url.URL) string {
 	return "session"
 }
 
-// OpenToken returns the session of a text that begins with [TokenPrefix]. Errors: [toll.CodeNotAuthenticated].
-func (p *People) OpenToken(ctx context.Context, text string) (*Signed, error) {
-	s, err := p.openSession(ctx, terminalToken(text))
-	if err == nil && !s.InTerminal() {
-		err = errSession
-	}
-	return s, err
+// Sessions opens, lists and ends sessions of people.
+type Sessions struct {
+	store     *store.Store
+	clock     func() time.Time
+	log       *slog.Logger
+	limits    *limits
+	passwords *Passwords
 }
 
-// OpenCookie returns the session of the value of the cookie of a browser. Errors: [toll.CodeNotAuthenticated], for the session of an
-// API key as well.
-func (p *People) OpenCookie(ctx context.Context, value string) (*Signed, error) {
-	s, err := p.openSession(ctx, Hashed(value))
-	if err == nil && s.InTerminal() {
-		err = errSession
-	}
-	return s, err
+// OpenToken returns the session of a text that begins with [TokenPrefix]. Errors: [toll.CodeNotAuthenticated].
+func (ss *Sessions) OpenToken(ctx context.Context, text string) (*Signed, error) {
+	return ss.open(ctx, terminalToken(text), true)
+}
+
+// OpenCookie returns the session of a cookie of a browser. Errors: [toll.CodeNotAuthenticated], also for a session in a terminal.
+func (ss *Sessions) OpenCookie(ctx context.Context, value string) (*Signed, error) {
+	return ss.open(ctx, Hashed(value), false)
 }
 
 // Hashed is how the library of browser sessions stores a token.
@@ -81,21 +81,25 @@ func Hashed(token string) string {
 // terminalToken is [Hashed] for a terminal: a token of one kind never opens a session of the other.
 func terminalToken(text string) string { return Hashed("terminal " + text) }
 
-func (p *People) openSession(ctx context.Context, token string) (*Signed, error) {
-	row, err := store.BrowserSessionByToken(ctx, p.Store, token)
-	if err == nil && (row.UserID.IsZero() || !p.Clock().Before(row.ExpiresAt)) {
+func (ss *Sessions) open(ctx context.Context, token string, inTerminal bool) (*Signed, error) {
+	row, err := store.BrowserSessionByToken(ctx, ss.store, token)
+	if err == nil && (row.UserID.IsZero() || !ss.clock().Before(row.ExpiresAt) || inTerminal != (len(row.Data) == 0)) {
 		err = store.ErrNotFound
 	}
 	if err != nil {
 		return nil, store.NotFoundAs(err, errSession)
 	}
-	u, err := p.User(ctx, row.UserID)
+	u, err := readUser(ctx, ss.store, row.UserID)
 	if err != nil {
 		return nil, store.NotFoundAs(err, errSession)
 	}
+	return signed(u, row), nil
+}
+
+func signed(u toll.Person, row store.BrowserSession) *Signed {
 	s := &Signed{Person: u, Session: sessionOf(row), row: row}
 	s.Session.Current = true
-	return s, nil
+	return s
 }
 
 func sessionOf(s store.BrowserSession) toll.Session {
@@ -105,57 +109,50 @@ func sessionOf(s store.BrowserSession) toll.Session {
 	}
 }
 
-// Begin begins a session in a terminal for a person who proved a password; agent is what the program says it is. The text is there
-// once.
-func (p *People) Begin(ctx context.Context, u toll.Person, agent string) (text string, s *Signed, err error) {
+// Begin begins a session in a terminal after a password was proved, and returns its token. agent is the name of the program.
+func (ss *Sessions) Begin(ctx context.Context, u toll.Person, agent string) (text string, s *Signed, err error) {
 	secret, _ := newSecret()
 	text = TokenPrefix + secret
-	now := p.Clock()
+	now := ss.clock()
 	agent = plain.Name(agent)
 	agent = strings.ToValidUTF8(agent[:min(len(agent), mostAgent)], "")
 	row := store.BrowserSession{
 		Token: terminalToken(text), Data: []byte{}, ExpiresAt: now.Add(terminalLife), UserID: u.ID, ID: toll.NewUUID(), Agent: agent,
 		Since: now, UsedAt: now, Proof: Password, ProvedAt: now,
 	}
-	err = p.Store.Tx(ctx, func(tx *store.Tx) error { return store.InsertBrowserSession(ctx, tx, row, now) })
-	s = &Signed{Person: u, Session: sessionOf(row), row: row}
-	s.Session.Current = true
-	return text, s, err
+	err = ss.store.Tx(ctx, func(tx *store.Tx) error { return store.InsertBrowserSession(ctx, tx, row, now) })
+	return text, signed(u, row), err
 }
 
-// ProveSession notes in a session in a terminal that its person proved the password once more. Errors: those of [People.Prove],
-// [toll.CodeBadRequest] for the session of a browser.
-func (p *People) ProveSession(ctx context.Context, s *Signed, password string) error {
+// Prove checks the password in a session in a terminal. Errors: those of [Passwords.Prove], [toll.CodeBadRequest] for a browser.
+func (ss *Sessions) Prove(ctx context.Context, s *Signed, password string) error {
 	if !s.InTerminal() {
 		return toll.Errorf(toll.CodeBadRequest, "A browser proves a credential on the page /confirm.")
 	}
-	if err := p.Prove(ctx, s.Person.ID, password); err != nil {
+	if err := ss.passwords.Prove(ctx, s.Person.ID, password); err != nil {
 		return err
 	}
-	s.row.Proof, s.row.ProvedAt = Password, p.Clock()
-	err := p.Store.Tx(ctx, func(tx *store.Tx) error { return store.UpdateBrowserSession(ctx, tx, s.row) })
-	s.Session = sessionOf(s.row)
-	s.Session.Current = true
+	s.row.Proof, s.row.ProvedAt = Password, ss.clock()
+	err := ss.store.Tx(ctx, func(tx *store.Tx) error { return store.UpdateBrowserSession(ctx, tx, s.row) })
+	*s = *signed(s.Person, s.row)
 	return err
 }
 
-// Fresh returns nil when a person proved a credential a short time ago. A code by mail is no such proof. Errors:
-// [toll.CodeProofNeeded].
-func (p *People) Fresh(proof string, at time.Time) error {
-	if proof == Mail || p.Clock().Sub(at) >= FreshTime {
+// Recent returns nil for a proof within [FreshTime], other than a code by mail. Errors: [toll.CodeProofNeeded].
+func (ss *Sessions) Recent(proof string, at time.Time) error {
+	if proof == Mail || ss.clock().Sub(at) >= FreshTime {
 		return toll.NewError(toll.CodeProofNeeded)
 	}
 	return nil
 }
 
-// In returns the person of a session as a caller in a workspace. Errors: [toll.CodeWrongWorkspace] for one that the person is not in,
-// the same as for one that does not exist.
-func (p *People) In(ctx context.Context, s *Signed, workspace string) (auth.Caller, error) {
+// In returns the person of a session as a caller in a workspace. Errors: [toll.CodeWrongWorkspace], also for an unknown workspace.
+func (ss *Sessions) In(ctx context.Context, s *Signed, workspace string) (auth.Caller, error) {
 	at, err := toll.ParseAddress(workspace)
 	if err != nil {
 		return auth.Caller{}, errWorkspace
 	}
-	m, err := store.MembershipOf(ctx, p.Store, at, s.Person.ID)
+	m, err := store.MembershipOf(ctx, ss.store, at, s.Person.ID)
 	if err != nil {
 		return auth.Caller{}, store.NotFoundAs(err, errWorkspace)
 	}
@@ -163,21 +160,20 @@ func (p *People) In(ctx context.Context, s *Signed, workspace string) (auth.Call
 		return auth.Caller{}, errEnded
 	}
 	c := auth.Caller{Address: at, UserID: s.Person.ID, Rights: m.Role.Rights(), MadeBy: toll.MadeByUser}
-	p.NoteUse(ctx, s.row.ID, at)
+	ss.NoteUse(ctx, s.row.ID, at)
 	return c, nil
 }
 
-// NoteUse notes that a session was used in a workspace, once a minute. A use that cannot be written is in the log alone: the call may be
-// one that only reads, and [People.EndSessionsOf] ends the access of sessions without a note too.
-func (p *People) NoteUse(ctx context.Context, session string, workspace toll.Address) {
-	if !p.limits.uses.Take(session+workspace.Lower(), 1, time.Since(p.limits.began)).OK {
+// NoteUse notes a use of a session in a workspace once a minute. It only logs a failure: [Members.EndSessions] does not need the note.
+func (ss *Sessions) NoteUse(ctx context.Context, session string, workspace toll.Address) {
+	if !ss.limits.uses.Take(session+workspace.Lower(), 1, time.Since(ss.limits.began)).OK {
 		return
 	}
-	err := p.Store.Tx(ctx, func(tx *store.Tx) error {
-		return store.PutSessionUse(ctx, tx, store.SessionUse{Session: session, Workspace: workspace, UsedAt: p.Clock()})
+	err := ss.store.Tx(ctx, func(tx *store.Tx) error {
+		return store.PutSessionUse(ctx, tx, store.SessionUse{Session: session, Workspace: workspace, UsedAt: ss.clock()})
 	})
 	if err != nil {
-		p.Log.WarnContext(ctx, "the use of a session in a workspace was not noted", "workspace", workspace, "error", err.Error())
+		ss.log.WarnContext(ctx, "the use of a session in a workspace was not noted", "workspace", workspace, "error", err.Error())
 	}
 }
 
@@ -186,70 +182,28 @@ var errEnded = toll.Errorf(toll.CodeWrongWorkspace, "An owner or an admin of the
 var errWorkspace = toll.Errorf(toll.CodeWrongWorkspace, "X-Current-Org-Id must name a workspace that you are a member of.").
 	WithHint("GET /api/v1/organizations lists yours.")
 
-// Organizations lists the workspaces of a person, the oldest membership first.
-func (p *People) Organizations(ctx context.Context, user toll.UUID) ([]toll.Organization, error) {
-	all, err := p.Workspaces(ctx, user)
-	return store.Mapped(all, func(w Workspace) toll.Organization {
-		return toll.Organization{ID: w.Address.Lower(), Name: w.Name, Role: string(w.Role)}
-	}), err
+// List returns the sessions of a person that go on, newest first.
+func (ss *Sessions) List(ctx context.Context, user toll.UUID) ([]toll.Session, error) {
+	rows, err := store.BrowserSessionsOf(ctx, ss.store, user, ss.clock())
+	return store.Mapped(rows, sessionOf), err
 }
 
-// Manned reports whether a workspace has people. One without is managed by its operator, with API keys.
-func (p *People) Manned(ctx context.Context, q store.Querier, workspace toll.Address) (bool, error) {
-	return store.AnyMember(ctx, q, workspace)
+// Page is a part of [Sessions.List].
+func (ss *Sessions) Page(ctx context.Context, user toll.UUID, page store.Page) (store.List[toll.Session], error) {
+	rows, err := store.BrowserSessionList(ctx, ss.store, user, ss.clock(), page)
+	return store.Map(rows, sessionOf), err
 }
 
-// SessionsOf lists the sessions in which a member used the workspace of the caller, who manages that member, with the last use there.
-// Errors: [toll.CodePersonNotFound], [toll.CodeForbidden], [toll.CodeRightMissing].
-func (p *People) SessionsOf(ctx context.Context, c auth.Caller, user toll.UUID, page store.Page) (all store.List[toll.Session], err error) {
-	var m store.Membership
-	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
-		m, err = p.managesMember(ctx, tx, c, user)
+// End ends one session of a person. Errors: [toll.CodePersonNotFound].
+func (ss *Sessions) End(ctx context.Context, user toll.UUID, id string) error {
+	if id == "" {
+		return toll.NewError(toll.CodePersonNotFound)
+	}
+	return ss.store.Tx(ctx, func(tx *store.Tx) error {
+		n, err := store.DeleteBrowserSessions(ctx, tx, user, id, "")
+		if err == nil && n == 0 {
+			err = toll.NewError(toll.CodePersonNotFound)
+		}
 		return err
 	})
-	if err != nil {
-		return all, err
-	}
-	rows, err := store.MemberSessionList(ctx, p.Store, m, p.Clock(), page)
-	if err != nil {
-		return all, err
-	}
-	for i := range rows.Items {
-		use, err := store.SessionUseOf(ctx, p.Store, rows.Items[i].ID, c.Address)
-		if err != nil {
-			return all, err
-		}
-		rows.Items[i].UsedAt = use.UsedAt
-	}
-	return store.Map(rows, sessionOf), nil
-}
-
-// EndSessionsOf ends the access of all sessions of a member to the workspace of the caller, and returns how many were used there. The
-// person signs in again, and stays signed in elsewhere. Errors: those of [People.SessionsOf].
-func (p *People) EndSessionsOf(ctx context.Context, c auth.Caller, user toll.UUID) (n int64, err error) {
-	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
-		m, err := p.managesMember(ctx, tx, c, user)
-		if err != nil {
-			return err
-		}
-		ended, err := store.MemberSessionList(ctx, tx, m, p.Clock(), store.Page{Number: 1, Size: 1})
-		if err != nil {
-			return err
-		}
-		n, m.SessionsFrom = ended.Total, p.Clock()
-		if err := store.UpdateMembership(ctx, tx, m); err != nil {
-			return err
-		}
-		return p.audit(ctx, tx, store.Act{Workspace: c.Address.Lower(), Act: "session.ended", Object: user.String()})
-	})
-	return n, err
-}
-
-// managesMember returns a member, locked, whom a caller may change.
-func (p *People) managesMember(ctx context.Context, tx *store.Tx, c auth.Caller, user toll.UUID) (store.Membership, error) {
-	m, err := store.LockMembership(ctx, tx, c.Address, user)
-	if err != nil {
-		return m, store.NotFoundAs(err, errNoMember)
-	}
-	return m, p.manages(ctx, tx, c, m.Role)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -63,10 +64,20 @@ var (
 			WithHint("Sign in as one of them, and add the wallet on your account.")
 )
 
-// BeginWallet returns what a wallet is to sign. Errors are safe to show: [toll.CodeBadAddress], [toll.CodeForbidden] for the address of
-// a workspace whose key the service holds, [toll.CodeRateLimited].
-func (p *People) BeginWallet(ctx context.Context, source, address string, f WalletFor) (WalletText, error) {
-	if err := take(p.limits.tries, p.limits.began, source); err != nil {
+// Wallets checks what wallets sign.
+type Wallets struct {
+	store     *store.Store
+	auth      *auth.Auth
+	states    *states
+	limits    *limits
+	publicURL string
+	accepts   func(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) // nil: no chain
+}
+
+// Begin returns the text for a wallet to sign. Errors are safe to show: [toll.CodeBadAddress], [toll.CodeRateLimited],
+// [toll.CodeForbidden] for a workspace whose key the service holds.
+func (ws *Wallets) Begin(ctx context.Context, source, address string, f WalletFor) (WalletText, error) {
+	if err := ws.limits.attempt(source); err != nil {
 		return WalletText{}, err
 	}
 	at, err := toll.ParseAddress(address)
@@ -74,16 +85,16 @@ func (p *People) BeginWallet(ctx context.Context, source, address string, f Wall
 		err = toll.NewError(toll.CodeBadAddress)
 	}
 	if err == nil {
-		err = p.signsIn(ctx, p.Store, at)
+		err = signsIn(ctx, ws.store, at)
 	}
 	if err != nil {
 		return WalletText{}, err
 	}
-	u, err := url.Parse(p.PublicURL)
+	u, err := url.Parse(ws.publicURL)
 	if err != nil {
 		return WalletText{}, err
 	}
-	now := p.Clock()
+	now := ws.states.clock()
 	s := walletState{WalletFor: f, Address: at, Ends: now.Add(walletLife)}
 	statement := textSignIn
 	switch {
@@ -92,35 +103,34 @@ func (p *People) BeginWallet(ctx context.Context, source, address string, f Wall
 	case f.Proves:
 		statement = textProve
 	}
-	env := p.Auth.Environment()
+	env := ws.auth.Environment()
 	info := x402.SignInInfo{
-		Domain: u.Host, URI: p.PublicURL, Version: "1", Nonce: rand.Text(), IssuedAt: x402.SignInTime(now),
+		Domain: u.Host, URI: ws.publicURL, Version: "1", Nonce: rand.Text(), IssuedAt: x402.SignInTime(now),
 		ExpirationTime: x402.SignInTime(s.Ends), Statement: statement,
 	}
 	s.Text = x402.NewSignIn(info, x402.SignInChain{ChainID: env.Network(), Type: x402.TypeEIP191}, at).Text()
-	state, err := p.sealState(s, "wallet")
+	state, err := ws.states.seal(s, "people wallet")
 	return WalletText{at, s.Text, state}, err
 }
 
-// ReadWallet returns what a text was for, and the text, without a signature. The error is safe to show.
-func (p *People) ReadWallet(state string) (WalletFor, WalletText, error) {
-	s, err := p.openWallet(state)
+// Read returns what a text was for, and the text, without a signature. The error is safe to show.
+func (ws *Wallets) Read(state string) (WalletFor, WalletText, error) {
+	s, err := ws.open(state)
 	return s.WalletFor, WalletText{s.Address, s.Text, state}, err
 }
 
-func (p *People) openWallet(state string) (s walletState, err error) {
-	if !p.openState(state, "wallet", &s) || !p.Clock().Before(s.Ends) {
-		return s, errProved
+func (ws *Wallets) open(state string) (s walletState, err error) {
+	if !ws.states.open(state, "people wallet", &s) || !ws.states.clock().Before(s.Ends) {
+		return s, errProof
 	}
 	return s, nil
 }
 
-// FinishWallet checks a signature: of the key of the address, else code of the account is asked (ERC-1271), each time. A text
-// counts once. Errors are safe to show, but for those with status 503.
-func (p *People) FinishWallet(ctx context.Context, source, state, signature string) (f WalletFor, pr Proved, err error) {
-	s, err := p.openWallet(state)
+// Finish checks a signature by the key or the code (ERC-1271) of the account, once. Errors below status 503 are safe to show.
+func (ws *Wallets) Finish(ctx context.Context, source, state, signature string) (f WalletFor, pr Proof, err error) {
+	s, err := ws.open(state)
 	if err == nil {
-		err = take(p.limits.tries, p.limits.began, source)
+		err = ws.limits.attempt(source)
 	}
 	if err != nil {
 		return s.WalletFor, pr, err
@@ -133,36 +143,35 @@ func (p *People) FinishWallet(ctx context.Context, source, state, signature stri
 	digest := evm.PersonalDigest(s.Text)
 	contract := false
 	if signer, err := evm.Recover(digest, raw); err != nil || signer != s.Address {
-		if contract, err = p.signedByCode(ctx, s.Address, digest, raw); err != nil {
+		if contract, err = ws.signedByCode(ctx, s.Address, digest, raw); err != nil {
 			return f, pr, err
 		}
 	}
-	err = p.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := p.signsIn(ctx, tx, s.Address); err != nil {
+	err = ws.store.Tx(ctx, func(tx *store.Tx) error {
+		if err := signsIn(ctx, tx, s.Address); err != nil {
 			return err
 		}
-		return p.claimState(ctx, tx, state, s.Ends)
+		return ws.states.claim(ctx, tx, state, s.Ends)
 	})
-	return f, Proved{Kind: Wallet, Subject: s.Address.Lower(), Name: s.Address.String(), Contract: contract}, err
+	return f, Proof{Kind: Wallet, Subject: s.Address.Lower(), Name: s.Address.String(), Contract: contract}, err
 }
 
-func (p *People) signedByCode(ctx context.Context, at toll.Address, digest [32]byte, signature []byte) (bool, error) {
+func (ws *Wallets) signedByCode(ctx context.Context, at toll.Address, digest [32]byte, signature []byte) (bool, error) {
 	switch {
 	case evm.Wrapped(signature):
 		return false, toll.Errorf(toll.CodeNotAuthenticated, "This account is not on the chain yet (ERC-6492). Deploy it first.")
-	case p.Accepts == nil:
+	case ws.accepts == nil:
 		return false, errNoChain
 	}
-	yes, err := p.Accepts(ctx, at, digest, signature)
+	yes, err := ws.accepts(ctx, at, digest, signature)
 	if err == nil && !yes {
 		err = errWallet
 	}
 	return yes, err
 }
 
-// signsIn returns nil when the key of an address may sign somebody in: not that of a workspace whose key the service holds, else
-// whoever exported it once could sign in for ever.
-func (p *People) signsIn(ctx context.Context, q store.Querier, at toll.Address) error {
+// signsIn refuses a workspace whose key the service holds: an exported key would sign in for ever.
+func signsIn(ctx context.Context, q store.Querier, at toll.Address) error {
 	w, err := store.PrincipalByAddress(ctx, q, at)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -173,17 +182,16 @@ func (p *People) signsIn(ctx context.Context, q store.Querier, at toll.Address) 
 	return err
 }
 
-// ownWallet makes a person the owner of the workspace of a wallet that they proved, which is made if it is not there. Nobody joins one
-// that has people in this way. It returns what the audit log is to say.
-func (p *People) ownWallet(ctx context.Context, tx *store.Tx, user toll.UUID, at toll.Address, operator bool) ([]store.Act, error) {
+// ownWallet makes a person the owner of the workspace of a proved wallet, unless it has other members. It returns acts for the audit log.
+func ownWallet(ctx context.Context, tx *store.Tx, now time.Time, user toll.UUID, at toll.Address, operator bool) ([]store.Act, error) {
 	act := "workspace.claimed"
 	err := store.LockPrincipal(ctx, tx, at) // of two who come at once one is first
 	if errors.Is(err, store.ErrNotFound) {
 		act = "workspace.created"
-		err = store.InsertPrincipal(ctx, tx, store.Principal{Address: at, CreatedAt: p.Clock(), Operator: operator})
+		err = store.InsertPrincipal(ctx, tx, store.Principal{Address: at, CreatedAt: now, Operator: operator})
 	}
 	if err == nil {
-		err = p.signsIn(ctx, tx, at)
+		err = signsIn(ctx, tx, at)
 	}
 	if err != nil {
 		return nil, err
@@ -198,6 +206,6 @@ func (p *People) ownWallet(ctx context.Context, tx *store.Tx, user toll.UUID, at
 	if len(in) > 0 {
 		return nil, errOwned
 	}
-	m := store.Membership{Workspace: at, UserID: user, Role: toll.RoleOwner, CreatedAt: p.Clock()}
+	m := store.Membership{Workspace: at, UserID: user, Role: toll.RoleOwner, CreatedAt: now}
 	return []store.Act{{Workspace: at.Lower(), Act: act, Object: at.Lower()}}, store.InsertMembership(ctx, tx, m)
 }

@@ -59,4 +59,4 @@ func PeoplePages(s *Server) ([]api.Page, error) {
 }
 
 // RefusePasswords turns passwords off or on, as another start would.
-func RefusePasswords(s *Server, off bool) { s.people.NoPasswords = off }
+func RefusePasswords(s *Server, off bool) { s.people.Credentials.NoPasswords = off }

@@ -49,8 +49,8 @@ func (s *Server) operation(ctx context.Context) (o web.Operation, err error) {
 	}
 	o.Limits = append(o.Limits,
 		web.Limit{Name: "Release", Text: cmp.Or(s.cfg.Release, "unknown")}, web.Limit{Name: "Database", Text: string(s.base.store.Engine())},
-		web.Limit{Name: "Address", Text: s.PublicURL()}, web.Limit{Name: "Sign-up", Text: string(s.people.Registration)},
-		web.Limit{Name: "Passwords", Text: map[bool]string{true: "off (--no-passwords)", false: "taken"}[s.people.NoPasswords]},
+		web.Limit{Name: "Address", Text: s.PublicURL()}, web.Limit{Name: "Sign-up", Text: string(s.people.SignUps.Registration)},
+		web.Limit{Name: "Passwords", Text: map[bool]string{true: "off (--no-passwords)", false: "taken"}[s.people.Credentials.NoPasswords]},
 		web.Limit{Name: "Mails", Text: cmp.Or(s.cfg.Mail.From, "none: no mail server is set (--smtp-url)")}, web.Limit{Name: "Look", Text: s.cfg.Brand.Text()},
 	)
 	each("Calls of a key", s.cfg.RateLimitKey, "a second")

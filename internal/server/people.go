@@ -20,7 +20,7 @@ func (s *Server) acceptsByCode() func(context.Context, toll.Address, [32]byte, [
 // FirstLink returns the address with which the first person signs up, who is an operator: once, within a day. "" when somebody has
 // signed up. Links of earlier starts end.
 func (s *Server) FirstLink(ctx context.Context) (string, error) {
-	secret, err := s.people.FirstLink(ctx)
+	secret, err := s.people.Links.First(ctx)
 	if secret == "" || err != nil {
 		return "", err
 	}
@@ -29,13 +29,13 @@ func (s *Server) FirstLink(ctx context.Context) (string, error) {
 
 // SignUpLink returns an address with which one person signs up where registration is by invitation.
 func (s *Server) SignUpLink(ctx context.Context) (string, error) {
-	path, _, err := s.people.LocalLink(ctx, "")
+	path, _, err := s.people.Links.Local(ctx, "")
 	return s.PublicURL() + path, err
 }
 
 // RecoverLink returns an address with which the person of a login name chooses a new password, once, within an hour.
 func (s *Server) RecoverLink(ctx context.Context, login string) (string, error) {
-	path, _, err := s.people.LocalLink(ctx, login)
+	path, _, err := s.people.Links.Local(ctx, login)
 	return s.PublicURL() + path, err
 }
 
@@ -45,7 +45,7 @@ func (s *Server) RecoverLink(ctx context.Context, login string) (string, error) 
 func (s *Server) LocalPerson(ctx context.Context, name, login, password string, req KeyRequest) (toll.APIKey, error) {
 	const source = "127.0.0.1"
 	var at toll.Address
-	u, err := s.people.SignIn(ctx, source, login, password)
+	u, err := s.people.Passwords.SignIn(ctx, source, login, password)
 	if err == nil {
 		var in []people.Workspace
 		if in, err = s.people.Workspaces(ctx, u.ID); err == nil && len(in) == 0 {
@@ -57,12 +57,12 @@ func (s *Server) LocalPerson(ctx context.Context, name, login, password string, 
 	} else {
 		in := people.SignUp{Name: name, Login: login, Secret: password}
 		if req.Operator {
-			if in.Link, err = s.people.FirstLink(ctx); err != nil {
+			if in.Link, err = s.people.Links.First(ctx); err != nil {
 				return toll.APIKey{}, err
 			}
 		}
-		if _, at, err = s.people.SignUp(ctx, source, in); err == nil {
-			err = s.people.Rename(ctx, auth.Caller{Address: at}, name+"'s workspace")
+		if _, at, err = s.people.Passwords.SignUp(ctx, source, in); err == nil {
+			err = s.people.Members.Rename(ctx, auth.Caller{Address: at}, name+"'s workspace")
 		}
 	}
 	if err != nil {

@@ -145,7 +145,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.events = events.New(events.Config{
 		Store: base.store, Ledger: s.ledger, Settlements: s.facilitator.Settlements, Permission: s.facilitator.Tokens.Get,
 		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
-		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log, Mail: s.people, PublicURL: s.PublicURL(),
+		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log, Mail: s.people.Notices, PublicURL: s.PublicURL(),
 		Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },
 	})
 	s.oauth = s.newOAuth()
@@ -195,7 +195,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Name: "refusals.write", Every: facilitator.RefusalsEvery, Turn: jobs.Do(s.facilitator.WriteRefusals), End: s.facilitator.WriteRefusals,
 	})
 	s.jobs.Start(s.events.Loops()...)
-	s.jobs.Start(s.people.Loops()...)
+	s.jobs.Start(s.people.Notices.Loops()...)
 	return s, nil
 }
 

@@ -17,7 +17,7 @@ func memberPage() areaPage {
 
 // member returns the person of the page, whom the visitor may manage. It has answered when ok is false.
 func member(v *visit) (m toll.Member, ok bool) {
-	all, err := v.w.People.Members(v.ctx(), v.person.Address)
+	all, err := v.w.People.Members.List(v.ctx(), v.person.Address)
 	if v.failed("member", err) {
 		return m, false
 	}
@@ -43,7 +43,7 @@ func showMember(v *visit) {
 		v.sheet(nameOf(m.Name), s)
 		return
 	}
-	open, err := v.w.People.SessionsOf(v.ctx(), v.person.Caller, m.UserID, store.Page{Size: mostRows})
+	open, err := v.w.People.Members.Sessions(v.ctx(), v.person.Caller, m.UserID, store.Page{Size: mostRows})
 	if v.failed("member", err) {
 		return
 	}
@@ -94,11 +94,11 @@ func changeMember(v *visit) {
 		return
 	}
 	v.finish(func() (outcome, error) {
-		out, p, who := outcome{To: v.to("members", m.UserID.String())}, v.w.People, v.person.Caller
+		out, in, who := outcome{To: v.to("members", m.UserID.String())}, v.w.People.Members, v.person.Caller
 		switch v.form.Get("act") {
 		case "role":
 			out.Done = "The role is changed."
-			_, err := p.ChangeMember(v.ctx(), who, m.UserID, people.MemberChange{Role: new(toll.Role(v.form.Get("role")))})
+			_, err := in.Change(v.ctx(), who, m.UserID, people.MemberChange{Role: new(toll.Role(v.form.Get("role")))})
 			return out, err
 		case "limit":
 			cents, err := cents(v, "limit")
@@ -109,14 +109,14 @@ func changeMember(v *visit) {
 			if out.Done = "The spending limit is set."; v.text("limit") == "" {
 				out.Done, limit = "The spending limit is taken away.", toll.Clear[toll.Cents]()
 			}
-			_, err = p.ChangeMember(v.ctx(), who, m.UserID, people.MemberChange{SpendLimit: limit})
+			_, err = in.Change(v.ctx(), who, m.UserID, people.MemberChange{SpendLimit: limit})
 			return out, err
 		case "sessions":
-			n, err := p.EndSessionsOf(v.ctx(), who, m.UserID)
+			n, err := in.EndSessions(v.ctx(), who, m.UserID)
 			out.Done = count(n, "session") + " ended."
 			return out, err
 		case "remove":
-			removed, err := p.Remove(v.ctx(), who, m.UserID, v.form.Get("keep") != "")
+			removed, err := in.Remove(v.ctx(), who, m.UserID, v.form.Get("keep") != "")
 			return outcome{To: v.to("members"), Done: plain.Name(m.Name) + " is removed." + removedWith(removed)}, err
 		}
 		return out, toll.NewError(toll.CodeBadRequest)

@@ -36,7 +36,7 @@ func noticePages() []areaPage {
 // mailed returns the mail addresses that the visitor proved, with the ids of their credentials, and the webhook that sends mails to
 // one of them, nil for none. It has answered when ok is false.
 func mailed(v *visit) (addresses []option, ids []toll.UUID, hook *toll.Webhook, ok bool) {
-	all, err := v.w.People.Credentials(v.ctx(), v.person.User.ID)
+	all, err := v.w.People.Credentials.List(v.ctx(), v.person.User.ID)
 	if v.failed("list of credentials", err) {
 		return nil, nil, nil, false
 	}
@@ -62,7 +62,7 @@ func askNotices(v *visit) {
 	switch {
 	case !ok:
 		return
-	case !v.w.People.HasMail():
+	case !v.w.People.Notices.HasMail():
 		s.Note = "This service sends no mail: its operator has set no mail server."
 	case len(addresses) == 0:
 		s.Note = "You have proved no mail address yet. Add one under Your account."

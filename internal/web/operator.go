@@ -186,10 +186,10 @@ func showOperation(v *visit) {
 
 // ownMails are the mail addresses that the visitor proved, where the service sends mails.
 func ownMails(v *visit) (out []option, err error) {
-	if !v.w.People.HasMail() {
+	if !v.w.People.Notices.HasMail() {
 		return nil, nil
 	}
-	all, err := v.w.People.Credentials(v.ctx(), v.person.User.ID)
+	all, err := v.w.People.Credentials.List(v.ctx(), v.person.User.ID)
 	for _, c := range all {
 		if c.Kind == people.Mail {
 			out = append(out, option{Value: c.Name, Text: plain.Name(c.Name)})
@@ -299,7 +299,7 @@ func testMail(v *visit) error {
 		return oneFault("to", "must be one of your addresses")
 	}
 	name := v.w.brand.name
-	err = v.w.People.SendMail(v.ctx(), toll.NewUUID(), v.form.Get("to"), "A test mail of "+name, name+" at "+v.w.PublicURL+" can send mails.\n")
+	err = v.w.People.Notices.SendMail(v.ctx(), toll.NewUUID(), v.form.Get("to"), "A test mail of "+name, name+" at "+v.w.PublicURL+" can send mails.\n")
 	if err != nil {
 		return toll.Errorf(toll.CodeBadRequest, "The mail was not sent: %s.", plain.Name(err.Error()))
 	}

@@ -58,15 +58,15 @@ func (w *Web) SignUp() http.Handler {
 		in := people.SignUp{
 			Name: v.form.Get("name"), Login: v.form.Get("login"), Secret: v.form.Get("password"), Link: link,
 		}
-		var u people.User
+		var u toll.Person
 		var at toll.Address
 		var err error
 		proof := people.Password
 		if answer := v.form.Get("answer"); answer != "" {
 			proof = people.Passkey
-			u, at, err = w.People.SignUpPasskey(v.ctx(), w.Address(v.r), in, v.form.Get("state"), answer)
+			u, at, err = w.People.Passkeys.SignUp(v.ctx(), w.Address(v.r), in, v.form.Get("state"), answer)
 		} else {
-			u, at, err = w.People.SignUp(v.ctx(), w.Address(v.r), in)
+			u, at, err = w.People.Passwords.SignUp(v.ctx(), w.Address(v.r), in)
 		}
 		if err == nil {
 			err = w.admitUser(v, u, proof, at)
@@ -89,7 +89,7 @@ func (w *Web) onHost(r *http.Request) bool {
 }
 
 func askSignUp(v *visit, status int, link, next, fault string) {
-	if err := v.w.People.MaySignUp(v.ctx(), link); err != nil {
+	if err := v.w.People.SignUps.MaySignUp(v.ctx(), link); err != nil {
 		e := toll.AsError(err)
 		if e.HTTPStatus() >= http.StatusInternalServerError {
 			v.fail(err)
@@ -98,9 +98,9 @@ func askSignUp(v *visit, status int, link, next, fault string) {
 		v.refuseNext(e.HTTPStatus(), e.Text(), "")
 		return
 	}
-	f := signUp{Next: next, Link: link, NoPasswords: v.w.People.NoPasswords, Mail: v.w.People.HasMail(), Name: v.form.Get("name"), Login: v.form.Get("login")}
+	f := signUp{Next: next, Link: link, NoPasswords: v.w.People.Credentials.NoPasswords, Mail: v.w.People.Notices.HasMail(), Name: v.form.Get("name"), Login: v.form.Get("login")}
 	if link != "" {
-		kind, to, err := v.w.People.ReadLink(v.ctx(), v.w.Address(v.r), link)
+		kind, to, err := v.w.People.Links.Read(v.ctx(), v.w.Address(v.r), link)
 		if err != nil {
 			v.fail(err)
 			return
@@ -113,7 +113,7 @@ func askSignUp(v *visit, status int, link, next, fault string) {
 	}
 	s := shown{Title: "Sign up", Fault: fault}
 	var err error
-	if f.Passkey, s.Passkey, err = passkey(v, v.w.People.BeginPasskeySignUp); err != nil {
+	if f.Passkey, s.Passkey, err = passkey(v, v.w.People.Passkeys.BeginSignUp); err != nil {
 		v.fail(err)
 		return
 	}
@@ -138,7 +138,7 @@ func (w *Web) Join() http.Handler {
 			askJoin(v, http.StatusForbidden, link, stale)
 			return
 		}
-		at, err := w.People.Join(v.ctx(), w.Address(v.r), v.person.User.ID, link)
+		at, err := w.People.Links.Join(v.ctx(), w.Address(v.r), v.person.User.ID, link)
 		if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "") }) {
 			return
 		}
@@ -151,7 +151,7 @@ func askJoin(v *visit, status int, link, fault string) {
 		v.redirect(http.StatusSeeOther, PathSignUp+"?"+url.Values{"link": {link}}.Encode())
 		return
 	}
-	_, to, err := v.w.People.ReadLink(v.ctx(), v.w.Address(v.r), link)
+	_, to, err := v.w.People.Links.Read(v.ctx(), v.w.Address(v.r), link)
 	if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "") }) {
 		return
 	}
@@ -188,9 +188,9 @@ func hasProof(v *visit, why string) bool {
 }
 
 func askConfirm(v *visit, status int, why, next, fault string) {
-	f := confirming{Why: why, Next: next, NoPasswords: v.w.People.NoPasswords, Ticket: v.w.ticket(v.ctx(), formConfirm)}
+	f := confirming{Why: why, Next: next, NoPasswords: v.w.People.Credentials.NoPasswords, Ticket: v.w.ticket(v.ctx(), formConfirm)}
 	s := shown{Title: "Confirm that it is you", Fault: fault}
-	kinds, err := v.w.People.Has(v.ctx(), v.person.User.ID)
+	kinds, err := v.w.People.Credentials.Has(v.ctx(), v.person.User.ID)
 	f.Password = slices.Contains(kinds, people.Password)
 	if slices.Contains(kinds, people.OIDC) {
 		f.OIDC = oidc(v)
@@ -200,7 +200,7 @@ func askConfirm(v *visit, status int, why, next, fault string) {
 	}
 	f.Nothing = !f.Password && f.OIDC == "" && !s.Wallet && !slices.Contains(kinds, people.Passkey)
 	if err == nil && (f.Password || slices.Contains(kinds, people.Passkey)) {
-		f.Passkey, s.Passkey, err = passkey(v, v.w.People.BeginPasskeySignIn)
+		f.Passkey, s.Passkey, err = passkey(v, v.w.People.Passkeys.BeginSignIn)
 	}
 	if err != nil {
 		v.fail(err)
@@ -237,9 +237,9 @@ func (w *Web) Confirm() http.Handler {
 		var err error
 		if v.form.Get("answer") != "" {
 			proof = people.Passkey
-			err = w.People.ProvePasskey(v.ctx(), w.Address(v.r), v.person.User.ID, v.form.Get("state"), v.form.Get("answer"))
+			err = w.People.Passkeys.Prove(v.ctx(), w.Address(v.r), v.person.User.ID, v.form.Get("state"), v.form.Get("answer"))
 		} else {
-			err = w.People.Prove(v.ctx(), v.person.User.ID, v.form.Get("password"))
+			err = w.People.Passwords.Prove(v.ctx(), v.person.User.ID, v.form.Get("password"))
 		}
 		if err == nil {
 			err = w.sessions.RenewToken(v.ctx())
@@ -262,14 +262,14 @@ type recovering struct {
 func (w *Web) Recover() http.Handler {
 	ask := func(v *visit, status int, link, fault string) {
 		title := "Choose a new password"
-		if w.People.NoPasswords {
+		if w.People.Credentials.NoPasswords {
 			title = "Get in again"
 		}
-		v.show(status, "recover", shown{Title: title, Fault: fault, Body: recovering{link, v.form.Get("login"), w.People.NoPasswords}}, "")
+		v.show(status, "recover", shown{Title: title, Fault: fault, Body: recovering{link, v.form.Get("login"), w.People.Credentials.NoPasswords}}, "")
 	}
 	return w.page(func(v *visit) { ask(v, http.StatusOK, v.r.URL.Query().Get("link"), "") }, func(v *visit) {
 		link := v.form.Get("link")
-		u, err := w.People.Recover(v.ctx(), w.Address(v.r), link, v.form.Get("login"), v.form.Get("code"), v.form.Get("password"))
+		u, err := w.People.Passwords.Recover(v.ctx(), w.Address(v.r), link, v.form.Get("login"), v.form.Get("code"), v.form.Get("password"))
 		if err == nil {
 			err = w.admitUser(v, u, people.Password, toll.Address{})
 		}
@@ -375,28 +375,28 @@ func changeSecurity(v *visit) (page security, err error) {
 	stored := v.ctx().Value(visitKey{}).(*visited).token
 	switch v.form.Get("act") {
 	case "codes":
-		page.Codes, err = w.People.NewRecoveryCodes(v.ctx(), user)
+		page.Codes, err = w.People.Credentials.NewRecoveryCodes(v.ctx(), user)
 	case "password":
 		page.Done = "The password is set. All other sessions have ended."
-		err = w.People.SetPassword(v.ctx(), user, v.form.Get("login"), v.form.Get("password"), stored)
+		err = w.People.Passwords.Set(v.ctx(), user, v.form.Get("login"), v.form.Get("password"), stored)
 	case "remove":
 		page.Done = "The credential is removed. All other sessions have ended."
 		var id toll.UUID
 		if err = id.UnmarshalText([]byte(v.form.Get("credential"))); err == nil {
-			err = w.People.RemoveCredential(v.ctx(), user, id, stored)
+			err = w.People.Credentials.Remove(v.ctx(), user, id, stored)
 		}
 	case "passkey":
 		page.Done = "The passkey is added."
-		err = w.People.AddPasskey(v.ctx(), user, v.form.Get("name"), v.form.Get("state"), v.form.Get("answer"))
+		err = w.People.Passkeys.Add(v.ctx(), user, v.form.Get("name"), v.form.Get("state"), v.form.Get("answer"))
 	case "claim":
 		page.Done = "You are the owner of the account."
-		_, err = w.People.Claim(v.ctx(), w.Address(v.r), user, strings.TrimSpace(v.form.Get("api_key")))
+		_, err = w.People.Members.Claim(v.ctx(), w.Address(v.r), user, strings.TrimSpace(v.form.Get("api_key")))
 		if err == nil {
 			v.person.Workspaces, err = w.People.Workspaces(v.ctx(), user)
 		}
 	case "end":
 		page.Done = "The session has ended."
-		err = w.People.EndSession(v.ctx(), user, v.form.Get("session"))
+		err = w.People.Sessions.End(v.ctx(), user, v.form.Get("session"))
 	default:
 		err = toll.NewError(toll.CodeBadRequest)
 	}
@@ -408,17 +408,17 @@ func changeSecurity(v *visit) (page security, err error) {
 
 func showSecurity(v *visit, status int, page security, fault string) {
 	user := v.person.User.ID
-	all, err := v.w.People.Credentials(v.ctx(), user)
+	all, err := v.w.People.Credentials.List(v.ctx(), user)
 	var open []toll.Session
 	if err == nil {
-		open, err = v.w.People.Sessions(v.ctx(), user)
+		open, err = v.w.People.Sessions.List(v.ctx(), user)
 	}
 	if err != nil {
 		v.fail(err)
 		return
 	}
-	page.NoPasswords = v.w.People.NoPasswords
-	page.Ticket, page.Mail = v.w.ticket(v.ctx(), formSecurity), v.w.People.HasMail()
+	page.NoPasswords = v.w.People.Credentials.NoPasswords
+	page.Ticket, page.Mail = v.w.ticket(v.ctx(), formSecurity), v.w.People.Notices.HasMail()
 	for _, c := range all {
 		if c.Kind == people.Recovery {
 			page.CodesLeft++
@@ -441,7 +441,7 @@ func showSecurity(v *visit, status int, page security, fault string) {
 	}
 	s := shown{Title: "Your account", Fault: fault}
 	page.Elsewhere = elsewhere(v, PathSecurity)
-	page.Passkey, s.Passkey, err = passkey(v, func() (people.Ceremony, error) { return v.w.People.BeginPasskey(v.ctx(), user) })
+	page.Passkey, s.Passkey, err = passkey(v, func() (people.Ceremony, error) { return v.w.People.Passkeys.Begin(v.ctx(), user) })
 	if err != nil {
 		v.fail(err)
 		return
@@ -518,22 +518,22 @@ func changeMembers(v *visit) (page membersPage, err error) {
 	}
 	switch v.form.Get("act") {
 	case "invite":
-		i, err := w.People.Invite(v.ctx(), who, toll.Role(v.form.Get("role")), v.form.Get("note"), nil)
+		i, err := w.People.Links.Invite(v.ctx(), who, toll.Role(v.form.Get("role")), v.form.Get("note"), nil)
 		page.Link, page.LinkEnds = i.Link, date(i.EndsAt.Time)
 		return page, err
 	case "withdraw":
 		page.Done = "The invitation is withdrawn."
 		id, err := toll.ParseHash(v.form.Get("invitation"))
 		if err == nil {
-			err = w.People.Withdraw(v.ctx(), who, id)
+			err = w.People.Links.Withdraw(v.ctx(), who, id)
 		}
 		return page, err
 	case "role":
 		page.Done = "The role is changed."
-		_, err = w.People.ChangeMember(v.ctx(), who, user, people.MemberChange{Role: new(toll.Role(v.form.Get("role")))})
+		_, err = w.People.Members.Change(v.ctx(), who, user, people.MemberChange{Role: new(toll.Role(v.form.Get("role")))})
 		return page, err
 	case "remove":
-		removed, err := w.People.Remove(v.ctx(), who, user, false)
+		removed, err := w.People.Members.Remove(v.ctx(), who, user, false)
 		page.Done = "The person is removed." + removedWith(removed)
 		return page, err
 	}
@@ -555,10 +555,10 @@ func showMembers(v *visit, status int, page membersPage, fault string) {
 			page.Roles = append(page.Roles, r)
 		}
 	}
-	all, err := v.w.People.Members(v.ctx(), who.Address)
+	all, err := v.w.People.Members.List(v.ctx(), who.Address)
 	var open []toll.Invitation
 	if err == nil {
-		open, err = v.w.People.Invitations(v.ctx(), who.Address)
+		open, err = v.w.People.Links.Invitations(v.ctx(), who.Address)
 	}
 	if err != nil {
 		v.fail(err)

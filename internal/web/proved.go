@@ -53,7 +53,7 @@ type mailStopForm struct {
 // MailStop is GET and POST /sign-in/mail/stop: the owner of a mail address stops codes to it, or allows them again.
 func (w *Web) MailStop() http.Handler {
 	ask := func(v *visit, state string) {
-		address, stopped, err := w.People.MailStop(v.ctx(), state)
+		address, stopped, err := w.People.Codes.Stopped(v.ctx(), state)
 		if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "Open the link in the mail again.") }) {
 			return
 		}
@@ -61,7 +61,7 @@ func (w *Web) MailStop() http.Handler {
 	}
 	return w.page(func(v *visit) { ask(v, v.r.URL.Query().Get("state")) }, func(v *visit) {
 		state := v.form.Get("state")
-		err := w.People.StopMail(v.ctx(), state, v.form.Get("act") == "stop")
+		err := w.People.Codes.Stop(v.ctx(), state, v.form.Get("act") == "stop")
 		if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "Open the link in the mail again.") }) {
 			return
 		}
@@ -70,7 +70,7 @@ func (w *Web) MailStop() http.Handler {
 }
 
 func askMail(v *visit, status int, to people.CodeFor, fault string) {
-	if !v.w.People.HasMail() {
+	if !v.w.People.Notices.HasMail() {
 		v.refuseNext(http.StatusNotFound, "This service sends no codes by mail.", "Sign in another way.")
 		return
 	}
@@ -79,7 +79,7 @@ func askMail(v *visit, status int, to people.CodeFor, fault string) {
 
 // sendCode sends a code and asks for it.
 func sendCode(v *visit, to people.CodeFor) {
-	state, err := v.w.People.SendCode(v.ctx(), v.w.Address(v.r), to)
+	state, err := v.w.People.Codes.Send(v.ctx(), v.w.Address(v.r), to)
 	if v.faulty(err, func(status int, fault string) { askMail(v, status, to, fault) }) {
 		return
 	}
@@ -93,7 +93,7 @@ func askCodeOf(v *visit, status int, to people.CodeFor, state, fault string) {
 
 // checkCode signs in, or adds the address, with a code that was typed.
 func checkCode(v *visit, state string) {
-	to, err := v.w.People.ReadCode(state)
+	to, err := v.w.People.Codes.Read(state)
 	if v.faulty(err, func(status int, fault string) { askMail(v, status, people.CodeFor{}, fault) }) {
 		return
 	}
@@ -102,7 +102,7 @@ func checkCode(v *visit, state string) {
 		v.refuseNext(http.StatusForbidden, stale, "Sign in and start again.")
 		return
 	}
-	_, pr, err := v.w.People.CheckCode(v.ctx(), v.w.Address(v.r), state, v.form.Get("code"))
+	_, pr, err := v.w.People.Codes.Check(v.ctx(), v.w.Address(v.r), state, v.form.Get("code"))
 	if v.faulty(err, func(status int, fault string) { askCodeOf(v, status, to, state, fault) }) {
 		return
 	}
@@ -119,7 +119,7 @@ func oidc(v *visit) string {
 	if err != nil || !strings.EqualFold(v.r.Host, u.Host) {
 		return ""
 	}
-	return v.w.People.Provider()
+	return v.w.People.Provider.Name()
 }
 
 // needFresh are the pages for which a sign-in must be a fresh proof.
@@ -139,16 +139,15 @@ func (w *Web) OIDC() http.Handler {
 }
 
 func beginOIDC(v *visit, f people.OIDCFor, again func(status int, fault string)) {
-	s, err := v.w.People.BeginOIDC(v.ctx(), v.w.Address(v.r), f)
+	s, err := v.w.People.Provider.Begin(v.ctx(), v.w.Address(v.r), f)
 	if v.faulty(err, again) {
 		return
 	}
 	http.SetCookie(v.rw, v.w.oidcCookie(s.Cookie, int(s.Life.Seconds())))
-	leaveFor(v, s.URL, v.w.People.Provider())
+	leaveFor(v, s.URL, v.w.People.Provider.Name())
 }
 
-// oidcCookie binds what comes back from the provider to the browser that went there. It is Lax, as the way back is one from another
-// site.
+// oidcCookie binds the answer of the provider to the browser. It is Lax, because the provider is another site.
 func (w *Web) oidcCookie(value string, maxAge int) *http.Cookie {
 	c := w.sessions.Cookie
 	return &http.Cookie{
@@ -165,7 +164,7 @@ func (w *Web) OIDCBack() http.Handler {
 			cookie = c.Value
 		}
 		http.SetCookie(v.rw, w.oidcCookie("", -1))
-		f, pr, provedAt, err := w.People.FinishOIDC(v.ctx(), w.Address(v.r), cookie, v.r.URL.Query())
+		f, pr, provedAt, err := w.People.Provider.Finish(v.ctx(), w.Address(v.r), cookie, v.r.URL.Query())
 		v.at = f.Next
 		again := func(status int, fault string) { askSignIn(v, status, "", f.Next, fault) }
 		switch {
@@ -186,8 +185,8 @@ func (w *Web) OIDCBack() http.Handler {
 }
 
 // confirmCredential notes that who is signed in proved themselves once more.
-func confirmCredential(v *visit, pr people.Proved, next string, again func(status int, fault string)) {
-	err := v.w.People.ConfirmProved(v.ctx(), v.person.User.ID, pr)
+func confirmCredential(v *visit, pr people.Proof, next string, again func(status int, fault string)) {
+	err := v.w.People.Proofs.Confirm(v.ctx(), v.person.User.ID, pr)
 	if err == nil {
 		err = v.w.sessions.RenewToken(v.ctx())
 	}
@@ -236,7 +235,7 @@ func (w *Web) Wallet() http.Handler {
 }
 
 func beginWallet(v *visit, f people.WalletFor, again func(status int, fault string)) {
-	t, err := v.w.People.BeginWallet(v.ctx(), v.w.Address(v.r), v.form.Get("address"), f)
+	t, err := v.w.People.Wallets.Begin(v.ctx(), v.w.Address(v.r), v.form.Get("address"), f)
 	if v.faulty(err, again) {
 		return
 	}
@@ -261,7 +260,7 @@ func showText(v *visit, status int, f people.WalletFor, t people.WalletText, fau
 
 // finishWallet does what a text was for, with its signature.
 func finishWallet(v *visit, state string) {
-	f, t, err := v.w.People.ReadWallet(state)
+	f, t, err := v.w.People.Wallets.Read(state)
 	again := func(status int, fault string) { askSignIn(v, status, "", f.Next, fault) }
 	if v.faulty(err, again) {
 		return
@@ -270,7 +269,7 @@ func finishWallet(v *visit, state string) {
 		again(http.StatusForbidden, "Another person is signed in now than when this began. Start again.")
 		return
 	}
-	_, pr, err := v.w.People.FinishWallet(v.ctx(), v.w.Address(v.r), state, v.form.Get("signature"))
+	_, pr, err := v.w.People.Wallets.Finish(v.ctx(), v.w.Address(v.r), state, v.form.Get("signature"))
 	if v.faulty(err, func(status int, fault string) { showText(v, status, f, t, fault) }) {
 		return
 	}
@@ -284,13 +283,12 @@ func finishWallet(v *visit, state string) {
 	}
 }
 
-// admitCredential signs a person in with what they proved at a time, zero for an unknown one. A person who is not known is asked whether to make an account: somebody who
-// has one would get a second one else.
-func admitCredential(v *visit, pr people.Proved, at time.Time, next, link string) {
+// admitCredential signs a person in with a proof from a time, zero for unknown, and asks a new person before it creates an account.
+func admitCredential(v *visit, pr people.Proof, at time.Time, next, link string) {
 	if link != "" {
 		next = PathJoin + "?" + url.Values{"link": {link}}.Encode()
 	}
-	u, err := v.w.People.SignInProved(v.ctx(), pr)
+	u, err := v.w.People.Proofs.SignIn(v.ctx(), pr)
 	if errors.Is(err, store.ErrNotFound) {
 		askNewcomer(v, pr, next, link)
 		return
@@ -308,17 +306,17 @@ func admitCredential(v *visit, pr people.Proved, at time.Time, next, link string
 
 // newcomer asks a person who proved something whether to make an account.
 type newcomer struct {
-	people.Proved
+	people.Proof
 	State, Next string
 	Given       string // name that was typed
 }
 
-func askNewcomer(v *visit, pr people.Proved, next, link string) {
-	state, err := v.w.People.KeepProved(v.ctx(), pr, link)
+func askNewcomer(v *visit, pr people.Proof, next, link string) {
+	state, err := v.w.People.Proofs.Keep(v.ctx(), pr, link)
 	if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "Nobody has an account with "+pr.Name+".") }) {
 		return
 	}
-	showNewcomer(v, http.StatusOK, newcomer{Proved: pr, State: state, Next: next}, "")
+	showNewcomer(v, http.StatusOK, newcomer{Proof: pr, State: state, Next: next}, "")
 }
 
 func showNewcomer(v *visit, status int, f newcomer, fault string) {
@@ -327,17 +325,17 @@ func showNewcomer(v *visit, status int, f newcomer, fault string) {
 
 // signUpCredential makes an account of what a person proved.
 func signUpCredential(v *visit, state, next string) {
-	pr, err := v.w.People.ReadProved(state)
+	pr, err := v.w.People.Proofs.Read(state)
 	if v.faulty(err, func(status int, fault string) { askSignIn(v, status, "", next, fault) }) {
 		return
 	}
-	u, kind, at, err := v.w.People.SignUpProved(v.ctx(), v.w.Address(v.r), state, v.form.Get("name"))
+	u, kind, at, err := v.w.People.Proofs.SignUp(v.ctx(), v.w.Address(v.r), state, v.form.Get("name"))
 	if err == nil {
 		err = v.w.admitUser(v, u, kind, at)
 		v.w.endsSoon(v.ctx(), pr)
 	}
 	if v.faulty(err, func(status int, fault string) {
-		showNewcomer(v, status, newcomer{Proved: pr, State: state, Next: next, Given: v.form.Get("name")}, fault)
+		showNewcomer(v, status, newcomer{Proof: pr, State: state, Next: next, Given: v.form.Get("name")}, fault)
 	}) {
 		return
 	}
@@ -345,12 +343,12 @@ func signUpCredential(v *visit, state, next string) {
 }
 
 // addCredential makes what was proved a credential of who is signed in.
-func addCredential(v *visit, pr people.Proved) {
+func addCredential(v *visit, pr people.Proof) {
 	v.at = PathSecurity
 	if !mayAdd(v) {
 		return
 	}
-	err := v.w.People.AddProved(v.ctx(), v.person.User.ID, pr)
+	err := v.w.People.Proofs.Add(v.ctx(), v.person.User.ID, pr)
 	if err == nil {
 		err = v.w.sessions.RenewToken(v.ctx())
 	}
@@ -363,7 +361,7 @@ func addCredential(v *visit, pr people.Proved) {
 // mayAdd is [hasProof], also for a person who has a code by mail alone: whoever adds the first credential needs no other one.
 func mayAdd(v *visit) bool {
 	if v.person.Proof == people.Mail && v.w.Clock().Sub(v.person.Since) < freshTime {
-		kinds, err := v.w.People.Has(v.ctx(), v.person.User.ID)
+		kinds, err := v.w.People.Credentials.Has(v.ctx(), v.person.User.ID)
 		if err != nil {
 			v.fail(err)
 			return false

@@ -87,7 +87,7 @@ func search(v *visit) {
 		page.Results = append(page.Results, one)
 	}
 	if v.person.User != nil {
-		members, err := v.w.People.Members(v.ctx(), v.person.Address)
+		members, err := v.w.People.Members.List(v.ctx(), v.person.Address)
 		if v.failed("member", err) {
 			return
 		}

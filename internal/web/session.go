@@ -160,7 +160,7 @@ func (w *Web) user(ctx context.Context, wanted string) (*person, error) {
 	if text := p.Address.String(); text != w.sessions.GetString(ctx, sessionAddress) {
 		w.sessions.Put(ctx, sessionAddress, text)
 	}
-	w.People.NoteUse(ctx, p.session, p.Address)
+	w.People.Sessions.NoteUse(ctx, p.session, p.Address)
 	return p, nil
 }
 
@@ -183,7 +183,7 @@ func (w *Web) admitUser(v *visit, u toll.Person, proof string, at toll.Address) 
 	w.sessions.Put(ctx, sessionAgent, agent[:min(len(agent), mostAgent)])
 	w.sessions.Put(ctx, sessionSince, store.Micros(w.Clock()))
 	w.proved(ctx, proof, w.Clock())
-	browser, err := w.People.RememberBrowser(u.ID)
+	browser, err := w.People.Sessions.RememberBrowser(u.ID)
 	if err != nil {
 		return err
 	}
@@ -194,8 +194,7 @@ func (w *Web) admitUser(v *visit, u toll.Person, proof string, at toll.Address) 
 	return err
 }
 
-// browserCookie is the cookie of a browser in which a person signed in, which keeps strangers from locking the person out there. It
-// outlives the session, and is named after its cookie.
+// browserCookie marks a browser in which a person signed in, so that other callers cannot lock the person out. It outlives the session.
 func (w *Web) browserCookie() *http.Cookie {
 	name := strings.Replace(w.sessions.Cookie.Name, "session", "browser", 1)
 	return &http.Cookie{Name: name, Path: "/", HttpOnly: true, Secure: w.sessions.Cookie.Secure, SameSite: http.SameSiteLaxMode}
@@ -208,7 +207,7 @@ func (w *Web) proved(ctx context.Context, kind string, at time.Time) {
 }
 
 // endsSoon bounds a session that code of an account opened.
-func (w *Web) endsSoon(ctx context.Context, pr people.Proved) {
+func (w *Web) endsSoon(ctx context.Context, pr people.Proof) {
 	if pr.Contract {
 		w.sessions.Put(ctx, sessionEnds, store.Micros(w.Clock().Add(people.ContractLife)))
 	}
@@ -242,7 +241,7 @@ func (w *Web) admit(ctx context.Context, key string) (*person, error) {
 }
 
 // fresh reports whether the person proved a credential a short time ago. A code by mail is no such proof.
-func (w *Web) fresh(p *person) bool { return p != nil && w.People.Fresh(p.Proof, p.Since) == nil }
+func (w *Web) fresh(p *person) bool { return p != nil && w.People.Sessions.Recent(p.Proof, p.Since) == nil }
 
 // ticket is [Web.ticket] for a form that acts in the workspace in which it is shown, also when another tab has gone to another
 // workspace since.

@@ -108,11 +108,11 @@ func firstPage(v *visit) string {
 }
 
 // mayRegister reports whether everybody may sign up.
-func (w *Web) mayRegister() bool { return w.People.Registration == people.Open }
+func (w *Web) mayRegister() bool { return w.People.SignUps.Registration == people.Open }
 
 // signInPasskey signs a person in with the answer of a browser.
 func signInPasskey(v *visit, next string) {
-	u, err := v.w.People.SignInPasskey(v.ctx(), v.w.Address(v.r), v.form.Get("state"), v.form.Get("answer"))
+	u, err := v.w.People.Passkeys.SignIn(v.ctx(), v.w.Address(v.r), v.form.Get("state"), v.form.Get("answer"))
 	if err == nil {
 		err = v.w.admitUser(v, u, people.Passkey, toll.Address{})
 	}
@@ -124,7 +124,7 @@ func signInPasskey(v *visit, next string) {
 
 // signInPassword signs a person in with a login name and a password.
 func signInPassword(v *visit, next string) {
-	u, err := v.w.People.SignIn(v.ctx(), v.w.Address(v.r), v.form.Get("login"), v.form.Get("password"))
+	u, err := v.w.People.Passwords.SignIn(v.ctx(), v.w.Address(v.r), v.form.Get("login"), v.form.Get("password"))
 	if err == nil {
 		err = v.w.admitUser(v, u, people.Password, toll.Address{})
 	}
@@ -155,11 +155,11 @@ func (v *visit) faulty(err error, again func(status int, fault string)) bool {
 // askSignIn shows the form; why says what for, fault what was wrong with the last one.
 func askSignIn(v *visit, status int, why, next, fault string) {
 	f := signIn{Why: why, Next: next, Fault: fault != "", Login: v.form.Get("login"), Open: v.w.mayRegister()}
-	f.Mail, f.Weak = v.w.People.HasMail(), v.person != nil && v.person.Proof == people.Mail
-	f.NoPasswords = v.w.People.NoPasswords
+	f.Mail, f.Weak = v.w.People.Notices.HasMail(), v.person != nil && v.person.Proof == people.Mail
+	f.NoPasswords = v.w.People.Credentials.NoPasswords
 	s := shown{Title: "Sign in", Fault: fault}
 	var err error
-	if f.Passkey, s.Passkey, err = passkey(v, v.w.People.BeginPasskeySignIn); err != nil {
+	if f.Passkey, s.Passkey, err = passkey(v, v.w.People.Passkeys.BeginSignIn); err != nil {
 		v.fail(err)
 		return
 	}
@@ -173,7 +173,7 @@ func askSignIn(v *visit, status int, why, next, fault string) {
 // elsewhere is a page at the public address, on a page of another address; "" for none, and where browsers take passkeys nowhere.
 func elsewhere(v *visit, path string) string {
 	u, err := url.Parse(v.w.PublicURL)
-	if err != nil || !v.w.People.HasPasskeys() || strings.EqualFold(v.r.Host, u.Host) {
+	if err != nil || !v.w.People.Passkeys.Supported() || strings.EqualFold(v.r.Host, u.Host) {
 		return ""
 	}
 	return v.w.PublicURL + path
@@ -193,7 +193,7 @@ func (v *visit) origin() string {
 // passkey asks for one with the script of the page, where browsers take them: at the public host alone.
 func passkey(v *visit, begin func() (people.Ceremony, error)) (people.Ceremony, bool, error) {
 	u, err := url.Parse(v.w.PublicURL)
-	if err != nil || !v.w.People.HasPasskeys() || !strings.EqualFold(v.r.Host, u.Host) {
+	if err != nil || !v.w.People.Passkeys.Supported() || !strings.EqualFold(v.r.Host, u.Host) {
 		return people.Ceremony{}, false, err
 	}
 	c, err := begin()

@@ -80,7 +80,7 @@ func changeWorkspace(v *visit) {
 		return
 	}
 	v.finish(func() (outcome, error) {
-		err := v.w.People.Rename(v.ctx(), v.person.Caller, v.text("name"))
+		err := v.w.People.Members.Rename(v.ctx(), v.person.Caller, v.text("name"))
 		return outcome{To: v.to("settings"), Done: "The workspace has its name."}, err
 	})
 }
