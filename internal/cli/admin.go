@@ -13,7 +13,7 @@ import (
 )
 
 // storeCommand is a command that works on the database itself.
-func (a *app) storeCommand(use, short string, run func(cmd *cobra.Command, args []string, cfg server.Config) error) *cobra.Command {
+func storeCommand(use, short string, run func(cmd *cobra.Command, args []string, cfg server.Config) error) *cobra.Command {
 	var cfg server.Config
 	c := command(use, short, func(cmd *cobra.Command, args []string) error {
 		// What a first start would write there has no meaning for a database that exists.
@@ -26,10 +26,10 @@ func (a *app) storeCommand(use, short string, run func(cmd *cobra.Command, args 
 	return c
 }
 
-func (a *app) exportCommand() *cobra.Command {
+func exportCommand(con *console) *cobra.Command {
 	var before string
 	var first int64
-	c := a.storeCommand("export FILE", "Write old entries of the journal to an archive", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+	c := storeCommand("export FILE", "Write old entries of the journal to an archive", func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		day, err := time.Parse(time.DateOnly, before)
 		if err != nil {
 			return usagef("--before is a day such as 2026-01-31; got %q", before)
@@ -41,8 +41,8 @@ func (a *app) exportCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.say("", "The next archive begins with --first %d. toll audit --archive %s proves this one.", archived.Last+1, args[0])
-		return a.built(archived)
+		con.say("", "The next archive begins with --first %d. toll audit --archive %s proves this one.", archived.Last+1, args[0])
+		return con.built(archived)
 	})
 	c.Flags().StringVar(&before, "before", "", "the archive ends before the first entry of this day (UTC), such as 2026-01-31")
 	c.Flags().Int64Var(&first, "first", 1, "position of the first entry: the one behind the archive before")
@@ -58,10 +58,10 @@ Each archive begins where the one before it ended. Credits are decimal strings, 
 	return c
 }
 
-func (a *app) auditCommand() *cobra.Command {
+func auditCommand(con *console) *cobra.Command {
 	var archives []string
 	var record, since bool
-	c := a.storeCommand("audit", "Prove the books of a database", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+	c := storeCommand("audit", "Prove the books of a database", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		began := time.Now()
 		audited, err := admin.AuditFrom(cmd.Context(), cfg, since)
 		if err == nil && len(archives) > 0 {
@@ -79,7 +79,7 @@ func (a *app) auditCommand() *cobra.Command {
 		}
 		findings := audited.Findings
 		found := map[string]any{"findings": findings, "total": len(findings)}
-		err = a.showPage(found, "findings", []column{{"INVARIANT", "invariant"}, {"ACCOUNT", "account"}, {"DETAIL", "detail"}})
+		err = con.showPage(found, "findings", []column{{"INVARIANT", "invariant"}, {"ACCOUNT", "account"}, {"DETAIL", "detail"}})
 		if err != nil {
 			return err
 		}
@@ -88,11 +88,11 @@ func (a *app) auditCommand() *cobra.Command {
 		}
 		took := time.Since(began).Round(time.Millisecond)
 		if since {
-			a.say("", "The books are right, new entries only, checked in %s.", took)
+			con.say("", "The books are right, new entries only, checked in %s.", took)
 		} else {
-			a.say("", "The books are right, checked in %s.", took)
+			con.say("", "The books are right, checked in %s.", took)
 		}
-		a.say("", "The journal up to position %d has the hash %s.", audited.Seal.Position, audited.Seal.Hash)
+		con.say("", "The journal up to position %d has the hash %s.", audited.Seal.Position, audited.Seal.Hash)
 		return nil
 	})
 	c.Long = `Prove the books of a database, account by account, while the service runs or not: credits that were minted are what is left
@@ -111,7 +111,7 @@ earlier entries nor events and usage. The age of the last audit stays as it is t
 	return c
 }
 
-func (a *app) migrateCommand() *cobra.Command {
+func migrateCommand(a *app) *cobra.Command {
 	var online bool
 	run := func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		log, err := a.newLog("info")
@@ -135,7 +135,7 @@ func (a *app) migrateCommand() *cobra.Command {
 		}
 		return a.built(done)
 	}
-	c := a.storeCommand("migrate", "Bring the schema of a database up to date", run)
+	c := storeCommand("migrate", "Bring the schema of a database up to date", run)
 	c.Flags().BoolVar(&online, "online", false,
 		"migrate while an older release serves, if every pending migration is safe for it")
 	c.Long = `Bring the schema of a database up to date, as the start of a newer service does. Only toll serve
@@ -151,11 +151,11 @@ Several may do this at once: one does it, the others wait. A migration that was 
 	return c
 }
 
-func (a *app) backupCommand() *cobra.Command {
+func backupCommand(con *console) *cobra.Command {
 	var verify, list, record bool
 	var tmp string
 	var objects server.Config
-	c := a.storeCommand("backup [FILE]", "Write a sealed copy of an embedded database", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+	c := storeCommand("backup [FILE]", "Write a sealed copy of an embedded database", func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		cfg.TemporaryDir, cfg.ObjectStore = tmp, objects.ObjectStore
 		switch {
 		case record && len(args) > 0:
@@ -164,7 +164,7 @@ func (a *app) backupCommand() *cobra.Command {
 			if err := admin.NoteBackup(cmd.Context(), cfg); err != nil {
 				return err
 			}
-			a.say("", "It is noted that a backup was made now: toll_backup_age_seconds counts from here.")
+			con.say("", "It is noted that a backup was made now: toll_backup_age_seconds counts from here.")
 			return nil
 		case len(args) == 0:
 			return usagef("toll backup needs FILE, or --record")
@@ -175,26 +175,26 @@ func (a *app) backupCommand() *cobra.Command {
 				return err
 			}
 			found := map[string]any{"backups": made, "total": len(made)}
-			return a.showPage(found, "backups", []column{{"NAME", "name"}, {"AT", "at"}, {"BYTES", "bytes"}})
+			return con.showPage(found, "backups", []column{{"NAME", "name"}, {"AT", "at"}, {"BYTES", "bytes"}})
 		}
 		if verify {
 			info, err := server.VerifyBackup(cmd.Context(), cfg, args[0])
 			if err != nil {
 				return err
 			}
-			a.say("", "The backup is whole, and the master key opens it.")
-			return a.built(info)
+			con.say("", "The backup is whole, and the master key opens it.")
+			return con.built(info)
 		}
 		if args[0] == "-" {
-			_, err := server.BackupTo(cmd.Context(), cfg, a.out)
+			_, err := server.BackupTo(cmd.Context(), cfg, con.out)
 			return err
 		}
 		info, err := server.Backup(cmd.Context(), cfg, args[0])
 		if err != nil {
 			return err
 		}
-		a.say("", "Only the master key opens this file, and it is not in it: keep a copy of the key elsewhere.")
-		return a.built(info)
+		con.say("", "Only the master key opens this file, and it is not in it: keep a copy of the key elsewhere.")
+		return con.built(info)
 	})
 	c.Flags().BoolVar(&verify, "verify", false, "read a whole backup and open it with the master key, without a restore")
 	c.Flags().BoolVar(&list, "list", false, "list the scheduled backups of the folder, or of s3://bucket/prefix")
@@ -217,17 +217,17 @@ After they have succeeded, toll backup --record notes the time in the database, 
 	return c
 }
 
-func (a *app) restoreCommand() *cobra.Command {
+func restoreCommand(con *console) *cobra.Command {
 	var objects server.Config
-	c := a.storeCommand("restore FILE", "Make a database of a backup", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+	c := storeCommand("restore FILE", "Make a database of a backup", func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		cfg.ObjectStore = objects.ObjectStore
 		info, err := server.Restore(cmd.Context(), cfg, args[0])
 		if err != nil {
 			return err
 		}
-		a.say("", "The database is as it was %s ago; what happened later is not in it. toll audit proves its books.", info.Age(time.Now()))
-		a.say("", "Start toll serve: it reads the rails from then on. toll recovery show says how far it is, and toll orders unmatched lists what was paid since and has no order here.")
-		return a.built(info)
+		con.say("", "The database is as it was %s ago; what happened later is not in it. toll audit proves its books.", info.Age(time.Now()))
+		con.say("", "Start toll serve: it reads the rails from then on. toll recovery show says how far it is, and toll orders unmatched lists what was paid since and has no order here.")
+		return con.built(info)
 	})
 	c.Long = `Make the embedded database of a backup in a directory that holds none. It needs the master key of the backup, by default
 master.key in that directory, and the environment of the backup: live is restored with --environment live only.

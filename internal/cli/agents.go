@@ -18,7 +18,7 @@ var agentColumns = []column{
 	{"AGENT", "agentId"}, {"NAME", "name"}, {"LISTED", "isListed"}, {"CREATED", "metadata.main.dateCreated"},
 }
 
-func (a *app) agentsCommand() *cobra.Command {
+func agentsCommand(a *app) *cobra.Command {
 	metadata := flag{"agent-metadata", "metadataAttributes", object, "name, description and so on, as JSON"}
 	api := flag{"agent-api", "agentApiAttributes", object, "endpoints and so on, as JSON"}
 	return group("agents", "Agents that take payment", "",
@@ -40,18 +40,18 @@ func (a *app) agentsCommand() *cobra.Command {
 			},
 			require: []string{"agent-metadata", "agent-api", "payment-plans"},
 		}),
-		a.agentsCreateWithPlan(),
-		a.agentsUpdate(metadata, api),
-		a.agentsAddEndpoints(),
-		a.attachment("attach", "add-plan-to-agent", "Let an agent take payment with a plan", http.MethodPost),
-		a.attachment("detach", "remove-plan-from-agent", "Take a plan from an agent", http.MethodDelete),
+		agentsCreateWithPlan(a),
+		agentsUpdate(a, metadata, api),
+		agentsAddEndpoints(a),
+		attachment(a, "attach", "add-plan-to-agent", "Let an agent take payment with a plan", http.MethodPost),
+		attachment(a, "detach", "remove-plan-from-agent", "Take a plan from an agent", http.MethodDelete),
 		a.act("publish AGENT", "Let an agent take payment", http.MethodPut, "/protocol/agents/AGENT/list/true"),
 		a.act("unpublish AGENT", "Let an agent take no new payment; open holds of it still settle",
 			http.MethodPut, "/protocol/agents/AGENT/list/false"),
 	)
 }
 
-func (a *app) agentsCreateWithPlan() *cobra.Command {
+func agentsCreateWithPlan(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "create-with-plan", short: "Register an agent and its plan in one act",
 		aliases: []string{"register-agent-and-plan"},
@@ -70,7 +70,7 @@ func (a *app) agentsCreateWithPlan() *cobra.Command {
 	})
 }
 
-func (a *app) agentsUpdate(flags ...flag) *cobra.Command {
+func agentsUpdate(a *app, flags ...flag) *cobra.Command {
 	var version int64
 	c := a.resource(call{
 		use: "update AGENT", short: "Change an agent", aliases: []string{"update-agent-metadata"},
@@ -86,7 +86,7 @@ takes away are named. add-endpoints adds without taking any away. --if-version r
 			if err != nil {
 				return nil, err
 			}
-			return a.updateAgent(ctx, id, r.in, version)
+			return updateAgent(ctx, a, id, r.in, version)
 		},
 	})
 	ifVersion(c, &version)
@@ -108,7 +108,7 @@ func checkIfVersion(cmd *cobra.Command, version int64) error {
 
 // updateAgent sends a change of an agent under the wanted version, or, for 0, under the one that it
 // reads.
-func (a *app) updateAgent(ctx context.Context, id toll.AgentID, in body, version int64) (json.RawMessage, error) {
+func updateAgent(ctx context.Context, a *app, id toll.AgentID, in body, version int64) (json.RawMessage, error) {
 	var got json.RawMessage
 	var removed toll.EndpointList
 	change := func(ctx context.Context, agent *toll.Agent) (err error) {
@@ -159,7 +159,7 @@ func endpointTexts(list toll.EndpointList) string {
 	return strings.Join(texts, ", ")
 }
 
-func (a *app) agentsAddEndpoints() *cobra.Command {
+func agentsAddEndpoints(a *app) *cobra.Command {
 	texts := kind{name: "endpoint", read: func(_ *app, _ string, given []string) (any, error) {
 		var list toll.EndpointList
 		for _, t := range given {
@@ -184,7 +184,7 @@ func (a *app) agentsAddEndpoints() *cobra.Command {
 	})
 }
 
-func (a *app) attachment(use, deployed, short, method string) *cobra.Command {
+func attachment(a *app, use, deployed, short, method string) *cobra.Command {
 	return a.resource(call{
 		use: use + " PLAN", short: short, aliases: []string{deployed}, method: method,
 		flags: []flag{{"agent-id", "agent", agentID, "the agent"}}, require: []string{"agent-id"},

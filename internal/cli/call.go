@@ -34,7 +34,7 @@ type callFlags struct {
 
 func (f *callFlags) plan() toll.PlanID { return value[toll.PlanID](f.in, "plan") }
 
-func (a *app) callCommand() *cobra.Command {
+func callCommand(a *app) *cobra.Command {
 	var f callFlags
 	c := command("call URL", "Call a paid url", nil)
 	c.Long = `Call a paid url: the answer goes to stdout, the receipt to stderr.
@@ -68,18 +68,18 @@ toll call https://api.example.org/report --pay --wallet-key-file wallet.key --ma
 		if err := a.resolveFlags(cmd.Context(), named, f.in); err != nil {
 			return err
 		}
-		return a.callURL(cmd.Context(), args[0], f)
+		return callURL(cmd.Context(), a, args[0], f)
 	}
 	return c
 }
 
-func (a *app) callURL(ctx context.Context, address string, f callFlags) error {
+func callURL(ctx context.Context, a *app, address string, f callFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	req, err := a.callRequest(ctx, address, f)
+	req, err := callRequest(ctx, &a.console, address, f)
 	if err != nil {
 		return err
 	}
@@ -89,13 +89,13 @@ func (a *app) callURL(ctx context.Context, address string, f callFlags) error {
 	if f.pay {
 		closed := func(p client.Payment) {
 			unit = p.Unit
-			a.mayBeTaken(p)
+			mayBeTaken(&a.console, p)
 		}
-		if h.Transport, err = a.payingTransport(req.URL, f, closed); err != nil {
+		if h.Transport, err = payingTransport(a, req.URL, f, closed); err != nil {
 			return err
 		}
 	} else {
-		token, err := a.callToken(ctx, f)
+		token, err := callToken(ctx, a, f)
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (a *app) callURL(ctx context.Context, address string, f callFlags) error {
 	}
 	res, err := h.Do(req)
 	if unpaid, ok := errors.AsType[*client.PaymentError](err); ok {
-		return a.unpaid(unpaid)
+		return explainUnpaid(&a.console, unpaid)
 	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return fmt.Errorf("nothing was sent: %w", cause(err))
@@ -114,15 +114,15 @@ func (a *app) callURL(ctx context.Context, address string, f callFlags) error {
 		return fmt.Errorf("the call failed, and its outcome is not known: %w", err)
 	}
 	defer res.Body.Close()
-	return a.callAnswer(res, unit)
+	return callAnswer(a, res, unit)
 }
 
-func (a *app) callRequest(ctx context.Context, address string, f callFlags) (*http.Request, error) {
+func callRequest(ctx context.Context, con *console, address string, f callFlags) (*http.Request, error) {
 	var content io.Reader
 	kind := "text/plain; charset=utf-8"
 	method := strings.ToUpper(f.method)
 	if f.data != "" {
-		data, _, err := a.argument(f.data, false)
+		data, _, err := con.argument(f.data, false)
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (a *app) callRequest(ctx context.Context, address string, f callFlags) (*ht
 	return req, nil
 }
 
-func (a *app) callToken(ctx context.Context, f callFlags) (string, error) {
+func callToken(ctx context.Context, a *app, f callFlags) (string, error) {
 	if f.token != "" {
 		return a.textArgument(f.token)
 	}
@@ -185,9 +185,9 @@ func (a *app) callToken(ctx context.Context, f callFlags) (string, error) {
 	return t.AccessToken, nil
 }
 
-func (a *app) callAnswer(res *http.Response, unit string) error {
+func callAnswer(a *app, res *http.Response, unit string) error {
 	if res.StatusCode >= 300 {
-		return a.callRefused(res, unit)
+		return callRefused(a, res, unit)
 	}
 	// Also when quiet: the answer is what was called for.
 	if _, err := io.Copy(a.out, res.Body); err != nil {
@@ -201,40 +201,40 @@ func (a *app) callAnswer(res *http.Response, unit string) error {
 		a.say("note", "the server sent no receipt")
 		return nil
 	}
-	a.receipt(res.Header, unit)
+	showReceipt(&a.console, res.Header, unit)
 	return nil
 }
 
 // receipt shows what the call cost. A receipt does not name the unit of its amount: it is that of the payment, "" when not known.
-func (a *app) receipt(h http.Header, unit string) {
+func showReceipt(con *console, h http.Header, unit string) {
 	value := h.Get(x402.HeaderResponse)
 	if value == "" {
-		if id := h.Get(a.set.names.HeaderRequestID()); id != "" {
-			a.say("receipt", "request %s: see toll x402 settlement %s", id, id)
+		if id := h.Get(con.set.names.HeaderRequestID()); id != "" {
+			con.say("receipt", "request %s: see toll x402 settlement %s", id, id)
 		}
 		return
 	}
 	var s x402.SettleResponse
 	if err := x402.DecodeHeader(value, &s); err != nil {
-		a.say("warning", "the receipt cannot be read")
+		con.say("warning", "the receipt cannot be read")
 		return
 	}
-	if a.asJSON() {
+	if con.asJSON() {
 		if b, err := x402.Encode(&s); err == nil {
-			fmt.Fprintln(a.err, string(b))
+			fmt.Fprintln(con.err, string(b))
 		}
 		return
 	}
 	if !s.Success {
-		a.say("not paid", "%s", cmp.Or(s.ErrorMessage, s.ErrorReason))
+		con.say("not paid", "%s", cmp.Or(s.ErrorMessage, s.ErrorReason))
 		return
 	}
 	if s.CreditsRedeemed == nil && s.Amount != nil {
-		a.say("receipt", "%s, transaction %s", taken(*s.Amount, unit), s.Transaction)
+		con.say("receipt", "%s, transaction %s", taken(*s.Amount, unit), s.Transaction)
 		return
 	}
 	none := new(toll.Credits)
-	a.say("receipt", "%s, %s left, transaction %s",
+	con.say("receipt", "%s, %s left, transaction %s",
 		cmp.Or(s.CreditsRedeemed, none).Text(), cmp.Or(s.RemainingBalance, none), s.Transaction)
 }
 
@@ -250,7 +250,7 @@ func taken(amount toll.Credits, unit string) string {
 }
 
 // hintOf names the next step after a 402 whose error begins with a reason word.
-func (a *app) hintOf(p x402.PaymentRequired) string {
+func hintOf(a *app, p x402.PaymentRequired) string {
 	n := a.set.names
 	plan := ""
 	if len(p.Accepts) > 0 {
@@ -288,7 +288,7 @@ func (a *app) hintOf(p x402.PaymentRequired) string {
 }
 
 // pageOfCall is the page on which a person can pay instead, as a 402 names it, "" when it does not.
-func (a *app) pageOfCall(p x402.PaymentRequired) string {
+func pageOfCall(a *app, p x402.PaymentRequired) string {
 	page := pageIn(at(p.Extensions[a.set.names.PlanExtension()], "info.checkoutUrl"))
 	if page != "" && !samePlace(page, a.client().URL()) {
 		a.say("warning", "the page is not of %s: look at its address before you pay", a.client().URL())
@@ -308,7 +308,7 @@ func samePlace(page, service string) bool {
 }
 
 // callRefused reports an answer that is no success. Its body is not data, so it goes to stderr.
-func (a *app) callRefused(res *http.Response, unit string) error {
+func callRefused(a *app, res *http.Response, unit string) error {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxArgument))
 	if err != nil {
 		return fmt.Errorf("the answer was cut off: %w", err)
@@ -335,13 +335,13 @@ func (a *app) callRefused(res *http.Response, unit string) error {
 			}
 			a.say("asks for", "at most %s of plan %s (%s on %s)", most, cmp.Or(r.PlanID, r.Extra.PlanID), r.Scheme, r.Network)
 		}
-		if page := a.pageOfCall(p); page != "" {
+		if page := pageOfCall(a, p); page != "" {
 			a.say("hint", "%s", pageHint)
 			a.say("page", "%s", page)
 		} else {
-			a.say("hint", "%s", a.hintOf(p))
+			a.say("hint", "%s", hintOf(a, p))
 		}
-		a.receipt(res.Header, unit)
+		showReceipt(&a.console, res.Header, unit)
 		return printed(exitOfStatus(res.StatusCode))
 	}
 	for line := range bytes.Lines(bytes.TrimSpace(text)) {

@@ -120,7 +120,7 @@ func (s *stall) toll(args ...string) (code int, out, said string) {
 	}
 	var stdout, stderr strings.Builder
 	getenv := func(name string) string { return env[name] }
-	a := &app{in: strings.NewReader(""), out: &stdout, err: &stderr, getenv: getenv}
+	a := &app{console: console{in: strings.NewReader(""), out: &stdout, err: &stderr, getenv: getenv}}
 	code = run(s.Context(), args, a)
 	return code, stdout.String(), stderr.String()
 }

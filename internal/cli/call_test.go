@@ -48,7 +48,7 @@ func TestCall_Exact(t *testing.T) {
 			w.WriteHeader(tc.status)
 		}))
 		var out, said strings.Builder
-		a := &app{in: strings.NewReader(""), out: &out, err: &said, getenv: func(string) string { return "" }}
+		a := &app{console: console{in: strings.NewReader(""), out: &out, err: &said, getenv: func(string) string { return "" }}}
 		if code := run(t.Context(), []string{"call", srv.URL}, a); code != tc.exit {
 			t.Errorf("exit %d, want %d", code, tc.exit)
 		}
@@ -94,7 +94,7 @@ func TestCall_Wallet(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, said strings.Builder
-	a := &app{in: strings.NewReader(""), out: &out, err: &said, getenv: func(name string) string { return env[name] }}
+	a := &app{console: console{in: strings.NewReader(""), out: &out, err: &said, getenv: func(name string) string { return env[name] }}}
 	if code := run(t.Context(), []string{"call", srv.URL, "--pay"}, a); code != exitDone {
 		t.Fatalf("exit %d: %s", code, said.String())
 	}
@@ -126,7 +126,7 @@ func TestInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := &untilSaid{word: "Sign in at", then: cancel}
-	a := &app{in: strings.NewReader(""), out: io.Discard, err: said, getenv: func(name string) string { return env[name] }}
+	a := &app{console: console{in: strings.NewReader(""), out: io.Discard, err: said, getenv: func(name string) string { return env[name] }}}
 	if code := run(ctx, []string{"login", "--no-browser"}, a); code != exitFailed || !strings.HasSuffix(said.String(), "\nerror: interrupted\n") {
 		t.Errorf("exit %d: %s", code, said.String())
 	}
@@ -134,7 +134,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
 	said = &untilSaid{}
-	a = &app{in: strings.NewReader(""), out: io.Discard, err: said, getenv: a.getenv}
+	a = &app{console: console{in: strings.NewReader(""), out: io.Discard, err: said, getenv: a.getenv}}
 	code := run(ctx, []string{"plans", "list"}, a)
 	if got := said.String(); code != exitFailed || !strings.HasSuffix(got, "\ncause: interrupted\n") || strings.Contains(got, "toll serve") {
 		t.Errorf("exit %d: %s", code, got)

@@ -19,10 +19,10 @@ import (
 	"github.com/tollhq/toll/internal/server"
 )
 
-func (a *app) cardsCommand() *cobra.Command {
+func cardsCommand(a *app) *cobra.Command {
 	return group("cards", "Payment methods: cards and the wallet", "",
-		a.cardsList("list"),
-		a.cardsEnroll(),
+		cardsList(a, "list"),
+		cardsEnroll(a),
 		a.resource(call{
 			use: "update ID", short: "Name a payment method, or say which API keys may use it",
 			method: http.MethodPatch, path: "/payment-methods/ID", oneOf: true,
@@ -32,11 +32,11 @@ func (a *app) cardsCommand() *cobra.Command {
 			},
 		}),
 		a.act("revoke ID", "Take a card away, and end the delegations that use it", http.MethodDelete, "/payment-methods/ID"),
-		hidden("delegate", a.delegationsCreate("create")),
+		hidden("delegate", delegationsCreate(a, "create")),
 	)
 }
 
-func (a *app) cardsList(use string) *cobra.Command {
+func cardsList(a *app, use string) *cobra.Command {
 	return a.resource(call{
 		use: use, short: "List your cards, then your wallet", path: "/payment-methods",
 		flags: []flag{
@@ -57,7 +57,7 @@ const (
 	enrollPath = "/cards/enroll"
 )
 
-func (a *app) cardsEnroll() *cobra.Command {
+func cardsEnroll(a *app) *cobra.Command {
 	var noBrowser bool
 	c := command("enroll", "Enrol a card on a page of the service, and show it", nil)
 	c.Aliases = []string{"setup"}
@@ -69,7 +69,7 @@ there before and was enrolled once more.`
 	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address of the page, and start no browser")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
-		before, err := a.cards(ctx)
+		before, err := cardsByID(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ there before and was enrolled once more.`
 		page := a.client().URL() + enrollPath
 		a.say("", "Enrol a card at %s", page)
 		if !noBrowser {
-			if err := a.browse(ctx, page); err != nil {
+			if err := browse(ctx, &a.console, page); err != nil {
 				return err
 			}
 		}
@@ -88,7 +88,7 @@ there before and was enrolled once more.`
 			if err := a.wait(ctx, orderPoll); err != nil {
 				return err
 			}
-			now, err := a.cards(ctx)
+			now, err := cardsByID(ctx, a)
 			if err != nil && !isUnknown(err) {
 				return err
 			}
@@ -116,7 +116,7 @@ func enrolled(before, now map[string]json.RawMessage) json.RawMessage {
 }
 
 // cards returns the caller's cards by their ids.
-func (a *app) cards(ctx context.Context) (map[string]json.RawMessage, error) {
+func cardsByID(ctx context.Context, a *app) (map[string]json.RawMessage, error) {
 	got, err := a.call(ctx, http.MethodGet, "/payment-methods", url.Values{"provider": {"stripe"}}, nil)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func cardFlags(c *cobra.Command, cfg *rails.CardConfig) {
 	ofEnvironment(c, "stripe-webhook-secrets")
 }
 
-func (a *app) cardDoubleCommand() *cobra.Command {
+func cardDoubleCommand(a *app) *cobra.Command {
 	var listenOn string
 	var secrets []string
 	var hooks []string
@@ -185,12 +185,12 @@ double, delay or reorder webhooks, cut answers, hang, or move its clock; GET /_d
 		if host, _, err := net.SplitHostPort(listenOn); err != nil || o.SecretKey == "" && !toll.IsLoopback(host) {
 			return usagef("--listen %s: without --secret-key a double listens on an address of this machine, such as 127.0.0.1:8406", listenOn)
 		}
-		return a.cardDouble(cmd.Context(), listenOn, o)
+		return cardDouble(cmd.Context(), a, listenOn, o)
 	}
 	return c
 }
 
-func (a *app) cardDouble(ctx context.Context, address string, o double.Options) (err error) {
+func cardDouble(ctx context.Context, a *app, address string, o double.Options) (err error) {
 	if o.Logger, err = a.newLog("info"); err != nil {
 		return err
 	}

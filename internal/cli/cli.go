@@ -20,21 +20,24 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// app is one run of the program.
-type app struct {
+// console is what a run reads and writes: its streams, its environment and flags, and the settings made of them.
+type console struct {
 	in       io.Reader
 	out, err io.Writer
 	getenv   func(string) string
 	environ  []string // of the process, as NAME=value
 	flags    globalFlags
 	set      settings
-	unknown  []string          // members of JSON arguments that the service does not know
-	started  bool              // the command line was understood
-	ids      map[string]string // that hints name, by the words that stand for them
+}
 
-	pause func(context.Context, time.Duration) error // nil: wait that long
-
-	flushes []func() // of the logs, at the end
+// app is one run of the program.
+type app struct {
+	console
+	unknown []string                                   // members of JSON arguments that the service does not know
+	started bool                                       // the command line was understood
+	ids     map[string]string                          // that hints name, by the words that stand for them
+	pause   func(context.Context, time.Duration) error // nil: wait that long
+	flushes []func()                                   // of the logs, at the end
 }
 
 // globalFlags are the flags of every command.
@@ -50,7 +53,7 @@ func Main(args []string) int {
 	// timeout(1) sends one to its child, and one to the group in which the child is.
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
-	return run(ctx, args, &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, environ: os.Environ()})
+	return run(ctx, args, &app{console: console{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, environ: os.Environ()}})
 }
 
 func run(ctx context.Context, args []string, a *app) int { return a.execute(ctx, a.root(), args) }
@@ -127,14 +130,14 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 		return a.loadProfile()
 	}
 	root.AddCommand(
-		a.serveCommand(), a.devCommand(), a.keysCommand(), a.agentsCommand(), a.plansCommand(), a.tokensCommand(), a.x402Command(),
-		a.callCommand(), a.paymentsCommand(), a.gateCommand(), a.mcpCommand(), a.gatewayCommand(), a.versionCommand(), a.configCommand(), a.manCommand(),
+		serveCommand(a), devCommand(a), keysCommand(a), agentsCommand(a), plansCommand(a), tokensCommand(a), x402Command(a),
+		callCommand(a), paymentsCommand(a), gateCommand(a), mcpCommand(a), gatewayCommand(a), versionCommand(&a.console), configCommand(&a.console), manCommand(),
 		a.get("versions", "API versions of the service, and the one that applies to you", "/meta/versions"),
-		a.priceCommand(), a.creditsCommand(), a.delegationsCommand(), a.cardsCommand(), a.cardDoubleCommand(), a.payoutsCommand(), a.ordersCommand(), a.subscribersCommand(), a.holdingsCommand(), a.usageCommand(), a.revenueCommand(), a.refusalsCommand(), a.rollupsCommand(), a.searchCommand(), a.requestsCommand(), a.eventsCommand(),
-		a.webhooksCommand(), a.usersCommand(), a.sessionCommand(), a.credentialsCommand(), a.membersCommand(), a.invitationsCommand(), a.walletCommand(), a.faucetCommand(), a.proofCommand(), a.clockCommand(), a.doctorCommand(), a.auditCommand(), a.exportCommand(), a.auditLogCommand(), a.backupCommand(), a.restoreCommand(), a.recoveryCommand(), a.migrateCommand(),
+		priceCommand(a), creditsCommand(a), delegationsCommand(a), cardsCommand(a), cardDoubleCommand(a), payoutsCommand(&a.console), ordersCommand(a), subscribersCommand(a), holdingsCommand(a), usageCommand(a), revenueCommand(a), refusalsCommand(a), rollupsCommand(&a.console), searchCommand(a), requestsCommand(a), eventsCommand(a),
+		webhooksCommand(a), usersCommand(&a.console), sessionCommand(a), credentialsCommand(a), membersCommand(a), invitationsCommand(a), walletCommand(a), faucetCommand(a), proofCommand(a), clockCommand(a), doctorCommand(a), auditCommand(&a.console), exportCommand(&a.console), auditLogCommand(a), backupCommand(&a.console), restoreCommand(&a.console), recoveryCommand(&a.console), migrateCommand(a),
 	)
-	root.AddCommand(a.signInCommands()...)
-	root.AddCommand(a.deployedCommands()...)
+	root.AddCommand(signInCommands(a)...)
+	root.AddCommand(deployedCommands(a)...)
 	for _, name := range []string{"output", "format"} {
 		complete := cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)
 		if err := root.RegisterFlagCompletionFunc(name, complete); err != nil {

@@ -10,14 +10,16 @@ import (
 	"github.com/tollhq/toll"
 )
 
-func (a *app) clockCommand() *cobra.Command {
+func clockCommand(a *app) *cobra.Command {
 	return group("clock", "The clock of a sandbox, for tests of what ends by time", "",
 		a.get("show", "Show what time the service has", "/sandbox/clock"),
-		command("advance DURATION", "Move the clock forward, by seconds or 36h; needs the API key of an operator", a.clockAdvance),
+		command("advance DURATION", "Move the clock forward, by seconds or 36h; needs the API key of an operator", func(cmd *cobra.Command, args []string) error {
+			return clockAdvance(a, cmd, args)
+		}),
 	)
 }
 
-func (a *app) clockAdvance(cmd *cobra.Command, args []string) error {
+func clockAdvance(a *app, cmd *cobra.Command, args []string) error {
 	d, err := parseSeconds(args[0])
 	if err != nil {
 		return usagef("the clock moves forward by whole seconds, or a time such as 36h")

@@ -93,7 +93,7 @@ func helpCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) manCommand() *cobra.Command {
+func manCommand() *cobra.Command {
 	c := command("man DIR", "Write the manual pages", func(cmd *cobra.Command, args []string) error {
 		if err := os.MkdirAll(args[0], 0o755); err != nil {
 			return err

@@ -20,12 +20,12 @@ import (
 	"github.com/tollhq/toll/internal/tempfile"
 )
 
-func (a *app) configCommand() *cobra.Command {
+func configCommand(con *console) *cobra.Command {
 	c := group("config", "Profiles: API key and address of a service", `Profiles: API key and address of a service, kept in one file that only you can read.
 
 Settings come from flags, else from the environment, else from the active profile.`,
-		a.configInit(), a.configSet(), a.configShow(),
-		command("use PROFILE", "Make a profile the active one", func(_ *cobra.Command, args []string) error { return a.useProfile(args[0]) }))
+		configInit(con), configSet(con), configShow(con),
+		command("use PROFILE", "Make a profile the active one", func(_ *cobra.Command, args []string) error { return useProfile(con, args[0]) }))
 	c.Annotations = withoutProfile // they must work on a profile that is not there yet
 	return c
 }
@@ -42,8 +42,8 @@ type configuration struct {
 
 const defaultProfile = "default"
 
-func (a *app) openConfig() (*configuration, error) {
-	path, _ := a.configPath()
+func (con *console) openConfig() (*configuration, error) {
+	path, _ := con.configPath()
 	if path == "" {
 		return nil, errors.New("there is no home directory for the configuration file: name one with TOLL_CONFIG")
 	}
@@ -99,19 +99,19 @@ func (d document) set(name, value string) {
 }
 
 // active is the profile that commands use: that of the flag, of the environment, of the file.
-func (a *app) active(c *configuration) string {
-	return cmp.Or(a.flags.profile, a.used(c))
+func (con *console) active(c *configuration) string {
+	return cmp.Or(con.flags.profile, con.used(c))
 }
 
 // used is the profile of commands that name none.
-func (a *app) used(c *configuration) string {
-	return cmp.Or(a.getenv("TOLL_PROFILE"), c.top.text("activeProfile"), defaultProfile)
+func (con *console) used(c *configuration) string {
+	return cmp.Or(con.getenv("TOLL_PROFILE"), c.top.text("activeProfile"), defaultProfile)
 }
 
 // named is the active profile, which must be there when a flag or the environment names it.
-func (a *app) named(c *configuration) (string, error) {
-	name := a.active(c)
-	if c.profiles[name] == nil && cmp.Or(a.flags.profile, a.getenv("TOLL_PROFILE")) != "" {
+func (con *console) named(c *configuration) (string, error) {
+	name := con.active(c)
+	if c.profiles[name] == nil && cmp.Or(con.flags.profile, con.getenv("TOLL_PROFILE")) != "" {
 		return "", c.noProfile(name)
 	}
 	return name, nil
@@ -173,7 +173,7 @@ func httpURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-func (a *app) configInit() *cobra.Command {
+func configInit(con *console) *cobra.Command {
 	var key, environment, address string
 	var ask bool
 	c := command("init", "Write a profile", nil)
@@ -185,19 +185,19 @@ func (a *app) configInit() *cobra.Command {
 	f.StringVar(&address, "url", "", "address of the service")
 	f.BoolVarP(&ask, "interactive", "i", false, "ask for what is not given")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		given, err := a.keyInFile()
+		given, err := con.keyInFile()
 		if key != "" && given != "" {
 			return usagef("give --api-key or --api-key-file, not both")
 		}
 		if err == nil && given == "" {
-			given, err = a.textArgument(key)
+			given, err = con.textArgument(key)
 		}
 		if err != nil {
 			return err
 		}
 		key = given
 		if ask {
-			in := bufio.NewReader(a.in)
+			in := bufio.NewReader(con.in)
 			for _, q := range []struct {
 				question string
 				value    *string
@@ -205,7 +205,7 @@ func (a *app) configInit() *cobra.Command {
 				if *q.value != "" {
 					continue
 				}
-				fmt.Fprintf(a.err, "%s: ", q.question)
+				fmt.Fprintf(con.err, "%s: ", q.question)
 				line, err := in.ReadString('\n')
 				if err != nil && line == "" {
 					return errors.New("stdin ended before all questions were answered")
@@ -213,11 +213,11 @@ func (a *app) configInit() *cobra.Command {
 				*q.value = strings.TrimSpace(line)
 			}
 		}
-		file, err := a.openConfig()
+		file, err := con.openConfig()
 		if err != nil {
 			return err
 		}
-		name := a.active(file)
+		name := con.active(file)
 		profile := file.profile(name)
 		environment = strings.ToLower(cmp.Or(environment, profile.text(settingEnvironment), string(toll.Sandbox)))
 		for setting, value := range map[string]string{settingKey: key, settingEnvironment: environment, settingURL: address} {
@@ -229,23 +229,23 @@ func (a *app) configInit() *cobra.Command {
 		if file.top.text("activeProfile") == "" {
 			file.top.set("activeProfile", name)
 		}
-		a.hintUse(file, name)
-		return a.saveProfile(file, name)
+		hintUse(con, file, name)
+		return saveProfile(con, file, name)
 	}
 	return c
 }
 
 // hintUse tells how a profile that was written becomes the one that commands use.
-func (a *app) hintUse(c *configuration, name string) {
-	if a.used(c) != name {
-		a.say("hint", "toll config use %s makes it the active profile; -p %s uses it once.", name, name)
+func hintUse(con *console, c *configuration, name string) {
+	if con.used(c) != name {
+		con.say("hint", "toll config use %s makes it the active profile; -p %s uses it once.", name, name)
 	}
 }
 
 // settingOf reads the key of config set: apiKey, environment and url of the active profile, activeProfile, or
 // profiles.NAME.KEY. The key of an API key may carry the prefix that plugins give it, as in xyzApiKey.
-func (a *app) settingOf(c *configuration, key string) (profile, name string, err error) {
-	profile, name = a.active(c), key
+func settingOf(con *console, c *configuration, key string) (profile, name string, err error) {
+	profile, name = con.active(c), key
 	if rest, ok := strings.CutPrefix(key, "profiles."); ok {
 		if profile, name, ok = cutLast(rest, "."); !ok || profile == "" {
 			return "", "", usagef("a setting of a profile is written as profiles.NAME.KEY")
@@ -263,7 +263,7 @@ func (a *app) settingOf(c *configuration, key string) (profile, name string, err
 	return "", "", usagef("%q is no setting: there are apiKey, environment, url, activeProfile and profiles.NAME.KEY", key)
 }
 
-func (a *app) configSet() *cobra.Command {
+func configSet(con *console) *cobra.Command {
 	c := command("set KEY VALUE", "Change a setting of the active profile", nil)
 	c.Long = `Change a setting: apiKey, environment or url of the active profile, activeProfile, or profiles.NAME.KEY.
 
@@ -271,32 +271,32 @@ A value of - is read from stdin, @path from a file, which keeps an API key out o
 takes the setting away.`
 	c.Example = "toll config set url https://pay.example.com\ntoll config set profiles.live.apiKey @live.key"
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		c, err := a.openConfig()
+		c, err := con.openConfig()
 		if err != nil {
 			return err
 		}
-		profile, name, err := a.settingOf(c, args[0])
+		profile, name, err := settingOf(con, c, args[0])
 		if err != nil {
 			return err
 		}
-		value, err := a.textArgument(args[1])
+		value, err := con.textArgument(args[1])
 		if err != nil {
 			return err
 		}
 		if name == "activeProfile" {
-			return a.useProfile(value)
+			return useProfile(con, value)
 		}
 		if err := checkSetting(name, value); err != nil {
 			return err
 		}
 		c.profile(profile).set(name, value)
-		return a.saveProfile(c, profile)
+		return saveProfile(con, c, profile)
 	}
 	return c
 }
 
-func (a *app) useProfile(name string) error {
-	c, err := a.openConfig()
+func useProfile(con *console, name string) error {
+	c, err := con.openConfig()
 	if err != nil {
 		return err
 	}
@@ -304,34 +304,34 @@ func (a *app) useProfile(name string) error {
 		return c.noProfile(name)
 	}
 	c.top.set("activeProfile", name)
-	return a.saveProfile(c, name)
+	return saveProfile(con, c, name)
 }
 
-func (a *app) configShow() *cobra.Command {
+func configShow(con *console) *cobra.Command {
 	var all bool
 	c := command("show", "Show the active profile, with its API key masked", nil)
 	c.Flags().BoolVarP(&all, "all", "a", false, "every profile")
 	c.RunE = func(*cobra.Command, []string) error {
-		c, err := a.openConfig()
+		c, err := con.openConfig()
 		if err != nil {
 			return err
 		}
 		if !all {
-			name, err := a.named(c)
+			name, err := con.named(c)
 			if err != nil {
 				return err
 			}
-			if len(c.profiles) > 1 && a.set.output != formatQuiet {
-				a.say("profiles", "%s; --all shows every one", strings.Join(c.names(), ", "))
+			if len(c.profiles) > 1 && con.set.output != formatQuiet {
+				con.say("profiles", "%s; --all shows every one", strings.Join(c.names(), ", "))
 			}
-			return a.show(a.shown(c, name))
+			return con.show(shownProfileOf(con, c, name))
 		}
 		var all []shownProfile
 		for _, name := range c.names() {
-			all = append(all, a.shown(c, name))
+			all = append(all, shownProfileOf(con, c, name))
 		}
-		shown := map[string]any{"path": c.path, "activeProfile": a.used(c), "profiles": all}
-		return a.showPage(shown, "profiles", []column{
+		shown := map[string]any{"path": c.path, "activeProfile": con.used(c), "profiles": all}
+		return con.showPage(shown, "profiles", []column{
 			{"PROFILE", "profile"}, {"ACTIVE", "active"}, {"ENVIRONMENT", "environment"}, {"URL", "url"}, {"API KEY", "apiKey"},
 		})
 	}
@@ -347,20 +347,20 @@ type shownProfile struct {
 	APIKey      string `json:"apiKey"` // masked
 }
 
-func (a *app) shown(c *configuration, name string) shownProfile {
+func shownProfileOf(con *console, c *configuration, name string) shownProfile {
 	p := c.profiles[name]
 	return shownProfile{
-		Path: c.path, Profile: name, Active: name == a.used(c), Environment: p.text(settingEnvironment), URL: p.text(settingURL),
+		Path: c.path, Profile: name, Active: name == con.used(c), Environment: p.text(settingEnvironment), URL: p.text(settingURL),
 		APIKey: masked(p.text(settingKey)),
 	}
 }
 
 // saveProfile writes the file and shows one of its profiles.
-func (a *app) saveProfile(c *configuration, name string) error {
+func saveProfile(con *console, c *configuration, name string) error {
 	if err := c.save(); err != nil {
 		return err
 	}
-	return a.show(a.shown(c, name))
+	return con.show(shownProfileOf(con, c, name))
 }
 
 // masked shows of an API key what lists of keys show: its prefix and its last 6 characters.

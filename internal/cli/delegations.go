@@ -10,9 +10,9 @@ import (
 	"github.com/tollhq/toll"
 )
 
-func (a *app) delegationsCommand() *cobra.Command {
+func delegationsCommand(a *app) *cobra.Command {
 	return group("delegations", "Delegations: limits on money, within which access tokens buy plans", "",
-		a.delegationsCreate("create"),
+		delegationsCreate(a, "create"),
 		a.resource(call{
 			use: "sign ID", short: "Hand in the signature of the account that pays",
 			long: `Hand in what the account of --owner-account signed: the typedData that toll delegations create printed. An account that has
@@ -62,7 +62,7 @@ func providerOf(currency string) (toll.Provider, error) {
 	return "", usagef("--currency is usdc, eurc, usd or eur")
 }
 
-func (a *app) delegationsCreate(use string) *cobra.Command {
+func delegationsCreate(a *app, use string) *cobra.Command {
 	c := a.resource(call{
 		use: use, short: "Allow orders up to a sum",
 		long: `Allow orders up to a sum of money, for some time. A delegation is good for every plan unless one is named.

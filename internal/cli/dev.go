@@ -38,7 +38,7 @@ type devFlags struct {
 	gatewayListen                                    string
 }
 
-func (a *app) devCommand() *cobra.Command {
+func devCommand(a *app) *cobra.Command {
 	var f devFlags
 	c := command("dev", "A whole market on this machine: service, builder, subscriber, paid agent", nil)
 	c.Long = `Start a service on an embedded database, an embedded chain and a double of Stripe, with a builder, plans, an agent that takes
@@ -55,11 +55,11 @@ bought with test cards, on a page and by a call that lacks credits. A month of s
 	fl.StringVar(&f.gatewayListen, "gateway-listen", "127.0.0.1:0", "address of the chat gateway; port 0 is a free one")
 	fl.BoolVar(&f.history, "history", true, "begin a new data directory with a month of sales")
 	fl.BoolVar(&f.once, "once", false, "end after the demonstration")
-	c.RunE = func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), f) }
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return runDev(cmd.Context(), a, f) }
 	return c
 }
 
-func (a *app) dev(ctx context.Context, f devFlags) (err error) {
+func runDev(ctx context.Context, a *app, f devFlags) (err error) {
 	log, err := a.newLog(f.logLevel)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(f.data)) }()
 	}
-	m, err := a.openMarket(ctx, f, log)
+	m, err := openMarket(ctx, a, f, log)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (a *app) dev(ctx context.Context, f devFlags) (err error) {
 		return err
 	}
 	s := &stage{out: a.out, colour: a.set.colour}
-	if err := a.demonstrate(ctx, m, s); err != nil {
+	if err := demonstrate(ctx, m, s); err != nil {
 		return err
 	}
 	chat, endChat, err := startChat(ctx, f, m, s)
@@ -188,7 +188,7 @@ func (m *market) agent() string    { return "http://" + m.agentListener.Addr().S
 func (m *market) agentURL() string { return m.agent() + devAgentPath }
 func (m *market) cardURL() string  { return m.agent() + devCardPath }
 
-func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *market, err error) {
+func openMarket(ctx context.Context, a *app, f devFlags, log *slog.Logger) (_ *market, err error) {
 	m := &market{dir: f.data, queue: paid.NewQueue(), log: log}
 	if m.serviceListener, err = server.Listen(ctx, f.listen); err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (a *app) openMarket(ctx context.Context, f devFlags, log *slog.Logger) (_ *
 		return nil, errors.Join(err, m.serviceListener.Close())
 	}
 	if m.password, err = devPassword(f.data); err == nil && f.history && isEmpty(f.data) {
-		err = a.history(ctx, m, f)
+		err = makeHistory(ctx, a, m, f)
 	}
 	if err == nil {
 		m.service, err = server.New(ctx, m.config(a, f))

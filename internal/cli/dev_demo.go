@@ -114,7 +114,7 @@ func (m *market) ask(ctx context.Context, url, token string) (*answer, error) {
 
 // demonstrate shows one paid call and two refused ones, and prints what to paste. That a step does not do what it shows is
 // an error, so that the demonstration is a test as well.
-func (a *app) demonstrate(ctx context.Context, m *market, s *stage) error {
+func demonstrate(ctx context.Context, m *market, s *stage) error {
 	s.title("A market on this machine: a service, a builder, an agent that takes payment, a subscriber")
 	s.facts(
 		"service", m.url()+"   docs "+m.url()+"/docs",

@@ -81,7 +81,7 @@ type devBuyer struct {
 
 // history fills a new data directory with a month of sales, in seconds: a service whose clock begins a
 // month ago takes orders and settles, and ends before the real one starts. The chain is off meanwhile.
-func (a *app) history(ctx context.Context, m *market, f devFlags) (err error) {
+func makeHistory(ctx context.Context, a *app, m *market, f devFlags) (err error) {
 	var back atomic.Int64
 	back.Store(int64(devDays * 24 * time.Hour))
 	clock := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }

@@ -29,7 +29,7 @@ import (
 // up to 60 s before their time.
 const maxSkew = 30 * time.Second
 
-func (a *app) doctorCommand() *cobra.Command {
+func doctorCommand(a *app) *cobra.Command {
 	var cfg server.Config
 	var operator string
 	c := command("doctor", "Look for what is wrong or careless", nil)

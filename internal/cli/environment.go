@@ -67,8 +67,8 @@ var credentials = map[string]string{
 
 // credential returns the path of the credential for a flag, or "". systemd puts "toll_" before the names of files that it loads with
 // LoadCredential=toll:DIRECTORY (systemd.exec(5)).
-func (a *app) credential(flag string) string {
-	dir, name := a.getenv("CREDENTIALS_DIRECTORY"), credentials[flag]
+func (con *console) credential(flag string) string {
+	dir, name := con.getenv("CREDENTIALS_DIRECTORY"), credentials[flag]
 	if dir == "" || name == "" {
 		return ""
 	}

@@ -59,7 +59,7 @@ func TestCheckVariables_Named(t *testing.T) {
 			text, err := os.ReadFile(path)
 			for _, name := range variable.FindAllString(string(text), -1) {
 				named++
-				if wrong := (&app{environ: []string{name + "=x"}}).checkVariables(serve); wrong != nil {
+				if wrong := (&app{console: console{environ: []string{name + "=x"}}}).checkVariables(serve); wrong != nil {
 					t.Errorf("%s: %v", path, wrong)
 				}
 			}

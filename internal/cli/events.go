@@ -16,7 +16,7 @@ var eventColumns = []column{
 	{"SEQUENCE", "sequence"}, {"TYPE", "type"}, {"KIND", "object.kind"}, {"OBJECT", "object.id"}, {"CREATED", "createdAt"}, {"ID", "id"},
 }
 
-func (a *app) eventsCommand() *cobra.Command {
+func eventsCommand(a *app) *cobra.Command {
 	var follow bool
 	var after string
 	since := kind{name: "time", read: readLast(func(text string) (string, error) {
@@ -45,7 +45,7 @@ continued where it broke.`
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case follow:
-			return a.follow(cmd.Context(), cmd.Flag("type").Value.String(), after)
+			return followEvents(cmd.Context(), a, cmd.Flag("type").Value.String(), after)
 		case after != "":
 			return usagef("--after goes with --follow")
 		}
@@ -55,7 +55,7 @@ continued where it broke.`
 }
 
 // follow prints events until the context ends.
-func (a *app) follow(ctx context.Context, kind, after string) error {
+func followEvents(ctx context.Context, a *app, kind, after string) error {
 	// A stream that breaks is made again without end, so that a wrong key or address has to be found before.
 	if _, err := a.call(ctx, http.MethodGet, "/events", url.Values{"pageSize": {"1"}}, nil); err != nil {
 		return err

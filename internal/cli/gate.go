@@ -46,7 +46,7 @@ type seller struct {
 	log   *slog.Logger
 }
 
-func (a *app) seller(f sellerFlags) (s seller, err error) {
+func newSeller(a *app, f sellerFlags) (s seller, err error) {
 	if s.log, err = a.newLog(f.logLevel); err != nil {
 		return s, err
 	}
@@ -94,7 +94,7 @@ type gateFlags struct {
 	cased   bool
 }
 
-func (a *app) gateCommand() *cobra.Command {
+func gateCommand(a *app) *cobra.Command {
 	var f gateFlags
 	c := command("gate", "Put a price on an HTTP service without changing it", nil)
 	c.Long = `Run a reverse proxy that asks for payment: it verifies, passes the request on, settles, and only then answers.
@@ -129,12 +129,12 @@ toll gate --upstream http://127.0.0.1:3000 --plan 4474 --credits 2 --free "GET /
 	fl.StringVar(&f.publicURL, "public-url", "", "address under which callers reach the gate")
 	fl.StringVar(&f.callerGone, "caller-gone", "", "what becomes of work whose caller hung up: settle or release; default settle, but release for GET, HEAD and OPTIONS")
 	require(c, "upstream")
-	c.RunE = func(cmd *cobra.Command, _ []string) error { return a.gate(cmd.Context(), f) }
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return runGate(cmd.Context(), a, f) }
 	return c
 }
 
-func (a *app) gate(ctx context.Context, f gateFlags) error {
-	g, err := a.gateSettings(f)
+func runGate(ctx context.Context, a *app, f gateFlags) error {
+	g, err := settingsOfGate(a, f)
 	if err != nil {
 		return err
 	}
@@ -201,11 +201,11 @@ type flagPrice struct {
 }
 
 // gateSettings reads the flags. Everything that the gate could not do is a usage error.
-func (a *app) gateSettings(f gateFlags) (g gateSettings, err error) {
+func settingsOfGate(a *app, f gateFlags) (g gateSettings, err error) {
 	if g.upstream, err = httpURL(f.upstream); err != nil {
 		return g, usagef("--upstream %w", err)
 	}
-	if g.seller, err = a.seller(f.sellerFlags); err != nil {
+	if g.seller, err = newSeller(a, f.sellerFlags); err != nil {
 		return g, err
 	}
 	g.options = []paid.Option{

@@ -27,7 +27,7 @@ func FuzzGateFlags(f *testing.F) {
 		flags := gateFlags{credits: credits, routes: []string{route}, sellerFlags: sellerFlags{
 			upstream: upstream, plan: plan, publicURL: public, callerGone: gone, holdSecs: 60, free: []string{free}, logLevel: "info",
 		}}
-		g, err := quietApp().gateSettings(flags)
+		g, err := settingsOfGate(quietApp(), flags)
 		if err != nil {
 			if !errors.As(err, new(usageError)) {
 				t.Errorf("%+v: %v is not a usage error", flags, err)
@@ -38,7 +38,9 @@ func FuzzGateFlags(f *testing.F) {
 	})
 }
 
-func quietApp() *app { return &app{err: io.Discard, set: settings{names: x402.Default}} }
+func quietApp() *app {
+	return &app{console: console{err: io.Discard, set: settings{names: x402.Default}}}
+}
 
 func TestGateFlags(t *testing.T) {
 	good := gateFlags{sellerFlags: sellerFlags{upstream: "http://127.0.0.1:3000", plan: "7", holdSecs: 60, logLevel: "info"}}
@@ -71,7 +73,7 @@ func TestGateFlags(t *testing.T) {
 	} {
 		flags := good
 		c.change(&flags)
-		_, err := quietApp().gateSettings(flags)
+		_, err := settingsOfGate(quietApp(), flags)
 		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || !errors.As(err, new(usageError))) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -99,7 +101,7 @@ func TestGatePricesInPlan(t *testing.T) {
 		flags := gateFlags{credits: c.credits, routes: c.routes, sellerFlags: sellerFlags{
 			upstream: "http://127.0.0.1:3000", plan: "7", holdSecs: 60, logLevel: "info",
 		}}
-		g, err := quietApp().gateSettings(flags)
+		g, err := settingsOfGate(quietApp(), flags)
 		if err != nil {
 			t.Fatal(err)
 		}

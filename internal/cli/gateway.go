@@ -23,11 +23,11 @@ import (
 	"github.com/tollhq/toll/internal/server"
 )
 
-func (a *app) gatewayCommand() *cobra.Command {
+func gatewayCommand(a *app) *cobra.Command {
 	c := group("gateway", "Let agents in a chat host buy and sell", `Run the core of the chat gateway, to which plugins of chat hosts forward, or give its tools to an MCP host.
 
 The core has one API key: that of a login in the chat, else of the plugin's configuration, else of TOLL_API_KEY and the file of --config.`,
-		a.gatewayServe(), a.gatewayMCP(), a.gatewayToken(), a.gatewayAsk(), a.gatewayDoctor(), a.gatewayManifest())
+		gatewayServe(a), gatewayMCP(a), gatewayToken(a), gatewayAsk(a), gatewayDoctor(a), gatewayManifest(&a.console))
 	c.Annotations = withoutProfile // a profile's key may be of another service than the file's address
 	return c
 }
@@ -71,7 +71,7 @@ func (f *coreFlags) options(a *app) (opts gateway.Options, err error) {
 	if opts.Dir, err = f.dir(a); err != nil {
 		return opts, err
 	}
-	if opts.Config, err = a.gatewayConfig(f.config); err != nil {
+	if opts.Config, err = gatewayConfig(&a.console, f.config); err != nil {
 		return opts, err
 	}
 	opts.Names, opts.Version = a.set.names, release()
@@ -79,31 +79,31 @@ func (f *coreFlags) options(a *app) (opts gateway.Options, err error) {
 }
 
 // readGatewayFile reads the file of --config, or standard input for "-".
-func (a *app) readGatewayFile(path string) ([]byte, error) {
+func readGatewayFile(con *console, path string) ([]byte, error) {
 	if path == "-" {
-		return io.ReadAll(io.LimitReader(a.in, maxArgument))
+		return io.ReadAll(io.LimitReader(con.in, maxArgument))
 	}
 	return os.ReadFile(path)
 }
 
 // gatewayConfig reads the file, and lets the environment win over it.
-func (a *app) gatewayConfig(path string) (c gateway.Config, err error) {
+func gatewayConfig(con *console, path string) (c gateway.Config, err error) {
 	if path != "" {
-		b, err := a.readGatewayFile(path)
+		b, err := readGatewayFile(con, path)
 		if err != nil {
 			return c, fmt.Errorf("configuration: %w", err)
 		}
-		if c, err = gateway.ParseConfig(b, a.set.names); err != nil {
+		if c, err = gateway.ParseConfig(b, con.set.names); err != nil {
 			return c, usagef("%s: %w", path, err)
 		}
 	}
-	key, err := a.keyInFile()
+	key, err := con.keyInFile()
 	if err != nil {
 		return c, err
 	}
-	c.APIKey = cmp.Or(key, strings.TrimSpace(a.getenv("TOLL_API_KEY")), c.APIKey)
-	c.BaseURL = cmp.Or(a.flags.url, a.getenv("TOLL_URL"), c.BaseURL)
-	if e := a.getenv("TOLL_ENVIRONMENT"); e != "" {
+	c.APIKey = cmp.Or(key, strings.TrimSpace(con.getenv("TOLL_API_KEY")), c.APIKey)
+	c.BaseURL = cmp.Or(con.flags.url, con.getenv("TOLL_URL"), c.BaseURL)
+	if e := con.getenv("TOLL_ENVIRONMENT"); e != "" {
 		c.Environment = toll.Environment(strings.ToLower(e))
 	}
 	return c, nil
@@ -118,10 +118,10 @@ type gatewayServeFlags struct {
 	hosts                            []string
 }
 
-func (a *app) gatewayServe() *cobra.Command {
+func gatewayServe(a *app) *cobra.Command {
 	var f gatewayServeFlags
 	c := command("serve", "Run the core of the chat gateway", func(cmd *cobra.Command, _ []string) error {
-		return a.serveGateway(cmd.Context(), f)
+		return serveGateway(cmd.Context(), a, f)
 	})
 	c.Long = `Run the core of the chat gateway, to which plugins of chat hosts forward. It also serves its tools over MCP at /mcp.
 
@@ -139,7 +139,7 @@ one of this machine; any other needs a certificate. The paid endpoint needs no c
 	return c
 }
 
-func (a *app) serveGateway(ctx context.Context, f gatewayServeFlags) error {
+func serveGateway(ctx context.Context, a *app, f gatewayServeFlags) error {
 	opts, err := f.options(a)
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (f *gatewayServeFlags) certificates() ([]tls.Certificate, error) {
 	return []tls.Certificate{pair}, nil
 }
 
-func (a *app) gatewayMCP() *cobra.Command {
+func gatewayMCP(a *app) *cobra.Command {
 	var f coreFlags
 	c := command("mcp", "Give the tools of the gateway to an MCP host", func(cmd *cobra.Command, _ []string) error {
 		opts, err := f.options(a)
@@ -233,7 +233,7 @@ toll gateway token --mcp prints.`
 	return c
 }
 
-func (a *app) gatewayToken() *cobra.Command {
+func gatewayToken(a *app) *cobra.Command {
 	var f coreFlags
 	var rotate, forMCP bool
 	var set string
@@ -272,10 +272,10 @@ TOLL_GATEWAY_TOKEN for the core, set it for --mcp, too.`
 	return c
 }
 
-func (a *app) gatewayManifest() *cobra.Command {
+func gatewayManifest(con *console) *cobra.Command {
 	var out string
 	c := command("manifest", "Write the files that a plugin needs of the core", func(cmd *cobra.Command, _ []string) error {
-		files, err := gateway.Manifest(a.set.names)
+		files, err := gateway.Manifest(con.set.names)
 		if err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ func (f *coreAddress) do(ctx context.Context, method, path, token string, in, ou
 	return res.StatusCode, nil
 }
 
-func (a *app) gatewayAsk() *cobra.Command {
+func gatewayAsk(a *app) *cobra.Command {
 	var f coreAddress
 	var plan, agent, payment string
 	var most int64
@@ -86,7 +86,7 @@ func (a *app) gatewayAsk() *cobra.Command {
 		if most > 0 {
 			params["maxCredits"] = most
 		}
-		return a.askAgent(cmd.Context(), &f, params)
+		return askAgent(cmd.Context(), a, &f, params)
 	})
 	c.Long = `Ask a paid agent what a chat host would ask it, through a core that runs: the answer goes to stdout, what it cost to stderr.
 It is paid with credits that the account of the core has, and buys none.`
@@ -111,7 +111,7 @@ type agentAnswer struct {
 	Warnings []string `json:"warnings"`
 }
 
-func (a *app) askAgent(ctx context.Context, f *coreAddress, params map[string]any) error {
+func askAgent(ctx context.Context, a *app, f *coreAddress, params map[string]any) error {
 	token, err := f.coreToken(a)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (a *app) askAgent(ctx context.Context, f *coreAddress, params map[string]an
 		Result json.RawMessage `json:"result"`
 	}
 	if _, err := f.do(ctx, http.MethodPost, path, token, in, &out); err != nil {
-		return a.askFailed(err)
+		return askFailed(&a.console, err)
 	}
 	var got agentAnswer
 	if err := x402.Decode(out.Result, &got); err != nil {
@@ -167,19 +167,19 @@ func (f *coreAddress) coreToken(a *app) (string, error) {
 }
 
 // askFailed shows an error of a tool, with the exit code of its kind.
-func (a *app) askFailed(err error) error {
+func askFailed(con *console, err error) error {
 	e, ok := errors.AsType[*gateway.Error](err)
 	if !ok {
 		return err
 	}
-	if a.asJSON() {
+	if con.asJSON() {
 		if b, err := x402.Encode(e); err == nil {
-			fmt.Fprintf(a.err, "%s\n", b)
+			fmt.Fprintf(con.err, "%s\n", b)
 		}
 	} else {
-		a.say("error", "%s (%s)", strings.TrimSuffix(e.Message, "."), e.Code)
+		con.say("error", "%s (%s)", strings.TrimSuffix(e.Message, "."), e.Code)
 		if e.Hint != "" {
-			a.say("hint", "%s", e.Hint)
+			con.say("hint", "%s", e.Hint)
 		}
 	}
 	switch {

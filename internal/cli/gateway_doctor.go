@@ -25,7 +25,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-func (a *app) gatewayDoctor() *cobra.Command {
+func gatewayDoctor(a *app) *cobra.Command {
 	var f coreAddress
 	var host string
 	c := command("doctor", "Look for what keeps the chat gateway from working", nil)
@@ -45,7 +45,7 @@ Exit code 1 when something does not work; warnings do not count.`
 		if err != nil {
 			return err
 		}
-		config, err := a.gatewayConfig(f.config)
+		config, err := gatewayConfig(&a.console, f.config)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ type hostConfig struct {
 func (d *doctor) openClaw(ctx context.Context, path, tokenFile string) (plugin gateway.Config) {
 	named := path != ""
 	if path == "" {
-		path, named = d.app.openClawConfig()
+		path, named = openClawConfig(&d.app.console)
 	}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !named {
@@ -222,14 +222,14 @@ func sameFile(a, b string) bool {
 }
 
 // openClawConfig is where OpenClaw has its settings, and whether the environment says so.
-func (a *app) openClawConfig() (path string, named bool) {
-	if p := a.getenv("OPENCLAW_CONFIG_PATH"); p != "" {
+func openClawConfig(con *console) (path string, named bool) {
+	if p := con.getenv("OPENCLAW_CONFIG_PATH"); p != "" {
 		return p, true
 	}
-	if dir := a.getenv("OPENCLAW_STATE_DIR"); dir != "" {
+	if dir := con.getenv("OPENCLAW_STATE_DIR"); dir != "" {
 		return filepath.Join(dir, "openclaw.json"), true
 	}
-	return filepath.Join(a.getenv("HOME"), ".openclaw", "openclaw.json"), false
+	return filepath.Join(con.getenv("HOME"), ".openclaw", "openclaw.json"), false
 }
 
 var nodeVersion = regexp.MustCompile(`^v(\d+)\.(\d+)\.\d+\s*$`)

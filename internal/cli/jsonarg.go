@@ -13,8 +13,8 @@ const maxArgument = 1 << 20
 
 // jsonArgument reads JSON that is given inline, as a path that ends in .json, as @path, or as - for stdin. Its bytes are
 // kept, so that numbers stay exact. Errors give the argument its name.
-func (a *app) jsonArgument(name, arg string) (json.RawMessage, error) {
-	b, from, err := a.argument(arg, strings.HasSuffix(strings.ToLower(strings.TrimSpace(arg)), ".json"))
+func (con *console) jsonArgument(name, arg string) (json.RawMessage, error) {
+	b, from, err := con.argument(arg, strings.HasSuffix(strings.ToLower(strings.TrimSpace(arg)), ".json"))
 	if err != nil {
 		return nil, err
 	}
@@ -38,18 +38,18 @@ func (a *app) objectArgument(flag, arg string) (json.RawMessage, error) {
 }
 
 // textArgument reads one word as argument does.
-func (a *app) textArgument(arg string) (string, error) {
-	b, _, err := a.argument(arg, false)
+func (con *console) textArgument(arg string) (string, error) {
+	b, _, err := con.argument(arg, false)
 	return strings.TrimSpace(string(b)), err
 }
 
 // argument reads text that is given inline, as @path, as - for stdin, or, when isPath, as a path.
-func (a *app) argument(arg string, isPath bool) (text []byte, from string, err error) {
+func (con *console) argument(arg string, isPath bool) (text []byte, from string, err error) {
 	trimmed := strings.TrimSpace(arg)
 	var r io.Reader
 	switch {
 	case trimmed == "-":
-		r, from = a.in, "stdin"
+		r, from = con.in, "stdin"
 	case strings.HasPrefix(trimmed, "@"), isPath:
 		from = strings.TrimPrefix(trimmed, "@")
 		f, err := os.Open(from)

@@ -16,9 +16,9 @@ import (
 	"github.com/tollhq/toll/internal/server"
 )
 
-func (a *app) keysCommand() *cobra.Command {
+func keysCommand(a *app) *cobra.Command {
 	return group("keys", "API keys", "",
-		a.keysCreate(),
+		keysCreate(a),
 		a.resource(call{
 			use: "list", short: "List your API keys", path: "/api-keys", member: "apiKeys",
 			columns: []column{
@@ -57,8 +57,8 @@ make it outlive its end.`,
 			method:  http.MethodPost, path: "/api-keys/ID/rotate", made: "key",
 			flags: []flag{{"overlap", "overlapSecs", span, "how long the old key works beside the new one; default 24h"}},
 		}),
-		a.keysRotate(), a.keysRotateMaster(),
-		a.keysSetPrefix(),
+		keysRotate(&a.console), keysRotateMaster(&a.console),
+		keysSetPrefix(&a.console),
 		a.resource(call{
 			use: "revoke ID", short: "End an API key, and what it made",
 			long: `End an API key at once, with what it made: API keys, access tokens, and programs that were let in with it. Holds that are open
@@ -71,7 +71,7 @@ With --keep what it made stays, and your own key becomes its parent: it must hav
 	)
 }
 
-func (a *app) keysCreate() *cobra.Command {
+func keysCreate(a *app) *cobra.Command {
 	var cfg server.Config
 	var local bool
 	var key server.KeyRequest
@@ -155,9 +155,9 @@ func onlyLocal(cmd *cobra.Command, names ...string) error {
 }
 
 // localCommand works on the database itself, and has --local only so that nobody takes it for a change of something of theirs.
-func (a *app) localCommand(use, short, what string, run func(*cobra.Command, []string, server.Config) error) *cobra.Command {
+func localCommand(use, short, what string, run func(*cobra.Command, []string, server.Config) error) *cobra.Command {
 	var local bool
-	c := a.storeCommand(use, short, func(cmd *cobra.Command, args []string, cfg server.Config) error {
+	c := storeCommand(use, short, func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		if !local {
 			return usagef("%s on the database itself: add --local", what)
 		}
@@ -167,7 +167,7 @@ func (a *app) localCommand(use, short, what string, run func(*cobra.Command, []s
 	return c
 }
 
-func (a *app) keysRotate() *cobra.Command {
+func keysRotate(con *console) *cobra.Command {
 	var statements, compromised bool
 	var kid string
 	run := func(cmd *cobra.Command, _ []string, cfg server.Config) error {
@@ -179,17 +179,17 @@ func (a *app) keysRotate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.say("", "The key %s is ended: within 30 s every process refuses what it signed, access tokens too. %s have to be made again: "+
+			con.say("", "The key %s is ended: within 30 s every process refuses what it signed, access tokens too. %s have to be made again: "+
 				"toll keys create --local.", ended.Ended, count(len(ended.APIKeys), "API key"))
-			return a.show(ended)
+			return con.show(ended)
 		}
 		rotation, err := admin.RotateKey(cmd.Context(), cfg, statements)
 		if err != nil {
 			return err
 		}
-		return a.show(rotation)
+		return con.show(rotation)
 	}
-	c := a.localCommand("rotate-signing", "Change the key that signs API keys and access tokens", "signing keys are rotated", run)
+	c := localCommand("rotate-signing", "Change the key that signs API keys and access tokens", "signing keys are rotated", run)
 	c.Long = `Let the next signing key take over, and publish another one for the time after. Nothing has to be restarted, and nobody
 notices: what the retiring key signed stays valid until its own end. What carries its signature and a later date is refused.
 
@@ -204,17 +204,17 @@ fall are listed. Everybody needs a new API key and new access tokens; credits an
 	return c
 }
 
-func (a *app) keysRotateMaster() *cobra.Command {
+func keysRotateMaster(con *console) *cobra.Command {
 	var file string
 	run := func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		done, err := admin.RotateMaster(cmd.Context(), cfg, file)
 		if err != nil {
 			return err
 		}
-		a.say("", "All secrets are sealed with the key %s. Start every process with it alone, and keep the old key for the backups that it sealed.", done.To)
-		return a.show(done)
+		con.say("", "All secrets are sealed with the key %s. Start every process with it alone, and keep the old key for the backups that it sealed.", done.To)
+		return con.show(done)
 	}
-	c := a.localCommand("rotate-master", "Seal all secrets with another master key", "secrets are sealed anew", run)
+	c := localCommand("rotate-master", "Seal all secrets with another master key", "secrets are sealed anew", run)
 	c.Flags().StringVar(&file, "new-key-file", "", "file with the new key: 64 hexadecimal digits, mode 0600")
 	if err := c.MarkFlagRequired("new-key-file"); err != nil {
 		panic(err) // the flag is there
@@ -228,15 +228,15 @@ The command works in small steps. If it is killed, the same command continues. A
 	return c
 }
 
-func (a *app) keysSetPrefix() *cobra.Command {
+func keysSetPrefix(con *console) *cobra.Command {
 	run := func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		if err := admin.SetKeyPrefix(cmd.Context(), cfg, args[0]); err != nil {
 			return err
 		}
-		a.say("", "New API keys begin with %s: once the service has been restarted. Keys that exist stay valid.", args[0])
+		con.say("", "New API keys begin with %s: once the service has been restarted. Keys that exist stay valid.", args[0])
 		return nil
 	}
-	c := a.localCommand("set-prefix PREFIX", "Change the prefix of new API keys", "the prefix is changed", run)
+	c := localCommand("set-prefix PREFIX", "Change the prefix of new API keys", "the prefix is changed", run)
 	c.Long = `Change the prefix of new API keys, which the first start of the service stored. Services use it from their next start on.
 
 A prefix is not signed and carries no authority, so keys that exist stay valid. Deployed clients send a key with the prefix sandbox or live to

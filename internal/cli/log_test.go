@@ -69,7 +69,7 @@ func TestLimitRepeats(t *testing.T) {
 func TestLimitRepeats_Flushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		a := &app{in: strings.NewReader(""), out: io.Discard, err: &out, getenv: func(string) string { return "" }}
+		a := &app{console: console{in: strings.NewReader(""), out: io.Discard, err: &out, getenv: func(string) string { return "" }}}
 		root := a.root()
 		root.AddCommand(&cobra.Command{Use: "fails-often", RunE: func(*cobra.Command, []string) error {
 			log, err := a.newLog("info")

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os/exec"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -29,15 +31,15 @@ const (
 )
 
 // signInCommands are login, logout and whoami.
-func (a *app) signInCommands() []*cobra.Command {
-	login, logout := a.loginCommand(), a.logoutCommand()
+func signInCommands(a *app) []*cobra.Command {
+	login, logout := loginCommand(a), logoutCommand(a)
 	for _, c := range []*cobra.Command{login, logout} {
 		c.Annotations = withoutProfile // they work on a profile that is not there yet
 	}
-	return []*cobra.Command{login, logout, a.whoamiCommand()}
+	return []*cobra.Command{login, logout, whoamiCommand(a)}
 }
 
-func (a *app) loginCommand() *cobra.Command {
+func loginCommand(a *app) *cobra.Command {
 	var environment string
 	var noBrowser, device bool
 	c := command("login", "Sign in with a browser, and keep an API key of your own", nil)
@@ -55,13 +57,13 @@ works by itself where there is no display.`
 		if noBrowser && device {
 			return usagef("give --no-browser or --device, not both")
 		}
-		ask := a.askDevice
-		if !device && (noBrowser || !a.headless()) {
-			ask = func(ctx context.Context, service *client.Client) (string, time.Duration, error) {
-				return a.askBrowser(ctx, service, noBrowser)
+		ask := func(ctx context.Context, service *client.Client) (string, time.Duration, error) {
+			if device || !noBrowser && a.headless() {
+				return askDevice(ctx, a, service)
 			}
+			return askBrowser(ctx, &a.console, service, noBrowser)
 		}
-		return a.login(cmd.Context(), strings.ToLower(environment), ask)
+		return signIn(cmd.Context(), a, strings.ToLower(environment), ask)
 	}
 	return c
 }
@@ -76,7 +78,7 @@ type signedIn struct {
 }
 
 // login keeps the API key that ask got from a person.
-func (a *app) login(ctx context.Context, environment string, ask func(context.Context, *client.Client) (string, time.Duration, error)) error {
+func signIn(ctx context.Context, a *app, environment string, ask func(context.Context, *client.Client) (string, time.Duration, error)) error {
 	if err := checkSetting(settingEnvironment, environment); err != nil {
 		return err
 	}
@@ -117,16 +119,16 @@ func (a *app) login(ctx context.Context, environment string, ask func(context.Co
 	if a.getenv("TOLL_API_KEY") != "" {
 		a.say("warning", "TOLL_API_KEY is set and wins over the profile")
 	}
-	a.hintUse(config, name)
+	hintUse(&a.console, config, name)
 	ends := toll.At(time.Now().Add(life).UTC().Truncate(time.Second))
 	return a.show(signedIn{config.path, name, info.Environment, service.URL(), claims.Address, ends})
 }
 
 // askBrowser gets a key through a browser of this computer.
-func (a *app) askBrowser(ctx context.Context, service *client.Client, noBrowser bool) (string, time.Duration, error) {
+func askBrowser(ctx context.Context, con *console, service *client.Client, noBrowser bool) (string, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, signInTime)
 	defer cancel()
-	in, code, err := a.askPerson(ctx, service, noBrowser)
+	in, code, err := askPerson(ctx, con, service, noBrowser)
 	if err != nil {
 		return "", 0, err
 	}
@@ -134,7 +136,7 @@ func (a *app) askBrowser(ctx context.Context, service *client.Client, noBrowser 
 }
 
 // askPerson opens the page of a sign-in and returns the code that its callback gets.
-func (a *app) askPerson(ctx context.Context, service *client.Client, noBrowser bool) (*client.SignIn, string, error) {
+func askPerson(ctx context.Context, con *console, service *client.Client, noBrowser bool) (*client.SignIn, string, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,9 +149,9 @@ func (a *app) askPerson(ctx context.Context, service *client.Client, noBrowser b
 	defer func() { _ = end() }() // the page has its answer, or nobody waits for it
 
 	page := in.URL(service)
-	a.say("", "Sign in at %s", page)
+	con.say("", "Sign in at %s", page)
 	if !noBrowser {
-		if err := a.browse(ctx, page); err != nil {
+		if err := browse(ctx, con, page); err != nil {
 			return nil, "", err
 		}
 	}
@@ -189,7 +191,7 @@ func callback(in *client.SignIn, host string, codes chan<- string) http.Handler 
 	})
 }
 
-func (a *app) logoutCommand() *cobra.Command {
+func logoutCommand(a *app) *cobra.Command {
 	var all bool
 	c := command("logout", "Forget the API key of the active profile", nil)
 	c.Long = "Forget the API key of the active profile. A key that a sign-in made is revoked as well; one that you brought yourself stays valid."
@@ -212,7 +214,7 @@ func (a *app) logoutCommand() *cobra.Command {
 			if p.text(settingKey) == "" {
 				continue
 			}
-			a.endKey(cmd.Context(), name, p)
+			endKey(cmd.Context(), a, name, p)
 			delete(p, settingKey)
 			delete(p, settingSignedIn)
 		}
@@ -231,7 +233,7 @@ func (a *app) logoutCommand() *cobra.Command {
 
 // endKey revokes the key of a profile when a sign-in made it. A service that cannot be reached does not keep anyone signed
 // in here.
-func (a *app) endKey(ctx context.Context, name string, p document) {
+func endKey(ctx context.Context, a *app, name string, p document) {
 	c, err := client.ReadKey(p.text(settingKey))
 	if err != nil || c.ID.String() != p.text(settingSignedIn) {
 		return
@@ -254,7 +256,7 @@ type identity struct {
 	ExpiresAt   *toll.Time       `json:"expiresAt"`
 }
 
-func (a *app) whoamiCommand() *cobra.Command {
+func whoamiCommand(a *app) *cobra.Command {
 	return command("whoami", "Show whose API key is used", func(cmd *cobra.Command, _ []string) error {
 		if a.set.key == "" {
 			return toll.NewError(toll.CodeNotAuthenticated).WithHint("Sign in with toll login, or set TOLL_API_KEY.")
@@ -278,4 +280,26 @@ func (a *app) whoamiCommand() *cobra.Command {
 		}
 		return a.show(identity{profile, service.URL(), info.Environment, key.Address, key.ID, key.Name, key.Version, key.ExpiresAt})
 	})
+}
+
+// browse opens a page in the browser of the person. BROWSER names another program.
+func browse(ctx context.Context, con *console, page string) error {
+	u, err := httpURL(page)
+	if err != nil {
+		return errors.New("the service named no page that a browser could open") // and is not asked to start anything else
+	}
+	words := []string{"xdg-open"}
+	switch runtime.GOOS {
+	case "darwin":
+		words = []string{"open"}
+	case "windows":
+		words = []string{"rundll32", "url.dll,FileProtocolHandler"}
+	}
+	if own := con.getenv("BROWSER"); own != "" {
+		words = []string{own}
+	}
+	if err := exec.CommandContext(context.WithoutCancel(ctx), words[0], append(words[1:], u.String())...).Start(); err != nil {
+		con.say("note", "no browser could be started: open the page yourself")
+	}
+	return nil
 }

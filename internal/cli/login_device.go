@@ -11,7 +11,7 @@ import (
 )
 
 // askDevice gets a key through a browser of any computer: the person types a code there that is shown here.
-func (a *app) askDevice(ctx context.Context, service *client.Client) (string, time.Duration, error) {
+func askDevice(ctx context.Context, a *app, service *client.Client) (string, time.Duration, error) {
 	d, err := service.StartDevice(ctx, signInClient)
 	if err != nil {
 		return "", 0, err
@@ -55,6 +55,6 @@ func (a *app) wait(ctx context.Context, d time.Duration) error {
 }
 
 // headless reports whether a browser could hardly be started here.
-func (a *app) headless() bool {
-	return runtime.GOOS == "linux" && a.getenv("DISPLAY") == "" && a.getenv("WAYLAND_DISPLAY") == "" && a.getenv("BROWSER") == ""
+func (con *console) headless() bool {
+	return runtime.GOOS == "linux" && con.getenv("DISPLAY") == "" && con.getenv("WAYLAND_DISPLAY") == "" && con.getenv("BROWSER") == ""
 }

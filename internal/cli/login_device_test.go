@@ -88,9 +88,9 @@ func TestLoginByDevice(t *testing.T) {
 	for _, decision := range []string{"deny", "approve"} {
 		var out, errOut strings.Builder
 		asked := 0
-		a := &app{in: strings.NewReader(""), out: &out, err: &errOut, getenv: func(n string) string {
+		a := &app{console: console{in: strings.NewReader(""), out: &out, err: &errOut, getenv: func(n string) string {
 			return map[string]string{"TOLL_CONFIG": t.TempDir() + "/toll.json", "TOLL_URL": svc.URL()}[n]
-		}}
+		}}}
 		shown := regexp.MustCompile(`Open (\S+) and type the code ([B-Z]{4}-[B-Z]{4})`)
 		a.pause = func(_ context.Context, d time.Duration) error {
 			m := shown.FindStringSubmatch(errOut.String())
@@ -129,7 +129,7 @@ func TestCallbackEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var address string
-	a := &app{err: writerFunc(func(b []byte) (int, error) {
+	a := &app{console: console{err: writerFunc(func(b []byte) (int, error) {
 		_, page, _ := strings.Cut(strings.TrimSpace(string(b)), "Sign in at ")
 		u, err := url.Parse(page)
 		if err != nil {
@@ -148,8 +148,8 @@ func TestCallbackEnds(t *testing.T) {
 		}
 		cancel()
 		return len(b), nil
-	}), getenv: func(string) string { return "" }}
-	if _, _, err := a.askPerson(late{ctx}, client.New("", client.WithURL(svc.URL())), true); err == nil || !strings.Contains(err.Error(), "nobody signed in within 5 minutes") {
+	}), getenv: func(string) string { return "" }}}
+	if _, _, err := askPerson(late{ctx}, &a.console, client.New("", client.WithURL(svc.URL())), true); err == nil || !strings.Contains(err.Error(), "nobody signed in within 5 minutes") {
 		t.Errorf("%v", err)
 	}
 	if signInTime != 5*time.Minute {

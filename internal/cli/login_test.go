@@ -37,7 +37,7 @@ func (term terminal) run(onErr func(line string), args ...string) (out, err stri
 			}
 		}
 	})
-	code = run(term.t.Context(), args, &app{in: strings.NewReader(""), out: &stdout, err: w, getenv: func(n string) string { return term.env[n] }})
+	code = run(term.t.Context(), args, &app{console: console{in: strings.NewReader(""), out: &stdout, err: w, getenv: func(n string) string { return term.env[n] }}})
 	_ = w.Close()
 	wg.Wait()
 	return stdout.String(), stderr.String(), code

@@ -29,7 +29,7 @@ type mcpFlags struct {
 	stateless                    bool
 }
 
-func (a *app) mcpCommand() *cobra.Command {
+func mcpCommand(a *app) *cobra.Command {
 	var f mcpFlags
 	c := &cobra.Command{Use: "mcp [-- COMMAND...]", Short: "Put a price on an MCP server without changing it"}
 	c.Long = `Serve the tools, resources and prompts of an MCP server for credits. The server is a command that speaks over its standard
@@ -64,17 +64,17 @@ toll mcp --plan 4474 --upstream https://tools.example.com/mcp --free tools/ping 
 		}
 		return nil
 	}
-	c.RunE = func(cmd *cobra.Command, args []string) error { return a.mcp(cmd.Context(), f, args) }
+	c.RunE = func(cmd *cobra.Command, args []string) error { return runMCP(cmd.Context(), a, f, args) }
 	return c
 }
 
-func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
-	seller, err := a.seller(f.sellerFlags)
+func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
+	seller, err := newSeller(a, f.sellerFlags)
 	if err != nil {
 		return err
 	}
 	log := seller.log
-	u, err := a.behind(ctx, f, command, log)
+	u, err := openUpstream(ctx, &a.console, f, command, log)
 	switch {
 	case err != nil:
 		return err
@@ -104,7 +104,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 	if err := u.Connect(ctx); err != nil {
 		return fmt.Errorf("the server behind: %w", err)
 	}
-	if err := a.namesItems(ctx, u, prices); err != nil {
+	if err := namesItems(ctx, &a.console, u, prices); err != nil {
 		return err
 	}
 	cfg := paidmcp.Config{
@@ -134,7 +134,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 		<-ended
 	}()
 	if f.register {
-		if err := a.registerItems(ctx, c, cfg.AgentID, pay, addressOf(f)); err != nil {
+		if err := registerItems(ctx, &a.console, c, cfg.AgentID, pay, addressOf(f)); err != nil {
 			return err
 		}
 	}
@@ -148,7 +148,7 @@ func (a *app) mcp(ctx context.Context, f mcpFlags, command []string) error {
 }
 
 // behind is the server that gets a price.
-func (a *app) behind(ctx context.Context, f mcpFlags, command []string, log *slog.Logger) (*mcpproxy.Upstream, error) {
+func openUpstream(ctx context.Context, con *console, f mcpFlags, command []string, log *slog.Logger) (*mcpproxy.Upstream, error) {
 	switch {
 	case (f.upstream == "") == (len(command) == 0):
 		return nil, usagef("the server is a command behind --, or --upstream")
@@ -157,7 +157,7 @@ func (a *app) behind(ctx context.Context, f mcpFlags, command []string, log *slo
 		return mcpproxy.Command(log, func() *exec.Cmd {
 			// It ends when its connection does, and not before: its last calls may be paid.
 			c := exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...)
-			c.Stderr = a.err
+			c.Stderr = con.err
 			return c
 		}), nil
 	}
@@ -235,7 +235,7 @@ func itemPrices(f mcpFlags) ([]itemPrice, error) {
 const maxShownNames = 20 // of items, in an error
 
 // namesItems refuses a price for an item that the server behind does not have. One whose items may change gets a warning.
-func (a *app) namesItems(ctx context.Context, u *mcpproxy.Upstream, prices []itemPrice) error {
+func namesItems(ctx context.Context, con *console, u *mcpproxy.Upstream, prices []itemPrice) error {
 	for _, kind := range itemTypes {
 		if !slices.ContainsFunc(prices, func(p itemPrice) bool { return p.kind == kind && p.name != "*" }) {
 			continue
@@ -259,7 +259,7 @@ func (a *app) namesItems(ctx context.Context, u *mcpproxy.Upstream, prices []ite
 			if !items.Changes {
 				return usagef("%s", missing)
 			}
-			a.say("warning", "%s, and may get others", missing)
+			con.say("warning", "%s, and may get others", missing)
 		}
 	}
 	return nil
@@ -282,8 +282,8 @@ func addressOf(f mcpFlags) string {
 // registerItems adds the urls of all items to the endpoints of the agent, and the address of the
 // server to its open ones, by which the consent page knows whose plan a client needs. Endpoints
 // that the agent has stay as they are.
-func (a *app) registerItems(
-	ctx context.Context,
+func registerItems(
+	ctx context.Context, con *console,
 	c *client.Client,
 	id toll.AgentID,
 	pay *paidmcp.Payments,
@@ -301,6 +301,6 @@ func (a *app) registerItems(
 	if _, err := c.AddEndpoints(ctx, id, in); err != nil {
 		return err
 	}
-	a.say("note", "the agent takes payments for %s and the other items now", pay.LogicalURL(paidmcp.Tools, "*"))
+	con.say("note", "the agent takes payments for %s and the other items now", pay.LogicalURL(paidmcp.Tools, "*"))
 	return nil
 }

@@ -22,8 +22,8 @@ const (
 	orderPoll        = 2 * time.Second // as the service asks for with Retry-After
 )
 
-func (a *app) ordersCommand() *cobra.Command {
-	return group("orders", "Orders of plans", "", a.ordersList(), a.ordersGet(), a.ordersRefund(), a.ordersEvidence(), a.ordersUnmatched(), a.ordersResolve())
+func ordersCommand(a *app) *cobra.Command {
+	return group("orders", "Orders of plans", "", ordersList(a), ordersGet(a), ordersRefund(a), ordersEvidence(&a.console), ordersUnmatched(&a.console), ordersResolve(&a.console))
 }
 
 // rangeFlags are the flags of lists that filter by time.
@@ -32,7 +32,7 @@ var rangeFlags = []flag{
 	{"until", "until", moment, "before this time, in the same forms"},
 }
 
-func (a *app) ordersList() *cobra.Command {
+func ordersList(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "list", short: "List orders that you made, or those of your plans", path: "/protocol/orders", member: "orders",
 		example: "toll orders list --role seller --since 7d",
@@ -48,7 +48,7 @@ func (a *app) ordersList() *cobra.Command {
 	})
 }
 
-func (a *app) searchCommand() *cobra.Command {
+func searchCommand(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "search TEXT", short: "Find records of yours by the beginning of their id or name", path: "/protocol/search",
 		long: `Find records of yours by the beginning of their id or name: plans, agents, orders, API keys, access tokens, delegations, webhooks.
@@ -76,21 +76,21 @@ var balanceColumns = []column{
 	{"SUBSCRIBED", "isSubscriber"}, {"ENDS", "expiresAt"},
 }
 
-func (a *app) subscribersCommand() *cobra.Command {
+func subscribersCommand(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "subscribers PLAN", short: "List what each subscriber has of a plan of yours", path: "/protocol/plans/PLAN/subscribers",
 		example: "toll subscribers Basic --all -o csv", member: "subscribers", columns: balanceColumns[2:],
 	})
 }
 
-func (a *app) holdingsCommand() *cobra.Command {
+func holdingsCommand(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "holdings", short: "List what you have of each plan", path: "/protocol/holdings", member: "holdings",
 		example: "toll holdings", columns: append(slices.Clone(balanceColumns[:2]), balanceColumns[3:]...),
 	})
 }
 
-func (a *app) ordersRefund() *cobra.Command {
+func ordersRefund(a *app) *cobra.Command {
 	var key string
 	c := a.resource(call{
 		use: "refund ORDER", short: "Give the money of a card payment back, or a part of it",
@@ -102,7 +102,7 @@ Exit code 7: the card processor has not taken the refund yet.`,
 		method:  http.MethodPost, path: "/protocol/orders/ORDER/refund",
 		flags: []flag{{"amount-cents", "amountCents", digits, "cents of the order's currency that go back; default all that is left"}},
 		show: func(_ *cobra.Command, got json.RawMessage) error {
-			if err := a.made(a.withWholeAmount(got), "orderId"); err != nil {
+			if err := a.made(withWholeAmount(&a.console, got), "orderId"); err != nil {
 				return err
 			}
 			if at(got, "httpStatus") == "202" {
@@ -128,16 +128,16 @@ Exit code 7: the card processor has not taken the refund yet.`,
 	return c
 }
 
-func (a *app) ordersEvidence() *cobra.Command {
-	c := a.storeCommand("evidence ORDER", "Tell the story of a card payment, for the answer to a dispute", func(cmd *cobra.Command, args []string, cfg server.Config) error {
+func ordersEvidence(con *console) *cobra.Command {
+	c := storeCommand("evidence ORDER", "Tell the story of a card payment, for the answer to a dispute", func(cmd *cobra.Command, args []string, cfg server.Config) error {
 		story, err := admin.Evidence(cmd.Context(), cfg, args[0])
 		if err != nil {
 			return err
 		}
-		if a.flags.output == "" && a.getenv("TOLL_OUTPUT") == "" {
-			a.set.output = formatJSON // a table would lose most of it
+		if con.flags.output == "" && con.getenv("TOLL_OUTPUT") == "" {
+			con.set.output = formatJSON // a table would lose most of it
 		}
-		return a.show(story)
+		return con.show(story)
 	})
 	c.Long = `Tell the story of an order that was paid by card, from the database itself, while the service runs or not: the payment with its
 times, refunds and disputes, the requests that were answered since, with their receipts, and credits that the builder took back. It is JSON unless another output is asked for.`
@@ -145,16 +145,16 @@ times, refunds and disputes, the requests that were answered since, with their r
 	return c
 }
 
-func (a *app) ordersUnmatched() *cobra.Command {
-	c := a.storeCommand("unmatched", "List payments that no order explains", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+func ordersUnmatched(con *console) *cobra.Command {
+	c := storeCommand("unmatched", "List payments that no order explains", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		found, err := admin.UnmatchedPayments(cmd.Context(), cfg)
 		if err != nil {
 			return err
 		}
 		if len(found) == 0 {
-			a.say("note", "an order explains every payment that the rails have read")
+			con.say("note", "an order explains every payment that the rails have read")
 		}
-		return a.showPage(found, "", []column{
+		return con.showPage(found, "", []column{
 			{"RAIL", "rail"}, {"ID", "id"}, {"ORDER", "orderId"}, {"PLAN", "planId"}, {"SUBSCRIBER", "subscriber"},
 			{"AMOUNT", "amount"}, {"CURRENCY", "currency"}, {"LEFT", "leftCents"}, {"TOKEN", "token"}, {"RECEIVER", "receiver"}, {"TX", "txHash"}, {"SEEN", "seenAt"}, {"STATE", "resolution"}, {"REASON", "reason"},
 		})
@@ -166,20 +166,20 @@ each: toll orders resolve.`
 	return c
 }
 
-func (a *app) ordersGet() *cobra.Command {
+func ordersGet(a *app) *cobra.Command {
 	var wait time.Duration
 	c := a.resource(call{
 		use: "get ORDER", short: "Show what became of an order", path: "/protocol/orders/ORDER",
 		long: "Show what became of an order. Exit codes: 0 the credits are there, 7 it is under way, 4 it failed.",
 		show: func(cmd *cobra.Command, got json.RawMessage) error {
-			return a.order(cmd.Context(), got, wait, "")
+			return showOrder(cmd.Context(), a, got, wait, "")
 		},
 	})
 	waitFlag(c, &wait)
 	return c
 }
 
-func (a *app) plansOrder() *cobra.Command {
+func plansOrder(a *app) *cobra.Command {
 	var delegation, key string
 	var wait time.Duration
 	c := command("order PLAN", "Buy a plan", nil)
@@ -203,7 +203,7 @@ Exit codes: 0 the credits are there, 7 the order is under way or its outcome is 
 			got, err := a.call(ctx, http.MethodPost, segments("protocol", "plans", args[0], "order"), nil, in)
 			switch {
 			case err == nil:
-				return a.order(cmd.Context(), got, time.Until(end), "orderId")
+				return showOrder(cmd.Context(), a, got, time.Until(end), "orderId")
 			case !isUnknown(err):
 				return err
 			case time.Now().Add(orderPoll).After(end):
@@ -231,14 +231,14 @@ func waitFlag(c *cobra.Command, wait *time.Duration) {
 }
 
 // order prints an order, after it is decided or the time is over. Quiet, it prints the member alone.
-func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration, member string) error {
+func showOrder(ctx context.Context, a *app, got json.RawMessage, wait time.Duration, member string) error {
 	end := time.Now().Add(wait)
 	told := ""
 	for isUnderWay(got) && time.Now().Before(end) {
 		if told == "" {
 			a.say("", "Order %s is under way, waiting at most %s.", at(got, "orderId"), wait)
 		}
-		told = a.progress(got, told)
+		told = showProgress(&a.console, got, told)
 		if err := a.wait(ctx, min(orderPoll, time.Until(end))); err != nil {
 			return err
 		}
@@ -251,9 +251,9 @@ func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration
 		}
 	}
 	if told != "" {
-		a.progress(got, told)
+		showProgress(&a.console, got, told)
 	}
-	if err := a.made(a.withWholeAmount(got), member); err != nil {
+	if err := a.made(withWholeAmount(&a.console, got), member); err != nil {
 		return err
 	}
 	switch {
@@ -267,10 +267,10 @@ func (a *app) order(ctx context.Context, got json.RawMessage, wait time.Duration
 }
 
 // withWholeAmount has the amount of an order in whole units, when it is for people.
-func (a *app) withWholeAmount(order json.RawMessage) json.RawMessage {
+func withWholeAmount(con *console, order json.RawMessage) json.RawMessage {
 	members, err := membersOf(order)
 	amount, unknown := toll.ParseUnits(at(order, "amount"))
-	if a.set.output != formatTable || err != nil || unknown != nil {
+	if con.set.output != formatTable || err != nil || unknown != nil {
 		return order
 	}
 	whole, _ := json.Marshal(amountIn(at(order, "currency"), amount)) // a string always has JSON
@@ -278,13 +278,13 @@ func (a *app) withWholeAmount(order json.RawMessage) json.RawMessage {
 }
 
 // progress tells how far an order is, when that is not what was told before, and returns it.
-func (a *app) progress(order json.RawMessage, told string) string {
+func showProgress(con *console, order json.RawMessage, told string) string {
 	now := at(order, "status")
 	if tx := cmp.Or(at(order, "data.transactionUrl"), at(order, "txHash")); tx != "" {
 		now += ", transaction " + tx
 	}
 	if now != told {
-		a.say("", "%s", now)
+		con.say("", "%s", now)
 	}
 	return now
 }
@@ -297,7 +297,7 @@ func isUnderWay(order json.RawMessage) bool {
 	return false
 }
 
-func (a *app) requestsCommand() *cobra.Command {
+func requestsCommand(a *app) *cobra.Command {
 	request := flag{"request-id", "agentRequestId", word, "the request"}
 	subTasks := a.resource(call{
 		use: "list", short: "List the sub-tasks of a request", path: "/protocol/agent-sub-tasks", member: "subTasks",
@@ -322,11 +322,11 @@ func (a *app) requestsCommand() *cobra.Command {
 		},
 		require: []string{request.name},
 	})
-	return group("requests", "Requests of your plans and their sub-tasks", "", a.requestsHistory(),
+	return group("requests", "Requests of your plans and their sub-tasks", "", requestsHistory(a),
 		a.get("get REQUEST", "Show one request with its whole life and its receipt", "/protocol/requests/REQUEST"), track, subTasks)
 }
 
-func (a *app) requestsHistory() *cobra.Command {
+func requestsHistory(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "history", short: "List requests with their outcome, those that ended last first",
 		long: `List the requests of your plans that were settled or released or whose hold lapsed, at most 90 days of them. With --role buyer it is

@@ -23,24 +23,24 @@ import (
 type column struct{ title, path string }
 
 // say writes a line for a person to stderr. The word in front may be empty.
-func (a *app) say(word, format string, args ...any) {
+func (con *console) say(word, format string, args ...any) {
 	text := clean(fmt.Sprintf(format, args...))
 	if word == "" {
-		fmt.Fprintln(a.err, text)
+		fmt.Fprintln(con.err, text)
 		return
 	}
-	if isTerminal(a.err) && a.mayColour() {
+	if isTerminal(con.err) && con.mayColour() {
 		style := lipgloss.NewStyle().Bold(true)
 		if word == "error" {
 			style = style.Foreground(lipgloss.Red)
 		}
 		word = style.Render(word)
 	}
-	fmt.Fprintf(a.err, "%s: %s\n", word, text)
+	fmt.Fprintf(con.err, "%s: %s\n", word, text)
 }
 
-func (a *app) asJSON() bool {
-	output := cmp.Or(a.set.output, strings.ToLower(a.flags.output), strings.ToLower(a.getenv("TOLL_OUTPUT")))
+func (con *console) asJSON() bool {
+	output := cmp.Or(con.set.output, strings.ToLower(con.flags.output), strings.ToLower(con.getenv("TOLL_OUTPUT")))
 	return output == formatJSON || output == formatNDJSON
 }
 
@@ -53,18 +53,18 @@ func encoded(v any, err error) (json.RawMessage, error) {
 }
 
 // show writes a value, or an answer as it was received, as one record.
-func (a *app) show(v any) error {
+func (con *console) show(v any) error {
 	got, err := encoded(v, nil)
 	if err != nil {
 		return err
 	}
-	switch a.set.output {
+	switch con.set.output {
 	case formatQuiet:
 		return nil
 	case formatJSON:
-		return a.writeJSON(got)
+		return con.writeJSON(got)
 	case formatNDJSON:
-		return a.writeCompact(got)
+		return con.writeCompact(got)
 	}
 	members, err := membersOf(got)
 	if err != nil {
@@ -80,13 +80,13 @@ func (a *app) show(v any) error {
 		}
 		rows = append(rows, []string{m.name, value})
 	}
-	if a.set.output == formatCSV {
-		return writeCSV(a.out, [][]string{names, values})
+	if con.set.output == formatCSV {
+		return writeCSV(con.out, [][]string{names, values})
 	}
-	if a.set.terminal {
+	if con.set.terminal {
 		rows = laidOut(members)
 	}
-	return a.writeRows(nil, rows)
+	return con.writeRows(nil, rows)
 }
 
 // laidOut are the members of a record for reading: what has no value is left out, and members of members stand below them.
@@ -113,34 +113,34 @@ func laidOut(members []jsonMember) (rows [][]string) {
 }
 
 // made is show for what was made. Quiet, it prints the member alone by which others name it.
-func (a *app) made(v any, member string) error {
-	if a.set.output != formatQuiet || member == "" {
-		return a.show(v)
+func (con *console) made(v any, member string) error {
+	if con.set.output != formatQuiet || member == "" {
+		return con.show(v)
 	}
 	got, err := encoded(v, nil)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.out, clean(at(got, member)))
+	_, err = fmt.Fprintln(con.out, clean(at(got, member)))
 	return err
 }
 
 // built is show for what a command made without the service. In a pipe it is JSON, for the flags
 // that take it, unless another form is asked for.
-func (a *app) built(v any) error {
-	if a.set.terminal || a.set.output == formatQuiet || cmp.Or(a.flags.output, a.getenv("TOLL_OUTPUT")) != "" {
-		return a.show(v)
+func (con *console) built(v any) error {
+	if con.set.terminal || con.set.output == formatQuiet || cmp.Or(con.flags.output, con.getenv("TOLL_OUTPUT")) != "" {
+		return con.show(v)
 	}
 	got, err := encoded(v, nil)
 	if err != nil {
 		return err
 	}
-	return a.writeCompact(got)
+	return con.writeCompact(got)
 }
 
 // showPage writes a list: whole as JSON, else its records, which are the member with this name, or
 // the value itself.
-func (a *app) showPage(v any, member string, columns []column) error {
+func (con *console) showPage(v any, member string, columns []column) error {
 	got, err := encoded(v, nil)
 	if err != nil {
 		return err
@@ -153,47 +153,47 @@ func (a *app) showPage(v any, member string, columns []column) error {
 	if err := json.Unmarshal(list, &items); err != nil {
 		return unreadable(err)
 	}
-	if a.set.output == formatJSON {
-		return a.writeJSON(got)
+	if con.set.output == formatJSON {
+		return con.writeJSON(got)
 	}
 	titles := make([]string, len(columns))
 	for i, c := range columns {
 		titles[i] = c.title
 	}
-	return a.rows(items, titles, columns)
+	return con.rows(items, titles, columns)
 }
 
 // rows writes records as lines.
-func (a *app) rows(items []json.RawMessage, titles []string, columns []column) error {
+func (con *console) rows(items []json.RawMessage, titles []string, columns []column) error {
 	var rows [][]string
 	for _, item := range items {
-		if a.set.output == formatNDJSON {
-			if err := a.writeCompact(item); err != nil {
+		if con.set.output == formatNDJSON {
+			if err := con.writeCompact(item); err != nil {
 				return err
 			}
 			continue
 		}
 		row := make([]string, len(columns))
 		for i, c := range columns {
-			row[i] = a.cell(item, c.path)
+			row[i] = con.cell(item, c.path)
 		}
 		rows = append(rows, row)
 	}
 	switch {
-	case a.set.output == formatQuiet || a.set.output == formatNDJSON:
+	case con.set.output == formatQuiet || con.set.output == formatNDJSON:
 		return nil
-	case a.set.output == formatCSV && titles != nil:
-		return writeCSV(a.out, append([][]string{titles}, rows...))
-	case a.set.output == formatCSV:
-		return writeCSV(a.out, rows)
+	case con.set.output == formatCSV && titles != nil:
+		return writeCSV(con.out, append([][]string{titles}, rows...))
+	case con.set.output == formatCSV:
+		return writeCSV(con.out, rows)
 	}
-	return a.writeRows(titles, rows)
+	return con.writeRows(titles, rows)
 }
 
 // cell is the text of a column. A table says some of them as people do: plans in words, and cents in whole units.
-func (a *app) cell(item json.RawMessage, path string) string {
+func (con *console) cell(item json.RawMessage, path string) string {
 	value := at(item, path)
-	if a.set.output != formatTable {
+	if con.set.output != formatTable {
 		return value
 	}
 	if words := planWords[path]; words != nil {
@@ -206,7 +206,7 @@ func (a *app) cell(item json.RawMessage, path string) string {
 	case "spendingLimitCents", "amountSpentCents", "remainingBudgetCents", "charged", "refunded", "disputed", "fees", "paidOut", "due", "leftCents":
 		return cmp.Or(wholeOf(value), value)
 	}
-	if a.set.terminal {
+	if con.set.terminal {
 		return short(value)
 	}
 	return value
@@ -229,27 +229,27 @@ func unreadable(err error) error {
 	return fmt.Errorf("the service sent an answer that cannot be read: %w", err)
 }
 
-func (a *app) writeJSON(body []byte) error {
+func (con *console) writeJSON(body []byte) error {
 	var b bytes.Buffer
-	return a.writeLine(&b, json.Indent(&b, body, "", "  "))
+	return con.writeLine(&b, json.Indent(&b, body, "", "  "))
 }
 
-func (a *app) writeCompact(body []byte) error {
+func (con *console) writeCompact(body []byte) error {
 	var b bytes.Buffer
-	return a.writeLine(&b, json.Compact(&b, body))
+	return con.writeLine(&b, json.Compact(&b, body))
 }
 
-func (a *app) writeLine(b *bytes.Buffer, err error) error {
+func (con *console) writeLine(b *bytes.Buffer, err error) error {
 	if err != nil {
 		return unreadable(err)
 	}
 	b.WriteByte('\n')
-	_, err = a.out.Write(b.Bytes())
+	_, err = con.out.Write(b.Bytes())
 	return err
 }
 
 // writeRows writes rows aligned and titled on a terminal, and separated by tabs without a title in a pipe.
-func (a *app) writeRows(titles []string, rows [][]string) error {
+func (con *console) writeRows(titles []string, rows [][]string) error {
 	var lines strings.Builder
 	for _, row := range rows {
 		for i, cell := range row {
@@ -257,8 +257,8 @@ func (a *app) writeRows(titles []string, rows [][]string) error {
 		}
 		lines.WriteString(strings.Join(row, "\t") + "\n")
 	}
-	if !a.set.terminal {
-		_, err := io.WriteString(a.out, lines.String())
+	if !con.set.terminal {
+		_, err := io.WriteString(con.out, lines.String())
 		return err
 	}
 	t := table.New().Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).
@@ -268,9 +268,9 @@ func (a *app) writeRows(titles []string, rows [][]string) error {
 	}
 	t.StyleFunc(func(row, column int) lipgloss.Style {
 		isTitle := row == table.HeaderRow || titles == nil && column == 0
-		return lipgloss.NewStyle().Bold(isTitle && a.set.colour)
+		return lipgloss.NewStyle().Bold(isTitle && con.set.colour)
 	})
-	_, err := fmt.Fprintln(a.out, t.Render())
+	_, err := fmt.Fprintln(con.out, t.Render())
 	return err
 }
 

@@ -66,8 +66,8 @@ func (f *callFlags) limits(host string) client.Limits {
 }
 
 // payingTransport returns the transport that pays for a call to this url, and tells of each payment that has ended.
-func (a *app) payingTransport(to *url.URL, f callFlags, closed func(client.Payment)) (http.RoundTripper, error) {
-	path, err := a.pursePath()
+func payingTransport(a *app, to *url.URL, f callFlags, closed func(client.Payment)) (http.RoundTripper, error) {
+	path, err := pursePath(&a.console)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (a *app) payingTransport(to *url.URL, f callFlags, closed func(client.Payme
 		}
 		payers = append(payers, payer)
 	}
-	key, err := a.walletKey(value[string](f.in, "keyFile"))
+	key, err := walletKey(&a.console, value[string](f.in, "keyFile"))
 	if err != nil {
 		return nil, err
 	}
@@ -115,24 +115,24 @@ func (f *callFlags) sayDefaults(a *app, l client.Limits, credits, wallet bool) {
 }
 
 // mayBeTaken tells of a payment that the server can take although it was not seen to be taken.
-func (a *app) mayBeTaken(p client.Payment) {
-	if p.State != client.PaymentUnknown || a.asJSON() {
+func mayBeTaken(con *console, p client.Payment) {
+	if p.State != client.PaymentUnknown || con.asJSON() {
 		return
 	}
 	switch {
 	case p.Authorization != nil:
-		a.say("note", "%s %s count as spent for 24 hours, as the server has an authorization; "+
+		con.say("note", "%s %s count as spent for 24 hours, as the server has an authorization; "+
 			"when that has ended, toll payments check --rpc URL asks the chain",
 			amountIn(p.Unit, p.Most), p.Unit)
 	case p.Permission != nil:
-		a.say("note", "%s count as spent for 24 hours, as the server can still take them; "+
+		con.say("note", "%s count as spent for 24 hours, as the server can still take them; "+
 			"toll payments check asks the service", count(p.Most.String(), "credit"))
 	}
 }
 
 // walletKey reads the key of a wallet, nil when there is none. Its text is in no error.
-func (a *app) walletKey(file string) (*evm.Key, error) {
-	text := a.getenv("TOLL_WALLET_KEY")
+func walletKey(con *console, file string) (*evm.Key, error) {
+	text := con.getenv("TOLL_WALLET_KEY")
 	if file != "" {
 		var err error
 		if text, err = readKey("wallet key", file); err != nil {
@@ -162,15 +162,15 @@ func money(decimals int) kind {
 }
 
 // unpaid reports a call that asked for payment and has no answer.
-func (a *app) unpaid(e *client.PaymentError) error {
+func explainUnpaid(con *console, e *client.PaymentError) error {
 	if e.Sent {
-		a.say("hint", "Do not repeat the call without a look at toll payments list: it may have been paid.")
+		con.say("hint", "Do not repeat the call without a look at toll payments list: it may have been paid.")
 		return fmt.Errorf("a payment was sent, and its outcome is not known: %w", cause(e.Reason))
 	}
 	for line := range strings.Lines(e.Reason.Error()) {
-		a.say("not paid", "%s", strings.TrimSpace(line))
+		con.say("not paid", "%s", strings.TrimSpace(line))
 	}
-	a.say("hint", "--max-credits and --max-price are the limits of a call, --max-credits-per-day and --max-price-per-day those of 24 hours; "+
+	con.say("hint", "--max-credits and --max-price are the limits of a call, --max-credits-per-day and --max-price-per-day those of 24 hours; "+
 		"toll payments list shows what counts.")
 	return printed(exitPayment)
 }

@@ -14,22 +14,22 @@ import (
 	"github.com/tollhq/toll/internal/server"
 )
 
-func (a *app) payoutsCommand() *cobra.Command {
+func payoutsCommand(con *console) *cobra.Command {
 	return group("payouts", "What builders are owed for plans that were paid by card", `What builders are owed for plans that were paid by card. All money of cards is in the operator's account: these
-commands work on the database, and move none.`, a.payoutsList(), a.payoutsMark())
+commands work on the database, and move none.`, payoutsList(con), payoutsMark(con))
 }
 
-func (a *app) payoutsList() *cobra.Command {
+func payoutsList(con *console) *cobra.Command {
 	var month string
-	c := a.storeCommand("list", "List what is owed of a month, by builder and currency", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+	c := storeCommand("list", "List what is owed of a month, by builder and currency", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		owed, err := admin.Owed(cmd.Context(), cfg, month)
 		if err != nil {
 			return err
 		}
 		if len(owed) == 0 {
-			a.say("note", "nothing was paid by card or paid out in %s", cmp.Or(month, "this month"))
+			con.say("note", "nothing was paid by card or paid out in %s", cmp.Or(month, "this month"))
 		}
-		return a.showPage(owed, "", []column{
+		return con.showPage(owed, "", []column{
 			{"BUILDER", "builder"}, {"MONTH", "month"}, {"CURRENCY", "currency"}, {"ORDERS", "orders"}, {"CHARGED", "charged"}, {"REFUNDED", "refunded"},
 			{"DISPUTED", "disputed"}, {"FEES", "fees"}, {"PAID OUT", "paidOut"}, {"DUE", "due"},
 		})
@@ -41,10 +41,10 @@ happened, so that a month which was paid does not change. FEES are those of the 
 	return c
 }
 
-func (a *app) payoutsMark() *cobra.Command {
+func payoutsMark(con *console) *cobra.Command {
 	var builder, cents string
 	p := rails.Payout{}
-	c := a.storeCommand("mark", "Record what was paid to a builder by other means", func(cmd *cobra.Command, _ []string, cfg server.Config) (err error) {
+	c := storeCommand("mark", "Record what was paid to a builder by other means", func(cmd *cobra.Command, _ []string, cfg server.Config) (err error) {
 		if p.Builder, err = toll.ParseAddress(builder); err != nil {
 			return flagError("builder", err)
 		}
@@ -61,14 +61,14 @@ func (a *app) payoutsMark() *cobra.Command {
 			return flagError("id", err)
 		}
 		p.Currency = strings.ToLower(p.Currency)
-		made, err := admin.MarkPayout(cmd.Context(), cfg, p, a.flags.yes)
+		made, err := admin.MarkPayout(cmd.Context(), cfg, p, con.flags.yes)
 		if errors.Is(err, rails.ErrNotOwed) {
 			return fmt.Errorf("%w; nothing was recorded: --yes records it all the same", err)
 		}
 		if err != nil {
 			return fmt.Errorf("%w; nothing was recorded", err)
 		}
-		return a.made(made, "payoutId")
+		return con.made(made, "payoutId")
 	})
 	f := c.Flags()
 	f.StringVar(&builder, "builder", "", "address of the builder")

@@ -45,19 +45,19 @@ func (a *app) person(r call) *cobra.Command {
 	return c
 }
 
-func (a *app) sessionCommand() *cobra.Command {
+func sessionCommand(a *app) *cobra.Command {
 	return group("session", "Sign in as a person", `Sign in as a person, who manages members, sessions and credentials: API keys do not.
 
 The session is kept in the active profile for 12 hours. TOLL_SESSION and TOLL_WORKSPACE win over it.`,
-		a.sessionStart(),
-		a.sessionSignUp(),
+		sessionStart(a),
+		sessionSignUp(a),
 		a.person(call{use: "show", short: "Show who signed in, and their workspaces", path: "/session"}),
 		a.person(call{
 			use: "list", short: "List where you are signed in", path: "/sessions", member: "sessions",
 			columns: sessionColumns,
 		}),
 		a.person(call{use: "revoke ID", short: "End a session of yours", method: http.MethodDelete, path: "/sessions/ID"}),
-		a.sessionUse(),
+		sessionUse(a),
 		a.person(call{
 			use: "rename-workspace WORKSPACE", short: "Name the workspace in which you call", method: http.MethodPatch, path: "/workspaces/WORKSPACE",
 			long:    "Name the workspace in which you call. Its members see the name in place of its address; nothing else depends on it.",
@@ -78,7 +78,7 @@ while an order is not decided or disputed. The money of its wallet stays there: 
 			long:  "Prove the password once more. For ten minutes the session may do what changes who has access.",
 			flags: []flag{passwordFlag}, change: passwordOf, example: "toll session prove --password @password.txt",
 		}),
-		a.sessionEnd(),
+		sessionEnd(a),
 	)
 }
 
@@ -101,15 +101,15 @@ func passwordOf(_ *cobra.Command, r *request) error {
 	return nil
 }
 
-func (a *app) sessionStart() *cobra.Command {
-	return a.begins("start LOGIN", "Sign in with a password", "Sign in with a login name and a password.", nil,
+func sessionStart(a *app) *cobra.Command {
+	return beginSession(a, "start LOGIN", "Sign in with a password", "Sign in with a login name and a password.", nil,
 		func(ctx context.Context, login string, in body) (*toll.SignedIn, error) {
 			return a.client().SignInPerson(ctx, login, value[string](in, "password"))
 		})
 }
 
-func (a *app) sessionSignUp() *cobra.Command {
-	return a.begins("sign-up LOGIN", "Sign up with a password", "Sign up with a login name and a password, and get a workspace.", []flag{
+func sessionSignUp(a *app) *cobra.Command {
+	return beginSession(a, "sign-up LOGIN", "Sign up with a password", "Sign up with a login name and a password, and get a workspace.", []flag{
 		{"name", "name", word, "name that others see; default the login name"},
 		{"link", "link", word, "link of the operator, or an invitation, where registration is not open"},
 	}, func(ctx context.Context, login string, in body) (*toll.SignedIn, error) {
@@ -120,7 +120,8 @@ func (a *app) sessionSignUp() *cobra.Command {
 }
 
 // begins makes a command that begins a session of a person, and keeps it.
-func (a *app) begins(
+func beginSession(
+	a *app,
 	use, short, long string, flags []flag, begin func(ctx context.Context, login string, in body) (*toll.SignedIn, error),
 ) *cobra.Command {
 	c := command(use, short, nil)
@@ -149,7 +150,7 @@ func (a *app) begins(
 		if len(got.Organizations) > 0 {
 			workspace = got.Organizations[0].ID
 		}
-		if err := a.keepSession(got.Token, workspace); err != nil {
+		if err := keepSession(a, got.Token, workspace); err != nil {
 			return err
 		}
 		got.Token = ""
@@ -159,7 +160,7 @@ func (a *app) begins(
 }
 
 // keepSession writes the session of a person to the active profile; an empty one is taken away.
-func (a *app) keepSession(session, workspace string) error {
+func keepSession(a *app, session, workspace string) error {
 	c, err := a.openConfig()
 	if err != nil {
 		return err
@@ -173,7 +174,7 @@ func (a *app) keepSession(session, workspace string) error {
 	return c.save()
 }
 
-func (a *app) sessionUse() *cobra.Command {
+func sessionUse(a *app) *cobra.Command {
 	return command("use WORKSPACE", "Choose the workspace in which you call", func(cmd *cobra.Command, args []string) error {
 		if err := a.usePerson(); err != nil {
 			return err
@@ -183,7 +184,7 @@ func (a *app) sessionUse() *cobra.Command {
 				return err
 			}
 			if strings.EqualFold(o.ID, args[0]) || o.Name != "" && strings.EqualFold(o.Name, args[0]) {
-				if err := a.keepSession(a.set.key, o.ID); err != nil {
+				if err := keepSession(a, a.set.key, o.ID); err != nil {
 					return err
 				}
 				return a.show(o)
@@ -193,7 +194,7 @@ func (a *app) sessionUse() *cobra.Command {
 	})
 }
 
-func (a *app) sessionEnd() *cobra.Command {
+func sessionEnd(a *app) *cobra.Command {
 	return command("end", "Sign out, and forget the session", func(cmd *cobra.Command, _ []string) error {
 		if err := a.usePerson(); err != nil {
 			return err
@@ -204,11 +205,11 @@ func (a *app) sessionEnd() *cobra.Command {
 		if err := a.client().SignOut(cmd.Context()); err != nil && toll.AsError(err).HTTPStatus() != http.StatusUnauthorized {
 			return err
 		}
-		return a.keepSession("", "")
+		return keepSession(a, "", "")
 	})
 }
 
-func (a *app) membersCommand() *cobra.Command {
+func membersCommand(a *app) *cobra.Command {
 	role := oneOf("owner", "admin", "developer", "billing", "viewer")
 	return group("members", "People of the workspace", "People of the workspace: see toll session for how to sign in as a person.",
 		a.person(call{
@@ -243,7 +244,7 @@ With --keep they stand under your own membership from then on, with the rights t
 	)
 }
 
-func (a *app) invitationsCommand() *cobra.Command {
+func invitationsCommand(a *app) *cobra.Command {
 	role := oneOf("owner", "admin", "developer", "billing", "viewer")
 	return group("invitations", "Links with which people join the workspace", "Links with which people join the workspace. Each works once.",
 		a.person(call{
@@ -261,7 +262,7 @@ func (a *app) invitationsCommand() *cobra.Command {
 	)
 }
 
-func (a *app) credentialsCommand() *cobra.Command {
+func credentialsCommand(a *app) *cobra.Command {
 	return group("credentials", "How you sign in", "How you sign in: see toll session for how to sign in as a person. Passkeys are added on the page Your account.",
 		a.person(call{
 			use: "list", short: "List your credentials", path: "/credentials", member: "credentials",
@@ -277,7 +278,7 @@ func (a *app) credentialsCommand() *cobra.Command {
 	)
 }
 
-func (a *app) auditLogCommand() *cobra.Command {
+func auditLogCommand(a *app) *cobra.Command {
 	return a.person(call{
 		use: "audit-log", short: "List what was done in the workspace", path: "/audit-log", member: "acts",
 		long: `List what was done in the workspace, by whom and from where: see toll session for how to sign in as a person. Addresses of people go

@@ -73,9 +73,9 @@ func period(secs toll.Units) string {
 	return count(secs.String(), "second")
 }
 
-func (a *app) plansCommand() *cobra.Command {
+func plansCommand(a *app) *cobra.Command {
 	register := func(use, kind string, trial bool) *cobra.Command {
-		return hidden(use, a.plansCreate(kind, trial))
+		return hidden(use, plansCreate(a, kind, trial))
 	}
 	c := group("plans", "Plans: what agents sell", "",
 		a.resource(call{
@@ -99,23 +99,23 @@ func (a *app) plansCommand() *cobra.Command {
 			use: "agents PLAN", short: "List the agents of a plan", aliases: []string{"get-agents-associated-to-a-plan"},
 			path: "/protocol/plans/PLAN/agents", member: "agents", columns: agentColumns,
 		}),
-		a.plansCreate("", false), a.plansUpdate(),
+		plansCreate(a, "", false), plansUpdate(a),
 		a.act("publish PLAN", "Let a plan take orders", http.MethodPut, "/protocol/plans/PLAN/list/true"),
 		a.act("unpublish PLAN", "Let a plan take no new orders; credits that exist keep working",
 			http.MethodPut, "/protocol/plans/PLAN/list/false"),
-		a.plansOrder(), a.plansCheckout(), a.plansMint(), a.plansTakeBack(),
+		plansOrder(a), plansCheckout(a), plansMint(a), plansTakeBack(a),
 		register("register-plan", "", false),
 		register("register-credits-plan", "credits", false),
 		register("register-time-plan", "time", false),
 		register("register-credits-trial-plan", "credits", true),
 		register("register-time-trial-plan", "time", true),
 	)
-	c.AddCommand(a.deployedBuilders()...)
+	c.AddCommand(deployedBuilders(a)...)
 	return c
 }
 
 // plansCreate registers a plan. kind and trial are set by deployed names.
-func (a *app) plansCreate(kind string, trial bool) *cobra.Command {
+func plansCreate(a *app, kind string, trial bool) *cobra.Command {
 	c := a.resource(call{
 		use: "create", short: "Register a plan",
 		long: `Register a plan. Its price and credits never change afterwards: JSON with a member that the service does not know is refused
@@ -156,7 +156,7 @@ unless --yes is given.`,
 	return c
 }
 
-func (a *app) plansUpdate() *cobra.Command {
+func plansUpdate(a *app) *cobra.Command {
 	var version int64
 	orNone := cleared(digits)
 	orNone.read = func(a *app, flag string, given []string) (any, error) {
@@ -183,7 +183,7 @@ func (a *app) plansUpdate() *cobra.Command {
 	return c
 }
 
-func (a *app) plansCheckout() *cobra.Command {
+func plansCheckout(a *app) *cobra.Command {
 	var open bool
 	c := a.resource(call{
 		use: "checkout PLAN", short: "Get the page on which a card pays for a plan", aliases: []string{"order-fiat-plan"},
@@ -209,7 +209,7 @@ func (a *app) plansCheckout() *cobra.Command {
 			if err := a.show(shown); err != nil || !open {
 				return err
 			}
-			return a.browse(cmd.Context(), at(got, "result.checkoutUrl"))
+			return browse(cmd.Context(), &a.console, at(got, "result.checkoutUrl"))
 		},
 	})
 	c.Flags().BoolVar(&open, "open", false, "open the page in the browser")
@@ -226,7 +226,7 @@ func timeOf(value json.RawMessage) json.RawMessage {
 	return text
 }
 
-func (a *app) plansMint() *cobra.Command {
+func plansMint(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "mint PLAN", short: "Give credits of your plan to an address",
 		aliases: []string{"mint-plan-credits", "mint-plan-expirable"},
@@ -249,7 +249,7 @@ func (a *app) plansMint() *cobra.Command {
 	})
 }
 
-func (a *app) plansTakeBack() *cobra.Command {
+func plansTakeBack(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "take-back PLAN", short: "Take credits of your plan back that were granted without a payment",
 		long: `Remove credits of your plan from an address. Only credits without a payment can be removed: credits that you minted by hand, and

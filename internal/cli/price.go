@@ -22,44 +22,44 @@ const buildersExample = `toll plans create --plan-metadata '{"name":"Basic"}' \
 toll price free | toll plans create --price-config - --plan-metadata meta.json --credits-config credits.json`
 
 // builderGroup are commands that make configurations.
-func (a *app) builderGroup(name, long, example string, builders []call) *cobra.Command {
+func builderGroup(a *app, name, long, example string, builders []call) *cobra.Command {
 	short := "Make " + name + " configurations"
 	c := group(name, short, short+long)
 	c.Example = example
 	for _, b := range builders {
 		b.aliases = nil // which lie under plans
-		c.AddCommand(a.builder(b))
+		c.AddCommand(builder(a, b))
 	}
 	return c
 }
 
-func (a *app) builder(b call) *cobra.Command {
+func builder(a *app, b call) *cobra.Command {
 	b.show = func(_ *cobra.Command, got json.RawMessage) error { return a.built(got) }
 	c := a.resource(b)
 	c.Annotations = withoutProfile
 	return c
 }
 
-func (a *app) priceCommand() *cobra.Command {
-	return a.builderGroup("price", `, for --price-config of plans create. Nothing is sent.
+func priceCommand(a *app) *cobra.Command {
+	return builderGroup(a, "price", `, for --price-config of plans create. Nothing is sent.
 
 usdc, usd and eur take whole units. Amounts of the others are base units of the token: 1000000 is 1.00 of USDC, EURC, USD and EUR; the native token has
 18 decimals.
-In a pipe they print JSON.`, "toll price usdc 1.00\ntoll price usd 5.00\n"+buildersExample, a.priceBuilders())
+In a pipe they print JSON.`, "toll price usdc 1.00\ntoll price usd 5.00\n"+buildersExample, priceBuilders(a))
 }
 
-func (a *app) creditsCommand() *cobra.Command {
-	return a.builderGroup("credits",
+func creditsCommand(a *app) *cobra.Command {
+	return builderGroup(a, "credits",
 		", for --credits-config of plans create. Nothing is sent. In a pipe they print JSON.",
-		buildersExample, a.creditsBuilders())
+		buildersExample, creditsBuilders())
 }
 
 // deployedBuilders are the builders under their deployed names.
-func (a *app) deployedBuilders() []*cobra.Command {
+func deployedBuilders(a *app) []*cobra.Command {
 	var all []*cobra.Command
-	for _, b := range append(a.priceBuilders(), a.creditsBuilders()...) {
+	for _, b := range append(priceBuilders(a), creditsBuilders()...) {
 		if len(b.aliases) > 0 {
-			c := hidden(b.aliases[0], a.builder(b))
+			c := hidden(b.aliases[0], builder(a, b))
 			c.Aliases = nil
 			all = append(all, c)
 		}
@@ -73,7 +73,7 @@ var (
 	token   = kind{name: "address", read: readLast(toll.ParseAddress)}
 )
 
-func (a *app) priceBuilders() []call {
+func priceBuilders(a *app) []call {
 	paidBy := func(use, short, alias string, make share, more ...flag) call {
 		return call{
 			use: use, short: short, aliases: []string{alias}, require: []string{"amount", "receiver"},
@@ -81,7 +81,7 @@ func (a *app) priceBuilders() []call {
 				flag{"amount", "amounts", units, "price in base units; with several receivers, once for each"},
 				flag{"receiver", "receivers", kind{name: "address", read: readEach(toll.ParseAddress)},
 					"address that is paid, once for each amount and in the same order"}),
-			local: func(_ context.Context, r *request) (any, error) { return a.price(r.in, make) },
+			local: func(_ context.Context, r *request) (any, error) { return makePrice(&a.console, r.in, make) },
 		}
 	}
 	orNative := flag{"token-address", "token", token, "token; default the native one"}
@@ -89,7 +89,7 @@ func (a *app) priceBuilders() []call {
 		flag{"currency", "currency", word, "USD (default) or EUR"})
 	fiat.long = "A price that is paid by card. Amounts have six decimals: 5000000 is 5.00. toll price usd 5.00 takes whole units."
 	fiat.local = func(_ context.Context, r *request) (any, error) {
-		return a.price(r.in, func(n toll.Units, to, _ toll.Address) (toll.Price, error) {
+		return makePrice(&a.console, r.in, func(n toll.Units, to, _ toll.Address) (toll.Price, error) {
 			return toll.PriceFiat(n, to, value[string](r.in, "currency"))
 		})
 	}
@@ -106,9 +106,9 @@ set; else the environment that is set decides; else it is that of Base, as live 
 			if err := a.loadProfile(); err != nil {
 				return nil, err
 			}
-			r.in["token"] = a.eurc(ctx)
+			r.in["token"] = eurcOfService(ctx, a)
 		}
-		return a.price(r.in, toll.PriceEURC)
+		return makePrice(&a.console, r.in, toll.PriceEURC)
 	}
 	return []call{
 		{
@@ -128,14 +128,14 @@ set; else the environment that is set decides; else it is that of Base, as live 
 		paidBy("native", "A price in the native token", "get-native-token-price-config", toll.PriceCrypto),
 		paidBy("payg", "A price for each credit, bought request by request", "get-pay-as-you-go-price-config",
 			toll.PricePayAsYouGo, orNative),
-		fiat, erc20, eurc, a.priceByCard(toll.CurrencyUSD), a.priceByCard(toll.CurrencyEUR),
+		fiat, erc20, eurc, priceByCard(a, toll.CurrencyUSD), priceByCard(a, toll.CurrencyEUR),
 		{
 			use: "usdc AMOUNT", short: "A price in USDC, in whole units", example: "toll price usdc 1.00",
 			long: `A price in USDC, in whole units such as 1.00, exact to six decimals.
 
 The service that is configured is asked for the address of its USDC and, without --receiver, for the wallet of your account.`,
 			flags: []flag{{"receiver", "receiver", token, "address that is paid; default the wallet of your account"}},
-			local: a.priceUSDC,
+			local: func(ctx context.Context, r *request) (any, error) { return priceUSDC(ctx, a, r) },
 		},
 	}
 }
@@ -144,7 +144,7 @@ The service that is configured is asked for the address of its USDC and, without
 type share func(amount toll.Units, receiver, token toll.Address) (toll.Price, error)
 
 // price makes a price of the amounts, the receivers and the token that were given.
-func (a *app) price(in body, make share) (toll.Price, error) {
+func makePrice(con *console, in body, make share) (toll.Price, error) {
 	amounts, receivers := value[[]toll.Units](in, "amounts"), value[[]toll.Address](in, "receivers")
 	if len(amounts) != len(receivers) {
 		return toll.Price{}, usagef("--amount and --receiver belong together: give as many of the one as of the other")
@@ -161,7 +161,7 @@ func (a *app) price(in body, make share) (toll.Price, error) {
 		one.Amounts, one.Receivers = append(made.Amounts, amount), append(made.Receivers, receivers[i])
 		made = one
 	}
-	a.warnOfDust(made)
+	warnOfDust(con, made)
 	return made, nil
 }
 
@@ -170,21 +170,21 @@ func (a *app) price(in body, make share) (toll.Price, error) {
 var dust = new(big.Int).Exp(big.NewInt(10), big.NewInt(12), nil)
 
 // warnOfDust says what a price is that was probably meant in a token with six decimals.
-func (a *app) warnOfDust(p toll.Price) {
+func warnOfDust(con *console, p toll.Price) {
 	total := p.Total()
 	if !p.IsCrypto || !p.TokenAddress.IsZero() || total.IsZero() || total.Int().Cmp(dust) >= 0 {
 		return
 	}
-	a.say("warning", "%s base units of the native token are %s of it, as it has 18 decimals; "+
+	con.say("warning", "%s base units of the native token are %s of it, as it has 18 decimals; "+
 		"a price in USDC is made with: toll price usdc 1.00", total, toll.FormatAmount(total, 18))
 }
 
 // eurc is the address of EURC in the environment that is set, zero when none is.
-func (a *app) eurc(ctx context.Context) toll.Address {
+func eurcOfService(ctx context.Context, a *app) toll.Address {
 	if a.set.url == "" && a.set.environment == "" {
 		return toll.Address{}
 	}
-	token, err := a.tokenOfService(ctx, toll.CurrencyEURC, toll.Environment.EURC)
+	token, err := tokenOfService(ctx, a, toll.CurrencyEURC, toll.Environment.EURC)
 	if err != nil {
 		a.say("note", "%s does not tell its EURC: give --eurc-address to be sure", a.client().URL())
 	}
@@ -193,7 +193,7 @@ func (a *app) eurc(ctx context.Context) toll.Address {
 
 // priceUSDC makes a price of whole units: the token is that of the service, and the receiver its
 // caller.
-func (a *app) priceUSDC(ctx context.Context, r *request) (any, error) {
+func priceUSDC(ctx context.Context, a *app, r *request) (any, error) {
 	amount, err := wholeAmount(r.args[0], toll.CurrencyUSDC)
 	if err != nil {
 		return nil, err
@@ -201,11 +201,11 @@ func (a *app) priceUSDC(ctx context.Context, r *request) (any, error) {
 	if err := a.loadProfile(); err != nil {
 		return nil, err
 	}
-	token, err := a.tokenOfService(ctx, toll.CurrencyUSDC, toll.Environment.USDC)
+	token, err := tokenOfService(ctx, a, toll.CurrencyUSDC, toll.Environment.USDC)
 	if err != nil {
 		return nil, err
 	}
-	to, err := a.receiver(ctx, r.in, toll.CurrencyUSDC)
+	to, err := receiver(ctx, a, r.in, toll.CurrencyUSDC)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (a *app) priceUSDC(ctx context.Context, r *request) (any, error) {
 }
 
 // priceByCard makes prices of whole units of a currency that cards pay.
-func (a *app) priceByCard(currency string) call {
+func priceByCard(a *app, currency string) call {
 	name := strings.ToLower(currency)
 	return call{
 		use: name + " AMOUNT", short: "A price in " + currency + ", in whole units, that is paid by card", example: "toll price " + name + " 5.00",
@@ -231,7 +231,7 @@ func (a *app) priceByCard(currency string) call {
 					return nil, err
 				}
 			}
-			to, err := a.receiver(ctx, r.in, currency)
+			to, err := receiver(ctx, a, r.in, currency)
 			if err != nil {
 				return nil, err
 			}
@@ -253,7 +253,7 @@ func wholeAmount(text, currency string) (toll.Units, error) {
 }
 
 // receiver is the address that was given, else that of the caller.
-func (a *app) receiver(ctx context.Context, in body, currency string) (toll.Address, error) {
+func receiver(ctx context.Context, a *app, in body, currency string) (toll.Address, error) {
 	if to, given := in["receiver"].(toll.Address); given {
 		return to, nil
 	}
@@ -265,9 +265,7 @@ func (a *app) receiver(ctx context.Context, in body, currency string) (toll.Addr
 
 // tokenOfService returns the address of a currency where the service is, else in the environment
 // that is set.
-func (a *app) tokenOfService(
-	ctx context.Context, currency string, in func(toll.Environment) toll.Address,
-) (toll.Address, error) {
+func tokenOfService(ctx context.Context, a *app, currency string, in func(toll.Environment) toll.Address) (toll.Address, error) {
 	if a.set.url != "" || a.set.environment == "" {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
@@ -283,7 +281,7 @@ func (a *app) tokenOfService(
 	return in(toll.Environment(a.set.environment)), nil
 }
 
-func (a *app) creditsBuilders() []call {
+func creditsBuilders() []call {
 	granted := flag{"credits-granted", "granted", credits, "credits that an order gives"}
 	config := flag{"credits-config", "config", object, "credits, as JSON"}
 	type of = func(in body) (any, error)

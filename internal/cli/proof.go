@@ -13,14 +13,14 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-func (a *app) proofCommand() *cobra.Command {
+func proofCommand(a *app) *cobra.Command {
 	return group("proof", "Burned credits on the chain: what a receipt says, without asking the service", "",
 		a.get("get TRANSACTION", "Show the proof of a burn, by the transaction of its receipt", "/credits/proofs/TRANSACTION"),
-		a.proofVerify(),
+		proofVerify(a),
 	)
 }
 
-func (a *app) proofVerify() *cobra.Command {
+func proofVerify(a *app) *cobra.Command {
 	var rpc []string
 	var operator, receipt string
 	c := command("verify PROOF", "Check a proof against the chain", nil)
@@ -42,12 +42,12 @@ the proof, as far as the receipt names them.`
 		if len(rpc) == 0 {
 			return usagef("--rpc is needed: a JSON-RPC endpoint of the chain")
 		}
-		p, err := a.proofArgument(cmd, args[0])
+		p, err := proofArgument(a, cmd, args[0])
 		if err != nil {
 			return err
 		}
 		if receipt != "" {
-			if err := a.sameBurn(receipt, p); err != nil {
+			if err := sameBurn(&a.console, receipt, p); err != nil {
 				return err
 			}
 		}
@@ -63,7 +63,7 @@ the proof, as far as the receipt names them.`
 	return c
 }
 
-func (a *app) proofArgument(cmd *cobra.Command, arg string) (*toll.BurnProof, error) {
+func proofArgument(a *app, cmd *cobra.Command, arg string) (*toll.BurnProof, error) {
 	if hash, err := toll.ParseHash(arg); err == nil {
 		return a.client().BurnProof(cmd.Context(), hash)
 	}
@@ -79,8 +79,8 @@ func (a *app) proofArgument(cmd *cobra.Command, arg string) (*toll.BurnProof, er
 }
 
 // sameBurn refuses a proof that is of another burn than the receipt.
-func (a *app) sameBurn(arg string, p *toll.BurnProof) error {
-	b, err := a.jsonArgument("--receipt", arg)
+func sameBurn(con *console, arg string, p *toll.BurnProof) error {
+	b, err := con.jsonArgument("--receipt", arg)
 	if err != nil {
 		return err
 	}

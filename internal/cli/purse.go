@@ -132,8 +132,8 @@ func (f *filePurse) locked(ctx context.Context, do func() error) error {
 }
 
 // pursePath is where payments are recorded.
-func (a *app) pursePath() (string, error) {
-	path, _ := a.configPath()
+func pursePath(con *console) (string, error) {
+	path, _ := con.configPath()
 	if path == "" {
 		return "", errors.New("there is no home directory for the record of payments: name a configuration file with TOLL_CONFIG")
 	}
@@ -145,9 +145,9 @@ var paymentColumns = []column{
 	{"TRANSACTION", "transaction"},
 }
 
-func (a *app) paymentsCommand() *cobra.Command {
+func paymentsCommand(a *app) *cobra.Command {
 	c := command("list", "List what toll call --pay has paid", func(*cobra.Command, []string) error {
-		path, err := a.pursePath()
+		path, err := pursePath(&a.console)
 		if err != nil {
 			return err
 		}
@@ -155,18 +155,18 @@ func (a *app) paymentsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.showPayments(payments)
+		return showPayments(&a.console, payments)
 	})
 	c.Long = `List what toll call --pay has paid, the oldest first. Amounts are credits, or tokens: in whole units in a table, and in base
 units (6 decimals) elsewhere.
 
 A payment that is sent or unknown may have been taken, so it counts in full for 24 hours. toll payments check asks what became
 of it.`
-	return group("payments", "Payments of this computer", "", c, a.paymentsCheck())
+	return group("payments", "Payments of this computer", "", c, paymentsCheck(a))
 }
 
 // showPayments prints payments, for people with tokens in whole units.
-func (a *app) showPayments(payments []client.Payment) error {
+func showPayments(con *console, payments []client.Payment) error {
 	type shown struct {
 		client.Payment
 		At    toll.Time `json:"at"`
@@ -176,10 +176,10 @@ func (a *app) showPayments(payments []client.Payment) error {
 	list := []shown{}
 	for _, p := range payments {
 		s := shown{p, toll.At(p.At), p.Most.String(), p.Spent.String()}
-		if a.set.output == formatTable {
+		if con.set.output == formatTable {
 			s.Most, s.Spent = amountIn(p.Unit, p.Most), amountIn(p.Unit, p.Spent)
 		}
 		list = append(list, s)
 	}
-	return a.showPage(map[string]any{"payments": list}, "payments", paymentColumns)
+	return con.showPage(map[string]any{"payments": list}, "payments", paymentColumns)
 }

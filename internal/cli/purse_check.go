@@ -20,7 +20,7 @@ import (
 // checkTime bounds what is asked of an endpoint.
 const checkTime = time.Minute
 
-func (a *app) paymentsCheck() *cobra.Command {
+func paymentsCheck(a *app) *cobra.Command {
 	var rpc string
 	c := command("check", "Ask what became of payments whose outcome is not known", nil)
 	c.Long = `Ask the service what became of payments with credits whose outcome is not known, and with --rpc
@@ -43,31 +43,31 @@ toll payments check --rpc https://mainnet.base.org`
 		if rpc == "" && a.set.key == "" {
 			return usagef("there is nobody to ask: sign in with toll login, or give --rpc")
 		}
-		path, err := a.pursePath()
+		path, err := pursePath(&a.console)
 		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), checkTime)
 		defer cancel()
-		looked, err := a.checkPayments(ctx, &filePurse{path: path}, rpc)
+		looked, err := checkPayments(ctx, a, &filePurse{path: path}, rpc)
 		if err != nil {
 			return err
 		}
 		if len(looked) == 0 {
 			a.say("note", "no payment that can be asked about is open")
 		}
-		return a.showPayments(looked)
+		return showPayments(&a.console, looked)
 	}
 	return c
 }
 
 // checkPayments asks the service of the API key about payments with credits, and an endpoint of a
 // chain about a wallet's, and returns those that it asked about. rpc is "" for none.
-func (a *app) checkPayments(ctx context.Context, f *filePurse, rpc string) ([]client.Payment, error) {
+func checkPayments(ctx context.Context, a *app, f *filePurse, rpc string) ([]client.Payment, error) {
 	var looked []client.Payment
 	if a.set.key != "" {
 		var err error
-		if looked, err = a.checkCredits(ctx, f); err != nil {
+		if looked, err = checkCredits(ctx, a, f); err != nil {
 			return nil, err
 		}
 	}
@@ -78,7 +78,7 @@ func (a *app) checkPayments(ctx context.Context, f *filePurse, rpc string) ([]cl
 	return append(looked, wallet...), err
 }
 
-func (a *app) checkCredits(ctx context.Context, f *filePurse) ([]client.Payment, error) {
+func checkCredits(ctx context.Context, a *app, f *filePurse) ([]client.Payment, error) {
 	payer := a.client().Payer()
 	ofCredits := func(p *client.Payment) bool { return p.Permission != nil }
 	return f.checkEach(ctx, ofCredits, func(p client.Payment) (client.Payment, error) {

@@ -59,12 +59,12 @@ func runAs(
 	}
 	env := map[string]string{"TOLL_URL": address, "TOLL_API_KEY": key.Key, "HOME": t.TempDir()}
 	var o, e strings.Builder
-	a := &app{
+	a := &app{console: console{
 		in:     strings.NewReader(""),
 		out:    &o,
 		err:    &e,
 		getenv: func(name string) string { return env[name] },
-	}
+	}}
 	code = run(ctx, args, a)
 	return o.String(), e.String(), code
 }

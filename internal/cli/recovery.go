@@ -10,25 +10,25 @@ import (
 	"github.com/tollhq/toll/internal/server"
 )
 
-func (a *app) recoveryCommand() *cobra.Command {
-	return group("recovery", "What is left to do after a restore", "", a.recoveryShow(), a.recoveryBegin(), a.recoveryEnd())
+func recoveryCommand(con *console) *cobra.Command {
+	return group("recovery", "What is left to do after a restore", "", recoveryShow(con), recoveryBegin(con), recoveryEnd(con))
 }
 
-func (a *app) recoveryShow() *cobra.Command {
-	c := a.storeCommand("show", "Show how far a restored database is", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+func recoveryShow(con *console) *cobra.Command {
+	c := storeCommand("show", "Show how far a restored database is", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		r, err := admin.ShowRecovery(cmd.Context(), cfg)
 		if err != nil {
 			return err
 		}
-		return a.built(r)
+		return con.built(r)
 	})
 	c.Example = "toll recovery show --data ./toll-data -o json"
 	return c
 }
 
-func (a *app) recoveryBegin() *cobra.Command {
+func recoveryBegin(con *console) *cobra.Command {
 	var at string
-	c := a.storeCommand("begin", "Mark a database that was restored with other tools", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+	c := storeCommand("begin", "Mark a database that was restored with other tools", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		backupAt, err := time.Parse(time.RFC3339, at)
 		if err != nil {
 			return usagef("--backup-time is a time such as 2026-11-21T03:00:00Z; got %q", at)
@@ -37,7 +37,7 @@ func (a *app) recoveryBegin() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.built(r)
+		return con.built(r)
 	})
 	c.Flags().StringVar(&at, "backup-time", "", "moment of the backup, such as 2026-11-21T03:00:00Z")
 	if err := c.MarkFlagRequired("backup-time"); err != nil {
@@ -50,12 +50,12 @@ records were lost.`
 	return c
 }
 
-func (a *app) recoveryEnd() *cobra.Command {
-	c := a.storeCommand("end", "Remove the mark of a restored database", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
+func recoveryEnd(con *console) *cobra.Command {
+	c := storeCommand("end", "Remove the mark of a restored database", func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 		if err := admin.EndRecovery(cmd.Context(), cfg); err != nil {
 			return err
 		}
-		a.say("", "The database is not marked as restored.")
+		con.say("", "The database is not marked as restored.")
 		return nil
 	})
 	c.Long = `Remove the mark of a restored database. It is refused until the rails have been read and every payment without an order was
@@ -64,11 +64,11 @@ dealt with; the answer says what is left.`
 	return c
 }
 
-func (a *app) ordersResolve() *cobra.Command {
+func ordersResolve(con *console) *cobra.Command {
 	var in admin.Resolve
 	var grant, refund bool
 	var plan, subscriber string
-	c := a.storeCommand("resolve ID", "Deal with a payment that no order explains", func(cmd *cobra.Command, args []string, cfg server.Config) (err error) {
+	c := storeCommand("resolve ID", "Deal with a payment that no order explains", func(cmd *cobra.Command, args []string, cfg server.Config) (err error) {
 		in.ID, in.How = args[0], admin.Settled
 		switch {
 		case grant:
@@ -92,11 +92,11 @@ func (a *app) ordersResolve() *cobra.Command {
 		}
 		switch done.Resolution {
 		case admin.Granted:
-			a.say("", "The order is recorded. Credits of a card payment come when the service has asked the processor.")
+			con.say("", "The order is recorded. Credits of a card payment come when the service has asked the processor.")
 		case admin.Refunding:
-			a.say("", "The service asks the processor for the refund; toll orders unmatched lists the payment until it is made.")
+			con.say("", "The service asks the processor for the refund; toll orders unmatched lists the payment until it is made.")
 		}
-		return a.built(done)
+		return con.built(done)
 	})
 	f := c.Flags()
 	f.BoolVar(&grant, "grant", false, "record the lost order, with its credits")

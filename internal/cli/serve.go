@@ -42,13 +42,13 @@ type serveFlags struct {
 	metricsListen, logLevel, logFormat string
 }
 
-func (a *app) serveCommand() *cobra.Command {
+func serveCommand(a *app) *cobra.Command {
 	var f serveFlags
 	c := command("serve", "Run the service", func(cmd *cobra.Command, _ []string) error {
 		if !cmd.Flags().Changed("drain") && isTerminal(a.err) {
 			f.cfg.Drain = 0 // nobody sends requests elsewhere, and a person waits
 		}
-		return a.serve(cmd.Context(), f, settingsOf(cmd))
+		return runServe(cmd.Context(), a, f, settingsOf(cmd))
 	})
 	c.Long = `Run the service. It listens once its database is up to date, and is ready when GET /ready answers 200.
 
@@ -151,7 +151,7 @@ func quotaFlags(c *cobra.Command, cfg *server.Config) {
 	addWithEnv(c, f)
 }
 
-func (a *app) serve(ctx context.Context, f serveFlags, settings []any) (err error) {
+func runServe(ctx context.Context, a *app, f serveFlags, settings []any) (err error) {
 	var level slog.LevelVar
 	if err := readLevel(f.logLevel, &level); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (a *app) serve(ctx context.Context, f serveFlags, settings []any) (err erro
 	cfg.Environment, cfg.Release, cfg.Log = toll.Environment(strings.ToLower(string(cfg.Environment))), release(), log
 	cfg.Metrics, cfg.Traces = f.metricsListen != "", collector(f.cfg.Traces)
 
-	ln, err := a.reserve(ctx, cfg.Listen)
+	ln, err := reservePort(ctx, cfg.Listen)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (a *app) serve(ctx context.Context, f serveFlags, settings []any) (err erro
 			return err
 		}
 	}
-	if err := a.greet(ctx, s, cfg); err != nil {
+	if err := greet(ctx, &a.console, s, cfg); err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	defer onHangup(func() {
@@ -219,32 +219,32 @@ func collector(named string) string {
 
 // greet says on a terminal where the service is and what comes next: the link of the first person, who is an operator, while
 // nobody has signed up. A log gets no link: who reads it could use it.
-func (a *app) greet(ctx context.Context, s *server.Server, cfg server.Config) error {
-	if !isTerminal(a.err) {
+func greet(ctx context.Context, con *console, s *server.Server, cfg server.Config) error {
+	if !isTerminal(con.err) {
 		return nil
 	}
 	link, err := s.FirstLink(ctx)
 	if err != nil {
 		return err
 	}
-	a.say("", "Toll serves %s (%s, %s).", s.PublicURL(), s.Environment(), s.Engine())
-	a.say("", "Read %s/docs; stop it with Ctrl-C.", s.PublicURL())
+	con.say("", "Toll serves %s (%s, %s).", s.PublicURL(), s.Environment(), s.Engine())
+	con.say("", "Read %s/docs; stop it with Ctrl-C.", s.PublicURL())
 	if link != "" {
-		a.say("", "Nobody has signed up yet. Who opens this link first runs the service; it works once, for a day:")
-		a.say("", "  %s", link)
+		con.say("", "Nobody has signed up yet. Who opens this link first runs the service; it works once, for a day:")
+		con.say("", "  %s", link)
 		return nil
 	}
 	where := "--data " + cfg.Data
 	if cfg.Database != "" {
 		where = "--database … --master-key-file …"
 	}
-	a.say("", "Next: toll keys create --local %s --account me", where)
+	con.say("", "Next: toll keys create --local %s --account me", where)
 	return nil
 }
 
 // reserve finds out whether the address can be had before the database is opened, as a first start writes it there. It
 // keeps the listener only when the port is chosen by the system: nothing listens before the migrations have run.
-func (a *app) reserve(ctx context.Context, address string) (net.Listener, error) {
+func reservePort(ctx context.Context, address string) (net.Listener, error) {
 	if _, port, _ := net.SplitHostPort(address); port == "0" || port == "" {
 		return server.Listen(ctx, address)
 	}

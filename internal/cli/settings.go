@@ -40,10 +40,10 @@ type settings struct {
 	colour      bool           // and may be coloured
 }
 
-func (a *app) loadOutput() error {
-	s := &a.set
-	s.output = cmp.Or(a.flags.output, a.getenv("TOLL_OUTPUT"), formatTable)
-	if a.flags.quiet {
+func (con *console) loadOutput() error {
+	s := &con.set
+	s.output = cmp.Or(con.flags.output, con.getenv("TOLL_OUTPUT"), formatTable)
+	if con.flags.quiet {
 		s.output = formatQuiet
 	}
 	s.output = strings.ToLower(s.output)
@@ -51,8 +51,8 @@ func (a *app) loadOutput() error {
 		s.output = formatTable
 		return usagef("the output is one of %s", strings.Join(formats, ", "))
 	}
-	s.terminal = isTerminal(a.out)
-	s.colour = s.terminal && a.mayColour()
+	s.terminal = isTerminal(con.out)
+	s.colour = s.terminal && con.mayColour()
 	return nil
 }
 
@@ -92,11 +92,11 @@ func (a *app) loadProfile() error {
 }
 
 // keyInFile is the API key of --api-key-file, "" without it.
-func (a *app) keyInFile() (string, error) {
-	if a.flags.keyFile == "" {
+func (con *console) keyInFile() (string, error) {
+	if con.flags.keyFile == "" {
 		return "", nil
 	}
-	return readKey("API key file", a.flags.keyFile)
+	return readKey("API key file", con.flags.keyFile)
 }
 
 // readKey reads the key in a file, which neither group nor others may touch. What the file is stands in errors; its text does not.
@@ -120,17 +120,17 @@ func readKey(what, path string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-func (a *app) mayColour() bool {
-	return !a.flags.noColor && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
+func (con *console) mayColour() bool {
+	return !con.flags.noColor && con.getenv("NO_COLOR") == "" && con.getenv("TERM") != "dumb"
 }
 
-func (a *app) configPath() (path string, named bool) {
-	if p := a.getenv("TOLL_CONFIG"); p != "" {
+func (con *console) configPath() (path string, named bool) {
+	if p := con.getenv("TOLL_CONFIG"); p != "" {
 		return p, true
 	}
-	dir := a.getenv("XDG_CONFIG_HOME")
+	dir := con.getenv("XDG_CONFIG_HOME")
 	if dir == "" {
-		home := a.getenv("HOME")
+		home := con.getenv("HOME")
 		if home == "" {
 			return "", false
 		}
@@ -145,8 +145,8 @@ func noConfig(path string) error {
 }
 
 // readConfig returns what is configured, which may be nothing.
-func (a *app) readConfig() (*configuration, error) {
-	path, named := a.configPath()
+func (con *console) readConfig() (*configuration, error) {
+	path, named := con.configPath()
 	if path == "" {
 		return new(configuration), nil
 	}
@@ -155,9 +155,9 @@ func (a *app) readConfig() (*configuration, error) {
 		return nil, noConfig(path)
 	}
 	if err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		a.say("warning", "%s can be read by others: chmod 600 it", path)
+		con.say("warning", "%s can be read by others: chmod 600 it", path)
 	}
-	return a.openConfig()
+	return con.openConfig()
 }
 
 // client returns a client by the settings.

@@ -15,10 +15,10 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-func (a *app) tokensCommand() *cobra.Command {
+func tokensCommand(a *app) *cobra.Command {
 	const path = "/x402/permissions/HASH"
 	return group("tokens", "Access tokens, and the permissions behind them", "",
-		a.tokensCreate("create"),
+		tokensCreate(a, "create"),
 		a.resource(call{
 			use: "list", short: "List your permissions", path: "/x402/permissions", member: "permissions",
 			columns: []column{
@@ -32,7 +32,7 @@ func (a *app) tokensCommand() *cobra.Command {
 		}),
 		a.get("get HASH", "Show a permission and its last settlements", path),
 		a.act("revoke HASH", "End a permission, and its access token", http.MethodDelete, path),
-		a.tokensDecode(),
+		tokensDecode(a),
 	)
 }
 
@@ -47,7 +47,7 @@ type decoded struct {
 	Resource  string          `json:"resource,omitempty"`
 }
 
-func (a *app) tokensDecode() *cobra.Command {
+func tokensDecode(a *app) *cobra.Command {
 	c := command("decode TOKEN", "Show what an access token says", nil)
 	c.Long = `Show what an access token says, in any of its forms; - reads it from stdin, @path from a file.
 
@@ -77,7 +77,7 @@ Nothing is sent. The signature is checked with the public keys of the service in
 		if json.Unmarshal(d.Claims, &times) == nil && times.Expiry > 0 {
 			d.Expired = time.Now().Unix() >= times.Expiry
 		}
-		d.Signature = a.checkSignature(cmd.Context(), token.JWS)
+		d.Signature = checkSignature(cmd.Context(), a, token.JWS)
 		if err := a.show(d); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ Nothing is sent. The signature is checked with the public keys of the service in
 const askTime = 30 * time.Second
 
 // checkSignature never believes the token about where its keys are.
-func (a *app) checkSignature(ctx context.Context, token string) string {
+func checkSignature(ctx context.Context, a *app, token string) string {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var set jose.JSONWebKeySet

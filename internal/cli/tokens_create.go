@@ -23,7 +23,7 @@ type delegationFlags struct {
 	make                                     bool // a new delegation is asked for
 }
 
-func (a *app) tokensCreate(use string) *cobra.Command {
+func tokensCreate(a *app, use string) *cobra.Command {
 	var d delegationFlags
 	makers := []string{"spending-limit-cents", "delegation-duration-secs", "payment-method-id"}
 	c := a.resource(call{
@@ -47,7 +47,7 @@ for this plan alone. So do --delegation-duration-secs and --payment-method-id.`,
 			d.make = slices.ContainsFunc(makers, cmd.Flags().Changed)
 			return d.scheme(a.set.names, r.in)
 		},
-		local: func(ctx context.Context, r *request) (any, error) { return a.createToken(ctx, r.in, d) },
+		local: func(ctx context.Context, r *request) (any, error) { return createToken(ctx, a, r.in, d) },
 	})
 	f := c.Flags()
 	f.StringVar(&d.id, "delegation-id", "", "delegation that buys missing credits")
@@ -82,11 +82,11 @@ func (d *delegationFlags) scheme(names x402.Namespace, in body) error {
 	return nil
 }
 
-func (a *app) createToken(ctx context.Context, in body, d delegationFlags) (json.RawMessage, error) {
+func createToken(ctx context.Context, a *app, in body, d delegationFlags) (json.RawMessage, error) {
 	made := false
 	if d.make && in["orderLimit"] != "0" {
 		var err error
-		if d.id, err = a.makeDelegation(ctx, value[string](in, "planId"), d); err != nil {
+		if d.id, err = makeDelegation(ctx, a, value[string](in, "planId"), d); err != nil {
 			return nil, err
 		}
 		made = d.id != ""
@@ -112,7 +112,7 @@ type sale struct {
 
 // saleOf reads how a plan is bought. Nil means that no delegation helps: it is free, or its currency has no cents, or there is
 // no such plan, which the service tells better.
-func (a *app) saleOf(ctx context.Context, id toll.PlanID) (*sale, error) {
+func saleOf(ctx context.Context, a *app, id toll.PlanID) (*sale, error) {
 	plan, err := a.client().Plan(ctx, id)
 	if err != nil {
 		if exit := exitCode(err); exit == exitNotFound || exit == exitFailed {
@@ -135,8 +135,8 @@ func (a *app) saleOf(ctx context.Context, id toll.PlanID) (*sale, error) {
 }
 
 // makeDelegation makes a delegation that can buy the plan. Its id is empty when none could.
-func (a *app) makeDelegation(ctx context.Context, plan string, d delegationFlags) (id string, err error) {
-	s, err := a.saleOf(ctx, toll.PlanID(plan))
+func makeDelegation(ctx context.Context, a *app, plan string, d delegationFlags) (id string, err error) {
+	s, err := saleOf(ctx, a, toll.PlanID(plan))
 	if err != nil || s == nil {
 		return "", err
 	}

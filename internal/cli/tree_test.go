@@ -36,7 +36,7 @@ var deployed = map[string]string{
 
 func treeOf(t *testing.T) *cobra.Command {
 	t.Helper()
-	return (&app{out: os.Stdout, err: os.Stderr, getenv: func(string) string { return "" }}).root()
+	return (&app{console: console{out: os.Stdout, err: os.Stderr, getenv: func(string) string { return "" }}}).root()
 }
 
 func flagNames(c *cobra.Command) []string {

@@ -17,7 +17,7 @@ func sumFlags(by ...string) []flag {
 	}, rangeFlags...)
 }
 
-func (a *app) usageCommand() *cobra.Command {
+func usageCommand(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "usage", short: "Show what was settled of your plans, or what you used, summed", path: "/protocol/usage", member: "usage",
 		long: `Show what was settled of your plans, or with --role buyer what you used of plans, summed by hour, day, plan, agent or subscriber,
@@ -35,7 +35,7 @@ in UTC. Without --since it is the last 30 days, by hour the last 24 hours. Count
 	})
 }
 
-func (a *app) revenueCommand() *cobra.Command {
+func revenueCommand(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "revenue", short: "Show what was paid for your plans, summed by currency", path: "/protocol/revenue", member: "revenue",
 		long: `Show what was paid for orders of your plans, summed by currency and by hour, day or plan, in UTC and in base units. RETURNED is what
@@ -48,7 +48,7 @@ went back of it: refunds, payments with a dispute that is open or lost, and paym
 	})
 }
 
-func (a *app) refusalsCommand() *cobra.Command {
+func refusalsCommand(a *app) *cobra.Command {
 	flags := append([]flag{
 		{"reason", "reason", word, "only this reason"}, {"agent", "agentId", agentID, "only requests that name this agent"},
 	}, sumFlags("reason", "hour", "day", "plan", "agent")...)
@@ -62,13 +62,13 @@ written every 10 seconds; a service that is killed loses the last ones. What you
 	})
 }
 
-func (a *app) rollupsCommand() *cobra.Command {
-	rebuild := a.localCommand("rebuild", "Count usage and revenue anew from the entries", "the sums are rebuilt",
+func rollupsCommand(con *console) *cobra.Command {
+	rebuild := localCommand("rebuild", "Count usage and revenue anew from the entries", "the sums are rebuilt",
 		func(cmd *cobra.Command, _ []string, cfg server.Config) error {
 			if err := admin.Recount(cmd.Context(), cfg); err != nil {
 				return err
 			}
-			a.say("", "Usage and revenue are counted anew.")
+			con.say("", "Usage and revenue are counted anew.")
 			return nil
 		})
 	rebuild.Long = `Count usage and revenue anew from the entries, while the service runs or not. Until the command ends, both show less than there is.

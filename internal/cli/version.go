@@ -45,9 +45,9 @@ func stamp(set string, info *debug.BuildInfo) string {
 	return version + "+" + commit
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(con *console) *cobra.Command {
 	c := command("version", "Version of this program", func(*cobra.Command, []string) error {
-		return a.show(struct {
+		return con.show(struct {
 			Name       string `json:"name"`
 			Version    string `json:"version"`
 			APIVersion string `json:"apiVersion"`

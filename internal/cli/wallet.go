@@ -12,7 +12,7 @@ import (
 	"github.com/tollhq/toll/internal/server"
 )
 
-func (a *app) walletCommand() *cobra.Command {
+func walletCommand(a *app) *cobra.Command {
 	return group("wallet", "The wallet that the service holds for you", "",
 		a.resource(call{
 			use: "show", short: "Show its address, and what is in it", path: "/wallet",
@@ -20,15 +20,15 @@ func (a *app) walletCommand() *cobra.Command {
 				if a.set.output != formatTable {
 					return a.show(got)
 				}
-				return a.showWallet(got)
+				return showWallet(&a.console, got)
 			},
 		}),
-		a.walletExport(),
+		walletExport(a),
 	)
 }
 
 // showWallet prints the members, and money in whole units with a line for each token.
-func (a *app) showWallet(got json.RawMessage) error {
+func showWallet(con *console, got json.RawMessage) error {
 	members, err := membersOf(got)
 	if err != nil {
 		return err
@@ -44,16 +44,16 @@ func (a *app) showWallet(got json.RawMessage) error {
 			return unreadable(err)
 		}
 		if len(balances) == 0 {
-			a.say("warning", "the chain cannot be read now: nothing is known of the balances")
+			con.say("warning", "the chain cannot be read now: nothing is known of the balances")
 		}
 		for _, b := range balances {
 			rows = append(rows, []string{b.Symbol, toll.FormatAmount(b.Amount, int(b.Decimals))})
 		}
 	}
-	return a.writeRows(nil, rows)
+	return con.writeRows(nil, rows)
 }
 
-func (a *app) walletExport() *cobra.Command {
+func walletExport(a *app) *cobra.Command {
 	var (
 		cfg     server.Config
 		local   bool
@@ -96,7 +96,7 @@ does; no key of a sign-in, of a program or of another key has that.`,
 	return c
 }
 
-func (a *app) faucetCommand() *cobra.Command {
+func faucetCommand(a *app) *cobra.Command {
 	whole := func(decimals int) kind {
 		exact := money(decimals)
 		return kind{name: exact.name, read: func(a *app, flag string, given []string) (any, error) {

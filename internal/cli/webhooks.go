@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) webhooksCommand() *cobra.Command {
+func webhooksCommand(a *app) *cobra.Command {
 	const path = "/webhooks/ID"
 	to := flag{"to", "url", word, "https url that takes the events"}
 	status := []flag{{"status", "status", word, "only those with this status"}}

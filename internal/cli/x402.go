@@ -17,9 +17,9 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-func (a *app) x402Command() *cobra.Command {
+func x402Command(a *app) *cobra.Command {
 	return group("x402", "Payments, as a builder sees them", "",
-		a.x402Require(), a.x402Verify("verify"), a.x402Settle("settle"),
+		x402Require(a), x402Verify(a, "verify"), x402Settle(a, "settle"),
 		a.resource(call{
 			use: "release REQUEST", short: "Give a hold back", method: http.MethodPost, path: "/x402/release", into: "agentRequestId",
 		}),
@@ -27,18 +27,18 @@ func (a *app) x402Command() *cobra.Command {
 			use: "renew REQUEST", short: "Renew an open hold", method: http.MethodPost, path: "/x402/renew", into: "agentRequestId",
 			flags: []flag{{"hold-secs", "holdSecs", digits, "life of the hold in seconds from now, 1 to 900; default 60"}},
 		}),
-		a.x402Settlement(),
-		a.x402Discover(),
+		x402Settlement(a),
+		x402Discover(a),
 		a.get("supported", "Show the schemes and networks of the service", "/x402/supported"),
 	)
 }
 
 // deployedCommands are topics under other names, left out of help.
-func (a *app) deployedCommands() []*cobra.Command {
+func deployedCommands(a *app) []*cobra.Command {
 	facilitator := group("facilitator", "The same as x402", "",
-		hidden("verify-permissions", a.x402Verify("verify")), hidden("settle-permissions", a.x402Settle("settle")))
-	token := group("x402token", "The same as tokens", "", hidden("get-x402-access-token", a.tokensCreate("create")))
-	delegation := group("delegation", "The same as delegations and cards", "", hidden("list-payment-methods", a.cardsList("list")))
+		hidden("verify-permissions", x402Verify(a, "verify")), hidden("settle-permissions", x402Settle(a, "settle")))
+	token := group("x402token", "The same as tokens", "", hidden("get-x402-access-token", tokensCreate(a, "create")))
+	delegation := group("delegation", "The same as delegations and cards", "", hidden("list-payment-methods", cardsList(a, "list")))
 	facilitator.Hidden, token.Hidden, delegation.Hidden = true, true, true
 	return []*cobra.Command{facilitator, token, delegation}
 }
@@ -53,7 +53,7 @@ func (r *resourceFlags) bind(f *pflag.FlagSet) {
 }
 
 // required asks the service for the terms of the plan and makes what a server would ask for.
-func (a *app) required(ctx context.Context, plan string, r resourceFlags, amount string) (*x402.PaymentRequired, error) {
+func requirementsOf(ctx context.Context, a *app, plan string, r resourceFlags, amount string) (*x402.PaymentRequired, error) {
 	id, err := toll.ParsePlanID(plan)
 	if err != nil {
 		return nil, err
@@ -78,13 +78,15 @@ func (a *app) required(ctx context.Context, plan string, r resourceFlags, amount
 	return x402.NewPaymentRequired([]*x402.Terms{terms}, o), nil
 }
 
-func (a *app) x402Require() *cobra.Command {
+func x402Require(a *app) *cobra.Command {
 	var of resourceFlags
 	var amount string
 	var header bool
 	c := a.resource(call{
 		use: "require PLAN", short: "Print what a server asks for when a payment is missing",
-		local: func(ctx context.Context, r *request) (any, error) { return a.required(ctx, r.args[0], of, amount) },
+		local: func(ctx context.Context, r *request) (any, error) {
+			return requirementsOf(ctx, a, r.args[0], of, amount)
+		},
 		show: func(_ *cobra.Command, got json.RawMessage) error {
 			if !header || a.set.output == formatQuiet {
 				return a.show(got)
@@ -100,7 +102,7 @@ func (a *app) x402Require() *cobra.Command {
 }
 
 // paymentCommand is a command with the body of verify and settle: whole, or made of flags.
-func (a *app) paymentCommand(use, short, path string, show func(*cobra.Command, json.RawMessage) error, more ...flag) *cobra.Command {
+func paymentCommand(a *app, use, short, path string, show func(*cobra.Command, json.RawMessage) error, more ...flag) *cobra.Command {
 	var params, token, plan string
 	var resource resourceFlags
 	c := a.resource(call{
@@ -122,7 +124,7 @@ func (a *app) paymentCommand(use, short, path string, show func(*cobra.Command, 
 			if r.in["x402AccessToken"], err = a.textArgument(token); err != nil {
 				return err
 			}
-			r.in["paymentRequired"], err = a.required(cmd.Context(), plan, resource, "")
+			r.in["paymentRequired"], err = requirementsOf(cmd.Context(), a, plan, resource, "")
 			return err
 		},
 	})
@@ -134,7 +136,7 @@ func (a *app) paymentCommand(use, short, path string, show func(*cobra.Command, 
 	return c
 }
 
-func (a *app) x402Verify(use string) *cobra.Command {
+func x402Verify(a *app, use string) *cobra.Command {
 	show := func(_ *cobra.Command, got json.RawMessage) error {
 		if err := a.show(got); err != nil {
 			return err
@@ -146,19 +148,19 @@ func (a *app) x402Verify(use string) *cobra.Command {
 		return nil
 	}
 	whole := kind{name: "number", read: readLast(strconv.Atoi)}
-	return a.paymentCommand(use, "Ask whether a request is payable", "/x402/verify", show,
+	return paymentCommand(a, use, "Ask whether a request is payable", "/x402/verify", show,
 		flag{"hold", "hold", toggle, "set the credits aside"},
 		flag{"hold-secs", "holdSecs", whole, "life of the hold, 1 to 900 seconds"})
 }
 
-func (a *app) x402Settle(use string) *cobra.Command {
+func x402Settle(a *app, use string) *cobra.Command {
 	show := func(_ *cobra.Command, got json.RawMessage) error {
 		if err := a.show(got); err != nil {
 			return err
 		}
 		return settled(got)
 	}
-	return a.paymentCommand(use, "Burn the credits of a request", "/x402/settle", show)
+	return paymentCommand(a, use, "Burn the credits of a request", "/x402/settle", show)
 }
 
 // settled tells the outcomes apart that come with status 200, on the stock body.
@@ -173,7 +175,7 @@ func settled(got json.RawMessage) error {
 	}
 }
 
-func (a *app) x402Settlement() *cobra.Command {
+func x402Settlement(a *app) *cobra.Command {
 	return a.resource(call{
 		use: "settlement [REQUEST]", short: "Show what became of a request",
 		flags: []flag{{"transaction", "transaction", word, "the transaction of its receipt, in place of its id"}},
@@ -187,7 +189,7 @@ func (a *app) x402Settlement() *cobra.Command {
 	})
 }
 
-func (a *app) x402Discover() *cobra.Command {
+func x402Discover(a *app) *cobra.Command {
 	var limit, offset int
 	member := "items"
 	c := a.resource(call{
