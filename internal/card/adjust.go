@@ -20,10 +20,18 @@ type change struct {
 	moves   []*store.CardMove
 }
 
+// refunds makes refunds, and stores refunds and disputes.
+type refunds struct {
+	cfg      *Config
+	stripe   *processor
+	payments *payments
+	orphans  *orphans
+}
+
 // adjust stores a change, and has the order take the state of its money that follows, in one
 // transaction. The lock of the account keeps changes of one order apart. If the order cannot take
 // it now, the rows keep it, with a job that tries again, and an alarm. A repeat changes nothing.
-func (r *Rail) adjust(ctx context.Context, p *store.CardPayment, c change) error {
+func (r *refunds) adjust(ctx context.Context, p *store.CardPayment, c change) error {
 	for {
 		err := r.adjustOnce(ctx, p, c)
 		if !errors.Is(err, errChanged) {
@@ -32,9 +40,9 @@ func (r *Rail) adjust(ctx context.Context, p *store.CardPayment, c change) error
 	}
 }
 
-func (r *Rail) adjustOnce(ctx context.Context, p *store.CardPayment, c change) error {
+func (r *refunds) adjustOnce(ctx context.Context, p *store.CardPayment, c change) error {
 	var refusal error
-	err := r.orders.Change(ctx, p.Account, func(t *rail.Tx) error {
+	err := r.cfg.orders.Change(ctx, p.Account, func(t *rail.Tx) error {
 		refusal = nil
 		m, err := moneyOf(ctx, t, p.OrderID)
 		if err != nil {
@@ -65,17 +73,16 @@ func (r *Rail) adjustOnce(ctx context.Context, p *store.CardPayment, c change) e
 			return err
 		}
 		m.payment.Undecided = true
-		if err := r.update(ctx, tx, m.payment, d); err != nil {
-			return err
+		if err = update(ctx, r.cfg, tx, m.payment, d); err == nil {
+			err = m.write(ctx, tx, c.moves)
 		}
-		if err := m.write(ctx, tx, c.moves); err != nil {
-			return err
+		if err == nil {
+			err = store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(p.OrderID), Due: r.cfg.now()})
 		}
-		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(p.OrderID), Due: r.cfg.now()}); err != nil {
-			return err
+		if err == nil {
+			r.cfg.failpoint(atKeeping)
 		}
-		r.cfg.failpoint(atKeeping)
-		return nil
+		return err
 	})
 }
 
@@ -115,7 +122,7 @@ func (m *money) take(c change) {
 }
 
 // changesOf fetches the refunds and disputes of the payment that paid an order.
-func (r *Rail) changesOf(ctx context.Context, p *store.CardPayment) (all []change, err error) {
+func changesOf(ctx context.Context, from *processor, p *store.CardPayment) (all []change, err error) {
 	add := func(c change, err error) error {
 		all = append(all, c)
 		return err
@@ -124,13 +131,13 @@ func (r *Rail) changesOf(ctx context.Context, p *store.CardPayment) (all []chang
 	for _, path := range refundMoves {
 		params.AddExpand("data." + path)
 	}
-	err = list(ctx, r.stripe, "refunds", params, func(re *stripe.Refund) (bool, error) { return false, add(r.changeOfRefund(p, re)) })
+	err = list(ctx, from, "refunds", params, func(re *stripe.Refund) (bool, error) { return false, add(changeOfRefund(from.cfg.now(), p, re)) })
 	if err != nil {
 		return nil, err
 	}
-	asked := r.cfg.now()
-	err = list(ctx, r.stripe, "disputes", &stripe.DisputeListParams{PaymentIntent: &p.Intent}, func(d *stripe.Dispute) (bool, error) {
-		return false, add(r.changeOfDispute(ctx, p, d, asked), nil)
+	asked := from.cfg.now()
+	err = list(ctx, from, "disputes", &stripe.DisputeListParams{PaymentIntent: &p.Intent}, func(d *stripe.Dispute) (bool, error) {
+		return false, add(changeOfDispute(ctx, from.cfg, p, d, asked), nil)
 	})
 	return all, err
 }

@@ -21,9 +21,16 @@ const captureNow = string(stripe.PaymentIntentCaptureMethodAutomatic)
 // withMoves are the members of a payment intent that are expanded.
 var withMoves = []*string{stripe.String("latest_charge.balance_transaction")}
 
+// payments decides and stores payments. [next] makes the decisions.
+type payments struct {
+	cfg     *Config
+	stripe  *processor
+	orphans *orphans
+}
+
 // step does the next step of an open payment. again is the pause before the step after it; 0 means at once. The order fails when Stripe no
 // longer has the payment, as after a restart of the double. Errors: errChanged, [*answer], and errors of the database.
-func (r *Rail) step(ctx context.Context, p *payment) (again time.Duration, err error) {
+func (r *payments) step(ctx context.Context, p *payment) (again time.Duration, err error) {
 	again, err = r.advance(ctx, p, facts{})
 	if hasKind(err, missing) {
 		return r.advance(ctx, p, facts{gone: true})
@@ -33,7 +40,7 @@ func (r *Rail) step(ctx context.Context, p *payment) (again time.Duration, err e
 
 // advance stores the transition for these facts, asks its question, and repeats until no question is left. When the row has changed, a
 // captured payment reads p again, because it counts in every state; otherwise the error is errChanged. Afterwards p is the stored row.
-func (r *Rail) advance(ctx context.Context, p *payment, a facts) (again time.Duration, err error) {
+func (r *payments) advance(ctx context.Context, p *payment, a facts) (again time.Duration, err error) {
 	for {
 		again, captured, err := r.round(ctx, p, &a)
 		if !captured || !errors.Is(err, errChanged) {
@@ -48,7 +55,7 @@ func (r *Rail) advance(ctx context.Context, p *payment, a facts) (again time.Dur
 }
 
 // round is advance for one version of the row. captured reports that the failed transition settles a captured payment.
-func (r *Rail) round(ctx context.Context, p *payment, a *facts) (again time.Duration, captured bool, err error) {
+func (r *payments) round(ctx context.Context, p *payment, a *facts) (again time.Duration, captured bool, err error) {
 	for {
 		t := next(*p, *a, r.cfg.Machine())
 		err := r.store(ctx, p, &t)
@@ -68,7 +75,7 @@ func (r *Rail) round(ctx context.Context, p *payment, a *facts) (again time.Dura
 }
 
 // ask adds the answer to a question, also when Stripe refuses a call. Errors: errChanged, [*answer], and errors of the database.
-func (r *Rail) ask(ctx context.Context, p *payment, q question, a *facts) (err error) {
+func (r *payments) ask(ctx context.Context, p *payment, q question, a *facts) (err error) {
 	asked := a.to
 	a.to = q
 	switch q {
@@ -96,7 +103,7 @@ func (r *Rail) ask(ctx context.Context, p *payment, q question, a *facts) (err e
 		if asked == askStart {
 			a.refusal = &answer{kind: unclear, code: notSent}
 		}
-		if a.found, err = r.findAttempt(ctx, p); err == nil {
+		if a.found, err = findAttempt(ctx, r.stripe, p); err == nil {
 			a.call.Params, a.call.AnsweredAt, a.call.Status, a.call.Object = "", r.cfg.now(), http.StatusOK, a.found
 		}
 		return err
@@ -120,7 +127,7 @@ func (r *Rail) ask(ctx context.Context, p *payment, q question, a *facts) (err e
 	}
 	row := p.CardPayment
 	row.Intent, a.read = a.intent.ID, true
-	a.changes, err = r.changesOf(ctx, &row)
+	a.changes, err = changesOf(ctx, r.stripe, &row)
 	return err
 }
 
@@ -137,7 +144,7 @@ func (a *facts) refuse(err error) error {
 }
 
 // readAttempt reads the call, the delegation, and the card of an attempt.
-func (r *Rail) readAttempt(ctx context.Context, p *payment, a *facts) (err error) {
+func (r *payments) readAttempt(ctx context.Context, p *payment, a *facts) (err error) {
 	if State(p.State) == Calling {
 		if a.call, err = store.CardCallByKey(ctx, r.cfg.Store, attemptKey(&p.CardPayment)); err != nil {
 			return err
@@ -147,7 +154,7 @@ func (r *Rail) readAttempt(ctx context.Context, p *payment, a *facts) (err error
 		}
 	}
 	a.unsent = p.d.Unsent
-	a.barred, err = r.barred(ctx, &p.CardPayment)
+	a.barred, err = barred(ctx, r.cfg.Store, &p.CardPayment)
 	if err != nil || a.barred != nil || State(p.State) == Calling || p.d.Session != nil {
 		return err
 	}
@@ -159,7 +166,7 @@ func (r *Rail) readAttempt(ctx context.Context, p *payment, a *facts) (err error
 }
 
 // paramsOf returns the parameters of the call that begins an attempt. m is the card of a charge.
-func (r *Rail) paramsOf(p *payment, m *store.CardMethod) (any, error) {
+func (r *payments) paramsOf(p *payment, m *store.CardMethod) (any, error) {
 	if p.d.Session != nil {
 		return r.pageParams(p)
 	}
@@ -177,22 +184,22 @@ func (r *Rail) paramsOf(p *payment, m *store.CardMethod) (any, error) {
 // barred returns why no further request of an attempt may be sent, or nil: the owner has revoked the delegation since the order, or
 // payments with lost records have used its limit. An earlier request still counts. In a restored database a charge by a delegation waits
 // until the lost payments were read.
-func (r *Rail) barred(ctx context.Context, p *store.CardPayment) (*failure, error) {
+func barred(ctx context.Context, db *store.Store, p *store.CardPayment) (*failure, error) {
 	if p.Delegation == "" {
 		return nil, nil
 	}
-	mark, err := store.ReadRestoration(ctx, r.cfg.Store)
+	mark, err := store.ReadRestoration(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	if mark != nil {
-		if at, err := readUntil(ctx, r.cfg.Store); err != nil {
+		if at, err := readUntil(ctx, db); err != nil {
 			return nil, err
 		} else if at.Before(mark.RestoredAt) {
 			return nil, &answer{kind: busy, code: notSent}
 		}
 	}
-	d, err := store.DelegationByID(ctx, r.cfg.Store, p.Delegation)
+	d, err := store.DelegationByID(ctx, db, p.Delegation)
 	switch {
 	case err != nil:
 		return nil, err

@@ -45,6 +45,8 @@ type Config struct {
 	Clock, Machine func() time.Time
 	Log            *slog.Logger
 	At             func(step string) // failpoint of tests; nil otherwise
+
+	orders rail.Orders // see [Rail.Connect]
 }
 
 // now is the time of rows and jobs.

@@ -1,19 +1,18 @@
-// Package card is the card rail: orders of fiat plans are paid by card through Stripe. It is the only room that imports
-// stripe-go, and it speaks to Stripe, or to the double of Stripe, over HTTP alone.
+// Package card is the card rail: Stripe charges the orders of fiat plans. Only this package imports stripe-go. It sends HTTP requests
+// to Stripe, or to the double of Stripe.
 //
-// # What decides
+// # How a payment is decided
 //
-// The state of the object at Stripe decides, never an event. Webhooks, the list of events, and the job of an open order all end
-// in [Rail.Sync] or in the same step of [Rail.Resume]: fetch the object, compare its terms with the row, and store what follows
-// in one transaction with the order.
+// The state of the object at Stripe decides, never an event. Webhooks, the list of events, and the job of an open order all end in
+// [Rail.Sync] or in a step of [Rail.Resume]. A step passes the row and the answer of Stripe to the function next, and stores the
+// transition that next returns in one transaction with the order.
 //
-// # What is stored before it is sent
+// # Calls are stored before they are sent
 //
-// Each request that changes something at Stripe is a row of card_calls first, with its idempotency key and its bytes. After a
-// crash or a lost answer the same bytes are sent under the same key. A key that Stripe may have forgotten is never sent again:
-// the object is looked up by list.
+// Each request that changes an object at Stripe is a row of card_calls first, with its idempotency key and its bytes. After a crash or
+// a lost answer the same bytes are sent under the same key. When Stripe may have forgotten a key, a list shows whether the object exists.
 //
-// # What is never stored
+// # Secrets are not stored
 //
-// Client secrets, addresses of Stripe's pages, numbers of cards. They are fetched when a page is shown, and not logged.
+// Client secrets, addresses of Stripe's pages, and card numbers are fetched when a page is shown. They are neither stored nor logged.
 package card

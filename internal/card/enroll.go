@@ -283,9 +283,7 @@ func (e *enrolments) keepCard(ctx context.Context, s, after *store.CardSetup, me
 
 // putCard writes the records of a card, sets Method of the enrolment, and returns the payment method
 // that was behind the record before, "" for none.
-func (e *enrolments) putCard(
-	ctx context.Context, tx *store.Tx, s *store.CardSetup, method *stripe.PaymentMethod, customer string,
-) (replaced string, err error) {
+func (e *enrolments) putCard(ctx context.Context, tx *store.Tx, s *store.CardSetup, method *stripe.PaymentMethod, customer string) (replaced string, err error) {
 	m := &store.CardMethod{
 		Owner: s.Owner, ID: method.ID, StripeID: method.ID, Customer: customer,
 		Fingerprint: cmp.Or(method.Card.Fingerprint, method.ID), CheckedAt: e.cfg.now(),

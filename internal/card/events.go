@@ -394,7 +394,7 @@ func (l *eventReader) settleLost(ctx context.Context, ids []string) error {
 		if err := l.lease.Take(ctx); err != nil {
 			return err
 		}
-		if _, err := l.rail.settleIntent(ctx, id); err != nil {
+		if _, err := l.rail.payments.settleIntent(ctx, id); err != nil {
 			if _, isAnswer := errors.AsType[*answer](err); isAnswer || unusable(ctx, err) {
 				return err
 			}

@@ -17,8 +17,6 @@ const (
 	// can unfreeze delegations and make others, so their own bound of declines in a row is not enough.
 	failuresPerTry = 4
 	triesTime      = 10 * time.Minute
-	// triesRetry is what Retry-After of a refused enrolment says, in seconds: all tries have ended by then.
-	triesRetry = int(triesTime / time.Second)
 	// maxRefundFees is the default of [Config.RefundFees].
 	maxRefundFees = 500
 )
@@ -56,7 +54,7 @@ func (e *enrolments) checkTries(ctx context.Context, s *store.CardSetup, since t
 		return err
 	}
 	refusal := toll.Errorf(toll.CodeRateLimited, "Too many cards were tried. At most %d can be tried in 10 minutes, so wait 10 minutes at most.", e.cfg.tries())
-	refusal.RetryAfterSecs = triesRetry
+	refusal.RetryAfterSecs = int(triesTime / time.Second) // all tries have ended by then
 	return refusal
 }
 
@@ -90,7 +88,7 @@ func (r *Rail) admitCharge(ctx context.Context, payer toll.Address) error {
 // [Config.RefundFees] in fees. The processor keeps the fee of a refunded payment, so a seller who pays and refunds in a loop costs the
 // operator money. The first payment of a day passes whatever its fee, and further refunds of a payment count nothing. A fee that the
 // processor has not reported yet counts as 30 cents and 5 %. Errors: [toll.CodeRefundRefused], and errors of the store.
-func (r *Rail) admitRefund(ctx context.Context, tx *store.Tx, m *money) error {
+func (r *refunds) admitRefund(ctx context.Context, tx *store.Tx, m *money) error {
 	for _, re := range m.refunds {
 		if re.Origin == originSeller {
 			return nil

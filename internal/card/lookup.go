@@ -54,9 +54,7 @@ func list[T any](ctx context.Context, from *processor, path string, in stripe.Li
 }
 
 // find returns the id of the object of a list whose metadata says that it is the one, "" for none. The newest comes first.
-func (p *processor) find(
-	ctx context.Context, path string, in stripe.ListParamsContainer, is func(metadata map[string]string) bool,
-) (id string, err error) {
+func (p *processor) find(ctx context.Context, path string, in stripe.ListParamsContainer, is func(metadata map[string]string) bool) (id string, err error) {
 	type object struct {
 		ID       string            `json:"id"`
 		Metadata map[string]string `json:"metadata"`
@@ -71,12 +69,12 @@ func (p *processor) find(
 }
 
 // findAttempt looks for what an attempt has made: a session or a payment intent; "" when Stripe lists none.
-func (r *Rail) findAttempt(ctx context.Context, p *payment) (id string, err error) {
+func findAttempt(ctx context.Context, from *processor, p *payment) (id string, err error) {
 	made := &stripe.RangeQueryParams{GreaterThanOrEqual: p.d.TriedAt.Add(-listBefore).Unix()} // by Stripe's clock
 	if p.d.Session != nil {
-		return r.stripe.find(ctx, "checkout/sessions", &stripe.CheckoutSessionListParams{CreatedRange: made}, p.isAttempt)
+		return from.find(ctx, "checkout/sessions", &stripe.CheckoutSessionListParams{CreatedRange: made}, p.isAttempt)
 	}
-	return r.stripe.find(ctx, "payment_intents", &stripe.PaymentIntentListParams{Customer: &p.Customer, CreatedRange: made}, p.isAttempt)
+	return from.find(ctx, "payment_intents", &stripe.PaymentIntentListParams{Customer: &p.Customer, CreatedRange: made}, p.isAttempt)
 }
 
 // isAttempt reports whether an object with this metadata was made by the attempt of a payment.

@@ -137,9 +137,7 @@ func next(p payment, a facts, now time.Time) transition {
 	return t
 }
 
-func (t *transition) notify(id alarm.ID, text string, args ...any) {
-	t.alarm = &notice{id, text, args}
-}
+func (t *transition) notify(id alarm.ID, text string, args ...any) { t.alarm = &notice{id, text, args} }
 
 // keep stores the open row without its delay.
 func (t *transition) keep() { t.write, t.d.Delay = writeRow, nil }
@@ -430,10 +428,14 @@ func (t *transition) settle(a facts) {
 			t.Session = a.session.ID
 		}
 	}
-	t.Intent, t.Charge, t.changes = pi.ID, chargeOf(pi), a.changes
+	t.Intent, t.Charge, t.changes = pi.ID, "", a.changes
+	c := pi.LatestCharge
+	if c != nil {
+		t.Charge = c.ID
+	}
 	if a.read {
 		t.alarm = nil // it was logged before the question
-	} else if c := pi.LatestCharge; t.d.Lost || c != nil && (c.AmountRefunded != 0 || c.Disputed) {
+	} else if t.d.Lost || c != nil && (c.AmountRefunded != 0 || c.Disputed) {
 		t.write, t.ask = writeNothing, askMoney // their events may have been read already
 	}
 }

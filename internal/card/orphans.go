@@ -20,16 +20,22 @@ const (
 	explainedWithin           = 24 * time.Hour
 )
 
+// orphans keeps money at Stripe without an order.
+type orphans struct {
+	cfg    *Config
+	stripe *processor
+}
+
 // orphan keeps money at Stripe that no order explains, with an alarm when it is new (I13). An order is stored before anything is sent for
 // it, so a payment of ours without one is an orphan at once: the database was restored.
 //
 // For a known payment it updates the refunded and disputed cents. A payment that was refunded in full is resolved; it is open again
 // when the refund fails later. The same holds for a granted payment that was rejected because it was refunded before it was settled.
-func (r *Rail) orphan(ctx context.Context, o *store.CardOrphan) error {
+func (r *orphans) orphan(ctx context.Context, o *store.CardOrphan) error {
 	o.SeenAt = r.cfg.now()
 	opened := false
 	err := r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		return r.orders.Unmatched(ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
+		return r.cfg.orders.Unmatched(ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
 			first, err := store.InsertCardOrphan(ctx, tx, o)
 			if err != nil {
 				return nil, err
@@ -58,7 +64,7 @@ func (r *Rail) orphan(ctx context.Context, o *store.CardOrphan) error {
 }
 
 // unexplained keeps a refund or a dispute whose payment is not captured here. created is by Stripe's clock, in Unix seconds.
-func (r *Rail) unexplained(ctx context.Context, p *store.CardPayment, object string, cents int64, currency string, created int64) error {
+func (r *orphans) unexplained(ctx context.Context, p *store.CardPayment, object string, cents int64, currency string, created int64) error {
 	age := r.cfg.Machine().Sub(time.Unix(created, 0))
 	if age < explainedWithin {
 		return &jobs.Again{After: min(max(age, explainFirst), explainMost)}
@@ -99,7 +105,7 @@ func IsPayment(object string) bool { return strings.HasPrefix(object, "pi_") }
 
 // unmatchedRefunded stores what became of a refund of [RefundOrphan]. Stripe has made it under id,
 // or refused it with a. A refused one leaves the payment to the operator.
-func (r *Rail) unmatchedRefunded(ctx context.Context, re *store.CardRefund, id string, a *answer) error {
+func (r *orphans) unmatchedRefunded(ctx context.Context, re *store.CardRefund, id string, a *answer) error {
 	made := a == nil || a.code == string(stripe.ErrorCodeChargeAlreadyRefunded)
 	re.State, re.StripeID, re.UpdatedAt = refundSucceeded, id, r.cfg.now()
 	if !made {
@@ -111,7 +117,7 @@ func (r *Rail) unmatchedRefunded(ctx context.Context, re *store.CardRefund, id s
 		if err != nil {
 			return err
 		}
-		return r.orders.Unmatched(ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
+		return r.cfg.orders.Unmatched(ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
 			o, err := store.CardOrphanForUpdate(ctx, tx, re.Intent)
 			if err != nil {
 				return nil, err

@@ -28,7 +28,7 @@ const (
 const script = "https://js.stripe.com/dahlia/stripe.js"
 
 // pageParams are those of a session on which a person pays, and which nobody can pay for less.
-func (r *Rail) pageParams(p *payment) (*stripe.CheckoutSessionCreateParams, error) {
+func (r *payments) pageParams(p *payment) (*stripe.CheckoutSessionCreateParams, error) {
 	d := &p.d
 	own, err := r.cfg.Link(rail.UsePage, p.Payer, p.OrderID, d.PageEnd)
 	if err != nil {
@@ -95,7 +95,7 @@ func (p *processor) session(ctx context.Context, id string) (*stripe.CheckoutSes
 // Page implements [rail.Pages].
 func (r *Rail) Page(ctx context.Context, orderID string, hosted bool) (rail.Shown, error) {
 	for range maxSteps {
-		p, err := r.read(ctx, r.cfg.Store, orderID)
+		p, err := r.payments.read(ctx, r.cfg.Store, orderID)
 		switch {
 		case err != nil:
 			none := toll.NewError(toll.CodeOrderNotFound).WithDetails("orderId %s", orderID)
@@ -104,16 +104,16 @@ func (r *Rail) Page(ctx context.Context, orderID string, hosted bool) (rail.Show
 			return rail.Shown{}, nil
 		}
 		if State(p.State) != Page {
-			_, err = r.step(ctx, p)
+			_, err = r.payments.step(ctx, p)
 		} else if hosted && !p.d.Hosted {
-			_, err = r.advance(ctx, p, facts{replace: true})
+			_, err = r.payments.advance(ctx, p, facts{replace: true})
 		} else {
 			a := facts{}
-			if err = r.ask(ctx, p, askState, &a); err == nil && a.session.Status == stripe.CheckoutSessionStatusOpen {
+			if err = r.payments.ask(ctx, p, askState, &a); err == nil && a.session.Status == stripe.CheckoutSessionStatusOpen {
 				return r.shown(&p.d, a.session), nil
 			}
 			if err == nil {
-				_, err = r.advance(ctx, p, a)
+				_, err = r.payments.advance(ctx, p, a)
 			}
 		}
 		if u := unavailable(err); u != nil {
@@ -129,7 +129,7 @@ func (r *Rail) Page(ctx context.Context, orderID string, hosted bool) (rail.Show
 // EndUnpaid implements [rail.Pages]. Stripe expires the page first.
 func (r *Rail) EndUnpaid(ctx context.Context, orderID string) (ended bool, err error) {
 	for range maxSteps {
-		p, err := r.read(ctx, r.cfg.Store, orderID)
+		p, err := r.payments.read(ctx, r.cfg.Store, orderID)
 		switch {
 		case err != nil:
 			return false, store.NotFoundAs(err, nil)
@@ -139,18 +139,18 @@ func (r *Rail) EndUnpaid(ctx context.Context, orderID string) (ended bool, err e
 			return false, nil
 		}
 		if State(p.State) == Ending {
-			_, err = r.step(ctx, p)
+			_, err = r.payments.step(ctx, p)
 		} else {
 			a := facts{}
-			err = r.ask(ctx, p, askState, &a)
+			err = r.payments.ask(ctx, p, askState, &a)
 			switch {
 			case err != nil:
 			case a.session.Status != stripe.CheckoutSessionStatusOpen:
-				_, err = r.advance(ctx, p, a)
+				_, err = r.payments.advance(ctx, p, a)
 			case paying(a.intent):
 				return false, nil
 			default:
-				_, err = r.advance(ctx, p, facts{unpaid: true})
+				_, err = r.payments.advance(ctx, p, facts{unpaid: true})
 			}
 		}
 		if err != nil && !errors.Is(err, errChanged) {

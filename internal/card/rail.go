@@ -19,11 +19,12 @@ import (
 // Rail is the card rail of one account at Stripe. Its methods may be called at the same time, and in several processes that
 // share a database.
 type Rail struct {
+	*payments
+	*refunds
 	*enrolments
 	*inbox
 	cfg    *Config
 	stripe *processor
-	orders rail.Orders
 	wake   jobs.Signal // of the loop that reads events
 }
 
@@ -55,8 +56,11 @@ func New(cfg Config) (*Rail, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &processor{cfg: &cfg, api: newAPI(&cfg)}
+	o := &orphans{cfg: &cfg, stripe: c}
+	p := &payments{cfg: &cfg, stripe: c, orphans: o}
 	return &Rail{
-		enrolments: &enrolments{cfg: &cfg, stripe: c}, inbox: &inbox{cfg: &cfg, api: c.api}, cfg: &cfg, stripe: c, wake: jobs.NewSignal(),
+		payments: p, refunds: &refunds{cfg: &cfg, stripe: c, payments: p, orphans: o}, enrolments: &enrolments{cfg: &cfg, stripe: c},
+		inbox: &inbox{cfg: &cfg, api: c.api}, cfg: &cfg, stripe: c, wake: jobs.NewSignal(),
 	}, nil
 }
 
@@ -69,7 +73,7 @@ func keyMode(key string) (ok, live bool) {
 }
 
 // Connect implements [rail.Rail].
-func (r *Rail) Connect(o rail.Orders) { r.orders = o }
+func (r *Rail) Connect(o rail.Orders) { r.cfg.orders = o }
 
 // Prepare implements [rail.Rail]. It refuses an amount that is not whole cents from 1.00 to 999,999.99, another currency than USD and EUR,
 // and a delegation whose card has nothing behind it.
@@ -138,7 +142,7 @@ func centsOf(u toll.Units) (int64, error) {
 
 // Payment implements [rail.Rail]. The address of a page is one of ours, signed anew, so that it is not stored.
 func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (rail.Payment, error) {
-	p, err := r.read(ctx, q, orderID)
+	p, err := r.payments.read(ctx, q, orderID)
 	if err != nil {
 		return rail.Payment{}, err
 	}
@@ -157,7 +161,7 @@ const maxSteps = 12
 // A repeat does no harm; several processes at a time are told apart by the version of the row and by Stripe's keys.
 func (r *Rail) Resume(ctx context.Context, purchase *rail.Purchase) error {
 	for range maxSteps {
-		p, err := r.read(ctx, r.cfg.Store, purchase.OrderID)
+		p, err := r.payments.read(ctx, r.cfg.Store, purchase.OrderID)
 		switch {
 		case err != nil:
 			return err
@@ -166,7 +170,7 @@ func (r *Rail) Resume(ctx context.Context, purchase *rail.Purchase) error {
 		case !State(p.State).open():
 			return nil
 		}
-		again, err := r.step(ctx, p)
+		again, err := r.payments.step(ctx, p)
 		if a, ok := errors.AsType[*answer](err); ok && a.kind == busy {
 			return &rail.Later{After: a.pause()}
 		}
@@ -191,7 +195,7 @@ func (r *Rail) Resume(ctx context.Context, purchase *rail.Purchase) error {
 
 // delay stores why Stripe cannot be used for a payment now, and returns that error.
 func (r *Rail) delay(ctx context.Context, orderID string, unavailable error) error {
-	p, err := r.read(ctx, r.cfg.Store, orderID)
+	p, err := r.payments.read(ctx, r.cfg.Store, orderID)
 	if err != nil || !State(p.State).open() {
 		return err
 	}
@@ -204,7 +208,7 @@ func (r *Rail) delay(ctx context.Context, orderID string, unavailable error) err
 // putDelay stores the delay of an open payment, nil to clear it, unless the payment was changed meanwhile.
 func (r *Rail) putDelay(ctx context.Context, p *payment, why *rail.Delay) error {
 	p.d.Delay = why
-	err := r.store(ctx, p, &transition{payment: *p, write: writeRow})
+	err := r.payments.store(ctx, p, &transition{payment: *p, write: writeRow})
 	if errors.Is(err, errChanged) {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/stripe/stripe-go/v85"
@@ -30,7 +31,7 @@ var refundStates = map[stripe.RefundStatus]string{
 var refundRank = map[string]int{refundCreated: 0, refundPending: 1, refundSucceeded: 2, refundFailed: 3}
 
 // BeginRefund implements [rail.Refunder].
-func (r *Rail) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) error {
+func (r *refunds) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) error {
 	m, err := moneyOf(ctx, t, in.OrderID)
 	if err != nil {
 		return store.NotFoundAs(err, refundRefused("The order is not paid by card."))
@@ -63,7 +64,7 @@ func putRefund(ctx context.Context, tx *store.Tx, re *store.CardRefund) error {
 }
 
 // Refunded implements [rail.Refunder].
-func (r *Rail) Refunded(ctx context.Context, refundID string) (decided bool, failure string, err error) {
+func (r *refunds) Refunded(ctx context.Context, refundID string) (decided bool, failure string, err error) {
 	re, err := store.CardRefundByID(ctx, r.cfg.Store, refundID)
 	if err != nil {
 		return false, "", err
@@ -75,7 +76,7 @@ func (r *Rail) Refunded(ctx context.Context, refundID string) (decided bool, fai
 }
 
 // SendRefund runs a job of kind [store.JobCardRefund]: it has Stripe make a refund, once, and has the order take it.
-func (r *Rail) SendRefund(ctx context.Context, refundID []byte) error {
+func (r *refunds) SendRefund(ctx context.Context, refundID []byte) error {
 	re, found, err := store.IfThere(store.CardRefundByID(ctx, r.cfg.Store, string(refundID)))
 	if !found || re.State != refundCreated {
 		return err
@@ -86,7 +87,7 @@ func (r *Rail) SendRefund(ctx context.Context, refundID []byte) error {
 	switch {
 	case re.Origin == originUnmatched && (err == nil || ok && a.final()):
 		r.cfg.failpoint(atRefunded)
-		return r.unmatchedRefunded(ctx, re, id, a)
+		return r.orphans.unmatchedRefunded(ctx, re, id, a)
 	case ok && a.final():
 		return r.refuseRefund(ctx, re, a)
 	case err != nil:
@@ -97,7 +98,7 @@ func (r *Rail) SendRefund(ctx context.Context, refundID []byte) error {
 }
 
 // makeRefund returns the id of a refund at Stripe, which it makes unless it is there.
-func (r *Rail) makeRefund(ctx context.Context, re *store.CardRefund) (id string, err error) {
+func (r *refunds) makeRefund(ctx context.Context, re *store.CardRefund) (id string, err error) {
 	for n := range refundCalls {
 		c := &store.CardCall{Key: re.ID, Subject: re.ID, Path: "refunds"}
 		if n > 0 {
@@ -138,7 +139,7 @@ func (r *Rail) makeRefund(ctx context.Context, re *store.CardRefund) (id string,
 }
 
 // refuseRefund stores that Stripe will not make a refund. Money that bought nothing and stays here is an orphan.
-func (r *Rail) refuseRefund(ctx context.Context, re *store.CardRefund, a *answer) error {
+func (r *refunds) refuseRefund(ctx context.Context, re *store.CardRefund, a *answer) error {
 	p, err := store.CardPaymentByOrder(ctx, r.cfg.Store, re.OrderID)
 	if err != nil {
 		return err
@@ -171,7 +172,7 @@ func (r *Rail) refuseRefund(ctx context.Context, re *store.CardRefund, a *answer
 var refundMoves = []string{"balance_transaction", "failure_balance_transaction"}
 
 // syncRefund fetches a refund and has its order take it. It may have been made on Stripe's page.
-func (r *Rail) syncRefund(ctx context.Context, id string) error {
+func (r *refunds) syncRefund(ctx context.Context, id string) error {
 	p := &stripe.RefundParams{}
 	for _, path := range refundMoves {
 		p.AddExpand(path)
@@ -180,14 +181,14 @@ func (r *Rail) syncRefund(ctx context.Context, id string) error {
 	if err := r.stripe.get(ctx, "refunds/"+url.PathEscape(id), p, &re); err != nil || re.PaymentIntent == nil {
 		return ignoreMissing(err)
 	}
-	payment, err := r.paymentOf(ctx, re.PaymentIntent.ID)
+	payment, err := r.payments.paymentOf(ctx, re.PaymentIntent.ID)
 	if err != nil || payment == nil {
 		return err
 	}
 	if s := State(payment.State); s != Paid && s != Rejected {
-		return r.unexplained(ctx, payment, re.ID, re.Amount, string(re.Currency), re.Created)
+		return r.orphans.unexplained(ctx, payment, re.ID, re.Amount, string(re.Currency), re.Created)
 	}
-	c, err := r.changeOfRefund(payment, &re)
+	c, err := changeOfRefund(r.cfg.now(), payment, &re)
 	if err != nil {
 		return err
 	}
@@ -200,16 +201,15 @@ func (r *Rail) syncRefund(ctx context.Context, id string) error {
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	return r.lost(ctx, pi, asked, "it bought nothing, and its refund failed")
+	return r.orphans.lost(ctx, pi, asked, "it bought nothing, and its refund failed")
 }
 
 // changeOfRefund returns what a refund says of the money of its payment.
-func (r *Rail) changeOfRefund(payment *store.CardPayment, re *stripe.Refund) (change, error) {
+func changeOfRefund(now time.Time, payment *store.CardPayment, re *stripe.Refund) (change, error) {
 	state, known := refundStates[re.Status]
 	if !known {
 		return change{}, fmt.Errorf("card: refund %s has the unknown status %q", re.ID, re.Status)
 	}
-	now := r.cfg.now()
 	row := &store.CardRefund{
 		ID: re.Metadata[metaRefund], OrderID: payment.OrderID, Account: payment.Account, Origin: originProcessor, State: state,
 		Cents: re.Amount, Intent: re.PaymentIntent.ID, StripeID: re.ID, Reason: "made at the card processor",
@@ -247,4 +247,97 @@ func (m *money) takeRefund(re store.CardRefund) {
 	}
 	re.ID = toll.NewUUID()
 	m.refunds, m.refund, m.newRefund = append(m.refunds, &re), &re, true
+}
+
+// disputeWord is what a dispute means for its order: nothing while the bank only asks, and when it
+// has asked. Of one that was prevented, its balance transactions say whether the money left.
+func disputeWord(d *store.CardDispute) string {
+	switch stripe.DisputeStatus(d.State) {
+	case stripe.DisputeStatusWon:
+		return store.DisputeWon
+	case stripe.DisputeStatusLost:
+		return store.DisputeLost
+	case stripe.DisputeStatusPrevented:
+		if d.Withdrawn {
+			return store.DisputeLost
+		}
+		return store.DisputeWon
+	case stripe.DisputeStatusWarningClosed:
+		return ""
+	}
+	if d.Withdrawn {
+		return store.DisputeOpen
+	}
+	return ""
+}
+
+// syncDispute fetches a dispute or an inquiry, and has its order take it.
+func (r *refunds) syncDispute(ctx context.Context, id string) error {
+	asked := r.cfg.now()
+	var d stripe.Dispute
+	if err := r.stripe.get(ctx, "disputes/"+url.PathEscape(id), nil, &d); err != nil || d.PaymentIntent == nil {
+		return ignoreMissing(err)
+	}
+	payment, err := r.payments.paymentOf(ctx, d.PaymentIntent.ID)
+	if err != nil || payment == nil {
+		return err
+	}
+	if s := State(payment.State); s != Paid && s != Rejected {
+		return r.orphans.unexplained(ctx, payment, d.ID, d.Amount, string(d.Currency), d.Created)
+	}
+	return r.adjust(ctx, payment, changeOfDispute(ctx, r.cfg, payment, &d, asked))
+}
+
+// changeOfDispute returns what a dispute, as it was when it was asked for, says of the money of its payment.
+func changeOfDispute(ctx context.Context, cfg *Config, payment *store.CardPayment, d *stripe.Dispute, asked time.Time) change {
+	row := &store.CardDispute{
+		ID: d.ID, OrderID: payment.OrderID, Account: payment.Account, State: string(d.Status), Cents: d.Amount,
+		Reason: string(d.Reason), CreatedAt: time.Unix(d.Created, 0).UTC(), UpdatedAt: asked,
+	}
+	if d.EvidenceDetails != nil && d.EvidenceDetails.DueBy > 0 {
+		row.DueAt = time.Unix(d.EvidenceDetails.DueBy, 0).UTC()
+	}
+	if !strings.EqualFold(string(d.Currency), payment.Currency) {
+		row.Cents = payment.Cents // what share of it is disputed is not known
+	}
+	c := change{dispute: row}
+	for _, b := range d.BalanceTransactions {
+		kind := moveDispute
+		if b.Amount > 0 {
+			kind = moveReinstated
+		}
+		c.add(payment, d.PaymentIntent.ID, kind, b)
+	}
+	row.Withdrawn = withdrawn(d) > 0
+	if payment.Intent != d.PaymentIntent.ID {
+		alarm.Log(ctx, cfg.Log, alarm.CardRejectedDisputed, "a payment that bought nothing is disputed", "order", payment.OrderID, "dispute", d.ID)
+		c.dispute = nil
+	}
+	return c
+}
+
+// withdrawn returns the cents that a dispute took and did not return.
+func withdrawn(d *stripe.Dispute) (cents int64) {
+	for _, b := range d.BalanceTransactions {
+		cents -= b.Amount
+	}
+	return cents
+}
+
+// takeDispute merges a dispute as Stripe had it when it was asked. What was asked for earlier than the stored state changes nothing.
+func (m *money) takeDispute(d store.CardDispute) {
+	for i, stored := range m.disputes {
+		if stored.ID != d.ID {
+			continue
+		}
+		if !stored.UpdatedAt.After(d.UpdatedAt) {
+			d.CreatedAt = stored.CreatedAt
+			m.disputes[i], m.dispute = &d, &d
+		}
+		return
+	}
+	m.disputes, m.dispute = append(m.disputes, &d), &d
+	// Nothing was decided and nothing withdrawn: the bank asks.
+	m.inquiry = !d.Withdrawn && (strings.HasPrefix(d.State, "warning_needs") || strings.HasPrefix(d.State, "warning_under") ||
+		d.State == string(stripe.DisputeStatusNeedsResponse) || d.State == string(stripe.DisputeStatusUnderReview))
 }

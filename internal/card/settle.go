@@ -26,7 +26,7 @@ const (
 var errChanged = errors.New("card: the payment was changed meanwhile")
 
 // read reads a payment.
-func (r *Rail) read(ctx context.Context, q store.Querier, orderID string) (*payment, error) {
+func (r *payments) read(ctx context.Context, q store.Querier, orderID string) (*payment, error) {
 	p, err := store.CardPaymentByOrder(ctx, q, orderID)
 	if err != nil {
 		return nil, err
@@ -34,14 +34,14 @@ func (r *Rail) read(ctx context.Context, q store.Querier, orderID string) (*paym
 	return r.withDetails(p)
 }
 
-func (r *Rail) withDetails(p *store.CardPayment) (*payment, error) {
+func (r *payments) withDetails(p *store.CardPayment) (*payment, error) {
 	d, err := detailsOf(p)
 	return &payment{CardPayment: *p, d: *d, installation: r.cfg.Installation, live: r.cfg.Environment == toll.Live}, err
 }
 
 // update stores a payment whose version is still the stored one; else the error is errChanged. It leaves the version in p as it is.
-func (r *Rail) update(ctx context.Context, tx *store.Tx, p *store.CardPayment, d *details) (err error) {
-	p.UpdatedAt = r.cfg.now()
+func update(ctx context.Context, cfg *Config, tx *store.Tx, p *store.CardPayment, d *details) (err error) {
+	p.UpdatedAt = cfg.now()
 	if p.Data, err = json.Marshal(d); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func detailsOf(p *store.CardPayment) (*details, error) {
 // store logs the alarm of a transition of p, and writes its rows in one transaction. Every change of a payment is written here. Then p is
 // the stored row. If the order cannot take the outcome now, store keeps the outcome in the row, with a job that retries, and an alarm.
 // Errors: [rail.ErrNoPlace], errChanged, and errors of the database.
-func (r *Rail) store(ctx context.Context, p *payment, t *transition) (err error) {
+func (r *payments) store(ctx context.Context, p *payment, t *transition) (err error) {
 	if n := t.alarm; n != nil {
 		alarm.Log(ctx, r.cfg.Log, n.id, n.text, n.args...)
 	}
@@ -82,7 +82,7 @@ func (r *Rail) store(ctx context.Context, p *payment, t *transition) (err error)
 	case writeOutcome:
 		err = r.decide(ctx, t)
 	case writeRefund:
-		err = r.orders.Change(ctx, t.Account, func(tx *rail.Tx) error {
+		err = r.cfg.orders.Change(ctx, t.Account, func(tx *rail.Tx) error {
 			if err := putRelated(ctx, tx.Tx, t); err != nil {
 				return err
 			}
@@ -103,8 +103,8 @@ func (r *Rail) store(ctx context.Context, p *payment, t *transition) (err error)
 }
 
 // putRow stores the row of a payment and its related rows.
-func (r *Rail) putRow(ctx context.Context, tx *store.Tx, t *transition) error {
-	if err := r.update(ctx, tx, &t.CardPayment, &t.d); err != nil {
+func (r *payments) putRow(ctx context.Context, tx *store.Tx, t *transition) error {
+	if err := update(ctx, r.cfg, tx, &t.CardPayment, &t.d); err != nil {
 		return err
 	}
 	return putRelated(ctx, tx, t)
@@ -135,14 +135,14 @@ func putRelated(ctx context.Context, tx *store.Tx, t *transition) (err error) {
 }
 
 // Release runs a job of kind [store.JobCardRelease]: the delegation no longer reserves an amount for an order that was given up.
-func (r *Rail) Release(ctx context.Context, orderID []byte) error {
+func (r *payments) Release(ctx context.Context, orderID []byte) error {
 	p, err := r.read(ctx, r.cfg.Store, string(orderID))
 	if err != nil || State(p.State) != Failed {
 		return store.NotFoundAs(err, nil)
 	}
 	out := p.outcome()
 	out.Unsure = false
-	return r.orders.Change(ctx, p.Account, func(t *rail.Tx) error { return t.Decide(p.OrderID, out) })
+	return r.cfg.orders.Change(ctx, p.Account, func(t *rail.Tx) error { return t.Decide(p.OrderID, out) })
 }
 
 // putRejected stores the refund of a payment that buys nothing, with the job that sends it, unless the refund is stored already. It needs
@@ -164,9 +164,9 @@ func putRejected(ctx context.Context, tx *store.Tx, refund *store.CardRefund) er
 }
 
 // decide stores an outcome in one transaction with its order, which then takes refunds and disputes. Errors: [rail.ErrNoPlace], errChanged.
-func (r *Rail) decide(ctx context.Context, t *transition) error {
+func (r *payments) decide(ctx context.Context, t *transition) error {
 	var refusal error
-	err := r.orders.Change(ctx, t.Account, func(tx *rail.Tx) error {
+	err := r.cfg.orders.Change(ctx, t.Account, func(tx *rail.Tx) error {
 		if refusal = tx.Decide(t.OrderID, t.outcome()); refusal != nil {
 			return refusal
 		}
@@ -193,14 +193,14 @@ func (r *Rail) decide(ctx context.Context, t *transition) error {
 		"err", refusal)
 	t.Undecided = true
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		if err := r.putRow(ctx, tx, t); err != nil {
-			return err
+		err := r.putRow(ctx, tx, t)
+		if err == nil {
+			err = store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(t.OrderID), Due: t.UpdatedAt})
 		}
-		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobCardDecide, Key: []byte(t.OrderID), Due: t.UpdatedAt}); err != nil {
-			return err
+		if err == nil {
+			r.cfg.failpoint(atKeeping)
 		}
-		r.cfg.failpoint(atKeeping)
-		return nil
+		return err
 	})
 }
 
@@ -212,13 +212,13 @@ func unusable(ctx context.Context, err error) bool {
 // DecideAgain runs a job of kind [store.JobCardDecide]: the order takes the stored outcome of its payment, then refunds and disputes. It
 // returns an error while the order cannot.
 func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
-	p, err := r.read(ctx, r.cfg.Store, string(orderID))
+	p, err := r.payments.read(ctx, r.cfg.Store, string(orderID))
 	if err != nil || !p.Undecided {
 		return store.NotFoundAs(err, nil)
 	}
 	t := transition{payment: *p}
 	t.Undecided = false
-	err = r.orders.Change(ctx, p.Account, func(tx *rail.Tx) error {
+	err = r.cfg.orders.Change(ctx, p.Account, func(tx *rail.Tx) error {
 		if err := tx.Decide(p.OrderID, t.outcome()); err != nil {
 			return err
 		}
@@ -227,7 +227,7 @@ func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
 			err = m.apply(tx)
 		}
 		if err == nil {
-			err = r.putRow(ctx, tx.Tx, &t)
+			err = r.payments.putRow(ctx, tx.Tx, &t)
 		}
 		if err == nil {
 			r.cfg.failpoint(atDeciding)
@@ -244,7 +244,7 @@ func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
 			return err
 		}
 		p.State = string(Failed) // as its order: a paid row would count as the payment of the order
-		_, _, err = r.round(ctx, p, &facts{intent: pi, noPlace: true})
+		_, _, err = r.payments.round(ctx, p, &facts{intent: pi, noPlace: true})
 		return err
 	}
 	return err
@@ -264,13 +264,6 @@ func (p *payment) outcome() rail.Outcome {
 		}
 	}
 	return out
-}
-
-func chargeOf(pi *stripe.PaymentIntent) string {
-	if pi.LatestCharge == nil {
-		return ""
-	}
-	return pi.LatestCharge.ID
 }
 
 // capturedAt returns the time of the capture of an intent, by Stripe's clock.

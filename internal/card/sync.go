@@ -20,8 +20,8 @@ func (r *Rail) Sync(ctx context.Context, objectID []byte) error {
 	id := string(objectID)
 	kind, _, _ := strings.Cut(id, "_")
 	sync := map[string]func(context.Context, string) error{
-		"pi": r.syncIntent, "cs": r.syncSession, "re": r.syncRefund, "pyr": r.syncRefund, "dp": r.syncDispute, "du": r.syncDispute,
-		"seti": r.enrolments.syncSetup, "pm": r.enrolments.syncMethod,
+		"pi": r.payments.syncIntent, "cs": r.syncSession, "re": r.refunds.syncRefund, "pyr": r.refunds.syncRefund, "dp": r.refunds.syncDispute,
+		"du": r.refunds.syncDispute, "seti": r.enrolments.syncSetup, "pm": r.enrolments.syncMethod,
 	}[kind]
 	if sync == nil {
 		r.cfg.Log.WarnContext(ctx, "an event of the card processor is about an unknown object", "object", id)
@@ -46,15 +46,15 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// syncIntent fetches a payment intent, and settles its order when it is captured. Otherwise the order's own job looks at it.
-func (r *Rail) syncIntent(ctx context.Context, id string) error {
+// syncIntent fetches a payment intent, and settles its order when it is captured. Otherwise the job of the order handles it.
+func (r *payments) syncIntent(ctx context.Context, id string) error {
 	_, err := r.settleIntent(ctx, id)
 	return err
 }
 
-// paymentOf returns the payment that a payment intent belongs to, nil for none here. It settles the
-// payment first, because a refund or a dispute may be seen before the payment is.
-func (r *Rail) paymentOf(ctx context.Context, intentID string) (*store.CardPayment, error) {
+// paymentOf returns the payment of a payment intent, nil when it is not here. It settles the payment first, because a refund or a dispute
+// may be seen before its payment.
+func (r *payments) paymentOf(ctx context.Context, intentID string) (*store.CardPayment, error) {
 	p, err := store.CardPaymentByIntent(ctx, r.cfg.Store, intentID)
 	if err == nil && (State(p.State) == Paid || State(p.State) == Rejected) {
 		return p, nil
@@ -65,13 +65,13 @@ func (r *Rail) paymentOf(ctx context.Context, intentID string) (*store.CardPayme
 	return r.settleIntent(ctx, intentID)
 }
 
-func (r *Rail) settleIntent(ctx context.Context, id string) (*store.CardPayment, error) {
+func (r *payments) settleIntent(ctx context.Context, id string) (*store.CardPayment, error) {
 	asked := r.cfg.now()
 	pi, err := r.stripe.intent(ctx, id)
 	if err != nil {
 		return nil, ignoreMissing(err)
 	}
-	p, ours, err := r.rowOf(ctx, pi.ID, pi.Metadata)
+	p, ours, err := rowOf(ctx, r.cfg, pi.ID, pi.Metadata)
 	switch {
 	case err != nil || p == nil && !ours:
 		return nil, err
@@ -80,13 +80,13 @@ func (r *Rail) settleIntent(ctx context.Context, id string) (*store.CardPayment,
 	case pi.Status != stripe.PaymentIntentStatusSucceeded:
 		return p, r.wakeOrder(ctx, p)
 	case p == nil:
-		return nil, r.lost(ctx, pi, asked, "a captured payment of an order that is not here")
+		return nil, r.orphans.lost(ctx, pi, asked, "a captured payment of an order that is not here")
 	}
 	return r.captured(ctx, p, facts{intent: pi})
 }
 
 // captured settles a payment that is captured, and returns it as it is stored.
-func (r *Rail) captured(ctx context.Context, row *store.CardPayment, a facts) (*store.CardPayment, error) {
+func (r *payments) captured(ctx context.Context, row *store.CardPayment, a facts) (*store.CardPayment, error) {
 	p, err := r.withDetails(row)
 	if err == nil {
 		_, err = r.advance(ctx, p, a)
@@ -95,7 +95,7 @@ func (r *Rail) captured(ctx context.Context, row *store.CardPayment, a facts) (*
 }
 
 // lost keeps a captured payment that no paid order explains, with the refunds and disputes that Stripe had at the time asked.
-func (r *Rail) lost(ctx context.Context, pi *stripe.PaymentIntent, asked time.Time, why string) error {
+func (r *orphans) lost(ctx context.Context, pi *stripe.PaymentIntent, asked time.Time, why string) error {
 	o := &store.CardOrphan{
 		Object: pi.ID, OrderID: pi.Metadata[metaOrder], Cents: pi.AmountReceived, Currency: string(pi.Currency),
 		Reason: why, Plan: toll.PlanID(pi.Metadata[metaPlan]),
@@ -130,10 +130,10 @@ func (r *Rail) syncSession(ctx context.Context, id string) error {
 	if s.PaymentIntent != nil {
 		intent = s.PaymentIntent.ID
 	}
-	p, ours, err := r.rowOf(ctx, intent, s.Metadata)
+	p, ours, err := rowOf(ctx, r.cfg, intent, s.Metadata)
 	if p == nil || err != nil {
 		if ours && err == nil && intent != "" {
-			return r.syncIntent(ctx, intent)
+			return r.payments.syncIntent(ctx, intent)
 		}
 		return err
 	}
@@ -141,25 +141,25 @@ func (r *Rail) syncSession(ctx context.Context, id string) error {
 		alarm.Log(ctx, r.cfg.Log, alarm.CardOddPage, "a page asked for no money", "order", p.OrderID, "session", s.ID)
 	}
 	if s.PaymentIntent == nil || s.PaymentIntent.Status != stripe.PaymentIntentStatusSucceeded {
-		return r.wakeOrder(ctx, p)
+		return r.payments.wakeOrder(ctx, p)
 	}
-	_, err = r.captured(ctx, p, facts{intent: s.PaymentIntent, session: s})
+	_, err = r.payments.captured(ctx, p, facts{intent: s.PaymentIntent, session: s})
 	return err
 }
 
 // rowOf returns the payment that an object belongs to: by its payment intent, else by its metadata.
 // ours reports that the metadata says that it was made here. Other programs may use the account.
-func (r *Rail) rowOf(ctx context.Context, intentID string, metadata map[string]string) (p *store.CardPayment, ours bool, err error) {
+func rowOf(ctx context.Context, cfg *Config, intentID string, metadata map[string]string) (p *store.CardPayment, ours bool, err error) {
 	if intentID != "" {
-		p, err = store.CardPaymentByIntent(ctx, r.cfg.Store, intentID)
+		p, err = store.CardPaymentByIntent(ctx, cfg.Store, intentID)
 		if !errors.Is(err, store.ErrNotFound) {
 			return p, true, err
 		}
 	}
-	if metadata[metaInstallation] != r.cfg.Installation {
+	if metadata[metaInstallation] != cfg.Installation {
 		return nil, false, nil
 	}
-	p, err = store.CardPaymentByOrder(ctx, r.cfg.Store, metadata[metaOrder])
+	p, err = store.CardPaymentByOrder(ctx, cfg.Store, metadata[metaOrder])
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, true, nil
 	}
@@ -167,7 +167,7 @@ func (r *Rail) rowOf(ctx context.Context, intentID string, metadata map[string]s
 }
 
 // wakeOrder has the job of an open order run at once.
-func (r *Rail) wakeOrder(ctx context.Context, p *store.CardPayment) error {
+func (r *payments) wakeOrder(ctx context.Context, p *store.CardPayment) error {
 	if !State(p.State).open() {
 		return nil
 	}

@@ -18,9 +18,7 @@ const searchBack = 2 * time.Hour
 
 // agree returns what f finds, on live as two endpoints say it: one that lies, or hides something, must neither pay an order nor end
 // it. That they do not agree is [toll.CodeChainUnreachable].
-func agree[T comparable](
-	ctx context.Context, r *reader, f func(ctx context.Context, c *endpoints.Conn) (T, error),
-) (T, error) {
+func agree[T comparable](ctx context.Context, r *reader, f func(ctx context.Context, c *endpoints.Conn) (T, error)) (T, error) {
 	found, err := endpoints.Agree(ctx, r.cfg.Pool, f)
 	return found, away(err)
 }
