@@ -7,7 +7,7 @@ import (
 	"net/url"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -17,11 +17,11 @@ var registrationCodes = []toll.Code{
 
 // registry registers and reads plans and agents.
 type registry struct {
-	store       *store.Store
-	facilitator *facilitator.Facilitator
-	vault       Vault
-	bounds      bounds
-	clock       clock
+	store     *store.Store
+	catalogue *catalogue.Catalogue
+	vault     Vault
+	bounds    bounds
+	clock     clock
 }
 
 func (g registry) agentRoutes() []route {
@@ -113,7 +113,7 @@ func ownPlans(ctx context.Context, q store.Querier, owner toll.Address, plans []
 // forgetPlans makes what the facilitator remembers about the agents of these plans count no more.
 func (g registry) forgetPlans(plans []toll.PlanRef) {
 	for _, p := range plans {
-		g.facilitator.Catalogue.ForgetPlan(p.PlanID)
+		g.catalogue.ForgetPlan(p.PlanID)
 	}
 }
 

@@ -10,17 +10,17 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
 // changes changes agents and plans of the caller.
 type changes struct {
-	store       *store.Store
-	facilitator *facilitator.Facilitator
-	vault       Vault
-	clock       clock
+	store     *store.Store
+	catalogue *catalogue.Catalogue
+	vault     Vault
+	clock     clock
 }
 
 func (g changes) routes() []route {
@@ -154,7 +154,7 @@ func (g changes) changeAgent(
 		return insertAgentEvent(ctx, tx, a.ID, says.event)
 	})
 	// Also after an error: the commit may have happened.
-	g.facilitator.Catalogue.ForgetAgent(id)
+	g.catalogue.ForgetAgent(id)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (g changes) changePlan(c *call, says said, change func(p *toll.Plan) (bool,
 		}
 		return insertPlanEvent(ctx, tx, p, says.event)
 	})
-	g.facilitator.Catalogue.ForgetPlan(id)
+	g.catalogue.ForgetPlan(id)
 	if err != nil {
 		return nil, err
 	}
@@ -363,7 +363,7 @@ func (g changes) attachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error
 		}
 		return store.AttachPlan(ctx, tx, a.ID, planID)
 	})
-	g.facilitator.Catalogue.ForgetPlan(planID)
+	g.catalogue.ForgetPlan(planID)
 	return out, err
 }
 
@@ -379,6 +379,6 @@ func (g changes) detachPlan(c *call, planID toll.PlanID) (*toll.ActResult, error
 		}
 		return removed, err
 	})
-	g.facilitator.Catalogue.ForgetPlan(planID)
+	g.catalogue.ForgetPlan(planID)
 	return out, err
 }

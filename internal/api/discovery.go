@@ -5,14 +5,16 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/catalogue"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/x402"
 )
 
 // discovery shows what can be paid for, and signs offers.
 type discovery struct {
-	auth        *auth.Auth
-	facilitator *facilitator.Facilitator
+	auth      *auth.Auth
+	catalogue *catalogue.Catalogue
+	purchases *purchases.Purchases
 }
 
 func (d discovery) routes() []route {
@@ -42,7 +44,7 @@ func (d discovery) routes() []route {
 		},
 		{
 			op: "signOffers", method: "POST", path: Base + "/x402/offers", auth: owners, right: toll.RightSell, tag: "Payments", summary: "Sign what a server asks for, for its 402",
-			action: takes(withBody(d.facilitator.Offers)),
+			action: takes(withBody(d.purchases.Offers)),
 			codes: []toll.Code{
 				toll.CodeNotPlanOwner, toll.CodePaymentPlanNotFound, toll.CodeBadX402Version, toll.CodeBadNumber, toll.CodeBadID,
 				toll.CodeUnsupportedScheme, toll.CodeBadRequirements, toll.CodeChainUnreachable,
@@ -67,7 +69,7 @@ func (d discovery) listResources(c *call) (*x402.Catalogue, error) {
 			return nil, toll.NewError(toll.CodeBadPage).WithParam("parameter", "offset")
 		}
 	}
-	return d.facilitator.Catalogue.List(c.context, by, limit, offset)
+	return d.catalogue.List(c.context, by, limit, offset)
 }
 
 func (d discovery) searchResources(c *call) (*x402.FoundResources, error) {
@@ -75,7 +77,7 @@ func (d discovery) searchResources(c *call) (*x402.FoundResources, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.facilitator.Catalogue.Search(c.context, q.Get("query"), by, limit, q.Get("cursor"))
+	return d.catalogue.Search(c.context, q.Get("query"), by, limit, q.Get("cursor"))
 }
 
 // catalogueDefault is how many resources an answer has when nothing else is asked for.

@@ -8,14 +8,14 @@ import (
 	"strconv"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/x402"
 )
 
 // fail writes every error body but that of an unpaid call (demand). Whatever is not a *toll.Error leaves as a 500 that says nothing of
 // its cause; the log has the cause under the same correlation id.
 func (c *call) fail(err error) {
-	if u, ok := errors.AsType[*facilitator.Unpaid](err); ok {
+	if u, ok := errors.AsType[*purchases.Unpaid](err); ok {
 		c.demand(u)
 		return
 	}

@@ -57,7 +57,6 @@ func (l eventLog) listEvents(c *call, p store.Page, q url.Values) (none store.Li
 		}
 	}
 	if text, ok := single(q, "since", &faults); ok {
-		var err error
 		if f.Since, err = toll.ParseTime(text); err != nil {
 			faults = append(faults, toll.Fault{Path: "since", Message: "must be an ISO 8601 time"})
 		}

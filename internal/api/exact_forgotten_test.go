@@ -8,7 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout/railtest"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -17,7 +17,7 @@ import (
 // others had carried out does not.
 func TestExactNeverMade(t *testing.T) {
 	s, rail, _ := shop(t)
-	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	w := s.wallet(rail, 50_000)
 	entry := entryFor(s.b1.address, "1000")
 	c, err := x402.ReadChallenge(nil, []byte(`{"x402Version":2,"accepts":[`+entry+`]}`))
@@ -35,7 +35,7 @@ func TestExactNeverMade(t *testing.T) {
 	rail.Submit(toll.USDCSandbox, byOthers)
 	rail.Behave(railtest.Behaviour{Time: s.clock.now})
 	s.clock.advance(31 * 24 * time.Hour)
-	if more, err := s.fac.Sweep(t.Context()); more || err != nil {
+	if more, err := s.fac.Purchases.Exact.Sweep(t.Context()); more || err != nil {
 		t.Errorf("more %v, %v", more, err)
 	}
 	for a, want := range map[*evm.Authorization]struct {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -24,7 +24,7 @@ func (w *wallet) namedBody(entry, id string) string {
 // T36
 func TestExactNames_ExactForOthers(t *testing.T) {
 	s, rail, plan := shop(t)
-	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	w := s.wallet(rail, 5_000_000)
 	verify := func(body string) answer { return s.do(s.b1, "POST", base+"/x402/verify", body) }
 	settle := func(body string) answer { return s.do(s.b1, "POST", base+"/x402/settle", body) }
@@ -99,7 +99,7 @@ func TestExactNames_ExactForOthers(t *testing.T) {
 // T36
 func TestExactAfterAFailure(t *testing.T) {
 	s, rail, _ := shop(t)
-	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	w := s.wallet(rail, 5_000_000)
 	ask := func(path, body string) answer { return s.do(s.b1, "POST", base+"/x402/"+path, body) }
 	entry := entryFor(s.b1.address, "1000")

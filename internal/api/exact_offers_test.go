@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -21,7 +21,7 @@ func TestOffersForWallets(t *testing.T) {
 	if got := offers(s.b1, entry); got.status != 402 || got.text(t, "code") != string(toll.CodeUnsupportedScheme) {
 		t.Errorf("the default signs it: %d %s", got.status, got.body)
 	}
-	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	got := offers(s.b1, entry)
 	var signed x402.OffersResponse
 	if err := x402.Decode(got.body, &signed); err != nil || got.status != 200 || len(signed.Offers) != 1 {
@@ -58,7 +58,7 @@ func TestOffersForWallets(t *testing.T) {
 // T178
 func TestForeignReceiver(t *testing.T) {
 	s, rail, _ := shop(t)
-	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	w := s.wallet(rail, 50_000)
 	must(t, s.built.Store.Tx(t.Context(), func(tx *store.Tx) error {
 		for range 1000 {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -38,7 +38,7 @@ func TestExact_ExactForOthers(t *testing.T) {
 	if got := s.do(s.b1, "POST", base+"/x402/settle", w.stockBody(entry)); got.member(t, "success") != false {
 		t.Errorf("the default settles it: %s", got.body)
 	}
-	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	w.s = s
 	if got := s.do(actor{}, "GET", base+"/x402/supported", ""); !strings.Contains(string(got.body), `{"x402Version":2,"scheme":"exact","network":"eip155:84532"}`) {
 		t.Errorf("supported: %s", got.body)
@@ -102,7 +102,7 @@ func TestExact_ExactForOthers(t *testing.T) {
 // What is not the builder's payment is refused, and leaves no trace on the chain.
 func TestExactForOthersRefused(t *testing.T) {
 	s, rail, plan := shop(t)
-	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	w := s.wallet(rail, 1_000_000)
 	entry := entryFor(s.b1.address, "1000")
 	asked := s.asks(orderRoute(plan))
@@ -158,7 +158,7 @@ func TestExactForOthersRefused(t *testing.T) {
 // first, whatever the client says of the urls.
 func TestExactOfOneRoute(t *testing.T) {
 	s, rail, _ := shop(t)
-	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	w := s.wallet(rail, 50_000)
 	verify := func(body string) answer { return s.do(s.b1, "POST", base+"/x402/verify", body) }
 	settle := func(body string) answer { return s.do(s.b1, "POST", base+"/x402/settle", body) }
@@ -205,7 +205,7 @@ func TestExactOfOneRoute(t *testing.T) {
 // A payment is forgotten a month after its authorization ended, and what remembers the authorization keeps it from paying again.
 func TestExactForgotten(t *testing.T) {
 	s, rail, _ := shop(t)
-	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	w := s.wallet(rail, 50_000)
 	verify := func(body string) answer { return s.do(s.b1, "POST", base+"/x402/verify", body) }
 	settle := func(body string) answer { return s.do(s.b1, "POST", base+"/x402/settle", body) }
@@ -217,7 +217,7 @@ func TestExactForgotten(t *testing.T) {
 	sweep := func(after time.Duration) {
 		t.Helper()
 		s.clock.advance(after)
-		if more, err := s.fac.Sweep(t.Context()); more || err != nil {
+		if more, err := s.fac.Purchases.Exact.Sweep(t.Context()); more || err != nil {
 			t.Errorf("more %v, %v", more, err)
 		}
 	}

@@ -60,7 +60,6 @@ func (s permissions) createPermission(c *call, in *tokens.PermissionRequest, onc
 func (s permissions) listPermissions(c *call, p store.Page, q url.Values) (none store.List[*toll.Permission], err error) {
 	asked := tokens.PermissionQuery{Status: q.Get("status"), Page: p}
 	if id := q.Get("planId"); id != "" {
-		var err error
 		if asked.PlanID, err = toll.ParsePlanID(id); err != nil {
 			return none, err
 		}

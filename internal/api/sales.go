@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -35,13 +35,13 @@ var (
 	}
 )
 
-// purchases sells plans to wallets without an account.
-type purchases struct {
-	facilitator *facilitator.Facilitator
-	wait        time.Duration
+// sales sells plans to wallets without an account.
+type sales struct {
+	purchases *purchases.Purchases
+	wait      time.Duration
 }
 
-func (s purchases) routes() []route {
+func (s sales) routes() []route {
 	const at = Base + "/x402/plans/{planId}"
 	return []route{
 		{
@@ -79,7 +79,7 @@ func (a *WalletAnswer) token(t *toll.AccessToken) {
 	}
 }
 
-func (s purchases) buyPlan(c *call) (*WalletAnswer, error) {
+func (s sales) buyPlan(c *call) (*WalletAnswer, error) {
 	payment, err := c.paymentHeader()
 	if err != nil {
 		return nil, err
@@ -88,14 +88,14 @@ func (s purchases) buyPlan(c *call) (*WalletAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.facilitator.BuyPlan(c.context, id, payment, s.wait)
+	b, err := s.purchases.Buy(c.context, id, payment, s.wait)
 	if err != nil {
 		return nil, err
 	}
 	return c.bought(b), nil
 }
 
-func (s purchases) signInToPlan(c *call) (*WalletAnswer, error) {
+func (s sales) signInToPlan(c *call) (*WalletAnswer, error) {
 	payment, err := c.paymentHeader()
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (s purchases) signInToPlan(c *call) (*WalletAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, admitted, err := s.facilitator.PlanToken(c.context, id, payment, proof, s.wait)
+	b, admitted, err := s.purchases.PlanToken(c.context, id, payment, proof, s.wait)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (c *call) paymentHeader() (string, error) {
 }
 
 // bought writes the answer to a purchase.
-func (c *call) bought(b *facilitator.Bought) *WalletAnswer {
+func (c *call) bought(b *purchases.Bought) *WalletAnswer {
 	o := b.Order
 	a := &WalletAnswer{
 		Success: true, Status: o.Status, OrderID: o.OrderID, TxHash: o.TxHash, PlanID: o.PlanID, SubscriberAddress: b.Subscriber, Replayed: b.Replayed,
@@ -191,7 +191,7 @@ type PaymentEntryExtra struct {
 }
 
 // demand answers 402: a body with the members of what is asked for and of the error, and what is asked for as a header.
-func (c *call) demand(u *facilitator.Unpaid) {
+func (c *call) demand(u *purchases.Unpaid) {
 	required, err := x402.Encode(u.Required)
 	if err != nil {
 		c.fail(toll.NewError(toll.CodeInternal).WithCause(err))

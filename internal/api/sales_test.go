@@ -11,7 +11,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/checkout/railtest"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -323,11 +323,11 @@ func TestNotSoldToWallets(t *testing.T) {
 	}
 	// A treasury takes what several receivers would share.
 	treasury := toll.MustAddress("0x00000000000000000000000000000000000000A1")
-	with := s.again(func(d *facilitator.Deps) { d.Treasury = treasury })
+	with := s.again(func(d *purchases.Deps) { d.Treasury = treasury })
 	if c := with.asks(orderRoute(two)); c.Entries[0].PayTo != treasury.String() || c.Entries[0].Amount != "3" {
 		t.Errorf("with a treasury: %+v", c.Entries[0])
 	}
-	none := s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOff })
+	none := s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOff })
 	for _, route := range []string{orderRoute(two), tokenRoute(two)} {
 		if got := none.do(actor{}, "POST", route, ""); got.status != 404 || got.code() != string(toll.CodePathNotFound) {
 			t.Errorf("switched off: %d %s", got.status, got.body)
@@ -342,7 +342,7 @@ func TestSaleOfAnOldPrice(t *testing.T) {
 	c := s.asks(orderRoute(plan))
 	payment := w.pays(c, w.authorization(c), "")
 	treasury := toll.MustAddress("0x00000000000000000000000000000000000000A1")
-	moved := s.again(func(d *facilitator.Deps) { d.Treasury = treasury })
+	moved := s.again(func(d *purchases.Deps) { d.Treasury = treasury })
 	got := moved.pay(orderRoute(plan), payment)
 	if got.reason(t) != x402.ReasonExactRecipient || got.demanded(t).Entries[0].PayTo != treasury.String() || rail.Transfers() != 0 {
 		t.Errorf("%d %s", got.status, got.body)
@@ -356,11 +356,11 @@ func TestSaleOfAnOldPrice(t *testing.T) {
 // What other servers say of credits that are missing leads to the sale.
 func TestTermsNameTheSale(t *testing.T) {
 	s, _, plan := shop(t)
-	terms, err := s.fac.Terms(t.Context(), toll.PlanID(plan))
+	terms, err := s.fac.Purchases.Terms(t.Context(), toll.PlanID(plan))
 	if err != nil || terms.OrderURL != publicURL+orderRoute(plan) {
 		t.Errorf("%+v, %v", terms, err)
 	}
-	free, err := s.fac.Terms(t.Context(), toll.PlanID(s.plan(s.b1, freePlan)))
+	free, err := s.fac.Purchases.Terms(t.Context(), toll.PlanID(s.plan(s.b1, freePlan)))
 	if err != nil || free.OrderURL != "" {
 		t.Errorf("%+v, %v", free, err)
 	}

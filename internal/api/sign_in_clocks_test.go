@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -16,7 +16,7 @@ func TestWalletSignsInOnTwoClocks(t *testing.T) {
 	if bought := s.pay(orderRoute(plan), w.pays(asked, w.authorization(asked), "")); bought.status != 200 {
 		t.Fatalf("%d %s", bought.status, bought.body)
 	}
-	ahead := s.again(func(d *facilitator.Deps) {
+	ahead := s.again(func(d *purchases.Deps) {
 		d.Clock = func() time.Time { return s.clock.now().Add(time.Minute) }
 	})
 	proof := w.proof(s.asks(tokenRoute(plan)), nil, nil)

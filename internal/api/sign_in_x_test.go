@@ -14,12 +14,13 @@ import (
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
 // again is the same service with another facilitator, as after a change of its configuration.
-func (s *stack) again(change func(*facilitator.Deps)) *stack {
+func (s *stack) again(change func(*purchases.Deps)) *stack {
 	s.t.Helper()
 	return s.waiting(long, change)
 }
@@ -27,20 +28,22 @@ func (s *stack) again(change func(*facilitator.Deps)) *stack {
 // hasty is the same service, which waits a second for orders and payments.
 func (s *stack) hasty() *stack {
 	s.t.Helper()
-	return s.waiting(time.Second, func(*facilitator.Deps) {})
+	return s.waiting(time.Second, func(*purchases.Deps) {})
 }
 
 // waiting is the same service, which waits for orders and payments as long as is said.
-func (s *stack) waiting(wait time.Duration, change func(*facilitator.Deps)) *stack {
+func (s *stack) waiting(wait time.Duration, change func(*purchases.Deps)) *stack {
 	s.t.Helper()
-	d := facilitator.Deps{
-		Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: s.built.Checkout, Clock: s.clock.now, TopUpWait: wait,
-	}
+	d := purchases.Deps{Store: s.store, Auth: s.auth, Checkout: s.built.Checkout, Clock: s.clock.now, Wait: wait}
 	change(&d)
 	d.Catalogue = catalogue.New(s.store, catalogue.Brand{}, d.Clock, nil)
-	d.Tokens = tokens.New(tokens.Deps{Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: s.built.Checkout, Catalogue: d.Catalogue, Clock: d.Clock})
+	d.Tokens = tokens.New(tokens.Deps{Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: d.Checkout, Catalogue: d.Catalogue, Clock: d.Clock})
 	built := s.built
-	built.Facilitator, built.Policy.OrderWait = facilitator.New(d), wait
+	built.Facilitator = facilitator.New(facilitator.Deps{
+		Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: d.Checkout, Catalogue: d.Catalogue, Tokens: d.Tokens, Purchases: purchases.New(d),
+		Clock: d.Clock, TopUpWait: wait,
+	})
+	built.Policy.OrderWait = wait
 	server := httptest.NewServer(api.New(built))
 	s.t.Cleanup(server.Close)
 	other := *s

@@ -25,6 +25,7 @@ import (
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -145,10 +146,13 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		Store: st, Ledger: s.ledger, Queue: queue, Rails: rails, Clock: s.clock.now, Log: log, SignReference: s.auth.SignReference, OpenReference: s.auth.OpenReference,
 	})
 	sold := catalogue.New(st, catalogue.Brand{}, s.clock.now, log)
+	access := tokens.New(tokens.Deps{Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Catalogue: sold, Clock: s.clock.now})
 	s.fac = facilitator.New(facilitator.Deps{
-		Tokens:  tokens.New(tokens.Deps{Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Catalogue: sold, Clock: s.clock.now}),
 		Horizon: 400 * 24 * time.Hour,
-		Store:   st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Catalogue: sold, Clock: s.clock.now, Log: log, TopUpWait: long,
+		Store:   st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Catalogue: sold, Tokens: access, Clock: s.clock.now, Log: log, TopUpWait: long,
+		Purchases: purchases.New(purchases.Deps{
+			Store: st, Auth: s.auth, Checkout: desk, Catalogue: sold, Tokens: access, Clock: s.clock.now, Log: log, Wait: long,
+		}),
 	})
 	happened := events.New(events.Config{
 		Store: st, Ledger: s.ledger, Settlements: s.fac.Settlements, Permission: s.fac.Tokens.Get, Seal: ring.Seal, Open: ring.Open,

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -87,7 +87,7 @@ func TestSuspend(t *testing.T) {
 // before is answered.
 func TestSuspend_Wallets(t *testing.T) {
 	s, rail, plan := shop(t)
-	s = s.again(func(d *facilitator.Deps) { d.Exact = facilitator.ExactOpen })
+	s = s.again(func(d *purchases.Deps) { d.Policy = purchases.ExactOpen })
 	w := s.wallet(rail, 5_000_000)
 	entry := entryFor(s.b1.address, "1000")
 	asked := s.asks(orderRoute(plan))

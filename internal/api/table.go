@@ -287,18 +287,18 @@ func sortedBy(sorts ...store.Sort) []query {
 // table returns every route of the service. recent are the calls that readRecentCalls answers.
 func table(d Deps, recent *recentCalls) []route {
 	now, limited := clock(d.Service.Clock), bounds{d.Policy.Quotas, d.Service.Clock}
-	plans := registry{d.Store, d.Facilitator, d.Vault, limited, now}
+	plans := registry{d.Store, d.Facilitator.Catalogue, d.Vault, limited, now}
 	var all []route
 	for _, part := range [][]route{
 		service{d.Service, d.Auth, d.Rails.Chain, now}.routes(),
 		plans.agentRoutes(),
 		rehearsals{d.Ledger, d.Service.PublicURL}.routes(),
 		plans.planRoutes(balances{d.Store, d.Checkout}),
-		changes{d.Store, d.Facilitator, d.Vault, now}.routes(),
+		changes{d.Store, d.Facilitator.Catalogue, d.Vault, now}.routes(),
 		orders{d.Store, d.Checkout, d.Rails.Chain, d.Policy.OrderWait}.routes(cardEvents{d.Rails.StripeEvents}),
 		payments{d.Facilitator, d.Service.Namespace, d.Service.Environment.Network()}.routes(),
-		purchases{d.Facilitator, d.Policy.OrderWait}.routes(),
-		discovery{d.Auth, d.Facilitator}.routes(),
+		sales{d.Facilitator.Purchases, d.Policy.OrderWait}.routes(),
+		discovery{d.Auth, d.Facilitator.Catalogue, d.Facilitator.Purchases}.routes(),
 		sums{d.Checkout}.routes(),
 		requests{d.Facilitator}.routes(),
 		permissions{d.Facilitator.Tokens, limited}.routes(),

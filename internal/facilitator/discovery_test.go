@@ -8,6 +8,8 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -199,7 +201,7 @@ func TestBazaarOfStrangers(t *testing.T) {
 func TestSignedReceipts(t *testing.T) {
 	s := newScene(t, "sqlite", 1)
 	i := s.one()
-	f := facilitator.New(facilitator.Deps{Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Tokens: i.Tokens, Clock: s.clock.now, Receipts: true, Service: b2})
+	f := i.pays(s, func(f *facilitator.Deps, _ *tokens.Deps, p *purchases.Deps) { f.Service, p.Receipts = b2, true })
 	p := s.plan(dynamic(1, 10))
 	a := s.agent(nil, p)
 	s.mint(p, s1, 100)
@@ -256,7 +258,7 @@ func TestSignedReceipts(t *testing.T) {
 
 	// An offer is signed for the plans of the one who asks, and for nothing else.
 	required := s.required(p, a)
-	offers, err := f.Offers(s.ctx, b1, &x402.OffersRequest{PaymentRequired: required})
+	offers, err := f.Purchases.Offers(s.ctx, b1, &x402.OffersRequest{PaymentRequired: required})
 	s.must(err)
 	if len(offers.Offers) != 1 || offers.ValidUntil != s.clock.now().Unix()+300 {
 		t.Fatalf("%+v", offers)
@@ -282,7 +284,7 @@ func TestSignedReceipts(t *testing.T) {
 	} {
 		r := s.required(p, a)
 		f2.change(&r)
-		_, err := f.Offers(s.ctx, f2.caller, &x402.OffersRequest{PaymentRequired: r})
+		_, err := f.Purchases.Offers(s.ctx, f2.caller, &x402.OffersRequest{PaymentRequired: r})
 		if toll.AsError(err) == nil || toll.AsError(err).Code != f2.code {
 			t.Errorf("%s: %v", name, err)
 		}

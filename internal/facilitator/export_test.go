@@ -34,20 +34,6 @@ func (c Content) Sum() []byte {
 	return sum[:]
 }
 
-// ExactSum returns the content of a payment of 1000 base units to another server, at https://agent.example.com/ask.
-func ExactSum(flow string) toll.Hash {
-	p := &exactPayment{
-		payment: &x402.ExactPayment{ResourceURL: "https://agent.example.com/ask"}, settlesFirst: flow != "",
-		terms: &saleTerms{entry: x402.ExactRequirements{Network: "eip155:84532", Asset: "0xA", PayTo: "0xB", Amount: "1000"}},
-	}
-	return p.contentOf(&x402.Requirements{MaxTimeoutSeconds: 60, PlanID: "11", Extra: x402.RequirementsExtra{Version: "2", AgentID: "12", HTTPVerb: "POST", PaymentFlow: flow}})
-}
-
-// SaleSum returns what a payment identifier stands for that is given to plan 11 for 1000 base units.
-func SaleSum() toll.Hash {
-	return new(Facilitator).saleContent(&toll.Plan{ID: "11"}, &saleTerms{entry: x402.ExactRequirements{Network: "eip155:84532", Asset: "0xA", PayTo: "0xB", Amount: "1000"}})
-}
-
 // Settled is what the answer to a settlement says.
 type Settled struct {
 	ledger.Receipt
@@ -82,7 +68,7 @@ func Kept(f *Facilitator, account ledger.AccountID, hash toll.Hash) (ledger.Acco
 
 // Count counts a refusal of a plan's owner.
 func (f *Facilitator) Count(plan *toll.Plan, reason string) {
-	f.count(&payment{plan: plan, caller: plan.Owner}, toll.NewError(toll.CodeBadRequest), reason)
+	f.refused.count(&payment{plan: plan, caller: plan.Owner}, toll.NewError(toll.CodeBadRequest), reason, f.Clock())
 }
 
 // Bounds of what is counted between two writes.

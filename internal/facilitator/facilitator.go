@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/meter"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
@@ -31,13 +32,11 @@ type Deps struct {
 	Checkout  *checkout.Checkout
 	Catalogue *catalogue.Catalogue
 	Tokens    *tokens.Tokens
+	Purchases *purchases.Purchases
 	Clock     func() time.Time
 	Log       *slog.Logger  // nil: discard
 	Pending   func()        // called for a settlement whose outcome is not known; nil: nobody counts
 	TopUpWait time.Duration // how long a verify or settle waits for the order of missing credits; 0: 20 s
-	Exact     ExactPolicy   // "": [ExactPlans]
-	Treasury  toll.Address  // who wallets pay for plans; zero: the receiver of the price, when there is one
-	Receipts  bool          // every successful settlement carries a signed receipt
 	Service   toll.Address  // service account on the chain, zero: none
 	// FreeHolds is how many holds of a subscriber with one builder that burn nothing, and settlements of nothing, may be added in an
 	// hour, in this process: 0 is 36,000, a negative number lifts it.
@@ -46,21 +45,18 @@ type Deps struct {
 	Horizon time.Duration
 }
 
-// Facilitator verifies and settles payments. It keeps nothing that another process could not have changed, but for what
-// its caches hold for at most a second.
+// Facilitator verifies and settles payments. Safe for concurrent use.
 type Facilitator struct {
 	Deps
-	brand catalogue.Brand
-
-	refused   refusalCounts
+	brand     catalogue.Brand
+	refused   refusals
 	snapshots *tokens.Snapshots
 	freeHolds *meter.Quota // each hold counts until a settlement burns credits
 }
 
 // New returns a facilitator.
 func New(d Deps) *Facilitator {
-	d.Exact, d.TopUpWait = cmp.Or(d.Exact, ExactPlans), cmp.Or(d.TopUpWait, topUpWait)
-	d.Log = cmp.Or(d.Log, slog.New(slog.DiscardHandler))
+	d.TopUpWait, d.Log = cmp.Or(d.TopUpWait, purchases.Wait), cmp.Or(d.Log, slog.New(slog.DiscardHandler))
 	return &Facilitator{
 		Deps: d, brand: d.Catalogue.Brand, snapshots: d.Tokens.Snapshots,
 		freeHolds: meter.NewQuota("holds that burn nothing", d.FreeHolds, 36_000),
@@ -76,7 +72,7 @@ type as struct {
 }
 
 func (a as) Terms(ctx context.Context, plan toll.PlanID) (*x402.Terms, error) {
-	return a.f.Terms(ctx, plan)
+	return a.f.Purchases.Terms(ctx, plan)
 }
 
 func (a as) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
@@ -96,7 +92,7 @@ func (a as) Renew(ctx context.Context, req *x402.RenewRequest) (*x402.RenewRespo
 }
 
 func (a as) Offers(ctx context.Context, req *x402.OffersRequest) (*x402.OffersResponse, error) {
-	return a.f.Offers(ctx, a.caller, req)
+	return a.f.Purchases.Offers(ctx, a.caller, req)
 }
 
 // AgentPlanIDs returns the listed plans of an agent, the oldest first and at most 100: those with which a server that names
@@ -113,18 +109,4 @@ func (a as) AgentPlanIDs(ctx context.Context, agent toll.AgentID) ([]toll.PlanID
 		}
 	}
 	return ids, nil
-}
-
-// Terms returns what a server must know of a plan to ask for payment, or an error with [toll.CodePlanNotFound].
-func (f *Facilitator) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error) {
-	p, err := f.Catalogue.Plan(ctx, id, toll.CodePlanNotFound)
-	if err != nil {
-		return nil, err
-	}
-	t := f.brand.Terms(p)
-	t.ServiceURL = f.Auth.Issuer()
-	if _, e := f.saleTerms(p); e == nil {
-		t.OrderURL = f.saleURL(p.ID)
-	}
-	return t, nil
 }

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/refusal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/tokens"
@@ -21,17 +21,18 @@ import (
 
 // asked is what verify, settle, and release have in common, in either body.
 type asked struct {
-	stock     *x402.StockPayment // nil: the spec body, with the members that follow
-	required  *x402.PaymentRequired
+	stock     *x402.StockPayment    // nil: the spec body
+	required  *x402.PaymentRequired // of the spec body
+	accepts   []x402.Requirements   // what the server asks for
 	token     string
-	requestID string
+	requestID string // of the spec body
 }
 
 func newAsked(stock *x402.StockPayment, required *x402.PaymentRequired, token, id string) *asked {
 	if stock != nil {
-		return &asked{stock: stock}
+		return &asked{stock: stock, accepts: []x402.Requirements{stock.Requirements}, token: stock.Payload}
 	}
-	return &asked{required: required, token: token, requestID: id}
+	return &asked{required: required, accepts: required.Accepts, token: token, requestID: id}
 }
 
 // payment is a verify or settle request that has been read: whose access token, for what.
@@ -83,9 +84,8 @@ func (f *Facilitator) networkOf(p *payment) string {
 func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) (*payment, *toll.Error) {
 	p := newPayment(in.stock != nil)
 	p.caller = caller
-	accepts := in.accepts()
-	if len(accepts) > 0 {
-		p.network = accepts[0].Network
+	if len(in.accepts) > 0 {
+		p.network = in.accepts[0].Network
 	}
 	if !p.stock {
 		p.url = in.required.Resource.URL
@@ -94,7 +94,7 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) 
 		}
 	}
 	var err error
-	if p.token, err = x402.DecodeToken(in.payload()); err != nil {
+	if p.token, err = x402.DecodeToken(in.token); err != nil {
 		return p, refusal.Undecodable(err)
 	}
 	if p.stock {
@@ -104,7 +104,7 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) 
 			return p, refusal.Malformed("paymentPayload.extensions.payment-identifier.info.id", "is required by the server")
 		}
 	}
-	if e := checkURL(p.url); e != nil {
+	if e := refusal.BadURL(p.url); e != nil {
 		return p, e
 	}
 	// The claims are needed before the signature counts, because a wrong plan or a wrong caller is told first.
@@ -121,7 +121,7 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) 
 		}
 		p.claims = &unverified
 	}
-	if err := f.match(p, accepts); err != nil {
+	if err := f.match(p, in.accepts); err != nil {
 		return p, err
 	}
 	if err := f.checkEntry(p); err != nil {
@@ -159,24 +159,6 @@ func (f *Facilitator) read(ctx context.Context, caller toll.Address, in *asked) 
 	return p, nil
 }
 
-// maxResourceURL bounds what is stored with every request: the longest url that the service itself takes.
-const maxResourceURL = 8 << 10 // bytes
-
-// accepts returns what the server asks for.
-func (in *asked) accepts() []x402.Requirements {
-	if in.stock != nil {
-		return []x402.Requirements{in.stock.Requirements}
-	}
-	return in.required.Accepts
-}
-
-func (in *asked) payload() string {
-	if in.stock != nil {
-		return in.stock.Payload
-	}
-	return in.token
-}
-
 // check looks at the members of the spec body.
 func (in *asked) check() *toll.Error {
 	if in.required.X402Version != x402.Version {
@@ -187,17 +169,6 @@ func (in *asked) check() *toll.Error {
 	}
 	if in.requestID != "" && !x402.ValidRequestID(in.requestID) {
 		return refusal.Malformed("agentRequestId", "must be 1 to 128 visible ASCII characters")
-	}
-	return nil
-}
-
-func checkURL(url string) *toll.Error {
-	if len(url) > maxResourceURL {
-		return refusal.Malformed("resource.url", "must be at most 8,192 bytes")
-	}
-	// What PostgreSQL cannot store would fail there, together with the batch that it came in.
-	if strings.IndexByte(url, 0) >= 0 || !utf8.ValidString(url) {
-		return refusal.Malformed("resource.url", "must be UTF-8 without NUL")
 	}
 	return nil
 }
@@ -249,7 +220,7 @@ func (f *Facilitator) match(p *payment, accepts []x402.Requirements) *toll.Error
 // checkEntry refuses requirements that cannot be served. Who asks for another flow would settle before it works, and a
 // stock server that prices in another asset did not mean credits.
 func (f *Facilitator) checkEntry(p *payment) *toll.Error {
-	if flow := p.entry.Extra.PaymentFlow; flow != "" && flow != flowAuthorization {
+	if flow := p.entry.Extra.PaymentFlow; flow != "" && flow != purchases.FlowAuthorization {
 		return refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The only payment flow of these schemes is authorization.")
 	}
 	if asset := p.entry.Asset; p.stock && asset != "" && asset != f.brand.Names.Asset() {
@@ -257,9 +228,6 @@ func (f *Facilitator) checkEntry(p *payment) *toll.Error {
 	}
 	return nil
 }
-
-// flowAuthorization is the payment flow in which the server verifies, works and settles.
-const flowAuthorization = "authorization"
 
 // agree compares what the sender wrote around the access token with what was signed.
 func (f *Facilitator) agree(p *payment) *toll.Error {
@@ -419,15 +387,13 @@ func (f *Facilitator) foreign(account ledger.AccountID, id string) bool {
 // known returns the request that the id or one of the keys names, if it has left the state new.
 func (f *Facilitator) known(ctx context.Context, p *payment, id string) (ledger.Request, bool, error) {
 	if id != "" {
-		r, err := f.Ledger.Request(ctx, p.account, id)
-		if err == nil || !errors.Is(err, store.ErrNotFound) {
-			return r, err == nil, err
+		if r, found, err := store.IfThere(f.Ledger.Request(ctx, p.account, id)); found || err != nil {
+			return r, found, err
 		}
 	}
 	for _, k := range p.keys {
-		r, err := f.Ledger.RequestOfKey(ctx, p.account, k)
-		if err == nil || !errors.Is(err, store.ErrNotFound) {
-			return r, err == nil, err
+		if r, found, err := store.IfThere(f.Ledger.RequestOfKey(ctx, p.account, k)); found || err != nil {
+			return r, found, err
 		}
 	}
 	return ledger.Request{}, false, nil

@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
@@ -14,11 +15,8 @@ import (
 // limited is an instance with other quotas than those of the scene.
 func (s *scene) limited(permissions, freeHolds int64) *instance {
 	i := *s.one()
-	i.Facilitator = facilitator.New(facilitator.Deps{
-		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Clock: s.clock.now, FreeHolds: freeHolds,
-		Tokens: tokens.New(tokens.Deps{
-			Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Clock: s.clock.now, Quota: permissions,
-		}),
+	i.Facilitator = i.pays(s, func(f *facilitator.Deps, t *tokens.Deps, _ *purchases.Deps) {
+		f.FreeHolds, t.Quota = freeHolds, permissions
 	})
 	return &i
 }

@@ -19,38 +19,42 @@ const (
 	maxReasons = 64
 )
 
-// refusalCounts counts what verify and settle refuse, of plans and agents that have records, in memory: a flood of bad requests costs no
+// refusals counts what verify and settle refuse, by plans and agents that have records, in memory: a flood of bad requests costs no
 // write of its own.
-type refusalCounts struct {
+type refusals struct {
 	mu      sync.Mutex
 	counts  map[store.Refusal]int64
 	reasons map[string]bool
 	lost    int64
 }
 
-// count counts a refusal of a payment of which enough is known. A caller that does not own the plan counts for nobody, as it could
-// fill the numbers of others.
-func (f *Facilitator) count(p *payment, e *toll.Error, reason string) {
+// count counts a refusal at a time if enough of the payment is known. It ignores a caller that does not own the plan, which could
+// inflate the numbers of the owner.
+func (c *refusals) count(p *payment, e *toll.Error, reason string, now time.Time) {
 	if p.plan == nil || p.plan.Owner != p.caller || e.HTTPStatus() >= 500 {
 		return
 	}
-	r := store.Refusal{Plan: p.plan.ID, Owner: p.plan.Owner, Reason: reason, Hour: f.Clock().UTC().Truncate(time.Hour)}
-	if p.agent != nil && p.agent.Owner == p.plan.Owner { // others may be any number
+	r := store.Refusal{Plan: p.plan.ID, Owner: p.plan.Owner, Reason: reason, Hour: now.UTC().Truncate(time.Hour)}
+	if p.agent != nil && p.agent.Owner == p.plan.Owner { // other agents may be any number
 		r.Agent = p.agentID
 	}
-	c := &f.refused
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.add(r, 1)
+}
+
+// add adds to a row. The caller holds mu.
+func (c *refusals) add(r store.Refusal, n int64) {
 	if c.counts == nil {
 		c.counts, c.reasons = map[store.Refusal]int64{}, map[string]bool{}
 	}
 	_, known := c.counts[r]
-	if !known && len(c.counts) >= maxRefusals || !c.reasons[reason] && len(c.reasons) >= maxReasons {
-		c.lost++
+	if !known && len(c.counts) >= maxRefusals || !c.reasons[r.Reason] && len(c.reasons) >= maxReasons {
+		c.lost += n
 		return
 	}
-	c.reasons[reason] = true
-	c.counts[r]++
+	c.reasons[r.Reason] = true
+	c.counts[r] += n
 }
 
 // WriteRefusals writes what was counted since the last time. What a failed write may have lost is counted again with the next one.
@@ -67,20 +71,11 @@ func (f *Facilitator) WriteRefusals(ctx context.Context) error {
 		return nil
 	}
 	err := f.Store.Tx(ctx, func(tx *store.Tx) error { return store.AddRefusals(ctx, tx, counts) })
-	if err == nil {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.counts == nil {
-		c.counts, c.reasons = map[store.Refusal]int64{}, map[string]bool{}
-	}
-	for r, n := range counts {
-		if _, known := c.counts[r]; known || len(c.counts) < maxRefusals {
-			c.counts[r] += n
-			c.reasons[r.Reason] = true
-		} else {
-			c.lost += n
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for r, n := range counts {
+			c.add(r, n)
 		}
 	}
 	return err

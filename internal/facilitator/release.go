@@ -71,7 +71,7 @@ func (f *Facilitator) Renew(ctx context.Context, caller toll.Address, req *x402.
 
 // paidBy returns the request that the payment of a stock body names.
 func (f *Facilitator) paidBy(ctx context.Context, caller toll.Address, stock *x402.StockPayment) (*request, error) {
-	p, e := f.read(ctx, caller, &asked{stock: stock})
+	p, e := f.read(ctx, caller, newAsked(stock, nil, "", ""))
 	if e != nil {
 		if e.Code == toll.CodeNotPlanOwner {
 			return nil, noSettlement()

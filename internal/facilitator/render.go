@@ -142,8 +142,8 @@ func (f *Facilitator) storedAnswer(ctx context.Context, p *payment, raised *toll
 			Receipt: r, payer: p.claims.Subscriber, plan: p.plan.ID, agent: p.agentID, network: f.networkOf(p),
 			raised: raised,
 		}
-		if f.Receipts {
-			signed := f.receiptOf(ctx, p.url, f.brand.Network(s.network), s.payer.String(), r.Transaction.String(), r.At)[x402.ExtensionOfferReceipt]
+		if f.Purchases.Receipts {
+			signed := f.Purchases.Receipt(ctx, p.url, f.brand.Network(s.network), s.payer.String(), r.Transaction.String(), r.At)[x402.ExtensionOfferReceipt]
 			if signed != nil {
 				return render1(s, f.brand.Names.CreditsExtension(), signed)
 			}

@@ -15,7 +15,9 @@ import (
 	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/store/storetest"
+	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -23,9 +25,8 @@ import (
 func branded(s *scene, brand string, receipts bool) *facilitator.Facilitator {
 	ns, i := x402.Default, s.one()
 	ns.Scheme = brand
-	return facilitator.New(facilitator.Deps{
-		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Tokens: i.Tokens, Clock: s.clock.now, Receipts: receipts,
-		Catalogue: catalogue.New(i.store, catalogue.Brand{Names: ns}, s.clock.now, nil),
+	return i.pays(s, func(f *facilitator.Deps, _ *tokens.Deps, p *purchases.Deps) {
+		f.Catalogue, p.Receipts = catalogue.New(i.store, catalogue.Brand{Names: ns}, s.clock.now, nil), receipts
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -102,14 +103,11 @@ func newScene(t testing.TB, v storetest.Variant, instances int, change ...func(*
 			f(s, &deps)
 		}
 		c := checkout.New(deps)
-		sold := catalogue.New(st, catalogue.Brand{}, s.clock.now, nil)
-		f := facilitator.New(facilitator.Deps{
-			Store: st, Ledger: l, Auth: a, Checkout: c, Catalogue: sold, Clock: s.clock.now, TopUpWait: time.Minute, Horizon: horizon, FreeHolds: -1,
-			Tokens: tokens.New(tokens.Deps{
-				Store: st, Ledger: l, Auth: a, Checkout: c, Catalogue: sold, Clock: s.clock.now, Quota: -1, // benchmarks do nothing else
-			}),
+		i := &instance{store: st, auth: a, ledger: l, checkout: c}
+		i.Facilitator = i.pays(s, func(f *facilitator.Deps, t *tokens.Deps, _ *purchases.Deps) {
+			f.TopUpWait, f.Horizon = time.Minute, horizon
+			f.FreeHolds, t.Quota = -1, -1 // benchmarks do nothing else
 		})
-		i := &instance{store: st, auth: a, ledger: l, checkout: c, Facilitator: f}
 		s.inst = append(s.inst, i)
 		t.Cleanup(func() {
 			if err := errors.Join(queue.Close(context.Background()), l.Close(context.Background())); err != nil {
@@ -119,6 +117,22 @@ func newScene(t testing.TB, v storetest.Variant, instances int, change ...func(*
 	}
 	t.Cleanup(s.audit)
 	return s
+}
+
+// pays returns a facilitator of the instance, whose dependencies change may set.
+func (i *instance) pays(s *scene, change func(*facilitator.Deps, *tokens.Deps, *purchases.Deps)) *facilitator.Facilitator {
+	f := facilitator.Deps{Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Clock: s.clock.now}
+	t := tokens.Deps{Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Clock: s.clock.now}
+	p := purchases.Deps{Store: i.store, Auth: i.auth, Checkout: i.checkout, Clock: s.clock.now}
+	change(&f, &t, &p)
+	if f.Catalogue == nil {
+		f.Catalogue = catalogue.New(i.store, catalogue.Brand{}, s.clock.now, nil)
+	}
+	t.Catalogue, p.Catalogue = f.Catalogue, f.Catalogue
+	f.Tokens = tokens.New(t)
+	p.Tokens = f.Tokens
+	f.Purchases = purchases.New(p)
+	return facilitator.New(f)
 }
 
 // audit checks the invariants of threats.md, section 16, that the records can show.
@@ -234,7 +248,7 @@ func limit(n toll.Credits) func(*tokens.PermissionRequest) {
 // required asks for payment for a request to the agent, which may be nil.
 func (s *scene) required(p *toll.Plan, a *toll.Agent) x402.PaymentRequired {
 	s.Helper()
-	terms, err := s.one().Terms(s.ctx, p.ID)
+	terms, err := s.one().Purchases.Terms(s.ctx, p.ID)
 	s.must(err)
 	o := x402.Options{Endpoint: askURL, HTTPVerb: "POST"}
 	if a != nil {

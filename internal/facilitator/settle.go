@@ -17,8 +17,8 @@ import (
 // refusal, whatever its status, is an answer with Success false and Code; so is settlement_pending, which means that the
 // same call must be repeated. An error means that the service failed, and that the outcome is not known either.
 func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402.SettleRequest) (*x402.SettleResponse, error) {
-	if f.isExact(req.Stock) {
-		return f.exactSettle(ctx, caller, req.Stock)
+	if f.Purchases.Exact.Takes(req.Stock) {
+		return f.settleExact(ctx, caller, req.Stock)
 	}
 	in := newAsked(req.Stock, &req.PaymentRequired, req.AccessToken, req.AgentRequestID)
 	p, e := f.read(ctx, caller, in)
@@ -203,7 +203,7 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 	if e.HTTPStatus() >= 500 && f.Pending != nil {
 		f.Pending()
 	}
-	f.count(p, e, e.Reason)
+	f.refused.count(p, e, e.Reason, f.Clock())
 	resp := &x402.SettleResponse{ErrorReason: e.Reason, ErrorMessage: e.Text(), Code: e.Code, Details: e.Details}
 	if page := checkoutPage(e); page != "" {
 		resp.Extra = &x402.SettleExtra{CheckoutURL: page}
@@ -212,6 +212,25 @@ func (f *Facilitator) refusedSettle(ctx context.Context, p *payment, e *toll.Err
 		resp.Payer, resp.Network = p.claims.Subscriber.String(), f.networkOf(p)
 	} else {
 		resp.Network = cmp.Or(p.network, f.brand.Environment.Network())
+	}
+	return resp, nil
+}
+
+// settleExact answers a settle of a payment by a wallet: refusals are answers, as for every stock body.
+func (f *Facilitator) settleExact(ctx context.Context, caller toll.Address, stock *x402.StockPayment) (*x402.SettleResponse, error) {
+	out, e := f.Purchases.Exact.Settle(ctx, caller, stock)
+	if e == nil {
+		return out, nil
+	}
+	p := newPayment(true)
+	p.network = stock.Requirements.Network
+	resp, err := f.refusedSettle(ctx, p, e)
+	if resp == nil {
+		return nil, err
+	}
+	resp.Transaction, _ = e.Params["transaction"].(string)
+	if first, ok := e.Params["originalTransaction"].(string); ok {
+		resp.Extra = &x402.SettleExtra{OriginalTransaction: first}
 	}
 	return resp, nil
 }

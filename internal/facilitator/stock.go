@@ -84,7 +84,7 @@ func (f *Facilitator) Supported() *x402.Supported {
 			X402Version: x402.Version, Scheme: f.brand.Names.SchemeCard(), Network: f.brand.Environment.CardNetwork(), Extra: extra,
 		})
 	}
-	if f.Exact == ExactOpen && f.Checkout.Seller() != nil {
+	if f.Purchases.Exact.Open() {
 		s.Kinds = append(s.Kinds, x402.SupportedKind{X402Version: x402.Version, Scheme: x402.SchemeExact, Network: f.brand.Environment.Network()})
 	}
 	return s

@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// topUpWait is how long one verify or settle waits for orders.
-	topUpWait = 20 * time.Second
 	// maxIdle bounds how often in a row credits may be there that are gone when the ledger looks.
 	maxIdle = 8
 )
@@ -101,11 +99,8 @@ func (f *Facilitator) lookUp(ctx context.Context, l *lack, r *ledger.Refusal) *t
 
 func (f *Facilitator) orderOf(ctx context.Context, l *lack) (tx string, open bool, e *toll.Error) {
 	o, found, err := store.IfThere(f.Checkout.OrderOfRequest(ctx, l.p.account, l.name))
-	switch {
-	case err != nil:
+	if err != nil || !found {
 		return "", false, toll.AsError(err)
-	case !found:
-		return "", false, nil
 	}
 	return o.TxHash, o.Open, nil
 }

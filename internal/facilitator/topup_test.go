@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
@@ -395,7 +396,5 @@ func (s *scene) again(i int) *instance {
 
 // patient is the facilitator of the instance with another time to wait for orders.
 func (i *instance) patient(s *scene, wait time.Duration) *facilitator.Facilitator {
-	return facilitator.New(facilitator.Deps{
-		Store: i.store, Ledger: i.ledger, Auth: i.auth, Checkout: i.checkout, Catalogue: i.Catalogue, Tokens: i.Tokens, Clock: s.clock.now, TopUpWait: wait,
-	})
+	return i.pays(s, func(f *facilitator.Deps, _ *tokens.Deps, _ *purchases.Deps) { f.TopUpWait = wait })
 }

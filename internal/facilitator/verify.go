@@ -24,8 +24,8 @@ func (f *Facilitator) Verify(ctx context.Context, caller toll.Address, req *x402
 	if req.Stock == nil && (req.HoldSecs < 0 || req.HoldSecs > x402.MaxHoldSecs) {
 		return nil, refusal.Malformed("holdSecs", "must be 1 to 900")
 	}
-	if f.isExact(req.Stock) {
-		resp, e := f.verifyExact(ctx, caller, req.Stock)
+	if f.Purchases.Exact.Takes(req.Stock) {
+		resp, e := f.Purchases.Exact.Verify(ctx, caller, req.Stock)
 		if e != nil {
 			return f.refusedVerify(newPayment(true), e)
 		}
@@ -273,7 +273,7 @@ func (f *Facilitator) valid(p *payment, a *ledger.Account, requestID string, amo
 // refusedVerify is the verdict, or the error that is none.
 func (f *Facilitator) refusedVerify(p *payment, e *toll.Error) (*x402.VerifyResponse, error) {
 	reason := x402.ReasonOf(f.brand.Names, e, x402.ActVerify)
-	f.count(p, e, reason)
+	f.refused.count(p, e, reason, f.Clock())
 	// Standard software knows no other refusals: all but faults and an outcome that is still to come.
 	stock := p.stock && e.HTTPStatus() < 500 && e.Code != toll.CodeSettlementPending
 	if !isVerdict(e) && !stock {

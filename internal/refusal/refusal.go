@@ -4,6 +4,8 @@ package refusal
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
@@ -27,6 +29,21 @@ func Undecodable(err error) *toll.Error {
 		return e.WithReason(x402.ReasonInvalidVersion)
 	}
 	return e.WithReason(x402.ReasonInvalidPayload)
+}
+
+// maxURL bounds what is stored with every request: the longest URL that the service itself takes.
+const maxURL = 8 << 10 // bytes
+
+// BadURL refuses a resource that cannot be stored. It returns nil for others.
+func BadURL(url string) *toll.Error {
+	if len(url) > maxURL {
+		return Malformed("resource.url", "must be at most 8,192 bytes")
+	}
+	// PostgreSQL cannot store other text, and would fail together with the whole batch.
+	if strings.IndexByte(url, 0) >= 0 || !utf8.ValidString(url) {
+		return Malformed("resource.url", "must be UTF-8 without NUL")
+	}
+	return nil
 }
 
 // Suspended refuses a plan that the operator suspended, by itself or with its owner.

@@ -20,8 +20,8 @@ import (
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/web"
@@ -187,8 +187,8 @@ func (c Config) check() error {
 	if err := errors.Join(c.Chain.Check(), c.Card.Check(), c.Mail.Check(), c.OIDC.Check(), c.Brand.Check(), c.checkDrain(), c.checkBackups()); err != nil {
 		return err
 	}
-	switch facilitator.ExactPolicy(c.Exact) {
-	case "", facilitator.ExactPlans, facilitator.ExactOff, facilitator.ExactOpen:
+	switch purchases.Policy(c.Exact) {
+	case "", purchases.ExactPlans, purchases.ExactOff, purchases.ExactOpen:
 	default:
 		return fmt.Errorf("x402 exact is off, plans or open, and not %q", c.Exact)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/people"
+	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/tokens"
@@ -97,9 +98,8 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		s.cfg.Log = cfg.Log
 	}
 	s.ledger = ledger.New(base.store, ledger.Config{
-		Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Timer: s.metrics.TimeHandle,
-		Changed:   func(ledger.AccountID) { follow.Fire() },
-		TimeBatch: s.metrics.TimeBatch, Counted: s.metrics.Settled,
+		Clock: cfg.Clock, Log: cfg.Log, MACKey: a.MACKey(), Timer: s.metrics.TimeHandle, TimeBatch: s.metrics.TimeBatch, Counted: s.metrics.Settled,
+		Changed: func(ledger.AccountID) { follow.Fire() },
 	})
 	s.metrics.Watch(s.ledger)
 	s.metrics.Build(cfg.Release, base.ring.KeyID())
@@ -123,8 +123,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.checkout = checkout.New(checkout.Deps{
 		Store: base.store, Ledger: s.ledger, Queue: s.queue, Rails: cfg.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,
-		SignReference: a.SignReference, OpenReference: a.OpenReference,
-		MaxSpendingCents: cfg.Chain.MaxLimitCents, MaxDelegationSecs: int64(cfg.Chain.MaxDuration / time.Second),
+		SignReference: a.SignReference, OpenReference: a.OpenReference, MaxSpendingCents: cfg.Chain.MaxLimitCents, MaxDelegationSecs: int64(cfg.Chain.MaxDuration / time.Second),
 	})
 	treasury, err := cfg.treasury()
 	if err != nil {
@@ -132,9 +131,13 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	sold := catalogue.New(base.store, catalogue.Brand{Names: cfg.Namespace, Environment: a.Environment()}, cfg.Clock, cfg.Log)
 	access := tokens.New(tokens.Deps{Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Catalogue: sold, Clock: cfg.Clock, Format: cfg.TokenFormat, Quota: cfg.Quotas.Permissions})
+	wallets := purchases.New(purchases.Deps{
+		Store: base.store, Auth: a, Checkout: s.checkout, Catalogue: sold, Tokens: access, Clock: cfg.Clock, Log: cfg.Log,
+		Policy: purchases.Policy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Wait: cfg.topUpWait,
+	})
 	s.facilitator = facilitator.New(facilitator.Deps{
-		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Catalogue: sold, Tokens: access, Clock: cfg.Clock, Log: cfg.Log, Pending: s.metrics.Pending, TopUpWait: cfg.topUpWait,
-		Exact: facilitator.ExactPolicy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Service: s.chain.Account(), FreeHolds: cfg.Quotas.FreeHolds, Horizon: cfg.horizon(),
+		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Catalogue: sold, Tokens: access, Purchases: wallets, Clock: cfg.Clock, Log: cfg.Log,
+		Pending: s.metrics.Pending, TopUpWait: cfg.topUpWait, Service: s.chain.Account(), FreeHolds: cfg.Quotas.FreeHolds, Horizon: cfg.horizon(),
 	})
 	if s.people, err = people.New(people.Deps{
 		Store: base.store, Auth: a, Registration: cfg.Registration, NoPasswords: cfg.NoPasswords, PublicURL: s.PublicURL(), Seal: base.ring.Seal, Open: base.ring.Open,
@@ -145,8 +148,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.events = events.New(events.Config{
 		Store: base.store, Ledger: s.ledger, Settlements: s.facilitator.Settlements, Permission: s.facilitator.Tokens.Get,
 		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
-		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log, Mail: s.people.Notices, PublicURL: s.PublicURL(),
-		Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },
+		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log, Mail: s.people.Notices, PublicURL: s.PublicURL(), Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },
 	})
 	s.oauth = s.newOAuth()
 	pages, noPage, err := s.pages()
@@ -191,9 +193,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	})
 	// Nothing wakes this loop: the more entries it finds, the fewer rows it writes for each.
 	s.jobs.Start(jobs.Loop{Name: "usage.count", Every: 2 * time.Second, Turn: jobs.Sweep(s.ledger.CountUsage)})
-	s.jobs.Start(jobs.Loop{
-		Name: "refusals.write", Every: facilitator.RefusalsEvery, Turn: jobs.Do(s.facilitator.WriteRefusals), End: s.facilitator.WriteRefusals,
-	})
+	s.jobs.Start(jobs.Loop{Name: "refusals.write", Every: facilitator.RefusalsEvery, Turn: jobs.Do(s.facilitator.WriteRefusals), End: s.facilitator.WriteRefusals})
 	s.jobs.Start(s.events.Loops()...)
 	s.jobs.Start(s.people.Notices.Loops()...)
 	return s, nil

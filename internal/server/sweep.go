@@ -44,7 +44,7 @@ func (s *Server) loops() []jobs.Loop {
 			return n == forgetSlice, err
 		})},
 		{Name: "ledger.retain", Every: retainEvery, Turn: jobs.Do(s.retain)},
-		{Name: "payments.forget", Every: forgetEvery, Turn: jobs.Sweep(s.facilitator.Sweep)},
+		{Name: "payments.forget", Every: forgetEvery, Turn: jobs.Sweep(s.facilitator.Purchases.Exact.Sweep)},
 		{Name: "oauth.sweep", Every: forgetEvery, Turn: jobs.Sweep(s.oauth.Sweep)},
 		{Name: "people.sweep", Every: forgetEvery, Turn: jobs.Sweep(s.people.Sweep)},
 		{Name: "database.probe", Every: probeEvery, Turn: jobs.Do(s.probeDatabase())},

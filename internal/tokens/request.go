@@ -72,16 +72,12 @@ func (b *DelegationBody) config(bad func(path, message string)) *DelegationConfi
 	at := func(path, message string) { bad("delegationConfig."+path, message) }
 	c := &DelegationConfig{}
 	var token, card string
-	for _, m := range []struct {
-		into *string
-		v    *string
-		path string
-	}{
-		{&c.ID, b.DelegationID, "delegationId"}, {&c.ID, b.DelegationIDSnake, "delegation_id"}, {&token, b.DelegationToken, "delegationToken"},
-		{&token, b.DelegationTokenSnake, "delegation_token"}, {&card, b.CardID, "cardId"}, {&card, b.CardIDSnake, "card_id"},
-	} {
-		set(m.into, m.v, m.path, at)
-	}
+	set(&c.ID, b.DelegationID, "delegationId", at)
+	set(&c.ID, b.DelegationIDSnake, "delegation_id", at)
+	set(&token, b.DelegationToken, "delegationToken", at)
+	set(&token, b.DelegationTokenSnake, "delegation_token", at)
+	set(&card, b.CardID, "cardId", at)
+	set(&card, b.CardIDSnake, "card_id", at)
 	in, faults := b.DelegationInput.Merge()
 	for _, f := range faults {
 		at(f.Path, f.Message)

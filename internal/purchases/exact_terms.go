@@ -1,4 +1,4 @@
-package facilitator
+package purchases
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 
 // exactTerms returns what a server of the caller asks of a wallet, without the names of its entry, when payments of that are settled
 // here.
-func (f *Facilitator) exactTerms(ctx context.Context, caller toll.Address, asked *x402.Requirements) (*saleTerms, *toll.Error) {
-	if f.Exact != ExactOpen {
+func (x *Exact) terms(ctx context.Context, caller toll.Address, asked *x402.Requirements) (*saleTerms, *toll.Error) {
+	if !x.open {
 		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "This service settles payments of wallets for its own plans alone.").
 			WithHint("Its operator opens it with x402.exact = open.")
 	}
-	seller := f.Checkout.Seller()
+	seller := x.checkout.Seller()
 	if seller == nil {
 		return nil, toll.NewError(toll.CodeChainUnreachable)
 	}
-	if asked.Network != f.brand.Environment.Network() {
-		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this service is "+f.brand.Environment.Network()+".")
+	if asked.Network != x.brand.Environment.Network() {
+		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this service is "+x.brand.Environment.Network()+".")
 	}
 	token, err := toll.ParseAddress(asked.Asset)
 	domain, ok := seller.Domain(token)
@@ -33,18 +33,12 @@ func (f *Facilitator) exactTerms(ctx context.Context, caller toll.Address, asked
 	if err1 != nil || err2 != nil || amount == 0 {
 		return nil, refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "payTo or amount cannot be used.")
 	}
-	ours, err := store.IsReceiver(ctx, f.Store, caller, payTo)
+	ours, err := store.IsReceiver(ctx, x.store, caller, payTo)
 	if err != nil {
 		return nil, toll.AsError(err)
 	}
 	if !ours {
 		return nil, refusal.New(toll.CodeNotPlanOwner, x402.ReasonUnauthorizedServer, "payTo is the receiver of none of your plans.")
 	}
-	return &saleTerms{
-		token: token, payTo: payTo, domain: domain, total: toll.UnitsOf(int64(amount)),
-		entry: x402.ExactRequirements{
-			Scheme: x402.SchemeExact, Network: asked.Network, Amount: amount.String(), Asset: token.String(), PayTo: payTo.String(),
-			MaxTimeoutSeconds: asked.MaxTimeoutSeconds,
-		},
-	}, nil
+	return newSaleTerms(asked.Network, domain, token, payTo, toll.UnitsOf(int64(amount)), asked.MaxTimeoutSeconds), nil
 }

@@ -1,4 +1,4 @@
-package facilitator
+package purchases
 
 import (
 	"context"
@@ -18,34 +18,34 @@ const (
 
 // Sweep removes payments to other servers that nobody asks about any more, 30 days after their authorizations ended, and reports
 // whether there may be more. Any number of processes may do this on one database.
-func (f *Facilitator) Sweep(ctx context.Context) (more bool, err error) {
-	before := f.Clock().Add(-exactLife)
-	dead, err := f.deadPayments(ctx, before)
+func (x *Exact) Sweep(ctx context.Context) (more bool, err error) {
+	before := x.clock().Add(-exactLife)
+	dead, err := x.deadPayments(ctx, before)
 	if err != nil {
 		return false, err
 	}
-	n, err := store.DropExactPayments(ctx, f.Store, before, exactSlice, dead)
+	n, err := store.DropExactPayments(ctx, x.store, before, exactSlice, dead)
 	return n+int64(len(dead)) >= exactSlice, err
 }
 
 // deadPayments returns those of the payments that a sweep is about to remove which were verified and never made, and never can be. Of
 // what the chain does not tell now nothing is known.
-func (f *Facilitator) deadPayments(ctx context.Context, before time.Time) (dead []*store.Authorization, err error) {
-	seller := f.Checkout.Seller()
+func (x *Exact) deadPayments(ctx context.Context, before time.Time) (dead []*store.Authorization, err error) {
+	seller := x.checkout.Seller()
 	if seller == nil {
 		return nil, nil
 	}
-	all, err := store.UnaskedAuthorizations(ctx, f.Store, before, exactSlice)
+	all, err := store.UnaskedAuthorizations(ctx, x.store, before, exactSlice)
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range all {
-		if a.ChainID != f.brand.Environment.ChainID() {
+		if a.ChainID != x.brand.Environment.ChainID() {
 			continue
 		}
 		is, err := seller.Dead(ctx, checkout.SaleOf(a))
 		if err != nil {
-			f.Log.WarnContext(ctx, "whether authorizations can still be carried out is not known", "err", err)
+			x.log.WarnContext(ctx, "whether authorizations can still be carried out is not known", "err", err)
 			break
 		}
 		if is {

@@ -1,6 +1,7 @@
-package facilitator
+package purchases
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -30,15 +31,6 @@ const (
 	saleVersion = "toll/sale/1"
 	// walletTokenSecs is how long the access token of a wallet lives.
 	walletTokenSecs = 3600
-)
-
-// ExactPolicy says what payments of the scheme exact are taken for.
-type ExactPolicy string
-
-// Policies.
-const (
-	ExactOff   ExactPolicy = "off"
-	ExactPlans ExactPolicy = "plans" // plans of this service
 )
 
 // Unpaid refuses the call of a wallet, with status 402, and says what the route costs.
@@ -72,11 +64,20 @@ type saleTerms struct {
 	total  toll.Units
 }
 
+func newSaleTerms(network string, domain evm.Domain, token, payTo toll.Address, total toll.Units, timeoutSecs toll.Int) *saleTerms {
+	return &saleTerms{
+		token: token, payTo: payTo, domain: domain, total: total,
+		entry: x402.ExactRequirements{
+			Scheme: x402.SchemeExact, Network: network, Amount: total.String(), Asset: token.String(), PayTo: payTo.String(), MaxTimeoutSeconds: timeoutSecs,
+		},
+	}
+}
+
 // saleTerms returns how the plan is sold. Errors: [toll.CodePathNotFound] where nothing is sold to wallets,
 // [toll.CodeFiatPlanOnCryptoRoute], [toll.CodeBadRequirements] for a plan that cannot be sold like this, and
 // [toll.CodeChainUnreachable].
-func (f *Facilitator) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
-	if f.Exact == ExactOff {
+func (s *Purchases) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
+	if s.Policy == ExactOff {
 		return nil, toll.NewError(toll.CodePathNotFound).WithHint("This service sells nothing to wallets that have no account.")
 	}
 	price := plan.Price
@@ -94,41 +95,33 @@ func (f *Facilitator) saleTerms(plan *toll.Plan) (*saleTerms, *toll.Error) {
 	case price.IsFree():
 		return not("it is free")
 	}
-	payTo := f.Treasury
+	payTo := s.Treasury
 	if payTo.IsZero() {
 		if len(price.Receivers) != 1 {
 			return not("its price has several receivers")
 		}
 		payTo = price.Receivers[0]
 	}
-	seller := f.Checkout.Seller()
+	seller := s.Checkout.Seller()
 	if seller == nil {
 		return nil, toll.NewError(toll.CodeChainUnreachable)
 	}
-	token := price.PayToken(f.brand.Environment)
+	token := price.PayToken(s.brand.Environment)
 	domain, ok := seller.Domain(token)
 	if !ok {
 		return not("its price is not in USDC or EURC")
 	}
-	total := price.Total()
-	return &saleTerms{
-		token: token, payTo: payTo, domain: domain, total: total,
-		entry: x402.ExactRequirements{
-			Scheme: x402.SchemeExact, Network: f.brand.Environment.Network(), Amount: total.String(), Asset: token.String(), PayTo: payTo.String(),
-			MaxTimeoutSeconds: saleTimeoutSecs,
-			Extra: x402.ExactExtra{
-				Name: domain.Name, Version: domain.Version, AssetTransferMethod: x402.MethodEIP3009, PlanID: string(plan.ID),
-			},
-		},
-	}, nil
+	t := newSaleTerms(s.brand.Environment.Network(), domain, token, payTo, price.Total(), saleTimeoutSecs)
+	t.entry.Extra = x402.ExactExtra{Name: domain.Name, Version: domain.Version, AssetTransferMethod: x402.MethodEIP3009, PlanID: string(plan.ID)}
+	return t, nil
 }
 
 // saleURL returns the address where a plan is sold to wallets.
-func (f *Facilitator) saleURL(id toll.PlanID) string {
-	return f.Auth.Issuer() + "/x402/plans/" + string(id) + "/order"
+func (s *Purchases) saleURL(id toll.PlanID) string {
+	return s.Auth.Issuer() + "/x402/plans/" + string(id) + "/order"
 }
 
-func (f *Facilitator) saleRequired(ctx context.Context, plan *toll.Plan, t *saleTerms, url string) *x402.SaleRequired {
+func (s *Purchases) saleRequired(ctx context.Context, plan *toll.Plan, t *saleTerms, url string) *x402.SaleRequired {
 	what := plan.Credits.Amount.String() + " credits of plan"
 	if !plan.Kind().Charges() {
 		what = "A period of plan"
@@ -145,7 +138,7 @@ func (f *Facilitator) saleRequired(ctx context.Context, plan *toll.Plan, t *sale
 		Accepts:    []x402.ExactRequirements{t.entry},
 		Extensions: map[string]json.RawMessage{x402.ExtensionPaymentIdentifier: x402.PaymentIdentifier(false)},
 	}
-	f.offerSale(ctx, r)
+	s.offerSale(ctx, r)
 	return r
 }
 
@@ -167,23 +160,23 @@ func paymentRequired(e *toll.Error, usual string) (*toll.Error, string) {
 	return &c, usual
 }
 
-// BuyPlan sells a plan to the wallet that signed the payment, the value of payment-signature; "" asks for the price, which
+// Buy sells a plan to the wallet that signed the payment, the value of payment-signature; "" asks for the price, which
 // the [*Unpaid] then tells. The access token of a purchase is answered once, to who made it. wait bounds how long the answer
 // waits for the credits; an order that is not decided by then has status 202.
 //
 // Other errors: [toll.CodePlanNotFound], [toll.CodePathNotFound], [toll.CodeFiatPlanOnCryptoRoute], [toll.CodeBadRequirements],
 // [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeCreditsOverflow], [toll.CodeSettleConflict] with the reason
 // payment_identifier_conflict, and those of the chain with status 503.
-func (f *Facilitator) BuyPlan(ctx context.Context, id toll.PlanID, payment string, wait time.Duration) (*Bought, error) {
-	plan, e := f.Catalogue.Plan(ctx, id, toll.CodePlanNotFound)
+func (s *Purchases) Buy(ctx context.Context, id toll.PlanID, payment string, wait time.Duration) (*Bought, error) {
+	plan, e := s.Catalogue.Plan(ctx, id, toll.CodePlanNotFound)
 	if e != nil {
 		return nil, e
 	}
-	terms, e := f.saleTerms(plan)
+	terms, e := s.saleTerms(plan)
 	if e != nil {
 		return nil, e
 	}
-	required := f.saleRequired(ctx, plan, terms, f.saleURL(id))
+	required := s.saleRequired(ctx, plan, terms, s.saleURL(id))
 	if payment == "" {
 		switch {
 		case plan.Suspended:
@@ -194,20 +187,17 @@ func (f *Facilitator) BuyPlan(ctx context.Context, id toll.PlanID, payment strin
 		return nil, unpaid(required, toll.Errorf(toll.CodePaymentRequired, "This plan is sold for a payment by a wallet.").
 			WithHint("Sign an entry of accepts, and repeat the call with the payment in payment-signature."))
 	}
-	return f.sellPlan(ctx, plan, terms, required, payment, wait)
+	return s.sellPlan(ctx, plan, terms, required, payment, wait)
 }
 
 // sellPlan sells a plan for a payment as it came.
-func (f *Facilitator) sellPlan(ctx context.Context, plan *toll.Plan, terms *saleTerms, required *x402.SaleRequired, payment string, wait time.Duration) (*Bought, error) {
+func (s *Purchases) sellPlan(ctx context.Context, plan *toll.Plan, terms *saleTerms, required *x402.SaleRequired, payment string, wait time.Duration) (*Bought, error) {
 	p, err := x402.DecodeExact(payment)
 	if err != nil {
 		e := toll.AsError(err)
-		if e.Reason == "" {
-			e = e.WithReason(x402.ReasonOf(f.brand.Names, e, x402.ActVerify))
-		}
-		return nil, unpaid(required, e)
+		return nil, unpaid(required, e.WithReason(cmp.Or(e.Reason, x402.ReasonOf(s.brand.Names, e, x402.ActVerify))))
 	}
-	signed, e := f.signedSale(ctx, terms, p)
+	signed, e := s.signatures.signed(ctx, terms, p)
 	if e == nil && x402.EchoMismatch(required.Extensions, p.Extensions) != "" {
 		e = refusal.New(toll.CodeBadRequirements, x402.ReasonEchoMismatch, "The payment changes what the extensions advertised.")
 	}
@@ -217,19 +207,19 @@ func (f *Facilitator) sellPlan(ctx context.Context, plan *toll.Plan, terms *sale
 	if e != nil {
 		return nil, unpaid(required, e)
 	}
-	sold, err := f.Checkout.Sell(ctx, checkout.SaleRequest{
-		Plan: plan, Sale: rail.Sale{Token: terms.token, Authorization: *signed, Signature: p.Signature}, ChainID: f.brand.Environment.ChainID(),
-		Identifier: p.PaymentIdentifier, Content: f.saleContent(plan, terms), Wait: wait,
-		Check: func() error { return f.saleFits(terms, p, signed) },
+	sold, err := s.Checkout.Sell(ctx, checkout.SaleRequest{
+		Plan: plan, Sale: rail.Sale{Token: terms.token, Authorization: *signed, Signature: p.Signature}, ChainID: s.brand.Environment.ChainID(),
+		Identifier: p.PaymentIdentifier, Content: saleContent(plan, terms), Wait: wait,
+		Check: func() error { return saleFits(s.Clock(), terms, p, signed) },
 	})
 	if err != nil {
-		return nil, f.saleRefused(required, signed.From, err)
+		return nil, s.saleRefused(required, signed.From, err)
 	}
 	b := &Bought{Order: sold.Order, Subscriber: signed.From, Replayed: !sold.Recorded}
 	if sold.Order.HTTPStatus == 202 {
 		return b, nil
 	}
-	if b.Balance, b.Receipt, err = f.saleReceipt(ctx, plan, b); err != nil {
+	if b.Balance, b.Receipt, err = s.saleReceipt(ctx, plan, b); err != nil {
 		return nil, err
 	}
 	if sold.First {
@@ -238,49 +228,17 @@ func (f *Facilitator) sellPlan(ctx context.Context, plan *toll.Plan, terms *sale
 		if plan.Kind().Charges() {
 			limit = &sold.Order.CreditsGranted
 		}
-		b.AccessToken, err = f.walletToken(ctx, plan.ID, signed.From, limit)
+		b.AccessToken, err = s.walletToken(ctx, plan.ID, signed.From, limit)
 		if err != nil {
 			// The plan is bought: the wallet signs in for its access token.
-			f.Log.WarnContext(ctx, "a wallet got no access token with its purchase", "order", sold.Order.OrderID, "err", err)
+			s.Log.WarnContext(ctx, "a wallet got no access token with its purchase", "order", sold.Order.OrderID, "err", err)
 		}
 	}
 	return b, nil
 }
 
-// signedSale returns what the wallet has signed, when it signed it for this chain and this token. Where its key has not, code of
-// the wallet is asked; errors of that have status 503.
-func (f *Facilitator) signedSale(ctx context.Context, t *saleTerms, p *x402.ExactPayment) (*evm.Authorization, *toll.Error) {
-	switch asset, err := toll.ParseAddress(p.Accepted.Asset); {
-	case p.Accepted.Scheme != x402.SchemeExact:
-		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonUnsupportedScheme, "The scheme of this route is exact.")
-	case p.Accepted.Network != t.entry.Network:
-		return nil, refusal.New(toll.CodeUnsupportedScheme, x402.ReasonInvalidNetwork, "The network of this route is "+t.entry.Network+".")
-	case err != nil || asset != t.token:
-		return nil, refusal.New(toll.CodeBadRequirements, x402.ReasonInvalidRequirements, "The payment is in another token than the price.")
-	}
-	a := &p.Authorization
-	after, before := a.ValidAfter.Int(), a.ValidBefore.Int()
-	switch {
-	case !after.IsUint64():
-		return nil, refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidAfter, "The authorization does not count yet.")
-	case !before.IsUint64():
-		return nil, refusal.New(toll.CodePaymentRequired, x402.ReasonExactValidBefore, "The authorization counts for more than an hour.")
-	}
-	signed := &evm.Authorization{
-		From: a.From, To: a.To, Value: a.Value.Int(), ValidAfter: after.Uint64(), ValidBefore: before.Uint64(), Nonce: a.Nonce,
-	}
-	if signer, err := evm.Recover(signed.Digest(t.domain), p.Signature); err == nil && signer == a.From {
-		return signed, nil
-	}
-	if e := f.signedByCode(ctx, t, signed, p.Signature); e != nil {
-		return nil, e
-	}
-	return signed, nil
-}
-
 // saleFits compares a payment with the price as it is now.
-func (f *Facilitator) saleFits(t *saleTerms, p *x402.ExactPayment, a *evm.Authorization) error {
-	now := f.Clock()
+func saleFits(now time.Time, t *saleTerms, p *x402.ExactPayment, a *evm.Authorization) error {
 	after, before := new(big.Int).SetUint64(a.ValidAfter), new(big.Int).SetUint64(a.ValidBefore)
 	at := func(d time.Duration) *big.Int { return big.NewInt(now.Add(d).Unix()) }
 	switch {
@@ -301,12 +259,12 @@ func (f *Facilitator) saleFits(t *saleTerms, p *x402.ExactPayment, a *evm.Author
 }
 
 // saleContent is what a payment identifier stands for.
-func (f *Facilitator) saleContent(plan *toll.Plan, t *saleTerms) toll.Hash {
+func saleContent(plan *toll.Plan, t *saleTerms) toll.Hash {
 	return sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s %s", saleVersion, plan.ID, t.entry.Network, t.entry.Asset, t.entry.Amount, t.entry.PayTo))
 }
 
 // saleRefused tells why a payment came to nothing: with status 402 what the wallet can mend.
-func (f *Facilitator) saleRefused(required *x402.SaleRequired, payer toll.Address, err error) error {
+func (s *Purchases) saleRefused(required *x402.SaleRequired, payer toll.Address, err error) error {
 	e := toll.AsError(err)
 	if e.Code == toll.CodeSettleConflict {
 		return e.WithReason(x402.ReasonIdentifierConflict)
@@ -319,17 +277,11 @@ func (f *Facilitator) saleRefused(required *x402.SaleRequired, payer toll.Addres
 	if status := e.HTTPStatus(); status == 503 || e.Reason == "" && status != 402 && !failed {
 		return e
 	}
-	if word, ok := e.Params["reason"].(string); ok && e.Reason == "" {
-		e = e.WithReason(word)
-	}
-	if e.Reason == "" {
-		e = e.WithReason(exactReason(e.Code))
-	}
+	word, _ := e.Params["reason"].(string)
+	e = e.WithReason(cmp.Or(e.Reason, word, exactReason(e.Code)))
 	u := unpaid(required, e)
 	if failed && orderID != "" {
-		u.Receipt = &x402.ExactReceipt{
-			ErrorReason: e.Reason, ErrorMessage: e.Text(), Network: f.brand.Environment.Network(), Payer: payer.String(),
-		}
+		u.Receipt = &x402.ExactReceipt{ErrorReason: e.Reason, ErrorMessage: e.Text(), Network: s.brand.Environment.Network(), Payer: payer.String()}
 	}
 	return u
 }
@@ -346,29 +298,29 @@ func exactReason(code toll.Code) string {
 }
 
 // saleReceipt returns the receipt of an order that is paid, and the balance of the subscriber now.
-func (f *Facilitator) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bought) (toll.Credits, []byte, error) {
+func (s *Purchases) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bought) (toll.Credits, []byte, error) {
 	balance := b.Order.Balance
 	if balance == nil {
 		var err error
-		if balance, err = f.Checkout.Balance(ctx, plan, b.Subscriber, false); err != nil {
+		if balance, err = s.Checkout.Balance(ctx, plan, b.Subscriber, false); err != nil {
 			return 0, nil, err
 		}
 	}
-	kept, err := store.SaleReceipt(ctx, f.Store, b.Order.OrderID)
+	kept, err := store.SaleReceipt(ctx, s.Store, b.Order.OrderID)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
 		return balance.Balance, kept, refusal.Fault(err)
 	}
 	receipt, err := x402.Encode(&x402.ExactReceipt{
-		Success: true, Transaction: b.Order.TxHash, Network: f.brand.Environment.Network(), Payer: b.Subscriber.String(), Amount: b.Order.Amount.String(),
+		Success: true, Transaction: b.Order.TxHash, Network: s.brand.Environment.Network(), Payer: b.Subscriber.String(), Amount: b.Order.Amount.String(),
 		Extra: &x402.ExactGrant{
 			OrderID: b.Order.OrderID, PlanID: plan.ID, CreditsGranted: b.Order.CreditsGranted, RemainingBalance: balance.Balance,
 		},
-		Extensions: f.receiptOf(ctx, f.saleURL(plan.ID), f.brand.Environment.Network(), b.Subscriber.String(), b.Order.TxHash, f.Clock()),
+		Extensions: s.Receipt(ctx, s.saleURL(plan.ID), s.brand.Environment.Network(), b.Subscriber.String(), b.Order.TxHash, s.Clock()),
 	})
 	if err != nil {
 		return 0, nil, err
 	}
-	err = f.Store.Tx(ctx, func(tx *store.Tx) (err error) {
+	err = s.Store.Tx(ctx, func(tx *store.Tx) (err error) {
 		kept, err = store.KeepSaleReceipt(ctx, tx, b.Order.OrderID, receipt)
 		return err
 	})
@@ -377,7 +329,7 @@ func (f *Facilitator) saleReceipt(ctx context.Context, plan *toll.Plan, b *Bough
 
 // walletToken makes an access token for a wallet: for an hour, and without a delegation, so that it can never buy. limit are the
 // credits that it may burn, nil for all of the wallet.
-func (f *Facilitator) walletToken(ctx context.Context, id toll.PlanID, wallet toll.Address, limit *toll.Credits) (*toll.AccessToken, error) {
+func (s *Purchases) walletToken(ctx context.Context, id toll.PlanID, wallet toll.Address, limit *toll.Credits) (*toll.AccessToken, error) {
 	secs := int64(walletTokenSecs)
-	return f.Tokens.Create(ctx, auth.Caller{Address: wallet}, &tokens.PermissionRequest{PlanID: id, RedemptionLimit: limit, ExpiresInSecs: &secs}, nil)
+	return s.Tokens.Create(ctx, auth.Caller{Address: wallet}, &tokens.PermissionRequest{PlanID: id, RedemptionLimit: limit, ExpiresInSecs: &secs}, nil)
 }
