@@ -348,10 +348,20 @@ var rooms = map[string]room{
 		third: []string{"golang.org/x/crypto", "github.com/go-webauthn/webauthn", "github.com/wneessen/go-mail", "github.com/coreos/go-oidc/v3", "golang.org/x/oauth2"},
 	},
 	"internal/web": {
-		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, what programs were let in, orders, cards",
+		what:  "pages for people: workspaces, sign-up, sign-in, members, consent, devices, connected programs, orders, cards",
 		layer: "doors",
-		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout " +
-			"internal/auth internal/rail internal/oauth internal/people internal/plain internal/events internal/outbound internal/gzipped internal/cache internal/check",
+		ours: "toll x402 client internal/meter internal/store internal/ledger internal/checkout internal/auth internal/rail internal/oauth " +
+			"internal/people internal/plain internal/events internal/outbound internal/cache internal/check internal/web/page internal/web/session",
+	},
+	"internal/web/page": {
+		what:  "toolkit of pages: context of a request, views, errors, frame, forms, tables, charts, formats",
+		layer: "doors",
+		ours:  "toll x402 client internal/auth internal/gzipped internal/plain internal/web/session",
+	},
+	"internal/web/session": {
+		what:  "sessions of browsers, tickets of forms, and acts that run once",
+		layer: "doors",
+		ours:  "toll internal/auth internal/meter internal/people internal/plain internal/store",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},
 	"internal/api": {
@@ -381,7 +391,7 @@ var rooms = map[string]room{
 		layer: "outside",
 		ours: "toll x402 internal/tempfile internal/apiversion internal/check internal/seal internal/store internal/alarm internal/traces " +
 			"internal/ledger internal/jobs internal/auth internal/catalogue internal/tokens internal/purchases internal/facilitator internal/checkout " +
-			"internal/api internal/backup internal/oauth internal/web internal/events " +
+			"internal/api internal/backup internal/oauth internal/web internal/web/page internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/rails internal/people",
 		third: []string{"golang.org/x/sys/unix", "go.opentelemetry.io/otel"}, // the filter of a listener that ends
 		tests: []string{
@@ -395,7 +405,7 @@ var rooms = map[string]room{
 		what:  "work on a database from the shell, beside a running service or without one: audit, recovery, payouts, keys, people",
 		layer: "outside",
 		ours: "toll internal/tempfile internal/seal internal/store internal/ledger internal/jobs internal/auth internal/checkout internal/api " +
-			"internal/web internal/events internal/rails internal/people internal/server",
+			"internal/web/session internal/events internal/rails internal/people internal/server",
 	},
 	"internal/server/servertest": {
 		what:  "the program as a process, for tests that kill it",

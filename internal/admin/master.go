@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
-	"github.com/tollhq/toll/internal/web"
+	"github.com/tollhq/toll/internal/web/session"
 )
 
 // MasterRotation is what [RotateMaster] did.
@@ -130,7 +130,7 @@ func boundTo(environment toll.Environment, column string, v store.SealedValue) [
 	case "idempotency_keys.answer":
 		return api.AnswerOf(environment, toll.Hash([]byte(v.Key)))
 	case "browser_answers.answer":
-		return web.AnswerOf([]byte(v.Key))
+		return session.AnswerOf([]byte(v.Key))
 	}
 	panic("nobody says what " + column + " is bound to")
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/seal"
-	"github.com/tollhq/toll/internal/web"
+	"github.com/tollhq/toll/internal/web/page"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -133,7 +133,7 @@ type Config struct {
 	// LoopbackWebhooks lets webhooks of a sandbox lead to this machine, with http too. It is for one developer: whoever has an
 	// account could reach what listens here for the machine alone. Live refuses it.
 	LoopbackWebhooks bool
-	Brand            web.Brand // the look of the pages
+	Brand            page.Brand // the look of the pages
 	// Clock tells the time; nil is the clock of the machine.
 	Clock func() time.Time
 	// Log is where the service reports; nil is silence. No line carries a key or a token.

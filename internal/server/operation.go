@@ -12,8 +12,8 @@ import (
 	"github.com/tollhq/toll/internal/web"
 )
 
-// operation is what the page of the operators shows: what toll doctor and the metrics find.
-func (s *Server) operation(ctx context.Context) (o web.Operation, err error) {
+// Operation is what the page of the operators shows: what toll doctor and the metrics find.
+func (s *Server) Operation(ctx context.Context) (o web.Operation, err error) {
 	for name, is := range s.ready(ctx) {
 		if is == "failing" {
 			o.Checks.Add(name, check.Failed, "It fails now: the log says why.")

@@ -14,7 +14,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/server"
-	"github.com/tollhq/toll/internal/web"
+	pages "github.com/tollhq/toll/internal/web/page"
 )
 
 // scripts are texts of strangers that become scripts, forms or addresses on a page that does not escape them for their place.
@@ -45,7 +45,7 @@ func getPages(t *testing.T, o *town, parts map[string]string) (paths []string) {
 	}
 	part := regexp.MustCompile(`\{(\w+)\}`)
 	for _, p := range all {
-		if p.Method != http.MethodGet || p.Path == web.PathAsset {
+		if p.Method != http.MethodGet || p.Path == pages.PathAsset {
 			continue
 		}
 		paths = append(paths, part.ReplaceAllStringFunc(p.Path, func(name string) string {
@@ -200,7 +200,7 @@ func TestOpenRedirect(t *testing.T) {
 		answers := map[string]shown{
 			"/sign-in of who is signed in": alice.get("/sign-in?next=" + url.QueryEscape(next)),
 			"/sign-in":                     v.submit(form.with("api_key", key.Key).with("next", next)),
-			"/theme":                       v.post(web.PathTheme, url.Values{"theme": {"dark"}, "next": {next}}),
+			"/theme":                       v.post(pages.PathTheme, url.Values{"theme": {"dark"}, "next": {next}}),
 		}
 		if res := answers["/sign-in"]; res.status != http.StatusSeeOther {
 			t.Fatalf("sign-in: %d", res.status)

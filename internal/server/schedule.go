@@ -34,8 +34,8 @@ func (s *Server) backupLoop() jobs.Loop {
 // that without it some clicks would leave backups of one hour alone.
 const soonestBackup = time.Hour
 
-// makeBackup has the loop make a backup now, if the newest one is [soonestBackup] old.
-func (s *Server) makeBackup() {
+// MakeBackup has the loop make a backup now, if the newest one is [soonestBackup] old.
+func (s *Server) MakeBackup() {
 	s.backedUp.mu.Lock()
 	s.backedUp.wanted = true
 	s.backedUp.mu.Unlock()
@@ -103,8 +103,8 @@ func (s *Server) backups(ctx context.Context) *web.Backups {
 	return out
 }
 
-// verifyBackup reads a whole scheduled backup and opens it, for the page of the operators.
-func (s *Server) verifyBackup(ctx context.Context, name string) (web.VerifiedBackup, error) {
+// VerifyBackup reads a whole scheduled backup and opens it, for the page of the operators.
+func (s *Server) VerifyBackup(ctx context.Context, name string) (web.VerifiedBackup, error) {
 	if !backup.IsScheduled(name) || s.cfg.Backups.Dir == "" {
 		return web.VerifiedBackup{}, toll.Errorf(toll.CodeBadRequest, "This is no scheduled backup.")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // formRevoke is the first word of what the ticket of that form says.
@@ -44,28 +45,25 @@ type accessPage struct {
 // Access is GET and POST /account/access: what programs can do for a person, and its end.
 func (w *Web) Access() http.Handler {
 	return w.page(
-		func(v *visit) { showAccess(v, http.StatusOK, "", "") },
-		func(v *visit) {
-			v.at = PathAccess
-			id := v.form.Get("grant")
-			if v.person == nil || !v.holds(v.form.Get("ticket"), formRevoke, id) {
-				showAccess(v, http.StatusForbidden, "", "The form is not one of this session. Send it once more.")
-				return
+		func(v *page.Context) (page.View, error) { return showAccess(v, http.StatusOK, "", "") },
+		func(v *page.Context) (page.View, error) {
+			v.At = page.PathAccess
+			id := v.Form.Get("grant")
+			if v.Person == nil || !v.Holds(v.Form.Get("ticket"), formRevoke, id) {
+				return showAccess(v, http.StatusForbidden, "", "The form is not one of this session. Send it once more.")
 			}
 			grant, err := toll.ParseHash(id)
 			var ended toll.Ended
 			if err == nil {
-				ended, err = w.OAuth.EndGrant(v.ctx(), v.person.Caller, grant)
+				ended, err = w.OAuth.EndGrant(v.Ctx(), v.Person.Caller, grant)
 			}
 			if e := toll.AsError(err); err != nil && e.Code == toll.CodeRightMissing {
-				showAccess(v, e.HTTPStatus(), "", e.Text())
-				return
+				return showAccess(v, e.HTTPStatus(), "", e.Text())
 			}
 			if err != nil {
-				v.fail(err)
-				return
+				return nil, err
 			}
-			showAccess(v, http.StatusOK, endedText(ended), "")
+			return showAccess(v, http.StatusOK, endedText(ended), "")
 		},
 	)
 }
@@ -109,36 +107,34 @@ func endedWith(e toll.Ended) string {
 	return " With it ended: " + strings.Join(also, ", ") + "."
 }
 
-func showAccess(v *visit, status int, done, fault string) {
-	if v.person == nil {
-		askSignIn(v, http.StatusOK, "Sign in to read which programs can use your account.", PathAccess, "")
-		return
+func showAccess(v *page.Context, status int, done, fault string) (page.View, error) {
+	if v.Person == nil {
+		return askSignIn(v, http.StatusOK, "Sign in to read which programs can use your account.", page.PathAccess, "")
 	}
-	grants, err := v.w.OAuth.Grants(v.ctx(), v.person.Address, mostGranted)
-	page := accessPage{Done: done}
+	grants, err := deps(v).OAuth.Grants(v.Ctx(), v.Person.Address, mostGranted)
+	body := accessPage{Done: done}
 	for _, g := range grants {
 		var one granted
-		if one, err = v.w.granted(v.ctx(), g); err != nil {
+		if one, err = deps(v).granted(v.Ctx(), g); err != nil {
 			break
 		}
-		one.Ticket = v.ticket(formRevoke, one.ID.String())
-		page.Granted = append(page.Granted, one)
+		one.Ticket = v.Ticket(formRevoke, one.ID.String())
+		body.Granted = append(body.Granted, one)
 	}
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
-	v.show(status, "access", shown{Title: "Programs with access", Fault: fault, Body: page}, "")
+	return v.Show(status, "access", page.Layout{Title: "Programs with access", Fault: fault, Body: body}, "")
 }
 
 func (w *Web) granted(ctx context.Context, g oauth.Grant) (granted, error) {
 	out := granted{
-		ID: g.ID, Name: cmp.Or(plain.Name(g.ClientName), "A program without a name"), ClientID: g.ClientID, Resource: addressText(g.Resource),
-		Since: date(g.CreatedAt), Until: date(g.EndsAt), LastUse: "not yet",
+		ID: g.ID, Name: cmp.Or(plain.Name(g.ClientName), "A program without a name"), ClientID: g.ClientID, Resource: page.AddressText(g.Resource),
+		Since: page.Date(g.CreatedAt), Until: page.Date(g.EndsAt), LastUse: "not yet",
 	}
 	used := func(t time.Time) {
 		if !t.IsZero() {
-			out.LastUse = date(t)
+			out.LastUse = page.Date(t)
 		}
 	}
 	if g.Kind == oauth.KindAPIKey {

@@ -13,16 +13,17 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // mostPlans is how many plans a form offers, the newest ones.
 const mostPlans = 100
 
 // agentPages are the agents of a workspace.
-func agentPages() []areaPage {
-	return []areaPage{
+func agentPages() []page.Area {
+	return []page.Area{
 		{
-			Path: "/agents", Title: "Agents", Template: "sheet", Group: groupSell, Nav: "Agents", Icon: "bot", Key: "a",
+			Path: "/agents", Title: "Agents", Template: "sheet", Group: page.GroupSell, Nav: "Agents", Icon: "bot", Key: "a",
 			Right: toll.RightRead, Get: listAgents,
 		},
 		{
@@ -40,68 +41,67 @@ func agentPages() []areaPage {
 	}
 }
 
-func listAgents(v *visit) {
-	list, err := store.AgentsOfOwner(v.ctx(), v.w.Store, v.person.Address, v.pageOf(nameSorts))
-	if v.failed("part of the list", err) {
-		return
+func listAgents(v *page.Context) (page.View, error) {
+	list, err := store.AgentsOfOwner(v.Ctx(), deps(v).Store, v.Person.Address, storePage(v.PageOf(page.NameSorts)))
+	if err != nil {
+		return nil, v.Failed("part of the list", err)
 	}
-	v.sheet("Agents", sheet{
+	return v.Record("Agents", page.Record{
 		Lead: "Servers of yours that others pay for, request by request.", Table: agentsTable(v, list),
 		Links: append(mayBegin(v, "Register an agent", "agents", "new"), file(v, "agents", nil)...),
 	})
 }
 
 // mayBegin is a link to a page that makes something, for people who may.
-func mayBegin(v *visit, text string, to ...string) []link {
-	if !v.person.Rights.Has(toll.RightManage) {
+func mayBegin(v *page.Context, text string, to ...string) []page.Link {
+	if !v.Person.Rights.Has(toll.RightManage) {
 		return nil
 	}
-	return []link{{Text: text, To: v.to(to...)}}
+	return []page.Link{{Text: text, To: v.To(to...)}}
 }
 
-func agentsTable(v *visit, list store.List[*toll.Agent]) *table {
-	t := &table{
-		Caption: "Agents", Head: []column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Plans", Num: true}, {Text: "Registered"}},
-		Empty: &empty{
+func agentsTable(v *page.Context, list store.List[*toll.Agent]) *page.Table {
+	t := &page.Table{
+		Caption: "Agents", Head: []page.Column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Plans", Num: true}, {Text: "Registered"}},
+		Empty: &page.Empty{
 			"bot", "No agents yet", "An agent is a server of yours that others pay for, request by request.",
-			v.to("agents", "new"), "Register an agent", "toll agents create --help",
+			v.To("agents", "new"), "Register an agent", "toll agents create --help",
 		},
-		Pager: v.pagerOf(list.Total, list.Next, "agent"),
+		Pager: v.PagerOf(list.Total, list.Next, "agent"),
 	}
 	for _, a := range list.Items {
-		t.Rows = append(t.Rows, []cell{
-			{Text: nameOf(a.Metadata.Name), To: v.to("agents", string(a.ID))}, {ID: string(a.ID)},
-			{State: listedState(a.IsListed)}, credits(toll.Credits(len(a.Plans))), at(a.CreatedAt),
+		t.Rows = append(t.Rows, []page.Cell{
+			{Text: page.NameOf(a.Metadata.Name), To: v.To("agents", string(a.ID))}, {ID: string(a.ID)},
+			{State: page.ListedState(a.IsListed)}, page.Credits(toll.Credits(len(a.Plans))), page.At(a.CreatedAt),
 		})
 	}
 	return t
 }
 
-// agent returns the agent of the page. It has answered when that is nil.
-func agent(v *visit) *toll.Agent {
-	id, err := toll.ParseAgentID(v.param("agent"))
+// agent returns the agent of the page.
+func agent(v *page.Context) (*toll.Agent, error) {
+	id, err := toll.ParseAgentID(v.Param("agent"))
 	var a *toll.Agent
 	if err == nil {
-		a, err = store.AgentByID(v.ctx(), v.w.Store, id)
+		a, err = store.AgentByID(v.Ctx(), deps(v).Store, id)
 	}
-	if errors.Is(err, store.ErrNotFound) || err == nil && a.Owner != v.person.Address {
-		v.missing("agent")
-		return nil
+	if errors.Is(err, store.ErrNotFound) || err == nil && a.Owner != v.Person.Address {
+		return nil, v.Missing("agent")
 	}
-	if v.failed("agent", err) {
-		return nil
+	if err != nil {
+		return nil, v.Failed("agent", err)
 	}
-	return a
+	return a, nil
 }
 
 // authTypes are how an agent lets its callers in.
-var authTypes = []option{
+var authTypes = []page.Option{
 	{Value: "none", Text: "Open: it asks for nothing"}, {Value: "bearer", Text: "A token"},
 	{Value: "basic", Text: "A user name and a password"}, {Value: "oauth", Text: "OAuth"},
 }
 
 // agentGroups are the fields of an agent.
-func agentGroups(a *toll.Agent) []group {
+func agentGroups(a *toll.Agent) []page.Group {
 	var endpoints []string
 	for _, e := range a.API.Endpoints {
 		endpoints = append(endpoints, e.Verb+" "+e.URL)
@@ -113,13 +113,13 @@ func agentGroups(a *toll.Agent) []group {
 	if a.API.HasCredentials {
 		secret = "Secrets are stored. What you type here replaces them."
 	}
-	return []group{
-		{Fields: []field{
+	return []page.Group{
+		{Fields: []page.Field{
 			{Name: "name", Label: "Name", Value: a.Metadata.Name, Max: toll.MaxNameRunes, Required: true, Hint: "Buyers read it first."},
 			{Name: "description", Label: "Description", Value: a.Metadata.Description, Area: true, Hint: "What it does, and for whom."},
 			{Name: "tags", Label: "Tags", Value: strings.Join(a.Metadata.Tags, ", "), Hint: "Separated by commas. People search for them."},
 		}},
-		{Title: "Where it answers", Fields: []field{
+		{Title: "Where it answers", Fields: []page.Field{
 			{
 				Name: "endpoints", Label: "Paid endpoints", Area: true, Value: strings.Join(endpoints, "\n"),
 				Hint: "One on a line, such as: POST https://agent.example.com/ask. Patterns like /users/:id and /files/* work.",
@@ -136,7 +136,7 @@ func agentGroups(a *toll.Agent) []group {
 				Name: "strictEndpoints", Label: "Refuse payments for addresses that are not in the list", Type: "checkbox", Value: strict,
 			},
 		}},
-		{Title: "Sign-in at the agent", Hint: "For an agent that has a sign-in of its own.", Fields: []field{
+		{Title: "Sign-in at the agent", Hint: "For an agent that has a sign-in of its own.", Fields: []page.Field{
 			{Name: "authType", Label: "What it asks for", Value: a.API.AuthType, Options: authTypes},
 			{Name: "username", Label: "User name", Hint: secret},
 			{Name: "password", Label: "Password", Type: "password"},
@@ -145,143 +145,143 @@ func agentGroups(a *toll.Agent) []group {
 	}
 }
 
-func askAgent(v *visit) {
-	plans, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, store.Page{Size: mostPlans})
-	if v.failed("agent", err) {
-		return
+func askAgent(v *page.Context) (page.View, error) {
+	plans, err := store.PlansOfOwner(v.Ctx(), deps(v).Store, v.Person.Address, store.Page{Size: mostPlans})
+	if err != nil {
+		return nil, v.Failed("agent", err)
 	}
 	groups := agentGroups(&toll.Agent{})
 	if len(plans.Items) > 0 {
-		choice := field{Name: "plans", Label: "Plans", Type: "checks"}
+		choice := page.Field{Name: "plans", Label: "Plans", Type: "checks"}
 		for _, p := range plans.Items {
-			choice.Options = append(choice.Options, option{Value: string(p.ID), Text: nameOf(p.Metadata.Name), Hint: priceOf(p) + " for " + buys(p)})
+			choice.Options = append(choice.Options, page.Option{Value: string(p.ID), Text: page.NameOf(p.Metadata.Name), Hint: priceOf(p) + " for " + buys(p)})
 		}
-		groups = slices.Insert(groups, 1, group{Title: "What pays for it", Fields: []field{choice}})
+		groups = slices.Insert(groups, 1, page.Group{Title: "What pays for it", Fields: []page.Field{choice}})
 	}
-	f := v.formOf("register", "Register the agent", groups...)
-	f.Cancel = v.to("agents")
-	v.sheet("Register an agent", sheet{
-		Lead: "An agent is a server that answers requests. Toll takes the payment and tells it when to answer.", Forms: []*form{f},
+	f := v.FormOf("register", "Register the agent", groups...)
+	f.Cancel = v.To("agents")
+	return v.Record("Register an agent", page.Record{
+		Lead: "An agent is a server that answers requests. Toll takes the payment and tells it when to answer.", Forms: []*page.Form{f},
 	})
 }
 
 // endpoints reads the field of paid endpoints: a verb, POST unless it is there, and a url.
-func endpoints(v *visit) (toll.EndpointList, error) {
+func endpoints(v *page.Context) (toll.EndpointList, error) {
 	out := toll.EndpointList{}
-	for _, line := range v.lines("endpoints") {
+	for _, line := range v.Lines("endpoints") {
 		words := strings.Fields(line)
 		if len(words) == 1 {
 			words = []string{"POST", words[0]}
 		}
 		verb := strings.ToUpper(words[0])
 		if len(words) != 2 || !slices.Contains(toll.Verbs, verb) {
-			return nil, oneFault("endpoints", "must have a method and an address on each line; got "+strconv.Quote(plain.Name(line)))
+			return nil, page.OneFault("endpoints", "must have a method and an address on each line; got "+strconv.Quote(plain.Name(line)))
 		}
 		out = append(out, toll.Endpoint{Verb: verb, URL: words[1]})
 	}
 	return out, nil
 }
 
-func registerAgent(v *visit) {
-	v.finish(func() (outcome, error) {
+func registerAgent(v *page.Context) (page.View, error) {
+	return v.Finish(func() (page.Outcome, error) {
 		endpoints, err := endpoints(v)
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
 		in := client.AgentParams{
-			Metadata: toll.Metadata{Name: v.text("name"), Description: v.text("description"), Tags: v.words("tags")},
+			Metadata: toll.Metadata{Name: v.Text("name"), Description: v.Text("description"), Tags: v.Words("tags")},
 			API: toll.AgentAPI{
-				Endpoints: endpoints, OpenEndpoints: v.lines("openEndpoints"), AgentDefinitionURL: v.text("agentDefinitionUrl"),
-				AuthType: v.text("authType"), StrictEndpoints: v.text("strictEndpoints") != "",
+				Endpoints: endpoints, OpenEndpoints: v.Lines("openEndpoints"), AgentDefinitionURL: v.Text("agentDefinitionUrl"),
+				AuthType: v.Text("authType"), StrictEndpoints: v.Text("strictEndpoints") != "",
 			},
-			Credentials: toll.Credentials{Username: v.text("username"), Password: v.form.Get("password"), Token: v.form.Get("token")},
+			Credentials: toll.Credentials{Username: v.Text("username"), Password: v.Form.Get("password"), Token: v.Form.Get("token")},
 		}
-		for _, id := range v.form["plans"] {
+		for _, id := range v.Form["plans"] {
 			in.Plans = append(in.Plans, toll.PlanID(id))
 		}
-		made, err := v.w.API.RegisterAgent(v.acting(), in)
+		made, err := v.API.RegisterAgent(v.Acting(), in)
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
-		return outcome{To: v.to("agents", string(made.AgentID)), Done: "The agent is registered."}, nil
+		return page.Outcome{To: v.To("agents", string(made.AgentID)), Done: "The agent is registered."}, nil
 	})
 }
 
-func askAgentEdit(v *visit) {
-	a := agent(v)
-	if a == nil {
-		return
+func askAgentEdit(v *page.Context) (page.View, error) {
+	a, err := agent(v)
+	if err != nil {
+		return nil, err
 	}
-	f := v.formOf("edit", "Save", agentGroups(a)...)
-	f.Cancel, f.Hidden = v.to("agents", string(a.ID)), versionOf(a.Version)
-	v.sheet("Edit "+nameOf(a.Metadata.Name), sheet{Forms: []*form{f}})
+	f := v.FormOf("edit", "Save", agentGroups(a)...)
+	f.Cancel, f.Hidden = v.To("agents", string(a.ID)), versionOf(a.Version)
+	return v.Record("Edit "+page.NameOf(a.Metadata.Name), page.Record{Forms: []*page.Form{f}})
 }
 
 // versionOf is the hidden field by which a change is refused when somebody else made one meanwhile.
-func versionOf(n int64) []option {
-	return []option{{Value: "version", Text: strconv.FormatInt(n, 10)}}
+func versionOf(n int64) []page.Option {
+	return []page.Option{{Value: "version", Text: strconv.FormatInt(n, 10)}}
 }
 
 // unlessChanged is the context of a change that is refused when the record has another version than
 // the form of [versionOf] was filled from.
-func unlessChanged(v *visit) (context.Context, error) {
-	n, err := strconv.ParseInt(v.form.Get("version"), 10, 64)
+func unlessChanged(v *page.Context) (context.Context, error) {
+	n, err := strconv.ParseInt(v.Form.Get("version"), 10, 64)
 	if err != nil || n < 1 {
 		return nil, toll.NewError(toll.CodeRecordChanged)
 	}
-	return client.WithIfMatch(v.acting(), n), nil
+	return client.WithIfMatch(v.Acting(), n), nil
 }
 
-func editAgent(v *visit) {
-	a := agent(v)
-	if a == nil {
-		return
+func editAgent(v *page.Context) (page.View, error) {
+	a, err := agent(v)
+	if err != nil {
+		return nil, err
 	}
-	v.finish(func() (outcome, error) {
+	return v.Finish(func() (page.Outcome, error) {
 		ctx, err1 := unlessChanged(v)
 		endpoints, err2 := endpoints(v)
-		if err := together(err1, err2); err != nil {
-			return outcome{}, err
+		if err := page.Together(err1, err2); err != nil {
+			return page.Outcome{}, err
 		}
 		u := toll.AgentUpdate{
-			Name: toll.SetTo(v.text("name")), Description: toll.SetTo(v.text("description")), Tags: toll.SetTo(v.words("tags")),
-			Endpoints: toll.SetTo(endpoints), OpenEndpoints: toll.SetTo(v.lines("openEndpoints")),
-			AgentDefinitionURL: toll.SetTo(v.text("agentDefinitionUrl")), AuthType: toll.SetTo(v.text("authType")),
-			StrictEndpoints: toll.SetTo(toll.Bool(v.text("strictEndpoints") != "")),
+			Name: toll.SetTo(v.Text("name")), Description: toll.SetTo(v.Text("description")), Tags: toll.SetTo(v.Words("tags")),
+			Endpoints: toll.SetTo(endpoints), OpenEndpoints: toll.SetTo(v.Lines("openEndpoints")),
+			AgentDefinitionURL: toll.SetTo(v.Text("agentDefinitionUrl")), AuthType: toll.SetTo(v.Text("authType")),
+			StrictEndpoints: toll.SetTo(toll.Bool(v.Text("strictEndpoints") != "")),
 		}
 		for name, to := range map[string]*toll.Change[string]{
 			"username": &u.API.Username, "password": &u.API.Password, "token": &u.API.Token,
 		} {
-			if text := v.form.Get(name); text != "" {
+			if text := v.Form.Get(name); text != "" {
 				*to = toll.SetTo(text)
 			}
 		}
-		_, err := v.w.API.UpdateAgent(ctx, a.ID, u)
-		return outcome{To: v.to("agents", string(a.ID)), Done: "The agent is saved."}, err
+		_, err := v.API.UpdateAgent(ctx, a.ID, u)
+		return page.Outcome{To: v.To("agents", string(a.ID)), Done: "The agent is saved."}, err
 	})
 }
 
-func actOnAgent(v *visit) {
-	a := agent(v)
-	if a == nil {
-		return
+func actOnAgent(v *page.Context) (page.View, error) {
+	a, err := agent(v)
+	if err != nil {
+		return nil, err
 	}
-	v.finish(func() (out outcome, err error) {
-		out.To = v.to("agents", string(a.ID))
-		plan := toll.PlanID(v.form.Get("plan"))
-		switch v.form.Get("act") {
+	return v.Finish(func() (out page.Outcome, err error) {
+		out.To = v.To("agents", string(a.ID))
+		plan := toll.PlanID(v.Form.Get("plan"))
+		switch v.Form.Get("act") {
 		case "list":
 			out.Done = "The agent is listed."
-			_, err = v.w.API.SetAgentListed(v.acting(), a.ID, true)
+			_, err = v.API.SetAgentListed(v.Acting(), a.ID, true)
 		case "unlist":
 			out.Done = "The agent is not listed any more, and takes no new payments."
-			_, err = v.w.API.SetAgentListed(v.acting(), a.ID, false)
+			_, err = v.API.SetAgentListed(v.Acting(), a.ID, false)
 		case "attach":
 			out.Done = "The plan pays for the agent."
-			_, err = v.w.API.AttachPlan(v.acting(), a.ID, plan)
+			_, err = v.API.AttachPlan(v.Acting(), a.ID, plan)
 		case "detach":
 			out.Done = "The plan does not pay for the agent any more."
-			_, err = v.w.API.DetachPlan(v.acting(), a.ID, plan)
+			_, err = v.API.DetachPlan(v.Acting(), a.ID, plan)
 		default:
 			err = toll.NewError(toll.CodeBadRequest)
 		}
@@ -289,97 +289,97 @@ func actOnAgent(v *visit) {
 	})
 }
 
-func showAgent(v *visit) {
-	a := agent(v)
-	if a == nil {
-		return
+func showAgent(v *page.Context) (page.View, error) {
+	a, err := agent(v)
+	if err != nil {
+		return nil, err
 	}
-	p := periodOf(v)
-	plans, err1 := store.PlansOfAgent(v.ctx(), v.w.Store, a.ID, v.listPage())
+	p := page.PeriodOf(v)
+	plans, err1 := store.PlansOfAgent(v.Ctx(), deps(v).Store, a.ID, storePage(v.ListPage()))
 	used, err2 := usage(v, p, checkout.UsageQuery{Agent: &a.ID})
 	refused, err3 := refusals(v, p, checkout.UsageQuery{Agent: &a.ID})
 	acts, err4 := actsOfAgent(v, a)
 	last, err5 := lastSettled(v, a.ID)
-	if v.failed("agent", errors.Join(err1, err2, err3, err4, err5)) {
-		return
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return nil, v.Failed("agent", err)
 	}
-	endpoints := &table{
-		Caption: "Endpoints", Head: []column{{Text: "Verb"}, {Text: "Address"}, {Text: "Price"}},
-		Empty: &empty{Icon: "server", Title: "No endpoints", Text: "Without endpoints any address of yours may take payments for this agent."},
+	endpoints := &page.Table{
+		Caption: "Endpoints", Head: []page.Column{{Text: "Verb"}, {Text: "Address"}, {Text: "Price"}},
+		Empty: &page.Empty{Icon: "server", Title: "No endpoints", Text: "Without endpoints any address of yours may take payments for this agent."},
 	}
 	for _, e := range a.API.Endpoints {
-		endpoints.Rows = append(endpoints.Rows, []cell{{Text: e.Verb}, {Text: plain.Name(e.URL)}, {Text: "paid"}})
+		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: e.Verb}, {Text: plain.Name(e.URL)}, {Text: "paid"}})
 	}
 	for _, u := range a.API.OpenEndpoints {
-		endpoints.Rows = append(endpoints.Rows, []cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "open"}})
+		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "open"}})
 	}
-	links := append(mayBegin(v, "Edit", "agents", string(a.ID), "edit"), link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
-		link{Text: "Requests", To: v.to("requests") + "?agentId=" + string(a.ID), Plain: true})
-	if v.person.Rights.Has(toll.RightSpend) {
-		links = append(links, link{Text: "Try it", To: v.to("try") + "?agent=" + string(a.ID), Plain: true})
+	links := append(mayBegin(v, "Edit", "agents", string(a.ID), "edit"), page.Link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
+		page.Link{Text: "Requests", To: v.To("requests") + "?agentId=" + string(a.ID), Plain: true})
+	if v.Person.Rights.Has(toll.RightSpend) {
+		links = append(links, page.Link{Text: "Try it", To: v.To("try") + "?agent=" + string(a.ID), Plain: true})
 	}
-	v.sheet(nameOf(a.Metadata.Name), sheet{
+	return v.Record(page.NameOf(a.Metadata.Name), page.Record{
 		Lead:  plain.Name(a.Metadata.Description),
 		Links: links,
-		Range: ranges(v, p),
+		Range: page.Ranges(v, p),
 		Stats: append(used.stats(), refused.stat()),
-		Facts: []fact{
-			{"Id", cell{ID: string(a.ID)}}, {"State", cell{State: listedState(a.IsListed)}}, {"Time to settle", cell{Text: used.median()}},
+		Facts: []page.Fact{
+			{"Id", page.Cell{ID: string(a.ID)}}, {"State", page.Cell{State: page.ListedState(a.IsListed)}}, {"Time to settle", page.Cell{Text: used.median()}},
 			{"Last settled", last}, {"Last refused", refused.last(p)},
-			{"Registered", at(a.CreatedAt)}, {"Changed", at(a.UpdatedAt)},
+			{"Registered", page.At(a.CreatedAt)}, {"Changed", page.At(a.UpdatedAt)},
 		},
 		Acts: acts,
-		Parts: []part{
+		Parts: []page.Part{
 			{"Endpoints", endpoints}, {"Plans", plansTable(v, plans)}, {"Refused, by reason", refused.table()},
 		},
-		Snippets: snippets(v, a, ""),
+		Snippets: page.Snippets(v, a, ""),
 	})
 }
 
 // lastSettled is the time of the last settlement at an agent, and the request.
-func lastSettled(v *visit, id toll.AgentID) (cell, error) {
+func lastSettled(v *page.Context, id toll.AgentID) (page.Cell, error) {
 	q := url.Values{"agentId": {string(id)}, "status": {"settled"}, "pageSize": {"1"}}
-	list, err := partOf[*toll.Settlement](v, "/protocol/requests", "requests", q)
+	list, err := page.PartOf[*toll.Settlement](v, "/protocol/requests", "requests", q)
 	switch {
 	case err != nil:
-		return cell{}, err
+		return page.Cell{}, err
 	case len(list.Items) > 0:
 		s := list.Items[0]
-		c := atOr(s.EndedAt, "just now")
-		c.Sub = "request " + plain.Name(short(s.AgentRequestID))
+		c := page.AtOr(s.EndedAt, "just now")
+		c.Sub = "request " + plain.Name(page.Short(s.AgentRequestID))
 		return c, nil
 	case list.Next != "":
-		return cell{Text: "not among the last requests"}, nil
+		return page.Cell{Text: "not among the last requests"}, nil
 	}
-	return cell{Text: "not in the last 90 days"}, nil
+	return page.Cell{Text: "not in the last 90 days"}, nil
 }
 
-func actsOfAgent(v *visit, a *toll.Agent) ([]dialog, error) {
-	if !v.person.Rights.Has(toll.RightManage) {
+func actsOfAgent(v *page.Context, a *toll.Agent) ([]page.Dialog, error) {
+	if !v.Person.Rights.Has(toll.RightManage) {
 		return nil, nil
 	}
-	plans, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, store.Page{Size: mostPlans})
+	plans, err := store.PlansOfOwner(v.Ctx(), deps(v).Store, v.Person.Address, store.Page{Size: mostPlans})
 	if err != nil {
 		return nil, err
 	}
-	attach, detach := field{Name: "plan", Label: "Plan", Members: []string{"planId"}}, field{Name: "plan", Label: "Plan"}
+	attach, detach := page.Field{Name: "plan", Label: "Plan", Members: []string{"planId"}}, page.Field{Name: "plan", Label: "Plan"}
 	for _, p := range plans.Items {
 		if !a.HasPlan(p.ID) {
-			attach.Options = append(attach.Options, option{Value: string(p.ID), Text: nameOf(p.Metadata.Name)})
+			attach.Options = append(attach.Options, page.Option{Value: string(p.ID), Text: page.NameOf(p.Metadata.Name)})
 		}
 	}
 	for _, p := range a.Plans {
-		detach.Options = append(detach.Options, option{Value: string(p.PlanID), Text: nameOf(p.Name)})
+		detach.Options = append(detach.Options, page.Option{Value: string(p.PlanID), Text: page.NameOf(p.Name)})
 	}
-	var acts []dialog
+	var acts []page.Dialog
 	if len(attach.Options) > 0 {
-		acts = append(acts, v.dialogOf("attach", "Attach a plan", "Its credits pay for requests to this agent.", attach))
+		acts = append(acts, v.DialogOf("attach", "Attach a plan", "Its credits pay for requests to this agent.", attach))
 	}
 	if len(detach.Options) > 0 {
-		acts = append(acts, v.dialogOf("detach", "Detach a plan", "Access tokens for it stop working here. What is held still settles.", detach))
+		acts = append(acts, v.DialogOf("detach", "Detach a plan", "Access tokens for it stop working here. What is held still settles.", detach))
 	}
 	if a.IsListed {
-		return append(acts, v.dangerOf("unlist", "Unlist", "It takes no new payments, and nobody finds it. What is held still settles.")), nil
+		return append(acts, v.DangerOf("unlist", "Unlist", "It takes no new payments, and nobody finds it. What is held still settles.")), nil
 	}
-	return append(acts, v.dialogOf("list", "List", "People find it, and it takes payments.")), nil
+	return append(acts, v.DialogOf("list", "List", "People find it, and it takes payments.")), nil
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // buyingPages are what a workspace holds of the plans of others, and the access tokens that spend it.
-func buyingPages() []areaPage {
-	return []areaPage{
+func buyingPages() []page.Area {
+	return []page.Area{
 		{
-			Path: "/holdings", Title: "My plans", Template: "sheet", Group: groupBuy, Nav: "My plans", Icon: "coins", Key: "h",
+			Path: "/holdings", Title: "My plans", Template: "sheet", Group: page.GroupBuy, Nav: "My plans", Icon: "coins", Key: "h",
 			Right: toll.RightRead, Get: listHoldings,
 		},
 		{
@@ -29,7 +30,7 @@ func buyingPages() []areaPage {
 			Get: showHolding, Post: topUp,
 		},
 		{
-			Path: "/tokens", Title: "Access tokens", Template: "sheet", Group: groupBuy, Nav: "Access tokens", Icon: "badge-check", Key: "t",
+			Path: "/tokens", Title: "Access tokens", Template: "sheet", Group: page.GroupBuy, Nav: "Access tokens", Icon: "badge-check", Key: "t",
 			Right: toll.RightRead, Get: listTokens,
 		},
 		{
@@ -43,12 +44,12 @@ func buyingPages() []areaPage {
 	}
 }
 
-func listHoldings(v *visit) {
-	list, pace, err := held(v, v.listPage())
-	if v.narrowed(err) {
-		return
+func listHoldings(v *page.Context) (page.View, error) {
+	list, pace, err := held(v, v.ListPage())
+	if err := v.Narrowed(err); err != nil {
+		return nil, err
 	}
-	v.sheet("My plans", sheet{
+	return v.Record("My plans", page.Record{
 		Lead:  "Plans of others that this workspace bought, what is left of them, and how long it lasts at the pace of the last 7 days.",
 		Table: heldTable(v, list, pace), Links: file(v, "holdings", nil),
 	})
@@ -58,19 +59,19 @@ func listHoldings(v *visit) {
 const paceDays = 7
 
 // held reads what the workspace has of the plans of others, and what requests burned of each in the last days.
-func held(v *visit, page store.Page) (list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int, err error) {
+func held(v *page.Context, body page.Listing) (list page.List[*toll.Balance], pace map[toll.PlanID]*big.Int, err error) {
 	q := url.Values{}
-	setPage(q, page)
-	list, err = partOf[*toll.Balance](v, "/protocol/holdings", "holdings", q)
+	page.SetPage(q, body)
+	list, err = page.PartOf[*toll.Balance](v, "/protocol/holdings", "holdings", q)
 	pace = map[toll.PlanID]*big.Int{}
 	if err != nil || len(list.Items) == 0 {
 		return list, pace, err
 	}
-	of := checkout.UsageQuery{AsBuyer: true, By: store.ByPlan, Until: v.w.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)}
+	of := checkout.UsageQuery{AsBuyer: true, By: store.ByPlan, Until: v.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)}
 	of.Since = of.Until.Add(-paceDays * 24 * time.Hour)
-	rows, err := everyOf(func(page store.Page) (store.List[*toll.Usage], error) {
-		of.Page = page
-		list, _, err := v.w.Checkout.Usage(v.ctx(), v.person.Address, of)
+	rows, err := everyOf(func(body store.Page) (store.List[*toll.Usage], error) {
+		of.Page = body
+		list, _, err := deps(v).Checkout.Usage(v.Ctx(), v.Person.Address, of)
 		return list, err
 	})
 	for _, r := range rows {
@@ -79,39 +80,39 @@ func held(v *visit, page store.Page) (list store.List[*toll.Balance], pace map[t
 	return list, pace, err
 }
 
-func heldTable(v *visit, list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int) *table {
-	t := &table{
+func heldTable(v *page.Context, list page.List[*toll.Balance], pace map[toll.PlanID]*big.Int) *page.Table {
+	t := &page.Table{
 		Caption: "My plans",
-		Head: []column{
+		Head: []page.Column{
 			{Text: "Plan"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Burned in 7 days", Num: true}, {Text: "Lasts until"},
 			{Text: "Ends"},
 		},
-		Empty: &empty{"coins", "You hold no plan", "Buy a plan, and its balance appears here.", PathExplore, "Find a plan", "toll plans order --help"},
-		Pager: v.pagerOf(list.Total, list.Next, "plan"),
+		Empty: &page.Empty{"coins", "You hold no plan", "Buy a plan, and its balance appears here.", page.PathExplore, "Find a plan", "toll plans order --help"},
+		Pager: v.PagerOf(list.Total, list.Next, "plan"),
 	}
 	for _, b := range list.Items {
-		burned, lasts := credits(0), cell{Text: "its end"}
+		burned, lasts := page.Credits(0), page.Cell{Text: "its end"}
 		if n := pace[b.PlanID]; n != nil {
 			burned.Number = n.String()
 		}
 		switch at := lastsUntil(v, b, pace[b.PlanID]); {
 		case !b.PlanType.Kind().Charges():
 		case !at.IsZero():
-			lasts = cell{At: at}
+			lasts = page.Cell{At: at}
 		case b.Available == 0:
-			lasts = cell{Text: "used up"}
+			lasts = page.Cell{Text: "used up"}
 		default:
-			lasts = cell{Text: "not used now"}
+			lasts = page.Cell{Text: "not used now"}
 		}
-		t.Rows = append(t.Rows, []cell{
-			{Text: nameOf(b.PlanName), To: v.to("holdings", string(b.PlanID))}, credits(b.Available), credits(b.Held), burned, lasts, atOr(b.ExpiresAt, "never"),
+		t.Rows = append(t.Rows, []page.Cell{
+			{Text: page.NameOf(b.PlanName), To: v.To("holdings", string(b.PlanID))}, page.Credits(b.Available), page.Credits(b.Held), burned, lasts, page.AtOr(b.ExpiresAt, "never"),
 		})
 	}
 	return t
 }
 
 // lastsUntil is when the credits of a plan run out if requests burn as many as in the last days; zero where nothing says so.
-func lastsUntil(v *visit, b *toll.Balance, burned *big.Int) time.Time {
+func lastsUntil(v *page.Context, b *toll.Balance, burned *big.Int) time.Time {
 	if burned == nil || burned.Sign() == 0 || !b.PlanType.Kind().Charges() || b.Available == 0 {
 		return time.Time{}
 	}
@@ -121,20 +122,20 @@ func lastsUntil(v *visit, b *toll.Balance, burned *big.Int) time.Time {
 	if hours.Cmp(big.NewInt(most)) > 0 {
 		hours.SetInt64(most)
 	}
-	return v.w.Clock().Add(time.Duration(hours.Int64()) * time.Hour)
+	return v.Clock().Add(time.Duration(hours.Int64()) * time.Hour)
 }
 
 // endingCredits are the plans whose credits run out soon.
-func endingCredits(v *visit, list store.List[*toll.Balance], pace map[toll.PlanID]*big.Int) (out []task) {
-	now := v.w.Clock()
+func endingCredits(v *page.Context, list page.List[*toll.Balance], pace map[toll.PlanID]*big.Int) (out []page.Task) {
+	now := v.Clock()
 	for _, b := range list.Items {
 		at := lastsUntil(v, b, pace[b.PlanID])
 		if at.IsZero() || at.After(now.Add(lowCredits)) {
 			continue
 		}
-		out = append(out, task{
-			"warn", "The credits of " + nameOf(b.PlanName) + " run out " + ago(at, now), count(int64(b.Available), "credit") + " left, at the pace of the last 7 days.",
-			v.to("holdings", string(b.PlanID)), "Top up",
+		out = append(out, page.Task{
+			"warn", "The credits of " + page.NameOf(b.PlanName) + " run out " + page.Ago(at, now), page.Count(int64(b.Available), "credit") + " left, at the pace of the last 7 days.",
+			v.To("holdings", string(b.PlanID)), "Top up",
 		})
 	}
 	return out
@@ -144,211 +145,214 @@ func endingCredits(v *visit, list store.List[*toll.Balance], pace map[toll.PlanI
 const lowCredits = 3 * 24 * time.Hour
 
 // limits are what delegations that can pay now spent of their limits.
-func limits(v *visit) (out []bar, err error) {
-	list, err := partOf[*toll.Delegation](v, "/delegation", "delegations", url.Values{"accessible": {"true"}, "pageSize": {strconv.Itoa(mostRecent)}})
+func limits(v *page.Context) (out []page.Bar, err error) {
+	list, err := page.PartOf[*toll.Delegation](v, "/delegation", "delegations", url.Values{"accessible": {"true"}, "pageSize": {strconv.Itoa(mostRecent)}})
 	for _, d := range list.Items {
-		out = append(out, spentOf("Delegation "+short(d.DelegationID), d))
+		out = append(out, spentOf("Delegation "+page.Short(d.DelegationID), d))
 	}
 	return out, err
 }
 
-// heldPlan returns the plan of the page. It has answered when ok is false.
-func heldPlan(v *visit) (p *toll.Plan, ok bool) {
-	id, err := toll.ParsePlanID(v.param("plan"))
+// heldPlan returns the plan of the page.
+func heldPlan(v *page.Context) (p *toll.Plan, err error) {
+	id, err := toll.ParsePlanID(v.Param("plan"))
 	if err == nil {
-		p, err = v.w.API.Plan(v.acting(), id)
+		p, err = v.API.Plan(v.Acting(), id)
 	}
-	return p, !v.failed("plan", err)
+	if err != nil {
+		return nil, v.Failed("plan", err)
+	}
+	return p, nil
 }
 
-func showHolding(v *visit) {
-	p, ok := heldPlan(v)
-	if !ok {
-		return
+func showHolding(v *page.Context) (page.View, error) {
+	p, err := heldPlan(v)
+	if err != nil {
+		return nil, err
 	}
-	b, err := v.w.API.Balance(v.acting(), p.ID)
-	if v.failed("plan", err) {
-		return
+	b, err := v.API.Balance(v.Acting(), p.ID)
+	if err != nil {
+		return nil, v.Failed("plan", err)
 	}
-	days := period{Until: v.w.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour), Step: 24 * time.Hour}
-	days.Since = days.Until.Add(-ownUsual)
+	days := page.Period{Until: v.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour), Step: 24 * time.Hour}
+	days.Since = days.Until.Add(-page.OwnUsual)
 	used, err := usage(v, days, checkout.UsageQuery{AsBuyer: true, Plan: p.ID})
-	if v.failed("plan", err) {
-		return
+	if err != nil {
+		return nil, v.Failed("plan", err)
 	}
 	tokens, err := tokensOf(v, url.Values{"planId": {string(p.ID)}})
-	if v.narrowed(err) {
-		return
+	if err := v.Narrowed(err); err != nil {
+		return nil, err
 	}
-	s := sheet{
-		Stats: []stat{
-			{Label: "Available", Value: grouped(b.Available.String()), Unit: "credits"},
-			{Label: "Held for requests", Value: grouped(b.Held.String())}, {Label: "Used", Value: grouped(b.Used.String())},
-			{Label: "Granted", Value: grouped(b.Total.String())},
+	s := page.Record{
+		Stats: []page.Stat{
+			{Label: "Available", Value: page.Grouped(b.Available.String()), Unit: "credits"},
+			{Label: "Held for requests", Value: page.Grouped(b.Held.String())}, {Label: "Used", Value: page.Grouped(b.Used.String())},
+			{Label: "Granted", Value: page.Grouped(b.Total.String())},
 		},
-		Facts: []fact{
-			{"Id", cell{ID: string(p.ID)}}, {"Sold by", cell{ID: p.Owner.String()}}, {"Price", cell{Text: priceOf(p)}},
-			{"Buys", cell{Text: buys(p)}}, {"A request burns", cell{Text: burns(p)}}, {"Ends", atOr(b.ExpiresAt, "never")},
+		Facts: []page.Fact{
+			{"Id", page.Cell{ID: string(p.ID)}}, {"Sold by", page.Cell{ID: p.Owner.String()}}, {"Price", page.Cell{Text: priceOf(p)}},
+			{"Buys", page.Cell{Text: buys(p)}}, {"A request burns", page.Cell{Text: burns(p)}}, {"Ends", page.AtOr(b.ExpiresAt, "never")},
 		},
 	}
 	if !p.Kind().Charges() {
 		s.Stats = nil
 	} else {
-		week := numbers(used.credits.now[len(used.credits.now)-paceDays:]).total()
-		s.Facts = append(s.Facts, fact{"Lasts until", atOr(toll.AtPtr(lastsUntil(v, b, week)), "not known: nothing was burned in the last 7 days")})
-		s.Charts = []*chart{newChart("Credits burned in 30 days", days, used.credits, plainNumber)}
+		week := page.Numbers(used.credits.Now[len(used.credits.Now)-paceDays:]).Total()
+		s.Facts = append(s.Facts, page.Fact{"Lasts until", page.AtOr(toll.AtPtr(lastsUntil(v, b, week)), "not known: nothing was burned in the last 7 days")})
+		s.Charts = []*page.Chart{page.NewChart("Credits burned in 30 days", days, used.credits, page.PlainNumber)}
 	}
 	if len(b.Lots) > 0 {
-		t := &table{Caption: "Credits by end", Head: []column{{Text: "Ends"}, {Text: "Left", Num: true}, {Text: "Granted", Num: true}}}
+		t := &page.Table{Caption: "Credits by end", Head: []page.Column{{Text: "Ends"}, {Text: "Left", Num: true}, {Text: "Granted", Num: true}}}
 		for _, l := range b.Lots {
-			t.Rows = append(t.Rows, []cell{atOr(l.ExpiresAt, "never"), credits(l.Remaining), credits(l.Amount)})
+			t.Rows = append(t.Rows, []page.Cell{page.AtOr(l.ExpiresAt, "never"), page.Credits(l.Remaining), page.Credits(l.Amount)})
 		}
-		s.Parts = append(s.Parts, part{"Credits by end", t})
+		s.Parts = append(s.Parts, page.Part{"Credits by end", t})
 	}
-	if v.person.Rights.Has(toll.RightSpend) {
-		s.Links = []link{{Text: "Make an access token", To: v.to("tokens", "new") + "?plan=" + url.QueryEscape(string(p.ID)), Plain: true}}
+	if v.Person.Rights.Has(toll.RightSpend) {
+		s.Links = []page.Link{{Text: "Make an access token", To: v.To("tokens", "new") + "?plan=" + url.QueryEscape(string(p.ID)), Plain: true}}
 		s.Acts, s.Note = orderDialog(v, p)
 	}
-	s.Parts = append(s.Parts, part{"Access tokens", tokens})
-	v.sheet(nameOf(p.Metadata.Name), s)
+	s.Parts = append(s.Parts, page.Part{"Access tokens", tokens})
+	return v.Record(page.NameOf(p.Metadata.Name), s)
 }
 
 // orderDialog orders a plan once more, or says why that does not go here.
-func orderDialog(v *visit, p *toll.Plan) ([]dialog, string) {
+func orderDialog(v *page.Context, p *toll.Plan) ([]page.Dialog, string) {
 	o := &offer{plan: p, Price: priceOf(p)}
-	v.w.orders(v.person, o)
-	payers := field{Name: "payer", Label: "Paid by", Members: []string{"delegationId"}}
+	deps(v).orders(v.Person, o)
+	payers := page.Field{Name: "payer", Label: "Paid by", Members: []string{"delegationId"}}
 	if o.Order != "" {
-		payers.Options = append(payers.Options, option{Value: "", Text: map[bool]string{true: "The wallet of this workspace", false: "A card, on the next page"}[p.Price.IsCrypto]})
+		payers.Options = append(payers.Options, page.Option{Value: "", Text: map[bool]string{true: "The wallet of this workspace", false: "A card, on the next page"}[p.Price.IsCrypto]})
 	}
 	if p.Price.IsFree() {
-		payers.Options = []option{{Value: "", Text: "Nothing: it is free"}}
+		payers.Options = []page.Option{{Value: "", Text: "Nothing: it is free"}}
 	} else {
 		payers.Options = append(payers.Options, purseOptions(v, p.ID)...)
 	}
 	if len(payers.Options) == 0 || !p.Kind().Prepaid() {
 		return nil, o.Why
 	}
-	return []dialog{v.dialogOf("order", "Order", "One order costs "+priceOf(p)+" and buys "+buys(p)+".", payers)}, o.Why
+	return []page.Dialog{v.DialogOf("order", "Order", "One order costs "+priceOf(p)+" and buys "+buys(p)+".", payers)}, o.Why
 }
 
 // purseOptions are the delegations that can pay a plan.
-func purseOptions(v *visit, plan toll.PlanID) (out []option) {
-	for d, err := range v.w.API.Delegations(v.acting(), client.Accessible()) {
+func purseOptions(v *page.Context, plan toll.PlanID) (out []page.Option) {
+	for d, err := range v.API.Delegations(v.Acting(), client.Accessible()) {
 		if err != nil || len(out) == mostOffers {
 			return out
 		}
 		if d.PlanID == nil || *d.PlanID == plan || plan == "" {
-			out = append(out, option{
+			out = append(out, page.Option{
 				Value: d.DelegationID,
-				Text:  "Delegation " + short(d.DelegationID) + ", " + centsText(d.RemainingBudgetCents, d.Currency) + " left",
+				Text:  "Delegation " + page.Short(d.DelegationID) + ", " + centsText(d.RemainingBudgetCents, d.Currency) + " left",
 			})
 		}
 	}
 	return out
 }
 
-func topUp(v *visit) {
-	p, ok := heldPlan(v)
-	if !ok {
-		return
+func topUp(v *page.Context) (page.View, error) {
+	p, err := heldPlan(v)
+	if err != nil {
+		return nil, err
 	}
-	v.finish(func() (outcome, error) {
-		if v.form.Get("act") != "order" {
-			return outcome{}, toll.NewError(toll.CodeBadRequest)
+	return v.Finish(func() (page.Outcome, error) {
+		if v.Form.Get("act") != "order" {
+			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		payer := v.form.Get("payer")
+		payer := v.Form.Get("payer")
 		if payer == "" && !p.Price.IsCrypto && !p.Price.IsFree() {
-			back := v.origin() + v.to("holdings", string(p.ID))
-			made, err := v.w.API.Checkout(v.once(), p.ID, client.CheckoutParams{SessionType: "hosted", SuccessURL: back, CancelURL: back})
+			back := v.Origin() + v.To("holdings", string(p.ID))
+			made, err := v.API.Checkout(v.Once(), p.ID, client.CheckoutParams{SessionType: "hosted", SuccessURL: back, CancelURL: back})
 			if err != nil {
-				return outcome{}, err
+				return page.Outcome{}, err
 			}
-			return outcome{To: made.Result.URL}, nil
+			return page.Outcome{To: made.Result.URL}, nil
 		}
 		var by []client.OrderOption
 		if payer != "" {
 			by = append(by, client.PaidBy(payer))
 		}
-		o, err := v.w.API.OrderPlan(v.once(), p.ID, by...)
+		o, err := v.API.OrderPlan(v.Once(), p.ID, by...)
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
-		return outcome{To: v.to("orders", o.OrderID), Done: "The plan is ordered."}, nil
+		return page.Outcome{To: v.To("orders", o.OrderID), Done: "The plan is ordered."}, nil
 	})
 }
 
 // tokensOf is a table of access tokens.
-func tokensOf(v *visit, q url.Values) (*table, error) {
-	list, err := listOf[*toll.Permission](v, "/x402/permissions", "permissions", q)
-	t := &table{
+func tokensOf(v *page.Context, q url.Values) (*page.Table, error) {
+	list, err := page.ListOf[*toll.Permission](v, "/x402/permissions", "permissions", q)
+	t := &page.Table{
 		Caption: "Access tokens",
-		Head:    []column{{Text: "Token"}, {Text: "Plan"}, {Text: "State"}, {Text: "Used", Num: true}, {Text: "Limit", Num: true}, {Text: "Ends"}},
-		Empty: &empty{
+		Head:    []page.Column{{Text: "Token"}, {Text: "Plan"}, {Text: "State"}, {Text: "Used", Num: true}, {Text: "Limit", Num: true}, {Text: "Ends"}},
+		Empty: &page.Empty{
 			"badge-check", "No access tokens", "An access token lets one program spend credits of a plan, within a limit.", "", "",
 			"toll tokens create --help",
 		},
-		Pager: v.pagerOf(list.Total, list.Next, "token"),
+		Pager: v.PagerOf(list.Total, list.Next, "token"),
 	}
 	for _, p := range list.Items {
-		limit := cell{Text: "none", Num: true}
+		limit := page.Cell{Text: "none", Num: true}
 		if p.MaxCredits != nil {
-			limit = credits(*p.MaxCredits)
+			limit = page.Credits(*p.MaxCredits)
 		}
-		t.Rows = append(t.Rows, []cell{
-			{ID: p.PermissionHash.String(), To: v.to("tokens", p.PermissionHash.String())},
-			{ID: string(p.PlanID), To: v.to("holdings", string(p.PlanID))}, {State: stateOf(p.Status)}, credits(p.UsedCredits), limit,
+		t.Rows = append(t.Rows, []page.Cell{
+			{ID: p.PermissionHash.String(), To: v.To("tokens", p.PermissionHash.String())},
+			{ID: string(p.PlanID), To: v.To("holdings", string(p.PlanID))}, {State: stateOf(p.Status)}, page.Credits(p.UsedCredits), limit,
 			{At: p.ExpiresAt.Time},
 		})
 	}
 	return t, err
 }
 
-func listTokens(v *visit) {
-	states := []option{{Value: "", Text: "All"}}
+func listTokens(v *page.Context) (page.View, error) {
+	states := []page.Option{{Value: "", Text: "All"}}
 	for _, s := range []toll.PermissionStatus{toll.StatusActive, toll.StatusRevoked, toll.StatusExpired, toll.StatusExhausted} {
-		states = append(states, option{Value: string(s), Text: string(s)})
+		states = append(states, page.Option{Value: string(s), Text: string(s)})
 	}
-	filter, q := v.filters(field{Name: "status", Label: "State", Options: states}, field{Name: "planId", Label: "Plan", Max: 80})
+	filter, q := v.Filters(page.Field{Name: "status", Label: "State", Options: states}, page.Field{Name: "planId", Label: "Plan", Max: 80})
 	t, err := tokensOf(v, q)
-	if v.narrowed(err) {
-		return
+	if err := v.Narrowed(err); err != nil {
+		return nil, err
 	}
-	s := sheet{Lead: "What lets a program spend credits, within a limit and for a time.", Filter: filter, Table: t}
-	if v.person.Rights.Has(toll.RightSpend) {
-		s.begin("Make an access token", v.to("tokens", "new"))
+	s := page.Record{Lead: "What lets a program spend credits, within a limit and for a time.", Filter: filter, Table: t}
+	if v.Person.Rights.Has(toll.RightSpend) {
+		s.Begin("Make an access token", v.To("tokens", "new"))
 	}
 	s.Links = append(s.Links, file(v, "tokens", q)...)
-	v.sheet("Access tokens", s)
+	return v.Record("Access tokens", s)
 }
 
 // tokenLives are the ends that an access token can have, by seconds.
-var tokenLives = []option{
+var tokenLives = []page.Option{
 	{Value: "86400", Text: "In a day"}, {Value: "3600", Text: "In an hour"}, {Value: "604800", Text: "In a week"},
 	{Value: "2592000", Text: "In 30 days"}, {Value: "31536000", Text: "In a year"},
 }
 
-func askToken(v *visit) {
-	plans := field{Name: "plan", Label: "Plan", Value: v.r.URL.Query().Get("plan"), Members: []string{"planId"}}
-	for b, err := range v.w.API.Holdings(v.acting()) {
-		if v.failed("plan", err) {
-			return
+func askToken(v *page.Context) (page.View, error) {
+	plans := page.Field{Name: "plan", Label: "Plan", Value: v.R.URL.Query().Get("plan"), Members: []string{"planId"}}
+	for b, err := range v.API.Holdings(v.Acting()) {
+		if err != nil {
+			return nil, v.Failed("plan", err)
 		}
 		if len(plans.Options) == 100 {
 			break
 		}
-		plans.Options = append(plans.Options, option{Value: string(b.PlanID), Text: nameOf(b.PlanName) + ", " + count(int64(b.Available), "credit")})
+		plans.Options = append(plans.Options, page.Option{Value: string(b.PlanID), Text: page.NameOf(b.PlanName) + ", " + page.Count(int64(b.Available), "credit")})
 	}
-	if v.form.Get("plan") != "" {
-		plans.Value = v.form.Get("plan")
+	if v.Form.Get("plan") != "" {
+		plans.Value = v.Form.Get("plan")
 	}
-	if id := plans.Value; id != "" && !hasOption(plans.Options, id) {
-		plans.Options = append(plans.Options, option{Value: id, Text: id})
+	if id := plans.Value; id != "" && !page.HasOption(plans.Options, id) {
+		plans.Options = append(plans.Options, page.Option{Value: id, Text: id})
 	}
 	if len(plans.Options) == 0 {
 		plans.Hint, plans.Options = "The workspace holds none; type the id of a free plan.", nil
 	}
-	fields := []field{
+	fields := []page.Field{
 		plans,
 		{Name: "limit", Label: "Limit", Unit: "credits", Mode: "numeric", Hint: "The most that it may burn. Empty: all that there is.", Members: []string{"redemptionLimit"}},
 		{Name: "ends", Label: "Ends", Options: tokenLives, Members: []string{"expiresInSecs"}},
@@ -356,107 +360,110 @@ func askToken(v *visit) {
 	}
 	if purses := purseOptions(v, ""); len(purses) > 0 {
 		fields = append(fields,
-			field{
+			page.Field{
 				Name: "purse", Label: "Automatic top-up", Hint: "What buys the plan again when its credits run out.",
-				Options: append([]option{{Value: "", Text: "None"}}, purses...), Members: []string{"delegationConfig", "delegationId"},
+				Options: append([]page.Option{{Value: "", Text: "None"}}, purses...), Members: []string{"delegationConfig", "delegationId"},
 			},
-			field{Name: "orders", Label: "Most orders", Mode: "numeric", Hint: "How often it may buy the plan again. Empty: as often as the delegation pays.", Members: []string{"orderLimit"}},
+			page.Field{Name: "orders", Label: "Most orders", Mode: "numeric", Hint: "How often it may buy the plan again. Empty: as often as the delegation pays.", Members: []string{"orderLimit"}},
 		)
 	}
-	f := v.formOf("make", "Make the token", group{Fields: fields})
-	f.Cancel = v.to("tokens")
-	v.sheet("Make an access token", sheet{Lead: "The token is shown once, when it is made.", Forms: []*form{f}})
+	f := v.FormOf("make", "Make the token", page.Group{Fields: fields})
+	f.Cancel = v.To("tokens")
+	return v.Record("Make an access token", page.Record{Lead: "The token is shown once, when it is made.", Forms: []*page.Form{f}})
 }
 
-func makeToken(v *visit) {
-	v.finish(func() (outcome, error) {
+func makeToken(v *page.Context) (page.View, error) {
+	return v.Finish(func() (page.Outcome, error) {
 		life, err1 := seconds(v, "ends", tokenLives)
 		limit, err2 := number(v, "limit")
-		if err := together(err1, err2); err != nil {
-			return outcome{}, err
+		if err := page.Together(err1, err2); err != nil {
+			return page.Outcome{}, err
 		}
 		with := []client.TokenOption{client.WithExpiry(life)}
 		if limit > 0 {
 			with = append(with, client.WithRedemptionLimit(limit))
 		}
-		if id := v.text("agent"); id != "" {
+		if id := v.Text("agent"); id != "" {
 			with = append(with, client.WithAgent(toll.AgentID(id)))
 		}
-		if id := v.form.Get("purse"); id != "" {
+		if id := v.Form.Get("purse"); id != "" {
 			with = append(with, client.WithDelegation(id))
 		}
-		if text := v.text("orders"); text != "" {
+		if text := v.Text("orders"); text != "" {
 			n, err := strconv.ParseInt(text, 10, 32)
 			if err != nil {
-				return outcome{}, oneFault("orders", "must be a number of orders, 0 or more")
+				return page.Outcome{}, page.OneFault("orders", "must be a number of orders, 0 or more")
 			}
 			with = append(with, client.WithOrderLimit(n))
 		}
-		t, err := v.w.API.AccessToken(v.acting(), toll.PlanID(v.text("plan")), with...)
+		t, err := v.API.AccessToken(v.Acting(), toll.PlanID(v.Text("plan")), with...)
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
-		return outcome{
-			To: v.to("tokens", t.PermissionHash.String()), Done: "The access token is made.", Secret: &secret{"The access token", t.AccessToken},
+		return page.Outcome{
+			To: v.To("tokens", t.PermissionHash.String()), Done: "The access token is made.", Secret: &page.Secret{"The access token", t.AccessToken},
 		}, nil
 	})
 }
 
-// token returns the permission of the page. It has answered when ok is false.
-func token(v *visit) (p *toll.Permission, ok bool) {
-	hash, err := toll.ParseHash(v.param("token"))
+// token returns the permission of the page.
+func token(v *page.Context) (p *toll.Permission, err error) {
+	hash, err := toll.ParseHash(v.Param("token"))
 	if err == nil {
-		p, err = v.w.API.Permission(v.acting(), hash)
+		p, err = v.API.Permission(v.Acting(), hash)
 	}
-	return p, !v.failed("access token", err)
+	if err != nil {
+		return nil, v.Failed("access token", err)
+	}
+	return p, nil
 }
 
-func showToken(v *visit) {
-	p, ok := token(v)
-	if !ok {
-		return
+func showToken(v *page.Context) (page.View, error) {
+	p, err := token(v)
+	if err != nil {
+		return nil, err
 	}
-	s := sheet{Facts: []fact{
-		{"Id", cell{ID: p.PermissionHash.String()}}, {"State", cell{State: stateOf(p.Status)}},
-		{"Plan", cell{ID: string(p.PlanID), To: v.to("holdings", string(p.PlanID))}}, {"Good at", goodAt(v, p)},
-		{"Burned", cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {"Made", madeBy(v, p)}, {"Ends", cell{At: p.ExpiresAt.Time}},
+	s := page.Record{Facts: []page.Fact{
+		{"Id", page.Cell{ID: p.PermissionHash.String()}}, {"State", page.Cell{State: stateOf(p.Status)}},
+		{"Plan", page.Cell{ID: string(p.PlanID), To: v.To("holdings", string(p.PlanID))}}, {"Good at", goodAt(v, p)},
+		{"Burned", page.Cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {"Made", madeBy(v, p)}, {"Ends", page.Cell{At: p.ExpiresAt.Time}},
 	}}
 	if p.MaxCredits != nil && *p.MaxCredits > 0 {
-		s.Bars = []bar{{"Credits", int64(p.UsedCredits), int64(*p.MaxCredits), grouped(p.UsedCredits.String()) + " of " + grouped(p.MaxCredits.String())}}
+		s.Bars = []page.Bar{{"Credits", int64(p.UsedCredits), int64(*p.MaxCredits), page.Grouped(p.UsedCredits.String()) + " of " + page.Grouped(p.MaxCredits.String())}}
 	}
 	if p.DelegationID != nil {
-		s.Facts = append(s.Facts, fact{"Automatic top-up", cell{ID: *p.DelegationID, To: v.to("delegations", *p.DelegationID)}},
-			fact{"Orders made", cell{Number: strconv.FormatInt(p.UsedOrders, 10), Sub: ordersText(p.MaxOrders)}})
+		s.Facts = append(s.Facts, page.Fact{"Automatic top-up", page.Cell{ID: *p.DelegationID, To: v.To("delegations", *p.DelegationID)}},
+			page.Fact{"Orders made", page.Cell{Number: strconv.FormatInt(p.UsedOrders, 10), Sub: ordersText(p.MaxOrders)}})
 	}
-	t := &table{
-		Caption: "Settlements", Head: []column{{Text: "Time"}, {Text: "Request"}, {Text: "Transaction"}, {Text: "Credits", Num: true}},
-		Empty: &empty{Icon: "activity", Title: "Nothing burned yet", Text: "Each request that the token paid appears here."},
+	t := &page.Table{
+		Caption: "Settlements", Head: []page.Column{{Text: "Time"}, {Text: "Request"}, {Text: "Transaction"}, {Text: "Credits", Num: true}},
+		Empty: &page.Empty{Icon: "activity", Title: "Nothing burned yet", Text: "Each request that the token paid appears here."},
 	}
 	for _, u := range p.Transactions {
-		t.Rows = append(t.Rows, []cell{{At: u.CreatedAt.Time}, {ID: u.AgentRequestID, To: v.to("requests", u.AgentRequestID)}, {ID: u.Transaction.String()}, credits(u.CreditsRedeemed)})
+		t.Rows = append(t.Rows, []page.Cell{{At: u.CreatedAt.Time}, {ID: u.AgentRequestID, To: v.To("requests", u.AgentRequestID)}, {ID: u.Transaction.String()}, page.Credits(u.CreditsRedeemed)})
 	}
-	s.Parts = []part{{"Settlements", t}}
-	if p.Status == toll.StatusActive && v.person.Rights.Has(toll.RightSpend) {
-		s.Acts = []dialog{v.dangerOf("end", "Revoke", "The token is refused at once. Requests that are held now still settle.")}
+	s.Parts = []page.Part{{"Settlements", t}}
+	if p.Status == toll.StatusActive && v.Person.Rights.Has(toll.RightSpend) {
+		s.Acts = []page.Dialog{v.DangerOf("end", "Revoke", "The token is refused at once. Requests that are held now still settle.")}
 	}
-	v.sheet("Access token "+short(p.PermissionHash.String()), s)
+	return v.Record("Access token "+page.Short(p.PermissionHash.String()), s)
 }
 
-func goodAt(v *visit, p *toll.Permission) cell {
+func goodAt(v *page.Context, p *toll.Permission) page.Cell {
 	switch {
 	case p.AgentID != nil:
-		return cell{ID: string(*p.AgentID)}
+		return page.Cell{ID: string(*p.AgentID)}
 	case p.AllowedAgents != nil:
-		return cell{Text: count(int64(len(p.AllowedAgents)), "agent")}
+		return page.Cell{Text: page.Count(int64(len(p.AllowedAgents)), "agent")}
 	}
-	return cell{Text: "every agent of the plan"}
+	return page.Cell{Text: "every agent of the plan"}
 }
 
 // madeBy says when a token was made, and by which key.
-func madeBy(v *visit, p *toll.Permission) cell {
-	c := cell{At: p.CreatedAt.Time}
+func madeBy(v *page.Context, p *toll.Permission) page.Cell {
+	c := page.Cell{At: p.CreatedAt.Time}
 	if p.APIKeyID != nil {
-		if k, err := v.w.Auth.Key(v.ctx(), v.person.Address, *p.APIKeyID); err == nil {
+		if k, err := deps(v).Auth.Key(v.Ctx(), v.Person.Address, *p.APIKeyID); err == nil {
 			c.Sub = "by the API key " + plain.Name(nameOfKey(k))
 		}
 	}
@@ -467,27 +474,27 @@ func limitText(most *toll.Credits) string {
 	if most == nil {
 		return "no limit"
 	}
-	return "of at most " + grouped(most.String())
+	return "of at most " + page.Grouped(most.String())
 }
 
 func ordersText(most *int64) string {
 	if most == nil {
 		return "no limit of its own"
 	}
-	return "of at most " + grouped(strconv.FormatInt(*most, 10))
+	return "of at most " + page.Grouped(strconv.FormatInt(*most, 10))
 }
 
-func endToken(v *visit) {
-	p, ok := token(v)
-	if !ok {
-		return
+func endToken(v *page.Context) (page.View, error) {
+	p, err := token(v)
+	if err != nil {
+		return nil, err
 	}
-	v.finish(func() (outcome, error) {
-		if v.form.Get("act") != "end" {
-			return outcome{}, toll.NewError(toll.CodeBadRequest)
+	return v.Finish(func() (page.Outcome, error) {
+		if v.Form.Get("act") != "end" {
+			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		err := v.w.API.RevokePermission(v.acting(), p.PermissionHash)
-		return outcome{To: v.to("tokens", p.PermissionHash.String()), Done: "The access token is revoked."}, err
+		err := v.API.RevokePermission(v.Acting(), p.PermissionHash)
+		return page.Outcome{To: v.To("tokens", p.PermissionHash.String()), Done: "The access token is revoked."}, err
 	})
 }
 
@@ -514,15 +521,15 @@ var exports = map[string]struct {
 }
 
 // file leads to a list as a file, for people who may have it.
-func file(v *visit, list string, q url.Values) []link {
-	if !v.person.Rights.Has(exports[list].right) {
+func file(v *page.Context, list string, q url.Values) []page.Link {
+	if !v.Person.Rights.Has(exports[list].right) {
 		return nil
 	}
 	text := "Export"
 	if list == "refusals" || list == "subscribers" {
 		text += " " + strings.ToLower(exports[list].title) // on a page of more than that
 	}
-	to := v.to("export", list)
+	to := v.To("export", list)
 	if len(q) > 0 {
 		to += "?" + q.Encode()
 	}
@@ -531,25 +538,24 @@ func file(v *visit, list string, q url.Values) []link {
 		q = url.Values{}
 	}
 	q.Set("format", "ndjson")
-	return []link{{Text: text, Menu: []link{{Text: "CSV, for a spreadsheet", To: to}, {Text: "NDJSON, for programs", To: v.to("export", list) + "?" + q.Encode()}}}}
+	return []page.Link{{Text: text, Menu: []page.Link{{Text: "CSV, for a spreadsheet", To: to}, {Text: "NDJSON, for programs", To: v.To("export", list) + "?" + q.Encode()}}}}
 }
 
 // exportPages hand out lists as files.
-func exportPages() []areaPage {
-	return []areaPage{{Path: "/export/{list}", Template: "sheet", Right: toll.RightRead, Get: export}}
+func exportPages() []page.Area {
+	return []page.Area{{Path: "/export/{list}", Template: "sheet", Right: toll.RightRead, Get: export}}
 }
 
 // export passes a file of the API on, as it is written.
-func export(v *visit) {
-	of, ok := exports[v.param("list")]
+func export(v *page.Context) (page.View, error) {
+	of, ok := exports[v.Param("list")]
 	if !ok {
-		v.missing("list")
-		return
+		return nil, v.Missing("list")
 	}
-	if !v.hasRight(of.right) {
-		return
+	if err := v.HasRight(of.right); err != nil {
+		return nil, err
 	}
-	q := v.r.URL.Query()
+	q := v.R.URL.Query()
 	if q.Get("format") != "ndjson" {
 		q.Set("format", "csv")
 	}
@@ -558,11 +564,10 @@ func export(v *visit) {
 		path = fmt.Sprintf(path, url.PathEscape(q.Get(of.field)))
 		q.Del(of.field)
 	}
-	r, err := http.NewRequestWithContext(v.acting(), http.MethodGet, v.w.PublicURL+"/api/v1"+path+"?"+q.Encode(), http.NoBody)
+	r, err := http.NewRequestWithContext(v.Acting(), http.MethodGet, v.PublicURL+"/api/v1"+path+"?"+q.Encode(), http.NoBody)
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
-	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), v.r.RemoteAddr
-	v.w.Handler.ServeHTTP(v.rw, r)
+	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), v.R.RemoteAddr
+	return page.Stream(func() { v.Handler.ServeHTTP(v.W, r) }), nil
 }

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // Cards is the card rail as persons meet it.
@@ -97,77 +99,70 @@ func leaveTo(address string) *leave {
 	if address == "" || err != nil {
 		return nil
 	}
-	return &leave{URL: address, Host: addressText(u.Host)}
+	return &leave{URL: address, Host: page.AddressText(u.Host)}
 }
 
 // linked opens the signed link of a page of an order. Every other link, that of another order or
-// use, an ended one, and one of an order that is not here get the same answer. nil: the answer was
-// written.
-func linked(v *visit, use rail.Use) *store.Order {
-	refuse := func() *store.Order {
-		m := message{Text: "This link is wrong, or it has ended.", Fault: true, Next: startAgain}
-		v.show(http.StatusNotFound, "message", shown{Title: titleMissing, Body: m}, "")
-		return nil
+// use, an ended one, and one of an order that is not here get the same answer.
+func linked(v *page.Context, use rail.Use) (*store.Order, error) {
+	refuse := func() (*store.Order, error) {
+		m := page.Message{Text: "This link is wrong, or it has ended.", Fault: true, Next: page.StartOver}
+		return nil, page.Instead(v.Show(http.StatusNotFound, "message", page.Layout{Title: page.TitleMissing, Body: m}, ""))
 	}
-	if v.w.Cards == nil {
-		noCards(v)
-		return nil
+	if deps(v).Cards == nil {
+		return nil, noCards(v)
 	}
-	text := v.r.URL.Query().Get("t")
+	text := v.R.URL.Query().Get("t")
 	if text == "" || len(text) > maxLink {
 		return refuse()
 	}
-	owner, id, ends, err := v.w.Auth.OpenLink(string(use), text)
+	owner, id, ends, err := deps(v).Auth.OpenLink(string(use), text)
 	if err != nil && toll.AsError(err).Code == toll.CodeDatabaseUnavailable {
-		v.fail(err)
-		return nil
+		return nil, err
 	}
-	now := v.w.Machine // by which the processor ends its pages, whatever the clock of a sandbox says
+	now := v.Machine // by which the processor ends its pages, whatever the clock of a sandbox says
 	if use == rail.UseAgain {
-		now = v.w.Clock
+		now = v.Clock
 	}
-	if err != nil || v.r.URL.Path != use.Path(id) || !now().Before(ends) {
+	if err != nil || v.R.URL.Path != use.Path(id) || !now().Before(ends) {
 		return refuse()
 	}
-	o, err := store.OrderByID(v.ctx(), v.w.Store, id)
+	o, err := store.OrderByID(v.Ctx(), deps(v).Store, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && o.Subscriber != owner {
 		return refuse()
 	}
-	if err != nil {
-		v.fail(err)
-		return nil
-	}
-	return o
+	return o, err
 }
 
 // noCards answers that the service has no card rail.
-func noCards(v *visit) {
-	v.refuse(http.StatusFailedDependency, toll.NewError(toll.CodeCardOff).Text())
+func noCards(v *page.Context) error {
+	return v.Refuse(http.StatusFailedDependency, toll.NewError(toll.CodeCardOff).Text())
 }
 
 // CheckoutPage is GET and POST /checkout/{orderId}: a person reads an order and goes on to the page
 // of the processor, or pays in a frame. Its link is the only credential, and is good for this order
 // alone. The form asks for the page of the processor in the place of the frame, which is over then.
 func (w *Web) CheckoutPage() http.Handler {
-	return w.page(func(v *visit) {
-		if o := linked(v, rail.UsePage); o != nil {
-			showOrder(v, o)
+	return w.page(func(v *page.Context) (page.View, error) {
+		o, err := linked(v, rail.UsePage)
+		if err != nil {
+			return nil, err
 		}
-	}, func(v *visit) {
-		o := linked(v, rail.UsePage)
-		if o == nil {
-			return
+		return showOrder(v, o)
+	}, func(v *page.Context) (page.View, error) {
+		o, err := linked(v, rail.UsePage)
+		if err != nil {
+			return nil, err
 		}
 		if o.Open {
-			if !mayAsk(v, o.Subscriber) {
-				return
+			if err := mayAsk(v, o.Subscriber); err != nil {
+				return nil, err
 			}
-			if _, err := w.Cards.Page(v.ctx(), o.ID, true); err != nil && !isAway(err) {
-				v.fail(err)
-				return
+			if _, err := w.Cards.Page(v.Ctx(), o.ID, true); err != nil && !isAway(err) {
+				return nil, err
 			}
 		}
-		v.redirect(http.StatusSeeOther, ownLink(v))
+		return v.Redirect(http.StatusSeeOther, ownLink(v))
 	})
 }
 
@@ -178,69 +173,72 @@ func (w *Web) CheckoutPage() http.Handler {
 // chose, once the order is paid. Every other one gets a link, so that whoever makes an order cannot
 // send others on in our name.
 func (w *Web) CheckoutDone() http.Handler {
-	return w.page(func(v *visit) {
-		if o := linked(v, rail.UseDone); o != nil {
-			showDone(v, o)
+	return w.page(func(v *page.Context) (page.View, error) {
+		o, err := linked(v, rail.UseDone)
+		if err != nil {
+			return nil, err
 		}
-	}, func(v *visit) { v.refuse(http.StatusMethodNotAllowed, "This page has no form.") })
+		return showDone(v, o)
+	}, func(v *page.Context) (page.View, error) {
+		return nil, v.Refuse(http.StatusMethodNotAllowed, "This page has no form.")
+	})
 }
 
 // CheckoutAgain is GET and POST /checkout/{orderId}/again: a new order in the place of one whose
 // owner had to confirm it. A repeat leads to the same page.
 func (w *Web) CheckoutAgain() http.Handler {
-	return w.page(func(v *visit) {
-		if o := linked(v, rail.UseAgain); o != nil {
-			render(v, o, func(p *checkoutPage) { p.State = orderAgain }, nil)
+	return w.page(func(v *page.Context) (page.View, error) {
+		o, err := linked(v, rail.UseAgain)
+		if err != nil {
+			return nil, err
 		}
-	}, func(v *visit) {
-		if o := linked(v, rail.UseAgain); o != nil {
-			replace(v, o)
+		return render(v, o, func(p *checkoutPage) { p.State = orderAgain }, nil)
+	}, func(v *page.Context) (page.View, error) {
+		o, err := linked(v, rail.UseAgain)
+		if err != nil {
+			return nil, err
 		}
+		return replace(v, o)
 	})
 }
 
 // replace makes an order in the place of a failed one, and leads to its page.
-func replace(v *visit, o *store.Order) {
-	c, err := v.w.Checkout.Replace(v.ctx(), o.Subscriber, o.ID, rail.SessionInput{Hosted: true}, againWait)
+func replace(v *page.Context, o *store.Order) (page.View, error) {
+	c, err := deps(v).Checkout.Replace(v.Ctx(), o.Subscriber, o.ID, rail.SessionInput{Hosted: true}, againWait)
 	if err != nil && toll.AsError(err).Code == toll.CodeRecordChanged {
-		v.refuse(http.StatusConflict, "The plan has another price or other credits by now. Nothing was paid.")
-		return
+		return nil, v.Refuse(http.StatusConflict, "The plan has another price or other credits by now. Nothing was paid.")
 	}
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
 	if c.Result.URL == "" { // it is decided
-		if o, err = store.OrderByID(v.ctx(), v.w.Store, c.OrderID); err != nil {
-			v.fail(err)
-			return
+		if o, err = store.OrderByID(v.Ctx(), deps(v).Store, c.OrderID); err != nil {
+			return nil, err
 		}
-		render(v, o, decided(v, o), nil)
-		return
+		return render(v, o, decided(v, o), nil)
 	}
-	page, err := url.Parse(c.Result.URL)
+	body, err := url.Parse(c.Result.URL)
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
-	v.redirect(http.StatusSeeOther, page.RequestURI()) // ours, whatever the public address is
+	return v.Redirect(http.StatusSeeOther, body.RequestURI()) // ours, whatever the public address is
 }
 
 // ownLink is the path and query of this page.
-func ownLink(v *visit) string {
-	return v.r.URL.Path + "?" + url.Values{"t": {v.r.URL.Query().Get("t")}}.Encode()
+func ownLink(v *page.Context) string {
+	return v.R.URL.Path + "?" + url.Values{"t": {v.R.URL.Query().Get("t")}}.Encode()
 }
 
 // showOrder shows an order to whom has the link of its page.
-func showOrder(v *visit, o *store.Order) {
-	o, to, away := ask(v, o)
-	if o == nil {
-		return
+func showOrder(v *page.Context, o *store.Order) (page.View, error) {
+	o, to, away, err := ask(v, o)
+	if err != nil {
+		return nil, err
 	}
 	if o.Open {
 		see(v, rail.UsePage.Path(o.ID), seenTime)
 	}
-	var frame *embedded
+	var frame *page.Embedded
 	set := decided(v, o)
 	switch {
 	case set != nil:
@@ -253,37 +251,34 @@ func showOrder(v *visit, o *store.Order) {
 	default:
 		set = func(p *checkoutPage) { p.State = orderWaiting }
 	}
-	render(v, o, set, frame)
+	return render(v, o, set, frame)
 }
 
 // showDone shows what became of an order.
-func showDone(v *visit, o *store.Order) {
-	o, to, away := ask(v, o)
-	if o == nil {
-		return
+func showDone(v *page.Context, o *store.Order) (page.View, error) {
+	o, to, away, err := ask(v, o)
+	if err != nil {
+		return nil, err
 	}
 	set := decided(v, o)
 	switch {
 	case set != nil:
 		next, err := nextOf(o)
 		if err != nil {
-			v.fail(err)
-			return
+			return nil, err
 		}
-		if _, err := v.r.Cookie(seenCookie); err == nil && next != nil && o.Status != toll.OrderFailed {
+		if _, err := v.R.Cookie(seenCookie); err == nil && next != nil && o.Status != toll.OrderFailed {
 			see(v, rail.UsePage.Path(o.ID), -time.Second) // once: the back button gets a link
-			v.redirect(http.StatusSeeOther, next.URL)
-			return
+			return v.Redirect(http.StatusSeeOther, next.URL)
 		}
 	case away:
 		set = func(p *checkoutPage) { p.State = orderAway }
 	case to == rail.Shown{}:
 		set = func(p *checkoutPage) { p.State = orderWaiting }
 	default:
-		payment, err := v.w.Cards.Payment(v.ctx(), v.w.Store, o.ID)
+		payment, err := deps(v).Cards.Payment(v.Ctx(), deps(v).Store, o.ID)
 		if err != nil {
-			v.fail(err)
-			return
+			return nil, err
 		}
 		set = func(p *checkoutPage) {
 			p.State = orderUnpaid
@@ -292,45 +287,43 @@ func showDone(v *visit, o *store.Order) {
 			}
 		}
 	}
-	render(v, o, set, nil)
+	return render(v, o, set, nil)
 }
 
 // ask has the rail ask the processor about an open order, and returns the order as it is then, and
-// how it is paid. A nil order: the answer was written.
-func ask(v *visit, o *store.Order) (now *store.Order, to rail.Shown, away bool) {
+// how it is paid.
+func ask(v *page.Context, o *store.Order) (now *store.Order, to rail.Shown, away bool, err error) {
 	if !o.Open {
-		return o, to, false
+		return o, to, false, nil
 	}
-	if !mayAsk(v, o.Subscriber) {
-		return nil, to, false
+	if err := mayAsk(v, o.Subscriber); err != nil {
+		return nil, to, false, err
 	}
-	to, err := v.w.Cards.Page(v.ctx(), o.ID, false)
+	to, err = deps(v).Cards.Page(v.Ctx(), o.ID, false)
 	if away = isAway(err); err == nil || away {
-		o, err = store.OrderByID(v.ctx(), v.w.Store, o.ID)
+		o, err = store.OrderByID(v.Ctx(), deps(v).Store, o.ID)
 	}
 	if err != nil {
-		v.fail(err)
-		return nil, rail.Shown{}, false
+		return nil, rail.Shown{}, false, err
 	}
-	return o, to, away
+	return o, to, away, nil
 }
 
-// mayAsk counts a question to the processor for an account. When there were too many, the answer was
-// written.
-func mayAsk(v *visit, owner toll.Address) bool {
-	r := v.w.looks.Take(owner, 1, time.Since(v.w.began))
+// mayAsk counts a question to the processor for an account. Errors: too many of them.
+func mayAsk(v *page.Context, owner toll.Address) error {
+	r := deps(v).looks.Take(owner, 1, time.Since(deps(v).began))
 	if !r.OK {
 		e := toll.Errorf(toll.CodeRateLimited, "Pages of this account were opened too often.")
 		e.RetryAfterSecs = int((r.Retry + time.Second - 1) / time.Second)
-		tooMany(v, e)
+		return tooMany(v, e)
 	}
-	return r.OK
+	return nil
 }
 
 // tooMany refuses what was done too often.
-func tooMany(v *visit, e *toll.Error) {
-	v.rw.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
-	v.refuseNext(http.StatusTooManyRequests, e.Text(), "Wait, and then try again.")
+func tooMany(v *page.Context, e *toll.Error) error {
+	v.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
+	return v.RefuseNext(http.StatusTooManyRequests, e.Text(), "Wait, and then try again.")
 }
 
 func isAway(err error) bool {
@@ -338,15 +331,14 @@ func isAway(err error) bool {
 }
 
 // see marks the browser for the pages below a path, or takes the mark away when age is negative.
-func see(v *visit, path string, age time.Duration) {
-	http.SetCookie(v.rw, &http.Cookie{
-		Name: seenCookie, Value: "1", Path: path, MaxAge: int(age / time.Second), HttpOnly: true,
-		Secure: v.w.sessions.Cookie.Secure, SameSite: http.SameSiteLaxMode,
-	})
+func see(v *page.Context, path string, age time.Duration) {
+	c := v.Sessions.CookieBeside("")
+	c.Name, c.Value, c.Path, c.MaxAge = seenCookie, "1", path, int(age/time.Second)
+	http.SetCookie(v.W, c)
 }
 
 // decided says how an order is shown whose outcome is known, nil while it is not.
-func decided(v *visit, o *store.Order) func(*checkoutPage) {
+func decided(v *page.Context, o *store.Order) func(*checkoutPage) {
 	switch o.Status {
 	case toll.OrderConfirmed, toll.OrderFinal:
 		return func(p *checkoutPage) { p.State = orderPaid }
@@ -372,21 +364,19 @@ func nextOf(o *store.Order) (*leave, error) {
 }
 
 // render shows the page of an order, with a frame of the processor when frame is not nil.
-func render(v *visit, o *store.Order, set func(*checkoutPage), frame *embedded) {
-	plan, err := store.PlanByID(v.ctx(), v.w.Store, o.Plan)
+func render(v *page.Context, o *store.Order, set func(*checkoutPage), frame *page.Embedded) (page.View, error) {
+	plan, err := store.PlanByID(v.Ctx(), deps(v).Store, o.Plan)
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
 	next, err := nextOf(o)
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
 	p := &checkoutPage{
 		Name: cmp.Or(plain.Name(plan.Metadata.Name), "without a name"), Buys: grants(plan, o.Credits), Seller: plan.Owner, OrderID: o.ID,
 		Price: toll.FormatAmount(o.Amount, plan.Price.Decimals()) + " " + strings.ToUpper(plan.Price.CurrencyName()),
-		Test:  v.w.Environment != toll.Live, Link: ownLink(v), Next: next,
+		Test:  v.Environment != toll.Live, Link: ownLink(v), Next: next,
 	}
 	set(p)
 	title := orderTitles[p.State]
@@ -398,12 +388,12 @@ func render(v *visit, o *store.Order, set func(*checkoutPage), frame *embedded) 
 	status := http.StatusOK
 	switch p.State {
 	case orderWaiting:
-		v.rw.Header().Set("Refresh", retryPage)
+		v.W.Header().Set("Refresh", retryPage)
 	case orderAway:
 		status = http.StatusServiceUnavailable
-		v.rw.Header().Set("Retry-After", retryPage)
+		v.W.Header().Set("Retry-After", retryPage)
 	}
-	v.show(status, "checkout", shown{Title: title, Body: p, Embedded: frame}, "")
+	return v.Show(status, "checkout", page.Layout{Title: title, Body: p, Embedded: frame}, "")
 }
 
 // wentBack says what went back of a paid order, and which title its page has for that; "" for the
@@ -432,33 +422,23 @@ func wentBack(o *store.Order, price, currency string) (back []string, title stri
 	return back, title
 }
 
-// embedded is a form of the processor in a frame of a page of ours.
-type embedded struct {
-	Secret, Key string
-	Source      string // address of the script of the processor
-	hosts       hosts
-}
-
-// hosts are the origins that a frame of the processor needs, as the policy of a page names them.
-type hosts struct{ script, frame, connect, img string }
-
 // stripeScript is the origin of the script of Stripe, and stripeHosts what its frame needs by
 // https://docs.stripe.com/security/guide.
 const stripeScript = "https://js.stripe.com"
 
-var stripeHosts = hosts{
-	script:  "https://js.stripe.com https://*.js.stripe.com https://checkout.stripe.com",
-	frame:   "https://js.stripe.com https://*.js.stripe.com https://checkout.stripe.com https://hooks.stripe.com",
-	connect: "https://api.stripe.com https://checkout.stripe.com",
-	img:     "https://*.stripe.com",
+var stripeHosts = page.Hosts{
+	Script:  "https://js.stripe.com https://*.js.stripe.com https://checkout.stripe.com",
+	Frame:   "https://js.stripe.com https://*.js.stripe.com https://checkout.stripe.com https://hooks.stripe.com",
+	Connect: "https://api.stripe.com https://checkout.stripe.com",
+	Img:     "https://*.stripe.com",
 }
 
 // frameOf returns the frame of a page of the processor: Stripe's, or that of a double, which has one
 // origin.
-func frameOf(to rail.Shown) *embedded {
-	e := &embedded{Secret: to.ClientSecret, Key: to.PublishableKey, Source: to.Script, hosts: stripeHosts}
+func frameOf(to rail.Shown) *page.Embedded {
+	e := &page.Embedded{Secret: to.ClientSecret, Key: to.PublishableKey, Source: to.Script, Hosts: stripeHosts}
 	if origin := originOf(to.Script); origin != stripeScript {
-		e.hosts = hosts{script: origin, frame: origin, connect: origin, img: origin}
+		e.Hosts = page.Hosts{Script: origin, Frame: origin, Connect: origin, Img: origin}
 	}
 	return e
 }
@@ -470,4 +450,104 @@ func originOf(address string) string {
 		return ""
 	}
 	return u.Scheme + "://" + u.Host
+}
+
+// formEnroll is the first word of what the ticket of that form says.
+const formEnroll = "enroll"
+
+// enrollPage is the form that begins an enrolment, and what became of the last one.
+type enrollPage struct {
+	Test   bool   // no money moves
+	Ticket string // "": there is no form
+	Card   string // that was enrolled; "" for none
+	ID     string // of Card
+	Open   bool   // the last enrolment has no card yet
+	Link   string // path and query of this page
+	Page   string // address of the page of the processor, where the browser goes next
+}
+
+// Enroll is GET and POST /cards/enroll: a person who signed in goes to the page of the processor to
+// have a card saved, and comes back with the id of the enrolment, which tells nothing (T79): the rail
+// asks the processor.
+func (w *Web) Enroll() http.Handler {
+	return w.page(func(v *page.Context) (page.View, error) {
+		if err := mayEnroll(v); err != nil {
+			return nil, err
+		}
+		if id := v.R.URL.Query().Get("setup"); id != "" {
+			return showEnrolled(v, id)
+		}
+		return askEnroll(v, http.StatusOK, "")
+	}, func(v *page.Context) (page.View, error) {
+		v.At = page.PathEnroll
+		if err := mayEnroll(v); err != nil {
+			return nil, err
+		}
+		if !v.Holds(v.Form.Get("ticket"), formEnroll) {
+			return askEnroll(v, http.StatusForbidden, "The form is not one of this session. Send it once more.")
+		}
+		_, content, err := w.Cards.Enroll(v.Ctx(), v.Person.Address, w.Source(v.R), v.Origin()+page.PathEnroll)
+		if e := toll.AsError(err); err != nil && e.HTTPStatus() == http.StatusTooManyRequests {
+			return nil, tooMany(v, e)
+		}
+		if err != nil {
+			return nil, err
+		}
+		// A redirect would have to be within form-action, and the page may be at a host of the operator.
+		body := enrollPage{Test: w.Environment != toll.Live, Page: content}
+		return v.Show(http.StatusOK, "enroll", page.Layout{Title: "The card page opens", Body: body, Refresh: content}, "")
+	})
+}
+
+// mayEnroll returns nil for a person who may enrol cards.
+func mayEnroll(v *page.Context) error {
+	switch {
+	case deps(v).Cards == nil:
+		return noCards(v)
+	case v.Person == nil:
+		return page.Instead(askSignIn(v, http.StatusOK, "Sign in to enrol a card.", v.Here(), ""))
+	case !v.Person.Rights.Has(toll.RightSpend):
+		return v.RefuseNext(http.StatusForbidden, auth.Lacks(toll.RightSpend).Text(), "Sign out, and sign in with an API key that has it.")
+	}
+	return nil
+}
+
+func askEnroll(v *page.Context, status int, fault string) (page.View, error) {
+	body := enrollPage{Test: v.Environment != toll.Live, Ticket: v.Ticket(formEnroll)}
+	return v.Show(status, "enroll", page.Layout{Title: "Enrol a card", Fault: fault, Body: body}, "")
+}
+
+// showEnrolled shows what became of an enrolment of the person.
+func showEnrolled(v *page.Context, id string) (page.View, error) {
+	if err := mayAsk(v, v.Person.Address); err != nil {
+		return nil, err
+	}
+	method, failure, err := deps(v).Cards.Enrolled(v.Ctx(), v.Person.Address, id)
+	if err != nil {
+		return nil, err
+	}
+	body := enrollPage{Test: v.Environment != toll.Live, Link: v.Here()}
+	title := "The card is enrolled"
+	switch {
+	case method != "":
+		m, err := store.PaymentMethodByID(v.Ctx(), deps(v).Store, v.Person.Address, method)
+		if err != nil {
+			return nil, err
+		}
+		body.ID, body.Card = m.ID, cardText(m)
+	case failure != "":
+		title, body.Ticket = "No card is enrolled", v.Ticket(formEnroll)
+	default:
+		title, body.Open, body.Ticket = "No card is enrolled yet", true, v.Ticket(formEnroll)
+	}
+	return v.Show(http.StatusOK, "enroll", page.Layout{Title: title, Fault: failure, Body: body}, "")
+}
+
+// cardText is a card as its owner knows it.
+func cardText(m *store.PaymentMethod) string {
+	text := plain.Name(m.Brand) + " card ending in " + plain.Name(m.Last4)
+	if m.ExpMonth > 0 {
+		text += ", valid until " + strconv.FormatInt(100+m.ExpMonth, 10)[1:] + "/" + strconv.FormatInt(m.ExpYear, 10)
+	}
+	return text
 }

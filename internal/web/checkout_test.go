@@ -7,12 +7,13 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // A page with a frame of the processor names the hosts of Stripe, or the one origin of a double, and
 // nothing wider.
 func TestFrameOf(t *testing.T) {
-	for script, want := range map[string]hosts{
+	for script, want := range map[string]page.Hosts{
 		"https://js.stripe.com/dahlia/stripe.js": stripeHosts,
 		"http://127.0.0.1:8403/dahlia/stripe.js": {"http://127.0.0.1:8403", "http://127.0.0.1:8403", "http://127.0.0.1:8403", "http://127.0.0.1:8403"},
 		"https://js.stripe.com.evil.example/dahlia/stripe.js": {
@@ -20,7 +21,7 @@ func TestFrameOf(t *testing.T) {
 		},
 	} {
 		e := frameOf(rail.Shown{ClientSecret: "cs_1_secret_1", PublishableKey: "pk_test_1", Script: script})
-		if e.hosts != want || e.Secret != "cs_1_secret_1" || e.Key != "pk_test_1" || e.Source != script {
+		if e.Hosts != want || e.Secret != "cs_1_secret_1" || e.Key != "pk_test_1" || e.Source != script {
 			t.Errorf("%s: %+v", script, e)
 		}
 	}

@@ -13,7 +13,11 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/oauth"
+	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/internal/web/session"
 )
 
 // formConsent is the first word of what the ticket of that form says.
@@ -203,137 +207,118 @@ type consentForm struct {
 	Ticket    string
 }
 
-func showConsent(v *visit, status int, a *asked, c choice, fault string) {
-	f := consentForm{asked: a, Choice: c, Lifetimes: lifetimes, Ticket: v.ticket(a.says()...)}
-	v.show(status, "consent", shown{Title: "Let a program in?", Fault: fault, Body: f}, a.leads)
+func showConsent(v *page.Context, status int, a *asked, c choice, fault string) (page.View, error) {
+	f := consentForm{asked: a, Choice: c, Lifetimes: lifetimes, Ticket: v.Ticket(a.says()...)}
+	return v.Show(status, "consent", page.Layout{Title: "Let a program in?", Fault: fault, Body: f}, a.leads)
 }
 
 // Authorize is GET and POST /oauth/authorize (RFC 6749, section 3.1).
 func (w *Web) Authorize() http.Handler {
 	return w.page(
-		func(v *visit) { authorize(v, v.r.URL.RawQuery) },
-		func(v *visit) { authorize(v, v.form.Get("request")) },
+		func(v *page.Context) (page.View, error) { return authorize(v, v.R.URL.RawQuery) },
+		func(v *page.Context) (page.View, error) { return authorize(v, v.Form.Get("request")) },
 	)
 }
 
 // authorize answers a request to be let in. What it says is read again when the form comes back.
-func authorize(v *visit, request string) {
-	v.at = place(PathAuthorize + "?" + request)
+func authorize(v *page.Context, request string) (page.View, error) {
+	v.At = page.LocalPath(page.PathAuthorize + "?" + request)
 	q, err := url.ParseQuery(request)
-	if err != nil || v.at == "" {
-		v.refuse(http.StatusBadRequest, "The request could not be read.")
-		return
+	if err != nil || v.At == "" {
+		return nil, v.Refuse(http.StatusBadRequest, "The request could not be read.")
 	}
-	auth, err := v.w.OAuth.Authorize(v.w.OAuth.From(v.r), q)
+	auth, err := deps(v).OAuth.Authorize(deps(v).OAuth.From(v.R), q)
 	var shown *oauth.PageError
 	var back *oauth.RedirectError
 	switch {
 	case errors.As(err, &shown):
-		v.refuse(http.StatusBadRequest, shown.Error())
-		return
+		return nil, v.Refuse(http.StatusBadRequest, shown.Error())
 	case errors.As(err, &back):
-		refuseProgram(v, back)
-		return
+		return refuseProgram(v, back)
 	case err != nil:
-		v.fail(err)
-		return
+		return nil, err
 	}
-	if !v.w.fresh(v.person) {
-		askSignIn(v, http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", v.at, "")
-		return
+	if !v.Sessions.Recent(v.Person) {
+		return askSignIn(v, http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", v.At, "")
 	}
-	a, err := asksFor(v, v.ctx(), request, auth)
+	a, err := asksFor(v, v.Ctx(), request, auth)
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
-	if v.r.Method != http.MethodPost {
-		if err := v.w.OAuth.Shown(v.ctx(), auth, v.person.Address); err != nil {
-			v.fail(err)
-			return
+	if v.R.Method != http.MethodPost {
+		if err := deps(v).OAuth.Shown(v.Ctx(), auth, v.Person.Address); err != nil {
+			return nil, err
 		}
-		showConsent(v, http.StatusOK, a, a.suggested(), "")
-		return
+		return showConsent(v, http.StatusOK, a, a.suggested(), "")
 	}
-	decide(v, a,
-		func(c oauth.Choice) (string, error) { return v.w.OAuth.Approve(v.ctx(), auth, v.person.Caller, c) },
-		func() (string, error) { return v.w.OAuth.Deny(auth), nil },
-		func(to string) { leaveFor(v, to, auth.RedirectHost) },
-		func() (*asked, error) { return asksFor(v, v.ctx(), request, auth) },
+	return decide(v, a,
+		func(c oauth.Choice) (string, error) { return deps(v).OAuth.Approve(v.Ctx(), auth, v.Person.Caller, c) },
+		func() (string, error) { return deps(v).OAuth.Deny(auth), nil },
+		func(to string) (page.View, error) { return leaveFor(v, to, auth.RedirectHost) },
+		func() (*asked, error) { return asksFor(v, v.Ctx(), request, auth) },
 	)
 }
 
 // refuseProgram answers a request that is refused to its program: the browser goes to this computer at once, and elsewhere when
 // the person has read where that is. What is no fault of the program is not told to it there: the person opens the page again.
-func refuseProgram(v *visit, back *oauth.RedirectError) {
+func refuseProgram(v *page.Context, back *oauth.RedirectError) (page.View, error) {
 	switch {
-	case back.Local && v.r.Method == http.MethodPost:
-		leaveFor(v, back.URL, back.Host)
-		return
+	case back.Local && v.R.Method == http.MethodPost:
+		return leaveFor(v, back.URL, back.Host)
 	case back.Local:
-		v.redirect(http.StatusFound, back.URL)
-		return
+		return v.Redirect(http.StatusFound, back.URL)
 	}
 	if back.Status >= http.StatusInternalServerError {
-		v.unable(back.Status)
-		return
+		return nil, page.Unable(back.Status)
 	}
-	m := message{
+	m := page.Message{
 		Text: "The request of the program is refused: " + back.Text, Fault: true,
 		Next: "Nobody has checked who is at the address below. Go there only if you came from there.",
 		// Nothing that a browser runs can be registered ([toll.ValidRedirect]).
-		To: template.URL(back.URL), Host: addressText(back.Host),
+		To: template.URL(back.URL), Host: page.AddressText(back.Host),
 	}
-	v.show(back.Status, "message", shown{Title: titleRefused, Body: m}, "")
+	return v.Show(back.Status, "message", page.Layout{Title: page.TitleRefused, Body: m}, "")
 }
 
 // decide acts on a form that came back, once: the same form again gets the same answer.
-func decide(v *visit,
-	a *asked, yes func(oauth.Choice) (string, error), no func() (string, error), done func(answer string), again func() (*asked, error),
-) {
-	c := choiceIn(v.form)
-	ticket := v.form.Get("ticket")
-	if !v.holds(ticket, a.says()...) {
-		showConsent(v, http.StatusForbidden, a, c, "This is not the form that you were shown: what is asked for has changed since, or you signed in again. Read it once more.")
-		return
+func decide(v *page.Context,
+	a *asked, yes func(oauth.Choice) (string, error), no func() (string, error), done func(answer string) (page.View, error), again func() (*asked, error),
+) (page.View, error) {
+	c := choiceIn(v.Form)
+	ticket := v.Form.Get("ticket")
+	if !v.Holds(ticket, a.says()...) {
+		return showConsent(v, http.StatusForbidden, a, c, "This is not the form that you were shown: what is asked for has changed since, or you signed in again. Read it once more.")
 	}
-	if v.form.Get("order") != "" {
-		order(v, a, c, a.Back, again)
-		return
+	if v.Form.Get("order") != "" {
+		return order(v, a, c, a.Back, again)
 	}
 	var act func() (string, error)
-	switch v.form.Get("decision") {
+	switch v.Form.Get("decision") {
 	case deny:
 		act = no
 	case approve:
-		chosen, fault, err := v.w.read(v.ctx(), v.person.Address, a, c)
+		chosen, fault, err := deps(v).read(v.Ctx(), v.Person.Address, a, c)
 		if err != nil {
-			v.fail(err)
-			return
+			return nil, err
 		}
 		if fault != "" {
-			showConsent(v, http.StatusBadRequest, a, c, fault)
-			return
+			return showConsent(v, http.StatusBadRequest, a, c, fault)
 		}
 		act = func() (string, error) { return yes(chosen) }
 	default:
-		showConsent(v, http.StatusBadRequest, a, c, "Allow it or refuse it.")
-		return
+		return showConsent(v, http.StatusBadRequest, a, c, "Allow it or refuse it.")
 	}
-	answer, err := v.w.once(v.ctx(), ticket, act)
-	if errors.Is(err, errAnswered) {
-		v.refuse(http.StatusConflict, "This form was answered before.")
-		return
+	answer, err := v.Sessions.Once(v.Ctx(), ticket, act)
+	if errors.Is(err, session.ErrAnswered) {
+		return nil, v.Refuse(http.StatusConflict, "This form was answered before.")
 	}
 	if e := toll.AsError(err); err != nil && e.HTTPStatus() < http.StatusInternalServerError {
-		showConsent(v, e.HTTPStatus(), a, c, e.Text())
-		return
+		return showConsent(v, e.HTTPStatus(), a, c, e.Text())
 	}
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
-	done(answer)
+	return done(answer)
 }
 
 // leadsTo returns where the browser may go right after the form, as a source of the policy: only to a scheme of a program. See
@@ -351,11 +336,230 @@ func isWeb(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "http" }
 // leaveFor sends the browser to an address outside after a form. A browser holds a redirect to the form-action of the page, and so
 // would the redirects of the other site be; a page that leads on is held to neither. Schemes of programs get the redirect: browsers
 // open a program only after an act of the person.
-func leaveFor(v *visit, to, host string) {
+func leaveFor(v *page.Context, to, host string) (page.View, error) {
 	if u, err := url.Parse(to); err != nil || !isWeb(u) {
-		v.redirect(http.StatusFound, to)
+		return v.Redirect(http.StatusFound, to)
+	}
+	m := page.Message{Text: "Your browser opens the next page.", To: template.URL(to), Host: page.AddressText(host)}
+	return v.Show(http.StatusOK, "message", page.Layout{Title: "Continue", Body: m, Refresh: to}, "")
+}
+
+// maxBack bounds the address to which a person comes back from the page of a card, in bytes.
+const maxBack = 2048
+
+// asksFor is what a program asks for by a redirect.
+func asksFor(v *page.Context, ctx context.Context, request string, in *oauth.Authorization) (*asked, error) {
+	a, err := deps(v).asks(ctx, v.Person, in.Client, in.Asked)
+	if err != nil {
+		return nil, err
+	}
+	a.Action, a.Request = page.PathAuthorize, request
+	if back := v.Origin() + page.LocalPath(page.PathAuthorize+"?"+request); len(back) <= maxBack {
+		a.Back = back
+	}
+	a.Answer, a.leads = page.AddressText(in.RedirectHost), leadsTo(in.RedirectURI)
+	if agent := in.Client.Agent; agent != nil {
+		a.Agent, a.AgentID, a.AgentOwner = cmp.Or(plain.Name(agent.Metadata.Name), "without a name"), string(agent.ID), agent.Owner.String()
+		a.NamesUs = page.NamesUs(agent.Metadata.Name)
+		a.AnswerURL = page.AddressText(in.RedirectURI)
+	}
+	return a, nil
+}
+
+// asksOn is what a program on a device asks for.
+func asksOn(v *page.Context, ctx context.Context, d *oauth.DeviceRequest) (*asked, error) {
+	a, err := deps(v).asks(ctx, v.Person, d.Client, d.Asked)
+	if err != nil {
+		return nil, err
+	}
+	a.Action, a.Request = page.PathDevice, d.UserCode
+	a.Back = v.Origin() + page.PathDevice + "?" + url.Values{"user_code": {d.UserCode}}.Encode()
+	a.Device, a.Origin = d.UserCode, page.AddressText(d.Source)
+	return a, nil
+}
+
+// rights says which rights of an API key a person can give, of those that are asked for.
+func (a *asked) rights(who auth.Caller, asked toll.Rights) {
+	if !who.Rights.Has(toll.RightKeys) {
 		return
 	}
-	m := message{Text: "Your browser opens the next page.", To: template.URL(to), Host: addressText(host)}
-	v.show(http.StatusOK, "message", shown{Title: "Continue", Body: m, Refresh: to}, "")
+	for _, r := range asked.Within(who.Gives()) {
+		a.Rights = append(a.Rights, right{r, rightTexts[r]})
+	}
+}
+
+// asks is what a program asks for, with the plans and the delegations among which the person chooses.
+func (w *Web) asks(ctx context.Context, who *session.Person, c oauth.Client, in oauth.Asked) (a *asked, err error) {
+	a = &asked{
+		Name: cmp.Or(plain.Name(c.Name), "A program without a name"), NamesUs: !c.Ours && page.NamesUs(c.Name),
+		ClientID: c.ID, Site: page.AddressText(c.Site), Website: page.AddressText(c.URI),
+		Resource: page.AddressText(in.Resource), Scope: in.Scope, Key: in.Kind == oauth.KindAPIKey,
+		named: in.PlanID != "" || in.AgentID != "",
+	}
+	a.rights(who.Caller, in.Rights)
+	if a.Key {
+		return a, nil
+	}
+	a.Offers, err = w.offers(ctx, who.Address, in)
+	for _, o := range a.Offers {
+		w.orders(who, o)
+	}
+	if err == nil && len(a.Offers) > 0 {
+		a.Purses, err = w.purses(ctx, who)
+	}
+	return a, err
+}
+
+// formDevice is the first word of what the ticket of that form says.
+const formDevice = "device"
+
+// deviceForm asks for the code that a device shows.
+type deviceForm struct {
+	Code   string
+	Ticket string
+}
+
+// Device is GET and POST /device (RFC 8628, section 3.3). Codes are looked up by forms only, of persons who signed in.
+func (w *Web) Device() http.Handler {
+	return w.page(func(v *page.Context) (page.View, error) {
+		if err := signedInForDevice(v); err != nil {
+			return nil, err
+		}
+		return askCode(v, http.StatusOK, v.R.URL.Query().Get("user_code"), "")
+	}, func(v *page.Context) (page.View, error) {
+		v.At = page.PathDevice
+		if err := signedInForDevice(v); err != nil {
+			return nil, err
+		}
+		code := v.Form.Get("request")
+		deciding := code != ""
+		if !deciding {
+			code = v.Form.Get("user_code")
+			if !v.Holds(v.Form.Get("ticket"), formDevice) {
+				return askCode(v, http.StatusForbidden, code, "This form is not one of this session. Send it once more.")
+			}
+		}
+		d, err := w.OAuth.Device(w.OAuth.From(v.R), v.Person.Address, code)
+		if e := toll.AsError(err); err != nil && e.HTTPStatus() < http.StatusInternalServerError {
+			return askCode(v, e.HTTPStatus(), code, e.Text())
+		}
+		if err != nil {
+			return nil, err
+		}
+		a, err := asksOn(v, v.Ctx(), d)
+		if err != nil {
+			return nil, err
+		}
+		if !deciding {
+			return showConsent(v, http.StatusOK, a, a.suggested(), "")
+		}
+		return decide(v, a,
+			func(c oauth.Choice) (string, error) {
+				return "The program is let in.", w.OAuth.ApproveDevice(w.OAuth.From(v.R), code, v.Person.Caller, c)
+			},
+			func() (string, error) { return "The program is refused.", w.OAuth.DenyDevice(v.Ctx(), code) },
+			func(text string) (page.View, error) {
+				return v.Show(http.StatusOK, "message", page.Layout{Title: "Done", Body: page.Message{Text: text, Next: "Go back to the device: it continues by itself."}}, "")
+			},
+			func() (*asked, error) { return asksOn(v, v.Ctx(), d) },
+		)
+	})
+}
+
+// signedInForDevice returns nil for a person who proved a credential a short time ago, else it asks for a sign-in.
+func signedInForDevice(v *page.Context) error {
+	if v.Sessions.Recent(v.Person) {
+		return nil
+	}
+	next := page.PathDevice
+	if code := v.R.FormValue("user_code"); code != "" {
+		next += "?" + url.Values{"user_code": {code}}.Encode()
+	}
+	return page.Instead(askSignIn(v, http.StatusOK, "A program without a browser asks for access to your account. Sign in to read what it wants, and to decide.", next, ""))
+}
+
+func askCode(v *page.Context, status int, code, fault string) (page.View, error) {
+	return v.Show(status, "device", page.Layout{
+		Title: "Let a device in?", Fault: fault, Body: deviceForm{plain.Name(code), v.Ticket(formDevice)},
+	}, "")
+}
+
+// formCLI is the first word of what the ticket of that form says.
+const formCLI = "cli"
+
+// cliForm lets a program on the computer of the person in.
+type cliForm struct {
+	Start  oauth.Start
+	Host   string // where the code goes
+	AskKey bool   // nobody has signed in a short time ago
+	Here   string // this page
+	Ticket string
+}
+
+// CLI is GET and POST /auth/cli: a person lets a program on the same computer have an API key of its own.
+func (w *Web) CLI() http.Handler {
+	return w.page(func(v *page.Context) (page.View, error) {
+		start, err := oauth.ParseStart(v.R.URL.Query())
+		if err != nil {
+			return nil, refuseStart(v, err)
+		}
+		return showCLI(v, http.StatusOK, start, "")
+	}, func(v *page.Context) (page.View, error) {
+		start, err := oauth.ParseStart(v.Form)
+		if err != nil {
+			return nil, refuseStart(v, err)
+		}
+		return letIn(v, start)
+	})
+}
+
+// refuseStart says why a program cannot be let in, and what the person can do instead.
+func refuseStart(v *page.Context, err error) error {
+	e, _ := errors.AsType[oauth.StartError](err)
+	return v.RefuseNext(http.StatusBadRequest, err.Error(), cmp.Or(e.Next, page.StartOver))
+}
+
+func showCLI(v *page.Context, status int, start oauth.Start, fault string) (page.View, error) {
+	f := cliForm{Start: start, Host: start.Host(), AskKey: !v.Sessions.Recent(v.Person), Here: startPlace(start)}
+	if !f.AskKey {
+		f.Ticket = v.Ticket(f.says()...)
+	}
+	return v.Show(status, "cli", page.Layout{Title: "Sign in a program on this computer", Fault: fault, Body: f}, "http://"+f.Host)
+}
+
+// startPlace is the page of a start.
+func startPlace(s oauth.Start) string {
+	return page.PathCLI + "?" + url.Values{"callback_url": {s.Callback}, "state": {s.State}, "code_challenge": {s.Challenge}}.Encode()
+}
+
+func (f *cliForm) says() []string {
+	return []string{formCLI, f.Start.Callback, f.Start.State, f.Start.Challenge}
+}
+
+// letIn gives the program a code: of the owner of the key that was pasted, else of who signed in.
+func letIn(v *page.Context, start oauth.Start) (page.View, error) {
+	again := func(status int, fault string) (page.View, error) { return showCLI(v, status, start, fault) }
+	var who auth.Caller
+	switch key := strings.TrimSpace(v.Form.Get("api_key")); {
+	case key != "":
+		caller, err := deps(v).Auth.Authenticate(v.Ctx(), []string{"Bearer " + key})
+		if err != nil {
+			return badKey(v, err, again)
+		}
+		who = caller
+	case !v.Sessions.Recent(v.Person):
+		return again(http.StatusUnauthorized, "Paste an API key.")
+	case !v.Holds(v.Form.Get("ticket"), (&cliForm{Start: start}).says()...):
+		return again(http.StatusForbidden, "This form is not one of this session. Read it again.")
+	default:
+		who = v.Person.Caller
+	}
+	code, err := deps(v).OAuth.Issue(v.Ctx(), who, start)
+	if e := toll.AsError(err); err != nil && e.Code == toll.CodeRightMissing {
+		return again(e.HTTPStatus(), e.Text())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v.Redirect(http.StatusSeeOther, start.Answer(code))
 }

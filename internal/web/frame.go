@@ -2,54 +2,21 @@ package web
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/internal/web/session"
 )
 
-// Groups of the side navigation, in their order.
-const (
-	groupSell    = "Sell"
-	groupBuy     = "Buy"
-	groupDevelop = "Develop"
-	groupManage  = "Workspace"
-	groupOperate = "Operator"
-)
-
-var groups = []string{groupSell, groupBuy, groupDevelop, groupManage, groupOperate}
-
-// areaPage is a page of a workspace: one row of the table of [areaPages]. Whoever opens it is a member of the workspace, with the
-// right that the row names; a form that reaches Post was shown to this member on this page, in this workspace.
-type areaPage struct {
-	Path     string // below /w/{workspace}, with {name} for parts that vary; "" is the overview
-	Title    string
-	Template string // name of a file NAME.html, which defines "body"
-
-	Group string // of the navigation; "" for a page without an entry
-	Nav   string // text of the entry
-	Icon  string
-	Key   string // goes there after g; "" for none
-	Under string // Path of the page whose entry is marked on this one; "" for its own
-
-	Right toll.Right // to open the page
-	Act   toll.Right // to send its form; "" for a page without forms, or whose acts check their rights
-	Get   func(*visit)
-	Post  func(*visit) // nil: the page has no form
-
-	OwnTickets bool // Post checks the tickets of its forms itself
-	Persons    bool // not for the session of an API key
-	Operators  bool // for persons who run the service
-	Sandbox    bool // not on live
-}
-
-// areaPages returns every page of a workspace. Each area adds its own, in a file of its own.
-func areaPages() []areaPage {
+// Areas returns every page of a workspace. Each area adds its own, in a file of its own.
+func areaPages() []page.Area {
 	return slices.Concat(
 		overviewPages(), agentPages(), planPages(), usagePages(), requestPages(), orderPages(), buyingPages(), moneyPages(), exportPages(),
 		keyPages(), programPages(), hookPages(), memberPages(), tryPages(), workspacePages(), noticePages(), searchPages(),
@@ -57,276 +24,357 @@ func areaPages() []areaPage {
 	)
 }
 
-// pathOf is the path of a page as the router takes it.
-func (p *areaPage) pathOf() string { return "/w/{workspace}" + p.Path }
-
-// Route is a page with its methods.
-type Route struct {
-	Method, Path string
-	Handler      http.Handler
-}
-
 // WorkspaceRoutes are the routes of all pages of workspaces, and of the files that they use.
-func (w *Web) WorkspaceRoutes() []Route {
-	routes := []Route{
-		{http.MethodGet, PathAsset, w.Asset()}, {http.MethodGet, PathHome, w.Home()}, {http.MethodPost, PathTheme, w.Theme()},
+func (w *Web) WorkspaceRoutes() []page.Route {
+	routes := []page.Route{
+		{http.MethodGet, page.PathAsset, w.Asset()}, {http.MethodGet, page.PathHome, w.Home()}, {http.MethodPost, page.PathTheme, w.Theme()},
 		{http.MethodGet, PathLive, w.Live()},
 	}
-	for i := range w.areas {
-		p := &w.areas[i]
-		routes = append(routes, Route{http.MethodGet, p.pathOf(), w.areaPage(p)})
+	for i := range w.Areas {
+		p := &w.Areas[i]
+		routes = append(routes, page.Route{http.MethodGet, p.Route(), w.serveArea(p)})
 		if p.Post != nil {
-			routes = append(routes, Route{http.MethodPost, p.pathOf(), w.areaPage(p)})
+			routes = append(routes, page.Route{http.MethodPost, p.Route(), w.serveArea(p)})
 		}
 	}
 	return routes
 }
 
-// areaPage serves a row of the table.
-func (w *Web) areaPage(p *areaPage) http.Handler {
-	return w.page(func(v *visit) {
-		v.area = p
-		if v.person == nil {
-			askSignIn(v, http.StatusOK, "", v.here(), "")
-			return
+// Area serves a row of the table.
+func (w *Web) serveArea(p *page.Area) http.Handler {
+	return w.page(func(v *page.Context) (page.View, error) {
+		v.Area = p
+		if v.Person == nil {
+			return askSignIn(v, http.StatusOK, "", v.Here(), "")
 		}
-		if mayOpen(v) {
-			p.Get(v)
+		if err := mayOpen(v); err != nil {
+			return nil, err
 		}
-	}, func(v *visit) {
-		v.area, v.at = p, v.r.URL.Path
-		if v.person == nil {
-			askSignIn(v, http.StatusForbidden, "You are not signed in any more, so nothing was changed.", v.here(), "")
-			return
+		return p.Get(v)
+	}, func(v *page.Context) (page.View, error) {
+		v.Area, v.At = p, v.R.URL.Path
+		if v.Person == nil {
+			return askSignIn(v, http.StatusForbidden, "You are not signed in any more, so nothing was changed.", v.Here(), "")
 		}
-		if !mayOpen(v) || p.Act != "" && !v.hasRight(p.Act) {
-			return
+		err := mayOpen(v)
+		if err == nil && p.Act != "" {
+			err = v.HasRight(p.Act)
 		}
-		if !p.OwnTickets && !v.holds(v.form.Get("ticket"), v.at) {
-			v.fault, v.status = stale, http.StatusForbidden
-			p.Get(v)
-			return
+		if err != nil {
+			return nil, err
 		}
-		p.Post(v)
+		if !p.OwnTickets && !v.Holds(v.Form.Get("ticket"), v.At) {
+			v.Fault, v.Status = stale, http.StatusForbidden
+			return p.Get(v)
+		}
+		return p.Post(v)
 	})
 }
 
-// mayOpen reports whether the person may open the page; it refuses else.
-func mayOpen(v *visit) bool {
-	if !v.hasRight(v.area.Right) || v.area.Persons && !isPerson(v) {
-		return false
+// mayOpen returns nil for a person who may open the page, else a refusal.
+func mayOpen(v *page.Context) error {
+	if err := v.HasRight(v.Area.Right); err != nil {
+		return err
 	}
-	if v.area.Operators && !v.person.User.Operator {
-		v.refuseNext(http.StatusForbidden, "This page is for the operators of the service.", "")
-		return false
-	}
-	return true
-}
-
-// hasRight reports whether the person has a right here; it refuses else.
-func (v *visit) hasRight(right toll.Right) bool {
-	if v.person.Rights.Has(right) {
-		return true
-	}
-	who := "The API key with which you signed in lacks it."
-	if v.person.User != nil {
-		who = "Your role here, " + string(v.person.Workspace.Role) + ", does not have it. An owner or admin of the workspace can change that."
-	}
-	v.refuseNext(http.StatusForbidden, "This takes the right "+string(right)+".", who)
-	return false
-}
-
-// param returns a part of the path that varies.
-func (v *visit) param(name string) string {
-	have := strings.FieldsFunc(v.r.URL.EscapedPath(), func(r rune) bool { return r == '/' })
-	for i, part := range strings.Split(strings.Trim(v.area.pathOf(), "/"), "/") {
-		if part == "{"+name+"}" && i < len(have) {
-			text, err := url.PathUnescape(have[i])
-			if err != nil {
-				return ""
-			}
-			return text
+	if v.Area.Persons {
+		if err := isPerson(v); err != nil {
+			return err
 		}
 	}
-	return ""
-}
-
-// base is the path of the workspace, without a slash at its end.
-func (v *visit) base() string { return "/w/" + v.person.Address.String() }
-
-// to is the path of a page of the workspace.
-func (v *visit) to(parts ...string) string {
-	out := v.base()
-	for _, p := range parts {
-		out += "/" + url.PathEscape(p)
+	if v.Area.Operators && !v.Person.User.Operator {
+		return v.RefuseNext(http.StatusForbidden, "This page is for the operators of the service.", "")
 	}
-	return out
+	return nil
 }
-
-// draw shows a page of the table.
-func (v *visit) draw(title string, body any) {
-	v.show(cmp.Or(v.status, http.StatusOK), v.area.Template, shown{Title: title, Fault: v.fault, Body: body}, "")
-}
-
-// missing answers for a record that is not there, or not of this workspace, which is the same.
-func (v *visit) missing(what string) {
-	v.refuseNext(http.StatusNotFound, "There is no such "+what+" in this workspace.", "")
-}
-
-// failed answers an error on a page of the table: a record that is not there, a refusal, a fault of the service. It reports
-// whether there was one.
-func (v *visit) failed(what string, err error) bool {
-	if err == nil {
-		return false
-	}
-	if e := toll.AsError(err); e.HTTPStatus() == http.StatusNotFound || e.HTTPStatus() == http.StatusBadRequest && v.r.Method != http.MethodPost {
-		v.missing(what)
-		return true
-	}
-	v.fail(err)
-	return true
-}
-
-// frame is what the layout of a page of a workspace shows around it.
-type frame struct {
-	Base   string
-	Name   string
-	Role   string
-	Test   bool
-	Groups []navGroup
-}
-
-type navGroup struct {
-	Name  string
-	Items []navItem
-}
-
-type navItem struct {
-	Text, Icon, Key, To string
-	Here                bool
-}
-
-func frameAround(v *visit) *frame {
-	p := v.person
-	f := &frame{
-		Base: v.base(), Name: cmp.Or(plain.Name(p.Workspace.Name), short(p.Address.String())), Role: "API key", Test: v.w.Environment != toll.Live,
-	}
-	if p.User != nil {
-		f.Role = strings.ToUpper(string(p.Workspace.Role[:1])) + string(p.Workspace.Role[1:])
-	}
-	here := cmp.Or(v.area.Under, v.area.Path)
-	for _, name := range groups {
-		g := navGroup{Name: name}
-		for _, a := range v.w.areas {
-			if a.Group == name && mayGo(v, a) {
-				g.Items = append(g.Items, navItem{a.Nav, a.Icon, a.Key, f.Base + a.Path, a.Path == here})
-			}
-		}
-		if len(g.Items) > 0 {
-			f.Groups = append(f.Groups, g)
-		}
-	}
-	return f
-}
-
-// Paths of the pages around workspaces.
-const (
-	PathHome  = "/w"
-	PathTheme = "/theme"
-)
 
 // Home is GET /w: the overview of the workspace that was used last.
 func (w *Web) Home() http.Handler {
-	return w.page(func(v *visit) {
-		switch {
-		case v.person == nil:
-			askSignIn(v, http.StatusOK, "", PathHome, "")
-		default:
-			v.redirect(http.StatusSeeOther, firstPage(v))
+	return w.page(func(v *page.Context) (page.View, error) {
+		if v.Person == nil {
+			return askSignIn(v, http.StatusOK, "", page.PathHome, "")
 		}
+		return v.Redirect(http.StatusSeeOther, firstPage(v))
 	}, nil)
 }
 
-// themeCookie says which colours the browser wants: light, dark, or, without it, those of the system. It says nothing else.
-const themeCookie = "theme"
-
 // Theme is POST /theme: a browser chooses its colours.
 func (w *Web) Theme() http.Handler {
-	return w.page(nil, func(v *visit) {
-		to := v.form.Get("theme")
-		v.setChoice(themeCookie, to, "/", to == "light" || to == "dark")
-		v.redirect(http.StatusSeeOther, cmp.Or(place(v.form.Get("next")), PathHome))
+	return w.page(nil, func(v *page.Context) (page.View, error) {
+		to := v.Form.Get("theme")
+		v.SetChoice(page.ThemeCookie, to, "/", to == "light" || to == "dark")
+		return v.Redirect(http.StatusSeeOther, cmp.Or(page.LocalPath(v.Form.Get("next")), page.PathHome))
 	})
 }
 
-// setChoice has the browser remember a choice for the pages below a path, or forget it.
-func (v *visit) setChoice(name, value, path string, keep bool) {
-	c := &http.Cookie{
-		Name: name, Value: value, Path: path, MaxAge: 400 * 24 * 3600, HttpOnly: true, Secure: v.w.sessions.Cookie.Secure,
-		SameSite: http.SameSiteLaxMode,
-	}
-	if !keep {
-		c.Value, c.MaxAge = "", -1
-	}
-	http.SetCookie(v.rw, c)
+// PathLive is where a page of a workspace waits for news of it.
+const PathLive = "/w/{workspace}/live"
+
+// liveWait is how long a page waits for news before it asks again: below the minute after which
+// proxies cut idle connections.
+const liveWait = 25 * time.Second
+
+// Live is GET /w/{workspace}/live?after=N. It answers with the length of the stream of events of the
+// workspace as soon as that is above N, or after a time, as text. The page then reads itself again.
+// It writes no session: what another request changed meanwhile would be lost, and a page that waits
+// must not keep a session alive.
+func (w *Web) Live() http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Cache-Control", "no-store")
+		last, err := w.wait(r)
+		if err != nil {
+			e := toll.AsError(err)
+			http.Error(rw, e.Text(), e.HTTPStatus())
+			return
+		}
+		rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = rw.Write([]byte(strconv.FormatInt(last, 10))) // the browser has gone; there is nobody to tell
+	})
 }
 
-// theme returns what the browser chose; "" for the colours of the system.
-func theme(v *visit) string {
-	c, err := v.r.Cookie(themeCookie)
-	if err != nil || c.Value != "light" && c.Value != "dark" {
-		return ""
+func (w *Web) wait(r *http.Request) (int64, error) {
+	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	if err != nil {
+		return 0, toll.Errorf(toll.CodeBadRequest, "after must be a whole number.")
 	}
-	return c.Value
+	ctx, token, err := w.Sessions.Load(r)
+	if err != nil {
+		return 0, err
+	}
+	p, err := w.Sessions.Person(ctx, page.WorkspaceOf(r))
+	switch {
+	case errors.Is(err, session.ErrNotMember):
+		return 0, &toll.Error{
+			Code: toll.CodeForbidden, Status: http.StatusNotFound, Message: "There is no such workspace, or you are not a member of it.",
+		}
+	case err != nil:
+		return 0, err
+	case p == nil || !p.Rights.Has(toll.RightRead):
+		return 0, toll.NewError(toll.CodeNotAuthenticated)
+	}
+	return w.Events.Wait(ctx, p.Address, token, after, liveWait)
 }
 
-// mostRows is how many rows a page of a list has.
-const mostRows = 25
-
-// oldest is the order of a list that begins with its oldest record.
-const oldest = "oldest"
-
-// Orders of lists: timeSorts those of every list, nameSorts those of records with names.
-var (
-	timeSorts = []option{{Text: "Newest first"}, {Value: oldest, Text: "Oldest first"}}
-	nameSorts = append(slices.Clone(timeSorts), option{Value: string(store.SortUpdated), Text: "Last changed first"}, option{Value: string(store.SortName), Text: "By name"})
-)
-
-// listPage reads the cursor and the order of a list from the query string. The page offers the orders of [timeSorts].
-func (v *visit) listPage() store.Page { return v.pageOf(timeSorts) }
-
-// pageOf is [visit.listPage] for other orders.
-func (v *visit) pageOf(sorts []option) store.Page {
-	v.sort = &field{Name: "sort", Label: "Sorted", Value: v.r.URL.Query().Get("sort"), Options: sorts}
-	if !hasOption(sorts, v.sort.Value) {
-		v.sort.Value = ""
-	}
-	p := store.Page{Size: mostRows, Cursor: v.r.URL.Query().Get("cursor")}
-	switch by := v.sort.Value; by {
-	case "": // the newest record first
-	case oldest:
-		p.Ascending = true
-	default:
-		p.Sort, p.Ascending = store.Sort(by), by == string(store.SortName)
-	}
-	return p
+// searchPages find records of the workspace, and pages.
+func searchPages() []page.Area {
+	return []page.Area{{Path: "/search", Title: "Search", Template: "search", Right: toll.RightRead, Get: search}}
 }
 
-// sortField is the field that chooses the order of a list, which a list of one has no use for.
-func sortField(v *visit, t *table) []field {
-	if v.sort == nil || t == nil || t.Pager == nil || len(t.Rows) == 0 || t.Pager.Total == 1 && v.sort.Value == "" {
-		return nil
-	}
-	return []field{*v.sort}
+// found is what a search leads to.
+type found struct{ Kind, Text, ID, To string }
+
+// searchPage is the answer to a search. The palette shows its results as well.
+type searchPage struct {
+	Query   string
+	Results []found
+	More    bool
 }
 
-// setPage asks the API for a page of a list.
-func setPage(q url.Values, p store.Page) {
-	q.Set("pageSize", strconv.Itoa(p.Size))
-	if p.Cursor != "" {
-		q.Set("cursor", p.Cursor)
+// foundPages are the pages of records, by what the API calls their kind.
+var foundPages = map[string]string{
+	"plan": "plans", "agent": "agents", "order": "orders", "apiKey": "keys", "permission": "tokens", "delegation": "delegations",
+	"webhook": "webhooks",
+}
+
+// kindNames are those kinds as people read them.
+var kindNames = map[string]string{
+	"plan": "Plan", "agent": "Agent", "order": "Order", "apiKey": "API key", "permission": "Access token", "delegation": "Delegation",
+	"webhook": "Webhook",
+}
+
+// pagesAround are pages outside the workspace.
+var pagesAround = []found{
+	{Kind: "Page", Text: "Your account", To: page.PathSecurity}, {Kind: "Page", Text: "Explore agents", To: page.PathExplore},
+	{Kind: "Page", Text: "Check a receipt", To: page.PathReceipts}, {Kind: "Page", Text: "Documents", To: "/docs"},
+}
+
+// search finds pages by the beginning of a word of their name, and records by their id or name. The whole id of a record leads
+// to its page at once.
+func search(v *page.Context) (page.View, error) {
+	body := searchPage{Query: strings.TrimSpace(v.R.URL.Query().Get("q"))}
+	if body.Query == "" {
+		return v.Draw("Search", body)
 	}
-	if p.Ascending {
-		q.Set("sortOrder", "asc")
+	for _, a := range v.Areas {
+		if a.Title != "" && !strings.Contains(a.Path, "{") && page.MayGo(v, a) && begins(a.Title, body.Query) {
+			kind := "Page"
+			if strings.HasSuffix(a.Path, "/new") {
+				kind = "Act"
+			}
+			body.Results = append(body.Results, found{Kind: kind, Text: a.Title, To: v.Base() + a.Path})
+		}
 	}
+	for _, p := range pagesAround {
+		if begins(p.Text, body.Query) && (p.To != page.PathSecurity || v.Person.HasName()) {
+			body.Results = append(body.Results, p)
+		}
+	}
+	records, more, err := v.API.Search(v.Acting(), body.Query, "")
+	if err != nil && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
+		return nil, err
+	}
+	if err != nil {
+		v.Status, v.Fault = toll.AsError(err).HTTPStatus(), toll.AsError(err).Text()
+	}
+	body.More = more
+	for _, r := range records {
+		if !has(v, foundPages[r.Type]) {
+			continue
+		}
+		one := found{Kind: kindNames[r.Type], ID: r.ID, To: v.To(foundPages[r.Type], r.ID)}
+		if r.Name != nil {
+			one.Text = plain.Name(*r.Name)
+		}
+		if strings.EqualFold(r.ID, body.Query) && !v.R.URL.Query().Has("list") {
+			return v.Redirect(http.StatusSeeOther, one.To)
+		}
+		body.Results = append(body.Results, one)
+	}
+	if v.Person.User != nil {
+		members, err := deps(v).People.Members.List(v.Ctx(), v.Person.Address)
+		if err != nil {
+			return nil, v.Failed("member", err)
+		}
+		for _, m := range members {
+			if begins(m.Name, body.Query) {
+				body.Results = append(body.Results, found{Kind: "Member", Text: plain.Name(m.Name), To: v.To("members")})
+			}
+		}
+	}
+	if len(body.Results) == 0 && has(v, "requests") {
+		r, err := v.API.SettlementByTransaction(v.Acting(), body.Query)
+		if err != nil {
+			r, err = v.API.Settlement(v.Acting(), body.Query)
+		}
+		if err == nil {
+			body.Results = append(body.Results, found{Kind: "Request", ID: r.AgentRequestID, To: v.To("requests", r.AgentRequestID)})
+		}
+	}
+	return v.Draw("Search", body)
+}
+
+// has reports whether there are pages of these records, which the person may open.
+func has(v *page.Context, records string) bool {
+	for _, a := range v.Areas {
+		if a.Path == "/"+records {
+			return page.MayGo(v, a)
+		}
+	}
+	return false
+}
+
+// begins reports whether a word of a name begins with a text, in any case.
+func begins(name, text string) bool {
+	name, text = strings.ToLower(name), strings.ToLower(text)
+	return strings.HasPrefix(name, text) || strings.Contains(name, " "+text)
+}
+
+// componentPages show each part of pages, in a sandbox.
+func componentPages() []page.Area {
+	return []page.Area{{
+		Path: "/components", Title: "Components", Template: "components_page", Right: toll.RightRead, Sandbox: true, Get: showComponents,
+	}}
+}
+
+type componentsPage struct {
+	Stats         []page.Stat
+	Tasks         []page.Task
+	Table, Nobody *page.Table
+	Dialog        *page.Dialog
+	Fields        []page.Field
+	Facts         []page.Fact
+	Steps         []page.Step
+}
+
+func showComponents(v *page.Context) (page.View, error) {
+	now := v.Clock()
+	long := "A name that is as long as somebody may choose it to be, and that says nothing which a shorter one would not say as well"
+	id := "0x7D3cA1b2C3d4E5f60718293a4B5c6D7e8F901a74"
+	return v.Draw("Components", componentsPage{
+		Stats: []page.Stat{
+			{Label: "Revenue", Value: "1,284.50", Unit: "USDC", Note: "from 1,086.75"}, {Label: "Credits burned", Value: "412,906", Note: "from 377,301"},
+			{Label: "Paid requests", Value: "198,224"}, {Label: "A large one", Value: "9,223,372,036,854,775,807", Unit: "credits"},
+		},
+		Tasks: []page.Task{
+			{"bad", "Webhook fails", "12 deliveries to hooks.example.com since 09:40", "#", "Inspect"},
+			{"warn", "Key “ci” ends in 3 days", "Used 4 minutes ago", "#", "Rotate"}, {"quiet", "API 1.1 is current", long, "#", "Compare"},
+		},
+		Table: &page.Table{
+			Caption: "Settlements", Head: []page.Column{{Text: "Time"}, {Text: "Agent"}, {Text: "Subscriber"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Credits", Num: true}},
+			Rows: [][]page.Cell{
+				{page.At(now.Add(-4 * time.Minute)), {Text: "Ask", To: "#", Sub: "summarise"}, {ID: id}, {State: &page.State{"confirmed", "good"}}, {Sum: &page.Sum{"1,000,000.00", "USDC"}, Num: true}, page.Credits(2)},
+				{page.At(now.Add(3 * time.Hour)), {Text: long, To: "#"}, {ID: id, To: "#"}, {State: &page.State{"failed", "bad"}}, {Sum: &page.Sum{"0.000000000000000001", "ETH"}, Num: true}, page.Credits(9223372036854775807)},
+				{page.At(time.Time{}), {Text: "Search"}, {ID: "short"}, {State: &page.State{"sent", "warn"}}, {Text: "free", Num: true}, page.Credits(0)},
+			},
+			Pager: &page.Pager{Total: 1234, Noun: "settlement", Next: "#"},
+		},
+		Nobody: &page.Table{Empty: &page.Empty{"bot", "No agents yet", "An agent is a server of yours that others pay for, request by request.", "#", "Register an agent", "toll agents create --help"}},
+		Dialog: &page.Dialog{ID: "ask", Open: "Open a dialog", Title: "Remove this?", Text: "What it made ends with it.", Action: "#", Button: "Remove", Danger: true,
+			Fields: []page.Field{{Name: "why", Label: "Why", Max: 100}}},
+		Fields: []page.Field{
+			{Name: "name", Label: "Name", Value: "Basic", Hint: "Buyers read it first.", Max: 256, Required: true},
+			{Name: "price", Label: "Price", Value: "1.00", Unit: "USDC", Mode: "decimal"},
+			{Name: "kind", Label: "Kind", Options: []page.Option{{Value: "one", Text: "One"}, {Value: "two", Text: "Two"}}, Value: "two"},
+			{Name: "text", Label: "Description", Area: true, Max: 2000},
+			{Name: "amount", Label: "Credits", Value: "0", Mode: "numeric", Fault: "Credits must be at least 1."},
+			{Name: "sort", Label: "Sort", Type: "radio", Value: "a", Options: []page.Option{{Value: "a", Text: "A", Hint: "The first one."}, {Value: "b", Text: "B"}}},
+			{Name: "some", Label: "Some", Type: "checks", Options: []page.Option{{Value: "x", Text: "X", On: true}, {Value: "y", Text: long}}},
+			{Name: "sure", Label: "I am sure", Type: "checkbox", Value: "yes", Hint: "It cannot be undone."},
+		},
+		Facts: []page.Fact{{"Agent", page.Cell{Text: "Ask", To: "#"}}, {"Id", page.Cell{ID: id}}, {"Price", page.Cell{Sum: &page.Sum{"1.00", "USDC"}}}, {"Made", page.At(now)}},
+		Steps: []page.Step{{"Recorded", "", now.Add(-time.Hour), "good"}, {"Sent", "In transaction " + page.Short(id), now.Add(-30 * time.Minute), "good"}, {"Final", "", time.Time{}, ""}},
+	})
+}
+
+// clockPages move the time of a sandbox.
+func clockPages() []page.Area {
+	return []page.Area{{
+		Path: "/clock", Title: "Test clock", Template: "sheet", Under: "/events",
+		Right: toll.RightRead, Act: toll.RightManage, Sandbox: true, Get: showClock, Post: moveClock,
+	}}
+}
+
+func showClock(v *page.Context) (page.View, error) {
+	c, err := v.API.Clock(v.Acting())
+	moves, err2 := deps(v).Auth.IsOperator(v.Ctx(), v.Person.Address)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, v.Failed("clock", err)
+	}
+	ahead := page.Span(toll.UnitsOf(c.OffsetSecs))
+	if ahead == "" {
+		ahead = "not at all"
+	}
+	s := page.Record{
+		Lead:  "The time of this sandbox. Move it forward to see what a later day brings: credits that end, keys that expire, payments that are due.",
+		Facts: []page.Fact{{"Now", page.Cell{Text: page.Date(c.Now.Time)}}, {"Ahead of the machine", page.Cell{Text: ahead}}},
+	}
+	switch {
+	case !moves:
+		s.Note = "Only the workspace of an operator moves the clock, for all workspaces of this service."
+	case v.Person.Rights.Has(toll.RightManage):
+		s.Acts = []page.Dialog{v.DialogOf("move", "Move the clock forward", "It never goes back, and it moves for all workspaces. What ends by then ends, also your session.",
+			page.Field{Name: "by", Label: "By", Mode: "numeric", Required: true, Members: []string{"advanceSecs"}}, page.Field{Name: "unit", Label: "In", Options: lengths})}
+	}
+	return v.Record("Test clock", s)
+}
+
+func moveClock(v *page.Context) (page.View, error) {
+	return v.Finish(func() (page.Outcome, error) {
+		by, err := duration(v, "by", "unit")
+		if err != nil {
+			return page.Outcome{}, err
+		}
+		if by.IsZero() {
+			return page.Outcome{}, page.OneFault("by", "is required")
+		}
+		n := by.Int()
+		const most = 100 * toll.YearSecs
+		if !n.IsInt64() || n.Int64() > most {
+			return page.Outcome{}, page.OneFault("by", "must be 100 years at most")
+		}
+		c, err := v.API.AdvanceClock(v.Acting(), time.Duration(n.Int64())*time.Second)
+		if err != nil {
+			return page.Outcome{}, err
+		}
+		return page.Outcome{To: v.To("clock"), Done: "It is " + page.Date(c.Now.Time) + " now."}, nil
+	})
 }

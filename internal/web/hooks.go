@@ -12,15 +12,17 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // hookPages are the webhooks of a workspace, and its events.
-func hookPages() []areaPage {
-	return []areaPage{
+func hookPages() []page.Area {
+	return []page.Area{
 		{
-			Path: "/webhooks", Title: "Webhooks", Template: "sheet", Group: groupDevelop, Nav: "Webhooks", Icon: "webhook", Key: "w",
+			Path: "/webhooks", Title: "Webhooks", Template: "sheet", Group: page.GroupDevelop, Nav: "Webhooks", Icon: "webhook", Key: "w",
 			Right: toll.RightRead, Get: listHooks,
 		},
 		{
@@ -36,32 +38,32 @@ func hookPages() []areaPage {
 			Post: editHook,
 		},
 		{
-			Path: "/events", Title: "Events", Template: "sheet", Group: groupDevelop, Nav: "Events", Icon: "list", Key: "e",
+			Path: "/events", Title: "Events", Template: "sheet", Group: page.GroupDevelop, Nav: "Events", Icon: "list", Key: "e",
 			Right: toll.RightRead, Get: listEvents,
 		},
 		{Path: "/events/{event}", Template: "sheet", Under: "/events", Right: toll.RightRead, Get: showEvent},
 	}
 }
 
-func listHooks(v *visit) {
-	list, err := v.w.Events.Webhooks(v.ctx(), v.person.Address, "", v.listPage())
-	if v.failed("part of the list", err) {
-		return
+func listHooks(v *page.Context) (page.View, error) {
+	list, err := deps(v).Events.Webhooks(v.Ctx(), v.Person.Address, "", storePage(v.ListPage()))
+	if err != nil {
+		return nil, v.Failed("part of the list", err)
 	}
-	t := &table{
-		Caption: "Webhooks", Head: []column{{Text: "Address"}, {Text: "State"}, {Text: "Events"}, {Text: "Made"}},
-		Empty: &empty{
+	t := &page.Table{
+		Caption: "Webhooks", Head: []page.Column{{Text: "Address"}, {Text: "State"}, {Text: "Events"}, {Text: "Made"}},
+		Empty: &page.Empty{
 			"webhook", "No webhooks yet", "A webhook tells a server of yours what happens here: orders, settlements, refunds.",
-			v.to("webhooks", "new"), "Add a webhook", "toll webhooks create --help",
+			v.To("webhooks", "new"), "Add a webhook", "toll webhooks create --help",
 		},
-		Pager: v.pagerOf(list.Total, list.Next, "webhook"),
+		Pager: v.PagerOf(list.Total, list.Next, "webhook"),
 	}
 	for _, h := range list.Items {
-		t.Rows = append(t.Rows, []cell{
-			{Text: plain.Name(h.URL), To: v.to("webhooks", h.ID), Sub: descriptionOf(h)}, {State: stateOfHook(h)}, {Text: typesOf(h)}, at(h.CreatedAt.Time),
+		t.Rows = append(t.Rows, []page.Cell{
+			{Text: plain.Name(h.URL), To: v.To("webhooks", h.ID), Sub: descriptionOf(h)}, {State: stateOfHook(h)}, {Text: typesOf(h)}, page.At(h.CreatedAt.Time),
 		})
 	}
-	v.sheet("Webhooks", sheet{
+	return v.Record("Webhooks", page.Record{
 		Lead: "Signed messages to servers of yours about what happens here.", Table: t, Links: mayBegin(v, "Add a webhook", "webhooks", "new"),
 	})
 }
@@ -73,14 +75,14 @@ func descriptionOf(h *toll.Webhook) string {
 	return plain.Name(*h.Description)
 }
 
-func stateOfHook(h *toll.Webhook) *state {
+func stateOfHook(h *toll.Webhook) *page.State {
 	switch {
 	case h.Status == toll.WebhookPaused:
-		return &state{"paused", "quiet"}
+		return &page.State{"paused", "quiet"}
 	case h.FailingSince != nil:
-		return &state{"failing", "bad"}
+		return &page.State{"failing", "bad"}
 	}
-	return &state{"active", "good"}
+	return &page.State{"active", "good"}
 }
 
 func typesOf(h *toll.Webhook) string {
@@ -94,110 +96,106 @@ func typesOf(h *toll.Webhook) string {
 }
 
 // hookFields are the fields of a webhook.
-func hookFields(h *toll.Webhook) []group {
-	types := field{Name: "types", Label: "Events", Type: "checks", Hint: "None chosen: every event, those of later releases too."}
+func hookFields(h *toll.Webhook) []page.Group {
+	types := page.Field{Name: "types", Label: "Events", Type: "checks", Hint: "None chosen: every event, those of later releases too."}
 	for _, t := range toll.EventTypes() {
-		types.Options = append(types.Options, option{Value: string(t), Text: string(t), On: slices.Contains(h.Types, t)})
+		types.Options = append(types.Options, page.Option{Value: string(t), Text: string(t), On: slices.Contains(h.Types, t)})
 	}
-	return []group{{Fields: []field{
+	return []page.Group{{Fields: []page.Field{
 		{Name: "url", Label: "Address", Value: h.URL, Type: "url", Required: true, Hint: "An https address that answers with 2xx within 10 seconds."},
 		{Name: "description", Label: "Description", Value: descriptionOf(h)}, types,
 	}}}
 }
 
-func askHook(v *visit) {
-	f := v.formOf("make", "Add the webhook", hookFields(&toll.Webhook{})...)
-	f.Cancel = v.to("webhooks")
-	v.sheet("Add a webhook", sheet{Lead: "The secret that signs its messages is shown once, when it is made.", Forms: []*form{f}})
+func askHook(v *page.Context) (page.View, error) {
+	f := v.FormOf("make", "Add the webhook", hookFields(&toll.Webhook{})...)
+	f.Cancel = v.To("webhooks")
+	return v.Record("Add a webhook", page.Record{Lead: "The secret that signs its messages is shown once, when it is made.", Forms: []*page.Form{f}})
 }
 
 // eventTypes are the events that a form names.
-func eventTypes(v *visit) []toll.EventType {
+func eventTypes(v *page.Context) []toll.EventType {
 	out := []toll.EventType{}
-	for _, t := range v.form["types"] {
+	for _, t := range v.Form["types"] {
 		out = append(out, toll.EventType(t))
 	}
 	return out
 }
 
-func makeHook(v *visit) {
-	v.finish(func() (outcome, error) {
-		made, err := v.w.API.CreateWebhook(v.acting(), client.WebhookParams{
-			URL: v.text("url"), Description: v.text("description"), Types: eventTypes(v),
+func makeHook(v *page.Context) (page.View, error) {
+	return v.Finish(func() (page.Outcome, error) {
+		made, err := v.API.CreateWebhook(v.Acting(), client.WebhookParams{
+			URL: v.Text("url"), Description: v.Text("description"), Types: eventTypes(v),
 		})
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
-		return outcome{
-			To: v.to("webhooks", made.ID), Done: "The webhook is added.", Secret: &secret{"The secret of the webhook", made.Secret},
+		return page.Outcome{
+			To: v.To("webhooks", made.ID), Done: "The webhook is added.", Secret: &page.Secret{"The secret of the webhook", made.Secret},
 		}, nil
 	})
 }
 
-// hook returns the webhook of the page. It has answered when that is nil.
-func hook(v *visit) *toll.Webhook {
-	h, err := v.w.Events.Webhook(v.ctx(), v.person.Address, v.param("webhook"))
+// hook returns the webhook of the page.
+func hook(v *page.Context) (*toll.Webhook, error) {
+	h, err := deps(v).Events.Webhook(v.Ctx(), v.Person.Address, v.Param("webhook"))
 	if err != nil && toll.AsError(err).HTTPStatus() < 500 {
-		v.missing("webhook")
-		return nil
+		return nil, v.Missing("webhook")
 	}
-	if v.failed("webhook", err) {
-		return nil
-	}
-	return h
+	return h, err
 }
 
-func askHookEdit(v *visit) {
-	h := hook(v)
-	if h == nil {
-		return
+func askHookEdit(v *page.Context) (page.View, error) {
+	h, err := hook(v)
+	if err != nil {
+		return nil, err
 	}
-	f := v.formOf("edit", "Save", hookFields(h)...)
-	f.Cancel = v.to("webhooks", h.ID)
-	v.sheet("Edit the webhook", sheet{Forms: []*form{f}})
+	f := v.FormOf("edit", "Save", hookFields(h)...)
+	f.Cancel = v.To("webhooks", h.ID)
+	return v.Record("Edit the webhook", page.Record{Forms: []*page.Form{f}})
 }
 
-func editHook(v *visit) {
-	h := hook(v)
-	if h == nil {
-		return
+func editHook(v *page.Context) (page.View, error) {
+	h, err := hook(v)
+	if err != nil {
+		return nil, err
 	}
-	v.finish(func() (outcome, error) {
-		_, err := v.w.API.UpdateWebhook(v.acting(), h.ID, client.WebhookUpdate{
-			URL: toll.SetTo(v.text("url")), Description: toll.SetTo(v.text("description")), Types: toll.SetTo(eventTypes(v)),
+	return v.Finish(func() (page.Outcome, error) {
+		_, err := v.API.UpdateWebhook(v.Acting(), h.ID, client.WebhookUpdate{
+			URL: toll.SetTo(v.Text("url")), Description: toll.SetTo(v.Text("description")), Types: toll.SetTo(eventTypes(v)),
 		})
-		return outcome{To: v.to("webhooks", h.ID), Done: "The webhook is saved."}, err
+		return page.Outcome{To: v.To("webhooks", h.ID), Done: "The webhook is saved."}, err
 	})
 }
 
-func actOnHook(v *visit) {
-	h := hook(v)
-	if h == nil {
-		return
+func actOnHook(v *page.Context) (page.View, error) {
+	h, err := hook(v)
+	if err != nil {
+		return nil, err
 	}
-	v.finish(func() (out outcome, err error) {
-		out.To = v.to("webhooks", h.ID)
+	return v.Finish(func() (out page.Outcome, err error) {
+		out.To = v.To("webhooks", h.ID)
 		status := func(s toll.WebhookStatus) error {
-			_, err := v.w.API.UpdateWebhook(v.acting(), h.ID, client.WebhookUpdate{Status: toll.SetTo(s)})
+			_, err := v.API.UpdateWebhook(v.Acting(), h.ID, client.WebhookUpdate{Status: toll.SetTo(s)})
 			return err
 		}
-		switch v.form.Get("act") {
+		switch v.Form.Get("act") {
 		case "test":
-			out.Done, err = "A test event is on its way.", v.w.API.TestWebhook(v.acting(), h.ID)
+			out.Done, err = "A test event is on its way.", v.API.TestWebhook(v.Acting(), h.ID)
 		case "pause":
 			out.Done, err = "The webhook is paused. It keeps its place among the events.", status(toll.WebhookPaused)
 		case "resume":
 			out.Done, err = "The webhook is active again.", status(toll.WebhookActive)
 		case "rotate":
-			made, err := v.w.API.RotateWebhook(v.acting(), h.ID)
+			made, err := v.API.RotateWebhook(v.Acting(), h.ID)
 			if err != nil {
 				return out, err
 			}
-			out.Done, out.Secret = "The secret is new. For 24 hours messages are signed with both.", &secret{"The new secret", made.Secret}
+			out.Done, out.Secret = "The secret is new. For 24 hours messages are signed with both.", &page.Secret{"The new secret", made.Secret}
 		case "delete":
-			out.To, out.Done, err = v.to("webhooks"), "The webhook is deleted.", v.w.API.DeleteWebhook(v.acting(), h.ID)
+			out.To, out.Done, err = v.To("webhooks"), "The webhook is deleted.", v.API.DeleteWebhook(v.Acting(), h.ID)
 		case "resend":
-			out.Done, err = "The message is on its way again.", v.w.API.ResendDelivery(v.acting(), h.ID, v.form.Get("delivery"))
+			out.Done, err = "The message is on its way again.", v.API.ResendDelivery(v.Acting(), h.ID, v.Form.Get("delivery"))
 		default:
 			err = toll.NewError(toll.CodeBadRequest)
 		}
@@ -205,85 +203,85 @@ func actOnHook(v *visit) {
 	})
 }
 
-func showHook(v *visit) {
-	h := hook(v)
-	if h == nil {
-		return
+func showHook(v *page.Context) (page.View, error) {
+	h, err := hook(v)
+	if err != nil {
+		return nil, err
 	}
-	status := toll.DeliveryStatus(v.r.URL.Query().Get("status"))
-	list, err := v.w.Events.Deliveries(v.ctx(), v.person.Address, h.ID, status, v.listPage())
-	if v.failed("part of the list", err) {
-		return
+	status := toll.DeliveryStatus(v.R.URL.Query().Get("status"))
+	list, err := deps(v).Events.Deliveries(v.Ctx(), v.Person.Address, h.ID, status, storePage(v.ListPage()))
+	if err != nil {
+		return nil, v.Failed("part of the list", err)
 	}
-	t := &table{
+	t := &page.Table{
 		Caption: "Deliveries",
-		Head: []column{
+		Head: []page.Column{
 			{Text: "Event"}, {Text: "State"}, {Text: "Tries", Num: true}, {Text: "Answer"}, {Text: "Last try"}, {Text: "Next try"}, {Text: "Again"},
 		},
-		Empty: &empty{Icon: "send", Title: "Nothing was sent", Text: "Each event for this webhook appears here, with what your server answered."},
-		Pager: v.pagerOf(list.Total, list.Next, "message"),
+		Empty: &page.Empty{Icon: "send", Title: "Nothing was sent", Text: "Each event for this webhook appears here, with what your server answered."},
+		Pager: v.PagerOf(list.Total, list.Next, "message"),
 	}
-	may := v.person.Rights.Has(toll.RightManage)
+	may := v.Person.Rights.Has(toll.RightManage)
 	for _, d := range list.Items {
-		answer := cell{Text: "none"}
+		answer := page.Cell{Text: "none"}
 		if d.LastStatus != nil {
 			answer.Text = strconv.FormatInt(*d.LastStatus, 10)
 		}
 		if d.LastError != nil {
 			answer.Sub = plain.Name(*d.LastError)
 		}
-		again := cell{}
+		again := page.Cell{}
 		if may && d.Status != toll.DeliveryPending {
-			again.Form = &form{
-				Action: v.r.URL.Path, Ticket: v.ticket(v.r.URL.Path), Act: "resend", Button: "Send again",
-				Hidden: []option{{Value: "delivery", Text: d.ID}},
+			again.Form = &page.Form{
+				Action: v.R.URL.Path, Ticket: v.Ticket(v.R.URL.Path), Act: "resend", Button: "Send again",
+				Hidden: []page.Option{{Value: "delivery", Text: d.ID}},
 			}
 		}
-		event := cell{Text: string(d.Type), Sub: "test"}
+		event := page.Cell{Text: string(d.Type), Sub: "test"}
 		if d.Sequence > 0 {
-			event.To, event.Sub = v.to("events", strconv.FormatInt(d.Sequence, 10)), "number "+strconv.FormatInt(d.Sequence, 10)
+			event.To, event.Sub = v.To("events", strconv.FormatInt(d.Sequence, 10)), "number "+strconv.FormatInt(d.Sequence, 10)
 		}
-		t.Rows = append(t.Rows, []cell{
-			event, {State: stateOfDelivery(d.Status)}, credits(toll.Credits(d.Attempts)), answer,
-			atOr(d.LastAttemptAt, "not yet"), atOr(d.NextAttemptAt, "none"), again,
+		t.Rows = append(t.Rows, []page.Cell{
+			event, {State: stateOfDelivery(d.Status)}, page.Credits(toll.Credits(d.Attempts)), answer,
+			page.AtOr(d.LastAttemptAt, "not yet"), page.AtOr(d.NextAttemptAt, "none"), again,
 		})
 	}
-	facts := []fact{
-		{"Id", cell{ID: h.ID}}, {"Address", cell{Text: plain.Name(h.URL)}}, {"State", cell{State: stateOfHook(h)}}, {"Events", cell{Text: allTypesOf(h)}},
-		{"Made", at(h.CreatedAt.Time)}, {"Changed", at(h.UpdatedAt.Time)},
+	facts := []page.Fact{
+		{"Id", page.Cell{ID: h.ID}}, {"Address", page.Cell{Text: plain.Name(h.URL)}}, {"State", page.Cell{State: stateOfHook(h)}}, {"Events", page.Cell{Text: allTypesOf(h)}},
+		{"Made", page.At(h.CreatedAt.Time)}, {"Changed", page.At(h.UpdatedAt.Time)},
 	}
 	if h.FailingSince != nil {
-		facts = slices.Insert(facts, 3, fact{"Failing since", at(h.FailingSince.Time)})
+		facts = slices.Insert(facts, 3, page.Fact{"Failing since", page.At(h.FailingSince.Time)})
 	}
-	s := sheet{
+	s := page.Record{
 		Lead: descriptionOf(h), Links: mayBegin(v, "Edit", "webhooks", h.ID, "edit"), Facts: facts, Table: t,
-		Filter: []field{{Name: "status", Label: "State", Value: string(status), Options: []option{
+		Filter: []page.Field{{Name: "status", Label: "State", Value: string(status), Options: []page.Option{
 			{Text: "All"}, {Value: "pending", Text: "pending"}, {Value: "succeeded", Text: "succeeded"}, {Value: "failed", Text: "failed"},
 		}}},
 	}
 	if may {
-		s.Acts = []dialog{v.dialogOf("test", "Send a test event", "A message of the type webhook.test goes to the address.")}
+		s.Acts = []page.Dialog{v.DialogOf("test", "Send a test event", "A message of the type webhook.test goes to the address.")}
 		if h.Status == toll.WebhookPaused {
-			s.Acts = append(s.Acts, v.dialogOf("resume", "Resume", "Everything since the pause is sent."))
+			s.Acts = append(s.Acts, v.DialogOf("resume", "Resume", "Everything since the pause is sent."))
 		} else {
-			s.Acts = append(s.Acts, v.dialogOf("pause", "Pause", "Nothing is sent until you resume it. Then everything since follows."))
+			s.Acts = append(s.Acts, v.DialogOf("pause", "Pause", "Nothing is sent until you resume it. Then everything since follows."))
 		}
 		if !strings.HasPrefix(h.URL, "mailto:") { // nothing is signed
 			s.Acts = append(s.Acts,
-				v.dialogOf("rotate", "New secret", "For 24 hours messages are signed with both secrets. The new one is shown once."))
+				v.DialogOf("rotate", "New secret", "For 24 hours messages are signed with both secrets. The new one is shown once."))
 		}
 		s.Acts = append(s.Acts,
-			v.dangerOf("delete", "Delete", "What is on its way is not sent any more."))
+			v.DangerOf("delete", "Delete", "What is on its way is not sent any more."))
 	}
-	v.sheet("Webhook", s)
+	return v.Record("Webhook", s)
 }
 
-func stateOfDelivery(s toll.DeliveryStatus) *state {
+func stateOfDelivery(s toll.DeliveryStatus) *page.State {
 	tone := map[toll.DeliveryStatus]string{toll.DeliverySucceeded: "good", toll.DeliveryFailed: "bad"}[s]
 	if tone == "" {
 		tone = "warn"
 	}
-	return &state{string(s), tone}
+	return &page.State{string(s), tone}
 }
 
 func allTypesOf(h *toll.Webhook) string {
@@ -297,41 +295,39 @@ func allTypesOf(h *toll.Webhook) string {
 	return strings.Join(out, ", ")
 }
 
-func listEvents(v *visit) {
-	f := store.EventFilter{Principal: v.person.Address, Type: toll.EventType(v.r.URL.Query().Get("type"))}
+func listEvents(v *page.Context) (page.View, error) {
+	f := store.EventFilter{Principal: v.Person.Address, Type: toll.EventType(v.R.URL.Query().Get("type"))}
 	if f.Type != "" && !slices.Contains(toll.EventTypes(), f.Type) {
-		v.missing("type of event")
-		return
+		return nil, v.Missing("type of event")
 	}
-	day := v.r.URL.Query().Get("since")
+	day := v.R.URL.Query().Get("since")
 	if day != "" {
 		var err error
 		if f.Since, err = time.Parse(time.DateOnly, day); err != nil {
-			v.missing("day")
-			return
+			return nil, v.Missing("day")
 		}
 	}
-	list, err := v.w.Events.List(v.ctx(), f, v.listPage())
-	if v.failed("part of the list", err) {
-		return
+	list, err := deps(v).Events.List(v.Ctx(), f, storePage(v.ListPage()))
+	if err != nil {
+		return nil, v.Failed("part of the list", err)
 	}
-	t := &table{
-		Caption: "Events", Head: []column{{Text: "Number"}, {Text: "Type", Stays: true}, {Text: "About"}, {Text: "Happened"}},
-		Empty: &empty{
+	t := &page.Table{
+		Caption: "Events", Head: []page.Column{{Text: "Number"}, {Text: "Type", Stays: true}, {Text: "About"}, {Text: "Happened"}},
+		Empty: &page.Empty{
 			"list", "No events yet", "Each change of a record of this workspace is an event. Your programs read them, and webhooks send them.",
 			"", "", "toll events list --follow",
 		},
-		Pager: v.pagerOf(list.Total, list.Next, "event"),
+		Pager: v.PagerOf(list.Total, list.Next, "event"),
 	}
 	for _, e := range list.Items {
-		t.Rows = append(t.Rows, []cell{
-			{Number: strconv.FormatInt(e.Sequence, 10)}, {Text: string(e.Type), To: v.to("events", strconv.FormatInt(e.Sequence, 10))},
-			aboutCell(v, e.Object), at(e.CreatedAt.Time),
+		t.Rows = append(t.Rows, []page.Cell{
+			{Number: strconv.FormatInt(e.Sequence, 10)}, {Text: string(e.Type), To: v.To("events", strconv.FormatInt(e.Sequence, 10))},
+			aboutCell(v, e.Object), page.At(e.CreatedAt.Time),
 		})
 	}
-	types := field{Name: "type", Label: "Type", Value: string(f.Type), Options: []option{{Text: "All types"}}}
+	types := page.Field{Name: "type", Label: "Type", Value: string(f.Type), Options: []page.Option{{Text: "All types"}}}
 	for _, w := range toll.EventTypes() {
-		types.Options = append(types.Options, option{Value: string(w), Text: string(w)})
+		types.Options = append(types.Options, page.Option{Value: string(w), Text: string(w)})
 	}
 	narrow := url.Values{}
 	for name, value := range map[string]string{"type": string(f.Type), "since": day} {
@@ -339,53 +335,156 @@ func listEvents(v *visit) {
 			narrow.Set(name, value)
 		}
 	}
-	s := sheet{Lead: "Everything that happened to what this workspace has.", Links: file(v, "events", narrow), Table: t, Filter: []field{
+	s := page.Record{Lead: "Everything that happened to what this workspace has.", Links: file(v, "events", narrow), Table: t, Filter: []page.Field{
 		types, {Name: "since", Label: "From", Type: "date", Value: day},
 	}}
-	if v.w.Environment != toll.Live {
-		s.Links = append(s.Links, link{Text: "Test clock", To: v.to("clock"), Plain: true})
+	if v.Environment != toll.Live {
+		s.Links = append(s.Links, page.Link{Text: "Test clock", To: v.To("clock"), Plain: true})
 	}
-	if v.r.URL.Query().Get("cursor") == "" {
-		if s.Live, err = liveOf(v); v.failed("page", err) {
-			return
+	if v.R.URL.Query().Get("cursor") == "" {
+		if s.Live, err = liveOf(v); err != nil {
+			return nil, v.Failed("page", err)
 		}
 	}
-	v.sheet("Events", s)
+	return v.Record("Events", s)
 }
 
 // aboutCell names the record of an event, and leads to it where it has a page.
-func aboutCell(v *visit, o toll.EventObject) cell {
-	c := cell{ID: o.ID, Sub: strings.ReplaceAll(o.Kind, "_", " ")}
+func aboutCell(v *page.Context, o toll.EventObject) page.Cell {
+	c := page.Cell{ID: o.ID, Sub: strings.ReplaceAll(o.Kind, "_", " ")}
 	area := map[string]string{"agent": "agents", "plan": "plans", "order": "orders", "api_key": "keys", "webhook": "webhooks"}[o.Kind]
 	if area != "" {
-		c.To = v.to(area, o.ID)
+		c.To = v.To(area, o.ID)
 	}
 	return c
 }
 
-func showEvent(v *visit) {
-	seq, err := strconv.ParseInt(v.param("event"), 10, 64)
+func showEvent(v *page.Context) (page.View, error) {
+	seq, err := strconv.ParseInt(v.Param("event"), 10, 64)
 	if err != nil || seq < 1 {
-		v.missing("event")
-		return
+		return nil, v.Missing("event")
 	}
-	e, err := v.w.Events.BySequence(v.ctx(), v.person.Address, seq)
+	e, err := deps(v).Events.BySequence(v.Ctx(), v.Person.Address, seq)
 	if errors.Is(err, store.ErrNotFound) {
-		v.missing("event")
-		return
+		return nil, v.Missing("event")
 	}
-	if v.failed("event", err) {
-		return
+	if err != nil {
+		return nil, v.Failed("event", err)
 	}
 	var data bytes.Buffer
 	if json.Indent(&data, e.Data, "", "  ") != nil {
 		data.Write(e.Data)
 	}
 	about := aboutCell(v, e.Object)
-	v.sheet(string(e.Type), sheet{
-		Facts: []fact{
-			{"Id", cell{ID: e.ID}}, {"Number", cell{Number: strconv.FormatInt(e.Sequence, 10)}}, {"About", about}, {"Happened", at(e.CreatedAt.Time)},
+	return v.Record(string(e.Type), page.Record{
+		Facts: []page.Fact{
+			{"Id", page.Cell{ID: e.ID}}, {"Number", page.Cell{Number: strconv.FormatInt(e.Sequence, 10)}}, {"About", about}, {"Happened", page.At(e.CreatedAt.Time)},
 		},
-		Snippets: []snippet{{"What webhooks and programs get", data.String()}},
+		Snippets: []page.Snippet{{"What webhooks and programs get", data.String()}},
+	})
+}
+
+// notices are what a person can be told by mail: boxes of the page, and the events that each stands for.
+var notices = []struct {
+	name, text string
+	types      []toll.EventType
+}{
+	{"low", "Credits are low", []toll.EventType{toll.EventCreditsLow}},
+	{"hooks", "A webhook is paused after failures", []toll.EventType{toll.EventWebhookDisabled}},
+	{"orders", "An order fails, or its payment is contested", []toll.EventType{
+		toll.EventOrderFailed, toll.EventOrderDisputed, toll.EventOrderDisputeClosed,
+	}},
+	{"limits", "A delegation is used up, frozen or over", []toll.EventType{
+		toll.EventDelegationExhausted, toll.EventDelegationFrozen, toll.EventDelegationExpired,
+	}},
+	{"keys", "An API key is made, or the key of the wallet given out", []toll.EventType{toll.EventAPIKeyCreated, toll.EventWalletExported}},
+}
+
+// noticePages choose what a person is told by mail.
+func noticePages() []page.Area {
+	return []page.Area{{
+		Path: "/notifications", Title: "Notifications", Template: "sheet", Group: page.GroupManage, Nav: "Notifications", Icon: "bell",
+		Right: toll.RightRead, Persons: true, Get: askNotices, Post: chooseNotices,
+	}}
+}
+
+// mailed returns the mail addresses that the visitor proved, with the ids of their credentials, and the webhook that sends mails to
+// one of them, nil for none.
+func mailed(v *page.Context) (addresses []page.Option, ids []toll.UUID, hook *toll.Webhook, err error) {
+	all, err := deps(v).People.Credentials.List(v.Ctx(), v.Person.User.ID)
+	if err != nil {
+		return nil, nil, nil, v.Failed("list of credentials", err)
+	}
+	for _, c := range all {
+		if c.Kind == people.Mail {
+			ids = append(ids, c.ID)
+			addresses = append(addresses, page.Option{Value: c.Name, Text: plain.Name(c.Name)})
+		}
+	}
+	hook, to, err := deps(v).Events.MailWebhook(v.Ctx(), v.Person.Address, ids)
+	if err != nil {
+		return nil, nil, nil, v.Failed("webhook", err)
+	}
+	for i := range addresses {
+		addresses[i].On = hook != nil && ids[i] == to
+	}
+	return addresses, ids, hook, nil
+}
+
+func askNotices(v *page.Context) (page.View, error) {
+	s := page.Record{Lead: "What you are told by mail about this workspace. Each member chooses for themselves."}
+	addresses, _, hook, err := mailed(v)
+	switch {
+	case err != nil:
+		return nil, err
+	case !deps(v).People.Notices.HasMail():
+		s.Note = "This service sends no mail: its operator has set no mail server."
+	case len(addresses) == 0:
+		s.Note = "You have proved no mail address yet. Add one under Your account."
+		s.Links = []page.Link{{Text: "Add a mail address", To: page.PathSecurity}}
+	default:
+		to := page.Field{Name: "to", Label: "Mail address", Options: addresses, Value: addresses[0].Value}
+		tells := page.Field{Name: "tells", Label: "Tell me when", Type: "checks", Hint: "None chosen: no mails."}
+		if i := slices.IndexFunc(addresses, func(o page.Option) bool { return o.On }); i >= 0 {
+			to.Value = addresses[i].Value
+		}
+		for _, n := range notices {
+			on := hook != nil && !slices.ContainsFunc(n.types, func(t toll.EventType) bool { return !slices.Contains(hook.Types, t) })
+			tells.Options = append(tells.Options, page.Option{Value: n.name, Text: n.text, On: on})
+		}
+		s.Forms = []*page.Form{v.FormOf("choose", "Save", page.Group{Fields: []page.Field{to, tells}})}
+		if hook != nil {
+			s.Facts = []page.Fact{{"Mails", page.Cell{State: stateOfHook(hook), To: v.To("webhooks", hook.ID), Text: "What was sent"}}}
+		}
+	}
+	return v.Record("Notifications", s)
+}
+
+func chooseNotices(v *page.Context) (page.View, error) {
+	addresses, _, hook, err := mailed(v)
+	if err != nil {
+		return nil, err
+	}
+	return v.Finish(func() (out page.Outcome, err error) {
+		out = page.Outcome{To: v.To("notifications"), Done: "Your choice is saved."}
+		types := []toll.EventType{}
+		for _, n := range notices {
+			if slices.Contains(v.Form["tells"], n.name) {
+				types = append(types, n.types...)
+			}
+		}
+		to := v.Text("to")
+		moves := hook != nil && !slices.ContainsFunc(addresses, func(o page.Option) bool { return o.On && o.Value == to })
+		if len(types) > 0 && (hook == nil || moves) {
+			// The new one comes first: of a refusal nothing is left.
+			_, err = v.API.CreateWebhook(v.Acting(), client.WebhookParams{URL: "mailto:" + to, Types: types, Description: "Notifications"})
+		} else if len(types) > 0 {
+			change := client.WebhookUpdate{Types: toll.SetTo(types), Status: toll.SetTo(toll.WebhookActive)}
+			_, err = v.API.UpdateWebhook(v.Acting(), hook.ID, change)
+		}
+		if err == nil && hook != nil && (moves || len(types) == 0) {
+			err = v.API.DeleteWebhook(v.Acting(), hook.ID)
+		}
+		return out, err
 	})
 }

@@ -10,58 +10,53 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // keyPages are the API keys of a workspace. A key cannot make keys on them: they are for people.
-func keyPages() []areaPage {
-	key := areaPage{
-		Path: "/keys", Title: "API keys", Template: "sheet", Group: groupDevelop, Nav: "API keys", Icon: "key-round", Key: "k",
+func keyPages() []page.Area {
+	key := page.Area{
+		Path: "/keys", Title: "API keys", Template: "sheet", Group: page.GroupDevelop, Nav: "API keys", Icon: "key-round", Key: "k",
 		Right: toll.RightRead, Persons: true, Get: listKeys,
 	}
-	one := areaPage{
+	one := page.Area{
 		Path: "/keys/{key}", Template: "sheet", Under: "/keys", Right: toll.RightRead, Act: toll.RightKeys, Persons: true,
 		Get: showKey, Post: changeKey,
 	}
-	made := areaPage{
+	made := page.Area{
 		Path: "/keys/new", Title: "Make an API key", Template: "sheet", Under: "/keys", Right: toll.RightKeys, Persons: true,
 		Get: askKey, Post: makeKey,
 	}
-	return []areaPage{key, one, made}
+	return []page.Area{key, one, made}
 }
 
-func listKeys(v *visit) {
-	list, err := v.w.Auth.Keys(v.ctx(), v.person.Address, v.pageOf(nameSorts))
-	if v.failed("part of the list", err) {
-		return
+func listKeys(v *page.Context) (page.View, error) {
+	list, err := deps(v).Auth.Keys(v.Ctx(), v.Person.Address, storePage(v.PageOf(page.NameSorts)))
+	if err != nil {
+		return nil, v.Failed("part of the list", err)
 	}
 	t := keysTable(v, list.Items)
-	t.Pager = v.pagerOf(list.Total, list.Next, "key")
-	t.Empty = &empty{
+	t.Pager = v.PagerOf(list.Total, list.Next, "key")
+	t.Empty = &page.Empty{
 		"key-round", "No API keys yet", "A key lets a program of yours use this workspace, with the rights that you choose.",
 		"", "", "toll keys create --help",
 	}
-	s := sheet{Lead: "What programs of yours sign in with.", Table: t}
-	if v.person.Rights.Has(toll.RightKeys) {
-		s.begin("Make a key", v.to("keys", "new"))
+	s := page.Record{Lead: "What programs of yours sign in with.", Table: t}
+	if v.Person.Rights.Has(toll.RightKeys) {
+		s.Begin("Make a key", v.To("keys", "new"))
 	}
-	v.sheet("API keys", s)
+	return v.Record("API keys", s)
 }
 
-// begin adds the page that makes a record of the list.
-func (s *sheet) begin(text, to string) {
-	s.Links = append(s.Links, link{Text: text, To: to})
-	s.Table.Empty.To, s.Table.Empty.Button = to, text
-}
-
-func keysTable(v *visit, keys []toll.APIKey) *table {
-	t := &table{
+func keysTable(v *page.Context, keys []toll.APIKey) *page.Table {
+	t := &page.Table{
 		Caption: "API keys",
-		Head:    []column{{Text: "Name"}, {Text: "Key"}, {Text: "State"}, {Text: "Rights"}, {Text: "Last used"}, {Text: "Ends"}},
+		Head:    []page.Column{{Text: "Name"}, {Text: "Key"}, {Text: "State"}, {Text: "Rights"}, {Text: "Last used"}, {Text: "Ends"}},
 	}
 	for _, k := range keys {
-		t.Rows = append(t.Rows, []cell{
-			{Text: nameOfKey(k), To: v.to("keys", k.ID.String())}, {Text: shownKey(k)}, {State: stateOf(k.Status)},
-			{Text: rightWords(k.Rights)}, atOr(k.LastUsedAt, "not yet"), atOr(k.ExpiresAt, "never"),
+		t.Rows = append(t.Rows, []page.Cell{
+			{Text: nameOfKey(k), To: v.To("keys", k.ID.String())}, {Text: shownKey(k)}, {State: stateOf(k.Status)},
+			{Text: rightWords(k.Rights)}, page.AtOr(k.LastUsedAt, "not yet"), page.AtOr(k.ExpiresAt, "never"),
 		})
 	}
 	return t
@@ -70,9 +65,9 @@ func keysTable(v *visit, keys []toll.APIKey) *table {
 // nameOfKey is the name that somebody gave a key.
 func nameOfKey(k toll.APIKey) string {
 	if k.Name == nil {
-		return nameOf("")
+		return page.NameOf("")
 	}
-	return nameOf(*k.Name)
+	return page.NameOf(*k.Name)
 }
 
 // shownKey is what pages show of a key: its beginning and its end.
@@ -86,7 +81,7 @@ func rightWords(r toll.Rights) string {
 }
 
 // stateOf is the state of what ends.
-func stateOf(s toll.PermissionStatus) *state {
+func stateOf(s toll.PermissionStatus) *page.State {
 	tone := "quiet"
 	switch s {
 	case toll.StatusActive:
@@ -96,14 +91,14 @@ func stateOf(s toll.PermissionStatus) *state {
 	case toll.StatusFrozen:
 		tone = "bad"
 	}
-	return &state{strings.ToLower(string(s)), tone}
+	return &page.State{strings.ToLower(string(s)), tone}
 }
 
 // keyWhy is what the page of a fresh proof says before a key is made.
 const keyWhy = "A key gives a program access to this workspace. Prove first that it is you: the proof counts for ten minutes."
 
 // lives are the ends that a key can have, by seconds.
-var lives = []option{
+var lives = []page.Option{
 	{Value: "", Text: "Never"}, {Value: "86400", Text: "In a day"}, {Value: "604800", Text: "In a week"},
 	{Value: "2592000", Text: "In 30 days"}, {Value: "7776000", Text: "In 90 days"}, {Value: "31536000", Text: "In a year"},
 }
@@ -118,46 +113,46 @@ var rightHints = map[toll.Right]string{
 	toll.RightKeys:   "Make and end API keys.",
 }
 
-func askKey(v *visit) {
-	if !hasProof(v, keyWhy) {
-		return
+func askKey(v *page.Context) (page.View, error) {
+	if err := hasProof(v, keyWhy); err != nil {
+		return nil, err
 	}
-	rights := field{Name: "rights", Label: "Rights", Type: "checks", Hint: "Give as few as the program needs."}
-	for _, r := range v.person.Gives() {
-		rights.Options = append(rights.Options, option{Value: string(r), Text: string(r), Hint: rightHints[r], On: r == toll.RightRead})
+	rights := page.Field{Name: "rights", Label: "Rights", Type: "checks", Hint: "Give as few as the program needs."}
+	for _, r := range v.Person.Gives() {
+		rights.Options = append(rights.Options, page.Option{Value: string(r), Text: string(r), Hint: rightHints[r], On: r == toll.RightRead})
 	}
-	f := v.formOf("make", "Make the key", group{Fields: []field{
+	f := v.FormOf("make", "Make the key", page.Group{Fields: []page.Field{
 		{Name: "name", Label: "Name", Max: 100, Hint: "Which program it is for."}, rights,
 		{Name: "ends", Label: "Ends", Options: lives, Members: []string{"expiresInSecs"}},
 	}})
-	f.Cancel = v.to("keys")
-	v.sheet("Make an API key", sheet{Lead: "The key is shown once, when it is made.", Forms: []*form{f}})
+	f.Cancel = v.To("keys")
+	return v.Record("Make an API key", page.Record{Lead: "The key is shown once, when it is made.", Forms: []*page.Form{f}})
 }
 
-func makeKey(v *visit) {
-	if !hasProof(v, keyWhy) {
-		return
+func makeKey(v *page.Context) (page.View, error) {
+	if err := hasProof(v, keyWhy); err != nil {
+		return nil, err
 	}
-	v.finish(func() (outcome, error) {
+	return v.Finish(func() (page.Outcome, error) {
 		life, err := seconds(v, "ends", lives)
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
-		rights, err := toll.ParseRights(v.form["rights"])
+		rights, err := toll.ParseRights(v.Form["rights"])
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
-		k, err := v.w.API.CreateKey(v.acting(), client.KeyParams{Name: v.text("name"), ExpiresIn: life, Rights: rights})
+		k, err := v.API.CreateKey(v.Acting(), client.KeyParams{Name: v.Text("name"), ExpiresIn: life, Rights: rights})
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
-		return outcome{To: v.to("keys", k.ID.String()), Done: "The key is made.", Secret: &secret{"The API key", k.Key}}, nil
+		return page.Outcome{To: v.To("keys", k.ID.String()), Done: "The key is made.", Secret: &page.Secret{"The API key", k.Key}}, nil
 	})
 }
 
 // seconds reads a choice of seconds, "" for none.
-func seconds(v *visit, name string, of []option) (time.Duration, error) {
-	text := v.form.Get(name)
+func seconds(v *page.Context, name string, of []page.Option) (time.Duration, error) {
+	text := v.Form.Get(name)
 	for _, o := range of {
 		if o.Value == text && text == "" {
 			return 0, nil
@@ -166,76 +161,75 @@ func seconds(v *visit, name string, of []option) (time.Duration, error) {
 			return time.ParseDuration(text + "s")
 		}
 	}
-	return 0, oneFault(name, "must be one of the choices")
+	return 0, page.OneFault(name, "must be one of the choices")
 }
 
-// key returns the key of the page, with its id. It has answered when ok is false.
-func key(v *visit) (k toll.APIKey, ok bool) {
-	id, err := toll.ParseHash(v.param("key"))
+// key returns the key of the page, with its id.
+func key(v *page.Context) (k toll.APIKey, err error) {
+	id, err := toll.ParseHash(v.Param("key"))
 	if err == nil {
-		k, err = v.w.Auth.Key(v.ctx(), v.person.Address, id)
+		k, err = deps(v).Auth.Key(v.Ctx(), v.Person.Address, id)
 	}
 	if err != nil && toll.AsError(err).HTTPStatus() < 500 {
-		v.missing("API key")
-		return k, false
+		return k, v.Missing("API key")
 	}
-	return k, !v.failed("API key", err)
+	return k, err
 }
 
 // overlaps are how long a rotated key may work beside the new one, by seconds.
-var overlaps = []option{
+var overlaps = []page.Option{
 	{Value: "86400", Text: "For a day"}, {Value: "0", Text: "Not at all"}, {Value: "3600", Text: "For an hour"},
 	{Value: "604800", Text: "For a week"}, {Value: "2592000", Text: "For 30 days"},
 }
 
-func showKey(v *visit) {
-	k, ok := key(v)
-	if !ok {
-		return
+func showKey(v *page.Context) (page.View, error) {
+	k, err := key(v)
+	if err != nil {
+		return nil, err
 	}
-	versions, err := v.w.API.Versions(v.acting())
-	made, err2 := store.KeysOfParent(v.ctx(), v.w.Store, k.ID, v.w.Clock())
-	if v.failed("API key", errors.Join(err, err2)) {
-		return
+	versions, err := v.API.Versions(v.Acting())
+	made, err2 := store.KeysOfParent(v.Ctx(), deps(v).Store, k.ID, v.Clock())
+	if err := errors.Join(err, err2); err != nil {
+		return nil, v.Failed("API key", err)
 	}
-	s := sheet{Facts: []fact{
-		{"Id", cell{ID: k.ID.String()}}, {"Key", cell{Text: shownKey(k)}}, {"State", cell{State: stateOf(k.Status)}},
-		{"Rights", cell{Text: rightWords(k.Rights)}}, {"API version", cell{Text: k.Version, Sub: versionNote(k.Version, versions)}},
-		{"Made", cell{At: k.CreatedAt.Time, Sub: makerOf(v, k)}}, {"Last used", atOr(k.LastUsedAt, "not yet")},
-		{"Ends", atOr(k.ExpiresAt, "never")},
+	s := page.Record{Facts: []page.Fact{
+		{"Id", page.Cell{ID: k.ID.String()}}, {"Key", page.Cell{Text: shownKey(k)}}, {"State", page.Cell{State: stateOf(k.Status)}},
+		{"Rights", page.Cell{Text: rightWords(k.Rights)}}, {"API version", page.Cell{Text: k.Version, Sub: versionNote(k.Version, versions)}},
+		{"Made", page.Cell{At: k.CreatedAt.Time, Sub: makerOf(v, k)}}, {"Last used", page.AtOr(k.LastUsedAt, "not yet")},
+		{"Ends", page.AtOr(k.ExpiresAt, "never")},
 	}}
-	s.Links = []link{{Text: "Recent calls", To: v.to("keys", k.ID.String(), "calls"), Plain: true}}
-	if news := v.w.Changes(k.Version); len(news) > 0 {
-		t := &table{Caption: "Changes of the API since " + k.Version, Head: []column{{Text: "Version"}, {Text: "Change"}}}
+	s.Links = []page.Link{{Text: "Recent calls", To: v.To("keys", k.ID.String(), "calls"), Plain: true}}
+	if news := deps(v).Changes(k.Version); len(news) > 0 {
+		t := &page.Table{Caption: "Changes of the API since " + k.Version, Head: []page.Column{{Text: "Version"}, {Text: "Change"}}}
 		for _, c := range news {
-			t.Rows = append(t.Rows, []cell{{Text: c.Since}, {Sub: c.Summary}})
+			t.Rows = append(t.Rows, []page.Cell{{Text: c.Since}, {Sub: c.Summary}})
 		}
-		s.Parts = []part{{"What a newer version changes", t}}
+		s.Parts = []page.Part{{"What a newer version changes", t}}
 	}
 	if len(made) > 0 {
-		t := &table{Caption: "Keys that it made", Head: []column{{Text: "Name"}, {Text: "State"}, {Text: "Rights"}, {Text: "Made"}}}
+		t := &page.Table{Caption: "Keys that it made", Head: []page.Column{{Text: "Name"}, {Text: "State"}, {Text: "Rights"}, {Text: "Made"}}}
 		for _, c := range made {
-			t.Rows = append(t.Rows, []cell{
-				{Text: nameOf(c.Name), To: v.to("keys", c.ID.String())}, {State: stateOf(toll.StatusActive)},
-				{Text: rightWords(c.Rights)}, at(c.CreatedAt),
+			t.Rows = append(t.Rows, []page.Cell{
+				{Text: page.NameOf(c.Name), To: v.To("keys", c.ID.String())}, {State: stateOf(toll.StatusActive)},
+				{Text: rightWords(c.Rights)}, page.At(c.CreatedAt),
 			})
 		}
-		s.Parts = append(s.Parts, part{"Keys that it made", t})
+		s.Parts = append(s.Parts, page.Part{"Keys that it made", t})
 	}
-	if k.Status == toll.StatusActive && v.person.Rights.Has(toll.RightKeys) && v.person.MayManage(k) == nil {
+	if k.Status == toll.StatusActive && v.Person.Rights.Has(toll.RightKeys) && v.Person.MayManage(k) == nil {
 		name := ""
 		if k.Name != nil {
 			name = *k.Name
 		}
-		s.Acts = []dialog{
-			v.dialogOf("change", "Change", "", field{Name: "name", Label: "Name", Value: name, Max: 100}, versionField(k.Version, versions)),
-			v.dialogOf("rotate", "Rotate", "A new key takes the place of this one, with its name, rights and end.",
-				field{Name: "overlap", Label: "This key still works", Options: overlaps, Members: []string{"overlapSecs"}}),
-			v.dangerOf("end", "End the key", "Programs that use it are refused at once. What it made ends with it: keys, access tokens and consents.",
-				field{Name: "keep", Label: "Keep the keys and consents that it made, under my name", Type: "checkbox"}),
+		s.Acts = []page.Dialog{
+			v.DialogOf("change", "Change", "", page.Field{Name: "name", Label: "Name", Value: name, Max: 100}, versionField(k.Version, versions)),
+			v.DialogOf("rotate", "Rotate", "A new key takes the place of this one, with its name, rights and end.",
+				page.Field{Name: "overlap", Label: "This key still works", Options: overlaps, Members: []string{"overlapSecs"}}),
+			v.DangerOf("end", "End the key", "Programs that use it are refused at once. What it made ends with it: keys, access tokens and consents.",
+				page.Field{Name: "keep", Label: "Keep the keys and consents that it made, under my name", Type: "checkbox"}),
 		}
 	}
-	v.sheet(nameOfKey(k), s)
+	return v.Record(nameOfKey(k), s)
 }
 
 // Change is one change of the API, which a key with an older version does not see.
@@ -249,19 +243,19 @@ func versionNote(pin string, v *client.Versions) string {
 	return v.Current + " is current"
 }
 
-func versionField(pin string, v *client.Versions) field {
-	f := field{Name: "version", Label: "API version", Value: pin, Hint: "Answers keep the shape of this version."}
+func versionField(pin string, v *client.Versions) page.Field {
+	f := page.Field{Name: "version", Label: "API version", Value: pin, Hint: "Answers keep the shape of this version."}
 	all := append([]string{v.Floor}, v.GatedVersions...)
 	for _, word := range append(all, pin, v.Current) {
-		if !hasOption(f.Options, word) {
-			f.Options = append(f.Options, option{Value: word, Text: word})
+		if !page.HasOption(f.Options, word) {
+			f.Options = append(f.Options, page.Option{Value: word, Text: word})
 		}
 	}
 	return f
 }
 
 // makerOf says who made a key.
-func makerOf(v *visit, k toll.APIKey) string {
+func makerOf(v *page.Context, k toll.APIKey) string {
 	switch k.MadeBy {
 	case toll.MadeLocally:
 		return "by the operator"
@@ -274,44 +268,47 @@ func makerOf(v *visit, k toll.APIKey) string {
 	if id.UnmarshalText([]byte(k.UserID)) != nil {
 		return ""
 	}
-	u, err := v.w.People.User(v.ctx(), id)
+	u, err := deps(v).People.User(v.Ctx(), id)
 	if err != nil {
 		return "by a person"
 	}
 	return "by " + cmp.Or(plain.Name(u.Name), "a person")
 }
 
-func changeKey(v *visit) {
-	k, ok := key(v)
-	if !ok || v.form.Get("act") == "rotate" && !hasProof(v, keyWhy) {
-		return
+func changeKey(v *page.Context) (page.View, error) {
+	k, err := key(v)
+	if err == nil && v.Form.Get("act") == "rotate" {
+		err = hasProof(v, keyWhy)
 	}
-	v.finish(func() (outcome, error) {
-		out := outcome{To: v.to("keys", k.ID.String())}
-		switch v.form.Get("act") {
+	if err != nil {
+		return nil, err
+	}
+	return v.Finish(func() (page.Outcome, error) {
+		out := page.Outcome{To: v.To("keys", k.ID.String())}
+		switch v.Form.Get("act") {
 		case "change":
-			name, version := v.text("name"), v.form.Get("version")
+			name, version := v.Text("name"), v.Form.Get("version")
 			out.Done = "The key is changed."
-			_, err := v.w.API.UpdateKey(v.acting(), k.ID, &name, &version)
+			_, err := v.API.UpdateKey(v.Acting(), k.ID, &name, &version)
 			return out, err
 		case "rotate":
 			overlap, err := seconds(v, "overlap", overlaps)
 			if err != nil {
 				return out, err
 			}
-			n, err := v.w.API.RotateKey(v.acting(), k.ID, overlap)
+			n, err := v.API.RotateKey(v.Acting(), k.ID, overlap)
 			if err != nil {
 				return out, err
 			}
-			out.To, out.Done = v.to("keys", n.ID.String()), "The key is rotated. The old one works until "+date(n.PreviousEndsAt.Time)+"."
-			out.Secret = &secret{"The new API key", n.Key}
+			out.To, out.Done = v.To("keys", n.ID.String()), "The key is rotated. The old one works until "+page.Date(n.PreviousEndsAt.Time)+"."
+			out.Secret = &page.Secret{"The new API key", n.Key}
 			return out, nil
 		case "end":
-			end := v.w.API.RevokeKey
-			if v.form.Get("keep") != "" {
-				end = v.w.API.RevokeKeyOnly
+			end := v.API.RevokeKey
+			if v.Form.Get("keep") != "" {
+				end = v.API.RevokeKeyOnly
 			}
-			ended, err := end(v.acting(), k.ID)
+			ended, err := end(v.Acting(), k.ID)
 			if err != nil {
 				return out, err
 			}

@@ -5,82 +5,81 @@ import (
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // memberPage is the page of one person of a workspace, for who manages people.
-func memberPage() areaPage {
-	return areaPage{
+func memberPage() page.Area {
+	return page.Area{
 		Path: "/members/{user}", Template: "sheet", Under: "/members", Right: toll.RightMembers, Persons: true,
 		Get: showMember, Post: changeMember,
 	}
 }
 
-// member returns the person of the page, whom the visitor may manage. It has answered when ok is false.
-func member(v *visit) (m toll.Member, ok bool) {
-	all, err := v.w.People.Members.List(v.ctx(), v.person.Address)
-	if v.failed("member", err) {
-		return m, false
+// member returns the person of the page, whom the signed-in person may manage.
+func member(v *page.Context) (m toll.Member, err error) {
+	all, err := deps(v).People.Members.List(v.Ctx(), v.Person.Address)
+	if err != nil {
+		return m, v.Failed("member", err)
 	}
 	for _, one := range all {
-		if one.UserID.String() == v.param("user") {
-			return one, true
+		if one.UserID.String() == v.Param("user") {
+			return one, nil
 		}
 	}
-	v.missing("member")
-	return m, false
+	return m, v.Missing("member")
 }
 
-func showMember(v *visit) {
-	m, ok := member(v)
-	if !ok {
-		return
+func showMember(v *page.Context) (page.View, error) {
+	m, err := member(v)
+	if err != nil {
+		return nil, err
 	}
-	s := sheet{Facts: []fact{
-		{"Id", cell{ID: m.UserID.String()}}, {"Role", cell{Text: string(m.Role)}}, {"Since", cell{At: m.Since.Time}},
+	s := page.Record{Facts: []page.Fact{
+		{"Id", page.Cell{ID: m.UserID.String()}}, {"Role", page.Cell{Text: string(m.Role)}}, {"Since", page.Cell{At: m.Since.Time}},
 	}}
-	if m.UserID == v.person.User.ID || !v.person.Workspace.Role.Manages(m.Role) {
+	if m.UserID == v.Person.User.ID || !v.Person.Workspace.Role.Manages(m.Role) {
 		s.Note = "You cannot change this membership here."
-		v.sheet(nameOf(m.Name), s)
-		return
+		return v.Record(page.NameOf(m.Name), s)
 	}
-	open, err := v.w.People.Members.Sessions(v.ctx(), v.person.Caller, m.UserID, store.Page{Size: mostRows})
-	if v.failed("member", err) {
-		return
+	open, err := deps(v).People.Members.Sessions(v.Ctx(), v.Person.Caller, m.UserID, store.Page{Size: page.MostRows})
+	if err != nil {
+		return nil, v.Failed("member", err)
 	}
-	t := &table{
-		Caption: "Sessions", Head: []column{{Text: "Browser or program"}, {Text: "Signed in"}, {Text: "Last used"}},
-		Empty: &empty{Icon: "monitor", Title: "Not signed in", Text: "Each browser and terminal in which the person is signed in appears here."},
+	t := &page.Table{
+		Caption: "Sessions", Head: []page.Column{{Text: "Browser or program"}, {Text: "Signed in"}, {Text: "Last used"}},
+		Empty: &page.Empty{Icon: "monitor", Title: "Not signed in", Text: "Each browser and terminal in which the person is signed in appears here."},
 	}
 	for _, one := range open.Items {
-		t.Rows = append(t.Rows, []cell{{Text: nameOf(one.Agent)}, {At: one.Since.Time}, {At: one.UsedAt.Time}})
+		t.Rows = append(t.Rows, []page.Cell{{Text: page.NameOf(one.Agent)}, {At: one.Since.Time}, {At: one.UsedAt.Time}})
 	}
-	s.Parts = []part{{"Sessions", t}}
-	roles := field{Name: "role", Label: "Role", Value: string(m.Role)}
+	s.Parts = []page.Part{{"Sessions", t}}
+	roles := page.Field{Name: "role", Label: "Role", Value: string(m.Role)}
 	for _, r := range toll.Roles() {
-		if v.person.Workspace.Role.Manages(r) {
-			roles.Options = append(roles.Options, option{Value: string(r), Text: string(r)})
+		if v.Person.Workspace.Role.Manages(r) {
+			roles.Options = append(roles.Options, page.Option{Value: string(r), Text: string(r)})
 		}
 	}
-	s.Acts = []dialog{
-		v.dialogOf("role", "Change the role", "Keys and programs of the person have at most the rights of the new role.", roles),
+	s.Acts = []page.Dialog{
+		v.DialogOf("role", "Change the role", "Keys and programs of the person have at most the rights of the new role.", roles),
 	}
 	if m.Role == toll.RoleDeveloper {
-		f := field{
+		f := page.Field{
 			Name: "limit", Label: "Limit in a month", Mode: "decimal", Members: []string{"spendLimitCents"},
 			Hint: "In dollars and euros alike, such as 50.00. Empty: no limit.",
 		}
 		if m.SpendLimitCents != nil {
 			f.Value = toll.FormatAmount(toll.UnitsOfCents(int64(*m.SpendLimitCents)), 6)
-			s.Bars = []bar{{"Spent this month", int64(*m.SpentCents), int64(*m.SpendLimitCents), spentText(m)}}
+			s.Bars = []page.Bar{{"Spent this month", int64(*m.SpentCents), int64(*m.SpendLimitCents), spentText(m)}}
 		}
-		s.Acts = append(s.Acts, v.dialogOf("limit", "Set a spending limit", "Orders that the wallet pays and delegations of the person count, from the "+
+		s.Acts = append(s.Acts, v.DialogOf("limit", "Set a spending limit", "Orders that the wallet pays and delegations of the person count, from the "+
 			"first of the month (UTC). The person uses no delegations of others. What was made before goes on.", f))
 	}
 	s.Acts = append(s.Acts,
-		v.dialogOf("sessions", "End sessions here", "The person has to sign in again to use this workspace. They stay signed in elsewhere."),
-		v.dangerOf("remove", "Remove", "The person has no access to this workspace from now on. Keys, access tokens and programs of the person here end.",
-			field{Name: "keep", Label: "Keep the keys and programs, under my name", Type: "checkbox"}))
-	v.sheet(nameOf(m.Name), s)
+		v.DialogOf("sessions", "End sessions here", "The person has to sign in again to use this workspace. They stay signed in elsewhere."),
+		v.DangerOf("remove", "Remove", "The person has no access to this workspace from now on. Keys, access tokens and programs of the person here end.",
+			page.Field{Name: "keep", Label: "Keep the keys and programs, under my name", Type: "checkbox"}))
+	return v.Record(page.NameOf(m.Name), s)
 }
 
 // spentText says how much of a spending limit is used.
@@ -88,17 +87,20 @@ func spentText(m toll.Member) string {
 	return amountText(*m.SpentCents) + " of " + amountText(*m.SpendLimitCents)
 }
 
-func changeMember(v *visit) {
-	m, ok := member(v)
-	if !ok || !hasProof(v, confirmWhy) {
-		return
+func changeMember(v *page.Context) (page.View, error) {
+	m, err := member(v)
+	if err == nil {
+		err = hasProof(v, confirmWhy)
 	}
-	v.finish(func() (outcome, error) {
-		out, in, who := outcome{To: v.to("members", m.UserID.String())}, v.w.People.Members, v.person.Caller
-		switch v.form.Get("act") {
+	if err != nil {
+		return nil, err
+	}
+	return v.Finish(func() (page.Outcome, error) {
+		out, in, who := page.Outcome{To: v.To("members", m.UserID.String())}, deps(v).People.Members, v.Person.Caller
+		switch v.Form.Get("act") {
 		case "role":
 			out.Done = "The role is changed."
-			_, err := in.Change(v.ctx(), who, m.UserID, people.MemberChange{Role: new(toll.Role(v.form.Get("role")))})
+			_, err := in.Change(v.Ctx(), who, m.UserID, people.MemberChange{Role: new(toll.Role(v.Form.Get("role")))})
 			return out, err
 		case "limit":
 			cents, err := cents(v, "limit")
@@ -106,18 +108,18 @@ func changeMember(v *visit) {
 				return out, err
 			}
 			limit := toll.SetTo(cents)
-			if out.Done = "The spending limit is set."; v.text("limit") == "" {
+			if out.Done = "The spending limit is set."; v.Text("limit") == "" {
 				out.Done, limit = "The spending limit is taken away.", toll.Clear[toll.Cents]()
 			}
-			_, err = in.Change(v.ctx(), who, m.UserID, people.MemberChange{SpendLimit: limit})
+			_, err = in.Change(v.Ctx(), who, m.UserID, people.MemberChange{SpendLimit: limit})
 			return out, err
 		case "sessions":
-			n, err := in.EndSessions(v.ctx(), who, m.UserID)
-			out.Done = count(n, "session") + " ended."
+			n, err := in.EndSessions(v.Ctx(), who, m.UserID)
+			out.Done = page.Count(n, "session") + " ended."
 			return out, err
 		case "remove":
-			removed, err := in.Remove(v.ctx(), who, m.UserID, v.form.Get("keep") != "")
-			return outcome{To: v.to("members"), Done: plain.Name(m.Name) + " is removed." + removedWith(removed)}, err
+			removed, err := in.Remove(v.Ctx(), who, m.UserID, v.Form.Get("keep") != "")
+			return page.Outcome{To: v.To("members"), Done: plain.Name(m.Name) + " is removed." + removedWith(removed)}, err
 		}
 		return out, toll.NewError(toll.CodeBadRequest)
 	})

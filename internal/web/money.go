@@ -8,13 +8,14 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // moneyPages are what a workspace pays with: delegations, cards, its wallet.
-func moneyPages() []areaPage {
-	return []areaPage{
+func moneyPages() []page.Area {
+	return []page.Area{
 		{
-			Path: "/delegations", Title: "Delegations", Template: "sheet", Group: groupBuy, Nav: "Delegations", Icon: "hand-coins", Key: "d",
+			Path: "/delegations", Title: "Delegations", Template: "sheet", Group: page.GroupBuy, Nav: "Delegations", Icon: "hand-coins", Key: "d",
 			Right: toll.RightRead, Get: listDelegations,
 		},
 		{
@@ -26,7 +27,7 @@ func moneyPages() []areaPage {
 			Get: showDelegation, Post: changeDelegation,
 		},
 		{
-			Path: "/cards", Title: "Cards", Template: "sheet", Group: groupBuy, Nav: "Cards", Icon: "credit-card", Key: "c",
+			Path: "/cards", Title: "Cards", Template: "sheet", Group: page.GroupBuy, Nav: "Cards", Icon: "credit-card", Key: "c",
 			Right: toll.RightRead, Get: listCards,
 		},
 		{
@@ -34,38 +35,38 @@ func moneyPages() []areaPage {
 			Get: showCard, Post: changeCard,
 		},
 		{
-			Path: "/wallet", Title: "Wallet", Template: "sheet", Group: groupBuy, Nav: "Wallet", Icon: "wallet", Key: "b",
+			Path: "/wallet", Title: "Wallet", Template: "sheet", Group: page.GroupBuy, Nav: "Wallet", Icon: "wallet", Key: "b",
 			Right: toll.RightRead, Get: showWallet, Post: useWallet,
 		},
 	}
 }
 
-func listDelegations(v *visit) {
-	list, err := listOf[*toll.Delegation](v, "/delegation", "delegations", url.Values{})
-	if v.narrowed(err) {
-		return
+func listDelegations(v *page.Context) (page.View, error) {
+	list, err := page.ListOf[*toll.Delegation](v, "/delegation", "delegations", url.Values{})
+	if err := v.Narrowed(err); err != nil {
+		return nil, err
 	}
-	t := &table{
+	t := &page.Table{
 		Caption: "Delegations",
-		Head:    []column{{Text: "Delegation"}, {Text: "Pays from"}, {Text: "State"}, {Text: "Spent", Num: true}, {Text: "Limit", Num: true}, {Text: "Ends"}},
-		Empty: &empty{
+		Head:    []page.Column{{Text: "Delegation"}, {Text: "Pays from"}, {Text: "State"}, {Text: "Spent", Num: true}, {Text: "Limit", Num: true}, {Text: "Ends"}},
+		Empty: &page.Empty{
 			"hand-coins", "No delegations", "A delegation lets access tokens buy plans by themselves, up to a limit of money.", "", "",
 			"toll delegations create --help",
 		},
-		Pager: v.pagerOf(list.Total, list.Next, "delegation"),
+		Pager: v.PagerOf(list.Total, list.Next, "delegation"),
 	}
 	for _, d := range list.Items {
-		t.Rows = append(t.Rows, []cell{
-			{ID: d.DelegationID, To: v.to("delegations", d.DelegationID)}, {Text: paysFrom(d)}, {State: stateOf(d.Status)},
+		t.Rows = append(t.Rows, []page.Cell{
+			{ID: d.DelegationID, To: v.To("delegations", d.DelegationID)}, {Text: paysFrom(d)}, {State: stateOf(d.Status)},
 			{Text: centsText(d.AmountSpentCents, d.Currency), Num: true}, {Text: centsText(d.SpendingLimitCents, d.Currency), Num: true},
 			{At: d.ExpiresAt.Time},
 		})
 	}
-	s := sheet{Lead: "Limits of money within which access tokens buy plans again by themselves.", Table: t}
-	if v.person.Rights.Has(toll.RightSpend) {
-		s.begin("Make a delegation", v.to("delegations", "new"))
+	s := page.Record{Lead: "Limits of money within which access tokens buy plans again by themselves.", Table: t}
+	if v.Person.Rights.Has(toll.RightSpend) {
+		s.Begin("Make a delegation", v.To("delegations", "new"))
 	}
-	v.sheet("Delegations", s)
+	return v.Record("Delegations", s)
 }
 
 // paysFrom says where the money of a delegation comes from.
@@ -88,52 +89,51 @@ func methodName(m toll.PaymentMethod) string {
 	return name
 }
 
-func askDelegation(v *visit) {
-	methods, err := v.w.API.PaymentMethods(v.acting(), client.Accessible())
-	if v.failed("payment method", err) {
-		return
+func askDelegation(v *page.Context) (page.View, error) {
+	methods, err := v.API.PaymentMethods(v.Acting(), client.Accessible())
+	if err != nil {
+		return nil, v.Failed("payment method", err)
 	}
-	from := field{Name: "method", Label: "Pays from", Members: []string{"providerPaymentMethodId", "provider"}}
+	from := page.Field{Name: "method", Label: "Pays from", Members: []string{"providerPaymentMethodId", "provider"}}
 	for _, m := range methods {
-		if m.Type == toll.PaymentWallet && v.person.External() {
+		if m.Type == toll.PaymentWallet && v.Person.External() {
 			continue
 		}
-		from.Options = append(from.Options, option{Value: string(m.Provider) + " " + m.ID, Text: methodName(m)})
+		from.Options = append(from.Options, page.Option{Value: string(m.Provider) + " " + m.ID, Text: methodName(m)})
 	}
 	if len(from.Options) == 0 {
-		v.sheet("Make a delegation", sheet{
+		return v.Record("Make a delegation", page.Record{
 			Note:  "This workspace has no card, and its wallet is yours alone: the service cannot make it pay. Enrol a card first.",
-			Links: []link{{Text: "Enrol a card", To: PathEnroll}},
+			Links: []page.Link{{Text: "Enrol a card", To: page.PathEnroll}},
 		})
-		return
 	}
-	f := v.formOf("make", "Make the delegation", group{Fields: []field{
+	f := v.FormOf("make", "Make the delegation", page.Group{Fields: []page.Field{
 		from,
 		{Name: "limit", Label: "Limit", Value: "10.00", Mode: "decimal", Hint: "The most that it may spend.", Members: []string{"spendingLimitCents"}},
-		{Name: "currency", Label: "Currency", Options: []option{
+		{Name: "currency", Label: "Currency", Options: []page.Option{
 			{Value: "", Text: "Dollar: USDC from the wallet, USD from a card"}, {Value: "eur", Text: "Euro: EURC from the wallet, EUR from a card"},
 		}},
 		{Name: "ends", Label: "Ends", Options: tokenLives, Value: "2592000", Members: []string{"durationSecs"}},
 		{Name: "plan", Label: "Plan", Max: 80, Hint: "The id of the only plan that it may buy. Empty: every plan.", Members: []string{"planId"}},
 		{Name: "orders", Label: "Most orders", Mode: "numeric", Hint: "Empty: no limit.", Members: []string{"maxTransactions"}},
 	}})
-	f.Cancel = v.to("delegations")
-	v.sheet("Make a delegation", sheet{Lead: "Nothing is paid now. An access token with this delegation buys a plan when its credits run out.", Forms: []*form{f}})
+	f.Cancel = v.To("delegations")
+	return v.Record("Make a delegation", page.Record{Lead: "Nothing is paid now. An access token with this delegation buys a plan when its credits run out.", Forms: []*page.Form{f}})
 }
 
-func makeDelegation(v *visit) {
-	v.finish(func() (outcome, error) {
+func makeDelegation(v *page.Context) (page.View, error) {
+	return v.Finish(func() (page.Outcome, error) {
 		life, err1 := seconds(v, "ends", tokenLives)
 		cents, err2 := cents(v, "limit")
 		orders, err3 := number(v, "orders")
-		if err := together(err1, err2, err3); err != nil {
-			return outcome{}, err
+		if err := page.Together(err1, err2, err3); err != nil {
+			return page.Outcome{}, err
 		}
-		provider, method, _ := strings.Cut(v.form.Get("method"), " ")
+		provider, method, _ := strings.Cut(v.Form.Get("method"), " ")
 		in := client.DelegationParams{
-			Provider: toll.Provider(provider), SpendingLimit: cents, Lifetime: life, PlanID: toll.PlanID(v.text("plan")), MaxTransactions: int64(orders),
+			Provider: toll.Provider(provider), SpendingLimit: cents, Lifetime: life, PlanID: toll.PlanID(v.Text("plan")), MaxTransactions: int64(orders),
 		}
-		euro := v.form.Get("currency") == "eur"
+		euro := v.Form.Get("currency") == "eur"
 		switch {
 		case in.Provider == toll.ProviderCard:
 			in.PaymentMethodID, in.Currency = method, "usd"
@@ -145,98 +145,98 @@ func makeDelegation(v *visit) {
 		default:
 			in.Currency = "usdc"
 		}
-		d, err := v.w.API.CreateDelegation(v.once(), in)
+		d, err := v.API.CreateDelegation(v.Once(), in)
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
-		return outcome{To: v.to("delegations", d.DelegationID), Done: "The delegation is made."}, nil
+		return page.Outcome{To: v.To("delegations", d.DelegationID), Done: "The delegation is made."}, nil
 	})
 }
 
-func showDelegation(v *visit) {
-	d, err := v.w.API.Delegation(v.acting(), v.param("delegation"))
-	if v.failed("delegation", err) {
-		return
+func showDelegation(v *page.Context) (page.View, error) {
+	d, err := v.API.Delegation(v.Acting(), v.Param("delegation"))
+	if err != nil {
+		return nil, v.Failed("delegation", err)
 	}
-	list, err := listOf[*toll.DelegationTransaction](v, "/delegation/"+url.PathEscape(d.DelegationID)+"/transactions", "transactions", url.Values{})
-	if v.narrowed(err) {
-		return
+	list, err := page.ListOf[*toll.DelegationTransaction](v, "/delegation/"+url.PathEscape(d.DelegationID)+"/transactions", "transactions", url.Values{})
+	if err := v.Narrowed(err); err != nil {
+		return nil, err
 	}
-	s := sheet{
-		Facts: []fact{
-			{"Id", cell{ID: d.DelegationID}}, {"State", cell{State: stateOf(d.Status)}}, {"Pays from", cell{Text: paysFrom(d)}},
-			{"Left", cell{Text: centsText(d.RemainingBudgetCents, d.Currency)}}, {"Plan", cell{Text: "every plan"}}, {"Made", at(d.CreatedAt.Time)},
-			{"Last used", atOr(d.LastUsedAt, "not yet")}, {"Ends", cell{At: d.ExpiresAt.Time}},
+	s := page.Record{
+		Facts: []page.Fact{
+			{"Id", page.Cell{ID: d.DelegationID}}, {"State", page.Cell{State: stateOf(d.Status)}}, {"Pays from", page.Cell{Text: paysFrom(d)}},
+			{"Left", page.Cell{Text: centsText(d.RemainingBudgetCents, d.Currency)}}, {"Plan", page.Cell{Text: "every plan"}}, {"Made", page.At(d.CreatedAt.Time)},
+			{"Last used", page.AtOr(d.LastUsedAt, "not yet")}, {"Ends", page.Cell{At: d.ExpiresAt.Time}},
 		},
-		Bars: []bar{spentOf("Spent", d)},
+		Bars: []page.Bar{spentOf("Spent", d)},
 	}
 	if list.Total > 0 {
 		s.Links = file(v, "delegation-payments", url.Values{"delegation": {d.DelegationID}})
 	}
 	if d.PlanID != nil {
-		s.Facts[4].cell = cell{ID: string(*d.PlanID)}
+		s.Facts[4].Cell = page.Cell{ID: string(*d.PlanID)}
 	}
 	if d.MaxTransactions != nil {
-		s.Bars = append(s.Bars, bar{"Orders", d.TransactionCount, *d.MaxTransactions, count(d.TransactionCount, "order") + " of " + count(*d.MaxTransactions, "order")})
+		s.Bars = append(s.Bars, page.Bar{"Orders", d.TransactionCount, *d.MaxTransactions, page.Count(d.TransactionCount, "order") + " of " + page.Count(*d.MaxTransactions, "order")})
 	}
-	t := &table{
-		Caption: "Payments", Head: []column{{Text: "Order"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Time"}},
-		Empty: &empty{Icon: "receipt", Title: "Nothing paid yet", Text: "Each order that the delegation pays appears here."},
-		Pager: v.pagerOf(list.Total, list.Next, "payment"),
+	t := &page.Table{
+		Caption: "Payments", Head: []page.Column{{Text: "Order"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Time"}},
+		Empty: &page.Empty{Icon: "receipt", Title: "Nothing paid yet", Text: "Each order that the delegation pays appears here."},
+		Pager: v.PagerOf(list.Total, list.Next, "payment"),
 	}
 	for _, p := range list.Items {
-		c := cell{State: stateOfPayment(p.Status)}
+		c := page.Cell{State: stateOfPayment(p.Status)}
 		if p.FailureReason != nil {
 			c.Sub = plain.Name(*p.FailureReason)
 		}
-		t.Rows = append(t.Rows, []cell{
-			{ID: p.OrderID, To: v.to("orders", p.OrderID)}, c, {Text: centsText(p.AmountCents, p.Currency), Num: true}, {At: p.CreatedAt.Time},
+		t.Rows = append(t.Rows, []page.Cell{
+			{ID: p.OrderID, To: v.To("orders", p.OrderID)}, c, {Text: centsText(p.AmountCents, p.Currency), Num: true}, {At: p.CreatedAt.Time},
 		})
 	}
-	s.Parts = []part{{"Payments", t}}
-	if v.person.Rights.Has(toll.RightSpend) {
+	s.Parts = []page.Part{{"Payments", t}}
+	if v.Person.Rights.Has(toll.RightSpend) {
 		switch d.Status {
 		case toll.StatusFrozen:
 			s.Note = "It is frozen: the card was declined three times in a row, or a payment is disputed."
-			s.Acts = []dialog{v.dialogOf("unfreeze", "Unfreeze", "It may pay again. While a payment is disputed it stays frozen.")}
+			s.Acts = []page.Dialog{v.DialogOf("unfreeze", "Unfreeze", "It may pay again. While a payment is disputed it stays frozen.")}
 			fallthrough
 		case toll.StatusActive, toll.StatusPending:
-			s.Acts = append(s.Acts, v.dangerOf("revoke", "Revoke", "It pays nothing from now on. Access tokens that use it end with it."))
+			s.Acts = append(s.Acts, v.DangerOf("revoke", "Revoke", "It pays nothing from now on. Access tokens that use it end with it."))
 		}
 	}
-	v.sheet("Delegation "+short(d.DelegationID), s)
+	return v.Record("Delegation "+page.Short(d.DelegationID), s)
 }
 
 // spentOf is how much of its limit a delegation spent.
-func spentOf(label string, d *toll.Delegation) bar {
-	return bar{
+func spentOf(label string, d *toll.Delegation) page.Bar {
+	return page.Bar{
 		label, int64(d.AmountSpentCents), int64(d.SpendingLimitCents),
 		centsText(d.AmountSpentCents, d.Currency) + " of " + centsText(d.SpendingLimitCents, d.Currency),
 	}
 }
 
-func stateOfPayment(s toll.TransactionStatus) *state {
+func stateOfPayment(s toll.TransactionStatus) *page.State {
 	switch s {
 	case toll.TransactionSucceeded:
-		return &state{string(s), "good"}
+		return &page.State{string(s), "good"}
 	case toll.TransactionFailed:
-		return &state{string(s), "bad"}
+		return &page.State{string(s), "bad"}
 	}
-	return &state{string(s), "warn"}
+	return &page.State{string(s), "warn"}
 }
 
-func changeDelegation(v *visit) {
-	id := v.param("delegation")
-	v.finish(func() (outcome, error) {
-		out := outcome{To: v.to("delegations", id)}
+func changeDelegation(v *page.Context) (page.View, error) {
+	id := v.Param("delegation")
+	return v.Finish(func() (page.Outcome, error) {
+		out := page.Outcome{To: v.To("delegations", id)}
 		var err error
-		switch v.form.Get("act") {
+		switch v.Form.Get("act") {
 		case "revoke":
 			out.Done = "The delegation is revoked."
-			_, err = v.w.API.RevokeDelegation(v.acting(), id)
+			_, err = v.API.RevokeDelegation(v.Acting(), id)
 		case "unfreeze":
 			out.Done = "The delegation may pay again."
-			_, err = v.w.API.UnfreezeDelegation(v.acting(), id)
+			_, err = v.API.UnfreezeDelegation(v.Acting(), id)
 		default:
 			err = toll.NewError(toll.CodeBadRequest)
 		}
@@ -244,31 +244,31 @@ func changeDelegation(v *visit) {
 	})
 }
 
-func listCards(v *visit) {
-	methods, err := v.w.API.PaymentMethods(v.acting())
-	if v.failed("payment method", err) {
-		return
+func listCards(v *page.Context) (page.View, error) {
+	methods, err := v.API.PaymentMethods(v.Acting())
+	if err != nil {
+		return nil, v.Failed("payment method", err)
 	}
-	t := &table{
-		Caption: "Cards", Head: []column{{Text: "Card"}, {Text: "Number"}, {Text: "State"}, {Text: "Valid until"}},
-		Empty: &empty{Icon: "credit-card", Title: "No cards yet", Text: "Enrol a card, and delegations can pay plans with it. The service never sees its number.", Command: "toll cards enroll --help"},
+	t := &page.Table{
+		Caption: "Cards", Head: []page.Column{{Text: "Card"}, {Text: "Number"}, {Text: "State"}, {Text: "Valid until"}},
+		Empty: &page.Empty{Icon: "credit-card", Title: "No cards yet", Text: "Enrol a card, and delegations can pay plans with it. The service never sees its number.", Command: "toll cards enroll --help"},
 	}
 	for _, m := range methods {
 		if m.Type != toll.PaymentCard {
 			continue
 		}
-		t.Rows = append(t.Rows, []cell{
-			{Text: methodName(m), To: v.to("cards", m.ID)}, {Text: "…" + plain.Name(m.Last4)}, {State: stateOf(m.Status)}, {Text: validUntil(m)},
+		t.Rows = append(t.Rows, []page.Cell{
+			{Text: methodName(m), To: v.To("cards", m.ID)}, {Text: "…" + plain.Name(m.Last4)}, {State: stateOf(m.Status)}, {Text: validUntil(m)},
 		})
 	}
-	s := sheet{Lead: "Cards with which delegations of this workspace pay.", Table: t}
+	s := page.Record{Lead: "Cards with which delegations of this workspace pay.", Table: t}
 	switch {
-	case v.w.Cards == nil:
+	case deps(v).Cards == nil:
 		s.Note = "This service takes no cards."
-	case v.person.Rights.Has(toll.RightSpend):
-		s.begin("Enrol a card", PathEnroll)
+	case v.Person.Rights.Has(toll.RightSpend):
+		s.Begin("Enrol a card", page.PathEnroll)
 	}
-	v.sheet("Cards", s)
+	return v.Record("Cards", s)
 }
 
 func validUntil(m toll.PaymentMethod) string {
@@ -278,60 +278,59 @@ func validUntil(m toll.PaymentMethod) string {
 	return time.Date(int(m.ExpYear), time.Month(m.ExpMonth), 1, 0, 0, 0, 0, time.UTC).Format("01/2006")
 }
 
-// card returns the card of the page. It has answered when ok is false.
-func card(v *visit) (m toll.PaymentMethod, ok bool) {
-	methods, err := v.w.API.PaymentMethods(v.acting())
-	if v.failed("card", err) {
-		return m, false
+// card returns the card of the page.
+func card(v *page.Context) (m toll.PaymentMethod, err error) {
+	methods, err := v.API.PaymentMethods(v.Acting())
+	if err != nil {
+		return m, v.Failed("card", err)
 	}
 	for _, m := range methods {
-		if m.ID == v.param("card") && m.Type == toll.PaymentCard {
-			return m, true
+		if m.ID == v.Param("card") && m.Type == toll.PaymentCard {
+			return m, nil
 		}
 	}
-	v.missing("card")
-	return m, false
+	return m, v.Missing("card")
 }
 
-func showCard(v *visit) {
-	m, ok := card(v)
-	if !ok {
-		return
+func showCard(v *page.Context) (page.View, error) {
+	m, err := card(v)
+	if err != nil {
+		return nil, err
 	}
-	s := sheet{Facts: []fact{
-		{"Id", cell{ID: m.ID}}, {"Card", cell{Text: plain.Name(m.Brand) + " …" + plain.Name(m.Last4)}}, {"State", cell{State: stateOf(m.Status)}},
-		{"Valid until", cell{Text: validUntil(m)}}, {"May be used by", cell{Text: "every API key"}},
+	s := page.Record{Facts: []page.Fact{
+		{"Id", page.Cell{ID: m.ID}}, {"Card", page.Cell{Text: plain.Name(m.Brand) + " …" + plain.Name(m.Last4)}}, {"State", page.Cell{State: stateOf(m.Status)}},
+		{"Valid until", page.Cell{Text: validUntil(m)}}, {"May be used by", page.Cell{Text: "every API key"}},
 	}}
 	if m.AllowedAPIKeyIDs != nil && len(*m.AllowedAPIKeyIDs) > 0 {
-		s.Facts[4].cell = cell{Text: count(int64(len(*m.AllowedAPIKeyIDs)), "API key")}
+		s.Facts[4].Cell = page.Cell{Text: page.Count(int64(len(*m.AllowedAPIKeyIDs)), "API key")}
 	}
-	if m.Status == toll.StatusActive && v.person.Rights.Has(toll.RightSpend) {
+	if m.Status == toll.StatusActive && v.Person.Rights.Has(toll.RightSpend) {
 		name := ""
 		if m.Alias != nil {
 			name = *m.Alias
 		}
-		s.Acts = []dialog{
-			v.dialogOf("name", "Name the card", "", field{Name: "alias", Label: "Name", Value: name, Max: 100}),
-			v.dangerOf("remove", "Remove the card", "It pays nothing from now on. The delegations on it end, with their access tokens."),
+		s.Acts = []page.Dialog{
+			v.DialogOf("name", "Name the card", "", page.Field{Name: "alias", Label: "Name", Value: name, Max: 100}),
+			v.DangerOf("remove", "Remove the card", "It pays nothing from now on. The delegations on it end, with their access tokens."),
 		}
 	}
-	v.sheet(methodName(m), s)
+	return v.Record(methodName(m), s)
 }
 
-func changeCard(v *visit) {
-	m, ok := card(v)
-	if !ok {
-		return
+func changeCard(v *page.Context) (page.View, error) {
+	m, err := card(v)
+	if err != nil {
+		return nil, err
 	}
-	v.finish(func() (outcome, error) {
-		switch v.form.Get("act") {
+	return v.Finish(func() (page.Outcome, error) {
+		switch v.Form.Get("act") {
 		case "name":
-			_, err := v.w.API.UpdatePaymentMethod(v.acting(), m.ID, client.PaymentMethodUpdate{Alias: toll.SetTo(v.text("alias"))})
-			return outcome{To: v.to("cards", m.ID), Done: "The card is named."}, err
+			_, err := v.API.UpdatePaymentMethod(v.Acting(), m.ID, client.PaymentMethodUpdate{Alias: toll.SetTo(v.Text("alias"))})
+			return page.Outcome{To: v.To("cards", m.ID), Done: "The card is named."}, err
 		case "remove":
-			return outcome{To: v.to("cards"), Done: "The card is removed."}, v.w.API.RemovePaymentMethod(v.acting(), m.ID)
+			return page.Outcome{To: v.To("cards"), Done: "The card is removed."}, v.API.RemovePaymentMethod(v.Acting(), m.ID)
 		}
-		return outcome{}, toll.NewError(toll.CodeBadRequest)
+		return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 	})
 }
 
@@ -342,56 +341,58 @@ var custodyTexts = map[toll.Custody]string{
 	toll.CustodyExternal: "you alone have the key: the service cannot make it pay, and cannot export it",
 }
 
-func showWallet(v *visit) {
-	w, err := v.w.API.Wallet(v.acting())
-	if v.failed("wallet", err) {
-		return
+func showWallet(v *page.Context) (page.View, error) {
+	w, err := v.API.Wallet(v.Acting())
+	if err != nil {
+		return nil, v.Failed("wallet", err)
 	}
-	s := sheet{
+	s := page.Record{
 		Lead: "The account of this workspace on the chain. Crypto plans are paid from it, and sales to it.",
-		Facts: []fact{
-			{"Address", cell{ID: w.Address.String()}}, {"Network", cell{Text: w.Network}}, {"Custody", cell{Text: custodyTexts[w.Custody]}},
+		Facts: []page.Fact{
+			{"Address", page.Cell{ID: w.Address.String()}}, {"Network", page.Cell{Text: w.Network}}, {"Custody", page.Cell{Text: custodyTexts[w.Custody]}},
 		},
 	}
 	for _, b := range w.Balances {
-		s.Stats = append(s.Stats, stat{Label: b.Symbol, Value: grouped(toll.FormatAmount(b.Amount, int(b.Decimals)))})
+		s.Stats = append(s.Stats, page.Stat{Label: b.Symbol, Value: page.Grouped(toll.FormatAmount(b.Amount, int(b.Decimals)))})
 	}
 	if len(w.Balances) == 0 {
 		s.Note = "The chain cannot be read now, so the balances are not known."
 	}
 	if w.ExportedAt != nil {
-		s.Facts = append(s.Facts, fact{"Exported", cell{At: w.ExportedAt.Time}})
+		s.Facts = append(s.Facts, page.Fact{"Exported", page.Cell{At: w.ExportedAt.Time}})
 	}
 	if w.Explorer != nil {
-		s.Links = []link{{Text: "Open the explorer", To: *w.Explorer, Plain: true}}
+		s.Links = []page.Link{{Text: "Open the explorer", To: *w.Explorer, Plain: true}}
 	}
-	if v.w.Environment != toll.Live && v.person.Rights.Has(toll.RightSpend) && len(w.Balances) > 0 {
-		s.Acts = append(s.Acts, v.dialogOf("faucet", "Fill it from the faucet", "Money of the sandbox, which is worth nothing: 100 USDC, 100 EURC and 0.1 ETH."))
+	if v.Environment != toll.Live && v.Person.Rights.Has(toll.RightSpend) && len(w.Balances) > 0 {
+		s.Acts = append(s.Acts, v.DialogOf("faucet", "Fill it from the faucet", "Money of the sandbox, which is worth nothing: 100 USDC, 100 EURC and 0.1 ETH."))
 	}
-	if w.Custody == toll.CustodyService && v.person.HasName() && v.person.Rights.Has(toll.RightExport) {
-		s.Acts = append(s.Acts, v.dangerOf("export", "Export the private key",
+	if w.Custody == toll.CustodyService && v.Person.HasName() && v.Person.Rights.Has(toll.RightExport) {
+		s.Acts = append(s.Acts, v.DangerOf("export", "Export the private key",
 			"The key is shown once. Anybody who has it can move the money, for ever. The service keeps it as well, and cannot take it back."))
 	}
-	v.sheet("Wallet", s)
+	return v.Record("Wallet", s)
 }
 
-func useWallet(v *visit) {
-	export := v.form.Get("act") == "export"
-	if export && !hasProof(v, "The private key moves the money of this workspace. Prove first that it is you: the proof counts for ten minutes.") {
-		return
+func useWallet(v *page.Context) (page.View, error) {
+	export := v.Form.Get("act") == "export"
+	if export {
+		if err := hasProof(v, "The private key moves the money of this workspace. Prove first that it is you: the proof counts for ten minutes."); err != nil {
+			return nil, err
+		}
 	}
-	v.finish(func() (outcome, error) {
-		out := outcome{To: v.to("wallet")}
+	return v.Finish(func() (page.Outcome, error) {
+		out := page.Outcome{To: v.To("wallet")}
 		switch {
 		case export:
-			key, err := v.w.API.ExportWallet(v.acting())
+			key, err := v.API.ExportWallet(v.Acting())
 			if err != nil {
 				return out, err
 			}
-			out.Done, out.Secret = "The private key is exported.", &secret{"The private key", key.PrivateKey}
+			out.Done, out.Secret = "The private key is exported.", &page.Secret{"The private key", key.PrivateKey}
 			return out, nil
-		case v.form.Get("act") == "faucet":
-			_, err := v.w.API.Faucet(v.acting(), client.FaucetParams{})
+		case v.Form.Get("act") == "faucet":
+			_, err := v.API.Faucet(v.Acting(), client.FaucetParams{})
 			out.Done = "The money is in the wallet."
 			return out, err
 		}

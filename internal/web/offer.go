@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -15,7 +16,10 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/internal/web/session"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -191,14 +195,14 @@ func (w *Web) offer(ctx context.Context, owner toll.Address, p *toll.Plan) (*off
 	if p.Kind().NeedsPeriod() && b.IsSubscriber {
 		o.Until = "no end"
 		if b.ExpiresAt != nil {
-			o.Until = date(b.ExpiresAt.Time)
+			o.Until = page.Date(b.ExpiresAt.Time)
 		}
 	}
 	return o, nil
 }
 
 // orders says how the person orders a plan on the page of consent, where it cannot be paid with as it is.
-func (w *Web) orders(who *person, o *offer) {
+func (w *Web) orders(who *session.Person, o *offer) {
 	if !o.Ready() && o.plan.Kind().Prepaid() {
 		o.Order, o.Why = w.waysToOrder(who, o)
 	}
@@ -206,7 +210,7 @@ func (w *Web) orders(who *person, o *offer) {
 
 // waysToOrder returns the label of the button with which the person orders a plan, or why there is none: free, by card, or
 // from the wallet of the workspace, where the service holds the key of that.
-func (w *Web) waysToOrder(who *person, o *offer) (label, why string) {
+func (w *Web) waysToOrder(who *session.Person, o *offer) (label, why string) {
 	fiat := !o.plan.Price.IsCrypto && !o.plan.Price.IsFree()
 	switch {
 	case !who.Rights.Has(toll.RightSpend):
@@ -225,8 +229,6 @@ func (w *Web) waysToOrder(who *person, o *offer) (label, why string) {
 	return "Pay " + o.Price + " from the wallet of this workspace", ""
 }
 
-func date(t time.Time) string { return t.UTC().Format("2 January 2006 15:04 UTC") }
-
 // purse is a delegation with which a program may buy credits.
 type purse struct {
 	ID   string
@@ -234,15 +236,69 @@ type purse struct {
 }
 
 // purses returns the delegations with which a person can pay now.
-func (w *Web) purses(ctx context.Context, who *person) ([]purse, error) {
+func (w *Web) purses(ctx context.Context, who *session.Person) ([]purse, error) {
 	list, err := w.Checkout.Delegations(ctx, checkout.Owner{Address: who.Address, UserID: who.UserID}, true, store.Page{Size: mostOffers})
 	if err != nil {
 		return nil, err
 	}
 	out := make([]purse, 0, len(list.Items))
 	for _, d := range list.Items {
-		text := toll.FormatAmount(toll.UnitsOfCents(int64(d.RemainingBudgetCents)), 6) + " " + strings.ToUpper(d.Currency) + " until " + date(d.ExpiresAt.Time)
+		text := toll.FormatAmount(toll.UnitsOfCents(int64(d.RemainingBudgetCents)), 6) + " " + strings.ToUpper(d.Currency) + " until " + page.Date(d.ExpiresAt.Time)
 		out = append(out, purse{d.DelegationID, text})
 	}
 	return out, nil
+}
+
+// orderWait is how long a page waits for the credits of an order.
+const orderWait = 10 * time.Second
+
+// order orders a plan on the page of consent, once for each form: a free one, one that a card pays, on the page of the processor, or
+// one that the wallet of the workspace pays. back is the page to which the person comes back from the card; again reads what is
+// asked once more.
+func order(v *page.Context, a *asked, c choice, back string, again func() (*asked, error)) (page.View, error) {
+	id := toll.PlanID(v.Form.Get("order"))
+	at := slices.IndexFunc(a.Offers, func(o *offer) bool { return o.ID == id })
+	pay, err := v.Sessions.Once(v.Ctx(), v.Form.Get("ticket"), func() (string, error) {
+		if at < 0 || a.Offers[at].Order == "" {
+			return "", toll.Errorf(toll.CodeBadRequest, "This plan cannot be ordered here.")
+		}
+		return buy(v, v.Ctx(), a.Offers[at].plan, back)
+	})
+	if errors.Is(err, session.ErrAnswered) {
+		return nil, v.Refuse(http.StatusConflict, "This form was answered before.")
+	}
+	if err != nil {
+		return v.Rejected(err, func(status int, fault string) (page.View, error) {
+			return showConsent(v, status, a, c, "Nothing was ordered: "+fault)
+		})
+	}
+	if pay != "" {
+		return v.Redirect(http.StatusSeeOther, pay)
+	}
+	if a, err = again(); err != nil {
+		return nil, err
+	}
+	next := a.suggested()
+	if at := slices.IndexFunc(a.Offers, func(o *offer) bool { return o.ID == id }); at >= 0 {
+		next.Plan, next.Limit = id, max(a.Offers[at].Available, a.Offers[at].Grants, 1).String()
+	}
+	return showConsent(v, http.StatusOK, a, next, "")
+}
+
+// buy orders a plan for the workspace. It returns the page on which a card pays, "" when nothing is left to pay.
+func buy(v *page.Context, ctx context.Context, plan *toll.Plan, back string) (body string, err error) {
+	if !plan.Price.IsCrypto && !plan.Price.IsFree() {
+		made, err := deps(v).Checkout.Fiat(ctx, checkout.FiatRequest{
+			Caller: v.Person.Address, Plan: plan, Wait: orderWait, Session: rail.SessionInput{SuccessURL: back, CancelURL: back},
+		}, nil)
+		if err != nil {
+			return "", err
+		}
+		return made.Result.URL, nil
+	}
+	o, err := deps(v).Checkout.Order(ctx, checkout.OrderRequest{Caller: v.Person.Address, APIKeyID: v.Person.KeyID, UserID: v.Person.UserID, Plan: plan, Wait: orderWait}, nil)
+	if err == nil && o.HTTPStatus == http.StatusAccepted {
+		err = toll.Errorf(toll.CodeOrderLacksMoney, "The payment is not decided yet. Open this page again in a minute.")
+	}
+	return "", err
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // Operation is how a service does, for the persons who run it.
@@ -82,11 +84,19 @@ type Limit struct {
 // Unmatched counts payments that no order explains, by rail.
 type Unmatched struct{ Cards, Crypto int64 }
 
+// Operator does what the operator pages ask for.
+type Operator interface {
+	Operation(context.Context) (Operation, error)
+	// VerifyBackup reads a whole backup by its name, and opens it.
+	VerifyBackup(ctx context.Context, name string) (VerifiedBackup, error)
+	MakeBackup() // soon, in the background
+}
+
 // operatorPages are for the operators of the service, in whatever workspace they are.
-func operatorPages() []areaPage {
-	return []areaPage{
+func operatorPages() []page.Area {
+	return []page.Area{
 		{
-			Path: "/operator", Title: "Service", Template: "sheet", Group: groupOperate, Nav: "Service", Icon: "server",
+			Path: "/operator", Title: "Service", Template: "sheet", Group: page.GroupOperate, Nav: "Service", Icon: "server",
 			Right: toll.RightRead, Persons: true, Operators: true, Get: showOperation, Post: operate,
 		},
 		{
@@ -99,100 +109,100 @@ func operatorPages() []areaPage {
 // custodyWords say who has the key of a wallet, in a table.
 var custodyWords = map[toll.Custody]string{toll.CustodyService: "the service", toll.CustodyShared: "exported", toll.CustodyExternal: "its owner"}
 
-func listAccounts(v *visit) {
-	list, err := store.PrincipalList(v.ctx(), v.w.Store, v.listPage())
-	if v.failed("part of the list", err) {
-		return
+func listAccounts(v *page.Context) (page.View, error) {
+	list, err := store.PrincipalList(v.Ctx(), deps(v).Store, storePage(v.ListPage()))
+	if err != nil {
+		return nil, v.Failed("part of the list", err)
 	}
-	t := &table{
-		Caption: "Accounts", Pager: v.pagerOf(list.Total, list.Next, "account"),
-		Head: []column{{Text: "Name"}, {Text: "Address"}, {Text: "People", Num: true}, {Text: "Has the key"}, {Text: "Made"}},
+	t := &page.Table{
+		Caption: "Accounts", Pager: v.PagerOf(list.Total, list.Next, "account"),
+		Head: []page.Column{{Text: "Name"}, {Text: "Address"}, {Text: "People", Num: true}, {Text: "Has the key"}, {Text: "Made"}},
 	}
 	for _, p := range list.Items {
-		in, err := store.MembersOf(v.ctx(), v.w.Store, p.Address)
-		if v.failed("part of the list", err) {
-			return
+		in, err := store.MembersOf(v.Ctx(), deps(v).Store, p.Address)
+		if err != nil {
+			return nil, v.Failed("part of the list", err)
 		}
-		t.Rows = append(t.Rows, []cell{
-			{Text: nameOf(p.Shown())}, {ID: p.Address.String()}, credits(toll.Credits(len(in))), {Text: custodyWords[people.CustodyOf(p)]}, at(p.CreatedAt),
+		t.Rows = append(t.Rows, []page.Cell{
+			{Text: page.NameOf(p.Shown())}, {ID: p.Address.String()}, page.Credits(toll.Credits(len(in))), {Text: custodyWords[people.CustodyOf(p)]}, page.At(p.CreatedAt),
 		})
 	}
-	v.sheet("Accounts", sheet{Lead: "All workspaces of this service.", Table: t})
+	return v.Record("Accounts", page.Record{Lead: "All workspaces of this service.", Table: t})
 }
 
-func showOperation(v *visit) {
-	o, err := v.w.Operation(v.ctx())
-	if v.failed("service", err) {
-		return
+func showOperation(v *page.Context) (page.View, error) {
+	o, err := deps(v).Operator.Operation(v.Ctx())
+	if err != nil {
+		return nil, v.Failed("service", err)
 	}
-	s := sheet{Lead: "The state of this service. toll doctor and the metrics show the same facts."}
-	s.Links = []link{{Text: "Accounts", To: v.to("operator", "accounts"), Plain: true}}
-	checks := &table{Caption: "Health", Head: []column{{Text: "Part"}, {Text: "State"}, {Text: "Finding"}}}
+	s := page.Record{Lead: "The state of this service. toll doctor and the metrics show the same facts."}
+	s.Links = []page.Link{{Text: "Accounts", To: v.To("operator", "accounts"), Plain: true}}
+	checks := &page.Table{Caption: "Health", Head: []page.Column{{Text: "Part"}, {Text: "State"}, {Text: "Finding"}}}
 	for _, c := range o.Checks {
 		tone := map[string]string{check.OK: "good", check.Warning: "warn", check.Failed: "bad"}[c.Status]
-		checks.Rows = append(checks.Rows, []cell{{Text: c.Name}, {State: &state{c.Status, tone}}, {Sub: c.Detail}})
+		checks.Rows = append(checks.Rows, []page.Cell{{Text: c.Name}, {State: &page.State{c.Status, tone}}, {Sub: c.Detail}})
 		if c.Status != check.OK {
-			s.Tasks = append(s.Tasks, task{Tone: tone, Title: c.Name, Text: c.Detail})
+			s.Tasks = append(s.Tasks, page.Task{Tone: tone, Title: c.Name, Text: c.Detail})
 		}
 	}
 	if n := o.Cards + o.Crypto; n > 0 {
-		s.Tasks = append(s.Tasks, task{
-			Tone: "bad", Title: count(n, "payment") + " without an order",
+		s.Tasks = append(s.Tasks, page.Task{
+			Tone: "bad", Title: page.Count(n, "payment") + " without an order",
 			Text: "toll orders unmatched lists them. Refund each, or grant its credits.",
 		})
 	}
 	for _, a := range o.Alarms {
-		s.Tasks = append(s.Tasks, task{
+		s.Tasks = append(s.Tasks, page.Task{
 			Tone: "bad", Title: "Alarm " + a.ID,
-			Text: "Raised " + count(a.Times, "time") + ", last " + ago(a.Last, v.w.Machine()) + ". The log has its line; docs/OPERATING.md says what to do.",
+			Text: "Raised " + page.Count(a.Times, "time") + ", last " + page.Ago(a.Last, v.Machine()) + ". The log has its line; docs/OPERATING.md says what to do.",
 		})
 	}
-	loops := &table{Caption: "Background work", Head: []column{{Text: "Loop"}, {Text: "State"}, {Text: "Last turn"}, {Text: "Turns", Num: true}}}
+	loops := &page.Table{Caption: "Background work", Head: []page.Column{{Text: "Loop"}, {Text: "State"}, {Text: "Last turn"}, {Text: "Turns", Num: true}}}
 	for _, l := range o.Loops {
-		row := []cell{{Text: l.Name}, {State: &state{"works", "good"}}, at(l.Last), credits(toll.Credits(l.Turns))}
+		row := []page.Cell{{Text: l.Name}, {State: &page.State{"works", "good"}}, page.At(l.Last), page.Credits(toll.Credits(l.Turns))}
 		if l.Error != "" {
-			row[1] = cell{State: &state{"fails", "bad"}, Sub: plain.Name(l.Error)}
-			s.Tasks = append(s.Tasks, task{Tone: "bad", Title: l.Name + " fails", Text: plain.Name(l.Error)})
+			row[1] = page.Cell{State: &page.State{"fails", "bad"}, Sub: plain.Name(l.Error)}
+			s.Tasks = append(s.Tasks, page.Task{Tone: "bad", Title: l.Name + " fails", Text: plain.Name(l.Error)})
 		}
 		loops.Rows = append(loops.Rows, row)
 	}
-	keys := &table{Caption: "Signing keys", Head: []column{{Text: "Key"}, {Text: "Signs"}, {Text: "State"}, {Text: "Made"}}}
+	keys := &page.Table{Caption: "Signing keys", Head: []page.Column{{Text: "Key"}, {Text: "Signs"}, {Text: "State"}, {Text: "Made"}}}
 	for _, k := range o.Keys {
-		is := &state{"signs", "good"}
+		is := &page.State{"signs", "good"}
 		if !k.Retired.IsZero() {
-			is = &state{"retired", "quiet"}
+			is = &page.State{"retired", "quiet"}
 		}
-		keys.Rows = append(keys.Rows, []cell{{ID: k.ID}, {Text: k.For}, {State: is}, at(k.Made)})
+		keys.Rows = append(keys.Rows, []page.Cell{{ID: k.ID}, {Text: k.For}, {State: is}, page.At(k.Made)})
 	}
 	for _, l := range o.Limits {
-		s.Facts = append(s.Facts, fact{l.Name, cell{Text: l.Text}})
+		s.Facts = append(s.Facts, page.Fact{l.Name, page.Cell{Text: l.Text}})
 	}
-	s.Parts = []part{{"Health", checks}, showBackups(v, o.Backups, &s), {"Background work", loops}, {"Signing keys", keys}}
+	s.Parts = []page.Part{{"Health", checks}, showBackups(v, o.Backups, &s), {"Background work", loops}, {"Signing keys", keys}}
 	if o.Backups != nil {
-		s.Acts = append(s.Acts, v.dialogOf("backup", "Make a backup now", "It is made in the background, and appears in the list. While the newest one is less than an hour old, none is made: each removes an old one."))
+		s.Acts = append(s.Acts, v.DialogOf("backup", "Make a backup now", "It is made in the background, and appears in the list. While the newest one is less than an hour old, none is made: each removes an old one."))
 	}
-	what := field{Name: "id", Label: "Address of a workspace, or id of a plan or API key", Required: true}
-	s.Acts = append(s.Acts, v.dialogOf("suspend", "Suspend", "A suspended workspace or plan gets no orders, top-ups and holds. Open holds settle, and refunds, exports and sign-in still work. A suspended API key is refused.", what),
-		v.dialogOf("resume", "Resume", "What was suspended works again within a second.", what))
+	what := page.Field{Name: "id", Label: "Address of a workspace, or id of a plan or API key", Required: true}
+	s.Acts = append(s.Acts, v.DialogOf("suspend", "Suspend", "A suspended workspace or plan gets no orders, top-ups and holds. Open holds settle, and refunds, exports and sign-in still work. A suspended API key is refused.", what),
+		v.DialogOf("resume", "Resume", "What was suspended works again within a second.", what))
 	to, err := ownMails(v)
-	if v.failed("service", err) {
-		return
+	if err != nil {
+		return nil, v.Failed("service", err)
 	}
 	if len(to) > 0 {
-		s.Acts = append(s.Acts, v.dialogOf("mail", "Send a test mail", "It says that the service can send mails.", field{Name: "to", Label: "To", Options: to}))
+		s.Acts = append(s.Acts, v.DialogOf("mail", "Send a test mail", "It says that the service can send mails.", page.Field{Name: "to", Label: "To", Options: to}))
 	}
-	v.sheet("Service", s)
+	return v.Record("Service", s)
 }
 
 // ownMails are the mail addresses that the visitor proved, where the service sends mails.
-func ownMails(v *visit) (out []option, err error) {
-	if !v.w.People.Notices.HasMail() {
+func ownMails(v *page.Context) (out []page.Option, err error) {
+	if !deps(v).People.Notices.HasMail() {
 		return nil, nil
 	}
-	all, err := v.w.People.Credentials.List(v.ctx(), v.person.User.ID)
+	all, err := deps(v).People.Credentials.List(v.Ctx(), v.Person.User.ID)
 	for _, c := range all {
 		if c.Kind == people.Mail {
-			out = append(out, option{Value: c.Name, Text: plain.Name(c.Name)})
+			out = append(out, page.Option{Value: c.Name, Text: plain.Name(c.Name)})
 		}
 	}
 	return out, err
@@ -207,67 +217,67 @@ func keeps(n int) string {
 }
 
 // showBackups is the list of backups. What is wrong with them, and the schedule, goes to the page.
-func showBackups(v *visit, b *Backups, s *sheet) part {
-	t := &table{
-		Caption: "Backups", Head: []column{{Text: "Made"}, {Text: "File"}, {Text: "Size", Num: true}, {Text: "Read back"}},
-		Empty: &empty{
+func showBackups(v *page.Context, b *Backups, s *page.Record) page.Part {
+	t := &page.Table{
+		Caption: "Backups", Head: []page.Column{{Text: "Made"}, {Text: "File"}, {Text: "Size", Num: true}, {Text: "Read back"}},
+		Empty: &page.Empty{
 			Icon: "server", Title: "The service makes no backups by itself",
 			Text: "It does when it is started with a folder for them. A PostgreSQL database is backed up with its own tools.", Command: "toll serve --backup-dir DIR",
 		},
 	}
 	if b == nil {
-		return part{"Backups", t}
+		return page.Part{"Backups", t}
 	}
 	t.Empty.Title, t.Empty.Text, t.Empty.Command = "No backup yet", "The first one is made within a minute of the start.", ""
-	s.Facts = append(s.Facts, fact{"Backups", cell{
-		Text: "every " + strings.TrimPrefix(span(toll.UnitsOf(int64(b.Every/time.Second))), "1 ") + "; " + keeps(b.Keep), Sub: "in " + b.Dir,
+	s.Facts = append(s.Facts, page.Fact{"Backups", page.Cell{
+		Text: "every " + strings.TrimPrefix(page.Span(toll.UnitsOf(int64(b.Every/time.Second))), "1 ") + "; " + keeps(b.Keep), Sub: "in " + b.Dir,
 	}})
-	last := fact{"Last backup", cell{Text: "none"}}
+	last := page.Fact{"Last backup", page.Cell{Text: "none"}}
 	if len(b.Files) > 0 {
-		last.cell = cell{At: b.Files[0].At}
+		last.Cell = page.Cell{At: b.Files[0].At}
 	}
 	s.Facts = append(s.Facts, last)
-	wrong := func(title, text string) { s.Tasks = append(s.Tasks, task{Tone: "bad", Title: title, Text: text}) }
+	wrong := func(title, text string) { s.Tasks = append(s.Tasks, page.Task{Tone: "bad", Title: title, Text: text}) }
 	switch {
 	case !b.Failed.IsZero():
-		wrong("A backup was not made", "The last try, "+ago(b.Failed, b.Now)+", failed: "+plain.Name(b.Failure)+". It is tried again every ten minutes.")
+		wrong("A backup was not made", "The last try, "+page.Ago(b.Failed, b.Now)+", failed: "+plain.Name(b.Failure)+". It is tried again every ten minutes.")
 	case len(b.Files) > 0 && b.Now.Sub(b.Files[0].At) > 2*b.Every:
-		wrong("The newest backup is old", "It is of "+date(b.Files[0].At)+". The log says why none followed.")
+		wrong("The newest backup is old", "It is of "+page.Date(b.Files[0].At)+". The log says why none followed.")
 	}
 	if b.Verified.Failure != "" {
 		wrong("A backup cannot be read", b.Verified.Name+": "+plain.Name(b.Verified.Failure))
 	}
 	for _, f := range b.Files {
-		read := cell{Form: &form{
-			Action: v.r.URL.Path, Ticket: v.ticket(v.r.URL.Path), Act: "verify", Button: "Verify", Hidden: []option{{Value: "backup", Text: f.Name}},
+		read := page.Cell{Form: &page.Form{
+			Action: v.R.URL.Path, Ticket: v.Ticket(v.R.URL.Path), Act: "verify", Button: "Verify", Hidden: []page.Option{{Value: "backup", Text: f.Name}},
 		}}
 		if b.Verified.Name == f.Name && b.Verified.Failure == "" {
-			read.Text, read.Sub = "it is whole", "read "+ago(b.Verified.At, b.Now)
+			read.Text, read.Sub = "it is whole", "read "+page.Ago(b.Verified.At, b.Now)
 		}
-		t.Rows = append(t.Rows, []cell{{At: f.At}, {Text: f.Name}, {Text: mebibytes(f.Bytes), Num: true}, read})
+		t.Rows = append(t.Rows, []page.Cell{{At: f.At}, {Text: f.Name}, {Text: mebibytes(f.Bytes), Num: true}, read})
 	}
-	return part{"Backups", t}
+	return page.Part{"Backups", t}
 }
 
 func mebibytes(n int64) string {
-	return grouped(strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64)) + " MiB"
+	return page.Grouped(strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64)) + " MiB"
 }
 
-func operate(v *visit) {
-	v.finish(func() (outcome, error) {
-		out := outcome{To: v.to("operator")}
-		switch v.form.Get("act") {
+func operate(v *page.Context) (page.View, error) {
+	return v.Finish(func() (page.Outcome, error) {
+		out := page.Outcome{To: v.To("operator")}
+		switch v.Form.Get("act") {
 		case "backup":
-			v.w.MakeBackup()
+			deps(v).Operator.MakeBackup()
 			out.Done = "A backup is made if the newest one is an hour old. Open this page again to see it."
 			return out, nil
 		case "mail":
 			out.Done = "The mail server took the mail."
 			return out, testMail(v)
 		case "suspend", "resume":
-			done, err := v.w.Auth.Suspend(v.ctx(), v.text("id"), v.form.Get("act") == "suspend")
+			done, err := deps(v).Auth.Suspend(v.Ctx(), v.Text("id"), v.Form.Get("act") == "suspend")
 			if errors.Is(err, store.ErrNotFound) {
-				err = oneFault("id", "is not known here")
+				err = page.OneFault("id", "is not known here")
 			}
 			if out.Done = "It is suspended."; !done.Suspended {
 				out.Done = "It works again."
@@ -277,9 +287,9 @@ func operate(v *visit) {
 		default:
 			return out, toll.NewError(toll.CodeBadRequest)
 		}
-		read, err := v.w.VerifyBackup(v.ctx(), v.form.Get("backup"))
+		read, err := deps(v).Operator.VerifyBackup(v.Ctx(), v.Form.Get("backup"))
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
 		out.Done = "The backup is whole: it holds a database of " + mebibytes(read.Bytes) + "."
 		if read.Failure != "" {
@@ -290,16 +300,16 @@ func operate(v *visit) {
 }
 
 // testMail sends a mail to an address of the visitor.
-func testMail(v *visit) error {
+func testMail(v *page.Context) error {
 	to, err := ownMails(v)
 	if err != nil {
 		return err
 	}
-	if !hasOption(to, v.form.Get("to")) {
-		return oneFault("to", "must be one of your addresses")
+	if !page.HasOption(to, v.Form.Get("to")) {
+		return page.OneFault("to", "must be one of your addresses")
 	}
-	name := v.w.brand.name
-	err = v.w.People.Notices.SendMail(v.ctx(), toll.NewUUID(), v.form.Get("to"), "A test mail of "+name, name+" at "+v.w.PublicURL+" can send mails.\n")
+	name := v.Name
+	err = deps(v).People.Notices.SendMail(v.Ctx(), toll.NewUUID(), v.Form.Get("to"), "A test mail of "+name, name+" at "+v.PublicURL+" can send mails.\n")
 	if err != nil {
 		return toll.Errorf(toll.CodeBadRequest, "The mail was not sent: %s.", plain.Name(err.Error()))
 	}

@@ -1,27 +1,26 @@
 package web
 
 import (
-	"context"
+	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // orderPages are the orders of a workspace: those of its plans, and its own.
-func orderPages() []areaPage {
-	return []areaPage{
+func orderPages() []page.Area {
+	return []page.Area{
 		{
-			Path: "/orders", Title: "Orders", Template: "sheet", Group: groupSell, Nav: "Orders", Icon: "shopping-cart", Key: "n",
+			Path: "/orders", Title: "Orders", Template: "sheet", Group: page.GroupSell, Nav: "Orders", Icon: "shopping-cart", Key: "n",
 			Right: toll.RightRead, Get: listOrders,
 		},
 		{
@@ -31,116 +30,56 @@ func orderPages() []areaPage {
 	}
 }
 
-// listOf reads the part of a list of the API that the page shows.
-func listOf[T any](v *visit, path, member string, q url.Values) (out store.List[T], err error) {
-	q = maps.Clone(q)
-	setPage(q, v.listPage())
-	return partOf[T](v, path, member, q)
-}
-
-// partOf reads the part of a list of the API that a query names. Total is -1 for a list that is not
-// counted.
-func partOf[T any](v *visit, path, member string, q url.Values) (out store.List[T], err error) {
-	var page map[string]json.RawMessage
-	if err = v.w.API.Call(v.acting(), http.MethodGet, "/api/v1"+path, q, nil, &page); err != nil {
-		return out, err
-	}
-	var next *string
-	total := page["total"]
-	if total == nil {
-		total = json.RawMessage("-1")
-	}
-	err = errors.Join(
-		json.Unmarshal(page[member], &out.Items), json.Unmarshal(total, &out.Total), json.Unmarshal(page["nextCursor"], &next),
-	)
-	if next != nil {
-		out.Next = *next
-	}
-	return out, err
-}
-
-// filters are fields of the query string that narrow a list, and the same for the API.
-func (v *visit) filters(fields ...field) ([]field, url.Values) {
-	q := url.Values{}
-	for i := range fields {
-		f := &fields[i]
-		if f.Value = strings.TrimSpace(v.r.URL.Query().Get(f.Name)); f.Value == "" {
-			continue
-		}
-		value := f.Value
-		if f.Type == "date" {
-			if day, err := time.Parse(time.DateOnly, value); err == nil {
-				value = day.Format("2006-01-02T15:04:05.000Z")
-			}
-		}
-		q.Set(f.Name, value)
-	}
-	return fields, q
-}
-
-// narrowed answers an error of a list: a filter that the API refuses is said above an empty list.
-func (v *visit) narrowed(err error) bool {
-	if err == nil {
-		return false
-	}
-	e := toll.AsError(err)
-	if e.HTTPStatus() < http.StatusInternalServerError && v.r.URL.Query().Get("cursor") == "" {
-		v.status, v.fault = e.HTTPStatus(), e.Text()
-		return false
-	}
-	return v.failed("part of the list", err)
-}
-
-func listOrders(v *visit) {
-	filter, q := v.filters(
-		field{Name: "role", Label: "Side", Options: []option{{Value: "seller", Text: "Of my plans"}, {Value: "buyer", Text: "Made by this workspace"}}},
-		field{Name: "planId", Label: "Plan", Max: 80},
-		field{Name: "since", Label: "From", Type: "date"}, field{Name: "until", Label: "Before", Type: "date"},
+func listOrders(v *page.Context) (page.View, error) {
+	filter, q := v.Filters(
+		page.Field{Name: "role", Label: "Side", Options: []page.Option{{Value: "seller", Text: "Of my plans"}, {Value: "buyer", Text: "Made by this workspace"}}},
+		page.Field{Name: "planId", Label: "Plan", Max: 80},
+		page.Field{Name: "since", Label: "From", Type: "date"}, page.Field{Name: "until", Label: "Before", Type: "date"},
 	)
 	if q.Get("role") == "" {
 		q.Set("role", "seller")
 	}
-	list, err := listOf[*toll.Order](v, "/protocol/orders", "orders", q)
-	if v.narrowed(err) {
-		return
+	list, err := page.ListOf[*toll.Order](v, "/protocol/orders", "orders", q)
+	if err := v.Narrowed(err); err != nil {
+		return nil, err
 	}
-	t := ordersTable(v, list, v.pagerOf(list.Total, list.Next, "order"))
-	v.sheet("Orders", sheet{
+	t := ordersTable(v, list, v.PagerOf(list.Total, list.Next, "order"))
+	return v.Record("Orders", page.Record{
 		Lead: "What others bought of your plans, and what this workspace bought.", Links: file(v, "orders", q), Filter: filter, Table: t,
 	})
 }
 
-func ordersTable(v *visit, list store.List[*toll.Order], p *pager) *table {
-	t := &table{
+func ordersTable(v *page.Context, list page.List[*toll.Order], p *page.Pager) *page.Table {
+	t := &page.Table{
 		Caption: "Orders",
-		Head:    []column{{Text: "Order"}, {Text: "Subscriber"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Credits", Num: true}, {Text: "Made"}},
-		Empty:   &empty{"shopping-cart", "No orders yet", "When somebody buys a plan of yours, the order appears here.", v.to("plans"), "Your plans", "toll orders list"},
+		Head:    []page.Column{{Text: "Order"}, {Text: "Subscriber"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Credits", Num: true}, {Text: "Made"}},
+		Empty:   &page.Empty{"shopping-cart", "No orders yet", "When somebody buys a plan of yours, the order appears here.", v.To("plans"), "Your plans", "toll orders list"},
 		Pager:   p,
 	}
 	for _, o := range list.Items {
-		t.Rows = append(t.Rows, []cell{
-			{ID: o.OrderID, To: v.to("orders", o.OrderID)}, {ID: o.SubscriberAddress.String()}, {State: stateOfOrder(o.Status)},
-			amountOf(o), credits(o.CreditsGranted), at(o.CreatedAt.Time),
+		t.Rows = append(t.Rows, []page.Cell{
+			{ID: o.OrderID, To: v.To("orders", o.OrderID)}, {ID: o.SubscriberAddress.String()}, {State: stateOfOrder(o.Status)},
+			amountOf(o), page.Credits(o.CreditsGranted), page.At(o.CreatedAt.Time),
 		})
 	}
 	return t
 }
 
-func amountOf(o *toll.Order) cell {
+func amountOf(o *toll.Order) page.Cell {
 	if o.Amount.IsZero() {
-		return cell{Text: "free", Num: true}
+		return page.Cell{Text: "free", Num: true}
 	}
-	return cell{Sum: sumOf(o.Amount, o.Currency), Num: true}
+	return page.Cell{Sum: page.SumOf(o.Amount, o.Currency), Num: true}
 }
 
-func stateOfOrder(s toll.OrderStatus) *state {
+func stateOfOrder(s toll.OrderStatus) *page.State {
 	switch s {
 	case toll.OrderConfirmed, toll.OrderFinal:
-		return &state{string(s), "good"}
+		return &page.State{string(s), "good"}
 	case toll.OrderFailed:
-		return &state{string(s), "bad"}
+		return &page.State{string(s), "bad"}
 	}
-	return &state{string(s), "warn"}
+	return &page.State{string(s), "warn"}
 }
 
 // byCard reports whether a card pays an order.
@@ -160,18 +99,18 @@ func paysBy(o *toll.Order) string {
 }
 
 // storyOf is what happened to an order, and what is still to come.
-func storyOf(o *toll.Order) []step {
-	made := step{"Recorded", "", o.CreatedAt.Time, "good"}
-	tail := []step{{Title: "Credits granted"}}
+func storyOf(o *toll.Order) []page.Step {
+	made := page.Step{"Recorded", "", o.CreatedAt.Time, "good"}
+	tail := []page.Step{{Title: "Credits granted"}}
 	states := []toll.OrderStatus{toll.OrderConfirmed}
 	switch {
 	case o.Amount.IsZero():
 		made.Text = "The plan is free."
 	case byCard(o):
-		tail = []step{{"Paid by card", "The bank may ask the holder of the card to confirm the payment.", time.Time{}, ""}, tail[0]}
+		tail = []page.Step{{"Paid by card", "The bank may ask the holder of the card to confirm the payment.", time.Time{}, ""}, tail[0]}
 		states = []toll.OrderStatus{toll.OrderConfirmed, toll.OrderConfirmed}
 	default:
-		tail = []step{
+		tail = []page.Step{
 			{Title: "Signed"}, {Title: "Sent to the chain"}, {Title: "In a block"}, tail[0],
 			{Title: "Final", Text: "No reorganization of the chain can undo it."},
 		}
@@ -180,7 +119,7 @@ func storyOf(o *toll.Order) []step {
 	order := []toll.OrderStatus{
 		toll.OrderCreated, toll.OrderSigned, toll.OrderSent, toll.OrderIncluded, toll.OrderConfirmed, toll.OrderFinal,
 	}
-	steps := []step{made}
+	steps := []page.Step{made}
 	for i, s := range tail {
 		if slices.Index(order, o.Status) >= slices.Index(order, states[i]) {
 			s.Tone = "good"
@@ -191,13 +130,13 @@ func storyOf(o *toll.Order) []step {
 		steps = append(steps, s)
 	}
 	if o.Status == toll.OrderFailed {
-		steps = []step{made, {"Failed", plain.Name(o.FailureReason), o.When.Time, "bad"}}
+		steps = []page.Step{made, {"Failed", plain.Name(o.FailureReason), o.When.Time, "bad"}}
 	}
 	if o.RefundedCents > 0 {
-		steps = append(steps, step{"Refunded", centsText(o.RefundedCents, o.Currency) + " went back to the card.", time.Time{}, "warn"})
+		steps = append(steps, page.Step{"Refunded", centsText(o.RefundedCents, o.Currency) + " went back to the card.", time.Time{}, "warn"})
 	}
 	if o.Disputed {
-		steps = append(steps, step{"Disputed", "The holder of the card contests the payment, or has won that.", time.Time{}, "bad"})
+		steps = append(steps, page.Step{"Disputed", "The holder of the card contests the payment, or has won that.", time.Time{}, "bad"})
 	}
 	return steps
 }
@@ -207,86 +146,375 @@ func centsText(c toll.Cents, currency string) string {
 }
 
 func amountText(c toll.Cents) string {
-	return grouped(toll.FormatAmount(toll.UnitsOfCents(int64(c)), 6))
+	return page.Grouped(toll.FormatAmount(toll.UnitsOfCents(int64(c)), 6))
 }
 
-func readOrder(v *visit) {
-	o, err := v.w.API.Order(v.acting(), v.param("order"))
-	if v.failed("order", err) {
-		return
+func readOrder(v *page.Context) (page.View, error) {
+	o, err := v.API.Order(v.Acting(), v.Param("order"))
+	if err != nil {
+		return nil, v.Failed("order", err)
 	}
-	p, err := v.w.API.Plan(v.acting(), o.PlanID)
-	if v.failed("order", err) {
-		return
+	p, err := v.API.Plan(v.Acting(), o.PlanID)
+	if err != nil {
+		return nil, v.Failed("order", err)
 	}
-	sold := p.Owner == v.person.Address
-	plan := cell{Text: nameOf(p.Metadata.Name), To: v.to("holdings", string(o.PlanID))}
+	sold := p.Owner == v.Person.Address
+	plan := page.Cell{Text: page.NameOf(p.Metadata.Name), To: v.To("holdings", string(o.PlanID))}
 	if sold {
-		plan.To = v.to("plans", string(o.PlanID))
+		plan.To = v.To("plans", string(o.PlanID))
 	}
-	s := sheet{Facts: []fact{
-		{"Id", cell{ID: o.OrderID}}, {"State", cell{State: stateOfOrder(o.Status)}}, {"Plan", plan},
-		{"Subscriber", cell{ID: o.SubscriberAddress.String()}}, {"Amount", amountOf(o)}, {"Paid by", cell{Text: paysBy(o)}},
-		{"Credits", credits(o.CreditsGranted)}, {"Made", at(o.CreatedAt.Time)},
+	s := page.Record{Facts: []page.Fact{
+		{"Id", page.Cell{ID: o.OrderID}}, {"State", page.Cell{State: stateOfOrder(o.Status)}}, {"Plan", plan},
+		{"Subscriber", page.Cell{ID: o.SubscriberAddress.String()}}, {"Amount", amountOf(o)}, {"Paid by", page.Cell{Text: paysBy(o)}},
+		{"Credits", page.Credits(o.CreditsGranted)}, {"Made", page.At(o.CreatedAt.Time)},
 	}, Steps: storyOf(o)}
 	if o.TxHash != "" {
-		s.Facts = append(s.Facts, fact{"Transaction", cell{ID: o.TxHash}})
+		s.Facts = append(s.Facts, page.Fact{"Transaction", page.Cell{ID: o.TxHash}})
 	}
 	if at, ok := o.Data["transactionUrl"].(string); ok {
-		s.Links = []link{{Text: "Open the explorer", To: at, Plain: true}}
+		s.Links = []page.Link{{Text: "Open the explorer", To: at, Plain: true}}
 	}
 	if o.RefundedCents > 0 {
-		s.Facts = append(s.Facts, fact{"Refunded", cell{Text: centsText(o.RefundedCents, o.Currency), Sub: count(int64(o.RefundedCredits), "credit") + " taken back"}})
+		s.Facts = append(s.Facts, page.Fact{"Refunded", page.Cell{Text: centsText(o.RefundedCents, o.Currency), Sub: page.Count(int64(o.RefundedCredits), "credit") + " taken back"}})
 	}
 	if o.TakenByHand > 0 {
-		s.Facts = append(s.Facts, fact{"Taken back", cell{Text: count(int64(o.TakenByHand), "credit"), Sub: "by the seller, without a refund"}})
+		s.Facts = append(s.Facts, page.Fact{"Taken back", page.Cell{Text: page.Count(int64(o.TakenByHand), "credit"), Sub: "by the seller, without a refund"}})
 	}
 	if o.Replaces != nil {
-		s.Facts = append(s.Facts, fact{"In place of", cell{ID: *o.Replaces, To: v.to("orders", *o.Replaces)}})
+		s.Facts = append(s.Facts, page.Fact{"In place of", page.Cell{ID: *o.Replaces, To: v.To("orders", *o.Replaces)}})
 	}
-	if sold && byCard(o) && o.Success && v.person.Rights.Has(toll.RightMoney) {
-		s.Acts = []dialog{v.dangerOf("refund", "Refund", "The money goes back to the card. The credits go with it, as far as they were not used.",
-			field{Name: "amount", Label: "Amount", Unit: strings.ToUpper(o.Currency), Mode: "decimal", Hint: "Empty refunds what is left.", Members: []string{"amountCents"}})}
+	if sold && byCard(o) && o.Success && v.Person.Rights.Has(toll.RightMoney) {
+		s.Acts = []page.Dialog{v.DangerOf("refund", "Refund", "The money goes back to the card. The credits go with it, as far as they were not used.",
+			page.Field{Name: "amount", Label: "Amount", Unit: strings.ToUpper(o.Currency), Mode: "decimal", Hint: "Empty refunds what is left.", Members: []string{"amountCents"}})}
 	}
-	v.sheet("Order "+short(o.OrderID), s)
+	return v.Record("Order "+page.Short(o.OrderID), s)
 }
 
-func refundOrder(v *visit) {
-	id := v.param("order")
-	v.finish(func() (outcome, error) {
-		if v.form.Get("act") != "refund" {
-			return outcome{}, toll.NewError(toll.CodeBadRequest)
+func refundOrder(v *page.Context) (page.View, error) {
+	id := v.Param("order")
+	return v.Finish(func() (page.Outcome, error) {
+		if v.Form.Get("act") != "refund" {
+			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
 		cents, err := cents(v, "amount")
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
-		o, err := v.w.API.RefundOrder(v.once(), id, cents)
+		o, err := v.API.RefundOrder(v.Once(), id, cents)
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
 		done := "The card processor has the refund. It appears here once it is taken."
 		if o.RefundedCents > 0 {
 			done = centsText(o.RefundedCents, o.Currency) + " is refunded."
 		}
-		return outcome{To: v.to("orders", id), Done: done}, nil
+		return page.Outcome{To: v.To("orders", id), Done: done}, nil
 	})
 }
 
 // cents reads an amount in whole units of a currency, "" for 0.
-func cents(v *visit, name string) (toll.Cents, error) {
-	text := v.text(name)
+func cents(v *page.Context, name string) (toll.Cents, error) {
+	text := v.Text(name)
 	if text == "" {
 		return 0, nil
 	}
 	units, err := toll.ParseAmount(text, 2)
 	if err != nil || !units.Int().IsInt64() || toll.Cents(units.Int().Int64()) > toll.MaxCents {
-		return 0, oneFault(name, "must be an amount such as 12.50")
+		return 0, page.OneFault(name, "must be an amount such as 12.50")
 	}
 	return toll.Cents(units.Int().Int64()), nil
 }
 
-// once is [visit.acting] for what a form makes: a crash in between makes no second one.
-func (v *visit) once() context.Context {
-	return client.WithIdempotencyKey(v.acting(), v.form.Get("ticket"))
+// requestPages are the requests to agents of a workspace, those that it paid, and the last calls of
+// its API keys.
+func requestPages() []page.Area {
+	return []page.Area{
+		{
+			Path: "/requests", Title: "Requests", Template: "sheet", Group: page.GroupSell, Nav: "Requests", Icon: "receipt", Key: "q",
+			Right: toll.RightRead, Get: listRequests,
+		},
+		{
+			Path: "/requests/{request}", Template: "sheet", Under: "/requests", Right: toll.RightRead,
+			Get: showRequest,
+		},
+		{
+			Path: "/keys/{key}/calls", Template: "sheet", Under: "/keys", Right: toll.RightRead, Persons: true,
+			Get: listCalls,
+		},
+	}
+}
+
+// outcomes are the states of requests that the list narrows to.
+var outcomes = []page.Option{
+	{Text: "All that ended"}, {Value: "settled", Text: "Settled"}, {Value: "released", Text: "Released"}, {Value: "lapsed", Text: "Lapsed"},
+	{Value: "held", Text: "Held now"},
+}
+
+func stateOfRequest(status string) *page.State {
+	tone := map[string]string{"settled": "good", "released": "quiet", "lapsed": "bad"}[status]
+	return &page.State{status, cmp.Or(tone, "warn")}
+}
+
+// mostReads bounds how many parts of a list one page reads: a part has few requests, or none, where
+// filters leave most of them out.
+const mostReads = 5
+
+// requests reads what a page shows of the list of requests.
+func requests(v *page.Context, q url.Values) (all page.List[*toll.Settlement], err error) {
+	body := v.ListPage()
+	for range mostReads {
+		body.Size = page.MostRows - len(all.Items)
+		page.SetPage(q, body)
+		var list page.List[*toll.Settlement]
+		if list, err = page.PartOf[*toll.Settlement](v, "/protocol/requests", "requests", q); err != nil {
+			return all, err
+		}
+		all = page.List[*toll.Settlement]{Items: append(all.Items, list.Items...), Next: list.Next, Total: list.Total}
+		if all.Next == "" || len(all.Items) == page.MostRows {
+			break
+		}
+		body.Cursor = all.Next
+	}
+	return all, nil
+}
+
+// requestFilter are the fields that narrow the list of requests, and the same for the API.
+func requestFilter(v *page.Context) (fields []page.Field, q url.Values, err error) {
+	plans, _, err := planFilter(v, "planId")
+	if err != nil {
+		return nil, nil, err
+	}
+	asked := v.R.URL.Query()
+	buyer := asked.Get("role") == "buyer"
+	agents := page.Field{Name: "agentId", Label: "Agent", Max: 100}
+	if !buyer {
+		if agents, _, err = agentFilter(v, "agentId"); err != nil {
+			return nil, nil, err
+		}
+	}
+	fields = []page.Field{
+		{Name: "role", Label: "Side", Options: []page.Option{{Value: "seller", Text: "Of my plans"}, {Value: "buyer", Text: "Paid by this workspace"}}},
+		plans, agents,
+	}
+	if !buyer {
+		fields = append(fields, page.Field{Name: "subscriber", Label: "Subscriber of the plan", Max: 42})
+	}
+	fields, q = v.Filters(append(fields,
+		page.Field{Name: "status", Label: "Outcome", Options: outcomes}, page.Field{Name: "since", Label: "From", Type: "date"},
+		page.Field{Name: "until", Label: "Before", Type: "date"})...)
+	return fields, q, nil
+}
+
+func listRequests(v *page.Context) (page.View, error) {
+	filter, q, err := requestFilter(v)
+	if err != nil {
+		return nil, err
+	}
+	files := file(v, "requests", q)
+	list, err := requests(v, q)
+	if err := v.Narrowed(err); err != nil {
+		return nil, err
+	}
+	buyer := q.Get("role") == "buyer"
+	t, err := requestsTable(v, list, buyer)
+	if err != nil {
+		return nil, v.Failed("part of the list", err)
+	}
+	return v.Record("Requests", page.Record{
+		Lead:  "Requests that were paid with credits, by the time of their end, at most 90 days at once. Settlements appear within seconds.",
+		Links: files, Filter: filter, Table: t,
+	})
+}
+
+func requestsTable(v *page.Context, list page.List[*toll.Settlement], buyer bool) (*page.Table, error) {
+	t := &page.Table{
+		Caption: "Requests",
+		Head:    []page.Column{{Text: "Ended"}, {Text: "Request", Stays: true}, {Text: "Outcome"}, {Text: "Agent"}, {Text: "Plan"}, {Text: "Subscriber"}, {Text: "Credits", Num: true}},
+		Empty:   &page.Empty{Icon: "receipt", Title: "No requests in this time", Text: "Each request that holds or burns credits appears here.", Command: "toll requests history"},
+		Pager:   v.PagerOf(list.Total, list.Next, "request"),
+	}
+	if list.Next != "" {
+		t.Empty.Title, t.Empty.Text, t.Empty.Command = "None so far", "The filters leave out all requests that were read. Follow Next to read more.", ""
+	}
+	var plans []toll.PlanID
+	var agents []toll.AgentID
+	for _, s := range list.Items {
+		if plans = append(plans, s.PlanID); s.AgentID != nil {
+			agents = append(agents, *s.AgentID)
+		}
+	}
+	names, err := namesOf(v, plans, agents)
+	for _, s := range list.Items {
+		outcome := page.Cell{State: stateOfRequest(s.Status), Sub: tookText(s)}
+		t.Rows = append(t.Rows, []page.Cell{
+			page.AtOr(s.EndedAt, "open"), {ID: s.AgentRequestID, To: v.To("requests", s.AgentRequestID)}, outcome, agentCell(v, names, s, !buyer),
+			planCell(v, names, s.PlanID, !buyer), {ID: s.Payer.String()}, creditsOf(s),
+		})
+	}
+	return t, err
+}
+
+// tookText is how long a request took, from its hold to its end.
+func tookText(s *toll.Settlement) string {
+	if s.EndedAt == nil || s.HoldExpiresAt == nil {
+		return ""
+	}
+	return s.EndedAt.Sub(s.CreatedAt.Time).Round(time.Millisecond).String()
+}
+
+// creditsOf is what a request burned, or what it holds or held.
+func creditsOf(s *toll.Settlement) page.Cell {
+	c := page.Credits(s.HeldAmount)
+	switch {
+	case s.CreditsRedeemed != nil && s.Status == "settled":
+		c = page.Credits(*s.CreditsRedeemed)
+	case s.Status == "held":
+		c.Sub = "held"
+	default:
+		c.Sub = "given back"
+	}
+	return c
+}
+
+// agentCell names the agent of a request. own says whether the workspace sells it.
+func agentCell(v *page.Context, names map[string]string, s *toll.Settlement, own bool) page.Cell {
+	c := page.Cell{Text: "no agent named"}
+	if s.AgentID != nil {
+		id := string(*s.AgentID)
+		c = page.Cell{Text: cmp.Or(names[id], page.Short(id)), To: "/a/" + url.PathEscape(id)}
+		if own {
+			c.To = v.To("agents", id)
+		}
+	}
+	if s.Resource != nil {
+		c.Sub = plain.Name(*s.Resource)
+	}
+	return c
+}
+
+func planCell(v *page.Context, names map[string]string, id toll.PlanID, own bool) page.Cell {
+	area := "holdings"
+	if own {
+		area = "plans"
+	}
+	return page.Cell{Text: cmp.Or(names[string(id)], page.Short(string(id))), To: v.To(area, string(id))}
+}
+
+// stepWords are the states that a request takes, as its page says them.
+var stepWords = map[string]page.Step{
+	"held": {Title: "Held", Text: "set aside for the request", Tone: "good"}, "settled": {Title: "Settled", Text: "burned", Tone: "good"},
+	"released": {Title: "Released", Text: "given back", Tone: "warn"}, "lapsed": {Title: "Lapsed", Text: "given back: no settlement came in time", Tone: "bad"},
+}
+
+func showRequest(v *page.Context) (page.View, error) {
+	r, err := v.API.Request(v.Acting(), v.Param("request"))
+	if err != nil {
+		return nil, v.Failed("request", err)
+	}
+	p, err := v.API.Plan(v.Acting(), r.PlanID)
+	if err != nil {
+		return nil, v.Failed("request", err)
+	}
+	own := p.Owner == v.Person.Address
+	var agents []toll.AgentID
+	if r.AgentID != nil {
+		agents = append(agents, *r.AgentID)
+	}
+	names, err := namesOf(v, []toll.PlanID{r.PlanID}, agents)
+	if err != nil {
+		return nil, v.Failed("request", err)
+	}
+	token := page.Cell{ID: r.PermissionHash.String()}
+	if r.Payer == v.Person.Address {
+		token.To = v.To("tokens", r.PermissionHash.String())
+	}
+	s := page.Record{Facts: []page.Fact{
+		{"Id", page.Cell{ID: r.AgentRequestID}}, {"Outcome", page.Cell{State: stateOfRequest(r.Status), Sub: tookText(&r.Settlement)}},
+		{"Plan", planCell(v, names, r.PlanID, own)}, {"Agent", agentCell(v, names, &r.Settlement, own)},
+		{"Subscriber", page.Cell{ID: r.Payer.String()}}, {"Credits", creditsOf(&r.Settlement)}, {"Access token", token},
+		{"Begun", page.At(r.CreatedAt.Time)},
+	}}
+	if r.HoldExpiresAt != nil {
+		s.Facts = append(s.Facts, page.Fact{"The hold ends", page.AtOr(r.HoldExpiresAt, "never")})
+	}
+	if r.RemainingBalance != nil {
+		s.Facts = append(s.Facts, page.Fact{"Left after it", page.Credits(*r.RemainingBalance)})
+	}
+	for _, of := range []struct {
+		label string
+		tx    *toll.Hash
+	}{{"Transaction", r.Transaction}, {"Bought on the way in", r.OrderTx}, {"Proof on the chain in", r.MirrorTx}} {
+		if of.tx != nil {
+			s.Facts = append(s.Facts, page.Fact{of.label, page.Cell{ID: of.tx.String()}})
+		}
+	}
+	for _, one := range r.Steps {
+		said := stepWords[one.Status]
+		said.Text, said.At = page.Count(int64(one.Credits), "credit")+" "+said.Text+".", one.At.Time
+		s.Steps = append(s.Steps, said)
+	}
+	if r.Status == "held" {
+		s.Steps = append(s.Steps, page.Step{Title: "Settled, released or lapsed"})
+	}
+	if len(r.Receipt) > 0 && string(r.Receipt) != "null" {
+		var text bytes.Buffer
+		if json.Indent(&text, r.Receipt, "", "  ") != nil {
+			text.Write(r.Receipt)
+		}
+		s.Snippets = []page.Snippet{{"The receipt", text.String()}}
+	}
+	if r.Transaction != nil {
+		s.Links = []page.Link{{Text: "Check the receipt", To: page.PathReceipts + "#" + r.Transaction.String(), Plain: true}}
+	}
+	return v.Record("Request "+page.Short(r.AgentRequestID), s)
+}
+
+// listCalls are the last calls of an API key, as far as this process of the service answered them.
+func listCalls(v *page.Context) (page.View, error) {
+	k, err := key(v)
+	if err != nil {
+		return nil, err
+	}
+	var recent struct {
+		Calls []toll.RecentCall `json:"calls"`
+		Since toll.Time         `json:"since"`
+	}
+	err = v.API.Call(v.Acting(), http.MethodGet, "/api/v1/api-keys/"+k.ID.String()+"/calls", nil, nil, &recent)
+	if err != nil {
+		return nil, v.Failed("API key", err)
+	}
+	show, _ := v.Filters(page.Field{Name: "show", Label: "Calls", Options: []page.Option{{Text: "All"}, {Value: "refused", Text: "Refused and failed"}}})
+	t := &page.Table{
+		Caption: "Recent calls",
+		Head:    []page.Column{{Text: "Time"}, {Text: "Call", Stays: true}, {Text: "Answer"}, {Text: "Took", Num: true}, {Text: "Correlation id"}},
+		Empty: &page.Empty{
+			Icon: "terminal", Title: "No calls", Text: "The last 200 calls with this key appear here. Verify and settle are not among them: see the requests.",
+		},
+	}
+	for _, c := range recent.Calls {
+		if show[0].Value != "" && c.Status < http.StatusBadRequest {
+			continue
+		}
+		t.Rows = append(t.Rows, []page.Cell{
+			page.At(c.At.Time), {Text: cmp.Or(c.Operation, "no such operation"), Sub: strings.TrimSpace(c.Method + " " + c.Path)},
+			{State: stateOfAnswer(c.Status), Sub: string(c.Code)},
+			{Text: (time.Duration(c.DurationMicros) * time.Microsecond).Round(10 * time.Microsecond).String(), Num: true}, {ID: plain.Name(c.CorrelationID)},
+		})
+	}
+	return v.Record("Calls of "+nameOfKey(k), page.Record{
+		Lead:  "The last 200 calls but verify and settle, the newest first. They are kept in memory by the process that answers you, since " + page.Date(recent.Since.Time) + ".",
+		Links: []page.Link{{Text: "The API key", To: v.To("keys", k.ID.String()), Plain: true}}, Filter: show, Table: t,
+	})
+}
+
+// stateOfAnswer is the status of an answer over HTTP.
+func stateOfAnswer(status int) *page.State {
+	s := &page.State{strconv.Itoa(status), "good"}
+	switch {
+	case status >= http.StatusInternalServerError:
+		s.Tone = "bad"
+	case status >= http.StatusBadRequest:
+		s.Tone = "warn"
+	}
+	return s
 }

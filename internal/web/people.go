@@ -10,6 +10,8 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
+	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/internal/web/session"
 )
 
 // First words of what the tickets of these forms say.
@@ -41,40 +43,38 @@ type signUp struct {
 
 // SignUp is GET and POST /sign-up. Opening the page uses nothing up.
 func (w *Web) SignUp() http.Handler {
-	return w.page(func(v *visit) {
-		q := v.r.URL.Query()
-		askSignUp(v, http.StatusOK, q.Get("link"), place(q.Get("next")), "")
-	}, func(v *visit) {
-		link, next := v.form.Get("link"), place(v.form.Get("next"))
-		again := func(status int, fault string) { askSignUp(v, status, link, next, fault) }
-		if state := v.form.Get("proved"); state != "" {
-			signUpCredential(v, state, next)
-			return
+	return w.page(func(v *page.Context) (page.View, error) {
+		q := v.R.URL.Query()
+		return askSignUp(v, http.StatusOK, q.Get("link"), page.LocalPath(q.Get("next")), "")
+	}, func(v *page.Context) (page.View, error) {
+		link, next := v.Form.Get("link"), page.LocalPath(v.Form.Get("next"))
+		again := func(status int, fault string) (page.View, error) { return askSignUp(v, status, link, next, fault) }
+		if state := v.Form.Get("proved"); state != "" {
+			return signUpCredential(v, state, next)
 		}
-		if !w.onHost(v.r) {
-			again(http.StatusForbidden, "Sign up at "+w.PublicURL+".")
-			return
+		if !w.onHost(v.R) {
+			return again(http.StatusForbidden, "Sign up at "+w.PublicURL+".")
 		}
 		in := people.SignUp{
-			Name: v.form.Get("name"), Login: v.form.Get("login"), Secret: v.form.Get("password"), Link: link,
+			Name: v.Form.Get("name"), Login: v.Form.Get("login"), Secret: v.Form.Get("password"), Link: link,
 		}
 		var u toll.Person
 		var at toll.Address
 		var err error
 		proof := people.Password
-		if answer := v.form.Get("answer"); answer != "" {
+		if answer := v.Form.Get("answer"); answer != "" {
 			proof = people.Passkey
-			u, at, err = w.People.Passkeys.SignUp(v.ctx(), w.Address(v.r), in, v.form.Get("state"), answer)
+			u, at, err = w.People.Passkeys.SignUp(v.Ctx(), w.Address(v.R), in, v.Form.Get("state"), answer)
 		} else {
-			u, at, err = w.People.Passwords.SignUp(v.ctx(), w.Address(v.r), in)
+			u, at, err = w.People.Passwords.SignUp(v.Ctx(), w.Address(v.R), in)
 		}
 		if err == nil {
-			err = w.admitUser(v, u, proof, at)
+			err = admitUser(v, u, proof, at)
 		}
-		if v.faulty(err, again) {
-			return
+		if err != nil {
+			return v.Rejected(err, again)
 		}
-		v.redirect(http.StatusSeeOther, cmp.Or(next, firstPage(v)))
+		return v.Redirect(http.StatusSeeOther, cmp.Or(next, firstPage(v)))
 	})
 }
 
@@ -88,40 +88,36 @@ func (w *Web) onHost(r *http.Request) bool {
 	return strings.EqualFold(host, u.Hostname()) || toll.IsLoopback(host) && toll.IsLoopback(u.Hostname())
 }
 
-func askSignUp(v *visit, status int, link, next, fault string) {
-	if err := v.w.People.SignUps.MaySignUp(v.ctx(), link); err != nil {
+func askSignUp(v *page.Context, status int, link, next, fault string) (page.View, error) {
+	if err := deps(v).People.SignUps.MaySignUp(v.Ctx(), link); err != nil {
 		e := toll.AsError(err)
 		if e.HTTPStatus() >= http.StatusInternalServerError {
-			v.fail(err)
-			return
+			return nil, err
 		}
-		v.refuseNext(e.HTTPStatus(), e.Text(), "")
-		return
+		return nil, v.RefuseNext(e.HTTPStatus(), e.Text(), "")
 	}
-	f := signUp{Next: next, Link: link, NoPasswords: v.w.People.Credentials.NoPasswords, Mail: v.w.People.Notices.HasMail(), Name: v.form.Get("name"), Login: v.form.Get("login")}
+	f := signUp{Next: next, Link: link, NoPasswords: deps(v).People.Credentials.NoPasswords, Mail: deps(v).People.Notices.HasMail(), Name: v.Form.Get("name"), Login: v.Form.Get("login")}
 	if link != "" {
-		kind, to, err := v.w.People.Links.Read(v.ctx(), v.w.Address(v.r), link)
+		kind, to, err := deps(v).People.Links.Read(v.Ctx(), v.Address(v.R), link)
 		if err != nil {
-			v.fail(err)
-			return
+			return nil, err
 		}
 		f.Operator = kind == people.OperatorLink
 		if !to.Address.IsZero() {
 			f.Joins, f.Role = cmp.Or(plain.Name(to.Name), to.Address.String()), to.Role
-			f.SignInNext = PathJoin + "?" + url.Values{"link": {link}}.Encode()
+			f.SignInNext = page.PathJoin + "?" + url.Values{"link": {link}}.Encode()
 		}
 	}
-	s := shown{Title: "Sign up", Fault: fault}
+	s := page.Layout{Title: "Sign up", Fault: fault}
 	var err error
-	if f.Passkey, s.Passkey, err = passkey(v, v.w.People.Passkeys.BeginSignUp); err != nil {
-		v.fail(err)
-		return
+	if f.Passkey, s.Passkey, err = passkey(v, deps(v).People.Passkeys.BeginSignUp); err != nil {
+		return nil, err
 	}
-	f.Elsewhere = elsewhere(v, PathSignUp+"?"+url.Values{"link": {link}, "next": {next}}.Encode())
+	f.Elsewhere = elsewhere(v, page.PathSignUp+"?"+url.Values{"link": {link}, "next": {next}}.Encode())
 	f.OIDC = oidc(v)
 	s.Body = f
-	offerWallets(v, &s, wallets{Label: "Sign up with", Next: next, Link: link})
-	v.show(status, "sign_up", s, "")
+	offerWallets(v, &s, page.Wallets{Label: "Sign up with", Next: next, Link: link})
+	return v.Show(status, "sign_up", s, "")
 }
 
 // joining is what a person reads of an invitation.
@@ -132,34 +128,33 @@ type joining struct {
 
 // Join is GET and POST /join: a person accepts an invitation to a workspace. Opening the page uses nothing up.
 func (w *Web) Join() http.Handler {
-	return w.page(func(v *visit) { askJoin(v, http.StatusOK, v.r.URL.Query().Get("link"), "") }, func(v *visit) {
-		link := v.form.Get("link")
-		if v.person == nil || v.person.User == nil || !w.holds(v.ctx(), v.form.Get("ticket"), formJoin, link) {
-			askJoin(v, http.StatusForbidden, link, stale)
-			return
+	return w.page(func(v *page.Context) (page.View, error) {
+		return askJoin(v, http.StatusOK, v.R.URL.Query().Get("link"), "")
+	}, func(v *page.Context) (page.View, error) {
+		link := v.Form.Get("link")
+		if v.Person == nil || v.Person.User == nil || !v.Sessions.Holds(v.Ctx(), v.Form.Get("ticket"), formJoin, link) {
+			return askJoin(v, http.StatusForbidden, link, stale)
 		}
-		at, err := w.People.Links.Join(v.ctx(), w.Address(v.r), v.person.User.ID, link)
-		if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "") }) {
-			return
+		at, err := w.People.Links.Join(v.Ctx(), w.Address(v.R), v.Person.User.ID, link)
+		if err != nil {
+			return v.Rejected(err, func(status int, fault string) (page.View, error) { return nil, v.RefuseNext(status, fault, "") })
 		}
-		v.redirect(http.StatusSeeOther, membersOf(at))
+		return v.Redirect(http.StatusSeeOther, membersOf(at))
 	})
 }
 
-func askJoin(v *visit, status int, link, fault string) {
-	if v.person == nil || v.person.User == nil {
-		v.redirect(http.StatusSeeOther, PathSignUp+"?"+url.Values{"link": {link}}.Encode())
-		return
+func askJoin(v *page.Context, status int, link, fault string) (page.View, error) {
+	if v.Person == nil || v.Person.User == nil {
+		return v.Redirect(http.StatusSeeOther, page.PathSignUp+"?"+url.Values{"link": {link}}.Encode())
 	}
-	_, to, err := v.w.People.Links.Read(v.ctx(), v.w.Address(v.r), link)
-	if v.faulty(err, func(status int, fault string) { v.refuseNext(status, fault, "") }) {
-		return
+	_, to, err := deps(v).People.Links.Read(v.Ctx(), v.Address(v.R), link)
+	if err != nil {
+		return v.Rejected(err, func(status int, fault string) (page.View, error) { return nil, v.RefuseNext(status, fault, "") })
 	}
 	if to.Address.IsZero() {
-		v.refuseNext(http.StatusBadRequest, "This link is not an invitation to a workspace.", "")
-		return
+		return nil, v.RefuseNext(http.StatusBadRequest, "This link is not an invitation to a workspace.", "")
 	}
-	v.show(status, "join", shown{Title: "Join a workspace", Fault: fault, Body: joining{to, link, v.w.ticket(v.ctx(), formJoin, link)}}, "")
+	return v.Show(status, "join", page.Layout{Title: "Join a workspace", Fault: fault, Body: joining{to, link, v.Sessions.Ticket(v.Ctx(), formJoin, link)}}, "")
 }
 
 // confirming asks a person for a fresh proof.
@@ -172,42 +167,39 @@ type confirming struct {
 	Nothing           bool // the person has nothing that counts here
 }
 
-// hasProof reports whether the person proved a credential a short time ago; it asks for one else.
-func hasProof(v *visit, why string) bool {
+// hasProof returns nil for a person who proved a credential a short time ago, else it asks for a proof.
+func hasProof(v *page.Context, why string) error {
 	switch {
-	case v.person == nil:
-		askSignIn(v, http.StatusOK, why, v.here(), "")
-	case v.person.User == nil:
-		v.refuseNext(http.StatusForbidden, "This takes a person, and you signed in with an API key.", "Sign out, and sign in as a person.")
-	case !v.w.fresh(v.person):
-		askConfirm(v, http.StatusOK, why, v.here(), "")
-	default:
-		return true
+	case v.Person == nil:
+		return page.Instead(askSignIn(v, http.StatusOK, why, v.Here(), ""))
+	case v.Person.User == nil:
+		return v.RefuseNext(http.StatusForbidden, "This takes a person, and you signed in with an API key.", "Sign out, and sign in as a person.")
+	case !v.Sessions.Recent(v.Person):
+		return page.Instead(askConfirm(v, http.StatusOK, why, v.Here(), ""))
 	}
-	return false
+	return nil
 }
 
-func askConfirm(v *visit, status int, why, next, fault string) {
-	f := confirming{Why: why, Next: next, NoPasswords: v.w.People.Credentials.NoPasswords, Ticket: v.w.ticket(v.ctx(), formConfirm)}
-	s := shown{Title: "Confirm that it is you", Fault: fault}
-	kinds, err := v.w.People.Credentials.Has(v.ctx(), v.person.User.ID)
+func askConfirm(v *page.Context, status int, why, next, fault string) (page.View, error) {
+	f := confirming{Why: why, Next: next, NoPasswords: deps(v).People.Credentials.NoPasswords, Ticket: v.Sessions.Ticket(v.Ctx(), formConfirm)}
+	s := page.Layout{Title: "Confirm that it is you", Fault: fault}
+	kinds, err := deps(v).People.Credentials.Has(v.Ctx(), v.Person.User.ID)
 	f.Password = slices.Contains(kinds, people.Password)
 	if slices.Contains(kinds, people.OIDC) {
 		f.OIDC = oidc(v)
 	}
 	if slices.Contains(kinds, people.Wallet) {
-		offerWallets(v, &s, wallets{Label: "Sign again with", Next: next})
+		offerWallets(v, &s, page.Wallets{Label: "Sign again with", Next: next})
 	}
 	f.Nothing = !f.Password && f.OIDC == "" && !s.Wallet && !slices.Contains(kinds, people.Passkey)
 	if err == nil && (f.Password || slices.Contains(kinds, people.Passkey)) {
-		f.Passkey, s.Passkey, err = passkey(v, v.w.People.Passkeys.BeginSignIn)
+		f.Passkey, s.Passkey, err = passkey(v, deps(v).People.Passkeys.BeginSignIn)
 	}
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
 	s.Body = f
-	v.show(status, "confirm", s, "")
+	return v.Show(status, "confirm", s, "")
 }
 
 // confirmWhy is what the page of a fresh proof says.
@@ -215,40 +207,39 @@ const confirmWhy = "This changes who can use your account. Prove first that it i
 
 // Confirm is GET and POST /confirm: a person proves the password once more.
 func (w *Web) Confirm() http.Handler {
-	return w.page(func(v *visit) {
-		next := place(v.r.URL.Query().Get("next"))
-		if v.person == nil || v.person.User == nil {
-			askSignIn(v, http.StatusOK, "", next, "")
-			return
+	return w.page(func(v *page.Context) (page.View, error) {
+		next := page.LocalPath(v.R.URL.Query().Get("next"))
+		if v.Person == nil || v.Person.User == nil {
+			return askSignIn(v, http.StatusOK, "", next, "")
 		}
-		askConfirm(v, http.StatusOK, confirmWhy, next, "")
-	}, func(v *visit) {
-		next := place(v.form.Get("next"))
-		again := func(status int, fault string) { askConfirm(v, status, confirmWhy, next, fault) }
-		if v.person == nil || v.person.User == nil {
-			askSignIn(v, http.StatusForbidden, "", next, "")
-			return
+		return askConfirm(v, http.StatusOK, confirmWhy, next, "")
+	}, func(v *page.Context) (page.View, error) {
+		next := page.LocalPath(v.Form.Get("next"))
+		again := func(status int, fault string) (page.View, error) {
+			return askConfirm(v, status, confirmWhy, next, fault)
 		}
-		if !w.holds(v.ctx(), v.form.Get("ticket"), formConfirm) {
-			again(http.StatusForbidden, stale)
-			return
+		if v.Person == nil || v.Person.User == nil {
+			return askSignIn(v, http.StatusForbidden, "", next, "")
+		}
+		if !v.Sessions.Holds(v.Ctx(), v.Form.Get("ticket"), formConfirm) {
+			return again(http.StatusForbidden, stale)
 		}
 		proof := people.Password
 		var err error
-		if v.form.Get("answer") != "" {
+		if v.Form.Get("answer") != "" {
 			proof = people.Passkey
-			err = w.People.Passkeys.Prove(v.ctx(), w.Address(v.r), v.person.User.ID, v.form.Get("state"), v.form.Get("answer"))
+			err = w.People.Passkeys.Prove(v.Ctx(), w.Address(v.R), v.Person.User.ID, v.Form.Get("state"), v.Form.Get("answer"))
 		} else {
-			err = w.People.Passwords.Prove(v.ctx(), v.person.User.ID, v.form.Get("password"))
+			err = w.People.Passwords.Prove(v.Ctx(), v.Person.User.ID, v.Form.Get("password"))
 		}
 		if err == nil {
-			err = w.sessions.RenewToken(v.ctx())
+			err = v.Sessions.Renew(v.Ctx())
 		}
-		if v.faulty(err, again) {
-			return
+		if err != nil {
+			return v.Rejected(err, again)
 		}
-		w.proved(v.ctx(), proof, w.Clock())
-		v.redirect(http.StatusSeeOther, cmp.Or(next, PathSecurity))
+		v.Sessions.NoteProof(v.Ctx(), proof, w.Clock())
+		return v.Redirect(http.StatusSeeOther, cmp.Or(next, page.PathSecurity))
 	})
 }
 
@@ -260,23 +251,25 @@ type recovering struct {
 
 // Recover is GET and POST /recover.
 func (w *Web) Recover() http.Handler {
-	ask := func(v *visit, status int, link, fault string) {
+	ask := func(v *page.Context, status int, link, fault string) (page.View, error) {
 		title := "Choose a new password"
 		if w.People.Credentials.NoPasswords {
 			title = "Get in again"
 		}
-		v.show(status, "recover", shown{Title: title, Fault: fault, Body: recovering{link, v.form.Get("login"), w.People.Credentials.NoPasswords}}, "")
+		return v.Show(status, "recover", page.Layout{Title: title, Fault: fault, Body: recovering{link, v.Form.Get("login"), w.People.Credentials.NoPasswords}}, "")
 	}
-	return w.page(func(v *visit) { ask(v, http.StatusOK, v.r.URL.Query().Get("link"), "") }, func(v *visit) {
-		link := v.form.Get("link")
-		u, err := w.People.Passwords.Recover(v.ctx(), w.Address(v.r), link, v.form.Get("login"), v.form.Get("code"), v.form.Get("password"))
+	return w.page(func(v *page.Context) (page.View, error) {
+		return ask(v, http.StatusOK, v.R.URL.Query().Get("link"), "")
+	}, func(v *page.Context) (page.View, error) {
+		link := v.Form.Get("link")
+		u, err := w.People.Passwords.Recover(v.Ctx(), w.Address(v.R), link, v.Form.Get("login"), v.Form.Get("code"), v.Form.Get("password"))
 		if err == nil {
-			err = w.admitUser(v, u, people.Password, toll.Address{})
+			err = admitUser(v, u, people.Password, toll.Address{})
 		}
-		if v.faulty(err, func(status int, fault string) { ask(v, status, link, fault) }) {
-			return
+		if err != nil {
+			return v.Rejected(err, func(status int, fault string) (page.View, error) { return ask(v, status, link, fault) })
 		}
-		v.redirect(http.StatusSeeOther, PathSecurity)
+		return v.Redirect(http.StatusSeeOther, page.PathSecurity)
 	})
 }
 
@@ -313,143 +306,138 @@ var kindTexts = map[string]string{
 
 // Security is GET and POST /account/security: how a person signs in, and where.
 func (w *Web) Security() http.Handler {
-	return w.page(func(v *visit) {
-		if isPerson(v) {
-			showSecurity(v, http.StatusOK, security{}, "")
+	return w.page(func(v *page.Context) (page.View, error) {
+		if err := isPerson(v); err != nil {
+			return nil, err
 		}
-	}, func(v *visit) {
-		v.at = PathSecurity
-		if !isPerson(v) {
-			return
+		return showSecurity(v, http.StatusOK, security{}, "")
+	}, func(v *page.Context) (page.View, error) {
+		v.At = page.PathSecurity
+		if err := isPerson(v); err != nil {
+			return nil, err
 		}
-		if !w.holds(v.ctx(), v.form.Get("ticket"), formSecurity) {
-			showSecurity(v, http.StatusForbidden, security{}, stale)
-			return
+		if !v.Sessions.Holds(v.Ctx(), v.Form.Get("ticket"), formSecurity) {
+			return showSecurity(v, http.StatusForbidden, security{}, stale)
 		}
-		switch act := v.form.Get("act"); {
-		case act == "end":
-		case slices.Contains([]string{"passkey", "password", "mail", "oidc", "wallet"}, act):
-			if !mayAdd(v) {
-				return
-			}
-		case !hasProof(v, confirmWhy):
-			return
+		var err error
+		switch v.Form.Get("act") {
+		case "end":
+		case "passkey", "password", "mail", "oidc", "wallet":
+			err = mayAdd(v)
+		default:
+			err = hasProof(v, confirmWhy)
 		}
-		if v.form.Get("act") == "mail" {
-			sendCode(v, people.CodeFor{Mail: v.form.Get("mail"), User: v.person.User.ID})
-			return
+		if err != nil {
+			return nil, err
 		}
-		again := func(status int, fault string) { showSecurity(v, status, security{}, fault) }
-		switch v.form.Get("act") {
+		if v.Form.Get("act") == "mail" {
+			return sendCode(v, people.CodeFor{Mail: v.Form.Get("mail"), User: v.Person.User.ID})
+		}
+		again := func(status int, fault string) (page.View, error) { return showSecurity(v, status, security{}, fault) }
+		switch v.Form.Get("act") {
 		case "oidc":
-			beginOIDC(v, people.OIDCFor{User: v.person.User.ID, Adds: true}, again)
-			return
+			return beginOIDC(v, people.OIDCFor{User: v.Person.User.ID, Adds: true}, again)
 		case "wallet":
-			beginWallet(v, people.WalletFor{User: v.person.User.ID, Adds: true}, again)
-			return
+			return beginWallet(v, people.WalletFor{User: v.Person.User.ID, Adds: true}, again)
 		}
-		page, err := changeSecurity(v)
-		if v.faulty(err, again) {
-			return
+		body, err := changeSecurity(v)
+		if err != nil {
+			return v.Rejected(err, again)
 		}
-		showSecurity(v, http.StatusOK, page, "")
+		return showSecurity(v, http.StatusOK, body, "")
 	})
 }
 
-// isPerson reports whether a person signed in; it asks for a sign-in else.
-func isPerson(v *visit) bool {
+// isPerson returns nil for a person who signed in, else it asks for a sign-in.
+func isPerson(v *page.Context) error {
 	switch {
-	case v.person == nil:
-		askSignIn(v, http.StatusOK, "", v.here(), "")
-	case v.person.User == nil:
-		v.refuseNext(http.StatusForbidden, "This page is of persons, and you signed in with an API key.", "Sign out, and sign in as a person.")
-	default:
-		return true
+	case v.Person == nil:
+		return page.Instead(askSignIn(v, http.StatusOK, "", v.Here(), ""))
+	case v.Person.User == nil:
+		return v.RefuseNext(http.StatusForbidden, "This page is of persons, and you signed in with an API key.", "Sign out, and sign in as a person.")
 	}
-	return false
+	return nil
 }
 
 // changeSecurity does what the form says. After a change of a credential all other sessions are over, and this one has a new id.
-func changeSecurity(v *visit) (page security, err error) {
-	w, user := v.w, v.person.User.ID
-	stored := v.ctx().Value(visitKey{}).(*visited).token
-	switch v.form.Get("act") {
+func changeSecurity(v *page.Context) (body security, err error) {
+	w, user := deps(v), v.Person.User.ID
+	stored := session.Stored(v.Ctx())
+	switch v.Form.Get("act") {
 	case "codes":
-		page.Codes, err = w.People.Credentials.NewRecoveryCodes(v.ctx(), user)
+		body.Codes, err = w.People.Credentials.NewRecoveryCodes(v.Ctx(), user)
 	case "password":
-		page.Done = "The password is set. All other sessions have ended."
-		err = w.People.Passwords.Set(v.ctx(), user, v.form.Get("login"), v.form.Get("password"), stored)
+		body.Done = "The password is set. All other sessions have ended."
+		err = w.People.Passwords.Set(v.Ctx(), user, v.Form.Get("login"), v.Form.Get("password"), stored)
 	case "remove":
-		page.Done = "The credential is removed. All other sessions have ended."
+		body.Done = "The credential is removed. All other sessions have ended."
 		var id toll.UUID
-		if err = id.UnmarshalText([]byte(v.form.Get("credential"))); err == nil {
-			err = w.People.Credentials.Remove(v.ctx(), user, id, stored)
+		if err = id.UnmarshalText([]byte(v.Form.Get("credential"))); err == nil {
+			err = w.People.Credentials.Remove(v.Ctx(), user, id, stored)
 		}
 	case "passkey":
-		page.Done = "The passkey is added."
-		err = w.People.Passkeys.Add(v.ctx(), user, v.form.Get("name"), v.form.Get("state"), v.form.Get("answer"))
+		body.Done = "The passkey is added."
+		err = w.People.Passkeys.Add(v.Ctx(), user, v.Form.Get("name"), v.Form.Get("state"), v.Form.Get("answer"))
 	case "claim":
-		page.Done = "You are the owner of the account."
-		_, err = w.People.Members.Claim(v.ctx(), w.Address(v.r), user, strings.TrimSpace(v.form.Get("api_key")))
+		body.Done = "You are the owner of the account."
+		_, err = w.People.Members.Claim(v.Ctx(), w.Address(v.R), user, strings.TrimSpace(v.Form.Get("api_key")))
 		if err == nil {
-			v.person.Workspaces, err = w.People.Workspaces(v.ctx(), user)
+			v.Person.Workspaces, err = w.People.Workspaces(v.Ctx(), user)
 		}
 	case "end":
-		page.Done = "The session has ended."
-		err = w.People.Sessions.End(v.ctx(), user, v.form.Get("session"))
+		body.Done = "The session has ended."
+		err = w.People.Sessions.End(v.Ctx(), user, v.Form.Get("session"))
 	default:
 		err = toll.NewError(toll.CodeBadRequest)
 	}
-	if err == nil && v.form.Get("act") != "end" {
-		err = w.sessions.RenewToken(v.ctx())
+	if err == nil && v.Form.Get("act") != "end" {
+		err = v.Sessions.Renew(v.Ctx())
 	}
-	return page, err
+	return body, err
 }
 
-func showSecurity(v *visit, status int, page security, fault string) {
-	user := v.person.User.ID
-	all, err := v.w.People.Credentials.List(v.ctx(), user)
+func showSecurity(v *page.Context, status int, body security, fault string) (page.View, error) {
+	user := v.Person.User.ID
+	all, err := deps(v).People.Credentials.List(v.Ctx(), user)
 	var open []toll.Session
 	if err == nil {
-		open, err = v.w.People.Sessions.List(v.ctx(), user)
+		open, err = deps(v).People.Sessions.List(v.Ctx(), user)
 	}
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
-	page.NoPasswords = v.w.People.Credentials.NoPasswords
-	page.Ticket, page.Mail = v.w.ticket(v.ctx(), formSecurity), v.w.People.Notices.HasMail()
+	body.NoPasswords = deps(v).People.Credentials.NoPasswords
+	body.Ticket, body.Mail = v.Sessions.Ticket(v.Ctx(), formSecurity), deps(v).People.Notices.HasMail()
 	for _, c := range all {
 		if c.Kind == people.Recovery {
-			page.CodesLeft++
+			body.CodesLeft++
 			continue
 		}
-		one := shownCredential{ID: c.ID.String(), Text: kindTexts[c.Kind] + " " + c.Name, Since: date(c.CreatedAt.Time), Ticket: page.Ticket}
+		one := shownCredential{ID: c.ID.String(), Text: kindTexts[c.Kind] + " " + c.Name, Since: page.Date(c.CreatedAt.Time), Ticket: body.Ticket}
 		if c.UsedAt != nil {
-			one.Used = date(c.UsedAt.Time)
+			one.Used = page.Date(c.UsedAt.Time)
 		}
-		page.HasPassword = page.HasPassword || c.Kind == people.Password
-		page.Credentials = append(page.Credentials, one)
+		body.HasPassword = body.HasPassword || c.Kind == people.Password
+		body.Credentials = append(body.Credentials, one)
 	}
-	for i := range page.Credentials {
-		page.Credentials[i].CanRemove = len(page.Credentials) > 1
+	for i := range body.Credentials {
+		body.Credentials[i].CanRemove = len(body.Credentials) > 1
 	}
 	for _, s := range open {
-		page.Sessions = append(page.Sessions, shownSession{
-			ID: s.ID, Agent: s.Agent, Since: date(s.Since.Time), Used: date(s.UsedAt.Time), This: s.ID == v.person.session, Ticket: page.Ticket,
+		body.Sessions = append(body.Sessions, shownSession{
+			ID: s.ID, Agent: s.Agent, Since: page.Date(s.Since.Time), Used: page.Date(s.UsedAt.Time), This: s.ID == v.Person.ID, Ticket: body.Ticket,
 		})
 	}
-	s := shown{Title: "Your account", Fault: fault}
-	page.Elsewhere = elsewhere(v, PathSecurity)
-	page.Passkey, s.Passkey, err = passkey(v, func() (people.Ceremony, error) { return v.w.People.Passkeys.Begin(v.ctx(), user) })
+	s := page.Layout{Title: "Your account", Fault: fault}
+	body.Elsewhere = elsewhere(v, page.PathSecurity)
+	body.Passkey, s.Passkey, err = passkey(v, func() (people.Ceremony, error) { return deps(v).People.Passkeys.Begin(v.Ctx(), user) })
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
-	page.OIDC = oidc(v)
-	s.Body = page
-	offerWallets(v, &s, wallets{Label: "Add", Act: "wallet", Ticket: page.Ticket})
-	v.show(status, "security", s, "")
+	body.OIDC = oidc(v)
+	s.Body = body
+	offerWallets(v, &s, page.Wallets{Label: "Add", Act: "wallet", Ticket: body.Ticket})
+	return v.Show(status, "security", s, "")
 }
 
 // membersPage is the people of a workspace.
@@ -475,109 +463,105 @@ type shownInvitation struct {
 }
 
 func membersOf(at toll.Address) string {
-	return strings.Replace(PathMembers, "{workspace}", at.String(), 1)
+	return strings.Replace(page.PathMembers, "{workspace}", at.String(), 1)
 }
 
 // memberPages are the people of a workspace.
-func memberPages() []areaPage {
-	return []areaPage{memberPage(), {
-		Path: "/members", Title: "Members", Template: "members", Group: groupManage, Nav: "Members", Icon: "users", Key: "m",
+func memberPages() []page.Area {
+	return []page.Area{memberPage(), {
+		Path: "/members", Title: "Members", Template: "members", Group: page.GroupManage, Nav: "Members", Icon: "users", Key: "m",
 		Right: toll.RightRead, OwnTickets: true, Persons: true,
-		Get:  func(v *visit) { showMembers(v, http.StatusOK, membersPage{}, "") },
+		Get:  func(v *page.Context) (page.View, error) { return showMembers(v, http.StatusOK, membersPage{}, "") },
 		Post: postMembers,
 	}}
 }
 
-func postMembers(v *visit) {
-	if !v.holds(v.form.Get("ticket"), formMembers) {
-		showMembers(v, http.StatusForbidden, membersPage{}, stale)
-		return
+func postMembers(v *page.Context) (page.View, error) {
+	if !v.Holds(v.Form.Get("ticket"), formMembers) {
+		return showMembers(v, http.StatusForbidden, membersPage{}, stale)
 	}
-	if !hasProof(v, confirmWhy) {
-		return
+	if err := hasProof(v, confirmWhy); err != nil {
+		return nil, err
 	}
-	page, err := changeMembers(v)
-	if v.faulty(err, func(status int, fault string) { showMembers(v, status, membersPage{}, fault) }) {
-		return
+	body, err := changeMembers(v)
+	if err != nil {
+		return v.Rejected(err, func(status int, fault string) (page.View, error) { return showMembers(v, status, membersPage{}, fault) })
 	}
-	if v.form.Get("user") == v.person.User.ID.String() && v.form.Get("act") == "remove" {
-		v.redirect(http.StatusSeeOther, PathSecurity)
-		return
+	if v.Form.Get("user") == v.Person.User.ID.String() && v.Form.Get("act") == "remove" {
+		return v.Redirect(http.StatusSeeOther, page.PathSecurity)
 	}
-	showMembers(v, http.StatusOK, page, "")
+	return showMembers(v, http.StatusOK, body, "")
 }
 
 // changeMembers does what the form says.
-func changeMembers(v *visit) (page membersPage, err error) {
-	w, who := v.w, v.person.Caller
+func changeMembers(v *page.Context) (body membersPage, err error) {
+	w, who := deps(v), v.Person.Caller
 	var user toll.UUID
-	if act := v.form.Get("act"); act == "role" || act == "remove" {
-		if err := user.UnmarshalText([]byte(v.form.Get("user"))); err != nil {
-			return page, err
+	if act := v.Form.Get("act"); act == "role" || act == "remove" {
+		if err := user.UnmarshalText([]byte(v.Form.Get("user"))); err != nil {
+			return body, err
 		}
 	}
-	switch v.form.Get("act") {
+	switch v.Form.Get("act") {
 	case "invite":
-		i, err := w.People.Links.Invite(v.ctx(), who, toll.Role(v.form.Get("role")), v.form.Get("note"), nil)
-		page.Link, page.LinkEnds = i.Link, date(i.EndsAt.Time)
-		return page, err
+		i, err := w.People.Links.Invite(v.Ctx(), who, toll.Role(v.Form.Get("role")), v.Form.Get("note"), nil)
+		body.Link, body.LinkEnds = i.Link, page.Date(i.EndsAt.Time)
+		return body, err
 	case "withdraw":
-		page.Done = "The invitation is withdrawn."
-		id, err := toll.ParseHash(v.form.Get("invitation"))
+		body.Done = "The invitation is withdrawn."
+		id, err := toll.ParseHash(v.Form.Get("invitation"))
 		if err == nil {
-			err = w.People.Links.Withdraw(v.ctx(), who, id)
+			err = w.People.Links.Withdraw(v.Ctx(), who, id)
 		}
-		return page, err
+		return body, err
 	case "role":
-		page.Done = "The role is changed."
-		_, err = w.People.Members.Change(v.ctx(), who, user, people.MemberChange{Role: new(toll.Role(v.form.Get("role")))})
-		return page, err
+		body.Done = "The role is changed."
+		_, err = w.People.Members.Change(v.Ctx(), who, user, people.MemberChange{Role: new(toll.Role(v.Form.Get("role")))})
+		return body, err
 	case "remove":
-		removed, err := w.People.Members.Remove(v.ctx(), who, user, false)
-		page.Done = "The person is removed." + removedWith(removed)
-		return page, err
+		removed, err := w.People.Members.Remove(v.Ctx(), who, user, false)
+		body.Done = "The person is removed." + removedWith(removed)
+		return body, err
 	}
-	return page, toll.NewError(toll.CodeBadRequest)
+	return body, toll.NewError(toll.CodeBadRequest)
 }
 
-func showMembers(v *visit, status int, page membersPage, fault string) {
-	who := v.person
-	o, err := v.outcome()
+func showMembers(v *page.Context, status int, body membersPage, fault string) (page.View, error) {
+	who := v.Person
+	o, err := v.Outcome()
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
-	page.Done = cmp.Or(page.Done, o.Done)
-	page.Action, page.Ticket = membersOf(who.Address), v.ticket(formMembers)
-	page.MayInvite = who.Rights.Has(toll.RightMembers)
+	body.Done = cmp.Or(body.Done, o.Done)
+	body.Action, body.Ticket = membersOf(who.Address), v.Ticket(formMembers)
+	body.MayInvite = who.Rights.Has(toll.RightMembers)
 	for _, r := range toll.Roles() {
-		if page.MayInvite && who.Workspace.Role.Manages(r) {
-			page.Roles = append(page.Roles, r)
+		if body.MayInvite && who.Workspace.Role.Manages(r) {
+			body.Roles = append(body.Roles, r)
 		}
 	}
-	all, err := v.w.People.Members.List(v.ctx(), who.Address)
+	all, err := deps(v).People.Members.List(v.Ctx(), who.Address)
 	var open []toll.Invitation
 	if err == nil {
-		open, err = v.w.People.Links.Invitations(v.ctx(), who.Address)
+		open, err = deps(v).People.Links.Invitations(v.Ctx(), who.Address)
 	}
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
 	for _, m := range all {
 		one := shownMember{
-			ID: m.UserID.String(), Name: m.Name, Since: date(m.Since.Time), Role: m.Role, Ticket: page.Ticket,
-			You: m.UserID == who.User.ID, To: v.to("members", m.UserID.String()), CanManage: page.MayInvite && who.Workspace.Role.Manages(m.Role),
+			ID: m.UserID.String(), Name: m.Name, Since: page.Date(m.Since.Time), Role: m.Role, Ticket: body.Ticket,
+			You: m.UserID == who.User.ID, To: v.To("members", m.UserID.String()), CanManage: body.MayInvite && who.Workspace.Role.Manages(m.Role),
 		}
 		if m.SpendLimitCents != nil {
 			one.Spent = spentText(m)
 		}
-		page.Members = append(page.Members, one)
+		body.Members = append(body.Members, one)
 	}
 	for _, i := range open {
-		page.Invitations = append(page.Invitations, shownInvitation{
-			ID: i.ID, Note: i.Note, Until: date(i.EndsAt.Time), Role: i.Role, Ticket: page.Ticket,
+		body.Invitations = append(body.Invitations, shownInvitation{
+			ID: i.ID, Note: i.Note, Until: page.Date(i.EndsAt.Time), Role: i.Role, Ticket: body.Ticket,
 		})
 	}
-	v.show(status, "members", shown{Title: "Members", Fault: fault, Body: page}, "")
+	return v.Show(status, "members", page.Layout{Title: "Members", Fault: fault, Body: body}, "")
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // planPages are the plans that a workspace sells. The API checks who may do what on the page of one.
-func planPages() []areaPage {
-	return []areaPage{
+func planPages() []page.Area {
+	return []page.Area{
 		{
-			Path: "/plans", Title: "Plans", Template: "sheet", Group: groupSell, Nav: "Plans", Icon: "tag", Key: "p",
+			Path: "/plans", Title: "Plans", Template: "sheet", Group: page.GroupSell, Nav: "Plans", Icon: "tag", Key: "p",
 			Right: toll.RightRead, Get: listPlans,
 		},
 		{
@@ -39,30 +40,30 @@ func planPages() []areaPage {
 	}
 }
 
-func listPlans(v *visit) {
-	list, err := store.PlansOfOwner(v.ctx(), v.w.Store, v.person.Address, v.pageOf(nameSorts))
-	if v.failed("part of the list", err) {
-		return
+func listPlans(v *page.Context) (page.View, error) {
+	list, err := store.PlansOfOwner(v.Ctx(), deps(v).Store, v.Person.Address, storePage(v.PageOf(page.NameSorts)))
+	if err != nil {
+		return nil, v.Failed("part of the list", err)
 	}
-	v.sheet("Plans", sheet{
+	return v.Record("Plans", page.Record{
 		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: plansTable(v, list),
 		Links: append(mayBegin(v, "Make a plan", "plans", "new"), file(v, "plans", nil)...),
 	})
 }
 
-func plansTable(v *visit, list store.List[*toll.Plan]) *table {
-	t := &table{
+func plansTable(v *page.Context, list store.List[*toll.Plan]) *page.Table {
+	t := &page.Table{
 		Caption: "Plans",
-		Head:    []column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Buys", Num: true}},
-		Empty: &empty{
+		Head:    []page.Column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Buys", Num: true}},
+		Empty: &page.Empty{
 			"tag", "No plans yet", "A plan is what buyers pay for: a price, and the credits or the time that it buys.",
-			v.to("plans", "new"), "Make a plan", "toll plans create --help",
+			v.To("plans", "new"), "Make a plan", "toll plans create --help",
 		},
-		Pager: v.pagerOf(list.Total, list.Next, "plan"),
+		Pager: v.PagerOf(list.Total, list.Next, "plan"),
 	}
 	for _, p := range list.Items {
-		t.Rows = append(t.Rows, []cell{
-			{Text: nameOf(p.Metadata.Name), To: v.to("plans", string(p.ID))}, {ID: string(p.ID)}, {State: listedState(p.IsListed)},
+		t.Rows = append(t.Rows, []page.Cell{
+			{Text: page.NameOf(p.Metadata.Name), To: v.To("plans", string(p.ID))}, {ID: string(p.ID)}, {State: page.ListedState(p.IsListed)},
 			{Text: priceOf(p), Num: true}, {Text: buys(p), Num: true},
 		})
 	}
@@ -71,16 +72,16 @@ func plansTable(v *visit, list store.List[*toll.Plan]) *table {
 
 // buys is what one order of a plan buys.
 func buys(p *toll.Plan) string {
-	life := span(p.Credits.DurationSecs)
+	life := page.Span(p.Credits.DurationSecs)
 	switch {
 	case !p.Kind().Charges() && life == "":
 		return "unlimited time"
 	case !p.Kind().Charges():
 		return life
 	case life == "":
-		return count(int64(p.Credits.Amount), "credit")
+		return page.Count(int64(p.Credits.Amount), "credit")
 	}
-	return count(int64(p.Credits.Amount), "credit") + " for " + life
+	return page.Count(int64(p.Credits.Amount), "credit") + " for " + life
 }
 
 // grants describes what an order of this many credits brings.
@@ -131,7 +132,7 @@ func thousand(p *toll.Plan) string {
 	}
 	credits := func(each toll.Credits) *big.Int { return new(big.Int).Mul(big.NewInt(1000), big.NewInt(int64(each))) }
 	one := big.NewInt(int64(p.Credits.Amount))
-	orders := func(n *big.Int) string { return grouped(roundUp(n, one).String()) }
+	orders := func(n *big.Int) string { return page.Grouped(roundUp(n, one).String()) }
 	cost := func(n *big.Int) string {
 		e := earned{currency: p.Price.CurrencyName()}
 		return e.format(roundUp(new(big.Int).Mul(n, p.Price.Total().Int()), one))
@@ -170,21 +171,21 @@ const (
 )
 
 // kinds are what a plan can sell.
-var kinds = []option{
+var kinds = []page.Option{
 	{Value: kindCredits, Text: "Credits", Hint: "An order buys credits, and requests burn them."},
 	{Value: kindTime, Text: "Time", Hint: "An order buys a period. Requests in it burn nothing."},
 	{Value: kindAsYouGo, Text: "Pay as you go", Hint: "Each request buys the credits that it burns, from a wallet."},
 }
 
 // ways are how buyers pay.
-var ways = []option{
+var ways = []page.Option{
 	{Value: "free", Text: "Free"}, {Value: toll.CurrencyUSD, Text: "By card, in USD"}, {Value: toll.CurrencyEUR, Text: "By card, in EUR"},
 	{Value: toll.CurrencyUSDC, Text: "From a wallet, in USDC"}, {Value: toll.CurrencyEURC, Text: "From a wallet, in EURC"},
 	{Value: toll.CurrencyETH, Text: "From a wallet, in ETH"},
 }
 
 // lengths are units of time, by their seconds.
-var lengths = []option{
+var lengths = []page.Option{
 	{Value: "86400", Text: "days"}, {Value: "604800", Text: "weeks"}, {Value: strconv.Itoa(toll.MonthSecs), Text: "months"},
 	{Value: strconv.Itoa(toll.YearSecs), Text: "years"}, {Value: "3600", Text: "hours"},
 }
@@ -196,48 +197,48 @@ var firstPlan = url.Values{
 }
 
 // planGroups are the fields that describe a plan.
-func planGroups(p *toll.Plan) []group {
+func planGroups(p *toll.Plan) []page.Group {
 	orders := ""
 	if p.MaxOrders > 0 {
 		orders = strconv.FormatInt(p.MaxOrders, 10)
 	}
-	return []group{
-		{Fields: []field{
+	return []page.Group{
+		{Fields: []page.Field{
 			{Name: "name", Label: "Name", Value: p.Metadata.Name, Max: toll.MaxNameRunes, Required: true, Hint: "Buyers read it first."},
 			{Name: "description", Label: "Description", Value: p.Metadata.Description, Area: true},
 			{Name: "tags", Label: "Tags", Value: strings.Join(p.Metadata.Tags, ", "), Hint: "Separated by commas."},
 		}},
-		{Title: "Limits", Fields: []field{{
+		{Title: "Limits", Fields: []page.Field{{
 			Name: "maxOrders", Label: "Orders in all", Value: orders, Mode: "numeric", Hint: "Empty for no limit.",
 		}}},
 	}
 }
 
 // termGroups are the fields of the terms of a plan, which never change once it is made.
-func termGroups(v *visit) []group {
-	return []group{
-		{Title: "What it sells", Fields: []field{
+func termGroups(v *page.Context) []page.Group {
+	return []page.Group{
+		{Title: "What it sells", Fields: []page.Field{
 			{Name: "kind", Label: "Kind", Type: "radio", Options: kinds},
 			{
 				Name: "trial", Label: "A trial: each subscriber can order it once", Type: "checkbox", Members: []string{"isTrialPlan"},
 			},
 		}},
-		{For: kindCredits, Fields: []field{
+		{For: kindCredits, Fields: []page.Field{
 			{Name: "amount", Label: "Credits of one order", Mode: "numeric"},
 			{Name: "life", Label: "They end after", Mode: "numeric", Hint: "Empty: they never end.", Members: []string{"durationSecs"}},
 			{Name: "lifeUnit", Label: "In", Options: lengths},
 		}},
-		{For: kindTime, Fields: []field{
+		{For: kindTime, Fields: []page.Field{
 			{Name: "length", Label: "Length of the period", Mode: "numeric"}, {Name: "unit", Label: "In", Options: lengths},
 		}},
-		{For: kindCredits + " " + kindAsYouGo, Fields: []field{
+		{For: kindCredits + " " + kindAsYouGo, Fields: []page.Field{
 			{Name: "least", Label: "Credits of a request", Mode: "numeric", Members: []string{"minAmount"}},
 			{
 				Name: "most", Label: "At most", Mode: "numeric", Members: []string{"maxAmount"},
 				Hint: "Empty: every request burns the same. Else your server says how many, between the two.",
 			},
 		}},
-		{Title: "Price", Fields: []field{
+		{Title: "Price", Fields: []page.Field{
 			{Name: "pay", Label: "Buyers pay", Options: ways, Members: []string{"currency", "isCrypto", "tokenAddress", "templateAddress"}},
 			{
 				Name: "price", Label: "Price", Mode: "decimal", Members: []string{"amounts"},
@@ -245,7 +246,7 @@ func termGroups(v *visit) []group {
 			},
 			{
 				Name: "receiver", Label: "Paid to", Members: []string{"receivers"},
-				Hint: "The address of a wallet. Empty: that of this workspace, " + v.person.Address.String() + ".",
+				Hint: "The address of a wallet. Empty: that of this workspace, " + v.Person.Address.String() + ".",
 			},
 		}},
 	}
@@ -253,7 +254,7 @@ func termGroups(v *visit) []group {
 
 // planNew is the page that makes a plan: its form, and what a buyer will see.
 type planNew struct {
-	Form  *form
+	Form  *page.Form
 	Offer *offerCard
 }
 
@@ -264,40 +265,40 @@ type offerCard struct {
 	Thousand                      string
 }
 
-func askPlan(v *visit) {
-	if v.r.Method != http.MethodPost {
-		v.form = firstPlan
+func askPlan(v *page.Context) (page.View, error) {
+	if v.R.Method != http.MethodPost {
+		v.Form = firstPlan
 	}
 	in, err := planInput(v)
-	page := planNew{}
+	body := planNew{}
 	if err == nil {
-		page.Offer, err = previewOf(v, in)
+		body.Offer, err = previewOf(v, in)
 	}
 	describes := planGroups(&toll.Plan{})
 	groups := slices.Concat(describes[:1], termGroups(v), describes[1:])
-	page.Form = v.formOf("make", "Make the plan", groups...)
-	page.Form.fill(v.form)
-	page.Form.Cancel, page.Form.Live, page.Form.Second = v.to("plans"), true, &option{Value: "preview", Text: "Show what buyers see"}
-	if err != nil && v.r.Method == http.MethodPost && v.refusal == nil {
-		if v.fault = page.Form.refuse(err); v.form.Get("preview") != "live" { // a script asks while a person types
-			v.status = http.StatusBadRequest
+	body.Form = v.FormOf("make", "Make the plan", groups...)
+	body.Form.Fill(v.Form)
+	body.Form.Cancel, body.Form.Live, body.Form.Second = v.To("plans"), true, &page.Option{Value: "preview", Text: "Show what buyers see"}
+	if err != nil && v.R.Method == http.MethodPost && v.Refusal == nil {
+		if v.Fault = body.Form.Refuse(err); v.Form.Get("preview") != "live" { // a script asks while a person types
+			v.Status = http.StatusBadRequest
 		}
 	}
-	v.draw("Make a plan", page)
+	return v.Draw("Make a plan", body)
 }
 
 // previewOf is what the plan of an input looks like. A plan without a name yet has one for show.
-func previewOf(v *visit, in toll.PlanInput) (*offerCard, error) {
+func previewOf(v *page.Context, in toll.PlanInput) (*offerCard, error) {
 	if in.Name == nil || *in.Name == "" {
 		name := "Your plan"
 		in.Name = &name
 	}
-	p, err := in.Plan(v.person.Address, v.w.Clock())
+	p, err := in.Plan(v.Person.Address, v.Clock())
 	if err != nil {
 		return nil, err
 	}
 	c := &offerCard{
-		Name: nameOf(p.Metadata.Name), Text: plain.Name(p.Metadata.Description), Price: grouped(p.Price.Text()),
+		Name: page.NameOf(p.Metadata.Name), Text: plain.Name(p.Metadata.Description), Price: page.Grouped(p.Price.Text()),
 		Unit: p.Price.CurrencyName(), Buys: buys(&p), Thousand: thousand(&p),
 	}
 	if p.Price.IsFree() {
@@ -308,43 +309,43 @@ func previewOf(v *visit, in toll.PlanInput) (*offerCard, error) {
 	}
 	switch {
 	case !p.Kind().Charges():
-		c.Ticks = append(c.Ticks, "As many requests as you like for "+span(p.Credits.DurationSecs))
+		c.Ticks = append(c.Ticks, "As many requests as you like for "+page.Span(p.Credits.DurationSecs))
 	default:
 		c.Ticks = append(c.Ticks, "A request costs "+perRequest(&p))
 		if p.Credits.DurationSecs.IsZero() {
 			c.Ticks = append(c.Ticks, "Unused credits never end")
 		} else {
-			c.Ticks = append(c.Ticks, "Unused credits end after "+span(p.Credits.DurationSecs))
+			c.Ticks = append(c.Ticks, "Unused credits end after "+page.Span(p.Credits.DurationSecs))
 		}
 	}
 	if p.IsTrial {
 		c.Ticks = append(c.Ticks, "A trial: you can order it once")
 	}
 	if p.MaxOrders > 0 {
-		c.Ticks = append(c.Ticks, "Only "+count(p.MaxOrders, "order")+" in all")
+		c.Ticks = append(c.Ticks, "Only "+page.Count(p.MaxOrders, "order")+" in all")
 	}
 	return c, nil
 }
 
 // number reads a field with a whole number above 0; none is 0.
-func number(v *visit, name string) (toll.Credits, error) {
-	text := v.text(name)
+func number(v *page.Context, name string) (toll.Credits, error) {
+	text := v.Text(name)
 	if text == "" {
 		return 0, nil
 	}
 	n, err := toll.ParseCredits(text)
 	if err != nil || n < 1 {
-		return 0, oneFault(name, "must be a whole number, 1 or more; got "+strconv.Quote(plain.Name(text)))
+		return 0, page.OneFault(name, "must be a whole number, 1 or more; got "+strconv.Quote(plain.Name(text)))
 	}
 	return n, nil
 }
 
 // duration reads a number of units of time, in seconds; none is 0.
-func duration(v *visit, name, unit string) (toll.Units, error) {
+func duration(v *page.Context, name, unit string) (toll.Units, error) {
 	n, err := number(v, name)
-	secs, err2 := strconv.ParseInt(v.form.Get(unit), 10, 64)
-	if err2 != nil || !hasOption(lengths, v.form.Get(unit)) {
-		err = together(err, oneFault(unit, "must be one of the choices"))
+	secs, err2 := strconv.ParseInt(v.Form.Get(unit), 10, 64)
+	if err2 != nil || !page.HasOption(lengths, v.Form.Get(unit)) {
+		err = page.Together(err, page.OneFault(unit, "must be one of the choices"))
 	}
 	if err != nil {
 		return toll.Units{}, err
@@ -354,79 +355,79 @@ func duration(v *visit, name, unit string) (toll.Units, error) {
 }
 
 // describedPlan reads the fields that describe a plan.
-func describedPlan(v *visit) (name, text string, tags []string, orders *toll.Int, err error) {
+func describedPlan(v *page.Context) (name, text string, tags []string, orders *toll.Int, err error) {
 	most, err := number(v, "maxOrders")
 	if most > 0 {
 		n := toll.Int(most)
 		orders = &n
 	}
-	return v.text("name"), v.text("description"), v.words("tags"), orders, err
+	return v.Text("name"), v.Text("description"), v.Words("tags"), orders, err
 }
 
 // planInput is the body that registers the plan of the form.
-func planInput(v *visit) (toll.PlanInput, error) {
+func planInput(v *page.Context) (toll.PlanInput, error) {
 	name, text, tags, orders, err1 := describedPlan(v)
-	trial := toll.Bool(v.text("trial") != "")
+	trial := toll.Bool(v.Text("trial") != "")
 	in := toll.PlanInput{Name: &name, Description: &text, Tags: tags, MaxOrders: orders, IsTrialPlan: &trial}
-	kind := v.form.Get("kind")
+	kind := v.Form.Get("kind")
 	price, err2 := priceInput(v, kind)
 	terms, limit, err3 := creditsInput(v, kind)
 	in.PriceConfig, in.CreditsConfig, in.AccessLimit = price, terms, &toll.LimitInput{Limit: limit}
-	return in, together(err1, err2, err3)
+	return in, page.Together(err1, err2, err3)
 }
 
-func priceInput(v *visit, kind string) (*toll.PriceInput, error) {
-	way := v.form.Get("pay")
+func priceInput(v *page.Context, kind string) (*toll.PriceInput, error) {
+	way := v.Form.Get("pay")
 	if way == "free" {
 		free := "FREE"
 		if kind == kindAsYouGo {
-			return nil, oneFault("pay", "must name a currency for pay as you go")
+			return nil, page.OneFault("pay", "must name a currency for pay as you go")
 		}
 		return &toll.PriceInput{PriceType: &free}, nil
 	}
-	if !hasOption(ways, way) {
-		return nil, oneFault("pay", "must be one of the choices")
+	if !page.HasOption(ways, way) {
+		return nil, page.OneFault("pay", "must be one of the choices")
 	}
-	units, err := toll.ParseAmount(v.text("price"), decimalsOf(way))
+	units, err := toll.ParseAmount(v.Text("price"), decimalsOf(way))
 	if err != nil {
-		return nil, oneFault("price", "must be an amount like 1.00; got "+strconv.Quote(plain.Name(v.text("price"))))
+		return nil, page.OneFault("price", "must be an amount like 1.00; got "+strconv.Quote(plain.Name(v.Text("price"))))
 	}
 	crypto := toll.Bool(way != toll.CurrencyUSD && way != toll.CurrencyEUR)
 	p := &toll.PriceInput{Amounts: []toll.Units{units}, IsCrypto: &crypto}
 	switch way {
 	case toll.CurrencyUSDC:
-		token := v.w.Environment.USDC()
+		token := v.Environment.USDC()
 		p.TokenAddress = &token
 	case toll.CurrencyEURC:
-		token := v.w.Environment.EURC()
+		token := v.Environment.EURC()
 		p.TokenAddress = &token
 	case toll.CurrencyUSD, toll.CurrencyEUR:
 		p.Currency = &way
 	}
 	if kind == kindAsYouGo {
 		if !crypto {
-			return nil, oneFault("pay", "must be from a wallet for pay as you go")
+			return nil, page.OneFault("pay", "must be from a wallet for pay as you go")
 		}
 		template := toll.PayAsYouGoTemplate
 		p.TemplateAddress = &template
 	}
-	if text := v.text("receiver"); text != "" {
+	if text := v.Text("receiver"); text != "" {
 		to, err := toll.ParseAddress(text)
 		if err != nil {
-			return nil, oneFault("receiver", "must be an address of 0x and 40 hexadecimal digits")
+			return nil, page.OneFault("receiver", "must be an address of 0x and 40 hexadecimal digits")
 		}
 		p.Receivers = []toll.Address{to}
 	}
 	return p, nil
 }
 
-func creditsInput(v *visit, kind string) (*toll.CreditsInput, toll.AccessLimit, error) {
+func creditsInput(v *page.Context, kind string) (*toll.CreditsInput, toll.AccessLimit, error) {
 	if kind == kindTime {
 		secs, err := duration(v, "length", "unit")
 		return &toll.CreditsInput{DurationSecs: &secs}, toll.LimitTime, err
 	}
 	if kind != kindCredits && kind != kindAsYouGo {
-		return nil, "", oneFault("kind", "must be one of the choices")
+		return nil, "", page.OneFault("kind", "must be one of the choices")
 	}
 	least, err1 := number(v, "least")
 	most, err2 := number(v, "most")
@@ -441,66 +442,64 @@ func creditsInput(v *visit, kind string) (*toll.CreditsInput, toll.AccessLimit, 
 		secs, err4 = duration(v, "life", "lifeUnit")
 	}
 	c.Amount, c.DurationSecs = &amount, &secs
-	return c, toll.LimitCredits, together(err1, err2, err3, err4)
+	return c, toll.LimitCredits, page.Together(err1, err2, err3, err4)
 }
 
-func registerPlan(v *visit) {
-	if v.form.Get("preview") != "" {
-		askPlan(v)
-		return
+func registerPlan(v *page.Context) (page.View, error) {
+	if v.Form.Get("preview") != "" {
+		return askPlan(v)
 	}
-	v.finish(func() (outcome, error) {
+	return v.Finish(func() (page.Outcome, error) {
 		in, err := planInput(v)
 		if err != nil {
-			return outcome{}, err
+			return page.Outcome{}, err
 		}
 		var made client.Registered
-		if err := v.w.API.Call(v.acting(), http.MethodPost, "/api/v1/protocol/plans", nil, in, &made); err != nil {
-			return outcome{}, err
+		if err := v.API.Call(v.Acting(), http.MethodPost, "/api/v1/protocol/plans", nil, in, &made); err != nil {
+			return page.Outcome{}, err
 		}
-		return outcome{To: v.to("plans", string(made.PlanID)), Done: "The plan is made, and buyers can order it."}, nil
+		return page.Outcome{To: v.To("plans", string(made.PlanID)), Done: "The plan is made, and buyers can order it."}, nil
 	})
 }
 
-// plan returns the plan of the page. It has answered when that is nil.
-func plan(v *visit) *toll.Plan {
-	id, err := toll.ParsePlanID(v.param("plan"))
+// plan returns the plan of the page.
+func plan(v *page.Context) (*toll.Plan, error) {
+	id, err := toll.ParsePlanID(v.Param("plan"))
 	var p *toll.Plan
 	if err == nil {
-		p, err = store.PlanByID(v.ctx(), v.w.Store, id)
+		p, err = store.PlanByID(v.Ctx(), deps(v).Store, id)
 	}
-	if errors.Is(err, store.ErrNotFound) || err == nil && p.Owner != v.person.Address {
-		v.missing("plan")
-		return nil
+	if errors.Is(err, store.ErrNotFound) || err == nil && p.Owner != v.Person.Address {
+		return nil, v.Missing("plan")
 	}
-	if v.failed("plan", err) {
-		return nil
+	if err != nil {
+		return nil, v.Failed("plan", err)
 	}
-	return p
+	return p, nil
 }
 
-func askPlanEdit(v *visit) {
-	p := plan(v)
-	if p == nil {
-		return
+func askPlanEdit(v *page.Context) (page.View, error) {
+	p, err := plan(v)
+	if err != nil {
+		return nil, err
 	}
-	f := v.formOf("edit", "Save", planGroups(p)...)
-	f.Cancel, f.Hidden = v.to("plans", string(p.ID)), versionOf(p.Version)
-	v.sheet("Edit "+nameOf(p.Metadata.Name), sheet{
-		Lead: "Price and credits of a plan never change: buyers rely on them. For other terms make another plan, and unlist this one.", Forms: []*form{f},
+	f := v.FormOf("edit", "Save", planGroups(p)...)
+	f.Cancel, f.Hidden = v.To("plans", string(p.ID)), versionOf(p.Version)
+	return v.Record("Edit "+page.NameOf(p.Metadata.Name), page.Record{
+		Lead: "Price and credits of a plan never change: buyers rely on them. For other terms make another plan, and unlist this one.", Forms: []*page.Form{f},
 	})
 }
 
-func editPlan(v *visit) {
-	p := plan(v)
-	if p == nil {
-		return
+func editPlan(v *page.Context) (page.View, error) {
+	p, err := plan(v)
+	if err != nil {
+		return nil, err
 	}
-	v.finish(func() (outcome, error) {
+	return v.Finish(func() (page.Outcome, error) {
 		name, text, tags, orders, err1 := describedPlan(v)
 		ctx, err2 := unlessChanged(v)
-		if err := together(err1, err2); err != nil {
-			return outcome{}, err
+		if err := page.Together(err1, err2); err != nil {
+			return page.Outcome{}, err
 		}
 		u := toll.PlanUpdate{
 			Name: toll.SetTo(name), Description: toll.SetTo(text), Tags: toll.SetTo(tags), MaxOrders: toll.Clear[toll.Int](),
@@ -508,25 +507,25 @@ func editPlan(v *visit) {
 		if orders != nil {
 			u.MaxOrders = toll.SetTo(*orders)
 		}
-		_, err := v.w.API.UpdatePlan(ctx, p.ID, u)
-		return outcome{To: v.to("plans", string(p.ID)), Done: "The plan is saved."}, err
+		_, err := v.API.UpdatePlan(ctx, p.ID, u)
+		return page.Outcome{To: v.To("plans", string(p.ID)), Done: "The plan is saved."}, err
 	})
 }
 
-func actOnPlan(v *visit) {
-	p := plan(v)
-	if p == nil {
-		return
+func actOnPlan(v *page.Context) (page.View, error) {
+	p, err := plan(v)
+	if err != nil {
+		return nil, err
 	}
-	v.finish(func() (out outcome, err error) {
-		out.To = v.to("plans", string(p.ID))
-		switch v.form.Get("act") {
+	return v.Finish(func() (out page.Outcome, err error) {
+		out.To = v.To("plans", string(p.ID))
+		switch v.Form.Get("act") {
 		case "list":
 			out.Done = "The plan is listed."
-			_, err = v.w.API.SetPlanListed(v.acting(), p.ID, true)
+			_, err = v.API.SetPlanListed(v.Acting(), p.ID, true)
 		case "unlist":
 			out.Done = "The plan is not listed any more, and takes no orders. Credits of it keep working."
-			_, err = v.w.API.SetPlanListed(v.acting(), p.ID, false)
+			_, err = v.API.SetPlanListed(v.Acting(), p.ID, false)
 		case "mint", "take":
 			out.Done, err = moveCredits(v, p)
 		default:
@@ -537,111 +536,111 @@ func actOnPlan(v *visit) {
 }
 
 // moveCredits mints credits of a plan to an address, or takes them back from it.
-func moveCredits(v *visit, p *toll.Plan) (done string, err error) {
-	holder, err1 := toll.ParseAddress(v.text("holder"))
+func moveCredits(v *page.Context, p *toll.Plan) (done string, err error) {
+	holder, err1 := toll.ParseAddress(v.Text("holder"))
 	if err1 != nil {
-		err1 = oneFault("holder", "must be an address of 0x and 40 hexadecimal digits")
+		err1 = page.OneFault("holder", "must be an address of 0x and 40 hexadecimal digits")
 	}
 	n, err2 := number(v, "credits")
 	if n == 0 && err2 == nil {
-		err2 = oneFault("credits", "is required")
+		err2 = page.OneFault("credits", "is required")
 	}
 	days, err3 := number(v, "days")
 	if days > 36_500 {
-		err3 = oneFault("days", "must be 36,500 at most")
+		err3 = page.OneFault("days", "must be 36,500 at most")
 	}
-	if err := together(err1, err2, err3); err != nil {
+	if err := page.Together(err1, err2, err3); err != nil {
 		return "", err
 	}
-	if v.form.Get("act") == "take" {
-		_, err = v.w.API.TakeBack(v.acting(), p.ID, holder, n)
-		return count(int64(n), "credit") + " taken back from " + short(holder.String()) + ".", err
+	if v.Form.Get("act") == "take" {
+		_, err = v.API.TakeBack(v.Acting(), p.ID, holder, n)
+		return page.Count(int64(n), "credit") + " taken back from " + page.Short(holder.String()) + ".", err
 	}
-	_, err = v.w.API.Mint(v.acting(), p.ID, holder, n, time.Duration(days)*24*time.Hour)
-	return count(int64(n), "credit") + " minted to " + short(holder.String()) + ".", err
+	_, err = v.API.Mint(v.Acting(), p.ID, holder, n, time.Duration(days)*24*time.Hour)
+	return page.Count(int64(n), "credit") + " minted to " + page.Short(holder.String()) + ".", err
 }
 
-func actsOfPlan(v *visit, p *toll.Plan) (acts []dialog) {
-	holder := field{Name: "holder", Label: "Address", Required: true, Members: []string{"creditsReceiver", "holderAddress"}}
-	amount := field{Name: "credits", Label: "Credits", Mode: "numeric", Required: true, Members: []string{"amount", "creditsAmount"}}
-	if v.person.Rights.Has(toll.RightManage) {
-		acts = append(acts, v.dialogOf("mint", "Mint credits", "Credits for an address, without an order. No money moves.", holder, amount,
-			field{Name: "days", Label: "They end after", Unit: "days", Mode: "numeric", Hint: "Empty: they never end.", Members: []string{"creditsDuration"}}))
+func actsOfPlan(v *page.Context, p *toll.Plan) (acts []page.Dialog) {
+	holder := page.Field{Name: "holder", Label: "Address", Required: true, Members: []string{"creditsReceiver", "holderAddress"}}
+	amount := page.Field{Name: "credits", Label: "Credits", Mode: "numeric", Required: true, Members: []string{"amount", "creditsAmount"}}
+	if v.Person.Rights.Has(toll.RightManage) {
+		acts = append(acts, v.DialogOf("mint", "Mint credits", "Credits for an address, without an order. No money moves.", holder, amount,
+			page.Field{Name: "days", Label: "They end after", Unit: "days", Mode: "numeric", Hint: "Empty: they never end.", Members: []string{"creditsDuration"}}))
 	}
-	if v.person.Rights.Has(toll.RightMoney) {
-		acts = append(acts, v.dangerOf("take", "Take back", "Only credits that you minted or that came with a free order, neither used nor held. To take back paid credits, refund the order.", holder, amount))
+	if v.Person.Rights.Has(toll.RightMoney) {
+		acts = append(acts, v.DangerOf("take", "Take back", "Only credits that you minted or that came with a free order, neither used nor held. To take back paid credits, refund the order.", holder, amount))
 	}
 	switch {
-	case !v.person.Rights.Has(toll.RightManage):
+	case !v.Person.Rights.Has(toll.RightManage):
 	case p.IsListed:
-		acts = append(acts, v.dangerOf("unlist", "Unlist", "It takes no new orders. Credits of it keep working."))
+		acts = append(acts, v.DangerOf("unlist", "Unlist", "It takes no new orders. Credits of it keep working."))
 	default:
-		acts = append(acts, v.dialogOf("list", "List", "Buyers find it, and can order it."))
+		acts = append(acts, v.DialogOf("list", "List", "Buyers find it, and can order it."))
 	}
 	return acts
 }
 
-func showPlan(v *visit) {
-	plan := plan(v)
-	if plan == nil {
-		return
+func showPlan(v *page.Context) (page.View, error) {
+	plan, err := plan(v)
+	if err != nil {
+		return nil, err
 	}
-	p, q, id := periodOf(v), checkout.UsageQuery{Plan: plan.ID}, string(plan.ID)
+	p, q, id := page.PeriodOf(v), checkout.UsageQuery{Plan: plan.ID}, string(plan.ID)
 	paid, err1 := revenue(v, p, q)
 	u, err2 := usage(v, p, q)
 	refused, err3 := refusals(v, p, q)
-	subscribers, err4 := v.w.Checkout.Subscribers(v.ctx(), v.person.Address, plan.ID, v.listPage())
-	orders, err5 := v.w.Checkout.Orders(v.ctx(), v.person.Address, checkout.OrderQuery{AsSeller: true, Plan: plan.ID, Page: store.Page{Size: mostRecent}})
-	agents, err6 := store.AgentsOfPlan(v.ctx(), v.w.Store, plan.ID, store.Page{Size: mostRecent})
-	if v.failed("plan", errors.Join(err1, err2, err3, err4, err5, err6)) {
-		return
+	subscribers, err4 := deps(v).Checkout.Subscribers(v.Ctx(), v.Person.Address, plan.ID, storePage(v.ListPage()))
+	orders, err5 := deps(v).Checkout.Orders(v.Ctx(), v.Person.Address, checkout.OrderQuery{AsSeller: true, Plan: plan.ID, Page: store.Page{Size: mostRecent}})
+	agents, err6 := store.AgentsOfPlan(v.Ctx(), deps(v).Store, plan.ID, store.Page{Size: mostRecent})
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+		return nil, v.Failed("plan", err)
 	}
 	rows, err := subscriberRows(v, plan.ID, subscribers.Items)
-	if v.failed("plan", err) {
-		return
+	if err != nil {
+		return nil, v.Failed("plan", err)
 	}
-	holders := &table{
-		Caption: "Subscribers", Rows: rows, Pager: v.pagerOf(subscribers.Total, subscribers.Next, "subscriber"),
-		Head: []column{
+	holders := &page.Table{
+		Caption: "Subscribers", Rows: rows, Pager: v.PagerOf(subscribers.Total, subscribers.Next, "subscriber"),
+		Head: []page.Column{
 			{Text: "Subscriber"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true}, {Text: "Last seen"},
 		},
-		Empty: &empty{
+		Empty: &page.Empty{
 			"users", "No subscribers yet", "Each buyer of this plan appears here, with the credits that are left.", "/p/" + id, "Its public page",
 			"toll subscribers " + id,
 		},
 	}
 	agentsTable := agentsTable(v, agents)
 	agentsTable.Pager = nil
-	agentsTable.Empty = &empty{"bot", "No agent takes it", "Attach the plan to an agent, and its credits pay there.", v.to("agents"), "Your agents", ""}
+	agentsTable.Empty = &page.Empty{"bot", "No agent takes it", "Attach the plan to an agent, and its credits pay there.", v.To("agents"), "Your agents", ""}
 	limit := "none"
 	if plan.MaxOrders > 0 {
-		limit = count(plan.MaxOrders, "order")
+		limit = page.Count(plan.MaxOrders, "order")
 	}
-	facts := []fact{
-		{"Id", cell{ID: id}}, {"State", cell{State: listedState(plan.IsListed)}}, {"Price", cell{Text: priceOf(plan)}}, {"Buys", cell{Text: buys(plan)}},
-		{"A request burns", cell{Text: perRequest(plan)}}, {"1,000 requests cost", cell{Text: thousand(plan)}}, {"Limit of orders", cell{Text: limit}},
-		{"Made", at(plan.CreatedAt)},
+	facts := []page.Fact{
+		{"Id", page.Cell{ID: id}}, {"State", page.Cell{State: page.ListedState(plan.IsListed)}}, {"Price", page.Cell{Text: priceOf(plan)}}, {"Buys", page.Cell{Text: buys(plan)}},
+		{"A request burns", page.Cell{Text: perRequest(plan)}}, {"1,000 requests cost", page.Cell{Text: thousand(plan)}}, {"Limit of orders", page.Cell{Text: limit}},
+		{"Made", page.At(plan.CreatedAt)},
 	}
 	if plan.IsTrial {
-		facts = slices.Insert(facts, 2, fact{"Trial", cell{Text: "ordered once by each subscriber"}})
+		facts = slices.Insert(facts, 2, page.Fact{"Trial", page.Cell{Text: "ordered once by each subscriber"}})
 	}
 	if plan.Credits.OnchainMirror {
-		facts = append(facts, fact{"Proofs on the chain", cell{
-			Text: "of every burn", To: v.to("requests") + "?status=settled&planId=" + id, Sub: "the receipt of each request leads to its own",
+		facts = append(facts, page.Fact{"Proofs on the chain", page.Cell{
+			Text: "of every burn", To: v.To("requests") + "?status=settled&planId=" + id, Sub: "the receipt of each request leads to its own",
 		}})
 	}
 	for _, to := range plan.Price.Receivers {
-		facts = append(facts, fact{"Paid to", cell{ID: to.String()}})
+		facts = append(facts, page.Fact{"Paid to", page.Cell{ID: to.String()}})
 	}
-	v.sheet(nameOf(plan.Metadata.Name), sheet{
+	return v.Record(page.NameOf(plan.Metadata.Name), page.Record{
 		Lead: plain.Name(plan.Metadata.Description),
-		Links: slices.Concat(mayBegin(v, "Edit", "plans", id, "edit"), []link{
-			{Text: "Public page", To: "/p/" + id, Plain: true}, {Text: "Requests", To: v.to("requests") + "?planId=" + id, Plain: true},
+		Links: slices.Concat(mayBegin(v, "Edit", "plans", id, "edit"), []page.Link{
+			{Text: "Public page", To: "/p/" + id, Plain: true}, {Text: "Requests", To: v.To("requests") + "?planId=" + id, Plain: true},
 		}, file(v, "subscribers", url.Values{"plan": {id}})),
-		Range: ranges(v, p), Stats: slices.Concat(revenueStats(paid, v.to("revenue")+"?plan="+id), u.stats(), []stat{refused.stat()}),
+		Range: page.Ranges(v, p), Stats: slices.Concat(revenueStats(paid, v.To("revenue")+"?plan="+id), u.stats(), []page.Stat{refused.stat()}),
 		Facts: facts, Acts: actsOfPlan(v, plan),
-		Parts: []part{
-			{"Subscribers", holders}, {"Recent orders", ordersTable(v, orders, nil)}, {"Agents that take it", agentsTable},
+		Parts: []page.Part{
+			{"Subscribers", holders}, {"Recent orders", ordersTable(v, page.List[*toll.Order](orders), nil)}, {"Agents that take it", agentsTable},
 			{"Refused, by reason", refused.table()},
 		},
 	})

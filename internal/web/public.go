@@ -10,14 +10,8 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
-)
-
-// Paths of the pages that everybody may open.
-const (
-	PathExplore  = "/explore"
-	PathAgent    = "/a/{agent}"
-	PathPlan     = "/p/{plan}"
-	PathReceipts = "/receipts"
+	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/internal/web/session"
 )
 
 const (
@@ -30,52 +24,45 @@ const (
 )
 
 // PublicRoutes are the routes of the pages that everybody may open, and of the look of the operator.
-func (w *Web) PublicRoutes() []Route {
-	return append(w.brandRoutes(), []Route{
-		{http.MethodGet, PathExplore, w.public(explore, nil)},
-		{http.MethodGet, PathAgent, w.public(showPublicAgent, nil)},
-		{http.MethodGet, PathPlan, w.public(showPublicPlan, nil)},
-		{http.MethodPost, PathPlan, w.public(nil, postPlan)},
-		{http.MethodGet, PathReceipts, w.public(askReceipt, nil)},
-		{http.MethodPost, PathReceipts, w.public(nil, checkReceipt)},
+func (w *Web) PublicRoutes() []page.Route {
+	return append(w.BrandRoutes(), []page.Route{
+		{http.MethodGet, page.PathExplore, w.public(explore, nil)},
+		{http.MethodGet, page.PathAgent, w.public(showPublicAgent, nil)},
+		{http.MethodGet, page.PathPlan, w.public(showPublicPlan, nil)},
+		{http.MethodPost, page.PathPlan, w.public(nil, postPlan)},
+		{http.MethodGet, page.PathReceipts, w.public(askReceipt, nil)},
+		{http.MethodPost, page.PathReceipts, w.public(nil, checkReceipt)},
 	}...)
 }
 
 // public serves a page that everybody may open. Where the installation closes its reads, it exists
 // only for people who signed in.
-func (w *Web) public(get, post func(*visit)) http.Handler {
-	unlessClosed := func(h func(*visit)) func(*visit) {
-		return func(v *visit) {
-			if w.CloseReads && (v.person == nil || !v.person.Rights.Has(toll.RightRead)) {
-				v.refuseNext(http.StatusNotFound, "There is no such page.", "")
-				return
+func (w *Web) public(get, post func(*page.Context) (page.View, error)) http.Handler {
+	unlessClosed := func(h func(*page.Context) (page.View, error)) func(*page.Context) (page.View, error) {
+		return func(v *page.Context) (page.View, error) {
+			if w.CloseReads && (v.Person == nil || !v.Person.Rights.Has(toll.RightRead)) {
+				return nil, v.RefuseNext(http.StatusNotFound, "There is no such page.", "")
 			}
-			h(v)
+			return h(v)
 		}
 	}
 	return w.page(unlessClosed(get), unlessClosed(post))
 }
 
 // drawPublic shows a public page.
-func drawPublic(v *visit, name, title string, body any) {
-	v.show(cmp.Or(v.status, http.StatusOK), name, shown{Title: title, Fault: v.fault, Public: true, Body: body}, "")
+func drawPublic(v *page.Context, name, title string, body any) (page.View, error) {
+	return v.Show(cmp.Or(v.Status, http.StatusOK), name, page.Layout{Title: title, Fault: v.Fault, Public: true, Body: body}, "")
 }
 
 // pathID is the last part of the path of a public page, the id of its record.
-func pathID(v *visit) string { return path.Base(v.r.URL.Path) }
+func pathID(v *page.Context) string { return path.Base(v.R.URL.Path) }
 
-// notFound answers for a public page without a record, and for every other failure. It reports whether
-// there was one.
-func notFound(v *visit, what string, err error) bool {
-	if err == nil {
-		return false
-	}
+// notFound returns the refusal for a public page without a record, and every other error as it is.
+func notFound(v *page.Context, what string, err error) error {
 	if errors.Is(err, store.ErrNotFound) || toll.AsError(err).Code == toll.CodeBadID {
-		v.refuseNext(http.StatusNotFound, "There is no such "+what+". The address was mistyped, or it is of another service.", "")
-		return true
+		return v.RefuseNext(http.StatusNotFound, "There is no such "+what+". The address was mistyped, or it is of another service.", "")
 	}
-	v.fail(err)
-	return true
+	return err
 }
 
 // explorePage is the catalogue.
@@ -99,19 +86,18 @@ func tagLinks(tags []string) []tagLink {
 	var out []tagLink
 	for _, tag := range tags[:min(len(tags), 6)] {
 		if name := plain.Name(tag); name != "" {
-			out = append(out, tagLink{name, PathExplore + "?" + url.Values{"q": {tag}}.Encode()})
+			out = append(out, tagLink{name, page.PathExplore + "?" + url.Values{"q": {tag}}.Encode()})
 		}
 	}
 	return out
 }
 
-func explore(v *visit) {
-	q := v.r.URL.Query()
-	page := explorePage{Query: q.Get("q")}
-	found, next, err := v.w.FindAgents(v.ctx(), page.Query, exploreRows, q.Get("cursor"))
+func explore(v *page.Context) (page.View, error) {
+	q := v.R.URL.Query()
+	body := explorePage{Query: q.Get("q")}
+	found, next, err := deps(v).FindAgents(v.Ctx(), body.Query, exploreRows, q.Get("cursor"))
 	if err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
 	agents := map[toll.AgentID]*toll.Agent{}
 	plans := map[toll.PlanID]*toll.Plan{}
@@ -123,18 +109,17 @@ func explore(v *visit) {
 			firsts = append(firsts, a.Plans[0].ID)
 		}
 	}
-	err1 := store.EachAgent(v.ctx(), v.w.Store, ids, func(a *toll.Agent) error {
+	err1 := store.EachAgent(v.Ctx(), deps(v).Store, ids, func(a *toll.Agent) error {
 		a.API = toll.AgentAPI{} // may be large
 		agents[a.ID] = a
 		return nil
 	})
-	err2 := store.EachPlan(v.ctx(), v.w.Store, firsts, func(p *toll.Plan) error {
+	err2 := store.EachPlan(v.Ctx(), deps(v).Store, firsts, func(p *toll.Plan) error {
 		plans[p.ID] = p
 		return nil
 	})
 	if err := errors.Join(err1, err2); err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
 	for _, of := range found {
 		a := agents[of.ID]
@@ -143,20 +128,20 @@ func explore(v *visit) {
 		}
 		p := plans[of.Plans[0].ID]
 		card := agentCard{
-			To: "/a/" + string(a.ID), Name: nameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText),
+			To: "/a/" + string(a.ID), Name: page.NameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText),
 			Owner: a.Owner.String(), Tags: tagLinks(a.Metadata.Tags), Price: priceOf(p) + " for " + buys(p),
 		}
 		if !p.Kind().Prepaid() {
 			card.Price = priceOf(p)
 		}
 		if n := len(of.Plans) - 1; n > 0 {
-			card.More = count(int64(n), "more plan")
+			card.More = page.Count(int64(n), "more plan")
 		}
-		page.Agents = append(page.Agents, card)
+		body.Agents = append(body.Agents, card)
 	}
-	pager := v.pagerOf(0, next, "agent")
-	page.First, page.Next = pager.First, pager.Next
-	drawPublic(v, "explore", "Explore", page)
+	pager := v.PagerOf(0, next, "agent")
+	body.First, body.Next = pager.First, pager.Next
+	return drawPublic(v, "explore", "Explore", body)
 }
 
 // planCard is a plan as a buyer reads it.
@@ -170,11 +155,11 @@ type planCard struct {
 
 func cardOf(p *toll.Plan) planCard {
 	c := planCard{
-		To: "/p/" + string(p.ID), ID: string(p.ID), Name: nameOf(p.Metadata.Name), Amount: priceOf(p), Buys: buys(p), Sold: p.IsListed,
+		To: "/p/" + string(p.ID), ID: string(p.ID), Name: page.NameOf(p.Metadata.Name), Amount: priceOf(p), Buys: buys(p), Sold: p.IsListed,
 		Text: plain.Lines(p.Metadata.Description, longText),
 	}
 	if !p.Price.IsFree() && p.Kind().Prepaid() {
-		c.Amount, c.Currency = grouped(p.Price.Text()), p.Price.CurrencyName()
+		c.Amount, c.Currency = page.Grouped(p.Price.Text()), p.Price.CurrencyName()
 	}
 	if !p.Kind().Charges() {
 		c.Request = "no credits"
@@ -185,10 +170,10 @@ func cardOf(p *toll.Plan) planCard {
 		c.Request = "1 credit"
 	}
 	if low, high := p.Credits.MinAmount, p.Credits.MaxAmount; low > 0 && high > 0 {
-		few, many := grouped((p.Credits.Amount / high).String()), grouped((p.Credits.Amount / low).String())
+		few, many := page.Grouped((p.Credits.Amount / high).String()), page.Grouped((p.Credits.Amount / low).String())
 		c.Requests = few + " to " + many + " requests"
 		if few == many {
-			c.Requests = count(int64(p.Credits.Amount/low), "request")
+			c.Requests = page.Count(int64(p.Credits.Amount/low), "request")
 		}
 	}
 	return c
@@ -199,52 +184,52 @@ type publicAgent struct {
 	ID, Owner, Text string
 	Listed          bool
 	Tags            []tagLink
-	Endpoints       *table
+	Endpoints       *page.Table
 	More            string // endpoints that are not named; "" for none
 	Plans           []planCard
-	Snippets        []snippet
+	Snippets        []page.Snippet
 }
 
-func showPublicAgent(v *visit) {
+func showPublicAgent(v *page.Context) (page.View, error) {
 	id, err := toll.ParseAgentID(pathID(v))
 	var a *toll.Agent
 	if err == nil {
-		a, err = store.AgentByID(v.ctx(), v.w.Store, id)
+		a, err = store.AgentByID(v.Ctx(), deps(v).Store, id)
 	}
-	if notFound(v, "agent", err) {
-		return
+	if err != nil {
+		return nil, notFound(v, "agent", err)
 	}
-	plans, err := store.PlansOfAgent(v.ctx(), v.w.Store, id, store.Page{Size: mostShown})
-	if notFound(v, "agent", err) {
-		return
+	plans, err := store.PlansOfAgent(v.Ctx(), deps(v).Store, id, store.Page{Size: mostShown})
+	if err != nil {
+		return nil, notFound(v, "agent", err)
 	}
-	page := publicAgent{
+	body := publicAgent{
 		ID: string(a.ID), Owner: a.Owner.String(), Listed: a.IsListed, Text: plain.Lines(a.Metadata.Description, longText),
 		Tags:      tagLinks(a.Metadata.Tags),
-		Endpoints: &table{Caption: "Endpoints", Head: []column{{Text: "Method"}, {Text: "Address"}}},
+		Endpoints: &page.Table{Caption: "Endpoints", Head: []page.Column{{Text: "Method"}, {Text: "Address"}}},
 	}
 	for _, e := range a.API.Endpoints[:min(len(a.API.Endpoints), mostShown)] {
-		page.Endpoints.Rows = append(page.Endpoints.Rows, []cell{{Text: e.Verb}, {Text: plain.Text(e.URL, toll.MaxURLRunes)}})
+		body.Endpoints.Rows = append(body.Endpoints.Rows, []page.Cell{{Text: e.Verb}, {Text: plain.Text(e.URL, toll.MaxURLRunes)}})
 	}
 	if n := len(a.API.Endpoints) - mostShown; n > 0 {
-		page.More = count(int64(n), "more endpoint")
+		body.More = page.Count(int64(n), "more endpoint")
 	}
 	for _, p := range plans.Items {
 		if p.IsListed {
 			c := cardOf(p)
 			c.To += "?agent=" + string(a.ID)
-			page.Plans = append(page.Plans, c)
+			body.Plans = append(body.Plans, c)
 		}
 	}
-	if len(page.Plans) > 0 {
-		page.Snippets = callsOf(v, a, "")
+	if len(body.Plans) > 0 {
+		body.Snippets = callsOf(v, a, "")
 	}
-	drawPublic(v, "public_agent", nameOf(a.Metadata.Name), page)
+	return drawPublic(v, "public_agent", page.NameOf(a.Metadata.Name), body)
 }
 
 // callsOf are the ways to call an agent, for strangers.
-func callsOf(v *visit, a *toll.Agent, plan toll.PlanID) []snippet {
-	all := snippets(v, a, plan)
+func callsOf(v *page.Context, a *toll.Agent, plan toll.PlanID) []page.Snippet {
+	all := page.Snippets(v, a, plan)
 	return all[:len(all)-1]
 }
 
@@ -257,11 +242,11 @@ type publicPlan struct {
 	Owner           string
 	Charges, Test   bool // requests charge credits; the service takes no real money
 	Agents          []agentCard
-	Snippets        []snippet // that call the first of them
-	Workspace       string    // that buys; "" for a stranger
-	Holds           string    // what it has of the plan; "" for nothing
-	Holdings, Try   string    // pages with all that it has, and on which it calls the agent; Try is "" where nothing pays
-	Order, Why      string    // label of the button, or why there is none
+	Snippets        []page.Snippet // that call the first of them
+	Workspace       string         // that buys; "" for a stranger
+	Holds           string         // what it has of the plan; "" for nothing
+	Holdings, Try   string         // pages with all that it has, and on which it calls the agent; Try is "" where nothing pays
+	Order, Why      string         // label of the button, or why there is none
 	Action, Ticket  string
 	SignIn, SignUp  string // of a stranger; SignUp is "" where nobody may
 	Everlasting     bool   // credits never end
@@ -269,84 +254,86 @@ type publicPlan struct {
 }
 
 // showPublicPlan shows a plan; a person who signed in buys it there.
-func showPublicPlan(v *visit) {
-	if p, of := offered(v); p != nil {
-		drawPlan(v, p, of)
+func showPublicPlan(v *page.Context) (page.View, error) {
+	p, of, err := offered(v)
+	if err != nil {
+		return nil, err
 	}
+	return drawPlan(v, p, of)
 }
 
 // offered reads the plan of the page, and what it is for the workspace of the person, nil for a
-// stranger. A nil plan: the answer was written.
-func offered(v *visit) (*toll.Plan, *offer) {
+// stranger.
+func offered(v *page.Context) (*toll.Plan, *offer, error) {
 	id, err := toll.ParsePlanID(pathID(v))
 	var p *toll.Plan
 	if err == nil {
-		p, err = store.PlanByID(v.ctx(), v.w.Store, id)
+		p, err = store.PlanByID(v.Ctx(), deps(v).Store, id)
 	}
-	if notFound(v, "plan", err) {
-		return nil, nil
+	if err != nil {
+		return nil, nil, notFound(v, "plan", err)
 	}
-	if v.person == nil || v.person.Address.IsZero() {
-		return p, nil
+	if v.Person == nil || v.Person.Address.IsZero() {
+		return p, nil, nil
 	}
-	o, err := v.w.offer(v.ctx(), v.person.Address, p)
-	if notFound(v, "plan", err) {
-		return nil, nil
+	o, err := deps(v).offer(v.Ctx(), v.Person.Address, p)
+	if err != nil {
+		return nil, nil, notFound(v, "plan", err)
 	}
-	if o.Order, o.Why = v.w.waysToOrder(v.person, o); !p.Kind().Prepaid() {
+	if o.Order, o.Why = deps(v).waysToOrder(v.Person, o); !p.Kind().Prepaid() {
 		o.Order, o.Why = "", "There is nothing to buy before: each request buys the credits that it needs."
 	}
-	return p, o
+	return p, o, nil
 }
 
-func drawPlan(v *visit, p *toll.Plan, o *offer) {
+func drawPlan(v *page.Context, p *toll.Plan, o *offer) (page.View, error) {
 	agents, err := agentsOf(v, p)
-	if notFound(v, "plan", err) {
-		return
+	if err != nil {
+		return nil, notFound(v, "plan", err)
 	}
-	here := v.r.URL.RequestURI()
-	page := publicPlan{
-		planCard: cardOf(p), Owner: p.Owner.String(), Charges: p.Kind().Charges(), Test: v.w.Environment != toll.Live, Action: here,
+	here := v.R.URL.RequestURI()
+	body := publicPlan{
+		planCard: cardOf(p), Owner: p.Owner.String(), Charges: p.Kind().Charges(), Test: v.Environment != toll.Live, Action: here,
 		Everlasting: p.Credits.DurationSecs.IsZero(), CardPaid: !p.Price.IsCrypto && !p.Price.IsFree(), Coins: p.Price.IsCrypto && !p.Price.IsFree(),
 	}
 	for _, a := range agents {
-		page.Agents = append(page.Agents, agentCard{To: "/a/" + string(a.ID), Name: nameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText)})
+		body.Agents = append(body.Agents, agentCard{To: "/a/" + string(a.ID), Name: page.NameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText)})
 	}
 	if len(agents) > 0 {
-		page.Snippets = callsOf(v, agents[0], p.ID)
+		body.Snippets = callsOf(v, agents[0], p.ID)
 	}
 	if o == nil {
 		next := url.Values{"next": {here}}.Encode()
-		page.SignIn = PathSignIn + "?" + next
-		if v.w.mayRegister() {
-			page.SignUp = PathSignUp + "?" + next
+		body.SignIn = page.PathSignIn + "?" + next
+		if deps(v).mayRegister() {
+			body.SignUp = page.PathSignUp + "?" + next
 		}
 	} else {
-		page.Workspace = cmp.Or(plain.Name(v.person.Workspace.Name), short(v.person.Address.String()))
-		page.Order, page.Why, page.Ticket, page.Holdings = o.Order, o.Why, v.ticket(append([]string{formBuy}, o.says()...)...), v.to("holdings")
+		body.Workspace = cmp.Or(plain.Name(v.Person.Workspace.Name), page.Short(v.Person.Address.String()))
+		body.Order, body.Why, body.Ticket, body.Holdings = o.Order, o.Why, v.Ticket(append([]string{formBuy}, o.says()...)...), v.To("holdings")
 		if len(agents) > 0 && o.Ready() {
-			page.Try = v.to("try") + "?" + url.Values{"agent": {string(agents[0].ID)}, "plan": {page.ID}}.Encode()
+			body.Try = v.To("try") + "?" + url.Values{"agent": {string(agents[0].ID)}, "plan": {body.ID}}.Encode()
 		}
 		switch {
 		case o.Until != "":
-			page.Holds = "It runs: " + o.Until
+			body.Holds = "It runs: " + o.Until
 		case o.Available > 0:
-			page.Holds = count(int64(o.Available), "credit") + " left"
+			body.Holds = page.Count(int64(o.Available), "credit") + " left"
 		}
 	}
-	drawPublic(v, "public_plan", nameOf(p.Metadata.Name), page)
+	return drawPublic(v, "public_plan", page.NameOf(p.Metadata.Name), body)
 }
 
 // agentsOf are the agents at which a plan pays. The one that the query names comes first.
-func agentsOf(v *visit, p *toll.Plan) ([]*toll.Agent, error) {
-	list, err := store.AgentsOfPlan(v.ctx(), v.w.Store, p.ID, store.Page{Size: mostServers, Ascending: true})
+func agentsOf(v *page.Context, p *toll.Plan) ([]*toll.Agent, error) {
+	list, err := store.AgentsOfPlan(v.Ctx(), deps(v).Store, p.ID, store.Page{Size: mostServers, Ascending: true})
 	if err != nil {
 		return nil, err
 	}
 	var out []*toll.Agent
-	wanted, err := toll.ParseAgentID(v.r.URL.Query().Get("agent"))
+	wanted, err := toll.ParseAgentID(v.R.URL.Query().Get("agent"))
 	if err == nil {
-		a, err := store.AgentByID(v.ctx(), v.w.Store, wanted)
+		a, err := store.AgentByID(v.Ctx(), deps(v).Store, wanted)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return nil, err
 		}
@@ -363,36 +350,34 @@ func agentsOf(v *visit, p *toll.Plan) ([]*toll.Agent, error) {
 }
 
 // postPlan orders the plan, once for each form.
-func postPlan(v *visit) {
-	v.at = place(v.r.URL.RequestURI())
-	if v.person == nil {
-		askSignIn(v, http.StatusForbidden, "You are not signed in any more, so nothing was ordered.", v.at, "")
-		return
+func postPlan(v *page.Context) (page.View, error) {
+	v.At = page.LocalPath(v.R.URL.RequestURI())
+	if v.Person == nil {
+		return askSignIn(v, http.StatusForbidden, "You are not signed in any more, so nothing was ordered.", v.At, "")
 	}
-	p, o := offered(v)
-	if p == nil {
-		return
+	p, o, err := offered(v)
+	if err != nil {
+		return nil, err
 	}
-	if o == nil || !v.holds(v.form.Get("ticket"), append([]string{formBuy}, o.says()...)...) {
-		v.status, v.fault = http.StatusForbidden, "Nothing was ordered: the plan changed since this page was shown, or you signed in again. Read it once more."
-		drawPlan(v, p, o)
-		return
+	if o == nil || !v.Holds(v.Form.Get("ticket"), append([]string{formBuy}, o.says()...)...) {
+		v.Status, v.Fault = http.StatusForbidden, "Nothing was ordered: the plan changed since this page was shown, or you signed in again. Read it once more."
+		return drawPlan(v, p, o)
 	}
-	pay, err := v.w.once(v.ctx(), v.form.Get("ticket"), func() (string, error) {
+	pay, err := v.Sessions.Once(v.Ctx(), v.Form.Get("ticket"), func() (string, error) {
 		if o.Order == "" {
 			return "", toll.Errorf(toll.CodeBadRequest, "%s", o.Why)
 		}
-		return buy(v, v.ctx(), p, v.origin()+v.at)
+		return buy(v, v.Ctx(), p, v.Origin()+v.At)
 	})
-	if errors.Is(err, errAnswered) {
+	if errors.Is(err, session.ErrAnswered) {
 		err = nil // the first of two equal forms ordered it
 	}
-	again := func(status int, fault string) {
-		v.status, v.fault = status, "Nothing was ordered: "+fault
-		drawPlan(v, p, o)
+	again := func(status int, fault string) (page.View, error) {
+		v.Status, v.Fault = status, "Nothing was ordered: "+fault
+		return drawPlan(v, p, o)
 	}
-	if v.faulty(err, again) {
-		return
+	if err != nil {
+		return v.Rejected(err, again)
 	}
-	v.redirect(http.StatusSeeOther, cmp.Or(pay, v.at))
+	return v.Redirect(http.StatusSeeOther, cmp.Or(pay, v.At))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -24,11 +25,13 @@ type receiptPage struct {
 	Text   string // that was pasted
 	Result string // in a sentence; "" before a check
 	Holds  bool
-	Checks []step
-	Facts  []fact
+	Checks []page.Step
+	Facts  []page.Fact
 }
 
-func askReceipt(v *visit) { drawPublic(v, "receipts", "Check a receipt", receiptPage{}) }
+func askReceipt(v *page.Context) (page.View, error) {
+	return drawPublic(v, "receipts", "Check a receipt", receiptPage{})
+}
 
 // pasted is what a receipt says. What it does not say is zero.
 type pasted struct {
@@ -83,42 +86,40 @@ const errNoReceipt = receiptFault("This is not a receipt. Paste the value of pay
 
 // checkReceipt says what a receipt proves: whose signature it has, that the ledger has its burn in
 // the chain of its account, and that the burn is in the mirror on the chain.
-func checkReceipt(v *visit) {
-	v.at = PathReceipts
-	page := receiptPage{Text: strings.TrimSpace(v.form.Get("receipt"))}
+func checkReceipt(v *page.Context) (page.View, error) {
+	v.At = page.PathReceipts
+	body := receiptPage{Text: strings.TrimSpace(v.Form.Get("receipt"))}
 	var p pasted
 	var err error = errNoReceipt
-	if page.Text != "" && len(page.Text) <= maxReceipt {
-		p, err = readReceipt(page.Text)
+	if body.Text != "" && len(body.Text) <= maxReceipt {
+		p, err = readReceipt(body.Text)
 	}
 	if err == nil && p.signed != nil {
-		err = checkSignature(v, &page, &p)
+		err = checkSignature(v, &body, &p)
 	}
 	if err != nil {
-		v.status, v.fault = http.StatusBadRequest, err.Error()
-		drawPublic(v, "receipts", "Check a receipt", page)
-		return
+		v.Status, v.Fault = http.StatusBadRequest, err.Error()
+		return drawPublic(v, "receipts", "Check a receipt", body)
 	}
-	burn, err := v.w.Ledger.BurnByTransaction(v.ctx(), p.tx)
+	burn, err := deps(v).Ledger.BurnByTransaction(v.Ctx(), p.tx)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		v.fail(err)
-		return
+		return nil, err
 	}
-	if page.Holds = err == nil && checkBurn(v, &page, &p, &burn); page.Holds {
-		page.Holds = checkMirror(v, &page, p.tx)
+	if body.Holds = err == nil && checkBurn(v, &body, &p, &burn); body.Holds {
+		body.Holds = checkMirror(v, &body, p.tx)
 	}
-	page.Result = "This receipt does not hold."
-	if page.Holds {
-		page.Result = "Settled. This service burned the credits, and the record has not changed since."
+	body.Result = "This receipt does not hold."
+	if body.Holds {
+		body.Result = "Settled. This service burned the credits, and the record has not changed since."
 	}
-	drawPublic(v, "receipts", "Check a receipt", page)
+	return drawPublic(v, "receipts", "Check a receipt", body)
 }
 
 // checkSignature reads what a signed receipt says. An error is of one that this service did not sign.
-func checkSignature(v *visit, page *receiptPage, p *pasted) error {
+func checkSignature(v *page.Context, body *receiptPage, p *pasted) error {
 	const bad = receiptFault("The signature is not one of this service, or the text was changed.")
 	id := x402.KeyID(p.signed.Signature)
-	key, err := x402.StatementKey(v.w.Auth.DID(), id)
+	key, err := x402.StatementKey(deps(v).Auth.DID(), id)
 	if err != nil {
 		return bad
 	}
@@ -131,15 +132,15 @@ func checkSignature(v *visit, page *receiptPage, p *pasted) error {
 		return receiptFault("The signature is good, but of another transaction.")
 	}
 	p.tx, p.payer = tx, cmp.Or(p.payer, r.Payer)
-	page.Checks = append(page.Checks, step{
+	body.Checks = append(body.Checks, page.Step{
 		Title: "Signed by this service", Tone: "good", At: time.Unix(r.IssuedAt, 0),
-		Text: "The key " + short(id[strings.IndexByte(id, '#')+1:]) + " of " + strings.SplitN(id, "#", 2)[0] + " signed it, for " + plain.Text(r.ResourceURL, shortText) + ".",
+		Text: "The key " + page.Short(id[strings.IndexByte(id, '#')+1:]) + " of " + strings.SplitN(id, "#", 2)[0] + " signed it, for " + plain.Text(r.ResourceURL, shortText) + ".",
 	})
 	return nil
 }
 
 // checkBurn compares the receipt with the ledger. It reports whether they agree.
-func checkBurn(v *visit, page *receiptPage, p *pasted, burn *ledger.Proof) bool {
+func checkBurn(v *page.Context, body *receiptPage, p *pasted, burn *ledger.Proof) bool {
 	differs := ""
 	switch {
 	case !burn.Chained:
@@ -152,31 +153,31 @@ func checkBurn(v *visit, page *receiptPage, p *pasted, burn *ledger.Proof) bool 
 		differs = "The receipt names another payer than the ledger."
 	}
 	if differs != "" {
-		page.Checks = append(page.Checks, step{Title: "Not what the ledger says", Tone: "bad", Text: differs})
+		body.Checks = append(body.Checks, page.Step{Title: "Not what the ledger says", Tone: "bad", Text: differs})
 		return false
 	}
 	at := time.UnixMicro(burn.AtMicros)
-	page.Checks = append(page.Checks, step{
+	body.Checks = append(body.Checks, page.Step{
 		Title: "In the ledger", Tone: "good", At: at,
 		Text: fmt.Sprintf("Entry %d of its account. Its commitment is the hash of this entry and of the one before, so neither can change unseen.", burn.Seq),
 	})
-	page.Facts = []fact{
-		{"Transaction", cell{ID: p.tx.String()}}, {"Settled", cell{At: at}}, {"Plan", cell{ID: string(burn.Plan), To: "/p/" + string(burn.Plan)}},
+	body.Facts = []page.Fact{
+		{"Transaction", page.Cell{ID: p.tx.String()}}, {"Settled", page.Cell{At: at}}, {"Plan", page.Cell{ID: string(burn.Plan), To: "/p/" + string(burn.Plan)}},
 	}
 	if p.credits != nil {
-		page.Facts = append(page.Facts, fact{"Credits", credits(burn.Amount)})
+		body.Facts = append(body.Facts, page.Fact{"Credits", page.Credits(burn.Amount)})
 	}
 	if p.payer != "" {
-		page.Facts = append(page.Facts, fact{"Payer", cell{ID: burn.Holder.String()}})
+		body.Facts = append(body.Facts, page.Fact{"Payer", page.Cell{ID: burn.Holder.String()}})
 	}
 	return true
 }
 
 // checkMirror looks the burn up in the mirror on the chain. It reports false for a proof that does
 // not hold; a burn that is not there yet is no fault.
-func checkMirror(v *visit, page *receiptPage, tx toll.Hash) bool {
-	proof, err := v.w.API.BurnProof(v.acting(), tx)
-	s := step{Title: "On the chain"}
+func checkMirror(v *page.Context, body *receiptPage, tx toll.Hash) bool {
+	proof, err := v.API.BurnProof(v.Acting(), tx)
+	s := page.Step{Title: "On the chain"}
 	switch {
 	case err != nil:
 		s.Title, s.Text = "Not on the chain", "This service has no proof of this burn on a chain."
@@ -187,11 +188,11 @@ func checkMirror(v *visit, page *receiptPage, tx toll.Hash) bool {
 	default:
 		s.Tone = "good"
 		s.Text = fmt.Sprintf("It is in the Merkle tree of period %d, whose root %s is in transaction %s at the contract %s on %s. Check it without this service: toll proof verify %s --rpc URL",
-			proof.Period, short(proof.Root.String()), proof.AnchorTransaction, proof.Contract, proof.Network, tx)
+			proof.Period, page.Short(proof.Root.String()), proof.AnchorTransaction, proof.Contract, proof.Network, tx)
 		if err := proof.Check(); err != nil {
 			s.Tone, s.Text = "bad", "The Merkle proof does not hold: "+err.Error()+"."
 		}
 	}
-	page.Checks = append(page.Checks, s)
+	body.Checks = append(body.Checks, s)
 	return s.Tone != "bad"
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/internal/web/session"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -62,8 +64,8 @@ func (t *tries) give(workspace toll.Address) {
 }
 
 // tryPages are the page on which a workspace calls an agent with its credits.
-func tryPages() []areaPage {
-	return []areaPage{{
+func tryPages() []page.Area {
+	return []page.Area{{
 		Path: "/try", Title: "Try it", Template: "try", Under: "/holdings", Right: toll.RightRead, Act: toll.RightSpend,
 		Get: showTry, Post: postTry,
 	}}
@@ -73,9 +75,9 @@ func tryPages() []areaPage {
 type tryPage struct {
 	Agent, AgentTo string
 	ID             string
-	Address        field
-	Verb, Plan     field
-	Most, Body     field
+	Address        page.Field
+	Verb, Plan     page.Field
+	Most, Body     page.Field
 	Ticket, Action string
 	Ready          bool   // a plan can pay
 	Buy            string // page of the first plan; "" for none
@@ -107,30 +109,29 @@ type tryCall struct {
 	body    string
 }
 
-// tryAgent reads the agent that the page is about, and its plans. nil: the answer was written.
-func tryAgent(v *visit, q url.Values) *tryCall {
+// tryAgent reads the agent that the page is about, and its plans.
+func tryAgent(v *page.Context, q url.Values) (*tryCall, error) {
 	id, err := toll.ParseAgentID(q.Get("agent"))
 	c := &tryCall{}
 	if err == nil {
-		c.agent, err = store.AgentByID(v.ctx(), v.w.Store, id)
+		c.agent, err = store.AgentByID(v.Ctx(), deps(v).Store, id)
 	}
 	if errors.Is(err, store.ErrNotFound) || err != nil && toll.AsError(err).Code == toll.CodeBadID {
-		v.missing("agent")
-		return nil
+		return nil, v.Missing("agent")
 	}
 	for _, ref := range c.plansOf() {
 		var p *toll.Plan
-		if p, err = store.PlanByID(v.ctx(), v.w.Store, ref.PlanID); err != nil {
+		if p, err = store.PlanByID(v.Ctx(), deps(v).Store, ref.PlanID); err != nil {
 			break
 		}
 		var o *offer
-		if o, err = v.w.offer(v.ctx(), v.person.Address, p); err != nil {
+		if o, err = deps(v).offer(v.Ctx(), v.Person.Address, p); err != nil {
 			break
 		}
 		c.plans = append(c.plans, o)
 	}
-	if v.failed("agent", err) {
-		return nil
+	if err != nil {
+		return nil, v.Failed("agent", err)
 	}
 	slices.SortStableFunc(c.plans, func(a, b *offer) int {
 		switch {
@@ -141,7 +142,7 @@ func tryAgent(v *visit, q url.Values) *tryCall {
 		}
 		return 1
 	})
-	return c
+	return c, nil
 }
 
 func (c *tryCall) plansOf() []toll.PlanRef {
@@ -156,16 +157,16 @@ func (c *tryCall) ready() []*offer {
 	return slices.DeleteFunc(slices.Clone(c.plans), func(o *offer) bool { return !o.Ready() })
 }
 
-func showTry(v *visit) {
-	c := tryAgent(v, v.r.URL.Query())
-	if c == nil {
-		return
+func showTry(v *page.Context) (page.View, error) {
+	c, err := tryAgent(v, v.R.URL.Query())
+	if err != nil {
+		return nil, err
 	}
-	c.plan = toll.PlanID(v.r.URL.Query().Get("plan"))
-	if v.form != nil {
-		c.read(v.form)
+	c.plan = toll.PlanID(v.R.URL.Query().Get("plan"))
+	if v.Form != nil {
+		c.read(v.Form)
 	}
-	drawTry(v, c, nil)
+	return drawTry(v, c, nil)
 }
 
 // read takes the form as it was sent.
@@ -173,20 +174,20 @@ func (c *tryCall) read(form url.Values) {
 	c.address, c.verb, c.plan, c.body = strings.TrimSpace(form.Get("address")), form.Get("verb"), toll.PlanID(form.Get("plan")), form.Get("body")
 }
 
-func drawTry(v *visit, c *tryCall, result *tried) {
-	page := tryPage{
-		Agent: nameOf(c.agent.Metadata.Name), AgentTo: "/a/" + string(c.agent.ID), ID: string(c.agent.ID), Result: result,
-		Ticket: v.ticket(v.r.URL.Path), Action: v.to("try") + "?agent=" + url.QueryEscape(string(c.agent.ID)),
+func drawTry(v *page.Context, c *tryCall, result *tried) (page.View, error) {
+	content := tryPage{
+		Agent: page.NameOf(c.agent.Metadata.Name), AgentTo: "/a/" + string(c.agent.ID), ID: string(c.agent.ID), Result: result,
+		Ticket: v.Ticket(v.R.URL.Path), Action: v.To("try") + "?agent=" + url.QueryEscape(string(c.agent.ID)),
 	}
 	address, verb := c.address, c.verb
-	var verbs, plans []option
+	var verbs, plans []page.Option
 	for _, e := range c.agent.API.Endpoints {
 		if u, err := url.Parse(e.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" {
 			continue
 		}
 		address, verb = cmp.Or(address, e.URL), cmp.Or(verb, e.Verb)
-		if !slices.ContainsFunc(verbs, func(o option) bool { return o.Value == e.Verb }) {
-			verbs = append(verbs, option{Value: e.Verb, Text: e.Verb})
+		if !slices.ContainsFunc(verbs, func(o page.Option) bool { return o.Value == e.Verb }) {
+			verbs = append(verbs, page.Option{Value: e.Verb, Text: e.Verb})
 		}
 	}
 	most := c.most
@@ -195,61 +196,56 @@ func drawTry(v *visit, c *tryCall, result *tried) {
 		if o.Charges {
 			text = o.Name + ", " + o.Available.Text() + " left"
 		}
-		plans = append(plans, option{Value: string(o.ID), Text: text})
+		plans = append(plans, page.Option{Value: string(o.ID), Text: text})
 		if most == 0 && (c.plan == "" || c.plan == o.ID) {
 			most = o.plan.Credits.MaxAmount
 		}
 	}
-	page.Ready = len(plans) > 0
-	if !page.Ready && len(c.plans) > 0 {
+	content.Ready = len(plans) > 0
+	if !content.Ready && len(c.plans) > 0 {
 		o := c.plans[0]
-		page.Buy = "/p/" + string(o.ID) + "?agent=" + string(c.agent.ID)
-		if o.Owner == v.person.Address && o.Charges && v.person.Rights.Has(toll.RightManage) {
-			page.Mint = o.plan.Credits.MaxAmount.Text()
+		content.Buy = "/p/" + string(o.ID) + "?agent=" + string(c.agent.ID)
+		if o.Owner == v.Person.Address && o.Charges && v.Person.Rights.Has(toll.RightManage) {
+			content.Mint = o.plan.Credits.MaxAmount.Text()
 		}
 	}
-	page.Address = field{Name: "address", Label: "Address", Value: address, Max: toll.MaxURLRunes, Required: true, Type: "url", Hint: "One of the endpoints of the agent. Fill in what stands in braces or after a colon."}
-	page.Verb = field{Name: "verb", Label: "Method", Value: verb, Options: verbs}
-	page.Plan = field{Name: "plan", Label: "Plan that pays", Value: string(c.plan), Options: plans}
-	page.Most = field{Name: "most", Label: "It may burn at most", Value: max(most, 1).String(), Unit: "credits", Mode: "numeric", Required: true, Max: 19}
-	page.Body = field{Name: "body", Label: "What to send", Value: cmp.Or(c.body, `{"text": "Toll puts a price on AI agents."}`), Area: true, Max: maxTryBody, Hint: "JSON, or any text. GET and HEAD send nothing."}
-	v.draw("Try "+page.Agent, page)
+	content.Address = page.Field{Name: "address", Label: "Address", Value: address, Max: toll.MaxURLRunes, Required: true, Type: "url", Hint: "One of the endpoints of the agent. Fill in what stands in braces or after a colon."}
+	content.Verb = page.Field{Name: "verb", Label: "Method", Value: verb, Options: verbs}
+	content.Plan = page.Field{Name: "plan", Label: "Plan that pays", Value: string(c.plan), Options: plans}
+	content.Most = page.Field{Name: "most", Label: "It may burn at most", Value: max(most, 1).String(), Unit: "credits", Mode: "numeric", Required: true, Max: 19}
+	content.Body = page.Field{Name: "body", Label: "What to send", Value: cmp.Or(c.body, `{"text": "Toll puts a price on AI agents."}`), Area: true, Max: maxTryBody, Hint: "JSON, or any text. GET and HEAD send nothing."}
+	return v.Draw("Try "+content.Agent, content)
 }
 
 // postTry makes the call, once for each form. The same form again gets the same answer.
-func postTry(v *visit) {
-	c := tryAgent(v, v.r.URL.Query())
-	if c == nil {
-		return
+func postTry(v *page.Context) (page.View, error) {
+	c, err := tryAgent(v, v.R.URL.Query())
+	if err != nil {
+		return nil, err
 	}
-	c.read(v.form)
-	refuse := func(status int, fault string) {
-		v.status, v.fault = status, fault
-		drawTry(v, c, nil)
+	c.read(v.Form)
+	refuse := func(status int, fault string) (page.View, error) {
+		v.Status, v.Fault = status, fault
+		return drawTry(v, c, nil)
 	}
-	if v.form.Get("act") == "mint" {
-		mintToTry(v, c, refuse)
-		return
+	if v.Form.Get("act") == "mint" {
+		return mintToTry(v, c, refuse)
 	}
 	i := slices.IndexFunc(c.plans, func(o *offer) bool { return o.ID == c.plan })
-	most, err := toll.ParseCredits(v.form.Get("most"))
+	most, err := toll.ParseCredits(v.Form.Get("most"))
 	switch {
 	case i < 0:
-		refuse(http.StatusBadRequest, "Choose a plan of this agent.")
-		return
+		return refuse(http.StatusBadRequest, "Choose a plan of this agent.")
 	case err != nil || most < 1:
-		refuse(http.StatusBadRequest, "The number of credits must be a whole number from 1 on.")
-		return
+		return refuse(http.StatusBadRequest, "The number of credits must be a whole number from 1 on.")
 	case len(c.body) > maxTryBody:
-		refuse(http.StatusBadRequest, "What is sent has at most 8 KiB.")
-		return
+		return refuse(http.StatusBadRequest, "What is sent has at most 8 KiB.")
 	}
 	c.most = most
-	if _, _, ok := x402.NewEndpoints(c.agent.API.Endpoints).Match(c.address, c.verb); !ok || v.w.outbound.Check(c.address) != nil {
-		refuse(http.StatusBadRequest, "The address must be one of the endpoints of the agent, with its method, and one that this service may call.")
-		return
+	if _, _, ok := x402.NewEndpoints(c.agent.API.Endpoints).Match(c.address, c.verb); !ok || deps(v).outbound.Check(c.address) != nil {
+		return refuse(http.StatusBadRequest, "The address must be one of the endpoints of the agent, with its method, and one that this service may call.")
 	}
-	text, err := v.w.once(v.ctx(), v.form.Get("ticket"), func() (string, error) {
+	text, err := v.Sessions.Once(v.Ctx(), v.Form.Get("ticket"), func() (string, error) {
 		result, err := call(v, c)
 		if err != nil {
 			return "", err
@@ -257,59 +253,56 @@ func postTry(v *visit) {
 		b, err := json.Marshal(result)
 		return string(b), err
 	})
-	if errors.Is(err, errAnswered) {
-		refuse(http.StatusConflict, "This call was sent before, and it is still running. Its receipt will be in your requests.")
-		return
+	if errors.Is(err, session.ErrAnswered) {
+		return refuse(http.StatusConflict, "This call was sent before, and it is still running. Its receipt will be in your requests.")
 	}
-	if v.faulty(err, refuse) {
-		return
+	if err != nil {
+		return v.Rejected(err, refuse)
 	}
 	var result tried
 	if err := json.Unmarshal([]byte(text), &result); err != nil {
-		v.fail(err)
-		return
+		return nil, err
 	}
-	now := tryAgent(v, v.r.URL.Query()) // what the call left of each plan
-	if now == nil {
-		return
+	now, err := tryAgent(v, v.R.URL.Query()) // what the call left of each plan
+	if err != nil {
+		return nil, err
 	}
 	c.plans = now.plans
-	drawTry(v, c, &result)
+	return drawTry(v, c, &result)
 }
 
 // mintToTry gives the workspace of the seller credits of its own plan: there is no free call.
-func mintToTry(v *visit, c *tryCall, refuse func(int, string)) {
-	if len(c.plans) == 0 || c.plans[0].Owner != v.person.Address {
-		refuse(http.StatusBadRequest, "You do not sell this plan.")
-		return
+func mintToTry(v *page.Context, c *tryCall, refuse func(int, string) (page.View, error)) (page.View, error) {
+	if len(c.plans) == 0 || c.plans[0].Owner != v.Person.Address {
+		return refuse(http.StatusBadRequest, "You do not sell this plan.")
 	}
 	o := c.plans[0]
-	_, err := v.w.API.Mint(client.WithIdempotencyKey(v.acting(), v.form.Get("ticket")), o.ID, v.person.Address, o.plan.Credits.MaxAmount, 0)
-	if v.faulty(err, refuse) {
-		return
+	_, err := v.API.Mint(client.WithIdempotencyKey(v.Acting(), v.Form.Get("ticket")), o.ID, v.Person.Address, o.plan.Credits.MaxAmount, 0)
+	if err != nil {
+		return v.Rejected(err, refuse)
 	}
-	v.redirect(http.StatusSeeOther, v.to("try")+"?agent="+url.QueryEscape(string(c.agent.ID)))
+	return v.Redirect(http.StatusSeeOther, v.To("try")+"?agent="+url.QueryEscape(string(c.agent.ID)))
 }
 
 // call calls the agent with an access token of the workspace: for this agent, with the limit that the page showed, without
 // orders. The token ends with the call.
-func call(v *visit, c *tryCall) (*tried, error) {
-	if !v.w.tries.take(v.person.Address) {
+func call(v *page.Context, c *tryCall) (*tried, error) {
+	if !deps(v).tries.take(v.Person.Address) {
 		e := toll.Errorf(toll.CodeRateLimited, "Other calls from pages of this workspace are running. Send it again in a minute.")
 		e.RetryAfterSecs = int(tryTimeout / time.Second)
 		return nil, e
 	}
-	defer v.w.tries.give(v.person.Address)
-	token, err := v.w.API.AccessToken(v.acting(), c.plan, client.WithAgent(c.agent.ID), client.WithRedemptionLimit(c.most),
+	defer deps(v).tries.give(v.Person.Address)
+	token, err := v.API.AccessToken(v.Acting(), c.plan, client.WithAgent(c.agent.ID), client.WithRedemptionLimit(c.most),
 		client.WithOrderLimit(0), client.WithExpiry(tryLife))
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		// One that burned all that it may has ended itself.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(v.acting()), answerWait)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(v.Acting()), session.AnswerWait)
 		defer cancel()
-		_ = v.w.API.RevokePermission(ctx, token.PermissionHash)
+		_ = v.API.RevokePermission(ctx, token.PermissionHash)
 	}()
 	header := http.Header{x402.HeaderSignature: {token.AccessToken}, "Accept": {"application/json, text/*;q=0.9, */*;q=0.1"}}
 	var body []byte
@@ -321,7 +314,7 @@ func call(v *visit, c *tryCall) (*tried, error) {
 		}
 	}
 	began := time.Now()
-	answer, err := v.w.outbound.Do(v.ctx(), c.verb, c.address, header, body)
+	answer, err := deps(v).outbound.Do(v.Ctx(), c.verb, c.address, header, body)
 	switch {
 	case errors.Is(err, outbound.ErrRefused):
 		return &tried{Fault: "This service does not call this address."}, nil

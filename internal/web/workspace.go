@@ -15,149 +15,152 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
+	"github.com/tollhq/toll/internal/web/page"
 )
 
 // workspacePages are the workspace itself and what was done in it.
-func workspacePages() []areaPage {
-	return []areaPage{
+func workspacePages() []page.Area {
+	return []page.Area{
 		{
-			Path: "/settings", Title: "Workspace", Template: "sheet", Group: groupManage, Nav: "Workspace", Icon: "building-2",
+			Path: "/settings", Title: "Workspace", Template: "sheet", Group: page.GroupManage, Nav: "Workspace", Icon: "building-2",
 			Right: toll.RightRead, Act: toll.RightMembers, Get: showWorkspace, Post: changeWorkspace,
 		},
 		{
-			Path: "/audit", Title: "Audit log", Template: "sheet", Group: groupManage, Nav: "Audit log", Icon: "history", Key: "l",
+			Path: "/audit", Title: "Audit log", Template: "sheet", Group: page.GroupManage, Nav: "Audit log", Icon: "history", Key: "l",
 			Right: toll.RightMembers, Persons: true, Get: listActs,
 		},
 	}
 }
 
-func showWorkspace(v *visit) {
-	p, err := store.PrincipalByAddress(v.ctx(), v.w.Store, v.person.Address)
-	if v.failed("workspace", err) {
-		return
+func showWorkspace(v *page.Context) (page.View, error) {
+	p, err := store.PrincipalByAddress(v.Ctx(), deps(v).Store, v.Person.Address)
+	if err != nil {
+		return nil, v.Failed("workspace", err)
 	}
-	you := "an API key with the rights " + rightWords(v.person.Rights)
-	if v.person.User != nil {
-		you = string(v.person.Workspace.Role)
+	you := "an API key with the rights " + rightWords(v.Person.Rights)
+	if v.Person.User != nil {
+		you = string(v.Person.Workspace.Role)
 	}
-	s := sheet{
-		Facts: []fact{
-			{"Id", cell{ID: v.person.Address.Lower()}}, {"Name", cell{Text: nameOf(p.Shown())}}, {"You are", cell{Text: you}},
-			{"Environment", cell{Text: string(v.w.Environment)}}, {"Made", at(p.CreatedAt)},
+	s := page.Record{
+		Facts: []page.Fact{
+			{"Id", page.Cell{ID: v.Person.Address.Lower()}}, {"Name", page.Cell{Text: page.NameOf(p.Shown())}}, {"You are", page.Cell{Text: you}},
+			{"Environment", page.Cell{Text: string(v.Environment)}}, {"Made", page.At(p.CreatedAt)},
 		},
 	}
-	files := &table{Caption: "Files", Head: []column{{Text: "List"}, {Text: "For a spreadsheet"}, {Text: "For programs"}}}
+	files := &page.Table{Caption: "Files", Head: []page.Column{{Text: "List"}, {Text: "For a spreadsheet"}, {Text: "For programs"}}}
 	for _, name := range slices.Sorted(maps.Keys(exports)) {
-		if of := exports[name]; of.field == "" && v.person.Rights.Has(of.right) {
-			files.Rows = append(files.Rows, []cell{
-				{Text: of.title}, {Text: "CSV", To: v.to("export", name)}, {Text: "NDJSON", To: v.to("export", name) + "?format=ndjson"},
+		if of := exports[name]; of.field == "" && v.Person.Rights.Has(of.right) {
+			files.Rows = append(files.Rows, []page.Cell{
+				{Text: of.title}, {Text: "CSV", To: v.To("export", name)}, {Text: "NDJSON", To: v.To("export", name) + "?format=ndjson"},
 			})
 		}
 	}
-	s.Parts = []part{{"Take everything away", files}}
-	if v.person.HasName() && v.person.Rights.Has(toll.RightMembers) {
-		s.Acts = []dialog{v.dialogOf("name", "Name the workspace", "Members see the name in place of the address.",
-			field{Name: "name", Label: "Name", Value: p.Title, Max: 100})}
+	s.Parts = []page.Part{{"Take everything away", files}}
+	if v.Person.HasName() && v.Person.Rights.Has(toll.RightMembers) {
+		s.Acts = []page.Dialog{v.DialogOf("name", "Name the workspace", "Members see the name in place of the address.",
+			page.Field{Name: "name", Label: "Name", Value: p.Title, Max: 100})}
 	}
-	if v.person.HasName() && v.person.Rights.Has(toll.RightExport) {
-		s.Acts = append(s.Acts, v.dangerOf("delete", "Delete the workspace",
+	if v.Person.HasName() && v.Person.Rights.Has(toll.RightExport) {
+		s.Acts = append(s.Acts, v.DangerOf("delete", "Delete the workspace",
 			"All members lose their access, and API keys, access tokens, programs and webhooks end. Plans and agents are not listed any more. "+
 				"Orders, receipts and the audit log stay with the service. Money in the wallet stays there: export its key before.",
-			field{Name: "confirm", Label: "To confirm, type " + confirmation(p), Required: true}))
+			page.Field{Name: "confirm", Label: "To confirm, type " + confirmation(p), Required: true}))
 	}
-	v.sheet("Workspace", s)
+	return v.Record("Workspace", s)
 }
 
 // confirmation is what a person types to delete a workspace: its name, or its id.
 func confirmation(p store.Principal) string { return cmp.Or(plain.Name(p.Shown()), p.Address.Lower()) }
 
-func changeWorkspace(v *visit) {
-	if !isPerson(v) {
-		return
+func changeWorkspace(v *page.Context) (page.View, error) {
+	if err := isPerson(v); err != nil {
+		return nil, err
 	}
-	if v.form.Get("act") != "name" {
-		deleteWorkspace(v)
-		return
+	if v.Form.Get("act") != "name" {
+		return deleteWorkspace(v)
 	}
-	v.finish(func() (outcome, error) {
-		err := v.w.People.Members.Rename(v.ctx(), v.person.Caller, v.text("name"))
-		return outcome{To: v.to("settings"), Done: "The workspace has its name."}, err
+	return v.Finish(func() (page.Outcome, error) {
+		err := deps(v).People.Members.Rename(v.Ctx(), v.Person.Caller, v.Text("name"))
+		return page.Outcome{To: v.To("settings"), Done: "The workspace has its name."}, err
 	})
 }
 
-func deleteWorkspace(v *visit) {
-	if !v.hasRight(toll.RightExport) || !hasProof(v, "This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.") {
-		return
+func deleteWorkspace(v *page.Context) (page.View, error) {
+	err := v.HasRight(toll.RightExport)
+	if err == nil {
+		err = hasProof(v, "This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.")
 	}
-	p, err := store.PrincipalByAddress(v.ctx(), v.w.Store, v.person.Address)
-	if v.failed("workspace", err) {
-		return
+	if err != nil {
+		return nil, err
 	}
-	v.finish(func() (outcome, error) {
-		if v.form.Get("act") != "delete" {
-			return outcome{}, toll.NewError(toll.CodeBadRequest)
+	p, err := store.PrincipalByAddress(v.Ctx(), deps(v).Store, v.Person.Address)
+	if err != nil {
+		return nil, v.Failed("workspace", err)
+	}
+	return v.Finish(func() (page.Outcome, error) {
+		if v.Form.Get("act") != "delete" {
+			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		if v.text("confirm") != confirmation(p) {
-			return outcome{}, oneFault("confirm", "must be exactly the name that is asked for")
+		if v.Text("confirm") != confirmation(p) {
+			return page.Outcome{}, page.OneFault("confirm", "must be exactly the name that is asked for")
 		}
-		_, err := v.w.API.DeleteWorkspace(v.acting(), v.person.Address)
-		return outcome{To: PathSecurity}, err
+		_, err := v.API.DeleteWorkspace(v.Acting(), v.Person.Address)
+		return page.Outcome{To: page.PathSecurity}, err
 	})
 }
 
 var actSyntax = regexp.MustCompile(`^[a-z_]{1,40}\.[a-z_]{1,40}$`)
 
-func listActs(v *visit) {
-	filter, q := v.filters(
-		field{Name: "act", Label: "Act", Max: 80, Hint: ""}, field{Name: "since", Label: "From", Type: "date"},
-		field{Name: "until", Label: "Before", Type: "date"},
+func listActs(v *page.Context) (page.View, error) {
+	filter, q := v.Filters(
+		page.Field{Name: "act", Label: "Act", Max: 80, Hint: ""}, page.Field{Name: "since", Label: "From", Type: "date"},
+		page.Field{Name: "until", Label: "Before", Type: "date"},
 	)
 	if act := q.Get("act"); act != "" && !actSyntax.MatchString(act) {
-		v.status, v.fault = http.StatusBadRequest, "An act is two words with a dot between, such as member.removed."
-		v.sheet("Audit log", sheet{Filter: filter})
-		return
+		v.Status, v.Fault = http.StatusBadRequest, "An act is two words with a dot between, such as member.removed."
+		return v.Record("Audit log", page.Record{Filter: filter})
 	}
 	since, _ := time.Parse(time.RFC3339, q.Get("since")) // an unreadable day narrows nothing
 	until, _ := time.Parse(time.RFC3339, q.Get("until"))
-	list, err := store.AuditList(v.ctx(), v.w.Store, v.person.Address.Lower(), q.Get("act"), since, until, v.listPage())
-	if v.failed("part of the list", err) {
-		return
+	list, err := store.AuditList(v.Ctx(), deps(v).Store, v.Person.Address.Lower(), q.Get("act"), since, until, storePage(v.ListPage()))
+	if err != nil {
+		return nil, v.Failed("part of the list", err)
 	}
-	t := &table{
+	t := &page.Table{
 		Caption: "Audit log",
-		Head:    []column{{Text: "Time"}, {Text: "Act", Stays: true}, {Text: "By"}, {Text: "Object"}, {Text: "From"}},
-		Empty:   &empty{Icon: "history", Title: "No entries", Text: "Each change of people, keys, plans and money is noted here, with who made it.", Command: "toll audit-log"},
-		Pager:   v.pagerOf(list.Total, list.Next, "act"),
+		Head:    []page.Column{{Text: "Time"}, {Text: "Act", Stays: true}, {Text: "By"}, {Text: "Object"}, {Text: "From"}},
+		Empty:   &page.Empty{Icon: "history", Title: "No entries", Text: "Each change of people, keys, plans and money is noted here, with who made it.", Command: "toll audit-log"},
+		Pager:   v.PagerOf(list.Total, list.Next, "act"),
 	}
 	files := file(v, "audit", q)
 	names := map[string]string{}
 	for _, e := range list.Items {
-		from := cell{ID: plain.Name(e.Source)}
+		from := page.Cell{ID: plain.Name(e.Source)}
 		if from.ID == "" {
 			from.Text = "not kept"
 		}
-		t.Rows = append(t.Rows, []cell{{At: e.At}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, actor(v, names, e), {ID: e.Object}, from})
+		t.Rows = append(t.Rows, []page.Cell{{At: e.At}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, actor(v, names, e), {ID: e.Object}, from})
 	}
-	v.sheet("Audit log", sheet{Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: files, Filter: filter, Table: t})
+	return v.Record("Audit log", page.Record{Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: files, Filter: filter, Table: t})
 }
 
 // actor is who did what an entry notes, by the name of a person.
-func actor(v *visit, names map[string]string, e store.AuditEntry) cell {
+func actor(v *page.Context, names map[string]string, e store.AuditEntry) page.Cell {
 	switch e.ActorKind {
 	case "user":
 		if _, ok := names[e.Actor]; !ok {
 			var id toll.UUID
 			if id.UnmarshalText([]byte(e.Actor)) == nil {
-				if u, err := v.w.People.User(v.ctx(), id); err == nil {
+				if u, err := deps(v).People.User(v.Ctx(), id); err == nil {
 					names[e.Actor] = plain.Name(u.Name)
 				}
 			}
 		}
-		return cell{Text: cmp.Or(names[e.Actor], "a person who left")}
+		return page.Cell{Text: cmp.Or(names[e.Actor], "a person who left")}
 	case "key":
-		return cell{ID: e.Actor, To: v.to("keys", e.Actor)}
+		return page.Cell{ID: e.Actor, To: v.To("keys", e.Actor)}
 	}
-	return cell{Text: "the operator"}
+	return page.Cell{Text: "the operator"}
 }
 
 // detailText is what an entry says of a change, in one line: the members after it, and what they were before.
@@ -202,10 +205,10 @@ func wordsOf(value any) string {
 }
 
 // programPages are the programs that people let into the workspace.
-func programPages() []areaPage {
-	return []areaPage{
+func programPages() []page.Area {
+	return []page.Area{
 		{
-			Path: "/programs", Title: "Programs", Template: "sheet", Group: groupDevelop, Nav: "Programs", Icon: "shield",
+			Path: "/programs", Title: "Programs", Template: "sheet", Group: page.GroupDevelop, Nav: "Programs", Icon: "shield",
 			Right: toll.RightRead, Get: listPrograms,
 		},
 		{
@@ -215,76 +218,77 @@ func programPages() []areaPage {
 	}
 }
 
-func listPrograms(v *visit) {
-	grants, err := v.w.OAuth.Grants(v.ctx(), v.person.Address, mostGranted)
-	if v.failed("part of the list", err) {
-		return
+func listPrograms(v *page.Context) (page.View, error) {
+	grants, err := deps(v).OAuth.Grants(v.Ctx(), v.Person.Address, mostGranted)
+	if err != nil {
+		return nil, v.Failed("part of the list", err)
 	}
-	t := &table{
-		Caption: "Programs", Head: []column{{Text: "Program"}, {Text: "Has"}, {Text: "Last use"}, {Text: "Since"}, {Text: "Ends"}},
-		Empty: &empty{
+	t := &page.Table{
+		Caption: "Programs", Head: []page.Column{{Text: "Program"}, {Text: "Has"}, {Text: "Last use"}, {Text: "Since"}, {Text: "Ends"}},
+		Empty: &page.Empty{
 			"shield", "No programs", "A program that wants to use this workspace sends you to a page where you decide. It appears here then.",
-			PathDevice, "Let a program on a device in", "toll login --device",
+			page.PathDevice, "Let a program on a device in", "toll login --device",
 		},
-		Pager: &pager{Total: int64(len(grants)), Noun: "program"},
+		Pager: &page.Pager{Total: int64(len(grants)), Noun: "program"},
 	}
 	for _, g := range grants {
-		one, err := v.w.granted(v.ctx(), g)
-		if v.failed("program", err) {
-			return
+		one, err := deps(v).granted(v.Ctx(), g)
+		if err != nil {
+			return nil, v.Failed("program", err)
 		}
-		t.Rows = append(t.Rows, []cell{
-			{Text: one.Name, To: v.to("programs", g.ID.String())}, {Text: one.Has}, {Text: one.LastUse}, {At: g.CreatedAt}, {At: g.EndsAt},
+		t.Rows = append(t.Rows, []page.Cell{
+			{Text: one.Name, To: v.To("programs", g.ID.String())}, {Text: one.Has}, {Text: one.LastUse}, {At: g.CreatedAt}, {At: g.EndsAt},
 		})
 	}
-	v.sheet("Programs", sheet{
+	return v.Record("Programs", page.Record{
 		Lead: "What can act for this workspace because a person let it in.", Table: t,
-		Links: []link{{Text: "Let a program on a device in", To: PathDevice + "?" + url.Values{"workspace": {v.person.Address.String()}}.Encode(), Plain: true}},
+		Links: []page.Link{{Text: "Let a program on a device in", To: page.PathDevice + "?" + url.Values{"workspace": {v.Person.Address.String()}}.Encode(), Plain: true}},
 	})
 }
 
-// program returns the consent of the page. It has answered when ok is false.
-func program(v *visit) (g granted, ok bool) {
-	grants, err := v.w.OAuth.Grants(v.ctx(), v.person.Address, mostGranted)
-	if v.failed("program", err) {
-		return g, false
+// program returns the consent of the page.
+func program(v *page.Context) (g granted, err error) {
+	grants, err := deps(v).OAuth.Grants(v.Ctx(), v.Person.Address, mostGranted)
+	if err != nil {
+		return g, v.Failed("program", err)
 	}
 	for _, one := range grants {
-		if strings.EqualFold(one.ID.String(), v.param("grant")) {
-			g, err := v.w.granted(v.ctx(), one)
-			return g, !v.failed("program", err)
+		if strings.EqualFold(one.ID.String(), v.Param("grant")) {
+			if g, err = deps(v).granted(v.Ctx(), one); err != nil {
+				err = v.Failed("program", err)
+			}
+			return g, err
 		}
 	}
-	v.missing("program")
-	return g, false
+	return g, v.Missing("program")
 }
 
-func showProgram(v *visit) {
-	g, ok := program(v)
-	if !ok {
-		return
+func showProgram(v *page.Context) (page.View, error) {
+	g, err := program(v)
+	if err != nil {
+		return nil, err
 	}
-	s := sheet{Facts: []fact{
-		{"Id", cell{ID: g.ID.String()}}, {"Client", cell{ID: g.ClientID}}, {"It has", cell{Text: g.Has}}, {"Since", cell{Text: g.Since}},
-		{"Last use", cell{Text: g.LastUse}}, {"Ends", cell{Text: g.Until}},
+	s := page.Record{Facts: []page.Fact{
+		{"Id", page.Cell{ID: g.ID.String()}}, {"Client", page.Cell{ID: g.ClientID}}, {"It has", page.Cell{Text: g.Has}}, {"Since", page.Cell{Text: g.Since}},
+		{"Last use", page.Cell{Text: g.LastUse}}, {"Ends", page.Cell{Text: g.Until}},
 	}}
 	if g.Resource != "" {
-		s.Facts = append(s.Facts, fact{"To be used at", cell{Text: g.Resource}})
+		s.Facts = append(s.Facts, page.Fact{"To be used at", page.Cell{Text: g.Resource}})
 	}
-	s.Acts = []dialog{v.dangerOf("end", "Revoke", "The program is refused at once. What it made with this access ends with it.")}
-	v.sheet(g.Name, s)
+	s.Acts = []page.Dialog{v.DangerOf("end", "Revoke", "The program is refused at once. What it made with this access ends with it.")}
+	return v.Record(g.Name, s)
 }
 
-func endProgram(v *visit) {
-	g, ok := program(v)
-	if !ok {
-		return
+func endProgram(v *page.Context) (page.View, error) {
+	g, err := program(v)
+	if err != nil {
+		return nil, err
 	}
-	v.finish(func() (outcome, error) {
-		if v.form.Get("act") != "end" {
-			return outcome{}, toll.NewError(toll.CodeBadRequest)
+	return v.Finish(func() (page.Outcome, error) {
+		if v.Form.Get("act") != "end" {
+			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		ended, err := v.w.OAuth.EndGrant(v.ctx(), v.person.Caller, g.ID)
-		return outcome{To: v.to("programs"), Done: endedText(ended)}, err
+		ended, err := deps(v).OAuth.EndGrant(v.Ctx(), v.Person.Caller, g.ID)
+		return page.Outcome{To: v.To("programs"), Done: endedText(ended)}, err
 	})
 }

@@ -1,4 +1,4 @@
-package web
+package page
 
 import (
 	"bytes"
@@ -86,7 +86,7 @@ func (b Brand) read() (out brand, err error) {
 	}
 	var css strings.Builder
 	if b.Color != "" {
-		css.WriteString(colorSheet(b.Color))
+		css.WriteString(accentStyle(b.Color))
 	}
 	if out.logo != nil {
 		css.WriteString(".logo { background: url(" + PathLogo + ") center / contain no-repeat; mask: none; }\n")
@@ -99,8 +99,8 @@ func (b Brand) read() (out brand, err error) {
 	return out, nil
 }
 
-// colorSheet makes the accent of a colour, in light and dark. Text on it is what contrasts more with it.
-func colorSheet(color string) string {
+// accentStyle makes the accent of a colour, in light and dark. Text on it is what contrasts more with it.
+func accentStyle(color string) string {
 	ink := "#ffffff"
 	if luminance(color) > 0.18 { // where black and white contrast alike
 		ink = "#101010"
@@ -123,8 +123,8 @@ func luminance(color string) float64 {
 	return sum
 }
 
-// brandRoutes are the routes of the look; none where it is that of Toll.
-func (w *Web) brandRoutes() []Route {
+// BrandRoutes are the routes of the look; none where it is that of Toll.
+func (w *Site) BrandRoutes() []Route {
 	serve := func(path, media string, body []byte) Route {
 		return Route{http.MethodGet, path, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			h := rw.Header()

@@ -1,4 +1,4 @@
-package web
+package page
 
 import (
 	"crypto/sha256"
@@ -23,16 +23,16 @@ const mostColumns = 1024
 // columnChoice is the form that chooses the columns of a list. It works without scripts.
 type columnChoice struct {
 	Action  string
-	Hidden  []option // the rest of the query string
-	Columns []option
+	Hidden  []Option // the rest of the query string
+	Columns []Option
 	Stays   string // the column that is always shown
 }
 
 // name is a column in the query string.
-func (c column) name() string { return strings.ReplaceAll(strings.ToLower(c.Text), " ", "-") }
+func (c Column) name() string { return strings.ReplaceAll(strings.ToLower(c.Text), " ", "-") }
 
 // list is the list that a page is of: its table, or the first part that has pages. nil is none.
-func (s *sheet) list() *table {
+func (s *Record) list() *Table {
 	if s.Table != nil {
 		return s.Table
 	}
@@ -46,23 +46,23 @@ func (s *sheet) list() *table {
 
 // columns hides the columns that somebody left out of the list of a page: those that the query string does not name, or, where it
 // names none of the list, those that the person chose last. The column that names a row always stays. Names of other columns are
-// ignored. A choice that is to be remembered is answered with a redirect to the address without that word: answered is true then.
-// Any page may link there; all that it changes is which columns are shown.
-func columns(v *visit, s *sheet) (answered bool) {
+// ignored. It answers a choice that is to be remembered with a redirect to the address without that word. Any page
+// may link there; all that it changes is which columns are shown.
+func columns(v *Context, s *Record) View {
 	t := s.list()
 	if t == nil || len(t.Head) < 2 {
-		return false
+		return nil
 	}
-	q := v.r.URL.Query()
+	q := v.R.URL.Query()
 	var asked []string
 	for _, names := range q[columnsName] {
 		asked = append(asked, strings.Split(names, ",")...)
 	}
-	stays := t.Head[max(0, slices.IndexFunc(t.Head, func(c column) bool { return c.Stays }))].name()
-	known := slices.ContainsFunc(t.Head, func(c column) bool { return slices.Contains(asked, c.name()) })
-	hiddenBefore := hiddenColumns(v)[v.area.Path]
+	stays := t.Head[max(0, slices.IndexFunc(t.Head, func(c Column) bool { return c.Stays }))].name()
+	known := slices.ContainsFunc(t.Head, func(c Column) bool { return slices.Contains(asked, c.name()) })
+	hiddenBefore := hiddenColumns(v)[v.Area.Path]
 	var shown, hidden []string
-	choice := &columnChoice{Action: v.r.URL.Path, Stays: stays}
+	choice := &columnChoice{Action: v.R.URL.Path, Stays: stays}
 	for _, c := range t.Head {
 		name := c.name()
 		on := name == stays || known && slices.Contains(asked, name) || !known && !slices.Contains(hiddenBefore, name)
@@ -71,38 +71,37 @@ func columns(v *visit, s *sheet) (answered bool) {
 		} else {
 			hidden = append(hidden, name)
 		}
-		choice.Columns = append(choice.Columns, option{Value: name, Text: c.Text, On: on})
+		choice.Columns = append(choice.Columns, Option{Value: name, Text: c.Text, On: on})
 	}
-	if known && q.Has(keepName) && v.r.Method == http.MethodGet {
+	if known && q.Has(keepName) && v.R.Method == http.MethodGet {
 		rememberColumns(v, hidden)
 		q.Del(keepName)
 		q.Set(columnsName, strings.Join(shown, ","))
-		v.redirect(http.StatusSeeOther, v.r.URL.Path+"?"+q.Encode())
-		return true
+		return Redirect{http.StatusSeeOther, v.R.URL.Path + "?" + q.Encode()}
 	}
 	if known && len(s.Filter) > 0 {
-		s.Filter = append(slices.Clone(s.Filter), field{Name: columnsName, Type: "hidden", Value: strings.Join(shown, ",")})
+		s.Filter = append(slices.Clone(s.Filter), Field{Name: columnsName, Type: "hidden", Value: strings.Join(shown, ",")})
 	}
 	for name, values := range q {
 		for _, value := range values {
 			if name != columnsName && name != keepName && name != "form" {
-				choice.Hidden = append(choice.Hidden, option{Value: name, Text: value})
+				choice.Hidden = append(choice.Hidden, Option{Value: name, Text: value})
 			}
 		}
 	}
-	slices.SortStableFunc(choice.Hidden, func(a, b option) int { return strings.Compare(a.Value, b.Value) })
+	slices.SortStableFunc(choice.Hidden, func(a, b Option) int { return strings.Compare(a.Value, b.Value) })
 	if len(t.Rows) > 0 {
 		t.Choice = choice
 	}
 	t.hide(hidden)
-	return false
+	return nil
 }
 
 // hide takes columns out of a table.
-func (t *table) hide(names []string) {
+func (t *Table) hide(names []string) {
 	head := t.Head
 	t.Head = nil
-	rows := make([][]cell, len(t.Rows))
+	rows := make([][]Cell, len(t.Rows))
 	for i, c := range head {
 		if slices.Contains(names, c.name()) {
 			continue
@@ -116,14 +115,14 @@ func (t *table) hide(names []string) {
 }
 
 // columnsOf tells the choices of persons apart who use one browser, without telling who they are.
-func columnsOf(v *visit) string {
-	sum := sha256.Sum256([]byte(v.person.UserID.String() + " " + v.person.KeyID.String()))
+func columnsOf(v *Context) string {
+	sum := sha256.Sum256([]byte(v.Person.UserID.String() + " " + v.Person.KeyID.String()))
 	return hex.EncodeToString(sum[:8])
 }
 
 // columnChoices are the choices of the person in the cookie: the path of a list, a colon and the columns that it hides.
-func columnChoices(v *visit) []string {
-	c, err := v.r.Cookie(columnsCookie)
+func columnChoices(v *Context) []string {
+	c, err := v.R.Cookie(columnsCookie)
 	if err != nil || len(c.Value) > mostColumns {
 		return nil
 	}
@@ -135,7 +134,7 @@ func columnChoices(v *visit) []string {
 }
 
 // hiddenColumns are the columns that the person hides, by the path of a list.
-func hiddenColumns(v *visit) map[string][]string {
+func hiddenColumns(v *Context) map[string][]string {
 	out := map[string][]string{}
 	for _, choice := range columnChoices(v) {
 		list, hidden, _ := strings.Cut(choice, ":")
@@ -145,8 +144,8 @@ func hiddenColumns(v *visit) map[string][]string {
 }
 
 // rememberColumns puts into the cookie which columns of this list the person hides.
-func rememberColumns(v *visit, hidden []string) {
-	list := v.area.Path + ":"
+func rememberColumns(v *Context, hidden []string) {
+	list := v.Area.Path + ":"
 	all := slices.DeleteFunc(columnChoices(v), func(choice string) bool { return strings.HasPrefix(choice, list) })
 	if len(hidden) > 0 {
 		all = append(all, list+strings.Join(hidden, "."))
@@ -154,7 +153,7 @@ func rememberColumns(v *visit, hidden []string) {
 	for {
 		text := strings.Join(append([]string{columnsOf(v)}, all...), "|")
 		if len(text) <= mostColumns || len(all) == 0 {
-			v.setChoice(columnsCookie, text, "/w/", len(all) > 0)
+			v.SetChoice(columnsCookie, text, "/w/", len(all) > 0)
 			return
 		}
 		all = all[1:]

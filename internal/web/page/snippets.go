@@ -1,4 +1,4 @@
-package web
+package page
 
 import (
 	"cmp"
@@ -10,13 +10,13 @@ import (
 	"github.com/tollhq/toll/internal/plain"
 )
 
-// snippet is code to copy, under its name.
-type snippet struct{ Name, Text string }
+// Snippet is code to copy, under its name.
+type Snippet struct{ Name, Text string }
 
-// snippets are the ways to call an agent, with its address and ids, and, the last one, to put a price on it. plan pays, "" the
+// Snippets are the ways to call an agent, with its address and ids, and, the last one, to put a price on it. plan pays, "" the
 // first one of the agent. Buyers paste them, and the address is what the seller chose: it stands within quotes, and one with
 // characters that end or fill those is left out.
-func snippets(v *visit, a *toll.Agent, plan toll.PlanID) []snippet {
+func Snippets(v *Context, a *toll.Agent, plan toll.PlanID) []Snippet {
 	verb, address := "POST", "https://agent.example.com/ask"
 	for _, e := range a.API.Endpoints {
 		if strings.HasPrefix(e.URL, "http") && !strings.ContainsAny(e.URL, `'"*{}()$`+"`\\") {
@@ -33,12 +33,12 @@ func snippets(v *visit, a *toll.Agent, plan toll.PlanID) []snippet {
 		host, origin = u.Host, u.Scheme+"://"+u.Host
 	}
 	settings, _ := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{"toll": map[string]any{ // cannot fail
-		"command": "toll", "args": []string{"gateway", "mcp"}, "env": map[string]string{"TOLL_URL": v.w.PublicURL},
+		"command": "toll", "args": []string{"gateway", "mcp"}, "env": map[string]string{"TOLL_URL": v.PublicURL},
 	}}}, "", "  ")
 	with := strings.NewReplacer(
-		"$SERVICE", v.w.PublicURL, "$URL", address, "$VERB", verb, "$PLAN", string(plan), "$AGENT", string(a.ID), "$HOST", host, "$ORIGIN", origin,
+		"$SERVICE", v.PublicURL, "$URL", address, "$VERB", verb, "$PLAN", string(plan), "$AGENT", string(a.ID), "$HOST", host, "$ORIGIN", origin,
 	).Replace
-	return []snippet{
+	return []Snippet{
 		{"curl", with(`# The key is that of a subscriber of the plan.
 token=$(curl -s $SERVICE/api/v1/x402/permissions -H "Authorization: Bearer $TOLL_API_KEY" \
   -H 'content-type: application/json' -d '{"planId":"$PLAN"}' | jq -r .accessToken)

@@ -1,9 +1,8 @@
-package web
+package page
 
 import (
 	"compress/gzip"
 	"crypto/sha256"
-	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,11 +16,6 @@ import (
 	"github.com/tollhq/toll/internal/gzipped"
 )
 
-//go:generate sh -c "cd generate && npm ci --ignore-scripts --no-audit --no-fund && node vendor.mjs"
-
-//go:embed static
-var static embed.FS
-
 // PathAsset is where the files of the pages are. A name has the hash of the file in it, so that browsers keep it for ever.
 const PathAsset = "/assets/{name}"
 
@@ -34,8 +28,9 @@ type asset struct {
 
 // assets are the files of the pages: by their names in the program, where they are; by their names there, what they are.
 type assets struct {
-	paths map[string]string
-	files map[string]asset
+	static fs.FS
+	paths  map[string]string
+	files  map[string]asset
 }
 
 // mediaTypes are those of the files of the pages.
@@ -43,10 +38,10 @@ var mediaTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2",
 }
 
-// newAssets reads the embedded files. Those of others come compressed; ours are compressed here, as they change often and are
+// newAssets reads the files below static. Those of others come compressed; ours are compressed here, as they change often and are
 // small. Style sheets name other files by url(NAME), which becomes their address.
-func newAssets() (*assets, error) {
-	a := &assets{paths: map[string]string{}, files: map[string]asset{}}
+func newAssets(static fs.FS) (*assets, error) {
+	a := &assets{static: static, paths: map[string]string{}, files: map[string]asset{}}
 	var sheets []string
 	err := fs.WalkDir(static, "static", func(name string, d fs.DirEntry, err error) error {
 		media := mediaTypes[path.Ext(name)]
@@ -57,7 +52,7 @@ func newAssets() (*assets, error) {
 			sheets = append(sheets, name)
 			return nil
 		}
-		plain, err := static.ReadFile(name)
+		plain, err := fs.ReadFile(static, name)
 		if err != nil {
 			return err
 		}
@@ -68,7 +63,7 @@ func newAssets() (*assets, error) {
 	}
 	var own []byte
 	for _, name := range sheets { // in the order of their names: the tokens come last and are variables alone
-		plain, err := static.ReadFile(name)
+		plain, err := fs.ReadFile(static, name)
 		if err != nil {
 			return nil, err
 		}
@@ -110,8 +105,8 @@ func (a *assets) add(name, media string, plain []byte) error {
 	case ext == ".woff2": // is compressed in itself
 	case strings.Contains(name, "/vendor/"):
 		var err1, err2 error
-		f.br, err1 = static.ReadFile(name + ".br")
-		f.gzip, err2 = static.ReadFile(name + ".gz")
+		f.br, err1 = fs.ReadFile(a.static, name+".br")
+		f.gzip, err2 = fs.ReadFile(a.static, name+".gz")
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
@@ -123,7 +118,7 @@ func (a *assets) add(name, media string, plain []byte) error {
 }
 
 // Asset is GET /assets/{name}.
-func (w *Web) Asset() http.Handler {
+func (w *Site) Asset() http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		h := rw.Header()
 		f, ok := w.assets.files[path.Base(r.URL.Path)]

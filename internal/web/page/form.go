@@ -1,4 +1,4 @@
-package web
+package page
 
 import (
 	"errors"
@@ -8,38 +8,38 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// form is a form of a page. Its ticket proves that this page was shown, and is the idempotency key
+// Form is a form of a page. Its ticket proves that this page was shown, and is the idempotency key
 // of what the form creates.
-type form struct {
+type Form struct {
 	Action, Ticket string
 	Act            string // tells the forms of a page apart; "" for the only one
-	Groups         []group
+	Groups         []Group
 	Button         string
-	Second         *option // another button, which sends its Value as a name
+	Second         *Option // another button, which sends its Value as a name
 	Cancel         string  // where to go without a change
 	Live           bool    // a script sends Second after each change, and shows its answer
-	Hidden         []option
+	Hidden         []Option
 }
 
-// group is fields that belong together, under a title. For names the choices of another field
+// Group is fields that belong together, under a title. For names the choices of another field
 // with which it is shown; "" shows it always.
-type group struct {
+type Group struct {
 	Title, Hint, For string
-	Fields           []field
+	Fields           []Field
 }
 
 // newForm returns a form that posts to the page on which it is shown.
-func (v *visit) newForm(act, button string, groups ...group) *form {
-	f := &form{
-		Action: v.r.URL.Path, Ticket: v.ticket(v.r.URL.Path), Act: act, Button: button, Groups: groups,
+func (v *Context) newForm(act, button string, groups ...Group) *Form {
+	f := &Form{
+		Action: v.R.URL.Path, Ticket: v.Ticket(v.R.URL.Path), Act: act, Button: button, Groups: groups,
 	}
-	f.each(func(to *field) { to.of = act })
+	f.each(func(to *Field) { to.of = act })
 	return f
 }
 
-// fill puts what was sent into the fields. A secret is never sent back.
-func (f *form) fill(sent map[string][]string) *form {
-	f.each(func(to *field) {
+// Fill puts what was sent into the fields. A secret is never sent back.
+func (f *Form) Fill(sent map[string][]string) *Form {
+	f.each(func(to *Field) {
 		switch values := sent[to.Name]; {
 		case to.Type == "password":
 		case to.Type == "checks":
@@ -53,7 +53,7 @@ func (f *form) fill(sent map[string][]string) *form {
 	return f
 }
 
-func (f *form) each(do func(*field)) {
+func (f *Form) each(do func(*Field)) {
 	for i := range f.Groups {
 		for j := range f.Groups[i].Fields {
 			do(&f.Groups[i].Fields[j])
@@ -61,15 +61,15 @@ func (f *form) each(do func(*field)) {
 	}
 }
 
-// refuse puts what an error says of members of the body beside their fields. It returns what stands
+// Refuse puts what an error says of members of the body beside their fields. It returns what stands
 // above the form.
-func (f *form) refuse(err error) string {
+func (f *Form) Refuse(err error) string {
 	e := toll.AsError(err)
 	faults := faultsOf(e)
 	first := e.Text()
 	for i, fault := range faults {
 		text, beside := sentence(fault.Path, fault.Message), false
-		f.each(func(to *field) {
+		f.each(func(to *Field) {
 			if !beside && to.isOf(fault.Path) {
 				text = sentence(to.Label, fault.Message)
 				to.Fault, beside = text, true
@@ -85,8 +85,8 @@ func (f *form) refuse(err error) string {
 	return first
 }
 
-// together is one error of several: all that they say of fields.
-func together(errs ...error) error {
+// Together is one error of several: all that they say of fields.
+func Together(errs ...error) error {
 	var all []toll.Fault
 	for _, err := range errs {
 		if err != nil {
@@ -99,14 +99,14 @@ func together(errs ...error) error {
 	return toll.Faults(all)
 }
 
-// oneFault is an error about one field.
-func oneFault(path, message string) error {
+// OneFault is an error about one field.
+func OneFault(path, message string) error {
 	return toll.Faults([]toll.Fault{{Path: path, Message: message}})
 }
 
 // isOf reports whether a member of a body is that of the field: "a.b[2]" is of the field with the
 // member b, or with the member a.b.
-func (f *field) isOf(path string) bool {
+func (f *Field) isOf(path string) bool {
 	path, _, _ = strings.Cut(path, "[")
 	for _, member := range append(slices.Clone(f.Members), f.Name) {
 		if path == member || strings.HasSuffix(path, "."+member) {
@@ -145,12 +145,12 @@ func sentence(name, message string) string {
 	return name + " " + message + "."
 }
 
-// text returns a field of the form that was sent, without blanks around it.
-func (v *visit) text(name string) string { return strings.TrimSpace(v.form.Get(name)) }
+// Text returns a field of the form that was sent, without blanks around it.
+func (v *Context) Text(name string) string { return strings.TrimSpace(v.Form.Get(name)) }
 
-// lines returns the lines of a field, and words those between commas, without empty ones.
-func (v *visit) lines(name string) []string { return split(v.form.Get(name), "\n") }
-func (v *visit) words(name string) []string { return split(v.form.Get(name), ",") }
+// Lines returns the lines of a field, and words those between commas, without empty ones.
+func (v *Context) Lines(name string) []string { return split(v.Form.Get(name), "\n") }
+func (v *Context) Words(name string) []string { return split(v.Form.Get(name), ",") }
 
 func split(text, by string) []string {
 	out := []string{}
@@ -162,7 +162,7 @@ func split(text, by string) []string {
 	return out
 }
 
-// hasOption reports whether a choice has a value.
-func hasOption(of []option, value string) bool {
-	return slices.ContainsFunc(of, func(o option) bool { return o.Value == value })
+// HasOption reports whether a choice has a value.
+func HasOption(of []Option, value string) bool {
+	return slices.ContainsFunc(of, func(o Option) bool { return o.Value == value })
 }

@@ -1,0 +1,162 @@
+package page
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/plain"
+)
+
+// Groups of the side navigation, in their order.
+const (
+	GroupSell    = "Sell"
+	GroupBuy     = "Buy"
+	GroupDevelop = "Develop"
+	GroupManage  = "Workspace"
+	GroupOperate = "Operator"
+)
+
+var groups = []string{GroupSell, GroupBuy, GroupDevelop, GroupManage, GroupOperate}
+
+// Area is a page of a workspace: one row of the table. Whoever opens it is a member of the workspace, with the
+// right that the row names; a form that reaches Post was shown to this member on this page, in this workspace.
+type Area struct {
+	Path     string // below /w/{workspace}, with {name} for parts that vary; "" is the overview
+	Title    string
+	Template string // name of a file NAME.html, which defines "body"
+
+	Group string // of the navigation; "" for a page without an entry
+	Nav   string // text of the entry
+	Icon  string
+	Key   string // goes there after g; "" for none
+	Under string // Path of the page whose entry is marked on this one; "" for its own
+
+	Right toll.Right // to open the page
+	Act   toll.Right // to send its form; "" for a page without forms, or whose acts check their rights
+	Get   func(*Context) (View, error)
+	Post  func(*Context) (View, error) // nil: the page has no form
+
+	OwnTickets bool // Post checks the tickets of its forms itself
+	Persons    bool // not for the session of an API key
+	Operators  bool // for persons who run the service
+	Sandbox    bool // not on live
+}
+
+// Route is the path of a page as the router takes it.
+func (p *Area) Route() string { return "/w/{workspace}" + p.Path }
+
+// Route is a page with its methods.
+type Route struct {
+	Method, Path string
+	Handler      http.Handler
+}
+
+// frame is what the layout of a page of a workspace shows around it.
+type frame struct {
+	Base   string
+	Name   string
+	Role   string
+	Test   bool
+	Groups []navGroup
+}
+
+type navGroup struct {
+	Name  string
+	Items []navItem
+}
+
+type navItem struct {
+	Text, Icon, Key, To string
+	Here                bool
+}
+
+func frameAround(v *Context) *frame {
+	p := v.Person
+	f := &frame{
+		Base: v.Base(), Name: cmp.Or(plain.Name(p.Workspace.Name), Short(p.Address.String())), Role: "API key", Test: v.Environment != toll.Live,
+	}
+	if p.User != nil {
+		f.Role = strings.ToUpper(string(p.Workspace.Role[:1])) + string(p.Workspace.Role[1:])
+	}
+	here := cmp.Or(v.Area.Under, v.Area.Path)
+	for _, name := range groups {
+		g := navGroup{Name: name}
+		for _, a := range v.Areas {
+			if a.Group == name && MayGo(v, a) {
+				g.Items = append(g.Items, navItem{a.Nav, a.Icon, a.Key, f.Base + a.Path, a.Path == here})
+			}
+		}
+		if len(g.Items) > 0 {
+			f.Groups = append(f.Groups, g)
+		}
+	}
+	return f
+}
+
+// MayGo reports whether the person may open a page.
+func MayGo(v *Context, a Area) bool {
+	user := v.Person.User
+	return v.Person.Rights.Has(a.Right) && (user != nil || !a.Persons) && (!a.Operators || user.Operator)
+}
+
+// nextPaths are the pages to which a sign-in or sign-out may lead.
+var nextPaths = []string{
+	PathSignIn, PathAuthorize, PathDevice, PathCLI, PathAccess, PathEnroll, PathSignUp, PathJoin, PathRecover, PathConfirm, PathSecurity, PathMail, PathExplore,
+	PathReceipts,
+}
+
+// nextSyntax are the pages of a workspace, and those of plans and agents, to which it may lead.
+var nextSyntax = regexp.MustCompile(`^/(w/0x[0-9a-fA-F]{4,40}(/[A-Za-z0-9-]+)*|[ap]/[0-9]{1,78})$`)
+
+// Paths of the pages.
+const (
+	PathSignIn    = "/sign-in"
+	PathSignOut   = "/sign-out"
+	PathAuthorize = "/oauth/authorize"
+	PathDevice    = "/device"
+	PathCLI       = "/auth/cli"
+	PathAccess    = "/account/access"
+	PathSignUp    = "/sign-up"
+	PathJoin      = "/join"
+	PathRecover   = "/recover"
+	PathConfirm   = "/confirm"
+	PathSecurity  = "/account/security"
+	PathMembers   = "/w/{workspace}/members"
+)
+
+// LocalPath returns the path and query of a page of ours, "" for everything else.
+func LocalPath(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" || u.RawPath != "" || !slices.Contains(nextPaths, u.Path) && !nextSyntax.MatchString(u.Path) {
+		return ""
+	}
+	if u.RawQuery == "" {
+		return u.Path
+	}
+	return u.Path + "?" + u.RawQuery
+}
+
+// Paths of the pages that everybody may open.
+const (
+	PathExplore  = "/explore"
+	PathAgent    = "/a/{agent}"
+	PathPlan     = "/p/{plan}"
+	PathReceipts = "/receipts"
+)
+
+// PathMail is where a person gets a code by mail, and types it.
+const PathMail = "/sign-in/mail"
+
+// PathWallet is where a person signs in with a wallet.
+const PathWallet = "/sign-in/wallet"
+
+// PathOIDC is where a person begins to sign in with an account of a provider.
+const PathOIDC = "/sign-in/oidc"
+
+// PathEnroll is the page on which a person enrols a card.
+const PathEnroll = "/cards/enroll"

@@ -1,0 +1,190 @@
+package page
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/web/session"
+)
+
+// Record is a page that is made of parts alone: a list, a record with its acts, or a form. It draws
+// the members that are set, in their order.
+type Record struct {
+	Lead   string
+	Done   string  // what the last form did
+	Secret *Secret // shown once
+	Tasks  []Task
+	Links  []Link    // at the top: pages that begin something, and files
+	Range  []Segment // of the times that the figures are of
+	Stats  []Stat
+	Charts []*Chart
+	Live   Live    // zero: the table does not follow what happens
+	Filter []Field // of Table, in the query string
+	Table  *Table
+	Facts  []Fact
+	Bars   []Bar
+	Steps  []Step
+	Note   string
+	Acts   []Dialog
+	Forms  []*Form
+	Parts  []Part
+
+	Snippets []Snippet
+}
+
+// Secret is a value that a page shows once.
+type Secret struct{ Label, Text string }
+
+// Bar is how much of a limit is used.
+type Bar struct {
+	Label      string
+	Value, Max int64
+	Text       string
+}
+
+// Link is a button that leads to another page.
+type Link struct {
+	Text, To string
+	Plain    bool   // of less weight
+	Menu     []Link // what it opens in place of To
+}
+
+// FormOf returns a form of this page. One that was refused has what was typed, with what is wrong.
+func (v *Context) FormOf(act, button string, groups ...Group) *Form {
+	f := v.newForm(act, button, groups...)
+	if v.Refusal != nil && v.Form.Get("act") == act {
+		v.Fault = f.Fill(v.Form).Refuse(v.Refusal)
+	}
+	return f
+}
+
+// DialogOf returns a form of this page that opens above it.
+func (v *Context) DialogOf(act, button, text string, fields ...Field) Dialog {
+	f := v.FormOf(act, button, Group{Fields: fields})
+	return Dialog{
+		ID: "ask-" + act, Open: button, Title: button, Text: text, Action: f.Action, Ticket: f.Ticket,
+		Act: act, Fields: f.Groups[0].Fields, Button: button,
+	}
+}
+
+// DangerOf is dialogOf for what cannot be undone.
+func (v *Context) DangerOf(act, button, text string, fields ...Field) Dialog {
+	d := v.DialogOf(act, button, text, fields...)
+	d.Danger = true
+	return d
+}
+
+// retry shows the page of a form once more, with what is wrong with it. Faults of the service are
+// answered as such.
+func (v *Context) retry(err error) (View, error) {
+	e := toll.AsError(err)
+	v.Status = e.HTTPStatus()
+	if v.Status >= http.StatusInternalServerError {
+		return nil, err
+	}
+	if e.RetryAfterSecs > 0 {
+		v.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
+	}
+	v.Fault, v.Refusal = strings.TrimSpace(e.Text()+" "+e.Hint), err
+	return v.Area.Get(v)
+}
+
+// Outcome is what came of a form. The page that follows it says so once.
+type Outcome struct {
+	To     string  `json:"to"` // path of that page
+	Done   string  `json:"done,omitzero"`
+	Secret *Secret `json:"secret,omitzero"`
+	Who    string  `json:"who,omitzero"` // whose it is
+}
+
+// who names who is signed in, and where.
+func (v *Context) who() string {
+	return v.Person.Address.Lower() + " " + v.Person.UserID.String() + " " + v.Person.KeyID.String()
+}
+
+// Finish does what a form asks for, once however often it is sent, and leads to the page of the
+// outcome. A refusal shows the form again.
+func (v *Context) Finish(act func() (Outcome, error)) (View, error) {
+	ticket := v.Form.Get("ticket")
+	text, err := v.Sessions.Once(v.Ctx(), ticket, func() (string, error) {
+		o, err := act()
+		if err != nil {
+			return "", err
+		}
+		o.Who = v.who()
+		text, err := json.Marshal(o)
+		return string(text), err
+	})
+	if errors.Is(err, session.ErrAnswered) {
+		return nil, v.RefuseNext(http.StatusConflict, "This form was sent before, and what came of it is not known.", "Open the list to see what is there.")
+	}
+	if err != nil {
+		return v.retry(err)
+	}
+	var o Outcome
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return nil, err
+	}
+	if o.Done == "" && o.Secret == nil {
+		return v.Redirect(http.StatusSeeOther, o.To)
+	}
+	at, query, _ := strings.Cut(o.To, "?")
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, err
+	}
+	q.Set("form", ticket)
+	return v.Redirect(http.StatusSeeOther, at+"?"+q.Encode())
+}
+
+// Outcome returns the outcome of the form that led here, and deletes it: a secret is shown once.
+func (v *Context) Outcome() (o Outcome, err error) {
+	ticket := v.R.URL.Query().Get("form")
+	if ticket == "" || v.R.Method != http.MethodGet {
+		return Outcome{}, nil
+	}
+	taken, err := v.Sessions.Take(v.Ctx(), ticket, func(answer []byte) ([]byte, error) {
+		if err := json.Unmarshal(answer, &o); err != nil || o.Who != v.who() || o.Done == "" && o.Secret == nil {
+			return nil, err
+		}
+		return json.Marshal(Outcome{To: o.To, Who: o.Who})
+	})
+	if err != nil || !taken {
+		return Outcome{}, err
+	}
+	return o, nil
+}
+
+// Record shows a page of parts, with what came of the form that led here.
+func (v *Context) Record(title string, s Record) (View, error) {
+	o, err := v.Outcome()
+	if err != nil {
+		return nil, err
+	}
+	s.Done, s.Secret = cmp.Or(s.Done, o.Done), cmp.Or(s.Secret, o.Secret)
+	s.Filter = append(slices.Clone(s.Filter), sortField(v, s.Table)...)
+	if chosen := columns(v, &s); chosen != nil {
+		return chosen, nil
+	}
+	s.Acts = slices.DeleteFunc(s.Acts, func(d Dialog) bool { return d.ID == "" })
+	return v.Draw(title, s)
+}
+
+// Live says which part of a page follows what happens.
+type Live struct {
+	To    string // where the page waits for news
+	After int64  // of the stream: what the page shows
+}
+
+// Begin adds the page that makes a record of the list.
+func (s *Record) Begin(text, to string) {
+	s.Links = append(s.Links, Link{Text: text, To: to})
+	s.Table.Empty.To, s.Table.Empty.Button = to, text
+}

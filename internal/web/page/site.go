@@ -1,0 +1,223 @@
+package page
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"html/template"
+	"io"
+	"io/fs"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/web/session"
+	"github.com/tollhq/toll/x402"
+)
+
+// maxForm bounds the body of a form in bytes.
+const maxForm = 16 << 10
+
+// Config has what all pages of a service share.
+type Config struct {
+	Handler     http.Handler   // of the API, which pages call as a client
+	Namespace   x402.Namespace // brand words on the wire
+	PublicURL   string         // origin of the service, whose pages may send its forms
+	Environment toll.Environment
+	Clock       func() time.Time
+	Machine     func() time.Time           // by which the links of orders end, whatever the clock of a sandbox says
+	Source      func(*http.Request) string // pseudonym of the client, for the limit of enrolments
+	Address     func(*http.Request) string // address of the client, for limits and the audit log
+	Log         *slog.Logger
+	Brand       Brand
+	CloseReads  bool // public pages are for people who signed in
+}
+
+// Site has what all pages of a service share, once it was read.
+type Site struct {
+	Config
+	API      *client.Client // see [newAPI]
+	Sessions *session.Sessions
+	Areas    []Area
+	Name     string // of the service
+	origin   *http.CrossOriginProtection
+	pages    map[string]*template.Template
+	assets   *assets
+	brand    brand
+}
+
+// NewSite returns the site of pages of workspaces and other pages, each with a template NAME.html in files, which has the directory
+// static as well. Errors: a public address that is not an origin, a brand or a template that cannot be read.
+func NewSite(d Config, s session.Config, files fs.FS, areas []Area, pages []string) (*Site, error) {
+	w := &Site{Config: d, API: newAPI(d), Areas: areas, origin: http.NewCrossOriginProtection(), pages: map[string]*template.Template{}}
+	var err error
+	if w.brand, err = d.Brand.read(); err != nil {
+		return nil, err
+	}
+	w.Name = w.brand.name
+	u, err := url.Parse(d.PublicURL)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.origin.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
+		return nil, err
+	}
+	w.Sessions, err = session.New(s, func(rw http.ResponseWriter, r *http.Request, err error) {
+		(&Context{Site: w, W: rw, R: r}).answer(nil, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if w.assets, err = newAssets(files); err != nil {
+		return nil, err
+	}
+	for _, a := range areas {
+		pages = append(pages, a.Template)
+	}
+	common, err := template.New("layout.html").Funcs(w.functions()).ParseFS(files, "layout.html", "components.html")
+	for _, name := range pages {
+		if err == nil && w.pages[name] == nil {
+			if w.pages[name], err = common.Clone(); err == nil {
+				_, err = w.pages[name].ParseFS(files, name+".html")
+			}
+		}
+	}
+	return w, err
+}
+
+// WorkspaceOf returns the workspace that a request names, "" for none: below /w/, in a field of its form, or in its query.
+func WorkspaceOf(r *http.Request) string {
+	if rest, ok := strings.CutPrefix(r.URL.Path, "/w/"); ok {
+		at, _, _ := strings.Cut(rest, "/")
+		return cmp.Or(at, "-")
+	}
+	if r.Method == http.MethodPost {
+		return r.PostForm.Get("workspace")
+	}
+	return r.URL.Query().Get("workspace")
+}
+
+// Serve serves a path: get shows, post acts.
+func (w *Site) Serve(get, post func(*Context) (View, error)) http.Handler {
+	inner := w.Sessions.Handler(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		v := &Context{Site: w, W: rw, R: r}
+		var err error
+		v.Person, err = w.Sessions.Person(r.Context(), WorkspaceOf(r))
+		if errors.Is(err, session.ErrNotMember) {
+			err = v.RefuseNext(http.StatusNotFound, "There is no such workspace, or you are not a member of it.", "")
+		}
+		if err != nil {
+			v.answer(nil, err)
+			return
+		}
+		v.R = r.WithContext(w.Sessions.Acting(r, v.Person, w.Address(r)))
+		if r.Method != http.MethodPost {
+			v.answer(get(v))
+			return
+		}
+		v.Form = r.PostForm
+		v.answer(post(v))
+	}))
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		h := rw.Header()
+		h.Del("Access-Control-Allow-Origin")
+		h.Del("Access-Control-Expose-Headers")
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Frame-Options", "DENY")
+		// With no-referrer browsers would send the form with "Origin: null".
+		h.Set("Referrer-Policy", "same-origin")
+		if r.Method == http.MethodPost {
+			v := &Context{Site: w, W: rw, R: r}
+			// The library compares hosts alone where a browser does not say from which site a form comes.
+			plain := strings.HasPrefix(w.PublicURL, "https:") && strings.HasPrefix(r.Header.Get("Origin"), "http:")
+			// Every browser names the page that sent a form with a session.
+			_, none := r.Cookie(w.Sessions.CookieBeside("session").Name)
+			unnamed := none == nil && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
+			if w.origin.Check(r) != nil || plain || unnamed {
+				v.answer(nil, v.Refuse(http.StatusForbidden, "The form was sent by another page."))
+				return
+			}
+			media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+			r.Body = http.MaxBytesReader(rw, r.Body, maxForm)
+			if err != nil || media != "application/x-www-form-urlencoded" || r.ParseForm() != nil {
+				v.answer(nil, v.Refuse(http.StatusBadRequest, "The form could not be read."))
+				return
+			}
+		}
+		inner.ServeHTTP(rw, r)
+	})
+}
+
+// Paths of the pages around workspaces.
+const (
+	PathHome  = "/w"
+	PathTheme = "/theme"
+)
+
+// newAPI returns a client of the API that calls its handler inside the process. A page has no rules
+// of its own: it reads and acts as any program does, with the rights of the person or of the API
+// key that signed in. Each call needs the context of [Context.acting].
+func newAPI(d Config) *client.Client {
+	return client.New("", client.WithoutKey(), client.WithURL(d.PublicURL), client.WithNamespace(d.Namespace),
+		client.WithHTTPClient(&http.Client{Transport: inside{d.Handler}}), client.WithRetries(0), client.WithLog(d.Log))
+}
+
+// Acting is the context for calls of [Web.API] on behalf of the visitor.
+func (v *Context) Acting() context.Context {
+	p := auth.Page{Source: v.Address(v.R)}
+	if v.Person != nil {
+		p.Caller, p.Proof, p.ProvedAt = v.Person.Caller, v.Person.Proof, v.Person.Since
+	}
+	return auth.WithPage(v.Ctx(), p)
+}
+
+// inside is a transport that calls a handler in place of a server.
+type inside struct{ handler http.Handler }
+
+// RoundTrip implements http.RoundTripper. It refuses a request without a [auth.Page], for which the
+// handler would take the caller from headers.
+func (t inside) RoundTrip(r *http.Request) (*http.Response, error) {
+	page := auth.PageOf(r.Context())
+	if page == nil {
+		return nil, http.ErrNotSupported
+	}
+	in := r.Clone(r.Context())
+	in.RequestURI, in.RemoteAddr = r.URL.RequestURI(), net.JoinHostPort(page.Source, "0")
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	rec := &recorder{header: http.Header{}}
+	t.handler.ServeHTTP(rec, in)
+	if rec.status == 0 {
+		rec.status = http.StatusOK
+	}
+	return &http.Response{
+		Status: http.StatusText(rec.status), StatusCode: rec.status, Proto: r.Proto, ProtoMajor: 1, ProtoMinor: 1,
+		Header: rec.header, Body: io.NopCloser(&rec.body), ContentLength: int64(rec.body.Len()), Request: r,
+	}, nil
+}
+
+// recorder keeps an answer in memory. The API bounds its answers.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header { return r.header }
+
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 && status >= http.StatusOK {
+		r.status = status
+	}
+}
