@@ -384,7 +384,7 @@ func (l *eventReader) take(ctx context.Context, page []event) error {
 	return l.settleLost(ctx, store.Mapped(rows, func(e *store.CardEvent) string { return e.Object }))
 }
 
-// settleLost settles payments that a restored database may lack before the cursor moves, which tells [Rail.barred] that their
+// settleLost settles payments that a restored database may lack before the cursor moves, which tells [barred] that their
 // delegations count them. Everything else is left to the jobs.
 func (l *eventReader) settleLost(ctx context.Context, ids []string) error {
 	for _, id := range ids {
