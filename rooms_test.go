@@ -364,11 +364,16 @@ var rooms = map[string]room{
 		ours:  "toll internal/auth internal/meter internal/people internal/plain internal/store",
 		third: []string{"github.com/alexedwards/scs/v2"},
 	},
+	"internal/list": {
+		what:  "each list of the API once: route, member, columns and their kinds, for the API, the command line and pages",
+		layer: "doors",
+		ours:  "toll",
+	},
 	"internal/api": {
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
 		layer: "doors",
 		ours: "toll x402 internal/apiversion internal/pace internal/meter internal/store internal/ledger internal/traces " +
-			"internal/auth internal/catalogue internal/tokens internal/purchases internal/facilitator internal/checkout internal/events internal/people internal/plain internal/gzipped docs",
+			"internal/auth internal/catalogue internal/tokens internal/purchases internal/facilitator internal/checkout internal/events internal/people internal/plain internal/gzipped internal/list docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 		tests: []string{"github.com/google/jsonschema-go"},
 	},
@@ -415,7 +420,7 @@ var rooms = map[string]room{
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
 		layer: "outside",
-		ours: "toll x402 evm client paid paidmcp gateway internal/check internal/tempfile internal/pace internal/plain internal/jobs " +
+		ours: "toll x402 evm client paid paidmcp gateway internal/list internal/check internal/tempfile internal/pace internal/plain internal/jobs " +
 			"internal/rails internal/card/double internal/mcpproxy internal/admin internal/server",
 		third: []string{
 			"github.com/ethereum/go-ethereum",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/catalogue"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -37,7 +38,7 @@ func (g registry) agentRoutes() []route {
 		},
 		{
 			op: "listAgents", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Agents", summary: "Agents of the caller",
-			action: lists("AgentList", "agents", g.listAgents), query: paging, codes: []toll.Code{toll.CodeBadPage},
+			action: lists("AgentList", list.Agents, g.listAgents), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "readAgent", method: "GET", path: at + "/{agentId}", auth: open, right: public, tag: "Agents", summary: "One agent",
@@ -45,7 +46,7 @@ func (g registry) agentRoutes() []route {
 		},
 		{
 			op: "listPlansOfAgent", method: "GET", path: at + "/{agentId}/plans", auth: open, right: public, tag: "Agents", summary: "Plans of an agent",
-			action: large(lists("PlanList", "plans", g.listPlansOfAgent)), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodePlansOfUnknownAgent},
+			action: large(lists("PlanList", list.PlansOfAgent, g.listPlansOfAgent)), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodePlansOfUnknownAgent},
 		},
 	}
 }
@@ -96,7 +97,6 @@ func (g registry) registerAgent(c *call, in *toll.AgentInput, once *store.Once) 
 	return out, nil
 }
 
-// ownPlans proves that the plans exist and belong to the owner.
 func ownPlans(ctx context.Context, q store.Querier, owner toll.Address, plans []toll.PlanRef) error {
 	for _, p := range plans {
 		plan, err := planByID(ctx, q, p.PlanID, toll.CodePlanNotFound)
@@ -117,7 +117,6 @@ func (g registry) forgetPlans(plans []toll.PlanRef) {
 	}
 }
 
-// sealCredentials returns the upstream secrets as they are stored, bound to their agent.
 func sealCredentials(vault Vault, id toll.AgentID, secrets *toll.Credentials) ([]byte, error) {
 	if secrets == nil {
 		return nil, nil
@@ -202,7 +201,6 @@ func (g registry) listPlansOfAgent(c *call, p store.Page, _ url.Values) (none st
 	return store.PlansOfAgent(c.context, g.store, id, p)
 }
 
-// agentByID returns the agent, or an error with the code for one that is not there.
 func agentByID(ctx context.Context, q store.Querier, id toll.AgentID, none toll.Code) (*toll.Agent, error) {
 	a, err := store.AgentByID(ctx, q, id)
 	return a, found(err, none, "agentId %s", id)

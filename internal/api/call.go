@@ -23,7 +23,6 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// call is one request on its way through the service.
 type call struct {
 	h *handler
 	w http.ResponseWriter
@@ -82,7 +81,6 @@ func (c *call) op() string {
 	return c.route.op
 }
 
-// param returns a segment of the path by its name in the route.
 func (c *call) param(name string) string {
 	for _, p := range c.params {
 		if p.name == name {
@@ -118,7 +116,6 @@ func (c *call) decode(v any) error {
 	return x402.Decode(body, v)
 }
 
-// readBody returns the body, at most 1 MiB, that arrives in time.
 func (c *call) readBody() ([]byte, error) {
 	body, err := c.readRaw(maxBodyBytes)
 	if err != nil || len(body) == 0 {
@@ -208,7 +205,6 @@ func encode(answer any) ([]byte, error) {
 	return x402.Encode(answer)
 }
 
-// reply writes a success.
 func (c *call) reply(answer any) {
 	status := c.status
 	if status == 0 {
@@ -256,7 +252,6 @@ func verdictOf(answer any) (code toll.Code, refused bool) {
 // of headers in its first group.
 const shortAnswer = 2048
 
-// write sends an answer.
 func (c *call) write(status int, contentType []string, body []byte) {
 	c.written, c.answered = true, status
 	header := c.w.Header()

@@ -15,7 +15,6 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// changes changes agents and plans of the caller.
 type changes struct {
 	store     *store.Store
 	catalogue *catalogue.Catalogue
@@ -161,7 +160,6 @@ func (g changes) changeAgent(
 	return g.acted("agent", string(id), agent.UpdatedAt, agent.Version, says), nil
 }
 
-// changePlan is [changes.changeAgent] for a plan.
 func (g changes) changePlan(c *call, says said, change func(p *toll.Plan) (bool, error)) (*toll.ActResult, error) {
 	id, err := toll.ParsePlanID(c.param("planId"))
 	if err != nil {
@@ -244,7 +242,6 @@ func (g changes) updateAgent(c *call, in *toll.AgentUpdate) (*toll.ActResult, er
 	})
 }
 
-// openCredentials returns the upstream secrets of an agent.
 func openCredentials(ctx context.Context, q store.Querier, vault Vault, id toll.AgentID) (*toll.Credentials, error) {
 	sealed, err := store.AgentCredentials(ctx, q, id)
 	if err != nil || sealed == nil {
@@ -264,7 +261,6 @@ func openCredentials(ctx context.Context, q store.Querier, vault Vault, id toll.
 // CredentialsOf is what the sealed credentials of an agent are bound to.
 func CredentialsOf(id toll.AgentID) []byte { return []byte("agent-credentials/" + string(id)) }
 
-// differ reports whether two records differ on the wire.
 func differ(a, b any) (bool, error) {
 	x, err := x402.Encode(a)
 	if err != nil {
@@ -287,7 +283,6 @@ func (g changes) updatePlan(c *call, in *toll.PlanUpdate) (*toll.ActResult, erro
 	})
 }
 
-// listState reads the wanted listing state in the path.
 func listState(text string) (bool, error) {
 	switch text {
 	case "true":
@@ -320,7 +315,6 @@ func (g changes) setPlanListed(c *call, want bool) (*toll.ActResult, error) {
 	return alreadyListed(out, already, toll.CodePlanListedAlready), err
 }
 
-// listedAs says which listing state a record of the kind has now.
 func listedAs(kind string, want bool, listed, unlisted toll.EventType) said {
 	data := map[string]any{"isListed": want}
 	if want {
@@ -337,7 +331,6 @@ func alreadyListed(r *toll.ActResult, already bool, code toll.Code) *toll.ActRes
 	return r
 }
 
-// addEndpoints adds endpoints to an agent. Those that it has already are not added again.
 func (g changes) addEndpoints(c *call, in *toll.EndpointsInput) (*toll.ActResult, error) {
 	says := said{event: toll.EventAgentUpdated, message: "The agent has the endpoints."}
 	return g.changeAgent(c, says, func(_ context.Context, _ *store.Tx, a *toll.Agent) (bool, error) {

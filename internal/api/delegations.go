@@ -7,11 +7,11 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/tokens"
 )
 
-// delegations has limits on money, and what they pay with.
 type delegations struct {
 	checkout *checkout.Checkout
 	tokens   *tokens.Tokens
@@ -42,7 +42,7 @@ func (d delegations) routes() []route {
 		},
 		{
 			op: "listDelegations", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Delegations", summary: "Delegations of the caller",
-			action: lists("DelegationList", "delegations", d.listDelegations), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest}, query: append([]query{accessible}, sortedBy(store.SortCreated, store.SortUpdated)...),
+			action: lists("DelegationList", list.Delegations, d.listDelegations), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest}, query: append([]query{accessible}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{
 			op: "readDelegation", method: "GET", path: at + "/{delegationId}", auth: self, right: toll.RightRead, tag: "Delegations", summary: "One delegation",
@@ -59,7 +59,7 @@ func (d delegations) routes() []route {
 		},
 		{
 			op: "listDelegationTransactions", export: toll.RightRead, method: "GET", path: at + "/{delegationId}/transactions", auth: self, right: toll.RightRead, tag: "Delegations",
-			summary: "Payments under a delegation", action: lists("DelegationTransactionList", "transactions", d.listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
+			summary: "Payments under a delegation", action: lists("DelegationTransactionList", list.DelegationTransactions, d.listDelegationTransactions), codes: append([]toll.Code{toll.CodeBadPage}, one...),
 			query: sortedBy(store.SortCreated, store.SortUpdated),
 		},
 		{
@@ -164,7 +164,6 @@ func (d delegations) deletePaymentMethod(c *call) (*PaymentMethodRemoved, error)
 	return &PaymentMethodRemoved{Success: true}, err
 }
 
-// flag reads a parameter that is true or false; absent is false.
 func flag(q map[string][]string, name string) (bool, error) {
 	values, ok := q[name]
 	switch {

@@ -15,73 +15,62 @@ import (
 
 // abouts say what the summary of an operation leaves open, by operation id.
 var abouts = map[string]string{
-	"readInfo": "Clients read here which environment, network, contracts and rails the service has.",
-	"verify": "With `hold` true the credits are set aside until settle, release or the end of the hold, so that requests at the same time " +
-		"cannot spend them twice. A refusal is an answer 200 with `isValid` false and a reason; nothing is stored for it.",
-	"settle": "The agent settles after it has the answer to the request and before it sends that answer. A repeat with the same request id " +
-		"returns the first outcome and burns nothing.",
-	"release": "The agent releases a hold when the request failed. A request that is settled stays settled.",
-	"renew": "The agent renews the hold of a long answer at half of its life. The credits stay set aside until holdSecs from now, at most for " +
-		"24 hours since the hold began; no credits of other holds are taken, and a repeat is harmless. A hold that is settled, released or " +
-		"lapsed cannot be renewed.",
-	"orderPlan": "A free plan is granted at once. A plan that is paid on a chain is paid from the wallet of the caller or under a delegation; " +
-		"202 means that the payment is not decided yet: read the order until it is.",
-	"openCheckout":      "The person pays on the page at `url`. The order is made when the payment is confirmed, once for each page.",
-	"openStripePayment": "An older form of openCheckout, with the same effect.",
-	"readOrder":         "The state goes from `created` to `confirmed`, and to `final` when nothing can undo the payment, or to `failed`.",
-	"refundOrder":       "Credits that the refunded part bought are taken back as far as they are not spent.",
-	"takeBackCredits": "Only credits that were minted by hand or came with a free order are taken. Credits of a paid order leave by a refund. " +
-		"The holder and the owner both get an event.",
+	"readInfo":             "Clients read here which environment, network, contracts and rails the service has.",
+	"verify":               "With `hold` true the credits are set aside until settle, release or the end of the hold, so that requests at the same time cannot spend them twice. A refusal is an answer 200 with `isValid` false and a reason; nothing is stored for it.",
+	"settle":               "The agent settles after it has the answer to the request and before it sends that answer. A repeat with the same request id returns the first outcome and burns nothing.",
+	"release":              "The agent releases a hold when the request failed. A request that is settled stays settled.",
+	"renew":                "The agent renews the hold of a long answer at half of its life. The credits stay set aside until holdSecs from now, at most for 24 hours since the hold began; no credits of other holds are taken, and a repeat is harmless. A hold that is settled, released or lapsed cannot be renewed.",
+	"orderPlan":            "A free plan is granted at once. A plan that is paid on a chain is paid from the wallet of the caller or under a delegation; 202 means that the payment is not decided yet: read the order until it is.",
+	"openCheckout":         "The person pays on the page at `url`. The order is made when the payment is confirmed, once for each page.",
+	"openStripePayment":    "An older form of openCheckout, with the same effect.",
+	"readOrder":            "The state goes from `created` to `confirmed`, and to `final` when nothing can undo the payment, or to `failed`.",
+	"refundOrder":          "Credits that the refunded part bought are taken back as far as they are not spent.",
+	"takeBackCredits":      "Only credits that were minted by hand or came with a free order are taken. Credits of a paid order leave by a refund. The holder and the owner both get an event.",
 	"mintCredits":          "Nobody pays for credits that are granted in this way. They end as an order of the plan would.",
 	"mintExpirableCredits": "Like mintCredits, with an end that the caller chooses.",
-	"createPermission": "An access token names one plan and the limits of what may be spent with it. It is sent with each paid request " +
-		"in place of an API key, which no agent must see.",
-	"revokePermission": "It counts in every process within a second.",
-	"createDelegation": "Requests that find too few credits buy the plan again under it, up to the limit and for as long as it lasts.",
-	"signDelegation":   "Needed where the service has no key of the account: the delegation is `Pending` until then.",
-	"registerPlan":     "A plan has a price, which an order pays, and the credits or the time that an order buys. Neither changes later.",
-	"registerAgent":    "An agent has endpoints, for which requests are paid, and plans, of which credits pay them.",
-	"updatePlan":       "Existing balances stay as they are.",
-	"setPlanListed":    "Balances of an unlisted plan can still be spent.",
-	"listUsage": "Counts follow the settlements within seconds and equal the entries of the ledger. As seller the caller sees settlements of its " +
-		"own plans, with `role=buyer` what it used of any plan.",
-	"listRevenue":   "Sums are in base units of each currency, and never added over currencies. What went back is counted beside what was paid.",
-	"listRefusals":  "Counters are written every ten seconds. Requests that an agent refuses itself do not reach the service.",
-	"listHoldings":  "Time plans and credits alike, with what is available, on hold and used.",
-	"listOrders":    "Newest first. Filters and sorting are those that an index serves; docs/LISTS.md names them.",
-	"search":        "At most 20 records of each kind; `more` says that there are further ones.",
-	"createWebhook": "Deliveries carry a signature over id, time and body. A url on a private network is refused.",
-	"listEvents":    "`after` continues behind a sequence number, so that a reader misses nothing and reads nothing twice.",
-	"followEvents":  "A quiet stream has a heartbeat every 15 seconds. The caller reconnects with Last-Event-ID.",
-	"createKey":     "The new key has at most the rights of the caller, and ends no later.",
-	"rotateKey":     "Both keys work until the overlap is over.",
-	"revokeKey":     "With `keep=true` what the key made stays, under the key of the caller, if that has its rights.",
-	"signUp":        "The person becomes owner of a new workspace. With the link of an invitation they also join the workspace of it.",
-	"signIn":        "An unknown login name and a wrong password get the same answer in the same time.",
-	"acceptInvitation": "The membership has the role of the invitation. An invitation of somebody who has left, or may not give that role any more, " +
-		"is refused.",
-	"removeMember":    "With `keep=true` their keys and consents go to the person who removes them.",
-	"recordSubTask":   "Sub-tasks show what was done for a settled request, and by whom.",
-	"exportWallet":    "Whoever has the key can move the money of the wallet. The service keeps its copy.",
-	"buyPlan":         "The wallet signs an authorization of the token (EIP-3009). A repeat of the same payment returns the first order.",
-	"signInToPlan":    "The signature is one of EIP-4361. Addresses whose key the service holds cannot sign in.",
-	"supported":       "The kinds are those of the x402 standard, for each scheme and network.",
-	"signOffers":      "A client can check with the key of did.json that an offer was made by this service.",
-	"readProof":       "The proof leads from the burn to a root in the contract on the chain, and can be checked without this service.",
-	"startSimulation": "It says what verify would answer, for a request that nobody makes.",
-	"advanceClock":    "Holds, tokens and plans end by this clock. It never goes back.",
-	"useFaucet":       "Only a service on its embedded chain has a faucet.",
-	"readReady":       "Load balancers ask this. During a shutdown it answers 503 before connections are closed.",
-	"readHealth":      "It asks no database and no chain.",
-	"readJWKS":        "Keys that were rotated stay here until what they signed has ended.",
-	"listAuditLog":    "Each entry holds the hash of the one before it, which `toll audit` checks.",
-	"proveSession":    "Deleting, inviting and making keys ask for such a proof.",
-	"deleteWorkspace": "What was recorded stays: the ledger, orders, receipts and the audit log. It is refused while somebody has credits of a plan with a price, " +
-		"and while an order is not decided or disputed. The money of its wallet stays there: export the key before.",
-	"setRole": "What is left out stays. A spending limit counts the orders that the member has the wallet pay in a calendar month (UTC), and each delegation " +
-		"that the member makes, whole until it ends. It ends with the role developer.",
-	"renameWorkspace":   "The name need not be unique, and pages show it in place of the address. Calls name a workspace by its `id`.",
-	"listOrganizations": "The `id` of a workspace goes into `X-Current-Org-Id`.",
+	"createPermission":     "An access token names one plan and the limits of what may be spent with it. It is sent with each paid request in place of an API key, which no agent must see.",
+	"revokePermission":     "It counts in every process within a second.",
+	"createDelegation":     "Requests that find too few credits buy the plan again under it, up to the limit and for as long as it lasts.",
+	"signDelegation":       "Needed where the service has no key of the account: the delegation is `Pending` until then.",
+	"registerPlan":         "A plan has a price, which an order pays, and the credits or the time that an order buys. Neither changes later.",
+	"registerAgent":        "An agent has endpoints, for which requests are paid, and plans, of which credits pay them.",
+	"updatePlan":           "Existing balances stay as they are.",
+	"setPlanListed":        "Balances of an unlisted plan can still be spent.",
+	"listUsage":            "Counts follow the settlements within seconds and equal the entries of the ledger. As seller the caller sees settlements of its own plans, with `role=buyer` what it used of any plan.",
+	"listRevenue":          "Sums are in base units of each currency, and never added over currencies. What went back is counted beside what was paid.",
+	"listRefusals":         "Counters are written every ten seconds. Requests that an agent refuses itself do not reach the service.",
+	"listHoldings":         "Time plans and credits alike, with what is available, on hold and used.",
+	"listOrders":           "Newest first. Filters and sorting are those that an index serves; docs/LISTS.md names them.",
+	"search":               "At most 20 records of each kind; `more` says that there are further ones.",
+	"createWebhook":        "Deliveries carry a signature over id, time and body. A url on a private network is refused.",
+	"listEvents":           "`after` continues behind a sequence number, so that a reader misses nothing and reads nothing twice.",
+	"followEvents":         "A quiet stream has a heartbeat every 15 seconds. The caller reconnects with Last-Event-ID.",
+	"createKey":            "The new key has at most the rights of the caller, and ends no later.",
+	"rotateKey":            "Both keys work until the overlap is over.",
+	"revokeKey":            "With `keep=true` what the key made stays, under the key of the caller, if that has its rights.",
+	"signUp":               "The person becomes owner of a new workspace. With the link of an invitation they also join the workspace of it.",
+	"signIn":               "An unknown login name and a wrong password get the same answer in the same time.",
+	"acceptInvitation":     "The membership has the role of the invitation. An invitation of somebody who has left, or may not give that role any more, is refused.",
+	"removeMember":         "With `keep=true` their keys and consents go to the person who removes them.",
+	"recordSubTask":        "Sub-tasks show what was done for a settled request, and by whom.",
+	"exportWallet":         "Whoever has the key can move the money of the wallet. The service keeps its copy.",
+	"buyPlan":              "The wallet signs an authorization of the token (EIP-3009). A repeat of the same payment returns the first order.",
+	"signInToPlan":         "The signature is one of EIP-4361. Addresses whose key the service holds cannot sign in.",
+	"supported":            "The kinds are those of the x402 standard, for each scheme and network.",
+	"signOffers":           "A client can check with the key of did.json that an offer was made by this service.",
+	"readProof":            "The proof leads from the burn to a root in the contract on the chain, and can be checked without this service.",
+	"startSimulation":      "It says what verify would answer, for a request that nobody makes.",
+	"advanceClock":         "Holds, tokens and plans end by this clock. It never goes back.",
+	"useFaucet":            "Only a service on its embedded chain has a faucet.",
+	"readReady":            "Load balancers ask this. During a shutdown it answers 503 before connections are closed.",
+	"readHealth":           "It asks no database and no chain.",
+	"readJWKS":             "Keys that were rotated stay here until what they signed has ended.",
+	"listAuditLog":         "Each entry holds the hash of the one before it, which `toll audit` checks.",
+	"proveSession":         "Deleting, inviting and making keys ask for such a proof.",
+	"deleteWorkspace":      "What was recorded stays: the ledger, orders, receipts and the audit log. It is refused while somebody has credits of a plan with a price, and while an order is not decided or disputed. The money of its wallet stays there: export the key before.",
+	"setRole":              "What is left out stays. A spending limit counts the orders that the member has the wallet pay in a calendar month (UTC), and each delegation that the member makes, whole until it ends. It ends with the role developer.",
+	"renameWorkspace":      "The name need not be unique, and pages show it in place of the address. Calls name a workspace by its `id`.",
+	"listOrganizations":    "The `id` of a workspace goes into `X-Current-Org-Id`.",
 }
 
 // accessTexts say whose records an operation is about.
@@ -143,7 +132,6 @@ func examplesFor(ns x402.Namespace) (out map[string]example) {
 	return out
 }
 
-// illustrate puts an example into the description of an operation.
 func illustrate(r *route, op *huma.Operation, e example) {
 	path, query, _ := strings.Cut(e.Path, "?")
 	values := pathValues(r.path, path)
@@ -178,7 +166,6 @@ func illustrate(r *route, op *huma.Operation, e example) {
 	}
 }
 
-// pathValues returns the values of the parts of a path that vary, by name.
 func pathValues(template, path string) map[string]string {
 	out := map[string]string{}
 	parts := strings.Split(path, "/")

@@ -10,7 +10,6 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// discovery shows what can be paid for, and signs offers.
 type discovery struct {
 	auth      *auth.Auth
 	catalogue *catalogue.Catalogue
@@ -80,7 +79,6 @@ func (d discovery) searchResources(c *call) (*x402.FoundResources, error) {
 	return d.catalogue.Search(c.context, q.Get("query"), by, limit, q.Get("cursor"))
 }
 
-// catalogueDefault is how many resources an answer has when nothing else is asked for.
 const catalogueDefault = 20
 
 // catalogueQuery reads the parameters that both answers have; more are those of one.

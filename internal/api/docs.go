@@ -26,14 +26,12 @@ const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'non
 
 var pagePolicyHeader = []string{pagePolicy}
 
-func (d *documents) docsPage(c *call) document {
-	c.w.Header()["Content-Security-Policy"] = pagePolicyHeader
-	return document{htmlType, d.docs()}
-}
+func (d *documents) docsPage(c *call) document   { return htmlPage(c, d.docs()) }
+func (d *documents) errorsPage(c *call) document { return htmlPage(c, d.errors()) }
 
-func (d *documents) errorsPage(c *call) document {
+func htmlPage(c *call, text rendered) document {
 	c.w.Header()["Content-Security-Policy"] = pagePolicyHeader
-	return document{htmlType, d.errors()}
+	return document{htmlType, text}
 }
 
 var templates = sync.OnceValue(func() *template.Template {
@@ -87,7 +85,6 @@ type docsAccess struct {
 	Meaning string
 }
 
-// accessWords explains who may call an operation.
 var accessWords = []docsAccess{
 	{open, "Anybody; no API key is needed."},
 	{keyed, "Any valid API key. Lists hold what belongs to its account."},
@@ -98,7 +95,6 @@ var accessWords = []docsAccess{
 
 func slug(tag string) string { return strings.ToLower(strings.ReplaceAll(tag, " ", "-")) }
 
-// docsMenu leads through the guides, by group.
 type docsMenu []docsMenuGroup
 
 type docsMenuGroup struct {
@@ -117,17 +113,16 @@ func menuOf(guides []docs.Guide) (menu docsMenu) {
 	return menu
 }
 
-func renderErrors(menu docsMenu) []byte {
-	return render("errors.html", map[string]any{"Here": "errors", "Menu": menu, "Codes": toll.Codes()})
-}
-
 // docRoutes are the pages of the guides, which are no part of the OpenAPI document.
 func (d *documents) docRoutes() []Page {
 	get := func(path string, f func(http.ResponseWriter, *http.Request)) Page {
 		return Page{Method: http.MethodGet, Path: path, Handler: http.HandlerFunc(f)}
 	}
 	return []Page{
-		get("/docs/{guide}", d.guidePage), get("/docs/search", d.searchDocs),
+		get("/docs/{guide}", d.guidePage),
+		get("/docs/search", func(w http.ResponseWriter, r *http.Request) {
+			d.writeFound(w, r, http.StatusOK, r.URL.Query().Get("q"))
+		}),
 		get("/llms.txt", func(w http.ResponseWriter, r *http.Request) {
 			writeDoc(w, r, http.StatusOK, plainType, d.llms())
 		}),
@@ -147,7 +142,6 @@ func writeDoc(w http.ResponseWriter, r *http.Request, status int, media []string
 	_, _ = w.Write(body) // the caller has gone; there is nobody to tell
 }
 
-// guidePage serves a guide: as a page, or under its name with .md as Markdown.
 func (d *documents) guidePage(w http.ResponseWriter, r *http.Request) {
 	name, media := strings.TrimPrefix(r.URL.Path, "/docs/"), htmlType
 	slug, asMarkdown := strings.CutSuffix(name, ".md")
@@ -162,12 +156,6 @@ func (d *documents) guidePage(w http.ResponseWriter, r *http.Request) {
 	writeDoc(w, r, http.StatusOK, media, page())
 }
 
-// searchDocs finds sections of guides, calls and error codes.
-func (d *documents) searchDocs(w http.ResponseWriter, r *http.Request) {
-	d.writeFound(w, r, http.StatusOK, r.URL.Query().Get("q"))
-}
-
-// writeFound answers with what the documents have of a query.
 func (d *documents) writeFound(w http.ResponseWriter, r *http.Request, status int, query string) {
 	query = strings.ToValidUTF8(query[:min(len(query), docs.MaxQuery)], "")
 	found := docs.Search(d.reference(), query)
@@ -175,7 +163,6 @@ func (d *documents) writeFound(w http.ResponseWriter, r *http.Request, status in
 	writeDoc(w, r, status, htmlType, rendered{plain: body})
 }
 
-// referenceOf makes calls and error codes searchable as the guides are.
 func referenceOf(groups []docsGroup) []docs.Guide {
 	calls := docs.Guide{Title: "API"}
 	for _, g := range groups {
@@ -243,10 +230,6 @@ func groupsOf(api *huma.OpenAPI) (groups []docsGroup) {
 		}
 	}
 	return groups
-}
-
-func renderDocs(api *huma.OpenAPI, groups []docsGroup, menu docsMenu) []byte {
-	return render("docs.html", map[string]any{"Here": "docs", "Menu": menu, "Info": api.Info, "Access": accessWords, "Groups": groups, "Schemas": api.Components.Schemas.Map()})
 }
 
 func aboutTag(api *huma.OpenAPI, name string) string {

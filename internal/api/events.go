@@ -13,11 +13,11 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/events"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
-// eventLog lists events and streams them.
 type eventLog struct {
 	events *events.Events
 	auth   *auth.Auth
@@ -29,7 +29,7 @@ func (l eventLog) routes() []route {
 	return []route{
 		{
 			op: "listEvents", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Events", summary: "What happened to what the caller has, in the order of its sequence",
-			action: lists("EventList", "events", l.listEvents), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage},
+			action: lists("EventList", list.Events, l.listEvents), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage},
 			query: append([]query{
 				{"type", "Only events of this type, for example settlement.settled. webhook.test is none: it is in no list."},
 				{"since", "Only events created at or after this time, ISO 8601."},
@@ -67,7 +67,6 @@ func (l eventLog) listEvents(c *call, p store.Page, q url.Values) (none store.Li
 	return l.events.List(c.context, f, p)
 }
 
-// single returns a parameter of the query string that may be there once.
 func single(q url.Values, name string, faults *[]toll.Fault) (string, bool) {
 	values := q[name]
 	if len(values) > 1 {
@@ -76,7 +75,6 @@ func single(q url.Values, name string, faults *[]toll.Fault) (string, bool) {
 	return q.Get(name), len(values) == 1 && values[0] != ""
 }
 
-// noEventType says of a text that it is no type, and which there are.
 func noEventType() string {
 	var b strings.Builder
 	b.WriteString("is no type of event")
@@ -91,7 +89,6 @@ func eventType(text string) (toll.EventType, bool) {
 	return t, slices.Contains(toll.EventTypes(), t)
 }
 
-// Times of a live stream.
 const (
 	// heartbeat is how often a stream without events shows that it lives.
 	heartbeat = 15 * time.Second
@@ -101,7 +98,6 @@ const (
 	streamWrite = 10 * time.Second
 )
 
-// eventStream is the type of a live stream.
 var eventStream = []string{"text/event-stream"}
 
 func (l eventLog) followEvents(c *call) error {
@@ -171,7 +167,6 @@ func insertAgentEvent(ctx context.Context, tx *store.Tx, id toll.AgentID, t toll
 	return store.InsertEvent(ctx, tx, store.NewEvent{Principal: a.Owner, Type: t, Kind: "agent", ID: string(id), Data: a, At: a.UpdatedAt})
 }
 
-// insertPlanEvent is insertAgentEvent for a plan.
 func insertPlanEvent(ctx context.Context, tx *store.Tx, p *toll.Plan, t toll.EventType) error {
 	return store.InsertEvent(ctx, tx, store.NewEvent{Principal: p.Owner, Type: t, Kind: "plan", ID: string(p.ID), Data: p, At: p.UpdatedAt})
 }

@@ -6,13 +6,13 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"net/http"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
@@ -29,13 +29,11 @@ const (
 
 var exportTypes = map[string]string{"csv": "text/csv", "ndjson": "application/x-ndjson"}
 
-// exportQuery is the parameter of a list that can be exported.
 var exportQuery = query{
 	"format", "csv or ndjson: the whole list as a file, with the same filters and order, whatever the page. Takes 60 s at most; " +
 		"when an export breaks off, so does the connection. Two at a time for a workspace.",
 }
 
-// exports counts the exports that run.
 type exports struct {
 	mu      sync.Mutex
 	running map[toll.Address]int
@@ -63,7 +61,7 @@ func (e *exports) begin(workspace toll.Address) func() {
 
 // export answers every record of a list that f reads by pages. Nothing is written before the first page is there, so that a refusal
 // is an error as of the list. A later failure cuts the connection, because half of a file must not look like all of it.
-func export[T any](ctx context.Context, c *call, p store.Page, format string, f func(ctx context.Context, p store.Page) (store.List[T], error)) error {
+func export[T any](ctx context.Context, c *call, of list.List, p store.Page, format string, f func(ctx context.Context, p store.Page) (store.List[T], error)) error {
 	switch {
 	case exportTypes[format] == "":
 		return toll.Faults([]toll.Fault{{Path: "format", Message: "must be csv or ndjson"}})
@@ -83,9 +81,9 @@ func export[T any](ctx context.Context, c *call, p store.Page, format string, f 
 	read := func() ([]T, error) {
 		within, done := context.WithTimeout(ctx, listTime)
 		defer done()
-		list, err := f(within, p)
-		p.Cursor = list.Next
-		return list.Items, err
+		page, err := f(within, p)
+		p.Cursor = page.Next
+		return page.Items, err
 	}
 	items, err := read()
 	if err != nil {
@@ -99,10 +97,13 @@ func export[T any](ctx context.Context, c *call, p store.Page, format string, f 
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	rows := newRows(format, reflect.TypeFor[T]())
+	rows := rows{}
+	if format == "csv" {
+		rows.columns = of.Members()
+	}
 	for {
 		var page bytes.Buffer
-		if err = writeRows(rows, &page, items); err == nil {
+		if err = writeRows(&rows, &page, items); err == nil {
 			_, err = c.w.Write(page.Bytes())
 		}
 		if err == nil && p.Cursor == "" {
@@ -118,17 +119,9 @@ func export[T any](ctx context.Context, c *call, p store.Page, format string, f 
 	}
 }
 
-// rows writes records as lines.
 type rows struct {
 	columns []string // of CSV: members, those of members with dots; nil: NDJSON
 	begun   bool
-}
-
-func newRows(format string, item reflect.Type) *rows {
-	if format != "csv" {
-		return &rows{}
-	}
-	return &rows{columns: columnsOf(recordOf(item), "")}
 }
 
 func writeRows[T any](r *rows, out *bytes.Buffer, items []T) error {
@@ -156,43 +149,6 @@ func writeRows[T any](r *rows, out *bytes.Buffer, items []T) error {
 	w.Flush()
 	return nil
 }
-
-// recordOf returns the type that a record has on the wire, which plans and agents make with a method Record.
-func recordOf(item reflect.Type) reflect.Type {
-	if m, ok := item.MethodByName("Record"); ok && m.Type.NumIn() == 1 && m.Type.NumOut() == 1 {
-		return m.Type.Out(0)
-	}
-	return item
-}
-
-// columnsOf returns the members of a record in the order of its type. What writes its own JSON, and lists and maps
-// without fixed members, is one column.
-func columnsOf(t reflect.Type, prefix string) (columns []string) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		inner := f.Type
-		for inner.Kind() == reflect.Pointer {
-			inner = inner.Elem()
-		}
-		switch {
-		case name == "-" || !f.IsExported():
-		case f.Anonymous && name == "":
-			columns = append(columns, columnsOf(inner, prefix)...)
-		case inner.Kind() == reflect.Struct && !reflect.PointerTo(inner).Implements(reflect.TypeFor[json.Marshaler]()) &&
-			!reflect.PointerTo(inner).Implements(marshalsText):
-			columns = append(columns, columnsOf(inner, prefix+name+".")...)
-		default:
-			columns = append(columns, prefix+name)
-		}
-	}
-	return columns
-}
-
-var marshalsText = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
 
 // cellOf returns a member of a JSON object as a cell: a text as it is, made inert; nothing for null and for what is
 // not there; all else as JSON.

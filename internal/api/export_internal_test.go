@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -36,7 +37,7 @@ func TestExport_Ends(t *testing.T) {
 						err = broken.(error)
 					}
 				}()
-				return export(t.Context(), c, store.Page{}, "ndjson", func(ctx context.Context, _ store.Page) (out store.List[record], err error) {
+				return export(t.Context(), c, list.List{}, store.Page{}, "ndjson", func(ctx context.Context, _ store.Page) (out store.List[record], err error) {
 					select { // a page takes a second
 					case <-time.After(time.Second):
 					case <-ctx.Done():

@@ -109,7 +109,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.serve()
 }
 
-// serve answers a request whose version is known.
 func (c *call) serve() {
 	if c.resource == nil {
 		c.notServed(toll.CodePathNotFound)
@@ -194,7 +193,6 @@ func (c *call) allowed() error {
 	return c.lacks()
 }
 
-// lacks is the refusal of a caller without the right of the route.
 func (c *call) lacks() error {
 	if c.caller.KeyID.IsZero() {
 		return toll.Errorf(toll.CodeRightMissing, "Your role lacks the right %s.", c.route.right).WithParam("right", string(c.route.right))
@@ -254,7 +252,9 @@ var errNoKey error = toll.NewError(toll.CodeNotAuthenticated)
 func (c *call) apply(v apiversion.Version, from apiversion.From) {
 	c.version, c.from = v, from
 	header := c.w.Header()
-	header[c.h.versionHeader] = c.h.versionText(v)
+	if header[c.h.versionHeader] = c.h.versionTexts[v]; header[c.h.versionHeader] == nil {
+		header[c.h.versionHeader] = []string{v.String()}
+	}
 	header[c.h.fromHeader] = fromText[from]
 }
 
@@ -262,14 +262,6 @@ var fromText = map[apiversion.From][]string{
 	apiversion.FromHeader:   {string(apiversion.FromHeader)},
 	apiversion.FromKey:      {string(apiversion.FromKey)},
 	apiversion.FromFallback: {string(apiversion.FromFallback)},
-}
-
-// versionText returns the header value of a version, ready made for those between floor and current.
-func (h *handler) versionText(v apiversion.Version) []string {
-	if text, ok := h.versionTexts[v]; ok {
-		return text
-	}
-	return []string{v.String()}
 }
 
 func badVersion(err error) *toll.Error {

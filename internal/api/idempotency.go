@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -20,20 +21,17 @@ import (
 // AnswerLife is how long the answer to a call with an Idempotency-Key is kept (wire contract, section 4).
 const AnswerLife = 24 * time.Hour
 
-// maxIdempotencyKey bounds an Idempotency-Key in characters.
 const maxIdempotencyKey = 255
 
 // keptHeaders are those that belong to the answer of a creating call.
 var keptHeaders = []string{"Deprecation"}
 
-// keptAnswer is what is sealed.
 type keptAnswer struct {
 	Status int               `json:"status"`
 	Header map[string]string `json:"header,omitzero"`
 	Body   json.RawMessage   `json:"body"`
 }
 
-// attempt is one creating call with an Idempotency-Key.
 type attempt struct {
 	h           *handler
 	c           *call
@@ -98,7 +96,6 @@ func create[In, Out, Ref any](
 	return encoded(kept.Body), nil
 }
 
-// idempotencyKey returns the key of a request, "" when there is none.
 func idempotencyKey(h http.Header) (string, error) {
 	lines := h["Idempotency-Key"]
 	if len(lines) == 0 {
@@ -117,7 +114,7 @@ func newAttempt(c *call, key string) (*attempt, error) {
 	}
 	// The operation stands for the method and the words of the path.
 	words := []string{c.caller.Address.Lower(), c.route.op, c.params[0].value, c.params[1].value, key}
-	if c.route.bounded() {
+	if c.route.action.secret { // another key of the account, or another person, may have fewer rights and must not get it by a repeat
 		words = append(words, c.caller.KeyID.String())
 		if !c.caller.UserID.IsZero() && c.caller.KeyID.IsZero() {
 			words = append(words, c.caller.UserID.String())
@@ -133,13 +130,9 @@ func newAttempt(c *call, key string) (*attempt, error) {
 // secretMembers are the members of answers that let whoever reads them act: API keys, access tokens, links, secrets of webhooks.
 var secretMembers = []string{"key", "accessToken", "link", "secret", "token"}
 
-// bounded reports whether an answer of the route holds a secret. Such an answer is kept for the API key and the person of the call:
-// another key of the account, and another person, who may have fewer rights, does not get it by repeating the call.
-func (r *route) bounded() bool { return r.action.secret }
-
 // holdsSecret reports whether a type of answers has one of [secretMembers].
 func holdsSecret(answer reflect.Type) bool {
-	return slices.ContainsFunc(columnsOf(answer, ""), func(member string) bool {
+	return slices.ContainsFunc(list.MembersOf(answer, ""), func(member string) bool {
 		return slices.Contains(secretMembers, member[strings.LastIndexByte(member, '.')+1:])
 	})
 }
@@ -158,7 +151,6 @@ func normalJSON(body []byte) ([]byte, error) {
 
 func (a *attempt) since() time.Time { return a.h.clock.now().Add(-AnswerLife) }
 
-// find returns the answer to an earlier call with the key, or [store.ErrNotFound].
 func (a *attempt) find(ctx context.Context) (*keptAnswer, error) {
 	row, err := store.Answer(ctx, a.h.store, a.scope, a.since())
 	if err != nil {

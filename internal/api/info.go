@@ -9,7 +9,6 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 )
 
-// service has the routes about the service itself.
 type service struct {
 	Service
 	auth  *auth.Auth

@@ -9,10 +9,10 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/apiversion"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// keys has the API keys of the caller.
 type keys struct {
 	auth   *auth.Auth
 	bounds bounds
@@ -29,7 +29,7 @@ func (s keys) routes() []route {
 		},
 		{
 			op: "listKeys", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "API keys", summary: "API keys of the caller",
-			action: lists("KeyList", "apiKeys", ofCaller(s.auth.Keys)), query: paging, codes: []toll.Code{toll.CodeBadPage},
+			action: lists("KeyList", list.Keys, ofCaller(s.auth.Keys)), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "readKey", method: "GET", path: at + "/{id}", auth: self, right: toll.RightRead, tag: "API keys", summary: "One API key",
@@ -153,7 +153,6 @@ func (s keys) updateKey(c *call, in *KeyChange) (*toll.APIKey, error) {
 	return &k, err
 }
 
-// managesKey refuses a caller who may not change or end a key.
 func (s keys) managesKey(c *call, id toll.Hash) error {
 	k, err := s.auth.Key(c.context, c.caller.Address, id)
 	if err != nil {
@@ -220,7 +219,6 @@ type recentCalls struct {
 	young, old map[toll.Hash]*callRing // at most halfOfKeys each
 }
 
-// callRing has the last calls of one key.
 type callRing struct {
 	mu    sync.Mutex
 	calls []recentCall
@@ -270,7 +268,6 @@ func (r *callRing) add(c recentCall, correlation string) {
 	r.next = (r.next + 1) % keptCalls
 }
 
-// list returns the calls, the last one first.
 func (r *callRing) list() []toll.RecentCall {
 	out := []toll.RecentCall{}
 	if r == nil {
@@ -291,7 +288,6 @@ func (r *callRing) list() []toll.RecentCall {
 	return out
 }
 
-// remember keeps a call of an API key that has been answered.
 func (c *call) remember() {
 	if c.began.IsZero() || !c.known || c.answered == 0 && !c.written {
 		return

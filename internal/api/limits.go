@@ -51,7 +51,6 @@ func ParseProxies(text string) ([]netip.Prefix, error) {
 // burstSeconds is how many seconds of its rate a caller may use at once.
 const burstSeconds = 4
 
-// newMeter returns nil for a rate of 0.
 func newMeter(perSecond, burst int) *meter.Meter[[16]byte] {
 	if perSecond <= 0 {
 		return nil
@@ -62,7 +61,6 @@ func newMeter(perSecond, burst int) *meter.Meter[[16]byte] {
 	return meter.New[[16]byte](time.Second/time.Duration(perSecond), int64(burst))
 }
 
-// gatekeeper applies the limits to calls.
 type gatekeeper struct {
 	keys, addresses *meter.Meter[[16]byte]
 	proxies         []netip.Prefix
@@ -70,7 +68,6 @@ type gatekeeper struct {
 	began           time.Time
 }
 
-// newGatekeeper returns nil when there is no limit.
 func newGatekeeper(l Limits) *gatekeeper {
 	g := &gatekeeper{keys: newMeter(l.PerKey, l.KeyBurst), addresses: newMeter(l.PerIP, l.IPBurst), proxies: l.Proxies, clock: l.Clock}
 	if g.keys == nil && g.addresses == nil {
@@ -114,7 +111,6 @@ func (g *gatekeeper) admit(c *call) error {
 	return e
 }
 
-// seconds rounds up.
 func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 // unlimited reports whether everybody may ask at any rate: what supervises the service asks without a key, often from the

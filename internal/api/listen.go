@@ -64,7 +64,6 @@ type guardedConn struct {
 	refused atomic.Bool // nothing passes after held
 }
 
-// Read implements net.Conn.
 func (g *guardedConn) Read(p []byte) (int, error) {
 	if g.ready > 0 {
 		n := copy(p, g.held[:g.ready])
@@ -195,14 +194,12 @@ func (g *guardedConn) CloseWrite() error {
 	return net.ErrClosed
 }
 
-// framing is what a head says of its message.
 type framing struct {
 	length  int64
 	chunked bool
 	target  string // not empty: refused
 }
 
-// inspect reads a head. size is 0 while it is not complete.
 func inspect(b []byte) (size int, f framing) {
 	ambiguous := framing{target: refusedAmbiguous}
 	lengths, encodings, old := 0, 0, false
@@ -250,7 +247,6 @@ func inspect(b []byte) (size int, f framing) {
 	return size, f
 }
 
-// contentLength takes digits only.
 func contentLength(value []byte) (int64, bool) {
 	text := string(bytes.Trim(value, " \t"))
 	if text == "" || strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' }) >= 0 {

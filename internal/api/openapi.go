@@ -34,16 +34,12 @@ type documents struct {
 // rendered is a document as it is, and compressed.
 type rendered struct{ plain, gzip []byte }
 
-func renderedOf(plain []byte) rendered {
-	return rendered{plain, gzipped.Bytes(plain, gzip.BestCompression)}
-}
-
 func newDocuments(routes []route, ns x402.Namespace) *documents {
 	api := sync.OnceValue(func() *huma.OpenAPI { return describe(routes, ns) })
 	groups := sync.OnceValue(func() []docsGroup { return groupsOf(api()) })
 	guides := sync.OnceValue(docs.Guides)
 	once := func(f func() []byte) func() rendered {
-		return sync.OnceValue(func() rendered { return renderedOf(f()) })
+		return sync.OnceValue(func() rendered { plain := f(); return rendered{plain, gzipped.Bytes(plain, gzip.BestCompression)} })
 	}
 	d := &documents{menu: sync.OnceValue(func() docsMenu { return menuOf(guides()) })}
 	d.openAPI = once(func() []byte {
@@ -56,8 +52,12 @@ func newDocuments(routes []route, ns x402.Namespace) *documents {
 		}
 		return text.Bytes()
 	})
-	d.docs = once(func() []byte { return renderDocs(api(), groups(), d.menu()) })
-	d.errors = once(func() []byte { return renderErrors(d.menu()) })
+	d.docs = once(func() []byte {
+		return render("docs.html", map[string]any{"Here": "docs", "Menu": d.menu(), "Info": api().Info, "Access": accessWords, "Groups": groups(), "Schemas": api().Components.Schemas.Map()})
+	})
+	d.errors = once(func() []byte {
+		return render("errors.html", map[string]any{"Here": "errors", "Menu": d.menu(), "Codes": toll.Codes()})
+	})
 	d.llms = once(func() []byte { return llmsText(d.menu()) })
 	d.guides = sync.OnceValue(func() map[string]func() rendered {
 		pages := map[string]func() rendered{}

@@ -11,13 +11,13 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/store"
 )
 
 // orderWait is how long the answer to an order waits for its credits unless the operator says otherwise.
 const orderWait = 30 * time.Second
 
-// orders sells plans, and has what was bought.
 type orders struct {
 	store    *store.Store
 	checkout *checkout.Checkout
@@ -58,7 +58,7 @@ func (s orders) routes(cards cardEvents) []route {
 		},
 		{
 			op: "listOrders", export: toll.RightMoney, method: "GET", path: Base + "/protocol/orders", auth: keyed, right: toll.RightRead, tag: "Orders",
-			summary: "Orders that the caller made, or those of the caller's plans; none has a balance", action: lists("OrderList", "orders", s.listOrders),
+			summary: "Orders that the caller made, or those of the caller's plans; none has a balance", action: lists("OrderList", list.Orders, s.listOrders),
 			query: slices.Concat([]query{
 				{"role", "buyer (default): those that the caller made; seller: those of the caller's plans."},
 				{"planId", "Only orders of this plan."},
@@ -68,12 +68,12 @@ func (s orders) routes(cards cardEvents) []route {
 		},
 		{
 			op: "listSubscribers", export: toll.RightMoney, method: "GET", path: at + "/{planId}/subscribers", auth: owners, right: toll.RightRead, tag: "Plans",
-			summary: "What each subscriber has of a plan of the caller", action: lists("SubscriberList", "subscribers", s.listSubscribers),
+			summary: "What each subscriber has of a plan of the caller", action: lists("SubscriberList", list.Subscribers, s.listSubscribers),
 			query: sortedBy(store.SortSubscriber), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID, toll.CodePlanNotFound, toll.CodeNotPlanOwner},
 		},
 		{
 			op: "listHoldings", export: toll.RightRead, method: "GET", path: Base + "/protocol/holdings", auth: keyed, right: toll.RightRead, tag: "Plans",
-			summary: "What the caller has of each plan", action: lists("HoldingList", "holdings", ofCaller(s.checkout.Holdings)),
+			summary: "What the caller has of each plan", action: lists("HoldingList", list.Holdings, ofCaller(s.checkout.Holdings)),
 			query: sortedBy(store.SortPlan), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
@@ -145,7 +145,6 @@ func (s orders) currentOrder(c *call, earlier checkout.OrderRef) (*toll.Order, e
 	return s.answer(c, o, err)
 }
 
-// answer is the answer of a call about an order.
 func (s orders) answer(c *call, o *toll.Order, err error) (*toll.Order, error) {
 	if err != nil {
 		return nil, err

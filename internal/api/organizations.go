@@ -8,11 +8,11 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// workspaces has the workspace of the call and those of a person.
 type workspaces struct {
 	store    *store.Store
 	auth     *auth.Auth
@@ -33,7 +33,7 @@ func (s workspaces) routes() []route {
 	}, {
 		op: "listOrganizations", method: "GET", path: Base + "/organizations", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
 		summary: "The workspaces of a person; that of an API key is the only one",
-		action:  lists("OrganizationList", "organizations", s.listOrganizations), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+		action:  lists("OrganizationList", list.Organizations, s.listOrganizations), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 	}, {
 		op: "listMyMemberships", method: "GET", path: Base + "/organizations/my-memberships", auth: keyed, right: toll.RightRead, anywhere: true, tag: "API keys",
 		summary: "The workspaces of listOrganizations in the form that deployed clients read",
@@ -123,7 +123,6 @@ func (s workspaces) organizations(c *call) ([]toll.Organization, error) {
 	return []toll.Organization{*o}, nil
 }
 
-// organization is the workspace of the call.
 func (s workspaces) organization(c *call) (*toll.Organization, error) {
 	p, err := store.PrincipalByAddress(c.context, s.store, c.caller.Address)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -25,7 +25,6 @@ var tokenCodes = append([]toll.Code{
 // verifyCodes are the errors of a verify; its other refusals are verdicts.
 var verifyCodes = append([]toll.Code{toll.CodeSuspended, toll.CodeChainUnreachable, toll.CodeCardUnreachable}, tokenCodes...)
 
-// payments is the facilitator of x402.
 type payments struct {
 	facilitator *facilitator.Facilitator
 	namespace   x402.Namespace

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -22,7 +23,6 @@ const own toll.Right = "own"
 // me stands in a path for the person of the session.
 const me = "me"
 
-// sessions signs people in, and has their sessions and credentials.
 type sessions struct{ people *people.People }
 
 // members has the people of a workspace, their invitations and its audit log.
@@ -61,7 +61,7 @@ func (m members) routes(s sessions) []route {
 		},
 		{
 			op: "listSessions", method: "GET", path: Base + "/sessions", auth: person, right: own, tag: tag,
-			summary: "Browsers and terminals in which the person of the session is signed in", action: lists("SessionList", "sessions", s.listSessions),
+			summary: "Browsers and terminals in which the person of the session is signed in", action: lists("SessionList", list.Sessions, s.listSessions),
 			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
@@ -71,7 +71,7 @@ func (m members) routes(s sessions) []route {
 		},
 		{
 			op: "listCredentials", method: "GET", path: Base + "/credentials", auth: person, right: own, tag: tag,
-			summary: "How the person of the session signs in; recovery codes that are left are among it, one each", action: lists("CredentialList", "credentials", s.listCredentials),
+			summary: "How the person of the session signs in; recovery codes that are left are among it, one each", action: lists("CredentialList", list.Credentials, s.listCredentials),
 			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
@@ -85,7 +85,7 @@ func (m members) routes(s sessions) []route {
 		},
 		{
 			op: "listMembers", method: "GET", path: Base + "/members", auth: person, right: toll.RightRead, tag: tag,
-			summary: "People of the workspace", action: lists("MemberList", "members", m.listMembers), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
+			summary: "People of the workspace", action: lists("MemberList", list.Members, m.listMembers), query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "setRole", method: "PATCH", path: Base + "/members/{userId}", auth: person, right: toll.RightMembers, fresh: true, tag: tag,
@@ -100,7 +100,7 @@ func (m members) routes(s sessions) []route {
 		},
 		{
 			op: "listMemberSessions", method: "GET", path: Base + "/members/{userId}/sessions", auth: person, right: toll.RightMembers, tag: tag,
-			summary: "Sessions in which a member used the workspace, for members who manage that member", action: lists("SessionList", "sessions", m.listMemberSessions),
+			summary: "Sessions in which a member used the workspace, for members who manage that member", action: lists("SessionList", list.MemberSessions, m.listMemberSessions),
 			query: sortedBy(store.SortCreated), codes: []toll.Code{toll.CodePersonNotFound, toll.CodeForbidden, toll.CodeBadUUID, toll.CodeBadPage},
 		},
 		{
@@ -110,7 +110,7 @@ func (m members) routes(s sessions) []route {
 		},
 		{
 			op: "listAuditLog", export: toll.RightMembers, method: "GET", path: Base + "/audit-log", auth: person, right: toll.RightMembers, tag: tag,
-			summary: "What was done in the workspace, by whom and from where; addresses of people go after 90 days", action: lists("AuditLog", "acts", m.listAuditLog),
+			summary: "What was done in the workspace, by whom and from where; addresses of people go after 90 days", action: lists("AuditLog", list.AuditLog, m.listAuditLog),
 			query: slices.Concat([]query{{"act", "Only this act, such as member.removed."}}, between, sortedBy(store.SortCreated)),
 			codes: []toll.Code{toll.CodeBadPage, toll.CodeBadRequest},
 		},
@@ -121,7 +121,7 @@ func (m members) routes(s sessions) []route {
 		},
 		{
 			op: "listInvitations", method: "GET", path: Base + "/invitations", auth: person, right: toll.RightRead, tag: tag,
-			summary: "Open invitations to the workspace, without their links", action: lists("InvitationList", "invitations", m.listInvitations), query: sortedBy(store.SortCreated),
+			summary: "Open invitations to the workspace, without their links", action: lists("InvitationList", list.Invitations, m.listInvitations), query: sortedBy(store.SortCreated),
 			codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
@@ -157,7 +157,6 @@ func (c *call) user() (id toll.UUID, err error) {
 	return id, id.UnmarshalText([]byte(text))
 }
 
-// source is the address of the caller, for limits and the audit log.
 func (c *call) source() string { return Source(c.r, c.h.Limits.Proxies).String() }
 
 // SignUpInput makes a person.

@@ -4,11 +4,11 @@ import (
 	"net/url"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/tokens"
 )
 
-// permissions has access tokens of the caller.
 type permissions struct {
 	tokens *tokens.Tokens
 	bounds bounds
@@ -31,7 +31,7 @@ func (s permissions) routes() []route {
 		},
 		{
 			op: "listPermissions", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Permissions", summary: "Permissions of the caller",
-			action: lists("PermissionList", "permissions", s.listPermissions), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID},
+			action: lists("PermissionList", list.Permissions, s.listPermissions), codes: []toll.Code{toll.CodeBadPage, toll.CodeBadID},
 			query: append([]query{{"planId", "Only those of this plan."}, {"status", "Active, Revoked, Expired or Exhausted."}}, sortedBy(store.SortCreated)...),
 		},
 		{

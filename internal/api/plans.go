@@ -10,11 +10,11 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
-// balances reads what an address has of a plan.
 type balances struct {
 	store    *store.Store
 	checkout *checkout.Checkout
@@ -29,7 +29,7 @@ func (g registry) planRoutes(b balances) []route {
 		},
 		{
 			op: "listPlans", export: toll.RightRead, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Plans of the caller",
-			action: lists("PlanList", "plans", g.listPlans), query: paging, codes: []toll.Code{toll.CodeBadPage},
+			action: lists("PlanList", list.Plans, g.listPlans), query: paging, codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
 			op: "readPlan", method: "GET", path: at + "/{planId}", auth: open, right: public, tag: "Plans", summary: "One plan",
@@ -37,7 +37,7 @@ func (g registry) planRoutes(b balances) []route {
 		},
 		{
 			op: "listAgentsOfPlan", method: "GET", path: at + "/{planId}/agents", auth: open, right: public, tag: "Plans", summary: "Agents of a plan",
-			action: large(lists("AgentList", "agents", g.listAgentsOfPlan)), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodeAgentsOfUnknownPlan},
+			action: large(lists("AgentList", list.AgentsOfPlan, g.listAgentsOfPlan)), query: paging, codes: []toll.Code{toll.CodeBadID, toll.CodeBadPage, toll.CodeAgentsOfUnknownPlan},
 		},
 		{
 			op: "readBalance", method: "GET", path: at + "/{planId}/balance", auth: keyed, right: toll.RightRead, tag: "Plans", summary: "Balance of the caller",
@@ -95,7 +95,6 @@ type registration struct {
 	answer      any
 }
 
-// insert writes a registration, with its answer and its events.
 func (g registry) insert(ctx context.Context, tx *store.Tx, r *registration, nonce string, sum []byte, once *store.Once) error {
 	if err := store.InsertPlan(ctx, tx, r.plan, nonce, sum); err != nil {
 		return err
@@ -169,7 +168,6 @@ func (g registry) readPlan(c *call) (*toll.Plan, error) {
 	return planInPath(c, g.store, toll.CodePlanNotFound)
 }
 
-// planInPath returns the plan in the path.
 func planInPath(c *call, q store.Querier, none toll.Code) (*toll.Plan, error) {
 	id, err := toll.ParsePlanID(c.param("planId"))
 	if err != nil {
@@ -178,7 +176,6 @@ func planInPath(c *call, q store.Querier, none toll.Code) (*toll.Plan, error) {
 	return planByID(c.context, q, id, none)
 }
 
-// planByID returns the plan, or an error with the code for one that is not there.
 func planByID(ctx context.Context, q store.Querier, id toll.PlanID, none toll.Code) (*toll.Plan, error) {
 	p, err := store.PlanByID(ctx, q, id)
 	return p, found(err, none, "planId %s", id)

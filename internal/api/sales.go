@@ -35,7 +35,6 @@ var (
 	}
 )
 
-// sales sells plans to wallets without an account.
 type sales struct {
 	purchases *purchases.Purchases
 	wait      time.Duration
@@ -143,7 +142,6 @@ func (c *call) paymentHeader() (string, error) {
 	return payment, err
 }
 
-// bought writes the answer to a purchase.
 func (c *call) bought(b *purchases.Bought) *WalletAnswer {
 	o := b.Order
 	a := &WalletAnswer{

@@ -252,8 +252,8 @@ func (s schemas) answer(a action) *huma.Schema {
 	}
 	object := huma.SchemaFromType(s, a.list.rest)
 	markNulls(object, a.list.rest)
-	object.Properties[a.list.member] = s.of(reflect.SliceOf(a.list.record))
-	object.Required = append([]string{a.list.member}, object.Required...)
+	object.Properties[a.list.of.Member] = s.of(reflect.SliceOf(a.list.record))
+	object.Required = append([]string{a.list.of.Member}, object.Required...)
 	s.Map()[a.list.schema] = object
 	return &huma.Schema{Ref: schemaPrefix + a.list.schema}
 }

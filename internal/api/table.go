@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
@@ -75,7 +76,7 @@ type action struct {
 	in, out reflect.Type // nil: no body; no JSON
 	list    *listShape   // in place of out; nil: not a list
 	once    bool         // takes an Idempotency-Key
-	secret  bool         // answers with a secret, see [route.bounded]
+	secret  bool         // answers with a secret, which a repeat gets only with the same API key and person
 	events  bool         // answers text/event-stream
 	run     func(c *call) (any, error)
 }
@@ -149,45 +150,46 @@ func readsAs[Out, Any any](f func(c *call) (Any, error)) action {
 // listOf reads a page of a list.
 type listOf[T any] func(c *call, p store.Page, q url.Values) (store.List[T], error)
 
-// listShape is the answer of a list: records under a member, beside the members of rest. schema is its name in the OpenAPI document.
+// listShape is the answer of a list: records of a type under its member, beside the members of rest. schema is its name in the OpenAPI document.
 type listShape struct {
-	schema, member string
-	record, rest   reflect.Type
+	schema       string
+	of           list.List
+	record, rest reflect.Type
 }
 
 // lists makes an action that answers a page of a list, with [Paging] beside its records.
-func lists[T any](schema, member string, f listOf[T]) action {
-	return listsBeside(schema, member, func(c *call, p store.Page, q url.Values) (store.List[T], Paging, error) {
-		list, err := f(c, p, q)
-		return list, pagingOf(p, list), err
+func lists[T any](schema string, of list.List, f listOf[T]) action {
+	return listsBeside(schema, of, func(c *call, p store.Page, q url.Values) (store.List[T], Paging, error) {
+		page, err := f(c, p, q)
+		return page, pagingOf(p, page), err
 	})
 }
 
 // listsBeside is lists with other members beside the records.
-func listsBeside[T, Rest any](schema, member string, f func(c *call, p store.Page, q url.Values) (store.List[T], Rest, error)) action {
-	return action{list: &listShape{schema, member, reflect.TypeFor[T](), reflect.TypeFor[Rest]()}, run: func(c *call) (any, error) {
+func listsBeside[T, Rest any](schema string, of list.List, f func(c *call, p store.Page, q url.Values) (store.List[T], Rest, error)) action {
+	return action{list: &listShape{schema, of, reflect.TypeFor[T](), reflect.TypeFor[Rest]()}, run: func(c *call) (any, error) {
 		base := c.context // c.page sets the deadline of one page
 		p, q, err := c.page()
 		if err != nil {
 			return nil, err
 		}
 		if c.route.export != "" && q.Has("format") {
-			return served{}, export(base, c, p, q.Get("format"), func(ctx context.Context, p store.Page) (store.List[T], error) {
+			return served{}, export(base, c, of, p, q.Get("format"), func(ctx context.Context, p store.Page) (store.List[T], error) {
 				c.context = ctx
-				list, _, err := f(c, p, q)
-				return list, err
+				page, _, err := f(c, p, q)
+				return page, err
 			})
 		}
-		list, rest, err := f(c, p, q)
+		page, rest, err := f(c, p, q)
 		if err != nil {
 			return nil, err
 		}
-		records, err := x402.Encode(list.Items)
+		records, err := x402.Encode(page.Items)
 		if err != nil {
 			return nil, err
 		}
 		members, err := x402.Encode(rest)
-		return encoded(`{"` + member + `":` + string(records) + "," + string(members[1:])), err
+		return encoded(`{"` + of.Member + `":` + string(records) + "," + string(members[1:])), err
 	}}
 }
 
@@ -230,7 +232,6 @@ func large(a action) action {
 	return a
 }
 
-// page is an action that answers a document of another type than JSON.
 func page(f func(d *documents, c *call) document) action {
 	a := reads(func(c *call) (document, error) { return f(c.h.documents, c), nil })
 	a.out = nil
@@ -284,7 +285,6 @@ func sortedBy(sorts ...store.Sort) []query {
 	}
 }
 
-// table returns every route of the service. recent are the calls that readRecentCalls answers.
 func table(d Deps, recent *recentCalls) []route {
 	now, limited := clock(d.Service.Clock), bounds{d.Policy.Quotas, d.Service.Clock}
 	plans := registry{d.Store, d.Facilitator.Catalogue, d.Vault, limited, now}
@@ -345,4 +345,28 @@ func closeReads(routes []route) []route {
 		}
 	}
 	return closed
+}
+
+// retiredRoutes are paths that clients of other services call. They say where to go.
+func retiredRoutes() []route {
+	refuses := func(code toll.Code, op, method, path, hint string) route {
+		return route{
+			op: op, method: method, path: Base + path, auth: open, right: public, tag: "Retired", summary: hint, retired: true, codes: []toll.Code{code},
+			action: reads(func(*call) (*struct{}, error) { return nil, toll.NewError(code).WithHint(hint) }),
+		}
+	}
+	gone := func(op, method, path, hint string) route { return refuses(toll.CodeGone, op, method, path, hint) }
+	const mpp = "This service takes x402 payments: POST /api/v1/x402/verify and /settle."
+	const settle = "Only settle burns credits: POST /api/v1/x402/settle."
+	const verify = "Use POST /api/v1/x402/verify."
+	const permissions = "Use POST /api/v1/x402/permissions to get an access token."
+	return []route{
+		gone("retiredRedeem", "POST", "/protocol/plans/redeem", settle),
+		gone("retiredBurn", "POST", "/protocol/plans/burn", settle),
+		gone("retiredInitialize", "POST", "/protocol/agents/initialize/{agentId}", verify),
+		gone("retiredToken", "GET", "/protocol/token/{planId}/{agentId}", permissions),
+		refuses(toll.CodeMPPOff, "retiredMPP", "POST", "/mpp/{action}", mpp),
+		refuses(toll.CodeMPPOff, "retiredMPPOf", "POST", "/mpp/{action}/{id}", mpp),
+		gone("retiredValidate", "GET", "/protocol/token/validate/{agentId}", verify),
+	}
 }

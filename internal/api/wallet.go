@@ -24,7 +24,6 @@ type Chain struct {
 	Faucet func(ctx context.Context, account toll.Address, usdc, eurc, wei toll.Units) (toll.Hash, error)
 }
 
-// wallets has the wallet of the caller.
 type wallets struct {
 	auth        *auth.Auth
 	chain       *Chain
@@ -160,7 +159,6 @@ type TestClock struct {
 	Advance func(ctx context.Context, d time.Duration) error
 }
 
-// sandbox moves the clock of a sandbox.
 type sandbox struct {
 	auth  *auth.Auth
 	clock clock

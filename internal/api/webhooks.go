@@ -7,11 +7,11 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/events"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 )
 
-// webhooks has the webhooks of the caller.
 type webhooks struct {
 	events *events.Events
 	people *people.People
@@ -27,7 +27,7 @@ func (s webhooks) routes() []route {
 			action: creates(s.createWebhook), codes: []toll.Code{toll.CodeWebhookURL, toll.CodeWebhookTooMany, toll.CodePersonNeeded},
 		},
 		{
-			op: "listWebhooks", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: tag, summary: "Webhooks of the caller", action: lists("WebhookList", "webhooks", s.listWebhooks),
+			op: "listWebhooks", method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: tag, summary: "Webhooks of the caller", action: lists("WebhookList", list.Webhooks, s.listWebhooks),
 			codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, query: append([]query{{"status", "active or paused. Default both."}}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{
@@ -52,7 +52,7 @@ func (s webhooks) routes() []route {
 		},
 		{
 			op: "listDeliveries", method: "GET", path: at + "/{webhookId}/deliveries", auth: self, right: toll.RightRead, tag: tag, summary: "What was sent to a webhook, and what is to be sent",
-			action: lists("DeliveryList", "deliveries", s.listDeliveries), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, one...),
+			action: lists("DeliveryList", list.Deliveries, s.listDeliveries), codes: append([]toll.Code{toll.CodeBadRequest, toll.CodeBadPage}, one...),
 			query: append([]query{{"status", "pending, succeeded or failed. Default all."}}, sortedBy(store.SortCreated, store.SortUpdated)...),
 		},
 		{

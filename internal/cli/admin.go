@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -79,7 +80,7 @@ func auditCommand(con *console) *cobra.Command {
 		}
 		findings := audited.Findings
 		found := map[string]any{"findings": findings, "total": len(findings)}
-		err = con.showPage(found, "findings", []column{{"INVARIANT", "invariant"}, {"ACCOUNT", "account"}, {"DETAIL", "detail"}})
+		err = con.showPage(found, list.Local("findings", list.State("invariant"), list.ID("account"), list.Text("detail")))
 		if err != nil {
 			return err
 		}
@@ -152,7 +153,7 @@ Several may do this at once: one does it, the others wait. A migration that was 
 }
 
 func backupCommand(con *console) *cobra.Command {
-	var verify, list, record bool
+	var verify, listed, record bool
 	var tmp string
 	var objects server.Config
 	c := storeCommand("backup [FILE]", "Write a sealed copy of an embedded database", func(cmd *cobra.Command, args []string, cfg server.Config) error {
@@ -169,13 +170,13 @@ func backupCommand(con *console) *cobra.Command {
 		case len(args) == 0:
 			return usagef("toll backup needs FILE, or --record")
 		}
-		if list {
+		if listed {
 			made, err := server.ListBackups(cmd.Context(), cfg, args[0])
 			if err != nil {
 				return err
 			}
 			found := map[string]any{"backups": made, "total": len(made)}
-			return con.showPage(found, "backups", []column{{"NAME", "name"}, {"AT", "at"}, {"BYTES", "bytes"}})
+			return con.showPage(found, list.Local("backups", list.Name("name"), list.Time("at"), list.Count("bytes")))
 		}
 		if verify {
 			info, err := server.VerifyBackup(cmd.Context(), cfg, args[0])
@@ -197,7 +198,7 @@ func backupCommand(con *console) *cobra.Command {
 		return con.built(info)
 	})
 	c.Flags().BoolVar(&verify, "verify", false, "read a whole backup and open it with the master key, without a restore")
-	c.Flags().BoolVar(&list, "list", false, "list the scheduled backups of the folder, or of s3://bucket/prefix")
+	c.Flags().BoolVar(&listed, "list", false, "list the scheduled backups of the folder, or of s3://bucket/prefix")
 	c.Flags().BoolVar(&record, "record", false, "make nothing, and note in the database that other tools made a backup now")
 	c.MarkFlagsMutuallyExclusive("verify", "list", "record")
 	c.Flags().StringVar(&tmp, "tmp", "", "folder for the plain copy of the database while the backup is made; default the data directory")

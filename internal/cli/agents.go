@@ -12,11 +12,8 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 )
-
-var agentColumns = []column{
-	{"AGENT", "agentId"}, {"NAME", "name"}, {"LISTED", "isListed"}, {"CREATED", "metadata.main.dateCreated"},
-}
 
 func agentsCommand(a *app) *cobra.Command {
 	metadata := flag{"agent-metadata", "metadataAttributes", object, "name, description and so on, as JSON"}
@@ -24,12 +21,12 @@ func agentsCommand(a *app) *cobra.Command {
 	return group("agents", "Agents that take payment", "",
 		a.resource(call{
 			use: "list", short: "List your agents", aliases: []string{"get-agents"},
-			path: "/protocol/agents", member: "agents", columns: agentColumns,
+			list: list.Agents,
 		}),
 		a.get("get AGENT", "Show an agent", "/protocol/agents/AGENT", "get-agent"),
 		a.resource(call{
 			use: "plans AGENT", short: "List the plans of an agent", aliases: []string{"get-agent-plans"},
-			path: "/protocol/agents/AGENT/plans", member: "plans", columns: planColumns,
+			list: list.PlansOfAgent,
 		}),
 		a.resource(call{
 			use: "create", short: "Register an agent for plans that exist", aliases: []string{"register-agent"},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 )
@@ -44,10 +45,7 @@ func cardsList(a *app, use string) *cobra.Command {
 			{"accessible", "accessible", toggle, "only those that this API key can use now"},
 		},
 		show: func(_ *cobra.Command, got json.RawMessage) error {
-			return a.showPage(got, "", []column{
-				{"ID", "id"}, {"TYPE", "type"}, {"BRAND", "brand"}, {"LAST 4", "last4"}, {"ALIAS", "alias"},
-				{"PROVIDER", "provider"}, {"STATUS", "status"},
-			})
+			return a.showPage(got, list.PaymentMethods)
 		},
 	})
 }

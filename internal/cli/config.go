@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/tempfile"
 )
 
@@ -331,9 +332,7 @@ func configShow(con *console) *cobra.Command {
 			all = append(all, shownProfileOf(con, c, name))
 		}
 		shown := map[string]any{"path": c.path, "activeProfile": con.used(c), "profiles": all}
-		return con.showPage(shown, "profiles", []column{
-			{"PROFILE", "profile"}, {"ACTIVE", "active"}, {"ENVIRONMENT", "environment"}, {"URL", "url"}, {"API KEY", "apiKey"},
-		})
+		return con.showPage(shown, list.Local("profiles", list.Name("profile"), list.Flag("active"), list.State("environment"), list.Text("url"), list.Text("apiKey", "API key")))
 	}
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 )
 
 func delegationsCommand(a *app) *cobra.Command {
@@ -26,12 +27,7 @@ no code yet (account.codeRequired) signs an EIP-7702 authorization as well.`,
 			require: []string{"signature"},
 		}),
 		a.resource(call{
-			use: "list", short: "List your delegations", path: "/delegation", member: "delegations",
-			columns: []column{
-				{"DELEGATION", "delegationId"}, {"PROVIDER", "provider"}, {"STATUS", "status"}, {"LIMIT", "spendingLimitCents"},
-				{"SPENT", "amountSpentCents"}, {"LEFT", "remainingBudgetCents"}, {"CURRENCY", "currency"}, {"EXPIRES", "expiresAt"},
-				{"PAID BY", "providerPaymentMethodId"},
-			},
+			use: "list", short: "List your delegations", list: list.Delegations,
 			flags: []flag{{"accessible", "accessible", toggle, "only those that this API key can spend from now"}},
 		}),
 		a.get("get ID", "Show a delegation", "/delegation/ID"),
@@ -42,11 +38,7 @@ no code yet (account.codeRequired) signs an EIP-7702 authorization as well.`,
 		}),
 		a.resource(call{
 			use: "transactions ID", short: "List the orders that a delegation paid",
-			path: "/delegation/ID/transactions", member: "transactions",
-			columns: []column{
-				{"ID", "id"}, {"CENTS", "amountCents"}, {"CURRENCY", "currency"}, {"STATUS", "status"},
-				{"ORDER", "orderId"}, {"CREATED", "createdAt"},
-			},
+			list: list.DelegationTransactions,
 		}),
 	)
 }

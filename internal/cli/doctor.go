@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -254,7 +255,7 @@ func (d *doctor) report() error {
 		OK     bool       `json:"ok"`
 		Checks check.List `json:"checks"`
 	}{!failed, d.checks}
-	if err := a.showPage(found, "checks", []column{{"CHECK", "check"}, {"STATUS", "status"}, {"DETAIL", "detail"}}); err != nil {
+	if err := a.showPage(found, list.Local("checks", list.Name("check"), list.State("status"), list.Text("detail"))); err != nil {
 		return err
 	}
 	if failed {

@@ -9,12 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/x402"
 )
-
-var eventColumns = []column{
-	{"SEQUENCE", "sequence"}, {"TYPE", "type"}, {"KIND", "object.kind"}, {"OBJECT", "object.id"}, {"CREATED", "createdAt"}, {"ID", "id"},
-}
 
 func eventsCommand(a *app) *cobra.Command {
 	var follow bool
@@ -27,7 +24,7 @@ func eventsCommand(a *app) *cobra.Command {
 	})}
 	c := a.resource(call{
 		use: "events", short: "What happened to your agents, plans, credits and keys",
-		path: "/events", member: "events", columns: eventColumns,
+		list: list.Events,
 		flags: []flag{
 			{"type", "type", word, "only those of this type, for example order.paid"},
 			{"since", "since", since, "only those from this time on: 2026-11-21T08:00:00Z, or 1h for the last hour"},
@@ -74,7 +71,7 @@ func followEvents(ctx context.Context, a *app, kind, after string) error {
 		if a.set.output == formatJSON {
 			err = a.writeCompact(b)
 		} else {
-			err = a.rows([]json.RawMessage{b}, nil, eventColumns)
+			err = a.rows([]json.RawMessage{b}, nil, list.Events)
 		}
 		if err != nil {
 			return err

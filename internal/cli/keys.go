@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -20,11 +21,7 @@ func keysCommand(a *app) *cobra.Command {
 	return group("keys", "API keys", "",
 		keysCreate(a),
 		a.resource(call{
-			use: "list", short: "List your API keys", path: "/api-keys", member: "apiKeys",
-			columns: []column{
-				{"ID", "id"}, {"NAME", "name"}, {"KEY", "prefix"}, {"TAIL", "tail"}, {"VERSION", "version"}, {"STATUS", "status"},
-				{"MADE BY", "madeBy"}, {"RIGHTS", "rights"}, {"LAST USED", "lastUsedAt"}, {"EXPIRES", "expiresAt"},
-			},
+			use: "list", short: "List your API keys", list: list.Keys,
 		}),
 		a.get("get ID", "Show an API key", "/api-keys/ID"),
 		a.resource(call{
@@ -32,10 +29,7 @@ func keysCommand(a *app) *cobra.Command {
 			long: `Show the last 200 calls of an API key, but verify and settle, with their status, code and time. The service keeps
 them in memory: a restart forgets them, and of several processes each one knows those that it answered.`,
 			show: func(_ *cobra.Command, got json.RawMessage) error {
-				return a.showPage(got, "calls", []column{
-					{"AT", "at"}, {"OPERATION", "operation"}, {"STATUS", "status"}, {"CODE", "code"}, {"MICROS", "durationMicros"},
-					{"CORRELATION", "correlationId"},
-				})
+				return a.showPage(got, list.RecentCalls)
 			},
 		}),
 		a.resource(call{

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -34,12 +34,8 @@ var rangeFlags = []flag{
 
 func ordersList(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "list", short: "List orders that you made, or those of your plans", path: "/protocol/orders", member: "orders",
+		use: "list", short: "List orders that you made, or those of your plans", list: list.Orders,
 		example: "toll orders list --role seller --since 7d",
-		columns: []column{
-			{"ORDER", "orderId"}, {"STATUS", "status"}, {"PLAN", "planId"}, {"SUBSCRIBER", "subscriberAddress"}, {"CREDITS", "creditsGranted"},
-			{"AMOUNT", "amount"}, {"CURRENCY", "currency"}, {"CREATED", "createdAt"},
-		},
 		flags: append([]flag{
 			{"role", "role", oneOf("buyer", "seller"), "buyer (default): orders that you made; seller: those of your plans"},
 			{"plan", "planId", planID, "only orders of this plan"},
@@ -66,27 +62,21 @@ id, four characters or more, and the whole name of a plan or an agent, when it m
 			if at(got, "more") == "true" {
 				defer a.say("note", "there are further ones; a longer text shows fewer")
 			}
-			return a.showPage(got, "results", []column{{"TYPE", "type"}, {"ID", "id"}, {"NAME", "name"}, {"CREATED", "createdAt"}})
+			return a.showPage(got, list.Local("results", list.State("type"), list.ID("id"), list.Name("name"), list.Time("createdAt")))
 		},
 	})
 }
 
-var balanceColumns = []column{
-	{"PLAN", "planId"}, {"NAME", "planName"}, {"HOLDER", "holderAddress"}, {"BALANCE", "balance"}, {"HELD", "held"}, {"USED", "used"},
-	{"SUBSCRIBED", "isSubscriber"}, {"ENDS", "expiresAt"},
-}
-
 func subscribersCommand(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "subscribers PLAN", short: "List what each subscriber has of a plan of yours", path: "/protocol/plans/PLAN/subscribers",
-		example: "toll subscribers Basic --all -o csv", member: "subscribers", columns: balanceColumns[2:],
+		use: "subscribers PLAN", short: "List what each subscriber has of a plan of yours", list: list.Subscribers,
+		example: "toll subscribers Basic --all -o csv",
 	})
 }
 
 func holdingsCommand(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "holdings", short: "List what you have of each plan", path: "/protocol/holdings", member: "holdings",
-		example: "toll holdings", columns: append(slices.Clone(balanceColumns[:2]), balanceColumns[3:]...),
+		use: "holdings", short: "List what you have of each plan", list: list.Holdings, example: "toll holdings",
 	})
 }
 
@@ -154,10 +144,8 @@ func ordersUnmatched(con *console) *cobra.Command {
 		if len(found) == 0 {
 			con.say("note", "an order explains every payment that the rails have read")
 		}
-		return con.showPage(found, "", []column{
-			{"RAIL", "rail"}, {"ID", "id"}, {"ORDER", "orderId"}, {"PLAN", "planId"}, {"SUBSCRIBER", "subscriber"},
-			{"AMOUNT", "amount"}, {"CURRENCY", "currency"}, {"LEFT", "leftCents"}, {"TOKEN", "token"}, {"RECEIVER", "receiver"}, {"TX", "txHash"}, {"SEEN", "seenAt"}, {"STATE", "resolution"}, {"REASON", "reason"},
-		})
+		return con.showPage(found, list.Local("", list.State("rail"), list.ID("id"), list.ID("orderId"), list.ID("planId"), list.ID("subscriber"), list.Money("amount"), list.State("currency"),
+			list.Cents("leftCents", "Left"), list.Text("token"), list.ID("receiver"), list.ID("txHash", "TX"), list.Time("seenAt"), list.State("resolution", "State"), list.Text("reason")))
 	})
 	c.Long = `List payments that the card processor or the chain report and no order of the database explains, at most 1,000 of each rail. After a
 restore these are the orders that were paid since the backup: let the service run until it has read the rails, list them, and deal with
@@ -300,11 +288,7 @@ func isUnderWay(order json.RawMessage) bool {
 func requestsCommand(a *app) *cobra.Command {
 	request := flag{"request-id", "agentRequestId", word, "the request"}
 	subTasks := a.resource(call{
-		use: "list", short: "List the sub-tasks of a request", path: "/protocol/agent-sub-tasks", member: "subTasks",
-		columns: []column{
-			{"ID", "subTaskId"}, {"TAG", "tag"}, {"STATUS", "status"}, {"CREDITS", "creditsToRedeem"},
-			{"DESCRIPTION", "description"}, {"CREATED", "createdAt"},
-		},
+		use: "list", short: "List the sub-tasks of a request", list: list.SubTasks,
 		flags: []flag{request},
 	})
 	require(subTasks, request.name)
@@ -332,11 +316,7 @@ func requestsHistory(a *app) *cobra.Command {
 		long: `List the requests of your plans that were settled or released or whose hold lapsed, at most 90 days of them. With --role buyer it is
 what you paid for. Settlements follow within seconds.`,
 		example: "toll requests history --status lapsed --since 7d\ntoll requests history --plan Basic --status settled --since 2026-11-01 --until 2026-12-01 --all -o csv",
-		path:    "/protocol/requests", member: "requests",
-		columns: []column{
-			{"REQUEST", "agentRequestId"}, {"STATUS", "status"}, {"PLAN", "planId"}, {"AGENT", "agentId"}, {"PAYER", "payer"},
-			{"CREDITS", "creditsRedeemed"}, {"HELD", "heldAmount"}, {"ENDED", "endedAt"},
-		},
+		list:    list.Requests,
 		flags: []flag{
 			{"role", "role", oneOf("seller", "buyer"), "seller (default): of your plans; buyer: that you paid"},
 			{"plan", "planId", planID, "only this plan"},

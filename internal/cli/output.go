@@ -15,12 +15,10 @@ import (
 	"charm.land/lipgloss/v2/table"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/x402"
 )
-
-// column is a column of a list: its title and the member that it shows, dotted from the item.
-type column struct{ title, path string }
 
 // say writes a line for a person to stderr. The word in front may be empty.
 func (con *console) say(word, format string, args ...any) {
@@ -138,33 +136,32 @@ func (con *console) built(v any) error {
 	return con.writeCompact(got)
 }
 
-// showPage writes a list: whole as JSON, else its records, which are the member with this name, or
-// the value itself.
-func (con *console) showPage(v any, member string, columns []column) error {
+// showPage writes a list: whole as JSON, else its records.
+func (con *console) showPage(v any, of list.List) error {
 	got, err := encoded(v, nil)
 	if err != nil {
 		return err
 	}
-	list := got
-	if member != "" {
-		list = rawOf(got, member)
+	records := got
+	if of.Member != "" {
+		records = rawOf(got, of.Member)
 	}
 	var items []json.RawMessage
-	if err := json.Unmarshal(list, &items); err != nil {
+	if err := json.Unmarshal(records, &items); err != nil {
 		return unreadable(err)
 	}
 	if con.set.output == formatJSON {
 		return con.writeJSON(got)
 	}
-	titles := make([]string, len(columns))
-	for i, c := range columns {
-		titles[i] = c.title
+	titles := make([]string, len(of.Columns))
+	for i, c := range of.Columns {
+		titles[i] = strings.ToUpper(c.Title)
 	}
-	return con.rows(items, titles, columns)
+	return con.rows(items, titles, of)
 }
 
 // rows writes records as lines.
-func (con *console) rows(items []json.RawMessage, titles []string, columns []column) error {
+func (con *console) rows(items []json.RawMessage, titles []string, of list.List) error {
 	var rows [][]string
 	for _, item := range items {
 		if con.set.output == formatNDJSON {
@@ -173,9 +170,9 @@ func (con *console) rows(items []json.RawMessage, titles []string, columns []col
 			}
 			continue
 		}
-		row := make([]string, len(columns))
-		for i, c := range columns {
-			row[i] = con.cell(item, c.path)
+		row := make([]string, len(of.Columns))
+		for i, c := range of.Columns {
+			row[i] = con.cell(item, c)
 		}
 		rows = append(rows, row)
 	}
@@ -191,19 +188,18 @@ func (con *console) rows(items []json.RawMessage, titles []string, columns []col
 }
 
 // cell is the text of a column. A table says some of them as people do: plans in words, and cents in whole units.
-func (con *console) cell(item json.RawMessage, path string) string {
-	value := at(item, path)
+func (con *console) cell(item json.RawMessage, c list.Column) string {
+	value := at(item, c.Path)
 	if con.set.output != formatTable {
 		return value
 	}
-	if words := planWords[path]; words != nil {
+	if words := planWords[c.Path]; words != nil {
 		var p toll.Plan
 		if json.Unmarshal(item, &p) == nil {
 			return words(&p)
 		}
 	}
-	switch path {
-	case "spendingLimitCents", "amountSpentCents", "remainingBudgetCents", "charged", "refunded", "disputed", "fees", "paidOut", "due", "leftCents":
+	if c.Kind == list.KindCents {
 		return cmp.Or(wholeOf(value), value)
 	}
 	if con.set.terminal {

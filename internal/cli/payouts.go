@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 )
@@ -29,10 +30,8 @@ func payoutsList(con *console) *cobra.Command {
 		if len(owed) == 0 {
 			con.say("note", "nothing was paid by card or paid out in %s", cmp.Or(month, "this month"))
 		}
-		return con.showPage(owed, "", []column{
-			{"BUILDER", "builder"}, {"MONTH", "month"}, {"CURRENCY", "currency"}, {"ORDERS", "orders"}, {"CHARGED", "charged"}, {"REFUNDED", "refunded"},
-			{"DISPUTED", "disputed"}, {"FEES", "fees"}, {"PAID OUT", "paidOut"}, {"DUE", "due"},
-		})
+		return con.showPage(owed, list.Local("", list.ID("builder"), list.Text("month"), list.State("currency"), list.Count("orders"), list.Cents("charged"), list.Cents("refunded"),
+			list.Cents("disputed"), list.Cents("fees"), list.Cents("paidOut"), list.Cents("due")))
 	})
 	c.Flags().StringVar(&month, "month", "", "YYYY-MM in UTC; default this month")
 	c.Long = `List what is owed of a month, by builder and currency: in whole units in a table, in cents in csv and JSON. Each payment, refund and dispute counts in the month in which it

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 )
 
 // Settings of a profile: the session of a person, and the workspace in which they call.
@@ -53,8 +54,7 @@ The session is kept in the active profile for 12 hours. TOLL_SESSION and TOLL_WO
 		sessionSignUp(a),
 		a.person(call{use: "show", short: "Show who signed in, and their workspaces", path: "/session"}),
 		a.person(call{
-			use: "list", short: "List where you are signed in", path: "/sessions", member: "sessions",
-			columns: sessionColumns,
+			use: "list", short: "List where you are signed in", list: list.Sessions,
 		}),
 		a.person(call{use: "revoke ID", short: "End a session of yours", method: http.MethodDelete, path: "/sessions/ID"}),
 		sessionUse(a),
@@ -81,8 +81,6 @@ while an order is not decided or disputed. The money of its wallet stays there: 
 		sessionEnd(a),
 	)
 }
-
-var sessionColumns = []column{{"ID", "id"}, {"PROGRAM", "agent"}, {"SINCE", "since"}, {"USED", "usedAt"}, {"ENDS", "endsAt"}, {"THIS", "current"}}
 
 // passwordFlag reads a password from stdin or a file, as others can see arguments.
 var passwordFlag = flag{"password", "password", kind{name: "text", read: func(a *app, _ string, given []string) (any, error) {
@@ -213,8 +211,7 @@ func membersCommand(a *app) *cobra.Command {
 	role := oneOf("owner", "admin", "developer", "billing", "viewer")
 	return group("members", "People of the workspace", "People of the workspace: see toll session for how to sign in as a person.",
 		a.person(call{
-			use: "list", short: "List the people of the workspace", path: "/members", member: "members",
-			columns: []column{{"USER", "userId"}, {"NAME", "name"}, {"ROLE", "role"}, {"SPENT", "spentCents"}, {"LIMIT", "spendLimitCents"}, {"SINCE", "since"}},
+			use: "list", short: "List the people of the workspace", list: list.Members,
 		}),
 		a.person(call{
 			use: "role USER", short: "Give a member another role", method: http.MethodPatch, path: "/members/USER", require: []string{"role"},
@@ -237,7 +234,7 @@ With --keep they stand under your own membership from then on, with the rights t
 			flags: []flag{{"keep", "keep", toggle, "keep what stands under the membership"}},
 		}),
 		a.person(call{
-			use: "sessions USER", short: "List the sessions in which a member used the workspace", path: "/members/USER/sessions", member: "sessions", columns: sessionColumns,
+			use: "sessions USER", short: "List the sessions in which a member used the workspace", list: list.MemberSessions,
 		}),
 		a.person(call{use: "sign-out USER", short: "End the access of a member's sessions to the workspace", method: http.MethodDelete, path: "/members/USER/sessions"}),
 		a.person(call{use: "leave", short: "Leave the workspace", method: http.MethodDelete, path: "/members/me"}),
@@ -252,8 +249,7 @@ func invitationsCommand(a *app) *cobra.Command {
 			flags: []flag{{"role", "role", role, "role of the person"}, {"note", "note", word, "for whom it is"}},
 		}),
 		a.person(call{
-			use: "list", short: "List open invitations", path: "/invitations", member: "invitations",
-			columns: []column{{"ID", "id"}, {"ROLE", "role"}, {"NOTE", "note"}, {"CREATED", "createdAt"}, {"ENDS", "endsAt"}},
+			use: "list", short: "List open invitations", list: list.Invitations,
 		}),
 		a.person(call{
 			use: "accept LINK", short: "Join a workspace", method: http.MethodPost, path: "/invitations/accept", into: "link",
@@ -265,8 +261,7 @@ func invitationsCommand(a *app) *cobra.Command {
 func credentialsCommand(a *app) *cobra.Command {
 	return group("credentials", "How you sign in", "How you sign in: see toll session for how to sign in as a person. Passkeys are added on the page Your account.",
 		a.person(call{
-			use: "list", short: "List your credentials", path: "/credentials", member: "credentials",
-			columns: []column{{"ID", "id"}, {"KIND", "kind"}, {"NAME", "name"}, {"CREATED", "createdAt"}, {"USED", "usedAt"}},
+			use: "list", short: "List your credentials", list: list.Credentials,
 		}),
 		a.person(call{
 			use: "remove CREDENTIAL", short: "Remove a credential", method: http.MethodDelete, path: "/credentials/CREDENTIAL",
@@ -280,7 +275,7 @@ func credentialsCommand(a *app) *cobra.Command {
 
 func auditLogCommand(a *app) *cobra.Command {
 	return a.person(call{
-		use: "audit-log", short: "List what was done in the workspace", path: "/audit-log", member: "acts",
+		use: "audit-log", short: "List what was done in the workspace", list: list.AuditLog,
 		long: `List what was done in the workspace, by whom and from where: see toll session for how to sign in as a person. Addresses of people go
 after 90 days. toll audit proves that no entry was changed.`,
 		example: "toll audit-log --since 7d\ntoll audit-log --act member.removed -o json",
@@ -289,6 +284,5 @@ after 90 days. toll audit proves that no entry was changed.`,
 			{"since", "since", moment, "only from then on: a day, a time, or a span before now"},
 			{"until", "until", moment, "only before then"},
 		},
-		columns: []column{{"NUMBER", "number"}, {"AT", "at"}, {"BY", "actorKind"}, {"ACTOR", "actor"}, {"ACT", "act"}, {"OBJECT", "object"}, {"FROM", "source"}},
 	})
 }

@@ -13,12 +13,8 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 )
-
-var planColumns = []column{
-	{"PLAN", "planId"}, {"NAME", "name"}, {"LIMIT", "accessLimit"}, {"PRICE", "metadata.main.price"}, {"CURRENCY", "metadata.plan.currency"},
-	{"CREDITS", "registry.credits.amount"}, {"LISTED", "isListed"},
-}
 
 // planWords say in a table what a plan is where its record has only members.
 var planWords = map[string]func(*toll.Plan) string{
@@ -80,7 +76,7 @@ func plansCommand(a *app) *cobra.Command {
 	c := group("plans", "Plans: what agents sell", "",
 		a.resource(call{
 			use: "list", short: "List your plans", aliases: []string{"get-plans"},
-			path: "/protocol/plans", member: "plans", columns: planColumns,
+			list: list.Plans,
 		}),
 		a.get("get PLAN", "Show a plan", "/protocol/plans/PLAN", "get-plan"),
 		a.resource(call{
@@ -97,7 +93,7 @@ func plansCommand(a *app) *cobra.Command {
 		}),
 		a.resource(call{
 			use: "agents PLAN", short: "List the agents of a plan", aliases: []string{"get-agents-associated-to-a-plan"},
-			path: "/protocol/plans/PLAN/agents", member: "agents", columns: agentColumns,
+			list: list.AgentsOfPlan,
 		}),
 		plansCreate(a, "", false), plansUpdate(a),
 		a.act("publish PLAN", "Let a plan take orders", http.MethodPut, "/protocol/plans/PLAN/list/true"),

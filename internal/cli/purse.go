@@ -17,6 +17,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/list"
 )
 
 // payDay is the time over which payments of the command line are counted together.
@@ -140,11 +141,6 @@ func pursePath(con *console) (string, error) {
 	return filepath.Join(filepath.Dir(path), "payments.jsonl"), nil
 }
 
-var paymentColumns = []column{
-	{"TIME", "at"}, {"HOST", "host"}, {"PATH", "path"}, {"STATE", "state"}, {"UNIT", "unit"}, {"MOST", "most"}, {"SPENT", "spent"},
-	{"TRANSACTION", "transaction"},
-}
-
 func paymentsCommand(a *app) *cobra.Command {
 	c := command("list", "List what toll call --pay has paid", func(*cobra.Command, []string) error {
 		path, err := pursePath(&a.console)
@@ -173,13 +169,14 @@ func showPayments(con *console, payments []client.Payment) error {
 		Most  string    `json:"most"`
 		Spent string    `json:"spent"`
 	}
-	list := []shown{}
+	shownPayments := []shown{}
 	for _, p := range payments {
 		s := shown{p, toll.At(p.At), p.Most.String(), p.Spent.String()}
 		if con.set.output == formatTable {
 			s.Most, s.Spent = amountIn(p.Unit, p.Most), amountIn(p.Unit, p.Spent)
 		}
-		list = append(list, s)
+		shownPayments = append(shownPayments, s)
 	}
-	return con.showPage(map[string]any{"payments": list}, "payments", paymentColumns)
+	return con.showPage(map[string]any{"payments": shownPayments}, list.Local("payments", list.Time("at", "Time"), list.Text("host"), list.Text("path"), list.State("state"),
+		list.State("unit"), list.Money("most"), list.Money("spent"), list.ID("transaction")))
 }

@@ -12,15 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 )
 
 // reference is a kind of record that arguments and flags name: by its id, the beginning of it, or its name.
 type reference struct {
-	kind   string         // as a search calls it
-	whole  *regexp.Regexp // ids that are looked up by nobody
-	list   string         // path of the list of one's own
-	member string         // of that list
-	id     string         // of its records
+	kind  string         // as a search calls it
+	whole *regexp.Regexp // ids that are not looked up
+	of    list.List      // of one's own records, whose id is in the first column
 }
 
 var (
@@ -32,13 +31,13 @@ var (
 
 // references are the words of use lines that name records. ID means what the path of the command says.
 var references = map[string]reference{
-	"PLAN":         {"plan", id256, "/protocol/plans", "plans", "planId"},
-	"AGENT":        {"agent", id256, "/protocol/agents", "agents", "agentId"},
-	"ORDER":        {"order", uuid, "/protocol/orders", "orders", "orderId"},
-	"HASH":         {"permission", hash, "/x402/permissions", "permissions", "permissionHash"},
-	"/api-keys":    {"apiKey", hash, "/api-keys", "apiKeys", "id"},
-	"/delegation/": {"delegation", uuid, "/delegation", "delegations", "delegationId"},
-	"/webhooks":    {"webhook", uuid, "/webhooks", "webhooks", "id"},
+	"PLAN":         {"plan", id256, list.Plans},
+	"AGENT":        {"agent", id256, list.Agents},
+	"ORDER":        {"order", uuid, list.Orders},
+	"HASH":         {"permission", hash, list.Permissions},
+	"/api-keys":    {"apiKey", hash, list.Keys},
+	"/delegation/": {"delegation", uuid, list.Delegations},
+	"/webhooks":    {"webhook", uuid, list.Webhooks},
 }
 
 // referenceOf returns what a word of a use line names in a path, false when it names no record that can be searched for.
@@ -120,7 +119,7 @@ func (a *app) complete(cmd *cobra.Command, r reference, text string) ([]string, 
 		return nil, none
 	}
 	a.set.names = namespaceOf(cmd)
-	path, query, member, id := r.list, url.Values{"pageSize": {"50"}}, r.member, r.id
+	path, query, member, id := r.of.Path, url.Values{"pageSize": {"50"}}, r.of.Member, r.of.Columns[0].Path
 	if text != "" {
 		path, query, member, id = "/protocol/search", url.Values{"q": {text}, "type": {r.kind}}, "results", "id"
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"net/url"
 	"strconv"
+
+	"github.com/tollhq/toll/internal/list"
 )
 
 const apiBase = "/api/v1"
@@ -38,7 +40,7 @@ const (
 )
 
 // list prints one page, or all pages.
-func (a *app) list(ctx context.Context, r *request, member string, columns []column) error {
+func (a *app) list(ctx context.Context, r *request, of list.List) error {
 	all := r.in[allPages] == true
 	if raw := value[json.RawMessage](r.in, pagination); raw != nil {
 		members, err := membersOf(raw)
@@ -67,16 +69,16 @@ func (a *app) list(ctx context.Context, r *request, member string, columns []col
 		delete(r.in, own)
 	}
 	if all {
-		return a.listAll(ctx, r, member, columns, most)
+		return a.listAll(ctx, r, of, most)
 	}
 	got, err := a.request(ctx, r)
 	if err != nil {
 		return err
 	}
-	if err := a.showPage(got, member, columns); err != nil {
+	if err := a.showPage(got, of); err != nil {
 		return err
 	}
-	a.cutOff(got, member)
+	a.cutOff(got, of.Member)
 	return nil
 }
 
@@ -96,7 +98,7 @@ func (a *app) cutOff(page json.RawMessage, member string) {
 }
 
 // listAll follows the cursors, up to a number of records. As JSON the answer is one object with the member alone.
-func (a *app) listAll(ctx context.Context, r *request, member string, columns []column, most int) error {
+func (a *app) listAll(ctx context.Context, r *request, of list.List, most int) error {
 	items := []json.RawMessage{}
 	for {
 		page, err := a.request(ctx, r)
@@ -104,7 +106,7 @@ func (a *app) listAll(ctx context.Context, r *request, member string, columns []
 			return err
 		}
 		var some []json.RawMessage
-		if err := json.Unmarshal(rawOf(page, member), &some); err != nil {
+		if err := json.Unmarshal(rawOf(page, of.Member), &some); err != nil {
 			return unreadable(err)
 		}
 		items = append(items, some[:min(len(some), most-len(items))]...)
@@ -115,7 +117,7 @@ func (a *app) listAll(ctx context.Context, r *request, member string, columns []
 		delete(r.in, "page")
 		r.in["cursor"] = next
 	}
-	return a.showPage(map[string]any{member: items, "total": len(items)}, member, columns)
+	return a.showPage(map[string]any{of.Member: items, "total": len(items)}, of)
 }
 
 // segments joins a path of words, escaping each.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 )
 
 // call is a command that makes one call of the API and prints its answer. A new command of a resource is one more of these
@@ -27,12 +29,11 @@ type call struct {
 	into    string   // member that the argument becomes
 	path    string   // in which the words of use stand for the arguments
 	flags   []flag
-	require []string // names of flags that must be given
-	oneOf   bool     // at least one of the flags must be given
-	made    string   // member that names what was made: when quiet, it alone is printed
-	fixed   bool     // what is made never changes: members that the service does not know are refused
-	member  string   // of the answer, that holds the records of a list; such a command has the flags of pages
-	columns []column // of a list
+	require []string  // names of flags that must be given
+	oneOf   bool      // at least one of the flags must be given
+	made    string    // member that names what was made: when quiet, it alone is printed
+	fixed   bool      // what is made never changes: members that the service does not know are refused
+	list    list.List // the command has its path and the flags of pages
 
 	// change may change the request before it is sent.
 	change func(cmd *cobra.Command, r *request) error
@@ -55,7 +56,9 @@ func (a *app) resource(r call) *cobra.Command {
 	c := command(r.use, r.short, nil)
 	c.Long, c.Example, c.Aliases = r.long, r.example, r.aliases
 	flags := r.flags
-	if r.member != "" {
+	isList := r.list.Member != ""
+	if isList {
+		r.path = pathIn(r.list, r.use)
 		flags = append(pageFlags, flags...)
 	}
 	inputs := a.inputs(c, flags)
@@ -92,8 +95,8 @@ func (a *app) resource(r call) *cobra.Command {
 				return err
 			}
 		}
-		if r.member != "" {
-			return a.list(cmd.Context(), q, r.member, r.columns)
+		if isList {
+			return a.list(cmd.Context(), q, r.list)
 		}
 		got, err := a.answer(cmd.Context(), q, r.local)
 		switch {
@@ -151,6 +154,17 @@ func pathOf(path, use string, args []string) string {
 		}
 	}
 	return strings.NewReplacer(pairs...).Replace(path)
+}
+
+var parameter = regexp.MustCompile(`\{\w+\}`)
+
+// pathIn is the path of a list with the words of a use line in place of its parameters.
+func pathIn(of list.List, use string) string {
+	words := strings.Fields(use)[1:]
+	return parameter.ReplaceAllStringFunc(of.Path, func(string) (word string) {
+		word, words = words[0], words[1:]
+		return word
+	})
 }
 
 // flag is a flag whose value becomes a member of a request, or a parameter of its query.

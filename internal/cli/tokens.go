@@ -12,6 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
 
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -20,11 +21,7 @@ func tokensCommand(a *app) *cobra.Command {
 	return group("tokens", "Access tokens, and the permissions behind them", "",
 		tokensCreate(a, "create"),
 		a.resource(call{
-			use: "list", short: "List your permissions", path: "/x402/permissions", member: "permissions",
-			columns: []column{
-				{"PERMISSION", "permissionHash"}, {"PLAN", "planId"}, {"STATUS", "status"}, {"USED", "usedCredits"},
-				{"LIMIT", "maxCredits"}, {"EXPIRES", "expiresAt"},
-			},
+			use: "list", short: "List your permissions", list: list.Permissions,
 			flags: []flag{
 				{"plan", "planId", word, "only those of this plan"},
 				{"status", "status", word, "only those with this status"},

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -19,14 +20,10 @@ func sumFlags(by ...string) []flag {
 
 func usageCommand(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "usage", short: "Show what was settled of your plans, or what you used, summed", path: "/protocol/usage", member: "usage",
+		use: "usage", short: "Show what was settled of your plans, or what you used, summed", list: list.Usage,
 		long: `Show what was settled of your plans, or with --role buyer what you used of plans, summed by hour, day, plan, agent or subscriber,
 in UTC. Without --since it is the last 30 days, by hour the last 24 hours. Counts follow the settlements within seconds.`,
 		example: "toll usage --by hour --since 12h\ntoll usage --by subscriber --plan Basic --all -o csv",
-		columns: []column{
-			{"START", "start"}, {"PLAN", "planId"}, {"AGENT", "agentId"}, {"SUBSCRIBER", "subscriberAddress"}, {"SETTLED", "settled"},
-			{"CREDITS", "credits"}, {"LAST", "lastSettledAt"},
-		},
 		flags: slices.Concat([]flag{
 			{"role", "role", oneOf("seller", "buyer"), "seller (default): of your plans; buyer: what you used"},
 			{"agent", "agentId", agentID, "only settlements that name this agent"},
@@ -37,14 +34,11 @@ in UTC. Without --since it is the last 30 days, by hour the last 24 hours. Count
 
 func revenueCommand(a *app) *cobra.Command {
 	return a.resource(call{
-		use: "revenue", short: "Show what was paid for your plans, summed by currency", path: "/protocol/revenue", member: "revenue",
+		use: "revenue", short: "Show what was paid for your plans, summed by currency", list: list.Revenue,
 		long: `Show what was paid for orders of your plans, summed by currency and by hour, day or plan, in UTC and in base units. RETURNED is what
 went back of it: refunds, payments with a dispute that is open or lost, and payments that the chain undid.`,
 		example: "toll revenue --by plan --since 30d",
-		columns: []column{
-			{"START", "start"}, {"PLAN", "planId"}, {"CURRENCY", "currency"}, {"ORDERS", "orders"}, {"AMOUNT", "amount"}, {"RETURNED", "returned"},
-		},
-		flags: sumFlags("hour", "day", "plan"),
+		flags:   sumFlags("hour", "day", "plan"),
 	})
 }
 
@@ -54,11 +48,10 @@ func refusalsCommand(a *app) *cobra.Command {
 	}, sumFlags("reason", "hour", "day", "plan", "agent")...)
 	flags[2].usage = "what to sum by, default reason"
 	return a.resource(call{
-		use: "refusals", short: "Show how often the service refused to verify or settle for your plans", path: "/protocol/refusals",
-		member: "refusals", flags: flags, example: "toll refusals --since 24h\ntoll refusals --by hour --reason insufficient_funds",
+		use: "refusals", short: "Show how often the service refused to verify or settle for your plans", list: list.Refusals,
+		flags: flags, example: "toll refusals --since 24h\ntoll refusals --by hour --reason insufficient_funds",
 		long: `Show how often the service refused to verify or settle for your plans, summed by reason, hour, day, plan or agent. Counts are
 written every 10 seconds; a service that is killed loses the last ones. What your own server refuses before it asks is not counted.`,
-		columns: []column{{"REASON", "reason"}, {"START", "start"}, {"PLAN", "planId"}, {"AGENT", "agentId"}, {"REFUSED", "refused"}},
 	})
 }
 

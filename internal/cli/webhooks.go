@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tollhq/toll/internal/list"
 )
 
 func webhooksCommand(a *app) *cobra.Command {
@@ -23,11 +25,7 @@ func webhooksCommand(a *app) *cobra.Command {
 			require: []string{"to"},
 		}),
 		a.resource(call{
-			use: "list", short: "List your webhooks", path: "/webhooks", member: "webhooks", flags: status,
-			columns: []column{
-				{"ID", "id"}, {"URL", "url"}, {"STATUS", "status"}, {"TYPES", "types"},
-				{"DESCRIPTION", "description"}, {"CREATED", "createdAt"},
-			},
+			use: "list", short: "List your webhooks", list: list.Webhooks, flags: status,
 		}),
 		a.get("get ID", "Show a webhook", path),
 		a.resource(call{
@@ -44,11 +42,7 @@ func webhooksCommand(a *app) *cobra.Command {
 		a.act("rotate ID", "Get a new secret; both are valid for a day", http.MethodPost, path+"/rotate"),
 		a.resource(call{
 			use: "deliveries ID", short: "List what was sent, or shall be",
-			path: path + "/deliveries", member: "deliveries", flags: status,
-			columns: []column{
-				{"ID", "id"}, {"EVENT", "eventId"}, {"TYPE", "type"}, {"STATUS", "status"}, {"ATTEMPTS", "attempts"},
-				{"ANSWER", "lastStatus"}, {"ERROR", "lastError"}, {"NEXT", "nextAttemptAt"}, {"CREATED", "createdAt"},
-			},
+			list: list.Deliveries, flags: status,
 		}),
 		a.act("resend ID DELIVERY", "Send an event again", http.MethodPost, path+"/deliveries/DELIVERY/resend"),
 	)

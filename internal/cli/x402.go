@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/list"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -221,9 +222,7 @@ Listed are the endpoints of listed agents with a listed plan. Paths without a ho
 			if a.set.output == formatTable && string(rawOf(got, member)) == "[]" {
 				a.say("note", "nothing was found: listed agents with a listed plan have their endpoints here, by whole urls; wildcards and what is free are not listed")
 			}
-			return a.showPage(got, member, []column{
-				{"RESOURCE", "resource"}, {"TYPE", "type"}, {"DESCRIPTION", "description"}, {"UPDATED", "lastUpdatedAt"},
-			})
+			return a.showPage(got, list.Local(member, list.Text("resource"), list.State("type"), list.Text("description"), list.Time("lastUpdatedAt", "Updated")))
 		},
 	})
 	c.Args = cobra.ArbitraryArgs

@@ -1,0 +1,305 @@
+package api
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/list"
+	"github.com/tollhq/toll/internal/store"
+)
+
+// usageRange describes the range of times of sums.
+var usageRange = []query{
+	{"since", "From this time on, ISO 8601, or from this day on (UTC), down to the begin of its hour or day. Default 24 hours before until by hour, else 30 days."},
+	{"until", "Before this time, ISO 8601, or before this day (UTC), up to the end of its hour or day. Default now. At most 31 days after since by hour, else 400."},
+}
+
+type sums struct{ checkout *checkout.Checkout }
+
+func (s sums) routes() []route {
+	sums := []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeBadID, toll.CodePlanNotFound, toll.CodeNotPlanOwner}
+	return []route{
+		{
+			op: "listUsage", export: toll.RightRead, method: "GET", path: Base + "/protocol/usage", auth: keyed, right: toll.RightRead, tag: "Usage",
+			summary: "What was settled of the caller's plans, or by the caller, summed", action: listsBeside("UsageList", list.Usage, s.listUsage),
+			query: slices.Concat([]query{
+				{"role", "seller (default): of the caller's plans; buyer: what the caller used."},
+				{"by", "day (default), hour, plan, agent, or subscriber. As buyer, day or plan."},
+				{"planId", "Only this plan. As seller it must be a plan of the caller."},
+				{"agentId", "Only settlements that name this agent; as seller."},
+				{"subscriber", "Only this subscriber, as seller with planId, by day."},
+			}, usageRange, sortedBy(store.SortGroup)),
+			codes: append(slices.Clip(sums), toll.CodeBadAddress),
+		},
+		{
+			op: "listRevenue", export: toll.RightMoney, method: "GET", path: Base + "/protocol/revenue", auth: keyed, right: toll.RightRead, tag: "Usage",
+			summary: "What was paid for orders of the caller's plans, summed by currency", action: listsBeside("RevenueList", list.Revenue, s.listRevenue),
+			query: slices.Concat([]query{
+				{"by", "day (default), hour or plan."}, {"planId", "Only this plan, which must be one of the caller."},
+			}, usageRange, sortedBy(store.SortGroup)),
+			codes: sums,
+		},
+		{
+			op: "listRefusals", export: toll.RightRead, method: "GET", path: Base + "/protocol/refusals", auth: keyed, right: toll.RightRead, tag: "Usage",
+			summary: "How often the service refused verify and settle of the caller's plans", action: listsBeside("RefusalList", list.Refusals, s.listRefusals),
+			query: slices.Concat([]query{
+				{"by", "reason (default), hour, day, plan or agent."}, {"planId", "Only this plan, which must be one of the caller."},
+				{"agentId", "Only requests that name this agent."},
+				{"reason", "Only this reason, as invalidReason and errorReason say it."},
+			}, usageRange, sortedBy(store.SortGroup)),
+			codes: sums,
+		},
+	}
+}
+
+// SumRange says of which time sums are.
+type SumRange struct {
+	Since        toll.Time `json:"since" doc:"Begin of the range, at a full hour or day."`
+	Until        toll.Time `json:"until" doc:"End of the range, at a full hour or day."`
+	CountedUntil toll.Time `json:"countedUntil" doc:"Everything before this time is counted. Counts follow within seconds."`
+}
+
+func sumRange(r checkout.UsageRange) SumRange {
+	return SumRange{toll.At(r.Since), toll.At(r.Until), toll.At(r.Counted)}
+}
+
+// sumMembers is what an answer with sums has beside them.
+type sumMembers struct {
+	SumRange
+	Paging
+}
+
+// sums reads the parameters that usage and revenue share.
+func (f *filters) sums(p store.Page, by ...string) checkout.UsageQuery {
+	q := checkout.UsageQuery{By: store.UsageBy(filter(f, "by", wordOf(by...))), Plan: filter(f, "planId", toll.ParsePlanID), Page: p}
+	q.Since, q.Until = f.between()
+	return q
+}
+
+// agent reads the agent that a list is narrowed to; nil for none.
+func (f *filters) agent() *toll.AgentID {
+	id := filter(f, "agentId", toll.ParseAgentID)
+	if id == "" {
+		return nil
+	}
+	return &id
+}
+
+func (s sums) listUsage(c *call, p store.Page, q url.Values) (none store.List[*toll.Usage], rest sumMembers, err error) {
+	f := filters{q: q}
+	asked := f.sums(p, "hour", "day", "plan", "agent", "subscriber")
+	asked.Agent = f.agent()
+	asked.AsBuyer = filter(&f, "role", wordOf("seller", "buyer")) == "buyer"
+	asked.Subscriber = filter(&f, "subscriber", toll.ParseAddress)
+	if f.err != nil {
+		return none, rest, f.err
+	}
+	list, r, err := s.checkout.Usage(c.context, c.caller.Address, asked)
+	return list, sumMembers{sumRange(r), pagingOf(p, list)}, err
+}
+
+func (s sums) listRevenue(c *call, p store.Page, q url.Values) (none store.List[*toll.Revenue], rest sumMembers, err error) {
+	f := filters{q: q}
+	asked := f.sums(p, "hour", "day", "plan")
+	if f.err != nil {
+		return none, rest, f.err
+	}
+	list, r, err := s.checkout.Revenue(c.context, c.caller.Address, asked)
+	return list, sumMembers{sumRange(r), pagingOf(p, list)}, err
+}
+
+// refusalMembers is what an answer with refusals has beside them.
+type refusalMembers struct {
+	Since toll.Time `json:"since" doc:"Begin of the range, at a full hour or day."`
+	Until toll.Time `json:"until" doc:"End of the range, at a full hour or day."`
+	Paging
+}
+
+func (s sums) listRefusals(c *call, p store.Page, q url.Values) (none store.List[*toll.Refusals], rest refusalMembers, err error) {
+	f := filters{q: q}
+	asked := f.sums(p, "reason", "hour", "day", "plan", "agent")
+	asked.By, asked.Agent = cmp.Or(asked.By, store.ByReason), f.agent()
+	reason := filter(&f, "reason", func(s string) (string, error) { return s, nil })
+	if f.err != nil {
+		return none, rest, f.err
+	}
+	list, r, err := s.checkout.Refusals(c.context, c.caller.Address, asked, reason)
+	return list, refusalMembers{toll.At(r.Since), toll.At(r.Until), pagingOf(p, list)}, err
+}
+
+type requests struct{ facilitator *facilitator.Facilitator }
+
+func (s requests) routes() []route {
+	const at = Base + "/protocol/requests"
+	return []route{
+		{
+			op: "listRequests", export: toll.RightMoney, method: "GET", path: at, auth: keyed, right: toll.RightRead, tag: "Payments",
+			summary: "Requests of the caller's plans, or of the caller, with their outcome and receipt",
+			action:  listsBeside("RequestList", list.Requests, s.listRequests),
+			query: slices.Concat([]query{
+				{"role", "seller (default): requests of the caller's plans; buyer: those that the caller paid."},
+				{"planId", "Only this plan. As seller it must be a plan of the caller."},
+				{"agentId", "Only requests that name this agent."},
+				{"subscriber", "Only this subscriber, as seller with planId."},
+				{"status", "settled, released or lapsed; default these three. held: what is open now, by the time of its begin."},
+				{"since", "Only what ended at or after this time, ISO 8601, or from this day on (UTC). Default 90 days before until."},
+				{"until", "Only what ended before this time, ISO 8601, or before this day (UTC). Default now. At most 90 days after since."},
+			}, walkedBy(store.SortEnded)),
+			codes: []toll.Code{
+				toll.CodeBadRequest, toll.CodeBadPage, toll.CodeBadID, toll.CodeBadAddress, toll.CodePlanNotFound, toll.CodeNotPlanOwner,
+			},
+		},
+		{
+			op: "readRequest", method: "GET", path: at + "/{agentRequestId}", auth: ends, right: toll.RightRead, tag: "Payments",
+			summary: "One request with the states that it took and its receipt", action: reads(byText("agentRequestId", s.facilitator.Request)),
+			codes: []toll.Code{toll.CodeSettlementNotFound, toll.CodeSettlementGone},
+		},
+	}
+}
+
+// walkedBy is [sortedBy] for a list that is not counted, and has no pages by number.
+func walkedBy(sort store.Sort) []query {
+	return slices.DeleteFunc(sortedBy(sort), func(q query) bool { return q.name == "page" || q.name == "offset" })
+}
+
+// requestPaging is [Paging] of a list that is not counted. A part may be empty and have a cursor: a call reads a bounded number of
+// requests, of which few may be asked for.
+type requestPaging struct {
+	PageSize   int     `json:"pageSize"`
+	NextCursor *string `json:"nextCursor" doc:"Where the next call continues. An answer may have fewer records than pageSize, or none, and a cursor; null is the end."`
+}
+
+var stateWords = map[string]ledger.State{
+	"held": ledger.StateHeld, "settled": ledger.StateSettled, "released": ledger.StateReleased, "lapsed": ledger.StateLapsed,
+}
+
+func (s requests) listRequests(c *call, p store.Page, q url.Values) (out store.List[*toll.Settlement], rest requestPaging, err error) {
+	f := filters{q: q}
+	asked := facilitator.RequestQuery{
+		AsBuyer: filter(&f, "role", wordOf("seller", "buyer")) == "buyer", Plan: filter(&f, "planId", toll.ParsePlanID),
+		Agent: filter(&f, "agentId", toll.ParseAgentID), Subscriber: filter(&f, "subscriber", toll.ParseAddress),
+		State: stateWords[filter(&f, "status", wordOf("held", "settled", "released", "lapsed"))], Page: p,
+	}
+	asked.Since, asked.Until = f.between()
+	if p.Number > 1 || cmp.Or(p.Sort, store.SortEnded) != store.SortEnded {
+		f.err = toll.NewError(toll.CodeBadPage).WithDetails("the list has no page %d and no sortBy %q", p.Number, string(p.Sort)).
+			WithHint("Follow nextCursor; sortBy is " + string(store.SortEnded) + ".")
+	}
+	if f.err != nil {
+		return out, rest, f.err
+	}
+	rest.PageSize = p.Size
+	if out.Items, out.Next, err = s.facilitator.Requests(c.context, c.caller.Address, asked); out.Next != "" {
+		rest.NextCursor = &out.Next
+	}
+	return out, rest, err
+}
+
+func (s requests) subTaskRoutes() []route {
+	const at = Base + "/protocol/agent-sub-tasks"
+	return []route{
+		{
+			op: "recordSubTask", method: "POST", path: at, auth: owners, right: toll.RightSell, tag: "Sub-tasks",
+			summary: "Record a part of the work for a request. Burns nothing", action: creates(s.recordSubTask),
+			codes: []toll.Code{toll.CodeBadNumber, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
+		},
+		{
+			op: "listSubTasks", method: "GET", path: at, auth: owners, right: toll.RightRead, tag: "Sub-tasks", summary: "Recorded parts of the work for a request",
+			action: lists("SubTaskList", list.SubTasks, s.listSubTasks), codes: []toll.Code{toll.CodeBadRequest, toll.CodeBadPage, toll.CodeSubTaskRequestUnknown, toll.CodeSettleConflict},
+			query: append([]query{{"agentRequestId", "The request. Required."}}, sortedBy(store.SortCreated)...),
+		},
+	}
+}
+
+func (s requests) recordSubTask(c *call, in *toll.SubTaskInput, once *store.Once) (*toll.ActResult, error) {
+	return s.facilitator.RecordSubTask(c.context, c.caller.Address, in, once)
+}
+
+func (s requests) listSubTasks(c *call, p store.Page, q url.Values) (none store.List[*toll.SubTask], err error) {
+	id := q.Get("agentRequestId")
+	if id == "" {
+		return none, toll.Faults([]toll.Fault{{Path: "agentRequestId", Message: "is required in the query"}})
+	}
+	return s.facilitator.SubTasks(c.context, c.caller.Address, id, p)
+}
+
+// searched are the kinds of records that a search finds, in the order of its answer.
+var searched = []string{
+	store.FoundPlan, store.FoundAgent, store.FoundOrder, store.FoundKey, store.FoundPermission, store.FoundDelegation, store.FoundWebhook,
+}
+
+// maxFound is how many records of each kind a search answers, maxSearch how long its text may be, in characters.
+const (
+	maxFound  = 20
+	maxSearch = 128
+)
+
+func searchRoutes(db store.Querier) []route {
+	return []route{{
+		op: "search", method: "GET", path: Base + "/protocol/search", auth: keyed, right: toll.RightRead, tag: "Search",
+		summary: "Records of the caller by their id, the beginning of it, or the beginning of their name", action: reads(func(c *call) (*SearchResults, error) { return search(c, db) }),
+		query: []query{
+			{"q", "The text, 1 to 128 characters. Ids of orders are found from 13 characters on, those of access tokens from 6. Required."},
+			{"type", "Only records of this kind: " + strings.Join(searched, ", ") + "."},
+		},
+		codes: []toll.Code{toll.CodeBadRequest, toll.CodeQueryTooLong},
+	}}
+}
+
+// SearchResult is a record that was found.
+type SearchResult struct {
+	Type      string    `json:"type"`
+	ID        string    `json:"id"`
+	Name      *string   `json:"name"`
+	CreatedAt toll.Time `json:"createdAt"`
+}
+
+// SearchResults are records that were found, at most 20 of each kind.
+type SearchResults struct {
+	Results []SearchResult `json:"results"`
+	More    bool           `json:"more"` // there are further ones
+}
+
+func search(c *call, db store.Querier) (*SearchResults, error) {
+	q, err := c.values()
+	if err != nil {
+		return nil, err
+	}
+	f := filters{q: q}
+	text := strings.TrimSpace(filter(&f, "q", func(s string) (string, error) { return s, nil }))
+	kind := filter(&f, "type", wordOf(searched...))
+	if n := utf8.RuneCountInString(text); f.err == nil && (n < 1 || n > maxSearch || !utf8.ValidString(text) || strings.ContainsRune(text, 0)) {
+		f.err = toll.Faults([]toll.Fault{{Path: "q", Message: "must be 1 to 128 characters"}})
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	out := &SearchResults{Results: []SearchResult{}}
+	for _, of := range searched {
+		if kind != "" && kind != of {
+			continue
+		}
+		found, err := store.Search(c.context, db, of, c.caller.Address, text, maxFound+1)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > maxFound {
+			out.More, found = true, found[:maxFound]
+		}
+		for _, r := range found {
+			result := SearchResult{Type: of, ID: r.ID, CreatedAt: toll.At(r.CreatedAt)}
+			if r.Name != "" {
+				result.Name = &r.Name
+			}
+			out.Results = append(out.Results, result)
+		}
+	}
+	return out, nil
+}
