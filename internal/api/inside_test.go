@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/auth"
 )
 
@@ -68,4 +69,24 @@ func TestPageCalls(t *testing.T) {
 			})
 		}
 	})
+}
+
+// The calls of one view count once against limits, and those of the next view again.
+func TestPageCalls_CountOnce(t *testing.T) {
+	s := newStack(t)
+	deps := s.built
+	deps.Policy.Limits = api.Limits{PerKey: 1, KeyBurst: 1, Clock: s.clock.now}
+	handler := api.New(deps)
+	view := func() func() int {
+		page := auth.Page{Caller: auth.Caller{Address: s.b1.address, KeyID: s.b1.keyID, Rights: toll.AllRights()}, Counted: new(bool)}
+		return func() int {
+			r, w := httptest.NewRequest("GET", base+"/protocol/plans", nil), httptest.NewRecorder()
+			handler.ServeHTTP(w, r.WithContext(auth.WithPage(r.Context(), page)))
+			return w.Code
+		}
+	}
+	first, second := view(), view()
+	if a, b, c, d := first(), first(), second(), second(); a != 200 || b != 200 || c != 429 || d != 429 {
+		t.Errorf("calls of two views: %d, %d and %d, %d", a, b, c, d)
+	}
 }

@@ -95,7 +95,7 @@ func (g *gatekeeper) admit(c *call) error {
 	} else if m != nil {
 		who = g.source(c.r)
 	}
-	if m == nil || c.resource.unlimited() {
+	if p := c.browser; m == nil || c.resource.unlimited() || p != nil && p.Counted != nil && *p.Counted {
 		return nil
 	}
 	r := m.Take(who, 1, g.clock().Sub(g.began))
@@ -104,6 +104,9 @@ func (g *gatekeeper) admit(c *call) error {
 	header["Ratelimit-Remaining"] = []string{strconv.FormatInt(r.Left, 10)}
 	header["Ratelimit-Reset"] = []string{strconv.Itoa(seconds(r.Full))}
 	if r.OK {
+		if p := c.browser; p != nil && p.Counted != nil {
+			*p.Counted = true
+		}
 		return nil
 	}
 	e := toll.NewError(toll.CodeRateLimited)

@@ -12,9 +12,9 @@ type Page struct {
 	Proof    string    // kind of the credential that was proved last; "" for an API key
 	ProvedAt time.Time // of that proof
 	Source   string    // address of the browser, for limits
+	Counted  *bool     // whether a call of this view has counted against limits, which the first one sets; nil counts each call
 }
 
-// pageKey is the key of [Page] in a context.
 type pageKey struct{}
 
 // WithPage returns a context for calls of the API by a page.

@@ -170,9 +170,9 @@ func newAPI(d Config) *client.Client {
 		client.WithHTTPClient(&http.Client{Transport: inside{d.Handler}}), client.WithRetries(0), client.WithLog(d.Log))
 }
 
-// Acting is the context for calls of [Web.API] on behalf of the visitor.
+// Acting is the context for calls of [Site.API] on behalf of the signed-in person. They count once against limits.
 func (v *Context) Acting() context.Context {
-	p := auth.Page{Source: v.Address(v.R)}
+	p := auth.Page{Source: v.Address(v.R), Counted: &v.counted}
 	if v.Person != nil {
 		p.Caller, p.Proof, p.ProvedAt = v.Person.Caller, v.Person.Proof, v.Person.Since
 	}
