@@ -10,14 +10,16 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// mostPlans is how many plans a form offers, the newest ones.
-const mostPlans = 100
+// newest is the query for the plans or agents that a form offers.
+var newest = url.Values{"pageSize": {"100"}}
+
+func ownPlans(v *page.Context) (page.List[*toll.Plan], error) {
+	return page.PartOf[*toll.Plan](v, "/protocol/plans", "plans", newest)
+}
 
 // agentPages are the agents of a workspace.
 func agentPages() []page.Area {
@@ -42,7 +44,7 @@ func agentPages() []page.Area {
 }
 
 func listAgents(v *page.Context) (page.View, error) {
-	list, err := store.AgentsOfOwner(v.Ctx(), deps(v).Store, v.Person.Address, storePage(v.PageOf(page.NameSorts)))
+	list, err := page.ListOf[*toll.Agent](v, "/protocol/agents", "agents", nil, page.NameSorts...)
 	if err != nil {
 		return nil, v.Failed("part of the list", err)
 	}
@@ -60,7 +62,7 @@ func mayBegin(v *page.Context, text string, to ...string) []page.Link {
 	return []page.Link{{Text: text, To: v.To(to...)}}
 }
 
-func agentsTable(v *page.Context, list store.List[*toll.Agent]) *page.Table {
+func agentsTable(v *page.Context, list page.List[*toll.Agent]) *page.Table {
 	t := &page.Table{
 		Caption: "Agents", Head: []page.Column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Plans", Num: true}, {Text: "Registered"}},
 		Empty: &page.Empty{
@@ -83,9 +85,9 @@ func agent(v *page.Context) (*toll.Agent, error) {
 	id, err := toll.ParseAgentID(v.Param("agent"))
 	var a *toll.Agent
 	if err == nil {
-		a, err = store.AgentByID(v.Ctx(), deps(v).Store, id)
+		a, err = v.API.Agent(v.Acting(), id)
 	}
-	if errors.Is(err, store.ErrNotFound) || err == nil && a.Owner != v.Person.Address {
+	if err == nil && a.Owner != v.Person.Address {
 		return nil, v.Missing("agent")
 	}
 	if err != nil {
@@ -146,7 +148,7 @@ func agentGroups(a *toll.Agent) []page.Group {
 }
 
 func askAgent(v *page.Context) (page.View, error) {
-	plans, err := store.PlansOfOwner(v.Ctx(), deps(v).Store, v.Person.Address, store.Page{Size: mostPlans})
+	plans, err := ownPlans(v)
 	if err != nil {
 		return nil, v.Failed("agent", err)
 	}
@@ -294,10 +296,10 @@ func showAgent(v *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := page.PeriodOf(v)
-	plans, err1 := store.PlansOfAgent(v.Ctx(), deps(v).Store, a.ID, storePage(v.ListPage()))
-	used, err2 := usage(v, p, checkout.UsageQuery{Agent: &a.ID})
-	refused, err3 := refusals(v, p, checkout.UsageQuery{Agent: &a.ID})
+	p, q := page.PeriodOf(v), url.Values{"agentId": {string(a.ID)}}
+	plans, err1 := page.ListOf[*toll.Plan](v, "/protocol/agents/"+string(a.ID)+"/plans", "plans", nil)
+	used, err2 := usage(v, p, q)
+	refused, err3 := refusals(v, p, q)
 	acts, err4 := actsOfAgent(v, a)
 	last, err5 := lastSettled(v, a.ID)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
@@ -358,7 +360,7 @@ func actsOfAgent(v *page.Context, a *toll.Agent) ([]page.Dialog, error) {
 	if !v.Person.Rights.Has(toll.RightManage) {
 		return nil, nil
 	}
-	plans, err := store.PlansOfOwner(v.Ctx(), deps(v).Store, v.Person.Address, store.Page{Size: mostPlans})
+	plans, err := ownPlans(v)
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
@@ -67,13 +65,9 @@ func held(v *page.Context, body page.Listing) (list page.List[*toll.Balance], pa
 	if err != nil || len(list.Items) == 0 {
 		return list, pace, err
 	}
-	of := checkout.UsageQuery{AsBuyer: true, By: store.ByPlan, Until: v.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)}
-	of.Since = of.Until.Add(-paceDays * 24 * time.Hour)
-	rows, err := everyOf(func(body store.Page) (store.List[*toll.Usage], error) {
-		of.Page = body
-		list, _, err := deps(v).Checkout.Usage(v.Ctx(), v.Person.Address, of)
-		return list, err
-	})
+	days := page.Period{Until: v.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)}
+	days.Since = days.Until.Add(-paceDays * 24 * time.Hour)
+	rows, err := sumsOf[*toll.Usage](v, "usage", query(days, url.Values{"role": {"buyer"}}, "plan"))
 	for _, r := range rows {
 		pace[r.PlanID] = r.Credits.Int()
 	}
@@ -176,7 +170,7 @@ func showHolding(v *page.Context) (page.View, error) {
 	}
 	days := page.Period{Until: v.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour), Step: 24 * time.Hour}
 	days.Since = days.Until.Add(-page.OwnUsual)
-	used, err := usage(v, days, checkout.UsageQuery{AsBuyer: true, Plan: p.ID})
+	used, err := usage(v, days, url.Values{"role": {"buyer"}, "planId": {string(p.ID)}})
 	if err != nil {
 		return nil, v.Failed("plan", err)
 	}

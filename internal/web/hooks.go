@@ -3,7 +3,7 @@ package web
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -14,8 +14,8 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
+	"github.com/tollhq/toll/internal/web/session"
 )
 
 // hookPages are the webhooks of a workspace, and its events.
@@ -46,7 +46,7 @@ func hookPages() []page.Area {
 }
 
 func listHooks(v *page.Context) (page.View, error) {
-	list, err := deps(v).Events.Webhooks(v.Ctx(), v.Person.Address, "", storePage(v.ListPage()))
+	list, err := page.ListOf[*toll.Webhook](v, "/webhooks", "webhooks", nil)
 	if err != nil {
 		return nil, v.Failed("part of the list", err)
 	}
@@ -138,11 +138,14 @@ func makeHook(v *page.Context) (page.View, error) {
 
 // hook returns the webhook of the page.
 func hook(v *page.Context) (*toll.Webhook, error) {
-	h, err := deps(v).Events.Webhook(v.Ctx(), v.Person.Address, v.Param("webhook"))
-	if err != nil && toll.AsError(err).HTTPStatus() < 500 {
+	h, err := v.API.Webhook(v.Acting(), v.Param("webhook"))
+	if err != nil && toll.AsError(err).HTTPStatus() == http.StatusBadRequest {
 		return nil, v.Missing("webhook")
 	}
-	return h, err
+	if err != nil {
+		return nil, v.Failed("webhook", err)
+	}
+	return h, nil
 }
 
 func askHookEdit(v *page.Context) (page.View, error) {
@@ -208,8 +211,11 @@ func showHook(v *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	status := toll.DeliveryStatus(v.R.URL.Query().Get("status"))
-	list, err := deps(v).Events.Deliveries(v.Ctx(), v.Person.Address, h.ID, status, storePage(v.ListPage()))
+	status, q := v.R.URL.Query().Get("status"), url.Values{}
+	if status != "" {
+		q.Set("status", status)
+	}
+	list, err := page.ListOf[*toll.WebhookDelivery](v, "/webhooks/"+h.ID+"/deliveries", "deliveries", q)
 	if err != nil {
 		return nil, v.Failed("part of the list", err)
 	}
@@ -296,18 +302,21 @@ func allTypesOf(h *toll.Webhook) string {
 }
 
 func listEvents(v *page.Context) (page.View, error) {
-	f := store.EventFilter{Principal: v.Person.Address, Type: toll.EventType(v.R.URL.Query().Get("type"))}
-	if f.Type != "" && !slices.Contains(toll.EventTypes(), f.Type) {
+	kind, q := v.R.URL.Query().Get("type"), url.Values{}
+	if kind != "" {
+		q.Set("type", kind)
+	}
+	if kind != "" && !slices.Contains(toll.EventTypes(), toll.EventType(kind)) {
 		return nil, v.Missing("type of event")
 	}
 	day := v.R.URL.Query().Get("since")
 	if day != "" {
-		var err error
-		if f.Since, err = time.Parse(time.DateOnly, day); err != nil {
+		if _, err := time.Parse(time.DateOnly, day); err != nil {
 			return nil, v.Missing("day")
 		}
+		q.Set("since", day+"T00:00:00.000Z")
 	}
-	list, err := deps(v).Events.List(v.Ctx(), f, storePage(v.ListPage()))
+	list, err := page.ListOf[*toll.Event](v, "/events", "events", q)
 	if err != nil {
 		return nil, v.Failed("part of the list", err)
 	}
@@ -325,12 +334,12 @@ func listEvents(v *page.Context) (page.View, error) {
 			aboutCell(v, e.Object), page.At(e.CreatedAt.Time),
 		})
 	}
-	types := page.Field{Name: "type", Label: "Type", Value: string(f.Type), Options: []page.Option{{Text: "All types"}}}
+	types := page.Field{Name: "type", Label: "Type", Value: kind, Options: []page.Option{{Text: "All types"}}}
 	for _, w := range toll.EventTypes() {
 		types.Options = append(types.Options, page.Option{Value: string(w), Text: string(w)})
 	}
 	narrow := url.Values{}
-	for name, value := range map[string]string{"type": string(f.Type), "since": day} {
+	for name, value := range map[string]string{"type": string(kind), "since": day} {
 		if value != "" {
 			narrow.Set(name, value)
 		}
@@ -365,7 +374,7 @@ func showEvent(v *page.Context) (page.View, error) {
 		return nil, v.Missing("event")
 	}
 	e, err := deps(v).Events.BySequence(v.Ctx(), v.Person.Address, seq)
-	if errors.Is(err, store.ErrNotFound) {
+	if session.IsUnknown(err) {
 		return nil, v.Missing("event")
 	}
 	if err != nil {

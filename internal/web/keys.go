@@ -31,7 +31,7 @@ func keyPages() []page.Area {
 }
 
 func listKeys(v *page.Context) (page.View, error) {
-	list, err := deps(v).Auth.Keys(v.Ctx(), v.Person.Address, storePage(v.PageOf(page.NameSorts)))
+	list, err := page.ListOf[toll.APIKey](v, "/api-keys", "apiKeys", nil, page.NameSorts...)
 	if err != nil {
 		return nil, v.Failed("part of the list", err)
 	}

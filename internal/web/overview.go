@@ -3,11 +3,12 @@ package web
 import (
 	"encoding/json"
 	"errors"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
@@ -76,15 +77,15 @@ func showOverview(v *page.Context) (page.View, error) {
 	var paid []*earned
 	var payers []page.Stat
 	var err6, err7, err8, err9 error
-	if q.Agent == nil { // neither is counted by agent
+	if !q.Has("agentId") { // neither is counted by agent
 		paid, err6 = revenue(v, p, q)
-		payers, err7 = payersOf(v, p, q.Plan)
+		payers, err7 = payersOf(v, p, toll.PlanID(q.Get("planId")))
 	}
-	if q.Plan == "" && q.Agent == nil {
+	if toll.PlanID(q.Get("planId")) == "" && !q.Has("agentId") {
 		body.Latest, err8 = latest(v)
-		var sold store.List[*toll.Order]
-		sold, err9 = deps(v).Checkout.Orders(v.Ctx(), v.Person.Address, checkout.OrderQuery{AsSeller: true, Page: store.Page{Size: mostRecent}})
-		body.Sales = ordersTable(v, page.List[*toll.Order](sold), nil)
+		var sold page.List[*toll.Order]
+		sold, err9 = page.PartOf[*toll.Order](v, "/protocol/orders", "orders", url.Values{"role": {"seller"}, "pageSize": {strconv.Itoa(mostRecent)}})
+		body.Sales = ordersTable(v, sold, nil)
 		if body.Buyer = body.Held != nil && len(body.Latest.Rows)+len(sold.Items) == 0; body.Buyer {
 			body.Sales = nil
 		}
@@ -94,7 +95,7 @@ func showOverview(v *page.Context) (page.View, error) {
 	}
 	refusedStat := refused.stat()
 	refusedStat.To = v.To("usage")
-	if q.Agent == nil {
+	if !q.Has("agentId") {
 		body.Stats = revenueStats(paid, v.To("revenue"))
 	}
 	for _, s := range u.stats() {
@@ -116,17 +117,23 @@ func showOverview(v *page.Context) (page.View, error) {
 
 // overviewFilter are the fields that narrow the overview, and what they say. The overview reads itself
 // after each settlement, so that the choices are read only for who narrows it.
-func overviewFilter(v *page.Context, p page.Period) (fields []page.Field, q checkout.UsageQuery, err error) {
+func overviewFilter(v *page.Context, p page.Period) (fields []page.Field, q url.Values, err error) {
+	q = url.Values{}
 	asked := v.R.URL.Query()
 	if !slices.ContainsFunc([]string{"filter", "plan", "agent", "since", "until"}, asked.Has) {
 		return nil, q, nil
 	}
-	var plans, agents page.Field
-	if plans, q.Plan, err = planFilter(v, "plan"); err != nil {
+	plans, plan, err := planFilter(v, "plan")
+	if err != nil {
 		return nil, q, err
 	}
-	if agents, q.Agent, err = agentFilter(v, "agent"); err != nil {
+	q = planQuery(plan)
+	agents, agent, err := agentFilter(v, "agent")
+	if err != nil {
 		return nil, q, err
+	}
+	if agent != nil {
+		q.Set("agentId", string(*agent))
 	}
 	return page.RangeFields(v, p, []page.Field{plans, agents}), q, nil
 }
@@ -197,11 +204,10 @@ func latest(v *page.Context) (*page.Table, error) {
 
 // tasks are what needs attention, the worst first.
 func tasks(v *page.Context) (out []page.Task, err error) {
-	owner := v.Person.Address
-	hooks, err1 := deps(v).Events.Webhooks(v.Ctx(), owner, "", store.Page{Size: 100})
+	hooks, err1 := page.PartOf[*toll.Webhook](v, "/webhooks", "webhooks", newest)
 	keys, err2 := endingKeys(v)
-	agents, err3 := store.AgentsOfOwner(v.Ctx(), deps(v).Store, owner, store.Page{Size: 1})
-	plans, err4 := store.PlansOfOwner(v.Ctx(), deps(v).Store, owner, store.Page{Size: 1})
+	agents, err3 := page.PartOf[*toll.Agent](v, "/protocol/agents", "agents", url.Values{"pageSize": {"1"}})
+	plans, err4 := page.PartOf[*toll.Plan](v, "/protocol/plans", "plans", url.Values{"pageSize": {"1"}})
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
@@ -230,7 +236,7 @@ func tasks(v *page.Context) (out []page.Task, err error) {
 // endingKeys are the API keys of the workspace that end soon.
 func endingKeys(v *page.Context) (out []page.Task, err error) {
 	now := v.Clock()
-	list, err := deps(v).Auth.Keys(v.Ctx(), v.Person.Address, store.Page{Size: 100})
+	list, err := page.PartOf[toll.APIKey](v, "/api-keys", "apiKeys", newest)
 	var older int64
 	for _, k := range list.Items {
 		if k.Status == toll.StatusActive && len(deps(v).Changes(k.Version)) > 0 {

@@ -12,9 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
@@ -41,7 +39,7 @@ func planPages() []page.Area {
 }
 
 func listPlans(v *page.Context) (page.View, error) {
-	list, err := store.PlansOfOwner(v.Ctx(), deps(v).Store, v.Person.Address, storePage(v.PageOf(page.NameSorts)))
+	list, err := page.ListOf[*toll.Plan](v, "/protocol/plans", "plans", nil, page.NameSorts...)
 	if err != nil {
 		return nil, v.Failed("part of the list", err)
 	}
@@ -51,7 +49,7 @@ func listPlans(v *page.Context) (page.View, error) {
 	})
 }
 
-func plansTable(v *page.Context, list store.List[*toll.Plan]) *page.Table {
+func plansTable(v *page.Context, list page.List[*toll.Plan]) *page.Table {
 	t := &page.Table{
 		Caption: "Plans",
 		Head:    []page.Column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Buys", Num: true}},
@@ -467,9 +465,9 @@ func plan(v *page.Context) (*toll.Plan, error) {
 	id, err := toll.ParsePlanID(v.Param("plan"))
 	var p *toll.Plan
 	if err == nil {
-		p, err = store.PlanByID(v.Ctx(), deps(v).Store, id)
+		p, err = v.API.Plan(v.Acting(), id)
 	}
-	if errors.Is(err, store.ErrNotFound) || err == nil && p.Owner != v.Person.Address {
+	if err == nil && p.Owner != v.Person.Address {
 		return nil, v.Missing("plan")
 	}
 	if err != nil {
@@ -585,13 +583,13 @@ func showPlan(v *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, q, id := page.PeriodOf(v), checkout.UsageQuery{Plan: plan.ID}, string(plan.ID)
+	p, q, id := page.PeriodOf(v), planQuery(plan.ID), string(plan.ID)
 	paid, err1 := revenue(v, p, q)
 	u, err2 := usage(v, p, q)
 	refused, err3 := refusals(v, p, q)
-	subscribers, err4 := deps(v).Checkout.Subscribers(v.Ctx(), v.Person.Address, plan.ID, storePage(v.ListPage()))
-	orders, err5 := deps(v).Checkout.Orders(v.Ctx(), v.Person.Address, checkout.OrderQuery{AsSeller: true, Plan: plan.ID, Page: store.Page{Size: mostRecent}})
-	agents, err6 := store.AgentsOfPlan(v.Ctx(), deps(v).Store, plan.ID, store.Page{Size: mostRecent})
+	subscribers, err4 := page.ListOf[toll.Balance](v, "/protocol/plans/"+id+"/subscribers", "subscribers", nil)
+	orders, err5 := page.PartOf[*toll.Order](v, "/protocol/orders", "orders", url.Values{"role": {"seller"}, "planId": {id}, "pageSize": {strconv.Itoa(mostRecent)}})
+	agents, err6 := page.PartOf[*toll.Agent](v, "/protocol/plans/"+id+"/agents", "agents", url.Values{"pageSize": {strconv.Itoa(mostRecent)}})
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return nil, v.Failed("plan", err)
 	}
@@ -640,7 +638,7 @@ func showPlan(v *page.Context) (page.View, error) {
 		Range: page.Ranges(v, p), Stats: slices.Concat(revenueStats(paid, v.To("revenue")+"?plan="+id), u.stats(), []page.Stat{refused.stat()}),
 		Facts: facts, Acts: actsOfPlan(v, plan),
 		Parts: []page.Part{
-			{"Subscribers", holders}, {"Recent orders", ordersTable(v, page.List[*toll.Order](orders), nil)}, {"Agents that take it", agentsTable},
+			{"Subscribers", holders}, {"Recent orders", ordersTable(v, orders, nil)}, {"Agents that take it", agentsTable},
 			{"Refused, by reason", refused.table()},
 		},
 	})

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/plain"
@@ -59,7 +60,7 @@ func pathID(v *page.Context) string { return path.Base(v.R.URL.Path) }
 
 // notFound returns the refusal for a public page without a record, and every other error as it is.
 func notFound(v *page.Context, what string, err error) error {
-	if errors.Is(err, store.ErrNotFound) || toll.AsError(err).Code == toll.CodeBadID {
+	if toll.AsError(err).HTTPStatus() == http.StatusNotFound || toll.AsError(err).Code == toll.CodeBadID {
 		return v.RefuseNext(http.StatusNotFound, "There is no such "+what+". The address was mistyped, or it is of another service.", "")
 	}
 	return err
@@ -194,12 +195,12 @@ func showPublicAgent(v *page.Context) (page.View, error) {
 	id, err := toll.ParseAgentID(pathID(v))
 	var a *toll.Agent
 	if err == nil {
-		a, err = store.AgentByID(v.Ctx(), deps(v).Store, id)
+		a, err = v.API.Agent(v.Acting(), id)
 	}
 	if err != nil {
 		return nil, notFound(v, "agent", err)
 	}
-	plans, err := store.PlansOfAgent(v.Ctx(), deps(v).Store, id, store.Page{Size: mostShown})
+	plans, err := page.PartOf[*toll.Plan](v, "/protocol/agents/"+string(id)+"/plans", "plans", url.Values{"pageSize": {strconv.Itoa(mostShown)}})
 	if err != nil {
 		return nil, notFound(v, "agent", err)
 	}
@@ -268,7 +269,7 @@ func offered(v *page.Context) (*toll.Plan, *offer, error) {
 	id, err := toll.ParsePlanID(pathID(v))
 	var p *toll.Plan
 	if err == nil {
-		p, err = store.PlanByID(v.Ctx(), deps(v).Store, id)
+		p, err = v.API.Plan(v.Acting(), id)
 	}
 	if err != nil {
 		return nil, nil, notFound(v, "plan", err)
@@ -326,15 +327,15 @@ func drawPlan(v *page.Context, p *toll.Plan, o *offer) (page.View, error) {
 
 // agentsOf are the agents at which a plan pays. The one that the query names comes first.
 func agentsOf(v *page.Context, p *toll.Plan) ([]*toll.Agent, error) {
-	list, err := store.AgentsOfPlan(v.Ctx(), deps(v).Store, p.ID, store.Page{Size: mostServers, Ascending: true})
+	list, err := page.PartOf[*toll.Agent](v, "/protocol/plans/"+string(p.ID)+"/agents", "agents", url.Values{"pageSize": {strconv.Itoa(mostServers)}, "sortOrder": {"asc"}})
 	if err != nil {
 		return nil, err
 	}
 	var out []*toll.Agent
 	wanted, err := toll.ParseAgentID(v.R.URL.Query().Get("agent"))
 	if err == nil {
-		a, err := store.AgentByID(v.Ctx(), deps(v).Store, wanted)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
+		a, err := v.API.Agent(v.Acting(), wanted)
+		if err != nil && toll.AsError(err).HTTPStatus() != http.StatusNotFound {
 			return nil, err
 		}
 		if err == nil && a.HasPlan(p.ID) {

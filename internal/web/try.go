@@ -18,7 +18,6 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/outbound"
 	"github.com/tollhq/toll/internal/plain"
-	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
 	"github.com/tollhq/toll/internal/web/session"
 	"github.com/tollhq/toll/x402"
@@ -114,14 +113,14 @@ func tryAgent(v *page.Context, q url.Values) (*tryCall, error) {
 	id, err := toll.ParseAgentID(q.Get("agent"))
 	c := &tryCall{}
 	if err == nil {
-		c.agent, err = store.AgentByID(v.Ctx(), deps(v).Store, id)
+		c.agent, err = v.API.Agent(v.Acting(), id)
 	}
-	if errors.Is(err, store.ErrNotFound) || err != nil && toll.AsError(err).Code == toll.CodeBadID {
+	if err != nil && (toll.AsError(err).HTTPStatus() == http.StatusNotFound || toll.AsError(err).Code == toll.CodeBadID) {
 		return nil, v.Missing("agent")
 	}
 	for _, ref := range c.plansOf() {
 		var p *toll.Plan
-		if p, err = store.PlanByID(v.Ctx(), deps(v).Store, ref.PlanID); err != nil {
+		if p, err = v.API.Plan(v.Acting(), ref.PlanID); err != nil {
 			break
 		}
 		var o *offer

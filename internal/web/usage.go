@@ -1,36 +1,38 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"math/big"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/plain"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// narrow is the period as the query of the API, by its steps.
-func narrow(p page.Period, plan toll.PlanID) url.Values {
-	const form = "2006-01-02T15:04:05.000Z"
-	q := url.Values{"since": {p.Since.Format(form)}, "until": {p.Until.Format(form)}, "by": {string(query(p, checkout.UsageQuery{}).By)}}
-	if plan != "" {
-		q.Set("planId", string(plan))
+// planQuery narrows sums to a plan, "" for all.
+func planQuery(plan toll.PlanID) url.Values {
+	if plan == "" {
+		return url.Values{}
 	}
-	return q
+	return url.Values{"planId": {string(plan)}}
 }
 
-// query narrows a query to the period, by its steps.
-func query(p page.Period, q checkout.UsageQuery) checkout.UsageQuery {
-	q.Since, q.Until, q.By = p.Since, p.Until, store.ByDay
-	if p.Step == time.Hour {
-		q.By = store.ByHour
+// query narrows a query of sums to a period, by its steps or by another word.
+func query(p page.Period, q url.Values, by string) url.Values {
+	const form = "2006-01-02T15:04:05.000Z"
+	q = maps.Clone(q)
+	q.Set("since", p.Since.Format(form))
+	q.Set("until", p.Until.Format(form))
+	if q.Set("by", cmp.Or(by, "day")); by == "" && p.Step == time.Hour {
+		q.Set("by", "hour")
 	}
 	return q
 }
@@ -38,12 +40,11 @@ func query(p page.Period, q checkout.UsageQuery) checkout.UsageQuery {
 // maxSums bounds how many sums a page reads for one of its lists: those of a year in some currencies.
 const maxSums = 4000
 
-// everyOf reads the parts of a list, at most maxSums of it.
-func everyOf[T any](read func(store.Page) (store.List[T], error)) ([]T, error) {
-	var all []T
-	body := store.Page{Size: 100, Ascending: true}
+// sumsOf reads the sums of a kind (usage, revenue or refusals) that a query names, at most maxSums of them.
+func sumsOf[T any](v *page.Context, kind string, q url.Values) (all []T, err error) {
+	page.SetPage(q, page.Listing{Size: 100, Ascending: true})
 	for {
-		list, err := read(body)
+		list, err := page.PartOf[T](v, "/protocol/"+kind, kind, q)
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +52,7 @@ func everyOf[T any](read func(store.Page) (store.List[T], error)) ([]T, error) {
 		if list.Next == "" || len(all) >= maxSums {
 			return all, nil
 		}
-		body.Cursor = list.Next
+		q.Set("cursor", list.Next)
 	}
 }
 
@@ -62,20 +63,15 @@ type used struct {
 }
 
 // usage reads what was settled in a period and in the one before it.
-func usage(v *page.Context, p page.Period, q checkout.UsageQuery) (u used, err error) {
+func usage(v *page.Context, p page.Period, q url.Values) (u used, err error) {
 	var err1, err2 error
 	u.settled.Now, u.credits.Now, u.took, err1 = settled(v, p, q)
 	u.settled.Before, u.credits.Before, _, err2 = settled(v, p.Before(), q)
 	return u, errors.Join(err1, err2)
 }
 
-func settled(v *page.Context, p page.Period, q checkout.UsageQuery) (settled, credits page.Numbers, took []int64, err error) {
-	q = query(p, q)
-	rows, err := everyOf(func(body store.Page) (store.List[*toll.Usage], error) {
-		q.Page = body
-		list, _, err := deps(v).Checkout.Usage(v.Ctx(), v.Person.Address, q)
-		return list, err
-	})
+func settled(v *page.Context, p page.Period, q url.Values) (settled, credits page.Numbers, took []int64, err error) {
+	rows, err := sumsOf[*toll.Usage](v, "usage", query(p, q, ""))
 	settled, credits, took = p.Zeros(), p.Zeros(), make([]int64, len(toll.UsageTimes)+1)
 	for _, r := range rows {
 		settled.Add(p, r.Start, big.NewInt(r.Settled))
@@ -157,9 +153,9 @@ func countPayers(v *page.Context, p page.Period, plan toll.PlanID) (stats []page
 		}
 		*in.of = page.Numbers{new(big.Int)}
 		for _, id := range used {
-			q := query(in.Period, checkout.UsageQuery{Plan: id, Page: store.Page{Size: 1}})
-			q.By = store.BySubscriber
-			list, _, err := deps(v).Checkout.Usage(v.Ctx(), v.Person.Address, q)
+			q := query(in.Period, planQuery(id), "subscriber")
+			page.SetPage(q, page.Listing{Size: 1})
+			list, err := page.PartOf[*toll.Usage](v, "/protocol/usage", "usage", q)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -179,9 +175,9 @@ func usedPlans(v *page.Context, p page.Period, chosen toll.PlanID) (ids []toll.P
 	if chosen != "" {
 		return []toll.PlanID{chosen}, nil
 	}
-	q := query(p, checkout.UsageQuery{Page: store.Page{Size: mostCounted + 1}})
-	q.By = store.ByPlan
-	list, _, err := deps(v).Checkout.Usage(v.Ctx(), v.Person.Address, q)
+	q := query(p, url.Values{}, "plan")
+	page.SetPage(q, page.Listing{Size: mostCounted + 1})
+	list, err := page.PartOf[*toll.Usage](v, "/protocol/usage", "usage", q)
 	for _, u := range list.Items {
 		ids = append(ids, u.PlanID)
 	}
@@ -195,7 +191,7 @@ type refused struct {
 }
 
 // refusals reads what was refused in a period and in the one before it.
-func refusals(v *page.Context, p page.Period, q checkout.UsageQuery) (r refused, err error) {
+func refusals(v *page.Context, p page.Period, q url.Values) (r refused, err error) {
 	var err1, err2, err3, err4 error
 	r.now, err1 = reasons(v, p, q)
 	r.before, err2 = reasons(v, p.Before(), q)
@@ -204,32 +200,22 @@ func refusals(v *page.Context, p page.Period, q checkout.UsageQuery) (r refused,
 	return r, errors.Join(err1, err2, err3, err4)
 }
 
-func reasons(v *page.Context, p page.Period, q checkout.UsageQuery) (map[string]int64, error) {
-	q = query(p, q)
-	q.By = store.ByReason
+func reasons(v *page.Context, p page.Period, q url.Values) (map[string]int64, error) {
 	out := map[string]int64{}
-	rows, err := refusalRows(v, q)
+	rows, err := sumsOf[*toll.Refusals](v, "refusals", query(p, q, "reason"))
 	for _, r := range rows {
 		out[r.Reason] = r.Refused
 	}
 	return out, err
 }
 
-func refusedIn(v *page.Context, p page.Period, q checkout.UsageQuery) (page.Numbers, error) {
-	rows, err := refusalRows(v, query(p, q))
+func refusedIn(v *page.Context, p page.Period, q url.Values) (page.Numbers, error) {
+	rows, err := sumsOf[*toll.Refusals](v, "refusals", query(p, q, ""))
 	out := p.Zeros()
 	for _, r := range rows {
 		out.Add(p, r.Start, big.NewInt(r.Refused))
 	}
 	return out, err
-}
-
-func refusalRows(v *page.Context, q checkout.UsageQuery) ([]*toll.Refusals, error) {
-	return everyOf(func(body store.Page) (store.List[*toll.Refusals], error) {
-		q.Page = body
-		list, _, err := deps(v).Checkout.Refusals(v.Ctx(), v.Person.Address, q, "")
-		return list, err
-	})
 }
 
 // reasonWords are the reasons of refusals that sellers meet most, in words.
@@ -331,7 +317,7 @@ func decimalsOf(currency string) int {
 
 // revenue reads what was paid in a period and in the one before it, by currency: those with the most
 // orders first. Currencies are never added.
-func revenue(v *page.Context, p page.Period, q checkout.UsageQuery) ([]*earned, error) {
+func revenue(v *page.Context, p page.Period, q url.Values) ([]*earned, error) {
 	by := map[string]*earned{}
 	of := func(currency string) *earned {
 		if by[currency] == nil {
@@ -341,7 +327,7 @@ func revenue(v *page.Context, p page.Period, q checkout.UsageQuery) ([]*earned, 
 		}
 		return by[currency]
 	}
-	now, err1 := revenueRows(v, query(p, q))
+	now, err1 := sumsOf[*toll.Revenue](v, "revenue", query(p, q, ""))
 	for _, r := range now {
 		e := of(r.Currency)
 		e.amount.Now.Add(p, r.Start, r.Amount.Int())
@@ -349,7 +335,7 @@ func revenue(v *page.Context, p page.Period, q checkout.UsageQuery) ([]*earned, 
 		e.returned.Add(e.returned, r.Returned.Int())
 		e.returnedOrders += r.ReturnedOrders
 	}
-	before, err2 := revenueRows(v, query(p.Before(), q))
+	before, err2 := sumsOf[*toll.Revenue](v, "revenue", query(p.Before(), q, ""))
 	for _, r := range before {
 		e := of(r.Currency)
 		e.amount.Before.Add(p.Before(), r.Start, r.Amount.Int())
@@ -362,14 +348,6 @@ func revenue(v *page.Context, p page.Period, q checkout.UsageQuery) ([]*earned, 
 		return strings.Compare(a.currency, b.currency)
 	})
 	return all, errors.Join(err1, err2)
-}
-
-func revenueRows(v *page.Context, q checkout.UsageQuery) ([]*toll.Revenue, error) {
-	return everyOf(func(body store.Page) (store.List[*toll.Revenue], error) {
-		q.Page = body
-		list, _, err := deps(v).Checkout.Revenue(v.Ctx(), v.Person.Address, q)
-		return list, err
-	})
 }
 
 // stat is the figure of a currency.
@@ -410,7 +388,7 @@ func usagePages() []page.Area {
 
 // planFilter is the field of a name that narrows a page to one plan, and what it says.
 func planFilter(v *page.Context, name string) (of page.Field, chosen toll.PlanID, err error) {
-	plans, err := store.PlansOfOwner(v.Ctx(), deps(v).Store, v.Person.Address, store.Page{Size: mostPlans})
+	plans, err := ownPlans(v)
 	if err != nil {
 		return of, "", v.Failed("page", err)
 	}
@@ -432,7 +410,7 @@ func planFilter(v *page.Context, name string) (of page.Field, chosen toll.PlanID
 
 // agentFilter is planFilter for agents.
 func agentFilter(v *page.Context, name string) (of page.Field, chosen *toll.AgentID, err error) {
-	agents, err := store.AgentsOfOwner(v.Ctx(), deps(v).Store, v.Person.Address, store.Page{Size: mostPlans})
+	agents, err := page.PartOf[*toll.Agent](v, "/protocol/agents", "agents", newest)
 	if err != nil {
 		return of, nil, v.Failed("page", err)
 	}
@@ -459,20 +437,20 @@ func showUsage(v *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := checkout.UsageQuery{Plan: plan}
+	q := planQuery(plan)
 	u, err1 := usage(v, p, q)
 	refused, err2 := refusals(v, p, q)
-	byPlan, err3 := usageBy(v, p, q, store.ByPlan)
-	byAgent, err4 := usageBy(v, p, q, store.ByAgent)
+	byPlan, err3 := usageBy(v, p, q, "plan")
+	byAgent, err4 := usageBy(v, p, q, "agent")
 	who, err5 := payersOf(v, p, plan)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, v.Failed("plan", err)
 	}
-	byReason := narrow(p, plan)
+	byReason := query(p, q, "")
 	byReason.Del("by")
 	return v.Record("Usage", page.Record{
 		Lead:  "Requests to your agents that were paid with credits, and those that were refused. Counts follow within seconds.",
-		Links: slices.Concat(file(v, "usage", narrow(p, plan)), file(v, "refusals", byReason)),
+		Links: slices.Concat(file(v, "usage", query(p, q, "")), file(v, "refusals", byReason)),
 		Range: page.Ranges(v, p), Filter: page.RangeFields(v, p, []page.Field{filter}), Stats: slices.Concat(u.stats(), who, []page.Stat{refused.stat()}),
 		Charts: []*page.Chart{
 			page.NewChart("Credits burned", p, u.credits, page.PlainNumber), page.NewChart("Paid requests", p, u.settled, page.PlainNumber),
@@ -483,14 +461,8 @@ func showUsage(v *page.Context) (page.View, error) {
 }
 
 // usageBy is a table of what was settled by plan or by agent, with the most credits first.
-func usageBy(v *page.Context, p page.Period, q checkout.UsageQuery, by store.UsageBy) (*page.Table, error) {
-	q = query(p, q)
-	q.By = by
-	rows, err := everyOf(func(body store.Page) (store.List[*toll.Usage], error) {
-		q.Page = body
-		list, _, err := deps(v).Checkout.Usage(v.Ctx(), v.Person.Address, q)
-		return list, err
-	})
+func usageBy(v *page.Context, p page.Period, q url.Values, by string) (*page.Table, error) {
+	rows, err := sumsOf[*toll.Usage](v, "usage", query(p, q, by))
 	if err != nil {
 		return nil, err
 	}
@@ -502,14 +474,14 @@ func usageBy(v *page.Context, p page.Period, q checkout.UsageQuery, by store.Usa
 		plans, agents = append(plans, r.PlanID), append(agents, r.AgentID)
 	}
 	t := &page.Table{
-		Caption: "Usage by " + string(by),
+		Caption: "Usage by " + by,
 		Head:    []page.Column{{Text: "Name"}, {Text: "Requests", Num: true}, {Text: "Credits", Num: true}},
 		Empty:   &page.Empty{Icon: "activity", Title: "Nothing was settled", Text: "Paid requests of this time appear here."},
 	}
 	names, err := namesOf(v, plans, agents)
 	for _, r := range rows {
 		c := page.Cell{Text: "no agent named"}
-		if by == store.ByPlan {
+		if by == "plan" {
 			c = page.Cell{Text: names[string(r.PlanID)], To: v.To("plans", string(r.PlanID))}
 		} else if r.AgentID != "" {
 			c = page.Cell{Text: names[string(r.AgentID)], To: v.To("agents", string(r.AgentID))}
@@ -546,7 +518,7 @@ func showRevenue(v *page.Context) (page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := checkout.UsageQuery{Plan: plan}
+	q := planQuery(plan)
 	all, err1 := revenue(v, p, q)
 	t, err2 := revenueByPlan(v, p, q)
 	if err := errors.Join(err1, err2); err != nil {
@@ -554,7 +526,7 @@ func showRevenue(v *page.Context) (page.View, error) {
 	}
 	s := page.Record{
 		Lead:  "What buyers paid for orders of your plans. Each currency stands for itself.",
-		Links: file(v, "revenue", narrow(p, plan)), Range: page.Ranges(v, p), Filter: page.RangeFields(v, p, []page.Field{filter}), Stats: revenueStats(all, ""),
+		Links: file(v, "revenue", query(p, q, "")), Range: page.Ranges(v, p), Filter: page.RangeFields(v, p, []page.Field{filter}), Stats: revenueStats(all, ""),
 		Parts: []page.Part{{"By plan", t}},
 	}
 	for _, e := range all {
@@ -569,10 +541,8 @@ func showRevenue(v *page.Context) (page.View, error) {
 	return v.Record("Revenue", s)
 }
 
-func revenueByPlan(v *page.Context, p page.Period, q checkout.UsageQuery) (*page.Table, error) {
-	q = query(p, q)
-	q.By = store.ByPlan
-	rows, err := revenueRows(v, q)
+func revenueByPlan(v *page.Context, p page.Period, q url.Values) (*page.Table, error) {
+	rows, err := sumsOf[*toll.Revenue](v, "revenue", query(p, q, "plan"))
 	if err != nil {
 		return nil, err
 	}
@@ -607,8 +577,9 @@ const (
 )
 
 func listSubscribers(v *page.Context) (page.View, error) {
-	body := store.Page{Size: mostPlansShown, Cursor: v.R.URL.Query().Get("cursor")}
-	plans, err := store.PlansOfOwner(v.Ctx(), deps(v).Store, v.Person.Address, body)
+	q := url.Values{}
+	page.SetPage(q, page.Listing{Size: mostPlansShown, Cursor: v.R.URL.Query().Get("cursor")})
+	plans, err := page.PartOf[*toll.Plan](v, "/protocol/plans", "plans", q)
 	if err != nil {
 		return nil, v.Failed("part of the list", err)
 	}
@@ -622,7 +593,7 @@ func listSubscribers(v *page.Context) (page.View, error) {
 		Pager: v.PagerOf(plans.Total, plans.Next, "plan"),
 	}
 	for _, p := range plans.Items {
-		list, err := deps(v).Checkout.Subscribers(v.Ctx(), v.Person.Address, p.ID, store.Page{Size: fewSubscribers})
+		list, err := page.PartOf[toll.Balance](v, "/protocol/plans/"+string(p.ID)+"/subscribers", "subscribers", url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
 		if err != nil {
 			return nil, v.Failed("part of the list", err)
 		}

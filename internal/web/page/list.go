@@ -62,6 +62,9 @@ func SetPage(q url.Values, p Listing) {
 	if p.Cursor != "" {
 		q.Set("cursor", p.Cursor)
 	}
+	if p.Sort != "" {
+		q.Set("sortBy", p.Sort)
+	}
 	if p.Ascending {
 		q.Set("sortOrder", "asc")
 	}
@@ -82,10 +85,15 @@ type List[T any] struct {
 	Next  string // cursor of the next part, "" at the end
 }
 
-// ListOf reads the part of a list of the API that the page shows.
-func ListOf[T any](v *Context, path, member string, q url.Values) (out List[T], err error) {
-	q = maps.Clone(q)
-	SetPage(q, v.ListPage())
+// ListOf reads the part of a list of the API that the page shows. The page offers the orders sorts, none for [timeSorts].
+func ListOf[T any](v *Context, path, member string, q url.Values, sorts ...Option) (out List[T], err error) {
+	if q = maps.Clone(q); q == nil {
+		q = url.Values{}
+	}
+	if sorts == nil {
+		sorts = timeSorts
+	}
+	SetPage(q, v.PageOf(sorts))
 	return PartOf[T](v, path, member, q)
 }
 
