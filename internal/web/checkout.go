@@ -290,8 +290,7 @@ func showDone(v *page.Context, o *store.Order) (page.View, error) {
 	return render(v, o, set, nil)
 }
 
-// ask has the rail ask the processor about an open order, and returns the order as it is then, and
-// how it is paid.
+// ask has the rail ask the processor about an open order, and returns the order as it is then, and how it is paid.
 func ask(v *page.Context, o *store.Order) (now *store.Order, to rail.Shown, away bool, err error) {
 	if !o.Open {
 		return o, to, false, nil
@@ -350,8 +349,7 @@ func decided(v *page.Context, o *store.Order) func(*checkoutPage) {
 	return nil
 }
 
-// nextOf returns where the person goes on from an order: to the address for a paid one, else to
-// that for one who does not pay.
+// nextOf returns where the person goes on from an order: to the address for a paid one, else to that for one who does not pay.
 func nextOf(o *store.Order) (*leave, error) {
 	in, err := checkout.SessionOf(o)
 	switch {
@@ -422,8 +420,7 @@ func wentBack(o *store.Order, price, currency string) (back []string, title stri
 	return back, title
 }
 
-// stripeScript is the origin of the script of Stripe, and stripeHosts what its frame needs by
-// https://docs.stripe.com/security/guide.
+// stripeScript is the origin of the script of Stripe, and stripeHosts what its frame needs by https://docs.stripe.com/security/guide.
 const stripeScript = "https://js.stripe.com"
 
 var stripeHosts = page.Hosts{
@@ -433,8 +430,7 @@ var stripeHosts = page.Hosts{
 	Img:     "https://*.stripe.com",
 }
 
-// frameOf returns the frame of a page of the processor: Stripe's, or that of a double, which has one
-// origin.
+// frameOf returns the frame of a page of the processor: Stripe's, or that of a double, which has one origin.
 func frameOf(to rail.Shown) *page.Embedded {
 	e := &page.Embedded{Secret: to.ClientSecret, Key: to.PublishableKey, Source: to.Script, Hosts: stripeHosts}
 	if origin := originOf(to.Script); origin != stripeScript {

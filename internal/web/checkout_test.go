@@ -10,8 +10,7 @@ import (
 	"github.com/tollhq/toll/internal/web/page"
 )
 
-// A page with a frame of the processor names the hosts of Stripe, or the one origin of a double, and
-// nothing wider.
+// A page with a frame of the processor names the hosts of Stripe, or the one origin of a double, and nothing wider.
 func TestFrameOf(t *testing.T) {
 	for script, want := range map[string]page.Hosts{
 		"https://js.stripe.com/dahlia/stripe.js": stripeHosts,

@@ -109,8 +109,7 @@ func (w *Web) Theme() http.Handler {
 // PathLive is where a page of a workspace waits for news of it.
 const PathLive = "/w/{workspace}/live"
 
-// liveWait is how long a page waits for news before it asks again: below the minute after which
-// proxies cut idle connections.
+// liveWait is how long a page waits for news before it asks again: below the minute after which proxies cut idle connections.
 const liveWait = 25 * time.Second
 
 // Live is GET /w/{workspace}/live?after=N. It answers with the length of the stream of events of the

@@ -128,8 +128,7 @@ func (w *Web) plansFor(ctx context.Context, owner toll.Address, plan toll.PlanID
 	return out, nil
 }
 
-// mostServers is how many agents of one plan are compared with the resource of a request, the
-// oldest first.
+// mostServers is how many agents of one plan are compared with the resource of a request, the oldest first.
 const mostServers = 5
 
 // isOfServer reports whether an agent with the plan has an endpoint at the resource, or below it.
@@ -151,8 +150,7 @@ func (w *Web) isOfServer(ctx context.Context, plan toll.PlanID, resource string)
 	return false, nil
 }
 
-// isAt reports whether an absolute endpoint is at the resource or below it, or is a pattern that
-// the resource falls under.
+// isAt reports whether an absolute endpoint is at the resource or below it, or is a pattern that the resource falls under.
 func isAt(endpoint, resource string) bool {
 	e, err1 := url.Parse(endpoint)
 	r, err2 := url.Parse(resource)

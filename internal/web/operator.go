@@ -26,8 +26,7 @@ type Operation struct {
 	Backups *Backups // nil: no schedule
 }
 
-// Backups are the backups that the service makes by itself. Failed is the time of the last try, when
-// that failed.
+// Backups are the backups that the service makes by itself. Failed is the time of the last try, when that failed.
 type Backups struct {
 	Dir      string
 	Every    time.Duration

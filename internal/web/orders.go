@@ -225,8 +225,7 @@ func cents(v *page.Context, name string) (toll.Cents, error) {
 	return toll.Cents(units.Int().Int64()), nil
 }
 
-// requestPages are the requests to agents of a workspace, those that it paid, and the last calls of
-// its API keys.
+// requestPages are the requests to agents of a workspace, those that it paid, and the last calls of its API keys.
 func requestPages() []page.Area {
 	return []page.Area{
 		{
@@ -255,8 +254,7 @@ func stateOfRequest(status string) *page.State {
 	return &page.State{status, cmp.Or(tone, "warn")}
 }
 
-// mostReads bounds how many parts of a list one page reads: a part has few requests, or none, where
-// filters leave most of them out.
+// mostReads bounds how many parts of a list one page reads: a part has few requests, or none, where filters leave most of them out.
 const mostReads = 5
 
 // requests reads what a page shows of the list of requests.

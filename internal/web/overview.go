@@ -261,8 +261,7 @@ func endingKeys(v *page.Context) (out []page.Task, err error) {
 	return out, err
 }
 
-// briefKey reports whether a key was made for a short time, as a sign-in makes one: its end surprises
-// nobody.
+// briefKey reports whether a key was made for a short time, as a sign-in makes one: its end surprises nobody.
 func briefKey(k toll.APIKey) bool { return k.ExpiresAt.Sub(k.CreatedAt.Time) <= soon }
 
 // liveOf returns how the page follows the events of its workspace. It is read before what the page shows.

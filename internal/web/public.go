@@ -36,8 +36,7 @@ func (w *Web) PublicRoutes() []page.Route {
 	}...)
 }
 
-// public serves a page that everybody may open. Where the installation closes its reads, it exists
-// only for people who signed in.
+// public serves a page that everybody may open. Where the installation closes its reads, it exists only for people who signed in.
 func (w *Web) public(get, post func(*page.Context) (page.View, error)) http.Handler {
 	unlessClosed := func(h func(*page.Context) (page.View, error)) func(*page.Context) (page.View, error) {
 		return func(v *page.Context) (page.View, error) {
@@ -263,8 +262,7 @@ func showPublicPlan(v *page.Context) (page.View, error) {
 	return drawPlan(v, p, of)
 }
 
-// offered reads the plan of the page, and what it is for the workspace of the person, nil for a
-// stranger.
+// offered reads the plan of the page, and what it is for the workspace of the person, nil for a stranger.
 func offered(v *page.Context) (*toll.Plan, *offer, error) {
 	id, err := toll.ParsePlanID(pathID(v))
 	var p *toll.Plan

@@ -42,8 +42,7 @@ type pasted struct {
 	credits *toll.Credits
 }
 
-// readReceipt takes a signed receipt (JWS), a settlement as JSON or as the value of the header
-// payment-response, or a transaction.
+// readReceipt takes a signed receipt (JWS), a settlement as JSON or as the value of the header payment-response, or a transaction.
 func readReceipt(text string) (p pasted, err error) {
 	if p.tx, err = toll.ParseHash(text); err == nil {
 		return p, nil

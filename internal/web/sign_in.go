@@ -136,8 +136,7 @@ func badKey(v *page.Context, err error, again func(status int, fault string) (pa
 	return nil, err
 }
 
-// keyFault says what is wrong with a key that a person pasted. The texts of the API speak of
-// headers.
+// keyFault says what is wrong with a key that a person pasted. The texts of the API speak of headers.
 func keyFault(e *toll.Error) string {
 	if e.Message != "" && e.Code != toll.CodeBadRequest { // it is about this key
 		return e.Text()
@@ -295,8 +294,7 @@ func beginOIDC(v *page.Context, f people.OIDCFor, again func(status int, fault s
 	return leaveFor(v, s.URL, deps(v).People.Provider.Name())
 }
 
-// oidcCookie binds what comes back from the provider to the browser that went there. It is Lax, as the way back is one from another
-// site.
+// oidcCookie binds what comes back from the provider to the browser that went there. It is Lax, as the way back is one from another site.
 func (w *Web) oidcCookie(value string, maxAge int) *http.Cookie {
 	c := w.Sessions.CookieBeside("oidc")
 	c.Value, c.MaxAge = value, maxAge

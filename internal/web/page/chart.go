@@ -35,6 +35,7 @@ type chartBar struct {
 // barStep is the width of one step. Two bars and a gap are in it.
 const barStep = 10
 
+// NewChart returns the chart of a pair of a period; format says each number.
 func NewChart(title string, p Period, of Pair, format func(*big.Int) string) *Chart {
 	top := scaleOf(of)
 	half := new(big.Int).Rsh(top, 1)
@@ -178,6 +179,7 @@ func ownPeriod(v *Context, key string) (p Period, ok bool) {
 	return p, true
 }
 
+// Before returns the period of the same length before this one.
 func (p Period) Before() Period {
 	p.Since, p.Until = p.Since.Add(p.Since.Sub(p.Until)), p.Since
 	return p
@@ -216,6 +218,7 @@ func RangeFields(v *Context, p Period, beside []Field) []Field {
 // Numbers are amounts by the steps of a period.
 type Numbers []*big.Int
 
+// Zeros returns 0 for each step of the period.
 func (p Period) Zeros() Numbers {
 	out := make(Numbers, p.steps())
 	for i := range out {
@@ -234,6 +237,7 @@ func (n Numbers) Add(p Period, at *toll.Time, amount *big.Int) {
 	}
 }
 
+// Total returns the sum.
 func (n Numbers) Total() *big.Int {
 	sum := new(big.Int)
 	for _, x := range n {
@@ -280,4 +284,5 @@ func changed(now, before *big.Int) string {
 	return fmt.Sprintf("%s%s.%s %%", sign, whole, tenth)
 }
 
+// PlainNumber is a number with a comma between thousands.
 func PlainNumber(n *big.Int) string { return Grouped(n.String()) }

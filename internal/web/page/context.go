@@ -37,6 +37,7 @@ type Context struct {
 	sort    *Field          // the order of the list of the page; nil: it has one order
 }
 
+// Ctx returns the context of the request.
 func (v *Context) Ctx() context.Context { return v.R.Context() }
 
 // Here is the page that the browser shows.
@@ -167,6 +168,7 @@ func (r Redirect) write(v *Context) {
 	v.W.WriteHeader(r.Status)
 }
 
+// Redirect answers with [Redirect].
 func (v *Context) Redirect(status int, to string) (View, error) { return Redirect{status, to}, nil }
 
 // Stream is an answer that a page writes itself.
@@ -285,7 +287,7 @@ func (v *Context) answer(view View, err error) {
 	document{status: r.Status, name: "message", Layout: Layout{Title: r.Title, Body: body}}.write(v)
 }
 
-// nextPages are pages on which whoever is lost can go on.
+// nextPages are offered where there is no page.
 func nextPages(v *Context) []Link {
 	out := []Link{{Text: "Your workspace", To: PathHome}}
 	if v.Person != nil || !v.CloseReads {
@@ -417,7 +419,7 @@ func (v *Context) Ticket(says ...string) string {
 	return v.Sessions.Ticket(v.Ctx(), append(says, v.Person.Address.Lower())...)
 }
 
-// Holds is [session.Sessions.Holds] for a form of [Context.ticket].
+// Holds is [session.Sessions.Holds] for a form of [Context.Ticket].
 func (v *Context) Holds(ticket string, says ...string) bool {
 	return v.Sessions.Holds(v.Ctx(), ticket, append(says, v.Person.Address.Lower())...)
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Form is a form of a page. Its ticket proves that this page was shown, and is the idempotency key
-// of what the form creates.
+// Form is a form of a page. Its ticket proves that this page was shown, and is the idempotency key of what the form creates.
 type Form struct {
 	Action, Ticket string
 	Act            string // tells the forms of a page apart; "" for the only one
@@ -21,8 +20,7 @@ type Form struct {
 	Hidden         []Option
 }
 
-// Group is fields that belong together, under a title. For names the choices of another field
-// with which it is shown; "" shows it always.
+// Group is fields that belong together, under a title. For names the choices of another field with which it is shown; "" shows it always.
 type Group struct {
 	Title, Hint, For string
 	Fields           []Field
@@ -61,8 +59,7 @@ func (f *Form) each(do func(*Field)) {
 	}
 }
 
-// Refuse puts what an error says of members of the body beside their fields. It returns what stands
-// above the form.
+// Refuse puts what an error says of members of the body beside their fields. It returns what stands above the form.
 func (f *Form) Refuse(err error) string {
 	e := toll.AsError(err)
 	faults := faultsOf(e)
@@ -104,8 +101,7 @@ func OneFault(path, message string) error {
 	return toll.Faults([]toll.Fault{{Path: path, Message: message}})
 }
 
-// isOf reports whether a member of a body is that of the field: "a.b[2]" is of the field with the
-// member b, or with the member a.b.
+// isOf reports whether a member of a body is that of the field: "a.b[2]" is of the field with the member b, or with the member a.b.
 func (f *Field) isOf(path string) bool {
 	path, _, _ = strings.Cut(path, "[")
 	for _, member := range append(slices.Clone(f.Members), f.Name) {
@@ -136,8 +132,7 @@ func faultsOf(e *toll.Error) (out []toll.Fault) {
 	return out
 }
 
-// sentence is what is wrong with a field: a message of the API is a sentence, or goes on after the
-// name of its member.
+// sentence is what is wrong with a field: a message of the API is a sentence, or goes on after the name of its member.
 func sentence(name, message string) string {
 	if message != "" && strings.ToUpper(message[:1]) == message[:1] {
 		return message
@@ -148,8 +143,10 @@ func sentence(name, message string) string {
 // Text returns a field of the form that was sent, without blanks around it.
 func (v *Context) Text(name string) string { return strings.TrimSpace(v.Form.Get(name)) }
 
-// Lines returns the lines of a field, and words those between commas, without empty ones.
+// Lines returns the lines of a field, without empty ones.
 func (v *Context) Lines(name string) []string { return split(v.Form.Get(name), "\n") }
+
+// Words returns the texts of a field between commas, without empty ones.
 func (v *Context) Words(name string) []string { return split(v.Form.Get(name), ",") }
 
 func split(text, by string) []string {

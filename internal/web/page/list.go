@@ -31,7 +31,7 @@ var (
 // ListPage reads the cursor and the order of a list from the query string. The page offers the orders of [timeSorts].
 func (v *Context) ListPage() Listing { return v.PageOf(timeSorts) }
 
-// PageOf is [Context.listPage] for other orders.
+// PageOf is [Context.ListPage] for other orders.
 func (v *Context) PageOf(sorts []Option) Listing {
 	v.sort = &Field{Name: "sort", Label: "Sorted", Value: v.R.URL.Query().Get("sort"), Options: sorts}
 	if !HasOption(sorts, v.sort.Value) {
@@ -97,8 +97,7 @@ func ListOf[T any](v *Context, path, member string, q url.Values, sorts ...Optio
 	return PartOf[T](v, path, member, q)
 }
 
-// PartOf reads the part of a list of the API that a query names. Total is -1 for a list that is not
-// counted.
+// PartOf reads the part of a list of the API that a query names.
 func PartOf[T any](v *Context, path, member string, q url.Values) (out List[T], err error) {
 	var page map[string]json.RawMessage
 	if err = v.API.Call(v.Acting(), http.MethodGet, "/api/v1"+path, q, nil, &page); err != nil {
@@ -150,7 +149,7 @@ func (v *Context) Narrowed(err error) error {
 	return v.Failed("part of the list", err)
 }
 
-// Once is [Context.acting] for what a form makes: a crash in between makes no second one.
+// Once is [Context.Acting] for what a form creates: a crash in between makes no second one.
 func (v *Context) Once() context.Context {
 	return client.WithIdempotencyKey(v.Acting(), v.Form.Get("ticket"))
 }

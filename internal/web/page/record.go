@@ -81,8 +81,7 @@ func (v *Context) DangerOf(act, button, text string, fields ...Field) Dialog {
 	return d
 }
 
-// retry shows the page of a form once more, with what is wrong with it. Faults of the service are
-// answered as such.
+// retry shows the page of a form once more, with what is wrong with it. Faults of the service are answered as such.
 func (v *Context) retry(err error) (View, error) {
 	e := toll.AsError(err)
 	v.Status = e.HTTPStatus()
@@ -109,8 +108,7 @@ func (v *Context) who() string {
 	return v.Person.Address.Lower() + " " + v.Person.UserID.String() + " " + v.Person.KeyID.String()
 }
 
-// Finish does what a form asks for, once however often it is sent, and leads to the page of the
-// outcome. A refusal shows the form again.
+// Finish does what a form asks for, once however often it is sent, and leads to the page of the outcome. A refusal shows the form again.
 func (v *Context) Finish(act func() (Outcome, error)) (View, error) {
 	ticket := v.Form.Get("ticket")
 	text, err := v.Sessions.Once(v.Ctx(), ticket, func() (string, error) {

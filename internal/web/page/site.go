@@ -162,9 +162,8 @@ const (
 	PathTheme = "/theme"
 )
 
-// newAPI returns a client of the API that calls its handler inside the process. A page has no rules
-// of its own: it reads and acts as any program does, with the rights of the person or of the API
-// key that signed in. Each call needs the context of [Context.acting].
+// newAPI returns a client of the API that calls its handler inside the process: a page reads and acts as any program does, with the
+// rights of the signed-in person or API key. Each call needs the context of [Context.Acting].
 func newAPI(d Config) *client.Client {
 	return client.New("", client.WithoutKey(), client.WithURL(d.PublicURL), client.WithNamespace(d.Namespace),
 		client.WithHTTPClient(&http.Client{Transport: inside{d.Handler}}), client.WithRetries(0), client.WithLog(d.Log))

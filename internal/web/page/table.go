@@ -19,6 +19,7 @@ type Table struct {
 	Choice  *columnChoice // nil: all columns are shown
 }
 
+// Column is the head of a column of a table.
 type Column struct {
 	Text  string
 	Num   bool // numbers, at the right
@@ -165,6 +166,7 @@ func NameOf(name string) string {
 	return name
 }
 
+// ListedState says whether a plan or an agent is listed.
 func ListedState(listed bool) *State {
 	if listed {
 		return &State{"listed", "good"}

@@ -79,8 +79,7 @@ func (s *Sessions) answered(ctx context.Context, form []byte) (string, error) {
 	}
 }
 
-// Take replaces the answer to a form by what replace returns, nil for no change. It reports whether this caller did: of several one
-// does.
+// Take replaces the answer to a form by what replace returns, nil for no change. It reports whether this caller did: of several one does.
 func (s *Sessions) Take(ctx context.Context, ticket string, replace func(answer []byte) ([]byte, error)) (taken bool, err error) {
 	form := formSum(ticket)
 	sealed, err := store.FormAnswer(ctx, s.Store, form)
