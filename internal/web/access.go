@@ -45,25 +45,25 @@ type accessPage struct {
 // Access is GET and POST /account/access: what programs can do for a person, and its end.
 func (w *Web) Access() http.Handler {
 	return w.page(
-		func(v *page.Context) (page.View, error) { return showAccess(v, http.StatusOK, "", "") },
-		func(v *page.Context) (page.View, error) {
-			v.At = page.PathAccess
-			id := v.Form.Get("grant")
-			if v.Person == nil || !v.Holds(v.Form.Get("ticket"), formRevoke, id) {
-				return showAccess(v, http.StatusForbidden, "", "The form is not one of this session. Send it once more.")
+		func(c *page.Context) (page.View, error) { return showAccess(c, http.StatusOK, "", "") },
+		func(c *page.Context) (page.View, error) {
+			c.At = page.PathAccess
+			id := c.Form.Get("grant")
+			if c.Person == nil || !c.Holds(c.Form.Get("ticket"), formRevoke, id) {
+				return showAccess(c, http.StatusForbidden, "", "The form is not one of this session. Send it once more.")
 			}
 			grant, err := toll.ParseHash(id)
 			var ended toll.Ended
 			if err == nil {
-				ended, err = w.OAuth.EndGrant(v.Ctx(), v.Person.Caller, grant)
+				ended, err = w.OAuth.EndGrant(c.Ctx(), c.Person.Caller, grant)
 			}
 			if e := toll.AsError(err); err != nil && e.Code == toll.CodeRightMissing {
-				return showAccess(v, e.HTTPStatus(), "", e.Text())
+				return showAccess(c, e.HTTPStatus(), "", e.Text())
 			}
 			if err != nil {
 				return nil, err
 			}
-			return showAccess(v, http.StatusOK, endedText(ended), "")
+			return showAccess(c, http.StatusOK, endedText(ended), "")
 		},
 	)
 }
@@ -107,24 +107,24 @@ func endedWith(e toll.Ended) string {
 	return " With it ended: " + strings.Join(also, ", ") + "."
 }
 
-func showAccess(v *page.Context, status int, done, fault string) (page.View, error) {
-	if v.Person == nil {
-		return askSignIn(v, http.StatusOK, "Sign in to read which programs can use your account.", page.PathAccess, "")
+func showAccess(c *page.Context, status int, done, fault string) (page.View, error) {
+	if c.Person == nil {
+		return askSignIn(c, http.StatusOK, "Sign in to read which programs can use your account.", page.PathAccess, "")
 	}
-	grants, err := deps(v).OAuth.Grants(v.Ctx(), v.Person.Address, mostGranted)
+	grants, err := deps(c).OAuth.Grants(c.Ctx(), c.Person.Address, mostGranted)
 	body := accessPage{Done: done}
 	for _, g := range grants {
 		var one granted
-		if one, err = deps(v).granted(v.Ctx(), g); err != nil {
+		if one, err = deps(c).granted(c.Ctx(), g); err != nil {
 			break
 		}
-		one.Ticket = v.Ticket(formRevoke, one.ID.String())
+		one.Ticket = c.Ticket(formRevoke, one.ID.String())
 		body.Granted = append(body.Granted, one)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return v.Show(status, "access", page.Layout{Title: "Programs with access", Fault: fault, Body: body}, "")
+	return c.Show(status, "access", page.Layout{Title: "Programs with access", Fault: fault, Body: body}, "")
 }
 
 func (w *Web) granted(ctx context.Context, g oauth.Grant) (granted, error) {

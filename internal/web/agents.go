@@ -17,8 +17,8 @@ import (
 // newest is the query for the plans or agents that a form offers.
 var newest = url.Values{"pageSize": {"100"}}
 
-func ownPlans(v *page.Context) (page.List[*toll.Plan], error) {
-	return page.PartOf[*toll.Plan](v, "/protocol/plans", "plans", newest)
+func ownPlans(c *page.Context) (page.List[*toll.Plan], error) {
+	return page.PartOf[*toll.Plan](c, "/protocol/plans", "plans", newest)
 }
 
 // agentPages are the agents of a workspace.
@@ -43,37 +43,37 @@ func agentPages() []page.Area {
 	}
 }
 
-func listAgents(v *page.Context) (page.View, error) {
-	list, err := page.ListOf[*toll.Agent](v, "/protocol/agents", "agents", nil, page.NameSorts...)
+func listAgents(c *page.Context) (page.View, error) {
+	list, err := page.ListOf[*toll.Agent](c, "/protocol/agents", "agents", nil, page.NameSorts...)
 	if err != nil {
-		return nil, v.Failed("part of the list", err)
+		return nil, c.Failed("part of the list", err)
 	}
-	return v.Record("Agents", page.Record{
-		Lead: "Servers of yours that others pay for, request by request.", Table: agentsTable(v, list),
-		Links: append(mayBegin(v, "Register an agent", "agents", "new"), file(v, "agents", nil)...),
+	return c.Record("Agents", page.Record{
+		Lead: "Servers of yours that others pay for, request by request.", Table: agentsTable(c, list),
+		Links: append(mayBegin(c, "Register an agent", "agents", "new"), file(c, "agents", nil)...),
 	})
 }
 
 // mayBegin is a link to a page that makes something, for people who may.
-func mayBegin(v *page.Context, text string, to ...string) []page.Link {
-	if !v.Person.Rights.Has(toll.RightManage) {
+func mayBegin(c *page.Context, text string, to ...string) []page.Link {
+	if !c.Person.Rights.Has(toll.RightManage) {
 		return nil
 	}
-	return []page.Link{{Text: text, To: v.To(to...)}}
+	return []page.Link{{Text: text, To: c.To(to...)}}
 }
 
-func agentsTable(v *page.Context, list page.List[*toll.Agent]) *page.Table {
+func agentsTable(c *page.Context, list page.List[*toll.Agent]) *page.Table {
 	t := &page.Table{
 		Caption: "Agents", Head: []page.Column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Plans", Num: true}, {Text: "Registered"}},
 		Empty: &page.Empty{
 			"bot", "No agents yet", "An agent is a server of yours that others pay for, request by request.",
-			v.To("agents", "new"), "Register an agent", "toll agents create --help",
+			c.To("agents", "new"), "Register an agent", "toll agents create --help",
 		},
-		Pager: v.PagerOf(list.Total, list.Next, "agent"),
+		Pager: c.PagerOf(list.Total, list.Next, "agent"),
 	}
 	for _, a := range list.Items {
 		t.Rows = append(t.Rows, []page.Cell{
-			{Text: page.NameOf(a.Metadata.Name), To: v.To("agents", string(a.ID))}, {ID: string(a.ID)},
+			{Text: page.NameOf(a.Metadata.Name), To: c.To("agents", string(a.ID))}, {ID: string(a.ID)},
 			{State: page.ListedState(a.IsListed)}, page.Credits(toll.Credits(len(a.Plans))), page.At(a.CreatedAt),
 		})
 	}
@@ -81,17 +81,17 @@ func agentsTable(v *page.Context, list page.List[*toll.Agent]) *page.Table {
 }
 
 // agent returns the agent of the page.
-func agent(v *page.Context) (*toll.Agent, error) {
-	id, err := toll.ParseAgentID(v.Param("agent"))
+func agent(c *page.Context) (*toll.Agent, error) {
+	id, err := toll.ParseAgentID(c.Param("agent"))
 	var a *toll.Agent
 	if err == nil {
-		a, err = v.API.Agent(v.Acting(), id)
+		a, err = c.API.Agent(c.Acting(), id)
 	}
-	if err == nil && a.Owner != v.Person.Address {
-		return nil, v.Missing("agent")
+	if err == nil && a.Owner != c.Person.Address {
+		return nil, c.Missing("agent")
 	}
 	if err != nil {
-		return nil, v.Failed("agent", err)
+		return nil, c.Failed("agent", err)
 	}
 	return a, nil
 }
@@ -147,10 +147,10 @@ func agentGroups(a *toll.Agent) []page.Group {
 	}
 }
 
-func askAgent(v *page.Context) (page.View, error) {
-	plans, err := ownPlans(v)
+func askAgent(c *page.Context) (page.View, error) {
+	plans, err := ownPlans(c)
 	if err != nil {
-		return nil, v.Failed("agent", err)
+		return nil, c.Failed("agent", err)
 	}
 	groups := agentGroups(&toll.Agent{})
 	if len(plans.Items) > 0 {
@@ -160,17 +160,17 @@ func askAgent(v *page.Context) (page.View, error) {
 		}
 		groups = slices.Insert(groups, 1, page.Group{Title: "What pays for it", Fields: []page.Field{choice}})
 	}
-	f := v.FormOf("register", "Register the agent", groups...)
-	f.Cancel = v.To("agents")
-	return v.Record("Register an agent", page.Record{
+	f := c.FormOf("register", "Register the agent", groups...)
+	f.Cancel = c.To("agents")
+	return c.Record("Register an agent", page.Record{
 		Lead: "An agent is a server that answers requests. Toll takes the payment and tells it when to answer.", Forms: []*page.Form{f},
 	})
 }
 
 // endpoints reads the field of paid endpoints: a verb, POST unless it is there, and a url.
-func endpoints(v *page.Context) (toll.EndpointList, error) {
+func endpoints(c *page.Context) (toll.EndpointList, error) {
 	out := toll.EndpointList{}
-	for _, line := range v.Lines("endpoints") {
+	for _, line := range c.Lines("endpoints") {
 		words := strings.Fields(line)
 		if len(words) == 1 {
 			words = []string{"POST", words[0]}
@@ -184,39 +184,39 @@ func endpoints(v *page.Context) (toll.EndpointList, error) {
 	return out, nil
 }
 
-func registerAgent(v *page.Context) (page.View, error) {
-	return v.Finish(func() (page.Outcome, error) {
-		endpoints, err := endpoints(v)
+func registerAgent(c *page.Context) (page.View, error) {
+	return c.Finish(func() (page.Outcome, error) {
+		endpoints, err := endpoints(c)
 		if err != nil {
 			return page.Outcome{}, err
 		}
 		in := client.AgentParams{
-			Metadata: toll.Metadata{Name: v.Text("name"), Description: v.Text("description"), Tags: v.Words("tags")},
+			Metadata: toll.Metadata{Name: c.Text("name"), Description: c.Text("description"), Tags: c.Words("tags")},
 			API: toll.AgentAPI{
-				Endpoints: endpoints, OpenEndpoints: v.Lines("openEndpoints"), AgentDefinitionURL: v.Text("agentDefinitionUrl"),
-				AuthType: v.Text("authType"), StrictEndpoints: v.Text("strictEndpoints") != "",
+				Endpoints: endpoints, OpenEndpoints: c.Lines("openEndpoints"), AgentDefinitionURL: c.Text("agentDefinitionUrl"),
+				AuthType: c.Text("authType"), StrictEndpoints: c.Text("strictEndpoints") != "",
 			},
-			Credentials: toll.Credentials{Username: v.Text("username"), Password: v.Form.Get("password"), Token: v.Form.Get("token")},
+			Credentials: toll.Credentials{Username: c.Text("username"), Password: c.Form.Get("password"), Token: c.Form.Get("token")},
 		}
-		for _, id := range v.Form["plans"] {
+		for _, id := range c.Form["plans"] {
 			in.Plans = append(in.Plans, toll.PlanID(id))
 		}
-		made, err := v.API.RegisterAgent(v.Acting(), in)
+		made, err := c.API.RegisterAgent(c.Acting(), in)
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: v.To("agents", string(made.AgentID)), Done: "The agent is registered."}, nil
+		return page.Outcome{To: c.To("agents", string(made.AgentID)), Done: "The agent is registered."}, nil
 	})
 }
 
-func askAgentEdit(v *page.Context) (page.View, error) {
-	a, err := agent(v)
+func askAgentEdit(c *page.Context) (page.View, error) {
+	a, err := agent(c)
 	if err != nil {
 		return nil, err
 	}
-	f := v.FormOf("edit", "Save", agentGroups(a)...)
-	f.Cancel, f.Hidden = v.To("agents", string(a.ID)), versionOf(a.Version)
-	return v.Record("Edit "+page.NameOf(a.Metadata.Name), page.Record{Forms: []*page.Form{f}})
+	f := c.FormOf("edit", "Save", agentGroups(a)...)
+	f.Cancel, f.Hidden = c.To("agents", string(a.ID)), versionOf(a.Version)
+	return c.Record("Edit "+page.NameOf(a.Metadata.Name), page.Record{Forms: []*page.Form{f}})
 }
 
 // versionOf is the hidden field by which a change is refused when somebody else made one meanwhile.
@@ -226,64 +226,64 @@ func versionOf(n int64) []page.Option {
 
 // unlessChanged is the context of a change that is refused when the record has another version than
 // the form of [versionOf] was filled from.
-func unlessChanged(v *page.Context) (context.Context, error) {
-	n, err := strconv.ParseInt(v.Form.Get("version"), 10, 64)
+func unlessChanged(c *page.Context) (context.Context, error) {
+	n, err := strconv.ParseInt(c.Form.Get("version"), 10, 64)
 	if err != nil || n < 1 {
 		return nil, toll.NewError(toll.CodeRecordChanged)
 	}
-	return client.WithIfMatch(v.Acting(), n), nil
+	return client.WithIfMatch(c.Acting(), n), nil
 }
 
-func editAgent(v *page.Context) (page.View, error) {
-	a, err := agent(v)
+func editAgent(c *page.Context) (page.View, error) {
+	a, err := agent(c)
 	if err != nil {
 		return nil, err
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		ctx, err1 := unlessChanged(v)
-		endpoints, err2 := endpoints(v)
+	return c.Finish(func() (page.Outcome, error) {
+		ctx, err1 := unlessChanged(c)
+		endpoints, err2 := endpoints(c)
 		if err := page.Together(err1, err2); err != nil {
 			return page.Outcome{}, err
 		}
 		u := toll.AgentUpdate{
-			Name: toll.SetTo(v.Text("name")), Description: toll.SetTo(v.Text("description")), Tags: toll.SetTo(v.Words("tags")),
-			Endpoints: toll.SetTo(endpoints), OpenEndpoints: toll.SetTo(v.Lines("openEndpoints")),
-			AgentDefinitionURL: toll.SetTo(v.Text("agentDefinitionUrl")), AuthType: toll.SetTo(v.Text("authType")),
-			StrictEndpoints: toll.SetTo(toll.Bool(v.Text("strictEndpoints") != "")),
+			Name: toll.SetTo(c.Text("name")), Description: toll.SetTo(c.Text("description")), Tags: toll.SetTo(c.Words("tags")),
+			Endpoints: toll.SetTo(endpoints), OpenEndpoints: toll.SetTo(c.Lines("openEndpoints")),
+			AgentDefinitionURL: toll.SetTo(c.Text("agentDefinitionUrl")), AuthType: toll.SetTo(c.Text("authType")),
+			StrictEndpoints: toll.SetTo(toll.Bool(c.Text("strictEndpoints") != "")),
 		}
 		for name, to := range map[string]*toll.Change[string]{
 			"username": &u.API.Username, "password": &u.API.Password, "token": &u.API.Token,
 		} {
-			if text := v.Form.Get(name); text != "" {
+			if text := c.Form.Get(name); text != "" {
 				*to = toll.SetTo(text)
 			}
 		}
-		_, err := v.API.UpdateAgent(ctx, a.ID, u)
-		return page.Outcome{To: v.To("agents", string(a.ID)), Done: "The agent is saved."}, err
+		_, err := c.API.UpdateAgent(ctx, a.ID, u)
+		return page.Outcome{To: c.To("agents", string(a.ID)), Done: "The agent is saved."}, err
 	})
 }
 
-func actOnAgent(v *page.Context) (page.View, error) {
-	a, err := agent(v)
+func actOnAgent(c *page.Context) (page.View, error) {
+	a, err := agent(c)
 	if err != nil {
 		return nil, err
 	}
-	return v.Finish(func() (out page.Outcome, err error) {
-		out.To = v.To("agents", string(a.ID))
-		plan := toll.PlanID(v.Form.Get("plan"))
-		switch v.Form.Get("act") {
+	return c.Finish(func() (out page.Outcome, err error) {
+		out.To = c.To("agents", string(a.ID))
+		plan := toll.PlanID(c.Form.Get("plan"))
+		switch c.Form.Get("act") {
 		case "list":
 			out.Done = "The agent is listed."
-			_, err = v.API.SetAgentListed(v.Acting(), a.ID, true)
+			_, err = c.API.SetAgentListed(c.Acting(), a.ID, true)
 		case "unlist":
 			out.Done = "The agent is not listed any more, and takes no new payments."
-			_, err = v.API.SetAgentListed(v.Acting(), a.ID, false)
+			_, err = c.API.SetAgentListed(c.Acting(), a.ID, false)
 		case "attach":
 			out.Done = "The plan pays for the agent."
-			_, err = v.API.AttachPlan(v.Acting(), a.ID, plan)
+			_, err = c.API.AttachPlan(c.Acting(), a.ID, plan)
 		case "detach":
 			out.Done = "The plan does not pay for the agent any more."
-			_, err = v.API.DetachPlan(v.Acting(), a.ID, plan)
+			_, err = c.API.DetachPlan(c.Acting(), a.ID, plan)
 		default:
 			err = toll.NewError(toll.CodeBadRequest)
 		}
@@ -291,19 +291,19 @@ func actOnAgent(v *page.Context) (page.View, error) {
 	})
 }
 
-func showAgent(v *page.Context) (page.View, error) {
-	a, err := agent(v)
+func showAgent(c *page.Context) (page.View, error) {
+	a, err := agent(c)
 	if err != nil {
 		return nil, err
 	}
-	p, q := page.PeriodOf(v), url.Values{"agentId": {string(a.ID)}}
-	plans, err1 := page.ListOf[*toll.Plan](v, "/protocol/agents/"+string(a.ID)+"/plans", "plans", nil)
-	used, err2 := usage(v, p, q)
-	refused, err3 := refusals(v, p, q)
-	acts, err4 := actsOfAgent(v, a)
-	last, err5 := lastSettled(v, a.ID)
+	p, q := page.PeriodOf(c), url.Values{"agentId": {string(a.ID)}}
+	plans, err1 := page.ListOf[*toll.Plan](c, "/protocol/agents/"+string(a.ID)+"/plans", "plans", nil)
+	used, err2 := usage(c, p, q)
+	refused, err3 := refusals(c, p, q)
+	acts, err4 := actsOfAgent(c, a)
+	last, err5 := lastSettled(c, a.ID)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
-		return nil, v.Failed("agent", err)
+		return nil, c.Failed("agent", err)
 	}
 	endpoints := &page.Table{
 		Caption: "Endpoints", Head: []page.Column{{Text: "Verb"}, {Text: "Address"}, {Text: "Price"}},
@@ -315,15 +315,15 @@ func showAgent(v *page.Context) (page.View, error) {
 	for _, u := range a.API.OpenEndpoints {
 		endpoints.Rows = append(endpoints.Rows, []page.Cell{{Text: "any"}, {Text: plain.Name(u)}, {Text: "open"}})
 	}
-	links := append(mayBegin(v, "Edit", "agents", string(a.ID), "edit"), page.Link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
-		page.Link{Text: "Requests", To: v.To("requests") + "?agentId=" + string(a.ID), Plain: true})
-	if v.Person.Rights.Has(toll.RightSpend) {
-		links = append(links, page.Link{Text: "Try it", To: v.To("try") + "?agent=" + string(a.ID), Plain: true})
+	links := append(mayBegin(c, "Edit", "agents", string(a.ID), "edit"), page.Link{Text: "Public page", To: "/a/" + string(a.ID), Plain: true},
+		page.Link{Text: "Requests", To: c.To("requests") + "?agentId=" + string(a.ID), Plain: true})
+	if c.Person.Rights.Has(toll.RightSpend) {
+		links = append(links, page.Link{Text: "Try it", To: c.To("try") + "?agent=" + string(a.ID), Plain: true})
 	}
-	return v.Record(page.NameOf(a.Metadata.Name), page.Record{
+	return c.Record(page.NameOf(a.Metadata.Name), page.Record{
 		Lead:  plain.Name(a.Metadata.Description),
 		Links: links,
-		Range: page.Ranges(v, p),
+		Range: page.Ranges(c, p),
 		Stats: append(used.stats(), refused.stat()),
 		Facts: []page.Fact{
 			{"Id", page.Cell{ID: string(a.ID)}}, {"State", page.Cell{State: page.ListedState(a.IsListed)}}, {"Time to settle", page.Cell{Text: used.median()}},
@@ -332,35 +332,35 @@ func showAgent(v *page.Context) (page.View, error) {
 		},
 		Acts: acts,
 		Parts: []page.Part{
-			{"Endpoints", endpoints}, {"Plans", plansTable(v, plans)}, {"Refused, by reason", refused.table()},
+			{"Endpoints", endpoints}, {"Plans", plansTable(c, plans)}, {"Refused, by reason", refused.table()},
 		},
-		Snippets: page.Snippets(v, a, ""),
+		Snippets: page.Snippets(c, a, ""),
 	})
 }
 
 // lastSettled is the time of the last settlement at an agent, and the request.
-func lastSettled(v *page.Context, id toll.AgentID) (page.Cell, error) {
+func lastSettled(c *page.Context, id toll.AgentID) (page.Cell, error) {
 	q := url.Values{"agentId": {string(id)}, "status": {"settled"}, "pageSize": {"1"}}
-	list, err := page.PartOf[*toll.Settlement](v, "/protocol/requests", "requests", q)
+	list, err := page.PartOf[*toll.Settlement](c, "/protocol/requests", "requests", q)
 	switch {
 	case err != nil:
 		return page.Cell{}, err
 	case len(list.Items) > 0:
 		s := list.Items[0]
-		c := page.AtOr(s.EndedAt, "just now")
-		c.Sub = "request " + plain.Name(page.Short(s.AgentRequestID))
-		return c, nil
+		cell := page.AtOr(s.EndedAt, "just now")
+		cell.Sub = "request " + plain.Name(page.Short(s.AgentRequestID))
+		return cell, nil
 	case list.Next != "":
 		return page.Cell{Text: "not among the last requests"}, nil
 	}
 	return page.Cell{Text: "not in the last 90 days"}, nil
 }
 
-func actsOfAgent(v *page.Context, a *toll.Agent) ([]page.Dialog, error) {
-	if !v.Person.Rights.Has(toll.RightManage) {
+func actsOfAgent(c *page.Context, a *toll.Agent) ([]page.Dialog, error) {
+	if !c.Person.Rights.Has(toll.RightManage) {
 		return nil, nil
 	}
-	plans, err := ownPlans(v)
+	plans, err := ownPlans(c)
 	if err != nil {
 		return nil, err
 	}
@@ -375,13 +375,13 @@ func actsOfAgent(v *page.Context, a *toll.Agent) ([]page.Dialog, error) {
 	}
 	var acts []page.Dialog
 	if len(attach.Options) > 0 {
-		acts = append(acts, v.DialogOf("attach", "Attach a plan", "Its credits pay for requests to this agent.", attach))
+		acts = append(acts, c.DialogOf("attach", "Attach a plan", "Its credits pay for requests to this agent.", attach))
 	}
 	if len(detach.Options) > 0 {
-		acts = append(acts, v.DialogOf("detach", "Detach a plan", "Access tokens for it stop working here. What is held still settles.", detach))
+		acts = append(acts, c.DialogOf("detach", "Detach a plan", "Access tokens for it stop working here. What is held still settles.", detach))
 	}
 	if a.IsListed {
-		return append(acts, v.DangerOf("unlist", "Unlist", "It takes no new payments, and nobody finds it. What is held still settles.")), nil
+		return append(acts, c.DangerOf("unlist", "Unlist", "It takes no new payments, and nobody finds it. What is held still settles.")), nil
 	}
-	return append(acts, v.DialogOf("list", "List", "People find it, and it takes payments.")), nil
+	return append(acts, c.DialogOf("list", "List", "People find it, and it takes payments.")), nil
 }

@@ -42,14 +42,14 @@ func buyingPages() []page.Area {
 	}
 }
 
-func listHoldings(v *page.Context) (page.View, error) {
-	list, pace, err := held(v, v.ListPage())
-	if err := v.Narrowed(err); err != nil {
+func listHoldings(c *page.Context) (page.View, error) {
+	list, pace, err := held(c, c.ListPage())
+	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
-	return v.Record("My plans", page.Record{
+	return c.Record("My plans", page.Record{
 		Lead:  "Plans of others that this workspace bought, what is left of them, and how long it lasts at the pace of the last 7 days.",
-		Table: heldTable(v, list, pace), Links: file(v, "holdings", nil),
+		Table: heldTable(c, list, pace), Links: file(c, "holdings", nil),
 	})
 }
 
@@ -57,24 +57,24 @@ func listHoldings(v *page.Context) (page.View, error) {
 const paceDays = 7
 
 // held reads what the workspace has of the plans of others, and what requests burned of each in the last days.
-func held(v *page.Context, body page.Listing) (list page.List[*toll.Balance], pace map[toll.PlanID]*big.Int, err error) {
+func held(c *page.Context, body page.Listing) (list page.List[*toll.Balance], pace map[toll.PlanID]*big.Int, err error) {
 	q := url.Values{}
 	page.SetPage(q, body)
-	list, err = page.PartOf[*toll.Balance](v, "/protocol/holdings", "holdings", q)
+	list, err = page.PartOf[*toll.Balance](c, "/protocol/holdings", "holdings", q)
 	pace = map[toll.PlanID]*big.Int{}
 	if err != nil || len(list.Items) == 0 {
 		return list, pace, err
 	}
-	days := page.Period{Until: v.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)}
+	days := page.Period{Until: c.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)}
 	days.Since = days.Until.Add(-paceDays * 24 * time.Hour)
-	rows, err := sumsOf[*toll.Usage](v, "usage", query(days, url.Values{"role": {"buyer"}}, "plan"))
+	rows, err := sumsOf[*toll.Usage](c, "usage", query(days, url.Values{"role": {"buyer"}}, "plan"))
 	for _, r := range rows {
 		pace[r.PlanID] = r.Credits.Int()
 	}
 	return list, pace, err
 }
 
-func heldTable(v *page.Context, list page.List[*toll.Balance], pace map[toll.PlanID]*big.Int) *page.Table {
+func heldTable(c *page.Context, list page.List[*toll.Balance], pace map[toll.PlanID]*big.Int) *page.Table {
 	t := &page.Table{
 		Caption: "My plans",
 		Head: []page.Column{
@@ -82,14 +82,14 @@ func heldTable(v *page.Context, list page.List[*toll.Balance], pace map[toll.Pla
 			{Text: "Ends"},
 		},
 		Empty: &page.Empty{"coins", "You hold no plan", "Buy a plan, and its balance appears here.", page.PathExplore, "Find a plan", "toll plans order --help"},
-		Pager: v.PagerOf(list.Total, list.Next, "plan"),
+		Pager: c.PagerOf(list.Total, list.Next, "plan"),
 	}
 	for _, b := range list.Items {
 		burned, lasts := page.Credits(0), page.Cell{Text: "its end"}
 		if n := pace[b.PlanID]; n != nil {
 			burned.Number = n.String()
 		}
-		switch at := lastsUntil(v, b, pace[b.PlanID]); {
+		switch at := lastsUntil(c, b, pace[b.PlanID]); {
 		case !b.PlanType.Kind().Charges():
 		case !at.IsZero():
 			lasts = page.Cell{At: at}
@@ -99,14 +99,14 @@ func heldTable(v *page.Context, list page.List[*toll.Balance], pace map[toll.Pla
 			lasts = page.Cell{Text: "not used now"}
 		}
 		t.Rows = append(t.Rows, []page.Cell{
-			{Text: page.NameOf(b.PlanName), To: v.To("holdings", string(b.PlanID))}, page.Credits(b.Available), page.Credits(b.Held), burned, lasts, page.AtOr(b.ExpiresAt, "never"),
+			{Text: page.NameOf(b.PlanName), To: c.To("holdings", string(b.PlanID))}, page.Credits(b.Available), page.Credits(b.Held), burned, lasts, page.AtOr(b.ExpiresAt, "never"),
 		})
 	}
 	return t
 }
 
 // lastsUntil is when the credits of a plan run out if requests burn as many as in the last days; zero where nothing says so.
-func lastsUntil(v *page.Context, b *toll.Balance, burned *big.Int) time.Time {
+func lastsUntil(c *page.Context, b *toll.Balance, burned *big.Int) time.Time {
 	if burned == nil || burned.Sign() == 0 || !b.PlanType.Kind().Charges() || b.Available == 0 {
 		return time.Time{}
 	}
@@ -116,20 +116,20 @@ func lastsUntil(v *page.Context, b *toll.Balance, burned *big.Int) time.Time {
 	if hours.Cmp(big.NewInt(most)) > 0 {
 		hours.SetInt64(most)
 	}
-	return v.Clock().Add(time.Duration(hours.Int64()) * time.Hour)
+	return c.Clock().Add(time.Duration(hours.Int64()) * time.Hour)
 }
 
 // endingCredits are the plans whose credits run out soon.
-func endingCredits(v *page.Context, list page.List[*toll.Balance], pace map[toll.PlanID]*big.Int) (out []page.Task) {
-	now := v.Clock()
+func endingCredits(c *page.Context, list page.List[*toll.Balance], pace map[toll.PlanID]*big.Int) (out []page.Task) {
+	now := c.Clock()
 	for _, b := range list.Items {
-		at := lastsUntil(v, b, pace[b.PlanID])
+		at := lastsUntil(c, b, pace[b.PlanID])
 		if at.IsZero() || at.After(now.Add(lowCredits)) {
 			continue
 		}
 		out = append(out, page.Task{
 			"warn", "The credits of " + page.NameOf(b.PlanName) + " run out " + page.Ago(at, now), page.Count(int64(b.Available), "credit") + " left, at the pace of the last 7 days.",
-			v.To("holdings", string(b.PlanID)), "Top up",
+			c.To("holdings", string(b.PlanID)), "Top up",
 		})
 	}
 	return out
@@ -139,8 +139,8 @@ func endingCredits(v *page.Context, list page.List[*toll.Balance], pace map[toll
 const lowCredits = 3 * 24 * time.Hour
 
 // limits are what delegations that can pay now spent of their limits.
-func limits(v *page.Context) (out []page.Bar, err error) {
-	list, err := page.PartOf[*toll.Delegation](v, "/delegation", "delegations", url.Values{"accessible": {"true"}, "pageSize": {strconv.Itoa(mostRecent)}})
+func limits(c *page.Context) (out []page.Bar, err error) {
+	list, err := page.PartOf[*toll.Delegation](c, "/delegation", "delegations", url.Values{"accessible": {"true"}, "pageSize": {strconv.Itoa(mostRecent)}})
 	for _, d := range list.Items {
 		out = append(out, spentOf("Delegation "+page.Short(d.DelegationID), d))
 	}
@@ -148,34 +148,34 @@ func limits(v *page.Context) (out []page.Bar, err error) {
 }
 
 // heldPlan returns the plan of the page.
-func heldPlan(v *page.Context) (p *toll.Plan, err error) {
-	id, err := toll.ParsePlanID(v.Param("plan"))
+func heldPlan(c *page.Context) (p *toll.Plan, err error) {
+	id, err := toll.ParsePlanID(c.Param("plan"))
 	if err == nil {
-		p, err = v.API.Plan(v.Acting(), id)
+		p, err = c.API.Plan(c.Acting(), id)
 	}
 	if err != nil {
-		return nil, v.Failed("plan", err)
+		return nil, c.Failed("plan", err)
 	}
 	return p, nil
 }
 
-func showHolding(v *page.Context) (page.View, error) {
-	p, err := heldPlan(v)
+func showHolding(c *page.Context) (page.View, error) {
+	p, err := heldPlan(c)
 	if err != nil {
 		return nil, err
 	}
-	b, err := v.API.Balance(v.Acting(), p.ID)
+	b, err := c.API.Balance(c.Acting(), p.ID)
 	if err != nil {
-		return nil, v.Failed("plan", err)
+		return nil, c.Failed("plan", err)
 	}
-	days := page.Period{Until: v.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour), Step: 24 * time.Hour}
+	days := page.Period{Until: c.Clock().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour), Step: 24 * time.Hour}
 	days.Since = days.Until.Add(-page.OwnUsual)
-	used, err := usage(v, days, url.Values{"role": {"buyer"}, "planId": {string(p.ID)}})
+	used, err := usage(c, days, url.Values{"role": {"buyer"}, "planId": {string(p.ID)}})
 	if err != nil {
-		return nil, v.Failed("plan", err)
+		return nil, c.Failed("plan", err)
 	}
-	tokens, err := tokensOf(v, url.Values{"planId": {string(p.ID)}})
-	if err := v.Narrowed(err); err != nil {
+	tokens, err := tokensOf(c, url.Values{"planId": {string(p.ID)}})
+	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
 	s := page.Record{
@@ -193,7 +193,7 @@ func showHolding(v *page.Context) (page.View, error) {
 		s.Stats = nil
 	} else {
 		week := page.Numbers(used.credits.Now[len(used.credits.Now)-paceDays:]).Total()
-		s.Facts = append(s.Facts, page.Fact{"Lasts until", page.AtOr(toll.AtPtr(lastsUntil(v, b, week)), "not known: nothing was burned in the last 7 days")})
+		s.Facts = append(s.Facts, page.Fact{"Lasts until", page.AtOr(toll.AtPtr(lastsUntil(c, b, week)), "not known: nothing was burned in the last 7 days")})
 		s.Charts = []*page.Chart{page.NewChart("Credits burned in 30 days", days, used.credits, page.PlainNumber)}
 	}
 	if len(b.Lots) > 0 {
@@ -203,18 +203,18 @@ func showHolding(v *page.Context) (page.View, error) {
 		}
 		s.Parts = append(s.Parts, page.Part{"Credits by end", t})
 	}
-	if v.Person.Rights.Has(toll.RightSpend) {
-		s.Links = []page.Link{{Text: "Make an access token", To: v.To("tokens", "new") + "?plan=" + url.QueryEscape(string(p.ID)), Plain: true}}
-		s.Acts, s.Note = orderDialog(v, p)
+	if c.Person.Rights.Has(toll.RightSpend) {
+		s.Links = []page.Link{{Text: "Make an access token", To: c.To("tokens", "new") + "?plan=" + url.QueryEscape(string(p.ID)), Plain: true}}
+		s.Acts, s.Note = orderDialog(c, p)
 	}
 	s.Parts = append(s.Parts, page.Part{"Access tokens", tokens})
-	return v.Record(page.NameOf(p.Metadata.Name), s)
+	return c.Record(page.NameOf(p.Metadata.Name), s)
 }
 
 // orderDialog orders a plan once more, or says why that does not go here.
-func orderDialog(v *page.Context, p *toll.Plan) ([]page.Dialog, string) {
+func orderDialog(c *page.Context, p *toll.Plan) ([]page.Dialog, string) {
 	o := &offer{plan: p, Price: priceOf(p)}
-	deps(v).orders(v.Person, o)
+	deps(c).orders(c.Person, o)
 	payers := page.Field{Name: "payer", Label: "Paid by", Members: []string{"delegationId"}}
 	if o.Order != "" {
 		payers.Options = append(payers.Options, page.Option{Value: "", Text: map[bool]string{true: "The wallet of this workspace", false: "A card, on the next page"}[p.Price.IsCrypto]})
@@ -222,17 +222,17 @@ func orderDialog(v *page.Context, p *toll.Plan) ([]page.Dialog, string) {
 	if p.Price.IsFree() {
 		payers.Options = []page.Option{{Value: "", Text: "Nothing: it is free"}}
 	} else {
-		payers.Options = append(payers.Options, purseOptions(v, p.ID)...)
+		payers.Options = append(payers.Options, purseOptions(c, p.ID)...)
 	}
 	if len(payers.Options) == 0 || !p.Kind().Prepaid() {
 		return nil, o.Why
 	}
-	return []page.Dialog{v.DialogOf("order", "Order", "One order costs "+priceOf(p)+" and buys "+buys(p)+".", payers)}, o.Why
+	return []page.Dialog{c.DialogOf("order", "Order", "One order costs "+priceOf(p)+" and buys "+buys(p)+".", payers)}, o.Why
 }
 
 // purseOptions are the delegations that can pay a plan.
-func purseOptions(v *page.Context, plan toll.PlanID) (out []page.Option) {
-	for d, err := range v.API.Delegations(v.Acting(), client.Accessible()) {
+func purseOptions(c *page.Context, plan toll.PlanID) (out []page.Option) {
+	for d, err := range c.API.Delegations(c.Acting(), client.Accessible()) {
 		if err != nil || len(out) == mostOffers {
 			return out
 		}
@@ -246,19 +246,19 @@ func purseOptions(v *page.Context, plan toll.PlanID) (out []page.Option) {
 	return out
 }
 
-func topUp(v *page.Context) (page.View, error) {
-	p, err := heldPlan(v)
+func topUp(c *page.Context) (page.View, error) {
+	p, err := heldPlan(c)
 	if err != nil {
 		return nil, err
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		if v.Form.Get("act") != "order" {
+	return c.Finish(func() (page.Outcome, error) {
+		if c.Form.Get("act") != "order" {
 			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		payer := v.Form.Get("payer")
+		payer := c.Form.Get("payer")
 		if payer == "" && !p.Price.IsCrypto && !p.Price.IsFree() {
-			back := v.Origin() + v.To("holdings", string(p.ID))
-			made, err := v.API.Checkout(v.Once(), p.ID, client.CheckoutParams{SessionType: "hosted", SuccessURL: back, CancelURL: back})
+			back := c.Origin() + c.To("holdings", string(p.ID))
+			made, err := c.API.Checkout(c.Once(), p.ID, client.CheckoutParams{SessionType: "hosted", SuccessURL: back, CancelURL: back})
 			if err != nil {
 				return page.Outcome{}, err
 			}
@@ -268,17 +268,17 @@ func topUp(v *page.Context) (page.View, error) {
 		if payer != "" {
 			by = append(by, client.PaidBy(payer))
 		}
-		o, err := v.API.OrderPlan(v.Once(), p.ID, by...)
+		o, err := c.API.OrderPlan(c.Once(), p.ID, by...)
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: v.To("orders", o.OrderID), Done: "The plan is ordered."}, nil
+		return page.Outcome{To: c.To("orders", o.OrderID), Done: "The plan is ordered."}, nil
 	})
 }
 
 // tokensOf is a table of access tokens.
-func tokensOf(v *page.Context, q url.Values) (*page.Table, error) {
-	list, err := page.ListOf[*toll.Permission](v, "/x402/permissions", "permissions", q)
+func tokensOf(c *page.Context, q url.Values) (*page.Table, error) {
+	list, err := page.ListOf[*toll.Permission](c, "/x402/permissions", "permissions", q)
 	t := &page.Table{
 		Caption: "Access tokens",
 		Head:    []page.Column{{Text: "Token"}, {Text: "Plan"}, {Text: "State"}, {Text: "Used", Num: true}, {Text: "Limit", Num: true}, {Text: "Ends"}},
@@ -286,7 +286,7 @@ func tokensOf(v *page.Context, q url.Values) (*page.Table, error) {
 			"badge-check", "No access tokens", "An access token lets one program spend credits of a plan, within a limit.", "", "",
 			"toll tokens create --help",
 		},
-		Pager: v.PagerOf(list.Total, list.Next, "token"),
+		Pager: c.PagerOf(list.Total, list.Next, "token"),
 	}
 	for _, p := range list.Items {
 		limit := page.Cell{Text: "none", Num: true}
@@ -294,30 +294,30 @@ func tokensOf(v *page.Context, q url.Values) (*page.Table, error) {
 			limit = page.Credits(*p.MaxCredits)
 		}
 		t.Rows = append(t.Rows, []page.Cell{
-			{ID: p.PermissionHash.String(), To: v.To("tokens", p.PermissionHash.String())},
-			{ID: string(p.PlanID), To: v.To("holdings", string(p.PlanID))}, {State: stateOf(p.Status)}, page.Credits(p.UsedCredits), limit,
+			{ID: p.PermissionHash.String(), To: c.To("tokens", p.PermissionHash.String())},
+			{ID: string(p.PlanID), To: c.To("holdings", string(p.PlanID))}, {State: stateOf(p.Status)}, page.Credits(p.UsedCredits), limit,
 			{At: p.ExpiresAt.Time},
 		})
 	}
 	return t, err
 }
 
-func listTokens(v *page.Context) (page.View, error) {
+func listTokens(c *page.Context) (page.View, error) {
 	states := []page.Option{{Value: "", Text: "All"}}
 	for _, s := range []toll.PermissionStatus{toll.StatusActive, toll.StatusRevoked, toll.StatusExpired, toll.StatusExhausted} {
 		states = append(states, page.Option{Value: string(s), Text: string(s)})
 	}
-	filter, q := v.Filters(page.Field{Name: "status", Label: "State", Options: states}, page.Field{Name: "planId", Label: "Plan", Max: 80})
-	t, err := tokensOf(v, q)
-	if err := v.Narrowed(err); err != nil {
+	filter, q := c.Filters(page.Field{Name: "status", Label: "State", Options: states}, page.Field{Name: "planId", Label: "Plan", Max: 80})
+	t, err := tokensOf(c, q)
+	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
 	s := page.Record{Lead: "What lets a program spend credits, within a limit and for a time.", Filter: filter, Table: t}
-	if v.Person.Rights.Has(toll.RightSpend) {
-		s.Begin("Make an access token", v.To("tokens", "new"))
+	if c.Person.Rights.Has(toll.RightSpend) {
+		s.Begin("Make an access token", c.To("tokens", "new"))
 	}
-	s.Links = append(s.Links, file(v, "tokens", q)...)
-	return v.Record("Access tokens", s)
+	s.Links = append(s.Links, file(c, "tokens", q)...)
+	return c.Record("Access tokens", s)
 }
 
 // tokenLives are the ends that an access token can have, by seconds.
@@ -326,19 +326,19 @@ var tokenLives = []page.Option{
 	{Value: "2592000", Text: "In 30 days"}, {Value: "31536000", Text: "In a year"},
 }
 
-func askToken(v *page.Context) (page.View, error) {
-	plans := page.Field{Name: "plan", Label: "Plan", Value: v.R.URL.Query().Get("plan"), Members: []string{"planId"}}
-	for b, err := range v.API.Holdings(v.Acting()) {
+func askToken(c *page.Context) (page.View, error) {
+	plans := page.Field{Name: "plan", Label: "Plan", Value: c.R.URL.Query().Get("plan"), Members: []string{"planId"}}
+	for b, err := range c.API.Holdings(c.Acting()) {
 		if err != nil {
-			return nil, v.Failed("plan", err)
+			return nil, c.Failed("plan", err)
 		}
 		if len(plans.Options) == 100 {
 			break
 		}
 		plans.Options = append(plans.Options, page.Option{Value: string(b.PlanID), Text: page.NameOf(b.PlanName) + ", " + page.Count(int64(b.Available), "credit")})
 	}
-	if v.Form.Get("plan") != "" {
-		plans.Value = v.Form.Get("plan")
+	if c.Form.Get("plan") != "" {
+		plans.Value = c.Form.Get("plan")
 	}
 	if id := plans.Value; id != "" && !page.HasOption(plans.Options, id) {
 		plans.Options = append(plans.Options, page.Option{Value: id, Text: id})
@@ -352,7 +352,7 @@ func askToken(v *page.Context) (page.View, error) {
 		{Name: "ends", Label: "Ends", Options: tokenLives, Members: []string{"expiresInSecs"}},
 		{Name: "agent", Label: "Agent", Max: 100, Hint: "The id of the one agent at which it is good. Empty: every agent of the plan.", Members: []string{"agentId"}},
 	}
-	if purses := purseOptions(v, ""); len(purses) > 0 {
+	if purses := purseOptions(c, ""); len(purses) > 0 {
 		fields = append(fields,
 			page.Field{
 				Name: "purse", Label: "Automatic top-up", Hint: "What buys the plan again when its credits run out.",
@@ -361,15 +361,15 @@ func askToken(v *page.Context) (page.View, error) {
 			page.Field{Name: "orders", Label: "Most orders", Mode: "numeric", Hint: "How often it may buy the plan again. Empty: as often as the delegation pays.", Members: []string{"orderLimit"}},
 		)
 	}
-	f := v.FormOf("make", "Make the token", page.Group{Fields: fields})
-	f.Cancel = v.To("tokens")
-	return v.Record("Make an access token", page.Record{Lead: "The token is shown once, when it is made.", Forms: []*page.Form{f}})
+	f := c.FormOf("make", "Make the token", page.Group{Fields: fields})
+	f.Cancel = c.To("tokens")
+	return c.Record("Make an access token", page.Record{Lead: "The token is shown once, when it is made.", Forms: []*page.Form{f}})
 }
 
-func makeToken(v *page.Context) (page.View, error) {
-	return v.Finish(func() (page.Outcome, error) {
-		life, err1 := seconds(v, "ends", tokenLives)
-		limit, err2 := number(v, "limit")
+func makeToken(c *page.Context) (page.View, error) {
+	return c.Finish(func() (page.Outcome, error) {
+		life, err1 := seconds(c, "ends", tokenLives)
+		limit, err2 := number(c, "limit")
 		if err := page.Together(err1, err2); err != nil {
 			return page.Outcome{}, err
 		}
@@ -377,56 +377,56 @@ func makeToken(v *page.Context) (page.View, error) {
 		if limit > 0 {
 			with = append(with, client.WithRedemptionLimit(limit))
 		}
-		if id := v.Text("agent"); id != "" {
+		if id := c.Text("agent"); id != "" {
 			with = append(with, client.WithAgent(toll.AgentID(id)))
 		}
-		if id := v.Form.Get("purse"); id != "" {
+		if id := c.Form.Get("purse"); id != "" {
 			with = append(with, client.WithDelegation(id))
 		}
-		if text := v.Text("orders"); text != "" {
+		if text := c.Text("orders"); text != "" {
 			n, err := strconv.ParseInt(text, 10, 32)
 			if err != nil {
 				return page.Outcome{}, page.OneFault("orders", "must be a number of orders, 0 or more")
 			}
 			with = append(with, client.WithOrderLimit(n))
 		}
-		t, err := v.API.AccessToken(v.Acting(), toll.PlanID(v.Text("plan")), with...)
+		t, err := c.API.AccessToken(c.Acting(), toll.PlanID(c.Text("plan")), with...)
 		if err != nil {
 			return page.Outcome{}, err
 		}
 		return page.Outcome{
-			To: v.To("tokens", t.PermissionHash.String()), Done: "The access token is made.", Secret: &page.Secret{"The access token", t.AccessToken},
+			To: c.To("tokens", t.PermissionHash.String()), Done: "The access token is made.", Secret: &page.Secret{"The access token", t.AccessToken},
 		}, nil
 	})
 }
 
 // token returns the permission of the page.
-func token(v *page.Context) (p *toll.Permission, err error) {
-	hash, err := toll.ParseHash(v.Param("token"))
+func token(c *page.Context) (p *toll.Permission, err error) {
+	hash, err := toll.ParseHash(c.Param("token"))
 	if err == nil {
-		p, err = v.API.Permission(v.Acting(), hash)
+		p, err = c.API.Permission(c.Acting(), hash)
 	}
 	if err != nil {
-		return nil, v.Failed("access token", err)
+		return nil, c.Failed("access token", err)
 	}
 	return p, nil
 }
 
-func showToken(v *page.Context) (page.View, error) {
-	p, err := token(v)
+func showToken(c *page.Context) (page.View, error) {
+	p, err := token(c)
 	if err != nil {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
 		{"Id", page.Cell{ID: p.PermissionHash.String()}}, {"State", page.Cell{State: stateOf(p.Status)}},
-		{"Plan", page.Cell{ID: string(p.PlanID), To: v.To("holdings", string(p.PlanID))}}, {"Good at", goodAt(v, p)},
-		{"Burned", page.Cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {"Made", madeBy(v, p)}, {"Ends", page.Cell{At: p.ExpiresAt.Time}},
+		{"Plan", page.Cell{ID: string(p.PlanID), To: c.To("holdings", string(p.PlanID))}}, {"Good at", goodAt(c, p)},
+		{"Burned", page.Cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {"Made", madeBy(c, p)}, {"Ends", page.Cell{At: p.ExpiresAt.Time}},
 	}}
 	if p.MaxCredits != nil && *p.MaxCredits > 0 {
 		s.Bars = []page.Bar{{"Credits", int64(p.UsedCredits), int64(*p.MaxCredits), page.Grouped(p.UsedCredits.String()) + " of " + page.Grouped(p.MaxCredits.String())}}
 	}
 	if p.DelegationID != nil {
-		s.Facts = append(s.Facts, page.Fact{"Automatic top-up", page.Cell{ID: *p.DelegationID, To: v.To("delegations", *p.DelegationID)}},
+		s.Facts = append(s.Facts, page.Fact{"Automatic top-up", page.Cell{ID: *p.DelegationID, To: c.To("delegations", *p.DelegationID)}},
 			page.Fact{"Orders made", page.Cell{Number: strconv.FormatInt(p.UsedOrders, 10), Sub: ordersText(p.MaxOrders)}})
 	}
 	t := &page.Table{
@@ -434,16 +434,16 @@ func showToken(v *page.Context) (page.View, error) {
 		Empty: &page.Empty{Icon: "activity", Title: "Nothing burned yet", Text: "Each request that the token paid appears here."},
 	}
 	for _, u := range p.Transactions {
-		t.Rows = append(t.Rows, []page.Cell{{At: u.CreatedAt.Time}, {ID: u.AgentRequestID, To: v.To("requests", u.AgentRequestID)}, {ID: u.Transaction.String()}, page.Credits(u.CreditsRedeemed)})
+		t.Rows = append(t.Rows, []page.Cell{{At: u.CreatedAt.Time}, {ID: u.AgentRequestID, To: c.To("requests", u.AgentRequestID)}, {ID: u.Transaction.String()}, page.Credits(u.CreditsRedeemed)})
 	}
 	s.Parts = []page.Part{{"Settlements", t}}
-	if p.Status == toll.StatusActive && v.Person.Rights.Has(toll.RightSpend) {
-		s.Acts = []page.Dialog{v.DangerOf("end", "Revoke", "The token is refused at once. Requests that are held now still settle.")}
+	if p.Status == toll.StatusActive && c.Person.Rights.Has(toll.RightSpend) {
+		s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The token is refused at once. Requests that are held now still settle.")}
 	}
-	return v.Record("Access token "+page.Short(p.PermissionHash.String()), s)
+	return c.Record("Access token "+page.Short(p.PermissionHash.String()), s)
 }
 
-func goodAt(v *page.Context, p *toll.Permission) page.Cell {
+func goodAt(c *page.Context, p *toll.Permission) page.Cell {
 	switch {
 	case p.AgentID != nil:
 		return page.Cell{ID: string(*p.AgentID)}
@@ -454,14 +454,14 @@ func goodAt(v *page.Context, p *toll.Permission) page.Cell {
 }
 
 // madeBy says when a token was made, and by which key.
-func madeBy(v *page.Context, p *toll.Permission) page.Cell {
-	c := page.Cell{At: p.CreatedAt.Time}
+func madeBy(c *page.Context, p *toll.Permission) page.Cell {
+	cell := page.Cell{At: p.CreatedAt.Time}
 	if p.APIKeyID != nil {
-		if k, err := deps(v).Auth.Key(v.Ctx(), v.Person.Address, *p.APIKeyID); err == nil {
-			c.Sub = "by the API key " + plain.Name(nameOfKey(k))
+		if k, err := deps(c).Auth.Key(c.Ctx(), c.Person.Address, *p.APIKeyID); err == nil {
+			cell.Sub = "by the API key " + plain.Name(nameOfKey(k))
 		}
 	}
-	return c
+	return cell
 }
 
 func limitText(most *toll.Credits) string {
@@ -478,17 +478,17 @@ func ordersText(most *int64) string {
 	return "of at most " + page.Grouped(strconv.FormatInt(*most, 10))
 }
 
-func endToken(v *page.Context) (page.View, error) {
-	p, err := token(v)
+func endToken(c *page.Context) (page.View, error) {
+	p, err := token(c)
 	if err != nil {
 		return nil, err
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		if v.Form.Get("act") != "end" {
+	return c.Finish(func() (page.Outcome, error) {
+		if c.Form.Get("act") != "end" {
 			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		err := v.API.RevokePermission(v.Acting(), p.PermissionHash)
-		return page.Outcome{To: v.To("tokens", p.PermissionHash.String()), Done: "The access token is revoked."}, err
+		err := c.API.RevokePermission(c.Acting(), p.PermissionHash)
+		return page.Outcome{To: c.To("tokens", p.PermissionHash.String()), Done: "The access token is revoked."}, err
 	})
 }
 
@@ -515,15 +515,15 @@ var exports = map[string]struct {
 }
 
 // file leads to a list as a file, for people who may have it.
-func file(v *page.Context, list string, q url.Values) []page.Link {
-	if !v.Person.Rights.Has(exports[list].right) {
+func file(c *page.Context, list string, q url.Values) []page.Link {
+	if !c.Person.Rights.Has(exports[list].right) {
 		return nil
 	}
 	text := "Export"
 	if list == "refusals" || list == "subscribers" {
 		text += " " + strings.ToLower(exports[list].title) // on a page of more than that
 	}
-	to := v.To("export", list)
+	to := c.To("export", list)
 	if len(q) > 0 {
 		to += "?" + q.Encode()
 	}
@@ -532,7 +532,7 @@ func file(v *page.Context, list string, q url.Values) []page.Link {
 		q = url.Values{}
 	}
 	q.Set("format", "ndjson")
-	return []page.Link{{Text: text, Menu: []page.Link{{Text: "CSV, for a spreadsheet", To: to}, {Text: "NDJSON, for programs", To: v.To("export", list) + "?" + q.Encode()}}}}
+	return []page.Link{{Text: text, Menu: []page.Link{{Text: "CSV, for a spreadsheet", To: to}, {Text: "NDJSON, for programs", To: c.To("export", list) + "?" + q.Encode()}}}}
 }
 
 // exportPages hand out lists as files.
@@ -541,15 +541,15 @@ func exportPages() []page.Area {
 }
 
 // export passes a file of the API on, as it is written.
-func export(v *page.Context) (page.View, error) {
-	of, ok := exports[v.Param("list")]
+func export(c *page.Context) (page.View, error) {
+	of, ok := exports[c.Param("list")]
 	if !ok {
-		return nil, v.Missing("list")
+		return nil, c.Missing("list")
 	}
-	if err := v.HasRight(of.right); err != nil {
+	if err := c.HasRight(of.right); err != nil {
 		return nil, err
 	}
-	q := v.R.URL.Query()
+	q := c.R.URL.Query()
 	if q.Get("format") != "ndjson" {
 		q.Set("format", "csv")
 	}
@@ -558,10 +558,10 @@ func export(v *page.Context) (page.View, error) {
 		path = fmt.Sprintf(path, url.PathEscape(q.Get(of.field)))
 		q.Del(of.field)
 	}
-	r, err := http.NewRequestWithContext(v.Acting(), http.MethodGet, v.PublicURL+"/api/v1"+path+"?"+q.Encode(), http.NoBody)
+	r, err := http.NewRequestWithContext(c.Acting(), http.MethodGet, c.PublicURL+"/api/v1"+path+"?"+q.Encode(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), v.R.RemoteAddr
-	return page.Stream(func() { v.Handler.ServeHTTP(v.W, r) }), nil
+	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), c.R.RemoteAddr
+	return page.Stream(func() { c.Handler.ServeHTTP(c.W, r) }), nil
 }

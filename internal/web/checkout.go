@@ -104,30 +104,30 @@ func leaveTo(address string) *leave {
 
 // linked opens the signed link of a page of an order. Every other link, that of another order or
 // use, an ended one, and one of an order that is not here get the same answer.
-func linked(v *page.Context, use rail.Use) (*store.Order, error) {
+func linked(c *page.Context, use rail.Use) (*store.Order, error) {
 	refuse := func() (*store.Order, error) {
 		m := page.Message{Text: "This link is wrong, or it has ended.", Fault: true, Next: page.StartOver}
-		return nil, page.Instead(v.Show(http.StatusNotFound, "message", page.Layout{Title: page.TitleMissing, Body: m}, ""))
+		return nil, page.Instead(c.Show(http.StatusNotFound, "message", page.Layout{Title: page.TitleMissing, Body: m}, ""))
 	}
-	if deps(v).Cards == nil {
-		return nil, noCards(v)
+	if deps(c).Cards == nil {
+		return nil, noCards(c)
 	}
-	text := v.R.URL.Query().Get("t")
+	text := c.R.URL.Query().Get("t")
 	if text == "" || len(text) > maxLink {
 		return refuse()
 	}
-	owner, id, ends, err := deps(v).Auth.OpenLink(string(use), text)
+	owner, id, ends, err := deps(c).Auth.OpenLink(string(use), text)
 	if err != nil && toll.AsError(err).Code == toll.CodeDatabaseUnavailable {
 		return nil, err
 	}
-	now := v.Machine // by which the processor ends its pages, whatever the clock of a sandbox says
+	now := c.Machine // by which the processor ends its pages, whatever the clock of a sandbox says
 	if use == rail.UseAgain {
-		now = v.Clock
+		now = c.Clock
 	}
-	if err != nil || v.R.URL.Path != use.Path(id) || !now().Before(ends) {
+	if err != nil || c.R.URL.Path != use.Path(id) || !now().Before(ends) {
 		return refuse()
 	}
-	o, err := store.OrderByID(v.Ctx(), deps(v).Store, id)
+	o, err := store.OrderByID(c.Ctx(), deps(c).Store, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && o.Subscriber != owner {
 		return refuse()
 	}
@@ -135,34 +135,34 @@ func linked(v *page.Context, use rail.Use) (*store.Order, error) {
 }
 
 // noCards answers that the service has no card rail.
-func noCards(v *page.Context) error {
-	return v.Refuse(http.StatusFailedDependency, toll.NewError(toll.CodeCardOff).Text())
+func noCards(c *page.Context) error {
+	return c.Refuse(http.StatusFailedDependency, toll.NewError(toll.CodeCardOff).Text())
 }
 
 // CheckoutPage is GET and POST /checkout/{orderId}: a person reads an order and goes on to the page
 // of the processor, or pays in a frame. Its link is the only credential, and is good for this order
 // alone. The form asks for the page of the processor in the place of the frame, which is over then.
 func (w *Web) CheckoutPage() http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		o, err := linked(v, rail.UsePage)
+	return w.page(func(c *page.Context) (page.View, error) {
+		o, err := linked(c, rail.UsePage)
 		if err != nil {
 			return nil, err
 		}
-		return showOrder(v, o)
-	}, func(v *page.Context) (page.View, error) {
-		o, err := linked(v, rail.UsePage)
+		return showOrder(c, o)
+	}, func(c *page.Context) (page.View, error) {
+		o, err := linked(c, rail.UsePage)
 		if err != nil {
 			return nil, err
 		}
 		if o.Open {
-			if err := mayAsk(v, o.Subscriber); err != nil {
+			if err := mayAsk(c, o.Subscriber); err != nil {
 				return nil, err
 			}
-			if _, err := w.Cards.Page(v.Ctx(), o.ID, true); err != nil && !isAway(err) {
+			if _, err := w.Cards.Page(c.Ctx(), o.ID, true); err != nil && !isAway(err) {
 				return nil, err
 			}
 		}
-		return v.Redirect(http.StatusSeeOther, ownLink(v))
+		return c.Redirect(http.StatusSeeOther, ownLink(c))
 	})
 }
 
@@ -173,73 +173,73 @@ func (w *Web) CheckoutPage() http.Handler {
 // chose, once the order is paid. Every other one gets a link, so that whoever makes an order cannot
 // send others on in our name.
 func (w *Web) CheckoutDone() http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		o, err := linked(v, rail.UseDone)
+	return w.page(func(c *page.Context) (page.View, error) {
+		o, err := linked(c, rail.UseDone)
 		if err != nil {
 			return nil, err
 		}
-		return showDone(v, o)
-	}, func(v *page.Context) (page.View, error) {
-		return nil, v.Refuse(http.StatusMethodNotAllowed, "This page has no form.")
+		return showDone(c, o)
+	}, func(c *page.Context) (page.View, error) {
+		return nil, c.Refuse(http.StatusMethodNotAllowed, "This page has no form.")
 	})
 }
 
 // CheckoutAgain is GET and POST /checkout/{orderId}/again: a new order in the place of one whose
 // owner had to confirm it. A repeat leads to the same page.
 func (w *Web) CheckoutAgain() http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		o, err := linked(v, rail.UseAgain)
+	return w.page(func(c *page.Context) (page.View, error) {
+		o, err := linked(c, rail.UseAgain)
 		if err != nil {
 			return nil, err
 		}
-		return render(v, o, func(p *checkoutPage) { p.State = orderAgain }, nil)
-	}, func(v *page.Context) (page.View, error) {
-		o, err := linked(v, rail.UseAgain)
+		return render(c, o, func(p *checkoutPage) { p.State = orderAgain }, nil)
+	}, func(c *page.Context) (page.View, error) {
+		o, err := linked(c, rail.UseAgain)
 		if err != nil {
 			return nil, err
 		}
-		return replace(v, o)
+		return replace(c, o)
 	})
 }
 
 // replace makes an order in the place of a failed one, and leads to its page.
-func replace(v *page.Context, o *store.Order) (page.View, error) {
-	c, err := deps(v).Checkout.Replace(v.Ctx(), o.Subscriber, o.ID, rail.SessionInput{Hosted: true}, againWait)
+func replace(c *page.Context, o *store.Order) (page.View, error) {
+	order, err := deps(c).Checkout.Replace(c.Ctx(), o.Subscriber, o.ID, rail.SessionInput{Hosted: true}, againWait)
 	if err != nil && toll.AsError(err).Code == toll.CodeRecordChanged {
-		return nil, v.Refuse(http.StatusConflict, "The plan has another price or other credits by now. Nothing was paid.")
+		return nil, c.Refuse(http.StatusConflict, "The plan has another price or other credits by now. Nothing was paid.")
 	}
 	if err != nil {
 		return nil, err
 	}
-	if c.Result.URL == "" { // it is decided
-		if o, err = store.OrderByID(v.Ctx(), deps(v).Store, c.OrderID); err != nil {
+	if order.Result.URL == "" { // it is decided
+		if o, err = store.OrderByID(c.Ctx(), deps(c).Store, order.OrderID); err != nil {
 			return nil, err
 		}
-		return render(v, o, decided(v, o), nil)
+		return render(c, o, decided(c, o), nil)
 	}
-	body, err := url.Parse(c.Result.URL)
+	body, err := url.Parse(order.Result.URL)
 	if err != nil {
 		return nil, err
 	}
-	return v.Redirect(http.StatusSeeOther, body.RequestURI()) // ours, whatever the public address is
+	return c.Redirect(http.StatusSeeOther, body.RequestURI()) // ours, whatever the public address is
 }
 
 // ownLink is the path and query of this page.
-func ownLink(v *page.Context) string {
-	return v.R.URL.Path + "?" + url.Values{"t": {v.R.URL.Query().Get("t")}}.Encode()
+func ownLink(c *page.Context) string {
+	return c.R.URL.Path + "?" + url.Values{"t": {c.R.URL.Query().Get("t")}}.Encode()
 }
 
 // showOrder shows an order to whom has the link of its page.
-func showOrder(v *page.Context, o *store.Order) (page.View, error) {
-	o, to, away, err := ask(v, o)
+func showOrder(c *page.Context, o *store.Order) (page.View, error) {
+	o, to, away, err := ask(c, o)
 	if err != nil {
 		return nil, err
 	}
 	if o.Open {
-		see(v, rail.UsePage.Path(o.ID), seenTime)
+		see(c, rail.UsePage.Path(o.ID), seenTime)
 	}
 	var frame *page.Embedded
-	set := decided(v, o)
+	set := decided(c, o)
 	switch {
 	case set != nil:
 	case away:
@@ -251,32 +251,32 @@ func showOrder(v *page.Context, o *store.Order) (page.View, error) {
 	default:
 		set = func(p *checkoutPage) { p.State = orderWaiting }
 	}
-	return render(v, o, set, frame)
+	return render(c, o, set, frame)
 }
 
 // showDone shows what became of an order.
-func showDone(v *page.Context, o *store.Order) (page.View, error) {
-	o, to, away, err := ask(v, o)
+func showDone(c *page.Context, o *store.Order) (page.View, error) {
+	o, to, away, err := ask(c, o)
 	if err != nil {
 		return nil, err
 	}
-	set := decided(v, o)
+	set := decided(c, o)
 	switch {
 	case set != nil:
 		next, err := nextOf(o)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := v.R.Cookie(seenCookie); err == nil && next != nil && o.Status != toll.OrderFailed {
-			see(v, rail.UsePage.Path(o.ID), -time.Second) // once: the back button gets a link
-			return v.Redirect(http.StatusSeeOther, next.URL)
+		if _, err := c.R.Cookie(seenCookie); err == nil && next != nil && o.Status != toll.OrderFailed {
+			see(c, rail.UsePage.Path(o.ID), -time.Second) // once: the back button gets a link
+			return c.Redirect(http.StatusSeeOther, next.URL)
 		}
 	case away:
 		set = func(p *checkoutPage) { p.State = orderAway }
 	case to == rail.Shown{}:
 		set = func(p *checkoutPage) { p.State = orderWaiting }
 	default:
-		payment, err := deps(v).Cards.Payment(v.Ctx(), deps(v).Store, o.ID)
+		payment, err := deps(c).Cards.Payment(c.Ctx(), deps(c).Store, o.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -287,20 +287,20 @@ func showDone(v *page.Context, o *store.Order) (page.View, error) {
 			}
 		}
 	}
-	return render(v, o, set, nil)
+	return render(c, o, set, nil)
 }
 
 // ask has the rail ask the processor about an open order, and returns the order as it is then, and how it is paid.
-func ask(v *page.Context, o *store.Order) (now *store.Order, to rail.Shown, away bool, err error) {
+func ask(c *page.Context, o *store.Order) (now *store.Order, to rail.Shown, away bool, err error) {
 	if !o.Open {
 		return o, to, false, nil
 	}
-	if err := mayAsk(v, o.Subscriber); err != nil {
+	if err := mayAsk(c, o.Subscriber); err != nil {
 		return nil, to, false, err
 	}
-	to, err = deps(v).Cards.Page(v.Ctx(), o.ID, false)
+	to, err = deps(c).Cards.Page(c.Ctx(), o.ID, false)
 	if away = isAway(err); err == nil || away {
-		o, err = store.OrderByID(v.Ctx(), deps(v).Store, o.ID)
+		o, err = store.OrderByID(c.Ctx(), deps(c).Store, o.ID)
 	}
 	if err != nil {
 		return nil, rail.Shown{}, false, err
@@ -309,20 +309,20 @@ func ask(v *page.Context, o *store.Order) (now *store.Order, to rail.Shown, away
 }
 
 // mayAsk counts a question to the processor for an account. Errors: too many of them.
-func mayAsk(v *page.Context, owner toll.Address) error {
-	r := deps(v).looks.Take(owner, 1, time.Since(deps(v).began))
+func mayAsk(c *page.Context, owner toll.Address) error {
+	r := deps(c).looks.Take(owner, 1, time.Since(deps(c).began))
 	if !r.OK {
 		e := toll.Errorf(toll.CodeRateLimited, "Pages of this account were opened too often.")
 		e.RetryAfterSecs = int((r.Retry + time.Second - 1) / time.Second)
-		return tooMany(v, e)
+		return tooMany(c, e)
 	}
 	return nil
 }
 
 // tooMany refuses what was done too often.
-func tooMany(v *page.Context, e *toll.Error) error {
-	v.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
-	return v.RefuseNext(http.StatusTooManyRequests, e.Text(), "Wait, and then try again.")
+func tooMany(c *page.Context, e *toll.Error) error {
+	c.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
+	return c.RefuseNext(http.StatusTooManyRequests, e.Text(), "Wait, and then try again.")
 }
 
 func isAway(err error) bool {
@@ -330,14 +330,14 @@ func isAway(err error) bool {
 }
 
 // see marks the browser for the pages below a path, or takes the mark away when age is negative.
-func see(v *page.Context, path string, age time.Duration) {
-	c := v.Sessions.CookieBeside("")
-	c.Name, c.Value, c.Path, c.MaxAge = seenCookie, "1", path, int(age/time.Second)
-	http.SetCookie(v.W, c)
+func see(c *page.Context, path string, age time.Duration) {
+	cookie := c.Sessions.CookieBeside("")
+	cookie.Name, cookie.Value, cookie.Path, cookie.MaxAge = seenCookie, "1", path, int(age/time.Second)
+	http.SetCookie(c.W, cookie)
 }
 
 // decided says how an order is shown whose outcome is known, nil while it is not.
-func decided(v *page.Context, o *store.Order) func(*checkoutPage) {
+func decided(c *page.Context, o *store.Order) func(*checkoutPage) {
 	switch o.Status {
 	case toll.OrderConfirmed, toll.OrderFinal:
 		return func(p *checkoutPage) { p.State = orderPaid }
@@ -362,8 +362,8 @@ func nextOf(o *store.Order) (*leave, error) {
 }
 
 // render shows the page of an order, with a frame of the processor when frame is not nil.
-func render(v *page.Context, o *store.Order, set func(*checkoutPage), frame *page.Embedded) (page.View, error) {
-	plan, err := store.PlanByID(v.Ctx(), deps(v).Store, o.Plan)
+func render(c *page.Context, o *store.Order, set func(*checkoutPage), frame *page.Embedded) (page.View, error) {
+	plan, err := store.PlanByID(c.Ctx(), deps(c).Store, o.Plan)
 	if err != nil {
 		return nil, err
 	}
@@ -374,7 +374,7 @@ func render(v *page.Context, o *store.Order, set func(*checkoutPage), frame *pag
 	p := &checkoutPage{
 		Name: cmp.Or(plain.Name(plan.Metadata.Name), "without a name"), Buys: grants(plan, o.Credits), Seller: plan.Owner, OrderID: o.ID,
 		Price: toll.FormatAmount(o.Amount, plan.Price.Decimals()) + " " + strings.ToUpper(plan.Price.CurrencyName()),
-		Test:  v.Environment != toll.Live, Link: ownLink(v), Next: next,
+		Test:  c.Environment != toll.Live, Link: ownLink(c), Next: next,
 	}
 	set(p)
 	title := orderTitles[p.State]
@@ -386,12 +386,12 @@ func render(v *page.Context, o *store.Order, set func(*checkoutPage), frame *pag
 	status := http.StatusOK
 	switch p.State {
 	case orderWaiting:
-		v.W.Header().Set("Refresh", retryPage)
+		c.W.Header().Set("Refresh", retryPage)
 	case orderAway:
 		status = http.StatusServiceUnavailable
-		v.W.Header().Set("Retry-After", retryPage)
+		c.W.Header().Set("Retry-After", retryPage)
 	}
-	return v.Show(status, "checkout", page.Layout{Title: title, Body: p, Embedded: frame}, "")
+	return c.Show(status, "checkout", page.Layout{Title: title, Body: p, Embedded: frame}, "")
 }
 
 // wentBack says what went back of a paid order, and which title its page has for that; "" for the
@@ -466,77 +466,77 @@ type enrollPage struct {
 // have a card saved, and comes back with the id of the enrolment, which tells nothing (T79): the rail
 // asks the processor.
 func (w *Web) Enroll() http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		if err := mayEnroll(v); err != nil {
+	return w.page(func(c *page.Context) (page.View, error) {
+		if err := mayEnroll(c); err != nil {
 			return nil, err
 		}
-		if id := v.R.URL.Query().Get("setup"); id != "" {
-			return showEnrolled(v, id)
+		if id := c.R.URL.Query().Get("setup"); id != "" {
+			return showEnrolled(c, id)
 		}
-		return askEnroll(v, http.StatusOK, "")
-	}, func(v *page.Context) (page.View, error) {
-		v.At = page.PathEnroll
-		if err := mayEnroll(v); err != nil {
+		return askEnroll(c, http.StatusOK, "")
+	}, func(c *page.Context) (page.View, error) {
+		c.At = page.PathEnroll
+		if err := mayEnroll(c); err != nil {
 			return nil, err
 		}
-		if !v.Holds(v.Form.Get("ticket"), formEnroll) {
-			return askEnroll(v, http.StatusForbidden, "The form is not one of this session. Send it once more.")
+		if !c.Holds(c.Form.Get("ticket"), formEnroll) {
+			return askEnroll(c, http.StatusForbidden, "The form is not one of this session. Send it once more.")
 		}
-		_, content, err := w.Cards.Enroll(v.Ctx(), v.Person.Address, w.Source(v.R), v.Origin()+page.PathEnroll)
+		_, content, err := w.Cards.Enroll(c.Ctx(), c.Person.Address, w.Source(c.R), c.Origin()+page.PathEnroll)
 		if e := toll.AsError(err); err != nil && e.HTTPStatus() == http.StatusTooManyRequests {
-			return nil, tooMany(v, e)
+			return nil, tooMany(c, e)
 		}
 		if err != nil {
 			return nil, err
 		}
 		// A redirect would have to be within form-action, and the page may be at a host of the operator.
 		body := enrollPage{Test: w.Environment != toll.Live, Page: content}
-		return v.Show(http.StatusOK, "enroll", page.Layout{Title: "The card page opens", Body: body, Refresh: content}, "")
+		return c.Show(http.StatusOK, "enroll", page.Layout{Title: "The card page opens", Body: body, Refresh: content}, "")
 	})
 }
 
 // mayEnroll returns nil for a person who may enrol cards.
-func mayEnroll(v *page.Context) error {
+func mayEnroll(c *page.Context) error {
 	switch {
-	case deps(v).Cards == nil:
-		return noCards(v)
-	case v.Person == nil:
-		return page.Instead(askSignIn(v, http.StatusOK, "Sign in to enrol a card.", v.Here(), ""))
-	case !v.Person.Rights.Has(toll.RightSpend):
-		return v.RefuseNext(http.StatusForbidden, auth.Lacks(toll.RightSpend).Text(), "Sign out, and sign in with an API key that has it.")
+	case deps(c).Cards == nil:
+		return noCards(c)
+	case c.Person == nil:
+		return page.Instead(askSignIn(c, http.StatusOK, "Sign in to enrol a card.", c.Here(), ""))
+	case !c.Person.Rights.Has(toll.RightSpend):
+		return c.RefuseNext(http.StatusForbidden, auth.Lacks(toll.RightSpend).Text(), "Sign out, and sign in with an API key that has it.")
 	}
 	return nil
 }
 
-func askEnroll(v *page.Context, status int, fault string) (page.View, error) {
-	body := enrollPage{Test: v.Environment != toll.Live, Ticket: v.Ticket(formEnroll)}
-	return v.Show(status, "enroll", page.Layout{Title: "Enrol a card", Fault: fault, Body: body}, "")
+func askEnroll(c *page.Context, status int, fault string) (page.View, error) {
+	body := enrollPage{Test: c.Environment != toll.Live, Ticket: c.Ticket(formEnroll)}
+	return c.Show(status, "enroll", page.Layout{Title: "Enrol a card", Fault: fault, Body: body}, "")
 }
 
 // showEnrolled shows what became of an enrolment of the person.
-func showEnrolled(v *page.Context, id string) (page.View, error) {
-	if err := mayAsk(v, v.Person.Address); err != nil {
+func showEnrolled(c *page.Context, id string) (page.View, error) {
+	if err := mayAsk(c, c.Person.Address); err != nil {
 		return nil, err
 	}
-	method, failure, err := deps(v).Cards.Enrolled(v.Ctx(), v.Person.Address, id)
+	method, failure, err := deps(c).Cards.Enrolled(c.Ctx(), c.Person.Address, id)
 	if err != nil {
 		return nil, err
 	}
-	body := enrollPage{Test: v.Environment != toll.Live, Link: v.Here()}
+	body := enrollPage{Test: c.Environment != toll.Live, Link: c.Here()}
 	title := "The card is enrolled"
 	switch {
 	case method != "":
-		m, err := store.PaymentMethodByID(v.Ctx(), deps(v).Store, v.Person.Address, method)
+		m, err := store.PaymentMethodByID(c.Ctx(), deps(c).Store, c.Person.Address, method)
 		if err != nil {
 			return nil, err
 		}
 		body.ID, body.Card = m.ID, cardText(m)
 	case failure != "":
-		title, body.Ticket = "No card is enrolled", v.Ticket(formEnroll)
+		title, body.Ticket = "No card is enrolled", c.Ticket(formEnroll)
 	default:
-		title, body.Open, body.Ticket = "No card is enrolled yet", true, v.Ticket(formEnroll)
+		title, body.Open, body.Ticket = "No card is enrolled yet", true, c.Ticket(formEnroll)
 	}
-	return v.Show(http.StatusOK, "enroll", page.Layout{Title: title, Fault: failure, Body: body}, "")
+	return c.Show(http.StatusOK, "enroll", page.Layout{Title: title, Fault: failure, Body: body}, "")
 }
 
 // cardText is a card as its owner knows it.

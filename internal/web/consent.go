@@ -207,66 +207,66 @@ type consentForm struct {
 	Ticket    string
 }
 
-func showConsent(v *page.Context, status int, a *asked, c choice, fault string) (page.View, error) {
-	f := consentForm{asked: a, Choice: c, Lifetimes: lifetimes, Ticket: v.Ticket(a.says()...)}
-	return v.Show(status, "consent", page.Layout{Title: "Let a program in?", Fault: fault, Body: f}, a.leads)
+func showConsent(c *page.Context, status int, a *asked, sent choice, fault string) (page.View, error) {
+	f := consentForm{asked: a, Choice: sent, Lifetimes: lifetimes, Ticket: c.Ticket(a.says()...)}
+	return c.Show(status, "consent", page.Layout{Title: "Let a program in?", Fault: fault, Body: f}, a.leads)
 }
 
 // Authorize is GET and POST /oauth/authorize (RFC 6749, section 3.1).
 func (w *Web) Authorize() http.Handler {
 	return w.page(
-		func(v *page.Context) (page.View, error) { return authorize(v, v.R.URL.RawQuery) },
-		func(v *page.Context) (page.View, error) { return authorize(v, v.Form.Get("request")) },
+		func(c *page.Context) (page.View, error) { return authorize(c, c.R.URL.RawQuery) },
+		func(c *page.Context) (page.View, error) { return authorize(c, c.Form.Get("request")) },
 	)
 }
 
 // authorize answers a request to be let in. What it says is read again when the form comes back.
-func authorize(v *page.Context, request string) (page.View, error) {
-	v.At = page.LocalPath(page.PathAuthorize + "?" + request)
+func authorize(c *page.Context, request string) (page.View, error) {
+	c.At = page.LocalPath(page.PathAuthorize + "?" + request)
 	q, err := url.ParseQuery(request)
-	if err != nil || v.At == "" {
-		return nil, v.Refuse(http.StatusBadRequest, "The request could not be read.")
+	if err != nil || c.At == "" {
+		return nil, c.Refuse(http.StatusBadRequest, "The request could not be read.")
 	}
-	auth, err := deps(v).OAuth.Authorize(deps(v).OAuth.From(v.R), q)
+	auth, err := deps(c).OAuth.Authorize(deps(c).OAuth.From(c.R), q)
 	var shown *oauth.PageError
 	var back *oauth.RedirectError
 	switch {
 	case errors.As(err, &shown):
-		return nil, v.Refuse(http.StatusBadRequest, shown.Error())
+		return nil, c.Refuse(http.StatusBadRequest, shown.Error())
 	case errors.As(err, &back):
-		return refuseProgram(v, back)
+		return refuseProgram(c, back)
 	case err != nil:
 		return nil, err
 	}
-	if !v.Sessions.Recent(v.Person) {
-		return askSignIn(v, http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", v.At, "")
+	if !c.Sessions.Recent(c.Person) {
+		return askSignIn(c, http.StatusOK, "A program asks for access to your account. Sign in to read what it wants, and to decide.", c.At, "")
 	}
-	a, err := asksFor(v, v.Ctx(), request, auth)
+	a, err := asksFor(c, c.Ctx(), request, auth)
 	if err != nil {
 		return nil, err
 	}
-	if v.R.Method != http.MethodPost {
-		if err := deps(v).OAuth.Shown(v.Ctx(), auth, v.Person.Address); err != nil {
+	if c.R.Method != http.MethodPost {
+		if err := deps(c).OAuth.Shown(c.Ctx(), auth, c.Person.Address); err != nil {
 			return nil, err
 		}
-		return showConsent(v, http.StatusOK, a, a.suggested(), "")
+		return showConsent(c, http.StatusOK, a, a.suggested(), "")
 	}
-	return decide(v, a,
-		func(c oauth.Choice) (string, error) { return deps(v).OAuth.Approve(v.Ctx(), auth, v.Person.Caller, c) },
-		func() (string, error) { return deps(v).OAuth.Deny(auth), nil },
-		func(to string) (page.View, error) { return leaveFor(v, to, auth.RedirectHost) },
-		func() (*asked, error) { return asksFor(v, v.Ctx(), request, auth) },
+	return decide(c, a,
+		func(o oauth.Choice) (string, error) { return deps(c).OAuth.Approve(c.Ctx(), auth, c.Person.Caller, o) },
+		func() (string, error) { return deps(c).OAuth.Deny(auth), nil },
+		func(to string) (page.View, error) { return leaveFor(c, to, auth.RedirectHost) },
+		func() (*asked, error) { return asksFor(c, c.Ctx(), request, auth) },
 	)
 }
 
 // refuseProgram answers a request that is refused to its program: the browser goes to this computer at once, and elsewhere when
 // the person has read where that is. What is no fault of the program is not told to it there: the person opens the page again.
-func refuseProgram(v *page.Context, back *oauth.RedirectError) (page.View, error) {
+func refuseProgram(c *page.Context, back *oauth.RedirectError) (page.View, error) {
 	switch {
-	case back.Local && v.R.Method == http.MethodPost:
-		return leaveFor(v, back.URL, back.Host)
+	case back.Local && c.R.Method == http.MethodPost:
+		return leaveFor(c, back.URL, back.Host)
 	case back.Local:
-		return v.Redirect(http.StatusFound, back.URL)
+		return c.Redirect(http.StatusFound, back.URL)
 	}
 	if back.Status >= http.StatusInternalServerError {
 		return nil, page.Unable(back.Status)
@@ -277,43 +277,43 @@ func refuseProgram(v *page.Context, back *oauth.RedirectError) (page.View, error
 		// Nothing that a browser runs can be registered ([toll.ValidRedirect]).
 		To: template.URL(back.URL), Host: page.AddressText(back.Host),
 	}
-	return v.Show(back.Status, "message", page.Layout{Title: page.TitleRefused, Body: m}, "")
+	return c.Show(back.Status, "message", page.Layout{Title: page.TitleRefused, Body: m}, "")
 }
 
 // decide acts on a form that came back, once: the same form again gets the same answer.
-func decide(v *page.Context,
+func decide(c *page.Context,
 	a *asked, yes func(oauth.Choice) (string, error), no func() (string, error), done func(answer string) (page.View, error), again func() (*asked, error),
 ) (page.View, error) {
-	c := choiceIn(v.Form)
-	ticket := v.Form.Get("ticket")
-	if !v.Holds(ticket, a.says()...) {
-		return showConsent(v, http.StatusForbidden, a, c, "This is not the form that you were shown: what is asked for has changed since, or you signed in again. Read it once more.")
+	sent := choiceIn(c.Form)
+	ticket := c.Form.Get("ticket")
+	if !c.Holds(ticket, a.says()...) {
+		return showConsent(c, http.StatusForbidden, a, sent, "This is not the form that you were shown: what is asked for has changed since, or you signed in again. Read it once more.")
 	}
-	if v.Form.Get("order") != "" {
-		return order(v, a, c, a.Back, again)
+	if c.Form.Get("order") != "" {
+		return order(c, a, sent, a.Back, again)
 	}
 	var act func() (string, error)
-	switch v.Form.Get("decision") {
+	switch c.Form.Get("decision") {
 	case deny:
 		act = no
 	case approve:
-		chosen, fault, err := deps(v).read(v.Ctx(), v.Person.Address, a, c)
+		chosen, fault, err := deps(c).read(c.Ctx(), c.Person.Address, a, sent)
 		if err != nil {
 			return nil, err
 		}
 		if fault != "" {
-			return showConsent(v, http.StatusBadRequest, a, c, fault)
+			return showConsent(c, http.StatusBadRequest, a, sent, fault)
 		}
 		act = func() (string, error) { return yes(chosen) }
 	default:
-		return showConsent(v, http.StatusBadRequest, a, c, "Allow it or refuse it.")
+		return showConsent(c, http.StatusBadRequest, a, sent, "Allow it or refuse it.")
 	}
-	answer, err := v.Sessions.Once(v.Ctx(), ticket, act)
+	answer, err := c.Sessions.Once(c.Ctx(), ticket, act)
 	if errors.Is(err, session.ErrAnswered) {
-		return nil, v.Refuse(http.StatusConflict, "This form was answered before.")
+		return nil, c.Refuse(http.StatusConflict, "This form was answered before.")
 	}
 	if e := toll.AsError(err); err != nil && e.HTTPStatus() < http.StatusInternalServerError {
-		return showConsent(v, e.HTTPStatus(), a, c, e.Text())
+		return showConsent(c, e.HTTPStatus(), a, sent, e.Text())
 	}
 	if err != nil {
 		return nil, err
@@ -336,25 +336,25 @@ func isWeb(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "http" }
 // leaveFor sends the browser to an address outside after a form. A browser holds a redirect to the form-action of the page, and so
 // would the redirects of the other site be; a page that leads on is held to neither. Schemes of programs get the redirect: browsers
 // open a program only after an act of the person.
-func leaveFor(v *page.Context, to, host string) (page.View, error) {
+func leaveFor(c *page.Context, to, host string) (page.View, error) {
 	if u, err := url.Parse(to); err != nil || !isWeb(u) {
-		return v.Redirect(http.StatusFound, to)
+		return c.Redirect(http.StatusFound, to)
 	}
 	m := page.Message{Text: "Your browser opens the next page.", To: template.URL(to), Host: page.AddressText(host)}
-	return v.Show(http.StatusOK, "message", page.Layout{Title: "Continue", Body: m, Refresh: to}, "")
+	return c.Show(http.StatusOK, "message", page.Layout{Title: "Continue", Body: m, Refresh: to}, "")
 }
 
 // maxBack bounds the address to which a person comes back from the page of a card, in bytes.
 const maxBack = 2048
 
 // asksFor is what a program asks for by a redirect.
-func asksFor(v *page.Context, ctx context.Context, request string, in *oauth.Authorization) (*asked, error) {
-	a, err := deps(v).asks(ctx, v.Person, in.Client, in.Asked)
+func asksFor(c *page.Context, ctx context.Context, request string, in *oauth.Authorization) (*asked, error) {
+	a, err := deps(c).asks(ctx, c.Person, in.Client, in.Asked)
 	if err != nil {
 		return nil, err
 	}
 	a.Action, a.Request = page.PathAuthorize, request
-	if back := v.Origin() + page.LocalPath(page.PathAuthorize+"?"+request); len(back) <= maxBack {
+	if back := c.Origin() + page.LocalPath(page.PathAuthorize+"?"+request); len(back) <= maxBack {
 		a.Back = back
 	}
 	a.Answer, a.leads = page.AddressText(in.RedirectHost), leadsTo(in.RedirectURI)
@@ -367,13 +367,13 @@ func asksFor(v *page.Context, ctx context.Context, request string, in *oauth.Aut
 }
 
 // asksOn is what a program on a device asks for.
-func asksOn(v *page.Context, ctx context.Context, d *oauth.DeviceRequest) (*asked, error) {
-	a, err := deps(v).asks(ctx, v.Person, d.Client, d.Asked)
+func asksOn(c *page.Context, ctx context.Context, d *oauth.DeviceRequest) (*asked, error) {
+	a, err := deps(c).asks(ctx, c.Person, d.Client, d.Asked)
 	if err != nil {
 		return nil, err
 	}
 	a.Action, a.Request = page.PathDevice, d.UserCode
-	a.Back = v.Origin() + page.PathDevice + "?" + url.Values{"user_code": {d.UserCode}}.Encode()
+	a.Back = c.Origin() + page.PathDevice + "?" + url.Values{"user_code": {d.UserCode}}.Encode()
 	a.Device, a.Origin = d.UserCode, page.AddressText(d.Source)
 	return a, nil
 }
@@ -421,66 +421,66 @@ type deviceForm struct {
 
 // Device is GET and POST /device (RFC 8628, section 3.3). Codes are looked up by forms only, of persons who signed in.
 func (w *Web) Device() http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		if err := signedInForDevice(v); err != nil {
+	return w.page(func(c *page.Context) (page.View, error) {
+		if err := signedInForDevice(c); err != nil {
 			return nil, err
 		}
-		return askCode(v, http.StatusOK, v.R.URL.Query().Get("user_code"), "")
-	}, func(v *page.Context) (page.View, error) {
-		v.At = page.PathDevice
-		if err := signedInForDevice(v); err != nil {
+		return askCode(c, http.StatusOK, c.R.URL.Query().Get("user_code"), "")
+	}, func(c *page.Context) (page.View, error) {
+		c.At = page.PathDevice
+		if err := signedInForDevice(c); err != nil {
 			return nil, err
 		}
-		code := v.Form.Get("request")
+		code := c.Form.Get("request")
 		deciding := code != ""
 		if !deciding {
-			code = v.Form.Get("user_code")
-			if !v.Holds(v.Form.Get("ticket"), formDevice) {
-				return askCode(v, http.StatusForbidden, code, "This form is not one of this session. Send it once more.")
+			code = c.Form.Get("user_code")
+			if !c.Holds(c.Form.Get("ticket"), formDevice) {
+				return askCode(c, http.StatusForbidden, code, "This form is not one of this session. Send it once more.")
 			}
 		}
-		d, err := w.OAuth.Device(w.OAuth.From(v.R), v.Person.Address, code)
+		d, err := w.OAuth.Device(w.OAuth.From(c.R), c.Person.Address, code)
 		if e := toll.AsError(err); err != nil && e.HTTPStatus() < http.StatusInternalServerError {
-			return askCode(v, e.HTTPStatus(), code, e.Text())
+			return askCode(c, e.HTTPStatus(), code, e.Text())
 		}
 		if err != nil {
 			return nil, err
 		}
-		a, err := asksOn(v, v.Ctx(), d)
+		a, err := asksOn(c, c.Ctx(), d)
 		if err != nil {
 			return nil, err
 		}
 		if !deciding {
-			return showConsent(v, http.StatusOK, a, a.suggested(), "")
+			return showConsent(c, http.StatusOK, a, a.suggested(), "")
 		}
-		return decide(v, a,
-			func(c oauth.Choice) (string, error) {
-				return "The program is let in.", w.OAuth.ApproveDevice(w.OAuth.From(v.R), code, v.Person.Caller, c)
+		return decide(c, a,
+			func(chosen oauth.Choice) (string, error) {
+				return "The program is let in.", w.OAuth.ApproveDevice(w.OAuth.From(c.R), code, c.Person.Caller, chosen)
 			},
-			func() (string, error) { return "The program is refused.", w.OAuth.DenyDevice(v.Ctx(), code) },
+			func() (string, error) { return "The program is refused.", w.OAuth.DenyDevice(c.Ctx(), code) },
 			func(text string) (page.View, error) {
-				return v.Show(http.StatusOK, "message", page.Layout{Title: "Done", Body: page.Message{Text: text, Next: "Go back to the device: it continues by itself."}}, "")
+				return c.Show(http.StatusOK, "message", page.Layout{Title: "Done", Body: page.Message{Text: text, Next: "Go back to the device: it continues by itself."}}, "")
 			},
-			func() (*asked, error) { return asksOn(v, v.Ctx(), d) },
+			func() (*asked, error) { return asksOn(c, c.Ctx(), d) },
 		)
 	})
 }
 
 // signedInForDevice returns nil for a person who proved a credential a short time ago, else it asks for a sign-in.
-func signedInForDevice(v *page.Context) error {
-	if v.Sessions.Recent(v.Person) {
+func signedInForDevice(c *page.Context) error {
+	if c.Sessions.Recent(c.Person) {
 		return nil
 	}
 	next := page.PathDevice
-	if code := v.R.FormValue("user_code"); code != "" {
+	if code := c.R.FormValue("user_code"); code != "" {
 		next += "?" + url.Values{"user_code": {code}}.Encode()
 	}
-	return page.Instead(askSignIn(v, http.StatusOK, "A program without a browser asks for access to your account. Sign in to read what it wants, and to decide.", next, ""))
+	return page.Instead(askSignIn(c, http.StatusOK, "A program without a browser asks for access to your account. Sign in to read what it wants, and to decide.", next, ""))
 }
 
-func askCode(v *page.Context, status int, code, fault string) (page.View, error) {
-	return v.Show(status, "device", page.Layout{
-		Title: "Let a device in?", Fault: fault, Body: deviceForm{plain.Name(code), v.Ticket(formDevice)},
+func askCode(c *page.Context, status int, code, fault string) (page.View, error) {
+	return c.Show(status, "device", page.Layout{
+		Title: "Let a device in?", Fault: fault, Body: deviceForm{plain.Name(code), c.Ticket(formDevice)},
 	}, "")
 }
 
@@ -498,33 +498,33 @@ type cliForm struct {
 
 // CLI is GET and POST /auth/cli: a person lets a program on the same computer have an API key of its own.
 func (w *Web) CLI() http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		start, err := oauth.ParseStart(v.R.URL.Query())
+	return w.page(func(c *page.Context) (page.View, error) {
+		start, err := oauth.ParseStart(c.R.URL.Query())
 		if err != nil {
-			return nil, refuseStart(v, err)
+			return nil, refuseStart(c, err)
 		}
-		return showCLI(v, http.StatusOK, start, "")
-	}, func(v *page.Context) (page.View, error) {
-		start, err := oauth.ParseStart(v.Form)
+		return showCLI(c, http.StatusOK, start, "")
+	}, func(c *page.Context) (page.View, error) {
+		start, err := oauth.ParseStart(c.Form)
 		if err != nil {
-			return nil, refuseStart(v, err)
+			return nil, refuseStart(c, err)
 		}
-		return letIn(v, start)
+		return letIn(c, start)
 	})
 }
 
 // refuseStart says why a program cannot be let in, and what the person can do instead.
-func refuseStart(v *page.Context, err error) error {
+func refuseStart(c *page.Context, err error) error {
 	e, _ := errors.AsType[oauth.StartError](err)
-	return v.RefuseNext(http.StatusBadRequest, err.Error(), cmp.Or(e.Next, page.StartOver))
+	return c.RefuseNext(http.StatusBadRequest, err.Error(), cmp.Or(e.Next, page.StartOver))
 }
 
-func showCLI(v *page.Context, status int, start oauth.Start, fault string) (page.View, error) {
-	f := cliForm{Start: start, Host: start.Host(), AskKey: !v.Sessions.Recent(v.Person), Here: startPlace(start)}
+func showCLI(c *page.Context, status int, start oauth.Start, fault string) (page.View, error) {
+	f := cliForm{Start: start, Host: start.Host(), AskKey: !c.Sessions.Recent(c.Person), Here: startPlace(start)}
 	if !f.AskKey {
-		f.Ticket = v.Ticket(f.says()...)
+		f.Ticket = c.Ticket(f.says()...)
 	}
-	return v.Show(status, "cli", page.Layout{Title: "Sign in a program on this computer", Fault: fault, Body: f}, "http://"+f.Host)
+	return c.Show(status, "cli", page.Layout{Title: "Sign in a program on this computer", Fault: fault, Body: f}, "http://"+f.Host)
 }
 
 // startPlace is the page of a start.
@@ -537,29 +537,29 @@ func (f *cliForm) says() []string {
 }
 
 // letIn gives the program a code: of the owner of the key that was pasted, else of who signed in.
-func letIn(v *page.Context, start oauth.Start) (page.View, error) {
-	again := func(status int, fault string) (page.View, error) { return showCLI(v, status, start, fault) }
+func letIn(c *page.Context, start oauth.Start) (page.View, error) {
+	again := func(status int, fault string) (page.View, error) { return showCLI(c, status, start, fault) }
 	var who auth.Caller
-	switch key := strings.TrimSpace(v.Form.Get("api_key")); {
+	switch key := strings.TrimSpace(c.Form.Get("api_key")); {
 	case key != "":
-		caller, err := deps(v).Auth.Authenticate(v.Ctx(), []string{"Bearer " + key})
+		caller, err := deps(c).Auth.Authenticate(c.Ctx(), []string{"Bearer " + key})
 		if err != nil {
-			return badKey(v, err, again)
+			return badKey(c, err, again)
 		}
 		who = caller
-	case !v.Sessions.Recent(v.Person):
+	case !c.Sessions.Recent(c.Person):
 		return again(http.StatusUnauthorized, "Paste an API key.")
-	case !v.Holds(v.Form.Get("ticket"), (&cliForm{Start: start}).says()...):
+	case !c.Holds(c.Form.Get("ticket"), (&cliForm{Start: start}).says()...):
 		return again(http.StatusForbidden, "This form is not one of this session. Read it again.")
 	default:
-		who = v.Person.Caller
+		who = c.Person.Caller
 	}
-	code, err := deps(v).OAuth.Issue(v.Ctx(), who, start)
+	code, err := deps(c).OAuth.Issue(c.Ctx(), who, start)
 	if e := toll.AsError(err); err != nil && e.Code == toll.CodeRightMissing {
 		return again(e.HTTPStatus(), e.Text())
 	}
 	if err != nil {
 		return nil, err
 	}
-	return v.Redirect(http.StatusSeeOther, start.Answer(code))
+	return c.Redirect(http.StatusSeeOther, start.Answer(code))
 }

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestPolicyOfRedirects: a form leads outside only to the scheme of a program, in words that cannot end the policy. T122
+// TestPolicyOfRedirects: a form leads outside only to the scheme of a program, in words that cannot end the policy.
+// T122
 func TestPolicyOfRedirects(t *testing.T) {
 	for redirect, want := range map[string]string{
 		"https://app.example.com/cb": "",

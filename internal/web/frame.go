@@ -42,67 +42,67 @@ func (w *Web) WorkspaceRoutes() []page.Route {
 
 // Area serves a row of the table.
 func (w *Web) serveArea(p *page.Area) http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		v.Area = p
-		if v.Person == nil {
-			return askSignIn(v, http.StatusOK, "", v.Here(), "")
+	return w.page(func(c *page.Context) (page.View, error) {
+		c.Area = p
+		if c.Person == nil {
+			return askSignIn(c, http.StatusOK, "", c.Here(), "")
 		}
-		if err := mayOpen(v); err != nil {
+		if err := mayOpen(c); err != nil {
 			return nil, err
 		}
-		return p.Get(v)
-	}, func(v *page.Context) (page.View, error) {
-		v.Area, v.At = p, v.R.URL.Path
-		if v.Person == nil {
-			return askSignIn(v, http.StatusForbidden, "You are not signed in any more, so nothing was changed.", v.Here(), "")
+		return p.Get(c)
+	}, func(c *page.Context) (page.View, error) {
+		c.Area, c.At = p, c.R.URL.Path
+		if c.Person == nil {
+			return askSignIn(c, http.StatusForbidden, "You are not signed in any more, so nothing was changed.", c.Here(), "")
 		}
-		err := mayOpen(v)
+		err := mayOpen(c)
 		if err == nil && p.Act != "" {
-			err = v.HasRight(p.Act)
+			err = c.HasRight(p.Act)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if !p.OwnTickets && !v.Holds(v.Form.Get("ticket"), v.At) {
-			v.Fault, v.Status = stale, http.StatusForbidden
-			return p.Get(v)
+		if !p.OwnTickets && !c.Holds(c.Form.Get("ticket"), c.At) {
+			c.Fault, c.Status = stale, http.StatusForbidden
+			return p.Get(c)
 		}
-		return p.Post(v)
+		return p.Post(c)
 	})
 }
 
 // mayOpen returns nil for a person who may open the page, else a refusal.
-func mayOpen(v *page.Context) error {
-	if err := v.HasRight(v.Area.Right); err != nil {
+func mayOpen(c *page.Context) error {
+	if err := c.HasRight(c.Area.Right); err != nil {
 		return err
 	}
-	if v.Area.Persons {
-		if err := isPerson(v); err != nil {
+	if c.Area.Persons {
+		if err := isPerson(c); err != nil {
 			return err
 		}
 	}
-	if v.Area.Operators && !v.Person.User.Operator {
-		return v.RefuseNext(http.StatusForbidden, "This page is for the operators of the service.", "")
+	if c.Area.Operators && !c.Person.User.Operator {
+		return c.RefuseNext(http.StatusForbidden, "This page is for the operators of the service.", "")
 	}
 	return nil
 }
 
 // Home is GET /w: the overview of the workspace that was used last.
 func (w *Web) Home() http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		if v.Person == nil {
-			return askSignIn(v, http.StatusOK, "", page.PathHome, "")
+	return w.page(func(c *page.Context) (page.View, error) {
+		if c.Person == nil {
+			return askSignIn(c, http.StatusOK, "", page.PathHome, "")
 		}
-		return v.Redirect(http.StatusSeeOther, firstPage(v))
+		return c.Redirect(http.StatusSeeOther, firstPage(c))
 	}, nil)
 }
 
 // Theme is POST /theme: a browser chooses its colours.
 func (w *Web) Theme() http.Handler {
-	return w.page(nil, func(v *page.Context) (page.View, error) {
-		to := v.Form.Get("theme")
-		v.SetChoice(page.ThemeCookie, to, "/", to == "light" || to == "dark")
-		return v.Redirect(http.StatusSeeOther, cmp.Or(page.LocalPath(v.Form.Get("next")), page.PathHome))
+	return w.page(nil, func(c *page.Context) (page.View, error) {
+		to := c.Form.Get("theme")
+		c.SetChoice(page.ThemeCookie, to, "/", to == "light" || to == "dark")
+		return c.Redirect(http.StatusSeeOther, cmp.Or(page.LocalPath(c.Form.Get("next")), page.PathHome))
 	})
 }
 
@@ -188,74 +188,74 @@ var pagesAround = []found{
 
 // search finds pages by the beginning of a word of their name, and records by their id or name. The whole id of a record leads
 // to its page at once.
-func search(v *page.Context) (page.View, error) {
-	body := searchPage{Query: strings.TrimSpace(v.R.URL.Query().Get("q"))}
+func search(c *page.Context) (page.View, error) {
+	body := searchPage{Query: strings.TrimSpace(c.R.URL.Query().Get("q"))}
 	if body.Query == "" {
-		return v.Draw("Search", body)
+		return c.Draw("Search", body)
 	}
-	for _, a := range v.Areas {
-		if a.Title != "" && !strings.Contains(a.Path, "{") && page.MayGo(v, a) && begins(a.Title, body.Query) {
+	for _, a := range c.Areas {
+		if a.Title != "" && !strings.Contains(a.Path, "{") && page.MayGo(c, a) && begins(a.Title, body.Query) {
 			kind := "Page"
 			if strings.HasSuffix(a.Path, "/new") {
 				kind = "Act"
 			}
-			body.Results = append(body.Results, found{Kind: kind, Text: a.Title, To: v.Base() + a.Path})
+			body.Results = append(body.Results, found{Kind: kind, Text: a.Title, To: c.Base() + a.Path})
 		}
 	}
 	for _, p := range pagesAround {
-		if begins(p.Text, body.Query) && (p.To != page.PathSecurity || v.Person.HasName()) {
+		if begins(p.Text, body.Query) && (p.To != page.PathSecurity || c.Person.HasName()) {
 			body.Results = append(body.Results, p)
 		}
 	}
-	records, more, err := v.API.Search(v.Acting(), body.Query, "")
+	records, more, err := c.API.Search(c.Acting(), body.Query, "")
 	if err != nil && toll.AsError(err).HTTPStatus() >= http.StatusInternalServerError {
 		return nil, err
 	}
 	if err != nil {
-		v.Status, v.Fault = toll.AsError(err).HTTPStatus(), toll.AsError(err).Text()
+		c.Status, c.Fault = toll.AsError(err).HTTPStatus(), toll.AsError(err).Text()
 	}
 	body.More = more
 	for _, r := range records {
-		if !has(v, foundPages[r.Type]) {
+		if !has(c, foundPages[r.Type]) {
 			continue
 		}
-		one := found{Kind: kindNames[r.Type], ID: r.ID, To: v.To(foundPages[r.Type], r.ID)}
+		one := found{Kind: kindNames[r.Type], ID: r.ID, To: c.To(foundPages[r.Type], r.ID)}
 		if r.Name != nil {
 			one.Text = plain.Name(*r.Name)
 		}
-		if strings.EqualFold(r.ID, body.Query) && !v.R.URL.Query().Has("list") {
-			return v.Redirect(http.StatusSeeOther, one.To)
+		if strings.EqualFold(r.ID, body.Query) && !c.R.URL.Query().Has("list") {
+			return c.Redirect(http.StatusSeeOther, one.To)
 		}
 		body.Results = append(body.Results, one)
 	}
-	if v.Person.User != nil {
-		members, err := deps(v).People.Members.List(v.Ctx(), v.Person.Address)
+	if c.Person.User != nil {
+		members, err := deps(c).People.Members.List(c.Ctx(), c.Person.Address)
 		if err != nil {
-			return nil, v.Failed("member", err)
+			return nil, c.Failed("member", err)
 		}
 		for _, m := range members {
 			if begins(m.Name, body.Query) {
-				body.Results = append(body.Results, found{Kind: "Member", Text: plain.Name(m.Name), To: v.To("members")})
+				body.Results = append(body.Results, found{Kind: "Member", Text: plain.Name(m.Name), To: c.To("members")})
 			}
 		}
 	}
-	if len(body.Results) == 0 && has(v, "requests") {
-		r, err := v.API.SettlementByTransaction(v.Acting(), body.Query)
+	if len(body.Results) == 0 && has(c, "requests") {
+		r, err := c.API.SettlementByTransaction(c.Acting(), body.Query)
 		if err != nil {
-			r, err = v.API.Settlement(v.Acting(), body.Query)
+			r, err = c.API.Settlement(c.Acting(), body.Query)
 		}
 		if err == nil {
-			body.Results = append(body.Results, found{Kind: "Request", ID: r.AgentRequestID, To: v.To("requests", r.AgentRequestID)})
+			body.Results = append(body.Results, found{Kind: "Request", ID: r.AgentRequestID, To: c.To("requests", r.AgentRequestID)})
 		}
 	}
-	return v.Draw("Search", body)
+	return c.Draw("Search", body)
 }
 
 // has reports whether there are pages of these records, which the person may open.
-func has(v *page.Context, records string) bool {
-	for _, a := range v.Areas {
+func has(c *page.Context, records string) bool {
+	for _, a := range c.Areas {
 		if a.Path == "/"+records {
-			return page.MayGo(v, a)
+			return page.MayGo(c, a)
 		}
 	}
 	return false
@@ -284,11 +284,11 @@ type componentsPage struct {
 	Steps         []page.Step
 }
 
-func showComponents(v *page.Context) (page.View, error) {
-	now := v.Clock()
+func showComponents(c *page.Context) (page.View, error) {
+	now := c.Clock()
 	long := "A name that is as long as somebody may choose it to be, and that says nothing which a shorter one would not say as well"
 	id := "0x7D3cA1b2C3d4E5f60718293a4B5c6D7e8F901a74"
-	return v.Draw("Components", componentsPage{
+	return c.Draw("Components", componentsPage{
 		Stats: []page.Stat{
 			{Label: "Revenue", Value: "1,284.50", Unit: "USDC", Note: "from 1,086.75"}, {Label: "Credits burned", Value: "412,906", Note: "from 377,301"},
 			{Label: "Paid requests", Value: "198,224"}, {Label: "A large one", Value: "9,223,372,036,854,775,807", Unit: "credits"},
@@ -332,33 +332,33 @@ func clockPages() []page.Area {
 	}}
 }
 
-func showClock(v *page.Context) (page.View, error) {
-	c, err := v.API.Clock(v.Acting())
-	moves, err2 := deps(v).Auth.IsOperator(v.Ctx(), v.Person.Address)
+func showClock(c *page.Context) (page.View, error) {
+	clock, err := c.API.Clock(c.Acting())
+	moves, err2 := deps(c).Auth.IsOperator(c.Ctx(), c.Person.Address)
 	if err := errors.Join(err, err2); err != nil {
-		return nil, v.Failed("clock", err)
+		return nil, c.Failed("clock", err)
 	}
-	ahead := page.Span(toll.UnitsOf(c.OffsetSecs))
+	ahead := page.Span(toll.UnitsOf(clock.OffsetSecs))
 	if ahead == "" {
 		ahead = "not at all"
 	}
 	s := page.Record{
 		Lead:  "The time of this sandbox. Move it forward to see what a later day brings: credits that end, keys that expire, payments that are due.",
-		Facts: []page.Fact{{"Now", page.Cell{Text: page.Date(c.Now.Time)}}, {"Ahead of the machine", page.Cell{Text: ahead}}},
+		Facts: []page.Fact{{"Now", page.Cell{Text: page.Date(clock.Now.Time)}}, {"Ahead of the machine", page.Cell{Text: ahead}}},
 	}
 	switch {
 	case !moves:
 		s.Note = "Only the workspace of an operator moves the clock, for all workspaces of this service."
-	case v.Person.Rights.Has(toll.RightManage):
-		s.Acts = []page.Dialog{v.DialogOf("move", "Move the clock forward", "It never goes back, and it moves for all workspaces. What ends by then ends, also your session.",
+	case c.Person.Rights.Has(toll.RightManage):
+		s.Acts = []page.Dialog{c.DialogOf("move", "Move the clock forward", "It never goes back, and it moves for all workspaces. What ends by then ends, also your session.",
 			page.Field{Name: "by", Label: "By", Mode: "numeric", Required: true, Members: []string{"advanceSecs"}}, page.Field{Name: "unit", Label: "In", Options: lengths})}
 	}
-	return v.Record("Test clock", s)
+	return c.Record("Test clock", s)
 }
 
-func moveClock(v *page.Context) (page.View, error) {
-	return v.Finish(func() (page.Outcome, error) {
-		by, err := duration(v, "by", "unit")
+func moveClock(c *page.Context) (page.View, error) {
+	return c.Finish(func() (page.Outcome, error) {
+		by, err := duration(c, "by", "unit")
 		if err != nil {
 			return page.Outcome{}, err
 		}
@@ -370,10 +370,10 @@ func moveClock(v *page.Context) (page.View, error) {
 		if !n.IsInt64() || n.Int64() > most {
 			return page.Outcome{}, page.OneFault("by", "must be 100 years at most")
 		}
-		c, err := v.API.AdvanceClock(v.Acting(), time.Duration(n.Int64())*time.Second)
+		clock, err := c.API.AdvanceClock(c.Acting(), time.Duration(n.Int64())*time.Second)
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: v.To("clock"), Done: "It is " + page.Date(c.Now.Time) + " now."}, nil
+		return page.Outcome{To: c.To("clock"), Done: "It is " + page.Date(clock.Now.Time) + " now."}, nil
 	})
 }

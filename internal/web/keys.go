@@ -30,32 +30,32 @@ func keyPages() []page.Area {
 	return []page.Area{key, one, made}
 }
 
-func listKeys(v *page.Context) (page.View, error) {
-	list, err := page.ListOf[toll.APIKey](v, "/api-keys", "apiKeys", nil, page.NameSorts...)
+func listKeys(c *page.Context) (page.View, error) {
+	list, err := page.ListOf[toll.APIKey](c, "/api-keys", "apiKeys", nil, page.NameSorts...)
 	if err != nil {
-		return nil, v.Failed("part of the list", err)
+		return nil, c.Failed("part of the list", err)
 	}
-	t := keysTable(v, list.Items)
-	t.Pager = v.PagerOf(list.Total, list.Next, "key")
+	t := keysTable(c, list.Items)
+	t.Pager = c.PagerOf(list.Total, list.Next, "key")
 	t.Empty = &page.Empty{
 		"key-round", "No API keys yet", "A key lets a program of yours use this workspace, with the rights that you choose.",
 		"", "", "toll keys create --help",
 	}
 	s := page.Record{Lead: "What programs of yours sign in with.", Table: t}
-	if v.Person.Rights.Has(toll.RightKeys) {
-		s.Begin("Make a key", v.To("keys", "new"))
+	if c.Person.Rights.Has(toll.RightKeys) {
+		s.Begin("Make a key", c.To("keys", "new"))
 	}
-	return v.Record("API keys", s)
+	return c.Record("API keys", s)
 }
 
-func keysTable(v *page.Context, keys []toll.APIKey) *page.Table {
+func keysTable(c *page.Context, keys []toll.APIKey) *page.Table {
 	t := &page.Table{
 		Caption: "API keys",
 		Head:    []page.Column{{Text: "Name"}, {Text: "Key"}, {Text: "State"}, {Text: "Rights"}, {Text: "Last used"}, {Text: "Ends"}},
 	}
 	for _, k := range keys {
 		t.Rows = append(t.Rows, []page.Cell{
-			{Text: nameOfKey(k), To: v.To("keys", k.ID.String())}, {Text: shownKey(k)}, {State: stateOf(k.Status)},
+			{Text: nameOfKey(k), To: c.To("keys", k.ID.String())}, {Text: shownKey(k)}, {State: stateOf(k.Status)},
 			{Text: rightWords(k.Rights)}, page.AtOr(k.LastUsedAt, "not yet"), page.AtOr(k.ExpiresAt, "never"),
 		})
 	}
@@ -113,46 +113,46 @@ var rightHints = map[toll.Right]string{
 	toll.RightKeys:   "Make and end API keys.",
 }
 
-func askKey(v *page.Context) (page.View, error) {
-	if err := hasProof(v, keyWhy); err != nil {
+func askKey(c *page.Context) (page.View, error) {
+	if err := hasProof(c, keyWhy); err != nil {
 		return nil, err
 	}
 	rights := page.Field{Name: "rights", Label: "Rights", Type: "checks", Hint: "Give as few as the program needs."}
-	for _, r := range v.Person.Gives() {
+	for _, r := range c.Person.Gives() {
 		rights.Options = append(rights.Options, page.Option{Value: string(r), Text: string(r), Hint: rightHints[r], On: r == toll.RightRead})
 	}
-	f := v.FormOf("make", "Make the key", page.Group{Fields: []page.Field{
+	f := c.FormOf("make", "Make the key", page.Group{Fields: []page.Field{
 		{Name: "name", Label: "Name", Max: 100, Hint: "Which program it is for."}, rights,
 		{Name: "ends", Label: "Ends", Options: lives, Members: []string{"expiresInSecs"}},
 	}})
-	f.Cancel = v.To("keys")
-	return v.Record("Make an API key", page.Record{Lead: "The key is shown once, when it is made.", Forms: []*page.Form{f}})
+	f.Cancel = c.To("keys")
+	return c.Record("Make an API key", page.Record{Lead: "The key is shown once, when it is made.", Forms: []*page.Form{f}})
 }
 
-func makeKey(v *page.Context) (page.View, error) {
-	if err := hasProof(v, keyWhy); err != nil {
+func makeKey(c *page.Context) (page.View, error) {
+	if err := hasProof(c, keyWhy); err != nil {
 		return nil, err
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		life, err := seconds(v, "ends", lives)
+	return c.Finish(func() (page.Outcome, error) {
+		life, err := seconds(c, "ends", lives)
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		rights, err := toll.ParseRights(v.Form["rights"])
+		rights, err := toll.ParseRights(c.Form["rights"])
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		k, err := v.API.CreateKey(v.Acting(), client.KeyParams{Name: v.Text("name"), ExpiresIn: life, Rights: rights})
+		k, err := c.API.CreateKey(c.Acting(), client.KeyParams{Name: c.Text("name"), ExpiresIn: life, Rights: rights})
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: v.To("keys", k.ID.String()), Done: "The key is made.", Secret: &page.Secret{"The API key", k.Key}}, nil
+		return page.Outcome{To: c.To("keys", k.ID.String()), Done: "The key is made.", Secret: &page.Secret{"The API key", k.Key}}, nil
 	})
 }
 
 // seconds reads a choice of seconds, "" for none.
-func seconds(v *page.Context, name string, of []page.Option) (time.Duration, error) {
-	text := v.Form.Get(name)
+func seconds(c *page.Context, name string, of []page.Option) (time.Duration, error) {
+	text := c.Form.Get(name)
 	for _, o := range of {
 		if o.Value == text && text == "" {
 			return 0, nil
@@ -165,13 +165,13 @@ func seconds(v *page.Context, name string, of []page.Option) (time.Duration, err
 }
 
 // key returns the key of the page, with its id.
-func key(v *page.Context) (k toll.APIKey, err error) {
-	id, err := toll.ParseHash(v.Param("key"))
+func key(c *page.Context) (k toll.APIKey, err error) {
+	id, err := toll.ParseHash(c.Param("key"))
 	if err == nil {
-		k, err = deps(v).Auth.Key(v.Ctx(), v.Person.Address, id)
+		k, err = deps(c).Auth.Key(c.Ctx(), c.Person.Address, id)
 	}
 	if err != nil && toll.AsError(err).HTTPStatus() < 500 {
-		return k, v.Missing("API key")
+		return k, c.Missing("API key")
 	}
 	return k, err
 }
@@ -182,54 +182,54 @@ var overlaps = []page.Option{
 	{Value: "604800", Text: "For a week"}, {Value: "2592000", Text: "For 30 days"},
 }
 
-func showKey(v *page.Context) (page.View, error) {
-	k, err := key(v)
+func showKey(c *page.Context) (page.View, error) {
+	k, err := key(c)
 	if err != nil {
 		return nil, err
 	}
-	versions, err := v.API.Versions(v.Acting())
-	made, err2 := store.KeysOfParent(v.Ctx(), deps(v).Store, k.ID, v.Clock())
+	versions, err := c.API.Versions(c.Acting())
+	made, err2 := store.KeysOfParent(c.Ctx(), deps(c).Store, k.ID, c.Clock())
 	if err := errors.Join(err, err2); err != nil {
-		return nil, v.Failed("API key", err)
+		return nil, c.Failed("API key", err)
 	}
 	s := page.Record{Facts: []page.Fact{
 		{"Id", page.Cell{ID: k.ID.String()}}, {"Key", page.Cell{Text: shownKey(k)}}, {"State", page.Cell{State: stateOf(k.Status)}},
 		{"Rights", page.Cell{Text: rightWords(k.Rights)}}, {"API version", page.Cell{Text: k.Version, Sub: versionNote(k.Version, versions)}},
-		{"Made", page.Cell{At: k.CreatedAt.Time, Sub: makerOf(v, k)}}, {"Last used", page.AtOr(k.LastUsedAt, "not yet")},
+		{"Made", page.Cell{At: k.CreatedAt.Time, Sub: makerOf(c, k)}}, {"Last used", page.AtOr(k.LastUsedAt, "not yet")},
 		{"Ends", page.AtOr(k.ExpiresAt, "never")},
 	}}
-	s.Links = []page.Link{{Text: "Recent calls", To: v.To("keys", k.ID.String(), "calls"), Plain: true}}
-	if news := deps(v).Changes(k.Version); len(news) > 0 {
+	s.Links = []page.Link{{Text: "Recent calls", To: c.To("keys", k.ID.String(), "calls"), Plain: true}}
+	if news := deps(c).Changes(k.Version); len(news) > 0 {
 		t := &page.Table{Caption: "Changes of the API since " + k.Version, Head: []page.Column{{Text: "Version"}, {Text: "Change"}}}
-		for _, c := range news {
-			t.Rows = append(t.Rows, []page.Cell{{Text: c.Since}, {Sub: c.Summary}})
+		for _, change := range news {
+			t.Rows = append(t.Rows, []page.Cell{{Text: change.Since}, {Sub: change.Summary}})
 		}
 		s.Parts = []page.Part{{"What a newer version changes", t}}
 	}
 	if len(made) > 0 {
 		t := &page.Table{Caption: "Keys that it made", Head: []page.Column{{Text: "Name"}, {Text: "State"}, {Text: "Rights"}, {Text: "Made"}}}
-		for _, c := range made {
+		for _, child := range made {
 			t.Rows = append(t.Rows, []page.Cell{
-				{Text: page.NameOf(c.Name), To: v.To("keys", c.ID.String())}, {State: stateOf(toll.StatusActive)},
-				{Text: rightWords(c.Rights)}, page.At(c.CreatedAt),
+				{Text: page.NameOf(child.Name), To: c.To("keys", child.ID.String())}, {State: stateOf(toll.StatusActive)},
+				{Text: rightWords(child.Rights)}, page.At(child.CreatedAt),
 			})
 		}
 		s.Parts = append(s.Parts, page.Part{"Keys that it made", t})
 	}
-	if k.Status == toll.StatusActive && v.Person.Rights.Has(toll.RightKeys) && v.Person.MayManage(k) == nil {
+	if k.Status == toll.StatusActive && c.Person.Rights.Has(toll.RightKeys) && c.Person.MayManage(k) == nil {
 		name := ""
 		if k.Name != nil {
 			name = *k.Name
 		}
 		s.Acts = []page.Dialog{
-			v.DialogOf("change", "Change", "", page.Field{Name: "name", Label: "Name", Value: name, Max: 100}, versionField(k.Version, versions)),
-			v.DialogOf("rotate", "Rotate", "A new key takes the place of this one, with its name, rights and end.",
+			c.DialogOf("change", "Change", "", page.Field{Name: "name", Label: "Name", Value: name, Max: 100}, versionField(k.Version, versions)),
+			c.DialogOf("rotate", "Rotate", "A new key takes the place of this one, with its name, rights and end.",
 				page.Field{Name: "overlap", Label: "This key still works", Options: overlaps, Members: []string{"overlapSecs"}}),
-			v.DangerOf("end", "End the key", "Programs that use it are refused at once. What it made ends with it: keys, access tokens and consents.",
+			c.DangerOf("end", "End the key", "Programs that use it are refused at once. What it made ends with it: keys, access tokens and consents.",
 				page.Field{Name: "keep", Label: "Keep the keys and consents that it made, under my name", Type: "checkbox"}),
 		}
 	}
-	return v.Record(nameOfKey(k), s)
+	return c.Record(nameOfKey(k), s)
 }
 
 // Change is one change of the API, which a key with an older version does not see.
@@ -255,7 +255,7 @@ func versionField(pin string, v *client.Versions) page.Field {
 }
 
 // makerOf says who made a key.
-func makerOf(v *page.Context, k toll.APIKey) string {
+func makerOf(c *page.Context, k toll.APIKey) string {
 	switch k.MadeBy {
 	case toll.MadeLocally:
 		return "by the operator"
@@ -268,47 +268,47 @@ func makerOf(v *page.Context, k toll.APIKey) string {
 	if id.UnmarshalText([]byte(k.UserID)) != nil {
 		return ""
 	}
-	u, err := deps(v).People.User(v.Ctx(), id)
+	u, err := deps(c).People.User(c.Ctx(), id)
 	if err != nil {
 		return "by a person"
 	}
 	return "by " + cmp.Or(plain.Name(u.Name), "a person")
 }
 
-func changeKey(v *page.Context) (page.View, error) {
-	k, err := key(v)
-	if err == nil && v.Form.Get("act") == "rotate" {
-		err = hasProof(v, keyWhy)
+func changeKey(c *page.Context) (page.View, error) {
+	k, err := key(c)
+	if err == nil && c.Form.Get("act") == "rotate" {
+		err = hasProof(c, keyWhy)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		out := page.Outcome{To: v.To("keys", k.ID.String())}
-		switch v.Form.Get("act") {
+	return c.Finish(func() (page.Outcome, error) {
+		out := page.Outcome{To: c.To("keys", k.ID.String())}
+		switch c.Form.Get("act") {
 		case "change":
-			name, version := v.Text("name"), v.Form.Get("version")
+			name, version := c.Text("name"), c.Form.Get("version")
 			out.Done = "The key is changed."
-			_, err := v.API.UpdateKey(v.Acting(), k.ID, &name, &version)
+			_, err := c.API.UpdateKey(c.Acting(), k.ID, &name, &version)
 			return out, err
 		case "rotate":
-			overlap, err := seconds(v, "overlap", overlaps)
+			overlap, err := seconds(c, "overlap", overlaps)
 			if err != nil {
 				return out, err
 			}
-			n, err := v.API.RotateKey(v.Acting(), k.ID, overlap)
+			n, err := c.API.RotateKey(c.Acting(), k.ID, overlap)
 			if err != nil {
 				return out, err
 			}
-			out.To, out.Done = v.To("keys", n.ID.String()), "The key is rotated. The old one works until "+page.Date(n.PreviousEndsAt.Time)+"."
+			out.To, out.Done = c.To("keys", n.ID.String()), "The key is rotated. The old one works until "+page.Date(n.PreviousEndsAt.Time)+"."
 			out.Secret = &page.Secret{"The new API key", n.Key}
 			return out, nil
 		case "end":
-			end := v.API.RevokeKey
-			if v.Form.Get("keep") != "" {
-				end = v.API.RevokeKeyOnly
+			end := c.API.RevokeKey
+			if c.Form.Get("keep") != "" {
+				end = c.API.RevokeKeyOnly
 			}
-			ended, err := end(v.Acting(), k.ID)
+			ended, err := end(c.Acting(), k.ID)
 			if err != nil {
 				return out, err
 			}

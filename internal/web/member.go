@@ -17,34 +17,34 @@ func memberPage() page.Area {
 }
 
 // member returns the person of the page, whom the signed-in person may manage.
-func member(v *page.Context) (m toll.Member, err error) {
-	all, err := deps(v).People.Members.List(v.Ctx(), v.Person.Address)
+func member(c *page.Context) (m toll.Member, err error) {
+	all, err := deps(c).People.Members.List(c.Ctx(), c.Person.Address)
 	if err != nil {
-		return m, v.Failed("member", err)
+		return m, c.Failed("member", err)
 	}
 	for _, one := range all {
-		if one.UserID.String() == v.Param("user") {
+		if one.UserID.String() == c.Param("user") {
 			return one, nil
 		}
 	}
-	return m, v.Missing("member")
+	return m, c.Missing("member")
 }
 
-func showMember(v *page.Context) (page.View, error) {
-	m, err := member(v)
+func showMember(c *page.Context) (page.View, error) {
+	m, err := member(c)
 	if err != nil {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
 		{"Id", page.Cell{ID: m.UserID.String()}}, {"Role", page.Cell{Text: string(m.Role)}}, {"Since", page.Cell{At: m.Since.Time}},
 	}}
-	if m.UserID == v.Person.User.ID || !v.Person.Workspace.Role.Manages(m.Role) {
+	if m.UserID == c.Person.User.ID || !c.Person.Workspace.Role.Manages(m.Role) {
 		s.Note = "You cannot change this membership here."
-		return v.Record(page.NameOf(m.Name), s)
+		return c.Record(page.NameOf(m.Name), s)
 	}
-	open, err := deps(v).People.Members.Sessions(v.Ctx(), v.Person.Caller, m.UserID, store.Page{Size: page.MostRows})
+	open, err := deps(c).People.Members.Sessions(c.Ctx(), c.Person.Caller, m.UserID, store.Page{Size: page.MostRows})
 	if err != nil {
-		return nil, v.Failed("member", err)
+		return nil, c.Failed("member", err)
 	}
 	t := &page.Table{
 		Caption: "Sessions", Head: []page.Column{{Text: "Browser or program"}, {Text: "Signed in"}, {Text: "Last used"}},
@@ -56,12 +56,12 @@ func showMember(v *page.Context) (page.View, error) {
 	s.Parts = []page.Part{{"Sessions", t}}
 	roles := page.Field{Name: "role", Label: "Role", Value: string(m.Role)}
 	for _, r := range toll.Roles() {
-		if v.Person.Workspace.Role.Manages(r) {
+		if c.Person.Workspace.Role.Manages(r) {
 			roles.Options = append(roles.Options, page.Option{Value: string(r), Text: string(r)})
 		}
 	}
 	s.Acts = []page.Dialog{
-		v.DialogOf("role", "Change the role", "Keys and programs of the person have at most the rights of the new role.", roles),
+		c.DialogOf("role", "Change the role", "Keys and programs of the person have at most the rights of the new role.", roles),
 	}
 	if m.Role == toll.RoleDeveloper {
 		f := page.Field{
@@ -72,14 +72,14 @@ func showMember(v *page.Context) (page.View, error) {
 			f.Value = toll.FormatAmount(toll.UnitsOfCents(int64(*m.SpendLimitCents)), 6)
 			s.Bars = []page.Bar{{"Spent this month", int64(*m.SpentCents), int64(*m.SpendLimitCents), spentText(m)}}
 		}
-		s.Acts = append(s.Acts, v.DialogOf("limit", "Set a spending limit", "Orders that the wallet pays and delegations of the person count, from the "+
+		s.Acts = append(s.Acts, c.DialogOf("limit", "Set a spending limit", "Orders that the wallet pays and delegations of the person count, from the "+
 			"first of the month (UTC). The person uses no delegations of others. What was made before goes on.", f))
 	}
 	s.Acts = append(s.Acts,
-		v.DialogOf("sessions", "End sessions here", "The person has to sign in again to use this workspace. They stay signed in elsewhere."),
-		v.DangerOf("remove", "Remove", "The person has no access to this workspace from now on. Keys, access tokens and programs of the person here end.",
+		c.DialogOf("sessions", "End sessions here", "The person has to sign in again to use this workspace. They stay signed in elsewhere."),
+		c.DangerOf("remove", "Remove", "The person has no access to this workspace from now on. Keys, access tokens and programs of the person here end.",
 			page.Field{Name: "keep", Label: "Keep the keys and programs, under my name", Type: "checkbox"}))
-	return v.Record(page.NameOf(m.Name), s)
+	return c.Record(page.NameOf(m.Name), s)
 }
 
 // spentText says how much of a spending limit is used.
@@ -87,39 +87,39 @@ func spentText(m toll.Member) string {
 	return amountText(*m.SpentCents) + " of " + amountText(*m.SpendLimitCents)
 }
 
-func changeMember(v *page.Context) (page.View, error) {
-	m, err := member(v)
+func changeMember(c *page.Context) (page.View, error) {
+	m, err := member(c)
 	if err == nil {
-		err = hasProof(v, confirmWhy)
+		err = hasProof(c, confirmWhy)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		out, in, who := page.Outcome{To: v.To("members", m.UserID.String())}, deps(v).People.Members, v.Person.Caller
-		switch v.Form.Get("act") {
+	return c.Finish(func() (page.Outcome, error) {
+		out, in, who := page.Outcome{To: c.To("members", m.UserID.String())}, deps(c).People.Members, c.Person.Caller
+		switch c.Form.Get("act") {
 		case "role":
 			out.Done = "The role is changed."
-			_, err := in.Change(v.Ctx(), who, m.UserID, people.MemberChange{Role: new(toll.Role(v.Form.Get("role")))})
+			_, err := in.Change(c.Ctx(), who, m.UserID, people.MemberChange{Role: new(toll.Role(c.Form.Get("role")))})
 			return out, err
 		case "limit":
-			cents, err := cents(v, "limit")
+			cents, err := cents(c, "limit")
 			if err != nil {
 				return out, err
 			}
 			limit := toll.SetTo(cents)
-			if out.Done = "The spending limit is set."; v.Text("limit") == "" {
+			if out.Done = "The spending limit is set."; c.Text("limit") == "" {
 				out.Done, limit = "The spending limit is taken away.", toll.Clear[toll.Cents]()
 			}
-			_, err = in.Change(v.Ctx(), who, m.UserID, people.MemberChange{SpendLimit: limit})
+			_, err = in.Change(c.Ctx(), who, m.UserID, people.MemberChange{SpendLimit: limit})
 			return out, err
 		case "sessions":
-			n, err := in.EndSessions(v.Ctx(), who, m.UserID)
+			n, err := in.EndSessions(c.Ctx(), who, m.UserID)
 			out.Done = page.Count(n, "session") + " ended."
 			return out, err
 		case "remove":
-			removed, err := in.Remove(v.Ctx(), who, m.UserID, v.Form.Get("keep") != "")
-			return page.Outcome{To: v.To("members"), Done: plain.Name(m.Name) + " is removed." + removedWith(removed)}, err
+			removed, err := in.Remove(c.Ctx(), who, m.UserID, c.Form.Get("keep") != "")
+			return page.Outcome{To: c.To("members"), Done: plain.Name(m.Name) + " is removed." + removedWith(removed)}, err
 		}
 		return out, toll.NewError(toll.CodeBadRequest)
 	})

@@ -41,9 +41,9 @@ func moneyPages() []page.Area {
 	}
 }
 
-func listDelegations(v *page.Context) (page.View, error) {
-	list, err := page.ListOf[*toll.Delegation](v, "/delegation", "delegations", url.Values{})
-	if err := v.Narrowed(err); err != nil {
+func listDelegations(c *page.Context) (page.View, error) {
+	list, err := page.ListOf[*toll.Delegation](c, "/delegation", "delegations", url.Values{})
+	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
 	t := &page.Table{
@@ -53,20 +53,20 @@ func listDelegations(v *page.Context) (page.View, error) {
 			"hand-coins", "No delegations", "A delegation lets access tokens buy plans by themselves, up to a limit of money.", "", "",
 			"toll delegations create --help",
 		},
-		Pager: v.PagerOf(list.Total, list.Next, "delegation"),
+		Pager: c.PagerOf(list.Total, list.Next, "delegation"),
 	}
 	for _, d := range list.Items {
 		t.Rows = append(t.Rows, []page.Cell{
-			{ID: d.DelegationID, To: v.To("delegations", d.DelegationID)}, {Text: paysFrom(d)}, {State: stateOf(d.Status)},
+			{ID: d.DelegationID, To: c.To("delegations", d.DelegationID)}, {Text: paysFrom(d)}, {State: stateOf(d.Status)},
 			{Text: centsText(d.AmountSpentCents, d.Currency), Num: true}, {Text: centsText(d.SpendingLimitCents, d.Currency), Num: true},
 			{At: d.ExpiresAt.Time},
 		})
 	}
 	s := page.Record{Lead: "Limits of money within which access tokens buy plans again by themselves.", Table: t}
-	if v.Person.Rights.Has(toll.RightSpend) {
-		s.Begin("Make a delegation", v.To("delegations", "new"))
+	if c.Person.Rights.Has(toll.RightSpend) {
+		s.Begin("Make a delegation", c.To("delegations", "new"))
 	}
-	return v.Record("Delegations", s)
+	return c.Record("Delegations", s)
 }
 
 // paysFrom says where the money of a delegation comes from.
@@ -89,25 +89,25 @@ func methodName(m toll.PaymentMethod) string {
 	return name
 }
 
-func askDelegation(v *page.Context) (page.View, error) {
-	methods, err := v.API.PaymentMethods(v.Acting(), client.Accessible())
+func askDelegation(c *page.Context) (page.View, error) {
+	methods, err := c.API.PaymentMethods(c.Acting(), client.Accessible())
 	if err != nil {
-		return nil, v.Failed("payment method", err)
+		return nil, c.Failed("payment method", err)
 	}
 	from := page.Field{Name: "method", Label: "Pays from", Members: []string{"providerPaymentMethodId", "provider"}}
 	for _, m := range methods {
-		if m.Type == toll.PaymentWallet && v.Person.External() {
+		if m.Type == toll.PaymentWallet && c.Person.External() {
 			continue
 		}
 		from.Options = append(from.Options, page.Option{Value: string(m.Provider) + " " + m.ID, Text: methodName(m)})
 	}
 	if len(from.Options) == 0 {
-		return v.Record("Make a delegation", page.Record{
+		return c.Record("Make a delegation", page.Record{
 			Note:  "This workspace has no card, and its wallet is yours alone: the service cannot make it pay. Enrol a card first.",
 			Links: []page.Link{{Text: "Enrol a card", To: page.PathEnroll}},
 		})
 	}
-	f := v.FormOf("make", "Make the delegation", page.Group{Fields: []page.Field{
+	f := c.FormOf("make", "Make the delegation", page.Group{Fields: []page.Field{
 		from,
 		{Name: "limit", Label: "Limit", Value: "10.00", Mode: "decimal", Hint: "The most that it may spend.", Members: []string{"spendingLimitCents"}},
 		{Name: "currency", Label: "Currency", Options: []page.Option{
@@ -117,23 +117,23 @@ func askDelegation(v *page.Context) (page.View, error) {
 		{Name: "plan", Label: "Plan", Max: 80, Hint: "The id of the only plan that it may buy. Empty: every plan.", Members: []string{"planId"}},
 		{Name: "orders", Label: "Most orders", Mode: "numeric", Hint: "Empty: no limit.", Members: []string{"maxTransactions"}},
 	}})
-	f.Cancel = v.To("delegations")
-	return v.Record("Make a delegation", page.Record{Lead: "Nothing is paid now. An access token with this delegation buys a plan when its credits run out.", Forms: []*page.Form{f}})
+	f.Cancel = c.To("delegations")
+	return c.Record("Make a delegation", page.Record{Lead: "Nothing is paid now. An access token with this delegation buys a plan when its credits run out.", Forms: []*page.Form{f}})
 }
 
-func makeDelegation(v *page.Context) (page.View, error) {
-	return v.Finish(func() (page.Outcome, error) {
-		life, err1 := seconds(v, "ends", tokenLives)
-		cents, err2 := cents(v, "limit")
-		orders, err3 := number(v, "orders")
+func makeDelegation(c *page.Context) (page.View, error) {
+	return c.Finish(func() (page.Outcome, error) {
+		life, err1 := seconds(c, "ends", tokenLives)
+		cents, err2 := cents(c, "limit")
+		orders, err3 := number(c, "orders")
 		if err := page.Together(err1, err2, err3); err != nil {
 			return page.Outcome{}, err
 		}
-		provider, method, _ := strings.Cut(v.Form.Get("method"), " ")
+		provider, method, _ := strings.Cut(c.Form.Get("method"), " ")
 		in := client.DelegationParams{
-			Provider: toll.Provider(provider), SpendingLimit: cents, Lifetime: life, PlanID: toll.PlanID(v.Text("plan")), MaxTransactions: int64(orders),
+			Provider: toll.Provider(provider), SpendingLimit: cents, Lifetime: life, PlanID: toll.PlanID(c.Text("plan")), MaxTransactions: int64(orders),
 		}
-		euro := v.Form.Get("currency") == "eur"
+		euro := c.Form.Get("currency") == "eur"
 		switch {
 		case in.Provider == toll.ProviderCard:
 			in.PaymentMethodID, in.Currency = method, "usd"
@@ -145,21 +145,21 @@ func makeDelegation(v *page.Context) (page.View, error) {
 		default:
 			in.Currency = "usdc"
 		}
-		d, err := v.API.CreateDelegation(v.Once(), in)
+		d, err := c.API.CreateDelegation(c.Once(), in)
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: v.To("delegations", d.DelegationID), Done: "The delegation is made."}, nil
+		return page.Outcome{To: c.To("delegations", d.DelegationID), Done: "The delegation is made."}, nil
 	})
 }
 
-func showDelegation(v *page.Context) (page.View, error) {
-	d, err := v.API.Delegation(v.Acting(), v.Param("delegation"))
+func showDelegation(c *page.Context) (page.View, error) {
+	d, err := c.API.Delegation(c.Acting(), c.Param("delegation"))
 	if err != nil {
-		return nil, v.Failed("delegation", err)
+		return nil, c.Failed("delegation", err)
 	}
-	list, err := page.ListOf[*toll.DelegationTransaction](v, "/delegation/"+url.PathEscape(d.DelegationID)+"/transactions", "transactions", url.Values{})
-	if err := v.Narrowed(err); err != nil {
+	list, err := page.ListOf[*toll.DelegationTransaction](c, "/delegation/"+url.PathEscape(d.DelegationID)+"/transactions", "transactions", url.Values{})
+	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
 	s := page.Record{
@@ -171,7 +171,7 @@ func showDelegation(v *page.Context) (page.View, error) {
 		Bars: []page.Bar{spentOf("Spent", d)},
 	}
 	if list.Total > 0 {
-		s.Links = file(v, "delegation-payments", url.Values{"delegation": {d.DelegationID}})
+		s.Links = file(c, "delegation-payments", url.Values{"delegation": {d.DelegationID}})
 	}
 	if d.PlanID != nil {
 		s.Facts[4].Cell = page.Cell{ID: string(*d.PlanID)}
@@ -182,29 +182,29 @@ func showDelegation(v *page.Context) (page.View, error) {
 	t := &page.Table{
 		Caption: "Payments", Head: []page.Column{{Text: "Order"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Time"}},
 		Empty: &page.Empty{Icon: "receipt", Title: "Nothing paid yet", Text: "Each order that the delegation pays appears here."},
-		Pager: v.PagerOf(list.Total, list.Next, "payment"),
+		Pager: c.PagerOf(list.Total, list.Next, "payment"),
 	}
 	for _, p := range list.Items {
-		c := page.Cell{State: stateOfPayment(p.Status)}
+		cell := page.Cell{State: stateOfPayment(p.Status)}
 		if p.FailureReason != nil {
-			c.Sub = plain.Name(*p.FailureReason)
+			cell.Sub = plain.Name(*p.FailureReason)
 		}
 		t.Rows = append(t.Rows, []page.Cell{
-			{ID: p.OrderID, To: v.To("orders", p.OrderID)}, c, {Text: centsText(p.AmountCents, p.Currency), Num: true}, {At: p.CreatedAt.Time},
+			{ID: p.OrderID, To: c.To("orders", p.OrderID)}, cell, {Text: centsText(p.AmountCents, p.Currency), Num: true}, {At: p.CreatedAt.Time},
 		})
 	}
 	s.Parts = []page.Part{{"Payments", t}}
-	if v.Person.Rights.Has(toll.RightSpend) {
+	if c.Person.Rights.Has(toll.RightSpend) {
 		switch d.Status {
 		case toll.StatusFrozen:
 			s.Note = "It is frozen: the card was declined three times in a row, or a payment is disputed."
-			s.Acts = []page.Dialog{v.DialogOf("unfreeze", "Unfreeze", "It may pay again. While a payment is disputed it stays frozen.")}
+			s.Acts = []page.Dialog{c.DialogOf("unfreeze", "Unfreeze", "It may pay again. While a payment is disputed it stays frozen.")}
 			fallthrough
 		case toll.StatusActive, toll.StatusPending:
-			s.Acts = append(s.Acts, v.DangerOf("revoke", "Revoke", "It pays nothing from now on. Access tokens that use it end with it."))
+			s.Acts = append(s.Acts, c.DangerOf("revoke", "Revoke", "It pays nothing from now on. Access tokens that use it end with it."))
 		}
 	}
-	return v.Record("Delegation "+page.Short(d.DelegationID), s)
+	return c.Record("Delegation "+page.Short(d.DelegationID), s)
 }
 
 // spentOf is how much of its limit a delegation spent.
@@ -225,18 +225,18 @@ func stateOfPayment(s toll.TransactionStatus) *page.State {
 	return &page.State{string(s), "warn"}
 }
 
-func changeDelegation(v *page.Context) (page.View, error) {
-	id := v.Param("delegation")
-	return v.Finish(func() (page.Outcome, error) {
-		out := page.Outcome{To: v.To("delegations", id)}
+func changeDelegation(c *page.Context) (page.View, error) {
+	id := c.Param("delegation")
+	return c.Finish(func() (page.Outcome, error) {
+		out := page.Outcome{To: c.To("delegations", id)}
 		var err error
-		switch v.Form.Get("act") {
+		switch c.Form.Get("act") {
 		case "revoke":
 			out.Done = "The delegation is revoked."
-			_, err = v.API.RevokeDelegation(v.Acting(), id)
+			_, err = c.API.RevokeDelegation(c.Acting(), id)
 		case "unfreeze":
 			out.Done = "The delegation may pay again."
-			_, err = v.API.UnfreezeDelegation(v.Acting(), id)
+			_, err = c.API.UnfreezeDelegation(c.Acting(), id)
 		default:
 			err = toll.NewError(toll.CodeBadRequest)
 		}
@@ -244,10 +244,10 @@ func changeDelegation(v *page.Context) (page.View, error) {
 	})
 }
 
-func listCards(v *page.Context) (page.View, error) {
-	methods, err := v.API.PaymentMethods(v.Acting())
+func listCards(c *page.Context) (page.View, error) {
+	methods, err := c.API.PaymentMethods(c.Acting())
 	if err != nil {
-		return nil, v.Failed("payment method", err)
+		return nil, c.Failed("payment method", err)
 	}
 	t := &page.Table{
 		Caption: "Cards", Head: []page.Column{{Text: "Card"}, {Text: "Number"}, {Text: "State"}, {Text: "Valid until"}},
@@ -258,17 +258,17 @@ func listCards(v *page.Context) (page.View, error) {
 			continue
 		}
 		t.Rows = append(t.Rows, []page.Cell{
-			{Text: methodName(m), To: v.To("cards", m.ID)}, {Text: "…" + plain.Name(m.Last4)}, {State: stateOf(m.Status)}, {Text: validUntil(m)},
+			{Text: methodName(m), To: c.To("cards", m.ID)}, {Text: "…" + plain.Name(m.Last4)}, {State: stateOf(m.Status)}, {Text: validUntil(m)},
 		})
 	}
 	s := page.Record{Lead: "Cards with which delegations of this workspace pay.", Table: t}
 	switch {
-	case deps(v).Cards == nil:
+	case deps(c).Cards == nil:
 		s.Note = "This service takes no cards."
-	case v.Person.Rights.Has(toll.RightSpend):
+	case c.Person.Rights.Has(toll.RightSpend):
 		s.Begin("Enrol a card", page.PathEnroll)
 	}
-	return v.Record("Cards", s)
+	return c.Record("Cards", s)
 }
 
 func validUntil(m toll.PaymentMethod) string {
@@ -279,21 +279,21 @@ func validUntil(m toll.PaymentMethod) string {
 }
 
 // card returns the card of the page.
-func card(v *page.Context) (m toll.PaymentMethod, err error) {
-	methods, err := v.API.PaymentMethods(v.Acting())
+func card(c *page.Context) (m toll.PaymentMethod, err error) {
+	methods, err := c.API.PaymentMethods(c.Acting())
 	if err != nil {
-		return m, v.Failed("card", err)
+		return m, c.Failed("card", err)
 	}
 	for _, m := range methods {
-		if m.ID == v.Param("card") && m.Type == toll.PaymentCard {
+		if m.ID == c.Param("card") && m.Type == toll.PaymentCard {
 			return m, nil
 		}
 	}
-	return m, v.Missing("card")
+	return m, c.Missing("card")
 }
 
-func showCard(v *page.Context) (page.View, error) {
-	m, err := card(v)
+func showCard(c *page.Context) (page.View, error) {
+	m, err := card(c)
 	if err != nil {
 		return nil, err
 	}
@@ -304,31 +304,31 @@ func showCard(v *page.Context) (page.View, error) {
 	if m.AllowedAPIKeyIDs != nil && len(*m.AllowedAPIKeyIDs) > 0 {
 		s.Facts[4].Cell = page.Cell{Text: page.Count(int64(len(*m.AllowedAPIKeyIDs)), "API key")}
 	}
-	if m.Status == toll.StatusActive && v.Person.Rights.Has(toll.RightSpend) {
+	if m.Status == toll.StatusActive && c.Person.Rights.Has(toll.RightSpend) {
 		name := ""
 		if m.Alias != nil {
 			name = *m.Alias
 		}
 		s.Acts = []page.Dialog{
-			v.DialogOf("name", "Name the card", "", page.Field{Name: "alias", Label: "Name", Value: name, Max: 100}),
-			v.DangerOf("remove", "Remove the card", "It pays nothing from now on. The delegations on it end, with their access tokens."),
+			c.DialogOf("name", "Name the card", "", page.Field{Name: "alias", Label: "Name", Value: name, Max: 100}),
+			c.DangerOf("remove", "Remove the card", "It pays nothing from now on. The delegations on it end, with their access tokens."),
 		}
 	}
-	return v.Record(methodName(m), s)
+	return c.Record(methodName(m), s)
 }
 
-func changeCard(v *page.Context) (page.View, error) {
-	m, err := card(v)
+func changeCard(c *page.Context) (page.View, error) {
+	m, err := card(c)
 	if err != nil {
 		return nil, err
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		switch v.Form.Get("act") {
+	return c.Finish(func() (page.Outcome, error) {
+		switch c.Form.Get("act") {
 		case "name":
-			_, err := v.API.UpdatePaymentMethod(v.Acting(), m.ID, client.PaymentMethodUpdate{Alias: toll.SetTo(v.Text("alias"))})
-			return page.Outcome{To: v.To("cards", m.ID), Done: "The card is named."}, err
+			_, err := c.API.UpdatePaymentMethod(c.Acting(), m.ID, client.PaymentMethodUpdate{Alias: toll.SetTo(c.Text("alias"))})
+			return page.Outcome{To: c.To("cards", m.ID), Done: "The card is named."}, err
 		case "remove":
-			return page.Outcome{To: v.To("cards"), Done: "The card is removed."}, v.API.RemovePaymentMethod(v.Acting(), m.ID)
+			return page.Outcome{To: c.To("cards"), Done: "The card is removed."}, c.API.RemovePaymentMethod(c.Acting(), m.ID)
 		}
 		return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 	})
@@ -341,10 +341,10 @@ var custodyTexts = map[toll.Custody]string{
 	toll.CustodyExternal: "you alone have the key: the service cannot make it pay, and cannot export it",
 }
 
-func showWallet(v *page.Context) (page.View, error) {
-	w, err := v.API.Wallet(v.Acting())
+func showWallet(c *page.Context) (page.View, error) {
+	w, err := c.API.Wallet(c.Acting())
 	if err != nil {
-		return nil, v.Failed("wallet", err)
+		return nil, c.Failed("wallet", err)
 	}
 	s := page.Record{
 		Lead: "The account of this workspace on the chain. Crypto plans are paid from it, and sales to it.",
@@ -364,35 +364,35 @@ func showWallet(v *page.Context) (page.View, error) {
 	if w.Explorer != nil {
 		s.Links = []page.Link{{Text: "Open the explorer", To: *w.Explorer, Plain: true}}
 	}
-	if v.Environment != toll.Live && v.Person.Rights.Has(toll.RightSpend) && len(w.Balances) > 0 {
-		s.Acts = append(s.Acts, v.DialogOf("faucet", "Fill it from the faucet", "Money of the sandbox, which is worth nothing: 100 USDC, 100 EURC and 0.1 ETH."))
+	if c.Environment != toll.Live && c.Person.Rights.Has(toll.RightSpend) && len(w.Balances) > 0 {
+		s.Acts = append(s.Acts, c.DialogOf("faucet", "Fill it from the faucet", "Money of the sandbox, which is worth nothing: 100 USDC, 100 EURC and 0.1 ETH."))
 	}
-	if w.Custody == toll.CustodyService && v.Person.HasName() && v.Person.Rights.Has(toll.RightExport) {
-		s.Acts = append(s.Acts, v.DangerOf("export", "Export the private key",
+	if w.Custody == toll.CustodyService && c.Person.HasName() && c.Person.Rights.Has(toll.RightExport) {
+		s.Acts = append(s.Acts, c.DangerOf("export", "Export the private key",
 			"The key is shown once. Anybody who has it can move the money, for ever. The service keeps it as well, and cannot take it back."))
 	}
-	return v.Record("Wallet", s)
+	return c.Record("Wallet", s)
 }
 
-func useWallet(v *page.Context) (page.View, error) {
-	export := v.Form.Get("act") == "export"
+func useWallet(c *page.Context) (page.View, error) {
+	export := c.Form.Get("act") == "export"
 	if export {
-		if err := hasProof(v, "The private key moves the money of this workspace. Prove first that it is you: the proof counts for ten minutes."); err != nil {
+		if err := hasProof(c, "The private key moves the money of this workspace. Prove first that it is you: the proof counts for ten minutes."); err != nil {
 			return nil, err
 		}
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		out := page.Outcome{To: v.To("wallet")}
+	return c.Finish(func() (page.Outcome, error) {
+		out := page.Outcome{To: c.To("wallet")}
 		switch {
 		case export:
-			key, err := v.API.ExportWallet(v.Acting())
+			key, err := c.API.ExportWallet(c.Acting())
 			if err != nil {
 				return out, err
 			}
 			out.Done, out.Secret = "The private key is exported.", &page.Secret{"The private key", key.PrivateKey}
 			return out, nil
-		case v.Form.Get("act") == "faucet":
-			_, err := v.API.Faucet(v.Acting(), client.FaucetParams{})
+		case c.Form.Get("act") == "faucet":
+			_, err := c.API.Faucet(c.Acting(), client.FaucetParams{})
 			out.Done = "The money is in the wallet."
 			return out, err
 		}

@@ -253,25 +253,25 @@ const orderWait = 10 * time.Second
 // order orders a plan on the page of consent, once for each form: a free one, one that a card pays, on the page of the processor, or
 // one that the wallet of the workspace pays. back is the page to which the person comes back from the card; again reads what is
 // asked once more.
-func order(v *page.Context, a *asked, c choice, back string, again func() (*asked, error)) (page.View, error) {
-	id := toll.PlanID(v.Form.Get("order"))
+func order(c *page.Context, a *asked, sent choice, back string, again func() (*asked, error)) (page.View, error) {
+	id := toll.PlanID(c.Form.Get("order"))
 	at := slices.IndexFunc(a.Offers, func(o *offer) bool { return o.ID == id })
-	pay, err := v.Sessions.Once(v.Ctx(), v.Form.Get("ticket"), func() (string, error) {
+	pay, err := c.Sessions.Once(c.Ctx(), c.Form.Get("ticket"), func() (string, error) {
 		if at < 0 || a.Offers[at].Order == "" {
 			return "", toll.Errorf(toll.CodeBadRequest, "This plan cannot be ordered here.")
 		}
-		return buy(v, v.Ctx(), a.Offers[at].plan, back)
+		return buy(c, c.Ctx(), a.Offers[at].plan, back)
 	})
 	if errors.Is(err, session.ErrAnswered) {
-		return nil, v.Refuse(http.StatusConflict, "This form was answered before.")
+		return nil, c.Refuse(http.StatusConflict, "This form was answered before.")
 	}
 	if err != nil {
-		return v.Rejected(err, func(status int, fault string) (page.View, error) {
-			return showConsent(v, status, a, c, "Nothing was ordered: "+fault)
+		return c.Rejected(err, func(status int, fault string) (page.View, error) {
+			return showConsent(c, status, a, sent, "Nothing was ordered: "+fault)
 		})
 	}
 	if pay != "" {
-		return v.Redirect(http.StatusSeeOther, pay)
+		return c.Redirect(http.StatusSeeOther, pay)
 	}
 	if a, err = again(); err != nil {
 		return nil, err
@@ -280,21 +280,21 @@ func order(v *page.Context, a *asked, c choice, back string, again func() (*aske
 	if at := slices.IndexFunc(a.Offers, func(o *offer) bool { return o.ID == id }); at >= 0 {
 		next.Plan, next.Limit = id, max(a.Offers[at].Available, a.Offers[at].Grants, 1).String()
 	}
-	return showConsent(v, http.StatusOK, a, next, "")
+	return showConsent(c, http.StatusOK, a, next, "")
 }
 
 // buy orders a plan for the workspace. It returns the page on which a card pays, "" when nothing is left to pay.
-func buy(v *page.Context, ctx context.Context, plan *toll.Plan, back string) (body string, err error) {
+func buy(c *page.Context, ctx context.Context, plan *toll.Plan, back string) (body string, err error) {
 	if !plan.Price.IsCrypto && !plan.Price.IsFree() {
-		made, err := deps(v).Checkout.Fiat(ctx, checkout.FiatRequest{
-			Caller: v.Person.Address, Plan: plan, Wait: orderWait, Session: rail.SessionInput{SuccessURL: back, CancelURL: back},
+		made, err := deps(c).Checkout.Fiat(ctx, checkout.FiatRequest{
+			Caller: c.Person.Address, Plan: plan, Wait: orderWait, Session: rail.SessionInput{SuccessURL: back, CancelURL: back},
 		}, nil)
 		if err != nil {
 			return "", err
 		}
 		return made.Result.URL, nil
 	}
-	o, err := deps(v).Checkout.Order(ctx, checkout.OrderRequest{Caller: v.Person.Address, APIKeyID: v.Person.KeyID, UserID: v.Person.UserID, Plan: plan, Wait: orderWait}, nil)
+	o, err := deps(c).Checkout.Order(ctx, checkout.OrderRequest{Caller: c.Person.Address, APIKeyID: c.Person.KeyID, UserID: c.Person.UserID, Plan: plan, Wait: orderWait}, nil)
 	if err == nil && o.HTTPStatus == http.StatusAccepted {
 		err = toll.Errorf(toll.CodeOrderLacksMoney, "The payment is not decided yet. Open this page again in a minute.")
 	}

@@ -108,40 +108,40 @@ func operatorPages() []page.Area {
 // custodyWords say who has the key of a wallet, in a table.
 var custodyWords = map[toll.Custody]string{toll.CustodyService: "the service", toll.CustodyShared: "exported", toll.CustodyExternal: "its owner"}
 
-func listAccounts(v *page.Context) (page.View, error) {
-	list, err := store.PrincipalList(v.Ctx(), deps(v).Store, storePage(v.ListPage()))
+func listAccounts(c *page.Context) (page.View, error) {
+	list, err := store.PrincipalList(c.Ctx(), deps(c).Store, storePage(c.ListPage()))
 	if err != nil {
-		return nil, v.Failed("part of the list", err)
+		return nil, c.Failed("part of the list", err)
 	}
 	t := &page.Table{
-		Caption: "Accounts", Pager: v.PagerOf(list.Total, list.Next, "account"),
+		Caption: "Accounts", Pager: c.PagerOf(list.Total, list.Next, "account"),
 		Head: []page.Column{{Text: "Name"}, {Text: "Address"}, {Text: "People", Num: true}, {Text: "Has the key"}, {Text: "Made"}},
 	}
 	for _, p := range list.Items {
-		in, err := store.MembersOf(v.Ctx(), deps(v).Store, p.Address)
+		in, err := store.MembersOf(c.Ctx(), deps(c).Store, p.Address)
 		if err != nil {
-			return nil, v.Failed("part of the list", err)
+			return nil, c.Failed("part of the list", err)
 		}
 		t.Rows = append(t.Rows, []page.Cell{
 			{Text: page.NameOf(p.Shown())}, {ID: p.Address.String()}, page.Credits(toll.Credits(len(in))), {Text: custodyWords[people.CustodyOf(p)]}, page.At(p.CreatedAt),
 		})
 	}
-	return v.Record("Accounts", page.Record{Lead: "All workspaces of this service.", Table: t})
+	return c.Record("Accounts", page.Record{Lead: "All workspaces of this service.", Table: t})
 }
 
-func showOperation(v *page.Context) (page.View, error) {
-	o, err := deps(v).Operator.Operation(v.Ctx())
+func showOperation(c *page.Context) (page.View, error) {
+	o, err := deps(c).Operator.Operation(c.Ctx())
 	if err != nil {
-		return nil, v.Failed("service", err)
+		return nil, c.Failed("service", err)
 	}
 	s := page.Record{Lead: "The state of this service. toll doctor and the metrics show the same facts."}
-	s.Links = []page.Link{{Text: "Accounts", To: v.To("operator", "accounts"), Plain: true}}
+	s.Links = []page.Link{{Text: "Accounts", To: c.To("operator", "accounts"), Plain: true}}
 	checks := &page.Table{Caption: "Health", Head: []page.Column{{Text: "Part"}, {Text: "State"}, {Text: "Finding"}}}
-	for _, c := range o.Checks {
-		tone := map[string]string{check.OK: "good", check.Warning: "warn", check.Failed: "bad"}[c.Status]
-		checks.Rows = append(checks.Rows, []page.Cell{{Text: c.Name}, {State: &page.State{c.Status, tone}}, {Sub: c.Detail}})
-		if c.Status != check.OK {
-			s.Tasks = append(s.Tasks, page.Task{Tone: tone, Title: c.Name, Text: c.Detail})
+	for _, one := range o.Checks {
+		tone := map[string]string{check.OK: "good", check.Warning: "warn", check.Failed: "bad"}[one.Status]
+		checks.Rows = append(checks.Rows, []page.Cell{{Text: one.Name}, {State: &page.State{one.Status, tone}}, {Sub: one.Detail}})
+		if one.Status != check.OK {
+			s.Tasks = append(s.Tasks, page.Task{Tone: tone, Title: one.Name, Text: one.Detail})
 		}
 	}
 	if n := o.Cards + o.Crypto; n > 0 {
@@ -153,7 +153,7 @@ func showOperation(v *page.Context) (page.View, error) {
 	for _, a := range o.Alarms {
 		s.Tasks = append(s.Tasks, page.Task{
 			Tone: "bad", Title: "Alarm " + a.ID,
-			Text: "Raised " + page.Count(a.Times, "time") + ", last " + page.Ago(a.Last, v.Machine()) + ". The log has its line; docs/OPERATING.md says what to do.",
+			Text: "Raised " + page.Count(a.Times, "time") + ", last " + page.Ago(a.Last, c.Machine()) + ". The log has its line; docs/OPERATING.md says what to do.",
 		})
 	}
 	loops := &page.Table{Caption: "Background work", Head: []page.Column{{Text: "Loop"}, {Text: "State"}, {Text: "Last turn"}, {Text: "Turns", Num: true}}}
@@ -176,32 +176,32 @@ func showOperation(v *page.Context) (page.View, error) {
 	for _, l := range o.Limits {
 		s.Facts = append(s.Facts, page.Fact{l.Name, page.Cell{Text: l.Text}})
 	}
-	s.Parts = []page.Part{{"Health", checks}, showBackups(v, o.Backups, &s), {"Background work", loops}, {"Signing keys", keys}}
+	s.Parts = []page.Part{{"Health", checks}, showBackups(c, o.Backups, &s), {"Background work", loops}, {"Signing keys", keys}}
 	if o.Backups != nil {
-		s.Acts = append(s.Acts, v.DialogOf("backup", "Make a backup now", "It is made in the background, and appears in the list. While the newest one is less than an hour old, none is made: each removes an old one."))
+		s.Acts = append(s.Acts, c.DialogOf("backup", "Make a backup now", "It is made in the background, and appears in the list. While the newest one is less than an hour old, none is made: each removes an old one."))
 	}
 	what := page.Field{Name: "id", Label: "Address of a workspace, or id of a plan or API key", Required: true}
-	s.Acts = append(s.Acts, v.DialogOf("suspend", "Suspend", "A suspended workspace or plan gets no orders, top-ups and holds. Open holds settle, and refunds, exports and sign-in still work. A suspended API key is refused.", what),
-		v.DialogOf("resume", "Resume", "What was suspended works again within a second.", what))
-	to, err := ownMails(v)
+	s.Acts = append(s.Acts, c.DialogOf("suspend", "Suspend", "A suspended workspace or plan gets no orders, top-ups and holds. Open holds settle, and refunds, exports and sign-in still work. A suspended API key is refused.", what),
+		c.DialogOf("resume", "Resume", "What was suspended works again within a second.", what))
+	to, err := ownMails(c)
 	if err != nil {
-		return nil, v.Failed("service", err)
+		return nil, c.Failed("service", err)
 	}
 	if len(to) > 0 {
-		s.Acts = append(s.Acts, v.DialogOf("mail", "Send a test mail", "It says that the service can send mails.", page.Field{Name: "to", Label: "To", Options: to}))
+		s.Acts = append(s.Acts, c.DialogOf("mail", "Send a test mail", "It says that the service can send mails.", page.Field{Name: "to", Label: "To", Options: to}))
 	}
-	return v.Record("Service", s)
+	return c.Record("Service", s)
 }
 
 // ownMails are the mail addresses that the visitor proved, where the service sends mails.
-func ownMails(v *page.Context) (out []page.Option, err error) {
-	if !deps(v).People.Notices.HasMail() {
+func ownMails(c *page.Context) (out []page.Option, err error) {
+	if !deps(c).People.Notices.HasMail() {
 		return nil, nil
 	}
-	all, err := deps(v).People.Credentials.List(v.Ctx(), v.Person.User.ID)
-	for _, c := range all {
-		if c.Kind == people.Mail {
-			out = append(out, page.Option{Value: c.Name, Text: plain.Name(c.Name)})
+	all, err := deps(c).People.Credentials.List(c.Ctx(), c.Person.User.ID)
+	for _, credential := range all {
+		if credential.Kind == people.Mail {
+			out = append(out, page.Option{Value: credential.Name, Text: plain.Name(credential.Name)})
 		}
 	}
 	return out, err
@@ -216,7 +216,7 @@ func keeps(n int) string {
 }
 
 // showBackups is the list of backups. What is wrong with them, and the schedule, goes to the page.
-func showBackups(v *page.Context, b *Backups, s *page.Record) page.Part {
+func showBackups(c *page.Context, b *Backups, s *page.Record) page.Part {
 	t := &page.Table{
 		Caption: "Backups", Head: []page.Column{{Text: "Made"}, {Text: "File"}, {Text: "Size", Num: true}, {Text: "Read back"}},
 		Empty: &page.Empty{
@@ -248,7 +248,7 @@ func showBackups(v *page.Context, b *Backups, s *page.Record) page.Part {
 	}
 	for _, f := range b.Files {
 		read := page.Cell{Form: &page.Form{
-			Action: v.R.URL.Path, Ticket: v.Ticket(v.R.URL.Path), Act: "verify", Button: "Verify", Hidden: []page.Option{{Value: "backup", Text: f.Name}},
+			Action: c.R.URL.Path, Ticket: c.Ticket(c.R.URL.Path), Act: "verify", Button: "Verify", Hidden: []page.Option{{Value: "backup", Text: f.Name}},
 		}}
 		if b.Verified.Name == f.Name && b.Verified.Failure == "" {
 			read.Text, read.Sub = "it is whole", "read "+page.Ago(b.Verified.At, b.Now)
@@ -262,19 +262,19 @@ func mebibytes(n int64) string {
 	return page.Grouped(strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64)) + " MiB"
 }
 
-func operate(v *page.Context) (page.View, error) {
-	return v.Finish(func() (page.Outcome, error) {
-		out := page.Outcome{To: v.To("operator")}
-		switch v.Form.Get("act") {
+func operate(c *page.Context) (page.View, error) {
+	return c.Finish(func() (page.Outcome, error) {
+		out := page.Outcome{To: c.To("operator")}
+		switch c.Form.Get("act") {
 		case "backup":
-			deps(v).Operator.MakeBackup()
+			deps(c).Operator.MakeBackup()
 			out.Done = "A backup is made if the newest one is an hour old. Open this page again to see it."
 			return out, nil
 		case "mail":
 			out.Done = "The mail server took the mail."
-			return out, testMail(v)
+			return out, testMail(c)
 		case "suspend", "resume":
-			done, err := deps(v).Auth.Suspend(v.Ctx(), v.Text("id"), v.Form.Get("act") == "suspend")
+			done, err := deps(c).Auth.Suspend(c.Ctx(), c.Text("id"), c.Form.Get("act") == "suspend")
 			if errors.Is(err, store.ErrNotFound) {
 				err = page.OneFault("id", "is not known here")
 			}
@@ -286,7 +286,7 @@ func operate(v *page.Context) (page.View, error) {
 		default:
 			return out, toll.NewError(toll.CodeBadRequest)
 		}
-		read, err := deps(v).Operator.VerifyBackup(v.Ctx(), v.Form.Get("backup"))
+		read, err := deps(c).Operator.VerifyBackup(c.Ctx(), c.Form.Get("backup"))
 		if err != nil {
 			return page.Outcome{}, err
 		}
@@ -299,16 +299,16 @@ func operate(v *page.Context) (page.View, error) {
 }
 
 // testMail sends a mail to an address of the visitor.
-func testMail(v *page.Context) error {
-	to, err := ownMails(v)
+func testMail(c *page.Context) error {
+	to, err := ownMails(c)
 	if err != nil {
 		return err
 	}
-	if !page.HasOption(to, v.Form.Get("to")) {
+	if !page.HasOption(to, c.Form.Get("to")) {
 		return page.OneFault("to", "must be one of your addresses")
 	}
-	name := v.Name
-	err = deps(v).People.Notices.SendMail(v.Ctx(), toll.NewUUID(), v.Form.Get("to"), "A test mail of "+name, name+" at "+v.PublicURL+" can send mails.\n")
+	name := c.Name
+	err = deps(c).People.Notices.SendMail(c.Ctx(), toll.NewUUID(), c.Form.Get("to"), "A test mail of "+name, name+" at "+c.PublicURL+" can send mails.\n")
 	if err != nil {
 		return toll.Errorf(toll.CodeBadRequest, "The mail was not sent: %s.", plain.Name(err.Error()))
 	}

@@ -30,8 +30,8 @@ func orderPages() []page.Area {
 	}
 }
 
-func listOrders(v *page.Context) (page.View, error) {
-	filter, q := v.Filters(
+func listOrders(c *page.Context) (page.View, error) {
+	filter, q := c.Filters(
 		page.Field{Name: "role", Label: "Side", Options: []page.Option{{Value: "seller", Text: "Of my plans"}, {Value: "buyer", Text: "Made by this workspace"}}},
 		page.Field{Name: "planId", Label: "Plan", Max: 80},
 		page.Field{Name: "since", Label: "From", Type: "date"}, page.Field{Name: "until", Label: "Before", Type: "date"},
@@ -39,26 +39,26 @@ func listOrders(v *page.Context) (page.View, error) {
 	if q.Get("role") == "" {
 		q.Set("role", "seller")
 	}
-	list, err := page.ListOf[*toll.Order](v, "/protocol/orders", "orders", q)
-	if err := v.Narrowed(err); err != nil {
+	list, err := page.ListOf[*toll.Order](c, "/protocol/orders", "orders", q)
+	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
-	t := ordersTable(v, list, v.PagerOf(list.Total, list.Next, "order"))
-	return v.Record("Orders", page.Record{
-		Lead: "What others bought of your plans, and what this workspace bought.", Links: file(v, "orders", q), Filter: filter, Table: t,
+	t := ordersTable(c, list, c.PagerOf(list.Total, list.Next, "order"))
+	return c.Record("Orders", page.Record{
+		Lead: "What others bought of your plans, and what this workspace bought.", Links: file(c, "orders", q), Filter: filter, Table: t,
 	})
 }
 
-func ordersTable(v *page.Context, list page.List[*toll.Order], p *page.Pager) *page.Table {
+func ordersTable(c *page.Context, list page.List[*toll.Order], p *page.Pager) *page.Table {
 	t := &page.Table{
 		Caption: "Orders",
 		Head:    []page.Column{{Text: "Order"}, {Text: "Subscriber"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Credits", Num: true}, {Text: "Made"}},
-		Empty:   &page.Empty{"shopping-cart", "No orders yet", "When somebody buys a plan of yours, the order appears here.", v.To("plans"), "Your plans", "toll orders list"},
+		Empty:   &page.Empty{"shopping-cart", "No orders yet", "When somebody buys a plan of yours, the order appears here.", c.To("plans"), "Your plans", "toll orders list"},
 		Pager:   p,
 	}
 	for _, o := range list.Items {
 		t.Rows = append(t.Rows, []page.Cell{
-			{ID: o.OrderID, To: v.To("orders", o.OrderID)}, {ID: o.SubscriberAddress.String()}, {State: stateOfOrder(o.Status)},
+			{ID: o.OrderID, To: c.To("orders", o.OrderID)}, {ID: o.SubscriberAddress.String()}, {State: stateOfOrder(o.Status)},
 			amountOf(o), page.Credits(o.CreditsGranted), page.At(o.CreatedAt.Time),
 		})
 	}
@@ -149,19 +149,19 @@ func amountText(c toll.Cents) string {
 	return page.Grouped(toll.FormatAmount(toll.UnitsOfCents(int64(c)), 6))
 }
 
-func readOrder(v *page.Context) (page.View, error) {
-	o, err := v.API.Order(v.Acting(), v.Param("order"))
+func readOrder(c *page.Context) (page.View, error) {
+	o, err := c.API.Order(c.Acting(), c.Param("order"))
 	if err != nil {
-		return nil, v.Failed("order", err)
+		return nil, c.Failed("order", err)
 	}
-	p, err := v.API.Plan(v.Acting(), o.PlanID)
+	p, err := c.API.Plan(c.Acting(), o.PlanID)
 	if err != nil {
-		return nil, v.Failed("order", err)
+		return nil, c.Failed("order", err)
 	}
-	sold := p.Owner == v.Person.Address
-	plan := page.Cell{Text: page.NameOf(p.Metadata.Name), To: v.To("holdings", string(o.PlanID))}
+	sold := p.Owner == c.Person.Address
+	plan := page.Cell{Text: page.NameOf(p.Metadata.Name), To: c.To("holdings", string(o.PlanID))}
 	if sold {
-		plan.To = v.To("plans", string(o.PlanID))
+		plan.To = c.To("plans", string(o.PlanID))
 	}
 	s := page.Record{Facts: []page.Fact{
 		{"Id", page.Cell{ID: o.OrderID}}, {"State", page.Cell{State: stateOfOrder(o.Status)}}, {"Plan", plan},
@@ -181,26 +181,26 @@ func readOrder(v *page.Context) (page.View, error) {
 		s.Facts = append(s.Facts, page.Fact{"Taken back", page.Cell{Text: page.Count(int64(o.TakenByHand), "credit"), Sub: "by the seller, without a refund"}})
 	}
 	if o.Replaces != nil {
-		s.Facts = append(s.Facts, page.Fact{"In place of", page.Cell{ID: *o.Replaces, To: v.To("orders", *o.Replaces)}})
+		s.Facts = append(s.Facts, page.Fact{"In place of", page.Cell{ID: *o.Replaces, To: c.To("orders", *o.Replaces)}})
 	}
-	if sold && byCard(o) && o.Success && v.Person.Rights.Has(toll.RightMoney) {
-		s.Acts = []page.Dialog{v.DangerOf("refund", "Refund", "The money goes back to the card. The credits go with it, as far as they were not used.",
+	if sold && byCard(o) && o.Success && c.Person.Rights.Has(toll.RightMoney) {
+		s.Acts = []page.Dialog{c.DangerOf("refund", "Refund", "The money goes back to the card. The credits go with it, as far as they were not used.",
 			page.Field{Name: "amount", Label: "Amount", Unit: strings.ToUpper(o.Currency), Mode: "decimal", Hint: "Empty refunds what is left.", Members: []string{"amountCents"}})}
 	}
-	return v.Record("Order "+page.Short(o.OrderID), s)
+	return c.Record("Order "+page.Short(o.OrderID), s)
 }
 
-func refundOrder(v *page.Context) (page.View, error) {
-	id := v.Param("order")
-	return v.Finish(func() (page.Outcome, error) {
-		if v.Form.Get("act") != "refund" {
+func refundOrder(c *page.Context) (page.View, error) {
+	id := c.Param("order")
+	return c.Finish(func() (page.Outcome, error) {
+		if c.Form.Get("act") != "refund" {
 			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		cents, err := cents(v, "amount")
+		cents, err := cents(c, "amount")
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		o, err := v.API.RefundOrder(v.Once(), id, cents)
+		o, err := c.API.RefundOrder(c.Once(), id, cents)
 		if err != nil {
 			return page.Outcome{}, err
 		}
@@ -208,13 +208,13 @@ func refundOrder(v *page.Context) (page.View, error) {
 		if o.RefundedCents > 0 {
 			done = centsText(o.RefundedCents, o.Currency) + " is refunded."
 		}
-		return page.Outcome{To: v.To("orders", id), Done: done}, nil
+		return page.Outcome{To: c.To("orders", id), Done: done}, nil
 	})
 }
 
 // cents reads an amount in whole units of a currency, "" for 0.
-func cents(v *page.Context, name string) (toll.Cents, error) {
-	text := v.Text(name)
+func cents(c *page.Context, name string) (toll.Cents, error) {
+	text := c.Text(name)
 	if text == "" {
 		return 0, nil
 	}
@@ -258,13 +258,13 @@ func stateOfRequest(status string) *page.State {
 const mostReads = 5
 
 // requests reads what a page shows of the list of requests.
-func requests(v *page.Context, q url.Values) (all page.List[*toll.Settlement], err error) {
-	body := v.ListPage()
+func requests(c *page.Context, q url.Values) (all page.List[*toll.Settlement], err error) {
+	body := c.ListPage()
 	for range mostReads {
 		body.Size = page.MostRows - len(all.Items)
 		page.SetPage(q, body)
 		var list page.List[*toll.Settlement]
-		if list, err = page.PartOf[*toll.Settlement](v, "/protocol/requests", "requests", q); err != nil {
+		if list, err = page.PartOf[*toll.Settlement](c, "/protocol/requests", "requests", q); err != nil {
 			return all, err
 		}
 		all = page.List[*toll.Settlement]{Items: append(all.Items, list.Items...), Next: list.Next, Total: list.Total}
@@ -277,16 +277,16 @@ func requests(v *page.Context, q url.Values) (all page.List[*toll.Settlement], e
 }
 
 // requestFilter are the fields that narrow the list of requests, and the same for the API.
-func requestFilter(v *page.Context) (fields []page.Field, q url.Values, err error) {
-	plans, _, err := planFilter(v, "planId")
+func requestFilter(c *page.Context) (fields []page.Field, q url.Values, err error) {
+	plans, _, err := planFilter(c, "planId")
 	if err != nil {
 		return nil, nil, err
 	}
-	asked := v.R.URL.Query()
+	asked := c.R.URL.Query()
 	buyer := asked.Get("role") == "buyer"
 	agents := page.Field{Name: "agentId", Label: "Agent", Max: 100}
 	if !buyer {
-		if agents, _, err = agentFilter(v, "agentId"); err != nil {
+		if agents, _, err = agentFilter(c, "agentId"); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -297,39 +297,39 @@ func requestFilter(v *page.Context) (fields []page.Field, q url.Values, err erro
 	if !buyer {
 		fields = append(fields, page.Field{Name: "subscriber", Label: "Subscriber of the plan", Max: 42})
 	}
-	fields, q = v.Filters(append(fields,
+	fields, q = c.Filters(append(fields,
 		page.Field{Name: "status", Label: "Outcome", Options: outcomes}, page.Field{Name: "since", Label: "From", Type: "date"},
 		page.Field{Name: "until", Label: "Before", Type: "date"})...)
 	return fields, q, nil
 }
 
-func listRequests(v *page.Context) (page.View, error) {
-	filter, q, err := requestFilter(v)
+func listRequests(c *page.Context) (page.View, error) {
+	filter, q, err := requestFilter(c)
 	if err != nil {
 		return nil, err
 	}
-	files := file(v, "requests", q)
-	list, err := requests(v, q)
-	if err := v.Narrowed(err); err != nil {
+	files := file(c, "requests", q)
+	list, err := requests(c, q)
+	if err := c.Narrowed(err); err != nil {
 		return nil, err
 	}
 	buyer := q.Get("role") == "buyer"
-	t, err := requestsTable(v, list, buyer)
+	t, err := requestsTable(c, list, buyer)
 	if err != nil {
-		return nil, v.Failed("part of the list", err)
+		return nil, c.Failed("part of the list", err)
 	}
-	return v.Record("Requests", page.Record{
+	return c.Record("Requests", page.Record{
 		Lead:  "Requests that were paid with credits, by the time of their end, at most 90 days at once. Settlements appear within seconds.",
 		Links: files, Filter: filter, Table: t,
 	})
 }
 
-func requestsTable(v *page.Context, list page.List[*toll.Settlement], buyer bool) (*page.Table, error) {
+func requestsTable(c *page.Context, list page.List[*toll.Settlement], buyer bool) (*page.Table, error) {
 	t := &page.Table{
 		Caption: "Requests",
 		Head:    []page.Column{{Text: "Ended"}, {Text: "Request", Stays: true}, {Text: "Outcome"}, {Text: "Agent"}, {Text: "Plan"}, {Text: "Subscriber"}, {Text: "Credits", Num: true}},
 		Empty:   &page.Empty{Icon: "receipt", Title: "No requests in this time", Text: "Each request that holds or burns credits appears here.", Command: "toll requests history"},
-		Pager:   v.PagerOf(list.Total, list.Next, "request"),
+		Pager:   c.PagerOf(list.Total, list.Next, "request"),
 	}
 	if list.Next != "" {
 		t.Empty.Title, t.Empty.Text, t.Empty.Command = "None so far", "The filters leave out all requests that were read. Follow Next to read more.", ""
@@ -341,12 +341,12 @@ func requestsTable(v *page.Context, list page.List[*toll.Settlement], buyer bool
 			agents = append(agents, *s.AgentID)
 		}
 	}
-	names, err := namesOf(v, plans, agents)
+	names, err := namesOf(c, plans, agents)
 	for _, s := range list.Items {
 		outcome := page.Cell{State: stateOfRequest(s.Status), Sub: tookText(s)}
 		t.Rows = append(t.Rows, []page.Cell{
-			page.AtOr(s.EndedAt, "open"), {ID: s.AgentRequestID, To: v.To("requests", s.AgentRequestID)}, outcome, agentCell(v, names, s, !buyer),
-			planCell(v, names, s.PlanID, !buyer), {ID: s.Payer.String()}, creditsOf(s),
+			page.AtOr(s.EndedAt, "open"), {ID: s.AgentRequestID, To: c.To("requests", s.AgentRequestID)}, outcome, agentCell(c, names, s, !buyer),
+			planCell(c, names, s.PlanID, !buyer), {ID: s.Payer.String()}, creditsOf(s),
 		})
 	}
 	return t, err
@@ -375,27 +375,27 @@ func creditsOf(s *toll.Settlement) page.Cell {
 }
 
 // agentCell names the agent of a request. own says whether the workspace sells it.
-func agentCell(v *page.Context, names map[string]string, s *toll.Settlement, own bool) page.Cell {
-	c := page.Cell{Text: "no agent named"}
+func agentCell(c *page.Context, names map[string]string, s *toll.Settlement, own bool) page.Cell {
+	cell := page.Cell{Text: "no agent named"}
 	if s.AgentID != nil {
 		id := string(*s.AgentID)
-		c = page.Cell{Text: cmp.Or(names[id], page.Short(id)), To: "/a/" + url.PathEscape(id)}
+		cell = page.Cell{Text: cmp.Or(names[id], page.Short(id)), To: "/a/" + url.PathEscape(id)}
 		if own {
-			c.To = v.To("agents", id)
+			cell.To = c.To("agents", id)
 		}
 	}
 	if s.Resource != nil {
-		c.Sub = plain.Name(*s.Resource)
+		cell.Sub = plain.Name(*s.Resource)
 	}
-	return c
+	return cell
 }
 
-func planCell(v *page.Context, names map[string]string, id toll.PlanID, own bool) page.Cell {
+func planCell(c *page.Context, names map[string]string, id toll.PlanID, own bool) page.Cell {
 	area := "holdings"
 	if own {
 		area = "plans"
 	}
-	return page.Cell{Text: cmp.Or(names[string(id)], page.Short(string(id))), To: v.To(area, string(id))}
+	return page.Cell{Text: cmp.Or(names[string(id)], page.Short(string(id))), To: c.To(area, string(id))}
 }
 
 // stepWords are the states that a request takes, as its page says them.
@@ -404,31 +404,31 @@ var stepWords = map[string]page.Step{
 	"released": {Title: "Released", Text: "given back", Tone: "warn"}, "lapsed": {Title: "Lapsed", Text: "given back: no settlement came in time", Tone: "bad"},
 }
 
-func showRequest(v *page.Context) (page.View, error) {
-	r, err := v.API.Request(v.Acting(), v.Param("request"))
+func showRequest(c *page.Context) (page.View, error) {
+	r, err := c.API.Request(c.Acting(), c.Param("request"))
 	if err != nil {
-		return nil, v.Failed("request", err)
+		return nil, c.Failed("request", err)
 	}
-	p, err := v.API.Plan(v.Acting(), r.PlanID)
+	p, err := c.API.Plan(c.Acting(), r.PlanID)
 	if err != nil {
-		return nil, v.Failed("request", err)
+		return nil, c.Failed("request", err)
 	}
-	own := p.Owner == v.Person.Address
+	own := p.Owner == c.Person.Address
 	var agents []toll.AgentID
 	if r.AgentID != nil {
 		agents = append(agents, *r.AgentID)
 	}
-	names, err := namesOf(v, []toll.PlanID{r.PlanID}, agents)
+	names, err := namesOf(c, []toll.PlanID{r.PlanID}, agents)
 	if err != nil {
-		return nil, v.Failed("request", err)
+		return nil, c.Failed("request", err)
 	}
 	token := page.Cell{ID: r.PermissionHash.String()}
-	if r.Payer == v.Person.Address {
-		token.To = v.To("tokens", r.PermissionHash.String())
+	if r.Payer == c.Person.Address {
+		token.To = c.To("tokens", r.PermissionHash.String())
 	}
 	s := page.Record{Facts: []page.Fact{
 		{"Id", page.Cell{ID: r.AgentRequestID}}, {"Outcome", page.Cell{State: stateOfRequest(r.Status), Sub: tookText(&r.Settlement)}},
-		{"Plan", planCell(v, names, r.PlanID, own)}, {"Agent", agentCell(v, names, &r.Settlement, own)},
+		{"Plan", planCell(c, names, r.PlanID, own)}, {"Agent", agentCell(c, names, &r.Settlement, own)},
 		{"Subscriber", page.Cell{ID: r.Payer.String()}}, {"Credits", creditsOf(&r.Settlement)}, {"Access token", token},
 		{"Begun", page.At(r.CreatedAt.Time)},
 	}}
@@ -464,12 +464,12 @@ func showRequest(v *page.Context) (page.View, error) {
 	if r.Transaction != nil {
 		s.Links = []page.Link{{Text: "Check the receipt", To: page.PathReceipts + "#" + r.Transaction.String(), Plain: true}}
 	}
-	return v.Record("Request "+page.Short(r.AgentRequestID), s)
+	return c.Record("Request "+page.Short(r.AgentRequestID), s)
 }
 
 // listCalls are the last calls of an API key, as far as this process of the service answered them.
-func listCalls(v *page.Context) (page.View, error) {
-	k, err := key(v)
+func listCalls(c *page.Context) (page.View, error) {
+	k, err := key(c)
 	if err != nil {
 		return nil, err
 	}
@@ -477,11 +477,11 @@ func listCalls(v *page.Context) (page.View, error) {
 		Calls []toll.RecentCall `json:"calls"`
 		Since toll.Time         `json:"since"`
 	}
-	err = v.API.Call(v.Acting(), http.MethodGet, "/api/v1/api-keys/"+k.ID.String()+"/calls", nil, nil, &recent)
+	err = c.API.Call(c.Acting(), http.MethodGet, "/api/v1/api-keys/"+k.ID.String()+"/calls", nil, nil, &recent)
 	if err != nil {
-		return nil, v.Failed("API key", err)
+		return nil, c.Failed("API key", err)
 	}
-	show, _ := v.Filters(page.Field{Name: "show", Label: "Calls", Options: []page.Option{{Text: "All"}, {Value: "refused", Text: "Refused and failed"}}})
+	show, _ := c.Filters(page.Field{Name: "show", Label: "Calls", Options: []page.Option{{Text: "All"}, {Value: "refused", Text: "Refused and failed"}}})
 	t := &page.Table{
 		Caption: "Recent calls",
 		Head:    []page.Column{{Text: "Time"}, {Text: "Call", Stays: true}, {Text: "Answer"}, {Text: "Took", Num: true}, {Text: "Correlation id"}},
@@ -489,19 +489,19 @@ func listCalls(v *page.Context) (page.View, error) {
 			Icon: "terminal", Title: "No calls", Text: "The last 200 calls with this key appear here. Verify and settle are not among them: see the requests.",
 		},
 	}
-	for _, c := range recent.Calls {
-		if show[0].Value != "" && c.Status < http.StatusBadRequest {
+	for _, call := range recent.Calls {
+		if show[0].Value != "" && call.Status < http.StatusBadRequest {
 			continue
 		}
 		t.Rows = append(t.Rows, []page.Cell{
-			page.At(c.At.Time), {Text: cmp.Or(c.Operation, "no such operation"), Sub: strings.TrimSpace(c.Method + " " + c.Path)},
-			{State: stateOfAnswer(c.Status), Sub: string(c.Code)},
-			{Text: (time.Duration(c.DurationMicros) * time.Microsecond).Round(10 * time.Microsecond).String(), Num: true}, {ID: plain.Name(c.CorrelationID)},
+			page.At(call.At.Time), {Text: cmp.Or(call.Operation, "no such operation"), Sub: strings.TrimSpace(call.Method + " " + call.Path)},
+			{State: stateOfAnswer(call.Status), Sub: string(call.Code)},
+			{Text: (time.Duration(call.DurationMicros) * time.Microsecond).Round(10 * time.Microsecond).String(), Num: true}, {ID: plain.Name(call.CorrelationID)},
 		})
 	}
-	return v.Record("Calls of "+nameOfKey(k), page.Record{
+	return c.Record("Calls of "+nameOfKey(k), page.Record{
 		Lead:  "The last 200 calls but verify and settle, the newest first. They are kept in memory by the process that answers you, since " + page.Date(recent.Since.Time) + ".",
-		Links: []page.Link{{Text: "The API key", To: v.To("keys", k.ID.String()), Plain: true}}, Filter: show, Table: t,
+		Links: []page.Link{{Text: "The API key", To: c.To("keys", k.ID.String()), Plain: true}}, Filter: show, Table: t,
 	})
 }
 

@@ -49,61 +49,61 @@ const (
 	soon = 7 * 24 * time.Hour
 )
 
-func showOverview(v *page.Context) (page.View, error) {
-	p := page.PeriodOf(v)
-	filter, q, err := overviewFilter(v, p)
+func showOverview(c *page.Context) (page.View, error) {
+	p := page.PeriodOf(c)
+	filter, q, err := overviewFilter(c, p)
 	if err != nil {
 		return nil, err
 	}
-	now, err0 := liveOf(v)
-	u, err1 := usage(v, p, q)
-	refused, err2 := refusals(v, p, q)
-	tasks, err3 := tasks(v)
-	held, pace, err4 := held(v, page.Listing{Size: mostRecent})
-	limits, err5 := limits(v)
+	now, err0 := liveOf(c)
+	u, err1 := usage(c, p, q)
+	refused, err2 := refusals(c, p, q)
+	tasks, err3 := tasks(c)
+	held, pace, err4 := held(c, page.Listing{Size: mostRecent})
+	limits, err5 := limits(c)
 	if err := errors.Join(err0, err1, err2, err3, err4, err5); err != nil {
-		return nil, v.Failed("workspace", err)
+		return nil, c.Failed("workspace", err)
 	}
 	body := overviewPage{
-		Live: now, Range: page.Ranges(v, p), Filter: filter, ToFilter: v.Base() + "?filter=yes&range=" + p.Key,
-		Tasks: append(tasks, endingCredits(v, held, pace)...), Limits: limits, To: v.To("requests"),
+		Live: now, Range: page.Ranges(c, p), Filter: filter, ToFilter: c.Base() + "?filter=yes&range=" + p.Key,
+		Tasks: append(tasks, endingCredits(c, held, pace)...), Limits: limits, To: c.To("requests"),
 	}
 	worst := []string{"bad", "warn", "quiet"}
 	slices.SortStableFunc(body.Tasks, func(a, b page.Task) int { return slices.Index(worst, a.Tone) - slices.Index(worst, b.Tone) })
 	if len(held.Items) > 0 {
-		body.Held = heldTable(v, held, pace)
+		body.Held = heldTable(c, held, pace)
 		body.Held.Pager = nil
 	}
 	var paid []*earned
 	var payers []page.Stat
 	var err6, err7, err8, err9 error
 	if !q.Has("agentId") { // neither is counted by agent
-		paid, err6 = revenue(v, p, q)
-		payers, err7 = payersOf(v, p, toll.PlanID(q.Get("planId")))
+		paid, err6 = revenue(c, p, q)
+		payers, err7 = payersOf(c, p, toll.PlanID(q.Get("planId")))
 	}
 	if toll.PlanID(q.Get("planId")) == "" && !q.Has("agentId") {
-		body.Latest, err8 = latest(v)
+		body.Latest, err8 = latest(c)
 		var sold page.List[*toll.Order]
-		sold, err9 = page.PartOf[*toll.Order](v, "/protocol/orders", "orders", url.Values{"role": {"seller"}, "pageSize": {strconv.Itoa(mostRecent)}})
-		body.Sales = ordersTable(v, sold, nil)
+		sold, err9 = page.PartOf[*toll.Order](c, "/protocol/orders", "orders", url.Values{"role": {"seller"}, "pageSize": {strconv.Itoa(mostRecent)}})
+		body.Sales = ordersTable(c, sold, nil)
 		if body.Buyer = body.Held != nil && len(body.Latest.Rows)+len(sold.Items) == 0; body.Buyer {
 			body.Sales = nil
 		}
 	}
 	if err := errors.Join(err6, err7, err8, err9); err != nil {
-		return nil, v.Failed("workspace", err)
+		return nil, c.Failed("workspace", err)
 	}
 	refusedStat := refused.stat()
-	refusedStat.To = v.To("usage")
+	refusedStat.To = c.To("usage")
 	if !q.Has("agentId") {
-		body.Stats = revenueStats(paid, v.To("revenue"))
+		body.Stats = revenueStats(paid, c.To("revenue"))
 	}
 	for _, s := range u.stats() {
-		s.To = v.To("usage")
+		s.To = c.To("usage")
 		body.Stats = append(body.Stats, s)
 	}
 	for _, s := range payers {
-		s.To = v.To("subscribers")
+		s.To = c.To("subscribers")
 		body.Stats = append(body.Stats, s)
 	}
 	body.Stats = append(body.Stats, refusedStat)
@@ -112,34 +112,34 @@ func showOverview(v *page.Context) (page.View, error) {
 	} else {
 		body.Charts = []*page.Chart{page.NewChart("Credits burned", p, u.credits, page.PlainNumber)}
 	}
-	return v.Draw("Overview", body)
+	return c.Draw("Overview", body)
 }
 
 // overviewFilter are the fields that narrow the overview, and what they say. The overview reads itself
 // after each settlement, so that the choices are read only for who narrows it.
-func overviewFilter(v *page.Context, p page.Period) (fields []page.Field, q url.Values, err error) {
+func overviewFilter(c *page.Context, p page.Period) (fields []page.Field, q url.Values, err error) {
 	q = url.Values{}
-	asked := v.R.URL.Query()
+	asked := c.R.URL.Query()
 	if !slices.ContainsFunc([]string{"filter", "plan", "agent", "since", "until"}, asked.Has) {
 		return nil, q, nil
 	}
-	plans, plan, err := planFilter(v, "plan")
+	plans, plan, err := planFilter(c, "plan")
 	if err != nil {
 		return nil, q, err
 	}
 	q = planQuery(plan)
-	agents, agent, err := agentFilter(v, "agent")
+	agents, agent, err := agentFilter(c, "agent")
 	if err != nil {
 		return nil, q, err
 	}
 	if agent != nil {
 		q.Set("agentId", string(*agent))
 	}
-	return page.RangeFields(v, p, []page.Field{plans, agents}), q, nil
+	return page.RangeFields(c, p, []page.Field{plans, agents}), q, nil
 }
 
 // latest is a table of the newest settlements of plans of the workspace.
-func latest(v *page.Context) (*page.Table, error) {
+func latest(c *page.Context) (*page.Table, error) {
 	t := &page.Table{
 		Caption: "Latest settlements",
 		Head: []page.Column{
@@ -147,10 +147,10 @@ func latest(v *page.Context) (*page.Table, error) {
 		},
 		Empty: &page.Empty{
 			Icon: "zap", Title: "No settlements yet", Text: "Each paid request to an agent of yours appears here at once.",
-			To: v.To("agents"), Button: "Your agents",
+			To: c.To("agents"), Button: "Your agents",
 		},
 	}
-	list, err := deps(v).Events.List(v.Ctx(), store.EventFilter{Principal: v.Person.Address, Type: toll.EventSettlementSettled}, store.Page{Size: page.MostRows})
+	list, err := deps(c).Events.List(c.Ctx(), store.EventFilter{Principal: c.Person.Address, Type: toll.EventSettlementSettled}, store.Page{Size: page.MostRows})
 	if err != nil {
 		return nil, err
 	}
@@ -168,13 +168,13 @@ func latest(v *page.Context) (*page.Table, error) {
 		}
 	}
 	mine := map[toll.PlanID]*toll.Plan{}
-	err = store.EachPlan(v.Ctx(), deps(v).Store, unique(ids), func(p *toll.Plan) error {
-		if p.Owner == v.Person.Address {
+	err = store.EachPlan(c.Ctx(), deps(c).Store, unique(ids), func(p *toll.Plan) error {
+		if p.Owner == c.Person.Address {
 			mine[p.ID] = p
 		}
 		return nil
 	})
-	names, err2 := namesOf(v, nil, agents)
+	names, err2 := namesOf(c, nil, agents)
 	for _, s := range all {
 		p := mine[s.PlanID]
 		if p == nil || len(t.Rows) == mostLatest {
@@ -182,12 +182,12 @@ func latest(v *page.Context) (*page.Table, error) {
 		}
 		agent := page.Cell{Text: "no agent named"}
 		if s.AgentID != nil {
-			agent = page.Cell{Text: names[string(*s.AgentID)], To: v.To("agents", string(*s.AgentID))}
+			agent = page.Cell{Text: names[string(*s.AgentID)], To: c.To("agents", string(*s.AgentID))}
 		}
 		if s.Resource != nil {
 			agent.Sub = plain.Name(*s.Resource)
 		}
-		row := []page.Cell{{}, agent, {ID: s.Payer.String()}, {Text: page.NameOf(p.Metadata.Name), To: v.To("plans", string(p.ID))}, {}, {}}
+		row := []page.Cell{{}, agent, {ID: s.Payer.String()}, {Text: page.NameOf(p.Metadata.Name), To: c.To("plans", string(p.ID))}, {}, {}}
 		if s.SettledAt != nil {
 			row[0] = page.At(s.SettledAt.Time)
 		}
@@ -203,43 +203,43 @@ func latest(v *page.Context) (*page.Table, error) {
 }
 
 // tasks are what needs attention, the worst first.
-func tasks(v *page.Context) (out []page.Task, err error) {
-	hooks, err1 := page.PartOf[*toll.Webhook](v, "/webhooks", "webhooks", newest)
-	keys, err2 := endingKeys(v)
-	agents, err3 := page.PartOf[*toll.Agent](v, "/protocol/agents", "agents", url.Values{"pageSize": {"1"}})
-	plans, err4 := page.PartOf[*toll.Plan](v, "/protocol/plans", "plans", url.Values{"pageSize": {"1"}})
+func tasks(c *page.Context) (out []page.Task, err error) {
+	hooks, err1 := page.PartOf[*toll.Webhook](c, "/webhooks", "webhooks", newest)
+	keys, err2 := endingKeys(c)
+	agents, err3 := page.PartOf[*toll.Agent](c, "/protocol/agents", "agents", url.Values{"pageSize": {"1"}})
+	plans, err4 := page.PartOf[*toll.Plan](c, "/protocol/plans", "plans", url.Values{"pageSize": {"1"}})
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	for _, h := range hooks.Items {
-		to := v.To("webhooks", h.ID)
+		to := c.To("webhooks", h.ID)
 		switch {
 		case h.FailingSince != nil && h.Status == toll.WebhookPaused:
 			out = append(out, page.Task{"bad", "A webhook is paused, for it failed too long", plain.Name(h.URL), to, "Inspect"})
 		case h.FailingSince != nil:
-			out = append(out, page.Task{"bad", "A webhook fails", "For the first time " + page.Ago(h.FailingSince.Time, v.Clock()) + ": " + plain.Name(h.URL), to, "Inspect"})
+			out = append(out, page.Task{"bad", "A webhook fails", "For the first time " + page.Ago(h.FailingSince.Time, c.Clock()) + ": " + plain.Name(h.URL), to, "Inspect"})
 		}
 	}
 	out = append(out, keys...)
-	if p := v.Person; p.User != nil && p.Workspace.Name == "" && p.Rights.Has(toll.RightMembers) {
-		out = append(out, page.Task{"quiet", "This workspace has no name", "Its members see the name in place of an address.", v.To("settings"), "Name it"})
+	if p := c.Person; p.User != nil && p.Workspace.Name == "" && p.Rights.Has(toll.RightMembers) {
+		out = append(out, page.Task{"quiet", "This workspace has no name", "Its members see the name in place of an address.", c.To("settings"), "Name it"})
 	}
 	if plans.Total == 0 {
-		out = append(out, page.Task{"warn", "You sell no plan", "Buyers pay for a plan, and your agents for its credits.", v.To("plans", "new"), "Make one"})
+		out = append(out, page.Task{"warn", "You sell no plan", "Buyers pay for a plan, and your agents for its credits.", c.To("plans", "new"), "Make one"})
 	}
 	if agents.Total == 0 {
-		out = append(out, page.Task{"warn", "You have no agent", "An agent is a server that requests are paid for.", v.To("agents", "new"), "Register one"})
+		out = append(out, page.Task{"warn", "You have no agent", "An agent is a server that requests are paid for.", c.To("agents", "new"), "Register one"})
 	}
 	return out, nil
 }
 
 // endingKeys are the API keys of the workspace that end soon.
-func endingKeys(v *page.Context) (out []page.Task, err error) {
-	now := v.Clock()
-	list, err := page.PartOf[toll.APIKey](v, "/api-keys", "apiKeys", newest)
+func endingKeys(c *page.Context) (out []page.Task, err error) {
+	now := c.Clock()
+	list, err := page.PartOf[toll.APIKey](c, "/api-keys", "apiKeys", newest)
 	var older int64
 	for _, k := range list.Items {
-		if k.Status == toll.StatusActive && len(deps(v).Changes(k.Version)) > 0 {
+		if k.Status == toll.StatusActive && len(deps(c).Changes(k.Version)) > 0 {
 			older++
 		}
 		if k.Status != toll.StatusActive || k.ExpiresAt == nil || k.ExpiresAt.After(now.Add(soon)) || k.ExpiresAt.Before(now) || briefKey(k) {
@@ -253,10 +253,10 @@ func endingKeys(v *page.Context) (out []page.Task, err error) {
 		if k.Name != nil {
 			name = *k.Name
 		}
-		out = append(out, page.Task{"warn", "The key " + page.NameOf(name) + " ends " + page.Ago(k.ExpiresAt.Time, now), text, v.To("keys", k.ID.String()), "Rotate"})
+		out = append(out, page.Task{"warn", "The key " + page.NameOf(name) + " ends " + page.Ago(k.ExpiresAt.Time, now), text, c.To("keys", k.ID.String()), "Rotate"})
 	}
 	if older > 0 {
-		out = append(out, page.Task{"quiet", "The API has a newer version", page.Count(older, "API key") + " with the answers of an older one.", v.To("keys"), "Compare"})
+		out = append(out, page.Task{"quiet", "The API has a newer version", page.Count(older, "API key") + " with the answers of an older one.", c.To("keys"), "Compare"})
 	}
 	return out, err
 }
@@ -265,7 +265,7 @@ func endingKeys(v *page.Context) (out []page.Task, err error) {
 func briefKey(k toll.APIKey) bool { return k.ExpiresAt.Sub(k.CreatedAt.Time) <= soon }
 
 // liveOf returns how the page follows the events of its workspace. It is read before what the page shows.
-func liveOf(v *page.Context) (page.Live, error) {
-	last, err := store.LastSequences(v.Ctx(), deps(v).Store, []toll.Address{v.Person.Address})
-	return page.Live{v.To("live"), last[v.Person.Address]}, err
+func liveOf(c *page.Context) (page.Live, error) {
+	last, err := store.LastSequences(c.Ctx(), deps(c).Store, []toll.Address{c.Person.Address})
+	return page.Live{c.To("live"), last[c.Person.Address]}, err
 }

@@ -43,38 +43,38 @@ type signUp struct {
 
 // SignUp is GET and POST /sign-up. Opening the page uses nothing up.
 func (w *Web) SignUp() http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		q := v.R.URL.Query()
-		return askSignUp(v, http.StatusOK, q.Get("link"), page.LocalPath(q.Get("next")), "")
-	}, func(v *page.Context) (page.View, error) {
-		link, next := v.Form.Get("link"), page.LocalPath(v.Form.Get("next"))
-		again := func(status int, fault string) (page.View, error) { return askSignUp(v, status, link, next, fault) }
-		if state := v.Form.Get("proved"); state != "" {
-			return signUpCredential(v, state, next)
+	return w.page(func(c *page.Context) (page.View, error) {
+		q := c.R.URL.Query()
+		return askSignUp(c, http.StatusOK, q.Get("link"), page.LocalPath(q.Get("next")), "")
+	}, func(c *page.Context) (page.View, error) {
+		link, next := c.Form.Get("link"), page.LocalPath(c.Form.Get("next"))
+		again := func(status int, fault string) (page.View, error) { return askSignUp(c, status, link, next, fault) }
+		if state := c.Form.Get("proved"); state != "" {
+			return signUpCredential(c, state, next)
 		}
-		if !w.onHost(v.R) {
+		if !w.onHost(c.R) {
 			return again(http.StatusForbidden, "Sign up at "+w.PublicURL+".")
 		}
 		in := people.SignUp{
-			Name: v.Form.Get("name"), Login: v.Form.Get("login"), Secret: v.Form.Get("password"), Link: link,
+			Name: c.Form.Get("name"), Login: c.Form.Get("login"), Secret: c.Form.Get("password"), Link: link,
 		}
 		var u toll.Person
 		var at toll.Address
 		var err error
 		proof := people.Password
-		if answer := v.Form.Get("answer"); answer != "" {
+		if answer := c.Form.Get("answer"); answer != "" {
 			proof = people.Passkey
-			u, at, err = w.People.Passkeys.SignUp(v.Ctx(), w.Address(v.R), in, v.Form.Get("state"), answer)
+			u, at, err = w.People.Passkeys.SignUp(c.Ctx(), w.Address(c.R), in, c.Form.Get("state"), answer)
 		} else {
-			u, at, err = w.People.Passwords.SignUp(v.Ctx(), w.Address(v.R), in)
+			u, at, err = w.People.Passwords.SignUp(c.Ctx(), w.Address(c.R), in)
 		}
 		if err == nil {
-			err = admitUser(v, u, proof, at)
+			err = admitUser(c, u, proof, at)
 		}
 		if err != nil {
-			return v.Rejected(err, again)
+			return c.Rejected(err, again)
 		}
-		return v.Redirect(http.StatusSeeOther, cmp.Or(next, firstPage(v)))
+		return c.Redirect(http.StatusSeeOther, cmp.Or(next, firstPage(c)))
 	})
 }
 
@@ -88,17 +88,17 @@ func (w *Web) onHost(r *http.Request) bool {
 	return strings.EqualFold(host, u.Hostname()) || toll.IsLoopback(host) && toll.IsLoopback(u.Hostname())
 }
 
-func askSignUp(v *page.Context, status int, link, next, fault string) (page.View, error) {
-	if err := deps(v).People.SignUps.MaySignUp(v.Ctx(), link); err != nil {
+func askSignUp(c *page.Context, status int, link, next, fault string) (page.View, error) {
+	if err := deps(c).People.SignUps.MaySignUp(c.Ctx(), link); err != nil {
 		e := toll.AsError(err)
 		if e.HTTPStatus() >= http.StatusInternalServerError {
 			return nil, err
 		}
-		return nil, v.RefuseNext(e.HTTPStatus(), e.Text(), "")
+		return nil, c.RefuseNext(e.HTTPStatus(), e.Text(), "")
 	}
-	f := signUp{Next: next, Link: link, NoPasswords: deps(v).People.Credentials.NoPasswords, Mail: deps(v).People.Notices.HasMail(), Name: v.Form.Get("name"), Login: v.Form.Get("login")}
+	f := signUp{Next: next, Link: link, NoPasswords: deps(c).People.Credentials.NoPasswords, Mail: deps(c).People.Notices.HasMail(), Name: c.Form.Get("name"), Login: c.Form.Get("login")}
 	if link != "" {
-		kind, to, err := deps(v).People.Links.Read(v.Ctx(), v.Address(v.R), link)
+		kind, to, err := deps(c).People.Links.Read(c.Ctx(), c.Address(c.R), link)
 		if err != nil {
 			return nil, err
 		}
@@ -110,14 +110,14 @@ func askSignUp(v *page.Context, status int, link, next, fault string) (page.View
 	}
 	s := page.Layout{Title: "Sign up", Fault: fault}
 	var err error
-	if f.Passkey, s.Passkey, err = passkey(v, deps(v).People.Passkeys.BeginSignUp); err != nil {
+	if f.Passkey, s.Passkey, err = passkey(c, deps(c).People.Passkeys.BeginSignUp); err != nil {
 		return nil, err
 	}
-	f.Elsewhere = elsewhere(v, page.PathSignUp+"?"+url.Values{"link": {link}, "next": {next}}.Encode())
-	f.OIDC = oidc(v)
+	f.Elsewhere = elsewhere(c, page.PathSignUp+"?"+url.Values{"link": {link}, "next": {next}}.Encode())
+	f.OIDC = oidc(c)
 	s.Body = f
-	offerWallets(v, &s, page.Wallets{Label: "Sign up with", Next: next, Link: link})
-	return v.Show(status, "sign_up", s, "")
+	offerWallets(c, &s, page.Wallets{Label: "Sign up with", Next: next, Link: link})
+	return c.Show(status, "sign_up", s, "")
 }
 
 // joining is what a person reads of an invitation.
@@ -128,33 +128,33 @@ type joining struct {
 
 // Join is GET and POST /join: a person accepts an invitation to a workspace. Opening the page uses nothing up.
 func (w *Web) Join() http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		return askJoin(v, http.StatusOK, v.R.URL.Query().Get("link"), "")
-	}, func(v *page.Context) (page.View, error) {
-		link := v.Form.Get("link")
-		if v.Person == nil || v.Person.User == nil || !v.Sessions.Holds(v.Ctx(), v.Form.Get("ticket"), formJoin, link) {
-			return askJoin(v, http.StatusForbidden, link, stale)
+	return w.page(func(c *page.Context) (page.View, error) {
+		return askJoin(c, http.StatusOK, c.R.URL.Query().Get("link"), "")
+	}, func(c *page.Context) (page.View, error) {
+		link := c.Form.Get("link")
+		if c.Person == nil || c.Person.User == nil || !c.Sessions.Holds(c.Ctx(), c.Form.Get("ticket"), formJoin, link) {
+			return askJoin(c, http.StatusForbidden, link, stale)
 		}
-		at, err := w.People.Links.Join(v.Ctx(), w.Address(v.R), v.Person.User.ID, link)
+		at, err := w.People.Links.Join(c.Ctx(), w.Address(c.R), c.Person.User.ID, link)
 		if err != nil {
-			return v.Rejected(err, func(status int, fault string) (page.View, error) { return nil, v.RefuseNext(status, fault, "") })
+			return c.Rejected(err, func(status int, fault string) (page.View, error) { return nil, c.RefuseNext(status, fault, "") })
 		}
-		return v.Redirect(http.StatusSeeOther, membersOf(at))
+		return c.Redirect(http.StatusSeeOther, membersOf(at))
 	})
 }
 
-func askJoin(v *page.Context, status int, link, fault string) (page.View, error) {
-	if v.Person == nil || v.Person.User == nil {
-		return v.Redirect(http.StatusSeeOther, page.PathSignUp+"?"+url.Values{"link": {link}}.Encode())
+func askJoin(c *page.Context, status int, link, fault string) (page.View, error) {
+	if c.Person == nil || c.Person.User == nil {
+		return c.Redirect(http.StatusSeeOther, page.PathSignUp+"?"+url.Values{"link": {link}}.Encode())
 	}
-	_, to, err := deps(v).People.Links.Read(v.Ctx(), v.Address(v.R), link)
+	_, to, err := deps(c).People.Links.Read(c.Ctx(), c.Address(c.R), link)
 	if err != nil {
-		return v.Rejected(err, func(status int, fault string) (page.View, error) { return nil, v.RefuseNext(status, fault, "") })
+		return c.Rejected(err, func(status int, fault string) (page.View, error) { return nil, c.RefuseNext(status, fault, "") })
 	}
 	if to.Address.IsZero() {
-		return nil, v.RefuseNext(http.StatusBadRequest, "This link is not an invitation to a workspace.", "")
+		return nil, c.RefuseNext(http.StatusBadRequest, "This link is not an invitation to a workspace.", "")
 	}
-	return v.Show(status, "join", page.Layout{Title: "Join a workspace", Fault: fault, Body: joining{to, link, v.Sessions.Ticket(v.Ctx(), formJoin, link)}}, "")
+	return c.Show(status, "join", page.Layout{Title: "Join a workspace", Fault: fault, Body: joining{to, link, c.Sessions.Ticket(c.Ctx(), formJoin, link)}}, "")
 }
 
 // confirming asks a person for a fresh proof.
@@ -168,38 +168,38 @@ type confirming struct {
 }
 
 // hasProof returns nil for a person who proved a credential a short time ago, else it asks for a proof.
-func hasProof(v *page.Context, why string) error {
+func hasProof(c *page.Context, why string) error {
 	switch {
-	case v.Person == nil:
-		return page.Instead(askSignIn(v, http.StatusOK, why, v.Here(), ""))
-	case v.Person.User == nil:
-		return v.RefuseNext(http.StatusForbidden, "This takes a person, and you signed in with an API key.", "Sign out, and sign in as a person.")
-	case !v.Sessions.Recent(v.Person):
-		return page.Instead(askConfirm(v, http.StatusOK, why, v.Here(), ""))
+	case c.Person == nil:
+		return page.Instead(askSignIn(c, http.StatusOK, why, c.Here(), ""))
+	case c.Person.User == nil:
+		return c.RefuseNext(http.StatusForbidden, "This takes a person, and you signed in with an API key.", "Sign out, and sign in as a person.")
+	case !c.Sessions.Recent(c.Person):
+		return page.Instead(askConfirm(c, http.StatusOK, why, c.Here(), ""))
 	}
 	return nil
 }
 
-func askConfirm(v *page.Context, status int, why, next, fault string) (page.View, error) {
-	f := confirming{Why: why, Next: next, NoPasswords: deps(v).People.Credentials.NoPasswords, Ticket: v.Sessions.Ticket(v.Ctx(), formConfirm)}
+func askConfirm(c *page.Context, status int, why, next, fault string) (page.View, error) {
+	f := confirming{Why: why, Next: next, NoPasswords: deps(c).People.Credentials.NoPasswords, Ticket: c.Sessions.Ticket(c.Ctx(), formConfirm)}
 	s := page.Layout{Title: "Confirm that it is you", Fault: fault}
-	kinds, err := deps(v).People.Credentials.Has(v.Ctx(), v.Person.User.ID)
+	kinds, err := deps(c).People.Credentials.Has(c.Ctx(), c.Person.User.ID)
 	f.Password = slices.Contains(kinds, people.Password)
 	if slices.Contains(kinds, people.OIDC) {
-		f.OIDC = oidc(v)
+		f.OIDC = oidc(c)
 	}
 	if slices.Contains(kinds, people.Wallet) {
-		offerWallets(v, &s, page.Wallets{Label: "Sign again with", Next: next})
+		offerWallets(c, &s, page.Wallets{Label: "Sign again with", Next: next})
 	}
 	f.Nothing = !f.Password && f.OIDC == "" && !s.Wallet && !slices.Contains(kinds, people.Passkey)
 	if err == nil && (f.Password || slices.Contains(kinds, people.Passkey)) {
-		f.Passkey, s.Passkey, err = passkey(v, deps(v).People.Passkeys.BeginSignIn)
+		f.Passkey, s.Passkey, err = passkey(c, deps(c).People.Passkeys.BeginSignIn)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.Body = f
-	return v.Show(status, "confirm", s, "")
+	return c.Show(status, "confirm", s, "")
 }
 
 // confirmWhy is what the page of a fresh proof says.
@@ -207,39 +207,39 @@ const confirmWhy = "This changes who can use your account. Prove first that it i
 
 // Confirm is GET and POST /confirm: a person proves the password once more.
 func (w *Web) Confirm() http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		next := page.LocalPath(v.R.URL.Query().Get("next"))
-		if v.Person == nil || v.Person.User == nil {
-			return askSignIn(v, http.StatusOK, "", next, "")
+	return w.page(func(c *page.Context) (page.View, error) {
+		next := page.LocalPath(c.R.URL.Query().Get("next"))
+		if c.Person == nil || c.Person.User == nil {
+			return askSignIn(c, http.StatusOK, "", next, "")
 		}
-		return askConfirm(v, http.StatusOK, confirmWhy, next, "")
-	}, func(v *page.Context) (page.View, error) {
-		next := page.LocalPath(v.Form.Get("next"))
+		return askConfirm(c, http.StatusOK, confirmWhy, next, "")
+	}, func(c *page.Context) (page.View, error) {
+		next := page.LocalPath(c.Form.Get("next"))
 		again := func(status int, fault string) (page.View, error) {
-			return askConfirm(v, status, confirmWhy, next, fault)
+			return askConfirm(c, status, confirmWhy, next, fault)
 		}
-		if v.Person == nil || v.Person.User == nil {
-			return askSignIn(v, http.StatusForbidden, "", next, "")
+		if c.Person == nil || c.Person.User == nil {
+			return askSignIn(c, http.StatusForbidden, "", next, "")
 		}
-		if !v.Sessions.Holds(v.Ctx(), v.Form.Get("ticket"), formConfirm) {
+		if !c.Sessions.Holds(c.Ctx(), c.Form.Get("ticket"), formConfirm) {
 			return again(http.StatusForbidden, stale)
 		}
 		proof := people.Password
 		var err error
-		if v.Form.Get("answer") != "" {
+		if c.Form.Get("answer") != "" {
 			proof = people.Passkey
-			err = w.People.Passkeys.Prove(v.Ctx(), w.Address(v.R), v.Person.User.ID, v.Form.Get("state"), v.Form.Get("answer"))
+			err = w.People.Passkeys.Prove(c.Ctx(), w.Address(c.R), c.Person.User.ID, c.Form.Get("state"), c.Form.Get("answer"))
 		} else {
-			err = w.People.Passwords.Prove(v.Ctx(), v.Person.User.ID, v.Form.Get("password"))
+			err = w.People.Passwords.Prove(c.Ctx(), c.Person.User.ID, c.Form.Get("password"))
 		}
 		if err == nil {
-			err = v.Sessions.Renew(v.Ctx())
+			err = c.Sessions.Renew(c.Ctx())
 		}
 		if err != nil {
-			return v.Rejected(err, again)
+			return c.Rejected(err, again)
 		}
-		v.Sessions.NoteProof(v.Ctx(), proof, w.Clock())
-		return v.Redirect(http.StatusSeeOther, cmp.Or(next, page.PathSecurity))
+		c.Sessions.NoteProof(c.Ctx(), proof, w.Clock())
+		return c.Redirect(http.StatusSeeOther, cmp.Or(next, page.PathSecurity))
 	})
 }
 
@@ -251,25 +251,25 @@ type recovering struct {
 
 // Recover is GET and POST /recover.
 func (w *Web) Recover() http.Handler {
-	ask := func(v *page.Context, status int, link, fault string) (page.View, error) {
+	ask := func(c *page.Context, status int, link, fault string) (page.View, error) {
 		title := "Choose a new password"
 		if w.People.Credentials.NoPasswords {
 			title = "Get in again"
 		}
-		return v.Show(status, "recover", page.Layout{Title: title, Fault: fault, Body: recovering{link, v.Form.Get("login"), w.People.Credentials.NoPasswords}}, "")
+		return c.Show(status, "recover", page.Layout{Title: title, Fault: fault, Body: recovering{link, c.Form.Get("login"), w.People.Credentials.NoPasswords}}, "")
 	}
-	return w.page(func(v *page.Context) (page.View, error) {
-		return ask(v, http.StatusOK, v.R.URL.Query().Get("link"), "")
-	}, func(v *page.Context) (page.View, error) {
-		link := v.Form.Get("link")
-		u, err := w.People.Passwords.Recover(v.Ctx(), w.Address(v.R), link, v.Form.Get("login"), v.Form.Get("code"), v.Form.Get("password"))
+	return w.page(func(c *page.Context) (page.View, error) {
+		return ask(c, http.StatusOK, c.R.URL.Query().Get("link"), "")
+	}, func(c *page.Context) (page.View, error) {
+		link := c.Form.Get("link")
+		u, err := w.People.Passwords.Recover(c.Ctx(), w.Address(c.R), link, c.Form.Get("login"), c.Form.Get("code"), c.Form.Get("password"))
 		if err == nil {
-			err = admitUser(v, u, people.Password, toll.Address{})
+			err = admitUser(c, u, people.Password, toll.Address{})
 		}
 		if err != nil {
-			return v.Rejected(err, func(status int, fault string) (page.View, error) { return ask(v, status, link, fault) })
+			return c.Rejected(err, func(status int, fault string) (page.View, error) { return ask(c, status, link, fault) })
 		}
-		return v.Redirect(http.StatusSeeOther, page.PathSecurity)
+		return c.Redirect(http.StatusSeeOther, page.PathSecurity)
 	})
 }
 
@@ -306,118 +306,118 @@ var kindTexts = map[string]string{
 
 // Security is GET and POST /account/security: how a person signs in, and where.
 func (w *Web) Security() http.Handler {
-	return w.page(func(v *page.Context) (page.View, error) {
-		if err := isPerson(v); err != nil {
+	return w.page(func(c *page.Context) (page.View, error) {
+		if err := isPerson(c); err != nil {
 			return nil, err
 		}
-		return showSecurity(v, http.StatusOK, security{}, "")
-	}, func(v *page.Context) (page.View, error) {
-		v.At = page.PathSecurity
-		if err := isPerson(v); err != nil {
+		return showSecurity(c, http.StatusOK, security{}, "")
+	}, func(c *page.Context) (page.View, error) {
+		c.At = page.PathSecurity
+		if err := isPerson(c); err != nil {
 			return nil, err
 		}
-		if !v.Sessions.Holds(v.Ctx(), v.Form.Get("ticket"), formSecurity) {
-			return showSecurity(v, http.StatusForbidden, security{}, stale)
+		if !c.Sessions.Holds(c.Ctx(), c.Form.Get("ticket"), formSecurity) {
+			return showSecurity(c, http.StatusForbidden, security{}, stale)
 		}
 		var err error
-		switch v.Form.Get("act") {
+		switch c.Form.Get("act") {
 		case "end":
 		case "passkey", "password", "mail", "oidc", "wallet":
-			err = mayAdd(v)
+			err = mayAdd(c)
 		default:
-			err = hasProof(v, confirmWhy)
+			err = hasProof(c, confirmWhy)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if v.Form.Get("act") == "mail" {
-			return sendCode(v, people.CodeFor{Mail: v.Form.Get("mail"), User: v.Person.User.ID})
+		if c.Form.Get("act") == "mail" {
+			return sendCode(c, people.CodeFor{Mail: c.Form.Get("mail"), User: c.Person.User.ID})
 		}
-		again := func(status int, fault string) (page.View, error) { return showSecurity(v, status, security{}, fault) }
-		switch v.Form.Get("act") {
+		again := func(status int, fault string) (page.View, error) { return showSecurity(c, status, security{}, fault) }
+		switch c.Form.Get("act") {
 		case "oidc":
-			return beginOIDC(v, people.OIDCFor{User: v.Person.User.ID, Adds: true}, again)
+			return beginOIDC(c, people.OIDCFor{User: c.Person.User.ID, Adds: true}, again)
 		case "wallet":
-			return beginWallet(v, people.WalletFor{User: v.Person.User.ID, Adds: true}, again)
+			return beginWallet(c, people.WalletFor{User: c.Person.User.ID, Adds: true}, again)
 		}
-		body, err := changeSecurity(v)
+		body, err := changeSecurity(c)
 		if err != nil {
-			return v.Rejected(err, again)
+			return c.Rejected(err, again)
 		}
-		return showSecurity(v, http.StatusOK, body, "")
+		return showSecurity(c, http.StatusOK, body, "")
 	})
 }
 
 // isPerson returns nil for a person who signed in, else it asks for a sign-in.
-func isPerson(v *page.Context) error {
+func isPerson(c *page.Context) error {
 	switch {
-	case v.Person == nil:
-		return page.Instead(askSignIn(v, http.StatusOK, "", v.Here(), ""))
-	case v.Person.User == nil:
-		return v.RefuseNext(http.StatusForbidden, "This page is of persons, and you signed in with an API key.", "Sign out, and sign in as a person.")
+	case c.Person == nil:
+		return page.Instead(askSignIn(c, http.StatusOK, "", c.Here(), ""))
+	case c.Person.User == nil:
+		return c.RefuseNext(http.StatusForbidden, "This page is of persons, and you signed in with an API key.", "Sign out, and sign in as a person.")
 	}
 	return nil
 }
 
 // changeSecurity does what the form says. After a change of a credential all other sessions are over, and this one has a new id.
-func changeSecurity(v *page.Context) (body security, err error) {
-	w, user := deps(v), v.Person.User.ID
-	stored := session.Stored(v.Ctx())
-	switch v.Form.Get("act") {
+func changeSecurity(c *page.Context) (body security, err error) {
+	w, user := deps(c), c.Person.User.ID
+	stored := session.Stored(c.Ctx())
+	switch c.Form.Get("act") {
 	case "codes":
-		body.Codes, err = w.People.Credentials.NewRecoveryCodes(v.Ctx(), user)
+		body.Codes, err = w.People.Credentials.NewRecoveryCodes(c.Ctx(), user)
 	case "password":
 		body.Done = "The password is set. All other sessions have ended."
-		err = w.People.Passwords.Set(v.Ctx(), user, v.Form.Get("login"), v.Form.Get("password"), stored)
+		err = w.People.Passwords.Set(c.Ctx(), user, c.Form.Get("login"), c.Form.Get("password"), stored)
 	case "remove":
 		body.Done = "The credential is removed. All other sessions have ended."
 		var id toll.UUID
-		if err = id.UnmarshalText([]byte(v.Form.Get("credential"))); err == nil {
-			err = w.People.Credentials.Remove(v.Ctx(), user, id, stored)
+		if err = id.UnmarshalText([]byte(c.Form.Get("credential"))); err == nil {
+			err = w.People.Credentials.Remove(c.Ctx(), user, id, stored)
 		}
 	case "passkey":
 		body.Done = "The passkey is added."
-		err = w.People.Passkeys.Add(v.Ctx(), user, v.Form.Get("name"), v.Form.Get("state"), v.Form.Get("answer"))
+		err = w.People.Passkeys.Add(c.Ctx(), user, c.Form.Get("name"), c.Form.Get("state"), c.Form.Get("answer"))
 	case "claim":
 		body.Done = "You are the owner of the account."
-		_, err = w.People.Members.Claim(v.Ctx(), w.Address(v.R), user, strings.TrimSpace(v.Form.Get("api_key")))
+		_, err = w.People.Members.Claim(c.Ctx(), w.Address(c.R), user, strings.TrimSpace(c.Form.Get("api_key")))
 		if err == nil {
-			v.Person.Workspaces, err = w.People.Workspaces(v.Ctx(), user)
+			c.Person.Workspaces, err = w.People.Workspaces(c.Ctx(), user)
 		}
 	case "end":
 		body.Done = "The session has ended."
-		err = w.People.Sessions.End(v.Ctx(), user, v.Form.Get("session"))
+		err = w.People.Sessions.End(c.Ctx(), user, c.Form.Get("session"))
 	default:
 		err = toll.NewError(toll.CodeBadRequest)
 	}
-	if err == nil && v.Form.Get("act") != "end" {
-		err = v.Sessions.Renew(v.Ctx())
+	if err == nil && c.Form.Get("act") != "end" {
+		err = c.Sessions.Renew(c.Ctx())
 	}
 	return body, err
 }
 
-func showSecurity(v *page.Context, status int, body security, fault string) (page.View, error) {
-	user := v.Person.User.ID
-	all, err := deps(v).People.Credentials.List(v.Ctx(), user)
+func showSecurity(c *page.Context, status int, body security, fault string) (page.View, error) {
+	user := c.Person.User.ID
+	all, err := deps(c).People.Credentials.List(c.Ctx(), user)
 	var open []toll.Session
 	if err == nil {
-		open, err = deps(v).People.Sessions.List(v.Ctx(), user)
+		open, err = deps(c).People.Sessions.List(c.Ctx(), user)
 	}
 	if err != nil {
 		return nil, err
 	}
-	body.NoPasswords = deps(v).People.Credentials.NoPasswords
-	body.Ticket, body.Mail = v.Sessions.Ticket(v.Ctx(), formSecurity), deps(v).People.Notices.HasMail()
-	for _, c := range all {
-		if c.Kind == people.Recovery {
+	body.NoPasswords = deps(c).People.Credentials.NoPasswords
+	body.Ticket, body.Mail = c.Sessions.Ticket(c.Ctx(), formSecurity), deps(c).People.Notices.HasMail()
+	for _, credential := range all {
+		if credential.Kind == people.Recovery {
 			body.CodesLeft++
 			continue
 		}
-		one := shownCredential{ID: c.ID.String(), Text: kindTexts[c.Kind] + " " + c.Name, Since: page.Date(c.CreatedAt.Time), Ticket: body.Ticket}
-		if c.UsedAt != nil {
-			one.Used = page.Date(c.UsedAt.Time)
+		one := shownCredential{ID: credential.ID.String(), Text: kindTexts[credential.Kind] + " " + credential.Name, Since: page.Date(credential.CreatedAt.Time), Ticket: body.Ticket}
+		if credential.UsedAt != nil {
+			one.Used = page.Date(credential.UsedAt.Time)
 		}
-		body.HasPassword = body.HasPassword || c.Kind == people.Password
+		body.HasPassword = body.HasPassword || credential.Kind == people.Password
 		body.Credentials = append(body.Credentials, one)
 	}
 	for i := range body.Credentials {
@@ -425,19 +425,19 @@ func showSecurity(v *page.Context, status int, body security, fault string) (pag
 	}
 	for _, s := range open {
 		body.Sessions = append(body.Sessions, shownSession{
-			ID: s.ID, Agent: s.Agent, Since: page.Date(s.Since.Time), Used: page.Date(s.UsedAt.Time), This: s.ID == v.Person.ID, Ticket: body.Ticket,
+			ID: s.ID, Agent: s.Agent, Since: page.Date(s.Since.Time), Used: page.Date(s.UsedAt.Time), This: s.ID == c.Person.ID, Ticket: body.Ticket,
 		})
 	}
 	s := page.Layout{Title: "Your account", Fault: fault}
-	body.Elsewhere = elsewhere(v, page.PathSecurity)
-	body.Passkey, s.Passkey, err = passkey(v, func() (people.Ceremony, error) { return deps(v).People.Passkeys.Begin(v.Ctx(), user) })
+	body.Elsewhere = elsewhere(c, page.PathSecurity)
+	body.Passkey, s.Passkey, err = passkey(c, func() (people.Ceremony, error) { return deps(c).People.Passkeys.Begin(c.Ctx(), user) })
 	if err != nil {
 		return nil, err
 	}
-	body.OIDC = oidc(v)
+	body.OIDC = oidc(c)
 	s.Body = body
-	offerWallets(v, &s, page.Wallets{Label: "Add", Act: "wallet", Ticket: body.Ticket})
-	return v.Show(status, "security", s, "")
+	offerWallets(c, &s, page.Wallets{Label: "Add", Act: "wallet", Ticket: body.Ticket})
+	return c.Show(status, "security", s, "")
 }
 
 // membersPage is the people of a workspace.
@@ -471,79 +471,79 @@ func memberPages() []page.Area {
 	return []page.Area{memberPage(), {
 		Path: "/members", Title: "Members", Template: "members", Group: page.GroupManage, Nav: "Members", Icon: "users", Key: "m",
 		Right: toll.RightRead, OwnTickets: true, Persons: true,
-		Get:  func(v *page.Context) (page.View, error) { return showMembers(v, http.StatusOK, membersPage{}, "") },
+		Get:  func(c *page.Context) (page.View, error) { return showMembers(c, http.StatusOK, membersPage{}, "") },
 		Post: postMembers,
 	}}
 }
 
-func postMembers(v *page.Context) (page.View, error) {
-	if !v.Holds(v.Form.Get("ticket"), formMembers) {
-		return showMembers(v, http.StatusForbidden, membersPage{}, stale)
+func postMembers(c *page.Context) (page.View, error) {
+	if !c.Holds(c.Form.Get("ticket"), formMembers) {
+		return showMembers(c, http.StatusForbidden, membersPage{}, stale)
 	}
-	if err := hasProof(v, confirmWhy); err != nil {
+	if err := hasProof(c, confirmWhy); err != nil {
 		return nil, err
 	}
-	body, err := changeMembers(v)
+	body, err := changeMembers(c)
 	if err != nil {
-		return v.Rejected(err, func(status int, fault string) (page.View, error) { return showMembers(v, status, membersPage{}, fault) })
+		return c.Rejected(err, func(status int, fault string) (page.View, error) { return showMembers(c, status, membersPage{}, fault) })
 	}
-	if v.Form.Get("user") == v.Person.User.ID.String() && v.Form.Get("act") == "remove" {
-		return v.Redirect(http.StatusSeeOther, page.PathSecurity)
+	if c.Form.Get("user") == c.Person.User.ID.String() && c.Form.Get("act") == "remove" {
+		return c.Redirect(http.StatusSeeOther, page.PathSecurity)
 	}
-	return showMembers(v, http.StatusOK, body, "")
+	return showMembers(c, http.StatusOK, body, "")
 }
 
 // changeMembers does what the form says.
-func changeMembers(v *page.Context) (body membersPage, err error) {
-	w, who := deps(v), v.Person.Caller
+func changeMembers(c *page.Context) (body membersPage, err error) {
+	w, who := deps(c), c.Person.Caller
 	var user toll.UUID
-	if act := v.Form.Get("act"); act == "role" || act == "remove" {
-		if err := user.UnmarshalText([]byte(v.Form.Get("user"))); err != nil {
+	if act := c.Form.Get("act"); act == "role" || act == "remove" {
+		if err := user.UnmarshalText([]byte(c.Form.Get("user"))); err != nil {
 			return body, err
 		}
 	}
-	switch v.Form.Get("act") {
+	switch c.Form.Get("act") {
 	case "invite":
-		i, err := w.People.Links.Invite(v.Ctx(), who, toll.Role(v.Form.Get("role")), v.Form.Get("note"), nil)
+		i, err := w.People.Links.Invite(c.Ctx(), who, toll.Role(c.Form.Get("role")), c.Form.Get("note"), nil)
 		body.Link, body.LinkEnds = i.Link, page.Date(i.EndsAt.Time)
 		return body, err
 	case "withdraw":
 		body.Done = "The invitation is withdrawn."
-		id, err := toll.ParseHash(v.Form.Get("invitation"))
+		id, err := toll.ParseHash(c.Form.Get("invitation"))
 		if err == nil {
-			err = w.People.Links.Withdraw(v.Ctx(), who, id)
+			err = w.People.Links.Withdraw(c.Ctx(), who, id)
 		}
 		return body, err
 	case "role":
 		body.Done = "The role is changed."
-		_, err = w.People.Members.Change(v.Ctx(), who, user, people.MemberChange{Role: new(toll.Role(v.Form.Get("role")))})
+		_, err = w.People.Members.Change(c.Ctx(), who, user, people.MemberChange{Role: new(toll.Role(c.Form.Get("role")))})
 		return body, err
 	case "remove":
-		removed, err := w.People.Members.Remove(v.Ctx(), who, user, false)
+		removed, err := w.People.Members.Remove(c.Ctx(), who, user, false)
 		body.Done = "The person is removed." + removedWith(removed)
 		return body, err
 	}
 	return body, toll.NewError(toll.CodeBadRequest)
 }
 
-func showMembers(v *page.Context, status int, body membersPage, fault string) (page.View, error) {
-	who := v.Person
-	o, err := v.Outcome()
+func showMembers(c *page.Context, status int, body membersPage, fault string) (page.View, error) {
+	who := c.Person
+	o, err := c.Outcome()
 	if err != nil {
 		return nil, err
 	}
 	body.Done = cmp.Or(body.Done, o.Done)
-	body.Action, body.Ticket = membersOf(who.Address), v.Ticket(formMembers)
+	body.Action, body.Ticket = membersOf(who.Address), c.Ticket(formMembers)
 	body.MayInvite = who.Rights.Has(toll.RightMembers)
 	for _, r := range toll.Roles() {
 		if body.MayInvite && who.Workspace.Role.Manages(r) {
 			body.Roles = append(body.Roles, r)
 		}
 	}
-	all, err := deps(v).People.Members.List(v.Ctx(), who.Address)
+	all, err := deps(c).People.Members.List(c.Ctx(), who.Address)
 	var open []toll.Invitation
 	if err == nil {
-		open, err = deps(v).People.Links.Invitations(v.Ctx(), who.Address)
+		open, err = deps(c).People.Links.Invitations(c.Ctx(), who.Address)
 	}
 	if err != nil {
 		return nil, err
@@ -551,7 +551,7 @@ func showMembers(v *page.Context, status int, body membersPage, fault string) (p
 	for _, m := range all {
 		one := shownMember{
 			ID: m.UserID.String(), Name: m.Name, Since: page.Date(m.Since.Time), Role: m.Role, Ticket: body.Ticket,
-			You: m.UserID == who.User.ID, To: v.To("members", m.UserID.String()), CanManage: body.MayInvite && who.Workspace.Role.Manages(m.Role),
+			You: m.UserID == who.User.ID, To: c.To("members", m.UserID.String()), CanManage: body.MayInvite && who.Workspace.Role.Manages(m.Role),
 		}
 		if m.SpendLimitCents != nil {
 			one.Spent = spentText(m)
@@ -563,5 +563,5 @@ func showMembers(v *page.Context, status int, body membersPage, fault string) (p
 			ID: i.ID, Note: i.Note, Until: page.Date(i.EndsAt.Time), Role: i.Role, Ticket: body.Ticket,
 		})
 	}
-	return v.Show(status, "members", page.Layout{Title: "Members", Fault: fault, Body: body}, "")
+	return c.Show(status, "members", page.Layout{Title: "Members", Fault: fault, Body: body}, "")
 }

@@ -38,30 +38,30 @@ func planPages() []page.Area {
 	}
 }
 
-func listPlans(v *page.Context) (page.View, error) {
-	list, err := page.ListOf[*toll.Plan](v, "/protocol/plans", "plans", nil, page.NameSorts...)
+func listPlans(c *page.Context) (page.View, error) {
+	list, err := page.ListOf[*toll.Plan](c, "/protocol/plans", "plans", nil, page.NameSorts...)
 	if err != nil {
-		return nil, v.Failed("part of the list", err)
+		return nil, c.Failed("part of the list", err)
 	}
-	return v.Record("Plans", page.Record{
-		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: plansTable(v, list),
-		Links: append(mayBegin(v, "Make a plan", "plans", "new"), file(v, "plans", nil)...),
+	return c.Record("Plans", page.Record{
+		Lead: "What buyers pay for: a price, and the credits or the time that it buys.", Table: plansTable(c, list),
+		Links: append(mayBegin(c, "Make a plan", "plans", "new"), file(c, "plans", nil)...),
 	})
 }
 
-func plansTable(v *page.Context, list page.List[*toll.Plan]) *page.Table {
+func plansTable(c *page.Context, list page.List[*toll.Plan]) *page.Table {
 	t := &page.Table{
 		Caption: "Plans",
 		Head:    []page.Column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Buys", Num: true}},
 		Empty: &page.Empty{
 			"tag", "No plans yet", "A plan is what buyers pay for: a price, and the credits or the time that it buys.",
-			v.To("plans", "new"), "Make a plan", "toll plans create --help",
+			c.To("plans", "new"), "Make a plan", "toll plans create --help",
 		},
-		Pager: v.PagerOf(list.Total, list.Next, "plan"),
+		Pager: c.PagerOf(list.Total, list.Next, "plan"),
 	}
 	for _, p := range list.Items {
 		t.Rows = append(t.Rows, []page.Cell{
-			{Text: page.NameOf(p.Metadata.Name), To: v.To("plans", string(p.ID))}, {ID: string(p.ID)}, {State: page.ListedState(p.IsListed)},
+			{Text: page.NameOf(p.Metadata.Name), To: c.To("plans", string(p.ID))}, {ID: string(p.ID)}, {State: page.ListedState(p.IsListed)},
 			{Text: priceOf(p), Num: true}, {Text: buys(p), Num: true},
 		})
 	}
@@ -213,7 +213,7 @@ func planGroups(p *toll.Plan) []page.Group {
 }
 
 // termGroups are the fields of the terms of a plan, which never change once it is made.
-func termGroups(v *page.Context) []page.Group {
+func termGroups(c *page.Context) []page.Group {
 	return []page.Group{
 		{Title: "What it sells", Fields: []page.Field{
 			{Name: "kind", Label: "Kind", Type: "radio", Options: kinds},
@@ -244,7 +244,7 @@ func termGroups(v *page.Context) []page.Group {
 			},
 			{
 				Name: "receiver", Label: "Paid to", Members: []string{"receivers"},
-				Hint: "The address of a wallet. Empty: that of this workspace, " + v.Person.Address.String() + ".",
+				Hint: "The address of a wallet. Empty: that of this workspace, " + c.Person.Address.String() + ".",
 			},
 		}},
 	}
@@ -263,71 +263,71 @@ type offerCard struct {
 	Thousand                      string
 }
 
-func askPlan(v *page.Context) (page.View, error) {
-	if v.R.Method != http.MethodPost {
-		v.Form = firstPlan
+func askPlan(c *page.Context) (page.View, error) {
+	if c.R.Method != http.MethodPost {
+		c.Form = firstPlan
 	}
-	in, err := planInput(v)
+	in, err := planInput(c)
 	body := planNew{}
 	if err == nil {
-		body.Offer, err = previewOf(v, in)
+		body.Offer, err = previewOf(c, in)
 	}
 	describes := planGroups(&toll.Plan{})
-	groups := slices.Concat(describes[:1], termGroups(v), describes[1:])
-	body.Form = v.FormOf("make", "Make the plan", groups...)
-	body.Form.Fill(v.Form)
-	body.Form.Cancel, body.Form.Live, body.Form.Second = v.To("plans"), true, &page.Option{Value: "preview", Text: "Show what buyers see"}
-	if err != nil && v.R.Method == http.MethodPost && v.Refusal == nil {
-		if v.Fault = body.Form.Refuse(err); v.Form.Get("preview") != "live" { // a script asks while a person types
-			v.Status = http.StatusBadRequest
+	groups := slices.Concat(describes[:1], termGroups(c), describes[1:])
+	body.Form = c.FormOf("make", "Make the plan", groups...)
+	body.Form.Fill(c.Form)
+	body.Form.Cancel, body.Form.Live, body.Form.Second = c.To("plans"), true, &page.Option{Value: "preview", Text: "Show what buyers see"}
+	if err != nil && c.R.Method == http.MethodPost && c.Refusal == nil {
+		if c.Fault = body.Form.Refuse(err); c.Form.Get("preview") != "live" { // a script asks while a person types
+			c.Status = http.StatusBadRequest
 		}
 	}
-	return v.Draw("Make a plan", body)
+	return c.Draw("Make a plan", body)
 }
 
 // previewOf is what the plan of an input looks like. A plan without a name yet has one for show.
-func previewOf(v *page.Context, in toll.PlanInput) (*offerCard, error) {
+func previewOf(c *page.Context, in toll.PlanInput) (*offerCard, error) {
 	if in.Name == nil || *in.Name == "" {
 		name := "Your plan"
 		in.Name = &name
 	}
-	p, err := in.Plan(v.Person.Address, v.Clock())
+	p, err := in.Plan(c.Person.Address, c.Clock())
 	if err != nil {
 		return nil, err
 	}
-	c := &offerCard{
+	card := &offerCard{
 		Name: page.NameOf(p.Metadata.Name), Text: plain.Name(p.Metadata.Description), Price: page.Grouped(p.Price.Text()),
 		Unit: p.Price.CurrencyName(), Buys: buys(&p), Thousand: thousand(&p),
 	}
 	if p.Price.IsFree() {
-		c.Price, c.Unit = "Free", ""
+		card.Price, card.Unit = "Free", ""
 	}
 	if !p.Kind().Prepaid() {
-		c.Buys = "each credit"
+		card.Buys = "each credit"
 	}
 	switch {
 	case !p.Kind().Charges():
-		c.Ticks = append(c.Ticks, "As many requests as you like for "+page.Span(p.Credits.DurationSecs))
+		card.Ticks = append(card.Ticks, "As many requests as you like for "+page.Span(p.Credits.DurationSecs))
 	default:
-		c.Ticks = append(c.Ticks, "A request costs "+perRequest(&p))
+		card.Ticks = append(card.Ticks, "A request costs "+perRequest(&p))
 		if p.Credits.DurationSecs.IsZero() {
-			c.Ticks = append(c.Ticks, "Unused credits never end")
+			card.Ticks = append(card.Ticks, "Unused credits never end")
 		} else {
-			c.Ticks = append(c.Ticks, "Unused credits end after "+page.Span(p.Credits.DurationSecs))
+			card.Ticks = append(card.Ticks, "Unused credits end after "+page.Span(p.Credits.DurationSecs))
 		}
 	}
 	if p.IsTrial {
-		c.Ticks = append(c.Ticks, "A trial: you can order it once")
+		card.Ticks = append(card.Ticks, "A trial: you can order it once")
 	}
 	if p.MaxOrders > 0 {
-		c.Ticks = append(c.Ticks, "Only "+page.Count(p.MaxOrders, "order")+" in all")
+		card.Ticks = append(card.Ticks, "Only "+page.Count(p.MaxOrders, "order")+" in all")
 	}
-	return c, nil
+	return card, nil
 }
 
 // number reads a field with a whole number above 0; none is 0.
-func number(v *page.Context, name string) (toll.Credits, error) {
-	text := v.Text(name)
+func number(c *page.Context, name string) (toll.Credits, error) {
+	text := c.Text(name)
 	if text == "" {
 		return 0, nil
 	}
@@ -339,10 +339,10 @@ func number(v *page.Context, name string) (toll.Credits, error) {
 }
 
 // duration reads a number of units of time, in seconds; none is 0.
-func duration(v *page.Context, name, unit string) (toll.Units, error) {
-	n, err := number(v, name)
-	secs, err2 := strconv.ParseInt(v.Form.Get(unit), 10, 64)
-	if err2 != nil || !page.HasOption(lengths, v.Form.Get(unit)) {
+func duration(c *page.Context, name, unit string) (toll.Units, error) {
+	n, err := number(c, name)
+	secs, err2 := strconv.ParseInt(c.Form.Get(unit), 10, 64)
+	if err2 != nil || !page.HasOption(lengths, c.Form.Get(unit)) {
 		err = page.Together(err, page.OneFault(unit, "must be one of the choices"))
 	}
 	if err != nil {
@@ -353,29 +353,29 @@ func duration(v *page.Context, name, unit string) (toll.Units, error) {
 }
 
 // describedPlan reads the fields that describe a plan.
-func describedPlan(v *page.Context) (name, text string, tags []string, orders *toll.Int, err error) {
-	most, err := number(v, "maxOrders")
+func describedPlan(c *page.Context) (name, text string, tags []string, orders *toll.Int, err error) {
+	most, err := number(c, "maxOrders")
 	if most > 0 {
 		n := toll.Int(most)
 		orders = &n
 	}
-	return v.Text("name"), v.Text("description"), v.Words("tags"), orders, err
+	return c.Text("name"), c.Text("description"), c.Words("tags"), orders, err
 }
 
 // planInput is the body that registers the plan of the form.
-func planInput(v *page.Context) (toll.PlanInput, error) {
-	name, text, tags, orders, err1 := describedPlan(v)
-	trial := toll.Bool(v.Text("trial") != "")
+func planInput(c *page.Context) (toll.PlanInput, error) {
+	name, text, tags, orders, err1 := describedPlan(c)
+	trial := toll.Bool(c.Text("trial") != "")
 	in := toll.PlanInput{Name: &name, Description: &text, Tags: tags, MaxOrders: orders, IsTrialPlan: &trial}
-	kind := v.Form.Get("kind")
-	price, err2 := priceInput(v, kind)
-	terms, limit, err3 := creditsInput(v, kind)
+	kind := c.Form.Get("kind")
+	price, err2 := priceInput(c, kind)
+	terms, limit, err3 := creditsInput(c, kind)
 	in.PriceConfig, in.CreditsConfig, in.AccessLimit = price, terms, &toll.LimitInput{Limit: limit}
 	return in, page.Together(err1, err2, err3)
 }
 
-func priceInput(v *page.Context, kind string) (*toll.PriceInput, error) {
-	way := v.Form.Get("pay")
+func priceInput(c *page.Context, kind string) (*toll.PriceInput, error) {
+	way := c.Form.Get("pay")
 	if way == "free" {
 		free := "FREE"
 		if kind == kindAsYouGo {
@@ -386,18 +386,18 @@ func priceInput(v *page.Context, kind string) (*toll.PriceInput, error) {
 	if !page.HasOption(ways, way) {
 		return nil, page.OneFault("pay", "must be one of the choices")
 	}
-	units, err := toll.ParseAmount(v.Text("price"), decimalsOf(way))
+	units, err := toll.ParseAmount(c.Text("price"), decimalsOf(way))
 	if err != nil {
-		return nil, page.OneFault("price", "must be an amount like 1.00; got "+strconv.Quote(plain.Name(v.Text("price"))))
+		return nil, page.OneFault("price", "must be an amount like 1.00; got "+strconv.Quote(plain.Name(c.Text("price"))))
 	}
 	crypto := toll.Bool(way != toll.CurrencyUSD && way != toll.CurrencyEUR)
 	p := &toll.PriceInput{Amounts: []toll.Units{units}, IsCrypto: &crypto}
 	switch way {
 	case toll.CurrencyUSDC:
-		token := v.Environment.USDC()
+		token := c.Environment.USDC()
 		p.TokenAddress = &token
 	case toll.CurrencyEURC:
-		token := v.Environment.EURC()
+		token := c.Environment.EURC()
 		p.TokenAddress = &token
 	case toll.CurrencyUSD, toll.CurrencyEUR:
 		p.Currency = &way
@@ -409,7 +409,7 @@ func priceInput(v *page.Context, kind string) (*toll.PriceInput, error) {
 		template := toll.PayAsYouGoTemplate
 		p.TemplateAddress = &template
 	}
-	if text := v.Text("receiver"); text != "" {
+	if text := c.Text("receiver"); text != "" {
 		to, err := toll.ParseAddress(text)
 		if err != nil {
 			return nil, page.OneFault("receiver", "must be an address of 0x and 40 hexadecimal digits")
@@ -419,83 +419,83 @@ func priceInput(v *page.Context, kind string) (*toll.PriceInput, error) {
 	return p, nil
 }
 
-func creditsInput(v *page.Context, kind string) (*toll.CreditsInput, toll.AccessLimit, error) {
+func creditsInput(c *page.Context, kind string) (*toll.CreditsInput, toll.AccessLimit, error) {
 	if kind == kindTime {
-		secs, err := duration(v, "length", "unit")
+		secs, err := duration(c, "length", "unit")
 		return &toll.CreditsInput{DurationSecs: &secs}, toll.LimitTime, err
 	}
 	if kind != kindCredits && kind != kindAsYouGo {
 		return nil, "", page.OneFault("kind", "must be one of the choices")
 	}
-	least, err1 := number(v, "least")
-	most, err2 := number(v, "most")
+	least, err1 := number(c, "least")
+	most, err2 := number(c, "most")
 	if most == 0 {
 		most = least
 	}
 	fixed := toll.Bool(most == least && kind == kindCredits)
-	c := &toll.CreditsInput{MinAmount: &least, MaxAmount: &most, IsRedemptionAmountFixed: &fixed}
+	input := &toll.CreditsInput{MinAmount: &least, MaxAmount: &most, IsRedemptionAmountFixed: &fixed}
 	amount, secs, err3, err4 := toll.Credits(1), toll.Units{}, error(nil), error(nil)
 	if kind == kindCredits {
-		amount, err3 = number(v, "amount")
-		secs, err4 = duration(v, "life", "lifeUnit")
+		amount, err3 = number(c, "amount")
+		secs, err4 = duration(c, "life", "lifeUnit")
 	}
-	c.Amount, c.DurationSecs = &amount, &secs
-	return c, toll.LimitCredits, page.Together(err1, err2, err3, err4)
+	input.Amount, input.DurationSecs = &amount, &secs
+	return input, toll.LimitCredits, page.Together(err1, err2, err3, err4)
 }
 
-func registerPlan(v *page.Context) (page.View, error) {
-	if v.Form.Get("preview") != "" {
-		return askPlan(v)
+func registerPlan(c *page.Context) (page.View, error) {
+	if c.Form.Get("preview") != "" {
+		return askPlan(c)
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		in, err := planInput(v)
+	return c.Finish(func() (page.Outcome, error) {
+		in, err := planInput(c)
 		if err != nil {
 			return page.Outcome{}, err
 		}
 		var made client.Registered
-		if err := v.API.Call(v.Acting(), http.MethodPost, "/api/v1/protocol/plans", nil, in, &made); err != nil {
+		if err := c.API.Call(c.Acting(), http.MethodPost, "/api/v1/protocol/plans", nil, in, &made); err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: v.To("plans", string(made.PlanID)), Done: "The plan is made, and buyers can order it."}, nil
+		return page.Outcome{To: c.To("plans", string(made.PlanID)), Done: "The plan is made, and buyers can order it."}, nil
 	})
 }
 
 // plan returns the plan of the page.
-func plan(v *page.Context) (*toll.Plan, error) {
-	id, err := toll.ParsePlanID(v.Param("plan"))
+func plan(c *page.Context) (*toll.Plan, error) {
+	id, err := toll.ParsePlanID(c.Param("plan"))
 	var p *toll.Plan
 	if err == nil {
-		p, err = v.API.Plan(v.Acting(), id)
+		p, err = c.API.Plan(c.Acting(), id)
 	}
-	if err == nil && p.Owner != v.Person.Address {
-		return nil, v.Missing("plan")
+	if err == nil && p.Owner != c.Person.Address {
+		return nil, c.Missing("plan")
 	}
 	if err != nil {
-		return nil, v.Failed("plan", err)
+		return nil, c.Failed("plan", err)
 	}
 	return p, nil
 }
 
-func askPlanEdit(v *page.Context) (page.View, error) {
-	p, err := plan(v)
+func askPlanEdit(c *page.Context) (page.View, error) {
+	p, err := plan(c)
 	if err != nil {
 		return nil, err
 	}
-	f := v.FormOf("edit", "Save", planGroups(p)...)
-	f.Cancel, f.Hidden = v.To("plans", string(p.ID)), versionOf(p.Version)
-	return v.Record("Edit "+page.NameOf(p.Metadata.Name), page.Record{
+	f := c.FormOf("edit", "Save", planGroups(p)...)
+	f.Cancel, f.Hidden = c.To("plans", string(p.ID)), versionOf(p.Version)
+	return c.Record("Edit "+page.NameOf(p.Metadata.Name), page.Record{
 		Lead: "Price and credits of a plan never change: buyers rely on them. For other terms make another plan, and unlist this one.", Forms: []*page.Form{f},
 	})
 }
 
-func editPlan(v *page.Context) (page.View, error) {
-	p, err := plan(v)
+func editPlan(c *page.Context) (page.View, error) {
+	p, err := plan(c)
 	if err != nil {
 		return nil, err
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		name, text, tags, orders, err1 := describedPlan(v)
-		ctx, err2 := unlessChanged(v)
+	return c.Finish(func() (page.Outcome, error) {
+		name, text, tags, orders, err1 := describedPlan(c)
+		ctx, err2 := unlessChanged(c)
 		if err := page.Together(err1, err2); err != nil {
 			return page.Outcome{}, err
 		}
@@ -505,27 +505,27 @@ func editPlan(v *page.Context) (page.View, error) {
 		if orders != nil {
 			u.MaxOrders = toll.SetTo(*orders)
 		}
-		_, err := v.API.UpdatePlan(ctx, p.ID, u)
-		return page.Outcome{To: v.To("plans", string(p.ID)), Done: "The plan is saved."}, err
+		_, err := c.API.UpdatePlan(ctx, p.ID, u)
+		return page.Outcome{To: c.To("plans", string(p.ID)), Done: "The plan is saved."}, err
 	})
 }
 
-func actOnPlan(v *page.Context) (page.View, error) {
-	p, err := plan(v)
+func actOnPlan(c *page.Context) (page.View, error) {
+	p, err := plan(c)
 	if err != nil {
 		return nil, err
 	}
-	return v.Finish(func() (out page.Outcome, err error) {
-		out.To = v.To("plans", string(p.ID))
-		switch v.Form.Get("act") {
+	return c.Finish(func() (out page.Outcome, err error) {
+		out.To = c.To("plans", string(p.ID))
+		switch c.Form.Get("act") {
 		case "list":
 			out.Done = "The plan is listed."
-			_, err = v.API.SetPlanListed(v.Acting(), p.ID, true)
+			_, err = c.API.SetPlanListed(c.Acting(), p.ID, true)
 		case "unlist":
 			out.Done = "The plan is not listed any more, and takes no orders. Credits of it keep working."
-			_, err = v.API.SetPlanListed(v.Acting(), p.ID, false)
+			_, err = c.API.SetPlanListed(c.Acting(), p.ID, false)
 		case "mint", "take":
-			out.Done, err = moveCredits(v, p)
+			out.Done, err = moveCredits(c, p)
 		default:
 			err = toll.NewError(toll.CodeBadRequest)
 		}
@@ -534,71 +534,71 @@ func actOnPlan(v *page.Context) (page.View, error) {
 }
 
 // moveCredits mints credits of a plan to an address, or takes them back from it.
-func moveCredits(v *page.Context, p *toll.Plan) (done string, err error) {
-	holder, err1 := toll.ParseAddress(v.Text("holder"))
+func moveCredits(c *page.Context, p *toll.Plan) (done string, err error) {
+	holder, err1 := toll.ParseAddress(c.Text("holder"))
 	if err1 != nil {
 		err1 = page.OneFault("holder", "must be an address of 0x and 40 hexadecimal digits")
 	}
-	n, err2 := number(v, "credits")
+	n, err2 := number(c, "credits")
 	if n == 0 && err2 == nil {
 		err2 = page.OneFault("credits", "is required")
 	}
-	days, err3 := number(v, "days")
+	days, err3 := number(c, "days")
 	if days > 36_500 {
 		err3 = page.OneFault("days", "must be 36,500 at most")
 	}
 	if err := page.Together(err1, err2, err3); err != nil {
 		return "", err
 	}
-	if v.Form.Get("act") == "take" {
-		_, err = v.API.TakeBack(v.Acting(), p.ID, holder, n)
+	if c.Form.Get("act") == "take" {
+		_, err = c.API.TakeBack(c.Acting(), p.ID, holder, n)
 		return page.Count(int64(n), "credit") + " taken back from " + page.Short(holder.String()) + ".", err
 	}
-	_, err = v.API.Mint(v.Acting(), p.ID, holder, n, time.Duration(days)*24*time.Hour)
+	_, err = c.API.Mint(c.Acting(), p.ID, holder, n, time.Duration(days)*24*time.Hour)
 	return page.Count(int64(n), "credit") + " minted to " + page.Short(holder.String()) + ".", err
 }
 
-func actsOfPlan(v *page.Context, p *toll.Plan) (acts []page.Dialog) {
+func actsOfPlan(c *page.Context, p *toll.Plan) (acts []page.Dialog) {
 	holder := page.Field{Name: "holder", Label: "Address", Required: true, Members: []string{"creditsReceiver", "holderAddress"}}
 	amount := page.Field{Name: "credits", Label: "Credits", Mode: "numeric", Required: true, Members: []string{"amount", "creditsAmount"}}
-	if v.Person.Rights.Has(toll.RightManage) {
-		acts = append(acts, v.DialogOf("mint", "Mint credits", "Credits for an address, without an order. No money moves.", holder, amount,
+	if c.Person.Rights.Has(toll.RightManage) {
+		acts = append(acts, c.DialogOf("mint", "Mint credits", "Credits for an address, without an order. No money moves.", holder, amount,
 			page.Field{Name: "days", Label: "They end after", Unit: "days", Mode: "numeric", Hint: "Empty: they never end.", Members: []string{"creditsDuration"}}))
 	}
-	if v.Person.Rights.Has(toll.RightMoney) {
-		acts = append(acts, v.DangerOf("take", "Take back", "Only credits that you minted or that came with a free order, neither used nor held. To take back paid credits, refund the order.", holder, amount))
+	if c.Person.Rights.Has(toll.RightMoney) {
+		acts = append(acts, c.DangerOf("take", "Take back", "Only credits that you minted or that came with a free order, neither used nor held. To take back paid credits, refund the order.", holder, amount))
 	}
 	switch {
-	case !v.Person.Rights.Has(toll.RightManage):
+	case !c.Person.Rights.Has(toll.RightManage):
 	case p.IsListed:
-		acts = append(acts, v.DangerOf("unlist", "Unlist", "It takes no new orders. Credits of it keep working."))
+		acts = append(acts, c.DangerOf("unlist", "Unlist", "It takes no new orders. Credits of it keep working."))
 	default:
-		acts = append(acts, v.DialogOf("list", "List", "Buyers find it, and can order it."))
+		acts = append(acts, c.DialogOf("list", "List", "Buyers find it, and can order it."))
 	}
 	return acts
 }
 
-func showPlan(v *page.Context) (page.View, error) {
-	plan, err := plan(v)
+func showPlan(c *page.Context) (page.View, error) {
+	plan, err := plan(c)
 	if err != nil {
 		return nil, err
 	}
-	p, q, id := page.PeriodOf(v), planQuery(plan.ID), string(plan.ID)
-	paid, err1 := revenue(v, p, q)
-	u, err2 := usage(v, p, q)
-	refused, err3 := refusals(v, p, q)
-	subscribers, err4 := page.ListOf[toll.Balance](v, "/protocol/plans/"+id+"/subscribers", "subscribers", nil)
-	orders, err5 := page.PartOf[*toll.Order](v, "/protocol/orders", "orders", url.Values{"role": {"seller"}, "planId": {id}, "pageSize": {strconv.Itoa(mostRecent)}})
-	agents, err6 := page.PartOf[*toll.Agent](v, "/protocol/plans/"+id+"/agents", "agents", url.Values{"pageSize": {strconv.Itoa(mostRecent)}})
+	p, q, id := page.PeriodOf(c), planQuery(plan.ID), string(plan.ID)
+	paid, err1 := revenue(c, p, q)
+	u, err2 := usage(c, p, q)
+	refused, err3 := refusals(c, p, q)
+	subscribers, err4 := page.ListOf[toll.Balance](c, "/protocol/plans/"+id+"/subscribers", "subscribers", nil)
+	orders, err5 := page.PartOf[*toll.Order](c, "/protocol/orders", "orders", url.Values{"role": {"seller"}, "planId": {id}, "pageSize": {strconv.Itoa(mostRecent)}})
+	agents, err6 := page.PartOf[*toll.Agent](c, "/protocol/plans/"+id+"/agents", "agents", url.Values{"pageSize": {strconv.Itoa(mostRecent)}})
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
-		return nil, v.Failed("plan", err)
+		return nil, c.Failed("plan", err)
 	}
-	rows, err := subscriberRows(v, plan.ID, subscribers.Items)
+	rows, err := subscriberRows(c, plan.ID, subscribers.Items)
 	if err != nil {
-		return nil, v.Failed("plan", err)
+		return nil, c.Failed("plan", err)
 	}
 	holders := &page.Table{
-		Caption: "Subscribers", Rows: rows, Pager: v.PagerOf(subscribers.Total, subscribers.Next, "subscriber"),
+		Caption: "Subscribers", Rows: rows, Pager: c.PagerOf(subscribers.Total, subscribers.Next, "subscriber"),
 		Head: []page.Column{
 			{Text: "Subscriber"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true}, {Text: "Last seen"},
 		},
@@ -607,9 +607,9 @@ func showPlan(v *page.Context) (page.View, error) {
 			"toll subscribers " + id,
 		},
 	}
-	agentsTable := agentsTable(v, agents)
+	agentsTable := agentsTable(c, agents)
 	agentsTable.Pager = nil
-	agentsTable.Empty = &page.Empty{"bot", "No agent takes it", "Attach the plan to an agent, and its credits pay there.", v.To("agents"), "Your agents", ""}
+	agentsTable.Empty = &page.Empty{"bot", "No agent takes it", "Attach the plan to an agent, and its credits pay there.", c.To("agents"), "Your agents", ""}
 	limit := "none"
 	if plan.MaxOrders > 0 {
 		limit = page.Count(plan.MaxOrders, "order")
@@ -624,21 +624,21 @@ func showPlan(v *page.Context) (page.View, error) {
 	}
 	if plan.Credits.OnchainMirror {
 		facts = append(facts, page.Fact{"Proofs on the chain", page.Cell{
-			Text: "of every burn", To: v.To("requests") + "?status=settled&planId=" + id, Sub: "the receipt of each request leads to its own",
+			Text: "of every burn", To: c.To("requests") + "?status=settled&planId=" + id, Sub: "the receipt of each request leads to its own",
 		}})
 	}
 	for _, to := range plan.Price.Receivers {
 		facts = append(facts, page.Fact{"Paid to", page.Cell{ID: to.String()}})
 	}
-	return v.Record(page.NameOf(plan.Metadata.Name), page.Record{
+	return c.Record(page.NameOf(plan.Metadata.Name), page.Record{
 		Lead: plain.Name(plan.Metadata.Description),
-		Links: slices.Concat(mayBegin(v, "Edit", "plans", id, "edit"), []page.Link{
-			{Text: "Public page", To: "/p/" + id, Plain: true}, {Text: "Requests", To: v.To("requests") + "?planId=" + id, Plain: true},
-		}, file(v, "subscribers", url.Values{"plan": {id}})),
-		Range: page.Ranges(v, p), Stats: slices.Concat(revenueStats(paid, v.To("revenue")+"?plan="+id), u.stats(), []page.Stat{refused.stat()}),
-		Facts: facts, Acts: actsOfPlan(v, plan),
+		Links: slices.Concat(mayBegin(c, "Edit", "plans", id, "edit"), []page.Link{
+			{Text: "Public page", To: "/p/" + id, Plain: true}, {Text: "Requests", To: c.To("requests") + "?planId=" + id, Plain: true},
+		}, file(c, "subscribers", url.Values{"plan": {id}})),
+		Range: page.Ranges(c, p), Stats: slices.Concat(revenueStats(paid, c.To("revenue")+"?plan="+id), u.stats(), []page.Stat{refused.stat()}),
+		Facts: facts, Acts: actsOfPlan(c, plan),
 		Parts: []page.Part{
-			{"Subscribers", holders}, {"Recent orders", ordersTable(v, orders, nil)}, {"Agents that take it", agentsTable},
+			{"Subscribers", holders}, {"Recent orders", ordersTable(c, orders, nil)}, {"Agents that take it", agentsTable},
 			{"Refused, by reason", refused.table()},
 		},
 	})

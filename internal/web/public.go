@@ -39,28 +39,28 @@ func (w *Web) PublicRoutes() []page.Route {
 // public serves a page that everybody may open. Where the installation closes its reads, it exists only for people who signed in.
 func (w *Web) public(get, post func(*page.Context) (page.View, error)) http.Handler {
 	unlessClosed := func(h func(*page.Context) (page.View, error)) func(*page.Context) (page.View, error) {
-		return func(v *page.Context) (page.View, error) {
-			if w.CloseReads && (v.Person == nil || !v.Person.Rights.Has(toll.RightRead)) {
-				return nil, v.RefuseNext(http.StatusNotFound, "There is no such page.", "")
+		return func(c *page.Context) (page.View, error) {
+			if w.CloseReads && (c.Person == nil || !c.Person.Rights.Has(toll.RightRead)) {
+				return nil, c.RefuseNext(http.StatusNotFound, "There is no such page.", "")
 			}
-			return h(v)
+			return h(c)
 		}
 	}
 	return w.page(unlessClosed(get), unlessClosed(post))
 }
 
 // drawPublic shows a public page.
-func drawPublic(v *page.Context, name, title string, body any) (page.View, error) {
-	return v.Show(cmp.Or(v.Status, http.StatusOK), name, page.Layout{Title: title, Fault: v.Fault, Public: true, Body: body}, "")
+func drawPublic(c *page.Context, name, title string, body any) (page.View, error) {
+	return c.Show(cmp.Or(c.Status, http.StatusOK), name, page.Layout{Title: title, Fault: c.Fault, Public: true, Body: body}, "")
 }
 
 // pathID is the last part of the path of a public page, the id of its record.
-func pathID(v *page.Context) string { return path.Base(v.R.URL.Path) }
+func pathID(c *page.Context) string { return path.Base(c.R.URL.Path) }
 
 // notFound returns the refusal for a public page without a record, and every other error as it is.
-func notFound(v *page.Context, what string, err error) error {
+func notFound(c *page.Context, what string, err error) error {
 	if toll.AsError(err).HTTPStatus() == http.StatusNotFound || toll.AsError(err).Code == toll.CodeBadID {
-		return v.RefuseNext(http.StatusNotFound, "There is no such "+what+". The address was mistyped, or it is of another service.", "")
+		return c.RefuseNext(http.StatusNotFound, "There is no such "+what+". The address was mistyped, or it is of another service.", "")
 	}
 	return err
 }
@@ -92,10 +92,10 @@ func tagLinks(tags []string) []tagLink {
 	return out
 }
 
-func explore(v *page.Context) (page.View, error) {
-	q := v.R.URL.Query()
+func explore(c *page.Context) (page.View, error) {
+	q := c.R.URL.Query()
 	body := explorePage{Query: q.Get("q")}
-	found, next, err := deps(v).FindAgents(v.Ctx(), body.Query, exploreRows, q.Get("cursor"))
+	found, next, err := deps(c).FindAgents(c.Ctx(), body.Query, exploreRows, q.Get("cursor"))
 	if err != nil {
 		return nil, err
 	}
@@ -109,12 +109,12 @@ func explore(v *page.Context) (page.View, error) {
 			firsts = append(firsts, a.Plans[0].ID)
 		}
 	}
-	err1 := store.EachAgent(v.Ctx(), deps(v).Store, ids, func(a *toll.Agent) error {
+	err1 := store.EachAgent(c.Ctx(), deps(c).Store, ids, func(a *toll.Agent) error {
 		a.API = toll.AgentAPI{} // may be large
 		agents[a.ID] = a
 		return nil
 	})
-	err2 := store.EachPlan(v.Ctx(), deps(v).Store, firsts, func(p *toll.Plan) error {
+	err2 := store.EachPlan(c.Ctx(), deps(c).Store, firsts, func(p *toll.Plan) error {
 		plans[p.ID] = p
 		return nil
 	})
@@ -139,9 +139,9 @@ func explore(v *page.Context) (page.View, error) {
 		}
 		body.Agents = append(body.Agents, card)
 	}
-	pager := v.PagerOf(0, next, "agent")
+	pager := c.PagerOf(0, next, "agent")
 	body.First, body.Next = pager.First, pager.Next
-	return drawPublic(v, "explore", "Explore", body)
+	return drawPublic(c, "explore", "Explore", body)
 }
 
 // planCard is a plan as a buyer reads it.
@@ -190,18 +190,18 @@ type publicAgent struct {
 	Snippets        []page.Snippet
 }
 
-func showPublicAgent(v *page.Context) (page.View, error) {
-	id, err := toll.ParseAgentID(pathID(v))
+func showPublicAgent(c *page.Context) (page.View, error) {
+	id, err := toll.ParseAgentID(pathID(c))
 	var a *toll.Agent
 	if err == nil {
-		a, err = v.API.Agent(v.Acting(), id)
+		a, err = c.API.Agent(c.Acting(), id)
 	}
 	if err != nil {
-		return nil, notFound(v, "agent", err)
+		return nil, notFound(c, "agent", err)
 	}
-	plans, err := page.PartOf[*toll.Plan](v, "/protocol/agents/"+string(id)+"/plans", "plans", url.Values{"pageSize": {strconv.Itoa(mostShown)}})
+	plans, err := page.PartOf[*toll.Plan](c, "/protocol/agents/"+string(id)+"/plans", "plans", url.Values{"pageSize": {strconv.Itoa(mostShown)}})
 	if err != nil {
-		return nil, notFound(v, "agent", err)
+		return nil, notFound(c, "agent", err)
 	}
 	body := publicAgent{
 		ID: string(a.ID), Owner: a.Owner.String(), Listed: a.IsListed, Text: plain.Lines(a.Metadata.Description, longText),
@@ -216,20 +216,20 @@ func showPublicAgent(v *page.Context) (page.View, error) {
 	}
 	for _, p := range plans.Items {
 		if p.IsListed {
-			c := cardOf(p)
-			c.To += "?agent=" + string(a.ID)
-			body.Plans = append(body.Plans, c)
+			card := cardOf(p)
+			card.To += "?agent=" + string(a.ID)
+			body.Plans = append(body.Plans, card)
 		}
 	}
 	if len(body.Plans) > 0 {
-		body.Snippets = callsOf(v, a, "")
+		body.Snippets = callsOf(c, a, "")
 	}
-	return drawPublic(v, "public_agent", page.NameOf(a.Metadata.Name), body)
+	return drawPublic(c, "public_agent", page.NameOf(a.Metadata.Name), body)
 }
 
 // callsOf are the ways to call an agent, for strangers.
-func callsOf(v *page.Context, a *toll.Agent, plan toll.PlanID) []page.Snippet {
-	all := page.Snippets(v, a, plan)
+func callsOf(c *page.Context, a *toll.Agent, plan toll.PlanID) []page.Snippet {
+	all := page.Snippets(c, a, plan)
 	return all[:len(all)-1]
 }
 
@@ -254,64 +254,64 @@ type publicPlan struct {
 }
 
 // showPublicPlan shows a plan; a person who signed in buys it there.
-func showPublicPlan(v *page.Context) (page.View, error) {
-	p, of, err := offered(v)
+func showPublicPlan(c *page.Context) (page.View, error) {
+	p, of, err := offered(c)
 	if err != nil {
 		return nil, err
 	}
-	return drawPlan(v, p, of)
+	return drawPlan(c, p, of)
 }
 
 // offered reads the plan of the page, and what it is for the workspace of the person, nil for a stranger.
-func offered(v *page.Context) (*toll.Plan, *offer, error) {
-	id, err := toll.ParsePlanID(pathID(v))
+func offered(c *page.Context) (*toll.Plan, *offer, error) {
+	id, err := toll.ParsePlanID(pathID(c))
 	var p *toll.Plan
 	if err == nil {
-		p, err = v.API.Plan(v.Acting(), id)
+		p, err = c.API.Plan(c.Acting(), id)
 	}
 	if err != nil {
-		return nil, nil, notFound(v, "plan", err)
+		return nil, nil, notFound(c, "plan", err)
 	}
-	if v.Person == nil || v.Person.Address.IsZero() {
+	if c.Person == nil || c.Person.Address.IsZero() {
 		return p, nil, nil
 	}
-	o, err := deps(v).offer(v.Ctx(), v.Person.Address, p)
+	o, err := deps(c).offer(c.Ctx(), c.Person.Address, p)
 	if err != nil {
-		return nil, nil, notFound(v, "plan", err)
+		return nil, nil, notFound(c, "plan", err)
 	}
-	if o.Order, o.Why = deps(v).waysToOrder(v.Person, o); !p.Kind().Prepaid() {
+	if o.Order, o.Why = deps(c).waysToOrder(c.Person, o); !p.Kind().Prepaid() {
 		o.Order, o.Why = "", "There is nothing to buy before: each request buys the credits that it needs."
 	}
 	return p, o, nil
 }
 
-func drawPlan(v *page.Context, p *toll.Plan, o *offer) (page.View, error) {
-	agents, err := agentsOf(v, p)
+func drawPlan(c *page.Context, p *toll.Plan, o *offer) (page.View, error) {
+	agents, err := agentsOf(c, p)
 	if err != nil {
-		return nil, notFound(v, "plan", err)
+		return nil, notFound(c, "plan", err)
 	}
-	here := v.R.URL.RequestURI()
+	here := c.R.URL.RequestURI()
 	body := publicPlan{
-		planCard: cardOf(p), Owner: p.Owner.String(), Charges: p.Kind().Charges(), Test: v.Environment != toll.Live, Action: here,
+		planCard: cardOf(p), Owner: p.Owner.String(), Charges: p.Kind().Charges(), Test: c.Environment != toll.Live, Action: here,
 		Everlasting: p.Credits.DurationSecs.IsZero(), CardPaid: !p.Price.IsCrypto && !p.Price.IsFree(), Coins: p.Price.IsCrypto && !p.Price.IsFree(),
 	}
 	for _, a := range agents {
 		body.Agents = append(body.Agents, agentCard{To: "/a/" + string(a.ID), Name: page.NameOf(a.Metadata.Name), Text: plain.Text(a.Metadata.Description, shortText)})
 	}
 	if len(agents) > 0 {
-		body.Snippets = callsOf(v, agents[0], p.ID)
+		body.Snippets = callsOf(c, agents[0], p.ID)
 	}
 	if o == nil {
 		next := url.Values{"next": {here}}.Encode()
 		body.SignIn = page.PathSignIn + "?" + next
-		if deps(v).mayRegister() {
+		if deps(c).mayRegister() {
 			body.SignUp = page.PathSignUp + "?" + next
 		}
 	} else {
-		body.Workspace = cmp.Or(plain.Name(v.Person.Workspace.Name), page.Short(v.Person.Address.String()))
-		body.Order, body.Why, body.Ticket, body.Holdings = o.Order, o.Why, v.Ticket(append([]string{formBuy}, o.says()...)...), v.To("holdings")
+		body.Workspace = cmp.Or(plain.Name(c.Person.Workspace.Name), page.Short(c.Person.Address.String()))
+		body.Order, body.Why, body.Ticket, body.Holdings = o.Order, o.Why, c.Ticket(append([]string{formBuy}, o.says()...)...), c.To("holdings")
 		if len(agents) > 0 && o.Ready() {
-			body.Try = v.To("try") + "?" + url.Values{"agent": {string(agents[0].ID)}, "plan": {body.ID}}.Encode()
+			body.Try = c.To("try") + "?" + url.Values{"agent": {string(agents[0].ID)}, "plan": {body.ID}}.Encode()
 		}
 		switch {
 		case o.Until != "":
@@ -320,19 +320,19 @@ func drawPlan(v *page.Context, p *toll.Plan, o *offer) (page.View, error) {
 			body.Holds = page.Count(int64(o.Available), "credit") + " left"
 		}
 	}
-	return drawPublic(v, "public_plan", page.NameOf(p.Metadata.Name), body)
+	return drawPublic(c, "public_plan", page.NameOf(p.Metadata.Name), body)
 }
 
 // agentsOf are the agents at which a plan pays. The one that the query names comes first.
-func agentsOf(v *page.Context, p *toll.Plan) ([]*toll.Agent, error) {
-	list, err := page.PartOf[*toll.Agent](v, "/protocol/plans/"+string(p.ID)+"/agents", "agents", url.Values{"pageSize": {strconv.Itoa(mostServers)}, "sortOrder": {"asc"}})
+func agentsOf(c *page.Context, p *toll.Plan) ([]*toll.Agent, error) {
+	list, err := page.PartOf[*toll.Agent](c, "/protocol/plans/"+string(p.ID)+"/agents", "agents", url.Values{"pageSize": {strconv.Itoa(mostServers)}, "sortOrder": {"asc"}})
 	if err != nil {
 		return nil, err
 	}
 	var out []*toll.Agent
-	wanted, err := toll.ParseAgentID(v.R.URL.Query().Get("agent"))
+	wanted, err := toll.ParseAgentID(c.R.URL.Query().Get("agent"))
 	if err == nil {
-		a, err := v.API.Agent(v.Acting(), wanted)
+		a, err := c.API.Agent(c.Acting(), wanted)
 		if err != nil && toll.AsError(err).HTTPStatus() != http.StatusNotFound {
 			return nil, err
 		}
@@ -349,34 +349,34 @@ func agentsOf(v *page.Context, p *toll.Plan) ([]*toll.Agent, error) {
 }
 
 // postPlan orders the plan, once for each form.
-func postPlan(v *page.Context) (page.View, error) {
-	v.At = page.LocalPath(v.R.URL.RequestURI())
-	if v.Person == nil {
-		return askSignIn(v, http.StatusForbidden, "You are not signed in any more, so nothing was ordered.", v.At, "")
+func postPlan(c *page.Context) (page.View, error) {
+	c.At = page.LocalPath(c.R.URL.RequestURI())
+	if c.Person == nil {
+		return askSignIn(c, http.StatusForbidden, "You are not signed in any more, so nothing was ordered.", c.At, "")
 	}
-	p, o, err := offered(v)
+	p, o, err := offered(c)
 	if err != nil {
 		return nil, err
 	}
-	if o == nil || !v.Holds(v.Form.Get("ticket"), append([]string{formBuy}, o.says()...)...) {
-		v.Status, v.Fault = http.StatusForbidden, "Nothing was ordered: the plan changed since this page was shown, or you signed in again. Read it once more."
-		return drawPlan(v, p, o)
+	if o == nil || !c.Holds(c.Form.Get("ticket"), append([]string{formBuy}, o.says()...)...) {
+		c.Status, c.Fault = http.StatusForbidden, "Nothing was ordered: the plan changed since this page was shown, or you signed in again. Read it once more."
+		return drawPlan(c, p, o)
 	}
-	pay, err := v.Sessions.Once(v.Ctx(), v.Form.Get("ticket"), func() (string, error) {
+	pay, err := c.Sessions.Once(c.Ctx(), c.Form.Get("ticket"), func() (string, error) {
 		if o.Order == "" {
 			return "", toll.Errorf(toll.CodeBadRequest, "%s", o.Why)
 		}
-		return buy(v, v.Ctx(), p, v.Origin()+v.At)
+		return buy(c, c.Ctx(), p, c.Origin()+c.At)
 	})
 	if errors.Is(err, session.ErrAnswered) {
 		err = nil // the first of two equal forms ordered it
 	}
 	again := func(status int, fault string) (page.View, error) {
-		v.Status, v.Fault = status, "Nothing was ordered: "+fault
-		return drawPlan(v, p, o)
+		c.Status, c.Fault = status, "Nothing was ordered: "+fault
+		return drawPlan(c, p, o)
 	}
 	if err != nil {
-		return v.Rejected(err, again)
+		return c.Rejected(err, again)
 	}
-	return v.Redirect(http.StatusSeeOther, cmp.Or(pay, v.At))
+	return c.Redirect(http.StatusSeeOther, cmp.Or(pay, c.At))
 }

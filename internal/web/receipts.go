@@ -29,8 +29,8 @@ type receiptPage struct {
 	Facts  []page.Fact
 }
 
-func askReceipt(v *page.Context) (page.View, error) {
-	return drawPublic(v, "receipts", "Check a receipt", receiptPage{})
+func askReceipt(c *page.Context) (page.View, error) {
+	return drawPublic(c, "receipts", "Check a receipt", receiptPage{})
 }
 
 // pasted is what a receipt says. What it does not say is zero.
@@ -85,40 +85,40 @@ const errNoReceipt = receiptFault("This is not a receipt. Paste the value of pay
 
 // checkReceipt says what a receipt proves: whose signature it has, that the ledger has its burn in
 // the chain of its account, and that the burn is in the mirror on the chain.
-func checkReceipt(v *page.Context) (page.View, error) {
-	v.At = page.PathReceipts
-	body := receiptPage{Text: strings.TrimSpace(v.Form.Get("receipt"))}
+func checkReceipt(c *page.Context) (page.View, error) {
+	c.At = page.PathReceipts
+	body := receiptPage{Text: strings.TrimSpace(c.Form.Get("receipt"))}
 	var p pasted
 	var err error = errNoReceipt
 	if body.Text != "" && len(body.Text) <= maxReceipt {
 		p, err = readReceipt(body.Text)
 	}
 	if err == nil && p.signed != nil {
-		err = checkSignature(v, &body, &p)
+		err = checkSignature(c, &body, &p)
 	}
 	if err != nil {
-		v.Status, v.Fault = http.StatusBadRequest, err.Error()
-		return drawPublic(v, "receipts", "Check a receipt", body)
+		c.Status, c.Fault = http.StatusBadRequest, err.Error()
+		return drawPublic(c, "receipts", "Check a receipt", body)
 	}
-	burn, err := deps(v).Ledger.BurnByTransaction(v.Ctx(), p.tx)
+	burn, err := deps(c).Ledger.BurnByTransaction(c.Ctx(), p.tx)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	if body.Holds = err == nil && checkBurn(v, &body, &p, &burn); body.Holds {
-		body.Holds = checkMirror(v, &body, p.tx)
+	if body.Holds = err == nil && checkBurn(c, &body, &p, &burn); body.Holds {
+		body.Holds = checkMirror(c, &body, p.tx)
 	}
 	body.Result = "This receipt does not hold."
 	if body.Holds {
 		body.Result = "Settled. This service burned the credits, and the record has not changed since."
 	}
-	return drawPublic(v, "receipts", "Check a receipt", body)
+	return drawPublic(c, "receipts", "Check a receipt", body)
 }
 
 // checkSignature reads what a signed receipt says. An error is of one that this service did not sign.
-func checkSignature(v *page.Context, body *receiptPage, p *pasted) error {
+func checkSignature(c *page.Context, body *receiptPage, p *pasted) error {
 	const bad = receiptFault("The signature is not one of this service, or the text was changed.")
 	id := x402.KeyID(p.signed.Signature)
-	key, err := x402.StatementKey(deps(v).Auth.DID(), id)
+	key, err := x402.StatementKey(deps(c).Auth.DID(), id)
 	if err != nil {
 		return bad
 	}
@@ -139,7 +139,7 @@ func checkSignature(v *page.Context, body *receiptPage, p *pasted) error {
 }
 
 // checkBurn compares the receipt with the ledger. It reports whether they agree.
-func checkBurn(v *page.Context, body *receiptPage, p *pasted, burn *ledger.Proof) bool {
+func checkBurn(c *page.Context, body *receiptPage, p *pasted, burn *ledger.Proof) bool {
 	differs := ""
 	switch {
 	case !burn.Chained:
@@ -174,8 +174,8 @@ func checkBurn(v *page.Context, body *receiptPage, p *pasted, burn *ledger.Proof
 
 // checkMirror looks the burn up in the mirror on the chain. It reports false for a proof that does
 // not hold; a burn that is not there yet is no fault.
-func checkMirror(v *page.Context, body *receiptPage, tx toll.Hash) bool {
-	proof, err := v.API.BurnProof(v.Acting(), tx)
+func checkMirror(c *page.Context, body *receiptPage, tx toll.Hash) bool {
+	proof, err := c.API.BurnProof(c.Acting(), tx)
 	s := page.Step{Title: "On the chain"}
 	switch {
 	case err != nil:

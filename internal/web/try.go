@@ -109,30 +109,30 @@ type tryCall struct {
 }
 
 // tryAgent reads the agent that the page is about, and its plans.
-func tryAgent(v *page.Context, q url.Values) (*tryCall, error) {
+func tryAgent(c *page.Context, q url.Values) (*tryCall, error) {
 	id, err := toll.ParseAgentID(q.Get("agent"))
-	c := &tryCall{}
+	asked := &tryCall{}
 	if err == nil {
-		c.agent, err = v.API.Agent(v.Acting(), id)
+		asked.agent, err = c.API.Agent(c.Acting(), id)
 	}
 	if err != nil && (toll.AsError(err).HTTPStatus() == http.StatusNotFound || toll.AsError(err).Code == toll.CodeBadID) {
-		return nil, v.Missing("agent")
+		return nil, c.Missing("agent")
 	}
-	for _, ref := range c.plansOf() {
+	for _, ref := range asked.plansOf() {
 		var p *toll.Plan
-		if p, err = v.API.Plan(v.Acting(), ref.PlanID); err != nil {
+		if p, err = c.API.Plan(c.Acting(), ref.PlanID); err != nil {
 			break
 		}
 		var o *offer
-		if o, err = deps(v).offer(v.Ctx(), v.Person.Address, p); err != nil {
+		if o, err = deps(c).offer(c.Ctx(), c.Person.Address, p); err != nil {
 			break
 		}
-		c.plans = append(c.plans, o)
+		asked.plans = append(asked.plans, o)
 	}
 	if err != nil {
-		return nil, v.Failed("agent", err)
+		return nil, c.Failed("agent", err)
 	}
-	slices.SortStableFunc(c.plans, func(a, b *offer) int {
+	slices.SortStableFunc(asked.plans, func(a, b *offer) int {
 		switch {
 		case a.Ready() == b.Ready():
 			return 0
@@ -141,7 +141,7 @@ func tryAgent(v *page.Context, q url.Values) (*tryCall, error) {
 		}
 		return 1
 	})
-	return c, nil
+	return asked, nil
 }
 
 func (c *tryCall) plansOf() []toll.PlanRef {
@@ -156,16 +156,16 @@ func (c *tryCall) ready() []*offer {
 	return slices.DeleteFunc(slices.Clone(c.plans), func(o *offer) bool { return !o.Ready() })
 }
 
-func showTry(v *page.Context) (page.View, error) {
-	c, err := tryAgent(v, v.R.URL.Query())
+func showTry(c *page.Context) (page.View, error) {
+	asked, err := tryAgent(c, c.R.URL.Query())
 	if err != nil {
 		return nil, err
 	}
-	c.plan = toll.PlanID(v.R.URL.Query().Get("plan"))
-	if v.Form != nil {
-		c.read(v.Form)
+	asked.plan = toll.PlanID(c.R.URL.Query().Get("plan"))
+	if c.Form != nil {
+		asked.read(c.Form)
 	}
-	return drawTry(v, c, nil)
+	return drawTry(c, asked, nil)
 }
 
 // read takes the form as it was sent.
@@ -173,14 +173,14 @@ func (c *tryCall) read(form url.Values) {
 	c.address, c.verb, c.plan, c.body = strings.TrimSpace(form.Get("address")), form.Get("verb"), toll.PlanID(form.Get("plan")), form.Get("body")
 }
 
-func drawTry(v *page.Context, c *tryCall, result *tried) (page.View, error) {
+func drawTry(c *page.Context, asked *tryCall, result *tried) (page.View, error) {
 	content := tryPage{
-		Agent: page.NameOf(c.agent.Metadata.Name), AgentTo: "/a/" + string(c.agent.ID), ID: string(c.agent.ID), Result: result,
-		Ticket: v.Ticket(v.R.URL.Path), Action: v.To("try") + "?agent=" + url.QueryEscape(string(c.agent.ID)),
+		Agent: page.NameOf(asked.agent.Metadata.Name), AgentTo: "/a/" + string(asked.agent.ID), ID: string(asked.agent.ID), Result: result,
+		Ticket: c.Ticket(c.R.URL.Path), Action: c.To("try") + "?agent=" + url.QueryEscape(string(asked.agent.ID)),
 	}
-	address, verb := c.address, c.verb
+	address, verb := asked.address, asked.verb
 	var verbs, plans []page.Option
-	for _, e := range c.agent.API.Endpoints {
+	for _, e := range asked.agent.API.Endpoints {
 		if u, err := url.Parse(e.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" {
 			continue
 		}
@@ -189,63 +189,63 @@ func drawTry(v *page.Context, c *tryCall, result *tried) (page.View, error) {
 			verbs = append(verbs, page.Option{Value: e.Verb, Text: e.Verb})
 		}
 	}
-	most := c.most
-	for _, o := range c.ready() {
+	most := asked.most
+	for _, o := range asked.ready() {
 		text := o.Name + ", time plan"
 		if o.Charges {
 			text = o.Name + ", " + o.Available.Text() + " left"
 		}
 		plans = append(plans, page.Option{Value: string(o.ID), Text: text})
-		if most == 0 && (c.plan == "" || c.plan == o.ID) {
+		if most == 0 && (asked.plan == "" || asked.plan == o.ID) {
 			most = o.plan.Credits.MaxAmount
 		}
 	}
 	content.Ready = len(plans) > 0
-	if !content.Ready && len(c.plans) > 0 {
-		o := c.plans[0]
-		content.Buy = "/p/" + string(o.ID) + "?agent=" + string(c.agent.ID)
-		if o.Owner == v.Person.Address && o.Charges && v.Person.Rights.Has(toll.RightManage) {
+	if !content.Ready && len(asked.plans) > 0 {
+		o := asked.plans[0]
+		content.Buy = "/p/" + string(o.ID) + "?agent=" + string(asked.agent.ID)
+		if o.Owner == c.Person.Address && o.Charges && c.Person.Rights.Has(toll.RightManage) {
 			content.Mint = o.plan.Credits.MaxAmount.Text()
 		}
 	}
 	content.Address = page.Field{Name: "address", Label: "Address", Value: address, Max: toll.MaxURLRunes, Required: true, Type: "url", Hint: "One of the endpoints of the agent. Fill in what stands in braces or after a colon."}
 	content.Verb = page.Field{Name: "verb", Label: "Method", Value: verb, Options: verbs}
-	content.Plan = page.Field{Name: "plan", Label: "Plan that pays", Value: string(c.plan), Options: plans}
+	content.Plan = page.Field{Name: "plan", Label: "Plan that pays", Value: string(asked.plan), Options: plans}
 	content.Most = page.Field{Name: "most", Label: "It may burn at most", Value: max(most, 1).String(), Unit: "credits", Mode: "numeric", Required: true, Max: 19}
-	content.Body = page.Field{Name: "body", Label: "What to send", Value: cmp.Or(c.body, `{"text": "Toll puts a price on AI agents."}`), Area: true, Max: maxTryBody, Hint: "JSON, or any text. GET and HEAD send nothing."}
-	return v.Draw("Try "+content.Agent, content)
+	content.Body = page.Field{Name: "body", Label: "What to send", Value: cmp.Or(asked.body, `{"text": "Toll puts a price on AI agents."}`), Area: true, Max: maxTryBody, Hint: "JSON, or any text. GET and HEAD send nothing."}
+	return c.Draw("Try "+content.Agent, content)
 }
 
 // postTry makes the call, once for each form. The same form again gets the same answer.
-func postTry(v *page.Context) (page.View, error) {
-	c, err := tryAgent(v, v.R.URL.Query())
+func postTry(c *page.Context) (page.View, error) {
+	asked, err := tryAgent(c, c.R.URL.Query())
 	if err != nil {
 		return nil, err
 	}
-	c.read(v.Form)
+	asked.read(c.Form)
 	refuse := func(status int, fault string) (page.View, error) {
-		v.Status, v.Fault = status, fault
-		return drawTry(v, c, nil)
+		c.Status, c.Fault = status, fault
+		return drawTry(c, asked, nil)
 	}
-	if v.Form.Get("act") == "mint" {
-		return mintToTry(v, c, refuse)
+	if c.Form.Get("act") == "mint" {
+		return mintToTry(c, asked, refuse)
 	}
-	i := slices.IndexFunc(c.plans, func(o *offer) bool { return o.ID == c.plan })
-	most, err := toll.ParseCredits(v.Form.Get("most"))
+	i := slices.IndexFunc(asked.plans, func(o *offer) bool { return o.ID == asked.plan })
+	most, err := toll.ParseCredits(c.Form.Get("most"))
 	switch {
 	case i < 0:
 		return refuse(http.StatusBadRequest, "Choose a plan of this agent.")
 	case err != nil || most < 1:
 		return refuse(http.StatusBadRequest, "The number of credits must be a whole number from 1 on.")
-	case len(c.body) > maxTryBody:
+	case len(asked.body) > maxTryBody:
 		return refuse(http.StatusBadRequest, "What is sent has at most 8 KiB.")
 	}
-	c.most = most
-	if _, _, ok := x402.NewEndpoints(c.agent.API.Endpoints).Match(c.address, c.verb); !ok || deps(v).outbound.Check(c.address) != nil {
+	asked.most = most
+	if _, _, ok := x402.NewEndpoints(asked.agent.API.Endpoints).Match(asked.address, asked.verb); !ok || deps(c).outbound.Check(asked.address) != nil {
 		return refuse(http.StatusBadRequest, "The address must be one of the endpoints of the agent, with its method, and one that this service may call.")
 	}
-	text, err := v.Sessions.Once(v.Ctx(), v.Form.Get("ticket"), func() (string, error) {
-		result, err := call(v, c)
+	text, err := c.Sessions.Once(c.Ctx(), c.Form.Get("ticket"), func() (string, error) {
+		result, err := call(c, asked)
 		if err != nil {
 			return "", err
 		}
@@ -256,64 +256,64 @@ func postTry(v *page.Context) (page.View, error) {
 		return refuse(http.StatusConflict, "This call was sent before, and it is still running. Its receipt will be in your requests.")
 	}
 	if err != nil {
-		return v.Rejected(err, refuse)
+		return c.Rejected(err, refuse)
 	}
 	var result tried
 	if err := json.Unmarshal([]byte(text), &result); err != nil {
 		return nil, err
 	}
-	now, err := tryAgent(v, v.R.URL.Query()) // what the call left of each plan
+	now, err := tryAgent(c, c.R.URL.Query()) // what the call left of each plan
 	if err != nil {
 		return nil, err
 	}
-	c.plans = now.plans
-	return drawTry(v, c, &result)
+	asked.plans = now.plans
+	return drawTry(c, asked, &result)
 }
 
 // mintToTry gives the workspace of the seller credits of its own plan: there is no free call.
-func mintToTry(v *page.Context, c *tryCall, refuse func(int, string) (page.View, error)) (page.View, error) {
-	if len(c.plans) == 0 || c.plans[0].Owner != v.Person.Address {
+func mintToTry(c *page.Context, asked *tryCall, refuse func(int, string) (page.View, error)) (page.View, error) {
+	if len(asked.plans) == 0 || asked.plans[0].Owner != c.Person.Address {
 		return refuse(http.StatusBadRequest, "You do not sell this plan.")
 	}
-	o := c.plans[0]
-	_, err := v.API.Mint(client.WithIdempotencyKey(v.Acting(), v.Form.Get("ticket")), o.ID, v.Person.Address, o.plan.Credits.MaxAmount, 0)
+	o := asked.plans[0]
+	_, err := c.API.Mint(client.WithIdempotencyKey(c.Acting(), c.Form.Get("ticket")), o.ID, c.Person.Address, o.plan.Credits.MaxAmount, 0)
 	if err != nil {
-		return v.Rejected(err, refuse)
+		return c.Rejected(err, refuse)
 	}
-	return v.Redirect(http.StatusSeeOther, v.To("try")+"?agent="+url.QueryEscape(string(c.agent.ID)))
+	return c.Redirect(http.StatusSeeOther, c.To("try")+"?agent="+url.QueryEscape(string(asked.agent.ID)))
 }
 
 // call calls the agent with an access token of the workspace: for this agent, with the limit that the page showed, without
 // orders. The token ends with the call.
-func call(v *page.Context, c *tryCall) (*tried, error) {
-	if !deps(v).tries.take(v.Person.Address) {
+func call(c *page.Context, asked *tryCall) (*tried, error) {
+	if !deps(c).tries.take(c.Person.Address) {
 		e := toll.Errorf(toll.CodeRateLimited, "Other calls from pages of this workspace are running. Send it again in a minute.")
 		e.RetryAfterSecs = int(tryTimeout / time.Second)
 		return nil, e
 	}
-	defer deps(v).tries.give(v.Person.Address)
-	token, err := v.API.AccessToken(v.Acting(), c.plan, client.WithAgent(c.agent.ID), client.WithRedemptionLimit(c.most),
+	defer deps(c).tries.give(c.Person.Address)
+	token, err := c.API.AccessToken(c.Acting(), asked.plan, client.WithAgent(asked.agent.ID), client.WithRedemptionLimit(asked.most),
 		client.WithOrderLimit(0), client.WithExpiry(tryLife))
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		// One that burned all that it may has ended itself.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(v.Acting()), session.AnswerWait)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Acting()), session.AnswerWait)
 		defer cancel()
-		_ = v.API.RevokePermission(ctx, token.PermissionHash)
+		_ = c.API.RevokePermission(ctx, token.PermissionHash)
 	}()
 	header := http.Header{x402.HeaderSignature: {token.AccessToken}, "Accept": {"application/json, text/*;q=0.9, */*;q=0.1"}}
 	var body []byte
-	if c.verb != http.MethodGet && c.verb != http.MethodHead {
-		body = []byte(c.body)
+	if asked.verb != http.MethodGet && asked.verb != http.MethodHead {
+		body = []byte(asked.body)
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 		if json.Valid(body) {
 			header.Set("Content-Type", "application/json")
 		}
 	}
 	began := time.Now()
-	answer, err := deps(v).outbound.Do(v.Ctx(), c.verb, c.address, header, body)
+	answer, err := deps(c).outbound.Do(c.Ctx(), asked.verb, asked.address, header, body)
 	switch {
 	case errors.Is(err, outbound.ErrRefused):
 		return &tried{Fault: "This service does not call this address."}, nil

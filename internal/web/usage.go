@@ -41,10 +41,10 @@ func query(p page.Period, q url.Values, by string) url.Values {
 const maxSums = 4000
 
 // sumsOf reads the sums of a kind (usage, revenue or refusals) that a query names, at most maxSums of them.
-func sumsOf[T any](v *page.Context, kind string, q url.Values) (all []T, err error) {
+func sumsOf[T any](c *page.Context, kind string, q url.Values) (all []T, err error) {
 	page.SetPage(q, page.Listing{Size: 100, Ascending: true})
 	for {
-		list, err := page.PartOf[T](v, "/protocol/"+kind, kind, q)
+		list, err := page.PartOf[T](c, "/protocol/"+kind, kind, q)
 		if err != nil {
 			return nil, err
 		}
@@ -63,15 +63,15 @@ type used struct {
 }
 
 // usage reads what was settled in a period and in the one before it.
-func usage(v *page.Context, p page.Period, q url.Values) (u used, err error) {
+func usage(c *page.Context, p page.Period, q url.Values) (u used, err error) {
 	var err1, err2 error
-	u.settled.Now, u.credits.Now, u.took, err1 = settled(v, p, q)
-	u.settled.Before, u.credits.Before, _, err2 = settled(v, p.Before(), q)
+	u.settled.Now, u.credits.Now, u.took, err1 = settled(c, p, q)
+	u.settled.Before, u.credits.Before, _, err2 = settled(c, p.Before(), q)
 	return u, errors.Join(err1, err2)
 }
 
-func settled(v *page.Context, p page.Period, q url.Values) (settled, credits page.Numbers, took []int64, err error) {
-	rows, err := sumsOf[*toll.Usage](v, "usage", query(p, q, ""))
+func settled(c *page.Context, p page.Period, q url.Values) (settled, credits page.Numbers, took []int64, err error) {
+	rows, err := sumsOf[*toll.Usage](c, "usage", query(p, q, ""))
 	settled, credits, took = p.Zeros(), p.Zeros(), make([]int64, len(toll.UsageTimes)+1)
 	for _, r := range rows {
 		settled.Add(p, r.Start, big.NewInt(r.Settled))
@@ -124,30 +124,30 @@ type payersKey struct {
 // payersOf is how many subscribers paid for requests in a period and in the one before it: of one
 // plan, or of each plan that was used. The API counts them by whole days and for one plan, so there
 // is no figure for hours, and none where more plans were used than a page may count.
-func payersOf(v *page.Context, p page.Period, plan toll.PlanID) ([]page.Stat, error) {
+func payersOf(c *page.Context, p page.Period, plan toll.PlanID) ([]page.Stat, error) {
 	if p.Step == time.Hour {
 		return nil, nil
 	}
-	key, now := payersKey{v.Person.Address, plan, p.Since, p.Until}, v.Machine()
-	if known, ok := deps(v).payers.Get(key, now); ok {
+	key, now := payersKey{c.Person.Address, plan, p.Since, p.Until}, c.Machine()
+	if known, ok := deps(c).payers.Get(key, now); ok {
 		return known, nil
 	}
-	stats, counted, err := countPayers(v, p, plan)
+	stats, counted, err := countPayers(c, p, plan)
 	if err == nil && counted > 0 { // the first one shows at once
-		deps(v).payers.Put(key, stats, now.Add(countedLife), now)
+		deps(c).payers.Put(key, stats, now.Add(countedLife), now)
 	}
 	return stats, err
 }
 
 // countPayers also returns of how many plans it counted.
-func countPayers(v *page.Context, p page.Period, plan toll.PlanID) (stats []page.Stat, counted int, err error) {
+func countPayers(c *page.Context, p page.Period, plan toll.PlanID) (stats []page.Stat, counted int, err error) {
 	var of page.Pair
 	plans := map[toll.PlanID]bool{}
 	for _, in := range []struct {
 		of *page.Numbers
 		page.Period
 	}{{&of.Now, p}, {&of.Before, p.Before()}} {
-		used, err := usedPlans(v, in.Period, plan)
+		used, err := usedPlans(c, in.Period, plan)
 		if err != nil || len(used) > mostCounted {
 			return nil, 0, err
 		}
@@ -155,7 +155,7 @@ func countPayers(v *page.Context, p page.Period, plan toll.PlanID) (stats []page
 		for _, id := range used {
 			q := query(in.Period, planQuery(id), "subscriber")
 			page.SetPage(q, page.Listing{Size: 1})
-			list, err := page.PartOf[*toll.Usage](v, "/protocol/usage", "usage", q)
+			list, err := page.PartOf[*toll.Usage](c, "/protocol/usage", "usage", q)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -171,13 +171,13 @@ func countPayers(v *page.Context, p page.Period, plan toll.PlanID) (stats []page
 }
 
 // usedPlans are the plans whose requests were settled in a period, or the one that is chosen.
-func usedPlans(v *page.Context, p page.Period, chosen toll.PlanID) (ids []toll.PlanID, err error) {
+func usedPlans(c *page.Context, p page.Period, chosen toll.PlanID) (ids []toll.PlanID, err error) {
 	if chosen != "" {
 		return []toll.PlanID{chosen}, nil
 	}
 	q := query(p, url.Values{}, "plan")
 	page.SetPage(q, page.Listing{Size: mostCounted + 1})
-	list, err := page.PartOf[*toll.Usage](v, "/protocol/usage", "usage", q)
+	list, err := page.PartOf[*toll.Usage](c, "/protocol/usage", "usage", q)
 	for _, u := range list.Items {
 		ids = append(ids, u.PlanID)
 	}
@@ -191,26 +191,26 @@ type refused struct {
 }
 
 // refusals reads what was refused in a period and in the one before it.
-func refusals(v *page.Context, p page.Period, q url.Values) (r refused, err error) {
+func refusals(c *page.Context, p page.Period, q url.Values) (r refused, err error) {
 	var err1, err2, err3, err4 error
-	r.now, err1 = reasons(v, p, q)
-	r.before, err2 = reasons(v, p.Before(), q)
-	r.steps.Now, err3 = refusedIn(v, p, q)
-	r.steps.Before, err4 = refusedIn(v, p.Before(), q)
+	r.now, err1 = reasons(c, p, q)
+	r.before, err2 = reasons(c, p.Before(), q)
+	r.steps.Now, err3 = refusedIn(c, p, q)
+	r.steps.Before, err4 = refusedIn(c, p.Before(), q)
 	return r, errors.Join(err1, err2, err3, err4)
 }
 
-func reasons(v *page.Context, p page.Period, q url.Values) (map[string]int64, error) {
+func reasons(c *page.Context, p page.Period, q url.Values) (map[string]int64, error) {
 	out := map[string]int64{}
-	rows, err := sumsOf[*toll.Refusals](v, "refusals", query(p, q, "reason"))
+	rows, err := sumsOf[*toll.Refusals](c, "refusals", query(p, q, "reason"))
 	for _, r := range rows {
 		out[r.Reason] = r.Refused
 	}
 	return out, err
 }
 
-func refusedIn(v *page.Context, p page.Period, q url.Values) (page.Numbers, error) {
-	rows, err := sumsOf[*toll.Refusals](v, "refusals", query(p, q, ""))
+func refusedIn(c *page.Context, p page.Period, q url.Values) (page.Numbers, error) {
+	rows, err := sumsOf[*toll.Refusals](c, "refusals", query(p, q, ""))
 	out := p.Zeros()
 	for _, r := range rows {
 		out.Add(p, r.Start, big.NewInt(r.Refused))
@@ -317,7 +317,7 @@ func decimalsOf(currency string) int {
 
 // revenue reads what was paid in a period and in the one before it, by currency: those with the most
 // orders first. Currencies are never added.
-func revenue(v *page.Context, p page.Period, q url.Values) ([]*earned, error) {
+func revenue(c *page.Context, p page.Period, q url.Values) ([]*earned, error) {
 	by := map[string]*earned{}
 	of := func(currency string) *earned {
 		if by[currency] == nil {
@@ -327,7 +327,7 @@ func revenue(v *page.Context, p page.Period, q url.Values) ([]*earned, error) {
 		}
 		return by[currency]
 	}
-	now, err1 := sumsOf[*toll.Revenue](v, "revenue", query(p, q, ""))
+	now, err1 := sumsOf[*toll.Revenue](c, "revenue", query(p, q, ""))
 	for _, r := range now {
 		e := of(r.Currency)
 		e.amount.Now.Add(p, r.Start, r.Amount.Int())
@@ -335,15 +335,15 @@ func revenue(v *page.Context, p page.Period, q url.Values) ([]*earned, error) {
 		e.returned.Add(e.returned, r.Returned.Int())
 		e.returnedOrders += r.ReturnedOrders
 	}
-	before, err2 := sumsOf[*toll.Revenue](v, "revenue", query(p.Before(), q, ""))
+	before, err2 := sumsOf[*toll.Revenue](c, "revenue", query(p.Before(), q, ""))
 	for _, r := range before {
 		e := of(r.Currency)
 		e.amount.Before.Add(p.Before(), r.Start, r.Amount.Int())
 		e.orders.Before.Add(p.Before(), r.Start, big.NewInt(r.Orders))
 	}
 	all := slices.SortedFunc(maps.Values(by), func(a, b *earned) int {
-		if c := b.orders.Now.Total().Cmp(a.orders.Now.Total()); c != 0 {
-			return c
+		if order := b.orders.Now.Total().Cmp(a.orders.Now.Total()); order != 0 {
+			return order
 		}
 		return strings.Compare(a.currency, b.currency)
 	})
@@ -387,12 +387,12 @@ func usagePages() []page.Area {
 }
 
 // planFilter is the field of a name that narrows a page to one plan, and what it says.
-func planFilter(v *page.Context, name string) (of page.Field, chosen toll.PlanID, err error) {
-	plans, err := ownPlans(v)
+func planFilter(c *page.Context, name string) (of page.Field, chosen toll.PlanID, err error) {
+	plans, err := ownPlans(c)
 	if err != nil {
-		return of, "", v.Failed("page", err)
+		return of, "", c.Failed("page", err)
 	}
-	f := page.Field{Name: name, Label: "Plan", Value: v.R.URL.Query().Get(name), Options: []page.Option{{Text: "All plans"}}}
+	f := page.Field{Name: name, Label: "Plan", Value: c.R.URL.Query().Get(name), Options: []page.Option{{Text: "All plans"}}}
 	for _, p := range plans.Items {
 		f.Options = append(f.Options, page.Option{Value: string(p.ID), Text: page.NameOf(p.Metadata.Name)})
 	}
@@ -400,7 +400,7 @@ func planFilter(v *page.Context, name string) (of page.Field, chosen toll.PlanID
 		return f, "", nil
 	}
 	if chosen, err = toll.ParsePlanID(f.Value); err != nil {
-		return f, "", v.Missing("plan")
+		return f, "", c.Missing("plan")
 	}
 	if !page.HasOption(f.Options, f.Value) {
 		f.Options = append(f.Options, page.Option{Value: f.Value, Text: page.Short(f.Value)}) // an older one
@@ -409,12 +409,12 @@ func planFilter(v *page.Context, name string) (of page.Field, chosen toll.PlanID
 }
 
 // agentFilter is planFilter for agents.
-func agentFilter(v *page.Context, name string) (of page.Field, chosen *toll.AgentID, err error) {
-	agents, err := page.PartOf[*toll.Agent](v, "/protocol/agents", "agents", newest)
+func agentFilter(c *page.Context, name string) (of page.Field, chosen *toll.AgentID, err error) {
+	agents, err := page.PartOf[*toll.Agent](c, "/protocol/agents", "agents", newest)
 	if err != nil {
-		return of, nil, v.Failed("page", err)
+		return of, nil, c.Failed("page", err)
 	}
-	f := page.Field{Name: name, Label: "Agent", Value: v.R.URL.Query().Get(name), Options: []page.Option{{Text: "All agents"}}}
+	f := page.Field{Name: name, Label: "Agent", Value: c.R.URL.Query().Get(name), Options: []page.Option{{Text: "All agents"}}}
 	for _, a := range agents.Items {
 		f.Options = append(f.Options, page.Option{Value: string(a.ID), Text: page.NameOf(a.Metadata.Name)})
 	}
@@ -423,7 +423,7 @@ func agentFilter(v *page.Context, name string) (of page.Field, chosen *toll.Agen
 	}
 	id, err := toll.ParseAgentID(f.Value)
 	if err != nil {
-		return f, nil, v.Missing("agent")
+		return f, nil, c.Missing("agent")
 	}
 	if !page.HasOption(f.Options, f.Value) {
 		f.Options = append(f.Options, page.Option{Value: f.Value, Text: page.Short(f.Value)}) // an older one
@@ -431,27 +431,27 @@ func agentFilter(v *page.Context, name string) (of page.Field, chosen *toll.Agen
 	return f, &id, nil
 }
 
-func showUsage(v *page.Context) (page.View, error) {
-	p := page.PeriodOf(v)
-	filter, plan, err := planFilter(v, "plan")
+func showUsage(c *page.Context) (page.View, error) {
+	p := page.PeriodOf(c)
+	filter, plan, err := planFilter(c, "plan")
 	if err != nil {
 		return nil, err
 	}
 	q := planQuery(plan)
-	u, err1 := usage(v, p, q)
-	refused, err2 := refusals(v, p, q)
-	byPlan, err3 := usageBy(v, p, q, "plan")
-	byAgent, err4 := usageBy(v, p, q, "agent")
-	who, err5 := payersOf(v, p, plan)
+	u, err1 := usage(c, p, q)
+	refused, err2 := refusals(c, p, q)
+	byPlan, err3 := usageBy(c, p, q, "plan")
+	byAgent, err4 := usageBy(c, p, q, "agent")
+	who, err5 := payersOf(c, p, plan)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
-		return nil, v.Failed("plan", err)
+		return nil, c.Failed("plan", err)
 	}
 	byReason := query(p, q, "")
 	byReason.Del("by")
-	return v.Record("Usage", page.Record{
+	return c.Record("Usage", page.Record{
 		Lead:  "Requests to your agents that were paid with credits, and those that were refused. Counts follow within seconds.",
-		Links: slices.Concat(file(v, "usage", query(p, q, "")), file(v, "refusals", byReason)),
-		Range: page.Ranges(v, p), Filter: page.RangeFields(v, p, []page.Field{filter}), Stats: slices.Concat(u.stats(), who, []page.Stat{refused.stat()}),
+		Links: slices.Concat(file(c, "usage", query(p, q, "")), file(c, "refusals", byReason)),
+		Range: page.Ranges(c, p), Filter: page.RangeFields(c, p, []page.Field{filter}), Stats: slices.Concat(u.stats(), who, []page.Stat{refused.stat()}),
 		Charts: []*page.Chart{
 			page.NewChart("Credits burned", p, u.credits, page.PlainNumber), page.NewChart("Paid requests", p, u.settled, page.PlainNumber),
 		},
@@ -461,8 +461,8 @@ func showUsage(v *page.Context) (page.View, error) {
 }
 
 // usageBy is a table of what was settled by plan or by agent, with the most credits first.
-func usageBy(v *page.Context, p page.Period, q url.Values, by string) (*page.Table, error) {
-	rows, err := sumsOf[*toll.Usage](v, "usage", query(p, q, by))
+func usageBy(c *page.Context, p page.Period, q url.Values, by string) (*page.Table, error) {
+	rows, err := sumsOf[*toll.Usage](c, "usage", query(p, q, by))
 	if err != nil {
 		return nil, err
 	}
@@ -478,27 +478,27 @@ func usageBy(v *page.Context, p page.Period, q url.Values, by string) (*page.Tab
 		Head:    []page.Column{{Text: "Name"}, {Text: "Requests", Num: true}, {Text: "Credits", Num: true}},
 		Empty:   &page.Empty{Icon: "activity", Title: "Nothing was settled", Text: "Paid requests of this time appear here."},
 	}
-	names, err := namesOf(v, plans, agents)
+	names, err := namesOf(c, plans, agents)
 	for _, r := range rows {
-		c := page.Cell{Text: "no agent named"}
+		cell := page.Cell{Text: "no agent named"}
 		if by == "plan" {
-			c = page.Cell{Text: names[string(r.PlanID)], To: v.To("plans", string(r.PlanID))}
+			cell = page.Cell{Text: names[string(r.PlanID)], To: c.To("plans", string(r.PlanID))}
 		} else if r.AgentID != "" {
-			c = page.Cell{Text: names[string(r.AgentID)], To: v.To("agents", string(r.AgentID))}
+			cell = page.Cell{Text: names[string(r.AgentID)], To: c.To("agents", string(r.AgentID))}
 		}
-		t.Rows = append(t.Rows, []page.Cell{c, page.Credits(toll.Credits(r.Settled)), {Number: r.Credits.String(), Num: true}})
+		t.Rows = append(t.Rows, []page.Cell{cell, page.Credits(toll.Credits(r.Settled)), {Number: r.Credits.String(), Num: true}})
 	}
 	return t, err
 }
 
 // namesOf returns the names of plans and agents by their ids.
-func namesOf(v *page.Context, plans []toll.PlanID, agents []toll.AgentID) (map[string]string, error) {
+func namesOf(c *page.Context, plans []toll.PlanID, agents []toll.AgentID) (map[string]string, error) {
 	names := map[string]string{}
-	err1 := store.EachPlan(v.Ctx(), deps(v).Store, unique(plans), func(p *toll.Plan) error {
+	err1 := store.EachPlan(c.Ctx(), deps(c).Store, unique(plans), func(p *toll.Plan) error {
 		names[string(p.ID)] = page.NameOf(p.Metadata.Name)
 		return nil
 	})
-	err2 := store.EachAgent(v.Ctx(), deps(v).Store, unique(agents), func(a *toll.Agent) error {
+	err2 := store.EachAgent(c.Ctx(), deps(c).Store, unique(agents), func(a *toll.Agent) error {
 		names[string(a.ID)] = page.NameOf(a.Metadata.Name)
 		return nil
 	})
@@ -512,21 +512,21 @@ func unique[ID ~string](ids []ID) []ID {
 	return slices.Compact(ids)
 }
 
-func showRevenue(v *page.Context) (page.View, error) {
-	p := page.PeriodOf(v)
-	filter, plan, err := planFilter(v, "plan")
+func showRevenue(c *page.Context) (page.View, error) {
+	p := page.PeriodOf(c)
+	filter, plan, err := planFilter(c, "plan")
 	if err != nil {
 		return nil, err
 	}
 	q := planQuery(plan)
-	all, err1 := revenue(v, p, q)
-	t, err2 := revenueByPlan(v, p, q)
+	all, err1 := revenue(c, p, q)
+	t, err2 := revenueByPlan(c, p, q)
 	if err := errors.Join(err1, err2); err != nil {
-		return nil, v.Failed("plan", err)
+		return nil, c.Failed("plan", err)
 	}
 	s := page.Record{
 		Lead:  "What buyers paid for orders of your plans. Each currency stands for itself.",
-		Links: file(v, "revenue", query(p, q, "")), Range: page.Ranges(v, p), Filter: page.RangeFields(v, p, []page.Field{filter}), Stats: revenueStats(all, ""),
+		Links: file(c, "revenue", query(p, q, "")), Range: page.Ranges(c, p), Filter: page.RangeFields(c, p, []page.Field{filter}), Stats: revenueStats(all, ""),
 		Parts: []page.Part{{"By plan", t}},
 	}
 	for _, e := range all {
@@ -538,11 +538,11 @@ func showRevenue(v *page.Context) (page.View, error) {
 		s.Facts = append(s.Facts,
 			page.Fact{"Orders in " + strings.ToUpper(e.currency), page.Cell{Number: e.orders.Now.Total().String()}}, page.Fact{"Given back", page.Cell{Text: text}})
 	}
-	return v.Record("Revenue", s)
+	return c.Record("Revenue", s)
 }
 
-func revenueByPlan(v *page.Context, p page.Period, q url.Values) (*page.Table, error) {
-	rows, err := sumsOf[*toll.Revenue](v, "revenue", query(p, q, "plan"))
+func revenueByPlan(c *page.Context, p page.Period, q url.Values) (*page.Table, error) {
+	rows, err := sumsOf[*toll.Revenue](c, "revenue", query(p, q, "plan"))
 	if err != nil {
 		return nil, err
 	}
@@ -552,7 +552,7 @@ func revenueByPlan(v *page.Context, p page.Period, q url.Values) (*page.Table, e
 	for _, r := range rows {
 		ids = append(ids, r.PlanID)
 	}
-	names, err := namesOf(v, ids, nil)
+	names, err := namesOf(c, ids, nil)
 	t := &page.Table{
 		Caption: "Revenue by plan",
 		Head:    []page.Column{{Text: "Plan"}, {Text: "Orders", Num: true}, {Text: "Paid", Num: true}, {Text: "Given back", Num: true}},
@@ -561,7 +561,7 @@ func revenueByPlan(v *page.Context, p page.Period, q url.Values) (*page.Table, e
 	for _, r := range rows {
 		e := earned{currency: r.Currency}
 		t.Rows = append(t.Rows, []page.Cell{
-			{Text: names[string(r.PlanID)], To: v.To("plans", string(r.PlanID))}, page.Credits(toll.Credits(r.Orders)),
+			{Text: names[string(r.PlanID)], To: c.To("plans", string(r.PlanID))}, page.Credits(toll.Credits(r.Orders)),
 			{Sum: &page.Sum{e.format(r.Amount.Int()), strings.ToUpper(r.Currency)}, Num: true},
 			{Sum: &page.Sum{e.format(r.Returned.Int()), strings.ToUpper(r.Currency)}, Num: true},
 		})
@@ -576,12 +576,12 @@ const (
 	fewSubscribers = 5
 )
 
-func listSubscribers(v *page.Context) (page.View, error) {
+func listSubscribers(c *page.Context) (page.View, error) {
 	q := url.Values{}
-	page.SetPage(q, page.Listing{Size: mostPlansShown, Cursor: v.R.URL.Query().Get("cursor")})
-	plans, err := page.PartOf[*toll.Plan](v, "/protocol/plans", "plans", q)
+	page.SetPage(q, page.Listing{Size: mostPlansShown, Cursor: c.R.URL.Query().Get("cursor")})
+	plans, err := page.PartOf[*toll.Plan](c, "/protocol/plans", "plans", q)
 	if err != nil {
-		return nil, v.Failed("part of the list", err)
+		return nil, c.Failed("part of the list", err)
 	}
 	t := &page.Table{
 		Caption: "Subscribers",
@@ -589,19 +589,19 @@ func listSubscribers(v *page.Context) (page.View, error) {
 			{Text: "Subscriber"}, {Text: "Plan"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true},
 			{Text: "Last seen"},
 		},
-		Empty: &page.Empty{"users", "No subscribers yet", "Each buyer of a plan of yours appears here, with what is left.", v.To("plans"), "Your plans", "toll subscribers --help"},
-		Pager: v.PagerOf(plans.Total, plans.Next, "plan"),
+		Empty: &page.Empty{"users", "No subscribers yet", "Each buyer of a plan of yours appears here, with what is left.", c.To("plans"), "Your plans", "toll subscribers --help"},
+		Pager: c.PagerOf(plans.Total, plans.Next, "plan"),
 	}
 	for _, p := range plans.Items {
-		list, err := page.PartOf[toll.Balance](v, "/protocol/plans/"+string(p.ID)+"/subscribers", "subscribers", url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
+		list, err := page.PartOf[toll.Balance](c, "/protocol/plans/"+string(p.ID)+"/subscribers", "subscribers", url.Values{"pageSize": {strconv.Itoa(fewSubscribers)}})
 		if err != nil {
-			return nil, v.Failed("part of the list", err)
+			return nil, c.Failed("part of the list", err)
 		}
-		rows, err := subscriberRows(v, p.ID, list.Items)
+		rows, err := subscriberRows(c, p.ID, list.Items)
 		if err != nil {
-			return nil, v.Failed("part of the list", err)
+			return nil, c.Failed("part of the list", err)
 		}
-		to := v.To("plans", string(p.ID))
+		to := c.To("plans", string(p.ID))
 		for _, row := range rows {
 			t.Rows = append(t.Rows, slices.Insert(row, 1, page.Cell{Text: page.NameOf(p.Metadata.Name), To: to}))
 		}
@@ -611,16 +611,16 @@ func listSubscribers(v *page.Context) (page.View, error) {
 			})
 		}
 	}
-	return v.Record("Subscribers", page.Record{Lead: "Who holds credits of your plans, with the first of each plan.", Table: t})
+	return c.Record("Subscribers", page.Record{Lead: "Who holds credits of your plans, with the first of each plan.", Table: t})
 }
 
 // subscriberRows are balances of a plan, each with when the subscriber used it last.
-func subscriberRows(v *page.Context, plan toll.PlanID, of []toll.Balance) ([][]page.Cell, error) {
+func subscriberRows(c *page.Context, plan toll.PlanID, of []toll.Balance) ([][]page.Cell, error) {
 	var rows [][]page.Cell
-	now := v.Clock()
+	now := c.Clock()
 	for _, b := range of {
 		f := store.UsageFilter{By: store.BySubscriber, Plan: plan, Subscriber: b.HolderAddress, Since: now.Add(-longAgo), Until: now.Add(time.Hour)}
-		list, err := store.Usage(v.Ctx(), deps(v).Store, f, store.Page{Size: 1})
+		list, err := store.Usage(c.Ctx(), deps(c).Store, f, store.Page{Size: 1})
 		if err != nil {
 			return nil, err
 		}

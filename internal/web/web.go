@@ -95,17 +95,17 @@ func (w *Web) page(get, post func(*page.Context) (page.View, error)) http.Handle
 
 // NoPage answers a person whose address has no page, or takes only forms (405).
 func (w *Web) NoPage(rw http.ResponseWriter, r *http.Request, status int) {
-	w.page(func(v *page.Context) (page.View, error) {
+	w.page(func(c *page.Context) (page.View, error) {
 		if status == http.StatusMethodNotAllowed {
-			return nil, v.RefuseNext(status, "This address only takes what a form sends, and has nothing to show.", "Go back to the page with the form, and send it from there.")
+			return nil, c.RefuseNext(status, "This address only takes what a form sends, and has nothing to show.", "Go back to the page with the form, and send it from there.")
 		}
-		return nil, v.RefuseNext(status, "Nothing is at this address. It was mistyped, or what was there has gone.", "")
+		return nil, c.RefuseNext(status, "Nothing is at this address. It was mistyped, or what was there has gone.", "")
 	}, nil).ServeHTTP(rw, r)
 }
 
 // admitUser begins a session for a person who proved a credential, see [session.Sessions.AdmitPerson].
-func admitUser(v *page.Context, u toll.Person, proof string, at toll.Address) (err error) {
-	v.Person, err = v.Sessions.AdmitPerson(v.W, v.R, u, proof, at)
+func admitUser(c *page.Context, u toll.Person, proof string, at toll.Address) (err error) {
+	c.Person, err = c.Sessions.AdmitPerson(c.W, c.R, u, proof, at)
 	return err
 }
 

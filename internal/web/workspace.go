@@ -32,133 +32,133 @@ func workspacePages() []page.Area {
 	}
 }
 
-func showWorkspace(v *page.Context) (page.View, error) {
-	p, err := store.PrincipalByAddress(v.Ctx(), deps(v).Store, v.Person.Address)
+func showWorkspace(c *page.Context) (page.View, error) {
+	p, err := store.PrincipalByAddress(c.Ctx(), deps(c).Store, c.Person.Address)
 	if err != nil {
-		return nil, v.Failed("workspace", err)
+		return nil, c.Failed("workspace", err)
 	}
-	you := "an API key with the rights " + rightWords(v.Person.Rights)
-	if v.Person.User != nil {
-		you = string(v.Person.Workspace.Role)
+	you := "an API key with the rights " + rightWords(c.Person.Rights)
+	if c.Person.User != nil {
+		you = string(c.Person.Workspace.Role)
 	}
 	s := page.Record{
 		Facts: []page.Fact{
-			{"Id", page.Cell{ID: v.Person.Address.Lower()}}, {"Name", page.Cell{Text: page.NameOf(p.Shown())}}, {"You are", page.Cell{Text: you}},
-			{"Environment", page.Cell{Text: string(v.Environment)}}, {"Made", page.At(p.CreatedAt)},
+			{"Id", page.Cell{ID: c.Person.Address.Lower()}}, {"Name", page.Cell{Text: page.NameOf(p.Shown())}}, {"You are", page.Cell{Text: you}},
+			{"Environment", page.Cell{Text: string(c.Environment)}}, {"Made", page.At(p.CreatedAt)},
 		},
 	}
 	files := &page.Table{Caption: "Files", Head: []page.Column{{Text: "List"}, {Text: "For a spreadsheet"}, {Text: "For programs"}}}
 	for _, name := range slices.Sorted(maps.Keys(exports)) {
-		if of := exports[name]; of.field == "" && v.Person.Rights.Has(of.right) {
+		if of := exports[name]; of.field == "" && c.Person.Rights.Has(of.right) {
 			files.Rows = append(files.Rows, []page.Cell{
-				{Text: of.title}, {Text: "CSV", To: v.To("export", name)}, {Text: "NDJSON", To: v.To("export", name) + "?format=ndjson"},
+				{Text: of.title}, {Text: "CSV", To: c.To("export", name)}, {Text: "NDJSON", To: c.To("export", name) + "?format=ndjson"},
 			})
 		}
 	}
 	s.Parts = []page.Part{{"Take everything away", files}}
-	if v.Person.HasName() && v.Person.Rights.Has(toll.RightMembers) {
-		s.Acts = []page.Dialog{v.DialogOf("name", "Name the workspace", "Members see the name in place of the address.",
+	if c.Person.HasName() && c.Person.Rights.Has(toll.RightMembers) {
+		s.Acts = []page.Dialog{c.DialogOf("name", "Name the workspace", "Members see the name in place of the address.",
 			page.Field{Name: "name", Label: "Name", Value: p.Title, Max: 100})}
 	}
-	if v.Person.HasName() && v.Person.Rights.Has(toll.RightExport) {
-		s.Acts = append(s.Acts, v.DangerOf("delete", "Delete the workspace",
+	if c.Person.HasName() && c.Person.Rights.Has(toll.RightExport) {
+		s.Acts = append(s.Acts, c.DangerOf("delete", "Delete the workspace",
 			"All members lose their access, and API keys, access tokens, programs and webhooks end. Plans and agents are not listed any more. "+
 				"Orders, receipts and the audit log stay with the service. Money in the wallet stays there: export its key before.",
 			page.Field{Name: "confirm", Label: "To confirm, type " + confirmation(p), Required: true}))
 	}
-	return v.Record("Workspace", s)
+	return c.Record("Workspace", s)
 }
 
 // confirmation is what a person types to delete a workspace: its name, or its id.
 func confirmation(p store.Principal) string { return cmp.Or(plain.Name(p.Shown()), p.Address.Lower()) }
 
-func changeWorkspace(v *page.Context) (page.View, error) {
-	if err := isPerson(v); err != nil {
+func changeWorkspace(c *page.Context) (page.View, error) {
+	if err := isPerson(c); err != nil {
 		return nil, err
 	}
-	if v.Form.Get("act") != "name" {
-		return deleteWorkspace(v)
+	if c.Form.Get("act") != "name" {
+		return deleteWorkspace(c)
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		err := deps(v).People.Members.Rename(v.Ctx(), v.Person.Caller, v.Text("name"))
-		return page.Outcome{To: v.To("settings"), Done: "The workspace has its name."}, err
+	return c.Finish(func() (page.Outcome, error) {
+		err := deps(c).People.Members.Rename(c.Ctx(), c.Person.Caller, c.Text("name"))
+		return page.Outcome{To: c.To("settings"), Done: "The workspace has its name."}, err
 	})
 }
 
-func deleteWorkspace(v *page.Context) (page.View, error) {
-	err := v.HasRight(toll.RightExport)
+func deleteWorkspace(c *page.Context) (page.View, error) {
+	err := c.HasRight(toll.RightExport)
 	if err == nil {
-		err = hasProof(v, "This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.")
+		err = hasProof(c, "This deletes the workspace for all its members. Prove first that it is you: the proof counts for ten minutes.")
 	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := store.PrincipalByAddress(v.Ctx(), deps(v).Store, v.Person.Address)
+	p, err := store.PrincipalByAddress(c.Ctx(), deps(c).Store, c.Person.Address)
 	if err != nil {
-		return nil, v.Failed("workspace", err)
+		return nil, c.Failed("workspace", err)
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		if v.Form.Get("act") != "delete" {
+	return c.Finish(func() (page.Outcome, error) {
+		if c.Form.Get("act") != "delete" {
 			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		if v.Text("confirm") != confirmation(p) {
+		if c.Text("confirm") != confirmation(p) {
 			return page.Outcome{}, page.OneFault("confirm", "must be exactly the name that is asked for")
 		}
-		_, err := v.API.DeleteWorkspace(v.Acting(), v.Person.Address)
+		_, err := c.API.DeleteWorkspace(c.Acting(), c.Person.Address)
 		return page.Outcome{To: page.PathSecurity}, err
 	})
 }
 
 var actSyntax = regexp.MustCompile(`^[a-z_]{1,40}\.[a-z_]{1,40}$`)
 
-func listActs(v *page.Context) (page.View, error) {
-	filter, q := v.Filters(
+func listActs(c *page.Context) (page.View, error) {
+	filter, q := c.Filters(
 		page.Field{Name: "act", Label: "Act", Max: 80, Hint: ""}, page.Field{Name: "since", Label: "From", Type: "date"},
 		page.Field{Name: "until", Label: "Before", Type: "date"},
 	)
 	if act := q.Get("act"); act != "" && !actSyntax.MatchString(act) {
-		v.Status, v.Fault = http.StatusBadRequest, "An act is two words with a dot between, such as member.removed."
-		return v.Record("Audit log", page.Record{Filter: filter})
+		c.Status, c.Fault = http.StatusBadRequest, "An act is two words with a dot between, such as member.removed."
+		return c.Record("Audit log", page.Record{Filter: filter})
 	}
 	since, _ := time.Parse(time.RFC3339, q.Get("since")) // an unreadable day narrows nothing
 	until, _ := time.Parse(time.RFC3339, q.Get("until"))
-	list, err := store.AuditList(v.Ctx(), deps(v).Store, v.Person.Address.Lower(), q.Get("act"), since, until, storePage(v.ListPage()))
+	list, err := store.AuditList(c.Ctx(), deps(c).Store, c.Person.Address.Lower(), q.Get("act"), since, until, storePage(c.ListPage()))
 	if err != nil {
-		return nil, v.Failed("part of the list", err)
+		return nil, c.Failed("part of the list", err)
 	}
 	t := &page.Table{
 		Caption: "Audit log",
 		Head:    []page.Column{{Text: "Time"}, {Text: "Act", Stays: true}, {Text: "By"}, {Text: "Object"}, {Text: "From"}},
 		Empty:   &page.Empty{Icon: "history", Title: "No entries", Text: "Each change of people, keys, plans and money is noted here, with who made it.", Command: "toll audit-log"},
-		Pager:   v.PagerOf(list.Total, list.Next, "act"),
+		Pager:   c.PagerOf(list.Total, list.Next, "act"),
 	}
-	files := file(v, "audit", q)
+	files := file(c, "audit", q)
 	names := map[string]string{}
 	for _, e := range list.Items {
 		from := page.Cell{ID: plain.Name(e.Source)}
 		if from.ID == "" {
 			from.Text = "not kept"
 		}
-		t.Rows = append(t.Rows, []page.Cell{{At: e.At}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, actor(v, names, e), {ID: e.Object}, from})
+		t.Rows = append(t.Rows, []page.Cell{{At: e.At}, {Text: e.Act, Sub: plain.Name(detailText(e.Detail))}, actor(c, names, e), {ID: e.Object}, from})
 	}
-	return v.Record("Audit log", page.Record{Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: files, Filter: filter, Table: t})
+	return c.Record("Audit log", page.Record{Lead: "Who changed what. Entries form a chain: none can be altered or left out unseen.", Links: files, Filter: filter, Table: t})
 }
 
 // actor is who did what an entry notes, by the name of a person.
-func actor(v *page.Context, names map[string]string, e store.AuditEntry) page.Cell {
+func actor(c *page.Context, names map[string]string, e store.AuditEntry) page.Cell {
 	switch e.ActorKind {
 	case "user":
 		if _, ok := names[e.Actor]; !ok {
 			var id toll.UUID
 			if id.UnmarshalText([]byte(e.Actor)) == nil {
-				if u, err := deps(v).People.User(v.Ctx(), id); err == nil {
+				if u, err := deps(c).People.User(c.Ctx(), id); err == nil {
 					names[e.Actor] = plain.Name(u.Name)
 				}
 			}
 		}
 		return page.Cell{Text: cmp.Or(names[e.Actor], "a person who left")}
 	case "key":
-		return page.Cell{ID: e.Actor, To: v.To("keys", e.Actor)}
+		return page.Cell{ID: e.Actor, To: c.To("keys", e.Actor)}
 	}
 	return page.Cell{Text: "the operator"}
 }
@@ -218,10 +218,10 @@ func programPages() []page.Area {
 	}
 }
 
-func listPrograms(v *page.Context) (page.View, error) {
-	grants, err := deps(v).OAuth.Grants(v.Ctx(), v.Person.Address, mostGranted)
+func listPrograms(c *page.Context) (page.View, error) {
+	grants, err := deps(c).OAuth.Grants(c.Ctx(), c.Person.Address, mostGranted)
 	if err != nil {
-		return nil, v.Failed("part of the list", err)
+		return nil, c.Failed("part of the list", err)
 	}
 	t := &page.Table{
 		Caption: "Programs", Head: []page.Column{{Text: "Program"}, {Text: "Has"}, {Text: "Last use"}, {Text: "Since"}, {Text: "Ends"}},
@@ -232,39 +232,39 @@ func listPrograms(v *page.Context) (page.View, error) {
 		Pager: &page.Pager{Total: int64(len(grants)), Noun: "program"},
 	}
 	for _, g := range grants {
-		one, err := deps(v).granted(v.Ctx(), g)
+		one, err := deps(c).granted(c.Ctx(), g)
 		if err != nil {
-			return nil, v.Failed("program", err)
+			return nil, c.Failed("program", err)
 		}
 		t.Rows = append(t.Rows, []page.Cell{
-			{Text: one.Name, To: v.To("programs", g.ID.String())}, {Text: one.Has}, {Text: one.LastUse}, {At: g.CreatedAt}, {At: g.EndsAt},
+			{Text: one.Name, To: c.To("programs", g.ID.String())}, {Text: one.Has}, {Text: one.LastUse}, {At: g.CreatedAt}, {At: g.EndsAt},
 		})
 	}
-	return v.Record("Programs", page.Record{
+	return c.Record("Programs", page.Record{
 		Lead: "What can act for this workspace because a person let it in.", Table: t,
-		Links: []page.Link{{Text: "Let a program on a device in", To: page.PathDevice + "?" + url.Values{"workspace": {v.Person.Address.String()}}.Encode(), Plain: true}},
+		Links: []page.Link{{Text: "Let a program on a device in", To: page.PathDevice + "?" + url.Values{"workspace": {c.Person.Address.String()}}.Encode(), Plain: true}},
 	})
 }
 
 // program returns the consent of the page.
-func program(v *page.Context) (g granted, err error) {
-	grants, err := deps(v).OAuth.Grants(v.Ctx(), v.Person.Address, mostGranted)
+func program(c *page.Context) (g granted, err error) {
+	grants, err := deps(c).OAuth.Grants(c.Ctx(), c.Person.Address, mostGranted)
 	if err != nil {
-		return g, v.Failed("program", err)
+		return g, c.Failed("program", err)
 	}
 	for _, one := range grants {
-		if strings.EqualFold(one.ID.String(), v.Param("grant")) {
-			if g, err = deps(v).granted(v.Ctx(), one); err != nil {
-				err = v.Failed("program", err)
+		if strings.EqualFold(one.ID.String(), c.Param("grant")) {
+			if g, err = deps(c).granted(c.Ctx(), one); err != nil {
+				err = c.Failed("program", err)
 			}
 			return g, err
 		}
 	}
-	return g, v.Missing("program")
+	return g, c.Missing("program")
 }
 
-func showProgram(v *page.Context) (page.View, error) {
-	g, err := program(v)
+func showProgram(c *page.Context) (page.View, error) {
+	g, err := program(c)
 	if err != nil {
 		return nil, err
 	}
@@ -275,20 +275,20 @@ func showProgram(v *page.Context) (page.View, error) {
 	if g.Resource != "" {
 		s.Facts = append(s.Facts, page.Fact{"To be used at", page.Cell{Text: g.Resource}})
 	}
-	s.Acts = []page.Dialog{v.DangerOf("end", "Revoke", "The program is refused at once. What it made with this access ends with it.")}
-	return v.Record(g.Name, s)
+	s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The program is refused at once. What it made with this access ends with it.")}
+	return c.Record(g.Name, s)
 }
 
-func endProgram(v *page.Context) (page.View, error) {
-	g, err := program(v)
+func endProgram(c *page.Context) (page.View, error) {
+	g, err := program(c)
 	if err != nil {
 		return nil, err
 	}
-	return v.Finish(func() (page.Outcome, error) {
-		if v.Form.Get("act") != "end" {
+	return c.Finish(func() (page.Outcome, error) {
+		if c.Form.Get("act") != "end" {
 			return page.Outcome{}, toll.NewError(toll.CodeBadRequest)
 		}
-		ended, err := deps(v).OAuth.EndGrant(v.Ctx(), v.Person.Caller, g.ID)
-		return page.Outcome{To: v.To("programs"), Done: endedText(ended)}, err
+		ended, err := deps(c).OAuth.EndGrant(c.Ctx(), c.Person.Caller, g.ID)
+		return page.Outcome{To: c.To("programs"), Done: endedText(ended)}, err
 	})
 }

@@ -137,30 +137,30 @@ const (
 
 // PeriodOf returns the range of the page: the days since and until that its query names, or a usual
 // range, which ends with the hour or day that has begun. It says on the page why days cannot be taken.
-func PeriodOf(v *Context) Period {
+func PeriodOf(c *Context) Period {
 	at := usualPeriod
 	for i, p := range periods {
-		if p.Key == v.R.URL.Query().Get("range") {
+		if p.Key == c.R.URL.Query().Get("range") {
 			at = i
 		}
 	}
 	p := periods[at]
-	if own, ok := ownPeriod(v, p.Key); ok {
+	if own, ok := ownPeriod(c, p.Key); ok {
 		return own
 	}
-	until := v.Clock().UTC().Truncate(p.Step).Add(p.Step)
+	until := c.Clock().UTC().Truncate(p.Step).Add(p.Step)
 	return Period{Key: p.Key, Since: until.Add(-time.Duration(p.Steps) * p.Step), Until: until, Step: p.Step}
 }
 
 // ownPeriod returns the range of the days in the query. ok is false for none.
-func ownPeriod(v *Context, key string) (p Period, ok bool) {
-	q := v.R.URL.Query()
+func ownPeriod(c *Context, key string) (p Period, ok bool) {
+	q := c.R.URL.Query()
 	if q.Get("since") == "" && q.Get("until") == "" {
 		return p, false
 	}
 	p = Period{Key: key, Own: true, Step: 24 * time.Hour}
 	var err1, err2 error
-	p.Until = v.Clock().UTC().Truncate(p.Step).Add(p.Step)
+	p.Until = c.Clock().UTC().Truncate(p.Step).Add(p.Step)
 	if day := q.Get("until"); day != "" {
 		p.Until, err1 = time.Parse(time.DateOnly, day)
 	}
@@ -170,7 +170,7 @@ func ownPeriod(v *Context, key string) (p Period, ok bool) {
 	}
 	length := p.Until.Sub(p.Since)
 	if err1 != nil || err2 != nil || length <= 0 || length > ownMost {
-		v.Status, v.Fault = http.StatusBadRequest, "The first day must be before the other one, and at most 366 days before it."
+		c.Status, c.Fault = http.StatusBadRequest, "The first day must be before the other one, and at most 366 days before it."
 		return p, false
 	}
 	if length <= ownHours {
@@ -194,22 +194,22 @@ type Segment struct {
 }
 
 // Ranges lead to the page with another range.
-func Ranges(v *Context, of Period) []Segment {
+func Ranges(c *Context, of Period) []Segment {
 	var out []Segment
-	q := v.R.URL.Query()
+	q := c.R.URL.Query()
 	for _, name := range []string{"cursor", "form", "since", "until"} {
 		q.Del(name)
 	}
 	for _, p := range periods {
 		q.Set("range", p.Key)
-		out = append(out, Segment{p.Text, v.R.URL.Path + "?" + q.Encode(), p.Key == of.Key && !of.Own})
+		out = append(out, Segment{p.Text, c.R.URL.Path + "?" + q.Encode(), p.Key == of.Key && !of.Own})
 	}
 	return out
 }
 
 // RangeFields are fields for days of one's own, beside those that narrow the page.
-func RangeFields(v *Context, p Period, beside []Field) []Field {
-	fields, _ := v.Filters(
+func RangeFields(c *Context, p Period, beside []Field) []Field {
+	fields, _ := c.Filters(
 		Field{Name: "since", Label: "From", Type: "date"}, Field{Name: "until", Label: "Before", Type: "date"},
 	)
 	return slices.Concat(beside, fields, []Field{{Name: "range", Type: "hidden", Value: p.Key}})

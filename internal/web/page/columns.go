@@ -48,36 +48,36 @@ func (s *Record) list() *Table {
 // names none of the list, those that the person chose last. The column that names a row always stays. Names of other columns are
 // ignored. It answers a choice that is to be remembered with a redirect to the address without that word. Any page
 // may link there; all that it changes is which columns are shown.
-func columns(v *Context, s *Record) View {
+func columns(c *Context, s *Record) View {
 	t := s.list()
 	if t == nil || len(t.Head) < 2 {
 		return nil
 	}
-	q := v.R.URL.Query()
+	q := c.R.URL.Query()
 	var asked []string
 	for _, names := range q[columnsName] {
 		asked = append(asked, strings.Split(names, ",")...)
 	}
-	stays := t.Head[max(0, slices.IndexFunc(t.Head, func(c Column) bool { return c.Stays }))].name()
-	known := slices.ContainsFunc(t.Head, func(c Column) bool { return slices.Contains(asked, c.name()) })
-	hiddenBefore := hiddenColumns(v)[v.Area.Path]
+	stays := t.Head[max(0, slices.IndexFunc(t.Head, func(column Column) bool { return column.Stays }))].name()
+	known := slices.ContainsFunc(t.Head, func(column Column) bool { return slices.Contains(asked, column.name()) })
+	hiddenBefore := hiddenColumns(c)[c.Area.Path]
 	var shown, hidden []string
-	choice := &columnChoice{Action: v.R.URL.Path, Stays: stays}
-	for _, c := range t.Head {
-		name := c.name()
+	choice := &columnChoice{Action: c.R.URL.Path, Stays: stays}
+	for _, column := range t.Head {
+		name := column.name()
 		on := name == stays || known && slices.Contains(asked, name) || !known && !slices.Contains(hiddenBefore, name)
 		if on {
 			shown = append(shown, name)
 		} else {
 			hidden = append(hidden, name)
 		}
-		choice.Columns = append(choice.Columns, Option{Value: name, Text: c.Text, On: on})
+		choice.Columns = append(choice.Columns, Option{Value: name, Text: column.Text, On: on})
 	}
-	if known && q.Has(keepName) && v.R.Method == http.MethodGet {
-		rememberColumns(v, hidden)
+	if known && q.Has(keepName) && c.R.Method == http.MethodGet {
+		rememberColumns(c, hidden)
 		q.Del(keepName)
 		q.Set(columnsName, strings.Join(shown, ","))
-		return Redirect{http.StatusSeeOther, v.R.URL.Path + "?" + q.Encode()}
+		return Redirect{http.StatusSeeOther, c.R.URL.Path + "?" + q.Encode()}
 	}
 	if known && len(s.Filter) > 0 {
 		s.Filter = append(slices.Clone(s.Filter), Field{Name: columnsName, Type: "hidden", Value: strings.Join(shown, ",")})
@@ -115,28 +115,28 @@ func (t *Table) hide(names []string) {
 }
 
 // columnsOf tells the choices of persons apart who use one browser, without telling who they are.
-func columnsOf(v *Context) string {
-	sum := sha256.Sum256([]byte(v.Person.UserID.String() + " " + v.Person.KeyID.String()))
+func columnsOf(c *Context) string {
+	sum := sha256.Sum256([]byte(c.Person.UserID.String() + " " + c.Person.KeyID.String()))
 	return hex.EncodeToString(sum[:8])
 }
 
 // columnChoices are the choices of the person in the cookie: the path of a list, a colon and the columns that it hides.
-func columnChoices(v *Context) []string {
-	c, err := v.R.Cookie(columnsCookie)
-	if err != nil || len(c.Value) > mostColumns {
+func columnChoices(c *Context) []string {
+	cookie, err := c.R.Cookie(columnsCookie)
+	if err != nil || len(cookie.Value) > mostColumns {
 		return nil
 	}
-	all := strings.Split(c.Value, "|")
-	if all[0] != columnsOf(v) {
+	all := strings.Split(cookie.Value, "|")
+	if all[0] != columnsOf(c) {
 		return nil
 	}
 	return all[1:]
 }
 
 // hiddenColumns are the columns that the person hides, by the path of a list.
-func hiddenColumns(v *Context) map[string][]string {
+func hiddenColumns(c *Context) map[string][]string {
 	out := map[string][]string{}
-	for _, choice := range columnChoices(v) {
+	for _, choice := range columnChoices(c) {
 		list, hidden, _ := strings.Cut(choice, ":")
 		out[list] = strings.Split(hidden, ".")
 	}
@@ -144,16 +144,16 @@ func hiddenColumns(v *Context) map[string][]string {
 }
 
 // rememberColumns puts into the cookie which columns of this list the person hides.
-func rememberColumns(v *Context, hidden []string) {
-	list := v.Area.Path + ":"
-	all := slices.DeleteFunc(columnChoices(v), func(choice string) bool { return strings.HasPrefix(choice, list) })
+func rememberColumns(c *Context, hidden []string) {
+	list := c.Area.Path + ":"
+	all := slices.DeleteFunc(columnChoices(c), func(choice string) bool { return strings.HasPrefix(choice, list) })
 	if len(hidden) > 0 {
 		all = append(all, list+strings.Join(hidden, "."))
 	}
 	for {
-		text := strings.Join(append([]string{columnsOf(v)}, all...), "|")
+		text := strings.Join(append([]string{columnsOf(c)}, all...), "|")
 		if len(text) <= mostColumns || len(all) == 0 {
-			v.SetChoice(columnsCookie, text, "/w/", len(all) > 0)
+			c.SetChoice(columnsCookie, text, "/w/", len(all) > 0)
 			return
 		}
 		all = all[1:]

@@ -38,14 +38,14 @@ type Context struct {
 }
 
 // Ctx returns the context of the request.
-func (v *Context) Ctx() context.Context { return v.R.Context() }
+func (c *Context) Ctx() context.Context { return c.R.Context() }
 
 // Here is the page that the browser shows.
-func (v *Context) Here() string {
-	if v.R.Method == http.MethodPost {
-		return v.At
+func (c *Context) Here() string {
+	if c.R.Method == http.MethodPost {
+		return c.At
 	}
-	return LocalPath(v.R.URL.RequestURI())
+	return LocalPath(c.R.URL.RequestURI())
 }
 
 // Layout is what a page says.
@@ -76,35 +76,35 @@ type switchTo struct {
 }
 
 // switches are the workspaces of the person; nil for one alone.
-func switches(v *Context) []switchTo {
-	if len(v.Person.Workspaces) < 2 {
+func switches(c *Context) []switchTo {
+	if len(c.Person.Workspaces) < 2 {
 		return nil
 	}
-	here, err := url.Parse(v.Here())
+	here, err := url.Parse(c.Here())
 	if err != nil {
 		return nil
 	}
-	out := make([]switchTo, len(v.Person.Workspaces))
-	for i, o := range v.Person.Workspaces {
+	out := make([]switchTo, len(c.Person.Workspaces))
+	for i, o := range c.Person.Workspaces {
 		at, to := o.Address.String(), *here
 		if strings.HasPrefix(here.Path, "/w/") {
-			to.Path, to.RawQuery = "/w/"+at+kept(v), ""
+			to.Path, to.RawQuery = "/w/"+at+kept(c), ""
 		} else {
 			q := to.Query()
 			q.Set("workspace", at)
 			to.RawQuery = q.Encode()
 		}
-		out[i] = switchTo{Text: cmp.Or(plain.Name(o.Name), at[:8]+"…"+at[len(at)-4:]), To: to.String(), Here: o.Address == v.Person.Address}
+		out[i] = switchTo{Text: cmp.Or(plain.Name(o.Name), at[:8]+"…"+at[len(at)-4:]), To: to.String(), Here: o.Address == c.Person.Address}
 	}
 	return out
 }
 
 // kept is the page below a workspace that another workspace has as well: the members, or the list that this page is of.
-func kept(v *Context) string {
-	if v.Area == nil {
+func kept(c *Context) string {
+	if c.Area == nil {
 		return ""
 	}
-	return cmp.Or(v.Area.Under, v.Area.Path)
+	return cmp.Or(c.Area.Under, c.Area.Path)
 }
 
 // View is the answer of a page.
@@ -120,27 +120,27 @@ type document struct {
 
 // Show answers with a page. Its forms may lead to the service itself, and to the origin leads: a browser applies the policy of the page
 // to the redirect after a form, too.
-func (v *Context) Show(status int, name string, s Layout, leads string) (View, error) {
+func (c *Context) Show(status int, name string, s Layout, leads string) (View, error) {
 	return document{status, name, s, leads}, nil
 }
 
-func (d document) write(v *Context) {
+func (d document) write(c *Context) {
 	s := d.Layout
-	s.Environment, s.Theme, s.Here, s.Correlation = v.Environment, theme(v), v.Here(), v.W.Header().Get("X-Correlation-Id")
-	if v.Person != nil {
-		s.Person, s.SignOut = v.Person, v.Sessions.Ticket(v.Ctx(), FormSignOut)
-		s.Switch = switches(v)
-		if v.Area != nil {
-			s.Frame = frameAround(v)
+	s.Environment, s.Theme, s.Here, s.Correlation = c.Environment, theme(c), c.Here(), c.W.Header().Get("X-Correlation-Id")
+	if c.Person != nil {
+		s.Person, s.SignOut = c.Person, c.Sessions.Ticket(c.Ctx(), FormSignOut)
+		s.Switch = switches(c)
+		if c.Area != nil {
+			s.Frame = frameAround(c)
 		}
 	}
 	var b bytes.Buffer
-	if err := v.pages[d.name].ExecuteTemplate(&b, "layout.html", s); err != nil {
-		v.Log.ErrorContext(v.Ctx(), "page", slog.Any("err", err))
+	if err := c.pages[d.name].ExecuteTemplate(&b, "layout.html", s); err != nil {
+		c.Log.ErrorContext(c.Ctx(), "page", slog.Any("err", err))
 		d.status = http.StatusInternalServerError
 		b.Reset()
 	}
-	h := v.W.Header()
+	h := c.W.Header()
 	h.Set("Content-Security-Policy", policyOf(&s, d.leads))
 	if s.Refresh != "" {
 		h.Set("Refresh", "0; url="+s.Refresh)
@@ -148,13 +148,13 @@ func (d document) write(v *Context) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Add("Vary", "Accept-Encoding") // the sessions add Cookie
 	body := b.Bytes()
-	if gzipped.Taken(v.R, "gzip") {
+	if gzipped.Taken(c.R, "gzip") {
 		h.Set("Content-Encoding", "gzip")
 		body = gzipped.Bytes(body, gzip.DefaultCompression)
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	v.W.WriteHeader(d.status)
-	_, _ = v.W.Write(body) // the browser may have closed the connection
+	c.W.WriteHeader(d.status)
+	_, _ = c.W.Write(body) // the browser may have closed the connection
 }
 
 // Redirect leads the browser to another page. A form that was sent is not sent again there.
@@ -163,13 +163,13 @@ type Redirect struct {
 	To     string
 }
 
-func (r Redirect) write(v *Context) {
-	v.W.Header().Set("Location", r.To)
-	v.W.WriteHeader(r.Status)
+func (r Redirect) write(c *Context) {
+	c.W.Header().Set("Location", r.To)
+	c.W.WriteHeader(r.Status)
 }
 
 // Redirect answers with [Redirect].
-func (v *Context) Redirect(status int, to string) (View, error) { return Redirect{status, to}, nil }
+func (c *Context) Redirect(status int, to string) (View, error) { return Redirect{status, to}, nil }
 
 // Stream is an answer that a page writes itself.
 type Stream func()
@@ -227,10 +227,10 @@ type Refusal struct {
 func (r *Refusal) Error() string { return r.Text }
 
 // Refuse refuses a request of a program. The text is safe to show.
-func (v *Context) Refuse(status int, why string) error { return v.RefuseNext(status, why, StartOver) }
+func (c *Context) Refuse(status int, why string) error { return c.RefuseNext(status, why, StartOver) }
 
 // RefuseNext is refuse with what to do next.
-func (v *Context) RefuseNext(status int, why, next string) error {
+func (c *Context) RefuseNext(status int, why, next string) error {
 	title := TitleRefused
 	if status == http.StatusNotFound {
 		title = TitleMissing
@@ -257,20 +257,20 @@ func Instead(view View, err error) error {
 }
 
 // answer writes a view, or the page of an error: faults of the service are logged, and their texts not shown.
-func (v *Context) answer(view View, err error) {
+func (c *Context) answer(view View, err error) {
 	if err == nil {
-		view.write(v)
+		view.write(c)
 		return
 	}
 	if first, ok := errors.AsType[instead](err); ok {
-		first.View.write(v)
+		first.View.write(c)
 		return
 	}
 	r, ok := errors.AsType[*Refusal](err)
 	if !ok {
 		e := toll.AsError(err)
 		if r = (&Refusal{e.HTTPStatus(), TitleRefused, e.Text(), StartOver}); r.Status >= http.StatusInternalServerError {
-			v.Log.ErrorContext(v.Ctx(), "a page failed", slog.Any("err", err))
+			c.Log.ErrorContext(c.Ctx(), "a page failed", slog.Any("err", err))
 			r, _ = errors.AsType[*Refusal](Unable(r.Status))
 		}
 		if r.Status == http.StatusNotFound {
@@ -278,40 +278,40 @@ func (v *Context) answer(view View, err error) {
 		}
 	}
 	if r.Status == http.StatusServiceUnavailable {
-		v.W.Header().Set("Retry-After", "1")
+		c.W.Header().Set("Retry-After", "1")
 	}
 	body := Message{Text: r.Text, Fault: true, Next: r.Next}
-	if r.Status == http.StatusNotFound && v.Area == nil {
-		body.Links = nextPages(v)
+	if r.Status == http.StatusNotFound && c.Area == nil {
+		body.Links = nextPages(c)
 	}
-	document{status: r.Status, name: "message", Layout: Layout{Title: r.Title, Body: body}}.write(v)
+	document{status: r.Status, name: "message", Layout: Layout{Title: r.Title, Body: body}}.write(c)
 }
 
 // nextPages are offered where there is no page.
-func nextPages(v *Context) []Link {
+func nextPages(c *Context) []Link {
 	out := []Link{{Text: "Your workspace", To: PathHome}}
-	if v.Person != nil || !v.CloseReads {
+	if c.Person != nil || !c.CloseReads {
 		out = append(out, Link{Text: "Explore agents", To: PathExplore, Plain: true})
 	}
 	return append(out, Link{Text: "Read the documents", To: "/docs", Plain: true})
 }
 
 // HasRight returns nil for a person who has a right here, else a refusal.
-func (v *Context) HasRight(right toll.Right) error {
-	if v.Person.Rights.Has(right) {
+func (c *Context) HasRight(right toll.Right) error {
+	if c.Person.Rights.Has(right) {
 		return nil
 	}
 	who := "The API key with which you signed in lacks it."
-	if v.Person.User != nil {
-		who = "Your role here, " + string(v.Person.Workspace.Role) + ", does not have it. An owner or admin of the workspace can change that."
+	if c.Person.User != nil {
+		who = "Your role here, " + string(c.Person.Workspace.Role) + ", does not have it. An owner or admin of the workspace can change that."
 	}
-	return v.RefuseNext(http.StatusForbidden, "This takes the right "+string(right)+".", who)
+	return c.RefuseNext(http.StatusForbidden, "This takes the right "+string(right)+".", who)
 }
 
 // Param returns a part of the path that varies.
-func (v *Context) Param(name string) string {
-	have := strings.FieldsFunc(v.R.URL.EscapedPath(), func(r rune) bool { return r == '/' })
-	for i, part := range strings.Split(strings.Trim(v.Area.Route(), "/"), "/") {
+func (c *Context) Param(name string) string {
+	have := strings.FieldsFunc(c.R.URL.EscapedPath(), func(r rune) bool { return r == '/' })
+	for i, part := range strings.Split(strings.Trim(c.Area.Route(), "/"), "/") {
 		if part == "{"+name+"}" && i < len(have) {
 			text, err := url.PathUnescape(have[i])
 			if err != nil {
@@ -324,11 +324,11 @@ func (v *Context) Param(name string) string {
 }
 
 // Base is the path of the workspace, without a slash at its end.
-func (v *Context) Base() string { return "/w/" + v.Person.Address.String() }
+func (c *Context) Base() string { return "/w/" + c.Person.Address.String() }
 
 // To is the path of a page of the workspace.
-func (v *Context) To(parts ...string) string {
-	out := v.Base()
+func (c *Context) To(parts ...string) string {
+	out := c.Base()
 	for _, p := range parts {
 		out += "/" + url.PathEscape(p)
 	}
@@ -336,40 +336,40 @@ func (v *Context) To(parts ...string) string {
 }
 
 // Draw shows a page of the table.
-func (v *Context) Draw(title string, body any) (View, error) {
-	return v.Show(cmp.Or(v.Status, http.StatusOK), v.Area.Template, Layout{Title: title, Fault: v.Fault, Body: body}, "")
+func (c *Context) Draw(title string, body any) (View, error) {
+	return c.Show(cmp.Or(c.Status, http.StatusOK), c.Area.Template, Layout{Title: title, Fault: c.Fault, Body: body}, "")
 }
 
 // Missing answers for a record that is not there, or not of this workspace, which is the same.
-func (v *Context) Missing(what string) error {
-	return v.RefuseNext(http.StatusNotFound, "There is no such "+what+" in this workspace.", "")
+func (c *Context) Missing(what string) error {
+	return c.RefuseNext(http.StatusNotFound, "There is no such "+what+" in this workspace.", "")
 }
 
 // Failed returns the refusal for a record that is not there, and every other error as it is.
-func (v *Context) Failed(what string, err error) error {
-	if e := toll.AsError(err); e.HTTPStatus() == http.StatusNotFound || e.HTTPStatus() == http.StatusBadRequest && v.R.Method != http.MethodPost {
-		return v.Missing(what)
+func (c *Context) Failed(what string, err error) error {
+	if e := toll.AsError(err); e.HTTPStatus() == http.StatusNotFound || e.HTTPStatus() == http.StatusBadRequest && c.R.Method != http.MethodPost {
+		return c.Missing(what)
 	}
 	return err
 }
 
 // SetChoice has the browser remember a choice for the pages below a path, or forget it.
-func (v *Context) SetChoice(name, value, path string, keep bool) {
-	c := v.Sessions.CookieBeside("")
-	c.Name, c.Value, c.Path, c.MaxAge = name, value, path, 400*24*3600
+func (c *Context) SetChoice(name, value, path string, keep bool) {
+	cookie := c.Sessions.CookieBeside("")
+	cookie.Name, cookie.Value, cookie.Path, cookie.MaxAge = name, value, path, 400*24*3600
 	if !keep {
-		c.Value, c.MaxAge = "", -1
+		cookie.Value, cookie.MaxAge = "", -1
 	}
-	http.SetCookie(v.W, c)
+	http.SetCookie(c.W, cookie)
 }
 
 // theme returns what the browser chose; "" for the colours of the system.
-func theme(v *Context) string {
-	c, err := v.R.Cookie(ThemeCookie)
-	if err != nil || c.Value != "light" && c.Value != "dark" {
+func theme(c *Context) string {
+	cookie, err := c.R.Cookie(ThemeCookie)
+	if err != nil || cookie.Value != "light" && cookie.Value != "dark" {
 		return ""
 	}
-	return c.Value
+	return cookie.Value
 }
 
 // Embedded is a form of the processor in a frame of a page of ours.
@@ -392,36 +392,36 @@ type Wallets struct {
 
 // Origin is where a page of another host sends this browser back: the public address, or the name of this machine under
 // which the browser opened the page, which has its cookies.
-func (v *Context) Origin() string {
-	u, err := url.Parse(v.PublicURL)
-	if err != nil || !toll.IsLoopback(u.Hostname()) || !toll.IsLoopback((&url.URL{Host: v.R.Host}).Hostname()) {
-		return v.PublicURL
+func (c *Context) Origin() string {
+	u, err := url.Parse(c.PublicURL)
+	if err != nil || !toll.IsLoopback(u.Hostname()) || !toll.IsLoopback((&url.URL{Host: c.R.Host}).Hostname()) {
+		return c.PublicURL
 	}
-	u.Host = v.R.Host
+	u.Host = c.R.Host
 	return u.String()
 }
 
 // Rejected answers an error: retry shows the form with what the person can correct.
-func (v *Context) Rejected(err error, retry func(status int, fault string) (View, error)) (View, error) {
+func (c *Context) Rejected(err error, retry func(status int, fault string) (View, error)) (View, error) {
 	e := toll.AsError(err)
 	if e.HTTPStatus() >= http.StatusInternalServerError {
 		return nil, err
 	}
 	if e.RetryAfterSecs > 0 {
-		v.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
+		c.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
 	}
 	return retry(e.HTTPStatus(), e.Text())
 }
 
 // Ticket is [session.Sessions.Ticket] for a form that acts in the workspace in which it is shown, also when another tab has opened
 // another workspace since.
-func (v *Context) Ticket(says ...string) string {
-	return v.Sessions.Ticket(v.Ctx(), append(says, v.Person.Address.Lower())...)
+func (c *Context) Ticket(says ...string) string {
+	return c.Sessions.Ticket(c.Ctx(), append(says, c.Person.Address.Lower())...)
 }
 
 // Holds is [session.Sessions.Holds] for a form of [Context.Ticket].
-func (v *Context) Holds(ticket string, says ...string) bool {
-	return v.Sessions.Holds(v.Ctx(), ticket, append(says, v.Person.Address.Lower())...)
+func (c *Context) Holds(ticket string, says ...string) bool {
+	return c.Sessions.Holds(c.Ctx(), ticket, append(says, c.Person.Address.Lower())...)
 }
 
 // ThemeCookie says which colours the browser wants: light, dark, or, without it, those of the system. It says nothing else.

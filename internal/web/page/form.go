@@ -27,9 +27,9 @@ type Group struct {
 }
 
 // newForm returns a form that posts to the page on which it is shown.
-func (v *Context) newForm(act, button string, groups ...Group) *Form {
+func (c *Context) newForm(act, button string, groups ...Group) *Form {
 	f := &Form{
-		Action: v.R.URL.Path, Ticket: v.Ticket(v.R.URL.Path), Act: act, Button: button, Groups: groups,
+		Action: c.R.URL.Path, Ticket: c.Ticket(c.R.URL.Path), Act: act, Button: button, Groups: groups,
 	}
 	f.each(func(to *Field) { to.of = act })
 	return f
@@ -141,13 +141,13 @@ func sentence(name, message string) string {
 }
 
 // Text returns a field of the form that was sent, without blanks around it.
-func (v *Context) Text(name string) string { return strings.TrimSpace(v.Form.Get(name)) }
+func (c *Context) Text(name string) string { return strings.TrimSpace(c.Form.Get(name)) }
 
 // Lines returns the lines of a field, without empty ones.
-func (v *Context) Lines(name string) []string { return split(v.Form.Get(name), "\n") }
+func (c *Context) Lines(name string) []string { return split(c.Form.Get(name), "\n") }
 
 // Words returns the texts of a field between commas, without empty ones.
-func (v *Context) Words(name string) []string { return split(v.Form.Get(name), ",") }
+func (c *Context) Words(name string) []string { return split(c.Form.Get(name), ",") }
 
 func split(text, by string) []string {
 	out := []string{}

@@ -29,16 +29,16 @@ var (
 )
 
 // ListPage reads the cursor and the order of a list from the query string. The page offers the orders of [timeSorts].
-func (v *Context) ListPage() Listing { return v.PageOf(timeSorts) }
+func (c *Context) ListPage() Listing { return c.PageOf(timeSorts) }
 
 // PageOf is [Context.ListPage] for other orders.
-func (v *Context) PageOf(sorts []Option) Listing {
-	v.sort = &Field{Name: "sort", Label: "Sorted", Value: v.R.URL.Query().Get("sort"), Options: sorts}
-	if !HasOption(sorts, v.sort.Value) {
-		v.sort.Value = ""
+func (c *Context) PageOf(sorts []Option) Listing {
+	c.sort = &Field{Name: "sort", Label: "Sorted", Value: c.R.URL.Query().Get("sort"), Options: sorts}
+	if !HasOption(sorts, c.sort.Value) {
+		c.sort.Value = ""
 	}
-	p := Listing{Size: MostRows, Cursor: v.R.URL.Query().Get("cursor")}
-	switch by := v.sort.Value; by {
+	p := Listing{Size: MostRows, Cursor: c.R.URL.Query().Get("cursor")}
+	switch by := c.sort.Value; by {
 	case "": // the newest record first
 	case oldest:
 		p.Ascending = true
@@ -49,11 +49,11 @@ func (v *Context) PageOf(sorts []Option) Listing {
 }
 
 // sortField is the field that chooses the order of a list, which a list of one has no use for.
-func sortField(v *Context, t *Table) []Field {
-	if v.sort == nil || t == nil || t.Pager == nil || len(t.Rows) == 0 || t.Pager.Total == 1 && v.sort.Value == "" {
+func sortField(c *Context, t *Table) []Field {
+	if c.sort == nil || t == nil || t.Pager == nil || len(t.Rows) == 0 || t.Pager.Total == 1 && c.sort.Value == "" {
 		return nil
 	}
-	return []Field{*v.sort}
+	return []Field{*c.sort}
 }
 
 // SetPage asks the API for a page of a list.
@@ -86,21 +86,21 @@ type List[T any] struct {
 }
 
 // ListOf reads the part of a list of the API that the page shows. The page offers the orders sorts, none for [timeSorts].
-func ListOf[T any](v *Context, path, member string, q url.Values, sorts ...Option) (out List[T], err error) {
+func ListOf[T any](c *Context, path, member string, q url.Values, sorts ...Option) (out List[T], err error) {
 	if q = maps.Clone(q); q == nil {
 		q = url.Values{}
 	}
 	if sorts == nil {
 		sorts = timeSorts
 	}
-	SetPage(q, v.PageOf(sorts))
-	return PartOf[T](v, path, member, q)
+	SetPage(q, c.PageOf(sorts))
+	return PartOf[T](c, path, member, q)
 }
 
 // PartOf reads the part of a list of the API that a query names.
-func PartOf[T any](v *Context, path, member string, q url.Values) (out List[T], err error) {
+func PartOf[T any](c *Context, path, member string, q url.Values) (out List[T], err error) {
 	var page map[string]json.RawMessage
-	if err = v.API.Call(v.Acting(), http.MethodGet, "/api/v1"+path, q, nil, &page); err != nil {
+	if err = c.API.Call(c.Acting(), http.MethodGet, "/api/v1"+path, q, nil, &page); err != nil {
 		return out, err
 	}
 	var next *string
@@ -118,11 +118,11 @@ func PartOf[T any](v *Context, path, member string, q url.Values) (out List[T], 
 }
 
 // Filters are fields of the query string that narrow a list, and the same for the API.
-func (v *Context) Filters(fields ...Field) ([]Field, url.Values) {
+func (c *Context) Filters(fields ...Field) ([]Field, url.Values) {
 	q := url.Values{}
 	for i := range fields {
 		f := &fields[i]
-		if f.Value = strings.TrimSpace(v.R.URL.Query().Get(f.Name)); f.Value == "" {
+		if f.Value = strings.TrimSpace(c.R.URL.Query().Get(f.Name)); f.Value == "" {
 			continue
 		}
 		value := f.Value
@@ -137,19 +137,19 @@ func (v *Context) Filters(fields ...Field) ([]Field, url.Values) {
 }
 
 // Narrowed returns the error of a list; nil for a filter that the API refuses, which the page says above an empty list.
-func (v *Context) Narrowed(err error) error {
+func (c *Context) Narrowed(err error) error {
 	if err == nil {
 		return nil
 	}
 	e := toll.AsError(err)
-	if e.HTTPStatus() < http.StatusInternalServerError && v.R.URL.Query().Get("cursor") == "" {
-		v.Status, v.Fault = e.HTTPStatus(), e.Text()
+	if e.HTTPStatus() < http.StatusInternalServerError && c.R.URL.Query().Get("cursor") == "" {
+		c.Status, c.Fault = e.HTTPStatus(), e.Text()
 		return nil
 	}
-	return v.Failed("part of the list", err)
+	return c.Failed("part of the list", err)
 }
 
 // Once is [Context.Acting] for what a form creates: a crash in between makes no second one.
-func (v *Context) Once() context.Context {
-	return client.WithIdempotencyKey(v.Acting(), v.Form.Get("ticket"))
+func (c *Context) Once() context.Context {
+	return client.WithIdempotencyKey(c.Acting(), c.Form.Get("ticket"))
 }

@@ -75,19 +75,19 @@ type navItem struct {
 	Here                bool
 }
 
-func frameAround(v *Context) *frame {
-	p := v.Person
+func frameAround(c *Context) *frame {
+	p := c.Person
 	f := &frame{
-		Base: v.Base(), Name: cmp.Or(plain.Name(p.Workspace.Name), Short(p.Address.String())), Role: "API key", Test: v.Environment != toll.Live,
+		Base: c.Base(), Name: cmp.Or(plain.Name(p.Workspace.Name), Short(p.Address.String())), Role: "API key", Test: c.Environment != toll.Live,
 	}
 	if p.User != nil {
 		f.Role = strings.ToUpper(string(p.Workspace.Role[:1])) + string(p.Workspace.Role[1:])
 	}
-	here := cmp.Or(v.Area.Under, v.Area.Path)
+	here := cmp.Or(c.Area.Under, c.Area.Path)
 	for _, name := range groups {
 		g := navGroup{Name: name}
-		for _, a := range v.Areas {
-			if a.Group == name && MayGo(v, a) {
+		for _, a := range c.Areas {
+			if a.Group == name && MayGo(c, a) {
 				g.Items = append(g.Items, navItem{a.Nav, a.Icon, a.Key, f.Base + a.Path, a.Path == here})
 			}
 		}
@@ -99,9 +99,9 @@ func frameAround(v *Context) *frame {
 }
 
 // MayGo reports whether the person may open a page.
-func MayGo(v *Context, a Area) bool {
-	user := v.Person.User
-	return v.Person.Rights.Has(a.Right) && (user != nil || !a.Persons) && (!a.Operators || user.Operator)
+func MayGo(c *Context, a Area) bool {
+	user := c.Person.User
+	return c.Person.Rights.Has(a.Right) && (user != nil || !a.Persons) && (!a.Operators || user.Operator)
 }
 
 // nextPaths are the pages to which a sign-in or sign-out may lead.

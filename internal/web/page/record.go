@@ -57,17 +57,17 @@ type Link struct {
 }
 
 // FormOf returns a form of this page. One that was refused has what was typed, with what is wrong.
-func (v *Context) FormOf(act, button string, groups ...Group) *Form {
-	f := v.newForm(act, button, groups...)
-	if v.Refusal != nil && v.Form.Get("act") == act {
-		v.Fault = f.Fill(v.Form).Refuse(v.Refusal)
+func (c *Context) FormOf(act, button string, groups ...Group) *Form {
+	f := c.newForm(act, button, groups...)
+	if c.Refusal != nil && c.Form.Get("act") == act {
+		c.Fault = f.Fill(c.Form).Refuse(c.Refusal)
 	}
 	return f
 }
 
 // DialogOf returns a form of this page that opens above it.
-func (v *Context) DialogOf(act, button, text string, fields ...Field) Dialog {
-	f := v.FormOf(act, button, Group{Fields: fields})
+func (c *Context) DialogOf(act, button, text string, fields ...Field) Dialog {
+	f := c.FormOf(act, button, Group{Fields: fields})
 	return Dialog{
 		ID: "ask-" + act, Open: button, Title: button, Text: text, Action: f.Action, Ticket: f.Ticket,
 		Act: act, Fields: f.Groups[0].Fields, Button: button,
@@ -75,24 +75,24 @@ func (v *Context) DialogOf(act, button, text string, fields ...Field) Dialog {
 }
 
 // DangerOf is dialogOf for what cannot be undone.
-func (v *Context) DangerOf(act, button, text string, fields ...Field) Dialog {
-	d := v.DialogOf(act, button, text, fields...)
+func (c *Context) DangerOf(act, button, text string, fields ...Field) Dialog {
+	d := c.DialogOf(act, button, text, fields...)
 	d.Danger = true
 	return d
 }
 
 // retry shows the page of a form once more, with what is wrong with it. Faults of the service are answered as such.
-func (v *Context) retry(err error) (View, error) {
+func (c *Context) retry(err error) (View, error) {
 	e := toll.AsError(err)
-	v.Status = e.HTTPStatus()
-	if v.Status >= http.StatusInternalServerError {
+	c.Status = e.HTTPStatus()
+	if c.Status >= http.StatusInternalServerError {
 		return nil, err
 	}
 	if e.RetryAfterSecs > 0 {
-		v.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
+		c.W.Header().Set("Retry-After", strconv.Itoa(e.RetryAfterSecs))
 	}
-	v.Fault, v.Refusal = strings.TrimSpace(e.Text()+" "+e.Hint), err
-	return v.Area.Get(v)
+	c.Fault, c.Refusal = strings.TrimSpace(e.Text()+" "+e.Hint), err
+	return c.Area.Get(c)
 }
 
 // Outcome is what came of a form. The page that follows it says so once.
@@ -104,34 +104,34 @@ type Outcome struct {
 }
 
 // who names who is signed in, and where.
-func (v *Context) who() string {
-	return v.Person.Address.Lower() + " " + v.Person.UserID.String() + " " + v.Person.KeyID.String()
+func (c *Context) who() string {
+	return c.Person.Address.Lower() + " " + c.Person.UserID.String() + " " + c.Person.KeyID.String()
 }
 
 // Finish does what a form asks for, once however often it is sent, and leads to the page of the outcome. A refusal shows the form again.
-func (v *Context) Finish(act func() (Outcome, error)) (View, error) {
-	ticket := v.Form.Get("ticket")
-	text, err := v.Sessions.Once(v.Ctx(), ticket, func() (string, error) {
+func (c *Context) Finish(act func() (Outcome, error)) (View, error) {
+	ticket := c.Form.Get("ticket")
+	text, err := c.Sessions.Once(c.Ctx(), ticket, func() (string, error) {
 		o, err := act()
 		if err != nil {
 			return "", err
 		}
-		o.Who = v.who()
+		o.Who = c.who()
 		text, err := json.Marshal(o)
 		return string(text), err
 	})
 	if errors.Is(err, session.ErrAnswered) {
-		return nil, v.RefuseNext(http.StatusConflict, "This form was sent before, and what came of it is not known.", "Open the list to see what is there.")
+		return nil, c.RefuseNext(http.StatusConflict, "This form was sent before, and what came of it is not known.", "Open the list to see what is there.")
 	}
 	if err != nil {
-		return v.retry(err)
+		return c.retry(err)
 	}
 	var o Outcome
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return nil, err
 	}
 	if o.Done == "" && o.Secret == nil {
-		return v.Redirect(http.StatusSeeOther, o.To)
+		return c.Redirect(http.StatusSeeOther, o.To)
 	}
 	at, query, _ := strings.Cut(o.To, "?")
 	q, err := url.ParseQuery(query)
@@ -139,17 +139,17 @@ func (v *Context) Finish(act func() (Outcome, error)) (View, error) {
 		return nil, err
 	}
 	q.Set("form", ticket)
-	return v.Redirect(http.StatusSeeOther, at+"?"+q.Encode())
+	return c.Redirect(http.StatusSeeOther, at+"?"+q.Encode())
 }
 
 // Outcome returns the outcome of the form that led here, and deletes it: a secret is shown once.
-func (v *Context) Outcome() (o Outcome, err error) {
-	ticket := v.R.URL.Query().Get("form")
-	if ticket == "" || v.R.Method != http.MethodGet {
+func (c *Context) Outcome() (o Outcome, err error) {
+	ticket := c.R.URL.Query().Get("form")
+	if ticket == "" || c.R.Method != http.MethodGet {
 		return Outcome{}, nil
 	}
-	taken, err := v.Sessions.Take(v.Ctx(), ticket, func(answer []byte) ([]byte, error) {
-		if err := json.Unmarshal(answer, &o); err != nil || o.Who != v.who() || o.Done == "" && o.Secret == nil {
+	taken, err := c.Sessions.Take(c.Ctx(), ticket, func(answer []byte) ([]byte, error) {
+		if err := json.Unmarshal(answer, &o); err != nil || o.Who != c.who() || o.Done == "" && o.Secret == nil {
 			return nil, err
 		}
 		return json.Marshal(Outcome{To: o.To, Who: o.Who})
@@ -161,18 +161,18 @@ func (v *Context) Outcome() (o Outcome, err error) {
 }
 
 // Record shows a page of parts, with what came of the form that led here.
-func (v *Context) Record(title string, s Record) (View, error) {
-	o, err := v.Outcome()
+func (c *Context) Record(title string, s Record) (View, error) {
+	o, err := c.Outcome()
 	if err != nil {
 		return nil, err
 	}
 	s.Done, s.Secret = cmp.Or(s.Done, o.Done), cmp.Or(s.Secret, o.Secret)
-	s.Filter = append(slices.Clone(s.Filter), sortField(v, s.Table)...)
-	if chosen := columns(v, &s); chosen != nil {
+	s.Filter = append(slices.Clone(s.Filter), sortField(c, s.Table)...)
+	if chosen := columns(c, &s); chosen != nil {
 		return chosen, nil
 	}
 	s.Acts = slices.DeleteFunc(s.Acts, func(d Dialog) bool { return d.ID == "" })
-	return v.Draw(title, s)
+	return c.Draw(title, s)
 }
 
 // Live says which part of a page follows what happens.

@@ -108,23 +108,23 @@ func WorkspaceOf(r *http.Request) string {
 // Serve serves a path: get shows, post acts.
 func (w *Site) Serve(get, post func(*Context) (View, error)) http.Handler {
 	inner := w.Sessions.Handler(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		v := &Context{Site: w, W: rw, R: r}
+		c := &Context{Site: w, W: rw, R: r}
 		var err error
-		v.Person, err = w.Sessions.Person(r.Context(), WorkspaceOf(r))
+		c.Person, err = w.Sessions.Person(r.Context(), WorkspaceOf(r))
 		if errors.Is(err, session.ErrNotMember) {
-			err = v.RefuseNext(http.StatusNotFound, "There is no such workspace, or you are not a member of it.", "")
+			err = c.RefuseNext(http.StatusNotFound, "There is no such workspace, or you are not a member of it.", "")
 		}
 		if err != nil {
-			v.answer(nil, err)
+			c.answer(nil, err)
 			return
 		}
-		v.R = r.WithContext(w.Sessions.Acting(r, v.Person, w.Address(r)))
+		c.R = r.WithContext(w.Sessions.Acting(r, c.Person, w.Address(r)))
 		if r.Method != http.MethodPost {
-			v.answer(get(v))
+			c.answer(get(c))
 			return
 		}
-		v.Form = r.PostForm
-		v.answer(post(v))
+		c.Form = r.PostForm
+		c.answer(post(c))
 	}))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		h := rw.Header()
@@ -135,20 +135,20 @@ func (w *Site) Serve(get, post func(*Context) (View, error)) http.Handler {
 		// With no-referrer browsers would send the form with "Origin: null".
 		h.Set("Referrer-Policy", "same-origin")
 		if r.Method == http.MethodPost {
-			v := &Context{Site: w, W: rw, R: r}
+			c := &Context{Site: w, W: rw, R: r}
 			// The library compares hosts alone where a browser does not say from which site a form comes.
 			plain := strings.HasPrefix(w.PublicURL, "https:") && strings.HasPrefix(r.Header.Get("Origin"), "http:")
 			// Every browser names the page that sent a form with a session.
 			_, none := r.Cookie(w.Sessions.CookieBeside("session").Name)
 			unnamed := none == nil && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
 			if w.origin.Check(r) != nil || plain || unnamed {
-				v.answer(nil, v.Refuse(http.StatusForbidden, "The form was sent by another page."))
+				c.answer(nil, c.Refuse(http.StatusForbidden, "The form was sent by another page."))
 				return
 			}
 			media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 			r.Body = http.MaxBytesReader(rw, r.Body, maxForm)
 			if err != nil || media != "application/x-www-form-urlencoded" || r.ParseForm() != nil {
-				v.answer(nil, v.Refuse(http.StatusBadRequest, "The form could not be read."))
+				c.answer(nil, c.Refuse(http.StatusBadRequest, "The form could not be read."))
 				return
 			}
 		}
@@ -170,12 +170,12 @@ func newAPI(d Config) *client.Client {
 }
 
 // Acting is the context for calls of [Site.API] on behalf of the signed-in person. They count once against limits.
-func (v *Context) Acting() context.Context {
-	p := auth.Page{Source: v.Address(v.R), Counted: &v.counted}
-	if v.Person != nil {
-		p.Caller, p.Proof, p.ProvedAt = v.Person.Caller, v.Person.Proof, v.Person.Since
+func (c *Context) Acting() context.Context {
+	p := auth.Page{Source: c.Address(c.R), Counted: &c.counted}
+	if c.Person != nil {
+		p.Caller, p.Proof, p.ProvedAt = c.Person.Caller, c.Person.Proof, c.Person.Since
 	}
-	return auth.WithPage(v.Ctx(), p)
+	return auth.WithPage(c.Ctx(), p)
 }
 
 // inside is a transport that calls a handler in place of a server.

@@ -16,7 +16,7 @@ type Snippet struct{ Name, Text string }
 // Snippets are the ways to call an agent, with its address and ids, and, the last one, to put a price on it. plan pays, "" the
 // first one of the agent. Buyers paste them, and the address is what the seller chose: it stands within quotes, and one with
 // characters that end or fill those is left out.
-func Snippets(v *Context, a *toll.Agent, plan toll.PlanID) []Snippet {
+func Snippets(c *Context, a *toll.Agent, plan toll.PlanID) []Snippet {
 	verb, address := "POST", "https://agent.example.com/ask"
 	for _, e := range a.API.Endpoints {
 		if strings.HasPrefix(e.URL, "http") && !strings.ContainsAny(e.URL, `'"*{}()$`+"`\\") {
@@ -33,10 +33,10 @@ func Snippets(v *Context, a *toll.Agent, plan toll.PlanID) []Snippet {
 		host, origin = u.Host, u.Scheme+"://"+u.Host
 	}
 	settings, _ := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{"toll": map[string]any{ // cannot fail
-		"command": "toll", "args": []string{"gateway", "mcp"}, "env": map[string]string{"TOLL_URL": v.PublicURL},
+		"command": "toll", "args": []string{"gateway", "mcp"}, "env": map[string]string{"TOLL_URL": c.PublicURL},
 	}}}, "", "  ")
 	with := strings.NewReplacer(
-		"$SERVICE", v.PublicURL, "$URL", address, "$VERB", verb, "$PLAN", string(plan), "$AGENT", string(a.ID), "$HOST", host, "$ORIGIN", origin,
+		"$SERVICE", c.PublicURL, "$URL", address, "$VERB", verb, "$PLAN", string(plan), "$AGENT", string(a.ID), "$HOST", host, "$ORIGIN", origin,
 	).Replace
 	return []Snippet{
 		{"curl", with(`# The key is that of a subscriber of the plan.

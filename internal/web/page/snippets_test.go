@@ -11,7 +11,7 @@ import (
 // TestSnippets_HostileAddress: a buyer pastes the commands of an agent into a shell, and its seller chose the address. The shell runs nothing
 // of the address.
 func TestSnippets_HostileAddress(t *testing.T) {
-	v := &Context{Site: &Site{Config: Config{PublicURL: "https://pay.example.com"}}}
+	c := &Context{Site: &Site{Config: Config{PublicURL: "https://pay.example.com"}}}
 	for _, address := range []string{
 		"https://a.example.com/ask;pwd", "https://a.example.com/ask?a=1&pwd", "https://a.example.com/ask|pwd", "https://a.example.com/ask\npwd",
 		"https://a.example.com/'pwd'", "https://a.example.com/`pwd`", "https://a.example.com/$(pwd)", "https://a.example.com;pwd/ask",
@@ -19,7 +19,7 @@ func TestSnippets_HostileAddress(t *testing.T) {
 	} {
 		a := &toll.Agent{ID: "7"}
 		a.API.Endpoints = toll.EndpointList{{Verb: "POST", URL: address}}
-		for _, s := range Snippets(v, a, "5") {
+		for _, s := range Snippets(c, a, "5") {
 			if s.Name != "curl" && s.Name != "toll gate" {
 				continue
 			}

@@ -78,16 +78,16 @@ type Pager struct {
 }
 
 // PagerOf leads to the next part of a list, with the filters that the page has.
-func (v *Context) PagerOf(total int64, next, noun string) *Pager {
+func (c *Context) PagerOf(total int64, next, noun string) *Pager {
 	p := &Pager{Total: total, Noun: noun}
-	q := v.R.URL.Query()
+	q := c.R.URL.Query()
 	if q.Get("cursor") != "" {
 		q.Del("cursor")
-		p.First = v.R.URL.Path + "?" + q.Encode()
+		p.First = c.R.URL.Path + "?" + q.Encode()
 	}
 	if next != "" {
 		q.Set("cursor", next)
-		p.Next = v.R.URL.Path + "?" + q.Encode()
+		p.Next = c.R.URL.Path + "?" + q.Encode()
 	}
 	return p
 }

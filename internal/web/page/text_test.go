@@ -8,7 +8,8 @@ import (
 	"github.com/tollhq/toll/internal/plain"
 )
 
-// TestNamesOfPrograms: what a program calls itself is one plain line, and cannot pass for this service. T120
+// TestNamesOfPrograms: what a program calls itself is one plain line, and cannot pass for this service.
+// T120
 func TestNamesOfPrograms(t *testing.T) {
 	for in, want := range map[string]string{
 		"Notes":                            "Notes",
