@@ -329,7 +329,7 @@ var rooms = map[string]room{
 		ours: "toll x402 evm internal/store internal/auth internal/rail internal/checkout " +
 			"internal/refusal internal/catalogue internal/tokens",
 	},
-	"internal/facilitator": {
+	"internal/pay": {
 		what:  "verify, settle, release in both bodies, top-ups on the way, requests and their sub-tasks",
 		layer: "decisions",
 		ours: "toll x402 internal/meter internal/store internal/ledger internal/auth internal/checkout " +
@@ -373,7 +373,7 @@ var rooms = map[string]room{
 		what:  "the table of routes, errors, messages, OpenAPI, pages about the API",
 		layer: "doors",
 		ours: "toll x402 internal/apiversion internal/pace internal/meter internal/store internal/ledger internal/traces " +
-			"internal/auth internal/catalogue internal/tokens internal/purchases internal/facilitator internal/checkout internal/events internal/people internal/plain internal/gzipped internal/list docs",
+			"internal/auth internal/catalogue internal/tokens internal/purchases internal/pay internal/checkout internal/events internal/people internal/plain internal/gzipped internal/list docs",
 		third: []string{"github.com/danielgtaylor/huma/v2"},
 		tests: []string{"github.com/google/jsonschema-go"},
 	},
@@ -395,7 +395,7 @@ var rooms = map[string]room{
 		what:  "composition, start and shutdown, the opening of a database; it alone knows all rooms",
 		layer: "outside",
 		ours: "toll x402 internal/tempfile internal/apiversion internal/check internal/seal internal/store internal/alarm internal/traces " +
-			"internal/ledger internal/jobs internal/auth internal/catalogue internal/tokens internal/purchases internal/facilitator internal/checkout " +
+			"internal/ledger internal/jobs internal/auth internal/catalogue internal/tokens internal/purchases internal/pay internal/checkout " +
 			"internal/api internal/backup internal/oauth internal/web internal/web/page internal/events " +
 			"internal/outbound internal/pace internal/metrics internal/rails internal/people",
 		third: []string{"golang.org/x/sys/unix", "go.opentelemetry.io/otel"}, // the filter of a listener that ends
@@ -443,7 +443,7 @@ var rooms = map[string]room{
 		what:  "measurements side by side",
 		layer: "lab",
 		ours: "toll x402 client paid internal/seal internal/store internal/ledger internal/auth " +
-			"internal/facilitator internal/checkout internal/rails internal/server",
+			"internal/pay internal/checkout internal/rails internal/server",
 		third: []string{
 			"github.com/HdrHistogram/hdrhistogram-go",
 			"github.com/jackc/pgx/v5",
@@ -480,11 +480,11 @@ var publicRooms = []string{"toll", "x402", "evm", "client", "paid", "paidmcp", "
 // numbers are exact.
 var rulesRooms = []string{
 	"toll", "x402", "evm", "internal/apiversion", "internal/seal", "internal/store", "internal/ledger", "internal/auth", "internal/checkout",
-	"internal/rail", "internal/catalogue", "internal/recent", "internal/refusal", "internal/tokens", "internal/purchases", "internal/facilitator", "internal/oauth", "internal/card/double",
+	"internal/rail", "internal/catalogue", "internal/recent", "internal/refusal", "internal/tokens", "internal/purchases", "internal/pay", "internal/oauth", "internal/card/double",
 }
 
 // strictRooms read messages of others, with the one strict decoder.
-var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "gateway", "internal/seller", "internal/catalogue", "internal/tokens", "internal/purchases", "internal/facilitator"}
+var strictRooms = []string{"x402", "client", "paid", "paidmcp", "paida2a", "gateway", "internal/seller", "internal/catalogue", "internal/tokens", "internal/purchases", "internal/pay"}
 
 // sqlRooms hold all SQL. Tests and measurements may use it to look behind the rooms.
 var sqlRooms = []string{"internal/store", "internal/store/storetest", "internal/ledger", "bench"}

@@ -39,7 +39,7 @@ const (
 	derivePatience = 5 * time.Minute
 )
 
-// storedAnswer is what the ledger keeps of nearly every answer (internal/facilitator/render.go).
+// storedAnswer is what the ledger keeps of nearly every answer (internal/pay/render.go).
 var storedAnswer = []byte{1, 0, 0}
 
 // load settles through the ledger, as the service does, so that every row, commitment and index is as in a database that grew.

@@ -260,7 +260,7 @@ if [ -n "$once" ]; then
     # statements on tables of the ledger, which are in the rooms of "sharded"; the long rounds run all rooms on partitions.
     xargs -r go list -f '{{.ImportPath}} {{.Imports}}{{.TestImports}}{{.XTestImports}}' <"$work/raced" |
         grep -E '/(storetest|servertest|chaintest)[] ]' | cut -d ' ' -f 1 >"$work/with" || true
-    grep -E '/internal/(ledger|store|facilitator)$' "$work/with" >"$work/sharded" || true
+    grep -E '/internal/(ledger|store|pay)$' "$work/with" >"$work/sharded" || true
     grep -vxFf "$work/sharded" "$work/with" >"$work/stores" || true
     xargs -r go list -f '{{.ImportPath}} {{.Dir}}' <"$work/raced" | while read -r package dir; do
         if cat "$dir"/*_test.go 2>/dev/null | sed -n 's/^func \(Test[^(]*\)(.*/\1/p' | grep -qE "$large"; then echo "$package"; fi

@@ -17,10 +17,10 @@ import (
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/events"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/meter"
 	"github.com/tollhq/toll/internal/pace"
+	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
@@ -33,7 +33,7 @@ const Base = "/api/v1"
 type Deps struct {
 	Store       *store.Store
 	Auth        *auth.Auth
-	Facilitator *facilitator.Facilitator
+	Facilitator *pay.Facilitator
 	Checkout    *checkout.Checkout
 	Ledger      *ledger.Ledger
 	Events      *events.Events

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/list"
+	"github.com/tollhq/toll/internal/pay"
 )
 
 // Each list of the route table is described once, with the type of its records, and each description belongs to a route.
@@ -25,7 +25,7 @@ func TestLists_Described(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range table(Deps{Facilitator: &facilitator.Facilitator{}}.withDefaults(), nil) {
+	for _, r := range table(Deps{Facilitator: &pay.Facilitator{}}.withDefaults(), nil) {
 		path := strings.TrimPrefix(r.path, Base)
 		isPaged := slices.ContainsFunc(r.query, func(q query) bool { return q.name == "cursor" && strings.Contains(q.description, "nextCursor") })
 		switch of := r.action.list; {
@@ -40,7 +40,7 @@ func TestLists_Described(t *testing.T) {
 		}
 		delete(paths, path)
 	}
-	for _, r := range table(Deps{Facilitator: &facilitator.Facilitator{}}.withDefaults(), nil) {
+	for _, r := range table(Deps{Facilitator: &pay.Facilitator{}}.withDefaults(), nil) {
 		delete(paths, strings.TrimPrefix(r.path, Base)) // lists without pages
 	}
 	if len(paths) > 0 {

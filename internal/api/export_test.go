@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/traces"
 )
 
@@ -25,7 +25,7 @@ type RouteInfo struct {
 // Routes returns the route table.
 func Routes() []RouteInfo {
 	var out []RouteInfo
-	for _, r := range table(Deps{Facilitator: &facilitator.Facilitator{}}.withDefaults(), nil) {
+	for _, r := range table(Deps{Facilitator: &pay.Facilitator{}}.withDefaults(), nil) {
 		info := RouteInfo{Operation: r.op, Method: r.method, Path: r.path, Auth: string(r.auth), Right: r.right, OwnKey: r.ownKey, Session: r.session, Fresh: r.fresh, OwnMail: r.ownMail, Codes: r.codes, Export: r.export}
 		for _, q := range r.query {
 			switch q.name {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/pay"
 )
 
 func TestUsualBurst(t *testing.T) {
@@ -61,7 +61,7 @@ func TestClientAddress(t *testing.T) {
 // Every call that creates a record of the caller takes an Idempotency-Key; what repeats itself by an id of its own does not.
 func TestCreatingCallsTakeAKey(t *testing.T) {
 	var took []string
-	for _, r := range table(Deps{Facilitator: &facilitator.Facilitator{}}.withDefaults(), nil) {
+	for _, r := range table(Deps{Facilitator: &pay.Facilitator{}}.withDefaults(), nil) {
 		if r.action.once {
 			took = append(took, r.op)
 		} else if r.success() == http.StatusCreated && r.auth != open { // nobody yet for whom a key would count

@@ -7,7 +7,7 @@ import (
 	"reflect"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -26,7 +26,7 @@ var tokenCodes = append([]toll.Code{
 var verifyCodes = append([]toll.Code{toll.CodeSuspended, toll.CodeChainUnreachable, toll.CodeCardUnreachable}, tokenCodes...)
 
 type payments struct {
-	facilitator *facilitator.Facilitator
+	facilitator *pay.Facilitator
 	namespace   x402.Namespace
 	network     string
 }
@@ -69,7 +69,7 @@ func (s payments) routes() []route {
 		},
 		{
 			op: "readSettlement", method: "GET", path: at + "/settlements/{agentRequestId}", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Outcome of a request",
-			action: reads(byText("agentRequestId", s.facilitator.Settlement)), codes: []toll.Code{toll.CodeSettlementNotFound, toll.CodeSettlementGone},
+			action: reads(byText("agentRequestId", s.facilitator.Requests.Settlement)), codes: []toll.Code{toll.CodeSettlementNotFound, toll.CodeSettlementGone},
 		},
 		{
 			op: "findSettlement", method: "GET", path: at + "/settlements", auth: ends, right: toll.RightRead, tag: "Payments", summary: "Outcome of a request, by its transaction",
@@ -162,7 +162,7 @@ func (s payments) findSettlement(c *call) (*toll.Settlement, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.facilitator.SettlementByTransaction(c.context, c.caller.Address, tx)
+	return s.facilitator.Requests.SettlementByTransaction(c.context, c.caller.Address, tx)
 }
 
 // proofs prove burns; prove is that of [Rails].

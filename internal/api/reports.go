@@ -9,9 +9,9 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/list"
+	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -134,7 +134,7 @@ func (s sums) listRefusals(c *call, p store.Page, q url.Values) (none store.List
 	return list, refusalMembers{toll.At(r.Since), toll.At(r.Until), pagingOf(p, list)}, err
 }
 
-type requests struct{ facilitator *facilitator.Facilitator }
+type requests struct{ requests *pay.Requests }
 
 func (s requests) routes() []route {
 	const at = Base + "/protocol/requests"
@@ -158,7 +158,7 @@ func (s requests) routes() []route {
 		},
 		{
 			op: "readRequest", method: "GET", path: at + "/{agentRequestId}", auth: ends, right: toll.RightRead, tag: "Payments",
-			summary: "One request with the states that it took and its receipt", action: reads(byText("agentRequestId", s.facilitator.Request)),
+			summary: "One request with the states that it took and its receipt", action: reads(byText("agentRequestId", s.requests.Get)),
 			codes: []toll.Code{toll.CodeSettlementNotFound, toll.CodeSettlementGone},
 		},
 	}
@@ -182,7 +182,7 @@ var stateWords = map[string]ledger.State{
 
 func (s requests) listRequests(c *call, p store.Page, q url.Values) (out store.List[*toll.Settlement], rest requestPaging, err error) {
 	f := filters{q: q}
-	asked := facilitator.RequestQuery{
+	asked := pay.RequestQuery{
 		AsBuyer: filter(&f, "role", wordOf("seller", "buyer")) == "buyer", Plan: filter(&f, "planId", toll.ParsePlanID),
 		Agent: filter(&f, "agentId", toll.ParseAgentID), Subscriber: filter(&f, "subscriber", toll.ParseAddress),
 		State: stateWords[filter(&f, "status", wordOf("held", "settled", "released", "lapsed"))], Page: p,
@@ -196,7 +196,7 @@ func (s requests) listRequests(c *call, p store.Page, q url.Values) (out store.L
 		return out, rest, f.err
 	}
 	rest.PageSize = p.Size
-	if out.Items, out.Next, err = s.facilitator.Requests(c.context, c.caller.Address, asked); out.Next != "" {
+	if out.Items, out.Next, err = s.requests.List(c.context, c.caller.Address, asked); out.Next != "" {
 		rest.NextCursor = &out.Next
 	}
 	return out, rest, err
@@ -219,7 +219,7 @@ func (s requests) subTaskRoutes() []route {
 }
 
 func (s requests) recordSubTask(c *call, in *toll.SubTaskInput, once *store.Once) (*toll.ActResult, error) {
-	return s.facilitator.RecordSubTask(c.context, c.caller.Address, in, once)
+	return s.requests.RecordSubTask(c.context, c.caller.Address, in, once)
 }
 
 func (s requests) listSubTasks(c *call, p store.Page, q url.Values) (none store.List[*toll.SubTask], err error) {
@@ -227,7 +227,7 @@ func (s requests) listSubTasks(c *call, p store.Page, q url.Values) (none store.
 	if id == "" {
 		return none, toll.Faults([]toll.Fault{{Path: "agentRequestId", Message: "is required in the query"}})
 	}
-	return s.facilitator.SubTasks(c.context, c.caller.Address, id, p)
+	return s.requests.SubTasks(c.context, c.caller.Address, id, p)
 }
 
 // searched are the kinds of records that a search finds, in the order of its answer.

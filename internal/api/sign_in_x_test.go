@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/catalogue"
-	"github.com/tollhq/toll/internal/facilitator"
+	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/tokens"
 	"github.com/tollhq/toll/x402"
@@ -39,7 +39,7 @@ func (s *stack) waiting(wait time.Duration, change func(*purchases.Deps)) *stack
 	d.Catalogue = catalogue.New(s.store, catalogue.Brand{}, d.Clock, nil)
 	d.Tokens = tokens.New(tokens.Deps{Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: d.Checkout, Catalogue: d.Catalogue, Clock: d.Clock})
 	built := s.built
-	built.Facilitator = facilitator.New(facilitator.Deps{
+	built.Facilitator = pay.New(pay.Deps{
 		Store: s.store, Ledger: s.ledger, Auth: s.auth, Checkout: d.Checkout, Catalogue: d.Catalogue, Tokens: d.Tokens, Purchases: purchases.New(d),
 		Clock: d.Clock, TopUpWait: wait,
 	})

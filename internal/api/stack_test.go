@@ -20,10 +20,10 @@ import (
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
 	"github.com/tollhq/toll/internal/events"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/seal"
@@ -47,7 +47,7 @@ type stack struct {
 	store   *store.Store
 	ledger  *ledger.Ledger
 	auth    *auth.Auth
-	fac     *facilitator.Facilitator
+	fac     *pay.Facilitator
 	clock   *clock
 	log     *lockedBuffer
 	built   api.Deps // what the handler was made of
@@ -147,7 +147,7 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 	})
 	sold := catalogue.New(st, catalogue.Brand{}, s.clock.now, log)
 	access := tokens.New(tokens.Deps{Store: st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Catalogue: sold, Clock: s.clock.now})
-	s.fac = facilitator.New(facilitator.Deps{
+	s.fac = pay.New(pay.Deps{
 		Horizon: 400 * 24 * time.Hour,
 		Store:   st, Ledger: s.ledger, Auth: s.auth, Checkout: desk, Catalogue: sold, Tokens: access, Clock: s.clock.now, Log: log, TopUpWait: long,
 		Purchases: purchases.New(purchases.Deps{
@@ -155,7 +155,7 @@ func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
 		}),
 	})
 	happened := events.New(events.Config{
-		Store: st, Ledger: s.ledger, Settlements: s.fac.Settlements, Permission: s.fac.Tokens.Get, Seal: ring.Seal, Open: ring.Open,
+		Store: st, Ledger: s.ledger, Settlements: s.fac.Requests.Settlements, Permission: s.fac.Tokens.Get, Seal: ring.Seal, Open: ring.Open,
 		Outbound: outbound.Config{Loopback: true, Timeout: long}, Clock: s.clock.now, Log: log,
 	})
 	persons, err := people.New(people.Deps{

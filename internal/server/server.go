@@ -15,12 +15,12 @@ import (
 	"github.com/tollhq/toll/internal/catalogue"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/events"
-	"github.com/tollhq/toll/internal/facilitator"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/metrics"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/outbound"
+	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/rails"
@@ -49,7 +49,7 @@ type Server struct {
 	ledger      *ledger.Ledger
 	checkout    *checkout.Checkout
 	keysFrom    ledger.KeyCursor // where the loop ledger.retain goes on
-	facilitator *facilitator.Facilitator
+	facilitator *pay.Facilitator
 	events      *events.Events
 	oauth       *oauth.OAuth
 	people      *people.People
@@ -135,7 +135,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		Store: base.store, Auth: a, Checkout: s.checkout, Catalogue: sold, Tokens: access, Clock: cfg.Clock, Log: cfg.Log,
 		Policy: purchases.Policy(cfg.Exact), Treasury: treasury, Receipts: cfg.SignedReceipts, Wait: cfg.topUpWait,
 	})
-	s.facilitator = facilitator.New(facilitator.Deps{
+	s.facilitator = pay.New(pay.Deps{
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Catalogue: sold, Tokens: access, Purchases: wallets, Clock: cfg.Clock, Log: cfg.Log,
 		Pending: s.metrics.Pending, TopUpWait: cfg.topUpWait, Service: s.chain.Account(), FreeHolds: cfg.Quotas.FreeHolds, Horizon: cfg.horizon(),
 	})
@@ -146,7 +146,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.events = events.New(events.Config{
-		Store: base.store, Ledger: s.ledger, Settlements: s.facilitator.Settlements, Permission: s.facilitator.Tokens.Get,
+		Store: base.store, Ledger: s.ledger, Settlements: s.facilitator.Requests.Settlements, Permission: s.facilitator.Tokens.Get,
 		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
 		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log, Mail: s.people.Notices, PublicURL: s.PublicURL(), Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },
 	})
@@ -193,7 +193,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	})
 	// Nothing wakes this loop: the more entries it finds, the fewer rows it writes for each.
 	s.jobs.Start(jobs.Loop{Name: "usage.count", Every: 2 * time.Second, Turn: jobs.Sweep(s.ledger.CountUsage)})
-	s.jobs.Start(jobs.Loop{Name: "refusals.write", Every: facilitator.RefusalsEvery, Turn: jobs.Do(s.facilitator.WriteRefusals), End: s.facilitator.WriteRefusals})
+	s.jobs.Start(jobs.Loop{Name: "refusals.write", Every: pay.RefusalsEvery, Turn: jobs.Do(s.facilitator.WriteRefusals), End: s.facilitator.WriteRefusals})
 	s.jobs.Start(s.events.Loops()...)
 	s.jobs.Start(s.people.Notices.Loops()...)
 	return s, nil
