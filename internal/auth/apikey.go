@@ -40,8 +40,7 @@ type KeyUpdate struct {
 	Version *string // new pin, checked by the caller
 }
 
-// keyClaims is the payload of the JWT of an API key without the claim that names the environment: the name of that one
-// is configuration.
+// keyClaims is the payload of the JWT of an API key without the claim that names the environment: the name of that one is configuration.
 type keyClaims struct {
 	Issuer        string       `json:"iss"`
 	Subject       toll.Address `json:"sub"`
@@ -97,9 +96,8 @@ func (a *Auth) decodeKey(payload []byte) (*keyClaims, toll.Environment, error) {
 	return &c, env.Environment, nil
 }
 
-// otherBrand is the refusal of a key without our claim of the environment. It names the brand of
-// the key when another claim is one; that is what the key says, and nobody has checked its
-// signature.
+// otherBrand is the refusal of a key without our claim of the environment. It names the brand of the key when another claim is one; that is
+// what the key says, and nobody has checked its signature.
 func (a *Auth) otherBrand(members map[string]json.RawMessage) *toll.Error {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		var env environmentClaim
@@ -244,8 +242,7 @@ func ownedKey(ctx context.Context, q store.Querier, owner toll.Address, id toll.
 	return row, err
 }
 
-// UpdateKey changes name and pin of an API key. Errors: [toll.CodeKeyNothingToUpdate], [toll.CodeKeyNotFound],
-// [toll.CodeBadRequest].
+// UpdateKey changes name and pin of an API key. Errors: [toll.CodeKeyNothingToUpdate], [toll.CodeKeyNotFound], [toll.CodeBadRequest].
 func (a *Auth) UpdateKey(ctx context.Context, owner toll.Address, id toll.Hash, u KeyUpdate) (toll.APIKey, error) {
 	if !u.SetName && u.Version == nil {
 		return toll.APIKey{}, toll.NewError(toll.CodeKeyNothingToUpdate)

@@ -28,13 +28,11 @@ type Config struct {
 	// Issuer is {base_url} with /api/v1, the iss of everything signed here. It is needed at the first start; later starts
 	// keep the stored one unless IssuerGiven.
 	Issuer string
-	// IssuerGiven says that an operator chose the address: Issuer then becomes the issuer of new tokens, and earlier ones
-	// stay valid.
+	// IssuerGiven says that an operator chose the address: Issuer then becomes the issuer of new tokens, and earlier ones stay valid.
 	IssuerGiven bool
 	// ReadOnly reads what an earlier start has written, and changes nothing.
 	ReadOnly bool
-	// ClaimObject is the brand word of the claim that carries the environment of an API key, the scheme prefix of the
-	// namespace. Required.
+	// ClaimObject is the brand word of the claim that carries the environment of an API key, the scheme prefix of the namespace. Required.
 	ClaimObject string
 	// Prefix of new API keys, [a-z0-9-]{1,32}; empty is the environment.
 	Prefix string

@@ -137,8 +137,7 @@ func (a *Auth) bearer(lines []string) (string, error) {
 	return jwt, nil
 }
 
-// keySigned returns the claims of an API key that this service signed for this environment, and remembers that. It makes no
-// query.
+// keySigned returns the claims of an API key that this service signed for this environment, and remembers that. It makes no query.
 func (a *Auth) keySigned(ks *keySet, jwt string, sum [32]byte, now time.Time) (*keyClaims, error) {
 	_, segment, _, ok := splitCompact(jwt)
 	if !ok {

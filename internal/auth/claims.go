@@ -125,8 +125,7 @@ func (c *Claims) encode() ([]byte, error) {
 	return encodeExact(w)
 }
 
-// decodeClaims reads a payload: types, presence and inner agreement. It trusts nobody: issuer, audience and time are
-// checked by the caller.
+// decodeClaims reads a payload: types, presence and inner agreement. It trusts nobody: issuer, audience and time are checked by the caller.
 func decodeClaims(payload []byte) (*Claims, error) {
 	var w wireClaims
 	if err := decodeStrict(payload, &w); err != nil {

@@ -208,8 +208,7 @@ func (a *Auth) endable(ctx context.Context, tx *store.Tx, owner toll.Address, id
 	return key, err
 }
 
-// endFamily revokes a key and all that descends from it. A parent is revoked before its children are read, so that none is made
-// meanwhile.
+// endFamily revokes a key and all that descends from it. A parent is revoked before its children are read, so that none is made meanwhile.
 func (a *Auth) endFamily(ctx context.Context, tx *store.Tx, key store.APIKey, all *family) error {
 	now := a.clock()
 	for next := []store.APIKey{key}; len(next) > 0; {

@@ -75,9 +75,8 @@ func (a *Auth) EndSigningKey(ctx context.Context, purpose, kid string) (EndedKey
 	return out, a.readKeysNow(ctx)
 }
 
-// fallen returns the API keys in force that a signing key of rows has signed, by its time: it signs
-// from the retirement of the one before it to its own. Processes learn of both within half a minute,
-// so that a minute on both sides counts, too.
+// fallen returns the API keys in force that a signing key of rows has signed, by its time: it signs from the retirement of the one before
+// it to its own. Processes learn of both within half a minute, so that a minute on both sides counts, too.
 func (a *Auth) fallen(ctx context.Context, tx *store.Tx, rows []store.SigningKey, at int) ([]FallenKey, error) {
 	out := []FallenKey{}
 	if rows[at].Purpose != "" {

@@ -7,9 +7,8 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// reference is the payload of a signed text that stands for a record. It is never an API key, as it has an audience, and
-// never an access token, as that says which plan it is for; and the use is in the audience, so that one kind of reference is
-// not another.
+// reference is the payload of a signed text that stands for a record. It is never an API key, as it has an audience, and never an access
+// token, as that says which plan it is for; and the use is in the audience, so that one kind of reference is not another.
 type reference struct {
 	Issuer    string       `json:"iss"`
 	Subject   toll.Address `json:"sub"`

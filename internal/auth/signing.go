@@ -43,8 +43,7 @@ type signingKey struct {
 	retiredAt time.Time // zero: not retired
 }
 
-// passes reports whether the key signs at this moment, and what it signed then is good: a retired key vouches only for
-// what came before.
+// passes reports whether the key signs at this moment, and what it signed then is good: a retired key vouches only for what came before.
 func (k *signingKey) passes(at time.Time) bool {
 	return k.retiredAt.IsZero() || !k.ended() && at.Before(k.retiredAt)
 }
@@ -80,8 +79,7 @@ func signerOf(keys []*signingKey, now time.Time) (*signingKey, error) {
 	return nil, errors.New("auth: every signing key is retired: add one")
 }
 
-// keys returns the current set. One that is old is read again by whoever comes first; when that fails the old one
-// serves for a while.
+// keys returns the current set. One that is old is read again by whoever comes first; when that fails the old one serves for a while.
 func (a *Auth) keys() *keySet {
 	ks, now := a.set.Load(), a.clock()
 	if !ks.olderThan(refreshEvery, now) {
@@ -255,8 +253,7 @@ func thumbprint(public ed25519.PublicKey) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sum), nil
 }
 
-// published returns the keys that a public document has: those that sign, those that will, and those whose signatures
-// may still count.
+// published returns the keys that a public document has: those that sign, those that will, and those whose signatures may still count.
 func published(keys []*signingKey, now time.Time) []*signingKey {
 	return slices.DeleteFunc(slices.Clone(keys), func(k *signingKey) bool {
 		return !k.retiredAt.IsZero() && !now.Before(k.retiredAt.Add(longestToken))

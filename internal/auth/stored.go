@@ -19,9 +19,8 @@ type Stored struct {
 
 var errNoService = errors.New("auth: no service has been started on this database")
 
-// ReadStored reads what a database says of itself, and changes nothing. It fails on a database on
-// which no process has called [Bootstrap], and with a master key that does not open what is sealed
-// there.
+// ReadStored reads what a database says of itself, and changes nothing. It fails on a database on which no process has called [Bootstrap],
+// and with a master key that does not open what is sealed there.
 func ReadStored(ctx context.Context, q store.Querier, ring *seal.Ring) (s Stored, err error) {
 	environment, err := store.Setting(ctx, q, settingEnvironment)
 	if err != nil {
@@ -66,8 +65,7 @@ func otherMasterKey(err error) error {
 		"use the master key file of its first start: %w", err)
 }
 
-// aad binds a sealed value to its use, its owner and the environment, so that it opens nowhere
-// else.
+// aad binds a sealed value to its use, its owner and the environment, so that it opens nowhere else.
 func aad(environment toll.Environment, use, owner string) []byte {
 	return []byte("toll/" + use + "/" + string(environment) + "/" + owner)
 }

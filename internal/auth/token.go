@@ -49,10 +49,9 @@ func (a *Auth) SignToken(c Claims) (string, error) {
 }
 
 // VerifyToken returns the claims of an access token in its JWS form, or a *toll.Error with [toll.CodeTokenSignature],
-// [toll.CodePermissionExpired] or [toll.CodeDatabaseUnavailable], whose cause is for the log. An expired token that is good in
-// everything else comes with its claims beside the error, as a held request settles after the end; every other error comes with
-// nil. Whether the permission is known, revoked or exhausted is not looked at. The claims are shared with other callers: do not
-// change them.
+// [toll.CodePermissionExpired] or [toll.CodeDatabaseUnavailable], whose cause is for the log. An expired token that is good in everything
+// else comes with its claims beside the error, as a held request settles after the end; every other error comes with nil. Whether the
+// permission is known, revoked or exhausted is not looked at. The claims are shared with other callers: do not change them.
 func (a *Auth) VerifyToken(jws string) (*Claims, error) {
 	now := a.clock()
 	ks := a.keys()

@@ -1,7 +1,6 @@
-// Package events tells principals what was committed. Events about records are written with the change, by
-// [store.InsertEvent]; those about credits follow from the journal of the ledger and are derived here, in the background, so
-// that a settlement writes nothing for them (docs/decisions/0057-events-in-step.md). From the streams come the list, the
-// live stream, and the deliveries of webhooks.
+// Package events tells principals what was committed. Events about records are written with the change, by [store.InsertEvent]; those about
+// credits follow from the journal of the ledger and are derived here, in the background, so that a settlement writes nothing for them
+// (docs/decisions/0057-events-in-step.md). From the streams come the list, the live stream, and the deliveries of webhooks.
 package events
 
 import (

@@ -233,9 +233,8 @@ func (e *Events) audit(ctx context.Context, tx *store.Tx, act string, w *store.W
 	return store.Audit(ctx, tx, store.Act{Workspace: w.Principal.Lower(), Act: act, Object: w.ID, Detail: detail, At: e.now()})
 }
 
-// UpdateWebhook changes a webhook of an address. Deliveries under way go to the new url from their next attempt on; one that
-// is paused keeps its deliveries and its place in the stream. Errors as of [Events.CreateWebhook], and
-// [toll.CodeWebhookNotFound].
+// UpdateWebhook changes a webhook of an address. Deliveries under way go to the new url from their next attempt on; one that is paused
+// keeps its deliveries and its place in the stream. Errors as of [Events.CreateWebhook], and [toll.CodeWebhookNotFound].
 func (e *Events) UpdateWebhook(ctx context.Context, owner toll.Address, id string, p WebhookParams) (*toll.Webhook, error) {
 	w, err := e.change(ctx, owner, id, func(tx *store.Tx, w *store.Webhook) error {
 		before := record(w)

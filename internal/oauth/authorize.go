@@ -14,8 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// PageError is a request that is refused on a page of ours: its client or its target is not proved, so nothing is sent
-// there. Its text is safe to show.
+// PageError is a refusal shown on a page of this service, because client or target is not proved. Its text is safe to show.
 type PageError struct{ Text string }
 
 func (e *PageError) Error() string { return e.Text }
@@ -34,8 +33,7 @@ type RedirectError struct {
 
 func (e *RedirectError) Error() string { return "the request of the program is refused: " + e.Text }
 
-// Authorization is what a program asks a person for, proved as far as it can be without that person. It is made anew of the
-// same query when the person has decided.
+// Authorization is a checked request of a program to a person. It is made again from the same query after the person decided.
 type Authorization struct {
 	Client       Client
 	RedirectURI  string
@@ -66,8 +64,7 @@ const (
 	maxScope = 256
 )
 
-// Authorize reads a request to be let in (RFC 6749, section 4.1.1). Errors: [*PageError], [*RedirectError], and those of the
-// database.
+// Authorize reads a request to be let in (RFC 6749, section 4.1.1). Errors: [*PageError], [*RedirectError], and those of the database.
 func (o *OAuth) Authorize(ctx context.Context, q url.Values) (*Authorization, error) {
 	for _, name := range []string{"client_id", "redirect_uri"} {
 		switch {
@@ -182,9 +179,8 @@ func (o *OAuth) Deny(a *Authorization) string {
 	return o.answer(a, url.Values{"error": {"access_denied"}, "error_description": {"The person refused."}})
 }
 
-// Approve records that a person agrees, and returns where the browser goes with the code. The person is known by an API key: the
-// consent ends with it. Errors: those of a permission that cannot be made, as [*toll.Error]; [toll.CodeRightMissing]; those of the
-// database.
+// Approve records that a person agrees, and returns where the browser goes with the code. The person is known by an API key: the consent
+// ends with it. Errors: those of a permission that cannot be made, as [*toll.Error]; [toll.CodeRightMissing]; those of the database.
 func (o *OAuth) Approve(ctx context.Context, a *Authorization, person auth.Caller, c Choice) (redirect string, err error) {
 	g, err := o.grant(ctx, a.Client, a.Asked, person, c)
 	if err != nil {

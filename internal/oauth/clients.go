@@ -113,8 +113,7 @@ func (o *OAuth) client(ctx context.Context, id string) (*knownClient, error) {
 	return c, nil
 }
 
-// agentClient returns the public client that the id of an agent stands for without a registration. It has no redirects, so
-// [OAuth.Authorize] judges those by their form. Errors: those of [OAuth.client].
+// agentClient returns the public client of an agent without a registration and without redirects. Errors: those of [OAuth.client].
 func (o *OAuth) agentClient(ctx context.Context, id string) (*knownClient, error) {
 	if string(agentOf(id)) != id {
 		return nil, errUnknownClient
@@ -129,8 +128,7 @@ func (o *OAuth) agentClient(ctx context.Context, id string) (*knownClient, error
 	}, nil
 }
 
-// agentRedirect reports whether an unregistered program of an agent may be answered at an address: https, or http on this
-// computer, but not at this service.
+// agentRedirect reports whether a program of an agent may be answered at an address: https, or http on this computer, not this service.
 func (o *OAuth) agentRedirect(uri string) bool {
 	u, err := url.Parse(uri)
 	own, ownErr := url.Parse(o.Issuer)
@@ -228,8 +226,7 @@ func hostOf(uri string) string {
 	return u.Scheme + ":"
 }
 
-// validName reports whether a name is one line that looks like what it is: no control characters, none that turn the
-// direction of text, none that are not seen.
+// validName reports whether a name is one line of visible characters that do not change the direction of text.
 func validName(s string) bool {
 	if !utf8.ValidString(s) || utf8.RuneCountInString(s) > maxText {
 		return false

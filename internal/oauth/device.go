@@ -26,8 +26,7 @@ const (
 	maxDevices         = 10_000
 	maxDevicesOfSource = 20
 
-	// userAlphabet has no vowels, so that codes are no words, and nothing that looks like something else (RFC 8628, section
-	// 6.1).
+	// userAlphabet has no vowels, so that codes are no words, and nothing that looks like something else (RFC 8628, section 6.1).
 	userAlphabet = "BCDFGHJKLMNPQRSTVWXZ"
 	userLetters  = 8
 

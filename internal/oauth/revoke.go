@@ -153,8 +153,7 @@ func (o *OAuth) revokeAccess(ctx context.Context, token string) error {
 	return err
 }
 
-// accessOf returns the id of the permission or the API key behind a bearer token, the zero hash when it is none that is good
-// now.
+// accessOf returns the id of the permission or the API key behind a bearer token, the zero hash when it is none that is good now.
 func (o *OAuth) accessOf(ctx context.Context, token string) (toll.Hash, error) {
 	c, err := o.Auth.VerifyToken(token)
 	switch {

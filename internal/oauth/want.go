@@ -168,8 +168,7 @@ func rightsOf(person auth.Caller, asked, chosen toll.Rights) (toll.Rights, error
 	return chosen, nil
 }
 
-// readResource reads what the access token is to be for (RFC 8707): the API, a server of somebody, or with none the
-// service alone.
+// readResource reads what the access token is to be for (RFC 8707): the API, a server of somebody, or with none the service alone.
 func (o *OAuth) readResource(values []string) (kind, resource string, err error) {
 	if len(values) > 1 {
 		return "", "", refused("invalid_target", "Only one resource can be asked for.")
