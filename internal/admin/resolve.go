@@ -84,7 +84,7 @@ func (r *resolver) changeCard(ctx context.Context, tx *store.Tx, f func(p *locke
 	if err != nil {
 		return err
 	}
-	return r.orders.Unmatched(ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
+	return r.orders.Decisions.Unmatched(ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
 		o, err := store.CardOrphanForUpdate(ctx, tx, r.ID)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -46,7 +47,7 @@ func (d delegations) routes() []route {
 		},
 		{
 			op: "readDelegation", method: "GET", path: at + "/{delegationId}", auth: self, right: toll.RightRead, tag: "Delegations", summary: "One delegation",
-			action: reads(byText("delegationId", d.checkout.Delegation)), codes: one,
+			action: reads(byText("delegationId", d.readDelegation)), codes: one,
 		},
 		{
 			op: "revokeDelegation", method: "DELETE", path: at + "/{delegationId}", auth: self, right: toll.RightSpend, tag: "Delegations",
@@ -88,7 +89,7 @@ func (c *call) owner() checkout.Owner {
 
 func (d delegations) createDelegation(c *call, in *toll.DelegationInput, once *store.Once) (*toll.DelegationCreated, error) {
 	once.Quota = d.bounds.of(store.KindDelegation, c.caller.Address)
-	return d.checkout.CreateDelegation(c.context, c.owner(), *in, once)
+	return d.checkout.Delegations.Create(c.context, c.owner(), *in, once)
 }
 
 // DelegationSignature is the signature of an account that the caller holds.
@@ -100,7 +101,11 @@ type DelegationSignature struct {
 func (*DelegationSignature) required() []string { return []string{"signature"} }
 
 func (d delegations) signDelegation(c *call, in *DelegationSignature) (*toll.Delegation, error) {
-	return d.checkout.SignDelegation(c.context, c.caller.Address, c.param("delegationId"), in.Signature, in.Authorization)
+	return d.checkout.Delegations.Sign(c.context, c.caller.Address, c.param("delegationId"), in.Signature, in.Authorization)
+}
+
+func (d delegations) readDelegation(ctx context.Context, owner toll.Address, id string) (*toll.Delegation, error) {
+	return d.checkout.Delegations.Read(ctx, owner, id)
 }
 
 func (d delegations) listDelegations(c *call, p store.Page, q url.Values) (none store.List[*toll.Delegation], err error) {
@@ -108,27 +113,27 @@ func (d delegations) listDelegations(c *call, p store.Page, q url.Values) (none 
 	if err != nil {
 		return none, err
 	}
-	return d.checkout.Delegations(c.context, c.owner(), usable, p)
+	return d.checkout.Delegations.List(c.context, c.owner(), usable, p)
 }
 
 func (d delegations) unfreezeDelegation(c *call) (*toll.Delegation, error) {
-	if err := d.checkout.MayChangeDelegation(c.context, c.owner(), c.param("delegationId")); err != nil {
+	if err := d.checkout.Delegations.MayChange(c.context, c.owner(), c.param("delegationId")); err != nil {
 		return nil, err
 	}
-	return d.checkout.Unfreeze(c.context, c.caller.Address, c.param("delegationId"))
+	return d.checkout.Delegations.Unfreeze(c.context, c.caller.Address, c.param("delegationId"))
 }
 
 func (d delegations) revokeDelegation(c *call) (*toll.ActResult, error) {
-	if err := d.checkout.MayChangeDelegation(c.context, c.owner(), c.param("delegationId")); err != nil {
+	if err := d.checkout.Delegations.MayChange(c.context, c.owner(), c.param("delegationId")); err != nil {
 		return nil, err
 	}
-	out, err := d.checkout.RevokeDelegation(c.context, c.caller.Address, c.param("delegationId"))
+	out, err := d.checkout.Delegations.Revoke(c.context, c.caller.Address, c.param("delegationId"))
 	d.tokens.Snapshots.ForgetPermissions()
 	return out, err
 }
 
 func (d delegations) listDelegationTransactions(c *call, p store.Page, _ url.Values) (store.List[*toll.DelegationTransaction], error) {
-	return d.checkout.DelegationTransactions(c.context, c.caller.Address, c.param("delegationId"), p)
+	return d.checkout.Delegations.Transactions(c.context, c.caller.Address, c.param("delegationId"), p)
 }
 
 func (d delegations) listPaymentMethods(c *call) ([]toll.PaymentMethod, error) {
@@ -146,11 +151,11 @@ func (d delegations) listPaymentMethods(c *call) ([]toll.PaymentMethod, error) {
 	default:
 		return nil, toll.NewError(toll.CodeBadProvider).WithHint("The providers are erc4337 and stripe.")
 	}
-	return d.checkout.PaymentMethods(c.context, c.owner(), usable, provider)
+	return d.checkout.PaymentMethods.List(c.context, c.owner(), usable, provider)
 }
 
 func (d delegations) updatePaymentMethod(c *call, in *toll.PaymentMethodChange) (*toll.PaymentMethod, error) {
-	return d.checkout.ChangePaymentMethod(c.context, c.owner(), c.param("paymentMethodId"), *in)
+	return d.checkout.PaymentMethods.Change(c.context, c.owner(), c.param("paymentMethodId"), *in)
 }
 
 // PaymentMethodRemoved is the answer to the removal of a card.
@@ -159,7 +164,7 @@ type PaymentMethodRemoved struct {
 }
 
 func (d delegations) deletePaymentMethod(c *call) (*PaymentMethodRemoved, error) {
-	err := d.checkout.RemovePaymentMethod(c.context, c.owner(), c.param("paymentMethodId"))
+	err := d.checkout.PaymentMethods.Remove(c.context, c.owner(), c.param("paymentMethodId"))
 	d.tokens.Snapshots.ForgetPermissions()
 	return &PaymentMethodRemoved{Success: true}, err
 }

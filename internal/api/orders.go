@@ -73,7 +73,7 @@ func (s orders) routes(cards cardEvents) []route {
 		},
 		{
 			op: "listHoldings", export: toll.RightRead, method: "GET", path: Base + "/protocol/holdings", auth: keyed, right: toll.RightRead, tag: "Plans",
-			summary: "What the caller has of each plan", action: lists("HoldingList", list.Holdings, ofCaller(s.checkout.Holdings)),
+			summary: "What the caller has of each plan", action: lists("HoldingList", list.Holdings, s.listHoldings),
 			query: sortedBy(store.SortPlan), codes: []toll.Code{toll.CodeBadPage},
 		},
 		{
@@ -121,12 +121,16 @@ type OrderInput struct {
 	DelegationID *string `json:"delegationId,omitzero" doc:"Limit on money to pay with: its id, or its signed reference. A free plan needs none."`
 }
 
+func (s orders) listHoldings(c *call, p store.Page, _ url.Values) (store.List[toll.Balance], error) {
+	return s.checkout.Reports.Holdings(c.context, c.caller.Address, p)
+}
+
 // orderPlan answers 202 when the order is not decided in time.
 func (s orders) orderPlan(c *call, in *OrderInput, once *store.Once) (*toll.Order, error) {
 	delegation := ""
 	if in.DelegationID != nil {
 		var err error
-		if delegation, err = s.checkout.DelegationID(c.caller.Address, *in.DelegationID); err != nil {
+		if delegation, err = s.checkout.Delegations.ID(c.caller.Address, *in.DelegationID); err != nil {
 			return nil, err
 		}
 	}
@@ -244,7 +248,7 @@ func (s orders) listSubscribers(c *call, p store.Page, _ url.Values) (none store
 	if err != nil {
 		return none, err
 	}
-	return s.checkout.Subscribers(c.context, c.caller.Address, id, p)
+	return s.checkout.Reports.Subscribers(c.context, c.caller.Address, id, p)
 }
 
 func (s orders) readOrder(c *call) (*toll.Order, error) {

@@ -50,7 +50,7 @@ func (s workspaces) deleteWorkspace(c *call) (*toll.WorkspaceDeleted, error) {
 		return nil, toll.NewError(toll.CodePersonNeeded)
 	}
 	began := s.clock()
-	if err := s.checkout.Owes(c.context, c.caller.Address); err != nil {
+	if err := s.checkout.Reports.Owes(c.context, c.caller.Address); err != nil {
 		return nil, err
 	}
 	out, err := s.people.Members.Delete(c.context, c.caller, began)

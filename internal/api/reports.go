@@ -101,7 +101,7 @@ func (s sums) listUsage(c *call, p store.Page, q url.Values) (none store.List[*t
 	if f.err != nil {
 		return none, rest, f.err
 	}
-	list, r, err := s.checkout.Usage(c.context, c.caller.Address, asked)
+	list, r, err := s.checkout.Reports.Usage(c.context, c.caller.Address, asked)
 	return list, sumMembers{sumRange(r), pagingOf(p, list)}, err
 }
 
@@ -111,7 +111,7 @@ func (s sums) listRevenue(c *call, p store.Page, q url.Values) (none store.List[
 	if f.err != nil {
 		return none, rest, f.err
 	}
-	list, r, err := s.checkout.Revenue(c.context, c.caller.Address, asked)
+	list, r, err := s.checkout.Reports.Revenue(c.context, c.caller.Address, asked)
 	return list, sumMembers{sumRange(r), pagingOf(p, list)}, err
 }
 
@@ -130,7 +130,7 @@ func (s sums) listRefusals(c *call, p store.Page, q url.Values) (none store.List
 	if f.err != nil {
 		return none, rest, f.err
 	}
-	list, r, err := s.checkout.Refusals(c.context, c.caller.Address, asked, reason)
+	list, r, err := s.checkout.Reports.Refusals(c.context, c.caller.Address, asked, reason)
 	return list, refusalMembers{toll.At(r.Since), toll.At(r.Until), pagingOf(p, list)}, err
 }
 

@@ -147,7 +147,7 @@ func TestMoneyBack_Disputes(t *testing.T) {
 				s.read()
 				s.money(p, id, 0, left, spent, 0, 0)
 				s.code(s.at().topUp(p, d, ""), toll.CodeDelegationFrozen)
-				_, err := s.at().Unfreeze(s.ctx, buyer, d)
+				_, err := s.at().Delegations.Unfreeze(s.ctx, buyer, d)
 				s.code(err, toll.CodeDelegationFrozen)
 				_, err = s.beginRefund(id, 100)
 				s.code(err, toll.CodeRefundRefused)
@@ -161,7 +161,7 @@ func TestMoneyBack_Disputes(t *testing.T) {
 				} else {
 					s.money(p, id, 0, left, spent, 0, 0)
 					s.code(s.at().topUp(p, d, ""), toll.CodeDelegationFrozen)
-					_, err = s.at().Unfreeze(s.ctx, buyer, d)
+					_, err = s.at().Delegations.Unfreeze(s.ctx, buyer, d)
 					s.must(err)
 				}
 				s.told(id, toll.EventOrderCreated, toll.EventOrderPaid, toll.EventOrderDisputed, toll.EventOrderDisputeClosed)

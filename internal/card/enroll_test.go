@@ -120,7 +120,7 @@ func TestEnroll_SameCard(t *testing.T) {
 			s.Error("another card has the same record")
 		}
 		s.pass(triesTime)
-		s.must(s.at().RemovePaymentMethod(s.ctx, checkout.Owner{Address: buyer}, first))
+		s.must(s.at().PaymentMethods.Remove(s.ctx, checkout.Owner{Address: buyer}, first))
 		newer := s.enrolled("4242424242424242") // before the job has run, which detaches the removed one
 		s.must(s.at().rail.Detach(s.ctx, []byte(first)))
 		s.must(s.at().rail.Detach(s.ctx, []byte(first)))

@@ -20,7 +20,7 @@ func TestFailedCharges(t *testing.T) {
 				d = s.delegation(s.card("pm_card_chargeCustomerFail"), 1000)
 			}
 			if n%4 == 3 {
-				_, err := s.at().Unfreeze(s.ctx, buyer, d)
+				_, err := s.at().Delegations.Unfreeze(s.ctx, buyer, d)
 				s.must(err)
 			}
 			s.code(s.at().topUp(p, d, ""), toll.CodeTopUpRefused)

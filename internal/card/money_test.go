@@ -41,7 +41,7 @@ func (s *scene) paid(p *toll.Plan, number string) (orderID string) {
 func (s *scene) beginRefund(orderID string, cents int64) (refundID string, err error) {
 	s.Helper()
 	refundID = toll.NewUUID()
-	err = s.at().Change(s.ctx, s.row(orderID).Account, func(t *rail.Tx) error {
+	err = s.at().Decisions.Change(s.ctx, s.row(orderID).Account, func(t *rail.Tx) error {
 		return s.at().rail.BeginRefund(s.ctx, t, rail.Refund{ID: refundID, OrderID: orderID, Cents: cents, By: seller})
 	})
 	return refundID, err

@@ -97,7 +97,7 @@ func TestRefund_Refused(t *testing.T) {
 		refused(id, 201) // the first is not sent yet, and counts
 		first, err := s.beginRefund(id, 0)
 		s.must(err)
-		s.must(s.at().Change(s.ctx, s.row(id).Account, func(t *rail.Tx) error { // a repeat
+		s.must(s.at().Decisions.Change(s.ctx, s.row(id).Account, func(t *rail.Tx) error { // a repeat
 			return s.at().rail.BeginRefund(s.ctx, t, rail.Refund{ID: first, OrderID: id, By: seller})
 		}))
 		refused(id, 0)

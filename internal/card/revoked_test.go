@@ -21,7 +21,7 @@ func TestRevokedUnsent(t *testing.T) {
 			return len(s.log.with("did not do what it was asked")) > 0 && s.count("SELECT COUNT(*) FROM card_payments WHERE data LIKE '%\"unsent\":true%'") == 1
 		})
 		first := s.lastOrder()
-		_, err := s.at().RevokeDelegation(s.ctx, buyer, a)
+		_, err := s.at().Delegations.Revoke(s.ctx, buyer, a)
 		s.must(err)
 		s.decided(first, 3*time.Minute)
 		<-ended
@@ -45,7 +45,7 @@ func TestRevokedSent(t *testing.T) {
 		s.waitKilled("card.answered")
 		s.at().close()
 		<-ended
-		_, err := s.at().RevokeDelegation(s.ctx, buyer, d)
+		_, err := s.at().Delegations.Revoke(s.ctx, buyer, d)
 		s.must(err)
 		s.start()
 		s.decided(s.lastOrder(), 5*time.Minute)

@@ -517,7 +517,7 @@ func TestCrash_Detach(t *testing.T) {
 	atSteps(t, []string{"", "card.calling", "card.answered"}, func(s *scene, step string) {
 		method := s.enrolled(goodCard)
 		_, m := s.cardRecords(method)
-		s.must(s.at().RemovePaymentMethod(s.ctx, checkout.Owner{Address: buyer}, method))
+		s.must(s.at().PaymentMethods.Remove(s.ctx, checkout.Owner{Address: buyer}, method))
 		s.diesIn(step, func() {})
 		s.later(2 * time.Minute)
 		_, removed := s.cardRecords(method)

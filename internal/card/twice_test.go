@@ -216,7 +216,7 @@ func TestDetach_TwoLostAnswers(t *testing.T) {
 	eachLoss(t, func(s *scene, after bool) {
 		method := s.enrolled(goodCard)
 		_, m := s.cardRecords(method)
-		s.must(s.at().RemovePaymentMethod(s.ctx, checkout.Owner{Address: buyer}, method))
+		s.must(s.at().PaymentMethods.Remove(s.ctx, checkout.Owner{Address: buyer}, method))
 		s.fault(twoRuns("/v1/payment_methods/", after))
 		s.later(4 * time.Minute)
 		if _, removed := s.cardRecords(method); s.stripeMethod(m.StripeID).Customer != nil || removed.Fingerprint != "" {

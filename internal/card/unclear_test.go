@@ -371,7 +371,7 @@ func TestRevokedMeanwhile(t *testing.T) {
 		s.secret = "sk_test_another0123456789"
 		s.start()
 		s.code(s.at().topUp(p, d, ""), toll.CodeCardUnreachable)
-		_, err := s.at().RevokeDelegation(s.ctx, buyer, d)
+		_, err := s.at().Delegations.Revoke(s.ctx, buyer, d)
 		s.must(err)
 		s.at().close()
 		s.secret = secretKey

@@ -52,7 +52,7 @@ func (s *scene) unmatched(intent string) *store.CardOrphan {
 
 // resolve stores what was done about a payment without an order.
 func (s *scene) resolve(tx *store.Tx, o store.CardOrphan, resolution string, at time.Time) error {
-	return s.at().Unmatched(s.ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
+	return s.at().Decisions.Unmatched(s.ctx, tx, o.Delegation, func() (*store.CardOrphan, error) {
 		now, err := store.CardOrphanForUpdate(s.ctx, tx, o.Object)
 		if err == nil {
 			now.Resolution, now.ResolvedAt = resolution, at

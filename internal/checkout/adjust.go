@@ -14,7 +14,7 @@ import (
 
 // adjust implements [rail.Tx.Adjust] under the lock of the account. It compares refunds and disputes with the row of the order, sets how
 // many of its credits are out of use, freezes or unfreezes the delegation, and adds the events. It returns the order as it is then.
-func (c *Checkout) adjust(
+func (c *Decisions) adjust(
 	ctx context.Context, t *ledger.Tx, account [16]byte, id string, a *rail.Adjustment,
 ) (*store.Order, error) {
 	o, err := orderToDecide(ctx, t, account, id)
@@ -68,11 +68,11 @@ func (c *Checkout) adjust(
 
 // freezeFor freezes the delegation of an order whose payment was just disputed or lost, and unfreezes it when the dispute was won and no
 // other one is open. was is the earlier dispute of the order.
-func (c *Checkout) freezeFor(ctx context.Context, t *ledger.Tx, o *store.Order, was string) error {
+func (c *Decisions) freezeFor(ctx context.Context, t *ledger.Tx, o *store.Order, was string) error {
 	if o.DelegationID == "" {
 		return nil
 	}
-	events, err := c.changeBudget(ctx, t.Tx, o.DelegationID, func(b budget) error {
+	events, err := c.delegations.changeBudget(ctx, t.Tx, o.DelegationID, func(b budget) error {
 		if o.Dispute == store.DisputeOpen || o.Dispute == store.DisputeLost {
 			b.freeze(store.FrozenForDispute, o.UpdatedAt)
 			return nil
@@ -117,7 +117,7 @@ func takeBackDue(t *ledger.Tx, plan *toll.Plan, o *store.Order) error {
 }
 
 // finishTakeBack takes back credits that were on hold, until all holds have ended ([store.JobTakeBack]).
-func (c *Checkout) finishTakeBack(ctx context.Context, id []byte) error {
+func (c *Decisions) finishTakeBack(ctx context.Context, id []byte) error {
 	order, found, err := store.IfThere(store.OrderByID(ctx, c.store, string(id)))
 	if !found {
 		return err

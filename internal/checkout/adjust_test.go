@@ -51,7 +51,7 @@ func (s *shop) money(p *toll.Plan, id string, cents int64, taken, loss, held, ba
 func (s *shop) adjust(id string, a rail.Adjustment) {
 	s.Helper()
 	for i := range 2 {
-		s.must(s.at(i).Change(s.ctx, s.state(id).Account, func(t *rail.Tx) error { return t.Adjust(id, a) }))
+		s.must(s.at(i).Decisions.Change(s.ctx, s.state(id).Account, func(t *rail.Tx) error { return t.Adjust(id, a) }))
 	}
 }
 
@@ -94,7 +94,7 @@ func TestMoneyBack(t *testing.T) {
 				if got := s.status(own); got != toll.StatusFrozen {
 					s.Fatal(got)
 				}
-				_, err := s.at(0).Unfreeze(s.ctx, holder, own)
+				_, err := s.at(0).Delegations.Unfreeze(s.ctx, holder, own)
 				s.code(err, toll.CodeDelegationFrozen)
 				s.adjust(id, rail.Adjustment{Dispute: end})
 				read, err := s.at(1).OrderByID(s.ctx, owner, id)
@@ -110,7 +110,7 @@ func TestMoneyBack(t *testing.T) {
 				if got := s.status(own); got != toll.StatusFrozen || !read.Disputed || read.RefundedCredits != left {
 					s.Fatalf("%s, %+v", got, read)
 				}
-				_, err = s.at(0).Unfreeze(s.ctx, holder, own)
+				_, err = s.at(0).Delegations.Unfreeze(s.ctx, holder, own)
 				s.must(err)
 			}
 		}
@@ -292,7 +292,7 @@ func TestAdjust_TwoDisputes(t *testing.T) {
 		s.adjust(a, rail.Adjustment{Dispute: store.DisputeOpen})
 		s.adjust(a, rail.Adjustment{Dispute: store.DisputeWon})
 		status(toll.StatusFrozen)
-		_, err := s.at(0).Unfreeze(s.ctx, holder, d)
+		_, err := s.at(0).Delegations.Unfreeze(s.ctx, holder, d)
 		s.must(err)
 		status(toll.StatusActive)
 	})
@@ -307,7 +307,7 @@ func TestAdjust_LostAtOnce(t *testing.T) {
 		if got := s.status(d); got != toll.StatusFrozen {
 			s.Fatalf("the delegation is %s", got)
 		}
-		_, err := s.at(0).Unfreeze(s.ctx, holder, d)
+		_, err := s.at(0).Delegations.Unfreeze(s.ctx, holder, d)
 		s.must(err)
 		s.adjust(id, rail.Adjustment{Dispute: store.DisputeLost})
 		if got := s.status(d); got != toll.StatusActive {
@@ -321,7 +321,7 @@ func TestAdjust_RevokedDelegation(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(1000)
 		_, id, _ := s.bought(d, 0, nil)
-		_, err := s.at(0).RevokeDelegation(s.ctx, holder, d)
+		_, err := s.at(0).Delegations.Revoke(s.ctx, holder, d)
 		s.must(err)
 		s.adjust(id, rail.Adjustment{Dispute: store.DisputeOpen})
 		s.adjust(id, rail.Adjustment{Dispute: store.DisputeWon})
@@ -340,7 +340,7 @@ func TestAdjust_Unpaid(t *testing.T) {
 		s.code(err, toll.CodeCardDeclined)
 		id := toll.AsError(err).Params["orderId"].(string)
 		adjust := func(id string, account [16]byte) error {
-			return s.at(0).Change(s.ctx, account, func(t *rail.Tx) error { return t.Adjust(id, rail.Adjustment{RefundedCents: 1}) })
+			return s.at(0).Decisions.Change(s.ctx, account, func(t *rail.Tx) error { return t.Adjust(id, rail.Adjustment{RefundedCents: 1}) })
 		}
 		s.code(adjust(id, s.state(id).Account), toll.CodeInternal)
 		s.code(adjust(toll.NewUUID(), s.state(id).Account), toll.CodeOrderNotFound)
@@ -371,7 +371,7 @@ func TestAdjustKilled(t *testing.T) {
 				{RefundedCents: 250}, {RefundedCents: 250, Dispute: store.DisputeOpen}, {RefundedCents: 100, Dispute: store.DisputeWon},
 			} {
 				s.killed(0, at, func() {
-					_ = s.at(0).Change(s.ctx, account, func(t *rail.Tx) error { return t.Adjust(id, a) })
+					_ = s.at(0).Decisions.Change(s.ctx, account, func(t *rail.Tx) error { return t.Adjust(id, a) })
 				})
 				s.audit()
 				s.adjust(id, a)

@@ -7,8 +7,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// budget is the money of a delegation. What the chain counts beside our orders, as somebody spent it elsewhere, is known as
-// far as a reading tells it apart from the orders that were open then.
+// budget is the money of a delegation. Money spent elsewhere is known only if a reading of the chain tells it from orders open then.
 type budget struct{ *store.Delegation }
 
 func (b budget) read(o *store.Order) bool { return o.Reading < b.Readings }
@@ -77,9 +76,8 @@ func usedUp(d *store.Delegation) bool {
 	return d.Reserved == 0 && (d.Spent >= d.Limit || d.MaxTransactions > 0 && d.Transactions >= d.MaxTransactions)
 }
 
-// changeBudget changes the money of a delegation and what freezes it, and returns its events: used up, frozen or unfrozen
-// from now on. It comes after the row of the account and that of the plan's orders.
-func (c *Checkout) changeBudget(ctx context.Context, tx *store.Tx, id string, change func(b budget) error) ([]store.NewEvent, error) {
+// changeBudget changes the money of a delegation and returns its events. Lock the account and the orders of the plan first.
+func (c *Delegations) changeBudget(ctx context.Context, tx *store.Tx, id string, change func(b budget) error) ([]store.NewEvent, error) {
 	d, err := store.DelegationForUpdate(ctx, tx, id)
 	if err != nil {
 		return nil, err
@@ -105,9 +103,8 @@ func (c *Checkout) changeBudget(ctx context.Context, tx *store.Tx, id string, ch
 	return events, nil
 }
 
-// Spent implements [rail.Orders]. What was spent elsewhere counts from then on; orders of ours count what they took, rounded up to a
-// cent each. A reading may come twice, and in whatever order with what becomes of orders.
-func (c *Checkout) Spent(ctx context.Context, tx *store.Tx, delegationID string, units toll.Units) error {
+// Spent implements [rail.Orders]. It counts what was spent elsewhere; own orders count rounded up to a cent each. Repeats change nothing.
+func (c *Delegations) Spent(ctx context.Context, tx *store.Tx, delegationID string, units toll.Units) error {
 	cents, ok := centsOf(units)
 	if !ok {
 		cents = int64(toll.MaxCents)

@@ -33,7 +33,7 @@ func (s *shop) charge(i int, p *toll.Plan, delegation string) (*toll.Order, erro
 
 func (s *shop) status(delegation string) toll.PermissionStatus {
 	s.Helper()
-	d, err := s.at(0).Delegation(s.ctx, holder, delegation)
+	d, err := s.at(0).Delegations.Read(s.ctx, holder, delegation)
 	s.must(err)
 	return d.Status
 }
@@ -128,15 +128,15 @@ func TestFreeze_Declines(t *testing.T) {
 		_, err = s.request(1, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 11)
 		s.code(err, toll.CodeDelegationFrozen)
 		s.code(s.at(0).CanTopUp(s.ctx, checkout.TopUp{Plan: p, Subscriber: holder, Permission: perm.Hash, DelegationID: d, Needed: 11}), toll.CodeDelegationFrozen)
-		if list, err := s.at(0).Delegations(s.ctx, me, true, store.Page{}); err != nil || list.Total != 0 {
+		if list, err := s.at(0).Delegations.List(s.ctx, me, true, store.Page{}); err != nil || list.Total != 0 {
 			s.Fatalf("%+v, %v", list, err)
 		}
 		s.charges(1)
 
-		_, err = s.at(0).Unfreeze(s.ctx, other, d)
+		_, err = s.at(0).Delegations.Unfreeze(s.ctx, other, d)
 		s.code(err, toll.CodeUnknownDelegation)
 		for i := range 2 { // a repeat changes nothing
-			record, err := s.at(i).Unfreeze(s.ctx, holder, d)
+			record, err := s.at(i).Delegations.Unfreeze(s.ctx, holder, d)
 			s.must(err)
 			if record.Status != toll.StatusActive {
 				s.Fatalf("%+v", record)
@@ -179,7 +179,7 @@ func TestFreeze_Ended(t *testing.T) {
 		}
 		s.rail.Behave(declined)
 		revoked, expired := frozen(), frozen()
-		_, err := s.at(0).RevokeDelegation(s.ctx, holder, revoked)
+		_, err := s.at(0).Delegations.Revoke(s.ctx, holder, revoked)
 		s.must(err)
 		ended(revoked, toll.CodeDelegationRevoked, toll.StatusRevoked)
 		ended(expired, toll.CodeDelegationFrozen, toll.StatusFrozen)
@@ -204,7 +204,7 @@ func TestLatePaymentWithinLimits(t *testing.T) {
 		}
 		pays := func(id string) (fits bool) {
 			s.Helper()
-			s.must(s.at(1).Change(s.ctx, s.state(id).Account, func(t *rail.Tx) error {
+			s.must(s.at(1).Decisions.Change(s.ctx, s.state(id).Account, func(t *rail.Tx) error {
 				err := t.Decide(id, late)
 				if fits = err == nil; errors.Is(err, rail.ErrNoPlace) {
 					return store.PutSetting(s.ctx, t.Tx, "rejected/"+id, []byte("1"))

@@ -86,7 +86,7 @@ func TestDecidedWhilePrepared(t *testing.T) {
 		s.now.Add(time.Minute.Microseconds())
 		later := s.start(s.store, s.ledgers[len(s.ledgers)-1])
 		s.prepared = func(p *rail.Purchase) {
-			s.must(later.Change(s.ctx, p.Account, func(t *rail.Tx) error {
+			s.must(later.Decisions.Change(s.ctx, p.Account, func(t *rail.Tx) error {
 				return t.Decide(p.OrderID, rail.Outcome{Status: toll.OrderFailed, FailureCode: toll.CodeChainToken})
 			}))
 		}

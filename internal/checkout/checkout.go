@@ -39,61 +39,72 @@ type Deps struct {
 	MaxDelegationSecs int64
 }
 
-// Checkout makes orders. An order and its credits are committed together or not at all.
-type Checkout struct {
+// core is what the concepts of the room share.
+type core struct {
 	store  *store.Store
 	ledger *ledger.Ledger
 	rails  Rails
 	env    toll.Environment
 	clock  func() time.Time
 	log    *slog.Logger
-	deps   Deps
-
-	queue *jobs.Queue
-
-	full        full
-	waiters     rail.Waiters
-	stopping    chan struct{} // closed by StopWaiting
-	stopWaiting sync.Once
 
 	// onFailpoint is set by tests that stop the process at a step.
 	onFailpoint atomic.Pointer[func(step string)]
+}
+
+// Checkout makes orders. An order and its credits are committed together or not at all.
+type Checkout struct {
+	*core
+	Delegations    *Delegations
+	PaymentMethods *PaymentMethods
+	Permissions    *Permissions
+	Reports        *Reports
+	Decisions      *Decisions
+	waits          *waits
+	queue          *jobs.Queue
+	full           full
+	stopWaiting    sync.Once
 }
 
 // New returns a checkout, connects the rails to it, and has the queue run its jobs.
 func New(d Deps) *Checkout {
 	d.MaxSpendingCents = cmp.Or(d.MaxSpendingCents, 1_000_000)
 	d.MaxDelegationSecs = cmp.Or(d.MaxDelegationSecs, 365*toll.DaySecs)
-	c := &Checkout{
-		store: d.Store, ledger: d.Ledger, rails: d.Rails, clock: d.Clock, deps: d, queue: d.Queue,
+	shared := &core{
+		store: d.Store, ledger: d.Ledger, rails: d.Rails, clock: d.Clock,
 		env: cmp.Or(d.Environment, toll.Sandbox), log: cmp.Or(d.Log, slog.New(slog.DiscardHandler)),
-		stopping: make(chan struct{}), full: full{turns: make(chan struct{}, fullAtOnce)},
 	}
-	if c.clock == nil {
-		c.clock = time.Now
+	if shared.clock == nil {
+		shared.clock = time.Now
+	}
+	delegations, waits := &Delegations{shared, d.SignReference, d.OpenReference, d.MaxSpendingCents, d.MaxDelegationSecs}, &waits{core: shared, queue: d.Queue, stopping: make(chan struct{})}
+	c := &Checkout{
+		core: shared, Delegations: delegations, PaymentMethods: &PaymentMethods{shared, delegations}, Permissions: &Permissions{d.Ledger},
+		Reports: &Reports{shared}, Decisions: &Decisions{shared, delegations, &waits.waiters}, waits: waits, queue: d.Queue,
+		full: full{turns: make(chan struct{}, fullAtOnce)},
 	}
 	for name, by := range map[string]rail.Rail{railCrypto: d.Rails.Crypto, railCard: d.Rails.Card} {
 		c.queue.Handle(store.JobPay+name, c.payJob)
 		if by != nil {
-			by.Connect(c)
+			by.Connect(railOrders{c.Decisions, delegations})
 		}
 	}
-	c.queue.Handle(store.JobEndDelegation, c.endDelegation)
-	c.queue.Handle(store.JobDisable, c.disable)
-	c.queue.Handle(store.JobTakeBack, c.finishTakeBack)
+	c.queue.Handle(store.JobEndDelegation, delegations.endDelegation)
+	c.queue.Handle(store.JobDisable, delegations.disable)
+	c.queue.Handle(store.JobTakeBack, c.Decisions.finishTakeBack)
 	return c
 }
 
 // StopWaiting answers callers that wait for an order with how it stands now, for a shutdown.
-func (c *Checkout) StopWaiting() { c.stopWaiting.Do(func() { close(c.stopping) }) }
+func (c *Checkout) StopWaiting() { c.stopWaiting.Do(func() { close(c.waits.stopping) }) }
 
-func (c *Checkout) failpoint(step string) {
+func (c *core) failpoint(step string) {
 	if f := c.onFailpoint.Load(); f != nil {
 		(*f)(step)
 	}
 }
 
-func (c *Checkout) now() time.Time { return c.clock().UTC().Truncate(time.Microsecond) }
+func (c *core) now() time.Time { return c.clock().UTC().Truncate(time.Microsecond) }
 
 // unknown returns err, with a code in place of [store.ErrNotFound]. what and id name the record.
 func unknown(err error, code toll.Code, what string, id any) error {

@@ -457,12 +457,12 @@ func TestWithdraw_Shown(t *testing.T) {
 		s.must(err)
 		_, err = s.at(0).Withdraw(s.ctx, owner, priced.ID, holder, 30, nil)
 		s.must(err)
-		s.must(s.at(0).Owes(s.ctx, owner))
+		s.must(s.at(0).Reports.Owes(s.ctx, owner))
 		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error { // the lot of a paid order, as an earlier build left it
 			_, err := tx.Exec(s.ctx, "UPDATE lots SET ref = 'order' WHERE ref LIKE 'mint:%'")
 			return err
 		}))
-		s.code(s.at(0).Owes(s.ctx, owner), toll.CodeWorkspaceOwes)
+		s.code(s.at(0).Reports.Owes(s.ctx, owner), toll.CodeWorkspaceOwes)
 	})
 }
 

@@ -18,8 +18,21 @@ const takeBackEvery = 2 * time.Second
 
 func isPaid(s toll.OrderStatus) bool { return s == toll.OrderConfirmed || s == toll.OrderFinal }
 
+// Decisions writes what becomes of orders, under the locks of their accounts.
+type Decisions struct {
+	*core
+	delegations *Delegations
+	waiters     *rail.Waiters
+}
+
+// railOrders is the room as rails see it.
+type railOrders struct {
+	*Decisions
+	*Delegations
+}
+
 // Change implements [rail.Orders]. Callers that wait for the decided orders are woken after the commit.
-func (c *Checkout) Change(ctx context.Context, account [16]byte, f func(t *rail.Tx) error) error {
+func (c *Decisions) Change(ctx context.Context, account [16]byte, f func(t *rail.Tx) error) error {
 	var decided []*store.Order
 	c.failpoint("finish")
 	err := c.ledger.Do(ctx, account, func(t *ledger.Tx) error {
@@ -32,7 +45,7 @@ func (c *Checkout) Change(ctx context.Context, account [16]byte, f func(t *rail.
 		}
 		err := f(rail.NewTx(t.Tx,
 			func(id string, out rail.Outcome) error { return changed(c.decide(ctx, t, account, id, &out)) },
-			func(id string) error { return c.yield(ctx, t, account, id) },
+			func(id string) error { return c.drop(ctx, t, account, id) },
 			func(id string, a rail.Adjustment) error { return changed(c.adjust(ctx, t, account, id, &a)) }))
 		for _, o := range decided {
 			if err == nil {
@@ -50,8 +63,8 @@ func (c *Checkout) Change(ctx context.Context, account [16]byte, f func(t *rail.
 	return err
 }
 
-// yield makes an open order give its place among the orders of its plan back.
-func (c *Checkout) yield(ctx context.Context, t *ledger.Tx, account [16]byte, id string) error {
+// drop makes an open order give its place among the orders of its plan back.
+func (c *Decisions) drop(ctx context.Context, t *ledger.Tx, account [16]byte, id string) error {
 	o, err := orderToDecide(ctx, t, account, id)
 	if err != nil || !o.Open {
 		return err
@@ -63,9 +76,8 @@ func (c *Checkout) yield(ctx context.Context, t *ledger.Tx, account [16]byte, id
 	return err
 }
 
-// afterDecision changes the jobs of a decided or adjusted order. It comes last in the transaction, because rows
-// of the rail are locked before jobs.
-func (c *Checkout) afterDecision(ctx context.Context, tx *store.Tx, o *store.Order) error {
+// afterDecision changes the jobs of an order, last in the transaction: rows of the rail are locked before jobs.
+func (c *Decisions) afterDecision(ctx context.Context, tx *store.Tx, o *store.Order) error {
 	if o.HeldBack > 0 {
 		if err := store.PutJob(ctx, tx, store.Job{Kind: store.JobTakeBack, Key: []byte(o.ID), Due: c.now()}); err != nil {
 			return err
@@ -80,9 +92,8 @@ func orderToDecide(ctx context.Context, t *ledger.Tx, account [16]byte, id strin
 	return o, unknown(err, toll.CodeOrderNotFound, "orderId", id)
 }
 
-// decide compares an outcome with the order, under the lock of the account, and writes the change:
-// see confirm and decideFailed. It returns the order as it is then.
-func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, id string, out *rail.Outcome) (o *store.Order, err error) {
+// decide applies an outcome to an order under the lock of the account and returns the order: see confirm and decideFailed.
+func (c *Decisions) decide(ctx context.Context, t *ledger.Tx, account [16]byte, id string, out *rail.Outcome) (o *store.Order, err error) {
 	ctx, span := traces.Start(ctx, "order.decide", id)
 	defer func() { span.End(err) }()
 	o, err = orderToDecide(ctx, t, account, id)
@@ -112,9 +123,8 @@ func (c *Checkout) decide(ctx context.Context, t *ledger.Tx, account [16]byte, i
 	return o, store.UpdateOrder(ctx, t.Tx, o)
 }
 
-// confirm mints the credits of a paid order. An order that had failed before gets them too, or gets
-// those back that were taken: the money moved.
-func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
+// confirm mints the credits of a paid order, also of one that had failed, or returns withdrawn ones: the money moved.
+func (c *Decisions) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
 	c.failpoint("confirming")
 	now, late, held := c.now(), !o.Open, o.HeldCents > 0
 	if late {
@@ -147,7 +157,7 @@ func (c *Checkout) confirm(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o
 
 // countLate counts an order that had failed among those of its plan again. It writes nothing when the outcome is bound by the limits of the
 // plan and does not fit: the error is [rail.ErrNoPlace], and the transaction may go on.
-func (c *Checkout) countLate(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
+func (c *Decisions) countLate(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
 	limit := int64(0)
 	if out.WithinLimits {
 		limit = plan.MaxOrders
@@ -171,7 +181,7 @@ func (c *Checkout) countLate(ctx context.Context, t *ledger.Tx, plan *toll.Plan,
 }
 
 // credit grants the credits of an order, or returns them, and returns the entry.
-func (c *Checkout) credit(t *ledger.Tx, plan *toll.Plan, o *store.Order, late bool) (toll.Hash, error) {
+func (c *Decisions) credit(t *ledger.Tx, plan *toll.Plan, o *store.Order, late bool) (toll.Hash, error) {
 	permission := toll.Hash{}
 	if late {
 		permission = permissionOf(o)
@@ -197,7 +207,7 @@ func permissionOf(o *store.Order) toll.Hash {
 
 // decideFailed gives back all that an open order took, and undoes a confirmed one whose money did not move after all: the
 // credits that nobody used come back, and those that open holds keep when these end. The rest is a loss.
-func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
+func (c *Decisions) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, out *rail.Outcome) error {
 	switch o.Status {
 	case toll.OrderFailed:
 		if o.HeldCents == 0 || out.Unsure {
@@ -257,7 +267,7 @@ func (c *Checkout) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.Pl
 }
 
 // setFailed sets that an order failed, and why.
-func (c *Checkout) setFailed(o *store.Order, out *rail.Outcome) error {
+func (c *Decisions) setFailed(o *store.Order, out *rail.Outcome) error {
 	params := ""
 	if len(out.Params) > 0 {
 		text, err := json.Marshal(out.Params)
@@ -276,11 +286,11 @@ func (c *Checkout) setFailed(o *store.Order, out *rail.Outcome) error {
 }
 
 // changeBudgetOf changes the delegation of a decided order, if it has one, and the record of its payment.
-func (c *Checkout) changeBudgetOf(ctx context.Context, t *ledger.Tx, o *store.Order, out *rail.Outcome, change func(b budget)) error {
+func (c *Decisions) changeBudgetOf(ctx context.Context, t *ledger.Tx, o *store.Order, out *rail.Outcome, change func(b budget)) error {
 	if o.DelegationID == "" {
 		return nil
 	}
-	events, err := c.changeBudget(ctx, t.Tx, o.DelegationID, func(b budget) error { change(b); return nil })
+	events, err := c.delegations.changeBudget(ctx, t.Tx, o.DelegationID, func(b budget) error { change(b); return nil })
 	if err != nil {
 		return err
 	}

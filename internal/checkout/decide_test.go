@@ -35,7 +35,7 @@ func (s *shop) decides(room *checkout.Checkout, id string, out rail.Outcome) err
 	s.Helper()
 	o, err := store.OrderByID(s.ctx, s.store, id)
 	s.must(err)
-	return room.Change(s.ctx, o.Account, func(t *rail.Tx) error { return t.Decide(id, out) })
+	return room.Decisions.Change(s.ctx, o.Account, func(t *rail.Tx) error { return t.Decide(id, out) })
 }
 
 // redone is what it says of one that was made after all.
@@ -177,7 +177,7 @@ func TestOrderUndoneAndRedone(t *testing.T) {
 			}
 			counted(1, 1, 0)
 		}
-		list, err := s.at(0).DelegationTransactions(s.ctx, holder, d, store.Page{})
+		list, err := s.at(0).Delegations.Transactions(s.ctx, holder, d, store.Page{})
 		s.must(err)
 		if list.Total != 1 || list.Items[0].Status != toll.TransactionSucceeded {
 			s.Fatalf("%+v", list.Items)
@@ -224,14 +224,14 @@ func TestFailedOrderIsPaid(t *testing.T) {
 		}
 		got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
 		s.must(err)
-		r, err := s.at(0).Delegation(s.ctx, holder, d)
+		r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
 		s.must(err)
 		if a := s.account(p, holder); a.Balance != 10 || got.Orders != 1 || r.AmountSpentCents != 100 || r.TransactionCount != 2 {
 			s.Fatalf("%+v, %d orders, %+v", a, got.Orders, r)
 		}
 		s.audit()
 		s.undo(1, id)
-		if r, err = s.at(0).Delegation(s.ctx, holder, d); err != nil || r.AmountSpentCents != 100 || r.TransactionCount != 1 {
+		if r, err = s.at(0).Delegations.Read(s.ctx, holder, d); err != nil || r.AmountSpentCents != 100 || r.TransactionCount != 1 {
 			s.Fatalf("%+v %v", r, err)
 		}
 	})
@@ -263,7 +263,7 @@ func TestDecideWithRowOfRail(t *testing.T) {
 		o, err := s.order(0, holder, p)
 		s.must(err)
 		row, stale := s.state(o.OrderID), errors.New("the row of the rail was changed")
-		err = s.at(1).Change(s.ctx, row.Account, func(t *rail.Tx) error {
+		err = s.at(1).Decisions.Change(s.ctx, row.Account, func(t *rail.Tx) error {
 			if err := t.Decide(row.ID, undone); err != nil {
 				return err
 			}
@@ -272,7 +272,7 @@ func TestDecideWithRowOfRail(t *testing.T) {
 		if a := s.account(p, holder); !errors.Is(err, stale) || a.Balance != 100 || s.state(row.ID).Status != toll.OrderConfirmed {
 			s.Fatalf("%v: %+v", err, a)
 		}
-		s.code(s.at(1).Change(s.ctx, row.Account, func(t *rail.Tx) error { return t.Decide(toll.NewUUID(), undone) }), toll.CodeOrderNotFound)
+		s.code(s.at(1).Decisions.Change(s.ctx, row.Account, func(t *rail.Tx) error { return t.Decide(toll.NewUUID(), undone) }), toll.CodeOrderNotFound)
 		s.audit()
 	})
 }

@@ -28,13 +28,21 @@ type Owner struct {
 	UserID  toll.UUID // the person; zero: none
 }
 
-// CreateDelegation makes a limit on money. One of an account that the caller holds is pending, and pays nothing, until
-// [Checkout.SignDelegation] has its signature. once may be nil. Errors: [toll.CodeDelegationIncomplete], [toll.CodeBadProvider],
+// Delegations keeps limits on money: it makes, signs, counts, freezes and revokes them.
+type Delegations struct {
+	*core
+	signReference                       func(use string, owner toll.Address, id string, ends time.Time) (string, error)
+	openReference                       func(use, text string) (owner toll.Address, id string, err error)
+	maxSpendingCents, maxDelegationSecs int64
+}
+
+// Create makes a limit on money. One of an account that the caller holds is pending, and pays nothing, until
+// [Delegations.Sign] has its signature. once may be nil. Errors: [toll.CodeDelegationIncomplete], [toll.CodeBadProvider],
 // [toll.CodeBadNumber], [toll.CodeUnsupportedScheme] for a currency that the provider does not pay or the plan does not take,
 // [toll.CodePaymentMethodNotFound], [toll.CodeProviderMismatch], [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked],
 // [toll.CodePaymentMethodNotAllowed], [toll.CodePlanNotFound], [toll.CodeKeyNotFound], [toll.CodeSpendLimit]; for an account that the
 // caller holds also [toll.CodeChainForeignCode] and those of the chain with status 503.
-func (c *Checkout) CreateDelegation(
+func (c *Delegations) Create(
 	ctx context.Context, caller Owner, in toll.DelegationInput, once *store.Once,
 ) (*toll.DelegationCreated, error) {
 	d, err := c.draftDelegation(ctx, caller, in, false)
@@ -60,18 +68,16 @@ func (c *Checkout) CreateDelegation(
 // DelegationDraft is a delegation that is not stored yet.
 type DelegationDraft struct {
 	Created *toll.DelegationCreated
-	c       *Checkout
+	c       *Delegations
 	row     *store.Delegation
 }
 
-// DraftTokenDelegation checks a delegation that is made together with an access token, which it serves although it cannot pay
-// for the plan. Errors: those of [Checkout.CreateDelegation].
-func (c *Checkout) DraftTokenDelegation(ctx context.Context, caller Owner, in toll.DelegationInput) (*DelegationDraft, error) {
+// Draft checks a delegation for a new access token, which need not be able to pay for the plan. Errors: those of [Delegations.Create].
+func (c *Delegations) Draft(ctx context.Context, caller Owner, in toll.DelegationInput) (*DelegationDraft, error) {
 	return c.draftDelegation(ctx, caller, in, true)
 }
 
-// Insert stores the delegation and returns its events, which the caller writes as the last statement of the transaction. One
-// that is pending has none: it can pay, and has an event, when it is signed. Errors: [toll.CodeSpendLimit].
+// Insert stores the delegation and returns its events, the last write of the transaction. A pending one has none. Errors: [toll.CodeSpendLimit].
 func (d *DelegationDraft) Insert(ctx context.Context, tx *store.Tx) ([]store.NewEvent, error) {
 	if err := spends(ctx, tx, d.row.Owner, d.row.MadeBy, d.row.Limit, d.row.CreatedAt); err != nil {
 		return nil, err
@@ -82,7 +88,7 @@ func (d *DelegationDraft) Insert(ctx context.Context, tx *store.Tx) ([]store.New
 	return []store.NewEvent{d.c.delegationEvent(d.row, toll.EventDelegationCreated, d.row.CreatedAt)}, nil
 }
 
-func (c *Checkout) draftDelegation(
+func (c *Delegations) draftDelegation(
 	ctx context.Context, caller Owner, in toll.DelegationInput, forToken bool,
 ) (*DelegationDraft, error) {
 	d, err := c.newDelegation(ctx, caller, in, forToken)
@@ -92,8 +98,8 @@ func (c *Checkout) draftDelegation(
 	out := &toll.DelegationCreated{
 		DelegationID: d.ID, DelegationIDAlias: d.ID, Status: toll.StatusActive, ExpiresAt: toll.At(d.ExpiresAt),
 	}
-	if d.Provider == toll.ProviderCard && c.deps.SignReference != nil {
-		text, err := c.deps.SignReference(useDelegation, d.Owner, d.ID, d.ExpiresAt)
+	if d.Provider == toll.ProviderCard && c.signReference != nil {
+		text, err := c.signReference(useDelegation, d.Owner, d.ID, d.ExpiresAt)
 		if err != nil {
 			return nil, toll.AsError(err)
 		}
@@ -107,9 +113,8 @@ func (c *Checkout) draftDelegation(
 	return &DelegationDraft{Created: out, c: c, row: d}, nil
 }
 
-// newDelegation checks an input: first for missing members, then for invalid values, then for records that do not exist. A
-// delegation that is made with an access token (forToken) need not be able to pay for its plan.
-func (c *Checkout) newDelegation(
+// newDelegation checks an input: missing members, then values, then records. With forToken it need not be able to pay for its plan.
+func (c *Delegations) newDelegation(
 	ctx context.Context, caller Owner, in toll.DelegationInput, forToken bool,
 ) (*store.Delegation, error) {
 	in, faults := in.Merge()
@@ -186,7 +191,7 @@ func (c *Checkout) newDelegation(
 }
 
 // isExternal reports whether an address is a workspace whose key the service never had.
-func (c *Checkout) isExternal(ctx context.Context, a toll.Address) (bool, error) {
+func (c *Delegations) isExternal(ctx context.Context, a toll.Address) (bool, error) {
 	p, err := store.PrincipalByAddress(ctx, c.store, a)
 	return err == nil && len(p.SealedKey) == 0, store.NotFoundAs(err, nil)
 }
@@ -206,15 +211,15 @@ func incomplete(in *toll.DelegationInput) error {
 	return refusedAs(faults, toll.CodeDelegationIncomplete)
 }
 
-func (c *Checkout) checkNumbers(in *toll.DelegationInput) error {
+func (c *Delegations) checkNumbers(in *toll.DelegationInput) error {
 	var faults []toll.Fault
 	between := func(path string, n, least, most int64) {
 		if n < least || n > most {
 			faults = append(faults, toll.Fault{Path: path, Message: fmt.Sprintf("must be %d to %d", least, most)})
 		}
 	}
-	between("spendingLimitCents", int64(*in.SpendingLimitCents), 1, c.deps.MaxSpendingCents)
-	between("durationSecs", int64(*in.DurationSecs), minDelegationSecs, c.deps.MaxDelegationSecs)
+	between("spendingLimitCents", int64(*in.SpendingLimitCents), 1, c.maxSpendingCents)
+	between("durationSecs", int64(*in.DurationSecs), minDelegationSecs, c.maxDelegationSecs)
 	if in.MaxTransactions != nil {
 		between("maxTransactions", int64(*in.MaxTransactions), 1, 1<<53)
 	}
@@ -262,7 +267,7 @@ func refusedAs(faults []toll.Fault, code toll.Code) error {
 	return e
 }
 
-func (c *Checkout) ownKey(ctx context.Context, owner toll.Address, id toll.Hash) error {
+func (c *Delegations) ownKey(ctx context.Context, owner toll.Address, id toll.Hash) error {
 	k, err := store.APIKeyByID(ctx, c.store, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && k.Address != owner {
 		return toll.NewError(toll.CodeKeyNotFound).WithDetails("apiKeyId %s", id)
@@ -271,7 +276,7 @@ func (c *Checkout) ownKey(ctx context.Context, owner toll.Address, id toll.Hash)
 }
 
 // chooseMethod finds what the delegation pays with: a card of the caller, or the wallet.
-func (c *Checkout) chooseMethod(ctx context.Context, caller Owner, d *store.Delegation) error {
+func (c *Delegations) chooseMethod(ctx context.Context, caller Owner, d *store.Delegation) error {
 	asked, err := toll.ParseAddress(d.PaymentMethod)
 	isWallet := err == nil && asked == caller.Address
 	if d.Provider == toll.ProviderCrypto && (isWallet || d.PaymentMethod == "") {
@@ -287,11 +292,11 @@ func (c *Checkout) chooseMethod(ctx context.Context, caller Owner, d *store.Dele
 			return toll.NewError(toll.CodeProviderMismatch)
 		}
 	}
-	return c.methodUsable(ctx, c.store, d, &caller.KeyID)
+	return methodUsable(ctx, c.store, d, &caller.KeyID)
 }
 
 // record is a delegation as its owner sees it.
-func (c *Checkout) record(d *store.Delegation) *toll.Delegation {
+func (c *Delegations) record(d *store.Delegation) *toll.Delegation {
 	r := &toll.Delegation{
 		DelegationID: d.ID, Provider: d.Provider, ProviderPaymentMethodID: d.PaymentMethod, Status: d.Status(c.now()),
 		SpendingLimitCents: toll.Cents(d.Limit), AmountSpentCents: toll.Cents(d.Spent), RemainingBudgetCents: toll.Cents(d.Remaining()),
@@ -317,7 +322,7 @@ func (c *Checkout) record(d *store.Delegation) *toll.Delegation {
 }
 
 // ownDelegation returns a delegation of its owner, or [toll.CodeUnknownDelegation].
-func (c *Checkout) ownDelegation(ctx context.Context, owner toll.Address, id string) (*store.Delegation, error) {
+func (c *Delegations) ownDelegation(ctx context.Context, owner toll.Address, id string) (*store.Delegation, error) {
 	id, err := toll.ParseUUID(id)
 	if err != nil {
 		return nil, err
@@ -329,13 +334,13 @@ func (c *Checkout) ownDelegation(ctx context.Context, owner toll.Address, id str
 	return d, fault(err)
 }
 
-// Delegation returns a delegation to its owner, or [toll.CodeUnknownDelegation].
-func (c *Checkout) Delegation(ctx context.Context, owner toll.Address, id string) (*toll.Delegation, error) {
+// Read returns a delegation to its owner, or [toll.CodeUnknownDelegation].
+func (c *Delegations) Read(ctx context.Context, owner toll.Address, id string) (*toll.Delegation, error) {
 	return c.recordOf(c.ownDelegation(ctx, owner, id))
 }
 
-// Delegations lists the delegations of the caller; usable leaves those that the API key of the call can pay with now.
-func (c *Checkout) Delegations(ctx context.Context, caller Owner, usable bool, p store.Page) (store.List[*toll.Delegation], error) {
+// List lists the delegations of the caller; usable leaves those that the API key of the call can pay with now.
+func (c *Delegations) List(ctx context.Context, caller Owner, usable bool, p store.Page) (store.List[*toll.Delegation], error) {
 	var only *store.Usable
 	if usable {
 		only = &store.Usable{At: c.now(), Key: caller.KeyID}
@@ -360,8 +365,8 @@ func (c *Checkout) Delegations(ctx context.Context, caller Owner, usable bool, p
 	return store.Map(list, c.record), fault(err)
 }
 
-// DelegationTransactions lists the payments under a delegation of the owner.
-func (c *Checkout) DelegationTransactions(ctx context.Context, owner toll.Address, id string, p store.Page) (store.List[*toll.DelegationTransaction], error) {
+// Transactions lists the payments under a delegation of the owner.
+func (c *Delegations) Transactions(ctx context.Context, owner toll.Address, id string, p store.Page) (store.List[*toll.DelegationTransaction], error) {
 	d, err := c.ownDelegation(ctx, owner, id)
 	if err != nil {
 		return store.List[*toll.DelegationTransaction]{}, err
@@ -370,14 +375,13 @@ func (c *Checkout) DelegationTransactions(ctx context.Context, owner toll.Addres
 	return list, fault(err)
 }
 
-// DelegationID returns the id in a text that names a delegation: the id itself, or a signed reference. Errors:
-// [toll.CodeBadUUID], [toll.CodeDelegationNotFound] for a reference that is not one of ours or of another owner, and
-// [toll.CodeDatabaseUnavailable] when that could not be found out.
-func (c *Checkout) DelegationID(owner toll.Address, text string) (string, error) {
-	if strings.Count(text, ".") != 2 || c.deps.OpenReference == nil {
+// ID returns the id in a text: the id itself, or a signed reference. Errors: [toll.CodeBadUUID], [toll.CodeDelegationNotFound] for a
+// reference of another service or owner, and [toll.CodeDatabaseUnavailable] when that is unknown.
+func (c *Delegations) ID(owner toll.Address, text string) (string, error) {
+	if strings.Count(text, ".") != 2 || c.openReference == nil {
 		return toll.ParseUUID(text)
 	}
-	of, id, err := c.deps.OpenReference(useDelegation, text)
+	of, id, err := c.openReference(useDelegation, text)
 	if unknown, ok := errors.AsType[*toll.Error](err); ok && unknown.Code == toll.CodeDatabaseUnavailable {
 		return "", unknown
 	}
@@ -387,10 +391,10 @@ func (c *Checkout) DelegationID(owner toll.Address, text string) (string, error)
 	return id, nil
 }
 
-// UsableDelegation reports whether an order of the plan could be paid with the delegation now; the id may be a signed reference. Errors:
-// those of [Checkout.TokenDelegation], [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient], [toll.CodeDelegationPlanMismatch]
-// for a receiver that it does not pay, and [toll.CodeUnsupportedScheme] for another provider or currency.
-func (c *Checkout) UsableDelegation(ctx context.Context, owner toll.Address, key *toll.Hash, id string, plan *toll.Plan) error {
+// Usable returns nil when the delegation, by id or signed reference, could pay for an order now. Errors: those of [Delegations.ForToken],
+// [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient], [toll.CodeDelegationPlanMismatch] for a receiver that it does not
+// pay, and [toll.CodeUnsupportedScheme] for another provider or currency.
+func (c *Delegations) Usable(ctx context.Context, owner toll.Address, key *toll.Hash, id string, plan *toll.Plan) error {
 	d, err := c.delegationOf(ctx, c.store, owner, id)
 	if err != nil {
 		return err
@@ -401,14 +405,12 @@ func (c *Checkout) UsableDelegation(ctx context.Context, owner toll.Address, key
 	return affordsAll(d, orderAmount(plan), 1)
 }
 
-// TokenDelegation proves that an access token of the plan may name the delegation; the id may be a signed reference.
-// shortfall says why the delegation could not pay for an order of the plan now. It is nil when it could, and for a free
-// plan, of which nothing is bought. A token with a shortfall still spends credits that exist.
-//
-// Errors: [toll.CodeBadUUID], [toll.CodeDelegationNotFound] (also for a pending one), [toll.CodeDelegationRevoked],
-// [toll.CodeDelegationExpired], [toll.CodeDelegationFrozen], [toll.CodeDelegationPlanMismatch] for one of another plan,
-// [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], and [toll.CodePaymentMethodNotAllowed] for another API key.
-func (c *Checkout) TokenDelegation(
+// ForToken checks that an access token of the plan may name the delegation, by id or signed reference. shortfall says why it could not pay
+// for an order now; nil if it could, and for a free plan. A token with a shortfall still spends credits. Errors: [toll.CodeBadUUID],
+// [toll.CodeDelegationNotFound] (also for a pending one), [toll.CodeDelegationRevoked], [toll.CodeDelegationExpired],
+// [toll.CodeDelegationFrozen], [toll.CodeDelegationPlanMismatch] for one of another plan, [toll.CodePaymentMethodUnusable],
+// [toll.CodePaymentMethodRevoked], and [toll.CodePaymentMethodNotAllowed] for another API key.
+func (c *Delegations) ForToken(
 	ctx context.Context, q store.Querier, owner toll.Address, key *toll.Hash, id string, plan *toll.Plan,
 ) (shortfall *toll.Error, err error) {
 	d, err := c.delegationOf(ctx, q, owner, id)
@@ -431,8 +433,8 @@ func orderAmount(plan *toll.Plan) toll.Units {
 }
 
 // delegationOf returns a delegation to pay with, or [toll.CodeDelegationNotFound].
-func (c *Checkout) delegationOf(ctx context.Context, q store.Querier, owner toll.Address, text string) (*store.Delegation, error) {
-	id, err := c.DelegationID(owner, text)
+func (c *Delegations) delegationOf(ctx context.Context, q store.Querier, owner toll.Address, text string) (*store.Delegation, error) {
+	id, err := c.ID(owner, text)
 	if err != nil {
 		return nil, err
 	}
@@ -444,7 +446,7 @@ func (c *Checkout) delegationOf(ctx context.Context, q store.Querier, owner toll
 }
 
 // usable reports whether a delegation may pay for a plan, whatever the plan costs.
-func (c *Checkout) usable(
+func (c *Delegations) usable(
 	ctx context.Context, q store.Querier, d *store.Delegation, owner toll.Address, key *toll.Hash, plan *toll.Plan, now time.Time,
 ) error {
 	if err := c.authorized(ctx, q, d, owner, key, plan, now); err != nil {
@@ -454,7 +456,7 @@ func (c *Checkout) usable(
 }
 
 // authorized reports whether a delegation runs, and may be used by the owner with the key for the plan.
-func (c *Checkout) authorized(
+func (c *Delegations) authorized(
 	ctx context.Context, q store.Querier, d *store.Delegation, owner toll.Address, key *toll.Hash, plan *toll.Plan, now time.Time,
 ) error {
 	refuse := func(code toll.Code) *toll.Error { return toll.NewError(code).WithDetails("delegationId %s", d.ID) }
@@ -478,7 +480,7 @@ func (c *Checkout) authorized(
 	case d.APIKeyID != nil && (key == nil || *key != *d.APIKeyID):
 		return refuse(toll.CodePaymentMethodNotAllowed)
 	}
-	return c.methodUsable(ctx, q, d, key)
+	return methodUsable(ctx, q, d, key)
 }
 
 // reaches reports whether a delegation pays all receivers of a plan.

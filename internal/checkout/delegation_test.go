@@ -30,7 +30,7 @@ func input(fs ...func(in *toll.DelegationInput)) toll.DelegationInput {
 
 func (s *shop) delegate(in toll.DelegationInput) *toll.DelegationCreated {
 	s.Helper()
-	d, err := s.at(0).CreateDelegation(s.ctx, me, in, nil)
+	d, err := s.at(0).Delegations.Create(s.ctx, me, in, nil)
 	s.must(err)
 	return d
 }
@@ -72,16 +72,16 @@ func TestCreateDelegation(t *testing.T) {
 		if d.DelegationID != d.DelegationIDAlias || d.DelegationToken != nil || d.Status != toll.StatusActive || !d.ExpiresAt.Equal(start.Add(time.Hour)) {
 			s.Fatalf("%+v", d)
 		}
-		r, err := s.at(1).Delegation(s.ctx, holder, d.DelegationID)
+		r, err := s.at(1).Delegations.Read(s.ctx, holder, d.DelegationID)
 		s.must(err)
 		if r.Provider != toll.ProviderCrypto || r.ProviderPaymentMethodID != holder.String() || r.Status != toll.StatusActive || r.SpendingLimitCents != 700 ||
 			r.RemainingBudgetCents != 700 || r.Currency != "usdc" || *r.APIKeyID != key || *r.PlanID != p.ID || *r.MaxTransactions != 3 ||
 			r.AllowedRecipients[0] != owner || r.LastUsedAt != nil || r.MerchantAccountID != nil {
 			s.Fatalf("%+v", r)
 		}
-		_, err = s.at(0).Delegation(s.ctx, other, d.DelegationID)
+		_, err = s.at(0).Delegations.Read(s.ctx, other, d.DelegationID)
 		s.code(err, toll.CodeUnknownDelegation)
-		_, err = s.at(0).Delegation(s.ctx, holder, "x")
+		_, err = s.at(0).Delegations.Read(s.ctx, holder, "x")
 		s.code(err, toll.CodeBadUUID)
 
 		s.card("pm_1", nil)
@@ -92,30 +92,30 @@ func TestCreateDelegation(t *testing.T) {
 		if card.DelegationToken == nil {
 			s.Fatal("no reference")
 		}
-		id, err := s.at(1).DelegationID(holder, *card.DelegationToken)
+		id, err := s.at(1).Delegations.ID(holder, *card.DelegationToken)
 		s.must(err)
 		if id != card.DelegationID {
 			s.Fatal(id)
 		}
-		_, err = s.at(0).DelegationID(other, *card.DelegationToken)
+		_, err = s.at(0).Delegations.ID(other, *card.DelegationToken)
 		s.code(err, toll.CodeDelegationNotFound)
-		_, err = s.at(0).DelegationID(holder, "other.use.x")
+		_, err = s.at(0).Delegations.ID(holder, "other.use.x")
 		s.code(err, toll.CodeDelegationNotFound)
-		_, err = s.at(0).DelegationID(holder, "not.known.now")
+		_, err = s.at(0).Delegations.ID(holder, "not.known.now")
 		s.code(err, toll.CodeDatabaseUnavailable)
 
 		no := errors.New("no")
-		_, err = s.at(0).CreateDelegation(s.ctx, me, input(), refusing(no))
+		_, err = s.at(0).Delegations.Create(s.ctx, me, input(), refusing(no))
 		if !errors.Is(err, no) {
 			s.Fatal(err)
 		}
-		list, err := s.at(0).Delegations(s.ctx, me, false, store.Page{})
+		list, err := s.at(0).Delegations.List(s.ctx, me, false, store.Page{})
 		s.must(err)
 		if list.Total != 2 {
 			s.Fatalf("%+v", list)
 		}
 		// The first is kept for another key.
-		list, err = s.at(0).Delegations(s.ctx, me, true, store.Page{})
+		list, err = s.at(0).Delegations.List(s.ctx, me, true, store.Page{})
 		s.must(err)
 		if list.Total != 1 || list.Items[0].DelegationID != card.DelegationID {
 			s.Fatalf("%+v", list)
@@ -171,13 +171,13 @@ func TestCreateDelegation_Refusals(t *testing.T) {
 			{toll.CodeBadRequest, 1, func(in *toll.DelegationInput) { in.MerchantAccountID = ptr("acct") }},
 			{toll.CodeBadRequest, 1, func(in *toll.DelegationInput) { in.DurationSecsSnake = ptr(toll.Int(61)) }},
 		} {
-			_, err := s.at(0).CreateDelegation(s.ctx, me, input(c.f), nil)
+			_, err := s.at(0).Delegations.Create(s.ctx, me, input(c.f), nil)
 			s.code(err, c.want)
 			if faults, _ := toll.AsError(err).Params["errors"].([]toll.Fault); len(faults) != c.faults {
 				s.Errorf("%s: %+v", c.want, faults)
 			}
 		}
-		if list, err := s.at(0).Delegations(s.ctx, me, false, store.Page{}); err != nil || list.Total != 0 {
+		if list, err := s.at(0).Delegations.List(s.ctx, me, false, store.Page{}); err != nil || list.Total != 0 {
 			s.Fatalf("refusals left %+v, %v", list, err)
 		}
 	})
@@ -197,7 +197,7 @@ func TestUsableDelegation(t *testing.T) {
 		narrow := s.delegate(input(func(in *toll.DelegationInput) { in.AllowedRecipients = []toll.Address{other} })).DelegationID
 		small := s.delegation(249)
 		revoked := s.delegation(1000)
-		_, err := s.at(0).RevokeDelegation(s.ctx, holder, revoked)
+		_, err := s.at(0).Delegations.Revoke(s.ctx, holder, revoked)
 		s.must(err)
 		full := s.delegate(input(func(in *toll.DelegationInput) { in.MaxTransactions = ptr(toll.Int(1)) })).DelegationID
 		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: full, Wait: soon}, nil)
@@ -228,7 +228,7 @@ func TestUsableDelegation(t *testing.T) {
 			{"revoked", revoked, p, nil, holder, toll.CodeDelegationRevoked},
 			{"used up", full, p, nil, holder, toll.CodeDelegationExhausted},
 		} {
-			err := s.at(0).UsableDelegation(s.ctx, c.who, c.key, c.id, c.plan)
+			err := s.at(0).Delegations.Usable(s.ctx, c.who, c.key, c.id, c.plan)
 			if c.want == "" {
 				s.must(err)
 				continue
@@ -245,7 +245,7 @@ func TestUsableDelegation(t *testing.T) {
 		_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: native, DelegationID: plain, Wait: soon}, nil)
 		s.code(err, toll.CodeChainNativeDelegation)
 		s.now.Add(time.Hour.Microseconds())
-		s.code(s.at(0).UsableDelegation(s.ctx, holder, nil, bound, eurc), toll.CodeDelegationExpired)
+		s.code(s.at(0).Delegations.Usable(s.ctx, holder, nil, bound, eurc), toll.CodeDelegationExpired)
 		s.charges(1)
 	})
 }
@@ -270,13 +270,13 @@ func TestDelegationOverrun(t *testing.T) {
 				s.Error(err)
 			}
 		})
-		r, err := s.at(0).Delegation(s.ctx, holder, d)
+		r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
 		s.must(err)
 		if paid.Load() != 3 || refused.Load() != 47 || r.AmountSpentCents != 300 || r.RemainingBudgetCents != 50 || r.TransactionCount != 3 {
 			s.Fatalf("%d paid, %+v", paid.Load(), r)
 		}
 		s.charges(3)
-		list, err := s.at(1).DelegationTransactions(s.ctx, holder, d, store.Page{})
+		list, err := s.at(1).Delegations.Transactions(s.ctx, holder, d, store.Page{})
 		s.must(err)
 		for _, tx := range list.Items {
 			if tx.Status != toll.TransactionSucceeded || tx.AmountCents != 100 || tx.Currency != "usdc" || tx.ProviderTransactionID != s.state(tx.OrderID).TxHash {
@@ -286,7 +286,7 @@ func TestDelegationOverrun(t *testing.T) {
 		if list.Total != 3 {
 			s.Fatalf("%+v", list)
 		}
-		_, err = s.at(1).DelegationTransactions(s.ctx, other, d, store.Page{})
+		_, err = s.at(1).Delegations.Transactions(s.ctx, other, d, store.Page{})
 		s.code(err, toll.CodeUnknownDelegation)
 	})
 }
@@ -302,20 +302,20 @@ func TestDelegationReservation(t *testing.T) {
 		s.rail.Behave(railtest.Behaviour{Hang: true})
 		o, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: 20 * time.Millisecond}, nil)
 		s.must(err)
-		r, err := s.at(1).Delegation(s.ctx, holder, d)
+		r, err := s.at(1).Delegations.Read(s.ctx, holder, d)
 		s.must(err)
 		if r.RemainingBudgetCents != 49 || r.AmountSpentCents != 0 || r.TransactionCount != 1 {
 			s.Fatalf("%+v", r)
 		}
 		// An order that was made before the revocation is finished; nothing new begins.
-		_, err = s.at(1).RevokeDelegation(s.ctx, holder, d)
+		_, err = s.at(1).Delegations.Revoke(s.ctx, holder, d)
 		s.must(err)
 		s.rail.Behave(railtest.Behaviour{Decline: true, Reason: "no"})
 		s.settleDown(0)
-		if r, err = s.at(1).Delegation(s.ctx, holder, d); err != nil || r.RemainingBudgetCents != 150 || r.TransactionCount != 0 {
+		if r, err = s.at(1).Delegations.Read(s.ctx, holder, d); err != nil || r.RemainingBudgetCents != 150 || r.TransactionCount != 0 {
 			s.Fatalf("%+v %v", r, err)
 		}
-		list, err := s.at(0).DelegationTransactions(s.ctx, holder, d, store.Page{})
+		list, err := s.at(0).Delegations.Transactions(s.ctx, holder, d, store.Page{})
 		s.must(err)
 		if list.Total != 1 || list.Items[0].Status != toll.TransactionFailed || *list.Items[0].FailureReason != "no" || list.Items[0].OrderID != o.OrderID {
 			s.Fatalf("%+v", list.Items)
@@ -339,10 +339,10 @@ func TestRevokeDelegation(t *testing.T) {
 			})
 			func() {
 				defer func() { _ = recover() }()
-				_, err := dying.RevokeDelegation(s.ctx, holder, d)
+				_, err := dying.Delegations.Revoke(s.ctx, holder, d)
 				s.Errorf("%s was not reached: %v", step, err)
 			}()
-			s.code(s.at(0).UsableDelegation(s.ctx, holder, nil, d, p), toll.CodeDelegationRevoked)
+			s.code(s.at(0).Delegations.Usable(s.ctx, holder, nil, d, p), toll.CodeDelegationRevoked)
 		}
 		s.now.Add(time.Minute.Microseconds())
 		s.jobs(0)
@@ -353,18 +353,18 @@ func TestRevokeDelegation(t *testing.T) {
 				s.Errorf("%+v", got)
 			}
 		}
-		first, err := s.at(1).RevokeDelegation(s.ctx, holder, d)
+		first, err := s.at(1).Delegations.Revoke(s.ctx, holder, d)
 		s.must(err)
 		s.now.Add(time.Minute.Microseconds())
 		if n := s.jobs(1); n != 0 {
 			s.Errorf("%d jobs are left", n)
 		}
-		again, err := s.at(0).RevokeDelegation(s.ctx, holder, d)
+		again, err := s.at(0).Delegations.Revoke(s.ctx, holder, d)
 		s.must(err)
 		if first.TxHash != again.TxHash || !first.When.Equal(again.When.Time) || first.TxHash.IsZero() || !first.When.Equal(start) {
 			s.Fatalf("%+v %+v", first, again)
 		}
-		_, err = s.at(0).RevokeDelegation(s.ctx, other, d)
+		_, err = s.at(0).Delegations.Revoke(s.ctx, other, d)
 		s.code(err, toll.CodeUnknownDelegation)
 	})
 }
@@ -375,14 +375,14 @@ func TestPaymentMethods(t *testing.T) {
 		s.card("pm_1", nil)
 		s.now.Add(1000)
 		s.card("pm_2", nil)
-		all, err := s.at(0).PaymentMethods(s.ctx, me, false, "")
+		all, err := s.at(0).PaymentMethods.List(s.ctx, me, false, "")
 		s.must(err)
 		if len(all) != 3 || all[0].ID != "pm_1" || all[0].Type != "card" || all[2].ID != holder.String() || all[2].Type != "crypto_wallet" ||
 			all[2].Brand != "ethereum" || all[2].Last4 != holder.String()[38:] || all[2].AllowedAPIKeyIDs != nil || all[2].Status != toll.StatusActive {
 			s.Fatalf("%+v", all)
 		}
 		change := func(id, alias, keys string) (*toll.PaymentMethod, error) {
-			return s.at(1).ChangePaymentMethod(s.ctx, me, id, toll.PaymentMethodChange{Alias: []byte(alias), AllowedAPIKeyIDs: []byte(keys)})
+			return s.at(1).PaymentMethods.Change(s.ctx, me, id, toll.PaymentMethodChange{Alias: []byte(alias), AllowedAPIKeyIDs: []byte(keys)})
 		}
 		m, err := change(holder.Lower(), `"mine"`, `["`+key.String()+`"]`)
 		s.must(err)
@@ -391,17 +391,17 @@ func TestPaymentMethods(t *testing.T) {
 		}
 		// The wallet is now for that key alone, which every delegation of it feels.
 		d := s.plan(usdc(100))
-		if _, err := s.at(0).CreateDelegation(s.ctx, me, input(), nil); !errors.Is(err, toll.NewError(toll.CodePaymentMethodNotAllowed)) {
+		if _, err := s.at(0).Delegations.Create(s.ctx, me, input(), nil); !errors.Is(err, toll.NewError(toll.CodePaymentMethodNotAllowed)) {
 			s.Fatal(err)
 		}
-		mine, err := s.at(0).CreateDelegation(s.ctx, checkout.Owner{Address: holder, KeyID: key}, input(), nil)
+		mine, err := s.at(0).Delegations.Create(s.ctx, checkout.Owner{Address: holder, KeyID: key}, input(), nil)
 		s.must(err)
-		s.code(s.at(0).UsableDelegation(s.ctx, holder, &me.KeyID, mine.DelegationID, d), toll.CodePaymentMethodNotAllowed)
-		s.must(s.at(0).UsableDelegation(s.ctx, holder, &key, mine.DelegationID, d))
-		if list, err := s.at(0).Delegations(s.ctx, me, true, store.Page{}); err != nil || list.Total != 0 {
+		s.code(s.at(0).Delegations.Usable(s.ctx, holder, &me.KeyID, mine.DelegationID, d), toll.CodePaymentMethodNotAllowed)
+		s.must(s.at(0).Delegations.Usable(s.ctx, holder, &key, mine.DelegationID, d))
+		if list, err := s.at(0).Delegations.List(s.ctx, me, true, store.Page{}); err != nil || list.Total != 0 {
 			s.Fatalf("%+v %v", list, err)
 		}
-		if usable, err := s.at(0).PaymentMethods(s.ctx, me, true, toll.ProviderCrypto); err != nil || len(usable) != 0 {
+		if usable, err := s.at(0).PaymentMethods.List(s.ctx, me, true, toll.ProviderCrypto); err != nil || len(usable) != 0 {
 			s.Fatalf("%+v %v", usable, err)
 		}
 		m, err = change(holder.String(), `null`, `[]`)
@@ -425,17 +425,17 @@ func TestPaymentMethods(t *testing.T) {
 			in.Provider, in.Currency, in.ProviderPaymentMethodID = ptr("stripe"), ptr("usd"), ptr("pm_1")
 		}))
 		perm := s.permission(s.plan(fiat), card.DelegationID, nil)
-		s.code(s.at(0).RemovePaymentMethod(s.ctx, me, holder.String()), toll.CodeForbidden)
-		s.code(s.at(0).RemovePaymentMethod(s.ctx, checkout.Owner{Address: other}, "pm_1"), toll.CodePaymentMethodNotFound)
-		s.must(s.at(0).RemovePaymentMethod(s.ctx, me, "pm_1"))
-		s.must(s.at(1).RemovePaymentMethod(s.ctx, me, "pm_1"))
-		if r, err := s.at(0).Delegation(s.ctx, holder, card.DelegationID); err != nil || r.Status != toll.StatusRevoked {
+		s.code(s.at(0).PaymentMethods.Remove(s.ctx, me, holder.String()), toll.CodeForbidden)
+		s.code(s.at(0).PaymentMethods.Remove(s.ctx, checkout.Owner{Address: other}, "pm_1"), toll.CodePaymentMethodNotFound)
+		s.must(s.at(0).PaymentMethods.Remove(s.ctx, me, "pm_1"))
+		s.must(s.at(1).PaymentMethods.Remove(s.ctx, me, "pm_1"))
+		if r, err := s.at(0).Delegations.Read(s.ctx, holder, card.DelegationID); err != nil || r.Status != toll.StatusRevoked {
 			s.Fatalf("%+v %v", r, err)
 		}
 		if got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash); err != nil || got.RevokedAt.IsZero() {
 			s.Fatalf("%+v %v", got, err)
 		}
-		left, err := s.at(0).PaymentMethods(s.ctx, me, true, toll.ProviderCard)
+		left, err := s.at(0).PaymentMethods.List(s.ctx, me, true, toll.ProviderCard)
 		s.must(err)
 		if len(left) != 1 || left[0].ID != "pm_2" {
 			s.Fatalf("%+v", left)
@@ -459,7 +459,7 @@ func TestRemovePaymentMethod_Killed(t *testing.T) {
 		})
 		func() {
 			defer func() { _ = recover() }()
-			s.Errorf("the step was not reached: %v", dying.RemovePaymentMethod(s.ctx, me, "pm_1"))
+			s.Errorf("the step was not reached: %v", dying.PaymentMethods.Remove(s.ctx, me, "pm_1"))
 		}()
 		if n := s.jobs(0); n != 0 {
 			s.Errorf("%d jobs of a call that may still be at work", n)

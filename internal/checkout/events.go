@@ -7,8 +7,8 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// DelegationRecord returns a delegation as it is read.
-func (c *Checkout) DelegationRecord(d *store.Delegation) *toll.Delegation { return c.record(d) }
+// Record returns a delegation as it is read.
+func (c *Delegations) Record(d *store.Delegation) *toll.Delegation { return c.record(d) }
 
 // orderEvents are those of an order, for its subscriber and the owner of its plan. Events are the last thing that a transaction writes.
 func orderEvents(o *store.Order, owner toll.Address, types ...toll.EventType) []store.NewEvent {
@@ -24,6 +24,6 @@ func orderEvents(o *store.Order, owner toll.Address, types ...toll.EventType) []
 	return out
 }
 
-func (c *Checkout) delegationEvent(d *store.Delegation, t toll.EventType, at time.Time) store.NewEvent {
+func (c *Delegations) delegationEvent(d *store.Delegation, t toll.EventType, at time.Time) store.NewEvent {
 	return store.NewEvent{Principal: d.Owner, Type: t, Kind: "delegation", ID: d.ID, Data: c.record(d), At: at}
 }

@@ -51,7 +51,7 @@ func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, once *store.Once) (*
 
 // page waits for the page of an order.
 func (c *Checkout) page(ctx context.Context, o *store.Order, wait time.Duration) (*toll.Checkout, error) {
-	o, p, err := c.await(ctx, o, wait)
+	o, p, err := c.waits.await(ctx, o, wait)
 	if err != nil {
 		return nil, toll.AsError(err).WithParam("orderId", o.ID)
 	}
@@ -67,7 +67,7 @@ func (c *Checkout) page(ctx context.Context, o *store.Order, wait time.Duration)
 			WithHint("The order is recorded; repeat the call with the same Idempotency-Key, or begin anew.")
 	}
 	if !o.Open {
-		if now, err := c.payment(ctx, o); err == nil { // only the page is missing otherwise
+		if now, err := c.waits.payment(ctx, o); err == nil { // only the page is missing otherwise
 			p = &now
 		}
 	}

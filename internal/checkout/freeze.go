@@ -8,8 +8,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// maxDeclines is how many charges in a row a bank may decline before their delegation is frozen, so
-// that an agent in a loop does not have the card blocked.
+// maxDeclines is how many declined charges in a row freeze a delegation, so that an agent in a loop does not get the card blocked.
 const maxDeclines = 3
 
 // decline counts a charge that the bank refused.
@@ -19,8 +18,7 @@ func (b budget) decline(now time.Time) {
 	}
 }
 
-// freeze stops a delegation from paying, unless it is revoked. A dispute counts more than declines, because it has to end
-// before the owner may unfreeze.
+// freeze stops a delegation from paying, unless it is revoked. A dispute outranks declines: it must end before the owner may unfreeze.
 func (b budget) freeze(why string, now time.Time) {
 	if !b.RevokedAt.IsZero() {
 		return
@@ -46,7 +44,7 @@ func (b budget) disputeWon() {
 
 // Unfreeze lets a frozen delegation of the owner pay again. One that is not frozen stays as it is. Errors: [toll.CodeBadUUID],
 // [toll.CodeUnknownDelegation], and [toll.CodeDelegationFrozen] while a payment of it is disputed.
-func (c *Checkout) Unfreeze(ctx context.Context, owner toll.Address, id string) (*toll.Delegation, error) {
+func (c *Delegations) Unfreeze(ctx context.Context, owner toll.Address, id string) (*toll.Delegation, error) {
 	d, err := c.ownDelegation(ctx, owner, id)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ func TestLimitsGivenBackOnce(t *testing.T) {
 		perm := s.permission(p, d, nil)
 		check := func(when string, places, orders int64, reserved, spent toll.Cents, transactions int64, balance toll.Credits) {
 			s.Helper()
-			r, err := s.at(0).Delegation(s.ctx, holder, d)
+			r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
 			s.must(err)
 			got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
 			s.must(err)

@@ -36,18 +36,18 @@ func TestHeldAccount(t *testing.T) {
 		}
 		pending := func() {
 			s.Helper()
-			r, err := s.at(1).Delegation(s.ctx, holder, d)
+			r, err := s.at(1).Delegations.Read(s.ctx, holder, d)
 			s.must(err)
 			if r.Status != toll.StatusPending || r.ProviderPaymentMethodID != account.String() {
 				s.Fatalf("%+v", r)
 			}
-			s.code(s.at(0).UsableDelegation(s.ctx, holder, nil, d, p), toll.CodeDelegationNotFound)
+			s.code(s.at(0).Delegations.Usable(s.ctx, holder, nil, d, p), toll.CodeDelegationNotFound)
 			_, err = s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
 			s.code(err, toll.CodeDelegationNotFound)
 			perm := s.permission(p, d, nil)
 			_, err = s.request(0, p, perm, s.ledgers[0].NewRequestID(perm.Account()), 1)
 			s.code(err, toll.CodeDelegationNotFound)
-			usable, err := s.at(0).Delegations(s.ctx, me, true, store.Page{})
+			usable, err := s.at(0).Delegations.List(s.ctx, me, true, store.Page{})
 			s.must(err)
 			if usable.Total != 0 || len(s.events(d)) != 0 {
 				s.Fatalf("%+v, events %v", usable, s.events(d))
@@ -55,7 +55,7 @@ func TestHeldAccount(t *testing.T) {
 		}
 		pending()
 		sign := func(i int, signature, authorization string) error {
-			_, err := s.at(i).SignDelegation(s.ctx, holder, d, signature, json.RawMessage(authorization))
+			_, err := s.at(i).Delegations.Sign(s.ctx, holder, d, signature, json.RawMessage(authorization))
 			return err
 		}
 		for _, bad := range []struct{ signature, authorization string }{
@@ -70,7 +70,7 @@ func TestHeldAccount(t *testing.T) {
 			s.code(sign(0, signed, ""), code)
 		}
 		s.rail.Behave(railtest.Behaviour{})
-		_, err := s.at(0).SignDelegation(s.ctx, other, d, signed, nil)
+		_, err := s.at(0).Delegations.Sign(s.ctx, other, d, signed, nil)
 		s.code(err, toll.CodeUnknownDelegation)
 		pending()
 
@@ -82,7 +82,7 @@ func TestHeldAccount(t *testing.T) {
 		})
 		func() {
 			defer func() { _ = recover() }()
-			_, _ = dying.SignDelegation(s.ctx, holder, d, signed, nil)
+			_, _ = dying.Delegations.Sign(s.ctx, holder, d, signed, nil)
 		}()
 		pending()
 
@@ -90,7 +90,7 @@ func TestHeldAccount(t *testing.T) {
 		for i := range 2 { // a repeat is the same answer
 			s.must(sign(i, signed, authorization))
 		}
-		r, err := s.at(1).Delegation(s.ctx, holder, d)
+		r, err := s.at(1).Delegations.Read(s.ctx, holder, d)
 		s.must(err)
 		if r.Status != toll.StatusActive || !slices.Equal(s.events(d), []toll.EventType{toll.EventDelegationCreated}) {
 			s.Fatalf("%+v, events %v", r, s.events(d))
@@ -110,7 +110,7 @@ func TestHeldAccount(t *testing.T) {
 		// Who holds the account disables it on the chain; the rail is not asked to.
 		perm := s.permission(p, d, nil)
 		for i := range 2 {
-			out, err := s.at(i).RevokeDelegation(s.ctx, holder, d)
+			out, err := s.at(i).Delegations.Revoke(s.ctx, holder, d)
 			s.must(err)
 			call, _ := out.Data["transaction"].(map[string]any)
 			if call["from"] != account || call["data"] != "0x49934047" || call["value"] != "0x0" || call["chainId"] != "0x14a34" {
@@ -132,44 +132,44 @@ func TestHeldAccount_Refusals(t *testing.T) {
 		for want, f := range map[toll.Code]func(in *toll.DelegationInput){
 			toll.CodeBadRequest: func(in *toll.DelegationInput) { in.OwnerAccount = &toll.Address{} },
 		} {
-			_, err := s.at(0).CreateDelegation(s.ctx, me, input(f), nil)
+			_, err := s.at(0).Delegations.Create(s.ctx, me, input(f), nil)
 			s.code(err, want)
 		}
-		_, err := s.at(0).CreateDelegation(s.ctx, me, input(func(in *toll.DelegationInput) { in.OwnerAccount = &holder }), nil)
+		_, err := s.at(0).Delegations.Create(s.ctx, me, input(func(in *toll.DelegationInput) { in.OwnerAccount = &holder }), nil)
 		s.code(err, toll.CodeBadRequest)
 		s.rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
-		_, err = s.at(0).CreateDelegation(s.ctx, me, input(held), nil)
+		_, err = s.at(0).Delegations.Create(s.ctx, me, input(held), nil)
 		s.code(err, toll.CodeChainUnreachable)
 		s.rail.Behave(railtest.Behaviour{})
-		if list, err := s.at(0).Delegations(s.ctx, me, false, store.Page{}); err != nil || list.Total != 0 {
+		if list, err := s.at(0).Delegations.List(s.ctx, me, false, store.Page{}); err != nil || list.Total != 0 {
 			s.Fatalf("refusals left %+v, %v", list, err)
 		}
 		plain := s.delegation(1000)
-		_, err = s.at(0).SignDelegation(s.ctx, holder, plain, signed, nil)
+		_, err = s.at(0).Delegations.Sign(s.ctx, holder, plain, signed, nil)
 		s.code(err, toll.CodeBadRequest)
 		revoked := s.delegate(input(held)).DelegationID
-		out, err := s.at(0).RevokeDelegation(s.ctx, holder, revoked)
+		out, err := s.at(0).Delegations.Revoke(s.ctx, holder, revoked)
 		s.must(err)
 		if out.Data["transaction"] != nil || len(s.events(revoked)) != 0 {
 			s.Fatalf("nothing was signed, and there is %+v, %v", out.Data, s.events(revoked))
 		}
-		_, err = s.at(0).SignDelegation(s.ctx, holder, revoked, signed, nil)
+		_, err = s.at(0).Delegations.Sign(s.ctx, holder, revoked, signed, nil)
 		s.code(err, toll.CodeDelegationRevoked)
 		late := s.delegate(input(held)).DelegationID
 		s.now.Add(31 * 24 * time.Hour.Microseconds())
-		_, err = s.at(0).SignDelegation(s.ctx, holder, late, signed, nil)
+		_, err = s.at(0).Delegations.Sign(s.ctx, holder, late, signed, nil)
 		s.code(err, toll.CodeDelegationExpired)
 	})
 }
 
 // disabled has a rail say that a delegation is disabled.
 func (s *shop) disabled(i int, d string) error {
-	return s.store.Tx(s.ctx, func(tx *store.Tx) error { return s.at(i).Disabled(s.ctx, tx, d) })
+	return s.store.Tx(s.ctx, func(tx *store.Tx) error { return s.at(i).Delegations.Disabled(s.ctx, tx, d) })
 }
 
 // spent has a rail say what is spent of a delegation in all.
 func (s *shop) spent(i int, d string, units toll.Units) error {
-	return s.store.Tx(s.ctx, func(tx *store.Tx) error { return s.at(i).Spent(s.ctx, tx, d, units) })
+	return s.store.Tx(s.ctx, func(tx *store.Tx) error { return s.at(i).Delegations.Spent(s.ctx, tx, d, units) })
 }
 
 // A delegation of a wallet that the service holds is disabled on the chain once it was used there, however often the rail is
@@ -181,7 +181,7 @@ func TestRevocationReachesTheChain(t *testing.T) {
 		_, err := s.at(0).Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: used, Wait: soon}, nil)
 		s.must(err)
 		for _, d := range []string{unused, used} {
-			_, err := s.at(0).RevokeDelegation(s.ctx, holder, d)
+			_, err := s.at(0).Delegations.Revoke(s.ctx, holder, d)
 			s.must(err)
 		}
 		reconcile := func(c *checkout.Checkout) {
@@ -221,7 +221,7 @@ func TestRevocationReachesTheChain(t *testing.T) {
 		reconcile(s.at(0))
 		got, err := s.ledgers[0].PermissionByHash(s.ctx, perm.Hash)
 		s.must(err)
-		r, err := s.at(0).Delegation(s.ctx, holder, third)
+		r, err := s.at(0).Delegations.Read(s.ctx, holder, third)
 		s.must(err)
 		if got.RevokedAt.IsZero() || r.Status != toll.StatusRevoked || s.rail.Revocations(third) != 0 ||
 			!slices.Equal(s.events(third), []toll.EventType{toll.EventDelegationCreated, toll.EventDelegationRevoked}) {
@@ -278,7 +278,7 @@ func TestSpentElsewhere(t *testing.T) {
 		d := s.delegation(350)
 		spent := func() toll.Cents {
 			s.Helper()
-			r, err := s.at(1).Delegation(s.ctx, holder, d)
+			r, err := s.at(1).Delegations.Read(s.ctx, holder, d)
 			s.must(err)
 			return r.AmountSpentCents
 		}
@@ -360,7 +360,7 @@ func TestReadingsAmongOrders(t *testing.T) {
 		s.audit()
 		_, sum := s.rail.Charges()
 		s.must(s.spent(0, d, sum))
-		r, err := s.at(0).Delegation(s.ctx, holder, d)
+		r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
 		s.must(err)
 		if r.AmountSpentCents != toll.Cents(100*paid.Load()) || r.TransactionCount != paid.Load() || paid.Load() > 10 {
 			s.Fatalf("%d paid, %+v", paid.Load(), r)

@@ -18,8 +18,8 @@ type OrderQuery struct {
 	Page         store.Page
 }
 
-// Orders lists orders that the caller made, or those of the caller's plans. An open order shows how far its rail has got;
-// none has a balance. Errors: [toll.CodePlanNotFound], [toll.CodeNotPlanOwner], [toll.CodeBadPage].
+// Orders lists orders of the caller or of the caller's plans, without balances. Open orders show their progress at the rail. Errors:
+// [toll.CodePlanNotFound], [toll.CodeNotPlanOwner], [toll.CodeBadPage].
 func (c *Checkout) Orders(ctx context.Context, caller toll.Address, q OrderQuery) (store.List[*toll.Order], error) {
 	var none store.List[*toll.Order]
 	f := store.OrderFilter{Subscriber: caller, Since: q.Since, Until: q.Until}
@@ -42,14 +42,14 @@ func (c *Checkout) Orders(ctx context.Context, caller toll.Address, q OrderQuery
 		return none, fault(err)
 	}
 	for i, o := range list.Items {
-		if list.Items[i], _, err = c.current(ctx, o); err != nil {
+		if list.Items[i], _, err = c.waits.current(ctx, o); err != nil {
 			return none, fault(err)
 		}
 	}
 	return store.Map(list, rendered), nil
 }
 
-func (c *Checkout) ownPlan(ctx context.Context, caller toll.Address, id toll.PlanID) (*toll.Plan, error) {
+func (c *core) ownPlan(ctx context.Context, caller toll.Address, id toll.PlanID) (*toll.Plan, error) {
 	plan, err := store.PlanByID(ctx, c.store, id)
 	switch {
 	case err != nil:
@@ -60,9 +60,8 @@ func (c *Checkout) ownPlan(ctx context.Context, caller toll.Address, id toll.Pla
 	return plan, nil
 }
 
-// Subscribers lists the balances of a plan of the caller, by the address of the subscriber. Errors: [toll.CodePlanNotFound],
-// [toll.CodeNotPlanOwner], [toll.CodeBadPage].
-func (c *Checkout) Subscribers(ctx context.Context, caller toll.Address, id toll.PlanID, p store.Page) (store.List[toll.Balance], error) {
+// Subscribers lists the balances of a plan of the caller. Errors: [toll.CodePlanNotFound], [toll.CodeNotPlanOwner], [toll.CodeBadPage].
+func (c *Reports) Subscribers(ctx context.Context, caller toll.Address, id toll.PlanID, p store.Page) (store.List[toll.Balance], error) {
 	plan, err := c.ownPlan(ctx, caller, id)
 	if err != nil {
 		return store.List[toll.Balance]{}, err
@@ -73,10 +72,9 @@ func (c *Checkout) Subscribers(ctx context.Context, caller toll.Address, id toll
 	return store.Map(list, balance), fault(err)
 }
 
-// Owes refuses for a workspace with an order that is not decided or disputed, as seller or as subscriber, and for one of whose plans
-// with a price a subscriber still has credits or time, or lost paid credits that the workspace took back by hand:
-// [toll.CodeWorkspaceOwes] with the subscriber. Credits that the workspace has of its own plans, and those of free plans, count for nothing.
-func (c *Checkout) Owes(ctx context.Context, owner toll.Address) error {
+// Owes returns [toll.CodeWorkspaceOwes] for a workspace with an open or disputed order, on either side, or with a priced plan of which
+// another subscriber has credits or time left, or lost paid credits to a withdrawal.
+func (c *Reports) Owes(ctx context.Context, owner toll.Address) error {
 	open, err := store.OrdersUnderWay(ctx, c.store, owner)
 	if err != nil {
 		return fault(err)
@@ -128,7 +126,7 @@ func eachOf[T any](read func(store.Page) (store.List[T], error), f func(T) error
 }
 
 // Holdings lists what the caller has of all plans, by the id of the plan.
-func (c *Checkout) Holdings(ctx context.Context, caller toll.Address, p store.Page) (store.List[toll.Balance], error) {
+func (c *Reports) Holdings(ctx context.Context, caller toll.Address, p store.Page) (store.List[toll.Balance], error) {
 	list, err := c.ledger.AccountsHeld(ctx, caller, p)
 	if err != nil {
 		return store.List[toll.Balance]{}, fault(err)

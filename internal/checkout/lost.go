@@ -87,13 +87,13 @@ func (c *Checkout) RestoreOrder(
 			return err
 		}
 		written = true
-		return c.restore(ctx, t, plan, o, in.TxHash, finish)
+		return c.Decisions.restore(ctx, t, plan, o, in.TxHash, finish)
 	})
 	return o, err
 }
 
 // restore writes a lost order under the lock of its account.
-func (c *Checkout) restore(
+func (c *Decisions) restore(
 	ctx context.Context, t *ledger.Tx, plan *toll.Plan, o *store.Order, txHash string,
 	finish func(tx *store.Tx, o *store.Order) (store.Act, error),
 ) error {
@@ -153,8 +153,8 @@ func paidLost(d *store.Delegation, owner toll.Address, currency string) bool {
 }
 
 // reserveLost takes what a lost order cost from its delegation, after finish has ended the count of the payment.
-func (c *Checkout) reserveLost(ctx context.Context, t *ledger.Tx, o *store.Order) error {
-	events, err := c.changeBudget(ctx, t.Tx, o.DelegationID, func(b budget) error {
+func (c *Decisions) reserveLost(ctx context.Context, t *ledger.Tx, o *store.Order) error {
+	events, err := c.delegations.changeBudget(ctx, t.Tx, o.DelegationID, func(b budget) error {
 		if o.Cents > b.Limit-b.Reserved {
 			return ErrDelegationBusy
 		}
@@ -172,7 +172,7 @@ func (c *Checkout) reserveLost(ctx context.Context, t *ledger.Tx, o *store.Order
 }
 
 // Unmatched implements [rail.Orders].
-func (c *Checkout) Unmatched(
+func (c *Decisions) Unmatched(
 	ctx context.Context, tx *store.Tx, delegationID string, load func() (*store.CardOrphan, error),
 ) error {
 	change := func(b budget) error {
@@ -205,15 +205,14 @@ func (c *Checkout) Unmatched(
 	if err := store.UpdateDelegation(ctx, tx, d); err != nil {
 		return err
 	}
-	events, err := c.changeBudget(ctx, tx, delegationID, change)
+	events, err := c.delegations.changeBudget(ctx, tx, delegationID, change)
 	if err != nil {
 		return err
 	}
 	return store.InsertEvent(ctx, tx, events...)
 }
 
-// copies returns how many times the price of a plan was paid: once, and of a pay-as-you-go plan any
-// number of times. false: the payment is not the price.
+// copies returns how many times the price was paid: once, or any number for pay as you go. false: the payment is not the price.
 func (in *LostOrder) copies(plan *toll.Plan, token toll.Address) (n toll.Credits, ok bool) {
 	p := plan.Price
 	amounts, receivers := p.Amounts, p.Receivers

@@ -9,9 +9,8 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Mint grants credits of a plan to a holder, without an order and without a price, by the owner of the plan. They end
-// after this many seconds, or never for 0. once may be nil. Errors: [toll.CodeMintNotPositive], [toll.CodePlanNotFound],
-// [toll.CodeNotPlanOwner], [toll.CodeBadAddress] for the zero address, [toll.CodeCreditsOverflow].
+// Mint grants credits to a holder for free, by the owner of the plan, for some seconds, or for ever with 0. once may be nil. Errors:
+// [toll.CodeMintNotPositive], [toll.CodePlanNotFound], [toll.CodeNotPlanOwner], [toll.CodeBadAddress] for 0x0, [toll.CodeCreditsOverflow].
 func (c *Checkout) Mint(
 	ctx context.Context, caller toll.Address, id toll.PlanID, holder toll.Address, amount toll.Credits, durationSecs toll.Units,
 	once *store.Once,

@@ -32,8 +32,8 @@ type OrderRef struct {
 // Wait. once, which may be nil, keeps an [OrderRef]. While an order of the caller for this plan is open, a second one is answered with it.
 //
 // Errors: [toll.CodeFiatPlanOnCryptoRoute] for a fiat plan without a delegation, [toll.CodePlanUnlisted], [toll.CodePlanSoldOut], [toll.CodeTrialUsed],
-// [toll.CodeCreditsOverflow], [toll.CodeChainUnreachable], [toll.CodeSpendLimit], those of [Checkout.MayUse] and
-// [Checkout.UsableDelegation], and the code with which the rail refused.
+// [toll.CodeCreditsOverflow], [toll.CodeChainUnreachable], [toll.CodeSpendLimit], those of [Delegations.MayUse] and
+// [Delegations.Usable], and the code with which the rail refused.
 func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) (*toll.Order, error) {
 	plan := r.Plan
 	switch {
@@ -51,7 +51,7 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) 
 		key: &r.APIKeyID, user: r.UserID, once: once,
 	}
 	if in.delegation != "" {
-		if err := c.MayUse(ctx, r.Caller, r.UserID, in.delegation); err != nil {
+		if err := c.Delegations.MayUse(ctx, r.Caller, r.UserID, in.delegation); err != nil {
 			return nil, err
 		}
 	}
@@ -67,7 +67,7 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) 
 
 // answer waits for an order and renders it.
 func (c *Checkout) answer(ctx context.Context, plan *toll.Plan, o *store.Order, wait time.Duration) (*toll.Order, error) {
-	o, _, err := c.await(ctx, o, wait)
+	o, _, err := c.waits.await(ctx, o, wait)
 	if err != nil {
 		e := toll.AsError(err)
 		return nil, e.WithParam("orderId", o.ID).WithHint("The order is recorded and goes on by itself: read it. To repeat the call, send its " +
@@ -98,8 +98,7 @@ func failure(o *store.Order) *toll.Error {
 	return e.WithParam("orderId", o.ID)
 }
 
-// failure is [failure] with the address of a page on which the owner of the card pays what the bank
-// wanted confirmed, while that is possible.
+// failure is [failure] with the page on which the owner of the card can pay what the bank wanted confirmed, while possible.
 func (c *Checkout) failure(ctx context.Context, o *store.Order) *toll.Error {
 	e := failure(o)
 	pages, ok := c.rails.Card.(rail.Pages)
@@ -197,14 +196,13 @@ func onSale(plan *toll.Plan) error {
 	return nil
 }
 
-// OrderByID returns an order to its subscriber and to the owner of its plan; for everybody else it does not exist:
-// [toll.CodeOrderNotFound].
+// OrderByID returns an order to its subscriber and the owner of its plan. Errors: [toll.CodeOrderNotFound], also for other callers.
 func (c *Checkout) OrderByID(ctx context.Context, caller toll.Address, id string) (*toll.Order, error) {
 	o, plan, err := c.orderFor(ctx, caller, id)
 	if err != nil {
 		return nil, err
 	}
-	if o, _, err = c.current(ctx, o); err != nil {
+	if o, _, err = c.waits.current(ctx, o); err != nil {
 		return nil, fault(err)
 	}
 	return c.render(ctx, plan, o), nil

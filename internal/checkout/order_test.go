@@ -254,7 +254,7 @@ func TestOrderKilledAtEachStep(t *testing.T) {
 						s.Fatalf("%s: %d charges, %+v", step, charges-before, a)
 					}
 				}
-				r, err := s.at(0).Delegation(s.ctx, holder, d)
+				r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
 				s.must(err)
 				paid := int64(len(steps) - 2)
 				if declined {
@@ -291,7 +291,7 @@ func TestOrderPaidAfterAll(t *testing.T) {
 		a, b := s.start(s.store, s.ledgers[0]), s.start(s.store, s.ledgers[len(s.ledgers)-1])
 		_, err := a.Order(s.ctx, checkout.OrderRequest{Caller: holder, Plan: p, DelegationID: d, Wait: soon}, nil)
 		s.code(err, toll.CodeOrderLacksMoney)
-		if r, err := s.at(0).Delegation(s.ctx, holder, d); err != nil || r.RemainingBudgetCents != 1000 {
+		if r, err := s.at(0).Delegations.Read(s.ctx, holder, d); err != nil || r.RemainingBudgetCents != 1000 {
 			s.Fatalf("%+v %v", r, err)
 		}
 		id := s.rail.Purchases()[0].OrderID
@@ -300,7 +300,7 @@ func TestOrderPaidAfterAll(t *testing.T) {
 		if acc := s.account(p, holder); acc.Balance != 100 || s.orders(p) != 1 {
 			s.Fatalf("%+v", acc)
 		}
-		if r, err := s.at(0).Delegation(s.ctx, holder, d); err != nil || r.AmountSpentCents != 100 {
+		if r, err := s.at(0).Delegations.Read(s.ctx, holder, d); err != nil || r.AmountSpentCents != 100 {
 			s.Fatalf("%+v %v", r, err)
 		}
 	})

@@ -33,7 +33,13 @@ func methodRefused(m *store.PaymentMethod, key *toll.Hash) *toll.Error {
 	return nil
 }
 
-func (c *Checkout) methodUsable(ctx context.Context, q store.Querier, d *store.Delegation, key *toll.Hash) error {
+// PaymentMethods lists and changes wallets and cards.
+type PaymentMethods struct {
+	*core
+	delegations *Delegations
+}
+
+func methodUsable(ctx context.Context, q store.Querier, d *store.Delegation, key *toll.Hash) error {
 	m, err := store.PaymentMethodByID(ctx, q, d.Owner, d.PaymentMethod)
 	if errors.Is(err, store.ErrNotFound) {
 		if d.Provider == toll.ProviderCrypto {
@@ -78,8 +84,7 @@ func summary(m *store.PaymentMethod) toll.PaymentMethod {
 	return out
 }
 
-// mayChange returns nil when a caller may change a card or a delegation of the workspace: the person who made it, an owner, an admin,
-// and an API key without a person. Errors: [toll.CodeForbidden].
+// mayChange allows the maker of a card or delegation, an owner, an admin, and an API key without a person. Errors: [toll.CodeForbidden].
 func mayChange(ctx context.Context, q store.Querier, caller Owner, maker toll.UUID) error {
 	if caller.UserID.IsZero() || caller.UserID == maker {
 		return nil
@@ -91,9 +96,9 @@ func mayChange(ctx context.Context, q store.Querier, caller Owner, maker toll.UU
 	return err
 }
 
-// MayChangeDelegation returns nil when a caller may unfreeze or revoke a delegation of the workspace. Errors: [toll.CodeForbidden],
-// [toll.CodeBadUUID], [toll.CodeUnknownDelegation].
-func (c *Checkout) MayChangeDelegation(ctx context.Context, caller Owner, id string) error {
+// MayChange returns nil when a caller may unfreeze or revoke a delegation. Errors: [toll.CodeForbidden], [toll.CodeBadUUID],
+// [toll.CodeUnknownDelegation].
+func (c *Delegations) MayChange(ctx context.Context, caller Owner, id string) error {
 	d, err := c.ownDelegation(ctx, caller.Address, id)
 	if err == nil {
 		err = fault(mayChange(ctx, c.store, caller, d.MadeBy))
@@ -101,9 +106,8 @@ func (c *Checkout) MayChangeDelegation(ctx context.Context, caller Owner, id str
 	return err
 }
 
-// PaymentMethods returns the cards of the caller, the oldest first, and then the wallet. usable leaves those with which the
-// API key of the call can pay now; provider "" leaves all.
-func (c *Checkout) PaymentMethods(ctx context.Context, caller Owner, usable bool, provider toll.Provider) ([]toll.PaymentMethod, error) {
+// List returns the cards of the caller, oldest first, then the wallet: with usable, those that the API key can pay with now.
+func (c *PaymentMethods) List(ctx context.Context, caller Owner, usable bool, provider toll.Provider) ([]toll.PaymentMethod, error) {
 	all, err := store.PaymentMethods(ctx, c.store, caller.Address)
 	if err != nil {
 		return nil, fault(err)
@@ -132,15 +136,15 @@ func methodID(owner toll.Address, id string) (string, bool) {
 	return id, false
 }
 
-// ChangePaymentMethod sets the alias and the API keys that may use a payment method. Errors:
-// [toll.CodePaymentMethodNotFound], [toll.CodeKeyNotFound], [toll.CodeBadRequest], [toll.CodeForbidden].
-func (c *Checkout) ChangePaymentMethod(ctx context.Context, caller Owner, id string, in toll.PaymentMethodChange) (*toll.PaymentMethod, error) {
+// Change sets the alias and the API keys that may use a payment method. Errors: [toll.CodePaymentMethodNotFound], [toll.CodeKeyNotFound],
+// [toll.CodeBadRequest], [toll.CodeForbidden].
+func (c *PaymentMethods) Change(ctx context.Context, caller Owner, id string, in toll.PaymentMethodChange) (*toll.PaymentMethod, error) {
 	alias, keys, err := readChange(in)
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range keys {
-		if err := c.ownKey(ctx, caller.Address, k); err != nil {
+		if err := c.delegations.ownKey(ctx, caller.Address, k); err != nil {
 			return nil, err
 		}
 	}
@@ -203,9 +207,9 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0
 }
 
-// RemovePaymentMethod revokes a card and the delegations that pay with it, and has the processor forget it; a repeat changes nothing. Errors:
+// Remove revokes a card and its delegations and has the processor delete it; repeats change nothing. Errors:
 // [toll.CodePaymentMethodNotFound], and [toll.CodeForbidden] for the wallet and for a person who may not change the card.
-func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id string) error {
+func (c *PaymentMethods) Remove(ctx context.Context, caller Owner, id string) error {
 	id, isWallet := methodID(caller.Address, id)
 	if isWallet {
 		return toll.Errorf(toll.CodeForbidden, "The wallet cannot be removed.").WithHint("Revoke the delegations that pay with it.")
@@ -238,7 +242,7 @@ func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id str
 			}
 		}
 		return store.InsertEvent(ctx, tx, store.Mapped(revoked, func(d *store.Delegation) store.NewEvent {
-			return c.delegationEvent(d, toll.EventDelegationRevoked, m.RevokedAt)
+			return c.delegations.delegationEvent(d, toll.EventDelegationRevoked, m.RevokedAt)
 		})...)
 	})
 	if err != nil {
@@ -247,7 +251,7 @@ func (c *Checkout) RemovePaymentMethod(ctx context.Context, caller Owner, id str
 	c.failpoint("revoked")
 	var errs []error
 	for _, d := range revoked {
-		errs = append(errs, c.revokePermissions(context.WithoutCancel(ctx), d))
+		errs = append(errs, c.delegations.revokePermissions(context.WithoutCancel(ctx), d))
 	}
 	return fault(errors.Join(errs...))
 }

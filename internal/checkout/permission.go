@@ -20,9 +20,11 @@ func PermissionEvent(t toll.EventType, p *ledger.Permission, at time.Time) store
 	return store.NewEvent{Principal: p.Subscriber, Type: t, Kind: "permission", ID: p.Hash.String(), Data: record, At: at}
 }
 
-// RevokePermission ends a permission with its event. Open holds under it still settle. Refusals of the ledger:
-// PermissionUnknown, PermissionRevoked.
-func (c *Checkout) RevokePermission(ctx context.Context, p *ledger.Permission, at time.Time) error {
+// Permissions ends permissions.
+type Permissions struct{ ledger *ledger.Ledger }
+
+// Revoke ends a permission with its event. Open holds under it still settle. Refusals of the ledger: PermissionUnknown, PermissionRevoked.
+func (c *Permissions) Revoke(ctx context.Context, p *ledger.Permission, at time.Time) error {
 	return c.ledger.DoNew(ctx, p.Plan, p.Subscriber, func(t *ledger.Tx) error {
 		ended, err := t.RevokePermission(p.Hash, at)
 		t.Event(PermissionEvent(toll.EventPermissionRevoked, &ended, at))
@@ -30,10 +32,10 @@ func (c *Checkout) RevokePermission(ctx context.Context, p *ledger.Permission, a
 	})
 }
 
-// RenewPermission ends a permission and stores next in its place, in one transaction: next gets the delegation of the ended
+// Renew ends a permission and stores next in its place, in one transaction: next gets the delegation of the ended
 // one, and the limits that it did not use. It returns next as it is stored. Errors: [ErrSpent], those of an issue, and the
 // refusals of the ledger PermissionUnknown and PermissionRevoked.
-func (c *Checkout) RenewPermission(
+func (c *Permissions) Renew(
 	ctx context.Context, old *ledger.Permission, next ledger.Permission, at time.Time, issue *store.OAuthIssue,
 ) (*ledger.Permission, error) {
 	err := c.ledger.DoNew(ctx, old.Plan, old.Subscriber, func(t *ledger.Tx) error {

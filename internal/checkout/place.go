@@ -15,8 +15,7 @@ import (
 	"github.com/tollhq/toll/internal/traces"
 )
 
-// lease is how long the process that placed an order holds its job. Two processes that work on one
-// order do no harm: the rail and the ledger know it by its id.
+// lease is how long the process that placed an order holds its job. A second process does no harm: rail and ledger know the id.
 const lease = 10 * time.Second
 
 // intent is an order that somebody wants.
@@ -85,7 +84,7 @@ func (c *Checkout) placeOnce(ctx context.Context, in *intent) (placed *store.Ord
 	}
 	delegation := ""
 	if in.delegation != "" {
-		if delegation, err = c.DelegationID(in.subscriber, in.delegation); err != nil {
+		if delegation, err = c.Delegations.ID(in.subscriber, in.delegation); err != nil {
 			return nil, err
 		}
 	}
@@ -150,8 +149,7 @@ func (c *Checkout) placeOnce(ctx context.Context, in *intent) (placed *store.Ord
 	return found, nil
 }
 
-// prepare asks the rail whether it refuses an order, before the order is recorded. A missing
-// delegation is left to the transaction, which refuses it.
+// prepare asks the rail whether it refuses an order, before it is recorded. The transaction refuses a missing delegation.
 func (c *Checkout) prepare(ctx context.Context, by rail.Rail, in *intent, account ledger.AccountID, id, delegation string) (refused bool, err error) {
 	o := &store.Order{
 		ID: id, Account: account, Subscriber: in.subscriber, Credits: max(in.credits, 1), Amount: in.amount, DelegationID: delegation, CreatedAt: c.now(),
@@ -184,8 +182,8 @@ func (in *intent) purchase(c *Checkout, o *store.Order, d *store.Delegation) *ra
 	return p
 }
 
-// insert writes a new order with what it takes: a count of the permission, a place among the orders of the plan, cents of the
-// delegation. o has its identity and what pays it. It returns the delegation as it is under its lock, nil when there is none.
+// insert writes an order, whose identity and payer are set, and reserves the count of the permission, the place of the plan, and the cents
+// of the delegation, which it returns as it is under its lock, nil for none.
 func (c *Checkout) insert(
 	ctx context.Context, t *ledger.Tx, in *intent, o *store.Order, permission toll.Hash,
 ) (d *store.Delegation, err error) {
@@ -253,8 +251,7 @@ func railMissing(name string) *toll.Error {
 	return toll.NewError(toll.CodeChainUnreachable)
 }
 
-// findOrder returns the order that serves the intent already, under the lock of the account; nil when there is none. For a
-// request it sets the id of the order that would be made.
+// findOrder returns the order that already serves the intent, nil for none, under the lock of the account. It sets the id of a new order.
 func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, account ledger.AccountID, id *string) (*store.Order, error) {
 	if in.sale != nil {
 		return c.soldBefore(ctx, tx, in.sale)
@@ -284,8 +281,7 @@ func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, acco
 	return o, err
 }
 
-// orderOfRequest returns the next order that was made for the request of a top-up and did not fail, beyond those that it was
-// answered with; nil when there is none. made counts all orders of the request.
+// orderOfRequest returns the next unfailed order of a top-up's request that it was not answered with, nil for none. made counts all.
 func (in *intent) orderOfRequest(ctx context.Context, q store.Querier, account ledger.AccountID) (o *store.Order, made int, err error) {
 	all, err := store.OrdersOfRequest(ctx, q, account, in.topUp.RequestID)
 	if err != nil {
@@ -304,8 +300,7 @@ func (in *intent) orderOfRequest(ctx context.Context, q store.Querier, account l
 	return nil, len(all), nil
 }
 
-// orderOf returns the credits and the price of one order for a request that misses this many credits. A price beyond 2^256-1
-// is a sum that no delegation has.
+// orderOf returns credits and price of an order for missing credits. A price beyond 2^256-1 becomes a sum that no delegation has.
 func orderOf(plan *toll.Plan, missing toll.Credits) (toll.Credits, toll.Units) {
 	if plan.Kind().Prepaid() {
 		return plan.Credits.Amount, plan.Price.Total()
@@ -322,8 +317,7 @@ func times(u toll.Units, n toll.Credits) toll.Units {
 	return v
 }
 
-// centsOf returns what an amount of a currency with 6 decimals takes of a delegation, rounded up; false when that is more
-// than any delegation has.
+// centsOf returns the cents of an amount with 6 decimals, rounded up; false when no delegation has as much.
 func centsOf(u toll.Units) (int64, bool) {
 	n := u.Int()
 	n.Add(n, big.NewInt(9_999)).Quo(n, big.NewInt(10_000))
@@ -337,7 +331,7 @@ func (c *Checkout) reserve(ctx context.Context, tx *store.Tx, in *intent, o *sto
 		return nil, store.NotFoundAs(err, toll.NewError(toll.CodeDelegationNotFound))
 	}
 	now := c.now()
-	if err := c.usable(ctx, tx, d, in.subscriber, in.key, in.plan, now); err != nil {
+	if err := c.Delegations.usable(ctx, tx, d, in.subscriber, in.key, in.plan, now); err != nil {
 		return nil, err
 	}
 	cents, err := affords(d, o.Amount)

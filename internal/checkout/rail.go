@@ -41,7 +41,7 @@ func (r Rails) byName(name string) rail.Rail {
 func (c *Checkout) TakesCards() bool { return c.rails.Card != nil }
 
 // pays reports whether a delegation is of the provider and in the currency of a plan, neither of which ever changes.
-func (c *Checkout) pays(d *store.Delegation, plan *toll.Plan) error {
+func (c *Delegations) pays(d *store.Delegation, plan *toll.Plan) error {
 	provider := toll.ProviderCard
 	if plan.Price.IsCrypto {
 		provider = toll.ProviderCrypto

@@ -34,7 +34,7 @@ func (c *Checkout) Refund(
 		}
 	}
 	ref := RefundRef{OrderID: o.ID, RefundID: r.ID}
-	err = c.Change(ctx, o.Account, func(t *rail.Tx) error {
+	err = c.Decisions.Change(ctx, o.Account, func(t *rail.Tx) error {
 		// The row of the order is locked before those of the rail.
 		now, err := store.OrderForUpdate(ctx, t.Tx, o.Account, o.ID)
 		switch {
@@ -96,7 +96,7 @@ func (c *Checkout) refundable(ctx context.Context, caller toll.Address, orderID 
 func (c *Checkout) refunded(
 	ctx context.Context, plan *toll.Plan, o *store.Order, by rail.Refunder, ref RefundRef, wait time.Duration,
 ) (*toll.Order, error) {
-	decided, failure, err := c.awaitRefund(ctx, by, ref, wait)
+	decided, failure, err := c.waits.awaitRefund(ctx, by, ref, wait)
 	switch {
 	case err != nil:
 		return nil, fault(unknown(err, toll.CodeOrderNotFound, "refundId", ref.RefundID))
@@ -116,7 +116,7 @@ func (c *Checkout) refunded(
 }
 
 // awaitRefund returns a refund as it stands when the processor has taken it, at shutdown, or after wait.
-func (c *Checkout) awaitRefund(
+func (c *waits) awaitRefund(
 	ctx context.Context, by rail.Refunder, ref RefundRef, wait time.Duration,
 ) (decided bool, failure string, err error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)

@@ -269,7 +269,7 @@ func TestRemovePaymentMethod_Detach(t *testing.T) {
 	eachRail(t, func(s *shop) {
 		d := s.cardDelegation(1000)
 		for i := range 2 {
-			s.must(s.at(i).RemovePaymentMethod(s.ctx, me, "pm_1"))
+			s.must(s.at(i).PaymentMethods.Remove(s.ctx, me, "pm_1"))
 		}
 		var n int
 		s.must(s.store.QueryRow(s.ctx, "SELECT COUNT(*) FROM jobs WHERE kind = $1", store.JobCardDetach).Scan(&n))

@@ -21,10 +21,9 @@ const (
 	disableEvery = time.Minute
 )
 
-// RevokeDelegation revokes a delegation and its permissions; a repeat gets the same answer. Open orders finish. The rail also disables the
-// delegation on the chain or, for an external account, its holder, with the transaction in the answer. Errors: [toll.CodeBadUUID],
-// [toll.CodeUnknownDelegation].
-func (c *Checkout) RevokeDelegation(ctx context.Context, owner toll.Address, id string) (*toll.ActResult, error) {
+// Revoke revokes a delegation and its permissions; a repeat gets the same answer. Open orders finish. The rail also disables it on the
+// chain, or the holder of an external account does, with the answer. Errors: [toll.CodeBadUUID], [toll.CodeUnknownDelegation].
+func (c *Delegations) Revoke(ctx context.Context, owner toll.Address, id string) (*toll.ActResult, error) {
 	d, err := c.ownDelegation(ctx, owner, id)
 	if err != nil {
 		return nil, err
@@ -45,7 +44,7 @@ func (c *Checkout) RevokeDelegation(ctx context.Context, owner toll.Address, id 
 }
 
 // Disabled implements [rail.Orders]. A job revokes the permissions that name the delegation.
-func (c *Checkout) Disabled(ctx context.Context, tx *store.Tx, delegationID string) error {
+func (c *Delegations) Disabled(ctx context.Context, tx *store.Tx, delegationID string) error {
 	d, err := store.DelegationForUpdate(ctx, tx, delegationID)
 	if err != nil {
 		return unknown(err, toll.CodeUnknownDelegation, "delegationId", delegationID)
@@ -60,7 +59,7 @@ func (c *Checkout) Disabled(ctx context.Context, tx *store.Tx, delegationID stri
 }
 
 // revoke ends a delegation, and the permissions that name it.
-func (c *Checkout) revoke(ctx context.Context, id string) (d *store.Delegation, err error) {
+func (c *Delegations) revoke(ctx context.Context, id string) (d *store.Delegation, err error) {
 	err = c.store.Tx(ctx, func(tx *store.Tx) error {
 		if d, err = store.DelegationForUpdate(ctx, tx, id); err != nil {
 			return err
@@ -80,7 +79,7 @@ func (c *Checkout) revoke(ctx context.Context, id string) (d *store.Delegation, 
 }
 
 // markRevoked writes that a delegation is revoked, unless it was. finishes says that the caller revokes its permissions.
-func (c *Checkout) markRevoked(ctx context.Context, tx *store.Tx, d *store.Delegation, finishes bool) error {
+func (c *Delegations) markRevoked(ctx context.Context, tx *store.Tx, d *store.Delegation, finishes bool) error {
 	if !d.RevokedAt.IsZero() {
 		return nil
 	}
@@ -96,9 +95,8 @@ func (c *Checkout) markRevoked(ctx context.Context, tx *store.Tx, d *store.Deleg
 	return store.InsertEvent(ctx, tx, c.delegationEvent(d, toll.EventDelegationRevoked, d.RevokedAt))
 }
 
-// revocation is what the holder of the account sends to disable the delegation on the chain, in the words of
-// eth_sendTransaction; nil when there is nothing to send, or nobody to ask.
-func (c *Checkout) revocation(ctx context.Context, d *store.Delegation) map[string]any {
+// revocation is the eth_sendTransaction with which the holder disables the delegation, nil when there is none or no chain to ask.
+func (c *Delegations) revocation(ctx context.Context, d *store.Delegation) map[string]any {
 	by, ok := c.rails.Crypto.(rail.Delegator)
 	if !ok || d.OwnerAccount.IsZero() || d.Pending() {
 		return nil
@@ -115,7 +113,7 @@ func (c *Checkout) revocation(ctx context.Context, d *store.Delegation) map[stri
 }
 
 // endDelegation revokes the permissions of a revoked delegation ([store.JobEndDelegation]).
-func (c *Checkout) endDelegation(ctx context.Context, id []byte) error {
+func (c *Delegations) endDelegation(ctx context.Context, id []byte) error {
 	d, found, err := store.IfThere(store.DelegationByID(ctx, c.store, string(id)))
 	if !found {
 		return err
@@ -124,7 +122,7 @@ func (c *Checkout) endDelegation(ctx context.Context, id []byte) error {
 }
 
 // revokePermissions revokes the permissions that name a revoked delegation. A job does so when the process dies meanwhile.
-func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) error {
+func (c *Delegations) revokePermissions(ctx context.Context, d *store.Delegation) error {
 	for {
 		list, err := c.ledger.PermissionsOfDelegation(ctx, d.Owner, d.ID, revokeSlice)
 		if err != nil {
@@ -151,7 +149,7 @@ func (c *Checkout) revokePermissions(ctx context.Context, d *store.Delegation) e
 }
 
 // disable has the rail disable a revoked delegation whose account the service holds ([store.JobDisable]), until it is.
-func (c *Checkout) disable(ctx context.Context, id []byte) error {
+func (c *Delegations) disable(ctx context.Context, id []byte) error {
 	d, found, err := store.IfThere(store.DelegationByID(ctx, c.store, string(id)))
 	if !found || d.DisableAt.IsZero() {
 		return err

@@ -84,7 +84,7 @@ func (c *Checkout) landed(ctx context.Context, seller rail.Seller, o *store.Orde
 	if again, err := seller.Again(ctx, o.ID); err != nil || !again {
 		return o // when it is paid later, the rail says so by itself
 	}
-	now, _, err := c.awaitWhile(ctx, o, wait, func(o *store.Order) bool { return !isPaid(o.Status) })
+	now, _, err := c.waits.awaitWhile(ctx, o, wait, func(o *store.Order) bool { return !isPaid(o.Status) })
 	if err != nil {
 		return o
 	}

@@ -26,7 +26,7 @@ func details(d *store.Delegation) *rail.Delegation {
 }
 
 // delegator returns the rail that knows accounts of users, or [toll.CodeChainUnreachable].
-func (c *Checkout) delegator() (rail.Delegator, error) {
+func (c *Delegations) delegator() (rail.Delegator, error) {
 	by, ok := c.rails.Crypto.(rail.Delegator)
 	if !ok {
 		return nil, toll.NewError(toll.CodeChainUnreachable).
@@ -36,7 +36,7 @@ func (c *Checkout) delegator() (rail.Delegator, error) {
 }
 
 // heldBy sets the account of a new delegation that the user holds.
-func (c *Checkout) heldBy(ctx context.Context, d *store.Delegation, account toll.Address) error {
+func (c *Delegations) heldBy(ctx context.Context, d *store.Delegation, account toll.Address) error {
 	external, err := c.isExternal(ctx, account)
 	switch {
 	case err != nil:
@@ -54,7 +54,7 @@ func (c *Checkout) heldBy(ctx context.Context, d *store.Delegation, account toll
 }
 
 // request adds to the answer what the holder of the account is to sign.
-func (c *Checkout) request(ctx context.Context, d *store.Delegation, out *toll.DelegationCreated) error {
+func (c *Delegations) request(ctx context.Context, d *store.Delegation, out *toll.DelegationCreated) error {
 	by, err := c.delegator()
 	if err != nil {
 		return err
@@ -68,11 +68,11 @@ func (c *Checkout) request(ctx context.Context, d *store.Delegation, out *toll.D
 	return nil
 }
 
-// SignDelegation activates a pending delegation with the signature of its account, and with a signed EIP-7702 authorization as JSON, which
+// Sign activates a pending delegation with the signature of its account, and with a signed EIP-7702 authorization as JSON, which
 // an account without code needs. A repeat gets the same answer. Errors: [toll.CodeBadUUID], [toll.CodeUnknownDelegation],
 // [toll.CodeBadRequest] for bad hex and for a delegation that is not pending; [toll.CodeDelegationRevoked],
 // [toll.CodeDelegationExpired], [toll.CodeChainSignature], [toll.CodeChainForeignCode], and those of the chain with status 503.
-func (c *Checkout) SignDelegation(
+func (c *Delegations) Sign(
 	ctx context.Context, owner toll.Address, id, signature string, authorization json.RawMessage,
 ) (*toll.Delegation, error) {
 	now, err := c.ownDelegation(ctx, owner, id)
@@ -111,7 +111,7 @@ func (c *Checkout) SignDelegation(
 }
 
 // recordOf is the record of a delegation, or the error alone.
-func (c *Checkout) recordOf(d *store.Delegation, err error) (*toll.Delegation, error) {
+func (c *Delegations) recordOf(d *store.Delegation, err error) (*toll.Delegation, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (c *Checkout) recordOf(d *store.Delegation, err error) (*toll.Delegation, e
 }
 
 // signable reports whether a delegation has this signature already; the error says why it takes none.
-func (c *Checkout) signable(d *store.Delegation, signature []byte) (done bool, err error) {
+func (c *Delegations) signable(d *store.Delegation, signature []byte) (done bool, err error) {
 	refuse := func(code toll.Code) *toll.Error { return toll.NewError(code).WithDetails("delegationId %s", d.ID) }
 	switch {
 	case !d.RevokedAt.IsZero():

@@ -49,8 +49,8 @@ func limited(ctx context.Context, q store.Querier, workspace toll.Address, user 
 
 // MayUse reports whether a person, zero for none, may have a delegation of the workspace pay: who has a spending limit uses only those
 // that count against it. text is the id of the delegation, or its signed reference. Errors: [toll.CodeSpendLimitDelegation],
-// [toll.CodeNotAuthenticated] for a person who has left, those of [Checkout.DelegationID], [toll.CodeDelegationNotFound].
-func (c *Checkout) MayUse(ctx context.Context, workspace toll.Address, user toll.UUID, text string) error {
+// [toll.CodeNotAuthenticated] for a person who has left, those of [Delegations.ID], [toll.CodeDelegationNotFound].
+func (c *Delegations) MayUse(ctx context.Context, workspace toll.Address, user toll.UUID, text string) error {
 	m, err := limited(ctx, c.store, workspace, user)
 	if m == nil || err != nil {
 		return fault(err)

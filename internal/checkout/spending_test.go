@@ -51,7 +51,7 @@ func (s *shop) by(user toll.UUID, cents int64, delegation string) error {
 
 func (s *shop) delegateAs(user toll.UUID, cents toll.Cents, secs toll.Int) (string, error) {
 	s.Helper()
-	d, err := s.at(0).CreateDelegation(s.ctx, checkout.Owner{Address: holder, UserID: user}, input(func(in *toll.DelegationInput) {
+	d, err := s.at(0).Delegations.Create(s.ctx, checkout.Owner{Address: holder, UserID: user}, input(func(in *toll.DelegationInput) {
 		in.SpendingLimitCents, in.DurationSecs = &cents, &secs
 	}), nil)
 	if err != nil {
@@ -155,9 +155,9 @@ func TestSpendLimit_Delegations(t *testing.T) {
 		s.member(another, 0)
 		foreign := s.delegation(900)
 		s.code(s.by(dev, 100, foreign), toll.CodeSpendLimitDelegation)
-		s.code(s.at(0).MayUse(s.ctx, holder, dev, foreign), toll.CodeSpendLimitDelegation)
-		s.must(s.at(0).MayUse(s.ctx, holder, toll.UUID{}, foreign))
-		s.code(s.at(0).MayUse(s.ctx, holder, toll.UUID{3}, foreign), toll.CodeNotAuthenticated)
+		s.code(s.at(0).Delegations.MayUse(s.ctx, holder, dev, foreign), toll.CodeSpendLimitDelegation)
+		s.must(s.at(0).Delegations.MayUse(s.ctx, holder, toll.UUID{}, foreign))
+		s.code(s.at(0).Delegations.MayUse(s.ctx, holder, toll.UUID{3}, foreign), toll.CodeNotAuthenticated)
 
 		_, err := s.delegateAs(another, 1, 3600)
 		s.code(err, toll.CodeSpendLimit)
@@ -166,15 +166,15 @@ func TestSpendLimit_Delegations(t *testing.T) {
 		own, err := s.delegateAs(dev, 600, 20*toll.DaySecs)
 		s.must(err)
 		s.counts(dev, 600) // whole, as long as it lives
-		s.must(s.at(0).MayUse(s.ctx, holder, dev, own))
-		s.code(s.at(0).MayUse(s.ctx, holder, another, own), toll.CodeSpendLimitDelegation)
+		s.must(s.at(0).Delegations.MayUse(s.ctx, holder, dev, own))
+		s.code(s.at(0).Delegations.MayUse(s.ctx, holder, another, own), toll.CodeSpendLimitDelegation)
 		s.must(s.by(dev, 250, own))
 		s.counts(dev, 600) // the order counts once
 		s.code(s.by(dev, 401, ""), toll.CodeSpendLimit)
 		s.must(s.by(dev, 400, ""))
 
 		// Once it has ended, what it paid counts.
-		_, err = s.at(0).RevokeDelegation(s.ctx, holder, own)
+		_, err = s.at(0).Delegations.Revoke(s.ctx, holder, own)
 		s.must(err)
 		s.counts(dev, 650)
 		short, err := s.delegateAs(dev, 350, 60)
@@ -191,7 +191,7 @@ func TestSpendLimit_Delegations(t *testing.T) {
 		s.now.Store(time.Date(2026, 12, 2, 0, 0, 0, 0, time.UTC).UnixMicro())
 		s.counts(dev, 300) // it may pay all of it in the new month
 		s.must(s.by(dev, 20, long))
-		_, err = s.at(0).RevokeDelegation(s.ctx, holder, long)
+		_, err = s.at(0).Delegations.Revoke(s.ctx, holder, long)
 		s.must(err)
 		s.counts(dev, 20)
 	})

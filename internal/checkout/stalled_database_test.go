@@ -136,12 +136,12 @@ func TestPaymentMethods_FirstChangesAtOnce(t *testing.T) {
 			key := s.key(owner)
 			changes := []toll.PaymentMethodChange{{Alias: []byte(`"mine"`)}, {AllowedAPIKeyIDs: []byte(`["` + key.String() + `"]`)}}
 			atOnce(2, func(n int) {
-				_, err := s.at(n).ChangePaymentMethod(s.ctx, checkout.Owner{Address: owner}, owner.String(), changes[n])
+				_, err := s.at(n).PaymentMethods.Change(s.ctx, checkout.Owner{Address: owner}, owner.String(), changes[n])
 				if err != nil {
 					t.Error(err)
 				}
 			})
-			all, err := s.at(0).PaymentMethods(s.ctx, checkout.Owner{Address: owner}, false, "")
+			all, err := s.at(0).PaymentMethods.List(s.ctx, checkout.Owner{Address: owner}, false, "")
 			s.must(err)
 			if all[0].Alias == nil || all[0].AllowedAPIKeyIDs == nil {
 				s.Fatalf("%d: %+v", i, all[0])

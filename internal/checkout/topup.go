@@ -32,10 +32,9 @@ func (t *TopUp) lacks(a *ledger.Account, now time.Time) bool {
 	return a.Seq == 0 || !t.Plan.Kind().Covers(a.Available(), a.Subscribed(now), t.Needed)
 }
 
-// TopUp buys the plan once through the delegation, or waits for an order of the account that is under way, or finds that
-// nothing is missing any more. orderTx is the transaction of the order, "" when none was made. Afterwards the ledger decides.
-//
-// Errors: [toll.CodeDelegationNotFound], [toll.CodeDelegationRevoked], [toll.CodeDelegationExpired], [toll.CodeDelegationFrozen],
+// TopUp buys the plan once through the delegation, waits for an open order of the account, or finds that nothing is missing. orderTx is the
+// transaction of the order, "" for none. Then the ledger decides. Errors:
+// [toll.CodeDelegationNotFound], [toll.CodeDelegationRevoked], [toll.CodeDelegationExpired], [toll.CodeDelegationFrozen],
 // [toll.CodeDelegationExhausted], [toll.CodeDelegationInsufficient], [toll.CodeDelegationPlanMismatch], [toll.CodeUnsupportedScheme],
 // [toll.CodePaymentMethodUnusable], [toll.CodePaymentMethodRevoked], [toll.CodePaymentMethodNotAllowed], [toll.CodeOrderLimit],
 // [toll.CodePermissionUnknown], [toll.CodePermissionRevoked], [toll.CodePermissionExpired], [toll.CodePlanUnlisted],
@@ -66,7 +65,7 @@ func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err err
 	if err != nil || o == nil {
 		return "", err
 	}
-	if o, _, err = c.await(ctx, o, t.Wait); err != nil {
+	if o, _, err = c.waits.await(ctx, o, t.Wait); err != nil {
 		return "", err
 	}
 	switch {
@@ -85,7 +84,7 @@ func (c *Checkout) TopUp(ctx context.Context, t *TopUp) (orderTx string, err err
 
 // paidOtherwise reports whether an order is not paid with the delegation of the request.
 func (c *Checkout) paidOtherwise(o *store.Order, t *TopUp) bool {
-	id, err := c.DelegationID(t.Subscriber, t.DelegationID)
+	id, err := c.Delegations.ID(t.Subscriber, t.DelegationID)
 	return err == nil && o.DelegationID != id
 }
 
@@ -106,7 +105,7 @@ func (c *Checkout) openTopUp(ctx context.Context, in *intent) (*store.Order, err
 	if !in.plan.Kind().Prepaid() {
 		return nil, nil
 	}
-	if err := c.UsableDelegation(ctx, in.subscriber, in.key, in.delegation, in.plan); err != nil && !isBudget(err) {
+	if err := c.Delegations.Usable(ctx, in.subscriber, in.key, in.delegation, in.plan); err != nil && !isBudget(err) {
 		return nil, err
 	}
 	o, err := store.OpenOrder(ctx, c.store, ledger.NewAccountID(in.plan.ID, in.subscriber), "")
@@ -137,8 +136,7 @@ func (c *Checkout) topUpRefused(ctx context.Context, o *store.Order) *toll.Error
 	return refused
 }
 
-// CanTopUp reports whether orders through the delegation could bring what the request needs, several if need be: nil when
-// they could, or when nothing is missing. It spends nothing and promises nothing. Errors are those of [Checkout.TopUp].
+// CanTopUp returns nil when orders through the delegation could bring what the request needs, now. Errors: those of [Checkout.TopUp].
 func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	account := ledger.NewAccountID(t.Plan.ID, t.Subscriber)
 	a, permission, err := c.ledger.Snapshot(ctx, account, t.Permission)
@@ -157,11 +155,11 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	if name, rail := c.rails.of(t.Plan); rail == nil {
 		return railMissing(name)
 	}
-	d, err := c.delegationOf(ctx, c.store, t.Subscriber, t.DelegationID)
+	d, err := c.Delegations.delegationOf(ctx, c.store, t.Subscriber, t.DelegationID)
 	if err != nil {
 		return err
 	}
-	if err := c.usable(ctx, c.store, d, t.Subscriber, t.APIKeyID, t.Plan, c.now()); err != nil {
+	if err := c.Delegations.usable(ctx, c.store, d, t.Subscriber, t.APIKeyID, t.Plan, c.now()); err != nil {
 		return err
 	}
 	current, err := store.PlanByID(ctx, c.store, t.Plan.ID)

@@ -53,7 +53,7 @@ func (s *shop) request(i int, p *toll.Plan, perm ledger.Permission, id string, a
 
 func (s *shop) remaining(d string) toll.Cents {
 	s.Helper()
-	r, err := s.at(0).Delegation(s.ctx, holder, d)
+	r, err := s.at(0).Delegations.Read(s.ctx, holder, d)
 	s.must(err)
 	return r.RemainingBudgetCents
 }

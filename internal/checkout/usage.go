@@ -32,9 +32,12 @@ type UsageQuery struct {
 // UsageRange is the range of an answer, in whole hours or days, from Since to before Until. All entries before Counted are counted.
 type UsageRange struct{ Since, Until, Counted time.Time }
 
+// Reports reads what was bought, used, and refused.
+type Reports struct{ *core }
+
 // Usage lists what was settled, summed: of the caller's plans, or as buyer by the caller. Range is set also with an empty list. Errors:
 // [toll.CodeBadRequest] for what does not go together, [toll.CodePlanNotFound], [toll.CodeNotPlanOwner], [toll.CodeBadPage].
-func (c *Checkout) Usage(ctx context.Context, caller toll.Address, q UsageQuery) (store.List[*toll.Usage], UsageRange, error) {
+func (c *Reports) Usage(ctx context.Context, caller toll.Address, q UsageQuery) (store.List[*toll.Usage], UsageRange, error) {
 	var none store.List[*toll.Usage]
 	f, r, err := c.usageFilter(ctx, caller, q)
 	if err != nil {
@@ -63,8 +66,8 @@ func (c *Checkout) Usage(ctx context.Context, caller toll.Address, q UsageQuery)
 	return list, r, fault(err)
 }
 
-// Revenue lists what was paid for orders of the caller's plans, by currency. Errors are those of [Checkout.Usage].
-func (c *Checkout) Revenue(ctx context.Context, caller toll.Address, q UsageQuery) (store.List[*toll.Revenue], UsageRange, error) {
+// Revenue lists what was paid for orders of the caller's plans, by currency. Errors are those of [Reports.Usage].
+func (c *Reports) Revenue(ctx context.Context, caller toll.Address, q UsageQuery) (store.List[*toll.Revenue], UsageRange, error) {
 	f, r, err := c.usageFilter(ctx, caller, q)
 	if err != nil {
 		return store.List[*toll.Revenue]{}, r, err
@@ -73,9 +76,8 @@ func (c *Checkout) Revenue(ctx context.Context, caller toll.Address, q UsageQuer
 	return list, r, fault(err)
 }
 
-// Refusals lists how often verify and settle of the caller's plans were refused, for one reason or, with "", for all. Errors are those
-// of [Checkout.Usage].
-func (c *Checkout) Refusals(ctx context.Context, caller toll.Address, q UsageQuery, reason string) (store.List[*toll.Refusals], UsageRange, error) {
+// Refusals lists refusals of verify and settle on the caller's plans, for a reason or, with "", for all. Errors: those of [Reports.Usage].
+func (c *Reports) Refusals(ctx context.Context, caller toll.Address, q UsageQuery, reason string) (store.List[*toll.Refusals], UsageRange, error) {
 	f, r, err := c.usageFilter(ctx, caller, q)
 	if err != nil {
 		return store.List[*toll.Refusals]{}, r, err
@@ -86,7 +88,7 @@ func (c *Checkout) Refusals(ctx context.Context, caller toll.Address, q UsageQue
 }
 
 // usageFilter checks the range of a query, and that the caller owns its plan.
-func (c *Checkout) usageFilter(ctx context.Context, caller toll.Address, q UsageQuery) (store.UsageFilter, UsageRange, error) {
+func (c *Reports) usageFilter(ctx context.Context, caller toll.Address, q UsageQuery) (store.UsageFilter, UsageRange, error) {
 	f := store.UsageFilter{By: cmp.Or(q.By, store.ByDay), Owner: caller, Plan: q.Plan}
 	unit, usual, most, text := 24*time.Hour, usualDays, maxDays, "400 days"
 	switch {

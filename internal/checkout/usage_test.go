@@ -40,7 +40,7 @@ func TestRevenue(t *testing.T) {
 			s.audit() // counts
 			q.Until = s.clock().Add(time.Hour)
 			q.Page = store.Page{Ascending: true, Size: 100}
-			list, r, err := s.at(0).Revenue(s.ctx, owner, q)
+			list, r, err := s.at(0).Reports.Revenue(s.ctx, owner, q)
 			s.must(err)
 			if !r.Counted.Equal(s.clock()) || int(list.Total) != len(want) || len(list.Items) != len(want) {
 				s.Fatalf("%v: %d of %d, counted to %v", q.By, len(list.Items), list.Total, r.Counted)
@@ -62,16 +62,16 @@ func TestRevenue(t *testing.T) {
 			s.must(s.ledgers[0].RecountUsage(s.ctx))
 		}
 		s.adjust(disputed, rail.Adjustment{Dispute: store.DisputeOpen, DisputedCents: 100}) // of a part, after all
-		list, _, err := s.at(0).Revenue(s.ctx, owner, checkout.UsageQuery{By: store.ByHour, Until: began.Add(time.Hour), Page: store.Page{Size: 9}})
+		list, _, err := s.at(0).Reports.Revenue(s.ctx, owner, checkout.UsageQuery{By: store.ByHour, Until: began.Add(time.Hour), Page: store.Page{Size: 9}})
 		if s.must(err); len(list.Items) != 1 || list.Items[0].Returned.String() != "3500000" {
 			s.Errorf("%+v", list.Items)
 		}
-		if list, _, err := s.at(0).Revenue(s.ctx, holder, checkout.UsageQuery{}); err != nil || list.Total != 0 {
+		if list, _, err := s.at(0).Reports.Revenue(s.ctx, holder, checkout.UsageQuery{}); err != nil || list.Total != 0 {
 			s.Errorf("somebody else has revenue: %v, %v", list, err)
 		}
-		_, _, err = s.at(0).Revenue(s.ctx, holder, checkout.UsageQuery{Plan: p.ID})
+		_, _, err = s.at(0).Reports.Revenue(s.ctx, holder, checkout.UsageQuery{Plan: p.ID})
 		s.code(err, toll.CodeNotPlanOwner)
-		_, _, err = s.at(0).Revenue(s.ctx, owner, checkout.UsageQuery{By: store.ByHour, Since: s.clock().Add(-32 * 24 * time.Hour)})
+		_, _, err = s.at(0).Reports.Revenue(s.ctx, owner, checkout.UsageQuery{By: store.ByHour, Since: s.clock().Add(-32 * 24 * time.Hour)})
 		s.code(err, toll.CodeBadRequest)
 		s.audit()
 		s.must(s.store.Tx(s.ctx, func(tx *store.Tx) error {

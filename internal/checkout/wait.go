@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -18,9 +19,16 @@ const (
 	lastReadTimeout = 2 * time.Second
 )
 
-// current returns an open order with status and transaction from the row of its rail, and that row.
-// A row that is decided before its order is not shown: the credits are not there yet.
-func (c *Checkout) current(ctx context.Context, o *store.Order) (*store.Order, *rail.Payment, error) {
+// waits reads orders with the rows of their rails, and waits until they are decided.
+type waits struct {
+	*core
+	queue    *jobs.Queue
+	waiters  rail.Waiters
+	stopping chan struct{} // closed by StopWaiting
+}
+
+// current returns an open order with the progress of its rail's row, and that row, unless only the row is decided: credits come later.
+func (c *waits) current(ctx context.Context, o *store.Order) (*store.Order, *rail.Payment, error) {
 	if !o.Open {
 		return o, &rail.Payment{}, nil
 	}
@@ -33,7 +41,7 @@ func (c *Checkout) current(ctx context.Context, o *store.Order) (*store.Order, *
 }
 
 // payment reads the row of an order at its rail. Without a row the payment has the status created.
-func (c *Checkout) payment(ctx context.Context, o *store.Order) (rail.Payment, error) {
+func (c *waits) payment(ctx context.Context, o *store.Order) (rail.Payment, error) {
 	none := rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}
 	by := c.rails.byName(o.Rail)
 	if by == nil {
@@ -46,14 +54,13 @@ func (c *Checkout) payment(ctx context.Context, o *store.Order) (rail.Payment, e
 	return p, err
 }
 
-// await returns an order when it is decided, when a person must act, at shutdown, or after wait. An
-// error says that the rail is unavailable now; the order is then open, and is returned too.
-func (c *Checkout) await(ctx context.Context, o *store.Order, wait time.Duration) (*store.Order, *rail.Payment, error) {
+// await returns an order once it is decided or a person must act, at shutdown, or after wait. An error comes with the open order.
+func (c *waits) await(ctx context.Context, o *store.Order, wait time.Duration) (*store.Order, *rail.Payment, error) {
 	return c.awaitWhile(ctx, o, wait, func(o *store.Order) bool { return o.Open })
 }
 
 // awaitWhile is await with a condition: it waits while undecided reports true.
-func (c *Checkout) awaitWhile(
+func (c *waits) awaitWhile(
 	ctx context.Context, o *store.Order, wait time.Duration, undecided func(o *store.Order) bool,
 ) (*store.Order, *rail.Payment, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -94,7 +101,7 @@ func (c *Checkout) awaitWhile(
 }
 
 // read returns an order as it is now, and the row of its rail.
-func (c *Checkout) read(ctx context.Context, o *store.Order) (*store.Order, *rail.Payment, error) {
+func (c *waits) read(ctx context.Context, o *store.Order) (*store.Order, *rail.Payment, error) {
 	now, err := store.OrderOfAccount(ctx, c.store, o.Account, o.ID)
 	if err != nil {
 		return o, nil, err
@@ -103,7 +110,7 @@ func (c *Checkout) read(ctx context.Context, o *store.Order) (*store.Order, *rai
 }
 
 // lastRead is read for a caller whose wait is over.
-func (c *Checkout) lastRead(ctx context.Context, o *store.Order) (*store.Order, *rail.Payment, error) {
+func (c *waits) lastRead(ctx context.Context, o *store.Order) (*store.Order, *rail.Payment, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastReadTimeout)
 	defer cancel()
 	now, p, err := c.read(ctx, o)
@@ -113,7 +120,7 @@ func (c *Checkout) lastRead(ctx context.Context, o *store.Order) (*store.Order, 
 	return now, p, nil
 }
 
-func (c *Checkout) stops() bool {
+func (c *waits) stops() bool {
 	select {
 	case <-c.stopping:
 		return true

@@ -50,12 +50,12 @@ func (c *Checkout) begin(
 ) (begun bool, err error) {
 	err = by.Prepare(ctx, p)
 	if refused := refusal(err); refused != nil {
-		return false, c.Change(ctx, o.Account, func(t *rail.Tx) error { return t.Decide(o.ID, *refused) })
+		return false, c.Decisions.Change(ctx, o.Account, func(t *rail.Tx) error { return t.Decide(o.ID, *refused) })
 	}
 	if err != nil {
 		return false, err
 	}
-	err = c.Change(ctx, o.Account, func(t *rail.Tx) error {
+	err = c.Decisions.Change(ctx, o.Account, func(t *rail.Tx) error {
 		now, err := store.OrderForUpdate(ctx, t.Tx, o.Account, o.ID)
 		if begun = err == nil && now.Open; !begun {
 			return err // another process, whose rail refused the order, has decided it meanwhile
@@ -65,8 +65,7 @@ func (c *Checkout) begin(
 	return begun && err == nil, err
 }
 
-// resume calls the rail to carry an order on. After a success the job stays, held without a write,
-// so that another process claims it if nobody decides the order; the decision removes it.
+// resume has the rail continue an order. The job stays, held, so that another process can claim it; the decision removes it.
 func (c *Checkout) resume(ctx context.Context, by rail.Rail, p *rail.Purchase) error {
 	for try := 1; ; try++ {
 		c.failpoint("pay")

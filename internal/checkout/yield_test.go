@@ -14,7 +14,7 @@ import (
 // yields has a rail say that nobody can tell when an order is decided.
 func (s *shop) yields(i int, id string, after error) error {
 	s.Helper()
-	return s.at(i).Change(s.ctx, s.state(id).Account, func(t *rail.Tx) error {
+	return s.at(i).Decisions.Change(s.ctx, s.state(id).Account, func(t *rail.Tx) error {
 		if err := t.Yield(id); err != nil {
 			return err
 		}

@@ -134,7 +134,7 @@ func TestChargeRefusedLate(t *testing.T) {
 	const poor, asks, good = "pm_card_visa_chargeDeclinedInsufficientFunds", "pm_card_authenticationRequired", "4242 4242 4242 4242"
 	detached := func(s *cardScene, method string) { s.becomes(method, "pm_detached") }
 	removed := func(s *cardScene, method string) {
-		s.must(s.one().checkout.RemovePaymentMethod(s.ctx, checkout.Owner{Address: s1}, method))
+		s.must(s.one().checkout.PaymentMethods.Remove(s.ctx, checkout.Owner{Address: s1}, method))
 	}
 	like := func(name string) func(*cardScene, string) {
 		return func(s *cardScene, method string) { s.becomes(method, name) }
@@ -239,7 +239,7 @@ func (s *cardScene) orderPage(p *toll.Plan, delegation, page string, want bool) 
 		s.Fatalf("orders %v, then %+v, %d charges", orders, again, s.charged())
 	}
 	s.balance(p, s1, 10, 0)
-	d, err := s.one().checkout.Delegation(s.ctx, s1, delegation)
+	d, err := s.one().checkout.Delegations.Read(s.ctx, s1, delegation)
 	s.must(err)
 	if d.AmountSpentCents != 0 || d.RemainingBudgetCents != 1000 {
 		s.Fatalf("the delegation has paid: %+v", d)

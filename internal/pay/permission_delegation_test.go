@@ -69,14 +69,14 @@ func TestPermissionWithInlineDelegation(t *testing.T) {
 		if tok.DelegationID == nil || len(tok.Warnings) != 1 || tok.Warnings[0].Code != toll.CodeDeprecatedForm {
 			t.Fatalf("%+v", tok)
 		}
-		d, err := s.one().checkout.Delegation(s.ctx, s1, *tok.DelegationID)
+		d, err := s.one().checkout.Delegations.Read(s.ctx, s1, *tok.DelegationID)
 		if err != nil || d.SpendingLimitCents != 200 || *d.MaxTransactions != 3 || d.Currency != "usdc" || !d.ExpiresAt.Equal(start.Add(10*time.Minute)) {
 			t.Fatalf("%v %+v", err, d)
 		}
 		s.call(p, nil, tok).hold(nil)
 		tok, err = create(`"delegationConfig":{"maxTransactions":1}`, nil)
 		s.must(err)
-		if d, err = s.one().checkout.Delegation(s.ctx, s1, *tok.DelegationID); err != nil || d.SpendingLimitCents != 1000 || !d.ExpiresAt.Equal(start.Add(time.Hour)) {
+		if d, err = s.one().checkout.Delegations.Read(s.ctx, s1, *tok.DelegationID); err != nil || d.SpendingLimitCents != 1000 || !d.ExpiresAt.Equal(start.Add(time.Hour)) {
 			t.Fatalf("%v %+v", err, d)
 		}
 		before := delegations()

@@ -94,7 +94,7 @@ func TestPermission_DelegationWithoutAuthority(t *testing.T) {
 	each(t, func(s *scene) {
 		p, other := s.plan(free), s.plan(nil).ID
 		revoked, key := s.delegation(100, nil), toll.NewHash()
-		_, err := s.one().checkout.RevokeDelegation(s.ctx, s1, revoked)
+		_, err := s.one().checkout.Delegations.Revoke(s.ctx, s1, revoked)
 		s.must(err)
 		for code, d := range map[toll.Code]string{
 			toll.CodeDelegationRevoked:      revoked,
@@ -114,12 +114,12 @@ func TestPermission_DelegationWithoutAuthority(t *testing.T) {
 // The currency of a delegation defaults to that of its provider.
 func TestDelegation_DefaultCurrency(t *testing.T) {
 	each(t, func(s *scene) {
-		d, err := s.one().checkout.Delegation(s.ctx, s1, s.delegation(100, func(in *toll.DelegationInput) { in.Currency = nil }))
+		d, err := s.one().checkout.Delegations.Read(s.ctx, s1, s.delegation(100, func(in *toll.DelegationInput) { in.Currency = nil }))
 		if err != nil || d.Currency != "usdc" {
 			t.Errorf("%v %+v", err, d)
 		}
 		card := "pm_1"
-		_, err = s.one().checkout.CreateDelegation(s.ctx, checkout.Owner{Address: s1}, toll.DelegationInput{
+		_, err = s.one().checkout.Delegations.Create(s.ctx, checkout.Owner{Address: s1}, toll.DelegationInput{
 			Provider: new("stripe"), SpendingLimitCents: new(toll.Cents(1)), DurationSecs: new(toll.Int(60)), ProviderPaymentMethodID: &card,
 		}, nil)
 		if !errors.Is(err, toll.NewError(toll.CodePaymentMethodNotFound)) {

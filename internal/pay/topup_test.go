@@ -38,7 +38,7 @@ func (s *scene) delegation(cents int64, f func(in *toll.DelegationInput)) string
 	if f != nil {
 		f(&in)
 	}
-	d, err := s.one().checkout.CreateDelegation(s.ctx, checkout.Owner{Address: s1}, in, nil)
+	d, err := s.one().checkout.Delegations.Create(s.ctx, checkout.Owner{Address: s1}, in, nil)
 	s.must(err)
 	return d.DelegationID
 }
@@ -50,7 +50,7 @@ func with(delegation string) func(*tokens.PermissionRequest) {
 // spent checks what money moved, in the books and at the rail.
 func (s *scene) spent(delegation string, cents int64, orders int) {
 	s.Helper()
-	d, err := s.one().checkout.Delegation(s.ctx, s1, delegation)
+	d, err := s.one().checkout.Delegations.Read(s.ctx, s1, delegation)
 	s.must(err)
 	if int64(d.AmountSpentCents) != cents || d.TransactionCount != int64(orders) {
 		s.Fatalf("%d cents in %d payments; want %d in %d", d.AmountSpentCents, d.TransactionCount, cents, orders)
@@ -262,7 +262,7 @@ func TestTopUp_Refused(t *testing.T) {
 			code    toll.Code
 		}{
 			"revoked": {func(d string) {
-				_, err := s.one().checkout.RevokeDelegation(s.ctx, s1, d)
+				_, err := s.one().checkout.Delegations.Revoke(s.ctx, s1, d)
 				s.must(err)
 			}, railtest.Behaviour{}, []string{x402.ReasonDelegationRevoked, "invalid_svc_payload_revoked"}, ""},
 			"expired":  {func(string) { s.clock.add(2 * time.Minute) }, railtest.Behaviour{}, []string{x402.ReasonDelegationExpired}, toll.CodeDelegationExpired},
@@ -292,7 +292,7 @@ func TestTopUp_Refused(t *testing.T) {
 			}
 			s.rail.Behave(railtest.Behaviour{})
 			s.balance(p, s1, 0, 0)
-			if got, err := s.one().checkout.Delegation(s.ctx, s1, d); err != nil || got.AmountSpentCents != 0 || got.RemainingBudgetCents != 100 {
+			if got, err := s.one().checkout.Delegations.Read(s.ctx, s1, d); err != nil || got.AmountSpentCents != 0 || got.RemainingBudgetCents != 100 {
 				t.Errorf("%s: %v %+v", name, err, got)
 			}
 		}

@@ -147,7 +147,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.events = events.New(events.Config{
 		Store: base.store, Ledger: s.ledger, Settlements: s.facilitator.Requests.Settlements, Permission: s.facilitator.Tokens.Get,
-		Delegation: s.checkout.DelegationRecord, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
+		Delegation: s.checkout.Delegations.Record, Seal: base.ring.Seal, Open: base.ring.Open, Outbound: outbound.Config{Loopback: cfg.LoopbackWebhooks},
 		Namespace: cfg.Namespace, Clock: cfg.Clock, Log: cfg.Log, Mail: s.people.Notices, PublicURL: s.PublicURL(), Horizon: cfg.horizon(), Removed: func(n int) { s.metrics.Retained("event", n) },
 	})
 	s.oauth = s.newOAuth()

@@ -88,7 +88,7 @@ func (t *Tokens) Renew(ctx context.Context, caller auth.Caller, earlier toll.Has
 	if _, err := t.issue(d); err != nil {
 		return nil, err
 	}
-	if d.Permission, err = t.Checkout.RenewPermission(ctx, old, *d.Permission, at, req.Issue); err != nil {
+	if d.Permission, err = t.Checkout.Permissions.Renew(ctx, old, *d.Permission, at, req.Issue); err != nil {
 		return nil, t.notRevoked(err)
 	}
 	t.Snapshots.Forget(Key{old.Account(), earlier})

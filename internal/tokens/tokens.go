@@ -105,7 +105,7 @@ func (t *Tokens) insert(ctx context.Context, tx *store.Tx, d *draft, once *store
 		if events, err = d.delegation.Insert(ctx, tx); err != nil {
 			return err
 		}
-		shortfall, err := t.Checkout.TokenDelegation(ctx, tx, d.Subscriber, d.APIKeyID, d.DelegationID, d.plan)
+		shortfall, err := t.Checkout.Delegations.ForToken(ctx, tx, d.Subscriber, d.APIKeyID, d.DelegationID, d.plan)
 		if err != nil {
 			return err
 		}
@@ -237,13 +237,13 @@ func (t *Tokens) setDelegation(ctx context.Context, caller auth.Caller, d *draft
 	if c.APIKeyID != nil && (d.APIKeyID == nil || *c.APIKeyID != *d.APIKeyID) {
 		return toll.Errorf(toll.CodePaymentMethodNotAllowed, "delegationConfig.apiKeyId is not the API key of this call.")
 	}
-	if d.DelegationID, err = t.Checkout.DelegationID(d.Subscriber, c.ID); err != nil {
+	if d.DelegationID, err = t.Checkout.Delegations.ID(d.Subscriber, c.ID); err != nil {
 		return err
 	}
-	if err := t.Checkout.MayUse(ctx, d.Subscriber, caller.UserID, d.DelegationID); err != nil {
+	if err := t.Checkout.Delegations.MayUse(ctx, d.Subscriber, caller.UserID, d.DelegationID); err != nil {
 		return err
 	}
-	shortfall, err := t.Checkout.TokenDelegation(ctx, t.Store, d.Subscriber, d.APIKeyID, d.DelegationID, d.plan)
+	shortfall, err := t.Checkout.Delegations.ForToken(ctx, t.Store, d.Subscriber, d.APIKeyID, d.DelegationID, d.plan)
 	d.warnings = shortfallWarnings(shortfall)
 	return err
 }
@@ -279,7 +279,7 @@ func (t *Tokens) draftDelegation(ctx context.Context, caller auth.Caller, d *dra
 		return toll.Errorf(toll.CodeDelegationPlanMismatch, "delegationConfig.planId is not the plan of the access token.")
 	}
 	owner := checkout.Owner{Address: caller.Address, KeyID: caller.KeyID, UserID: caller.UserID}
-	if d.delegation, err = t.Checkout.DraftTokenDelegation(ctx, owner, in); err == nil {
+	if d.delegation, err = t.Checkout.Delegations.Draft(ctx, owner, in); err == nil {
 		d.DelegationID = d.delegation.Created.DelegationID
 	}
 	return err
@@ -342,7 +342,7 @@ func (t *Tokens) Revoke(ctx context.Context, caller toll.Address, hash toll.Hash
 	if err != nil {
 		return err
 	}
-	if err := t.Checkout.RevokePermission(ctx, p, t.Clock().UTC().Truncate(time.Microsecond)); err != nil {
+	if err := t.Checkout.Permissions.Revoke(ctx, p, t.Clock().UTC().Truncate(time.Microsecond)); err != nil {
 		return t.notRevoked(err)
 	}
 	t.Snapshots.Forget(Key{p.Account(), hash})

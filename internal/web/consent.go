@@ -170,7 +170,7 @@ func (w *Web) read(ctx context.Context, owner toll.Address, a *asked, c choice) 
 	if !slices.ContainsFunc(a.Purses, func(p purse) bool { return p.ID == c.Delegation }) {
 		return out, "Choose one of the delegations, or none.", nil
 	}
-	if err := w.Checkout.UsableDelegation(ctx, owner, nil, c.Delegation, plan.plan); err != nil {
+	if err := w.Checkout.Delegations.Usable(ctx, owner, nil, c.Delegation, plan.plan); err != nil {
 		e := toll.AsError(err)
 		if e.HTTPStatus() >= http.StatusInternalServerError {
 			return out, "", err

@@ -235,7 +235,7 @@ type purse struct {
 
 // purses returns the delegations with which a person can pay now.
 func (w *Web) purses(ctx context.Context, who *session.Person) ([]purse, error) {
-	list, err := w.Checkout.Delegations(ctx, checkout.Owner{Address: who.Address, UserID: who.UserID}, true, store.Page{Size: mostOffers})
+	list, err := w.Checkout.Delegations.List(ctx, checkout.Owner{Address: who.Address, UserID: who.UserID}, true, store.Page{Size: mostOffers})
 	if err != nil {
 		return nil, err
 	}
