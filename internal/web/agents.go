@@ -66,8 +66,8 @@ func agentsTable(c *page.Context, list page.List[*toll.Agent]) *page.Table {
 	t := &page.Table{
 		Caption: "Agents", Head: []page.Column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Plans", Num: true}, {Text: "Registered"}},
 		Empty: &page.Empty{
-			"bot", "No agents yet", "An agent is a server of yours that others pay for, request by request.",
-			c.To("agents", "new"), "Register an agent", "toll agents create --help",
+			Icon: "bot", Title: "No agents yet", Text: "An agent is a server of yours that others pay for, request by request.",
+			To: c.To("agents", "new"), Button: "Register an agent", Command: "toll agents create --help",
 		},
 		Pager: c.PagerOf(list.Total, list.Next, "agent"),
 	}
@@ -326,13 +326,13 @@ func showAgent(c *page.Context) (page.View, error) {
 		Range: page.Ranges(c, p),
 		Stats: append(used.stats(), refused.stat()),
 		Facts: []page.Fact{
-			{"Id", page.Cell{ID: string(a.ID)}}, {"State", page.Cell{State: page.ListedState(a.IsListed)}}, {"Time to settle", page.Cell{Text: used.median()}},
-			{"Last settled", last}, {"Last refused", refused.last(p)},
-			{"Registered", page.At(a.CreatedAt)}, {"Changed", page.At(a.UpdatedAt)},
+			{Label: "Id", Cell: page.Cell{ID: string(a.ID)}}, {Label: "State", Cell: page.Cell{State: page.ListedState(a.IsListed)}}, {Label: "Time to settle", Cell: page.Cell{Text: used.median()}},
+			{Label: "Last settled", Cell: last}, {Label: "Last refused", Cell: refused.last(p)},
+			{Label: "Registered", Cell: page.At(a.CreatedAt)}, {Label: "Changed", Cell: page.At(a.UpdatedAt)},
 		},
 		Acts: acts,
 		Parts: []page.Part{
-			{"Endpoints", endpoints}, {"Plans", plansTable(c, plans)}, {"Refused, by reason", refused.table()},
+			{Title: "Endpoints", Table: endpoints}, {Title: "Plans", Table: plansTable(c, plans)}, {Title: "Refused, by reason", Table: refused.table()},
 		},
 		Snippets: page.Snippets(c, a, ""),
 	})

@@ -81,7 +81,7 @@ func heldTable(c *page.Context, list page.List[*toll.Balance], pace map[toll.Pla
 			{Text: "Plan"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Burned in 7 days", Num: true}, {Text: "Lasts until"},
 			{Text: "Ends"},
 		},
-		Empty: &page.Empty{"coins", "You hold no plan", "Buy a plan, and its balance appears here.", page.PathExplore, "Find a plan", "toll plans order --help"},
+		Empty: &page.Empty{Icon: "coins", Title: "You hold no plan", Text: "Buy a plan, and its balance appears here.", To: page.PathExplore, Button: "Find a plan", Command: "toll plans order --help"},
 		Pager: c.PagerOf(list.Total, list.Next, "plan"),
 	}
 	for _, b := range list.Items {
@@ -128,8 +128,8 @@ func endingCredits(c *page.Context, list page.List[*toll.Balance], pace map[toll
 			continue
 		}
 		out = append(out, page.Task{
-			"warn", "The credits of " + page.NameOf(b.PlanName) + " run out " + page.Ago(at, now), page.Count(int64(b.Available), "credit") + " left, at the pace of the last 7 days.",
-			c.To("holdings", string(b.PlanID)), "Top up",
+			Tone: "warn", Title: "The credits of " + page.NameOf(b.PlanName) + " run out " + page.Ago(at, now), Text: page.Count(int64(b.Available), "credit") + " left, at the pace of the last 7 days.",
+			To: c.To("holdings", string(b.PlanID)), Act: "Top up",
 		})
 	}
 	return out
@@ -185,15 +185,15 @@ func showHolding(c *page.Context) (page.View, error) {
 			{Label: "Granted", Value: page.Grouped(b.Total.String())},
 		},
 		Facts: []page.Fact{
-			{"Id", page.Cell{ID: string(p.ID)}}, {"Sold by", page.Cell{ID: p.Owner.String()}}, {"Price", page.Cell{Text: priceOf(p)}},
-			{"Buys", page.Cell{Text: buys(p)}}, {"A request burns", page.Cell{Text: burns(p)}}, {"Ends", page.AtOr(b.ExpiresAt, "never")},
+			{Label: "Id", Cell: page.Cell{ID: string(p.ID)}}, {Label: "Sold by", Cell: page.Cell{ID: p.Owner.String()}}, {Label: "Price", Cell: page.Cell{Text: priceOf(p)}},
+			{Label: "Buys", Cell: page.Cell{Text: buys(p)}}, {Label: "A request burns", Cell: page.Cell{Text: burns(p)}}, {Label: "Ends", Cell: page.AtOr(b.ExpiresAt, "never")},
 		},
 	}
 	if !p.Kind().Charges() {
 		s.Stats = nil
 	} else {
 		week := page.Numbers(used.credits.Now[len(used.credits.Now)-paceDays:]).Total()
-		s.Facts = append(s.Facts, page.Fact{"Lasts until", page.AtOr(toll.AtPtr(lastsUntil(c, b, week)), "not known: nothing was burned in the last 7 days")})
+		s.Facts = append(s.Facts, page.Fact{Label: "Lasts until", Cell: page.AtOr(toll.AtPtr(lastsUntil(c, b, week)), "not known: nothing was burned in the last 7 days")})
 		s.Charts = []*page.Chart{page.NewChart("Credits burned in 30 days", days, used.credits, page.PlainNumber)}
 	}
 	if len(b.Lots) > 0 {
@@ -201,13 +201,13 @@ func showHolding(c *page.Context) (page.View, error) {
 		for _, l := range b.Lots {
 			t.Rows = append(t.Rows, []page.Cell{page.AtOr(l.ExpiresAt, "never"), page.Credits(l.Remaining), page.Credits(l.Amount)})
 		}
-		s.Parts = append(s.Parts, page.Part{"Credits by end", t})
+		s.Parts = append(s.Parts, page.Part{Title: "Credits by end", Table: t})
 	}
 	if c.Person.Rights.Has(toll.RightSpend) {
 		s.Links = []page.Link{{Text: "Make an access token", To: c.To("tokens", "new") + "?plan=" + url.QueryEscape(string(p.ID)), Plain: true}}
 		s.Acts, s.Note = orderDialog(c, p)
 	}
-	s.Parts = append(s.Parts, page.Part{"Access tokens", tokens})
+	s.Parts = append(s.Parts, page.Part{Title: "Access tokens", Table: tokens})
 	return c.Record(page.NameOf(p.Metadata.Name), s)
 }
 
@@ -283,8 +283,8 @@ func tokensOf(c *page.Context, q url.Values) (*page.Table, error) {
 		Caption: "Access tokens",
 		Head:    []page.Column{{Text: "Token"}, {Text: "Plan"}, {Text: "State"}, {Text: "Used", Num: true}, {Text: "Limit", Num: true}, {Text: "Ends"}},
 		Empty: &page.Empty{
-			"badge-check", "No access tokens", "An access token lets one program spend credits of a plan, within a limit.", "", "",
-			"toll tokens create --help",
+			Icon: "badge-check", Title: "No access tokens", Text: "An access token lets one program spend credits of a plan, within a limit.", To: "", Button: "",
+			Command: "toll tokens create --help",
 		},
 		Pager: c.PagerOf(list.Total, list.Next, "token"),
 	}
@@ -395,7 +395,7 @@ func makeToken(c *page.Context) (page.View, error) {
 			return page.Outcome{}, err
 		}
 		return page.Outcome{
-			To: c.To("tokens", t.PermissionHash.String()), Done: "The access token is made.", Secret: &page.Secret{"The access token", t.AccessToken},
+			To: c.To("tokens", t.PermissionHash.String()), Done: "The access token is made.", Secret: &page.Secret{Label: "The access token", Text: t.AccessToken},
 		}, nil
 	})
 }
@@ -418,16 +418,16 @@ func showToken(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{"Id", page.Cell{ID: p.PermissionHash.String()}}, {"State", page.Cell{State: stateOf(p.Status)}},
-		{"Plan", page.Cell{ID: string(p.PlanID), To: c.To("holdings", string(p.PlanID))}}, {"Good at", goodAt(c, p)},
-		{"Burned", page.Cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {"Made", madeBy(c, p)}, {"Ends", page.Cell{At: p.ExpiresAt.Time}},
+		{Label: "Id", Cell: page.Cell{ID: p.PermissionHash.String()}}, {Label: "State", Cell: page.Cell{State: stateOf(p.Status)}},
+		{Label: "Plan", Cell: page.Cell{ID: string(p.PlanID), To: c.To("holdings", string(p.PlanID))}}, {Label: "Good at", Cell: goodAt(c, p)},
+		{Label: "Burned", Cell: page.Cell{Number: p.UsedCredits.String(), Sub: limitText(p.MaxCredits)}}, {Label: "Made", Cell: madeBy(c, p)}, {Label: "Ends", Cell: page.Cell{At: p.ExpiresAt.Time}},
 	}}
 	if p.MaxCredits != nil && *p.MaxCredits > 0 {
-		s.Bars = []page.Bar{{"Credits", int64(p.UsedCredits), int64(*p.MaxCredits), page.Grouped(p.UsedCredits.String()) + " of " + page.Grouped(p.MaxCredits.String())}}
+		s.Bars = []page.Bar{{Label: "Credits", Value: int64(p.UsedCredits), Max: int64(*p.MaxCredits), Text: page.Grouped(p.UsedCredits.String()) + " of " + page.Grouped(p.MaxCredits.String())}}
 	}
 	if p.DelegationID != nil {
-		s.Facts = append(s.Facts, page.Fact{"Automatic top-up", page.Cell{ID: *p.DelegationID, To: c.To("delegations", *p.DelegationID)}},
-			page.Fact{"Orders made", page.Cell{Number: strconv.FormatInt(p.UsedOrders, 10), Sub: ordersText(p.MaxOrders)}})
+		s.Facts = append(s.Facts, page.Fact{Label: "Automatic top-up", Cell: page.Cell{ID: *p.DelegationID, To: c.To("delegations", *p.DelegationID)}},
+			page.Fact{Label: "Orders made", Cell: page.Cell{Number: strconv.FormatInt(p.UsedOrders, 10), Sub: ordersText(p.MaxOrders)}})
 	}
 	t := &page.Table{
 		Caption: "Settlements", Head: []page.Column{{Text: "Time"}, {Text: "Request"}, {Text: "Transaction"}, {Text: "Credits", Num: true}},
@@ -436,7 +436,7 @@ func showToken(c *page.Context) (page.View, error) {
 	for _, u := range p.Transactions {
 		t.Rows = append(t.Rows, []page.Cell{{At: u.CreatedAt.Time}, {ID: u.AgentRequestID, To: c.To("requests", u.AgentRequestID)}, {ID: u.Transaction.String()}, page.Credits(u.CreditsRedeemed)})
 	}
-	s.Parts = []page.Part{{"Settlements", t}}
+	s.Parts = []page.Part{{Title: "Settlements", Table: t}}
 	if p.Status == toll.StatusActive && c.Person.Rights.Has(toll.RightSpend) {
 		s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The token is refused at once. Requests that are held now still settle.")}
 	}

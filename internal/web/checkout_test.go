@@ -14,9 +14,9 @@ import (
 func TestFrameOf(t *testing.T) {
 	for script, want := range map[string]page.Hosts{
 		"https://js.stripe.com/dahlia/stripe.js": stripeHosts,
-		"http://127.0.0.1:8403/dahlia/stripe.js": {"http://127.0.0.1:8403", "http://127.0.0.1:8403", "http://127.0.0.1:8403", "http://127.0.0.1:8403"},
+		"http://127.0.0.1:8403/dahlia/stripe.js": {Script: "http://127.0.0.1:8403", Frame: "http://127.0.0.1:8403", Connect: "http://127.0.0.1:8403", Img: "http://127.0.0.1:8403"},
 		"https://js.stripe.com.evil.example/dahlia/stripe.js": {
-			"https://js.stripe.com.evil.example", "https://js.stripe.com.evil.example", "https://js.stripe.com.evil.example", "https://js.stripe.com.evil.example",
+			Script: "https://js.stripe.com.evil.example", Frame: "https://js.stripe.com.evil.example", Connect: "https://js.stripe.com.evil.example", Img: "https://js.stripe.com.evil.example",
 		},
 	} {
 		e := frameOf(rail.Shown{ClientSecret: "cs_1_secret_1", PublishableKey: "pk_test_1", Script: script})

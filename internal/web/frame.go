@@ -27,14 +27,14 @@ func areaPages() []page.Area {
 // WorkspaceRoutes are the routes of all pages of workspaces, and of the files that they use.
 func (w *Web) WorkspaceRoutes() []page.Route {
 	routes := []page.Route{
-		{http.MethodGet, page.PathAsset, w.Asset()}, {http.MethodGet, page.PathHome, w.Home()}, {http.MethodPost, page.PathTheme, w.Theme()},
-		{http.MethodGet, PathLive, w.Live()},
+		{Method: http.MethodGet, Path: page.PathAsset, Handler: w.Asset()}, {Method: http.MethodGet, Path: page.PathHome, Handler: w.Home()}, {Method: http.MethodPost, Path: page.PathTheme, Handler: w.Theme()},
+		{Method: http.MethodGet, Path: PathLive, Handler: w.Live()},
 	}
 	for i := range w.Areas {
 		p := &w.Areas[i]
-		routes = append(routes, page.Route{http.MethodGet, p.Route(), w.serveArea(p)})
+		routes = append(routes, page.Route{Method: http.MethodGet, Path: p.Route(), Handler: w.serveArea(p)})
 		if p.Post != nil {
-			routes = append(routes, page.Route{http.MethodPost, p.Route(), w.serveArea(p)})
+			routes = append(routes, page.Route{Method: http.MethodPost, Path: p.Route(), Handler: w.serveArea(p)})
 		}
 	}
 	return routes
@@ -294,19 +294,19 @@ func showComponents(c *page.Context) (page.View, error) {
 			{Label: "Paid requests", Value: "198,224"}, {Label: "A large one", Value: "9,223,372,036,854,775,807", Unit: "credits"},
 		},
 		Tasks: []page.Task{
-			{"bad", "Webhook fails", "12 deliveries to hooks.example.com since 09:40", "#", "Inspect"},
-			{"warn", "Key “ci” ends in 3 days", "Used 4 minutes ago", "#", "Rotate"}, {"quiet", "API 1.1 is current", long, "#", "Compare"},
+			{Tone: "bad", Title: "Webhook fails", Text: "12 deliveries to hooks.example.com since 09:40", To: "#", Act: "Inspect"},
+			{Tone: "warn", Title: "Key “ci” ends in 3 days", Text: "Used 4 minutes ago", To: "#", Act: "Rotate"}, {Tone: "quiet", Title: "API 1.1 is current", Text: long, To: "#", Act: "Compare"},
 		},
 		Table: &page.Table{
 			Caption: "Settlements", Head: []page.Column{{Text: "Time"}, {Text: "Agent"}, {Text: "Subscriber"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Credits", Num: true}},
 			Rows: [][]page.Cell{
-				{page.At(now.Add(-4 * time.Minute)), {Text: "Ask", To: "#", Sub: "summarise"}, {ID: id}, {State: &page.State{"confirmed", "good"}}, {Sum: &page.Sum{"1,000,000.00", "USDC"}, Num: true}, page.Credits(2)},
-				{page.At(now.Add(3 * time.Hour)), {Text: long, To: "#"}, {ID: id, To: "#"}, {State: &page.State{"failed", "bad"}}, {Sum: &page.Sum{"0.000000000000000001", "ETH"}, Num: true}, page.Credits(9223372036854775807)},
-				{page.At(time.Time{}), {Text: "Search"}, {ID: "short"}, {State: &page.State{"sent", "warn"}}, {Text: "free", Num: true}, page.Credits(0)},
+				{page.At(now.Add(-4 * time.Minute)), {Text: "Ask", To: "#", Sub: "summarise"}, {ID: id}, {State: &page.State{Text: "confirmed", Tone: "good"}}, {Sum: &page.Sum{Amount: "1,000,000.00", Currency: "USDC"}, Num: true}, page.Credits(2)},
+				{page.At(now.Add(3 * time.Hour)), {Text: long, To: "#"}, {ID: id, To: "#"}, {State: &page.State{Text: "failed", Tone: "bad"}}, {Sum: &page.Sum{Amount: "0.000000000000000001", Currency: "ETH"}, Num: true}, page.Credits(9223372036854775807)},
+				{page.At(time.Time{}), {Text: "Search"}, {ID: "short"}, {State: &page.State{Text: "sent", Tone: "warn"}}, {Text: "free", Num: true}, page.Credits(0)},
 			},
 			Pager: &page.Pager{Total: 1234, Noun: "settlement", Next: "#"},
 		},
-		Nobody: &page.Table{Empty: &page.Empty{"bot", "No agents yet", "An agent is a server of yours that others pay for, request by request.", "#", "Register an agent", "toll agents create --help"}},
+		Nobody: &page.Table{Empty: &page.Empty{Icon: "bot", Title: "No agents yet", Text: "An agent is a server of yours that others pay for, request by request.", To: "#", Button: "Register an agent", Command: "toll agents create --help"}},
 		Dialog: &page.Dialog{ID: "ask", Open: "Open a dialog", Title: "Remove this?", Text: "What it made ends with it.", Action: "#", Button: "Remove", Danger: true,
 			Fields: []page.Field{{Name: "why", Label: "Why", Max: 100}}},
 		Fields: []page.Field{
@@ -319,8 +319,8 @@ func showComponents(c *page.Context) (page.View, error) {
 			{Name: "some", Label: "Some", Type: "checks", Options: []page.Option{{Value: "x", Text: "X", On: true}, {Value: "y", Text: long}}},
 			{Name: "sure", Label: "I am sure", Type: "checkbox", Value: "yes", Hint: "It cannot be undone."},
 		},
-		Facts: []page.Fact{{"Agent", page.Cell{Text: "Ask", To: "#"}}, {"Id", page.Cell{ID: id}}, {"Price", page.Cell{Sum: &page.Sum{"1.00", "USDC"}}}, {"Made", page.At(now)}},
-		Steps: []page.Step{{"Recorded", "", now.Add(-time.Hour), "good"}, {"Sent", "In transaction " + page.Short(id), now.Add(-30 * time.Minute), "good"}, {"Final", "", time.Time{}, ""}},
+		Facts: []page.Fact{{Label: "Agent", Cell: page.Cell{Text: "Ask", To: "#"}}, {Label: "Id", Cell: page.Cell{ID: id}}, {Label: "Price", Cell: page.Cell{Sum: &page.Sum{Amount: "1.00", Currency: "USDC"}}}, {Label: "Made", Cell: page.At(now)}},
+		Steps: []page.Step{{Title: "Recorded", Text: "", At: now.Add(-time.Hour), Tone: "good"}, {Title: "Sent", Text: "In transaction " + page.Short(id), At: now.Add(-30 * time.Minute), Tone: "good"}, {Title: "Final", Text: "", At: time.Time{}, Tone: ""}},
 	})
 }
 
@@ -344,7 +344,7 @@ func showClock(c *page.Context) (page.View, error) {
 	}
 	s := page.Record{
 		Lead:  "The time of this sandbox. Move it forward to see what a later day brings: credits that end, keys that expire, payments that are due.",
-		Facts: []page.Fact{{"Now", page.Cell{Text: page.Date(clock.Now.Time)}}, {"Ahead of the machine", page.Cell{Text: ahead}}},
+		Facts: []page.Fact{{Label: "Now", Cell: page.Cell{Text: page.Date(clock.Now.Time)}}, {Label: "Ahead of the machine", Cell: page.Cell{Text: ahead}}},
 	}
 	switch {
 	case !moves:

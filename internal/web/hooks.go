@@ -53,8 +53,8 @@ func listHooks(c *page.Context) (page.View, error) {
 	t := &page.Table{
 		Caption: "Webhooks", Head: []page.Column{{Text: "Address"}, {Text: "State"}, {Text: "Events"}, {Text: "Made"}},
 		Empty: &page.Empty{
-			"webhook", "No webhooks yet", "A webhook tells a server of yours what happens here: orders, settlements, refunds.",
-			c.To("webhooks", "new"), "Add a webhook", "toll webhooks create --help",
+			Icon: "webhook", Title: "No webhooks yet", Text: "A webhook tells a server of yours what happens here: orders, settlements, refunds.",
+			To: c.To("webhooks", "new"), Button: "Add a webhook", Command: "toll webhooks create --help",
 		},
 		Pager: c.PagerOf(list.Total, list.Next, "webhook"),
 	}
@@ -78,11 +78,11 @@ func descriptionOf(h *toll.Webhook) string {
 func stateOfHook(h *toll.Webhook) *page.State {
 	switch {
 	case h.Status == toll.WebhookPaused:
-		return &page.State{"paused", "quiet"}
+		return &page.State{Text: "paused", Tone: "quiet"}
 	case h.FailingSince != nil:
-		return &page.State{"failing", "bad"}
+		return &page.State{Text: "failing", Tone: "bad"}
 	}
-	return &page.State{"active", "good"}
+	return &page.State{Text: "active", Tone: "good"}
 }
 
 func typesOf(h *toll.Webhook) string {
@@ -131,7 +131,7 @@ func makeHook(c *page.Context) (page.View, error) {
 			return page.Outcome{}, err
 		}
 		return page.Outcome{
-			To: c.To("webhooks", made.ID), Done: "The webhook is added.", Secret: &page.Secret{"The secret of the webhook", made.Secret},
+			To: c.To("webhooks", made.ID), Done: "The webhook is added.", Secret: &page.Secret{Label: "The secret of the webhook", Text: made.Secret},
 		}, nil
 	})
 }
@@ -194,7 +194,7 @@ func actOnHook(c *page.Context) (page.View, error) {
 			if err != nil {
 				return out, err
 			}
-			out.Done, out.Secret = "The secret is new. For 24 hours messages are signed with both.", &page.Secret{"The new secret", made.Secret}
+			out.Done, out.Secret = "The secret is new. For 24 hours messages are signed with both.", &page.Secret{Label: "The new secret", Text: made.Secret}
 		case "delete":
 			out.To, out.Done, err = c.To("webhooks"), "The webhook is deleted.", c.API.DeleteWebhook(c.Acting(), h.ID)
 		case "resend":
@@ -253,11 +253,11 @@ func showHook(c *page.Context) (page.View, error) {
 		})
 	}
 	facts := []page.Fact{
-		{"Id", page.Cell{ID: h.ID}}, {"Address", page.Cell{Text: plain.Name(h.URL)}}, {"State", page.Cell{State: stateOfHook(h)}}, {"Events", page.Cell{Text: allTypesOf(h)}},
-		{"Made", page.At(h.CreatedAt.Time)}, {"Changed", page.At(h.UpdatedAt.Time)},
+		{Label: "Id", Cell: page.Cell{ID: h.ID}}, {Label: "Address", Cell: page.Cell{Text: plain.Name(h.URL)}}, {Label: "State", Cell: page.Cell{State: stateOfHook(h)}}, {Label: "Events", Cell: page.Cell{Text: allTypesOf(h)}},
+		{Label: "Made", Cell: page.At(h.CreatedAt.Time)}, {Label: "Changed", Cell: page.At(h.UpdatedAt.Time)},
 	}
 	if h.FailingSince != nil {
-		facts = slices.Insert(facts, 3, page.Fact{"Failing since", page.At(h.FailingSince.Time)})
+		facts = slices.Insert(facts, 3, page.Fact{Label: "Failing since", Cell: page.At(h.FailingSince.Time)})
 	}
 	s := page.Record{
 		Lead: descriptionOf(h), Links: mayBegin(c, "Edit", "webhooks", h.ID, "edit"), Facts: facts, Table: t,
@@ -287,7 +287,7 @@ func stateOfDelivery(s toll.DeliveryStatus) *page.State {
 	if tone == "" {
 		tone = "warn"
 	}
-	return &page.State{string(s), tone}
+	return &page.State{Text: string(s), Tone: tone}
 }
 
 func allTypesOf(h *toll.Webhook) string {
@@ -323,8 +323,8 @@ func listEvents(c *page.Context) (page.View, error) {
 	t := &page.Table{
 		Caption: "Events", Head: []page.Column{{Text: "Number"}, {Text: "Type", Stays: true}, {Text: "About"}, {Text: "Happened"}},
 		Empty: &page.Empty{
-			"list", "No events yet", "Each change of a record of this workspace is an event. Your programs read them, and webhooks send them.",
-			"", "", "toll events list --follow",
+			Icon: "list", Title: "No events yet", Text: "Each change of a record of this workspace is an event. Your programs read them, and webhooks send them.",
+			To: "", Button: "", Command: "toll events list --follow",
 		},
 		Pager: c.PagerOf(list.Total, list.Next, "event"),
 	}
@@ -387,9 +387,9 @@ func showEvent(c *page.Context) (page.View, error) {
 	about := aboutCell(c, e.Object)
 	return c.Record(string(e.Type), page.Record{
 		Facts: []page.Fact{
-			{"Id", page.Cell{ID: e.ID}}, {"Number", page.Cell{Number: strconv.FormatInt(e.Sequence, 10)}}, {"About", about}, {"Happened", page.At(e.CreatedAt.Time)},
+			{Label: "Id", Cell: page.Cell{ID: e.ID}}, {Label: "Number", Cell: page.Cell{Number: strconv.FormatInt(e.Sequence, 10)}}, {Label: "About", Cell: about}, {Label: "Happened", Cell: page.At(e.CreatedAt.Time)},
 		},
-		Snippets: []page.Snippet{{"What webhooks and programs get", data.String()}},
+		Snippets: []page.Snippet{{Name: "What webhooks and programs get", Text: data.String()}},
 	})
 }
 
@@ -463,7 +463,7 @@ func askNotices(c *page.Context) (page.View, error) {
 		}
 		s.Forms = []*page.Form{c.FormOf("choose", "Save", page.Group{Fields: []page.Field{to, tells}})}
 		if hook != nil {
-			s.Facts = []page.Fact{{"Mails", page.Cell{State: stateOfHook(hook), To: c.To("webhooks", hook.ID), Text: "What was sent"}}}
+			s.Facts = []page.Fact{{Label: "Mails", Cell: page.Cell{State: stateOfHook(hook), To: c.To("webhooks", hook.ID), Text: "What was sent"}}}
 		}
 	}
 	return c.Record("Notifications", s)

@@ -38,8 +38,8 @@ func listKeys(c *page.Context) (page.View, error) {
 	t := keysTable(c, list.Items)
 	t.Pager = c.PagerOf(list.Total, list.Next, "key")
 	t.Empty = &page.Empty{
-		"key-round", "No API keys yet", "A key lets a program of yours use this workspace, with the rights that you choose.",
-		"", "", "toll keys create --help",
+		Icon: "key-round", Title: "No API keys yet", Text: "A key lets a program of yours use this workspace, with the rights that you choose.",
+		To: "", Button: "", Command: "toll keys create --help",
 	}
 	s := page.Record{Lead: "What programs of yours sign in with.", Table: t}
 	if c.Person.Rights.Has(toll.RightKeys) {
@@ -91,7 +91,7 @@ func stateOf(s toll.PermissionStatus) *page.State {
 	case toll.StatusFrozen:
 		tone = "bad"
 	}
-	return &page.State{strings.ToLower(string(s)), tone}
+	return &page.State{Text: strings.ToLower(string(s)), Tone: tone}
 }
 
 // keyWhy is what the page of a fresh proof says before a key is made.
@@ -146,7 +146,7 @@ func makeKey(c *page.Context) (page.View, error) {
 		if err != nil {
 			return page.Outcome{}, err
 		}
-		return page.Outcome{To: c.To("keys", k.ID.String()), Done: "The key is made.", Secret: &page.Secret{"The API key", k.Key}}, nil
+		return page.Outcome{To: c.To("keys", k.ID.String()), Done: "The key is made.", Secret: &page.Secret{Label: "The API key", Text: k.Key}}, nil
 	})
 }
 
@@ -193,10 +193,10 @@ func showKey(c *page.Context) (page.View, error) {
 		return nil, c.Failed("API key", err)
 	}
 	s := page.Record{Facts: []page.Fact{
-		{"Id", page.Cell{ID: k.ID.String()}}, {"Key", page.Cell{Text: shownKey(k)}}, {"State", page.Cell{State: stateOf(k.Status)}},
-		{"Rights", page.Cell{Text: rightWords(k.Rights)}}, {"API version", page.Cell{Text: k.Version, Sub: versionNote(k.Version, versions)}},
-		{"Made", page.Cell{At: k.CreatedAt.Time, Sub: makerOf(c, k)}}, {"Last used", page.AtOr(k.LastUsedAt, "not yet")},
-		{"Ends", page.AtOr(k.ExpiresAt, "never")},
+		{Label: "Id", Cell: page.Cell{ID: k.ID.String()}}, {Label: "Key", Cell: page.Cell{Text: shownKey(k)}}, {Label: "State", Cell: page.Cell{State: stateOf(k.Status)}},
+		{Label: "Rights", Cell: page.Cell{Text: rightWords(k.Rights)}}, {Label: "API version", Cell: page.Cell{Text: k.Version, Sub: versionNote(k.Version, versions)}},
+		{Label: "Made", Cell: page.Cell{At: k.CreatedAt.Time, Sub: makerOf(c, k)}}, {Label: "Last used", Cell: page.AtOr(k.LastUsedAt, "not yet")},
+		{Label: "Ends", Cell: page.AtOr(k.ExpiresAt, "never")},
 	}}
 	s.Links = []page.Link{{Text: "Recent calls", To: c.To("keys", k.ID.String(), "calls"), Plain: true}}
 	if news := deps(c).Changes(k.Version); len(news) > 0 {
@@ -204,7 +204,7 @@ func showKey(c *page.Context) (page.View, error) {
 		for _, change := range news {
 			t.Rows = append(t.Rows, []page.Cell{{Text: change.Since}, {Sub: change.Summary}})
 		}
-		s.Parts = []page.Part{{"What a newer version changes", t}}
+		s.Parts = []page.Part{{Title: "What a newer version changes", Table: t}}
 	}
 	if len(made) > 0 {
 		t := &page.Table{Caption: "Keys that it made", Head: []page.Column{{Text: "Name"}, {Text: "State"}, {Text: "Rights"}, {Text: "Made"}}}
@@ -214,7 +214,7 @@ func showKey(c *page.Context) (page.View, error) {
 				{Text: rightWords(child.Rights)}, page.At(child.CreatedAt),
 			})
 		}
-		s.Parts = append(s.Parts, page.Part{"Keys that it made", t})
+		s.Parts = append(s.Parts, page.Part{Title: "Keys that it made", Table: t})
 	}
 	if k.Status == toll.StatusActive && c.Person.Rights.Has(toll.RightKeys) && c.Person.MayManage(k) == nil {
 		name := ""
@@ -301,7 +301,7 @@ func changeKey(c *page.Context) (page.View, error) {
 				return out, err
 			}
 			out.To, out.Done = c.To("keys", n.ID.String()), "The key is rotated. The old one works until "+page.Date(n.PreviousEndsAt.Time)+"."
-			out.Secret = &page.Secret{"The new API key", n.Key}
+			out.Secret = &page.Secret{Label: "The new API key", Text: n.Key}
 			return out, nil
 		case "end":
 			end := c.API.RevokeKey

@@ -36,7 +36,7 @@ func showMember(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{"Id", page.Cell{ID: m.UserID.String()}}, {"Role", page.Cell{Text: string(m.Role)}}, {"Since", page.Cell{At: m.Since.Time}},
+		{Label: "Id", Cell: page.Cell{ID: m.UserID.String()}}, {Label: "Role", Cell: page.Cell{Text: string(m.Role)}}, {Label: "Since", Cell: page.Cell{At: m.Since.Time}},
 	}}
 	if m.UserID == c.Person.User.ID || !c.Person.Workspace.Role.Manages(m.Role) {
 		s.Note = "You cannot change this membership here."
@@ -53,7 +53,7 @@ func showMember(c *page.Context) (page.View, error) {
 	for _, one := range open.Items {
 		t.Rows = append(t.Rows, []page.Cell{{Text: page.NameOf(one.Agent)}, {At: one.Since.Time}, {At: one.UsedAt.Time}})
 	}
-	s.Parts = []page.Part{{"Sessions", t}}
+	s.Parts = []page.Part{{Title: "Sessions", Table: t}}
 	roles := page.Field{Name: "role", Label: "Role", Value: string(m.Role)}
 	for _, r := range toll.Roles() {
 		if c.Person.Workspace.Role.Manages(r) {
@@ -70,7 +70,7 @@ func showMember(c *page.Context) (page.View, error) {
 		}
 		if m.SpendLimitCents != nil {
 			f.Value = toll.FormatAmount(toll.UnitsOfCents(int64(*m.SpendLimitCents)), 6)
-			s.Bars = []page.Bar{{"Spent this month", int64(*m.SpentCents), int64(*m.SpendLimitCents), spentText(m)}}
+			s.Bars = []page.Bar{{Label: "Spent this month", Value: int64(*m.SpentCents), Max: int64(*m.SpendLimitCents), Text: spentText(m)}}
 		}
 		s.Acts = append(s.Acts, c.DialogOf("limit", "Set a spending limit", "Orders that the wallet pays and delegations of the person count, from the "+
 			"first of the month (UTC). The person uses no delegations of others. What was made before goes on.", f))

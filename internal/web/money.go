@@ -50,8 +50,8 @@ func listDelegations(c *page.Context) (page.View, error) {
 		Caption: "Delegations",
 		Head:    []page.Column{{Text: "Delegation"}, {Text: "Pays from"}, {Text: "State"}, {Text: "Spent", Num: true}, {Text: "Limit", Num: true}, {Text: "Ends"}},
 		Empty: &page.Empty{
-			"hand-coins", "No delegations", "A delegation lets access tokens buy plans by themselves, up to a limit of money.", "", "",
-			"toll delegations create --help",
+			Icon: "hand-coins", Title: "No delegations", Text: "A delegation lets access tokens buy plans by themselves, up to a limit of money.", To: "", Button: "",
+			Command: "toll delegations create --help",
 		},
 		Pager: c.PagerOf(list.Total, list.Next, "delegation"),
 	}
@@ -164,9 +164,9 @@ func showDelegation(c *page.Context) (page.View, error) {
 	}
 	s := page.Record{
 		Facts: []page.Fact{
-			{"Id", page.Cell{ID: d.DelegationID}}, {"State", page.Cell{State: stateOf(d.Status)}}, {"Pays from", page.Cell{Text: paysFrom(d)}},
-			{"Left", page.Cell{Text: centsText(d.RemainingBudgetCents, d.Currency)}}, {"Plan", page.Cell{Text: "every plan"}}, {"Made", page.At(d.CreatedAt.Time)},
-			{"Last used", page.AtOr(d.LastUsedAt, "not yet")}, {"Ends", page.Cell{At: d.ExpiresAt.Time}},
+			{Label: "Id", Cell: page.Cell{ID: d.DelegationID}}, {Label: "State", Cell: page.Cell{State: stateOf(d.Status)}}, {Label: "Pays from", Cell: page.Cell{Text: paysFrom(d)}},
+			{Label: "Left", Cell: page.Cell{Text: centsText(d.RemainingBudgetCents, d.Currency)}}, {Label: "Plan", Cell: page.Cell{Text: "every plan"}}, {Label: "Made", Cell: page.At(d.CreatedAt.Time)},
+			{Label: "Last used", Cell: page.AtOr(d.LastUsedAt, "not yet")}, {Label: "Ends", Cell: page.Cell{At: d.ExpiresAt.Time}},
 		},
 		Bars: []page.Bar{spentOf("Spent", d)},
 	}
@@ -177,7 +177,7 @@ func showDelegation(c *page.Context) (page.View, error) {
 		s.Facts[4].Cell = page.Cell{ID: string(*d.PlanID)}
 	}
 	if d.MaxTransactions != nil {
-		s.Bars = append(s.Bars, page.Bar{"Orders", d.TransactionCount, *d.MaxTransactions, page.Count(d.TransactionCount, "order") + " of " + page.Count(*d.MaxTransactions, "order")})
+		s.Bars = append(s.Bars, page.Bar{Label: "Orders", Value: d.TransactionCount, Max: *d.MaxTransactions, Text: page.Count(d.TransactionCount, "order") + " of " + page.Count(*d.MaxTransactions, "order")})
 	}
 	t := &page.Table{
 		Caption: "Payments", Head: []page.Column{{Text: "Order"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Time"}},
@@ -193,7 +193,7 @@ func showDelegation(c *page.Context) (page.View, error) {
 			{ID: p.OrderID, To: c.To("orders", p.OrderID)}, cell, {Text: centsText(p.AmountCents, p.Currency), Num: true}, {At: p.CreatedAt.Time},
 		})
 	}
-	s.Parts = []page.Part{{"Payments", t}}
+	s.Parts = []page.Part{{Title: "Payments", Table: t}}
 	if c.Person.Rights.Has(toll.RightSpend) {
 		switch d.Status {
 		case toll.StatusFrozen:
@@ -210,19 +210,19 @@ func showDelegation(c *page.Context) (page.View, error) {
 // spentOf is how much of its limit a delegation spent.
 func spentOf(label string, d *toll.Delegation) page.Bar {
 	return page.Bar{
-		label, int64(d.AmountSpentCents), int64(d.SpendingLimitCents),
-		centsText(d.AmountSpentCents, d.Currency) + " of " + centsText(d.SpendingLimitCents, d.Currency),
+		Label: label, Value: int64(d.AmountSpentCents), Max: int64(d.SpendingLimitCents),
+		Text: centsText(d.AmountSpentCents, d.Currency) + " of " + centsText(d.SpendingLimitCents, d.Currency),
 	}
 }
 
 func stateOfPayment(s toll.TransactionStatus) *page.State {
 	switch s {
 	case toll.TransactionSucceeded:
-		return &page.State{string(s), "good"}
+		return &page.State{Text: string(s), Tone: "good"}
 	case toll.TransactionFailed:
-		return &page.State{string(s), "bad"}
+		return &page.State{Text: string(s), Tone: "bad"}
 	}
-	return &page.State{string(s), "warn"}
+	return &page.State{Text: string(s), Tone: "warn"}
 }
 
 func changeDelegation(c *page.Context) (page.View, error) {
@@ -298,8 +298,8 @@ func showCard(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{"Id", page.Cell{ID: m.ID}}, {"Card", page.Cell{Text: plain.Name(m.Brand) + " …" + plain.Name(m.Last4)}}, {"State", page.Cell{State: stateOf(m.Status)}},
-		{"Valid until", page.Cell{Text: validUntil(m)}}, {"May be used by", page.Cell{Text: "every API key"}},
+		{Label: "Id", Cell: page.Cell{ID: m.ID}}, {Label: "Card", Cell: page.Cell{Text: plain.Name(m.Brand) + " …" + plain.Name(m.Last4)}}, {Label: "State", Cell: page.Cell{State: stateOf(m.Status)}},
+		{Label: "Valid until", Cell: page.Cell{Text: validUntil(m)}}, {Label: "May be used by", Cell: page.Cell{Text: "every API key"}},
 	}}
 	if m.AllowedAPIKeyIDs != nil && len(*m.AllowedAPIKeyIDs) > 0 {
 		s.Facts[4].Cell = page.Cell{Text: page.Count(int64(len(*m.AllowedAPIKeyIDs)), "API key")}
@@ -349,7 +349,7 @@ func showWallet(c *page.Context) (page.View, error) {
 	s := page.Record{
 		Lead: "The account of this workspace on the chain. Crypto plans are paid from it, and sales to it.",
 		Facts: []page.Fact{
-			{"Address", page.Cell{ID: w.Address.String()}}, {"Network", page.Cell{Text: w.Network}}, {"Custody", page.Cell{Text: custodyTexts[w.Custody]}},
+			{Label: "Address", Cell: page.Cell{ID: w.Address.String()}}, {Label: "Network", Cell: page.Cell{Text: w.Network}}, {Label: "Custody", Cell: page.Cell{Text: custodyTexts[w.Custody]}},
 		},
 	}
 	for _, b := range w.Balances {
@@ -359,7 +359,7 @@ func showWallet(c *page.Context) (page.View, error) {
 		s.Note = "The chain cannot be read now, so the balances are not known."
 	}
 	if w.ExportedAt != nil {
-		s.Facts = append(s.Facts, page.Fact{"Exported", page.Cell{At: w.ExportedAt.Time}})
+		s.Facts = append(s.Facts, page.Fact{Label: "Exported", Cell: page.Cell{At: w.ExportedAt.Time}})
 	}
 	if w.Explorer != nil {
 		s.Links = []page.Link{{Text: "Open the explorer", To: *w.Explorer, Plain: true}}
@@ -389,7 +389,7 @@ func useWallet(c *page.Context) (page.View, error) {
 			if err != nil {
 				return out, err
 			}
-			out.Done, out.Secret = "The private key is exported.", &page.Secret{"The private key", key.PrivateKey}
+			out.Done, out.Secret = "The private key is exported.", &page.Secret{Label: "The private key", Text: key.PrivateKey}
 			return out, nil
 		case c.Form.Get("act") == "faucet":
 			_, err := c.API.Faucet(c.Acting(), client.FaucetParams{})

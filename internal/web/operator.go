@@ -139,7 +139,7 @@ func showOperation(c *page.Context) (page.View, error) {
 	checks := &page.Table{Caption: "Health", Head: []page.Column{{Text: "Part"}, {Text: "State"}, {Text: "Finding"}}}
 	for _, one := range o.Checks {
 		tone := map[string]string{check.OK: "good", check.Warning: "warn", check.Failed: "bad"}[one.Status]
-		checks.Rows = append(checks.Rows, []page.Cell{{Text: one.Name}, {State: &page.State{one.Status, tone}}, {Sub: one.Detail}})
+		checks.Rows = append(checks.Rows, []page.Cell{{Text: one.Name}, {State: &page.State{Text: one.Status, Tone: tone}}, {Sub: one.Detail}})
 		if one.Status != check.OK {
 			s.Tasks = append(s.Tasks, page.Task{Tone: tone, Title: one.Name, Text: one.Detail})
 		}
@@ -158,25 +158,25 @@ func showOperation(c *page.Context) (page.View, error) {
 	}
 	loops := &page.Table{Caption: "Background work", Head: []page.Column{{Text: "Loop"}, {Text: "State"}, {Text: "Last turn"}, {Text: "Turns", Num: true}}}
 	for _, l := range o.Loops {
-		row := []page.Cell{{Text: l.Name}, {State: &page.State{"works", "good"}}, page.At(l.Last), page.Credits(toll.Credits(l.Turns))}
+		row := []page.Cell{{Text: l.Name}, {State: &page.State{Text: "works", Tone: "good"}}, page.At(l.Last), page.Credits(toll.Credits(l.Turns))}
 		if l.Error != "" {
-			row[1] = page.Cell{State: &page.State{"fails", "bad"}, Sub: plain.Name(l.Error)}
+			row[1] = page.Cell{State: &page.State{Text: "fails", Tone: "bad"}, Sub: plain.Name(l.Error)}
 			s.Tasks = append(s.Tasks, page.Task{Tone: "bad", Title: l.Name + " fails", Text: plain.Name(l.Error)})
 		}
 		loops.Rows = append(loops.Rows, row)
 	}
 	keys := &page.Table{Caption: "Signing keys", Head: []page.Column{{Text: "Key"}, {Text: "Signs"}, {Text: "State"}, {Text: "Made"}}}
 	for _, k := range o.Keys {
-		is := &page.State{"signs", "good"}
+		is := &page.State{Text: "signs", Tone: "good"}
 		if !k.Retired.IsZero() {
-			is = &page.State{"retired", "quiet"}
+			is = &page.State{Text: "retired", Tone: "quiet"}
 		}
 		keys.Rows = append(keys.Rows, []page.Cell{{ID: k.ID}, {Text: k.For}, {State: is}, page.At(k.Made)})
 	}
 	for _, l := range o.Limits {
-		s.Facts = append(s.Facts, page.Fact{l.Name, page.Cell{Text: l.Text}})
+		s.Facts = append(s.Facts, page.Fact{Label: l.Name, Cell: page.Cell{Text: l.Text}})
 	}
-	s.Parts = []page.Part{{"Health", checks}, showBackups(c, o.Backups, &s), {"Background work", loops}, {"Signing keys", keys}}
+	s.Parts = []page.Part{{Title: "Health", Table: checks}, showBackups(c, o.Backups, &s), {Title: "Background work", Table: loops}, {Title: "Signing keys", Table: keys}}
 	if o.Backups != nil {
 		s.Acts = append(s.Acts, c.DialogOf("backup", "Make a backup now", "It is made in the background, and appears in the list. While the newest one is less than an hour old, none is made: each removes an old one."))
 	}
@@ -225,13 +225,13 @@ func showBackups(c *page.Context, b *Backups, s *page.Record) page.Part {
 		},
 	}
 	if b == nil {
-		return page.Part{"Backups", t}
+		return page.Part{Title: "Backups", Table: t}
 	}
 	t.Empty.Title, t.Empty.Text, t.Empty.Command = "No backup yet", "The first one is made within a minute of the start.", ""
-	s.Facts = append(s.Facts, page.Fact{"Backups", page.Cell{
+	s.Facts = append(s.Facts, page.Fact{Label: "Backups", Cell: page.Cell{
 		Text: "every " + strings.TrimPrefix(page.Span(toll.UnitsOf(int64(b.Every/time.Second))), "1 ") + "; " + keeps(b.Keep), Sub: "in " + b.Dir,
 	}})
-	last := page.Fact{"Last backup", page.Cell{Text: "none"}}
+	last := page.Fact{Label: "Last backup", Cell: page.Cell{Text: "none"}}
 	if len(b.Files) > 0 {
 		last.Cell = page.Cell{At: b.Files[0].At}
 	}
@@ -255,7 +255,7 @@ func showBackups(c *page.Context, b *Backups, s *page.Record) page.Part {
 		}
 		t.Rows = append(t.Rows, []page.Cell{{At: f.At}, {Text: f.Name}, {Text: mebibytes(f.Bytes), Num: true}, read})
 	}
-	return page.Part{"Backups", t}
+	return page.Part{Title: "Backups", Table: t}
 }
 
 func mebibytes(n int64) string {

@@ -53,7 +53,7 @@ func ordersTable(c *page.Context, list page.List[*toll.Order], p *page.Pager) *p
 	t := &page.Table{
 		Caption: "Orders",
 		Head:    []page.Column{{Text: "Order"}, {Text: "Subscriber"}, {Text: "State"}, {Text: "Amount", Num: true}, {Text: "Credits", Num: true}, {Text: "Made"}},
-		Empty:   &page.Empty{"shopping-cart", "No orders yet", "When somebody buys a plan of yours, the order appears here.", c.To("plans"), "Your plans", "toll orders list"},
+		Empty:   &page.Empty{Icon: "shopping-cart", Title: "No orders yet", Text: "When somebody buys a plan of yours, the order appears here.", To: c.To("plans"), Button: "Your plans", Command: "toll orders list"},
 		Pager:   p,
 	}
 	for _, o := range list.Items {
@@ -75,11 +75,11 @@ func amountOf(o *toll.Order) page.Cell {
 func stateOfOrder(s toll.OrderStatus) *page.State {
 	switch s {
 	case toll.OrderConfirmed, toll.OrderFinal:
-		return &page.State{string(s), "good"}
+		return &page.State{Text: string(s), Tone: "good"}
 	case toll.OrderFailed:
-		return &page.State{string(s), "bad"}
+		return &page.State{Text: string(s), Tone: "bad"}
 	}
-	return &page.State{string(s), "warn"}
+	return &page.State{Text: string(s), Tone: "warn"}
 }
 
 // byCard reports whether a card pays an order.
@@ -100,14 +100,14 @@ func paysBy(o *toll.Order) string {
 
 // storyOf is what happened to an order, and what is still to come.
 func storyOf(o *toll.Order) []page.Step {
-	made := page.Step{"Recorded", "", o.CreatedAt.Time, "good"}
+	made := page.Step{Title: "Recorded", Text: "", At: o.CreatedAt.Time, Tone: "good"}
 	tail := []page.Step{{Title: "Credits granted"}}
 	states := []toll.OrderStatus{toll.OrderConfirmed}
 	switch {
 	case o.Amount.IsZero():
 		made.Text = "The plan is free."
 	case byCard(o):
-		tail = []page.Step{{"Paid by card", "The bank may ask the holder of the card to confirm the payment.", time.Time{}, ""}, tail[0]}
+		tail = []page.Step{{Title: "Paid by card", Text: "The bank may ask the holder of the card to confirm the payment.", At: time.Time{}, Tone: ""}, tail[0]}
 		states = []toll.OrderStatus{toll.OrderConfirmed, toll.OrderConfirmed}
 	default:
 		tail = []page.Step{
@@ -130,13 +130,13 @@ func storyOf(o *toll.Order) []page.Step {
 		steps = append(steps, s)
 	}
 	if o.Status == toll.OrderFailed {
-		steps = []page.Step{made, {"Failed", plain.Name(o.FailureReason), o.When.Time, "bad"}}
+		steps = []page.Step{made, {Title: "Failed", Text: plain.Name(o.FailureReason), At: o.When.Time, Tone: "bad"}}
 	}
 	if o.RefundedCents > 0 {
-		steps = append(steps, page.Step{"Refunded", centsText(o.RefundedCents, o.Currency) + " went back to the card.", time.Time{}, "warn"})
+		steps = append(steps, page.Step{Title: "Refunded", Text: centsText(o.RefundedCents, o.Currency) + " went back to the card.", At: time.Time{}, Tone: "warn"})
 	}
 	if o.Disputed {
-		steps = append(steps, page.Step{"Disputed", "The holder of the card contests the payment, or has won that.", time.Time{}, "bad"})
+		steps = append(steps, page.Step{Title: "Disputed", Text: "The holder of the card contests the payment, or has won that.", At: time.Time{}, Tone: "bad"})
 	}
 	return steps
 }
@@ -164,24 +164,24 @@ func readOrder(c *page.Context) (page.View, error) {
 		plan.To = c.To("plans", string(o.PlanID))
 	}
 	s := page.Record{Facts: []page.Fact{
-		{"Id", page.Cell{ID: o.OrderID}}, {"State", page.Cell{State: stateOfOrder(o.Status)}}, {"Plan", plan},
-		{"Subscriber", page.Cell{ID: o.SubscriberAddress.String()}}, {"Amount", amountOf(o)}, {"Paid by", page.Cell{Text: paysBy(o)}},
-		{"Credits", page.Credits(o.CreditsGranted)}, {"Made", page.At(o.CreatedAt.Time)},
+		{Label: "Id", Cell: page.Cell{ID: o.OrderID}}, {Label: "State", Cell: page.Cell{State: stateOfOrder(o.Status)}}, {Label: "Plan", Cell: plan},
+		{Label: "Subscriber", Cell: page.Cell{ID: o.SubscriberAddress.String()}}, {Label: "Amount", Cell: amountOf(o)}, {Label: "Paid by", Cell: page.Cell{Text: paysBy(o)}},
+		{Label: "Credits", Cell: page.Credits(o.CreditsGranted)}, {Label: "Made", Cell: page.At(o.CreatedAt.Time)},
 	}, Steps: storyOf(o)}
 	if o.TxHash != "" {
-		s.Facts = append(s.Facts, page.Fact{"Transaction", page.Cell{ID: o.TxHash}})
+		s.Facts = append(s.Facts, page.Fact{Label: "Transaction", Cell: page.Cell{ID: o.TxHash}})
 	}
 	if at, ok := o.Data["transactionUrl"].(string); ok {
 		s.Links = []page.Link{{Text: "Open the explorer", To: at, Plain: true}}
 	}
 	if o.RefundedCents > 0 {
-		s.Facts = append(s.Facts, page.Fact{"Refunded", page.Cell{Text: centsText(o.RefundedCents, o.Currency), Sub: page.Count(int64(o.RefundedCredits), "credit") + " taken back"}})
+		s.Facts = append(s.Facts, page.Fact{Label: "Refunded", Cell: page.Cell{Text: centsText(o.RefundedCents, o.Currency), Sub: page.Count(int64(o.RefundedCredits), "credit") + " taken back"}})
 	}
 	if o.TakenByHand > 0 {
-		s.Facts = append(s.Facts, page.Fact{"Taken back", page.Cell{Text: page.Count(int64(o.TakenByHand), "credit"), Sub: "by the seller, without a refund"}})
+		s.Facts = append(s.Facts, page.Fact{Label: "Taken back", Cell: page.Cell{Text: page.Count(int64(o.TakenByHand), "credit"), Sub: "by the seller, without a refund"}})
 	}
 	if o.Replaces != nil {
-		s.Facts = append(s.Facts, page.Fact{"In place of", page.Cell{ID: *o.Replaces, To: c.To("orders", *o.Replaces)}})
+		s.Facts = append(s.Facts, page.Fact{Label: "In place of", Cell: page.Cell{ID: *o.Replaces, To: c.To("orders", *o.Replaces)}})
 	}
 	if sold && byCard(o) && o.Success && c.Person.Rights.Has(toll.RightMoney) {
 		s.Acts = []page.Dialog{c.DangerOf("refund", "Refund", "The money goes back to the card. The credits go with it, as far as they were not used.",
@@ -251,7 +251,7 @@ var outcomes = []page.Option{
 
 func stateOfRequest(status string) *page.State {
 	tone := map[string]string{"settled": "good", "released": "quiet", "lapsed": "bad"}[status]
-	return &page.State{status, cmp.Or(tone, "warn")}
+	return &page.State{Text: status, Tone: cmp.Or(tone, "warn")}
 }
 
 // mostReads bounds how many parts of a list one page reads: a part has few requests, or none, where filters leave most of them out.
@@ -427,23 +427,23 @@ func showRequest(c *page.Context) (page.View, error) {
 		token.To = c.To("tokens", r.PermissionHash.String())
 	}
 	s := page.Record{Facts: []page.Fact{
-		{"Id", page.Cell{ID: r.AgentRequestID}}, {"Outcome", page.Cell{State: stateOfRequest(r.Status), Sub: tookText(&r.Settlement)}},
-		{"Plan", planCell(c, names, r.PlanID, own)}, {"Agent", agentCell(c, names, &r.Settlement, own)},
-		{"Subscriber", page.Cell{ID: r.Payer.String()}}, {"Credits", creditsOf(&r.Settlement)}, {"Access token", token},
-		{"Begun", page.At(r.CreatedAt.Time)},
+		{Label: "Id", Cell: page.Cell{ID: r.AgentRequestID}}, {Label: "Outcome", Cell: page.Cell{State: stateOfRequest(r.Status), Sub: tookText(&r.Settlement)}},
+		{Label: "Plan", Cell: planCell(c, names, r.PlanID, own)}, {Label: "Agent", Cell: agentCell(c, names, &r.Settlement, own)},
+		{Label: "Subscriber", Cell: page.Cell{ID: r.Payer.String()}}, {Label: "Credits", Cell: creditsOf(&r.Settlement)}, {Label: "Access token", Cell: token},
+		{Label: "Begun", Cell: page.At(r.CreatedAt.Time)},
 	}}
 	if r.HoldExpiresAt != nil {
-		s.Facts = append(s.Facts, page.Fact{"The hold ends", page.AtOr(r.HoldExpiresAt, "never")})
+		s.Facts = append(s.Facts, page.Fact{Label: "The hold ends", Cell: page.AtOr(r.HoldExpiresAt, "never")})
 	}
 	if r.RemainingBalance != nil {
-		s.Facts = append(s.Facts, page.Fact{"Left after it", page.Credits(*r.RemainingBalance)})
+		s.Facts = append(s.Facts, page.Fact{Label: "Left after it", Cell: page.Credits(*r.RemainingBalance)})
 	}
 	for _, of := range []struct {
 		label string
 		tx    *toll.Hash
 	}{{"Transaction", r.Transaction}, {"Bought on the way in", r.OrderTx}, {"Proof on the chain in", r.MirrorTx}} {
 		if of.tx != nil {
-			s.Facts = append(s.Facts, page.Fact{of.label, page.Cell{ID: of.tx.String()}})
+			s.Facts = append(s.Facts, page.Fact{Label: of.label, Cell: page.Cell{ID: of.tx.String()}})
 		}
 	}
 	for _, one := range r.Steps {
@@ -459,7 +459,7 @@ func showRequest(c *page.Context) (page.View, error) {
 		if json.Indent(&text, r.Receipt, "", "  ") != nil {
 			text.Write(r.Receipt)
 		}
-		s.Snippets = []page.Snippet{{"The receipt", text.String()}}
+		s.Snippets = []page.Snippet{{Name: "The receipt", Text: text.String()}}
 	}
 	if r.Transaction != nil {
 		s.Links = []page.Link{{Text: "Check the receipt", To: page.PathReceipts + "#" + r.Transaction.String(), Plain: true}}
@@ -507,7 +507,7 @@ func listCalls(c *page.Context) (page.View, error) {
 
 // stateOfAnswer is the status of an answer over HTTP.
 func stateOfAnswer(status int) *page.State {
-	s := &page.State{strconv.Itoa(status), "good"}
+	s := &page.State{Text: strconv.Itoa(status), Tone: "good"}
 	switch {
 	case status >= http.StatusInternalServerError:
 		s.Tone = "bad"

@@ -215,20 +215,20 @@ func tasks(c *page.Context) (out []page.Task, err error) {
 		to := c.To("webhooks", h.ID)
 		switch {
 		case h.FailingSince != nil && h.Status == toll.WebhookPaused:
-			out = append(out, page.Task{"bad", "A webhook is paused, for it failed too long", plain.Name(h.URL), to, "Inspect"})
+			out = append(out, page.Task{Tone: "bad", Title: "A webhook is paused, for it failed too long", Text: plain.Name(h.URL), To: to, Act: "Inspect"})
 		case h.FailingSince != nil:
-			out = append(out, page.Task{"bad", "A webhook fails", "For the first time " + page.Ago(h.FailingSince.Time, c.Clock()) + ": " + plain.Name(h.URL), to, "Inspect"})
+			out = append(out, page.Task{Tone: "bad", Title: "A webhook fails", Text: "For the first time " + page.Ago(h.FailingSince.Time, c.Clock()) + ": " + plain.Name(h.URL), To: to, Act: "Inspect"})
 		}
 	}
 	out = append(out, keys...)
 	if p := c.Person; p.User != nil && p.Workspace.Name == "" && p.Rights.Has(toll.RightMembers) {
-		out = append(out, page.Task{"quiet", "This workspace has no name", "Its members see the name in place of an address.", c.To("settings"), "Name it"})
+		out = append(out, page.Task{Tone: "quiet", Title: "This workspace has no name", Text: "Its members see the name in place of an address.", To: c.To("settings"), Act: "Name it"})
 	}
 	if plans.Total == 0 {
-		out = append(out, page.Task{"warn", "You sell no plan", "Buyers pay for a plan, and your agents for its credits.", c.To("plans", "new"), "Make one"})
+		out = append(out, page.Task{Tone: "warn", Title: "You sell no plan", Text: "Buyers pay for a plan, and your agents for its credits.", To: c.To("plans", "new"), Act: "Make one"})
 	}
 	if agents.Total == 0 {
-		out = append(out, page.Task{"warn", "You have no agent", "An agent is a server that requests are paid for.", c.To("agents", "new"), "Register one"})
+		out = append(out, page.Task{Tone: "warn", Title: "You have no agent", Text: "An agent is a server that requests are paid for.", To: c.To("agents", "new"), Act: "Register one"})
 	}
 	return out, nil
 }
@@ -253,10 +253,10 @@ func endingKeys(c *page.Context) (out []page.Task, err error) {
 		if k.Name != nil {
 			name = *k.Name
 		}
-		out = append(out, page.Task{"warn", "The key " + page.NameOf(name) + " ends " + page.Ago(k.ExpiresAt.Time, now), text, c.To("keys", k.ID.String()), "Rotate"})
+		out = append(out, page.Task{Tone: "warn", Title: "The key " + page.NameOf(name) + " ends " + page.Ago(k.ExpiresAt.Time, now), Text: text, To: c.To("keys", k.ID.String()), Act: "Rotate"})
 	}
 	if older > 0 {
-		out = append(out, page.Task{"quiet", "The API has a newer version", page.Count(older, "API key") + " with the answers of an older one.", c.To("keys"), "Compare"})
+		out = append(out, page.Task{Tone: "quiet", Title: "The API has a newer version", Text: page.Count(older, "API key") + " with the answers of an older one.", To: c.To("keys"), Act: "Compare"})
 	}
 	return out, err
 }
@@ -267,5 +267,5 @@ func briefKey(k toll.APIKey) bool { return k.ExpiresAt.Sub(k.CreatedAt.Time) <= 
 // liveOf returns how the page follows the events of its workspace. It is read before what the page shows.
 func liveOf(c *page.Context) (page.Live, error) {
 	last, err := store.LastSequences(c.Ctx(), deps(c).Store, []toll.Address{c.Person.Address})
-	return page.Live{c.To("live"), last[c.Person.Address]}, err
+	return page.Live{To: c.To("live"), After: last[c.Person.Address]}, err
 }

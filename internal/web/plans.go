@@ -54,8 +54,8 @@ func plansTable(c *page.Context, list page.List[*toll.Plan]) *page.Table {
 		Caption: "Plans",
 		Head:    []page.Column{{Text: "Name"}, {Text: "Id"}, {Text: "State"}, {Text: "Price", Num: true}, {Text: "Buys", Num: true}},
 		Empty: &page.Empty{
-			"tag", "No plans yet", "A plan is what buyers pay for: a price, and the credits or the time that it buys.",
-			c.To("plans", "new"), "Make a plan", "toll plans create --help",
+			Icon: "tag", Title: "No plans yet", Text: "A plan is what buyers pay for: a price, and the credits or the time that it buys.",
+			To: c.To("plans", "new"), Button: "Make a plan", Command: "toll plans create --help",
 		},
 		Pager: c.PagerOf(list.Total, list.Next, "plan"),
 	}
@@ -603,32 +603,32 @@ func showPlan(c *page.Context) (page.View, error) {
 			{Text: "Subscriber"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true}, {Text: "Last seen"},
 		},
 		Empty: &page.Empty{
-			"users", "No subscribers yet", "Each buyer of this plan appears here, with the credits that are left.", "/p/" + id, "Its public page",
-			"toll subscribers " + id,
+			Icon: "users", Title: "No subscribers yet", Text: "Each buyer of this plan appears here, with the credits that are left.", To: "/p/" + id, Button: "Its public page",
+			Command: "toll subscribers " + id,
 		},
 	}
 	agentsTable := agentsTable(c, agents)
 	agentsTable.Pager = nil
-	agentsTable.Empty = &page.Empty{"bot", "No agent takes it", "Attach the plan to an agent, and its credits pay there.", c.To("agents"), "Your agents", ""}
+	agentsTable.Empty = &page.Empty{Icon: "bot", Title: "No agent takes it", Text: "Attach the plan to an agent, and its credits pay there.", To: c.To("agents"), Button: "Your agents", Command: ""}
 	limit := "none"
 	if plan.MaxOrders > 0 {
 		limit = page.Count(plan.MaxOrders, "order")
 	}
 	facts := []page.Fact{
-		{"Id", page.Cell{ID: id}}, {"State", page.Cell{State: page.ListedState(plan.IsListed)}}, {"Price", page.Cell{Text: priceOf(plan)}}, {"Buys", page.Cell{Text: buys(plan)}},
-		{"A request burns", page.Cell{Text: perRequest(plan)}}, {"1,000 requests cost", page.Cell{Text: thousand(plan)}}, {"Limit of orders", page.Cell{Text: limit}},
-		{"Made", page.At(plan.CreatedAt)},
+		{Label: "Id", Cell: page.Cell{ID: id}}, {Label: "State", Cell: page.Cell{State: page.ListedState(plan.IsListed)}}, {Label: "Price", Cell: page.Cell{Text: priceOf(plan)}}, {Label: "Buys", Cell: page.Cell{Text: buys(plan)}},
+		{Label: "A request burns", Cell: page.Cell{Text: perRequest(plan)}}, {Label: "1,000 requests cost", Cell: page.Cell{Text: thousand(plan)}}, {Label: "Limit of orders", Cell: page.Cell{Text: limit}},
+		{Label: "Made", Cell: page.At(plan.CreatedAt)},
 	}
 	if plan.IsTrial {
-		facts = slices.Insert(facts, 2, page.Fact{"Trial", page.Cell{Text: "ordered once by each subscriber"}})
+		facts = slices.Insert(facts, 2, page.Fact{Label: "Trial", Cell: page.Cell{Text: "ordered once by each subscriber"}})
 	}
 	if plan.Credits.OnchainMirror {
-		facts = append(facts, page.Fact{"Proofs on the chain", page.Cell{
+		facts = append(facts, page.Fact{Label: "Proofs on the chain", Cell: page.Cell{
 			Text: "of every burn", To: c.To("requests") + "?status=settled&planId=" + id, Sub: "the receipt of each request leads to its own",
 		}})
 	}
 	for _, to := range plan.Price.Receivers {
-		facts = append(facts, page.Fact{"Paid to", page.Cell{ID: to.String()}})
+		facts = append(facts, page.Fact{Label: "Paid to", Cell: page.Cell{ID: to.String()}})
 	}
 	return c.Record(page.NameOf(plan.Metadata.Name), page.Record{
 		Lead: plain.Name(plan.Metadata.Description),
@@ -638,8 +638,8 @@ func showPlan(c *page.Context) (page.View, error) {
 		Range: page.Ranges(c, p), Stats: slices.Concat(revenueStats(paid, c.To("revenue")+"?plan="+id), u.stats(), []page.Stat{refused.stat()}),
 		Facts: facts, Acts: actsOfPlan(c, plan),
 		Parts: []page.Part{
-			{"Subscribers", holders}, {"Recent orders", ordersTable(c, orders, nil)}, {"Agents that take it", agentsTable},
-			{"Refused, by reason", refused.table()},
+			{Title: "Subscribers", Table: holders}, {Title: "Recent orders", Table: ordersTable(c, orders, nil)}, {Title: "Agents that take it", Table: agentsTable},
+			{Title: "Refused, by reason", Table: refused.table()},
 		},
 	})
 }

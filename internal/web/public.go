@@ -27,12 +27,12 @@ const (
 // PublicRoutes are the routes of the pages that everybody may open, and of the look of the operator.
 func (w *Web) PublicRoutes() []page.Route {
 	return append(w.BrandRoutes(), []page.Route{
-		{http.MethodGet, page.PathExplore, w.public(explore, nil)},
-		{http.MethodGet, page.PathAgent, w.public(showPublicAgent, nil)},
-		{http.MethodGet, page.PathPlan, w.public(showPublicPlan, nil)},
-		{http.MethodPost, page.PathPlan, w.public(nil, postPlan)},
-		{http.MethodGet, page.PathReceipts, w.public(askReceipt, nil)},
-		{http.MethodPost, page.PathReceipts, w.public(nil, checkReceipt)},
+		{Method: http.MethodGet, Path: page.PathExplore, Handler: w.public(explore, nil)},
+		{Method: http.MethodGet, Path: page.PathAgent, Handler: w.public(showPublicAgent, nil)},
+		{Method: http.MethodGet, Path: page.PathPlan, Handler: w.public(showPublicPlan, nil)},
+		{Method: http.MethodPost, Path: page.PathPlan, Handler: w.public(nil, postPlan)},
+		{Method: http.MethodGet, Path: page.PathReceipts, Handler: w.public(askReceipt, nil)},
+		{Method: http.MethodPost, Path: page.PathReceipts, Handler: w.public(nil, checkReceipt)},
 	}...)
 }
 

@@ -161,13 +161,13 @@ func checkBurn(c *page.Context, body *receiptPage, p *pasted, burn *ledger.Proof
 		Text: fmt.Sprintf("Entry %d of its account. Its commitment is the hash of this entry and of the one before, so neither can change unseen.", burn.Seq),
 	})
 	body.Facts = []page.Fact{
-		{"Transaction", page.Cell{ID: p.tx.String()}}, {"Settled", page.Cell{At: at}}, {"Plan", page.Cell{ID: string(burn.Plan), To: "/p/" + string(burn.Plan)}},
+		{Label: "Transaction", Cell: page.Cell{ID: p.tx.String()}}, {Label: "Settled", Cell: page.Cell{At: at}}, {Label: "Plan", Cell: page.Cell{ID: string(burn.Plan), To: "/p/" + string(burn.Plan)}},
 	}
 	if p.credits != nil {
-		body.Facts = append(body.Facts, page.Fact{"Credits", page.Credits(burn.Amount)})
+		body.Facts = append(body.Facts, page.Fact{Label: "Credits", Cell: page.Credits(burn.Amount)})
 	}
 	if p.payer != "" {
-		body.Facts = append(body.Facts, page.Fact{"Payer", page.Cell{ID: burn.Holder.String()}})
+		body.Facts = append(body.Facts, page.Fact{Label: "Payer", Cell: page.Cell{ID: burn.Holder.String()}})
 	}
 	return true
 }

@@ -322,7 +322,7 @@ func revenue(c *page.Context, p page.Period, q url.Values) ([]*earned, error) {
 	of := func(currency string) *earned {
 		if by[currency] == nil {
 			by[currency] = &earned{
-				currency: currency, amount: page.Pair{p.Zeros(), p.Zeros()}, orders: page.Pair{p.Zeros(), p.Zeros()}, returned: new(big.Int),
+				currency: currency, amount: page.Pair{Now: p.Zeros(), Before: p.Zeros()}, orders: page.Pair{Now: p.Zeros(), Before: p.Zeros()}, returned: new(big.Int),
 			}
 		}
 		return by[currency]
@@ -455,8 +455,8 @@ func showUsage(c *page.Context) (page.View, error) {
 		Charts: []*page.Chart{
 			page.NewChart("Credits burned", p, u.credits, page.PlainNumber), page.NewChart("Paid requests", p, u.settled, page.PlainNumber),
 		},
-		Facts: []page.Fact{{"Time to settle", page.Cell{Text: u.median()}}},
-		Parts: []page.Part{{"By plan", byPlan}, {"By agent", byAgent}, {"Refused, by reason", refused.table()}},
+		Facts: []page.Fact{{Label: "Time to settle", Cell: page.Cell{Text: u.median()}}},
+		Parts: []page.Part{{Title: "By plan", Table: byPlan}, {Title: "By agent", Table: byAgent}, {Title: "Refused, by reason", Table: refused.table()}},
 	})
 }
 
@@ -527,7 +527,7 @@ func showRevenue(c *page.Context) (page.View, error) {
 	s := page.Record{
 		Lead:  "What buyers paid for orders of your plans. Each currency stands for itself.",
 		Links: file(c, "revenue", query(p, q, "")), Range: page.Ranges(c, p), Filter: page.RangeFields(c, p, []page.Field{filter}), Stats: revenueStats(all, ""),
-		Parts: []page.Part{{"By plan", t}},
+		Parts: []page.Part{{Title: "By plan", Table: t}},
 	}
 	for _, e := range all {
 		s.Charts = append(s.Charts, page.NewChart("Revenue in "+strings.ToUpper(e.currency), p, e.amount, e.format))
@@ -536,7 +536,7 @@ func showRevenue(c *page.Context) (page.View, error) {
 			text = e.format(e.returned) + " " + strings.ToUpper(e.currency) + " of " + page.Count(e.returnedOrders, "order")
 		}
 		s.Facts = append(s.Facts,
-			page.Fact{"Orders in " + strings.ToUpper(e.currency), page.Cell{Number: e.orders.Now.Total().String()}}, page.Fact{"Given back", page.Cell{Text: text}})
+			page.Fact{Label: "Orders in " + strings.ToUpper(e.currency), Cell: page.Cell{Number: e.orders.Now.Total().String()}}, page.Fact{Label: "Given back", Cell: page.Cell{Text: text}})
 	}
 	return c.Record("Revenue", s)
 }
@@ -562,8 +562,8 @@ func revenueByPlan(c *page.Context, p page.Period, q url.Values) (*page.Table, e
 		e := earned{currency: r.Currency}
 		t.Rows = append(t.Rows, []page.Cell{
 			{Text: names[string(r.PlanID)], To: c.To("plans", string(r.PlanID))}, page.Credits(toll.Credits(r.Orders)),
-			{Sum: &page.Sum{e.format(r.Amount.Int()), strings.ToUpper(r.Currency)}, Num: true},
-			{Sum: &page.Sum{e.format(r.Returned.Int()), strings.ToUpper(r.Currency)}, Num: true},
+			{Sum: &page.Sum{Amount: e.format(r.Amount.Int()), Currency: strings.ToUpper(r.Currency)}, Num: true},
+			{Sum: &page.Sum{Amount: e.format(r.Returned.Int()), Currency: strings.ToUpper(r.Currency)}, Num: true},
 		})
 	}
 	return t, err
@@ -589,7 +589,7 @@ func listSubscribers(c *page.Context) (page.View, error) {
 			{Text: "Subscriber"}, {Text: "Plan"}, {Text: "Available", Num: true}, {Text: "Held", Num: true}, {Text: "Used", Num: true},
 			{Text: "Last seen"},
 		},
-		Empty: &page.Empty{"users", "No subscribers yet", "Each buyer of a plan of yours appears here, with what is left.", c.To("plans"), "Your plans", "toll subscribers --help"},
+		Empty: &page.Empty{Icon: "users", Title: "No subscribers yet", Text: "Each buyer of a plan of yours appears here, with what is left.", To: c.To("plans"), Button: "Your plans", Command: "toll subscribers --help"},
 		Pager: c.PagerOf(plans.Total, plans.Next, "plan"),
 	}
 	for _, p := range plans.Items {

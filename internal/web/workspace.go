@@ -43,8 +43,8 @@ func showWorkspace(c *page.Context) (page.View, error) {
 	}
 	s := page.Record{
 		Facts: []page.Fact{
-			{"Id", page.Cell{ID: c.Person.Address.Lower()}}, {"Name", page.Cell{Text: page.NameOf(p.Shown())}}, {"You are", page.Cell{Text: you}},
-			{"Environment", page.Cell{Text: string(c.Environment)}}, {"Made", page.At(p.CreatedAt)},
+			{Label: "Id", Cell: page.Cell{ID: c.Person.Address.Lower()}}, {Label: "Name", Cell: page.Cell{Text: page.NameOf(p.Shown())}}, {Label: "You are", Cell: page.Cell{Text: you}},
+			{Label: "Environment", Cell: page.Cell{Text: string(c.Environment)}}, {Label: "Made", Cell: page.At(p.CreatedAt)},
 		},
 	}
 	files := &page.Table{Caption: "Files", Head: []page.Column{{Text: "List"}, {Text: "For a spreadsheet"}, {Text: "For programs"}}}
@@ -55,7 +55,7 @@ func showWorkspace(c *page.Context) (page.View, error) {
 			})
 		}
 	}
-	s.Parts = []page.Part{{"Take everything away", files}}
+	s.Parts = []page.Part{{Title: "Take everything away", Table: files}}
 	if c.Person.HasName() && c.Person.Rights.Has(toll.RightMembers) {
 		s.Acts = []page.Dialog{c.DialogOf("name", "Name the workspace", "Members see the name in place of the address.",
 			page.Field{Name: "name", Label: "Name", Value: p.Title, Max: 100})}
@@ -226,8 +226,8 @@ func listPrograms(c *page.Context) (page.View, error) {
 	t := &page.Table{
 		Caption: "Programs", Head: []page.Column{{Text: "Program"}, {Text: "Has"}, {Text: "Last use"}, {Text: "Since"}, {Text: "Ends"}},
 		Empty: &page.Empty{
-			"shield", "No programs", "A program that wants to use this workspace sends you to a page where you decide. It appears here then.",
-			page.PathDevice, "Let a program on a device in", "toll login --device",
+			Icon: "shield", Title: "No programs", Text: "A program that wants to use this workspace sends you to a page where you decide. It appears here then.",
+			To: page.PathDevice, Button: "Let a program on a device in", Command: "toll login --device",
 		},
 		Pager: &page.Pager{Total: int64(len(grants)), Noun: "program"},
 	}
@@ -269,11 +269,11 @@ func showProgram(c *page.Context) (page.View, error) {
 		return nil, err
 	}
 	s := page.Record{Facts: []page.Fact{
-		{"Id", page.Cell{ID: g.ID.String()}}, {"Client", page.Cell{ID: g.ClientID}}, {"It has", page.Cell{Text: g.Has}}, {"Since", page.Cell{Text: g.Since}},
-		{"Last use", page.Cell{Text: g.LastUse}}, {"Ends", page.Cell{Text: g.Until}},
+		{Label: "Id", Cell: page.Cell{ID: g.ID.String()}}, {Label: "Client", Cell: page.Cell{ID: g.ClientID}}, {Label: "It has", Cell: page.Cell{Text: g.Has}}, {Label: "Since", Cell: page.Cell{Text: g.Since}},
+		{Label: "Last use", Cell: page.Cell{Text: g.LastUse}}, {Label: "Ends", Cell: page.Cell{Text: g.Until}},
 	}}
 	if g.Resource != "" {
-		s.Facts = append(s.Facts, page.Fact{"To be used at", page.Cell{Text: g.Resource}})
+		s.Facts = append(s.Facts, page.Fact{Label: "To be used at", Cell: page.Cell{Text: g.Resource}})
 	}
 	s.Acts = []page.Dialog{c.DangerOf("end", "Revoke", "The program is refused at once. What it made with this access ends with it.")}
 	return c.Record(g.Name, s)
