@@ -168,20 +168,4 @@ func modernMeta(payment string) string {
 	return meta + "}"
 }
 
-const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`
-
-// session initializes one and returns its id.
-func (h *hosted) session(headers ...string) string {
-	h.t.Helper()
-	a := h.post(initialize, headers...)
-	id := a.header.Get("Mcp-Session-Id")
-	if a.status != http.StatusOK || id == "" {
-		h.t.Fatalf("initialize: %d %q", a.status, a.body)
-	}
-	if n := h.post(message(nil, "notifications/initialized", nil), append(headers, "Mcp-Session-Id: "+id)...); n.status != http.StatusAccepted {
-		h.t.Fatalf("initialized: %d %q", n.status, n.body)
-	}
-	return id
-}
-
 func bearer(token string) string { return "Authorization: Bearer " + token }
