@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,10 +24,11 @@ func TestOpenAPI_GeneratedClient(t *testing.T) {
 	run := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
+		var said bytes.Buffer // among others, what go downloads
+		cmd.Dir, cmd.Stderr = dir, &said
+		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+			t.Fatalf("go %s: %v\n%s%s", strings.Join(args, " "), err, out, &said)
 		}
 		return string(out)
 	}
