@@ -42,7 +42,7 @@ func purposeOf(statements bool) string {
 	return ""
 }
 
-// EndSigningKey ends a signing key that others may have, beside running services. kid is "" for the one that signs. See
+// EndSigningKey ends a compromised signing key, beside running services. An empty kid names the current key. See
 // [auth.Auth.EndSigningKey].
 func EndSigningKey(ctx context.Context, cfg server.Config, statements bool, kid string) (auth.EndedKey, error) {
 	return server.Administer(ctx, cfg, server.Writing, func(db *server.Database) (auth.EndedKey, error) {
@@ -50,8 +50,8 @@ func EndSigningKey(ctx context.Context, cfg server.Config, statements bool, kid 
 	})
 }
 
-// RotateKey makes the next signing key, of access tokens or of offers and receipts, the one that signs. Running services read
-// of it within half a minute, minutes before it happens.
+// RotateKey starts the rotation to the next signing key, of access tokens or of offers and receipts. Running services learn of it within
+// half a minute, minutes before the new key signs.
 func RotateKey(ctx context.Context, cfg server.Config, statements bool) (auth.Rotation, error) {
 	return server.Administer(ctx, cfg, server.Writing, func(db *server.Database) (auth.Rotation, error) {
 		return db.Auth.RotateKey(ctx, purposeOf(statements))

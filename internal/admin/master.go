@@ -108,7 +108,7 @@ func (r *resealer) column(ctx context.Context, c store.SealedColumn) (n int64, e
 	}
 }
 
-// boundTo returns what an envelope is bound to: each room says it of its own.
+// boundTo returns the additional data of the envelope of a value, as the package that seals the column defines it.
 func boundTo(environment toll.Environment, column string, v store.SealedValue) []byte {
 	macKey, wallet, signing := auth.Sealed(environment)
 	switch column {
@@ -132,5 +132,5 @@ func boundTo(environment toll.Environment, column string, v store.SealedValue) [
 	case "browser_answers.answer":
 		return session.AnswerOf([]byte(v.Key))
 	}
-	panic("nobody says what " + column + " is bound to")
+	panic("the column " + column + " has no additional data")
 }

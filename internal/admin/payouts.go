@@ -64,7 +64,7 @@ type Receipt struct {
 	At             toll.Time    `json:"at"`
 }
 
-// Evidence returns the story of an order. Errors: [toll.CodeOrderNotFound] for one that was not paid by card.
+// Evidence returns what an answer to a dispute needs about an order. Errors: [toll.CodeOrderNotFound] for an order not paid by card.
 func Evidence(ctx context.Context, cfg server.Config, orderID string) (*OrderEvidence, error) {
 	orderID, err := toll.ParseUUID(orderID)
 	if err != nil {
