@@ -129,15 +129,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 		}
 		return a.loadProfile()
 	}
-	root.AddCommand(
-		serveCommand(a), devCommand(a), keysCommand(a), agentsCommand(a), plansCommand(a), tokensCommand(a), x402Command(a),
-		callCommand(a), paymentsCommand(a), gateCommand(a), mcpCommand(a), gatewayCommand(a), versionCommand(&a.console), configCommand(&a.console), manCommand(),
-		a.get("versions", "API versions of the service, and the one that applies to you", "/meta/versions"),
-		priceCommand(a), creditsCommand(a), delegationsCommand(a), cardsCommand(a), cardDoubleCommand(a), payoutsCommand(&a.console), ordersCommand(a), subscribersCommand(a), holdingsCommand(a), usageCommand(a), revenueCommand(a), refusalsCommand(a), rollupsCommand(&a.console), searchCommand(a), requestsCommand(a), eventsCommand(a),
-		webhooksCommand(a), usersCommand(&a.console), sessionCommand(a), credentialsCommand(a), membersCommand(a), invitationsCommand(a), walletCommand(a), faucetCommand(a), proofCommand(a), clockCommand(a), doctorCommand(a), auditCommand(&a.console), exportCommand(&a.console), auditLogCommand(a), backupCommand(&a.console), restoreCommand(&a.console), recoveryCommand(&a.console), migrateCommand(a),
-	)
-	root.AddCommand(signInCommands(a)...)
-	root.AddCommand(deployedCommands(a)...)
+	addCommands(a, root)
 	for _, name := range []string{"output", "format"} {
 		complete := cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)
 		if err := root.RegisterFlagCompletionFunc(name, complete); err != nil {
@@ -145,7 +137,6 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 not signed in, 4 payment required, 5 no
 		}
 	}
 	root.InitDefaultCompletionCmd()
-	sorted(root)
 	finish(root)
 	return root
 }

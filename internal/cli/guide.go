@@ -7,27 +7,28 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// topics are the groups of help, in their order, with the commands in each.
-var topics = []struct{ id, title, commands string }{
-	{"start", "Start:", "dev serve login logout whoami session credentials members invitations config versions version"},
-	{"sell", "Sell:", "plans agents price credits x402 gate mcp gateway subscribers payouts webhooks requests keys users"},
-	{"buy", "Buy:", "call tokens delegations cards wallet holdings faucet payments"},
-	{"watch", "Watch:", "orders events audit-log search usage revenue refusals settlements proof"},
-	{"run", "Run a service:", "doctor audit rollups export backup restore recovery migrate clock card-double completion man help"},
-}
-
-// sorted puts the commands of the root into the groups of help.
-func sorted(root *cobra.Command) {
-	for _, t := range topics {
-		root.AddGroup(&cobra.Group{ID: t.id, Title: t.title})
-		for name := range strings.FieldsSeq(t.commands) {
-			for _, c := range root.Commands() {
-				if c.Name() == name {
-					c.GroupID = t.id
-				}
-			}
+// addCommands adds the commands to the root, in the groups of help, and those that help leaves out.
+func addCommands(a *app, root *cobra.Command) {
+	con := &a.console
+	topic := func(id, title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: id, Title: title})
+		for _, c := range commands {
+			c.GroupID = id
 		}
+		root.AddCommand(commands...)
 	}
+	topic("start", "Start:", append(signInCommands(a), devCommand(a), serveCommand(a), sessionCommand(a), credentialsCommand(a),
+		membersCommand(a), invitationsCommand(a), configCommand(con), versionCommand(con),
+		a.get("versions", "API versions of the service, and the one that applies to you", "/meta/versions"))...)
+	topic("sell", "Sell:", plansCommand(a), agentsCommand(a), priceCommand(a), creditsCommand(a), x402Command(a), gateCommand(a), mcpCommand(a),
+		gatewayCommand(a), subscribersCommand(a), payoutsCommand(con), webhooksCommand(a), requestsCommand(a), keysCommand(a), usersCommand(con))
+	topic("buy", "Buy:", callCommand(a), tokensCommand(a), delegationsCommand(a), cardsCommand(a), walletCommand(a), holdingsCommand(a),
+		faucetCommand(a), paymentsCommand(a))
+	topic("watch", "Watch:", ordersCommand(a), eventsCommand(a), auditLogCommand(a), searchCommand(a), usageCommand(a), revenueCommand(a),
+		refusalsCommand(a), proofCommand(a))
+	topic("run", "Run a service:", doctorCommand(a), auditCommand(con), rollupsCommand(con), exportCommand(con), backupCommand(con), restoreCommand(con),
+		recoveryCommand(con), migrateCommand(a), clockCommand(a), cardDoubleCommand(a), manCommand())
+	root.AddCommand(deployedCommands(a)...)
 	root.SetHelpCommandGroupID("run")
 	root.SetCompletionCommandGroupID("run")
 }
