@@ -89,7 +89,7 @@ var rooms = map[string]room{
 	"tolltest": {
 		what:  "a whole service inside a test",
 		layer: "public",
-		ours:  "toll x402 client internal/checkout/railtest internal/server internal/store/storetest",
+		ours:  "toll x402 client internal/rail internal/checkout/railtest internal/server internal/store/storetest",
 	},
 
 	// What the middlewares share; public rooms link it, so it is as light as they are.
@@ -409,7 +409,7 @@ var rooms = map[string]room{
 	"internal/admin": {
 		what:  "work on a database from the shell, beside a running service or without one: audit, recovery, payouts, keys, people",
 		layer: "outside",
-		ours: "toll internal/tempfile internal/seal internal/store internal/ledger internal/jobs internal/auth internal/checkout internal/api " +
+		ours: "toll internal/tempfile internal/seal internal/store internal/ledger internal/jobs internal/auth internal/card internal/checkout internal/api " +
 			"internal/web/session internal/events internal/rails internal/people internal/server",
 	},
 	"internal/server/servertest": {

@@ -213,9 +213,9 @@ func (s *serviceRole) open(ctx context.Context, addr string) (*underTest, error)
 	cfg := server.Config{Data: s.Data, Database: s.Database, Listen: addr, Metrics: true, Log: logger()}
 	// A few accounts do here what many do elsewhere.
 	cfg.Quotas.Orders, cfg.Quotas.Permissions, cfg.Quotas.FreeHolds, cfg.Quotas.Changes = -1, -1, -1, -1
-	cfg.Chain.Mode = rails.ChainOff
+	cfg.Rails.Chain.Mode = rails.ChainOff
 	if s.Chain {
-		cfg.Chain.Mode, cfg.Chain.HTTP = rails.ChainEmbedded, "127.0.0.1:0"
+		cfg.Rails.Chain.Mode, cfg.Rails.Chain.HTTP = rails.ChainEmbedded, "127.0.0.1:0"
 		cfg.OrderWait = 40 * time.Second // an order that is not decided by then fails its slice
 	}
 	svc, err := server.New(ctx, cfg)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
@@ -54,7 +55,7 @@ func TestPython(t *testing.T) {
 		page := railtest.New()
 		page.Behave(railtest.Behaviour{Person: true})
 		cfg := server.Config{LoopbackWebhooks: true, Release: "1.1.0"}
-		cfg.Rails.Card = page
+		cfg.Rails.Given = rail.Rails{rail.Card: page}
 		s := inside(t, cfg)
 		keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			q := r.URL.Query()

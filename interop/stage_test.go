@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -69,10 +71,9 @@ func inside(t *testing.T, cfg server.Config) *service {
 	}
 	s := &service{rail: railtest.New()}
 	cfg.Data, cfg.Listen = storetest.Dir(t), ln.Addr().String()
-	cfg.Rails.Crypto = s.rail
-	if cfg.Rails.Card == nil {
-		cfg.Rails.Card = railtest.New()
-	}
+	given := rail.Rails{rail.Crypto: s.rail, rail.Card: railtest.New()}
+	maps.Copy(given, cfg.Rails.Given)
+	cfg.Rails.Given = given
 	srv, err := server.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -350,13 +350,13 @@ func conformanceStage(t *testing.T) string {
 	t.Cleanup(keys.Close)
 	page := railtest.New()
 	page.Behave(railtest.Behaviour{Person: true})
-	off := server.Config{Chain: rails.ChainConfig{Mode: rails.ChainOff}, Card: rails.CardConfig{Mode: rails.CardOff}}
+	off := server.Config{Rails: rails.Config{Chain: rails.ChainConfig{Mode: rails.ChainOff}, Card: rails.CardConfig{Mode: rails.CardOff}}}
 	limited := off
 	limited.RateLimitKey, limited.RateLimitIP = 1, 1
 	for need, cfg := range map[string]server.Config{
 		"":               off,
-		"embedded-chain": {Chain: rails.ChainConfig{Mode: rails.ChainEmbedded, Mirror: true}},
-		"rail":           {Rails: checkout.Rails{Crypto: railtest.New(), Card: page}},
+		"embedded-chain": {Rails: rails.Config{Chain: rails.ChainConfig{Mode: rails.ChainEmbedded, Mirror: true}}},
+		"rail":           {Rails: rails.Config{Given: rail.Rails{rail.Crypto: railtest.New(), rail.Card: page}}},
 		"rate-limit":     limited,
 	} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")

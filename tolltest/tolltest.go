@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
@@ -49,9 +50,8 @@ func WithAgent(a client.AgentParams) Option { return func(o *options) { o.agent 
 // WithStart sets the first moment of the clock, by default the one of the machine.
 func WithStart(t time.Time) Option { return func(o *options) { o.start = t } }
 
-// WithPayments lets a stand-in take the money of orders in tokens. It pays at once, unless [Service.Decline] says otherwise;
-// without this option an order that costs something is refused, as no rail is there. Orders by card get a page that nobody
-// ever fills in.
+// WithPayments lets a stand-in take the money of orders in tokens. It pays at once, unless [Service.Decline] says otherwise; without this
+// option an order that costs something is refused, as no rail is there. Orders by card get a page that nobody ever fills in.
 func WithPayments() Option { return func(o *options) { o.rail = railtest.New() } }
 
 // Service is a running service. It is safe for concurrent use.
@@ -92,8 +92,7 @@ func New(t testing.TB, opts ...Option) *Service {
 	return s
 }
 
-// Start is [New] for programs and examples, which have no test: the caller closes the service, and what goes wrong later
-// panics.
+// Start is [New] for programs and examples, which have no test: the caller closes the service, and what goes wrong later panics.
 func Start(opts ...Option) (_ *Service, err error) {
 	o := options{
 		plan: client.PlanParams{
@@ -128,13 +127,13 @@ func Start(opts ...Option) (_ *Service, err error) {
 	s.stop = stop
 	cfg := server.Config{Data: s.dir, Listen: ln.Addr().String(), Clock: s.clock, LoopbackWebhooks: true}
 	if !o.cards {
-		cfg.Card.Mode = "off"
+		cfg.Rails.Card.Mode = "off"
 	}
 	if s.rail != nil {
 		card := railtest.New()
 		card.Behave(railtest.Behaviour{Person: true})
-		if cfg.Rails.Crypto = s.rail; !o.cards {
-			cfg.Rails.Card = card
+		if cfg.Rails.Given = (rail.Rails{rail.Crypto: s.rail}); !o.cards {
+			cfg.Rails.Given[rail.Card] = card
 		}
 	}
 	if s.server, err = server.New(ctx, cfg); err != nil {
@@ -189,8 +188,7 @@ func (s *Service) Builder() toll.Address { return s.builder.Address }
 // Client returns a client with the builder's key, over HTTP.
 func (s *Service) Client() *client.Client { return s.client }
 
-// Facilitator returns the facilitator as the builder sees it, without a network between. [Service.Client] is one as well,
-// over HTTP.
+// Facilitator returns the facilitator as the builder sees it, without a network between. [Service.Client] is one as well, over HTTP.
 func (s *Service) Facilitator() x402.Facilitator { return s.server.Facilitator(s.builder.Address) }
 
 // Data returns the directory of the service's database, for commands that work on it such as toll audit.
@@ -319,8 +317,7 @@ func (s *Service) fail(err error) {
 	s.tb.Fatalf("tolltest: %v", err)
 }
 
-// NewKey returns a new API key of the account with this name, which is made on its first use. The builder's account is
-// called "builder".
+// NewKey returns a new API key of the account with this name, which is made on its first use. The builder's account is called "builder".
 func (s *Service) NewKey(account string) (toll.APIKey, error) {
 	return s.server.CreateKey(context.Background(), server.KeyRequest{Account: account})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
@@ -14,10 +15,10 @@ import (
 )
 
 // Owed returns what is owed to builders of a month, YYYY-MM in UTC, "" for this one.
-func Owed(ctx context.Context, cfg server.Config, month string) ([]rails.Owed, error) {
-	return server.Administer(ctx, cfg, server.Reading, func(db *server.Database) ([]rails.Owed, error) {
+func Owed(ctx context.Context, cfg server.Config, month string) ([]card.Owed, error) {
+	return server.Administer(ctx, cfg, server.Reading, func(db *server.Database) ([]card.Owed, error) {
 		// The processor counts months by the clock of the machine.
-		return rails.OwedOf(ctx, db.Store, cmp.Or(month, db.Machine().UTC().Format("2006-01")))
+		return card.OwedOf(ctx, db.Store, cmp.Or(month, db.Machine().UTC().Format("2006-01")))
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/ledger"
@@ -164,13 +165,13 @@ func (r *resolver) close(ctx context.Context, tx *store.Tx, p *lockedPayment) (a
 	now, how := r.db.Now().UTC(), r.How
 	at := now
 	if how == Refunded {
-		if p.card == nil || !rails.IsPayment(p.card.Object) {
+		if p.card == nil || !card.IsPayment(p.card.Object) {
 			return act, fmt.Errorf("the service cannot give %s back: have it paid back, and say so with --settled", p.ID)
 		}
 		if p.card.Left() == 0 {
 			return act, fmt.Errorf("nothing is left of %s to give back: note that with --settled", p.ID)
 		}
-		if err := rails.RefundOrphan(ctx, tx, p.card, now); err != nil {
+		if err := card.RefundOrphan(ctx, tx, p.card, now); err != nil {
 			return act, err
 		}
 		how, at = Refunding, time.Time{} // the processor has yet to do it
@@ -189,7 +190,7 @@ func (r *resolver) grant(ctx context.Context, p *lockedPayment) error {
 		in.Subscriber = *p.Subscriber
 	}
 	switch {
-	case p.card != nil && !rails.IsPayment(p.card.Object):
+	case p.card != nil && !card.IsPayment(p.card.Object):
 		return fmt.Errorf("%s is not a payment: look at it on the page of the processor, and say so with --settled", p.ID)
 	case r.Plan != "" && r.Plan != in.Plan:
 		return fmt.Errorf("the payment is for plan %s, not for %s", in.Plan, r.Plan)
@@ -209,7 +210,7 @@ func (r *resolver) grant(ctx context.Context, p *lockedPayment) error {
 				return fmt.Errorf("%s is %s already", p.ID, locked.Resolution)
 			}
 			if locked.card != nil {
-				if err := rails.RestorePayment(ctx, tx, o, locked.card); err != nil {
+				if err := card.RestorePayment(ctx, tx, o, locked.card); err != nil {
 					return err
 				}
 			}

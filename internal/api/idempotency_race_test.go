@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -19,7 +19,7 @@ func TestRacedForTheLast(t *testing.T) {
 		st, _ := storetest.Open(t, engine)
 		card := railtest.New()
 		card.Behave(railtest.Behaviour{Person: true})
-		rails := checkout.Rails{Crypto: railtest.New(), Card: card}
+		rails := rail.Rails{rail.Crypto: railtest.New(), rail.Card: card}
 		s := newStackWith(t, st, rails)
 		instances := []*stack{s, s}
 		if engine == store.Postgres {

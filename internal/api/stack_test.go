@@ -26,6 +26,7 @@ import (
 	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/purchases"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -117,7 +118,7 @@ func newStack(t testing.TB) *stack {
 
 func newStackOn(t testing.TB, st *store.Store) *stack {
 	t.Helper()
-	return newStackWith(t, st, checkout.Rails{})
+	return newStackWith(t, st, rail.Rails{})
 }
 
 // newPaidStack is newStack with stand-ins that pay: the crypto one at once, the card one when its page is completed.
@@ -126,10 +127,10 @@ func newPaidStack(t testing.TB) (s *stack, crypto, card *railtest.Rail) {
 	st, _ := storetest.Open(t, store.SQLite)
 	crypto, card = railtest.New(), railtest.New()
 	card.Behave(railtest.Behaviour{Person: true})
-	return newStackWith(t, st, checkout.Rails{Crypto: crypto, Card: card}), crypto, card
+	return newStackWith(t, st, rail.Rails{rail.Crypto: crypto, rail.Card: card}), crypto, card
 }
 
-func newStackWith(t testing.TB, st *store.Store, rails checkout.Rails) *stack {
+func newStackWith(t testing.TB, st *store.Store, rails rail.Rails) *stack {
 	t.Helper()
 	ctx := context.Background()
 	s := &stack{t: t, store: st, clock: &clock{at: began}, log: &lockedBuffer{}, purses: newPurses()}

@@ -89,7 +89,7 @@ func RestorePayment(ctx context.Context, tx *store.Tx, order *store.Order, o *st
 	if err != nil {
 		return err
 	}
-	return store.PutJob(ctx, tx, store.Job{Kind: store.JobPay + "card", Key: []byte(order.ID), Due: order.CreatedAt})
+	return store.PutJob(ctx, tx, store.Job{Kind: store.JobPay + store.RailCard, Key: []byte(order.ID), Due: order.CreatedAt})
 }
 
 // RefundOrphan stores the refund of what is left of a payment without an order, with the job that sends it.

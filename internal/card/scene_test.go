@@ -193,7 +193,7 @@ func (s *scene) start() *process {
 	s.must(err)
 	p := &process{s: s, rail: r, queue: jobs.NewQueue(s.store, s.clock, cfg.Log)}
 	p.Checkout = checkout.New(checkout.Deps{
-		Store: s.store, Ledger: s.ledger, Clock: s.clock, Queue: p.queue, Rails: checkout.Rails{Card: r},
+		Store: s.store, Ledger: s.ledger, Clock: s.clock, Queue: p.queue, Rails: rail.Rails{rail.Card: r},
 	})
 	p.queue.Handle(store.JobCardSync, r.Sync)
 	p.queue.Handle(store.JobCardDecide, r.DecideAgain)

@@ -172,6 +172,6 @@ func (r *payments) wakeOrder(ctx context.Context, p *store.CardPayment) error {
 		return nil
 	}
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error {
-		return store.PutJob(ctx, tx, store.Job{Kind: store.JobPay + "card", Key: []byte(p.OrderID), Due: r.cfg.now()})
+		return store.PutJob(ctx, tx, store.Job{Kind: store.JobPay + store.RailCard, Key: []byte(p.OrderID), Due: r.cfg.now()})
 	})
 }

@@ -26,7 +26,7 @@ type Deps struct {
 	Store       *store.Store
 	Ledger      *ledger.Ledger
 	Queue       *jobs.Queue // whose loops run after New
-	Rails       Rails
+	Rails       rail.Rails
 	Environment toll.Environment // zero: toll.Sandbox
 	Clock       func() time.Time // nil: the clock of the system
 	Log         *slog.Logger     // nil: discard
@@ -43,7 +43,7 @@ type Deps struct {
 type core struct {
 	store  *store.Store
 	ledger *ledger.Ledger
-	rails  Rails
+	rails  rail.Rails
 	env    toll.Environment
 	clock  func() time.Time
 	log    *slog.Logger
@@ -83,11 +83,11 @@ func New(d Deps) *Checkout {
 		Reports: &Reports{shared}, Decisions: &Decisions{shared, delegations, &waits.waiters}, waits: waits, queue: d.Queue,
 		full: full{turns: make(chan struct{}, fullAtOnce)},
 	}
-	for name, by := range map[string]rail.Rail{railCrypto: d.Rails.Crypto, railCard: d.Rails.Card} {
-		c.queue.Handle(store.JobPay+name, c.payJob)
-		if by != nil {
-			by.Connect(railOrders{c.Decisions, delegations})
-		}
+	for _, r := range store.Rails {
+		c.queue.Handle(store.JobPay+r.Name, c.payJob)
+	}
+	for _, by := range d.Rails {
+		by.Connect(railOrders{c.Decisions, delegations})
 	}
 	c.queue.Handle(store.JobEndDelegation, delegations.endDelegation)
 	c.queue.Handle(store.JobDisable, delegations.disable)

@@ -111,7 +111,7 @@ func (s *shop) start(st *store.Store, l *ledger.Ledger) *checkout.Checkout {
 	}
 	if s.rail != nil {
 		o := &outside{Rail: s.rail, s: s}
-		d.Rails = checkout.Rails{Crypto: o, Card: o}
+		d.Rails = rail.Rails{rail.Crypto: o, rail.Card: o}
 		s.rail.Keep(st)
 		d.Queue.Handle(store.JobCardRefund, s.rail.SendRefund)
 	}

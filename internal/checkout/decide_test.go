@@ -421,7 +421,7 @@ func TestTakeBackIsLogged(t *testing.T) {
 		var mu sync.Mutex
 		var text bytes.Buffer
 		log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &text}, &slog.HandlerOptions{Level: slog.LevelError}))
-		room := s.open(checkout.Deps{Store: s.store, Ledger: s.ledgers[0], Clock: s.clock, Log: log, Rails: checkout.Rails{Crypto: s.rail}})
+		room := s.open(checkout.Deps{Store: s.store, Ledger: s.ledgers[0], Clock: s.clock, Log: log, Rails: rail.Rails{rail.Crypto: s.rail}})
 		p := s.plan(usdc(100))
 		perm := s.permission(p, "", nil)
 		o, err := s.order(0, holder, p)

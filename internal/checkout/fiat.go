@@ -41,7 +41,8 @@ func (c *Checkout) Fiat(ctx context.Context, r FiatRequest, once *store.Once) (*
 		return nil, err
 	}
 	o, err := c.place(ctx, &intent{
-		plan: plan, subscriber: r.Caller, credits: plan.Credits.Amount, amount: plan.Price.Total(), session: &r.Session, once: once,
+		plan: plan, subscriber: r.Caller, credits: plan.Credits.Amount, amount: plan.Price.Total(), once: once,
+		Means: rail.Means{Rail: rail.Card, Session: &r.Session},
 	})
 	if err != nil {
 		return nil, err

@@ -58,13 +58,12 @@ func (c *Checkout) RestoreOrder(
 	if !ok {
 		return nil, ErrNotThePrice
 	}
-	name, _ := c.rails.of(plan)
 	now := c.now()
 	credits, amount := orderOf(plan, n)
 	o := &store.Order{
 		ID: in.ID, Account: ledger.NewAccountID(plan.ID, in.Subscriber), Plan: plan.ID, Subscriber: in.Subscriber,
 		Seller: plan.Owner, Status: toll.OrderCreated, Credits: credits, Amount: amount,
-		Currency: plan.Price.CurrencyName(), CreatedAt: now, UpdatedAt: now, Open: true, Rail: name,
+		Currency: plan.Price.CurrencyName(), CreatedAt: now, UpdatedAt: now, Open: true, Rail: railOf(plan),
 	}
 	if o.ID == "" {
 		o.ID = toll.NewTimeUUID(now).String()

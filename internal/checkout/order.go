@@ -21,6 +21,7 @@ type OrderRequest struct {
 	Plan         *toll.Plan
 	DelegationID string        // limit on money to pay with, or its signed reference; "": the wallet of the caller pays a crypto plan
 	Wait         time.Duration // how long the answer may wait for the credits
+	rail.Means                 // Rail "" is the one of the plan
 }
 
 // OrderRef is what is kept of an order under an Idempotency-Key: the order itself says how it stands.
@@ -39,7 +40,7 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) 
 	switch {
 	case onSale(plan) != nil:
 		return nil, onSale(plan)
-	case !plan.Price.IsCrypto && r.DelegationID == "":
+	case !plan.Price.IsCrypto && r.DelegationID == "" && r.Rail == "":
 		return nil, toll.NewError(toll.CodeFiatPlanOnCryptoRoute).WithDetails("planId %s", plan.ID)
 	case !plan.Kind().Prepaid():
 		return c.orderFree(ctx, plan, r.Caller, 0, false, once)
@@ -48,7 +49,7 @@ func (c *Checkout) Order(ctx context.Context, r OrderRequest, once *store.Once) 
 	}
 	in := intent{
 		plan: plan, subscriber: r.Caller, credits: plan.Credits.Amount, amount: plan.Price.Total(), delegation: r.DelegationID,
-		key: &r.APIKeyID, user: r.UserID, once: once,
+		key: &r.APIKeyID, user: r.UserID, once: once, Means: r.Means,
 	}
 	if in.delegation != "" {
 		if err := c.Delegations.MayUse(ctx, r.Caller, r.UserID, in.delegation); err != nil {
@@ -101,7 +102,7 @@ func failure(o *store.Order) *toll.Error {
 // failure is [failure] with the page on which the owner of the card can pay what the bank wanted confirmed, while possible.
 func (c *Checkout) failure(ctx context.Context, o *store.Order) *toll.Error {
 	e := failure(o)
-	pages, ok := c.rails.Card.(rail.Pages)
+	pages, ok := c.rails[rail.Card].(rail.Pages)
 	if !ok || !replaceable(o, c.now()) {
 		return e
 	}

@@ -27,12 +27,12 @@ type intent struct {
 	delegation string       // id or reference; "" for none
 	key        *toll.Hash   // the API key that uses the delegation
 	user       toll.UUID    // who has the wallet of the subscriber pay; zero: nobody who is known, or something else pays
-	session    *rail.SessionInput
-	once       *store.Once
-	topUp      *TopUp       // nil: somebody asked for the order
-	sale       *SaleRequest // nil: no authorization pays it
-	replaces   string       // the failed order in whose place a person pays this one; "" for none
-	after      time.Time    // when the last order for the request was made
+	rail.Means
+	once     *store.Once
+	topUp    *TopUp       // nil: somebody asked for the order
+	sale     *SaleRequest // nil: no authorization pays it
+	replaces string       // the failed order in whose place a person pays this one; "" for none
+	after    time.Time    // when the last order for the request was made
 
 	recorded bool // the order that came of it was made for it
 }
@@ -48,9 +48,9 @@ func (in *intent) openKey(id string) string {
 		return "order/" + id
 	case in.replaces != "" && !in.plan.IsTrial:
 		return "replaces/" + in.replaces
-	case in.session != nil && !in.plan.IsTrial && in.plan.MaxOrders > 0:
+	case in.Session != nil && !in.plan.IsTrial && in.plan.MaxOrders > 0:
 		return "page"
-	case in.session != nil && !in.plan.IsTrial:
+	case in.Session != nil && !in.plan.IsTrial:
 		return "order/" + id
 	case in.sale != nil:
 		return saleKey + id
@@ -78,9 +78,10 @@ func (c *Checkout) placeOnce(ctx context.Context, in *intent) (placed *store.Ord
 	ctx, span := traces.Start(ctx, "order.place", string(in.plan.ID))
 	defer func() { span.End(err) }()
 	plan := in.plan
-	name, by := c.rails.of(plan)
+	in.Rail = cmp.Or(in.Rail, railOf(plan))
+	by := c.rails[in.Rail]
 	if by == nil {
-		return nil, railMissing(name)
+		return nil, railMissing(in.Rail)
 	}
 	delegation := ""
 	if in.delegation != "" {
@@ -113,7 +114,7 @@ func (c *Checkout) placeOnce(ctx context.Context, in *intent) (placed *store.Ord
 		}
 		if found == nil {
 			tried = true
-			found = &store.Order{ID: id, Account: account, Rail: name, DelegationID: delegation}
+			found = &store.Order{ID: id, Account: account, Rail: in.Rail, DelegationID: delegation}
 			d, err := c.insert(ctx, t, in, found, permission)
 			if err != nil {
 				return err
@@ -123,7 +124,7 @@ func (c *Checkout) placeOnce(ctx context.Context, in *intent) (placed *store.Ord
 					return err
 				}
 			}
-			job = c.queue.Own(store.JobPay+name, []byte(found.ID), lease)
+			job = c.queue.Own(store.JobPay+in.Rail, []byte(found.ID), lease)
 			if err := store.PutJob(ctx, t.Tx, job); err != nil {
 				return err
 			}
@@ -170,7 +171,7 @@ func (c *Checkout) prepare(ctx context.Context, by rail.Rail, in *intent, accoun
 // purchase is the order of an intent as the rail pays it. d is the delegation of the order, nil for none.
 func (in *intent) purchase(c *Checkout, o *store.Order, d *store.Delegation) *rail.Purchase {
 	p := c.purchaseOf(in.plan, o)
-	p.TopUp, p.Session = in.topUp != nil, in.session
+	p.TopUp, p.Means = in.topUp != nil, in.Means
 	if in.sale != nil {
 		sale := in.sale.Sale
 		sale.OrderID, sale.Account, sale.OrderedAt = o.ID, o.Account, o.CreatedAt
@@ -212,8 +213,8 @@ func (c *Checkout) insert(
 	if o.Credits > toll.MaxCredits-a.Balance || o.Credits > toll.MaxCredits-a.Minted-a.Returned {
 		return nil, toll.NewError(toll.CodeCreditsOverflow)
 	}
-	if in.session != nil {
-		text, err := json.Marshal(session{*in.session})
+	if in.Session != nil {
+		text, err := json.Marshal(session{*in.Session})
 		if err != nil {
 			return nil, err
 		}
@@ -244,13 +245,6 @@ func (c *Checkout) insert(
 	return d, nil
 }
 
-func railMissing(name string) *toll.Error {
-	if name == railCard {
-		return toll.NewError(toll.CodeCardOff)
-	}
-	return toll.NewError(toll.CodeChainUnreachable)
-}
-
 // findOrder returns the order that already serves the intent, nil for none, under the lock of the account. It sets the id of a new order.
 func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, account ledger.AccountID, id *string) (*store.Order, error) {
 	if in.sale != nil {
@@ -273,7 +267,7 @@ func (c *Checkout) findOrder(ctx context.Context, tx *store.Tx, in *intent, acco
 		return nil, err
 	}
 	// Who asks for a trial gets no order of another call, but for the page on which it is paid; and a request cannot wait for a person.
-	others := in.plan.IsTrial && in.topUp == nil && (in.session == nil || o.Session == "")
+	others := in.plan.IsTrial && in.topUp == nil && (in.Session == nil || o.Session == "")
 	if others || in.topUp != nil && o.Session != "" {
 		return nil, toll.NewError(toll.CodeTrialUsed).WithDetails("planId %s", in.plan.ID).WithParam("orderId", o.ID).
 			WithHint("An order of it is under way.")

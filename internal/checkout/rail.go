@@ -8,37 +8,27 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Rails are the ways that are there; nil for one that is not.
-type Rails struct {
-	Crypto rail.Rail // plans priced in tokens
-	Card   rail.Rail // fiat plans
-}
-
-// Words of the rails in the records of orders.
-const (
-	railCrypto = "crypto"
-	railCard   = "card"
-)
-
-func (r Rails) of(plan *toll.Plan) (string, rail.Rail) {
+// railOf returns the name of the rail that pays a plan unless the order names another one.
+func railOf(plan *toll.Plan) string {
 	if plan.Price.IsCrypto {
-		return railCrypto, r.Crypto
+		return rail.Crypto
 	}
-	return railCard, r.Card
+	return rail.Card
 }
 
-func (r Rails) byName(name string) rail.Rail {
+// railMissing is the error of an order whose rail the service does not have.
+func railMissing(name string) *toll.Error {
 	switch name {
-	case railCrypto:
-		return r.Crypto
-	case railCard:
-		return r.Card
+	case rail.Card:
+		return toll.NewError(toll.CodeCardOff)
+	case rail.Crypto:
+		return toll.NewError(toll.CodeChainUnreachable)
 	}
-	return nil
+	return toll.NewError(toll.CodeUnavailable).WithDetails("rail %s", name)
 }
 
 // TakesCards reports whether fiat plans can be bought.
-func (c *Checkout) TakesCards() bool { return c.rails.Card != nil }
+func (c *Checkout) TakesCards() bool { return c.rails[rail.Card] != nil }
 
 // pays reports whether a delegation is of the provider and in the currency of a plan, neither of which ever changes.
 func (c *Delegations) pays(d *store.Delegation, plan *toll.Plan) error {

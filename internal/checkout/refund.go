@@ -82,12 +82,12 @@ func (c *Checkout) refundable(ctx context.Context, caller toll.Address, orderID 
 		return nil, nil, nil, err
 	case caller != plan.Owner:
 		return nil, nil, nil, toll.NewError(toll.CodeNotPlanOwner).WithDetails("planId %s", plan.ID)
-	case o.Rail != railCard:
+	case o.Rail != rail.Card:
 		return nil, nil, nil, toll.Errorf(toll.CodeRefundRefused, "The order is not paid by card.")
 	}
-	by, ok := c.rails.Card.(rail.Refunder)
+	by, ok := c.rails[rail.Card].(rail.Refunder)
 	if !ok {
-		return nil, nil, nil, railMissing(railCard)
+		return nil, nil, nil, railMissing(rail.Card)
 	}
 	return o, plan, by, nil
 }

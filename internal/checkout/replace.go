@@ -15,7 +15,7 @@ const replaceTime = time.Hour
 
 // replaceable reports whether a person may pay a new order in the place of this one.
 func replaceable(o *store.Order, now time.Time) bool {
-	return o.Status == toll.OrderFailed && o.FailureCode == toll.CodeCardAuthentication && o.Rail == railCard && o.DelegationID != "" &&
+	return o.Status == toll.OrderFailed && o.FailureCode == toll.CodeCardAuthentication && o.Rail == rail.Card && o.DelegationID != "" &&
 		now.Before(o.UpdatedAt.Add(replaceTime))
 }
 
@@ -41,7 +41,7 @@ func (c *Checkout) Replace(
 	if err != nil {
 		return nil, fault(err)
 	}
-	in := intent{plan: plan, subscriber: owner, session: &page, replaces: failed.ID}
+	in := intent{plan: plan, subscriber: owner, Means: rail.Means{Rail: rail.Card, Session: &page}, replaces: failed.ID}
 	in.credits, in.amount = orderOf(plan, failed.Credits)
 	switch {
 	case in.credits != failed.Credits, in.amount.Cmp(failed.Amount) != 0, plan.Price.CurrencyName() != failed.Currency:

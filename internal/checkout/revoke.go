@@ -97,7 +97,7 @@ func (c *Delegations) markRevoked(ctx context.Context, tx *store.Tx, d *store.De
 
 // revocation is the eth_sendTransaction with which the holder disables the delegation, nil when there is none or no chain to ask.
 func (c *Delegations) revocation(ctx context.Context, d *store.Delegation) map[string]any {
-	by, ok := c.rails.Crypto.(rail.Delegator)
+	by, ok := c.rails[rail.Crypto].(rail.Delegator)
 	if !ok || d.OwnerAccount.IsZero() || d.Pending() {
 		return nil
 	}

@@ -45,7 +45,7 @@ const saleTries = 4
 func (c *Checkout) Sell(ctx context.Context, r SaleRequest) (*Sold, error) {
 	seller := c.Seller()
 	if seller == nil {
-		return nil, railMissing(railCrypto)
+		return nil, railMissing(rail.Crypto)
 	}
 	for try := 1; ; try++ {
 		o, err := c.soldBefore(ctx, c.store, &r)
@@ -93,7 +93,7 @@ func (c *Checkout) landed(ctx context.Context, seller rail.Seller, o *store.Orde
 
 // Seller returns the rail on which plans are sold for authorizations, nil when there is none.
 func (c *Checkout) Seller() rail.Seller {
-	seller, _ := c.rails.Crypto.(rail.Seller)
+	seller, _ := c.rails[rail.Crypto].(rail.Seller)
 	return seller
 }
 
@@ -111,6 +111,7 @@ func (c *Checkout) sell(ctx context.Context, seller rail.Seller, r *SaleRequest,
 	}
 	in := intent{
 		plan: r.Plan, subscriber: r.Sale.Authorization.From, credits: r.Plan.Credits.Amount, amount: r.Plan.Price.Total(), sale: r,
+		Means: rail.Means{Rail: rail.Crypto},
 	}
 	o, err := c.place(ctx, &in)
 	out.Recorded, out.First = in.recorded, in.recorded && !used

@@ -27,7 +27,7 @@ func details(d *store.Delegation) *rail.Delegation {
 
 // delegator returns the rail that knows accounts of users, or [toll.CodeChainUnreachable].
 func (c *Delegations) delegator() (rail.Delegator, error) {
-	by, ok := c.rails.Crypto.(rail.Delegator)
+	by, ok := c.rails[rail.Crypto].(rail.Delegator)
 	if !ok {
 		return nil, toll.NewError(toll.CodeChainUnreachable).
 			WithHint("An account that you hold needs the chain, which is not configured here: leave ownerAccount out.")

@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -160,7 +161,7 @@ func TestReconcile_HungRail(t *testing.T) {
 		crypto.Behave(railtest.Behaviour{Hang: true})
 		card.Behave(railtest.Behaviour{Person: true, Silent: true})
 		deps := func() checkout.Deps {
-			return checkout.Deps{Store: s.store, Ledger: s.ledgers[0], Clock: s.clock, Rails: checkout.Rails{Crypto: crypto, Card: card}}
+			return checkout.Deps{Store: s.store, Ledger: s.ledgers[0], Clock: s.clock, Rails: rail.Rails{rail.Crypto: crypto, rail.Card: card}}
 		}
 		before, after := s.open(deps()), s.open(deps())
 		p, f := s.plan(usdc(100)), s.plan(fiat)

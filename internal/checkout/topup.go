@@ -152,7 +152,7 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	if !t.Plan.Reorders() {
 		return toll.NewError(toll.CodeInsufficientCredits)
 	}
-	if name, rail := c.rails.of(t.Plan); rail == nil {
+	if name := railOf(t.Plan); c.rails[name] == nil {
 		return railMissing(name)
 	}
 	d, err := c.Delegations.delegationOf(ctx, c.store, t.Subscriber, t.DelegationID)

@@ -43,7 +43,7 @@ func (c *waits) current(ctx context.Context, o *store.Order) (*store.Order, *rai
 // payment reads the row of an order at its rail. Without a row the payment has the status created.
 func (c *waits) payment(ctx context.Context, o *store.Order) (rail.Payment, error) {
 	none := rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}}
-	by := c.rails.byName(o.Rail)
+	by := c.rails[o.Rail]
 	if by == nil {
 		return none, nil
 	}
@@ -88,7 +88,7 @@ func (c *waits) awaitWhile(
 		}
 		switch {
 		case run != nil:
-		case o.Open && c.rails.byName(o.Rail) == nil:
+		case o.Open && c.rails[o.Rail] == nil:
 			return o, p, railMissing(o.Rail)
 		case p.Delay != nil:
 			return o, p, p.Delay.Err(c.now())

@@ -26,7 +26,7 @@ func (c *Checkout) payJob(ctx context.Context, id []byte) error {
 	if !found || !o.Open {
 		return err
 	}
-	by := c.rails.byName(o.Rail)
+	by := c.rails[o.Rail]
 	if by == nil {
 		return railMissing(o.Rail)
 	}
@@ -129,7 +129,7 @@ func (c *Checkout) purchaseOf(plan *toll.Plan, o *store.Order) *rail.Purchase {
 	p := &rail.Purchase{
 		OrderID: o.ID, Account: o.Account, OrderedAt: o.CreatedAt, Plan: plan, Token: plan.Price.PayToken(c.env), Subscriber: o.Subscriber,
 		Credits: o.Credits, Amounts: plan.Price.Amounts, Receivers: plan.Price.Receivers, Total: o.Amount,
-		DelegationID: o.DelegationID, TopUp: o.RequestID != "" || o.Permission != nil,
+		DelegationID: o.DelegationID, TopUp: o.RequestID != "" || o.Permission != nil, Means: rail.Means{Rail: o.Rail},
 	}
 	if !plan.Kind().Prepaid() {
 		p.Amounts = make([]toll.Units, len(plan.Price.Amounts))

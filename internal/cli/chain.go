@@ -14,8 +14,14 @@ import (
 	"github.com/tollhq/toll/internal/rails"
 )
 
-// whereFlags say on which chain crypto plans are paid, and by which accounts.
-func whereFlags(c *cobra.Command, cfg *rails.ChainConfig) {
+// railFlags adds the settings of the rails that toll serve and toll doctor read.
+func railFlags(c *cobra.Command, cfg *rails.Config) {
+	chainFlags(c, &cfg.Chain)
+	cardFlags(c, &cfg.Card)
+}
+
+// chainFlags say on which chain crypto plans are paid, and by which accounts.
+func chainFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	f := pflag.NewFlagSet("chain", pflag.ContinueOnError)
 	f.StringVar((*string)(&cfg.Mode), "chain", "", "embedded or off; default the endpoints of --chain-rpc-urls, without them the embedded chain in a sandbox and off on live")
 	f.StringSliceVar(&cfg.RPCURLs, "chain-rpc-urls", nil, "JSON-RPC endpoints of the chain, with commas; live needs two")
@@ -25,9 +31,8 @@ func whereFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	addWithEnv(c, f)
 }
 
-// chainFlags are whereFlags, and how crypto plans are paid. Their defaults are those of the service.
-func chainFlags(c *cobra.Command, cfg *rails.ChainConfig) {
-	whereFlags(c, cfg)
+// paymentFlags say how crypto plans are paid. Their defaults are those of the service.
+func paymentFlags(c *cobra.Command, cfg *rails.ChainConfig) {
 	f := pflag.NewFlagSet("chain", pflag.ContinueOnError)
 	f.StringVar(&cfg.HTTP, "chain-http", "", "loopback address on which the embedded chain answers JSON-RPC; default none")
 	f.Var(blocks(&cfg.Confirmations, "3"), "chain-confirmations", "blocks on top of the one with a payment before credits are granted")

@@ -25,6 +25,7 @@ func TestChainSettingsAreDocumented(t *testing.T) {
 	var cfg rails.ChainConfig
 	c := &cobra.Command{}
 	chainFlags(c, &cfg)
+	paymentFlags(c, &cfg)
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		name, want := "TOLL_"+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")), f.DefValue
 		if want == "" || want == "[]" {

@@ -213,7 +213,7 @@ func (m *market) config(a *app, f devFlags) server.Config {
 	return server.Config{
 		Data: f.data, Listen: m.serviceListener.Addr().String(), PublicURL: m.url(), Release: release(), Log: m.log, LoopbackWebhooks: true,
 		Namespace: a.flags.namespace,
-		Chain:     rails.ChainConfig{Mode: rails.ChainEmbedded, HTTP: f.chainListen},
+		Rails:     rails.Config{Chain: rails.ChainConfig{Mode: rails.ChainEmbedded, HTTP: f.chainListen}},
 	}
 }
 

@@ -86,7 +86,7 @@ func makeHistory(ctx context.Context, a *app, m *market, f devFlags) (err error)
 	back.Store(int64(devDays * 24 * time.Hour))
 	clock := func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
 	cfg := m.config(a, f)
-	cfg.Clock, cfg.Chain = clock, rails.ChainConfig{Mode: rails.ChainOff}
+	cfg.Clock, cfg.Rails.Chain = clock, rails.ChainConfig{Mode: rails.ChainOff}
 	s, err := server.New(ctx, cfg)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"github.com/tollhq/toll/internal/check"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/list"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -44,8 +45,7 @@ stopped. The API key is sent to an address that only the database names if that 
 Nothing is changed, and no mail is sent. Exit code 1 when something does not work; warnings do not count.`
 	c.Example = "toll doctor\ntoll doctor --data ./toll-data"
 	storeFlags(c, &cfg)
-	whereFlags(c, &cfg.Chain)
-	cardFlags(c, &cfg.Card)
+	railFlags(c, &cfg.Rails)
 	peopleFlags(c, &cfg)
 	placeFlags(c, &cfg)
 	objectStoreFlags(c, &cfg)
@@ -175,13 +175,17 @@ func (d *doctor) service(ctx context.Context) {
 		}
 		d.add("ready", check.Failed, "the service is not ready: database %s; its log says why", cmp.Or(checks, "unknown"))
 	} else {
-		d.add("ready", check.OK, "database %s, chain %s, card %s", ready.Checks["database"], ready.Checks["chain"], ready.Checks["card"])
-		for _, rail := range [][3]string{{"chain", "crypto plans", "the chain"}, {"card", "plans in USD and EUR", "Stripe"}} {
-			switch ready.Checks[rail[0]] {
+		text := "database " + ready.Checks["database"]
+		for _, k := range rails.Kinds {
+			text += ", " + k.Check + " " + ready.Checks[k.Check]
+		}
+		d.add("ready", check.OK, "%s", text)
+		for _, k := range rails.Kinds {
+			switch ready.Checks[k.Check] {
 			case "failing":
-				d.add(rail[0], check.Warning, "%s cannot be ordered now; its log says why, and so does toll doctor on its machine, with --data or --database and its settings of %s", rail[1], rail[2])
+				d.add(k.Check, check.Warning, "%s cannot be ordered now; its log says why, and so does toll doctor on its machine, with --data or --database and its settings of %s", k.Plans, k.Settings)
 			case "off":
-				d.add(rail[0], check.OK, "off: %s cannot be ordered", rail[1])
+				d.add(k.Check, check.OK, "off: %s cannot be ordered", k.Plans)
 			}
 		}
 	}

@@ -59,8 +59,8 @@ accepted for --drain, and what is in flight then is finished.`
 	c.Annotations = withoutProfile
 	storeFlags(c, &f.cfg)
 	quotaFlags(c, &f.cfg)
-	chainFlags(c, &f.cfg.Chain)
-	cardFlags(c, &f.cfg.Card)
+	railFlags(c, &f.cfg.Rails)
+	paymentFlags(c, &f.cfg.Rails.Chain)
 	peopleFlags(c, &f.cfg)
 	objectStoreFlags(c, &f.cfg)
 	placeFlags(c, &f.cfg)

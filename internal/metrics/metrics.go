@@ -166,14 +166,14 @@ func (m *Metrics) Build(release, masterKeyID string) {
 }
 
 // Unmatched reports payments that no order explains, as count says.
-func (m *Metrics) Unmatched(count func(context.Context) (cards, crypto int64, err error)) {
+func (m *Metrics) Unmatched(count func(context.Context) (byRail map[string]int64, err error)) {
 	if m != nil {
 		m.registry.MustRegister(unmatchedCollector(count))
 	}
 }
 
 // unmatchedCollector reports payments that no order explains, by rail.
-type unmatchedCollector func(context.Context) (cards, crypto int64, err error)
+type unmatchedCollector func(context.Context) (byRail map[string]int64, err error)
 
 var unmatchedDesc = prometheus.NewDesc("toll_unmatched_payments",
 	"Payments that a rail reports and no order explains; toll orders unmatched lists them.", []string{"rail"}, nil)
@@ -183,12 +183,10 @@ func (unmatchedCollector) Describe(to chan<- *prometheus.Desc) { to <- unmatched
 func (c unmatchedCollector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), queryTime)
 	defer cancel()
-	cards, crypto, err := c(ctx)
-	if err != nil {
-		return // toll_database_ready says that the database is away
+	counts, _ := c(ctx) // none when the database is away, which toll_database_ready reports
+	for rail, n := range counts {
+		to <- prometheus.MustNewConstMetric(unmatchedDesc, prometheus.GaugeValue, float64(n), rail)
 	}
-	to <- prometheus.MustNewConstMetric(unmatchedDesc, prometheus.GaugeValue, float64(cards), "card")
-	to <- prometheus.MustNewConstMetric(unmatchedDesc, prometheus.GaugeValue, float64(crypto), "crypto")
 }
 
 // Alarms returns a handler that counts alarms by their id.

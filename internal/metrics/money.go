@@ -55,10 +55,10 @@ func (c watchedCollector) Collect(to chan<- prometheus.Metric) {
 		}
 		return max(0, c.clock().Sub(t).Seconds())
 	}
-	for _, rail := range []string{"card", "crypto"} {
-		gauge(ordersOpen, float64(w.Open[rail]), rail)
-		gauge(undecided, float64(w.Undecided[rail]), rail)
-		gauge(ordersOldest, since(w.Oldest[rail], 0), rail)
+	for _, r := range store.Rails {
+		gauge(ordersOpen, float64(w.Open[r.Name]), r.Name)
+		gauge(undecided, float64(w.Undecided[r.Name]), r.Name)
+		gauge(ordersOldest, since(w.Oldest[r.Name], 0), r.Name)
 	}
 	for of, n := range w.States {
 		gauge(ordersStates, float64(n), of[0], of[1])

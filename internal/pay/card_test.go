@@ -69,7 +69,7 @@ func newCardScene(t *testing.T, v storetest.Variant, instances int) *cardScene {
 			},
 		})
 		s.must(err)
-		deps.Rails.Card, c.cards = r, append(c.cards, r)
+		deps.Rails[rail.Card], c.cards = r, append(c.cards, r)
 		deps.Queue.Handle(store.JobCardDetach, r.Detach)
 	})
 	return c

@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll/internal/ledger"
 	"github.com/tollhq/toll/internal/pay"
 	"github.com/tollhq/toll/internal/purchases"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -96,7 +97,7 @@ func newScene(t testing.TB, v storetest.Variant, instances int, change ...func(*
 		l := ledger.New(st, ledger.Config{Clock: s.clock.now, MACKey: a.MACKey()})
 		queue := jobs.NewQueue(st, s.clock.now, nil)
 		deps := checkout.Deps{
-			Store: st, Ledger: l, Queue: queue, Rails: checkout.Rails{Crypto: s.rail}, Clock: s.clock.now,
+			Store: st, Ledger: l, Queue: queue, Rails: rail.Rails{rail.Crypto: s.rail}, Clock: s.clock.now,
 			SignReference: a.SignReference, OpenReference: a.OpenReference,
 		}
 		for _, f := range change {

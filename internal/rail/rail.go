@@ -14,7 +14,16 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Rail pays orders. Orders of plans whose rail is not there are refused.
+// Names of rails in orders.
+const (
+	Crypto = store.RailCrypto // pays plans priced in tokens
+	Card   = store.RailCard   // pays fiat plans
+)
+
+// Rails are the rails of a service by their names. Orders of another rail are refused.
+type Rails map[string]Rail
+
+// Rail pays orders.
 //
 // The rail has one row for an order, under the order's id. [Rail.Begin] inserts it in the transaction that records the order;
 // from then on the rail moves it, and decides the order through [Orders] in the transaction that stores what decides it. Any
@@ -26,8 +35,7 @@ type Rail interface {
 	// details and params of the failed order. After any other error the order is not recorded. For
 	// a pay-as-you-go plan the purchase is that of one credit. It reaches no network.
 	Prepare(ctx context.Context, p *Purchase) error
-	// Begin inserts the row of a prepared purchase, and does nothing else. A repeat changes
-	// nothing.
+	// Begin inserts the row of a prepared purchase, and does nothing else. A repeat changes nothing.
 	Begin(ctx context.Context, tx *store.Tx, p *Purchase) error
 	// Resume does the steps of an open order that need a caller; the rail does the rest in the
 	// background. A repeat does no harm. An error decides nothing. A *toll.Error with status 503
@@ -45,36 +53,30 @@ type Delegator interface {
 	// CheckSignature verifies Signature, and Authorization when there is one, as the chain would. Errors:
 	// [toll.CodeChainSignature], [toll.CodeChainForeignCode], and those with status 503.
 	CheckSignature(ctx context.Context, d *Delegation) error
-	// Revoke disables a delegation whose account the service holds. True says that it is disabled; false without an error that
-	// what disables it is under way, whatever happens to this process. Until it is disabled it is asked again. A repeat does no
-	// harm.
+	// Revoke disables a delegation whose account the service holds. True says that it is disabled; false without an error that what
+	// disables it is under way, whatever happens to this process. Until it is disabled it is asked again. A repeat does no harm.
 	Revoke(ctx context.Context, d *Delegation) (done bool, err error)
 	// Revocation returns the call with which the holder of OwnerAccount disables the delegation. It sends nothing.
 	Revocation(ctx context.Context, d *Delegation) (*Call, error)
 }
 
-// Seller is a crypto rail on which wallets buy that have no account here: with an authorization of a token, signed off the chain
-// (EIP-3009), which the rail carries out.
+// Seller is a crypto rail that sells to wallets without an account here: it executes a signed token authorization (EIP-3009).
 type Seller interface {
-	// Domain returns the domain in which holders of a token sign. false: the token is not taken in this way, or there is no
-	// chain. It asks nobody.
+	// Domain returns the domain in which holders of a token sign, false for an unsupported token and without a chain. It makes no call.
 	Domain(token toll.Address) (evm.Domain, bool)
-	// Accepts tells whether code of an account takes a signature of a digest for that of the account (ERC-1271), whose own key has
-	// not made it. false: it does not, it has no code, or there is no chain. Errors are those with status 503.
+	// Accepts reports whether the code of an account accepts a signature of a digest (ERC-1271), false without code or chain.
+	// Errors have status 503.
 	Accepts(ctx context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error)
-	// CheckSale tells whether an authorization would pay an order as the chain is now. It sends and stores nothing, and uses no
-	// OrderID. used says that the chain has carried it out already, so that everybody can know it. Errors: those of a sale that
-	// cannot be paid, with Reason, and those with status 503.
+	// CheckSale checks whether an authorization would pay an order now, without OrderID. It sends and stores nothing. used reports
+	// that the chain has executed it, so that it is public. Errors: why the sale cannot be paid, with Reason, and status 503.
 	CheckSale(ctx context.Context, s Sale) (used bool, err error)
-	// Sell has an authorization carried out that settles for another server, for which there is no order, and returns when that is
-	// decided, or ctx ends. It is paid when the chain has carried the authorization out, whoever sent it; an authorization pays
-	// once. A failure has its reason word in Params, as "reason". An error decides nothing.
+	// Sell executes an authorization that settles for another server, without an order, and returns when it is decided or ctx ends.
+	// It is paid when the chain has executed it, once, by any sender. A failure has Params["reason"]. An error decides nothing.
 	Sell(ctx context.Context, s Sale) (Payment, error)
-	// Again checks a sale that failed before anything was sent: others may have had its
-	// authorization carried out since. true: they have, and the chain decides the order once more.
+	// Again reports whether somebody else has executed the authorization of a sale that failed unsent; the chain then decides again.
 	Again(ctx context.Context, orderID string) (bool, error)
-	// Dead tells whether an authorization has moved nothing and never will: nobody had it carried out before its end, which is in
-	// a block that stays. It uses neither OrderID nor Signature. Errors are those of a chain that cannot be asked now.
+	// Dead reports whether an authorization expired unused, in a final block. It uses neither OrderID nor Signature. Errors: the chain
+	// is unavailable.
 	Dead(ctx context.Context, s Sale) (bool, error)
 }
 
@@ -88,8 +90,7 @@ type Sale struct {
 	Signature     []byte // of From: 65 bytes of its key, or what its code takes, at most [evm.MaxSignature] bytes
 }
 
-// Delegation is a limit on money as a rail knows it. Together with the keys of the accounts it says all that is signed, so
-// none of it ever changes but Signature and Authorization, which are set once.
+// Delegation is a spending limit as a rail knows it. Its fields are signed, so only Signature and Authorization change, once.
 type Delegation struct {
 	ID                string // UUID
 	Owner             toll.Address
@@ -135,7 +136,13 @@ type Purchase struct {
 	Delegation    *Delegation    // of DelegationID; nil when it is ""
 	PaymentMethod string         // of the delegation: the card, or the address of the wallet
 	TopUp         bool           // a request waits for it
-	Session       *SessionInput  // how a person pays; nil when nobody is asked
+	Means
+}
+
+// Means says how an order is paid.
+type Means struct {
+	Rail    string
+	Session *SessionInput // how a person pays; nil when no person does
 }
 
 // SessionInput says how the page on which a person pays is made.
@@ -183,9 +190,8 @@ type Orders interface {
 	// together. f may run several times, so it changes nothing outside the database; what the rail keeps in memory moves after
 	// Change has returned nil. f must not reach the network. The error is that of f, or of the database.
 	Change(ctx context.Context, account [16]byte, f func(t *Tx) error) error
-	// Spent says in a transaction of the rail how many base units have been spent of a delegation
-	// in all. A repeat changes nothing. It must be the last write of the transaction, as Disabled
-	// is. Errors: [toll.CodeUnknownDelegation].
+	// Spent says in a transaction of the rail how many base units have been spent of a delegation in all. A repeat changes nothing. It
+	// must be the last write of the transaction, as Disabled is. Errors: [toll.CodeUnknownDelegation].
 	Spent(ctx context.Context, tx *store.Tx, delegationID string, units toll.Units) error
 	// Disabled says in a transaction of the rail that a delegation was revoked there. A repeat changes nothing. Errors:
 	// [toll.CodeUnknownDelegation].
@@ -204,8 +210,7 @@ type Tx struct {
 	adjust func(orderID string, a Adjustment) error
 }
 
-// NewTx returns a transaction whose orders decide, yield and adjust write. adjust is nil where no
-// rail adjusts.
+// NewTx returns a transaction whose orders decide, yield and adjust write. adjust is nil where no rail adjusts.
 func NewTx(
 	tx *store.Tx, decide func(orderID string, o Outcome) error, yield func(orderID string) error,
 	adjust func(orderID string, a Adjustment) error,
@@ -213,11 +218,10 @@ func NewTx(
 	return &Tx{tx, decide, yield, adjust}
 }
 
-// Decide writes what became of the payment of an order of the account, with its credits. An outcome that the order already
-// has changes nothing. A failed order that is paid after all gets its credits, and a confirmed one that failed loses them
-// again; a final order is never undone. After an error the transaction must end: the rail then keeps its evidence in a
-// transaction of its own and tries again later. Errors: [toll.CodeOrderNotFound], refusals of the ledger, those of the
-// database.
+// Decide writes what became of the payment of an order of the account, with its credits. An outcome that the order already has changes
+// nothing. A failed order that is paid after all gets its credits, and a confirmed one that failed loses them again; a final order is
+// never undone. After an error the transaction must end: the rail then keeps its evidence in a transaction of its own and tries again
+// later. Errors: [toll.CodeOrderNotFound], refusals of the ledger, those of the database.
 func (t *Tx) Decide(orderID string, o Outcome) error { return t.decide(orderID, o) }
 
 // Yield has an open order of the account give its place among the orders of its plan to others, because nobody can tell when
@@ -242,8 +246,7 @@ type Outcome struct {
 	// Ended: the chain itself has decided the failure, so nobody can have the authorization of a
 	// sale carried out any more. After a failure before anything was sent they still can.
 	Ended bool
-	// Declined says of a failure that the bank refused the charge. Three in a row freeze the
-	// delegation.
+	// Declined says of a failure that the bank refused the charge. Three in a row freeze the delegation.
 	Declined bool
 	// Unsure says of a failure that the payment may still show up, and is then given back. The delegation reserves its amount
 	// until the same failure is decided without Unsure.

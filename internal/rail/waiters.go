@@ -6,16 +6,14 @@ import (
 	"time"
 )
 
-// Waiters are the callers of this process that wait for orders, or for their rows at a rail. A
-// caller joins before it reads its order, so that no change is missed. The zero value is ready to
-// use.
+// Waiters are the callers of this process that wait for orders, or for their rows at a rail. A caller joins before it reads its order, so
+// that no change is missed. The zero value is ready to use.
 type Waiters struct {
 	mu   sync.Mutex
 	byID map[string]map[chan struct{}]bool
 }
 
-// Join returns a channel that gets a value when the order has changed, and a function that ends the
-// waiting.
+// Join returns a channel that gets a value when the order has changed, and a function that ends the waiting.
 func (w *Waiters) Join(orderID string) (changed <-chan struct{}, leave func()) {
 	c := make(chan struct{}, 1)
 	w.mu.Lock()
@@ -50,8 +48,7 @@ func (w *Waiters) Wake(orderIDs ...string) {
 	}
 }
 
-// Wait returns when one of the channels has a value or is closed, after every, or when ctx ends. A
-// nil channel is never ready.
+// Wait returns when one of the channels has a value or is closed, after every, or when ctx ends. A nil channel is never ready.
 func Wait(ctx context.Context, every time.Duration, changed, run, stopping <-chan struct{}) {
 	tick := time.NewTimer(every)
 	defer tick.Stop()

@@ -17,8 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Cards is the card rail of a service. A service without one has one, too, which is off. Its methods may be called at the
-// same time.
+// Cards is the card rail of a service. A service without one has one, too, which is off. Its methods may be called at the same time.
 type Cards struct {
 	cfg    CardConfig
 	deps   Deps
@@ -99,18 +98,15 @@ func (d *Deps) link(use rail.Use, owner toll.Address, orderID string, ends time.
 
 // Source returns a name of a network address for the limit of attempts, which does not tell the address: of IPv6 that of its
 // /64, as the rest is chosen by its holder.
-func (d *Deps) Source(a netip.Addr) string {
+func (p *Cards) Source(a netip.Addr) string {
 	if a = a.Unmap(); a.Is6() {
 		prefix, _ := a.Prefix(64) // 64 bits fit
 		a = prefix.Addr()
 	}
-	mac := hmac.New(sha256.New, d.Auth.MACKey())
+	mac := hmac.New(sha256.New, p.deps.Auth.MACKey())
 	_, _ = mac.Write([]byte("toll/card-source/" + a.String()))
 	return toll.Hash(mac.Sum(nil)).String()
 }
-
-// Source is [Deps.Source].
-func (p *Cards) Source(a netip.Addr) string { return p.deps.Source(a) }
 
 // Rail returns the rail as checkout sees it, nil when it is off.
 func (p *Cards) Rail() rail.Rail {

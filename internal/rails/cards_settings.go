@@ -130,8 +130,7 @@ type cardKeys struct {
 	live                bool
 }
 
-// testTries are the tries of the test mode, in which nobody can find out which cards are good. They
-// are enough for each test card.
+// testTries are the tries of the test mode, in which nobody can find out which cards are good. They are enough for each test card.
 const testTries = 30
 
 // tries returns [card.Config.Tries].

@@ -271,7 +271,7 @@ func TestState_Outage(t *testing.T) {
 // The name of an address is the same for a /64 of IPv6, and does not tell the address.
 func TestSource(t *testing.T) {
 	w := newWorld(t)
-	of := func(text string) string { return w.deps.Source(netip.MustParseAddr(text)) }
+	of := func(text string) string { return (&Cards{deps: w.deps}).Source(netip.MustParseAddr(text)) }
 	if of("192.0.2.1") != of("::ffff:192.0.2.1") || of("192.0.2.1") == of("192.0.2.2") || strings.Contains(of("192.0.2.1"), "192.0") {
 		t.Error("IPv4")
 	}

@@ -22,8 +22,7 @@ const (
 	roleMirror  = "mirror"  // operator of the mirror of burns
 )
 
-// keys open the keys of the accounts that the service holds: its own, and the wallets of principals. Only the signer has
-// them.
+// keys open the keys of the accounts that the service holds: its own, and the wallets of principals. Only the signer has them.
 type chainKeys struct {
 	deps     *Deps
 	service  common.Address

@@ -129,8 +129,7 @@ const (
 	rpcChain      chainSource = "rpc"
 )
 
-// source returns where the chain of an environment is, and what to set when it is nowhere. data is the data directory,
-// empty for none.
+// source returns where the chain of an environment is, and what to set when it is nowhere. data is the data directory, empty for none.
 func (c *ChainConfig) source(env toll.Environment, data string) (s chainSource, missing string) {
 	switch {
 	case c.Mode == ChainOff:

@@ -7,6 +7,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 )
@@ -61,6 +62,14 @@ func (n *Chain) URL() string {
 		return r.dev.URL()
 	}
 	return ""
+}
+
+// Seen returns what the last looks have read of the chain.
+func (n *Chain) Seen() chain.Seen {
+	if n.rail == nil {
+		return chain.Seen{}
+	}
+	return n.rail.Seen()
 }
 
 // BlockOf returns the number of the block that holds a transaction of the chain.

@@ -13,14 +13,6 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Owed is what one builder is owed of a month in a currency.
-type Owed = card.Owed
-
-// OwedOf returns what is owed of a month, YYYY-MM in UTC, by builder and currency.
-func OwedOf(ctx context.Context, q store.Querier, month string) ([]Owed, error) {
-	return card.OwedOf(ctx, q, month)
-}
-
 // Payout is money that the operator paid to a builder by other means. A negative one corrects others of its month.
 type Payout struct {
 	ID       string       `json:"payoutId"` // UUID
@@ -43,9 +35,8 @@ var (
 	currencies = regexp.MustCompile(`^[a-z]{3}$`) // that in which the account is paid, which may be any
 )
 
-// MarkPayout records a payout. A repeat with its id changes nothing. A correction, of -[toll.MaxCents] to -1 cents, needs a note,
-// and takes back at most what is recorded for the builder, month and currency. Errors: faults of the members, [ErrNotOwed]
-// unless beyond.
+// MarkPayout records a payout. A repeat with its id changes nothing. A correction, of -[toll.MaxCents] to -1 cents, needs a note, and
+// takes back at most what is recorded for the builder, month and currency. Errors: faults of the members, [ErrNotOwed] unless beyond.
 func MarkPayout(ctx context.Context, st *store.Store, p Payout, beyond bool) error {
 	switch {
 	case !months.MatchString(p.Month):
@@ -121,7 +112,7 @@ func corrects(known []*store.CardPayout, p *Payout) error {
 
 // owes refuses a payout of more than is owed.
 func owes(ctx context.Context, tx *store.Tx, p *Payout) error {
-	all, err := OwedOf(ctx, tx, p.Month)
+	all, err := card.OwedOf(ctx, tx, p.Month)
 	due := toll.Cents(0)
 	for _, o := range all {
 		if o.Builder == p.Builder && o.Currency == p.Currency {

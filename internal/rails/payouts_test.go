@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -50,7 +51,7 @@ func TestMarkPayout(t *testing.T) {
 			}
 			owed := func(want string) {
 				t.Helper()
-				all, err := OwedOf(ctx, st, "2026-11")
+				all, err := card.OwedOf(ctx, st, "2026-11")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -4,7 +4,9 @@ package rails
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -17,17 +19,49 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// Settings are the settings of one rail: [ChainConfig] or [CardConfig].
-type Settings interface {
-	// Check rejects settings that are wrong in every environment. No error contains a secret.
-	Check() error
-	// CheckIn rejects settings that are wrong in one environment.
-	CheckIn(toll.Environment) error
-	// Inspect reports what the rail lacks. It writes nothing and starts nothing.
-	Inspect(context.Context, Deps, check.Report)
+// Kind describes a rail to operators: its name in orders, its check in GET /ready, the plans that it pays, and the owner of its settings.
+type Kind struct{ Name, Check, Plans, Settings string }
+
+// Kinds lists the rails.
+var Kinds = []Kind{
+	{Name: rail.Crypto, Check: "chain", Plans: "crypto plans", Settings: "the chain"},
+	{Name: rail.Card, Check: "card", Plans: "plans in USD and EUR", Settings: "Stripe"},
 }
 
-// Service is one running rail: [Chain] or [Cards]. A rail that is off has a service too.
+// Config holds the settings of every rail. The zero value has the rails of a sandbox.
+type Config struct {
+	Chain ChainConfig
+	Card  CardConfig
+	Given rail.Rails // in place of those of the settings, for tests
+}
+
+// All returns the settings of each rail.
+func (c *Config) All() []Settings { return []Settings{&c.Chain, &c.Card} }
+
+// Check rejects settings that are wrong in every environment. No error contains a secret.
+func (c *Config) Check() (err error) {
+	for _, s := range c.All() {
+		err = errors.Join(err, s.Check())
+	}
+	return err
+}
+
+// CheckIn rejects settings that are wrong in one environment.
+func (c *Config) CheckIn(env toll.Environment) (err error) {
+	for _, s := range c.All() {
+		err = errors.Join(err, s.CheckIn(env))
+	}
+	return err
+}
+
+// Settings are the settings of one rail.
+type Settings interface {
+	Check() error
+	CheckIn(toll.Environment) error
+	Inspect(context.Context, Deps, check.Report) // reports what the rail lacks, and writes and starts nothing
+}
+
+// Service is one running rail. A rail that is off has a service too.
 type Service interface {
 	Rail() rail.Rail    // nil when the rail is off
 	Handle(*jobs.Queue) // registers the jobs of the rail, before Start
@@ -35,12 +69,40 @@ type Service interface {
 	State() string // for /ready: off, ok, or failing
 }
 
-var (
-	_ Settings = (*ChainConfig)(nil)
-	_ Settings = (*CardConfig)(nil)
-	_ Service  = (*Chain)(nil)
-	_ Service  = (*Cards)(nil)
-)
+// Running are the rails of a service.
+type Running struct {
+	Chain *Chain
+	Cards *Cards
+	Rails rail.Rails // that are not off
+}
+
+// Open opens the rails of the settings, except those that were given.
+func Open(ctx context.Context, cfg Config, deps Deps) (r *Running, err error) {
+	if cfg.Given[rail.Crypto] != nil {
+		cfg.Chain = ChainConfig{Mode: ChainOff}
+	}
+	if cfg.Given[rail.Card] != nil {
+		cfg.Card = CardConfig{Mode: CardOff}
+	}
+	r = &Running{Rails: rail.Rails{}}
+	if r.Chain, err = NewChain(ctx, cfg.Chain, deps); err != nil {
+		return nil, err
+	}
+	deps.Jobs.OnStop("chain", r.Chain.Close)
+	if r.Cards, err = NewCards(ctx, cfg.Card, deps); err != nil {
+		return nil, err
+	}
+	for i, s := range r.All() {
+		if by := s.Rail(); by != nil {
+			r.Rails[Kinds[i].Name] = by
+		}
+	}
+	maps.Copy(r.Rails, cfg.Given)
+	return r, nil
+}
+
+// All returns the rails in the order of [Kinds].
+func (r *Running) All() []Service { return []Service{r.Chain, r.Cards} }
 
 // Deps are the parts of the service that rails use.
 type Deps struct {

@@ -21,12 +21,6 @@ const maxUnmatched = 1_000
 // currencyDecimals are those of dollars, euros, USDC and EURC.
 const currencyDecimals = 6
 
-// Rails of an [Unmatched].
-const (
-	unmatchedCard   = "card"
-	unmatchedCrypto = "crypto"
-)
-
 // Unmatched is a payment that a rail reports and that belongs to no order, such as one made after the restored backup was taken.
 type Unmatched struct {
 	Rail       string        `json:"rail"`                 // "card" or "crypto"
@@ -85,7 +79,7 @@ func UnmatchedPayments(ctx context.Context, q store.Querier) ([]Unmatched, error
 func UnmatchedOfCard(o *store.CardOrphan) Unmatched {
 	seen, left := toll.At(o.SeenAt), toll.Cents(o.Left())
 	u := Unmatched{
-		Rail: unmatchedCard, ID: o.Object, OrderID: o.OrderID, Plan: o.Plan, Cents: toll.Cents(o.Cents), Left: &left,
+		Rail: store.RailCard, ID: o.Object, OrderID: o.OrderID, Plan: o.Plan, Cents: toll.Cents(o.Cents), Left: &left,
 		Amount: toll.FormatAmount(toll.UnitsOfCents(o.Cents), currencyDecimals), Currency: o.Currency, SeenAt: &seen, Reason: o.Reason, Resolution: o.Resolution,
 	}
 	if !o.Subscriber.IsZero() {
@@ -101,7 +95,7 @@ func UnmatchedOfChain(row *store.ChainOrphan) (Unmatched, error) {
 		return Unmatched{}, err
 	}
 	u := Unmatched{
-		Rail: unmatchedCrypto, ID: row.BlockHash.String() + ":" + strconv.FormatInt(row.LogIndex, 10), TxHash: o.Tx.Hex(),
+		Rail: store.RailCrypto, ID: row.BlockHash.String() + ":" + strconv.FormatInt(row.LogIndex, 10), TxHash: o.Tx.Hex(),
 		Block: uint64(row.Block), Reason: o.Reason, Resolution: row.Resolution,
 	}
 	var amounts, currencies, tokens, receivers []string
@@ -147,19 +141,6 @@ func listed(values []string) string {
 func ChainRead(ctx context.Context, q store.Querier) (bool, error) {
 	return store.ChainRead(ctx, q, chain.CursorReader)
 }
-
-// RestorePayment is [card.RestorePayment].
-func RestorePayment(ctx context.Context, tx *store.Tx, order *store.Order, o *store.CardOrphan) error {
-	return card.RestorePayment(ctx, tx, order, o)
-}
-
-// RefundOrphan is [card.RefundOrphan].
-func RefundOrphan(ctx context.Context, tx *store.Tx, o *store.CardOrphan, now time.Time) error {
-	return card.RefundOrphan(ctx, tx, o, now)
-}
-
-// IsPayment is [card.IsPayment].
-func IsPayment(object string) bool { return card.IsPayment(object) }
 
 // EventsRead is [card.EventsRead].
 func EventsRead(ctx context.Context, q store.Querier, until time.Time) (bool, error) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/admin"
-	"github.com/tollhq/toll/internal/rails"
+	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -57,7 +57,7 @@ func TestCardCommands(t *testing.T) {
 			len(story.TakenByHand) != 1 || story.TakenByHand[0].Credits != 3 {
 			t.Errorf("%+v, %+v", story, story.Payment)
 		}
-		var owed []rails.Owed
+		var owed []card.Owed
 		text := run(0, &owed, "payouts", "list")
 		if len(owed) != 1 || owed[0].Orders != 1 || owed[0].Charged != 500 || owed[0].Fees < 1 || owed[0].Due != 500-owed[0].Fees ||
 			!strings.Contains(text, `"orders": 1,`) || !strings.Contains(text, `"charged": "500"`) {

@@ -425,7 +425,7 @@ func TestPagesWithoutPayment(t *testing.T) {
 		t.Errorf("the order is %s", c.status(id))
 	}
 
-	_, address := start(t, server.Config{Data: storetest.Dir(t), Card: rails.CardConfig{Mode: rails.CardOff}})
+	_, address := start(t, server.Config{Data: storetest.Dir(t), Rails: rails.Config{Card: rails.CardConfig{Mode: rails.CardOff}}})
 	for _, path := range []string{"/cards/enroll", page, page + "&x=1"} {
 		reads(t, newVisitor(t, address).get(path), http.StatusFailedDependency, "Card payments are not configured here.")
 	}

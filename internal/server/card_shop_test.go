@@ -48,7 +48,7 @@ func newCardShop(t *testing.T, cards ...rails.CardConfig) *cardShop {
 	c := &cardShop{t: t, log: &syncBuffer{}, data: storetest.Dir(t)}
 	ln := listenAnywhere(t)
 	c.s, c.url = startOn(t, server.Config{
-		Card: card, Data: c.data, Listen: ln.Addr().String(), TrustedProxies: "127.0.0.1", Log: slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Rails: rails.Config{Card: card}, Data: c.data, Listen: ln.Addr().String(), TrustedProxies: "127.0.0.1", Log: slog.New(slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Clock: func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) },
 	}, ln)
 	c.owner, c.holder = keys(t, c.s)

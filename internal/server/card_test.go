@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/card"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -92,7 +93,7 @@ func TestCardsInASandbox(t *testing.T) {
 func audited(t *testing.T, cfg server.Config, builder toll.Address, orderID string, orders int64) {
 	t.Helper()
 	ctx := t.Context()
-	var owed []rails.Owed
+	var owed []card.Owed
 	eventually(t, "what is owed", func() bool {
 		var err error
 		if owed, err = admin.Owed(ctx, cfg, ""); err != nil {

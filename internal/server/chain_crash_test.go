@@ -150,7 +150,7 @@ func TestOrderGoesOnAfterRestart(t *testing.T) {
 
 // The embedded chain has the time of the sandbox: what ends by the clock of the service ends on the chain.
 func TestEmbeddedChainMovesWithTheClock(t *testing.T) {
-	s, url := start(t, server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{HTTP: "127.0.0.1:0"}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Rails: rails.Config{Chain: rails.ChainConfig{HTTP: "127.0.0.1:0"}}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 0).patient
 	op := operator(t, s, url)
@@ -202,7 +202,7 @@ func TestChainEndsWithTheService(t *testing.T) {
 			thrice(t, func() error {
 				s := open(t, cfg)
 				k := keyOf(t, s, server.KeyRequest{Account: "subscriber"})
-				if cfg.Chain.RPCURLs == nil {
+				if cfg.Rails.Chain.RPCURLs == nil {
 					eventually(t, "the faucet gives", func() bool {
 						w := httptest.NewRecorder()
 						r := httptest.NewRequest(http.MethodPost, "/api/v1/sandbox/faucet", strings.NewReader("{}"))
@@ -219,7 +219,7 @@ func TestChainEndsWithTheService(t *testing.T) {
 				if err := closeService(s); err != nil {
 					t.Error(err)
 				}
-				if took := time.Since(began); cfg.Chain.RPCURLs != nil && took > 5*time.Second {
+				if took := time.Since(began); cfg.Rails.Chain.RPCURLs != nil && took > 5*time.Second {
 					return fmt.Errorf("closed after %s", took)
 				}
 				return nil

@@ -83,7 +83,7 @@ func (w userWallet) authorize(t *testing.T) json.RawMessage {
 func TestHeldAccount(t *testing.T) {
 	ctx := t.Context()
 	address := servertest.FreeAddress(t)
-	s, url := start(t, server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{HTTP: address}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Rails: rails.Config{Chain: rails.ChainConfig{HTTP: address}}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 0).patient
 	w, stranger := newUserWallet(t), newUserWallet(t)
@@ -203,7 +203,7 @@ func (w userWallet) send(t *testing.T, node *ethclient.Client, to common.Address
 func TestRevocationOnTheChain(t *testing.T) {
 	ctx := t.Context()
 	address := servertest.FreeAddress(t)
-	s, url := start(t, server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{HTTP: address}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Rails: rails.Config{Chain: rails.ChainConfig{HTTP: address}}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 0).patient
 	faucet(t, c.subscriber, "10")

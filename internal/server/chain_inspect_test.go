@@ -57,7 +57,7 @@ func TestInspectChain(t *testing.T) {
 	})
 	t.Run("off", func(t *testing.T) {
 		cfg := cfg
-		cfg.Chain.Mode = rails.ChainOff
+		cfg.Rails.Chain.Mode = rails.ChainOff
 		says(t, inspected(t, cfg, "chain"), "ok", "off")
 	})
 
@@ -66,7 +66,7 @@ func TestInspectChain(t *testing.T) {
 	there := outside(double.URL)
 	there.Data = storetest.Dir(t)
 	plain := there
-	plain.Chain = rails.ChainConfig{Mode: rails.ChainOff}
+	plain.Rails.Chain = rails.ChainConfig{Mode: rails.ChainOff}
 	t.Run("a database", func(t *testing.T) { start(t, plain) })
 	t.Run("never started with the chain", func(t *testing.T) {
 		says(t, inspected(t, there, "relayer"), "warning", "first start")
@@ -96,7 +96,7 @@ func TestInspectChain(t *testing.T) {
 		double.Clear()
 		base := chaintest.Start(t, devchain.Config{ChainID: contracts.Base})
 		other := there
-		other.Chain.RPCURLs = []string{base.URL()}
+		other.Rails.Chain.RPCURLs = []string{base.URL()}
 		says(t, inspected(t, other, "endpoint"), "failed", "8453", "84532")
 	})
 }

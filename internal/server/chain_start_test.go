@@ -79,7 +79,7 @@ func fuel(t *testing.T, st *store.Store, chain *chaintest.Chain) {
 
 // outside is a service on a chain that runs outside of it, behind endpoints.
 func outside(urls ...string) server.Config {
-	return server.Config{Chain: rails.ChainConfig{RPCURLs: urls, Confirmations: -1, TopUpConfirmations: -1}}
+	return server.Config{Rails: rails.Config{Chain: rails.ChainConfig{RPCURLs: urls, Confirmations: -1, TopUpConfirmations: -1}}}
 }
 
 // T71
@@ -88,7 +88,7 @@ func TestChainStart_Settings(t *testing.T) {
 		Data: t.TempDir(), Environment: toll.Live, MasterKeyFile: freshMasterKey(t), PublicURL: "https://pay.example.com",
 	}
 	with := func(base server.Config, c rails.ChainConfig) server.Config {
-		base.Chain = c
+		base.Rails.Chain = c
 		return base
 	}
 	ownKey := live
@@ -101,11 +101,11 @@ func TestChainStart_Settings(t *testing.T) {
 		"live and its own JSON-RPC": {with(live, rails.ChainConfig{HTTP: "127.0.0.1:0"}), "TOLL_CHAIN_RPC_URLS"},
 		"live and one endpoint":     {with(live, rails.ChainConfig{RPCURLs: []string{"https://one.example.com"}}), "two endpoints"},
 		"live and a generated key":  {ownKey, "TOLL_MASTER_KEY_FILE"},
-		"a mode that is none":       {server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{Mode: "on"}}, "TOLL_CHAIN"},
-		"both":                      {server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{Mode: rails.ChainEmbedded, RPCURLs: []string{"http://x"}}}, "set one of them"},
-		"no URL":                    {server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{RPCURLs: []string{"ipc:/x?key=hidden"}}}, "http"},
+		"a mode that is none":       {server.Config{Data: storetest.Dir(t), Rails: rails.Config{Chain: rails.ChainConfig{Mode: "on"}}}, "TOLL_CHAIN"},
+		"both":                      {server.Config{Data: storetest.Dir(t), Rails: rails.Config{Chain: rails.ChainConfig{Mode: rails.ChainEmbedded, RPCURLs: []string{"http://x"}}}}, "set one of them"},
+		"no URL":                    {server.Config{Data: storetest.Dir(t), Rails: rails.Config{Chain: rails.ChainConfig{RPCURLs: []string{"ipc:/x?key=hidden"}}}}, "http"},
 		"a server without a place for the chain": {server.Config{
-			Database: storetest.Config(t, storetest.Postgres).Database, MasterKeyFile: freshMasterKey(t), Chain: rails.ChainConfig{Mode: rails.ChainEmbedded},
+			Database: storetest.Config(t, storetest.Postgres).Database, MasterKeyFile: freshMasterKey(t), Rails: rails.Config{Chain: rails.ChainConfig{Mode: rails.ChainEmbedded}},
 		}, "TOLL_DATA"},
 	} {
 		t.Run(name, func(t *testing.T) {

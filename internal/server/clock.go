@@ -119,7 +119,7 @@ func (s *Server) advance(ctx context.Context, d time.Duration) error {
 // moveChain has the embedded chain make a block at the time that the clock has now. A chain that does not do so at once does it
 // within a minute.
 func (s *Server) moveChain(ctx context.Context) {
-	if err := s.chain.Advance(); err != nil && ctx.Err() == nil {
+	if err := s.rails.Chain.Advance(); err != nil && ctx.Err() == nil {
 		s.cfg.Log.WarnContext(ctx, "the embedded chain did not follow the clock", "error", err.Error())
 	}
 }

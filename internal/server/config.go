@@ -19,7 +19,6 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/backup"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/purchases"
 	"github.com/tollhq/toll/internal/rails"
@@ -118,13 +117,8 @@ type Config struct {
 	// Mail says through which server codes are sent. Zero sends none.
 	Mail people.MailConfig
 	// OIDC is a provider of accounts with which people sign in. Zero is none.
-	OIDC people.OIDCConfig
-	// Rails are the ways in which money reaches builders. A plan that needs one which is nil cannot be ordered.
-	Rails checkout.Rails
-	// Chain says where crypto plans are paid. It means nothing when Rails.Crypto is given.
-	Chain rails.ChainConfig
-	// Card says through which account fiat plans are paid. It means nothing when Rails.Card is given.
-	Card rails.CardConfig
+	OIDC  people.OIDCConfig
+	Rails rails.Config // how money reaches builders
 	// RateLimitKey is how many calls a second an API key may make, RateLimitIP those of an address without a valid one, of
 	// IPv6 those of a /64. Four times as many may come at once. 0 is no limit. Each process counts for itself.
 	RateLimitKey, RateLimitIP int
@@ -184,7 +178,7 @@ func (c Config) check() error {
 	default:
 		return fmt.Errorf("the token format %q is neither jwt nor x402", c.TokenFormat)
 	}
-	if err := errors.Join(c.Chain.Check(), c.Card.Check(), c.Mail.Check(), c.OIDC.Check(), c.Brand.Check(), c.checkDrain(), c.checkBackups()); err != nil {
+	if err := errors.Join(c.Rails.Check(), c.Mail.Check(), c.OIDC.Check(), c.Brand.Check(), c.checkDrain(), c.checkBackups()); err != nil {
 		return err
 	}
 	switch purchases.Policy(c.Exact) {
@@ -251,9 +245,6 @@ func (c Config) checkLive(publicURL string) error {
 		return errors.New("live needs a master key of your own: set TOLL_MASTER_KEY_FILE (--master-key-file) to a file with 64 hexadecimal " +
 			"digits and mode 0600, kept outside the data directory and its backups, or TOLL_MASTER_KEY to the digits; " +
 			"TOLL_ALLOW_LOCAL_MASTER_KEY=true takes the one that is made in the data directory")
-	}
-	if err := errors.Join(c.Chain.CheckIn(toll.Live), c.Card.CheckIn(toll.Live)); err != nil {
-		return err
 	}
 	u, err := url.Parse(publicURL)
 	if err != nil || u.Scheme != "https" && !toll.IsLoopback(u.Hostname()) {

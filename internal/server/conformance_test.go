@@ -18,8 +18,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -219,10 +219,10 @@ func (s *suite) all(t *testing.T, v storetest.Variant, brand x402.Namespace, pre
 		need string
 		cfg  server.Config
 	}{
-		{"", server.Config{Chain: rails.ChainConfig{Mode: rails.ChainOff}, Card: rails.CardConfig{Mode: rails.CardOff}}},
-		{"embedded-chain", server.Config{Chain: rails.ChainConfig{Mode: rails.ChainEmbedded, Mirror: true}}},
-		{"rail", server.Config{Rails: checkout.Rails{Crypto: railtest.New(), Card: page}}},
-		{"rate-limit", server.Config{RateLimitKey: 1, RateLimitIP: 1, Chain: rails.ChainConfig{Mode: rails.ChainOff}, Card: rails.CardConfig{Mode: rails.CardOff}}},
+		{"", server.Config{Rails: rails.Config{Chain: rails.ChainConfig{Mode: rails.ChainOff}, Card: rails.CardConfig{Mode: rails.CardOff}}}},
+		{"embedded-chain", server.Config{Rails: rails.Config{Chain: rails.ChainConfig{Mode: rails.ChainEmbedded, Mirror: true}}}},
+		{"rail", server.Config{Rails: rails.Config{Given: rail.Rails{rail.Crypto: railtest.New(), rail.Card: page}}}},
+		{"rate-limit", server.Config{RateLimitKey: 1, RateLimitIP: 1, Rails: rails.Config{Chain: rails.ChainConfig{Mode: rails.ChainOff}, Card: rails.CardConfig{Mode: rails.CardOff}}}},
 	} {
 		service := s.start(t, v, brand, prefix, kind.cfg)
 		service.run(t, slices.DeleteFunc(slices.Clone(files), func(f conformanceFile) bool {

@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -42,7 +43,7 @@ func newFair(t *testing.T) *fair {
 	t.Helper()
 	m := &fair{t: t, ahead: &atomic.Int64{}, log: &syncBuffer{}}
 	m.s, m.url = start(t, server.Config{
-		Data: storetest.Dir(t), Rails: checkout.Rails{Crypto: railtest.New()}, Log: slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Data: storetest.Dir(t), Rails: rails.Config{Given: rail.Rails{rail.Crypto: railtest.New()}}, Log: slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Clock: func() time.Time { return time.Now().Add(time.Duration(m.ahead.Load())) },
 	})
 	m.issuer = m.s.PublicURL()

@@ -38,13 +38,13 @@ type stepped struct {
 
 func (s *stepped) config() server.Config {
 	cfg := server.Config{Data: s.Data, Database: s.Database, MasterKeyFile: s.MasterKeyFile, Listen: s.Listen, PublicURL: "https://pay.example.com"}
-	cfg.Chain.HTTP = s.ChainHTTP
+	cfg.Rails.Chain.HTTP = s.ChainHTTP
 	if s.RPC != "" {
-		cfg.Chain = outside(s.RPC).Chain
+		cfg.Rails.Chain = outside(s.RPC).Rails.Chain
 	}
 	if s.Stripe != "" {
 		cfg.PublicURL = "http://" + s.Listen
-		cfg.Card = rails.CardConfig{URL: s.Stripe, SecretKey: stripeKey, WebhookSecrets: []string{hookSecret}}
+		cfg.Rails.Card = rails.CardConfig{URL: s.Stripe, SecretKey: stripeKey, WebhookSecrets: []string{hookSecret}}
 	}
 	return cfg
 }
@@ -142,7 +142,7 @@ func newAmbush(t *testing.T, is stepped, public *chaintest.Chain) *ambush {
 // tradersOf makes keys in a database that no service uses yet.
 func tradersOf(t *testing.T, cfg server.Config) (builder, buyer, operator toll.APIKey) {
 	t.Helper()
-	cfg.Chain = rails.ChainConfig{Mode: rails.ChainOff}
+	cfg.Rails.Chain = rails.ChainConfig{Mode: rails.ChainOff}
 	s := open(t, cfg)
 	builder, buyer = keys(t, s)
 	operator = keyOf(t, s, server.KeyRequest{Account: "operator", Operator: true})

@@ -116,7 +116,7 @@ type bazaar struct {
 // embeddedBazaar has its chain inside.
 func embeddedBazaar(t *testing.T, change ...func(*server.Config)) *bazaar {
 	t.Helper()
-	m := &bazaar{cfg: server.Config{Data: storetest.Dir(t), Chain: rails.ChainConfig{HTTP: "127.0.0.1:0"}}}
+	m := &bazaar{cfg: server.Config{Data: storetest.Dir(t), Rails: rails.Config{Chain: rails.ChainConfig{HTTP: "127.0.0.1:0"}}}}
 	for _, f := range change {
 		f(&m.cfg)
 	}

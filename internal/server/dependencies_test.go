@@ -22,8 +22,9 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -33,8 +34,8 @@ import (
 // A rail that cannot be reached stops orders, and nothing else.
 // F26
 func TestRailsAway(t *testing.T) {
-	rail := railtest.New()
-	s, url := start(t, server.Config{Data: storetest.Dir(t), Rails: checkout.Rails{Crypto: rail}})
+	money := railtest.New()
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Rails: rails.Config{Given: rail.Rails{rail.Crypto: money}}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 50)
 	order := func(key string) error {
@@ -44,7 +45,7 @@ func TestRailsAway(t *testing.T) {
 	if err := order("before"); err != nil {
 		t.Fatal(err)
 	}
-	rail.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
+	money.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
 	for i := range 20 {
 		if res, err := c.settle(t.Context(), fmt.Sprintf("away-%d", i)); err != nil || !res.Success {
 			t.Fatalf("settle while the rail is away: %+v %v", res, err)
@@ -56,7 +57,7 @@ func TestRailsAway(t *testing.T) {
 	}
 	eventually(t, "ready, as only the database decides", func() bool { return status(t, url+"/ready") == http.StatusOK })
 	before := c.balance(t).Balance
-	rail.Behave(railtest.Behaviour{})
+	money.Behave(railtest.Behaviour{})
 	// The order that the rail kept waiting is the one that goes on, whoever sees first that the rail is back.
 	eventually(t, "the order goes on", func() bool { return order("away") == nil })
 	if got := c.balance(t).Balance; got != before+100 {

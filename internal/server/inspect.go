@@ -69,13 +69,15 @@ func Inspect(ctx context.Context, cfg Config) (checks check.List, address string
 	inspectRecovery(ctx, f.store, add)
 	remote, cancel := context.WithTimeout(ctx, remoteTime)
 	defer cancel()
-	checks = append(checks, sideBySide(
-		func(add check.Report) { cfg.Chain.Inspect(remote, f.railDeps(cfg), add) },
-		func(add check.Report) { cfg.Card.Inspect(remote, f.railDeps(cfg), add) },
+	var inspections []func(check.Report)
+	for _, s := range cfg.Rails.All() {
+		inspections = append(inspections, func(add check.Report) { s.Inspect(remote, f.railDeps(cfg), add) })
+	}
+	checks = append(checks, sideBySide(append(inspections,
 		func(add check.Report) { inspectBackups(remote, cfg, f, add) },
 		func(add check.Report) { inspectMail(remote, cfg.Mail, add) },
 		func(add check.Report) { inspectProvider(remote, cfg.OIDC, add) },
-	)...)
+	)...)...)
 	return checks, cmp.Or(address, public)
 }
 

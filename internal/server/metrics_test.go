@@ -111,7 +111,7 @@ func TestMetrics_NotedBackup(t *testing.T) {
 // The metrics have the numbers of the traffic and of the database.
 func TestMetrics_Numbers(t *testing.T) {
 	// Without a card rail nobody works on the payment below.
-	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true, Card: rails.CardConfig{Mode: rails.CardOff}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true, Rails: rails.Config{Card: rails.CardConfig{Mode: rails.CardOff}}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 3)
 	for n := range 4 {

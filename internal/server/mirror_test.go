@@ -20,7 +20,7 @@ import (
 // T54
 func TestPublishedBurns(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
-		cfg := server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile, Chain: rails.ChainConfig{Mirror: true, HTTP: "127.0.0.1:0"}}
+		cfg := server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile, Rails: rails.Config{Chain: rails.ChainConfig{Mirror: true, HTTP: "127.0.0.1:0"}}}
 		if cfg.Data == "" {
 			cfg.Data = storetest.Dir(t) // of the embedded chain
 		}

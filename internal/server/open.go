@@ -66,7 +66,7 @@ func open(ctx context.Context, cfg Config, as Access) (_ *foundation, err error)
 	}
 	wanted := cmp.Or(cfg.Environment, toll.Sandbox)
 	if as == serving && errors.Is(cfg.existing(), ErrNoDatabase) { // a refusal leaves nothing behind
-		if err := cfg.Card.CheckIn(wanted); err != nil {
+		if err := cfg.Rails.CheckIn(wanted); err != nil {
 			return nil, err
 		}
 	}
@@ -97,7 +97,7 @@ func open(ctx context.Context, cfg Config, as Access) (_ *foundation, err error)
 		environment = string(cfg.Environment)
 	}
 	if as == serving {
-		if err := cfg.Card.CheckIn(toll.Environment(cmp.Or(environment, string(wanted)))); err != nil {
+		if err := cfg.Rails.CheckIn(toll.Environment(cmp.Or(environment, string(wanted)))); err != nil {
 			return nil, err
 		}
 	}

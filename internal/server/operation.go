@@ -36,9 +36,11 @@ func (s *Server) Operation(ctx context.Context) (o web.Operation, err error) {
 			ID: k.KID, For: map[string]string{"": "API keys and access tokens", store.StatementKey: "statements"}[k.Purpose], Made: k.CreatedAt, Retired: k.RetiredAt,
 		})
 	}
-	if o.Unmatched.Cards, o.Unmatched.Crypto, err = store.CountOrphans(ctx, s.base.store); err != nil {
+	unmatched, err := store.CountOrphans(ctx, s.base.store)
+	if err != nil {
 		return o, err
 	}
+	o.Unmatched.Cards, o.Unmatched.Crypto = unmatched[store.RailCard], unmatched[store.RailCrypto]
 	o.Alarms = s.alarms.recent()
 	each := func(name string, n int, of string) {
 		text := "no limit"

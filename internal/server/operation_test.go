@@ -165,7 +165,7 @@ func TestCarelessConfiguration(t *testing.T) {
 	t.Run("a card key of the other mode", func(t *testing.T) { // nothing is made, so that the right environment starts there
 		dir := filepath.Join(t.TempDir(), "data")
 		for env, key := range map[toll.Environment]string{"": "sk_live_0123456789", toll.Sandbox: "sk_live_0123456789", toll.Live: "sk_test_0123456789"} {
-			_, err := server.New(t.Context(), server.Config{Data: dir, Environment: env, Card: rails.CardConfig{SecretKey: key}})
+			_, err := server.New(t.Context(), server.Config{Data: dir, Environment: env, Rails: rails.Config{Card: rails.CardConfig{SecretKey: key}}})
 			if err == nil || !strings.Contains(err.Error(), "TOLL_STRIPE_SECRET_KEY_FILE") || strings.Contains(err.Error(), key) {
 				t.Errorf("%q: %v", env, err)
 			}

@@ -1,38 +1,13 @@
 package server
 
 import (
-	"context"
+	"time"
 
+	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/metrics"
 	"github.com/tollhq/toll/internal/rails"
 )
-
-// connect opens the chain and the card processor of the settings and uses them as rails, except where the caller gave a rail.
-func (s *Server) connect(ctx context.Context) (err error) {
-	chain, cards := s.cfg.Chain, s.cfg.Card
-	if s.cfg.Rails.Crypto != nil {
-		chain = rails.ChainConfig{Mode: rails.ChainOff}
-	}
-	if s.cfg.Rails.Card != nil {
-		cards = rails.CardConfig{Mode: rails.CardOff}
-	}
-	deps := s.base.railDeps(s.cfg)
-	deps.Jobs, deps.Ledger = s.jobs, s.ledger
-	if s.chain, err = rails.NewChain(ctx, chain, deps); err != nil {
-		return err
-	}
-	s.jobs.OnStop("chain", s.chain.Close)
-	if s.cards, err = rails.NewCards(ctx, cards, deps); err != nil {
-		return err
-	}
-	if s.cfg.Rails.Crypto == nil {
-		s.cfg.Rails.Crypto = s.chain.Rail()
-	}
-	if s.cfg.Rails.Card == nil {
-		s.cfg.Rails.Card = s.cards.Rail()
-	}
-	return nil
-}
 
 // railDeps returns the parts of a database that rails use, without loops and books.
 func (f *foundation) railDeps(cfg Config) rails.Deps {
@@ -40,4 +15,34 @@ func (f *foundation) railDeps(cfg Config) rails.Deps {
 		Store: f.store, Ring: f.ring, Auth: f.auth, Clock: f.clock.now, Machine: f.clock.machine, Log: cfg.Log, Data: cfg.Data, At: cfg.at,
 		PublicURL: publicURL(f.auth.Issuer()), Listen: cfg.listenURL(), Webhook: api.PathStripeEvent,
 	}
+}
+
+// seenChain is what the metrics say of the chain.
+func (s *Server) seenChain() metrics.Chain {
+	seen := s.rails.Chain.Seen()
+	out := metrics.Chain{Head: seen.Head, Relayers: map[string]float64{}, Cap: seen.Cap, Signed: seen.Signed}
+	for address, wei := range seen.Relayers {
+		out.Relayers[toll.Address(address).String()], _ = wei.Float64()
+	}
+	return out
+}
+
+// shownChain is what the API shows of the chain, nil when it is off.
+func (s *Server) shownChain() *api.Chain {
+	if s.rails.Chain.Rail() == nil {
+		return nil
+	}
+	c := &api.Chain{Contracts: s.rails.Chain.Contracts(), Explorer: s.rails.Chain.Explorer(), Balances: s.rails.Chain.Balances}
+	if s.rails.Chain.Embedded() {
+		c.Faucet = s.rails.Chain.Faucet
+	}
+	return c
+}
+
+// orderWait is how long the answer to an order waits; 0 is the default of the API. The embedded chain pays at once or never.
+func (s *Server) orderWait() time.Duration {
+	if s.cfg.OrderWait == 0 && s.rails.Chain.Embedded() {
+		return 10 * time.Second
+	}
+	return s.cfg.OrderWait
 }

@@ -53,8 +53,10 @@ func ReadRecovery(ctx context.Context, q store.Querier) (out Recovery, err error
 	if out.ChainRead, err = rails.ChainRead(ctx, q); err != nil {
 		return out, err
 	}
-	cards, chain, err := store.CountOrphans(ctx, q)
-	out.Unmatched = cards + chain
+	counts, err := store.CountOrphans(ctx, q)
+	for _, n := range counts {
+		out.Unmatched += n
+	}
 	return out, err
 }
 

@@ -72,7 +72,7 @@ func answerTo(t *testing.T, key, method, url, body string, header ...string) int
 // Each way in which the service refuses counts once, by its code: errors, a demand for money, verdicts with status 200, and what
 // middlewares of sellers ask for their callers. What succeeds counts nothing.
 func TestMetrics_RefusalsByCode(t *testing.T) {
-	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true, Card: rails.CardConfig{Mode: rails.CardOff}})
+	s, url := start(t, server.Config{Data: storetest.Dir(t), Metrics: true, Rails: rails.Config{Card: rails.CardConfig{Mode: rails.CardOff}}})
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 1)
 	ctx, base := t.Context(), url+api.Base

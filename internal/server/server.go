@@ -53,8 +53,7 @@ type Server struct {
 	events      *events.Events
 	oauth       *oauth.OAuth
 	people      *people.People
-	chain       *rails.Chain // off when the crypto rail was given
-	cards       *rails.Cards // off when the card rail was given
+	rails       *rails.Running
 	handler     http.Handler
 	metrics     *metrics.Metrics // nil: not wanted
 	probe       probe
@@ -103,7 +102,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	})
 	s.metrics.Watch(s.ledger)
 	s.metrics.Build(cfg.Release, base.ring.KeyID())
-	s.metrics.Unmatched(func(ctx context.Context) (cards, crypto int64, err error) { return store.CountOrphans(ctx, base.store) })
+	s.metrics.Unmatched(func(ctx context.Context) (map[string]int64, error) { return store.CountOrphans(ctx, base.store) })
 	s.metrics.Recovery(&s.restored)
 	s.metrics.Money(base.store, base.clock.now)
 	s.metrics.Chain(s.seenChain, base.clock.now)
@@ -113,17 +112,18 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.metrics.Backups(base.store, scheduled, base.clock.machine)
 	s.jobs.OnStop("ledger", s.ledger.Close)
-	if err := s.connect(ctx); err != nil {
+	deps := base.railDeps(cfg)
+	deps.Jobs, deps.Ledger = s.jobs, s.ledger
+	if s.rails, err = rails.Open(ctx, cfg.Rails, deps); err != nil {
 		return nil, err
 	}
-	cfg = s.cfg
 	s.queue = jobs.NewQueue(base.store, base.clock.now, cfg.Log)
 	if tracer != nil {
 		s.queue.Under(traces.With(context.Background(), tracer))
 	}
 	s.checkout = checkout.New(checkout.Deps{
-		Store: base.store, Ledger: s.ledger, Queue: s.queue, Rails: cfg.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,
-		SignReference: a.SignReference, OpenReference: a.OpenReference, MaxSpendingCents: cfg.Chain.MaxLimitCents, MaxDelegationSecs: int64(cfg.Chain.MaxDuration / time.Second),
+		Store: base.store, Ledger: s.ledger, Queue: s.queue, Rails: s.rails.Rails, Environment: a.Environment(), Clock: cfg.Clock, Log: cfg.Log,
+		SignReference: a.SignReference, OpenReference: a.OpenReference, MaxSpendingCents: cfg.Rails.Chain.MaxLimitCents, MaxDelegationSecs: int64(cfg.Rails.Chain.MaxDuration / time.Second),
 	})
 	treasury, err := cfg.treasury()
 	if err != nil {
@@ -137,7 +137,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	})
 	s.facilitator = pay.New(pay.Deps{
 		Store: base.store, Ledger: s.ledger, Auth: a, Checkout: s.checkout, Catalogue: sold, Tokens: access, Purchases: wallets, Clock: cfg.Clock, Log: cfg.Log,
-		Pending: s.metrics.Pending, TopUpWait: cfg.topUpWait, Service: s.chain.Account(), FreeHolds: cfg.Quotas.FreeHolds, Horizon: cfg.horizon(),
+		Pending: s.metrics.Pending, TopUpWait: cfg.topUpWait, Service: s.rails.Chain.Account(), FreeHolds: cfg.Quotas.FreeHolds, Horizon: cfg.horizon(),
 	})
 	if s.people, err = people.New(people.Deps{
 		Store: base.store, Auth: a, Registration: cfg.Registration, NoPasswords: cfg.NoPasswords, PublicURL: s.PublicURL(), Seal: base.ring.Seal, Open: base.ring.Open,
@@ -155,7 +155,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	stripeEvents, _ := s.cards.Rail().(api.StripeEvents) // nil: there is no card rail
+	stripeEvents, _ := s.rails.Cards.Rail().(api.StripeEvents) // nil: there is no card rail
 	limits := cfg.limits()
 	limits.Clock = base.clock.machine // who moves the clock of a sandbox gets no more calls
 	s.handler = s.metrics.Count(api.New(api.Deps{
@@ -164,7 +164,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 			Namespace: cfg.Namespace, Environment: a.Environment(), PublicURL: s.PublicURL(), Release: cfg.Release, Clock: cfg.Clock,
 			TestClock: &api.TestClock{Ahead: base.clock.ahead, Advance: s.advance}, Ready: s.ready,
 		},
-		Rails: api.Rails{Chain: s.shownChain(), StripeEvents: stripeEvents, Proof: s.chain.Proof()}, Site: api.Site{Pages: pages, NoPage: noPage},
+		Rails: api.Rails{Chain: s.shownChain(), StripeEvents: stripeEvents, Proof: s.rails.Chain.Proof()}, Site: api.Site{Pages: pages, NoPage: noPage},
 		Policy:    api.Policy{Quotas: cfg.Quotas, Limits: limits, OrderWait: s.orderWait(), CloseReads: cfg.CloseReads, IgnoreOrganizations: cfg.IgnoreOrganizations},
 		Telemetry: api.Telemetry{Log: cfg.Log, Traced: tracer != nil, Refused: s.metrics.Refused},
 	}))
@@ -173,7 +173,7 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s.queue.Handle(store.JobEndKey, a.FinishKey)
 	s.queue.Handle(store.JobEndGrant, s.oauth.FinishGrant)
-	for _, r := range []rails.Service{s.chain, s.cards} {
+	for _, r := range s.rails.All() {
 		r.Handle(s.queue)
 	}
 	if base.store.Engine() == store.SQLite { // there is one service on a directory
@@ -181,8 +181,10 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 			return nil, err
 		}
 	}
-	if err := errors.Join(s.chain.Start(ctx), s.cards.Start(ctx)); err != nil {
-		return nil, err
+	for _, r := range s.rails.All() {
+		if err := r.Start(ctx); err != nil {
+			return nil, err
+		}
 	}
 	s.jobs.OnStop("oauth", func(context.Context) error { s.oauth.Close(); return nil })
 	s.jobs.Start(s.loops()...)
@@ -209,14 +211,14 @@ func (s *Server) Namespace() x402.Namespace { return s.cfg.Namespace }
 func (s *Server) PublicURL() string { return publicURL(s.base.auth.Issuer()) }
 
 // Chain returns the chain of the service, which may be off.
-func (s *Server) Chain() *rails.Chain { return s.chain }
+func (s *Server) Chain() *rails.Chain { return s.rails.Chain }
 
 // Cards returns the card rail of the service, which may be off.
-func (s *Server) Cards() *rails.Cards { return s.cards }
+func (s *Server) Cards() *rails.Cards { return s.rails.Cards }
 
 // Reload reads the files with secrets again that may change while the service runs: those of the card processor. The key of an object
 // store is read for each backup. On an error the old secrets stay in use.
-func (s *Server) Reload(ctx context.Context) error { return s.cards.Reload(ctx) }
+func (s *Server) Reload(ctx context.Context) error { return s.rails.Cards.Reload(ctx) }
 
 // Environment returns the environment of the database.
 func (s *Server) Environment() toll.Environment { return s.base.auth.Environment() }
@@ -233,7 +235,10 @@ func (s *Server) Facilitator(caller toll.Address) x402.Facilitator { return s.fa
 // ready says what works, from memory: it waits for nothing. Only the database, and a shutdown that
 // has begun, decide whether requests can be served.
 func (s *Server) ready(context.Context) map[string]string {
-	checks := map[string]string{"database": "ok", "chain": s.chain.State(), "card": s.cards.State()}
+	checks := map[string]string{"database": "ok"}
+	for i, r := range s.rails.All() {
+		checks[rails.Kinds[i].Check] = r.State()
+	}
 	if s.databaseFailure() != nil {
 		checks["database"] = "failing"
 	}

@@ -79,7 +79,7 @@ func TestInspect_Silence(t *testing.T) {
 	if took := time.Since(began); took > bound {
 		t.Errorf("the page took %s", took)
 	}
-	cfg.Card.SecretKey, cfg.Card.URL = "sk_test_silence0123456789", silent
+	cfg.Rails.Card.SecretKey, cfg.Rails.Card.URL = "sk_test_silence0123456789", silent
 	cfg.OIDC = people.OIDCConfig{Issuer: newIDProvider(t).url, ClientID: providerClient, ClientSecret: providerSecret}
 	began = time.Now()
 	checks, _ := server.Inspect(t.Context(), cfg)

@@ -248,7 +248,7 @@ func TestWalletOfContract(t *testing.T) {
 		}
 	}
 
-	off := newTown(t, "sqlite", func(cfg *server.Config) { cfg.Chain = rails.ChainConfig{Mode: rails.ChainOff} })
+	off := newTown(t, "sqlite", func(cfg *server.Config) { cfg.Rails.Chain = rails.ChainConfig{Mode: rails.ChainOff} })
 	if res := newVisitor(t, off.address).withWallet(vault.pocket, vault.at, 0); res.status != http.StatusForbidden || !strings.Contains(res.body, "has no chain to ask it") {
 		t.Errorf("without a chain: %d %s", res.status, mainPart.FindString(res.body))
 	}

@@ -19,8 +19,9 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/api"
-	"github.com/tollhq/toll/internal/checkout"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/rail"
+	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/rounds"
@@ -47,7 +48,7 @@ func startWhole(t *testing.T, v storetest.Variant) *wholeService {
 	w := &wholeService{seen: map[string]int{}}
 	w.clock.Store(time.Now().Truncate(time.Second).UnixMicro())
 	db := storetest.Config(t, v)
-	cfg := server.Config{Data: db.Data, Database: db.Database, Clock: w.now, Rails: checkout.Rails{Crypto: railtest.New()}, Quotas: api.Quotas{Plans: 1 << 30, Delegations: 1 << 30}}
+	cfg := server.Config{Data: db.Data, Database: db.Database, Clock: w.now, Rails: rails.Config{Given: rail.Rails{rail.Crypto: railtest.New()}}, Quotas: api.Quotas{Plans: 1 << 30, Delegations: 1 << 30}}
 	if db.Database != "" {
 		cfg.MasterKeyFile = freshMasterKey(t)
 	}

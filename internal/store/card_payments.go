@@ -7,7 +7,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Kinds of jobs of the card rail. The job that carries an open order on is [JobPay] and "card".
+// Kinds of jobs of the card rail. The job that carries an open order on is [JobPay] and [RailCard].
 const (
 	// JobCardSync fetches an object of the processor, whose id is the key, and acts on its state.
 	JobCardSync = "card.sync"

@@ -32,16 +32,6 @@ var (
 	UpdateChainOrphan    = chainOrphans.update
 )
 
-// CountOrphans counts the money at the card processor and the events of the chain that no order
-// explains and nobody has dealt with.
-func CountOrphans(ctx context.Context, q Querier) (cards, chain int64, err error) {
-	cards, err = value[int64](ctx, q, "SELECT COUNT(*) FROM card_orphans WHERE resolved_at = 0")
-	if err == nil {
-		chain, err = value[int64](ctx, q, "SELECT COUNT(*) FROM chain_orphans WHERE resolved_at IS NULL")
-	}
-	return cards, chain, err
-}
-
 // PutChainDelegation remembers the id of a delegation by its hash.
 var PutChainDelegation = runs2[toll.Hash, string](done,
 	"INSERT INTO chain_delegations (hash, delegation_id) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING")

@@ -25,21 +25,17 @@ type health struct {
 }
 
 const (
-	// probeTime bounds one probe. A connection that is dead without an answer is replaced by the
-	// next one.
+	// probeTime bounds one probe. A connection that is dead without an answer is replaced by the next one.
 	probeTime = 10 * time.Second
-	// probeRows bounds the rows of probes. Processes on one database have different rows, by
-	// chance, so that one of them which stands still in its transaction does not hold up the probes
-	// of the others.
+	// probeRows bounds the rows of probes. Processes on one database have different rows, by chance, so that one of them which stands
+	// still in its transaction does not hold up the probes of the others.
 	probeRows = 256
-	// A probe after a failure writes more than a usual one: a full disk may have room for a row and
-	// not for a batch.
+	// A probe after a failure writes more than a usual one: a full disk may have room for a row and not for a batch.
 	probeBytes, probeBytesAfterFailure = 16, 64 << 10
 )
 
-// Wrote notes the outcome of a transaction that wrote: nil, or an error. Errors that say nothing
-// about the database, such as a refusal or the end of a context, are passed over. [Store.Tx] notes
-// its own; users of a [Pipe] call this.
+// Wrote notes the outcome of a transaction that wrote: nil, or an error. Errors that say nothing about the database, such as a refusal or
+// the end of a context, are passed over. [Store.Tx] notes its own; users of a [Pipe] call this.
 func (s *Store) Wrote(err error) {
 	switch {
 	case err == nil:
@@ -59,8 +55,7 @@ func (s *Store) Wrote(err error) {
 	}
 }
 
-// Writes returns how many transactions of this process have written, and why the last one could
-// not, nil when it could.
+// Writes returns how many transactions of this process have written, and why the last one could not, nil when it could.
 func (s *Store) Writes() (n uint64, failure error) {
 	if err := s.health.failure.Load(); err != nil {
 		failure = *err
@@ -71,8 +66,7 @@ func (s *Store) Writes() (n uint64, failure error) {
 // Written returns the signal of this process's transactions that wrote, for one reader. Several of them may give one signal.
 func (s *Store) Written() chan struct{} { return s.health.written }
 
-// Probe writes a row of 16 bytes, after a failure one of 64 KiB, and notes the outcome. It takes at
-// most 10 s.
+// Probe writes a row of 16 bytes, after a failure one of 64 KiB, and notes the outcome. It takes at most 10 s.
 func (s *Store) Probe(ctx context.Context) error {
 	probe, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -90,8 +84,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	return err
 }
 
-// Place names the database for a log: the path of the file, or host, port and name, without user
-// and password.
+// Place names the database for a log: the path of the file, or host, port and name, without user and password.
 func (s *Store) Place() string {
 	if s.pool == nil {
 		return filepath.Join(s.dir, databaseName)
@@ -100,8 +93,7 @@ func (s *Store) Place() string {
 	return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database)
 }
 
-// Disk returns the free space of the disk of an embedded database; ok is false when it is not
-// known.
+// Disk returns the free space of the disk of an embedded database; ok is false when it is not known.
 func (s *Store) Disk() (free int64, ok bool) {
 	if s.pool != nil {
 		return 0, false
@@ -114,8 +106,7 @@ func ErrorText(err error) string { return cause(err) }
 
 var sqliteName = regexp.MustCompile(`SQLITE_\w+`)
 
-// ErrorCode returns the code that a database gave to an error, such as SQLITE_FULL or the SQLSTATE
-// 53100, "" for none.
+// ErrorCode returns the code that a database gave to an error, such as SQLITE_FULL or the SQLSTATE 53100, "" for none.
 func ErrorCode(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code

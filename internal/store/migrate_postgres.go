@@ -14,22 +14,19 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// Advisory locks of PostgreSQL. They belong to sessions, so the server releases them when a process
-// ends.
+// Advisory locks of PostgreSQL. They belong to sessions, so the server releases them when a process ends.
 const (
 	// migrationLock is held while a schema is changed ("toll" in ASCII).
 	migrationLock = 0x746f6c6c
-	// workLock, together with a version, is held shared by every connection of a release that knows
-	// this version as the latest. A migration holds it for all earlier versions, alone, so that no
-	// older release works meanwhile.
+	// workLock, together with a version, is held shared by every connection of a release that knows this version as the latest. A
+	// migration holds it for all earlier versions, alone, so that no older release works meanwhile.
 	workLock = 0x746f6c6d
 )
 
 // sqlWorkLock takes the lock of a release.
 const sqlWorkLock = "SELECT pg_advisory_lock_shared($1, $2)"
 
-// olderWait is how long a migration waits for connections of an older release that has just been
-// stopped.
+// olderWait is how long a migration waits for connections of an older release that has just been stopped.
 const (
 	olderWait  = 3 * time.Second
 	olderPause = 100 * time.Millisecond

@@ -73,9 +73,8 @@ func CountUnusedOAuthRedirects(ctx context.Context, q Querier, source string, mo
 		WHERE NOT granted AND ($2 = '' OR source = $2) LIMIT $1) r`, most, source)
 }
 
-// DropUnusedOAuthRedirects removes the n oldest addresses of clients that nobody has let in, registered before a moment by a
-// source, or by any with "". A client goes with all its addresses, one that is shared stays without them. It returns how many
-// addresses.
+// DropUnusedOAuthRedirects removes the n oldest addresses of clients that nobody has let in, registered before a moment by a source, or
+// by any with "". A client goes with all its addresses, one that is shared stays without them. It returns how many addresses.
 func DropUnusedOAuthRedirects(ctx context.Context, tx *Tx, source string, before time.Time, n int64) (int64, error) {
 	return dropOAuthRedirects(ctx, tx, `SELECT client_id, redirect_uri, shared FROM oauth_redirects
 		WHERE NOT granted AND used_at < $1 AND ($3 = '' OR source = $3)
@@ -104,8 +103,7 @@ func TrimOAuthClients(ctx context.Context, s *Store, now, before time.Time, most
 	return dropped, err
 }
 
-// dropOAuthRedirects removes the addresses that a query gives, with its client, and whether it is shared: one that is not goes
-// whole.
+// dropOAuthRedirects removes the addresses that a query gives, with its client, and whether it is shared: one that is not goes whole.
 func dropOAuthRedirects(ctx context.Context, tx *Tx, q string, args ...any) (int64, error) {
 	type address struct {
 		client, uri string
@@ -154,8 +152,7 @@ func GrantOAuthClient(ctx context.Context, tx *Tx, client, redirect string, now 
 		client, redirect))
 }
 
-// DropOAuthClients removes clients that were last used before a moment, at most n, and shared addresses. It returns how many
-// clients.
+// DropOAuthClients removes clients that were last used before a moment, at most n, and shared addresses. It returns how many clients.
 func DropOAuthClients(ctx context.Context, s *Store, before time.Time, n int) (int, error) {
 	dropped := 0
 	err := s.Tx(ctx, func(tx *Tx) error {

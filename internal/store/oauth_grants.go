@@ -40,12 +40,10 @@ var (
 	oauthGrants      = newRecord[OAuthGrant]("oauth_grants")
 	InsertOAuthGrant = oauthGrants.insert
 	OAuthGrantByID   = by[toll.Hash](oauthGrants, "grant_id = $1")
-	// OAuthGrantOfAccess returns the grant that a permission or an API key was made of, or
-	// [ErrNotFound].
+	// OAuthGrantOfAccess returns the grant that a permission or an API key was made of, or [ErrNotFound].
 	OAuthGrantOfAccess = by[toll.Hash](oauthGrants,
 		"grant_id = (SELECT grant_id FROM oauth_access WHERE id = $1)")
-	// OAuthGrantsOfParent returns the grants that were agreed to with an API key, that are not revoked
-	// and not over.
+	// OAuthGrantsOfParent returns the grants that were agreed to with an API key, that are not revoked and not over.
 	OAuthGrantsOfParent = listBy2[toll.Hash, time.Time](oauthGrants,
 		"parent = $1 AND revoked_at = 0 AND ends_at > $2 ORDER BY grant_id")
 	// BeginOAuthGrant gives a grant that is not revoked its end, and keeps it from being revoked until the transaction ends;

@@ -32,8 +32,7 @@ import (
 //   - set: update writes the column;
 //   - version: update counts it up, if it is still the stored one.
 //
-// A method loaded of the pointer is called after a row was read, and a method storing before one is written, with loaded
-// after it.
+// A method loaded of the pointer is called after a row was read, and a method storing before one is written, with loaded after it.
 //
 // The functions of a table that need no statement of their own stand beside its record, as values: its insert and its update,
 // and what [by], [locked], [listBy], [runs] and [valueBy] make.
@@ -251,8 +250,7 @@ func dropOldest[T any](r *record[T], key, at string) func(ctx context.Context, t
 	}
 }
 
-// adds makes the function that adds a row unless conflict, the end of the statement, says otherwise, and reports whether a row
-// changed.
+// adds makes the function that adds a row unless conflict, the end of the statement, says otherwise, and reports whether a row changed.
 func (r *record[T]) adds(conflict string) func(context.Context, *Tx, T) (bool, error) {
 	return func(ctx context.Context, tx *Tx, v T) (bool, error) { return r.insertOr(ctx, tx, v, conflict) }
 }

@@ -17,8 +17,7 @@ type SchemaRule int
 const (
 	// MakeSchema makes the schema of an empty database, and refuses an older schema.
 	MakeSchema SchemaRule = iota
-	// UpgradeSchema also brings an older schema up to date, unless an older release is at work on
-	// the database.
+	// UpgradeSchema also brings an older schema up to date, unless an older release is at work on the database.
 	UpgradeSchema
 	// NeedSchema refuses an empty database and an older schema.
 	NeedSchema
@@ -38,8 +37,7 @@ var (
 
 // Names of settings about the schema. Later releases read them, so they are permanent.
 const (
-	// settingFloor is the version of the last migration that earlier releases cannot work with, in
-	// decimal digits.
+	// settingFloor is the version of the last migration that earlier releases cannot work with, in decimal digits.
 	settingFloor = "schema_floor"
 	// settingMigratedBy is the release that changed the schema last.
 	settingMigratedBy = "schema_release"
@@ -157,8 +155,7 @@ func listMigrations() []migration {
 // knownSchema is the version that this release makes.
 func knownSchema() int64 { return migrationList[len(migrationList)-1].version }
 
-// floorStatement is what a migration that is not online ends with: releases before it cannot use
-// the database any more.
+// floorStatement is what a migration that is not online ends with: releases before it cannot use the database any more.
 func floorStatement(version int64) string {
 	return strings.NewReplacer("{{FLOOR}}", settingFloor, "{{VERSION}}", strconv.FormatInt(version, 10)).
 		Replace(`INSERT INTO settings (name, value) VALUES ('{{FLOOR}}', CAST('{{VERSION}}' AS {{BYTES}}))

@@ -1,6 +1,5 @@
-// Package store keeps the records of the service in one SQL database, SQLite or PostgreSQL. SQL is one portable text
-// with $1..$N placeholders; each table has a file with its statements. Times are microseconds since 1970 in UTC, 0 for
-// none.
+// Package store keeps the records of the service in one SQL database, SQLite or PostgreSQL. SQL is one portable text with $1..$N
+// placeholders; each table has a file with its statements. Times are microseconds since 1970 in UTC, 0 for none.
 package store
 
 import (
@@ -33,16 +32,13 @@ type Config struct {
 	Data string
 	// Database is the postgres:// address of a database, including its secrets. It wins over Data.
 	Database string
-	// Admin opens for local administration beside a running service: it takes no service lock and waits up to 30 s for
-	// its turn to write.
+	// Admin opens for local administration beside a running service: it takes no service lock and waits up to 30 s for its turn to write.
 	Admin bool
-	// ReadOnly opens a database that exists without changing anything: transactions are refused, no
-	// file is made.
+	// ReadOnly opens a database that exists without changing anything: transactions are refused, no file is made.
 	ReadOnly bool
 	// Schema says what to do about a schema that is missing or older.
 	Schema SchemaRule
-	// Online lets [UpgradeSchema] migrate while an older release is at work, if every pending
-	// migration is safe for it.
+	// Online lets [UpgradeSchema] migrate while an older release is at work, if every pending migration is safe for it.
 	Online bool
 	// Release is the version of the program, which is noted in a database that it migrates.
 	Release string
@@ -125,8 +121,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // Engine returns the kind of database.
 func (s *Store) Engine() Engine { return s.engine }
 
-// Pool returns the PostgreSQL connections, nil on SQLite. Errors of its use go through [MapError] or, from a commit,
-// [MapCommitError].
+// Pool returns the PostgreSQL connections, nil on SQLite. Errors of its use go through [MapError] or, from a commit, [MapCommitError].
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
 // Ping reports whether the database answers.

@@ -80,8 +80,7 @@ func NotedBackup(ctx context.Context, q Querier) (time.Time, error) {
 // Watch reads what an operator watches.
 func (s *Store) Watch(ctx context.Context) (w Watched, err error) {
 	w = Watched{
-		Open: map[string]int64{"card": 0, "crypto": 0}, Oldest: map[string]time.Time{}, Undecided: map[string]int64{"card": 0, "crypto": 0},
-		Webhooks: map[string]int64{"active": 0, "paused": 0},
+		Open: map[string]int64{}, Oldest: map[string]time.Time{}, Webhooks: map[string]int64{"active": 0, "paused": 0},
 	}
 	if w.Audit, err = NotedAudit(ctx, s); err != nil {
 		return w, err
@@ -117,10 +116,7 @@ func (s *Store) Watch(ctx context.Context) (w Watched, err error) {
 		}
 	}
 	if err == nil {
-		w.Undecided["card"], err = CardPaymentsUndecided(ctx, s)
-	}
-	for _, g := range groups("SELECT 'crypto', COUNT(*), 0 FROM chain_ops WHERE untold") {
-		w.Undecided[g.name] = g.number
+		w.Undecided, err = countByRail(ctx, s, func(r Rail) string { return r.undecided })
 	}
 	for _, g := range groups("SELECT status, COUNT(*), 0 FROM webhooks GROUP BY status") {
 		w.Webhooks[g.name] = g.number
@@ -159,21 +155,18 @@ func (s *Store) openStates(ctx context.Context, limit int, all map[string]int64)
 		of[o.rail] = append(of[o.rail], o.id)
 	}
 	states := map[[2]string]int64{}
-	for rail, statement := range map[string]string{
-		"card":   "SELECT state FROM card_payments WHERE order_id IN ",
-		"crypto": "SELECT state FROM chain_ops WHERE op_id IN ",
-	} {
-		err := eachOf(ctx, s, statement, of[rail], func(scan func(dest ...any) error) (state string, err error) {
+	for _, r := range Rails {
+		err := eachOf(ctx, s, r.states, of[r.Name], func(scan func(dest ...any) error) (state string, err error) {
 			return state, scan(&state)
 		}, func(state string) error {
-			states[[2]string{rail, state}]++
+			states[[2]string{r.Name, state}]++
 			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
-		if rest := all[rail] - int64(len(of[rail])); len(read) < len(found) && rest > 0 {
-			states[[2]string{rail, StateNotRead}] = rest
+		if rest := all[r.Name] - int64(len(of[r.Name])); len(read) < len(found) && rest > 0 {
+			states[[2]string{r.Name, StateNotRead}] = rest
 		}
 	}
 	return states, nil

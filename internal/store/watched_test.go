@@ -130,8 +130,8 @@ func TestWatch_Plans(t *testing.T) {
 		t.Run(string(v), func(t *testing.T) {
 			st, _ := storetest.OpenVariant(t, v)
 			write(t, st, func(tx *store.Tx) error { // a statement is made for open orders alone
-				for _, rail := range []string{"card", "crypto"} {
-					o := &store.Order{ID: toll.NewUUID(), Account: [16]byte{1}, Open: true, OpenKey: rail, Rail: rail, CreatedAt: noon, UpdatedAt: noon}
+				for _, r := range store.Rails {
+					o := &store.Order{ID: toll.NewUUID(), Account: [16]byte{1}, Open: true, OpenKey: r.Name, Rail: r.Name, CreatedAt: noon, UpdatedAt: noon}
 					if err := store.InsertOrder(t.Context(), tx, o); err != nil {
 						return err
 					}

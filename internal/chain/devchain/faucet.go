@@ -106,8 +106,7 @@ func (c *Chain) place(ctx context.Context) error {
 	return err
 }
 
-// transact sends the calls from the faucet, in order, and mines them. Needs c.mu, so that no other transaction of the faucet
-// waits.
+// transact sends the calls from the faucet, in order, and mines them. Needs c.mu, so that no other transaction of the faucet waits.
 func (c *Chain) transact(ctx context.Context, calls []call) ([]common.Hash, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -334,8 +334,7 @@ func (p *Publisher) fees(head *types.Header, pending *types.Transaction) (tip, f
 	return tip, feeCap, nil
 }
 
-// send sends a transaction, and takes the answers that say that it, or one in its place, is known for none: the chain is
-// asked next.
+// send sends a transaction, and takes the answers that say that it, or one in its place, is known for none: the chain is asked next.
 func (p *Publisher) send(ctx context.Context, raw []byte) error {
 	err := p.cfg.Pool.Send(ctx, raw)
 	switch endpoints.Understand(err) {

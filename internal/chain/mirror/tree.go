@@ -24,8 +24,7 @@ func Root(leaves []toll.Hash) toll.Hash {
 	return levels[len(levels)-1][0]
 }
 
-// Proof returns the siblings on the way from leaf i of n, 0 <= i < n, to the root. node reads the tree: level 0 are the
-// leaves.
+// Proof returns the siblings on the way from leaf i of n, 0 <= i < n, to the root. node reads the tree: level 0 are the leaves.
 func Proof(n, i int64, node func(level, i int64) (toll.Hash, error)) ([]toll.Hash, error) {
 	proof := []toll.Hash{}
 	for level := int64(0); n > 1; level, n, i = level+1, (n+1)/2, i/2 {

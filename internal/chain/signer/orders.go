@@ -99,8 +99,7 @@ func (s *Signer) checkOrder(o *Order) Reason {
 	return s.checkDelegated(o)
 }
 
-// checkDelegated finds early what the enforcers would find: an order that the chain would refuse is a fault of ours or an
-// attack.
+// checkDelegated finds early what the enforcers would find: an order that the chain would refuse is a fault of ours or an attack.
 func (s *Signer) checkDelegated(o *Order) Reason {
 	t, err := o.Delegation.Terms()
 	switch {

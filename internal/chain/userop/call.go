@@ -115,8 +115,7 @@ func AuthorizedTransfer(a *evm.Authorization, signature []byte) ([]byte, error) 
 		append(parts, word(signature[64:]), word(signature[:32]), word(signature[32:64]))...), nil
 }
 
-// SignatureCall is the calldata that asks an account with code whether a signature of a digest is its own: isValidSignature
-// (ERC-1271).
+// SignatureCall is the calldata that asks an account with code whether a signature of a digest is its own: isValidSignature (ERC-1271).
 func SignatureCall(digest common.Hash, signature []byte) []byte {
 	return call("isValidSignature(bytes32,bytes)", word(digest[:]), octets(signature))
 }
@@ -136,8 +135,7 @@ func RevokeCall(d Delegation) []byte {
 	return call("disableDelegation((address,address,bytes32,(address,bytes,bytes)[],uint256,bytes))", d.structure(nil))
 }
 
-// VoidCall is the calldata with which an account uses up the nonce of a key, so that the operation with that nonce can
-// never run.
+// VoidCall is the calldata with which an account uses up the nonce of a key, so that the operation with that nonce can never run.
 func VoidCall(key [24]byte) []byte {
 	return execute(execution{contracts.EntryPoint, new(big.Int), call("incrementNonce(uint192)", word(key[:]))})
 }

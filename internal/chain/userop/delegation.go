@@ -62,8 +62,7 @@ func Salt(delegationID string) *big.Int {
 // ErrTerms says that a delegation is not one that [NewDelegation] makes.
 var ErrTerms = errors.New("userop: not a delegation of ours")
 
-// Terms reads the limit of a delegation back, all but its id. It takes only what [NewDelegation] makes, byte for byte; else
-// [ErrTerms].
+// Terms reads the limit of a delegation back, all but its id. It takes only what [NewDelegation] makes, byte for byte; else [ErrTerms].
 func (d *Delegation) Terms() (Terms, error) {
 	if len(d.Caveats) < 2 || len(d.Caveats[0].Terms) != 52 || len(d.Caveats[1].Terms) != 32 || d.Salt == nil || d.Salt.Sign() < 0 ||
 		d.Salt.BitLen() > 256 {
