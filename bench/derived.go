@@ -23,11 +23,11 @@ const (
 func (m *market) settleAndDerive(l *load, window time.Duration) *slice {
 	before, err := m.events("")
 	if err != nil {
-		return faulty(err)
+		return failedSlice(err)
 	}
 	stop, err := m.meter(context.Background())
 	if err != nil {
-		return faulty(err)
+		return failedSlice(err)
 	}
 	begun := time.Now()
 	out := l.run(0, window)

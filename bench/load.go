@@ -55,7 +55,7 @@ func newSlice(window time.Duration) *slice {
 	return &slice{window: window, latency: hdrhistogram.New(1, time.Hour.Microseconds(), digits)}
 }
 
-func faulty(err error) *slice {
+func failedSlice(err error) *slice {
 	s := newSlice(time.Second)
 	s.fault = err
 	return s

@@ -449,7 +449,7 @@ func (b *bench) audit(s *scenario) error {
 	if err != nil {
 		return err
 	}
-	p := &proof{Answered: m.settled, Unclear: m.unclear, Burns: a.Audit.Burns, Findings: a.Audit.Findings}
+	p := &proof{Answered: m.settled, FailedSettles: m.unclear, Burns: a.Audit.Burns, Findings: a.Audit.Findings}
 	b.report.Faults = append(b.report.Faults, p.faults(s.name)...)
 	return nil
 }
@@ -466,7 +466,7 @@ func (b *bench) close() error {
 		if m == nil {
 			continue
 		}
-		p := &proof{Engine: engine, Answered: m.settled, Unclear: m.unclear}
+		p := &proof{Engine: engine, Answered: m.settled, FailedSettles: m.unclear}
 		if m.shop != nil {
 			p.Paid = m.shop.answered
 			count, units, err := m.shop.onTheChain(context.Background())

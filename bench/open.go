@@ -18,7 +18,7 @@ const (
 // that a stall shows in every request that it delays. Refusals and failures are counted and not measured.
 func (l *load) open(perSec float64, warm, window time.Duration) *slice {
 	if perSec <= 0 {
-		return faulty(errors.New("no rate of the same requests in a closed loop"))
+		return failedSlice(errors.New("no rate of the same requests in a closed loop"))
 	}
 	out := newSlice(window)
 	if l.sent == nil {
@@ -30,7 +30,7 @@ func (l *load) open(perSec float64, warm, window time.Duration) *slice {
 		conns[i], err = dial(l.addr, time.Time{})
 		return err
 	}); err != nil {
-		return faulty(err)
+		return failedSlice(err)
 	}
 	var wg sync.WaitGroup
 	zero := time.Now()

@@ -78,10 +78,10 @@ type row struct {
 
 // proof compares the answers with the ledger.
 type proof struct {
-	Engine   string `json:"engine"`
-	Answered int    `json:"answeredSettles"`
-	Unclear  int    `json:"failedSettles,omitempty"` // each may be a burn
-	Burns    int64  `json:"burns"`
+	Engine        string `json:"engine"`
+	Answered      int    `json:"answeredSettles"`
+	FailedSettles int    `json:"failedSettles,omitempty"` // each may be a burn
+	Burns         int64  `json:"burns"`
 	// Of a market whose plan is paid on the chain.
 	Paid      int      `json:"answeredOrders,omitempty"`
 	Orders    int64    `json:"paidOrders,omitempty"`
@@ -93,8 +93,8 @@ type proof struct {
 
 // faults compares burns with answers.
 func (p *proof) faults(where string) (out []string) {
-	if extra := p.Burns - int64(p.Answered); extra < 0 || extra > int64(p.Unclear) {
-		out = append(out, fmt.Sprintf("%s: %d settles were answered and %d failed, but there are %d burns", where, p.Answered, p.Unclear, p.Burns))
+	if extra := p.Burns - int64(p.Answered); extra < 0 || extra > int64(p.FailedSettles) {
+		out = append(out, fmt.Sprintf("%s: %d settles were answered and %d failed, but there are %d burns", where, p.Answered, p.FailedSettles, p.Burns))
 	}
 	for _, f := range p.Findings {
 		out = append(out, where+": "+f)
@@ -207,7 +207,7 @@ func (r *report) table(out io.Writer) error {
 				p.Engine, p.Paid, p.Orders, p.Transfers, p.Units, p.Granted, len(p.Findings))
 			continue
 		}
-		fmt.Fprintf(out, "%s: %d answered settles, %d failed, %d burns, %d findings of the audit\n", p.Engine, p.Answered, p.Unclear, p.Burns, len(p.Findings))
+		fmt.Fprintf(out, "%s: %d answered settles, %d failed, %d burns, %d findings of the audit\n", p.Engine, p.Answered, p.FailedSettles, p.Burns, len(p.Findings))
 	}
 	for _, f := range r.Faults {
 		fmt.Fprintln(out, "FAILED", f)

@@ -128,7 +128,6 @@ func sealCredentials(vault Vault, id toll.AgentID, secrets *toll.Credentials) ([
 	return vault.Seal(plain, CredentialsOf(id))
 }
 
-// AgentAndPlanRegistered is the answer to the registration of an agent with its plan.
 type AgentAndPlanRegistered struct {
 	Success bool             `json:"success"`
 	AgentID toll.AgentID     `json:"agentId"`

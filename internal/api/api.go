@@ -52,7 +52,6 @@ type Vault interface {
 	Open(sealed, aad []byte) ([]byte, error)
 }
 
-// Service says which service this is.
 type Service struct {
 	Namespace   x402.Namespace                          // zero: x402.Default
 	Environment toll.Environment                        // zero: toll.Sandbox

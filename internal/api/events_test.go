@@ -55,7 +55,7 @@ func heard(t *testing.T, s *stack, who actor, secrets ...string) (out []string, 
 // inTheBackground runs what derives and delivers until the test ends.
 func inTheBackground(t *testing.T, s *stack) {
 	group := jobs.NewGroup(nil)
-	group.Start(jobs.Loop{Name: "follow", Every: 50 * time.Millisecond, Turn: jobs.Sweep(func(ctx context.Context) (bool, error) {
+	group.Start(jobs.Loop{Name: "follow", Every: 50 * time.Millisecond, Run: jobs.Sweep(func(ctx context.Context) (bool, error) {
 		return s.ledger.Follow(ctx, s.built.Events.Consumer())
 	})})
 	group.Start(s.built.Events.Loops()...)

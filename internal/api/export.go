@@ -66,7 +66,7 @@ func export[T any](ctx context.Context, c *call, of list.List, p store.Page, for
 	case exportTypes[format] == "":
 		return toll.Faults([]toll.Fault{{Path: "format", Message: "must be csv or ndjson"}})
 	case !c.caller.Rights.Has(c.route.export):
-		return auth.Lacks(c.route.export)
+		return auth.MissingRight(c.route.export)
 	}
 	end := c.h.exports.begin(c.caller.Address)
 	if end == nil {

@@ -190,14 +190,14 @@ func (c *call) allowed() error {
 	case c.route.ownKey && strings.EqualFold(c.param("id"), c.caller.KeyID.String()):
 		return nil
 	}
-	return c.lacks()
+	return c.missingRight()
 }
 
-func (c *call) lacks() error {
+func (c *call) missingRight() error {
 	if c.caller.KeyID.IsZero() {
 		return toll.Errorf(toll.CodeRightMissing, "Your role lacks the right %s.", c.route.right).WithParam("right", string(c.route.right))
 	}
-	return auth.Lacks(c.route.right)
+	return auth.MissingRight(c.route.right)
 }
 
 // allowedPage is [call.allowed] for a page of the service. An API key that signed in a browser makes
@@ -207,7 +207,7 @@ func (c *call) allowedPage() error {
 	case !c.caller.KeyID.IsZero() && (c.route.right == toll.RightKeys || c.route.right == toll.RightExport):
 		return toll.NewError(toll.CodePersonNeeded)
 	case c.route.fresh:
-		return c.h.people.Sessions.Recent(c.browser.Proof, c.browser.ProvedAt)
+		return c.h.people.Sessions.Recent(c.browser.Proof, c.browser.AuthenticatedAt)
 	}
 	return nil
 }

@@ -43,7 +43,6 @@ type Info struct {
 	Deployment  Deployment       `json:"deployment"`
 }
 
-// VersionRange is the range of API versions that are served.
 type VersionRange struct {
 	Current string `json:"current"`
 	Floor   string `json:"floor"`

@@ -22,12 +22,12 @@ func TestPageCalls(t *testing.T) {
 		caller := func(rights ...toll.Right) auth.Page {
 			return auth.Page{
 				Caller: auth.Caller{Address: workspace, UserID: p.id, Rights: rights, MadeBy: toll.MadeByUser},
-				Proof:  "password", ProvedAt: now, Source: "192.0.2.1",
+				Proof:  "password", AuthenticatedAt: now, Source: "192.0.2.1",
 			}
 		}
 		key := auth.Page{Caller: auth.Caller{Address: s.b1.address, KeyID: s.b1.keyID, Rights: toll.AllRights(), MadeBy: toll.MadeLocally}}
 		old := caller(toll.AllRights()...)
-		old.ProvedAt = now.Add(-time.Hour)
+		old.AuthenticatedAt = now.Add(-time.Hour)
 
 		const agent = `{"name":"Echo","endpoints":[{"POST":"https://agent.example.com/ask"}],"plans":[]}`
 		for _, c := range []struct {

@@ -145,7 +145,7 @@ func (s orders) orderPlan(c *call, in *OrderInput, once *store.Once) (*toll.Orde
 }
 
 func (s orders) currentOrder(c *call, earlier checkout.OrderRef) (*toll.Order, error) {
-	o, err := s.checkout.OrderAgain(c.context, c.caller.Address, earlier.OrderID, s.wait)
+	o, err := s.checkout.ReplayOrder(c.context, c.caller.Address, earlier.OrderID, s.wait)
 	return s.answer(c, o, err)
 }
 
@@ -200,7 +200,7 @@ func (s orders) openStripePayment(c *call, in *StripePaymentInput, once *store.O
 }
 
 func (s orders) openedCheckout(c *call, earlier checkout.OrderRef) (*toll.Checkout, error) {
-	return s.checkout.FiatAgain(c.context, c.caller.Address, earlier.OrderID, s.wait)
+	return s.checkout.ReplayFiat(c.context, c.caller.Address, earlier.OrderID, s.wait)
 }
 
 func (s orders) openPage(c *call, plan *toll.Plan, in *CheckoutInput, once *store.Once) (*toll.Checkout, error) {
@@ -268,7 +268,6 @@ func (s orders) link(o *toll.Order) {
 	o.Data["transactionUrl"] = s.chain.Explorer + "/tx/" + o.TxHash
 }
 
-// RefundInput is the body of a refund.
 type RefundInput struct {
 	AmountCents *toll.Cents `json:"amountCents,omitzero" doc:"Cents of the order's currency that go back, 1 or more. Default all that is left. Null and unknown members are refused."`
 }
@@ -293,7 +292,7 @@ func (s orders) refundOrder(c *call, in *RefundInput, once *store.Once) (*toll.O
 }
 
 func (s orders) currentRefund(c *call, earlier checkout.RefundRef) (*toll.Order, error) {
-	o, err := s.checkout.RefundAgain(c.context, c.caller.Address, earlier, s.wait)
+	o, err := s.checkout.ReplayRefund(c.context, c.caller.Address, earlier, s.wait)
 	return s.answer(c, o, err)
 }
 

@@ -66,7 +66,6 @@ func (c *call) namesWorkspace() error {
 		WithHint("Send the id of the path in X-Current-Org-Id as well.")
 }
 
-// WorkspaceInput names a workspace.
 type WorkspaceInput struct {
 	Name string `json:"name" doc:"At most 100 printable characters; empty for no name."`
 }

@@ -177,7 +177,6 @@ func (s sessions) signUp(c *call, in *SignUpInput) (*toll.SignedIn, error) {
 	return s.begin(c, u)
 }
 
-// secretOf returns the secret in a link.
 func secretOf(link string) string {
 	if u, err := url.Parse(link); err == nil && u.Query().Has("link") {
 		return u.Query().Get("link")
@@ -185,7 +184,6 @@ func secretOf(link string) string {
 	return link
 }
 
-// SignInInput is what a person signs in with.
 type SignInInput struct {
 	Login    string `json:"login"`
 	Password string `json:"password"`
@@ -247,7 +245,6 @@ func (s sessions) listSessions(c *call, p store.Page, _ url.Values) (store.List[
 	return markCurrent(c, list), err
 }
 
-// markCurrent marks the session of the call.
 func markCurrent(c *call, list store.List[toll.Session]) store.List[toll.Session] {
 	for i := range list.Items {
 		list.Items[i].Current = c.signed != nil && list.Items[i].ID == c.signed.Session.ID
@@ -272,7 +269,6 @@ func (m members) listMemberSessions(c *call, p store.Page, _ url.Values) (none s
 	return markCurrent(c, list), err
 }
 
-// EndedSessions counts sessions that were ended.
 type EndedSessions struct {
 	Success bool  `json:"success"`
 	Ended   int64 `json:"ended"`
@@ -362,7 +358,6 @@ func (m members) listAuditLog(c *call, p store.Page, q url.Values) (none store.L
 	return list, err
 }
 
-// InvitationInput makes an invitation.
 type InvitationInput struct {
 	Role toll.Role `json:"role" enum:"owner,admin,developer,billing,viewer"`
 	Note string    `json:"note,omitzero" maxLength:"100" doc:"For whom it is."`
@@ -498,7 +493,7 @@ func (c *call) allowedPerson() error {
 	}
 	self := r.ownUser && (c.param("userId") == me || strings.EqualFold(c.param("userId"), c.signed.Person.ID.String()))
 	if c.known && !self && !c.caller.Rights.Has(r.right) && !c.mayOwnMail() {
-		return c.lacks()
+		return c.missingRight()
 	}
 	if r.fresh && !self {
 		if err := c.h.people.Sessions.Recent(c.signed.Session.Proof, c.signed.Session.ProvedAt.Time); err != nil {

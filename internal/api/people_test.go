@@ -384,7 +384,7 @@ func TestPeople_Sessions(t *testing.T) {
 	secret := "a-cookie-of-a-browser"
 	row := store.BrowserSession{
 		Token: people.Hashed(secret), Data: []byte{1}, ExpiresAt: s.clock.now().Add(time.Hour), UserID: p.id, ID: toll.NewUUID(), Proof: people.Password,
-		Since: s.clock.now(), ProvedAt: s.clock.now(),
+		Since: s.clock.now(), AuthenticatedAt: s.clock.now(),
 	}
 	must(t, s.store.Tx(ctx, func(tx *store.Tx) error { return store.InsertBrowserSession(ctx, tx, row, s.clock.now()) }))
 	cookie := []string{"Cookie", "__Host-session=" + secret, "X-Current-Org-Id", p.workspace}

@@ -25,7 +25,6 @@ func (shape[T]) Schema(r huma.Registry) *huma.Schema {
 	return shapes[at].schema(r)
 }
 
-// shaped is a type with its schema.
 type shaped struct {
 	of, as reflect.Type // as is the [shape] of the type
 	schema schemaOf
@@ -234,7 +233,6 @@ func newSchemas() schemas {
 	return schemas{r}
 }
 
-// addWarnings adds to an answer what [call.warned] adds.
 func (s schemas) addWarnings(answer *huma.Schema) {
 	object := s.Map()[strings.TrimPrefix(answer.Ref, schemaPrefix)]
 	object.Properties["warnings"] = &huma.Schema{
@@ -245,7 +243,6 @@ func (s schemas) addWarnings(answer *huma.Schema) {
 
 func (s schemas) of(t reflect.Type) *huma.Schema { return s.Schema(t, true, "") }
 
-// answer is the schema of what an action answers.
 func (s schemas) answer(a action) *huma.Schema {
 	if a.list == nil {
 		return s.of(a.out)

@@ -109,7 +109,6 @@ func simulatedID(what string, holder toll.Address) string {
 	return new(big.Int).SetBytes(sum[:]).String()
 }
 
-// SimulationEnd ends a rehearsal.
 type SimulationEnd struct {
 	AgentRequestID string       `json:"agentRequestId"`
 	MarginPercent  *x402.Margin `json:"marginPercent,omitzero" doc:"As in settle. Default 0.2."`

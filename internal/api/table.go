@@ -68,7 +68,6 @@ func (r *route) success() int {
 	return r.status
 }
 
-// query is a parameter of the query string.
 type query struct{ name, description string }
 
 // action is what a route does, with the shapes that the document shows.

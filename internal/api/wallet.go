@@ -190,7 +190,6 @@ func (s sandbox) readClock(*call) (*Clock, error) {
 	return &Clock{Now: toll.At(s.clock()), OffsetSecs: int64(s.test.Ahead() / time.Second)}, nil
 }
 
-// ClockInput moves the clock.
 type ClockInput struct {
 	AdvanceSecs toll.Int `json:"advanceSecs" minimum:"0" doc:"The clock never goes back."`
 }

@@ -62,7 +62,6 @@ func (s webhooks) routes() []route {
 	}
 }
 
-// WebhookInput makes a webhook.
 type WebhookInput struct {
 	URL         *string  `json:"url" maxLength:"2048" doc:"https, a host of the public internet, port 443 or 8443. Or mailto: and a mail address that the person of the session has proved: then the events are sent as mails, and types names them."`
 	Types       []string `json:"types,omitzero" doc:"Types of events. Default all; mails need one at least of the rare ones: credits.low, order.failed, order.disputed, order.dispute_closed, delegation.exhausted, delegation.frozen, delegation.expired, api_key.created, wallet.exported, webhook.disabled."`
@@ -77,7 +76,7 @@ func (s webhooks) createWebhook(c *call, in *WebhookInput, once *store.Once) (*t
 		return nil, err
 	}
 	if (in.URL == nil || !events.IsMailURL(*in.URL)) && !c.caller.Rights.Has(c.route.right) {
-		return nil, c.lacks()
+		return nil, c.missingRight()
 	}
 	p := events.WebhookParams{URL: in.URL, Types: &types, Description: in.Description, MadeBy: c.caller.UserID}
 	if c.caller.KeyID.IsZero() {
@@ -104,7 +103,7 @@ func (s webhooks) ownMail(c *call) error {
 	if theirs, err := s.events.MailsTo(c.context, c.caller.Address, c.param("webhookId"), ids); theirs || err != nil {
 		return err
 	}
-	return c.lacks()
+	return c.missingRight()
 }
 
 func eventTypes(texts []string) ([]toll.EventType, error) {

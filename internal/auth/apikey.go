@@ -162,7 +162,7 @@ func (a *Auth) CreateKey(
 		if err := store.PutAnswer(ctx, tx, once, &k); err != nil {
 			return err
 		}
-		return a.tell(ctx, tx, toll.EventAPIKeyCreated, row)
+		return a.notify(ctx, tx, toll.EventAPIKeyCreated, row)
 	})
 	if err != nil {
 		return toll.APIKey{}, err
@@ -271,8 +271,8 @@ func (a *Auth) UpdateKey(ctx context.Context, owner toll.Address, id toll.Hash, 
 	})
 }
 
-// tell writes the event of a key, as the last thing of the transaction.
-func (a *Auth) tell(ctx context.Context, tx *store.Tx, t toll.EventType, rows ...store.APIKey) error {
+// notify writes the event of each key. It comes last in the transaction.
+func (a *Auth) notify(ctx context.Context, tx *store.Tx, t toll.EventType, rows ...store.APIKey) error {
 	events := make([]store.NewEvent, len(rows))
 	for i := range rows {
 		row := &rows[i]

@@ -288,7 +288,6 @@ func (a *Auth) Issuer() string {
 	return a.keys().issuer
 }
 
-// Environment returns the environment of the database.
 func (a *Auth) Environment() toll.Environment { return a.environment }
 
 // MACKey returns the 32-byte key of request ids, the same in every process on this database.

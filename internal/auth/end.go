@@ -45,7 +45,7 @@ func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (to
 		if err := a.endFamily(ctx, tx, key, &all); err != nil {
 			return err
 		}
-		return a.told(ctx, tx, all)
+		return a.notifyEnded(ctx, tx, all)
 	})
 	a.forget(ctx, all)
 	if err != nil {
@@ -57,7 +57,6 @@ func (a *Auth) EndKey(ctx context.Context, owner toll.Address, id toll.Hash) (to
 	return toll.KeyRevoked{Success: true, ID: id, Status: toll.StatusRevoked, Ended: ended}, err
 }
 
-// Ending is what ends with a membership.
 type Ending struct {
 	family
 	webhooks []*store.Webhook
@@ -87,7 +86,7 @@ func (a *Auth) EndOf(ctx context.Context, tx *store.Tx, workspace toll.Address, 
 	if err != nil {
 		return nil, err
 	}
-	return all, a.told(ctx, tx, all.family)
+	return all, a.notifyEnded(ctx, tx, all.family)
 }
 
 // EndAll is [Auth.EndOf] for a workspace that ends: all its API keys and consents, whoever made them.
@@ -105,10 +104,10 @@ func (a *Auth) EndAll(ctx context.Context, tx *store.Tx, workspace toll.Address)
 	if err != nil {
 		return nil, err
 	}
-	return all, a.told(ctx, tx, all.family)
+	return all, a.notifyEnded(ctx, tx, all.family)
 }
 
-// endThese revokes keys and consents. [Auth.told] comes last in the transaction.
+// endThese revokes keys and consents. [Auth.notifyEnded] comes last in the transaction.
 func (a *Auth) endThese(ctx context.Context, tx *store.Tx, keys []store.APIKey, grants []store.OAuthGrant) (*Ending, error) {
 	all := &Ending{}
 	for _, g := range grants {
@@ -126,10 +125,10 @@ func (a *Auth) endThese(ctx context.Context, tx *store.Tx, keys []store.APIKey, 
 	return all, nil
 }
 
-// told writes the events of ended keys, and notes ended consents, as the last thing of the transaction.
-func (a *Auth) told(ctx context.Context, tx *store.Tx, all family) error {
+// notifyEnded writes the events of ended keys and notes ended consents. It comes last in the transaction.
+func (a *Auth) notifyEnded(ctx context.Context, tx *store.Tx, all family) error {
 	if len(all.keys) > 0 {
-		if err := a.tell(ctx, tx, toll.EventAPIKeyRevoked, all.keys...); err != nil {
+		if err := a.notify(ctx, tx, toll.EventAPIKeyRevoked, all.keys...); err != nil {
 			return err
 		}
 	}
@@ -163,7 +162,7 @@ func (a *Auth) GiveOf(ctx context.Context, tx *store.Tx, c Caller, user toll.UUI
 	for _, g := range all.grants {
 		rights := g.Rights.Within(had)
 		if r := rights.Missing(c.Rights); r != "" {
-			return nil, Lacks(r)
+			return nil, MissingRight(r)
 		}
 		if err := store.SetUserOfOAuthGrant(ctx, tx, g.ID, c.UserID, rights); err != nil {
 			return nil, err
@@ -175,7 +174,7 @@ func (a *Auth) GiveOf(ctx context.Context, tx *store.Tx, c Caller, user toll.UUI
 	for _, k := range all.keys {
 		rights := k.Rights.Within(had)
 		if r := rights.Missing(c.Rights); r != "" {
-			return nil, Lacks(r)
+			return nil, MissingRight(r)
 		}
 		if err := store.SetUserOfKey(ctx, tx, k.ID, c.UserID, rights); err != nil {
 			return nil, err
@@ -329,7 +328,7 @@ func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.Key
 			return err
 		}
 		if key.Rights.Has(toll.RightSpend) && !c.Rights.Has(toll.RightSpend) {
-			return Lacks(toll.RightSpend)
+			return MissingRight(toll.RightSpend)
 		}
 		if err := a.LockKey(ctx, tx, c.KeyID); err != nil {
 			return err
@@ -340,7 +339,7 @@ func (a *Auth) EndKeyOnly(ctx context.Context, c Caller, id toll.Hash) (toll.Key
 		if kept, err = a.adopt(ctx, tx, c, key); err != nil {
 			return err
 		}
-		return a.tell(ctx, tx, toll.EventAPIKeyRevoked, key)
+		return a.notify(ctx, tx, toll.EventAPIKeyRevoked, key)
 	})
 	if err != nil {
 		return toll.KeyRevoked{}, err
@@ -379,7 +378,7 @@ func (a *Auth) keepByPerson(ctx context.Context, c Caller, id toll.Hash) (toll.K
 		}
 		for _, k := range given.keys {
 			if r := k.Rights.Missing(c.Rights); r != "" {
-				return Lacks(r)
+				return MissingRight(r)
 			}
 			if err := errors.Join(store.SetParentOfKey(ctx, tx, k.ID, toll.Hash{}), store.SetUserOfKey(ctx, tx, k.ID, c.UserID, k.Rights)); err != nil {
 				return err
@@ -387,13 +386,13 @@ func (a *Auth) keepByPerson(ctx context.Context, c Caller, id toll.Hash) (toll.K
 		}
 		for _, g := range given.grants {
 			if r := g.Rights.Missing(c.Rights); r != "" {
-				return Lacks(r)
+				return MissingRight(r)
 			}
 			if err := errors.Join(store.SetParentOfOAuthGrant(ctx, tx, g.ID, toll.Hash{}), store.SetUserOfOAuthGrant(ctx, tx, g.ID, c.UserID, g.Rights)); err != nil {
 				return err
 			}
 		}
-		return a.tell(ctx, tx, toll.EventAPIKeyRevoked, key)
+		return a.notify(ctx, tx, toll.EventAPIKeyRevoked, key)
 	})
 	if err != nil {
 		return toll.KeyRevoked{}, err
@@ -458,7 +457,7 @@ func (a *Auth) adopt(ctx context.Context, tx *store.Tx, c Caller, key store.APIK
 // covers returns nil when the caller's key can be the parent of what has these rights and this end.
 func (c Caller) covers(rights toll.Rights, ends time.Time) error {
 	if r := rights.Missing(c.Rights); r != "" {
-		return Lacks(r)
+		return MissingRight(r)
 	}
 	if !c.Ends.IsZero() && (ends.IsZero() || ends.After(c.Ends)) {
 		return toll.Errorf(toll.CodeForbidden, "What the key made ends later than the API key of this call, which cannot keep it.").

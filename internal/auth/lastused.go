@@ -44,7 +44,7 @@ func (a *Auth) noteUse(row *store.APIKey, now time.Time) {
 // Loop returns what writes the last uses of API keys. Those that wait when it stops are written.
 func (a *Auth) Loop() jobs.Loop {
 	return jobs.Loop{
-		Name: "auth.uses", Wake: a.noted, Turn: a.writeUses,
+		Name: "auth.uses", Wake: a.noted, Run: a.writeUses,
 		End: func(ctx context.Context) error {
 			for next := jobs.AtOnce; next > 0; {
 				var err error

@@ -8,16 +8,15 @@ import (
 // Page is who uses a page of the service. A page calls the API inside the process and hands this
 // over in the context, in place of an API key. Nothing that arrives over the network can set it.
 type Page struct {
-	Caller             // without an address for a visitor who is not signed in
-	Proof    string    // kind of the credential that was proved last; "" for an API key
-	ProvedAt time.Time // of that proof
-	Source   string    // address of the browser, for limits
-	Counted  *bool     // whether a call of this view has counted against limits, which the first one sets; nil counts each call
+	Caller                    // without an address for a visitor who is not signed in
+	Proof           string    // kind of the credential that was proved last; "" for an API key
+	AuthenticatedAt time.Time // of that proof
+	Source          string    // address of the browser, for limits
+	Counted         *bool     // whether a call of this view has counted against limits, which the first one sets; nil counts each call
 }
 
 type pageKey struct{}
 
-// WithPage returns a context for calls of the API by a page.
 func WithPage(ctx context.Context, p Page) context.Context {
 	return context.WithValue(ctx, pageKey{}, &p)
 }

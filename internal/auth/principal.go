@@ -92,7 +92,6 @@ func (a *Auth) MakeOperator(ctx context.Context, owner toll.Address) error {
 	})
 }
 
-// IsOperator reports whether the address is that of an operator.
 func (a *Auth) IsOperator(ctx context.Context, owner toll.Address) (bool, error) {
 	p, err := store.PrincipalByAddress(ctx, a.store, owner)
 	return p.Operator, store.NotFoundAs(err, nil)

@@ -24,7 +24,6 @@ func Local(owner toll.Address) Maker {
 	return Maker{Address: owner, By: toll.MadeLocally, Rights: toll.AllRights()}
 }
 
-// Maker returns the caller as the maker of further keys.
 func (c Caller) Maker() Maker {
 	if c.KeyID.IsZero() {
 		return Maker{Address: c.Address, By: toll.MadeByUser, Rights: c.Rights, UserID: c.UserID}
@@ -54,7 +53,7 @@ func (m Maker) bound(rights toll.Rights, ends time.Time) (toll.Rights, time.Time
 		return nil, ends, toll.Faults([]toll.Fault{{Path: "rights", Message: "must name at least one right"}})
 	}
 	if r := rights.Missing(gives); r != "" {
-		e := Lacks(r)
+		e := MissingRight(r)
 		if m.Rights.Has(r) {
 			e = toll.Errorf(toll.CodeRightMissing, "An API key cannot give the right %s to another key.", r).
 				WithParam("right", string(r)).WithHint("Make the key with toll keys create --local.")
@@ -71,8 +70,8 @@ func (m Maker) bound(rights toll.Rights, ends time.Time) (toll.Rights, time.Time
 	return rights, ends, nil
 }
 
-// Lacks is the refusal of a caller whose API key lacks a right.
-func Lacks(right toll.Right) *toll.Error {
+// MissingRight returns the error for an API key without a right.
+func MissingRight(right toll.Right) *toll.Error {
 	return toll.Errorf(toll.CodeRightMissing, "This API key lacks the right %s.", right).
 		WithParam("right", string(right))
 }
@@ -94,7 +93,7 @@ func (a *Auth) Lock(ctx context.Context, tx *store.Tx, c Caller, rights ...toll.
 		return store.NotFoundAs(err, errKey)
 	}
 	if r := toll.Rights(rights).Missing(m.Role.Rights()); r != "" {
-		return Lacks(r)
+		return MissingRight(r)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func (c Caller) MayManage(k toll.APIKey) error {
 	if missing == "" || c.KeyID == k.ID || c.KeyID.IsZero() && c.Rights.Has(toll.RightMembers) {
 		return nil
 	}
-	return Lacks(missing).WithHint("This key has more rights than the caller: an owner or admin of the workspace who signed in changes it.")
+	return MissingRight(missing).WithHint("This key has more rights than the caller: an owner or admin of the workspace who signed in changes it.")
 }
 
 // RotateAPIKey makes a key in the place of another one, with its name, rights, version and end, and the same maker and parent. The old
@@ -75,7 +75,7 @@ func (a *Auth) RotateAPIKey(ctx context.Context, c Caller, id toll.Hash, overlap
 		if err := store.PutAnswer(ctx, tx, once, &out); err != nil {
 			return err
 		}
-		if err := a.tell(ctx, tx, toll.EventAPIKeyCreated, row); err != nil {
+		if err := a.notify(ctx, tx, toll.EventAPIKeyCreated, row); err != nil {
 			return err
 		}
 		return store.Audit(ctx, tx, store.Act{
@@ -99,7 +99,7 @@ func (a *Auth) mayRotate(ctx context.Context, tx *store.Tx, c Caller, old store.
 		return err
 	}
 	if r := old.Rights.Missing(c.Rights); r != "" {
-		return Lacks(r)
+		return MissingRight(r)
 	}
 	if old.UserID != c.UserID && !(c.KeyID.IsZero() && c.Rights.Has(toll.RightMembers)) {
 		return toll.Errorf(toll.CodeForbidden, "The key stands under another member, or under none.").

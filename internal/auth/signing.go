@@ -198,15 +198,14 @@ func (a *Auth) load(ctx context.Context, old *keySet) (*keySet, error) {
 		set.byID[k.id] = k
 		set.byHeader[k.header] = k
 	}
-	slices.SortFunc(set.keys, inTurn)
-	slices.SortFunc(set.statements, inTurn)
+	slices.SortFunc(set.keys, compareSigningKeys)
+	slices.SortFunc(set.statements, compareSigningKeys)
 	set.did = didDocument(did, published(set.statements, set.loadedAt))
 	set.jwks, err = publicKeys(slices.Concat(published(set.keys, set.loadedAt), published(set.statements, set.loadedAt)))
 	return set, err
 }
 
-// inTurn orders keys by when they sign.
-func inTurn(x, y *signingKey) int {
+func compareSigningKeys(x, y *signingKey) int {
 	return cmp.Or(x.createdAt.Compare(y.createdAt), strings.Compare(x.id, y.id))
 }
 

@@ -19,7 +19,6 @@ var (
 	errExpired       = toll.NewError(toll.CodePermissionExpired)
 )
 
-// audienceOf returns the audience of access tokens of an issuer.
 func audienceOf(issuer string) string { return issuer + "/x402" }
 
 // SignToken signs an access token in its JWS form. An empty issuer is the current one; the audience of the issuer is

@@ -42,7 +42,7 @@ func (a *Auth) Wallet(ctx context.Context, addr toll.Address) (Wallet, error) {
 // itself. Errors: [toll.CodeRightMissing], [toll.CodeForbidden] for a key that was made otherwise.
 func (a *Auth) ExportWallet(ctx context.Context, c Caller) ([]byte, error) {
 	if !c.Rights.Has(toll.RightExport) {
-		return nil, Lacks(toll.RightExport)
+		return nil, MissingRight(toll.RightExport)
 	}
 	if c.MadeBy != toll.MadeLocally && !c.KeyID.IsZero() {
 		return nil, toll.Errorf(toll.CodeForbidden, "The key of a wallet is exported by an owner, or with an API key that the operator made.").

@@ -49,7 +49,7 @@ type Info struct {
 // environment, time, release and master key. The copy that is not sealed lies in the directory data, under the protection of
 // the database, for the time of the call. The file is read back before it gets its name.
 func Write(
-	ctx context.Context, st *store.Store, ring *seal.Ring, info Info, data string, to Place, name string,
+	ctx context.Context, st *store.Store, ring *seal.Ring, info Info, data string, to Destination, name string,
 ) (_ Info, err error) {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails since Go 1.24
@@ -156,7 +156,7 @@ func writeAll(out io.Writer, parts ...[]byte) error {
 }
 
 // openFile writes the database that a backup holds. What was written counts only when there is no error.
-func openFile(ctx context.Context, ring *seal.Ring, from Place, name string, out io.Writer) (info Info, err error) {
+func openFile(ctx context.Context, ring *seal.Ring, from Destination, name string, out io.Writer) (info Info, err error) {
 	in, err := from.Open(ctx, name)
 	if err != nil {
 		return info, err
@@ -213,7 +213,7 @@ func openFile(ctx context.Context, ring *seal.Ring, from Place, name string, out
 }
 
 // Verify reads a whole backup and opens it, without making a database.
-func Verify(ctx context.Context, ring *seal.Ring, from Place, name string) (Info, error) {
+func Verify(ctx context.Context, ring *seal.Ring, from Destination, name string) (Info, error) {
 	return openFile(ctx, ring, from, name, io.Discard)
 }
 
@@ -248,7 +248,7 @@ func cut(err error) error {
 // Read makes the database target, which must not exist, of a backup, in the directory data, and marks it as restored at
 // now. Ring and environment must be those of the backup.
 func Read(
-	ctx context.Context, ring *seal.Ring, environment toll.Environment, data, target string, from Place, name string, now time.Time,
+	ctx context.Context, ring *seal.Ring, environment toll.Environment, data, target string, from Destination, name string, now time.Time,
 ) (info Info, err error) {
 	out, err := plainRestore.Create(data)
 	if err != nil {

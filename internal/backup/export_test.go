@@ -17,7 +17,7 @@ func (o ObjectStore) Stalling(d time.Duration) ObjectStore {
 }
 
 // Put puts a file at a place, as a backup is put there.
-func Put(ctx context.Context, p Place, data, name string, content []byte) error {
+func Put(ctx context.Context, p Destination, data, name string, content []byte) error {
 	f, err := p.create(data, name)
 	if err != nil {
 		return err
@@ -29,10 +29,10 @@ func Put(ctx context.Context, p Place, data, name string, content []byte) error 
 }
 
 // Tidy is a part of a turn.
-func Tidy(ctx context.Context, p Place, now time.Time) error { return p.tidy(ctx, now) }
+func Tidy(ctx context.Context, p Destination, now time.Time) error { return p.tidy(ctx, now) }
 
 // Uploads returns the names of uploads to a bucket that are not complete.
-func Uploads(ctx context.Context, p Place) (names []string, err error) {
+func Uploads(ctx context.Context, p Destination) (names []string, err error) {
 	b := p.(*bucket)
 	for u := range b.client.ListIncompleteUploads(ctx, b.name, b.under(), false) {
 		if u.Err != nil && code(u.Err) != minio.NoSuchUpload {

@@ -50,8 +50,8 @@ const (
 	firstRetry, top = 200 * time.Millisecond, 5 * time.Second
 )
 
-// Place returns a folder, or the part of a bucket that s3://bucket/prefix names. Nothing is asked yet.
-func (o ObjectStore) Place(location string) (Place, error) {
+// Destination returns a folder, or the part of a bucket that s3://bucket/prefix names. It sends no request.
+func (o ObjectStore) Destination(location string) (Destination, error) {
 	if !strings.HasPrefix(location, scheme) {
 		return folder(location), nil
 	}
@@ -90,7 +90,7 @@ func (o ObjectStore) Place(location string) (Place, error) {
 }
 
 // Split returns the place of a backup and its name there. The location is a path or s3://bucket/prefix/name.
-func (o ObjectStore) Split(location string) (Place, string, error) {
+func (o ObjectStore) Split(location string) (Destination, string, error) {
 	dir, name := filepath.Split(location)
 	if strings.HasPrefix(location, scheme) {
 		dir, name = path.Split(location)
@@ -98,7 +98,7 @@ func (o ObjectStore) Split(location string) (Place, string, error) {
 			return nil, "", fmt.Errorf("a backup in an object store is s3://bucket/prefix/name; got %q", location)
 		}
 	}
-	p, err := o.Place(dir)
+	p, err := o.Destination(dir)
 	return p, name, err
 }
 

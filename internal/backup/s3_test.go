@@ -57,16 +57,16 @@ func (o *objects) plain() backup.ObjectStore {
 
 func (o *objects) answer(f func(w http.ResponseWriter, r *http.Request) bool) { o.fault.Store(&f) }
 
-func placeOf(t *testing.T, o backup.ObjectStore, at string) backup.Place {
+func placeOf(t *testing.T, o backup.ObjectStore, at string) backup.Destination {
 	t.Helper()
-	p, err := o.Place(at)
+	p, err := o.Destination(at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func names(t *testing.T, p backup.Place) []string {
+func names(t *testing.T, p backup.Destination) []string {
 	t.Helper()
 	files, err := p.Files(t.Context())
 	if err != nil {
@@ -79,7 +79,7 @@ func names(t *testing.T, p backup.Place) []string {
 	return all
 }
 
-func get(t *testing.T, p backup.Place, name string) ([]byte, error) {
+func get(t *testing.T, p backup.Destination, name string) ([]byte, error) {
 	t.Helper()
 	in, err := p.Open(t.Context(), name)
 	if err != nil {
@@ -122,7 +122,7 @@ func TestS3_Place(t *testing.T) {
 	}
 	deeper := placeOf(t, stores, "s3://vault/toll/deeper")
 	whole := placeOf(t, stores, "s3://vault")
-	for _, other := range []backup.Place{deeper, whole} {
+	for _, other := range []backup.Destination{deeper, whole} {
 		if err := backup.Put(t.Context(), other, t.TempDir(), "other", []byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestS3_ManyBackups(t *testing.T) {
 	}
 	s := backup.Schedule{Dir: "s3://vault/toll", Every: time.Hour, Keep: 1_200}
 	made := 0
-	last, wait, err := s.Turn(t.Context(), p, now, func(name string) error {
+	last, wait, err := s.Run(t.Context(), p, now, func(name string) error {
 		made++
 		return backup.Put(t.Context(), p, t.TempDir(), name, []byte("new"))
 	})
@@ -184,7 +184,7 @@ func TestS3_ManyBackups(t *testing.T) {
 	if err != nil || len(scheduled) != 1_200 || !scheduled[1_199].At.Equal(now) {
 		t.Errorf("%d are left, %v", len(scheduled), err)
 	}
-	last, wait, err = s.Turn(t.Context(), p, now.Add(50*time.Minute), func(string) error { t.Error("too soon"); return nil })
+	last, wait, err = s.Run(t.Context(), p, now.Add(50*time.Minute), func(string) error { t.Error("too soon"); return nil })
 	if err != nil || wait != 10*time.Minute || !last.Equal(now) {
 		t.Errorf("%v, %v, %v", last, wait, err)
 	}
@@ -194,7 +194,7 @@ func TestS3_ManyBackups(t *testing.T) {
 		}
 		return r.Method == http.MethodDelete
 	})
-	_, _, err = s.Turn(t.Context(), p, now.Add(2*time.Hour), func(name string) error {
+	_, _, err = s.Run(t.Context(), p, now.Add(2*time.Hour), func(name string) error {
 		return backup.Put(t.Context(), p, t.TempDir(), name, []byte("new"))
 	})
 	if err == nil || !strings.Contains(err.Error(), backup.ErrNotRemoved.Error()) {
@@ -382,7 +382,7 @@ func TestS3_Refused(t *testing.T) {
 	skewed := startStore(t, gofakes3.WithTimeSource(gofakes3.FixedTimeSource(time.Now().Add(time.Hour))))
 	unknown := o.plain()
 	unknown.AccessKey = "key-of-nobody"
-	for want, p := range map[string]backup.Place{
+	for want, p := range map[string]backup.Destination{
 		"correct the secret of the access key": placeOf(t, wrong, "s3://vault/toll"),
 		"correct the access key":               placeOf(t, unknown, "s3://vault/toll"),
 		"the clock of this machine is wrong":   placeOf(t, skewed.plain(), "s3://vault/toll"),
@@ -482,7 +482,7 @@ func TestS3_Settings(t *testing.T) {
 		"no bucket":          {"s3:///toll", backup.ObjectStore{KeyFile: good}, "s3://bucket/prefix"},
 		"a query":            {"s3://vault/toll?a=b", backup.ObjectStore{KeyFile: good}, "s3://bucket/prefix"},
 	} {
-		if _, err := c.stores.Place(c.at); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := c.stores.Destination(c.at); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

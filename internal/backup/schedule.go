@@ -38,7 +38,7 @@ func (s Schedule) Check(stores ObjectStore) error {
 	case s.Keep < 1 && s.Keep != -1:
 		return fmt.Errorf("at least one backup is kept, or all with -1; got %d: correct TOLL_BACKUP_KEEP (--backup-keep)", s.Keep)
 	}
-	_, err := stores.Place(s.Dir)
+	_, err := stores.Destination(s.Dir)
 	return err
 }
 
@@ -57,7 +57,7 @@ func IsScheduled(name string) bool {
 
 // List returns the scheduled backups at a place, the oldest first, without those that are later than now. Other files
 // are passed over.
-func List(ctx context.Context, p Place, now time.Time) (made []Scheduled, err error) {
+func List(ctx context.Context, p Destination, now time.Time) (made []Scheduled, err error) {
 	files, err := p.Files(ctx)
 	made = []Scheduled{}
 	for _, f := range files {
@@ -69,9 +69,9 @@ func List(ctx context.Context, p Place, now time.Time) (made []Scheduled, err er
 	return made, err
 }
 
-// Turn has a backup made when the newest one is old enough, and then removes the oldest ones. It returns when the newest
+// Run creates a backup when the newest one is old enough, and then removes the oldest ones. It returns when the newest
 // one was made and how long to wait. [ErrNotRemoved] is the only error after a backup that was made.
-func (s Schedule) Turn(ctx context.Context, p Place, now time.Time, write func(name string) error) (last time.Time, wait time.Duration, err error) {
+func (s Schedule) Run(ctx context.Context, p Destination, now time.Time, write func(name string) error) (last time.Time, wait time.Duration, err error) {
 	made, err := List(ctx, p, now)
 	if err != nil {
 		return last, 0, err

@@ -111,7 +111,6 @@ func moneyOf(ctx context.Context, q store.Querier, orderID string) (*money, erro
 	return m, err
 }
 
-// take merges a change.
 func (m *money) take(c change) {
 	if c.refund != nil {
 		m.takeRefund(*c.refund)
@@ -265,7 +264,6 @@ func putMove(ctx context.Context, tx *store.Tx, orderID, kind string, b *stripe.
 	return store.InsertCardMove(ctx, tx, moveOf(orderID, kind, b))
 }
 
-// moveOf returns the row of a balance transaction.
 func moveOf(orderID, kind string, b *stripe.BalanceTransaction) *store.CardMove {
 	return &store.CardMove{
 		ID: b.ID, OrderID: orderID, Kind: kind, Cents: b.Amount, Fee: b.Fee, Currency: string(b.Currency),

@@ -54,7 +54,7 @@ func TestProcessorAway(t *testing.T) {
 		s.code(err, toll.CodeCardUnreachable)
 		_, err = s.at().rail.AccountID(s.ctx)
 		s.code(err, toll.CodeCardUnreachable)
-		if _, err := s.at().rail.Loops()[0].Turn(s.ctx); err == nil {
+		if _, err := s.at().rail.Loops()[0].Run(s.ctx); err == nil {
 			s.Error("events are read of nobody")
 		}
 		s.later(5 * time.Minute)
@@ -417,7 +417,7 @@ func TestDenied(t *testing.T) {
 		// A read alone shows that the key works again.
 		key("rk_test_none")
 		s.pass(20 * time.Second)
-		if _, err := s.at().rail.Loops()[0].Turn(s.ctx); err == nil {
+		if _, err := s.at().rail.Loops()[0].Run(s.ctx); err == nil {
 			s.Error("a key without permissions reads events")
 		}
 		failing(true)

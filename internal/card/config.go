@@ -71,5 +71,4 @@ func (c *Config) seldom(at *atomic.Int64) bool {
 	return (last == 0 || now-last >= int64(time.Minute)) && at.CompareAndSwap(last, now)
 }
 
-// tries is [Config.Tries].
 func (c *Config) tries() int64 { return cmp.Or(c.Tries, maxTries) }

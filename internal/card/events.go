@@ -40,7 +40,6 @@ const (
 	// maxSignature and maxEvent bound the header and the body of a webhook, in bytes.
 	maxSignature, maxEvent = 1 << 10, 512 << 10
 
-	// cursorSetting is the setting that has the cursor.
 	cursorSetting = "card_events"
 )
 
@@ -192,8 +191,8 @@ func (r *Rail) Loops() []jobs.Loop {
 	owed := jobs.NewLease(r.cfg.Store, r.cfg.Clock, "card.payouts")
 	w := &payoutWatch{cfg: r.cfg, lease: owed}
 	return []jobs.Loop{
-		{Name: "card.events", Every: eventsEvery, Wake: r.wake, Lease: lease, Turn: l.turn},
-		{Name: "card.payouts", Every: payoutsEvery, Lease: owed, Turn: w.turn},
+		{Name: "card.events", Every: eventsEvery, Wake: r.wake, Lease: lease, Run: l.run},
+		{Name: "card.payouts", Every: payoutsEvery, Lease: owed, Run: w.run},
 	}
 }
 
@@ -239,8 +238,8 @@ func spanOf(at, whole, now time.Time) span {
 	return s
 }
 
-// turn reads one span of events and moves the cursor. The cursor of a new database is now.
-func (l *eventReader) turn(ctx context.Context) (next time.Duration, err error) {
+// run reads one span of events and moves the cursor. The cursor of a new database is now.
+func (l *eventReader) run(ctx context.Context) (next time.Duration, err error) {
 	if err := l.lease.Take(ctx); err != nil {
 		return 0, err
 	}
@@ -357,7 +356,6 @@ func (l *eventReader) syncAll(ctx context.Context, ids []string) error {
 	return l.settleLost(ctx, ids)
 }
 
-// take stores a page of events.
 func (l *eventReader) take(ctx context.Context, page []event) error {
 	var rows []*store.CardEvent
 	for _, e := range page {

@@ -36,7 +36,7 @@ func (s *scene) took(events, jobs int64) {
 // turn runs a turn of the loop that reads events.
 func (s *scene) turn(l jobs.Loop) (next time.Duration) {
 	s.Helper()
-	next, err := l.Turn(s.ctx)
+	next, err := l.Run(s.ctx)
 	s.must(err)
 	return next
 }
@@ -51,7 +51,7 @@ func (s *scene) killTurn(l jobs.Loop, step string) {
 				s.Fatalf("the turn did not reach %s", step)
 			}
 		}()
-		_, _ = l.Turn(s.ctx)
+		_, _ = l.Run(s.ctx)
 	}()
 	s.pass(20 * time.Second)
 }
@@ -251,7 +251,7 @@ func TestEvents_Lease(t *testing.T) {
 	each(t, func(s *scene) {
 		one, two := s.at().rail.Loops()[0], s.at().rail.Loops()[0]
 		s.turn(one)
-		if _, err := two.Turn(s.ctx); err == nil {
+		if _, err := two.Run(s.ctx); err == nil {
 			s.Fatal("two processes read at the same time")
 		}
 		s.pass(20 * time.Second)

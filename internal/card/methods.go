@@ -96,7 +96,7 @@ func (e *enrolments) detach(ctx context.Context, id string) error {
 	case ok && (a.kind == refused || a.kind == missing): // it is of no customer
 		return nil
 	case ok && a.kind != conflict:
-		return &jobs.Again{After: a.pause(), Err: a}
+		return &jobs.Retry{After: a.pause(), Err: a}
 	}
 	return err
 }

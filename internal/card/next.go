@@ -476,7 +476,6 @@ func pauseOf(d *details, now time.Time) time.Duration {
 	return min(max(pollEvery, age/6), pollPage)
 }
 
-// attemptKey is the idempotency key of the attempt of a payment.
 func attemptKey(p *store.CardPayment) string {
 	return p.OrderID + "-" + strconv.FormatInt(p.Attempt, 10)
 }

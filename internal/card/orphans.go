@@ -67,7 +67,7 @@ func (r *orphans) orphan(ctx context.Context, o *store.CardOrphan) error {
 func (r *orphans) unexplained(ctx context.Context, p *store.CardPayment, object string, cents int64, currency string, created int64) error {
 	age := r.cfg.Machine().Sub(time.Unix(created, 0))
 	if age < explainedWithin {
-		return &jobs.Again{After: min(max(age, explainFirst), explainMost)}
+		return &jobs.Retry{After: min(max(age, explainFirst), explainMost)}
 	}
 	return r.orphan(ctx, &store.CardOrphan{
 		Object: object, OrderID: p.OrderID, Cents: cents, Currency: currency, Reason: "its payment is not captured here",

@@ -111,7 +111,7 @@ type payoutWatch struct {
 	negative map[string]bool // lines of the month that had their alarm
 }
 
-func (w *payoutWatch) turn(ctx context.Context) (next time.Duration, err error) {
+func (w *payoutWatch) run(ctx context.Context) (next time.Duration, err error) {
 	if err := w.lease.Take(ctx); err != nil {
 		return 0, err
 	}

@@ -72,7 +72,6 @@ func keyMode(key string) (ok, live bool) {
 	return mode != key && (live || strings.HasPrefix(mode, "test_")), live
 }
 
-// Connect implements [rail.Rail].
 func (r *Rail) Connect(o rail.Orders) { r.cfg.orders = o }
 
 // Prepare implements [rail.Rail]. It refuses an amount that is not whole cents from 1.00 to 999,999.99, another currency than USD and EUR,

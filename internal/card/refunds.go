@@ -316,7 +316,6 @@ func changeOfDispute(ctx context.Context, cfg *Config, payment *store.CardPaymen
 	return c
 }
 
-// withdrawn returns the cents that a dispute took and did not return.
 func withdrawn(d *stripe.Dispute) (cents int64) {
 	for _, b := range d.BalanceTransactions {
 		cents -= b.Amount

@@ -196,7 +196,7 @@ func (s *scene) start() *process {
 		Store: s.store, Ledger: s.ledger, Clock: s.clock, Queue: p.queue, Rails: rail.Rails{rail.Card: r},
 	})
 	p.queue.Handle(store.JobCardSync, r.Sync)
-	p.queue.Handle(store.JobCardDecide, r.DecideAgain)
+	p.queue.Handle(store.JobCardDecide, r.RetryDecision)
 	p.queue.Handle(store.JobCardRelease, r.Release)
 	p.queue.Handle(store.JobCardRefund, r.SendRefund)
 	p.queue.Handle(store.JobCardDetach, r.Detach)

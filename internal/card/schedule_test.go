@@ -173,6 +173,6 @@ func survives(f func()) {
 
 // turnOrDie runs a turn of the loop. An error is that of a fault: a later turn reads the same.
 func (s *scene) turnOrDie() {
-	survives(func() { _, _ = s.at().rail.Loops()[0].Turn(s.ctx) })
+	survives(func() { _, _ = s.at().rail.Loops()[0].Run(s.ctx) })
 	s.pass(30 * time.Second)
 }

@@ -25,7 +25,6 @@ const (
 // errChanged reports that another process wrote the row of a payment since it was read.
 var errChanged = errors.New("card: the payment was changed meanwhile")
 
-// read reads a payment.
 func (r *payments) read(ctx context.Context, q store.Querier, orderID string) (*payment, error) {
 	p, err := store.CardPaymentByOrder(ctx, q, orderID)
 	if err != nil {
@@ -102,7 +101,6 @@ func (r *payments) store(ctx context.Context, p *payment, t *transition) (err er
 	return err
 }
 
-// putRow stores the row of a payment and its related rows.
 func (r *payments) putRow(ctx context.Context, tx *store.Tx, t *transition) error {
 	if err := update(ctx, r.cfg, tx, &t.CardPayment, &t.d); err != nil {
 		return err
@@ -209,9 +207,9 @@ func unusable(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, toll.NewError(toll.CodeDatabaseUnavailable)) || errors.Is(err, store.ErrFlush)
 }
 
-// DecideAgain runs a job of kind [store.JobCardDecide]: the order takes the stored outcome of its payment, then refunds and disputes. It
+// RetryDecision runs a job of kind [store.JobCardDecide]: the order takes the stored outcome of its payment, then refunds and disputes. It
 // returns an error while the order cannot.
-func (r *Rail) DecideAgain(ctx context.Context, orderID []byte) error {
+func (r *Rail) RetryDecision(ctx context.Context, orderID []byte) error {
 	p, err := r.payments.read(ctx, r.cfg.Store, string(orderID))
 	if err != nil || !p.Undecided {
 		return store.NotFoundAs(err, nil)

@@ -33,7 +33,7 @@ func (r *Rail) Sync(ctx context.Context, objectID []byte) error {
 // later returns the error of a job that Stripe could not do now, with the pause before the next run.
 func later(err error) error {
 	if a, ok := errors.AsType[*answer](err); ok {
-		return &jobs.Again{After: a.pause(), Err: err}
+		return &jobs.Retry{After: a.pause(), Err: err}
 	}
 	return err
 }

@@ -30,7 +30,6 @@ type terms struct {
 	live         bool
 }
 
-// terms returns the terms of a payment.
 func (p *payment) terms() terms {
 	return terms{cents: p.Cents, currency: p.Currency, customer: p.Customer, orderID: p.OrderID, installation: p.installation, live: p.live}
 }

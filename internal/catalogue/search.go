@@ -113,7 +113,6 @@ func (i item) info() (json.RawMessage, error) {
 	return x402.Encode(map[string]*input{"input": &in})
 }
 
-// picked returns the items that pass a filter.
 func (c *Catalogue) picked(l *listing, by x402.CatalogueFilter) iter.Seq[item] {
 	none := by.Extension != "" && by.Extension != x402.ExtensionBazaar
 	if by.PayTo != "" {

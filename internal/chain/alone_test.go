@@ -113,7 +113,7 @@ func TestTracker_VoidsThatStay(t *testing.T) {
 		id := fmt.Sprintf("order %d", n)
 		for _, op := range []*chain.Op{
 			{ID: id, Kind: chain.KindOrder, State: chain.Sent, NonceKey: userop.OrderKey(id)},
-			{ID: "void:" + id, Kind: chain.KindVoid, State: chain.Confirmed, NonceKey: userop.VoidKey(id), Place: chain.Place{Block: 1, Hash: first.Hash()}},
+			{ID: "void:" + id, Kind: chain.KindVoid, State: chain.Confirmed, NonceKey: userop.VoidKey(id), Position: chain.Position{Block: 1, Hash: first.Hash()}},
 		} {
 			op.UpdatedAt = w.Now()
 			if _, err := w.records.AddOp(t.Context(), op); err != nil {
@@ -159,7 +159,7 @@ func TestTracker_VoidOfOneNotUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.records.AddOp(t.Context(), &chain.Op{
-		ID: "void:" + op.ID, Kind: chain.KindVoid, State: chain.Confirmed, NonceKey: userop.VoidKey(op.ID), Place: chain.Place{Block: 1, Hash: first.Hash()},
+		ID: "void:" + op.ID, Kind: chain.KindVoid, State: chain.Confirmed, NonceKey: userop.VoidKey(op.ID), Position: chain.Position{Block: 1, Hash: first.Hash()},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func (w *relayer) assemble(ctx context.Context, ops []*Op) (*batch, error) {
 		return nil, err
 	}
 	ops = slices.DeleteFunc(ops, func(op *Op) bool {
-		f := foreign(op, all)
+		f := checkAccounts(op, all)
 		if f != nil {
 			w.refuse(ctx, op, f)
 		}

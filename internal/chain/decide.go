@@ -70,8 +70,8 @@ func putDecision(ctx context.Context, tx *store.Tx, op *Op) error {
 	return store.PutJob(ctx, tx, store.Job{Kind: store.JobDecide, Key: []byte(op.ID), Due: op.UpdatedAt})
 }
 
-// DecideAgain runs a job of kind [store.JobDecide]. An error says that the order still cannot take what became of its payment.
-func (r *Rail) DecideAgain(ctx context.Context, key []byte) error {
+// RetryDecision runs a job of kind [store.JobDecide]. An error says that the order still cannot take what became of its payment.
+func (r *Rail) RetryDecision(ctx context.Context, key []byte) error {
 	op, found, err := store.IfThere(r.records.op(ctx, string(key)))
 	if !found || !op.undecided() {
 		return err
@@ -100,14 +100,14 @@ func (r *records) accountOf(ctx context.Context, op *Op) ([16]byte, error) {
 func (o *Op) outcome() rail.Outcome {
 	out := rail.Outcome{Status: toll.OrderStatus(o.State)}
 	tx := o.Tx
-	if o.Place.Tx != (common.Hash{}) {
-		tx = o.Place.Tx
+	if o.Position.Tx != (common.Hash{}) {
+		tx = o.Position.Tx
 	}
 	if tx != (common.Hash{}) {
 		out.TxHash = tx.Hex()
 	}
 	if f := o.Failure; f != nil && o.State == Failed {
-		out.FailureCode, out.FailureReason, out.Params, out.Ended = f.Code, f.Reason, f.Params, f.Place != (Place{})
+		out.FailureCode, out.FailureReason, out.Params, out.Ended = f.Code, f.Reason, f.Params, f.Position != (Position{})
 	}
 	return out
 }

@@ -89,14 +89,14 @@ func (r *delegations) SignatureRequest(ctx context.Context, d *rail.Delegation) 
 	}
 	is := all[made.Delegator]
 	if is.code == codeForeign {
-		return nil, foreignCode(made.Delegator)
+		return nil, unsupportedCode(made.Delegator)
 	}
 	return &rail.SignatureRequest{
 		TypedData: made.TypedData(r.chainID), Account: toll.Address(made.Delegator), CodeRequired: is.code == codeNone,
 	}, nil
 }
 
-func foreignCode(account common.Address) *toll.Error {
+func unsupportedCode(account common.Address) *toll.Error {
 	return toll.NewError(toll.CodeChainForeignCode).WithDetails("address %s", toll.Address(account)).
 		WithParam("address", toll.Address(account).String())
 }
@@ -122,10 +122,10 @@ func (r *delegations) CheckSignature(ctx context.Context, d *rail.Delegation) er
 	}
 	switch all[made.Delegator].code {
 	case codeForeign:
-		return foreignCode(made.Delegator)
+		return unsupportedCode(made.Delegator)
 	case codeNone:
 		if len(d.Authorization) == 0 {
-			return foreignCode(made.Delegator).WithHint("The account has no code yet: hand in a signed EIP-7702 authorization, too.")
+			return unsupportedCode(made.Delegator).WithHint("The account has no code yet: hand in a signed EIP-7702 authorization, too.")
 		}
 		if _, err := r.authorization(d, all[made.Delegator].nonce); err != nil {
 			return err
@@ -180,7 +180,7 @@ func (r *delegations) redeems(ctx context.Context, by *userop.SignedDelegation, 
 // chain when its nonce is this.
 func (r *delegations) authorization(d *rail.Delegation, nonce uint64) (*types.SetCodeAuthorization, error) {
 	if len(d.Authorization) == 0 {
-		e := foreignCode(delegatorOf(d))
+		e := unsupportedCode(delegatorOf(d))
 		e.Message = "The account has no code, and no authorization gives it ours."
 		return nil, e
 	}
@@ -203,7 +203,7 @@ func (r *delegations) authorization(d *rail.Delegation, nonce uint64) (*types.Se
 	default:
 		return a, nil
 	}
-	e := foreignCode(delegatorOf(d))
+	e := unsupportedCode(delegatorOf(d))
 	e.Details = wrong
 	return nil, e
 }

@@ -216,7 +216,7 @@ func TestRevoke(t *testing.T) {
 			}
 		}
 		w.eventually("the revocations are on the chain", func() bool {
-			return w.op("revoke:"+used.ID).Place != chain.Place{} && w.op("revoke:"+unused.ID).Place != chain.Place{}
+			return w.op("revoke:"+used.ID).Position != chain.Position{} && w.op("revoke:"+unused.ID).Position != chain.Position{}
 		})
 		for _, d := range []*rail.Delegation{used, unused, outside} {
 			if done, err := r.Revoke(t.Context(), d); err != nil || !done {

@@ -58,7 +58,7 @@ func rowOfOp(op *Op) (*store.ChainOp, error) {
 	if op.Account != ([16]byte{}) {
 		row.Account = op.Account[:]
 	}
-	if at := op.Evidence(); at != (Place{}) {
+	if at := op.Evidence(); at != (Position{}) {
 		block, err := stored(at.Block)
 		if err != nil {
 			return nil, err

@@ -123,7 +123,7 @@ func TestRecords_ReadOldDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	if op.Payments[0].Amount.String() != "123456789012345678901234567890" || op.Failure.Code != toll.CodeChainBalance || op.Cents != 5 ||
-		!op.CreatedAt.Equal(time.UnixMicro(1700000000000001)) || op.Digest != (common.Hash{1}) || op.Place != (chain.Place{}) {
+		!op.CreatedAt.Equal(time.UnixMicro(1700000000000001)) || op.Digest != (common.Hash{1}) || op.Position != (chain.Position{}) {
 		t.Errorf("%+v", op)
 	}
 	again, err := chain.RowOfOp(op)

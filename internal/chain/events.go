@@ -30,7 +30,7 @@ type event struct {
 	sender  common.Address
 	nonce   common.Hash // key and sequence
 	success bool
-	place   Place
+	place   Position
 }
 
 // parseEvent reads a log of the EntryPoint. ok is false for any other log, whatever it looks like.
@@ -40,12 +40,12 @@ func parseEvent(l *types.Log) (e event, ok bool) {
 	}
 	return event{
 		op: l.Topics[1], sender: common.BytesToAddress(l.Topics[2][:]), nonce: common.Hash(l.Data[:32]),
-		success: new(big.Int).SetBytes(l.Data[32:64]).Sign() != 0, place: placeOf(l),
+		success: new(big.Int).SetBytes(l.Data[32:64]).Sign() != 0, place: positionOf(l),
 	}, true
 }
 
-func placeOf(l *types.Log) Place {
-	return Place{Block: l.BlockNumber, Hash: l.BlockHash, LogIndex: l.Index, Tx: l.TxHash}
+func positionOf(l *types.Log) Position {
+	return Position{Block: l.BlockNumber, Hash: l.BlockHash, LogIndex: l.Index, Tx: l.TxHash}
 }
 
 // of reports whether an event is the one of an operation: the hash, the account and the whole nonce.

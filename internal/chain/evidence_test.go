@@ -52,7 +52,7 @@ func TestOrderRunTwice(t *testing.T) {
 	}
 	// A database that has forgotten that the order was sent: the event explains it.
 	forgotten := w.op(direct.OrderID)
-	forgotten.State, forgotten.Tx, forgotten.Place, forgotten.SentAt, forgotten.Decided = chain.Signed, common.Hash{}, chain.Place{}, time.Time{}, ""
+	forgotten.State, forgotten.Tx, forgotten.Position, forgotten.SentAt, forgotten.Decided = chain.Signed, common.Hash{}, chain.Position{}, time.Time{}, ""
 	w.forget()
 	if _, err := w.records.AddOp(t.Context(), forgotten); err != nil {
 		t.Fatal(err)
@@ -156,8 +156,8 @@ func TestForgedEvidence(t *testing.T) {
 		}
 		w.eventually("the logs were read", func() bool { return double.Calls("eth_getLogs") > before })
 	}
-	if got := w.op(p.OrderID); got.State != chain.Sent || got.Place != (chain.Place{}) || got.Failure != nil {
-		t.Errorf("the order is %s at %+v (%+v)", got.State, got.Place, got.Failure)
+	if got := w.op(p.OrderID); got.State != chain.Sent || got.Position != (chain.Position{}) || got.Failure != nil {
+		t.Errorf("the order is %s at %+v (%+v)", got.State, got.Position, got.Failure)
 	}
 	sink.has(p.OrderID, false, 0)
 	w.has(owner, usdc, 10_000_000)

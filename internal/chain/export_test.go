@@ -135,7 +135,7 @@ var (
 func (r *Rail) Run(ctx context.Context) error {
 	g := jobs.NewGroup(r.log)
 	q := jobs.NewQueue(r.cfg.Store, r.cfg.Clock, r.log)
-	q.Handle(store.JobDecide, r.DecideAgain)
+	q.Handle(store.JobDecide, r.RetryDecision)
 	g.Start(append(r.Loops(), q.Loops()...)...)
 	<-ctx.Done()
 	return g.Stop(context.WithoutCancel(ctx))
@@ -143,7 +143,7 @@ func (r *Rail) Run(ctx context.Context) error {
 
 // Turns returns a function that takes one turn of a relayer that does not run.
 func (r *Rail) Turns(address common.Address) func(ctx context.Context) (time.Duration, error) {
-	return r.newRelayer(address).turn
+	return r.newRelayer(address).runOnce
 }
 
 // Outcome is how an operation stands, as its order takes it.

@@ -85,7 +85,7 @@ func (t *tracker) verify(ctx context.Context) (gone int, behind bool, err error)
 func (t *tracker) undo(ctx context.Context, op *Op) error {
 	r := t.rail
 	r.log.WarnContext(ctx, "the evidence of an operation is gone after a reorganisation", "op", op.ID, "state", op.State, "block", op.Evidence().Block)
-	op.State, op.Place, op.Failure, op.UpdatedAt = Sent, Place{}, nil, r.cfg.Clock()
+	op.State, op.Position, op.Failure, op.UpdatedAt = Sent, Position{}, nil, r.cfg.Clock()
 	if !op.SentAt.IsZero() {
 		op.SentAt = op.UpdatedAt // it has as long to land again as a new one before it is made impossible
 	}
@@ -113,9 +113,9 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 	r := t.rail
 	landed := op.State == Included || op.State == Confirmed || op.State == Final
 	switch {
-	case e.success && landed && op.Place == e.place:
+	case e.success && landed && op.Position == e.place:
 		return nil
-	case op.Failure != nil && op.Failure.Place == e.place:
+	case op.Failure != nil && op.Failure.Position == e.place:
 		return nil
 	}
 	paid := false
@@ -130,8 +130,8 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 		if op.State == Failed {
 			alarm.Log(ctx, r.log, alarm.LatePayment, "an operation that had failed has moved money after all", "op", op.ID, "tx", e.place.Tx)
 		}
-		op.State, op.Place, op.Failure = Included, e.place, nil
-	case op.State == Failed && op.Failure != nil && op.Failure.Place.Tx == (common.Hash{}):
+		op.State, op.Position, op.Failure = Included, e.place, nil
+	case op.State == Failed && op.Failure != nil && op.Failure.Position.Tx == (common.Hash{}):
 		// It was decided by the time, and says the same now.
 		return nil
 	default:
@@ -141,8 +141,8 @@ func (t *tracker) happened(ctx context.Context, op *Op, e *event, reason string)
 		} else {
 			f = r.failure(ctx, op, reason)
 		}
-		f.Place = e.place
-		op.State, op.Place, op.Failure = Sent, Place{}, f
+		f.Position = e.place
+		op.State, op.Position, op.Failure = Sent, Position{}, f
 	}
 	op.Tx = e.place.Tx
 	if op.SentAt.IsZero() {
@@ -159,11 +159,11 @@ func (t *tracker) step(ctx context.Context, op *Op) (moved bool, err error) {
 	for {
 		var next State
 		switch {
-		case op.State == Included && t.deep(ctx, op, op.Place.Block):
+		case op.State == Included && t.deep(ctx, op, op.Position.Block):
 			next = Confirmed
-		case op.State == Confirmed && t.final(ctx, op.Place.Block):
+		case op.State == Confirmed && t.final(ctx, op.Position.Block):
 			next = Final
-		case op.State == Sent && op.Failure != nil && t.deep(ctx, op, op.Failure.Place.Block):
+		case op.State == Sent && op.Failure != nil && t.deep(ctx, op, op.Failure.Position.Block):
 			next = Failed
 		default:
 			return moved, nil
@@ -230,7 +230,7 @@ func (t *tracker) agreed(ctx context.Context, op *Op, success bool) (bool, error
 }
 
 // ranAt reads what the event of an operation at a place says became of it: [carried] when it made its payments, else [otherwise].
-func ranAt(ctx context.Context, c *endpoints.Conn, chainID *big.Int, op *Op, at Place) (fate, error) {
+func ranAt(ctx context.Context, c *endpoints.Conn, chainID *big.Int, op *Op, at Position) (fate, error) {
 	logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{
 		BlockHash: &at.Hash, Addresses: []common.Address{contracts.EntryPoint}, Topics: [][]common.Hash{{topicRun}, {op.Hash}},
 	})
@@ -265,7 +265,7 @@ func (t *tracker) write(ctx context.Context, op *Op) error {
 			if order.Failure != nil {
 				f = *order.Failure
 			}
-			f.Place = op.Place
+			f.Position = op.Position
 			order.State, order.Failure, order.UpdatedAt = Failed, &f, op.UpdatedAt
 			ops = append(ops, order)
 		}
@@ -367,7 +367,7 @@ func (t *tracker) finish(ctx context.Context) error {
 			}
 			if !moved {
 				stay[op.ID] = true
-				young = young || !t.final(ctx, op.Place.Block)
+				young = young || !t.final(ctx, op.Position.Block)
 			}
 		}
 		if young || len(paid) < most {

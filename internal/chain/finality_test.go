@@ -99,7 +99,7 @@ func TestFinality_Failure(t *testing.T) {
 	w.stays(p.OrderID, chain.Sent)
 	w.blocks(3)
 	op := w.decided(p.OrderID, chain.Failed)
-	if op.Failure.Code != toll.CodeChainBalance || op.Failure.Place.Tx == (common.Hash{}) {
+	if op.Failure.Code != toll.CodeChainBalance || op.Failure.Position.Tx == (common.Hash{}) {
 		t.Errorf("failure: %+v", op.Failure)
 	}
 	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == chain.Failed })
@@ -120,7 +120,7 @@ func TestFinality_Reorg(t *testing.T) {
 	w.reorg(2, true)
 	w.eventually("the order is in another block", func() bool {
 		op := w.op(p.OrderID)
-		return op.State == chain.Included && op.Place.Hash != first.Place.Hash
+		return op.State == chain.Included && op.Position.Hash != first.Position.Hash
 	})
 	sink.has(p.OrderID, false, 0)
 	w.blocks(3)
@@ -130,10 +130,10 @@ func TestFinality_Reorg(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.reorg(int(head-second.Place.Block+1), true)
+	w.reorg(int(head-second.Position.Block+1), true)
 	w.eventually("the order is in a third block", func() bool {
 		op := w.op(p.OrderID)
-		return op.State != chain.Sent && op.Place.Hash != second.Place.Hash
+		return op.State != chain.Sent && op.Position.Hash != second.Position.Hash
 	})
 	sink.has(p.OrderID, true, 1)
 	w.blocks(40)
@@ -184,7 +184,7 @@ func TestGasAbuse(t *testing.T) {
 			}
 			for _, p := range bad {
 				op := w.decided(p.OrderID, chain.Failed)
-				if op.Failure.Code != toll.CodeChainFailed || blind != (op.Failure.Place.Tx != common.Hash{}) {
+				if op.Failure.Code != toll.CodeChainFailed || blind != (op.Failure.Position.Tx != common.Hash{}) {
 					t.Errorf("failure: %+v", op.Failure)
 				}
 			}

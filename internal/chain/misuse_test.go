@@ -136,7 +136,7 @@ func TestRevokedBeforeItLands(t *testing.T) {
 		f := w.fails(r, p, toll.CodeDelegationRevoked)
 		is(t, "reason", f.FailureReason, "CannotUseADisabledDelegation()")
 		op := w.op(p.OrderID)
-		at := op.Failure.Place
+		at := op.Failure.Position
 		if at.Tx == (common.Hash{}) || at.Hash == (common.Hash{}) || op.SentAt.IsZero() {
 			t.Fatalf("the failure has no evidence: %+v", at)
 		}

@@ -24,7 +24,7 @@ var (
 
 // moved reports whether an operation whose event, success=true, is at a place made its payments. The event alone does not say
 // so: who has the key of an account can give it code that agrees to all and does nothing, also in the very transaction.
-func moved(ctx context.Context, c *endpoints.Conn, chainID *big.Int, op *Op, at Place) (bool, error) {
+func moved(ctx context.Context, c *endpoints.Conn, chainID *big.Int, op *Op, at Position) (bool, error) {
 	switch {
 	case op.Kind != KindOrder:
 		return true, nil
@@ -67,7 +67,7 @@ func address(topic common.Hash) common.Address { return common.BytesToAddress(to
 // up to the transaction. Whether the chain has taken one of these cannot be told from outside: other code may count up the nonce
 // by which the next one is valid or not. Those whose nonce was over before the block were not. An endpoint that has forgotten the
 // state before the block says nothing against it.
-func kept(ctx context.Context, c *endpoints.Conn, chainID *big.Int, of common.Address, at Place) (bool, error) {
+func kept(ctx context.Context, c *endpoints.Conn, chainID *big.Int, of common.Address, at Position) (bool, error) {
 	var block *struct {
 		Parent       common.Hash `json:"parentHash"`
 		Transactions []struct {
@@ -119,7 +119,7 @@ func kept(ctx context.Context, c *endpoints.Conn, chainID *big.Int, of common.Ad
 }
 
 // made is [moved], asked of the best endpoint.
-func (r *reader) made(ctx context.Context, op *Op, at Place) (bool, error) {
+func (r *reader) made(ctx context.Context, op *Op, at Position) (bool, error) {
 	return ask(ctx, r, func(ctx context.Context, c *endpoints.Conn) (bool, error) { return moved(ctx, c, r.chainID, op, at) })
 }
 

@@ -49,7 +49,7 @@ func TestCodeThatPaysNothing(t *testing.T) {
 			w.has(owner, token, 3_000_000, receiver(1), token, 0)
 			w.running(change, func(c *chain.Config) { c.MaxBaseFee = big.NewInt(1) }) // nobody looks at the account before the event
 			failed := w.decided(p.OrderID, chain.Failed)
-			if failed.Failure == nil || failed.Failure.Place.Tx == (common.Hash{}) {
+			if failed.Failure == nil || failed.Failure.Position.Tx == (common.Hash{}) {
 				t.Errorf("failure without evidence: %+v", failed.Failure)
 			}
 			w.idle()
@@ -135,7 +135,7 @@ func TestNonceOfTheCode(t *testing.T) {
 			}
 			w.has(receiver(1), wei, 0)
 			w.running(change, func(c *chain.Config) { c.MaxBaseFee = big.NewInt(1) }) // nobody looks at the account before the event
-			if op := w.decided(p.OrderID, chain.Failed, chain.Final); op.State == chain.Final || op.Failure.Place.Tx != second.Hash() {
+			if op := w.decided(p.OrderID, chain.Failed, chain.Final); op.State == chain.Final || op.Failure.Position.Tx != second.Hash() {
 				t.Errorf("%s, failure %+v", op.State, op.Failure)
 			}
 			w.idle()

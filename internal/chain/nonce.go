@@ -166,7 +166,7 @@ func (t *tracker) conclusive(op *Op) bool {
 
 func (t *tracker) unexplained(ctx context.Context, op *Op) error {
 	alarm.Log(ctx, t.rail.log, alarm.ChainOutcomeUnknown, "the nonce of an order is used, and no endpoint tells for what", "order", op.ID)
-	return t.yield(ctx, op)
+	return t.returnSlot(ctx, op)
 }
 
 // blocked looks whether other code of its account, at a finalized block, keeps an operation from being decided.
@@ -178,22 +178,22 @@ func (t *tracker) blocked(ctx context.Context, op *Op, block *big.Int) error {
 	if err != nil || code != codeForeign {
 		return err
 	}
-	return t.yield(ctx, op)
+	return t.returnSlot(ctx, op)
 }
 
 // yieldAfter is how long an order that was sent keeps its place while its account keeps it from being decided.
 const yieldAfter = 24 * time.Hour
 
-// yield has an order that cannot be decided give its place among the orders of its plan back, once it was sent long ago. What goes
-// wrong with it holds up no other order.
-func (t *tracker) yield(ctx context.Context, op *Op) error {
+// returnSlot lets another order of the plan take the slot of an order that was sent long ago and cannot be decided. An error stops no
+// other order.
+func (t *tracker) returnSlot(ctx context.Context, op *Op) error {
 	r := t.rail
 	if op.Kind != KindOrder || r.cfg.Clock().Sub(op.SentAt) < yieldAfter {
 		return nil
 	}
 	account, err := r.records.accountOf(ctx, op)
 	if err == nil && account != ([16]byte{}) {
-		err = r.cfg.Orders.Change(ctx, account, func(t *rail.Tx) error { return t.Yield(op.ID) })
+		err = r.cfg.Orders.Change(ctx, account, func(t *rail.Tx) error { return t.ReturnSlot(op.ID) })
 	}
 	if err != nil {
 		r.log.WarnContext(ctx, "an order could not give its place back", "order", op.ID, "err", err)
@@ -225,8 +225,8 @@ func (t *tracker) voided(ctx context.Context, void *Op) (bool, error) {
 		return false, ctx.Err()
 	case uses == 0:
 		f := movedNothing(void)
-		f.Place = void.Place
-		void.State, void.Place, void.Failure = Failed, Place{}, f
+		f.Position = void.Position
+		void.State, void.Position, void.Failure = Failed, Position{}, f
 		return false, nil
 	case found && e.of(order):
 		return true, t.happened(ctx, order, &e, "")

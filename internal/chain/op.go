@@ -72,7 +72,7 @@ type Op struct {
 	Operation *userop.Operation `json:"operation,omitempty"` // nil before Signed
 	Hash      common.Hash       `json:"-"`                   // userOpHash of Operation; zero before Signed
 	Tx        common.Hash       `json:"tx,omitzero"`         // transaction in which it is, or was last sent; zero before Sent
-	Place     Place             `json:"place,omitzero"`      // of its event
+	Position  Position          `json:"place,omitzero"`      // of its event
 	Failure   *Failure          `json:"failure,omitempty"`   // of Failed; of Sent: an event, success=false, that is not deep enough to count
 
 	Delay *rail.Delay `json:"delay,omitempty"` // of Created and Signed: why it cannot be carried on now
@@ -83,7 +83,6 @@ type Op struct {
 	UpdatedAt time.Time `json:"-"`
 }
 
-// Pays reports whether the operation is one that pays an order.
 func (o *Op) Pays() bool { return o.Kind == KindOrder || o.Kind == KindSale }
 
 // touched are the accounts whose code and nonce an operation needs. The wallet of a sale is not one: it only signed.
@@ -95,11 +94,11 @@ func (o *Op) touched() []common.Address {
 }
 
 // Evidence is where the event is that says what became of the operation: its place, or that of its failure.
-func (o *Op) Evidence() Place {
-	if o.Place == (Place{}) && o.Failure != nil {
-		return o.Failure.Place
+func (o *Op) Evidence() Position {
+	if o.Position == (Position{}) && o.Failure != nil {
+		return o.Failure.Position
 	}
-	return o.Place
+	return o.Position
 }
 
 // Payment is what one receiver gets, in base units of the token.
@@ -115,8 +114,8 @@ type SaleTerms struct {
 	Signature []byte // of the payer: r, s, v, or what its code takes
 }
 
-// Place is where an event is. The zero value is nowhere.
-type Place struct {
+// Position locates an event on the chain. The zero value means no event.
+type Position struct {
 	Block    uint64      `json:"block"`
 	Hash     common.Hash `json:"hash"` // of the block
 	LogIndex uint        `json:"logIndex"`
@@ -130,8 +129,8 @@ type Failure struct {
 	Reason string         `json:"reason"`
 	Params map[string]any `json:"params,omitempty"`
 
-	// Place is that of the evidence. It is zero when nothing was ever sent, and without LogIndex and Tx when it is a block whose time ends all.
-	Place Place `json:"place,omitzero"`
+	// Position locates the evidence. It is zero if nothing was sent, and has no LogIndex and Tx if the time of a block ended the operation.
+	Position Position `json:"place,omitzero"`
 }
 
 func (f *Failure) Error() string { return string(f.Code) + ": " + f.Reason }
@@ -154,7 +153,7 @@ type Tx struct {
 	Ops       []string       `json:"ops,omitempty"` // ids of the operations in it; empty for one that only fills a gap
 	State     TxState        `json:"-"`
 	SentBlock uint64         `json:"sentBlock"`      // head when it was sent
-	Place     Place          `json:"place,omitzero"` // of its receipt, once mined
+	Position  Position       `json:"place,omitzero"` // of its receipt, once mined
 	CreatedAt time.Time      `json:"-"`
 }
 

@@ -25,37 +25,37 @@ const (
 
 // outbox is what the relayers of this process share: which operations one of them has in hand, and which rest.
 type outbox struct {
-	mu    sync.Mutex
-	taken map[string]bool
-	rests rests
+	mu     sync.Mutex
+	taken  map[string]bool
+	pauses pauses
 }
 
-// rests are the pauses of operations with which something did not succeed, by id: each is about twice as long as the one before.
-type rests map[string]rest
+// pauses are the pauses of operations after a failure, by id. Each is about twice as long as the one before.
+type pauses map[string]pause
 
-type rest struct {
+type pause struct {
 	until    time.Time
 	failures int
 }
 
 // add begins the next pause of an operation, and returns it.
-func (m rests) add(id string) time.Duration {
+func (m pauses) add(id string) time.Duration {
 	failures := m[id].failures + 1
-	pause := backoff.Delay(firstRest, longRest, failures)
-	m[id] = rest{time.Now().Add(pause), failures}
-	return pause
+	wait := backoff.Delay(firstRest, longRest, failures)
+	m[id] = pause{time.Now().Add(wait), failures}
+	return wait
 }
 
-// left is how long an operation still rests.
-func (m rests) left(id string, now time.Time) time.Duration { return max(m[id].until.Sub(now), 0) }
+// left is how long an operation stays paused.
+func (m pauses) left(id string, now time.Time) time.Duration { return max(m[id].until.Sub(now), 0) }
 
 // forget lets go of pauses that ended long ago.
-func (m rests) forget(now time.Time) {
-	maps.DeleteFunc(m, func(_ string, p rest) bool { return now.Sub(p.until) > 2*longRest })
+func (m pauses) forget(now time.Time) {
+	maps.DeleteFunc(m, func(_ string, p pause) bool { return now.Sub(p.until) > 2*longRest })
 }
 
 // waiting lists operations to be sent that nobody of this process has in hand, those that have waited longest first, and
-// says when the next one that rests may be tried.
+// says when the next paused one may be tried.
 func (r *Rail) waiting(ctx context.Context) (ops []*Op, wake time.Duration, err error) {
 	all, err := r.records.opsIn(ctx, maxWaiting, Signed)
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *Rail) waiting(ctx context.Context) (ops []*Op, wake time.Duration, err 
 	defer o.mu.Unlock()
 	wake = idle
 	for _, op := range all {
-		if left := o.rests.left(op.ID, now); left > 0 {
+		if left := o.pauses.left(op.ID, now); left > 0 {
 			wake = min(wake, left)
 			continue
 		}
@@ -75,7 +75,7 @@ func (r *Rail) waiting(ctx context.Context) (ops []*Op, wake time.Duration, err 
 			ops = append(ops, op)
 		}
 	}
-	o.rests.forget(now)
+	o.pauses.forget(now)
 	return ops, wake, nil
 }
 
@@ -101,11 +101,11 @@ func (o *outbox) release(ops []*Op) {
 	}
 }
 
-// rest leaves an operation alone for a while, each time for longer.
-func (o *outbox) rest(op *Op) {
+// pause skips an operation for a while, longer each time.
+func (o *outbox) pause(op *Op) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.rests.add(op.ID)
+	o.pauses.add(op.ID)
 }
 
 // judge decides about an operation that does not go through beside others: alone it may.
@@ -129,7 +129,7 @@ func (w *relayer) wait(ctx context.Context, op *Op, why error) {
 	if why != nil && ctx.Err() == nil {
 		w.rail.log.WarnContext(ctx, "an operation cannot be sent now", "op", op.ID, "err", why)
 	}
-	w.rail.outbox.rest(op)
+	w.rail.outbox.pause(op)
 }
 
 // exposed notes that somebody beside us may have the bytes of an operation, as the chain has run its nonce: if its event does not
@@ -149,12 +149,12 @@ func (w *relayer) refuse(ctx context.Context, op *Op, f *Failure) {
 		order := userop.OrderKey(orderOfVoid(op.ID))
 		alarm.Log(ctx, w.rail.log, alarm.OrderStuck, "an order cannot be made impossible now", "order", orderOfVoid(op.ID), "account", op.Sender, "reason", f.Reason,
 			"nonce_key", common.Bytes2Hex(order[:]))
-		w.rail.outbox.rest(op)
+		w.rail.outbox.pause(op)
 		return
 	}
 	if !op.SentAt.IsZero() {
 		w.rail.log.WarnContext(ctx, "an operation that has to land would fail now", "op", op.ID, "reason", f.Reason)
-		w.rail.outbox.rest(op)
+		w.rail.outbox.pause(op)
 		return
 	}
 	if err := w.rail.decidedBefore(ctx, op); err != nil {
@@ -172,7 +172,7 @@ func (w *relayer) end(ctx context.Context, op *Op, f *Failure) {
 	err := r.records.update(ctx, &now)
 	if err != nil && !errors.Is(err, ErrChanged) {
 		r.log.WarnContext(ctx, "the failure of an operation could not be stored", "op", op.ID, "err", err)
-		r.outbox.rest(op)
+		r.outbox.pause(op)
 		return
 	}
 	r.waiters.Wake(op.ID)

@@ -14,10 +14,10 @@ func TestPaymentEnded(t *testing.T) {
 		ended bool
 	}{
 		"sent":                {chain.Op{State: chain.Sent}, false},
-		"an event, not deep":  {chain.Op{State: chain.Sent, Failure: &chain.Failure{Place: chain.Place{Block: 1}}}, false},
+		"an event, not deep":  {chain.Op{State: chain.Sent, Failure: &chain.Failure{Position: chain.Position{Block: 1}}}, false},
 		"before it was sent":  {chain.Op{State: chain.Failed, Failure: &chain.Failure{}}, false},
-		"an event":            {chain.Op{State: chain.Failed, Failure: &chain.Failure{Place: chain.Place{Block: 1, Tx: [32]byte{1}}}}, true},
-		"the time of a block": {chain.Op{State: chain.Failed, Failure: &chain.Failure{Place: chain.Place{Block: 1}}}, true},
+		"an event":            {chain.Op{State: chain.Failed, Failure: &chain.Failure{Position: chain.Position{Block: 1, Tx: [32]byte{1}}}}, true},
+		"the time of a block": {chain.Op{State: chain.Failed, Failure: &chain.Failure{Position: chain.Position{Block: 1}}}, true},
 		"paid":                {chain.Op{State: chain.Final}, false},
 	} {
 		if o := c.op.Outcome(); o.Ended != c.ended {

@@ -66,7 +66,6 @@ func (r *Rail) newOp(p *rail.Purchase) (*Op, error) {
 	return op, err
 }
 
-// Payment implements [rail.Rail].
 func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (rail.Payment, error) {
 	op, err := opOf(store.ChainOpByID(ctx, q, orderID))
 	if err != nil {
@@ -287,7 +286,7 @@ func (r *Rail) sign(ctx context.Context, op *Op, d *rail.Delegation) error {
 	switch {
 	case fails:
 		next.fail(f)
-	case next.Place != (Place{}):
+	case next.Position != (Position{}):
 		next.include(operation, r.chainID)
 	default:
 		next.State, next.Operation, next.Hash = Signed, operation, operation.Hash(r.chainID)
@@ -423,7 +422,7 @@ func (r *Rail) payingAccounts(ctx context.Context, op *Op, d *rail.Delegation) (
 			return nil, &Failure{Code: e.Code, Reason: e.Text() + " " + e.Details, Params: e.Params}
 		}
 	}
-	if f := foreign(op, all); f != nil {
+	if f := checkAccounts(op, all); f != nil {
 		return nil, f
 	}
 	return all, nil

@@ -47,7 +47,7 @@ func New(cfg Config) (*Rail, error) {
 		delegations: &delegations{cfg: &cfg, chain: chain, records: db, chainID: id, known: map[common.Hash]struct{}{}},
 		readiness:   &readiness{cfg: &cfg, chain: chain, low: map[common.Address]bool{}},
 		cfg:         &cfg, chain: chain, records: db, chainID: id, log: cfg.Log, work: make(signals, len(cfg.Relayers)), moved: jobs.NewSignal(),
-		outbox: outbox{taken: map[string]bool{}, rests: rests{}},
+		outbox: outbox{taken: map[string]bool{}, pauses: pauses{}},
 	}
 	for i := range r.work {
 		r.work[i] = jobs.NewSignal()
@@ -55,7 +55,6 @@ func New(cfg Config) (*Rail, error) {
 	return r, nil
 }
 
-// Connect implements [rail.Rail].
 func (r *Rail) Connect(o rail.Orders) { r.cfg.Orders = o }
 
 // Open gives the rail the endpoints over which it reaches the chain, once, before its loops run.
@@ -66,15 +65,15 @@ func (r *Rail) Open(pool *endpoints.Pool) { r.cfg.Pool = pool }
 func (r *Rail) Loops() []jobs.Loop {
 	t := &tracker{
 		rail: r, lease: jobs.NewLease(r.cfg.Store, r.cfg.Clock, "tracker"), chunk: maxChunk, done: map[logID]uint64{},
-		unclear: rests{}, asked: rests{}, spoilt: map[string]bool{},
+		unclear: pauses{}, asked: pauses{}, spoilt: map[string]bool{},
 	}
 	loops := []jobs.Loop{
-		{Name: "chain.heads", Turn: jobs.Do(r.listen)},
-		{Name: "chain.tracker", Wake: r.moved, Lease: t.lease, Turn: t.turn},
+		{Name: "chain.heads", Run: jobs.Do(r.listen)},
+		{Name: "chain.tracker", Wake: r.moved, Lease: t.lease, Run: t.runOnce},
 	}
 	for i, address := range r.cfg.Relayers {
 		w := r.newRelayer(address)
-		loops = append(loops, jobs.Loop{Name: fmt.Sprintf("chain.relayer.%d", i+1), Wake: r.work[i], Lease: w.lease, Turn: w.turn})
+		loops = append(loops, jobs.Loop{Name: fmt.Sprintf("chain.relayer.%d", i+1), Wake: r.work[i], Lease: w.lease, Run: w.runOnce})
 	}
 	return loops
 }

@@ -121,14 +121,14 @@ func (r *Rail) correct(ctx context.Context, op *Op) {
 	}
 	units, err := r.chain.spent(ctx, contracts.ERC20TransferAmountEnforcer, op.Delegation)
 	if err == nil {
-		err = r.tellSpent(ctx, op.DelegationID, units)
+		err = r.reportSpent(ctx, op.DelegationID, units)
 	}
 	if err != nil {
 		r.log.WarnContext(ctx, "the budget of a delegation could not be corrected from the chain", "delegation", op.DelegationID, "err", err)
 	}
 }
 
-func (r *Rail) tellSpent(ctx context.Context, delegationID string, units *big.Int) error {
+func (r *Rail) reportSpent(ctx context.Context, delegationID string, units *big.Int) error {
 	amount, err := toll.ParseUnits(units.String())
 	if err != nil {
 		return err

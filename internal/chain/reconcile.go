@@ -96,13 +96,13 @@ func (t *tracker) begin(ctx context.Context, open []*Op) error {
 			return err
 		}
 		if block == 0 || at.Time <= since {
-			return t.place(ctx, block)
+			return t.moveCursor(ctx, block)
 		}
 	}
 }
 
-// place moves the cursor to a block of the chain. Its base is as far below as a reorganisation may reach.
-func (t *tracker) place(ctx context.Context, block uint64) error {
+// moveCursor sets the cursor to a block, and its base as far below as a reorganization may reach.
+func (t *tracker) moveCursor(ctx context.Context, block uint64) error {
 	hash, ok, err := t.hashAt(ctx, block)
 	if err == nil && !ok {
 		err = ethereum.NotFound
@@ -168,7 +168,7 @@ func (t *tracker) follow(ctx context.Context, open []*Op) error {
 	if t.owed > 0 {
 		head = min(head, max(from.Block, t.owed+overlap/2))
 	}
-	if err := t.place(ctx, head); err != nil {
+	if err := t.moveCursor(ctx, head); err != nil {
 		return err
 	}
 	if t.restored && t.owed == 0 && len(t.unread) == 0 {
@@ -265,7 +265,7 @@ func (t *tracker) scan(ctx context.Context, open []*Op) error {
 		from = to + 1
 		if from <= head && t.owed == 0 {
 			// A long way is not gone twice.
-			if err := t.place(ctx, to); err != nil {
+			if err := t.moveCursor(ctx, to); err != nil {
 				return err
 			}
 			if err := t.rail.records.setCursor(ctx, t.lease, t.cursor); err != nil {
@@ -322,7 +322,7 @@ func (t *tracker) apply(ctx context.Context, logs []types.Log, sales map[saleKey
 		var id string
 		if key, ok := parseAuthorization(l); ok {
 			id = sales[key]
-			err = t.applySale(ctx, id, placeOf(l))
+			err = t.applySale(ctx, id, positionOf(l))
 		} else {
 			id, err = t.applyOne(ctx, l, reasons, ours)
 		}
@@ -339,7 +339,7 @@ func (t *tracker) apply(ctx context.Context, logs []types.Log, sales map[saleKey
 }
 
 // applySale lets a log about the authorization of a sale take effect; "" is the id of none that is looked for.
-func (t *tracker) applySale(ctx context.Context, id string, at Place) error {
+func (t *tracker) applySale(ctx context.Context, id string, at Position) error {
 	if id == "" {
 		return nil
 	}
@@ -363,7 +363,7 @@ func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common
 		return "", err
 	}
 	if l.Topics[0] == topicRedeemed && l.Address == contracts.DelegationManager && !ours[l.TxHash] {
-		return "", t.orphan(ctx, l, &event{place: placeOf(l)}, "a redemption outside of any operation")
+		return "", t.orphan(ctx, l, &event{place: positionOf(l)}, "a redemption outside of any operation")
 	}
 	return "", t.heard(ctx, l)
 }
@@ -371,7 +371,7 @@ func (t *tracker) applyOne(ctx context.Context, l *types.Log, reasons map[common
 // orphan keeps an event that nothing explains. Nothing is granted for it.
 func (t *tracker) orphan(ctx context.Context, l *types.Log, e *event, why string) error {
 	key := userop.KeyOf(e.nonce.Big())
-	paid, err := t.paidBy(ctx, placeOf(l))
+	paid, err := t.paidBy(ctx, positionOf(l))
 	if err != nil {
 		return err
 	}
@@ -390,7 +390,7 @@ func (t *tracker) orphan(ctx context.Context, l *types.Log, e *event, why string
 const maxPaid = 20
 
 // paidBy returns the transfers of USDC and EURC by the operation whose event is at a place.
-func (t *tracker) paidBy(ctx context.Context, at Place) (paid []Transfer, err error) {
+func (t *tracker) paidBy(ctx context.Context, at Position) (paid []Transfer, err error) {
 	tokens := []common.Address{contracts.USDC(t.rail.cfg.ChainID), contracts.EURC(t.rail.cfg.ChainID)}
 	logs, err := ask(ctx, t.rail.chain, func(ctx context.Context, c *endpoints.Conn) ([]types.Log, error) {
 		return c.FilterLogs(ctx, ethereum.FilterQuery{
@@ -439,7 +439,7 @@ func (t *tracker) heard(ctx context.Context, l *types.Log) error {
 		t.owe(l.BlockNumber)
 		return nil
 	case spent:
-		err = r.tellSpent(ctx, known, units)
+		err = r.reportSpent(ctx, known, units)
 	default:
 		err = r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return r.cfg.Orders.Disabled(ctx, tx, known) })
 	}

@@ -262,7 +262,6 @@ func (r *records) addOrphan(ctx context.Context, o *Orphan) (isNew bool, err err
 	return isNew, err
 }
 
-// addDelegation stores the id of a delegation by its hash.
 func (r *records) addDelegation(ctx context.Context, hash common.Hash, id string) error {
 	return r.cfg.Store.Tx(ctx, func(tx *store.Tx) error { return store.PutChainDelegation(ctx, tx, toll.Hash(hash), id) })
 }

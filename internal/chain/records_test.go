@@ -127,8 +127,8 @@ func testOps(t *testing.T, j *chain.Records) {
 	op.Operation.Signature = []byte{4}
 	// The JSON form of an operation has no absent bytes.
 	op.Operation.InitCode, op.Operation.PaymasterAndData = []byte{}, []byte{}
-	op.Place = chain.Place{Block: 11, Hash: common.Hash{12}, LogIndex: 13, Tx: common.Hash{14}}
-	op.Failure = &chain.Failure{Code: "BCK.CHAIN.0003", Reason: "too \"low\"", Params: map[string]any{"needed": "5"}, Place: op.Place}
+	op.Position = chain.Position{Block: 11, Hash: common.Hash{12}, LogIndex: 13, Tx: common.Hash{14}}
+	op.Failure = &chain.Failure{Code: "BCK.CHAIN.0003", Reason: "too \"low\"", Params: map[string]any{"needed": "5"}, Position: op.Position}
 	op.Decided, op.SentAt, op.UpdatedAt = chain.Failed, noon.Add(time.Second), noon.Add(time.Minute)
 	before := op.Version
 	must(t, j.UpdateOp(ctx, op))
@@ -217,13 +217,13 @@ func testLists(t *testing.T, j *chain.Records) {
 
 func testEvidence(t *testing.T, j *chain.Records) {
 	ctx := t.Context()
-	at := func(block uint64) chain.Place { return chain.Place{Block: block, Hash: common.Hash{1}} }
+	at := func(block uint64) chain.Position { return chain.Position{Block: block, Hash: common.Hash{1}} }
 	add(t, j, opOf("none"))
 	placed := opOf("placed")
-	placed.Place = at(7)
+	placed.Position = at(7)
 	add(t, j, placed)
 	failed := opOf("failed")
-	failed.Failure = &chain.Failure{Place: at(6)}
+	failed.Failure = &chain.Failure{Position: at(6)}
 	op := add(t, j, failed)
 	unsent := opOf("unsent")
 	unsent.Failure = &chain.Failure{Reason: "nothing was sent"}
@@ -233,11 +233,11 @@ func testEvidence(t *testing.T, j *chain.Records) {
 			t.Errorf("from block %d: %s, want %s", from, got, want)
 		}
 	}
-	update(t, j, op, func(op *chain.Op) { op.Place = at(9) })
+	update(t, j, op, func(op *chain.Op) { op.Position = at(9) })
 	if got := listed(j.OpsAt(ctx, 8)); got != "[failed]" {
 		t.Errorf("after it was included: %s", got)
 	}
-	update(t, j, op, func(op *chain.Op) { op.Place, op.Failure = chain.Place{}, nil })
+	update(t, j, op, func(op *chain.Op) { op.Position, op.Failure = chain.Position{}, nil })
 	if got := listed(j.OpsAt(ctx, 0)); got != "[placed]" {
 		t.Errorf("after its evidence went: %s", got)
 	}
@@ -343,7 +343,7 @@ func testTxs(t *testing.T, j *chain.Records) {
 	if old.State != chain.TxReplaced {
 		t.Errorf("the one that was replaced is %s", old.State)
 	}
-	old.State, old.Place, old.SentBlock = chain.TxMined, chain.Place{Block: 8, Hash: common.Hash{3}, Tx: old.Hash}, 6
+	old.State, old.Position, old.SentBlock = chain.TxMined, chain.Position{Block: 8, Hash: common.Hash{3}, Tx: old.Hash}, 6
 	op.State = chain.Signed
 	must(t, j.UpdateTx(ctx, l, old, op))
 	got, err = j.TxOf(ctx, old.Hash)

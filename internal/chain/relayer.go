@@ -69,8 +69,8 @@ func (w *relayer) hold(ctx context.Context) error {
 	return err
 }
 
-// turn is [relayer.run], which another worker may interfere with.
-func (w *relayer) turn(ctx context.Context) (time.Duration, error) {
+// runOnce calls [relayer.run] and retries soon when another worker changed a record.
+func (w *relayer) runOnce(ctx context.Context) (time.Duration, error) {
 	pause, err := w.run(ctx)
 	if errors.Is(err, ErrChanged) {
 		return changedPause, nil
@@ -118,8 +118,8 @@ func (w *relayer) run(ctx context.Context) (time.Duration, error) {
 	return min(pause, later), nil
 }
 
-// patience is the pause until the next look at transactions that are in no block yet. New heads wake before it ends.
-func (w *relayer) patience() time.Duration {
+// pollPause returns the pause until pending transactions are checked again. A new head wakes the relayer earlier.
+func (w *relayer) pollPause() time.Duration {
 	w.quick++
 	if w.rail.cfg.Embedded {
 		return backoff.Double(40*time.Millisecond, time.Second, w.quick)
@@ -184,7 +184,7 @@ func (w *relayer) send(ctx context.Context, now outlook, open int) (time.Duratio
 		case len(waiting) == 0 && open == 0:
 			return pause, w.lease.Release(ctx)
 		case len(waiting) == 0, open >= maxInFlight:
-			return min(pause, w.patience()), nil
+			return min(pause, w.pollPause()), nil
 		case now.head.BaseFee != nil && now.head.BaseFee.Cmp(r.cfg.MaxBaseFee) > 0:
 			w.warn("the base fee is above the cap, nothing is sent", "base_fee", now.head.BaseFee)
 			return 2 * time.Second, nil

@@ -36,13 +36,13 @@ func TestReorgAfterMint(t *testing.T) {
 			w.reorg(1, drop)
 			w.eventually("the order is in another block", func() bool {
 				op := w.op(p.OrderID)
-				return op.State == chain.Final && op.Place.Hash != before.Place.Hash
+				return op.State == chain.Final && op.Position.Hash != before.Position.Hash
 			})
 			w.idle()
 			w.has(owner, usdc, 9_000_000, receiver(1), usdc, 1_000_000)
 			sink.has(p.OrderID, true, 1)
-			if got := w.op(p.OrderID); got.Place.Tx != tx || got.Hash != before.Hash {
-				t.Errorf("it is in transaction %s, was in %s: the same bytes were to be sent", got.Place.Tx, tx)
+			if got := w.op(p.OrderID); got.Position.Tx != tx || got.Hash != before.Hash {
+				t.Errorf("it is in transaction %s, was in %s: the same bytes were to be sent", got.Position.Tx, tx)
 			}
 			w.nonces()
 			w.paid(r, purchase(owner, usdc, receiver(1), 1_000_000))
@@ -67,7 +67,7 @@ func TestReorgMakesImpossible(t *testing.T) {
 	sink.has(p.OrderID, true, 1)
 	w.reorg(2, true)
 	op := w.decided(p.OrderID, chain.Failed)
-	if op.Failure == nil || op.Failure.Code != toll.CodeChainBalance || op.Failure.Place.Tx == (common.Hash{}) {
+	if op.Failure == nil || op.Failure.Code != toll.CodeChainBalance || op.Failure.Position.Tx == (common.Hash{}) {
 		t.Errorf("failure: %+v", op.Failure)
 	}
 	w.idle()
@@ -92,7 +92,7 @@ func TestReorgOfFailure(t *testing.T) {
 	}
 	r := w.running(change)
 	w.fails(r, p, toll.CodeChainBalance)
-	if f := w.op(p.OrderID).Failure; f.Place.Tx == (common.Hash{}) {
+	if f := w.op(p.OrderID).Failure; f.Position.Tx == (common.Hash{}) {
 		t.Errorf("failure without evidence: %+v", f)
 	}
 	w.idle()

@@ -267,13 +267,13 @@ func TestReorgOfTheOthers(t *testing.T) {
 	w.reorg(1, true)
 	w.eventually("it is paid again", func() bool {
 		op := w.op(s.OrderID)
-		return op.State == chain.Final && op.Place.Hash != theirs.Place.Hash
+		return op.State == chain.Final && op.Position.Hash != theirs.Position.Hash
 	})
 	w.idle()
 	w.has(buyer, usdc, 0, receiver(1), usdc, 1_000_000)
 	sink.has(s.OrderID, true, 1)
-	if ours := w.op(s.OrderID); ours.Place.Tx == theirs.Place.Tx || w.nonce(w.relayer) != 1 {
-		t.Errorf("it is in transaction %s", ours.Place.Tx)
+	if ours := w.op(s.OrderID); ours.Position.Tx == theirs.Position.Tx || w.nonce(w.relayer) != 1 {
+		t.Errorf("it is in transaction %s", ours.Position.Tx)
 	}
 	w.nonces()
 }

@@ -162,7 +162,7 @@ func TestReorg_ExactPayment(t *testing.T) {
 			if !poor {
 				w.eventually("it is paid again", func() bool {
 					op := w.op(s.OrderID)
-					return op.State == chain.Final && op.Place.Hash != before.Place.Hash
+					return op.State == chain.Final && op.Position.Hash != before.Position.Hash
 				})
 				w.idle()
 				sink.has(s.OrderID, true, 1)

@@ -64,7 +64,7 @@ const (
 // fateAt reads what a log at a place says of the authorization of a sale. It is carried out where the transfer of the sale
 // follows the use of its nonce, as the next log of the token about either, in the same transaction: whoever sent that, and
 // whatever else is in it. So no transfer counts for two sales, and [moved] leaves out all that this counts.
-func fateAt(ctx context.Context, c *endpoints.Conn, op *Op, at Place) (fate, error) {
+func fateAt(ctx context.Context, c *endpoints.Conn, op *Op, at Position) (fate, error) {
 	logs, err := tokenLogs(ctx, c, op.Token, at, topicUsed, topicCanceled, topicTransfer)
 	if err != nil {
 		return unused, err
@@ -86,7 +86,7 @@ func fateAt(ctx context.Context, c *endpoints.Conn, op *Op, at Place) (fate, err
 }
 
 // tokenLogs are the logs of a token with one of these topics in the transaction of a place, in their order.
-func tokenLogs(ctx context.Context, c *endpoints.Conn, token common.Address, at Place, topics ...common.Hash) ([]types.Log, error) {
+func tokenLogs(ctx context.Context, c *endpoints.Conn, token common.Address, at Position, topics ...common.Hash) ([]types.Log, error) {
 	logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{BlockHash: &at.Hash, Addresses: []common.Address{token}, Topics: [][]common.Hash{topics}})
 	logs = slices.DeleteFunc(logs, func(l types.Log) bool {
 		return l.Address != token || l.BlockHash != at.Hash || l.TxHash != at.Tx || l.Removed || len(l.Topics) == 0
@@ -103,32 +103,32 @@ func transfers(l *types.Log, from common.Address, p Payment) bool {
 
 // search looks for the transaction that has carried an authorization out; the zero place says that none has. It goes back from the
 // end of the authorization, or the head. A sale may be begun long after its end, when its process had stopped.
-func (r *reader) search(ctx context.Context, op *Op) (Place, error) {
+func (r *reader) search(ctx context.Context, op *Op) (Position, error) {
 	head, err := r.cfg.Pool.Head(ctx, "latest")
 	if err != nil {
-		return Place{}, away(err)
+		return Position{}, away(err)
 	}
 	newest := head.Number.Uint64()
 	to := newest
 	if head.Time >= op.Before {
 		if to, err = r.lastBefore(ctx, newest, op.Before); err != nil {
-			return Place{}, err
+			return Position{}, err
 		}
 	}
 	topics := [][]common.Hash{{topicUsed}, {common.BytesToHash(op.Payer[:])}, {op.Sale.Nonce}}
-	look := func(ctx context.Context, c *endpoints.Conn, from, to *big.Int) (Place, error) {
+	look := func(ctx context.Context, c *endpoints.Conn, from, to *big.Int) (Position, error) {
 		logs, err := c.FilterLogs(ctx, ethereum.FilterQuery{FromBlock: from, ToBlock: to, Addresses: []common.Address{op.Token}, Topics: topics})
 		for i := range logs {
-			at := placeOf(&logs[i])
+			at := positionOf(&logs[i])
 			what, err := fateAt(ctx, c, op, at)
 			if err != nil {
-				return Place{}, err
+				return Position{}, err
 			}
 			if what == carried {
 				return at, nil
 			}
 		}
-		return Place{}, err
+		return Position{}, err
 	}
 	return backwards(ctx, r, to, to == newest, min(orderedBefore(op, head), op.Before), look)
 }
@@ -163,10 +163,10 @@ func saleQueries(sales map[saleKey]string) []ethereum.FilterQuery {
 }
 
 // sold notes what a log says became of the authorization of a sale.
-func (t *tracker) sold(ctx context.Context, op *Op, at Place) error {
+func (t *tracker) sold(ctx context.Context, op *Op, at Position) error {
 	r := t.rail
 	landed := op.State == Included || op.State == Confirmed || op.State == Final
-	if op.State == Created || landed && op.Place == at || op.Failure != nil && op.Failure.Place == at {
+	if op.State == Created || landed && op.Position == at || op.Failure != nil && op.Failure.Position == at {
 		return nil
 	}
 	what, err := ask(ctx, r.chain, func(ctx context.Context, c *endpoints.Conn) (fate, error) { return fateAt(ctx, c, op, at) })
@@ -181,7 +181,7 @@ func (t *tracker) sold(ctx context.Context, op *Op, at Place) error {
 		if op.State == Failed {
 			alarm.Log(ctx, r.log, alarm.LatePayment, "a sale that had failed has moved money after all", "order", op.ID, "tx", at.Tx)
 		}
-		op.State, op.Place, op.Tx, op.Failure = Included, at, at.Tx, nil
+		op.State, op.Position, op.Tx, op.Failure = Included, at, at.Tx, nil
 	case op.State == Failed:
 		return nil // it was decided before, and says the same
 	default:
@@ -189,8 +189,8 @@ func (t *tracker) sold(ctx context.Context, op *Op, at Place) error {
 		if what == canceled {
 			f = takenNonce("the authorization was cancelled")
 		}
-		f.Place = at
-		op.State, op.Place, op.Failure = Sent, Place{}, f
+		f.Position = at
+		op.State, op.Position, op.Failure = Sent, Position{}, f
 	}
 	if _, err := t.step(ctx, op); err != nil {
 		return err
@@ -206,8 +206,8 @@ func (t *tracker) ran(ctx context.Context, op *Op, e *event, reason string) {
 		return
 	}
 	t.done[id] = e.place.Block
-	switch landed := op.Place != (Place{}); {
-	case landed && (!e.success || op.Place.Tx == e.place.Tx):
+	switch landed := op.Position != (Position{}); {
+	case landed && (!e.success || op.Position.Tx == e.place.Tx):
 	case e.success:
 		alarm.Log(ctx, t.rail.log, alarm.ChainMovedNothing, "the operation of a sale ran, and its token has not carried the authorization out", "order", op.ID, "tx", e.place.Tx)
 	default:
@@ -235,14 +235,14 @@ func (t *tracker) ended(ctx context.Context, op *Op) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if at != (Place{}) {
-			op.State, op.Place, op.Tx = Included, at, at.Tx
+		if at != (Position{}) {
+			op.State, op.Position, op.Tx = Included, at, at.Tx
 			return true, nil
 		}
 		alarm.Log(ctx, r.log, alarm.ChainOutcomeUnknown, "a token says that an authorization is used, and no log tells for what", "order", op.ID, "token", op.Token)
 	}
 	op.State, op.Failure = Failed, saleFailed(toll.CodePaymentRequired, wordBefore, "the authorization ended before it was carried out")
-	op.Failure.Place = Place{Block: final.Number.Uint64(), Hash: final.Hash()}
+	op.Failure.Position = Position{Block: final.Number.Uint64(), Hash: final.Hash()}
 	return true, nil
 }
 
@@ -260,5 +260,5 @@ func (r *reader) usedForAll(ctx context.Context, op *Op) (bool, error) {
 
 // include takes a signed operation whose payment is on the chain already to Included.
 func (o *Op) include(operation *userop.Operation, chainID *big.Int) {
-	o.State, o.Operation, o.Hash, o.Tx = Included, operation, operation.Hash(chainID), o.Place.Tx
+	o.State, o.Operation, o.Hash, o.Tx = Included, operation, operation.Hash(chainID), o.Position.Tx
 }

@@ -191,7 +191,7 @@ func TestSell_TransferOfAnOrder(t *testing.T) {
 	}
 	w.running(change)
 	w.decided(p.OrderID, chain.Final)
-	if op := w.decided(s.OrderID, chain.Failed); op.Failure.Params["reason"] != wordNonce || op.Failure.Place.Tx != receipt.TxHash {
+	if op := w.decided(s.OrderID, chain.Failed); op.Failure.Params["reason"] != wordNonce || op.Failure.Position.Tx != receipt.TxHash {
 		t.Errorf("failure of the sale: %+v", op.Failure)
 	}
 	w.idle()

@@ -107,7 +107,7 @@ func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	if err != nil || o.Status != toll.OrderFailed || o.Ended {
 		return o, err
 	}
-	if again, err := r.Again(ctx, s.OrderID); err != nil || !again {
+	if again, err := r.Recheck(ctx, s.OrderID); err != nil || !again {
 		return o, nil
 	}
 	return r.awaitOutcome(ctx, there, nil)
@@ -116,9 +116,9 @@ func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 // failed is the payment of a sale that is not stored.
 func failed(f *Failure) rail.Payment { return paymentOf(&Op{State: Failed, Failure: f}) }
 
-// Again implements [rail.Seller]: it takes a sale that failed before anything was sent to Included when others have had its authorization
+// Recheck implements [rail.Seller]: it moves a sale that failed before it was sent to Included if another sender had its authorization
 // carried out since. It returns true, too, for a sale that is not failed any more.
-func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
+func (r *Rail) Recheck(ctx context.Context, orderID string) (bool, error) {
 	if err := r.cfg.Start(ctx); err != nil {
 		return false, err
 	}
@@ -134,7 +134,7 @@ func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
 	if _, fails := errors.AsType[*Failure](err); fails {
 		return false, nil
 	}
-	if err != nil || op.Place == (Place{}) {
+	if err != nil || op.Position == (Position{}) {
 		return false, err // without a place the chain has gone back meanwhile
 	}
 	op.include(operation, r.chainID)
@@ -154,7 +154,7 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, error)
 	if err != nil {
 		return nil, err
 	}
-	if f := foreign(op, all); f != nil {
+	if f := checkAccounts(op, all); f != nil {
 		return nil, f
 	}
 	used, err := r.chain.isUsed(ctx, op)
@@ -180,7 +180,7 @@ func (r *Rail) buildSale(ctx context.Context, op *Op) (*userop.Operation, error)
 			return operation, err
 		}
 	}
-	if op.Place, err = r.chain.soldAt(ctx, op); err != nil {
+	if op.Position, err = r.chain.soldAt(ctx, op); err != nil {
 		return nil, err
 	}
 	operation, err := sign(r.guess(op))
@@ -200,9 +200,9 @@ func (r *reader) isUsed(ctx context.Context, op *Op) (bool, error) {
 }
 
 // soldAt returns where the token has carried an authorization out whose nonce is used.
-func (r *reader) soldAt(ctx context.Context, op *Op) (Place, error) {
+func (r *reader) soldAt(ctx context.Context, op *Op) (Position, error) {
 	at, err := r.search(ctx, op)
-	if err == nil && at == (Place{}) {
+	if err == nil && at == (Position{}) {
 		err = takenNonce("the nonce of the authorization is used or cancelled")
 	}
 	return at, err

@@ -87,7 +87,7 @@ func TestLateInclusion(t *testing.T) {
 	sink.has(s.OrderID, false, 0)
 	w.blocks(40) // the finalized block moves every 32
 	op := w.decided(s.OrderID, chain.Failed)
-	if op.Failure.Params["reason"] != wordBefore || op.Failure.Place.Block == 0 {
+	if op.Failure.Params["reason"] != wordBefore || op.Failure.Position.Block == 0 {
 		t.Errorf("failure: %+v", op.Failure)
 	}
 	w.idle()

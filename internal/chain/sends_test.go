@@ -28,7 +28,7 @@ import (
 
 // through is a change that lets a rail speak to the chain through a double.
 func (w *world) through(double *chaintest.Double) func(*chain.Config) {
-	pool := w.pool(endpoints.Config{URLs: []string{double.URL}, Rest: 50 * time.Millisecond})
+	pool := w.pool(endpoints.Config{URLs: []string{double.URL}, Cooldown: 50 * time.Millisecond})
 	return func(c *chain.Config) { c.Pool = pool }
 }
 

@@ -340,7 +340,7 @@ func (r *Rail) check(ctx context.Context, op *Op) error {
 	if err != nil {
 		return err
 	}
-	if f := foreign(op, all); f != nil {
+	if f := checkAccounts(op, all); f != nil {
 		return f
 	}
 	_, err = r.chain.inner(ctx, op.Sender, op.Operation.CallData, all)
@@ -360,8 +360,8 @@ func nonceRan(err error) bool {
 	return ok && v.outer && strings.Contains(v.reason, "AA25 ")
 }
 
-// foreign refuses accounts that cannot run the operation, whatever is installed.
-func foreign(op *Op, all map[common.Address]account) *Failure {
+// checkAccounts refuses accounts that cannot run the operation, whatever is installed.
+func checkAccounts(op *Op, all map[common.Address]account) *Failure {
 	for _, a := range op.touched() {
 		is := all[a]
 		stale := is.code == codeNone && a == op.Payer && op.Authorization != nil && op.Authorization.Nonce != is.nonce

@@ -46,8 +46,8 @@ type tracker struct {
 	chunk   uint64          // blocks in one query for logs
 	done    map[logID]uint64
 	owed    uint64          // block of the first log whose effect is still to come; 0: none
-	unclear rests           // operations about which the chain does not tell now
-	asked   rests           // operations whose nonce was looked at
+	unclear pauses          // operations about which the chain does not tell now
+	asked   pauses          // operations whose nonce was looked at
 	spoilt  map[string]bool // operations whose nonce somebody else has used, as the last look says
 	unread  map[string]bool // operations of which a log was not understood: it is owed
 	fence   int64           // of the lease when it was last held; 0: what is known here may be old
@@ -158,8 +158,8 @@ func (t *tracker) readRestoration(ctx context.Context) error {
 	return err
 }
 
-// turn is [tracker.run]. What is known here counts no more when another worker interfered.
-func (t *tracker) turn(ctx context.Context) (time.Duration, error) {
+// runOnce calls [tracker.run]. It drops what it remembers when another worker changed a record.
+func (t *tracker) runOnce(ctx context.Context) (time.Duration, error) {
 	if err := t.rail.halted(); err != nil {
 		return 0, err
 	}

@@ -157,7 +157,7 @@ func (w *relayer) replace(ctx context.Context, now outlook, old *Tx, keep int) (
 	for _, op := range ops {
 		if b == nil || !slices.ContainsFunc(b.ops, func(o *Op) bool { return o.ID == op.ID }) {
 			free = append(free, op)
-			r.outbox.rest(op)
+			r.outbox.pause(op)
 		}
 	}
 	return w.store(ctx, now, old.Nonce, b, tip, feeCap, old, free...)
@@ -218,7 +218,7 @@ func (w *relayer) pursue(ctx context.Context, now outlook, group []*Tx) error {
 	}
 	if tx.State != TxPending {
 		// It was mined or given up before, and the chain has gone back since.
-		tx.State, tx.Place, tx.SentBlock = TxPending, Place{}, now.head.Number.Uint64()
+		tx.State, tx.Position, tx.SentBlock = TxPending, Position{}, now.head.Number.Uint64()
 		if err := w.rail.records.updateTx(ctx, w.lease, tx); err != nil {
 			return err
 		}
@@ -290,7 +290,7 @@ func (w *relayer) conclude(ctx context.Context, nonce uint64, group []*Tx) error
 		switch {
 		case mined != nil && mined.TxHash == tx.Hash:
 			tx.State = TxMined
-			tx.Place = Place{Block: mined.BlockNumber.Uint64(), Hash: mined.BlockHash, Tx: tx.Hash}
+			tx.Position = Position{Block: mined.BlockNumber.Uint64(), Hash: mined.BlockHash, Tx: tx.Hash}
 			if mined.Status != types.ReceiptStatusSuccessful {
 				r.log.WarnContext(ctx, "a transaction reverted", "relayer", w.address, "tx", tx.Hash, "ops", len(tx.Ops))
 				ops, err = r.freed(ctx, tx)
@@ -310,7 +310,7 @@ func (w *relayer) conclude(ctx context.Context, nonce uint64, group []*Tx) error
 		r.cfg.At(stepConcluded)
 		delete(w.sent, tx.Hash)
 		for _, op := range ops {
-			r.outbox.rest(op)
+			r.outbox.pause(op)
 		}
 		r.waiters.Wake(ids(ops)...)
 	}

@@ -181,7 +181,7 @@ func TestReorg_LongAfter(t *testing.T) {
 	w.reorg(2, true)
 	w.eventually("the order is paid again", func() bool {
 		op := w.op(p.OrderID)
-		return op.State == chain.Final && op.Place.Hash != before.Place.Hash
+		return op.State == chain.Final && op.Position.Hash != before.Position.Hash
 	})
 	if _, err := w.records.Op(t.Context(), "void:"+p.OrderID); err == nil {
 		t.Error("it was voided")

@@ -69,7 +69,7 @@ func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
 			op.State = Failed
 			op.Failure = &Failure{
 				Code: toll.CodeDelegationExpired, Reason: "the delegation ended before the order landed",
-				Place: Place{Block: final.Number.Uint64(), Hash: final.Hash()},
+				Position: Position{Block: final.Number.Uint64(), Hash: final.Hash()},
 			}
 			return true, nil
 		}
@@ -84,7 +84,7 @@ func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
 			return false, ctx.Err()
 		case err != nil:
 			alarm.Log(ctx, r.log, alarm.OrderStuck, "an order that does not land cannot be made impossible", "order", op.ID, "err", err)
-		case void.Place != (Place{}):
+		case void.Position != (Position{}):
 			return false, nil // it decides when it is final
 		}
 	}
@@ -95,7 +95,7 @@ func (t *tracker) expire(ctx context.Context, op *Op) (bool, error) {
 		return false, err
 	}
 	op.State, op.Failure = Failed, &Failure{
-		Code: toll.CodeChainFailed, Reason: reasonNonce, Place: Place{Block: final.Number.Uint64(), Hash: final.Hash()},
+		Code: toll.CodeChainFailed, Reason: reasonNonce, Position: Position{Block: final.Number.Uint64(), Hash: final.Hash()},
 	}
 	return true, nil
 }

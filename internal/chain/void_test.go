@@ -57,8 +57,8 @@ func TestVoid_AfterTime(t *testing.T) {
 			}
 			op := w.decided(p.OrderID, chain.Failed)
 			void := w.decided("void:"+p.OrderID, chain.Final)
-			if op.Failure.Place != void.Place || op.Failure.Code != toll.CodeChainFailed {
-				t.Errorf("failure: %+v, void at %+v", op.Failure, void.Place)
+			if op.Failure.Position != void.Position || op.Failure.Code != toll.CodeChainFailed {
+				t.Errorf("failure: %+v, void at %+v", op.Failure, void.Position)
 			}
 			if void.Sender != stored.Sender || void.NonceKey != userop.VoidKey(p.OrderID) {
 				t.Errorf("void: %+v", void)
@@ -124,7 +124,7 @@ func TestVoid_DelegationEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	op := w.decided(p.OrderID, chain.Failed)
-	if op.Failure.Code != toll.CodeDelegationExpired || op.Failure.Place.Block == 0 {
+	if op.Failure.Code != toll.CodeDelegationExpired || op.Failure.Position.Block == 0 {
 		t.Errorf("failure: %+v", op.Failure)
 	}
 	if _, err := w.records.Op(t.Context(), "void:"+p.OrderID); err == nil {

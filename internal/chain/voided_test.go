@@ -162,7 +162,7 @@ func TestVoid_OtherCodeAndNonceUsed(t *testing.T) {
 	if err := w.Advance(11 * time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if op := w.decided(p.OrderID, chain.Failed); op.Failure.Place.Block == 0 {
+	if op := w.decided(p.OrderID, chain.Failed); op.Failure.Position.Block == 0 {
 		t.Errorf("failure without evidence: %+v", op.Failure)
 	}
 	w.idle()

@@ -258,7 +258,7 @@ func (r *Rail) signRevocation(ctx context.Context, op *Op, made *userop.Delegati
 		return err
 	}
 	if all[op.Sender].code == codeForeign {
-		return foreignCode(op.Sender)
+		return unsupportedCode(op.Sender)
 	}
 	gas, err := r.chain.inner(ctx, op.Sender, userop.RevokeCall(*made), all)
 	if errors.Is(err, errNoOverrides) {

@@ -133,7 +133,7 @@ func (c *Decisions) finishTakeBack(ctx context.Context, id []byte) error {
 			return err
 		}
 		before := *o
-		if err := takeBackAgain(ctx, t, o); err != nil {
+		if err := retryTakeBack(ctx, t, o); err != nil {
 			return err
 		}
 		if left = o.HeldBack; *o == before {
@@ -146,13 +146,13 @@ func (c *Decisions) finishTakeBack(ctx context.Context, id []byte) error {
 		return store.UpdateOrder(ctx, t.Tx, o)
 	})
 	if err == nil && left > 0 {
-		return &jobs.Again{After: takeBackEvery}
+		return &jobs.Retry{After: takeBackEvery}
 	}
 	return err
 }
 
-// takeBackAgain takes what holds have set free since credits of an order were taken back.
-func takeBackAgain(ctx context.Context, t *ledger.Tx, o *store.Order) error {
+// retryTakeBack takes credits that holds released since credits of an order were taken back.
+func retryTakeBack(ctx context.Context, t *ledger.Tx, o *store.Order) error {
 	if o.Reversed {
 		moved, err := t.TakeBack(o.ID, toll.Hash{})
 		setTakenBack(o, moved)

@@ -14,7 +14,7 @@ func (b budget) read(o *store.Order) bool { return o.Reading < b.Readings }
 
 // tally sets what is spent, which never goes beyond the limit.
 func (b budget) tally() {
-	b.Spent = min(b.Paid+max(b.Beyond-b.Unclear, 0), b.Limit-b.Reserved)
+	b.Spent = min(b.Paid+max(b.Beyond-b.OpenCents, 0), b.Limit-b.Reserved)
 }
 
 // reserve takes what a new order will cost.
@@ -30,7 +30,7 @@ func (b budget) pay(o *store.Order) {
 	b.Reserved -= o.Cents
 	b.Paid += o.Cents
 	if b.read(o) {
-		b.Unclear -= o.Cents
+		b.OpenCents -= o.Cents
 		b.Beyond -= o.Cents
 	}
 	b.tally()
@@ -41,7 +41,7 @@ func (b budget) giveBack(o *store.Order) {
 	b.Reserved -= o.Cents
 	b.Transactions--
 	if b.read(o) {
-		b.Unclear -= o.Cents
+		b.OpenCents -= o.Cents
 	}
 	b.tally()
 }
@@ -67,7 +67,7 @@ func (b budget) undo(o *store.Order) {
 func (b budget) count(cents int64) {
 	b.Readings++
 	b.Beyond = cents - b.Paid
-	b.Unclear = b.Reserved
+	b.OpenCents = b.Reserved
 	b.tally()
 }
 

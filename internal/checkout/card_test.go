@@ -113,7 +113,7 @@ func TestWait_Delay(t *testing.T) {
 		}
 		calls := s.rail.Calls()
 		for i := range 4 {
-			_, err = s.at(i).OrderAgain(s.ctx, holder, id, soon)
+			_, err = s.at(i).ReplayOrder(s.ctx, holder, id, soon)
 			s.code(err, toll.CodeChainRelayerLow)
 			if toll.AsError(err).RetryAfterSecs < 1 {
 				s.Error("no Retry-After")
@@ -124,7 +124,7 @@ func TestWait_Delay(t *testing.T) {
 		}
 		s.rail.Behave(railtest.Behaviour{})
 		s.now.Add(time.Second.Microseconds())
-		again, err := s.at(1).OrderAgain(s.ctx, holder, id, soon)
+		again, err := s.at(1).ReplayOrder(s.ctx, holder, id, soon)
 		s.must(err)
 		if again.Status != toll.OrderConfirmed {
 			s.Errorf("%+v", again)

@@ -69,7 +69,7 @@ func (c *Decisions) drop(ctx context.Context, t *ledger.Tx, account [16]byte, id
 	if err != nil || !o.Open {
 		return err
 	}
-	first, err := store.ReturnPlace(ctx, t.Tx, o)
+	first, err := store.ReturnSlot(ctx, t.Tx, o)
 	if first {
 		c.log.WarnContext(ctx, "an order whose payment nobody can decide gives its place back", "order", o.ID, "plan", o.Plan)
 	}
@@ -266,7 +266,6 @@ func (c *Decisions) decideFailed(ctx context.Context, t *ledger.Tx, plan *toll.P
 	return store.FreeSaleIdentifier(ctx, t.Tx, o.Subscriber, o.ID)
 }
 
-// setFailed sets that an order failed, and why.
 func (c *Decisions) setFailed(o *store.Order, out *rail.Outcome) error {
 	params := ""
 	if len(out.Params) > 0 {

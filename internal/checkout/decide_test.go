@@ -303,7 +303,7 @@ func TestDecideOpenOrders(t *testing.T) {
 		s.must(s.decides(s.at(1), id, rail.Outcome{
 			Status: toll.OrderFailed, FailureCode: toll.CodeChainBalance, FailureReason: "10 are needed", Params: params, TxHash: toll.Hash{3}.String(),
 		}))
-		_, err := s.at(0).OrderAgain(s.ctx, holder, id, soon)
+		_, err := s.at(0).ReplayOrder(s.ctx, holder, id, soon)
 		s.code(err, toll.CodeChainBalance)
 		if e := toll.AsError(err); e.Params["needed"] != "10" || e.Details != "10 are needed" || e.HTTPStatus() != 402 {
 			s.Fatalf("%+v", e)
@@ -474,7 +474,7 @@ func TestFailureOfOperation(t *testing.T) {
 		sent := undone
 		sent.TxHash = o.TxHash
 		s.must(s.decides(s.at(0), o.OrderID, sent))
-		_, err = s.at(0).OrderAgain(s.ctx, holder, o.OrderID, soon)
+		_, err = s.at(0).ReplayOrder(s.ctx, holder, o.OrderID, soon)
 		if e := toll.AsError(err); !errors.Is(err, toll.NewError(toll.CodeChainFailed)) || e.HTTPStatus() != 502 {
 			s.Fatalf("%+v", e)
 		}

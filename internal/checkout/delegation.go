@@ -17,8 +17,7 @@ const (
 	minDelegationSecs = 60
 	maxRecipients     = 64
 	maxMethodID       = 255 // characters
-	// useDelegation is the use of the signed references to delegations.
-	useDelegation = "delegation"
+	useDelegation     = "delegation"
 )
 
 // Owner is who asks about delegations and payment methods.

@@ -55,9 +55,9 @@ func (c *Checkout) unpaidPages(ctx context.Context, plan *toll.Plan) ([]*store.O
 	return store.UnpaidPages(ctx, c.store, plan.ID, c.now().Add(-pageKeeps), pagesAsked)
 }
 
-// freePlace ends the oldest unpaid page of a plan, first at the processor, and reports whether its order has given its place back.
-// A page that is being paid keeps its place.
-func (c *Checkout) freePlace(ctx context.Context, plan *toll.Plan) bool {
+// freeSlot ends the oldest unpaid page of a plan, first at the processor, and reports whether its order has returned its slot.
+// A page that is being paid keeps its slot.
+func (c *Checkout) freeSlot(ctx context.Context, plan *toll.Plan) bool {
 	pages, ok := c.rails[rail.Card].(rail.Pages)
 	if !ok || c.full.since(plan.ID, c.now()) {
 		return false

@@ -75,7 +75,7 @@ func (c *Reports) Subscribers(ctx context.Context, caller toll.Address, id toll.
 // Owes returns [toll.CodeWorkspaceOwes] for a workspace with an open or disputed order, on either side, or with a priced plan of which
 // another subscriber has credits or time left, or lost paid credits to a withdrawal.
 func (c *Reports) Owes(ctx context.Context, owner toll.Address) error {
-	open, err := store.OrdersUnderWay(ctx, c.store, owner)
+	open, err := store.PendingOrders(ctx, c.store, owner)
 	if err != nil {
 		return fault(err)
 	}

@@ -59,7 +59,7 @@ func (o *outside) Resume(ctx context.Context, p *rail.Purchase) error {
 
 func (o *outside) Again(ctx context.Context, orderID string) (bool, error) {
 	o.check()
-	return o.Rail.Again(ctx, orderID)
+	return o.Rail.Recheck(ctx, orderID)
 }
 
 func (o *outside) SignatureRequest(ctx context.Context, d *rail.Delegation) (*rail.SignatureRequest, error) {

@@ -148,7 +148,7 @@ func (c *Checkout) orderFree(
 			o.TxHash = m.Transaction.String()
 			return ledger.ErrRecorded
 		}
-		if err := takePlace(ctx, t.Tx, plan.ID); err != nil {
+		if err := takeSlot(ctx, t.Tx, plan.ID); err != nil {
 			return err
 		}
 		o.TxHash = m.Transaction.String()
@@ -167,8 +167,8 @@ func (c *Checkout) orderFree(
 	return c.render(ctx, plan, o), nil
 }
 
-// takePlace counts an order of a plan. Listing and limit count as they are now, not as the caller read them.
-func takePlace(ctx context.Context, tx *store.Tx, id toll.PlanID) error {
+// takeSlot counts an order of a plan. It reads listing and limit again in the transaction.
+func takeSlot(ctx context.Context, tx *store.Tx, id toll.PlanID) error {
 	current, err := store.PlanByID(ctx, tx, id)
 	if err != nil {
 		return err

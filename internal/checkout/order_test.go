@@ -461,12 +461,12 @@ func TestFiat(t *testing.T) {
 		if a := s.account(p, holder); a.Balance != 100 || s.orders(p) != 1 || s.state(second.OrderID).Status != toll.OrderFailed {
 			s.Fatalf("%+v", a)
 		}
-		paid, err := s.at(0).FiatAgain(s.ctx, holder, out.OrderID, soon)
+		paid, err := s.at(0).ReplayFiat(s.ctx, holder, out.OrderID, soon)
 		s.must(err)
 		if paid.Result.PaymentStatus != "paid" {
 			s.Fatalf("%+v", paid)
 		}
-		_, err = s.at(0).FiatAgain(s.ctx, other, out.OrderID, soon)
+		_, err = s.at(0).ReplayFiat(s.ctx, other, out.OrderID, soon)
 		s.code(err, toll.CodeOrderNotFound)
 
 		// Pages that nobody pays take one place of a limited plan for each account.

@@ -56,7 +56,6 @@ func methodUsable(ctx context.Context, q store.Querier, d *store.Delegation, key
 	return nil
 }
 
-// wallet is the payment method that everybody has.
 func wallet(owner toll.Address, now time.Time) *store.PaymentMethod {
 	text := owner.String()
 	return &store.PaymentMethod{

@@ -13,14 +13,12 @@ import (
 // ErrSpent is a permission of which nothing is left to renew.
 var ErrSpent = errors.New("the limits of the permission are used up")
 
-// PermissionEvent is an event of a permission, with its record.
 func PermissionEvent(t toll.EventType, p *ledger.Permission, at time.Time) store.NewEvent {
 	record := p.Record(at, nil)
 	record.Closed = false // p may have been read before the act: a hold may have been opened since
 	return store.NewEvent{Principal: p.Subscriber, Type: t, Kind: "permission", ID: p.Hash.String(), Data: record, At: at}
 }
 
-// Permissions ends permissions.
 type Permissions struct{ ledger *ledger.Ledger }
 
 // Revoke ends a permission with its event. Open holds under it still settle. Refusals of the ledger: PermissionUnknown, PermissionRevoked.

@@ -64,7 +64,7 @@ var errEnough = errors.New("checkout: the account has what the request needs")
 func (c *Checkout) place(ctx context.Context, in *intent) (placed *store.Order, err error) {
 	for range pagesAsked {
 		placed, err = c.placeOnce(ctx, in)
-		if !errors.Is(err, toll.NewError(toll.CodePlanSoldOut)) || !c.freePlace(ctx, in.plan) {
+		if !errors.Is(err, toll.NewError(toll.CodePlanSoldOut)) || !c.freeSlot(ctx, in.plan) {
 			break
 		}
 	}
@@ -198,7 +198,7 @@ func (c *Checkout) insert(
 	o.Amount, o.Currency, o.CreatedAt, o.UpdatedAt = in.amount, plan.Price.CurrencyName(), now, now
 	o.Open, o.OpenKey, o.Replaces = true, in.openKey(o.ID), in.replaces
 	if top := in.topUp; top != nil {
-		if !top.lacks(&a, now) {
+		if !top.insufficient(&a, now) {
 			return nil, errEnough
 		}
 		o.RequestID = top.RequestID
@@ -225,7 +225,7 @@ func (c *Checkout) insert(
 			return nil, err
 		}
 	}
-	if err := takePlace(ctx, t.Tx, plan.ID); err != nil {
+	if err := takeSlot(ctx, t.Tx, plan.ID); err != nil {
 		return nil, err
 	}
 	if o.DelegationID != "" {

@@ -65,8 +65,8 @@ func (c *Checkout) Refund(
 	return c.refunded(ctx, plan, o, by, ref, wait)
 }
 
-// RefundAgain answers as [Checkout.Refund] did, or would by now, when it made this refund.
-func (c *Checkout) RefundAgain(ctx context.Context, caller toll.Address, earlier RefundRef, wait time.Duration) (*toll.Order, error) {
+// ReplayRefund returns the current result of an earlier [Checkout.Refund].
+func (c *Checkout) ReplayRefund(ctx context.Context, caller toll.Address, earlier RefundRef, wait time.Duration) (*toll.Order, error) {
 	o, plan, by, err := c.refundable(ctx, caller, earlier.OrderID)
 	if err != nil {
 		return nil, err

@@ -80,14 +80,14 @@ func TestRefund_Pending(t *testing.T) {
 		s.rail.Behave(railtest.Behaviour{})
 		s.now.Add(time.Minute.Microseconds())
 		for i := range 2 {
-			o, err = s.at(i).RefundAgain(s.ctx, owner, ref, soon)
+			o, err = s.at(i).ReplayRefund(s.ctx, owner, ref, soon)
 			s.must(err)
 			if o.HTTPStatus != 200 || o.RefundedCents != 100 {
 				s.Fatalf("%+v", o)
 			}
 		}
 		s.money(p, id, 100, 20, 0, 0, 80)
-		_, err = s.at(0).RefundAgain(s.ctx, holder, ref, soon)
+		_, err = s.at(0).ReplayRefund(s.ctx, holder, ref, soon)
 		s.code(err, toll.CodeNotPlanOwner)
 	})
 }
@@ -215,7 +215,7 @@ func TestRefund_Authentication(t *testing.T) {
 		s.now.Add(time.Hour.Microseconds())
 		_, err = s.at(0).Replace(s.ctx, holder, id, rail.SessionInput{}, soon)
 		s.code(err, toll.CodeOrderNotFound)
-		_, err = s.at(0).OrderAgain(s.ctx, holder, id, soon)
+		_, err = s.at(0).ReplayOrder(s.ctx, holder, id, soon)
 		s.code(err, toll.CodeCardAuthentication)
 		if toll.AsError(err).Params["checkoutUrl"] != nil {
 			s.Fatal("the page has ended")

@@ -157,11 +157,11 @@ func (c *Delegations) disable(ctx context.Context, id []byte) error {
 	if c.now().Before(d.ExpiresAt) { // after that the chain refuses it by itself
 		by, err := c.delegator()
 		if err != nil {
-			return &jobs.Again{After: disableEvery, Err: err}
+			return &jobs.Retry{After: disableEvery, Err: err}
 		}
 		c.failpoint("disable")
 		if done, err := by.Revoke(ctx, details(d)); err != nil || !done {
-			return &jobs.Again{After: disableEvery, Err: err}
+			return &jobs.Retry{After: disableEvery, Err: err}
 		}
 		c.failpoint("disabled")
 	}

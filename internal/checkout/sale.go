@@ -81,7 +81,7 @@ func (c *Checkout) Sell(ctx context.Context, r SaleRequest) (*Sold, error) {
 func (c *Checkout) landed(ctx context.Context, seller rail.Seller, o *store.Order, wait time.Duration) *store.Order {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if again, err := seller.Again(ctx, o.ID); err != nil || !again {
+	if again, err := seller.Recheck(ctx, o.ID); err != nil || !again {
 		return o // when it is paid later, the rail says so by itself
 	}
 	now, _, err := c.waits.awaitWhile(ctx, o, wait, func(o *store.Order) bool { return !isPaid(o.Status) })

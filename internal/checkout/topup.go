@@ -27,8 +27,8 @@ type TopUp struct {
 	had int // orders that this value was answered with
 }
 
-// lacks reports whether an account does not have what the request needs.
-func (t *TopUp) lacks(a *ledger.Account, now time.Time) bool {
+// insufficient reports whether an account does not cover the request.
+func (t *TopUp) insufficient(a *ledger.Account, now time.Time) bool {
 	return a.Seq == 0 || !t.Plan.Kind().Covers(a.Available(), a.Subscribed(now), t.Needed)
 }
 
@@ -143,7 +143,7 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 	if err != nil {
 		return fault(err)
 	}
-	if !t.lacks(&a, c.now()) {
+	if !t.insufficient(&a, c.now()) {
 		return nil
 	}
 	if t.DelegationID == "" {
@@ -194,7 +194,7 @@ func (c *Checkout) CanTopUp(ctx context.Context, t TopUp) error {
 		return toll.NewError(toll.CodeOrderLimit)
 	}
 	if current.MaxOrders > 0 {
-		n, err := store.PlacesOfPlan(ctx, c.store, current.ID)
+		n, err := store.SlotsTaken(ctx, c.store, current.ID)
 		if err != nil {
 			return fault(err)
 		}

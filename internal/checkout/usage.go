@@ -87,7 +87,6 @@ func (c *Reports) Refusals(ctx context.Context, caller toll.Address, q UsageQuer
 	return list, r, fault(err)
 }
 
-// usageFilter checks the range of a query, and that the caller owns its plan.
 func (c *Reports) usageFilter(ctx context.Context, caller toll.Address, q UsageQuery) (store.UsageFilter, UsageRange, error) {
 	f := store.UsageFilter{By: cmp.Or(q.By, store.ByDay), Owner: caller, Plan: q.Plan}
 	unit, usual, most, text := 24*time.Hour, usualDays, maxDays, "400 days"

@@ -28,7 +28,7 @@ func TestWait_Reads(t *testing.T) {
 		})
 		defer s.store.Trace(nil)
 		begun := time.Now()
-		o, err = waiting.OrderAgain(s.ctx, holder, o.OrderID, 2500*time.Millisecond)
+		o, err = waiting.ReplayOrder(s.ctx, holder, o.OrderID, 2500*time.Millisecond)
 		s.must(err)
 		// To find it, at the beginning, each second, at the end.
 		if most := int64(time.Since(begun)/time.Second) + 3; o.HTTPStatus != 202 || reads.Load() > most {
@@ -49,7 +49,7 @@ func TestWait_WokenByDecision(t *testing.T) {
 		s.must(err)
 		done := make(chan time.Time, 1)
 		go func() {
-			again, err := s.at(0).OrderAgain(s.ctx, holder, o.OrderID, soon)
+			again, err := s.at(0).ReplayOrder(s.ctx, holder, o.OrderID, soon)
 			if err != nil || again.Status != toll.OrderConfirmed {
 				t.Errorf("%+v, %v", again, err)
 			}

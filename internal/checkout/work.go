@@ -77,11 +77,11 @@ func (c *Checkout) resume(ctx context.Context, by rail.Rail, p *rail.Purchase) e
 		later, isLater := errors.AsType[*rail.Later](err)
 		switch {
 		case isLater:
-			return &jobs.Again{After: later.After}
+			return &jobs.Retry{After: later.After}
 		case err == nil:
-			return &jobs.Again{}
+			return &jobs.Retry{}
 		case delay != nil:
-			return &jobs.Again{Err: err, After: delay.Until.Sub(c.now())}
+			return &jobs.Retry{Err: err, After: delay.Until.Sub(c.now())}
 		case try == payTries || !backoff.Sleep(ctx, backoff.Double(payFirstRetry, payMaxRetry, 2*try-1)):
 			return err // an answer that was lost was asked for again at once
 		}

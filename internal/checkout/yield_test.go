@@ -15,7 +15,7 @@ import (
 func (s *shop) yields(i int, id string, after error) error {
 	s.Helper()
 	return s.at(i).Decisions.Change(s.ctx, s.state(id).Account, func(t *rail.Tx) error {
-		if err := t.Yield(id); err != nil {
+		if err := t.ReturnSlot(id); err != nil {
 			return err
 		}
 		return after

@@ -21,7 +21,6 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// callTokenLife is the life of an access token that is made for one call.
 const callTokenLife = 5 * time.Minute
 
 type callFlags struct {
@@ -290,14 +289,14 @@ func hintOf(a *app, p x402.PaymentRequired) string {
 // pageOfCall is the page on which a person can pay instead, as a 402 names it, "" when it does not.
 func pageOfCall(a *app, p x402.PaymentRequired) string {
 	page := pageIn(at(p.Extensions[a.set.names.PlanExtension()], "info.checkoutUrl"))
-	if page != "" && !samePlace(page, a.client().URL()) {
+	if page != "" && !isPageOf(page, a.client().URL()) {
 		a.say("warning", "the page is not of %s: look at its address before you pay", a.client().URL())
 	}
 	return page
 }
 
-// samePlace reports whether a page lies below an address of the service. The names of this machine count as one.
-func samePlace(page, service string) bool {
+// isPageOf reports whether the URL of a page lies below the URL of the service. The names of this machine count as one.
+func isPageOf(page, service string) bool {
 	p, err1 := url.Parse(page)
 	s, err2 := url.Parse(service)
 	if err1 != nil || err2 != nil || p.Scheme != s.Scheme || p.Port() != s.Port() || p.User != nil {

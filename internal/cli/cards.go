@@ -113,7 +113,6 @@ func enrolled(before, now map[string]json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// cards returns the caller's cards by their ids.
 func cardsByID(ctx context.Context, a *app) (map[string]json.RawMessage, error) {
 	got, err := a.call(ctx, http.MethodGet, "/payment-methods", url.Values{"provider": {"stripe"}}, nil)
 	if err != nil {

@@ -118,7 +118,6 @@ func (con *console) named(c *configuration) (string, error) {
 	return name, nil
 }
 
-// names are those of all profiles.
 func (c *configuration) names() []string { return slices.Sorted(maps.Keys(c.profiles)) }
 
 func (c *configuration) noProfile(name string) error {

@@ -47,7 +47,7 @@ Nothing is changed, and no mail is sent. Exit code 1 when something does not wor
 	storeFlags(c, &cfg)
 	railFlags(c, &cfg.Rails)
 	peopleFlags(c, &cfg)
-	placeFlags(c, &cfg)
+	listenFlags(c, &cfg)
 	objectStoreFlags(c, &cfg)
 	for _, unused := range []string{"key-prefix", "registration", "no-passwords", "backup-keep"} {
 		c.Flags().Lookup(unused).Hidden = true

@@ -194,7 +194,6 @@ type gateSettings struct {
 	prices   []flagPrice
 }
 
-// flagPrice is a price, and the flag that names it.
 type flagPrice struct {
 	flag    string
 	credits toll.Credits
@@ -226,7 +225,6 @@ func settingsOfGate(a *app, f gateFlags) (g gateSettings, err error) {
 	return g, g.readPrices(f)
 }
 
-// readPrices reads the flags of routes and prices.
 func (g *gateSettings) readPrices(f gateFlags) error {
 	add := func(flag string, route paid.Route) error {
 		g.routes = append(g.routes, route)

@@ -222,7 +222,7 @@ func waitFlag(c *cobra.Command, wait *time.Duration) {
 func showOrder(ctx context.Context, a *app, got json.RawMessage, wait time.Duration, member string) error {
 	end := time.Now().Add(wait)
 	told := ""
-	for isUnderWay(got) && time.Now().Before(end) {
+	for isPending(got) && time.Now().Before(end) {
 		if told == "" {
 			a.say("", "Order %s is under way, waiting at most %s.", at(got, "orderId"), wait)
 		}
@@ -247,7 +247,7 @@ func showOrder(ctx context.Context, a *app, got json.RawMessage, wait time.Durat
 	switch {
 	case at(got, "status") == "failed":
 		return printed(exitPayment)
-	case isUnderWay(got):
+	case isPending(got):
 		a.say("hint", "toll orders get %s --wait asks again.", at(got, "orderId"))
 		return printed(exitTryAgain)
 	}
@@ -277,7 +277,7 @@ func showProgress(con *console, order json.RawMessage, told string) string {
 	return now
 }
 
-func isUnderWay(order json.RawMessage) bool {
+func isPending(order json.RawMessage) bool {
 	switch at(order, "status") {
 	case "created", "signed", "sent", "included":
 		return true

@@ -54,7 +54,6 @@ func creditsCommand(a *app) *cobra.Command {
 		buildersExample, creditsBuilders())
 }
 
-// deployedBuilders are the builders under their deployed names.
 func deployedBuilders(a *app) []*cobra.Command {
 	var all []*cobra.Command
 	for _, b := range append(priceBuilders(a), creditsBuilders()...) {

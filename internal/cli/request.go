@@ -19,7 +19,6 @@ func (a *app) call(ctx context.Context, method, path string, query url.Values, i
 	return body, err
 }
 
-// pageFlags are the flags of lists.
 var pageFlags = []flag{
 	{"page", "page", digits, "page number, from 1"},
 	{"offset", "pageSize", digits, "records a page, 1 to 100"},

@@ -51,7 +51,6 @@ type request struct {
 	whole        any // is sent in place of in
 }
 
-// resource makes the command of a call.
 func (a *app) resource(r call) *cobra.Command {
 	c := command(r.use, r.short, nil)
 	c.Long, c.Example, c.Aliases = r.long, r.example, r.aliases
@@ -233,7 +232,6 @@ func cleared(k kind) kind {
 	return k
 }
 
-// oneOf is one of these words.
 func oneOf(words ...string) kind {
 	return kind{name: strings.Join(words, "|"), words: words, read: readLast(func(s string) (string, error) {
 		if !slices.Contains(words, s) {

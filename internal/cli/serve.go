@@ -63,7 +63,7 @@ accepted for --drain, and what is in flight then is finished.`
 	paymentFlags(c, &f.cfg.Rails.Chain)
 	peopleFlags(c, &f.cfg)
 	objectStoreFlags(c, &f.cfg)
-	placeFlags(c, &f.cfg)
+	listenFlags(c, &f.cfg)
 	fl := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	fl.StringVar(&f.cfg.PublicURL, "public-url", "", "address under which callers reach the service; default that of the first start")
 	fl.StringVar(&f.cfg.TokenFormat, "token-format", "", "default rendering of access tokens, jwt or x402")
@@ -91,8 +91,8 @@ accepted for --drain, and what is in flight then is finished.`
 	return c
 }
 
-// placeFlags say where the service listens, behind which proxies, and where its backups are.
-func placeFlags(c *cobra.Command, cfg *server.Config) {
+// listenFlags adds the flags for the listener, proxies and backups.
+func listenFlags(c *cobra.Command, cfg *server.Config) {
 	f := pflag.NewFlagSet("places", pflag.ContinueOnError)
 	f.StringVar(&cfg.Listen, "listen", server.DefaultListen, "address to listen on")
 	f.StringVar(&cfg.TrustedProxies, "trusted-proxies", "", "addresses or prefixes, with commas, of proxies whose X-Forwarded-For is believed; default none")

@@ -160,7 +160,6 @@ func (con *console) readConfig() (*configuration, error) {
 	return con.openConfig()
 }
 
-// client returns a client by the settings.
 func (a *app) client() *client.Client {
 	opts := []client.Option{client.WithUserAgent("toll-cli/" + release()), client.WithNamespace(a.set.names)}
 	if a.set.url != "" {

@@ -67,7 +67,7 @@ type sender struct {
 	cut     context.CancelFunc
 }
 
-func (s *sender) turn(ctx context.Context) error { return errors.Join(s.fanOut(ctx), s.send(ctx)) }
+func (s *sender) run(ctx context.Context) error { return errors.Join(s.fanOut(ctx), s.send(ctx)) }
 
 // end finishes what was begun: the receiver has it, and the answer is to be noted. What takes too long is sent again.
 func (s *sender) end(ctx context.Context) error {

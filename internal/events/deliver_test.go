@@ -433,7 +433,7 @@ func TestWebhooks_TwoProcesses(t *testing.T) {
 		var stops []func()
 		for range 2 {
 			e := m.room()
-			stops = append(stops, run(jobs.Loop{Every: deliverEvery, Wake: e.sender.wake, Turn: jobs.Do(e.sender.turn), End: e.sender.end}))
+			stops = append(stops, run(jobs.Loop{Every: deliverEvery, Wake: e.sender.wake, Run: jobs.Do(e.sender.run), End: e.sender.end}))
 		}
 		eventually(t, func() bool { return len(r.all()) >= n })
 		eventually(t, func() bool {

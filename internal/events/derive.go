@@ -20,7 +20,6 @@ func (e *Events) Consumer() ledger.Consumer {
 	}}
 }
 
-// derive makes the events of rows of the journal.
 func (e *Events) derive(ctx context.Context, tx *store.Tx, rows []store.JournalRow) error {
 	e.at("locked")
 	sides, err := e.sidesOf(ctx, tx, rows)

@@ -238,7 +238,7 @@ func TestDerive_BusyAccount(t *testing.T) {
 		}
 		defer busy.Wait()
 		defer stop()
-		loop := jobs.Loop{Name: "follow", Every: 10 * time.Millisecond, Turn: jobs.Sweep(func(ctx context.Context) (bool, error) {
+		loop := jobs.Loop{Name: "follow", Every: 10 * time.Millisecond, Run: jobs.Sweep(func(ctx context.Context) (bool, error) {
 			return m.ledger.Follow(ctx, m.events.Consumer())
 		})}
 		defer run(loop)()

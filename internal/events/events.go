@@ -86,11 +86,11 @@ func New(cfg Config) *Events {
 // Loops returns what delivers events and wakes streams; [Events.Consumer] makes them. What is being sent when they stop has three seconds.
 func (e *Events) Loops() []jobs.Loop {
 	return []jobs.Loop{
-		{Name: "events.deliver", Every: deliverEvery, Wake: e.sender.wake, Turn: jobs.Do(e.sender.turn), End: e.sender.end},
-		{Name: "events.streams", Every: hubEvery, Wake: e.hub.wake, Turn: jobs.Do(e.hub.turn), End: func(context.Context) error { e.EndStreams(); return nil }},
-		{Name: "events.expire", Every: sweepEvery, Turn: jobs.Do(e.expire)},
-		{Name: "events.forget", Every: sweepEvery, Turn: jobs.Sweep(e.forget)},
-		{Name: "events.retain", Every: retainEvery, Turn: jobs.Do(e.retain)},
+		{Name: "events.deliver", Every: deliverEvery, Wake: e.sender.wake, Run: jobs.Do(e.sender.run), End: e.sender.end},
+		{Name: "events.streams", Every: hubEvery, Wake: e.hub.wake, Run: jobs.Do(e.hub.run), End: func(context.Context) error { e.EndStreams(); return nil }},
+		{Name: "events.expire", Every: sweepEvery, Run: jobs.Do(e.expire)},
+		{Name: "events.forget", Every: sweepEvery, Run: jobs.Sweep(e.forget)},
+		{Name: "events.retain", Every: retainEvery, Run: jobs.Do(e.retain)},
 	}
 }
 
@@ -131,7 +131,6 @@ func (e *Events) BySequence(ctx context.Context, principal toll.Address, sequenc
 	return all[0], nil
 }
 
-// render gives events of a principal their data.
 func (e *Events) render(ctx context.Context, principal toll.Address, rows []*store.Event) ([]*toll.Event, error) {
 	var entries []*store.JournalRow
 	for _, s := range rows {
@@ -159,7 +158,7 @@ func (e *Events) render(ctx context.Context, principal toll.Address, rows []*sto
 		var err error
 		if s.Row != nil {
 			data, settlements = settlements[0], settlements[1:]
-		} else if data, err = e.derivedData(ctx, s); isGone(err) {
+		} else if data, err = e.derivedData(ctx, s); isRemoved(err) {
 			data = struct{}{} // the event goes next
 		} else if err != nil {
 			return nil, err
@@ -171,8 +170,8 @@ func (e *Events) render(ctx context.Context, principal toll.Address, rows []*sto
 	return out, nil
 }
 
-// isGone reports whether the record of an event was removed after its time.
-func isGone(err error) bool {
+// isRemoved reports whether the record of an event was removed when its retention ended.
+func isRemoved(err error) bool {
 	return errors.Is(err, toll.NewError(toll.CodeSettlementGone)) || errors.Is(err, toll.NewError(toll.CodePermissionUnknown))
 }
 

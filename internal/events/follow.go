@@ -42,7 +42,7 @@ type audience struct {
 	streams map[*Stream]struct{}
 }
 
-func (h *hub) turn(ctx context.Context) error {
+func (h *hub) run(ctx context.Context) error {
 	h.mu.Lock()
 	principals := slices.Collect(maps.Keys(h.audiences))
 	h.mu.Unlock()
@@ -167,7 +167,6 @@ func (e *Events) Wait(
 	}
 }
 
-// Close ends the stream.
 func (s *Stream) Close() {
 	h := s.e.hub
 	h.mu.Lock()

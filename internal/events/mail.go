@@ -44,7 +44,6 @@ func MailTypes() []toll.EventType {
 	}
 }
 
-// IsMailURL reports whether the url of a webhook is a mail address.
 func IsMailURL(url string) bool {
 	return len(url) > len(mailScheme) && strings.EqualFold(url[:len(mailScheme)], mailScheme)
 }

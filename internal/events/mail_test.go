@@ -360,7 +360,7 @@ func TestMail_Flood(t *testing.T) {
 		}
 		turns := func(n int) {
 			for range n {
-				must(t, m.events.sender.turn(t.Context()))
+				must(t, m.events.sender.run(t.Context()))
 				m.events.sender.sending.Wait()
 			}
 		}

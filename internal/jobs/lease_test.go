@@ -107,7 +107,7 @@ func TestLoop_Lease(t *testing.T) {
 	mine := jobs.NewLease(st, time.Now, "work")
 	var waited, worked atomic.Int64
 	g := jobs.NewGroup(nil)
-	g.Start(jobs.Loop{Name: "a", Lease: mine, Turn: func(ctx context.Context) (time.Duration, error) {
+	g.Start(jobs.Loop{Name: "a", Lease: mine, Run: func(ctx context.Context) (time.Duration, error) {
 		if err := mine.Take(ctx); err != nil {
 			waited.Add(1)
 			return jobs.AtOnce, err

@@ -19,45 +19,44 @@ import (
 )
 
 const (
-	// firstBackoff and maxBackoff bound the pause after a turn that failed. A loop resumes within seconds after an outage.
+	// firstBackoff and maxBackoff bound the pause after a failed run. A loop resumes within seconds after an outage.
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = 5 * time.Second
 	// repeatLog is how often a failure that lasts is logged.
 	repeatLog = time.Minute
-	// maxRest bounds the rest of a loop with [Loop.Rest], whose turn may have waited for a slow database.
-	maxRest = 2 * time.Second
+	// maxIdle bounds the pause of a loop with [Loop.IdleFactor]: its run may have waited for a slow database.
+	maxIdle = 2 * time.Second
 
-	// AtOnce is the pause that a turn returns when there is more to do.
+	// AtOnce is the pause that a run returns when more is due.
 	AtOnce = time.Nanosecond
 )
 
-// Loop is one background activity of a process. Its turns run one after the other.
+// Loop is one background activity of a process. Its runs follow one another.
 type Loop struct {
 	// Name is constant and unique in a process. It labels metrics and log lines.
 	Name string
-	// Every is the usual pause between turns. A random part of it keeps processes apart that were started together. With 0, turns
+	// Every is the usual pause between runs. A random part of it keeps processes apart that were started together. With 0, runs
 	// wait for Wake.
 	Every time.Duration
-	// Wake starts the next turn before its time. May be nil.
+	// Wake starts the next run early. May be nil.
 	Wake Signal
-	// Gather is how long a turn waits after Wake, so that a burst of causes makes one turn.
+	// Gather is how long a run waits after Wake, so that a burst of signals causes one run.
 	Gather time.Duration
-	// Rest is how many times longer than its turn a loop pauses at least, up to 2 s, also when Wake fires.
-	Rest int
-	// Turn does what is due. It returns when the next turn is due: 0 after Every, [AtOnce] or less when there is more to do. Errors are
-	// logged, and the next turn follows after a back-off. ctx ends when the group stops.
-	Turn func(ctx context.Context) (next time.Duration, err error)
-	// Lease is that of Turn, which returns [store.ErrLeased] while another process has it: no failure. It is given back after the
-	// last turn. May be nil.
+	// IdleFactor times the duration of a run is the shortest pause after it, up to 2 s, also when Wake fires.
+	IdleFactor int
+	// Run does what is due. It returns when the next run is due: 0 after Every, [AtOnce] or less when there is more to do. Errors are
+	// logged, and the next run follows after a back-off. ctx ends when the group stops.
+	Run func(ctx context.Context) (next time.Duration, err error)
+	// Lease is the lease of Run, which returns [store.ErrLeased] while another process has it: no failure. It is released after the
+	// last run. May be nil.
 	Lease *Lease
-	// End runs after the last turn. ctx has the deadline of the shutdown. May be nil.
+	// End runs after the last run. ctx has the deadline of the shutdown. May be nil.
 	End func(ctx context.Context) error
 }
 
 // Signal wakes a loop, or one other reader. Calls before it wakes count as one.
 type Signal chan struct{}
 
-// NewSignal returns a signal for one reader.
 func NewSignal() Signal { return make(Signal, 1) }
 
 // Fire wakes the reader. It does not block.
@@ -68,12 +67,12 @@ func (s Signal) Fire() {
 	}
 }
 
-// Do returns the turn of a loop that never has more to do at once.
+// Do returns the Run of a loop that never has more to do at once.
 func Do(f func(ctx context.Context) error) func(context.Context) (time.Duration, error) {
 	return func(ctx context.Context) (time.Duration, error) { return 0, f(ctx) }
 }
 
-// Sweep returns the turn of a loop that works off slices until f reports that nothing more is to do.
+// Sweep returns the Run of a loop that works off slices until f reports that nothing more is to do.
 func Sweep(f func(ctx context.Context) (more bool, err error)) func(context.Context) (time.Duration, error) {
 	return func(ctx context.Context) (time.Duration, error) {
 		more, err := f(ctx)
@@ -87,13 +86,13 @@ func Sweep(f func(ctx context.Context) (more bool, err error)) func(context.Cont
 // Status says how a loop is doing.
 type Status struct {
 	Name     string        `json:"name"`
-	Turns    uint64        `json:"turns"`
+	Runs     uint64        `json:"turns"`
 	Failures uint64        `json:"failures"`
-	Busy     time.Duration `json:"busyNanos"`        // in all turns
-	Last     time.Time     `json:"last,omitzero"`    // end of the last turn
-	Began    time.Time     `json:"began,omitzero"`   // of the turn that runs
-	Failing  time.Time     `json:"failing,omitzero"` // since when turns fail
-	Error    string        `json:"error,omitempty"`  // of the last turn
+	Busy     time.Duration `json:"busyNanos"`        // in all runs
+	Last     time.Time     `json:"last,omitzero"`    // end of the last run
+	Began    time.Time     `json:"began,omitzero"`   // of the current run
+	Failing  time.Time     `json:"failing,omitzero"` // since when runs fail
+	Error    string        `json:"error,omitempty"`  // of the last run
 }
 
 // Group runs loops, and stops them and what they need in the reverse order of their start.
@@ -226,9 +225,9 @@ func (r *running) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		r.begin(began)
-		next, err := r.turn(ctx)
+		next, err := r.runOnce(ctx)
 		if ctx.Err() != nil {
-			err = nil // the turn was interrupted
+			err = nil // the run was interrupted
 		}
 		if r.Lease != nil && errors.Is(err, store.ErrLeased) {
 			next, err = max(r.Every, leasedPause), nil
@@ -246,7 +245,7 @@ func (r *running) run(ctx context.Context) {
 			r.log.InfoContext(ctx, "a background loop works again", "loop", r.Name, "after", time.Since(since).Round(time.Millisecond).String())
 			failures, logged = 0, time.Time{}
 		}
-		if r.Rest > 0 && !backoff.Sleep(ctx, min(max(time.Duration(r.Rest)*time.Since(began), time.Millisecond), maxRest)) {
+		if r.IdleFactor > 0 && !backoff.Sleep(ctx, min(max(time.Duration(r.IdleFactor)*time.Since(began), time.Millisecond), maxIdle)) {
 			return
 		}
 		if next == 0 && r.Every > 0 {
@@ -256,15 +255,15 @@ func (r *running) run(ctx context.Context) {
 	}
 }
 
-// turn runs one turn. A panic is an error of the loop and does not end the process, which serves requests.
-func (r *running) turn(ctx context.Context) (next time.Duration, err error) {
+// runOnce calls Run. A panic is an error of the loop and does not end the process, which serves requests.
+func (r *running) runOnce(ctx context.Context) (next time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 			r.log.ErrorContext(ctx, "a background loop panicked", "loop", r.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
-	return r.Turn(ctx)
+	return r.Run(ctx)
 }
 
 // wait returns after d, or never with 0, and when the loop is woken or ctx ends.
@@ -281,7 +280,7 @@ func (r *running) wait(ctx context.Context, d time.Duration) {
 	case <-r.Wake:
 		if r.Gather > 0 && backoff.Sleep(ctx, r.Gather) {
 			select {
-			case <-r.Wake: // the coming turn is for this cause, too
+			case <-r.Wake: // the coming run covers this signal, too
 			default:
 			}
 		}
@@ -294,13 +293,13 @@ func (r *running) begin(at time.Time) {
 	r.status.Began = at
 }
 
-// end notes the outcome of a turn, and returns since when turns had failed.
+// end notes the outcome of a run, and returns since when runs had failed.
 func (r *running) end(at time.Time, err error) (since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.status
 	since = s.Failing
-	s.Turns, s.Busy, s.Last, s.Began = s.Turns+1, s.Busy+at.Sub(s.Began), at, time.Time{}
+	s.Runs, s.Busy, s.Last, s.Began = s.Runs+1, s.Busy+at.Sub(s.Began), at, time.Time{}
 	if err == nil {
 		s.Error, s.Failing = "", time.Time{}
 		return since

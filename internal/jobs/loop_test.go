@@ -25,7 +25,7 @@ func TestLoop_DueBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var turns atomic.Int64
 		g := jobs.NewGroup(nil)
-		g.Start(jobs.Loop{Name: "a", Turn: func(context.Context) (time.Duration, error) {
+		g.Start(jobs.Loop{Name: "a", Run: func(context.Context) (time.Duration, error) {
 			if turns.Add(1) == 1 {
 				return -time.Microsecond, nil
 			}
@@ -50,7 +50,7 @@ func TestLoop_Turns(t *testing.T) {
 		var at []time.Duration
 		wake := jobs.NewSignal()
 		g := jobs.NewGroup(nil)
-		g.Start(jobs.Loop{Name: "a", Every: time.Minute, Wake: wake, Gather: time.Second, Turn: func(context.Context) (time.Duration, error) {
+		g.Start(jobs.Loop{Name: "a", Every: time.Minute, Wake: wake, Gather: time.Second, Run: func(context.Context) (time.Duration, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			at = append(at, time.Since(began))
@@ -92,7 +92,7 @@ func TestLoop_Rest(t *testing.T) {
 			var begins []time.Time
 			wake := jobs.NewSignal()
 			g := jobs.NewGroup(nil)
-			g.Start(jobs.Loop{Name: "a", Rest: 19, Wake: wake, Turn: func(context.Context) (time.Duration, error) {
+			g.Start(jobs.Loop{Name: "a", IdleFactor: 19, Wake: wake, Run: func(context.Context) (time.Duration, error) {
 				begins = append(begins, time.Now())
 				time.Sleep(work)
 				wake.Fire()
@@ -117,7 +117,7 @@ func TestLoop_Fails(t *testing.T) {
 		var mu sync.Mutex
 		turns, broken := 0, true
 		g := jobs.NewGroup(log)
-		g.Start(jobs.Loop{Name: "a", Every: time.Millisecond, Turn: func(context.Context) (time.Duration, error) {
+		g.Start(jobs.Loop{Name: "a", Every: time.Millisecond, Run: func(context.Context) (time.Duration, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			turns++
@@ -168,7 +168,7 @@ func TestGroup_Stop(t *testing.T) {
 		loop := func(name string) jobs.Loop {
 			return jobs.Loop{
 				Name: name,
-				Turn: func(ctx context.Context) (time.Duration, error) {
+				Run: func(ctx context.Context) (time.Duration, error) {
 					<-ctx.Done()
 					time.Sleep(time.Second)
 					note("turn " + name)
@@ -191,7 +191,7 @@ func TestGroup_Stop(t *testing.T) {
 		if again := g.Stop(t.Context()); again == nil || again.Error() != err.Error() || len(order) != len(want) {
 			t.Errorf("again: %v, %v", order, again)
 		}
-		g.Start(jobs.Loop{Name: "late", Turn: func(context.Context) (time.Duration, error) { note("late"); return 0, nil }})
+		g.Start(jobs.Loop{Name: "late", Run: func(context.Context) (time.Duration, error) { note("late"); return 0, nil }})
 		synctest.Wait()
 		if len(order) != len(want) {
 			t.Errorf("a loop was started after the shutdown: %v", order)
@@ -207,7 +207,7 @@ func TestStopEndsAtItsDeadline(t *testing.T) {
 		var closed atomic.Bool
 		g := jobs.NewGroup(nil)
 		g.OnStop("database", func(context.Context) error { closed.Store(true); return nil })
-		g.Start(jobs.Loop{Name: "stuck", Turn: func(context.Context) (time.Duration, error) { <-release; return 0, nil }})
+		g.Start(jobs.Loop{Name: "stuck", Run: func(context.Context) (time.Duration, error) { <-release; return 0, nil }})
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

@@ -47,16 +47,16 @@ type Queue struct {
 	here   map[string]chan struct{} // runs of this process, by kind and key; closed when they end
 }
 
-// Again is the error of a run whose job is not done. It is a failure only with Err.
-type Again struct {
+// Retry is the error of a run whose job must run again. It counts as a failure only with Err.
+type Retry struct {
 	// After is the shortest pause before the next run. With 0 and Err the pause is a back-off. With
-	// 0 and no Err the job stays held, without a write, until its hold ends or somebody drops it.
+	// 0 and no Err the job stays held, without a write, until its hold ends or it is dropped.
 	After time.Duration
 	Err   error
 }
 
-func (a *Again) Error() string { return fmt.Sprintf("not done: %v", a.Err) }
-func (a *Again) Unwrap() error { return a.Err }
+func (a *Retry) Error() string { return fmt.Sprintf("not done: %v", a.Err) }
+func (a *Retry) Unwrap() error { return a.Err }
 
 type handler struct {
 	run   func(ctx context.Context, key []byte) error
@@ -87,7 +87,7 @@ func (q *Queue) Handle(kind string, run func(ctx context.Context, key []byte) er
 // their jobs back.
 func (q *Queue) Loops() []Loop {
 	return []Loop{
-		{Name: "jobs.run", Every: pollEvery, Wake: q.wake, Turn: Do(func(ctx context.Context) error {
+		{Name: "jobs.run", Every: pollEvery, Wake: q.wake, Run: Do(func(ctx context.Context) error {
 			_, err := q.claim(ctx)
 			return err
 		}), End: q.Close},
@@ -227,12 +227,12 @@ func (q *Queue) run(ctx context.Context, run func(ctx context.Context, key []byt
 		}()
 		return run(ctx, j.Key)
 	}()
-	again, _ := errors.AsType[*Again](failed)
+	again, _ := errors.AsType[*Retry](failed)
 	if again == nil {
-		again = &Again{Err: failed}
+		again = &Retry{Err: failed}
 	}
 	span.End(again.Err)
-	if failed != nil && *again == (Again{}) && q.work.Err() == nil {
+	if failed != nil && *again == (Retry{}) && q.work.Err() == nil {
 		return
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), holdTime-jobTime)

@@ -136,7 +136,7 @@ func (x *auditor) auditEntries(ctx context.Context) error {
 	places := uint64(0)
 	if err := store.EachPosition(ctx, x.l.st, x.a.ID, e.first, func(pos int64) {
 		if pos <= x.indexed {
-			n, places = n+1, nextPlace(places, pos)
+			n, places = n+1, hashPosition(places, pos)
 		}
 	}); err != nil {
 		return err

@@ -206,7 +206,6 @@ type entriesOf struct {
 	found       []Finding
 }
 
-// burnsUnder are the burns under a permission.
 type burnsUnder struct {
 	sum  toll.Credits
 	last int64 // seq
@@ -225,8 +224,8 @@ func (e *entriesOf) clone() *entriesOf {
 	return &out
 }
 
-// nextPlace adds a position to the hash of positions.
-func nextPlace(h uint64, pos int64) uint64 { return (h ^ uint64(pos)) * 1099511628211 }
+// hashPosition adds a position to a hash of positions (FNV).
+func hashPosition(h uint64, pos int64) uint64 { return (h ^ uint64(pos)) * 1099511628211 }
 
 // add adds the next entry. indexed is the position up to which the journal is in the late indexes.
 func (e *entriesOf) add(r *store.JournalRow, indexed int64) {
@@ -247,7 +246,7 @@ func (e *entriesOf) add(r *store.JournalRow, indexed int64) {
 		fault("I2", "balance after entry %d is %d", now.Seq, now.BalanceAfter)
 	}
 	if e.n++; r.Pos <= indexed {
-		e.followed, e.places = e.followed+1, nextPlace(e.places, r.Pos)
+		e.followed, e.places = e.followed+1, hashPosition(e.places, r.Pos)
 	}
 	if now.Kind < KindMint || now.Kind > KindReturn {
 		fault("I1", "entry %d has the kind %d", now.Seq, now.Kind)

@@ -19,7 +19,6 @@ func (e *Entry) journalRow(r *Request) store.JournalRow {
 	return row
 }
 
-// EntryOf returns the entry of a row of the journal.
 func EntryOf(row *store.JournalRow) Entry {
 	return Entry{
 		Account: row.Account, Seq: row.Seq, Kind: Kind(row.Kind), Amount: row.Amount, BalanceAfter: row.BalanceAfter, Ref: row.Ref,
@@ -34,7 +33,7 @@ func RequestOf(row *store.JournalRow) Request {
 	switch {
 	case row.Thin():
 		return Request{
-			Account: row.Account, ID: row.Ref, State: StateSettled, Gone: true, Amount: row.Amount, CreatedAt: micro(row.At),
+			Account: row.Account, ID: row.Ref, State: StateSettled, Removed: true, Amount: row.Amount, CreatedAt: micro(row.At),
 			EndedAt: micro(row.At), EntrySeq: row.Seq, Transaction: row.Commitment, Balance: row.BalanceAfter,
 		}
 	case u == nil:

@@ -27,7 +27,6 @@ func (k Kind) sign() int64 {
 	return -1
 }
 
-// String returns the word of the kind.
 func (k Kind) String() string {
 	return word(int64(k), "unknown", "mint", "burn", "expire", "take back", "return")
 }
@@ -57,10 +56,8 @@ type Entry struct {
 // canonicalEntry is the version of the canonical bytes. They are permanent: see testdata/permanent.md.
 const canonicalEntry = 1
 
-// Canonical returns the bytes that the commitment covers: version (1 byte), account (16), seq (8), kind (1), amount (8),
+// appendCanonical appends the bytes that the commitment covers: version (1 byte), account (16), seq (8), kind (1), amount (8),
 // balance after (8), time in microseconds (8), length of ref (4), ref; all integers big-endian.
-func (e Entry) Canonical() []byte { return e.appendCanonical(make([]byte, 0, 54+len(e.Ref))) }
-
 func (e *Entry) appendCanonical(b []byte) []byte {
 	b = append(b, canonicalEntry)
 	b = append(b, e.Account[:]...)

@@ -28,6 +28,9 @@ func Trips(t *Tx) int { return t.trips }
 // SetRetried says that an earlier run of the function may have been committed.
 func SetRetried(t *Tx) { t.retried = true }
 
+// Canonical returns the bytes that the commitment covers.
+func (e Entry) Canonical() []byte { return e.appendCanonical(nil) }
+
 // Commit returns the commitment of an entry after another one.
 func Commit(e Entry, previous toll.Hash) toll.Hash { return e.commit(previous) }
 

@@ -57,24 +57,23 @@ const (
 		WHERE p.owner = $1 AND a.next_hold_end < $2 AND r.hold_ends_at > $3 LIMIT $4`
 )
 
-// place is that of a request in one of the sources of a history: a sequence of a stream, or a time
-// with the key of a row.
-type place struct {
+// position locates a request in one source of a history: a sequence of a stream, or a time with the key of a row.
+type position struct {
 	N       int64  `json:"n"`
 	Account []byte `json:"a,omitempty"`
 	ID      string `json:"i,omitempty"`
 }
 
 type placed struct {
-	place place
+	place position
 	Request
 }
 
 // source has requests in order. Those up to at are done, those up to end are read.
 type source struct {
-	read func(after place, n int) ([]placed, error) // fewer than n only at the end
-	at   place
-	end  place
+	read func(after position, n int) ([]placed, error) // fewer than n only at the end
+	at   position
+	end  position
 	kept []placed // that were read and belong to the list
 	done bool
 }
@@ -88,10 +87,10 @@ func (s *source) take() Request {
 	return r.Request
 }
 
-// historyCursor is where a page ends. Places are those of the sources in their order.
+// historyCursor is where a page ends: the position in each source, in their order.
 type historyCursor struct {
-	Ascending bool    `json:"a,omitempty"`
-	Places    []place `json:"p"`
+	Ascending bool       `json:"a,omitempty"`
+	Positions []position `json:"p"`
 }
 
 // history reads one page.
@@ -164,17 +163,17 @@ func (h *history) page(p store.Page) (out []Request, next string, err error) {
 }
 
 // resume reads the cursor of a page; nil is the begin.
-func (h *history) resume(p store.Page) ([]place, error) {
+func (h *history) resume(p store.Page) ([]position, error) {
 	if p.Cursor == "" {
 		return nil, nil
 	}
 	var c historyCursor
 	text, err := base64.RawURLEncoding.DecodeString(p.Cursor)
-	if err != nil || json.Unmarshal(text, &c) != nil || len(c.Places) == 0 {
+	if err != nil || json.Unmarshal(text, &c) != nil || len(c.Positions) == 0 {
 		return nil, badHistoryCursor()
 	}
 	h.asc = c.Ascending
-	return c.Places, nil
+	return c.Positions, nil
 }
 
 func badHistoryCursor() error {
@@ -187,7 +186,7 @@ func (h *history) cursor() string {
 		if s.done && len(s.kept) == 0 && s.at.N == 0 && !h.asc {
 			s.at.N = -1 // what comes now stands before the pages that were read
 		}
-		c.Places = append(c.Places, s.at)
+		c.Positions = append(c.Positions, s.at)
 	}
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -230,11 +229,11 @@ func (h *history) open() error {
 	if err != nil {
 		return err
 	}
-	h.sources = []*source{{read: func(after place, n int) ([]placed, error) {
+	h.sources = []*source{{read: func(after position, n int) ([]placed, error) {
 		rows, err := settled.After(after.N, h.asc, n)
 		out := make([]placed, len(rows))
 		for i := range rows {
-			out[i] = placed{place{N: rows[i].Sequence}, RequestOf(&rows[i].Row)}
+			out[i] = placed{position{N: rows[i].Sequence}, RequestOf(&rows[i].Row)}
 		}
 		return out, err
 	}}}
@@ -312,7 +311,7 @@ func (h *history) readSides(rows []placed) error {
 }
 
 // ended reads requests that were released or lapsed.
-func (h *history) ended(after place, n int) ([]placed, error) {
+func (h *history) ended(after position, n int) ([]placed, error) {
 	column, whose := "subscriber", h.f.Subscriber
 	if whose.IsZero() {
 		column, whose = "seller", h.f.Seller
@@ -322,7 +321,7 @@ func (h *history) ended(after place, n int) ([]placed, error) {
 		statement, bound, begin = sqlEndedAscending, h.f.Until, h.f.Since
 	}
 	if after.N == 0 {
-		after = place{N: begin.UnixMicro()}
+		after = position{N: begin.UnixMicro()}
 	}
 	if len(after.Account) == 0 {
 		after.Account = []byte{0} // before every account
@@ -334,17 +333,17 @@ func (h *history) ended(after place, n int) ([]placed, error) {
 func (h *history) rows(statement string, args ...any) ([]placed, error) {
 	return store.All(h.ctx, h.l.st, func(scan func(dest ...any) error) (p placed, err error) {
 		err = scanRequest(scan, &p.Request)
-		p.place = place{p.listedAt().UnixMicro(), p.Account[:], p.ID}
+		p.place = position{p.listedAt().UnixMicro(), p.Account[:], p.ID}
 		return p, err
 	}, statement, args...)
 }
 
 // held returns what reads open holds, which are all in memory. One that is over lapses within seconds,
 // and is not listed meanwhile.
-func (h *history) held() func(after place, n int) ([]placed, error) {
+func (h *history) held() func(after position, n int) ([]placed, error) {
 	var all []placed
 	read := false
-	return func(after place, n int) (out []placed, err error) {
+	return func(after position, n int) (out []placed, err error) {
 		if !read {
 			if all, err = h.openHolds(); err != nil {
 				return nil, err
@@ -379,7 +378,7 @@ func (h *history) openHolds() (all []placed, err error) {
 }
 
 // order compares places in the order of the list.
-func (h *history) order(a, b place) int {
+func (h *history) order(a, b position) int {
 	c := cmp.Or(cmp.Compare(a.N, b.N), bytes.Compare(a.Account, b.Account), cmp.Compare(a.ID, b.ID))
 	if !h.asc {
 		return -c

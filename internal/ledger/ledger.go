@@ -137,7 +137,7 @@ func (l *Ledger) Mint(ctx context.Context, op MintOp) (Minted, error) {
 // PermissionExpired, RedemptionLimit, PeriodOver, Insufficient, TooManyHolds, IdentifierConflict, OrderUnknown.
 func (l *Ledger) Hold(ctx context.Context, op HoldOp) (Held, error) {
 	o := &hold{HoldOp: op, life: op.Until.Sub(l.clock())}
-	if l.foreign(op.RequestID, o.accountID()) {
+	if l.otherAccount(op.RequestID, o.accountID()) {
 		return Held{}, refuse(Conflict)
 	}
 	if o.RequestID == "" {
@@ -152,7 +152,7 @@ func (l *Ledger) Hold(ctx context.Context, op HoldOp) (Held, error) {
 // to that. Further refusals: Replay and ExceedsHold with HoldBounds, IdentifierConflict, OrderUnknown.
 func (l *Ledger) Settle(ctx context.Context, op SettleOp) (Settled, error) {
 	o := &settle{SettleOp: op}
-	if l.foreign(op.RequestID, o.accountID()) {
+	if l.otherAccount(op.RequestID, o.accountID()) {
 		return Settled{}, refuse(Conflict)
 	}
 	if o.RequestID == "" {
@@ -190,9 +190,9 @@ func (l *Ledger) Touch(ctx context.Context, account AccountID) error {
 	return err
 }
 
-// foreign reports whether the id looks like one of ours but was not issued for this account. Used or not, it is refused
+// otherAccount reports whether the id looks like one of ours but was not issued for this account. Used or not, it is refused
 // in the same way, so that ids reveal nothing.
-func (l *Ledger) foreign(id string, account AccountID) bool {
+func (l *Ledger) otherAccount(id string, account AccountID) bool {
 	if !strings.HasPrefix(id, RequestPrefix) {
 		return false
 	}

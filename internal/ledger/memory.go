@@ -83,7 +83,6 @@ func (m *memory) of(id AccountID) *remembered {
 	return at.Value.(*remembered)
 }
 
-// forget drops an account.
 func (m *memory) forget(id AccountID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

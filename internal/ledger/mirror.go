@@ -23,7 +23,6 @@ const sqlMirrorBurns = `SELECT ` + burnColumns + `, a.plan_id, a.subscriber
 // mirrorPage is how many rows of the journal are looked at in one query.
 const mirrorPage = 5000
 
-// MirrorBurn is a burn that is to be published.
 type MirrorBurn struct {
 	Account    AccountID
 	Seq        int64

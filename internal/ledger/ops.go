@@ -176,11 +176,11 @@ func (o *settle) apply(s *state, _ bool) (any, error) {
 		return nil, refuse(Conflict)
 	}
 	if r == nil {
-		return o.fresh(s, id)
+		return o.notHeld(s, id)
 	}
 	switch r.State {
 	case StateSettled:
-		if r.Gone || r.Content != o.Content {
+		if r.Removed || r.Content != o.Content {
 			return nil, o.conflict(s, r)
 		}
 		// A server that settles before it works would work for every repeat. An id that was issued for this very call says
@@ -215,11 +215,10 @@ func (s *state) byIdentifier(r *requestRow, keys []string) bool {
 	return false
 }
 
-// identifierKey begins the key of a payment identifier.
 const identifierKey = "p:"
 
-// fresh settles a request that was not held.
-func (o *settle) fresh(s *state, id string) (any, error) {
+// notHeld settles a request without a hold.
+func (o *settle) notHeld(s *state, id string) (any, error) {
 	p, err := s.usable(o.Permission)
 	if err != nil {
 		return nil, err

@@ -83,7 +83,7 @@ func (w *writer) quick(batch []*call) (rest []*call) {
 	w.l.failpoint("decided")
 	if err := w.oneTrip(decided); err != nil {
 		unknown := errors.Is(err, store.ErrUnknownOutcome)
-		if passing(err) {
+		if isTransient(err) {
 			w.lost = 1
 		}
 		clear(w.doubted)

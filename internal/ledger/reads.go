@@ -66,7 +66,6 @@ func (l *Ledger) Snapshot(ctx context.Context, id AccountID, permission toll.Has
 	return a, p, store.NotFoundAs(err, nil)
 }
 
-// CreatePermission stores a permission.
 func (l *Ledger) CreatePermission(ctx context.Context, p Permission) error {
 	return l.st.Tx(ctx, func(tx *store.Tx) error { return l.InsertPermission(ctx, tx, p) })
 }
@@ -189,7 +188,7 @@ func (l *Ledger) BurnedSince(ctx context.Context, id AccountID, since time.Time,
 		for i := range rows {
 			if e := EntryOf(&rows[i]); e.Kind == KindTakeBack && strings.HasPrefix(e.Ref, withdrawRef) {
 				byHand = append(byHand, e)
-			} else if r := RequestOf(&rows[i]); r.State == StateSettled && !r.Gone && len(out) < limit {
+			} else if r := RequestOf(&rows[i]); r.State == StateSettled && !r.Removed && len(out) < limit {
 				out = append(out, Burned{r.ID, r.Agent, r.Resource, r.Amount, r.EndedAt, r.Transaction})
 			}
 		}

@@ -212,7 +212,7 @@ func (l *Ledger) RetainKeys(ctx context.Context, after KeyCursor) (next KeyCurso
 	var gone []store.Stmt
 	for _, k := range keys {
 		r, err := l.Request(ctx, k.account, k.request)
-		if errors.Is(err, store.ErrNotFound) || r.Gone {
+		if errors.Is(err, store.ErrNotFound) || r.Removed {
 			gone = append(gone, store.Stmt{SQL: sqlRequestKeyForget, Args: []any{k.account[:], k.key, k.request}})
 		} else if err != nil {
 			return after, 0, err

@@ -140,10 +140,10 @@ func TestRetain(t *testing.T) {
 		}
 		for i, s := range burned {
 			r, err := b.Request(b.ctx, id, s.RequestID)
-			if err != nil || !r.Gone || r.Transaction != s.Transaction || r.Amount != 1 {
+			if err != nil || !r.Removed || r.Transaction != s.Transaction || r.Amount != 1 {
 				t.Fatalf("burn %d: %v, %+v", i, err, r)
 			}
-			if r, err = b.RequestByTransaction(b.ctx, s.Transaction); err != nil || !r.Gone || r.ID != s.RequestID {
+			if r, err = b.RequestByTransaction(b.ctx, s.Transaction); err != nil || !r.Removed || r.ID != s.RequestID {
 				t.Fatalf("burn %d by its transaction: %v, %+v", i, err, r)
 			}
 		}

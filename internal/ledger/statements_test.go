@@ -27,7 +27,7 @@ var fanOut = map[string]string{
 	"sqlAccountsOf":       "the plans of which a subscriber has credits",
 	"sqlStale":            "the sweeper looks for accounts with something to end",
 	"Ledger.Permissions":  "the list of a subscriber",
-	"OrdersUnderWay":      "a workspace that ends has orders of many accounts",
+	"PendingOrders":       "a workspace that ends has orders of many accounts",
 	"OrdersSince":         "a workspace that ends has orders of many accounts",
 	"UnpaidPages":         "a buyer of a full plan looks for pages of others",
 	"SpentBy":             "a member with a spending limit orders plans of many accounts",

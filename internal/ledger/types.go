@@ -125,7 +125,6 @@ func (p *Permission) usedUp() bool {
 	return p.RedemptionLimit != nil && p.Redeemed >= *p.RedemptionLimit
 }
 
-// Account returns the account that the permission spends from.
 func (p Permission) Account() AccountID { return NewAccountID(p.Plan, p.Subscriber) }
 
 // State is the state of a request. A request that was never seen has none.
@@ -167,8 +166,8 @@ type Request struct {
 	Transaction toll.Hash
 	Balance     toll.Credits
 	Answer      []byte
-	// Gone says that the request was removed after its time (see [Ledger.Retain]): what its entry does not say is zero.
-	Gone bool
+	// Removed says that the request was removed after its time (see [Ledger.Retain]): what its entry does not say is zero.
+	Removed bool
 
 	previousBurn int64 // the burn before under the same permission, 0 when it is the first
 }
@@ -262,7 +261,6 @@ type MintOp struct {
 	Permission toll.Hash
 }
 
-// Minted is the answer to a mint.
 type Minted struct {
 	Transaction toll.Hash
 	Balance     toll.Credits

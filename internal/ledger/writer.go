@@ -156,7 +156,7 @@ func (f *flusher) process(w *writer, batch []*call) {
 // the others alone; an account that somebody else keeps locked costs one attempt, however many operations wait for it.
 func apart(batch []*call, err error) (parts [][]*call) {
 	switch {
-	case len(batch) == 1 || errors.Is(err, ErrUnknownOutcome) || passing(err):
+	case len(batch) == 1 || errors.Is(err, ErrUnknownOutcome) || isTransient(err):
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
 		gs := groups(batch, false)
@@ -279,7 +279,7 @@ func (w *writer) commit(batch []*call) error {
 			attempt--
 		case errors.Is(err, store.ErrFlush):
 			return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
-		case !passing(err):
+		case !isTransient(err):
 			if unknown && apart(batch, err) == nil {
 				return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 			}
@@ -301,9 +301,9 @@ func (w *writer) commit(batch []*call) error {
 	}
 }
 
-// passing reports whether the batch may be tried again: every operation is known by its id, so that one which was committed
+// isTransient reports whether the batch may be tried again: every operation is known by its id, so that one which was committed
 // after all is recognised.
-func passing(err error) bool {
+func isTransient(err error) bool {
 	return store.IsRetryable(err) || errors.Is(err, store.ErrUnknownOutcome)
 }
 

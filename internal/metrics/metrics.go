@@ -345,7 +345,6 @@ func (c *counted) Write(b []byte) (int, error) {
 	return c.ResponseWriter.Write(b)
 }
 
-// Unwrap is for [http.ResponseController].
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // tableCollector reports the rows of tables of PostgreSQL, whose names are constant.
@@ -398,7 +397,7 @@ func (c loopCollector) Collect(to chan<- prometheus.Metric) {
 		if s.Error != "" {
 			failing = 1
 		}
-		to <- prometheus.MustNewConstMetric(loopTurns, prometheus.CounterValue, float64(s.Turns), s.Name)
+		to <- prometheus.MustNewConstMetric(loopTurns, prometheus.CounterValue, float64(s.Runs), s.Name)
 		to <- prometheus.MustNewConstMetric(loopFailures, prometheus.CounterValue, float64(s.Failures), s.Name)
 		to <- prometheus.MustNewConstMetric(loopBusy, prometheus.CounterValue, s.Busy.Seconds(), s.Name)
 		to <- prometheus.MustNewConstMetric(loopFailing, prometheus.GaugeValue, failing, s.Name)

@@ -259,8 +259,8 @@ func credentialsOf(r *http.Request, form url.Values) (credentials, error) {
 	return credentials{id: id, secret: secret, basic: true}, nil
 }
 
-// proved returns the client of the credentials.
-func (o *OAuth) proved(ctx context.Context, c credentials) (*knownClient, error) {
+// authenticate returns the client that the credentials belong to.
+func (o *OAuth) authenticate(ctx context.Context, c credentials) (*knownClient, error) {
 	client, err := o.client(ctx, c.id)
 	switch {
 	case errors.Is(err, errUnknownClient):

@@ -72,7 +72,7 @@ func (o *OAuth) beginDevice(w http.ResponseWriter, r *http.Request) (any, error)
 	if !o.allows(o.devices, sourceOf(ctx)) {
 		return nil, tooMany("Too many devices ask from here.")
 	}
-	client, err := o.proved(ctx, who)
+	client, err := o.authenticate(ctx, who)
 	if err != nil {
 		return nil, err
 	}

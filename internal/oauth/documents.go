@@ -54,7 +54,7 @@ var errManyFetches = fmt.Errorf("%w: too many others are fetched for the same so
 type documents struct {
 	net                  *outbound.Client
 	clock                func() time.Time
-	sources, hosts, room *places
+	sources, hosts, room *slots
 	mu                   sync.Mutex
 	known                map[string]*fetched
 }
@@ -71,7 +71,7 @@ type fetched struct {
 func newDocuments(net *outbound.Client, clock func() time.Time) *documents {
 	return &documents{
 		net: net, clock: clock, known: map[string]*fetched{},
-		sources: newPlaces(maxSourceFetches, maxWaiting), hosts: newPlaces(maxHostFetches, noBound), room: newPlaces(maxFetches, noBound),
+		sources: newSlots(maxSourceFetches, maxWaiting), hosts: newSlots(maxHostFetches, noBound), room: newSlots(maxFetches, noBound),
 	}
 }
 
@@ -86,7 +86,7 @@ func (d *documents) client(ctx context.Context, id string) (*knownClient, error)
 		return f.client, f.err
 	}
 	for _, p := range []struct {
-		*places
+		*slots
 		of string
 	}{{d.sources, sourceOf(ctx)}, {d.hosts, strings.ToLower(u.Host)}, {d.room, ""}} {
 		leave, err := p.enter(ctx, p.of)

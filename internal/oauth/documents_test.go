@@ -66,7 +66,7 @@ func TestDocumentsGiveWayOneByOne(t *testing.T) {
 // T121
 func TestDocuments_Places(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlaces(2, 3)
+		p := newSlots(2, 3)
 		ctx, cancel := context.WithCancel(t.Context())
 		var ran atomic.Int64
 		names := func() int {

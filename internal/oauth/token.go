@@ -58,7 +58,7 @@ func (o *OAuth) token(w http.ResponseWriter, r *http.Request) (any, error) {
 	case grantCode:
 		return o.exchange(ctx, who, form)
 	case grantRefresh, grantDevice:
-		client, err := o.proved(ctx, who)
+		client, err := o.authenticate(ctx, who)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (o *OAuth) codeOf(ctx context.Context, code string) (store.OAuthCode, store
 // exchanging returns the client that presents a code. The code of a sign-in is of whoever has its verifier, under any name.
 func (o *OAuth) exchanging(ctx context.Context, who credentials, g store.OAuthGrant) (*knownClient, error) {
 	if g.ClientID != "" || g.ID.IsZero() {
-		return o.proved(ctx, who)
+		return o.authenticate(ctx, who)
 	}
 	if who.id == "" || len(who.id) > 100 || !visible(who.id) {
 		return nil, unknownClient("client_id must be 1 to 100 visible characters.")
@@ -240,7 +240,6 @@ func (o *OAuth) endOf(ctx context.Context, g store.OAuthGrant, now time.Time) (t
 	return ends, nil
 }
 
-// makerOf returns a grant as the maker of its API key.
 func makerOf(g store.OAuthGrant) auth.Maker {
 	m := auth.Maker{Address: g.Owner, By: toll.MadeByGrant, Parent: g.ID, Rights: g.Rights, UserID: g.UserID}
 	if g.ClientID == "" {

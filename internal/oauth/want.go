@@ -148,7 +148,7 @@ func mayLetIn(person auth.Caller, kind string) error {
 		needs = toll.RightKeys
 	}
 	if !person.Rights.Has(needs) {
-		return auth.Lacks(needs)
+		return auth.MissingRight(needs)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func rightsOf(person auth.Caller, asked, chosen toll.Rights) (toll.Rights, error
 		return nil, toll.Errorf(toll.CodeBadRequest, "Choose at least one right.")
 	}
 	if r := chosen.Missing(can); r != "" {
-		return nil, auth.Lacks(r)
+		return nil, auth.MissingRight(r)
 	}
 	return chosen, nil
 }

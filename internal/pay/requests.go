@@ -120,7 +120,7 @@ func (x *Requests) settlements(ctx context.Context, caller toll.Address, request
 	}
 	keys := make([]store.PermissionKey, 0, len(requests))
 	for i := range requests {
-		if key := keyOf(&requests[i]); !requests[i].Gone && !slices.Contains(keys, key) {
+		if key := keyOf(&requests[i]); !requests[i].Removed && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}
@@ -249,7 +249,7 @@ func (x *Requests) allow(ctx context.Context, r *request, may func(subscriber, o
 }
 
 func (x *Requests) settlement(ctx context.Context, r *request) (*toll.Settlement, error) {
-	if r.Gone {
+	if r.Removed {
 		return nil, x.removed()
 	}
 	_, perm, err := x.ledger.Snapshot(ctx, r.Request.Account, r.Permission)
@@ -288,7 +288,7 @@ func (x *Requests) settlementOver(ctx context.Context, r *request, network strin
 		burned := r.Request.Receipt()
 		tx := burned.Transaction
 		s.Transaction, s.Amount, s.CreditsRedeemed, s.SettledAt = &tx, r.Amount.Ptr(), r.Amount.Ptr(), toll.AtPtr(r.EndedAt)
-		if r.Gone { // in a list of events that are about to be removed: what the entry says
+		if r.Removed { // in a list of events that are about to be removed: what the entry says
 			s.RemainingBalance = burned.Balance.Ptr()
 			return s, nil
 		}

@@ -38,7 +38,7 @@ func (f *Facilitator) Settle(ctx context.Context, caller toll.Address, req *x402
 		if err != nil {
 			return f.refusedSettle(ctx, p, toll.AsError(err))
 		}
-		if !known || r.Gone {
+		if !known || r.Removed {
 			return f.refusedSettle(ctx, p, e)
 		}
 	}

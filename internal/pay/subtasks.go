@@ -11,7 +11,6 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// maxSubTasks bounds the sub-tasks of one request.
 const maxSubTasks = 1000
 
 // RecordSubTask records a part of the work for a request of a plan of the caller; data.subTaskId names it. once may be nil. Errors:

@@ -64,7 +64,6 @@ func (l *limits) attempt(source string) error { return take(l.tries, l.began, so
 
 func (l *limits) link(source string) error { return take(l.links, l.began, source) }
 
-// bucket is one bucket of a meter.
 type bucket struct {
 	meter *meter.Meter[string]
 	key   string
@@ -155,5 +154,4 @@ func (l *limits) earlier(ctx context.Context, q store.Querier, source string, us
 	return "", err
 }
 
-// isLimited reports whether an error is one of a limit.
 func isLimited(err error) bool { return errors.Is(err, toll.NewError(toll.CodeRateLimited)) }

@@ -96,7 +96,6 @@ func (ls *Links) Invite(ctx context.Context, c auth.Caller, role toll.Role, note
 	return out, err
 }
 
-// Invitations lists the open invitations of a workspace.
 func (ls *Links) Invitations(ctx context.Context, workspace toll.Address) ([]toll.Invitation, error) {
 	rows, err := store.LinksOf(ctx, ls.store, workspace.Lower(), ls.clock())
 	return store.Mapped(rows, invitationOf), err

@@ -220,7 +220,7 @@ func (ms *Members) Delete(ctx context.Context, c auth.Caller, checked time.Time)
 		}
 		owner := slices.ContainsFunc(in, func(m store.Membership) bool { return m.UserID == c.UserID && m.Role.Rights().Has(toll.RightExport) })
 		if !owner {
-			return auth.Lacks(toll.RightExport)
+			return auth.MissingRight(toll.RightExport)
 		}
 		if err := store.Unlist(ctx, tx, c.Address, now); err != nil { // first, so that no order begins behind the count of them
 			return err
@@ -315,7 +315,7 @@ func (ms *Members) Claim(ctx context.Context, source string, user toll.UUID, key
 // manages returns nil when a caller may give, change or end a role: a person, or the operator's key while the workspace has no people.
 func (ms *Members) manages(ctx context.Context, tx *store.Tx, c auth.Caller, role toll.Role) error {
 	if !c.Rights.Has(toll.RightMembers) {
-		return auth.Lacks(toll.RightMembers)
+		return auth.MissingRight(toll.RightMembers)
 	}
 	if c.UserID.IsZero() {
 		manned, err := store.AnyMember(ctx, tx, c.Address)
@@ -329,7 +329,7 @@ func (ms *Members) manages(ctx context.Context, tx *store.Tx, c auth.Caller, rol
 	}
 	m, err := store.ShareMembership(ctx, tx, c.Address, c.UserID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !m.Role.Rights().Has(toll.RightMembers) {
-		return auth.Lacks(toll.RightMembers)
+		return auth.MissingRight(toll.RightMembers)
 	}
 	if err == nil && !m.Role.Manages(role) {
 		return toll.Errorf(toll.CodeForbidden, "Only an owner manages owners.")

@@ -42,8 +42,8 @@ func (n *Notices) Loops() []jobs.Loop {
 		return nil
 	}
 	return []jobs.Loop{
-		{Name: "people.mail", Wake: n.mailer.queued, Turn: n.mailer.sendNext},
-		{Name: "people.sign-ins", Wake: n.begun, Turn: n.reportSignIn},
+		{Name: "people.mail", Wake: n.mailer.queued, Run: n.mailer.sendNext},
+		{Name: "people.sign-ins", Wake: n.begun, Run: n.reportSignIn},
 	}
 }
 

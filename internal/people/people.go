@@ -118,7 +118,6 @@ func New(d Deps) (*People, error) {
 	}, errors.Join(err1, err2, err3)
 }
 
-// Workspace is a workspace of a person.
 type Workspace struct {
 	Address toll.Address
 	Name    string

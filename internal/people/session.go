@@ -104,7 +104,7 @@ func signed(u toll.Person, row store.BrowserSession) *Signed {
 
 func sessionOf(s store.BrowserSession) toll.Session {
 	return toll.Session{
-		ID: s.ID, Agent: s.Agent, Since: toll.At(s.Since), UsedAt: toll.At(s.UsedAt), ProvedAt: toll.At(s.ProvedAt), Proof: s.Proof,
+		ID: s.ID, Agent: s.Agent, Since: toll.At(s.Since), UsedAt: toll.At(s.UsedAt), ProvedAt: toll.At(s.AuthenticatedAt), Proof: s.Proof,
 		EndsAt: toll.At(s.ExpiresAt),
 	}
 }
@@ -118,7 +118,7 @@ func (ss *Sessions) Begin(ctx context.Context, u toll.Person, agent string) (tex
 	agent = strings.ToValidUTF8(agent[:min(len(agent), mostAgent)], "")
 	row := store.BrowserSession{
 		Token: terminalToken(text), Data: []byte{}, ExpiresAt: now.Add(terminalLife), UserID: u.ID, ID: toll.NewUUID(), Agent: agent,
-		Since: now, UsedAt: now, Proof: Password, ProvedAt: now,
+		Since: now, UsedAt: now, Proof: Password, AuthenticatedAt: now,
 	}
 	err = ss.store.Tx(ctx, func(tx *store.Tx) error { return store.InsertBrowserSession(ctx, tx, row, now) })
 	return text, signed(u, row), err
@@ -132,7 +132,7 @@ func (ss *Sessions) Prove(ctx context.Context, s *Signed, password string) error
 	if err := ss.passwords.Prove(ctx, s.Person.ID, password); err != nil {
 		return err
 	}
-	s.row.Proof, s.row.ProvedAt = Password, ss.clock()
+	s.row.Proof, s.row.AuthenticatedAt = Password, ss.clock()
 	err := ss.store.Tx(ctx, func(tx *store.Tx) error { return store.UpdateBrowserSession(ctx, tx, s.row) })
 	*s = *signed(s.Person, s.row)
 	return err

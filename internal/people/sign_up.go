@@ -11,7 +11,6 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// SignUp is what a person gives to sign up.
 type SignUp struct {
 	Name   string // shown to others; at most 100 printable characters
 	Login  string // with which the person signs in by password

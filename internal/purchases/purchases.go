@@ -53,7 +53,6 @@ type Purchases struct {
 	signatures signatures
 }
 
-// New returns the purchases of a service.
 func New(d Deps) *Purchases {
 	d.Policy, d.Wait, d.Log = cmp.Or(d.Policy, ExactPlans), cmp.Or(d.Wait, Wait), cmp.Or(d.Log, slog.New(slog.DiscardHandler))
 	brand := d.Catalogue.Brand

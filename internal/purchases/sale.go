@@ -42,7 +42,6 @@ type Unpaid struct {
 
 func (u *Unpaid) Error() string { return u.Cause.Error() }
 
-// Unwrap returns the cause.
 func (u *Unpaid) Unwrap() error { return u.Cause }
 
 // Bought is the answer to a purchase by a wallet.

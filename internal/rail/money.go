@@ -50,7 +50,6 @@ const (
 	UseAgain Use = "checkout-again" // a new order in the place of one that needed its owner; valid an hour
 )
 
-// Path returns the path of the page of an order.
 func (u Use) Path(orderID string) string {
 	path := "/checkout/" + orderID
 	switch u {

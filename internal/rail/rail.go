@@ -73,8 +73,8 @@ type Seller interface {
 	// Sell executes an authorization that settles for another server, without an order, and returns when it is decided or ctx ends.
 	// It is paid when the chain has executed it, once, by any sender. A failure has Params["reason"]. An error decides nothing.
 	Sell(ctx context.Context, s Sale) (Payment, error)
-	// Again reports whether somebody else has executed the authorization of a sale that failed unsent; the chain then decides again.
-	Again(ctx context.Context, orderID string) (bool, error)
+	// Recheck reports whether somebody else has executed the authorization of a sale that failed unsent; the chain then decides again.
+	Recheck(ctx context.Context, orderID string) (bool, error)
 	// Dead reports whether an authorization expired unused, in a final block. It uses neither OrderID nor Signature. Errors: the chain
 	// is unavailable.
 	Dead(ctx context.Context, s Sale) (bool, error)
@@ -152,7 +152,6 @@ type SessionInput struct {
 	CancelURL  string `json:"cancelUrl,omitempty"`
 }
 
-// Payment is the state of a payment.
 type Payment struct {
 	Outcome
 	Delay       *Delay    // why it cannot go on now; nil when it can
@@ -177,7 +176,6 @@ func NewDelay(err error, now time.Time) *Delay {
 	return &Delay{Code: e.Code, Until: now.Add(time.Duration(max(e.RetryAfterSecs, 1)) * time.Second)}
 }
 
-// Err returns the error for callers.
 func (d *Delay) Err(now time.Time) *toll.Error {
 	e := toll.NewError(d.Code)
 	e.RetryAfterSecs = max(int(d.Until.Sub(now)/time.Second), 1)
@@ -205,17 +203,17 @@ type Orders interface {
 // Tx is a transaction that holds the lock of an account.
 type Tx struct {
 	*store.Tx
-	decide func(orderID string, o Outcome) error
-	yield  func(orderID string) error
-	adjust func(orderID string, a Adjustment) error
+	decide     func(orderID string, o Outcome) error
+	returnSlot func(orderID string) error
+	adjust     func(orderID string, a Adjustment) error
 }
 
-// NewTx returns a transaction whose orders decide, yield and adjust write. adjust is nil where no rail adjusts.
+// NewTx returns a transaction whose orders decide, returnSlot and adjust write. adjust is nil where no rail adjusts.
 func NewTx(
-	tx *store.Tx, decide func(orderID string, o Outcome) error, yield func(orderID string) error,
+	tx *store.Tx, decide func(orderID string, o Outcome) error, returnSlot func(orderID string) error,
 	adjust func(orderID string, a Adjustment) error,
 ) *Tx {
-	return &Tx{tx, decide, yield, adjust}
+	return &Tx{tx, decide, returnSlot, adjust}
 }
 
 // Decide writes what became of the payment of an order of the account, with its credits. An outcome that the order already has changes
@@ -224,10 +222,10 @@ func NewTx(
 // later. Errors: [toll.CodeOrderNotFound], refusals of the ledger, those of the database.
 func (t *Tx) Decide(orderID string, o Outcome) error { return t.decide(orderID, o) }
 
-// Yield has an open order of the account give its place among the orders of its plan to others, because nobody can tell when
-// its payment is decided. It keeps all else that it took: the payment may still succeed, and is then an order of the plan beyond
+// ReturnSlot lets another order of the plan take the slot of an open order of the account, because it is unknown when its payment
+// is decided. The order keeps its other reservations: the payment may still succeed, and is then an order of the plan beyond
 // its limit. A repeat changes nothing, and neither does a decided order. Errors: [toll.CodeOrderNotFound], those of the database.
-func (t *Tx) Yield(orderID string) error { return t.yield(orderID) }
+func (t *Tx) ReturnSlot(orderID string) error { return t.returnSlot(orderID) }
 
 // Adjust writes what became of the money of a confirmed order of the account: refunds and disputes. Credits are taken back or
 // returned, the delegation is frozen, and events are added, by the difference to what the order has. The order stays confirmed.

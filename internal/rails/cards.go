@@ -120,7 +120,7 @@ func (p *Cards) Rail() rail.Rail {
 func (p *Cards) Handle(q *jobs.Queue) {
 	if r := p.rail; r != nil {
 		q.Handle(store.JobCardSync, r.Sync)
-		q.Handle(store.JobCardDecide, r.DecideAgain)
+		q.Handle(store.JobCardDecide, r.RetryDecision)
 		q.Handle(store.JobCardRelease, r.Release)
 		q.Handle(store.JobCardRefund, r.SendRefund)
 		q.Handle(store.JobCardDetach, r.Detach)

@@ -38,7 +38,7 @@ func (p *Cards) Start(ctx context.Context) error {
 	if err := p.ask(probe); errors.Is(err, errOtherAccount) {
 		return err
 	}
-	p.deps.Jobs.Start(append(p.rail.Loops(), jobs.Loop{Name: "card.account", Every: retryEvery, Wake: p.wake, Turn: p.watch})...)
+	p.deps.Jobs.Start(append(p.rail.Loops(), jobs.Loop{Name: "card.account", Every: retryEvery, Wake: p.wake, Run: p.watch})...)
 	return nil
 }
 

@@ -58,7 +58,7 @@ func startDouble(ctx context.Context, listen string, deps *Deps) (*runningDouble
 		Now: deps.Machine, File: filepath.Join(deps.Data, doubleFile), SecretKey: set.Key, Account: set.Account, PublicURL: d.url,
 		Webhooks: []double.Webhook{{URL: deps.Listen + deps.Webhook, Secrets: []string{set.Secret}}}, Logger: deps.Log,
 	}
-	deps.Jobs.Start(jobs.Loop{Name: "card.double", Every: retryEvery, Turn: jobs.Do(func(ctx context.Context) error { return serveDouble(ctx, ln, o) })})
+	deps.Jobs.Start(jobs.Loop{Name: "card.double", Every: retryEvery, Run: jobs.Do(func(ctx context.Context) error { return serveDouble(ctx, ln, o) })})
 	if set.Listen != ln.Addr().String() {
 		set.Listen = ln.Addr().String()
 		if err := deps.putDouble(ctx, set); err != nil {

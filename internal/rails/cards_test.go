@@ -256,7 +256,7 @@ func TestState_Outage(t *testing.T) {
 		}
 	}
 	within(soon, "the first check", func() bool {
-		return slices.ContainsFunc(p.deps.Jobs.Status(), func(s jobs.Status) bool { return s.Name == "card.account" && s.Turns > 0 })
+		return slices.ContainsFunc(p.deps.Jobs.Status(), func(s jobs.Status) bool { return s.Name == "card.account" && s.Runs > 0 })
 	})
 	s.away.Store(true)
 	if _, _, err := p.rail.Enroll(t.Context(), toll.Address{1}, "source", "https://pay.example.com/cards/enroll"); err == nil {

@@ -71,7 +71,7 @@ func (n *Chain) publish(r *runningChain) jobs.Loop {
 		}
 		return busy, nil
 	}
-	return jobs.Loop{Name: "chain.mirror", Every: idle, Turn: turn, Lease: r.lease}
+	return jobs.Loop{Name: "chain.mirror", Every: idle, Run: turn, Lease: r.lease}
 }
 
 // fixLength refuses another length of a period than that of the first start.

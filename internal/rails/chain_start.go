@@ -26,7 +26,7 @@ func (n *Chain) Start(ctx context.Context) error {
 	n.mu.Lock()
 	n.needed = wanted
 	n.mu.Unlock()
-	n.deps.Jobs.Start(jobs.Loop{Name: "chain.start", Wake: n.wake, Turn: jobs.Do(n.start)})
+	n.deps.Jobs.Start(jobs.Loop{Name: "chain.start", Wake: n.wake, Run: jobs.Do(n.start)})
 	return nil
 }
 
@@ -45,7 +45,7 @@ func (n *Chain) unfinished(ctx context.Context) (bool, error) {
 // Handle implements [Service].
 func (n *Chain) Handle(q *jobs.Queue) {
 	if n.rail != nil {
-		q.Handle(store.JobDecide, n.rail.DecideAgain)
+		q.Handle(store.JobDecide, n.rail.RetryDecision)
 	}
 }
 
@@ -55,7 +55,7 @@ func (n *Chain) watch(r *runningChain) jobs.Loop {
 	if r.dev != nil {
 		every = lookEmbedded
 	}
-	return jobs.Loop{Name: "chain.watch", Every: every, Turn: jobs.Do(func(turn context.Context) error {
+	return jobs.Loop{Name: "chain.watch", Every: every, Run: jobs.Do(func(turn context.Context) error {
 		ctx, cancel := context.WithTimeout(turn, lookRPC)
 		defer cancel()
 		err := n.rail.Ready(ctx)

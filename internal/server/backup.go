@@ -28,7 +28,7 @@ func Backup(ctx context.Context, cfg Config, location string) (info backup.Info,
 	return writeBackup(ctx, cfg, to, name)
 }
 
-func writeBackup(ctx context.Context, cfg Config, to backup.Place, name string) (info backup.Info, err error) {
+func writeBackup(ctx context.Context, cfg Config, to backup.Destination, name string) (info backup.Info, err error) {
 	if cfg.Database != "" {
 		return info, store.ErrNoSnapshot
 	}
@@ -108,7 +108,7 @@ func VerifyBackup(ctx context.Context, cfg Config, location string) (info backup
 
 // ListBackups returns the scheduled backups of a folder or of s3://bucket/prefix, the oldest first.
 func ListBackups(ctx context.Context, cfg Config, location string) ([]backup.Scheduled, error) {
-	place, err := cfg.ObjectStore.Place(location)
+	place, err := cfg.ObjectStore.Destination(location)
 	if err != nil {
 		return nil, err
 	}

@@ -338,7 +338,7 @@ func TestChainStart_IsRetried(t *testing.T) {
 		t.Errorf("loop %+v", l)
 	}
 	double.Clear()
-	eventually(t, "the chain is started", func() bool { return loops()["chain.tracker"].Turns > 0 })
+	eventually(t, "the chain is started", func() bool { return loops()["chain.tracker"].Runs > 0 })
 	for _, name := range []string{"chain.heads", "chain.endpoints", "chain.watch", "chain.relayer.1"} {
 		if _, there := loops()[name]; !there {
 			t.Errorf("no loop %s", name)

@@ -34,8 +34,7 @@ const (
 	DefaultData = "toll-data"
 	// DefaultRetainDays is how many days requests and events are kept.
 	DefaultRetainDays = 400
-	// masterKeyName is the master key in a data directory.
-	masterKeyName = "master.key"
+	masterKeyName     = "master.key"
 	// databaseName is the embedded database in a data directory.
 	databaseName = "toll.db"
 )

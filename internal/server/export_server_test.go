@@ -13,6 +13,15 @@ import (
 // RunDueJobs runs the jobs that are due now beside the loop of the service.
 func (s *Server) RunDueJobs(ctx context.Context) (int, error) { return s.queue.RunDue(ctx) }
 
+// SignUpLink returns a link with which one person signs up where registration is by invitation.
+func (s *Server) SignUpLink(ctx context.Context) (string, error) { return s.RecoverLink(ctx, "") }
+
+// RecoverLink returns a link with which the person of a login name chooses a new password.
+func (s *Server) RecoverLink(ctx context.Context, login string) (string, error) {
+	path, _, err := s.people.Links.Local(ctx, login)
+	return s.PublicURL() + path, err
+}
+
 // BackUp is a turn of the loop that makes backups.
 func (s *Server) BackUp(ctx context.Context) error {
 	_, err := s.backUp(ctx)

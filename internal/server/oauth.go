@@ -8,7 +8,6 @@ import (
 	"github.com/tollhq/toll/internal/outbound"
 )
 
-// newOAuth returns the authorization server.
 func (s *Server) newOAuth() *oauth.OAuth {
 	proxies := s.cfg.limits().Proxies
 	return oauth.New(oauth.Deps{

@@ -43,7 +43,6 @@ type foundation struct {
 
 func (f *foundation) close() error { return f.store.Close() }
 
-// storeConfig is how the store is opened for an access.
 func (c Config) storeConfig(as Access) store.Config {
 	out := store.Config{Data: c.Data, Database: c.Database, Release: c.Release, Log: c.Log, Admin: as != serving}
 	switch as {

@@ -25,7 +25,7 @@ func (s *Server) Operation(ctx context.Context) (o web.Operation, err error) {
 	backups.Wait()
 	o.Checks = append(o.Checks, checks...)
 	for _, l := range s.jobs.Status() {
-		o.Loops = append(o.Loops, web.Loop{Name: l.Name, Turns: l.Turns, Last: l.Last, Failing: l.Failing, Error: l.Error})
+		o.Loops = append(o.Loops, web.Loop{Name: l.Name, Turns: l.Runs, Last: l.Last, Failing: l.Failing, Error: l.Error})
 	}
 	keys, err := store.SigningKeys(ctx, s.base.store)
 	if err != nil {
@@ -60,7 +60,6 @@ func (s *Server) Operation(ctx context.Context) (o web.Operation, err error) {
 	return o, nil
 }
 
-// changesSince are the changes of the API after a version.
 func changesSince(version string) (out []web.Change) {
 	v, err := apiversion.Parse(version)
 	for _, c := range apiversion.Changes() {

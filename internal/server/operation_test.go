@@ -94,7 +94,7 @@ func TestLoops_Idle(t *testing.T) {
 		}
 		named := map[string]uint64{}
 		for _, l := range all {
-			named[l.Name] = l.Turns
+			named[l.Name] = l.Runs
 		}
 		return named
 	}

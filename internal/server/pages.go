@@ -35,7 +35,6 @@ func (s *Server) web() (*web.Web, error) {
 	})
 }
 
-// peoplePages are the routes for people.
 func peoplePages(w *web.Web) []api.Page {
 	pages := []api.Page{
 		{Method: http.MethodPost, Path: page.PathSignOut, Handler: w.SignOut()}, {Method: http.MethodPost, Path: page.PathWallet, Handler: w.Wallet()},

@@ -27,18 +27,6 @@ func (s *Server) FirstLink(ctx context.Context) (string, error) {
 	return s.PublicURL() + "/sign-up?link=" + secret, nil
 }
 
-// SignUpLink returns an address with which one person signs up where registration is by invitation.
-func (s *Server) SignUpLink(ctx context.Context) (string, error) {
-	path, _, err := s.people.Links.Local(ctx, "")
-	return s.PublicURL() + path, err
-}
-
-// RecoverLink returns an address with which the person of a login name chooses a new password, once, within an hour.
-func (s *Server) RecoverLink(ctx context.Context, login string) (string, error) {
-	path, _, err := s.people.Links.Local(ctx, login)
-	return s.PublicURL() + path, err
-}
-
 // LocalPerson returns a new API key of the own workspace of a person, by login name and password. A
 // login name that nobody has signs up, as an operator if the key is one of an operator and nobody has
 // signed up before.

@@ -61,7 +61,7 @@ func (s *Server) reportDatabase() func(context.Context) error {
 		switch {
 		case failure == nil && !since.IsZero():
 			s.cfg.Log.Info("the database takes writes again",
-				"path", s.base.store.Place(), "after", time.Since(since).Round(time.Second).String())
+				"path", s.base.store.Location(), "after", time.Since(since).Round(time.Second).String())
 			since, logged = time.Time{}, time.Time{}
 		case failure != nil && time.Since(logged) > probeRepeat:
 			if logged = time.Now(); since.IsZero() {
@@ -76,7 +76,7 @@ func (s *Server) reportDatabase() func(context.Context) error {
 // failureFields are the fields of a log line about a database that does not take writes.
 func (s *Server) failureFields(failure error) []any {
 	fields := []any{
-		"path", s.base.store.Place(),
+		"path", s.base.store.Location(),
 		"code", store.ErrorCode(failure),
 		"error", store.ErrorText(failure),
 	}

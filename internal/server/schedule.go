@@ -27,7 +27,7 @@ func (c Config) checkBackups() error {
 // backupLoop makes a backup when the newest one is old enough, also across restarts, and removes the
 // oldest ones.
 func (s *Server) backupLoop() jobs.Loop {
-	return jobs.Loop{Name: "database.backup", Every: time.Minute, Wake: s.backupDue, Turn: s.backUp}
+	return jobs.Loop{Name: "database.backup", Every: time.Minute, Wake: s.backupDue, Run: s.backUp}
 }
 
 // soonestBackup is how old the newest backup is at least when a person gets another one. Each of them removes an old one, so
@@ -109,7 +109,7 @@ func (s *Server) VerifyBackup(ctx context.Context, name string) (web.VerifiedBac
 		return web.VerifiedBackup{}, toll.Errorf(toll.CodeBadRequest, "This is no scheduled backup.")
 	}
 	v := web.VerifiedBackup{Name: name, At: s.base.clock.machine()}
-	place, err := s.cfg.ObjectStore.Place(s.cfg.Backups.Dir)
+	place, err := s.cfg.ObjectStore.Destination(s.cfg.Backups.Dir)
 	if err == nil {
 		var info backup.Info
 		info, err = backup.Verify(ctx, s.base.ring, place, name)
@@ -134,9 +134,9 @@ func (s *Server) backUp(ctx context.Context) (next time.Duration, err error) {
 		schedule.Every = min(schedule.Every, soonestBackup)
 	}
 	now, last := cfg.Clock(), time.Time{}
-	place, err := cfg.ObjectStore.Place(cfg.Backups.Dir)
+	place, err := cfg.ObjectStore.Destination(cfg.Backups.Dir)
 	if err == nil {
-		last, next, err = schedule.Turn(ctx, place, now, func(name string) error {
+		last, next, err = schedule.Run(ctx, place, now, func(name string) error {
 			_, err := writeBackup(ctx, cfg, place, name)
 			return err
 		})

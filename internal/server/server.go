@@ -191,11 +191,11 @@ func New(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.jobs.Start(s.queue.Loops()...)
 	s.jobs.Start(jobs.Loop{
 		Name: "ledger.follow", Every: time.Second, Gather: 20 * time.Millisecond, Wake: follow,
-		Turn: jobs.Sweep(func(ctx context.Context) (bool, error) { return s.ledger.Follow(ctx, s.events.Consumer()) }),
+		Run: jobs.Sweep(func(ctx context.Context) (bool, error) { return s.ledger.Follow(ctx, s.events.Consumer()) }),
 	})
 	// Nothing wakes this loop: the more entries it finds, the fewer rows it writes for each.
-	s.jobs.Start(jobs.Loop{Name: "usage.count", Every: 2 * time.Second, Turn: jobs.Sweep(s.ledger.CountUsage)})
-	s.jobs.Start(jobs.Loop{Name: "refusals.write", Every: pay.RefusalsEvery, Turn: jobs.Do(s.facilitator.WriteRefusals), End: s.facilitator.WriteRefusals})
+	s.jobs.Start(jobs.Loop{Name: "usage.count", Every: 2 * time.Second, Run: jobs.Sweep(s.ledger.CountUsage)})
+	s.jobs.Start(jobs.Loop{Name: "refusals.write", Every: pay.RefusalsEvery, Run: jobs.Do(s.facilitator.WriteRefusals), End: s.facilitator.WriteRefusals})
 	s.jobs.Start(s.events.Loops()...)
 	s.jobs.Start(s.people.Notices.Loops()...)
 	return s, nil
@@ -220,7 +220,6 @@ func (s *Server) Cards() *rails.Cards { return s.rails.Cards }
 // store is read for each backup. On an error the old secrets stay in use.
 func (s *Server) Reload(ctx context.Context) error { return s.rails.Cards.Reload(ctx) }
 
-// Environment returns the environment of the database.
 func (s *Server) Environment() toll.Environment { return s.base.auth.Environment() }
 
 // Engine returns the word of the database: "sqlite" or "postgres".

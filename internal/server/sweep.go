@@ -38,31 +38,31 @@ const (
 func (s *Server) loops() []jobs.Loop {
 	loops := []jobs.Loop{
 		s.base.auth.Loop(),
-		{Name: "ledger.sweep", Every: sweepEvery, Turn: jobs.Do(s.sweep)},
-		{Name: "answers.forget", Every: forgetEvery, Turn: jobs.Sweep(func(ctx context.Context) (bool, error) {
+		{Name: "ledger.sweep", Every: sweepEvery, Run: jobs.Do(s.sweep)},
+		{Name: "answers.forget", Every: forgetEvery, Run: jobs.Sweep(func(ctx context.Context) (bool, error) {
 			n, err := store.DropAnswers(ctx, s.base.store, s.cfg.Clock().Add(-api.AnswerLife), forgetSlice)
 			return n == forgetSlice, err
 		})},
-		{Name: "ledger.retain", Every: retainEvery, Turn: jobs.Do(s.retain)},
-		{Name: "payments.forget", Every: forgetEvery, Turn: jobs.Sweep(s.facilitator.Purchases.Exact.Sweep)},
-		{Name: "oauth.sweep", Every: forgetEvery, Turn: jobs.Sweep(s.oauth.Sweep)},
-		{Name: "people.sweep", Every: forgetEvery, Turn: jobs.Sweep(s.people.Sweep)},
-		{Name: "database.probe", Every: probeEvery, Turn: jobs.Do(s.probeDatabase())},
-		{Name: "recovery.watch", Every: recoveryEvery, Turn: jobs.Do(s.watchRecovery)},
-		{Name: "database.report", Every: probeEvery, Turn: jobs.Do(s.reportDatabase())},
+		{Name: "ledger.retain", Every: retainEvery, Run: jobs.Do(s.retain)},
+		{Name: "payments.forget", Every: forgetEvery, Run: jobs.Sweep(s.facilitator.Purchases.Exact.Sweep)},
+		{Name: "oauth.sweep", Every: forgetEvery, Run: jobs.Sweep(s.oauth.Sweep)},
+		{Name: "people.sweep", Every: forgetEvery, Run: jobs.Sweep(s.people.Sweep)},
+		{Name: "database.probe", Every: probeEvery, Run: jobs.Do(s.probeDatabase())},
+		{Name: "recovery.watch", Every: recoveryEvery, Run: jobs.Do(s.watchRecovery)},
+		{Name: "database.report", Every: probeEvery, Run: jobs.Do(s.reportDatabase())},
 	}
 	if s.base.store.Engine() == store.SQLite {
 		loops = append(loops,
 			jobs.Loop{
-				Name: "database.checkpoint", Wake: s.base.store.Written(), Gather: checkpointAfter, Turn: jobs.Do(s.base.store.Checkpoint),
+				Name: "database.checkpoint", Wake: s.base.store.Written(), Gather: checkpointAfter, Run: jobs.Do(s.base.store.Checkpoint),
 			},
-			jobs.Loop{Name: "database.cut", Every: cutEvery, Turn: jobs.Do(s.cutLog())})
+			jobs.Loop{Name: "database.cut", Every: cutEvery, Run: jobs.Do(s.cutLog())})
 	}
 	if s.cfg.Backups.Dir != "" {
 		loops = append(loops, s.backupLoop())
 	}
 	if s.base.clock.moves {
-		loops = append(loops, jobs.Loop{Name: "clock.follow", Every: followEvery, Turn: jobs.Do(s.follow)})
+		loops = append(loops, jobs.Loop{Name: "clock.follow", Every: followEvery, Run: jobs.Do(s.follow)})
 	}
 	return loops
 }

@@ -123,12 +123,10 @@ func oneAgent(ctx context.Context, q Querier, id toll.AgentID, lock string) (*to
 	return a, addPlans(ctx, q, []*toll.Agent{a})
 }
 
-// AgentsOfOwner lists the agents of an address.
 func AgentsOfOwner(ctx context.Context, q Querier, owner toll.Address, p Page) (List[*toll.Agent], error) {
 	return selectAgents(ctx, q, Listing{Table: "agents a", Where: "a.owner = $1", Args: []any{owner.Lower()}}, p)
 }
 
-// AgentsOfPlan lists the agents to which a plan is attached.
 func AgentsOfPlan(ctx context.Context, q Querier, id toll.PlanID, p Page) (List[*toll.Agent], error) {
 	return selectAgents(ctx, q, Listing{
 		Table: "agents a JOIN agent_plans l ON l.agent_id = a.agent_id", Where: "l.plan_id = $1", Args: []any{string(id)},

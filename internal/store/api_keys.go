@@ -56,7 +56,6 @@ func APIKeysMade(ctx context.Context, q Querier, from, until, now time.Time, lim
 		Micros(from), Micros(until), Micros(now), limit)
 }
 
-// APIKeys lists the keys of an address.
 func APIKeys(ctx context.Context, q Querier, owner toll.Address, p Page) (List[APIKey], error) {
 	return apiKeys.list(ctx, q, Listing{
 		Where: "address = $1", Args: []any{owner.Lower()}, ID: "id",

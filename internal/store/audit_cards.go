@@ -120,7 +120,6 @@ func scanCardOrder(scan func(dest ...any) error) (o cardOrder, err error) {
 	return o, err
 }
 
-// auditCardOrders compares payments by card with their orders.
 func auditCardOrders(ctx context.Context, q Querier) (found []string, err error) {
 	paid, err := value[int64](ctx, q, sqlCardPaid)
 	for after := ""; err == nil; {

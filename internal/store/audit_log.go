@@ -38,7 +38,6 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActorOf returns the actor of a context.
 func ActorOf(ctx context.Context) Actor {
 	who, ok := ctx.Value(actorKey{}).(Actor)
 	if !ok {

@@ -23,7 +23,6 @@ type liteError struct {
 
 func (e *liteError) Error() string { return e.text }
 
-// sqliteCode returns the extended code of an error of SQLite.
 func sqliteCode(err error) (code int, ok bool) {
 	if e, ok := errors.AsType[*liteError](err); ok {
 		return e.code, true
@@ -117,7 +116,6 @@ func (c *connection) failure(rc int32) error {
 	return &liteError{int(rc), fmt.Sprintf("%s (%d)", text, rc)}
 }
 
-// statement is a prepared statement.
 type statement struct {
 	c       *connection
 	p       uintptr

@@ -14,13 +14,13 @@ type BrowserSession struct {
 	Data      []byte    `db:"data,set"`
 	ExpiresAt time.Time `db:"expires_at,set"`
 	// Of a person; zero for the session of an API key.
-	UserID   toll.UUID `db:"user_id,null,set"`
-	ID       string    `db:"session_id,null,set"` // names the session on pages, and opens nothing
-	Agent    string    `db:"agent,null,set"`      // program of the browser, as it says
-	Since    time.Time `db:"since,set"`
-	UsedAt   time.Time `db:"used_at,set"`
-	Proof    string    `db:"proof,null,set"` // kind of the credential that was proved last
-	ProvedAt time.Time `db:"proved_at,set"`
+	UserID          toll.UUID `db:"user_id,null,set"`
+	ID              string    `db:"session_id,null,set"` // names the session on pages, and opens nothing
+	Agent           string    `db:"agent,null,set"`      // program of the browser, as it says
+	Since           time.Time `db:"since,set"`
+	UsedAt          time.Time `db:"used_at,set"`
+	Proof           string    `db:"proof,null,set"` // kind of the credential that was proved last
+	AuthenticatedAt time.Time `db:"proved_at,set"`
 }
 
 var (
@@ -45,7 +45,6 @@ func BrowserSessionList(ctx context.Context, q Querier, user toll.UUID, now time
 	}, p)
 }
 
-// SessionUse is the last use of a session in a workspace.
 type SessionUse struct {
 	Session   string       `db:"session_id,key"`
 	Workspace toll.Address `db:"workspace,key"`
@@ -53,8 +52,7 @@ type SessionUse struct {
 }
 
 var (
-	sessionUses = newRecord[SessionUse]("session_uses")
-	// PutSessionUse notes a use of a session in a workspace.
+	sessionUses   = newRecord[SessionUse]("session_uses")
 	PutSessionUse = sessionUses.puts("ON CONFLICT (session_id, workspace) DO UPDATE SET used_at = excluded.used_at")
 	// SessionUseOf returns the last use of a session in a workspace, or [ErrNotFound].
 	SessionUseOf = by2[string, toll.Address](sessionUses, "session_id = $1 AND workspace = $2")

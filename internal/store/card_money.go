@@ -28,11 +28,10 @@ var (
 	cardRefunds = newRecord[*CardRefund]("card_refunds")
 	// InsertCardRefund adds a refund. The error is [IsUnique] when there is one with its id, or with
 	// that of the processor.
-	InsertCardRefund     = cardRefunds.insert
-	UpdateCardRefund     = cardRefunds.update
-	CardRefundByID       = by[string](cardRefunds, "refund_id = $1")
-	CardRefundByStripeID = by[string](cardRefunds, "stripe_id = $1")
-	CardRefundsOf        = listBy[string](cardRefunds, "order_id = $1 ORDER BY created_at, refund_id")
+	InsertCardRefund = cardRefunds.insert
+	UpdateCardRefund = cardRefunds.update
+	CardRefundByID   = by[string](cardRefunds, "refund_id = $1")
+	CardRefundsOf    = listBy[string](cardRefunds, "order_id = $1 ORDER BY created_at, refund_id")
 )
 
 // CountCardRefundFee adds the fee of a payment, in cents, to those of the payments of which a seller began a refund on the day of a

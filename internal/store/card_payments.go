@@ -21,7 +21,6 @@ const (
 	JobCardDetach = "card.detach"
 )
 
-// CardPayment is the payment of an order by card.
 type CardPayment struct {
 	OrderID    string       `db:"order_id,key"`
 	Account    [16]byte     `db:"order_account"` // of the order

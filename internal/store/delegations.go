@@ -36,10 +36,10 @@ type Delegation struct {
 	Authorization string       `db:"account_authorization,set"` // signed EIP-7702 authorization of OwnerAccount, as JSON; "" for none
 	DisableAt     time.Time    `db:"disable_at,set"`            // when it is to be disabled on the chain next; zero: nothing to do
 
-	Paid     int64 `db:"paid_cents,set"`    // cents of its paid orders
-	Beyond   int64 `db:"beyond_cents,set"`  // how much more than Paid the chain had counted when it was read last; negative for less
-	Unclear  int64 `db:"unclear_cents,set"` // cents of the orders that were open when the chain was read last, and still are
-	Readings int64 `db:"readings,set"`      // how often the chain was read
+	Paid      int64 `db:"paid_cents,set"`    // cents of its paid orders
+	Beyond    int64 `db:"beyond_cents,set"`  // how much more than Paid the chain had counted when it was read last; negative for less
+	OpenCents int64 `db:"unclear_cents,set"` // cents of the orders that were open when the chain was read last, and still are
+	Readings  int64 `db:"readings,set"`      // how often the chain was read
 
 	FrozenAt  time.Time `db:"frozen_at,set"`       // zero: not frozen; of cards only
 	FrozenFor string    `db:"frozen_for,null,set"` // "", or one of the words below

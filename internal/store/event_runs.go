@@ -14,9 +14,8 @@ import (
 const (
 	// maxRun bounds the settlements of one row of event_runs, and minRun those that stay in the row
 	// of the stream: a stream with few settlements changes that row alone.
-	maxRun = 1024
-	minRun = 128
-	// packedRun is the version of the packed form of a run.
+	maxRun    = 1024
+	minRun    = 128
 	packedRun = 1
 )
 

@@ -216,7 +216,6 @@ func tuples(n, width int) string {
 	return b.String()
 }
 
-// Event is an event of a stream.
 type Event struct {
 	Principal      toll.Address   `db:"principal"`
 	Sequence       int64          `db:"seq"`

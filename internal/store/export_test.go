@@ -24,6 +24,8 @@ var (
 	OpenStates  = (*Store).openStates
 	KnownSchema = knownSchema
 	Words       = words
+
+	CardRefundByStripeID = by[string](cardRefunds, "stripe_id = $1")
 )
 
 // AddMigrations makes this release a later one, with further migrations by the names of their files, until the test ends.

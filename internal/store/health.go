@@ -84,8 +84,8 @@ func (s *Store) Probe(ctx context.Context) error {
 	return err
 }
 
-// Place names the database for a log: the path of the file, or host, port and name, without user and password.
-func (s *Store) Place() string {
+// Location names the database for a log: the path of the file, or host, port and name, without user and password.
+func (s *Store) Location() string {
 	if s.pool == nil {
 		return filepath.Join(s.dir, databaseName)
 	}

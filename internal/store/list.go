@@ -13,7 +13,6 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Sort is the member by which a list is sorted.
 type Sort string
 
 // Sorts.

@@ -62,7 +62,7 @@ func TestDelegations(t *testing.T) {
 		write(t, st, func(tx *store.Tx) error { return store.InsertDelegation(ctx, tx, d) })
 		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
 		d.Spent, d.Reserved, d.Transactions, d.LastUsedAt = 40, 30, 1, noon
-		d.Paid, d.Beyond, d.Unclear, d.Readings = 30, -5, 30, 4
+		d.Paid, d.Beyond, d.OpenCents, d.Readings = 30, -5, 30, 4
 		write(t, st, func(tx *store.Tx) error { return store.UpdateDelegation(ctx, tx, d) })
 		same(t, must[*store.Delegation](t)(store.DelegationByID(ctx, st, d.ID)), d)
 		over := *d

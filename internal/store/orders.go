@@ -141,9 +141,9 @@ type OrderFilter struct {
 	Since, Until       time.Time // of creation, from Since to before Until; zero: no bound
 }
 
-// OrdersUnderWay counts the orders of a seller or a subscriber that are not decided, or whose payment is disputed. It reads all their
+// PendingOrders counts the orders of a seller or a subscriber that are not decided, or whose payment is disputed. It reads all their
 // orders: no transaction that writes should do that.
-func OrdersUnderWay(ctx context.Context, q Querier, of toll.Address) (int64, error) {
+func PendingOrders(ctx context.Context, q Querier, of toll.Address) (int64, error) {
 	return value[int64](ctx, q, "SELECT COUNT(*) FROM orders WHERE (seller = $1 OR subscriber = $1) AND (open_key IS NOT NULL OR dispute = $2)",
 		of.Lower(), DisputeOpen)
 }

@@ -123,8 +123,7 @@ var (
 	// EndLinks ends the links of a kind that are neither used nor over.
 	EndLinks = runs2[string, time.Time](done, "UPDATE links SET ends_at = $2 WHERE kind = $1 AND used_at = 0 AND ends_at > $2")
 	// DropLinks removes links that were over before a moment.
-	DropLinks = runs[time.Time](done, "DELETE FROM links WHERE ends_at < $1")
-	// DeleteMailCode removes a code.
+	DropLinks      = runs[time.Time](done, "DELETE FROM links WHERE ends_at < $1")
 	DeleteMailCode = runs[[]byte](found, "DELETE FROM mail_codes WHERE code_id = $1")
 	// PutMailStop stops codes to an address. A repeat changes nothing.
 	PutMailStop = runs2[[]byte, time.Time](done, "INSERT INTO mail_stops (mail, created_at) VALUES ($1, $2) ON CONFLICT (mail) DO NOTHING")
@@ -139,7 +138,6 @@ func EndLinksOf(ctx context.Context, tx *Tx, workspace string, now time.Time) (i
 	return tx.Exec(ctx, "UPDATE links SET ends_at = $2 WHERE workspace = $1 AND used_at = 0 AND ends_at > $2", workspace, Micros(now))
 }
 
-// MemberList lists the people of a workspace.
 func MemberList(ctx context.Context, q Querier, workspace toll.Address, p Page) (List[Membership], error) {
 	return memberships.list(ctx, q, Listing{
 		Where: "workspace = $1", Args: []any{workspace.Lower()}, ID: "user_id", Sorts: map[Sort]string{SortCreated: "created_at"},

@@ -7,14 +7,14 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// returnedPlace is an order that has given its place back. It means nothing once the order is decided.
-type returnedPlace struct {
+// returnedSlot is an open order that returned its slot. The record has no meaning once the order is decided.
+type returnedSlot struct {
 	Plan    toll.PlanID `db:"plan_id"`
 	OrderID string      `db:"order_id"`
 	Account [16]byte    `db:"order_account"`
 }
 
-var returnedPlaces = newRecord[*returnedPlace]("returned_places")
+var returnedSlots = newRecord[*returnedSlot]("returned_places")
 
 // CountOrder counts one more order of a plan, unless limit places are taken already (0: no limit), and reports whether it
 // did. Orders of one plan run one after the other from here to the end of their transactions.
@@ -50,7 +50,7 @@ func countOrder(ctx context.Context, tx *Tx, plan toll.PlanID, limit int64) (ord
 
 // returned returns how many open orders of a plan have given their place back, and the ids of those that were decided since.
 func returned(ctx context.Context, q Querier, plan toll.PlanID) (open int64, ended []string, err error) {
-	places, err := returnedPlaces.all(ctx, q, "WHERE plan_id = $1", string(plan))
+	places, err := returnedSlots.all(ctx, q, "WHERE plan_id = $1", string(plan))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -74,8 +74,8 @@ func OrdersOfPlan(ctx context.Context, q Querier, plan toll.PlanID) (int64, erro
 	return n, NotFoundAs(err, nil)
 }
 
-// PlacesOfPlan returns how many places of a plan are taken: its orders but for open ones that have given theirs back.
-func PlacesOfPlan(ctx context.Context, q Querier, plan toll.PlanID) (int64, error) {
+// SlotsTaken counts the orders of a plan without open ones that returned their slot.
+func SlotsTaken(ctx context.Context, q Querier, plan toll.PlanID) (int64, error) {
 	n, err := OrdersOfPlan(ctx, q, plan)
 	if err != nil {
 		return 0, err
@@ -84,11 +84,11 @@ func PlacesOfPlan(ctx context.Context, q Querier, plan toll.PlanID) (int64, erro
 	return n - open, err
 }
 
-// ReturnPlace gives the place of an open order back, so that another order can have it, and reports whether it still had it.
-// Nothing else changes: the order stays counted, and once it is decided it has its place, or has none, like every other order.
-func ReturnPlace(ctx context.Context, tx *Tx, o *Order) (bool, error) {
-	return returnedPlaces.insertOr(ctx, tx, &returnedPlace{o.Plan, o.ID, o.Account}, "ON CONFLICT (plan_id, order_id) DO NOTHING")
+// ReturnSlot lets another order take the slot of an open order, and reports whether the order still had it. The order stays counted,
+// and once decided it keeps or loses its slot like any other order.
+func ReturnSlot(ctx context.Context, tx *Tx, o *Order) (bool, error) {
+	return returnedSlots.insertOr(ctx, tx, &returnedSlot{o.Plan, o.ID, o.Account}, "ON CONFLICT (plan_id, order_id) DO NOTHING")
 }
 
-// UncountOrder gives the place of a failed order back.
+// UncountOrder returns the slot of a failed order.
 var UncountOrder = runs[toll.PlanID](done, "UPDATE plan_orders SET orders = orders - 1 WHERE plan_id = $1")

@@ -15,7 +15,6 @@ const planColumns = `p.plan_id, p.owner, p.metadata, p.price, p.credits, p.acces
 	p.version, p.created_at, p.updated_at,
 	COALESCE(p.suspended_at, 0) > 0 OR EXISTS (SELECT 1 FROM principals w WHERE w.address = p.owner AND w.suspended_at > 0)`
 
-// planSorts are the sorts of lists of plans.
 func planSorts() map[Sort]string {
 	return map[Sort]string{SortCreated: "p.created_at", SortUpdated: "p.updated_at", SortName: "p.name"}
 }
@@ -94,14 +93,12 @@ func PlanByNonce(ctx context.Context, q Querier, owner toll.Address, nonce strin
 	return p, bodyHash, err
 }
 
-// PlansOfOwner lists the plans of an address.
 func PlansOfOwner(ctx context.Context, q Querier, owner toll.Address, p Page) (List[*toll.Plan], error) {
 	return Select(ctx, q, Listing{
 		Table: "plans p", Columns: planColumns, Where: "p.owner = $1", Args: []any{owner.Lower()}, ID: "p.plan_id", Sorts: planSorts(),
 	}, p, scanPlan)
 }
 
-// PlansOfAgent lists the plans that are attached to an agent.
 func PlansOfAgent(ctx context.Context, q Querier, id toll.AgentID, p Page) (List[*toll.Plan], error) {
 	return Select(ctx, q, Listing{
 		Table: "plans p JOIN agent_plans l ON l.plan_id = p.plan_id", Columns: planColumns,

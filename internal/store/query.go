@@ -28,7 +28,6 @@ type Rows struct {
 	err    error
 }
 
-// Next moves to the next row.
 func (r *Rows) Next() bool {
 	if r.pg != nil {
 		return r.pg.Next()
@@ -46,7 +45,6 @@ func (r *Rows) Next() bool {
 	return more
 }
 
-// Scan copies the row.
 func (r *Rows) Scan(dest ...any) error {
 	if r.pg != nil {
 		return r.pg.Scan(dest...)

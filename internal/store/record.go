@@ -60,7 +60,6 @@ type field struct {
 
 func (f field) is(option string) bool { return slices.Contains(f.options, option) }
 
-// form is the type of a column.
 type form int
 
 const (
@@ -268,12 +267,10 @@ func runs[A any](end func(int64, error) error, statement string) func(context.Co
 	return func(ctx context.Context, tx *Tx, a A) error { return end(tx.Exec(ctx, statement, arg(a))) }
 }
 
-// runs2 is [runs] for two parameters.
 func runs2[A, B any](end func(int64, error) error, statement string) func(context.Context, *Tx, A, B) error {
 	return func(ctx context.Context, tx *Tx, a A, b B) error { return end(tx.Exec(ctx, statement, arg(a), arg(b))) }
 }
 
-// runs3 is [runs] for three parameters.
 func runs3[A, B, C any](end func(int64, error) error, statement string) func(context.Context, *Tx, A, B, C) error {
 	return func(ctx context.Context, tx *Tx, a A, b B, c C) error {
 		return end(tx.Exec(ctx, statement, arg(a), arg(b), arg(c)))

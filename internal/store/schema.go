@@ -120,7 +120,6 @@ func (r refusedSchema) Error() string { return r.reason.Error() + ": " + r.detai
 // Is makes the reason known to [errors.Is]. It is not unwrapped, as logs show the innermost error.
 func (r refusedSchema) Is(err error) bool { return err == r.reason }
 
-// migration is one file of migrations.
 type migration struct {
 	version int64
 	// online says that a release of the schema before can work with the database afterwards, so

@@ -21,7 +21,6 @@ type SealedColumn struct {
 	where      string // rows that count, "" for all
 }
 
-// SealedColumns are all columns with envelopes.
 var SealedColumns = []SealedColumn{
 	{Name: "settings.value", table: "settings", set: "value", key: "name", more: "''",
 		where: " AND name IN ('" + SettingMACKey + "', '" + SettingCardDouble + "')"},

@@ -107,7 +107,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.lite, err = openSQLite(ctx, cfg, s.log)
 		if e, ok := errors.AsType[*toll.Error](err); ok && e.Err != nil {
 			free, _ := s.Disk()
-			err = e.WithCause(fmt.Errorf("%s, %d bytes free: %w", s.Place(), free, e.Err))
+			err = e.WithCause(fmt.Errorf("%s, %d bytes free: %w", s.Location(), free, e.Err))
 		}
 	default:
 		err = errors.New("store: neither a data directory nor a database is configured")

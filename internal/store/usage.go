@@ -416,7 +416,6 @@ type UsageFilter struct {
 	Since, Until time.Time // from the hour or day of Since to before that of Until
 }
 
-// timed reports whether sums are of times.
 func (f *UsageFilter) timed() bool { return f.By == ByHour || f.By == ByDay }
 
 // daily reports whether the filter needs the table of subscribers, which has days.

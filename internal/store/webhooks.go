@@ -31,8 +31,7 @@ var (
 	UpdateWebhook    = webhooks.update
 	WebhookByID      = by[string](webhooks, "webhook_id = $1")
 	WebhookForUpdate = locked[string](webhooks, "webhook_id = $1")
-	// MailWebhooksOf returns the webhooks of an address that send mails.
-	MailWebhooksOf = listBy[toll.Address](webhooks, "principal = $1 AND credential_id IS NOT NULL ORDER BY created_at, webhook_id")
+	MailWebhooksOf   = listBy[toll.Address](webhooks, "principal = $1 AND credential_id IS NOT NULL ORDER BY created_at, webhook_id")
 	// MoveWebhook notes up to which event deliveries of a webhook are made.
 	MoveWebhook = runs2[string, int64](done, "UPDATE webhooks SET seq = $2 WHERE webhook_id = $1")
 )

@@ -503,7 +503,7 @@ func mayEnroll(c *page.Context) error {
 	case c.Person == nil:
 		return page.Instead(askSignIn(c, http.StatusOK, "Sign in to enrol a card.", c.Here(), ""))
 	case !c.Person.Rights.Has(toll.RightSpend):
-		return c.RefuseNext(http.StatusForbidden, auth.Lacks(toll.RightSpend).Text(), "Sign out, and sign in with an API key that has it.")
+		return c.RefuseNext(http.StatusForbidden, auth.MissingRight(toll.RightSpend).Text(), "Sign out, and sign in with an API key that has it.")
 	}
 	return nil
 }

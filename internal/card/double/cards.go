@@ -129,7 +129,6 @@ func (s *state) fingerprint(number string) text {
 	return text(base32.StdEncoding.EncodeToString(mac.Sum(nil))[:16])
 }
 
-// decline is the failure of a card that is declined, or nil.
 func (t testCard) decline() *failure {
 	if t.code == "" {
 		return nil

@@ -37,7 +37,6 @@ func (c *call) customer(id, param string) (*customer, error) {
 	return nil, missing("customer", id, param)
 }
 
-// getAccount answers what the account is.
 func (c *call) getAccount() (any, error) {
 	return map[string]any{
 		"id":                c.st.Account,

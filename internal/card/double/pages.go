@@ -15,7 +15,6 @@ var files embed.FS
 
 var pageTemplate = template.Must(template.ParseFS(files, "page.html"))
 
-// formFields are what the forms of the pages have.
 var formFields = takes("number expiry cvc name email result")
 
 // view is a page, or where the browser goes instead.

@@ -51,14 +51,13 @@ func StartAnvil(t testing.TB, chainID uint64) *Anvil {
 	}
 	t.Cleanup(client.Close)
 	a := &Anvil{url: url, client: client, id: chainID}
-	if err := a.furnish(t.Context()); err != nil {
+	if err := a.deploy(t.Context()); err != nil {
 		t.Fatalf("anvil: %v", err)
 	}
 	return a
 }
 
-// furnish places tokens and contracts.
-func (a *Anvil) furnish(ctx context.Context) error {
+func (a *Anvil) deploy(ctx context.Context) error {
 	var accounts []common.Address
 	if err := a.client.CallContext(ctx, &accounts, "eth_accounts"); err != nil {
 		return err
@@ -146,7 +145,6 @@ func (a *Anvil) Mint(ctx context.Context, token, to common.Address, amount *big.
 	return a.send(ctx, &token, nil, data, 300_000)
 }
 
-// Fund sends wei.
 func (a *Anvil) Fund(ctx context.Context, to common.Address, wei *big.Int) (common.Hash, error) {
 	return a.send(ctx, &to, wei, nil, 300_000)
 }

@@ -15,8 +15,7 @@ const (
 	CodeAgreesWhenTried = "3a15" + "63" + answer + "0260e01b5f5260205ff3"
 	// CodeAgreesUntilCalled takes every signature until it is called without data.
 	CodeAgreesUntilCalled = "3660095760015f55005b" + "5f541563" + answer + "0260e01b5f5260205ff3"
-	// CodeRevertsAgreeing reverts with the right answer.
-	CodeRevertsAgreeing = "63" + answer + "60e01b5f5260205ffd"
+	CodeRevertsAgreeing   = "63" + answer + "60e01b5f5260205ffd"
 	// CodeBurns uses up all gas, and CodeHalts ends in no way that code should.
 	CodeBurns = "5b5f56"
 	CodeHalts = "fe"

@@ -184,7 +184,7 @@ func problemOf(err error) *problem {
 	return p
 }
 
-func (d *Double) setWay(way func(w http.ResponseWriter, r *http.Request, pass http.HandlerFunc)) {
+func (d *Double) setFault(way func(w http.ResponseWriter, r *http.Request, pass http.HandlerFunc)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.way = way
@@ -192,7 +192,7 @@ func (d *Double) setWay(way func(w http.ResponseWriter, r *http.Request, pass ht
 
 // Delay makes every answer late.
 func (d *Double) Delay(by time.Duration) {
-	d.setWay(func(w http.ResponseWriter, r *http.Request, pass http.HandlerFunc) {
+	d.setFault(func(w http.ResponseWriter, r *http.Request, pass http.HandlerFunc) {
 		select {
 		case <-time.After(by):
 			pass(w, r)
@@ -203,7 +203,7 @@ func (d *Double) Delay(by time.Duration) {
 
 // Hang answers nothing until the test ends.
 func (d *Double) Hang() {
-	d.setWay(func(_ http.ResponseWriter, r *http.Request, _ http.HandlerFunc) {
+	d.setFault(func(_ http.ResponseWriter, r *http.Request, _ http.HandlerFunc) {
 		// The server sees that the client has gone only when the body is read.
 		io.Copy(io.Discard, r.Body)
 		select {
@@ -214,11 +214,11 @@ func (d *Double) Hang() {
 }
 
 // Drop cuts the connections of the next n requests before they reach the chain, and of all with a negative n.
-func (d *Double) Drop(n int) { d.setWay(d.times(n, func(http.ResponseWriter, *http.Request) {})) }
+func (d *Double) Drop(n int) { d.setFault(d.times(n, func(http.ResponseWriter, *http.Request) {})) }
 
 // LoseAnswers passes the next n requests on and cuts the connection in place of their answers, of all with a negative n.
 func (d *Double) LoseAnswers(n int) {
-	d.setWay(d.times(n, func(_ http.ResponseWriter, r *http.Request) { d.pass(httptest.NewRecorder(), r) }))
+	d.setFault(d.times(n, func(_ http.ResponseWriter, r *http.Request) { d.pass(httptest.NewRecorder(), r) }))
 }
 
 // times cuts the connection of the next n requests after f.
@@ -242,7 +242,7 @@ func (d *Double) times(n int, f http.HandlerFunc) func(http.ResponseWriter, *htt
 
 // Page answers everything with this status and a page of HTML.
 func (d *Double) Page(status int) {
-	d.setWay(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+	d.setFault(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(status)
 		io.WriteString(w, "<!doctype html><title>It works</title>")
@@ -251,14 +251,14 @@ func (d *Double) Page(status int) {
 
 // Redirect sends every request to another address.
 func (d *Double) Redirect(to string) {
-	d.setWay(func(w http.ResponseWriter, r *http.Request, _ http.HandlerFunc) {
+	d.setFault(func(w http.ResponseWriter, r *http.Request, _ http.HandlerFunc) {
 		http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 	})
 }
 
 // Flood answers with a JSON string that does not end before size bytes.
 func (d *Double) Flood(size int64) {
-	d.setWay(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+	d.setFault(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":"`)
 		block := bytes.Repeat([]byte("0"), 1<<16)
@@ -273,7 +273,7 @@ func (d *Double) Flood(size int64) {
 
 // Status answers everything with this status and this body of JSON.
 func (d *Double) Status(status int, body string) {
-	d.setWay(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
+	d.setFault(func(w http.ResponseWriter, _ *http.Request, _ http.HandlerFunc) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		io.WriteString(w, body)
@@ -282,7 +282,7 @@ func (d *Double) Status(status int, body string) {
 
 // Watch shows f every request before it is answered.
 func (d *Double) Watch(f func(r *http.Request)) {
-	d.setWay(func(w http.ResponseWriter, r *http.Request, pass http.HandlerFunc) {
+	d.setFault(func(w http.ResponseWriter, r *http.Request, pass http.HandlerFunc) {
 		f(r)
 		pass(w, r)
 	})

@@ -34,7 +34,7 @@ func TestAddressesFollowFromTheCode(t *testing.T) {
 			if c.Name != named[i].name || c.Address != named[i].address {
 				t.Errorf("contract %d is %s at %s, want %s at %s", i, c.Name, c.Address, named[i].name, named[i].address)
 			}
-			if got := c.place(); got != c.Address {
+			if got := c.create2Address(); got != c.Address {
 				t.Errorf("the code of the %s belongs at %s, want %s", c.Name, got, c.Address)
 			}
 			if c.CodeHash == (common.Hash{}) {
@@ -60,7 +60,7 @@ func TestChangedMetadataMovesTheAddress(t *testing.T) {
 			changed := c
 			changed.InitCode = bytes.Clone(c.InitCode)
 			changed.InitCode[at+offset] ^= 1
-			if changed.place() == c.Address {
+			if changed.create2Address() == c.Address {
 				t.Errorf("%s: another metadata byte %d, the same address", c.Name, offset)
 			}
 		}

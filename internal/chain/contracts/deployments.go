@@ -24,8 +24,8 @@ type Contract struct {
 	CodeHash common.Hash // Keccak-256 of the code that it then has
 }
 
-// place is the address that CREATE2 binds to salt and init code (EIP-1014).
-func (c *Contract) place() common.Address {
+// create2Address is the address that CREATE2 binds to salt and init code (EIP-1014).
+func (c *Contract) create2Address() common.Address {
 	return crypto.CreateAddress2(Create2Deployer, c.Salt, crypto.Keccak256(c.InitCode))
 }
 
@@ -128,9 +128,8 @@ func Mirror(operator common.Address) Contract {
 		Name: "CreditMirror", Salt: crypto.Keccak256Hash([]byte("toll/credit-mirror/1")),
 		InitCode: append(append([]byte(nil), m.CreationCode...), word...), CodeHash: crypto.Keccak256Hash(code),
 	}
-	c.Address = c.place()
+	c.Address = c.create2Address()
 	return c
 }
 
-// CreditMirror is the address of the [Mirror] of an operator.
 func CreditMirror(operator common.Address) common.Address { return Mirror(operator).Address }

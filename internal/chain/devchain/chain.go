@@ -65,7 +65,7 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 		return nil, fmt.Errorf("starting the embedded chain: %w", err)
 	}
 	c.run()
-	if err := c.furnish(ctx); err != nil {
+	if err := c.seed(ctx); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("furnishing the embedded chain: %w", err)
 	}
@@ -152,12 +152,12 @@ func nodeConfig(dir, address string) (*node.Config, error) {
 	return &conf, nil
 }
 
-// furnish places the contracts that are missing, checks all, and gives gas money to the accounts that want it.
-func (c *Chain) furnish(ctx context.Context) error {
+// seed deploys missing contracts, checks all, and funds the accounts of the configuration with gas.
+func (c *Chain) seed(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	head := c.eth.BlockChain().CurrentBlock().Number.Uint64()
-	if err := c.place(ctx); err != nil {
+	if err := c.deploy(ctx); err != nil {
 		return err
 	}
 	if now := c.eth.BlockChain().CurrentBlock().Number.Uint64(); now > head {

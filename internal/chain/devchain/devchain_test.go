@@ -202,7 +202,7 @@ func TestCheapTransactionWaitsAndIsReplaced(t *testing.T) {
 	cheap := s.pay(t, to, 1, 100)
 	before := head(t, c).Number.Uint64()
 	send(t, c, cheap)
-	if err := c.turn(); err != nil {
+	if err := c.mineDue(); err != nil {
 		t.Fatal(err)
 	}
 	if now := head(t, c).Number.Uint64(); now != before || balance(t, c, to).Sign() != 0 {
@@ -270,7 +270,7 @@ func TestClockMovesAnIdleChain(t *testing.T) {
 	c := start(t, Config{Now: k.Now, Idle: 30 * time.Second})
 	before := head(t, c)
 	k.move(29 * time.Second)
-	if err := c.turn(); err != nil {
+	if err := c.mineDue(); err != nil {
 		t.Fatal(err)
 	}
 	if now := head(t, c); now.Hash() != before.Hash() {

@@ -84,8 +84,8 @@ func (c *Chain) give(ctx context.Context, one call) (common.Hash, error) {
 	return hashes[0], nil
 }
 
-// place makes the contracts that are missing, and brings Config.Funded to their gas money. Needs c.mu.
-func (c *Chain) place(ctx context.Context) error {
+// deploy creates missing contracts and tops up the gas of Config.Funded. The caller holds c.mu.
+func (c *Chain) deploy(ctx context.Context) error {
 	state, err := c.eth.BlockChain().State()
 	if err != nil {
 		return err

@@ -69,15 +69,15 @@ func (c *Chain) run() {
 			case <-ctx.Done():
 				return
 			}
-			if err := c.turn(); err != nil {
+			if err := c.mineDue(); err != nil {
 				c.log.Error("embedded chain makes no block", "error", err)
 			}
 		}
 	})
 }
 
-// turn mines what waits, or an empty block when the head has become old.
-func (c *Chain) turn() error {
+// mineDue mines pending transactions, or an empty block when the head is old.
+func (c *Chain) mineDue() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

@@ -13,7 +13,6 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// endpoint is one endpoint and what is known of it.
 type endpoint struct {
 	pool *Pool
 	conn *Conn
@@ -148,7 +147,7 @@ func (e *endpoint) log(why string) {
 func (e *endpoint) suspend(why string) {
 	e.mu.Lock()
 	e.reason = why
-	e.openUntil, e.recheck = e.pool.cfg.Clock().Add(e.pool.cfg.Rest), true
+	e.openUntil, e.recheck = e.pool.cfg.Clock().Add(e.pool.cfg.Cooldown), true
 	e.mu.Unlock()
 	e.log(why)
 }
@@ -171,7 +170,7 @@ func (e *endpoint) count(why string, took time.Duration) {
 	e.row++
 	e.reason = why
 	if e.row >= burst && !now.Before(e.openUntil) {
-		e.openUntil, e.recheck = now.Add(e.pool.cfg.Rest), true
+		e.openUntil, e.recheck = now.Add(e.pool.cfg.Cooldown), true
 		e.pool.cfg.Log.Warn("an endpoint of the chain is left alone for a while", "endpoint", e.conn.Name, "reason", why)
 	}
 }

@@ -44,11 +44,11 @@ type Config struct {
 	Clock func() time.Time
 	Log   *slog.Logger // nil: nothing is logged
 
-	Tries   int           // attempts of a read on one endpoint; 0 is 3
-	Timeout time.Duration // of one attempt; 0 is 5 s
-	Rest    time.Duration // for which an endpoint is left alone after a burst of faults; 0 is 10 s
-	Every   time.Duration // between checks of health; 0 is 5 s
-	Most    int64         // bytes of one answer; 0 is 32 MiB
+	Tries    int           // attempts of a read on one endpoint; 0 is 3
+	Timeout  time.Duration // of one attempt; 0 is 5 s
+	Cooldown time.Duration // for which an endpoint is left alone after a burst of faults; 0 is 10 s
+	Every    time.Duration // between checks of health; 0 is 5 s
+	Most     int64         // bytes of one answer; 0 is 32 MiB
 }
 
 // Bounds of an endpoint that is used.
@@ -88,7 +88,7 @@ func New(cfg Config) (*Pool, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Tries = cmp.Or(cfg.Tries, 3)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
-	cfg.Rest = cmp.Or(cfg.Rest, 10*time.Second)
+	cfg.Cooldown = cmp.Or(cfg.Cooldown, 10*time.Second)
 	cfg.Every = cmp.Or(cfg.Every, 5*time.Second)
 	cfg.Most = cmp.Or(cfg.Most, 32<<20)
 	if cfg.ChainID == 0 {
@@ -142,7 +142,7 @@ func New(cfg Config) (*Pool, error) {
 
 // Loop returns what checks the health of all endpoints.
 func (p *Pool) Loop() jobs.Loop {
-	return jobs.Loop{Name: "chain.endpoints", Every: p.cfg.Every, Turn: jobs.Do(func(ctx context.Context) error {
+	return jobs.Loop{Name: "chain.endpoints", Every: p.cfg.Every, Run: jobs.Do(func(ctx context.Context) error {
 		p.Check(ctx)
 		return nil
 	})}

@@ -440,7 +440,7 @@ func TestLoop(t *testing.T) {
 	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) {
 		cfg.Every = 20 * time.Millisecond
-		cfg.Rest = 100 * time.Millisecond
+		cfg.Cooldown = 100 * time.Millisecond
 		cfg.Clock, cfg.Idle = time.Now, true // the chain makes no block, however long it takes
 	})
 	g := jobs.NewGroup(nil)

@@ -37,8 +37,8 @@ func header(number *big.Int) func(ctx context.Context, c *Conn) (*types.Header, 
 	return func(ctx context.Context, c *Conn) (*types.Header, error) { return c.HeaderByNumber(ctx, number) }
 }
 
-// divided notes whether the endpoints agreed, and logs when that changed.
-func (p *Pool) divided(now bool) {
+// noteDisagreement stores whether the endpoints disagree, and logs a change.
+func (p *Pool) noteDisagreement(now bool) {
 	p.mu.Lock()
 	before := p.split
 	p.split = now
@@ -74,13 +74,13 @@ func (p *Pool) agreed(ctx context.Context, number *big.Int) (*types.Header, erro
 				return nil, ctx.Err()
 			}
 			if err == nil && why == "" && there.Hash() == v.value.Hash() {
-				p.divided(false)
+				p.noteDisagreement(false)
 				return v.value, nil
 			}
 		}
 	}
 	if len(views) > 1 {
-		p.divided(true)
+		p.noteDisagreement(true)
 	}
 	return nil, fmt.Errorf("%w (%d of %d answered)", ErrDisagree, len(views), len(p.endpoints))
 }
@@ -153,10 +153,10 @@ func Agree[T comparable](ctx context.Context, p *Pool, f func(ctx context.Contex
 	case len(counts) == 1 && counts[0] < 2:
 		return none, fmt.Errorf("%w (1 of %d answered)", ErrDisagree, len(p.endpoints))
 	case counts[0] < 2 || len(counts) > 1 && counts[1] == counts[0]:
-		p.divided(true)
+		p.noteDisagreement(true)
 		return none, ErrDisagree
 	}
-	p.divided(false)
+	p.noteDisagreement(false)
 	for h, from := range said {
 		if h == most {
 			continue

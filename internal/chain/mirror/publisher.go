@@ -57,7 +57,6 @@ func NewPublisher(cfg Config) *Publisher {
 	return &Publisher{cfg: cfg, contract: contracts.CreditMirror(cfg.Operator)}
 }
 
-// Contract returns the address of the mirror.
 func (p *Publisher) Contract() common.Address { return p.contract }
 
 const (
@@ -83,7 +82,7 @@ func (p *Publisher) Step(ctx context.Context) (busy bool, err error) {
 		return false, err
 	}
 	if !p.placed {
-		if p.placed, err = p.place(ctx); err != nil || !p.placed {
+		if p.placed, err = p.deploy(ctx); err != nil || !p.placed {
 			return true, err
 		}
 	}
@@ -104,8 +103,8 @@ func (p *Publisher) Step(ctx context.Context) (busy bool, err error) {
 	return true, nil
 }
 
-// place puts the contract onto the chain, and reports whether it is there.
-func (p *Publisher) place(ctx context.Context) (bool, error) {
+// deploy deploys the contract if needed, and reports whether the chain has it.
+func (p *Publisher) deploy(ctx context.Context) (bool, error) {
 	// The nonce is read before the code: a block between the two would make a second placement of one that is there.
 	nonce, err := p.nonce(ctx)
 	if err != nil {
@@ -128,7 +127,7 @@ func (p *Publisher) place(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		tx, err := p.cfg.Signer.PlaceMirror(ctx, signer.PlaceMirror{Nonce: nonce, Gas: placeGas, Tip: tip, FeeCap: feeCap})
+		tx, err := p.cfg.Signer.DeployMirror(ctx, signer.DeployMirror{Nonce: nonce, Gas: placeGas, Tip: tip, FeeCap: feeCap})
 		if err != nil {
 			return false, err
 		}

@@ -48,15 +48,15 @@ func (a *Anchor) Call() []byte {
 	return data
 }
 
-// PlaceMirror asks for the transaction that puts the mirror of the operator onto the chain.
-type PlaceMirror struct {
+// DeployMirror requests the transaction that deploys the mirror of the operator.
+type DeployMirror struct {
 	Nonce       uint64
 	Gas         uint64
 	Tip, FeeCap *big.Int // wei for each unit of gas
 }
 
-// PlaceMirror signs the call of the CREATE2 deployer. Who sends it, and how often, makes no difference to the address.
-func (s *Signer) PlaceMirror(ctx context.Context, p PlaceMirror) (*types.Transaction, error) {
+// DeployMirror signs the call of the CREATE2 deployer. The address does not depend on the sender or on repeats.
+func (s *Signer) DeployMirror(ctx context.Context, p DeployMirror) (*types.Transaction, error) {
 	reason := s.checkOperator(p.Tip, p.FeeCap)
 	if reason == "" && p.Gas == 0 {
 		reason = Malformed

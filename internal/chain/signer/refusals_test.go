@@ -216,10 +216,10 @@ func TestRefusals(t *testing.T) {
 		"anchor: no gas":               {signer.Malformed, anchored(func(a *signer.Anchor) { a.Gas = 0 })},
 		"anchor: tip above the fee":    {signer.Malformed, anchored(func(a *signer.Anchor) { a.Tip = big.NewInt(12) })},
 		"mirror: no gas": {signer.Malformed, func(t *testing.T, b *bench) (any, error) {
-			return b.PlaceMirror(t.Context(), signer.PlaceMirror{Tip: big.NewInt(1), FeeCap: big.NewInt(1)})
+			return b.DeployMirror(t.Context(), signer.DeployMirror{Tip: big.NewInt(1), FeeCap: big.NewInt(1)})
 		}},
 		"mirror: no fee": {signer.Malformed, func(t *testing.T, b *bench) (any, error) {
-			return b.PlaceMirror(t.Context(), signer.PlaceMirror{Gas: 1})
+			return b.DeployMirror(t.Context(), signer.DeployMirror{Gas: 1})
 		}},
 
 		"fill: not by a relayer": {signer.ForeignAccount, func(t *testing.T, b *bench) (any, error) {
@@ -336,7 +336,7 @@ func TestNothingElseCanBeAsked(t *testing.T) {
 			}
 		}
 	}
-	if want := "[Anchor Authorization Delegation Fill Order PlaceMirror RelayerTx Revoke Sale Void]"; fmt.Sprint(requests) != want {
+	if want := "[Anchor Authorization Delegation DeployMirror Fill Order RelayerTx Revoke Sale Void]"; fmt.Sprint(requests) != want {
 		t.Errorf("the requests are %v, want %s", requests, want)
 	}
 }

@@ -97,7 +97,6 @@ func (s *Signer) key(ctx context.Context, account common.Address) (*secp256k1.Pr
 	return k, nil
 }
 
-// signature signs a hash with the key of an account.
 func (s *Signer) signature(ctx context.Context, account common.Address, hash common.Hash) ([]byte, error) {
 	k, err := s.key(ctx, account)
 	if err != nil {

@@ -53,7 +53,7 @@ func (s *Signer) RelayerTx(ctx context.Context, r RelayerTx) (*types.Transaction
 	if reason == "" && (len(r.Ops) == 0 || r.Gas == 0) {
 		reason = Malformed
 	}
-	if reason == "" && slices.ContainsFunc(r.Ops, foreign) {
+	if reason == "" && slices.ContainsFunc(r.Ops, unsupported) {
 		reason = ForeignForm
 	}
 	for i := range r.Authorizations {
@@ -76,9 +76,9 @@ func (s *Signer) RelayerTx(ctx context.Context, r RelayerTx) (*types.Transaction
 	})
 }
 
-// foreign reports whether an operation is not one of the form that this rail signs: it would cost the sender fees, make
+// unsupported reports whether this rail refuses to sign an operation: it would cost the sender fees, make
 // accounts or bring in a paymaster.
-func foreign(o *userop.Operation) bool {
+func unsupported(o *userop.Operation) bool {
 	return o == nil || o.Nonce == nil || o.Nonce.Sign() < 0 || o.Nonce.BitLen() > 256 || o.PreVerificationGas == nil ||
 		o.PreVerificationGas.Sign() != 0 || o.GasFees != [32]byte{} || len(o.InitCode) != 0 || len(o.PaymasterAndData) != 0
 }

@@ -54,7 +54,6 @@ func NewDelegation(t Terms) *Delegation {
 	return &Delegation{Delegate: t.Delegate, Delegator: t.Delegator, Authority: Root, Caveats: caveats, Salt: Salt(t.ID)}
 }
 
-// Salt is the salt of the delegation with an id.
 func Salt(delegationID string) *big.Int {
 	return new(big.Int).SetBytes(crypto.Keccak256([]byte("delegation:" + delegationID)))
 }

@@ -111,10 +111,8 @@ func RevokeKey(delegationID string, failed int) [24]byte {
 
 func key(of, id string) [24]byte { return [24]byte(crypto.Keccak256([]byte(of + id))) }
 
-// Nonce is the nonce of the only operation of a key.
 func Nonce(key [24]byte) *big.Int { return new(big.Int).Lsh(new(big.Int).SetBytes(key[:]), 64) }
 
-// KeyOf is the key of a nonce, whatever its sequence.
 func KeyOf(nonce *big.Int) [24]byte { return [24]byte(uint256(nonce).data) }
 
 // operationJSON is the form of an operation in the journal, with the names of ERC-4337. Bytes and words are hexadecimal

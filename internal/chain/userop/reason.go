@@ -37,7 +37,6 @@ var customErrors = bySelector(
 	"Error(string)", "Panic(uint256)",
 )
 
-// bySelector maps the selectors of errors to their signatures.
 func bySelector(signatures ...string) map[[4]byte]string {
 	m := make(map[[4]byte]string, len(signatures))
 	for _, s := range signatures {

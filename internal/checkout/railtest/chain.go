@@ -47,7 +47,6 @@ var Signature = func() (b [65]byte) {
 	return b
 }()
 
-// refusesAccount returns the error for which accounts of users are refused now.
 func (r *Rail) refusesAccount() error {
 	switch {
 	case r.now.Unreachable != "":

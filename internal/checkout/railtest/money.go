@@ -173,14 +173,14 @@ func (r *Rail) SendRefund(ctx context.Context, refundID []byte) error {
 
 // Refund is one that the operator makes at the processor.
 func (r *Rail) Refund(orderID string, cents int64) error {
-	return r.told(orderID, false, func(m *money) {
+	return r.reportMoney(orderID, false, func(m *money) {
 		m.Refunds = append(m.Refunds, refund{ID: toll.NewUUID(), Cents: cents, State: refundDone})
 	})
 }
 
 // FailRefunds is what the processor says later of the refunds of an order: none of them arrived.
 func (r *Rail) FailRefunds(orderID string) error {
-	return r.told(orderID, false, func(m *money) {
+	return r.reportMoney(orderID, false, func(m *money) {
 		for i := range m.Refunds {
 			m.Refunds[i].State, m.Refunds[i].Failure = refundFailed, "the account is closed"
 		}
@@ -189,14 +189,14 @@ func (r *Rail) FailRefunds(orderID string) error {
 
 // Dispute is what the bank says of a payment: a word of store.Order, or "" for an inquiry.
 func (r *Rail) Dispute(orderID, word string) error {
-	return r.told(orderID, word == "", func(m *money) {
+	return r.reportMoney(orderID, word == "", func(m *money) {
 		if word != "" {
 			m.Dispute = word
 		}
 	})
 }
 
-func (r *Rail) told(orderID string, inquiry bool, what func(m *money)) error {
+func (r *Rail) reportMoney(orderID string, inquiry bool, what func(m *money)) error {
 	_, way, err := r.known(orderID)
 	if err != nil {
 		return err

@@ -67,7 +67,6 @@ type order struct {
 	charges  int
 }
 
-// New returns a rail that pays.
 func New() *Rail {
 	return &Rail{
 		orders: map[string]*order{}, change: make(chan struct{}), revoked: map[string]int{}, purses: map[purse]*big.Int{},
@@ -86,14 +85,12 @@ func (r *Rail) Behave(b Behaviour) {
 
 var errLost = errors.New("railtest: the answer is lost")
 
-// Connect implements rail.Rail.
 func (r *Rail) Connect(o rail.Orders) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.way = o
 }
 
-// Prepare implements rail.Rail.
 func (r *Rail) Prepare(_ context.Context, p *rail.Purchase) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +103,6 @@ func (r *Rail) Prepare(_ context.Context, p *rail.Purchase) error {
 // rowName names the row of an order in the database of its service.
 func rowName(orderID string) string { return "railtest/" + orderID }
 
-// Begin implements rail.Rail.
 func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error {
 	text, err := json.Marshal(rail.Payment{Outcome: rail.Outcome{Status: toll.OrderCreated}})
 	if err == nil {
@@ -115,7 +111,6 @@ func (r *Rail) Begin(ctx context.Context, tx *store.Tx, p *rail.Purchase) error 
 	return err
 }
 
-// Payment implements rail.Rail.
 func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (rail.Payment, error) {
 	var p rail.Payment
 	text, err := store.Setting(ctx, q, rowName(orderID))
@@ -125,7 +120,6 @@ func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (ra
 	return p, err
 }
 
-// Resume implements rail.Rail.
 func (r *Rail) Resume(ctx context.Context, p *rail.Purchase) error {
 	r.mu.Lock()
 	way := r.way

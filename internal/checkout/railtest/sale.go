@@ -26,7 +26,6 @@ func (r *Rail) Fund(account, token toll.Address, units int64) {
 	r.move(purse{account, token}, big.NewInt(units))
 }
 
-// Has returns what an account has of a token.
 func (r *Rail) Has(account, token toll.Address) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,8 +143,8 @@ func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	return r.answer(o)
 }
 
-// Again implements rail.Seller.
-func (r *Rail) Again(ctx context.Context, orderID string) (bool, error) {
+// Recheck implements rail.Seller.
+func (r *Rail) Recheck(ctx context.Context, orderID string) (bool, error) {
 	r.mu.Lock()
 	o := r.orders[orderID]
 	if r.now.Unreachable != "" || o == nil {
@@ -171,7 +170,6 @@ func (r *Rail) landed(o *order) bool {
 	return true
 }
 
-// sell moves an undecided order of a sale on.
 func (r *Rail) sell(o *order, s rail.Sale) {
 	fail := func(code toll.Code, reason string) {
 		o.payment.Status, o.payment.FailureCode, o.payment.FailureReason = toll.OrderFailed, code, reason

@@ -313,7 +313,6 @@ func (p *Process) WaitHealthy(limit time.Duration) error {
 	return fmt.Errorf("the service is not healthy after %v", limit)
 }
 
-// PID returns the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Kill ends the process at once, as kill -9 does, and waits for its end.
@@ -322,7 +321,6 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
-// Signal sends a signal.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
 // Exited is closed when the process has ended.
@@ -375,7 +373,6 @@ func Patient(c *client.Client) {
 	client.WithMaxRetryWait(15 * time.Second)(c)
 }
 
-// Client returns a client of the process.
 func (p *Process) Client(key string, opts ...client.Option) *client.Client {
 	return client.New(key, append([]client.Option{client.WithURL(p.URL)}, opts...)...)
 }

@@ -173,7 +173,7 @@ func newAPI(d Config) *client.Client {
 func (c *Context) Acting() context.Context {
 	p := auth.Page{Source: c.Address(c.R), Counted: &c.counted}
 	if c.Person != nil {
-		p.Caller, p.Proof, p.ProvedAt = c.Person.Caller, c.Person.Proof, c.Person.Since
+		p.Caller, p.Proof, p.AuthenticatedAt = c.Person.Caller, c.Person.Proof, c.Person.Since
 	}
 	return auth.WithPage(c.Ctx(), p)
 }

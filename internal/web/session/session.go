@@ -299,7 +299,7 @@ func (s *Sessions) AdmitKey(ctx context.Context, key string) (*Person, error) {
 		return nil, err
 	}
 	if !caller.Rights.Has(toll.RightRead) {
-		return nil, auth.Lacks(toll.RightRead)
+		return nil, auth.MissingRight(toll.RightRead)
 	}
 	if e := s.signIns.Take(caller.Address, 1); e != nil {
 		return nil, e
@@ -405,7 +405,7 @@ func (s sessionStore) CommitCtx(ctx context.Context, token string, data []byte, 
 		row.Agent, _ = values[sessionAgent].(string)
 		row.Proof, _ = values[sessionProof].(string)
 		at, _ := values[sessionAt].(int64)
-		row.Since, row.ProvedAt, row.UsedAt = store.FromMicros(since), store.FromMicros(at), now
+		row.Since, row.AuthenticatedAt, row.UsedAt = store.FromMicros(since), store.FromMicros(at), now
 	}
 	return s.store.Tx(ctx, func(tx *store.Tx) error {
 		if f, ok := ctx.Value(loadedKey{}).(*loaded); ok && f.token == token {

@@ -7,32 +7,32 @@ import (
 	"sync"
 )
 
-// places bounds how many calls run at a time for each name, and how many more wait.
-type places struct {
+// slots bounds how many calls run at a time for each name, and how many more wait.
+type slots struct {
 	most, wait int
 	mu         sync.Mutex
-	names      map[string]*place
+	names      map[string]*slot
 }
 
 // noBound lets any number wait.
 const noBound = math.MaxInt / 2
 
-type place struct {
+type slot struct {
 	taken chan struct{}
 	calls int // that run or wait
 }
 
-func newPlaces(most, wait int) *places {
-	return &places{most: most, wait: wait, names: map[string]*place{}}
+func newSlots(most, wait int) *slots {
+	return &slots{most: most, wait: wait, names: map[string]*slot{}}
 }
 
 // enter waits for a place of this name. The caller leaves it when it is done. Errors: errManyFetches when too many wait,
 // errNoDocument when ctx ends first.
-func (p *places) enter(ctx context.Context, name string) (leave func(), err error) {
+func (p *slots) enter(ctx context.Context, name string) (leave func(), err error) {
 	p.mu.Lock()
 	at := p.names[name]
 	if at == nil {
-		at = &place{taken: make(chan struct{}, p.most)}
+		at = &slot{taken: make(chan struct{}, p.most)}
 		p.names[name] = at
 	}
 	if at.calls >= p.most+p.wait {
@@ -53,7 +53,7 @@ func (p *places) enter(ctx context.Context, name string) (leave func(), err erro
 	}
 }
 
-func (p *places) forget(name string, at *place) {
+func (p *slots) forget(name string, at *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at.calls--; at.calls == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/tollhq/toll/internal/tempfile"
 )
 
-// Place keeps finished backups: a folder, or a part of a bucket. A backup is there in whole or not at all.
-type Place interface {
+// Destination stores finished backups in a folder or below a prefix of a bucket. A backup appears whole or not at all.
+type Destination interface {
 	// Files returns all files there, sorted by name.
 	Files(ctx context.Context) ([]File, error)
 	Open(ctx context.Context, name string) (io.ReadCloser, error)
@@ -28,13 +28,12 @@ type Place interface {
 	tidy(ctx context.Context, now time.Time) error
 }
 
-// File is a file at a place.
+// File is a file at a destination.
 type File struct {
 	Name  string
 	Bytes int64
 }
 
-// folder is a place on a disk.
 type folder string
 
 func (d folder) Files(context.Context) (files []File, err error) {

@@ -9,9 +9,8 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// OrderAgain answers as [Checkout.Order] did, or would by now, when it made this order of the caller. It waits as long for
-// an order that is not decided.
-func (c *Checkout) OrderAgain(ctx context.Context, caller toll.Address, id string, wait time.Duration) (*toll.Order, error) {
+// ReplayOrder returns the current result of an earlier [Checkout.Order] of the caller. It waits for an undecided order as Order does.
+func (c *Checkout) ReplayOrder(ctx context.Context, caller toll.Address, id string, wait time.Duration) (*toll.Order, error) {
 	o, err := c.ownOrder(ctx, caller, id)
 	if err != nil {
 		return nil, err
@@ -23,9 +22,9 @@ func (c *Checkout) OrderAgain(ctx context.Context, caller toll.Address, id strin
 	return c.answer(ctx, plan, o, wait)
 }
 
-// FiatAgain answers as [Checkout.Fiat] did, or would by now, when it made this order of the caller. While there is no page
-// yet the error is [toll.CodeIdempotencyRunning].
-func (c *Checkout) FiatAgain(ctx context.Context, caller toll.Address, id string, wait time.Duration) (*toll.Checkout, error) {
+// ReplayFiat returns the current result of an earlier [Checkout.Fiat] of the caller. Until the page exists, the error is
+// [toll.CodeIdempotencyRunning].
+func (c *Checkout) ReplayFiat(ctx context.Context, caller toll.Address, id string, wait time.Duration) (*toll.Checkout, error) {
 	o, err := c.ownOrder(ctx, caller, id)
 	if err != nil {
 		return nil, err
