@@ -50,19 +50,13 @@ type Audited struct {
 	Seal     store.Seal
 }
 
-// Audit proves the books, account by account, beside a running service or not: conservation of credits, holds, one burn a
-// request, limits, the chain of commitments, orders against credits, payments by card against orders and changes of the operator's
-// balance, events, usage and revenue against the journal, the chains of the audit log, and records against its last lines.
-func Audit(ctx context.Context, cfg server.Config) ([]Finding, error) {
-	a, err := AuditFrom(ctx, cfg, false)
-	return a.Findings, err
-}
-
 // errNoSeal says that there is nothing to begin from.
 var errNoSeal = errors.New("no audit has sealed the journal: run toll audit --record once")
 
-// AuditFrom is [Audit], but for entries of the journal up to the last seal, with their events and usage, when since is set. It stops at
-// the first error.
+// AuditFrom proves the books, account by account, beside a running service or not: conservation of credits, holds, one burn a
+// request, limits, the chain of commitments, orders against credits, payments by card against orders and changes of the operator's
+// balance, events, usage and revenue against the journal, the chains of the audit log, and records against its last lines. With since it
+// skips entries of the journal up to the last seal, with their events and usage. It stops at the first error.
 func AuditFrom(ctx context.Context, cfg server.Config, since bool) (Audited, error) {
 	return withBooks(ctx, cfg, server.Reading, func(db *server.Database, books *ledger.Ledger) (out Audited, err error) {
 		last, err := store.NotedAudit(ctx, db.Store)

@@ -30,7 +30,6 @@ func MarkPayout(ctx context.Context, cfg server.Config, p rails.Payout, beyond b
 	})
 }
 
-// maxReceipts bounds the receipts of [Evidence].
 const maxReceipts = 10_000
 
 // OrderEvidence is the story of an order that was paid by card: what an answer to a dispute needs.

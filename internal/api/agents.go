@@ -51,7 +51,6 @@ func (g registry) agentRoutes() []route {
 	}
 }
 
-// AgentRegistered is the answer to the registration of an agent.
 type AgentRegistered struct {
 	Success bool         `json:"success"`
 	AgentID toll.AgentID `json:"agentId"`

@@ -95,7 +95,6 @@ type Telemetry struct {
 	Refused func(toll.Code)
 }
 
-// withDefaults returns the dependencies with the defaults of what is zero.
 func (d Deps) withDefaults() Deps {
 	d.Service.Namespace, d.Service.Environment = cmp.Or(d.Service.Namespace, x402.Default), cmp.Or(d.Service.Environment, toll.Sandbox)
 	d.Service.PublicURL = strings.TrimRight(d.Service.PublicURL, "/")

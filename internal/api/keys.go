@@ -60,7 +60,6 @@ func (s keys) routes() []route {
 	}
 }
 
-// KeyInput creates an API key.
 type KeyInput struct {
 	Name          *string    `json:"name,omitzero" maxLength:"100"`
 	ExpiresAt     *toll.Time `json:"expiresAt,omitzero"`
@@ -206,7 +205,6 @@ func (s keys) revokeKey(c *call, id toll.Hash) (*toll.KeyRevoked, error) {
 }
 
 const (
-	// keptCalls is how many calls of a key are kept.
 	keptCalls = 200
 	// halfOfKeys bounds the keys whose calls are kept: twice as many, those that called last.
 	halfOfKeys = 512
@@ -305,7 +303,6 @@ func (c *call) remember() {
 	c.h.recent.of(c.caller.KeyID, true).add(r, c.correlation.ID)
 }
 
-// RecentCalls are the last calls of a key.
 type RecentCalls struct {
 	Calls []toll.RecentCall `json:"calls" doc:"The last one first, at most 200."`
 	Since toll.Time         `json:"since" doc:"When this process started. It knows no call before, and none that another process answered."`

@@ -30,11 +30,10 @@ type Paging struct {
 }
 
 func pagingOf[T any](p store.Page, l store.List[T]) Paging {
-	out := Paging{Total: l.Total, TotalCount: l.Total, TotalResults: l.Total, Page: p.Number, Offset: p.Size, PageSize: p.Size}
-	if l.Next != "" {
-		out.NextCursor = &l.Next
+	return Paging{
+		Total: l.Total, TotalCount: l.Total, TotalResults: l.Total, Page: p.Number, Offset: p.Size, PageSize: p.Size,
+		NextCursor: store.NonZero(l.Next),
 	}
-	return out
 }
 
 // values returns the query string; a parameter that is there twice could mean two things.

@@ -347,7 +347,6 @@ func (s orders) mintExpirable(c *call, in *MintExpirableInput, once *store.Once)
 	return s.checkout.Mint(c.context, c.caller.Address, in.PlanID, holder, amount, in.CreditsDuration, once)
 }
 
-// TakeBackInput takes credits back.
 type TakeBackInput struct {
 	PlanID        toll.PlanID  `json:"planId"`
 	Amount        toll.Credits `json:"amount" doc:"Credits, 1 or more. More than can be taken back is refused, with their number."`

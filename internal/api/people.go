@@ -202,7 +202,6 @@ func (c *call) unnamed() context.Context {
 	return store.WithActor(c.context, store.Actor{Kind: "local", Source: c.source(), Agent: c.r.UserAgent()})
 }
 
-// begin begins a session in a terminal.
 func (s sessions) begin(c *call, u toll.Person) (*toll.SignedIn, error) {
 	token, signed, err := s.people.Sessions.Begin(c.context, u, c.r.UserAgent())
 	if err != nil {

@@ -71,7 +71,6 @@ func (s permissions) readPermission(c *call, hash toll.Hash) (*toll.Permission, 
 	return s.tokens.Get(c.context, c.caller.Address, hash)
 }
 
-// PermissionRevoked is the answer to the revocation of a permission.
 type PermissionRevoked struct {
 	Success        bool                  `json:"success"`
 	PermissionHash toll.Hash             `json:"permissionHash"`

@@ -60,7 +60,6 @@ func (t clock) now() time.Time { return t().UTC().Truncate(time.Microsecond) }
 // recordID is the transaction of an act that touches no chain and no ledger entry: the hash of what it made.
 func recordID(kind, id string) toll.Hash { return sha256.Sum256([]byte("toll/" + kind + "/" + id)) }
 
-// PlanRegistered is the answer to the registration of a plan.
 type PlanRegistered struct {
 	Success bool        `json:"success"`
 	PlanID  toll.PlanID `json:"planId"`

@@ -59,7 +59,6 @@ func (s sums) routes() []route {
 	}
 }
 
-// SumRange says of which time sums are.
 type SumRange struct {
 	Since        toll.Time `json:"since" doc:"Begin of the range, at a full hour or day."`
 	Until        toll.Time `json:"until" doc:"End of the range, at a full hour or day."`
@@ -294,11 +293,7 @@ func search(c *call, db store.Querier) (*SearchResults, error) {
 			out.More, found = true, found[:maxFound]
 		}
 		for _, r := range found {
-			result := SearchResult{Type: of, ID: r.ID, CreatedAt: toll.At(r.CreatedAt)}
-			if r.Name != "" {
-				result.Name = &r.Name
-			}
-			out.Results = append(out.Results, result)
+			out.Results = append(out.Results, SearchResult{Type: of, ID: r.ID, Name: store.NonZero(r.Name), CreatedAt: toll.At(r.CreatedAt)})
 		}
 	}
 	return out, nil

@@ -282,7 +282,6 @@ func (s schemas) finish() map[string]*huma.Schema {
 	return s.Map()
 }
 
-// camelCase returns the lower camel case of a name in snake case.
 func camelCase(name string) string {
 	words := strings.Split(name, "_")
 	for i, w := range words[1:] {

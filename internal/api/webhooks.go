@@ -178,7 +178,6 @@ func (s webhooks) updateWebhook(c *call, in *WebhookChange) (*toll.Webhook, erro
 	return s.events.UpdateWebhook(c.context, c.caller.Address, c.param("webhookId"), p)
 }
 
-// WebhookDeleted is the answer to the removal of a webhook.
 type WebhookDeleted struct {
 	Success bool   `json:"success"`
 	ID      string `json:"id"`

@@ -190,18 +190,12 @@ func (a *Auth) signKey(row *store.APIKey) (string, error) {
 	return row.Prefix + ":" + jwt, nil
 }
 
-// record is the public form of a row, without the key.
 func (a *Auth) record(row *store.APIKey) toll.APIKey {
 	k := toll.APIKey{
 		ID: row.ID, Prefix: row.Prefix, Tail: row.Tail, Address: row.Address, Version: row.Version,
 		Status: keyStatus(row, a.clock()), CreatedAt: toll.At(row.CreatedAt),
 		ExpiresAt: toll.AtPtr(row.ExpiresAt), LastUsedAt: toll.AtPtr(row.LastUsedAt), MadeBy: row.MadeBy, Rights: row.Rights,
-	}
-	if !row.Parent.IsZero() {
-		k.Parent = &row.Parent
-	}
-	if row.Name != "" {
-		k.Name = &row.Name
+		Parent: store.NonZero(row.Parent), Name: store.NonZero(row.Name),
 	}
 	if !row.UserID.IsZero() {
 		k.UserID = row.UserID.String()

@@ -103,7 +103,6 @@ func (a *Auth) keyOf(lines []string, now time.Time) (c *keyClaims, sum [32]byte,
 	return c, sum, known, err
 }
 
-// bearer returns the JWT in the Authorization lines.
 func (a *Auth) bearer(lines []string) (string, error) {
 	switch len(lines) {
 	case 0:

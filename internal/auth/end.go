@@ -198,7 +198,6 @@ func (a *Auth) endAlone(ctx context.Context, id toll.Hash, f func(tx *store.Tx) 
 	})
 }
 
-// endable returns a key of the owner that can be ended.
 func (a *Auth) endable(ctx context.Context, tx *store.Tx, owner toll.Address, id toll.Hash) (store.APIKey, error) {
 	key, err := ownedKey(ctx, tx, owner, id)
 	if err == nil && !key.RevokedAt.IsZero() {

@@ -70,7 +70,6 @@ func (m Maker) bound(rights toll.Rights, ends time.Time) (toll.Rights, time.Time
 	return rights, ends, nil
 }
 
-// MissingRight returns the error for an API key without a right.
 func MissingRight(right toll.Right) *toll.Error {
 	return toll.Errorf(toll.CodeRightMissing, "This API key lacks the right %s.", right).
 		WithParam("right", string(right))

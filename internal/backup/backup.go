@@ -31,7 +31,6 @@ const (
 	maxHeader = 4 << 10
 )
 
-// errOtherFile is a file of another kind.
 var errOtherFile = errors.New("the file is no backup of this program")
 
 // Info is what a backup says of itself. Nothing of it is secret.

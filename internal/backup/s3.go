@@ -244,7 +244,6 @@ func (b *bucket) publish(ctx context.Context, f *tempfile.File, name string) err
 	return b.fault("read back "+shown, err)
 }
 
-// partSize is the size of the parts of an object, in whole MiB.
 func partSize(size int64) uint64 {
 	const unit = 1 << 20
 	return uint64(max(usualPart, (size/mostParts/unit+1)*unit))

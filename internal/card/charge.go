@@ -170,15 +170,11 @@ func (r *payments) paramsOf(p *payment, m *store.CardMethod) (any, error) {
 	if p.d.Session != nil {
 		return r.pageParams(p)
 	}
-	in := &stripe.PaymentIntentCreateParams{
+	return &stripe.PaymentIntentCreateParams{
 		Amount: &p.Cents, Currency: &p.Currency, Customer: &m.Customer, PaymentMethod: &m.StripeID,
 		PaymentMethodTypes: []*string{stripe.String("card")}, CaptureMethod: stripe.String(captureNow), Confirm: stripe.Bool(true), OffSession: stripe.Bool(true),
-		Metadata: p.metadata(), Expand: withMoves,
-	}
-	if r.cfg.Descriptor != "" {
-		in.StatementDescriptorSuffix = &r.cfg.Descriptor
-	}
-	return in, nil
+		Metadata: p.metadata(), Expand: withMoves, StatementDescriptorSuffix: store.NonZero(r.cfg.Descriptor),
+	}, nil
 }
 
 // barred returns why no further request of an attempt may be sent, or nil: the owner has revoked the delegation since the order, or

@@ -51,11 +51,8 @@ func (r *payments) pageParams(p *payment) (*stripe.CheckoutSessionCreateParams, 
 		AdaptivePricing:    &stripe.CheckoutSessionCreateAdaptivePricingParams{Enabled: stripe.Bool(false)},
 		ExpiresAt:          stripe.Int64(d.PageEnd.Unix()), ClientReferenceID: &p.OrderID, Metadata: p.metadata(),
 		PaymentIntentData: &stripe.CheckoutSessionCreatePaymentIntentDataParams{
-			CaptureMethod: stripe.String(captureNow), Metadata: p.metadata(),
+			CaptureMethod: stripe.String(captureNow), Metadata: p.metadata(), StatementDescriptorSuffix: store.NonZero(r.cfg.Descriptor),
 		},
-	}
-	if r.cfg.Descriptor != "" {
-		in.PaymentIntentData.StatementDescriptorSuffix = &r.cfg.Descriptor
 	}
 	if r.cfg.Tax {
 		in.AutomaticTax = &stripe.CheckoutSessionCreateAutomaticTaxParams{Enabled: stripe.Bool(true)}
@@ -92,7 +89,6 @@ func (p *processor) session(ctx context.Context, id string) (*stripe.CheckoutSes
 	}, s)
 }
 
-// Page implements [rail.Pages].
 func (r *Rail) Page(ctx context.Context, orderID string, hosted bool) (rail.Shown, error) {
 	for range maxSteps {
 		p, err := r.payments.read(ctx, r.cfg.Store, orderID)
@@ -177,7 +173,6 @@ func (r *Rail) shown(d *details, s *stripe.CheckoutSession) rail.Shown {
 	return out
 }
 
-// ReplaceURL implements [rail.Pages].
 func (r *Rail) ReplaceURL(owner toll.Address, orderID string, ends time.Time) (string, error) {
 	return r.cfg.Link(rail.UseAgain, owner, orderID, ends)
 }

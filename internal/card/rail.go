@@ -152,7 +152,6 @@ func (r *Rail) Payment(ctx context.Context, q store.Querier, orderID string) (ra
 	return out, err
 }
 
-// maxSteps bounds the steps of one run.
 const maxSteps = 12
 
 // Resume implements [rail.Rail]: it does the next steps of an open payment until it is decided, or until somebody else has to

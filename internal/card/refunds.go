@@ -30,7 +30,6 @@ var refundStates = map[stripe.RefundStatus]string{
 // refundRank orders the states of a refund. It never goes back: what was read before may be written after what was read later.
 var refundRank = map[string]int{refundCreated: 0, refundPending: 1, refundSucceeded: 2, refundFailed: 3}
 
-// BeginRefund implements [rail.Refunder].
 func (r *refunds) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) error {
 	m, err := moneyOf(ctx, t, in.OrderID)
 	if err != nil {

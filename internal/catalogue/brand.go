@@ -11,7 +11,6 @@ type Brand struct {
 	Environment toll.Environment // zero: toll.Sandbox
 }
 
-// CardNetwork is the network of card plans in records and access tokens.
 const CardNetwork = "stripe"
 
 // Network returns a network of records in the form of x402 objects, which need a colon.

@@ -106,7 +106,6 @@ func (c *core) failpoint(step string) {
 
 func (c *core) now() time.Time { return c.clock().UTC().Truncate(time.Microsecond) }
 
-// unknown returns err, with a code in place of [store.ErrNotFound]. what and id name the record.
 func unknown(err error, code toll.Code, what string, id any) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return toll.NewError(code).WithDetails("%s %s", what, id)

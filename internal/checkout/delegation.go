@@ -301,21 +301,13 @@ func (c *Delegations) record(d *store.Delegation) *toll.Delegation {
 		SpendingLimitCents: toll.Cents(d.Limit), AmountSpentCents: toll.Cents(d.Spent), RemainingBudgetCents: toll.Cents(d.Remaining()),
 		Currency: d.Currency, TransactionCount: d.Transactions, ExpiresAt: toll.At(d.ExpiresAt), CreatedAt: toll.At(d.CreatedAt),
 		APIKeyID: d.APIKeyID, LastUsedAt: toll.AtPtr(d.LastUsedAt), AllowedRecipients: d.AllowedReceivers,
+		PlanID: store.NonZero(d.Plan), MerchantAccountID: store.NonZero(d.MerchantAccount), MaxTransactions: store.NonZero(d.MaxTransactions),
 	}
 	if d.Provider == toll.ProviderCrypto {
 		r.ProviderPaymentMethodID = d.Owner.String()
 		if !d.OwnerAccount.IsZero() {
 			r.ProviderPaymentMethodID = d.OwnerAccount.String()
 		}
-	}
-	if d.Plan != "" {
-		r.PlanID = &d.Plan
-	}
-	if d.MerchantAccount != "" {
-		r.MerchantAccountID = &d.MerchantAccount
-	}
-	if d.MaxTransactions > 0 {
-		r.MaxTransactions = &d.MaxTransactions
 	}
 	return r
 }
@@ -423,7 +415,6 @@ func (c *Delegations) ForToken(
 	return toll.AsError(short), nil
 }
 
-// orderAmount is what the smallest order of a plan costs.
 func orderAmount(plan *toll.Plan) toll.Units {
 	if !plan.Kind().Prepaid() {
 		return toll.UnitsOf(1)

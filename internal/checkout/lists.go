@@ -9,7 +9,6 @@ import (
 	"github.com/tollhq/toll/internal/store"
 )
 
-// OrderQuery selects orders of a caller.
 type OrderQuery struct {
 	AsSeller     bool         // those of the plans of the caller; else those that the caller made
 	Plan         toll.PlanID  // "": all plans

@@ -243,18 +243,14 @@ func (c *Checkout) render(ctx context.Context, plan *toll.Plan, o *store.Order) 
 }
 
 func rendered(o *store.Order) *toll.Order {
-	out := &toll.Order{
+	return &toll.Order{
 		Success: o.Status != toll.OrderFailed, OrderID: o.ID, Status: o.Status, PlanID: o.Plan, TxHash: o.TxHash,
 		CreditsGranted: o.Credits, Amount: o.Amount, Currency: o.Currency, FailureReason: o.FailureReason,
 		Message: "The order is " + string(o.Status) + ".", HTTPStatus: 200, When: toll.At(o.UpdatedAt),
 		SubscriberAddress: o.Subscriber, CreatedAt: toll.At(o.CreatedAt),
 		Data:          map[string]any{"orderId": o.ID, "planId": o.Plan},
 		RefundedCents: toll.Cents(o.RefundedCents), RefundedCredits: o.RefundedCredits,
-		TakenByHand: o.Withdrawn,
-		Disputed:    o.Dispute == store.DisputeOpen || o.Dispute == store.DisputeLost,
+		TakenByHand: o.Withdrawn, Replaces: store.NonZero(o.Replaces),
+		Disputed: o.Dispute == store.DisputeOpen || o.Dispute == store.DisputeLost,
 	}
-	if o.Replaces != "" {
-		out.Replaces = &o.Replaces
-	}
-	return out
 }

@@ -66,16 +66,13 @@ func wallet(owner toll.Address, now time.Time) *store.PaymentMethod {
 func summary(m *store.PaymentMethod) toll.PaymentMethod {
 	out := toll.PaymentMethod{
 		ID: m.ID, Type: toll.PaymentCard, Brand: m.Brand, Last4: m.Last4, ExpMonth: m.ExpMonth, ExpYear: m.ExpYear, Provider: m.Provider,
-		Status: toll.StatusActive,
+		Status: toll.StatusActive, Alias: store.NonZero(m.Alias),
 	}
 	if len(m.AllowedKeys) > 0 {
 		out.AllowedAPIKeyIDs = &m.AllowedKeys
 	}
 	if m.Provider == toll.ProviderCrypto {
 		out.Type, out.ID = toll.PaymentWallet, m.Owner.String()
-	}
-	if m.Alias != "" {
-		out.Alias = &m.Alias
 	}
 	if !m.RevokedAt.IsZero() {
 		out.Status = toll.StatusRevoked

@@ -205,9 +205,7 @@ func (c *Checkout) insert(
 		if !now.After(in.after) {
 			o.CreatedAt = in.after.Add(time.Microsecond) // orders of a request are counted in their order
 		}
-		if !permission.IsZero() {
-			o.Permission = &permission
-		}
+		o.Permission = store.NonZero(permission)
 		o.Credits, o.Amount = orderOf(plan, top.Needed-a.Available())
 	}
 	if o.Credits > toll.MaxCredits-a.Balance || o.Credits > toll.MaxCredits-a.Minted-a.Returned {

@@ -18,7 +18,6 @@ const (
 	usualDays  = 30 * 24 * time.Hour
 )
 
-// UsageQuery selects what usage and revenue are of.
 type UsageQuery struct {
 	AsBuyer      bool          // what the caller used of plans; else what was used of those of the caller
 	By           store.UsageBy // "": [store.ByDay]

@@ -40,7 +40,6 @@ type app struct {
 	flushes []func()                                   // of the logs, at the end
 }
 
-// globalFlags are the flags of every command.
 type globalFlags struct {
 	profile, output, url, keyFile string
 	quiet, verbose, yes, noColor  bool
@@ -58,7 +57,6 @@ func Main(args []string) int {
 
 func run(ctx context.Context, args []string, a *app) int { return a.execute(ctx, a.root(), args) }
 
-// execute runs the command of a command line, and returns its exit code.
 func (a *app) execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	root.SetIn(a.in)

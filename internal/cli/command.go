@@ -70,7 +70,6 @@ func help(c *cobra.Command, _ []string) {
 	_, _ = fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", text, c.UsageString())
 }
 
-// needsProfile reports whether a command calls a service.
 func needsProfile(c *cobra.Command) bool {
 	for ; c != nil; c = c.Parent() {
 		if c.Annotations[annotationNoProfile] != "" {
@@ -149,7 +148,6 @@ const (
 // withoutProfile marks a command, and those below it, with [annotationNoProfile].
 var withoutProfile = map[string]string{annotationNoProfile: "yes"}
 
-// requiredFlags are the flags that must be given.
 func requiredFlags(c *cobra.Command) (all []*pflag.Flag) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if len(f.Annotations[cobra.BashCompOneRequiredFlag]) > 0 {

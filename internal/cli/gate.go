@@ -185,7 +185,6 @@ func callerAddress(ctx context.Context, c *client.Client) (toll.Address, error) 
 	return toll.Address{}, toll.NewError(toll.CodeNotAuthenticated)
 }
 
-// gateSettings are what the flags of a gate say.
 type gateSettings struct {
 	seller
 	upstream *url.URL

@@ -24,7 +24,6 @@ const (
 
 // Mailer sends mails to people.
 type Mailer interface {
-	// HasMail reports whether the service sends mails.
 	HasMail() bool
 	// MailCredential returns the credential with which a person proved an address. [store.ErrNotFound] for one that is not theirs.
 	MailCredential(ctx context.Context, user toll.UUID, address string) (toll.UUID, error)

@@ -38,7 +38,6 @@ func unknownPosition(err error) error {
 	return err
 }
 
-// WebhookParams makes or changes a webhook.
 type WebhookParams struct {
 	User        toll.UUID         // the person who makes it, zero for an API key: only a person has mails sent
 	MadeBy      toll.UUID         // the person, also of an API key that stands under a membership; zero: none
@@ -161,13 +160,10 @@ func (e *Events) now() time.Time { return e.clock().UTC().Truncate(time.Microsec
 func record(w *store.Webhook) *toll.Webhook {
 	out := &toll.Webhook{
 		ID: w.ID, URL: w.URL, Types: w.Types, Status: w.Status, FailingSince: toll.AtPtr(w.FailingSince),
-		CreatedAt: toll.At(w.CreatedAt), UpdatedAt: toll.At(w.UpdatedAt),
+		CreatedAt: toll.At(w.CreatedAt), UpdatedAt: toll.At(w.UpdatedAt), Description: store.NonZero(w.Description),
 	}
 	if w.Types == nil {
 		out.Types = []toll.EventType{}
-	}
-	if w.Description != "" {
-		out.Description = &w.Description
 	}
 	if !w.MadeBy.IsZero() {
 		out.UserID = w.MadeBy.String()
@@ -354,15 +350,10 @@ func delivery(d *store.Delivery) *toll.WebhookDelivery {
 	out := &toll.WebhookDelivery{
 		ID: d.ID, WebhookID: d.Webhook, EventID: d.EventID, Type: d.Type, Sequence: d.Sequence, Status: d.Status, Attempts: d.Attempts,
 		LastAttemptAt: toll.AtPtr(d.LastAt), CreatedAt: toll.At(d.CreatedAt), CompletedAt: toll.AtPtr(d.DoneAt),
+		LastStatus: store.NonZero(d.LastStatus), LastError: store.NonZero(d.LastError),
 	}
 	if d.Status == toll.DeliveryPending {
 		out.NextAttemptAt = toll.AtPtr(d.TryAt)
-	}
-	if d.LastStatus != 0 {
-		out.LastStatus = &d.LastStatus
-	}
-	if d.LastError != "" {
-		out.LastError = &d.LastError
 	}
 	return out
 }

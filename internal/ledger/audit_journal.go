@@ -21,7 +21,6 @@ const (
 	auditPart = 1 << 20
 )
 
-// Audited is what an audit of the ledger found.
 type Audited struct {
 	Findings []Finding
 	Seal     store.Seal  // of the last position that was read: the hash covers the seal before and the commitment, from position 1 on

@@ -37,7 +37,6 @@ const (
 	maxHistoryStep = 512
 )
 
-// ErrManyHeld says that too many requests are held to list them.
 var ErrManyHeld = errors.New("ledger: too many requests are held to list them")
 
 const (

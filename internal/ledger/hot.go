@@ -14,7 +14,6 @@ const (
 	maxHotPermissions = 4
 )
 
-// hotVersion begins the encoding of [hot].
 const hotVersion = 1
 
 var errHot = errors.New("ledger: the hot counters of an account cannot be read")

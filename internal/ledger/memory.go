@@ -16,8 +16,7 @@ const (
 	// maxKnownPermissions bounds the permissions that are remembered of one account.
 	maxKnownPermissions = 64
 	// maxEnded bounds the ids of ended requests that are remembered, in each of two generations.
-	maxEnded = 1 << 16
-	// maxShunned bounds the accounts that are shunned.
+	maxEnded   = 1 << 16
 	maxShunned = 1 << 14
 	// An account about which the memory was wrong is read from the store for firstShun, and longer after each further time.
 	firstShun, maxShun = time.Second, time.Minute

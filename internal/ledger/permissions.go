@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/store"
 )
 
 const permissionColumns = `permission_hash, plan_id, subscriber, agent_id, allowed_agents, scheme, network, delegation_id,
@@ -142,15 +143,10 @@ func (p *Permission) Record(now time.Time, uses []toll.PermissionUse) *toll.Perm
 		UsedCredits: p.Redeemed, MaxOrders: p.OrderLimit, UsedOrders: p.Orders, Status: toll.StatusActive,
 		Metadata: json.RawMessage(p.Metadata), Transactions: uses, CreatedAt: toll.At(p.CreatedAt),
 		ExpiresAt: toll.At(p.ExpiresAt), APIKeyID: p.APIKeyID, Closed: p.Closed(now),
+		AgentID: store.NonZero(p.Agent), DelegationID: store.NonZero(p.DelegationID),
 	}
 	if uses == nil {
 		r.Transactions = []toll.PermissionUse{}
-	}
-	if p.Agent != "" {
-		r.AgentID = &p.Agent
-	}
-	if p.DelegationID != "" {
-		r.DelegationID = &p.DelegationID
 	}
 	if p.RedemptionLimit != nil {
 		r.RemainingCredits = (*p.RedemptionLimit - p.Redeemed).Ptr()

@@ -86,7 +86,6 @@ func (l *Ledger) PermissionByHash(ctx context.Context, hash toll.Hash) (Permissi
 	return into(scanHotPermission)(l.st.QueryRow(ctx, sqlPermissionByHash, hash[:]).Scan)
 }
 
-// PermissionFilter selects permissions of a subscriber.
 type PermissionFilter struct {
 	Subscriber toll.Address
 	Plan       toll.PlanID           // "": all plans
@@ -152,7 +151,6 @@ func (l *Ledger) PermissionUses(ctx context.Context, id AccountID, hash toll.Has
 	return uses, err
 }
 
-// Burned is what one settled request has burned.
 type Burned struct {
 	Request     string
 	Agent       toll.AgentID

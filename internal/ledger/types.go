@@ -231,7 +231,6 @@ func (r *Refusal) Is(target error) bool {
 	return ok && t.Kind == r.Kind
 }
 
-// IsRefused reports whether err is a refusal of this kind.
 func IsRefused(err error, kind Refused) bool {
 	var r *Refusal
 	return errors.As(err, &r) && r.Kind == kind
@@ -341,7 +340,6 @@ type Released struct {
 	Amount    toll.Credits
 }
 
-// TakenBack is the answer to a take back or a return.
 type TakenBack struct {
 	Amount      toll.Credits // moved by this call; the rest of a lot that holds need is taken when they end
 	Transaction toll.Hash    // zero when nothing moved

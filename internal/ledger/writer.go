@@ -224,7 +224,6 @@ func (g *group) reset(now int64) {
 	}
 }
 
-// newAccount is an account that has no row yet.
 func newAccount() Account { return Account{nextLotEnd: never, nextHoldEnd: never} }
 
 // writer commits batches on one connection.

@@ -235,7 +235,6 @@ func (o *OAuth) ApproveDevice(ctx context.Context, userCode string, person auth.
 	})
 }
 
-// DenyDevice records that a person refuses the device with this code.
 func (o *OAuth) DenyDevice(ctx context.Context, userCode string) error {
 	row, err := o.waiting(ctx, userCode)
 	if err != nil {

@@ -154,7 +154,6 @@ func makeRoom(ctx context.Context, tx *store.Tx, source string, now time.Time, n
 	return err
 }
 
-// readRegistration reads and judges a registration.
 func readRegistration(body []byte) (*registration, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {

@@ -38,7 +38,6 @@ type settled struct {
 	raised  *toll.Credits // what was asked for, when the bounds of the plan changed it
 }
 
-// remaining is the balance that the answer says.
 func (s *settled) remaining() toll.Credits { return s.Balance - s.Ended }
 
 // Flags of storedParts1, the second byte. They say what follows, in this order: credits as uvarint, the hash as 32 bytes, texts

@@ -264,13 +264,7 @@ func (x *Requests) settlementOver(ctx context.Context, r *request, network strin
 	s := &toll.Settlement{
 		AgentRequestID: r.ID, Status: r.State.String(), PlanID: r.plan.ID, Payer: r.account.Subscriber,
 		Network: x.brand.Network(network), HeldAmount: r.Held, PermissionHash: r.Permission, CreatedAt: toll.At(r.CreatedAt),
-		HoldExpiresAt: toll.AtPtr(r.HoldEndsAt), EndedAt: toll.AtPtr(r.EndedAt),
-	}
-	if r.Agent != "" {
-		s.AgentID = &r.Agent
-	}
-	if r.Resource != "" {
-		s.Resource = &r.Resource
+		HoldExpiresAt: toll.AtPtr(r.HoldEndsAt), EndedAt: toll.AtPtr(r.EndedAt), AgentID: store.NonZero(r.Agent), Resource: store.NonZero(r.Resource),
 	}
 	switch r.State {
 	case ledger.StateHeld, ledger.StateReleased, ledger.StateLapsed, ledger.StateGivenUp:

@@ -116,7 +116,6 @@ func (f *Facilitator) unsettled(ctx context.Context, p *payment, e *toll.Error, 
 	return resp, nil
 }
 
-// burning is what a settle asks to burn.
 type burning struct {
 	amount  toll.Credits  // that the ledger burns, in the bounds of the plan
 	useHeld bool          // no amount was asked for

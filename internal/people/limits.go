@@ -2,7 +2,6 @@ package people
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -153,5 +152,3 @@ func (l *limits) earlier(ctx context.Context, q store.Querier, source string, us
 	}
 	return "", err
 }
-
-func isLimited(err error) bool { return errors.Is(err, toll.NewError(toll.CodeRateLimited)) }

@@ -43,13 +43,10 @@ func usable(l store.Link, err error, now time.Time, kinds ...string) error {
 }
 
 func invitationOf(l store.Link) toll.Invitation {
-	i := toll.Invitation{
+	return toll.Invitation{
 		ID: toll.Hash(l.Hash).String(), Role: l.Role, Note: l.Note, CreatedAt: toll.At(l.CreatedAt), EndsAt: toll.At(l.EndsAt),
+		InvitedBy: store.NonZero(l.MadeBy),
 	}
-	if !l.MadeBy.IsZero() {
-		i.InvitedBy = &l.MadeBy
-	}
-	return i
 }
 
 // Links makes and reads links: invitations, sign-ups, and recovery.

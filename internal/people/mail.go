@@ -237,7 +237,7 @@ func (cd *Codes) Send(ctx context.Context, source string, to CodeFor) (state str
 		row.Mail = sumOf(to.Mail)
 		left := codesLeft(ctx, tx, row.Mail, now)
 		stopped, err := store.HasMailStop(ctx, tx, row.Mail)
-		if sends = may && !stopped; err == nil && (stopped || isLimited(left)) {
+		if sends = may && !stopped; err == nil && (stopped || errors.Is(left, toll.NewError(toll.CodeRateLimited))) {
 			var own string
 			if own, err = cd.limits.earlier(ctx, tx, source, owner); own != "" { // codes for the person count apart from those for strangers
 				sends, row.Mail = may, sumOf("known "+to.Mail)

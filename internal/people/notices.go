@@ -33,7 +33,6 @@ func newNotices(d Deps, l *limits, m *mailer) *Notices {
 	return &Notices{d.Store, d.Auth, l, m, d.PublicURL, make(chan signIn, mostMails), jobs.NewSignal()}
 }
 
-// HasMail reports whether the service sends mails.
 func (n *Notices) HasMail() bool { return n.mailer != nil }
 
 // Loops returns the loops that send mails. A stop drops the queue: a person asks for another code.

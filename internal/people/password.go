@@ -57,15 +57,13 @@ func checkPassword(s, login string) error {
 	switch {
 	case !utf8.ValidString(s) || n < shortestPassword || len(s) > longestPassword:
 		return toll.Errorf(toll.CodeBadRequest, "A password has 8 characters at least and 256 bytes at most.")
-	case badPasswords[lower], badPasswords[strings.TrimRight(lower, "0123456789!.?")], strings.Contains(lower, login), oneCharacter(lower):
+	case badPasswords[lower], badPasswords[strings.TrimRight(lower, "0123456789!.?")], strings.Contains(lower, login),
+		strings.Trim(lower, lower[:1]) == "": // one character, repeated
 		return toll.Errorf(toll.CodeBadRequest, "This password is easy to guess. Choose another one, such as four words.")
 	}
 	return nil
 }
 
-func oneCharacter(s string) bool { return strings.Trim(s, s[:1]) == "" }
-
-// Passwords sets and checks passwords.
 type Passwords struct {
 	store       *store.Store
 	clock       func() time.Time

@@ -61,7 +61,6 @@ type newPerson struct {
 	ends       time.Time
 }
 
-// insert stores a new person with the first credential and the workspaces.
 func (su *SignUps) insert(ctx context.Context, n newPerson) (toll.Person, toll.Address, error) {
 	link, first := n.link, n.first
 	now := su.clock()

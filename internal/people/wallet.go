@@ -64,7 +64,6 @@ var (
 			WithHint("Sign in as one of them, and add the wallet on your account.")
 )
 
-// Wallets checks what wallets sign.
 type Wallets struct {
 	store     *store.Store
 	auth      *auth.Auth

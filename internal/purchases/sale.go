@@ -28,8 +28,7 @@ const (
 	minSignedFor = 6 * time.Second
 	maxSignedFor = time.Hour
 	// saleVersion is the first thing hashed into what a payment identifier stands for. A change of the fields needs another one.
-	saleVersion = "toll/sale/1"
-	// walletTokenSecs is how long the access token of a wallet lives.
+	saleVersion     = "toll/sale/1"
 	walletTokenSecs = 3600
 )
 
@@ -189,7 +188,6 @@ func (s *Purchases) Buy(ctx context.Context, id toll.PlanID, payment string, wai
 	return s.sellPlan(ctx, plan, terms, required, payment, wait)
 }
 
-// sellPlan sells a plan for a payment as it came.
 func (s *Purchases) sellPlan(ctx context.Context, plan *toll.Plan, terms *saleTerms, required *x402.SaleRequired, payment string, wait time.Duration) (*Bought, error) {
 	p, err := x402.DecodeExact(payment)
 	if err != nil {

@@ -108,7 +108,6 @@ func soon(e *toll.Error) *toll.Error {
 	return e
 }
 
-// refusals are the refusals of the ledger whose words never change.
 var refusals = map[ledger.Refused]*toll.Error{
 	ledger.RedemptionLimit: New(toll.CodeRedemptionLimit, x402.ReasonRedemptionLimit, ""),
 	ledger.InFlight:        New(toll.CodeRequestUsed, x402.ReasonInFlight, ""),

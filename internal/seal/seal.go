@@ -76,7 +76,6 @@ func NewRing(p KeyProvider) (*Ring, error) {
 	return r, nil
 }
 
-// KeyID returns the id of the master key that each envelope carries.
 func (r *Ring) KeyID() string { return hex.EncodeToString(r.id[:]) }
 
 // Seal returns an envelope of plain. aad says where the envelope belongs (table, row, environment); Open needs the same. An

@@ -18,7 +18,6 @@ import (
 	"github.com/rclone/gofakes3"
 	"github.com/rclone/gofakes3/s3mem"
 
-	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
@@ -193,7 +192,7 @@ func TestBackupsInAnObjectStore(t *testing.T) {
 	if _, err := server.Restore(t.Context(), restored, newest); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := admin.Audit(t.Context(), restored); err != nil || len(found) > 0 {
+	if found, err := auditBooks(t.Context(), restored); err != nil || len(found) > 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
 	if _, err := backend.HeadObject(t.Context(), "vault", "toll/notes"); err != nil {

@@ -171,7 +171,6 @@ func AttachPlan(ctx context.Context, tx *Tx, agent toll.AgentID, plan toll.PlanI
 		ON CONFLICT (agent_id, plan_id) DO NOTHING`, string(agent), string(plan), last+1))
 }
 
-// DetachPlan detaches a plan from an agent and reports whether it was attached.
 var DetachPlan = first2[toll.AgentID, toll.PlanID]("DELETE FROM agent_plans WHERE agent_id = $1 AND plan_id = $2")
 
 // addPlans reads the plans of at most a page of agents in one query.

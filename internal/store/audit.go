@@ -112,7 +112,6 @@ const (
 	sqlRunsAfter    = `SELECT ` + runColumns + ` FROM event_runs WHERE principal = $1 AND first > $2 ORDER BY first LIMIT $3`
 )
 
-// sound checks the runs of a stream.
 func (s *stream) sound(ctx context.Context, q Querier, known Burns) (bool, error) {
 	end, count, position := s.kept-1, int64(0), int64(0)
 	if s.kept > 1 { // auditStreams counts the rows of the others

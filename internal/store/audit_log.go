@@ -74,7 +74,6 @@ type Changed struct {
 	After  any `json:"after,omitzero"`
 }
 
-// GrantAct is an act about a consent.
 func GrantAct(act string, g OAuthGrant, at time.Time) Act {
 	return Act{Workspace: g.Owner.Lower(), Act: act, Object: g.ID.String(), At: at, Detail: Changed{After: map[string]string{
 		"client": g.ClientName, "kind": g.Kind, "rights": g.Rights.String(), "planId": string(g.PlanID),

@@ -83,8 +83,8 @@ func auditLogged(ctx context.Context, q Querier) (found []string, err error) {
 	}
 	if err := eachRow(ctx, q, delegations.selects, nil, delegations.scan, func(d *Delegation) error {
 		return check("delegation "+d.ID, delegationTerms(d.Owner.Lower(), &toll.Delegation{
-			SpendingLimitCents: toll.Cents(d.Limit), Currency: d.Currency, PlanID: present(d.Plan), APIKeyID: d.APIKeyID,
-			MaxTransactions: present(d.MaxTransactions), AllowedRecipients: d.AllowedReceivers, ExpiresAt: toll.At(d.ExpiresAt), Provider: d.Provider,
+			SpendingLimitCents: toll.Cents(d.Limit), Currency: d.Currency, PlanID: NonZero(d.Plan), APIKeyID: d.APIKeyID,
+			MaxTransactions: NonZero(d.MaxTransactions), AllowedRecipients: d.AllowedReceivers, ExpiresAt: toll.At(d.ExpiresAt), Provider: d.Provider,
 		}))
 	}); err != nil {
 		return nil, err
@@ -124,7 +124,6 @@ func auditLogged(ctx context.Context, q Querier) (found []string, err error) {
 	return found, nil
 }
 
-// note keeps what an act says.
 func (l *logged) note(workspace, act, object string, after json.RawMessage) error {
 	kind, did, _ := strings.Cut(act, ".")
 	switch kind {
@@ -205,12 +204,4 @@ func textOf(v ...any) string {
 	var b bytes.Buffer
 	_ = json.NewEncoder(&b).Encode(v) // all of these can be encoded
 	return b.String()
-}
-
-// present returns nil for the zero value, which wire types leave out.
-func present[T comparable](v T) *T {
-	if v == *new(T) {
-		return nil
-	}
-	return &v
 }

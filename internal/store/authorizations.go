@@ -51,7 +51,6 @@ func InsertAuthorization(ctx context.Context, tx *Tx, a *Authorization) error {
 	return err
 }
 
-// same reports whether two authorizations with one nonce are one.
 func (a *Authorization) same(b *Authorization) bool {
 	return a.Receiver == b.Receiver && a.Value.Cmp(b.Value) == 0 && a.ValidAfter == b.ValidAfter && a.ValidBefore == b.ValidBefore &&
 		bytes.Equal(a.Signature, b.Signature)

@@ -30,8 +30,7 @@ var (
 	BrowserSessionsOf = listBy2[toll.UUID, time.Time](browserSessions, "user_id = $1 AND expires_at > $2 ORDER BY since DESC, token")
 	// DeleteBrowserSession removes a session, if it is there.
 	DeleteBrowserSession = runs[string](done, "DELETE FROM browser_sessions WHERE token = $1")
-	// PutFormAnswer stores the sealed answer to a form that was claimed.
-	PutFormAnswer = runs2[[]byte, []byte](found, "UPDATE browser_answers SET answer = $2 WHERE form = $1")
+	PutFormAnswer        = runs2[[]byte, []byte](found, "UPDATE browser_answers SET answer = $2 WHERE form = $1")
 	// ReleaseForm forgets that a form was claimed: nothing came of it.
 	ReleaseForm = runs[[]byte](done, "DELETE FROM browser_answers WHERE form = $1")
 	// FormAnswer returns the sealed answer to a form, empty while it is not known; [ErrNotFound] when nobody claimed the form.

@@ -83,7 +83,6 @@ func CardTries(ctx context.Context, q Querier, owner toll.Address, source string
 	return byOwner, bySource, err
 }
 
-// CardMethod is what is behind an enrolled card.
 type CardMethod struct {
 	Owner       toll.Address `db:"owner,key"`
 	ID          string       `db:"method_id,key"` // of its [PaymentMethod]; it never changes

@@ -93,7 +93,6 @@ var (
 	ReadChainCursor = by[string](chainCursors, "reader = $1")
 )
 
-// PutChainCursor stores where a reader is.
 func PutChainCursor(ctx context.Context, tx *Tx, reader string, c ChainCursor) error {
 	return done(tx.Exec(ctx, `INSERT INTO chain_cursor (reader, genesis, block, block_hash, base, base_hash) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (reader) DO UPDATE SET genesis = excluded.genesis, block = excluded.block, block_hash = excluded.block_hash,

@@ -188,7 +188,6 @@ func UpdateDelegationTransaction(ctx context.Context, tx *Tx, delegation, order 
 		WHERE delegation_id = $1 AND order_id = $2`, delegation, order, string(status), providerID, reason))
 }
 
-// DelegationTransactions lists the payments under a delegation.
 func DelegationTransactions(ctx context.Context, q Querier, delegation string, p Page) (List[*toll.DelegationTransaction], error) {
 	return Select(ctx, q, Listing{
 		Table: "delegation_transactions", Columns: "delegation_id, id, order_id, provider_id, cents, currency, status, failure_reason, created_at",
@@ -199,9 +198,7 @@ func DelegationTransactions(ctx context.Context, q Querier, delegation string, p
 		var cents, created int64
 		err := scan(&t.DelegationID, &t.ID, &t.OrderID, &t.ProviderTransactionID, &cents, &t.Currency, &status, &reason, &created)
 		t.AmountCents, t.Status, t.CreatedAt = toll.Cents(cents), toll.TransactionStatus(status), toll.At(FromMicros(created))
-		if reason != "" {
-			t.FailureReason = &reason
-		}
+		t.FailureReason = NonZero(reason)
 		return &t, err
 	})
 }

@@ -236,7 +236,6 @@ type Event struct {
 
 var eventRows = newRecord[*Event]("events")
 
-// EventFilter selects events of a principal.
 type EventFilter struct {
 	Principal toll.Address
 	Type      toll.EventType // "": all

@@ -204,7 +204,6 @@ func unpackRef(b []byte, account [16]byte) (string, error) {
 	return "", errors.New("store: the ref of a journal row cannot be read")
 }
 
-// JournalColumns are the columns that [ScanJournal] reads.
 const JournalColumns = `pos, seq, kind, amount, balance_after, at, account_id, commitment, ref, body`
 
 // Statements that add rows. On PostgreSQL the positions follow the last one, so that a transaction runs [JournalLock] before, and

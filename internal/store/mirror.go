@@ -7,7 +7,6 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// MirrorPeriod is a period of published burns.
 type MirrorPeriod struct {
 	Period  int64     `db:"period,key"` // number since 1970
 	Root    toll.Hash `db:"root"`

@@ -167,7 +167,6 @@ func AnyUser(ctx context.Context, q Querier) (bool, error) {
 	return len(ids) > 0, err
 }
 
-// AnyMember reports whether a workspace has people.
 func AnyMember(ctx context.Context, q Querier, workspace toll.Address) (bool, error) {
 	ids, err := values[[]byte](ctx, q, "SELECT user_id FROM memberships WHERE workspace = $1 LIMIT 1", workspace.Lower())
 	return len(ids) > 0, err

@@ -81,7 +81,6 @@ func (r *Rows) Err() error {
 	return MapError(r.err)
 }
 
-// Row is the first row of a query.
 type Row struct {
 	rows *Rows
 	err  error
@@ -117,7 +116,6 @@ func values[T any](ctx context.Context, q Querier, statement string, args ...any
 	return All(ctx, q, func(scan func(dest ...any) error) (v T, err error) { return v, scan(&v) }, statement, args...)
 }
 
-// changed reports whether a statement changed a row.
 func changed(n int64, err error) (bool, error) { return n > 0, err }
 
 // done is the error of a statement that may change no row.

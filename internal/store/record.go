@@ -168,7 +168,6 @@ func (r *record[T]) update(ctx context.Context, tx *Tx, v T) error {
 	return found(tx.Exec(ctx, r.updates, args...))
 }
 
-// args appends the values of fields.
 func (r *record[T]) args(args []any, v T, fields []field) ([]any, error) {
 	if s, ok := any(v).(interface {
 		storing()

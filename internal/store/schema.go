@@ -43,7 +43,6 @@ const (
 	settingMigratedBy = "schema_release"
 )
 
-// Schema is the state of the schema of a database.
 type Schema struct {
 	Version int64 // of the database; 0 when it has no schema
 	Known   int64 // of this release
@@ -198,7 +197,6 @@ func readSchema(ctx context.Context, e Engine, read rowReader) (Schema, error) {
 	return s, nil
 }
 
-// Schema returns the state of the schema of the database.
 func (s *Store) Schema(ctx context.Context) (Schema, error) {
 	return readSchema(ctx, s.engine, func(ctx context.Context, query string, dest ...any) error {
 		return s.QueryRow(ctx, query).Scan(dest...)

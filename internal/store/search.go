@@ -20,7 +20,6 @@ const (
 	FoundWebhook    = "webhook"
 )
 
-// Found is a record that [Search] found.
 type Found struct {
 	ID        string // as the API names the record
 	Name      string // "" for none

@@ -151,6 +151,14 @@ func (s *Store) Close() error {
 	return s.lite.close()
 }
 
+// NonZero returns a pointer to v, or nil for the zero value, which JSON leaves out.
+func NonZero[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
+}
+
 // Micros returns t as stored: microseconds since 1970, 0 for the zero time.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {

@@ -212,7 +212,6 @@ func (t *Tx) Run(ctx context.Context, stmts ...Stmt) error {
 	return runBatch(t.pg.SendBatch(ctx, &b), stmts)
 }
 
-// run runs one statement on SQLite.
 func (t *Tx) run(s Stmt) error {
 	if s.Row == nil {
 		n, err := t.lite.exec(s.SQL, s.Args)
@@ -238,7 +237,6 @@ func (t *Tx) Query(ctx context.Context, q string, args ...any) (*Rows, error) {
 	return &Rows{pg: rows}, nil
 }
 
-// QueryRow reads one row in the transaction.
 func (t *Tx) QueryRow(ctx context.Context, q string, args ...any) *Row {
 	rows, err := t.Query(ctx, q, args...)
 	return &Row{rows: rows, err: err}

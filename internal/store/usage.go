@@ -394,7 +394,6 @@ func EmptyUsage(ctx context.Context, tx *Tx) (more bool, err error) {
 	return false, nil
 }
 
-// UsageBy is what usage and revenue are summed by.
 type UsageBy string
 
 // What usage is summed by; revenue by all but agent and subscriber.

@@ -23,7 +23,6 @@ type Watched struct {
 	Audit     LastAudit
 }
 
-// LastAudit is what an audit noted of itself.
 type LastAudit struct {
 	At       time.Time `json:"at"` // zero: none has noted anything
 	Findings int       `json:"findings"`
@@ -77,7 +76,6 @@ func NotedBackup(ctx context.Context, q Querier) (time.Time, error) {
 	return time.Parse(time.RFC3339, string(text))
 }
 
-// Watch reads what an operator watches.
 func (s *Store) Watch(ctx context.Context) (w Watched, err error) {
 	w = Watched{
 		Open: map[string]int64{}, Oldest: map[string]time.Time{}, Webhooks: map[string]int64{"active": 0, "paused": 0},

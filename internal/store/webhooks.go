@@ -59,7 +59,6 @@ func CountWebhooks(ctx context.Context, tx *Tx, owner toll.Address) (n int64, er
 	return value[int64](ctx, tx, "SELECT COUNT(*) FROM webhooks WHERE principal = $1 AND credential_id IS NULL", owner.Lower())
 }
 
-// DeleteWebhook removes a webhook and its deliveries.
 func DeleteWebhook(ctx context.Context, tx *Tx, id string) error {
 	if _, err := tx.Exec(ctx, "DELETE FROM webhooks WHERE webhook_id = $1", id); err != nil {
 		return err
@@ -83,7 +82,6 @@ func LeaveWebhooks(ctx context.Context, tx *Tx, owner toll.Address, user, to tol
 	return made, err
 }
 
-// DeleteWebhooks removes all webhooks of an address, and their deliveries.
 func DeleteWebhooks(ctx context.Context, tx *Tx, owner toll.Address) error {
 	ids, err := values[string](ctx, tx, "SELECT webhook_id FROM webhooks WHERE principal = $1 ORDER BY webhook_id", owner.Lower())
 	for _, id := range ids {

@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/checkout"
+	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -28,13 +29,7 @@ func (t *Tokens) issue(d *draft) (*toll.AccessToken, error) {
 	out := &toll.AccessToken{
 		AccessToken: jws, TokenFormat: d.req.TokenFormat, PermissionHash: d.Hash, PlanID: d.Plan, SubscriberAddress: d.Subscriber,
 		Scheme: d.Scheme, Network: d.Network, MaxCredits: d.RedemptionLimit, MaxOrders: d.OrderLimit, Status: toll.StatusActive,
-		CreatedAt: toll.At(d.CreatedAt), ExpiresAt: toll.At(d.ExpiresAt),
-	}
-	if d.Agent != "" {
-		out.AgentID = &d.Agent
-	}
-	if d.DelegationID != "" {
-		out.DelegationID = &d.DelegationID
+		CreatedAt: toll.At(d.CreatedAt), ExpiresAt: toll.At(d.ExpiresAt), AgentID: store.NonZero(d.Agent), DelegationID: store.NonZero(d.DelegationID),
 	}
 	if out.TokenFormat == "" {
 		out.TokenFormat = t.Format

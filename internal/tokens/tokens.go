@@ -141,11 +141,9 @@ func (t *Tokens) draft(ctx context.Context, caller auth.Caller, req *PermissionR
 	p := &ledger.Permission{
 		Hash: toll.NewHash(), Plan: plan.ID, Subscriber: caller.Address, Agent: req.AgentID, AllowedAgents: req.AllowedAgents,
 		RedemptionLimit: req.RedemptionLimit, OrderLimit: req.OrderLimit, Metadata: req.Metadata,
+		APIKeyID: store.NonZero(caller.KeyID),
 	}
 	d := &draft{Permission: p, req: req, plan: plan}
-	if !caller.KeyID.IsZero() {
-		p.APIKeyID = &caller.KeyID
-	}
 	if err := d.setScheme(t.Catalogue.Brand); err != nil {
 		return nil, err
 	}

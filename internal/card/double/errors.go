@@ -54,7 +54,6 @@ func missing(what, id, param string) *failure {
 	return f
 }
 
-// cardError says that a card was declined.
 func cardError(code, declineCode, message string) *failure {
 	return &failure{
 		status:      http.StatusPaymentRequired,

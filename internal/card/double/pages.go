@@ -190,7 +190,6 @@ func (c *call) submitSession() view {
 	return c.sessionView(s, http.StatusOK, "")
 }
 
-// typedCard makes a payment method of what a person typed.
 func (c *call) typedCard() (*paymentMethod, *failure) {
 	t, f := cardNumbered(string(c.p.text("number")))
 	if f != nil {

@@ -24,7 +24,6 @@ const (
 // "line_items.0.quantity", and an item with empty brackets gets the next free number.
 type params map[string]string
 
-// parseParams reads a form or a query.
 func parseParams(form string) (params, *failure) {
 	p := params{}
 	for pair := range strings.SplitSeq(form, "&") {

@@ -109,7 +109,6 @@ func (c *call) createSession() (any, error) {
 	return s, nil
 }
 
-// checkSession checks what both modes have.
 func (c *call) checkSession(s *session) error {
 	if err := c.checkTypes(); err != nil {
 		return err

@@ -130,7 +130,6 @@ func (a *Anvil) URL() string { return a.url }
 // ChainID is that of the signatures the chain takes.
 func (a *Anvil) ChainID() uint64 { return a.id }
 
-// Genesis is the hash of the first block.
 func (a *Anvil) Genesis() common.Hash {
 	var block struct{ Hash common.Hash }
 	if err := a.client.Call(&block, "eth_getBlockByNumber", "0x0", false); err != nil {

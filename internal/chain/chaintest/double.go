@@ -280,7 +280,6 @@ func (d *Double) Status(status int, body string) {
 	})
 }
 
-// Watch shows f every request before it is answered.
 func (d *Double) Watch(f func(r *http.Request)) {
 	d.setFault(func(w http.ResponseWriter, r *http.Request, pass http.HandlerFunc) {
 		f(r)

@@ -18,7 +18,6 @@ type Keys struct {
 	keys map[common.Address][]byte
 }
 
-// New makes a key and returns its account.
 func (k *Keys) New(t testing.TB) common.Address {
 	t.Helper()
 	key, err := crypto.GenerateKey()

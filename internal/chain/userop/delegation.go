@@ -151,7 +151,6 @@ func (d *Delegation) structure(signature []byte) part {
 	return structure(address(d.Delegate), address(d.Delegator), word(d.Authority[:]), array(caveats...), uint256(d.Salt), octets(signature))
 }
 
-// SignedDelegation is a delegation with the signature of its delegator.
 type SignedDelegation struct {
 	Delegation
 	Signature []byte

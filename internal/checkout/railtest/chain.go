@@ -57,7 +57,6 @@ func (r *Rail) refusesAccount() error {
 	return nil
 }
 
-// SignatureRequest implements rail.Delegator.
 func (r *Rail) SignatureRequest(_ context.Context, d *rail.Delegation) (*rail.SignatureRequest, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +91,6 @@ func (r *Rail) CheckSignature(_ context.Context, d *rail.Delegation) error {
 	return nil
 }
 
-// Revoke implements rail.Delegator.
 func (r *Rail) Revoke(_ context.Context, d *rail.Delegation) (done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +101,6 @@ func (r *Rail) Revoke(_ context.Context, d *rail.Delegation) (done bool, err err
 	return !r.now.Revoking, nil
 }
 
-// Revocation implements rail.Delegator.
 func (r *Rail) Revocation(context.Context, *rail.Delegation) (*rail.Call, error) {
 	return &rail.Call{To: toll.Address{0xde, 19: 1}, Data: []byte{0x49, 0x93, 0x40, 0x47}}, nil
 }

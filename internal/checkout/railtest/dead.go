@@ -7,7 +7,6 @@ import (
 	"github.com/tollhq/toll/internal/rail"
 )
 
-// Dead implements rail.Seller.
 func (r *Rail) Dead(_ context.Context, s rail.Sale) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

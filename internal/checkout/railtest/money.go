@@ -96,7 +96,6 @@ func (r *Rail) known(orderID string) (*order, rail.Orders, error) {
 	return o, r.way, nil
 }
 
-// BeginRefund implements rail.Refunder.
 func (r *Rail) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) error {
 	o, _, err := r.known(in.OrderID)
 	if err != nil {
@@ -128,7 +127,6 @@ func (r *Rail) BeginRefund(ctx context.Context, t *rail.Tx, in rail.Refund) erro
 	return store.PutJob(ctx, t.Tx, store.Job{Kind: store.JobCardRefund, Key: []byte(in.ID), Due: o.purchase.OrderedAt})
 }
 
-// Refunded implements rail.Refunder.
 func (r *Rail) Refunded(ctx context.Context, refundID string) (decided bool, failure string, err error) {
 	r.mu.Lock()
 	db := r.db
@@ -230,7 +228,6 @@ func (r *Rail) ReplaceURL(_ toll.Address, orderID string, ends time.Time) (strin
 	return "https://toll.example/checkout/" + orderID + "/again?until=" + ends.UTC().Format(time.RFC3339), nil
 }
 
-// Page implements rail.Pages.
 func (r *Rail) Page(_ context.Context, orderID string, _ bool) (rail.Shown, error) {
 	return rail.Shown{URL: "https://pay.example/" + orderID}, nil
 }

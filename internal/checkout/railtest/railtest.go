@@ -207,7 +207,6 @@ func (r *Rail) order(ctx context.Context, p *rail.Purchase) (*order, error) {
 	return o, nil
 }
 
-// act moves an undecided order on.
 func (r *Rail) act(o *order) {
 	switch {
 	case paid(o) || o.payment.Status == toll.OrderFailed:

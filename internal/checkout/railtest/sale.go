@@ -90,7 +90,6 @@ func (r *Rail) Asked() int {
 	return r.asked
 }
 
-// Accepts implements rail.Seller.
 func (r *Rail) Accepts(_ context.Context, account toll.Address, digest [32]byte, signature []byte) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +101,6 @@ func (r *Rail) Accepts(_ context.Context, account toll.Address, digest [32]byte,
 	return takes != nil && takes(digest, signature), nil
 }
 
-// CheckSale implements rail.Seller.
 func (r *Rail) CheckSale(_ context.Context, s rail.Sale) (used bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +124,6 @@ func (r *Rail) payable(s rail.Sale) (used bool, err error) {
 	return false, nil
 }
 
-// Sell implements rail.Seller.
 func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	total, err := toll.ParseUnits(s.Authorization.Value.String())
 	if err != nil {
@@ -143,7 +140,6 @@ func (r *Rail) Sell(ctx context.Context, s rail.Sale) (rail.Payment, error) {
 	return r.answer(o)
 }
 
-// Recheck implements rail.Seller.
 func (r *Rail) Recheck(ctx context.Context, orderID string) (bool, error) {
 	r.mu.Lock()
 	o := r.orders[orderID]
@@ -193,7 +189,6 @@ func (r *Rail) sell(o *order, s rail.Sale) {
 	}
 }
 
-// at is the time of the chain.
 func (r *Rail) at() time.Time {
 	if r.now.Time != nil {
 		return r.now.Time()

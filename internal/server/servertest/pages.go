@@ -6,7 +6,6 @@ import "net/http"
 // has the same address as the form.
 type FromPages struct{}
 
-// RoundTrip implements http.RoundTripper.
 func (FromPages) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPost {
 		r = r.Clone(r.Context())

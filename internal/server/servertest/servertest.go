@@ -323,7 +323,6 @@ func (p *Process) Kill() {
 
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Wait returns the exit code, or an error when the process still runs after the limit.
