@@ -139,7 +139,7 @@ func (c *Client) UpdateKey(ctx context.Context, id toll.Hash, name, version *str
 		Name    *string `json:"name,omitzero"`
 		Version *string `json:"version,omitzero"`
 	}{name, version}
-	return fetch[toll.APIKey](ctx, c, call{method: http.MethodPatch, path: api("/api-keys/%s", id.String()), body: in, again: true})
+	return fetch[toll.APIKey](ctx, c, call{method: http.MethodPatch, path: api("/api-keys/%s", id.String()), body: in, idempotent: true})
 }
 
 // RevokeKey ends an API key at once, with what it made: keys, access tokens and consents to programs, which the answer counts.

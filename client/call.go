@@ -47,9 +47,9 @@ type call struct {
 	query  url.Values
 	body   any
 	form   url.Values // in place of body
-	// again says that a repeat cannot do anything twice: reads, and acts that carry an idempotency key or id.
-	again bool
-	// refused narrows again to answers that say that nothing was done: a lost answer is not repeated.
+	// idempotent says that a repeat cannot do anything twice: reads, and acts that carry an idempotency key or id.
+	idempotent bool
+	// refused narrows idempotent to answers that say that nothing was done: a lost answer is not repeated.
 	refused bool
 	// key is the Idempotency-Key, "" for none. Under it a call that still runs is asked for again.
 	key string
@@ -119,7 +119,7 @@ func (c *Client) send(ctx context.Context, cl call) (*answer, error) {
 	}
 	for attempt := 0; ; attempt++ {
 		a, err := c.once(ctx, cl, body)
-		wait, ok := c.again(ctx, cl, attempt, a, err)
+		wait, ok := c.retryDelay(ctx, cl, attempt, a, err)
 		if !ok {
 			return a, err
 		}
@@ -141,8 +141,8 @@ func (c *Client) backoff(attempt int) time.Duration {
 	return backoff.Delay(100*time.Millisecond, c.maxWait, 2*attempt+1)
 }
 
-// again says whether to repeat the call, and after how long.
-func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err error) (time.Duration, bool) {
+// retryDelay says whether to repeat the call, and after how long.
+func (c *Client) retryDelay(ctx context.Context, cl call, attempt int, a *answer, err error) (time.Duration, bool) {
 	if attempt >= c.retries || ctx.Err() != nil {
 		return 0, false
 	}
@@ -150,7 +150,7 @@ func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err
 	if err == nil && a.status == http.StatusRequestTimeout {
 		return wait, true // the request did not arrive in time, so nothing was done, whatever it asks for
 	}
-	if !cl.again {
+	if !cl.idempotent {
 		return 0, false
 	}
 	refused := cl.refused || cl.ifMatch > 0
@@ -160,7 +160,7 @@ func (c *Client) again(ctx context.Context, cl call, attempt int, a *answer, err
 	if refused && (a.status == http.StatusBadGateway || a.status == http.StatusGatewayTimeout) {
 		return 0, false
 	}
-	if !passing(a.status) {
+	if !transient(a.status) {
 		return wait, a.status == http.StatusConflict && cl.key != "" && a.err().Code == toll.CodeIdempotencyRunning
 	}
 	if secs := a.retryAfter(); secs > 0 {

@@ -16,7 +16,7 @@ var _ x402.Offerer = (*Client)(nil)
 func (c *Client) Resources(ctx context.Context, by x402.CatalogueFilter, limit, offset int) (*x402.Catalogue, error) {
 	q := filterQuery(by, limit)
 	q.Set("offset", strconv.Itoa(offset))
-	return fetch[x402.Catalogue](ctx, c, call{method: http.MethodGet, path: api("/x402/discovery/resources"), query: q, again: true})
+	return fetch[x402.Catalogue](ctx, c, call{method: http.MethodGet, path: api("/x402/discovery/resources"), query: q, idempotent: true})
 }
 
 // SearchResources is Resources for those that have each word of a query. The cursor is that of an earlier answer, "" for the
@@ -27,7 +27,7 @@ func (c *Client) SearchResources(ctx context.Context, query string, by x402.Cata
 	if cursor != "" {
 		q.Set("cursor", cursor)
 	}
-	return fetch[x402.FoundResources](ctx, c, call{method: http.MethodGet, path: api("/x402/discovery/search"), query: q, again: true})
+	return fetch[x402.FoundResources](ctx, c, call{method: http.MethodGet, path: api("/x402/discovery/search"), query: q, idempotent: true})
 }
 
 func filterQuery(by x402.CatalogueFilter, limit int) url.Values {
@@ -44,5 +44,5 @@ func filterQuery(by x402.CatalogueFilter, limit int) url.Values {
 
 // Offers asks for signed offers of plans of this API key's owner.
 func (c *Client) Offers(ctx context.Context, req *x402.OffersRequest) (*x402.OffersResponse, error) {
-	return fetch[x402.OffersResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/offers"), body: req, again: true})
+	return fetch[x402.OffersResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/offers"), body: req, idempotent: true})
 }

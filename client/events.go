@@ -46,7 +46,7 @@ func (c *Client) FollowEvents(ctx context.Context, after string) iter.Seq2[*toll
 				return
 			}
 			e, ok := errors.AsType[*toll.Error](err)
-			if ok && e.Status != 0 && !passing(e.Status) {
+			if ok && e.Status != 0 && !transient(e.Status) {
 				yield(nil, err)
 				return
 			}
@@ -63,8 +63,8 @@ func (c *Client) FollowEvents(ctx context.Context, after string) iter.Seq2[*toll
 	}
 }
 
-// passing says whether a refusal with this status ends by itself.
-func passing(status int) bool {
+// transient says whether a refusal with this status ends by itself.
+func transient(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true

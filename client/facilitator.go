@@ -86,7 +86,7 @@ func (c *Client) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.Ver
 	stock := req.Stock != nil
 	var v x402.VerifyResponse
 	_, e, err := c.judged(ctx, call{
-		path: api("/x402/verify"), body: req, again: stock || !req.Hold || req.AgentRequestID != "",
+		path: api("/x402/verify"), body: req, idempotent: stock || !req.Hold || req.AgentRequestID != "",
 		// A hold whose answer was lost is in flight, and a repeat would be refused for that.
 		refused: stock || req.Hold,
 	}, &v)
@@ -134,7 +134,7 @@ func failed(reason string) bool {
 func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.SettleResponse, error) {
 	var s x402.SettleResponse
 	a, e, err := c.judged(ctx, call{
-		path: api("/x402/settle"), body: req, again: req.AgentRequestID != "" || req.Stock != nil,
+		path: api("/x402/settle"), body: req, idempotent: req.AgentRequestID != "" || req.Stock != nil,
 		// The repeat of a stock body is a duplicate unless a verify opened the request, which only the caller knows.
 		refused: req.Stock != nil,
 	}, &s)
@@ -155,10 +155,10 @@ func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.Set
 
 // Release gives a hold back without a burn. A repeat gets the same answer.
 func (c *Client) Release(ctx context.Context, req *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
-	return fetch[x402.ReleaseResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/release"), body: req, again: true})
+	return fetch[x402.ReleaseResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/release"), body: req, idempotent: true})
 }
 
 // Renew moves the end of an open hold. A repeat is harmless.
 func (c *Client) Renew(ctx context.Context, req *x402.RenewRequest) (*x402.RenewResponse, error) {
-	return fetch[x402.RenewResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/renew"), body: req, again: true})
+	return fetch[x402.RenewResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/renew"), body: req, idempotent: true})
 }

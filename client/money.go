@@ -42,7 +42,7 @@ func (c *Client) CreateDelegation(ctx context.Context, p DelegationParams) (*tol
 // in front. An account without code needs a signed EIP-7702 authorization as well, an object in JSON; else it is nil. The same
 // signature again is the same answer.
 func (c *Client) SignDelegation(ctx context.Context, id, signature string, authorization json.RawMessage) (*toll.Delegation, error) {
-	return fetch[toll.Delegation](ctx, c, call{method: http.MethodPost, path: api("/delegation/%s/signature", id), again: true, body: struct {
+	return fetch[toll.Delegation](ctx, c, call{method: http.MethodPost, path: api("/delegation/%s/signature", id), idempotent: true, body: struct {
 		Signature     string          `json:"signature"`
 		Authorization json.RawMessage `json:"authorization,omitzero"`
 	}{signature, authorization}})
@@ -67,7 +67,7 @@ func (c *Client) RevokeDelegation(ctx context.Context, id string) (*toll.ActResu
 // UnfreezeDelegation lets a delegation pay again that was frozen after three declined charges or a dispute. Again it is the same
 // answer. While a payment of it is disputed the error has the code [toll.CodeDelegationFrozen].
 func (c *Client) UnfreezeDelegation(ctx context.Context, id string) (*toll.Delegation, error) {
-	return fetch[toll.Delegation](ctx, c, call{method: http.MethodPost, path: api("/delegation/%s/unfreeze", id), again: true})
+	return fetch[toll.Delegation](ctx, c, call{method: http.MethodPost, path: api("/delegation/%s/unfreeze", id), idempotent: true})
 }
 
 // DelegationTransactions returns what a delegation paid, or was to pay.
@@ -82,7 +82,7 @@ func (c *Client) PaymentMethods(ctx context.Context, opts ...ListOption) ([]toll
 		o(q)
 	}
 	var out []toll.PaymentMethod
-	if _, err := c.do(ctx, call{method: http.MethodGet, path: api("/payment-methods"), query: q, again: true}, &out); err != nil {
+	if _, err := c.do(ctx, call{method: http.MethodGet, path: api("/payment-methods"), query: q, idempotent: true}, &out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -96,7 +96,7 @@ type PaymentMethodUpdate struct {
 
 // UpdatePaymentMethod changes name and keys of a card or of the wallet.
 func (c *Client) UpdatePaymentMethod(ctx context.Context, id string, u PaymentMethodUpdate) (*toll.PaymentMethod, error) {
-	return fetch[toll.PaymentMethod](ctx, c, call{method: http.MethodPatch, path: api("/payment-methods/%s", id), body: u, again: true})
+	return fetch[toll.PaymentMethod](ctx, c, call{method: http.MethodPatch, path: api("/payment-methods/%s", id), body: u, idempotent: true})
 }
 
 // RemovePaymentMethod revokes a card and the delegations on it. The wallet stays.

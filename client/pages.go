@@ -59,7 +59,7 @@ func list[T any](ctx context.Context, c *Client, path, member string, opts []Lis
 		seen := map[string]bool{}
 		for {
 			var p map[string]json.RawMessage
-			a, err := c.do(ctx, call{method: http.MethodGet, path: path, query: q, again: true}, &p)
+			a, err := c.do(ctx, call{method: http.MethodGet, path: path, query: q, idempotent: true}, &p)
 			if err != nil {
 				yield(nil, err)
 				return

@@ -35,7 +35,7 @@ func (c *Client) SignInPerson(ctx context.Context, login, password string) (*tol
 		Login    string `json:"login"`
 		Password string `json:"password"`
 	}{login, password}
-	return fetch[toll.SignedIn](ctx, c, call{method: http.MethodPost, path: api("/session"), body: in, again: true})
+	return fetch[toll.SignedIn](ctx, c, call{method: http.MethodPost, path: api("/session"), body: in, idempotent: true})
 }
 
 // Session returns the session of the client.
@@ -48,7 +48,7 @@ func (c *Client) Prove(ctx context.Context, password string) (*toll.Session, err
 	in := struct {
 		Password string `json:"password"`
 	}{password}
-	return fetch[toll.Session](ctx, c, call{method: http.MethodPost, path: api("/session/proof"), body: in, again: true})
+	return fetch[toll.Session](ctx, c, call{method: http.MethodPost, path: api("/session/proof"), body: in, idempotent: true})
 }
 
 // SignOut ends the session of the client.
@@ -88,7 +88,7 @@ func (c *Client) SetRole(ctx context.Context, user toll.UUID, role toll.Role) (*
 	in := struct {
 		Role toll.Role `json:"role"`
 	}{role}
-	return fetch[toll.Member](ctx, c, call{method: http.MethodPatch, path: api("/members/%s", user.String()), body: in, again: true})
+	return fetch[toll.Member](ctx, c, call{method: http.MethodPatch, path: api("/members/%s", user.String()), body: in, idempotent: true})
 }
 
 // SetSpendLimit sets what a developer may have the workspace pay in a calendar month (UTC), in cents of dollars and euros alike; nil: no
@@ -97,13 +97,13 @@ func (c *Client) SetSpendLimit(ctx context.Context, user toll.UUID, limit *toll.
 	in := struct {
 		SpendLimitCents *toll.Cents `json:"spendLimitCents"`
 	}{limit}
-	return fetch[toll.Member](ctx, c, call{method: http.MethodPatch, path: api("/members/%s", user.String()), body: in, again: true})
+	return fetch[toll.Member](ctx, c, call{method: http.MethodPatch, path: api("/members/%s", user.String()), body: in, idempotent: true})
 }
 
 // RemoveMember ends a membership with what stands under it; with keep that stands under the membership of the caller from then on.
 // Errors: those of [Client.SetRole].
 func (c *Client) RemoveMember(ctx context.Context, user toll.UUID, keep bool) (*toll.Removed, error) {
-	cl := call{method: http.MethodDelete, path: api("/members/%s", user.String()), again: true, refused: true}
+	cl := call{method: http.MethodDelete, path: api("/members/%s", user.String()), idempotent: true, refused: true}
 	if keep {
 		cl.query = url.Values{"keep": {"true"}}
 	}
@@ -165,7 +165,7 @@ func (c *Client) MemberSessions(ctx context.Context, user toll.UUID, opts ...Lis
 func (c *Client) EndMemberSessions(ctx context.Context, user toll.UUID) (int64, error) {
 	out, err := fetch[struct {
 		Ended int64 `json:"ended"`
-	}](ctx, c, call{method: http.MethodDelete, path: api("/members/%s/sessions", user.String()), again: true})
+	}](ctx, c, call{method: http.MethodDelete, path: api("/members/%s/sessions", user.String()), idempotent: true})
 	if err != nil {
 		return 0, err
 	}

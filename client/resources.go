@@ -18,7 +18,7 @@ func (c *Client) Call(
 	ctx context.Context, method, path string, query url.Values, in, out any,
 ) error {
 	cl := call{
-		method: method, path: path, query: query, body: in, again: method == http.MethodGet,
+		method: method, path: path, query: query, body: in, idempotent: method == http.MethodGet,
 		key: idempotencyKey(ctx), ifMatch: ifMatch(ctx),
 	}
 	raw, isRaw := out.(*json.RawMessage)
@@ -42,23 +42,23 @@ func fetch[T any](ctx context.Context, c *Client, cl call) (*T, error) {
 }
 
 func get[T any](ctx context.Context, c *Client, path string) (*T, error) {
-	return fetch[T](ctx, c, call{method: http.MethodGet, path: path, again: true})
+	return fetch[T](ctx, c, call{method: http.MethodGet, path: path, idempotent: true})
 }
 
 // create is for routes that honour Idempotency-Key: a repeat under the same key gets the answer of the first call.
 func create[T any](ctx context.Context, c *Client, path string, in any) (*T, error) {
 	key := cmp.Or(idempotencyKey(ctx), toll.NewUUID())
-	return fetch[T](ctx, c, call{method: http.MethodPost, path: path, body: in, again: true, key: key})
+	return fetch[T](ctx, c, call{method: http.MethodPost, path: path, body: in, idempotent: true, key: key})
 }
 
 // act is for changes that come to the same when they are repeated.
 func (c *Client) act(ctx context.Context, method, path string, in any) (*toll.ActResult, error) {
-	return fetch[toll.ActResult](ctx, c, call{method: method, path: path, body: in, again: true, ifMatch: ifMatch(ctx)})
+	return fetch[toll.ActResult](ctx, c, call{method: method, path: path, body: in, idempotent: true, ifMatch: ifMatch(ctx)})
 }
 
 // remove is for removals of which a repeat is refused: it is repeated only after an answer that says that nothing was done.
 func remove[T any](ctx context.Context, c *Client, path string) (*T, error) {
-	return fetch[T](ctx, c, call{method: http.MethodDelete, path: path, again: true, refused: true, ifMatch: ifMatch(ctx)})
+	return fetch[T](ctx, c, call{method: http.MethodDelete, path: path, idempotent: true, refused: true, ifMatch: ifMatch(ctx)})
 }
 
 type idempotencyContext struct{}
@@ -144,7 +144,7 @@ func (c *Client) Search(ctx context.Context, text, typ string) (found []Found, m
 		Results []Found `json:"results"`
 		More    bool    `json:"more"`
 	}
-	_, err = c.do(ctx, call{method: http.MethodGet, path: api("/protocol/search"), query: q, again: true}, &out)
+	_, err = c.do(ctx, call{method: http.MethodGet, path: api("/protocol/search"), query: q, idempotent: true}, &out)
 	return out.Results, out.More, err
 }
 
@@ -258,6 +258,6 @@ func (c *Client) Settlement(ctx context.Context, agentRequestID string) (*toll.S
 // SettlementByTransaction returns the outcome of the request whose receipt names this transaction.
 func (c *Client) SettlementByTransaction(ctx context.Context, transaction string) (*toll.Settlement, error) {
 	return fetch[toll.Settlement](ctx, c, call{
-		method: http.MethodGet, path: api("/x402/settlements"), query: url.Values{"transaction": {transaction}}, again: true,
+		method: http.MethodGet, path: api("/x402/settlements"), query: url.Values{"transaction": {transaction}}, idempotent: true,
 	})
 }

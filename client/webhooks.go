@@ -42,7 +42,7 @@ type WebhookUpdate struct {
 
 // UpdateWebhook changes, pauses or resumes a webhook.
 func (c *Client) UpdateWebhook(ctx context.Context, id string, u WebhookUpdate) (*toll.Webhook, error) {
-	return fetch[toll.Webhook](ctx, c, call{method: http.MethodPatch, path: api("/webhooks/%s", id), body: u, again: true})
+	return fetch[toll.Webhook](ctx, c, call{method: http.MethodPatch, path: api("/webhooks/%s", id), body: u, idempotent: true})
 }
 
 // DeleteWebhook ends a webhook; what is on its way to it is not sent any more.

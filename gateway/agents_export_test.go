@@ -94,8 +94,8 @@ func (c *Core) BalanceChanged() {
 // ContextOf is the text about a balance in the sandbox.
 func ContextOf(b *toll.Balance) string { return contextOf(x402.Default, toll.Sandbox, b) }
 
-// Foreign is foreign.
-var Foreign = foreign
+// ResponseJSON is responseJSON.
+var ResponseJSON = responseJSON
 
 // AdjustReach adjusts how agents are reached, before the first one is.
 func (c *Core) AdjustReach(f func(*outbound.Config)) { c.reach.adjust = f }

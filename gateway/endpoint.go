@@ -121,7 +121,7 @@ func (c *Core) newEndpoint(a *account) http.Handler {
 		paid.HoldSecs(paidHoldSecs),
 		paid.MaxBody(maxPaidBody),
 		paid.MaxBuffer(2 * maxPaidAnswer), // answers never stream
-		paid.CallerGone(paid.Settle),
+		paid.OnDisconnect(paid.Settle),
 		paid.BeforeVerify(c.readPaid),
 		paid.AfterSettle(func(_ *http.Request, s *x402.SettleResponse) {
 			if s.Success {
@@ -271,7 +271,7 @@ func (c *Core) CheckPaidEndpoint(ctx context.Context) error {
 	case c.agentHandler(a) == nil:
 		return invalid("agentHandler", "is required for the paid endpoint on %s: kind http or host", a.environment)
 	}
-	if lacks, err := lackingRights(ctx, a); err != nil {
+	if lacks, err := missingRights(ctx, a); err != nil {
 		return asError(err)
 	} else if lacks.Has(toll.RightSell) {
 		return errorf(NotAuthenticated, "The key lacks the right sell, without which no payment is accepted.").

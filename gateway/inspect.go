@@ -83,11 +83,11 @@ func (c *Core) inspectKey(ctx context.Context, a *account) (lacks toll.Rights, e
 	if _, err := a.service.Versions(ctx); err != nil {
 		return nil, err
 	}
-	return lackingRights(ctx, a)
+	return missingRights(ctx, a)
 }
 
-// lackingRights returns the rights that the key of an account lacks for all that a core can do.
-func lackingRights(ctx context.Context, a *account) (toll.Rights, error) {
+// missingRights returns the rights that the key of an account lacks for all that a core can do.
+func missingRights(ctx context.Context, a *account) (toll.Rights, error) {
 	id, err := client.ReadKey(a.APIKey)
 	if err != nil {
 		return nil, err

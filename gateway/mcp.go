@@ -50,7 +50,7 @@ func (c *Core) mcpHandler() http.Handler {
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
-			serveEra(w, r, sessions, alone)
+			serveVersion(w, r, sessions, alone)
 			return
 		}
 		body, ok := readAll(w, r)
@@ -67,11 +67,11 @@ func (c *Core) mcpHandler() http.Handler {
 			alone.ServeHTTP(w, r)
 			return
 		}
-		serveEra(w, r, sessions, alone)
+		serveVersion(w, r, sessions, alone)
 	})
 }
 
-func serveEra(w http.ResponseWriter, r *http.Request, older, modern http.Handler) {
+func serveVersion(w http.ResponseWriter, r *http.Request, older, modern http.Handler) {
 	if r.Header.Get(headerVersion) >= firstModern {
 		older = modern
 	}

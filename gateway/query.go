@@ -172,7 +172,7 @@ func (q *query) run(ctx context.Context) (any, error) {
 	}
 	return agentAnswer{
 		Status:   res.StatusCode,
-		Response: foreign(body),
+		Response: responseJSON(body),
 		Payment:  q.payment(ctx),
 		Notice:   foreignNotice,
 	}, nil

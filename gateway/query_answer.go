@@ -21,9 +21,9 @@ const (
 	maxForeignKey = 200  // characters of a name in an agent's JSON
 )
 
-// foreign is an answer of an agent as JSON: strict JSON as it is, anything else as a text. Characters
+// responseJSON returns the response of an agent as JSON: strict JSON as it is, anything else as a text. Characters
 // that are not seen are removed from all texts.
-func foreign(body []byte) json.RawMessage {
+func responseJSON(body []byte) json.RawMessage {
 	if len(body) == 0 {
 		return json.RawMessage(`""`)
 	}

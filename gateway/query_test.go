@@ -281,7 +281,7 @@ func FuzzForeign(f *testing.F) {
 	f.Add([]byte(`{"a\u0000":["x\u202e",1e400,{"b":null}]}`))
 	f.Add([]byte("text\xff"))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got := gateway.Foreign(body)
+		got := gateway.ResponseJSON(body)
 		var v any
 		d := json.NewDecoder(strings.NewReader(string(got)))
 		d.UseNumber()

@@ -35,7 +35,7 @@
 //
 // # Callers who leave
 //
-// A caller can hang up while the handler works. [CallerGone] chooses who bears that:
+// A caller can hang up while the handler works. [OnDisconnect] chooses who bears that:
 //
 //   - [Settle], by default for POST, PUT, PATCH, DELETE and other methods that are not safe: the handler works on, its context
 //     does not end, and a 2xx is settled as if the caller were there. The subscriber pays for an answer that nobody read.

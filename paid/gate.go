@@ -309,7 +309,7 @@ func (x *exchange) run() {
 		case aborted && x.unsettled():
 			x.notSettled(x.first, x.known)
 			return
-		case aborted && (a.left || a.begun.Load() && x.gone()):
+		case aborted && (a.left || a.begun.Load() && x.disconnected()):
 			x.endBuffered(a, in, ctx)
 		default:
 			x.sale.Release(x.r.Context())
@@ -338,7 +338,7 @@ func (x *exchange) endBuffered(a *writer, in *body, work context.Context) {
 		x.fail(toll.NewError(toll.CodeRequestTimeout))
 	case x.r.Context().Err() != nil:
 		x.sale.Release(x.r.Context())
-		if !x.gone() { // a deadline of the program, which may have answered for itself
+		if !x.disconnected() { // a deadline of the program, which may have answered for itself
 			// Not CodeUnavailable: its callers may repeat, and the handler may have done its work.
 			e := toll.NewError(toll.CodeInternal)
 			e.Message, e.Status = "The answer was not ready in time. No credits were burned.", http.StatusServiceUnavailable
@@ -435,7 +435,7 @@ func (x *exchange) amount(resp Response) toll.Credits {
 // is to be settled. ended is false after a panic of the handler, other than that of an abort.
 func (x *exchange) endStream(a *writer, ended, returned bool) {
 	whole := returned && !a.broken() && !a.cut.Load() && x.r.Context().Err() == nil
-	left := ended && x.gone() && x.settlesGone()
+	left := ended && x.disconnected() && x.settlesDisconnected()
 	switch {
 	case a.early: // it was paid before its first byte left, or is an error that costs nothing
 	case !whole && a.delivered == 0 && !left && !(a.cut.Load() && a.size > 0): // a reader who stalls pays

@@ -203,7 +203,7 @@ func TestMisconfigurationPanics(t *testing.T) {
 		"twice":         func() { paid.Routes(d, nil, paid.At("GET /a", paid.Plan(plan)), paid.At("GET /a/", paid.Plan(plan))) },
 		"two defaults":  func() { paid.Routes(d, nil, paid.Default(paid.Plan(plan)), paid.Default(paid.Plan(plan))) },
 		"upstream":      func() { paid.Proxy(d, &url.URL{Path: "/"}) },
-		"caller gone":   func() { paid.CallerGone(paid.Release + 1) },
+		"caller gone":   func() { paid.OnDisconnect(paid.Release + 1) },
 	} {
 		func() {
 			defer func() {

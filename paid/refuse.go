@@ -85,7 +85,7 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	if order := seller.OrderExtension(x.terms, reason, e); order != nil {
 		p.Extensions[x.c.Namespace.PlanExtension()], usual = order, false
 	}
-	if advice := x.required.Accepts[0].Advice(); advice != "" && (reason == "" || seller.Lacks(reason)) {
+	if advice := x.required.Accepts[0].Advice(); advice != "" && (reason == "" || seller.IsShortfall(reason)) {
 		hint += " " + advice
 	}
 	e = e.WithHint(hint)

@@ -378,7 +378,7 @@ func TestStream(t *testing.T) {
 func TestCancel(t *testing.T) {
 	svc := tolltest.New(t)
 	ann := svc.Subscriber(5)
-	s := open(t, svc, func(c *paida2a.Config) { c.CallerGone = paid.Release })
+	s := open(t, svc, func(c *paida2a.Config) { c.OnDisconnect = paid.Release })
 	started, stop := make(chan struct{}), make(chan struct{})
 	defer close(stop)
 	s.agent.work = func(ctx context.Context, r *a2asrv.RequestContext, q eventqueue.Queue) error {

@@ -47,7 +47,7 @@ func (c *collector) Write(_ context.Context, event a2a.Event) error {
 	final := false
 	switch e := event.(type) {
 	case *a2a.Message:
-		c.turn(a2a.TaskStatus{State: a2a.TaskStateCompleted, Message: e})
+		c.setStatus(a2a.TaskStatus{State: a2a.TaskStateCompleted, Message: e})
 		final = true
 	case *a2a.Task:
 		c.out.artifacts = nil
@@ -55,11 +55,11 @@ func (c *collector) Write(_ context.Context, event a2a.Event) error {
 			c.add(a)
 		}
 		c.describe(e.Metadata)
-		c.turn(e.Status)
+		c.setStatus(e.Status)
 		final = ends(e.Status.State)
 	case *a2a.TaskStatusUpdateEvent:
 		c.describe(e.Metadata)
-		c.turn(e.Status)
+		c.setStatus(e.Status)
 		final = e.Final || ends(e.Status.State)
 	case *a2a.TaskArtifactUpdateEvent:
 		if err := c.update(e); err != nil {
@@ -79,7 +79,7 @@ func ends(s a2a.TaskState) bool {
 	return s.Terminal() || s == a2a.TaskStateInputRequired || s == a2a.TaskStateAuthRequired
 }
 
-func (c *collector) turn(s a2a.TaskStatus) {
+func (c *collector) setStatus(s a2a.TaskStatus) {
 	if c.out.message != nil {
 		c.out.said = append(c.out.said, c.out.message)
 	}

@@ -66,9 +66,9 @@ type Config struct {
 	MaxBodyBytes int64
 	// Namespace holds the brand words on the wire, zero for [x402.Default].
 	Namespace x402.Namespace
-	// CallerGone says what becomes of work whose caller goes away or cancels it, default paid.Settle. See
+	// OnDisconnect says what becomes of work whose caller goes away or cancels it, default paid.Settle. See
 	// "Callers who leave" in the documentation of the package.
-	CallerGone paid.Gone
+	OnDisconnect paid.Disconnect
 	// AfterSettle runs after every settlement: a success, a refusal, or an outcome that is still unknown.
 	AfterSettle func(ctx context.Context, receipt *x402.SettleResponse)
 	// Log receives what the builder should know; nil writes warnings and errors to stderr. Access tokens are never logged.
@@ -80,7 +80,7 @@ type Config struct {
 // seller returns what the sales of this configuration share, and the configuration with its defaults.
 func (c Config) seller(f x402.Facilitator) (*seller.Seller, Config) {
 	s := &seller.Seller{
-		Facilitator: f, AgentID: c.AgentID, HoldSecs: c.HoldSecs, Timeout: c.Timeout, Namespace: c.Namespace, CallerGone: c.CallerGone,
+		Facilitator: f, AgentID: c.AgentID, HoldSecs: c.HoldSecs, Timeout: c.Timeout, Namespace: c.Namespace, OnDisconnect: c.OnDisconnect,
 		Log: c.Log, Clock: c.Clock, Room: "paida2a", Item: "task",
 	}
 	s.SetDefaults()
@@ -145,11 +145,11 @@ func withScopes(all []a2a.SecurityRequirements) []a2a.SecurityRequirements {
 // itself in the same process. It answers JSON-RPC at POST / and the agent card at /.well-known/agent-card.json and
 // /.well-known/agent.json. It is safe for concurrent use.
 func Handler(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) http.Handler {
-	d := newDesk(f, agent, cfg)
+	d := newHandler(f, agent, cfg)
 	mux := http.NewServeMux()
 	card := a2asrv.NewStaticAgentCardHandler(d.cfg.card())
 	mux.Handle(a2asrv.WellKnownAgentCardPath, card)
 	mux.Handle(pathOldCard, card)
-	mux.Handle("POST /{$}", &front{log: d.Log, maxBody: d.cfg.MaxBodyBytes, rpc: seller.Pulsing(a2asrv.NewJSONRPCHandler(d))})
+	mux.Handle("POST /{$}", &rpcHandler{log: d.Log, maxBody: d.cfg.MaxBodyBytes, rpc: seller.Pulsing(a2asrv.NewJSONRPCHandler(d))})
 	return mux
 }

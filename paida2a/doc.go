@@ -23,7 +23,7 @@
 //
 // # Callers who leave
 //
-// [Config.CallerGone] chooses what becomes of work whose caller leaves:
+// [Config.OnDisconnect] chooses what becomes of work whose caller leaves:
 //
 //   - [paid.Settle], the default: the agent works on when the caller hangs up, and the task can be
 //     fetched. An agent whose task is canceled is told so by its context and by Cancel. When it stops,

@@ -17,7 +17,7 @@ import (
 const maxSentenceRunes = 300
 
 // demand returns what a client is asked to pay.
-func (d *desk) demand(ctx context.Context) (*x402.PaymentRequired, error) {
+func (d *handler) demand(ctx context.Context) (*x402.PaymentRequired, error) {
 	t, err := d.Terms.Of(ctx, d.cfg.PlanID)
 	if err != nil {
 		return nil, err

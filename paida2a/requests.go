@@ -14,8 +14,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// desk answers the methods of the protocol. It is an [a2asrv.RequestHandler].
-type desk struct {
+// handler answers the methods of the protocol. It is an [a2asrv.RequestHandler].
+type handler struct {
 	a2asrv.RequestHandler // refuses push notifications and an extended card
 	*seller.Seller
 	agent a2asrv.AgentExecutor
@@ -25,16 +25,16 @@ type desk struct {
 	book *book
 }
 
-func newDesk(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) *desk {
+func newHandler(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) *handler {
 	s, cfg := cfg.seller(f)
-	return &desk{
+	return &handler{
 		RequestHandler: a2asrv.NewHandler(nil), Seller: s, agent: agent, cfg: cfg, book: newBook(cfg.MaxTasks, cfg.MaxBytes, cfg.TaskLife),
 	}
 }
 
 func invalid(why string) error { return fmt.Errorf("%s: %w", why, a2a.ErrInvalidParams) }
 
-func (d *desk) OnSendMessage(ctx context.Context, params *a2a.MessageSendParams) (a2a.SendMessageResult, error) {
+func (d *handler) OnSendMessage(ctx context.Context, params *a2a.MessageSendParams) (a2a.SendMessageResult, error) {
 	t, _, err := d.send(ctx, params)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (d *desk) OnSendMessage(ctx context.Context, params *a2a.MessageSendParams)
 
 // await returns what is told of a task, and why its latest run ended without an outcome. With wait it returns when the task no
 // longer changes by itself.
-func (d *desk) await(ctx context.Context, t *task, wait bool) (*a2a.Task, error) {
+func (d *handler) await(ctx context.Context, t *task, wait bool) (*a2a.Task, error) {
 	for {
 		d.mu.Lock()
 		told, busy, problem, changed := t.told, t.busy(), t.problem, t.changed
@@ -70,7 +70,7 @@ func (d *desk) await(ctx context.Context, t *task, wait bool) (*a2a.Task, error)
 	}
 }
 
-func (d *desk) OnSendMessageStream(ctx context.Context, params *a2a.MessageSendParams) iter.Seq2[a2a.Event, error] {
+func (d *handler) OnSendMessageStream(ctx context.Context, params *a2a.MessageSendParams) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
 		t, from, err := d.send(ctx, params)
 		if err != nil {
@@ -83,7 +83,7 @@ func (d *desk) OnSendMessageStream(ctx context.Context, params *a2a.MessageSendP
 	}
 }
 
-func (d *desk) OnResubscribeToTask(ctx context.Context, params *a2a.TaskIDParams) iter.Seq2[a2a.Event, error] {
+func (d *handler) OnResubscribeToTask(ctx context.Context, params *a2a.TaskIDParams) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
 		t, err := d.find(params.ID)
 		if err != nil {
@@ -100,7 +100,7 @@ func (d *desk) OnResubscribeToTask(ctx context.Context, params *a2a.TaskIDParams
 }
 
 // follow yields the task and what happens to it from then on, until nothing more does.
-func (d *desk) follow(ctx context.Context, t *task, from int, yield func(a2a.Event, error) bool) {
+func (d *handler) follow(ctx context.Context, t *task, from int, yield func(a2a.Event, error) bool) {
 	first := true
 	for {
 		d.mu.Lock()
@@ -131,7 +131,7 @@ func (d *desk) follow(ctx context.Context, t *task, from int, yield func(a2a.Eve
 	}
 }
 
-func (d *desk) OnGetTask(_ context.Context, query *a2a.TaskQueryParams) (*a2a.Task, error) {
+func (d *handler) OnGetTask(_ context.Context, query *a2a.TaskQueryParams) (*a2a.Task, error) {
 	t, err := d.find(query.ID)
 	if err != nil {
 		return nil, err
@@ -145,13 +145,13 @@ func (d *desk) OnGetTask(_ context.Context, query *a2a.TaskQueryParams) (*a2a.Ta
 // OnCancelTask ends a task that is not paid yet: nothing is burned then. An agent that is at work is told
 // to stop, and what it finishes all the same is settled, unless the builder gives it away. Once there is
 // something to be paid it is too late.
-func (d *desk) OnCancelTask(ctx context.Context, params *a2a.TaskIDParams) (*a2a.Task, error) {
+func (d *handler) OnCancelTask(ctx context.Context, params *a2a.TaskIDParams) (*a2a.Task, error) {
 	t, err := d.find(params.ID)
 	if err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
-	if t.phase == phaseRunning && t.works && d.CallerGone != paid.Release {
+	if t.phase == phaseRunning && t.works && d.OnDisconnect != paid.Release {
 		d.mu.Unlock()
 		return d.cancelWork(ctx, t)
 	}
@@ -163,7 +163,7 @@ func (d *desk) OnCancelTask(ctx context.Context, params *a2a.TaskIDParams) (*a2a
 	return t.told, nil
 }
 
-func (d *desk) find(id a2a.TaskID) (*task, error) {
+func (d *handler) find(id a2a.TaskID) (*task, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.book.find(id, d.Clock())

@@ -26,7 +26,7 @@ const (
 )
 
 // send takes a message, and returns its task and how many events of it are old.
-func (d *desk) send(ctx context.Context, params *a2a.MessageSendParams) (*task, int, error) {
+func (d *handler) send(ctx context.Context, params *a2a.MessageSendParams) (*task, int, error) {
 	switch {
 	case params.Message == nil:
 		return nil, 0, invalid("a message is missing")
@@ -68,7 +68,7 @@ func (d *desk) send(ctx context.Context, params *a2a.MessageSendParams) (*task, 
 		return t, from, d.ask(t, msg)
 	case statusRejected:
 		d.heard(t, msg)
-		d.tell(t, phaseOver, d.status(t, a2a.TaskStateFailed, say(textDeclined), map[string]any{metaStatus: statusRejected}))
+		d.publish(t, phaseOver, d.status(t, a2a.TaskStateFailed, say(textDeclined), map[string]any{metaStatus: statusRejected}))
 		return t, from, nil
 	case statusSubmitted:
 		d.submit(ctx, t, msg, c)
@@ -78,7 +78,7 @@ func (d *desk) send(ctx context.Context, params *a2a.MessageSendParams) (*task, 
 }
 
 // begin opens a task and tells what it costs.
-func (d *desk) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
+func (d *handler) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 	if len(msg.Parts) == 0 {
 		return nil, invalid("a message has parts")
 	}
@@ -101,7 +101,7 @@ func (d *desk) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 }
 
 // ask takes what the agent is to do in place of what it was to do, and tells again what that costs.
-func (d *desk) ask(t *task, msg *a2a.Message) error {
+func (d *handler) ask(t *task, msg *a2a.Message) error {
 	if len(msg.Parts) == 0 {
 		return invalid("a message has parts")
 	}
@@ -110,12 +110,12 @@ func (d *desk) ask(t *task, msg *a2a.Message) error {
 	}
 	t.asked = msg
 	d.heard(t, msg)
-	d.tell(t, phaseOpen, d.offer(t))
+	d.publish(t, phaseOpen, d.offer(t))
 	return nil
 }
 
 // submit takes a payment and lets the agent work, whether somebody waits for that or not.
-func (d *desk) submit(ctx context.Context, t *task, msg *a2a.Message, c credential) {
+func (d *handler) submit(ctx context.Context, t *task, msg *a2a.Message, c credential) {
 	d.heard(t, msg)
 	t.payment, t.problem = c.digest, nil
 	refused := c.broken
@@ -126,7 +126,7 @@ func (d *desk) submit(ctx context.Context, t *task, msg *a2a.Message, c credenti
 		refused = d.CheckResource(c.parsed, at, func() string { return at })
 	}
 	if refused != nil {
-		d.tell(t, phaseOver, d.failure(t, d.refusal(t, refused)))
+		d.publish(t, phaseOver, d.failure(t, d.refusal(t, refused)))
 		return
 	}
 	if t.asked == nil {
@@ -135,12 +135,12 @@ func (d *desk) submit(ctx context.Context, t *task, msg *a2a.Message, c credenti
 	status := d.status(t, a2a.TaskStateInputRequired, say(textSubmitted), map[string]any{metaStatus: statusSubmitted})
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t.cancel, t.canceling, t.works, t.waited = cancel, false, false, false
-	w := &work{desk: d, task: t, token: c.token, asked: t.asked, required: *t.demand}
+	w := &work{handler: d, task: t, token: c.token, asked: t.asked, required: *t.demand}
 	if w.required.Resource.URL != "" {
 		// The id is part of what is paid for; urls are compared without it.
 		w.required.Resource.URL += "#" + string(t.id)
 	}
-	d.tell(t, phaseRunning, status)
+	d.publish(t, phaseRunning, status)
 	go func() {
 		defer cancel()
 		w.serve(run)
@@ -148,7 +148,7 @@ func (d *desk) submit(ctx context.Context, t *task, msg *a2a.Message, c credenti
 }
 
 // heard adds a message to the history of a task.
-func (d *desk) heard(t *task, messages ...*a2a.Message) {
+func (d *handler) heard(t *task, messages ...*a2a.Message) {
 	told := *t.told
 	told.History = append(slices.Clone(told.History), messages...)
 	size := sizeOf(messages)
@@ -157,8 +157,8 @@ func (d *desk) heard(t *task, messages ...*a2a.Message) {
 	t.told = &told
 }
 
-// tell makes the status of a task known.
-func (d *desk) tell(t *task, p phase, s a2a.TaskStatus, before ...a2a.Event) {
+// publish makes the status of a task known.
+func (d *handler) publish(t *task, p phase, s a2a.TaskStatus, before ...a2a.Event) {
 	told := *t.told
 	told.Status = s
 	t.told = &told
@@ -174,7 +174,7 @@ func (d *desk) tell(t *task, p phase, s a2a.TaskStatus, before ...a2a.Event) {
 	t.changed = make(chan struct{})
 }
 
-func (d *desk) offer(t *task) a2a.TaskStatus {
+func (d *handler) offer(t *task) a2a.TaskStatus {
 	text := textRequired
 	if advice := t.demand.Accepts[0].Advice(); advice != "" {
 		text += " " + advice
@@ -188,7 +188,7 @@ func (t *task) asking() map[string]any {
 }
 
 // failure is the status of a task whose payment was refused or not settled.
-func (d *desk) failure(t *task, s *x402.SettleResponse) a2a.TaskStatus {
+func (d *handler) failure(t *task, s *x402.SettleResponse) a2a.TaskStatus {
 	told := *s
 	if told.ErrorMessage = plain.Text(s.ErrorMessage, maxSentenceRunes); told.ErrorMessage != s.ErrorMessage {
 		told.Raw = nil
@@ -199,16 +199,16 @@ func (d *desk) failure(t *task, s *x402.SettleResponse) a2a.TaskStatus {
 }
 
 // refusal is the receipt of a payment that was not taken.
-func (d *desk) refusal(t *task, r *seller.Refusal) *x402.SettleResponse {
+func (d *handler) refusal(t *task, r *seller.Refusal) *x402.SettleResponse {
 	return &x402.SettleResponse{ErrorReason: r.Reason, ErrorMessage: r.Err.Text(), Payer: r.Payer, Network: t.demand.Accepts[0].Network}
 }
 
-func (d *desk) status(t *task, state a2a.TaskState, parts a2a.ContentParts, meta map[string]any) a2a.TaskStatus {
+func (d *handler) status(t *task, state a2a.TaskState, parts a2a.ContentParts, meta map[string]any) a2a.TaskStatus {
 	now := d.Clock()
 	return a2a.TaskStatus{State: state, Message: d.message(t, parts, meta), Timestamp: &now}
 }
 
-func (d *desk) message(t *task, parts a2a.ContentParts, meta map[string]any) *a2a.Message {
+func (d *handler) message(t *task, parts a2a.ContentParts, meta map[string]any) *a2a.Message {
 	return &a2a.Message{ID: a2a.NewMessageID(), Role: a2a.MessageRoleAgent, TaskID: t.id, ContextID: t.context, Parts: parts, Metadata: meta}
 }
 

@@ -28,7 +28,7 @@ var (
 
 // work is one run of the agent, under one payment.
 type work struct {
-	*desk
+	*handler
 	*task
 	token    string
 	asked    *a2a.Message
@@ -92,7 +92,7 @@ func (w *work) move(p phase, s a2a.TaskStatus) bool {
 		return false
 	}
 	w.works = p == phaseRunning
-	w.tell(w.task, p, s)
+	w.publish(w.task, p, s)
 	return true
 }
 
@@ -102,7 +102,7 @@ func (w *work) undecided(problem error) {
 	defer w.mu.Unlock()
 	if w.busy() {
 		w.problem = problem
-		w.tell(w.task, phaseOpen, w.offer(w.task))
+		w.publish(w.task, phaseOpen, w.offer(w.task))
 	}
 }
 
@@ -118,7 +118,7 @@ func (w *work) question(out *outcome) {
 	asked := *s.Message
 	asked.Metadata = nil
 	w.heard(w.task, &asked)
-	w.tell(w.task, phaseOpen, s)
+	w.publish(w.task, phaseOpen, s)
 }
 
 // complete burns the credits of work that is done, and then lets it go.
@@ -157,7 +157,7 @@ func (w *work) complete(ctx context.Context, out *outcome) {
 	w.told, w.isPaid = &told, true
 	w.book.fit(size, w.task) // it is paid for, so it is kept in any case
 	w.book.grow(w.task, size)
-	w.tell(w.task, phaseOver, done, events...)
+	w.publish(w.task, phaseOver, done, events...)
 }
 
 // run lets the agent work until it ends the task, returns, or is canceled.
@@ -211,7 +211,7 @@ func (w *work) request() (*a2asrv.RequestContext, error) {
 }
 
 // stopAgent tells an agent that its task was canceled, besides the end of its context.
-func (d *desk) stopAgent(ctx context.Context, told *a2a.Task) {
+func (d *handler) stopAgent(ctx context.Context, told *a2a.Task) {
 	stored, err := withoutStatus(told)
 	if err != nil {
 		return

@@ -30,7 +30,7 @@ type backlog struct {
 
 	mu      sync.Mutex
 	bytes   int64
-	resting list.List          // streams that have ended and have no reader, the oldest first
+	idle    list.List          // streams that have ended and have no reader, the oldest first
 	paid    list.List          // the same, of those whose call was paid
 	running map[string]*stream // those that have not ended, by id
 }
@@ -92,9 +92,9 @@ func (b *backlog) keep(st *stream) {
 // was not: then it is the stream itself that goes.
 func (b *backlog) charge(st *stream, n int64) {
 	g := st.session.group
-	for g.bytes+n > b.each && b.dropOldest(st, &g.resting, &g.paid) {
+	for g.bytes+n > b.each && b.dropOldest(st, &g.idle, &g.paid) {
 	}
-	for b.bytes+n > b.most && b.dropOldest(st, &b.resting, &b.paid) {
+	for b.bytes+n > b.most && b.dropOldest(st, &b.idle, &b.paid) {
 	}
 	if g.bytes+n > b.each || b.bytes+n > b.most {
 		b.drop(st)
@@ -106,10 +106,10 @@ func (b *backlog) charge(st *stream, n int64) {
 }
 
 // dropOldest makes room for a stream, and reports whether it could.
-func (b *backlog) dropOldest(st *stream, resting, paid *list.List) bool {
+func (b *backlog) dropOldest(st *stream, idle, paid *list.List) bool {
 	switch {
-	case resting.Len() > 0:
-		b.drop(resting.Front().Value.(*stream))
+	case idle.Len() > 0:
+		b.drop(idle.Front().Value.(*stream))
 	case st.paid && paid.Len() > 0:
 		b.drop(paid.Front().Value.(*stream))
 	default:
@@ -145,11 +145,11 @@ func (b *backlog) drop(st *stream) {
 	}
 	st.trim()
 	st.moved.Broadcast()
-	b.rest(st)
+	b.readerLeft(st)
 }
 
-// rest is called when a stream has no reader any more, or has ended without one.
-func (b *backlog) rest(st *stream) {
+// readerLeft is called when a stream has no reader any more, or has ended without one.
+func (b *backlog) readerLeft(st *stream) {
 	switch {
 	case st.reader != nil:
 	case st.state == resumable:
@@ -169,7 +169,7 @@ func (b *backlog) rest(st *stream) {
 	}
 }
 
-// wake is the opposite of rest.
+// wake is the opposite of readerLeft.
 func (b *backlog) wake(st *stream) {
 	if st.timer != nil {
 		st.timer.Stop()
@@ -187,7 +187,7 @@ func (b *backlog) lists(st *stream) (all, own *list.List) {
 	if g := st.session.group; st.paid {
 		return &b.paid, &g.paid
 	} else {
-		return &b.resting, &g.resting
+		return &b.idle, &g.idle
 	}
 }
 
@@ -252,7 +252,7 @@ func (b *backlog) end(st *stream) {
 	delete(b.running, st.id)
 	st.ended = true
 	st.moved.Broadcast()
-	b.rest(st)
+	b.readerLeft(st)
 }
 
 // closed forgets the streams of a session that has ended, for good.

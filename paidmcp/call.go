@@ -117,7 +117,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	c.enter()
 	defer c.leave()
 
-	settles := sync.OnceValue(func() bool { return c.settlesGone(ctx) })
+	settles := sync.OnceValue(func() bool { return c.settlesDisconnected(ctx) })
 	work, cancel := c.workContext(ctx, settles)
 	defer cancel(nil)
 	payment := c.payment()

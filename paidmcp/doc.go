@@ -20,7 +20,7 @@
 // # Callers who leave
 //
 // A caller can cancel a call or hang up while the handler works, and can no longer fetch the answer.
-// [CallerGone], or [Config.CallerGone] for all items, chooses who bears that:
+// [OnDisconnect], or [Config.OnDisconnect] for all items, chooses who bears that:
 //
 //   - [paid.Settle], by default for tools: the handler works on, its context does not end, and a
 //     result without isError is settled as if the caller were there.

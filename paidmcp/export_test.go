@@ -28,7 +28,7 @@ func (s *Server) Held() (n int64) {
 	b := s.sessions.backlog
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, l := range []*list.List{&b.resting, &b.paid} {
+	for _, l := range []*list.List{&b.idle, &b.paid} {
 		for at := l.Front(); at != nil; at = at.Next() {
 			st := at.Value.(*stream)
 			for _, e := range st.events {

@@ -54,7 +54,7 @@ type price struct {
 	plan        toll.PlanID
 	onError     RedeemError
 	stream      bool
-	gone        paid.Gone
+	disconnect  paid.Disconnect
 	description string
 	mimeType    string
 }

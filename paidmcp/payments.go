@@ -49,10 +49,10 @@ type Config struct {
 	Queue *paid.Queue
 	// OnUnsettled is the alarm for such streams, see [paid.OnUnsettled].
 	OnUnsettled func(paid.Unsettled)
-	// CallerGone says what becomes of a call whose caller goes away or cancels it. The zero value,
-	// paid.GoneByMethod, is paid.Release for resources, prompts and tools with the annotation
-	// readOnlyHint, and paid.Settle for other tools. See [CallerGone].
-	CallerGone paid.Gone
+	// OnDisconnect says what becomes of a call whose caller goes away or cancels it. The zero value,
+	// paid.DisconnectByMethod, is paid.Release for resources, prompts and tools with the annotation
+	// readOnlyHint, and paid.Settle for other tools. See [OnDisconnect].
+	OnDisconnect paid.Disconnect
 	// AfterSettle runs after every settlement: a success, a refusal, or an outcome that is still unknown.
 	AfterSettle func(ctx context.Context, receipt *x402.SettleResponse)
 	// Log receives what the builder should know; nil writes warnings and errors to stderr. Access tokens are never logged.
@@ -79,7 +79,7 @@ var bearerWarned atomic.Bool
 func New(f x402.Facilitator, cfg Config) *Payments {
 	cfg.ServerName = cmp.Or(cfg.ServerName, DefaultServerName)
 	s := &seller.Seller{
-		Facilitator: f, AgentID: cfg.AgentID, HoldSecs: cfg.HoldSecs, Timeout: cfg.Timeout, Namespace: cfg.Namespace, CallerGone: cfg.CallerGone,
+		Facilitator: f, AgentID: cfg.AgentID, HoldSecs: cfg.HoldSecs, Timeout: cfg.Timeout, Namespace: cfg.Namespace, OnDisconnect: cfg.OnDisconnect,
 		Queue: cfg.Queue, OnUnsettled: cfg.OnUnsettled, Log: cfg.Log, Clock: cfg.Clock, Room: "paidmcp", Item: "item",
 	}
 	s.SetDefaults()

@@ -61,8 +61,8 @@ type group struct {
 	size  int  // sessions that are open, guarded by the lock of the sessions
 
 	// Streams that are kept, guarded by the lock of the backlog.
-	bytes         int64
-	resting, paid list.List // as in the backlog
+	bytes      int64
+	idle, paid list.List // as in the backlog
 }
 
 // sessionShare is the part of all sessions that a group may have before it makes room for others.

@@ -140,9 +140,9 @@ func (s *stream) follow(ctx context.Context, r *reader, write func(number, event
 		if !parts {
 			number, event = number+1, s.events[number-s.before]
 		}
-		told := s.told(number)
+		id := s.eventID(number)
 		b.mu.Unlock()
-		err := write(told, event)
+		err := write(id, event)
 		b.mu.Lock()
 		if err != nil {
 			break
@@ -157,7 +157,7 @@ func (s *stream) follow(ctx context.Context, r *reader, write func(number, event
 	if s.reader == r {
 		s.reader = nil
 		s.moved.Broadcast()
-		b.rest(s)
+		b.readerLeft(s)
 	}
 }
 
@@ -169,9 +169,9 @@ func parting(retry time.Duration) []byte {
 	return []byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\ndata: \n\n")
 }
 
-// told is the number of an event as its client is told, nil where it cannot come back. It is apart from the event, which is in memory
+// eventID is the number of an event as its client is told, nil where it cannot come back. It is apart from the event, which is in memory
 // once, however many connections hold on to it.
-func (s *stream) told(number int) []byte {
+func (s *stream) eventID(number int) []byte {
 	if s.state == lost || s.session.kept.closed || s.backlog.most == 0 {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (s *stream) opens() []byte {
 	if s.state != resumable || !s.polls {
 		return nil
 	}
-	return append(s.told(0), "data: \n\n"...)
+	return append(s.eventID(0), "data: \n\n"...)
 }
 
 // answer sends the stream to who made the call.

@@ -42,7 +42,7 @@ func (f *sellerFlags) add(c *cobra.Command, listen string) {
 type seller struct {
 	plan  toll.PlanID
 	agent toll.AgentID // "" for none
-	gone  paid.Gone
+	gone  paid.Disconnect
 	log   *slog.Logger
 }
 
@@ -54,7 +54,7 @@ func newSeller(a *app, f sellerFlags) (s seller, err error) {
 		return s, usagef("--hold-secs must be 1 to %d; got %d", paid.MaxHoldSecs, f.holdSecs)
 	}
 	var known bool
-	s.gone, known = map[string]paid.Gone{"": paid.GoneByMethod, "settle": paid.Settle, "release": paid.Release}[f.callerGone]
+	s.gone, known = map[string]paid.Disconnect{"": paid.DisconnectByMethod, "settle": paid.Settle, "release": paid.Release}[f.callerGone]
 	if !known {
 		return s, usagef("--caller-gone must be settle or release; got %q", f.callerGone)
 	}
@@ -207,7 +207,7 @@ func settingsOfGate(a *app, f gateFlags) (g gateSettings, err error) {
 		return g, err
 	}
 	g.options = []paid.Option{
-		paid.Plan(g.plan), paid.Agent(g.agent), paid.HoldSecs(f.holdSecs), paid.CallerGone(g.gone),
+		paid.Plan(g.plan), paid.Agent(g.agent), paid.HoldSecs(f.holdSecs), paid.OnDisconnect(g.gone),
 		paid.TokenHeaders(x402.HeaderSignature, "authorization", "x-api-key"), paid.Log(g.log), paid.Namespace(a.set.names),
 	}
 	for _, origin := range f.cors {

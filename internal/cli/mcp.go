@@ -109,7 +109,7 @@ func runMCP(ctx context.Context, a *app, f mcpFlags, command []string) error {
 	}
 	cfg := paidmcp.Config{
 		PlanID: seller.plan, AgentID: seller.agent, ServerName: cmp.Or(f.name, serverName(u.Name())), HoldSecs: f.holdSecs,
-		CallerGone: seller.gone, Namespace: a.set.names, Log: log,
+		OnDisconnect: seller.gone, Namespace: a.set.names, Log: log,
 	}
 	pay, m := paidmcp.New(c, cfg), u.Server()
 	for _, p := range prices {

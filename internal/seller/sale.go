@@ -30,17 +30,17 @@ var ErrNoHold = errors.New("the facilitator confirmed a payment without an id or
 // Seller is what the sales of one transport share. Its fields do not change after [Seller.SetDefaults], and it is safe for
 // concurrent use from then on.
 type Seller struct {
-	Facilitator x402.Facilitator
-	Terms       *TermsCache
-	AgentID     toll.AgentID
-	HoldSecs    int           // life of a hold, 1 to 900
-	Timeout     time.Duration // of each call to the facilitator
-	Namespace   x402.Namespace
-	CallerGone  Gone
-	Queue       *Queue
-	OnUnsettled func(Unsettled) // alarm for what was delivered and is not settled; may be nil
-	Log         *slog.Logger
-	Clock       func() time.Time
+	Facilitator  x402.Facilitator
+	Terms        *TermsCache
+	AgentID      toll.AgentID
+	HoldSecs     int           // life of a hold, 1 to 900
+	Timeout      time.Duration // of each call to the facilitator
+	Namespace    x402.Namespace
+	OnDisconnect Disconnect
+	Queue        *Queue
+	OnUnsettled  func(Unsettled) // alarm for what was delivered and is not settled; may be nil
+	Log          *slog.Logger
+	Clock        func() time.Time
 
 	Room string // begins each line of the log
 	Item string // name of the attribute that says what is sold, see [Offer]
@@ -50,9 +50,9 @@ type Seller struct {
 	unbound *cache.Cache[[32]byte, struct{}]
 }
 
-// SetDefaults fills in what is zero and brings HoldSecs into its bounds. It panics over an unknown CallerGone.
+// SetDefaults fills in what is zero and brings HoldSecs into its bounds. It panics over an unknown OnDisconnect.
 func (s *Seller) SetDefaults() {
-	s.CallerGone.Check(s.Room)
+	s.OnDisconnect.Check(s.Room)
 	s.HoldSecs = min(max(cmp.Or(s.HoldSecs, x402.DefaultHoldSecs), 1), x402.MaxHoldSecs)
 	s.Timeout = cmp.Or(max(s.Timeout, 0), DefaultTimeout)
 	s.Namespace = cmp.Or(s.Namespace, x402.Default)
@@ -291,8 +291,8 @@ func ChallengeError(begin, sentence string) string {
 	return begin[:n]
 }
 
-// Lacks reports whether a refusal says that the payer needs credits, or leave to spend them.
-func Lacks(reason string) bool {
+// IsShortfall reports whether a refusal says that the payer needs credits, or leave to spend them.
+func IsShortfall(reason string) bool {
 	switch reason {
 	case x402.ReasonInsufficientFunds, x402.ReasonRedemptionLimit, x402.ReasonOrderLimit, x402.ReasonPlanExpired,
 		x402.ReasonDelegationExhausted, x402.ReasonDelegationShort, x402.ReasonDelegationExpired, x402.ReasonDelegationRevoked,
@@ -321,7 +321,7 @@ func WithPage(e *toll.Error, page string) *toll.Error {
 // on the page of a refusal, e. It is nil where there is neither. t and e may be nil.
 func OrderExtension(t *x402.Terms, reason string, e *toll.Error) json.RawMessage {
 	info := map[string]string{}
-	if t != nil && t.OrderURL != "" && Lacks(reason) {
+	if t != nil && t.OrderURL != "" && IsShortfall(reason) {
 		info["orderUrl"] = t.OrderURL
 	}
 	if e != nil {

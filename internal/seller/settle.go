@@ -87,7 +87,7 @@ func (p *Sale) settleOnce(ctx context.Context, amount toll.Credits) (s *x402.Set
 		req, network = &x402.SettleRequest{Stock: p.Stock}, p.Stock.Requirements.Network
 	}
 	s, err := p.Facilitator.Settle(ctx, req)
-	if err == nil && p.believe(s, amount) {
+	if err == nil && p.confirms(s, amount) {
 		return s, !s.Success && s.ErrorReason == x402.ReasonPending, 0
 	}
 	e := toll.Errorf(toll.CodeInternal, "The answer is not to this settlement.")
@@ -103,10 +103,10 @@ func (p *Sale) settleOnce(ctx context.Context, amount toll.Credits) (s *x402.Set
 	}, passes, time.Duration(e.RetryAfterSecs) * time.Second
 }
 
-// believe reports whether an answer is one to this settlement. A success names its transaction; where nothing was to be burned, a
+// confirms reports whether an answer is one to this settlement. A success names its transaction; where nothing was to be burned, a
 // facilitator of others may have none (x402 scheme upto: "empty string if $0 settlement"). What names a request names this one. That
 // of a wallet names payer, network and amount as well, as no request does it for them.
-func (p *Sale) believe(s *x402.SettleResponse, amount toll.Credits) bool {
+func (p *Sale) confirms(s *x402.SettleResponse, amount toll.Credits) bool {
 	switch {
 	case s == nil, s.Success && s.Transaction == "" && amount > 0:
 		return false

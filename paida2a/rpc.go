@@ -29,14 +29,14 @@ const (
 // sourceKey is where the context of a request has the address that it comes from.
 type sourceKey struct{}
 
-// front reads requests strictly before the SDK does, and lets nobody pass who would not understand what is asked for.
-type front struct {
+// rpcHandler reads requests strictly before the SDK does, and lets nobody pass who would not understand what is asked for.
+type rpcHandler struct {
 	log     *slog.Logger
 	maxBody int64
 	rpc     http.Handler
 }
 
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *rpcHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, f.maxBody))

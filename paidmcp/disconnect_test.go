@@ -36,7 +36,7 @@ func TestCallerGone(t *testing.T) {
 		item     string
 		reads    *mcp.ToolAnnotations
 		plain    bool // added by other means than Payments.AddTool
-		all      paid.Gone
+		all      paid.Disconnect
 		options  []paidmcp.Option
 		settles  bool
 		leaves   func(*line)
@@ -54,11 +54,11 @@ func TestCallerGone(t *testing.T) {
 		{name: "a tool, released", item: "tools/ask", all: paid.Release, leaves: cancels},
 		{
 			name: "the item before the server", item: "tools/ask", all: paid.Release, settles: true, leaves: cancels,
-			options: []paidmcp.Option{paidmcp.CallerGone(paid.Settle)},
+			options: []paidmcp.Option{paidmcp.OnDisconnect(paid.Settle)},
 		},
 		{
 			name: "a tool that reads, settled", item: "tools/ask", reads: reads, settles: true, leaves: cancels,
-			options: []paidmcp.Option{paidmcp.CallerGone(paid.Settle)},
+			options: []paidmcp.Option{paidmcp.OnDisconnect(paid.Settle)},
 		},
 		{name: "a tool that fails", item: "tools/ask", notLater: true, leaves: cancels},
 	} {
@@ -66,7 +66,7 @@ func TestCallerGone(t *testing.T) {
 			f := &teller{Facilitator: svc.Facilitator()}
 			log, _ := quiet()
 			s := shopOf(svc, f, paidmcp.Config{
-				PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", Log: log, CallerGone: c.all,
+				PlanID: svc.Plan(), AgentID: svc.Agent(), ServerName: "demo", Log: log, OnDisconnect: c.all,
 			}, append(c.options, paidmcp.Credits(3))...)
 			tool := &mcp.Tool{Name: "ask", InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: c.reads}
 			h := func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -109,8 +109,8 @@ func TestCallerGone(t *testing.T) {
 		})
 	}
 	for name, misuse := range map[string]func(){
-		"option": func() { paidmcp.CallerGone(7) },
-		"config": func() { paidmcp.New(svc.Facilitator(), paidmcp.Config{CallerGone: -1}) },
+		"option": func() { paidmcp.OnDisconnect(7) },
+		"config": func() { paidmcp.New(svc.Facilitator(), paidmcp.Config{OnDisconnect: -1}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -10,20 +10,20 @@ import (
 // set itself.
 func Left(caller context.Context) bool { return errors.Is(caller.Err(), context.Canceled) }
 
-// Gone says what becomes of work whose caller goes away. It is documented in package paid.
-type Gone int
+// Disconnect says what becomes of work whose caller goes away. It is documented in package paid.
+type Disconnect int
 
 // What becomes of such work.
 const (
-	GoneByMethod Gone = iota
-	GoneSettle
-	GoneRelease
+	DisconnectByMethod Disconnect = iota
+	DisconnectSettle
+	DisconnectRelease
 )
 
 // Check panics over an unknown value, which room was given.
-func (g Gone) Check(room string) {
-	if g < GoneByMethod || g > GoneRelease {
-		panic(room + ": CallerGone is paid.GoneByMethod, paid.Settle or paid.Release")
+func (g Disconnect) Check(room string) {
+	if g < DisconnectByMethod || g > DisconnectRelease {
+		panic(room + ": OnDisconnect is paid.DisconnectByMethod, paid.Settle or paid.Release")
 	}
 }
 

@@ -8,20 +8,20 @@ import (
 	"github.com/tollhq/toll/paid"
 )
 
-// CallerGone says what becomes of a call of the item whose caller goes away or cancels it, in place
-// of [Config.CallerGone]. See "Callers who leave" in the documentation of the package.
-func CallerGone(g paid.Gone) Option {
+// OnDisconnect says what becomes of a call of the item whose caller goes away or cancels it, in place
+// of [Config.OnDisconnect]. See "Callers who leave" in the documentation of the package.
+func OnDisconnect(g paid.Disconnect) Option {
 	g.Check("paidmcp")
-	return func(pr *price) { pr.gone = g }
+	return func(pr *price) { pr.disconnect = g }
 }
 
-// settlesGone reports whether a call that succeeds is settled although its caller has gone.
-func (c *call) settlesGone(ctx context.Context) bool {
-	g := c.price.gone
-	if g == paid.GoneByMethod {
-		g = c.CallerGone
+// settlesDisconnected reports whether a call that succeeds is settled although its caller has gone.
+func (c *call) settlesDisconnected(ctx context.Context) bool {
+	g := c.price.disconnect
+	if g == paid.DisconnectByMethod {
+		g = c.OnDisconnect
 	}
-	if g == paid.GoneByMethod {
+	if g == paid.DisconnectByMethod {
 		return c.kind == Tools && !c.isReadOnly(ctx)
 	}
 	return g == paid.Settle

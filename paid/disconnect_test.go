@@ -88,8 +88,8 @@ func TestCallerGone_Buffered(t *testing.T) {
 	}{
 		{"POST", nil, true, false}, {"PUT", nil, true, false}, {"PATCH", nil, true, false}, {"DELETE", nil, true, false}, {"BREW", nil, true, false},
 		{"GET", nil, false, false}, {"HEAD", nil, false, false}, {"OPTIONS", nil, false, false},
-		{"GET", []paid.Option{paid.CallerGone(paid.Settle)}, true, false}, {"POST", []paid.Option{paid.CallerGone(paid.Release)}, false, false},
-		{"POST", []paid.Option{paid.CallerGone(paid.Release), paid.CallerGone(paid.GoneByMethod)}, true, false},
+		{"GET", []paid.Option{paid.OnDisconnect(paid.Settle)}, true, false}, {"POST", []paid.Option{paid.OnDisconnect(paid.Release)}, false, false},
+		{"POST", []paid.Option{paid.OnDisconnect(paid.Release), paid.OnDisconnect(paid.DisconnectByMethod)}, true, false},
 		{"POST", []paid.Option{paid.Hold(false)}, true, true},
 	} {
 		for name, e := range endings {
@@ -419,7 +419,7 @@ func TestCallerGone_BeforeTheHandler(t *testing.T) {
 	log, _ := logs(t)
 	r := httptest.NewRequest("POST", "/", nil).WithContext(ctx)
 	r.Header.Set(sig, token)
-	paid.Handler(d, h, paid.Plan(plan), paid.CallerGone(paid.Settle), log).ServeHTTP(httptest.NewRecorder(), r)
+	paid.Handler(d, h, paid.Plan(plan), paid.OnDisconnect(paid.Settle), log).ServeHTTP(httptest.NewRecorder(), r)
 	if d.want(t, 0, 0, 1); h.count() != 0 {
 		t.Error("the handler ran for nobody")
 	}

@@ -25,7 +25,7 @@ func TestCallerGone(t *testing.T) {
 	ann := svc.Subscriber(100)
 	for _, c := range []struct {
 		name              string
-		gone              paid.Gone
+		gone              paid.Disconnect
 		leave             string // "hang up", "cancel"
 		stream, unblocked bool   // how the payment is sent
 		heeds             bool   // the agent ends with its context
@@ -43,7 +43,7 @@ func TestCallerGone(t *testing.T) {
 		{name: "canceled, released", gone: paid.Release, leave: "cancel", state: "canceled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := open(t, svc, func(cfg *paida2a.Config) { cfg.CallerGone = c.gone })
+			s := open(t, svc, func(cfg *paida2a.Config) { cfg.OnDisconnect = c.gone })
 			started, finish := make(chan struct{}), make(chan struct{})
 			s.agent.work = func(ctx context.Context, r *a2asrv.RequestContext, q eventqueue.Queue) error {
 				close(started)
@@ -126,7 +126,7 @@ func TestCallerGone(t *testing.T) {
 			t.Error("another value is taken")
 		}
 	}()
-	paida2a.Handler(svc.Facilitator(), nil, paida2a.Config{CallerGone: 7})
+	paida2a.Handler(svc.Facilitator(), nil, paida2a.Config{OnDisconnect: 7})
 }
 
 // TestLongTask: the hold of a task that takes longer is renewed, also when the caller has hung up, since the task can be fetched later. It

@@ -14,7 +14,7 @@ const textCanceled = "The task was canceled. Nothing was charged."
 
 // enter counts a caller who waits for a task until leave is called. pays says that it may have brought
 // the payment.
-func (d *desk) enter(t *task, pays bool) {
+func (d *handler) enter(t *task, pays bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t.followers++
@@ -23,11 +23,11 @@ func (d *desk) enter(t *task, pays bool) {
 
 // leave is called when a caller no longer waits. When it has gone away, and nobody else waits for what
 // it paid, the builder may want that the work ends.
-func (d *desk) leave(ctx context.Context, t *task) {
+func (d *handler) leave(ctx context.Context, t *task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t.followers--
-	if d.CallerGone != paid.Release || !seller.Left(ctx) {
+	if d.OnDisconnect != paid.Release || !seller.Left(ctx) {
 		return
 	}
 	if t.waited && t.followers == 0 && t.phase == phaseRunning {
@@ -36,13 +36,13 @@ func (d *desk) leave(ctx context.Context, t *task) {
 }
 
 // cancelLocked ends a task whose agent may be at work. Nothing is burned.
-func (d *desk) cancelLocked(ctx context.Context, t *task) {
-	d.tell(t, phaseOver, d.status(t, a2a.TaskStateCanceled, say(textCanceled), nil))
+func (d *handler) cancelLocked(ctx context.Context, t *task) {
+	d.publish(t, phaseOver, d.status(t, a2a.TaskStateCanceled, say(textCanceled), nil))
 	d.stop(ctx, t)
 }
 
 // stop tells the agent of a task that it was canceled, once.
-func (d *desk) stop(ctx context.Context, t *task) {
+func (d *handler) stop(ctx context.Context, t *task) {
 	if t.cancel == nil || t.canceling {
 		return
 	}
@@ -52,7 +52,7 @@ func (d *desk) stop(ctx context.Context, t *task) {
 }
 
 // cancelWork tells an agent that its task was canceled, and waits for what it makes of that.
-func (d *desk) cancelWork(ctx context.Context, t *task) (*a2a.Task, error) {
+func (d *handler) cancelWork(ctx context.Context, t *task) (*a2a.Task, error) {
 	d.mu.Lock()
 	d.stop(ctx, t)
 	d.mu.Unlock()
@@ -69,7 +69,7 @@ func (d *desk) cancelWork(ctx context.Context, t *task) (*a2a.Task, error) {
 // finish waits for an agent that was told to stop, at most as long as the hold can last. Work that is
 // finished all the same is paid, unless the builder gives it away.
 func (w *work) finish(c *collector, done <-chan error) error {
-	if w.CallerGone == paid.Release {
+	if w.OnDisconnect == paid.Release {
 		return errCanceled
 	}
 	t := time.NewTimer(time.Duration(w.HoldSecs) * time.Second)
