@@ -1,5 +1,7 @@
 package gateway
 
+import "github.com/modelcontextprotocol/go-sdk/mcp"
+
 // For tests.
 var (
 	SecretPatterns = secretPatterns
@@ -19,3 +21,6 @@ func CheckArguments(name, params string) (map[string]any, []string, error) {
 	}
 	panic(name)
 }
+
+// MCPServer returns the tools as an MCP server.
+func (c *Core) MCPServer() *mcp.Server { return c.mcp }

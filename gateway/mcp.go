@@ -15,15 +15,13 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// firstModern is the protocol version from which on every request stands alone. An absent
-// MCP-Protocol-Version is one of the era before.
+// firstModern is the first protocol version without sessions. An absent MCP-Protocol-Version means an older one.
 const firstModern = "2026-07-28"
 
-// mcpIdle is how long a session of the older era lasts without a request.
+// mcpIdle is the idle timeout of a session (protocol versions up to 2025-11-25).
 const mcpIdle = 4 * time.Hour
 
-// maxIndented bounds results that are indented, in bytes: the indentation of a nested list, which an
-// agent may answer, is many times as long as the list.
+// maxIndented bounds results that are indented, in bytes: indentation makes a nested list of an agent many times longer.
 const maxIndented = 64 << 10
 
 // Headers of streamable HTTP.
@@ -32,8 +30,8 @@ const (
 	headerSession = "Mcp-Session-Id"
 )
 
-// mcpHandler serves both eras of streamable HTTP. Host, Origin and token were checked before. A call
-// of the older era without a session is answered as well: it needs none here.
+// mcpHandler serves all protocol versions of streamable HTTP, after the checks of Host, Origin and token. A call without a
+// session needs none.
 func (c *Core) mcpHandler() http.Handler {
 	get := func(*http.Request) *mcp.Server { return c.mcp }
 	alone := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
@@ -78,7 +76,7 @@ func serveVersion(w http.ResponseWriter, r *http.Request, older, modern http.Han
 	older.ServeHTTP(w, r)
 }
 
-// ServeMCP serves the tools over a pair of streams, one message a line, until ctx ends or in does.
+// ServeMCP serves the tools over a pair of streams, one message a line, until ctx or in ends.
 func (c *Core) ServeMCP(ctx context.Context, in io.ReadCloser, out io.Writer) error {
 	err := c.mcp.Run(ctx, finishing{&mcp.IOTransport{Reader: in, Writer: nopCloser{out}}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
@@ -91,16 +89,12 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// EndSessions ends the sessions of MCP. Their streams would keep a shutdown waiting.
+// EndSessions ends the MCP sessions, whose streams would delay a shutdown.
 func (c *Core) EndSessions() {
 	for s := range c.mcp.Sessions() {
 		_ = s.Close() // it ends with its stream at the latest
 	}
 }
-
-// MCPServer returns the tools as an MCP server, for a transport of the caller's choice. Each caller
-// counts as the owner: it has the core token or the MCP token, or runs the process.
-func (c *Core) MCPServer() *mcp.Server { return c.mcp }
 
 func (c *Core) newMCPServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{
@@ -133,7 +127,7 @@ func (c *Core) mcpTool(t *tool) *mcp.Tool {
 	return described
 }
 
-// mcpCall runs a tool. Text and structured content of its answer are equal, those of errors too.
+// mcpCall runs a tool. Text and structured content of a result or an error are equal.
 func (c *Core) mcpCall(name string) mcp.ToolHandler {
 	return func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		caller := Caller{SessionKey: "mcp", SenderIsOwner: true, Channel: "mcp"}
@@ -148,7 +142,7 @@ func (c *Core) mcpCall(name string) mcp.ToolHandler {
 	}
 }
 
-// mcpError answers with an error, which names no slash command: MCP has none.
+// mcpError is the result for an error. It names no slash command, which MCP does not have.
 func mcpError(err error) (*mcp.CallToolResult, error) {
 	e := *asError(err)
 	if e.Code == NotAuthenticated {
@@ -160,7 +154,7 @@ func mcpError(err error) (*mcp.CallToolResult, error) {
 	return mcpResult(errorAnswer{&e}, true)
 }
 
-// mcpResult answers with one JSON object.
+// mcpResult is a result with one JSON object.
 func mcpResult(v any, isError bool) (*mcp.CallToolResult, error) {
 	b, err := x402.Encode(v)
 	if err != nil {

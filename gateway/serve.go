@@ -20,7 +20,7 @@ import (
 // maxControl bounds the body of a control request, in bytes.
 const maxControl = 1 << 20
 
-// Codes of errors of the control paths; tools have those of [Word].
+// Codes of errors of the control paths; tools use [Word].
 const (
 	codeForbidden    Word = "forbidden"
 	codeUnauthorized Word = "unauthorized"
@@ -30,9 +30,8 @@ const (
 	codeMismatch     Word = "registry_mismatch"
 )
 
-// Handler serves the control paths, MCP and, when it is enabled, the paid endpoint. Control paths
-// are for programs with the core token: a foreign Host and any Origin are refused, so that no web
-// page reaches them.
+// Handler serves the control paths, MCP and, if enabled, the paid endpoint. Control paths are for programs with the core token:
+// another Host and any Origin are rejected, so that web pages cannot call them.
 func (c *Core) Handler() http.Handler {
 	control := http.NewServeMux()
 	control.HandleFunc("GET /gateway/v1/tools", c.serveTools)
@@ -51,7 +50,7 @@ func (c *Core) Handler() http.Handler {
 	mux.Handle("/", c.withToken(control))
 	guarded := c.guarded(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The path is compared as it was sent, so that no two readings of it exist.
+		// The escaped path is compared without cleaning it, so that it has only one reading.
 		if s := c.set(); s.paidEndpoint && r.URL.EscapedPath() == s.AgentEndpointPath {
 			c.servePaid(w, r)
 			return
@@ -61,7 +60,7 @@ func (c *Core) Handler() http.Handler {
 	})
 }
 
-// guarded refuses what may come from a web page.
+// guarded rejects requests that may come from a web page.
 func (c *Core) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -75,8 +74,7 @@ func (c *Core) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// isHost reports whether the core listens to this Host: loopback, or one of the options, with or
-// without its port.
+// isHost reports whether a Host is loopback or one of the options, with or without its port.
 func (c *Core) isHost(host string) bool {
 	host = strings.ToLower(host)
 	name := (&url.URL{Host: host}).Hostname()
@@ -85,7 +83,7 @@ func (c *Core) isHost(host string) bool {
 	})
 }
 
-// withToken asks for the core token, or at /mcp for the MCP token, before it reads the body.
+// withToken checks the core token, or at /mcp also the MCP token, before it reads the body.
 func (c *Core) withToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		headers := r.Header.Values("Authorization")
@@ -103,7 +101,7 @@ func (c *Core) withToken(next http.Handler) http.Handler {
 	})
 }
 
-// readAll reads the body of a control request. It answers and returns false when it cannot.
+// readAll reads the body of a control request. On an error it writes the response and returns false.
 func readAll(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxControl))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -117,15 +115,15 @@ func readAll(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	return body, true
 }
 
-// registryHeader is sent with each call of a plugin: the hash of the registry that it knows. Some
-// instances of a plugin call without a hello of their own.
+// registryHeader is sent with each call of a plugin: the hash of its registry. Some instances of a plugin call without their
+// own hello.
 const registryHeader = "Toll-Registry"
 
 func mismatch(w http.ResponseWriter) {
 	fail(w, http.StatusConflict, codeMismatch, "Plugin and core have different tools. Update the plugin or the core.")
 }
 
-// readBody decodes a control request into v. It answers and returns false when it cannot.
+// readBody decodes a control request into v. On an error it writes the response and returns false.
 func readBody(w http.ResponseWriter, r *http.Request, v any) bool {
 	body, ok := readAll(w, r)
 	if ok && x402.Decode(body, v) != nil {
@@ -135,7 +133,7 @@ func readBody(w http.ResponseWriter, r *http.Request, v any) bool {
 	return ok
 }
 
-// fail answers with an error object.
+// fail responds with an error object.
 func fail(w http.ResponseWriter, status int, code Word, message string) {
 	answer(w, status, errorAnswer{&Error{Code: code, Message: message}})
 }
@@ -144,7 +142,7 @@ type errorAnswer struct {
 	Error *Error `json:"error"`
 }
 
-// answer writes JSON that nobody caches.
+// answer responds with JSON that is not cached.
 func answer(w http.ResponseWriter, status int, body any) {
 	b, err := x402.Encode(body)
 	if err != nil {
@@ -168,13 +166,7 @@ type health struct {
 
 func (c *Core) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	_, err := c.account()
-	answer(w, http.StatusOK, health{
-		OK:       true,
-		Version:  c.opts.Version,
-		Registry: c.hash,
-		LoggedIn: err == nil,
-		Instance: c.instance,
-	})
+	answer(w, http.StatusOK, health{OK: true, Version: c.opts.Version, Registry: c.hash, LoggedIn: err == nil, Instance: c.instance})
 }
 
 type hello struct {
@@ -187,13 +179,7 @@ type hello struct {
 	Config        json.RawMessage `json:"config"`
 }
 
-type helloAnswer struct {
-	OK       bool     `json:"ok"`
-	Warnings []string `json:"warnings"`
-}
-
-// serveHello takes the configuration of a plugin. A plugin of another registry would promise models
-// arguments that this core does not know.
+// serveHello sets the configuration of a plugin. A plugin with another registry would promise unknown arguments.
 func (c *Core) serveHello(w http.ResponseWriter, r *http.Request) {
 	var h hello
 	if !readBody(w, r, &h) {
@@ -218,10 +204,13 @@ func (c *Core) serveHello(w http.ResponseWriter, r *http.Request) {
 	}
 	c.log.Info("hello", "plugin", plain.Text(h.Plugin, 60), "version", plain.Text(h.PluginVersion, 60),
 		"host", plain.Text(h.Host, 60), "hostVersion", plain.Text(h.HostVersion, 60))
-	answer(w, http.StatusOK, helloAnswer{OK: true, Warnings: append(ignoredWarnings(ignored), c.helloWarnings(r.Context(), h.Guards)...)})
+	answer(w, http.StatusOK, struct {
+		OK       bool     `json:"ok"`
+		Warnings []string `json:"warnings"`
+	}{true, append(ignoredWarnings(ignored), c.helloWarnings(r.Context(), h.Guards)...)})
 }
 
-// configError returns the first of the errors of a configuration.
+// configError returns the first error of a configuration.
 func configError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -239,10 +228,10 @@ func ignoredWarnings(fields []string) []string {
 	return warnings
 }
 
-// helloTime bounds what hello asks the service.
+// helloTime bounds the calls to the service during hello.
 const helloTime = 5 * time.Second
 
-// helloWarnings say what is missing, for the log of a host.
+// helloWarnings describe what is missing, for the log of a host.
 func (c *Core) helloWarnings(ctx context.Context, g guards) []string {
 	ctx, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
@@ -257,28 +246,22 @@ func (c *Core) helloWarnings(ctx context.Context, g guards) []string {
 	return warnings
 }
 
-type toolRequest struct {
-	Params json.RawMessage `json:"params"`
-	CallID string          `json:"callId"`
-	Caller Caller          `json:"caller"`
-}
-
-type toolAnswer struct {
-	Result json.RawMessage `json:"result"`
-}
-
 func (c *Core) serveTool(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if c.tools[name] == nil {
 		fail(w, http.StatusNotFound, UnknownTool, "There is no such tool.")
 		return
 	}
-	var in toolRequest
+	var in struct {
+		Params json.RawMessage `json:"params"`
+		CallID string          `json:"callId"`
+		Caller Caller          `json:"caller"`
+	}
 	if !readBody(w, r, &in) {
 		return
 	}
 	if r.Header.Get(registryHeader) != "" && c.tools[name].effect != EffectRead && !c.isGreeted() {
-		// The bounds of the plugin's configuration are not known yet.
+		// The bounds of the plugin's configuration are unknown yet.
 		e := errorf(ServiceUnavailable, "The plugin has not sent its configuration since the core started.").
 			withHint("Retry in 15 seconds. The chat host must be running.")
 		e.Retryable = true
@@ -290,16 +273,7 @@ func (c *Core) serveTool(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, errorAnswer{asError(err)})
 		return
 	}
-	answer(w, http.StatusOK, toolAnswer{result})
-}
-
-type commandRequest struct {
-	Args   string `json:"args"`
-	Caller Caller `json:"caller"`
-}
-
-type textAnswer struct {
-	Text string `json:"text"`
+	answer(w, http.StatusOK, map[string]json.RawMessage{"result": result})
 }
 
 func (c *Core) serveCommand(w http.ResponseWriter, r *http.Request) {
@@ -308,7 +282,10 @@ func (c *Core) serveCommand(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, codeNotFound, "There is no such command.")
 		return
 	}
-	var in commandRequest
+	var in struct {
+		Args   string `json:"args"`
+		Caller Caller `json:"caller"`
+	}
 	if !readBody(w, r, &in) {
 		return
 	}
@@ -316,19 +293,13 @@ func (c *Core) serveCommand(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, errorAnswer{asError(err)})
 		return
 	}
-	answer(w, http.StatusOK, textAnswer{c.runCommand(r.Context(), name, in.Args, in.Caller)})
-}
-
-type contextRequest struct {
-	Caller Caller `json:"caller"`
-}
-
-type contextAnswer struct {
-	PrependContext string `json:"prependContext,omitempty"`
+	answer(w, http.StatusOK, map[string]string{"text": c.runCommand(r.Context(), name, in.Args, in.Caller)})
 }
 
 func (c *Core) serveContext(w http.ResponseWriter, r *http.Request) {
-	var in contextRequest
+	var in struct {
+		Caller Caller `json:"caller"`
+	}
 	if !readBody(w, r, &in) {
 		return
 	}
@@ -336,5 +307,7 @@ func (c *Core) serveContext(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, errorAnswer{asError(err)})
 		return
 	}
-	answer(w, http.StatusOK, contextAnswer{c.promptContext(r.Context())})
+	answer(w, http.StatusOK, struct {
+		PrependContext string `json:"prependContext,omitempty"`
+	}{c.promptContext(r.Context())})
 }

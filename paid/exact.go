@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/tollhq/toll"
@@ -22,16 +23,16 @@ const (
 	exactPause    = 10 * time.Second // after a refusal
 )
 
-// Exact is what one call costs a wallet that has neither a plan nor an account: an entry of scheme exact (x402, EIP-3009).
+// Exact is the price of one call for a wallet without plan and account: an entry of scheme exact (x402, EIP-3009).
 type Exact struct {
-	// Currency is [toll.CurrencyUSDC] or [toll.CurrencyEURC]: the token of that name on the network of the service.
+	// Currency is [toll.CurrencyUSDC] or [toll.CurrencyEURC], on the network of the service.
 	Currency string
 	// Amount is the price in base units of the token, which has 6 decimals: 10000 is a cent. It is 1 to [toll.MaxCredits].
 	Amount toll.Units
-	// PayTo receives the money. It has to be a receiver of one of the builder's plans; zero is the first one of the route's plan.
+	// PayTo receives the money. It must be a receiver of a plan of the builder; zero is the first receiver of the route's plan.
 	PayTo toll.Address
-	// TimeoutSecs is for how long wallets are asked to sign, 30 to 1800: handler and chain have to be done by then. 0 is a minute
-	// more than [HoldSecs].
+	// TimeoutSecs is how long the signature must be valid, 30 to 1800, which bounds handler and settlement. 0 is a minute more
+	// than [HoldSecs].
 	TimeoutSecs int
 }
 
@@ -54,11 +55,11 @@ func PerCall(prices ...Exact) Option {
 			panic(fmt.Sprintf("paid: TimeoutSecs of PerCall is %d to %d", minExactSecs, maxExactSecs))
 		}
 	}
-	prices = append([]Exact(nil), prices...)
+	prices = slices.Clone(prices)
 	return func(c *config) { c.perCall = prices }
 }
 
-// exactEntries are the entries of wallets on the network of a plan. The error says what the builder has to mend.
+// exactEntries returns the entries for wallets on the network of a plan, or the fault in the builder's settings.
 func (c *config) exactEntries(t *x402.Terms) ([]x402.ExactRequirements, error) {
 	entries := make([]x402.ExactRequirements, 0, len(c.perCall))
 	for _, p := range c.perCall {
@@ -87,17 +88,15 @@ func (c *config) exactEntry(t *x402.Terms, p Exact) (x402.ExactRequirements, err
 			return x402.ExactRequirements{}, errors.New("the plan has no receiver: name one in PayTo")
 		}
 	}
-	secs := p.TimeoutSecs
-	secs = cmp.Or(secs, c.HoldSecs+exactChainSecs)
 	asset, domain := tokenOf(env, p.Currency)
 	return x402.ExactRequirements{
 		Scheme: x402.SchemeExact, Network: env.Network(), Amount: p.Amount.String(), Asset: asset.String(), PayTo: payTo.String(),
-		MaxTimeoutSeconds: toll.Int(secs),
+		MaxTimeoutSeconds: toll.Int(cmp.Or(p.TimeoutSecs, c.HoldSecs+exactChainSecs)),
 		Extra:             x402.ExactExtra{Name: domain, Version: "2", AssetTransferMethod: x402.MethodEIP3009},
 	}, nil
 }
 
-// tokenOf returns the contract of a token, and the name that its EIP-712 domain has. The version of all of them is 2.
+// tokenOf returns the contract of a token and the name of its EIP-712 domain, whose version is 2.
 func tokenOf(env toll.Environment, currency string) (asset toll.Address, domain string) {
 	switch {
 	case currency == toll.CurrencyEURC:
@@ -108,7 +107,7 @@ func tokenOf(env toll.Environment, currency string) (asset toll.Address, domain 
 	return env.USDC(), "USDC"
 }
 
-// asRequirements is an entry of a wallet as a facilitator is asked about it. Agent and verb tell routes apart that ask for the same.
+// asRequirements converts an entry for the facilitator. Agent and verb distinguish routes with equal entries.
 func (x *exchange) asRequirements(e *x402.ExactRequirements) x402.Requirements {
 	return x402.Requirements{
 		Scheme: e.Scheme, Network: e.Network, Amount: e.Amount, Asset: e.Asset, PayTo: e.PayTo, MaxTimeoutSeconds: e.MaxTimeoutSeconds,
@@ -118,18 +117,18 @@ func (x *exchange) asRequirements(e *x402.ExactRequirements) x402.Requirements {
 	}
 }
 
-// withExact is what the route asks for, with the entries of wallets behind that of the plan.
+// withExact returns the demand of the route with the entries for wallets.
 func (x *exchange) withExact(entries []x402.ExactRequirements) *x402.PaymentRequired {
 	p := *x.required
-	p.Accepts = append([]x402.Requirements(nil), p.Accepts...)
+	p.Accepts = slices.Clone(p.Accepts)
 	for i := range entries {
 		p.Accepts = append(p.Accepts, x.asRequirements(&entries[i]))
 	}
 	return &p
 }
 
-// listed returns the entries of wallets that stand in a 402: none while the service would refuse their payments, as nobody could
-// satisfy them then. One request asks at a time, and the others go by what was known before; at the start they wait.
+// listed returns the entries for wallets in a 402: none while the service would refuse such payments. One request asks the
+// service; the others use the previous answer, and wait for the first one.
 func (x *exchange) listed() []x402.ExactRequirements {
 	if len(x.exact) == 0 {
 		return nil
@@ -140,8 +139,8 @@ func (x *exchange) listed() []x402.ExactRequirements {
 	return x.exact
 }
 
-// askExact asks whether the service settles the entries of the route: it signs offers of such alone. Nothing of the request goes into
-// the question, as the answer counts for all.
+// askExact asks whether the service settles the entries of the route: it signs offers only for such entries. The question
+// contains nothing of the request, because the answer is shared.
 func (x *exchange) askExact(ctx context.Context, _ struct{}) (taken bool, keep time.Duration, err error) {
 	asked := x.withExact(x.exact)
 	asked.Accepts = asked.Accepts[len(x.required.Accepts):]

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,13 +23,13 @@ const (
 	DefaultTimeout   = 30 * time.Second
 )
 
-// Response is what a handler answered, for a function that prices it.
+// Response is the response of a handler, for a function that prices it.
 type Response struct {
 	Status int
 	Header http.Header // the handler's headers; changes have no effect
-	// Body is the whole answer; nil when Streamed, as nothing is kept then.
+	// Body is the whole response; nil if Streamed.
 	Body []byte
-	// Size is the number of body bytes: of a stream, those that were written before it ended or was cut.
+	// Size is the number of body bytes; of a stream, those before its end.
 	Size     int64
 	Streamed bool
 }
@@ -65,8 +66,8 @@ type config struct {
 	onPaymentError func(http.ResponseWriter, *http.Request, *toll.Error) bool
 	onClosed       func(http.ResponseWriter, *http.Request, *toll.Error)
 
-	// flushEventsOnly is set for the proxy, whose reverse proxy flushes every answer without a length: only event streams
-	// are streams there, so that all other answers keep their receipt.
+	// flushEventsOnly is set for the proxy, whose reverse proxy flushes every response without a length: only event streams
+	// stream there, so that other responses keep their receipt.
 	flushEventsOnly bool
 }
 
@@ -189,7 +190,7 @@ func Offers(on bool) Option { return func(c *config) { c.offers = on } }
 // which gets it unchanged. Listed or not, an access token of the service never reaches the handler in any header or cookie,
 // and a paid request with one in its URL is 400.
 func TokenHeaders(names ...string) Option {
-	names = append([]string(nil), names...)
+	names = slices.Clone(names)
 	return func(c *config) { c.tokenHeaders = names }
 }
 

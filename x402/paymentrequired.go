@@ -9,8 +9,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Options shape a PaymentRequired (wire contract, section 15). The zero value of each leaves its member out or takes it
-// from the plan.
+// Options shape a PaymentRequired (wire contract, section 15). A zero field omits its member or takes it from the plan.
 type Options struct {
 	Namespace      Namespace        // zero: Default
 	Environment    toll.Environment // network of entries without a plan; zero: sandbox
@@ -28,7 +27,7 @@ type Options struct {
 	Minimal        bool // scheme, network, planId and extra only
 }
 
-// NewPaymentRequired returns what a server asks for: one entry per plan in this order, or one entry without a plan.
+// NewPaymentRequired returns a demand with one entry per plan in this order, or one entry without a plan.
 func NewPaymentRequired(terms []*Terms, o Options) *PaymentRequired {
 	o.Namespace, o.Environment = cmp.Or(o.Namespace, Default), cmp.Or(o.Environment, toll.Sandbox)
 	o.MaxTimeoutSecs = cmp.Or(o.MaxTimeoutSecs, DefaultHoldSecs)
@@ -50,7 +49,7 @@ func NewPaymentRequired(terms []*Terms, o Options) *PaymentRequired {
 	return p
 }
 
-// noReceiver stands for the receiver of an entry that names none; nothing of a payment with credits depends on it.
+// noReceiver is the receiver of an entry without one; it has no effect on payments with credits.
 const noReceiver = "merchant"
 
 func (o *Options) entry(t *Terms) Requirements {
@@ -83,8 +82,8 @@ func (o *Options) entry(t *Terms) Requirements {
 	return r
 }
 
-// EncodeHeader returns the base64 (standard alphabet, padded) of the compact JSON of v: the value of payment-required
-// and payment-response.
+// EncodeHeader returns the base64 (standard alphabet, padded) of the compact JSON of v, as in payment-required and
+// payment-response.
 func EncodeHeader(v any) (string, error) {
 	b, err := Encode(v)
 	if err != nil {
@@ -93,7 +92,7 @@ func EncodeHeader(v any) (string, error) {
 	return base64.StdEncoding.EncodeToString(b), nil
 }
 
-// DecodeHeader reads a header value into v: base64 of JSON in either alphabet, padded or not, or the JSON itself.
+// DecodeHeader decodes a header value into v: base64 of JSON in either alphabet, padded or not, or JSON.
 func DecodeHeader(s string, v any) error {
 	b, ok := headerText(s)
 	if !ok {
@@ -102,27 +101,13 @@ func DecodeHeader(s string, v any) error {
 	return Decode(b, v)
 }
 
-// headerText returns what is in a header value, see [DecodeHeader].
+// headerText returns the JSON in a header value, see [DecodeHeader].
 func headerText(s string) ([]byte, bool) {
 	if strings.HasPrefix(s, "{") {
 		return []byte(s), true
 	}
 	b, ok := decodeBase64(s)
 	return b, ok && len(b) > 0
-}
-
-// DecodePaymentRequired takes the object, a JSON string that holds its JSON, or a JSON string that holds the base64 of
-// its JSON. Errors: [toll.CodeBadRequest] and the codes of members, [toll.CodeBadX402Version].
-func DecodePaymentRequired(raw []byte) (*PaymentRequired, error) {
-	if err := checkDepth(raw); err != nil {
-		return nil, err
-	}
-	p := new(PaymentRequired)
-	f := requiredField{into: p}
-	if err := decode(raw, &f); err != nil {
-		return nil, err
-	}
-	return p, p.check()
 }
 
 func (p *PaymentRequired) check() error {

@@ -9,8 +9,8 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// StandardRequirements are an entry of accepts as the standard has it, without members of ours. Its fields are those of the
-// Go SDK of x402, with the same names, types and order, so a conversion of types is all that stands between.
+// StandardRequirements are an entry of accepts in the standard. The fields are those of the Go SDK of x402, with the same
+// names, types and order, so that types convert.
 type StandardRequirements struct {
 	Scheme            string         `json:"scheme"`
 	Network           string         `json:"network"`
@@ -21,17 +21,13 @@ type StandardRequirements struct {
 	Extra             map[string]any `json:"extra,omitempty"`
 }
 
-// text returns a text of extra, "" when it is none.
+// text returns a string of extra, else "".
 func (r *StandardRequirements) text(name string) string {
 	s, _ := r.Extra[name].(string)
 	return s
 }
 
-// AssetDecimals is how many decimals credits have for software that reckons in dollars: a million of them are one.
-const AssetDecimals = 6
-
-// TokenSource gets the access token with which to pay what a server asks for. It is called for every payment: keep the token
-// and get another one when it expires.
+// TokenSource returns the access token for a payment. It is called for every payment: cache the token until it expires.
 type TokenSource func(ctx context.Context, r StandardRequirements) (string, error)
 
 // StaticToken is a [TokenSource] that always returns the same access token.
@@ -39,8 +35,8 @@ func StaticToken(token string) TokenSource {
 	return func(context.Context, StandardRequirements) (string, error) { return token, nil }
 }
 
-// ClientScheme pays with access tokens of plans, as a plug-in for clients of other software that speak x402. In Go without
-// such software, client.Transport does all of it.
+// ClientScheme pays with access tokens of plans, as a plug-in for other x402 clients. In Go without such a client, use
+// client.Transport.
 type ClientScheme struct {
 	scheme string
 	token  TokenSource
@@ -54,9 +50,9 @@ func NewClientScheme(scheme string, token TokenSource) *ClientScheme {
 // Scheme returns the name of the scheme.
 func (s *ClientScheme) Scheme() string { return s.scheme }
 
-// CreatePaymentPayload returns the member payload of a payment, with a fresh nonce. An access token of another plan than the
-// server asks for does not leave the program. Errors: those of the token source, [toll.CodeTokenUndecodable],
-// [toll.CodeBadX402Version], [toll.CodePlanMismatch].
+// CreatePaymentPayload returns the member payload of a payment, with a new nonce. It returns no access token of another plan
+// than the server asks for. Errors: those of the token source, [toll.CodeTokenUndecodable], [toll.CodeBadX402Version],
+// [toll.CodePlanMismatch].
 func (s *ClientScheme) CreatePaymentPayload(ctx context.Context, r StandardRequirements) (map[string]any, error) {
 	token, err := s.token(ctx, r)
 	if err != nil {
@@ -73,8 +69,8 @@ func (s *ClientScheme) CreatePaymentPayload(ctx context.Context, r StandardRequi
 	return map[string]any{"signature": p.Signature, "authorization": *p.Authorization, "nonce": p.Nonce}, nil
 }
 
-// ServerScheme is paid with credits of a plan, as a plug-in for servers of other software that speak x402. In Go without such
-// software, package paid does all of it.
+// ServerScheme is paid with credits of a plan, as a plug-in for other x402 servers. In Go without such a server, use package
+// paid.
 type ServerScheme struct {
 	// Name is the scheme: [Namespace.SchemeCrypto] or [Namespace.SchemeCard].
 	Name string
@@ -82,7 +78,7 @@ type ServerScheme struct {
 	PlanID toll.PlanID
 	// AgentID is the agent that answers, "" for none; extra.agentId of a route wins.
 	AgentID toll.AgentID
-	// Facilitator gives credits back when the work fails. Only [ServerScheme.Release] needs it.
+	// Facilitator is needed for [ServerScheme.Release].
 	Facilitator Facilitator
 }
 
@@ -90,7 +86,7 @@ type ServerScheme struct {
 func (s *ServerScheme) Scheme() string { return s.Name }
 
 // ParsePrice returns asset and amount of a price: a whole number of credits, at most [toll.MaxCredits], as text or as
-// [toll.Credits]. Sums of money are none. Errors: [toll.CodeBadNumber].
+// [toll.Credits], not a sum of money. Errors: [toll.CodeBadNumber].
 func (s *ServerScheme) ParsePrice(price any) (asset, amount string, err error) {
 	switch p := price.(type) {
 	case string:
@@ -105,9 +101,8 @@ func (s *ServerScheme) ParsePrice(price any) (asset, amount string, err error) {
 	return Namespace{Scheme: prefix}.Asset(), amount, nil
 }
 
-// EnhanceRequirements completes an entry: the plan and the agent stand in extra alone, since software that drops what the
-// standard does not know would lose a member beside it, and then servers do not find their own entry again. Errors:
-// [toll.CodeBadRequest] without a plan.
+// EnhanceRequirements completes an entry. Plan and agent are only in extra, because software that drops nonstandard members
+// would not find its own entry again. Errors: [toll.CodeBadRequest] without a plan.
 func (s *ServerScheme) EnhanceRequirements(r StandardRequirements) (StandardRequirements, error) {
 	extra := map[string]any{"version": "1", "planId": string(s.PlanID)}
 	if s.AgentID != "" {
@@ -122,9 +117,8 @@ func (s *ServerScheme) EnhanceRequirements(r StandardRequirements) (StandardRequ
 	return r, nil
 }
 
-// Release gives the credits back that verify has set aside for a payment, when the work for it failed. They would come back
-// by themselves later, at the end of their hold. payment is the PaymentPayload, as JSON or as it came in its header. Errors:
-// those of [Facilitator], and of [Decode] for an entry that is none of [Requirements].
+// Release releases the hold of a payment whose work failed, before it expires. payment is the PaymentPayload, as JSON or as a
+// header value. Errors: those of [Facilitator], and of [Decode] for a malformed entry.
 func (s *ServerScheme) Release(ctx context.Context, payment string, r StandardRequirements) error {
 	text, err := Encode(r)
 	if err != nil {
