@@ -9,8 +9,7 @@ import (
 	"github.com/tollhq/toll/client"
 )
 
-// account is a key in use with the settings that apply to it. It is immutable: a login, a logout
-// or another configuration make a new one.
+// account is a key with its settings. It is immutable: a login, a logout or another configuration creates a new one.
 type account struct {
 	settings
 	service     *client.Client
@@ -19,10 +18,10 @@ type account struct {
 	loginEnds   time.Time // of a key of the browser login; zero for others
 }
 
-// endWarning is how long before its end a login is warned of.
+// endWarning is how long before the end of a login the user is warned.
 const endWarning = 7 * 24 * time.Hour
 
-// loginWarning returns a sentence for the user when the login ends soon, "" otherwise.
+// loginWarning returns a sentence for the user if the login ends soon, else "".
 func (a *account) loginWarning(now time.Time) string {
 	left := a.loginEnds.Sub(now)
 	if a.loginEnds.IsZero() || left > endWarning {
@@ -32,8 +31,7 @@ func (a *account) loginWarning(now time.Time) string {
 		a.loginEnds.UTC().Format("2 January 2006"))
 }
 
-// account returns the account of the core, or [NotAuthenticated]. A login wins over the key of the
-// configuration.
+// account returns the account of the core, or [NotAuthenticated]. A login wins over the key of the configuration.
 func (c *Core) account() (*account, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +64,7 @@ func (c *Core) account() (*account, error) {
 	return a, nil
 }
 
-// notAuthenticated says that nobody is logged in, and how the last try ended; c.mu is held.
+// notAuthenticated is the error without a login, with the outcome of the last attempt; c.mu is held.
 func (c *Core) notAuthenticated() *Error {
 	e := errorf(NotAuthenticated, "Not authenticated. Run %s first.", c.command(actLogin))
 	switch {
@@ -79,8 +77,8 @@ func (c *Core) notAuthenticated() *Error {
 	return e
 }
 
-// accountOf returns the account of a login, which decides key, environment and service; c.mu is held.
-// Errors do not hold the key.
+// accountOf returns the account of a login, which sets key, environment and service; c.mu is held. Errors do not contain the
+// key.
 func (c *Core) accountOf(l *login) (*account, error) {
 	claims, err := client.ReadKey(l.Key)
 	if err != nil {

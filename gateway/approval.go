@@ -12,7 +12,7 @@ import (
 	"github.com/tollhq/toll/internal/plain"
 )
 
-// Bounds of what a host shows in its approval prompt, in characters.
+// Bounds of the text in the approval prompt of a host, in characters.
 const (
 	maxApprovalTitle = 80
 	maxApprovalText  = 512
@@ -35,8 +35,8 @@ type approvalAnswer struct {
 	Severity    string `json:"severity,omitempty"`
 }
 
-// serveApproval says whether the host has to ask a person before a call. Params that no call would
-// take need no approval: the call fails.
+// serveApproval decides whether the host must ask a person before a call. Calls with invalid params need no approval, as they
+// fail.
 func (c *Core) serveApproval(w http.ResponseWriter, r *http.Request) {
 	var in approvalRequest
 	if !readBody(w, r, &in) {
@@ -60,14 +60,14 @@ func (c *Core) serveApproval(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// acts reports whether a call with these arguments would pay, create or raise something: with a
-// confirmation, or by a tool that writes, which needs none for money to the own account.
+// acts reports whether a call with these arguments would pay, create or raise something: a confirmed call, or a tool that
+// writes, which needs no confirmation for money to the own account.
 func (t *tool) acts(args arguments) bool {
 	return args.flag(confirmParam.name) || t.effect == EffectWrite
 }
 
-// shownArguments returns the arguments for a person to approve, in the order of the registry: those of
-// unbounded length, and ids, or the others. confirm is left out.
+// shownArguments returns the arguments that a person approves, in the order of the registry: either those of unbounded length
+// and ids, or the others. confirm is left out.
 func shownArguments(t *tool, args arguments, long bool) (shown []string) {
 	for _, p := range t.params {
 		value, given := args[p.name]
@@ -91,10 +91,10 @@ func shownArguments(t *tool, args arguments, long bool) (shown []string) {
 	return shown
 }
 
-// approvalTime bounds the reading of the plan for an approval. A person waits for it.
+// approvalTime bounds reading the plan for an approval, while a person waits.
 const approvalTime = 5 * time.Second
 
-// approvalText says what a call would do: the plan with its price as it is now, and the arguments.
+// approvalText describes a call: the plan with its current price, and the arguments.
 func (c *Core) approvalText(ctx context.Context, t *tool, args arguments, caller Caller) string {
 	s := c.set()
 	parts := []string{string(s.Environment)}
@@ -102,7 +102,7 @@ func (c *Core) approvalText(ctx context.Context, t *tool, args arguments, caller
 	if err == nil {
 		parts[0] = string(a.environment)
 	}
-	// The host cuts the end off: what moves money stands before the texts that a model can make long.
+	// The host truncates the text, so arguments that move money precede those that a model can make long.
 	parts = append(parts, shownArguments(t, args, false)...)
 	parts = append(parts, shownArguments(t, args, true)...)
 	rest := strings.Join(parts, ", ")

@@ -18,7 +18,7 @@ import (
 // arguments are the checked arguments of a call, by name.
 type arguments map[string]any
 
-// text returns a text argument, or fallback when it was not given.
+// text returns a string argument, or fallback.
 func (a arguments) text(name, fallback string) string {
 	if s, ok := a[name].(string); ok {
 		return s
@@ -34,10 +34,10 @@ func (a arguments) integer(name string, fallback int64) int64 {
 	return fallback
 }
 
-// flag returns a flag argument; false when it was not given.
+// flag returns a flag argument, default false.
 func (a arguments) flag(name string) bool { b, _ := a[name].(bool); return b }
 
-// list returns a list argument, nil when it was not given.
+// list returns a list argument, default nil.
 func (a arguments) list(name string) []string { l, _ := a[name].([]string); return l }
 
 // given reports whether the caller gave the argument.
@@ -52,8 +52,8 @@ const (
 	maxNameRunes = 40   // of such a name
 )
 
-// check reads params by the rows of a tool: types are checked and coerced as design 4 says;
-// unknown arguments are left out and named in warnings. Errors are [InvalidParams].
+// check validates params against the parameters of a tool: it checks and coerces types (design 4), and drops unknown arguments
+// with a warning. Errors are [InvalidParams].
 func (t *tool) check(params json.RawMessage) (args arguments, warnings []string, err error) {
 	given := map[string]json.RawMessage{}
 	if len(params) > 0 && string(params) != "null" && x402.Decode(params, &given) != nil {
@@ -81,7 +81,7 @@ func (t *tool) check(params json.RawMessage) (args arguments, warnings []string,
 	return args, append(warnings, unknownArguments(given)...), nil
 }
 
-// unknownArguments returns one warning for each, up to a bound.
+// unknownArguments returns a warning for each unknown argument, up to a bound.
 func unknownArguments(given map[string]json.RawMessage) (warnings []string) {
 	for i, name := range slices.Sorted(maps.Keys(given)) {
 		if i == maxUnknown {
@@ -92,10 +92,10 @@ func unknownArguments(given map[string]json.RawMessage) (warnings []string) {
 	return warnings
 }
 
-// shown is a wrong argument as its error repeats it. It may be a key.
+// shown quotes a wrong argument in its error. It may be a key.
 func shown(raw json.RawMessage) string { return plain.Text(redact(string(raw)), 60) }
 
-// form says which values an argument takes.
+// form describes the values of an argument.
 func (p *param) form() string {
 	switch p.kind {
 	case kindID:
@@ -122,7 +122,7 @@ func (p *param) mostRunes() int64 {
 	return defaultText
 }
 
-// read returns the value of an argument, nil for one that p does not take.
+// read returns the value of an argument, nil for an invalid one.
 func (p *param) read(raw json.RawMessage) (value any, warning string) {
 	var s string
 	isText := x402.Decode(raw, &s) == nil
@@ -151,8 +151,7 @@ func (p *param) read(raw json.RawMessage) (value any, warning string) {
 	return nil, ""
 }
 
-// readFlag takes true, false and the text of either. A flag allows something: any other value does
-// not allow it, and says so.
+// readFlag accepts true, false and their text. Any other value counts as false, with a warning, since a flag allows something.
 func (p *param) readFlag(raw json.RawMessage, s string, isText bool) (any, string) {
 	if !isText {
 		s = string(raw)
@@ -177,7 +176,7 @@ func digits(raw json.RawMessage, s string, isText bool) string {
 	return s
 }
 
-// isID reports whether s can be an id. A host may have rounded a number above 2^53.
+// isID reports whether s is an id. It rejects numbers above 2^53, which a host may have rounded.
 func isID(s string, isText bool) bool {
 	if _, err := toll.ParsePlanID(s); err != nil {
 		return false
@@ -186,8 +185,8 @@ func isID(s string, isText bool) bool {
 	return isText || err == nil && n <= maxInteger
 }
 
-// readList takes an array of texts and integers, or one text with commas; nil for anything else.
-// Spaces around an entry do not count; an empty entry is an error.
+// readList accepts an array of strings and integers, or one string with commas; nil for anything else. It trims entries, and
+// rejects empty ones.
 func readList(raw json.RawMessage, s string, isText bool) []string {
 	list := strings.Split(s, ",")
 	if !isText {
@@ -207,8 +206,7 @@ func readList(raw json.RawMessage, s string, isText bool) []string {
 	return list
 }
 
-// readArray returns the entries of an array as text: its texts, and its integers digit by digit. A
-// host may have rounded an integer above 2^53, which is refused.
+// readArray returns the entries of an array as strings. It rejects integers above 2^53, which a host may have rounded.
 func readArray(raw json.RawMessage) []string {
 	var entries []json.RawMessage
 	if len(raw) == 0 || raw[0] != '[' || x402.Decode(raw, &entries) != nil {

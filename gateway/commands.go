@@ -20,8 +20,8 @@ const (
 // maxCommand bounds the arguments of a command, in bytes.
 const maxCommand = 8 << 10
 
-// runCommand runs a chat command of this name without the slash and returns its answer. No error
-// leaves it, and no answer repeats an argument: it may be a key.
+// runCommand runs a chat command, named without the slash, and returns its answer. It never fails, and never repeats an
+// argument, which may be a key.
 func (c *Core) runCommand(ctx context.Context, name, args string, caller Caller) (text string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -29,7 +29,7 @@ func (c *Core) runCommand(ctx context.Context, name, args string, caller Caller)
 			text = "The command failed. Its cause is in the log of the gateway."
 		}
 	}()
-	// Who logs in decides whose money is spent, so this does not depend on ownerOnlySpending.
+	// The login decides whose money is spent, so this does not depend on ownerOnlySpending.
 	if !caller.SenderIsOwner {
 		return "Only the owner of this gateway can log in or out."
 	}
@@ -43,7 +43,7 @@ func (c *Core) runCommand(ctx context.Context, name, args string, caller Caller)
 	return c.usageText()
 }
 
-// usageText says how the commands are written.
+// usageText describes the commands.
 func (c *Core) usageText() string {
 	login, logout := c.command(actLogin), c.command(actLogout)
 	text := "Write " + login + " to log in with a browser, " +
@@ -109,8 +109,7 @@ func (c *Core) pasteText(ctx context.Context, args string) string {
 		a.environment, a.address, revokeAdvice, c.command(actLogin))
 }
 
-// pasted splits an environment from a key. A key whose prefix is another word is for the configured
-// environment, "".
+// pasted splits an environment from a key. A key with another prefix is for the configured environment, "".
 func pasted(args string) (env toll.Environment, key string) {
 	prefix, rest, _ := strings.Cut(args, ":")
 	env = toll.Environment(strings.ToLower(prefix))
@@ -151,7 +150,7 @@ func endText(ends time.Time) string {
 	return ", which ends on " + ends.UTC().Format("2 January 2006")
 }
 
-// failureText says why a command failed. Causes that are not the user's are for the log.
+// failureText says why a command failed. Other causes than the user's are logged.
 func (c *Core) failureText(what string, err error) string {
 	e := asError(err)
 	c.log.Warn("command", "error", err)

@@ -15,30 +15,28 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Config is what an operator sets, in the file of the core or in the configuration of the plugin
-// (wire names as JSON). A zero field is not set: the next source decides, then the default.
-// Precedence: login, plugin, environment and file of the core. A plugin can only narrow what the core
-// allows, see [Config.within].
+// Config is set by an operator, in the file of the core or in the configuration of the plugin (wire names as JSON). A zero
+// field is not set. Precedence: login, plugin, environment and file of the core, defaults. A plugin can only narrow what the
+// core allows, see [Config.within].
 type Config struct {
-	// APIKey is "<prefix>:<jwt>" or a bare JWT. It has a second name on the wire, the one of the
-	// interface, which the namespace holds.
+	// APIKey is "<prefix>:<jwt>" or a bare JWT. The namespace holds its second name on the wire.
 	APIKey string `json:"apiKey,omitempty"`
 	// Environment is sandbox or live, default sandbox. The prefix of a key wins over it.
 	Environment toll.Environment `json:"environment,omitempty"`
 	// PlanID and AgentID are the defaults of tools, context and paid endpoint.
 	PlanID  toll.PlanID  `json:"planId,omitempty"`
 	AgentID toll.AgentID `json:"agentId,omitempty"`
-	// CreditsPerRequest is what the paid endpoint burns, default 1, at least 1.
+	// CreditsPerRequest is the price of the paid endpoint, default 1, at least 1.
 	CreditsPerRequest toll.Credits `json:"creditsPerRequest,omitzero"`
 
 	EnablePaidEndpoint *bool  `json:"enablePaidEndpoint,omitempty"` // default false
 	AgentEndpointPath  string `json:"agentEndpointPath,omitempty"`  // default "/" + word + "/agent"
 	// PublicURL is the public address of the paid endpoint, without its path.
 	PublicURL string `json:"publicUrl,omitempty"`
-	// BaseURL is the address of the service; its default follows from the environment.
+	// BaseURL is the address of the service; its default depends on the environment.
 	BaseURL string `json:"baseUrl,omitempty"`
 
-	// PaymentType is "crypto" (default) or "fiat". It changes nothing: the plan says how it is paid.
+	// PaymentType is "crypto" (default) or "fiat". It has no effect: the plan decides how it is paid.
 	PaymentType     string `json:"paymentType,omitempty"`
 	PaymentMethodID string `json:"paymentMethodId,omitempty"`
 
@@ -54,7 +52,7 @@ type Config struct {
 
 	AgentHandler *HandlerConfig `json:"agentHandler,omitempty"` // default demo on sandbox, none on live
 
-	// Of the plugin; the core checks and otherwise ignores them.
+	// For the plugin; the core only checks them.
 	CoreURL       string `json:"coreUrl,omitempty"`
 	CoreTokenFile string `json:"coreTokenFile,omitempty"`
 	StartCore     *bool  `json:"startCore,omitempty"`
@@ -68,12 +66,12 @@ const (
 	HandlerHost = "host"
 )
 
-// HandlerConfig says who answers paid requests.
+// HandlerConfig selects the handler of paid requests.
 type HandlerConfig struct {
 	Kind  string `json:"kind"`            // "demo", "http" or "host"
 	URL   string `json:"url,omitempty"`   // of "http"; of "host" the base address of the host's chat completions
 	Agent string `json:"agent,omitempty"` // of "host": the name of an agent without tools
-	// Token is the bearer token of "host"; Headers go with each request of "http".
+	// Token is the bearer token of "host"; Headers are sent with each request of "http".
 	Token   string            `json:"token,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 }
@@ -86,7 +84,7 @@ type PaidRequest struct {
 	Subscriber     toll.Address `json:"subscriber"`
 }
 
-// settings are a Config with all defaults, checked. They are immutable.
+// settings are a checked Config with its defaults. They are immutable.
 type settings struct {
 	Config
 	paidEndpoint, ownerOnly, keyPaste, privateAgents bool
@@ -95,8 +93,8 @@ type settings struct {
 	delegationSecs                                   int64
 }
 
-// ParseConfig reads a Config strictly: a member that is unknown, repeated or of the wrong type is an
-// error that names it. The API key may have either of its two names, not both.
+// ParseConfig parses a Config strictly: an unknown, repeated or ill-typed member is an error that names it. The API key may
+// have either of its two names, not both.
 func ParseConfig(raw []byte, names x402.Namespace) (c Config, err error) {
 	members := map[string]json.RawMessage{}
 	if err := x402.Decode(raw, &members); err != nil {
@@ -124,7 +122,7 @@ func ParseConfig(raw []byte, names x402.Namespace) (c Config, err error) {
 	return c, nil
 }
 
-// fieldError says which field does not decode, without its value: it may be a key.
+// fieldError names the field that does not decode, without its value, which may be a key.
 func fieldError(err error) error {
 	e := toll.AsError(err)
 	if faults, _ := e.Params["errors"].([]toll.Fault); len(faults) > 0 && faults[0].Path != "" {
@@ -143,7 +141,7 @@ func fieldForm(f toll.Fault) string {
 	return "must be a whole number, not negative"
 }
 
-// over returns c with what is not set in it taken from lower.
+// over returns c with its unset fields from lower.
 func (c Config) over(lower Config) Config {
 	to, from := reflect.ValueOf(&c).Elem(), reflect.ValueOf(lower)
 	for i := range to.NumField() {
@@ -157,9 +155,9 @@ func (c Config) over(lower Config) Config {
 // hasService reports whether c names a service, by its address or by a key.
 func (c Config) hasService() bool { return c.APIKey != "" || c.BaseURL != "" }
 
-// within returns the configuration c of a plugin over the one of the core, and the fields of c that
-// do not apply: whoever has the core token chooses c. The core's key goes only to the core's address,
-// and no field allows more than the core allows without a plugin, its defaults included.
+// within returns the configuration c of a plugin over that of the core, and the fields of c that do not apply: anyone with the
+// core token chooses c. The core's key is used only with the core's address, and no field allows more than the core and its
+// defaults do without a plugin.
 func (c Config) within(core Config, names x402.Namespace) (merged Config, ignored []string, err error) {
 	keep := func(looser bool, field string) bool {
 		if looser {
@@ -219,7 +217,7 @@ const (
 	approvalByHost    = "host"
 )
 
-// resolve checks c and fills in the defaults. Errors name the field and the accepted form.
+// resolve applies the defaults and checks c. Errors name the field and the accepted form.
 func (c Config) resolve(names x402.Namespace) (s settings, err error) {
 	c.Environment = cmp.Or(environmentOf(c.APIKey), c.Environment, toll.Sandbox)
 	c.CreditsPerRequest = cmp.Or(c.CreditsPerRequest, 1)
@@ -254,7 +252,7 @@ func or[T any](p *T, fallback T) T {
 	return fallback
 }
 
-// check returns what is wrong.
+// check returns the faults.
 func (s *settings) check() (errs []error) {
 	refuse := func(wrong bool, field, form string, args ...any) {
 		if wrong {
@@ -306,8 +304,7 @@ const (
 
 var endpointPath = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)
 
-// isEndpointPath reports whether path can be that of the paid endpoint: the host and the core serve
-// routes of their own.
+// isEndpointPath reports whether path may be the paid endpoint. Host and core have routes of their own.
 func isEndpointPath(path string) bool {
 	segments := strings.Split(path, "/")
 	return len(path) <= maxEndpointPath && endpointPath.MatchString(path) &&

@@ -21,13 +21,12 @@ const (
 	maxActs    = 8192             // that are remembered
 )
 
-// act is what one conversation did about one thing that needs a confirmation, for example the order
-// of a plan.
+// act is the state of one thing that needs a confirmation in one conversation, for example the order of a plan.
 type act struct {
 	shown   string // terms of the last quote; "" after it was confirmed
 	shownAt time.Time
-	// shownBy is the call that the quote answered, when it asked for the act already: it and calls
-	// beside it are no answer of a person to the quote.
+	// shownBy is the call that the quote answered although it asked to act: that call and concurrent ones are not the answer of
+	// a person to the quote.
 	shownBy *string
 
 	agreed  string // terms of the last confirmation
@@ -40,7 +39,7 @@ type act struct {
 	made    string // the delegation that was made or chosen
 }
 
-// acts are the acts of all conversations. The zero value has none. Safe for concurrent use.
+// acts are the acts of all conversations. The zero value is empty. It is safe for concurrent use.
 type acts struct {
 	mu    sync.Mutex
 	known *cache.Cache[string, act]
@@ -58,7 +57,7 @@ func (a *acts) change(id string, now time.Time, f func(*act)) {
 	a.known.Put(id, one, now.Add(actLife), now)
 }
 
-// permit allows one act, which the caller ends with [permit.end].
+// permit allows one act. End it with [permit.end].
 type permit struct {
 	act
 	repeated bool // an earlier call did it, or is doing it
@@ -67,12 +66,10 @@ type permit struct {
 	core *Core
 }
 
-// agree returns a permit for an act on these terms, or nil when its quote is the answer: there is no
-// confirmation, the terms were not shown in this conversation in the last ten minutes, or they were
-// others, which changed says. One quote allows one act: a repeated call finds the act of the first
-// one by its key, and every other call needs a quote of its own.
-//
-// The same subject under other terms is the same act: a plan whose price changed.
+// agree returns a permit for an act on these terms, or nil if the answer is a quote: without a confirmation, or if the terms
+// were not shown in this conversation in the last ten minutes, or if others were, which changed reports. One quote allows one
+// act: a repeated call finds the act of the first one by its key, and every other call needs its own quote. A subject with
+// other terms, such as a plan whose price changed, is the same act.
 func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 	now := c.core.now()
 	p = &permit{id: c.subject(subject), core: c.core}
@@ -89,8 +86,8 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 				a.shown, a.shownAt = "", time.Time{} // this confirmation was the answer to it
 			}
 		case recent && a.shown == terms && c.wasRead(a, now):
-			// Without an answer the key stays: an order that was made is found by it. A delegation was
-			// for the terms of its own confirmation.
+			// Without an answer the key stays, which finds an order that was made. A delegation was for the terms of its own
+			// confirmation.
 			if !a.unknown {
 				*a = act{key: digest(c.key(subject, terms, now), a.shownAt.String())}
 			} else if a.agreed != terms {
@@ -112,7 +109,7 @@ func (c *call) agree(subject, terms string) (p *permit, changed bool) {
 	return p, changed
 }
 
-// wasRead reports whether a person can have read the last quote before this call was made.
+// wasRead reports whether a person can have read the last quote before this call.
 func (c *call) wasRead(a *act, now time.Time) bool {
 	since := now.Sub(a.shownAt)
 	switch {
@@ -124,9 +121,8 @@ func (c *call) wasRead(a *act, now time.Time) bool {
 	return since >= askTime
 }
 
-// repeats reports whether a call is the one before it again: the same call of the host, one without
-// an id soon after it, or one that comes before its outcome is known. Some hosts use the ids of
-// calls again in a conversation, so after a newer quote the id counts for a short time only.
+// repeats reports whether a call repeats the previous one: the same call id, no id soon after it, or before its outcome is
+// known. Some hosts reuse call ids, so after a newer quote the id counts only for a short time.
 func (c *call) repeats(a *act, now time.Time) bool {
 	since := now.Sub(a.at)
 	switch {
@@ -140,7 +136,7 @@ func (c *call) repeats(a *act, now time.Time) bool {
 	return c.id == a.callID
 }
 
-// end keeps how an act went: made and orderID of the permit, and whether the outcome is unknown.
+// end stores the outcome of an act: made and orderID of the permit, and whether it is unknown.
 func (p *permit) end(unknown bool) {
 	p.core.acts.change(p.id, p.core.now(), func(a *act) {
 		if a.key != p.key {
@@ -157,8 +153,7 @@ func (p *permit) end(unknown bool) {
 	})
 }
 
-// undecided reports whether an error of the service leaves open what became of a request: it is no
-// answer to the request, or it may have come for a repetition of it.
+// undecided reports whether an error of the service leaves the outcome of a request open, also if it answers a repeat.
 func undecided(err error) bool {
 	if err == nil {
 		return false
@@ -177,8 +172,7 @@ func (c *call) subject(of string) string {
 	return digest("act", string(c.account.environment), c.account.address.Lower(), c.caller.SessionKey, of)
 }
 
-// key is an Idempotency-Key of the call of the host, else of half a minute. That of an act has the
-// time of its quote, too.
+// key is an Idempotency-Key for the call id, else for half a minute. The key of an act also includes the time of its quote.
 func (c *call) key(subject, terms string, now time.Time) string {
 	id := "call " + c.id
 	if c.id == "" {
@@ -187,8 +181,7 @@ func (c *call) key(subject, terms string, now time.Time) string {
 	return digest("key", c.subject(subject), terms, id)
 }
 
-// once is [call.key] for a creation that needs no confirmation: a repeated call gets the answer of
-// the first one.
+// once is [call.key] for a creation without a confirmation: a repeated call gets the first answer.
 func (c *call) once(subject string) string {
 	now := c.core.now()
 	key := c.key(subject, "", now)
@@ -202,14 +195,14 @@ func (c *call) once(subject string) string {
 	return key
 }
 
-// digest is the hash of texts, as 64 hexadecimal digits.
+// digest hashes strings to 64 hexadecimal digits.
 func digest(parts ...string) string {
 	b, _ := json.Marshal(parts) // texts always have JSON
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// termsOf is what a person agrees to: everything of a plan that says who gets how much for what.
+// termsOf identifies what a person agrees to: who gets how much for what.
 func termsOf(p *toll.Plan, more ...string) string {
 	parts := []string{
 		string(p.ID), p.Price.CurrencyName(), p.Price.TokenAddress.Lower(), p.Credits.Amount.String(),

@@ -22,8 +22,7 @@ const (
 	maxContexts  = 16  // accounts and plans whose text is kept
 )
 
-// contexts are the texts for the next prompts. The zero value has none, and is safe for concurrent
-// use.
+// contexts caches the texts for the next prompts. The zero value is empty. It is safe for concurrent use.
 type contexts struct {
 	mu      sync.Mutex
 	known   *cache.Cache[contextKey, contextText]
@@ -51,9 +50,8 @@ func (a *account) contextKey() contextKey {
 	return contextKey{a.environment, a.address, a.PlanID}
 }
 
-// promptContext returns the text that stands before the next prompt: the credits of the plan of the
-// configuration. It is "" without a key or a plan, and when the balance cannot be read, which is
-// never shown as 0 credits. It returns within 1.5 s; a text is kept for a minute.
+// promptContext returns the text before the next prompt: the credits of the configured plan. It is "" without a key or a plan,
+// and if the balance cannot be read, which must not look like 0 credits. It returns within 1.5 s and caches for a minute.
 func (c *Core) promptContext(ctx context.Context) string {
 	a, err := c.account()
 	if err != nil || a.PlanID == "" {
@@ -85,9 +83,9 @@ func (c *Core) promptContext(ctx context.Context) string {
 	return r.text
 }
 
-// readContext reads the balance for everybody who waits for r.
+// readContext reads the balance for all callers that wait for r.
 func (c *Core) readContext(ctx context.Context, a *account, r *contextRead) {
-	// Others wait for this read, so that it does not end with its first caller.
+	// Other callers wait for this read, so it does not end with the first one.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), contextTime)
 	defer cancel()
 	b, err := a.service.Balance(ctx, a.PlanID)
@@ -111,8 +109,7 @@ func (c *Core) readContext(ctx context.Context, a *account, r *contextRead) {
 	close(r.done)
 }
 
-// balanceChanged says that the balance of an account may have changed: the context of the next
-// prompt reads it again.
+// balanceChanged invalidates the context of an account.
 func (c *Core) balanceChanged(a *account) {
 	c.contexts.mu.Lock()
 	defer c.contexts.mu.Unlock()
@@ -123,8 +120,7 @@ func (c *Core) balanceChanged(a *account) {
 	delete(c.contexts.reads, a.contextKey()) // what it reads may be older than the change
 }
 
-// contextOf is one line about a balance. The name of the plan is a stranger's text: it cannot leave
-// its quotes.
+// contextOf describes a balance in one line. The name of the plan is untrusted text that cannot leave its quotes.
 func contextOf(names x402.Namespace, env toll.Environment, b *toll.Balance) string {
 	order := ": ask the user before ordering with " + names.Tool(orderPlanName)
 	held := fmt.Sprintf(" available (balance %d, held %d)", b.Balance, b.Held)
@@ -147,7 +143,7 @@ func contextOf(names x402.Namespace, env toll.Environment, b *toll.Balance) stri
 		names.Word, quotable(b.PlanName), b.PlanID, state), maxContext)
 }
 
-// quotable is a name without the characters that end a quote or look like structure.
+// quotable removes characters that end a quote or look like structure.
 func quotable(name string) string {
 	return plain.Name(strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Ps, unicode.Pe, unicode.Pi, unicode.Pf) || strings.ContainsRune("<>\"'`\\＂＇＜＞❛❜❝❞", r) {

@@ -20,24 +20,22 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Options make a [Core]. Only Dir is required.
+// Options configure a [Core]. Only Dir is required.
 type Options struct {
 	Config Config // of the core's file and environment
-	// Dir is the data directory: core token, key store, its master key. It is made with mode 0700.
+	// Dir is the data directory: core token, key store, and its master key. It is created with mode 0700.
 	Dir string
 	// Names are the words of the wire; the zero value is [x402.Default].
 	Names x402.Namespace
-	// Handler answers paid requests when the core is part of another program; it wins over
-	// Config.AgentHandler. Its result is encoded as JSON. Up to 32 requests call it at once. After
-	// 120 s ctx ends and the request is answered without it; a call that ignores ctx then keeps its
-	// goroutine, beside the 32, until it returns.
+	// Handler answers paid requests if the core is part of another program; it wins over Config.AgentHandler. Its result is
+	// encoded as JSON. Up to 32 requests call it at once. After 120 s ctx ends and the request is answered without it; a call
+	// that ignores ctx keeps its goroutine, beside the 32, until it returns.
 	Handler func(ctx context.Context, r PaidRequest) (any, error)
-	// CoreToken is the core token; "" reads it from Dir, where the first start writes it.
+	// CoreToken is the core token; "" reads it from Dir, where the first start creates it.
 	CoreToken string
-	// Listen is the address on which the core is served, such as 127.0.0.1:8791. Requests to agents
-	// do not go there.
+	// Listen is the address of the core, such as 127.0.0.1:8791. Requests to agents do not go there.
 	Listen string
-	// Hosts are values of the Host header that are allowed besides those of loopback.
+	// Hosts are allowed Host headers besides loopback.
 	Hosts   []string
 	Version string           // of the program, in /gateway/v1/health
 	Log     *slog.Logger     // nil discards
@@ -66,7 +64,7 @@ type Core struct {
 	guards   guards   // of the last hello
 	settings settings // Options.Config and the plugin's of the last hello, resolved
 	signIn   signIn
-	// current is nil without a key. Whoever changes settings sets it to nil: account makes it anew.
+	// current is nil without a key. Setting it to nil after a change of settings makes account create it again.
 	current *account
 
 	acts       acts            // what conversations confirmed
@@ -74,14 +72,14 @@ type Core struct {
 	registered map[string]pair // what conversations registered, by [call.subject]; of mu
 }
 
-// guards say which guards of a host keep keys away from models and transcripts (design 11).
+// guards are the guards of a host that keep keys away from models and transcripts (design 11).
 type guards struct {
 	Write bool `json:"write"` // messages are cleaned before they are written
 	Run   bool `json:"run"`   // a prompt that holds a key is stopped
 }
 
-// New returns a core. It makes the data directory and, unless the options have one, the core token.
-// Errors name the field of the configuration, or the file that cannot be used.
+// New returns a core. It creates the data directory and, without one in the options, the core token. Errors name the field of
+// the configuration or the file.
 func New(opts Options) (*Core, error) {
 	if opts.Dir == "" {
 		return nil, errors.New("gateway: Options.Dir is required")
@@ -123,8 +121,8 @@ func New(opts Options) (*Core, error) {
 	return c, err
 }
 
-// configure takes the configuration of a plugin, from its hello, and returns the fields that do not
-// apply, see [Config.within]. An error leaves everything as it was.
+// configure sets the configuration of a plugin from its hello, and returns the fields that do not apply, see [Config.within].
+// An error changes nothing.
 func (c *Core) configure(plugin Config, g guards) (ignored []string, err error) {
 	merged, ignored, err := plugin.within(c.opts.Config, c.opts.Names)
 	if err != nil {
@@ -140,14 +138,14 @@ func (c *Core) configure(plugin Config, g guards) (ignored []string, err error) 
 	return ignored, nil
 }
 
-// isGreeted reports whether a plugin has sent its configuration since the start of the core.
+// isGreeted reports whether a plugin has sent its configuration since the start.
 func (c *Core) isGreeted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.greeted
 }
 
-// set returns the settings that apply now.
+// set returns the current settings.
 func (c *Core) set() settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,11 +155,9 @@ func (c *Core) set() settings {
 // callTime bounds a tool that spends or writes. It exceeds the 120 s that an agent may take.
 const callTime = 150 * time.Second
 
-// Call runs a tool by its full name. params is one JSON object or empty. The result is one JSON
-// object with the warnings in it; every error is an [*Error].
-//
-// The end of ctx does not stop a tool that spends or writes: a host that hangs up would not know what
-// was done.
+// Call runs a tool by its full name. params is one JSON object or empty. The result is one JSON object with its warnings; every
+// error is an [*Error]. A tool that spends or writes continues after the end of ctx: a host that disconnects would not know its
+// outcome.
 func (c *Core) Call(
 	ctx context.Context, name string, params []byte, callID string, caller Caller,
 ) (json.RawMessage, error) {
@@ -177,7 +173,7 @@ func (c *Core) Call(
 func (c *Core) call(
 	ctx context.Context, name string, params []byte, callID string, caller Caller,
 ) (result json.RawMessage, err error) {
-	// One bad call must not end a core on which paid requests of others run.
+	// A panic of one call must not end a core that serves paid requests.
 	defer func() {
 		if r := recover(); r != nil {
 			c.log.Error("a tool panicked", "name", name, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
@@ -215,7 +211,7 @@ func (c *Core) call(
 	return resultOf(value, append(one.warnings, c.announcement(caller)...))
 }
 
-// allow refuses tools that spend or write to everybody but the owner.
+// allow restricts tools that spend or write to the owner.
 func (c *Core) allow(t *tool, caller Caller) error {
 	if t.effect == EffectRead || caller.SenderIsOwner || !c.set().ownerOnly {
 		return nil
@@ -224,7 +220,7 @@ func (c *Core) allow(t *tool, caller Caller) error {
 		withHint("Ask the owner, or let the owner set ownerOnlySpending to false.")
 }
 
-// resultOf encodes a result, with the warnings as its last member, each once.
+// resultOf encodes a result, with the unique warnings as its last member.
 func resultOf(value any, warnings []string) (json.RawMessage, error) {
 	b, err := x402.Encode(value)
 	if err != nil || len(b) < 2 || b[0] != '{' {
@@ -250,7 +246,7 @@ func resultOf(value any, warnings []string) (json.RawMessage, error) {
 	return slices.Concat(b[:len(b)-1], []byte(comma+`"warnings":`), more, []byte("}")), nil
 }
 
-// Bounds of what a host says of a caller, in bytes.
+// Bounds of the description of a caller, in bytes.
 const (
 	maxSession = 256
 	maxSender  = 256
@@ -258,7 +254,7 @@ const (
 	maxCallID  = 256
 )
 
-// check refuses what is longer than a host would say.
+// check rejects descriptions that are too long.
 func (c Caller) check(callID string) error {
 	for _, f := range []struct {
 		name, value string

@@ -22,8 +22,8 @@ const (
 	maxDelegations  = 64 // that are remembered of one account
 )
 
-// delegated is the record of the delegations that this core made: others are never used, as nobody
-// agreed here to what they may spend. It holds ids only. Safe for concurrent use.
+// delegated records the ids of delegations that this core made; it uses no others, because their limits were not agreed here.
+// It is safe for concurrent use.
 type delegated struct{ mu sync.Mutex }
 
 // read returns the ids by account, none after an error.
@@ -42,7 +42,7 @@ func (d *delegated) read(dir string) (map[string][]string, error) {
 	return all, nil
 }
 
-// change writes the ids of an account as f returns them.
+// change stores the ids of an account that f returns.
 func (d *delegated) change(dir, account string, f func(ids []string) []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,8 +69,8 @@ func (d *delegated) of(dir, account string) ([]string, error) {
 // recordKey names the account in the record.
 func (a *account) recordKey() string { return string(a.environment) + " " + a.address.Lower() }
 
-// delegation returns the id of a delegation for a budget: one that this core made and that covers
-// it, which is known, else a new one under this Idempotency-Key.
+// delegation returns a delegation for a budget: a recorded one that covers it, which known reports, else a new one under this
+// Idempotency-Key.
 func (c *call) delegation(ctx context.Context, d *budget, key string) (id string, known bool, err error) {
 	if id, err := c.covering(ctx, d); id != "" || err != nil {
 		return id, true, err
@@ -105,7 +105,7 @@ func (c *call) forget(ctx context.Context, id string) bool {
 	})
 }
 
-// record changes the recorded ids of the account and reports whether it could: what is not recorded is not used again.
+// record changes the recorded ids of the account and reports whether it could: an id that is not recorded is not used again.
 func (c *call) record(ctx context.Context, f func(ids []string) []string) bool {
 	err := c.core.delegated.change(c.core.opts.Dir, c.account.recordKey(), f)
 	if err != nil {
@@ -114,8 +114,7 @@ func (c *call) record(ctx context.Context, f func(ids []string) []string) bool {
 	return err == nil
 }
 
-// covering returns the newest delegation of the record that covers a budget, "" for none. It removes
-// those that the service says have ended, so that they are asked for once.
+// covering returns the newest recorded delegation that covers a budget, "" for none. It removes ended ones.
 func (c *call) covering(ctx context.Context, d *budget) (string, error) {
 	ids, err := c.core.delegated.of(c.core.opts.Dir, c.account.recordKey())
 	if err != nil {
@@ -135,8 +134,8 @@ func (c *call) covering(ctx context.Context, d *budget) (string, error) {
 	return "", nil
 }
 
-// coveredBy reports whether an existing delegation serves a budget. Where orders cannot bound what is
-// spent, as the credits of a pay-as-you-go plan are bought one by one, the money left must be equal.
+// coveredBy reports whether an existing delegation serves a budget. For pay-as-you-go plans, whose number of orders does not
+// bound the money, the remaining money must be equal.
 func (d *budget) coveredBy(known *toll.Delegation, now time.Time) bool {
 	switch {
 	case known.Status != toll.StatusActive, known.Provider != d.provider, known.Currency != d.currency:

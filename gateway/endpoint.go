@@ -41,7 +41,7 @@ type endpoint struct {
 	long    int          // long bodies that are being read
 }
 
-// paidCall is what the steps of one paid request know of it.
+// paidCall is the state of one paid request.
 type paidCall struct {
 	offersPayment bool
 	counted       bool // among endpoint.running
@@ -56,8 +56,8 @@ func paidCallOf(r *http.Request) *paidCall {
 	return c
 }
 
-// servePaid serves the paid endpoint. Checks are in the order of what they cost; nothing is verified
-// before the body is known to be good, and nothing of an answer leaves before it is settled.
+// servePaid serves the paid endpoint, with the cheapest checks first. It verifies only after the body is valid, and responds
+// only after the settlement.
 func (c *Core) servePaid(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -75,7 +75,7 @@ func (c *Core) servePaid(w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), paidCallKey{}, p)))
 }
 
-// endpointError is the body of errors that are not those of the payment.
+// endpointError is the body of errors other than those of the payment.
 type endpointError struct {
 	Error string `json:"error"`
 }
@@ -85,8 +85,7 @@ func notConfigured(w http.ResponseWriter) {
 	answer(w, http.StatusServiceUnavailable, endpointError{"not configured"})
 }
 
-// endpointHandler returns the handler for the account as it is now, nil when key, plan or agent
-// handler are missing.
+// endpointHandler returns the handler for the current account, nil if key, plan or agent handler are missing.
 func (c *Core) endpointHandler() http.Handler {
 	a, err := c.account()
 	if err != nil {
@@ -100,7 +99,7 @@ func (c *Core) endpointHandler() http.Handler {
 	return c.endpoint.handler
 }
 
-// newEndpoint puts the price in front of the agent handler of an account.
+// newEndpoint prices the agent handler of an account.
 func (c *Core) newEndpoint(a *account) http.Handler {
 	handle := c.agentHandler(a)
 	if a.PlanID == "" || handle == nil {
@@ -141,8 +140,7 @@ func (c *Core) newEndpoint(a *account) http.Handler {
 	return paid.Handler(a.service, c.answering(handle), opts...)
 }
 
-// readPaid reads the prompt of a request that offers a payment, and counts the request among those
-// in progress. Errors go to the caller; nothing was verified then.
+// readPaid reads the prompt of a request with a payment, before it is verified, and counts the request among those in progress.
 func (c *Core) readPaid(r *http.Request) error {
 	p := paidCallOf(r)
 	if !p.offersPayment {
@@ -180,7 +178,7 @@ func (c *Core) readPaid(r *http.Request) error {
 	return c.endpoint.begin(p)
 }
 
-// begin counts a request whose body has arrived, so that slow bodies hold no place.
+// begin counts a request whose body has arrived, so that slow bodies use no slot.
 func (e *endpoint) begin(p *paidCall) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -198,8 +196,7 @@ func busy(requests int) error {
 	return err
 }
 
-// beginLong counts a long body while it is read: nothing is known yet of its payment, and many of
-// them would fill the memory.
+// beginLong counts a long body while it is read, before its payment is known, so that many of them cannot fill the memory.
 func (e *endpoint) beginLong() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -224,8 +221,7 @@ func (e *endpoint) end(p *paidCall) {
 	}
 }
 
-// answering runs an agent handler for a verified request. Its answer is whole before a byte of it
-// is written; what went wrong is for the log alone.
+// answering runs an agent handler for a verified request. It writes only whole answers, and logs errors.
 func (c *Core) answering(handle agentHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		payment, _ := paid.FromContext(r.Context())
@@ -255,8 +251,8 @@ func (c *Core) answering(handle agentHandler) http.Handler {
 	})
 }
 
-// CheckPaidEndpoint reports what keeps the paid endpoint from serving: nil when it is off or ready.
-// Errors are [InvalidParams] for what the configuration lacks, and those of the service.
+// CheckPaidEndpoint returns why the paid endpoint does not serve, nil if it is off or ready. Errors are [InvalidParams] for a
+// missing configuration, and those of the service.
 func (c *Core) CheckPaidEndpoint(ctx context.Context) error {
 	s := c.set()
 	if !s.paidEndpoint {

@@ -11,7 +11,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Word is the code of an error of the core. Errors of the service keep their own codes (BCK.…).
+// Word is the code of an error of the core. Errors of the service keep their codes (BCK.…).
 type Word string
 
 // Words.
@@ -33,8 +33,7 @@ const (
 	ServiceUnavailable Word = "service" + "_unavailable" // the word of English, not the brand
 )
 
-// Error is the one error of a tool. Message and Hint are safe to show: they have no key and no
-// access token.
+// Error is the error of a tool. Message and Hint are safe to show: they contain neither keys nor access tokens.
 type Error struct {
 	Code          Word            `json:"code"`
 	Message       string          `json:"message"`
@@ -63,13 +62,13 @@ func (e *Error) withHint(hint string) *Error {
 	return e
 }
 
-// invalid says which argument is wrong and which form it takes.
+// invalid is the error of an argument, with its accepted form.
 func invalid(name, form string, args ...any) *Error {
 	return errorf(InvalidParams, "%s %s", name, fmt.Sprintf(form, args...))
 }
 
-// asError turns any error of a tool into an [Error]. Errors of the service keep code, message, hint
-// and params; a service that cannot be reached is [ServiceUnavailable].
+// asError converts any error of a tool to an [Error]. Errors of the service keep code, message, hint and params; an unreachable
+// service is [ServiceUnavailable].
 func asError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e

@@ -15,11 +15,11 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// agentHandler answers a paid request with one JSON value. charge lowers what the answer costs; nil
-// is the whole price. The error is for the log; it holds nothing of the prompt.
+// agentHandler answers a paid request with one JSON value. charge lowers the price; nil is the whole price. The error is
+// logged; it contains nothing of the prompt.
 type agentHandler func(ctx context.Context, r PaidRequest) (body []byte, charge *toll.Credits, err error)
 
-// agentHandler returns the handler for the requests of an account, nil when there is none.
+// agentHandler returns the handler for the requests of an account, nil without one.
 func (c *Core) agentHandler(a *account) agentHandler {
 	switch {
 	case c.opts.Handler != nil:
@@ -41,8 +41,8 @@ func (c *Core) agentHandler(a *account) agentHandler {
 
 var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxPaidAnswer)
 
-// ask runs a handler. A panic, a time-out and an answer that is too long are errors. A handler that
-// does not stop at the time-out runs on by itself, and its answer is lost.
+// ask runs a handler. A panic, a timeout and an answer that is too long are errors. A handler that ignores the timeout
+// continues, and its answer is lost.
 func (c *Core) ask(
 	ctx context.Context, handle agentHandler, r PaidRequest,
 ) (body []byte, charge *toll.Credits, err error) {
@@ -98,7 +98,7 @@ func (c *Core) function(ctx context.Context, r PaidRequest) ([]byte, *toll.Credi
 	return body, nil, err
 }
 
-// demo says what it was asked.
+// demo echoes the prompt.
 func demo(_ context.Context, r PaidRequest) ([]byte, *toll.Credits, error) {
 	body, err := x402.Encode(struct {
 		Demo   bool   `json:"demo"`
@@ -107,8 +107,7 @@ func demo(_ context.Context, r PaidRequest) ([]byte, *toll.Credits, error) {
 	return body, nil, err
 }
 
-// program asks an HTTP server of the operator. The header that says what the answer costs is for
-// the core alone.
+// program calls an HTTP server of the operator. Only the core sees the header with the price.
 func (c *Core) program(
 	ctx context.Context, cfg HandlerConfig, r PaidRequest,
 ) (body []byte, charge *toll.Credits, err error) {
@@ -130,7 +129,7 @@ func (c *Core) program(
 	return body, charge, nil
 }
 
-// hostAgent asks an agent of the chat host through its chat completions, in a session of its own.
+// hostAgent calls an agent of the chat host through its chat completions, in a session of its own.
 func hostAgent(ctx context.Context, cfg HandlerConfig, r PaidRequest) ([]byte, error) {
 	type message struct {
 		Role    string `json:"role"`
@@ -160,8 +159,8 @@ func hostAgent(ctx context.Context, cfg HandlerConfig, r PaidRequest) ([]byte, e
 	}{out.Choices[0].Message.Content})
 }
 
-// operators makes the requests to programs of the operator. Redirects are not followed: the
-// operator names the address that gets prompts and credentials.
+// operators calls programs of the operator. It follows no redirects, because the operator chooses the address that gets prompts
+// and credentials.
 var operators = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }

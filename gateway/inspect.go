@@ -16,9 +16,8 @@ import (
 // Check is one finding of [Inspect].
 type Check = check.Check
 
-// Inspect looks for what keeps a core with these options from working, with the configuration of a
-// plugin, the zero value without one. It changes nothing, and asks the service about the key, the
-// plan and the paid endpoint.
+// Inspect finds what keeps a core with these options from working, with the configuration of a plugin, or its zero value. It
+// changes nothing, and asks the service about the key, the plan and the paid endpoint.
 func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	add := func(name, status, format string, args ...any) {
 		found = append(found, Check{Name: name, Status: status, Detail: redact(fmt.Sprintf(format, args...))})
@@ -75,7 +74,7 @@ func Inspect(ctx context.Context, opts Options, plugin Config) (found []Check) {
 	return found
 }
 
-// inspectKey asks the service whether it accepts the key of an account, and which rights it lacks.
+// inspectKey asks the service whether it accepts the key of an account, and returns the missing rights.
 func (c *Core) inspectKey(ctx context.Context, a *account) (lacks toll.Rights, err error) {
 	if err := checkEnvironment(ctx, c.client("", a.BaseURL), a.environment); err != nil {
 		return nil, err
@@ -86,7 +85,7 @@ func (c *Core) inspectKey(ctx context.Context, a *account) (lacks toll.Rights, e
 	return missingRights(ctx, a)
 }
 
-// missingRights returns the rights that the key of an account lacks for all that a core can do.
+// missingRights returns the rights that a core uses and the key of an account lacks.
 func missingRights(ctx context.Context, a *account) (toll.Rights, error) {
 	id, err := client.ReadKey(a.APIKey)
 	if err != nil {

@@ -28,7 +28,7 @@ const loginUse = "toll gateway login 1"
 
 var newLogin = tempfile.Kind{Prefix: ".login-"}
 
-// login is the key of a login, as it is stored.
+// login is the stored key of a login.
 type login struct {
 	Key         string           `json:"key"`
 	Environment toll.Environment `json:"environment"`
@@ -37,8 +37,7 @@ type login struct {
 	Ends        *toll.Time       `json:"ends,omitempty"` // nil: not known
 }
 
-// keyStore keeps the login in a directory, sealed under a master key that lies beside it with mode
-// 0600. Several processes may use one directory.
+// keyStore stores the login in a directory, sealed under a master key beside it with mode 0600. Several processes may share it.
 type keyStore struct{ dir string }
 
 func (k keyStore) path() string { return filepath.Join(k.dir, loginFile) }
@@ -60,7 +59,7 @@ func sameStamp(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
-// read returns the login, nil without one. Errors name the file and hold nothing of it.
+// read returns the login, nil without one. Errors name the file without its content.
 func (k keyStore) read() (*login, error) {
 	info, err := os.Stat(k.path())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +121,7 @@ func (k keyStore) write(l *login) error {
 	return nil
 }
 
-// remove removes the login. Without one it does nothing.
+// remove removes the login, if there is one.
 func (k keyStore) remove() error {
 	if err := os.Remove(k.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the login: %w", err)
@@ -130,7 +129,7 @@ func (k keyStore) remove() error {
 	return nil
 }
 
-// ends returns the end of the login, zero when it is not known.
+// ends returns the end of the login, zero if unknown.
 func (l *login) ends() time.Time {
 	if l.Ends == nil {
 		return time.Time{}

@@ -14,35 +14,34 @@ import (
 	"github.com/tollhq/toll/internal/plain"
 )
 
-// chatClient is the name of this program at the service. Its keys get it, and live for 90 days.
+// chatClient is the name of this program at the service, for keys that live 90 days.
 const chatClient = "toll-chat"
 
-// revokeTime bounds the revocation of a key that is no longer used.
+// revokeTime bounds the revocation of a replaced key.
 const revokeTime = 10 * time.Second
 
-// signIn is what the core knows of logins. [Core.mu] guards it.
+// signIn is the state of logins. [Core.mu] guards it.
 type signIn struct {
-	stored  *login        // nil: nobody is logged in
+	stored  *login        // nil: not logged in
 	damaged error         // why the stored login cannot be read
 	stamp   os.FileInfo   // of the file that stored was read from; nil without one
 	pending *pendingLogin // that waits for a person
 	outcome string        // why the last browser login failed, a sentence; "" when it did not
-	// approved says who approved the last browser login, until a tool has shown it to the owner; "" then.
+	// approved is the person that approved the last browser login, until a tool has shown it to the owner.
 	approved string
-	// pause is [backoff.Sleep] between two questions to the service; tests replace it.
+	// pause is [backoff.Sleep] between two polls; tests replace it.
 	pause   func(ctx context.Context, d time.Duration) bool
 	waiting sync.WaitGroup // logins that poll
 }
 
-// pendingLogin is a browser login that nobody has decided yet.
+// pendingLogin is a browser login that waits for a person.
 type pendingLogin struct {
 	cancel      context.CancelFunc
 	environment toll.Environment
 	baseURL     string
 }
 
-// loginStarted says what a person has to do to log in. It holds nothing secret: who approves the
-// code decides whose account it is.
+// loginStarted tells a person how to log in. It contains no secret: the approval of the code decides about the account.
 type loginStarted struct {
 	URL         string           `json:"url"`
 	Code        string           `json:"code"`
@@ -51,7 +50,7 @@ type loginStarted struct {
 	ExpiresIn   int64            `json:"expiresInSecs"`
 }
 
-// loginRights are what a key of the browser login asks for. The person can give fewer.
+// loginRights are the rights that a browser login requests. The person can grant fewer.
 func loginRights(s settings) []toll.Right {
 	rights := []toll.Right{toll.RightRead, toll.RightSpend, toll.RightManage}
 	if s.paidEndpoint {
@@ -60,10 +59,9 @@ func loginRights(s settings) []toll.Right {
 	return rights
 }
 
-// startLogin begins a browser login (RFC 8628) at the service of an environment, "" for the
-// configured one, and waits in the background until a person has decided. It cancels an earlier one
-// that waits. Errors: [InvalidParams] for an environment that the service is not of, those of the
-// service.
+// startLogin begins a browser login (RFC 8628) at the service of an environment, "" for the configured one, and waits in the
+// background for the decision. It cancels an earlier one. Errors: [InvalidParams] for an environment of another service, and
+// those of the service.
 func (c *Core) startLogin(ctx context.Context, env toll.Environment) (*loginStarted, error) {
 	s, err := c.loginSettings(env)
 	if err != nil {
@@ -96,9 +94,8 @@ func (c *Core) startLogin(ctx context.Context, env toll.Environment) (*loginStar
 	}, nil
 }
 
-// loginSettings returns the settings that would apply to a login, [InvalidParams] when they are not
-// fit for its environment. The address of a plugin with its own key is for that key alone: a login
-// goes to the service of the core, if the core has one.
+// loginSettings returns the settings for a login, or [InvalidParams] if they do not fit its environment. The address of a
+// plugin with its own key is only for that key: a login uses the service of the core, if it has one.
 func (c *Core) loginSettings(env toll.Environment) (settings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +108,7 @@ func (c *Core) loginSettings(env toll.Environment) (settings, error) {
 	return config.resolve(c.opts.Names)
 }
 
-// checkEnvironment refuses a service of another environment.
+// checkEnvironment rejects a service of another environment.
 func checkEnvironment(ctx context.Context, service *client.Client, want toll.Environment) error {
 	info, err := service.Info(ctx)
 	if err != nil {
@@ -125,7 +122,7 @@ func checkEnvironment(ctx context.Context, service *client.Client, want toll.Env
 	return nil
 }
 
-// cancelLogin ends a login that waits; c.mu is held.
+// cancelLogin cancels a waiting login; c.mu is held.
 func (c *Core) cancelLogin() {
 	if p := c.signIn.pending; p != nil {
 		p.cancel()
@@ -134,8 +131,7 @@ func (c *Core) cancelLogin() {
 	c.signIn.outcome = ""
 }
 
-// Close ends a login that waits for a person. It returns when nothing of the core runs any more but
-// calls that others make.
+// Close cancels a waiting login. It returns when the core runs nothing except calls of others.
 func (c *Core) Close() {
 	c.mu.Lock()
 	c.cancelLogin()
@@ -143,7 +139,7 @@ func (c *Core) Close() {
 	c.signIn.waiting.Wait()
 }
 
-// awaitPerson asks the service until the person has decided, or ctx ends.
+// awaitPerson polls the service until the person has decided, or ctx ends.
 func (c *Core) awaitPerson(
 	ctx context.Context, p *pendingLogin, service *client.Client, device *client.DeviceSignIn,
 ) {
@@ -174,7 +170,7 @@ func (c *Core) awaitPerson(
 	}
 }
 
-// failLogin records why a login failed, unless another one took its place.
+// failLogin records why a login failed, unless another one replaced it.
 func (c *Core) failLogin(p *pendingLogin, outcome string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,8 +179,7 @@ func (c *Core) failLogin(p *pendingLogin, outcome string) {
 	}
 }
 
-// finishLogin keeps the key of a browser login. The key of a login that was cancelled meanwhile is
-// revoked.
+// finishLogin stores the key of a browser login, or revokes it if the login was cancelled meanwhile.
 func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 	l := &login{
 		Key:         key,
@@ -212,7 +207,7 @@ func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 	c.mu.Unlock()
 	if err != nil {
 		c.log.Error("login", "error", err)
-		_ = c.revoke(context.Background(), l) // nobody can use it
+		_ = c.revoke(context.Background(), l) // it is unusable
 		return
 	}
 	c.log.Info("logged in", "environment", l.Environment, "url", l.BaseURL)
@@ -222,8 +217,8 @@ func (c *Core) finishLogin(p *pendingLogin, key string, life time.Duration) {
 	}
 }
 
-// announcement returns, once, whose account a browser login is: in a group anybody could have approved
-// its code. It is for the owner alone.
+// announcement returns, once, the account of a browser login, only for the owner: in a group anyone could have approved its
+// code.
 func (c *Core) announcement(caller Caller) (warnings []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,8 +230,7 @@ func (c *Core) announcement(caller Caller) (warnings []string) {
 	return []string{text}
 }
 
-// keep stores a login and makes its account the current one; c.mu is held. An error leaves the
-// earlier login.
+// keep stores a login and makes its account current; c.mu is held. After an error the earlier login stays.
 func (c *Core) keep(l *login) error {
 	if _, err := c.accountOf(l); err != nil {
 		return err
@@ -251,7 +245,7 @@ func (c *Core) keep(l *login) error {
 	return nil
 }
 
-// replaced revokes the key of a login that another one has replaced.
+// replaced revokes the key of a replaced login.
 func (c *Core) replaced(old *login) {
 	if old == nil || !old.Browser {
 		return
@@ -261,14 +255,14 @@ func (c *Core) replaced(old *login) {
 	}
 }
 
-// revoke ends the key of a login at its service (RFC 7009), with the access tokens that it made.
+// revoke revokes the key of a login at its service (RFC 7009), with its access tokens.
 func (c *Core) revoke(ctx context.Context, l *login) error {
 	ctx, cancel := context.WithTimeout(ctx, revokeTime)
 	defer cancel()
 	return c.client("", l.BaseURL).RevokeToken(ctx, l.Key)
 }
 
-// readLogin reads the stored login when its file has changed; c.mu is held.
+// readLogin reads the stored login if its file has changed; c.mu is held.
 func (c *Core) readLogin() {
 	store := keyStore{c.opts.Dir}
 	stamp := store.stamp()
@@ -283,15 +277,15 @@ func (c *Core) readLogin() {
 	}
 }
 
-// loggedOut says what a logout did.
+// loggedOut is the outcome of a logout.
 type loggedOut struct {
-	was     *login // nil: nobody was logged in
+	was     *login // nil: not logged in
 	revoked error  // of the revocation at the service
 	other   bool   // the key of the configuration is in use now
 }
 
-// logout forgets the login and ends one that waits. The key of a browser login is revoked at its
-// service. The error says that the stored key could not be removed.
+// logout forgets the login and cancels a waiting one. It revokes the key of a browser login. The error means that the stored
+// key could not be removed.
 func (c *Core) logout(ctx context.Context) (out loggedOut, err error) {
 	c.mu.Lock()
 	c.readLogin()
@@ -313,8 +307,7 @@ func (c *Core) logout(ctx context.Context) (out loggedOut, err error) {
 	return out, nil
 }
 
-// paste stores a key that somebody wrote into the chat, after the service has accepted it. Errors
-// hold nothing of the key.
+// paste stores a key from the chat, after the service has accepted it. Errors contain nothing of the key.
 func (c *Core) paste(ctx context.Context, env toll.Environment, key string) (*account, error) {
 	s, err := c.loginSettings(env)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// PluginVersion is the version of the plugin of chat hosts, as its package says it.
+// PluginVersion is the version in the package of the plugin.
 const PluginVersion = "1.1.0"
 
 // DefaultListen is the default address of the core.
 const DefaultListen = "127.0.0.1:8791"
 
-// Files of a plugin that are made of the registry, relative to its folder.
+// Files of a plugin that are generated from the registry, relative to its folder.
 const (
 	ManifestFile = "openclaw.plugin.json"
 	RegistryFile = "src/registry.json"
@@ -27,8 +27,8 @@ const (
 	pluginDescription = "Buy and sell paid requests with the credits of plans."
 )
 
-// Manifest returns the files that a plugin of a chat host needs of the core, by their names
-// (design 14). The same namespace always gives the same bytes.
+// Manifest returns the generated files of a plugin of a chat host by their names (design 14). The same namespace always gives
+// the same bytes.
 func Manifest(names x402.Namespace) (map[string][]byte, error) {
 	list, err := entries(names)
 	if err != nil {
@@ -71,7 +71,7 @@ func plugin(names x402.Namespace) pluginInfo {
 	}
 }
 
-// hostManifest is what the host reads before it loads a plugin (design 12).
+// hostManifest is read by the host before it loads a plugin (design 12).
 type hostManifest struct {
 	pluginInfo
 	Categories      []string               `json:"categories"`
@@ -142,7 +142,7 @@ func manifestOf(names x402.Namespace, list []toolEntry) hostManifest {
 	return m
 }
 
-// hostRegistry is what the plugin itself reads.
+// hostRegistry is read by the plugin.
 type hostRegistry struct {
 	Plugin         pluginInfo    `json:"plugin"`
 	Namespace      hostNamespace `json:"namespace"`
@@ -201,8 +201,7 @@ func registryOf(names x402.Namespace, list []toolEntry, hash string) hostRegistr
 	return r
 }
 
-// configField is a field of [Config] as an operator sees it in a host. A field inside another has no
-// schema of its own.
+// configField is a field of [Config] in the settings of a host. A nested field has no schema of its own.
 type configField struct {
 	name string
 	uiHint
@@ -273,7 +272,7 @@ func oneOf(values ...string) *jsonschema.Schema {
 	return s
 }
 
-// object is a schema whose members are all that there may be.
+// object is a schema without additional properties.
 func object(required []string, properties map[string]*jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{
 		Type:                 "object",
@@ -283,7 +282,7 @@ func object(required []string, properties map[string]*jsonschema.Schema) *jsonsc
 	}
 }
 
-// secretText is a text, or a reference to a secret that the host keeps.
+// secretText is a string, or a reference to a secret that the host keeps.
 func secretText() *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
 		anyText(),

@@ -10,7 +10,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// loginAnswer is the result of the login tool. It holds nothing secret.
+// loginAnswer is the result of the login tool. It contains no secret.
 type loginAnswer struct {
 	loginStarted
 	Message string `json:"message"`
@@ -25,8 +25,7 @@ var environmentParam = param{
 	description: "sandbox or live. Default: the configuration.",
 }
 
-// addLogin adds the tools that stand for the slash commands. They take no key: what a model writes
-// is in a transcript.
+// addLogin adds tools in place of the slash commands. They take no key, because arguments appear in transcripts.
 func (c *Core) addLogin(s *mcp.Server) {
 	login := &tool{
 		name: actLogin, title: "Log in",
@@ -61,7 +60,7 @@ func (c *Core) addLogin(s *mcp.Server) {
 	})
 }
 
-// mcpOwn describes a tool that changes only what the core keeps.
+// mcpOwn describes a tool that changes only the state of the core.
 func (c *Core) mcpOwn(t *tool) *mcp.Tool {
 	described := c.mcpTool(t)
 	described.Annotations.DestructiveHint = jsonschema.Ptr(false)

@@ -11,12 +11,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// finishTime bounds how long answers are waited for after the end of input: a cancelled request may
-// have none.
+// finishTime bounds the wait for responses after the end of input: a cancelled request may have none.
 const finishTime = 30 * time.Second
 
-// finishing is a transport whose end of input waits for the answers to requests that came before it:
-// the library drops them, and a host may close its side once it has sent everything.
+// finishing is a transport whose end of input waits for the responses to earlier requests. The SDK cancels them, and a host may
+// close its side once it has sent everything.
 type finishing struct{ mcp.Transport }
 
 func (t finishing) Connect(ctx context.Context) (mcp.Connection, error) {
@@ -68,7 +67,7 @@ func (c *finishingConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// note records that a request came, or that it is answered.
+// note records a request, or its response.
 func (c *finishingConn) note(id jsonrpc.ID, open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,8 +7,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// pricing says in what a price is paid, and so how its amounts are read. Amounts are exact: they go
-// from text to big integers, and an amount that does not fit is refused, never rounded.
+// pricing is the currency of a price. Amounts are exact big integers; one that does not fit is rejected, never rounded.
 type pricing struct {
 	card     bool
 	token    toll.Address // zero for the native token and for cards
@@ -16,7 +15,7 @@ type pricing struct {
 	decimals int          // 18 for ETH, 6 for USDC, EURC and USD; not known of any other token
 }
 
-// newPricing reads the arguments pricingType and tokenAddress, "" for one that was not given.
+// newPricing parses the arguments pricingType and tokenAddress, "" for an absent one.
 func newPricing(kind, token string, env toll.Environment) (pricing, error) {
 	var address toll.Address
 	if token != "" {
@@ -58,7 +57,7 @@ func (p pricing) dollars() bool {
 	return false
 }
 
-// read returns the base units of an amount. name is its argument.
+// read parses an amount into base units. name is its argument.
 func (p pricing) read(name, text string) (toll.Units, error) {
 	if units, err := toll.ParseUnits(text); err == nil {
 		return units, nil
@@ -76,7 +75,7 @@ func (p pricing) read(name, text string) (toll.Units, error) {
 	return toll.Units{}, invalid(name, "must be %s; got %q", p.forms(), text).withHint(p.hint())
 }
 
-// forms names the accepted spellings.
+// forms describes the accepted spellings.
 func (p pricing) forms() string {
 	switch {
 	case p.dollars():
@@ -94,8 +93,8 @@ func (p pricing) hint() string {
 	return "Amounts have no sign, exponent or separator of thousands, and are never rounded."
 }
 
-// price makes the price of amounts and their receivers; no receivers means own, for one amount.
-// names are the arguments of the amounts and of the receivers.
+// price returns the price of amounts and their receivers; without receivers one amount goes to own. names are the arguments of
+// amounts and receivers.
 func (p pricing) price(
 	amounts, receivers []string, own toll.Address, names [2]string,
 ) (toll.Price, error) {
@@ -110,7 +109,7 @@ func (p pricing) price(
 			"must be as many as %s: %d; got %d", names[0], len(amounts), len(receivers))
 	}
 	for i, text := range amounts {
-		// One "$1,500" in a list with commas is two amounts: they must at least look alike.
+		// "$1,500" in a list with commas is two amounts: they must at least look alike.
 		if signed(text) != signed(amounts[0]) {
 			return toll.Price{}, invalid(names[0], "must be written alike; got %q and %q", amounts[0], text)
 		}
@@ -135,10 +134,10 @@ func (p pricing) price(
 	return made, err
 }
 
-// signed reports whether an amount is a sum, and not base units.
+// signed reports whether an amount is a sum, not base units.
 func signed(amount string) bool { return strings.ContainsAny(amount, "$ .") }
 
-// pricedAs repeats a price in both forms, so that a wrong unit is seen.
+// pricedAs repeats a price in both forms, so that a wrong unit is visible.
 type pricedAs struct {
 	Units     string   `json:"units"`    // in all, in base units
 	Readable  string   `json:"readable"` // for example "1.50 USDC"
@@ -160,8 +159,8 @@ func echo(p toll.Price) pricedAs {
 	return out
 }
 
-// readable is a price for people: "1.50 USDC", "0.001 ETH", "free". The decimals of a token without
-// a name are unknown, so its price stays in base units.
+// readable formats a price: "1.50 USDC", "0.001 ETH", "free". The price of a token without a name stays in base units, as its
+// decimals are unknown.
 func readable(p toll.Price) string {
 	switch {
 	case p.IsFree():
@@ -175,8 +174,8 @@ func readable(p toll.Price) string {
 // named reports whether the currency of a price has a name, and so known decimals.
 func named(p toll.Price) bool { return !p.IsCrypto || p.CurrencyName() != p.TokenAddress.String() }
 
-// centsOf returns what a price costs in cents of its currency, rounded up, and false when the
-// currency has no cents. The result is at most [toll.MaxCents] + 1.
+// centsOf returns a price in cents of its currency, rounded up, and false for a currency without cents. The result is at most
+// [toll.MaxCents] + 1.
 func centsOf(p toll.Price) (toll.Cents, bool) {
 	if p.IsFree() {
 		return 0, true
@@ -193,7 +192,7 @@ func centsOf(p toll.Price) (toll.Cents, bool) {
 	return toll.Cents(n.Int64()), true
 }
 
-// warnOfDust warns about a price so low that it was probably counted with too few decimals.
+// warnOfDust warns about a price so low that its unit is probably wrong.
 func (c *call) warnOfDust(p toll.Price) {
 	dust := toll.UnitsOfCents(1)
 	if p.CurrencyName() == toll.CurrencyETH {

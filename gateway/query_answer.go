@@ -21,8 +21,8 @@ const (
 	maxForeignKey = 200  // characters of a name in an agent's JSON
 )
 
-// responseJSON returns the response of an agent as JSON: strict JSON as it is, anything else as a text. Characters
-// that are not seen are removed from all texts.
+// responseJSON returns the response of an agent as JSON: strict JSON unchanged, anything else as a string. Invisible characters
+// are removed from all texts.
 func responseJSON(body []byte) json.RawMessage {
 	if len(body) == 0 {
 		return json.RawMessage(`""`)
@@ -34,8 +34,8 @@ func responseJSON(body []byte) json.RawMessage {
 	return encoded(plain.Lines(string(body), outbound.MaxBody))
 }
 
-// clean removes characters that are not seen from the texts and names of a JSON value, which is
-// valid and not deeper than [x402.MaxDepth]. Of names that are equal then, one stays.
+// clean removes invisible characters from the strings and names of a valid JSON value that is not deeper than [x402.MaxDepth].
+// Of names that become equal, one stays.
 func clean(value json.RawMessage) json.RawMessage {
 	switch value[0] {
 	case '"':
@@ -60,7 +60,7 @@ func clean(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// encoded is x402.Encode for texts and cleaned JSON, which always encode.
+// encoded is x402.Encode for values that always encode.
 func encoded(v any) json.RawMessage {
 	b, err := x402.Encode(v)
 	if err != nil {
@@ -69,7 +69,7 @@ func encoded(v any) json.RawMessage {
 	return b
 }
 
-// queryFault is what the details of an error of a query hold: words of a stranger, and what was paid.
+// queryFault is the details of a failed query: untrusted text, and what was paid.
 type queryFault struct {
 	Accepts  []offered     `json:"accepts,omitempty"`
 	Error    string        `json:"error,omitempty"`    // of the agent's 402
@@ -125,7 +125,7 @@ func (q *query) with(e *Error, f queryFault) *Error {
 
 func (q *query) withPayment(e *Error) *Error { return q.with(e, queryFault{}) }
 
-// unanswered says why the agent was not asked, not paid, or did not answer.
+// unanswered explains why the agent was not called, not paid, or did not answer.
 func (q *query) unanswered(err error) error {
 	unpaid, ok := errors.AsType[*client.PaymentError](err)
 	switch {
@@ -156,8 +156,8 @@ var (
 	oneSymbol  = regexp.MustCompile(`^[A-Za-z0-9:/._?&=%+-]{1,128}$`)
 )
 
-// withoutSentences returns a reason whose quoted texts, which an agent wrote, are one symbol each.
-// Hosts pass the message of an error to the model, and not the notice in its details.
+// withoutSentences reduces the quoted texts in a reason, which an agent wrote, to one symbol each. Hosts pass the message of an
+// error to the model, without the notice in its details.
 func withoutSentences(reason string) string {
 	return quotedText.ReplaceAllStringFunc(reason, func(quoted string) string {
 		return `"` + symbol(quoted[1:len(quoted)-1]) + `"`
@@ -172,8 +172,8 @@ func symbol(s string) string {
 	return s
 }
 
-// guidance says what helps when nothing was paid. The exact scheme takes money of a wallet, which a
-// chat never pays: price and address are for the user.
+// guidance suggests what to do when nothing was paid. A chat never pays from a wallet (scheme exact): price and address are for
+// the user.
 func (q *query) guidance(asked *x402.Challenge) string {
 	var plans, exact []string
 	for i := range asked.Entries {
@@ -198,7 +198,7 @@ func (q *query) guidance(asked *x402.Challenge) string {
 	return "It names no way to pay that is known here."
 }
 
-// refused is an answer other than 2xx.
+// refused handles a status other than 2xx.
 func (q *query) refused(res *http.Response, body []byte) *Error {
 	f := queryFault{Body: plain.Lines(string(body), maxErrorBody)}
 	switch {
@@ -217,8 +217,7 @@ func (q *query) refused(res *http.Response, body []byte) *Error {
 	return q.with(e, f)
 }
 
-// unsold is a 402 that did not lead to an answer: its challenge is not known here, or it refuses a
-// payment.
+// unsold handles a 402 without an answer: an unknown challenge, or a refused payment.
 func (q *query) unsold(res *http.Response, body []byte) *Error {
 	f := queryFault{}
 	if asked, err := x402.ReadChallenge(res.Header, body); err == nil {
@@ -234,7 +233,7 @@ func (q *query) unsold(res *http.Response, body []byte) *Error {
 	return q.with(e, f)
 }
 
-// shortage says what helps when a payment was not taken, most often for lack of credits.
+// shortage suggests what to do when a payment was refused, mostly for lack of credits.
 func (q *query) shortage() string {
 	check := "Check the balance of plan " + string(q.plan.ID) + ". If credits are missing, "
 	switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/tollhq/toll/internal/plain"
 )
 
-// quote is the answer of a tool that waits for a confirmation. Its message has no text of others.
+// quote is the answer of a tool that waits for a confirmation. Its message contains no untrusted text.
 type quote struct {
 	PlanID              string `json:"planId,omitempty"`
 	Name                string `json:"name,omitempty"`
@@ -36,7 +36,7 @@ type quote struct {
 	Message              string `json:"message,omitempty"`
 }
 
-// paymentTypeOf returns how a plan is bought, as the arguments of tools name it.
+// paymentTypeOf returns how a plan is bought, as in the arguments of tools.
 func paymentTypeOf(p toll.Price) string {
 	if p.IsCrypto {
 		return "crypto"
@@ -44,7 +44,7 @@ func paymentTypeOf(p toll.Price) string {
 	return "fiat"
 }
 
-// planQuote describes a plan for somebody who may buy it.
+// planQuote describes a plan to a buyer.
 func (c *call) planQuote(p *toll.Plan) quote {
 	q := quote{
 		PlanID:               string(p.ID),
@@ -79,7 +79,7 @@ func (q *quote) ask(c *call, changed bool, what string) *quote {
 	return q
 }
 
-// request asks for the confirmation of what a call would do.
+// request asks for a confirmation.
 func (c *call) request(changed bool, what string) string {
 	begin := "Nothing was done yet. "
 	switch {
@@ -93,8 +93,7 @@ func (c *call) request(changed bool, what string) string {
 		" Show this to the user. After the user agreed, repeat the call with confirm true."
 }
 
-// capped refuses a price above the cap of the configuration. A price without cents cannot be
-// compared, and is refused as well when there is a cap.
+// capped rejects a price above the configured cap, and with a cap also a price that has no cents.
 func (c *call) capped(p toll.Price) error {
 	most := c.account.maxOrder
 	if most == 0 {
@@ -112,7 +111,7 @@ func (c *call) capped(p toll.Price) error {
 	return nil
 }
 
-// plan reads the plan that the call names, or the one of the configuration.
+// plan reads the plan of the call, or the configured one.
 func (c *call) plan(ctx context.Context) (*toll.Plan, error) {
 	id, err := c.planID()
 	if err != nil {
@@ -121,8 +120,8 @@ func (c *call) plan(ctx context.Context) (*toll.Plan, error) {
 	return c.account.service.Plan(ctx, id)
 }
 
-// planID returns the argument planId, else the plan of the configuration, else the one that this
-// conversation registered last; or [PlanRequired].
+// planID returns the argument planId, else the configured plan, else the last one that this conversation registered; or
+// [PlanRequired].
 func (c *call) planID() (toll.PlanID, error) {
 	if id := c.args.text("planId", string(c.account.PlanID)); id != "" {
 		return toll.PlanID(id), nil
@@ -134,8 +133,8 @@ func (c *call) planID() (toll.PlanID, error) {
 		"planId is required: pass planId or set it in the plugin configuration.")
 }
 
-// agentID returns the argument agentId, else the agent that goes with a plan by the configuration or
-// by what this conversation registered; "" for none.
+// agentID returns the argument agentId, else the agent of a plan in the configuration or among those that this conversation
+// registered; "" for none.
 func (c *call) agentID(plan toll.PlanID) toll.AgentID {
 	if id := c.args.text("agentId", ""); id != "" {
 		return toll.AgentID(id)
@@ -155,7 +154,7 @@ type pair struct {
 	plan  toll.PlanID
 }
 
-// registered returns what this conversation registered last.
+// registered returns the last registration of this conversation.
 func (c *call) registered() pair {
 	c.core.mu.Lock()
 	defer c.core.mu.Unlock()

@@ -61,7 +61,7 @@ func agentURL(raw string) (u *url.URL, warning string, err error) {
 	return u, warning, nil
 }
 
-// bracketed puts the brackets around an IPv6 address that is the whole authority of a URL.
+// bracketed adds the brackets around an IPv6 address that is the whole authority of a URL.
 func bracketed(raw string) string {
 	scheme, rest, found := strings.Cut(raw, "://")
 	host := rest
@@ -74,7 +74,7 @@ func bracketed(raw string) string {
 	return scheme + "://[" + host + "]" + rest[len(host):]
 }
 
-// agentURL reads an argument that is the address of an agent, and warns when it is not https.
+// agentURL parses the address of an agent, and warns if it is not https.
 func (c *call) agentURL(name string) (*url.URL, error) {
 	u, warning, err := agentURL(c.args.text(name, ""))
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *call) agentURL(name string) (*url.URL, error) {
 	return u, nil
 }
 
-// reach makes the requests to agents. Its zero value is ready, and safe for concurrent use.
+// reach sends the requests to agents. Its zero value is ready, and safe for concurrent use.
 type reach struct {
 	mu      sync.Mutex
 	clients map[bool]*outbound.Client // by whether private networks are allowed
@@ -120,8 +120,8 @@ func (r *reach) to(c *Core, a *account) *outbound.Client {
 	return r.clients[private]
 }
 
-// isSelf reports whether an address is the one of the core itself: an agent there would be paid
-// with the credits that the core earns, and could ask on without end.
+// isSelf reports whether an address is the core itself: an agent there would be paid with credits that the core earns, and
+// could call without end.
 func (c *Core) isSelf(to netip.AddrPort) bool {
 	host, port, err := net.SplitHostPort(c.opts.Listen)
 	if err != nil || port != strconv.Itoa(int(to.Port())) {
@@ -137,7 +137,7 @@ func (c *Core) isSelf(to netip.AddrPort) bool {
 	return addr.Unmap() == to.Addr()
 }
 
-// isOwn reports whether an address is one of this machine.
+// isOwn reports whether an address belongs to this machine.
 func isOwn(a netip.Addr) bool {
 	own, _ := net.InterfaceAddrs()
 	return slices.ContainsFunc(own, func(n net.Addr) bool {
@@ -146,7 +146,7 @@ func isOwn(a netip.Addr) bool {
 	})
 }
 
-// logPlain logs once a day that a host is asked without https.
+// logPlain logs once a day that a host is called without https.
 func (r *reach) logPlain(c *Core, host string) {
 	now := c.now()
 	r.mu.Lock()
@@ -161,8 +161,8 @@ func (r *reach) logPlain(c *Core, host string) {
 	c.log.Warn("an agent is asked without https", "host", host)
 }
 
-// first reports whether no query had an access token with a limit before. One confirmation is for
-// one query: a repeated call gets the same token.
+// first reports whether no query had this access token with a limit. One confirmation is for one query: a repeated call gets
+// the same token.
 func (r *reach) first(permission toll.Hash, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +176,7 @@ func (r *reach) first(permission toll.Hash, now time.Time) bool {
 	return true
 }
 
-// reachError says why a request to an agent has no answer.
+// reachError explains why a request to an agent failed.
 func reachError(u *url.URL, err error) *Error {
 	if errors.Is(err, outbound.ErrRefused) {
 		return errorf(AgentBlocked, "requests to %s are not allowed", u.Host).
@@ -187,14 +187,13 @@ func reachError(u *url.URL, err error) *Error {
 	return e
 }
 
-// card is what an agent says of itself. Its texts are of a stranger: one line each, bounded.
+// card is the self-description of an agent. Its texts are untrusted: one line each, bounded.
 type card struct {
 	Name string // at most 80 characters, blanks not counted
 	URL  string // at most 2,048 characters
 }
 
-// agentCard reads <agentUrl>/.well-known/agent.json. The result is nil when the agent has no card
-// that can be read: a card is optional, and nothing depends on it. It takes at most 5 s.
+// agentCard reads <agentUrl>/.well-known/agent.json within 5 s. It returns nil without a readable card, which is optional.
 func (c *Core) agentCard(ctx context.Context, a *account, agent *url.URL) *card {
 	ctx, cancel := context.WithTimeout(ctx, cardTimeout)
 	defer cancel()

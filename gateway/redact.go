@@ -8,16 +8,15 @@ import (
 	"strings"
 )
 
-// removed stands in texts where a secret was.
+// removed replaces a secret in a text.
 const removed = "[key removed]"
 
-// A JWT is three segments. Header and payload are JSON objects, whose base64 begins with eyJ. The
-// bound on the header keeps the time of engines that backtrack linear in the text: a second a MiB.
+// A JWT has three segments. Header and payload are JSON objects, whose base64 begins with eyJ. The bound on the header keeps
+// backtracking engines linear: a second per MiB.
 const jwtPattern = `eyJ[A-Za-z0-9_-]{8,200}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}`
 
-// secretPatterns are regular expressions of texts that no model, transcript or log may hold: API
-// keys with a prefix, and bare JWTs. Go and JavaScript read them alike. A text is searched for
-// each of them, in this order.
+// secretPatterns are regular expressions, for Go and JavaScript, of texts that must not reach models, transcripts or logs: API
+// keys with a prefix, and bare JWTs. They are applied in this order.
 func secretPatterns() []string {
 	return []string{
 		`[A-Za-z0-9-]{1,32}:` + jwtPattern,
@@ -25,8 +24,7 @@ func secretPatterns() []string {
 	}
 }
 
-// logPatterns are what logs may not hold besides: access tokens in the form of x402, and values of
-// Authorization.
+// logPatterns are further texts that must not reach logs: x402 access tokens, and Authorization values.
 var logPatterns = []string{
 	`eyJ4NDAy[A-Za-z0-9+/_=-]{40,}`,
 	`(?i:bearer)[ +]+[A-Za-z0-9._~+/=-]{16,}`,
@@ -34,11 +32,11 @@ var logPatterns = []string{
 
 var secrets = regexp.MustCompile(strings.Join(append(secretPatterns(), logPatterns...), "|"))
 
-// redact returns a text without keys and access tokens.
+// redact removes keys and access tokens from a text.
 func redact(text string) string { return secrets.ReplaceAllLiteralString(text, removed) }
 
-// redactLog returns a log without keys and access tokens: every message and every value passes
-// [redact]. Values that are neither numbers, times nor texts are written as text.
+// redactLog returns a logger that redacts every message and value. Values other than numbers, times and strings are logged as
+// text.
 func redactLog(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)

@@ -44,7 +44,7 @@ func entries(names x402.Namespace) ([]toolEntry, error) {
 	return list, nil
 }
 
-// registryHash names the registry: it changes with everything that a plugin registers with its host.
+// registryHash identifies the registry: it changes with everything that a plugin registers with its host.
 func registryHash(names x402.Namespace) (string, error) {
 	list, err := entries(names)
 	if err != nil {
@@ -105,10 +105,10 @@ func (p *param) schema() *jsonschema.Schema {
 
 const idPattern = "^[1-9][0-9]{0,77}$"
 
-// number is a bound of a schema. JSON schemas count in floating point; the bounds are exact in it.
+// number is a bound of a schema, which is exact in floating point.
 func number(n int64) *float64 { return new(float64(n)) }
 
-// wireTypes are types that encode themselves.
+// wireTypes are types with their own encoding.
 var wireTypes = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[toll.Credits]():      {Type: "string"},
 	reflect.TypeFor[toll.Units]():        {Type: "string"},
@@ -125,8 +125,8 @@ var wireTypes = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[[]json.RawMessage](): {Type: "array"},
 }
 
-// outputSchema describes the result of a tool. No member is required: an answer is a result, a
-// quote, or an error as {"error": …}. Hosts check answers against it.
+// outputSchema describes the result of a tool. No member is required: an answer is a result, a quote, or an error as {"error":
+// …}. Hosts validate answers against it.
 func (t *tool) outputSchema() (*jsonschema.Schema, error) {
 	s, err := jsonschema.ForType(reflect.TypeOf(t.output), &jsonschema.ForOptions{TypeSchemas: wireTypes})
 	if err != nil {
@@ -148,7 +148,7 @@ func (t *tool) outputSchema() (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// loosen lets members be left out and added.
+// loosen makes members optional and allows others.
 func loosen(s *jsonschema.Schema) {
 	if s == nil {
 		return

@@ -65,7 +65,7 @@ func runGetAccessToken(ctx context.Context, c *call) (any, error) {
 	return out, nil
 }
 
-// warnOfNoCredits says that an access token without a limit pays nothing while there are no credits.
+// warnOfNoCredits warns that an access token without a limit pays nothing without credits.
 func (c *call) warnOfNoCredits(ctx context.Context, plan *toll.Plan) {
 	b, err := c.account.service.Balance(ctx, plan.ID)
 	if err != nil || b.Available > 0 || plan.Kind().Covers(b.Available, b.IsSubscriber, 1) {
@@ -75,7 +75,7 @@ func (c *call) warnOfNoCredits(ctx context.Context, plan *toll.Plan) {
 		"or ask the user for spendingLimitCents, for example " + c.account.proposedLimit.String() + ".")
 }
 
-// tokenAsk is an access token that a tool wants.
+// tokenAsk describes an access token for a tool.
 type tokenAsk struct {
 	// purpose separates confirmations: one for getAccessToken does not count for a query.
 	purpose    string
@@ -87,12 +87,10 @@ type tokenAsk struct {
 	life       time.Duration // 60 s to 365 days
 }
 
-// accessToken makes an access token of the account by the arguments paymentType, paymentMethodId,
-// spendingLimitCents and delegationDurationSecs. Without a spending limit it spends credits that
-// exist and causes no order. With one it needs the confirmation of the user: the quote is not nil
-// then, and nothing was made.
-//
-// Errors: [InvalidParams], [OverCap], [NoPaymentMethod], and those of the service.
+// accessToken makes an access token by the arguments paymentType, paymentMethodId, spendingLimitCents and
+// delegationDurationSecs. Without a spending limit it spends existing credits and causes no order. With one it needs a
+// confirmation: without it, it returns a quote and makes nothing. Errors: [InvalidParams], [OverCap], [NoPaymentMethod], and
+// those of the service.
 func (c *call) accessToken(ctx context.Context, ask tokenAsk) (*toll.AccessToken, *quote, error) {
 	opts := []client.TokenOption{client.WithExpiry(ask.life)}
 	if ask.agent != "" {
@@ -122,8 +120,7 @@ func (c *call) accessToken(ctx context.Context, ask tokenAsk) (*toll.AccessToken
 	return c.limitedToken(ctx, ask, limit, opts)
 }
 
-// checkPaymentType refuses the argument paymentType when the plan is paid otherwise. The type of the
-// configuration is a default only: the plan decides.
+// checkPaymentType rejects a paymentType argument other than that of the plan. The configured type is only a default.
 func (c *call) checkPaymentType(p toll.Price) error {
 	if kind := c.args.text("paymentType", ""); kind != "" && kind != paymentTypeOf(p) {
 		return invalid("paymentType", "must be %s, as the plan is paid so; got %q", paymentTypeOf(p), kind)
@@ -131,7 +128,7 @@ func (c *call) checkPaymentType(p toll.Price) error {
 	return nil
 }
 
-// checkCard refuses an access token for a card plan that could pay nothing: no card, and no credits.
+// checkCard rejects an access token for a card plan without a card and credits.
 func (c *call) checkCard(ctx context.Context, plan *toll.Plan) error {
 	if plan.Price.IsCrypto {
 		return nil
@@ -147,7 +144,7 @@ func (c *call) checkCard(ctx context.Context, plan *toll.Plan) error {
 	return err
 }
 
-// limitedToken makes an access token that may buy up to a limit, after the user confirmed.
+// limitedToken makes an access token that may buy up to a limit, after a confirmation.
 func (c *call) limitedToken(
 	ctx context.Context, ask tokenAsk, limit toll.Cents, opts []client.TokenOption,
 ) (*toll.AccessToken, *quote, error) {
@@ -181,7 +178,7 @@ func (c *call) spendBudget(
 		}
 		opts := append(slices.Clip(opts), client.WithDelegation(p.made))
 		made, err := c.account.service.AccessToken(client.WithIdempotencyKey(ctx, digest("token", key)), ask.plan.ID, opts...)
-		// A member who was logged in here before made this delegation. A member with a spending limit may use only their own.
+		// A member who logged in here before made this delegation. A member with a spending limit may use only their own.
 		if known && errors.Is(err, toll.NewError(toll.CodeSpendLimitDelegation)) && c.forget(ctx, p.made) {
 			p.made = ""
 			continue
@@ -219,7 +216,7 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 			"spendingLimitCents may be at most %s; got %s.", c.account.maxLimit, limit,
 		).withHint("The operator set maxSpendingLimitCents.")
 	case !ask.plan.Kind().Prepaid() && c.account.maxOrder > 0 && limit > c.account.maxOrder:
-		// One order is as large as its request, and so bounded by the limit alone.
+		// One order is as large as its request, so the limit alone bounds it.
 		return nil, errorf(OverCap,
 			"spendingLimitCents may be at most %s for this plan; got %s.", c.account.maxOrder, limit,
 		).withHint("The operator set maxOrderCents.")
@@ -240,7 +237,7 @@ func (c *call) newBudget(ctx context.Context, ask tokenAsk, limit toll.Cents) (*
 	d.needed = min(d.lasts, ask.life) / 2
 	d.orders = max(ask.orders, 0)
 	if ask.plan.Kind().Prepaid() {
-		// An existing delegation may have more left than this limit: orders are counted instead.
+		// An existing delegation may have more left than this limit, so orders are counted.
 		most := int64(limit / cents)
 		d.orders = min(cmp.Or(d.orders, most), most)
 	}
@@ -282,8 +279,7 @@ func (d *budget) quote(c *call, ask tokenAsk, changed bool) *quote {
 		") in all, for "+strconv.FormatInt(q.DelegationDurationSecs, 10)+" s.")
 }
 
-// card returns the card to pay with: the argument, else the one of the configuration, else the first
-// active one; or [NoPaymentMethod].
+// card returns the card to pay with: the argument, else the configured one, else the first active one; or [NoPaymentMethod].
 func (c *call) card(ctx context.Context) (*paymentMethod, error) {
 	all, err := c.account.service.PaymentMethods(ctx, client.Accessible())
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 // TokenFile is the name of the core token in the data directory.
 const TokenFile = "gateway.token"
 
-// newToken are the files in which a core token is written before it gets its name.
+// newToken are temporary files of a new core token.
 var newToken = tempfile.Kind{Prefix: ".gateway-token-"}
 
-// CoreToken returns the core token in a data directory, which the first call makes: 32 random bytes
-// in base64url. A file that group or others can touch is an error.
+// CoreToken returns the core token in a data directory: 32 random bytes in base64url. The first call creates it. A file that
+// group or others can access is an error.
 func CoreToken(dir string) (string, error) {
 	token, err := readToken(dir)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -36,8 +36,7 @@ func CoreToken(dir string) (string, error) {
 	return readToken(dir) // of two processes that make one, both get the same
 }
 
-// RotateCoreToken replaces the core token and returns the new one. A core that runs takes the new
-// one from its next request on, and the old one no more.
+// RotateCoreToken replaces the core token and returns the new one. A running core uses it from the next request on.
 func RotateCoreToken(dir string) (string, error) {
 	if err := writeToken(dir, true); err != nil {
 		return "", fmt.Errorf("core token: %w", err)
@@ -45,8 +44,7 @@ func RotateCoreToken(dir string) (string, error) {
 	return readToken(dir)
 }
 
-// makeDir makes a data directory. One that everybody can write to is an error: others could put a
-// core token or a login of theirs in it.
+// makeDir creates a data directory. A world-writable one is an error: others could place a core token or a login in it.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -88,17 +86,16 @@ func readToken(dir string) (string, error) {
 	return token, nil
 }
 
-// MCPToken returns the MCP token of a core token: 32 bytes in base64url, HMAC-SHA256 under the core
-// token. It opens /mcp only, so that an MCP host cannot configure the core. It rotates with the core
-// token.
+// MCPToken returns the MCP token of a core token: HMAC-SHA256 under the core token, 32 bytes in base64url. It is valid only for
+// /mcp, so that an MCP host cannot configure the core. It rotates with the core token.
 func MCPToken(coreToken string) string {
 	h := hmac.New(sha256.New, []byte(coreToken))
 	_, _ = h.Write([]byte("toll gateway mcp 1")) // it never fails
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// isToken reports whether a caller has the core token or, for MCP, the MCP token. The file is read
-// each time, so that a rotation counts at once.
+// isToken reports whether a caller has the core token or, for MCP, the MCP token. It reads the file each time, so that a
+// rotation takes effect at once.
 func (c *Core) isToken(got string, forMCP bool) bool {
 	want := c.opts.CoreToken
 	if want == "" {

@@ -4,8 +4,7 @@ import (
 	"context"
 )
 
-// Effect says what a tool can change. Tools that spend or write need the owner
-// ([Config.OwnerOnlySpending]).
+// Effect is what a tool can change. Tools that spend or write need the owner ([Config.OwnerOnlySpending]).
 type Effect string
 
 // Effects.
@@ -15,8 +14,7 @@ const (
 	EffectWrite Effect = "write" // registers agents and plans
 )
 
-// kind is how an argument is read. Every kind also takes the text of its value: hosts differ in
-// what they coerce.
+// kind is the type of an argument. Every kind also accepts the text of its value, since hosts differ in what they coerce.
 type kind int
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// planOrder is the result of orderPlan: a quote, or an order whose credits are there.
+// planOrder is the result of orderPlan: a quote, or a completed order.
 type planOrder struct {
 	quote
 	Success bool   `json:"success,omitzero"`
@@ -19,11 +19,11 @@ type planOrder struct {
 	TxHash  string `json:"txHash,omitempty"`
 	Balance string `json:"balance,omitempty"`
 	Status  string `json:"status,omitempty"`
-	// Repeated says that an earlier call made this order: nothing was bought again.
+	// Repeated means that an earlier call made this order, and nothing was bought again.
 	Repeated bool `json:"repeated,omitzero"`
 }
 
-// checkoutPage is the result of orderFiatPlan: a quote, or a page on which a person pays.
+// checkoutPage is the result of orderFiatPlan: a quote, or a payment page.
 type checkoutPage struct {
 	quote
 	CheckoutURL string          `json:"checkoutUrl,omitempty"`
@@ -38,7 +38,7 @@ type checkoutResult struct {
 	ExpiresAt    int64  `json:"expiresAt"` // seconds since 1970
 }
 
-// orderable reads the plan of an order tool and refuses the wrong rail and a price above the cap.
+// orderable reads the plan of an order tool, and rejects the wrong rail and a price above the cap.
 func (c *call) orderable(ctx context.Context, card bool) (*toll.Plan, error) {
 	plan, err := c.plan(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func runOrderPlan(ctx context.Context, c *call) (any, error) {
 	return c.order(ctx, plan, p)
 }
 
-// orderMeaning says what the order of a plan would do, without its name, which a stranger chose.
+// orderMeaning describes the order of a plan, without its untrusted name.
 func orderMeaning(p *toll.Plan) string {
 	switch {
 	case !p.Kind().Prepaid():
@@ -83,7 +83,7 @@ func orderMeaning(p *toll.Plan) string {
 	return "The order takes " + readable(p.Price) + " from the wallet of the account."
 }
 
-// order orders a plan under a permit, or reads the order that is not decided yet.
+// order orders a plan under a permit, or reads its undecided order.
 func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, error) {
 	var o *toll.Order
 	var err, refusal error
@@ -96,8 +96,8 @@ func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, erro
 		}
 	}
 	if err != nil {
-		// A refusal is an outcome. Without an answer the next call uses the same key, and an order
-		// that is known stays known unless the service has none.
+		// A refusal is an outcome. Without an answer the next call uses the same key, and a known order stays known unless the
+		// service does not find it.
 		lost := undecided(err) ||
 			p.orderID != "" && (refusal != nil || toll.AsError(err).HTTPStatus() != http.StatusNotFound)
 		if !lost {
@@ -123,8 +123,7 @@ func (c *call) order(ctx context.Context, plan *toll.Plan, p *permit) (any, erro
 	return nil, e
 }
 
-// failed is the error of an order that failed. The refusal of the service, if there is one, knows
-// code, hint and params.
+// failed is the error of a failed order. The refusal of the service, if any, has code, hint and params.
 func failed(o *toll.Order, refusal error) error {
 	reason := plain.Text(o.FailureReason, 300)
 	if refusal == nil {
@@ -135,8 +134,7 @@ func failed(o *toll.Order, refusal error) error {
 		withHint(asError(e).Hint)
 }
 
-// recorded returns the order that an error is about, or the error. The service answers an order that
-// failed with an error that names it.
+// recorded returns the order that an error names, or the error. The service answers a failed order with such an error.
 func (c *call) recorded(ctx context.Context, p *permit, failure error) (*toll.Order, error) {
 	id, _ := toll.AsError(failure).Params["orderId"].(string)
 	if id == "" {
@@ -150,7 +148,7 @@ func (c *call) recorded(ctx context.Context, p *permit, failure error) (*toll.Or
 	return o, nil
 }
 
-// orderError is an error about an order; refusal is that of the service, nil for none.
+// orderError is an error about an order; refusal is the error of the service, or nil.
 func orderError(code Word, message string, o *toll.Order, refusal *toll.Error) *Error {
 	e := errorf(code, "%s", strings.TrimSpace(message))
 	details := map[string]any{
@@ -165,7 +163,7 @@ func orderError(code Word, message string, o *toll.Order, refusal *toll.Error) *
 	return e
 }
 
-// bought is the result of an order whose credits are there.
+// bought is the result of a completed order.
 func (c *call) bought(ctx context.Context, o *toll.Order, p *permit) (any, error) {
 	out := planOrder{
 		quote:    quote{PlanID: string(o.PlanID)},

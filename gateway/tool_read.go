@@ -42,7 +42,7 @@ func runCheckBalance(ctx context.Context, c *call) (any, error) {
 	}, nil
 }
 
-// paymentMethods is the result of listPaymentMethods. It is an object, as MCP wants one.
+// paymentMethods is the result of listPaymentMethods, an object as MCP requires.
 type paymentMethods struct {
 	PaymentMethods []paymentMethod `json:"paymentMethods"`
 }
