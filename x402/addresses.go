@@ -7,13 +7,13 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// apiPath ends the base address of every service. Its pages for people stand beside it.
+// apiPath ends the base address of every service, beside its pages for people.
 const apiPath = "/api/v1"
 
-// base returns the address of the service without a slash at its end, "" when it is not known.
+// base returns the address of the service without a trailing slash, "" if unknown.
 func (t *Terms) base() string { return strings.TrimRight(absoluteURL(t.ServiceURL), "/") }
 
-// address fills in where the plan is read and bought, and where people sign in.
+// address sets where to read and buy the plan, and where people sign in.
 func (e *RequirementsExtra) address(t *Terms) {
 	if base := t.base(); base != "" {
 		if t.PlanID != "" {
@@ -29,7 +29,7 @@ func (e *RequirementsExtra) address(t *Terms) {
 	}
 }
 
-// absoluteURL returns s if it begins as an absolute http or https URL and can stand in a line of text, else "".
+// absoluteURL returns s if it starts as an absolute http or https URL and fits in a line of text, else "".
 func absoluteURL(s string) string {
 	if !visible(s) || !strings.HasPrefix(s, "https://") && !strings.HasPrefix(s, "http://") {
 		return ""
@@ -37,8 +37,8 @@ func absoluteURL(s string) string {
 	return s
 }
 
-// Advice says where the plan is bought and where people sign in, for hints and for texts that models read. It is "" when the
-// entry names no absolute address.
+// Advice says where to buy the plan and where people sign in, for hints and texts that models read. It is "" without an
+// absolute address in the entry.
 func (r *Requirements) Advice() string {
 	var says []string
 	if order := absoluteURL(r.Extra.OrderURL); order != "" {
@@ -50,8 +50,7 @@ func (r *Requirements) Advice() string {
 	return strings.Join(says, " ")
 }
 
-// PlanPage returns the page of the service on which people buy the plan, with the agent that they
-// came from, "" for none. It is "" when the service is not known.
+// PlanPage returns the page of the service that sells the plan, with the agent that people came from, or "".
 func (t *Terms) PlanPage(agent toll.AgentID) string {
 	origin, ok := strings.CutSuffix(t.base(), apiPath)
 	if !ok || origin == "" {
@@ -64,14 +63,14 @@ func (t *Terms) PlanPage(agent toll.AgentID) string {
 	return page
 }
 
-// TokenHint says how to get an access token and in which of these headers to send it.
+// TokenHint explains how to get an access token and which of these headers to send it in.
 func (t *Terms) TokenHint(headers ...string) string {
 	base := t.base()
 	base = cmp.Or(base, apiPath)
 	return "Get an access token with POST " + base + "/x402/permissions and send it in " + strings.Join(headers, " or ") + "."
 }
 
-// Hint returns the hint of e, or the one of its code, with absolute addresses: whoever reads a 402 is not at the service.
+// Hint returns the hint of e, or of its code, with absolute addresses, because readers of a 402 are not at the service.
 func (t *Terms) Hint(e *toll.Error) string {
 	hint := e.Hint
 	hint = cmp.Or(hint, e.Code.Info().Hint)

@@ -8,15 +8,13 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// The answers of verify and settle are read by hand in the form in which the service writes them,
-// as every paid call reads two of them: compact, known members only, no escapes. Any other text,
-// faulty ones included, is left to the strict decoder, so that both accept the same texts and give
-// the same values.
+// Every paid call reads a verify and a settle response, so their usual form is parsed by hand: compact, known members only, no
+// escapes. Any other text, also a faulty one, goes to the strict decoder, so that both accept the same texts and return the
+// same values.
 
-// maxPlain bounds the answers that are read by hand, in bytes: their values share one copy of the text.
+// maxPlain bounds responses that are parsed by hand, in bytes: their values share one copy of the text.
 const maxPlain = 16 << 10
 
-// decodeBody reads an answer of the service to a verify.
 func (v *VerifyResponse) decodeBody(data []byte) error {
 	if readPlain(data, v) {
 		return nil
@@ -25,7 +23,6 @@ func (v *VerifyResponse) decodeBody(data []byte) error {
 	return decode(data, v)
 }
 
-// decodeBody reads an answer of the service to a settle.
 func (s *SettleResponse) decodeBody(data []byte) error {
 	if readPlain(data, s) {
 		return nil
@@ -34,7 +31,7 @@ func (s *SettleResponse) decodeBody(data []byte) error {
 	return decode(data, s)
 }
 
-// readPlain reports whether it has read an answer, and leaves anything in it otherwise.
+// readPlain parses a response and reports whether it could. Otherwise into is undefined.
 func readPlain(data []byte, into any) bool {
 	if len(data) > maxPlain {
 		return false
@@ -66,7 +63,7 @@ var (
 	}
 )
 
-// value reads what the type of the pointer says.
+// value parses the type of the pointer.
 func (r *plainReader) value(into any) {
 	switch v := into.(type) {
 	case *string:
@@ -168,8 +165,8 @@ func (r *plainReader) word(w string) bool {
 	return true
 }
 
-// object reads each member, which must be one of names and there once, into the pointer of its name.
-// There are at most 32 names. The writer keeps an order, so the next name is looked for first.
+// object parses each member, a unique one of at most 32 names, into the pointer of its name. It first looks for the next name,
+// because the writer keeps an order.
 func (r *plainReader) object(names []string, into ...any) {
 	seen, likely := uint32(0), 0
 	r.members(func(name string) {
@@ -189,7 +186,7 @@ func (r *plainReader) object(names []string, into ...any) {
 	})
 }
 
-// members calls read behind the name of each member.
+// members calls read after the name of each member.
 func (r *plainReader) members(read func(name string)) {
 	if r.need('{'); r.next('}') {
 		return
@@ -261,7 +258,7 @@ func (r *plainReader) number() string {
 	return s
 }
 
-// parsed reads a string that parse takes.
+// parsed parses a string with parse.
 func parsed[T any](r *plainReader, parse func(string) (T, error)) (v T) {
 	text := r.text()
 	if r.bad {
@@ -272,7 +269,7 @@ func parsed[T any](r *plainReader, parse func(string) (T, error)) (v T) {
 	return v
 }
 
-// extensions reads an object of objects of strings, as deep as extensions of the service are.
+// extensions parses an object of objects of strings, as deep as the extensions of the service.
 func (r *plainReader) extensions() map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	r.members(func(name string) {
@@ -289,10 +286,10 @@ func (r *plainReader) extensions() map[string]json.RawMessage {
 	return out
 }
 
-// maxSkipped is how many members an object may have that is skipped.
+// maxSkipped bounds the members of a skipped object.
 const maxSkipped = 8
 
-// skip passes over a string, or over an object of strings and of such objects.
+// skip skips a string, or an object of strings and of such objects.
 func (r *plainReader) skip(depth int) {
 	if r.rest == "" || depth == 0 || r.rest[0] != '{' {
 		r.text()

@@ -8,7 +8,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// ExtensionBazaar is the extension by which servers describe what they sell, and facilitators list it.
+// ExtensionBazaar is the extension in which servers describe their resources for the lists of facilitators.
 const ExtensionBazaar = "bazaar"
 
 // Kinds of resources in a catalogue.
@@ -17,25 +17,25 @@ const (
 	ResourceMCP  = "mcp"
 )
 
-// MaxBazaarBytes bounds what a payment may say of its resource, as JSON text.
+// MaxBazaarBytes bounds the description of a resource in a payment, as JSON text.
 const MaxBazaarBytes = 8 << 10
 
-// Catalogue is a page of what can be paid for through a facilitator (x402 extension bazaar, discovery endpoints).
+// Catalogue is a page of resources that can be paid through a facilitator (x402 extension bazaar, discovery endpoints).
 type Catalogue struct {
 	X402Version int             `json:"x402Version"`
 	Items       []CatalogueItem `json:"items"`
 	Pagination  CataloguePage   `json:"pagination"`
 }
 
-// CataloguePage says which part of a list a page is. Offset is a number of items that were skipped. Limit is the number that was
-// asked for, or that of the items where an answer would have been too large.
+// CataloguePage describes a page of a list. Offset is the number of skipped items. Limit is the requested number, or the number
+// of items if a response would have been too large.
 type CataloguePage struct {
 	Limit  int `json:"limit"`
 	Offset int `json:"offset"`
 	Total  int `json:"total"`
 }
 
-// FoundResources is a part of what a search found.
+// FoundResources is a page of search results.
 type FoundResources struct {
 	X402Version int             `json:"x402Version"`
 	Resources   []CatalogueItem `json:"resources"`
@@ -50,7 +50,7 @@ type FoundPage struct {
 	Cursor *string `json:"cursor"`
 }
 
-// CatalogueItem is one resource: an HTTP endpoint, or a tool, which its url and its name together identify.
+// CatalogueItem is one resource: an HTTP endpoint, or a tool, which its url and name identify.
 type CatalogueItem struct {
 	Resource      string         `json:"resource"`
 	Type          string         `json:"type"` // ResourceHTTP or ResourceMCP
@@ -66,7 +66,7 @@ type CatalogueItem struct {
 	Extensions map[string]json.RawMessage `json:"extensions"`
 }
 
-// CatalogueFilter picks items; what is empty does not count. Address and network are compared as such, the rest by its text.
+// CatalogueFilter selects items by its non-empty fields. Address and network are compared by value, the rest as text.
 type CatalogueFilter struct {
 	Type      string
 	PayTo     string
@@ -75,7 +75,7 @@ type CatalogueFilter struct {
 	Extension string // an item has an extension of this name
 }
 
-// Bazaar is what a payment says of its resource.
+// Bazaar is the description of a resource in a payment.
 type Bazaar struct {
 	Info          json.RawMessage // {"input": {…}, "output": {…}}
 	Schema        json.RawMessage // JSON Schema of Info
@@ -105,8 +105,8 @@ type bazaarInfo struct {
 	} `json:"output"`
 }
 
-// ReadBazaar takes the extension bazaar of a payment apart and checks its form: not that Info fits Schema, nor that the
-// resource is anybody's. Errors: [toll.CodeBadRequest], which say in one sentence what is wrong.
+// ReadBazaar parses the extension bazaar of a payment and checks its form, not that Info fits Schema or who owns the resource.
+// Errors: [toll.CodeBadRequest] with one sentence.
 func ReadBazaar(extension json.RawMessage) (*Bazaar, error) {
 	bad := func(why string) (*Bazaar, error) { return nil, toll.Errorf(toll.CodeBadRequest, "%s", why) }
 	if len(extension) > MaxBazaarBytes {
@@ -147,8 +147,8 @@ func ReadBazaar(extension json.RawMessage) (*Bazaar, error) {
 	return b, nil
 }
 
-// ValidRouteTemplate reports whether s can be the routeTemplate of a resource: "/" and A-Z a-z 0-9 _ / : . - ~ %, without
-// ".." and "://" once it is percent-decoded.
+// ValidRouteTemplate reports whether s is a routeTemplate: "/" and A-Z a-z 0-9 _ / : . - ~ %, without ".." and "://" after
+// percent-decoding.
 func ValidRouteTemplate(s string) bool {
 	if len(s) < 2 || s[0] != '/' || strings.Trim(s[1:], "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_/:.-~%") != "" {
 		return false
@@ -157,9 +157,9 @@ func ValidRouteTemplate(s string) bool {
 	return err == nil && !strings.Contains(plain, "..") && !strings.Contains(plain, "://")
 }
 
-// RouteOf splits the url of an endpoint, absolute with http or https, into what a catalogue shows: the resource, whose
-// parameters are ":name", and the routeTemplate, "" when the path has none. false: the url is a path, ends in a wildcard, or
-// has characters that a template may not have.
+// RouteOf splits the absolute http or https url of an endpoint into a resource, whose parameters are ":name", and the
+// routeTemplate, "" if the path has no parameters. It returns false for a path, a wildcard, or characters that a template may
+// not contain.
 func RouteOf(endpoint string) (resource, template string, ok bool) {
 	p, err := ParsePattern(endpoint)
 	if err != nil || (p.scheme != "http" && p.scheme != "https") || p.rest {
@@ -183,7 +183,7 @@ func RouteOf(endpoint string) (resource, template string, ok bool) {
 	return scheme + "://" + host + template, template, ValidRouteTemplate(template)
 }
 
-// ToolOf returns the name of the tool that an mcp url of an endpoint stands for. false: another kind of url, or a pattern.
+// ToolOf returns the tool name of an mcp url of an endpoint. It returns false for other urls and patterns.
 func ToolOf(endpoint string) (tool string, ok bool) {
 	p, err := ParsePattern(endpoint)
 	if err != nil || p.scheme != "mcp" || p.kind != "tools" || p.rank != 0 || !strings.Contains(strings.ToLower(endpoint), "/tools/") {

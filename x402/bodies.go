@@ -10,7 +10,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Bounds of what [Bodies] keeps, in bytes as [costOf] counts them.
+// Bounds of the cache of [Bodies], in bytes as counted by [costOf].
 const (
 	maxKnownBytes  = 8 << 10  // of one PaymentRequired, as sent
 	maxSenderBytes = 64 << 10 // of one sender
@@ -18,10 +18,9 @@ const (
 	bodyShards     = 16
 )
 
-// Bodies decodes bodies of verify and settle as [Decode] does. It remembers what a PaymentRequired was decoded to, by its
-// exact bytes, because a server sends the same few with every call. What it remembers is a function of those bytes alone, so it
-// is never stale. Each sender has a share of its own: filling it costs nobody else anything. Use [NewBodies]; safe for
-// concurrent use.
+// Bodies decodes bodies of verify and settle as [Decode] does, and caches decoded PaymentRequired by their exact bytes, because
+// a server sends the same few with every call. An entry depends only on its bytes, so it is never stale. Each sender has its
+// own share, and can evict only its own entries. Use [NewBodies]; safe for concurrent use.
 type Bodies struct {
 	seed   maphash.Seed
 	shards [bodyShards]bodyShard
@@ -33,20 +32,20 @@ type bodyShard struct {
 	bytes   int
 }
 
-// knownBodies are the PaymentRequired of one sender, by the bytes of the member.
+// knownBodies caches the PaymentRequired of one sender by their bytes.
 type knownBodies struct {
 	of    map[string]*knownBody
 	last  atomic.Pointer[knownBody] // found last, tried first
 	bytes int
 }
 
-// knownBody is never changed.
+// knownBody is immutable.
 type knownBody struct {
 	raw string
 	is  PaymentRequired
 }
 
-// NewBodies returns a decoder that remembers nothing yet.
+// NewBodies returns a decoder with an empty cache.
 func NewBodies() *Bodies {
 	b := &Bodies{seed: maphash.MakeSeed()}
 	for i := range b.shards {
@@ -61,9 +60,8 @@ var (
 	settleBodyMembers = []string{"paymentRequired", "x402AccessToken", "maxAmount", "agentRequestId", "batch"}
 )
 
-// Decode is [Decode] for a body of this sender, a *VerifyRequest or *SettleRequest. PaymentRequired is shared with other
-// calls: do not change what it points to. Only the usual body is read here; any other one, and every fault, is left to the strict
-// decoder.
+// Decode is [Decode] for a body of this sender, a *VerifyRequest or *SettleRequest. PaymentRequired is shared with other calls:
+// do not change what it points to. The strict decoder handles unusual bodies and faults.
 func (b *Bodies) Decode(sender toll.Address, data []byte, v any) error {
 	shard := &b.shards[maphash.Bytes(b.seed, sender[:])%bodyShards]
 	switch r := v.(type) {
@@ -92,7 +90,7 @@ func (s *bodyShard) of(sender toll.Address, in *paymentBody, into *PaymentRequir
 	return &knownRequired{&in.PaymentRequired, s, sender}
 }
 
-// readBody reports whether it has read a body, and leaves anything in it otherwise.
+// readBody parses a body and reports whether it could. Otherwise into is undefined.
 func readBody(data []byte, names []string, into ...any) bool {
 	if len(data) > maxPlain || checkDepth(data) != nil {
 		return false
@@ -102,14 +100,14 @@ func readBody(data []byte, names []string, into ...any) bool {
 	return !r.bad && r.rest == ""
 }
 
-// knownRequired is the PaymentRequired of a body that is being read.
+// knownRequired is the PaymentRequired of the current body.
 type knownRequired struct {
 	*requiredField
 	shard  *bodyShard
 	sender toll.Address
 }
 
-// read passes over a PaymentRequired, and decodes it or finds what the same bytes were decoded to.
+// read skips a PaymentRequired, and takes it from the cache or decodes it.
 func (k *knownRequired) read(r *plainReader) bool {
 	if r.bad {
 		return false
@@ -117,7 +115,7 @@ func (k *knownRequired) read(r *plainReader) bool {
 	k.shard.mu.RLock()
 	own := k.shard.senders[k.sender]
 	k.shard.mu.RUnlock()
-	// The one that came last is tried first: a whole object or string begins nothing longer.
+	// The last one is tried first: a whole object or string is no prefix of a longer one.
 	if own != nil {
 		if last := own.last.Load(); r.word(last.raw) {
 			*k.into, k.set = last.is, true
@@ -155,7 +153,7 @@ func (s *bodyShard) find(own *knownBodies, raw string) *knownBody {
 	return known
 }
 
-// whole passes over an object or a string, of which it checks nothing but where it ends; "" when it is neither.
+// whole skips an object or a string, and checks only where it ends; "" for anything else.
 func (r *plainReader) whole() string {
 	from, depth := r.rest, 0
 	for at := 0; at < len(from); at++ {
@@ -183,7 +181,7 @@ func (r *plainReader) whole() string {
 	return ""
 }
 
-// endOfString returns where the quote is that ends a string, -1 for nowhere.
+// endOfString returns the position of the closing quote, -1 without one.
 func endOfString(s string, at int) int {
 	end := strings.IndexByte(s[at:], '"')
 	switch {
@@ -203,14 +201,14 @@ func endOfString(s string, at int) int {
 	return -1
 }
 
-// costOf is about what keeping a PaymentRequired takes: its bytes twice, as they are sent and as they are decoded, and the
-// structs around them, so that a text of many empty entries is not cheap.
+// costOf estimates the memory of a cached PaymentRequired: its bytes twice, as sent and as decoded, and its structs, so that
+// many empty entries are not cheap.
 func costOf(raw string, p *PaymentRequired) int {
 	const entry, extension, around = int(unsafe.Sizeof(Requirements{})), 64, int(unsafe.Sizeof(PaymentRequired{})) + 128
 	return 2*len(raw) + cap(p.Accepts)*entry + len(p.Extensions)*extension + around
 }
 
-// put keeps a body. A sender whose share is full starts over, and where a shard is full another sender does.
+// put adds an entry. It clears a sender whose share is full, and evicts other senders from a full shard.
 func (s *bodyShard) put(sender toll.Address, b *knownBody, cost int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,13 +243,13 @@ func (s *bodyShard) drop(sender toll.Address) {
 	delete(s.senders, sender)
 }
 
-// isPlain reports whether a text is ASCII that stands for itself between quotes. It looks at eight bytes at a time: the top
-// bit of a byte of each term is set where that byte is not ASCII, below a space, a quote or a backslash; a borrow can only add
-// such a bit above a byte that has one.
+// isPlain reports whether s is ASCII that needs no escapes in JSON. It checks eight bytes at a time: the top bit of a byte of
+// each term is set if that byte is not ASCII, below a space, a quote or a backslash; a borrow can only add such a bit above a
+// byte that has one.
 func isPlain(s string) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; len(s) >= 8; s = s[8:] {
-		// The compiler makes one load of these.
+		// The compiler combines these into one load.
 		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 		quote, escape := w^'"'*ones, w^'\\'*ones

@@ -26,7 +26,7 @@ func visible(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// requiredField reads paymentRequired in its three forms without a copy of the text.
+// requiredField decodes paymentRequired in its three forms without copying the text.
 type requiredField struct {
 	into *PaymentRequired
 	set  bool
@@ -72,7 +72,7 @@ func (f *requiredField) explain(raw []byte) error {
 	return errRequiredForm
 }
 
-// tokenField reads x402AccessToken: text, or a PaymentPayload whose JSON text it keeps.
+// tokenField decodes x402AccessToken: a string, or a PaymentPayload, whose JSON text it keeps.
 type tokenField struct {
 	text string
 	set  bool
@@ -113,7 +113,7 @@ func (f *tokenField) explain(raw []byte) error {
 	return errTokenForm
 }
 
-// presence notes that a member is there, whatever it holds.
+// presence records that a member is not null.
 type presence bool
 
 // UnmarshalJSONFrom implements the streaming form of json.Unmarshaler.
@@ -124,7 +124,7 @@ func (p *presence) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 
 func (p *presence) explain([]byte) error { return nil }
 
-// paymentBody has the members that verify and settle share.
+// paymentBody has the common members of verify and settle.
 type paymentBody struct {
 	PaymentRequired requiredField `json:"paymentRequired"`
 	AccessToken     tokenField    `json:"x402AccessToken"`
@@ -133,7 +133,7 @@ type paymentBody struct {
 	AgentRequestID  *string       `json:"agentRequestId"`
 }
 
-// check returns the faults that the types do not find.
+// check reports faults beyond the types.
 func (b *paymentBody) check(r *report) error {
 	switch {
 	case bool(b.PaymentPayload) && b.AccessToken.set:
@@ -156,8 +156,8 @@ type verifyBody struct {
 	HoldSecs *toll.Int `json:"holdSecs"`
 }
 
-// UnmarshalJSON reads the spec body or the stock body. Errors: [toll.CodeBodyDialect], [toll.CodeBadX402Version] and those
-// of [Decode]; beside an error of a stock body Stock is set.
+// UnmarshalJSON decodes the spec body or the stock body. Errors: [toll.CodeBodyDialect], [toll.CodeBadX402Version] and those of
+// [Decode]; Stock is set beside an error of a stock body.
 func (r *VerifyRequest) UnmarshalJSON(data []byte) error { return Decode(data, r) }
 
 func (r *VerifyRequest) decodeBody(data []byte) error {
@@ -175,7 +175,7 @@ func (r *VerifyRequest) decodeBody(data []byte) error {
 	return r.take(&b)
 }
 
-// take checks a body and takes its members over, but for PaymentRequired, which was decoded into place.
+// take checks a body and copies its members, except PaymentRequired, which was decoded in place.
 func (r *VerifyRequest) take(b *verifyBody) error {
 	var faults report
 	if err := b.check(&faults); err != nil {
@@ -192,7 +192,7 @@ func (r *VerifyRequest) take(b *verifyBody) error {
 	return r.PaymentRequired.check()
 }
 
-// holdSecs returns the life of a hold, 0 when none is given, and reports one out of range.
+// holdSecs returns the life of a hold, 0 if absent, and reports one out of range.
 func (r *report) holdSecs(n *toll.Int) int {
 	switch {
 	case n == nil:
@@ -210,8 +210,8 @@ type settleBody struct {
 	MarginPercent *Margin   `json:"marginPercent"`
 }
 
-// UnmarshalJSON reads the spec body or the stock body. Errors: [toll.CodeBodyDialect], [toll.CodeBadX402Version],
-// [toll.CodeAmountAndMargin] and those of [Decode]; beside an error of a stock body Stock is set.
+// UnmarshalJSON decodes the spec body or the stock body. Errors: [toll.CodeBodyDialect], [toll.CodeBadX402Version],
+// [toll.CodeAmountAndMargin] and those of [Decode]; Stock is set beside an error of a stock body.
 func (r *SettleRequest) UnmarshalJSON(data []byte) error { return Decode(data, r) }
 
 func (r *SettleRequest) decodeBody(data []byte) error {
@@ -229,7 +229,7 @@ func (r *SettleRequest) decodeBody(data []byte) error {
 	return r.take(&b)
 }
 
-// take checks a body and takes its members over, but for PaymentRequired, which was decoded into place.
+// take checks a body and copies its members, except PaymentRequired, which was decoded in place.
 func (r *SettleRequest) take(b *settleBody) error {
 	var faults report
 	if err := b.check(&faults); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Challenge is what any server asks for before it answers: a PaymentRequired as it came, ours or that of other software. A
-// payment repeats parts of it byte for byte, as standard servers compare them, so they are kept as they are.
+// Challenge is the PaymentRequired of any server. A payment repeats parts of it byte for byte, as standard servers compare
+// them, so they are kept as received.
 type Challenge struct {
 	Error      string
 	Resource   json.RawMessage // null when the server named none
@@ -21,7 +21,7 @@ type Challenge struct {
 	Extensions map[string]json.RawMessage
 }
 
-// Entry is one way to pay that a server offers: an element of accepts. Nothing of it is trusted.
+// Entry is one way to pay that a server offers, an untrusted element of accepts.
 type Entry struct {
 	Scheme            string          `json:"scheme"`
 	Network           string          `json:"network"`
@@ -34,15 +34,14 @@ type Entry struct {
 	Raw               json.RawMessage `json:"-"` // the entry as it came
 }
 
-// maxChallengeBytes bounds a PaymentRequired, and a receipt: what a header block of a server could carry.
+// maxChallengeBytes bounds a PaymentRequired and a receipt, as the header block of a server does.
 const maxChallengeBytes = 64 << 10
 
-// maxEntries is how many ways to pay are looked at: each may cost its payer a call.
+// maxEntries bounds the considered ways to pay, each of which may cost its payer a call.
 const maxEntries = 16
 
-// ReadChallenge takes the PaymentRequired out of an answer 402: the header payment-required, or the body when it has none.
-// Entries that cannot be read are left out, and so are those after the sixteenth. Errors: [toll.CodeBadRequest] when there is
-// no PaymentRequired of version 2, or one of more than 64 KiB.
+// ReadChallenge reads the PaymentRequired of a 402 from the header payment-required, else from the body. It skips malformed
+// entries, and those after the sixteenth. Errors: [toll.CodeBadRequest] without a PaymentRequired of version 2 within 64 KiB.
 func ReadChallenge(h http.Header, body []byte) (*Challenge, error) {
 	value := h.Get(HeaderRequired)
 	if len(value) > maxChallengeBytes {
@@ -86,13 +85,13 @@ func decodeChallenge(text []byte) (*Challenge, error) {
 	return c, nil
 }
 
-// Plan returns the plan of an entry whose scheme is ours: extra.planId, else planId; "" when it names none.
+// Plan returns the plan of an entry of our schemes: extra.planId, else planId, else "".
 func (e *Entry) Plan() toll.PlanID { return toll.PlanID(cmp.Or(e.member("planId"), e.PlanID)) }
 
-// Agent returns extra.agentId, "" when the entry names none.
+// Agent returns extra.agentId, else "".
 func (e *Entry) Agent() toll.AgentID { return toll.AgentID(e.member("agentId")) }
 
-// member returns a text of extra.
+// member returns a string of extra.
 func (e *Entry) member(name string) string {
 	var extra map[string]json.RawMessage
 	var s string
@@ -102,9 +101,9 @@ func (e *Entry) member(name string) string {
 	return s
 }
 
-// Answer returns the value of payment-signature that pays an entry of the challenge: base64 (standard alphabet, padded) of
-// a PaymentPayload. The entry, the resource and the extensions are repeated as they came. A server that takes a payment
-// identifier gets the given one; "" leaves it out. It fails for a payload that is no JSON.
+// Answer returns the value of payment-signature that pays an entry of the challenge: base64 (standard alphabet, padded) of a
+// PaymentPayload. It repeats the entry, the resource and the extensions as received. A server that accepts payment identifiers
+// gets the given one; "" omits it. It fails for a payload that is not JSON.
 func (c *Challenge) Answer(e *Entry, payload any, identifier string) (string, error) {
 	extensions := make(map[string]json.RawMessage, len(c.Extensions))
 	for name, raw := range c.Extensions {
@@ -122,7 +121,7 @@ func (c *Challenge) Answer(e *Entry, payload any, identifier string) (string, er
 	}{Version, c.Resource, e.Raw, payload, extensions})
 }
 
-// withIdentifier adds the id to info of an extension, and changes nothing else of it.
+// withIdentifier adds the id to info of an extension.
 func withIdentifier(extension json.RawMessage, id string) json.RawMessage {
 	var members, info map[string]json.RawMessage
 	if Decode(extension, &members) != nil || Decode(members["info"], &info) != nil {
@@ -143,7 +142,7 @@ func withIdentifier(extension json.RawMessage, id string) json.RawMessage {
 	return out
 }
 
-// NewPaymentIdentifier returns a fresh id for the extension payment-identifier: "pay_" and 128 random bits in hex.
+// NewPaymentIdentifier returns a new id for the extension payment-identifier: "pay_" and 128 random bits in hex.
 func NewPaymentIdentifier() string { return "pay_" + newNonce() }
 
 func newNonce() string {
@@ -152,9 +151,9 @@ func newNonce() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Quote is the most that paying an entry can cost.
+// Quote is the maximum cost of an entry.
 type Quote struct {
-	// Unit is what is paid with: "credits", or a token as "USDC" whose base units have 6 decimals. Limits are kept per unit.
+	// Unit is "credits", or a token such as "USDC" whose base units have 6 decimals. Limits are kept per unit.
 	Unit   string
 	Amount toll.Units // credits, or base units
 }
@@ -162,22 +161,21 @@ type Quote struct {
 // UnitCredits is the unit of entries that are paid with credits of plans.
 const UnitCredits = "credits"
 
-// Payment is one that was made for an entry.
+// Payment is a payment for an entry.
 type Payment struct {
 	Payload any // of the PaymentPayload, JSON
-	// Spent says what the payment cost, once the server has answered with r, which is the zero value when there was no receipt.
-	// false: it is not sure, and the whole quote may be taken. It may ask the service, never the server.
+	// Spent returns the cost of the payment after the server responded with r, the zero value without a receipt. It returns
+	// false if it is not sure, so that the whole quote may be spent. It may ask the service, never the server.
 	Spent func(ctx context.Context, r *Settlement) (toll.Units, bool)
-	// Authorization is what a payment of scheme exact lets the server do, until it ends: the chain alone knows whether it was
-	// used. nil of other schemes.
+	// Authorization is what a payment of scheme exact allows the server until it ends, else nil. Only the chain knows whether
+	// it was used.
 	Authorization *ExactAuthorization
-	// Permission is what an access token may spend, by which its service can be asked what was
-	// burned. nil of other payments.
+	// Permission identifies the access token to its service, which knows what was burned; nil for other payments.
 	Permission *toll.Hash
 }
 
-// Settlement is the receipt of any server, ours or that of other software: the content of payment-response. Nothing of it
-// is signed, and unlike in a [SettleResponse] amounts are text that nobody has checked.
+// Settlement is the receipt of any server, the content of payment-response. It is not signed, and unlike in a [SettleResponse]
+// amounts are unchecked text.
 type Settlement struct {
 	Success     bool   `json:"success"`
 	Transaction string `json:"transaction"`
@@ -190,8 +188,8 @@ type Settlement struct {
 	CreditsRedeemed string `json:"creditsRedeemed"` // of ours
 }
 
-// ReadSettlement takes the receipt out of the header payment-response of an answer. Errors: [toll.CodeBadRequest] when there is
-// none of at most 64 KiB that can be read.
+// ReadSettlement reads the receipt in the header payment-response. Errors: [toll.CodeBadRequest] without a readable one within
+// 64 KiB.
 func ReadSettlement(h http.Header) (*Settlement, error) {
 	r := new(Settlement)
 	value := h.Get(HeaderResponse)

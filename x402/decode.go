@@ -20,7 +20,7 @@ import (
 // MaxDepth is the deepest nesting of arrays and objects that Decode takes (wire contract, section 1).
 const MaxDepth = 32
 
-// maxFaults bounds the report about one body, so that a hostile body cannot make a large answer.
+// maxFaults bounds the faults in a report, so that a hostile body cannot cause a large response.
 const maxFaults = 64
 
 // Decode reads strict JSON into v, a pointer to a zero value. Refused are duplicate names, invalid UTF-8 (also lone
@@ -40,8 +40,8 @@ func Decode(data []byte, v any) error {
 	return decode(data, v)
 }
 
-// DecodeRequired is Decode for a body in which the named members must be there and not null. A name may be dotted, for
-// example "plan.priceConfig". Missing members are reported beside the wrong ones.
+// DecodeRequired is Decode for a body in which the named members are required and not null. A name may be dotted, for example
+// "plan.priceConfig". Missing members are reported beside the wrong ones.
 func DecodeRequired(data []byte, v any, required ...string) error {
 	err := Decode(data, v)
 	if e, ok := errors.AsType[*toll.Error](err); ok && (e.Params["errors"] == nil || e.Hint == syntaxHint) {
@@ -59,8 +59,8 @@ func DecodeRequired(data []byte, v any, required ...string) error {
 
 var errMissing = toll.Errorf(toll.CodeBadRequest, "is required")
 
-// body is an object with dialects or with text inside: it decodes itself in one pass, without the validating pass that
-// UnmarshalJSON would cost.
+// body is an object with dialects or with JSON in strings: it decodes itself in one pass, without the validating pass of
+// UnmarshalJSON.
 type body interface{ decodeBody(data []byte) error }
 
 func decode(data []byte, v any) error {
@@ -71,7 +71,7 @@ func decode(data []byte, v any) error {
 	return explain(data, v, err)
 }
 
-// explain finds everything that is wrong with data, which did not fit v.
+// explain finds all faults of data, which did not decode into v.
 func explain(data []byte, v any, cause error) error {
 	if err := checkSyntax(data); err != nil {
 		return err
@@ -92,7 +92,7 @@ func explain(data []byte, v any, cause error) error {
 	return toll.NewError(toll.CodeBadRequest).WithCause(cause)
 }
 
-// startsNull is for valid JSON.
+// startsNull expects valid JSON.
 func startsNull(data []byte) bool {
 	for _, c := range data {
 		if c > ' ' {
@@ -104,7 +104,7 @@ func startsNull(data []byte) bool {
 
 func isNull(raw []byte) bool { return string(bytes.TrimSpace(raw)) == "null" }
 
-// checkDepth needs no parser: brackets are counted, outside of strings only when there are enough of them to matter.
+// checkDepth counts brackets without parsing, and skips strings only if there are enough brackets to matter.
 func checkDepth(data []byte) error {
 	if bytes.Count(data, []byte("{"))+bytes.Count(data, []byte("[")) <= MaxDepth {
 		return nil
@@ -128,7 +128,7 @@ func checkDepth(data []byte) error {
 	return nil
 }
 
-// checkSyntax reads the whole text, as the fast path stops at its first fault.
+// checkSyntax reads the whole text, because the fast path stops at its first fault.
 func checkSyntax(data []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
 	_, err := dec.ReadValue()
@@ -224,7 +224,7 @@ func (r *report) error() *toll.Error {
 	return e
 }
 
-// explainer is a value that takes several forms and can say itself what is wrong with one.
+// explainer is a value with several forms that explains its own faults.
 type explainer interface{ explain(raw []byte) error }
 
 var (
@@ -233,7 +233,7 @@ var (
 	unmarshalerType     = reflect.TypeFor[stdjson.Unmarshaler]()
 )
 
-// Members returns the members of data whose names wanted accepts. data is an object that was decoded before.
+// Members returns the members of data, a decoded object, whose names wanted accepts.
 func Members(data []byte, wanted func(name string) bool) map[string]stdjson.RawMessage {
 	members := make(map[string]stdjson.RawMessage)
 	eachMember(bytes.TrimSpace(data), func(name string, value []byte) bool {
@@ -245,19 +245,18 @@ func Members(data []byte, wanted func(name string) bool) map[string]stdjson.RawM
 	return members
 }
 
-// maxUnknown bounds what UnknownMembers returns, so that a hostile body cannot make a large answer.
+// maxUnknown bounds the result of UnknownMembers, so that a hostile body cannot cause a large response.
 const maxUnknown = 16
 
-// UnknownMembers returns the paths of the members of data that [Decode] passes over, as v, a pointer to a struct, has no
-// place for them. data is an object that was decoded before. At most 16 are returned, in the order of the text; long names
-// are cut. Members of values that decode themselves are not looked at.
+// UnknownMembers returns the paths of the members of data, a decoded object, that [Decode] ignores for v, a pointer to a
+// struct. At most 16 are returned, in the order of the text; long names are cut. Values with their own decoder are skipped.
 func UnknownMembers(data []byte, v any) []string {
 	var r report
 	r.walk(bytes.TrimSpace(data), reflect.TypeOf(v).Elem(), "")
 	return r.unknown
 }
 
-// walk compares raw, which is valid JSON, with the type member by member.
+// walk compares raw, valid JSON, with the type member by member.
 func (r *report) walk(raw []byte, t reflect.Type, path string) {
 	if r.full() || isNull(raw) {
 		return
@@ -345,7 +344,7 @@ func (r *report) walkArray(raw []byte, elem reflect.Type, path string) {
 	}
 }
 
-// fieldsOf returns the members of a struct by name, those of embedded structs included.
+// fieldsOf returns the members of a struct by name, including those of embedded structs.
 func (r *report) fieldsOf(t reflect.Type) map[string]reflect.Type {
 	if m, ok := r.fields[t]; ok {
 		return m
@@ -394,7 +393,7 @@ func eachMember(raw []byte, f func(name string, value []byte) bool) {
 	}
 }
 
-// isPresent reports whether the member at the dotted path is there and not null.
+// isPresent reports whether the member at the dotted path exists and is not null.
 func isPresent(raw []byte, path string) bool {
 	name, rest, more := strings.Cut(path, ".")
 	found := false
@@ -426,7 +425,7 @@ func dotted(p jsontext.Pointer) string {
 	return path
 }
 
-// clip bounds text of a caller before it enters an error: at most 80 bytes of visible ASCII.
+// clip bounds text of a caller in an error: at most 80 bytes of visible ASCII.
 func clip(s string) string {
 	if len(s) > 80 {
 		s = s[:80] + "..."
@@ -439,8 +438,8 @@ func clip(s string) string {
 	}, s)
 }
 
-// Encode writes v as compact JSON: members of structs in their order, those of maps sorted, no HTML escaping, invalid
-// UTF-8 replaced. A nil slice is [] and a nil map {}.
+// Encode writes v as compact JSON: struct members in their order, map members sorted, no HTML escaping, invalid UTF-8 replaced.
+// A nil slice is [] and a nil map {}.
 func Encode(v any) ([]byte, error) {
 	if a, ok := v.(appender); ok {
 		if b, err := a.appendJSON(nil); err != errUnusual {

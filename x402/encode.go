@@ -15,7 +15,7 @@ type jsonWriter struct {
 
 func (w *jsonWriter) raw(s string) { w.b = append(w.b, s...) }
 
-// name writes what stands before the value of a member: its name in quotes with a colon.
+// name writes the name of a member, given in quotes with its colon, and a comma before it if needed.
 func (w *jsonWriter) name(quoted string) {
 	if w.b[len(w.b)-1] != '{' {
 		w.b = append(w.b, ',')
@@ -28,7 +28,7 @@ func (w *jsonWriter) string(name, s string) {
 	w.b = quote(w.b, s)
 }
 
-// text writes a string, and leaves the member out when it is empty.
+// text writes a string, and omits it if empty.
 func (w *jsonWriter) text(name, s string) {
 	if s != "" {
 		w.string(name, s)
@@ -47,14 +47,14 @@ func (w *jsonWriter) credits(name string, c toll.Credits) {
 	w.b = append(w.b, '"')
 }
 
-// creditsOf leaves the member out when there are none.
+// creditsOf omits the member for nil.
 func (w *jsonWriter) creditsOf(name string, c *toll.Credits) {
 	if c != nil {
 		w.credits(name, *c)
 	}
 }
 
-// number writes digits, perhaps with a fraction, as they are.
+// number writes digits, optionally with a fraction, unchanged.
 func (w *jsonWriter) number(name string, n []byte) {
 	w.name(name)
 	digits, points := 0, 0

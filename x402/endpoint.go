@@ -10,7 +10,7 @@ import (
 // MaxURLBytes bounds the urls that are compared.
 const MaxURLBytes = 8 << 10
 
-// Pattern is the url of a registered endpoint, ready to be matched in time linear in the url.
+// Pattern is the url of a registered endpoint, which matches in time linear in the url.
 type Pattern struct {
 	text   string // as registered
 	target        // path is that before a wildcard, without what begins the rest
@@ -20,7 +20,7 @@ type Pattern struct {
 	rank   int    // 0 literal, 1 with parameters, 2 with a wildcard
 }
 
-// target is a url in the form in which urls are compared.
+// target is a url in its comparable form.
 type target struct {
 	scheme string // http, https, mcp, or "" for a path
 	host   string // lower case, without the default port
@@ -32,8 +32,8 @@ func badURL(why string) error {
 	return toll.Errorf(toll.CodeBadRequest, "The url %s.", why)
 }
 
-// ParsePattern reads the url of an endpoint: absolute (http, https, mcp) or a path. ":name" and "{name}" match one
-// segment, "*" at the end of the url and "(.*)" at its end match the rest. Errors: [toll.CodeBadRequest].
+// ParsePattern parses the url of an endpoint: absolute (http, https, mcp) or a path. ":name" and "{name}" match one segment,
+// "*" or "(.*)" at the end matches the rest. Errors: [toll.CodeBadRequest].
 func ParsePattern(text string) (Pattern, error) {
 	t, err := parseTarget(text)
 	if err != nil {
@@ -53,7 +53,7 @@ func ParsePattern(text string) (Pattern, error) {
 	}
 	all := strings.Split(path, "/")
 	if p.rest {
-		// What stands between the last slash and the wildcard is the beginning of the rest, unless it is a parameter.
+		// The text between the last slash and the wildcard is the prefix of the rest, unless it is a parameter.
 		last := all[len(all)-1]
 		if !isParameter(last) {
 			p.prefix = last
@@ -83,12 +83,12 @@ func isParameter(s string) bool {
 	return false
 }
 
-// String returns the url as it was registered.
+// String returns the registered url.
 func (p Pattern) String() string { return p.text }
 
-// Match reports whether a url falls under the pattern. An absolute url falls under a path on any host; a path falls
-// under an absolute http or https pattern by its path. Malformed urls, and those that two readers could read
-// differently (user information, empty or dot segments, encoded slashes, backslashes, control characters), never match.
+// Match reports whether a url matches the pattern. An absolute url matches a path on any host; a path matches an absolute http
+// or https pattern by its path. Malformed urls, and ambiguous ones (user information, empty or dot segments, encoded slashes,
+// backslashes, control characters), never match.
 func (p Pattern) Match(text string) bool {
 	t, err := parseTarget(text)
 	return err == nil && p.match(t)
@@ -105,7 +105,7 @@ func (p *Pattern) match(t target) bool {
 	if p.rank == 0 {
 		return t.path == p.path
 	}
-	// The pattern is split while it is matched: as a list of segments it would take many times the memory of its text.
+	// The pattern is split during the match: a list of segments would take many times the memory of its text.
 	path, left := t.path, p.path
 	for more := !p.bare; more; {
 		var want, seg string
@@ -116,14 +116,14 @@ func (p *Pattern) match(t target) bool {
 			return false
 		}
 		if !deeper {
-			// The url is read to its end: a wildcard behind a slash may stand for nothing.
+			// The url is read to its end: a wildcard after a slash may match nothing.
 			return !more && (!p.rest || p.prefix == "")
 		}
 	}
 	return p.rest && strings.HasPrefix(path, p.prefix)
 }
 
-// parseTarget brings a url into the form in which urls are compared (wire contract, section 16).
+// parseTarget converts a url to its comparable form (wire contract, section 16).
 func parseTarget(s string) (target, error) {
 	if len(s) > MaxURLBytes {
 		return target{}, badURL("is longer than 8 KiB")
@@ -157,9 +157,9 @@ func parseTarget(s string) (target, error) {
 	return t, checkPath(t.path)
 }
 
-// Above reports whether two absolute http or https urls are equal, or the first one is above the second in its path. The case of
-// scheme and host, a port that the scheme implies, queries and a slash at the end mean nothing. A url that two readers could read
-// differently, see [Pattern.Match], or with a fragment is neither.
+// Above reports whether two absolute http or https urls are equal, or the first is above the second in its path. It ignores the
+// case of scheme and host, default ports, queries and a trailing slash. Urls with a fragment, and ambiguous ones, see
+// [Pattern.Match], do not count.
 func Above(above, below string) bool {
 	a, errA := parseTarget(above)
 	b, errB := parseTarget(below)
@@ -167,7 +167,7 @@ func Above(above, below string) bool {
 		(b.path == a.path || strings.HasPrefix(b.path, a.path+"/")) && !strings.Contains(above+below, "#")
 }
 
-// checkPath refuses paths that the agent behind may read differently.
+// checkPath rejects paths that an agent may read differently.
 func checkPath(path string) error {
 	if path == "" {
 		return nil
@@ -191,8 +191,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// parseMCP reads <server>/<kind>/<name>, each percent-decoded once. The name of a resource is its URI, so slashes, queries
-// and fragments belong to it.
+// parseMCP parses <server>/<kind>/<name>, each percent-decoded once. The name of a resource is its URI, with slashes, queries
+// and fragments.
 func parseMCP(s string) (target, error) {
 	host, rest, ok := strings.Cut(s, "/")
 	kind, name, ok2 := strings.Cut(rest, "/")
@@ -201,7 +201,7 @@ func parseMCP(s string) (target, error) {
 	}
 	switch kind {
 	case "tools", "prompts":
-		// Deployed servers send tools/ for prompts as well.
+		// Deployed servers also send tools/ for prompts.
 		kind = "tools"
 		if i := strings.IndexAny(name, "?#"); i >= 0 {
 			name = name[:i]
@@ -221,7 +221,7 @@ func parseMCP(s string) (target, error) {
 	return target{scheme: "mcp", host: lowerASCII(host), kind: kind, path: name}, nil
 }
 
-// lowerASCII leaves other letters alone, as some of them would become ASCII.
+// lowerASCII leaves other letters unchanged, because lowering some of them yields ASCII.
 func lowerASCII(s string) string {
 	for i := range len(s) {
 		if s[i] >= 'A' && s[i] <= 'Z' {
@@ -237,14 +237,14 @@ func lowerASCII(s string) string {
 	return s
 }
 
-// Endpoints are the endpoints of an agent, ready to be matched. They are safe for use by many goroutines.
+// Endpoints are the parsed endpoints of an agent. They are safe for concurrent use.
 type Endpoints struct {
 	verbs    []string // as registered
 	lower    []string
 	patterns []Pattern
 }
 
-// NewEndpoints prepares the endpoints of an agent. Urls that cannot be read match nothing.
+// NewEndpoints parses the endpoints of an agent. Malformed urls match nothing.
 func NewEndpoints(list []toll.Endpoint) *Endpoints {
 	es := &Endpoints{}
 	for _, e := range list {
@@ -257,9 +257,8 @@ func NewEndpoints(list []toll.Endpoint) *Endpoints {
 	return es
 }
 
-// Match returns the registered url and verb that a request falls under: among those that match, a url without parameters
-// wins over one with, and that over one with a wildcard, then the first. An empty verb matches every verb, and on mcp
-// urls verbs are not compared.
+// Match returns the registered url and verb that a request matches: a url without parameters wins over one with parameters, and
+// that over one with a wildcard, then the first. An empty verb matches every verb; mcp urls ignore verbs.
 func (es *Endpoints) Match(url, verb string) (pattern, matchedVerb string, ok bool) {
 	t, err := parseTarget(url)
 	if err != nil {

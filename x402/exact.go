@@ -8,13 +8,13 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// SchemeExact is the scheme of the standard that moves an exact amount of a token from a wallet.
+// SchemeExact is the standard scheme that transfers an exact amount of a token from a wallet.
 const SchemeExact = "exact"
 
-// MethodEIP3009 is the transfer method of exact entries here: the wallet signs an authorization, and anybody may submit it.
+// MethodEIP3009 is the transfer method of exact entries: the wallet signs an authorization that anyone may submit.
 const MethodEIP3009 = "eip3009"
 
-// Reasons of refused exact payments, as the standard names them.
+// Reasons of refused exact payments in the standard.
 const (
 	ReasonExactSignature   = "invalid_exact_evm_payload_signature"
 	ReasonExactValidAfter  = "invalid_exact_evm_payload_authorization_valid_after"
@@ -26,7 +26,7 @@ const (
 	ReasonTransactionState = "invalid_transaction_state"
 )
 
-// SaleRequired is what a route asks for that is paid with tokens, not with credits.
+// SaleRequired is the demand of a route that is paid with tokens.
 type SaleRequired struct {
 	X402Version toll.Int                   `json:"x402Version"`
 	Error       string                     `json:"error,omitempty"`
@@ -46,7 +46,7 @@ type ExactRequirements struct {
 	Extra             ExactExtra `json:"extra"`
 }
 
-// ExactExtra has the EIP-712 domain of the asset, which the wallet signs for.
+// ExactExtra has the EIP-712 domain of the asset, for the signature of the wallet.
 type ExactExtra struct {
 	Name                string `json:"name"`
 	Version             string `json:"version"`
@@ -60,8 +60,7 @@ type ExactPayload struct {
 	Signature     string             `json:"signature"` // 0x and the hex of r, s and v
 }
 
-// ExactAuthorization are the words that the wallet has signed: TransferWithAuthorization of EIP-3009. Times are seconds since
-// 1970.
+// ExactAuthorization is the signed TransferWithAuthorization of EIP-3009. Times are in seconds since 1970.
 type ExactAuthorization struct {
 	From        toll.Address `json:"from"`
 	To          toll.Address `json:"to"`
@@ -71,21 +70,21 @@ type ExactAuthorization struct {
 	Nonce       toll.Hash    `json:"nonce"`
 }
 
-// ExactPayment is an exact payment taken apart. Nothing of it has been checked but its form.
+// ExactPayment is a parsed exact payment. Only its form was checked.
 type ExactPayment struct {
 	Accepted          ExactRequirements
 	Authorization     ExactAuthorization
 	Signature         []byte // of whatever length, at most 4 KiB
 	PaymentIdentifier string // id of the extension payment-identifier, "" when absent
 	ResourceURL       string // resource.url, "" when absent
-	// Extensions are those of the payload, as they came.
+	// Extensions are the extensions of the payload as received.
 	Extensions map[string]json.RawMessage
 }
 
-// maxSignatureBytes bounds what is read of a signature. Those of accounts with code are longer than 65 bytes.
+// maxSignatureBytes bounds a signature. Accounts with code have signatures longer than 65 bytes.
 const maxSignatureBytes = 4 << 10
 
-// looseExact is what is accepted for ExactRequirements: amounts also as integers, and null or "" for what is absent.
+// looseExact accepts integers as amounts, and null or "" for absent members.
 type looseExact struct {
 	Scheme            string           `json:"scheme"`
 	Network           string           `json:"network"`
@@ -114,9 +113,9 @@ type exactBody struct {
 	Extensions map[string]json.RawMessage `json:"extensions"`
 }
 
-// DecodeExact reads the value of payment-signature with which an entry of the scheme exact is paid: base64 (either alphabet,
-// padded or not) of a PaymentPayload, or its JSON. A payload for another scheme is read as far as accepted; its authorization
-// is then zero. Errors: [toll.CodeTokenUndecodable], [toll.CodeBadX402Version].
+// DecodeExact decodes the value of payment-signature for scheme exact: base64 (either alphabet, padded or not) of a
+// PaymentPayload, or its JSON. Of a payload for another scheme it reads accepted; the authorization is then zero. Errors:
+// [toll.CodeTokenUndecodable], [toll.CodeBadX402Version].
 func DecodeExact(s string) (*ExactPayment, error) {
 	if len(s) > MaxTokenBytes && !strings.HasPrefix(s, "{") || len(s) > maxPayloadBytes {
 		return nil, badPayment("it is too large")
@@ -183,8 +182,8 @@ func badPayment(why string) *toll.Error {
 	return toll.Errorf(toll.CodeTokenUndecodable, "The payment cannot be decoded: %s.", why).WithReason(ReasonInvalidPayload)
 }
 
-// Pays reports whether the entry that a client accepted is this one. Addresses are compared without their case, and what the
-// client left out of extra, or of maxTimeoutSeconds, is not compared: some clients keep only what they know.
+// Pays reports whether a client accepted this entry. Addresses are compared case-insensitively. Absent members of extra and an
+// absent maxTimeoutSeconds are ignored, because some clients keep only what they know.
 func (r *ExactRequirements) Pays(accepted *ExactRequirements) bool {
 	same := func(sent, ours string) bool { return sent == "" || sent == ours }
 	return accepted.Scheme == r.Scheme && accepted.Network == r.Network && accepted.Amount == r.Amount &&
@@ -204,7 +203,7 @@ type ExactReceipt struct {
 	Payer        string      `json:"payer,omitempty"`
 	Amount       string      `json:"amount,omitempty"` // base units of the asset
 	Extra        *ExactGrant `json:"extra,omitempty"`
-	// Extensions has the signed receipt where it is switched on.
+	// Extensions has the signed receipt, if enabled.
 	Extensions map[string]json.RawMessage `json:"extensions,omitempty"`
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// HeaderExtensions is the header in which a facilitator tells a server what became of extensions: base64 of JSON, by
-// extension. It is not for clients.
+// HeaderExtensions is the header in which a facilitator reports the outcome of extensions to a server, not to its client:
+// base64 of JSON, by extension.
 const HeaderExtensions = "extension-responses"
 
-// ReasonEchoMismatch refuses a payment whose client changed what a server advertised.
+// ReasonEchoMismatch refuses a payment whose client changed an advertised extension.
 const ReasonEchoMismatch = "extension_echo_mismatch"
 
-// Declarations of the extension payment-identifier (x402 extension payment-identifier), ready made: they stand in every 402.
+// Prepared declarations of the extension payment-identifier, for every 402.
 var (
 	paymentIdentifierOptional = paymentIdentifier("false")
 	paymentIdentifierRequired = paymentIdentifier("true")
@@ -25,8 +25,8 @@ func paymentIdentifier(required string) json.RawMessage {
 		`"id":{"type":"string","minLength":16,"maxLength":128,"pattern":"^[a-zA-Z0-9_-]+$"}},"required":["required"]}}`)
 }
 
-// PaymentIdentifier returns the member payment-identifier of the extensions of a 402: a client may, or must, name its
-// request itself, with 16 to 128 of A-Z a-z 0-9 _ -. Do not change what it returns.
+// PaymentIdentifier returns the member payment-identifier of the extensions of a 402: a client may, or must, name its request
+// with 16 to 128 of A-Z a-z 0-9 _ -. The result is read-only.
 func PaymentIdentifier(required bool) json.RawMessage {
 	if required {
 		return paymentIdentifierRequired
@@ -34,14 +34,14 @@ func PaymentIdentifier(required bool) json.RawMessage {
 	return paymentIdentifierOptional
 }
 
-// generated are the members of info that a server makes anew for each 402, so that an earlier one may come back.
+// generated are members of info that differ in each 402, so that a client may repeat an earlier one.
 var generated = map[string][]string{
 	ExtensionOfferReceipt: {"offers"},
 	ExtensionSignIn:       {"nonce", "issuedAt", "expirationTime", "requestId"},
 }
 
-// EchoMismatch returns the first extension of which a client changed or dropped a member of info, "" when there is none. A
-// client may leave an extension out and add members; what a server generates for each 402 is not compared.
+// EchoMismatch returns the first extension with a changed or missing member of info, "" for none. A client may omit an
+// extension and add members; generated members are ignored.
 func EchoMismatch(advertised, echoed map[string]json.RawMessage) string {
 	first := ""
 	for name, ours := range advertised {
@@ -56,7 +56,7 @@ func EchoMismatch(advertised, echoed map[string]json.RawMessage) string {
 	return first
 }
 
-// keeps reports whether an extension still has the info of another one, but for these members.
+// keeps reports whether an extension has the info of another one, except for these members.
 func keeps(theirs, ours json.RawMessage, but []string) bool {
 	want, ok := infoOf(ours)
 	if !ok {
@@ -87,7 +87,7 @@ func infoOf(extension json.RawMessage) (map[string]json.RawMessage, bool) {
 	return e.Info, true
 }
 
-// sameJSON compares values, whatever the order of their members and their blanks.
+// sameJSON compares values regardless of member order and blanks.
 func sameJSON(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true

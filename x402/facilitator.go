@@ -16,7 +16,7 @@ type PaymentRequired struct {
 	Extensions  map[string]json.RawMessage `json:"extensions"`
 }
 
-// Resource is the thing that is paid for.
+// Resource is the paid resource.
 type Resource struct {
 	URL         string `json:"url"`
 	Description string `json:"description,omitempty"`
@@ -43,14 +43,14 @@ type RequirementsExtra struct {
 	HTTPVerb    string `json:"httpVerb,omitempty"`
 	PaymentFlow string `json:"paymentFlow,omitempty"` // never sent; for credits any other than "authorization" is refused
 
-	// Where the plan is read (GET), bought (POST), and where people sign in: absolute URLs, or "" when they are not known.
-	// They are for payers, and not part of the bodies of verify and settle.
+	// Addresses to read (GET) and buy (POST) the plan, and to sign in: absolute URLs, or "" if unknown. They are for payers,
+	// and not part of the bodies of verify and settle.
 	PlanURL   string `json:"planUrl,omitempty"`
 	OrderURL  string `json:"orderUrl,omitempty"`
 	SignInURL string `json:"signInUrl,omitempty"`
 }
 
-// Terms is what a server must know of a plan to ask for payment.
+// Terms are the data of a plan that a server needs to demand payment.
 type Terms struct {
 	PlanID    toll.PlanID
 	PlanName  string
@@ -60,15 +60,14 @@ type Terms struct {
 	MinAmount toll.Credits
 	MaxAmount toll.Credits
 	Kind      toll.PlanKind
-	// ServiceURL is the base address of the service, absolute and with /api/v1: the issuer of its access tokens. "" when it
-	// is not known.
+	// ServiceURL is the absolute base address of the service with /api/v1, the issuer of its access tokens, "" if unknown.
 	ServiceURL string
-	// OrderURL is where wallets without an account buy the plan, "" when it is not sold to them.
+	// OrderURL is where wallets without an account buy the plan, "" if they cannot.
 	OrderURL string
 }
 
-// InBounds returns the credits that the service takes for a price of n: at least the minimum of the plan and at most its maximum.
-// 0 stays 0, and so does every n without known bounds or on a plan whose requests charge nothing.
+// InBounds returns n within the minimum and maximum of the plan. It returns n unchanged for 0, without known bounds, and for a
+// plan whose requests charge nothing.
 func (t *Terms) InBounds(n toll.Credits) toll.Credits {
 	if t == nil || n == 0 || t.MaxAmount == 0 || !t.Kind.Charges() {
 		return n
@@ -77,7 +76,7 @@ func (t *Terms) InBounds(n toll.Credits) toll.Credits {
 }
 
 // VerifyRequest asks whether a request is payable (wire contract, section 16). With Stock it is the body of standard x402
-// software, and its other members do not count.
+// software, and its other members are ignored.
 type VerifyRequest struct {
 	Stock           *StockPayment
 	PaymentRequired PaymentRequired
@@ -88,7 +87,7 @@ type VerifyRequest struct {
 	AgentRequestID  string        // optional, chosen by the caller
 }
 
-// VerifyResponse is the verdict, for a refusal too. Its members follow the wire contract, section 16.
+// VerifyResponse is the verdict, also a refusal (wire contract, section 16).
 type VerifyResponse struct {
 	IsValid        bool          `json:"isValid"`
 	InvalidReason  string        `json:"invalidReason,omitempty"`
@@ -104,8 +103,8 @@ type VerifyResponse struct {
 	VerbMatching   string        `json:"verbMatching,omitempty"`
 	AgentRequest   *AgentRequest `json:"agentRequest,omitempty"`
 	Extra          *VerifyExtra  `json:"extra,omitempty"`
-	// ExtensionResponses says what became of extensions of the payment, as JSON by extension; it travels in the header
-	// extension-responses, and is for the server that asked, not for its client.
+	// ExtensionResponses reports the outcome of extensions, as JSON by extension, in the header extension-responses. It is for
+	// the server, not for its client.
 	ExtensionResponses json.RawMessage `json:"-"`
 }
 
@@ -120,7 +119,7 @@ type AgentRequest struct {
 	Batch          bool         `json:"batch"`
 }
 
-// VerifyExtra carries the request id, and the hold when one was taken.
+// VerifyExtra has the request id, and the hold if there is one.
 type VerifyExtra struct {
 	AgentRequestID string        `json:"agentRequestId,omitempty"` // of a good verdict
 	HeldAmount     *toll.Credits `json:"heldAmount,omitempty"`
@@ -128,8 +127,8 @@ type VerifyExtra struct {
 	CheckoutURL    string        `json:"checkoutUrl,omitempty"` // of a refusal: the page on which a person can pay instead
 }
 
-// SettleRequest burns credits (wire contract, section 17). With Stock it is the body of standard x402 software, and its
-// other members do not count.
+// SettleRequest burns credits (wire contract, section 17). With Stock it is the body of standard x402 software, and its other
+// members are ignored.
 type SettleRequest struct {
 	Stock           *StockPayment
 	PaymentRequired PaymentRequired
@@ -155,11 +154,11 @@ type SettleResponse struct {
 	OrderTx          string                     `json:"orderTx,omitempty"`
 	Extra            *SettleExtra               `json:"extra,omitempty"`
 	Extensions       map[string]json.RawMessage `json:"extensions,omitempty"`
-	// Details name what a refusal is about, as in [toll.Error]: for a top-up that was refused, the code of the rail.
+	// Details are those of [toll.Error]: for a refused top-up, the code of the rail.
 	Details string `json:"-"`
-	// Replayed says that the answer is the stored one of an earlier call; it travels in the header Idempotency-Replayed.
+	// Replayed means that this is the stored response of an earlier call (header Idempotency-Replayed).
 	Replayed bool `json:"-"`
-	// Raw is the answer as received or stored, byte for byte.
+	// Raw is the exact response, as received or stored.
 	Raw []byte `json:"-"`
 }
 
@@ -172,18 +171,18 @@ type SettleExtra struct {
 	RemainingBalance *toll.Credits `json:"remainingBalance,omitempty"`
 	OrderTx          string        `json:"orderTx,omitempty"`
 	RequestedAmount  *toll.Credits `json:"requestedAmount,omitempty"` // only when the bounds of the plan changed it
-	// OriginalTransaction is the settlement that a refused repeat of a stock body was about.
+	// OriginalTransaction is the settlement that a refused repeat of a stock body repeats.
 	OriginalTransaction string `json:"originalTransaction,omitempty"`
 	CheckoutURL         string `json:"checkoutUrl,omitempty"` // of a refusal: the page on which a person can pay instead
 }
 
-// ReleaseRequest gives a hold back without a burn. With Stock it is the body of standard x402 software.
+// ReleaseRequest releases a hold without a burn. With Stock it is the body of standard x402 software.
 type ReleaseRequest struct {
 	Stock          *StockPayment
 	AgentRequestID string
 }
 
-// ReleaseResponse is the answer to a release; a repeat gets the same one.
+// ReleaseResponse is the response to a release; a repeat gets the same one.
 type ReleaseResponse struct {
 	Success        bool         `json:"success"`
 	AgentRequestID string       `json:"agentRequestId"`

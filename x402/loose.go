@@ -10,8 +10,8 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// looseRequirements is what is accepted for Requirements: amounts also as integers, ids checked, and "" or 0 for what a
-// client met in a minimal entry (wire contract, section 15).
+// looseRequirements accepts integers as amounts, checks ids, and accepts "" or 0 as sent by clients for a minimal entry (wire
+// contract, section 15).
 type looseRequirements struct {
 	Scheme            string              `json:"scheme"`
 	Network           string              `json:"network"`
@@ -62,7 +62,7 @@ func isBlank(b []byte) bool { return string(b) == "null" || string(b) == `""` }
 
 type looseAmount string
 
-// UnmarshalJSON takes a decimal string or an integer below 2^256, or "".
+// UnmarshalJSON accepts a decimal string or an integer below 2^256, or "".
 func (a *looseAmount) UnmarshalJSON(b []byte) error {
 	if isBlank(b) {
 		return nil
@@ -83,7 +83,7 @@ func (a *looseAmount) UnmarshalJSON(b []byte) error {
 
 type looseText string
 
-// UnmarshalJSON takes a text. Anything else counts as "", as nothing depends on the member.
+// UnmarshalJSON accepts a string. Anything else counts as "", since the member has no effect.
 func (s *looseText) UnmarshalJSON(b []byte) error {
 	var text string
 	if json.Unmarshal(b, &text) == nil {
@@ -92,7 +92,7 @@ func (s *looseText) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// orNone is a T, or "" or null for none.
+// orNone is a T, or zero for "" or null.
 type orNone[T any] struct{ v T }
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -8,7 +8,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Margin is a percentage of 0 to 10 in steps of 0.0001, counted in those steps: 25,000 is 2.5 percent.
+// Margin is a percentage of 0 to 10 in units of 0.0001: 25,000 is 2.5 percent.
 type Margin int64
 
 const (
@@ -17,8 +17,7 @@ const (
 	maxMargin      = 10 * marginOne
 )
 
-// ParseMargin reads 0 to 10 with at most 4 decimals, without sign, exponent or leading zero. The error has
-// [toll.CodeBadNumber].
+// ParseMargin parses 0 to 10 with at most 4 decimals, without sign, exponent or leading zero. Errors: [toll.CodeBadNumber].
 func ParseMargin(s string) (Margin, error) {
 	bad := toll.Errorf(toll.CodeBadNumber, "A margin is 0 to 10 percent with at most 4 decimals.").WithDetails("value %s", clip(s))
 	whole, fraction, point := strings.Cut(s, ".")
@@ -59,7 +58,7 @@ func (m Margin) String() string {
 // MarshalJSON writes a JSON number.
 func (m Margin) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalJSON takes a JSON number or its decimal text.
+// UnmarshalJSON accepts a JSON number or its decimal text.
 func (m *Margin) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
@@ -71,7 +70,7 @@ func (m *Margin) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// On returns n credits and the margin on them, rounded up; at most [toll.MaxCredits].
+// On returns n credits and their margin, rounded up, at most [toll.MaxCredits].
 func (m Margin) On(n toll.Credits) toll.Credits {
 	const whole = 100 * marginOne
 	sum := new(big.Int).Mul(big.NewInt(int64(n)), big.NewInt(whole+int64(m)))

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Namespace is the set of brand words on the wire. Nothing else in the project spells them, so that another value serves
-// clients of another brand unchanged.
+// Namespace is the set of brand words on the wire. They are spelled only here, so that another value serves clients of another
+// brand.
 type Namespace struct {
 	Scheme string // scheme prefix, reason infix, asset prefix and JWT claim object: "svc"
 	Header string // header prefix: "Service"
 	Word   string // word in paths and _meta keys: "service"
 }
 
-// ParseNamespace reads the three words from one text, with commas between: scheme prefix, header prefix, word, for example
-// "acme,Acme,acme". Scheme and word are 1 to 32 lower-case letters and digits that begin with a letter, the header prefix
-// 1 to 32 letters, digits and hyphens. "" is [Default].
+// ParseNamespace parses three words separated by commas: scheme prefix, header prefix, word, for example "acme,Acme,acme".
+// Scheme and word are 1 to 32 lower-case letters and digits that begin with a letter, the header prefix 1 to 32 letters, digits
+// and hyphens. "" is [Default].
 func ParseNamespace(s string) (Namespace, error) {
 	if s == "" {
 		return Default, nil
@@ -34,7 +34,7 @@ func ParseNamespace(s string) (Namespace, error) {
 	return n, nil
 }
 
-// isWord reports whether w can be the scheme prefix or the word of a namespace.
+// isWord reports whether w is a valid scheme prefix or word.
 func isWord(w string) bool {
 	return w != "" && len(w) <= 32 && w[0] >= 'a' && w[0] <= 'z' &&
 		strings.Trim(w, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
@@ -46,7 +46,7 @@ func (n *Namespace) Set(s string) (err error) {
 	return err
 }
 
-// String returns the text that [ParseNamespace] reads, "" for the zero value.
+// String returns the input of [ParseNamespace], "" for the zero value.
 func (n *Namespace) String() string {
 	if *n == (Namespace{}) {
 		return ""
@@ -54,7 +54,7 @@ func (n *Namespace) String() string {
 	return n.Scheme + "," + n.Header + "," + n.Word
 }
 
-// Type names the kind of value in the help of a flag.
+// Type is the type of the value in the help of a flag.
 func (n *Namespace) Type() string { return "words" }
 
 // Default is the namespace of the interface specification.
@@ -66,8 +66,7 @@ func (n Namespace) SchemeCrypto() string { return n.Scheme + ":erc4337" }
 // SchemeCard is the scheme of plans that are bought with a card.
 func (n Namespace) SchemeCard() string { return n.Scheme + ":card-delegation" }
 
-// OtherBrand returns the part of an error that names both namespaces, when a scheme is one of this
-// protocol under another namespace; "" for any other scheme.
+// OtherBrand returns the part of an error that names both namespaces if scheme belongs to another namespace, else "".
 func (n Namespace) OtherBrand(scheme string) string {
 	brand, _, _ := strings.Cut(scheme, ":")
 	other := Namespace{Scheme: brand}
@@ -98,8 +97,7 @@ func (n Namespace) PluginID() string { return n.Scheme + "-gateway" }
 // AgentPath is the default path of the gateway's paid endpoint.
 func (n Namespace) AgentPath() string { return "/" + n.Word + "/agent" }
 
-// ConfigAPIKey is the second name of the configuration field apiKey of the gateway. The interface
-// specification spells it with a word of its own.
+// ConfigAPIKey is the second name of the configuration field apiKey of the gateway, from the interface specification.
 func (n Namespace) ConfigAPIKey() string {
 	if n == Default {
 		return "nvmApiKey"
@@ -122,8 +120,8 @@ func (n Namespace) HeaderResolvedFrom() string { return n.Header + "-Version-Res
 // HeaderRequestID is the response header of a streamed paid answer.
 func (n Namespace) HeaderRequestID() string { return n.Header + "-Request-Id" }
 
-// HeaderCreditsUsed is the header of an answer of a program behind the paid endpoint of the chat
-// gateway: the credits that the answer costs, at most the price.
+// HeaderCreditsUsed is a response header of programs behind the paid endpoint of the chat gateway: the credits of the response,
+// at most the price.
 func (n Namespace) HeaderCreditsUsed() string { return n.Header + "-Credits-Used" }
 
 // HeaderWebhookID is the header of a delivery to a webhook that names it.
@@ -132,8 +130,8 @@ func (n Namespace) HeaderWebhookID() string { return n.Header + "-Webhook-Id" }
 // HeaderWebhookTimestamp is the header of a delivery that says when it was sent, in seconds since 1970.
 func (n Namespace) HeaderWebhookTimestamp() string { return n.Header + "-Webhook-Timestamp" }
 
-// HeaderWebhookSignature is the header of a delivery that proves who sent it: "v1=" and the HMAC-SHA256 of
-// "id.timestamp.body" in hex, one for each valid secret.
+// HeaderWebhookSignature is the signature header of a delivery: "v1=" and the HMAC-SHA256 of "id.timestamp.body" in hex, one
+// for each valid secret.
 func (n Namespace) HeaderWebhookSignature() string { return n.Header + "-Webhook-Signature" }
 
 // Command returns the slash command of a chat host for an act, without the slash.
@@ -160,12 +158,12 @@ func (n Namespace) ReasonPlanMismatch() string { return "invalid_" + n.Scheme + 
 // ReasonAgentMismatch is the reason of an access token for another agent.
 func (n Namespace) ReasonAgentMismatch() string { return "invalid_" + n.Scheme + "_agent_mismatch" }
 
-// ReasonResourceMismatch is the reason of a url and verb that the agent does not have.
+// ReasonResourceMismatch is the reason for a url and verb that the agent does not have.
 func (n Namespace) ReasonResourceMismatch() string {
 	return "invalid_" + n.Scheme + "_resource_mismatch"
 }
 
-// ReasonSignIn is the reason of a proof that a wallet signed in with, and that does not count.
+// ReasonSignIn is the reason for an invalid sign-in of a wallet.
 func (n Namespace) ReasonSignIn() string { return "invalid_" + n.Scheme + "_sign_in" }
 
 // Reason words of the standard and of this service that carry no brand word (wire contract, section 16).

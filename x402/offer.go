@@ -13,7 +13,7 @@ import (
 // ExtensionOfferReceipt is the extension of signed offers in a 402 and of a signed receipt in a settlement.
 const ExtensionOfferReceipt = "offer-receipt"
 
-// Offer is what a server binds itself to: the terms of one entry of accepts (extension offer-receipt, section 4.2).
+// Offer is a binding offer: the terms of one entry of accepts (extension offer-receipt, section 4.2).
 type Offer struct {
 	Version     int    `json:"version"` // 1
 	ResourceURL string `json:"resourceUrl"`
@@ -25,7 +25,7 @@ type Offer struct {
 	ValidUntil  int64  `json:"validUntil,omitzero"` // seconds since 1970, 0 without end
 }
 
-// Receipt says that a resource was paid (extension offer-receipt, section 5.2).
+// Receipt confirms the payment for a resource (extension offer-receipt, section 5.2).
 type Receipt struct {
 	Version     int    `json:"version"` // 1
 	Network     string `json:"network"`
@@ -35,42 +35,42 @@ type Receipt struct {
 	Transaction string `json:"transaction,omitempty"`
 }
 
-// FormatJWS is the one form in which statements are signed here: a compact JWS with EdDSA.
+// FormatJWS is the only signature format here: a compact JWS with EdDSA.
 const FormatJWS = "jws"
 
-// SignedOffer is an offer as it travels. AcceptIndex is a hint: what counts are the signed terms.
+// SignedOffer is a signed offer. AcceptIndex is a hint; only the signed terms count.
 type SignedOffer struct {
 	Format      string `json:"format"`
 	AcceptIndex int    `json:"acceptIndex"`
 	Signature   string `json:"signature"` // the compact JWS
 }
 
-// SignedReceipt is a receipt as it travels.
+// SignedReceipt is a signed receipt.
 type SignedReceipt struct {
 	Format    string `json:"format"`
 	Signature string `json:"signature"`
 }
 
-// MaxOffers is how many offers one request may ask for.
+// MaxOffers bounds the offers of one request.
 const MaxOffers = 8
 
-// OffersRequest asks for signed offers of what a server asks for: one for each entry of accepts.
+// OffersRequest asks for a signed offer for each entry of accepts.
 type OffersRequest struct {
 	PaymentRequired PaymentRequired `json:"paymentRequired"`
 }
 
-// OffersResponse are the offers, in the order of accepts.
+// OffersResponse are the offers in the order of accepts.
 type OffersResponse struct {
 	Offers     []SignedOffer `json:"offers"`
 	ValidUntil int64         `json:"validUntil"` // seconds since 1970, the end of each
 }
 
-// Offerer is a [Facilitator] that signs offers. The Go client and the service are.
+// Offerer is a [Facilitator] that signs offers, such as the Go client and the service.
 type Offerer interface {
 	Offers(ctx context.Context, req *OffersRequest) (*OffersResponse, error)
 }
 
-// OfferOf returns the offer of an entry of accepts. Its end is in seconds since 1970.
+// OfferOf returns the offer of an entry of accepts. It ends at validUntil, in seconds since 1970.
 func OfferOf(resourceURL string, r *Requirements, validUntil int64) Offer {
 	return Offer{
 		Version: 1, ResourceURL: resourceURL, Scheme: r.Scheme, Network: r.Network, Asset: r.Asset, PayTo: r.PayTo,
@@ -78,8 +78,8 @@ func OfferOf(resourceURL string, r *Requirements, validUntil int64) Offer {
 	}
 }
 
-// OffersExtension returns the member offer-receipt of the extensions of a PaymentRequired. Its schema is short, as clients
-// send all of it back.
+// OffersExtension returns the member offer-receipt of the extensions of a PaymentRequired. Its schema is short, because clients
+// send it back.
 func OffersExtension(offers []SignedOffer) json.RawMessage {
 	return statements(struct {
 		Offers []SignedOffer `json:"offers"`
@@ -107,7 +107,7 @@ func statements(info any, member string) json.RawMessage {
 	return b
 }
 
-// Offers reads the signed offers among the extensions of a PaymentRequired. None is an empty list, as is what cannot be read.
+// Offers returns the signed offers in the extensions of a PaymentRequired, empty if absent or malformed.
 func Offers(extensions map[string]json.RawMessage) []SignedOffer {
 	var e struct {
 		Info struct {
@@ -120,7 +120,7 @@ func Offers(extensions map[string]json.RawMessage) []SignedOffer {
 	return e.Info.Offers
 }
 
-// ReceiptOf reads the signed receipt among the extensions of a settlement; false when there is none that can be read.
+// ReceiptOf returns the signed receipt in the extensions of a settlement; false if absent or malformed.
 func ReceiptOf(extensions map[string]json.RawMessage) (SignedReceipt, bool) {
 	var e struct {
 		Info struct {
@@ -133,8 +133,8 @@ func ReceiptOf(extensions map[string]json.RawMessage) (SignedReceipt, bool) {
 	return e.Info.Receipt, e.Info.Receipt.Signature != ""
 }
 
-// KeyID returns the id under which the key of a signed text is found, of a statement its DID URL. It is "" when the text names
-// none, is not signed with EdDSA, or wants extensions to be understood (crit).
+// KeyID returns the key id of a signed text, for a statement its DID URL. It is "" without an id, without EdDSA, or with
+// critical extensions (crit).
 func KeyID(jws string) string {
 	var h struct {
 		Algorithm string          `json:"alg"`
@@ -149,7 +149,7 @@ func KeyID(jws string) string {
 	return h.KeyID
 }
 
-// StatementKey returns the key of a DID document with this id. The error has the code [toll.CodeBadRequest].
+// StatementKey returns the key with this id in a DID document. Errors: [toll.CodeBadRequest].
 func StatementKey(document []byte, keyID string) (ed25519.PublicKey, error) {
 	var doc struct {
 		Methods []struct {
@@ -174,14 +174,14 @@ func StatementKey(document []byte, keyID string) (ed25519.PublicKey, error) {
 	return nil, toll.Errorf(toll.CodeBadRequest, "The document has no such key.")
 }
 
-// Verify returns the signed terms. Whether the key may speak for the resource is for the caller to judge. Errors:
+// Verify returns the signed terms. The caller must check that the key may sign for the resource. Errors:
 // [toll.CodeTokenSignature].
 func (o SignedOffer) Verify(key ed25519.PublicKey) (*Offer, error) {
 	out := new(Offer)
 	return out, verifyStatement(o.Format, o.Signature, key, out)
 }
 
-// Verify returns what was signed. Whether the key may speak for the resource is for the caller to judge. Errors:
+// Verify returns the signed content. The caller must check that the key may sign for the resource. Errors:
 // [toll.CodeTokenSignature].
 func (r SignedReceipt) Verify(key ed25519.PublicKey) (*Receipt, error) {
 	out := new(Receipt)
@@ -199,7 +199,7 @@ func badStatement() error {
 	return toll.Errorf(toll.CodeTokenSignature, "The statement does not verify.")
 }
 
-// VerifyJWS decodes what the key signed with EdDSA into v. Errors: [toll.CodeTokenSignature].
+// VerifyJWS verifies an EdDSA signature and decodes the content into v. Errors: [toll.CodeTokenSignature].
 func VerifyJWS(jws string, key ed25519.PublicKey, v any) error {
 	if !isJWS(jws) || KeyID(jws) == "" || len(key) != ed25519.PublicKeySize {
 		return badStatement()

@@ -9,18 +9,18 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// ExtensionSignIn is the extension by which a wallet says who it is, without a payment.
+// ExtensionSignIn is the extension for a wallet to prove its address without a payment.
 const ExtensionSignIn = "sign-in-with-x"
 
 // HeaderSignIn is the request header of the proof: base64 of a [SignIn].
 const HeaderSignIn = "sign-in-with-x"
 
-// TypeEIP191 is the type of signature that is taken: of a text, by the key of the address, or by what its code takes for it.
+// TypeEIP191 is the accepted signature type: of a text, by the key of the address or as its code accepts it.
 const TypeEIP191 = "eip191"
 
-// KnownSignature reports whether signatureScheme is one of accounts of EVM chains, or absent: "eip191" by a key, "eip1271" for the
-// code of an account, "eip6492" by an account that may not be on the chain yet. It is a hint to clients; which of them a signature
-// is shows in itself.
+// KnownSignature reports whether signatureScheme is absent or belongs to EVM accounts: "eip191" for a key, "eip1271" for
+// account code, "eip6492" for an account that may not be deployed. It is a hint to clients; the signature itself shows its
+// type.
 func KnownSignature(scheme string) bool {
 	switch scheme {
 	case "", TypeEIP191, "eip1271", "eip6492":
@@ -29,14 +29,14 @@ func KnownSignature(scheme string) bool {
 	return false
 }
 
-// SignInExtension is what a route declares that takes a sign-in.
+// SignInExtension declares that a route accepts a sign-in.
 type SignInExtension struct {
 	Info            SignInInfo    `json:"info"`
 	SupportedChains []SignInChain `json:"supportedChains"`
 	Schema          any           `json:"schema"`
 }
 
-// SignInInfo are the words of the text to be signed that the server chooses (EIP-4361). Times are written by [SignInTime].
+// SignInInfo are the parts of the signed text that the server chooses (EIP-4361). Times are in the form of [SignInTime].
 type SignInInfo struct {
 	Domain         string   `json:"domain"`
 	URI            string   `json:"uri"`
@@ -69,10 +69,10 @@ func NewSignInExtension(info SignInInfo, network string) *SignInExtension {
 	}
 }
 
-// SignInTime writes a time as texts of sign-ins have it: UTC with milliseconds.
+// SignInTime formats a time for sign-ins: UTC with milliseconds.
 func SignInTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// SignIn is a proof that somebody holds the key of an address. Members that are absent are "".
+// SignIn proves possession of the key of an address. Absent members are "".
 type SignIn struct {
 	Domain         string   `json:"domain"`
 	Address        string   `json:"address"` // as it was signed
@@ -87,12 +87,12 @@ type SignIn struct {
 	NotBefore      string   `json:"notBefore,omitempty"`
 	RequestID      string   `json:"requestId,omitempty"`
 	Resources      []string `json:"resources,omitempty"`
-	// SignatureScheme is no part of what is signed; see [KnownSignature].
+	// SignatureScheme is not signed; see [KnownSignature].
 	SignatureScheme string `json:"signatureScheme,omitempty"`
 	Signature       string `json:"signature"` // 0x and hexadecimal digits
 }
 
-// NewSignIn returns the proof of an address for what a route declares, still without its signature.
+// NewSignIn returns the unsigned proof of an address for the declaration of a route.
 func NewSignIn(info SignInInfo, chain SignInChain, address toll.Address) *SignIn {
 	return &SignIn{
 		Domain: info.Domain, Address: address.String(), Statement: info.Statement, URI: info.URI, Version: info.Version,
@@ -104,9 +104,9 @@ func NewSignIn(info SignInInfo, chain SignInChain, address toll.Address) *SignIn
 // maxSignInResources bounds the resources of a proof.
 const maxSignInResources = 16
 
-// DecodeSignIn reads the value of the header: base64 (either alphabet, padded or not) of the proof, or its JSON, of at most
-// 8 KiB and with at most 16 resources. It refuses what would make the text of the proof ambiguous: a member that is not
-// visible ASCII, but for blanks inside the statement. Nothing else is checked. Errors: [toll.CodeTokenUndecodable].
+// DecodeSignIn decodes the header: base64 (either alphabet, padded or not) of the proof, or its JSON, of at most 8 KiB and 16
+// resources. It rejects members that would make the text ambiguous: only visible ASCII, and blanks inside the statement. It
+// checks nothing else. Errors: [toll.CodeTokenUndecodable].
 func DecodeSignIn(s string) (*SignIn, error) {
 	if len(s) > MaxTokenBytes {
 		return nil, badSignIn("it is larger than 8 KiB")
@@ -138,8 +138,8 @@ func badSignIn(why string) *toll.Error {
 	return toll.Errorf(toll.CodeTokenUndecodable, "The sign-in cannot be decoded: %s.", why).WithReason(ReasonInvalidPayload)
 }
 
-// Text returns what was signed (EIP-4361), made of the members. Two proofs whose members differ have different texts, as
-// [DecodeSignIn] takes no line breaks.
+// Text returns the signed text (EIP-4361). Proofs with different members have different texts, as [DecodeSignIn] rejects line
+// breaks.
 func (p *SignIn) Text() string {
 	var b strings.Builder
 	b.WriteString(p.Domain + " wants you to sign in with your Ethereum account:\n" + p.Address + "\n\n")
@@ -164,7 +164,7 @@ func (p *SignIn) Text() string {
 	return b.String()
 }
 
-// SignatureBytes returns the signature; nil when it is not 0x and hexadecimal digits.
+// SignatureBytes returns the signature; nil if it is not 0x and hexadecimal digits.
 func (p *SignIn) SignatureBytes() []byte {
 	digits, ok := strings.CutPrefix(p.Signature, "0x")
 	b, err := hex.DecodeString(digits)
@@ -174,5 +174,5 @@ func (p *SignIn) SignatureBytes() []byte {
 	return b
 }
 
-// Encode returns the value of the header: base64 (standard alphabet, padded) of the proof.
+// Encode returns the header value: base64 (standard alphabet, padded) of the proof.
 func (p *SignIn) Encode() (string, error) { return EncodeHeader(p) }

@@ -8,12 +8,12 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// StockPayment is the body of standard x402 software: the payment as the client sent it, and what the server asks for.
+// StockPayment is the body of standard x402 software: the payment as sent by the client, and the entry of the server.
 type StockPayment struct {
-	// Payload is the PaymentPayload: its JSON text, or another form that [DecodeToken] takes.
+	// Payload is the PaymentPayload: its JSON text, or another form that [DecodeToken] accepts.
 	Payload string
-	// Requirements decide what is paid: Amount is what is to be held by verify and burned by settle, "" is the maximum of the
-	// plan and what is held.
+	// Requirements set the payment: Amount is held by verify and burned by settle; "" is the maximum of the plan, or what is
+	// held.
 	Requirements Requirements
 }
 
@@ -23,12 +23,12 @@ type stockBody struct {
 	PaymentRequirements *Requirements `json:"paymentRequirements"`
 }
 
-// isStock reports whether a body that was decoded into b, or could not be, is a stock body.
+// isStock reports whether a body that was decoded into b, or failed to, is a stock body.
 func isStock(data []byte, b *paymentBody, err error) bool {
 	if err == nil {
 		return bool(b.PaymentPayload) && !b.AccessToken.set
 	}
-	// What does not fit the spec body may be an unknown member of a stock body; text that is no JSON is neither.
+	// A misfit in the spec body may be an unknown member of a stock body; invalid JSON is neither.
 	if e, ok := errors.AsType[*toll.Error](err); ok && e.Hint == syntaxHint {
 		return false
 	}
@@ -74,7 +74,7 @@ func (p *StockPayment) MarshalJSON() ([]byte, error) {
 	return Encode(&body)
 }
 
-// UnmarshalJSON reads an agentRequestId, or the stock body when there is none. Errors are those of [Decode].
+// UnmarshalJSON decodes an agentRequestId, or without one the stock body. Errors are those of [Decode].
 func (r *ReleaseRequest) UnmarshalJSON(data []byte) error { return Decode(data, r) }
 
 func (r *ReleaseRequest) decodeBody(data []byte) error {

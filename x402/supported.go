@@ -1,13 +1,13 @@
 package x402
 
-// Supported is what a facilitator serves (wire contract, section 18). Networks are exact, never wildcards.
+// Supported lists what a facilitator serves (wire contract, section 18). Networks are exact, never wildcards.
 type Supported struct {
 	Kinds      []SupportedKind     `json:"kinds"`
 	Extensions []string            `json:"extensions"`
 	Signers    map[string][]string `json:"signers"` // addresses that act on a family of chains, for example "eip155:*"
 }
 
-// SupportedKind is one way to pay. Kinds of other schemes than those of this service have no Extra.
+// SupportedKind is one way to pay. Extra is only set for schemes of this service.
 type SupportedKind struct {
 	X402Version int            `json:"x402Version"`
 	Scheme      string         `json:"scheme"`
@@ -21,5 +21,5 @@ type SupportedExtra struct {
 	CreditsAsset string `json:"creditsAsset"`
 }
 
-// ExtensionPaymentIdentifier is the extension by which a client names a request itself.
+// ExtensionPaymentIdentifier is the extension for clients to name a request.
 const ExtensionPaymentIdentifier = "payment-identifier"

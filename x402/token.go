@@ -8,21 +8,21 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// MaxTokenBytes is the largest access token in any form, one header line (wire contract, section 21).
+// MaxTokenBytes bounds an access token in any form, one header line (wire contract, section 21).
 const MaxTokenBytes = 8 << 10
 
-// maxPayloadBytes is the largest PaymentPayload as JSON text: what one header block could carry as base64, since servers
-// of other makers pass on what they took.
+// maxPayloadBytes bounds the JSON of a PaymentPayload: one header block as base64, since other servers forward what they
+// received.
 const maxPayloadBytes = 16 << 10
 
-// Renderings of an access token (wire contract, section 14).
+// Forms of an access token (wire contract, section 14).
 const (
 	RenderingJWT  = "jwt"  // the compact JWS
 	RenderingX402 = "x402" // base64 of a PaymentPayload
 )
 
-// Token is an access token taken apart. Only the JWS is signed: everything else is a claim of the sender that must agree
-// with it (see [Token.Contradicts]).
+// Token is a parsed access token. Only the JWS is signed: everything else is claimed by the sender and must agree with it (see
+// [Token.Contradicts]).
 type Token struct {
 	JWS               string
 	Rendering         string         // RenderingJWT or RenderingX402
@@ -31,21 +31,21 @@ type Token struct {
 	ResourceURL       string         // resource.url, "" when absent
 	Accepted          *Requirements  // nil when absent
 	Authorization     *Authorization // nil when absent
-	// IdentifierRequired says that the sender was told to name the request with a payment identifier.
+	// IdentifierRequired says that the sender was required to send a payment identifier.
 	IdentifierRequired bool
-	// Resource and Extensions are as the sender wrote them.
+	// Resource and Extensions are as sent.
 	Resource   *Resource
 	Extensions map[string]json.RawMessage
 }
 
-// Authorization is who pays for what, inside an access token.
+// Authorization names payer and plan inside an access token.
 type Authorization struct {
 	From    string `json:"from,omitempty"`
 	PlanID  string `json:"planId,omitempty"`
 	AgentID string `json:"agentId,omitempty"`
 }
 
-// Signed are the claims of a verified access token that the outer object must agree with.
+// Signed are the claims of a verified access token that the outer object must repeat.
 type Signed struct {
 	From            toll.Address
 	PlanID          toll.PlanID
@@ -65,8 +65,8 @@ type paymentPayload struct {
 	Extensions map[string]json.RawMessage `json:"extensions"`
 }
 
-// DecodeToken takes an access token in any form: the compact JWS, the base64 (standard or URL alphabet, padded or not)
-// of a PaymentPayload, or its JSON text. The signature is not looked at. Errors: [toll.CodeTokenUndecodable],
+// DecodeToken decodes an access token in any form: the compact JWS, the base64 (standard or URL alphabet, padded or not) of a
+// PaymentPayload, or its JSON text. It does not check the signature. Errors: [toll.CodeTokenUndecodable],
 // [toll.CodeBadX402Version].
 func DecodeToken(s string) (*Token, error) {
 	switch isJSON := strings.HasPrefix(s, "{"); {
@@ -115,8 +115,8 @@ func decodePayload(b []byte) (*Token, error) {
 	return t, nil
 }
 
-// identifierOf reads the extension payment-identifier of a payload: the id, "" when the sender names none, and whether the
-// sender was told to name one. bad makes the errors.
+// identifierOf reads the extension payment-identifier of a payload: the id, or "", and whether it was required. bad makes the
+// errors.
 func identifierOf(extensions map[string]json.RawMessage, bad func(why string) *toll.Error) (id string, required bool, err error) {
 	raw := extensions[ExtensionPaymentIdentifier]
 	if len(raw) == 0 || isNull(raw) {
@@ -144,7 +144,7 @@ func undecodable(why string) *toll.Error {
 	return toll.Errorf(toll.CodeTokenUndecodable, "The access token cannot be decoded: %s.", why)
 }
 
-// Classes of bytes in tokens, one table so that each check is one pass.
+// Classes of bytes in tokens, in one table so that each check is one pass.
 const (
 	classBase64URL = 1 << iota
 	classNonce
@@ -165,7 +165,7 @@ var classes = func() (t [256]uint8) {
 	return
 }()
 
-// isJWS reports whether s is three texts of base64url with dots between them. Each call with a token asks, so it looks at four
+// isJWS reports whether s is three base64url texts separated by dots. It runs for each call with a token, so it checks four
 // bytes at a time.
 func isJWS(s string) bool {
 	if strings.Count(s, ".") != 2 {
@@ -191,13 +191,13 @@ func allOf(s string, class uint8, least, most int) bool {
 	return true
 }
 
-// ValidNonce reports whether s can be a payload nonce: 1 to 128 of A-Z a-z 0-9 . _ : ~ -
+// ValidNonce reports whether s is a payload nonce: 1 to 128 of A-Z a-z 0-9 . _ : ~ -
 func ValidNonce(s string) bool { return allOf(s, classNonce, 1, 128) }
 
-// ValidPaymentIdentifier reports whether s can be the id of the extension payment-identifier: 16 to 128 of A-Z a-z 0-9 _ -
+// ValidPaymentIdentifier reports whether s is an id of the extension payment-identifier: 16 to 128 of A-Z a-z 0-9 _ -
 func ValidPaymentIdentifier(s string) bool { return allOf(s, classBase64URL, 16, 128) }
 
-// decodeBase64 takes the standard or the URL alphabet, padded or not. Line breaks and stray bits are refused.
+// decodeBase64 accepts the standard or the URL alphabet, padded or not. It rejects line breaks and stray bits.
 func decodeBase64(s string) ([]byte, bool) {
 	enc := base64.RawStdEncoding
 	if strings.ContainsAny(s, "-_") {
@@ -214,7 +214,7 @@ func decodeBase64(s string) ([]byte, bool) {
 }
 
 // Contradicts returns the first member of the outer object that disagrees with the signed claims, for example
-// "accepted.planId", and "" when all agree. The network "stripe" equals "stripe:" and the environment.
+// "accepted.planId", or "". The network "stripe" equals "stripe:" and the environment.
 func (t *Token) Contradicts(c Signed, env toll.Environment) string {
 	if a := t.Authorization; a != nil {
 		if a.From != "" {
@@ -260,8 +260,7 @@ func SameNetwork(a, b string, env toll.Environment) bool {
 	return a == b
 }
 
-// EncodeToken returns the x402 rendering of a JWS: base64 of a PaymentPayload with this nonce, which for the token as it
-// is issued is its jti.
+// EncodeToken returns the x402 form of a JWS: base64 of a PaymentPayload with this nonce, which for an issued token is its jti.
 func EncodeToken(jws string, accepted Requirements, auth Authorization, nonce string) string {
 	value, err := EncodeHeader(&struct {
 		X402Version int            `json:"x402Version"`
@@ -275,9 +274,8 @@ func EncodeToken(jws string, accepted Requirements, auth Authorization, nonce st
 	return value
 }
 
-// WithNonce returns the x402 rendering of a token of any form with another nonce, so that it pays for one request only.
-// The signature is not checked: claims that are needed come out of the JWS as they are. Errors: [toll.CodeBadRequest] for the
-// nonce, those of [DecodeToken].
+// WithNonce returns the x402 form of a token with another nonce, so that it pays for one request. It takes claims from the JWS
+// without checking the signature. Errors: [toll.CodeBadRequest] for the nonce, those of [DecodeToken].
 func WithNonce(token, nonce string) (string, error) {
 	if !ValidNonce(nonce) {
 		return "", toll.Errorf(toll.CodeBadRequest, "A nonce is 1 to 128 of A-Z a-z 0-9 . _ : ~ -")
@@ -289,15 +287,15 @@ func WithNonce(token, nonce string) (string, error) {
 	return EncodeToken(jws, c.Accepted, c.Authorization, nonce), nil
 }
 
-// CreditsPayload is the payload of an entry whose scheme is ours: an access token, for one request.
+// CreditsPayload is the payload of an entry of our schemes: an access token for one request.
 type CreditsPayload struct {
 	Signature     string         `json:"signature"` // the compact JWS
 	Authorization *Authorization `json:"authorization,omitempty"`
 	Nonce         string         `json:"nonce,omitempty"` // "" is none
 }
 
-// NewCreditsPayload returns the payload with which an access token of any form pays for one request: a fresh nonce keeps
-// the server from taking it twice. The signature is not checked. Errors: [toll.CodeTokenUndecodable],
+// NewCreditsPayload returns the payload with which an access token of any form pays for one request: a new nonce keeps the
+// server from charging it twice. It does not check the signature. Errors: [toll.CodeTokenUndecodable],
 // [toll.CodeBadX402Version].
 func NewCreditsPayload(token string) (*CreditsPayload, error) {
 	jws, c, err := unverified(token)
@@ -307,13 +305,13 @@ func NewCreditsPayload(token string) (*CreditsPayload, error) {
 	return &CreditsPayload{jws, &c.Authorization, newNonce()}, nil
 }
 
-// claimed is what the outer object around a JWS repeats of it.
+// claimed is the part of a JWS that the outer object repeats.
 type claimed struct {
 	Accepted      Requirements  `json:"accepted"`
 	Authorization Authorization `json:"authorization"`
 }
 
-// unverified returns the JWS of an access token of any form, and claims of it without a look at its signature.
+// unverified returns the JWS of an access token in any form, and its unverified claims.
 func unverified(token string) (jws string, c *claimed, err error) {
 	t, err := DecodeToken(token)
 	if err != nil {
@@ -326,7 +324,7 @@ func unverified(token string) (jws string, c *claimed, err error) {
 	return t.JWS, c, nil
 }
 
-// Claims decodes what the token says of itself into v. Its signature is not looked at.
+// Claims decodes the unverified claims of the token into v.
 func (t *Token) Claims(v any) error {
 	_, rest, _ := strings.Cut(t.JWS, ".")
 	body, _, _ := strings.Cut(rest, ".")

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Headers of a delivery by Standard Webhooks (https://www.standardwebhooks.com), beside those of the namespace: the id of the
-// event, seconds since 1970, and signatures "v1," and padded base64 with spaces between.
+// Headers of a delivery by Standard Webhooks (https://www.standardwebhooks.com), beside those of the namespace: event id,
+// seconds since 1970, and signatures "v1," with padded base64, separated by spaces.
 const (
 	StandardWebhookID        = "Webhook-Id"
 	StandardWebhookTimestamp = "Webhook-Timestamp"
 	StandardWebhookSignature = "Webhook-Signature"
 )
 
-// WebhookSecretPrefix begins the secret of a webhook. Padded base64 of the key follows.
+// WebhookSecretPrefix begins a webhook secret, before the padded base64 of the key.
 const WebhookSecretPrefix = "whsec_"
 
-// StandardWebhookKey returns the key of a secret by Standard Webhooks: the bytes behind [WebhookSecretPrefix], in base64. ok is
-// false for a secret of another form.
+// StandardWebhookKey returns the key of a Standard Webhooks secret: the base64 after [WebhookSecretPrefix]. ok is false for
+// other secrets.
 func StandardWebhookKey(secret string) (key []byte, ok bool) {
 	text, ok := strings.CutPrefix(secret, WebhookSecretPrefix)
 	if !ok || text == "" {
