@@ -27,18 +27,18 @@ type delegationBody struct {
 	DelegationID string `json:"delegationId"`
 }
 
-// TokenOption shapes an access token.
+// TokenOption configures an access token.
 type TokenOption func(*tokenBody)
 
 // WithAgent binds the access token to one agent.
 func WithAgent(id toll.AgentID) TokenOption { return func(b *tokenBody) { b.AgentID = id } }
 
-// WithAgents lists the agents at which the access token is good.
+// WithAgents restricts the access token to these agents.
 func WithAgents(ids ...toll.AgentID) TokenOption {
 	return func(b *tokenBody) { b.AllowedAgents = ids }
 }
 
-// WithRedemptionLimit bounds the credits that the access token may burn in its life.
+// WithRedemptionLimit bounds the credits that the access token may burn in total.
 func WithRedemptionLimit(n toll.Credits) TokenOption {
 	return func(b *tokenBody) { b.RedemptionLimit = &n }
 }
@@ -56,7 +56,7 @@ func WithDelegation(id string) TokenOption {
 	return func(b *tokenBody) { b.DelegationConfig = &delegationBody{id} }
 }
 
-// WithTokenFormat chooses the rendering: "jwt" or "x402".
+// WithTokenFormat chooses the form: "jwt" or "x402".
 func WithTokenFormat(f string) TokenOption { return func(b *tokenBody) { b.TokenFormat = f } }
 
 // WithResource adds a resource to the audience.
@@ -67,8 +67,8 @@ func WithMetadata(object json.RawMessage) TokenOption {
 	return func(b *tokenBody) { b.Metadata = object }
 }
 
-// AccessToken creates a permission and its access token for the caller. The token is shown here only. Without a delegation
-// it spends existing credits and free plans.
+// AccessToken creates a permission and its access token for the caller. Only this response contains the token. Without a
+// delegation it spends existing credits and free plans.
 func (c *Client) AccessToken(ctx context.Context, plan toll.PlanID, opts ...TokenOption) (*toll.AccessToken, error) {
 	b := tokenBody{PlanID: plan}
 	for _, o := range opts {
@@ -77,7 +77,7 @@ func (c *Client) AccessToken(ctx context.Context, plan toll.PlanID, opts ...Toke
 	return create[toll.AccessToken](ctx, c, api("/x402/permissions"), b)
 }
 
-// Permissions lists what the caller's access tokens may spend.
+// Permissions lists the permissions of the caller's access tokens.
 func (c *Client) Permissions(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Permission, error] {
 	return list[toll.Permission](ctx, c, api("/x402/permissions"), "permissions", opts)
 }
@@ -87,8 +87,8 @@ func (c *Client) Permission(ctx context.Context, hash toll.Hash) (*toll.Permissi
 	return get[toll.Permission](ctx, c, api("/x402/permissions/%s", hash.String()))
 }
 
-// RevokePermission ends a permission at once. Open holds of it still settle, for at most what they
-// hold: Closed of its record says when none is left.
+// RevokePermission revokes a permission. Its open holds still settle, for at most what they hold: Closed of its record reports
+// when none is left.
 func (c *Client) RevokePermission(ctx context.Context, hash toll.Hash) error {
 	_, err := remove[json.RawMessage](ctx, c, api("/x402/permissions/%s", hash.String()))
 	return err
@@ -103,8 +103,8 @@ type KeyParams struct {
 	Rights    toll.Rights   `json:"rights,omitzero"`   // nil: those of the caller's key but export and members
 }
 
-// CreateKey creates an API key for the caller. Key is in this answer only. The new key has at most the rights of the caller's key
-// and ends no later; it ends with that key, too.
+// CreateKey creates an API key for the caller. Only this response contains Key. The new key has at most the rights of the
+// caller's key, expires no later, and is revoked with it.
 func (c *Client) CreateKey(ctx context.Context, p KeyParams) (*toll.APIKey, error) {
 	return create[toll.APIKey](ctx, c, api("/api-keys"), struct {
 		KeyParams
@@ -122,7 +122,7 @@ func (c *Client) Key(ctx context.Context, id toll.Hash) (*toll.APIKey, error) {
 	return get[toll.APIKey](ctx, c, api("/api-keys/%s", id.String()))
 }
 
-// RecentCalls returns the last 200 calls of a key, the last one first, as far as the process of the service that answers knows them.
+// RecentCalls returns the last 200 calls of a key, newest first, as far as the responding process of the service knows them.
 func (c *Client) RecentCalls(ctx context.Context, id toll.Hash) ([]toll.RecentCall, error) {
 	out, err := get[struct {
 		Calls []toll.RecentCall `json:"calls"`
@@ -142,14 +142,14 @@ func (c *Client) UpdateKey(ctx context.Context, id toll.Hash, name, version *str
 	return fetch[toll.APIKey](ctx, c, call{method: http.MethodPatch, path: api("/api-keys/%s", id.String()), body: in, idempotent: true})
 }
 
-// RevokeKey ends an API key at once, with what it made: keys, access tokens and consents to programs, which the answer counts.
+// RevokeKey revokes an API key with its keys, access tokens and consents, which the response counts.
 func (c *Client) RevokeKey(ctx context.Context, id toll.Hash) (*toll.KeyRevoked, error) {
 	return remove[toll.KeyRevoked](ctx, c, api("/api-keys/%s", id.String()))
 }
 
-// RotateKey makes an API key in the place of another one, with the same name, rights and end: the old one works until the overlap is
-// over, 0 to 30 days, and what it made moves to the new one. The caller is a person, or a key that is not the old one and did not come
-// of it. The answer is the only place where the new key ever is.
+// RotateKey replaces an API key by a new one with the same name, rights and end. The old one works until the overlap ends, 0 to
+// 30 days, and what it created moves to the new one. The caller is a person, or a key other than the old one and its
+// descendants. Only this response contains the new key.
 //
 // Errors: [toll.CodeKeyNotFound], [toll.CodeKeyAlreadyRevoked], [toll.CodeRightMissing], [toll.CodeForbidden].
 func (c *Client) RotateKey(ctx context.Context, id toll.Hash, overlap time.Duration) (*toll.KeyRotated, error) {
@@ -159,7 +159,7 @@ func (c *Client) RotateKey(ctx context.Context, id toll.Hash, overlap time.Durat
 	return create[toll.KeyRotated](ctx, c, api("/api-keys/%s/rotate", id.String()), in)
 }
 
-// RevokeKeyOnly ends an API key at once. The caller's key becomes the parent of what it made; it must have the rights of that.
+// RevokeKeyOnly revokes an API key. The caller's key becomes the parent of what it created, and must have its rights.
 func (c *Client) RevokeKeyOnly(ctx context.Context, id toll.Hash) (*toll.KeyRevoked, error) {
 	return remove[toll.KeyRevoked](ctx, c, api("/api-keys/%s", id.String())+"?keep=true")
 }

@@ -24,7 +24,7 @@ const (
 	maxSized  = 64 << 10 // bytes for which room is made because an answer says that it has them
 )
 
-// jsonType is shared by all requests; nobody changes it.
+// jsonType is shared by all requests, and read-only.
 var jsonType = []string{"application/json"}
 
 var errTooLong = errors.New("the answer is longer than 16 MiB")
@@ -32,7 +32,7 @@ var errTooLong = errors.New("the answer is longer than 16 MiB")
 func parseBase(address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(address))
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		// The address itself stays out of the error: it may hold a password.
+		// The error does not contain the address, which may hold a password.
 		return nil, errors.New("the address of the service must be an absolute http or https URL without user, query and fragment")
 	}
 	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/api/v1")
@@ -47,20 +47,20 @@ type call struct {
 	query  url.Values
 	body   any
 	form   url.Values // in place of body
-	// idempotent says that a repeat cannot do anything twice: reads, and acts that carry an idempotency key or id.
+	// idempotent allows retries: for reads, and changes with an idempotency key or id.
 	idempotent bool
-	// refused narrows idempotent to answers that say that nothing was done: a lost answer is not repeated.
+	// refused restricts retries to responses that rule out an effect: not after a lost response.
 	refused bool
-	// key is the Idempotency-Key, "" for none. Under it a call that still runs is asked for again.
+	// key is the Idempotency-Key, or "". A call that still runs under it is polled.
 	key string
-	// exempt leaves the version header out.
+	// exempt omits the version header.
 	exempt bool
-	// ifMatch is the version that the record must have, 0 for any. The repeat of a change that was
-	// made would be refused, so a lost answer is not followed by one.
+	// ifMatch is the required version of the record, 0 for any. A lost response is not retried, since the retry of an executed
+	// change would be refused.
 	ifMatch int64
 }
 
-// answer is what the service said, whatever its status.
+// answer is the response of the service with any status.
 type answer struct {
 	status int
 	header http.Header
@@ -75,7 +75,7 @@ func api(format string, segments ...string) string {
 	return "/api/v1" + fmt.Sprintf(format, args...)
 }
 
-// do sends the call, decodes a 2xx body into out (nil: ignored) and turns any other answer into a *toll.Error.
+// do sends the call, decodes a 2xx body into out (nil: ignored), and returns other responses as a *toll.Error.
 func (c *Client) do(ctx context.Context, cl call, out any) (*answer, error) {
 	a, err := c.send(ctx, cl)
 	if err != nil {
@@ -136,12 +136,12 @@ func (c *Client) send(ctx context.Context, cl call) (*answer, error) {
 	}
 }
 
-// backoff is the wait after an attempt, from 0, that has no other.
+// backoff is the default wait after an attempt, counted from 0.
 func (c *Client) backoff(attempt int) time.Duration {
 	return backoff.Delay(100*time.Millisecond, c.maxWait, 2*attempt+1)
 }
 
-// retryDelay says whether to repeat the call, and after how long.
+// retryDelay returns whether to retry the call, and after how long.
 func (c *Client) retryDelay(ctx context.Context, cl call, attempt int, a *answer, err error) (time.Duration, bool) {
 	if attempt >= c.retries || ctx.Err() != nil {
 		return 0, false
@@ -248,7 +248,7 @@ func (c *Client) request(ctx context.Context, cl call, body []byte) (*http.Reque
 	return req, nil
 }
 
-// unreachable is a call without an answer: whether it was carried out is unknown.
+// unreachable is the error of a call without a response, whose outcome is unknown.
 func (c *Client) unreachable(err error) *toll.Error {
 	e := toll.NewError(toll.CodeUnavailable)
 	e.Message = "The service did not answer."
@@ -266,7 +266,7 @@ func (a *answer) correlationID() string {
 	return id
 }
 
-// retryAfter returns the seconds that the service asks to wait, 0 when it does not say.
+// retryAfter returns the seconds in Retry-After, else 0.
 func (a *answer) retryAfter() int {
 	v := strings.TrimSpace(a.header.Get("Retry-After"))
 	if n, err := strconv.Atoi(v); err == nil && n > 0 {
@@ -275,8 +275,8 @@ func (a *answer) retryAfter() int {
 	return 0
 }
 
-// err returns the typed error of an answer that is not 2xx. A body that is no error of the service, such as the page of a
-// proxy between, is named by its status alone.
+// err returns the typed error of a response other than 2xx. For the body of another server, such as a proxy, only its status
+// counts.
 func (a *answer) err() *toll.Error {
 	var b toll.ErrorBody
 	var e *toll.Error
@@ -294,7 +294,7 @@ func (a *answer) err() *toll.Error {
 	return e
 }
 
-// codeOfStatus is the code of an answer without an error of its own.
+// codeOfStatus is the code of a response without a body of the service.
 func codeOfStatus(status int) toll.Code {
 	return cmp.Or(map[int]toll.Code{
 		http.StatusBadRequest:            toll.CodeBadRequest,

@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Version is the API version that this release was tested with; [WithVersion] overrides it.
+// Version is the API version of this release; [WithVersion] overrides it.
 const Version = "1.1"
 
 const (
@@ -40,15 +40,15 @@ type Client struct {
 	sleep     func(d time.Duration) <-chan time.Time
 	now       func() time.Time
 	info      atomic.Pointer[Info]
-	// deprecated says that a deprecated form was reported.
+	// deprecated is set after the first warning about a deprecated form.
 	deprecated atomic.Bool
 }
 
 // Option configures a client.
 type Option func(*Client)
 
-// WithURL sets the address of the service, for example "https://pay.example.com"; a trailing /api/v1 is taken too.
-// Default: TOLL_URL, else http://127.0.0.1:8402.
+// WithURL sets the address of the service, for example "https://pay.example.com", with or without /api/v1. Default: TOLL_URL,
+// else http://127.0.0.1:8402.
 func WithURL(address string) Option {
 	return func(c *Client) {
 		u, err := parseBase(address)
@@ -56,7 +56,7 @@ func WithURL(address string) Option {
 	}
 }
 
-// WithHTTPClient sets the HTTP client, and so transport, proxy and TLS. Redirects are never followed, whatever it says.
+// WithHTTPClient sets the HTTP client, and so transport, proxy and TLS. Redirects are never followed.
 func WithHTTPClient(h *http.Client) Option {
 	return func(c *Client) {
 		if h != nil {
@@ -65,24 +65,24 @@ func WithHTTPClient(h *http.Client) Option {
 	}
 }
 
-// WithoutKey makes a client that has no API key, not even that of TOLL_API_KEY, for what needs none: open reads and sign-ins.
+// WithoutKey uses no API key, not even TOLL_API_KEY, for open reads and sign-ins.
 func WithoutKey() Option { return func(c *Client) { c.key = "" } }
 
-// WithVersion overrides the API version that is asked for; "" leaves it to the API key.
+// WithVersion overrides the requested API version; "" uses that of the API key.
 func WithVersion(v string) Option { return func(c *Client) { c.version = v } }
 
 // WithTimeout bounds one attempt of a call, default 45 s; 0 leaves it to the context.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = max(d, 0) } }
 
-// WithRetries sets how often a call that is safe to repeat is repeated after 408, 429, 502, 503, 504 and failures of the
-// network, default 2.
+// WithRetries sets the retries of a call after 408, 429, 502, 503, 504 and network failures, default 2. Only safe calls are
+// retried.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) } }
 
-// WithMaxRetryWait bounds the wait before a repeat, Retry-After included, default 5 s. A service that asks for more gets no
-// repeat: its answer is returned at once.
+// WithMaxRetryWait bounds the wait before a retry, including Retry-After, default 5 s. A response that asks for more is
+// returned.
 func WithMaxRetryWait(d time.Duration) Option { return func(c *Client) { c.maxWait = max(d, 0) } }
 
-// WithUserAgent puts a product in front of the User-Agent.
+// WithUserAgent adds a product to the User-Agent.
 func WithUserAgent(product string) Option {
 	return func(c *Client) { c.userAgent = strings.TrimSpace(product + " " + defaultAgent) }
 }
@@ -90,7 +90,7 @@ func WithUserAgent(product string) Option {
 // WithNamespace sets the brand words on the wire, default [x402.Default].
 func WithNamespace(n x402.Namespace) Option { return func(c *Client) { c.names = n } }
 
-// WithLog receives one line per repeat. Keys and access tokens are never logged.
+// WithLog logs a line per retry, without keys and access tokens.
 func WithLog(l *slog.Logger) Option {
 	return func(c *Client) {
 		if l != nil {
@@ -99,8 +99,8 @@ func WithLog(l *slog.Logger) Option {
 	}
 }
 
-// New returns a client for an API key; an empty key is read from TOLL_API_KEY, and without that only open reads work.
-// It does not call the service.
+// New returns a client for an API key; an empty key is read from TOLL_API_KEY, and without one only open reads work. It does
+// not call the service.
 func New(key string, opts ...Option) *Client {
 	c := &Client{
 		key: strings.TrimSpace(cmp.Or(key, os.Getenv("TOLL_API_KEY"))), http: &http.Client{Transport: newTransport()}, timeout: defaultTimeout, version: Version,
@@ -113,7 +113,7 @@ func New(key string, opts ...Option) *Client {
 			o(c)
 		}
 	}
-	// A redirect of an API call would carry the key elsewhere, and the service never sends one.
+	// A redirect would send the key elsewhere, and the service never redirects.
 	h := *c.http
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	h.Timeout = 0
@@ -136,8 +136,8 @@ func (c *Client) newHeader() http.Header {
 	return h
 }
 
-// newTransport keeps a connection for each of many concurrent calls to the one service: the default transport keeps two,
-// and an agent under load would dial for every other verify and settle.
+// newTransport keeps many idle connections to the service: the default transport keeps two, so that an agent under load would
+// dial for every other call.
 func newTransport() http.RoundTripper {
 	d, ok := http.DefaultTransport.(*http.Transport)
 	if !ok { // somebody replaced it, and knows why
@@ -158,8 +158,8 @@ func (c *Client) URL() string {
 	return c.base.String()
 }
 
-// String names the service and never the key.
+// String returns the address without the key.
 func (c *Client) String() string { return "toll client for " + c.URL() }
 
-// GoString is String, so that %#v does not print the key.
+// GoString keeps %#v from printing the key.
 func (c *Client) GoString() string { return c.String() }

@@ -14,17 +14,15 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// payTokenLife is the life of an access token that is made for one request.
+// payTokenLife is the life of an access token for one request.
 const payTokenLife = 5 * time.Minute
 
-// Payer pays with the credits that the account of the key has on these plans, and on any plan of the service when none is
-// named. Each request gets an access token of its own, which can burn what that request may cost and is good at the agent
-// that asks: a server that keeps it has nothing.
+// Payer pays with the credits of the caller on these plans, or on any plan of the service without plans. Each request gets its
+// own access token, which can burn only the price of that request, at that agent: it is worthless to a server that keeps it.
 //
-// The agent must be registered at the server that asks: an endpoint of its public record has the
-// scheme, host and port of the request. Of an entry that names no agent this is so for one of the
-// first 100 agents of the plan. Records are believed for a minute. For agents whose record has no
-// endpoint with a host see [CreditsPayer.At].
+// The agent must be registered at the server that asks for payment: an endpoint of its public record has the scheme, host and
+// port of the request. If the entry names no agent, this must hold for one of the first 100 agents of the plan. Records are
+// cached for a minute. For agents whose record has no endpoint with a host see [CreditsPayer.At].
 func (c *Client) Payer(plans ...toll.PlanID) *CreditsPayer {
 	return &CreditsPayer{c: c, plans: plans, agents: cache.New[directoryKey, registration](directorySize)}
 }
@@ -37,51 +35,50 @@ type CreditsPayer struct {
 	delegation string
 	agent      toll.AgentID
 	token      TokenMaker
-	// agents remembers whether agents are registered at the servers that asked for payment.
+	// agents caches whether agents are registered at servers.
 	agents *cache.Cache[directoryKey, registration]
 }
 
-// At returns a payer that takes the caller's word for it that the plans named to [Client.Payer] are
-// sold at these hosts, as [HostOf] writes them, where the records of their agents name no host. An
-// agent that is registered elsewhere is still refused.
+// At returns a payer that trusts that the plans of [Client.Payer] are sold at these hosts, in the form of [HostOf], if the
+// records of their agents name no host. It still refuses an agent that is registered elsewhere.
 func (p *CreditsPayer) At(hosts ...string) *CreditsPayer {
 	o := *p
 	o.at = hosts
 	return &o
 }
 
-// Topped returns a payer whose access tokens may buy one more order of the plan when credits are short, through a delegation. What
-// that costs is no credits and counts in no purse, so it is only for plans that were named to [Client.Payer]: else a server could
-// have a dear plan of its own bought.
+// Topped returns a payer whose access tokens may buy one more order of the plan through a delegation, if credits are missing.
+// This costs money that no purse counts, so it is only for plans that were passed to [Client.Payer]: otherwise a server could
+// make you buy its own expensive plan.
 func (p *CreditsPayer) Topped(delegationID string) *CreditsPayer {
 	o := *p
 	o.delegation = delegationID
 	return &o
 }
 
-// TokenMaker makes the access token for one request that may cost at most so many credits, 0 for a
-// plan that takes none. agent is where the token is to be good, "" for every agent of the plan.
+// TokenMaker returns the access token for one request of at most most credits, 0 for a plan that charges none. The token is for
+// this agent, "" for every agent of the plan.
 type TokenMaker func(
 	ctx context.Context, plan toll.PlanID, agent toll.AgentID, most toll.Credits,
 ) (*toll.AccessToken, error)
 
-// Using returns a payer that pays with access tokens of the caller's making. They are revoked as
-// those of the payer are, where the receipt does not say what was burned.
+// Using returns a payer with the access tokens of make. They are revoked like its own if the receipt does not say what was
+// burned.
 func (p *CreditsPayer) Using(make TokenMaker) *CreditsPayer {
 	o := *p
 	o.token = make
 	return &o
 }
 
-// For returns a payer of one agent: an entry of another one is refused, and one that names none is
-// paid with an access token for this agent alone.
+// For returns a payer for one agent: it refuses an entry for another agent, and pays an entry without an agent with an access
+// token for this one.
 func (p *CreditsPayer) For(agent toll.AgentID) *CreditsPayer {
 	o := *p
 	o.agent = agent
 	return &o
 }
 
-// Quote is part of [Payer]: the amount of the entry, else the most that the plan asks for a request.
+// Quote implements [Payer]: the amount of the entry, else the maximum of the plan.
 func (p *CreditsPayer) Quote(
 	ctx context.Context, called *url.URL, e *x402.Entry,
 ) (x402.Quote, error) {
@@ -122,7 +119,7 @@ func (p *CreditsPayer) Quote(
 	case !terms.Kind.Charges():
 		most = 0
 	case most == 0:
-		// An access token that may burn nothing cannot be had, and one without a limit may burn all there is.
+		// An access token cannot be limited to 0 credits, and one without a limit may burn all of them.
 		return x402.Quote{}, fmt.Errorf("it asks for 0 credits of plan %s", plan)
 	}
 	return x402.Quote{Unit: x402.UnitCredits, Amount: toll.UnitsOf(int64(most))}, nil
@@ -135,7 +132,7 @@ func environmentOf(network string) toll.Environment {
 	return toll.Sandbox
 }
 
-// Pay is part of [Payer]: it makes an access token.
+// Pay implements [Payer] with an access token.
 func (p *CreditsPayer) Pay(ctx context.Context, e *x402.Entry, q x402.Quote) (*x402.Payment, error) {
 	most, err := toll.ParseCredits(q.Amount.String())
 	if err != nil {
@@ -181,13 +178,12 @@ func (p *CreditsPayer) makeToken(
 	return p.c.AccessToken(ctx, plan, opts...)
 }
 
-// burned revokes an access token and asks the service what it has burned: a server that says that
-// it took less may take the rest later. final is false while more can be burned, which it can as
-// long as the server has a hold.
+// burned revokes an access token and asks the service what it burned: a server that reports less may take the rest later. final
+// is false while the server has a hold, and so can burn more.
 func (p *CreditsPayer) burned(
 	ctx context.Context, hash toll.Hash,
 ) (spent toll.Units, final bool, err error) {
-	// Whether it is revoked now, was before or could not be, the record tells.
+	// The record tells the state, so the result does not matter.
 	_ = p.c.RevokePermission(ctx, hash)
 	record, err := p.c.Permission(ctx, hash)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxDeliveryAge is how far the time of a delivery may lie from that of the receiver, in both directions.
+	// maxDeliveryAge is how much the time of a delivery may differ from the receiver's.
 	maxDeliveryAge = 5 * time.Minute
 	maxDelivery    = 1 << 20 // bytes of a body
 )
@@ -56,8 +56,8 @@ func (c *Client) ReadDelivery(r *http.Request, secrets ...string) (*toll.Event, 
 	return &e, nil
 }
 
-// signed reports whether one of the secrets made one of the signatures in lines. A signature is "v1=" and hex, and commas or spaces
-// separate several in a line. A signature of Standard Webhooks is "v1," and base64, and spaces separate several.
+// signed reports whether one of the secrets made one of the signatures in lines. A signature is "v1=" and hex, separated by
+// commas or spaces. A Standard Webhooks signature is "v1," and base64, separated by spaces.
 func signed(lines []string, standard bool, text []byte, secrets []string) bool {
 	good := false
 	for _, secret := range secrets {

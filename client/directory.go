@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// directoryLife is how long the record of an agent is believed.
+	// directoryLife is how long the record of an agent is cached.
 	directoryLife = time.Minute
-	// directorySize bounds what is remembered.
+	// directorySize bounds the cache.
 	directorySize = 256
-	// maxPlanAgents is how many agents of a plan are looked at for an entry that names none.
+	// maxPlanAgents bounds the agents that are checked for an entry without an agent.
 	maxPlanAgents = 100
 )
 
@@ -28,15 +28,14 @@ type directoryKey struct {
 	agent  toll.AgentID // "" for any agent of the plan
 }
 
-// registration says where the agents of an entry are registered.
+// registration is where the agents of an entry are registered.
 type registration struct {
 	here      bool   // at the server that asks
 	elsewhere string // the host of an endpoint at another server, "" when there is none
 }
 
-// checkAgent refuses an entry whose agent is not registered at the server that asks: the server
-// could have copied what another one asks for, and would spend the payment there. Errors are safe
-// to show.
+// checkAgent refuses an entry whose agent is not registered at the server: it could have copied the demand of another server,
+// and would spend the payment there. Errors are safe to show.
 func (p *CreditsPayer) checkAgent(
 	ctx context.Context, called *url.URL, plan toll.PlanID, e *x402.Entry,
 ) error {

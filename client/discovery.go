@@ -11,16 +11,16 @@ import (
 
 var _ x402.Offerer = (*Client)(nil)
 
-// Resources lists what can be paid for through the service, last updated first: at most limit items (1 to 100) from offset
-// on. It needs no API key.
+// Resources lists what can be paid for through the service, last updated first: at most limit items (1 to 100) from offset. It
+// needs no API key.
 func (c *Client) Resources(ctx context.Context, by x402.CatalogueFilter, limit, offset int) (*x402.Catalogue, error) {
 	q := filterQuery(by, limit)
 	q.Set("offset", strconv.Itoa(offset))
 	return fetch[x402.Catalogue](ctx, c, call{method: http.MethodGet, path: api("/x402/discovery/resources"), query: q, idempotent: true})
 }
 
-// SearchResources is Resources for those that have each word of a query. The cursor is that of an earlier answer, "" for the
-// first part.
+// SearchResources returns the resources that contain each word of a query. The cursor is from the previous response, "" for the
+// first page.
 func (c *Client) SearchResources(ctx context.Context, query string, by x402.CatalogueFilter, limit int, cursor string) (*x402.FoundResources, error) {
 	q := filterQuery(by, limit)
 	q.Set("query", query)
@@ -42,7 +42,7 @@ func filterQuery(by x402.CatalogueFilter, limit int) url.Values {
 	return q
 }
 
-// Offers asks for signed offers of plans of this API key's owner.
+// Offers returns signed offers of plans of the caller.
 func (c *Client) Offers(ctx context.Context, req *x402.OffersRequest) (*x402.OffersResponse, error) {
 	return fetch[x402.OffersResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/offers"), body: req, idempotent: true})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// maxSilence is after how long without a byte a stream counts as broken; the service sends something far more often.
+// maxSilence is how long a stream may be silent; the service sends something far more often.
 const maxSilence = 2 * time.Minute
 
 // maxEvent bounds one line of a stream in bytes.
@@ -24,15 +24,15 @@ const maxEvent = 4 << 20
 // OfType keeps the events of one type.
 func OfType(t toll.EventType) ListOption { return Filter("type", string(t)) }
 
-// Events returns what happened to what the caller has, newest first; [Ascending] for the order in which it happened.
-// [OfType] and [Since] narrow it.
+// Events returns the events of the caller's records, newest first; [Ascending] reverses the order. [OfType] and [Since] filter
+// it.
 func (c *Client) Events(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Event, error] {
 	return list[toll.Event](ctx, c, api("/events"), "events", opts)
 }
 
-// FollowEvents returns events as they happen, each once and in order, until ctx ends or the loop does. It begins after the
-// event with this id, "" for now. A connection that breaks is made again and goes on where it broke; an error ends the
-// sequence: it means that the service refused, and it is not there when ctx ends.
+// FollowEvents returns events as they happen, each once and in order, until ctx or the loop ends. It starts after the event
+// with this id, "" for now. It reconnects and resumes; an error ends the sequence and means that the service refused. The end
+// of ctx is not an error.
 func (c *Client) FollowEvents(ctx context.Context, after string) iter.Seq2[*toll.Event, error] {
 	return func(yield func(*toll.Event, error) bool) {
 		for attempt := 0; ; attempt++ {
@@ -63,7 +63,7 @@ func (c *Client) FollowEvents(ctx context.Context, after string) iter.Seq2[*toll
 	}
 }
 
-// transient says whether a refusal with this status ends by itself.
+// transient reports whether a refusal with this status may succeed later.
 func transient(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

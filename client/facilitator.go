@@ -14,7 +14,7 @@ var (
 	_ x402.Renewer     = (*Client)(nil)
 )
 
-// Terms returns what a server must know of a plan to ask for payment.
+// Terms returns the data of a plan that a server needs to demand payment.
 func (c *Client) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error) {
 	p, err := c.Plan(ctx, id)
 	if err != nil {
@@ -40,15 +40,14 @@ func (c *Client) Terms(ctx context.Context, id toll.PlanID) (*x402.Terms, error)
 	return t, nil
 }
 
-// soldToWallets reports whether a service sells the plan to whoever signs an authorization of a token for it.
+// soldToWallets reports whether a wallet can buy the plan with a signed token authorization.
 func soldToWallets(p *toll.Plan, env toll.Environment) bool {
 	token := p.Price.PayToken(env)
 	return p.Price.IsCrypto && !p.Price.IsFree() && p.Kind().Prepaid() && !p.IsTrial && p.IsListed && len(p.Price.Receivers) == 1 &&
 		(token == env.USDC() || token == env.EURC())
 }
 
-// AgentPlanIDs returns the listed plans of an agent, the oldest first and at most 100: those with which a server that names
-// none itself may be paid.
+// AgentPlanIDs returns the listed plans of an agent, oldest first, at most 100, for servers that name no plan.
 func (c *Client) AgentPlanIDs(ctx context.Context, agent toll.AgentID) ([]toll.PlanID, error) {
 	var ids []toll.PlanID
 	for p, err := range c.AgentPlans(ctx, agent, PageSize(100), Ascending()) {
@@ -65,7 +64,7 @@ func (c *Client) AgentPlanIDs(ctx context.Context, agent toll.AgentID) ([]toll.P
 	return ids, nil
 }
 
-// home returns the environment of the service, which never changes while it runs under one address.
+// home returns the environment of the service, which is constant.
 func (c *Client) home(ctx context.Context) (toll.Environment, string, error) {
 	if i := c.info.Load(); i != nil {
 		return i.Environment, i.Network, nil
@@ -79,15 +78,15 @@ func (c *Client) home(ctx context.Context) (toll.Environment, string, error) {
 	return i.Environment, i.Network, nil
 }
 
-// Verify asks whether a request is payable. A refusal is an answer with a nil error. It is repeated only when that cannot
-// take a second hold: without a hold, or, when the request has a name of its own (AgentRequestID, the nonce of a stock
-// body), after an answer that says that nothing was done.
+// Verify asks whether a request is payable. A refusal is a response with a nil error. It is retried only if that cannot take a
+// second hold: without a hold, or if the request has its own id (AgentRequestID, the nonce of a stock body), after a response
+// that rules out an effect.
 func (c *Client) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.VerifyResponse, error) {
 	stock := req.Stock != nil
 	var v x402.VerifyResponse
 	_, e, err := c.judged(ctx, call{
 		path: api("/x402/verify"), body: req, idempotent: stock || !req.Hold || req.AgentRequestID != "",
-		// A hold whose answer was lost is in flight, and a repeat would be refused for that.
+		// A hold with a lost response is in progress, and a retry would be refused.
 		refused: stock || req.Hold,
 	}, &v)
 	if err != nil {
@@ -103,7 +102,7 @@ func (c *Client) Verify(ctx context.Context, req *x402.VerifyRequest) (*x402.Ver
 	return &v, nil
 }
 
-// judged sends a verify or a settle and reads its verdict. e is the error of an answer that is not 200.
+// judged sends a verify or a settle and decodes its verdict. e is the error of a response other than 200.
 func (c *Client) judged(ctx context.Context, cl call, verdict any) (a *answer, e *toll.Error, err error) {
 	cl.method = http.MethodPost
 	if a, err = c.send(ctx, cl); err != nil {
@@ -124,13 +123,13 @@ func (c *Client) judged(ctx context.Context, cl call, verdict any) (a *answer, e
 	return a, e, nil
 }
 
-// failed says whether a reason is about the call and not about the payment.
+// failed reports whether a reason is about the call, not about the payment.
 func failed(reason string) bool {
 	return reason == "" || reason == x402.ReasonRateLimited || reason == x402.ReasonUnauthorizedServer
 }
 
-// Settle burns credits. With an AgentRequestID it is repeated as often as is needed: the service burns once. An error means
-// that the outcome is unknown; so does errorReason settlement_pending.
+// Settle burns credits. With an AgentRequestID it is retried safely: the service burns once. An error means that the outcome is
+// unknown; so does errorReason settlement_pending.
 func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.SettleResponse, error) {
 	var s x402.SettleResponse
 	a, e, err := c.judged(ctx, call{
@@ -153,12 +152,12 @@ func (c *Client) Settle(ctx context.Context, req *x402.SettleRequest) (*x402.Set
 	return &s, nil
 }
 
-// Release gives a hold back without a burn. A repeat gets the same answer.
+// Release releases a hold without a burn. A repeat gets the same response.
 func (c *Client) Release(ctx context.Context, req *x402.ReleaseRequest) (*x402.ReleaseResponse, error) {
 	return fetch[x402.ReleaseResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/release"), body: req, idempotent: true})
 }
 
-// Renew moves the end of an open hold. A repeat is harmless.
+// Renew extends an open hold. A repeat is harmless.
 func (c *Client) Renew(ctx context.Context, req *x402.RenewRequest) (*x402.RenewResponse, error) {
 	return fetch[x402.RenewResponse](ctx, c, call{method: http.MethodPost, path: api("/x402/renew"), body: req, idempotent: true})
 }

@@ -17,20 +17,20 @@ type DelegationParams struct {
 	SpendingLimit toll.Cents    `json:"spendingLimitCents"`
 	Lifetime      time.Duration `json:"-"`        // 60 s to 365 days
 	Currency      string        `json:"currency"` // usdc (default) or eurc (erc4337), usd (default) or eur (stripe)
-	// PaymentMethodID is one of [Client.PaymentMethods], required for cards.
+	// PaymentMethodID is from [Client.PaymentMethods], required for cards.
 	PaymentMethodID string      `json:"providerPaymentMethodId,omitempty"`
 	PlanID          toll.PlanID `json:"planId,omitempty"`         // binds it to one plan; "": any
 	MaxTransactions int64       `json:"maxTransactions,omitzero"` // 0 = no limit
 	APIKeyID        *toll.Hash  `json:"apiKeyId,omitzero"`        // only this key may use it
-	// AllowedRecipients are the only addresses that are paid; nil for any. erc4337 only.
+	// AllowedRecipients are the only payable addresses; nil for any. erc4337 only.
 	AllowedRecipients []toll.Address `json:"allowedRecipients,omitempty"`
 	MerchantAccountID string         `json:"merchantAccountId,omitempty"` // only this account; stripe only
-	// OwnerAccount is an account that the caller holds and whose money is spent; zero for the wallet that the service holds. The
+	// OwnerAccount is an account that the caller holds, whose money is spent; zero for the wallet that the service holds. The
 	// delegation then waits for the signature of the account: see [Client.SignDelegation]. erc4337 only.
 	OwnerAccount toll.Address `json:"ownerAccount,omitzero"`
 }
 
-// CreateDelegation makes a delegation of the caller. [WithDelegation] and [PaidBy] spend it.
+// CreateDelegation creates a delegation of the caller. [WithDelegation] and [PaidBy] use it.
 func (c *Client) CreateDelegation(ctx context.Context, p DelegationParams) (*toll.DelegationCreated, error) {
 	return create[toll.DelegationCreated](ctx, c, api("/delegation/create"), struct {
 		DelegationParams
@@ -38,9 +38,9 @@ func (c *Client) CreateDelegation(ctx context.Context, p DelegationParams) (*tol
 	}{p, int64(p.Lifetime / time.Second)})
 }
 
-// SignDelegation hands in what OwnerAccount of a new delegation signed: signature is over the TypedData of its creation, with 0x
-// in front. An account without code needs a signed EIP-7702 authorization as well, an object in JSON; else it is nil. The same
-// signature again is the same answer.
+// SignDelegation submits the signature of OwnerAccount for a new delegation: over the TypedData of its creation, in hex with
+// 0x. An account without code also needs a signed EIP-7702 authorization, a JSON object; otherwise it is nil. A repeat gets the
+// same response.
 func (c *Client) SignDelegation(ctx context.Context, id, signature string, authorization json.RawMessage) (*toll.Delegation, error) {
 	return fetch[toll.Delegation](ctx, c, call{method: http.MethodPost, path: api("/delegation/%s/signature", id), idempotent: true, body: struct {
 		Signature     string          `json:"signature"`
@@ -48,34 +48,34 @@ func (c *Client) SignDelegation(ctx context.Context, id, signature string, autho
 	}{signature, authorization}})
 }
 
-// Delegations returns the delegations of the caller; [Accessible] keeps those that this key can spend now.
+// Delegations returns the delegations of the caller; [Accessible] filters those that this key can spend now.
 func (c *Client) Delegations(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Delegation, error] {
 	return list[toll.Delegation](ctx, c, api("/delegation"), "delegations", opts)
 }
 
-// Delegation returns one delegation of the caller, with its details.
+// Delegation returns one delegation of the caller.
 func (c *Client) Delegation(ctx context.Context, id string) (*toll.Delegation, error) {
 	return get[toll.Delegation](ctx, c, api("/delegation/%s", id))
 }
 
-// RevokeDelegation ends a delegation and the permissions that use it. Again it is the same answer. For an account that the caller
-// holds, the member transaction of Data is what it sends to disable the delegation on the chain, too.
+// RevokeDelegation revokes a delegation and its permissions. A repeat gets the same response. An account that the caller holds
+// can send the transaction in Data to disable the delegation also on the chain.
 func (c *Client) RevokeDelegation(ctx context.Context, id string) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodDelete, api("/delegation/%s", id), nil)
 }
 
-// UnfreezeDelegation lets a delegation pay again that was frozen after three declined charges or a dispute. Again it is the same
-// answer. While a payment of it is disputed the error has the code [toll.CodeDelegationFrozen].
+// UnfreezeDelegation unfreezes a delegation after three declined charges or a dispute. A repeat gets the same response. During
+// a dispute the error is [toll.CodeDelegationFrozen].
 func (c *Client) UnfreezeDelegation(ctx context.Context, id string) (*toll.Delegation, error) {
 	return fetch[toll.Delegation](ctx, c, call{method: http.MethodPost, path: api("/delegation/%s/unfreeze", id), idempotent: true})
 }
 
-// DelegationTransactions returns what a delegation paid, or was to pay.
+// DelegationTransactions returns the payments of a delegation, also pending and failed ones.
 func (c *Client) DelegationTransactions(ctx context.Context, id string, opts ...ListOption) iter.Seq2[*toll.DelegationTransaction, error] {
 	return list[toll.DelegationTransaction](ctx, c, api("/delegation/%s/transactions", id), "transactions", opts)
 }
 
-// PaymentMethods returns the cards of the caller, then the wallet. Of the options [Accessible] and [OfProvider] count.
+// PaymentMethods returns the cards of the caller, then the wallet. It supports [Accessible] and [OfProvider].
 func (c *Client) PaymentMethods(ctx context.Context, opts ...ListOption) ([]toll.PaymentMethod, error) {
 	q := url.Values{}
 	for _, o := range opts {
@@ -88,13 +88,13 @@ func (c *Client) PaymentMethods(ctx context.Context, opts ...ListOption) ([]toll
 	return out, nil
 }
 
-// PaymentMethodUpdate changes a payment method: members that are not set stay.
+// PaymentMethodUpdate changes a payment method; unset members stay.
 type PaymentMethodUpdate struct {
 	Alias            toll.Change[string]      `json:"alias,omitzero"`
 	AllowedAPIKeyIDs toll.Change[[]toll.Hash] `json:"allowedApiKeyIds,omitzero"` // cleared or empty: every key
 }
 
-// UpdatePaymentMethod changes name and keys of a card or of the wallet.
+// UpdatePaymentMethod changes name and keys of a card or the wallet.
 func (c *Client) UpdatePaymentMethod(ctx context.Context, id string, u PaymentMethodUpdate) (*toll.PaymentMethod, error) {
 	return fetch[toll.PaymentMethod](ctx, c, call{method: http.MethodPatch, path: api("/payment-methods/%s", id), body: u, idempotent: true})
 }
@@ -105,7 +105,7 @@ func (c *Client) RemovePaymentMethod(ctx context.Context, id string) error {
 	return err
 }
 
-// SubTaskParams is a part of the work for a request. It is recorded and burns nothing; settle with a margin reads its credits.
+// SubTaskParams is a part of the work for a request. It is recorded and burns nothing; settle with a margin sums the credits.
 type SubTaskParams struct {
 	AgentRequestID string             `json:"agentRequestId"`
 	Credits        toll.Credits       `json:"creditsToRedeem"`

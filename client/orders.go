@@ -8,20 +8,20 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// OrderOption says how an order is paid.
+// OrderOption configures an order.
 type OrderOption func(*orderBody)
 
 type orderBody struct {
 	DelegationID string `json:"delegationId,omitempty"`
 }
 
-// PaidBy names the delegation that pays; without one the caller's wallet does.
+// PaidBy pays with a delegation instead of the caller's wallet.
 func PaidBy(delegationID string) OrderOption {
 	return func(b *orderBody) { b.DelegationID = delegationID }
 }
 
-// OrderPlan buys a plan for the caller. The service waits a while for the credits; an order that is still under way then has
-// none yet, as its Status says: see [Client.WaitOrder].
+// OrderPlan buys a plan for the caller. The service waits a while for the credits. If Status is still pending afterwards, see
+// [Client.WaitOrder].
 func (c *Client) OrderPlan(ctx context.Context, id toll.PlanID, opts ...OrderOption) (*toll.Order, error) {
 	var b orderBody
 	for _, o := range opts {
@@ -34,14 +34,14 @@ func (c *Client) OrderPlan(ctx context.Context, id toll.PlanID, opts ...OrderOpt
 	return create[toll.Order](ctx, c, api("/protocol/plans/%s/order", string(id)), body)
 }
 
-// AsSeller lists orders of the caller's plans; without it those that the caller made.
+// AsSeller lists orders of the caller's plans in place of the caller's own orders.
 func AsSeller() ListOption { return Filter("role", "seller") }
 
-// OfSubscriber keeps what belongs to one subscriber. Of orders, it needs [AsSeller] and [OfPlan].
+// OfSubscriber filters by subscriber. Orders also need [AsSeller] and [OfPlan].
 func OfSubscriber(a toll.Address) ListOption { return Filter("subscriber", a.String()) }
 
-// Orders lists orders that the caller made or, with [AsSeller], those of the caller's plans, newest first. [OfPlan],
-// [OfSubscriber], [Since] and [Until] narrow it. None has a balance.
+// Orders lists orders that the caller made or, with [AsSeller], those of the caller's plans, newest first and without balances.
+// [OfPlan], [OfSubscriber], [Since] and [Until] filter it.
 func (c *Client) Orders(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Order, error] {
 	return list[toll.Order](ctx, c, api("/protocol/orders"), "orders", opts)
 }
@@ -51,8 +51,8 @@ func (c *Client) Order(ctx context.Context, orderID string) (*toll.Order, error)
 	return get[toll.Order](ctx, c, api("/protocol/orders/%s", orderID))
 }
 
-// WaitOrder asks for an order until its credits are there or it has failed, which Success tells, or ctx ends. When ctx ends
-// first the error wraps that of ctx and the order is the last one that was seen.
+// WaitOrder polls an order until its credits are available or it has failed (see Success), or ctx ends. Then the error wraps
+// that of ctx, and the order is the last one read.
 func (c *Client) WaitOrder(ctx context.Context, orderID string) (*toll.Order, error) {
 	var last *toll.Order
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
@@ -72,9 +72,8 @@ func (c *Client) WaitOrder(ctx context.Context, orderID string) (*toll.Order, er
 	}
 }
 
-// RefundOrder gives the money of a card payment back, for a plan of the caller: cents of the currency of the order, or all that
-// is left when cents is 0. The credits go with it, as far as they were not used. While the card processor has not taken the
-// refund, RefundedCents of the answer lacks it; see [Client.Order].
+// RefundOrder refunds a card payment for a plan of the caller: cents of the currency of the order, or the rest if cents is 0.
+// Unused credits are taken back. RefundedCents is updated once the card processor has accepted the refund; see [Client.Order].
 func (c *Client) RefundOrder(ctx context.Context, orderID string, cents toll.Cents) (*toll.Order, error) {
 	body := struct {
 		AmountCents toll.Cents `json:"amountCents,omitzero"`
@@ -82,19 +81,19 @@ func (c *Client) RefundOrder(ctx context.Context, orderID string, cents toll.Cen
 	return create[toll.Order](ctx, c, api("/protocol/orders/%s/refund", orderID), body)
 }
 
-// CheckoutParams asks for a page on which a person pays.
+// CheckoutParams configure a payment page.
 type CheckoutParams struct {
 	SessionType string `json:"sessionType,omitempty"` // "embedded" (also for "") or "hosted"
 	SuccessURL  string `json:"successUrl,omitempty"`  // where the browser goes afterwards
 	CancelURL   string `json:"cancelUrl,omitempty"`
 }
 
-// Checkout makes an order of a plan with a fiat price and the page that takes its payment. Nobody needs a key to open it.
+// Checkout creates an order of a plan with a fiat price and its payment page, which opens without a key.
 func (c *Client) Checkout(ctx context.Context, id toll.PlanID, p CheckoutParams) (*toll.Checkout, error) {
 	return create[toll.Checkout](ctx, c, api("/protocol/plans/%s/checkout", string(id)), p)
 }
 
-// Mint grants credits of the caller's own plan to a holder. They end after life; 0 means never.
+// Mint grants credits of the caller's own plan to a holder. They expire after life; 0 means never.
 func (c *Client) Mint(ctx context.Context, id toll.PlanID, holder toll.Address, amount toll.Credits, life time.Duration) (*toll.ActResult, error) {
 	in := map[string]any{"planId": id, "amount": amount, "creditsReceiver": holder}
 	path := api("/protocol/plans/mint")
@@ -107,10 +106,9 @@ func (c *Client) Mint(ctx context.Context, id toll.PlanID, holder toll.Address, 
 	return create[toll.ActResult](ctx, c, path, in)
 }
 
-// TakeBack takes credits of the caller's own plan back from a holder: n, 1 or more, that are neither
-// spent nor on hold and were minted by hand or came with a free order. Credits of a paid order leave
-// by [Client.RefundOrder] only. Errors: [toll.CodeCreditsNotFree], whose params say how many can be
-// taken back.
+// TakeBack takes n credits (1 or more) of the caller's own plan back from a holder. They must be neither spent nor held, and
+// minted by hand or from a free order; for paid orders use [Client.RefundOrder]. Errors: [toll.CodeCreditsNotFree], whose
+// params say how many are free.
 func (c *Client) TakeBack(
 	ctx context.Context, id toll.PlanID, holder toll.Address, n toll.Credits,
 ) (*toll.ActResult, error) {

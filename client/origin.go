@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// origin returns scheme, host and port of a url in the form in which they are compared: in lower
-// case, with the port that the scheme implies. The names of the loopback interface are one host.
+// origin returns the comparable scheme, host and port of a url: in lower case, with the default port. All loopback names are
+// one host.
 func origin(u *url.URL) string {
 	host := strings.ToLower(u.Hostname())
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -23,15 +23,14 @@ func origin(u *url.URL) string {
 	return strings.ToLower(u.Scheme) + "://" + net.JoinHostPort(host, portOf(u))
 }
 
-// portOf returns the port of a url, or the one that its scheme implies.
+// portOf returns the port of a url, or the default of its scheme.
 func portOf(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)])
 }
 
-// checkResource refuses a resource that is not at the url that was called: a server that repeats
-// what another one asks for would spend the payment there. A relative url, or none, is one of the
-// called server. So is one of http where https was called: behind a proxy that ends TLS many
-// servers do not know better. Errors are safe to show.
+// checkResource refuses a resource of another server than the called one: a server that copies the demand of another would
+// spend the payment there. A relative or empty url belongs to the called server, and so does http for a call by https: servers
+// behind a TLS proxy may not know better. Errors are safe to show.
 func checkResource(called *url.URL, resource string) error {
 	u, err := called.Parse(resource)
 	if err != nil {
@@ -47,8 +46,8 @@ func checkResource(called *url.URL, resource string) error {
 	return nil
 }
 
-// endpointServer returns the server of the url of an endpoint, which may hold patterns behind its
-// host. It is nil for paths and for urls that no HTTP client can call.
+// endpointServer returns the server of an endpoint url, which may contain patterns after its host. It is nil for paths and
+// other schemes.
 func endpointServer(endpoint string) *url.URL {
 	scheme, rest, found := strings.Cut(endpoint, "://")
 	if !found || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {

@@ -14,7 +14,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// ListOption shapes a list.
+// ListOption configures a list.
 type ListOption func(url.Values)
 
 // PageSize sets how many records one call fetches, 1 to 100, default 100.
@@ -23,33 +23,33 @@ func PageSize(n int) ListOption { return Filter("pageSize", strconv.Itoa(min(max
 // SortBy orders by "created" (default of most lists), "updated" or "name"; subscribers by "subscriber", holdings by "plan".
 func SortBy(member string) ListOption { return Filter("sortBy", member) }
 
-// Ascending turns the order around: the default is newest first.
+// Ascending reverses the default order, newest first.
 func Ascending() ListOption { return Filter("sortOrder", "asc") }
 
-// OfPlan keeps what belongs to one plan.
+// OfPlan filters by plan.
 func OfPlan(id toll.PlanID) ListOption { return Filter("planId", string(id)) }
 
-// Accessible keeps what this API key can use now: active delegations with a budget, payment methods that it may charge.
+// Accessible filters what this API key can use now: active delegations with a budget, and payment methods that it may charge.
 func Accessible() ListOption { return Filter("accessible", "true") }
 
-// OfProvider keeps the payment methods of one provider.
+// OfProvider filters payment methods by provider.
 func OfProvider(p toll.Provider) ListOption { return Filter("provider", string(p)) }
 
-// Since keeps what is from this moment or later.
+// Since filters from this moment on.
 func Since(t time.Time) ListOption { return Filter("since", moment(t)) }
 
-// Until keeps what is from before this moment.
+// Until filters before this moment.
 func Until(t time.Time) ListOption { return Filter("until", moment(t)) }
 
 func moment(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Filter sets a parameter of a list that has no option of its own.
+// Filter sets any parameter of a list.
 func Filter(name, value string) ListOption { return func(q url.Values) { q.Set(name, value) } }
 
-// WithStatus keeps the permissions in one state.
+// WithStatus filters permissions by state.
 func WithStatus(s toll.PermissionStatus) ListOption { return Filter("status", string(s)) }
 
-// list follows the cursors of a list. An error ends it, after the records before it.
+// list follows the cursors of a list. An error ends it.
 func list[T any](ctx context.Context, c *Client, path, member string, opts []ListOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		q := url.Values{"pageSize": {"100"}}

@@ -9,11 +9,10 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// WithWorkspace names the workspace of every call, an id of [Client.Organizations]: needed where the token of a session stands in place
-// of an API key.
+// WithWorkspace sets the workspace of every call, an id of [Client.Organizations]. Sessions need it, API keys do not.
 func WithWorkspace(id string) Option { return func(c *Client) { c.workspace = id } }
 
-// SignUpParams makes a person.
+// SignUpParams is a new person.
 type SignUpParams struct {
 	Name     string `json:"name,omitzero"` // shown to others; default the login name
 	Login    string `json:"login"`         // 3 to 64 of a-z, 0-9 and . _ + @ -
@@ -21,15 +20,15 @@ type SignUpParams struct {
 	Link     string `json:"link,omitzero"` // of the operator, or an invitation; needed where registration is not open
 }
 
-// SignUp makes a person with a password, a workspace of their own, and a session. Its token is there once: it stands in place of an
-// API key in [New], for 12 hours.
-//
-// Errors: [toll.CodeBadRequest], [toll.CodeExists] for a login name that is taken, [toll.CodeForbidden] where a link is needed.
+// SignUp creates a person with a password, their workspace, and a session. Only this response contains its token, which
+// replaces an API key in [New] for 12 hours. Errors: [toll.CodeBadRequest], [toll.CodeExists] for a taken login name,
+// [toll.CodeForbidden] if an invitation link is required.
 func (c *Client) SignUp(ctx context.Context, p SignUpParams) (*toll.SignedIn, error) {
 	return fetch[toll.SignedIn](ctx, c, call{method: http.MethodPost, path: api("/people"), body: p})
 }
 
-// SignInPerson begins a session of a person, as [Client.SignUp] does. Errors: [toll.CodeNotAuthenticated], [toll.CodeRateLimited].
+// SignInPerson starts a session of a person, as [Client.SignUp] does. Errors: [toll.CodeNotAuthenticated],
+// [toll.CodeRateLimited].
 func (c *Client) SignInPerson(ctx context.Context, login, password string) (*toll.SignedIn, error) {
 	in := struct {
 		Login    string `json:"login"`
@@ -43,7 +42,7 @@ func (c *Client) Session(ctx context.Context) (*toll.SignedIn, error) {
 	return get[toll.SignedIn](ctx, c, api("/session"))
 }
 
-// Prove proves the password once more: for ten minutes the session may do what asks for a fresh proof ([toll.CodeProofNeeded]).
+// Prove verifies the password again: for ten minutes the session may do what requires a recent proof ([toll.CodeProofNeeded]).
 func (c *Client) Prove(ctx context.Context, password string) (*toll.Session, error) {
 	in := struct {
 		Password string `json:"password"`
@@ -57,12 +56,12 @@ func (c *Client) SignOut(ctx context.Context) error {
 	return err
 }
 
-// Organizations lists the workspaces of the person, or the one of the API key.
+// Organizations lists the workspaces of the person, or of the API key.
 func (c *Client) Organizations(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Organization, error] {
 	return list[toll.Organization](ctx, c, api("/organizations"), "organizations", opts)
 }
 
-// RenameWorkspace names the workspace of the call, which is this one; "" takes its name away. It takes the session of a person.
+// RenameWorkspace renames the workspace of the call; "" removes its name. It requires the session of a person.
 func (c *Client) RenameWorkspace(ctx context.Context, workspace toll.Address, name string) (*toll.Organization, error) {
 	in := struct {
 		Name string `json:"name"`
@@ -70,20 +69,20 @@ func (c *Client) RenameWorkspace(ctx context.Context, workspace toll.Address, na
 	return fetch[toll.Organization](ctx, c, call{method: http.MethodPatch, path: api("/workspaces/%s", workspace.Lower()), body: in})
 }
 
-// DeleteWorkspace deletes the workspace of the call, which is this one: its members, invitations, API keys, access tokens, consents and
-// webhooks end. What was recorded stays. Errors: [toll.CodeWorkspaceOwes] while it owes credits or money is under way,
+// DeleteWorkspace deletes the workspace of the call with its members, invitations, API keys, access tokens, consents and
+// webhooks. Records stay. Errors: [toll.CodeWorkspaceOwes] while it owes credits or has pending payments,
 // [toll.CodePersonNeeded], [toll.CodeProofNeeded], [toll.CodePersonNotFound] for another workspace.
 func (c *Client) DeleteWorkspace(ctx context.Context, workspace toll.Address) (*toll.WorkspaceDeleted, error) {
 	return remove[toll.WorkspaceDeleted](ctx, c, api("/workspaces/%s", workspace.String()))
 }
 
-// Members lists the people of the workspace, the newest membership first.
+// Members lists the members of the workspace, the newest membership first.
 func (c *Client) Members(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Member, error] {
 	return list[toll.Member](ctx, c, api("/members"), "members", opts)
 }
 
-// SetRole gives a member another role. Errors: [toll.CodePersonNotFound], [toll.CodeLastOwner], [toll.CodeForbidden] for a role above
-// the caller's own, [toll.CodeProofNeeded].
+// SetRole changes the role of a member. Errors: [toll.CodePersonNotFound], [toll.CodeLastOwner], [toll.CodeForbidden] for a
+// role above the caller's, [toll.CodeProofNeeded].
 func (c *Client) SetRole(ctx context.Context, user toll.UUID, role toll.Role) (*toll.Member, error) {
 	in := struct {
 		Role toll.Role `json:"role"`
@@ -91,8 +90,8 @@ func (c *Client) SetRole(ctx context.Context, user toll.UUID, role toll.Role) (*
 	return fetch[toll.Member](ctx, c, call{method: http.MethodPatch, path: api("/members/%s", user.String()), body: in, idempotent: true})
 }
 
-// SetSpendLimit sets what a developer may have the workspace pay in a calendar month (UTC), in cents of dollars and euros alike; nil: no
-// limit. Errors: those of [Client.SetRole], [toll.CodeBadRequest] for a member who is no developer.
+// SetSpendLimit limits what a developer may spend for the workspace in a calendar month (UTC), in cents of dollars and euros
+// alike; nil: no limit. Errors: those of [Client.SetRole], [toll.CodeBadRequest] for a member with another role.
 func (c *Client) SetSpendLimit(ctx context.Context, user toll.UUID, limit *toll.Cents) (*toll.Member, error) {
 	in := struct {
 		SpendLimitCents *toll.Cents `json:"spendLimitCents"`
@@ -100,8 +99,8 @@ func (c *Client) SetSpendLimit(ctx context.Context, user toll.UUID, limit *toll.
 	return fetch[toll.Member](ctx, c, call{method: http.MethodPatch, path: api("/members/%s", user.String()), body: in, idempotent: true})
 }
 
-// RemoveMember ends a membership with what stands under it; with keep that stands under the membership of the caller from then on.
-// Errors: those of [Client.SetRole].
+// RemoveMember ends a membership and what depends on it; with keep that moves to the membership of the caller. Errors: those of
+// [Client.SetRole].
 func (c *Client) RemoveMember(ctx context.Context, user toll.UUID, keep bool) (*toll.Removed, error) {
 	cl := call{method: http.MethodDelete, path: api("/members/%s", user.String()), idempotent: true, refused: true}
 	if keep {
@@ -110,13 +109,13 @@ func (c *Client) RemoveMember(ctx context.Context, user toll.UUID, keep bool) (*
 	return fetch[toll.Removed](ctx, c, cl)
 }
 
-// Leave ends the caller's own membership with what stands under it. Errors: [toll.CodeLastOwner].
+// Leave ends the caller's own membership and what depends on it. Errors: [toll.CodeLastOwner].
 func (c *Client) Leave(ctx context.Context) (*toll.Removed, error) {
 	return remove[toll.Removed](ctx, c, api("/members/me"))
 }
 
-// Invite makes a link with which one person joins the workspace, within seven days. note says for whom it is.
-// Errors: [toll.CodeForbidden] for a role above the caller's own, [toll.CodeProofNeeded].
+// Invite creates a link with which one person joins the workspace within seven days. note names the recipient. Errors:
+// [toll.CodeForbidden] for a role above the caller's, [toll.CodeProofNeeded].
 func (c *Client) Invite(ctx context.Context, role toll.Role, note string) (*toll.Invitation, error) {
 	in := struct {
 		Role toll.Role `json:"role"`
@@ -130,13 +129,13 @@ func (c *Client) Invitations(ctx context.Context, opts ...ListOption) iter.Seq2[
 	return list[toll.Invitation](ctx, c, api("/invitations"), "invitations", opts)
 }
 
-// RevokeInvitation ends an open invitation. Errors: [toll.CodePersonNotFound].
+// RevokeInvitation revokes an open invitation. Errors: [toll.CodePersonNotFound].
 func (c *Client) RevokeInvitation(ctx context.Context, id string) error {
 	_, err := remove[struct{}](ctx, c, api("/invitations/%s", id))
 	return err
 }
 
-// AcceptInvitation joins the workspace of an invitation, by its link. Errors: [toll.CodePersonNotFound], [toll.CodeExists].
+// AcceptInvitation joins a workspace by an invitation link. Errors: [toll.CodePersonNotFound], [toll.CodeExists].
 func (c *Client) AcceptInvitation(ctx context.Context, link string) (*toll.Organization, error) {
 	in := struct {
 		Link string `json:"link"`
@@ -144,7 +143,7 @@ func (c *Client) AcceptInvitation(ctx context.Context, link string) (*toll.Organ
 	return fetch[toll.Organization](ctx, c, call{method: http.MethodPost, path: api("/invitations/accept"), body: in})
 }
 
-// Sessions lists the browsers and terminals in which the person is signed in, newest first.
+// Sessions lists the signed-in browsers and terminals of the person, newest first.
 func (c *Client) Sessions(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Session, error] {
 	return list[toll.Session](ctx, c, api("/sessions"), "sessions", opts)
 }
@@ -155,13 +154,13 @@ func (c *Client) EndSession(ctx context.Context, id string) error {
 	return err
 }
 
-// MemberSessions lists the sessions of a member whom the caller manages. Errors: [toll.CodePersonNotFound], [toll.CodeForbidden].
+// MemberSessions lists the sessions of a managed member. Errors: [toll.CodePersonNotFound], [toll.CodeForbidden].
 func (c *Client) MemberSessions(ctx context.Context, user toll.UUID, opts ...ListOption) iter.Seq2[*toll.Session, error] {
 	return list[toll.Session](ctx, c, api("/members/%s/sessions", user.String()), "sessions", opts)
 }
 
-// EndMemberSessions ends all sessions of a member whom the caller manages, and returns how many. Errors: those of
-// [Client.MemberSessions], [toll.CodeProofNeeded].
+// EndMemberSessions ends all sessions of a managed member, and returns their number. Errors: those of [Client.MemberSessions],
+// [toll.CodeProofNeeded].
 func (c *Client) EndMemberSessions(ctx context.Context, user toll.UUID) (int64, error) {
 	out, err := fetch[struct {
 		Ended int64 `json:"ended"`
@@ -172,19 +171,19 @@ func (c *Client) EndMemberSessions(ctx context.Context, user toll.UUID) (int64, 
 	return out.Ended, nil
 }
 
-// Credentials lists how the person signs in, newest first.
+// Credentials lists the sign-in methods of the person, newest first.
 func (c *Client) Credentials(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Credential, error] {
 	return list[toll.Credential](ctx, c, api("/credentials"), "credentials", opts)
 }
 
-// RemoveCredential removes a credential of the person; their other sessions end. Errors: [toll.CodePersonNotFound],
+// RemoveCredential removes a credential of the person and ends their other sessions. Errors: [toll.CodePersonNotFound],
 // [toll.CodeForbidden] for the last one, [toll.CodeProofNeeded].
 func (c *Client) RemoveCredential(ctx context.Context, id toll.UUID) error {
 	_, err := remove[struct{}](ctx, c, api("/credentials/%s", id.String()))
 	return err
 }
 
-// RenewRecoveryCodes makes ten recovery codes in place of those from before. Errors: [toll.CodeProofNeeded].
+// RenewRecoveryCodes replaces the recovery codes by ten new ones. Errors: [toll.CodeProofNeeded].
 func (c *Client) RenewRecoveryCodes(ctx context.Context) ([]string, error) {
 	out, err := fetch[struct {
 		Codes []string `json:"codes"`
@@ -195,10 +194,10 @@ func (c *Client) RenewRecoveryCodes(ctx context.Context) ([]string, error) {
 	return out.Codes, nil
 }
 
-// OfAct keeps the entries of one act, such as "member.removed".
+// OfAct filters by act, such as "member.removed".
 func OfAct(act string) ListOption { return Filter("act", act) }
 
-// AuditLog lists what was done in the workspace, newest first. [OfAct], [Since] and [Until] narrow it.
+// AuditLog lists the acts in the workspace, newest first. [OfAct], [Since] and [Until] filter it.
 func (c *Client) AuditLog(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Act, error] {
 	return list[toll.Act](ctx, c, api("/audit-log"), "acts", opts)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// PaymentState is how a payment to a server stands.
+// PaymentState is the state of a payment to a server.
 type PaymentState string
 
 const (
@@ -23,7 +23,7 @@ const (
 	PaymentUnknown PaymentState = "unknown" // it may have been settled: what it can cost counts as spent
 )
 
-// Payment is the record of one. It has no access token, no signature and no query of the url.
+// Payment is the record of a payment, without access token, signature and query of the url.
 type Payment struct {
 	ID          string       `json:"id"` // also the payment identifier, for a server that takes one
 	At          time.Time    `json:"at"`
@@ -40,15 +40,14 @@ type Payment struct {
 	Spent       toll.Units   `json:"spent"` // of a paid one
 	State       PaymentState `json:"state"`
 	Transaction string       `json:"transaction,omitempty"`
-	// Authorization is what a wallet handed out. When it has ended and the chain says that it was not used, the payment can be
-	// closed once more, as refused.
+	// Authorization is the signed authorization of a wallet. Once it has expired unused on the chain, the payment can be closed
+	// again, as refused.
 	Authorization *x402.ExactAuthorization `json:"authorization,omitempty"`
-	// Permission is the hash of what an access token may spend: [CreditsPayer.Check] asks the
-	// service what became of it.
+	// Permission identifies the access token, with which [CreditsPayer.Check] asks the service for the outcome.
 	Permission *toll.Hash `json:"permission,omitempty"`
 }
 
-// Counts is what the payment takes of the limits: what was spent, or could have been.
+// Counts returns how much of the limits the payment uses: what was spent, or may have been.
 func (p *Payment) Counts() toll.Units {
 	switch p.State {
 	case PaymentPaid:
@@ -61,28 +60,26 @@ func (p *Payment) Counts() toll.Units {
 
 // Purse decides about payments and records them.
 type Purse interface {
-	// Take records a payment that is about to be made, and counts its Most against the limits. An error refuses it, and then
-	// nothing is paid.
+	// Take records a payment before it is made, and counts its Most against the limits. An error refuses the payment.
 	Take(ctx context.Context, p Payment) error
-	// Close records how a payment that was taken stands: how it has ended, and before that, while
-	// it is still [PaymentSent], its Authorization or Permission. An error then keeps it from
-	// leaving.
+	// Close records the state of a payment: its outcome, and before that, while it is [PaymentSent], its Authorization or
+	// Permission. An error then stops the payment.
 	Close(ctx context.Context, p Payment) error
 }
 
-// Limits bound what is paid. The zero value allows nothing.
+// Limits bound payments. The zero value allows none.
 type Limits struct {
-	// Hosts that may be paid: "agent.example.com", "127.0.0.1:8403". A name without a port is reached by https alone, so that
-	// nobody on the way can ask in its place; port 80 is named like any other.
+	// Hosts that may be paid: "agent.example.com", "127.0.0.1:8403". A name without a port means https, so that nobody on the
+	// network can ask in its place; port 80 must be named.
 	Hosts []string
-	// Credits of plans, for one request and all together.
+	// Credits of plans, per request and in total.
 	CreditsPerCall, Credits toll.Credits
-	// Tokens with 6 decimals, as USDC, in base units (1,000,000 is one unit), for one request and all together. Each token
-	// counts by itself.
+	// Tokens with 6 decimals, such as USDC, in base units (1,000,000 is one unit), per request and in total, for each token
+	// separately.
 	MoneyPerCall, Money toll.Units
 }
 
-// Allows says whether a payment keeps within the limits, when spent was spent before in its unit. Errors are safe to show.
+// Allows checks a payment against the limits, after spent in its unit. Errors are safe to show.
 func (l *Limits) Allows(p *Payment, spent toll.Units) error {
 	if !slices.ContainsFunc(l.Hosts, func(h string) bool { return strings.EqualFold(h, p.Host) }) {
 		return fmt.Errorf("the host %s is not among those that may be paid", p.Host)
@@ -122,12 +119,12 @@ type Spending struct {
 	index    map[string]int // by id
 }
 
-// NewPurse returns a purse that lives as long as the process.
+// NewPurse returns a purse in memory.
 func NewPurse(l Limits) *Spending {
 	return &Spending{limits: l, spent: map[string]*big.Int{}, index: map[string]int{}}
 }
 
-// Take is part of [Purse].
+// Take implements [Purse].
 func (s *Spending) Take(_ context.Context, p Payment) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +137,7 @@ func (s *Spending) Take(_ context.Context, p Payment) error {
 	return nil
 }
 
-// Close is part of [Purse].
+// Close implements [Purse].
 func (s *Spending) Close(_ context.Context, p Payment) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +158,7 @@ func (s *Spending) of(unit string) *big.Int {
 	return s.spent[unit]
 }
 
-// Payments returns the records, the oldest first.
+// Payments returns the records, oldest first.
 func (s *Spending) Payments() []Payment {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ type PlanParams struct {
 	AccessLimit toll.AccessLimit   `json:"accessLimit,omitempty"` // "": time when Credits.DurationSecs is above 0, else credits
 	MaxOrders   int64              `json:"maxOrders,omitzero"`    // 0 = no limit
 	IsTrial     bool               `json:"isTrialPlan,omitzero"`
-	// Nonce makes the registration repeatable: the same caller, nonce and content gives the same plan. A decimal uint256.
+	// Nonce, a decimal uint256, makes the registration repeatable: the same caller, nonce and content give the same plan.
 	Nonce string `json:"nonce,omitempty"`
 }
 
@@ -24,7 +24,7 @@ type planBody struct {
 	PriceConfig priceBody `json:"priceConfig"`
 }
 
-// priceBody is a price without the members that it does not need.
+// priceBody omits unused members of a price.
 type priceBody struct {
 	toll.Price
 	Receivers            []toll.Address `json:"receivers,omitempty"` // absent: the caller, when there is one amount
@@ -40,8 +40,7 @@ func (p PlanParams) body() planBody {
 	cr := &p.Credits
 	cr.Amount, cr.MinAmount = cmp.Or(cr.Amount, 1), cmp.Or(cr.MinAmount, 1)
 	cr.MaxAmount = cmp.Or(cr.MaxAmount, cr.MinAmount)
-	// The builders of package toll set the redemption type, and so what they made goes as it is; a configuration that was
-	// written by hand gets what the service would take for its missing members.
+	// The builders of package toll set the redemption type. A configuration without one gets the defaults of the service.
 	if cr.RedemptionType == 0 {
 		cr.RedemptionType = toll.RedemptionSubscriber
 		fixed := cr.MinAmount == cr.MaxAmount && p.AccessLimit.Kind().Charges() && cr.DurationSecs.IsZero()
@@ -56,7 +55,7 @@ func (p PlanParams) body() planBody {
 type AgentParams struct {
 	Metadata toll.Metadata
 	API      toll.AgentAPI // HasCredentials is not sent
-	// Credentials are what a caller of the agent needs; the service keeps them and never returns them.
+	// Credentials are for the upstream of the agent; the service never returns them.
 	Credentials toll.Credentials
 	Plans       []toll.PlanID // plans of the caller, for RegisterAgent
 }
@@ -82,7 +81,7 @@ func (p AgentParams) body() agentBody {
 	}, p.Plans}
 }
 
-// Registered names what a registration made.
+// Registered contains the ids of a registration.
 type Registered struct {
 	PlanID  toll.PlanID  `json:"planId"`  // "" when no plan was registered
 	AgentID toll.AgentID `json:"agentId"` // "" when no agent was registered
@@ -103,7 +102,7 @@ type Info struct {
 	Deployment json.RawMessage `json:"deployment,omitempty"`
 }
 
-// Health is the answer of a process that lives.
+// Health is the response of a running process.
 type Health struct {
 	Status    string    `json:"status"`
 	Service   string    `json:"service"`
@@ -111,13 +110,13 @@ type Health struct {
 	Timestamp toll.Time `json:"timestamp"`
 }
 
-// Readiness tells what works.
+// Readiness reports what works.
 type Readiness struct {
 	Status string            `json:"status"` // ready or not_ready
 	Checks map[string]string `json:"checks"` // ok, failing or off by database, chain and card; the database alone decides
 }
 
-// Versions says which API versions there are, and which one this client gets.
+// Versions are the API versions, and the one of this client.
 type Versions struct {
 	Current                 string   `json:"current"`
 	Floor                   string   `json:"floor"`

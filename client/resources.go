@@ -12,8 +12,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Call is the way to an operation that has no method here: path begins with "/", in is sent as JSON (nil: no body) and a
-// 2xx body is decoded into out (nil: ignored; *json.RawMessage: as sent). GET is repeated when that is safe, nothing else.
+// Call calls any operation: path begins with "/", in is sent as JSON (nil: no body) and a 2xx body is decoded into out (nil:
+// ignored; *json.RawMessage: as sent). Only GET is retried.
 func (c *Client) Call(
 	ctx context.Context, method, path string, query url.Values, in, out any,
 ) error {
@@ -45,27 +45,27 @@ func get[T any](ctx context.Context, c *Client, path string) (*T, error) {
 	return fetch[T](ctx, c, call{method: http.MethodGet, path: path, idempotent: true})
 }
 
-// create is for routes that honour Idempotency-Key: a repeat under the same key gets the answer of the first call.
+// create is for routes with an Idempotency-Key: a repeat under the same key gets the first response.
 func create[T any](ctx context.Context, c *Client, path string, in any) (*T, error) {
 	key := cmp.Or(idempotencyKey(ctx), toll.NewUUID())
 	return fetch[T](ctx, c, call{method: http.MethodPost, path: path, body: in, idempotent: true, key: key})
 }
 
-// act is for changes that come to the same when they are repeated.
+// act is for changes whose repeat has no further effect.
 func (c *Client) act(ctx context.Context, method, path string, in any) (*toll.ActResult, error) {
 	return fetch[toll.ActResult](ctx, c, call{method: method, path: path, body: in, idempotent: true, ifMatch: ifMatch(ctx)})
 }
 
-// remove is for removals of which a repeat is refused: it is repeated only after an answer that says that nothing was done.
+// remove is for removals, whose repeat is refused: it is retried only after a response that rules out an effect.
 func remove[T any](ctx context.Context, c *Client, path string) (*T, error) {
 	return fetch[T](ctx, c, call{method: http.MethodDelete, path: path, idempotent: true, refused: true, ifMatch: ifMatch(ctx)})
 }
 
 type idempotencyContext struct{}
 
-// WithIdempotencyKey makes the next creation under this context repeatable beyond this process: the service answers the same
-// key and content with the stored answer for 24 hours. 1 to 255 visible ASCII characters. Without it every creation has a
-// key of its own, so that a client can repeat it when an answer is lost.
+// WithIdempotencyKey sets the key of the next creation under this context, 1 to 255 visible ASCII characters: for 24 hours the
+// service answers the same key and content with the stored response, also to another process. Without it every creation has its
+// own key, for retries.
 func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, idempotencyContext{}, key)
 }
@@ -75,7 +75,7 @@ func idempotencyKey(ctx context.Context) string {
 	return k
 }
 
-// RegisterAgentWithPlan registers an agent and a plan for it: both or nothing.
+// RegisterAgentWithPlan registers an agent and its plan, or neither.
 func (c *Client) RegisterAgentWithPlan(ctx context.Context, agent AgentParams, plan PlanParams) (*Registered, error) {
 	in := struct {
 		Agent agentBody `json:"agent"`
@@ -90,7 +90,7 @@ func (c *Client) RegisterAgent(ctx context.Context, agent AgentParams) (*Registe
 	return create[Registered](ctx, c, api("/protocol/agents"), agent.body())
 }
 
-// RegisterPlan registers a plan. Its price and credits never change afterwards.
+// RegisterPlan registers a plan. Its price and credits never change.
 func (c *Client) RegisterPlan(ctx context.Context, plan PlanParams) (*Registered, error) {
 	return create[Registered](ctx, c, api("/protocol/plans"), plan.body())
 }
@@ -125,7 +125,7 @@ func (c *Client) PlanAgents(ctx context.Context, id toll.PlanID, opts ...ListOpt
 	return list[toll.Agent](ctx, c, api("/protocol/plans/%s/agents", string(id)), "agents", opts)
 }
 
-// Found is a record that [Client.Search] found. Type is plan, agent, order, apiKey, permission, delegation or webhook.
+// Found is a result of [Client.Search]. Type is plan, agent, order, apiKey, permission, delegation or webhook.
 type Found struct {
 	Type      string    `json:"type"`
 	ID        string    `json:"id"`
@@ -133,8 +133,8 @@ type Found struct {
 	CreatedAt toll.Time `json:"createdAt"`
 }
 
-// Search returns records of the caller whose id, or name, begins with a text: at most 20 of each type. A type narrows it, ""
-// for all. more reports whether there are further ones.
+// Search returns records of the caller whose id or name begins with a text: at most 20 of each type, or of one type if typ is
+// not "". more reports whether there are further ones.
 func (c *Client) Search(ctx context.Context, text, typ string) (found []Found, more bool, err error) {
 	q := url.Values{"q": {text}}
 	if typ != "" {
@@ -148,48 +148,48 @@ func (c *Client) Search(ctx context.Context, text, typ string) (found []Found, m
 	return out.Results, out.More, err
 }
 
-// Subscribers lists what each subscriber has of a plan of the caller, by their addresses. None has its lots.
+// Subscribers lists the balance of each subscriber of a plan of the caller, by address and without lots.
 func (c *Client) Subscribers(ctx context.Context, id toll.PlanID, opts ...ListOption) iter.Seq2[*toll.Balance, error] {
 	return list[toll.Balance](ctx, c, api("/protocol/plans/%s/subscribers", string(id)), "subscribers", opts)
 }
 
-// Holdings lists what the caller has of each plan, by the ids of the plans. None has its lots.
+// Holdings lists the balances of the caller, by plan id and without lots.
 func (c *Client) Holdings(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Balance, error] {
 	return list[toll.Balance](ctx, c, api("/protocol/holdings"), "holdings", opts)
 }
 
-// By sums usage and revenue by "hour", "day" (default), "plan", "agent" or "subscriber".
+// By groups usage and revenue by "hour", "day" (default), "plan", "agent" or "subscriber".
 func By(what string) ListOption { return Filter("by", what) }
 
-// AsBuyer sums what the caller used; without it what was used of the caller's plans.
+// AsBuyer sums the caller's own usage in place of the usage of the caller's plans.
 func AsBuyer() ListOption { return Filter("role", "buyer") }
 
-// OfAgent keeps what names one agent.
+// OfAgent filters by agent.
 func OfAgent(id toll.AgentID) ListOption { return Filter("agentId", string(id)) }
 
-// Usage lists what was settled of the caller's plans, summed: see [By], [OfPlan], [OfAgent], [OfSubscriber], [Since] and [Until], and
-// [AsBuyer] for what the caller used. Counts follow the settlements within seconds.
+// Usage sums the settlements of the caller's plans: see [By], [OfPlan], [OfAgent], [OfSubscriber], [Since] and [Until], and
+// [AsBuyer] for the caller's own usage. It follows settlements within seconds.
 func (c *Client) Usage(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Usage, error] {
 	return list[toll.Usage](ctx, c, api("/protocol/usage"), "usage", opts)
 }
 
-// Revenue lists what was paid for orders of the caller's plans, summed by currency and by "hour", "day" (default) or "plan": see [By].
+// Revenue sums the payments for orders of the caller's plans by currency and by "hour", "day" (default) or "plan": see [By].
 func (c *Client) Revenue(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Revenue, error] {
 	return list[toll.Revenue](ctx, c, api("/protocol/revenue"), "revenue", opts)
 }
 
-// Refusals lists how often the service refused verify and settle of the caller's plans, by "reason" (default), "hour", "day", "plan" or
+// Refusals counts the refusals of verify and settle for the caller's plans, by "reason" (default), "hour", "day", "plan" or
 // "agent": see [By]. Counts are written every 10 seconds.
 func (c *Client) Refusals(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Refusals, error] {
 	return list[toll.Refusals](ctx, c, api("/protocol/refusals"), "refusals", opts)
 }
 
-// Balance returns what the caller has of a plan.
+// Balance returns the caller's balance of a plan.
 func (c *Client) Balance(ctx context.Context, id toll.PlanID) (*toll.Balance, error) {
 	return get[toll.Balance](ctx, c, api("/protocol/plans/%s/balance", string(id)))
 }
 
-// BalanceOf returns what an address has of a plan.
+// BalanceOf returns the balance of an address for a plan.
 func (c *Client) BalanceOf(ctx context.Context, id toll.PlanID, holder toll.Address) (*toll.Balance, error) {
 	return get[toll.Balance](ctx, c, api("/protocol/plans/%s/balance/%s", string(id), holder.String()))
 }
@@ -204,7 +204,7 @@ func (c *Client) Health(ctx context.Context) (*Health, error) {
 	return get[Health](ctx, c, "/health")
 }
 
-// Ready says what works, and whether requests can be served: not_ready is an answer, not an error.
+// Ready reports what works, and whether requests can be served: not_ready is a response, not an error.
 func (c *Client) Ready(ctx context.Context) (*Readiness, error) {
 	a, err := c.send(ctx, call{method: http.MethodGet, path: "/ready"})
 	if err != nil {
@@ -217,45 +217,43 @@ func (c *Client) Ready(ctx context.Context) (*Readiness, error) {
 	return &out, nil
 }
 
-// Supported returns the payments that the service takes, as standard x402 software asks.
+// Supported returns the accepted kinds of payments, for standard x402 software.
 func (c *Client) Supported(ctx context.Context) (*x402.Supported, error) {
 	return get[x402.Supported](ctx, c, api("/x402/supported"))
 }
 
-// BurnProof returns the proof that the burn of a receipt is in the mirror on the chain. Its Status is [toll.ProofOpen], and
-// nothing else is there, until the burn was published.
-//
-// Errors: [toll.CodeBurnNotMirrored].
+// BurnProof returns the proof that the burn of a receipt is in the mirror on the chain. Until it is published, Status is
+// [toll.ProofOpen] and everything else is empty. Errors: [toll.CodeBurnNotMirrored].
 func (c *Client) BurnProof(ctx context.Context, transaction toll.Hash) (*toll.BurnProof, error) {
 	return get[toll.BurnProof](ctx, c, api("/credits/proofs/%s", transaction.String()))
 }
 
-// Versions returns the API versions and the one that this client gets.
+// Versions returns the API versions and the one of this client.
 func (c *Client) Versions(ctx context.Context) (*Versions, error) {
 	return get[Versions](ctx, c, api("/meta/versions"))
 }
 
-// Requests lists the requests of the caller's plans that have ended, with their receipts, by the time of their end: see [OfPlan],
-// [OfAgent], [OfSubscriber], [InState], [Since] and [Until], at most 90 days, and [AsBuyer] for those that the caller paid.
-// Settlements follow within seconds.
+// Requests lists the ended requests of the caller's plans with their receipts, by the time of their end: see [OfPlan],
+// [OfAgent], [OfSubscriber], [InState], [Since] and [Until], at most 90 days, and [AsBuyer] for requests that the caller paid.
+// It follows settlements within seconds.
 func (c *Client) Requests(ctx context.Context, opts ...ListOption) iter.Seq2[*toll.Settlement, error] {
 	return list[toll.Settlement](ctx, c, api("/protocol/requests"), "requests", opts)
 }
 
-// InState keeps the requests in one state: "settled", "released" or "lapsed", or "held" for those that are open.
+// InState filters requests by state: "settled", "released" or "lapsed", or "held" for open ones.
 func InState(status string) ListOption { return Filter("status", status) }
 
-// Request returns a request with the states that it took. Who may see it are the plan's owner and the subscriber.
+// Request returns a request with its states, for the plan's owner and the subscriber.
 func (c *Client) Request(ctx context.Context, agentRequestID string) (*toll.RequestRecord, error) {
 	return get[toll.RequestRecord](ctx, c, api("/protocol/requests/%s", agentRequestID))
 }
 
-// Settlement returns the outcome of a request: who may see it are the plan's owner and the subscriber.
+// Settlement returns the outcome of a request, for the plan's owner and the subscriber.
 func (c *Client) Settlement(ctx context.Context, agentRequestID string) (*toll.Settlement, error) {
 	return get[toll.Settlement](ctx, c, api("/x402/settlements/%s", agentRequestID))
 }
 
-// SettlementByTransaction returns the outcome of the request whose receipt names this transaction.
+// SettlementByTransaction returns the outcome of the request with this transaction in its receipt.
 func (c *Client) SettlementByTransaction(ctx context.Context, transaction string) (*toll.Settlement, error) {
 	return fetch[toll.Settlement](ctx, c, call{
 		method: http.MethodGet, path: api("/x402/settlements"), query: url.Values{"transaction": {transaction}}, idempotent: true,

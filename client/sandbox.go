@@ -14,12 +14,12 @@ type Clock struct {
 	OffsetSecs int64     `json:"offsetSecs"` // seconds by which it is ahead of the clock of the machine
 }
 
-// Clock returns the time of the sandbox. A live service has no such route.
+// Clock returns the time of the sandbox. Live services have no such route.
 func (c *Client) Clock(ctx context.Context) (*Clock, error) {
 	return get[Clock](ctx, c, api("/sandbox/clock"))
 }
 
-// AdvanceClock moves the time of the whole sandbox forward, in whole seconds. It needs the key of an operator.
+// AdvanceClock moves the clock of the whole sandbox forward, in whole seconds. It needs the key of an operator.
 func (c *Client) AdvanceClock(ctx context.Context, d time.Duration) (*Clock, error) {
 	in := struct {
 		Secs int64 `json:"advanceSecs"`

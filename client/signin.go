@@ -14,8 +14,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// SignIn is how a program gets an API key of a person: it opens [SignIn.URL] in a browser and waits on a callback on the
-// same computer, where a one-time code arrives with its State; [Client.ExchangeCode] makes the key of it.
+// SignIn gets an API key of a person for a program: it opens [SignIn.URL] in a browser and waits for a callback on the same
+// computer, with a one-time code and its State, which [Client.ExchangeCode] exchanges for the key.
 type SignIn struct {
 	Callback string // http://127.0.0.1:<port>/<path>
 	State    string // random; a callback with another one is not an answer to this sign-in
@@ -23,7 +23,7 @@ type SignIn struct {
 	ClientID string // name of the program, which its keys get
 }
 
-// NewSignIn returns a sign-in with fresh secrets.
+// NewSignIn returns a sign-in with new secrets.
 func NewSignIn(callback, clientID string) *SignIn {
 	random := func() string {
 		b := make([]byte, 32)
@@ -33,7 +33,7 @@ func NewSignIn(callback, clientID string) *SignIn {
 	return &SignIn{Callback: callback, State: random(), Verifier: random(), ClientID: clientID}
 }
 
-// URL returns the page on which the person decides.
+// URL returns the consent page.
 func (s *SignIn) URL(c *Client) string {
 	sum := sha256.Sum256([]byte(s.Verifier))
 	return c.URL() + "/auth/cli?" + url.Values{
@@ -42,15 +42,15 @@ func (s *SignIn) URL(c *Client) string {
 	}.Encode()
 }
 
-// ExchangeCode makes an API key of the code of a sign-in, and says how long it lives. Once, within 60 s of the code; it is
-// not repeated.
+// ExchangeCode exchanges the code of a sign-in for an API key, and returns its life. It works once, within 60 s, and is not
+// retried.
 func (c *Client) ExchangeCode(ctx context.Context, s *SignIn, code string) (key string, life time.Duration, err error) {
 	return c.exchange(ctx, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {s.Callback}, "code_verifier": {s.Verifier}, "client_id": {s.ClientID},
 	})
 }
 
-// exchange makes an API key of what a person allowed.
+// exchange exchanges a grant for an API key.
 func (c *Client) exchange(ctx context.Context, form url.Values) (key string, life time.Duration, err error) {
 	var out struct {
 		AccessToken string `json:"access_token"`
@@ -63,15 +63,14 @@ func (c *Client) exchange(ctx context.Context, form url.Values) (key string, lif
 	return out.AccessToken, time.Duration(out.ExpiresIn) * time.Second, err
 }
 
-// RevokeToken ends an API key that a sign-in made, with what the key made (RFC 7009). Requests that
-// hold credits are still settled. It needs no API key. A token that is unknown or has ended is no
-// error.
+// RevokeToken revokes an API key of a sign-in, and what the key created (RFC 7009). Held requests still settle. It needs no API
+// key. An unknown or ended token is not an error.
 func (c *Client) RevokeToken(ctx context.Context, token string) error {
 	_, err := c.oauth(ctx, "/oauth/revoke", url.Values{"token": {token}}, &struct{}{})
 	return err
 }
 
-// oauth makes a call of the authorization server. A refusal has the word of OAuth in params.error.
+// oauth calls the authorization server. A refusal has the OAuth error in params.error.
 func (c *Client) oauth(ctx context.Context, path string, form url.Values, out any) (*answer, error) {
 	a, err := c.send(ctx, call{method: http.MethodPost, path: path, exempt: true, form: form})
 	if err != nil {
@@ -95,14 +94,14 @@ func (c *Client) oauth(ctx context.Context, path string, form url.Values, out an
 	return a, nil
 }
 
-// KeyClaims are what an API key says of itself. Nobody has checked them.
+// KeyClaims are the unverified claims of an API key.
 type KeyClaims struct {
 	Address toll.Address `json:"sub"`
 	ID      toll.Hash    `json:"jti"`
 }
 
-// ReadKey returns what an API key says, with or without a prefix. The error, which does not repeat
-// the key, is [toll.CodeKeyMalformed].
+// ReadKey returns the claims of an API key, with or without a prefix. The error [toll.CodeKeyMalformed] does not contain the
+// key.
 func ReadKey(key string) (c KeyClaims, err error) {
 	_, jwt, found := strings.Cut(key, ":")
 	if !found {

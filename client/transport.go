@@ -17,19 +17,18 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// maxPaidBody is the largest request body in bytes that is kept for the repeat with a payment, when the request cannot give
-// it a second time itself.
+// maxPaidBody bounds the request body that is buffered for the repeat with a payment, in bytes, if the request has no GetBody.
 const maxPaidBody = 4 << 20
 
-// maxRefusalBody bounds what is read of a refusal, in bytes.
+// maxRefusalBody bounds the body of a refusal, in bytes.
 const maxRefusalBody = 64 << 10
 
-// Payer pays entries of the schemes that it knows. [Client.Payer] pays with credits, evm.Wallet with tokens.
+// Payer pays entries of its schemes. [Client.Payer] pays with credits, evm.Wallet with tokens.
 type Payer interface {
-	// Quote says what the entry can cost at most. called is the url whose server asks for the
-	// payment. An error says why this payer does not pay the entry, and is safe to show.
+	// Quote returns the maximum cost of the entry. called is the url whose server asks for the payment. An error explains why
+	// this payer does not pay the entry, and is safe to show.
 	Quote(ctx context.Context, called *url.URL, e *x402.Entry) (x402.Quote, error)
-	// Pay makes a payment, which the server may take from then on.
+	// Pay makes a payment, which the server may use from then on.
 	Pay(ctx context.Context, e *x402.Entry, q x402.Quote) (*x402.Payment, error)
 }
 
@@ -54,13 +53,13 @@ type Transport struct {
 	now    func() time.Time
 }
 
-// NewTransport returns a transport over [http.DefaultTransport]. Payers are asked in their order, each about the entries in
-// the order of the server.
+// NewTransport returns a transport over [http.DefaultTransport]. Payers are tried in their order, each with the entries in the
+// order of the server.
 func NewTransport(purse Purse, payers ...Payer) *Transport {
 	return &Transport{base: http.DefaultTransport, purse: purse, payers: payers, now: time.Now}
 }
 
-// Over returns a transport over another one, and over that of net/http for nil.
+// Over returns a transport over base, nil for [http.DefaultTransport].
 func (t *Transport) Over(base http.RoundTripper) *Transport {
 	base = cmp.Or(base, http.DefaultTransport)
 	o := *t
@@ -68,7 +67,7 @@ func (t *Transport) Over(base http.RoundTripper) *Transport {
 	return &o
 }
 
-// PaymentError is a request that asked for payment and did not get its answer.
+// PaymentError is the error of a request that required payment and has no response.
 type PaymentError struct {
 	Host      string
 	Sent      bool            // a payment has left: whether the server took it is unknown
@@ -86,8 +85,8 @@ func (e *PaymentError) Error() string {
 
 func (e *PaymentError) Unwrap() error { return e.Reason }
 
-// RoundTrip makes the request, and pays for it when it has to. An answer 402 that asks for no payment of x402 version 2, and
-// one to a request that brings a payment of its own, is returned as it is. Errors: [*PaymentError].
+// RoundTrip sends the request, and pays for it on demand. It returns a 402 without a demand of x402 version 2 unchanged, and so
+// any response to a request with its own payment. Errors: [*PaymentError].
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Header.Get(x402.HeaderSignature) != "" {
 		return t.base.RoundTrip(req)
@@ -123,17 +122,17 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.finish(second, ask, p)
 }
 
-// payment is one on its way.
+// payment is a payment in progress.
 type payment struct {
 	Payment
 	header string
 	spent  func(context.Context, *x402.Settlement) (toll.Units, bool)
 }
 
-// errSignIn keeps who wants what they have bought from buying it again.
+// errSignIn prevents paying again for what was bought.
 var errSignIn = errors.New("the server takes a sign-in of the wallet (sign-in-with-x) in place of a payment, and this is not one")
 
-// pay chooses an entry, reserves what it costs, records it and makes the payment.
+// pay selects an entry, reserves its cost, records it and makes the payment.
 func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error) {
 	ctx := req.Context()
 	if err := checkResource(req.URL, ask.URL); err != nil {
@@ -185,9 +184,9 @@ func (t *Transport) pay(req *http.Request, ask *x402.Challenge) (*payment, error
 	return nil, errors.Join(reasons...)
 }
 
-// finish sends the paid request and records how the payment ended. What was not said to have failed counts as spent.
+// finish sends the paid request and records the outcome. A payment without a known failure counts as spent.
 func (t *Transport) finish(req *http.Request, ask *x402.Challenge, p *payment) (*http.Response, error) {
-	// The record outlives a caller who has gone away.
+	// The record must survive a cancelled caller.
 	ctx := context.WithoutCancel(req.Context())
 	res, err := t.base.RoundTrip(req)
 	p.State = PaymentUnknown
@@ -206,12 +205,12 @@ func (t *Transport) finish(req *http.Request, ask *x402.Challenge, p *payment) (
 	return res, nil
 }
 
-// settle reads how a payment ended out of the answer. What is not sure to be unspent counts as spent.
+// settle reads the outcome from the response. What may be spent counts as spent.
 func (p *payment) settle(ctx context.Context, res *http.Response) {
 	r, err := x402.ReadSettlement(res.Header)
 	if err != nil {
 		if res.StatusCode/100 == 2 {
-			// A stream is settled when it ends. To ask now would end its access token.
+			// A stream settles at its end. Asking now would revoke its access token.
 			return
 		}
 		r = &x402.Settlement{}
@@ -228,7 +227,7 @@ func (p *payment) settle(ctx context.Context, res *http.Response) {
 	}
 }
 
-// challenged reads what an answer 402 asks for. An answer that asks for nothing of x402 is returned with its body intact.
+// challenged reads the demand in a 402. A response without an x402 demand is returned with its body intact.
 func challenged(res *http.Response) (*x402.Challenge, *http.Response, error) {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxRefusalBody+1))
 	if err != nil {
@@ -243,7 +242,7 @@ func challenged(res *http.Response) (*x402.Challenge, *http.Response, error) {
 	return ask, res, res.Body.Close()
 }
 
-// behind is a body of which a beginning was read.
+// behind returns a body whose beginning was read already.
 func behind(beginning []byte, rest io.ReadCloser) io.ReadCloser {
 	return struct {
 		io.Reader
@@ -251,8 +250,7 @@ func behind(beginning []byte, rest io.ReadCloser) io.ReadCloser {
 	}{io.MultiReader(bytes.NewReader(beginning), rest), rest}
 }
 
-// keep returns a request whose body can be sent again, as its GetBody says, as long as it is not
-// too long for that.
+// keep returns a request whose body can be sent again with GetBody, unless it is too long.
 func keep(req *http.Request) (*http.Request, error) {
 	r := req.Clone(req.Context())
 	if req.Body == nil || req.Body == http.NoBody {
@@ -274,7 +272,7 @@ func keep(req *http.Request) (*http.Request, error) {
 	return r, err
 }
 
-// HostOf names the other side as [Limits] do: the port is left out where it is that of https.
+// HostOf returns the host in the form of [Limits]: without the default port of https.
 func HostOf(u *url.URL) string {
 	host, port := strings.ToLower(u.Hostname()), portOf(u)
 	switch {

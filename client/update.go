@@ -11,18 +11,14 @@ import (
 	"github.com/tollhq/toll/internal/backoff"
 )
 
-// maxEdits bounds how often [Client.EditAgent] and [Client.EditPlan] read a record that somebody
-// else keeps changing.
+// maxEdits bounds the attempts of [Client.EditAgent] and [Client.EditPlan] during concurrent changes.
 const maxEdits = 8
 
 type ifMatchContext struct{}
 
-// WithIfMatch makes changes of agents and plans under this context conditional: one of a record
-// that has another version is refused with [toll.CodeRecordChanged] and changes nothing. Version 0
-// makes them unconditional again.
-//
-// A conditional change is not repeated when its answer is lost, since the repeat of one that was
-// made would be refused.
+// WithIfMatch makes changes of agents and plans under this context conditional: a change of a record with another version is
+// refused with [toll.CodeRecordChanged]. Version 0 makes them unconditional again. A conditional change is not retried after a
+// lost response, since the retry of an executed change would be refused.
 func WithIfMatch(ctx context.Context, version int64) context.Context {
 	return context.WithValue(ctx, ifMatchContext{}, version)
 }
@@ -83,45 +79,43 @@ func (c *Client) edit(ctx context.Context, try func() error) error {
 	}
 }
 
-// UpdatePlan changes what describes a plan of the caller, and the most orders that it takes. Price and credits never change.
+// UpdatePlan changes the description of a plan of the caller, and its maximum of orders. Price and credits never change.
 func (c *Client) UpdatePlan(ctx context.Context, id toll.PlanID, u toll.PlanUpdate) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPut, api("/protocol/plans/%s", string(id)), u)
 }
 
-// UpdateAgent changes an agent of the caller: members that are not set stay, upstream secrets too.
-// A list replaces the one that is stored: [Client.AddEndpoints] adds, and [Client.EditAgent]
-// changes a list on what it is now.
+// UpdateAgent changes an agent of the caller; unset members stay, also upstream secrets. A list replaces the stored one:
+// [Client.AddEndpoints] adds, and [Client.EditAgent] changes the current list.
 func (c *Client) UpdateAgent(ctx context.Context, id toll.AgentID, u toll.AgentUpdate) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPut, api("/protocol/agents/%s", string(id)), u)
 }
 
-// AddEndpoints adds endpoints to an agent of the caller, whatever others change meanwhile. One that
-// it has is not added again, so the call can be repeated. An agent has at most [toll.MaxEndpoints]
-// of a kind.
+// AddEndpoints adds endpoints to an agent of the caller, regardless of concurrent changes. Existing ones are skipped, so the
+// call can be repeated. An agent has at most [toll.MaxEndpoints] of a kind.
 func (c *Client) AddEndpoints(
 	ctx context.Context, id toll.AgentID, in toll.EndpointsInput,
 ) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPost, api("/protocol/agents/%s/endpoints", string(id)), in)
 }
 
-// SetPlanListed lists a plan of the caller or takes it off the list: then it takes no more orders, and credits of it keep
-// working. When it is so already the answer has a Code.
+// SetPlanListed lists or unlists a plan of the caller. An unlisted plan takes no more orders, and its credits still work.
+// Without a change the response has a Code.
 func (c *Client) SetPlanListed(ctx context.Context, id toll.PlanID, listed bool) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPut, api("/protocol/plans/%s/list/%s", string(id), strconv.FormatBool(listed)), nil)
 }
 
-// SetAgentListed lists an agent of the caller or takes it off the list: then it takes no more payments, and what is held
-// still settles. When it is so already the answer has a Code.
+// SetAgentListed lists or unlists an agent of the caller. An unlisted agent takes no more payments, and open holds still
+// settle. Without a change the response has a Code.
 func (c *Client) SetAgentListed(ctx context.Context, id toll.AgentID, listed bool) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPut, api("/protocol/agents/%s/list/%s", string(id), strconv.FormatBool(listed)), nil)
 }
 
-// AttachPlan adds a plan to an agent; the caller owns both. Again it is the same answer.
+// AttachPlan adds a plan to an agent of the caller. A repeat gets the same response.
 func (c *Client) AttachPlan(ctx context.Context, agent toll.AgentID, plan toll.PlanID) (*toll.ActResult, error) {
 	return c.act(ctx, http.MethodPost, api("/protocol/agents/%s/plan/%s", string(agent), string(plan)), nil)
 }
 
-// DetachPlan takes a plan from an agent of the caller.
+// DetachPlan removes a plan from an agent of the caller.
 func (c *Client) DetachPlan(ctx context.Context, agent toll.AgentID, plan toll.PlanID) (*toll.ActResult, error) {
 	return remove[toll.ActResult](ctx, c, api("/protocol/agents/%s/plan/%s", string(agent), string(plan)))
 }

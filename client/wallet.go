@@ -7,20 +7,20 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Wallet returns the wallet of the caller. Its balances are empty while the chain cannot be read.
+// Wallet returns the wallet of the caller. Its balances are empty while the chain is unreachable.
 func (c *Client) Wallet(ctx context.Context) (*toll.Wallet, error) {
 	return get[toll.Wallet](ctx, c, api("/wallet"))
 }
 
-// ExportWallet returns the private key of the wallet, once: whoever has the key can spend what is in the wallet, and the
-// service cannot take it back. It needs an API key that the operator made, with the right export, else the error has the code
-// [toll.CodeRightMissing] or [toll.CodeForbidden]; a second call is refused with [toll.CodeExists]. The call is not repeated.
+// ExportWallet returns the private key of the wallet, once: anyone with the key can spend the wallet, and the service cannot
+// revoke it. It needs an API key that the operator made, with the right export; otherwise the error is [toll.CodeRightMissing]
+// or [toll.CodeForbidden]. A second call is refused with [toll.CodeExists]. The call is not retried.
 func (c *Client) ExportWallet(ctx context.Context) (*toll.WalletKey, error) {
 	return fetch[toll.WalletKey](ctx, c, call{method: http.MethodPost, path: api("/wallet/export")})
 }
 
-// FaucetParams ask for money of the embedded chain, in whole units of each token, such as "12.50". Without any amount it is
-// 100 USDC, 100 EURC and 0.1 ETH.
+// FaucetParams are amounts of the embedded chain in whole units of each token, such as "12.50". The default is 100 USDC, 100
+// EURC and 0.1 ETH.
 type FaucetParams struct {
 	Address toll.Address `json:"address,omitzero"` // zero: the wallet of the caller
 	USDC    string       `json:"usdc,omitzero"`    // "": none
@@ -28,8 +28,8 @@ type FaucetParams struct {
 	ETH     string       `json:"eth,omitzero"`
 }
 
-// Faucet fills an account with money of the embedded chain, which is worth nothing. A service with another chain, and a live
-// one, has no such route. The call is not repeated.
+// Faucet funds an account with worthless money of the embedded chain. Services with another chain, and live ones, have no such
+// route. The call is not retried.
 func (c *Client) Faucet(ctx context.Context, p FaucetParams) (*toll.ActResult, error) {
 	return fetch[toll.ActResult](ctx, c, call{method: http.MethodPost, path: api("/sandbox/faucet"), body: p})
 }

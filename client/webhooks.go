@@ -16,8 +16,8 @@ type WebhookParams struct {
 	Description string           `json:"description,omitempty"`
 }
 
-// CreateWebhook lets the service send events to a url. The answer is the only place where the secret ever is, with which
-// deliveries are signed; mails have none.
+// CreateWebhook sends events to a url. Only this response contains the secret that signs the deliveries; mail webhooks have
+// none.
 func (c *Client) CreateWebhook(ctx context.Context, p WebhookParams) (*toll.WebhookSecret, error) {
 	return create[toll.WebhookSecret](ctx, c, api("/webhooks"), p)
 }
@@ -32,7 +32,7 @@ func (c *Client) Webhook(ctx context.Context, id string) (*toll.Webhook, error) 
 	return get[toll.Webhook](ctx, c, api("/webhooks/%s", id))
 }
 
-// WebhookUpdate changes a webhook: members that are not set stay.
+// WebhookUpdate changes a webhook; unset members stay.
 type WebhookUpdate struct {
 	URL         toll.Change[string]             `json:"url,omitzero"`
 	Types       toll.Change[[]toll.EventType]   `json:"types,omitzero"`  // cleared or empty: every type
@@ -45,13 +45,13 @@ func (c *Client) UpdateWebhook(ctx context.Context, id string, u WebhookUpdate) 
 	return fetch[toll.Webhook](ctx, c, call{method: http.MethodPatch, path: api("/webhooks/%s", id), body: u, idempotent: true})
 }
 
-// DeleteWebhook ends a webhook; what is on its way to it is not sent any more.
+// DeleteWebhook deletes a webhook with its pending deliveries.
 func (c *Client) DeleteWebhook(ctx context.Context, id string) error {
 	_, err := remove[json.RawMessage](ctx, c, api("/webhooks/%s", id))
 	return err
 }
 
-// RotateWebhook gives a webhook a new secret. For 24 hours deliveries are signed with both.
+// RotateWebhook changes the secret of a webhook. For 24 hours deliveries are signed with both.
 func (c *Client) RotateWebhook(ctx context.Context, id string) (*toll.WebhookSecret, error) {
 	return fetch[toll.WebhookSecret](ctx, c, call{method: http.MethodPost, path: api("/webhooks/%s/rotate", id)})
 }
@@ -62,12 +62,12 @@ func (c *Client) TestWebhook(ctx context.Context, id string) error {
 	return err
 }
 
-// WebhookDeliveries returns what was sent to a webhook, or is to be.
+// WebhookDeliveries returns the past and pending deliveries of a webhook.
 func (c *Client) WebhookDeliveries(ctx context.Context, id string, opts ...ListOption) iter.Seq2[*toll.WebhookDelivery, error] {
 	return list[toll.WebhookDelivery](ctx, c, api("/webhooks/%s/deliveries", id), "deliveries", opts)
 }
 
-// ResendDelivery sends a delivery once more.
+// ResendDelivery sends a delivery again.
 func (c *Client) ResendDelivery(ctx context.Context, webhookID, deliveryID string) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: api("/webhooks/%s/deliveries/%s/resend", webhookID, deliveryID)}, nil)
 	return err
