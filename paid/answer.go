@@ -19,7 +19,7 @@ const (
 	defaultRetrySecs = 5
 )
 
-// writeError answers with the error body of the wire contract, section 3.
+// writeError writes the error body of the wire contract, section 3.
 func writeError(w http.ResponseWriter, e *toll.Error, correlation string) {
 	b, err := x402.Encode(e.Body(correlation, ""))
 	if err != nil {
@@ -58,7 +58,7 @@ func write(w http.ResponseWriter, status int, media string, b []byte, correlatio
 	_, _ = w.Write(b) // a client that left needs no error
 }
 
-// challenge is an [x402.PaymentRequired] whose entries may be of wallets as well.
+// challenge is an [x402.PaymentRequired] that may also have entries for wallets.
 type challenge struct {
 	X402Version toll.Int                   `json:"x402Version"`
 	Error       string                     `json:"error,omitempty"`
@@ -67,7 +67,7 @@ type challenge struct {
 	Extensions  map[string]json.RawMessage `json:"extensions"`
 }
 
-// encoded is a challenge as it leaves: people and simple clients read the body, others the header.
+// encoded is a challenge for body and header: people and simple clients read the body, other programs the header.
 type encoded struct {
 	json   []byte
 	header string
@@ -91,8 +91,8 @@ func (c *encoded) with(e toll.ErrorBody) ([]byte, error) {
 	return slices.Concat(c.json[:len(c.json)-1], []byte{','}, b[1:]), nil
 }
 
-// requiredHeader returns the value of the PAYMENT-REQUIRED header. text is the challenge as JSON. Proxies refuse long headers: as
-// long as the value is too long, a part is left out, signed offers first, then the query of the resource, the resource, and texts.
+// requiredHeader returns the PAYMENT-REQUIRED header of a challenge, whose JSON is text. Proxies refuse long headers, so parts
+// are left out while it is too long: signed offers, the query of the resource, the resource, texts, and extensions.
 func requiredHeader(p *challenge, text []byte) (string, error) {
 	if base64.StdEncoding.EncodedLen(len(text)) <= maxRequiredBytes {
 		return base64.StdEncoding.EncodeToString(text), nil
@@ -117,7 +117,7 @@ func requiredHeader(p *challenge, text []byte) (string, error) {
 	return x402.EncodeHeader(&short)
 }
 
-// receiptHeader encodes a settle answer: the bytes of the service when they are known, so that they equal the stored ones.
+// receiptHeader encodes a settlement, with the exact bytes of the service if they are known, so that it equals the stored one.
 func receiptHeader(s *x402.SettleResponse) string {
 	if len(s.Raw) > 0 && len(s.Raw) <= maxRequiredBytes {
 		return base64.StdEncoding.EncodeToString(s.Raw)
@@ -134,14 +134,14 @@ func setReceipt(h http.Header, s *x402.SettleResponse) {
 	expose(h)
 }
 
-// expose lets scripts of another origin read the payment headers, where the answer is open to them at all.
+// expose lets scripts of an allowed origin read the payment headers.
 func expose(h http.Header) {
 	if h.Get("Access-Control-Allow-Origin") != "" {
 		h.Add("Access-Control-Expose-Headers", x402.HeaderRequired+", "+x402.HeaderResponse)
 	}
 }
 
-// keepPrivate keeps a paid answer out of caches that serve others, whatever the handler allowed.
+// keepPrivate keeps a paid response out of shared caches, whatever the handler allowed.
 func keepPrivate(h http.Header) {
 	var directives []string
 	for _, v := range h.Values("Cache-Control") {
@@ -156,7 +156,7 @@ func keepPrivate(h http.Header) {
 	}
 	h.Set("Cache-Control", strings.Join(append([]string{"private"}, directives...), ", "))
 	for name := range h {
-		// RFC 9213 and its forerunners speak to caches of a content network over the head of Cache-Control.
+		// Caches of a CDN prefer these headers to Cache-Control (RFC 9213 and its predecessors).
 		n := strings.ToLower(name)
 		if strings.HasSuffix(n, "cdn-cache-control") || n == "surrogate-control" || n == "edge-control" || n == "x-accel-expires" {
 			delete(h, name)

@@ -10,10 +10,9 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// CORS lets pages of these origins call h from a browser: it answers their preflights, which bring
-// no payment, and lets their scripts read the payment headers. "*" is every origin. What h says of
-// CORS itself counts no more. Cookies are never let through. An origin that is malformed panics, see
-// [CheckOrigin].
+// CORS lets pages of these origins call h from a browser: it answers preflights, which carry no payment, and lets scripts read
+// the payment headers. "*" allows every origin. CORS headers of h are replaced, and cookies are never allowed. A malformed
+// origin panics, see [CheckOrigin].
 func CORS(h http.Handler, origins ...string) http.Handler {
 	for _, o := range origins {
 		if err := CheckOrigin(o); err != nil {
@@ -49,7 +48,7 @@ func CORS(h http.Handler, origins ...string) http.Handler {
 	})
 }
 
-// CheckOrigin returns why [CORS] would panic over an origin, as a rule to be put behind a name.
+// CheckOrigin returns why [CORS] would panic for an origin, as a rule that follows a name.
 func CheckOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if origin != "*" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || origin != u.Scheme+"://"+u.Host) {
@@ -63,7 +62,7 @@ var (
 	headerList  = regexp.MustCompile(`^[A-Za-z0-9_-]+( ?, ?[A-Za-z0-9_-]+){0,40}$`)
 )
 
-// corsWriter says in the head of an answer what pages may do with it.
+// corsWriter sets the CORS headers of a response.
 type corsWriter struct {
 	http.ResponseWriter
 	origin string // that may read the answer; "" for none
@@ -98,11 +97,10 @@ func (w *corsWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// FlushError is what [http.ResponseController] calls.
 func (w *corsWriter) FlushError() error {
 	w.say()
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Unwrap gives [http.ResponseController] the rest.
+// Unwrap is for [http.ResponseController].
 func (w *corsWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

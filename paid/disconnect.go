@@ -8,28 +8,27 @@ import (
 	"github.com/tollhq/toll/internal/seller"
 )
 
-// Disconnect says what becomes of a request whose caller goes away before it has its answer.
+// Disconnect chooses what happens to a request whose caller disconnects before it has its response.
 type Disconnect = seller.Disconnect
 
-// What becomes of such a request.
 const (
 	// DisconnectByMethod is the default: Release for GET, HEAD and OPTIONS, Settle for every other method.
 	DisconnectByMethod = seller.DisconnectByMethod
-	// Settle lets the handler work to its end, at most as long as the hold lasts, and settles a 2xx: what it did cannot be
-	// taken back. The context of the handler does not end with the caller, unless it streams.
+	// Settle lets the handler finish, at most while the hold lasts, and settles a 2xx, because its effects cannot be undone.
+	// The context of the handler ends with the caller only if it streams.
 	Settle = seller.DisconnectSettle
-	// Release ends the context of the handler and gives the hold back. Work that is finished all the same is free.
+	// Release ends the context of the handler and releases the hold. Work that still finishes is free.
 	Release = seller.DisconnectRelease
 )
 
-// OnDisconnect says what becomes of a request whose caller goes away, default [DisconnectByMethod]. See "Callers who leave" in the
-// documentation of the package. Other values panic.
+// OnDisconnect chooses what happens to a request whose caller disconnects, default [DisconnectByMethod]. See "Disconnects"
+// in the package documentation. Other values panic.
 func OnDisconnect(g Disconnect) Option {
 	g.Check("paid")
 	return func(c *config) { c.OnDisconnect = g }
 }
 
-// settlesDisconnected reports whether work that succeeds is settled although its caller has gone.
+// settlesDisconnected reports whether successful work is settled although its caller disconnected.
 func (x *exchange) settlesDisconnected() bool {
 	if x.c.OnDisconnect != DisconnectByMethod {
 		return x.c.OnDisconnect == Settle
@@ -41,14 +40,10 @@ func (x *exchange) settlesDisconnected() bool {
 	return true
 }
 
-// disconnected reports whether the caller has gone away.
 func (x *exchange) disconnected() bool { return seller.Left(x.r.Context()) }
 
-// workContext is the context of the handler. It ends with that of the request, but a caller who leaves ends it only
-//
-//   - where the work would not be settled,
-//   - once the answer streams (begun), as nobody reads on, and
-//   - when the hold is over, which bounds what callers who left can keep running.
+// workContext returns the context of the handler, which ends with the request. A disconnect ends it only if the work would not
+// be settled, once the response streams (begun), or when the hold ends, which bounds work without a caller.
 func (x *exchange) workContext(begun *atomic.Bool) (context.Context, context.CancelCauseFunc) {
 	request := context.WithValue(x.r.Context(), paymentKey{}, x.payment())
 	if !x.settlesDisconnected() {
@@ -57,7 +52,7 @@ func (x *exchange) workContext(begun *atomic.Bool) (context.Context, context.Can
 	return x.sale.WorkContext(request, func() bool { return !begun.Load() })
 }
 
-// worked reports whether an answer for a caller who left is to be settled: the handler succeeded, with the whole request.
+// worked reports whether the response for a disconnected caller is settled: the handler succeeded, with the whole request.
 func (x *exchange) worked(a *writer, in *body, work context.Context) bool {
 	switch {
 	case !x.settlesDisconnected() || !x.disconnected() || !success(a.status) || in.tooLarge.Load() || in.cut.Load():

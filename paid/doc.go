@@ -33,27 +33,27 @@
 // hold: an event stream ends with an error event, and a reader who stalled pays too. When the service is away at the end, a
 // [Queue] goes on trying and calls [OnUnsettled].
 //
-// # Callers who leave
+// # Disconnects
 //
-// A caller can hang up while the handler works. [OnDisconnect] chooses who bears that:
+// A caller may disconnect while the handler works. [OnDisconnect] chooses who bears that:
 //
-//   - [Settle], by default for POST, PUT, PATCH, DELETE and other methods that are not safe: the handler works on, its context
-//     does not end, and a 2xx is settled as if the caller were there. The subscriber pays for an answer that nobody read.
-//   - [Release], by default for GET, HEAD and OPTIONS: the context of the handler ends and the hold is given back. The work
-//     is free, so a caller who hangs up in time gets it for nothing.
+//   - [Settle], the default for POST, PUT, PATCH, DELETE and other unsafe methods: the handler continues, its context does not
+//     end, and a 2xx is settled. The subscriber pays for an answer that was not read.
+//   - [Release], the default for GET, HEAD and OPTIONS: the context of the handler ends and the hold is released. A caller who
+//     disconnects in time gets the work for free.
 //
-// What the choice means, moment by moment:
+// The moment matters:
 //
-//   - Before the handler runs: nothing runs and nothing is burned, with either.
-//   - While it runs, and after it: as above. Work for a caller who left ends with the hold at the latest. A status other than
-//     2xx, a panic, a handler that returned without a word after its context ended, and a request whose body never came to
-//     its end are free.
-//   - While the settlement is under way: it is settled, with either.
-//   - While the answer streams: nobody reads on, so the context of the handler ends. With Settle the stream is settled, also
-//     without a byte delivered; with Release after at least one byte.
+//   - Before the handler runs, nothing runs and nothing is burned.
+//   - While it runs, and after it, the choice applies. Work for a disconnected caller ends with the hold at the latest. A status
+//     other than 2xx, a panic, a handler that returned without an answer after its context ended, and a request whose body is
+//     incomplete are free.
+//   - During the settlement the answer is settled.
+//   - While the answer streams, the context of the handler ends. With Settle the stream is settled, also without a byte
+//     delivered; with Release after at least one byte.
 //
-// Payments of wallets follow the same rules. A deadline that the program has put on the request is no caller who leaves: what
-// it stops is free.
+// Payments of wallets follow the same rules. A deadline that the program sets on the request is not a disconnect: work that it
+// stops is free.
 //
 // # Wallets
 //

@@ -13,8 +13,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Handler puts a price on h: every request that reaches it is paid. See the package documentation for the order of steps.
-// It panics without [Plan].
+// Handler prices all requests to h. See the package documentation for the order of steps. It panics without [Plan].
 func Handler(f x402.Facilitator, h http.Handler, opts ...Option) http.Handler {
 	c := newConfig(opts)
 	return newGate(f, h, c, seller.NewTermsCache(f, c.Timeout, c.Clock))
@@ -23,17 +22,16 @@ func Handler(f x402.Facilitator, h http.Handler, opts ...Option) http.Handler {
 type gate struct {
 	next http.Handler
 	c    *config
-	// offers are those of the resources that were asked for last.
+	// offers are the offers of recent resources.
 	offers offerCache
-	// last is what was asked for last.
-	last atomic.Pointer[asked]
-	// outside is done when the builder was told of a price that the plan does not allow.
+	last   atomic.Pointer[asked]
+	// outside is done after the warning that the price lies outside the bounds of the plan.
 	outside sync.Once
-	// unlisted is done when the builder was told that the entries of wallets cannot be made.
+	// unlisted is done after the error that the entries for wallets are faulty.
 	unlisted sync.Once
-	// unnamed is done when the builder was told that the public address is missing.
+	// unnamed is done after the warning that the public address is missing.
 	unnamed sync.Once
-	// takesExact says whether the service settles the entries of wallets.
+	// takesExact says whether the service settles the entries for wallets.
 	takesExact *seller.Cache[struct{}, bool]
 }
 
@@ -58,12 +56,11 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.serve(w, r)
 }
 
-// serve handles a request whose path was read already.
+// serve handles a request with a valid path.
 func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{gate: g, w: w, correlation: correlationID(r.Header)}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// The server has silently dropped a Content-Length that stood beside it. Nothing that follows on this connection
-		// can be trusted to be a request of its own.
+		// The server dropped a Content-Length beside it. What follows on this connection may be part of this request.
 		w.Header().Set("Connection", "close")
 	}
 	if err := checkRequest(r, g.c.maxBody); err != nil {
@@ -97,7 +94,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
 	x.run()
 }
 
-// exchange is one request on its way through the gate.
+// exchange is one request.
 type exchange struct {
 	*gate
 	w           http.ResponseWriter
@@ -113,15 +110,14 @@ type exchange struct {
 	exact  []x402.ExactRequirements // what the route asks of wallets
 	wallet *walletPayment           // nil when credits pay
 
-	// first is the settlement of a stream, which comes before its first byte where the price is known; nil before that, and of
-	// other answers. known is its own.
+	// first is the settlement before the first byte of a stream with a known price, else nil. known belongs to it.
 	first *x402.SettleResponse
 	known bool
 }
 
 func (x *exchange) fail(e *toll.Error) { writeError(x.w, e, x.correlation) }
 
-// price reads the terms of the plan and says what the request costs.
+// price reads the terms of the plan and sets the price of the request.
 func (x *exchange) price() bool {
 	t, err := x.c.Terms.Of(x.r.Context(), x.c.plan)
 	if err != nil {
@@ -158,18 +154,17 @@ func (x *exchange) price() bool {
 	return true
 }
 
-// asked is what a route asks for a resource. It is shared: its required is read-only. The amount
-// depends on terms and route alone.
+// asked is the demand of a route for a resource. It is shared: required is read-only. The amount depends only on terms and
+// route.
 type asked struct {
 	terms     *x402.Terms
 	url, verb string
 	required  *x402.PaymentRequired
-	// plain is the 402 for requests that bring no payment, nil until there was one.
+	// plain is the 402 for requests without a payment, nil before the first one.
 	plain atomic.Pointer[encoded]
 }
 
-// ask returns what was asked for before if the request is for the same, as most are. Terms that were
-// read anew are others.
+// ask returns the previous demand if the request has the same one, as most do. New terms need a new demand.
 func (x *exchange) ask(t *x402.Terms, verb string, amount *toll.Credits) *asked {
 	url := x.resource()
 	if a := x.gate.last.Load(); a != nil && a.terms == t && a.url == url && a.verb == verb {
@@ -203,7 +198,7 @@ func (x *exchange) resource() string {
 	return x.c.publicURL + path
 }
 
-// pay verifies the credential with a hold. It answers when the request is not paid.
+// pay verifies the credential with a hold. It returns false after it wrote the response to an unpaid request.
 func (x *exchange) pay(cred credential) bool {
 	switch {
 	case cred.v1:
@@ -231,7 +226,7 @@ func (x *exchange) pay(cred credential) bool {
 	return x.isPaid(refusal)
 }
 
-// offer is what both kinds of payments have in common.
+// offer is the part that both kinds of payments share.
 func (x *exchange) offer() seller.Offer {
 	o := seller.Offer{Required: x.required, Item: x.correlation}
 	if f := x.c.afterVerify; f != nil {
@@ -243,7 +238,6 @@ func (x *exchange) offer() seller.Offer {
 	return o
 }
 
-// payment is what the handler may know.
 func (x *exchange) payment() Payment {
 	p := x.sale
 	out := Payment{Payer: p.Payer, PlanID: p.PlanID, AgentID: p.AgentID, AgentRequestID: p.AgentRequestID, Held: p.Amount, Verdict: p.Verdict}
@@ -253,7 +247,7 @@ func (x *exchange) payment() Payment {
 	return out
 }
 
-// run lets the handler work and then decides what becomes of its answer.
+// run runs the handler and then settles or releases.
 func (x *exchange) run() {
 	a := &writer{w: x.w, rc: http.NewResponseController(x.w), header: x.w.Header().Clone(), declared: -1}
 	a.max, a.stream, a.only, a.head = x.c.maxBuffer, x.c.hold, x.c.flushEventsOnly, x.r.Method == http.MethodHead
@@ -326,7 +320,7 @@ func (x *exchange) run() {
 	}
 }
 
-// endBuffered decides about an answer of which nothing has left. work is the context that the handler had.
+// endBuffered handles a response of which nothing was sent. work is the context of the handler.
 func (x *exchange) endBuffered(a *writer, in *body, work context.Context) {
 	switch {
 	case x.unsettled():
@@ -339,7 +333,7 @@ func (x *exchange) endBuffered(a *writer, in *body, work context.Context) {
 	case x.r.Context().Err() != nil:
 		x.sale.Release(x.r.Context())
 		if !x.disconnected() { // a deadline of the program, which may have answered for itself
-			// Not CodeUnavailable: its callers may repeat, and the handler may have done its work.
+			// Not CodeUnavailable: its callers may retry, and the handler may have done its work.
 			e := toll.NewError(toll.CodeInternal)
 			e.Message, e.Status = "The answer was not ready in time. No credits were burned.", http.StatusServiceUnavailable
 			x.fail(e)
@@ -386,7 +380,7 @@ func (x *exchange) settleBuffered(a *writer) {
 	x.notSettled(s, known)
 }
 
-// settleRefused answers a refused settlement. None of the handler's answer leaves.
+// settleRefused responds to a refused settlement. Nothing of the handler's response leaves.
 func (x *exchange) settleRefused(s *x402.SettleResponse) {
 	e := toll.NewError(s.Code)
 	if s.Code == "" {
@@ -404,7 +398,7 @@ func (x *exchange) settleRefused(s *x402.SettleResponse) {
 	x.refuse(s.ErrorReason, e, s)
 }
 
-// pending answers a settlement whose outcome is unknown. It is never a 402, which would make a client pay again.
+// pending responds to a settlement with an unknown outcome, never with 402, which would make a client pay again.
 func (x *exchange) pending(s *x402.SettleResponse) {
 	h := x.w.Header()
 	setReceipt(h, s)
@@ -419,7 +413,7 @@ func (x *exchange) pending(s *x402.SettleResponse) {
 	x.fail(e)
 }
 
-// amount prices an answer, within what is held. That of a wallet is the one it has signed for.
+// amount prices a response, at most what is held, or what the wallet has signed for.
 func (x *exchange) amount(resp Response) toll.Credits {
 	if x.wallet != nil {
 		return x.sale.Amount
@@ -431,8 +425,8 @@ func (x *exchange) amount(resp Response) toll.Credits {
 	return min(x.terms.InBounds(max(x.c.creditsFunc(x.r, resp), 0)), x.sale.Amount)
 }
 
-// endStream settles a stream: at its end, and at an abort when some of it was delivered, or when its caller has left work that
-// is to be settled. ended is false after a panic of the handler, other than that of an abort.
+// endStream settles a stream at its end, at an abort after a delivery, and for a disconnected caller with [Settle]. ended is
+// false after a panic of the handler other than an abort.
 func (x *exchange) endStream(a *writer, ended, returned bool) {
 	whole := returned && !a.broken() && !a.cut.Load() && x.r.Context().Err() == nil
 	left := ended && x.disconnected() && x.settlesDisconnected()
@@ -448,7 +442,7 @@ func (x *exchange) endStream(a *writer, ended, returned bool) {
 		return
 	}
 	if returned {
-		// The end of the answer is missing: only a broken connection tells the client so.
+		// Only a broken connection tells the client that the response is incomplete.
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -458,7 +452,7 @@ func (x *exchange) settleStream(a *writer) {
 	func() {
 		defer func() {
 			if v := recover(); v != nil {
-				// What was delivered costs something, and what was held is what the subscriber agreed to.
+				// The subscriber agreed to the held amount.
 				x.c.Log.Error("paid: the price of a stream panicked; the held amount is charged", "agentRequestId", x.sale.AgentRequestID)
 			}
 		}()

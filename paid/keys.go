@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// routeKey is what a key of a price list says.
+// routeKey is a parsed key of a price list.
 type routeKey struct {
 	key      string
 	method   string
@@ -16,7 +16,7 @@ type routeKey struct {
 	named    bool
 }
 
-// parseKey reads "METHOD /path". What the matcher could never match is an error.
+// parseKey parses "METHOD /path". A key that can never match is an error.
 func parseKey(key string) (k routeKey, err error) {
 	bad := func(rule string) (routeKey, error) {
 		return routeKey{}, fmt.Errorf("route key %q: %s", key, rule)
@@ -57,7 +57,7 @@ func parseKey(key string) (k routeKey, err error) {
 	return k, nil
 }
 
-// text is the key without what its names are called.
+// text returns the key without the names of its parameters.
 func (k *routeKey) text() string {
 	text := k.method + " "
 	for _, s := range k.segments {
@@ -72,7 +72,7 @@ func (k *routeKey) text() string {
 	return text
 }
 
-// class orders keys: exact ones win over those with names, and those over keys with "*".
+// class orders keys: exact ones win over those with parameters, and those over keys with "*".
 func (k *routeKey) class() int {
 	switch {
 	case k.rest:
@@ -83,7 +83,7 @@ func (k *routeKey) class() int {
 	return 0
 }
 
-// fits reports whether a path falls under the key, and the values of its names. cased compares letters with their case.
+// fits reports whether a path matches the key, and returns the values of its parameters. cased compares case-sensitively.
 func (k *routeKey) fits(segments []string, cased bool) (values []string, ok bool) {
 	if len(segments) < len(k.segments) || len(segments) > len(k.segments) && !k.rest {
 		return nil, false

@@ -14,26 +14,25 @@ const (
 	maxOffers     = 1024             // resources of one route whose offers are kept
 	offerTimeout  = 2 * time.Second  // an offer is a courtesy: a 402 does not wait long for one
 	offerMargin   = 60 * time.Second // a client needs time to read, decide and pay
-	offerRecovery = 5 * time.Second  // after a failure nobody asks for so long
-	// offerPace is the least time between two questions: whoever asks for many urls without paying makes few calls.
+	offerRecovery = 5 * time.Second  // pause after a failure
+	// offerPace is the least time between two calls, so that requests for many urls cause few calls.
 	offerPace = 50 * time.Millisecond
 )
 
-// offerCache keeps the signed offers of a route by what they offer, so that unpaid requests do not become calls to the
-// service one by one.
+// offerCache caches the signed offers of a route, so that unpaid requests do not each cause a call to the service.
 type offerCache struct {
 	kept   *cache.Cache[offerKey, []x402.SignedOffer]
 	mu     sync.Mutex
-	paused time.Time // until then nobody asks
+	paused time.Time // no calls until then
 }
 
-// offerKey is what of a 402 differs between the requests of one route.
+// offerKey holds the parts of a 402 that differ between requests of one route.
 type offerKey struct {
 	url, amount, payTo string
 	entries            int
 }
 
-// of returns the offers of what is asked for, none when there is nobody to sign them.
+// of returns the offers for a demand, none if they cannot be signed.
 func (o *offerCache) of(ctx context.Context, c *config, required *x402.PaymentRequired) []x402.SignedOffer {
 	signer, ok := c.Facilitator.(x402.Offerer)
 	url := required.Resource.URL

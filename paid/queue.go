@@ -2,9 +2,9 @@ package paid
 
 import "github.com/tollhq/toll/internal/seller"
 
-// Unsettled is a stream that was delivered and is not settled: its request (AgentRequestID, PlanID, Payer), the Credits to be
-// burned, the Bytes that were delivered, Attempts so far, Since when, and the Reason of the last refusal. Final says that it will
-// not be settled: the service refused, or the queue gave up after 24 hours or was full.
+// Unsettled is a stream that was delivered but not settled: its request (AgentRequestID, PlanID, Payer), the Credits to burn,
+// the delivered Bytes, the Attempts, Since when, and the Reason of the last refusal. Final means that it will not be settled:
+// the service refused, or the queue gave up after 24 hours or was full.
 type Unsettled = seller.Unsettled
 
 // Queue settles streams that were delivered while the service could not be reached, each with the id of its request, so

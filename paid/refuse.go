@@ -10,13 +10,13 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// advertised are the extensions of every 402 of the route.
+// advertised returns the extensions of every 402 of the route.
 func (x *exchange) advertised() map[string]json.RawMessage {
 	return map[string]json.RawMessage{x402.ExtensionPaymentIdentifier: x402.PaymentIdentifier(x.c.identifierRequired)}
 }
 
-// extensionsFit reports whether a payment names its request where that is required, and repeats what the 402 advertised. It answers
-// when not.
+// extensionsFit checks that a payment has a required payment identifier and repeats the advertised extensions. On a mismatch it
+// writes the response and returns false.
 func (x *exchange) extensionsFit(identifier string, sent map[string]json.RawMessage) bool {
 	if x.c.identifierRequired && identifier == "" {
 		x.fail(toll.Errorf(toll.CodeBadRequest, "This route takes requests with a payment identifier only.").
@@ -30,7 +30,7 @@ func (x *exchange) extensionsFit(identifier string, sent map[string]json.RawMess
 	return true
 }
 
-// isPaid reports whether there is no refusal. It answers one.
+// isPaid reports whether there is no refusal, and writes the response to one.
 func (x *exchange) isPaid(r *seller.Refusal) bool {
 	if r == nil {
 		return true
@@ -55,7 +55,7 @@ func (x *exchange) isPaid(r *seller.Refusal) bool {
 	return false
 }
 
-// refuse answers 402: what is asked for, why the payment was not taken, and the failed receipt when there is one.
+// refuse responds with 402: the demand, why the payment was refused, and the receipt of a failed settlement.
 func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResponse) {
 	if x.c.publicURL == "" {
 		x.gate.unnamed.Do(func() {
@@ -128,8 +128,8 @@ func (x *exchange) refuse(reason string, e *toll.Error, receipt *x402.SettleResp
 	writeJSON(x.w, e.Status, b, x.correlation)
 }
 
-// unavailable answers a call to the facilitator that failed: 429 is passed on, everything else is 503, since the subscriber is
-// not to blame.
+// unavailable responds to a failed call to the facilitator: with 429 for 429, else with 503, since it is not the subscriber's
+// fault.
 func (x *exchange) unavailable(r *seller.Refusal) {
 	e := toll.NewError(toll.CodeUnavailable)
 	e.Message = "The payment service cannot be reached. No credits were burned."
@@ -146,8 +146,7 @@ func (x *exchange) unavailable(r *seller.Refusal) {
 	x.fail(e)
 }
 
-// refusesBuilder reports whether a failed call to the facilitator says that the key, the plan or the agent of the builder is
-// unknown or lacks a right.
+// refusesBuilder reports whether the service rejects the key, the plan or the agent of the builder.
 func refusesBuilder(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:

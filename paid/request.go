@@ -23,7 +23,7 @@ const (
 
 const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// checkRequest refuses what has no place in front of a paid handler, whatever it pays.
+// checkRequest rejects requests that no paid route accepts.
 func checkRequest(r *http.Request, maxBody int64) *toll.Error {
 	target := r.RequestURI
 	if target == "" {
@@ -46,7 +46,7 @@ func checkRequest(r *http.Request, maxBody int64) *toll.Error {
 	case r.Method == http.MethodConnect, r.Method == http.MethodTrace:
 		return toll.NewError(toll.CodeMethodNotAllowed)
 	case upgrades(r.Header):
-		// Behind an upgrade nobody counts what is delivered.
+		// Data after an upgrade cannot be counted.
 		return toll.Errorf(toll.CodeMethodNotAllowed, "A paid route does not change the protocol of a connection.")
 	case maxBody >= 0 && r.ContentLength > maxBody:
 		return toll.NewError(toll.CodeBodyTooLarge)
@@ -54,8 +54,7 @@ func checkRequest(r *http.Request, maxBody int64) *toll.Error {
 	return nil
 }
 
-// upgrades reports whether a request asks for another protocol. An offer of h2c, which clients make by themselves, may be
-// ignored.
+// upgrades reports whether a request asks for another protocol. Offers of h2c, which clients send by default, are ignored.
 func upgrades(h http.Header) bool {
 	for _, v := range h.Values("Upgrade") {
 		for p := range strings.SplitSeq(v, ",") {
@@ -67,15 +66,15 @@ func upgrades(h http.Header) bool {
 	return false
 }
 
-// credential is what a request offers as payment.
+// credential is the payment of a request.
 type credential struct {
 	token string // "" when there is none
-	// v1 says that the request speaks version 1 of the protocol.
+	// v1 means that the request uses version 1 of the protocol.
 	v1 bool
 }
 
-// takeCredential reads the one access token of a request. Authorization may carry the credential of other software, so only
-// what owns knows counts there. Errors: 400 for contradicting credentials, 431 for a token that is too long.
+// takeCredential returns the access token of a request. Authorization may carry credentials of other software, which owns
+// excludes. Errors: 400 for contradicting credentials, 431 for a token that is too long.
 func takeCredential(h http.Header, names []string, owns func(string) bool) (credential, *toll.Error) {
 	var c credential
 	for _, name := range names {
@@ -112,7 +111,7 @@ func takeCredential(h http.Header, names []string, owns func(string) bool) (cred
 	return c, nil
 }
 
-// isShared reports whether a header also carries credentials of other software, which are not payments: they stay.
+// isShared reports whether a header may also carry credentials of other software, which stay.
 func isShared(name string) bool { n := dashed(name); return n == "authorization" || n == "x-api-key" }
 
 func bearer(v string) (string, bool) {
@@ -123,7 +122,7 @@ func bearer(v string) (string, bool) {
 	return strings.TrimSpace(v[i:]), true
 }
 
-// sameToken compares two renderings of a token by what is signed.
+// sameToken reports whether two forms of a token have the same signature and nonce.
 func sameToken(a, b string) bool {
 	if a == b {
 		return true
@@ -133,9 +132,8 @@ func sameToken(a, b string) bool {
 	return errA == nil && errB == nil && ta.JWS == tb.JWS && (ta.Nonce == tb.Nonce || ta.Nonce == "" || tb.Nonce == "")
 }
 
-// Headers that belong to the payment, to settlement overrides of other software, or that change what a router behind the
-// gate would read as path and method. They are stripped whatever their spelling: servers behind CGI-like layers take
-// "_" for "-".
+// Headers of payments and settlement overrides, and headers that change how a router reads path and method. They are removed in
+// any spelling: CGI-like servers read "_" as "-".
 var strippedAnswer = map[string]bool{
 	"payment-signature": true, "payment-required": true, "payment-response": true, "x-payment": true,
 	"x-payment-response": true, "settlement-overrides": true, "extension-responses": true,
@@ -144,7 +142,7 @@ var strippedAnswer = map[string]bool{
 var strippedRequest = map[string]bool{
 	"x-http-method-override": true, "x-http-method": true, "x-method-override": true, "x-original-url": true,
 	"x-rewrite-url": true, "x-original-uri": true, "upgrade": true, "http2-settings": true,
-	// A conditional request would be answered with 304, which tells for nothing that the paid answer is unchanged.
+	// A 304 would tell for free that the paid response is unchanged.
 	"if-none-match": true, "if-modified-since": true,
 }
 
@@ -159,8 +157,7 @@ func stripAnswer(h http.Header) {
 	}
 }
 
-// stripRequest removes from h what a handler behind a price must not see. tokenHeaders are those that may carry the access
-// token.
+// stripRequest removes the headers that a paid handler must not see. tokenHeaders may carry the access token.
 func stripRequest(h http.Header, tokenHeaders []string, owns func(string) bool) {
 	for name := range h {
 		if strippedRequest[dashed(name)] {
@@ -170,8 +167,7 @@ func stripRequest(h http.Header, tokenHeaders []string, owns func(string) bool) 
 	stripPayment(h, tokenHeaders, owns)
 }
 
-// stripPayment removes from h the headers of payments, and access tokens from all others. Authorization and X-Api-Key
-// keep the credentials of other software.
+// stripPayment removes payment headers and access tokens. Authorization and X-Api-Key keep credentials of other software.
 func stripPayment(h http.Header, tokenHeaders []string, owns func(string) bool) {
 	for name := range h {
 		n := dashed(name)
@@ -182,7 +178,7 @@ func stripPayment(h http.Header, tokenHeaders []string, owns func(string) bool) 
 	stripTokens(h, owns)
 }
 
-// correlationID is the id of the request for logs and error bodies: the caller's when it is harmless, else a fresh one.
+// correlationID returns the id for logs and error bodies: the caller's if it is harmless, else a new one.
 func correlationID(h http.Header) string {
 	for _, name := range []string{"X-Correlation-Id", "X-Request-Id"} {
 		v := h.Get(name)
@@ -193,7 +189,7 @@ func correlationID(h http.Header) string {
 	return toll.NewUUID()
 }
 
-// body is a request body that remembers why it could not be read. A transport may read it beside the handler.
+// body is a request body that records why reading failed. A transport may read it concurrently with the handler.
 type body struct {
 	io.ReadCloser
 	tooLarge atomic.Bool

@@ -41,22 +41,22 @@ const (
 // Exact keys win over keys with names, which are tried in their order, and those over keys with "*", the longest first.
 func At(key string, opts ...Option) Route { return Route{key: key, opts: opts} }
 
-// Free is a route that costs nothing, for a [Proxy] or beside a [Default]. Access tokens do not get to its handler either, see
+// Free is a route that costs nothing, for a [Proxy] or beside a [Default]. Its handler sees no access tokens either, see
 // [TokenHeaders].
 func Free(key string) Route { return Route{key: key, kind: routeFree} }
 
-// Default is the paid route for everything that no key matches.
+// Default is the paid route for requests without a matching key.
 func Default(opts ...Option) Route { return Route{kind: routeDefault, opts: opts} }
 
-// With holds options of every paid route of the list. Those of a route itself win.
+// With holds options of every paid route of the list. Options of a route win.
 func With(opts ...Option) Route { return Route{kind: routeOptions, opts: opts} }
 
-// CaseSensitive compares the paths of a list with the case of their letters. What then matches no key or another one because of its
-// case must be another resource for the server behind too: otherwise /Ask goes past the price of /ask.
+// CaseSensitive compares the paths of a list case-sensitively. The server behind must do so too: otherwise /Ask bypasses the
+// price of /ask.
 func CaseSensitive() Route { return Route{kind: routeCased} }
 
-// Routes puts prices on parts of next. What matches no key and no [Default] passes to next untouched, so next must read
-// paths no more liberally than this: [http.ServeMux] does. Malformed keys and paid routes without [Plan] panic.
+// Routes prices parts of next. Requests without a matching key and [Default] pass to next unchanged, so next must not match
+// paths more liberally: [http.ServeMux] does not. Malformed keys and paid routes without [Plan] panic.
 func Routes(f x402.Facilitator, next http.Handler, routes ...Route) http.Handler {
 	t := newTable(f, next, routes, false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,8 +146,8 @@ func newTable(f x402.Facilitator, next http.Handler, routes []Route, proxy bool)
 	return t
 }
 
-// CheckRoutes returns why [Routes] and [Proxy] would panic over the keys of a price list: a key that is malformed or there
-// twice, two keys that differ only in case without [CaseSensitive], or two defaults. Other options are not looked at.
+// CheckRoutes returns why [Routes] and [Proxy] would panic for the keys of a price list: a malformed or duplicate key, two keys
+// that differ only in case without [CaseSensitive], or two defaults. It ignores other options.
 func CheckRoutes(routes ...Route) error {
 	t := &table{cased: isCased(routes)}
 	for _, r := range routes {
@@ -161,7 +161,7 @@ func CheckRoutes(routes ...Route) error {
 	return nil
 }
 
-// add puts an entry where it is looked for. An error names the key.
+// add registers an entry. An error names the key.
 func (t *table) add(r Route, e *entry) (err error) {
 	if r.kind == routeDefault {
 		if t.others != nil {
@@ -186,7 +186,7 @@ func (t *table) add(r Route, e *entry) (err error) {
 	return nil
 }
 
-// find returns the route of a request, nil for none. A path that routers read in several ways must have one route in all of them.
+// find returns the route of a request, nil for none. A path with several readings must have one route in all of them.
 func (t *table) find(r *http.Request) (e *entry, values []string, p requestPath, err *toll.Error) {
 	if p, err = readPath(r.URL); err != nil {
 		return nil, nil, p, err
@@ -200,7 +200,7 @@ func (t *table) find(r *http.Request) (e *entry, values []string, p requestPath,
 	return e, values, p, t.refuseOverride(r, e, p)
 }
 
-// match finds the route of a request. Methods are compared without case: a router behind might.
+// match finds the route of a request. Methods are compared case-insensitively, as a router behind may do.
 func (t *table) match(method string, segments []string) (*entry, []string) {
 	methods := []string{strings.ToUpper(method)}
 	if methods[0] == http.MethodHead {
@@ -224,7 +224,7 @@ func (t *table) match(method string, segments []string) (*entry, []string) {
 	return found, values
 }
 
-// paidPath reports whether some method of the path is paid.
+// paidPath reports whether the path is paid for some method.
 func (t *table) paidPath(segments []string) bool {
 	for e := range t.fitting(segments) {
 		if e.gate != nil {
@@ -234,7 +234,7 @@ func (t *table) paidPath(segments []string) bool {
 	return false
 }
 
-// fitting returns the routes of a path, whatever their methods.
+// fitting returns the routes of a path for all methods.
 func (t *table) fitting(segments []string) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for _, e := range t.entries {

@@ -12,8 +12,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// owns reports whether a text is a payment for one of these gates, which no handler may see: an access token of their
-// service, or the payment of a wallet. Credentials of other software are not.
+// owns reports whether a text is a payment for one of these gates, which no handler may see: an access token of their service,
+// or the payment of a wallet.
 func owns(ctx context.Context, text string, gates ...*gate) bool {
 	if len(text) < seller.MinTokenBytes {
 		return false
@@ -32,17 +32,16 @@ func owns(ctx context.Context, text string, gates ...*gate) bool {
 	}))
 }
 
-// errTokenInURL refuses a request before its address gets into more logs and into the record of its settlement.
+// errTokenInURL rejects a request before its address gets into more logs and into the settlement record.
 var errTokenInURL = toll.Errorf(toll.CodeBadRequest, "The URL carries an access token. URLs are logged: revoke the token.").
 	WithHint("Send the access token in the header " + x402.HeaderSignature + ".")
 
-// urlCarries reports whether an access token stands in the path or the query of a URL.
+// urlCarries reports whether the path or query of a URL contains an access token.
 func urlCarries(u *url.URL, owns func(string) bool) bool {
 	return carries(u.Path, "/", owns) || carries(u.RawQuery, "", owns)
 }
 
-// carries reports whether a text holds an access token between these separators, or between those of lists, cookies and
-// queries.
+// carries reports whether a text contains an access token between these separators, or those of lists, cookies and queries.
 func carries(text, separators string, owns func(string) bool) bool {
 	if len(text) < seller.MinTokenBytes {
 		return false
@@ -56,7 +55,7 @@ func carries(text, separators string, owns func(string) bool) bool {
 	})
 }
 
-// stripTokens removes the values of headers that carry an access token, and of cookies those that do.
+// stripTokens removes header values and cookies that contain an access token.
 func stripTokens(h http.Header, owns func(string) bool) {
 	for name, values := range h {
 		kept := values[:0]
@@ -80,7 +79,7 @@ func stripTokens(h http.Header, owns func(string) bool) {
 	}
 }
 
-// withoutTokens returns a list of cookies without those that carry an access token.
+// withoutTokens removes the cookies that contain an access token.
 func withoutTokens(cookies string, owns func(string) bool) string {
 	var kept []string
 	for c := range strings.SplitSeq(cookies, ";") {
@@ -91,7 +90,7 @@ func withoutTokens(cookies string, owns func(string) bool) string {
 	return strings.Join(kept, "; ")
 }
 
-// served is the url of the request with its path as it is served, and not as it is spelled.
+// served returns the url of the request with its normalized path.
 func (x *exchange) served() string {
 	p, _ := readPath(x.r.URL) // it was read before
 	path := url.URL{Path: "/" + strings.Join(p.segments, "/")}

@@ -15,7 +15,7 @@ type walletPayment struct {
 	nonce toll.Hash // of the authorization
 }
 
-// schemeOf returns the scheme of the entry that a payment accepts, "" when it names none: a bare access token, or what cannot be read.
+// schemeOf returns the scheme of the accepted entry of a payment, "" for a bare access token or a malformed payment.
 func schemeOf(value string) string {
 	var p struct {
 		Accepted struct {
@@ -28,8 +28,8 @@ func schemeOf(value string) string {
 	return p.Accepted.Scheme
 }
 
-// payExact verifies the payment of a wallet. What the wallet says it accepts only chooses the entry: all that is asked for is the
-// route's own. It answers when the request is not paid.
+// payExact verifies the payment of a wallet. Its accepted entry only selects an entry of the route, which sets the terms. It
+// returns false after it wrote the response to an unpaid request.
 func (x *exchange) payExact(value string) bool {
 	p, err := x402.DecodeExact(value)
 	if err != nil {
@@ -57,13 +57,13 @@ func (x *exchange) payExact(value string) bool {
 	return x.isPaid(refusal)
 }
 
-// accepted returns the entry of the route that a payment is for. Without one it answers.
+// accepted returns the entry of the route that a payment selects. Without one it writes the response.
 func (x *exchange) accepted(p *x402.ExactPayment) *x402.ExactRequirements {
 	bad := func(why string) *x402.ExactRequirements {
 		x.refuse(x402.ReasonInvalidRequirements, toll.Errorf(toll.CodeBadRequirements, "%s", why), nil)
 		return nil
 	}
-	// A 402 that would be too long names the resource without its query.
+	// A shortened 402 names the resource without its query.
 	ours := x.required.Resource.URL
 	short, _, _ := strings.Cut(ours, "?")
 	if p.ResourceURL != "" && p.ResourceURL != ours && p.ResourceURL != short {
@@ -77,14 +77,14 @@ func (x *exchange) accepted(p *x402.ExactPayment) *x402.ExactRequirements {
 	return bad("The accepted entry is none of this route.")
 }
 
-// ErrNotSettled says that the payment for a stream was not settled, so that nothing of the answer may leave.
+// ErrNotSettled means that the payment for a stream was not settled, so that nothing of it may leave.
 var ErrNotSettled = errors.New("paid: the payment for this answer was not settled")
 
-// isPriced reports whether the price is known before the answer.
+// isPriced reports whether the price is known before the response.
 func (x *exchange) isPriced() bool { return x.wallet != nil || x.c.creditsFunc == nil }
 
-// settleFirst settles a stream whose price is known before its first byte leaves, so that it needs no hold for the rest of its time. An
-// answer that is no 2xx costs nothing and may leave.
+// settleFirst settles a stream with a known price before its first byte, so that it needs no hold afterwards. A response other
+// than 2xx is free and may leave.
 func (x *exchange) settleFirst(status int) error {
 	if !success(status) {
 		x.sale.Release(x.r.Context())
@@ -100,10 +100,10 @@ func (x *exchange) settleFirst(status int) error {
 	return ErrNotSettled
 }
 
-// unsettled reports whether a stream could not begin, since its payment was not settled.
+// unsettled reports whether a stream could not begin because its payment was not settled.
 func (x *exchange) unsettled() bool { return x.first != nil && !x.first.Success }
 
-// notSettled answers an answer that was not paid.
+// notSettled responds to a failed settlement.
 func (x *exchange) notSettled(s *x402.SettleResponse, known bool) {
 	if !known {
 		x.pending(s)

@@ -15,18 +15,18 @@ import (
 	"github.com/tollhq/toll/internal/seller"
 )
 
-// Errors that a handler gets from its ResponseWriter.
+// Errors of the ResponseWriter of a handler.
 var (
-	// ErrHoldEnded says that the answer was cut because the hold that pays for it ended.
+	// ErrHoldEnded means that the response was cut because its hold ended.
 	ErrHoldEnded = seller.ErrHoldEnded
-	// ErrTooLarge says that the answer is longer than MaxBuffer and may not stream.
+	// ErrTooLarge means that the response exceeds MaxBuffer and may not stream.
 	ErrTooLarge = errors.New("paid: the answer is longer than the buffer and cannot stream")
 
 	errEnded = errors.New("paid: the request is over")
 )
 
-// writer is what a paid handler writes to. It keeps the answer until it is settled, or lets it flow on the strength of
-// the hold. It has none of the side doors of the server's writer: no Unwrap, no Hijack, no ReadFrom.
+// writer is the ResponseWriter of a paid handler. It buffers the response until it is settled, or streams it on the hold. It
+// has no Unwrap, Hijack or ReadFrom.
 type writer struct {
 	w      http.ResponseWriter // touched only by a stream, or after the decision
 	rc     *http.ResponseController
@@ -35,7 +35,7 @@ type writer struct {
 	early  bool // a stream is settled before its first byte, or released if it costs nothing
 	only   bool // only event streams flush
 	head   bool
-	// begin is called once, before the first byte of a stream leaves, and sets the headers of its own. It may refuse.
+	// begin is called once, before the first byte of a stream, and sets its headers. It may refuse.
 	begin func() error
 	mark  func(http.Header)
 	begun atomic.Bool // the handler streams: a caller who leaves ends its work
@@ -163,16 +163,16 @@ func (a *writer) FlushError() error {
 	return a.flush()
 }
 
-// SetReadDeadline lets a handler bound the reading of its request.
+// SetReadDeadline is for [http.ResponseController].
 func (a *writer) SetReadDeadline(t time.Time) error { return a.rc.SetReadDeadline(t) }
 
-// EnableFullDuplex lets a handler read its request while it answers.
+// EnableFullDuplex is for [http.ResponseController].
 func (a *writer) EnableFullDuplex() error { return a.rc.EnableFullDuplex() }
 
-// isBare reports whether there are only headers of an answer that is settled before it streams: they are no answer to pay for.
+// isBare reports whether a response that is settled before it streams has only headers, which cost nothing.
 func (a *writer) isBare() bool { return a.early && a.size == 0 && success(a.status) }
 
-// startStream lets everything flow from here on.
+// startStream sends the buffer, and everything after it at once.
 func (a *writer) startStream() error {
 	if !a.stream || !bodyAllowed(a.status) {
 		a.err = ErrTooLarge
@@ -201,7 +201,7 @@ func (a *writer) startStream() error {
 	return nil
 }
 
-// beat keeps an event stream alive that is between two events. It counts as nothing delivered.
+// beat keeps an event stream alive between two events. It does not count as delivered.
 func (a *writer) beat() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -246,13 +246,13 @@ func (a *writer) flush() error {
 	return nil
 }
 
-// cutPatience is how long a write under way may take after the hold has ended.
+// cutPatience bounds a running write after the end of the hold.
 const cutPatience = time.Second
 
-// endOfHold is the event with which an event stream ends that is cut.
+// endOfHold is the last event of an event stream that was cut.
 const endOfHold = "event: error\ndata: {\"message\":\"The hold that pays for this stream has ended.\"}\n\n"
 
-// cutOff ends a stream whose hold has ended: nothing of the handler leaves any more. An event stream ends with an error event.
+// cutOff ends a stream whose hold ended. An event stream gets an error event.
 func (a *writer) cutOff() {
 	locked := a.mu.TryLock() // if no write is under way, none can come before the event
 	a.cut.Store(true)
@@ -270,7 +270,7 @@ func (a *writer) cutOff() {
 	}
 }
 
-// isBetween reports whether an event stream is between two events, so that a line of ours does not change one of them.
+// isBetween reports whether an event stream is between two events, so that a line of ours changes none.
 func (a *writer) isBetween() bool {
 	return a.events && a.streaming && (a.err == nil || a.err == ErrHoldEnded) && !a.closed && a.declared < 0 && a.sent.Get("Content-Encoding") == "" &&
 		(bytes.HasSuffix(a.tail, []byte("\n\n")) || bytes.HasSuffix(a.tail, []byte("\n\r\n")))
@@ -282,7 +282,7 @@ func (a *writer) fail(err error) {
 	}
 }
 
-// close ends the writer: what a goroutine of the handler writes later goes nowhere.
+// close ends the writer: later writes of a goroutine of the handler are discarded.
 func (a *writer) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -296,12 +296,12 @@ func (a *writer) close() {
 	}
 }
 
-// broken reports an answer that the server could not send as the handler wrote it.
+// broken reports whether the server could not send the response as the handler wrote it.
 func (a *writer) broken() bool {
 	return a.err != nil || (a.declared >= 0 && a.size != a.declared && !a.head && bodyAllowed(a.status))
 }
 
-// commit sends a buffered answer with these extra headers.
+// commit sends a buffered response with these extra headers.
 func (a *writer) commit(extra func(http.Header)) {
 	h := a.w.Header()
 	putHeader(h, a.sent)
@@ -326,7 +326,7 @@ func (a *writer) commit(extra func(http.Header)) {
 	a.putTrailers(trailers)
 }
 
-// trailers returns what the handler set as trailers, with the names under which the server takes them.
+// trailers returns the trailers of the handler, under the names that the server expects.
 func (a *writer) trailers() http.Header {
 	t := http.Header{}
 	for _, v := range a.sent.Values("Trailer") {
@@ -351,7 +351,7 @@ func (a *writer) putTrailers(t http.Header) {
 	maps.Copy(h, t)
 }
 
-// putHeader replaces all of to by what the handler answered, without what is not its own to say.
+// putHeader replaces the headers with those of the handler, except reserved ones.
 func putHeader(to, from http.Header) {
 	clear(to)
 	for name, values := range from {

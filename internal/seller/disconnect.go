@@ -6,34 +6,31 @@ import (
 	"time"
 )
 
-// Left reports whether the caller of a request has gone away. A deadline is one that the program has
-// set itself.
+// Left reports whether the caller disconnected. A deadline is set by the program itself, and does not count.
 func Left(caller context.Context) bool { return errors.Is(caller.Err(), context.Canceled) }
 
-// Disconnect says what becomes of work whose caller goes away. It is documented in package paid.
+// Disconnect chooses what happens to work whose caller disconnects. Package paid documents it.
 type Disconnect int
 
-// What becomes of such work.
 const (
 	DisconnectByMethod Disconnect = iota
 	DisconnectSettle
 	DisconnectRelease
 )
 
-// Check panics over an unknown value, which room was given.
+// Check panics for an unknown value, which room was given.
 func (g Disconnect) Check(room string) {
 	if g < DisconnectByMethod || g > DisconnectRelease {
 		panic(room + ": OnDisconnect is paid.DisconnectByMethod, paid.Settle or paid.Release")
 	}
 }
 
-// ErrHoldEnded says that work was cut because the hold that pays for it ended.
+// ErrHoldEnded is the cause when work is cut because its hold ended.
 var ErrHoldEnded = errors.New("paid: the hold that pays for this answer has ended")
 
-// WorkContext returns the context of paid work: it has the values and the deadline of caller, and
-// ends with it. A caller who leaves ends it only when goesOn, called then, is false. Otherwise it
-// ends with the hold, or with what a wallet has signed, with the cause [ErrHoldEnded]: that bounds
-// what callers who left keep running. Call the returned function when the work is done.
+// WorkContext returns the context of paid work, with the values and the deadline of caller. It ends with caller, but after a
+// disconnect only if goesOn, called then, returns false. Otherwise it ends with the hold, or with the signature of a wallet,
+// with the cause [ErrHoldEnded], which bounds work without a caller. Call the returned function when the work is done.
 func (p *Sale) WorkContext(caller context.Context, goesOn func() bool) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(detached{context.WithoutCancel(caller), caller})
 	life := p.life()

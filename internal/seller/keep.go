@@ -15,7 +15,7 @@ const (
 	renewPause  = time.Second    // least time between two tries to renew a hold
 )
 
-// Keeper renews the hold of a sale at half of its life, and cuts the delivery that runs on it when the hold ends.
+// Keeper renews the hold of a sale at half of its life, and cuts the delivery when the hold ends.
 type Keeper struct {
 	p      *Sale
 	caller context.Context
@@ -30,8 +30,8 @@ type Keeper struct {
 	done  bool
 }
 
-// Keep starts a keeper. It renews while caller waits, so that a caller who left keeps work running for no longer than a hold lasts, and
-// only with a facilitator that is an [x402.Renewer]. Without a hold it does nothing. Call Stop.
+// Keep starts a keeper. It renews only while caller waits, so that work without a caller lasts no longer than a hold, and only
+// with an [x402.Renewer]. Without a hold it does nothing. Call Stop.
 func (p *Sale) Keep(caller context.Context) *Keeper {
 	k := &Keeper{p: p, caller: caller}
 	if p.end == nil {
@@ -46,7 +46,7 @@ func (p *Sale) Keep(caller context.Context) *Keeper {
 	return k
 }
 
-// Deliver has cut called when the hold ends. It returns false if the hold has ended already, or if there is none.
+// Deliver registers cut, which runs when the hold ends. It returns false if the hold has ended, or if there is none.
 func (k *Keeper) Deliver(cut func()) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -57,7 +57,7 @@ func (k *Keeper) Deliver(cut func()) bool {
 	return true
 }
 
-// Stop ends the renewals. It waits for a cut under way: afterwards the connection may belong to the next request.
+// Stop ends the renewals. It waits for a running cut: afterwards the connection may belong to the next request.
 func (k *Keeper) Stop() {
 	if k.timer == nil {
 		return
@@ -96,7 +96,7 @@ func (k *Keeper) tick() {
 	}
 }
 
-// renew asks the service once. It returns when to look at the hold again.
+// renew renews the hold once, and returns when to check it again.
 func (k *Keeper) renew(f x402.Renewer, now time.Time, left time.Duration) time.Duration {
 	p := k.p
 	ctx, cancel := context.WithTimeout(k.call, min(p.Timeout, left))
@@ -106,7 +106,7 @@ func (k *Keeper) renew(f x402.Renewer, now time.Time, left time.Duration) time.D
 		err = toll.Errorf(toll.CodeInternal, "The answer names another request.")
 	}
 	if err == nil {
-		// The end is on the clock of the service. Counted from before the call, ours is never later.
+		// The hold ends by the clock of the service. Counted from before the call, our end is never later.
 		p.end.Store(now.Add(p.life()).UnixNano())
 		return p.left(p.Clock()) / 2
 	}
@@ -122,8 +122,8 @@ func (k *Keeper) renew(f x402.Renewer, now time.Time, left time.Duration) time.D
 	return min(left, max(left/4, renewPause, time.Duration(e.RetryAfterSecs)*time.Second))
 }
 
-// life is the life of a hold that is taken or renewed now.
+// life is the life of a new or renewed hold.
 func (p *Sale) life() time.Duration { return time.Duration(p.HoldSecs) * time.Second }
 
-// left is the time for which the seller may still rely on the hold.
+// left returns how long the seller may still rely on the hold.
 func (p *Sale) left(now time.Time) time.Duration { return time.Unix(0, p.end.Load()).Sub(now) }

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// PulseEvery is the time between two comments of an event stream: proxies cut connections on which nothing comes, many after a minute.
+// PulseEvery is the time between two comments of an event stream: proxies close idle connections, many after a minute.
 const PulseEvery = 15 * time.Second
 
-// PulseComment is such a comment. Readers of event streams drop comments.
+// PulseComment is such a comment, which readers of event streams ignore.
 const PulseComment = ": \n\n"
 
-// NoBuffering is set on an event stream, so that a proxy such as nginx passes each event on at once.
+// NoBuffering makes proxies such as nginx pass on each event at once.
 func NoBuffering(h http.Header) { h.Set("X-Accel-Buffering", "no") }
 
-// IsEvents reports whether an answer is an event stream.
+// IsEvents reports whether a response is an event stream.
 func IsEvents(h http.Header) bool {
 	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 }
 
-// Pulsing serves h and keeps its event streams alive, from their headers on. A comment never comes between two parts of an event.
+// Pulsing serves h and keeps its event streams alive. Comments never split an event.
 func Pulsing(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := &pulse{ResponseWriter: w}
@@ -32,7 +32,7 @@ func Pulsing(h http.Handler) http.Handler {
 	})
 }
 
-// pulse is a writer that adds comments to an event stream.
+// pulse is a writer that adds comments to event streams.
 type pulse struct {
 	http.ResponseWriter
 	mu     sync.Mutex
@@ -42,7 +42,6 @@ type pulse struct {
 	ended  bool
 }
 
-// Unwrap is for deadlines.
 func (p *pulse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // WriteHeader implements [http.ResponseWriter].

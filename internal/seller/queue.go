@@ -20,7 +20,7 @@ const (
 	queueLife       = 24 * time.Hour
 )
 
-// Unsettled is a stream that was delivered and is not settled.
+// Unsettled is a stream that was delivered but not settled.
 type Unsettled struct {
 	AgentRequestID string
 	PlanID         toll.PlanID
@@ -30,12 +30,12 @@ type Unsettled struct {
 	Attempts       int
 	Since          time.Time
 	Reason         string // errorReason of the last attempt
-	// Final says that it will not be settled: the service refused, or the queue gave up after 24 hours or was full.
+	// Final means that it will not be settled: the service refused, or the queue gave up after 24 hours or was full.
 	Final bool
 }
 
-// Queue settles streams that were delivered while the service could not be reached, each with the id of its request, so
-// that none is burned twice. It lives in memory. The zero value is not usable; see [NewQueue].
+// Queue settles streams that were delivered while the service was unreachable, each under the id of its request, so that none
+// is burned twice. It lives in memory. Use [NewQueue].
 type Queue struct {
 	mu      sync.Mutex
 	waiting int
@@ -52,15 +52,15 @@ func NewQueue() *Queue {
 	return q
 }
 
-// Len returns how many streams wait for their settlement.
+// Len returns the number of streams that wait.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting
 }
 
-// Drain tries to settle everything that waits, without the usual pauses, and returns when the queue is empty or ctx ends.
-// Call it before the program exits: what is still waiting then is lost to the builder, and in the log.
+// Drain settles everything that waits, without the usual pauses, and returns when the queue is empty or ctx ends. Call it
+// before the program exits: what still waits then is lost to the builder, and is in the log.
 func (q *Queue) Drain(ctx context.Context) error {
 	q.once.Do(func() { close(q.hurry) })
 	q.mu.Lock()
@@ -74,8 +74,8 @@ func (q *Queue) Drain(ctx context.Context) error {
 	}
 }
 
-// add takes over a sale that was delivered and whose settlement has no outcome, and goes on trying in the background for up to 24
-// hours, each time under the id of its request. When u is final it only raises the alarm.
+// add takes a delivered sale whose settlement has no outcome, and retries in the background for up to 24 hours, under the id of
+// its request. If u is final it only raises the alarm.
 func (q *Queue) add(p *Sale, u Unsettled) {
 	q.mu.Lock()
 	if !u.Final && q.waiting >= maxUnsettled {

@@ -1,6 +1,6 @@
-// Package seller is the seller's side of a paid call, whatever carries it: it verifies a payment with a hold, says why one is not
-// taken, settles it or gives the hold back, settles later what was delivered while the service was away, and bounds the work for
-// callers who left. The middlewares for HTTP, MCP and A2A only translate that to their protocols.
+// Package seller is the seller's side of a paid call on any transport: it verifies a payment with a hold, explains refusals,
+// settles or releases, settles delivered work later if the service was unreachable, and bounds work without a caller. The
+// middlewares for HTTP, MCP and A2A translate that to their protocols.
 package seller
 
 import (
@@ -21,14 +21,14 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// DefaultTimeout bounds each call to the facilitator where a transport does not choose.
+// DefaultTimeout bounds each call to the facilitator.
 const DefaultTimeout = 30 * time.Second
 
-// ErrNoHold says that the payment is valid, but the facilitator set no credits aside for it.
+// ErrNoHold means that the payment is valid, but no credits were held for it.
 var ErrNoHold = errors.New("the facilitator confirmed a payment without an id or without its hold")
 
-// Seller is what the sales of one transport share. Its fields do not change after [Seller.SetDefaults], and it is safe for
-// concurrent use from then on.
+// Seller is shared by the sales of one transport. Its fields do not change after [Seller.SetDefaults]; then it is safe for
+// concurrent use.
 type Seller struct {
 	Facilitator  x402.Facilitator
 	Terms        *TermsCache
@@ -45,12 +45,12 @@ type Seller struct {
 	Room string // begins each line of the log
 	Item string // name of the attribute that says what is sold, see [Offer]
 
-	// unbound are the hashes of access tokens that name no resource. That never changes, and reading
-	// their claims again for each request would cost 4 us.
+	// unbound are hashes of access tokens that name no resource. That never changes, and reading their claims again would cost
+	// 4 us for each request.
 	unbound *cache.Cache[[32]byte, struct{}]
 }
 
-// SetDefaults fills in what is zero and brings HoldSecs into its bounds. It panics over an unknown OnDisconnect.
+// SetDefaults sets defaults and brings HoldSecs within its bounds. It panics for an unknown OnDisconnect.
 func (s *Seller) SetDefaults() {
 	s.OnDisconnect.Check(s.Room)
 	s.HoldSecs = min(max(cmp.Or(s.HoldSecs, x402.DefaultHoldSecs), 1), x402.MaxHoldSecs)
@@ -79,7 +79,7 @@ func Price(t *x402.Terms, most *toll.Credits) (verified, asked *toll.Credits) {
 	return most, most
 }
 
-// Offer is what one caller is to pay.
+// Offer is what one caller has to pay.
 type Offer struct {
 	Required *x402.PaymentRequired
 	PlanID   toll.PlanID
@@ -87,19 +87,19 @@ type Offer struct {
 	Item     string        // what is sold, for the log
 	// Unheld sells without a hold: a settlement may then be refused after the work is done.
 	Unheld bool
-	// Elsewhere is a second url for which the payment is verified when the agent does not know the first one; "" for none.
+	// Elsewhere is a second url for which the payment is verified if the agent does not know the first one; "" for none.
 	Elsewhere string
-	// Verified sees every verdict; Settled every outcome of a settlement, also a late one. Both may be nil.
+	// Verified is called with every verdict, Settled with every outcome of a settlement, also a late one. Both may be nil.
 	Verified func(*x402.VerifyResponse)
 	Settled  func(context.Context, *x402.SettleResponse)
 }
 
-// Sale is a payment that was verified, until it is settled or released.
+// Sale is a verified payment, until it is settled or released.
 type Sale struct {
 	*Seller
 	Offer
 	Token string
-	// Stock is the payment of a wallet (scheme exact), in place of Token, and nil of others. Amount is in base units then.
+	// Stock is the payment of a wallet (scheme exact), in place of Token. Amount is in base units then.
 	Stock *x402.StockPayment
 	About []any // more attributes of each line of the log
 
@@ -108,20 +108,20 @@ type Sale struct {
 	AgentRequestID string       // "" when there is nothing to settle and to release
 	Amount         toll.Credits // credits set aside, the most that the call can cost; of a wallet what it pays
 	Verdict        *x402.VerifyResponse
-	// end is when the hold ends at the latest that the seller may rely on, in nanoseconds since 1970; nil without a hold.
+	// end is until when the seller may rely on the hold, in nanoseconds since 1970; nil without a hold.
 	end *atomic.Int64
 
 	tries int // of a settlement
 }
 
-// Open verifies a payment with a hold. It does not stop when the caller leaves, so that every hold is known; the hold is then
-// released, and the refusal is [CallerLeft].
+// Open verifies a payment with a hold. It continues after a disconnect, so that every hold is known; the hold is then released,
+// and the refusal is [CallerLeft].
 func (s *Seller) Open(ctx context.Context, o Offer, token string) (*Sale, *Refusal) {
 	p := &Sale{Seller: s, Offer: o, Token: token, AgentID: s.AgentID}
 	req := &x402.VerifyRequest{PaymentRequired: *o.Required, AccessToken: token, MaxAmount: o.Max, Hold: !o.Unheld}
 	if !o.Unheld {
 		req.HoldSecs = s.HoldSecs
-		// The hold's own end is on the clock of the service. Counted from before the call, ours is never later.
+		// The hold ends by the clock of the service. Counted from before the call, our end is never later.
 		p.end = new(atomic.Int64)
 		p.end.Store(s.Clock().Add(p.life()).UnixNano())
 	}
@@ -145,8 +145,8 @@ func (s *Seller) Open(ctx context.Context, o Offer, token string) (*Sale, *Refus
 	return p.unlessLeft(ctx)
 }
 
-// OpenStock is [Seller.Open] for the payment of a wallet, which cannot be held. p has Stock, Payer, Amount and, if needed, About.
-// The refusal is [Unavailable] where it is about what the seller asks for: no payment would be taken then.
+// OpenStock is [Seller.Open] for the payment of a wallet, which cannot be held. p has Stock, Payer, Amount and optionally
+// About. A refusal of the seller's own terms is [Unavailable]: no payment would be accepted.
 func (s *Seller) OpenStock(ctx context.Context, o Offer, p Sale) (*Sale, *Refusal) {
 	p.Seller, p.Offer, p.AgentID = s, o, s.AgentID
 	v, err := p.verify(ctx, &x402.VerifyRequest{Stock: p.Stock})
@@ -184,8 +184,8 @@ func (p *Sale) unlessLeft(ctx context.Context) (*Sale, *Refusal) {
 	return nil, &Refusal{Class: CallerLeft, Err: toll.AsError(ctx.Err())}
 }
 
-// accept takes over what a good verdict says. The error is [ErrNoHold], and the payment then is to be released: the verdict names
-// no request, or a hold was asked for and there is none.
+// accept stores a valid verdict. It returns [ErrNoHold], and the payment must be released, if the verdict names no request, or
+// has no hold although one was requested.
 func (p *Sale) accept(v *x402.VerifyResponse) error {
 	p.Verdict, p.Payer, p.AgentRequestID = v, v.Payer, v.AgentRequestID
 	if v.AgentID != "" {
@@ -204,20 +204,20 @@ func (p *Sale) accept(v *x402.VerifyResponse) error {
 	return nil
 }
 
-// Class says how a caller is to be answered who did not pay.
+// Class says how to respond to a caller without a valid payment.
 type Class int
 
-// Classes of refusals. A transport without words of its own for Conflict, Limited and Pending answers them as Unpaid.
+// Classes of refusals. A transport without its own form of Conflict, Limited and Pending responds as for Unpaid.
 const (
 	Unpaid      Class = iota // the payment is refused: answer with the price
 	Conflict                 // the request was made before with other content
 	Limited                  // too many requests or holds: retry later
 	Pending                  // an earlier request with this id is not decided yet: retry later
-	Unavailable              // the service cannot be asked, or refuses the seller; the log says why, and nobody else is told
-	CallerLeft               // nobody waits for an answer
+	Unavailable              // the service is unreachable, or refuses the seller; only the log says why
+	CallerLeft               // the caller disconnected
 )
 
-// Refusal says why a call is not paid.
+// Refusal explains why a call is not paid.
 type Refusal struct {
 	Class  Class
 	Reason string      // x402 reason word, may be empty
@@ -225,7 +225,7 @@ type Refusal struct {
 	Payer  string
 }
 
-// refused classifies a verdict that is not good.
+// refused classifies an invalid verdict.
 func (p *Sale) refused(v *x402.VerifyResponse) *Refusal {
 	e := toll.NewError(v.Code)
 	if v.Code == "" {
@@ -250,8 +250,7 @@ func (p *Sale) refused(v *x402.VerifyResponse) *Refusal {
 	return r
 }
 
-// Unavailable returns the refusal of a call to the service that failed, which is not the caller's fault. The builder finds the
-// reason in the log.
+// Unavailable returns the refusal for a failed call to the service, which is not the caller's fault. The reason is in the log.
 func (s *Seller) Unavailable(what string, o *Offer, err error) *Refusal {
 	e := toll.AsError(err)
 	if e.HTTPStatus() != http.StatusTooManyRequests {
@@ -261,7 +260,7 @@ func (s *Seller) Unavailable(what string, o *Offer, err error) *Refusal {
 	return &Refusal{Class: Unavailable, Err: e}
 }
 
-// RefusesSeller reports whether a refusal is about what the seller asks a wallet for.
+// RefusesSeller reports whether a refusal is about the entry of the seller, not about the payment of the wallet.
 func RefusesSeller(reason string) bool {
 	switch reason {
 	case x402.ReasonInvalidRequirements, x402.ReasonInvalidNetwork, x402.ReasonUnsupportedScheme, x402.ReasonUnauthorizedServer,
@@ -274,9 +273,9 @@ func RefusesSeller(reason string) bool {
 // maxChallengeError bounds the error of a 402, in bytes.
 const maxChallengeError = 300
 
-// ChallengeError returns the error of a 402: begin, and after it the sentence if that names an address, since some clients
-// show nothing else of the answer. It has at most 300 bytes: a sentence that does not fit is left out whole, and begin is cut
-// between characters. The SDKs do the same (testdata/conformance/tables/challenges.json).
+// ChallengeError returns the error of a 402: begin, and the sentence if that contains an address, since some clients show
+// nothing else. It has at most 300 bytes: a sentence that does not fit is left out, and begin is cut between characters. The
+// SDKs do the same (testdata/conformance/tables/challenges.json).
 func ChallengeError(begin, sentence string) string {
 	if whole := begin + ": " + sentence; strings.Contains(sentence, "://") && len(whole) <= maxChallengeError {
 		return whole
@@ -291,7 +290,7 @@ func ChallengeError(begin, sentence string) string {
 	return begin[:n]
 }
 
-// IsShortfall reports whether a refusal says that the payer needs credits, or leave to spend them.
+// IsShortfall reports whether the payer lacks credits, or a delegation to buy them.
 func IsShortfall(reason string) bool {
 	switch reason {
 	case x402.ReasonInsufficientFunds, x402.ReasonRedemptionLimit, x402.ReasonOrderLimit, x402.ReasonPlanExpired,
@@ -307,8 +306,8 @@ const (
 	maxPage   = 2048          // bytes of such an address
 )
 
-// WithPage returns e with the address of a page on which a person can pay instead, if it is one, in visible ASCII, and with the
-// hint to open it.
+// WithPage returns e with the address of a page on which a person can pay instead, if page is a URL in visible ASCII, and with
+// the hint to open it.
 func WithPage(e *toll.Error, page string) *toll.Error {
 	visible := strings.IndexFunc(page, func(r rune) bool { return r <= ' ' || r >= 0x7f }) < 0
 	if !visible || len(page) > maxPage || !strings.HasPrefix(page, "https://") && !strings.HasPrefix(page, "http://") {
@@ -317,8 +316,8 @@ func WithPage(e *toll.Error, page string) *toll.Error {
 	return e.WithParam(paramPage, page).WithHint(toll.CodeCardAuthentication.Info().Hint)
 }
 
-// OrderExtension returns the extension of a demand that says where the plan is bought: by wallets, when credits are missing, and
-// on the page of a refusal, e. It is nil where there is neither. t and e may be nil.
+// OrderExtension returns the extension that names where to buy the plan: orderUrl for wallets, if credits are missing, and the
+// page of the refusal e. It returns nil without either. t and e may be nil.
 func OrderExtension(t *x402.Terms, reason string, e *toll.Error) json.RawMessage {
 	info := map[string]string{}
 	if t != nil && t.OrderURL != "" && IsShortfall(reason) {
@@ -342,7 +341,7 @@ func OrderExtension(t *x402.Terms, reason string, e *toll.Error) json.RawMessage
 	return raw
 }
 
-// Receipt is the answer of the service, byte for byte where they are known, so that it equals the stored one.
+// Receipt returns the response of the service, with its exact bytes if they are known, so that it equals the stored one.
 func Receipt(r *x402.SettleResponse) json.RawMessage {
 	if json.Valid(r.Raw) {
 		return r.Raw

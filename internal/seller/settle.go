@@ -12,7 +12,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Tries is how often a settlement is asked for, under one id, before an answer is given without its outcome.
+// Tries is how often a settlement is attempted, under one id, before the response leaves without its outcome.
 const Tries = 3
 
 const (
@@ -21,8 +21,8 @@ const (
 	releaseTimeout = 10 * time.Second
 )
 
-// Settle burns the amount under the id of the request, or has the payment of a wallet carried out, whatever becomes of ctx, in so
-// many tries. known is false when nobody can say whether that was done; the answer then is settlement_pending.
+// Settle burns the amount under the id of the request, or executes the payment of a wallet, in up to tries attempts. It
+// continues when ctx ends. known is false if the outcome is unknown; the response then is settlement_pending.
 func (p *Sale) Settle(ctx context.Context, amount toll.Credits, tries int) (s *x402.SettleResponse, known bool) {
 	ctx = context.WithoutCancel(ctx) // a caller that leaves now has its answer settled
 	defer func() { p.outcome(ctx, s) }()
@@ -42,7 +42,7 @@ func (p *Sale) Settle(ctx context.Context, amount toll.Credits, tries int) (s *x
 	}
 }
 
-// outcome tells what became of a settlement.
+// outcome logs a failed settlement and calls Settled.
 func (p *Sale) outcome(ctx context.Context, s *x402.SettleResponse) {
 	if !s.Success {
 		p.Log.Warn(p.Room+": a settlement failed", p.about("reason", s.ErrorReason, "code", string(s.Code))...)
@@ -52,7 +52,7 @@ func (p *Sale) outcome(ctx context.Context, s *x402.SettleResponse) {
 	}
 }
 
-// Later hands what was delivered to the queue, after a settlement that had no outcome, and raises the alarm when it was refused
+// Later passes delivered work to the queue after a settlement without an outcome, and raises the alarm if it was refused
 // (known).
 func (p *Sale) Later(amount toll.Credits, delivered int64, s *x402.SettleResponse, known bool) {
 	p.Queue.add(p, Unsettled{
@@ -61,7 +61,7 @@ func (p *Sale) Later(amount toll.Credits, delivered int64, s *x402.SettleRespons
 	})
 }
 
-// unsettled raises the alarm for what was delivered and is not settled.
+// unsettled raises the alarm for delivered work that is not settled.
 func (p *Sale) unsettled(u Unsettled) {
 	p.Log.Error(p.Room+": a delivered stream is not settled", p.about("plan", string(u.PlanID), "payer", u.Payer, "credits", u.Credits.String(),
 		"bytes", u.Bytes, "attempts", u.Attempts, "reason", u.Reason, "final", u.Final)...)
@@ -70,13 +70,13 @@ func (p *Sale) unsettled(u Unsettled) {
 	}
 }
 
-// decided reports whether a refusal is about what the chain made of the payment of a wallet. Others are about the call: a key that was
-// revoked, a receiver that was taken out of its plan.
+// decided reports whether a refusal states what the chain did with the payment of a wallet. Other refusals are about the call,
+// such as a revoked key or a receiver that was removed from its plan.
 func decided(reason string) bool {
 	return strings.HasPrefix(reason, "invalid_exact_") || reason == x402.ReasonTransactionState
 }
 
-// settleOnce makes one attempt. again says that the outcome is unknown and that a repeat may tell, after wait at least.
+// settleOnce makes one attempt. again means that the outcome is unknown and a repeat, after wait at least, may tell it.
 func (p *Sale) settleOnce(ctx context.Context, amount toll.Credits) (s *x402.SettleResponse, again bool, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
@@ -103,9 +103,9 @@ func (p *Sale) settleOnce(ctx context.Context, amount toll.Credits) (s *x402.Set
 	}, passes, time.Duration(e.RetryAfterSecs) * time.Second
 }
 
-// confirms reports whether an answer is one to this settlement. A success names its transaction; where nothing was to be burned, a
-// facilitator of others may have none (x402 scheme upto: "empty string if $0 settlement"). What names a request names this one. That
-// of a wallet names payer, network and amount as well, as no request does it for them.
+// confirms reports whether an answer belongs to this settlement. A success names its transaction, except for an amount of 0
+// (x402 scheme upto: "empty string if $0 settlement"). An answer that names a request names this one. For a wallet the answer
+// also names payer, network and amount, since no request does.
 func (p *Sale) confirms(s *x402.SettleResponse, amount toll.Credits) bool {
 	switch {
 	case s == nil, s.Success && s.Transaction == "" && amount > 0:
@@ -116,7 +116,7 @@ func (p *Sale) confirms(s *x402.SettleResponse, amount toll.Credits) bool {
 	return s.Extra == nil || s.Extra.AgentRequestID == "" || s.Extra.AgentRequestID == p.AgentRequestID
 }
 
-// Release gives the hold back, if there is one, whatever becomes of ctx. It lapses by itself when that fails.
+// Release releases the hold, if there is one, also after ctx ended. If that fails the hold lapses by itself.
 func (p *Sale) Release(ctx context.Context) {
 	if p.AgentRequestID == "" || p.Unheld {
 		return

@@ -15,15 +15,15 @@ const (
 	maxCached = 1000 // records in one cache: who calls may name them
 )
 
-// TermsCache keeps the terms of plans. Price and credits of a plan never change, and verify has the last word.
+// TermsCache caches the terms of plans. Price and credits of a plan never change, and verify decides.
 type TermsCache = Cache[toll.PlanID, *x402.Terms]
 
-// NewTermsCache returns an empty cache of the terms that f tells. timeout bounds each call.
+// NewTermsCache returns an empty cache of the terms of f. timeout bounds each call.
 func NewTermsCache(f x402.Facilitator, timeout time.Duration, clock func() time.Time) *TermsCache {
 	return NewCache(f.Terms, toll.ErrPlanNotFound, timeout, clock)
 }
 
-// Cache keeps records of the service. Older ones serve while the service is asked, and while it cannot be.
+// Cache caches records of the service. Old records are used during a call, and while the service is unreachable.
 type Cache[K comparable, V any] struct {
 	ask     Ask[K, V]
 	gone    error // says that there is no such record any more
@@ -35,7 +35,7 @@ type Cache[K comparable, V any] struct {
 	asking map[K]*question[V]
 }
 
-// Ask gets a record, and says for how long it counts, or the error in its place.
+// Ask gets a record or an error, and how long it is valid.
 type Ask[K comparable, V any] func(ctx context.Context, key K) (v V, keep time.Duration, err error)
 
 type record[V any] struct {
@@ -44,15 +44,15 @@ type record[V any] struct {
 	until time.Time
 }
 
-// question is a call to the service. Its answer is for all who wait for it.
+// question is a call to the service, shared by its callers.
 type question[V any] struct {
 	done chan struct{} // closed when there is an answer
 	v    V
 	err  error
 }
 
-// NewCache returns an empty cache of what ask returns, each for five minutes. timeout bounds each call, and after the error gone an
-// older record does not serve.
+// NewCache returns an empty cache of ask, with a lifetime of five minutes. timeout bounds each call. After the error gone an
+// old record is not used.
 func NewCache[K comparable, V any](
 	ask func(context.Context, K) (V, error), gone error, timeout time.Duration, clock func() time.Time,
 ) *Cache[K, V] {
@@ -66,11 +66,11 @@ func NewCache[K comparable, V any](
 	return c
 }
 
-// Of returns a record. Concurrent callers share one call; where nothing is known, each waits until its own ctx ends. The record is
-// shared: treat it as read-only.
+// Of returns a record. Concurrent callers share one call; without an old record each waits until its own ctx ends. The record
+// is shared: treat it as read-only.
 func (c *Cache[K, V]) Of(ctx context.Context, key K) (V, error) { return c.By(ctx, key, c.ask) }
 
-// By is [Cache.Of] with an ask of the caller.
+// By is [Cache.Of] with another ask.
 func (c *Cache[K, V]) By(ctx context.Context, key K, ask Ask[K, V]) (V, error) {
 	c.mu.Lock()
 	r, has := c.known[key]
@@ -97,7 +97,7 @@ func (c *Cache[K, V]) By(ctx context.Context, key K, ask Ask[K, V]) (V, error) {
 	}
 }
 
-// put puts a question, and answers it by an older record when the service does not.
+// put makes the call, and falls back to an old record.
 func (c *Cache[K, V]) put(ctx context.Context, key K, q *question[V], ask Ask[K, V]) {
 	defer func() { // also when ask panics: the next caller asks again
 		c.mu.Lock()
@@ -105,7 +105,7 @@ func (c *Cache[K, V]) put(ctx context.Context, key K, q *question[V], ask Ask[K,
 		delete(c.asking, key)
 		close(q.done)
 	}()
-	// Others wait for the answer, so it does not end with the request that happened to ask.
+	// Other callers wait for the answer, so it does not end with this request.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()
 	v, keep, err := ask(ctx, key)

@@ -15,8 +15,7 @@ const (
 	unboundLife = time.Hour
 )
 
-// Claims are what an access token says of itself (wire contract, section 14). Reading them checks nothing: the service
-// decides whether they are true.
+// Claims are the unverified claims of an access token (wire contract, section 14).
 type Claims struct {
 	Issuer      string          `json:"iss"`
 	Audience    json.RawMessage `json:"aud"`
@@ -25,12 +24,12 @@ type Claims struct {
 	X402Version toll.Int        `json:"x402Version"`
 }
 
-// ClaimsOf reads the claims of a token; false if they are not those of an access token.
+// ClaimsOf reads the claims of a token; false if they are not the claims of an access token.
 func ClaimsOf(t *x402.Token) (c Claims, ok bool) {
 	return c, t.Claims(&c) == nil
 }
 
-// ReadToken reads an access token as a caller sent it, in whatever form.
+// ReadToken reads an access token in any of its forms.
 func ReadToken(text string) (*x402.Token, *Refusal) {
 	t, err := x402.DecodeToken(text)
 	if err != nil {
@@ -39,7 +38,7 @@ func ReadToken(text string) (*x402.Token, *Refusal) {
 	return t, nil
 }
 
-// Undecodable is the refusal of a payment that cannot be read.
+// Undecodable is the refusal of a payment that cannot be decoded.
 func Undecodable(err error) *Refusal {
 	r := &Refusal{Reason: x402.ReasonInvalidPayload, Err: toll.AsError(err)}
 	if r.Err.Code == toll.CodeBadX402Version {
@@ -48,8 +47,7 @@ func Undecodable(err error) *Refusal {
 	return r
 }
 
-// CheckResource refuses a token that is for other resources alone, see [Claims.IsFor]. Malformed claims are for the service to
-// refuse.
+// CheckResource refuses a token for other resources, see [Claims.IsFor]. The service refuses malformed claims.
 func (s *Seller) CheckResource(t *x402.Token, base string, resource func() string) *Refusal {
 	now, key := s.Clock(), sha256.Sum256([]byte(t.JWS))
 	if _, known := s.unbound.Get(key, now); known {
@@ -71,10 +69,10 @@ func (s *Seller) CheckResource(t *x402.Token, base string, resource func() strin
 	return &Refusal{Reason: s.Namespace.ReasonResourceMismatch(), Err: e}
 }
 
-// MinTokenBytes is less than any access token has: two ids, an issuer and a signature.
+// MinTokenBytes is below the size of any access token: two ids, an issuer and a signature.
 const MinTokenBytes = 200
 
-// AccessToken reads the claims of a text that has the form of an access token; false for any other text.
+// AccessToken reads the claims of a text in the form of an access token; false for any other text.
 func AccessToken(text string) (c Claims, ok bool) {
 	if len(text) < MinTokenBytes || text[0] != 'e' && text[0] != '{' { // every form begins with "{", also in base64
 		return c, false
@@ -88,16 +86,16 @@ func AccessToken(text string) (c Claims, ok bool) {
 	return c, ok && c.X402Version == x402.Version && c.PlanID != ""
 }
 
-// IsOf reports whether the token says that the service with these terms made it. A service that was moved takes the tokens
-// of its earlier address, too; those are known by the plan. Nil terms, and terms without an address of the service, do not
-// tell, and the answer is true: a credential is rather kept back than passed on.
+// IsOf reports whether the service with these terms issued the token. A service that moved accepts the tokens of its previous
+// address, which are recognized by the plan. The result is true for nil terms and terms without a service address: it is safer
+// to withhold a credential than to pass it on.
 func (c *Claims) IsOf(t *x402.Terms) bool {
 	return t == nil || t.ServiceURL == "" || c.Issuer == strings.TrimRight(t.ServiceURL, "/") || c.PlanID == string(t.PlanID)
 }
 
-// IsFor reports whether the token may be used for a resource of a server: it is for the service, and the resources that it
-// names besides, if it names any, hold this one (RFC 8707, section 2). A resource is held by its own address and by those
-// above it, up to the base of the server. Without a base only tokens for the service alone are taken. Queries do not count.
+// IsFor reports whether the token is valid for a resource of a server: its audience holds the service, and if it holds
+// resources, one of them equals the resource or is above it, within the base of the server (RFC 8707, section 2). Without a
+// base only tokens for the service alone are valid. Queries do not count.
 func (c *Claims) IsFor(base, resource string) bool {
 	many := make([]string, 1)
 	var err error
