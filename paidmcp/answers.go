@@ -19,17 +19,17 @@ import (
 
 // Codes of JSON-RPC errors (wire contract, section 22).
 const (
-	// CodePaymentRequired is that of resources and prompts that are not paid. Its data is the [x402.PaymentRequired]. A handler
-	// that returns it asks for payment itself.
+	// CodePaymentRequired is the code for unpaid resources and prompts. Its data is the [x402.PaymentRequired]. A handler that
+	// returns it demands payment itself.
 	CodePaymentRequired = -32003
-	// CodeMisconfigured is that of a server without a plan, and of failed settlements that propagate.
+	// CodeMisconfigured is the code of a server without a plan, and of failed settlements that propagate.
 	CodeMisconfigured = -32002
 )
 
-// cachePrivate keeps a result out of caches that serve others; the protocol's default is public.
+// cachePrivate keeps a result out of shared caches; the default of the protocol is public.
 const cachePrivate = "private"
 
-// How the error of a demand for payment begins.
+// Prefixes of the error of a demand for payment.
 const (
 	wordRequired    = "payment required"
 	wordUnavailable = "plans unavailable"
@@ -37,14 +37,14 @@ const (
 	wordPending     = "settlement pending"
 )
 
-// Bounds of text that others chose and that goes to a model.
+// Bounds of text of other parties that a model reads.
 const (
 	maxNameRunes     = 80
 	maxSentenceRunes = 300
 	maxNamedPlans    = 3
 )
 
-// unpaid is the answer to a call that is not paid.
+// unpaid is the response to a call that is not paid.
 type unpaid struct {
 	call   *call
 	word   string      // how the error begins
@@ -86,7 +86,7 @@ func (r *unpaid) answer() (mcp.Result, error) {
 	return res, nil
 }
 
-// because returns how a refusal begins, its reason and its sentence, with colons between.
+// because joins the prefix, the reason and the sentence of a refusal with colons.
 func (r *unpaid) because(word string) string {
 	for _, s := range []string{r.reason, plain.Text(r.text, maxSentenceRunes)} {
 		if s != "" {
@@ -96,8 +96,8 @@ func (r *unpaid) because(word string) string {
 	return word
 }
 
-// redeemFailed is the answer to a call that ran and whose settlement was refused, or has no outcome. Nothing of its result is
-// in it.
+// redeemFailed is the response to a call that ran and whose settlement was refused or has no outcome. It contains nothing of
+// the result.
 func (c *call) redeemFailed(s *x402.SettleResponse, known bool) *unpaid {
 	r := c.refuse(wordFailed, s.ErrorReason, s.ErrorMessage)
 	if s.Extra != nil {
@@ -115,7 +115,7 @@ func (c *call) redeemFailed(s *x402.SettleResponse, known bool) *unpaid {
 	return r
 }
 
-// message is the text of a JSON-RPC error that asks for payment.
+// message is the text of a JSON-RPC error that demands payment.
 func (c *call) message() string {
 	text := "Payment required."
 	if c.cred.token == "" {
@@ -140,8 +140,8 @@ func (c *call) message() string {
 	return text
 }
 
-// newToolResult returns an empty result. In the newer era it has to say that it is complete, which only the decoder of the
-// SDK can set from outside.
+// newToolResult returns an empty result. From 2026-07-28 it must be marked as complete, which only the decoder of the SDK can
+// do from outside.
 func (c *call) newToolResult() *mcp.CallToolResult {
 	res := new(mcp.CallToolResult)
 	if r, ok := c.req.(*mcp.CallToolRequest); ok && r.ProtocolVersion() >= mcpwire.FirstModern {
@@ -152,7 +152,7 @@ func (c *call) newToolResult() *mcp.CallToolResult {
 	return res
 }
 
-// creditsMeta is what became of the credits of a call, in _meta of its result.
+// creditsMeta reports the credits of a call in _meta of its result.
 type creditsMeta struct {
 	Success           bool          `json:"success"`
 	TxHash            string        `json:"txHash,omitempty"`
@@ -179,7 +179,7 @@ func (c *call) burned(s *x402.SettleResponse) *creditsMeta {
 	}
 }
 
-// withMeta returns a copy of a result, which may be one that its handler keeps, with what became of the payment.
+// withMeta returns a copy of a result, which its handler may keep, with the outcome of the payment.
 func (c *call) withMeta(res mcp.Result, s *x402.SettleResponse, credits *creditsMeta) mcp.Result {
 	if isNil(res) {
 		return res
@@ -202,7 +202,7 @@ func (c *call) withMeta(res mcp.Result, s *x402.SettleResponse, credits *credits
 		out := *r
 		out.Meta = meta
 		if s != nil {
-			out.Cacheable = mcp.Cacheable{CacheScope: cachePrivate} // whoever else reads it pays
+			out.Cacheable = mcp.Cacheable{CacheScope: cachePrivate} // other readers must pay
 		}
 		return &out
 	case *mcp.GetPromptResult:
@@ -215,8 +215,7 @@ func (c *call) withMeta(res mcp.Result, s *x402.SettleResponse, credits *credits
 
 func wireError(err error) (*jsonrpc.Error, bool) { return errors.AsType[*jsonrpc.Error](err) }
 
-// quoted returns a name that somebody else chose as data for a model: one line of at most 80 characters, between quotes that
-// it cannot end.
+// quoted returns a name that another party chose as data for a model: one quoted line of at most 80 characters.
 func quoted(name string) string {
 	name = strings.ReplaceAll(plain.Text(name, maxNameRunes), `"`, "'")
 	if name == "" {

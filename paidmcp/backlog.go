@@ -20,10 +20,10 @@ const (
 	streamBytes = 1024 // what a stream takes besides its events, generously
 )
 
-// backlog bounds what is kept of streams, so that a client whose connection broke can come back for it. A stream is kept as a
-// whole or not at all: from the moment that its client was told the number of an event, until nobody has asked for it for a
-// while, its session ends, or others need the room. What nobody can fetch any more must not be paid, so a call that still
-// runs then, and has no client, is cancelled.
+// backlog bounds the memory for streams that clients with a broken connection can resume. A stream is kept as a whole or not at
+// all: from the first event id that its client receives until it was idle for its lifetime, its session ends, or others need
+// the room. A call that still runs then without a client is cancelled, because an answer that cannot be fetched must not be
+// paid.
 type backlog struct {
 	most, each int64 // bytes of all sessions, and of one group; most is 0 when nothing is kept
 	life       time.Duration
@@ -35,7 +35,7 @@ type backlog struct {
 	running map[string]*stream // those that have not ended, by id
 }
 
-// kept are the streams of one session. The lock is that of the backlog.
+// kept are the streams of one session, guarded by the lock of the backlog.
 type kept struct {
 	streams map[string]*stream // by id
 	paid    int                // of them, whose call was paid
@@ -55,10 +55,10 @@ func newBacklog(most int64, life time.Duration) *backlog {
 	return &backlog{most: most, each: most / resumeShare, life: life, running: make(map[string]*stream)}
 }
 
-// open makes the stream of a call, with its first reader. polls says that the client takes events and may be sent away for a
-// while; cancel ends the call.
+// open creates the stream of a call, with its first reader. polls means that the client accepts events and can be disconnected
+// for a while; cancel ends the call.
 func (b *backlog) open(s *session, polls bool, cancel func()) *stream {
-	// The number of an event is told to nobody but who made the call. It is a secret, as a session may belong to nobody.
+	// Only the caller learns the id. It is a secret, since a session may have no owner.
 	st := &stream{backlog: b, session: s, id: rand.Text(), polls: polls, cancel: sync.OnceFunc(cancel), header: http.Header{}, reader: &reader{}}
 	st.moved.L = &b.mu
 	b.mu.Lock()
@@ -67,7 +67,7 @@ func (b *backlog) open(s *session, polls bool, cancel func()) *stream {
 	return st
 }
 
-// keep begins to keep a stream, as its client is about to learn how to come back.
+// keep begins to keep a stream, because its client is about to receive an event id.
 func (b *backlog) keep(st *stream) {
 	k := &st.session.kept
 	if st.state != fresh || b.most == 0 || k.closed {
@@ -87,9 +87,8 @@ func (b *backlog) keep(st *stream) {
 	b.charge(st, n)
 }
 
-// charge counts bytes of a stream that is kept, and makes room for them: first go the streams that ended
-// longest ago, of those that were not paid if there is one. Nothing that was paid makes room for what
-// was not: then it is the stream itself that goes.
+// charge counts bytes of a kept stream, and makes room for them: the streams that ended first go first, unpaid ones before paid
+// ones. An unpaid stream never displaces a paid one; it is dropped itself.
 func (b *backlog) charge(st *stream, n int64) {
 	g := st.session.group
 	for g.bytes+n > b.each && b.dropOldest(st, &g.idle, &g.paid) {
@@ -105,7 +104,7 @@ func (b *backlog) charge(st *stream, n int64) {
 	b.bytes += n
 }
 
-// dropOldest makes room for a stream, and reports whether it could.
+// dropOldest drops one stream to make room for st, and reports whether it could.
 func (b *backlog) dropOldest(st *stream, idle, paid *list.List) bool {
 	switch {
 	case idle.Len() > 0:
@@ -118,7 +117,7 @@ func (b *backlog) dropOldest(st *stream, idle, paid *list.List) bool {
 	return true
 }
 
-// pay notes that the call of a stream was paid, before its answer is written.
+// pay marks the call of a stream as paid, before its answer is written.
 func (b *backlog) pay(st *stream) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +127,7 @@ func (b *backlog) pay(st *stream) {
 	st.paid = true
 }
 
-// drop forgets a stream that is kept. Who reads it goes on, unless more is missing yet than the event that is being sent.
+// drop forgets a kept stream. Its reader continues if at most the current event is missing.
 func (b *backlog) drop(st *stream) {
 	k := &st.session.kept
 	st.state = lost
@@ -148,7 +147,7 @@ func (b *backlog) drop(st *stream) {
 	b.readerLeft(st)
 }
 
-// readerLeft is called when a stream has no reader any more, or has ended without one.
+// readerLeft handles a stream that lost its reader, or ended without one.
 func (b *backlog) readerLeft(st *stream) {
 	switch {
 	case st.reader != nil:
@@ -169,7 +168,6 @@ func (b *backlog) readerLeft(st *stream) {
 	}
 }
 
-// wake is the opposite of readerLeft.
 func (b *backlog) wake(st *stream) {
 	if st.timer != nil {
 		st.timer.Stop()
@@ -182,7 +180,7 @@ func (b *backlog) wake(st *stream) {
 	}
 }
 
-// lists are where a stream rests.
+// lists returns the lists of idle streams that st belongs to.
 func (b *backlog) lists(st *stream) (all, own *list.List) {
 	if g := st.session.group; st.paid {
 		return &b.paid, &g.paid
@@ -199,8 +197,8 @@ func (b *backlog) expire(st *stream) {
 	}
 }
 
-// resume gives the stream of an event of this session to a new reader, which begins behind the event. Whoever reads it yet
-// leaves: a connection that broke may still look alive. It returns nil for an event that is not kept.
+// resume attaches a new reader after the event with this id, and detaches the previous one: a broken connection may still look
+// alive. It returns nil for an event that is not kept.
 func (b *backlog) resume(s *session, event string) (*stream, *reader) {
 	id, number, _ := strings.Cut(event, "_")
 	n, err := strconv.ParseUint(number, 10, 31)
@@ -216,8 +214,8 @@ func (b *backlog) resume(s *session, event string) (*stream, *reader) {
 	return st, st.reader
 }
 
-// closable is the middleware by which a handler closes the stream of its call, for its client to come back to. It is ours,
-// as the transport keeps nothing. A client that could not come back is not sent away.
+// closable is the middleware that lets a handler close the stream of its call until the client resumes it. The transport of the
+// SDK keeps no events. Clients that cannot resume stay connected.
 func (b *backlog) closable(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if extra := req.GetExtra(); extra != nil && len(extra.Header[headerStream]) > 0 {
@@ -245,7 +243,7 @@ func (b *backlog) part(st *stream, retry time.Duration) {
 	st.moved.Broadcast()
 }
 
-// end says that nothing more comes.
+// end marks a stream as complete.
 func (b *backlog) end(st *stream) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -255,7 +253,7 @@ func (b *backlog) end(st *stream) {
 	b.readerLeft(st)
 }
 
-// closed forgets the streams of a session that has ended, for good.
+// closed drops the streams of an ended session.
 func (b *backlog) closed(s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,14 +17,14 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// caller is who sent a request: the holder of its bearer token.
+// caller is the sender of a request: the holder of its bearer token.
 type caller struct {
 	subscriber toll.Address // zero when the keys of the service could not be had
 	digest     string       // of the token
 }
 
-// owner names to whom a session belongs: the subscriber, with whichever of their tokens. A token that could not be checked is
-// only itself. A nil caller owns what was opened without a credential.
+// owner names the owner of a session: the subscriber, with any of their tokens. A token that could not be checked owns only its
+// own sessions. A nil caller owns sessions that were opened without a credential.
 func (c *caller) owner() string {
 	switch {
 	case c == nil:
@@ -37,8 +37,8 @@ func (c *caller) owner() string {
 
 const ownSubscriber = "subscriber "
 
-// signedIn reads the Authorization header. Whatever is wrong with it is a 401, so that clients sign in again; payments in
-// the message are never looked at here. It returns nil for a request without the header.
+// signedIn checks the Authorization header. Any fault is a 401, so that clients sign in again; payments in the message are not
+// checked here. It returns nil for a request without the header.
 func (s *Server) signedIn(w http.ResponseWriter, r *http.Request) (*caller, bool) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
@@ -67,7 +67,8 @@ func (s *Server) signedIn(w http.ResponseWriter, r *http.Request) (*caller, bool
 	return who, true
 }
 
-// challenge is a 401 (RFC 6750, section 3; RFC 9728, section 5.1). A request without a credential gets no error code.
+// challenge responds with 401 (RFC 6750, section 3; RFC 9728, section 5.1), without an error code for a request without a
+// credential.
 func (s *Server) challenge(w http.ResponseWriter, r *http.Request, code, description string) {
 	if base := s.baseOf(r); base != "" {
 		value := `Bearer resource_metadata="` + base + pathResource + pathMCP + `"`
@@ -80,7 +81,7 @@ func (s *Server) challenge(w http.ResponseWriter, r *http.Request, code, descrip
 	refuse(w, http.StatusUnauthorized, "unauthorized", description)
 }
 
-// What is told about a bearer token that is not taken.
+// Faults of a bearer token.
 const (
 	problemExpired   = "The access token has expired"
 	problemRevoked   = "The access token was revoked"
@@ -94,8 +95,7 @@ const (
 	verdictLife = 5 * time.Second // how late a revocation may be seen
 )
 
-// bearers check bearer tokens: the signature and what is signed here, by the published keys of the service, and what may
-// have happened since by asking it.
+// bearers check bearer tokens: signature and claims with the published keys of the service, later changes by asking it.
 type bearers struct {
 	f     x402.Facilitator
 	keys  *keys
@@ -106,7 +106,7 @@ type bearers struct {
 	verdicts *cache.Cache[string, string] // what is wrong, by digest of the token
 }
 
-// claims are what the HTTP layer reads of an access token (wire contract, section 14).
+// claims are the claims that the HTTP layer reads (wire contract, section 14).
 type claims struct {
 	seller.Claims
 	Subject  string            `json:"sub"`
@@ -114,7 +114,7 @@ type claims struct {
 	Accepted x402.Requirements `json:"accepted"`
 }
 
-// check returns who sent the token, or what is wrong with it. base is the address of this server, "" when it is unknown.
+// check returns the sender of the token, or its fault. base is the address of this server, "" if unknown.
 func (b *bearers) check(ctx context.Context, token, base string) (*caller, string) {
 	sum := sha256.Sum256([]byte(token))
 	who := &caller{digest: hex.EncodeToString(sum[:])}
@@ -144,8 +144,8 @@ func (b *bearers) check(ctx context.Context, token, base string) (*caller, strin
 	return who, ""
 }
 
-// signed returns the claims of a JWS when a key of the service signed it. The header chooses among those keys and nothing
-// else (RFC 8725, section 3.1).
+// signed returns the claims of a JWS that a key of the service signed. The header only selects one of those keys (RFC 8725,
+// section 3.1).
 func (b *bearers) signed(ctx context.Context, jws string) (*claims, string) {
 	id := x402.KeyID(jws)
 	if id == "" || len(id) > 128 {
@@ -162,8 +162,8 @@ func (b *bearers) signed(ctx context.Context, jws string) (*claims, string) {
 	return &c, ""
 }
 
-// revoked asks the service whether the token still counts. What else it has to say, about plan, agent or balance, is for the
-// call that is to be paid; when it cannot be reached, that call will find out.
+// revoked asks the service whether the token is still valid. Refusals because of plan, agent or balance are for the paid call,
+// and so is an unreachable service.
 func (b *bearers) revoked(ctx context.Context, digest, token string, c *claims) string {
 	if problem, known := b.verdicts.Get(digest, b.clock()); known {
 		return problem
@@ -196,9 +196,9 @@ func (b *bearers) revoked(ctx context.Context, digest, token string, c *claims) 
 	return problem
 }
 
-// withoutCredentials hands the bearer token of each message to the layer of payments and takes the headers of credentials
-// away, so that no handler passes them on. Messages of a session come in requests of their own, so its context cannot carry
-// them.
+// withoutCredentials passes the bearer token of each message to the payments and removes the headers with credentials, so that
+// no handler forwards them. Each message of a session has its own request, so the context of the session cannot carry the
+// token.
 func withoutCredentials(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		extra := req.GetExtra()

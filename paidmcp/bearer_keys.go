@@ -19,7 +19,7 @@ const (
 	maxKeys   = 64 << 10         // bytes of the document
 )
 
-// keys are the published keys of the service (RFC 7517, RFC 8037).
+// keys caches the published keys of the service (RFC 7517, RFC 8037).
 type keys struct {
 	url    string
 	client *http.Client
@@ -33,9 +33,8 @@ type keys struct {
 	reading chan struct{} // closed at the end of the reading under way, nil without one
 }
 
-// find returns the key of this id, nil when the service has none. A key that is new to us is asked for once in a while, so
-// that tokens with invented ids cause no requests. Callers whose key is known never wait. An error means that nothing is known: the
-// service may have the key since it was last asked, and did not answer now.
+// find returns the key with this id, nil if the service has none. Unknown ids cause a request only once in a while. Callers
+// with a known key never wait. An error means that the service did not answer, so that it may have the key.
 func (k *keys) find(ctx context.Context, id string) (ed25519.PublicKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -40,8 +40,8 @@ type call struct {
 	notices *outbox
 }
 
-// receive is the middleware that asks for payment. Whatever runs inside it, runs under one payment: also when the SDK calls a
-// handler again with the input that it asked for.
+// receive is the middleware that demands payment. One payment covers everything inside it, also a second run of a handler with
+// the input that it asked for.
 func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return withCodes(func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		c := &call{Payments: p, Seller: p.seller, req: req, next: next}
@@ -81,7 +81,7 @@ func (p *Payments) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	})
 }
 
-// withCodes gives an error without a code the one of JSON-RPC for an internal error; the SDK would send 0, which means nothing.
+// withCodes sets the code of an internal error on errors without a code; the SDK sends 0.
 func withCodes(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
@@ -128,7 +128,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	keeper := c.sale.Keep(ctx)
 	defer keeper.Stop()
 	if c.price.stream {
-		// What leaves is paid by the hold, and not longer than it lasts.
+		// The hold pays what leaves, only while it lasts.
 		cut := func() {
 			cancel(paid.ErrHoldEnded)
 			c.notices.cut()
@@ -157,7 +157,7 @@ func (c *call) serve(ctx context.Context, run func(context.Context) (mcp.Result,
 	return c.settled(ctx, res)
 }
 
-// run calls the item. What it panics with goes into the log and nowhere else.
+// run calls the item. It logs a panic and returns an internal error.
 func (c *call) run(ctx context.Context, method string) (res mcp.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -175,7 +175,7 @@ func (c *call) fail(ctx context.Context, err error) (mcp.Result, error) {
 		return c.refuse(wordRequired, "", why).answer()
 	}
 	if _, ok := wireError(err); !ok && c.kind == Tools && ctx.Err() == nil {
-		// The protocol's own form, in which a model sees what went wrong.
+		// A model sees the error in this form of the protocol.
 		res := c.newToolResult()
 		res.SetError(err)
 		return res, nil
@@ -183,7 +183,7 @@ func (c *call) fail(ctx context.Context, err error) (mcp.Result, error) {
 	return nil, err
 }
 
-// failTool ends a call of a tool whose result is an error, which the caller gets as it is.
+// failTool ends a call of a tool whose result is an error. The caller gets the result.
 func (c *call) failTool(ctx context.Context, res mcp.Result) (mcp.Result, error) {
 	c.stop(ctx)
 	if r, ok := res.(*mcp.CallToolResult); ok {
@@ -194,8 +194,8 @@ func (c *call) failTool(ctx context.Context, res mcp.Result) (mcp.Result, error)
 	return res, nil
 }
 
-// stop ends a call without a settlement, unless some of it has left already. What its handler said meanwhile is dropped: it
-// may be what would have been paid for.
+// stop ends a call without a settlement, unless notifications have left already. It drops those that wait, which may hold paid
+// content.
 func (c *call) stop(ctx context.Context) {
 	c.notices.shut()
 	if sent := c.notices.delivered(); sent > 0 {
@@ -205,7 +205,7 @@ func (c *call) stop(ctx context.Context) {
 	c.sale.Release(ctx)
 }
 
-// settled burns the credits of a call that ran, and only then lets its result go.
+// settled burns the credits of a call, and only then returns its result.
 func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) {
 	amount, err := c.amount(res)
 	if err != nil {
@@ -233,7 +233,7 @@ func (c *call) settled(ctx context.Context, res mcp.Result) (mcp.Result, error) 
 	return c.redeemFailed(s, known).answer()
 }
 
-// amount prices a result, within what is held.
+// amount returns the price of a result, at most what is held.
 func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	if c.price.creditsFunc == nil {
 		return c.terms.InBounds(c.price.credits), nil
@@ -253,7 +253,7 @@ func (c *call) amount(res mcp.Result) (amount toll.Credits, err error) {
 	return min(c.terms.InBounds(amount), c.sale.Amount), nil
 }
 
-// settleCut settles a stream that ended before its result, after something was delivered.
+// settleCut settles a stream that ended before its result, after some of it was delivered.
 func (c *call) settleCut(ctx context.Context, sent int64) {
 	amount, err := c.amount(nil)
 	if err != nil {
@@ -275,13 +275,13 @@ func isNil(res mcp.Result) bool {
 	return res == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// failed reports whether a result is a tool's own error.
+// failed reports whether a result is the error of a tool.
 func failed(res mcp.Result) bool {
 	r, ok := res.(*mcp.CallToolResult)
 	return ok && r != nil && r.IsError
 }
 
-// needsInput reports whether a result asks for input before there is anything to pay for.
+// needsInput reports whether a result asks for input before there is anything to pay.
 func needsInput(res mcp.Result) bool {
 	switch r := res.(type) {
 	case *mcp.CallToolResult:
@@ -294,7 +294,7 @@ func needsInput(res mcp.Result) bool {
 	return false
 }
 
-// demandsPayment reports whether an error of a handler is one about payment, and what it says.
+// demandsPayment reports whether the error of a handler demands payment, and returns its text.
 func demandsPayment(err error) (string, bool) {
 	if err == nil {
 		return "", false

@@ -7,7 +7,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Payment is what a handler may know of the payment for its call. The access token is not part of it.
+// Payment describes the payment of a call to its handler. It does not contain the access token.
 type Payment struct {
 	Payer          string // address of the subscriber
 	PlanID         toll.PlanID
@@ -15,7 +15,7 @@ type Payment struct {
 	AgentRequestID string       // id of this call, of its settlement and of its receipt
 	Amount         toll.Credits // credits set aside, the most that this call can cost
 	LogicalURL     string       // of the item, for example "mcp://demo/tools/ask"
-	// Verdict is the verified answer of the facilitator. It is shared: treat it as read-only.
+	// Verdict is the verified response of the facilitator. It is shared: treat it as read-only.
 	Verdict *x402.VerifyResponse
 }
 
@@ -26,7 +26,7 @@ type (
 	streamKey  struct{}
 )
 
-// FromContext returns the payment of the call that is being handled, and false for an item without a price and for a free one.
+// FromContext returns the payment of the current call, and false for free items and those without a price.
 func FromContext(ctx context.Context) (Payment, bool) {
 	p, ok := ctx.Value(paymentKey{}).(Payment)
 	return p, ok

@@ -16,18 +16,18 @@ import (
 const (
 	metaPayment     = x402.MetaPayment
 	maxPaymentBytes = 64 << 10
-	// plainPayload is how large a payload may be as a token (x402.DecodeToken); of larger ones the members that no one reads
-	// are left out.
+	// plainPayload is the largest payload that is passed on whole as a token (x402.DecodeToken); of larger ones only the needed
+	// members are kept.
 	plainPayload = 16 << 10
 )
 
-// credential is the access token that came with a call.
+// credential is the access token of a call.
 type credential struct {
 	token  string
 	bearer bool // by the deprecated header
 }
 
-// takePayment reads the payment in _meta and removes it, so that no handler passes it on, also not one without a price.
+// takePayment returns the payment in _meta and removes it, so that no handler forwards it.
 func takePayment(params mcp.Params) (token string) {
 	meta := params.GetMeta()
 	v, there := meta[metaPayment]
@@ -41,8 +41,7 @@ func takePayment(params mcp.Params) (token string) {
 	return token
 }
 
-// takeCredential returns the payment of a call, and the bearer token of its request where there is none. No handler sees the
-// headers of either.
+// takeCredential returns the payment of a call, else the bearer token of its request. It removes both from the headers.
 func takeCredential(ctx context.Context, req mcp.Request, token string) credential {
 	bearer, _ := ctx.Value(bearerKey{}).(string)
 	if extra := req.GetExtra(); extra != nil && extra.Header != nil {
@@ -66,8 +65,8 @@ func bearerToken(h http.Header) string {
 	return strings.TrimSpace(token)
 }
 
-// paymentOf returns a payment as the text of an access token. Whatever is neither an object nor a text, is larger than
-// 64 KiB or nested deeper than 32 counts as absent.
+// paymentOf returns a payment as the text of an access token. A value other than an object or string, above 64 KiB or nested
+// deeper than 32 counts as absent.
 func paymentOf(v any) (token string, ok bool) {
 	switch v := v.(type) {
 	case string:

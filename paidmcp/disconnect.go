@@ -8,14 +8,14 @@ import (
 	"github.com/tollhq/toll/paid"
 )
 
-// OnDisconnect says what becomes of a call of the item whose caller goes away or cancels it, in place
-// of [Config.OnDisconnect]. See "Callers who leave" in the documentation of the package.
+// OnDisconnect chooses what happens to a call of the item whose caller disconnects or cancels it, in place of
+// [Config.OnDisconnect]. See "Disconnects" in the package documentation.
 func OnDisconnect(g paid.Disconnect) Option {
 	g.Check("paidmcp")
 	return func(pr *price) { pr.disconnect = g }
 }
 
-// settlesDisconnected reports whether a call that succeeds is settled although its caller has gone.
+// settlesDisconnected reports whether a successful call is settled although its caller disconnected.
 func (c *call) settlesDisconnected(ctx context.Context) bool {
 	g := c.price.disconnect
 	if g == paid.DisconnectByMethod {
@@ -27,25 +27,18 @@ func (c *call) settlesDisconnected(ctx context.Context) bool {
 	return g == paid.Settle
 }
 
-// workContext is the context of the handler. It ends with that of the call, but a caller who leaves
-// ends it only
-//
-//   - where the work would not be settled,
-//   - once a stream has begun, as nobody reads on, and
-//   - when the hold is over, which bounds what callers who left can keep running.
-//
-// settles is asked once the caller has gone.
-func (c *call) workContext(
-	call context.Context, settles func() bool,
-) (context.Context, context.CancelCauseFunc) {
+// workContext returns the context of the handler, which ends with the context of the call. A disconnect ends it only if the
+// work would not be settled, once a stream has begun, or when the hold ends, which bounds work without a caller. settles is
+// called after the disconnect.
+func (c *call) workContext(call context.Context, settles func() bool) (context.Context, context.CancelCauseFunc) {
 	return c.sale.WorkContext(call, func() bool { return c.notices.delivered() == 0 && settles() })
 }
 
 // maxListed bounds the pages of one list.
 const maxListed = 1000
 
-// isReadOnly reports whether the tool of a call is annotated as read-only. It lists the tools of the
-// server, as whoever added them may change them. A tool that cannot be found is not read-only.
+// isReadOnly reports whether the tool of a call is annotated as read-only. It lists the tools each time, as annotations may
+// change. Unknown tools are not read-only.
 func (c *call) isReadOnly(ctx context.Context) bool {
 	session, ok := c.req.GetSession().(*mcp.ServerSession)
 	if !ok {

@@ -17,20 +17,19 @@
 //  5. When a settlement is refused, or its outcome stays unknown after three tries, nothing of the result leaves
 //     (see [OnRedeemError]).
 //
-// # Callers who leave
+// # Disconnects
 //
-// A caller can cancel a call or hang up while the handler works, and can no longer fetch the answer.
-// [OnDisconnect], or [Config.OnDisconnect] for all items, chooses who bears that:
+// A caller may cancel a call or disconnect while the handler works, and then cannot fetch the answer. [OnDisconnect], or
+// [Config.OnDisconnect] for all items, chooses who bears that:
 //
-//   - [paid.Settle], by default for tools: the handler works on, its context does not end, and a
-//     result without isError is settled as if the caller were there.
-//   - [paid.Release], by default for resources, prompts and tools with the annotation readOnlyHint:
-//     the context of the handler ends and the hold is given back. Work that is finished all the same
-//     is free, so a caller who hangs up in time gets it for nothing.
+//   - [paid.Settle], the default for tools: the handler continues, its context does not end, and a result without isError is
+//     settled.
+//   - [paid.Release], the default for resources, prompts and tools with the annotation readOnlyHint: the context of the handler
+//     ends and the hold is released. A caller who disconnects in time gets the work for free.
 //
-// Before the handler runs nothing is burned, with either. Work for a caller who left ends with the
-// hold at the latest. A [Stream] that has begun ends at once, and what was delivered is settled. A
-// client that may come back for its stream (see [ServerConfig]) has not left.
+// Before the handler runs nothing is burned. Work for a disconnected caller ends with the hold at the latest. A [Stream] that
+// has begun ends at once, and what was delivered is settled. A client that can resume its stream (see [ServerConfig]) counts as
+// connected.
 //
 // # Notifications
 //

@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/oauthmeta"
 )
 
-// serveDocument answers with a document that anybody may read, from any page.
+// serveDocument serves a public document, also to web pages.
 func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request, document func(base string) any) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -48,7 +48,7 @@ func (s *Server) resource(base string) oauthmeta.Resource {
 	}
 }
 
-// endpointDocument is the document of the MCP endpoint as a protected resource.
+// endpointDocument describes the MCP endpoint as a protected resource.
 func (s *Server) endpointDocument(base string) any {
 	r := s.resource(base)
 	r.Resource += pathMCP
@@ -59,8 +59,8 @@ func (s *Server) endpointDocument(base string) any {
 	}{r, s.cfg.Scopes, map[string]any{"tools": s.items().tools, "protocol_version": mcp.SupportedProtocolVersions()[0]}}
 }
 
-// authorization is the document of the authorization server. It is served here too for clients of the older era, which look for
-// it at the MCP server, and register with that.
+// authorization describes the authorization server. It is also served here for clients of older versions, which look for it at
+// the MCP server and register there.
 func (s *Server) authorization(base string) oauthmeta.Server {
 	scopes := s.cfg.Scopes
 	if !slices.Contains(scopes, "openid") {
@@ -71,12 +71,11 @@ func (s *Server) authorization(base string) oauthmeta.Server {
 	return d
 }
 
-// health is the answer of a server that lives.
 func (s *Server) health(string) any {
 	return map[string]any{"status": "ok", "service": s.pay.cfg.ServerName, "timestamp": toll.At(s.clock())}
 }
 
-// info says what the server is.
+// info describes the server.
 func (s *Server) info(base string) any {
 	as, items := s.authorization(base), s.items()
 	oauth := map[string]any{
@@ -104,17 +103,16 @@ func (s *Server) info(base string) any {
 	}
 }
 
-// items are the names of what the server has.
+// items are the names of the items of a server.
 type items struct{ tools, resources, prompts []string }
 
 const (
-	// itemsLife bounds how often the documents ask the server what it has, and itemsTime how long.
+	// itemsLife is the least time between two listings for the documents, and itemsTime bounds one listing.
 	itemsLife = 5 * time.Second
 	itemsTime = 30 * time.Second
 )
 
-// items lists what the server has as a client would see it, whoever registered it. While it does not answer in time, what it said
-// before serves on.
+// items lists the items as a client would see them. If the server does not answer in time, the previous list is used.
 func (s *Server) items() items {
 	it, err := s.listed.By(context.Background(), struct{}{}, func(ctx context.Context, _ struct{}) (items, time.Duration, error) {
 		it := s.list(ctx)
@@ -147,7 +145,7 @@ func (s *Server) list(ctx context.Context) items {
 	return it
 }
 
-// named returns the names of what is listed, up to an error.
+// named returns the names of a list, up to an error.
 func named[T any](listed iter.Seq2[*T, error], name func(*T) string) []string {
 	names := []string{}
 	for one, err := range listed {

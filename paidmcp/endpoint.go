@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// headerCaller names, among the headers of a message, its sender. No request can bring such a name.
+	// headerCaller carries the sender of a message inside the program. HTTP requests cannot contain such a name.
 	headerCaller  = ":caller"
 	headerVersion = "MCP-Protocol-Version"
 	headerSession = "Mcp-Session-Id"
@@ -23,7 +23,7 @@ const (
 	headerName    = "Mcp-Name"
 )
 
-// serveMCP is the endpoint. The order of the checks: where the request comes from, who sends it, what it is.
+// serveMCP serves the MCP endpoint. It checks the origin, then the credential, then the message.
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	if !s.sameSite(w, r, "GET, POST, DELETE") {
 		return
@@ -67,7 +67,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePOST takes one message. alone: it belongs to no session.
+// servePOST handles one message. alone means that it belongs to no session.
 func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, alone bool) {
 	body, done, ok := s.readBody(w, r, s.cfg.MaxBody)
 	if !ok {
@@ -94,11 +94,11 @@ func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, 
 	if who != nil {
 		r.Header[headerCaller] = []string{who.owner()}
 	}
-	// The SDK wants both types; which one leaves is for the reply.
+	// The SDK requires both types; reply chooses one.
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if alone || m.isNew {
 		if m.method == methodListen {
-			// It lasts until one side ends it.
+			// It lasts until either side ends it.
 			ctx, cancel := context.WithCancel(r.Context())
 			defer cancel()
 			defer context.AfterFunc(s.ending, cancel)()
@@ -111,14 +111,13 @@ func (s *Server) servePOST(w http.ResponseWriter, r *http.Request, who *caller, 
 	s.serveSession(answer, r, who, m)
 }
 
-// pays reports whether a message brings a payment, for an item that has a price. Whether the payment is
-// good is found out by the call itself.
+// pays reports whether a message carries a payment for an item with a price. The call itself verifies the payment.
 func (s *Server) pays(m *message) bool {
 	return m.isPaid && runs[m.method] != "" && s.pay.prices.isPriced(runs[m.method], m.name)
 }
 
-// agrees compares the headers by which proxies route with the message itself. The newer era requires them, and the SDK
-// refuses there what lacks them.
+// agrees compares the headers by which proxies route with the message. From 2026-07-28 they are required, and the SDK rejects
+// messages without them.
 func (m *message) agrees(h http.Header) *messageFault {
 	method, name := h.Values(headerMethod), h.Values(headerName)
 	if len(method) == 1 && m.method != "" && method[0] != m.method || len(name) == 1 && runs[m.method] != "" && name[0] != m.name {
@@ -127,5 +126,5 @@ func (m *message) agrees(h http.Header) *messageFault {
 	return nil
 }
 
-// codeNoSession is what other servers of the protocol answer with, too.
+// codeNoSession is the code that other MCP servers use.
 const codeNoSession = -32001

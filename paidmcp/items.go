@@ -9,7 +9,7 @@ import (
 	"github.com/tollhq/toll/paid"
 )
 
-// Type is a kind of item, as it stands in logical urls.
+// Type is a kind of item, as in logical urls.
 type Type string
 
 // Types of items.
@@ -19,32 +19,33 @@ const (
 	Prompts   Type = "prompts"
 )
 
-// RedeemError says what a caller gets when the credits of a call that ran could not be burned. Its content never leaves.
+// RedeemError chooses the response to a call that ran and whose credits could not be burned. Its content never leaves.
 type RedeemError int
 
-// What becomes of a failed settlement.
+// Responses to a failed settlement.
 const (
 	Ignore    RedeemError = iota // the payment error: a tool result with isError, -32003 for resources and prompts
 	Propagate                    // the JSON-RPC error -32002
 )
 
-// CreditsContext is what a function that prices a call looks at.
+// CreditsContext is the input of a function that prices a call.
 type CreditsContext struct {
-	// Args are the arguments as JSON: of a tool as they were sent, of a prompt an object of texts, of a resource its uri.
+	// Args are the arguments as JSON: those of a tool as sent, those of a prompt as an object of strings, the uri of a
+	// resource.
 	Args json.RawMessage
-	// Result is a [*mcp.CallToolResult], [*mcp.ReadResourceResult] or [*mcp.GetPromptResult], to be read only; nil for a stream
-	// that was cut.
+	// Result is a [*mcp.CallToolResult], [*mcp.ReadResourceResult] or [*mcp.GetPromptResult], read-only; nil for a stream that
+	// was cut.
 	Result  mcp.Result
 	Request CallRequest
 }
 
-// CallRequest names the item that was called.
+// CallRequest names the called item.
 type CallRequest struct {
 	LogicalURL string // for example "mcp://demo/tools/ask"
 	ToolName   string // name of the tool or prompt, uri of the resource
 }
 
-// Option sets the price of an item and how it is taken.
+// Option sets the price of an item and how it is charged.
 type Option func(*price)
 
 type price struct {
@@ -69,10 +70,10 @@ func newPrice(opts []Option) *price {
 	return pr
 }
 
-// isFree reports whether nothing ever has to be paid, so that no access token is asked for.
+// isFree reports whether an item never costs anything, so that it needs no access token.
 func (pr *price) isFree() bool { return pr.creditsFunc == nil && pr.credits == 0 }
 
-// dearer reports whether pr is to be taken where both apply. A function may charge whatever its plan allows.
+// dearer reports whether pr applies where both match. A function may charge up to the maximum of its plan.
 func (pr *price) dearer(other *price) bool {
 	if other == nil || (pr.creditsFunc != nil) != (other.creditsFunc != nil) {
 		return other == nil || pr.creditsFunc != nil
@@ -80,33 +81,32 @@ func (pr *price) dearer(other *price) bool {
 	return pr.credits > other.credits
 }
 
-// Credits sets what one call costs, default 1. A free item, of 0 credits, is called without an access token. Other prices
-// should lie within the bounds of the plan, into which they are brought otherwise.
+// Credits sets the price of one call, default 1. An item of 0 credits is free and needs no access token. Other prices are
+// brought within the bounds of the plan.
 func Credits(n toll.Credits) Option {
 	return func(pr *price) { pr.credits, pr.creditsFunc = max(n, 0), nil }
 }
 
-// CreditsFunc prices a call after the item ran. The maximum of the plan is held meanwhile, and what the function returns is
-// capped at it; 0 or less burns nothing. It must not block.
+// CreditsFunc prices a call after the item ran. The maximum of the plan is held meanwhile and caps the result; 0 or less burns
+// nothing. It must not block.
 func CreditsFunc(f func(CreditsContext) toll.Credits) Option {
 	return func(pr *price) { pr.creditsFunc = f }
 }
 
-// Plan names the plan whose credits pay for the item, in place of that of the server.
+// Plan names the plan that pays for the item, in place of the plan of the server.
 func Plan(id toll.PlanID) Option { return func(pr *price) { pr.plan = id } }
 
-// MaxAmount is how many credits are held at least while an item with a fixed price runs, default 1.
+// MaxAmount is the minimum hold for an item with a fixed price, default 1.
 func MaxAmount(n toll.Credits) Option { return func(pr *price) { pr.maxAmount = max(n, 0) } }
 
-// OnRedeemError says what a caller gets when a settlement fails, default [Ignore].
+// OnRedeemError chooses the response to a failed settlement, default [Ignore].
 func OnRedeemError(e RedeemError) Option { return func(pr *price) { pr.onError = e } }
 
-// Stream lets notifications of the item, its progress and log messages, leave as they come, on the strength of the hold.
-// Without it they wait until the call is settled, since they may carry what is paid for. A stream cannot outlast its hold,
-// and one that is cut after something was delivered is settled all the same.
+// Stream sends the progress and log messages of the item at once, backed by the hold. Without it they wait for the settlement,
+// since they may hold paid content. A stream ends with its hold, and a stream that was cut after a delivery is settled.
 func Stream() Option { return func(pr *price) { pr.stream = true } }
 
-// Description describes the item in a demand for payment, by default as it is registered.
+// Description describes the item in a demand for payment. The default is its registered description.
 func Description(s string) Option { return func(pr *price) { pr.description = s } }
 
 // AddTool adds a tool with typed arguments and results, and its price, to s. See [mcp.AddTool].
@@ -127,9 +127,8 @@ func (p *Payments) AddResource(s *mcp.Server, r *mcp.Resource, h mcp.ResourceHan
 	s.AddResource(r, h)
 }
 
-// AddResourceTemplate adds resources that a template names and their price. It counts for every uri that the template could
-// stand for, also when another one serves it: where prices disagree, the dearest is taken. See
-// [mcp.Server.AddResourceTemplate].
+// AddResourceTemplate adds the resources of a template and their price. The price applies to every uri that matches the
+// template, also if another template serves it; the highest price wins. See [mcp.Server.AddResourceTemplate].
 func (p *Payments) AddResourceTemplate(s *mcp.Server, t *mcp.ResourceTemplate, h mcp.ResourceHandler, opts ...Option) {
 	p.priceItem(s, Resources, t.URITemplate, describe(t.Description, t.MIMEType), opts)
 	s.AddResourceTemplate(t, h)
@@ -141,14 +140,13 @@ func (p *Payments) AddPrompt(s *mcp.Server, pr *mcp.Prompt, h mcp.PromptHandler,
 	s.AddPrompt(pr, h)
 }
 
-// Price sets the price of the items of a type with this name, in place of an earlier one. It is for items that are added to
-// the server by other means; see [Payments.Protect]. Names are compared exactly, uris of resources in all their spellings and
-// without query and slash at the end. The name of a resource is its uri, or a
-// template of uris, in which {...} stands for anything. The name "*" sets the price of all items of the type that have none
-// of their own.
+// Price sets the price of the items of a type with this name, and replaces an earlier one. Use it for items that are added by
+// other means; see [Payments.Protect]. Names are compared exactly, uris in all their spellings and without query and trailing
+// slash. The name of a resource is its uri, or a template of uris, in which {...} matches anything. The name "*" sets the price
+// of all other items of the type.
 func (p *Payments) Price(t Type, name string, opts ...Option) { p.prices.set(t, name, newPrice(opts)) }
 
-// Unprice takes a price away that [Payments.Price] or the addition of an item has set.
+// Unprice removes a price.
 func (p *Payments) Unprice(t Type, name string) { p.prices.remove(t, name) }
 
 func (p *Payments) priceItem(s *mcp.Server, t Type, name string, by Option, opts []Option) {

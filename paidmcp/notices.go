@@ -16,21 +16,21 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// Bounds of what the notifications of one call may keep in memory while they wait for its settlement.
+// Bounds of the notifications of one call that wait for its settlement.
 const (
 	maxNotices     = 1000
 	maxNoticeBytes = 8 << 20
 )
 
-// Errors that a handler gets from a notification.
+// Errors of a notification.
 var (
-	// ErrNotPaid says that the call is over and was not settled, so that nothing of it leaves any more.
+	// ErrNotPaid says that the call ended without a settlement, so its notifications are dropped.
 	ErrNotPaid = errors.New("paidmcp: the call was not paid")
-	// ErrTooMuch says that more notifications wait for the settlement of the call than are kept. See [Stream].
+	// ErrTooMuch says that too many notifications wait for the settlement of the call. See [Stream].
 	ErrTooMuch = errors.New("paidmcp: too many notifications wait for the settlement of the call")
 )
 
-// speaker is a call as its progress notifications name it.
+// speaker identifies a call by its session and progress token.
 type speaker struct {
 	session mcp.Session
 	token   string
@@ -53,8 +53,8 @@ func (c *call) leave() {
 	}
 }
 
-// send is the middleware that keeps what a handler says while its call is not settled. A notification belongs to the call
-// whose context it is sent with, and progress also to the call that it names.
+// send is the middleware that holds the notifications of a call until it settles. A notification belongs to the call of its
+// context, and progress also to the call that its token names.
 func (p *Payments) send(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if !strings.HasPrefix(method, "notifications/") {
@@ -105,8 +105,7 @@ func (n notice) send() error {
 	return err
 }
 
-// say sends a notification, keeps it, or refuses it. Nothing is sent under the lock: middleware that hears of a notification
-// may send another.
+// say sends, holds or rejects a notification. It sends without the lock, since middleware may send notifications of its own.
 func (o *outbox) say(n notice) error {
 	b, err := json.Marshal(n.req.GetParams())
 	if err != nil {
@@ -119,7 +118,7 @@ func (o *outbox) say(n notice) error {
 	return n.send()
 }
 
-// take decides about a notification, and keeps it where it has to wait.
+// take decides about a notification, and holds it if it has to wait.
 func (o *outbox) take(n notice, params []byte) (keep bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,7 +143,7 @@ func (o *outbox) take(n notice, params []byte) (keep bool, err error) {
 	return true, nil
 }
 
-// open lets go what waits, in order, and whatever comes later.
+// open sends what is held, in order, and lets later notifications pass.
 func (o *outbox) open() {
 	for range 2 { // what comes while the first part leaves, comes after it
 		o.mu.Lock()
@@ -163,14 +162,14 @@ func (o *outbox) open() {
 	o.held = nil
 }
 
-// shut drops what waits and whatever comes later.
+// shut drops what is held and rejects later notifications.
 func (o *outbox) shut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.state, o.held = closed, nil
 }
 
-// cut stops a stream whose hold is over.
+// cut stops a stream whose hold has ended.
 func (o *outbox) cut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -179,20 +178,20 @@ func (o *outbox) cut() {
 	}
 }
 
-// delivered returns how many bytes of notifications left before the settlement.
+// delivered returns the bytes of notifications that left before the settlement.
 func (o *outbox) delivered() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.passed
 }
 
-// isBare reports whether a notification is progress in numbers alone, which keeps callers from giving up and tells nothing.
+// isBare reports whether a notification is numeric progress only. It keeps callers from timing out and contains no content.
 func isBare(req mcp.Request) bool {
 	p, ok := req.GetParams().(*mcp.ProgressNotificationParams)
 	return ok && p != nil && p.Message == "" && len(p.Meta) == 0
 }
 
-// frozen returns a request that no longer changes when its sender uses the parameters again.
+// frozen returns a copy of a request whose parameters the sender may change.
 func frozen(req mcp.Request, params []byte) mcp.Request {
 	session, ok := req.GetSession().(*mcp.ServerSession)
 	if !ok {

@@ -16,9 +16,8 @@ const requiredSchema = `{"type":"object","description":"What an unpaid call is a
 	`"properties":{"x402Version":{"type":"integer"},"error":{"type":"string"},"resource":{"type":"object"},` +
 	`"accepts":{"type":"array","items":{"type":"object"}}},"required":["x402Version","accepts"]}`
 
-// listed returns the tools of a list as callers may get their answers: clients refuse structured
-// content that does not match the output schema, also that of an unpaid call. So a tool that has a
-// price and an output schema is listed with a schema that takes either. The list is not changed.
+// listed returns a copy of a list of tools in which a tool with a price and an output schema has a schema that also accepts an
+// unpaid result: clients refuse structured content that does not match the schema.
 func (p *Payments) listed(res mcp.Result) mcp.Result {
 	list, ok := res.(*mcp.ListToolsResult)
 	if !ok || list == nil {
@@ -42,9 +41,8 @@ func (p *Payments) listed(res mcp.Result) mcp.Result {
 	return &out
 }
 
-// eitherSchema returns {"type":"object","anyOf":[own, PaymentRequired]}, nil for a schema that is
-// not strict JSON. What the whole document depends on stays at its top: the dialect, and pointers into it
-// are moved.
+// eitherSchema returns {"type":"object","anyOf":[own, PaymentRequired]}, nil for a schema that is not strict JSON. The dialect
+// stays at the top, and pointers into the document are moved.
 func eitherSchema(own any) json.RawMessage {
 	text, ok := own.(json.RawMessage)
 	if !ok {
@@ -74,9 +72,8 @@ func eitherSchema(own any) json.RawMessage {
 	return out
 }
 
-// moved returns a schema, or a list of them, with its references to places of itself rewritten for
-// its new place, {"anyOf": [schema]}. Values that are data are left alone, and so are schemas with an
-// $id of their own. named says that raw has schemas by names, which are no keywords.
+// moved rewrites the references of a schema, or a list of schemas, for its new place {"anyOf": [schema]}. It skips data, and
+// schemas with their own $id. named means that raw maps names to schemas.
 func moved(raw json.RawMessage, named bool) json.RawMessage {
 	var list []json.RawMessage
 	var schema map[string]json.RawMessage

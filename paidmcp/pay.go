@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// maxOffers bounds the plans of an agent that a demand names.
+// maxOffers bounds the plans in a demand.
 const maxOffers = 20
 
 // agentPlans is a facilitator that knows the plans of an agent.
@@ -23,7 +23,7 @@ type agentPlans interface {
 
 var errMissingPlan = &jsonrpc.Error{Code: CodeMisconfigured, Message: "Server misconfiguration: missing planId"}
 
-// pay verifies the payment of a call with a hold. It returns the answer when the call is not paid.
+// pay verifies the payment of a call with a hold. It returns the response to an unpaid call.
 func (c *call) pay(ctx context.Context) *unpaid {
 	var token *x402.Token
 	var r *seller.Refusal
@@ -63,7 +63,7 @@ func (c *call) pay(ctx context.Context) *unpaid {
 	return u
 }
 
-// payment is what the handler may know.
+// payment describes the payment to the handler.
 func (c *call) payment() Payment {
 	p := c.sale
 	return Payment{
@@ -170,7 +170,7 @@ func (c *call) asked() *toll.Credits {
 	return max(c.price.credits, c.price.maxAmount).Ptr()
 }
 
-// unreachable answers a call to the service that failed before there was a demand.
+// unreachable is the response if a call to the service fails before there is a demand.
 func (c *call) unreachable(what string, err error) *unpaid {
 	c.Unavailable(what, &seller.Offer{PlanID: c.plan, Item: c.url}, err)
 	c.demand = c.ask(c.offers)
@@ -180,7 +180,7 @@ func (c *call) unreachable(what string, err error) *unpaid {
 // errNoPlans keeps an agent without plans out of the cache.
 var errNoPlans = errors.New("the agent has no plans")
 
-// newPlans returns the cache of the plans of agents, at most 20 each; nil when the facilitator does not tell.
+// newPlans returns the cache of the plans of agents, at most 20 each; nil if the facilitator does not list them.
 func newPlans(s *seller.Seller) *seller.Cache[toll.AgentID, []toll.PlanID] {
 	f, ok := s.Facilitator.(agentPlans)
 	if !ok {

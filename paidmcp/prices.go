@@ -37,7 +37,6 @@ func (l *priceList) set(t Type, name string, pr *price) {
 	}
 }
 
-// put sets a price in a map of maps, which may be nil.
 func put[K comparable](m map[K]map[string]*price, k K, name string, pr *price) map[K]map[string]*price {
 	if m == nil {
 		m = map[K]map[string]*price{}
@@ -59,9 +58,8 @@ func (l *priceList) remove(t Type, name string) {
 	}
 }
 
-// of returns the price of an item, nil for one that has none. A resource has every price under which
-// its uri could be read, also when it is spelled in another way, with a query or with a slash at its
-// end, and the dearest is taken.
+// of returns the price of an item, nil without one. A resource has every price under which its uri could be read, with any
+// spelling, query and trailing slash; the highest price wins.
 func (l *priceList) of(t Type, name string) *price {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -98,7 +96,7 @@ func (l *priceList) of(t Type, name string) *price {
 	return own
 }
 
-// isPriced reports whether a call of an item has to be paid.
+// isPriced reports whether a call of an item must be paid.
 func (l *priceList) isPriced(t Type, name string) bool {
 	if t == Resources && resourceFault(name) != "" {
 		return false
@@ -107,11 +105,11 @@ func (l *priceList) isPriced(t Type, name string) bool {
 	return pr != nil && !pr.isFree()
 }
 
-// maxURI bounds the uri of a resource, in bytes. Each is compared with the templates of all prices.
+// maxURI bounds the uri of a resource in bytes, which is compared with the templates of all prices.
 const maxURI = 8 << 10
 
-// resourceFault says what is wrong with the uri of a resource, "" for nothing. A dot segment leads
-// elsewhere than the uri says, for handlers that resolve it, so no handler sees one.
+// resourceFault returns the fault of a resource uri, "" for none. Handlers that resolve a dot segment would read another
+// resource, so none sees one.
 func resourceFault(uri string) string {
 	if len(uri) > maxURI {
 		return "The uri is longer than 8192 bytes."

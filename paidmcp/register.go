@@ -18,7 +18,7 @@ const (
 	registerRate    = 60       // registrations a minute that are passed on
 )
 
-// registrar passes registrations of clients on to the service, which alone knows clients and their redirects.
+// registrar forwards client registrations to the service, which stores clients and their redirects.
 type registrar struct {
 	to     string
 	client *http.Client
@@ -38,7 +38,7 @@ func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
-	// What else is wrong with it the service says.
+	// The service checks everything else.
 	var in map[string]json.RawMessage
 	if x402.Decode(body, &in) != nil {
 		refuse(w, http.StatusBadRequest, "invalid_request", "The body must be a JSON object.")
@@ -50,7 +50,7 @@ func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if agent := s.pay.seller.AgentID; agent != "" {
-		// The client is one of this agent: its id is the client_id then.
+		// The client belongs to this agent, so its client_id is the agent id.
 		in["agent_id"] = json.RawMessage(`"` + string(agent) + `"`)
 		if text, err := json.Marshal(in); err == nil {
 			body = text
@@ -74,7 +74,7 @@ func (s *Server) serveRegister(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer) // a client that has gone away
 }
 
-// pass sends a registration on. An answer that is none of a registration is an error.
+// pass forwards a registration. An answer other than to a registration is an error.
 func (g *registrar) pass(ctx context.Context, body []byte) (int, http.Header, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.to, bytes.NewReader(body))
 	if err != nil {

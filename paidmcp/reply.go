@@ -10,8 +10,8 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// reply turns the event stream with which the SDK answers every call into plain JSON when its first event is the answer
-// already, and leaves it a stream when something comes before. So a client sees events only of calls that stream.
+// reply turns the event stream of the SDK into plain JSON if its first event is the response of the call, so that clients see
+// events only for calls that stream.
 type reply struct {
 	w       http.ResponseWriter
 	streams bool   // the client takes events
@@ -23,7 +23,7 @@ type reply struct {
 	opens   func() []byte       // is called before a stream begins, and returns what leaves first
 }
 
-// accepts reads Accept. A client that says nothing takes both; one that names another type only gets JSON.
+// accepts parses Accept. A client without the header accepts both types, and one that names only other types gets JSON.
 func accepts(values []string) (asJSON, asEvents bool) {
 	if len(values) == 0 {
 		return true, true
@@ -46,7 +46,6 @@ func accepts(values []string) (asJSON, asEvents bool) {
 
 func (a *reply) Header() http.Header { return a.w.Header() }
 
-// Unwrap is for deadlines and the like; Flush is our own.
 func (a *reply) Unwrap() http.ResponseWriter { return a.w }
 
 func (a *reply) WriteHeader(status int) {
@@ -77,10 +76,10 @@ func (a *reply) begin(status int) {
 	}
 }
 
-// Write takes bytes of an answer that is no stream, or one event: the SDK writes each event whole.
+// Write takes bytes of a plain response, or one event: the SDK writes each event whole.
 func (a *reply) Write(b []byte) (int, error) { return a.write(nil, b) }
 
-// write is Write for an event with the line of its id, which goes before it when the answer is a stream.
+// write is Write for an event and its id line, which precedes it in a stream.
 func (a *reply) write(id, event []byte) (int, error) {
 	if a.isStream() && !a.begun && !a.always {
 		if text := eventData(event); isAnswer(text) {
@@ -100,14 +99,14 @@ func (a *reply) write(id, event []byte) (int, error) {
 	return a.w.Write(event)
 }
 
-// Flush passes on what may leave.
+// Flush flushes what has been written.
 func (a *reply) Flush() {
 	if a.begun {
 		_ = http.NewResponseController(a.w).Flush() // best effort, as in the SDK
 	}
 }
 
-// finish sends an answer that came alone.
+// finish sends a response that was the only event.
 func (a *reply) finish() {
 	if a.begun || a.answer == nil {
 		return
@@ -134,7 +133,7 @@ func eventData(event []byte) []byte {
 	return bytes.Join(data, []byte("\n"))
 }
 
-// isAnswer tells the response to the call from what a tool says meanwhile.
+// isAnswer distinguishes the response of a call from notifications and requests.
 func isAnswer(text []byte) bool {
 	var in struct {
 		Method json.RawMessage `json:"method"`

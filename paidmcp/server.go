@@ -32,54 +32,51 @@ const (
 	shutdownTime = 20 * time.Second
 )
 
-// ServerConfig is what a managed server needs to know besides prices (wire contract, section 22).
+// ServerConfig configures a managed server, besides prices (wire contract, section 22).
 type ServerConfig struct {
-	// Description is told at /. Version is the server's own, "" for 1.0.0.
+	// Description is shown at /. Version is the version of the server, default 1.0.0.
 	Description, Version string
-	// Host and Port are where ListenAndServe listens. "" is 127.0.0.1: other machines come through a reverse proxy that ends
-	// TLS. Port 0 is chosen by the system.
+	// Host and Port are the listen address of ListenAndServe, default 127.0.0.1: other machines connect through a reverse proxy
+	// that terminates TLS. The system chooses port 0.
 	Host string
 	Port int
-	// BaseURL is the address under which clients reach the server, without /mcp, for example "https://tools.example.com". ""
-	// takes that of each request, which is right for a server on this machine alone.
+	// BaseURL is the public address of the server without /mcp, for example "https://tools.example.com". Empty uses the address
+	// of each request, which is right only on the local machine.
 	BaseURL string
-	// ServiceURL is the address under which clients reach the service that issues access tokens, for example
-	// "https://pay.example.com". "" is the address of the facilitator, where it has one, as a client has.
+	// ServiceURL is the public address of the service that issues access tokens, for example "https://pay.example.com". Empty
+	// uses the address of the facilitator, if it has one.
 	ServiceURL string
-	// Scopes are told in the OAuth documents; nil for the usual ones, with a word that names the agent: clients ask for it, and the
-	// page of consent then offers the plans of the agent to people who have none of them yet.
+	// Scopes are the scopes in the OAuth documents; nil for the default scopes and one that names the agent. Clients request
+	// it, and the consent page then offers the plans of the agent to people without one.
 	Scopes []string
-	// RequireSignIn answers 401 to requests without a bearer token, except to calls with a payment
-	// of items that have a price.
+	// RequireSignIn rejects requests without a bearer token with 401, except paid calls of items that have a price.
 	RequireSignIn bool
-	// AllowedOrigins are the origins of web pages that may call, for example "https://chat.example.com"; nil for those of this
-	// machine and that of BaseURL.
+	// AllowedOrigins are the origins of web pages that may call, for example "https://chat.example.com"; nil for the local
+	// machine and BaseURL.
 	AllowedOrigins []string
-	// AllowedHosts are the values of Host, with or without a port, to which the server listens; nil for the names of this
-	// machine and that of BaseURL. "*" listens to all, behind a proxy that checks.
+	// AllowedHosts are the accepted Host headers, with or without a port; nil for the names of the local machine and of
+	// BaseURL. "*" accepts all, for servers behind a proxy that checks them.
 	AllowedHosts []string
 	// MaxBody bounds a request in bytes, 0 for 1 MiB.
 	MaxBody int64
-	// MaxSessions bounds the sessions that are open at a time, 0 for 10,000. Room is made by
-	// subscribers and addresses that have more than a sixteenth of them, then by callers without a
-	// subscriber, and last by sessions with a paid result that waits to be fetched.
+	// MaxSessions bounds the open sessions, 0 for 10,000. Room is made first by subscribers and addresses with more than a
+	// sixteenth of them, then by callers without a subscriber, and last by sessions with a paid result that was not fetched.
 	MaxSessions int
-	// Stateless serves clients of the older era without sessions too, so that replicas behind a load balancer need not know each other:
-	// each request stands alone. The server then sends nothing outside of calls, GET and DELETE are 405, and a client whose
-	// connection broke cannot resume.
+	// Stateless serves clients of protocol versions up to 2025-11-25 without sessions, so that replicas behind a load balancer
+	// share no state. The server then sends nothing outside of calls, GET and DELETE return 405, and clients cannot resume
+	// streams.
 	Stateless bool
-	// ResumeBytes bounds what is kept of the streams of calls, for clients whose connection broke: 0 for 64 MiB in all, of which
-	// one subscriber, or address without one, has at most a quarter. What was not paid makes room first,
-	// and then what ended first. Below 0 nothing is kept, and a call whose client goes away
-	// is cancelled.
+	// ResumeBytes bounds the memory for streams that clients can resume: 0 for 64 MiB, of which one subscriber, or one address
+	// without one, uses at most a quarter. Unpaid streams make room first, then those that ended first. A negative value keeps
+	// nothing, and a call whose client disconnects is cancelled.
 	ResumeBytes int64
-	// ResumeTime is how long a client has to come back for a stream, 0 for 5 minutes. After that the stream is forgotten, and its
-	// call cancelled where it still runs.
+	// ResumeTime is how long a stream can be resumed, 0 for 5 minutes. Then it is dropped, and its call is cancelled if it
+	// still runs.
 	ResumeTime time.Duration
 }
 
-// Server is an MCP server over HTTP: the endpoint of both eras of the protocol, its sessions, the OAuth documents and the
-// registration of clients. Items with prices are registered on its [Payments], others on the server of the SDK.
+// Server is an MCP server over HTTP, for all protocol versions: the endpoint, its sessions, the OAuth documents and client
+// registration. Register items with prices on its [Payments], and others on the server of the SDK.
 type Server struct {
 	cfg      ServerConfig
 	pay      *Payments
@@ -89,7 +86,7 @@ type Server struct {
 	guard    guard
 	bearers  *bearers
 	sessions *sessions
-	modern   http.Handler // the era without sessions
+	modern   http.Handler // for protocol versions without sessions
 	register registrar
 	bodies   *semaphore.Weighted
 	log      *slog.Logger
@@ -101,7 +98,7 @@ type Server struct {
 	listed *seller.Cache[struct{}, items]
 }
 
-// NewServer puts a server of the SDK behind HTTP, with the payments that take its prices. Both may be in use elsewhere, too.
+// NewServer serves an SDK server over HTTP, and adds the payments to it. Both may also be in use elsewhere.
 func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	s := &Server{cfg: cfg, pay: p, mcp: m, log: p.seller.Log, clock: p.seller.Clock, bodies: semaphore.NewWeighted(maxBodies)}
 	s.cfg.MaxBody = cmp.Or(max(cfg.MaxBody, 0), DefaultMaxBody)
@@ -114,7 +111,7 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 			s.cfg.Scopes = append(s.cfg.Scopes, oauthmeta.AgentScope+string(agent))
 		}
 	}
-	// The keys decide who is let in, so they come from the configured address and from nowhere that it points to.
+	// The keys decide about access, so they come only from the configured address, without redirects.
 	direct := &http.Client{
 		Timeout:       10 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -154,7 +151,7 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	s.listed = seller.NewCache[struct{}, items](nil, nil, itemsTime, s.clock)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.modern = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
-		// Host and origin are checked before, by the lists of the configuration.
+		// The configured lists check host and origin.
 		Stateless: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: s.cfg.MaxBody, PropagateRequestCancellation: true,
 	})
 	p.Protect(m)
@@ -165,10 +162,10 @@ func NewServer(p *Payments, m *mcp.Server, cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// apiPrefix ends the base address of the API, which users write where the origin is meant.
+// apiPrefix ends the base address of the API, which users may paste in place of the origin.
 const apiPrefix = "/api/v1"
 
-// origin reads an absolute http or https address. A path is kept, without a slash at its end.
+// origin parses an absolute http or https address. It keeps a path, without a trailing slash.
 func origin(what, address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(address, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -177,11 +174,11 @@ func origin(what, address string) (*url.URL, error) {
 	return u, nil
 }
 
-// Handler serves everything: /mcp, the documents, the registration, / and /health. It is also what a larger web application
-// mounts under those paths; it looks at the path of the request, so a prefix has to be stripped before.
+// Handler serves all paths: /mcp, the documents, the registration, / and /health. Mount it in a web application under those
+// paths; strip a prefix first.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
-// Endpoint serves the MCP endpoint alone, under whatever path it is mounted.
+// Endpoint serves only the MCP endpoint, under any path.
 func (s *Server) Endpoint() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pace.Body(w, r, s.cfg.MaxBody, patience, pace.MinRate)
@@ -191,7 +188,7 @@ func (s *Server) Endpoint() http.Handler {
 	})
 }
 
-// Mount registers on a mux what clients look for: /mcp, the documents and the registration. The rest of the mux stays as it is.
+// Mount registers /mcp, the documents and the registration on a mux.
 func (s *Server) Mount(mux *http.ServeMux) {
 	for _, path := range []string{pathMCP, pathRegister, pathResource, pathResource + pathMCP, pathAuthorization, pathOpenID} {
 		mux.Handle(path, s.Handler())
@@ -207,7 +204,7 @@ const (
 	pathOpenID        = "/.well-known/openid-configuration"
 )
 
-// serve compares the path as it was sent: nothing is decoded or cleaned, so that no two readings of it exist.
+// serve compares the escaped path without cleaning it, so that it has only one reading.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	pace.Body(w, r, s.cfg.MaxBody, patience, pace.MinRate)
 	if !s.admit(w, r) {
@@ -243,10 +240,10 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 	refuse(w, http.StatusNotFound, "not_found", "Endpoint not found: "+shown(r.Method)+" "+shown(r.URL.EscapedPath()))
 }
 
-// shown is a piece of a request that an answer repeats.
+// shown shortens a part of a request for an error message.
 func shown(s string) string { return plain.Text(s, 200) }
 
-// ListenAndServe serves until the context ends, and then lets calls that run finish for up to 20 s.
+// ListenAndServe serves until the context ends, and then lets running calls finish for up to 20 s.
 func (s *Server) ListenAndServe(ctx context.Context) error {
 	var c net.ListenConfig
 	ln, err := c.Listen(ctx, "tcp", net.JoinHostPort(s.cfg.Host, strconv.Itoa(s.cfg.Port)))
@@ -256,12 +253,12 @@ func (s *Server) ListenAndServe(ctx context.Context) error {
 	return s.Serve(ctx, ln)
 }
 
-// patience is how long a caller may keep the server waiting before the minimum rate counts.
+// patience is how long a caller may be slow before the minimum rate applies.
 var patience = pace.Patience
 
 // Serve is [Server.ListenAndServe] on a listener, which it closes. A client that sends a request or reads an answer too slowly
-// loses its connection: it has 10 s, and a second more for each 16 KiB. Time without anything to read does not count. While more
-// than 128 MiB of large answers wait to be read, the slowest reader loses its connection.
+// loses its connection: it has 10 s, and one second more for each 16 KiB. Time without data does not count. While more than 128
+// MiB of large answers are unread, the slowest reader loses its connection.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	h := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: patience, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ConnState: pace.ConnState}
 	ln = pace.Limit(pace.Listen(ln, patience, pace.MinRate), pace.MaxConns, pace.MaxConnsOf)
@@ -274,17 +271,17 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
-	// Streams hang until their session or the server ends, and a shutdown waits for them.
+	// Close ends the open streams, for which Shutdown would wait.
 	return errors.Join(s.Close(end), h.Shutdown(end), s.pay.seller.Queue.Drain(end))
 }
 
-// Close ends all sessions and subscriptions, and waits for the calls that sessions run.
+// Close ends all sessions and subscriptions, and waits for the calls of sessions.
 func (s *Server) Close(ctx context.Context) error {
 	s.end()
 	return s.sessions.close(ctx)
 }
 
-// baseOf returns the address under which this request reached the server, "" when its Host could be anything.
+// baseOf returns the address under which this request reached the server, "" if its Host is malformed.
 func (s *Server) baseOf(r *http.Request) string {
 	if s.base != nil {
 		return s.base.String()

@@ -13,11 +13,11 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// plainHost is a Host that may stand in an answer: a name or an address, and a port.
+// plainHost matches a Host that may appear in an answer: a name or an address, and a port.
 var plainHost = regexp.MustCompile(`^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?$`)
 
-// guard says which requests come from where they should. A page in a browser can reach a server on the machine of its reader
-// under a name of its own (DNS rebinding), or across sites, and neither may call it.
+// guard checks Host and Origin, against DNS rebinding and requests of other sites: web pages must not call a server on the
+// machine of their reader.
 type guard struct {
 	anyHost bool
 	hosts   []string // lower case, with or without a port; nil: loopback and base
@@ -47,7 +47,7 @@ func newGuard(hosts, origins []string, base *url.URL) (guard, error) {
 	return g, nil
 }
 
-// host reports whether the server listens to this Host.
+// host reports whether the server accepts this Host.
 func (g *guard) host(host string) bool {
 	if g.anyHost {
 		return true
@@ -60,7 +60,7 @@ func (g *guard) host(host string) bool {
 	return toll.IsLoopback(name) || g.base != nil && withPort(host, g.base.Scheme) == withPort(strings.ToLower(g.base.Host), g.base.Scheme)
 }
 
-// withPort writes out the port that a scheme implies.
+// withPort adds the default port of a scheme.
 func withPort(host, scheme string) string {
 	if _, _, err := net.SplitHostPort(host); err == nil {
 		return host
@@ -87,7 +87,7 @@ func (g *guard) origin(origin string) bool {
 	return (u.Scheme == "http" || u.Scheme == "https") && toll.IsLoopback(strings.ToLower(u.Hostname()))
 }
 
-// admit refuses a foreign Host, whatever is asked for.
+// admit rejects requests with another Host.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	if s.guard.host(r.Host) {
 		return true
@@ -96,8 +96,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// sameSite refuses requests of foreign pages, and answers what a page that may call asks before. It reports whether the
-// request goes on.
+// sameSite rejects requests of other sites and answers preflight requests. It returns false when it has written a response.
 func (s *Server) sameSite(w http.ResponseWriter, r *http.Request, methods string) bool {
 	origins := r.Header.Values("Origin")
 	h := w.Header()
@@ -130,11 +129,11 @@ func (s *Server) sameSite(w http.ResponseWriter, r *http.Request, methods string
 	return false
 }
 
-// headerNames is a list of header names. Tools may name headers of their own, so the list is not ours. Its length is counted apart: a
-// pattern with that number has thousands of states.
+// headerNames matches a list of header names; tools may define their own. Its length is checked separately: a pattern with that
+// number has thousands of states.
 var headerNames = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~, -]+$")
 
-// webError is the body of an answer that is no JSON-RPC (RFC 6749, section 5.2).
+// webError is the body of an error outside of JSON-RPC (RFC 6749, section 5.2).
 type webError struct {
 	Error       string `json:"error"`
 	Description string `json:"error_description,omitempty"`

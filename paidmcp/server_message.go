@@ -16,18 +16,18 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// message is what the HTTP layer has to know of a JSON-RPC message. The SDK reads the same bytes once more; both refuse
-// names that are there twice and compare names exactly, so both read the same.
+// message is what the HTTP layer reads of a JSON-RPC message. The SDK decodes the same bytes again; both reject duplicate names
+// and compare names exactly, so they agree.
 type message struct {
 	id       json.RawMessage // nil: a notification
 	method   string          // "": a response to a request of ours
 	name     string          // of the tool or prompt, the URI of the resource
-	isNew    bool            // params._meta names a version of the protocol, as the newer era does
+	isNew    bool            // params._meta names a protocol version, as from 2026-07-28
 	isPaid   bool            // params._meta carries a payment
 	isNotice bool            // a notification that may be one
 }
 
-// fault is an answer to a message that cannot be handed on.
+// messageFault is the response to a message that the SDK must not see.
 type messageFault struct {
 	status int
 	code   int64
@@ -59,7 +59,7 @@ const (
 	freeBody  = 64 << 10 // bytes of each that do not count
 )
 
-// readBody reads the body of a request whose type is JSON, within the bound. The room that it takes is free again after done.
+// readBody reads a JSON body within the bound. done returns its share of the memory for bodies.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), ok bool) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset, named := params["charset"]
@@ -72,7 +72,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (b
 	done = func() { s.bodies.Release(taken) }
 	for in := http.MaxBytesReader(w, r.Body, most); err == nil; {
 		if len(body) == cap(body) {
-			// It grows as the caller sends, and not by what the caller announces.
+			// It grows with the received bytes, not with the announced length.
 			size := min(max(4<<10, 2*int64(cap(body))), most+512)
 			more := max(size-freeBody, 0) - taken
 			if !s.bodies.TryAcquire(more) {
@@ -102,8 +102,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most int64) (b
 	return nil, nil, false
 }
 
-// readMessage takes one message apart. Batches, ids that are neither a text nor a whole number, and requests that pretend to
-// be notifications are refused: every call has an answer, and every answer its payment.
+// readMessage parses one message. It rejects batches, ids that are neither strings nor integers, and requests without an id:
+// every call has a response, and every response its payment.
 func readMessage(body []byte) (*message, *messageFault) {
 	var in struct {
 		Version string          `json:"jsonrpc"`
@@ -149,7 +149,7 @@ func readMessage(body []byte) (*message, *messageFault) {
 	return m, m.readParams(in.Params)
 }
 
-// readParams looks into the parameters where the HTTP layer depends on them. What else is wrong with them is for the method.
+// readParams reads the parameters that the HTTP layer depends on. The methods check the others.
 func (m *message) readParams(params json.RawMessage) *messageFault {
 	if len(params) == 0 || string(params) == "null" {
 		return nil
@@ -162,7 +162,7 @@ func (m *message) readParams(params json.RawMessage) *messageFault {
 	if m.method == methodReadResource {
 		name = "uri"
 	}
-	// A name that is no text is refused by the method itself.
+	// The method rejects a name that is not a string.
 	if x402.Decode(in[name], &m.name) != nil {
 		m.name = ""
 	}
@@ -184,10 +184,10 @@ const (
 	methodListen       = "subscriptions/listen"
 )
 
-// runs are the methods that run the one item that their parameters name, with its type.
+// runs are the methods that run the item that their parameters name.
 var runs = map[string]Type{methodCallTool: Tools, methodReadResource: Resources, methodGetPrompt: Prompts}
 
-// isID takes texts, and numbers that survive in every language.
+// isID accepts strings, and integers that are exact in every language.
 func isID(raw json.RawMessage) bool {
 	if raw[0] == '"' {
 		return true

@@ -14,20 +14,19 @@ import (
 const (
 	methodComplete = "completion/complete"
 	completionRate = 120 // a minute
-	// codeLimit is what other servers of JSON-RPC answer with, too.
+	// codeLimit is the code that other JSON-RPC servers use.
 	codeLimit = -32005
 )
 
-// perMinute lets each caller do something so many times a minute.
+// perMinute returns a meter of so many acts a minute for each key.
 func perMinute[K comparable](most int) *meter.Meter[K] {
 	return meter.New[K](time.Minute/time.Duration(most), int64(most))
 }
 
-// now is the time as meters take it.
+// now is the time in the form that meters take.
 func now(clock func() time.Time) time.Duration { return time.Duration(clock().UnixNano()) }
 
-// limitCompletions is the middleware that lets each caller make so many calls of completion/complete a minute, which have no
-// price.
+// limitCompletions is the middleware that limits the calls of completion/complete per caller, as they have no price.
 func limitCompletions(clock func() time.Time) mcp.Middleware {
 	calls := perMinute[string](completionRate)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {

@@ -27,7 +27,7 @@ const (
 	sweepEvery   = time.Minute     // how often all sessions are looked at, when there is room for others
 )
 
-// session is one of the older era. It belongs to the credential that opened it: to everybody else its id means nothing.
+// session is a session of the protocol versions up to 2025-11-25. Only the credential that opened it can use it.
 type session struct {
 	id        string
 	owner     string // see caller.owner; "" when it was opened without a credential
@@ -35,13 +35,13 @@ type session struct {
 	group     *group // who shares its room
 	transport *mcp.StreamableServerTransport
 	server    *mcp.ServerSession
-	streams   int  // that are open
-	messages  int  // that are being served
-	ended     bool // nobody finds it any more
+	streams   int  // open ones
+	messages  int  // in progress
+	ended     bool // no longer found
 	closing   bool
 	last      time.Time
-	turn      int  // the higher, the later it became idle
-	kept      kept // streams that a client can come back to
+	turn      int  // order in which sessions became idle
+	kept      kept // streams that a client can resume
 }
 
 func (s *session) isIdle() bool { return s.streams == 0 && s.messages == 0 }
@@ -53,22 +53,21 @@ func (s *session) life() time.Duration {
 	return sessionLife
 }
 
-// group is who shares room for sessions and for streams that are kept: a subscriber, or everybody else
-// at an address.
+// group is a subscriber, or all callers without one at an address. Its members share room for sessions and for kept streams.
 type group struct {
 	name  string
 	known bool // of a subscriber
 	size  int  // sessions that are open, guarded by the lock of the sessions
 
-	// Streams that are kept, guarded by the lock of the backlog.
+	// Kept streams, guarded by the lock of the backlog.
 	bytes      int64
 	idle, paid list.List // as in the backlog
 }
 
-// sessionShare is the part of all sessions that a group may have before it makes room for others.
+// sessionShare divides the room for sessions: a group above this part makes room for others first.
 const sessionShare = 16
 
-// sessions are those that are open. When there are too many, one ends that is idle, see victim.
+// sessions are the open sessions. When there are too many, an idle one ends, see victim.
 type sessions struct {
 	mcp     *mcp.Server
 	most    int
@@ -80,13 +79,13 @@ type sessions struct {
 	byID   map[string]*session
 	groups map[string]*group
 	turn   int
-	swept  time.Time // when those that were idle for too long ended
+	swept  time.Time // last removal of idle sessions
 	closed bool
 	ending sync.WaitGroup
 }
 
-// open makes a session and takes it into use. A client that does not initialize gets the state that this would have left.
-// It returns nil when too many sessions are in use.
+// open creates a session and marks it as in use. A client that skips initialize gets the state that it would have left. It
+// returns nil when too many sessions are in use.
 func (ss *sessions) open(owner, room string, m *message, version string) (*session, error) {
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
@@ -100,7 +99,7 @@ func (ss *sessions) open(owner, room string, m *message, version string) (*sessi
 		state.InitializeParams = &mcp.InitializeParams{ProtocolVersion: version}
 		state.InitializedParams = &mcp.InitializedParams{}
 	}
-	// Not the context of the request: the session outlives it, and each request brings its own credential.
+	// The session outlives the request, and each request brings its own credential, so the context is new.
 	var err error
 	if s.server, err = ss.mcp.Connect(context.Background(), s.transport, &mcp.ServerSessionOptions{State: state}); err != nil {
 		return nil, err
@@ -111,7 +110,7 @@ func (ss *sessions) open(owner, room string, m *message, version string) (*sessi
 	return s, nil
 }
 
-// enter takes a session in, and makes room for it.
+// enter registers a session, and makes room for it.
 func (ss *sessions) enter(s *session, room string) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -143,11 +142,10 @@ func (ss *sessions) enter(s *session, room string) bool {
 	return true
 }
 
-// victim returns the session that makes room for one of a group, or nil. Sessions with a paid result
-// that its client can still fetch go last. Before that go those of groups that have more than their
-// share, the largest group first; then those without a subscriber, and strangers before others. Of
-// these it is the one that has been idle for longest. Where none is idle, one goes that only listens,
-// of another group with more than its share.
+// victim returns the session that ends to make room for one of the group room, or nil. Sessions with a paid result that can
+// still be fetched end last. Before them end those of groups above their share, the largest group first, then those without a
+// subscriber, and those that were never initialized before others; among equals the longest idle. If none is idle, a session of
+// another group above its share ends that only listens.
 func (ss *sessions) victim(room string) *session {
 	var chosen, listens *session
 	var best [5]int
@@ -180,10 +178,10 @@ func (ss *sessions) victim(room string) *session {
 	return cmp.Or(chosen, listens)
 }
 
-// hasMore reports whether a group has more sessions than its share.
 func (ss *sessions) hasMore(g *group) bool { return g.size > max(1, ss.most/sessionShare) }
 
-// use returns the session of this id and owner, or nil, and keeps it until done: for its stream, or for a message.
+// use returns the session with this id and owner, or nil, and marks it as in use, for a stream or a message, until left or
+// done.
 func (ss *sessions) use(id, owner string, stream bool) *session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -203,7 +201,7 @@ func (ss *sessions) use(id, owner string, stream bool) *session {
 	return s
 }
 
-// done gives a session back after a message. Without keep it ends.
+// done ends the use by a message, and the session unless keep is set.
 func (ss *sessions) done(s *session, keep bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -215,7 +213,7 @@ func (ss *sessions) done(s *session, keep bool) {
 	ss.restedLocked(s)
 }
 
-// left gives a session back after a stream.
+// left ends the use by a stream.
 func (ss *sessions) left(s *session) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -231,7 +229,7 @@ func (ss *sessions) restedLocked(s *session) {
 	}
 }
 
-// end ends the session of this id and owner, and reports whether there was one.
+// end ends the session with this id and owner, and reports whether it existed.
 func (ss *sessions) end(id, owner string) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -243,8 +241,8 @@ func (ss *sessions) end(id, owner string) bool {
 	return true
 }
 
-// endLocked takes the session out at once. What it is serving comes to its end before: it may be paid, and the SDK loses
-// the answers of a session that it closes. Calls whose client has gone are cancelled, as nobody can come back for them.
+// endLocked removes the session at once. Its running calls finish first: they may be paid, and the SDK loses the answers of a
+// session that it closes. Calls without a client are cancelled, as their answers can no longer be fetched.
 func (ss *sessions) endLocked(s *session) {
 	delete(ss.byID, s.id)
 	if s.group.size--; s.group.size == 0 {
@@ -258,7 +256,7 @@ func (ss *sessions) endLocked(s *session) {
 	}
 }
 
-// closeLocked closes a session that has ended, and so its stream.
+// closeLocked closes a session that has ended, and its stream.
 func (ss *sessions) closeLocked(s *session) {
 	if s.closing {
 		return // its stream has gone after it
@@ -270,7 +268,7 @@ func (ss *sessions) closeLocked(s *session) {
 	}()
 }
 
-// close ends all sessions and waits for what they run, as long as the context lets it.
+// close ends all sessions and waits for their calls until the context ends.
 func (ss *sessions) close(ctx context.Context) error {
 	ss.mu.Lock()
 	ss.closed = true
@@ -291,13 +289,13 @@ func (ss *sessions) close(ctx context.Context) error {
 	}
 }
 
-// serveSession takes a message of the older era, of a session or for a new one.
+// serveSession handles a message of an existing or a new session.
 func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message) {
 	id := r.Header.Get(headerSession)
 	if len(r.Header.Values(headerSession)) > 0 {
 		one := s.sessions.use(id, who.owner(), false)
 		if one == nil {
-			// The id is not, or no longer, one of this caller: a client starts a new session then.
+			// The id is unknown or belongs to another caller. Clients start a new session then.
 			(&messageFault{http.StatusNotFound, codeNoSession, "Session not found", m.id}).write(w)
 			return
 		}
@@ -310,7 +308,7 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 		return
 	}
 	switch {
-	case m.isNotice: // nobody could answer it, and it is about no session
+	case m.isNotice: // it has no response and no session
 		w.WriteHeader(http.StatusAccepted)
 		return
 	case m.method == "":
@@ -336,7 +334,7 @@ func (s *Server) serveSession(w *reply, r *http.Request, who *caller, m *message
 	s.sessions.call(w, r, one, m, lives)
 }
 
-// roomOf names whose room for sessions a caller takes: that of the subscriber, or of the address.
+// roomOf names the group of a caller: the subscriber, else the address.
 func roomOf(who *caller, r *http.Request) string {
 	if who != nil && !who.subscriber.IsZero() {
 		return who.owner()
@@ -344,11 +342,11 @@ func roomOf(who *caller, r *http.Request) string {
 	return "address " + pace.Source(r)
 }
 
-// call hands a call to its session, and gives the session back when the call has ended, which may be long after its client
-// has gone. keep says by the status of the answer whether the session stays.
+// call passes a call to its session, which stays in use until the call ends, even if its client disconnects. keep decides by
+// the status of the answer whether the session stays.
 //
-// The protocol lets a client go away and fetch the answer of its call later. It can when it was told the number of an event;
-// what nobody can get must not be paid, so any other call whose client has gone is cancelled.
+// A client that received an event id may disconnect and fetch the answer later. Any other call is cancelled when its client
+// disconnects, because an answer that cannot be fetched must not be paid.
 func (ss *sessions) call(w *reply, r *http.Request, s *session, m *message, keep func(status int) bool) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.Context()))
 	p := s.server.InitializeParams()
@@ -365,7 +363,7 @@ func (ss *sessions) call(w *reply, r *http.Request, s *session, m *message, keep
 	go func() {
 		defer stop()
 		defer func() {
-			// Nobody else catches it here, and it would end the process.
+			// A panic in this goroutine would end the process.
 			if v := recover(); v != nil {
 				ss.log.Error("mcp: the transport panicked", "panic", v, "stack", string(debug.Stack()))
 				st.WriteHeader(http.StatusInternalServerError)
@@ -378,7 +376,7 @@ func (ss *sessions) call(w *reply, r *http.Request, s *session, m *message, keep
 	st.answer(r.Context(), first, w)
 }
 
-// cancel tells the session what its client would have told.
+// cancel sends the session the cancellation that its client would have sent.
 func (s *session) cancel(id json.RawMessage) {
 	body := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(id) + `,"reason":"the client has gone"}}`
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, pathMCP, strings.NewReader(body))
@@ -388,14 +386,14 @@ func (s *session) cancel(id json.RawMessage) {
 	s.transport.ServeHTTP(&nowhere{h: http.Header{}}, r)
 }
 
-// nowhere takes an answer that nobody reads.
+// nowhere discards a response.
 type nowhere struct{ h http.Header }
 
 func (n *nowhere) Header() http.Header         { return n.h }
 func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (n *nowhere) WriteHeader(int)             {}
 
-// serveStream is the stream of what a session says by itself, or the rest of one that broke.
+// serveStream serves the messages that a session sends outside of calls, or the rest of a broken stream.
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, who *caller) {
 	if len(r.Header.Values(headerSession)) == 0 {
 		refuse(w, http.StatusBadRequest, "invalid_request", "A stream needs the Mcp-Session-Id of its session.")

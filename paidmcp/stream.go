@@ -12,17 +12,16 @@ import (
 	"time"
 )
 
-// pollingVersion is the first version of the protocol whose clients know events without data, and streams that the server
-// closes for a while.
+// pollingVersion is the first protocol version with events without data, and with streams that the server closes for a while.
 const pollingVersion = "2025-11-25"
 
-// headerStream names, among the headers of a message, the stream of its call. No request can bring such a name.
+// headerStream carries the stream id inside the program. HTTP requests cannot contain such a name.
 const headerStream = ":stream"
 
 const headerLastEvent = "Last-Event-ID"
 
-// stream is the answer to one call of a session. The transport of the SDK writes to it as if the client never went away; who
-// is connected reads from it. It is an [http.ResponseWriter].
+// stream is the [http.ResponseWriter] for one call of a session. The transport of the SDK writes to it as if the client stayed
+// connected; the current connection reads from it.
 type stream struct {
 	backlog *backlog
 	session *session
@@ -31,7 +30,7 @@ type stream struct {
 	cancel  func()
 	header  http.Header
 
-	// What follows is guarded by the lock of the backlog.
+	// Guarded by the lock of the backlog:
 	moved  sync.Cond // something of it has changed
 	state  streamState
 	status int
@@ -55,14 +54,14 @@ const (
 	lost                         // it cannot any more
 )
 
-// reader is a connection that a stream goes to.
+// reader is a connection that reads a stream.
 type reader struct {
 	read   int // number of the last event that has left
 	leaves bool
 	retry  time.Duration // after which it should come back
 }
 
-// errNoReader is what a handler gets when nobody can hear what it says.
+// errNoReader is the error of a write that no client can receive.
 var errNoReader = errors.New("paidmcp: the client has gone")
 
 func (s *stream) Header() http.Header { return s.header }
@@ -73,15 +72,15 @@ func (s *stream) WriteHeader(status int) {
 	s.status = status
 }
 
-// answered returns the status of an answer that is no stream, 0 when there is none.
+// answered returns the HTTP status of a response that is not a stream, else 0.
 func (s *stream) answered() int {
 	s.backlog.mu.Lock()
 	defer s.backlog.mu.Unlock()
 	return s.status
 }
 
-// Write takes a whole event, as the SDK writes it, and returns when the reader, if there is one, has sent it: a slow client
-// slows its call.
+// Write appends one whole event, as the SDK writes it, and waits until the reader, if any, has sent it: a slow client slows its
+// call.
 func (s *stream) Write(b []byte) (int, error) {
 	s.backlog.mu.Lock()
 	defer s.backlog.mu.Unlock()
@@ -106,10 +105,10 @@ func (s *stream) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// last is the number of the last event. The first one has the number 1.
+// last returns the number of the last event. The first event has the number 1.
 func (s *stream) last() int { return s.before + len(s.events) }
 
-// trim lets go what the reader of a stream that is not kept has read.
+// trim frees the events that the reader of a stream without a copy has sent.
 func (s *stream) trim() {
 	if s.state == resumable || s.reader == nil {
 		return
@@ -118,7 +117,7 @@ func (s *stream) trim() {
 	s.before = s.reader.read
 }
 
-// follow hands the events that come to the reader until there are no more, another reader comes, or this one leaves.
+// follow passes events to the reader until the stream ends, another reader attaches, or this one disconnects.
 func (s *stream) follow(ctx context.Context, r *reader, write func(number, event []byte) error) {
 	b := s.backlog
 	defer context.AfterFunc(ctx, func() {
@@ -161,7 +160,7 @@ func (s *stream) follow(ctx context.Context, r *reader, write func(number, event
 	}
 }
 
-// parting is what a client is told before its stream closes for a while.
+// parting returns the event that asks the client to reconnect after retry.
 func parting(retry time.Duration) []byte {
 	if retry <= 0 {
 		retry = time.Second
@@ -169,8 +168,8 @@ func parting(retry time.Duration) []byte {
 	return []byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\ndata: \n\n")
 }
 
-// eventID is the number of an event as its client is told, nil where it cannot come back. It is apart from the event, which is in memory
-// once, however many connections hold on to it.
+// eventID returns the id line of an event, nil if the client cannot resume. It is separate from the event, which is in memory
+// once for all connections.
 func (s *stream) eventID(number int) []byte {
 	if s.state == lost || s.session.kept.closed || s.backlog.most == 0 {
 		return nil
@@ -178,7 +177,7 @@ func (s *stream) eventID(number int) []byte {
 	return []byte("id: " + s.id + "_" + strconv.Itoa(number) + "\n")
 }
 
-// opens is called before the client is told the number of an event, with which it may come back at once.
+// opens runs before the client receives its first event id, with which it may resume at once.
 func (s *stream) opens() []byte {
 	s.backlog.mu.Lock()
 	defer s.backlog.mu.Unlock()
@@ -189,7 +188,7 @@ func (s *stream) opens() []byte {
 	return append(s.eventID(0), "data: \n\n"...)
 }
 
-// answer sends the stream to who made the call.
+// answer sends the stream to the caller.
 func (s *stream) answer(ctx context.Context, r *reader, w *reply) {
 	w.opens = s.opens
 	s.follow(ctx, r, func(number, event []byte) error {
@@ -216,7 +215,7 @@ func (s *stream) answer(ctx context.Context, r *reader, w *reply) {
 	w.finish()
 }
 
-// resume sends what a client has missed of a stream, and what still comes.
+// resume sends the missed events of a stream, and those that follow.
 func (s *Server) resume(w http.ResponseWriter, r *http.Request, one *session) {
 	events := r.Header.Values(headerLastEvent)
 	var st *stream

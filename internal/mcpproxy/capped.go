@@ -6,23 +6,23 @@ import (
 )
 
 const (
-	// maxBehind bounds one message of a server behind, in bytes.
+	// maxBehind bounds one message of the upstream server, in bytes.
 	maxBehind = 16 << 20
-	// maxSkipped bounds what is read of a longer message to find its end.
+	// maxSkipped bounds the bytes that are skipped to find the end of a longer message.
 	maxSkipped = 256 << 20
 )
 
 var errEndless = errors.New("the server behind sent a message of more than " + strconv.Itoa(maxSkipped) + " bytes")
 
-// capped collects the text of one message of a server behind. Of a message above [maxBehind] it keeps nothing but the id,
-// so that the call with this id fails and no other.
+// capped collects one message of the upstream server. Of a message above [maxBehind] it keeps only the id, so that only the
+// call with this id fails.
 type capped struct {
 	text []byte
 	size int
 	over *idReader // nil up to maxBehind
 }
 
-// Write implements [io.Writer]. It fails when the message does not end.
+// Write implements [io.Writer]. It fails for a message above [maxSkipped].
 func (c *capped) Write(p []byte) (int, error) {
 	if c.size += len(p); c.size > maxSkipped {
 		return 0, errEndless
@@ -40,7 +40,7 @@ func (c *capped) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// message returns the text. For a message that was too large it is an error for its call, or empty when it answers none.
+// message returns the text. For a message that was too large it returns an error for its call, or nil if it is not a response.
 func (c *capped) message() []byte {
 	switch {
 	case c.over == nil:
@@ -52,8 +52,8 @@ func (c *capped) message() []byte {
 		strconv.Itoa(maxBehind) + ` bytes."}}`)
 }
 
-// idReader finds the id of a message of any size while it passes: the whole number under "id" in the outermost object, which
-// is what our requests have. It keeps a few bytes.
+// idReader finds the id of a message of any size in a stream: the integer under "id" in the outermost object, as in our
+// requests. It keeps a few bytes.
 type idReader struct {
 	id        string
 	isRequest bool // the message has a method
@@ -89,7 +89,7 @@ func (r *idReader) read(p []byte) {
 	}
 }
 
-// keep takes a byte of a word. Longer words than an id are cut, and can be none.
+// keep appends a byte to a word, up to the length of an id.
 func (r *idReader) keep(c byte) {
 	if r.depth == 1 && len(r.word) < 24 {
 		r.word = append(r.word, c)

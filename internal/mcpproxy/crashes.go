@@ -23,7 +23,7 @@ const (
 	spread       = 200 * time.Millisecond
 )
 
-// crashes holds back callers whose calls ended the server behind. It knows a bounded number of callers.
+// crashes delays callers whose calls ended the upstream process. It tracks a bounded number of callers.
 type crashes struct {
 	mu     sync.Mutex
 	byName *cache.Cache[string, *crasher]
@@ -35,7 +35,7 @@ type crasher struct {
 	until           time.Time
 }
 
-// of returns what is known of a caller. The lock is held.
+// of returns the record of a caller. The lock is held.
 func (s *crashes) of(name string) *crasher {
 	now := time.Now()
 	c, known := s.byName.Get(name, now)
@@ -46,8 +46,8 @@ func (s *crashes) of(name string) *crasher {
 	return c
 }
 
-// admit returns the error for a caller who has to wait, nil for others. Those who had a call when the server behind ended make
-// their next call at some time of their own, so that the end that it may bring is not put on the others.
+// admit returns an error for a caller that has to wait. Callers with a call at the last crash make their next call at random
+// times, so that another crash is not attributed to all of them.
 func (s *crashes) admit(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
@@ -68,7 +68,7 @@ func (s *crashes) admit(ctx context.Context, name string) error {
 	return nil
 }
 
-// answered notes a call that the server behind survived.
+// answered counts a call that the process survived.
 func (s *crashes) answered(name string) {
 	if name == "" {
 		return
@@ -80,8 +80,8 @@ func (s *crashes) answered(name string) {
 	c.apart = false
 }
 
-// blame says that the server behind ended while these callers had calls there. Nobody knows whose call it was, so it is put
-// on whoever has the most ends for the calls that were answered. It returns how many are held back now.
+// blame records that the process ended during calls of these callers. The responsible call is unknown, so it blames the callers
+// with the most crashes for their answered calls. It returns how many are delayed now.
 func (s *crashes) blame(names []string) (held int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,11 +15,11 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// The client of the SDK reads structured content into Go values, in which a number above 2^53 is no longer the number that
-// was sent. So its text travels beside it, in the _meta of the result, from where it is put back.
+// The client of the SDK decodes structured content into Go values, which rounds numbers above 2^53. So the text travels beside
+// it, in the _meta of the result, and is restored from there.
 const metaExact = "toll/structured-content"
 
-// exactResult puts the text of the structured content of a result beside it. A result without any stays as it is.
+// exactResult copies the text of the structured content of a result into its _meta.
 func exactResult(result json.RawMessage) json.RawMessage {
 	if !bytes.Contains(result, []byte(`"structuredContent"`)) {
 		return result
@@ -50,15 +50,15 @@ func exactResult(result json.RawMessage) json.RawMessage {
 	return out
 }
 
-// restoreExact puts the text back. Whoever wrote the text wrote the content.
+// restoreExact restores the text.
 func restoreExact(res *mcp.CallToolResult) {
 	if text, ok := res.Meta[metaExact].(string); ok && json.Valid([]byte(text)) {
 		res.StructuredContent = json.RawMessage(text)
 	}
 }
 
-// remoteClient does it for messages over HTTP, whose transport the SDK does not let us wrap. It keeps no cookies and sends
-// the token to the server that it is for alone.
+// remoteClient does it for messages over HTTP, because the SDK does not let us wrap that transport. It keeps no cookies and
+// sends the token only to its own server.
 func remoteClient(endpoint, token string, came func(json.RawMessage)) *http.Client {
 	return &http.Client{
 		Transport: &exactTripper{base: http.DefaultTransport, endpoint: endpoint, token: token, came: came},
@@ -107,7 +107,7 @@ func (t *exactTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// exactMessage is exactResult for a whole message. It returns nil for what is no JSON: one message must not end the connection.
+// exactMessage is exactResult for a whole message. It returns nil for invalid JSON: one message must not end the connection.
 func exactMessage(text []byte, came func(params json.RawMessage)) []byte {
 	isProgress := bytes.Contains(text, []byte(`"`+methodProgress+`"`))
 	if !isProgress && !bytes.Contains(text, []byte(`"structuredContent"`)) {
@@ -134,13 +134,13 @@ func exactMessage(text []byte, came func(params json.RawMessage)) []byte {
 	return out
 }
 
-// rewritten is a body of which something else is read.
+// rewritten is a body with another reader.
 type rewritten struct {
 	io.Reader
 	io.Closer
 }
 
-// pieces reads what next returns, one piece after another, until it returns an error.
+// pieces reads what next returns until it returns an error.
 type pieces struct {
 	next func() ([]byte, error)
 	rest []byte
@@ -160,14 +160,14 @@ func (r *pieces) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// exactEvents rewrites the messages of an event stream. It leaves out what is no message, and puts an error for its call in
-// place of one that is too large.
+// exactEvents rewrites the messages of an event stream. It drops invalid messages, and replaces one that is too large by an
+// error for its call.
 type exactEvents struct {
 	lines *bufio.Reader
 	came  func(params json.RawMessage)
 }
 
-// event reads one event, whose data it returns in one line.
+// event reads one event, and returns its data in one line.
 func (e *exactEvents) event() ([]byte, error) {
 	var fields []byte
 	var data capped

@@ -16,10 +16,10 @@ import (
 	"github.com/tollhq/toll/paidmcp"
 )
 
-// maxItems bounds what is taken over of one kind. A server that lists without an end is cut.
+// maxItems bounds the items of one kind, so that an endless list is cut.
 const maxItems = 10_000
 
-// Name returns what the server behind calls itself.
+// Name returns the name of the upstream server.
 func (u *Upstream) Name() string {
 	if u.first == nil || u.first.ServerInfo == nil {
 		return ""
@@ -27,15 +27,15 @@ func (u *Upstream) Name() string {
 	return u.first.ServerInfo.Name
 }
 
-// Items are what a server behind has of one type.
+// Items are the items of one type.
 type Items struct {
 	Type    paidmcp.Type
 	Names   []string // of tools and prompts; uris of resources, and templates of uris
 	Changes bool     // the server declares that there may be others later
 }
 
-// Has reports whether a price under this name, see [Payments.Price], counts for one of them. Of two templates of uris it is not
-// known, and taken for granted.
+// Has reports whether a price under this name, see [Payments.Price], applies to one of them. For two uri templates it returns
+// true.
 func (i Items) Has(name string) bool {
 	if name == mcpwire.AnyName || slices.Contains(i.Names, name) {
 		return true
@@ -53,7 +53,7 @@ func (i Items) Has(name string) bool {
 	})
 }
 
-// Items asks the server behind what it has of a type. [Upstream.Connect] was called before.
+// Items lists the items of a type. Call [Upstream.Connect] first.
 func (u *Upstream) Items(ctx context.Context, t paidmcp.Type) (Items, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
@@ -70,7 +70,7 @@ func (u *Upstream) Items(ctx context.Context, t paidmcp.Type) (Items, error) {
 	return out, err
 }
 
-// item is one that the server behind has.
+// item is one item of the upstream server.
 type item struct {
 	kind, name string
 	text       string // as it was listed
@@ -78,7 +78,7 @@ type item struct {
 	remove     func(s *mcp.Server, names ...string)
 }
 
-// list returns what the server behind has of a type, and whether it says that there may be others later.
+// list returns the items of a type, and whether the server announces changes.
 func (u *Upstream) list(ctx context.Context, session *mcp.ClientSession, t paidmcp.Type) (items []item, changes bool, err error) {
 	switch caps := session.InitializeResult().Capabilities; {
 	case caps == nil:
@@ -113,7 +113,7 @@ func (u *Upstream) list(ctx context.Context, session *mcp.ClientSession, t paidm
 	return items, changes, err
 }
 
-// take reads one list of the server behind, to its end or up to an error.
+// take reads one list, to its end or up to an error.
 func take[T any](u *Upstream, kind string, listed iter.Seq2[*T, error], read func(*T) item) (items []item, err error) {
 	for one, err := range listed {
 		if err != nil {
@@ -134,8 +134,8 @@ func take[T any](u *Upstream, kind string, listed iter.Seq2[*T, error], read fun
 	return items, nil
 }
 
-// Server returns a server of the SDK for what the server behind has: the same name, instructions and completions, and no items
-// yet. [Upstream.Connect] was called before.
+// Server returns a server of the SDK with the name, instructions and completions of the upstream server, and no items yet. Call
+// [Upstream.Connect] first.
 func (u *Upstream) Server() *mcp.Server {
 	var about mcp.Implementation
 	options := &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{}}
@@ -148,7 +148,7 @@ func (u *Upstream) Server() *mcp.Server {
 			if c.Completions != nil {
 				options.CompletionHandler = u.complete
 			}
-			// Declared from the beginning, so that clients hear of items that come later.
+			// Declared from the start, so that clients hear of later items.
 			if c.Tools != nil {
 				options.Capabilities.Tools = &mcp.ToolCapabilities{ListChanged: true}
 			}
@@ -163,9 +163,8 @@ func (u *Upstream) Server() *mcp.Server {
 	return mcp.NewServer(&about, options)
 }
 
-// Offer puts on s whatever the server behind has, and returns once everything is there. Until the context ends, which ends
-// the connection as well, s follows the server behind, and the connection is made again when it breaks. ended is closed when
-// nothing of that runs any more.
+// Offer adds the items of the upstream server to s, and returns once they are there. Until the context ends, which also ends
+// the connection, it follows changes and reconnects. ended is closed once that has stopped.
 func (u *Upstream) Offer(ctx context.Context, s *mcp.Server) (ended <-chan struct{}, err error) {
 	o := &offer{u: u, s: s, have: map[string]item{}}
 	if err := o.fill(ctx); err != nil {
@@ -195,15 +194,15 @@ func (o *offer) follow(ctx context.Context) {
 	}
 }
 
-// offer is what of an upstream is on a server.
+// offer is the part of an upstream that is on a server.
 type offer struct {
 	u    *Upstream
 	s    *mcp.Server
 	have map[string]item // by kind and name
 }
 
-// fill brings the offer to what the server behind has now. What was listed whole is taken over whole, and nothing otherwise. Only
-// changed items are replaced, because each replacement notifies the clients.
+// fill updates the offer to the current lists, or leaves it unchanged on an error. It replaces only changed items, because each
+// replacement notifies the clients.
 func (o *offer) fill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
@@ -243,7 +242,7 @@ func (o *offer) fill(ctx context.Context) error {
 	return nil
 }
 
-// offered adds an item. The SDK panics over what a programmer wrote wrong, and here somebody else wrote it.
+// offered adds an item. The SDK panics for an invalid item, and here another party wrote it.
 func offered(add func()) (err error) {
 	defer func() {
 		if why := recover(); why != nil {

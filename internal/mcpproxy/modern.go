@@ -10,20 +10,20 @@ import (
 	"github.com/tollhq/toll/internal/mcpwire"
 )
 
-// modernTime bounds the question whether a server behind speaks the newer era too.
+// modernTime bounds the test whether an upstream server supports 2026-07-28.
 const modernTime = 5 * time.Second
 
-// modern is a second session with a server over HTTP, of the newer era, in which a result may ask its caller for input
-// (MCP 2026-07-28, multi round-trip requests). It serves callers of that era. A process has one connection, and so one era, see
+// modern is a second session with a server over HTTP, of protocol version 2026-07-28, in which a result may ask its caller for
+// input (multi round-trip requests). It serves callers of that version. A process has one connection and one version, see
 // [Upstream.connect].
 type modern struct {
 	once    sync.Once
 	session atomic.Pointer[mcp.ClientSession] // nil: the server does not speak it
 }
 
-// sessionOf returns the session for a call with this _meta. In the newer era onward, the _meta that the server behind sees, names
-// what the caller can do, so that it asks for nothing else.
-func (u *Upstream) sessionOf(ctx context.Context, l *link, meta mcp.Meta, onward *mcp.Meta) *mcp.ClientSession {
+// sessionOf returns the session for a call with this _meta. From 2026-07-28 on upstreamMeta, the _meta for the upstream server,
+// names the capabilities of the caller, so that the server asks for nothing else.
+func (u *Upstream) sessionOf(ctx context.Context, l *link, meta mcp.Meta, upstreamMeta *mcp.Meta) *mcp.ClientSession {
 	if version, _ := meta[mcp.MetaKeyProtocolVersion].(string); version < mcpwire.FirstModern {
 		return l.session
 	}
@@ -35,10 +35,10 @@ func (u *Upstream) sessionOf(ctx context.Context, l *link, meta mcp.Meta, onward
 		return l.session
 	}
 	if can := meta[mcp.MetaKeyClientCapabilities]; can != nil {
-		if *onward == nil {
-			*onward = mcp.Meta{}
+		if *upstreamMeta == nil {
+			*upstreamMeta = mcp.Meta{}
 		}
-		(*onward)[mcp.MetaKeyClientCapabilities] = can
+		(*upstreamMeta)[mcp.MetaKeyClientCapabilities] = can
 	}
 	return session
 }
@@ -58,7 +58,7 @@ func (u *Upstream) modernOf(ctx context.Context, l *link) *mcp.ClientSession {
 		switch {
 		case err != nil:
 		case !isModern(session):
-			_ = session.Close() // the SDK fell back to the older era
+			_ = session.Close() // the SDK fell back to an older version
 		default:
 			l.modern.session.Store(session)
 			l.modern.learnTools(ctx)
@@ -67,8 +67,8 @@ func (u *Upstream) modernOf(ctx context.Context, l *link) *mcp.ClientSession {
 	return l.modern.session.Load()
 }
 
-// learnTools lists the tools over the second session. Its client sends arguments as headers (Mcp-Param-...) only for tools that it
-// has listed, and the server refuses calls without them.
+// learnTools lists the tools over the second session. Its client sends arguments as headers (Mcp-Param-...) only for listed
+// tools, and the server refuses calls without them.
 func (m *modern) learnTools(ctx context.Context) {
 	session := m.session.Load()
 	if session == nil {
@@ -81,7 +81,7 @@ func (m *modern) learnTools(ctx context.Context) {
 	}
 }
 
-// closeModern ends the second session, and keeps another from being made.
+// closeModern ends the second session, and prevents another one.
 func (l *link) closeModern() {
 	l.modern.once.Do(func() {})
 	if session := l.modern.session.Load(); session != nil {
@@ -89,8 +89,8 @@ func (l *link) closeModern() {
 	}
 }
 
-// newClient returns a client that can do nothing by itself: questions of the server to its client could not be passed to one
-// caller among many. changed is called when one of the lists has changed.
+// newClient returns a client without capabilities: questions of the server could not be passed to one of many callers. changed
+// is called when a list has changed.
 func newClient(changed func()) *mcp.Client {
 	return mcp.NewClient(&mcp.Implementation{Name: "toll", Version: "1.0.0"}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{}, MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},

@@ -20,11 +20,11 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// terminateTime is how long a process may take to end after its input was closed, and once more after it was told to.
+// terminateTime is how long a process may take to end after its input was closed, and again after SIGTERM.
 const terminateTime = 5 * time.Second
 
-// processTransport starts a process that speaks over its standard input and output, one message a line. It puts a filter before
-// the transport of the SDK, which ends the connection of all callers for one line that is too long or no message.
+// processTransport starts a process that speaks over standard input and output, one message a line. It filters the input of the
+// SDK transport, which would end the connection for one line that is too long or malformed.
 type processTransport struct {
 	command *exec.Cmd
 	log     *slog.Logger
@@ -54,7 +54,7 @@ func (t *processTransport) Connect(ctx context.Context) (mcp.Connection, error) 
 	return pipe.Connect(ctx)
 }
 
-// process is the input of a process, whose end it is to close it.
+// process is the input of a process. Closing it ends the process.
 type process struct {
 	*processTransport
 	io.WriteCloser
@@ -62,8 +62,7 @@ type process struct {
 	end   func() error
 }
 
-// messages returns the messages of the next line, without what is none. In place of an answer that is too large it returns an
-// error for the call.
+// messages returns the valid messages of the next line. It replaces a response that is too large by an error for its call.
 func (p *process) messages() (out []byte, err error) {
 	text, err := p.line()
 	if err != nil {
@@ -87,7 +86,7 @@ func (p *process) messages() (out []byte, err error) {
 	return out, nil
 }
 
-// line reads one line, or what stands for one that is too long.
+// line reads one line, or the replacement of one that is too long.
 func (p *process) line() ([]byte, error) {
 	var m capped
 	for {
@@ -105,12 +104,12 @@ func (p *process) line() ([]byte, error) {
 	}
 }
 
-// Close ends the process, by force when it does not end by itself.
+// Close ends the process, by force if necessary.
 func (p *process) Close() error { return p.end() }
 
 func (p *process) terminate() error {
 	_ = p.WriteCloser.Close()
-	// The process may end at any of these steps; what they return is of no use.
+	// The process may end at any step, so these errors do not matter.
 	asked := time.AfterFunc(terminateTime, func() { _ = p.command.Process.Signal(syscall.SIGTERM) })
 	defer asked.Stop()
 	forced := time.AfterFunc(2*terminateTime, func() { _ = p.command.Process.Kill() })

@@ -13,21 +13,21 @@ import (
 
 const (
 	methodProgress = "notifications/progress"
-	// progressTime bounds how long a result waits for the progress that came before it.
+	// progressTime bounds how long a result waits for earlier progress.
 	progressTime = time.Second
 )
 
-// maxProgress bounds the progress of one call that waits for its reader.
+// maxProgress bounds the waiting progress of one call.
 const maxProgress = 1000
 
-// track gives a call that wants to hear of its progress a token of our own, as callers choose theirs alike, and passes on what comes
-// under it. What it returns ends that, once all that came before the result has gone on.
+// track replaces the progress token of a call by a unique one, as callers choose equal ones, and forwards its progress. The
+// returned function ends that, once earlier progress was sent.
 func (u *Upstream) track(ctx context.Context, session *mcp.ServerSession, in, out mcp.RequestParams) (done func()) {
 	token := in.GetProgressToken()
 	if token == nil {
 		return func() {}
 	}
-	// A caller who reads slowly must not hold up others, so what is beyond the bound is dropped.
+	// A slow caller must not delay others, so progress beyond the bound is dropped.
 	came, passed := make(chan *mcp.ProgressNotificationParams, maxProgress), make(chan struct{})
 	u.mu.Lock()
 	u.serial++
@@ -59,7 +59,7 @@ func (u *Upstream) track(ctx context.Context, session *mcp.ServerSession, in, ou
 	}
 }
 
-// came takes a notification of progress as it arrives, before the SDK reads the result that may follow.
+// came takes a progress notification on arrival, before the SDK reads the result that may follow.
 func (u *Upstream) came(params json.RawMessage) {
 	p := new(mcp.ProgressNotificationParams)
 	if x402.Decode(params, p) != nil {

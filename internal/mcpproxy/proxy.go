@@ -1,6 +1,6 @@
-// Package mcpproxy connects to an MCP server of somebody else for toll mcp: a command that speaks over its standard input and output, or a
-// URL. It offers the items of that server through a server of the Go SDK, whose calls package paidmcp prices, and passes on calls,
-// progress, errors and questions to callers. A process that ends is started again, and a caller whose calls end it is held up.
+// Package mcpproxy connects to an upstream MCP server for toll mcp: a command that speaks over standard input and output, or a
+// URL. It offers the items of that server on a server of the Go SDK, whose calls package paidmcp prices, and forwards calls,
+// progress, errors and questions. It restarts a process that ends, and delays callers whose calls end it.
 package mcpproxy
 
 import (
@@ -24,16 +24,15 @@ import (
 )
 
 const (
-	// connectTime bounds one attempt to connect to a server, and one listing of its items. A command may have to download itself
-	// from a registry first.
+	// connectTime bounds one attempt to connect, and one listing of items. A command may first download itself from a registry.
 	connectTime = time.Minute
 	firstRetry  = time.Second
 	lastRetry   = 30 * time.Second
 )
 
-// Upstream is an MCP server of somebody, behind a price: a command that speaks over its standard input and output, or a url.
-// All callers share one connection to it, and so what the server keeps for its client. It never sees who they are: nothing
-// of their credentials, payments or headers is passed on.
+// Upstream is an MCP server behind a price: a command that speaks over standard input and output, or a url. All callers share
+// one connection, and the state that the server keeps for it. The server never learns who they are: credentials, payments and
+// headers are not forwarded.
 type Upstream struct {
 	ProbeTime time.Duration // that a process may take to start and to answer server/discover: 20 s
 
@@ -49,12 +48,12 @@ type Upstream struct {
 
 	mu     sync.Mutex
 	link   *link         // nil while there is no connection
-	ready  chan struct{} // closed while nobody tries to connect again at once
+	ready  chan struct{} // closed except during an immediate reconnect
 	serial int64
 	asking map[string]chan<- *mcp.ProgressNotificationParams // of calls, by progress token
 }
 
-// link is one connection to the server behind, and who has calls there.
+// link is one connection to the upstream server, with its callers.
 type link struct {
 	session *mcp.ClientSession
 	began   time.Time
@@ -71,7 +70,7 @@ func (l *link) enter(who string) {
 	l.callers[who]++
 }
 
-// leave ends a call. One that was not answered may still end the server behind.
+// leave ends a call. A call without an answer may still crash the process.
 func (l *link) leave(who string, answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +86,7 @@ func (l *link) leave(who string, answered bool) {
 	}
 }
 
-// recentCallers returns the callers whose calls may have ended the server behind.
+// recentCallers returns the callers whose calls may have crashed the process.
 func (l *link) recentCallers() (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,8 +99,8 @@ func (l *link) recentCallers() (names []string) {
 	return slices.Collect(maps.Keys(l.callers))
 }
 
-// Command returns an upstream that is started as a process, with this environment but for the settings of this program. What
-// the process writes to its standard error goes to that of the command.
+// Command returns an upstream that runs as a process, with the environment of the command but without our settings. Its
+// standard error goes to that of the command.
 func Command(log *slog.Logger, make func() *exec.Cmd) *Upstream {
 	u := newUpstream(log)
 	u.blames = true
@@ -110,15 +109,15 @@ func Command(log *slog.Logger, make func() *exec.Cmd) *Upstream {
 		if c.Env == nil {
 			c.Env = os.Environ()
 		}
-		// Our own settings, API key and master key among them, are not for somebody else's process.
+		// Our settings, such as API key and master key, are not for other programs.
 		c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(e string) bool { return strings.HasPrefix(strings.ToUpper(e), "TOLL_") })
 		return &processTransport{command: c, log: u.log, came: u.came}
 	}
 	return u
 }
 
-// Remote returns an upstream with streamable HTTP at a url. A token that is not empty is sent to it as a bearer token; it is
-// the builder's, never a caller's.
+// Remote returns an upstream over streamable HTTP at a url. A token, which belongs to the builder, is sent to it as a bearer
+// token.
 func Remote(log *slog.Logger, endpoint, token string) *Upstream {
 	u := newUpstream(log)
 	h := remoteClient(endpoint, token, u.came)
@@ -136,7 +135,7 @@ func newUpstream(log *slog.Logger) *Upstream {
 	return u
 }
 
-// Connect makes the first connection. What the server says of itself is known then.
+// Connect makes the first connection, and stores what the server says about itself.
 func (u *Upstream) Connect(ctx context.Context) error {
 	l, err := u.connect(ctx)
 	if err != nil {
@@ -146,9 +145,9 @@ func (u *Upstream) Connect(ctx context.Context) error {
 	return nil
 }
 
-// connect negotiates the era. A process speaks one era until it ends, so connect sends server/discover first, as the protocol
-// demands. Some older processes do not answer server/discover, and some exit: connect restarts them and initializes a session. A
-// server over HTTP gets a session first and, if a caller needs it, a second connection, see [modern].
+// connect negotiates the protocol version. A process speaks one version until it ends, so connect sends server/discover first,
+// as the protocol demands. Some older processes do not answer, and some exit: connect restarts them and initializes a session.
+// A server over HTTP gets a session first and, if a caller needs it, a second connection, see [modern].
 func (u *Upstream) connect(ctx context.Context) (l *link, err error) {
 	if u.blames && !u.isOlder {
 		l, err = u.open(ctx, u.ProbeTime, "")
@@ -170,8 +169,8 @@ func (u *Upstream) connect(ctx context.Context) (l *link, err error) {
 	return l, nil
 }
 
-// open opens one connection with this version of the protocol. Without a version it sends server/discover, and initializes a
-// session if the server refuses.
+// open opens a connection with this protocol version. Without a version it sends server/discover, and initializes a session if
+// the server refuses.
 func (u *Upstream) open(ctx context.Context, limit time.Duration, version string) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -187,7 +186,7 @@ func (u *Upstream) open(ctx context.Context, limit time.Duration, version string
 	return l, nil
 }
 
-// reread requests that the lists of the server behind are read again.
+// reread requests that the lists of the upstream server are read again.
 func (u *Upstream) reread() {
 	select {
 	case u.changed <- struct{}{}:
@@ -195,7 +194,7 @@ func (u *Upstream) reread() {
 	}
 }
 
-// leave has calls wait for the next connection.
+// leave makes calls wait for the next connection.
 func (u *Upstream) leave(l *link) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -204,8 +203,8 @@ func (u *Upstream) leave(l *link) {
 	}
 }
 
-// keep connects again whenever the connection ended, until the context does, which ends it. It does so at once, and slower
-// when it fails, or when the connection ends soon without a call.
+// keep reconnects until the context ends, which closes the connection. It reconnects at once, and slower after a failure or
+// after a short connection without a call.
 func (u *Upstream) keep(ctx context.Context) {
 	l := u.connected()
 	for wait := time.Duration(0); ; {
@@ -239,7 +238,7 @@ func (u *Upstream) keep(ctx context.Context) {
 	}
 }
 
-// ended notes that a connection has ended, and returns how long to wait before the next one, after a wait before this one.
+// ended handles the end of a connection, and returns the wait before the next one, given the previous wait.
 func (u *Upstream) ended(l *link, wait time.Duration) time.Duration {
 	var names []string
 	held := 0
@@ -261,7 +260,7 @@ func (u *Upstream) ended(l *link, wait time.Duration) time.Duration {
 	return wait
 }
 
-// stopWaiting lets calls go on that wait for a connection.
+// stopWaiting resumes calls that wait for a connection.
 func (u *Upstream) stopWaiting() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -278,10 +277,10 @@ func (u *Upstream) connected() *link {
 	return u.link
 }
 
-// restartTime bounds how long a call waits for a server that starts again.
+// restartTime bounds how long a call waits for a restart.
 const restartTime = 10 * time.Second
 
-// ask makes one call to the server behind, and waits while that starts again. Callers whose calls ended it before are held back.
+// ask makes one call to the upstream server, and waits during a restart. Callers whose calls crashed it are delayed.
 func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R, error) {
 	var none R
 	u.mu.Lock()
@@ -316,10 +315,10 @@ func ask[R any](ctx context.Context, u *Upstream, do func(*link) (R, error)) (R,
 	return res, err
 }
 
-// errBehind is all that a caller learns of a server that is not there.
+// errBehind is all that a caller learns about an unreachable server.
 var errBehind = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "The server behind did not answer."}
 
-// failed is the error of the server as it said it, and errBehind for everything else.
+// failed returns an error of the server unchanged, and errBehind for any other.
 func (u *Upstream) failed(err error) error {
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return said
@@ -328,8 +327,8 @@ func (u *Upstream) failed(err error) error {
 	return errBehind
 }
 
-// toServer returns the _meta of a call without what is between the caller and us: payments, the version of the protocol and the
-// client, the progress token.
+// toServer returns the _meta of a call without payments, protocol version, client data and progress token, which are between
+// the caller and us.
 func toServer(meta mcp.Meta) mcp.Meta {
 	var out mcp.Meta
 	for name, value := range meta {
@@ -344,7 +343,7 @@ func toServer(meta mcp.Meta) mcp.Meta {
 	return out
 }
 
-// toCaller takes away what only we may say: a server behind cannot write receipts.
+// toCaller removes our members of _meta: an upstream server cannot write receipts.
 func toCaller(meta mcp.Meta) mcp.Meta {
 	for name := range meta {
 		if isOurs(name) {
@@ -388,7 +387,7 @@ func (u *Upstream) readResource(ctx context.Context, req *mcp.ReadResourceReques
 	if err != nil {
 		return nil, err
 	}
-	// The SDK may keep what it returned, and others get the same.
+	// The SDK may cache the result for other callers.
 	out := *res
 	out.Meta = toCaller(maps.Clone(res.Meta))
 	out.Contents = make([]*mcp.ResourceContents, len(res.Contents))

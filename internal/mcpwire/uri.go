@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ReadAs returns what a uri can be read as by a handler that decodes and cleans it: the same text for
-// all its Spellings. Host and path are one for schemes of programs, which have no hosts.
+// ReadAs returns a canonical form of a uri, the same for all its Spellings, as a handler that decodes and cleans it may read
+// it. Host and path are one for schemes without hosts.
 func ReadAs(uri string) string {
 	uri, _, _ = strings.Cut(uri, "#")
 	uri, query, asked := strings.Cut(uri, "?")
@@ -25,7 +25,7 @@ func ReadAs(uri string) string {
 	return key
 }
 
-// Decoded removes percent-encoding, also one of an encoding. What is no encoding stays.
+// Decoded removes percent-encoding, also a nested one. Invalid encodings stay.
 func Decoded(s string) string {
 	for range 3 {
 		var b strings.Builder
@@ -47,13 +47,13 @@ func Decoded(s string) string {
 	return s
 }
 
-// expression is one of RFC 6570.
+// expression is an RFC 6570 expression.
 var expression = regexp.MustCompile(`\{[^{}]*\}`)
 
-// IsTemplate reports whether a uri has an expression of RFC 6570.
+// IsTemplate reports whether a uri has an RFC 6570 expression.
 func IsTemplate(uri string) bool { return expression.MatchString(uri) }
 
-// TemplateRegexp matches every uri that a template can stand for, and more: what has a price must not be read without one.
+// TemplateRegexp matches every uri of a template, and more: a priced uri must not be read for free.
 func TemplateRegexp(template string) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString(`(?s)^`)
@@ -68,8 +68,8 @@ func TemplateRegexp(template string) *regexp.Regexp {
 	return regexp.MustCompile(b.String())
 }
 
-// Spellings returns a uri as it is and, where that differs, as a handler that decodes and cleans it may
-// read it: with and without a query and a slash at its end, with and without a host.
+// Spellings returns a uri and, if different, its readings by a handler that decodes and cleans it: with and without a query and
+// a trailing slash, with and without a host.
 func Spellings(uri string) []string {
 	out := []string{uri}
 	add := func(s string) {
