@@ -13,7 +13,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// collector is the queue into which an agent writes. Nothing of it leaves before the task is paid.
+// collector is the queue that an agent writes to. Its events leave once the task is paid.
 type collector struct {
 	task  *task
 	ended chan struct{}
@@ -25,8 +25,8 @@ type collector struct {
 
 func newCollector(t *task) *collector { return &collector{task: t, ended: make(chan struct{})} }
 
-// Write takes an event. One that belongs to another task or cannot be sent is refused. After the event that ends the task there
-// is no other.
+// Write adds an event. It refuses events of another task and those that cannot be encoded. The event that ends the task is the
+// last one.
 func (c *collector) Write(_ context.Context, event a2a.Event) error {
 	if event == nil {
 		return fmt.Errorf("there is no event: %w", a2a.ErrInvalidAgentResponse)
@@ -139,7 +139,7 @@ func own(a *a2a.Artifact) *a2a.Artifact {
 	return &out
 }
 
-// close takes no more events, and returns what there is. An event that ended the task wins over an error that came after it.
+// close ends the queue and returns the outcome. An event that ended the task wins over a later error.
 func (c *collector) close(err error) (*outcome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,13 +156,11 @@ func (c *collector) close(err error) (*outcome, error) {
 	return nil, err
 }
 
-// Read has nothing for an agent.
 func (c *collector) Read(context.Context) (a2a.Event, error) { return nil, eventqueue.ErrQueueClosed }
 
-// Close is the server's business.
 func (c *collector) Close() error { return nil }
 
-// closedQueue is for agents that are told of a cancelation: the task has its last status already.
+// closedQueue is for agents that hear of a cancelation, when the task already has its last status.
 type closedQueue struct{}
 
 func (closedQueue) Read(context.Context) (a2a.Event, error) { return nil, eventqueue.ErrQueueClosed }

@@ -35,30 +35,29 @@ const (
 	protocolVersion = "0.3.0"
 )
 
-// Config says what a task costs, and how the agent presents itself.
+// Config sets the price of a task and the presentation of the agent.
 type Config struct {
-	// PlanID names the plan whose credits pay. It must be there.
+	// PlanID names the plan whose credits pay. It is required.
 	PlanID toll.PlanID
 	// AgentID names the agent that serves the tasks. It binds payments to the agent's endpoints.
 	AgentID toll.AgentID
 	// Credits is the price of one run of the agent, 0 for 1.
 	Credits toll.Credits
-	// Card describes the agent. The capabilities that it has here, and the extension, are added to what is served; protocol
-	// version and transport where they are empty. Its Description and the first of its DefaultOutputModes are told with the price.
+	// Card describes the agent. The served card adds the capabilities and the extension, and protocol version and transport if
+	// they are empty. Its Description and the first of its DefaultOutputModes are part of the demand.
 	Card a2a.AgentCard
-	// EndpointURL is the absolute address that is paid for, as the agent registers it; "" for the URL of the card. A token
-	// that is for other resources only is refused (RFC 8707).
+	// EndpointURL is the absolute address that is paid for, as the agent registers it; "" for the URL of the card. A token for
+	// other resources is refused (RFC 8707).
 	EndpointURL string
-	// HoldSecs is the life of a hold in seconds, 1 to 900, 0 for 60. While the agent works, the hold is renewed at half of its life, for at
-	// most 24 hours, also when the caller has left: the task can be fetched later.
+	// HoldSecs is the life of a hold in seconds, 1 to 900, 0 for 60. While the agent works, the hold is renewed at half of its
+	// life, for at most 24 hours, also without a caller: the task can be fetched later.
 	HoldSecs int
 	// Timeout bounds each call to the facilitator, 0 for 30 s.
 	Timeout time.Duration
-	// MaxTasks is how many tasks are kept in memory, 0 for 10,000. Tasks that are not paid make room
-	// for others first, also when they have ended; those of an address that has more than a sixteenth
-	// of the room before others.
+	// MaxTasks bounds the tasks in memory, 0 for 10,000. Unpaid tasks make room first, also ended ones, starting with addresses
+	// that have more than a sixteenth of the room.
 	MaxTasks int
-	// MaxBytes is how many bytes the tasks may take together, as JSON, 0 for 256 MiB. What is paid is kept in any case.
+	// MaxBytes bounds the JSON of all tasks in bytes, 0 for 256 MiB. Paid results are kept in any case.
 	MaxBytes int64
 	// TaskLife is how long a task is kept after its last change, 0 for an hour.
 	TaskLife time.Duration
@@ -66,18 +65,18 @@ type Config struct {
 	MaxBodyBytes int64
 	// Namespace holds the brand words on the wire, zero for [x402.Default].
 	Namespace x402.Namespace
-	// OnDisconnect says what becomes of work whose caller goes away or cancels it, default paid.Settle. See
-	// "Callers who leave" in the documentation of the package.
+	// OnDisconnect chooses what happens to work whose caller disconnects or cancels it, default paid.Settle. See "Disconnects"
+	// in the package documentation.
 	OnDisconnect paid.Disconnect
 	// AfterSettle runs after every settlement: a success, a refusal, or an outcome that is still unknown.
 	AfterSettle func(ctx context.Context, receipt *x402.SettleResponse)
-	// Log receives what the builder should know; nil writes warnings and errors to stderr. Access tokens are never logged.
+	// Log receives what the builder should know; nil logs warnings and errors to stderr. Access tokens are never logged.
 	Log *slog.Logger
 	// Clock is the time; nil for time.Now.
 	Clock func() time.Time
 }
 
-// seller returns what the sales of this configuration share, and the configuration with its defaults.
+// seller returns the seller of this configuration, and the configuration with its defaults.
 func (c Config) seller(f x402.Facilitator) (*seller.Seller, Config) {
 	s := &seller.Seller{
 		Facilitator: f, AgentID: c.AgentID, HoldSecs: c.HoldSecs, Timeout: c.Timeout, Namespace: c.Namespace, OnDisconnect: c.OnDisconnect,
@@ -94,7 +93,7 @@ func (c Config) seller(f x402.Facilitator) (*seller.Seller, Config) {
 	return s, c
 }
 
-// card is the one that is served.
+// card returns the served card.
 func (c *Config) card() *a2a.AgentCard {
 	card := c.Card
 	card.Capabilities.Streaming = true
@@ -108,8 +107,7 @@ func (c *Config) card() *a2a.AgentCard {
 	})
 	card.ProtocolVersion = cmp.Or(card.ProtocolVersion, protocolVersion)
 	card.PreferredTransport = cmp.Or(card.PreferredTransport, a2a.TransportProtocolJSONRPC)
-	// Required arrays are never null: clients in other languages read them without asking whether
-	// they are there.
+	// Required arrays are never null, which clients in other languages would not expect.
 	card.DefaultInputModes = notNil(card.DefaultInputModes)
 	card.DefaultOutputModes = notNil(card.DefaultOutputModes)
 	card.Security = withScopes(card.Security)
@@ -141,9 +139,9 @@ func withScopes(all []a2a.SecurityRequirements) []a2a.SecurityRequirements {
 	return out
 }
 
-// Handler serves an agent of the Go SDK for A2A, for payments that f decides about: a client.Client of a service, or the service
-// itself in the same process. It answers JSON-RPC at POST / and the agent card at /.well-known/agent-card.json and
-// /.well-known/agent.json. It is safe for concurrent use.
+// Handler serves an agent of the Go SDK for A2A. f decides about payments: a client.Client, or the service in the same process.
+// It serves JSON-RPC at POST / and the agent card at /.well-known/agent-card.json and /.well-known/agent.json. It is safe for
+// concurrent use.
 func Handler(f x402.Facilitator, agent a2asrv.AgentExecutor, cfg Config) http.Handler {
 	d := newHandler(f, agent, cfg)
 	mux := http.NewServeMux()

@@ -12,8 +12,7 @@ import (
 
 const textCanceled = "The task was canceled. Nothing was charged."
 
-// enter counts a caller who waits for a task until leave is called. pays says that it may have brought
-// the payment.
+// enter counts a caller that waits for a task until leave is called. pays means that it may have sent the payment.
 func (d *handler) enter(t *task, pays bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -21,8 +20,7 @@ func (d *handler) enter(t *task, pays bool) {
 	t.waited = t.waited || pays
 }
 
-// leave is called when a caller no longer waits. When it has gone away, and nobody else waits for what
-// it paid, the builder may want that the work ends.
+// leave is called when a caller no longer waits. With [paid.Release] the work is canceled when the last caller disconnects.
 func (d *handler) leave(ctx context.Context, t *task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,7 +39,7 @@ func (d *handler) cancelLocked(ctx context.Context, t *task) {
 	d.stop(ctx, t)
 }
 
-// stop tells the agent of a task that it was canceled, once.
+// stop cancels the agent of a task, once.
 func (d *handler) stop(ctx context.Context, t *task) {
 	if t.cancel == nil || t.canceling {
 		return
@@ -51,7 +49,7 @@ func (d *handler) stop(ctx context.Context, t *task) {
 	d.stopAgent(context.WithoutCancel(ctx), t.told)
 }
 
-// cancelWork tells an agent that its task was canceled, and waits for what it makes of that.
+// cancelWork cancels the agent of a task, and waits for the outcome.
 func (d *handler) cancelWork(ctx context.Context, t *task) (*a2a.Task, error) {
 	d.mu.Lock()
 	d.stop(ctx, t)
@@ -66,8 +64,8 @@ func (d *handler) cancelWork(ctx context.Context, t *task) (*a2a.Task, error) {
 	return told, nil
 }
 
-// finish waits for an agent that was told to stop, at most as long as the hold can last. Work that is
-// finished all the same is paid, unless the builder gives it away.
+// finish waits for a canceled agent, at most as long as the hold can last. Work that finishes is paid, except with
+// [paid.Release].
 func (w *work) finish(c *collector, done <-chan error) error {
 	if w.OnDisconnect == paid.Release {
 		return errCanceled

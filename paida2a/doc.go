@@ -21,16 +21,15 @@
 //  5. When a settlement is refused, or its outcome stays unknown after three tries, the task fails and nothing that the agent made
 //     leaves.
 //
-// # Callers who leave
+// # Disconnects
 //
-// [Config.OnDisconnect] chooses what becomes of work whose caller leaves:
+// [Config.OnDisconnect] chooses what happens to work whose caller disconnects:
 //
-//   - [paid.Settle], the default: the agent works on when the caller hangs up, and the task can be
-//     fetched. An agent whose task is canceled is told so by its context and by Cancel. When it stops,
-//     nothing is burned; when it completes the task all the same, that is settled.
-//   - [paid.Release]: the task is canceled when the caller who paid hangs up and nobody else follows it,
-//     and by tasks/cancel at once. Nothing is burned, also for work that is finished all the same. A
-//     caller who did not want to wait (blocking false) has not left.
+//   - [paid.Settle], the default: the agent continues, and the task can be fetched. The agent of a canceled task learns it from
+//     its context and from Cancel. If it stops, nothing is burned; if it completes the task, that is settled.
+//   - [paid.Release]: the task is canceled when the paying caller disconnects and no other one follows it, and by tasks/cancel
+//     at once. Nothing is burned, also for work that still finishes. A caller that did not wait (blocking false) counts as
+//     connected.
 //
 // # Payments and tasks
 //

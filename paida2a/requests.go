@@ -14,7 +14,7 @@ import (
 	"github.com/tollhq/toll/x402"
 )
 
-// handler answers the methods of the protocol. It is an [a2asrv.RequestHandler].
+// handler implements [a2asrv.RequestHandler].
 type handler struct {
 	a2asrv.RequestHandler // refuses push notifications and an extended card
 	*seller.Seller
@@ -49,8 +49,8 @@ func (d *handler) OnSendMessage(ctx context.Context, params *a2a.MessageSendPara
 	return shortened(told, historyLength(params)), nil
 }
 
-// await returns what is told of a task, and why its latest run ended without an outcome. With wait it returns when the task no
-// longer changes by itself.
+// await returns the task as clients see it, and why its latest run ended without an outcome. With wait it returns once the task
+// no longer changes by itself.
 func (d *handler) await(ctx context.Context, t *task, wait bool) (*a2a.Task, error) {
 	for {
 		d.mu.Lock()
@@ -99,7 +99,7 @@ func (d *handler) OnResubscribeToTask(ctx context.Context, params *a2a.TaskIDPar
 	}
 }
 
-// follow yields the task and what happens to it from then on, until nothing more does.
+// follow yields the task and its later events, until there are no more.
 func (d *handler) follow(ctx context.Context, t *task, from int, yield func(a2a.Event, error) bool) {
 	first := true
 	for {
@@ -142,9 +142,8 @@ func (d *handler) OnGetTask(_ context.Context, query *a2a.TaskQueryParams) (*a2a
 	return shortened(told, query.HistoryLength), nil
 }
 
-// OnCancelTask ends a task that is not paid yet: nothing is burned then. An agent that is at work is told
-// to stop, and what it finishes all the same is settled, unless the builder gives it away. Once there is
-// something to be paid it is too late.
+// OnCancelTask ends an unpaid task: nothing is burned. A working agent is canceled, and work that it still finishes is settled,
+// except with [paid.Release]. A task with a finished result cannot be canceled.
 func (d *handler) OnCancelTask(ctx context.Context, params *a2a.TaskIDParams) (*a2a.Task, error) {
 	t, err := d.find(params.ID)
 	if err != nil {
@@ -178,7 +177,7 @@ func historyLength(p *a2a.MessageSendParams) *int {
 	return p.Config.HistoryLength
 }
 
-// shortened returns the task with so many messages of its history at most, nil for all.
+// shortened returns the task with at most history messages, nil for all.
 func shortened(t *a2a.Task, history *int) *a2a.Task {
 	if history == nil || *history >= len(t.History) {
 		return t

@@ -26,10 +26,10 @@ const (
 	codeExtensionRequired = -32008
 )
 
-// sourceKey is where the context of a request has the address that it comes from.
+// sourceKey is the context key of the address that a request comes from.
 type sourceKey struct{}
 
-// rpcHandler reads requests strictly before the SDK does, and lets nobody pass who would not understand what is asked for.
+// rpcHandler checks requests strictly before the SDK reads them, and refuses clients that do not support payments.
 type rpcHandler struct {
 	log     *slog.Logger
 	maxBody int64
@@ -72,7 +72,7 @@ func (f *rpcHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.rpc.ServeHTTP(w, r)
 }
 
-// validID reports whether raw is an id of JSON-RPC: a string or an integer. A notification has none, and nobody to pay.
+// validID reports whether raw is a JSON-RPC id: a string or an integer. A notification has no id, and cannot be paid.
 func validID(raw json.RawMessage) bool {
 	if len(raw) == 0 {
 		return false

@@ -25,7 +25,7 @@ const (
 	textOver      = "the task has ended"
 )
 
-// send takes a message, and returns its task and how many events of it are old.
+// send handles a message, and returns its task and how many of its events are old.
 func (d *handler) send(ctx context.Context, params *a2a.MessageSendParams) (*task, int, error) {
 	switch {
 	case params.Message == nil:
@@ -77,7 +77,7 @@ func (d *handler) send(ctx context.Context, params *a2a.MessageSendParams) (*tas
 	return nil, 0, invalid("the status of a payment is " + statusSubmitted + " or " + statusRejected)
 }
 
-// begin opens a task and tells what it costs.
+// begin opens a task and demands payment.
 func (d *handler) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 	if len(msg.Parts) == 0 {
 		return nil, invalid("a message has parts")
@@ -100,7 +100,7 @@ func (d *handler) begin(ctx context.Context, msg *a2a.Message) (*task, error) {
 	return t, nil
 }
 
-// ask takes what the agent is to do in place of what it was to do, and tells again what that costs.
+// ask replaces what the agent has to do, and demands payment again.
 func (d *handler) ask(t *task, msg *a2a.Message) error {
 	if len(msg.Parts) == 0 {
 		return invalid("a message has parts")
@@ -114,7 +114,7 @@ func (d *handler) ask(t *task, msg *a2a.Message) error {
 	return nil
 }
 
-// submit takes a payment and lets the agent work, whether somebody waits for that or not.
+// submit takes a payment and runs the agent, with or without a waiting caller.
 func (d *handler) submit(ctx context.Context, t *task, msg *a2a.Message, c credential) {
 	d.heard(t, msg)
 	t.payment, t.problem = c.digest, nil
@@ -157,7 +157,7 @@ func (d *handler) heard(t *task, messages ...*a2a.Message) {
 	t.told = &told
 }
 
-// publish makes the status of a task known.
+// publish changes phase and status of a task, and wakes its followers.
 func (d *handler) publish(t *task, p phase, s a2a.TaskStatus, before ...a2a.Event) {
 	told := *t.told
 	told.Status = s
@@ -198,7 +198,7 @@ func (d *handler) failure(t *task, s *x402.SettleResponse) a2a.TaskStatus {
 	return d.status(t, a2a.TaskStateFailed, say(text), map[string]any{metaStatus: statusFailed, metaError: word, metaReceipts: []any{seller.Receipt(&told)}})
 }
 
-// refusal is the receipt of a payment that was not taken.
+// refusal is the receipt of a refused payment.
 func (d *handler) refusal(t *task, r *seller.Refusal) *x402.SettleResponse {
 	return &x402.SettleResponse{ErrorReason: r.Reason, ErrorMessage: r.Err.Text(), Payer: r.Payer, Network: t.demand.Accepts[0].Network}
 }

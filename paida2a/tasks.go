@@ -13,7 +13,7 @@ import (
 
 const maxMessages = 64 // in the history of a task
 
-// phase is where a task stands with us; what the client is told of it is its status.
+// phase is the internal state of a task; clients see its status.
 type phase int
 
 const (
@@ -23,7 +23,7 @@ const (
 	phaseOver
 )
 
-// task is one task. All of it is guarded by the lock of its book.
+// task is guarded by the lock of its book.
 type task struct {
 	id      a2a.TaskID
 	context string
@@ -54,17 +54,16 @@ type task struct {
 	ofGroup *list.Element // in the list of its address, while it makes room for others
 }
 
-// group are the tasks of one address that are not paid and do not run, the oldest first.
+// group are the unpaid idle tasks of one address, the oldest first.
 type group struct {
 	tasks list.List
 	bytes int64
 }
 
-// sourceShare is the part of all tasks, and of their bytes, that an address may have unpaid before it
-// makes room for others.
+// sourceShare divides the room for tasks: an address whose unpaid tasks use more than this part makes room first.
 const sourceShare = 16
 
-// book holds the tasks, those that changed longest ago in front.
+// book holds the tasks, the longest unchanged first.
 type book struct {
 	life   time.Duration
 	most   int   // tasks
@@ -111,8 +110,8 @@ func (b *book) fit(more int64, of *task) bool {
 	return true
 }
 
-// drop forgets the task that changed longest ago: of the address that has most unpaid ones, if that is
-// more than its share, else of all that are unpaid, and else of those that are paid.
+// drop forgets the longest unchanged task: of the largest address above its share, else of all unpaid tasks, else of the paid
+// ones.
 func (b *book) drop(but *task) bool {
 	lists := []*list.List{&b.unpaid, &b.paid}
 	if g := b.largest(); g != nil {
@@ -140,7 +139,7 @@ func (b *book) largest() (largest *group) {
 	return largest
 }
 
-// find returns a task that is still there.
+// find returns a task that has not expired.
 func (b *book) find(id a2a.TaskID, now time.Time) (*task, error) {
 	b.expire(now)
 	if t := b.tasks[id]; t != nil {
@@ -149,7 +148,7 @@ func (b *book) find(id a2a.TaskID, now time.Time) (*task, error) {
 	return nil, a2a.ErrTaskNotFound
 }
 
-// put notes a change of a task. One that runs is in no list, so that it is kept until it has ended.
+// put records a change of a task. A running task is in no list, so it is kept until it ends.
 func (b *book) put(t *task, now time.Time) {
 	b.take(t)
 	t.at = now
@@ -214,7 +213,7 @@ func (b *book) remove(t *task) {
 	}
 }
 
-// claimed makes t the only task for which a payment counts, and reports whether it is.
+// claimed binds a payment to the task t, and reports whether no other task has it.
 func (b *book) claimed(name string, t *task) bool {
 	if name == "" {
 		return true

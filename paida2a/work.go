@@ -17,7 +17,7 @@ import (
 
 const textDone = "The task is done."
 
-// cancelTime is how long an agent may take to hear that a task was canceled.
+// cancelTime bounds the call that cancels an agent.
 const cancelTime = 30 * time.Second
 
 var (
@@ -36,7 +36,7 @@ type work struct {
 	sale     *seller.Sale
 }
 
-// serve verifies the payment, lets the agent work, settles, and only then tells what the agent made.
+// serve verifies the payment, runs the agent, settles, and only then publishes the result.
 func (w *work) serve(ctx context.Context) {
 	if r := w.verify(ctx); r != nil {
 		switch r.Class {
@@ -84,7 +84,7 @@ func (w *work) serve(ctx context.Context) {
 	}
 }
 
-// move makes a status known, unless the task was canceled meanwhile.
+// move publishes a status, unless the task was canceled meanwhile.
 func (w *work) move(p phase, s a2a.TaskStatus) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *work) move(p phase, s a2a.TaskStatus) bool {
 	return true
 }
 
-// undecided lets the client try again.
+// undecided lets the client retry.
 func (w *work) undecided(problem error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +106,7 @@ func (w *work) undecided(problem error) {
 	}
 }
 
-// question passes on what the agent wants to know. Nothing is burned, so nothing that it made leaves.
+// question publishes a question of the agent. Nothing is burned, so its artifacts stay.
 func (w *work) question(out *outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *work) question(out *outcome) {
 	w.publish(w.task, phaseOpen, s)
 }
 
-// complete burns the credits of work that is done, and then lets it go.
+// complete settles finished work, and then publishes it.
 func (w *work) complete(ctx context.Context, out *outcome) {
 	size := sizeOf(out.artifacts) + sizeOf(out.metadata)
 	w.mu.Lock()
@@ -160,7 +160,7 @@ func (w *work) complete(ctx context.Context, out *outcome) {
 	w.publish(w.task, phaseOver, done, events...)
 }
 
-// run lets the agent work until it ends the task, returns, or is canceled.
+// run runs the agent until it ends the task, returns, or is canceled.
 func (w *work) run(ctx context.Context) (*outcome, error) {
 	req, err := w.request()
 	if err != nil {
@@ -180,7 +180,7 @@ func (w *work) run(ctx context.Context) (*outcome, error) {
 	return c.close(err)
 }
 
-// execute calls the agent. What it panics with goes into the log and nowhere else.
+// execute calls the agent. It logs a panic and returns an error.
 func (w *work) execute(ctx context.Context, req *a2asrv.RequestContext, c *collector) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -191,7 +191,7 @@ func (w *work) execute(ctx context.Context, req *a2asrv.RequestContext, c *colle
 	return w.agent.Execute(ctx, req, c)
 }
 
-// request is what the agent gets: copies, which it may change.
+// request returns the input of the agent: copies, which it may change.
 func (w *work) request() (*a2asrv.RequestContext, error) {
 	w.mu.Lock()
 	told, ran := w.told, w.ran
@@ -210,7 +210,7 @@ func (w *work) request() (*a2asrv.RequestContext, error) {
 	return req, nil
 }
 
-// stopAgent tells an agent that its task was canceled, besides the end of its context.
+// stopAgent calls Cancel of the agent, whose context has ended already.
 func (d *handler) stopAgent(ctx context.Context, told *a2a.Task) {
 	stored, err := withoutStatus(told)
 	if err != nil {
@@ -231,7 +231,7 @@ func (d *handler) stopAgent(ctx context.Context, told *a2a.Task) {
 	}()
 }
 
-// withoutStatus returns a copy of a task for its agent, which has nothing to do with what its status says of payments.
+// withoutStatus returns a copy of a task for its agent, without the payment messages of its status.
 func withoutStatus(t *a2a.Task) (*a2a.Task, error) {
 	out := *t
 	out.Status.Message = nil
@@ -247,7 +247,7 @@ func copied[T any](v *T) (*T, error) {
 	return out, x402.Decode(b, out)
 }
 
-// outcome is what an agent made of a task.
+// outcome is the result of an agent.
 type outcome struct {
 	state     a2a.TaskState
 	message   *a2a.Message
@@ -263,7 +263,7 @@ func (o *outcome) parts(otherwise string) a2a.ContentParts {
 	return slices.Clone(o.message.Parts)
 }
 
-// with returns the metadata of the agent's last message with ours.
+// with returns the metadata of the agent's last message and meta.
 func (o *outcome) with(meta map[string]any) map[string]any {
 	out := map[string]any{}
 	if o.message != nil {
