@@ -8,8 +8,7 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Domain says where a signature counts (EIP-712, "Definition of domainSeparator"): a contract on a chain, by the name and the
-// version that the contract gives itself.
+// Domain is an EIP-712 domain: a contract on a chain, with its own name and version.
 type Domain struct {
 	Name    string
 	Version string
@@ -18,33 +17,32 @@ type Domain struct {
 	Contract toll.Address
 }
 
-// Separator is the domain separator. It panics for a chain id that is missing or out of range.
+// Separator returns the domain separator. It panics for a missing or out-of-range chain id.
 func (d Domain) Separator() [32]byte {
 	kind := toll.Keccak256([]byte("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"))
 	name, version := toll.Keccak256([]byte(d.Name)), toll.Keccak256([]byte(d.Version))
 	return hashed(kind[:], name[:], version[:], number(d.ChainID), d.Contract[:])
 }
 
-// Authorization lets whoever submits it to a token move money of From to To, once (EIP-3009, transferWithAuthorization).
+// Authorization allows anyone to submit one transfer of a token from From to To (EIP-3009, transferWithAuthorization).
 type Authorization struct {
 	From, To toll.Address
 	Value    *big.Int // base units, in [0, 2^256)
-	// ValidAfter and ValidBefore are Unix seconds, both exclusive: it counts in blocks whose time is between them.
+	// ValidAfter and ValidBefore are Unix seconds, both exclusive, compared with the block time.
 	ValidAfter, ValidBefore uint64
 	Nonce                   [32]byte // random; a token takes each nonce of From once
 }
 
 const transferType = "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
 
-// Digest is what From signs. It panics for a value or a chain id that is missing or out of range.
+// Digest is the digest that From signs. It panics for a missing or out-of-range value or chain id.
 func (a *Authorization) Digest(d Domain) [32]byte {
 	kind, domain := toll.Keccak256([]byte(transferType)), d.Separator()
 	inner := hashed(kind[:], a.From[:], a.To[:], number(a.Value), seconds(a.ValidAfter), seconds(a.ValidBefore), a.Nonce[:])
 	return toll.Keccak256(append(append([]byte{0x19, 0x01}, domain[:]...), inner[:]...))
 }
 
-// Sign signs the authorization. It refuses one that the key cannot give: of another account, or with a value or a chain id that
-// is missing or out of range.
+// Sign signs the authorization. It refuses another account, and a missing or out-of-range value or chain id.
 func (a *Authorization) Sign(k *Key, d Domain) ([]byte, error) {
 	switch {
 	case a.From != k.address:
@@ -57,7 +55,7 @@ func (a *Authorization) Sign(k *Key, d Domain) ([]byte, error) {
 
 func inRange(n *big.Int) bool { return n != nil && n.Sign() >= 0 && n.BitLen() <= 256 }
 
-// number is a word of the contract ABI.
+// number encodes a word of the contract ABI.
 func number(n *big.Int) []byte {
 	if !inRange(n) {
 		panic("evm: a number that is not in [0, 2^256)")
@@ -67,7 +65,7 @@ func number(n *big.Int) []byte {
 
 func seconds(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// hashed is the hash of words, each at most 32 bytes.
+// hashed hashes words of at most 32 bytes.
 func hashed(words ...[]byte) [32]byte {
 	all := make([]byte, 32*len(words))
 	for i, w := range words {

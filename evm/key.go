@@ -12,13 +12,13 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Key is the private key of a wallet. It prints as its address, whatever the verb.
+// Key is the private key of a wallet. It prints as its address, with any verb.
 type Key struct {
 	private *secp256k1.PrivateKey
 	address toll.Address
 }
 
-// errKey says nothing of what was read.
+// errKey contains nothing of the input.
 var errKey = errors.New("evm: a private key is 64 hexadecimal digits, above 0 and below the order of secp256k1")
 
 // NewKey returns a key of 32 random bytes.
@@ -30,7 +30,7 @@ func NewKey() (*Key, error) {
 	return newKey(private), nil
 }
 
-// ParseKey returns the key in s: 64 hexadecimal digits, with or without 0x. An error does not hold what was read.
+// ParseKey parses 64 hexadecimal digits, with or without 0x. Errors do not contain the input.
 func ParseKey(s string) (*Key, error) {
 	b, err := hex.DecodeString(strings.TrimPrefix(s, "0x"))
 	defer clear(b)
@@ -60,8 +60,7 @@ func (k *Key) String() string { return k.address.String() }
 // Format writes the address, so that no verb shows the key.
 func (k *Key) Format(f fmt.State, _ rune) { fmt.Fprint(f, k.String()) }
 
-// Sign signs a digest. The signature is deterministic (RFC 6979). A digest that no signature of 65 bytes can be made for,
-// which one in 2^127 is, is an error.
+// Sign signs a digest deterministically (RFC 6979). A digest without a 65-byte signature, one in 2^127, is an error.
 func (k *Key) Sign(digest [32]byte) ([]byte, error) {
 	compact := ecdsa.SignCompact(k.private, digest[:], false)
 	if v := compact[0]; v != 27 && v != 28 {

@@ -11,12 +11,12 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// ErrSignature says that bytes are no signature: they are not 65, v is not 27 or 28, r or s is 0 or too large, s is in the upper
-// half (EIP-2), or no key has made it.
+// ErrSignature means that bytes are not a signature: a length other than 65, v other than 27 or 28, r or s of 0 or too large, s
+// in the upper half (EIP-2), or no key that fits.
 var ErrSignature = errors.New("evm: not a signature of 65 bytes with low s and v 27 or 28")
 
-// Recover returns the account whose key signed a digest, or [ErrSignature]. Of the forms that one signature can be written in
-// it takes one, the one that contracts take.
+// Recover returns the account whose key signed a digest, or [ErrSignature]. It accepts only the form of a signature that
+// contracts accept.
 func Recover(digest [32]byte, signature []byte) (toll.Address, error) {
 	if len(signature) != 65 {
 		return toll.Address{}, ErrSignature
@@ -40,17 +40,15 @@ func Recover(digest [32]byte, signature []byte) (toll.Address, error) {
 	return addressOf(public), nil
 }
 
-// MaxSignature bounds the signature of an account with code, in bytes. Such an account says itself what it takes for one
-// (ERC-1271).
+// MaxSignature bounds the signature of an account with code, in bytes, which the account itself verifies (ERC-1271).
 const MaxSignature = 4 << 10
 
-// Wrapped reports whether a signature is in the wrapper of ERC-6492, by which accounts sign that are not on the chain yet.
+// Wrapped reports whether a signature has the ERC-6492 wrapper of accounts that are not deployed yet.
 func Wrapped(signature []byte) bool {
 	return bytes.HasSuffix(signature, bytes.Repeat([]byte{0x64, 0x92}, 16))
 }
 
-// PersonalDigest is what a wallet signs for a text that a person reads (EIP-191, version 0x45): the text behind a prefix with
-// its length in bytes.
+// PersonalDigest is the digest of a text that a person signs (EIP-191, version 0x45).
 func PersonalDigest(text string) [32]byte {
 	return toll.Keccak256([]byte("\x19Ethereum Signed Message:\n" + strconv.Itoa(len(text)) + text))
 }

@@ -19,9 +19,9 @@ import (
 const Decimals = 6
 
 const (
-	// validBack is how far in the past an authorization begins, for chains whose clock is behind.
+	// validBack is how far in the past an authorization begins, for chains with a slow clock.
 	validBack = 10 * time.Minute
-	// validLeast and validMost bound how long an authorization can be used, in seconds, whatever the server asks for.
+	// validLeast and validMost bound the life of an authorization, in seconds.
 	validLeast, validMost = 60, 3600
 )
 
@@ -35,8 +35,7 @@ type Wallet struct {
 	now    func() time.Time
 }
 
-// NewWallet returns the wallet of a key, whose address holds the tokens. It signs authorizations to transfer them and nothing
-// else.
+// NewWallet returns the wallet of a key, whose address holds the tokens. It signs only transfer authorizations.
 func NewWallet(key *Key) *Wallet {
 	return &Wallet{key: key, now: time.Now, tokens: map[string]map[toll.Address]string{
 		toll.Sandbox.Network(): {toll.USDCSandbox: toll.CurrencyUSDC, toll.EURCSandbox: toll.CurrencyEURC},
@@ -47,15 +46,14 @@ func NewWallet(key *Key) *Wallet {
 // Address returns the address that pays.
 func (w *Wallet) Address() toll.Address { return w.key.Address() }
 
-// exactExtra is what is read of extra of an entry: the EIP-712 domain of the token. It is less than [x402.ExactExtra] has, as
-// the other members are what any server likes.
+// exactExtra is the EIP-712 domain of the token in extra of an entry. Other members of [x402.ExactExtra] are untrusted.
 type exactExtra struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Method  string `json:"assetTransferMethod"`
 }
 
-// terms is an entry, read.
+// terms is a parsed entry.
 type terms struct {
 	symbol string
 	amount toll.Units
@@ -97,7 +95,7 @@ func (w *Wallet) read(e *x402.Entry) (*terms, error) {
 	return &terms{tokens[asset], amount, to, Domain{Name: extra.Name, Version: extra.Version, ChainID: chain, Contract: asset}}, nil
 }
 
-// Quote is part of client.Payer.
+// Quote implements client.Payer.
 func (w *Wallet) Quote(_ context.Context, _ *url.URL, e *x402.Entry) (x402.Quote, error) {
 	t, err := w.read(e)
 	if err != nil {
@@ -106,7 +104,7 @@ func (w *Wallet) Quote(_ context.Context, _ *url.URL, e *x402.Entry) (x402.Quote
 	return x402.Quote{Unit: t.symbol, Amount: t.amount}, nil
 }
 
-// Pay is part of client.Payer: it signs the authorization.
+// Pay implements client.Payer by signing the authorization.
 func (w *Wallet) Pay(_ context.Context, e *x402.Entry, q x402.Quote) (*x402.Payment, error) {
 	t, err := w.read(e)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package alarm names what wants a person: each alarm has an id, a line in the log, a counter and an
-// entry in docs/OPERATING.md.
+// Package alarm names conditions that need a person: each alarm has an id, a log line, a counter and an entry in
+// docs/OPERATING.md.
 package alarm
 
 import (
@@ -7,7 +7,7 @@ import (
 	"log/slog"
 )
 
-// ID names an alarm for good: rules of operators refer to it.
+// ID names an alarm permanently, because rules of operators refer to it.
 type ID struct{ name string }
 
 func (id ID) String() string { return id.name }
@@ -65,15 +65,15 @@ var (
 	KeyMismatch         = named("key-mismatch")
 )
 
-// key is the member of a line that has the id.
+// key is the log attribute with the id.
 const key = "alarm"
 
-// Log writes the line of an alarm, at level error.
+// Log logs an alarm at level error.
 func Log(ctx context.Context, log *slog.Logger, id ID, text string, args ...any) {
 	log.ErrorContext(ctx, "alarm: "+text, append([]any{key, id.name}, args...)...)
 }
 
-// Count returns a handler that calls counted with the id of each alarm that passes.
+// Count returns a handler that calls counted with the id of each alarm.
 func Count(next slog.Handler, counted func(id string)) slog.Handler { return counter{next, counted} }
 
 type counter struct {
@@ -81,7 +81,7 @@ type counter struct {
 	counted func(id string)
 }
 
-// Enabled has alarms counted also where no log is written.
+// Enabled counts alarms also if the log is off.
 func (c counter) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelError || c.Handler.Enabled(ctx, level)
 }

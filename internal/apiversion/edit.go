@@ -7,13 +7,12 @@ import (
 	"slices"
 )
 
-// Bodies are edited as text, at the places that a change names. Everything else stays byte for byte what the caller or
-// the service wrote: numbers of any size, the order of members, and also the duplicates and bad UTF-8 that the strict
-// decoder must still see and refuse.
+// Bodies are edited as text, at the places of a change. Everything else stays byte for byte: large numbers, the order of
+// members, and also duplicates and bad UTF-8, which the strict decoder must reject.
 
 var errNotJSON = errors.New("the body is not a JSON value of the expected shape")
 
-// span is a part of a text, from the byte at start up to the one before end.
+// span is a part of a text, from start up to and without end.
 type span struct{ start, end int }
 
 // member is one name and value of an object.
@@ -27,7 +26,7 @@ type edit struct {
 	text string
 }
 
-// apply makes the edits, which must not overlap.
+// apply makes non-overlapping edits.
 func apply(text []byte, edits []edit) []byte {
 	slices.SortFunc(edits, func(a, b edit) int { return a.at.start - b.at.start })
 	var out []byte
@@ -39,7 +38,7 @@ func apply(text []byte, edits []edit) []byte {
 	return append(out, text[from:]...)
 }
 
-// members returns the members of the object at this place of the text, duplicates included.
+// members returns the members of an object, including duplicates.
 func members(text []byte, at span) ([]member, error) {
 	var out []member
 	err := walk(text, at, '{', func(dec *json.Decoder, base int) error {
@@ -62,7 +61,7 @@ func members(text []byte, at span) ([]member, error) {
 	return out, err
 }
 
-// elements returns the places of the elements of the array at this place of the text.
+// elements returns the elements of an array.
 func elements(text []byte, at span) ([]span, error) {
 	var out []span
 	err := walk(text, at, '[', func(dec *json.Decoder, base int) error {
@@ -101,7 +100,7 @@ func value(dec *json.Decoder, base int) (span, error) {
 
 func whole(text []byte) span { return span{0, len(text)} }
 
-// find returns the members of that name.
+// find returns the members with a name.
 func find(ms []member, name string) []member {
 	var out []member
 	for _, m := range ms {
@@ -112,7 +111,7 @@ func find(ms []member, name string) []member {
 	return out
 }
 
-// appendMembers returns the edit that puts members at the end of the object at this place.
+// appendMembers returns the edit that appends members to an object.
 func appendMembers(text []byte, at span, list string) (edit, error) {
 	ms, err := members(text, at)
 	if err != nil {

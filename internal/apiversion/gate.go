@@ -1,5 +1,5 @@
-// Package apiversion knows the versions of the API: which ones exist, which one a request means, and how bodies of an older
-// version become bodies of the newest and back. The rest of the service speaks the newest shapes only.
+// Package apiversion defines the versions of the API: which ones exist, which one a request selects, and how bodies are
+// converted between an older version and the newest, which the rest of the service uses.
 package apiversion
 
 import (
@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Version is an API version, MAJOR.MINOR. Patch releases never change the API, so they have no place here.
+// Version is an API version, MAJOR.MINOR. Patch releases do not change the API.
 type Version struct{ Major, Minor int }
 
-// Range of the versions that are served. The floor is supported without an end.
+// Range of the served versions. The floor is supported permanently.
 var (
 	Floor   = Version{1, 0}
 	Current = Version{1, 1}
@@ -22,17 +22,17 @@ var (
 // From names the source of an effective version.
 type From string
 
-// Sources of a version, the first one that is there wins.
+// Sources of a version, in order of precedence.
 const (
 	FromHeader   From = "header"
 	FromKey      From = "apiKey"
 	FromFallback From = "fallback"
 )
 
-// ErrVersion is the cause of every version that cannot be served.
+// ErrVersion is the cause of every rejected version.
 var ErrVersion = errors.New("unknown or out-of-range API version")
 
-// maxVersionBytes bounds a version text before it is looked at.
+// maxVersionBytes bounds a version text.
 const maxVersionBytes = 32
 
 // String returns MAJOR.MINOR.
@@ -43,8 +43,8 @@ func (v Version) Before(w Version) bool {
 	return v.Major < w.Major || v.Major == w.Major && v.Minor < w.Minor
 }
 
-// Parse returns the version in s: 1.0, v1.0 or 1.0.7, whose patch part is ignored. The error wraps [ErrVersion] when s
-// is something else or names a version outside the served range.
+// Parse parses 1.0, v1.0 or 1.0.7, whose patch part is ignored. The error wraps [ErrVersion] for any other text and for
+// versions outside the served range.
 func Parse(s string) (Version, error) {
 	v, ok := scan(s)
 	if !ok {
@@ -72,9 +72,9 @@ func scan(s string) (v Version, ok bool) {
 	return Version{n[0], n[1]}, true
 }
 
-// Resolve returns the version that applies to a request: the one of its version header, else the pin of its API key,
-// else the floor. header holds the values of all header lines; pin is empty without a key. When the header or the pin
-// cannot be used, the error wraps [ErrVersion], and version and source are those that the next source gives.
+// Resolve returns the version of a request: from its version header, else the pin of its API key, else the floor. header holds
+// all header values; pin is empty without a key. For an invalid header or pin the error wraps [ErrVersion], and version and
+// source are those of the next source.
 func Resolve(header []string, pin string) (Version, From, error) {
 	var bad error
 	if len(header) == 1 {
@@ -106,13 +106,13 @@ type Change struct {
 	Summary string
 	// Ops are the ids of the operations that it touches.
 	Ops []string
-	// Up makes a request body of an older version into one of Since. nil when requests do not differ.
+	// Up converts a request body of an older version to Since. nil if requests do not differ.
 	Up func(body []byte) ([]byte, error)
-	// Down makes a response body of Since into one of the version before. nil when responses do not differ.
+	// Down converts a response body of Since to the previous version. nil if responses do not differ.
 	Down func(body []byte) ([]byte, error)
 }
 
-// changes holds every change, oldest release first. One file per release fills it.
+// changes lists every change, oldest release first, one file per release.
 var changes = slices.Concat(release1_1)
 
 // Changes returns every change, oldest release first.
@@ -129,8 +129,8 @@ func Gated() []Version {
 	return out
 }
 
-// Up makes the request body of an operation, sent in version v, into the newest shape. A body that is not JSON comes
-// back as it is, for the decoder to refuse.
+// Up converts the request body of an operation from version v to the newest. Invalid JSON is returned unchanged, for the
+// decoder to reject.
 func Up(op string, v Version, body []byte) ([]byte, error) {
 	var err error
 	for _, c := range changes {
@@ -143,7 +143,7 @@ func Up(op string, v Version, body []byte) ([]byte, error) {
 	return body, nil
 }
 
-// Down makes the newest response body of an operation into the shape of version v.
+// Down converts the newest response body of an operation to version v.
 func Down(op string, v Version, body []byte) ([]byte, error) {
 	var err error
 	for _, c := range slices.Backward(changes) {

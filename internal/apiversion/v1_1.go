@@ -16,7 +16,7 @@ var release1_1 = []Change{
 	},
 }
 
-// proofRequired renames the alias in creditsConfig and plan.creditsConfig. onchainMirror wins where it has a value.
+// proofRequired renames the alias in creditsConfig and plan.creditsConfig. onchainMirror wins if it has a value.
 func proofRequired(body []byte) ([]byte, error) {
 	root, err := members(body, whole(body))
 	if err != nil {
@@ -37,8 +37,8 @@ func proofRequired(body []byte) ([]byte, error) {
 	return apply(body, edits), nil
 }
 
-// renameAlias renames every member called alias, unless the name has a value of its own. A null under that name
-// is no value, so it gives way: the alias gets the name, and the null takes the alias, which nobody reads any more.
+// renameAlias renames each member called alias, unless the name has a value. A null under the name takes the alias, which is no
+// longer read.
 func renameAlias(text []byte, ms []member, alias, name string) []edit {
 	aliases, named := find(ms, alias), find(ms, name)
 	if len(aliases) == 0 || len(named) > 1 {
@@ -57,7 +57,7 @@ func renameAlias(text []byte, ms []member, alias, name string) []edit {
 	return edits
 }
 
-// permissionNulls adds the three members to a permission, or to each one of a list.
+// permissionNulls adds the three members to a permission, or to each permission of a list.
 func permissionNulls(body []byte) ([]byte, error) {
 	const nulls = `"orderLimit":null,"planCost":null,"creditsPerOrder":null`
 	root, err := members(body, whole(body))

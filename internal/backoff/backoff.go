@@ -1,4 +1,4 @@
-// Package backoff says how long to wait before another try. It is the only place that does; public rooms link it.
+// Package backoff computes pauses between retries. Public rooms link it.
 package backoff
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Delay returns the pause after a number of failures in a row: that of [Double], with [Jitter], so that those who failed together do
-// not come back together.
+// Delay returns the pause after a number of failures in a row: [Double] with [Jitter], so that callers that failed together
+// retry at different times.
 func Delay(first, most time.Duration, failures int) time.Duration {
 	return Jitter(Double(first, most, failures))
 }
@@ -21,12 +21,12 @@ func Double(first, most time.Duration, n int) time.Duration {
 	return most
 }
 
-// Jitter returns a random pause between the half of d and d.
+// Jitter returns a random pause between half of d and d.
 func Jitter(d time.Duration) time.Duration {
 	return d - rand.N(max(d/2, 1))
 }
 
-// Sleep waits for d, and reports false when ctx ended first.
+// Sleep waits for d, and returns false if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

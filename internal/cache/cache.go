@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Cache maps keys to values that end. It holds a bounded number of them: a new value takes the
-// place of one that has ended, else of an arbitrary one. Safe for concurrent use.
+// Cache maps keys to expiring values. Above its bound a new value replaces an expired one, else an arbitrary one. It is safe
+// for concurrent use.
 type Cache[K comparable, V any] struct {
 	shards []shard[K, V]
 	shard  func(K) *shard[K, V]
@@ -24,7 +24,7 @@ type entry[V any] struct {
 	ends  int64 // microseconds of the epoch; from then on the value is gone
 }
 
-// New returns an empty cache of at most so many values.
+// New returns an empty cache of at most most values.
 func New[K comparable, V any](most int) *Cache[K, V] {
 	c := &Cache[K, V]{shards: make([]shard[K, V], 1), most: most}
 	c.shards[0].m = map[K]entry[V]{}
@@ -32,11 +32,10 @@ func New[K comparable, V any](most int) *Cache[K, V] {
 	return c
 }
 
-// hashShards is how many locks a cache of hashes has.
+// hashShards is the number of locks of a cache of hashes.
 const hashShards = 64
 
-// OfHashes returns an empty cache of at most so many values by hash. Its callers rarely wait for
-// each other.
+// OfHashes returns an empty cache of at most most values by hash, with little lock contention.
 func OfHashes[V any](most int) *Cache[[32]byte, V] {
 	c := &Cache[[32]byte, V]{shards: make([]shard[[32]byte, V], hashShards), most: max(most/hashShards, 1)}
 	for i := range c.shards {
@@ -46,8 +45,7 @@ func OfHashes[V any](most int) *Cache[[32]byte, V] {
 	return c
 }
 
-// Get returns the value of a key. One that has ended is removed, so that a clock which is set back
-// does not revive it.
+// Get returns the value of a key. It removes an expired value, so that a clock that is set back does not revive it.
 func (c *Cache[K, V]) Get(k K, now time.Time) (v V, ok bool) {
 	s := c.shard(k)
 	s.mu.RLock()
@@ -66,8 +64,8 @@ func (c *Cache[K, V]) Get(k K, now time.Time) (v V, ok bool) {
 	return v, false
 }
 
-// Put keeps a value until it ends. It looks at a few others and removes those that have ended, so
-// that a cache holds about as much as is alive.
+// Put stores a value until ends. It removes expired values among a few others, so that the cache stays about as large as its
+// live values.
 func (c *Cache[K, V]) Put(k K, v V, ends, now time.Time) {
 	s := c.shard(k)
 	s.mu.Lock()
@@ -113,7 +111,7 @@ func (c *Cache[K, V]) Clear() {
 	}
 }
 
-// Len returns how many values there are, with those that have ended and were not removed yet.
+// Len returns the number of values, including expired ones that were not removed yet.
 func (c *Cache[K, V]) Len() int {
 	n := 0
 	for i := range c.shards {

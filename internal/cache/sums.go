@@ -7,12 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// maxSumText bounds the texts of which [Sums] remembers hashes, in bytes.
+// maxSumText bounds the texts in [Sums], in bytes.
 const maxSumText = 2 << 10
 
-// Sums remembers the SHA-256 of texts that come again and again, such as credentials: finding one
-// costs a fifth of hashing it. A slot keeps the text that was put last of those that share it. Put
-// only texts that are proven good, so that strangers drive out nothing. Safe for concurrent use.
+// Sums caches the SHA-256 of frequent texts, such as credentials: a lookup costs a fifth of hashing. A slot holds the last text
+// of those that share it. Put only verified texts, so that strangers evict nothing. It is safe for concurrent use.
 type Sums struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[sumOf]
@@ -24,12 +23,12 @@ type sumOf struct {
 	sum  [sha256.Size]byte
 }
 
-// NewSums returns an empty memory of at most so many texts, each of at most 2 KiB.
+// NewSums returns an empty cache of slots texts, each of at most 2 KiB.
 func NewSums(slots int) *Sums {
 	return &Sums{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[sumOf], slots)}
 }
 
-// Get returns the hash of a text that was put.
+// Get returns the cached hash of a text.
 func (s *Sums) Get(text string) (sum [sha256.Size]byte, ok bool) {
 	if len(text) > maxSumText {
 		return sum, false
@@ -42,7 +41,7 @@ func (s *Sums) Get(text string) (sum [sha256.Size]byte, ok bool) {
 	return e.sum, true
 }
 
-// Put keeps the hash that belongs to a text. Longer texts than 2 KiB are passed over.
+// Put caches the hash of a text of at most 2 KiB.
 func (s *Sums) Put(text string, sum [sha256.Size]byte) {
 	if len(text) > maxSumText {
 		return

@@ -1,4 +1,4 @@
-// Package gzipped has what answers with a compressed form share.
+// Package gzipped has helpers for compressed responses.
 package gzipped
 
 import (
@@ -22,7 +22,7 @@ func Bytes(plain []byte, level int) []byte {
 	return b.Bytes()
 }
 
-// Taken reports whether the client takes an encoding. One with "q=0" is not taken.
+// Taken reports whether the client accepts an encoding, without "q=0".
 func Taken(r *http.Request, encoding string) bool {
 	for _, part := range strings.Split(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, quality, _ := strings.Cut(part, ";")

@@ -1,5 +1,4 @@
-// Package meter limits how often each of many callers does something. It counts in this process alone and keeps one number for a
-// caller, in bounded memory.
+// Package meter limits the rate of each of many callers, in this process, with one number per caller and bounded memory.
 package meter
 
 import (
@@ -10,12 +9,12 @@ import (
 
 const (
 	shards = 64
-	// Entries bounds how many callers one meter remembers.
+	// Entries bounds the callers of one meter.
 	Entries = 1 << 16
 )
 
-// Meter limits the rate of each of many callers. Each has a bucket that fills at a steady rate (GCRA): the meter remembers when it
-// would be full again. A caller that is not known has a full one, so an entry that is given up forgives, and never punishes.
+// Meter limits the rate of each of many callers with a bucket that fills at a steady rate (GCRA): it stores when the bucket
+// will be full. An unknown caller has a full bucket, so evicting an entry never punishes.
 type Meter[K comparable] struct {
 	every  time.Duration // in which one comes into the bucket
 	burst  int64         // what a full bucket holds
@@ -28,15 +27,15 @@ type shard[K comparable] struct {
 	full map[K]int64 // nanoseconds since start
 }
 
-// New returns a meter by which a caller may come burst times at once, and once more for each time that every passes.
+// New returns a meter that allows burst calls at once, and one more for each interval every.
 func New[K comparable](every time.Duration, burst int64) *Meter[K] {
 	return &Meter[K]{every: max(every, 1), burst: burst, seed: maphash.MakeSeed()}
 }
 
-// Burst returns how often a caller may come at once.
+// Burst returns the number of calls at once.
 func (m *Meter[K]) Burst() int64 { return m.burst }
 
-// Reading is what a meter says of a call.
+// Reading is the result of a call.
 type Reading struct {
 	OK    bool
 	Left  int64         // calls that may come at once
@@ -44,7 +43,7 @@ type Reading struct {
 	Retry time.Duration // when not OK, until the call may come
 }
 
-// Take counts a call as n. What is more than a full bucket counts as that. now is since any fixed moment.
+// Take counts a call as n, at most a full bucket. now is the time since any fixed moment.
 func (m *Meter[K]) Take(who K, n int64, now time.Duration) Reading {
 	n = min(n, m.burst)
 	s := m.shard(who)
@@ -71,7 +70,7 @@ func (m *Meter[K]) Take(who K, n int64, now time.Duration) Reading {
 	return Reading{OK: true, Left: int64((room - need) / m.every), Full: time.Duration(full - int64(now))}
 }
 
-// Give takes back what was counted as n.
+// Give returns n to a caller.
 func (m *Meter[K]) Give(who K, n int64, now time.Duration) {
 	s := m.shard(who)
 	s.mu.Lock()
@@ -88,7 +87,7 @@ func (m *Meter[K]) shard(who K) *shard[K] {
 	return &m.shards[maphash.Comparable(m.seed, who)%shards]
 }
 
-// forget makes room for one: callers whose bucket is full go first.
+// forget evicts one entry, preferably one with a full bucket.
 func (s *shard[K]) forget(now int64) {
 	looked := 0
 	for who, full := range s.full {

@@ -7,16 +7,15 @@ import (
 	"github.com/tollhq/toll"
 )
 
-// Quota bounds what an account does in an hour. All methods work on nil, which bounds nothing. It counts by the time of this
-// process, which nobody sets.
+// Quota bounds the acts of an account per hour. A nil Quota has no bound. It uses the time of this process, which cannot be
+// set.
 type Quota struct {
 	what  string
 	meter *Meter[toll.Address]
 	began time.Time
 }
 
-// NewQuota returns the quota of so many an hour; 0 stands for usual, and for a negative number it returns nil. what names them in
-// the plural.
+// NewQuota returns a quota of perHour, 0 for usual; it returns nil for a negative number. what names the acts in the plural.
 func NewQuota(what string, perHour, usual int64) *Quota {
 	perHour = cmp.Or(perHour, usual)
 	if perHour < 0 {
@@ -41,7 +40,7 @@ func (q *Quota) Take(who toll.Address, n int64) *toll.Error {
 	return e
 }
 
-// Give takes one back.
+// Give returns one act.
 func (q *Quota) Give(who toll.Address) {
 	if q != nil {
 		q.meter.Give(who, 1, time.Since(q.began))

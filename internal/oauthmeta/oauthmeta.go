@@ -1,9 +1,9 @@
-// Package oauthmeta has the documents in which clients of OAuth read where they are: that of the authorization server, and of what
-// it protects. The service and MCP servers answer with the same ones.
+// Package oauthmeta has the discovery documents of OAuth, for the authorization server and protected resources. The service and
+// MCP servers share them.
 package oauthmeta
 
-// Server is the document of an authorization server. One document is served for RFC 8414 and for OpenID Connect Discovery 1.0,
-// since clients read either and expect the same.
+// Server is the document of an authorization server, for RFC 8414 and OpenID Connect Discovery 1.0, since clients read either
+// and expect the same.
 type Server struct {
 	Issuer                string   `json:"issuer"`
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`
@@ -25,8 +25,8 @@ type Server struct {
 	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// AgentScope begins the word of a scope that names an agent, by its id. An MCP server lists the word of its own agent, a client asks
-// for what the server lists, and so the page of consent offers the plans of that agent.
+// AgentScope is the prefix of a scope that names an agent by its id. An MCP server lists the scope of its agent, a client
+// requests the listed scopes, and so the consent page offers the plans of that agent.
 const AgentScope = "agent:"
 
 // Of returns the document of the authorization server with this origin.

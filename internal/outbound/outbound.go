@@ -1,6 +1,5 @@
-// Package outbound makes the requests whose address somebody else chose: webhooks, and what later layers fetch. An address
-// is checked as text when it is given and as an IP address when it is dialled, redirects are not followed, and an answer is
-// bounded in size and time.
+// Package outbound sends requests to addresses that other parties chose, such as webhooks. It checks an address as text and,
+// when it dials, as an IP address. It follows no redirects, and bounds responses in size and time.
 package outbound
 
 import (
@@ -19,45 +18,45 @@ import (
 	"time"
 )
 
-// ErrRefused says that the service does not send requests to this address. It is one error for every reason, so that it
-// tells nothing about the network of the service.
+// ErrRefused means that the service sends no requests to this address. It is the same for every reason, so that it reveals
+// nothing about the network of the service.
 var ErrRefused = errors.New("outbound: the address is not allowed")
 
-// ErrNoAnswer says that no answer came: refused, unknown, unreachable, too slow or malformed are one.
+// ErrNoAnswer means that there was no valid response in time, for any reason.
 var ErrNoAnswer = errors.New("outbound: no answer")
 
 const (
 	maxURL = 2048
-	// MaxBody bounds what is read of an answer, in bytes.
+	// MaxBody bounds a response body, in bytes.
 	MaxBody = 1 << 20
-	// DefaultTimeout bounds a request when its context has no earlier end.
+	// DefaultTimeout bounds a request whose context has no earlier deadline.
 	DefaultTimeout = 5 * time.Second
 )
 
-// ports that a service on the public network listens on for https.
+// ports are the usual https ports of public services.
 var ports = map[string]bool{"": true, "443": true, "8443": true}
 
-// Resolver finds the addresses of a name; [net.Resolver] is one.
+// Resolver resolves names, as [net.Resolver] does.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Config says where requests may go.
+// Config sets the allowed addresses.
 type Config struct {
-	// Loopback also allows http and https to this machine, at every port. For sandboxes of one developer.
+	// Loopback also allows http and https to this machine, on every port, for developer sandboxes.
 	Loopback bool
-	// AnyPort also allows http, and every port: for addresses that a person of this machine chose.
+	// AnyPort also allows http and every port, for addresses that a person of this machine chose.
 	AnyPort bool
-	// Private also allows this machine and private networks, and names of one label that lead
-	// there. Addresses of the link and others where clouds keep credentials are never allowed.
+	// Private also allows this machine, private networks, and names of one label that lead there. Link-local addresses and
+	// cloud metadata addresses are never allowed.
 	Private bool
 	// Refuse refuses more addresses; nil refuses none.
 	Refuse func(netip.AddrPort) bool
-	// Resolver is nil for that of the machine.
+	// Resolver is nil for the resolver of the machine.
 	Resolver Resolver
-	// Timeout bounds a whole request, 0 is [DefaultTimeout].
+	// Timeout bounds a whole request, 0 for [DefaultTimeout].
 	Timeout time.Duration
-	// IgnoreBody leaves the body of every answer unread: its status is all that counts.
+	// IgnoreBody leaves response bodies unread.
 	IgnoreBody bool
 	// Transport may adjust the transport, for example its trusted certificates. For tests.
 	Transport func(*http.Transport)
@@ -101,8 +100,8 @@ func New(cfg Config) *Client {
 // Close closes connections that are not in use.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Check reports whether requests may go to a url, as far as its text tells: https, a plain host name or public IP address, a
-// usual port, no user. The name is not resolved: an answer would tell who asks what there is. Every refusal is [ErrRefused].
+// Check reports whether requests may go to a url by its text: https, a plain host name or public IP address, a usual port, no
+// user. It does not resolve the name, which would reveal the network. Every refusal is [ErrRefused].
 func (c *Client) Check(raw string) error {
 	_, err := c.parse(raw)
 	return err
@@ -139,18 +138,17 @@ func (c *Client) parse(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// odd characters make parsers disagree about where a url leads.
+// odd reports characters on which url parsers disagree.
 func odd(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }
 
-// plainName reports whether host is a name of at least two labels that can be one of the public
-// internet.
+// plainName reports whether host is a name of at least two labels of the public internet.
 func plainName(host string) bool {
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
 	return HostName(host) && strings.Contains(host, ".") && last != "localhost" && last != "local" && last != "internal"
 }
 
-// HostName reports whether host is a host name in ASCII, of labels of letters, digits and hyphens. The
-// last label does not begin with a digit: some programs would read such a name as an IP address.
+// HostName reports whether host is an ASCII host name of letters, digits and hyphens. The last label must not begin with a
+// digit: some programs would read such a name as an IP address.
 func HostName(host string) bool {
 	labels := strings.Split(strings.ToLower(host), ".")
 	for _, l := range labels {
@@ -167,16 +165,16 @@ func HostName(host string) bool {
 	return len(host) <= 253 && (last[0] < '0' || last[0] > '9')
 }
 
-// networks that are not of the public internet, beside those that netip knows.
+// special are networks outside the public internet that netip does not know.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"),
-	// Of IPv6 only 2000::/3 is given out; in it these lead elsewhere, or carry an IPv4 address inside.
+	// Only 2000::/3 of IPv6 is allocated; these parts of it lead elsewhere, or contain an IPv4 address.
 	netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("3fff::/20"),
 }
 
-// metadata are addresses outside of the link at which clouds give credentials to whoever asks.
+// metadata are addresses that serve cloud credentials, outside the link-local network.
 var metadata = []netip.Prefix{
 	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba
 	netip.MustParsePrefix("168.63.129.16/32"),   // Azure
@@ -188,7 +186,7 @@ var metadata = []netip.Prefix{
 
 var given = netip.MustParsePrefix("2000::/3")
 
-// public reports whether an address is one of the public internet.
+// public reports whether an address is on the public internet.
 func public(a netip.Addr) bool {
 	if a.Zone() != "" {
 		return false
@@ -202,7 +200,7 @@ func public(a netip.Addr) bool {
 
 func isLoopback(a netip.Addr) bool { return a.Unmap().IsLoopback() && a.Zone() == "" }
 
-// shared are the addresses between a carrier and its customers: private in all but name.
+// shared are the addresses between a carrier and its customers, which count as private.
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // allows reports whether connections to an address are allowed.
@@ -220,8 +218,8 @@ func (c *Client) allows(a netip.Addr) bool {
 	return c.cfg.Private && a.Zone() == "" && (a.IsPrivate() || shared.Contains(a))
 }
 
-// dial resolves, checks every address and connects to the first: the address that was checked is the one that is dialled. A
-// name with one address that is not allowed is not allowed.
+// dial resolves a name, checks every address and connects to the first one, without resolving again. One address that is not
+// allowed refuses the name.
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -256,8 +254,8 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return nil, ErrNoAnswer
 }
 
-// RoundTrip is part of [http.RoundTripper]: the answer is as it came, and its body has no bound.
-// The url is checked again. Errors: [ErrRefused] before anything was sent, else [ErrNoAnswer].
+// RoundTrip implements [http.RoundTripper]: the response is unchanged, and its body unbounded. It checks the url again. Errors:
+// [ErrRefused] before anything was sent, else [ErrNoAnswer].
 func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	_, err := c.parse(req.URL.String())
 	var res *http.Response
@@ -275,15 +273,15 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// Answer is what came back: redirects are answers like others.
+// Answer is a response. Redirects are responses.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte // at most [MaxBody] bytes; what is longer is cut
 }
 
-// Do sends a request and reads its answer. The url is checked again. Errors are [ErrRefused] and [ErrNoAnswer]; a Host
-// header of the caller's choice is not taken.
+// Do sends a request and reads its response. It checks the url again, and ignores a Host header. Errors are [ErrRefused] and
+// [ErrNoAnswer].
 func (c *Client) Do(ctx context.Context, method, raw string, header http.Header, body []byte) (*Answer, error) {
 	u, err := c.parse(raw)
 	if err != nil {

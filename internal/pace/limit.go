@@ -8,35 +8,35 @@ import (
 	"sync"
 )
 
-// Usual bounds of connections: in all, and of one address or IPv6 network of 64 bits.
+// Usual bounds of connections: in total, and of one address or IPv6 /64 network.
 const (
 	MaxConns   = 2_000
 	MaxConnsOf = 100
 )
 
 const (
-	// kept are the descriptors that [Descriptors] leaves for the database, files and outgoing calls.
+	// kept are the descriptors that [Descriptors] reserves for the database, files and outgoing calls.
 	kept = 512
-	// mostConns bounds what connections take in memory where a system allows any number of descriptors.
+	// mostConns bounds the memory of connections if a system has no descriptor limit.
 	mostConns = 65_536
 )
 
-// Descriptors returns how many connections a process may hold, each with so many descriptors: its limit of open files less 512, and
-// at least half of it.
+// Descriptors returns how many connections a process may hold, each with this many descriptors: its limit of open files less
+// 512, and at least half of it.
 func Descriptors(each int) int {
 	open := openFiles()
 	return min(max(open-kept, open/2), mostConns) / each
 }
 
-// Limit returns a listener that bounds connections, together and for each source. A connection above a bound replaces the longest
-// idle connection that [ConnState] knows; without one it is closed at once. Addresses of this machine and of private networks have no
-// bound for each source: they may be proxies.
+// Limit returns a listener that bounds connections, in total and for each source. A connection above a bound replaces the
+// longest idle connection that [ConnState] knows; without one it is closed. Local and private addresses, which may be proxies,
+// have no bound for each source.
 func Limit(l net.Listener, most, each int) net.Listener {
 	return &limited{Listener: l, most: most, each: each, of: make(map[netip.Prefix]*source)}
 }
 
-// ConnState tells the listener of [Limit], which must be the outermost but for TLS, which of its connections are idle. It is for the
-// field of an [http.Server].
+// ConnState reports idle connections to the listener of [Limit], which must be the outermost except for TLS. Use it in an
+// [http.Server].
 func ConnState(c net.Conn, state http.ConnState) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()
@@ -56,7 +56,7 @@ type limited struct {
 	of   map[netip.Prefix]*source
 }
 
-// source counts the connections of one source. Connections that may come from proxies have the zero prefix as their source.
+// source counts the connections of one source. Possible proxies share the zero prefix.
 type source struct {
 	conns int
 	idle  list.List
@@ -79,7 +79,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// sourceOf returns whose connection it is, zero when that may be a proxy.
+// sourceOf returns the source of a connection, zero for a possible proxy.
 func sourceOf(c net.Conn) netip.Prefix {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -92,7 +92,7 @@ func sourceOf(c net.Conn) netip.Prefix {
 	return network(ip)
 }
 
-// enter counts a connection, and returns the connection that must be closed for it: c itself when there is no room.
+// enter counts a connection, and returns the connection to close for it, or c itself if there is no room.
 func (l *limited) enter(c *limitedConn) (ended *limitedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ func (l *limited) enter(c *limitedConn) (ended *limitedConn) {
 	return ended
 }
 
-// leave counts a connection no more. The caller holds the lock.
+// leave removes a connection. The caller holds the lock.
 func (l *limited) leave(c *limitedConn) {
 	if c.left {
 		return
@@ -171,7 +171,7 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http end its side first, as it does on plain TCP.
+// CloseWrite lets net/http close its side first, as with TCP.
 func (c *limitedConn) CloseWrite() error {
 	if c, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

@@ -1,5 +1,5 @@
-// Package pace ends connections of peers that send or read too slowly. A peer has some seconds, and then it must keep up a minimum
-// rate on average. Only time in which the server waits for the peer counts, so streams of events may last and pause.
+// Package pace closes connections of peers that send or read too slowly: after some seconds they must keep up a minimum average
+// rate. Only time in which the server waits for the peer counts, so event streams may last and pause.
 package pace
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Patience is how long a peer may keep the server waiting before the minimum rate counts.
+// Patience is how long a peer may be slow before the minimum rate applies.
 const Patience = 10 * time.Second
 
 // MinRate is the usual minimum rate in bytes a second.
@@ -25,8 +25,8 @@ func share(n, minRate int64) time.Duration {
 	return time.Duration(float64(n) / float64(minRate) * float64(time.Second))
 }
 
-// Body sets the deadline by which the body of a request must have arrived: of at most that many bytes, also where its length is
-// not known. net/http lifts it at the end of the body, and keeps it for a body that nobody reads.
+// Body sets the read deadline for a request body of at most most bytes, also of unknown length. net/http lifts it at the end of
+// the body, and keeps it for an unread body.
 func Body(w http.ResponseWriter, r *http.Request, most int64, patience time.Duration, minRate int64) {
 	if r.ContentLength == 0 {
 		return
@@ -38,8 +38,7 @@ func Body(w http.ResponseWriter, r *http.Request, most int64, patience time.Dura
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(Time(patience, most, minRate)))
 }
 
-// Listen returns a listener whose connections fail a write when their reader is too slow. What their readers have not read is
-// bounded, too, see [MaxUnread].
+// Listen returns a listener whose connections fail a write to a slow reader. It also bounds unread data, see [MaxUnread].
 func Listen(l net.Listener, patience time.Duration, minRate int64) net.Listener {
 	return listener{l, patience, minRate, new(unread)}
 }
@@ -59,8 +58,8 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c, patience: l.patience, minRate: l.minRate, unread: l.unread}, nil
 }
 
-// shortWrite is a write for which a deadline that was set a moment ago will do, in bytes. Most answers are as short, and
-// setting a deadline for each takes time.
+// shortWrite is a write, in bytes, that may reuse a recent deadline. Most responses are as short, and setting a deadline takes
+// time.
 const shortWrite = 4 << 10
 
 type conn struct {
@@ -75,8 +74,8 @@ type conn struct {
 	late  time.Duration // how far the reader is behind the minimum rate
 }
 
-// Write implements net.Conn. It writes in pieces of one second at the minimum rate, so that it notices a reader that has stopped
-// soon, however long p is. Calls must not overlap; net/http makes one at a time.
+// Write implements net.Conn. It writes pieces of one second at the minimum rate, so that it soon notices a stopped reader.
+// Calls must not overlap, as in net/http.
 func (c *conn) Write(p []byte) (n int, err error) {
 	var w *pending
 	if c.unread != nil && len(p) > largeWrite {
@@ -116,7 +115,7 @@ func (c *conn) write(p []byte) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline implements net.Conn. A deadline behind the one that is set counts from the next write on.
+// SetWriteDeadline implements net.Conn. A later deadline applies from the next write on.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +135,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// CloseWrite lets net/http end its side first, as it does on plain TCP.
+// CloseWrite lets net/http close its side first, as with TCP.
 func (c *conn) CloseWrite() error {
 	if c, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

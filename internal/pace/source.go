@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Source returns the address of the caller of a request, of IPv6 the network of 64 bits, which a caller
-// may have whole; "" when it is not known. A peer on this machine or in a private network may be a
-// proxy, and is believed about where a request comes from.
+// Source returns the address of the caller of a request, for IPv6 its /64 network; "" if unknown. A local or private peer may
+// be a proxy, and is trusted about the origin of a request.
 func Source(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -30,10 +29,10 @@ func Source(r *http.Request) string {
 	return ip.String()
 }
 
-// mayBeProxy reports whether an address is of this machine or of a private network.
+// mayBeProxy reports whether an address is local or private.
 func mayBeProxy(ip netip.Addr) bool { return ip.IsLoopback() || ip.IsPrivate() }
 
-// network returns what one caller may have whole: an address of IPv4, 64 bits of IPv6.
+// network returns what one caller may own: an IPv4 address, or an IPv6 /64 network.
 func network(ip netip.Addr) netip.Prefix {
 	bits := 32
 	if ip.Is6() {

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// MaxUnread bounds the large writes that wait for their readers, in bytes, all connections of a listener together. Above it
-	// the slowest reader loses its connection.
+	// MaxUnread bounds the large writes that wait for their readers, in bytes, over all connections of a listener. Above it the
+	// slowest reader loses its connection.
 	MaxUnread = 128 << 20
-	// largeWrite is what counts as one. What is below is bounded by the number of connections.
+	// largeWrite is the size of a large write. Smaller ones are bounded by the number of connections.
 	largeWrite = 64 << 10
-	// unreadTime is how long a write lasts at least before it can be cut for others.
+	// unreadTime is how long a write lasts before it can be cut for others.
 	unreadTime = time.Second
 )
 
-// unread knows the large writes that wait for their readers.
+// unread tracks the large writes that wait for their readers.
 type unread struct {
 	mu     sync.Mutex
 	bytes  int
@@ -59,7 +59,7 @@ func (u *unread) forget(w *pending) {
 	}
 }
 
-// makeRoom ends the slowest of the writes that last for some time. While there is too much and none of those, it looks again.
+// makeRoom cuts the slowest of the long writes. While there is too much data and no such write, it tries again.
 func (u *unread) makeRoom() {
 	for u.bytes > MaxUnread {
 		var slowest *pending

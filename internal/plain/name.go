@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// nameRunes is how much of a name that others chose is shown.
+	// nameRunes bounds the shown part of an untrusted name.
 	nameRunes = 80
-	// marksInRow is how many marks may stand on one letter: more of them reach over the lines around.
+	// marksInRow bounds the marks on one letter: more of them cover the lines around.
 	marksInRow = 2
 )
 
-// unseen are letters and signs that show nothing.
+// unseen are invisible letters and symbols.
 const unseen = "\u115f\u1160\u2800\u3164\uffa0"
 
-// Name returns a name that others chose, as one line without anything that hides, turns around or
-// covers other text, and of 80 characters at most. A page escapes it as well.
+// Name returns an untrusted name as one line of at most 80 characters, without anything that hides, reorders or covers other
+// text. Pages must escape it as well.
 func Name(s string) string {
 	var b strings.Builder
 	n, marks, blank := 0, 0, false

@@ -1,4 +1,4 @@
-// Package plain turns text that others chose into plain text, for answers that a model or a person reads.
+// Package plain turns untrusted text into plain text, for responses that models and people read.
 package plain
 
 import (
@@ -6,9 +6,8 @@ import (
 	"unicode"
 )
 
-// Text returns s as one line of so many characters at most, without what is not seen.
+// Text returns s as one line of at most most characters, without invisible ones.
 func Text(s string, most int) string {
-	// Bytes beyond any use are not even looked at.
 	if bound := 16 * most; len(s) > bound {
 		s = s[:bound]
 	}
@@ -41,7 +40,7 @@ func Lines(s string, most int) string {
 	return cut(s, most)
 }
 
-// visible returns r, or -1 for a character that is not seen.
+// visible returns r, or -1 for an invisible character.
 func visible(r rune) rune {
 	if r == unicode.ReplacementChar || unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs) ||
 		r >= 0xfe00 && r <= 0xfe0f || r >= 0xe0100 && r <= 0xe01ef {
@@ -50,7 +49,7 @@ func visible(r rune) rune {
 	return r
 }
 
-// cut returns at most so many characters of s.
+// cut returns at most the first most characters of s.
 func cut(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
 		return string(runes[:most-1]) + "…"
@@ -58,11 +57,11 @@ func cut(s string, most int) string {
 	return s
 }
 
-// formulaStarts are the characters with which spreadsheets begin a formula, with their full-width and small forms.
+// formulaStarts are the characters that begin a formula in spreadsheets, with their full-width and small forms.
 const formulaStarts = "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"
 
-// Cell returns a text as a cell of a spreadsheet. It puts an apostrophe before a text that begins with a tab, a carriage return or,
-// after blanks and characters that show nothing, such as a byte order mark, with a character that starts a formula.
+// Cell returns a text for a spreadsheet cell. It adds an apostrophe before a text that begins with a tab, a carriage return or,
+// after blanks and invisible characters such as a byte order mark, with the start of a formula.
 func Cell(text string) string {
 	start := strings.TrimLeftFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsGraphic(r) || strings.ContainsRune(unseen, r)

@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// instructionsPerStep is how many instructions of a program are built, or tried on one character, in the time of a step.
+	// instructionsPerStep is how many instructions of a program can be built, or tried on one character, in one step.
 	instructionsPerStep = 16
-	// stepsPerByte is what it takes to parse a byte: three of them can name a class of hundreds of ranges.
+	// stepsPerByte is the cost of parsing a byte: three of them can name a class of hundreds of ranges.
 	stepsPerByte = 8
-	// maxClassSize bounds what one class of characters counts; a match looks through a large one in logarithmic time.
+	// maxClassSize bounds the cost of one character class; a match searches a large one in logarithmic time.
 	maxClassSize = 8
 )
 
-// matches reports whether text matches a regular expression, at the cost of the program's instructions for each character.
+// matches reports whether text matches a regular expression. It costs the program's instructions for each character.
 func (c *checker) matches(arg any, text string) bool {
 	source, ok := arg.(string)
 	if !ok {
@@ -24,7 +24,7 @@ func (c *checker) matches(arg any, text string) bool {
 	return c.spend(1+p.size*(len(text)+1)/instructionsPerStep) && p.re.MatchString(text)
 }
 
-// compiled returns a regular expression. What repetitions multiply is counted before anything is multiplied.
+// compiled returns a regular expression. It counts what repetitions multiply before it compiles.
 func (c *checker) compiled(source string) pattern {
 	if p, ok := c.patterns[source]; ok || !c.spend(stepsPerByte*len(source)) {
 		return p
@@ -49,8 +49,8 @@ func (c *checker) compiled(source string) pattern {
 	return p
 }
 
-// sizeOf bounds the instructions of the program of a regular expression. The parser bounds nested repetitions at 1,000, so
-// it does not overflow.
+// sizeOf bounds the instructions of a regular expression. It does not overflow, because the parser bounds nested repetitions at
+// 1,000.
 func sizeOf(re *syntax.Regexp) int {
 	n := 1
 	switch re.Op {

@@ -1,5 +1,5 @@
-// Package schema checks a JSON value against a JSON Schema when a stranger wrote both. It fetches nothing and counts every
-// step, so that its work is bounded whatever the schema says. There is no second bound: no goroutine, no timer.
+// Package schema checks an untrusted JSON value against an untrusted JSON Schema. It fetches nothing and counts every step, so
+// that its work is bounded without goroutines and timers.
 package schema
 
 import (
@@ -13,16 +13,16 @@ import (
 	"unicode/utf8"
 )
 
-// Budget is the usual budget of a check, in steps. A step takes well under a microsecond.
+// Budget is the usual budget of a check, in steps of well under a microsecond.
 const Budget = 20_000
 
-// ErrMisfit says that the value does not fit the schema.
+// ErrMisfit means that the value does not fit the schema.
 var ErrMisfit = errors.New("the value does not fit the schema")
 
-// ErrWork says that the check would take more steps than its budget. A schema that refers to itself without an end is one case.
+// ErrWork means that the check exceeds its budget, for example because the schema refers to itself without end.
 var ErrWork = errors.New("the schema takes too much work")
 
-// Dialect is the only value of $schema that a schema may have.
+// Dialect is the only accepted value of $schema.
 const Dialect = "https://json-schema.org/draft/2020-12/schema"
 
 // Check reports whether value fits the schema (JSON Schema, draft 2020-12) in at most budget steps. Both are JSON as decoded
@@ -40,7 +40,7 @@ func Check(schema, value any, budget int) error {
 	return c.err
 }
 
-// checker is one check. After its first error it does nothing.
+// checker is one check. It stops at its first error.
 type checker struct {
 	defs     map[string]any
 	patterns map[string]pattern
@@ -54,7 +54,7 @@ type pattern struct {
 	size int
 }
 
-// spend takes steps from the budget and reports whether the check goes on.
+// spend takes steps from the budget and reports whether the check continues.
 func (c *checker) spend(steps int) bool {
 	if c.err != nil {
 		return false
@@ -74,8 +74,8 @@ func (c *checker) fail(format string, args ...any) bool {
 
 func (c *checker) malformed(word string) bool { return c.fail("the schema's %s is malformed", word) }
 
-// fits applies one schema to one value. It applies every word, also after one that refuses the value, so that neither the
-// steps nor the error depend on the order of a map.
+// fits applies one schema to one value. It applies every keyword, also after a misfit, so that steps and error do not depend on
+// the order of a map.
 func (c *checker) fits(schema, v any) bool {
 	if !c.spend(1) {
 		return false
@@ -116,7 +116,7 @@ func (c *checker) count(word string, arg, v any) (fits, of int) {
 	return fits, len(list)
 }
 
-// word applies one word of a schema.
+// word applies one keyword of a schema.
 func (c *checker) word(s map[string]any, word string, arg, v any) bool {
 	if c.err != nil {
 		return false
@@ -284,7 +284,7 @@ func (c *checker) text(word string, arg any, v string) bool {
 	return true
 }
 
-// within applies a word that begins with min or max to a count.
+// within applies a keyword that begins with min or max to a count.
 func (c *checker) within(word string, arg any, n int) bool {
 	bound, ok := arg.(float64)
 	if !ok || bound < 0 || bound != math.Trunc(bound) {

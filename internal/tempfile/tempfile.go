@@ -1,8 +1,6 @@
-// Package tempfile makes temporary files that a killed process does not leave for ever.
-//
-// A process holds a lock on each of its temporary files. The next process that makes one of the
-// same kind removes those whose lock is free. Names have 32 random hexadecimal digits, so that no
-// file of a person is taken for one.
+// Package tempfile creates temporary files that do not stay after their process was killed. A process locks each of its
+// temporary files. The next process that creates one of the same kind removes unlocked ones. Names have 32 random hexadecimal
+// digits, so that no other file matches.
 package tempfile
 
 import (
@@ -18,19 +16,19 @@ import (
 	"strings"
 )
 
-// Kind is a kind of temporary files: what their names start and end with.
+// Kind is a kind of temporary files, by the start and end of their names.
 type Kind struct{ Prefix, Suffix string }
 
-// sideFiles are what SQLite adds to the name of a database.
+// sideFiles are the suffixes of files that SQLite adds to a database.
 var sideFiles = []string{"", "-journal", "-wal", "-shm"}
 
 var digits = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// File is a temporary file that is open and locked.
+// File is an open and locked temporary file.
 type File struct{ *os.File }
 
-// Create makes an empty file of a kind in a directory, which only its owner can read, and removes
-// those that killed processes left there. The caller calls Remove or Publish.
+// Create creates an empty file of a kind in a directory, readable only by its owner, and removes files of killed processes.
+// Call Remove or Publish.
 func (k Kind) Create(dir string) (*File, error) {
 	_, _ = k.Clean(dir) // a file that belongs to another user does not stand in the way
 	for {
@@ -41,7 +39,7 @@ func (k Kind) Create(dir string) (*File, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Between the two calls another process may take the file for one that was left.
+		// Between the two calls another process may remove the file as abandoned.
 		if held(f) {
 			return &File{f}, nil
 		}
@@ -49,9 +47,8 @@ func (k Kind) Create(dir string) (*File, error) {
 	}
 }
 
-// Write puts a file with this content under a name: readers see the whole file or none of it. With
-// replace it takes the place of a file of that name; without, the error is [fs.ErrExist] when there
-// is one. The temporary file lies in the same directory.
+// Write writes a file atomically, through a temporary file in the same directory. With replace it replaces an existing file;
+// otherwise that is [fs.ErrExist].
 func (k Kind) Write(path string, content []byte, replace bool) error {
 	f, err := k.Create(filepath.Dir(path))
 	if err != nil {
@@ -63,8 +60,8 @@ func (k Kind) Write(path string, content []byte, replace bool) error {
 	return errors.Join(err, f.Remove())
 }
 
-// Remove closes the file and removes it, with the side files of a database. It is for a deferred
-// call: a file that has been removed or published is passed over.
+// Remove closes and removes the file with its SQLite side files. It does nothing for a removed or published file, so it can be
+// deferred.
 func (f *File) Remove() error {
 	err := f.Close() // first, as an open file cannot be removed on Windows
 	if errors.Is(err, os.ErrClosed) {
@@ -73,8 +70,8 @@ func (f *File) Remove() error {
 	return errors.Join(err, remove(f.Name()))
 }
 
-// Publish flushes the file and gives it a name. With replace it takes the place of a file of that
-// name; without, the error is [fs.ErrExist] when there is one. The caller still calls Remove.
+// Publish flushes and renames the file. With replace it replaces an existing file; otherwise that is [fs.ErrExist]. Remove must
+// still be called.
 func (f *File) Publish(path string, replace bool) error {
 	if err := f.Sync(); err != nil {
 		return err
@@ -90,14 +87,14 @@ func (f *File) Publish(path string, replace bool) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	// The file of another process may not be on disk yet, and the caller is going to rely on it.
+	// The caller will rely on the existing file, which may not be on disk yet.
 	if err := syncDir(filepath.Dir(path)); err != nil {
 		return err
 	}
 	return err
 }
 
-// Left returns the names of the files of a kind that killed processes left in a directory.
+// Left returns the names of abandoned files of a kind in a directory.
 func (k Kind) Left(dir string) (names []string, err error) {
 	err = k.each(dir, func(name string, f *os.File) error {
 		names = append(names, name)
@@ -106,8 +103,7 @@ func (k Kind) Left(dir string) (names []string, err error) {
 	return names, err
 }
 
-// Clean removes the files of a kind that killed processes left in a directory, and returns their
-// names.
+// Clean removes abandoned files of a kind in a directory, and returns their names.
 func (k Kind) Clean(dir string) (names []string, err error) {
 	err = k.each(dir, func(name string, f *os.File) error {
 		if err := remove(filepath.Join(dir, name)); err != nil {
@@ -119,7 +115,7 @@ func (k Kind) Clean(dir string) (names []string, err error) {
 	return names, err
 }
 
-// each calls do for the files of a kind that no living process holds, under their lock.
+// each calls do for the abandoned files of a kind, under their lock.
 func (k Kind) each(dir string, do func(name string, f *os.File) error) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -155,8 +151,7 @@ func (k Kind) matches(name string) bool {
 	return ok && also && digits.MatchString(middle)
 }
 
-// held takes the lock of an open file, and reports whether this process has it and the file still
-// has its name.
+// held locks an open file, and reports whether this process has the lock and the file still has its name.
 func held(f *os.File) bool {
 	if !lock(f) {
 		return false

@@ -7,8 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Context is a context that knows the id of a request. It is a part of what serves the request, so that it costs no
-// allocation.
+// Context is a context with the id of a request. It is embedded in the request state, so that it costs no allocation.
 type Context struct {
 	context.Context
 	ID string
@@ -24,13 +23,13 @@ func (c *Context) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// ID returns the id of the request to which a context belongs, "" for none.
+// ID returns the id of the request of a context, else "".
 func ID(ctx context.Context) string {
 	id, _ := ctx.Value(idKey{}).(string)
 	return id
 }
 
-// Follow returns work with the id and the trace of a request that caused it, and nothing else of the request.
+// Follow returns work with only the id and the trace of the request that caused it.
 func Follow(work, cause context.Context) context.Context {
 	if id := ID(cause); id != "" {
 		work = &Context{work, id}
@@ -41,10 +40,10 @@ func Follow(work, cause context.Context) context.Context {
 	return work
 }
 
-// Attr is the member of a line of the log that has the id.
+// Attr is the attribute of a log line with the id.
 const Attr = "correlationId"
 
-// Log returns a handler that adds the id of the request to lines that are written with its context.
+// Log returns a handler that adds the id of the request to log lines with its context.
 func Log(next slog.Handler) slog.Handler { return handler{next} }
 
 type handler struct{ slog.Handler }

@@ -17,14 +17,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Exporter sends spans in the background. It keeps at most 2048 that wait, and drops what comes beyond.
+// Exporter sends spans in the background. It queues at most 2048 and drops others.
 type Exporter struct {
 	provider *sdk.TracerProvider
 	log      *slog.Logger
 }
 
-// NewExporter returns an exporter to a collector, such as http://127.0.0.1:4318. Headers, time-outs, certificates, the name of the
-// service and the sampler come from the OTEL_ variables. Nothing is sent yet.
+// NewExporter returns an exporter to a collector, such as http://127.0.0.1:4318. The OTEL_ variables set headers, timeouts,
+// certificates, service name and sampler. It sends nothing yet.
 func NewExporter(ctx context.Context, collector, release string, log *slog.Logger) (*Exporter, error) {
 	u, err := url.Parse(collector)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -46,13 +46,13 @@ func NewExporter(ctx context.Context, collector, release string, log *slog.Logge
 	return &Exporter{sdk.NewTracerProvider(sdk.WithBatcher(to), sdk.WithResource(about)), log}, nil
 }
 
-// Tracer makes the spans.
+// Tracer returns the tracer.
 func (e *Exporter) Tracer() trace.Tracer { return e.provider.Tracer(Scope) }
 
-// closeTime bounds the end of an exporter: a collector that is away must not hold up a shutdown.
+// closeTime bounds the end of an exporter, so that an unreachable collector does not delay a shutdown.
 const closeTime = 2 * time.Second
 
-// Close sends what waits. What cannot be sent is lost, and the log says so.
+// Close sends the queue. It logs spans that are lost.
 func (e *Exporter) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
@@ -62,7 +62,7 @@ func (e *Exporter) Close(ctx context.Context) error {
 	return nil
 }
 
-// errorsTo logs at most once a minute that spans are lost.
+// errorsTo logs lost spans at most once a minute.
 func errorsTo(log *slog.Logger) otel.ErrorHandlerFunc {
 	var last atomic.Int64
 	return func(err error) {

@@ -17,7 +17,7 @@ const Scope = "github.com/tollhq/toll"
 
 type tracerKey struct{}
 
-// With returns a context in which work that nobody asked for, such as a background job, has spans.
+// With returns a context in which background work has spans.
 func With(ctx context.Context, tracer trace.Tracer) context.Context {
 	return context.WithValue(ctx, tracerKey{}, tracer)
 }
@@ -31,10 +31,10 @@ func tracer(ctx context.Context) trace.Tracer {
 	return t
 }
 
-// Span is a piece of work. The zero value does nothing.
+// Span is a span of work. The zero value does nothing.
 type Span struct{ of trace.Span }
 
-// Start begins a span of work. id is what it is about, such as an order.
+// Start begins a span. id identifies its subject, such as an order.
 func Start(ctx context.Context, name, id string) (context.Context, Span) {
 	t := tracer(ctx)
 	if t == nil {
@@ -44,7 +44,7 @@ func Start(ctx context.Context, name, id string) (context.Context, Span) {
 	return ctx, Span{of}
 }
 
-// End ends the span. err says that the work failed; nil says nothing.
+// End ends the span, as failed if err is not nil.
 func (s Span) End(err error) {
 	if s.of == nil {
 		return
@@ -55,7 +55,7 @@ func (s Span) End(err error) {
 	s.of.End()
 }
 
-// Request tells the span of a request, if there is one, which operation it is and which id the log has for it.
+// Request sets the operation and the log id on the span of a request, if there is one.
 func Request(ctx context.Context, operation, correlationID string) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetName(operation)
@@ -98,7 +98,7 @@ func (t transport) CloseIdleConnections() {
 	}
 }
 
-// Handler returns next with a span for each request, as a part of the trace that its headers name.
+// Handler returns next with a span for each request, in the trace of its headers.
 func Handler(next http.Handler, by trace.Tracer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
@@ -115,7 +115,7 @@ func Handler(next http.Handler, by trace.Tracer) http.Handler {
 	})
 }
 
-// answer remembers the status of an answer.
+// answer records the status of a response.
 type answer struct {
 	http.ResponseWriter
 	status int
