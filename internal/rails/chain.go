@@ -91,7 +91,7 @@ func NewChain(ctx context.Context, cfg ChainConfig, deps Deps) (*Chain, error) {
 	if n.source == rpcChain {
 		err = n.probe(ctx, known)
 	} else if _, e := os.Stat(n.dir()); known != (common.Hash{}) && errors.Is(e, os.ErrNotExist) {
-		err = n.foreign() // a chain that is made now would have another genesis
+		err = n.otherChain() // a chain that is made now would have another genesis
 	}
 	if err != nil {
 		return nil, err
@@ -121,8 +121,8 @@ func (n *Chain) env() toll.Environment { return n.deps.Auth.Environment() }
 // dir is where the embedded chain lies.
 func (n *Chain) dir() string { return filepath.Join(n.deps.Data, "chain") }
 
-// foreign is [errForeign] with what to do.
-func (n *Chain) foreign() error {
+// otherChain returns [errForeign] with what to do.
+func (n *Chain) otherChain() error {
 	return fmt.Errorf("%w than this one: set TOLL_CHAIN_RPC_URLS (--chain-rpc-urls) and TOLL_DATA (--data) as they were then, or use a new database; "+
 		"TOLL_CHAIN=off (--chain off) starts without crypto plans", errForeign)
 }
@@ -141,7 +141,7 @@ func (n *Chain) remember(ctx context.Context, genesis common.Hash) error {
 		return err
 	})
 	if err == nil && common.HexToHash(string(stored)) != genesis {
-		return n.foreign()
+		return n.otherChain()
 	}
 	return err
 }
@@ -168,7 +168,7 @@ func (n *Chain) probe(ctx context.Context, known common.Hash) error {
 	}
 	genesis, err := genesisOf(ctx, pool)
 	if err == nil && genesis != known {
-		return n.foreign()
+		return n.otherChain()
 	}
 	return nil
 }
@@ -349,7 +349,7 @@ func (n *Chain) identify(ctx context.Context, dev *devchain.Chain) (common.Hash,
 	case err != nil:
 		return common.Hash{}, err
 	case known != (common.Hash{}) && known != genesis:
-		return common.Hash{}, n.foreign()
+		return common.Hash{}, n.otherChain()
 	}
 	return genesis, n.remember(ctx, genesis)
 }

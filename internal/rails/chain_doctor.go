@@ -38,7 +38,7 @@ func (c *ChainConfig) Inspect(ctx context.Context, deps Deps, add check.Report) 
 		_, err := os.Stat(n.dir())
 		switch {
 		case known != (common.Hash{}) && errors.Is(err, os.ErrNotExist):
-			add(name, check.Failed, "%s", n.foreign())
+			add(name, check.Failed, "%s", n.otherChain())
 		case known == (common.Hash{}):
 			add(name, check.OK, "embedded; it is made in %s when it is first needed", n.dir())
 		default:
