@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 const module = "github.com/tollhq/toll"
@@ -140,6 +142,10 @@ var rooms = map[string]room{
 		layer: "public",
 	},
 	// linked by tests alone
+	"internal/must": {
+		what:  "ends a test on an unexpected error",
+		layer: "lab",
+	},
 	"internal/store/rounds": {
 		what:  "how long the long tests run (`make test`, `make test-all`)",
 		layer: "lab",
@@ -167,7 +173,7 @@ var rooms = map[string]room{
 	"internal/store/storetest": {
 		what:  "databases for tests, the lock order of their transactions, commits whose answer is lost",
 		layer: "lab",
-		ours:  "toll internal/store",
+		ours:  "toll internal/must internal/store",
 		third: []string{"github.com/jackc/pgx/v5"},
 	},
 	"internal/backup": {
@@ -264,7 +270,7 @@ var rooms = map[string]room{
 	"internal/chain/chaintest": {
 		what:  "chains, keys, a lying endpoint, for tests",
 		layer: "lab",
-		ours:  "internal/chain/contracts internal/chain/signer internal/chain/devchain",
+		ours:  "internal/must internal/chain/contracts internal/chain/signer internal/chain/devchain",
 		third: []string{"github.com/ethereum/go-ethereum"},
 	},
 	"internal/chain/mirror": {
@@ -415,7 +421,7 @@ var rooms = map[string]room{
 	"internal/server/servertest": {
 		what:  "the program as a process, for tests that kill it",
 		layer: "lab",
-		ours:  "toll client",
+		ours:  "toll client internal/must",
 	},
 	"internal/cli": {
 		what:  "the commands; they talk through the client, except serve, dev and local administration",
@@ -591,10 +597,7 @@ func TestRooms_Bad(t *testing.T) {
 	var want []string
 	wanted := regexp.MustCompile("// want `([^`]*)`")
 	for _, file := range goFiles(t, dir) {
-		text, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(dir, file)))(t)
 		for i, line := range strings.Split(string(text), "\n") {
 			for _, m := range wanted.FindAllStringSubmatch(line, -1) {
 				want = append(want, file+":"+strconv.Itoa(i+1)+": "+m[1])
@@ -622,9 +625,7 @@ func TestRooms_Bad(t *testing.T) {
 func linked(t *testing.T, packages ...string) []string {
 	t.Helper()
 	out, err := exec.Command("go", append([]string{"list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, packages...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var heavy []string
 	for _, p := range strings.Fields(string(out)) {
 		inside := strings.HasPrefix(p, module+"/internal/") && p != module+"/internal/seller" && p != module+"/internal/plain" && p != module+"/internal/cache" &&

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // Tests that run on all kinds of chains rely on these being alike.
@@ -26,22 +27,14 @@ func TestEach_Alike(t *testing.T) {
 		for _, m := range contracts.Check(ctx, eth, c.ChainID()) {
 			t.Errorf("contract: %+v", m)
 		}
-		head, err := eth.HeaderByNumber(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		head := must.Get(eth.HeaderByNumber(ctx, nil))(t)
 		if head.GasLimit != 60_000_000 || head.BaseFee.Int64() > 100_000_000 {
 			t.Errorf("gas limit %d, base fee %v", head.GasLimit, head.BaseFee)
 		}
 
 		who := common.Address{0xbe, 0xef}
-		if _, err := c.Fund(ctx, who, big.NewInt(5)); err != nil {
-			t.Fatal(err)
-		}
-		minted, err := c.Mint(ctx, contracts.USDC(c.ChainID()), who, big.NewInt(1_000_000))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Fund(ctx, who, big.NewInt(5)))(t)
+		minted := must.Get(c.Mint(ctx, contracts.USDC(c.ChainID()), who, big.NewInt(1_000_000)))(t)
 		place := func() (common.Hash, bool) {
 			t.Helper()
 			r, err := eth.TransactionReceipt(ctx, minted)
@@ -57,10 +50,7 @@ func TestEach_Alike(t *testing.T) {
 			t.Helper()
 			data := append(common.Hex2Bytes("70a08231"), common.LeftPadBytes(who[:], 32)...) // balanceOf(address)
 			token := contracts.USDC(c.ChainID())
-			out, err := eth.CallContract(ctx, ethereum.CallMsg{To: &token, Data: data}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := must.Get(eth.CallContract(ctx, ethereum.CallMsg{To: &token, Data: data}, nil))(t)
 			return new(big.Int).SetBytes(out).Int64()
 		}
 		before, ok := place()
@@ -70,24 +60,16 @@ func TestEach_Alike(t *testing.T) {
 
 		number := func() uint64 {
 			t.Helper()
-			n, err := eth.BlockNumber(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
+			return must.Get(eth.BlockNumber(ctx))(t)
 		}
 		was := number()
-		if err := c.Reorg(1, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Reorg(1, false))
 		after, ok := place()
 		if !ok || after == before || units() != 1_000_000 || number() <= was {
 			t.Errorf("a reorganisation that keeps transactions: in a block %v, the same one %v, %d units, head %d after %d", ok, after == before, units(), number(), was)
 		}
 		was = number()
-		if err := c.Reorg(2, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Reorg(2, true))
 		if _, ok := place(); ok || units() != 0 || number() <= was {
 			t.Errorf("a reorganisation that drops transactions: in a block %v, %d units, head %d after %d", ok, units(), number(), was)
 		}
@@ -95,13 +77,8 @@ func TestEach_Alike(t *testing.T) {
 			t.Error("the contracts were reorganised away")
 		}
 
-		if err := c.Advance(48 * time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		head, err = eth.HeaderByNumber(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Advance(48*time.Hour))
+		head = must.Get(eth.HeaderByNumber(ctx, nil))(t)
 		if ahead := time.Unix(int64(head.Time), 0).Sub(c.Now()).Abs(); ahead > time.Minute {
 			t.Errorf("the chain and its clock are %v apart", ahead)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/devchain"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // Backend is a development chain of one kind or another. [devchain.Chain] is one.
@@ -73,9 +74,7 @@ func New(t testing.TB, funded ...common.Address) *Chain {
 	}
 	c := &Chain{Backend: StartAnvil(t, contracts.BaseSepolia), Kind: "anvil"}
 	for _, account := range funded {
-		if _, err := c.Fund(t.Context(), account, new(big.Int).Mul(big.NewInt(100), big.NewInt(1e18))); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Fund(t.Context(), account, new(big.Int).Mul(big.NewInt(100), big.NewInt(1e18))))(t)
 	}
 	return c
 }
@@ -99,10 +98,7 @@ func Start(t testing.TB, cfg devchain.Config) *Chain {
 	if cfg.Idle == 0 {
 		cfg.Idle = -1
 	}
-	c, err := devchain.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(devchain.Start(t.Context(), cfg))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("close the chain: %v", err)
@@ -117,10 +113,7 @@ func Start(t testing.TB, cfg devchain.Config) *Chain {
 // with an error that says so.
 func (c *Chain) waitForIndex(t testing.TB) {
 	t.Helper()
-	number, err := c.Eth().BlockNumber(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	number := must.Get(c.Eth().BlockNumber(t.Context()))(t)
 	for number > 0 {
 		_, err := c.Eth().TransactionReceipt(t.Context(), common.Hash{1})
 		if errors.Is(err, ethereum.NotFound) {

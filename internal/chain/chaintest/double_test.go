@@ -18,14 +18,12 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func dial(t *testing.T, d *chaintest.Double) *rpc.Client {
 	t.Helper()
-	c, err := rpc.DialContext(t.Context(), d.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rpc.DialContext(t.Context(), d.URL))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -57,9 +55,7 @@ func TestDouble_PassesOn(t *testing.T) {
 	}
 	var id, number string
 	batch := []rpc.BatchElem{{Method: "eth_chainId", Result: &id}, {Method: "eth_nothing"}, {Method: "eth_blockNumber", Result: &number}}
-	if err := c.BatchCallContext(t.Context(), batch); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.BatchCallContext(t.Context(), batch))
 	if batch[0].Error != nil || batch[1].Error == nil || batch[2].Error != nil || id != "0x14a34" || number == "" {
 		t.Errorf("a batch: %+v", batch)
 	}
@@ -87,10 +83,7 @@ func TestDouble_Ways(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := chaintest.NewDouble(t, chain.Client())
 			h := &http.Client{}
-			c, err := rpc.DialOptions(t.Context(), d.URL, rpc.WithHTTPClient(h))
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(rpc.DialOptions(t.Context(), d.URL, rpc.WithHTTPClient(h)))(t)
 			t.Cleanup(h.CloseIdleConnections)
 			ask := func(limit time.Duration) (time.Duration, error) {
 				began := time.Now()
@@ -132,14 +125,8 @@ func TestDouble_Ways(t *testing.T) {
 
 func TestDouble_Lies(t *testing.T) {
 	chain := chaintest.New(t)
-	hash, err := chain.Fund(t.Context(), common.Address{1}, big.NewInt(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	receipt, err := chain.Eth().TransactionReceipt(t.Context(), hash)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hash := must.Get(chain.Fund(t.Context(), common.Address{1}, big.NewInt(1)))(t)
+	receipt := must.Get(chain.Eth().TransactionReceipt(t.Context(), hash))(t)
 	d := chaintest.NewDouble(t, chain.Client())
 	c := ethclient.NewClient(dial(t, d))
 	ctx := t.Context()
@@ -163,23 +150,15 @@ func TestDouble_Lies(t *testing.T) {
 	}
 	d.ForgeBlocks(receipt.BlockNumber.Uint64())
 	for number, forged := range map[int64]bool{receipt.BlockNumber.Int64(): true, receipt.BlockNumber.Int64() - 1: false} {
-		truth, err := chain.Eth().HeaderByNumber(ctx, big.NewInt(number))
-		if err != nil {
-			t.Fatal(err)
-		}
+		truth := must.Get(chain.Eth().HeaderByNumber(ctx, big.NewInt(number)))(t)
 		if h, err := c.HeaderByNumber(ctx, big.NewInt(number)); err != nil || (h.Hash() != truth.Hash()) != forged {
 			t.Errorf("block %d: forged %v, %v", number, forged, err)
 		}
 	}
 	d.Clear()
 
-	if err := chain.Advance(time.Second); err != nil {
-		t.Fatal(err)
-	}
-	later, err := chain.Fund(ctx, common.Address{1}, big.NewInt(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, chain.Advance(time.Second))
+	later := must.Get(chain.Fund(ctx, common.Address{1}, big.NewInt(1)))(t)
 	d.Freeze(receipt.BlockNumber.Uint64())
 	if n, err := c.BlockNumber(ctx); err != nil || n != receipt.BlockNumber.Uint64() {
 		t.Errorf("frozen at %d, %v", n, err)
@@ -222,9 +201,7 @@ func TestDouble_Pause(t *testing.T) {
 				args = append(args, overrides)
 			}
 			var out string
-			if err := c.CallContext(t.Context(), &out, "eth_call", args...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.CallContext(t.Context(), &out, "eth_call", args...))
 			return out
 		}
 		if paused() == word {

@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // Keys are private keys in memory. The zero value holds none.
@@ -20,20 +21,14 @@ type Keys struct {
 
 func (k *Keys) New(t testing.TB) common.Address {
 	t.Helper()
-	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(crypto.GenerateKey())(t)
 	return k.Add(t, crypto.FromECDSA(key))
 }
 
 // Add takes a key of 32 bytes and returns its account.
 func (k *Keys) Add(t testing.TB, key []byte) common.Address {
 	t.Helper()
-	private, err := crypto.ToECDSA(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(crypto.ToECDSA(key))(t)
 	account := crypto.PubkeyToAddress(private.PublicKey)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -57,18 +52,9 @@ func (k *Keys) Open(_ context.Context, account common.Address) ([]byte, error) {
 // Sign signs a hash as the signer never would: whatever it is. It returns r, s, v with v 27 or 28.
 func (k *Keys) Sign(t testing.TB, account common.Address, hash common.Hash) []byte {
 	t.Helper()
-	key, err := k.Open(t.Context(), account)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := crypto.ToECDSA(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signature, err := crypto.Sign(hash[:], private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(k.Open(t.Context(), account))(t)
+	private := must.Get(crypto.ToECDSA(key))(t)
+	signature := must.Get(crypto.Sign(hash[:], private))(t)
 	signature[64] += 27
 	return signature
 }

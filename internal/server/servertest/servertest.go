@@ -23,6 +23,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // Main runs the tests of a package that needs the program:
@@ -66,9 +67,7 @@ func Program(t testing.TB) string {
 			built = fmt.Errorf("go build: %w\n%s", err, out)
 		}
 	})
-	if built != nil {
-		t.Fatal(built)
-	}
+	must.Do(t, built)
 	return program
 }
 
@@ -90,20 +89,13 @@ func Later(t testing.TB, name string, migrations map[string]string) string {
 	replace := map[string]string{}
 	for name, text := range migrations {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 		into := filepath.Join(mod, "internal", "store", "migrations", name)
 		replace[into] = file
 	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(map[string]any{"Replace": replace}))(t)
 	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(overlay, text, 0o600))
 	later := filepath.Join(filepath.Dir(Program(t)), name)
 	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-overlay", overlay, "-o", later, "github.com/tollhq/toll/cmd/toll")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -236,9 +228,7 @@ func launch(t testing.TB, program string, o Options) *Process {
 	p.cmd.Stdout = p.Log
 	// No load balancer watches it, unless a test says so.
 	p.cmd.Env = append(append(environment(), "TOLL_DRAIN=0s"), o.Env...)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.cmd.Start())
 	go func() {
 		p.exitErr = p.cmd.Wait()
 		close(p.exited)
@@ -264,11 +254,7 @@ func environment() []string {
 // a system gives to who asks for any, so that nobody has it before it is used, or between two uses.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	address, err := Address()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address
+	return must.Get(Address())(t)
 }
 
 // Address is [FreeAddress] for who has no test.
@@ -380,16 +366,10 @@ func (p *Process) Client(key string, opts ...client.Option) *client.Client {
 // 200.
 func PostForm(t testing.TB, address, key string, form url.Values, out any) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(form.Encode())))(t)
 	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode == http.StatusOK {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -29,10 +30,7 @@ func NewLine(t *testing.T, cfg store.Config) (*Line, store.Config) {
 	if err != nil {
 		t.Fatal("the database has no address")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := &Line{server: dsn.Host}
 	t.Cleanup(func() {
 		_ = listener.Close()

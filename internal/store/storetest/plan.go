@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -79,21 +80,14 @@ func Scans(t testing.TB, st *store.Store, statement string, maySort bool) (fault
 
 func steps(t testing.TB, st *store.Store, statement string, args ...any) (all []string) {
 	t.Helper()
-	rows, err := st.Query(t.Context(), statement, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(st.Query(t.Context(), statement, args...))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var id, parent, unused int64
 		var step string
-		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Scan(&id, &parent, &unused, &step))
 		all = append(all, step)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rows.Err())
 	return all
 }

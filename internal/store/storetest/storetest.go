@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -80,10 +81,7 @@ func OpenConfig(t testing.TB, cfg store.Config) *store.Store {
 // Acts returns the newest entries of one act in the audit log of a workspace ("" for the operator's), at most 100: object and detail.
 func Acts(t testing.TB, st *store.Store, workspace, act string) (all []string) {
 	t.Helper()
-	list, err := store.AuditList(t.Context(), st, workspace, act, time.Time{}, time.Time{}, store.Page{Size: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(store.AuditList(t.Context(), st, workspace, act, time.Time{}, time.Time{}, store.Page{Size: 100}))(t)
 	for _, e := range list.Items {
 		all = append(all, e.Object+" "+e.Detail)
 	}
