@@ -18,6 +18,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/paid"
@@ -120,13 +121,8 @@ func TestAgentProcessKilled(t *testing.T) {
 		t.Run("at "+point, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), envAgentPoint+"=at "+point, envAgentURL+"="+s.services[0].URL, envAgentKey+"="+s.builder.Key, envAgentPlan+"="+string(s.plan))
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			out := must.Get(cmd.StdoutPipe())(t)
+			must.Do(t, cmd.Start())
 			lines := bufio.NewScanner(out)
 			next := func(word string) string {
 				t.Helper()
@@ -139,10 +135,7 @@ func TestAgentProcessKilled(t *testing.T) {
 				return ""
 			}
 			defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-			req, err := http.NewRequest(http.MethodPost, "http://"+next("listening")+"/ask", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Get(http.NewRequest(http.MethodPost, "http://"+next("listening")+"/ask", nil))(t)
 			req.Header.Set(x402.HeaderSignature, token)
 			resp, err := http.DefaultTransport.RoundTrip(req)
 			var body []byte
@@ -160,11 +153,7 @@ func TestAgentProcessKilled(t *testing.T) {
 			}
 			find := func() *toll.Settlement {
 				t.Helper()
-				r, err := s.services[0].Client(s.builder.Key, servertest.Patient).Settlement(context.Background(), id)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return r
+				return must.Get(s.services[0].Client(s.builder.Key, servertest.Patient).Settlement(context.Background(), id))(t)
 			}
 			ends := func(words ...string) string {
 				t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -81,10 +82,7 @@ func TestPagesOfWorkspaces(t *testing.T) {
 				t.Errorf("a form to %s of a person outside: %d", path, res.status)
 			}
 		}
-		all, err := server.PeoplePages(o.s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(server.PeoplePages(o.s))(t)
 		for _, p := range all {
 			path, ok := strings.CutPrefix(p.Path, "/w/{workspace}")
 			if !ok || p.Method != http.MethodGet || strings.Contains(path, "{") || areas[path] != "" {
@@ -155,14 +153,10 @@ func (s *sold) records() {
 	if err == nil {
 		err = s.seller.api.TestWebhook(t.Context(), hook.ID)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	order := ""
 	for one, err := range s.buyer.api.Orders(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		order = one.OrderID
 	}
 	if err := server.StoreOf(s.o.s).Tx(t.Context(), func(tx *store.Tx) error {
@@ -194,10 +188,7 @@ func TestRecordsOfOthers(t *testing.T) {
 	o.signUp("dan", alice.invite(strings.TrimPrefix(alice.w, "/w/"), "viewer"))
 	s.records()
 
-	all, err := server.PeoplePages(o.s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(server.PeoplePages(o.s))(t)
 	var rows []string
 	missing := map[string]bool{}
 	for _, p := range all {
@@ -246,17 +237,11 @@ func TestPagesOfRecords(t *testing.T) {
 		w, other := "/w/"+alice.workspace(), "/w/"+bob.workspace()
 		const evil = `<script>alert(1)</script>"><img src=x>`
 		api := client.New(alice.keyOf(strings.TrimPrefix(w, "/w/")), client.WithURL(o.address), client.WithRetries(0))
-		r, err := api.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: evil}}, client.PlanParams{
+		r := must.Get(api.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: evil}}, client.PlanParams{
 			Metadata: toll.Metadata{Name: evil}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(1234, 1),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		buyer := client.New(bob.keyOf(strings.TrimPrefix(other, "/w/")), client.WithURL(o.address), client.WithRetries(0))
-		order, err := buyer.OrderPlan(t.Context(), r.PlanID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		order := must.Get(buyer.OrderPlan(t.Context(), r.PlanID))(t)
 		agent, plan := string(r.AgentID), string(r.PlanID)
 		if body := bob.get(other + "/holdings").body; !strings.Contains(body, plan) || !strings.Contains(body, "1,234") {
 			t.Errorf("the buyer sees:\n%s", mainPart.FindString(body))
@@ -296,15 +281,9 @@ func TestAssets(t *testing.T) {
 			continue
 		}
 		seen[m[0]] = true
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, o.address+m[0], nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, o.address+m[0], nil))(t)
 		req.Header.Set("Accept-Encoding", "gzip")
-		got, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(http.DefaultTransport.RoundTrip(req))(t)
 		got.Body.Close()
 		if got.StatusCode != http.StatusOK || got.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" || got.ContentLength <= 0 {
 			t.Errorf("%s: %d %v", m[0], got.StatusCode, got.Header)

@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -36,43 +37,25 @@ func benchmarkAudit(b *testing.B, v storetest.Variant, settlements int) {
 	const accounts, callers = 400, 256
 	at := storetest.Config(b, v)
 	cfg := server.Config{Data: at.Data, Database: at.Database, MasterKeyFile: b.TempDir() + "/master.key"}
-	if err := os.WriteFile(cfg.MasterKeyFile, []byte(fmt.Sprintf("%064x", 7)), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	s, err := server.New(b.Context(), cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, os.WriteFile(cfg.MasterKeyFile, []byte(fmt.Sprintf("%064x", 7)), 0o600))
+	s := must.Get(server.New(b.Context(), cfg))(b)
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(b)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, ln) }()
-	key, err := s.CreateKey(b.Context(), server.KeyRequest{Account: "builder"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	made, err := client.New(key.Key, client.WithURL("http://"+ln.Addr().String())).RegisterAgentWithPlan(ctx,
+	key := must.Get(s.CreateKey(b.Context(), server.KeyRequest{Account: "builder"}))(b)
+	made := must.Get(client.New(key.Key, client.WithURL("http://"+ln.Addr().String())).RegisterAgentWithPlan(ctx,
 		client.AgentParams{Metadata: toll.Metadata{Name: "Agent"}}, client.PlanParams{
 			Metadata: toll.Metadata{Name: "Plan"}, Credits: toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 10},
-		})
-	if err != nil {
-		b.Fatal(err)
-	}
+		}))(b)
 	l, st := server.LedgerOf(s), server.StoreOf(s)
 	buyers, tokens := make([]toll.Address, accounts), make([]toll.Hash, accounts)
 	for i := range accounts {
 		buyers[i], tokens[i] = toll.MustAddress(fmt.Sprintf("0x%040x", 0x1000+i)), toll.NewHash()
-		if _, err := l.Mint(ctx, ledger.MintOp{Plan: made.PlanID, Subscriber: buyers[i], Amount: 1 << 40, Ref: "mint:" + toll.NewUUID()}); err != nil {
-			b.Fatal(err)
-		}
-		if err := l.CreatePermission(ctx, ledger.Permission{
+		must.Get(l.Mint(ctx, ledger.MintOp{Plan: made.PlanID, Subscriber: buyers[i], Amount: 1 << 40, Ref: "mint:" + toll.NewUUID()}))(b)
+		must.Do(b, l.CreatePermission(ctx, ledger.Permission{
 			Hash: tokens[i], Plan: made.PlanID, Subscriber: buyers[i], ExpiresAt: time.Now().Add(time.Hour),
-		}); err != nil {
-			b.Fatal(err)
-		}
+		}))
 	}
 	answer := make([]byte, 300)
 	var work sync.WaitGroup
@@ -101,9 +84,7 @@ func benchmarkAudit(b *testing.B, v storetest.Variant, settlements int) {
 		}
 	}
 	stop()
-	if err := errors.Join(<-ended, closeService(s)); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, errors.Join(<-ended, closeService(s)))
 	cpu := func() time.Duration {
 		var u syscall.Rusage
 		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

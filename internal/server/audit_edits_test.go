@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -40,20 +41,16 @@ func TestAudit_FindsEdits(t *testing.T) {
 		c := newCashier(t, o, 1)
 		k, method := c.shops("buyer", plainCard)
 		limit := c.limit(k, method, 100_000)
-		if _, err := c.as(c.builder).CreateKey(ctx, client.KeyParams{
+		must.Get(c.as(c.builder).CreateKey(ctx, client.KeyParams{
 			Name: "limited", Rights: toll.Rights{toll.RightRead}, ExpiresIn: time.Hour,
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		var ids []string
 		for i := range 3 {
 			made := c.buys(client.WithIdempotencyKey(ctx, fmt.Sprint(i)), k, limit)
 			ids = append(ids, made.OrderID)
 		}
 		c.settled()
-		if _, err := c.as(c.builder).RefundOrder(ctx, ids[1], 200); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.as(c.builder).RefundOrder(ctx, ids[1], 200))(t)
 		for _, p := range c.bank.books().Payments {
 			if c.count("SELECT COUNT(*) FROM card_payments WHERE order_id = $1 AND intent_id = $2", ids[2], p.PaymentIntent) == 1 {
 				c.bank.fault(double.Fault{Kind: "dispute", Object: p.Charge})
@@ -65,11 +62,9 @@ func TestAudit_FindsEdits(t *testing.T) {
 		})
 		c.services[0].Kill()
 		cfg := server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile}
-		if _, err := admin.MarkPayout(ctx, cfg, rails.Payout{
+		must.Get(admin.MarkPayout(ctx, cfg, rails.Payout{
 			ID: toll.NewUUID(), Builder: c.builder.Address, Month: time.Now().UTC().Format("2006-01"), Currency: "usd", Cents: 100,
-		}, true); err != nil {
-			t.Fatal(err)
-		}
+		}, true))(t)
 		st, later := c.store(), time.Now().Add(48*time.Hour)
 		defer st.Close()
 		if found, err := auditRecords(ctx, st, later); err != nil || len(found) > 0 {

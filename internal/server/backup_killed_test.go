@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -22,9 +23,7 @@ func killedCommand(t *testing.T, pattern string, args ...string) string {
 		cmd := exec.Command(servertest.Program(t), args...)
 		var out strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
 		for found == "" {
@@ -33,19 +32,14 @@ func killedCommand(t *testing.T, pattern string, args ...string) string {
 				t.Fatalf("it ended before it could be killed: %v\n%s", err, out.String())
 			default:
 			}
-			matches, err := filepath.Glob(pattern)
-			if err != nil {
-				t.Fatal(err)
-			}
+			matches := must.Get(filepath.Glob(pattern))(t)
 			for _, m := range matches {
 				if info, err := os.Stat(m); err == nil && info.Size() > 0 {
 					found = m
 				}
 			}
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Process.Kill())
 		<-ended
 		_, err := os.Stat(found)
 		return err // it may have been removed in time
@@ -57,22 +51,14 @@ func killedCommand(t *testing.T, pattern string, args ...string) string {
 func bigDatabase(t *testing.T) servertest.Options {
 	t.Helper()
 	o := servertest.Options{Data: storetest.Dir(t)}
-	if err := os.Chmod(o.Data, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(o.Data, 0o700))
 	servertest.Key(t, o, "ann")
-	st, err := store.Open(t.Context(), store.Config{Data: o.Data})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), store.Config{Data: o.Data}))(t)
 	defer st.Close()
 	for n := range 4 {
-		err := st.Tx(t.Context(), func(tx *store.Tx) error {
+		must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 			return store.PutSetting(t.Context(), tx, "big/"+string(rune('a'+n)), make([]byte, 24<<20))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return o
 }
@@ -88,11 +74,7 @@ func TestKilledBackupLeavesNoPlainCopy(t *testing.T) {
 	file := func() string { return filepath.Join(t.TempDir(), "toll.backup") }
 	left := func() []string {
 		t.Helper()
-		names, err := filepath.Glob(copies)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return names
+		return must.Get(filepath.Glob(copies))(t)
 	}
 	gone := func(after string) {
 		t.Helper()
@@ -121,9 +103,7 @@ func TestKilledBackupLeavesNoPlainCopy(t *testing.T) {
 	cmd := exec.Command(program, "backup", file(), "--data", o.Data)
 	var printed strings.Builder
 	cmd.Stdout, cmd.Stderr = &printed, &printed
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	eventually(t, "the backup makes its copy", func() bool { return len(left()) > 0 })
 	beside := servertest.Start(t, o)
 	if err := cmd.Wait(); err != nil {
@@ -161,9 +141,7 @@ func TestKilledBackupLeavesNoSealedPart(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "toll.backup")
 	other := filepath.Join(dir, ".toll.backup.txt")
-	if err := os.WriteFile(other, []byte("of somebody else"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(other, []byte("of somebody else"), 0o600))
 	var part string
 	thrice(t, func() error {
 		part = killedCommand(t, filepath.Join(dir, ".toll.backup*[0-9a-f]"), "backup", file, "--data", o.Data)

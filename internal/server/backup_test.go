@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -46,10 +47,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	for i := range 3 {
 		before := settled.Load()
 		path := filepath.Join(dir, fmt.Sprintf("%d.backup", i))
-		info, err := server.Backup(t.Context(), cfg, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(server.Backup(t.Context(), cfg, path))(t)
 		after := settled.Load()
 		restored := server.Config{Data: filepath.Join(dir, fmt.Sprint(i)), MasterKeyFile: filepath.Join(cfg.Data, "master.key")}
 		if got, err := server.Restore(t.Context(), restored, path); err != nil || got.ID != info.ID || got.Bytes != info.Bytes {
@@ -81,18 +79,11 @@ func TestBackupUnderLoad(t *testing.T) {
 // T167
 func TestBackupChanged(t *testing.T) {
 	cfg := server.Config{Data: t.TempDir()}
-	if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann", Init: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann", Init: true}))(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "whole")
-	if _, err := server.Backup(t.Context(), cfg, path); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.Backup(t.Context(), cfg, path))(t)
+	whole := must.Get(os.ReadFile(path))(t)
 	target := server.Config{Data: filepath.Join(dir, "target"), MasterKeyFile: filepath.Join(cfg.Data, "master.key")}
 	var places []int
 	for at := 0; at < 400; at += 7 {
@@ -104,9 +95,7 @@ func TestBackupChanged(t *testing.T) {
 	for _, at := range places {
 		bad := bytes.Clone(whole)
 		bad[at] ^= 0x20
-		if err := os.WriteFile(filepath.Join(dir, "bad"), bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "bad"), bad, 0o600))
 		if _, err := server.Restore(t.Context(), target, filepath.Join(dir, "bad")); err == nil {
 			t.Fatalf("a backup with another byte %d of %d was restored", at, len(whole))
 		}
@@ -130,23 +119,17 @@ func TestBackupChanged(t *testing.T) {
 // T167
 func TestTemporaryFolder(t *testing.T) {
 	cfg := server.Config{Data: t.TempDir(), TemporaryDir: filepath.Join(t.TempDir(), "plain")}
-	if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann", Init: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann", Init: true}))(t)
 	path := filepath.Join(t.TempDir(), "toll.backup")
 	if _, err := server.Backup(t.Context(), cfg, path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), cfg.TemporaryDir) {
 		t.Errorf("a backup without that folder: %v", err)
 	}
-	if err := os.Mkdir(cfg.TemporaryDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(cfg.TemporaryDir, 0o700))
 	if _, err := server.Backup(t.Context(), cfg, path); err != nil {
 		t.Error(err)
 	}
 	left := filepath.Join(cfg.TemporaryDir, "backup-"+strings.Repeat("0a", 16)+".db")
-	if err := os.WriteFile(left, []byte("plain"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(left, []byte("plain"), 0o600))
 	start(t, cfg)
 	if files, err := os.ReadDir(cfg.TemporaryDir); err != nil || len(files) > 0 {
 		t.Errorf("there is %v, %v", files, err)
@@ -159,18 +142,14 @@ func TestAudit_Finds(t *testing.T) {
 	s, url := start(t, cfg)
 	builder, subscriber := keys(t, s)
 	c := newStand(t, url, builder, subscriber, 10)
-	if _, err := c.settle(t.Context(), "one"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.settle(t.Context(), "one"))(t)
 	if findings, err := auditBooks(t.Context(), cfg); err != nil || len(findings) > 0 {
 		t.Fatalf("right books: %v %v", findings, err)
 	}
-	if err := server.StoreOf(s).Tx(t.Context(), func(tx *store.Tx) error {
+	must.Do(t, server.StoreOf(s).Tx(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Exec(t.Context(), "UPDATE accounts SET balance = balance + 1, minted = minted + 1")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	findings, err := auditBooks(t.Context(), cfg)
 	if err != nil || len(findings) == 0 || findings[0].Account == "" {
 		t.Fatalf("changed books: %v %v", findings, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -21,11 +22,7 @@ func configOf(o servertest.Options) server.Config {
 
 func brandWords(t *testing.T, text string) x402.Namespace {
 	t.Helper()
-	names, err := x402.ParseNamespace(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
+	return must.Get(x402.ParseNamespace(text))(t)
 }
 
 // servesAs starts a service and returns the header of its versions and the prefix of a key that it
@@ -34,9 +31,7 @@ func servesAs(t *testing.T, cfg server.Config, names x402.Namespace) (prefix str
 	t.Helper()
 	s := open(t, cfg)
 	defer func() {
-		if err := closeService(s); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, closeService(s))
 	}()
 	rec := httptest.NewRecorder()
 	s.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/health", nil))
@@ -109,9 +104,7 @@ func TestBrand_Remembered(t *testing.T) {
 				t.Errorf("the prefix %q is taken", bad)
 			}
 		}
-		if err := admin.SetKeyPrefix(t.Context(), cfg, "other"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, admin.SetKeyPrefix(t.Context(), cfg, "other"))
 		st := storetest.OpenConfig(t, store.Config{Data: o.Data, Database: o.Database, Admin: true, ReadOnly: true})
 		if acts := storetest.Acts(t, st, "", "setting.changed"); !slices.Equal(acts, []string{`key_prefix {"before":"local","after":"other"}`}) {
 			t.Errorf("the audit log says %q", acts)
@@ -156,16 +149,13 @@ func TestBrand_OlderDatabase(t *testing.T) {
 		cfg := configOf(o)
 		servesAs(t, cfg, x402.Default)
 		st := storetest.OpenConfig(t, store.Config{Data: o.Data, Database: o.Database, Admin: true})
-		err := st.Tx(t.Context(), func(tx *store.Tx) error {
+		must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.Exec(
 				t.Context(),
 				"DELETE FROM settings WHERE name = 'namespace' OR name = 'key_prefix'",
 			)
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if _, err := server.CreateLocalKey(
 			t.Context(),
 			cfg,
@@ -210,9 +200,7 @@ func TestBrand_FirstStartsTogether(t *testing.T) {
 			mu.Lock()
 			up[i%2]++
 			mu.Unlock()
-			if err := closeService(s); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, closeService(s))
 		})
 	}
 	all.Wait()
@@ -227,11 +215,7 @@ func TestBrand_FirstStartsInStep(t *testing.T) {
 		ctx := t.Context()
 		begin := func(words string) server.Config {
 			t.Helper()
-			cfg, err := server.WithBrand(ctx, server.Config{Namespace: brandWords(t, words)}, st)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return cfg
+			return must.Get(server.WithBrand(ctx, server.Config{Namespace: brandWords(t, words)}, st))(t)
 		}
 		first, same, other := begin(
 			"acme,Acme,acme",
@@ -241,13 +225,9 @@ func TestBrand_FirstStartsInStep(t *testing.T) {
 			"other,Other,other",
 		)
 		for range 2 {
-			if err := server.KeepBrand(ctx, first, st); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, server.KeepBrand(ctx, first, st))
 		}
-		if err := server.KeepBrand(ctx, same, st); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, server.KeepBrand(ctx, same, st))
 		if err := server.KeepBrand(
 			ctx,
 			other,

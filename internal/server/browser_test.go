@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -116,12 +117,8 @@ func sessionsOn(t *testing.T, variant storetest.Variant) {
 	if s := v.browser.send(http.MethodGet, "/account/access", "", "Cookie", first); strings.Contains(s.body, "Signed in") {
 		t.Error("the session of the first person goes on")
 	}
-	if _, err := client.New(other.Key, client.WithURL(address)).CreateKey(t.Context(), client.KeyParams{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.New(other.Key, client.WithURL(address)).RevokeKey(t.Context(), other.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(client.New(other.Key, client.WithURL(address)).CreateKey(t.Context(), client.KeyParams{}))(t)
+	must.Get(client.New(other.Key, client.WithURL(address)).RevokeKey(t.Context(), other.ID))(t)
 	if known(v) {
 		t.Error("a session goes on after its key")
 	}
@@ -189,9 +186,7 @@ func TestSignedInPerson(t *testing.T) {
 		t.Fatalf("%d to %q", res.status, res.header.Get("Location"))
 	}
 	key, _, err := anonymous.ExchangeCode(t.Context(), in, u.Query().Get("code"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for k, err := range client.New(key, client.WithURL(m.url)).Keys(t.Context()) {
 		if err != nil || k.Address != m.buyer {
 			t.Fatalf("%+v, %v", k, err)
@@ -290,9 +285,7 @@ func TestDevicePage(t *testing.T) {
 	}
 	limited := false
 	for p, err := range m.subscriber.Permissions(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		limited = limited || p.MaxCredits != nil && *p.MaxCredits == 2
 	}
 	if !limited {
@@ -353,9 +346,7 @@ func TestAccessPage(t *testing.T) {
 		}
 		return err
 	}
-	if err := settle("one"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, settle("one"))
 	if body := v.get("/account/access").body; !strings.Contains(body, "6 more of 7") || strings.Contains(body, "not yet") {
 		t.Errorf("after a use:\n%s", body)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/backup"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -25,12 +26,9 @@ func TestBuyingOnPages(t *testing.T) {
 		alice, bob := o.signUp("alice", ""), o.signUp("bob", "")
 		shop, w := alice.workspace(), bob.workspace()
 		seller := client.New(alice.keyOf(shop), client.WithURL(o.address), client.WithRetries(0))
-		r, err := seller.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}, client.PlanParams{
+		r := must.Get(seller.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}, client.PlanParams{
 			Metadata: toll.Metadata{Name: "Basic"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(100, 1),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		buyer := client.New(bob.keyOf(w), client.WithURL(o.address), client.WithRetries(0))
 		plan := "/w/" + w + "/holdings/" + string(r.PlanID)
 		form := formOf(t, bob.get(plan))
@@ -61,9 +59,7 @@ func TestBuyingOnPages(t *testing.T) {
 		tokens := 0
 		var made *toll.Permission
 		for p, err := range buyer.Permissions(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			tokens++
 			made = p
 		}
@@ -117,20 +113,11 @@ func TestSearchOnPages(t *testing.T) {
 		w, other := alice.workspace(), bob.workspace()
 		key := alice.keyOf(w)
 		c := client.New(key, client.WithURL(o.address), client.WithRetries(0))
-		r, err := c.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Weather"}}, client.PlanParams{
+		r := must.Get(c.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Weather"}}, client.PlanParams{
 			Metadata: toll.Metadata{Name: "Sunny"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(5, 1),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		order, err := c.OrderPlan(t.Context(), r.PlanID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		token, err := c.AccessToken(t.Context(), r.PlanID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
+		order := must.Get(c.OrderPlan(t.Context(), r.PlanID))(t)
+		token := must.Get(c.AccessToken(t.Context(), r.PlanID))(t)
 		at := func(path string) string { return "/w/" + w + path }
 		for id, want := range map[string]string{
 			string(r.PlanID): at("/plans/" + string(r.PlanID)), string(r.AgentID): at("/agents/" + string(r.AgentID)),
@@ -163,10 +150,7 @@ func TestSearchOnPages(t *testing.T) {
 func TestServicePage(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
-		link, err := o.s.FirstLink(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		link := must.Get(o.s.FirstLink(t.Context()))(t)
 		operator, bob := o.signUp("operator", link[strings.LastIndex(link, "=")+1:]), o.signUp("bob", "")
 		w := operator.workspace()
 		page := operator.get("/w/" + w + "/operator")
@@ -204,9 +188,7 @@ func TestBackupsOnPages(t *testing.T) {
 	dir := t.TempDir()
 	o := newTown(t, "sqlite", func(c *server.Config) { c.Backups = backup.Schedule{Dir: dir, Every: 24 * time.Hour, Keep: 3} })
 	link, err := o.s.FirstLink(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	operator := o.signUp("operator", link[strings.LastIndex(link, "=")+1:])
 	page := "/w/" + operator.workspace() + "/operator"
 	var made []string
@@ -223,22 +205,13 @@ func TestBackupsOnPages(t *testing.T) {
 	reads(t, operator.follow(res), http.StatusOK, "The backup is whole", "it is whole")
 	// Another one is made when somebody asks for it, but not at once after the one before: it would push out old ones.
 	backups := func() []string {
-		all, err := filepath.Glob(filepath.Join(dir, "*.backup"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all
+		return must.Get(filepath.Glob(filepath.Join(dir, "*.backup")))(t)
 	}
 	older := func(by time.Duration) {
 		const form = "toll-20060102T150405Z.backup"
-		at, err := time.Parse(form, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(time.Parse(form, name))(t)
 		name = at.Add(-by).Format(form)
-		if err := os.Rename(made[0], filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(made[0], filepath.Join(dir, name)))
 		made[0] = filepath.Join(dir, name)
 	}
 	older(30 * time.Minute)
@@ -254,14 +227,10 @@ func TestBackupsOnPages(t *testing.T) {
 			t.Errorf("%q: %d", bad, res.status)
 		}
 	}
-	if err := os.WriteFile(made[0], []byte("nothing of a backup"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(made[0], []byte("nothing of a backup"), 0o600))
 	res = operator.act(page, "act", "verify", "backup", name)
 	reads(t, operator.follow(res), http.StatusOK, "The backup cannot be read", "A backup cannot be read")
-	if err := errors.Join(os.Rename(dir, dir+"-away"), o.s.BackUp(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Rename(dir, dir+"-away"), o.s.BackUp(t.Context())))
 	reads(t, operator.get(page), http.StatusOK, "A backup was not made")
 	bob := o.signUp("bob", "")
 	if res := bob.post("/w/"+bob.workspace()+"/operator", url.Values{"act": {"verify"}, "backup": {name}, "ticket": {"x"}}); res.status != http.StatusForbidden {

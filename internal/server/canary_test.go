@@ -21,6 +21,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -68,19 +69,11 @@ func TestNoSecretIsLeft(t *testing.T) {
 		c := newStand(t, p.URL, builder, subscriber, 20)
 		c.builder = client.New(builder.Key, client.WithURL(p.URL), transport)
 		c.subscriber = client.New(subscriber.Key, client.WithURL(p.URL), transport)
-		nested, err := c.subscriber.AccessToken(t.Context(), c.plan, client.WithTokenFormat("x402"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		further, err := c.builder.CreateKey(t.Context(), client.KeyParams{Name: "further"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		nested := must.Get(c.subscriber.AccessToken(t.Context(), c.plan, client.WithTokenFormat("x402")))(t)
+		further := must.Get(c.builder.CreateKey(t.Context(), client.KeyParams{Name: "further"}))(t)
 		useEverything(t, p.URL, c, nested, further, &seen)
 
-		if err := p.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Signal(syscall.SIGTERM))
 		if code, err := p.Wait(patience); err != nil || code != 0 {
 			t.Fatalf("exit %d, %v", code, err)
 		}
@@ -90,10 +83,7 @@ func TestNoSecretIsLeft(t *testing.T) {
 			_, jwt, _ := strings.Cut(key, ":")
 			canaries[name] = []string{jwt, signatureOf(jwt)}
 		}
-		inner, err := x402.DecodeToken(nested.AccessToken)
-		if err != nil {
-			t.Fatal(err)
-		}
+		inner := must.Get(x402.DecodeToken(nested.AccessToken))(t)
 		canaries["access token"] = []string{c.token.AccessToken, signatureOf(c.token.AccessToken)}
 		canaries["nested access token"] = []string{nested.AccessToken, inner.JWS, signatureOf(inner.JWS)}
 		for name, secret := range sealedSecrets(t, o) {
@@ -102,17 +92,12 @@ func TestNoSecretIsLeft(t *testing.T) {
 
 		places := map[string][]byte{"the log": []byte(p.Log.String()), "an answer": seen.b.Bytes()}
 		if o.Data != "" {
-			files, err := os.ReadDir(o.Data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			files := must.Get(os.ReadDir(o.Data))(t)
 			for _, f := range files {
 				if f.Name() == "master.key" {
 					continue
 				}
-				if places[f.Name()], err = os.ReadFile(filepath.Join(o.Data, f.Name())); err != nil {
-					t.Fatal(err)
-				}
+				places[f.Name()] = must.Get(os.ReadFile(filepath.Join(o.Data, f.Name())))(t)
 			}
 			if !bytes.Contains(places["toll.db"], []byte(builder.Tail)) {
 				t.Error("the database file does not even hold the tail of a key: the search looks at the wrong place")
@@ -155,37 +140,20 @@ func sealedSecrets(t *testing.T, o servertest.Options) map[string][]byte {
 	if path == "" {
 		path = filepath.Join(o.Data, "master.key")
 	}
-	ring, err := seal.FromFile(path, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	master, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := must.Get(seal.FromFile(path, false))(t)
+	text := must.Get(os.ReadFile(path))(t)
+	master := must.Get(hex.DecodeString(strings.TrimSpace(string(text))))(t)
 	secrets := map[string][]byte{"master key": master}
-	st, err := store.Open(t.Context(), store.Config{Data: o.Data, Database: o.Database, Admin: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), store.Config{Data: o.Data, Database: o.Database, Admin: true}))(t)
 	defer st.Close()
 	find := func(name, query, use string) {
-		rows, err := st.Query(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(st.Query(t.Context(), query))(t)
 		defer rows.Close()
 		n := 0
 		for ; rows.Next(); n++ {
 			var id string
 			var sealed []byte
-			if err := rows.Scan(&id, &sealed); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, rows.Scan(&id, &sealed))
 			plain, err := ring.Open(sealed, []byte("toll/"+use+"/sandbox/"+strings.ToLower(id)))
 			if err != nil {
 				if plain, err = ring.Open(sealed, []byte("toll/"+use+"/sandbox/"+id)); err != nil {
@@ -235,30 +203,20 @@ func useEverything(t *testing.T, url string, c *stand, nested *toll.AccessToken,
 	for _, secret := range []string{c.token.AccessToken, nested.AccessToken, further.Key} {
 		for _, line := range []string{"Bearer " + secret, "Basic " + secret, secret, "Bearer " + secret + "x"} {
 			for _, body := range []string{"", `{"x402AccessToken":"` + secret + `"}`, `{"` + secret} {
-				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/api/v1/x402/settle", strings.NewReader(body))
-				if err != nil {
-					t.Fatal(err)
-				}
+				req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, url+"/api/v1/x402/settle", strings.NewReader(body)))(t)
 				req.Header.Set("Authorization", line)
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set("payment-signature", secret)
-				res, err := raw.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				res := must.Get(raw.Do(req))(t)
 				_ = res.Body.Close()
 			}
 		}
 	}
-	if _, err := c.builder.RevokeKey(ctx, further.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.builder.RevokeKey(ctx, further.ID))(t)
 	if _, err := client.New(further.Key, client.WithURL(url), client.WithHTTPClient(raw)).Versions(ctx); err == nil {
 		t.Error("a revoked key is good")
 	}
-	if err := c.subscriber.RevokePermission(ctx, nested.PermissionHash); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.subscriber.RevokePermission(ctx, nested.PermissionHash))
 	_, _ = c.builder.Settle(ctx, &x402.SettleRequest{PaymentRequired: c.required(), AccessToken: nested.AccessToken})
 }
 
@@ -268,16 +226,10 @@ var storedBytes = regexp.MustCompile(`\\\\x[0-9a-f]*`)
 // dump returns every row of every table as text, with bytes as they are.
 func dump(t *testing.T, dsn string) []byte {
 	t.Helper()
-	cfg, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(pgx.ParseConfig(dsn))(t)
 	delete(cfg.RuntimeParams, "pool_max_conns")
 	ctx := context.Background()
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.ConnectConfig(ctx, cfg))(t)
 	defer conn.Close(ctx)
 	tables := column(t, conn, "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'")
 	var b bytes.Buffer
@@ -300,13 +252,6 @@ func dump(t *testing.T, dsn string) []byte {
 
 func column(t *testing.T, conn *pgx.Conn, query string) []string {
 	t.Helper()
-	rows, err := conn.Query(context.Background(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	rows := must.Get(conn.Query(context.Background(), query))(t)
+	return must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -32,9 +33,7 @@ func TestNoCardSecretIsLeft(t *testing.T) {
 		k := servertest.Key(t, c.o, "buyer")
 		var seen answers
 		listens := client.WithHTTPClient(&http.Client{Transport: &seen})
-		if err := newShopper(t).enrols(c.services[0].URL, k.Key, secureCard); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, newShopper(t).enrols(c.services[0].URL, k.Key, secureCard))
 		cards, err := c.as(k).PaymentMethods(ctx, client.OfProvider(toll.ProviderCard))
 		if err != nil || len(cards) != 1 {
 			t.Fatalf("%+v, %v", cards, err)
@@ -60,15 +59,10 @@ func TestNoCardSecretIsLeft(t *testing.T) {
 		// By pages, hosted and embedded, declined first.
 		var paid string
 		for _, session := range []string{"hosted", "embedded"} {
-			out, err := buyer.Checkout(ctx, c.plan, client.CheckoutParams{SessionType: session})
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := must.Get(buyer.Checkout(ctx, c.plan, client.CheckoutParams{SessionType: session}))(t)
 			p := newShopper(t)
 			_ = p.pays(out.Result.URL, emptyCard)
-			if err := p.pays(out.Result.URL, secureCard); err != nil {
-				t.Fatalf("%s: %v", session, err)
-			}
+			must.Do(t, p.pays(out.Result.URL, secureCard), session)
 			paid = out.OrderID
 		}
 		c.settled()
@@ -82,34 +76,22 @@ func TestNoCardSecretIsLeft(t *testing.T) {
 		hook, future := c.services[0].URL+"/api/v1/fiat/stripe/webhook", "t=9999999999,v1="+strings.Repeat("0", 64)
 		for _, header := range []string{"", "t=1,v1=00", future} {
 			body := strings.NewReader(`{"secret":"` + hookSecret + `"}`)
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, hook, body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, hook, body))(t)
 			req.Header.Set("Stripe-Signature", header)
-			res, err := (&http.Client{Transport: &seen}).Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must.Get((&http.Client{Transport: &seen}).Do(req))(t)
 			_ = res.Body.Close()
 		}
 		for _, by := range []*client.Client{buyer, seller} {
 			for _, err := range by.Events(ctx) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 			}
 		}
 		copied := filepath.Join(t.TempDir(), "backup")
 		if o.Data != "" {
 			works(t, servertest.Program(t), c.o, "backup", copied)
 		}
-		if err := c.services[0].Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.services[0].Wait(patience); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.services[0].Signal(syscall.SIGTERM))
+		must.Get(c.services[0].Wait(patience))(t)
 		log := c.services[0].Log.String()
 		// Once more with a key that Stripe does not know, whose errors have its text.
 		strange := "sk_test_" + strings.Repeat("stranger", 4)
@@ -133,14 +115,9 @@ func TestNoCardSecretIsLeft(t *testing.T) {
 		}
 		places := map[string][]byte{"the log": []byte(log), "an answer": seen.b.Bytes()}
 		if o.Data != "" {
-			files, err := filepath.Glob(filepath.Join(o.Data, "*"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			files := must.Get(filepath.Glob(filepath.Join(o.Data, "*")))(t)
 			for _, f := range append(files, copied) {
-				if places[filepath.Base(f)], err = os.ReadFile(f); err != nil {
-					t.Fatal(err)
-				}
+				places[filepath.Base(f)] = must.Get(os.ReadFile(f))(t)
 			}
 		} else {
 			places["the database"] = dump(t, o.Database)

@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/card"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -17,26 +18,16 @@ func TestCardCommands(t *testing.T) {
 		c := newCashier(t, o, 1)
 		ctx := t.Context()
 		k, method := c.shops("buyer", plainCard)
-		order, err := c.as(k).OrderPlan(ctx, c.plan, client.PaidBy(c.limit(k, method, 1000)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		token, err := c.as(k).AccessToken(ctx, c.plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		order := must.Get(c.as(k).OrderPlan(ctx, c.plan, client.PaidBy(c.limit(k, method, 1000))))(t)
+		token := must.Get(c.as(k).AccessToken(ctx, c.plan))(t)
 		for _, id := range []string{"one", "two"} {
 			r, err := c.as(c.builder).Settle(ctx, cardRequest(c.plan, token.AccessToken, id, 1))
 			if err != nil || !r.Success {
 				t.Fatalf("%+v, %v", r, err)
 			}
 		}
-		if _, err := c.as(c.builder).Mint(ctx, c.plan, k.Address, 7, 0); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.as(c.builder).TakeBack(ctx, c.plan, k.Address, 3); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.as(c.builder).Mint(ctx, c.plan, k.Address, 7, 0))(t)
+		must.Get(c.as(c.builder).TakeBack(ctx, c.plan, k.Address, 3))(t)
 		run := func(code int, into any, args ...string) string {
 			t.Helper()
 			out, got := servertest.Run(t, servertest.Program(t), o, append(args, "-o", "json")...)

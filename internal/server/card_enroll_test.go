@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -125,10 +126,7 @@ func TestEnrollPage_Refusals(t *testing.T) {
 	if res := v.submit(form, "Origin", "https://evil.example.com", "Sec-Fetch-Site", "cross-site"); res.status != http.StatusForbidden {
 		t.Errorf("a form of another site: %d", res.status)
 	}
-	reader, err := c.buyer.CreateKey(t.Context(), client.KeyParams{Rights: toll.Rights{toll.RightRead}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := must.Get(c.buyer.CreateKey(t.Context(), client.KeyParams{Rights: toll.Rights{toll.RightRead}}))(t)
 	r := newVisitor(t, c.url)
 	reads(t, r.signIn(r.get("/cards/enroll"), reader.Key), http.StatusForbidden, "the right spend", "sign in with an API key that has it")
 	if res := r.post("/cards/enroll", form.values); res.status != http.StatusForbidden {

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -21,9 +22,7 @@ import (
 // process.
 func (c *cashier) dies(stepFile, step string, f func()) {
 	c.Helper()
-	if err := os.WriteFile(stepFile, []byte(step), 0o600); err != nil {
-		c.Fatal(err)
-	}
+	must.Do(c, os.WriteFile(stepFile, []byte(step), 0o600))
 	exited := c.services[0].Exited()
 	var calls sync.WaitGroup
 	calls.Go(func() {
@@ -60,17 +59,14 @@ func TestCardKill_ServiceKilledAtEachStep(t *testing.T) {
 		c := newCashier(t, o, 1)
 		stepFile := filepath.Join(t.TempDir(), "step")
 		c.services[0].Kill()
-		text, err := json.Marshal(stepped{
+		text := must.Get(json.Marshal(stepped{
 			Data:          c.o.Data,
 			Database:      c.o.Database,
 			MasterKeyFile: c.o.MasterKeyFile,
 			Listen:        c.o.Listen,
 			Stripe:        c.bank.url,
 			StepFile:      stepFile,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		c.program, c.o.Env = os.Args[0], append(c.o.Env, envSteps+"="+string(text))
 		c.start(0)
 		k, method := c.shops("buyer", plainCard)

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -183,10 +184,7 @@ func TestCardSchedules(t *testing.T) {
 			c.settled()
 			books := c.bank.books()
 			for id, what := range orders {
-				o, err := c.as(c.builder).Order(t.Context(), id)
-				if err != nil {
-					t.Fatal(err)
-				}
+				o := must.Get(c.as(c.builder).Order(t.Context(), id))(t)
 				want := 0
 				if o.Status == toll.OrderConfirmed {
 					want = 1
@@ -264,11 +262,8 @@ func (c *cashier) settled() {
 	decided(c.T, st)
 	eventually(c.T, "every payment is seen", func() bool {
 		var n int64
-		err := st.QueryRow(c.Context(), `SELECT COUNT(*) FROM card_payments
-			WHERE undecided OR state NOT IN ('paid', 'failed', 'rejected')`).Scan(&n)
-		if err != nil {
-			c.Fatal(err)
-		}
+		must.Do(c, st.QueryRow(c.Context(), `SELECT COUNT(*) FROM card_payments
+			WHERE undecided OR state NOT IN ('paid', 'failed', 'rejected')`).Scan(&n))
 		return n == 0
 	})
 }
@@ -344,10 +339,7 @@ func TestTopUpsRaced(t *testing.T) {
 				c := newCashier(t, o, processes(o))
 				k, method := c.shops("buyer", plainCard)
 				limit := c.limit(k, method, 1700)
-				tok, err := c.as(k).AccessToken(t.Context(), c.plan, client.WithDelegation(limit))
-				if err != nil {
-					t.Fatal(err)
-				}
+				tok := must.Get(c.as(k).AccessToken(t.Context(), c.plan, client.WithDelegation(limit)))(t)
 				var calls sync.WaitGroup
 				for i := range callers {
 					calls.Go(func() {
@@ -392,10 +384,7 @@ func TestCardProcessorAway(t *testing.T) {
 		if o := c.buys(client.WithIdempotencyKey(t.Context(), "first"), k, limit); !isPaid(o.Status) {
 			t.Fatalf("%+v", o)
 		}
-		tok, err := c.as(k).AccessToken(t.Context(), c.plan, client.WithDelegation(limit))
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := must.Get(c.as(k).AccessToken(t.Context(), c.plan, client.WithDelegation(limit)))(t)
 		c.bank.kill()
 		once := client.WithIdempotencyKey(t.Context(), "second")
 		if o, err := c.hasty(k, 0).OrderPlan(once, c.plan, client.PaidBy(limit)); err == nil && ended(o) {
@@ -442,10 +431,7 @@ func TestChargeRefusedLate(t *testing.T) {
 			k := servertest.Key(t, c.o, "buyer of "+number)
 			method := c.enrolled(k, number)
 			limit := c.limit(k, method, 1700)
-			tok, err := c.as(k).AccessToken(ctx, c.plan, client.WithDelegation(limit))
-			if err != nil {
-				t.Fatal(err)
-			}
+			tok := must.Get(c.as(k).AccessToken(ctx, c.plan, client.WithDelegation(limit)))(t)
 			req := cardRequest(c.plan, tok.AccessToken, "request-of-"+number, 10)
 			v, err := c.as(c.builder).Verify(ctx, &x402.VerifyRequest{
 				PaymentRequired: req.PaymentRequired, AccessToken: tok.AccessToken, MaxAmount: toll.Credits(10).Ptr(),
@@ -454,9 +440,7 @@ func TestChargeRefusedLate(t *testing.T) {
 				t.Fatalf("%s: %+v, %v", number, v, err)
 			}
 			if number == plainCard {
-				if err := c.as(k).RemovePaymentMethod(ctx, method); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.as(k).RemovePaymentMethod(ctx, method))
 			}
 			var r *x402.SettleResponse
 			eventually(t, "an answer", func() bool {
@@ -494,18 +478,12 @@ func TestLinkForTheOwner(t *testing.T) {
 		}
 		for range 3 { // once, the button again, and the link again
 			p := newShopper(t)
-			if err := p.open(link); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.submit("/again", nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.open(link))
+			must.Do(t, p.submit("/again", nil))
 			if strings.Contains(p.body, "<h1>The order is paid</h1>") {
 				continue
 			}
-			if err := errors.Join(p.follow(), p.types(askingCard)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(p.follow(), p.types(askingCard)))
 			c.settled()
 		}
 		d, err := c.as(k).Delegation(ctx, limit)

@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -58,9 +59,7 @@ func TestPageOfAnOrder(t *testing.T) {
 		{250, []string{"<h1>The order is refunded in part</h1>", "Refunded: 2.50 USD of 5.00 USD.", "Taken back: 50 credits of 100 credits."}},
 		{0, []string{"<h1>The order is refunded</h1>", "Refunded: 5.00 USD of 5.00 USD.", "Taken back: 100 credits of 100 credits."}},
 	} {
-		if _, err := c.seller.RefundOrder(t.Context(), id, tt.cents); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.seller.RefundOrder(t.Context(), id, tt.cents))(t)
 		eventually(t, "the refund is there", func() bool { return strings.Contains(v.get(page).body, tt.texts[1]) })
 		res := v.get(page)
 		if reads(t, res, http.StatusOK, tt.texts...); strings.Contains(res.body, "is there") {
@@ -303,16 +302,10 @@ func TestPageOfAnotherOrder(t *testing.T) {
 	c := newCardShop(t)
 	ctx := t.Context()
 	v := newVisitor(t, c.url)
-	card, err := c.s.Cards().FillEnrolment(ctx, c.holder.Address, askedCard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := c.buyer.CreateDelegation(ctx, client.DelegationParams{
+	card := must.Get(c.s.Cards().FillEnrolment(ctx, c.holder.Address, askedCard))(t)
+	d := must.Get(c.buyer.CreateDelegation(ctx, client.DelegationParams{
 		Provider: toll.ProviderCard, PaymentMethodID: card, SpendingLimit: 5000, Lifetime: 24 * time.Hour, Currency: "usd",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	again := func() (id, page string) {
 		t.Helper()
 		_, err := c.buyer.OrderPlan(ctx, c.plan, client.PaidBy(d.DelegationID))
@@ -383,10 +376,7 @@ func TestPageOfAnotherOrder(t *testing.T) {
 // payments.
 func TestPagesWithoutPayment(t *testing.T) {
 	const secret = "sk_test_pages0123456789"
-	d, err := double.New(double.Options{SecretKey: secret})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(double.New(double.Options{SecretKey: secret}))(t)
 	stripe := httptest.NewServer(d.Handler())
 	t.Cleanup(func() { d.Close(); stripe.Close() })
 	c := newCardShop(t, rails.CardConfig{SecretKey: secret, URL: stripe.URL})
@@ -395,9 +385,7 @@ func TestPagesWithoutPayment(t *testing.T) {
 	linkOf(t, v.get(page))
 	fault := func(f double.Fault) {
 		t.Helper()
-		if err := d.Fault(f); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Fault(f))
 	}
 	fault(double.Fault{Kind: "500", Count: 1000})
 	res := v.get(page)
@@ -451,9 +439,6 @@ func TestPageOfAnOrder_Flood(t *testing.T) {
 		}
 	}
 	other := client.New(keyOf(t, c.s, server.KeyRequest{Account: "other"}).Key, client.WithURL(c.url))
-	made, err := other.Checkout(t.Context(), c.plan, client.CheckoutParams{SessionType: "hosted"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(other.Checkout(t.Context(), c.plan, client.CheckoutParams{SessionType: "hosted"}))(t)
 	reads(t, v.get(pathOf(t, made.Result.URL)), http.StatusOK)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -32,16 +33,12 @@ func TestCardsAfterRestore(t *testing.T) {
 
 	// The lost hour: the open order is paid, the first one refunded, and there is another one.
 	p := newShopper(t)
-	if err := p.pays(link, plainCard); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.pays(link, plainCard))
 	lost := c.buys(client.WithIdempotencyKey(ctx, "lost"), k, limit)
 	if !isPaid(first.Status) || !isPaid(lost.Status) {
 		t.Fatalf("%+v, %+v", first, lost)
 	}
-	if _, err := c.as(c.builder).RefundOrder(ctx, first.OrderID, 250); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.as(c.builder).RefundOrder(ctx, first.OrderID, 250))(t)
 	c.settled()
 	eventually(t, "the refund is made", func() bool { return c.bank.books().Currencies["usd"].Refunded == 250 })
 	c.services[0].Kill()

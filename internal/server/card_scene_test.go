@@ -23,6 +23,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -61,9 +62,7 @@ func (b *bank) start() {
 	b.cmd = exec.Command(servertest.Program(b.T), args...)
 	b.exited, b.log = make(chan struct{}), &servertest.Log{}
 	b.cmd.Stdout, b.cmd.Stderr = b.log, b.log
-	if err := b.cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, b.cmd.Start())
 	go func(cmd *exec.Cmd, exited chan struct{}) { _ = cmd.Wait(); close(exited) }(b.cmd, b.exited)
 	eventually(b.T, "the double answers", func() bool {
 		select {
@@ -123,16 +122,12 @@ func (b *bank) post(path string, form url.Values) (made struct {
 // fault is a command to the double.
 func (b *bank) fault(f double.Fault) {
 	b.Helper()
-	if err := b.call(http.MethodPost, "/_double/faults", f, new(any)); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, b.call(http.MethodPost, "/_double/faults", f, new(any)))
 }
 
 func (b *bank) books() (books double.Books) {
 	b.Helper()
-	if err := b.call(http.MethodGet, "/_double/books", nil, &books); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, b.call(http.MethodGet, "/_double/books", nil, &books))
 	return books
 }
 
@@ -155,9 +150,7 @@ func newCashier(t *testing.T, o servertest.Options, n int, args ...string) *cash
 	dir := t.TempDir()
 	o.Listen = servertest.FreeAddress(t)
 	secrets := filepath.Join(dir, "hook.secret")
-	if err := os.WriteFile(secrets, []byte(hookSecret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(secrets, []byte(hookSecret+"\n"), 0o600))
 	c := &cashier{T: t, bank: newBank(t, "http://"+o.Listen+"/api/v1/fiat/stripe/webhook")}
 	o.Args = append([]string{"--stripe-url", c.bank.url, "--stripe-webhook-secret-file", secrets}, args...)
 	o.Env = append(o.Env, "TOLL_STRIPE_SECRET_KEY="+stripeKey)
@@ -195,16 +188,10 @@ func (c *cashier) hasty(k toll.APIKey, process int) *client.Client {
 
 func (c *cashier) sells(credits toll.CreditsConfig) toll.PlanID {
 	c.Helper()
-	price, err := toll.PriceFiat(toll.UnitsOf(5_000_000), c.builder.Address, "USD")
-	if err != nil {
-		c.Fatal(err)
-	}
-	r, err := c.as(c.builder).RegisterPlan(c.Context(), client.PlanParams{
+	price := must.Get(toll.PriceFiat(toll.UnitsOf(5_000_000), c.builder.Address, "USD"))(c)
+	r := must.Get(c.as(c.builder).RegisterPlan(c.Context(), client.PlanParams{
 		Metadata: toll.Metadata{Name: "Five dollars"}, Price: price, Credits: credits,
-	})
-	if err != nil {
-		c.Fatal(err)
-	}
+	}))(c)
 	return r.PlanID
 }
 
@@ -224,7 +211,7 @@ func (c *cashier) enrolled(k toll.APIKey, number string) (method string) {
 	id, now := toll.NewUUID(), time.Now()
 	st := c.store()
 	defer st.Close()
-	_, err := insist(func() (any, error) {
+	must.Get(insist(func() (any, error) {
 		return nil, st.Tx(c.Context(), func(tx *store.Tx) error {
 			err := store.PutCardMethod(c.Context(), tx, &store.CardMethod{
 				Owner:       k.Address,
@@ -248,10 +235,7 @@ func (c *cashier) enrolled(k toll.APIKey, number string) (method string) {
 				CreatedAt: now,
 			})
 		})
-	})
-	if err != nil {
-		c.Fatal(err)
-	}
+	}))(c)
 	return id
 }
 
@@ -264,38 +248,29 @@ var testCards = map[string]string{
 // limit makes a card delegation.
 func (c *cashier) limit(k toll.APIKey, method string, cents toll.Cents) string {
 	c.Helper()
-	d, err := c.as(k).CreateDelegation(c.Context(), client.DelegationParams{
+	d := must.Get(c.as(k).CreateDelegation(c.Context(), client.DelegationParams{
 		Provider:        toll.ProviderCard,
 		PaymentMethodID: method,
 		SpendingLimit:   cents,
 		Lifetime:        24 * time.Hour,
 		Currency:        "usd",
-	})
-	if err != nil {
-		c.Fatal(err)
-	}
+	}))(c)
 	return d.DelegationID
 }
 
 // store opens the database of the service.
 func (c *cashier) store() *store.Store {
 	c.Helper()
-	st, err := insist(func() (*store.Store, error) {
+	return must.Get(insist(func() (*store.Store, error) {
 		return store.Open(context.Background(), store.Config{Data: c.o.Data, Database: c.o.Database, Admin: true})
-	})
-	if err != nil {
-		c.Fatal(err)
-	}
-	return st
+	}))(c)
 }
 
 func (c *cashier) count(statement string, args ...any) (n int64) {
 	c.Helper()
 	st := c.store()
 	defer st.Close()
-	if err := st.QueryRow(context.Background(), statement, args...).Scan(&n); err != nil {
-		c.Fatal(err)
-	}
+	must.Do(c, st.QueryRow(context.Background(), statement, args...).Scan(&n))
 	return n
 }
 
@@ -310,9 +285,7 @@ func (c *cashier) audit() {
 	st := c.store()
 	defer st.Close()
 	sum := func(statement string, args ...any) (n int64) {
-		if err := st.QueryRow(context.Background(), statement, args...).Scan(&n); err != nil {
-			c.Errorf("%s: %v", statement, err)
-		}
+		must.Check(c, st.QueryRow(context.Background(), statement, args...).Scan(&n), statement)
 		return n
 	}
 	books := c.bank.books()
@@ -362,10 +335,7 @@ type shopper struct {
 
 func newShopper(t *testing.T) *shopper {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(t)
 	transport := &http.Transport{DisableKeepAlives: true}
 	return &shopper{client: &http.Client{Jar: jar, Transport: transport, Timeout: patience}}
 }

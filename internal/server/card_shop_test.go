@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/card/double"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -53,16 +54,10 @@ func newCardShop(t *testing.T, cards ...rails.CardConfig) *cardShop {
 	}, ln)
 	c.owner, c.holder = keys(t, c.s)
 	c.seller, c.buyer = client.New(c.owner.Key, client.WithURL(c.url)), client.New(c.holder.Key, client.WithURL(c.url))
-	price, err := toll.PriceFiat(toll.UnitsOf(5_000_000), c.owner.Address, "USD")
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := c.seller.RegisterPlan(t.Context(), client.PlanParams{
+	price := must.Get(toll.PriceFiat(toll.UnitsOf(5_000_000), c.owner.Address, "USD"))(t)
+	plan := must.Get(c.seller.RegisterPlan(t.Context(), client.PlanParams{
 		Metadata: toll.Metadata{Name: "Five <b>dollars</b>"}, Price: price, Credits: toll.CreditsDynamic(100, 1, 100),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	c.plan = plan.PlanID
 	return c
 }
@@ -70,29 +65,20 @@ func newCardShop(t *testing.T, cards ...rails.CardConfig) *cardShop {
 // order makes an order of the buyer, and returns its id and the path of its page.
 func (c *cardShop) order(p client.CheckoutParams) (id, page string) {
 	c.t.Helper()
-	made, err := c.buyer.Checkout(c.t.Context(), c.plan, p)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	made := must.Get(c.buyer.Checkout(c.t.Context(), c.plan, p))(c.t)
 	return made.OrderID, strings.TrimPrefix(made.Result.URL, c.s.PublicURL())
 }
 
 func (c *cardShop) status(id string) toll.OrderStatus {
 	c.t.Helper()
-	o, err := c.buyer.Order(c.t.Context(), id)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	o := must.Get(c.buyer.Order(c.t.Context(), id))(c.t)
 	return o.Status
 }
 
 // fill pays a page of the double, or saves a card on it, and returns the path of ours where the browser goes.
 func (c *cardShop) fill(page, number string) string {
 	c.t.Helper()
-	back, err := double.Fill(c.t.Context(), page, number)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	back := must.Get(double.Fill(c.t.Context(), page, number))(c.t)
 	path, ours := strings.CutPrefix(back, c.s.PublicURL())
 	if !ours {
 		path, ours = strings.CutPrefix(back, c.url) // the same machine, by the address that the browser used
@@ -132,11 +118,7 @@ func reads(t *testing.T, s shown, status int, texts ...string) {
 // state returns what the double has stored.
 func (c *cardShop) state() []byte {
 	c.t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.data, "card-double.json"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return text
+	return must.Get(os.ReadFile(filepath.Join(c.data, "card-double.json")))(c.t)
 }
 
 // backOf returns the path of ours to which the page of an order leads back, as the double has it.
@@ -163,10 +145,7 @@ func (c *cardShop) sessions() int {
 
 func (c *cardShop) balance() toll.Credits {
 	c.t.Helper()
-	b, err := c.buyer.Balance(c.t.Context(), c.plan)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	b := must.Get(c.buyer.Balance(c.t.Context(), c.plan))(c.t)
 	return b.Balance
 }
 
@@ -174,13 +153,8 @@ func (c *cardShop) balance() toll.Credits {
 func (c *cardShop) books() double.Books {
 	c.t.Helper()
 	file := filepath.Join(c.t.TempDir(), "double.json")
-	if err := os.WriteFile(file, c.state(), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
-	d, err := double.New(double.Options{File: file})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, os.WriteFile(file, c.state(), 0o600))
+	d := must.Get(double.New(double.Options{File: file}))(c.t)
 	defer d.Close()
 	return d.Books()
 }
@@ -188,9 +162,6 @@ func (c *cardShop) books() double.Books {
 // pathOf returns path and query of an address.
 func pathOf(t *testing.T, address string) string {
 	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(address))(t)
 	return u.RequestURI()
 }

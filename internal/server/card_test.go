@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/card"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -27,27 +28,16 @@ func TestCardsInASandbox(t *testing.T) {
 			s, base := startOn(t, cfg, ln)
 			builder, subscriber := keys(t, s)
 			seller, buyer := client.New(builder.Key, client.WithURL(base)), client.New(subscriber.Key, client.WithURL(base))
-			price, err := toll.PriceFiat(toll.UnitsOf(5_000_000), builder.Address, "USD")
-			if err != nil {
-				t.Fatal(err)
-			}
+			price := must.Get(toll.PriceFiat(toll.UnitsOf(5_000_000), builder.Address, "USD"))(t)
 			ctx := t.Context()
-			plan, err := seller.RegisterPlan(ctx, client.PlanParams{
+			plan := must.Get(seller.RegisterPlan(ctx, client.PlanParams{
 				Metadata: toll.Metadata{Name: "Five dollars"}, Price: price, Credits: toll.CreditsDynamic(100, 1, 100),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			page, err := buyer.Checkout(ctx, plan.PlanID, client.CheckoutParams{SessionType: "hosted"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
+			page := must.Get(buyer.Checkout(ctx, plan.PlanID, client.CheckoutParams{SessionType: "hosted"}))(t)
 			if !strings.HasPrefix(page.Result.URL, s.PublicURL()+"/checkout/"+page.OrderID+"?t=") {
 				t.Errorf("the page is %q", page.Result.URL)
 			}
-			if err := s.Cards().FillPage(ctx, page.OrderID, "4242 4242 4242 4242"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Cards().FillPage(ctx, page.OrderID, "4242 4242 4242 4242"))
 			o, err := buyer.WaitOrder(ctx, page.OrderID)
 			if err != nil || o.Status != toll.OrderConfirmed || o.CreditsGranted != 100 || o.Balance == nil || o.Balance.Balance != 100 {
 				t.Errorf("%+v, %v", o, err)
@@ -74,13 +64,8 @@ func TestCardsInASandbox(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 			req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, base+"/api/v1/fiat/stripe/webhook", strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			res := must.Get(http.DefaultClient.Do(req))(t)
 			_ = res.Body.Close()
 			if res.StatusCode != http.StatusBadRequest {
 				t.Errorf("an event without a signature: %d", res.StatusCode)

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -39,9 +40,7 @@ func TestKilledWithEmbeddedChain(t *testing.T) {
 		Price:    toll.Price{TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, Receivers: []toll.Address{builder.Address}, IsCrypto: true},
 		Credits:  toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 10},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var people []toll.APIKey
 	for i := range buyers {
 		k := servertest.Key(t, o, fmt.Sprintf("subscriber %d", i))
@@ -60,9 +59,7 @@ func TestKilledWithEmbeddedChain(t *testing.T) {
 		if round == 0 { // on a slow machine all could die before an order is made
 			eventually(t, "there is an order", func() bool {
 				var n int64
-				if err := st.QueryRow(ctx, "SELECT COUNT(*) FROM orders").Scan(&n); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, st.QueryRow(ctx, "SELECT COUNT(*) FROM orders").Scan(&n))
 				return n > 0
 			})
 		}
@@ -73,18 +70,13 @@ func TestKilledWithEmbeddedChain(t *testing.T) {
 	}
 	eventually(t, "every order is decided", func() bool {
 		var open int64
-		if err := st.QueryRow(ctx, "SELECT COUNT(*) FROM orders WHERE status NOT IN ('confirmed', 'final', 'failed')").Scan(&open); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.QueryRow(ctx, "SELECT COUNT(*) FROM orders WHERE status NOT IN ('confirmed', 'final', 'failed')").Scan(&open))
 		return open == 0
 	})
 	paid := int64(0)
 	for i, k := range people {
 		c := service.Client(k.Key, servertest.Patient)
-		b, err := c.Balance(ctx, reg.PlanID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(c.Balance(ctx, reg.PlanID))(t)
 		_, has := purse(t, c)
 		bought := int64(b.Balance) / 100
 		if want := fmt.Sprint(10_000_000 - bought*1_000_000); has["USDC"] != want || b.Balance%100 != 0 || bought > rounds {
@@ -117,19 +109,14 @@ func TestOrderGoesOnAfterRestart(t *testing.T) {
 		builder, key := keys(t, s)
 		c := newStand(t, url, builder, key, 0)
 		subscriber, plan = key, c.plan
-		if _, err := public.Mint(t.Context(), contracts.USDC(contracts.BaseSepolia), common.Address(key.Address), toll.UnitsOf(5_000_000).Int()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(public.Mint(t.Context(), contracts.USDC(contracts.BaseSepolia), common.Address(key.Address), toll.UnitsOf(5_000_000).Int()))(t)
 		double.Swallow()
 		var res struct {
 			Status toll.OrderStatus `json:"status"`
 		}
 		once := client.WithIdempotencyKey(t.Context(), "once")
 		eventually(t, "the order is sent", func() bool {
-			err := c.patient.subscriber.Call(once, http.MethodPost, "/api/v1/protocol/plans/"+string(plan)+"/order", nil, nil, &res)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.patient.subscriber.Call(once, http.MethodPost, "/api/v1/protocol/plans/"+string(plan)+"/order", nil, nil, &res))
 			return res.Status == toll.OrderSent
 		})
 	})
@@ -137,10 +124,7 @@ func TestOrderGoesOnAfterRestart(t *testing.T) {
 	_, url := start(t, cfg)
 	c := client.New(subscriber.Key, client.WithURL(url), servertest.Patient)
 	eventually(t, "the credits came", func() bool {
-		b, err := c.Balance(t.Context(), plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(c.Balance(t.Context(), plan))(t)
 		return b.Balance == 100
 	})
 	if _, has := purse(t, c); has["USDC"] != "4000000" {
@@ -158,27 +142,17 @@ func TestEmbeddedChainMovesWithTheClock(t *testing.T) {
 	faucet(t, c.subscriber, "5")
 	node := newTill(t, s.Chain().URL()).node
 	headTime := func() time.Time {
-		head, err := node.HeaderByNumber(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		head := must.Get(node.HeaderByNumber(t.Context(), nil))(t)
 		return time.Unix(int64(head.Time), 0)
 	}
 	before := headTime()
-	if err := op.Call(t.Context(), http.MethodPost, "/api/v1/sandbox/clock", nil, map[string]int{"advanceSecs": 30}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, op.Call(t.Context(), http.MethodPost, "/api/v1/sandbox/clock", nil, map[string]int{"advanceSecs": 30}, nil))
 	// Blocks of one second have times of their own, so that the head may have been ahead of the clock.
 	if moved := headTime().Sub(before); moved < 25*time.Second || moved > 40*time.Second+time.Since(began) {
 		t.Errorf("the chain moved by %s", moved)
 	}
-	if err := op.Call(t.Context(), http.MethodPost, "/api/v1/sandbox/clock", nil, map[string]int{"advanceSecs": 40 * 24 * 3600}, nil); err != nil {
-		t.Fatal(err)
-	}
-	k, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "subscriber"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, op.Call(t.Context(), http.MethodPost, "/api/v1/sandbox/clock", nil, map[string]int{"advanceSecs": 40 * 24 * 3600}, nil))
+	k := must.Get(s.CreateKey(t.Context(), server.KeyRequest{Account: "subscriber"}))(t)
 	if _, err := client.New(k.Key, client.WithURL(url), servertest.Patient).OrderPlan(t.Context(), c.plan); err != nil {
 		t.Errorf("an order later: %v", err)
 	}
@@ -216,9 +190,7 @@ func TestChainEndsWithTheService(t *testing.T) {
 					})
 				}
 				began := time.Now()
-				if err := closeService(s); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, closeService(s))
 				if took := time.Since(began); cfg.Rails.Chain.RPCURLs != nil && took > 5*time.Second {
 					return fmt.Errorf("closed after %s", took)
 				}

@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -35,32 +36,21 @@ type userWallet struct {
 
 func newUserWallet(t *testing.T) userWallet {
 	t.Helper()
-	key, err := ethcrypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ethcrypto.GenerateKey())(t)
 	return userWallet{key, ethcrypto.PubkeyToAddress(key.PublicKey)}
 }
 
 // signTyped signs typed data as wallets do, from its JSON alone.
 func (w userWallet) signTyped(t *testing.T, data map[string]any) string {
 	t.Helper()
-	text, err := json.Marshal(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(data))(t)
 	var typed apitypes.TypedData
 	if err := json.Unmarshal(text, &typed); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	hash, _, err := apitypes.TypedDataAndHash(typed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signature, err := ethcrypto.Sign(hash, w.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	signature := must.Get(ethcrypto.Sign(hash, w.key))(t)
 	signature[64] += 27
 	return hexutil.Encode(signature)
 }
@@ -68,14 +58,8 @@ func (w userWallet) signTyped(t *testing.T, data map[string]any) string {
 func (w userWallet) authorize(t *testing.T) json.RawMessage {
 	t.Helper()
 	a, err := gethtypes.SignSetCode(w.key, gethtypes.SetCodeAuthorization{ChainID: *uint256.NewInt(84532), Address: contracts.AccountCode})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	must.Do(t, err)
+	return must.Get(json.Marshal(a))(t)
 }
 
 // A user keeps the key of the account that pays: the account signs a limit once, plans are bought up to it without the key, and
@@ -90,9 +74,7 @@ func TestHeldAccount(t *testing.T) {
 	give := func(body map[string]string) {
 		t.Helper()
 		body["address"] = w.address.Hex()
-		if err := c.subscriber.Call(ctx, http.MethodPost, "/api/v1/sandbox/faucet", nil, body, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.subscriber.Call(ctx, http.MethodPost, "/api/v1/sandbox/faucet", nil, body, nil))
 	}
 	d, err := c.subscriber.CreateDelegation(ctx, client.DelegationParams{
 		Provider: toll.ProviderCrypto, SpendingLimit: 250, Lifetime: time.Hour, Currency: "usdc", OwnerAccount: toll.Address(w.address),
@@ -140,15 +122,9 @@ func TestHeldAccount(t *testing.T) {
 		t.Fatalf("the builder has %v", has)
 	}
 
-	out, err := c.subscriber.RevokeDelegation(ctx, d.DelegationID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(c.subscriber.RevokeDelegation(ctx, d.DelegationID))(t)
 	call, _ := out.Data["transaction"].(map[string]any)
-	node, err := ethclient.Dial("http://" + address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must.Get(ethclient.Dial("http://" + address))(t)
 	defer node.Close()
 	if got := call["from"]; got != toll.Address(w.address).String() {
 		t.Fatalf("%+v", out.Data)
@@ -168,27 +144,16 @@ func TestHeldAccount(t *testing.T) {
 func (w userWallet) send(t *testing.T, node *ethclient.Client, to common.Address, data []byte) *gethtypes.Receipt {
 	t.Helper()
 	ctx := t.Context()
-	nonce, err := node.NonceAt(ctx, w.address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nonce := must.Get(node.NonceAt(ctx, w.address, nil))(t)
 	id := big.NewInt(toll.Sandbox.ChainID())
-	tx, err := gethtypes.SignNewTx(w.key, gethtypes.LatestSignerForChainID(id), &gethtypes.DynamicFeeTx{
+	tx := must.Get(gethtypes.SignNewTx(w.key, gethtypes.LatestSignerForChainID(id), &gethtypes.DynamicFeeTx{
 		ChainID: id, Nonce: nonce, GasTipCap: big.NewInt(1_000_000), GasFeeCap: big.NewInt(100_000_000), Gas: 300_000, To: &to, Data: data,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := node.SendTransaction(ctx, tx); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	must.Do(t, node.SendTransaction(ctx, tx))
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		r, err := node.TransactionReceipt(ctx, tx.Hash())
 		if err == nil {
-			head, err := node.BlockNumber(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			head := must.Get(node.BlockNumber(ctx))(t)
 			if head >= r.BlockNumber.Uint64() {
 				return r
 			}
@@ -209,36 +174,25 @@ func TestRevocationOnTheChain(t *testing.T) {
 	faucet(t, c.subscriber, "10")
 	var ids []string
 	for range 2 {
-		d, err := c.subscriber.CreateDelegation(ctx, client.DelegationParams{
+		d := must.Get(c.subscriber.CreateDelegation(ctx, client.DelegationParams{
 			Provider: toll.ProviderCrypto, SpendingLimit: 250, Lifetime: time.Hour, Currency: "usdc",
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		ids = append(ids, d.DelegationID)
 	}
 	if o, err := c.subscriber.OrderPlan(ctx, c.plan, client.PaidBy(ids[0])); err != nil || o.TxHash == "" {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	for _, id := range ids {
-		if _, err := c.subscriber.RevokeDelegation(ctx, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.subscriber.RevokeDelegation(ctx, id))(t)
 	}
-	node, err := ethclient.Dial("http://" + address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must.Get(ethclient.Dial("http://" + address))(t)
 	defer node.Close()
 	disabled := common.HexToHash("0xea589ba9473ee1fe77d352c7ed919747715a5d22931b972de9b02a907c66d5dd")
 	var logs []gethtypes.Log
 	for end := time.Now().Add(patience); len(logs) == 0 && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		logs, err = node.FilterLogs(ctx, ethereum.FilterQuery{
+		logs = must.Get(node.FilterLogs(ctx, ethereum.FilterQuery{
 			FromBlock: new(big.Int), Addresses: []common.Address{contracts.DelegationManager}, Topics: [][]common.Hash{{disabled}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 	if len(logs) != 1 || len(logs[0].Topics) < 3 || common.BytesToAddress(logs[0].Topics[2][:]) != common.Address(c.buyer) {
 		t.Fatalf("the chain has %+v", logs)

@@ -9,6 +9,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/devchain"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -50,9 +51,7 @@ func TestInspectChain(t *testing.T) {
 		says(t, inspected(t, cfg, "chain"), "ok", "embedded, in")
 	})
 	t.Run("embedded, gone", func(t *testing.T) {
-		if err := os.RemoveAll(filepath.Join(cfg.Data, "chain")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(filepath.Join(cfg.Data, "chain")))
 		says(t, inspected(t, cfg, "chain"), "failed", "another chain", "TOLL_CHAIN_RPC_URLS")
 	})
 	t.Run("off", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -34,21 +35,15 @@ func TestChainAfterRestore(t *testing.T) {
 		plan = c.plan
 		faucet(t, c.subscriber, "5")
 		buy(c)
-		if _, err := server.Backup(ctx, cfg, path); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(server.Backup(ctx, cfg, path))(t)
 		buy(c)
 		buy(c)
 	})
 	restored := server.Config{
 		Data: filepath.Join(t.TempDir(), "restored"), MasterKeyFile: filepath.Join(cfg.Data, "master.key"), Metrics: true,
 	}
-	if _, err := server.Restore(ctx, restored, path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(filepath.Join(restored.Data, "chain"), os.DirFS(filepath.Join(cfg.Data, "chain"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.Restore(ctx, restored, path))(t)
+	must.Do(t, os.CopyFS(filepath.Join(restored.Data, "chain"), os.DirFS(filepath.Join(cfg.Data, "chain"))))
 	if err := admin.EndRecovery(ctx, restored); err == nil || !strings.Contains(err.Error(), "read since the restore") {
 		t.Errorf("the mark was removed before the rails were read: %v", err)
 	}
@@ -79,13 +74,9 @@ func TestChainAfterRestore(t *testing.T) {
 		t.Errorf("refunded by the service: %v", err)
 	}
 	for range 2 { // a repeat changes nothing
-		if err := resolve(found[0], admin.Granted, plan); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, resolve(found[0], admin.Granted, plan))
 	}
-	if err := resolve(found[1], admin.Granted, plan); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, resolve(found[1], admin.Granted, plan))
 	if b := c.balance(t); b.Balance != 300 {
 		t.Errorf("%d credits", b.Balance)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -40,16 +41,11 @@ func refused(t *testing.T, cfg server.Config) string {
 // rows opens the records of a service that runs.
 func rows(t *testing.T, cfg server.Config) *store.Store {
 	t.Helper()
-	st, err := insist(func() (*store.Store, error) {
+	st := must.Get(insist(func() (*store.Store, error) {
 		return store.Open(t.Context(), store.Config{Data: cfg.Data, Database: cfg.Database, Admin: true})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() {
-		if err := st.Close(); err != nil {
-			t.Errorf("close store: %v", err)
-		}
+		must.Check(t, st.Close(), "close store")
 	})
 	return st
 }
@@ -59,19 +55,14 @@ func fuel(t *testing.T, st *store.Store, chain *chaintest.Chain) {
 	t.Helper()
 	relayers := 0
 	eventually(t, "the relayers are known", func() bool {
-		keys, err := store.ChainKeys(t.Context(), st)
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := must.Get(store.ChainKeys(t.Context(), st))(t)
 		relayers = 0
 		for _, k := range keys {
 			if k.Role != "relayer" {
 				continue
 			}
 			relayers++
-			if _, err := chain.Fund(t.Context(), common.Address(k.Address), toll.UnitsOf(1_000_000_000_000_000_000).Int()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(chain.Fund(t.Context(), common.Address(k.Address), toll.UnitsOf(1_000_000_000_000_000_000).Int()))(t)
 		}
 		return relayers > 0
 	})
@@ -144,9 +135,7 @@ func TestForeignChain(t *testing.T) {
 	once(other)
 
 	t.Run("its directory is gone", func(t *testing.T) {
-		if err := os.Rename(kept, kept+".away"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(kept, kept+".away"))
 		if text := refused(t, cfg); !strings.Contains(text, "another chain") || !strings.Contains(text, "TOLL_CHAIN") {
 			t.Errorf("it says %q", text)
 		}
@@ -155,9 +144,7 @@ func TestForeignChain(t *testing.T) {
 		}
 	})
 	t.Run("the chain of another database", func(t *testing.T) {
-		if err := os.CopyFS(kept, os.DirFS(filepath.Join(other.Data, "chain"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(kept, os.DirFS(filepath.Join(other.Data, "chain"))))
 		_, url := start(t, cfg)
 		c := client.New(subscriber.Key, client.WithURL(url), client.WithRetries(0))
 		closed(t, func() error { _, err := c.OrderPlan(key, plan); return err })
@@ -185,12 +172,8 @@ func TestForeignChain(t *testing.T) {
 		}
 	})
 	t.Run("the right one again", func(t *testing.T) {
-		if err := os.RemoveAll(kept); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(kept+".away", kept); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(kept))
+		must.Do(t, os.Rename(kept+".away", kept))
 		_, url := start(t, cfg)
 		c := client.New(subscriber.Key, client.WithURL(url), client.WithRetries(0))
 		// The order that could not be paid before is still open, or paid already, and no other one is.
@@ -269,9 +252,7 @@ func TestTwoProcessesOneChain(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range n {
 			k := keyOf(t, second, server.KeyRequest{Account: "subscriber " + string(rune('a'+i))})
-			if _, err := public.Mint(ctx, contracts.USDC(contracts.BaseSepolia), common.Address(k.Address), toll.UnitsOf(1_000_000).Int()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(public.Mint(ctx, contracts.USDC(contracts.BaseSepolia), common.Address(k.Address), toll.UnitsOf(1_000_000).Int()))(t)
 			wg.Go(func() {
 				c := client.New(k.Key, client.WithURL(urls[i%len(urls)]), servertest.Patient)
 				o, err := c.OrderPlan(ctx, plan)
@@ -324,9 +305,7 @@ func TestChainStart_IsRetried(t *testing.T) {
 		w := httptest.NewRecorder()
 		s.Metrics().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/loops", nil))
 		var all []jobs.Status
-		if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(w.Body.Bytes(), &all))
 		named := map[string]jobs.Status{}
 		for _, l := range all {
 			named[l.Name] = l

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -14,18 +15,14 @@ import (
 // faucet gives an account money of the embedded chain.
 func faucet(t *testing.T, c *client.Client, usdc string) {
 	t.Helper()
-	if err := c.Call(t.Context(), http.MethodPost, "/api/v1/sandbox/faucet", nil, map[string]string{"usdc": usdc}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Call(t.Context(), http.MethodPost, "/api/v1/sandbox/faucet", nil, map[string]string{"usdc": usdc}, nil))
 }
 
 // purse returns what the wallet of a client has, by symbol, and its address.
 func purse(t *testing.T, c *client.Client) (toll.Wallet, map[string]string) {
 	t.Helper()
 	var w toll.Wallet
-	if err := c.Call(t.Context(), http.MethodGet, "/api/v1/wallet", nil, nil, &w); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Call(t.Context(), http.MethodGet, "/api/v1/wallet", nil, nil, &w))
 	has := map[string]string{}
 	for _, b := range w.Balances {
 		has[b.Symbol] = b.Amount.String()
@@ -39,9 +36,7 @@ func checks(t *testing.T, url string) map[string]string {
 	var ready struct {
 		Checks map[string]string `json:"checks"`
 	}
-	if err := client.New("", client.WithURL(url), servertest.Patient).Call(t.Context(), http.MethodGet, "/ready", nil, nil, &ready); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.New("", client.WithURL(url), servertest.Patient).Call(t.Context(), http.MethodGet, "/ready", nil, nil, &ready))
 	return ready.Checks
 }
 
@@ -86,9 +81,7 @@ func TestEmbeddedChain(t *testing.T) {
 		if _, has := purse(t, c); has["USDC"] != "1500000" {
 			t.Errorf("subscriber has %v", has)
 		}
-		if _, err := c.OrderPlan(ctx, plan); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.OrderPlan(ctx, plan))(t)
 		if _, has := purse(t, c); has["USDC"] != "500000" {
 			t.Errorf("subscriber has %v", has)
 		}

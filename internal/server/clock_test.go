@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -41,19 +42,13 @@ func operator(t *testing.T, s *server.Server, url string) *client.Client {
 // advance moves the clock of a sandbox that nobody else moves. A lost answer is no reason to move it twice.
 func advance(t *testing.T, op *client.Client, d time.Duration) *client.Clock {
 	t.Helper()
-	before, err := op.Clock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := insist(func() (*client.Clock, error) {
+	before := must.Get(op.Clock(t.Context()))(t)
+	after := must.Get(insist(func() (*client.Clock, error) {
 		if now, err := op.Clock(t.Context()); err != nil || now.OffsetSecs > before.OffsetSecs {
 			return now, err
 		}
 		return op.AdvanceClock(t.Context(), d)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if after.OffsetSecs != before.OffsetSecs+int64(d/time.Second) || after.Now.Sub(before.Now.Time) < d {
 		t.Errorf("moved by %v from %v to %v", d, before, after)
 	}
@@ -76,12 +71,8 @@ func TestSandboxClockMoves(t *testing.T) {
 	a := newStand(t, urlOne, builder, subscriber, 0).patient
 	b := a.on(urlTwo, builder, subscriber).patient
 	short := keyOf(t, one, server.KeyRequest{Account: "subscriber", ExpiresIn: 10 * time.Minute})
-	if _, err := a.builder.Mint(ctx, a.plan, a.buyer, 50, 30*time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.builder.Mint(ctx, a.plan, a.buyer, 7, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.builder.Mint(ctx, a.plan, a.buyer, 50, 30*time.Minute))(t)
+	must.Get(a.builder.Mint(ctx, a.plan, a.buyer, 7, 0))(t)
 	paid := func(c *stand, id string) toll.Code {
 		t.Helper()
 		r, err := c.settle(ctx, id)
@@ -95,14 +86,10 @@ func TestSandboxClockMoves(t *testing.T) {
 	}
 	hold := func(c *stand, id string) *x402.VerifyResponse {
 		t.Helper()
-		v, err := c.builder.Verify(ctx, &x402.VerifyRequest{
+		return must.Get(c.builder.Verify(ctx, &x402.VerifyRequest{
 			PaymentRequired: c.required(), AccessToken: c.token.AccessToken, AgentRequestID: id, MaxAmount: toll.Credits(1).Ptr(),
 			Hold: true, HoldSecs: 300,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+		}))(t)
 	}
 
 	// Before: a minute between the machines ends nothing, in either direction.
@@ -152,10 +139,7 @@ func TestSandboxClockMoves(t *testing.T) {
 	if got := a.balance(t).Balance; got != 6 {
 		t.Errorf("after ten years: %d credits", got)
 	}
-	fresh, err := a.subscriber.AccessToken(ctx, a.plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fresh := must.Get(a.subscriber.AccessToken(ctx, a.plan))(t)
 	a.token, b.token = fresh, fresh
 	for i, c := range []*stand{a, b} {
 		if code := paid(c, "late-"+string(rune('a'+i))); code != "" {
@@ -206,9 +190,7 @@ func TestClockMovedAtOnce(t *testing.T) {
 				})
 			}
 			wait.Wait()
-			if err := closeService(s); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, closeService(s))
 			again, url := start(t, cfg)
 			c, err := operator(t, again, url).Clock(t.Context())
 			if err != nil || c.OffsetSecs < 20*60 || c.OffsetSecs > 60*(20+lost.Load()) || time.Until(c.Now.Time) < 19*time.Minute {
@@ -244,15 +226,11 @@ func TestOperatorIsMadeLocally(t *testing.T) {
 	if _, err := c.AdvanceClock(t.Context(), time.Second); codeOf(err) != toll.CodeForbidden {
 		t.Errorf("before: %v", err)
 	}
-	if _, err := c.CreateKey(t.Context(), client.KeyParams{Name: "operator"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.CreateKey(t.Context(), client.KeyParams{Name: "operator"}))(t)
 	if _, err := c.AdvanceClock(t.Context(), time.Second); codeOf(err) != toll.CodeForbidden {
 		t.Errorf("with a key named so: %v", err)
 	}
-	if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "alice", Operator: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "alice", Operator: true}))(t)
 	if _, err := c.AdvanceClock(t.Context(), time.Second); err != nil {
 		t.Errorf("as an operator: %v", err)
 	}

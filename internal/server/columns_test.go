@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -56,24 +57,14 @@ func heads(list string) (out []string) {
 // the links of the rows, also for names that no column has.
 func TestColumns_EveryList(t *testing.T) {
 	o := newTown(t, storetest.SQLite, nil)
-	link, err := o.s.FirstLink(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	link := must.Get(o.s.FirstLink(t.Context()))(t)
 	operator := o.signUp("operator", link[strings.LastIndex(link, "=")+1:])
 	s := o.sold("alice", "bob")
 	s.records()
 	s.settle("one-more", 1)
-	if _, err := s.seller.api.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Second"}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.buyer.api.OrderPlan(t.Context(), s.plan); err != nil {
-		t.Fatal(err)
-	}
-	all, err := server.PeoplePages(o.s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.seller.api.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Second"}}))(t)
+	must.Get(s.buyer.api.OrderPlan(t.Context(), s.plan))(t)
+	all := must.Get(server.PeoplePages(o.s))(t)
 	var rows []string
 	for _, p := range all {
 		if row, ok := strings.CutPrefix(p.Path, "/w/{workspace}"); ok && p.Method == http.MethodGet {
@@ -203,9 +194,7 @@ func TestColumns_Kept(t *testing.T) {
 	o := newTown(t, storetest.SQLite, nil)
 	alice := o.seller("alice")
 	for range 30 {
-		if _, err := alice.api.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(alice.api.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}))(t)
 	}
 	agents := alice.w + "/agents"
 	want := func(v *visitor, path, columns string) shown {
@@ -260,9 +249,7 @@ func TestColumns_Kept(t *testing.T) {
 
 	// Another person with the same browser sees all, and finds no trace of who chose.
 	bob := o.seller("bob")
-	if _, err := bob.api.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(bob.api.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}))(t)
 	at := *alice.base
 	at.Path = "/w/"
 	for _, c := range alice.jar.Cookies(&at) {

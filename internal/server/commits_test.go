@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/rounds"
@@ -23,16 +24,11 @@ import (
 // anew: the write-ahead log of SQLite does so when it was copied back.
 func commits(t *testing.T, o servertest.Options) func() (n int64, epoch uint64) {
 	if o.Database != "" {
-		conn, err := pgx.ConnectConfig(t.Context(), storetest.ConnConfig(t, o.Database))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(pgx.ConnectConfig(t.Context(), storetest.ConnConfig(t, o.Database)))(t)
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 		return func() (n int64, epoch uint64) {
 			// Transactions that only read have no number.
-			if err := conn.QueryRow(t.Context(), "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").Scan(&n); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, conn.QueryRow(t.Context(), "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").Scan(&n))
 			return n, 0
 		}
 	}
@@ -65,23 +61,15 @@ func TestCommitsOfAnOrder(t *testing.T) {
 		p := servertest.Start(t, o)
 		c := p.Client(buyer.Key, servertest.Patient)
 		m := &bazaar{public: public, till: till{t, public.Eth()}}
-		st, err := store.Open(t.Context(), store.Config{Data: o.Data, Database: o.Database, ReadOnly: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must.Get(store.Open(t.Context(), store.Config{Data: o.Data, Database: o.Database, ReadOnly: true}))(t)
 		defer st.Close()
 		fuel(t, st, public)
 		m.give(buyer.Address, usdc, 100_000_000)
 		d, err := c.CreateDelegation(t.Context(), client.DelegationParams{Provider: toll.ProviderCrypto, SpendingLimit: 50_000, Lifetime: time.Hour, Currency: "usdc"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan, err := p.Client(builder.Key, servertest.Patient).RegisterPlan(t.Context(), client.PlanParams{
+		must.Do(t, err)
+		plan := must.Get(p.Client(builder.Key, servertest.Patient).RegisterPlan(t.Context(), client.PlanParams{
 			Metadata: toll.Metadata{Name: "Plan"}, Price: price(usdc, 1_000_000, builder.Address), Credits: toll.CreditsDynamic(100, 1, 100),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		count := commits(t, o)
 		for way, opts := range map[string][]client.OrderOption{"direct": nil, "delegated": {client.PaidBy(d.DelegationID)}} {
 			var taken []int64

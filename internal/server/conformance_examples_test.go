@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 var writeExamples = flag.Bool("examples", false, "write internal/api/examples.json anew")
@@ -100,14 +101,9 @@ func poor(body []byte) (n int) {
 // kept.
 func (s *suite) checkExamples(t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile(examplesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(examplesFile))(t)
 	var have map[string]documented
-	if err := json.Unmarshal(text, &have); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &have))
 	for op, made := range s.examples {
 		if old := have[op]; !*writeExamples && (old.From != made.From || old.Path != made.Path || !sameJSON(t, old.Request, made.Request)) {
 			t.Errorf("the example of %s is not %s (go test ./internal/server -run TestConformance_Brand -examples writes it):\n%s %s\n%s %s",
@@ -127,12 +123,8 @@ func (s *suite) checkExamples(t *testing.T) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(have); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(examplesFile, b.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, enc.Encode(have))
+	must.Do(t, os.WriteFile(examplesFile, b.Bytes(), 0o644))
 }
 
 func sameJSON(t *testing.T, a, b json.RawMessage) bool {
@@ -140,9 +132,7 @@ func sameJSON(t *testing.T, a, b json.RawMessage) bool {
 	compact := func(text json.RawMessage) string {
 		var out bytes.Buffer
 		if len(text) > 0 {
-			if err := json.Compact(&out, text); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Compact(&out, text))
 		}
 		return out.String()
 	}
@@ -239,9 +229,7 @@ func (n *normaliser) json(t *testing.T, v any) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(n.value(v)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, enc.Encode(n.value(v)))
 	return bytes.TrimSpace(b.Bytes())
 }
 

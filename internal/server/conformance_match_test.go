@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // matcher compares an answer with what a conformance file wants (testdata/conformance/README.md).
@@ -307,14 +308,8 @@ func TestConformance_Matcher(t *testing.T) {
 		{`{"a":{"$type":"noSuchType"}}`, `{"a":"x"}`, "a: wanted noSuchType"},
 		{`{"a":{"$typo":1}}`, `{"a":"x"}`, "a: the file has an operator that does not exist"},
 	} {
-		want, err := parseJSON([]byte(c.want))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := parseJSON([]byte(c.got))
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(parseJSON([]byte(c.want)))(t)
+		got := must.Get(parseJSON([]byte(c.got)))(t)
 		m := &matcher{captured: map[string]any{}}
 		m.value("", want, got, true)
 		if text := strings.Join(m.faults, "; "); (text == "") != (c.fault == "") || !strings.HasPrefix(text, c.fault) {

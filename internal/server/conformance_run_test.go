@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The shapes of a conformance file. What they mean is in testdata/conformance/README.md.
@@ -79,17 +80,12 @@ func conformanceFiles(t *testing.T) []conformanceFile {
 	}
 	var files []conformanceFile
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		f := conformanceFile{Name: strings.TrimSuffix(filepath.Base(path), ".json")}
 		dec := json.NewDecoder(bytes.NewReader(text))
 		dec.DisallowUnknownFields()
 		dec.UseNumber()
-		if err := dec.Decode(&f); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+		must.Do(t, dec.Decode(&f), path)
 		names := map[string]bool{}
 		for _, c := range f.Cases {
 			key := c.Name + "/" + c.Only
@@ -211,10 +207,7 @@ func (r *run) variable(t *testing.T, name string) any {
 
 func (r *run) filledJSON(t *testing.T, raw json.RawMessage) any {
 	t.Helper()
-	v, err := parseJSON(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(parseJSON(raw))(t)
 	return r.fill(t, v)
 }
 
@@ -227,10 +220,7 @@ func encoded(t *testing.T, v any) any {
 			"$json": func(b []byte) string { return string(b) }, "$base64": base64.StdEncoding.EncodeToString, "$base64url": base64.RawURLEncoding.EncodeToString,
 		} {
 			if inner, ok := v[name]; ok && len(v) == 1 {
-				text, err := json.Marshal(encoded(t, inner))
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := must.Get(json.Marshal(encoded(t, inner)))(t)
 				return encode(text)
 			}
 		}
@@ -261,10 +251,7 @@ func (r *run) request(t *testing.T, c *conformanceCase, correlation string) *htt
 	if !atReceiver(c) {
 		url = r.on.url + url
 	}
-	req, err := http.NewRequestWithContext(t.Context(), c.Request.Method, url, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), c.Request.Method, url, bytes.NewReader(body)))(t)
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -301,9 +288,7 @@ var conformanceClient = &http.Client{
 func (r *run) send(t *testing.T, req *http.Request, stream bool) caseAnswer {
 	t.Helper()
 	res, err := conformanceClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = res.Body.Close() }()
 	var body []byte
 	if stream && res.StatusCode == http.StatusOK {

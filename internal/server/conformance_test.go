@@ -19,6 +19,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
@@ -70,13 +71,8 @@ var bckCode = regexp.MustCompile(`BCK\.[A-Z0-9]+\.\d+`)
 func newSuite(t *testing.T) *suite {
 	t.Helper()
 	s := &suite{codes: map[string]codeRow{}, operations: map[string]operation{}, seen: map[string]bool{}}
-	text, err := os.ReadFile(filepath.Join(conformanceDir, "tables", "codes.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &s.codes); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(conformanceDir, "tables", "codes.json")))(t)
+	must.Do(t, json.Unmarshal(text, &s.codes))
 	return s
 }
 
@@ -100,14 +96,9 @@ func (s *suite) learn(t *testing.T, url string) {
 			Schemas map[string]struct{ Properties map[string]json.RawMessage }
 		}
 	}
-	res, err := http.Get(url + "/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.Get(url + "/openapi.json"))(t)
 	defer func() { _ = res.Body.Close() }()
-	if err := json.NewDecoder(res.Body).Decode(&document); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewDecoder(res.Body).Decode(&document))
 	for path, methods := range document.Paths {
 		pattern := regexp.MustCompile("^" + regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), "[^/]+") + "$")
 		for method, op := range methods {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/rounds"
 )
@@ -32,17 +33,12 @@ func openIdle(t *testing.T, address string, n int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestIdleConnections$", "-test.v")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", envIdle, address, n))
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Wait()
@@ -59,10 +55,7 @@ func openIdle(t *testing.T, address string, n int) {
 // holdIdle opens the connections of [openIdle] and holds them until its input ends.
 func holdIdle(t *testing.T, text string) {
 	address, number, _ := strings.Cut(text, " ")
-	n, err := strconv.Atoi(number)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(number))(t)
 	for i := range n {
 		conn, err := net.DialTimeout("tcp", address, patience)
 		if err != nil {
@@ -88,9 +81,7 @@ func TestIdleConnections(t *testing.T) {
 		descriptors, idle = 20_000, 20_400
 	}
 	var own syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &own); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &own))
 	if need := uint64(max(busy, idlePerProcess) + 500); own.Cur < need {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: need, Max: max(own.Max, need)}); err != nil {
 			t.Fatalf("this test needs %d descriptors: %v", need, err)
@@ -98,9 +89,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 	script := filepath.Join(t.TempDir(), "limited")
 	text := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec %s \"$@\"\n", descriptors, servertest.Program(t))
-	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(script, []byte(text), 0o755))
 	o := servertest.Options{Data: t.TempDir(), Listen: servertest.FreeAddress(t), Args: []string{"--rate-limit-ip", "0"}}
 	builder, subscriber := servertest.Key(t, o, "builder"), servertest.Key(t, o, "subscriber")
 	p := servertest.StartProgram(t, script, o)

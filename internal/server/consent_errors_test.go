@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestNoRedirect and the errors of T114: before client and target are proved a person sees a page, and nothing leaves
@@ -43,11 +45,7 @@ func leadsBack(t *testing.T, what, host string, s shown) *url.URL {
 		!strings.Contains(body, "<code>"+host+"</code>") {
 		t.Fatalf("%s: %d to %q\n%s", what, s.status, s.header.Get("Location"), body)
 	}
-	u, err := url.Parse(html.UnescapeString(links[0][1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
+	return must.Get(url.Parse(html.UnescapeString(links[0][1])))(t)
 }
 
 // TestErrorsOnPages: an error never leads to a target that is not registered, and to one that is only who reads its host and

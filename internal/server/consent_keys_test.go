@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -121,10 +122,7 @@ func TestEndsWithKey(t *testing.T) {
 		t.Errorf("%+v", made)
 	}
 	// The program spends credits by an access token of its own key, and another one by a consent.
-	own, err := client.New(program.Access, client.WithURL(m.url)).AccessToken(t.Context(), m.plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(client.New(program.Access, client.WithURL(m.url)).AccessToken(t.Context(), m.plan))(t)
 	spend := m.query()
 	spend.Set("plan_id", string(m.plan))
 	s = v.get("/oauth/authorize?" + spend.Encode())
@@ -134,9 +132,7 @@ func TestEndsWithKey(t *testing.T) {
 	in := client.NewSignIn(callback, "toll-cli")
 	anonymous := client.New("", client.WithURL(m.url))
 	login, _, err := anonymous.ExchangeCode(t.Context(), in, browser{t, m.url}.code(in, key.Key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if k := m.madeBy(toll.MadeByUser); k.Rights.String() != "read sell spend keys" || k.ExpiresAt == nil || k.ExpiresAt.After(key.ExpiresAt.Time) {
 		t.Errorf("%+v", k)
 	}
@@ -162,9 +158,7 @@ func TestEndsWithKey(t *testing.T) {
 	// The page counts what ends with the access of a program.
 	v, s = ask(m.person, api())
 	program = m.exchangeFor(m.issuer+"/api/v1", m.codeIn(v.submit(formOf(t, s).with("decision", "approve"))))
-	if own, err = client.New(program.Access, client.WithURL(m.url)).AccessToken(t.Context(), m.plan); err != nil {
-		t.Fatal(err)
-	}
+	own = must.Get(client.New(program.Access, client.WithURL(m.url)).AccessToken(t.Context(), m.plan))(t)
 	res := v.submit(formOf(t, v.get("/account/access")))
 	if !strings.Contains(res.body, "With it ended: 1 API key, 1 access token.") || works(program.Access) || pays(own.AccessToken) {
 		t.Errorf("%s", mainPart.FindString(res.body))

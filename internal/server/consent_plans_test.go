@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -20,17 +21,12 @@ func TestConsentPlans_Choices(t *testing.T) {
 	v := m.visitor()
 	q := m.query()
 	q.Del("plan_id")
-	dear, err := m.builder.RegisterPlan(t.Context(), client.PlanParams{
+	dear := must.Get(m.builder.RegisterPlan(t.Context(), client.PlanParams{
 		Metadata: toll.Metadata{Name: "Unordered"}, Price: toll.Price{
 			TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(2_500_000)}, Receivers: []toll.Address{m.owner}, IsCrypto: true,
 		}, Credits: toll.CreditsFixed(10, 1),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.builder.AttachPlan(t.Context(), m.agent, dear.PlanID); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	must.Get(m.builder.AttachPlan(t.Context(), m.agent, dear.PlanID))(t)
 	if s := m.consent(v, q); !strings.Contains(s.body, string(m.plan)) || strings.Contains(s.body, "Unordered") {
 		t.Errorf("plans with credits:\n%s", mainPart.FindString(s.body))
 	}
@@ -47,18 +43,12 @@ func TestConsentPlans_Choices(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// A delegation with which it may buy more, as often as the person says.
-	purse, err := m.subscriber.CreateDelegation(t.Context(), client.DelegationParams{
+	purse := must.Get(m.subscriber.CreateDelegation(t.Context(), client.DelegationParams{
 		Provider: toll.ProviderCrypto, SpendingLimit: 1234, Lifetime: 48 * time.Hour, Currency: "usdc",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	poor, err := m.subscriber.CreateDelegation(t.Context(), client.DelegationParams{
+	}))(t)
+	poor := must.Get(m.subscriber.CreateDelegation(t.Context(), client.DelegationParams{
 		Provider: toll.ProviderCrypto, SpendingLimit: 50, Lifetime: 48 * time.Hour, Currency: "usdc",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	s = m.consent(v, q)
 	form = formOf(t, s).with("decision", "approve")
 	if !strings.Contains(s.body, "12.34 USDC until") || form.values.Get("delegation") != "" {
@@ -78,30 +68,23 @@ func TestConsentPlans_Choices(t *testing.T) {
 	}
 	given := false
 	for p, err := range m.subscriber.Permissions(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		given = given || p.DelegationID != nil && *p.DelegationID == purse.DelegationID && p.MaxOrders != nil && *p.MaxOrders == 2
 	}
 	if !given {
 		t.Error("no permission with the delegation of the page")
 	}
 	// What cannot be had is said on the page, and the form can be sent again.
-	detached, err := m.builder.RegisterPlan(t.Context(), client.PlanParams{
+	detached := must.Get(m.builder.RegisterPlan(t.Context(), client.PlanParams{
 		Metadata: toll.Metadata{Name: "Elsewhere"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(10, 1),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	q.Set("plan_id", string(detached.PlanID))
 	form = formOf(t, m.consent(v, q)).with("decision", "approve")
 	res := v.submit(form)
 	if res.status != http.StatusBadRequest || res.header.Get("Location") != "" || !strings.Contains(res.body, "The agent does not have this plan.") {
 		t.Errorf("a plan that the agent does not have: %d to %q\n%s", res.status, res.header.Get("Location"), mainPart.FindString(res.body))
 	}
-	if _, err := m.builder.AttachPlan(t.Context(), m.agent, detached.PlanID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(m.builder.AttachPlan(t.Context(), m.agent, detached.PlanID))(t)
 	m.codeIn(v.submit(formOf(t, res).with("decision", "approve")))
 	q.Del("plan_id")
 	// Somebody without any plan.
@@ -121,29 +104,22 @@ func TestPlanOfServer(t *testing.T) {
 	v, ctx := m.visitor(), t.Context()
 	plan := func(name string, attach ...toll.AgentID) toll.PlanID {
 		t.Helper()
-		p, err := m.builder.RegisterPlan(
+		p := must.Get(m.builder.RegisterPlan(
 			ctx,
 			client.PlanParams{
 				Metadata: toll.Metadata{Name: name},
 				Price:    toll.PriceFree(),
 				Credits:  toll.CreditsFixed(10, 1),
 			},
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
+		))(t)
 		for _, a := range attach {
-			if _, err := m.builder.AttachPlan(ctx, a, p.PlanID); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(m.builder.AttachPlan(ctx, a, p.PlanID))(t)
 		}
 		return p.PlanID
 	}
 	hold := func(p toll.PlanID) toll.PlanID {
 		t.Helper()
-		if _, err := m.subscriber.OrderPlan(ctx, p); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.subscriber.OrderPlan(ctx, p))(t)
 		return p
 	}
 	suggested := func(q url.Values) (toll.PlanID, string) {
@@ -151,16 +127,11 @@ func TestPlanOfServer(t *testing.T) {
 		s := m.consent(v, q)
 		return toll.PlanID(formOf(t, s).values.Get("plan")), s.body
 	}
-	other, err := m.builder.RegisterAgent(
+	other := must.Get(m.builder.RegisterAgent(
 		ctx,
 		client.AgentParams{Metadata: toll.Metadata{Name: "Other"}, Plans: []toll.PlanID{m.plan}},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.builder.DetachPlan(ctx, other.AgentID, m.plan); err != nil {
-		t.Fatal(err)
-	}
+	))(t)
+	must.Get(m.builder.DetachPlan(ctx, other.AgentID, m.plan))(t)
 	newest := hold(
 		plan("Newest", other.AgentID),
 	) // of the accounts of the person, this one changed last
@@ -200,9 +171,7 @@ func TestPlanOfServer(t *testing.T) {
 		if e.endpoint != "" {
 			u.API.Endpoints = toll.SetTo(toll.EndpointList{{Verb: "POST", URL: e.endpoint}})
 		}
-		if _, err := m.builder.UpdateAgent(ctx, m.agent, u); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.builder.UpdateAgent(ctx, m.agent, u))(t)
 		q.Set("resource", e.resource)
 		want := map[bool]toll.PlanID{true: m.plan}[e.matches]
 		if p, body := suggested(
@@ -219,12 +188,10 @@ func TestPlanOfServer(t *testing.T) {
 			OpenEndpoints: toll.SetTo([]string{"https://agent.example.com/mcp"}),
 		},
 	}
-	if _, err := m.builder.UpdateAgent(ctx, m.agent, set); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(m.builder.UpdateAgent(ctx, m.agent, set))(t)
 	q.Set("resource", "https://agent.example.com/mcp")
 	stranger := m.subscriber // sells a plan, too, and gave the person credits of it
-	theirs, err := stranger.RegisterAgentWithPlan(
+	theirs := must.Get(stranger.RegisterAgentWithPlan(
 		ctx,
 		client.AgentParams{Metadata: toll.Metadata{Name: "Squat"}},
 		client.PlanParams{
@@ -234,19 +201,12 @@ func TestPlanOfServer(t *testing.T) {
 			Price:   toll.PriceFree(),
 			Credits: toll.CreditsFixed(10, 1),
 		},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stranger.UpdateAgent(ctx, theirs.AgentID, set); err != nil {
-		t.Fatal(err)
-	}
+	))(t)
+	must.Get(stranger.UpdateAgent(ctx, theirs.AgentID, set))(t)
 	if p, _ := suggested(q); p != m.plan {
 		t.Errorf("a plan that the person does not have counts: %q", p)
 	}
-	if _, err := stranger.Mint(ctx, theirs.PlanID, m.buyer, 5, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(stranger.Mint(ctx, theirs.PlanID, m.buyer, 5, 0))(t)
 	if p, body := suggested(q); p != "" || !strings.Contains(body, "Squat") {
 		t.Errorf("two sellers claim the server, and %q is suggested", p)
 	}
@@ -270,10 +230,7 @@ func TestPlanOfServer(t *testing.T) {
 // T122
 func TestAgentInScope(t *testing.T) {
 	m := newFair(t)
-	other, err := m.builder.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Other"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(m.builder.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Other"}}))(t)
 	nobody := m.visitor()
 	for i, c := range []struct {
 		scope, agent string
@@ -319,9 +276,7 @@ func TestOrderOnConsent(t *testing.T) {
 		if err == nil {
 			_, err = m.builder.AttachPlan(t.Context(), m.agent, made.PlanID)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return made.PlanID
 	}
 	to := []toll.Address{m.owner}
@@ -330,9 +285,7 @@ func TestOrderOnConsent(t *testing.T) {
 	card := sells("Card", toll.Price{Amounts: []toll.Units{toll.UnitsOf(5_000_000)}, Receivers: to, Currency: toll.CurrencyUSD}, false)
 	orders := func() (n int) {
 		for _, err := range m.subscriber.Orders(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			n++
 		}
 		return n
@@ -391,20 +344,14 @@ func TestSpendLimit_Consent(t *testing.T) {
 	w := alice.workspace()
 	members := "/w/" + w + "/members"
 	bob := o.signUp("bob", alice.invite(w, "developer"))
-	dear, err := m.builder.RegisterPlan(t.Context(), client.PlanParams{
+	dear := must.Get(m.builder.RegisterPlan(t.Context(), client.PlanParams{
 		Metadata: toll.Metadata{Name: "Dear"}, Price: toll.Price{
 			TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(2_500_000)}, Receivers: []toll.Address{m.owner}, IsCrypto: true,
 		}, Credits: toll.CreditsFixed(10, 1),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	purse, err := client.New(alice.keyOf(w), client.WithURL(m.url)).CreateDelegation(t.Context(), client.DelegationParams{
+	}))(t)
+	purse := must.Get(client.New(alice.keyOf(w), client.WithURL(m.url)).CreateDelegation(t.Context(), client.DelegationParams{
 		Provider: toll.ProviderCrypto, SpendingLimit: 1234, Lifetime: 48 * time.Hour, Currency: "usdc",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	q := m.query()
 	q.Set("plan_id", string(dear.PlanID))
 	q.Set("workspace", w)

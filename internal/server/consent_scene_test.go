@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
@@ -115,9 +116,7 @@ func (m *fair) madeBy(by toll.KeyMaker) toll.APIKey {
 	m.t.Helper()
 	var made []toll.KeyMaker
 	for k, err := range m.patient.subscriber.Keys(m.t.Context()) {
-		if err != nil {
-			m.t.Fatal(err)
-		}
+		must.Do(m.t, err)
 		made = append(made, k.MadeBy)
 		if k.MadeBy == by {
 			return *k

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -59,9 +60,7 @@ func TestCodeFlow(t *testing.T) {
 		t.Errorf("%d credits", b.Available)
 	}
 	for p, err := range m.subscriber.Permissions(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if p.MaxCredits != nil && *p.MaxCredits == 3 && p.ExpiresAt.Sub(p.CreatedAt.Time) > time.Hour {
 			t.Errorf("%+v", p)
 		}
@@ -115,12 +114,9 @@ func TestConsent(t *testing.T) {
 	mallory := m.visitor()
 	theirs := formOf(t, mallory.signIn(mallory.get("/oauth/authorize?"+m.query().Encode()), m.other.Key))
 	blocked("a ticket of another session", http.StatusForbidden, v.submit(good.with("ticket", theirs.values.Get("ticket"))))
-	second, err := m.builder.RegisterPlan(t.Context(), client.PlanParams{
+	second := must.Get(m.builder.RegisterPlan(t.Context(), client.PlanParams{
 		Metadata: toll.Metadata{Name: "Dearer"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(1000, 100),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for name, value := range map[string]string{
 		"plan_id": string(second.PlanID), "resource": "https://evil.example.com/mcp", "scope": "everything", "state": "x", "client_id": m.register(
 			`{"client_name":"Other","redirect_uris":["` + appCallback + `"]}`),
@@ -140,9 +136,7 @@ func TestConsent(t *testing.T) {
 	}
 
 	// Terms that changed while the person read.
-	if _, err := m.builder.UpdatePlan(t.Context(), m.plan, toll.PlanUpdate{Metadata: toll.MetadataUpdate{Name: toll.SetTo("Renamed")}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(m.builder.UpdatePlan(t.Context(), m.plan, toll.PlanUpdate{Metadata: toll.MetadataUpdate{Name: toll.SetTo("Renamed")}}))(t)
 	res := v.submit(good)
 	blocked("other terms", http.StatusForbidden, res)
 	if !strings.Contains(res.body, "Renamed") {
@@ -200,9 +194,7 @@ func TestNamesOnPages(t *testing.T) {
 		"Toll": true, "T0ll Support": true,
 	} {
 		body, err := json.Marshal(map[string]any{"client_name": name, "redirect_uris": []string{appCallback}, "client_uri": "https://" + "x.example.com/<b>"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		m.clientID = m.register(string(body))
 		s := m.consent(v, m.query())
 		if strings.Contains(s.body, "<script") || strings.Contains(s.body, "<img") || strings.Contains(s.body, "<b>") ||

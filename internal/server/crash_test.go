@@ -19,6 +19,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/rounds"
@@ -57,25 +58,15 @@ func newSiege(t *testing.T, opts servertest.Options) *siege {
 	s.service = servertest.Start(t, opts)
 	ctx := context.Background()
 	b, c := s.service.Client(builder.Key, servertest.Patient), s.service.Client(subscriber.Key, servertest.Patient)
-	reg, err := b.RegisterPlan(ctx, client.PlanParams{
+	reg := must.Get(b.RegisterPlan(ctx, client.PlanParams{
 		Metadata: toll.Metadata{Name: "siege"},
 		Credits:  toll.CreditsConfig{Amount: 1, MinAmount: 1, MaxAmount: 9},
-	})
-	s.must(err)
+	}))(s)
 	s.plan = reg.PlanID
-	_, err = b.Mint(ctx, s.plan, subscriber.Address, 1_000_000_000, 0)
-	s.must(err)
-	tok, err := c.AccessToken(ctx, s.plan, client.WithExpiry(time.Hour*24))
-	s.must(err)
+	must.Get(b.Mint(ctx, s.plan, subscriber.Address, 1_000_000_000, 0))(s)
+	tok := must.Get(c.AccessToken(ctx, s.plan, client.WithExpiry(time.Hour*24)))(s)
 	s.token = tok.AccessToken
 	return s
-}
-
-func (s *siege) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
 }
 
 func (s *siege) required() x402.PaymentRequired {
@@ -174,13 +165,12 @@ func (s *siege) audit() {
 	s.Helper()
 	s.service.Kill()
 	auditAfter(s.T, s.opts)
-	st, err := insist(func() (*store.Store, error) {
+	st := must.Get(insist(func() (*store.Store, error) {
 		return store.Open(context.Background(), store.Config{Data: s.opts.Data, Database: s.opts.Database})
-	})
-	s.must(err)
+	}))(s)
 	defer st.Close()
 	var burned, want int64
-	s.must(st.QueryRow(context.Background(), "SELECT CAST(SUM(burned) AS BIGINT) FROM accounts").Scan(&burned))
+	must.Do(s, st.QueryRow(context.Background(), "SELECT CAST(SUM(burned) AS BIGINT) FROM accounts").Scan(&burned))
 	for _, p := range s.payments {
 		want += int64(*p.req.MaxAmount)
 	}
@@ -202,9 +192,7 @@ func (s *siege) killed(rounds int) {
 func masterKey(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "master.key")
-	if err := os.WriteFile(file, []byte(strings.Repeat("5a", 32)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(strings.Repeat("5a", 32)+"\n"), 0o600))
 	return file
 }
 
@@ -236,9 +224,7 @@ func TestPostgresKilledUnderLoad(t *testing.T) {
 	for n := range 3 {
 		s.round(n, func() { postgres("crash", dir) })
 		postgres("start", dir)
-		if err := s.service.WaitHealthy(patience); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.service.WaitHealthy(patience))
 		s.recovers()
 		s.settleAll()
 	}
@@ -316,10 +302,7 @@ func cluster(t *testing.T) (dir string, postgres func(args ...string) string) {
 // clusterIn is [cluster] in a new directory.
 func clusterIn(t *testing.T, dir string) (_ string, postgres func(args ...string) string) {
 	t.Helper()
-	script, err := filepath.Abs("../../scripts/postgres.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(filepath.Abs("../../scripts/postgres.sh"))(t)
 	postgres = func(args ...string) string {
 		t.Helper()
 		cmd := exec.Command("sh", append([]string{script}, args...)...)

@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -119,9 +120,7 @@ func newAmbush(t *testing.T, is stepped, public *chaintest.Chain) *ambush {
 	if public != nil {
 		a.node = public.Eth()
 		fuel(t, a.store, public)
-		if _, err := public.Mint(t.Context(), usdc, common.Address(a.buyer.Address), toll.UnitsOf(100_000_000).Int()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(public.Mint(t.Context(), usdc, common.Address(a.buyer.Address), toll.UnitsOf(100_000_000).Int()))(t)
 	} else {
 		a.till = newTill(t, "http://"+is.ChainHTTP)
 		eventually(t, "the faucet gives", func() bool {
@@ -146,9 +145,7 @@ func tradersOf(t *testing.T, cfg server.Config) (builder, buyer, operator toll.A
 	s := open(t, cfg)
 	builder, buyer = keys(t, s)
 	operator = keyOf(t, s, server.KeyRequest{Account: "operator", Operator: true})
-	if err := closeService(s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, closeService(s))
 	return builder, buyer, operator
 }
 
@@ -163,17 +160,12 @@ func (a *ambush) once(k toll.APIKey) *client.Client {
 
 func (a *ambush) start() {
 	a.Helper()
-	text, err := json.Marshal(a.is)
-	if err != nil {
-		a.Fatal(err)
-	}
+	text := must.Get(json.Marshal(a.is))(a)
 	launch := func() {
 		a.cmd, a.exited, a.log = exec.Command(os.Args[0]), make(chan struct{}), &servertest.Log{}
 		a.cmd.Env = append(os.Environ(), envSteps+"="+string(text))
 		a.cmd.Stderr = a.log
-		if err := a.cmd.Start(); err != nil {
-			a.Fatal(err)
-		}
+		must.Do(a, a.cmd.Start())
 		go func(cmd *exec.Cmd, exited chan struct{}) { _ = cmd.Wait(); close(exited) }(a.cmd, a.exited)
 	}
 	launch()
@@ -199,9 +191,7 @@ func (a *ambush) kill() {
 // dies runs f again and again until the service has killed itself at a step.
 func (a *ambush) dies(step string, f func()) {
 	a.Helper()
-	if err := os.WriteFile(a.is.StepFile, []byte(step), 0o600); err != nil {
-		a.Fatal(err)
-	}
+	must.Do(a, os.WriteFile(a.is.StepFile, []byte(step), 0o600))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for running := true; running; {
@@ -235,12 +225,9 @@ func (a *ambush) revive() {
 
 func (a *ambush) plan(to toll.Address) toll.PlanID {
 	a.Helper()
-	r, err := a.as(a.builder).RegisterPlan(a.Context(), client.PlanParams{
+	r := must.Get(a.as(a.builder).RegisterPlan(a.Context(), client.PlanParams{
 		Metadata: toll.Metadata{Name: "Plan"}, Price: price(usdc, 1_000_000, to), Credits: toll.CreditsDynamic(100, 1, 100),
-	})
-	if err != nil {
-		a.Fatal(err)
-	}
+	}))(a)
 	return r.PlanID
 }
 
@@ -249,10 +236,7 @@ func decided(t *testing.T, st *store.Store) {
 	t.Helper()
 	eventually(t, "every order is decided", func() bool {
 		var open int64
-		err := st.QueryRow(t.Context(), "SELECT COUNT(*) FROM orders WHERE status NOT IN ('confirmed', 'final', 'failed')").Scan(&open)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.QueryRow(t.Context(), "SELECT COUNT(*) FROM orders WHERE status NOT IN ('confirmed', 'final', 'failed')").Scan(&open))
 		return open == 0
 	})
 }
@@ -269,12 +253,9 @@ func TestCryptoKill_ServiceKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	eachAmbush(t, func(a *ambush) {
 		ctx := a.Context()
-		limit, err := a.as(a.buyer).CreateDelegation(ctx, client.DelegationParams{
+		limit := must.Get(a.as(a.buyer).CreateDelegation(ctx, client.DelegationParams{
 			Provider: toll.ProviderCrypto, SpendingLimit: 10_000, Lifetime: time.Hour, Currency: "usdc",
-		})
-		if err != nil {
-			a.Fatal(err)
-		}
+		}))(a)
 		delegated := 0
 		for i, step := range steps {
 			for _, way := range []string{"direct", "delegated"} {
@@ -327,16 +308,10 @@ func TestKilledBetweenOrderAndBurn(t *testing.T) {
 		for i, step := range []string{"created", "transaction sent", "event stored", "deciding"} {
 			to := receiver(byte(i + 1))
 			plan := a.plan(to)
-			limit, err := a.as(a.buyer).CreateDelegation(ctx, client.DelegationParams{
+			limit := must.Get(a.as(a.buyer).CreateDelegation(ctx, client.DelegationParams{
 				Provider: toll.ProviderCrypto, SpendingLimit: 1000, Lifetime: time.Hour, Currency: "usdc", PlanID: plan,
-			})
-			if err != nil {
-				a.Fatal(err)
-			}
-			tok, err := a.as(a.buyer).AccessToken(ctx, plan, client.WithDelegation(limit.DelegationID))
-			if err != nil {
-				a.Fatal(err)
-			}
+			}))(a)
+			tok := must.Get(a.as(a.buyer).AccessToken(ctx, plan, client.WithDelegation(limit.DelegationID)))(a)
 			req := settlement(plan, tok.AccessToken, fmt.Sprint("request-", i), 7)
 			a.dies(step, func() { _, _ = a.once(a.builder).Settle(ctx, req) })
 			a.revive()
@@ -389,9 +364,7 @@ func TestTwoProcessesKilled(t *testing.T) {
 	var people []toll.APIKey
 	for i := range buyers {
 		k := servertest.Key(t, o, fmt.Sprintf("buyer %d", i))
-		if _, err := public.Mint(ctx, usdc, common.Address(k.Address), toll.UnitsOf(10_000_000).Int()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(public.Mint(ctx, usdc, common.Address(k.Address), toll.UnitsOf(10_000_000).Int()))(t)
 		people = append(people, k)
 	}
 	services := []*servertest.Process{servertest.Start(t, o), servertest.Start(t, o)}
@@ -402,12 +375,9 @@ func TestTwoProcessesKilled(t *testing.T) {
 		return c.OrderPlan(client.WithIdempotencyKey(ctx, fmt.Sprintf("order-%d-%d", person, round)), plans[round])
 	}
 	for round := range rounds {
-		r, err := services[0].Client(builder.Key, servertest.Patient).RegisterPlan(ctx, client.PlanParams{
+		r := must.Get(services[0].Client(builder.Key, servertest.Patient).RegisterPlan(ctx, client.PlanParams{
 			Metadata: toll.Metadata{Name: "Plan"}, Price: price(usdc, 1_000_000, receiver(byte(round+1))), Credits: toll.CreditsDynamic(100, 1, 100),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		plans = append(plans, r.PlanID)
 		var wg sync.WaitGroup
 		for i, k := range people {

@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -224,9 +225,7 @@ func TestCryptoTopUps(t *testing.T) {
 			b := m.buyer("goes", 1_000_000)
 			id := b.limit("usdc", 10)
 			token := b.access(plan, id)
-			if _, err := b.OrderPlan(ctx, plan); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.OrderPlan(ctx, plan))(t)
 			r := settled(t, m.builder, settlement(plan, token, "walk", 7))
 			m.ran(r.OrderTx, m.service)
 			if c := b.credits(plan); c.Balance != 0 || c.Used != 7 {

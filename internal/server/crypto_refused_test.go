@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/x402"
 )
@@ -86,9 +87,7 @@ func TestRefusedOrders(t *testing.T) {
 		m := m.in(t)
 		b := m.buyer("revokes", 5_000_000)
 		id := b.limit("usdc", 500)
-		if _, err := b.RevokeDelegation(ctx, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.RevokeDelegation(ctx, id))(t)
 		b.refuses(plan, usdc, toll.CodeDelegationRevoked, client.PaidBy(id))
 	})
 	t.Run("another one's", func(t *testing.T) {
@@ -190,9 +189,7 @@ func TestOverrunOverHTTP(t *testing.T) {
 	second := b.limit("usdc", 1000)
 	b.buys(m.dollar(receiver(2)), client.PaidBy(second))
 	var hash []byte
-	if err := m.store.QueryRow(ctx, "SELECT hash FROM chain_delegations WHERE delegation_id = $1", second).Scan(&hash); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.store.QueryRow(ctx, "SELECT hash FROM chain_delegations WHERE delegation_id = $1", second).Scan(&hash))
 	// spentMap[manager][delegation], 9.50 of 10 USDC.
 	outer := crypto.Keccak256(common.LeftPadBytes(contracts.DelegationManager[:], 32), make([]byte, 32))
 	m.double.Override(contracts.ERC20TransferAmountEnforcer, crypto.Keccak256Hash(hash, outer), common.BigToHash(toll.UnitsOf(9_500_000).Int()))

@@ -8,13 +8,12 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func (m *bazaar) reorg(n int, drop bool) {
 	m.Helper()
-	if err := m.public.Reorg(n, drop); err != nil {
-		m.Fatal(err)
-	}
+	must.Do(m, m.public.Reorg(n, drop))
 }
 
 // landed waits until the transaction of an order is in another block than before, and returns that one.

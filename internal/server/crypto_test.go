@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -42,10 +43,7 @@ type till struct {
 
 func newTill(t *testing.T, url string) till {
 	t.Helper()
-	node, err := ethclient.Dial(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must.Get(ethclient.Dial(url))(t)
 	t.Cleanup(node.Close)
 	return till{t, node}
 }
@@ -54,17 +52,11 @@ func newTill(t *testing.T, url string) till {
 func (w till) has(account toll.Address, token common.Address) int64 {
 	w.Helper()
 	if token == (common.Address{}) {
-		b, err := w.node.BalanceAt(w.Context(), common.Address(account), nil)
-		if err != nil {
-			w.Fatal(err)
-		}
+		b := must.Get(w.node.BalanceAt(w.Context(), common.Address(account), nil))(w)
 		return b.Int64()
 	}
 	data := append(ethcrypto.Keccak256([]byte("balanceOf(address)"))[:4], common.LeftPadBytes(account[:], 32)...)
-	out, err := w.node.CallContract(w.Context(), ethereum.CallMsg{To: &token, Data: data}, nil)
-	if err != nil {
-		w.Fatal(err)
-	}
+	out := must.Get(w.node.CallContract(w.Context(), ethereum.CallMsg{To: &token, Data: data}, nil))(w)
 	return new(big.Int).SetBytes(out).Int64()
 }
 
@@ -74,9 +66,7 @@ func (w till) transfers(token common.Address, from, to toll.Address) (n int, sum
 	logs, err := w.node.FilterLogs(w.Context(), ethereum.FilterQuery{FromBlock: new(big.Int), Addresses: []common.Address{token}, Topics: [][]common.Hash{
 		{topicTransfer}, {common.BytesToHash(from[:])}, {common.BytesToHash(to[:])},
 	}})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, err)
 	for _, l := range logs {
 		sum += new(big.Int).SetBytes(l.Data).Int64()
 	}
@@ -158,10 +148,7 @@ func (m *bazaar) open() *bazaar {
 
 func serviceAccount(t *testing.T, st *store.Store) toll.Address {
 	t.Helper()
-	all, err := store.ChainKeys(t.Context(), st)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(store.ChainKeys(t.Context(), st))(t)
 	for _, k := range all {
 		if k.Role == "service" {
 			return k.Address
@@ -180,9 +167,7 @@ func (m *bazaar) give(to toll.Address, token common.Address, amount int64) {
 			decimals = 18
 		}
 		body := map[string]string{"address": to.String(), member: toll.FormatAmount(toll.UnitsOf(amount), decimals)}
-		if err := m.builder.Call(m.Context(), http.MethodPost, "/api/v1/sandbox/faucet", nil, body, nil); err != nil {
-			m.Fatal(err)
-		}
+		must.Do(m, m.builder.Call(m.Context(), http.MethodPost, "/api/v1/sandbox/faucet", nil, body, nil))
 		return
 	}
 	var err error
@@ -191,9 +176,7 @@ func (m *bazaar) give(to toll.Address, token common.Address, amount int64) {
 	} else {
 		_, err = m.public.Mint(m.Context(), token, common.Address(to), big.NewInt(amount))
 	}
-	if err != nil {
-		m.Fatal(err)
-	}
+	must.Do(m, err)
 }
 
 // buyer is a customer of a bazaar.
@@ -217,9 +200,7 @@ func (m *bazaar) buyer(name string, units int64) *buyer {
 func (m *bazaar) plan(price toll.Price, credits toll.CreditsConfig) toll.PlanID {
 	m.Helper()
 	r, err := m.builder.RegisterPlan(m.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Plan"}, Price: price, Credits: credits})
-	if err != nil {
-		m.Fatal(err)
-	}
+	must.Do(m, err)
 	return r.PlanID
 }
 
@@ -268,11 +249,7 @@ func (m *bazaar) recorded(b *buyer, o *toll.Order, tx string) {
 
 func (b *buyer) credits(plan toll.PlanID) *toll.Balance {
 	b.m.Helper()
-	c, err := b.Balance(b.m.Context(), plan)
-	if err != nil {
-		b.m.Fatal(err)
-	}
-	return c
+	return must.Get(b.Balance(b.m.Context(), plan))(b.m)
 }
 
 // limit makes a delegation of so many cents.
@@ -282,10 +259,7 @@ func (b *buyer) limit(currency string, cents toll.Cents, change ...func(*client.
 	for _, f := range change {
 		f(&p)
 	}
-	d, err := b.CreateDelegation(b.m.Context(), p)
-	if err != nil {
-		b.m.Fatal(err)
-	}
+	d := must.Get(b.CreateDelegation(b.m.Context(), p))(b.m)
 	return d.DelegationID
 }
 
@@ -305,10 +279,7 @@ func (b *buyer) access(plan toll.PlanID, delegation string) string {
 	if delegation != "" {
 		opts = append(opts, client.WithDelegation(delegation))
 	}
-	tok, err := b.AccessToken(b.m.Context(), plan, opts...)
-	if err != nil {
-		b.m.Fatal(err)
-	}
+	tok := must.Get(b.AccessToken(b.m.Context(), plan, opts...))(b.m)
 	return tok.AccessToken
 }
 
@@ -351,22 +322,13 @@ func (m *bazaar) audited() {
 // nonces makes sure that the transactions of the relayers use up their nonces without a gap, and returns how many there are.
 func (w till) nonces(st *store.Store) (n int64) {
 	w.Helper()
-	relayers, err := store.ChainKeys(w.Context(), st)
-	if err != nil {
-		w.Fatal(err)
-	}
+	relayers := must.Get(store.ChainKeys(w.Context(), st))(w)
 	for _, k := range relayers {
 		if k.Role != "relayer" {
 			continue
 		}
-		next, err := w.node.NonceAt(w.Context(), common.Address(k.Address), nil)
-		if err != nil {
-			w.Fatal(err)
-		}
-		txs, err := store.ChainTxsFrom(w.Context(), st, k.Address, 0)
-		if err != nil {
-			w.Fatal(err)
-		}
+		next := must.Get(w.node.NonceAt(w.Context(), common.Address(k.Address), nil))(w)
+		txs := must.Get(store.ChainTxsFrom(w.Context(), st, k.Address, 0))(w)
 		landed := map[int64]int{}
 		for _, tx := range txs {
 			receipt, err := w.node.TransactionReceipt(w.Context(), common.Hash(tx.Hash))

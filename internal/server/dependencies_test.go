@@ -23,6 +23,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
@@ -42,9 +43,7 @@ func TestRailsAway(t *testing.T) {
 		_, err := c.subscriber.OrderPlan(client.WithIdempotencyKey(t.Context(), key), c.plan)
 		return err
 	}
-	if err := order("before"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, order("before"))
 	money.Behave(railtest.Behaviour{Unreachable: toll.CodeChainUnreachable})
 	for i := range 20 {
 		if res, err := c.settle(t.Context(), fmt.Sprintf("away-%d", i)); err != nil || !res.Success {
@@ -76,10 +75,7 @@ func TestReadOnlyNode(t *testing.T) {
 	if res, err := c.patient.settle(t.Context(), "before"); err != nil || !res.Success {
 		t.Fatalf("%+v %v", res, err)
 	}
-	conn, err := pgx.Connect(t.Context(), os.Getenv("TOLL_TEST_POSTGRES"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), os.Getenv("TOLL_TEST_POSTGRES")))(t)
 	defer conn.Close(context.Background())
 	name := cfg.Database[strings.LastIndex(cfg.Database, "/")+1:]
 	name, _, _ = strings.Cut(name, "?")
@@ -90,9 +86,7 @@ func TestReadOnlyNode(t *testing.T) {
 			"ALTER DATABASE " + pgx.Identifier{name}.Sanitize() + " SET default_transaction_read_only = " + mode,
 			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '" + name + "' AND pid <> pg_backend_pid()",
 		} {
-			if _, err := conn.Exec(t.Context(), q); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(conn.Exec(t.Context(), q))(t)
 		}
 	}
 	turn("on")
@@ -142,15 +136,10 @@ func TestNoHTTP2(t *testing.T) {
 	addr := strings.TrimPrefix(url, "http://")
 	send := func(raw string) []byte {
 		t.Helper()
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", addr))(t)
 		defer conn.Close()
 		_ = conn.SetDeadline(time.Now().Add(patience))
-		if _, err := io.WriteString(conn, raw); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, raw))(t)
 		answer, _ := io.ReadAll(io.LimitReader(conn, 1<<16)) // a reset ends the answer as well
 		return answer
 	}
@@ -317,13 +306,11 @@ func TestOutOfMemory(t *testing.T) {
 // starve forbids the service another page, and makes it need one.
 func (s *siege) starve() {
 	s.Helper()
-	now, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.service.PID()))
-	s.must(err)
+	now := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.service.PID())))(s)
 	var pages uint64
-	_, err = fmt.Sscan(string(now), &pages)
-	s.must(err)
+	must.Get(fmt.Sscan(string(now), &pages))(s)
 	limit := &unix.Rlimit{Cur: pages * uint64(os.Getpagesize()), Max: pages * uint64(os.Getpagesize())}
-	s.must(unix.Prlimit(s.service.PID(), unix.RLIMIT_AS, limit, nil))
+	must.Do(s, unix.Prlimit(s.service.PID(), unix.RLIMIT_AS, limit, nil))
 	body := `{"x402AccessToken":"` + strings.Repeat("a", 900<<10) + `"}`
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		select {

@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -33,10 +34,7 @@ import (
 // example returns the text of an example in deploy/.
 func example(t *testing.T, path ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(append([]string{"..", "..", "deploy"}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(append([]string{"..", "..", "deploy"}, path...)...)))(t)
 	return string(text)
 }
 
@@ -69,23 +67,16 @@ func replaceAll(t *testing.T, text string, oldNew ...string) string {
 func writeFile(t *testing.T, dir, name string, text []byte) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, text, 0o644))
 	return path
 }
 
 // nginxWith writes the configuration of an nginx of the test with a part for its http block.
 func nginxWith(t *testing.T, part string) (dir, config string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "toll-nginx-") // workers of another user write into it
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir = must.Get(os.MkdirTemp("", "toll-nginx-"))(t) // workers of another user write into it
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	text := fmt.Sprintf(`
 daemon off;
 error_log %[1]s/error.log;
@@ -107,23 +98,14 @@ http {
 // certificate writes a certificate that nobody trusts, and its key.
 func certificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	about := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "pay.example.com"},
 		NotAfter:     time.Now().Add(time.Hour),
 	}
-	der, err := x509.CreateCertificate(rand.Reader, about, about, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, about, about, &private.PublicKey, private))(t)
+	secret := must.Get(x509.MarshalECPrivateKey(private))(t)
 	block := func(kind string, b []byte) []byte {
 		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b})
 	}
@@ -181,9 +163,7 @@ func TestDeploy_Compose(t *testing.T) {
 	}
 	file := filepath.Join("deploy", "compose", "compose.yaml")
 	env := filepath.Join("..", "..", "deploy", "compose", "toll.env")
-	if err := os.WriteFile(env, []byte("TOLL_DATABASE=postgres://toll:x@postgres/toll\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(env, []byte("TOLL_DATABASE=postgres://toll:x@postgres/toll\n"), 0o600))
 	defer os.Remove(env)
 	var project struct {
 		Services map[string]struct {
@@ -196,9 +176,7 @@ func TestDeploy_Compose(t *testing.T) {
 		}
 	}
 	out := inRoot(t, []string{"DOMAIN=pay.example.com"}, "go", "run", "-C", "deploy/tool", ".", "compose", file)
-	if err := json.Unmarshal([]byte(out), &project); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &project))
 	for _, name := range []string{"toll-1", "toll-2"} {
 		s := project.Services[name]
 		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || s.StopGrace != "30s" || len(s.HealthCheck.Test) == 0 ||
@@ -265,9 +243,7 @@ func TestDrainBeforeShutdown(t *testing.T) {
 		t.Fatal("not ready")
 	}
 	began := time.Now()
-	if err := p.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Signal(syscall.SIGTERM))
 	eventually(t, "not ready", func() bool { return status(t, p.URL+"/ready") == http.StatusServiceUnavailable })
 	if r, err := c.settle(t.Context(), "while-it-drains"); err != nil || !r.Success {
 		t.Errorf("a settlement after %v of the drain: %+v, %v", time.Since(began), r, err)
@@ -320,9 +296,7 @@ func TestRollingRestartBehindNginx(t *testing.T) {
 		i := restart % len(processes)
 		target := done.Load() + 200
 		eventually(t, "load", func() bool { return done.Load() > target })
-		if err := processes[i].Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, processes[i].Signal(syscall.SIGTERM))
 		if code, err := processes[i].Wait(patience); err != nil || code != 0 {
 			t.Fatalf("exit %d: %v\n%s", code, err, processes[i].Log)
 		}
@@ -346,9 +320,7 @@ func startNginx(t *testing.T, listen, part string) {
 	var out bytes.Buffer
 	cmd := exec.Command("nginx", "-p", dir, "-c", config)
 	cmd.Stderr, cmd.Stdout = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	var over atomic.Bool
 	var ended sync.WaitGroup
 	ended.Go(func() {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestListenerRefuses: the kernel ignores requests for new connections, and those that were begun can be accepted, also
@@ -17,35 +19,23 @@ func TestListenerRefuses(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
 		t.Run(address, func(t *testing.T) {
 			ln, err := Listen(t.Context(), address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer ln.Close()
 			at := ln.Addr().String()
-			raw, err := ln.(syscall.Conn).SyscallConn()
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := must.Get(ln.(syscall.Conn).SyscallConn())(t)
 			dial := func() (net.Conn, error) { return net.DialTimeout("tcp", at, 300*time.Millisecond) }
 			begin := func() net.Conn {
 				t.Helper()
-				c, err := dial()
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(dial())(t)
 				t.Cleanup(func() { _ = c.Close() })
 				return c
 			}
 			begun := begin()
 			// The handshake of the next one ends with its first byte.
 			_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, 5) })
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			late := begin()
-			if err := refuseConnections(raw); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, refuseConnections(raw))
 			if c, err := dial(); !os.IsTimeout(err) {
 				if err == nil {
 					_ = c.Close()
@@ -56,15 +46,10 @@ func TestListenerRefuses(t *testing.T) {
 			s.draining.Store(true)
 			for i, c := range []net.Conn{begun, late} {
 				send := func() {
-					if _, err := c.Write([]byte("x")); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(c.Write([]byte("x")))(t)
 				}
 				send()
-				accepted, err := drained{ln, s}.Accept()
-				if err != nil {
-					t.Fatal(err)
-				}
+				accepted := must.Get(drained{ln, s}.Accept())(t)
 				defer accepted.Close()
 				for range 2 {
 					_ = accepted.SetReadDeadline(time.Now().Add(5 * time.Second))

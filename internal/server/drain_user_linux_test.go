@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -22,19 +23,13 @@ func asStranger(t *testing.T, program string, dirs ...string) string {
 	if os.Geteuid() != 0 {
 		return program
 	}
-	if err := os.Chmod(filepath.Dir(program), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Dir(program), 0o755))
 	for _, dir := range dirs {
-		if err := os.Chown(dir, 65534, 65534); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chown(dir, 65534, 65534))
 	}
 	script := filepath.Join(filepath.Dir(program), "as-stranger")
 	text := "#!/bin/sh\nexec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --bounding-set -all " + program + ` "$@"` + "\n"
-	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(script, []byte(text), 0o755))
 	return script
 }
 
@@ -43,10 +38,7 @@ func asStranger(t *testing.T, program string, dirs ...string) string {
 // F22
 func TestDrainWithoutRoot(t *testing.T) {
 	t.Parallel()
-	data, err := os.MkdirTemp("", "toll-drain-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.MkdirTemp("", "toll-drain-"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(data) })
 	program := asStranger(t, servertest.Program(t), data)
 	o := servertest.Options{Data: data, Listen: servertest.FreeAddress(t), Args: []string{"--drain", "2s", "--rate-limit-ip", "0"}}
@@ -91,9 +83,7 @@ func TestDrainWithoutRoot(t *testing.T) {
 	for range 4 {
 		target := answers.Load() + 200
 		eventually(t, "answers", func() bool { return answers.Load() > target })
-		if err := p.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Signal(syscall.SIGTERM))
 		if code, err := p.Wait(patience); err != nil || code != 0 {
 			t.Fatalf("exit %d: %v\n%s", code, err, p.Log)
 		}

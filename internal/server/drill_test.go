@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -38,9 +39,7 @@ func (d *drill) start(i int, program string) {
 
 func (d *drill) stop(i int) {
 	d.Helper()
-	if err := d.processes[i].Signal(syscall.SIGTERM); err != nil {
-		d.Fatal(err)
-	}
+	must.Do(d, d.processes[i].Signal(syscall.SIGTERM))
 	if code, err := d.processes[i].Wait(patience); err != nil || code != 0 {
 		d.Fatalf("exit %d: %v\n%s", code, err, d.processes[i].Log)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/alarm"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -31,9 +32,7 @@ func (s *Server) BackUp(ctx context.Context) error {
 // JobsLeft returns how many jobs there are.
 func (s *Server) JobsLeft(t testing.TB) (n int64) {
 	t.Helper()
-	if err := s.base.store.QueryRow(t.Context(), "SELECT COUNT(*) FROM jobs").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.base.store.QueryRow(t.Context(), "SELECT COUNT(*) FROM jobs").Scan(&n))
 	return n
 }
 

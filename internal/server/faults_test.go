@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -127,9 +128,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 		running, _ := load(ctx, 32, y, func(int) *stand { return c })
 		eventually(t, "load", func() bool { return y.settled() > 300 })
 		began := time.Now()
-		if err := p.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Signal(syscall.SIGTERM))
 		code, err := p.Wait(patience)
 		took := time.Since(began)
 		stop()
@@ -176,9 +175,7 @@ func TestInFlightIsAnswered(t *testing.T) {
 			eventually(t, "all are in flight", func() bool { // or the store was away for too long
 				return strings.Contains(metricsAt(t, "http://"+metrics), inFlight) || y.ended() > 0
 			})
-			if err := p.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.Signal(syscall.SIGTERM))
 			eventually(t, "nobody else is let in", func() bool {
 				conn, err := net.Dial("tcp", strings.TrimPrefix(p.URL, "http://"))
 				if err == nil {
@@ -209,9 +206,7 @@ func TestInFlightIsAnswered(t *testing.T) {
 // F22
 func TestRollingRestart(t *testing.T) {
 	oneAfterTheOther(t, func(p *servertest.Process) {
-		if err := p.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Signal(syscall.SIGTERM))
 		if code, err := p.Wait(patience); err != nil || code != 0 {
 			t.Fatalf("exit %d: %v\n%s", code, err, p.Log)
 		}
@@ -283,16 +278,11 @@ func TestStartWithManyDueHolds(t *testing.T) {
 	if res, err := c.settle(t.Context(), "one"); err != nil || !res.Success {
 		t.Errorf("settle beside the backlog: %+v %v", res, err)
 	}
-	st, err := store.Open(t.Context(), store.Config{Data: o.Data, Admin: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), store.Config{Data: o.Data, Admin: true}))(t)
 	defer st.Close()
 	eventually(t, "every due hold has lapsed", func() bool {
 		var open int64
-		if err := st.QueryRow(t.Context(), "SELECT COALESCE(SUM(held), 0) FROM accounts").Scan(&open); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.QueryRow(t.Context(), "SELECT COALESCE(SUM(held), 0) FROM accounts").Scan(&open))
 		return open == 0
 	})
 }
@@ -301,13 +291,8 @@ func TestStartWithManyDueHolds(t *testing.T) {
 func seedHolds(t *testing.T, cfg server.Config, past time.Time, accounts, holds int) {
 	t.Helper()
 	cfg.Clock = func() time.Time { return past }
-	if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "seed", Init: true}); err != nil {
-		t.Fatal(err)
-	}
-	st, err := store.Open(t.Context(), store.Config{Data: cfg.Data})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "seed", Init: true}))(t)
+	st := must.Get(store.Open(t.Context(), store.Config{Data: cfg.Data}))(t)
 	defer st.Close()
 	l := ledger.New(st, ledger.Config{Clock: cfg.Clock, MACKey: make([]byte, 32)})
 	plan := toll.NewPlanID()
@@ -338,9 +323,7 @@ func seedHolds(t *testing.T, cfg server.Config, past time.Time, accounts, holds 
 			t.Fatal(err)
 		}
 	}
-	if err := l.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close(t.Context()))
 }
 
 // F15: a store that stands still for a while refuses nobody falsely; one that stands still for long says so, and recovers.
@@ -403,46 +386,23 @@ func lockStore(t *testing.T, o servertest.Options) (unlock func()) {
 	t.Helper()
 	ctx := context.Background()
 	if o.Database == "" {
-		db, err := sql.Open("sqlite", "file:"+filepath.Join(o.Data, "toll.db")+"?_pragma=busy_timeout(10000)")
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn, err := db.Conn(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-			t.Fatal(err)
-		}
+		db := must.Get(sql.Open("sqlite", "file:"+filepath.Join(o.Data, "toll.db")+"?_pragma=busy_timeout(10000)"))(t)
+		conn := must.Get(db.Conn(ctx))(t)
+		must.Get(conn.ExecContext(ctx, "BEGIN IMMEDIATE"))(t)
 		return func() {
 			if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
 				t.Error(err)
 			}
-			if err := errors.Join(conn.Close(), db.Close()); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, errors.Join(conn.Close(), db.Close()))
 		}
 	}
-	cfg, err := pgx.ParseConfig(o.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(pgx.ParseConfig(o.Database))(t)
 	delete(cfg.RuntimeParams, "pool_max_conns")
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(ctx, "LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.ConnectConfig(ctx, cfg))(t)
+	tx := must.Get(conn.Begin(ctx))(t)
+	must.Get(tx.Exec(ctx, "LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE"))(t)
 	return func() {
-		if err := errors.Join(tx.Rollback(ctx), conn.Close(ctx)); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, errors.Join(tx.Rollback(ctx), conn.Close(ctx)))
 	}
 }
 
@@ -461,9 +421,7 @@ func TestDiskFull(t *testing.T) {
 	log := &servertest.Log{}
 	cmd.Stderr = log
 	cmd.Env = append(os.Environ(), "TOLL_CONFIG=", "TOLL_DATABASE=")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }() // it is killed on purpose
 	url := "http://" + listen
 	eventually(t, "healthy", func() bool {

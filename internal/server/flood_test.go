@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -87,10 +88,7 @@ func startFlood(t *testing.T, address string, rate int) *flood {
 	event := "POST /api/v1/fiat/stripe/webhook HTTP/1.1\r\nHost: " + address + "\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n" +
 		`{"id":"evt"}`
 	for range most {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", address))(t)
 		workers.Go(func() {
 			defer func() { _ = c.Close() }()
 			answers := bufio.NewReader(c)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -38,10 +39,7 @@ func TestFlushFails(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "the service ended by itself") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	st, err := store.Open(context.Background(), store.Config{Data: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(context.Background(), store.Config{Data: dir}))(t)
 	defer st.Close()
 	l := ledger.New(st, ledger.Config{MACKey: make([]byte, 32)})
 	defer l.Close(context.Background())
@@ -56,14 +54,8 @@ func TestFlushFails(t *testing.T) {
 }
 
 func flushChild(t *testing.T, dir string) {
-	s, err := server.New(context.Background(), server.Config{Data: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(context.Background(), server.Config{Data: dir}))(t)
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(context.Background(), ln) }()
 	l := server.LedgerOf(s)
@@ -71,9 +63,7 @@ func flushChild(t *testing.T, dir string) {
 		_, err := l.Mint(context.Background(), ledger.MintOp{Plan: "11", Subscriber: toll.Address{1}, Amount: 5, Ref: ref})
 		return err
 	}
-	if err := mint("before"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, mint("before"))
 	refuseFlush(t)
 	if err := mint("in doubt"); !errors.Is(err, ledger.ErrUnknownOutcome) {
 		t.Fatalf("got %v, want %v", err, ledger.ErrUnknownOutcome)
@@ -108,9 +98,7 @@ func refuseFlush(t *testing.T) {
 		stmt(unix.BPF_RET|unix.BPF_K, retErrno|uint32(unix.EIO)),
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 	const setFilter, onAllThreads = 1, 1 // SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, setFilter, onAllThreads, uintptr(unsafe.Pointer(&prog))); errno != 0 {
 		t.Fatal(errno)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -36,9 +37,7 @@ func eachDatabase(t *testing.T, f func(t *testing.T, o servertest.Options)) {
 func freshMasterKey(t *testing.T) string {
 	t.Helper()
 	path := t.TempDir() + "/master.key"
-	if err := os.WriteFile(path, []byte(toll.NewHash().String()[2:]+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(toll.NewHash().String()[2:]+"\n"), 0o600))
 	return path
 }
 
@@ -46,10 +45,7 @@ func freshMasterKey(t *testing.T) string {
 func open(t *testing.T, cfg server.Config) *server.Server {
 	t.Helper()
 	cfg.WaitLong()
-	s, err := insist(func() (*server.Server, error) { return server.New(t.Context(), cfg) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(insist(func() (*server.Server, error) { return server.New(t.Context(), cfg) }))(t)
 	storetest.Follow(t, server.StoreOf(s))
 	return s
 }
@@ -80,11 +76,7 @@ func start(t *testing.T, cfg server.Config) (*server.Server, string) {
 
 func listenAnywhere(t *testing.T) net.Listener {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ln
+	return must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 }
 
 // startOn is start on a listener, whose address the configuration may have.
@@ -96,12 +88,8 @@ func startOn(t *testing.T, cfg server.Config, ln net.Listener) (*server.Server, 
 	go func() { done <- s.Serve(ctx, ln) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil {
-			t.Errorf("serve: %v", err)
-		}
-		if err := closeService(s); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		must.Check(t, <-done, "serve")
+		must.Check(t, closeService(s), "close")
 	})
 	return s, "http://" + ln.Addr().String()
 }
@@ -127,18 +115,12 @@ func newStand(t *testing.T, url string, builder, subscriber toll.APIKey, credits
 		Price:    toll.Price{TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, Receivers: []toll.Address{c.owner}, IsCrypto: true},
 		Credits:  toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 10},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	c.plan, c.agent = registered.PlanID, registered.AgentID
 	if credits > 0 {
-		if _, err := c.builder.Mint(ctx, c.plan, c.buyer, credits, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.builder.Mint(ctx, c.plan, c.buyer, credits, 0))(t)
 	}
-	if c.token, err = c.subscriber.AccessToken(ctx, c.plan); err != nil {
-		t.Fatal(err)
-	}
+	c.token = must.Get(c.subscriber.AccessToken(ctx, c.plan))(t)
 	return c.on(url, builder, subscriber)
 }
 
@@ -168,11 +150,7 @@ func (c *stand) settle(ctx context.Context, id string) (*x402.SettleResponse, er
 
 func (c *stand) balance(t *testing.T) *toll.Balance {
 	t.Helper()
-	b, err := c.patient.subscriber.Balance(t.Context(), c.plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(c.patient.subscriber.Balance(t.Context(), c.plan))(t)
 }
 
 // keys makes the keys of a stand in a running service of this process.
@@ -186,11 +164,7 @@ func keys(t *testing.T, s *server.Server) (builder, subscriber toll.APIKey) {
 
 func keyOf(t *testing.T, s *server.Server, r server.KeyRequest) toll.APIKey {
 	t.Helper()
-	key, err := insist(func() (toll.APIKey, error) { return s.CreateKey(t.Context(), r) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return must.Get(insist(func() (toll.APIKey, error) { return s.CreateKey(t.Context(), r) }))(t)
 }
 
 // thrice repeats an attempt until it succeeds, at most three times, because a stalled machine can make one fail. scripts/test.sh lists
@@ -211,10 +185,7 @@ func thrice(t *testing.T, attempt func() error) {
 
 func status(t *testing.T, url string) int {
 	t.Helper()
-	res, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.Get(url))(t)
 	_ = res.Body.Close()
 	return res.StatusCode
 }

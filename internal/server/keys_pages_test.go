@@ -10,6 +10,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 )
 
 var (
@@ -30,9 +31,7 @@ func (v *visitor) follow(res shown) shown {
 func keysOf(t *testing.T, o *town, key string) (out []*toll.APIKey) {
 	t.Helper()
 	for k, err := range client.New(key, client.WithURL(o.address), client.WithRetries(0)).Keys(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		out = append(out, k)
 	}
 	return out

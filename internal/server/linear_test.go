@@ -18,6 +18,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -288,42 +289,27 @@ func openMarket(t *testing.T, services []*servertest.Process, opts servertest.Op
 	t.Helper()
 	ctx := t.Context()
 	m := &market{builder: servertest.Key(t, opts, "builder"), run: toll.NewUUID()[:8]}
-	reg, err := services[0].Client(m.builder.Key, servertest.Patient).RegisterPlan(ctx, client.PlanParams{
+	reg := must.Get(services[0].Client(m.builder.Key, servertest.Patient).RegisterPlan(ctx, client.PlanParams{
 		Metadata: toll.Metadata{Name: "market"}, Price: toll.Price{IsCrypto: true},
 		Credits: toll.CreditsConfig{Amount: marketGrants, MinAmount: 1, MaxAmount: marketMost},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	m.plan = reg.PlanID
 	for i := range accounts {
 		// As toll keys create does, without a process for each.
-		key, err := insist(func() (toll.APIKey, error) {
+		key := must.Get(insist(func() (toll.APIKey, error) {
 			return server.CreateLocalKey(ctx, server.Config{Data: opts.Data, Database: opts.Database, MasterKeyFile: opts.MasterKeyFile},
 				server.KeyRequest{Account: fmt.Sprintf("subscriber %d", i)})
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		c := services[0].Client(key.Key, servertest.Patient)
-		token, err := c.AccessToken(ctx, m.plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must.Get(c.AccessToken(ctx, m.plan))(t)
 		m.subs = append(m.subs, key)
 		m.tokens = append(m.tokens, token.AccessToken)
 		// A free plan is ordered by the first verify or settle: that order shall not hide in another call.
-		if _, err := c.OrderPlan(ctx, m.plan); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := services[0].Client(m.builder.Key, servertest.Patient).Settle(ctx, m.settle(i, "first-"+m.run, marketGrants)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.OrderPlan(ctx, m.plan))(t)
+		must.Get(services[0].Client(m.builder.Key, servertest.Patient).Settle(ctx, m.settle(i, "first-"+m.run, marketGrants)))(t)
 		for spent := toll.Credits(marketMost); spent < marketGrants; spent += marketMost {
 			n := min(marketMost, marketGrants-spent)
-			if _, err := services[0].Client(m.builder.Key, servertest.Patient).Settle(ctx, m.settle(i, fmt.Sprintf("first-%s-%d", m.run, spent), n)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(services[0].Client(m.builder.Key, servertest.Patient).Settle(ctx, m.settle(i, fmt.Sprintf("first-%s-%d", m.run, spent), n)))(t)
 		}
 	}
 	return m

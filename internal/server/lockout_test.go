@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -203,10 +204,7 @@ func TestMailLockOut(t *testing.T) {
 func decodedMail(t *testing.T, post *postOffice, n int) string {
 	t.Helper()
 	_, body, _ := strings.Cut(post.sent[n-1].text, "\n\n")
-	text, err := io.ReadAll(quotedprintable.NewReader(strings.NewReader(body)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(quotedprintable.NewReader(strings.NewReader(body))))(t)
 	return string(text)
 }
 

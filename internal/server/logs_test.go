@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -18,30 +19,21 @@ func TestLogs_CorrelationID(t *testing.T) {
 	s, url := start(t, cfg)
 	keys(t, s)
 	st := rows(t, cfg)
-	err := st.Tx(t.Context(), func(tx *store.Tx) (err error) {
+	must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) (err error) {
 		for _, table := range []string{"agents", "plans"} {
 			if err == nil {
 				_, err = tx.Exec(t.Context(), "ALTER TABLE "+table+" RENAME TO gone_"+table)
 			}
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for path, room := range map[string]string{
 		"/explore": "page", "/api/v1/protocol/plans/1": "call failed",
 	} {
 		id := "corr-" + strings.Fields(room)[0]
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil))(t)
 		r.Header.Set("X-Correlation-Id", id)
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.DefaultClient.Do(r))(t)
 		_ = res.Body.Close()
 		found := 0
 		for line := range strings.Lines(out.String()) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // machine is a system of its own for the test of a package: systemd in a container, on the files of this machine. What
@@ -26,22 +28,15 @@ func startMachine(t *testing.T) *machine {
 		t.Skip("only root makes a container, on a system with cgroup2: SKIPPED")
 	}
 	group := filepath.Join(groups, fmt.Sprintf("toll-test-%d", os.Getpid()))
-	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	at, err := os.Open(group)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(group, 0o755))
+	at := must.Get(os.Open(group))(t)
 	defer at.Close()
 	var log bytes.Buffer
 	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--uts", "--ipc", "--net", "--cgroup",
 		"sh", filepath.Join("testdata", "boot.sh"), t.TempDir())
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(at.Fd())}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	m := &machine{t: t}
 	t.Cleanup(func() {
 		if m.pid != "" {
@@ -118,10 +113,7 @@ func (m *machine) shell(script string) string {
 // put writes a file of this machine into the other one.
 func (m *machine) put(file, path string) {
 	m.t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(m.t)
 	cmd := m.command("sh", "-c", "cat >"+path)
 	cmd.Stdin = bytes.NewReader(text)
 	if out, err := cmd.CombinedOutput(); err != nil {

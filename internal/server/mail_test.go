@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
@@ -250,16 +251,14 @@ func TestMailCodeBounds(t *testing.T) {
 		}
 		// Codes of other processes count.
 		mail := sha256.Sum256([]byte("bob@example.com"))
-		if err := server.StoreOf(o.s).Tx(t.Context(), func(tx *store.Tx) (err error) {
+		must.Do(t, server.StoreOf(o.s).Tx(t.Context(), func(tx *store.Tx) (err error) {
 			for i := range byte(5) {
 				err = errors.Join(err, store.InsertMailCode(t.Context(), tx, store.MailCode{
 					ID: []byte{i}, Mail: mail[:], Code: []byte{1}, EndsAt: time.Now().Add(2 * time.Hour),
 				}))
 			}
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if _, res := v.askCode("bob@example.com"); res.status != http.StatusTooManyRequests {
 			t.Errorf("a code more than other processes have sent: %d", res.status)
 		}
@@ -287,10 +286,7 @@ func TestMailCodeOfStrangers(t *testing.T) {
 	invited := func(cfg *server.Config) { cfg.Registration = people.Invited }
 	eachMailTown(t, invited, func(o *town, post *postOffice) {
 		t := o.t
-		link, err := o.s.SignUpLink(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		link := must.Get(o.s.SignUpLink(t.Context()))(t)
 		_, link, _ = strings.Cut(link, "link=")
 		v := newVisitor(t, o.address)
 		_, res := v.askCode("nobody@example.com")

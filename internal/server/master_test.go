@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
@@ -46,14 +47,9 @@ func rotatesMaster(t *testing.T, at store.Config) {
 			Metadata: toll.Metadata{Name: "Upstream"}, API: toll.AgentAPI{AuthType: "bearer"},
 			Credentials: toll.Credentials{Token: "secret of the agent"},
 		}
-		made, err := c.patient.builder.RegisterAgent(client.WithIdempotencyKey(ctx, "agent"), secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := must.Get(c.patient.builder.RegisterAgent(client.WithIdempotencyKey(ctx, "agent"), secret))(t)
 		agent = made.AgentID
-		if _, err := c.patient.builder.CreateWebhook(ctx, client.WebhookParams{URL: "http://127.0.0.1:1/"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.patient.builder.CreateWebhook(ctx, client.WebhookParams{URL: "http://127.0.0.1:1/"}))(t)
 	})
 	uses := func(t *testing.T, url, id string) {
 		t.Helper()
@@ -109,10 +105,7 @@ func rotatesMaster(t *testing.T, at store.Config) {
 	if acts := storetest.Acts(t, st, "", "master_key.rotated"); len(acts) == 0 || slices.ContainsFunc(acts, func(a string) bool { return a != turn }) {
 		t.Errorf("the audit log says %q, not %q", acts, turn)
 	}
-	ring, err := seal.FromFile(old, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := must.Get(seal.FromFile(old, false))(t)
 	if left := envelopes(t, at, ring.KeyID()); len(left) > 0 {
 		t.Errorf("the old key still seals %v", left)
 	}
@@ -131,10 +124,7 @@ func rotatesMaster(t *testing.T, at store.Config) {
 // envelopes returns the columns of a database that hold envelopes of a master key, whatever the tables.
 func envelopes(t *testing.T, at store.Config, keyID string) (found []string) {
 	t.Helper()
-	st, err := store.Open(t.Context(), store.Config{Data: at.Data, Database: at.Database, Admin: true, ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), store.Config{Data: at.Data, Database: at.Database, Admin: true, ReadOnly: true}))(t)
 	defer func() { _ = st.Close() }()
 	columns := `SELECT m.name, p.name FROM sqlite_master m, pragma_table_info(m.name) p WHERE m.type = 'table' AND p.type = 'BLOB'`
 	if at.Database != "" {
@@ -147,15 +137,10 @@ func envelopes(t *testing.T, at store.Config, keyID string) (found []string) {
 	for _, c := range all {
 		var n int64
 		for _, version := range []string{"01", "02"} {
-			start, err := hex.DecodeString(version + keyID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			start := must.Get(hex.DecodeString(version + keyID))(t)
 			query := fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE SUBSTR(%s, 1, 9) = $1", c[0], c[1])
 			var some int64
-			if err := st.QueryRow(t.Context(), query, start).Scan(&some); err != nil {
-				t.Fatalf("%s: %v", query, err)
-			}
+			must.Do(t, st.QueryRow(t.Context(), query, start).Scan(&some), query)
 			n += some
 		}
 		if n > 0 {
@@ -168,12 +153,8 @@ func envelopes(t *testing.T, at store.Config, keyID string) (found []string) {
 // column2 reads two columns of text.
 func column2(t *testing.T, st *store.Store, query string) [][2]string {
 	t.Helper()
-	all, err := store.All(t.Context(), st, func(scan func(dest ...any) error) (c [2]string, err error) {
+	return must.Get(store.All(t.Context(), st, func(scan func(dest ...any) error) (c [2]string, err error) {
 		err = scan(&c[0], &c[1])
 		return c, err
-	}, query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	}, query))(t)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
@@ -41,9 +42,7 @@ func TestMetrics_LastAudit(t *testing.T) {
 	if got := scrape(t, s); !strings.Contains(got, "\ntoll_audit_age_seconds -1\n") {
 		t.Error("an audit that was not noted has an age")
 	}
-	if err := admin.NoteAudit(t.Context(), cfg, admin.Audited{Findings: make([]admin.Finding, 3)}, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, admin.NoteAudit(t.Context(), cfg, admin.Audited{Findings: make([]admin.Finding, 3)}, false))
 	if got := scrape(t, s); !strings.Contains(got, "\ntoll_audit_findings 3\n") || strings.Contains(got, "\ntoll_audit_age_seconds -1\n") {
 		t.Error("the metrics do not tell of the audit")
 	}
@@ -57,9 +56,7 @@ func TestMetrics_LastAudit(t *testing.T) {
 		if err != nil || len(a.Findings) > 0 {
 			t.Fatalf("%+v, %v", a.Findings, err)
 		}
-		if err := admin.NoteAudit(t.Context(), cfg, a, since); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, admin.NoteAudit(t.Context(), cfg, a, since))
 		noted, err := store.NotedAudit(t.Context(), server.StoreOf(s))
 		if err != nil || noted.Seal == nil || *noted.Seal != a.Seal {
 			t.Fatalf("%+v, %v", noted, err)
@@ -67,9 +64,7 @@ func TestMetrics_LastAudit(t *testing.T) {
 		return noted
 	}
 	whole := note(false)
-	if _, err := server.LedgerOf(s).Mint(t.Context(), ledger.MintOp{Plan: "1", Subscriber: toll.Address{1}, Amount: 5, Ref: "mint:1"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.LedgerOf(s).Mint(t.Context(), ledger.MintOp{Plan: "1", Subscriber: toll.Address{1}, Amount: 5, Ref: "mint:1"}))(t)
 	if since := note(true); !since.At.Equal(whole.At) || since.Findings != 0 || since.Seal.Position != whole.Seal.Position+1 {
 		t.Errorf("%+v after %+v", since, whole)
 	}
@@ -91,16 +86,12 @@ func TestMetrics_NotedBackup(t *testing.T) {
 			if got := scrape(t, s); strings.Contains(got, "toll_backup_age_seconds") {
 				t.Error("a backup that nobody told of has an age")
 			}
-			if err := admin.NoteBackup(t.Context(), cfg); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, admin.NoteBackup(t.Context(), cfg))
 			moved.Store(int64(50 * time.Hour))
 			if got := scrape(t, s); !regexp.MustCompile(`\ntoll_backup_age_seconds (1\.8\d+e\+05|180\d\d\d)`).MatchString(got) {
 				t.Errorf("the backup is not 50 hours old: %s", regexp.MustCompile("toll_backup_age.*").FindAllString(got, -1))
 			}
-			if err := admin.NoteBackup(t.Context(), cfg); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, admin.NoteBackup(t.Context(), cfg))
 			if got := scrape(t, s); !regexp.MustCompile(`\ntoll_backup_age_seconds [01](\.\d+)?\n`).MatchString(got) {
 				t.Error("the second backup does not count")
 			}
@@ -234,9 +225,7 @@ type panel struct {
 func board(t *testing.T) []panel {
 	t.Helper()
 	var board struct{ Panels []panel }
-	if err := json.Unmarshal([]byte(example(t, "grafana", "toll.json")), &board); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(example(t, "grafana", "toll.json")), &board))
 	return board.Panels
 }
 

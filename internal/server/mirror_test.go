@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -37,11 +38,7 @@ func TestPublishedBurns(t *testing.T) {
 			if err != nil || !res.Success {
 				t.Fatalf("settle %s: %+v %v", id, res, err)
 			}
-			tx, err := toll.ParseHash(res.Transaction)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return tx
+			return must.Get(toll.ParseHash(res.Transaction))(t)
 		}
 		var published, others []toll.Hash
 		var sum toll.Credits
@@ -69,10 +66,7 @@ func TestPublishedBurns(t *testing.T) {
 		var found toll.Credits
 		periods := map[int64]bool{}
 		for _, tx := range published {
-			p, err := client.New("", client.WithURL(url), servertest.Patient).BurnProof(t.Context(), tx) // nobody needs a key
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(client.New("", client.WithURL(url), servertest.Patient).BurnProof(t.Context(), tx))(t) // nobody needs a key
 			v, err := rails.VerifyProof(t.Context(), []string{s.Chain().URL()}, p)
 			if err != nil || !v.Holds || v.Transaction != tx || v.PlanID != mirrored.plan || v.Holder != mirrored.buyer {
 				t.Fatalf("%+v %v", v, err)
@@ -116,15 +110,9 @@ func mirroredStand(t *testing.T, c *stand) *stand {
 		Price:    toll.Price{TokenAddress: toll.Sandbox.USDC(), Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, Receivers: []toll.Address{c.owner}, IsCrypto: true},
 		Credits:  toll.CreditsConfig{Amount: 100, MinAmount: 1, MaxAmount: 10, OnchainMirror: true},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	m.plan, m.agent = registered.PlanID, ""
-	if _, err := c.builder.Mint(t.Context(), m.plan, m.buyer, 50, 0); err != nil {
-		t.Fatal(err)
-	}
-	if m.token, err = c.subscriber.AccessToken(t.Context(), m.plan); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.builder.Mint(t.Context(), m.plan, m.buyer, 50, 0))(t)
+	m.token = must.Get(c.subscriber.AccessToken(t.Context(), m.plan))(t)
 	return &m
 }

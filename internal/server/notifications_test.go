@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/events"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -68,9 +69,7 @@ func TestNotifications(t *testing.T) {
 		}
 		hooks := func(where string) (n int) {
 			t.Helper()
-			if err := server.StoreOf(o.s).QueryRow(t.Context(), "SELECT COUNT(*) FROM webhooks"+where).Scan(&n); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, server.StoreOf(o.s).QueryRow(t.Context(), "SELECT COUNT(*) FROM webhooks"+where).Scan(&n))
 			return n
 		}
 		// Somebody else's address is refused.
@@ -166,13 +165,11 @@ func TestNotifications_ByRole(t *testing.T) {
 			if kind == toll.EventCreditsLow {
 				id += "/" + strings.ToLower(w) // who has few credits
 			}
-			if err := server.StoreOf(o.s).Tx(t.Context(), func(tx *store.Tx) error {
+			must.Do(t, server.StoreOf(o.s).Tx(t.Context(), func(tx *store.Tx) error {
 				return store.InsertEvent(t.Context(), tx, store.NewEvent{
 					Principal: toll.MustAddress(w), Type: kind, Kind: "x", ID: id, Data: data, At: time.Now(),
 				})
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		leads := regexp.MustCompile(o.s.PublicURL() + `(/w/\S+)`)
 		seen := map[string]int{}

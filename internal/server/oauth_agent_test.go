@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/x402"
 )
@@ -18,10 +19,7 @@ import (
 // T120
 func TestAgentAsClient(t *testing.T) {
 	m := newFair(t)
-	other, err := m.builder.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Other"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(m.builder.RegisterAgent(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Other"}}))(t)
 	m.clientID = string(m.agent)
 	v := m.visitor()
 	query := func(changes ...string) url.Values {
@@ -47,9 +45,7 @@ func TestAgentAsClient(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for p, err := range m.subscriber.Permissions(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if p.MaxCredits != nil && *p.MaxCredits == 9 && (p.AgentID == nil || *p.AgentID != m.agent) {
 			t.Errorf("not bound to the agent: %+v", p)
 		}

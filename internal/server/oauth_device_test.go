@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -86,9 +87,7 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 	if err != nil || r.Client.Name != "Lamp" || r.UserCode != d.User || r.Source != "127.0.0.1" || r.AgentID != p.agent || r.Resource != progResource || r.Kind != oauth.KindPermission {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if err := o.ApproveDevice(ctx, d.User, personOf(p.buyer), p.choice(3)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.ApproveDevice(ctx, d.User, personOf(p.buyer), p.choice(3)))
 	for what, again := range map[string]error{
 		"approved by another": o.ApproveDevice(ctx, d.User, personOf(p.owner), p.choice(3)), "refused": o.DenyDevice(ctx, d.User),
 	} {
@@ -110,9 +109,7 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 
 	// Of many polls at the same time one gets something.
 	d = p.device()
-	if err := o.ApproveDevice(ctx, d.User, personOf(p.buyer), p.choice(3)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.ApproveDevice(ctx, d.User, personOf(p.buyer), p.choice(3)))
 	var won atomic.Int64
 	var wg sync.WaitGroup
 	for range 8 {
@@ -128,9 +125,7 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 	}
 
 	d = p.device()
-	if err := o.DenyDevice(ctx, d.User); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.DenyDevice(ctx, d.User))
 	ask("access_denied")
 	d = p.device()
 	later(10 * time.Minute)
@@ -139,9 +134,7 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 		t.Error("an expired code")
 	}
 	later(time.Second)
-	if _, err := o.Sweep(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(o.Sweep(ctx))(t)
 	ask("invalid_grant")
 
 	// Ten wrong codes in ten minutes, and the person gets no more answers, for a right one either. Others do.
@@ -172,9 +165,7 @@ func deviceCodes(t *testing.T, v storetest.Variant) {
 
 	// The command line needs no registration, and gets an API key.
 	d = p.device("client_id", oauth.CommandLine, "resource", p.s.PublicURL()+"/api/v1", "agent_id", "")
-	if err := o.ApproveDevice(ctx, d.User, personOf(p.buyer), oauth.Choice{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.ApproveDevice(ctx, d.User, personOf(p.buyer), oauth.Choice{}))
 	if a := p.poll(d.Device, "client_id", oauth.CommandLine); !p.opensAPI(a.Access) {
 		t.Errorf("%+v", a)
 	}
@@ -207,9 +198,7 @@ func chatGateway(p *program, o *oauth.OAuth) {
 		if err != nil || r.Rights.String() != want || !r.Client.Ours || r.Kind != oauth.KindAPIKey {
 			p.t.Errorf("scope %q: %+v, %v", scope, r, err)
 		}
-		if err := o.ApproveDevice(p.t.Context(), d.User, personOf(p.buyer), oauth.Choice{}); err != nil {
-			p.t.Fatal(err)
-		}
+		must.Do(p.t, o.ApproveDevice(p.t.Context(), d.User, personOf(p.buyer), oauth.Choice{}))
 		got := p.poll(d.Device, "client_id", oauth.ChatGateway)
 		if got.Secs != int64(90*24*time.Hour/time.Second) || !strings.Contains(got.Scope, "spend") {
 			p.t.Errorf("scope %q: %+v", scope, got)
@@ -259,9 +248,7 @@ func TestWaitingDevices(t *testing.T) {
 				last = begin("203.0.113.9", http.StatusOK)
 			}
 			begin("203.0.113.9", http.StatusTooManyRequests)
-			if err := p.s.OAuth().DenyDevice(t.Context(), last.User); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.s.OAuth().DenyDevice(t.Context(), last.User))
 			begin("203.0.113.9", http.StatusOK)
 			begin("203.0.113.9", http.StatusTooManyRequests)
 			p.ahead.Add(int64(10 * time.Minute))

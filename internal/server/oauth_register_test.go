@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -85,10 +86,7 @@ func TestScriptSchemes(t *testing.T) {
 		"https://prog.example.com\n/cb", "https://prog.example.com/\x7f", `https://prog.example.com\cb`, "https://prog.example.com:/cb", "/cb", "cb", "", "com.example.app:",
 		"https://prog.example.com/" + strings.Repeat("a", 2000), "https://prög.example.com/cb",
 	} {
-		body, err := json.Marshal(map[string]any{"redirect_uris": []string{progCallback, uri}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(json.Marshal(map[string]any{"redirect_uris": []string{progCallback, uri}}))(t)
 		p.ahead.Add(int64(10 * time.Second)) // below the rate
 		res := p.send(http.MethodPost, "/oauth/register", string(body), "Content-Type", "application/json")
 		if res.status != http.StatusBadRequest || !strings.Contains(res.body, `"invalid_redirect_uri"`) {
@@ -230,9 +228,7 @@ func TestOauthRegister_Registration(t *testing.T) {
 	p.ahead.Add(int64(29 * 24 * time.Hour))
 	p.exchange(p.code())
 	p.ahead.Add(int64(2 * 24 * time.Hour))
-	if _, err := p.s.OAuth().Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.s.OAuth().Sweep(t.Context()))(t)
 	if !p.refusedOnPage(q) || p.isRegistered(p.request("client_id", first, "redirect_uri", "https://second.example.com/cb")) || p.refusedOnPage(p.request()) {
 		t.Error("an unused client stays, or a used one is gone")
 	}
@@ -288,10 +284,7 @@ func TestClientDocuments(t *testing.T) {
 		for i := 0; i < len(changes); i += 2 {
 			doc[changes[i]] = changes[i+1]
 		}
-		b, err := json.Marshal(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(doc))(t)
 		body.Store(string(b))
 		p.ahead.Add(int64(6 * time.Minute)) // what is remembered is over
 	}
@@ -346,9 +339,7 @@ func TestClientDocuments(t *testing.T) {
 	p.ahead.Add(int64(5*time.Minute - 20*time.Second))
 	waiting := p.approved(q, p.choice(5)).Query().Get("code")
 	d := p.device("client_id", id)
-	if err := p.s.OAuth().ApproveDevice(t.Context(), d.User, personOf(p.buyer), p.choice(5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.s.OAuth().ApproveDevice(t.Context(), d.User, personOf(p.buyer), p.choice(5)))
 	body.Store(strings.Replace(body.Load().(string), "Documented", "Changed", 1))
 	p.ahead.Add(int64(40 * time.Second))
 	if a := p.exchange(waiting, "client_id", id, "redirect_uri", host.URL+"/cb"); a.Error != "invalid_grant" || fetches.Load() != 3 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
 
@@ -83,34 +84,23 @@ func refreshReuse(t *testing.T, v storetest.Variant) {
 	// What the person ends by hand is not renewed either.
 	one = start()
 	for record, err := range p.subscriber.Permissions(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if record.Status == toll.StatusActive && strings.Contains(string(record.Metadata), p.id) {
-			if err := p.subscriber.RevokePermission(t.Context(), record.PermissionHash); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.subscriber.RevokePermission(t.Context(), record.PermissionHash))
 		}
 	}
 	dead("after the person revoked it", one)
 
 	// A family that was to end when the process died neither renews nor, after a sweep, pays.
 	one = start()
-	id, err := toll.ParseHash(claimsOf(t, one.Access)["jti"].(string))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.s.RevokeFamily(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(toll.ParseHash(claimsOf(t, one.Access)["jti"].(string)))(t)
+	must.Do(t, p.s.RevokeFamily(t.Context(), id))
 	if a := p.refresh(one.Refresh); a.Error != "invalid_grant" {
 		t.Errorf("a family that is to end: %+v", a)
 	}
 	p.ahead.Add(int64(time.Minute + time.Second)) // in which the call itself may end it
 	for dueJobs := 1; dueJobs > 0; {
-		if dueJobs, err = p.s.RunDueJobs(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		dueJobs = must.Get(p.s.RunDueJobs(t.Context()))(t)
 	}
 	eventually(t, "the family has ended", func() bool { return p.s.JobsLeft(t) == 0 })
 	dead("after the job", one)

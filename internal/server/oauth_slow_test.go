@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -122,9 +123,7 @@ func TestConsentsAndSignIns(t *testing.T) {
 	}
 
 	auth, err := p.s.OAuth().Authorize(t.Context(), p.request())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	n := 1 // the one above
 	for ; n < 700; n++ {
 		if _, err = p.s.OAuth().Approve(t.Context(), auth, personOf(p.buyer), p.choice(1)); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/auth"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -119,19 +120,9 @@ func (p *program) choice(limit toll.Credits) oauth.Choice {
 // approved lets the person agree to a request, and returns where the browser is sent.
 func (p *program) approved(q url.Values, c oauth.Choice) *url.URL {
 	p.t.Helper()
-	a, err := p.s.OAuth().Authorize(p.t.Context(), q)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	to, err := p.s.OAuth().Approve(p.t.Context(), a, personOf(p.buyer), c)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	u, err := url.Parse(to)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return u
+	a := must.Get(p.s.OAuth().Authorize(p.t.Context(), q))(p.t)
+	to := must.Get(p.s.OAuth().Approve(p.t.Context(), a, personOf(p.buyer), c))(p.t)
+	return must.Get(url.Parse(to))(p.t)
 }
 
 func (p *program) code() string {
@@ -292,16 +283,10 @@ func codeReuse(t *testing.T, v storetest.Variant) {
 	si := client.NewSignIn(callback, "toll-cli")
 	anonymous := client.New("", client.WithURL(p.url), client.WithRetries(0))
 	start, err := oauth.ParseStart(url.Values{"callback_url": {callback}, "state": {si.State}, "code_challenge": {challengeOf(si.Verifier)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code, err = p.s.OAuth().Issue(t.Context(), personOf(p.buyer), start); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	code = must.Get(p.s.OAuth().Issue(t.Context(), personOf(p.buyer), start))(t)
 	key, _, err := anonymous.ExchangeCode(t.Context(), si, code)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	works := func() bool {
 		for _, err := range client.New(key, client.WithURL(p.url), client.WithRetries(0)).Keys(t.Context()) {
 			return err == nil
@@ -332,10 +317,7 @@ func TestMixUp(t *testing.T) {
 	if to = p.approved(p.request("state", ""), p.choice(5)).Query(); to.Has("state") || to.Get("iss") == "" {
 		t.Errorf("%v", to)
 	}
-	a, err := p.s.OAuth().Authorize(t.Context(), p.request())
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(p.s.OAuth().Authorize(t.Context(), p.request()))(t)
 	denied, err := url.Parse(p.s.OAuth().Deny(a))
 	if q := denied.Query(); err != nil || q.Get("error") != "access_denied" || q.Get("iss") != p.s.PublicURL() || q.Get("state") != "st" {
 		t.Errorf("%v", denied)
@@ -351,10 +333,7 @@ func TestMixUp(t *testing.T) {
 
 	lib := oauth2.Config{ClientID: p.id, RedirectURL: progCallback, Scopes: []string{"openid"}, Endpoint: oauth2.Endpoint{TokenURL: p.url + "/oauth/token"}}
 	verifier := oauth2.GenerateVerifier()
-	u, err := url.Parse(lib.AuthCodeURL("st", oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("resource", progResource)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(lib.AuthCodeURL("st", oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("resource", progResource))))(t)
 	token, err := lib.Exchange(t.Context(), p.approved(u.Query(), p.choice(5)).Query().Get("code"), oauth2.VerifierOption(verifier))
 	if err != nil || !p.pays(token.AccessToken, 1) {
 		t.Fatalf("%v", err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/oauth"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -211,18 +212,12 @@ func TestOauthTokens_Bearer(t *testing.T) {
 		"no openid":    {"/oauth/userinfo", "Bearer " + plain.Access, 403, challenge + `, error="insufficient_scope", scope="openid"`},
 		"good":         {"/oauth/userinfo", "bearer " + a.Access, 200, ""},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+c.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+c.path, nil))(t)
 		req.Host = "evil.example.com"
 		if c.authorization != "" {
 			req.Header.Set("Authorization", c.authorization)
 		}
-		res, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.DefaultTransport.RoundTrip(req))(t)
 		_ = res.Body.Close()
 		if got := res.Header.Get("WWW-Authenticate"); res.StatusCode != c.status || got != c.challenge {
 			t.Errorf("%s: %d %q", what, res.StatusCode, got)
@@ -276,10 +271,7 @@ func TestRevokedAccess(t *testing.T) {
 			p := newProgram(t, v, nil)
 			consents := func() int {
 				t.Helper()
-				list, err := p.s.OAuth().Grants(t.Context(), p.buyer, 10)
-				if err != nil {
-					t.Fatal(err)
-				}
+				list := must.Get(p.s.OAuth().Grants(t.Context(), p.buyer, 10))(t)
 				return len(list)
 			}
 			first := p.exchange(p.code()) // 20 credits

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -22,17 +23,12 @@ func TestOauthUnused_Flood(t *testing.T) {
 	got := p.exchange(p.code())
 	lamp := p.register(`{"redirect_uris":["` + progCallback + `"],"grant_types":["refresh_token","` + deviceGrant + `"]}`)
 	d := p.device("client_id", lamp)
-	if err := p.s.OAuth().ApproveDevice(ctx, d.User, personOf(p.buyer), p.choice(3)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.s.OAuth().ApproveDevice(ctx, d.User, personOf(p.buyer), p.choice(3)))
 	agent := p.register(`{"redirect_uris":["https://first.example.com/cb","https://second.example.com/cb"],"agent_id":"` + string(p.agent) + `"}`)
 	p.approved(p.request("client_id", agent, "redirect_uri", "https://first.example.com/cb"), p.choice(1))
 
 	const room = 10_000
-	flood, err := p.s.RegisterMany(ctx, "", room-1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	flood := must.Get(p.s.RegisterMany(ctx, "", room-1))(t)
 	register := func(agent string) shown {
 		return p.send(http.MethodPost, "/oauth/register", `{"redirect_uris":["https://late.example.com/cb"]`+agent+`}`, "Content-Type", "application/json")
 	}
@@ -117,9 +113,7 @@ func TestRoomOfSource(t *testing.T) {
 // T120
 func TestAgentFlood(t *testing.T) {
 	p := newProgram(t, storetest.SQLite, nil)
-	if _, err := p.s.RegisterMany(t.Context(), string(p.agent), 1000); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.s.RegisterMany(t.Context(), string(p.agent), 1000))(t)
 	id := p.register(`{"redirect_uris":["http://127.0.0.1:7000/cb"],"agent_id":"` + string(p.agent) + `"}`)
 	if !p.isRegistered(p.request("client_id", id, "redirect_uri", "http://127.0.0.1:51234/cb")) {
 		t.Error("a program cannot be let in beside a thousand others")
@@ -135,9 +129,7 @@ func TestLocalAddresses(t *testing.T) {
 	q := p.request("client_id", id, "redirect_uri", "http://127.0.0.1:51234/cb")
 	p.approved(q, p.choice(1))
 	p.ahead.Add(int64(2 * 24 * time.Hour))
-	if _, err := p.s.OAuth().Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.s.OAuth().Sweep(t.Context()))(t)
 	if !p.isRegistered(q) || p.isRegistered(p.request("client_id", id, "redirect_uri", "http://[::1]:51234/cb")) {
 		t.Error("the address that was used two days ago is gone, or the one that was not stays")
 	}
@@ -185,17 +177,10 @@ func TestOauthUnused_Shown(t *testing.T) {
 	v := newVisitor(t, p.url)
 	form := formOf(t, v.signIn(v.get("/oauth/authorize?"+asked[0].Encode()), p.buyerKey))
 	for _, q := range asked[1:] {
-		a, err := p.s.OAuth().Authorize(ctx, q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.s.OAuth().Shown(ctx, a, p.buyer); err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(p.s.OAuth().Authorize(ctx, q))(t)
+		must.Do(t, p.s.OAuth().Shown(ctx, a, p.buyer))
 	}
-	if _, err := p.s.RegisterMany(ctx, "", 10_000-len(asked)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.s.RegisterMany(ctx, "", 10_000-len(asked)))(t)
 	p.ahead.Add(int64(2 * time.Minute))
 	for i, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusTooManyRequests} {
 		res := p.send(http.MethodPost, "/oauth/register", `{"redirect_uris":["https://late.example.com/cb"]}`, "Content-Type", "application/json")

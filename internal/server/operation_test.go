@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
@@ -38,17 +39,12 @@ func TestInnerPages(t *testing.T) {
 		}
 	}
 	c := client.New(builder.Key, client.WithURL(url))
-	if _, err := c.Versions(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Versions(t.Context()))(t)
 	for _, path := range []string{"/api/v1/x402/verify", "/api/v1/x402/verify/" + builder.Key, "/api/v1/hostile-" + builder.Tail, "/x"} {
 		status(t, url+path)
 	}
 
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.ServeMetrics(ctx, inner) }()
@@ -89,9 +85,7 @@ func TestLoops_Idle(t *testing.T) {
 		w := httptest.NewRecorder()
 		s.Metrics().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/loops", nil))
 		var all []jobs.Status
-		if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(w.Body.Bytes(), &all))
 		named := map[string]uint64{}
 		for _, l := range all {
 			named[l.Name] = l.Runs
@@ -114,10 +108,7 @@ func TestLoops_Idle(t *testing.T) {
 // metricsAt reads the page of an operator's listener.
 func metricsAt(t *testing.T, url string) string {
 	t.Helper()
-	res, err := http.Get(url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.Get(url + "/metrics"))(t)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -129,13 +120,9 @@ func metricsAt(t *testing.T, url string) string {
 // T170
 func TestCarelessConfiguration(t *testing.T) {
 	weak := freshMasterKey(t)
-	if err := os.Chmod(weak, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(weak, 0o640))
 	open := t.TempDir()
-	if err := os.WriteFile(filepath.Join(open, "toll.db"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(open, "toll.db"), nil, 0o644))
 	for name, tc := range map[string]struct {
 		cfg  server.Config
 		says string
@@ -176,15 +163,11 @@ func TestCarelessConfiguration(t *testing.T) {
 	})
 	t.Run("live as it should be", func(t *testing.T) {
 		s, err := server.New(t.Context(), server.Config{Data: t.TempDir(), Environment: toll.Live, MasterKeyFile: freshMasterKey(t), PublicURL: "https://pay.example.com"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if s.PublicURL() != "https://pay.example.com" || s.Environment() != toll.Live {
 			t.Errorf("url %s, environment %s", s.PublicURL(), s.Environment())
 		}
-		if err := closeService(s); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, closeService(s))
 	})
 }
 
@@ -213,17 +196,12 @@ func TestAddressOfFirstStartStays(t *testing.T) {
 			t.Helper()
 			c := cfg
 			c.Listen, c.PublicURL = listen, public
-			s, err := server.New(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(server.New(t.Context(), c))(t)
 			defer closeService(s)
 			return s.PublicURL()
 		}
 		// What local administration guesses is no first start.
-		if _, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann", Init: true}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: "ann", Init: true}))(t)
 		for _, step := range []struct{ listen, public, want string }{
 			{"127.0.0.1:9001", "", "http://localhost:9001"},
 			{"127.0.0.1:9002", "", "http://localhost:9001"},
@@ -294,13 +272,8 @@ func TestNothingIsLeft(t *testing.T) {
 		leaks := goleak.IgnoreCurrent()
 		for range 3 {
 			s, err := server.New(t.Context(), server.Config{Data: o.Data, Database: o.Database, MasterKeyFile: o.MasterKeyFile, Metrics: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- s.Serve(ctx, ln) }()
@@ -310,9 +283,7 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Fatalf("settle: %+v %v", res, err)
 			}
 			stop()
-			if err := errors.Join(<-done, closeService(s), closeService(s)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(<-done, closeService(s), closeService(s)))
 		}
 		http.DefaultClient.CloseIdleConnections()
 		noLeak(t, leaks)
@@ -320,10 +291,7 @@ func TestNothingIsLeft(t *testing.T) {
 		if o.Data == "" {
 			return
 		}
-		entries, err := os.ReadDir(o.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := must.Get(os.ReadDir(o.Data))(t)
 		for _, e := range entries {
 			if !slices.Contains([]string{"toll.db", "toll.lock", "toll.turn", "master.key", "card-double.json"}, e.Name()) {
 				t.Errorf("%s is left", e.Name())

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 )
 
@@ -11,10 +12,7 @@ import (
 func TestIgnoreOrganizations(t *testing.T) {
 	for ignore, want := range map[bool]int{true: http.StatusOK, false: http.StatusForbidden} {
 		o := newTown(t, "sqlite", func(c *server.Config) { c.IgnoreOrganizations = ignore })
-		k, err := o.s.CreateKey(t.Context(), server.KeyRequest{Account: "builder"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(o.s.CreateKey(t.Context(), server.KeyRequest{Account: "builder"}))(t)
 		res := browser{t, o.address}.send(http.MethodGet, "/api/v1/organizations/my-memberships", "",
 			"Authorization", "Bearer "+k.Key, "X-Current-Org-Id", "org-1")
 		if res.status != want {

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/rounds"
 )
@@ -62,10 +63,7 @@ func inRoot(t *testing.T, env []string, name string, args ...string) string {
 
 // TestPackage_Files: every file that .goreleaser.yaml names is there.
 func TestPackage_Files(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", ".goreleaser.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", ".goreleaser.yaml")))(t)
 	named := regexp.MustCompile(`(?m)(?:src|postinstall|preremove|postremove): ([^,}\s]+)`).FindAllStringSubmatch(string(text), -1)
 	if len(named) < 20 {
 		t.Errorf("%d files are named", len(named))
@@ -238,9 +236,7 @@ func TestPackage_Image(t *testing.T) {
 		t.Errorf("%+v", config)
 	}
 	root := t.TempDir()
-	if err := os.Chmod(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(root, 0o755))
 	for _, l := range manifest.Layers {
 		image.unpack(t, l.Digest, root)
 	}
@@ -259,9 +255,7 @@ func TestPackage_Image(t *testing.T) {
 	cmd.Env = append(c.Env, "TOLL_LISTEN="+address)
 	var log servertest.Log
 	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	defer func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -286,10 +280,7 @@ func blob(digest string) string {
 // text returns a file of the layout. An object must have the digest that is its name.
 func (l layoutIn) text(t *testing.T, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(string(l), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(string(l), name)))(t)
 	if got := fmt.Sprintf("%x", sha256.Sum256(text)); name != "index.json" && got != filepath.Base(name) {
 		t.Errorf("the object %s has the digest %s", name, got)
 	}
@@ -299,27 +290,20 @@ func (l layoutIn) text(t *testing.T, name string) []byte {
 // read reads a document.
 func (l layoutIn) read(t *testing.T, name string, into any) {
 	t.Helper()
-	if err := json.Unmarshal(l.text(t, name), into); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(l.text(t, name), into))
 }
 
 // unpack writes the files of a layer below a directory, with their owners.
 func (l layoutIn) unpack(t *testing.T, digest, root string) {
 	t.Helper()
 	text := l.text(t, blob(digest))
-	z, err := gzip.NewReader(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(gzip.NewReader(bytes.NewReader(text)))(t)
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		path := filepath.Join(root, filepath.Clean("/"+h.Name))
 		switch h.Typeflag {
 		case tar.TypeDir:
@@ -332,9 +316,7 @@ func (l layoutIn) unpack(t *testing.T, digest, root string) {
 		default:
 			t.Errorf("%s is of the kind %q", h.Name, h.Typeflag)
 		}
-		if err := errors.Join(err, os.Chown(path, h.Uid, h.Gid), os.Chmod(path, h.FileInfo().Mode())); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, os.Chown(path, h.Uid, h.Gid), os.Chmod(path, h.FileInfo().Mode())))
 	}
 }
 
@@ -343,10 +325,7 @@ func TestPackage_Release(t *testing.T) {
 	if rounds.Deferred(t) {
 		return
 	}
-	text, err := os.ReadFile(filepath.Join("..", "..", ".goreleaser.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", ".goreleaser.yaml")))(t)
 	inRoot(t, nil, "sh", "scripts/package.sh", "goreleaser", "check")
 	one := writeFile(t, t.TempDir(), "one.yaml", []byte(replaceAll(t, string(text), "[amd64, arm64]", "["+runtime.GOARCH+"]")))
 	inRoot(t, nil, "sh", "scripts/package.sh", "release", "--snapshot", "--config", one)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/server"
 	pages "github.com/tollhq/toll/internal/web/page"
@@ -39,10 +40,7 @@ var markup = regexp.MustCompile(`(?i)<(script|img|svg|iframe|math|object|embed|b
 // getPages are the pages for people with their parts filled in, "x" where nothing else is known.
 func getPages(t *testing.T, o *town, parts map[string]string) (paths []string) {
 	t.Helper()
-	all, err := server.PeoplePages(o.s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(server.PeoplePages(o.s))(t)
 	part := regexp.MustCompile(`\{(\w+)\}`)
 	for _, p := range all {
 		if p.Method != http.MethodGet || p.Path == pages.PathAsset {
@@ -88,10 +86,7 @@ func TestStoredScript(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
-		order, err := api.OrderPlan(t.Context(), r.PlanID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		order := must.Get(api.OrderPlan(t.Context(), r.PlanID))(t)
 		if _, err := api.CreateKey(t.Context(), client.KeyParams{Name: text}); err != nil && !strings.Contains(text, "\t") {
 			t.Fatal(err)
 		}
@@ -147,10 +142,7 @@ func TestStoredScript(t *testing.T) {
 		}
 	}
 	for _, text := range scripts {
-		body, err := json.Marshal(map[string]any{"client_name": text, "redirect_uris": []string{appCallback}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(json.Marshal(map[string]any{"client_name": text, "redirect_uris": []string{appCallback}}))(t)
 		var program struct {
 			ID string `json:"client_id"`
 		}
@@ -285,10 +277,7 @@ func TestCrossSite(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	alice := o.signUp("alice", "")
 	w := alice.workspace()
-	all, err := server.PeoplePages(o.s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(server.PeoplePages(o.s))(t)
 	sites := map[string][]string{
 		"another site":    {"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"},
 		"an old browser":  {"Origin", "https://evil.example"},
@@ -382,9 +371,7 @@ func rowsOf(t *testing.T, o *town) (all []string) {
 	t.Helper()
 	for _, table := range []string{"users", "credentials", "memberships", "links", "api_keys", "oauth_grants", "webhooks", "plans", "agents", "orders", "audit_log"} {
 		var n int64
-		if err := server.StoreOf(o.s).QueryRow(t.Context(), "SELECT COUNT(*) FROM "+table).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, server.StoreOf(o.s).QueryRow(t.Context(), "SELECT COUNT(*) FROM "+table).Scan(&n))
 		all = append(all, fmt.Sprint(table, " ", n))
 	}
 	return all
@@ -403,9 +390,7 @@ func (o *town) operations() (all []documentedOperation) {
 			Security []map[string][]string
 		}
 	}
-	if err := json.Unmarshal([]byte(o.plainly(http.MethodGet, "/openapi.json", "").body), &document); err != nil {
-		o.t.Fatal(err)
-	}
+	must.Do(o.t, json.Unmarshal([]byte(o.plainly(http.MethodGet, "/openapi.json", "").body), &document))
 	for path, methods := range document.Paths {
 		path = strings.NewReplacer("{id}", "0x"+strings.Repeat("a", 64), "{userId}", "me").Replace(path)
 		path = regexp.MustCompile(`\{\w+\}`).ReplaceAllString(path, "00000000-0000-4000-8000-000000000000")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -38,10 +39,7 @@ var base64url = base64.RawURLEncoding
 
 func newAuthenticator(t *testing.T, origin string) *authenticator {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	a := &authenticator{key: key, id: make([]byte, 32), rp: "localhost", origin: origin}
 	_, _ = rand.Read(a.id)
 	return a
@@ -57,22 +55,15 @@ func (a *authenticator) data(flags byte) []byte {
 
 func (a *authenticator) client(t *testing.T, kind, challenge string) []byte {
 	t.Helper()
-	b, err := json.Marshal(map[string]any{"type": kind, "challenge": challenge, "origin": a.origin, "crossOrigin": false})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(json.Marshal(map[string]any{"type": kind, "challenge": challenge, "origin": a.origin, "crossOrigin": false}))(t)
 }
 
 func answerOf(t *testing.T, id []byte, response map[string]string) string {
 	t.Helper()
-	b, err := json.Marshal(map[string]any{
+	b := must.Get(json.Marshal(map[string]any{
 		"id": base64url.EncodeToString(id), "rawId": base64url.EncodeToString(id), "type": "public-key",
 		"response": response, "clientExtensionResults": map[string]any{},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return string(b)
 }
 
@@ -81,10 +72,7 @@ func (a *authenticator) create(t *testing.T, options map[string]any) string {
 	t.Helper()
 	user, _ := options["user"].(map[string]any)
 	a.user, _ = base64url.DecodeString(user["id"].(string))
-	public, err := a.key.PublicKey.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	public := must.Get(a.key.PublicKey.Bytes())(t)
 	cose := append([]byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, public[1:33]...)
 	cose = append(append(cose, 0x22, 0x58, 32), public[33:65]...)
 	data := append(a.data(0x45), make([]byte, 16)...)
@@ -104,10 +92,7 @@ func (a *authenticator) get(t *testing.T, options map[string]any) string {
 	said := a.client(t, "webauthn.get", options["challenge"].(string))
 	sum := sha256.Sum256(said)
 	signed := sha256.Sum256(append(append([]byte{}, data...), sum[:]...))
-	signature, err := ecdsa.SignASN1(rand.Reader, a.key, signed[:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature := must.Get(ecdsa.SignASN1(rand.Reader, a.key, signed[:]))(t)
 	return answerOf(t, a.id, map[string]string{
 		"clientDataJSON": base64url.EncodeToString(said), "authenticatorData": base64url.EncodeToString(data),
 		"signature": base64url.EncodeToString(signature), "userHandle": base64url.EncodeToString(a.user),
@@ -127,9 +112,7 @@ func passkeyOf(t *testing.T, s shown) (page, map[string]any) {
 		t.Errorf("policy %s", policy)
 	}
 	var options map[string]any
-	if err := json.Unmarshal([]byte(html.UnescapeString(m[2])), &options); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(html.UnescapeString(m[2])), &options))
 	return formOf(t, shown{status: s.status, body: `<html lang="en"><main><h1></h1><form method="post" action="` + m[1] + `">` + m[3] + "</main>"}), options
 }
 
@@ -337,10 +320,7 @@ func TestPasskeySignUp(t *testing.T) {
 
 			// The operator names a person who has no login name by the id.
 			id := userIn.FindStringSubmatch(dan.get("/w/" + dan.workspace() + "/members").body)
-			path, err := o.s.RecoverLink(t.Context(), id[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			path := must.Get(o.s.RecoverLink(t.Context(), id[1]))(t)
 			n = newVisitor(t, o.address)
 			form = formOf(t, n.get(strings.TrimPrefix(path, o.s.PublicURL()))).with("login", "dan").with("password", goodPassword)
 			if res := n.submit(form); res.status != http.StatusSeeOther {
@@ -376,10 +356,7 @@ func TestClaim(t *testing.T) {
 		if res := alice.act("/account/security", "act", "claim", "api_key", limited.Key); res.status != http.StatusForbidden {
 			t.Errorf("a key with few rights: %d", res.status)
 		}
-		child, err := client.New(key.Key, client.WithURL(o.address)).CreateKey(t.Context(), client.KeyParams{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		child := must.Get(client.New(key.Key, client.WithURL(o.address)).CreateKey(t.Context(), client.KeyParams{}))(t)
 		if res := alice.act("/account/security", "act", "claim", "api_key", child.Key); res.status != http.StatusForbidden {
 			t.Errorf("a key that a key made: %d", res.status)
 		}

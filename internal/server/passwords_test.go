@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/server"
 )
@@ -64,10 +65,7 @@ func TestNoPasswords(t *testing.T) {
 		if res := byCode.submit(formOf(t, byCode.get("/recover")).with("login", "bob").with("code", codes[0][1])); res.status != http.StatusSeeOther {
 			t.Fatalf("a recovery code: %d %s", res.status, mainPart.FindString(res.body))
 		}
-		path, err := o.s.RecoverLink(t.Context(), "carl")
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := must.Get(o.s.RecoverLink(t.Context(), "carl"))(t)
 		byLink := newVisitor(t, o.address)
 		if res := byLink.submit(formOf(t, byLink.get(strings.TrimPrefix(path, o.s.PublicURL())))); res.status != http.StatusSeeOther {
 			t.Fatalf("a link of the operator: %d %s", res.status, mainPart.FindString(res.body))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -360,9 +361,7 @@ func TestKeysOfMembers(t *testing.T) {
 		key := dev.keyOf(w)
 		c := client.New(key, client.WithURL(o.address), client.WithRetries(0))
 		child, err := c.CreateKey(t.Context(), client.KeyParams{Rights: toll.Rights{toll.RightSell, toll.RightRead}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		id := userOf(dev, members)
 		if child.UserID != id || !strings.EqualFold(child.Address.String(), w) {
 			t.Errorf("%+v", child)
@@ -399,9 +398,7 @@ func (v *visitor) keyOf(workspace string) string {
 		v.t.Fatalf("%d %v\n%s", res.status, err, mainPart.FindString(res.body))
 	}
 	key, _, err := anonymous.ExchangeCode(v.t.Context(), s, u.Query().Get("code"))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must.Do(v.t, err)
 	return key
 }
 
@@ -436,9 +433,7 @@ func TestTwoTabs(t *testing.T) {
 			t.Fatalf("%d %v", res.status, err)
 		}
 		key, _, err := client.New("", client.WithURL(o.address)).ExchangeCode(t.Context(), s, u.Query().Get("code"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for k, err := range client.New(key, client.WithURL(o.address)).Keys(t.Context()) {
 			if err != nil || !strings.EqualFold(k.Address.String(), form.values.Get("workspace")) {
 				t.Errorf("%v in %s: %v", k.Address, form.values.Get("workspace"), err)
@@ -523,12 +518,10 @@ func TestSessionsOfPeople(t *testing.T) {
 		}
 		// A person who is disabled is out, and is not told apart from nobody.
 		v, _ = o.signIn("alice", "other words are better")
-		if err := server.StoreOf(o.s).Tx(t.Context(), func(tx *store.Tx) error {
+		must.Do(t, server.StoreOf(o.s).Tx(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.Exec(t.Context(), "UPDATE users SET disabled_at = 1 WHERE name = 'ALICE'")
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if strings.Contains(v.get("/account/security").body, "Signed in") {
 			t.Error("the session of a person who is disabled goes on")
 		}
@@ -605,10 +598,7 @@ func TestRecovery(t *testing.T) {
 		if strings.Contains(v.get("/account/security").body, "Signed in") {
 			t.Error("a session goes on after the recovery")
 		}
-		path, err := o.s.RecoverLink(t.Context(), "alice")
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := must.Get(o.s.RecoverLink(t.Context(), "alice"))(t)
 		path = strings.TrimPrefix(path, o.s.PublicURL())
 		open := func() shown {
 			n := newVisitor(t, o.address)
@@ -638,10 +628,7 @@ func TestFirstRun(t *testing.T) {
 		if err != nil || old == "" {
 			t.Fatal(err)
 		}
-		link, err := o.s.FirstLink(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		link := must.Get(o.s.FirstLink(t.Context()))(t)
 		secret := func(link string) string { return link[strings.Index(link, "link=")+5:] }
 		form := url.Values{"name": {"Op"}, "login": {"boss"}, "password": {goodPassword}, "link": {secret(link)}}
 		for what, s := range map[string]shown{
@@ -676,10 +663,7 @@ func TestRegistration_Invited(t *testing.T) {
 	if strings.Contains(v.get("/sign-in").body, "/sign-up") {
 		t.Error("the sign-in leads there")
 	}
-	link, err := o.s.SignUpLink(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	link := must.Get(o.s.SignUpLink(t.Context()))(t)
 	secret := link[strings.Index(link, "link=")+5:]
 	alice := o.signUp("alice", secret)
 	if res := newVisitor(t, o.address).get("/sign-up?link=" + secret); res.status != http.StatusNotFound {
@@ -706,10 +690,7 @@ func TestAuditLog(t *testing.T) {
 		alice.act("/w/"+w+"/members", "act", "role", "role", "viewer", "user", id)
 		alice.act("/w/"+w+"/members", "act", "remove", "user", id)
 		st := server.StoreOf(o.s)
-		list, err := store.AuditList(t.Context(), st, strings.ToLower(w), "", time.Time{}, time.Time{}, store.Page{Size: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(store.AuditList(t.Context(), st, strings.ToLower(w), "", time.Time{}, time.Time{}, store.Page{Size: 100}))(t)
 		digests := map[string]bool{}
 		count := map[string]int{}
 		for _, e := range list.Items {
@@ -739,9 +720,7 @@ func TestAuditLog(t *testing.T) {
 		}
 		sound(true)
 		// After 90 days the addresses go, and the chain holds.
-		if _, err := store.DropAuditSources(t.Context(), st, time.Now().Add(time.Hour), 1000); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(store.DropAuditSources(t.Context(), st, time.Now().Add(time.Hour), 1000))(t)
 		list, err = store.AuditList(t.Context(), st, strings.ToLower(w), "", time.Time{}, time.Time{}, store.Page{})
 		if err != nil || list.Items[0].Source != "" || len(list.Items[0].SourceHash) != 32 {
 			t.Errorf("%+v %v", list, err)
@@ -749,9 +728,7 @@ func TestAuditLog(t *testing.T) {
 		sound(true)
 		edit := func(statement string) {
 			t.Helper()
-			if err := st.Tx(t.Context(), func(tx *store.Tx) error { _, err := tx.Exec(t.Context(), statement, strings.ToLower(w)); return err }); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error { _, err := tx.Exec(t.Context(), statement, strings.ToLower(w)); return err }))
 		}
 		edit("UPDATE audit_log SET actor = 'x' WHERE workspace = $1 AND number = 3")
 		sound(false)
@@ -810,10 +787,7 @@ func TestActsOfPeople(t *testing.T) {
 		st := server.StoreOf(o.s)
 		log := func(workspace string) map[string]int {
 			t.Helper()
-			list, err := store.AuditList(t.Context(), st, strings.ToLower(workspace), "", time.Time{}, time.Time{}, store.Page{Size: 100})
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := must.Get(store.AuditList(t.Context(), st, strings.ToLower(workspace), "", time.Time{}, time.Time{}, store.Page{Size: 100}))(t)
 			all := map[string]int{}
 			for _, e := range list.Items {
 				all[e.Act+" "+e.Detail]++
@@ -873,9 +847,7 @@ func TestActsOfPeople(t *testing.T) {
 		noted(w, "invitation.withdrawn", "null", acts(members, "act", "withdraw", "invitation", open[1]))
 		noted(key.Address.String(), "workspace.claimed", "null", acts(security, "act", "claim", "api_key", key.Key))
 		noted("", "link.made", `{"login":"alice"}`, func() {
-			if _, err := o.s.RecoverLink(t.Context(), "alice"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(o.s.RecoverLink(t.Context(), "alice"))(t)
 		})
 		if faults, err := store.AuditChains(t.Context(), st); err != nil || len(faults) > 0 {
 			t.Errorf("audit log: %v %v", faults, err)
@@ -922,9 +894,7 @@ func TestDisablePerson(t *testing.T) {
 			t.Errorf("the key goes on: %v", err)
 		}
 		eventually(t, "the access token ends", func() bool {
-			if _, err := o.s.RunDueJobs(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(o.s.RunDueJobs(t.Context()))(t)
 			o.ahead.Add(int64(2 * time.Second))
 			return !settled(toll.NewUUID())
 		})
@@ -944,16 +914,10 @@ func TestDisablePerson(t *testing.T) {
 
 // onHost signs up with another Host header.
 func onHost(t *testing.T, address, host string, form url.Values) shown {
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/sign-up", strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/sign-up", strings.NewReader(form.Encode())))(t)
 	req.Host = host
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultTransport.RoundTrip(req))(t)
 	defer res.Body.Close()
 	return shown{status: res.StatusCode, header: res.Header}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
@@ -50,44 +51,26 @@ func (p *pocket) calls(url string) (status int, body string, purse *client.Spend
 	p.Helper()
 	purse = client.NewPurse(client.Limits{Hosts: []string{strings.TrimPrefix(url, "http://")}, MoneyPerCall: toll.UnitsOf(50_000), Money: toll.UnitsOf(100_000)})
 	h := &http.Client{Transport: client.NewTransport(purse, evm.NewWallet(p.Key)), Timeout: patience}
-	res, err := h.Post(url+"/ask", "text/plain", strings.NewReader("how many?"))
-	if err != nil {
-		p.Fatal(err)
-	}
+	res := must.Get(h.Post(url+"/ask", "text/plain", strings.NewReader("how many?")))(p)
 	defer func() { _ = res.Body.Close() }()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(res.Body))(p)
 	return res.StatusCode, string(text), purse
 }
 
 // pays sends a payment to an agent, and returns the status and the first word of the refusal.
 func (p *pocket) pays(url, payment string) string {
 	p.Helper()
-	req, err := http.NewRequestWithContext(p.Context(), http.MethodPost, url+"/ask", nil)
-	if err != nil {
-		p.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(p.Context(), http.MethodPost, url+"/ask", nil))(p)
 	if payment != "" {
 		req.Header.Set("PAYMENT-SIGNATURE", payment)
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(p)
 	defer func() { _ = res.Body.Close() }()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(res.Body))(p)
 	if res.StatusCode != http.StatusPaymentRequired {
 		return fmt.Sprint(res.StatusCode, " ", string(text))
 	}
-	c, err := x402.ReadChallenge(res.Header, text)
-	if err != nil {
-		p.Fatal(err)
-	}
+	c := must.Get(x402.ReadChallenge(res.Header, text))(p)
 	word, _, _ := strings.Cut(c.Error, ":")
 	return "402 " + word
 }
@@ -112,10 +95,7 @@ func TestWalletsPayPerCall(t *testing.T) {
 		}
 		b := m.buyer("per call", 1_000_000)
 		b.buys(plan)
-		token, err := b.AccessToken(m.Context(), plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must.Get(b.AccessToken(m.Context(), plan))(t)
 		if got := p.pays(c.URL, token.AccessToken); got != "200 42" || c.runs.Load() != 2 {
 			t.Errorf("the plan: %s after %d runs", got, c.runs.Load())
 		}
@@ -215,10 +195,7 @@ func TestWalletsPayPerCall(t *testing.T) {
 		var log syncBuffer
 		c := m.counter(m.dollar(receiver(7)), answers42, paid.Log(slog.New(slog.NewTextHandler(&log, nil))),
 			paid.PerCall(paid.Exact{Currency: toll.CurrencyUSDC, Amount: toll.UnitsOf(1), PayTo: toll.Address(common.HexToAddress("0x07"))}))
-		req, err := http.Post(c.URL+"/ask", "text/plain", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.Post(c.URL+"/ask", "text/plain", nil))(t)
 		_ = req.Body.Close()
 		if ask, err := x402.ReadChallenge(req.Header, nil); err != nil || len(ask.Entries) != 1 || p.pays(c.URL, "") != "402 Payment required" {
 			t.Errorf("%+v %v", ask, err)
@@ -269,10 +246,7 @@ func TestPerCallNamesOfTokens(t *testing.T) {
 // asksFor is what an agent asks of a wallet in USDC.
 func (p *pocket) asksFor(url string) *x402.Challenge {
 	p.Helper()
-	res, err := http.Post(url+"/ask", "text/plain", nil)
-	if err != nil {
-		p.Fatal(err)
-	}
+	res := must.Get(http.Post(url+"/ask", "text/plain", nil))(p)
 	defer func() { _ = res.Body.Close() }()
 	c, err := x402.ReadChallenge(res.Header, nil)
 	if err != nil || len(c.Entries) < 2 {

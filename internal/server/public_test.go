@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/paid"
 	"github.com/tollhq/toll/x402"
@@ -35,15 +36,12 @@ func (o *town) openShop(name, at string) *shop {
 	o.t.Helper()
 	s := &shop{town: o, seller: o.signUp("seller", "")}
 	s.api = o.client(s.seller)
-	r, err := s.api.RegisterAgentWithPlan(o.t.Context(),
+	r := must.Get(s.api.RegisterAgentWithPlan(o.t.Context(),
 		client.AgentParams{
 			Metadata: toll.Metadata{Name: name, Description: "What " + name + " does.", Tags: []string{"text", "<b>"}},
 			API:      toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "POST", URL: at}, {Verb: "GET", URL: at}}},
 		},
-		client.PlanParams{Metadata: toll.Metadata{Name: "Plan of " + name}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(100, 2)})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+		client.PlanParams{Metadata: toll.Metadata{Name: "Plan of " + name}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(100, 2)}))(o.t)
 	s.agent, s.plan = r.AgentID, r.PlanID
 	return s
 }
@@ -97,13 +95,10 @@ func TestExplore_Parts(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	s := o.openShop("agent 00", "https://agent.example.com/ask")
 	for n := range 13 {
-		_, err := s.api.RegisterAgent(t.Context(), client.AgentParams{
+		must.Get(s.api.RegisterAgent(t.Context(), client.AgentParams{
 			Metadata: toll.Metadata{Name: fmt.Sprintf("agent %02d", n+1)}, Plans: []toll.PlanID{s.plan},
 			API: toll.AgentAPI{Endpoints: toll.EndpointList{{Verb: "GET", URL: fmt.Sprintf("https://agent.example.com/%d", n)}}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 	nobody := newVisitor(t, o.address)
 	var names []string
@@ -170,9 +165,7 @@ func TestBuyOnThePage(t *testing.T) {
 			t.Errorf("a form that was not shown: %d", res.status)
 		}
 		page = formOf(t, buyer.get(s.planPage()))
-		if _, err := s.api.UpdatePlan(t.Context(), s.plan, toll.PlanUpdate{Name: toll.SetTo("Another")}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.api.UpdatePlan(t.Context(), s.plan, toll.PlanUpdate{Name: toll.SetTo("Another")}))(t)
 		if res := buyer.submit(page); res.status != http.StatusForbidden || !strings.Contains(res.body, "Nothing was ordered") {
 			t.Errorf("after the plan changed: %d", res.status)
 		}
@@ -191,17 +184,9 @@ func TestReceipts(t *testing.T) {
 		s := o.openShop("Ask", "https://agent.example.com/ask")
 		buyer := o.signUp("buyer", "")
 		mine := o.client(buyer)
-		if _, err := mine.OrderPlan(t.Context(), s.plan); err != nil {
-			t.Fatal(err)
-		}
-		token, err := mine.AccessToken(t.Context(), s.plan)
-		if err != nil {
-			t.Fatal(err)
-		}
-		terms, err := s.api.Terms(t.Context(), s.plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(mine.OrderPlan(t.Context(), s.plan))(t)
+		token := must.Get(mine.AccessToken(t.Context(), s.plan))(t)
+		terms := must.Get(s.api.Terms(t.Context(), s.plan))(t)
 		two := toll.Credits(2)
 		receipt, err := s.api.Settle(t.Context(), &x402.SettleRequest{
 			PaymentRequired: *x402.NewPaymentRequired([]*x402.Terms{terms}, x402.Options{Endpoint: "https://agent.example.com/ask", HTTPVerb: "POST", AgentID: s.agent}),
@@ -272,9 +257,7 @@ func tryShop(t *testing.T, loopback bool) (s *shop, buyer *visitor, calls *atomi
 		_, _ = fmt.Fprint(w, "<script>alert(1)</script> heard")
 	}), paid.Plan(s.plan), paid.Agent(s.agent), paid.Credits(2), paid.PublicURL(agent.URL))
 	buyer = o.signUp("buyer", "")
-	if _, err := o.client(buyer).OrderPlan(t.Context(), s.plan); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(o.client(buyer).OrderPlan(t.Context(), s.plan))(t)
 	return s, buyer, calls
 }
 

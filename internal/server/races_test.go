@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/ledger"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -47,14 +48,11 @@ func newScene(t *testing.T, opts servertest.Options, processes int, price toll.C
 	for range processes {
 		s.services = append(s.services, servertest.Start(t, opts))
 	}
-	reg, err := s.asBuilder(0).RegisterPlan(context.Background(), client.PlanParams{
+	reg := must.Get(s.asBuilder(0).RegisterPlan(context.Background(), client.PlanParams{
 		Metadata: toll.Metadata{Name: "races"},
 		Price:    toll.Price{IsCrypto: true, Amounts: []toll.Units{toll.UnitsOf(1_000_000)}, TokenAddress: toll.Sandbox.USDC()},
 		Credits:  toll.CreditsConfig{Amount: 100, MinAmount: price, MaxAmount: price},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	s.plan = reg.PlanID
 	return s
 }
@@ -72,16 +70,12 @@ func auditAfter(t *testing.T, opts servertest.Options) {
 	l := ledger.New(st, ledger.Config{MACKey: make([]byte, 32)})
 	defer l.Close(context.Background())
 	found, err := l.Audit(context.Background())
-	if err != nil {
-		t.Error(err)
-	}
+	must.Check(t, err)
 	for _, f := range found {
 		t.Error(f)
 	}
 	orders, err := auditRecords(context.Background(), st, time.Now())
-	if err != nil {
-		t.Error(err)
-	}
+	must.Check(t, err)
 	for _, f := range orders {
 		t.Error(f)
 	}
@@ -93,27 +87,18 @@ func (s *scene) asBuilder(i int) *client.Client {
 
 func (s *scene) mint(n toll.Credits) {
 	s.Helper()
-	if _, err := s.asBuilder(0).Mint(context.Background(), s.plan, s.sub.Address, n, 0); err != nil {
-		s.Fatal(err)
-	}
+	must.Get(s.asBuilder(0).Mint(context.Background(), s.plan, s.sub.Address, n, 0))(s)
 }
 
 func (s *scene) token(opts ...client.TokenOption) string {
 	s.Helper()
-	tok, err := s.services[0].Client(s.sub.Key, servertest.Patient).AccessToken(context.Background(), s.plan, opts...)
-	if err != nil {
-		s.Fatal(err)
-	}
+	tok := must.Get(s.services[0].Client(s.sub.Key, servertest.Patient).AccessToken(context.Background(), s.plan, opts...))(s)
 	return tok.AccessToken
 }
 
 func (s *scene) balance() *toll.Balance {
 	s.Helper()
-	b, err := s.services[0].Client(s.sub.Key, servertest.Patient).Balance(context.Background(), s.plan)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return b
+	return must.Get(s.services[0].Client(s.sub.Key, servertest.Patient).Balance(context.Background(), s.plan))(s)
 }
 
 // agents returns one agent per process, all counting their runs in one counter.
@@ -141,10 +126,7 @@ func (s *scene) barrage(urls []string, n int, token func(i int) string) map[int]
 	barrier := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range n {
-		req, err := http.NewRequest(http.MethodPost, urls[i%len(urls)]+"/ask", nil)
-		if err != nil {
-			s.Fatal(err)
-		}
+		req := must.Get(http.NewRequest(http.MethodPost, urls[i%len(urls)]+"/ask", nil))(s)
 		req.Header.Set(x402.HeaderSignature, token(i))
 		wg.Go(func() {
 			<-barrier
@@ -191,11 +173,7 @@ func TestMoreRequestsThanCredits(t *testing.T) {
 		var runs atomic.Int64
 		token := s.token(client.WithTokenFormat("x402"))
 		got := s.barrage(s.agents(&runs), 200, func(i int) string {
-			fresh, err := x402.WithNonce(token, fmt.Sprint("nonce-", i))
-			if err != nil {
-				s.Fatal(err)
-			}
-			return fresh
+			return must.Get(x402.WithNonce(token, fmt.Sprint("nonce-", i)))(s)
 		})
 		if b := s.balance(); runs.Load() != 20 || got[200] != 20 || got[402] != 180 || b.Balance != 0 || b.Used != 100 {
 			s.Fatalf("%d handlers ran, statuses %v, balance %d, used %d", runs.Load(), got, b.Balance, b.Used)
@@ -209,10 +187,7 @@ func TestSequentialReplay(t *testing.T) {
 		s.mint(100)
 		var runs atomic.Int64
 		urls := s.agents(&runs)
-		token, err := x402.WithNonce(s.token(), "once")
-		if err != nil {
-			s.Fatal(err)
-		}
+		token := must.Get(x402.WithNonce(s.token(), "once"))(s)
 		for i := range 5 {
 			got := s.barrage(urls[i%len(urls):], 1, func(int) string { return token })
 			if want := map[bool]int{true: 200, false: 402}[i == 0]; got[want] != 1 {
@@ -220,18 +195,12 @@ func TestSequentialReplay(t *testing.T) {
 			}
 		}
 		// The stock dialect, in which nothing but the nonce links verify and settle.
-		payload, err := x402.WithNonce(token, "stock")
-		if err != nil {
-			s.Fatal(err)
-		}
+		payload := must.Get(x402.WithNonce(token, "stock"))(s)
 		stock := &x402.StockPayment{Payload: payload, Requirements: s.settleRequest(token, "", 5).PaymentRequired.Accepts[0]}
 		served := 0
 		for i := range 5 {
 			c := s.asBuilder(i)
-			v, err := c.Verify(context.Background(), &x402.VerifyRequest{Stock: stock})
-			if err != nil {
-				s.Fatal(err)
-			}
+			v := must.Get(c.Verify(context.Background(), &x402.VerifyRequest{Stock: stock}))(s)
 			if !v.IsValid {
 				if v.InvalidReason != x402.ReasonDuplicate {
 					s.Fatalf("use %d: %+v", i, v)
@@ -256,18 +225,12 @@ func TestConcurrentReplay(t *testing.T) {
 		s.mint(100)
 		var runs atomic.Int64
 		urls := s.agents(&runs)
-		token, err := x402.WithNonce(s.token(), "once")
-		if err != nil {
-			s.Fatal(err)
-		}
+		token := must.Get(x402.WithNonce(s.token(), "once"))(s)
 		if got := s.barrage(urls, 100, func(int) string { return token }); got[200] != 1 || got[402] != 99 || runs.Load() != 1 {
 			s.Fatalf("one nonce: %v, %d handlers ran", got, runs.Load())
 		}
 		identified := func(i int) string {
-			d, err := x402.DecodeToken(token)
-			if err != nil {
-				s.Fatal(err)
-			}
+			d := must.Get(x402.DecodeToken(token))(s)
 			return fmt.Sprintf(`{"x402Version":2,"payload":{"signature":%q,"nonce":"n-%d"},"extensions":{"payment-identifier":{"info":{"required":false,"id":"pay_0123456789abcdef"}}}}`, d.JWS, i)
 		}
 		if got := s.barrage(urls, 100, identified); got[200] != 1 || got[402] != 99 || runs.Load() != 2 {
@@ -334,14 +297,8 @@ func TestRevocationReachesAllProcesses(t *testing.T) {
 				s.mint(1_000_000)
 				ctx := context.Background()
 				sub := s.services[0].Client(s.sub.Key, servertest.Patient)
-				tok, err := sub.AccessToken(ctx, s.plan)
-				if err != nil {
-					s.Fatal(err)
-				}
-				key, err := s.asBuilder(0).CreateKey(ctx, client.KeyParams{Name: "agent"})
-				if err != nil {
-					s.Fatal(err)
-				}
+				tok := must.Get(sub.AccessToken(ctx, s.plan))(s)
+				key := must.Get(s.asBuilder(0).CreateKey(ctx, client.KeyParams{Name: "agent"}))(s)
 				other := s.services[len(s.services)-1].Client(key.Key, client.WithRetries(0))
 				verify := func(hold bool) (*x402.VerifyResponse, error) {
 					return other.Verify(ctx, &x402.VerifyRequest{
@@ -357,9 +314,7 @@ func TestRevocationReachesAllProcesses(t *testing.T) {
 				} else {
 					_, err = s.asBuilder(0).RevokeKey(ctx, key.ID)
 				}
-				if err != nil {
-					s.Fatal(err)
-				}
+				must.Do(s, err)
 				deadline := time.Now().Add(patience)
 				for {
 					v, err := verify(false)

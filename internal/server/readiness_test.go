@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -26,15 +27,11 @@ func smallDisk(t *testing.T, size string) (dir string, remount func(flags uintpt
 		t.Skipf("no file system can be mounted: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, unix.Unmount(dir, unix.MNT_DETACH))
 	})
 	return dir, func(flags uintptr) {
 		t.Helper()
-		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT|flags, "mode=0700,size="+size); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT|flags, "mode=0700,size="+size))
 	}
 }
 
@@ -43,9 +40,7 @@ func fill(t *testing.T, dir string) (empty func()) {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer f.Close()
 	for page := make([]byte, 4096); err == nil; {
 		_, err = f.Write(page)
@@ -54,9 +49,7 @@ func fill(t *testing.T, dir string) (empty func()) {
 		t.Fatal(err)
 	}
 	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(path))
 	}
 }
 
@@ -197,9 +190,7 @@ func TestReadyTellsOfFilesThatCannotGrow(t *testing.T) {
 	log := &servertest.Log{}
 	cmd.Stderr = log
 	cmd.Env = append(os.Environ(), "TOLL_CONFIG=", "TOLL_DATABASE=")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }() // it is killed on purpose
 	url := "http://" + listen
 	eventually(t, "healthy", func() bool {
@@ -213,9 +204,7 @@ func TestReadyTellsOfFilesThatCannotGrow(t *testing.T) {
 	}
 	saysDisk(t, log, o.Data, "SQLITE_IOERR")
 	none := &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-	if err := unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, none, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, none, nil))
 	eventually(t, "ready", func() bool { return readyNow(t, url) })
 	if res, err := c.patient.settle(t.Context(), "after"); err != nil || !res.Success {
 		t.Fatalf("settle after the limit was lifted: %+v %v", res, err)
@@ -275,26 +264,16 @@ func TestReadyTellsOfAStoppedPostgres(t *testing.T) {
 // process has stopped, those included that began while it looked.
 func signalCluster(t *testing.T, dir string, s syscall.Signal) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(dir, "data", "postmaster.pid")))(t)
 	var pid int
-	if _, err := fmt.Sscan(string(text), &pid); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(string(text), &pid))(t)
 	eventually(t, "a signal for every process of the cluster", func() bool {
 		_ = syscall.Kill(pid, s) // first, so that it starts no process that is not on the list
 		done := s != syscall.SIGSTOP || stopped(pid)
-		children, err := exec.Command("pgrep", "-P", fmt.Sprint(pid)).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		children := must.Get(exec.Command("pgrep", "-P", fmt.Sprint(pid)).Output())(t)
 		for _, each := range strings.Fields(string(children)) {
 			var id int
-			if _, err := fmt.Sscan(each, &id); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Sscan(each, &id))(t)
 			_ = syscall.Kill(id, s) // one that has just ended needs none
 			done = done && (s != syscall.SIGSTOP || stopped(id))
 		}

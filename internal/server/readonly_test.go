@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/rounds"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -25,9 +26,7 @@ import (
 func failingDisk(t *testing.T) (dir string, fail, repair func()) {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "disk")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 512<<20)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 512<<20)))
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
 		t.Skipf("no ext4 can be made: %v %s", err, out)
 	}
@@ -37,9 +36,7 @@ func failingDisk(t *testing.T) (dir string, fail, repair func()) {
 	}
 	device := strings.TrimSpace(string(out))
 	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", device).Run() })
-	if dir, err = os.MkdirTemp("", "toll-disk-"); err != nil {
-		t.Fatal(err)
-	}
+	dir = must.Get(os.MkdirTemp("", "toll-disk-"))(t)
 	t.Cleanup(func() { _ = os.Remove(dir) })
 	if err := os.Chmod(dir, 0o755); err != nil { // the user of PostgreSQL gets to its files
 		t.Fatal(err)
@@ -55,9 +52,7 @@ func failingDisk(t *testing.T) (dir string, fail, repair func()) {
 	}
 	fail = func() {
 		t.Helper()
-		if err := os.WriteFile(trigger, []byte("a test"), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(trigger, []byte("a test"), 0))
 		if err := os.WriteFile(filepath.Join(dir, "new"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
 			t.Fatalf("the disk is not read-only: %v", err)
 		}
@@ -69,9 +64,7 @@ func failingDisk(t *testing.T) (dir string, fail, repair func()) {
 		if ended, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || ended.ExitCode() > 1) { // 1: what was wrong is right now
 			t.Fatalf("%v: %s", err, out)
 		}
-		if err := mount(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, mount())
 	}
 	return dir, fail, repair
 }
@@ -120,10 +113,7 @@ func TestDiskBecomesReadOnly(t *testing.T) {
 		dir, postgres := clusterIn(t, filepath.Join(dir, "cluster"))
 		o := servertest.Options{Database: postgres("dsn", dir), MasterKeyFile: freshMasterKey(t)}
 		p, repeat := underLoad(t, o)
-		disk, err := os.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		disk := must.Get(os.Open(dir))(t)
 		if err := errors.Join(unix.Syncfs(int(disk.Fd())), disk.Close()); err != nil { // the script flushes nothing
 			t.Fatal(err)
 		}

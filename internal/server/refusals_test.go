@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/jobs"
 	"github.com/tollhq/toll/internal/metrics"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -36,10 +37,7 @@ func refusalsOf(t *testing.T, text string) map[toll.Code]int {
 	}
 	counts := map[toll.Code]int{}
 	for _, m := range refusalLine.FindAllStringSubmatch(text, -1) {
-		n, err := strconv.Atoi(m[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(strconv.Atoi(m[2]))(t)
 		counts[toll.Code(m[1])] = n
 	}
 	return counts
@@ -48,24 +46,16 @@ func refusalsOf(t *testing.T, text string) map[toll.Code]int {
 // answerTo sends a request with a key, or with none, and returns the status of the answer.
 func answerTo(t *testing.T, key, method, url, body string, header ...string) int {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(r))(t)
 	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.Copy(io.Discard, res.Body))(t)
 	return res.StatusCode
 }
 
@@ -89,13 +79,8 @@ func TestMetrics_RefusalsByCode(t *testing.T) {
 			return &mcp.CallToolResult{}, nil, nil
 		}, paidmcp.Credits(1))
 		theirs, ours := mcp.NewInMemoryTransports()
-		if _, err := server.Connect(ctx, ours, nil); err != nil {
-			t.Fatal(err)
-		}
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "caller"}, nil).Connect(ctx, theirs, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(server.Connect(ctx, ours, nil))(t)
+		session := must.Get(mcp.NewClient(&mcp.Implementation{Name: "caller"}, nil).Connect(ctx, theirs, nil))(t)
 		defer session.Close()
 		res, err := session.CallTool(ctx, &mcp.CallToolParams{
 			Meta: mcp.Meta{"x402/payment": c.token.AccessToken}, Name: "ask", Arguments: map[string]any{},

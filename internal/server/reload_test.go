@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server/servertest"
 )
 
@@ -17,9 +18,7 @@ func TestReload_LogLevel(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "level")
 	put := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	put("info\n")
 	p := servertest.Start(t, servertest.Options{Data: t.TempDir(), Args: []string{"--log-level", "@" + file}})
@@ -28,9 +27,7 @@ func TestReload_LogLevel(t *testing.T) {
 	reload := func(level, want string, n int) {
 		t.Helper()
 		put(level)
-		if err := p.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Signal(syscall.SIGHUP))
 		eventually(t, want, func() bool { return lines(want) == n })
 	}
 	reload("louder", failed, 1)

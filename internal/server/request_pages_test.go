@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/x402"
 )
 
@@ -32,9 +33,7 @@ func (o *town) sold(seller, buyer string) *sold {
 	made, err := s.seller.api.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}, client.PlanParams{
 		Metadata: toll.Metadata{Name: "Basic"}, Price: toll.PriceFree(), Credits: toll.CreditsDynamic(5000, 1, 2000),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.agent, s.plan = made.AgentID, made.PlanID
 	s.pays(s.buyer.api)
 	s.required = *x402.NewPaymentRequired([]*x402.Terms{{
@@ -47,13 +46,8 @@ func (o *town) sold(seller, buyer string) *sold {
 // pays orders the plan for a subscriber, whose access token pays the requests that follow.
 func (s *sold) pays(subscriber *client.Client) {
 	s.o.t.Helper()
-	if _, err := subscriber.OrderPlan(s.o.t.Context(), s.plan); err != nil {
-		s.o.t.Fatal(err)
-	}
-	token, err := subscriber.AccessToken(s.o.t.Context(), s.plan)
-	if err != nil {
-		s.o.t.Fatal(err)
-	}
+	must.Get(subscriber.OrderPlan(s.o.t.Context(), s.plan))(s.o.t)
+	token := must.Get(subscriber.AccessToken(s.o.t.Context(), s.plan))(s.o.t)
 	s.token = token.AccessToken
 }
 
@@ -90,9 +84,7 @@ func TestRequestPages(t *testing.T) {
 		s.hold("settled-one", 1500)
 		s.settle("settled-one", 1234)
 		s.hold("released-one", 77)
-		if _, err := alice.api.Release(t.Context(), &x402.ReleaseRequest{AgentRequestID: "released-one"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(alice.api.Release(t.Context(), &x402.ReleaseRequest{AgentRequestID: "released-one"}))(t)
 		s.hold("held-one", 55)
 		list := alice.w + "/requests"
 		eventually(t, "the settlement is listed", func() bool { return strings.Contains(alice.get(list).body, "/requests/settled-one") })
@@ -122,10 +114,7 @@ func TestRequestPages(t *testing.T) {
 				t.Errorf("%s: %d\n%s", query, res.status, mainPart.FindString(res.body))
 			}
 		}
-		r, err := alice.api.Request(t.Context(), "settled-one")
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(alice.api.Request(t.Context(), "settled-one"))(t)
 		for _, v := range []*seller{alice, bob} {
 			reads(t, v.get(v.w+"/requests/settled-one"), http.StatusOK, "1,500 credits set aside", "1,234 credits burned", r.Transaction.String(),
 				"The receipt", "/receipts#"+r.Transaction.String(), subscriber)
@@ -253,14 +242,9 @@ func TestOwnRanges(t *testing.T) {
 func TestRecentCallsOnPages(t *testing.T) {
 	o := newTown(t, "sqlite", nil)
 	alice, eve := o.seller("alice"), o.seller("eve")
-	made, err := alice.api.CreateKey(t.Context(), client.KeyParams{Name: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(alice.api.CreateKey(t.Context(), client.KeyParams{Name: "shop"}))(t)
 	c := client.New(made.Key, client.WithURL(o.address), client.WithRetries(0))
-	if _, err := c.Wallet(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Wallet(t.Context()))(t)
 	if _, err := c.Plan(t.Context(), "1"); err == nil {
 		t.Fatal("there is a plan 1")
 	}

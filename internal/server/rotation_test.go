@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/admin"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -45,14 +46,8 @@ func TestRotationBesideInstances(t *testing.T) {
 		t.Helper()
 		now := time.Duration(moved.Load())
 		for i, c := range stands {
-			token, err := c.subscriber.AccessToken(t.Context(), c.plan)
-			if err != nil {
-				t.Fatal(err)
-			}
-			key, err := c.builder.CreateKey(t.Context(), client.KeyParams{ExpiresIn: 10 * time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			token := must.Get(c.subscriber.AccessToken(t.Context(), c.plan))(t)
+			key := must.Get(c.builder.CreateKey(t.Context(), client.KeyParams{ExpiresIn: 10 * time.Minute}))(t)
 			for _, kid := range []string{kidOf(t, token.AccessToken), kidOf(t, key.Key)} {
 				if _, ok := signers[kid]; !ok {
 					signers[kid] = now
@@ -85,10 +80,7 @@ func TestRotationBesideInstances(t *testing.T) {
 	first := kidOf(t, stands[0].token.AccessToken)
 	own := cfg
 	own.Clock = clock(0)
-	r, err := admin.RotateKey(t.Context(), own, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(admin.RotateKey(t.Context(), own, false))(t)
 	if r.Retiring != first || r.Next == "" || r.Added == "" || r.Next == r.Added {
 		t.Errorf("rotation %+v, signing %s", r, first)
 	}
@@ -138,9 +130,7 @@ func TestCompromisedSigningKey(t *testing.T) {
 		return err
 	}
 	for i, u := range []string{url, other} {
-		if err := works(c.on(u, builder, subscriber), fmt.Sprint("before-", i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, works(c.on(u, builder, subscriber), fmt.Sprint("before-", i)))
 	}
 	stolen := kidOf(t, c.token.AccessToken)
 	if _, err := admin.EndSigningKey(t.Context(), cfg, false, "unknown"); err == nil {
@@ -168,10 +158,7 @@ func TestCompromisedSigningKey(t *testing.T) {
 		}
 	}
 	for account, k := range map[string]*toll.APIKey{"builder": &builder, "subscriber": &subscriber} {
-		made, err := server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: account})
-		if err != nil {
-			t.Fatal(err)
-		}
+		made := must.Get(server.CreateLocalKey(t.Context(), cfg, server.KeyRequest{Account: account}))(t)
 		*k = made
 		if kidOf(t, made.Key) != ended.Next {
 			t.Errorf("%s signed, and not %s", kidOf(t, made.Key), ended.Next)
@@ -179,12 +166,8 @@ func TestCompromisedSigningKey(t *testing.T) {
 	}
 	for i, u := range []string{url, other} {
 		n := c.on(u, builder, subscriber)
-		if n.token, err = n.subscriber.AccessToken(t.Context(), c.plan); err != nil {
-			t.Fatal(err)
-		}
-		if err := works(n, fmt.Sprint("new-", i)); err != nil {
-			t.Error(err)
-		}
+		n.token = must.Get(n.subscriber.AccessToken(t.Context(), c.plan))(t)
+		must.Check(t, works(n, fmt.Sprint("new-", i)))
 	}
 }
 
@@ -208,19 +191,11 @@ func kidOf(t *testing.T, credential string) string {
 
 func publishedKeys(t *testing.T, url string) map[string]bool {
 	t.Helper()
-	res, err := http.Get(url + "/.well-known/jwks.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.Get(url + "/.well-known/jwks.json"))(t)
 	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(res.Body))(t)
 	var doc struct{ Keys []map[string]any }
-	if err := json.Unmarshal(b, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &doc))
 	out := map[string]bool{}
 	for _, k := range doc.Keys {
 		if _, ok := k["d"]; ok {

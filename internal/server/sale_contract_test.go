@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/x402"
 )
@@ -55,11 +56,7 @@ func (v *vault) authorizes(c *x402.Challenge) (*evm.Authorization, []byte) {
 
 func (v *vault) signed(digest [32]byte) []byte {
 	v.Helper()
-	b, err := v.Sign(digest)
-	if err != nil {
-		v.Fatal(err)
-	}
-	return b
+	return must.Get(v.Sign(digest))(v)
 }
 
 func behind(first byte, signature []byte) []byte { return append([]byte{first}, signature...) }
@@ -68,16 +65,11 @@ func behind(first byte, signature []byte) []byte { return append([]byte{first}, 
 func (v *vault) proves(plan toll.PlanID, c *x402.Challenge, scheme string, change func([]byte) []byte) saleAnswer {
 	v.Helper()
 	var e x402.SignInExtension
-	if err := json.Unmarshal(c.Extensions[x402.ExtensionSignIn], &e); err != nil {
-		v.Fatal(err)
-	}
+	must.Do(v, json.Unmarshal(c.Extensions[x402.ExtensionSignIn], &e))
 	proof := x402.NewSignIn(e.Info, e.SupportedChains[0], v.at)
 	proof.SignatureScheme = scheme
 	proof.Signature = "0x" + hex.EncodeToString(change(v.signed(evm.PersonalDigest(proof.Text()))))
-	header, err := proof.Encode()
-	if err != nil {
-		v.Fatal(err)
-	}
+	header := must.Get(proof.Encode())(v)
 	return v.post(signInRoute(plan), "SIGN-IN-WITH-X", header)
 }
 
@@ -85,9 +77,7 @@ func (v *vault) proves(plan toll.PlanID, c *x402.Challenge, scheme string, chang
 func (m *bazaar) rows() (n int64) {
 	m.Helper()
 	const query = "SELECT (SELECT COUNT(*) FROM authorizations) + (SELECT COUNT(*) FROM orders) + (SELECT COUNT(*) FROM exact_payments) + (SELECT COUNT(*) FROM chain_ops)"
-	if err := m.store.QueryRow(m.Context(), query).Scan(&n); err != nil {
-		m.Fatal(err)
-	}
+	must.Do(m, m.store.QueryRow(m.Context(), query).Scan(&n))
 	return n
 }
 
@@ -218,9 +208,7 @@ func TestContractsBuyOnTheChain(t *testing.T) {
 		entry := `{"scheme":"exact","network":"eip155:84532","amount":"1500","asset":"` + toll.USDCSandbox.String() + `","payTo":"` + to.String() +
 			`","maxTimeoutSeconds":60,"extra":{"name":"USDC","version":"2"}}`
 		c, err := x402.ReadChallenge(nil, []byte(`{"x402Version":2,"resource":{"url":"https://agent.example.com/ask"},"accepts":[`+entry+`]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		a, signature := v.authorizes(c)
 		type verdict struct {
 			IsValid, Success                  bool
@@ -230,16 +218,10 @@ func TestContractsBuyOnTheChain(t *testing.T) {
 		call := func(act string, signature []byte) (out verdict) {
 			t.Helper()
 			var payload, raw json.RawMessage
-			if err := x402.DecodeHeader(v.header(c, a, signature), &payload); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, x402.DecodeHeader(v.header(c, a, signature), &payload))
 			body := map[string]json.RawMessage{"x402Version": json.RawMessage("2"), "paymentRequirements": json.RawMessage(entry), "paymentPayload": payload}
-			if err := m.builder.Call(t.Context(), http.MethodPost, "/api/v1/x402/"+act, nil, body, &raw); err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal(raw, &out); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.builder.Call(t.Context(), http.MethodPost, "/api/v1/x402/"+act, nil, body, &raw))
+			must.Do(t, json.Unmarshal(raw, &out))
 			return out
 		}
 		rows := m.rows()

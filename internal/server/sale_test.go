@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/x402"
 )
@@ -34,10 +35,7 @@ type pocket struct {
 
 func newPocket(t testing.TB, url string) *pocket {
 	t.Helper()
-	k, err := evm.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(evm.NewKey())(t)
 	return &pocket{k, t, url}
 }
 
@@ -70,10 +68,7 @@ func (p *pocket) post(route string, headers ...string) (a saleAnswer) {
 
 func (p *pocket) once(ctx context.Context, route string, headers ...string) saleAnswer {
 	p.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+route, nil)
-	if err != nil {
-		p.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, p.url+route, nil))(p)
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
@@ -106,38 +101,27 @@ func (p *pocket) asks(route string) *x402.Challenge {
 func (p *pocket) signs(c *x402.Challenge, from, to time.Duration) (*evm.Authorization, []byte) {
 	p.Helper()
 	e := c.Entries[0]
-	amount, err := toll.ParseUnits(e.Amount)
-	if err != nil {
-		p.Fatal(err)
-	}
+	amount := must.Get(toll.ParseUnits(e.Amount))(p)
 	now := time.Now()
 	a := &evm.Authorization{
 		From: p.Address(), To: toll.MustAddress(e.PayTo), Value: amount.Int(), ValidAfter: uint64(now.Add(from).Unix()), ValidBefore: uint64(now.Add(to).Unix()),
 	}
 	_, _ = rand.Read(a.Nonce[:])
-	signature, err := a.Sign(p.Key, evm.Domain{Name: "USDC", Version: "2", ChainID: big.NewInt(84532), Contract: toll.USDCSandbox})
-	if err != nil {
-		p.Fatal(err)
-	}
+	signature := must.Get(a.Sign(p.Key, evm.Domain{Name: "USDC", Version: "2", ChainID: big.NewInt(84532), Contract: toll.USDCSandbox}))(p)
 	return a, signature
 }
 
 // header is the payment of a challenge with an authorization.
 func (p *pocket) header(c *x402.Challenge, a *evm.Authorization, signature []byte) string {
 	p.Helper()
-	value, err := toll.ParseUnits(a.Value.String())
-	if err != nil {
-		p.Fatal(err)
-	}
+	value := must.Get(toll.ParseUnits(a.Value.String()))(p)
 	h, err := c.Answer(&c.Entries[0], &x402.ExactPayload{
 		Authorization: x402.ExactAuthorization{
 			From: a.From, To: a.To, Value: value, ValidAfter: toll.UnitsOf(int64(a.ValidAfter)), ValidBefore: toll.UnitsOf(int64(a.ValidBefore)), Nonce: a.Nonce,
 		},
 		Signature: "0x" + hex.EncodeToString(signature),
 	}, "")
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, err)
 	return h
 }
 
@@ -161,19 +145,11 @@ func (p *pocket) signsIn(plan toll.PlanID) saleAnswer {
 	p.Helper()
 	c := p.asks(signInRoute(plan))
 	var e x402.SignInExtension
-	if err := json.Unmarshal(c.Extensions[x402.ExtensionSignIn], &e); err != nil {
-		p.Fatal(err)
-	}
+	must.Do(p, json.Unmarshal(c.Extensions[x402.ExtensionSignIn], &e))
 	proof := x402.NewSignIn(e.Info, e.SupportedChains[0], p.Address())
-	signature, err := p.Sign(evm.PersonalDigest(proof.Text()))
-	if err != nil {
-		p.Fatal(err)
-	}
+	signature := must.Get(p.Sign(evm.PersonalDigest(proof.Text())))(p)
 	proof.Signature = "0x" + hex.EncodeToString(signature)
-	header, err := proof.Encode()
-	if err != nil {
-		p.Fatal(err)
-	}
+	header := must.Get(proof.Encode())(p)
 	return p.post(signInRoute(plan), "SIGN-IN-WITH-X", header)
 }
 
@@ -188,28 +164,20 @@ func (m *bazaar) pocket(units int64) *pocket {
 // submits has somebody send an authorization to its token, and waits until it is carried out.
 func (m *bazaar) submits(a *evm.Authorization, signature []byte) {
 	m.Helper()
-	data, err := userop.AuthorizedTransfer(a, signature)
-	if err != nil {
-		m.Fatal(err)
-	}
+	data := must.Get(userop.AuthorizedTransfer(a, signature))(m)
 	m.sends(common.Address(toll.USDCSandbox), data)
 }
 
 // sends has somebody send calldata, and waits until it has run.
 func (m *bazaar) sends(to common.Address, data []byte) {
 	m.Helper()
-	key, err := crypto.GenerateKey()
-	if err != nil {
-		m.Fatal(err)
-	}
+	key := must.Get(crypto.GenerateKey())(m)
 	stranger := crypto.PubkeyToAddress(key.PublicKey)
 	m.give(toll.Address(stranger), common.Address{}, 1_000_000_000_000_000_000)
 	tx, err := gethtypes.SignNewTx(key, gethtypes.LatestSignerForChainID(big.NewInt(84532)), &gethtypes.DynamicFeeTx{
 		ChainID: big.NewInt(84532), To: &to, Gas: 300_000, GasFeeCap: big.NewInt(10_000_000_000), GasTipCap: big.NewInt(1_000_000_000), Data: data,
 	})
-	if err != nil {
-		m.Fatal(err)
-	}
+	must.Do(m, err)
 	eventually(m.T, "the pool knows of the money of a stranger", func() bool {
 		err := m.node.SendTransaction(m.Context(), tx)
 		if err != nil && !strings.Contains(err.Error(), "insufficient funds") {
@@ -357,14 +325,10 @@ func TestWalletsBuyOnTheChain(t *testing.T) {
 		entry := `{"scheme":"exact","network":"eip155:84532","amount":"1500","asset":"` + toll.USDCSandbox.String() + `","payTo":"` + to.String() +
 			`","maxTimeoutSeconds":60,"extra":{"name":"USDC","version":"2"}}`
 		c, err := x402.ReadChallenge(nil, []byte(`{"x402Version":2,"resource":{"url":"https://agent.example.com/ask"},"accepts":[`+entry+`]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		body := map[string]json.RawMessage{"x402Version": json.RawMessage("2"), "paymentRequirements": json.RawMessage(entry)}
 		var payload json.RawMessage
-		if err := x402.DecodeHeader(p.payment(c), &payload); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x402.DecodeHeader(p.payment(c), &payload))
 		body["paymentPayload"] = payload
 		type settlement struct {
 			Success                                 bool
@@ -372,12 +336,8 @@ func TestWalletsBuyOnTheChain(t *testing.T) {
 		}
 		settle := func() (out settlement) {
 			var raw json.RawMessage
-			if err := m.builder.Call(t.Context(), http.MethodPost, "/api/v1/x402/settle", nil, body, &raw); err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal(raw, &out); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.builder.Call(t.Context(), http.MethodPost, "/api/v1/x402/settle", nil, body, &raw))
+			must.Do(t, json.Unmarshal(raw, &out))
 			return out
 		}
 		first, second := settle(), settle()
@@ -444,7 +404,5 @@ func (a *ambush) gives(to toll.Address, units int64) {
 	} else {
 		_, err = a.as(a.builder).Faucet(a.Context(), client.FaucetParams{Address: to, USDC: toll.FormatAmount(toll.UnitsOf(units), 6)})
 	}
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.Do(a, err)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rclone/gofakes3/s3mem"
 
 	"github.com/tollhq/toll/internal/backup"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -48,9 +49,7 @@ func (l *lines) String() string {
 func TestBackupSchedule(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "toll-notes.txt")
-	if err := os.WriteFile(other, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(other, []byte("mine"), 0o600))
 	var moved atomic.Int64
 	base := time.Now()
 	out := &lines{}
@@ -60,11 +59,7 @@ func TestBackupSchedule(t *testing.T) {
 		Clock: func() time.Time { return base.Add(time.Duration(moved.Load())) },
 	}
 	files := func() (names []string) {
-		found, err := filepath.Glob(filepath.Join(dir, "*.backup"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return found
+		return must.Get(filepath.Glob(filepath.Join(dir, "*.backup")))(t)
 	}
 	s, _ := start(t, cfg)
 	for n := range 4 {
@@ -85,38 +80,26 @@ func TestBackupSchedule(t *testing.T) {
 		t.Errorf("another file: %q, %v", b, err)
 	}
 	away := dir + "-away"
-	if err := os.Rename(dir, away); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(dir, away))
 	if err := s.BackUp(t.Context()); err != nil || !strings.Contains(out.String(), "alarm=backup-failed") {
 		t.Errorf("no alarm: %v\n%s", err, out)
 	}
 	if got := scrape(t, s); !strings.Contains(got, `toll_alarms_total{alarm="backup-failed"} 1`) {
 		t.Error("the alarm is not counted")
 	}
-	if err := os.Rename(away, dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(away, dir))
 	// A larger one has several parts, of which each is read.
-	if err := server.StoreOf(s).Tx(t.Context(), func(tx *store.Tx) error {
+	must.Do(t, server.StoreOf(s).Tx(t.Context(), func(tx *store.Tx) error {
 		return store.PutSetting(t.Context(), tx, "big", make([]byte, 3<<20))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	var copied bytes.Buffer
-	if _, err := server.BackupTo(t.Context(), cfg, &copied); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.BackupTo(t.Context(), cfg, &copied))(t)
 	path := filepath.Join(dir, "stdout")
-	if err := os.WriteFile(path, copied.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, copied.Bytes(), 0o600))
 	if _, err := server.VerifyBackup(t.Context(), cfg, path); err != nil {
 		t.Error(err)
 	}
-	if err := os.Truncate(path, int64(copied.Len()-1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(path, int64(copied.Len()-1)))
 	if _, err := server.VerifyBackup(t.Context(), cfg, path); err == nil {
 		t.Error("a backup that was cut off is whole")
 	}
@@ -126,9 +109,7 @@ func TestBackupSchedule(t *testing.T) {
 // F28
 func TestBackupsInAnObjectStore(t *testing.T) {
 	backend := s3mem.New()
-	if err := backend.CreateBucket(t.Context(), "vault"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, backend.CreateBucket(t.Context(), "vault"))
 	var away atomic.Bool
 	store := gofakes3.New(backend, gofakes3.WithV4Auth(map[string]string{"key-of-toll": "secret-of-toll"})).Server()
 	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -139,13 +120,9 @@ func TestBackupsInAnObjectStore(t *testing.T) {
 		store.ServeHTTP(w, r)
 	}))
 	t.Cleanup(host.Close)
-	if _, err := backend.PutObject(t.Context(), "vault", "toll/notes", nil, strings.NewReader("mine"), 4); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(backend.PutObject(t.Context(), "vault", "toll/notes", nil, strings.NewReader("mine"), 4))(t)
 	keyFile := filepath.Join(t.TempDir(), "s3.key")
-	if err := os.WriteFile(keyFile, []byte("key-of-toll secret-of-toll\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(keyFile, []byte("key-of-toll secret-of-toll\n"), 0o600))
 	var moved atomic.Int64
 	base := time.Now()
 	out := &lines{}
@@ -160,11 +137,7 @@ func TestBackupsInAnObjectStore(t *testing.T) {
 	c := newStand(t, url, builder, subscriber, 1000)
 	made := func() []backup.Scheduled {
 		t.Helper()
-		list, err := server.ListBackups(t.Context(), cfg, cfg.Backups.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return list
+		return must.Get(server.ListBackups(t.Context(), cfg, cfg.Backups.Dir))(t)
 	}
 	for n := range 3 {
 		if r, err := c.settle(t.Context(), fmt.Sprint("before-", n)); err != nil || !r.Success {
@@ -189,9 +162,7 @@ func TestBackupsInAnObjectStore(t *testing.T) {
 		t.Errorf("left in the data directory: %v, %v", left, err)
 	}
 	restored := server.Config{Data: t.TempDir(), MasterKeyFile: cfg.MasterKeyFile, ObjectStore: cfg.ObjectStore}
-	if _, err := server.Restore(t.Context(), restored, newest); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.Restore(t.Context(), restored, newest))(t)
 	if found, err := auditBooks(t.Context(), restored); err != nil || len(found) > 0 {
 		t.Errorf("%+v, %v", found, err)
 	}

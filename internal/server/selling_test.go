@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 	"github.com/tollhq/toll/x402"
@@ -89,9 +90,7 @@ func (s *seller) done(p page, says string) (path string, res shown) {
 func (s *seller) plans() (all []*toll.Plan) {
 	s.t.Helper()
 	for p, err := range s.api.Plans(s.t.Context(), client.Ascending()) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, err)
 		all = append(all, p)
 	}
 	return all
@@ -229,17 +228,11 @@ func TestPlanActs(t *testing.T) {
 		t := o.t
 		alice, bob := o.seller("alice"), o.seller("bob")
 		made, err := alice.api.RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Basic"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(100, 1)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		id := made.PlanID
 		path := alice.w + "/plans/" + string(id)
 		plan := func() *toll.Plan {
-			p, err := alice.api.Plan(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return p
+			return must.Get(alice.api.Plan(t.Context(), id))(t)
 		}
 		stale := formWith(t, alice.get(path+"/edit"), "edit").with("name", "Stale")
 		alice.done(formWith(t, alice.get(path+"/edit"), "edit").with("name", "Better").with("tags", "one, two").with("maxOrders", "9"), "The plan is saved.")
@@ -261,11 +254,7 @@ func TestPlanActs(t *testing.T) {
 
 		holder := strings.TrimPrefix(bob.w, "/w/")
 		balance := func() *toll.Balance {
-			b, err := alice.api.BalanceOf(t.Context(), id, toll.MustAddress(holder))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return b
+			return must.Get(alice.api.BalanceOf(t.Context(), id, toll.MustAddress(holder)))(t)
 		}
 		mint := formWith(t, alice.get(path), "mint").with("holder", holder).with("credits", "50").with("days", "30")
 		_, res := alice.done(mint, "50 credits minted to")
@@ -297,14 +286,10 @@ func TestAgentPages(t *testing.T) {
 		t := o.t
 		alice := o.seller("alice")
 		made, err := alice.api.RegisterPlan(t.Context(), client.PlanParams{Metadata: toll.Metadata{Name: "Basic"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(100, 1)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		agents := func() (all []*toll.Agent) {
 			for a, err := range alice.api.Agents(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				all = append(all, a)
 			}
 			return all
@@ -378,16 +363,10 @@ func TestSellingPagesByRole(t *testing.T) {
 	o := newTown(t, storetest.SQLite, nil)
 	alice, mallory := o.seller("alice"), o.seller("mallory")
 	viewer := o.signUp("viewer", alice.invite(strings.TrimPrefix(alice.w, "/w/"), "viewer"))
-	made, err := alice.api.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}, client.PlanParams{
+	made := must.Get(alice.api.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}, client.PlanParams{
 		Metadata: toll.Metadata{Name: "Basic"}, Price: toll.PriceFree(), Credits: toll.CreditsFixed(100, 1),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	hook, err := alice.api.CreateWebhook(t.Context(), client.WebhookParams{URL: "https://hooks.example.com/"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	hook := must.Get(alice.api.CreateWebhook(t.Context(), client.WebhookParams{URL: "https://hooks.example.com/"}))(t)
 	plan, agent, hooks := "/plans/"+string(made.PlanID), "/agents/"+string(made.AgentID), "/webhooks/"+hook.ID
 	for path, acts := range map[string][]string{
 		"/plans/new": {"make"}, plan: {"mint", "take", "unlist"}, plan + "/edit": {"edit"}, "/agents/new": {"register"}, agent: {"detach", "unlist"},
@@ -436,19 +415,11 @@ func TestSellerFigures(t *testing.T) {
 	eachTown(t, func(o *town) {
 		t := o.t
 		alice, bob := o.seller("alice"), o.seller("bob")
-		made, err := alice.api.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}, client.PlanParams{
+		made := must.Get(alice.api.RegisterAgentWithPlan(t.Context(), client.AgentParams{Metadata: toll.Metadata{Name: "Ask"}}, client.PlanParams{
 			Metadata: toll.Metadata{Name: "Basic"}, Price: toll.PriceFree(), Credits: toll.CreditsDynamic(5000, 1, 2000),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := bob.api.OrderPlan(t.Context(), made.PlanID); err != nil {
-			t.Fatal(err)
-		}
-		token, err := bob.api.AccessToken(t.Context(), made.PlanID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
+		must.Get(bob.api.OrderPlan(t.Context(), made.PlanID))(t)
+		token := must.Get(bob.api.AccessToken(t.Context(), made.PlanID))(t)
 		required := *x402.NewPaymentRequired([]*x402.Terms{{
 			PlanID: made.PlanID, Scheme: x402.Default.SchemeCrypto(), Network: toll.Sandbox.Network(), PayTo: strings.TrimPrefix(alice.w, "/w/"),
 			MinAmount: 1, MaxAmount: 2000,
@@ -498,9 +469,7 @@ func TestSellerFigures(t *testing.T) {
 		})
 		var credits, requests string
 		for u, err := range alice.api.Usage(t.Context(), client.By("plan")) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			credits, requests = u.Credits.String(), fmt.Sprint(u.Settled)
 		}
 		grouped := credits[:1] + "," + credits[1:]
@@ -571,9 +540,7 @@ func TestWebhookPages(t *testing.T) {
 	}
 	hooks := func() (all []*toll.Webhook) {
 		for h, err := range alice.api.Webhooks(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			all = append(all, h)
 		}
 		return all

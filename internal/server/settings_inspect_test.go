@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/backup"
 	"github.com/tollhq/toll/internal/check"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/people"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -68,10 +69,7 @@ func TestInspect_Silence(t *testing.T) {
 		c.Backups = backup.Schedule{Dir: "s3://backups", Every: 24 * time.Hour, Keep: 7}
 		cfg = *c
 	})
-	link, err := o.s.FirstLink(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	link := must.Get(o.s.FirstLink(t.Context()))(t)
 	operator := o.signUp("operator", link[strings.LastIndex(link, "=")+1:])
 	const bound = 20 * time.Second // the deadline of 8 s, and time of a busy machine; one after the other, the checks took 40 s
 	began := time.Now()
@@ -157,9 +155,7 @@ func TestInspectBackups(t *testing.T) {
 			}
 			start(t, cfg)
 			says(t, inspected(t, cfg, "backups"), "ok", "sandbox")
-			if err := admin.NoteBackup(t.Context(), cfg); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, admin.NoteBackup(t.Context(), cfg))
 			says(t, inspected(t, cfg, "backups"), "ok", "the newest one is")
 			ahead = 27 * time.Hour
 			says(t, inspected(t, cfg, "backups"), "warning", "27h0m", "TOLL_BACKUP_EVERY", "24h")
@@ -170,14 +166,10 @@ func TestInspectBackups(t *testing.T) {
 				return
 			}
 			says(t, inspected(t, cfg, "backups"), "failed", "kept: no such file")
-			if err := os.Mkdir(cfg.Backups.Dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Mkdir(cfg.Backups.Dir, 0o700))
 			says(t, inspected(t, cfg, "backups"), "warning", "has none")
 			name := time.Now().UTC().Add(-27 * time.Hour).Format("toll-20060102T150405Z.backup")
-			if err := os.WriteFile(filepath.Join(cfg.Backups.Dir, name), []byte("x"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(cfg.Backups.Dir, name), []byte("x"), 0o600))
 			says(t, inspected(t, cfg, "backups"), "warning", "27h0m")
 			cfg.Backups.Every = 48 * time.Hour
 			says(t, inspected(t, cfg, "backups"), "ok", "27h0m")

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/api"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -37,10 +38,7 @@ type shown struct {
 
 func (b browser) send(method, path, body string, header ...string) shown {
 	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body)))(b.t)
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -51,15 +49,9 @@ func (b browser) send(method, path, body string, header ...string) shown {
 		}
 		req.Header.Set(header[i], header[i+1])
 	}
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	res := must.Get(http.DefaultTransport.RoundTrip(req))(b.t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(res.Body))(b.t)
 	return shown{res.StatusCode, res.Header, string(text)}
 }
 
@@ -244,10 +236,7 @@ func signInOn(t *testing.T, v storetest.Variant) {
 // T177
 func TestKeysOfSignIns(t *testing.T) {
 	s, address := start(t, server.Config{Data: storetest.Dir(t), Quotas: api.Quotas{APIKeys: 2}})
-	person, err := s.CreateKey(t.Context(), server.KeyRequest{Account: "person"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	person := must.Get(s.CreateKey(t.Context(), server.KeyRequest{Account: "person"}))(t)
 	b, anonymous := browser{t, address}, client.New("", client.WithURL(address))
 	for n := range 3 {
 		in := client.NewSignIn(callback, "toll-cli")
@@ -381,25 +370,17 @@ func TestSignIn_Faults(t *testing.T) {
 		server.KeyRequest{Account: "person", ExpiresIn: time.Minute},
 	)
 	c := client.New(person.Key, client.WithURL(address))
-	reg, err := c.RegisterPlan(
+	reg := must.Get(c.RegisterPlan(
 		t.Context(),
 		client.PlanParams{
 			Metadata: toll.Metadata{Name: "Free"},
 			Price:    toll.PriceFree(),
 			Credits:  toll.CreditsFixed(5, 1),
 		},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := c.AccessToken(t.Context(), reg.PlanID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	))(t)
+	token := must.Get(c.AccessToken(t.Context(), reg.PlanID))(t)
 	revoked := keyOf(t, s, server.KeyRequest{Account: "person"})
-	if _, err := c.RevokeKey(t.Context(), revoked.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.RevokeKey(t.Context(), revoked.ID))(t)
 	elsewhere, _ := start(t, server.Config{Data: storetest.Dir(t)})
 	foreign := keyOf(t, elsewhere, server.KeyRequest{Account: "person"})
 	ahead.Store(int64(2 * time.Minute))

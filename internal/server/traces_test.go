@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/traces"
@@ -115,13 +116,8 @@ func TestTraces_Order(t *testing.T) {
 	m.give(k.Address, usdc, 10_000_000)
 	plan := m.dollar(m.owner)
 	by := client.New(k.Key, client.WithURL(m.url), servertest.Patient, client.WithHTTPClient(&http.Client{Transport: traced{http.DefaultTransport}}))
-	order, err := by.OrderPlan(t.Context(), plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.server.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	order := must.Get(by.OrderPlan(t.Context(), plan))(t)
+	must.Do(t, m.server.Close(t.Context()))
 	parent := map[string]string{}
 	ids := map[string]string{}
 	for _, name := range []string{"orderPlan", "order.place", "job checkout.pay.crypto", "order.resume"} {
@@ -176,10 +172,7 @@ func TestTraces_CallsToOthers(t *testing.T) {
 	c := startCollector(t)
 	out := &lines{}
 	log := slog.New(slog.NewTextHandler(out, nil))
-	to, err := traces.NewExporter(t.Context(), c.URL, "1", log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(traces.NewExporter(t.Context(), c.URL, "1", log))(t)
 	var passed []string
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		passed = append(passed, r.Header.Get("Traceparent"))
@@ -188,23 +181,15 @@ func TestTraces_CallsToOthers(t *testing.T) {
 	defer other.Close()
 	h := &http.Client{Transport: traces.Transport(http.DefaultTransport)}
 	get := func(ctx context.Context) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, other.URL+"/v3/SECRET?key=SECRET", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := h.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, other.URL+"/v3/SECRET?key=SECRET", nil))(t)
+		res := must.Get(h.Do(r))(t)
 		_ = res.Body.Close()
 	}
 	ctx, span := traces.Start(traces.With(t.Context(), to.Tracer()), "work", "1")
 	get(ctx)
 	span.End(nil)
 	get(t.Context())
-	if err := to.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, to.Close(t.Context()))
 	calls, work := c.named("GET"), c.named("work")
 	if len(calls) != 1 || len(work) != 1 || string(calls[0].ParentSpanId) != string(work[0].SpanId) {
 		t.Fatalf("%v", c.names())
@@ -219,10 +204,7 @@ func TestTraces_CallsToOthers(t *testing.T) {
 	}
 	c.CloseClientConnections()
 	c.Close()
-	away, err := traces.NewExporter(t.Context(), c.URL, "1", log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	away := must.Get(traces.NewExporter(t.Context(), c.URL, "1", log))(t)
 	_, lost := traces.Start(traces.With(t.Context(), away.Tracer()), "lost", "1")
 	lost.End(nil)
 	if began, err := time.Now(), away.Close(t.Context()); err != nil || time.Since(began) > 5*time.Second || !strings.Contains(out.String(), "traces were not sent") {

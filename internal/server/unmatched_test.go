@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/admin"
 	"github.com/tollhq/toll/internal/check"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -31,16 +32,13 @@ func unmatched(t *testing.T, at store.Config) {
 	if found, err := admin.UnmatchedPayments(t.Context(), cfg); err != nil || len(found) != 0 {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	st, err := store.Open(t.Context(), store.Config{Data: at.Data, Database: at.Database, Admin: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), store.Config{Data: at.Data, Database: at.Database, Admin: true}))(t)
 	defer st.Close()
 	order, seen := toll.NewUUID(), time.Now().Truncate(time.Millisecond)
 	const tx = "0x00000000000000000000000000000000000000000000000000000000000000aa"
 	ctx, usdc := t.Context(), toll.Sandbox.USDC()
 	first, second := toll.MustAddress("0x70997970C51812dc3A010C7d01b50e0d17dc79C8"), toll.MustAddress("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266")
-	err = st.Tx(ctx, func(w *store.Tx) error {
+	must.Do(t, st.Tx(ctx, func(w *store.Tx) error {
 		for _, o := range []*store.CardOrphan{
 			{Object: "pi_lost", OrderID: order, Cents: 500, Refunded: 150, Disputed: 50, Currency: "usd", Reason: "no such order", SeenAt: seen},
 			{Object: "pi_resolved", OrderID: order, Cents: 500, Currency: "usd", Reason: "no such order", SeenAt: seen, ResolvedAt: seen},
@@ -56,10 +54,7 @@ func unmatched(t *testing.T, at store.Config) {
 				tx, tx, usdc, usdc, first, usdc, usdc, second),
 		})
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	found, err := admin.UnmatchedPayments(t.Context(), cfg)
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%+v, %v", found, err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/backup"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/seal"
 	"github.com/tollhq/toll/internal/server/servertest"
 	"github.com/tollhq/toll/internal/store"
@@ -78,21 +79,13 @@ func laterOnce(name string, migrations map[string]string) func(t *testing.T) str
 func schemaOf(t *testing.T, o servertest.Options) (version int64) {
 	t.Helper()
 	if o.Database == "" {
-		snapshot, err := store.CheckSnapshot(t.Context(), copyOf(t, o))
-		if err != nil {
-			t.Fatal(err)
-		}
+		snapshot := must.Get(store.CheckSnapshot(t.Context(), copyOf(t, o)))(t)
 		return snapshot.Schema.Version
 	}
-	conn, err := pgx.ConnectConfig(t.Context(), storetest.ConnConfig(t, o.Database))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.ConnectConfig(t.Context(), storetest.ConnConfig(t, o.Database)))(t)
 	defer conn.Close(context.Background())
 	row := conn.QueryRow(t.Context(), "SELECT MAX(version_id) FROM goose_db_version WHERE is_applied")
-	if err := row.Scan(&version); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, row.Scan(&version))
 	return version
 }
 
@@ -116,15 +109,10 @@ func migrationsOf(t *testing.T, o servertest.Options) (version int64) {
 // copyOf returns a copy of the embedded database with what is in its write-ahead log.
 func copyOf(t *testing.T, o servertest.Options) string {
 	t.Helper()
-	st, err := store.Open(t.Context(), store.Config{Data: o.Data, ReadOnly: true, Schema: store.AnySchema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), store.Config{Data: o.Data, ReadOnly: true, Schema: store.AnySchema}))(t)
 	defer st.Close()
 	path := filepath.Join(t.TempDir(), "copy.db")
-	if err := st.Snapshot(t.Context(), path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.Snapshot(t.Context(), path))
 	return path
 }
 
@@ -326,17 +314,12 @@ func TestUnreleasedSchema(t *testing.T) {
 	program := servertest.Program(t)
 	eachDatabase(t, func(t *testing.T, o servertest.Options) {
 		servertest.Key(t, o, "ann")
-		st, err := store.Open(t.Context(), store.Config{Data: o.Data, Database: o.Database})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = st.Tx(t.Context(), func(tx *store.Tx) error {
+		st := must.Get(store.Open(t.Context(), store.Config{Data: o.Data, Database: o.Database}))(t)
+		err := st.Tx(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.Exec(t.Context(), "UPDATE goose_db_version SET version_id = 94 WHERE version_id > 0")
 			return errors.Join(err, store.PutSetting(t.Context(), tx, "schema_floor", []byte("94")))
 		})
-		if err := errors.Join(err, st.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, st.Close()))
 		refusedToStart(t, o, says)
 		archive := filepath.Join(t.TempDir(), "archive")
 		for _, args := range [][]string{
@@ -364,23 +347,13 @@ func TestUnreleasedSchema(t *testing.T) {
 // writeOldBackup seals a database as it is, which no release of an unreleased schema does any more.
 func writeOldBackup(t *testing.T, data, path string) {
 	t.Helper()
-	ring, err := seal.FromFile(filepath.Join(data, "master.key"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := store.Open(t.Context(), store.Config{Data: data, ReadOnly: true, Schema: store.AnySchema})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring := must.Get(seal.FromFile(filepath.Join(data, "master.key"), false))(t)
+	st := must.Get(store.Open(t.Context(), store.Config{Data: data, ReadOnly: true, Schema: store.AnySchema}))(t)
 	defer st.Close()
 	to, name, err := backup.ObjectStore{}.Split(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	info := backup.Info{Environment: toll.Sandbox, CreatedAt: toll.At(time.Now()), MasterKeyID: ring.KeyID()}
-	if _, err := backup.Write(t.Context(), st, ring, info, t.TempDir(), to, name); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(backup.Write(t.Context(), st, ring, info, t.TempDir(), to, name))(t)
 }
 
 // A backup of an older schema is a copy of it as it is. It is restored as it is, and the next start
@@ -441,16 +414,13 @@ func TestDoctorChangesNothing(t *testing.T) {
 func filesOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		text, err := os.ReadFile(path)
 		files[strings.TrimPrefix(path, dir+"/")] = fmt.Sprintf("%x", sha256.Sum256(text))
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return files
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // visitor is a person with a browser: it keeps cookies, and sends forms as the pages have them.
@@ -19,14 +21,8 @@ type visitor struct {
 
 func newVisitor(t *testing.T, address string) *visitor {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(t)
+	u := must.Get(url.Parse(address))(t)
 	return &visitor{browser{t, address}, jar, u}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/auth"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store"
@@ -33,10 +34,7 @@ func (p *pocket) signsText(t *testing.T, res shown, before ...byte) page {
 	if m == nil {
 		t.Fatalf("nothing to sign: %d %s", res.status, mainPart.FindString(res.body))
 	}
-	signature, err := p.Sign(evm.PersonalDigest(html.UnescapeString(m[1])))
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature := must.Get(p.Sign(evm.PersonalDigest(html.UnescapeString(m[1]))))(t)
 	fields := map[string]string{}
 	for _, m := range hiddenField.FindAllStringSubmatch(mainPart.FindString(res.body), -1) {
 		fields[m[1]] = m[2]
@@ -176,9 +174,7 @@ func TestTakeover_ExportedWallet(t *testing.T) {
 		st := server.StoreOf(o.s)
 		held := o.signUp("alice", "").workspace()
 		builder, _ := keys(t, o.s)
-		if err := st.Tx(t.Context(), func(tx *store.Tx) error { return store.NoteExport(t.Context(), tx, builder.Address, time.Now()) }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error { return store.NoteExport(t.Context(), tx, builder.Address, time.Now()) }))
 		for what, at := range map[string]string{"held": held, "exported": builder.Address.String()} {
 			if res := newVisitor(t, o.address).post("/sign-in/wallet", url.Values{"address": {at}}); res.status != http.StatusForbidden || !strings.Contains(res.body, "whose key the service holds") {
 				t.Errorf("%s: %d %s", what, res.status, mainPart.FindString(res.body))
@@ -188,11 +184,9 @@ func TestTakeover_ExportedWallet(t *testing.T) {
 		p := newPocket(t, o.address)
 		v := newVisitor(t, o.address)
 		form := p.signsText(t, v.post("/sign-in/wallet", url.Values{"address": {p.Address().String()}}))
-		if err := st.Tx(t.Context(), func(tx *store.Tx) error {
+		must.Do(t, st.Tx(t.Context(), func(tx *store.Tx) error {
 			return store.InsertPrincipal(t.Context(), tx, store.Principal{Address: p.Address(), SealedKey: []byte{1}, CreatedAt: time.Now()})
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if res := v.submit(form); res.status != http.StatusForbidden {
 			t.Errorf("a workspace with a key: %d", res.status)
 		}
@@ -264,14 +258,9 @@ func TestWalletWorkspace_SignsNothing(t *testing.T) {
 	in := client.NewSignIn(callback, "toll-cli")
 	anonymous := client.New("", client.WithURL(m.url))
 	res := v.submit(formOf(t, v.get(strings.TrimPrefix(in.URL(anonymous), m.url))))
-	u, err := url.Parse(res.header.Get("Location"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(res.header.Get("Location")))(t)
 	key, _, err := anonymous.ExchangeCode(t.Context(), in, u.Query().Get("code"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	c := client.New(key, client.WithURL(m.url), client.WithRetries(0))
 	wallet, err := c.Wallet(t.Context())
 	if err != nil || wallet.Custody != toll.CustodyExternal || wallet.Address != p.Address() {
@@ -288,18 +277,14 @@ func TestWalletWorkspace_SignsNothing(t *testing.T) {
 	// SIWX: an access token for the wallet of a workspace of its owner, and none where the service holds the key.
 	plan, q := m.dollar(m.owner), newPocket(t, m.url)
 	for _, at := range []toll.Address{p.Address(), q.Address()} {
-		if _, err := m.builder.Mint(t.Context(), plan, at, 10, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.builder.Mint(t.Context(), plan, at, 10, 0))(t)
 	}
 	if in := p.signsIn(plan); in.status != http.StatusOK || in.AccessToken == "" {
 		t.Errorf("a token for an external workspace: %d %s", in.status, in.Error)
 	}
-	if err := m.store.Tx(t.Context(), func(tx *store.Tx) error {
+	must.Do(t, m.store.Tx(t.Context(), func(tx *store.Tx) error {
 		return store.InsertPrincipal(t.Context(), tx, store.Principal{Address: q.Address(), SealedKey: []byte{1}, CreatedAt: time.Now()})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if in := q.signsIn(plan); in.status != http.StatusPaymentRequired || in.AccessToken != "" {
 		t.Errorf("a token for a workspace whose key the service holds: %d %s", in.status, in.body)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll/client"
 	"github.com/tollhq/toll/internal/api"
 	"github.com/tollhq/toll/internal/checkout/railtest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/rails"
 	"github.com/tollhq/toll/internal/server"
@@ -56,9 +57,7 @@ func startWhole(t *testing.T, v storetest.Variant) *wholeService {
 	front := httptest.NewServer(s.Handler())
 	t.Cleanup(func() {
 		front.Close()
-		if err := closeService(s); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, closeService(s))
 		auditAfter(t, servertest.Options{Data: db.Data, Database: db.Database})
 	})
 	key := func(account string) toll.APIKey {
@@ -152,9 +151,7 @@ func setRapid(t *testing.T, name, value string) {
 	if f.Value.String() != f.DefValue {
 		return
 	}
-	if err := flag.Set(name, value); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, flag.Set(name, value))
 	t.Cleanup(func() { _ = flag.Set(name, f.DefValue) })
 }
 
@@ -561,9 +558,7 @@ func (r *wholeRun) check(t *rapid.T) {
 	if r.loses(err) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	held, _ := a.held(nil)
 	if b.Balance != a.balance() || b.Held != held || b.Available != a.balance()-held || b.Total != a.minted || b.Used != a.burned ||
 		b.IsSubscriber != a.subscribed(r.model.now) {
@@ -576,9 +571,7 @@ func (r *wholeRun) check(t *rapid.T) {
 		if r.loses(err) {
 			t.Skip(err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if p.UsedCredits != tok.redeemed || p.UsedOrders != int64(tok.orders) || (p.Status == toll.StatusRevoked) != tok.revoked {
 			t.Fatalf("permission: %+v; want %d redeemed, %d orders, revoked %v", p, tok.redeemed, tok.orders, tok.revoked)
 		}
@@ -589,9 +582,7 @@ func (r *wholeRun) check(t *rapid.T) {
 		if r.loses(err) {
 			t.Skip(err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if int64(got.AmountSpentCents) != d.spent || int64(got.RemainingBudgetCents) != d.limit-d.spent || string(got.Status) != d.status(r.model.now) {
 			t.Fatalf("delegation: %+v; want %d of %d spent, %s", got, d.spent, d.limit, d.status(r.model.now))
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -128,10 +129,7 @@ func statusOf(t *testing.T, c *client.Client, workspace string) int {
 // TestDeleteWorkspace_Owes: who sold credits for money, or has an order that is not decided, cannot delete the workspace.
 func TestDeleteWorkspace_Owes(t *testing.T) {
 	c := newCardShop(t)
-	link, err := c.s.FirstLink(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	link := must.Get(c.s.FirstLink(t.Context()))(t)
 	o := &town{t: t, s: c.s, address: c.url}
 	owner := o.signUp("owner", link[strings.LastIndex(link, "=")+1:])
 	res := owner.act("/account/security", "act", "claim", "api_key", c.owner.Key)
@@ -162,16 +160,11 @@ func TestDeleteWorkspace_Owes(t *testing.T) {
 	if owner.get(settings).status != http.StatusOK {
 		t.Fatal("the workspace is gone")
 	}
-	b, err := c.buyer.Balance(t.Context(), c.plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(c.buyer.Balance(t.Context(), c.plan))(t)
 	if _, err := c.seller.TakeBack(t.Context(), c.plan, c.holder.Address, b.Available); !errors.Is(err, toll.NewError(toll.CodeCreditsNotFree)) {
 		t.Errorf("credits that were paid are taken back: %v", err)
 	}
-	if _, err := c.seller.RefundOrder(t.Context(), regexpOf(`/checkout/([0-9a-f-]{36})`, page), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.seller.RefundOrder(t.Context(), regexpOf(`/checkout/([0-9a-f-]{36})`, page), 0))(t)
 	eventually(t, "the credits are gone", func() bool {
 		b, err := c.buyer.Balance(t.Context(), c.plan)
 		return err == nil && b.Available == 0

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/client"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/server"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -101,10 +102,7 @@ func TestOverview_Narrowed(t *testing.T) {
 func TestClockPage(t *testing.T) {
 	s, address := start(t, server.Config{Data: storetest.Dir(t)}) // the clock of the service itself
 	o := &town{t: t, s: s, address: address}
-	link, err := s.FirstLink(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	link := must.Get(s.FirstLink(t.Context()))(t)
 	operator, bob := o.signUp("operator", link[strings.LastIndex(link, "=")+1:]), o.signUp("bob", "")
 	page, other := "/w/"+operator.workspace()+"/clock", "/w/"+bob.workspace()+"/clock"
 	reads(t, operator.get(page), http.StatusOK, "not at all", "Move the clock forward")
