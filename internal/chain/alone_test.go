@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The endpoints do not agree about a sale that has ended: the order after it is paid, and the sale ends when they agree.
@@ -29,9 +30,7 @@ func TestTracker_DisagreementAboutOne(t *testing.T) {
 	swallows := chaintest.NewDouble(t, w.Client())
 	swallows.Swallow()
 	w.crashes(func(ctx context.Context, r *chain.Rail) { _, _ = r.Sell(ctx, s) }, "transaction sent", 1, change, w.through(swallows))
-	if err := w.Advance(10 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(10*time.Minute))
 	w.blocks(40) // the finalized block moves every 32
 
 	one, other := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
@@ -80,9 +79,7 @@ func TestTracker_LogOfOneNotUnderstood(t *testing.T) {
 	unclear := by(d, purchase(common.Address(d.Owner), eurc, receiver(1), 5_000_000))
 	go r.Pay(t.Context(), unclear)
 	w.eventually("the money has moved", func() bool { return w.balance(eurc, receiver(1)) == 5_000_000 })
-	if err := w.Advance(11 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(11*time.Minute))
 	owner := w.account(usdc, 2_000_000)
 	for range 2 {
 		p := purchase(owner, usdc, receiver(2), 1_000_000)
@@ -105,10 +102,7 @@ func TestTracker_LogOfOneNotUnderstood(t *testing.T) {
 func TestTracker_VoidsThatStay(t *testing.T) {
 	w := newWorld(t, chaintest.Embedded(t)) // on anvil each block finalizes the one before the last
 	w.blocks(1)
-	first, err := w.Eth().HeaderByNumber(t.Context(), common.Big1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(w.Eth().HeaderByNumber(t.Context(), common.Big1))(t)
 	for n := range 205 {
 		id := fmt.Sprintf("order %d", n)
 		for _, op := range []*chain.Op{
@@ -116,9 +110,7 @@ func TestTracker_VoidsThatStay(t *testing.T) {
 			{ID: "void:" + id, Kind: chain.KindVoid, State: chain.Confirmed, NonceKey: userop.VoidKey(id), Position: chain.Position{Block: 1, Hash: first.Hash()}},
 		} {
 			op.UpdatedAt = w.Now()
-			if _, err := w.records.AddOp(t.Context(), op); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.records.AddOp(t.Context(), op))(t)
 		}
 	}
 	double := chaintest.NewDouble(t, w.Client())
@@ -151,19 +143,12 @@ func TestTracker_VoidOfOneNotUnderstood(t *testing.T) {
 	w.lands(op.Operation, owner)
 	w.countsUp(owner, op.NonceKey) // as its void does
 	op.State, op.SentAt = chain.Sent, w.Now()
-	if err := w.records.UpdateOp(t.Context(), op); err != nil {
-		t.Fatal(err)
-	}
-	first, err := w.Eth().HeaderByNumber(t.Context(), common.Big1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = w.records.AddOp(t.Context(), &chain.Op{
+	must.Do(t, w.records.UpdateOp(t.Context(), op))
+	first := must.Get(w.Eth().HeaderByNumber(t.Context(), common.Big1))(t)
+	_, err := w.records.AddOp(t.Context(), &chain.Op{
 		ID: "void:" + op.ID, Kind: chain.KindVoid, State: chain.Confirmed, NonceKey: userop.VoidKey(op.ID), Position: chain.Position{Block: 1, Hash: first.Hash()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	w.blocks(40) // the finalized block moves every 32
 
 	double := chaintest.NewDouble(t, w.Client())

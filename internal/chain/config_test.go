@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -57,10 +58,7 @@ func TestNew(t *testing.T) {
 		Environment: toll.Live, Pool: new(endpoints.Pool), Store: new(store.Store), Signer: new(signer.Signer), Orders: noOrders{},
 		Service: common.Address{1}, Relayers: []common.Address{{2}},
 	}
-	r, err := New(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(good))(t)
 	// 500 delegated orders of 200,000 gas at 1.001 gwei.
 	if want := "100100000000000000"; r.cfg.ChainID != contracts.Base || r.cfg.RelayerFloor.String() != want {
 		t.Errorf("chain id %d, floor %s, want 8453 and %s", r.cfg.ChainID, r.cfg.RelayerFloor, want)

@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -105,9 +106,7 @@ func (w *world) crashes(ask func(context.Context, *chain.Rail), step string, nth
 	kill()
 	all.Wait()
 	// The leases of the dead end.
-	if err := w.Advance(20 * time.Second); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, w.Advance(20*time.Second))
 }
 
 // TestCryptoOrder ends the process after each row of the crash table of an order: one payment, one grant, and the order
@@ -142,9 +141,7 @@ func TestCryptoOrder(t *testing.T) {
 				}
 				w.crashing(p, row.step, row.nth, with)
 				if !row.repeat {
-					if _, err := w.records.Op(t.Context(), p.OrderID); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(w.records.Op(t.Context(), p.OrderID))(t)
 				} else if op, err := w.records.Op(t.Context(), p.OrderID); err == nil && op.State != chain.Created || err != nil && !errors.Is(err, store.ErrNotFound) {
 					t.Fatalf("before the repeat: %+v, %v", op, err)
 				}
@@ -246,9 +243,7 @@ func TestDecide_RefusedForEver(t *testing.T) {
 		_, err := w.records.AddOp(t.Context(), &chain.Op{
 			ID: id, Account: account, Kind: chain.KindOrder, State: chain.Failed, NonceKey: userop.OrderKey(id), UpdatedAt: w.Now(), Failure: &chain.Failure{},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	r := w.running(func(c *chain.Config) { c.Orders = sink })
 	owner := w.account(usdc, 2_000_000)

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -31,23 +32,14 @@ func TestSignatureRequest(t *testing.T) {
 		t.Fatalf("SignatureRequest: %+v, %v", request, err)
 	}
 	// What a wallet signs is what the manager checks.
-	text, err := json.Marshal(request.TypedData)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(request.TypedData))(t)
 	var typed apitypes.TypedData
-	if err := json.Unmarshal(text, &typed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &typed))
 	hash, _, err := apitypes.TypedDataAndHash(typed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	is(t, "hash", common.BytesToHash(hash).Hex(), w.onChain(d).SigningHash(w.chainID()).Hex())
 	d.Signature = u.keys.Sign(t, u.account, common.Hash(hash))
-	if err := r.CheckSignature(t.Context(), d); err != nil {
-		t.Errorf("CheckSignature: %v", err)
-	}
+	must.Check(t, r.CheckSignature(t.Context(), d), "CheckSignature")
 
 	w.send(u.account, nil, w.account()) // somebody else's
 	if request, err = r.SignatureRequest(t.Context(), d); err != nil || !request.CodeRequired {
@@ -66,10 +58,7 @@ func TestSignatureRequest(t *testing.T) {
 // installs has the user give the account a code.
 func (u *user) installs(code common.Address) {
 	u.w.Helper()
-	a, err := chain.ParseAuthorization(u.authorization(u.w.chainID(), code, u.w.nonce(u.account)))
-	if err != nil {
-		u.w.Fatal(err)
-	}
+	a := must.Get(chain.ParseAuthorization(u.authorization(u.w.chainID(), code, u.w.nonce(u.account))))(u.w)
 	u.w.sendWith(u.w.outside, nil, *a)
 }
 
@@ -84,9 +73,7 @@ func TestCheckSignature(t *testing.T) {
 		u.sign(pinned)
 		poor := w.userHeld().delegation(100)
 		for what, d := range map[string]*rail.Delegation{"a limit": good, "pinned": pinned, "without money": poor} {
-			if err := r.CheckSignature(t.Context(), d); err != nil {
-				t.Errorf("%s: %v", what, err)
-			}
+			must.Check(t, r.CheckSignature(t.Context(), d), what)
 		}
 
 		bad := func(what string, code toll.Code, change func(d *rail.Delegation)) {
@@ -132,9 +119,7 @@ func TestCheckSignature(t *testing.T) {
 		}
 		u.installs(contracts.AccountCode)
 		good.Authorization = nil
-		if err := r.CheckSignature(t.Context(), good); err != nil {
-			t.Errorf("with code: %v", err)
-		}
+		must.Check(t, r.CheckSignature(t.Context(), good), "with code")
 		w.paid(w.running(), by(good, purchase(u.owner, usdc, receiver(1), 1)))
 		w.revokesAs(u, good)
 		bad("revoked", toll.CodeDelegationRevoked, func(*rail.Delegation) {})
@@ -155,20 +140,14 @@ func TestParseAuthorization(t *testing.T) {
 		t.Errorf("Authority: %s, %v", by, err)
 	}
 	var parts map[string]any
-	if err := json.Unmarshal([]byte(text), &parts); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &parts))
 	with := func(change func(m map[string]any)) []byte {
 		m := map[string]any{}
 		for k, v := range parts {
 			m[k] = v
 		}
 		change(m)
-		b, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+		return must.Get(json.Marshal(m))(t)
 	}
 	for what, same := range map[string][]byte{
 		"hexadecimal": with(func(m map[string]any) {
@@ -238,10 +217,7 @@ func TestRevoke(t *testing.T) {
 		if _, err := r.Revoke(t.Context(), d); err != signer.ErrNoKey {
 			t.Errorf("Revoke of an account that its user holds: %v", err)
 		}
-		call, err := r.Revocation(t.Context(), d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		call := must.Get(r.Revocation(t.Context(), d))(t)
 		to := common.Address(call.To)
 		is(t, "target", to.Hex(), contracts.DelegationManager.Hex())
 		w.paid(r, by(d, purchase(u.owner, usdc, receiver(1), 1)))
@@ -266,9 +242,7 @@ func TestRevoke_Again(t *testing.T) {
 	r := w.running()
 	w.eventually("it is done", func() bool {
 		done, err := r.Revoke(t.Context(), d)
-		if err != nil {
-			t.Fatalf("Revoke: %v", err)
-		}
+		must.Do(t, err, "Revoke")
 		return done
 	})
 	is(t, "redemption", w.redeems(w.signedBy(owner, w.onChain(d)), simple, single(usdc, 0, move(transfer, receiver(1), 1))),

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 )
 
@@ -84,27 +85,15 @@ func TestRecords_KeepEveryMember(t *testing.T) {
 	var next int64
 	op := &chain.Op{}
 	fill(t, reflect.ValueOf(op).Elem(), &next)
-	row, err := chain.RowOfOp(op)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := chain.OpOfRow(row)
-	if err != nil {
-		t.Fatal(err)
-	}
+	row := must.Get(chain.RowOfOp(op))(t)
+	got := must.Get(chain.OpOfRow(row))(t)
 	if diff := cmp.Diff(op, got, exact); diff != "" {
 		t.Error(diff)
 	}
 	tx := &chain.Tx{}
 	fill(t, reflect.ValueOf(tx).Elem(), &next)
-	txRow, err := chain.RowOfTx(tx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gotTx, err := chain.TxOfRow(txRow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	txRow := must.Get(chain.RowOfTx(tx))(t)
+	gotTx := must.Get(chain.TxOfRow(txRow))(t)
 	if diff := cmp.Diff(tx, gotTx); diff != "" {
 		t.Error(diff)
 	}
@@ -118,10 +107,7 @@ func TestRecords_ReadOldDocuments(t *testing.T) {
 		"payments":[{"to":"0x0400000000000000000000000000000000000000","amount":"123456789012345678901234567890"}],"cents":5,"createdAt":1700000000000001,
 		"failure":{"code":"BCK.CHAIN.0003","reason":"too little","params":{"needed":123456789012345678901234567890}}}`),
 	}
-	op, err := chain.OpOfRow(row)
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(chain.OpOfRow(row))(t)
 	if op.Payments[0].Amount.String() != "123456789012345678901234567890" || op.Failure.Code != toll.CodeChainBalance || op.Cents != 5 ||
 		!op.CreatedAt.Equal(time.UnixMicro(1700000000000001)) || op.Digest != (common.Hash{1}) || op.Position != (chain.Position{}) {
 		t.Errorf("%+v", op)

@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -31,14 +32,9 @@ func TestOrderRunTwice(t *testing.T) {
 		w.paid(r, p)
 		op := w.op(p.OrderID).Operation
 		w.idle()
-		tx, err := w.records.TxOf(t.Context(), w.op(p.OrderID).Tx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(w.records.TxOf(t.Context(), w.op(p.OrderID).Tx))(t)
 		var again types.Transaction
-		if err := again.UnmarshalBinary(tx.Raw); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, again.UnmarshalBinary(tx.Raw))
 		if err := w.Eth().SendTransaction(t.Context(), &again); err == nil {
 			t.Error("the chain takes the transaction of the order again")
 		}
@@ -54,9 +50,7 @@ func TestOrderRunTwice(t *testing.T) {
 	forgotten := w.op(direct.OrderID)
 	forgotten.State, forgotten.Tx, forgotten.Position, forgotten.SentAt, forgotten.Decided = chain.Signed, common.Hash{}, chain.Position{}, time.Time{}, ""
 	w.forget()
-	if _, err := w.records.AddOp(t.Context(), forgotten); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.records.AddOp(t.Context(), forgotten))(t)
 	second := w.running(change)
 	w.decided(direct.OrderID, chain.Final)
 	w.paid(second, direct)
@@ -105,10 +99,7 @@ func TestForgedEvidence(t *testing.T) {
 	p := by(w.delegation(owner, 1_000), purchase(owner, usdc, receiver(1), 1_000_000))
 	w.swallowed(p, change)
 	op := w.op(p.OrderID)
-	head, err := w.Eth().HeaderByNumber(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(w.Eth().HeaderByNumber(t.Context(), nil))(t)
 	data := func(nonce *big.Int, success int64) []byte {
 		return append(append(common.BigToHash(nonce).Bytes(), common.BigToHash(big.NewInt(success)).Bytes()...), make([]byte, 64)...)
 	}
@@ -151,9 +142,7 @@ func TestForgedEvidence(t *testing.T) {
 	w.running(w.through(double), change)
 	for range 6 { // the sixth read follows all that came of the fifth
 		before := double.Calls("eth_getLogs")
-		if err := w.Advance(time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Advance(time.Second))
 		w.eventually("the logs were read", func() bool { return double.Calls("eth_getLogs") > before })
 	}
 	if got := w.op(p.OrderID); got.State != chain.Sent || got.Position != (chain.Position{}) || got.Failure != nil {
@@ -219,22 +208,16 @@ func TestReconcile_EmptyDatabase(t *testing.T) {
 	}
 	want[failing.Hash(w.chainID())] = "an operation that no record explains, success=false"
 	for range 5 {
-		if err := w.Advance(time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Advance(time.Second))
 	}
 
 	w.forget()
 	w.books = newBooks()
-	if err := w.records.AddDelegation(t.Context(), w.onChain(d).Hash(), d.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.records.AddDelegation(t.Context(), w.onChain(d).Hash(), d.ID))
 	for range 2 { // twice is the same
 		r = w.running()
 		w.eventually("all are found", func() bool { return len(w.orphans()) == len(want) && w.books.spentOf(d.ID) == "3000000" })
-		if err := w.Advance(30 * time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Advance(30*time.Second))
 	}
 	w.paid(r, purchase(w.account(usdc, 1_000_000), usdc, receiver(1), 1_000_000))
 	got := map[common.Hash]string{}
@@ -262,12 +245,8 @@ func TestReconcile_NoCursor(t *testing.T) {
 	w.eventually("the money has moved", func() bool { return w.balance(usdc, receiver(1)) == 1_000_000 })
 	open := w.op(p.OrderID)
 	w.forget()
-	if _, err := w.records.AddOp(t.Context(), open); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Advance(20 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.records.AddOp(t.Context(), open))(t)
+	must.Do(t, w.Advance(20*time.Minute))
 	w.blocks(140) // more than an empty database is read with
 	w.running(change)
 	if op := w.decided(p.OrderID, chain.Failed, chain.Final); op.State == chain.Failed {

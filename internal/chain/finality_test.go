@@ -13,6 +13,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -24,9 +25,7 @@ func remote(c *chain.Config) {
 func (w *world) blocks(n int) {
 	w.Helper()
 	for range n {
-		if err := w.Advance(time.Second); err != nil {
-			w.Fatal(err)
-		}
+		must.Do(w, w.Advance(time.Second))
 	}
 }
 
@@ -86,11 +85,7 @@ func TestFinality(t *testing.T) {
 
 // A failure on the chain counts at the same depth as a payment, and not before.
 func TestFinality_Failure(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	change := func(c *chain.Config) { c.Orders = sink }
-	owner := w.account(usdc, 3_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w, sink, change, owner, p := oneOrder(t)
 	w.signs(w.rail(remote, change), p)
 	w.lands(w.operation(owner, "elsewhere", execute(t, usdc, move(transfer, receiver(2), 3_000_000))), owner)
 	w.lands(w.op(p.OrderID).Operation)
@@ -126,10 +121,7 @@ func TestFinality_Reorg(t *testing.T) {
 	w.blocks(3)
 	second := w.decided(p.OrderID, chain.Confirmed)
 	w.eventually("the credits are granted", func() bool { return w.op(p.OrderID).Decided == chain.Confirmed })
-	head, err := w.Eth().BlockNumber(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(w.Eth().BlockNumber(t.Context()))(t)
 	w.reorg(int(head-second.Position.Block+1), true)
 	w.eventually("the order is in a third block", func() bool {
 		op := w.op(p.OrderID)

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // framework is the part of the contracts' interface that only these tests use in another way than the rail.
@@ -37,11 +38,7 @@ var framework = func() abi.ABI {
 
 func pack(t testing.TB, method string, args ...any) []byte {
 	t.Helper()
-	data, err := framework.Pack(method, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return must.Get(framework.Pack(method, args...))(t)
 }
 
 // execute is the calldata of an account that makes one call.
@@ -140,16 +137,10 @@ func (w *world) readEvent(receipt *types.Receipt, op common.Hash) event {
 		}
 		switch l.Topics[0] {
 		case common.HexToHash("0x49628fd1471006c1482da88028e9ce4dbb080b815c9b0344d39e5a8e6ec1419f"):
-			values, err := framework.Unpack("UserOperationEvent", l.Data)
-			if err != nil {
-				w.Fatal(err)
-			}
+			values := must.Get(framework.Unpack("UserOperationEvent", l.Data))(w)
 			e.success, found = values[1].(bool), true
 		case common.HexToHash("0x1c4fada7374c0a9ee8841fc38afe82932dc0f8e69012e927f061a8bae611a201"):
-			values, err := framework.Unpack("UserOperationRevertReason", l.Data)
-			if err != nil {
-				w.Fatal(err)
-			}
+			values := must.Get(framework.Unpack("UserOperationRevertReason", l.Data))(w)
 			e.reason = userop.Reason(values[1].([]byte))
 		}
 	}
@@ -173,11 +164,7 @@ func pays(t testing.TB, d *userop.SignedDelegation, token common.Address, to ...
 	for i := 0; i < len(to); i += 2 {
 		list = append(list, userop.Transfer{To: to[i].(common.Address), Amount: big.NewInt(int64(to[i+1].(int)))})
 	}
-	data, err := userop.DelegatedCall(token, list, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return must.Get(userop.DelegatedCall(token, list, d))(t)
 }
 
 func TestFramework_Limit(t *testing.T) {
@@ -221,16 +208,12 @@ func TestFramework_Time(t *testing.T) {
 		if e := w.lands(w.operation(w.service, "early", pays(t, d, usdc, receiver(1), 1)), w.service, owner); e != (event{false, early}) {
 			t.Errorf("before the start: %+v", e)
 		}
-		if err := w.Advance(90 * 60 * 1e9); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Advance(90*60*1e9))
 		is(t, "inside", w.redeems(d, simple, one), "")
 		if e := w.lands(w.operation(w.service, "inside", pays(t, d, usdc, receiver(1), 1))); e != (event{true, "none"}) {
 			t.Errorf("inside: %+v", e)
 		}
-		if err := w.Advance(60 * 60 * 1e9); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Advance(60*60*1e9))
 		is(t, "after the end, simulated", w.redeems(d, simple, one), late)
 		if e := w.lands(w.operation(w.service, "late", pays(t, d, usdc, receiver(1), 1))); e != (event{false, late}) {
 			t.Errorf("after the end: %+v", e)
@@ -304,10 +287,7 @@ func TestFramework_Signatures(t *testing.T) {
 		is(t, "empty, with code", redeem(nil, owner), "ECDSAInvalidSignatureLength(0)")
 
 		code := []common.Address{owner}
-		data, err := userop.DirectCall(usdc, []userop.Transfer{{To: receiver(1), Amount: big.NewInt(1)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(userop.DirectCall(usdc, []userop.Transfer{{To: receiver(1), Amount: big.NewInt(1)}}))(t)
 		op := w.operation(owner, "order", data)
 		is(t, "good", w.outer(code, op), "")
 		op.Signature = w.keys.Sign(t, stranger, op.SigningHash(w.chainID()))
@@ -324,10 +304,7 @@ func TestFramework_GasFields(t *testing.T) {
 		w := newWorld(t, c)
 		owner := w.account(usdc, 10_000_000)
 		code := []common.Address{owner}
-		data, err := userop.DirectCall(usdc, []userop.Transfer{{To: receiver(1), Amount: big.NewInt(1)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(userop.DirectCall(usdc, []userop.Transfer{{To: receiver(1), Amount: big.NewInt(1)}}))(t)
 		limits := func(verification, call uint64) func(*userop.Operation) {
 			return func(o *userop.Operation) { o.AccountGasLimits = userop.GasLimits(verification, call) }
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -30,17 +31,12 @@ func (w *world) overNetwork(attempt time.Duration, doubles ...*chaintest.Double)
 	for _, d := range doubles {
 		cfg.URLs = append(cfg.URLs, d.URL)
 	}
-	pool, err := endpoints.New(cfg)
-	if err != nil {
-		w.Fatal(err)
-	}
+	pool := must.Get(endpoints.New(cfg))(w)
 	g := jobs.NewGroup(nil)
 	g.OnStop("pool", func(context.Context) error { pool.Close(); return nil })
 	g.Start(pool.Loop())
 	w.Cleanup(func() {
-		if err := g.Stop(context.Background()); err != nil {
-			w.Errorf("Stop: %v", err)
-		}
+		must.Check(w, g.Stop(context.Background()), "Stop")
 	})
 	w.growing()
 	return w.running(func(c *chain.Config) {
@@ -84,14 +80,9 @@ func TestLyingEndpointHoldsNothingUp(t *testing.T) {
 		"takes and drops":     func(_ *world, d *chaintest.Double) { d.Swallow() },
 		"another first block": func(_ *world, d *chaintest.Double) { d.ForgeBlocks(0) },
 		"stale head": func(w *world, d *chaintest.Double) {
-			head, err := w.Eth().BlockNumber(w.Context())
-			if err != nil {
-				w.Fatal(err)
-			}
+			head := must.Get(w.Eth().BlockNumber(w.Context()))(w)
 			d.Freeze(head)
-			if err := w.Advance(2 * time.Minute); err != nil {
-				w.Fatal(err)
-			}
+			must.Do(w, w.Advance(2*time.Minute))
 		},
 	}
 	for name, lie := range lies {
@@ -159,14 +150,8 @@ func TestInventedPayment(t *testing.T) {
 		o, err := r.Outcome(t.Context(), p.OrderID)
 		return err == nil && o.Status == toll.OrderSent
 	})
-	op, err := w.records.Op(t.Context(), p.OrderID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, err := w.Eth().HeaderByNumber(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	op := must.Get(w.records.Op(t.Context(), p.OrderID))(t)
+	head := must.Get(w.Eth().HeaderByNumber(t.Context(), nil))(t)
 	data := append(common.BigToHash(op.Operation.Nonce).Bytes(), common.LeftPadBytes([]byte{1}, 32)...) // nonce, success, actualGasCost, actualGasUsed
 	data = append(data, make([]byte, 64)...)
 	event := types.Log{

@@ -17,6 +17,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -97,9 +98,7 @@ func TestDelegationMisuse(t *testing.T) {
 		short := w.delegation(owner, 1_000)
 		short.ExpiresAt = w.Now().Add(time.Hour)
 		w.paid(r, by(short, purchase(owner, usdc, receiver(4), 1)))
-		if err := w.Advance(time.Hour + 2*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Advance(time.Hour+2*time.Second))
 		f := w.fails(r, by(short, purchase(owner, usdc, receiver(4), 1)), toll.CodeDelegationExpired)
 		is(t, "reason", f.FailureReason, "TimestampEnforcer:expired-delegation")
 
@@ -151,10 +150,7 @@ func TestRevokedBeforeItLands(t *testing.T) {
 func (w *world) revokes(owner common.Address, d *rail.Delegation) {
 	w.Helper()
 	var need []common.Address
-	code, err := w.Eth().CodeAt(w.Context(), owner, nil)
-	if err != nil {
-		w.Fatal(err)
-	}
+	code := must.Get(w.Eth().CodeAt(w.Context(), owner, nil))(w)
 	if len(code) == 0 {
 		need = append(need, owner)
 	}
@@ -285,9 +281,7 @@ func TestReady(t *testing.T) {
 			}
 		})
 	}
-	if err := w.rail().Ready(t.Context()); err != nil {
-		t.Errorf("Ready: %v", err)
-	}
+	must.Check(t, w.rail().Ready(t.Context()), "Ready")
 }
 
 // What an endpoint says that is no revert decides nothing, and a first order is signed without overrides where the endpoint

@@ -11,6 +11,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The holder of the key of an account gives it code that agrees to all and does nothing, in the transaction that runs the
@@ -65,9 +66,7 @@ func TestPayerInTheBlock(t *testing.T) {
 	for way, land := range map[string]func(w *world, owner common.Address, data []byte) *types.Receipt{
 		"a transaction of the payer": func(w *world, owner common.Address, data []byte) *types.Receipt {
 			tx := w.transaction(owner, w.nonce(owner), contracts.EntryPoint, data, nil)
-			if err := w.Eth().SendTransaction(w.Context(), tx); err != nil {
-				w.Fatal(err)
-			}
+			must.Do(w, w.Eth().SendTransaction(w.Context(), tx))
 			return w.receipt(tx.Hash())
 		},
 		"a used authorization": func(w *world, owner common.Address, data []byte) *types.Receipt {
@@ -125,9 +124,7 @@ func TestNonceOfTheCode(t *testing.T) {
 				[]types.SetCodeAuthorization{w.authorization(owner, 2)})
 			first := w.transaction(w.outside, nonce, owner, nil, given)
 			for _, tx := range []*types.Transaction{second, first} {
-				if err := w.Eth().SendTransaction(w.Context(), tx); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, w.Eth().SendTransaction(w.Context(), tx))
 			}
 			opened, ran := w.receipt(first.Hash()), w.receipt(second.Hash())
 			if e := w.readEvent(ran, op.Hash); !e.success || opened.BlockHash != ran.BlockHash {

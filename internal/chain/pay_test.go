@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -167,10 +168,7 @@ func TestPay_Refused(t *testing.T) {
 func TestPay_OtherToken(t *testing.T) {
 	chaintest.Each(t, func(t *testing.T, c *chaintest.Chain) {
 		w := newWorld(t, c)
-		code, err := w.Eth().CodeAt(t.Context(), usdc, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		code := must.Get(w.Eth().CodeAt(t.Context(), usdc, nil))(t)
 		// The creation code returns what stands behind its ten bytes.
 		creation := slices.Concat([]byte{0x61, byte(len(code) >> 8), byte(len(code)), 0x80, 0x60, 0x0a, 0x3d, 0x39, 0x3d, 0xf3}, code)
 		salt := common.Hash{31: 7}
@@ -283,10 +281,7 @@ func TestPay_SameBytes(t *testing.T) {
 	for range 2 {
 		w.forget()
 		w.signs(w.rail(), p)
-		text, err := w.op(p.OrderID).Operation.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(w.op(p.OrderID).Operation.MarshalJSON())(t)
 		bytes = append(bytes, string(text))
 	}
 	is(t, "the second operation", bytes[1], bytes[0])
@@ -307,9 +302,7 @@ func TestPay_SignerCap(t *testing.T) {
 	if o.Status != toll.OrderCreated {
 		t.Errorf("the order is %s, want created", o.Status)
 	}
-	if err := w.Advance(time.Hour + time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(time.Hour+time.Second))
 	w.signs(r, p)
 }
 
@@ -340,36 +333,20 @@ func (w *world) signs(r *chain.Rail, p rail.Purchase) {
 
 func (w *world) op(id string) *chain.Op {
 	w.Helper()
-	op, err := w.records.Op(w.Context(), id)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return op
+	return must.Get(w.records.Op(w.Context(), id))(w)
 }
 
 func (w *world) ops(states ...chain.State) []*chain.Op {
 	w.Helper()
-	ops, err := w.records.OpsIn(w.Context(), 1_000, states...)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return ops
+	return must.Get(w.records.OpsIn(w.Context(), 1_000, states...))(w)
 }
 
 func (w *world) nonce(a common.Address) uint64 {
 	w.Helper()
-	n, err := w.Eth().NonceAt(w.Context(), a, nil)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return n
+	return must.Get(w.Eth().NonceAt(w.Context(), a, nil))(w)
 }
 
 func (w *world) wallet(r *chain.Rail, a common.Address) chain.Wallet {
 	w.Helper()
-	wallet, err := r.Wallet(w.Context(), a)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return wallet
+	return must.Get(r.Wallet(w.Context(), a))(w)
 }

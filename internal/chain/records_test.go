@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -45,13 +46,6 @@ func TestRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			storetest.Each(t, func(t *testing.T, st *store.Store) { f(t, chain.NewRecords(st)) })
 		})
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -87,15 +81,13 @@ func opOf(id string) *chain.Op {
 
 func add(t *testing.T, j *chain.Records, op *chain.Op) *chain.Op {
 	t.Helper()
-	got, err := j.AddOp(t.Context(), op)
-	must(t, err)
-	return got
+	return must.Get(j.AddOp(t.Context(), op))(t)
 }
 
 func update(t *testing.T, j *chain.Records, op *chain.Op, change func(*chain.Op)) *chain.Op {
 	t.Helper()
 	change(op)
-	must(t, j.UpdateOp(t.Context(), op))
+	must.Do(t, j.UpdateOp(t.Context(), op))
 	return op
 }
 
@@ -131,7 +123,7 @@ func testOps(t *testing.T, j *chain.Records) {
 	op.Failure = &chain.Failure{Code: "BCK.CHAIN.0003", Reason: "too \"low\"", Params: map[string]any{"needed": "5"}, Position: op.Position}
 	op.Decided, op.SentAt, op.UpdatedAt = chain.Failed, noon.Add(time.Second), noon.Add(time.Minute)
 	before := op.Version
-	must(t, j.UpdateOp(ctx, op))
+	must.Do(t, j.UpdateOp(ctx, op))
 	if op.Version != before+1 {
 		t.Errorf("the version went from %d to %d", before, op.Version)
 	}
@@ -139,8 +131,7 @@ func testOps(t *testing.T, j *chain.Records) {
 		"by id":   func() (*chain.Op, error) { return j.Op(ctx, "a") },
 		"by hash": func() (*chain.Op, error) { return j.OpOfHash(ctx, common.Hash{9}) },
 	} {
-		got, err := read()
-		must(t, err)
+		got := must.Get(read())(t)
 		same(t, what, got, op)
 	}
 
@@ -153,8 +144,7 @@ func testOps(t *testing.T, j *chain.Records) {
 	if _, err := j.Op(ctx, "b"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an update has added an operation: %v", err)
 	}
-	got, err = j.Op(ctx, "a")
-	must(t, err)
+	got = must.Get(j.Op(ctx, "a"))(t)
 	same(t, "after writes that were refused", got, op)
 }
 
@@ -195,8 +185,7 @@ func testLists(t *testing.T, j *chain.Records) {
 			t.Errorf("listed %s, want %s", got, want)
 		}
 	}
-	op, err := j.Op(ctx, "final0")
-	must(t, err)
+	op := must.Get(j.Op(ctx, "final0"))(t)
 	update(t, j, op, func(op *chain.Op) { op.Decided = chain.Confirmed })
 	if got := listed(j.Undecided(ctx, 2)); got != "[failed0 final0]" {
 		t.Errorf("a final order that was told to be paid: %s", got)
@@ -272,8 +261,7 @@ func testWriters(t *testing.T, j *chain.Records) {
 		})
 	}
 	wg.Wait()
-	op, err := j.Op(t.Context(), "a")
-	must(t, err)
+	op := must.Get(j.Op(t.Context(), "a"))(t)
 	if got, want := op.Cents-opOf("a").Cents, done.Load(); got != want || want != writers*rounds {
 		t.Errorf("%d of %d writes are left", got, want)
 	}
@@ -283,7 +271,7 @@ func testWriters(t *testing.T, j *chain.Records) {
 func lease(t *testing.T, j *chain.Records, now time.Time) *jobs.Lease {
 	t.Helper()
 	l := jobs.NewLease(j.Store, func() time.Time { return now }, "relayer:1")
-	must(t, l.Take(t.Context()))
+	must.Do(t, l.Take(t.Context()))
 	return l
 }
 
@@ -309,25 +297,23 @@ func testTxs(t *testing.T, j *chain.Records) {
 	ctx, l := t.Context(), lease(t, j, noon)
 	relayer := common.Address{1}
 	_, any, err := store.MaxChainNonce(ctx, j.Store, toll.Address(relayer))
-	if must(t, err); any {
+	if must.Do(t, err); any {
 		t.Error("there is a nonce before there is a transaction")
 	}
 	op := add(t, j, opOf("a"))
 	op.State = chain.Sent
 	tx := txOf(1, 7)
-	must(t, j.AddTx(ctx, l, tx, common.Hash{}, op))
-	got, err := j.TxOf(ctx, tx.Hash)
-	must(t, err)
+	must.Do(t, j.AddTx(ctx, l, tx, common.Hash{}, op))
+	got := must.Get(j.TxOf(ctx, tx.Hash))(t)
 	same(t, "TxOf", got, tx)
-	stored, err := j.Op(ctx, "a")
-	must(t, err)
+	stored := must.Get(j.Op(ctx, "a"))(t)
 	same(t, "the operation of a transaction", stored, op)
 
-	must(t, j.AddTx(ctx, l, txOf(2, 7), common.Hash{1}))
-	must(t, j.AddTx(ctx, l, txOf(3, 6), common.Hash{}))
+	must.Do(t, j.AddTx(ctx, l, txOf(2, 7), common.Hash{1}))
+	must.Do(t, j.AddTx(ctx, l, txOf(3, 6), common.Hash{}))
 	others := txOf(4, 9)
 	others.Relayer = common.Address{2}
-	must(t, j.AddTx(ctx, l, others, common.Hash{}))
+	must.Do(t, j.AddTx(ctx, l, others, common.Hash{}))
 	if got := hashes(j.PendingTxs(ctx, relayer)); got != "[6:3 7:2]" {
 		t.Errorf("pending: %s", got)
 	}
@@ -335,19 +321,17 @@ func testTxs(t *testing.T, j *chain.Records) {
 		t.Errorf("from nonce 7: %s", got)
 	}
 	nonce, _, err := store.MaxChainNonce(ctx, j.Store, toll.Address(relayer))
-	if must(t, err); nonce != 7 {
+	if must.Do(t, err); nonce != 7 {
 		t.Errorf("the highest nonce is %d", nonce)
 	}
-	old, err := j.TxOf(ctx, common.Hash{1})
-	must(t, err)
+	old := must.Get(j.TxOf(ctx, common.Hash{1}))(t)
 	if old.State != chain.TxReplaced {
 		t.Errorf("the one that was replaced is %s", old.State)
 	}
 	old.State, old.Position, old.SentBlock = chain.TxMined, chain.Position{Block: 8, Hash: common.Hash{3}, Tx: old.Hash}, 6
 	op.State = chain.Signed
-	must(t, j.UpdateTx(ctx, l, old, op))
-	got, err = j.TxOf(ctx, old.Hash)
-	must(t, err)
+	must.Do(t, j.UpdateTx(ctx, l, old, op))
+	got = must.Get(j.TxOf(ctx, old.Hash))(t)
 	same(t, "after UpdateTx", got, old)
 	_, err = j.TxOf(ctx, common.Hash{99})
 	wants(t, "a transaction that is not there", err, store.ErrNotFound)
@@ -368,22 +352,20 @@ func testAtomic(t *testing.T, j *chain.Records) {
 		t.Errorf("a transaction is left: %s", got)
 	}
 	tx := txOf(2, 7)
-	must(t, j.AddTx(ctx, l, tx, common.Hash{}))
+	must.Do(t, j.AddTx(ctx, l, tx, common.Hash{}))
 	tx.State = chain.TxMined
 	good = *a
 	good.Cents = 2
 	wants(t, "UpdateTx", j.UpdateTx(ctx, l, tx, &good, &stale), chain.ErrChanged)
-	got, err := j.TxOf(ctx, tx.Hash)
-	must(t, err)
+	got := must.Get(j.TxOf(ctx, tx.Hash))(t)
 	if got.State != chain.TxPending {
 		t.Errorf("the transaction is %s", got.State)
 	}
-	left, err := j.Op(ctx, "a")
-	must(t, err)
+	left := must.Get(j.Op(ctx, "a"))(t)
 	same(t, "the other operation", left, a)
 	good = *a
 	good.Cents = 3
-	must(t, j.UpdateOp(ctx, &good, b))
+	must.Do(t, j.UpdateOp(ctx, &good, b))
 	if good.Version != a.Version+1 {
 		t.Errorf("the version of the first one is %d", good.Version)
 	}
@@ -395,7 +377,7 @@ func testFences(t *testing.T, j *chain.Records) {
 	old := lease(t, j, noon)
 	op := add(t, j, opOf("a"))
 	tx := txOf(1, 7)
-	must(t, j.AddTx(ctx, old, tx, common.Hash{}))
+	must.Do(t, j.AddTx(ctx, old, tx, common.Hash{}))
 	now := lease(t, j, noon.Add(2*time.Hour))
 	changed := *op
 	changed.Cents = 1
@@ -407,24 +389,21 @@ func testFences(t *testing.T, j *chain.Records) {
 	if got := hashes(j.TxsFrom(ctx, tx.Relayer, 0)); got != "[7:1]" {
 		t.Errorf("transactions: %s", got)
 	}
-	left, err := j.Op(ctx, "a")
-	must(t, err)
+	left := must.Get(j.Op(ctx, "a"))(t)
 	same(t, "the operation", left, op)
-	must(t, j.AddTx(ctx, now, txOf(2, 8), common.Hash{}))
-	must(t, now.Release(ctx))
+	must.Do(t, j.AddTx(ctx, now, txOf(2, 8), common.Hash{}))
+	must.Do(t, now.Release(ctx))
 	wants(t, "given back: AddTx", j.AddTx(ctx, now, txOf(3, 9), common.Hash{}), store.ErrLeased)
 }
 
 func testCursor(t *testing.T, j *chain.Records) {
 	ctx, l := t.Context(), lease(t, j, noon)
-	c, err := j.Cursor(ctx)
-	must(t, err)
+	c := must.Get(j.Cursor(ctx))(t)
 	same(t, "the first cursor", c, chain.Cursor{})
 	for i := range uint64(2) {
 		want := chain.Cursor{Genesis: common.Hash{1}, Block: 200 + i, Hash: common.Hash{2}, Base: 136 + i, BaseHash: common.Hash{3, byte(i)}}
-		must(t, j.SetCursor(ctx, l, want))
-		c, err = j.Cursor(ctx)
-		must(t, err)
+		must.Do(t, j.SetCursor(ctx, l, want))
+		c = must.Get(j.Cursor(ctx))(t)
 		same(t, "cursor", c, want)
 	}
 }
@@ -437,14 +416,12 @@ func testOrphans(t *testing.T, j *chain.Records) {
 	next := o
 	next.LogIndex++
 	for i, one := range []chain.Orphan{o, o, next, next, o} {
-		added, err := j.AddOrphan(t.Context(), &one)
-		must(t, err)
+		added := must.Get(j.AddOrphan(t.Context(), &one))(t)
 		if want := i == 0 || i == 2; added != want {
 			t.Errorf("orphan %d is new: %t", i, added)
 		}
 	}
-	all, err := j.Orphans(t.Context())
-	must(t, err)
+	all := must.Get(j.Orphans(t.Context()))(t)
 	same(t, "orphans", all, []chain.Orphan{o, next})
 }
 
@@ -452,10 +429,9 @@ func testDelegations(t *testing.T, j *chain.Records) {
 	ctx := t.Context()
 	_, err := store.ChainDelegation(ctx, j.Store, toll.Hash{1})
 	wants(t, "a hash that is not known", err, store.ErrNotFound)
-	must(t, j.AddDelegation(ctx, common.Hash{1}, "x"))
-	must(t, j.AddDelegation(ctx, common.Hash{1}, "x"))
-	id, err := store.ChainDelegation(ctx, j.Store, toll.Hash{1})
-	must(t, err)
+	must.Do(t, j.AddDelegation(ctx, common.Hash{1}, "x"))
+	must.Do(t, j.AddDelegation(ctx, common.Hash{1}, "x"))
+	id := must.Get(store.ChainDelegation(ctx, j.Store, toll.Hash{1}))(t)
 	same(t, "id", id, "x")
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -75,14 +76,8 @@ func (w *world) outlook() string {
 func (w *world) idle() {
 	w.Helper()
 	w.eventually("nothing is under way", func() bool {
-		told, err := w.records.Undecided(w.Context(), 1)
-		if err != nil {
-			w.Fatal(err)
-		}
-		pending, err := w.records.PendingTxs(w.Context(), w.relayer)
-		if err != nil {
-			w.Fatal(err)
-		}
+		told := must.Get(w.records.Undecided(w.Context(), 1))(w)
+		pending := must.Get(w.records.PendingTxs(w.Context(), w.relayer))(w)
 		return len(told)+len(pending)+len(w.ops(chain.Created, chain.Signed, chain.Sent, chain.Included)) == 0
 	})
 }
@@ -90,10 +85,7 @@ func (w *world) idle() {
 // nonces fails the test unless the stored transactions have used every nonce of the relayer, each once.
 func (w *world) nonces() {
 	w.Helper()
-	txs, err := w.records.TxsFrom(w.Context(), w.relayer, 0)
-	if err != nil {
-		w.Fatal(err)
-	}
+	txs := must.Get(w.records.TxsFrom(w.Context(), w.relayer, 0))(w)
 	mined := map[uint64]int{}
 	for _, tx := range txs {
 		if tx.State == chain.TxMined {
@@ -193,9 +185,7 @@ func TestRelay_GivesItsLeaseBack(t *testing.T) {
 	turn := r.Turns(w.relayer)
 	another := jobs.NewLease(w.records.Store, w.Now, "relayer:"+w.relayer.Hex())
 	w.eventually("the transaction is concluded", func() bool {
-		if _, err := turn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(turn(t.Context()))(t)
 		txs, err := w.records.TxsFrom(t.Context(), w.relayer, 0)
 		if err != nil || len(txs) != 1 {
 			t.Fatal(txs, err)
@@ -230,9 +220,7 @@ func TestRelay_KeyOfOneDoesNotOpen(t *testing.T) {
 		ChainID: w.chainID(), Keys: broken{&w.keys, common.Address(first.Subscriber)}, Service: w.service, Relayers: []common.Address{w.relayer}, Clock: w.Now,
 		Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	w.paid(w.running(func(c *chain.Config) { c.Signer = s }), purchase(w.account(usdc, 1), usdc, receiver(1), 1))
 	if op := w.op(first.OrderID); op.State != chain.Signed {
 		t.Errorf("the order whose key does not open is %s (%+v)", op.State, op.Failure)
@@ -255,13 +243,10 @@ func TestRelay_TurnPanics(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	p := purchase(w.account(usdc, 1), usdc, receiver(1), 1)
 	w.signs(w.rail(), p)
-	s, err := signer.New(signer.Config{
+	s := must.Get(signer.New(signer.Config{
 		ChainID: w.chainID(), Keys: panicky{&w.keys, new(sync.Once)}, Service: w.service, Relayers: []common.Address{w.relayer}, Clock: w.Now,
 		Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	w.running(func(c *chain.Config) { c.Signer = s })
 	w.decided(p.OrderID, chain.Confirmed, chain.Final)
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
 func (w *world) reorg(n int, drop bool) {
 	w.Helper()
-	if err := w.Reorg(n, drop); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, w.Reorg(n, drop))
 }
 
 // TestReorgAfterMint replaces the block of an order after its credits were granted.
@@ -79,11 +78,7 @@ func TestReorgMakesImpossible(t *testing.T) {
 // An order has failed on the chain, and that block goes: it is paid after all.
 // T56
 func TestReorgOfFailure(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	change := func(c *chain.Config) { c.Orders = sink }
-	owner := w.account(usdc, 3_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w, sink, change, owner, p := oneOrder(t)
 	w.signs(w.rail(change), p)
 	// The owner moves the money away without us, and a stranger brings our operation to the chain.
 	w.lands(w.operation(owner, "elsewhere", execute(t, usdc, move("transfer(address,uint256)", receiver(2), 3_000_000))), owner)
@@ -166,9 +161,7 @@ func TestTracker_OtherChain(t *testing.T) {
 	t.Run("deep reorganisation", func(t *testing.T) {
 		w, sink, p := paid(t)
 		for range 70 {
-			if err := w.Advance(time.Second); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Advance(time.Second))
 		}
 		r := w.running(func(c *chain.Config) { c.Orders = sink })
 		w.paid(r, purchase(w.account(usdc, 1), usdc, receiver(2), 1))

@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -44,9 +45,7 @@ func (w *world) blockByBlock() func(*chain.Config) {
 func (w *world) waits(d time.Duration) {
 	w.Helper()
 	for range d / (30 * time.Minute) {
-		if err := w.Advance(30 * time.Minute); err != nil {
-			w.Fatal(err)
-		}
+		must.Do(w, w.Advance(30*time.Minute))
 	}
 }
 
@@ -98,16 +97,13 @@ func TestRestored_WalletsAreSearched(t *testing.T) {
 	w.idle()
 	w.forget()
 	st, ctx := w.records.Store, t.Context()
-	err := st.Tx(ctx, func(tx *store.Tx) error {
+	must.Do(t, st.Tx(ctx, func(tx *store.Tx) error {
 		err := store.InsertPrincipal(ctx, tx, store.Principal{Address: toll.Address(owner), SealedKey: []byte{1}, CreatedAt: w.Now()})
 		if err != nil {
 			return err
 		}
 		return store.PutRestoration(ctx, tx, &store.Restoration{BackupAt: w.Now().Add(-time.Hour), RestoredAt: w.Now()})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	w.running()
 	w.eventually("the payment is found", func() bool { return len(w.orphans()) == 1 })
 	o := w.orphans()[0]

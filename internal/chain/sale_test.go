@@ -21,6 +21,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -64,10 +65,7 @@ func (w *world) sale(keys *chaintest.Keys, from, to common.Address, units int64,
 // submit lets somebody else have the token carry an authorization out.
 func (w *world) submit(s rail.Sale) {
 	w.Helper()
-	data, err := userop.AuthorizedTransfer(&s.Authorization, s.Signature)
-	if err != nil {
-		w.Fatal(err)
-	}
+	data := must.Get(userop.AuthorizedTransfer(&s.Authorization, s.Signature))(w)
 	if r := w.send(usdc, data); r.Status != 1 {
 		w.Fatal("the token refuses the authorization")
 	}
@@ -93,9 +91,7 @@ func (w *world) sell(r *chain.Rail, s rail.Sale) rail.Payment {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	o, err := r.Sell(ctx, s)
-	if err != nil {
-		w.Fatalf("Sell: %v", err)
-	}
+	must.Do(w, err, "Sell")
 	return o
 }
 
@@ -193,10 +189,7 @@ func TestSell(t *testing.T) {
 // buyerCode gives the account of a stranger our code in the next transaction of [world.send].
 func buyerCode(w *world, keys *chaintest.Keys, a common.Address) common.Address {
 	w.Helper()
-	key, err := keys.Open(w.Context(), a)
-	if err != nil {
-		w.Fatal(err)
-	}
+	key := must.Get(keys.Open(w.Context(), a))(w)
 	return w.keys.Add(w, key)
 }
 

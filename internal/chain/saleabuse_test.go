@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/must"
 )
 
 var topicUsed = crypto.Keccak256Hash([]byte("AuthorizationUsed(address,bytes32)")).Hex()
@@ -44,9 +45,7 @@ func TestBegunLongAfterItsEnd(t *testing.T) {
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	w.submit(s)
 	w.blocks(3)
-	if err := w.Advance(4 * time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(4*time.Hour))
 	w.blocks(3)
 	single := chaintest.NewDouble(t, w.Client())
 	single.Answer("eth_getLogs", func(params []json.RawMessage) (any, error) {
@@ -73,9 +72,7 @@ func TestHiddenSale(t *testing.T) {
 	swallows.Swallow()
 	w.crashes(func(ctx context.Context, r *chain.Rail) { _, _ = r.Sell(ctx, s) }, "transaction sent", 1, change, w.through(swallows))
 	w.submit(s)
-	if err := w.Advance(10 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(10*time.Minute))
 	w.blocks(40) // the finalized block moves every 32
 
 	liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -82,9 +83,7 @@ func TestAwayForLong(t *testing.T) {
 	w.submit(paid)
 	w.cancels(keys, canceled)
 	for range 70 { // more than is read again in any case
-		if err := w.Advance(5 * time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Advance(5*time.Second))
 	}
 	w.running(with)
 	w.decided(paid.OrderID, chain.Final)
@@ -111,9 +110,7 @@ func TestEndedAndCarriedOut(t *testing.T) {
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	w.signsSale(w.rail(with), s)
 	w.submit(s)
-	if err := w.Advance(10 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(10*time.Minute))
 	double := chaintest.NewDouble(t, w.Client())
 	double.Refuse(-1, "eth_getLogs", "not now") // nothing is followed
 	ctx, stop := context.WithCancel(t.Context())
@@ -171,9 +168,7 @@ func TestReorg_ExactPayment(t *testing.T) {
 				return
 			}
 			w.decided(s.OrderID, chain.Sent, chain.Signed)
-			if err := w.Advance(10 * time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Advance(10*time.Minute))
 			if op := w.decided(s.OrderID, chain.Failed); op.Failure.Params["reason"] != wordBefore {
 				t.Errorf("failure: %+v", op.Failure)
 			}

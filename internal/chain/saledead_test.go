@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -33,18 +34,13 @@ func TestExactPayment_DeadAuthorization(t *testing.T) {
 	}
 	dead("in time", false)
 	for { // the finalized block moves every 32, and not with the next one
-		head, err := w.Eth().BlockNumber(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		head := must.Get(w.Eth().BlockNumber(t.Context()))(t)
 		if head > 32 && head%32 == 1 {
 			break
 		}
 		w.blocks(1)
 	}
-	if err := w.Advance(10 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(10*time.Minute))
 	dead("after the end, which is not final", false)
 	w.blocks(40)
 	dead("after the end", true)

@@ -22,6 +22,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -136,9 +137,7 @@ func TestTokenThatLies(t *testing.T) {
 				if op := w.op(s.OrderID); op.State != chain.Sent {
 					t.Errorf("the sale is %s", op.State)
 				}
-				if err := w.Advance(10 * time.Minute); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, w.Advance(10*time.Minute))
 			}
 			if op := w.decided(s.OrderID, chain.Failed); op.Failure.Params["reason"] != row.word {
 				t.Errorf("failure: %+v", op.Failure)
@@ -170,20 +169,13 @@ func retold(l *types.Log, topic common.Hash, n int) bool {
 // The owner of an account has its order and another use of a nonce in one transaction: the transfer of the order is not taken for
 // that of a sale with this nonce.
 func TestSell_TransferOfAnOrder(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	change := func(c *chain.Config) { c.Orders = sink }
-	owner := w.account(usdc, 3_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w, sink, change, owner, p := oneOrder(t)
 	s := w.sale(&w.keys, owner, receiver(1), 1_000_000)
 	quiet := w.rail(change)
 	w.signs(quiet, p)
 	w.signsSale(quiet, s)
 	other := w.sale(&w.keys, owner, receiver(2), 1, func(o *rail.Sale) { o.Authorization.Nonce = s.Authorization.Nonce })
-	data, err := userop.AuthorizedTransfer(&other.Authorization, other.Signature)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(userop.AuthorizedTransfer(&other.Authorization, other.Signature))(t)
 	own := w.operation(owner, "own", execute(t, usdc, data))
 	receipt := w.send(contracts.EntryPoint, userop.HandleOps([]*userop.Operation{own, w.op(p.OrderID).Operation}, w.outside), owner)
 	if e := w.readEvent(receipt, own.Hash(w.chainID())); !e.success {
@@ -203,19 +195,12 @@ func TestSell_TransferOfAnOrder(t *testing.T) {
 // The owner of an account gives it code that carries the authorization of a sale out in place of the transfer of an order: the
 // sale is paid, and the order is not.
 func TestSell_InsideAnOrder(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	change := func(c *chain.Config) { c.Orders = sink }
-	owner := w.account(usdc, 3_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w, sink, change, owner, p := oneOrder(t)
 	s := w.sale(&w.keys, owner, receiver(1), 1_000_000)
 	quiet := w.rail(change)
 	w.signs(quiet, p)
 	w.signsSale(quiet, s)
-	data, err := userop.AuthorizedTransfer(&s.Authorization, s.Signature)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(userop.AuthorizedTransfer(&s.Authorization, s.Signature))(t)
 	// execute calls the token, isValidSignature agrees, and everything else answers 0.
 	size := common.LeftPadBytes(big.NewInt(int64(len(data))).Bytes(), 2)
 	code := slices.Concat(common.FromHex("60003560e01c80635c1c6dcd1460305780631626ba7e1460245760006000526020"+"6000f3"+"5b60e01b60005260206000f3"+"5b61"), size,
@@ -253,10 +238,7 @@ func TestInventedSale(t *testing.T) {
 		over <- o
 	}()
 	op := w.decided(s.OrderID, chain.Sent)
-	head, err := w.Eth().HeaderByNumber(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(w.Eth().HeaderByNumber(t.Context(), nil))(t)
 	log := func(index uint, data []byte, topics ...common.Hash) types.Log {
 		return types.Log{Address: usdc, Topics: topics, Data: data, BlockNumber: head.Number.Uint64(), BlockHash: head.Hash(), TxHash: op.Tx, Index: index}
 	}
@@ -293,9 +275,7 @@ func TestHiddenUse(t *testing.T) {
 	liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
 	pool := w.pool(endpoints.Config{URLs: []string{liar.URL, honest.URL}, Agree: true})
 	r := w.rail(remote, func(c *chain.Config) { c.Pool = pool })
-	if err := r.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Ready(t.Context()))
 	keys, buyer := w.stranger(usdc, 1_000_000)
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	w.submit(s)

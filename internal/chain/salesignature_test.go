@@ -19,6 +19,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 )
@@ -192,9 +193,7 @@ func TestContractThatChangesItsMind(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	if err := w.Advance(10 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(10*time.Minute))
 	if op := w.decided(s.OrderID, chain.Failed); op.Failure.Params["reason"] != wordBefore {
 		t.Errorf("failure: %+v", op.Failure)
 	}

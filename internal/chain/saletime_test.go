@@ -8,6 +8,7 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -16,10 +17,7 @@ import (
 func TestChainTime(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	keys, buyer := w.stranger(usdc, 1_000_000)
-	head, err := w.Eth().HeaderByNumber(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(w.Eth().HeaderByNumber(t.Context(), nil))(t)
 	for what, off := range map[string]time.Duration{"ahead": 30 * time.Second, "behind": -30 * time.Second} {
 		r := w.rail(remote, func(c *chain.Config) { c.Clock = func() time.Time { return w.Now().Add(off) } })
 		for _, row := range []struct {
@@ -57,9 +55,7 @@ func TestStartsNow(t *testing.T) {
 		done <- o
 	}()
 	time.Sleep(300 * time.Millisecond)
-	if err := w.Advance(2 * time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(2*time.Second))
 	if o := <-done; o.Status != toll.OrderConfirmed && o.Status != toll.OrderFinal {
 		t.Errorf("the sale is %s (%+v)", o.Status, o)
 	}
@@ -78,9 +74,7 @@ func TestLateInclusion(t *testing.T) {
 	double := chaintest.NewDouble(t, w.Client())
 	double.Swallow()
 	w.crashes(func(ctx context.Context, r *chain.Rail) { _, _ = r.Sell(ctx, s) }, "transaction sent", 1, append(change, w.through(double))...)
-	if err := w.Advance(10 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(10*time.Minute))
 	r := w.running(change...)
 	w.eventually("our transaction lands", func() bool { return w.nonce(w.relayer) == 1 })
 	w.stays(s.OrderID, chain.Sent)
@@ -111,9 +105,7 @@ func TestOthersInTime(t *testing.T) {
 	s := w.sale(keys, buyer, receiver(1), 1_000_000)
 	go func() { _, _ = r.Sell(t.Context(), s) }()
 	w.decided(s.OrderID, chain.Sent)
-	if err := w.Advance(2 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(2*time.Minute))
 	w.stays(s.OrderID, chain.Sent)
 	w.submit(s)
 	w.decided(s.OrderID, chain.Included)

@@ -23,6 +23,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -78,9 +79,7 @@ func TestSend_Answers(t *testing.T) {
 				case o = <-done:
 					decided = true
 				case <-time.After(300 * time.Millisecond):
-					if err := w.Advance(time.Second); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, w.Advance(time.Second))
 				}
 			}
 			if o.Status != toll.OrderFinal {
@@ -106,9 +105,7 @@ func TestSend_Stuck(t *testing.T) {
 	w.decided(p.OrderID, chain.Sent)
 	time.Sleep(600 * time.Millisecond)
 	for range 3 {
-		if err := w.Advance(time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Advance(time.Second))
 	}
 	var txs []*chain.Tx
 	w.eventually("the transaction is replaced", func() bool {
@@ -119,9 +116,7 @@ func TestSend_Stuck(t *testing.T) {
 		return len(txs) == 2
 	})
 	var old, next types.Transaction
-	if err := errors.Join(old.UnmarshalBinary(txs[0].Raw), next.UnmarshalBinary(txs[1].Raw)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(old.UnmarshalBinary(txs[0].Raw), next.UnmarshalBinary(txs[1].Raw)))
 	if txs[0].State != chain.TxReplaced || txs[1].State != chain.TxPending || old.Nonce() != next.Nonce() || string(old.Data()) != string(next.Data()) {
 		t.Errorf("the first is %s with nonce %d, the second %s with nonce %d", txs[0].State, old.Nonce(), txs[1].State, next.Nonce())
 	}
@@ -132,9 +127,7 @@ func TestSend_Stuck(t *testing.T) {
 		}
 	}
 	// The first one was taken away by nobody: now it reaches the chain, and the replacement does not.
-	if err := w.Eth().SendTransaction(t.Context(), &old); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Eth().SendTransaction(t.Context(), &old))
 	w.decided(p.OrderID, chain.Final)
 	w.idle()
 	w.nonces()
@@ -167,9 +160,7 @@ func TestSend_Nonces(t *testing.T) {
 		w.idle()
 		for range 2 {
 			tx := w.transaction(w.relayer, w.nonce(w.relayer), w.relayer, nil, nil)
-			if err := w.Eth().SendTransaction(t.Context(), tx); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Eth().SendTransaction(t.Context(), tx))
 			w.receipt(tx.Hash())
 			w.eventually("the nonce is used", func() bool { return w.nonce(w.relayer) == tx.Nonce()+1 })
 		}
@@ -183,22 +174,13 @@ func TestSend_Nonces(t *testing.T) {
 		w := newWorld(t, chaintest.New(t))
 		owner := w.account(usdc, 3_000_000)
 		lease := jobs.NewLease(w.records.Store, w.Now, "relayer:"+w.relayer.Hex())
-		if err := lease.Take(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, lease.Take(t.Context()))
 		// A transaction with nonce 2 is left of three.
 		left, err := w.signer(signer.Config{}).Fill(t.Context(), signer.Fill{Relayer: w.relayer, Nonce: 2, Tip: big.NewInt(1_000_000), FeeCap: big.NewInt(100_000_000)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := left.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		raw := must.Get(left.MarshalBinary())(t)
 		tx := &chain.Tx{Hash: left.Hash(), Relayer: w.relayer, Nonce: 2, Raw: raw, State: chain.TxPending, CreatedAt: w.Now()}
-		if err := errors.Join(w.records.AddTx(t.Context(), lease, tx, common.Hash{}), lease.Release(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(w.records.AddTx(t.Context(), lease, tx, common.Hash{}), lease.Release(t.Context())))
 		w.paid(w.running(), purchase(owner, usdc, receiver(1), 1_000_000))
 		w.idle()
 		w.nonces()
@@ -224,9 +206,7 @@ func TestSend_NextRelayer(t *testing.T) {
 			s, err := signer.New(signer.Config{
 				ChainID: w.chainID(), Keys: &w.keys, Service: w.service, Relayers: []common.Address{bad, w.relayer}, Clock: w.Now, Log: slog.New(slog.DiscardHandler),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			r := w.running(func(c *chain.Config) {
 				c.Relayers, c.Signer, c.RelayerFloor = []common.Address{bad, w.relayer}, s, new(big.Int)
 			})
@@ -282,19 +262,14 @@ func TestSend_Caps(t *testing.T) {
 	}
 	w.idle()
 	w.has(owner, usdc, 100_000_000-70*10_000, receiver(0), usdc, 140_000)
-	txs, err := w.records.TxsFrom(t.Context(), w.relayer, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	txs := must.Get(w.records.TxsFrom(t.Context(), w.relayer, 0))(t)
 	if len(txs) < 2 || len(txs) > 10 {
 		t.Errorf("%d transactions for 70 orders", len(txs))
 	}
 	mined := map[uint64]int{}
 	for _, tx := range txs {
 		var sent types.Transaction
-		if err := sent.UnmarshalBinary(tx.Raw); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, sent.UnmarshalBinary(tx.Raw))
 		if len(sent.Data()) > 96<<10 || sent.Gas() > 16_000_000 {
 			t.Errorf("a transaction of %d bytes and %d gas", len(sent.Data()), sent.Gas())
 		}
@@ -354,9 +329,7 @@ func TestSend_SimulatesAgain(t *testing.T) {
 	owner := w.account(usdc, 2)
 	w.paid(r, purchase(owner, usdc, receiver(1), 1))
 	asked := double.Calls("eth_simulateV1")
-	if err := w.Advance(2 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(2*time.Minute))
 	w.paid(r, purchase(owner, usdc, receiver(1), 1))
 	if now := double.Calls("eth_simulateV1"); asked == 0 || now == asked {
 		t.Errorf("asked %d times to simulate blocks, and then %d times", asked, now)

@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // countsUp has the holder of an account use up the nonce of a key without an operation.
@@ -137,11 +138,7 @@ func TestRelay_RunBeforeTheRestore(t *testing.T) {
 func TestVoid_NonceUsedByTheHolder(t *testing.T) {
 	for _, sent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sent %t", sent), func(t *testing.T) {
-			w := newWorld(t, chaintest.New(t))
-			sink := w.ledger()
-			change := func(c *chain.Config) { c.Orders = sink }
-			owner := w.account(usdc, 3_000_000)
-			p := purchase(owner, usdc, receiver(1), 1_000_000)
+			w, sink, change, owner, p := oneOrder(t)
 			if sent {
 				w.swallowed(p, change)
 				w.countsUp(owner, userop.OrderKey(p.OrderID))
@@ -152,9 +149,7 @@ func TestVoid_NonceUsedByTheHolder(t *testing.T) {
 			w.running(change)
 			// From then on it counts as sent.
 			w.eventually("the nonce is known to be used", func() bool { return !w.op(p.OrderID).SentAt.IsZero() })
-			if err := w.Advance(11 * time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Advance(11*time.Minute))
 			if op := w.decided(p.OrderID, chain.Failed); op.Failure.Code != toll.CodeChainFailed {
 				t.Errorf("failure: %+v", op.Failure)
 			}
@@ -174,9 +169,7 @@ func TestReorg_LongAfter(t *testing.T) {
 	p := purchase(owner, usdc, receiver(1), 1_000_000)
 	w.paid(r, p)
 	w.idle()
-	if err := w.Advance(time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(time.Hour))
 	before := w.op(p.OrderID)
 	w.reorg(2, true)
 	w.eventually("the order is paid again", func() bool {

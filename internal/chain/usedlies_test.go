@@ -14,6 +14,7 @@ import (
 	"github.com/tollhq/toll/internal/chain"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/must"
 )
 
 var topicTransfer = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)")).Hex()
@@ -26,10 +27,7 @@ func TestLiesAboutAnOrderThatWasPaid(t *testing.T) {
 		t.Run(lie, func(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
 			owner := w.account(usdc, 3_000_000)
-			old, err := w.Eth().HeaderByNumber(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			old := must.Get(w.Eth().HeaderByNumber(t.Context(), nil))(t)
 			forged := types.CopyHeader(old)
 			forged.Time = 1
 			p := purchase(owner, usdc, receiver(1), 1_000_000)
@@ -41,9 +39,7 @@ func TestLiesAboutAnOrderThatWasPaid(t *testing.T) {
 			liar, honest := chaintest.NewDouble(t, w.Client()), chaintest.NewDouble(t, w.Client())
 			pool := w.pool(endpoints.Config{URLs: []string{liar.URL, honest.URL}, Agree: true})
 			r := w.rail(remote, func(c *chain.Config) { c.Pool = pool })
-			if err := r.Ready(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Ready(t.Context()))
 			var lied atomic.Int64
 			told := func(answer any) (any, error) { lied.Add(1); return answer, nil }
 			if lie == "a block between" {

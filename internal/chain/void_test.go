@@ -10,6 +10,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 )
 
@@ -33,9 +34,7 @@ func TestVoid_AfterTime(t *testing.T) {
 			w := newWorld(t, chaintest.New(t))
 			sink := w.ledger()
 			second := w.keys.New(t)
-			if _, err := w.Fund(t.Context(), second, big.NewInt(1e18)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.Fund(t.Context(), second, big.NewInt(1e18)))(t)
 			change := func(c *chain.Config) { c.Orders = sink }
 			owner := w.account(usdc, 3_000_000)
 			p := purchase(owner, usdc, receiver(1), 1_000_000)
@@ -52,9 +51,7 @@ func TestVoid_AfterTime(t *testing.T) {
 			if op := w.op(p.OrderID); op.State != chain.Sent {
 				t.Fatalf("the order is %s before its time", op.State)
 			}
-			if err := w.Advance(11 * time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.Advance(11*time.Minute))
 			op := w.decided(p.OrderID, chain.Failed)
 			void := w.decided("void:"+p.OrderID, chain.Final)
 			if op.Failure.Position != void.Position || op.Failure.Code != toll.CodeChainFailed {
@@ -76,15 +73,9 @@ func TestVoid_AfterTime(t *testing.T) {
 
 // An order that was sent is being made impossible; its operation lands first.
 func TestVoid_OriginalFirst(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	change := func(c *chain.Config) { c.Orders = sink }
-	owner := w.account(usdc, 3_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w, sink, change, owner, p := oneOrder(t)
 	w.swallowed(p, change)
-	if err := w.Advance(11 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(11*time.Minute))
 	double := chaintest.NewDouble(t, w.Client())
 	double.Swallow()
 	w.until("there is a void", func() bool { return w.known("void:" + p.OrderID) }, change, w.through(double))
@@ -102,9 +93,7 @@ func TestVoid_DelegationEnds(t *testing.T) {
 	w := newWorld(t, chaintest.New(t))
 	sink := w.ledger()
 	second := w.keys.New(t)
-	if _, err := w.Fund(t.Context(), second, big.NewInt(1e18)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Fund(t.Context(), second, big.NewInt(1e18)))(t)
 	change := func(c *chain.Config) { c.Orders, c.VoidAfter = sink, 24*time.Hour }
 	owner := w.account(usdc, 3_000_000)
 	d := w.delegation(owner, 500)
@@ -113,16 +102,12 @@ func TestVoid_DelegationEnds(t *testing.T) {
 	w.swallowed(p, change)
 	w.relayer = second
 	w.running(change)
-	if err := w.Advance(4 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(4*time.Minute))
 	time.Sleep(100 * time.Millisecond)
 	if op := w.op(p.OrderID); op.State != chain.Sent {
 		t.Fatalf("the order is %s before the delegation has ended", op.State)
 	}
-	if err := w.Advance(7 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(7*time.Minute))
 	op := w.decided(p.OrderID, chain.Failed)
 	if op.Failure.Code != toll.CodeDelegationExpired || op.Failure.Position.Block == 0 {
 		t.Errorf("failure: %+v", op.Failure)

@@ -18,23 +18,18 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The account of an order that was sent gets other code, so that neither the order nor its void can run. When the code is ours
 // again, one of them does: the order is not stuck.
 func TestVoid_AgainWhenItCanRun(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	change := func(c *chain.Config) { c.Orders = sink }
-	owner := w.account(usdc, 3_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w, sink, change, owner, p := oneOrder(t)
 	w.crashing(p, "transaction stored", 1, change)
 	w.redelegates(owner)
 	w.running(change)
 	time.Sleep(100 * time.Millisecond)
-	if err := w.Advance(11 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(11*time.Minute))
 	w.eventually("the void is there", func() bool {
 		_, err := w.records.Op(t.Context(), "void:"+p.OrderID)
 		return err == nil
@@ -42,9 +37,7 @@ func TestVoid_AgainWhenItCanRun(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	auth := w.authorization(owner, w.nonce(owner))
 	w.sendWith(w.outside, nil, auth)
-	if err := w.Advance(11 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(11*time.Minute))
 	op := w.decided(p.OrderID, chain.Failed, chain.Final)
 	w.eventually("the sink has heard", func() bool { return w.op(p.OrderID).Decided == op.State })
 	sink.has(p.OrderID, op.State == chain.Final, map[bool]int{true: 1}[op.State == chain.Final])
@@ -91,9 +84,7 @@ func TestVoid_HiddenEvent(t *testing.T) {
 	})
 	w.running(remote, w.through(double), func(c *chain.Config) { c.Orders = sink })
 	w.eventually("the money has moved", func() bool { return w.balance(usdc, receiver(1)) == 1_000_000 })
-	if err := w.Advance(11 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(11*time.Minute))
 	void := "void:" + p.OrderID
 	w.eventually("the void is sent", func() bool { return w.known(void) && w.op(void).State != chain.Signed })
 	w.eventually("the void is final", func() bool {
@@ -116,16 +107,10 @@ func TestVoid_HiddenEvent(t *testing.T) {
 // The holder has the void of an order run with code that agrees to all and does nothing: the order can still land, so it does
 // not fail, and is paid when the account has our code.
 func TestVoid_DoesNothing(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	change := func(c *chain.Config) { c.Orders = sink }
-	owner := w.account(usdc, 3_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w, sink, change, owner, p := oneOrder(t)
 	hostile := w.contract("600060005260206000f3")
 	w.swallowed(p, change)
-	if err := w.Advance(11 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(11*time.Minute))
 	void := "void:" + p.OrderID
 	double := chaintest.NewDouble(t, w.Client())
 	double.Swallow()
@@ -150,18 +135,12 @@ func TestVoid_DoesNothing(t *testing.T) {
 // The account of an order that was sent gets other code, so that its void cannot run, and uses the nonce of the order: the order
 // fails, as it can never land.
 func TestVoid_OtherCodeAndNonceUsed(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	change := func(c *chain.Config) { c.Orders = sink }
-	owner := w.account(usdc, 3_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w, sink, change, owner, p := oneOrder(t)
 	w.crashing(p, "transaction stored", 1, change)
 	w.countsUp(owner, userop.OrderKey(p.OrderID))
 	w.redelegates(owner)
 	w.running(change)
-	if err := w.Advance(11 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(11*time.Minute))
 	if op := w.decided(p.OrderID, chain.Failed); op.Failure.Position.Block == 0 {
 		t.Errorf("failure without evidence: %+v", op.Failure)
 	}
@@ -172,19 +151,13 @@ func TestVoid_OtherCodeAndNonceUsed(t *testing.T) {
 
 // The holder uses up the nonce of the void of an order: the void is given up, and the order is sent again.
 func TestVoid_ItsNonceIsUsed(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	change := func(c *chain.Config) { c.Orders = sink }
-	owner := w.account(usdc, 3_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w, sink, change, owner, p := oneOrder(t)
 	w.crashing(p, "transaction stored", 1, change)
 	w.countsUp(owner, userop.VoidKey(p.OrderID))
 	w.redelegates(owner) // until there is a void, the order cannot land
 	w.running(change)
 	w.eventually("the transaction has reverted", func() bool { return w.op(p.OrderID).State == chain.Signed })
-	if err := w.Advance(11 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(11*time.Minute))
 	void := "void:" + p.OrderID
 	w.eventually("the void is there", func() bool { return w.known(void) })
 	w.sendWith(w.outside, nil, w.authorization(owner, w.nonce(owner)))
@@ -192,9 +165,7 @@ func TestVoid_ItsNonceIsUsed(t *testing.T) {
 	if op := w.op(p.OrderID); op.State != chain.Signed {
 		t.Errorf("the order is %s while there is a void", op.State)
 	}
-	if err := w.Advance(11 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(11*time.Minute))
 	w.decided(void, chain.Failed)
 	w.decided(p.OrderID, chain.Final)
 	w.idle()
@@ -205,15 +176,9 @@ func TestVoid_ItsNonceIsUsed(t *testing.T) {
 // An endpoint that is between two blocks counts the nonce of an order that only the next block has: the order does not fail for it,
 // and is paid.
 func TestVoid_NonceCountedTooEarly(t *testing.T) {
-	w := newWorld(t, chaintest.New(t))
-	sink := w.ledger()
-	change := func(c *chain.Config) { c.Orders = sink }
-	owner := w.account(usdc, 3_000_000)
-	p := purchase(owner, usdc, receiver(1), 1_000_000)
+	w, sink, change, owner, p := oneOrder(t)
 	w.swallowed(p, change)
-	if err := w.Advance(11 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Advance(11*time.Minute))
 	key := w.op(p.OrderID).NonceKey
 	asks := common.Bytes2Hex(append(crypto.Keccak256([]byte("getNonce(address,uint192)"))[:4], common.LeftPadBytes(owner[:], 32)...)) +
 		common.Bytes2Hex(common.LeftPadBytes(key[:], 32))

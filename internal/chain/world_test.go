@@ -23,6 +23,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/rail"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
@@ -55,9 +56,7 @@ func newWorld(t testing.TB, c *chaintest.Chain) *world {
 	w.forget()
 	w.service, w.relayer, w.outside = w.keys.New(t), w.keys.New(t), w.keys.New(t)
 	for _, a := range []common.Address{w.relayer, w.outside} {
-		if _, err := c.Fund(t.Context(), a, new(big.Int).Mul(big.NewInt(10), big.NewInt(1e18))); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Fund(t.Context(), a, new(big.Int).Mul(big.NewInt(10), big.NewInt(1e18))))(t)
 	}
 	return w
 }
@@ -72,11 +71,7 @@ func (w *world) forget() {
 // orphans are the events that nothing explains.
 func (w *world) orphans() []chain.Orphan {
 	w.Helper()
-	all, err := w.records.Orphans(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	return all
+	return must.Get(w.records.Orphans(w.Context()))(w)
 }
 
 // rail is one more process of the service that has not started to send.
@@ -96,11 +91,7 @@ func (w *world) rail(change ...func(*chain.Config)) *chain.Rail {
 	if cfg.Signer == nil {
 		cfg.Signer = w.signer(signer.Config{})
 	}
-	r, err := chain.New(cfg)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return r
+	return must.Get(chain.New(cfg))(w)
 }
 
 // pool is a set of endpoints with long time-outs, so that a slow machine does not close any of them. It
@@ -117,10 +108,7 @@ func (w *world) pool(cfg endpoints.Config) *endpoints.Pool {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = unhurried
 	}
-	p, err := endpoints.New(cfg)
-	if err != nil {
-		w.Fatal(err)
-	}
+	p := must.Get(endpoints.New(cfg))(w)
 	w.Cleanup(p.Close)
 	return p
 }
@@ -129,11 +117,7 @@ func (w *world) signer(cfg signer.Config) *signer.Signer {
 	w.Helper()
 	cfg.ChainID, cfg.Keys, cfg.Service, cfg.Relayers = w.chainID(), &w.keys, w.service, []common.Address{w.relayer}
 	cfg.Clock, cfg.Log = w.Now, slog.New(slog.NewTextHandler(w.Output(), nil))
-	s, err := signer.New(cfg)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return s
+	return must.Get(signer.New(cfg))(w)
 }
 
 func (w *world) chainID() *big.Int { return new(big.Int).SetUint64(w.ChainID()) }
@@ -147,9 +131,7 @@ func (w *world) running(change ...func(*chain.Config)) *chain.Rail {
 	go func() { done <- r.Run(ctx) }()
 	w.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil {
-			w.Errorf("Run: %v", err)
-		}
+		must.Check(w, <-done, "Run")
 	})
 	return r
 }
@@ -173,9 +155,7 @@ func (w *world) give(a common.Address, money ...any) {
 		} else {
 			_, err = w.Mint(w.Context(), token, a, amount)
 		}
-		if err != nil {
-			w.Fatal(err)
-		}
+		must.Do(w, err)
 	}
 }
 
@@ -183,17 +163,11 @@ func (w *world) give(a common.Address, money ...any) {
 func (w *world) balance(token, a common.Address) int64 {
 	w.Helper()
 	if token == wei {
-		n, err := w.Eth().BalanceAt(w.Context(), a, nil)
-		if err != nil {
-			w.Fatal(err)
-		}
+		n := must.Get(w.Eth().BalanceAt(w.Context(), a, nil))(w)
 		return n.Int64()
 	}
 	data := append(common.FromHex("0x70a08231"), common.LeftPadBytes(a[:], 32)...)
-	out, err := w.Eth().CallContract(w.Context(), ethereum.CallMsg{To: &token, Data: data}, nil)
-	if err != nil {
-		w.Fatal(err)
-	}
+	out := must.Get(w.Eth().CallContract(w.Context(), ethereum.CallMsg{To: &token, Data: data}, nil))(w)
 	return new(big.Int).SetBytes(out).Int64()
 }
 
@@ -217,9 +191,7 @@ func (w *world) pay(r *chain.Rail, p rail.Purchase) rail.Payment {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	o, err := r.Pay(ctx, p)
-	if err != nil {
-		w.Fatalf("Pay: %v", err)
-	}
+	must.Do(w, err, "Pay")
 	return o
 }
 
@@ -260,6 +232,15 @@ func purchase(from, token common.Address, to ...any) rail.Purchase {
 	}
 	p.Total = toll.UnitsOf(sum)
 	return p
+}
+
+// oneOrder returns a world with an account of 3 USDC and an order that pays 1 of them. Rails that run with change report to the sink.
+func oneOrder(t testing.TB) (w *world, sink *ledger, change func(*chain.Config), owner common.Address, p rail.Purchase) {
+	t.Helper()
+	w = newWorld(t, chaintest.New(t))
+	sink = w.ledger()
+	owner = w.account(usdc, 3_000_000)
+	return w, sink, func(c *chain.Config) { c.Orders = sink }, owner, purchase(owner, usdc, receiver(1), 1_000_000)
 }
 
 // by has the order paid with a delegation.
@@ -310,10 +291,7 @@ func (w *world) send(to common.Address, data []byte, needCode ...common.Address)
 	w.Helper()
 	var list []types.SetCodeAuthorization
 	for _, a := range needCode {
-		n, err := w.Eth().NonceAt(w.Context(), a, nil)
-		if err != nil {
-			w.Fatal(err)
-		}
+		n := must.Get(w.Eth().NonceAt(w.Context(), a, nil))(w)
 		list = append(list, w.authorization(a, n))
 	}
 	return w.sendWith(to, data, list...)
@@ -324,10 +302,7 @@ func (w *world) sendWith(to common.Address, data []byte, list ...types.SetCodeAu
 	w.Helper()
 	w.sends.Lock()
 	defer w.sends.Unlock()
-	nonce, err := w.Eth().NonceAt(w.Context(), w.outside, nil)
-	if err != nil {
-		w.Fatal(err)
-	}
+	nonce := must.Get(w.Eth().NonceAt(w.Context(), w.outside, nil))(w)
 	tx := w.transaction(w.outside, nonce, to, data, list)
 	w.eventually("the pool knows of the money, and takes the transaction", func() bool {
 		err := w.Eth().SendTransaction(w.Context(), tx)
@@ -343,14 +318,9 @@ func (w *world) sendWith(to common.Address, data []byte, list ...types.SetCodeAu
 // while, may be faster.
 func (w *world) arrives(id string) {
 	w.Helper()
-	tx, err := w.records.TxOf(w.Context(), w.op(id).Tx)
-	if err != nil {
-		w.Fatal(err)
-	}
+	tx := must.Get(w.records.TxOf(w.Context(), w.op(id).Tx))(w)
 	var kept types.Transaction
-	if err := kept.UnmarshalBinary(tx.Raw); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, kept.UnmarshalBinary(tx.Raw))
 	_ = w.Eth().SendTransaction(w.Context(), &kept)
 }
 
@@ -515,14 +485,8 @@ func (w *world) gives(a, code common.Address, nonce uint64) types.SetCodeAuthori
 // transaction is one of an account whose key the test holds.
 func (w *world) transaction(from common.Address, nonce uint64, to common.Address, data []byte, list []types.SetCodeAuthorization) *types.Transaction {
 	w.Helper()
-	b, err := w.keys.Open(w.Context(), from)
-	if err != nil {
-		w.Fatal(err)
-	}
-	key, err := crypto.ToECDSA(b)
-	if err != nil {
-		w.Fatal(err)
-	}
+	b := must.Get(w.keys.Open(w.Context(), from))(w)
+	key := must.Get(crypto.ToECDSA(b))(w)
 	var in types.TxData = &types.DynamicFeeTx{
 		ChainID: w.chainID(), Nonce: nonce, GasTipCap: big.NewInt(1_000_000), GasFeeCap: big.NewInt(1_000_000_000), Gas: 5_000_000, To: &to, Data: data,
 	}
@@ -533,9 +497,5 @@ func (w *world) transaction(from common.Address, nonce uint64, to common.Address
 			Gas: 5_000_000, To: to, Value: number().Clear(), Data: data, AuthList: list,
 		}
 	}
-	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(w.chainID()), in)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return tx
+	return must.Get(types.SignNewTx(key, types.LatestSignerForChainID(w.chainID()), in))(w)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll/internal/chain/devchain"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // chain is an embedded chain with the accounts of a test on it.
@@ -29,14 +30,9 @@ type chain struct {
 
 func start(t *testing.T, id uint64) *chain {
 	t.Helper()
-	c, err := devchain.Start(t.Context(), devchain.Config{ChainID: id, Idle: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(devchain.Start(t.Context(), devchain.Config{ChainID: id, Idle: -1}))(t)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, c.Close())
 	})
 	return &chain{c, ethclient.NewClient(c.Client()), t}
 }
@@ -51,24 +47,16 @@ type account struct {
 // account makes an account with gas money.
 func (c *chain) account() account {
 	c.t.Helper()
-	key, err := crypto.GenerateKey()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	key := must.Get(crypto.GenerateKey())(c.t)
 	a := account{crypto.PubkeyToAddress(key.PublicKey), key}
-	if _, err := c.Fund(c.t.Context(), a.Address, big.NewInt(1e18)); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Get(c.Fund(c.t.Context(), a.Address, big.NewInt(1e18)))(c.t)
 	return a
 }
 
 // sign is r, s, v with v 27 or 28.
 func (a account) sign(t *testing.T, hash []byte) []byte {
 	t.Helper()
-	signature, err := crypto.Sign(hash, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature := must.Get(crypto.Sign(hash, a.key))(t)
 	signature[64] += 27
 	return signature
 }
@@ -76,10 +64,7 @@ func (a account) sign(t *testing.T, hash []byte) []byte {
 // send waits for the transaction and returns its receipt, whatever its status.
 func (c *chain) send(from account, to common.Address, data []byte) *types.Receipt {
 	c.t.Helper()
-	nonce, err := c.eth.PendingNonceAt(c.t.Context(), from.Address)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	nonce := must.Get(c.eth.PendingNonceAt(c.t.Context(), from.Address))(c.t)
 	return c.mine(from, &types.DynamicFeeTx{
 		ChainID: c.id(), Nonce: nonce, GasTipCap: big.NewInt(1), GasFeeCap: big.NewInt(1e9), Gas: 3_000_000, To: &to, Data: data,
 	})
@@ -87,13 +72,8 @@ func (c *chain) send(from account, to common.Address, data []byte) *types.Receip
 
 func (c *chain) mine(from account, inner types.TxData) *types.Receipt {
 	c.t.Helper()
-	tx, err := types.SignNewTx(from.key, types.LatestSignerForChainID(c.id()), inner)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if err := c.eth.SendTransaction(c.t.Context(), tx); err != nil {
-		c.t.Fatal(err)
-	}
+	tx := must.Get(types.SignNewTx(from.key, types.LatestSignerForChainID(c.id()), inner))(c.t)
+	must.Do(c.t, c.eth.SendTransaction(c.t.Context(), tx))
 	// A receipt can be seen before its block is the latest.
 	for {
 		receipt, err := c.eth.TransactionReceipt(c.t.Context(), tx.Hash())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // tokenTest has a payer with 1,000 base units of a token.
@@ -271,9 +272,7 @@ func TestDevTokens_AccountWithCode(t *testing.T) {
 	x := startToken(t)
 	a := x.authorization(1)
 	install, err := types.SignSetCode(x.payer.key, types.SetCodeAuthorization{ChainID: *uint256.MustFromBig(x.id()), Address: contracts.AccountCode})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	receipt := x.mine(x.other, &types.SetCodeTx{
 		ChainID: uint256.MustFromBig(x.id()), Nonce: 1, GasTipCap: uint256.NewInt(1), GasFeeCap: uint256.NewInt(1e9), Gas: 200_000,
 		To: x.other.Address, AuthList: []types.SetCodeAuthorization{install},

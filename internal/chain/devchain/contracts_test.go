@@ -20,6 +20,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // published are the hashes of the code on the public networks, by chain id where they depend on it: manager and account code
@@ -49,10 +50,7 @@ func TestCodeIsThatOfThePublicNetworks(t *testing.T) {
 			if of, depends := hashes[id]; depends {
 				want = of
 			}
-			code, err := client(c).CodeAt(t.Context(), address, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			code := must.Get(client(c).CodeAt(t.Context(), address, nil))(t)
 			if got := hex.EncodeToString(crypto.Keccak256(code)); got != want {
 				t.Errorf("chain %d, %v: hash of the code %s, want %s", id, address, got, want)
 			}
@@ -105,19 +103,10 @@ func TestChangedCode(t *testing.T) {
 // T71
 func TestStartOnChangedCode(t *testing.T) {
 	dir := t.TempDir()
-	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	genesis, err := (&Chain{cfg: Config{Now: newClock(testStart).Now}, id: contracts.BaseSepolia}).newGenesis(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(crypto.GenerateKey())(t)
+	genesis := must.Get((&Chain{cfg: Config{Now: newClock(testStart).Now}, id: contracts.BaseSepolia}).newGenesis(key))(t)
 	genesis.Alloc[contracts.TimestampEnforcer] = types.Account{Balance: new(big.Int), Code: []byte{0x60, 0x00, 0x60, 0x00, 0xf3}}
-	document, err := json.Marshal(genesis)
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := must.Get(json.Marshal(genesis))(t)
 	writeIdentity(t, dir, key, document)
 	if _, err := Start(t.Context(), Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), "TimestampEnforcer") {
 		t.Errorf("start on foreign code: %v", err)
@@ -127,9 +116,7 @@ func TestStartOnChangedCode(t *testing.T) {
 func writeIdentity(t *testing.T, dir string, key *ecdsa.PrivateKey, genesis []byte) {
 	t.Helper()
 	for file, content := range map[string][]byte{faucetFile: []byte(hex.EncodeToString(crypto.FromECDSA(key))), genesisFile: genesis} {
-		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
 	}
 }
 
@@ -146,9 +133,7 @@ func TestTokens(t *testing.T) {
 			if answer := view(t, c, token, "decimals()"); new(big.Int).SetBytes(answer).Int64() != 6 {
 				t.Errorf("chain %d, %s: decimals %x", id, symbol, answer)
 			}
-			if _, err := c.Mint(t.Context(), token, payee, big.NewInt(2_500_000)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Mint(t.Context(), token, payee, big.NewInt(2_500_000)))(t)
 			if answer := view(t, c, token, "balanceOf(address)", payee); new(big.Int).SetBytes(answer).Int64() != 2_500_000 {
 				t.Errorf("chain %d, %s: balance %x", id, symbol, answer)
 			}
@@ -181,8 +166,6 @@ func view(t *testing.T, c *Chain, to common.Address, method string, arguments ..
 		data = append(data, common.LeftPadBytes(argument.Bytes(), 32)...)
 	}
 	answer, err := client(c).CallContract(t.Context(), ethereum.CallMsg{To: &to, Data: data}, nil)
-	if err != nil {
-		t.Fatalf("%s: %v", method, err)
-	}
+	must.Do(t, err, method)
 	return answer
 }

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestMain lets the test program be a process that runs a chain, and checks that closed chains leave nothing running.
@@ -57,14 +58,9 @@ func start(t *testing.T, cfg Config) *Chain {
 	if cfg.Idle == 0 {
 		cfg.Idle = -1
 	}
-	c, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Start(t.Context(), cfg))(t)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		must.Check(t, c.Close(), "close")
 	})
 	return c
 }
@@ -73,20 +69,12 @@ func client(c *Chain) *ethclient.Client { return ethclient.NewClient(c.Client())
 
 func head(t *testing.T, c *Chain) *types.Header {
 	t.Helper()
-	header, err := client(c).HeaderByNumber(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return header
+	return must.Get(client(c).HeaderByNumber(t.Context(), nil))(t)
 }
 
 func balance(t *testing.T, c *Chain, account common.Address) *big.Int {
 	t.Helper()
-	amount, err := client(c).BalanceAt(t.Context(), account, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return amount
+	return must.Get(client(c).BalanceAt(t.Context(), account, nil))(t)
 }
 
 // sender is an account of a test that signs by itself, as an outside program would.
@@ -98,14 +86,9 @@ type sender struct {
 
 func newSender(t *testing.T, c *Chain) *sender {
 	t.Helper()
-	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(crypto.GenerateKey())(t)
 	s := &sender{key: key, chain: new(big.Int).SetUint64(c.ChainID())}
-	if _, err := c.Fund(t.Context(), s.address(), ether(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Fund(t.Context(), s.address(), ether(1)))(t)
 	return s
 }
 
@@ -114,12 +97,9 @@ func (s *sender) address() common.Address { return crypto.PubkeyToAddress(s.key.
 // pay signs a transfer of some wei at the next nonce.
 func (s *sender) pay(t *testing.T, to common.Address, wei, feeCap int64) *types.Transaction {
 	t.Helper()
-	tx, err := types.SignNewTx(s.key, types.LatestSignerForChainID(s.chain), &types.DynamicFeeTx{
+	tx := must.Get(types.SignNewTx(s.key, types.LatestSignerForChainID(s.chain), &types.DynamicFeeTx{
 		ChainID: s.chain, Nonce: s.nonce, GasTipCap: big.NewInt(1), GasFeeCap: big.NewInt(feeCap), Gas: 21_000, To: &to, Value: big.NewInt(wei),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	s.nonce++
 	return tx
 }
@@ -139,9 +119,7 @@ func mined(t *testing.T, c *Chain, tx common.Hash) *types.Receipt {
 
 func send(t *testing.T, c *Chain, tx *types.Transaction) {
 	t.Helper()
-	if err := client(c).SendTransaction(t.Context(), tx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client(c).SendTransaction(t.Context(), tx))
 }
 
 var testStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -170,9 +148,7 @@ func TestTransactionIsMinedAtOnce(t *testing.T) {
 	}
 	for tag, want := range map[string]uint64{"latest": receipt.BlockNumber.Uint64(), "safe": receipt.BlockNumber.Uint64(), "finalized": 0} {
 		var header types.Header
-		if err := c.Client().CallContext(t.Context(), &header, "eth_getBlockByNumber", tag, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Client().CallContext(t.Context(), &header, "eth_getBlockByNumber", tag, false))
 		if header.Number.Uint64() != want {
 			t.Errorf("%s is block %v, want %d", tag, header.Number, want)
 		}
@@ -182,14 +158,10 @@ func TestTransactionIsMinedAtOnce(t *testing.T) {
 func TestFinalizedMovesByEpochs(t *testing.T) {
 	c := start(t, Config{})
 	for head(t, c).Number.Uint64() < 2*epoch+1 {
-		if err := c.Advance(0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Advance(0))
 	}
 	var header types.Header
-	if err := c.Client().CallContext(t.Context(), &header, "eth_getBlockByNumber", "finalized", false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Client().CallContext(t.Context(), &header, "eth_getBlockByNumber", "finalized", false))
 	if header.Number.Uint64() != 2*epoch {
 		t.Errorf("finalized is block %v", header.Number)
 	}
@@ -202,19 +174,14 @@ func TestCheapTransactionWaitsAndIsReplaced(t *testing.T) {
 	cheap := s.pay(t, to, 1, 100)
 	before := head(t, c).Number.Uint64()
 	send(t, c, cheap)
-	if err := c.mineDue(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.mineDue())
 	if now := head(t, c).Number.Uint64(); now != before || balance(t, c, to).Sign() != 0 {
 		t.Fatalf("a transaction below the base fee: head %d, was %d", now, before)
 	}
 	s.nonce--
-	dear, err := types.SignNewTx(s.key, types.LatestSignerForChainID(s.chain), &types.DynamicFeeTx{
+	dear := must.Get(types.SignNewTx(s.key, types.LatestSignerForChainID(s.chain), &types.DynamicFeeTx{
 		ChainID: s.chain, Nonce: s.nonce, GasTipCap: big.NewInt(1000), GasFeeCap: big.NewInt(1e9), Gas: 21_000, To: &to, Value: big.NewInt(2),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	send(t, c, dear)
 	mined(t, c, dear.Hash())
 	if got := balance(t, c, to).Int64(); got != 2 {
@@ -230,16 +197,12 @@ func TestTimeTravel(t *testing.T) {
 		t.Fatalf("the first block is at %d, the clock at %d", first, want)
 	}
 
-	if err := c.Advance(time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Advance(time.Hour))
 	if got := head(t, c).Time; got != first+3600 {
 		t.Errorf("after Advance(1h): %d s later", got-first)
 	}
 	k.move(24 * time.Hour)
-	if err := c.Advance(0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Advance(0))
 	if got := head(t, c).Time; got != first+3600+86400 {
 		t.Errorf("after the clock moved by a day: %d s later", got-first)
 	}
@@ -247,16 +210,12 @@ func TestTimeTravel(t *testing.T) {
 	at := head(t, c).Time
 	k.move(-30 * 24 * time.Hour)
 	for i := range uint64(3) {
-		if err := c.Advance(0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Advance(0))
 		if got := head(t, c).Time; got != at+i+1 {
 			t.Errorf("with a clock that went back, block %d is %d s later", i, got-at)
 		}
 	}
-	if err := c.Advance(time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Advance(time.Minute))
 	if got := head(t, c).Time; got != at+3+60 {
 		t.Errorf("Advance(1m) moved the chain by %d s", got-at-3)
 	}
@@ -270,9 +229,7 @@ func TestClockMovesAnIdleChain(t *testing.T) {
 	c := start(t, Config{Now: k.Now, Idle: 30 * time.Second})
 	before := head(t, c)
 	k.move(29 * time.Second)
-	if err := c.mineDue(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.mineDue())
 	if now := head(t, c); now.Hash() != before.Hash() {
 		t.Fatalf("a block after %d s", now.Time-before.Time)
 	}
@@ -291,9 +248,7 @@ func TestBurstsStayNearTheClock(t *testing.T) {
 	s := newSender(t, c)
 	const by = 30 // blocks of the burst; the clock goes back for the others
 	for head(t, c).Time < uint64(testStart.Unix())+by {
-		if err := c.Advance(0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Advance(0))
 	}
 	k.move(-(maxAhead - by) * time.Second)
 	before, begin := head(t, c).Number.Uint64(), time.Now()
@@ -323,12 +278,9 @@ func TestFaucetBehindOthersAhead(t *testing.T) {
 	var waiting []*types.Transaction
 	for range 3 * full {
 		// What it makes ends at once, with all of its gas.
-		tx, err := types.SignNewTx(s.key, types.LatestSignerForChainID(s.chain), &types.DynamicFeeTx{
+		tx := must.Get(types.SignNewTx(s.key, types.LatestSignerForChainID(s.chain), &types.DynamicFeeTx{
 			ChainID: s.chain, Nonce: s.nonce, GasTipCap: big.NewInt(1000), GasFeeCap: big.NewInt(1e9), Gas: limit / full, Data: []byte{0xfe},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		s.nonce++
 		waiting = append(waiting, tx)
 	}
@@ -339,9 +291,7 @@ func TestFaucetBehindOthersAhead(t *testing.T) {
 	_, err := c.transact(t.Context(), []call{{to: payee, value: big.NewInt(7), gas: callGas}})
 	made := c.eth.BlockChain().CurrentBlock().Number.Uint64() - before
 	c.mu.Unlock()
-	if err := errors.Join(refused, err); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(refused, err))
 	if got := balance(t, c, payee).Int64(); got != 7 || made < 3 {
 		t.Errorf("after %d blocks the balance is %d", made, got)
 	}
@@ -368,9 +318,7 @@ func TestEachChainHasItsGenesis(t *testing.T) {
 
 func TestClosedChain(t *testing.T) {
 	c := start(t, Config{})
-	if err := errors.Join(c.Close(), c.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(c.Close(), c.Close()))
 	_, minting := c.Mint(t.Context(), contracts.USDC(c.id), payee, big.NewInt(1))
 	_, funding := c.Fund(t.Context(), common.Address{}, new(big.Int))
 	for _, err := range []error{minting, funding, c.Advance(0), c.Reorg(1, false)} {

@@ -13,15 +13,14 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // T73
 func TestMethodsOverHTTP(t *testing.T) {
 	c := start(t, Config{HTTP: "127.0.0.1:0"})
-	remote, err := rpc.Dial(c.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	remote := must.Get(rpc.Dial(c.URL()))(t)
 	defer remote.Close()
 	for method, want := range map[string]string{"eth_chainId": "0x14a34", "net_version": "84532", "web3_clientVersion": nodeName} {
 		var got string
@@ -67,9 +66,7 @@ func TestPagesCannotReachIt(t *testing.T) {
 	ask := func(host, origin string) *http.Response {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.URL(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		request.Header.Set("Content-Type", "application/json")
 		if host != "" {
 			request.Host = host
@@ -78,10 +75,7 @@ func TestPagesCannotReachIt(t *testing.T) {
 			request.Header.Set("Origin", origin)
 		}
 		transport := &http.Transport{DisableKeepAlives: true}
-		response, err := transport.RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(transport.RoundTrip(request))(t)
 		io.Copy(io.Discard, response.Body)
 		response.Body.Close()
 		return response
@@ -107,15 +101,9 @@ func TestOnlyLoopback(t *testing.T) {
 	}
 
 	c := start(t, Config{HTTP: "127.0.0.1:0"})
-	where, err := url.Parse(c.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	where := must.Get(url.Parse(c.URL()))(t)
 	hosts := []string{"127.0.0.2"}
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	addresses := must.Get(net.InterfaceAddrs())(t)
 	for _, address := range addresses {
 		if network, ok := address.(*net.IPNet); ok && !network.IP.IsLoopback() {
 			hosts = append(hosts, network.IP.String())
@@ -150,9 +138,7 @@ func TestSecondProcess(t *testing.T) {
 	if _, err := Start(t.Context(), Config{Dir: dir}); !errors.Is(err, ErrInUse) {
 		t.Errorf("beside another process: %v", err)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Kill())
 	cmd.Wait()
 	c := start(t, Config{Dir: dir})
 	if _, err := Start(t.Context(), Config{Dir: dir}); !errors.Is(err, ErrInUse) {
@@ -164,10 +150,7 @@ func TestSecondProcess(t *testing.T) {
 }
 
 func TestAddressInUse(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	dir := t.TempDir()
 	if _, err := Start(t.Context(), Config{Dir: dir, HTTP: taken.Addr().String()}); err == nil {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestReorgKeepsTransactions(t *testing.T) {
@@ -23,13 +25,8 @@ func TestReorgKeepsTransactions(t *testing.T) {
 	send(t, c, second)
 	mined(t, c, second.Hash())
 	old := head(t, c)
-	if err := c.Reorg(2, false); err != nil {
-		t.Fatal(err)
-	}
-	after, err := client(c).TransactionReceipt(t.Context(), first.Hash())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Reorg(2, false))
+	after := must.Get(client(c).TransactionReceipt(t.Context(), first.Hash()))(t)
 	if after.BlockHash == before.BlockHash {
 		t.Error("the transaction is in the same block")
 	}
@@ -45,12 +42,8 @@ func TestReorgDropsTransactions(t *testing.T) {
 	tx := s.pay(t, to, 5, 1e9)
 	send(t, c, tx)
 	mined(t, c, tx.Hash())
-	if err := c.Reorg(1, true); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Advance(0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Reorg(1, true))
+	must.Do(t, c.Advance(0))
 	if _, err := client(c).TransactionReceipt(t.Context(), tx.Hash()); err == nil || balance(t, c, to).Sign() != 0 {
 		t.Fatalf("the transaction stayed: %v", err)
 	}
@@ -68,9 +61,7 @@ func TestReorgMakesOtherBlocks(t *testing.T) {
 	tx := s.pay(t, payee, 5, 1e9)
 	send(t, c, tx)
 	before := mined(t, c, tx.Hash())
-	if err := c.Reorg(1, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Reorg(1, false))
 	if after := mined(t, c, tx.Hash()); after.BlockHash == before.BlockHash {
 		t.Error("the transaction is in the same block")
 	}
@@ -79,9 +70,7 @@ func TestReorgMakesOtherBlocks(t *testing.T) {
 func TestReorgLeavesTheContracts(t *testing.T) {
 	c := start(t, Config{})
 	for range 3 {
-		if err := c.Advance(0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Advance(0))
 	}
 	placed := int(c.placed)
 	for _, n := range []int{-1, 0, 4, 3 + placed, 1000} {
@@ -89,9 +78,7 @@ func TestReorgLeavesTheContracts(t *testing.T) {
 			t.Errorf("Reorg(%d) with %d blocks of contracts and 3 others", n, placed)
 		}
 	}
-	if err := c.Reorg(3, true); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, c.Reorg(3, true))
 }
 
 func TestManySendersTimeTravelAndReorgs(t *testing.T) {
@@ -121,14 +108,10 @@ func TestManySendersTimeTravelAndReorgs(t *testing.T) {
 	for left := senders; left > 0; {
 		select {
 		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			left--
 		default:
-			if err := errors.Join(c.Advance(time.Second), c.Advance(time.Second), c.Reorg(2, false)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(c.Advance(time.Second), c.Advance(time.Second), c.Reorg(2, false)))
 		}
 	}
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

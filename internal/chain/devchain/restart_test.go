@@ -20,6 +20,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/tollhq/toll/internal/chain/contracts"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // childDir is the variable that makes the test program a process with a chain in the directory it names.
@@ -53,13 +54,8 @@ func process(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		if cmd.ProcessState == nil {
 			cmd.Process.Kill()
@@ -109,14 +105,10 @@ func TestRestart(t *testing.T) {
 	send(t, c, tx)
 	mined(t, c, tx.Hash())
 	for range 40 {
-		if err := c.Advance(0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Advance(0))
 	}
 	before, at := keep(t, c), head(t, c)
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Close())
 
 	c = start(t, Config{Dir: dir, Funded: []common.Address{account}})
 	before.check(t, c, 0)
@@ -131,9 +123,7 @@ func TestRestart(t *testing.T) {
 	if mined(t, c, next.Hash()); balance(t, c, payee).Int64() != 11 {
 		t.Errorf("balance %v", balance(t, c, payee))
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Close())
 
 	other := common.Address{0: 0xaa, 19: 13}
 	c = start(t, Config{Dir: dir, Funded: []common.Address{account, other}})
@@ -149,10 +139,7 @@ func TestKilledProcess(t *testing.T) {
 		if !lines.Scan() || !strings.HasPrefix(lines.Text(), "http://") {
 			t.Fatalf("the process says %q", lines.Text())
 		}
-		remote, err := rpc.Dial(lines.Text())
-		if err != nil {
-			t.Fatal(err)
-		}
+		remote := must.Get(rpc.Dial(lines.Text()))(t)
 		var last string
 		for range 20 + 15*round {
 			if !lines.Scan() {
@@ -166,13 +153,9 @@ func TestKilledProcess(t *testing.T) {
 		}
 		var told types.Header
 		settled := new(big.Int).Sub(number, big.NewInt(mostLost))
-		if err := remote.CallContext(t.Context(), &told, "eth_getBlockByNumber", "0x"+settled.Text(16), false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, remote.CallContext(t.Context(), &told, "eth_getBlockByNumber", "0x"+settled.Text(16), false))
 		remote.Close()
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Process.Kill())
 		cmd.Wait()
 
 		c := start(t, Config{Dir: dir})
@@ -183,9 +166,7 @@ func TestKilledProcess(t *testing.T) {
 		if have, want := balance(t, c, payee).Int64(), head(t, c).Number.Int64()-int64(max(c.placed, 1)); have < want-int64(round)*mostLost {
 			t.Errorf("round %d: balance %d at block %v", round, have, head(t, c).Number)
 		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Close())
 	}
 }
 
@@ -193,22 +174,15 @@ func TestKilledProcess(t *testing.T) {
 func TestFirstStartIsFinishedLater(t *testing.T) {
 	whole := t.TempDir()
 	c := start(t, Config{Dir: whole})
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(whole, faucetFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Close())
+	text := must.Get(os.ReadFile(filepath.Join(whole, faucetFile)))(t)
 	for name, left := range map[string]map[string][]byte{
 		"key only":        {faucetFile: text},
 		"temporary files": {faucetFile: text, genesisFile + ".123": []byte("{")},
 	} {
 		dir := t.TempDir()
 		for file, content := range left {
-			if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
 		}
 		c, err := Start(t.Context(), Config{Dir: dir})
 		if err != nil {
@@ -222,12 +196,8 @@ func TestFirstStartIsFinishedLater(t *testing.T) {
 	// The genesis is written, and no block is.
 	c = start(t, Config{Dir: whole})
 	genesis := c.Genesis()
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(filepath.Join(whole, nodeName)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Close())
+	must.Do(t, os.RemoveAll(filepath.Join(whole, nodeName)))
 	c = start(t, Config{Dir: whole})
 	keep(t, c).check(t, c, 0)
 	if c.Genesis() != genesis {
@@ -238,9 +208,7 @@ func TestFirstStartIsFinishedLater(t *testing.T) {
 func TestForeignDirectory(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, Config{Dir: dir, ChainID: contracts.Base})
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Close())
 	if _, err := Start(t.Context(), Config{Dir: dir}); !errors.Is(err, ErrForeign) {
 		t.Errorf("the chain of %d as that of %d: %v", contracts.Base, contracts.BaseSepolia, err)
 	}
@@ -253,26 +221,16 @@ func TestForeignDirectory(t *testing.T) {
 func TestFilesOfTheDirectory(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, Config{Dir: dir})
-	info, err := os.Stat(filepath.Join(dir, faucetFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(filepath.Join(dir, faucetFile)))(t)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("mode of the key: %v", info.Mode())
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, faucetFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Close())
+	text := must.Get(os.ReadFile(filepath.Join(dir, faucetFile)))(t)
 	if key, err := crypto.HexToECDSA(strings.TrimSpace(string(text))); err != nil || crypto.PubkeyToAddress(key.PublicKey) != c.faucet.address {
 		t.Errorf("key of the faucet: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, faucetFile), []byte("sesame"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, faucetFile), []byte("sesame"), 0o600))
 	if _, err := Start(t.Context(), Config{Dir: dir}); err == nil || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("start with a broken key: %v", err)
 	}

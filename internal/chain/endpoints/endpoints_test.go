@@ -23,6 +23,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func TestMain(m *testing.M) {
@@ -114,10 +115,7 @@ func two(t *testing.T, change func(cfg *endpoints.Config)) *setup {
 	if change != nil {
 		change(&cfg)
 	}
-	pool, err := endpoints.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(endpoints.New(cfg))(t)
 	t.Cleanup(pool.Close)
 	s.pool = pool
 	return s
@@ -127,9 +125,7 @@ func two(t *testing.T, change func(cfg *endpoints.Config)) *setup {
 func (s *setup) number(t *testing.T) (uint64, string) {
 	t.Helper()
 	number, from, err := s.ask(t)
-	if err != nil {
-		t.Fatalf("read: %v", err)
-	}
+	must.Do(t, err, "read")
 	return number, from
 }
 
@@ -159,9 +155,7 @@ func (s *setup) health(t *testing.T, d *chaintest.Double) endpoints.Health {
 // expectOnly reads and demands that the answer came from one endpoint while the other one is out.
 func (s *setup) expectOnly(t *testing.T, good, out *chaintest.Double) {
 	t.Helper()
-	if err := s.only(t, good, out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.only(t, good, out))
 }
 
 func (s *setup) only(t *testing.T, good, out *chaintest.Double) error {
@@ -187,31 +181,18 @@ func (s *setup) only(t *testing.T, good, out *chaintest.Double) error {
 
 func transfer(t *testing.T, s *setup) *types.Transaction {
 	t.Helper()
-	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(crypto.GenerateKey())(t)
 	from := crypto.PubkeyToAddress(key.PublicKey)
-	if _, err := s.chain.Fund(t.Context(), from, big.NewInt(1e18)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.chain.Fund(t.Context(), from, big.NewInt(1e18)))(t)
 	to := common.Address{0xaa}
-	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(big.NewInt(int64(baseSepolia))), &types.DynamicFeeTx{
+	return must.Get(types.SignNewTx(key, types.LatestSignerForChainID(big.NewInt(int64(baseSepolia))), &types.DynamicFeeTx{
 		ChainID: big.NewInt(int64(baseSepolia)), Gas: 50_000, GasTipCap: big.NewInt(1), GasFeeCap: big.NewInt(1e9), To: &to, Value: big.NewInt(7),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tx
+	}))(t)
 }
 
 func bytesOf(t *testing.T, tx *types.Transaction) []byte {
 	t.Helper()
-	raw, err := tx.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
+	return must.Get(tx.MarshalBinary())(t)
 }
 
 func eventually(t *testing.T, what string, f func() bool) {
@@ -258,12 +239,9 @@ func TestPool_InProcess(t *testing.T) {
 	t.Parallel()
 	chain := chaintest.New(t)
 	for range 2 {
-		pool, err := endpoints.New(endpoints.Config{
+		pool := must.Get(endpoints.New(endpoints.Config{
 			Clients: []*rpc.Client{chain.Client()}, ChainID: chain.ChainID(), Genesis: chain.Genesis(), Idle: true, Timeout: unhurried,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		pool.Check(t.Context())
 		if h := pool.Health(); len(h) != 1 || h[0].Name != "embedded" || !h[0].Usable {
 			t.Errorf("health %+v", h)
@@ -454,7 +432,5 @@ func TestLoop(t *testing.T) {
 	s.first.Clear()
 	s.next.Clear()
 	eventually(t, "both are back", func() bool { return usable(s.first)() && usable(s.next)() })
-	if err := g.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, g.Stop(t.Context()))
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The endpoint that lies, or does not speak, leaves the pool; the other one answers.
@@ -116,15 +117,10 @@ func TestStaleHead(t *testing.T) {
 	t.Parallel()
 	s := two(t, nil)
 	s.number(t)
-	head, err := s.chain.Eth().BlockNumber(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(s.chain.Eth().BlockNumber(t.Context()))(t)
 	s.first.Freeze(head)
 	s.clock.Advance(61 * time.Second)
-	if err := s.chain.Advance(61 * time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.chain.Advance(61*time.Second))
 	s.pool.Check(t.Context())
 	s.expectOnly(t, s.next, s.first)
 	h := s.health(t, s.first)
@@ -145,9 +141,7 @@ func TestNonceTooLowToAFirstSend(t *testing.T) {
 	s := two(t, nil)
 	tx := transfer(t, s)
 	s.first.NonceTooLow(1)
-	if err := s.pool.Send(t.Context(), bytesOf(t, tx)); err != nil {
-		t.Errorf("send: %v", err)
-	}
+	must.Check(t, s.pool.Send(t.Context(), bytesOf(t, tx)), "send")
 	eventually(t, "the transaction is in a block", func() bool {
 		receipt, err := s.chain.Eth().TransactionReceipt(t.Context(), tx.Hash())
 		return err == nil && receipt.Status == types.ReceiptStatusSuccessful
@@ -170,18 +164,10 @@ func proof(block common.Hash) func(ctx context.Context, c *endpoints.Conn) (comm
 func TestInventedLogOrReceipt(t *testing.T) {
 	t.Parallel()
 	s := two(t, func(cfg *endpoints.Config) { cfg.Agree = true })
-	hash, err := s.chain.Fund(t.Context(), common.Address{1}, big.NewInt(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	receipt, err := s.chain.Eth().TransactionReceipt(t.Context(), hash)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hash := must.Get(s.chain.Fund(t.Context(), common.Address{1}, big.NewInt(1)))(t)
+	receipt := must.Get(s.chain.Eth().TransactionReceipt(t.Context(), hash))(t)
 	truth, err := endpoints.Agree(t.Context(), s.pool, proof(receipt.BlockHash))
-	if err != nil {
-		t.Fatalf("two that say the same: %v", err)
-	}
+	must.Do(t, err, "two that say the same")
 	s.first.InventLogs(types.Log{Address: common.Address{2}, BlockHash: receipt.BlockHash, BlockNumber: receipt.BlockNumber.Uint64(), TxHash: hash})
 	if h, err := endpoints.Agree(t.Context(), s.pool, proof(receipt.BlockHash)); !errors.Is(err, endpoints.ErrDisagree) {
 		t.Errorf("an invented log was believed: %v, %v", h, err)
@@ -219,18 +205,12 @@ func TestOneOfThree(t *testing.T) {
 	var third *chaintest.Double
 	s := two(t, func(cfg *endpoints.Config) { cfg.Agree = true })
 	third = chaintest.NewDouble(t, s.chain.Client())
-	pool, err := endpoints.New(endpoints.Config{
+	pool := must.Get(endpoints.New(endpoints.Config{
 		URLs: []string{s.first.URL, s.next.URL, third.URL}, ChainID: s.chain.ChainID(), Clock: s.clock.Now, Agree: true, Timeout: unhurried,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(pool.Close)
 	s.pool = pool
-	head, err := s.chain.Eth().HeaderByNumber(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(s.chain.Eth().HeaderByNumber(t.Context(), nil))(t)
 	s.first.InventLogs(types.Log{Address: common.Address{2}, BlockHash: head.Hash(), TxHash: common.Hash{4}})
 	if _, err := endpoints.Agree(t.Context(), pool, proof(head.Hash())); err != nil {
 		t.Fatalf("two of three say the same: %v", err)
@@ -254,18 +234,12 @@ func TestHead_Agreement(t *testing.T) {
 	grow := func(t *testing.T, s *setup, n int) {
 		t.Helper()
 		for range n {
-			if err := s.chain.Advance(0); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.chain.Advance(0))
 		}
 	}
 	safeOf := func(t *testing.T, c *ethclient.Client) *types.Header {
 		t.Helper()
-		h, err := c.HeaderByNumber(t.Context(), big.NewInt(-4))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return h
+		return must.Get(c.HeaderByNumber(t.Context(), big.NewInt(-4)))(t)
 	}
 	agree := func(cfg *endpoints.Config) { cfg.Agree = true }
 
@@ -351,8 +325,6 @@ func TestHead_Agreement(t *testing.T) {
 // blockOf is a block as an endpoint tells it.
 func blockOf(t *testing.T, s *setup, tag string) json.RawMessage {
 	var block json.RawMessage
-	if err := s.chain.Client().CallContext(t.Context(), &block, "eth_getBlockByNumber", tag, false); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, s.chain.Client().CallContext(t.Context(), &block, "eth_getBlockByNumber", tag, false))
 	return block
 }

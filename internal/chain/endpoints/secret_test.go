@@ -16,6 +16,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // Neither errors, what f sees of them included, nor log lines nor health show more of a URL than its host.
@@ -50,9 +51,7 @@ func TestPool_HidesKeysOfURLs(t *testing.T) {
 				URLs: []string{url}, ChainID: chain.ChainID(), Timeout: attempt, Idle: true,
 				Log: slog.New(slog.NewTextHandler(lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer pool.Close()
 			var seen []string
 			read := func() {
@@ -99,18 +98,12 @@ func TestPool_SendsKeysOfURLs(t *testing.T) {
 	asked := make(chan *http.Request, 100)
 	d.Watch(func(r *http.Request) { asked <- r })
 	url := strings.Replace(d.URL, "http://", "http://user-of-them:password-of-them@", 1) + "/v2/path%2Dkey?apikey=query-key-4567"
-	pool, err := endpoints.New(endpoints.Config{URLs: []string{url}, ChainID: chain.ChainID(), Timeout: unhurried, Idle: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(endpoints.New(endpoints.Config{URLs: []string{url}, ChainID: chain.ChainID(), Timeout: unhurried, Idle: true}))(t)
 	defer pool.Close()
-	err = pool.Read(t.Context(), func(ctx context.Context, c *endpoints.Conn) error {
+	must.Do(t, pool.Read(t.Context(), func(ctx context.Context, c *endpoints.Conn) error {
 		_, err := (*ethclient.Client).BlockNumber(c.Client, ctx)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	r := <-asked
 	user, password, _ := r.BasicAuth()
 	if user != "user-of-them" || password != "password-of-them" || r.URL.RequestURI() != "/v2/path%2Dkey?apikey=query-key-4567" || "http://"+r.Host != d.URL {

@@ -12,6 +12,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/tollhq/toll/internal/chain/endpoints"
+	"github.com/tollhq/toll/internal/must"
 )
 
 const sending = "eth_sendRawTransaction"
@@ -21,9 +22,7 @@ func TestSend_All(t *testing.T) {
 	s := two(t, nil)
 	tx := transfer(t, s)
 	s.first.Swallow()
-	if err := s.pool.Send(t.Context(), bytesOf(t, tx)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.pool.Send(t.Context(), bytesOf(t, tx)))
 	eventually(t, "both got the transaction", func() bool { return s.first.Calls(sending) == 1 && s.next.Calls(sending) == 1 })
 	eventually(t, "the transaction is in a block", func() bool {
 		_, err := s.chain.Eth().TransactionReceipt(t.Context(), tx.Hash())
@@ -48,9 +47,7 @@ func TestSend_OneIsEnough(t *testing.T) {
 	go func() { sent <- s.pool.Send(t.Context(), bytesOf(t, tx)) }()
 	select {
 	case err := <-sent:
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	case <-time.After(patience):
 		t.Fatal("it waits for the one that hangs")
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -16,23 +17,16 @@ func TestFence(t *testing.T) {
 		ctx, now := t.Context(), time.Now()
 		clock := func() time.Time { return now }
 		one, two := jobs.NewLease(st, clock, "mirror"), jobs.NewLease(st, clock, "mirror")
-		err := st.Tx(ctx, func(tx *store.Tx) error {
+		must.Do(t, st.Tx(ctx, func(tx *store.Tx) error {
 			return store.InsertMirrorPeriod(ctx, tx, &store.MirrorPeriod{Period: 1, Credits: "0", State: IsClosed}, nil, nil)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		sent := func(l *jobs.Lease, nonce int64) error {
 			p := &Publisher{cfg: Config{Store: st, Lease: l}}
 			return p.update(ctx, &store.MirrorPeriod{Period: 1, State: IsSent, Nonce: nonce})
 		}
-		if err := errors.Join(one.Take(ctx), sent(one, 1)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(one.Take(ctx), sent(one, 1)))
 		now = now.Add(time.Minute)
-		if err := two.Take(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, two.Take(ctx))
 		if err := sent(one, 2); !errors.Is(err, store.ErrLeased) {
 			t.Errorf("the former holder writes: %v", err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/mirror"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/jobs"
+	"github.com/tollhq/toll/internal/must"
 	"github.com/tollhq/toll/internal/store"
 	"github.com/tollhq/toll/internal/store/storetest"
 )
@@ -47,9 +48,7 @@ func (j *journal) newLease() *jobs.Lease {
 	j.t.Helper()
 	j.now = j.now.Add(time.Minute)
 	l := jobs.NewLease(j.st, func() time.Time { return j.now }, "mirror")
-	if err := l.Take(j.t.Context()); err != nil {
-		j.t.Fatal(err)
-	}
+	must.Do(j.t, l.Take(j.t.Context()))
 	return l
 }
 
@@ -57,9 +56,7 @@ func (j *journal) newLease() *jobs.Lease {
 func (j *journal) back() {
 	j.t.Helper()
 	j.now = j.now.Add(time.Minute)
-	if err := j.lease.Take(j.t.Context()); err != nil {
-		j.t.Fatal(err)
-	}
+	must.Do(j.t, j.lease.Take(j.t.Context()))
 }
 
 func (j *journal) all() []*store.MirrorPeriod {
@@ -78,23 +75,16 @@ func (j *journal) all() []*store.MirrorPeriod {
 
 func (j *journal) of(number int64) *store.MirrorPeriod {
 	j.t.Helper()
-	p, err := store.MirrorPeriodByNumber(j.t.Context(), j.st, number)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	return p
+	return must.Get(store.MirrorPeriodByNumber(j.t.Context(), j.st, number))(j.t)
 }
 
 // set changes a period behind the back of publishers.
 func (j *journal) set(number int64, columns string, args ...any) {
 	j.t.Helper()
-	err := j.st.Tx(j.t.Context(), func(tx *store.Tx) error {
+	must.Do(j.t, j.st.Tx(j.t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Exec(j.t.Context(), "UPDATE mirror_periods SET "+columns+" WHERE period = $1", append([]any{number}, args...)...)
 		return err
-	})
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	}))
 }
 
 type scene struct {
@@ -110,17 +100,13 @@ func newScene(t *testing.T, c *chaintest.Chain) *scene {
 	t.Helper()
 	s := &scene{Chain: c, journal: newJournal(t)}
 	s.operator = s.keys.New(t)
-	if _, err := c.Fund(t.Context(), s.operator, big.NewInt(1e18)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Fund(t.Context(), s.operator, big.NewInt(1e18)))(t)
 	s.connect(t, c.Client())
 	var err error
 	s.signer, err = signer.New(signer.Config{
 		ChainID: new(big.Int).SetUint64(c.ChainID()), Keys: &s.keys, Service: s.keys.New(t), Mirror: s.operator, Clock: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return s
 }
 
@@ -129,9 +115,7 @@ func (s *scene) connect(t *testing.T, client *rpc.Client) {
 	t.Helper()
 	var err error
 	s.pool, err = endpoints.New(endpoints.Config{Clients: []*rpc.Client{client}, ChainID: s.ChainID(), Idle: true, Timeout: patience / 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(s.pool.Close)
 }
 
@@ -153,14 +137,11 @@ func (s *scene) add(number, n int64) mirror.Closed {
 	}
 	c := mirror.Close(burns, time.Hour, number-1)[0]
 	j := s.journal
-	err := j.st.Tx(j.t.Context(), func(tx *store.Tx) error {
+	must.Do(j.t, j.st.Tx(j.t.Context(), func(tx *store.Tx) error {
 		return store.InsertMirrorPeriod(j.t.Context(), tx, &store.MirrorPeriod{
 			Period: c.Number, Root: c.Root, Leaves: n, Credits: c.Credits.String(), State: mirror.IsClosed,
 		}, nil, nil)
-	})
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	}))
 	return c
 }
 
@@ -183,10 +164,7 @@ func (s *scene) run(t *testing.T, p *mirror.Publisher) error {
 func (s *scene) latest(t *testing.T) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		head, err := s.Eth().BlockNumber(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		head := must.Get(s.Eth().BlockNumber(t.Context()))(t)
 		if !slices.ContainsFunc(s.journal.all(), func(p *store.MirrorPeriod) bool { return uint64(p.Block) > head }) {
 			return
 		}
@@ -200,9 +178,7 @@ func (s *scene) anchors(t *testing.T) []types.Log {
 	t.Helper()
 	s.latest(t)
 	logs, err := s.Eth().FilterLogs(t.Context(), ethereum.FilterQuery{FromBlock: new(big.Int), Addresses: []common.Address{s.publisher(true).Contract()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return logs
 }
 
@@ -213,10 +189,7 @@ func (s *scene) proof(t *testing.T, c mirror.Closed, i int) *toll.BurnProof {
 		hashes[i] = c.Leaves[i].Leaf()
 	}
 	levels := mirror.Levels(hashes)
-	path, err := mirror.Proof(int64(len(hashes)), int64(i), func(level, i int64) (toll.Hash, error) { return levels[level][i], nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(mirror.Proof(int64(len(hashes)), int64(i), func(level, i int64) (toll.Hash, error) { return levels[level][i], nil }))(t)
 	p := s.journal.of(c.Number)
 	return &toll.BurnProof{
 		Status: toll.ProofFinal, Period: c.Number, Root: c.Root, Index: int64(i), Leaf: hashes[i], Fields: c.Leaves[i], Proof: path,
@@ -233,9 +206,7 @@ func TestPublishAndVerify(t *testing.T) {
 		for i, n := range []int64{1, 2, 3, 7} {
 			closed = append(closed, s.add(int64(100+3*i), n))
 		}
-		if err := s.run(t, s.publisher(true)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.run(t, s.publisher(true)))
 		contract := s.publisher(true).Contract()
 		for _, c := range closed {
 			for i := range c.Leaves {
@@ -285,9 +256,7 @@ func TestPublishAndVerify(t *testing.T) {
 func TestCrash(t *testing.T) {
 	s := newScene(t, chaintest.New(t))
 	s.add(50, 2)
-	if err := s.run(t, s.publisher(true)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.run(t, s.publisher(true)))
 
 	s.add(51, 3)
 	s.journal.newLease() // the transaction cannot be stored: nothing is sent
@@ -295,29 +264,21 @@ func TestCrash(t *testing.T) {
 		t.Fatalf("%v, %d roots", err, len(s.anchors(t)))
 	}
 	s.journal.back()
-	if err := s.run(t, s.publisher(true)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.run(t, s.publisher(true)))
 
 	// Sent, and the answer lost: the database says closed, as after the restore of an older backup.
 	s.add(52, 1)
-	if err := s.run(t, s.publisher(true)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.run(t, s.publisher(true)))
 	was := s.journal.of(52)
 	s.journal.set(52, "state = $2, tx_hash = NULL, raw = NULL", mirror.IsClosed)
-	if err := s.run(t, s.publisher(true)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.run(t, s.publisher(true)))
 	if now := s.journal.of(52); now.State != mirror.IsFinal || now.TxHash != was.TxHash {
 		t.Errorf("found again: %+v, was %+v", now, was)
 	}
 
 	// Stored, not sent: the same bytes.
 	s.add(53, 1)
-	if err := s.run(t, s.publisher(true)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.run(t, s.publisher(true)))
 	if logs := s.anchors(t); len(logs) != 4 {
 		t.Errorf("%d roots for 4 periods", len(logs))
 	}
@@ -335,22 +296,16 @@ func TestReorg(t *testing.T) {
 	s.add(50, 2)
 	p := s.publisher(false)
 	for s.journal.of(50).State != mirror.IsAnchored {
-		if _, err := p.Step(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Step(t.Context()))(t)
 	}
 	was := s.journal.of(50)
-	if err := s.Reorg(1, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Reorg(1, true))
 	if len(s.anchors(t)) != 0 {
 		t.Fatal("the root is still there")
 	}
 	now := was
 	for end := time.Now().Add(patience); (now.State != mirror.IsAnchored || now.BlockHash == was.BlockHash) && time.Now().Before(end); {
-		if _, err := p.Step(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Step(t.Context()))(t)
 		time.Sleep(10 * time.Millisecond)
 		now = s.journal.of(50)
 	}
@@ -368,16 +323,12 @@ func TestReorg_Contract(t *testing.T) {
 	if err := s.run(t, p); !errors.Is(err, store.ErrLeased) {
 		t.Fatal(err)
 	}
-	if err := s.Reorg(1, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Reorg(1, true))
 	if code, err := s.Eth().CodeAt(t.Context(), p.Contract(), nil); err != nil || len(code) > 0 {
 		t.Fatalf("the contract is still there: %v", err)
 	}
 	s.journal.back()
-	if err := s.run(t, p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.run(t, p))
 	if now := s.journal.of(50); now.State != mirror.IsFinal || len(s.anchors(t)) != 1 {
 		t.Errorf("%+v, %d roots", now, len(s.anchors(t)))
 	}
@@ -390,9 +341,7 @@ func TestReorg_Contract(t *testing.T) {
 func TestContract(t *testing.T) {
 	s := newScene(t, chaintest.New(t))
 	s.add(50, 1)
-	if err := s.run(t, s.publisher(true)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.run(t, s.publisher(true)))
 	contract := s.publisher(true).Contract()
 	call := func(from common.Address, period uint64) string {
 		anchor := signer.Anchor{Period: period, Root: common.Hash{1}, Leaves: 1, Credits: big.NewInt(1)}

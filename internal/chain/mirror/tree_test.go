@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tollhq/toll"
+	"github.com/tollhq/toll/internal/must"
 )
 
 func leaves(n int) []toll.Hash {
@@ -45,10 +46,7 @@ func TestProof(t *testing.T) {
 		root := Root(l)
 		i := rapid.IntRange(0, n-1).Draw(t, "leaf")
 		levels := Levels(l)
-		proof, err := Proof(int64(n), int64(i), func(level, i int64) (toll.Hash, error) { return levels[level][i], nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		proof := must.Get(Proof(int64(n), int64(i), func(level, i int64) (toll.Hash, error) { return levels[level][i], nil }))(t)
 		if !leads(root, l[i], proof) {
 			t.Fatalf("leaf %d of %d is not proven", i, n)
 		}

@@ -16,16 +16,14 @@ import (
 	"github.com/tollhq/toll"
 	"github.com/tollhq/toll/internal/chain/chaintest"
 	"github.com/tollhq/toll/internal/chain/mirror"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // through puts a double between the publishers and the chain.
 func (s *scene) through(t *testing.T) *chaintest.Double {
 	t.Helper()
 	double := chaintest.NewDouble(t, s.Client())
-	client, err := rpc.DialContext(t.Context(), double.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rpc.DialContext(t.Context(), double.URL))(t)
 	t.Cleanup(client.Close)
 	s.connect(t, client)
 	return double
@@ -64,9 +62,7 @@ func TestPlacedOnce(t *testing.T) {
 		}
 		return code, nil
 	})
-	if err := s.run(t, s.publisher(true)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.run(t, s.publisher(true)))
 	if nonce, err := s.Eth().NonceAt(t.Context(), s.operator, nil); err != nil || nonce != 2 || looks < 2 {
 		t.Errorf("%d transactions for the contract and a root, %d looks: %v", nonce, looks, err)
 	}
@@ -109,13 +105,9 @@ func TestSlowBlocks(t *testing.T) {
 		t.Helper()
 		for range n {
 			for range 2 {
-				if _, err := p.Step(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(p.Step(t.Context()))(t)
 			}
-			if err := s.Advance(2 * time.Second); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Advance(2*time.Second))
 		}
 	}
 	p := s.publisher(true)
@@ -145,9 +137,7 @@ func TestSlowBlocks(t *testing.T) {
 			t.Errorf("%s: not replaced", what)
 		}
 		double.Clear()
-		if err := s.Eth().SendTransaction(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Eth().SendTransaction(t.Context(), held))
 		for end := time.Now().Add(patience); ; {
 			// Not the receipt, which can be seen before its block is the latest.
 			if nonce, err := s.Eth().NonceAt(t.Context(), s.operator, nil); err == nil && nonce > held.Nonce() {
@@ -158,9 +148,7 @@ func TestSlowBlocks(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	if err := s.run(t, p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.run(t, p))
 	if now := s.journal.of(50); now.State != mirror.IsFinal || now.TxHash != toll.Hash(held.Hash()) || len(s.anchors(t)) != 1 {
 		t.Errorf("%+v, %d roots", now, len(s.anchors(t)))
 	}
@@ -168,10 +156,7 @@ func TestSlowBlocks(t *testing.T) {
 	// However long it takes, it offers little more than twice the cap of the base fee.
 	s.add(51, 1)
 	hold()
-	head, err := s.Eth().HeaderByNumber(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(s.Eth().HeaderByNumber(t.Context(), nil))(t)
 	ceiling := new(big.Int).Add(head.BaseFee, big.NewInt(1e6))
 	p = mirror.NewPublisher(mirror.Config{
 		Pool: s.pool, Signer: s.signer, Operator: s.operator, Store: s.journal.st, Lease: s.journal.lease, Tip: big.NewInt(1e6), MaxFee: ceiling,

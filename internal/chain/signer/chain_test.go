@@ -18,6 +18,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // onChain is a bench with a chain on which its relayer has gas money and its subscriber 50 USDC.
@@ -31,17 +32,10 @@ type onChain struct {
 func newOnChain(t *testing.T) *onChain {
 	t.Helper()
 	b := newBench(t, nil)
-	c, err := devchain.Start(t.Context(), devchain.Config{Funded: []common.Address{b.relayer}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(devchain.Start(t.Context(), devchain.Config{Funded: []common.Address{b.relayer}}))(t)
 	t.Cleanup(func() { _ = c.Close() })
-	if _, err := c.Mint(t.Context(), b.usdc, b.subscriber, big.NewInt(50_000_000)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Fund(t.Context(), b.subscriber, big.NewInt(1000)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Mint(t.Context(), b.usdc, b.subscriber, big.NewInt(50_000_000)))(t)
+	must.Get(c.Fund(t.Context(), b.subscriber, big.NewInt(1000)))(t)
 	return &onChain{b, t, ethclient.NewClient(c.Client()), 0}
 }
 
@@ -50,20 +44,11 @@ func (c *onChain) send(ops []*userop.Operation, accounts ...common.Address) []bo
 	c.t.Helper()
 	request := signer.RelayerTx{Relayer: c.relayer, Nonce: c.nonce, Ops: ops, Gas: 3_000_000, Tip: big.NewInt(1_000_000), FeeCap: big.NewInt(10_000_000_000)}
 	for _, a := range accounts {
-		nonce, err := c.eth.NonceAt(c.t.Context(), a, nil)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		authorization, err := c.Authorization(c.t.Context(), signer.Authorization{Account: a, Nonce: nonce})
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		nonce := must.Get(c.eth.NonceAt(c.t.Context(), a, nil))(c.t)
+		authorization := must.Get(c.Authorization(c.t.Context(), signer.Authorization{Account: a, Nonce: nonce}))(c.t)
 		request.Authorizations = append(request.Authorizations, authorization)
 	}
-	tx, err := c.RelayerTx(c.t.Context(), request)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	tx := must.Get(c.RelayerTx(c.t.Context(), request))(c.t)
 	var success []bool
 	for _, log := range c.mined(tx).Logs {
 		ran := crypto.Keccak256Hash([]byte("UserOperationEvent(bytes32,address,address,uint256,bool,uint256,uint256)"))
@@ -80,9 +65,7 @@ func (c *onChain) send(ops []*userop.Operation, accounts ...common.Address) []bo
 
 func (c *onChain) mined(tx *types.Transaction) *types.Receipt {
 	c.t.Helper()
-	if err := c.eth.SendTransaction(c.t.Context(), tx); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, c.eth.SendTransaction(c.t.Context(), tx))
 	c.nonce++
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer cancel()
@@ -133,26 +116,18 @@ func (c *onChain) reason(err error) string {
 func (c *onChain) balance(account common.Address) int64 {
 	c.t.Helper()
 	out, err := c.eth.CallContract(c.t.Context(), ethereum.CallMsg{To: &c.usdc, Data: chaintest.Call("balanceOf(address)", account)}, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, err)
 	return new(big.Int).SetBytes(out).Int64()
-}
-
-func must[T any](t *testing.T) func(v T, err error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 }
 
 // What the signer signs runs: code is installed, money moves once, voided and revoked operations do not run.
 func TestOnChain(t *testing.T) {
 	c := newOnChain(t)
-	ctx, op := t.Context(), must[*userop.Operation](t)
+	ctx := t.Context()
+	op := func(o *userop.Operation, err error) *userop.Operation {
+		t.Helper()
+		return must.Get(o, err)(t)
+	}
 	expect := func(what string, got []bool, want ...bool) {
 		t.Helper()
 		if len(got) != len(want) {
@@ -208,10 +183,7 @@ func TestOnChain(t *testing.T) {
 	expect("a pinned order", c.send([]*userop.Operation{op(c.Order(ctx, order))}), true)
 	paid("after it", 2_000_003)
 	order.Transfers[0].To = common.Address{0xbb}
-	callData, err := userop.DelegatedCall(order.Token, order.Transfers, order.Delegation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	callData := must.Get(userop.DelegatedCall(order.Token, order.Transfers, order.Delegation))(t)
 	if got := c.run(&userop.Operation{Sender: c.service, CallData: callData}); got != "AllowedCalldataEnforcer:invalid-calldata" {
 		t.Errorf("another receiver than the pinned one: %s", got)
 	}
@@ -239,9 +211,7 @@ func TestOnChain(t *testing.T) {
 	paid("at the end", 2_000_003)
 
 	fill, err := c.Fill(ctx, signer.Fill{Relayer: c.relayer, Nonce: c.nonce, Tip: big.NewInt(1_000_000), FeeCap: big.NewInt(10_000_000_000)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if r := c.mined(fill); r.Status != types.ReceiptStatusSuccessful || r.GasUsed != 21_000 {
 		t.Errorf("the filler: status %d, %d gas", r.Status, r.GasUsed)
 	}

@@ -10,29 +10,22 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 	"pgregory.net/rapid"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // same wants the signature of two other implementations, bit for bit.
 func same(t rapid.TB, key []byte, hash common.Hash) {
 	k := secp256k1.PrivKeyFromBytes(key)
-	got, err := sign(k, hash)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(sign(k, hash))(t)
 	// RFC 6979 reduces the hash. One of the two does not.
 	hash = common.BigToHash(new(big.Int).Mod(hash.Big(), secp256k1.Params().N))
 	compact := ecdsa.SignCompact(k, hash[:], false)
 	if want := append(compact[1:], compact[0]); !bytes.Equal(got, want) {
 		t.Fatalf("key %x, hash %s: %x, want %x", key, hash, got, want)
 	}
-	theirs, err := crypto.ToECDSA(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := crypto.Sign(hash[:], theirs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := must.Get(crypto.ToECDSA(key))(t)
+	want := must.Get(crypto.Sign(hash[:], theirs))(t)
 	if want[64] += 27; !bytes.Equal(got, want) {
 		t.Fatalf("key %x, hash %s: %x, want %x", key, hash, got, want)
 	}

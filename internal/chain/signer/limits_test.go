@@ -15,6 +15,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // priced is a request for an order of so many base units of USDC.
@@ -42,9 +43,7 @@ func TestHourlyCap(t *testing.T) {
 	}
 	fine := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	over(ask("alone too much", 10_000_001, 1000), 0)
 	fine(ask("a", 6_000_000, 600))
@@ -85,9 +84,7 @@ func TestCapCountsUnits(t *testing.T) {
 		o.Token = test.token
 		op, err := b.Order(t.Context(), o)
 		if test.fits {
-			if err != nil {
-				t.Errorf("%s: %v", test.name, err)
-			}
+			must.Check(t, err, test.name)
 			continue
 		}
 		refused(t, b, op, err, signer.OverCap)

@@ -19,25 +19,17 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // dump returns all that is on the heap and on the stacks. What is garbage is in it while no collection has run.
 func dump(t *testing.T) []byte {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "heap")
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(name))(t)
 	debug.WriteHeapDump(f.Fd())
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	must.Do(t, f.Close())
+	return must.Get(os.ReadFile(name))(t)
 }
 
 // TestMemory looks for keys and signatures in a dump of the memory of the process, garbage included: no key is there after
@@ -53,20 +45,10 @@ func TestMemory(t *testing.T) {
 	}
 	b := newBenchOf(t, random, func(c *signer.Config) { c.HourlyCents = 100 })
 	op := b.operation(t)
-	d, err := b.Delegation(t.Context(), signer.Delegation{Delegation: userop.NewDelegation(b.terms())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := b.RelayerTx(t.Context(), b.transaction(op))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Void(t.Context(), signer.Void{OrderID: "order-1", Sender: b.service}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Authorization(t.Context(), signer.Authorization{Account: b.subscriber}); err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(b.Delegation(t.Context(), signer.Delegation{Delegation: userop.NewDelegation(b.terms())}))(t)
+	tx := must.Get(b.RelayerTx(t.Context(), b.transaction(op)))(t)
+	must.Get(b.Void(t.Context(), signer.Void{OrderID: "order-1", Sender: b.service}))(t)
+	must.Get(b.Authorization(t.Context(), signer.Authorization{Account: b.subscriber}))(t)
 	foreign := userop.NewDelegation(b.terms())
 	foreign.Delegate = receiver
 	if _, err := b.Delegation(t.Context(), signer.Delegation{Delegation: foreign}); err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // TestRefusals asks for everything that the signer must not sign: each is refused with its reason, before a key is
@@ -52,10 +53,7 @@ func TestRefusals(t *testing.T) {
 	transaction := func(change func(b *bench, r *signer.RelayerTx)) func(*testing.T, *bench) (any, error) {
 		return func(t *testing.T, b *bench) (any, error) {
 			r := b.transaction(b.operation(t))
-			a, err := b.Authorization(t.Context(), signer.Authorization{Account: b.subscriber})
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(b.Authorization(t.Context(), signer.Authorization{Account: b.subscriber}))(t)
 			r.Authorizations = []types.SetCodeAuthorization{a}
 			change(b, &r)
 			b.keys.given = nil
@@ -117,10 +115,7 @@ func TestRefusals(t *testing.T) {
 		"delegated: above the limit": {signer.OverLimit, delegated(func(_ *bench, d *userop.Terms) { d.Limit = big.NewInt(999_999) }, asIs)},
 		"delegated: signed for another chain": {signer.ForeignChain, delegated(same, func(b *bench, o *signer.Order) {
 			live := newBench(t, func(c *signer.Config) { c.ChainID = big.NewInt(contracts.Base) })
-			signed, err := live.Delegation(t.Context(), signer.Delegation{Delegation: &o.Delegation.Delegation})
-			if err != nil {
-				t.Fatal(err)
-			}
+			signed := must.Get(live.Delegation(t.Context(), signer.Delegation{Delegation: &o.Delegation.Delegation}))(t)
 			o.Delegation = signed
 		})},
 		"delegated: not signed": {signer.ForeignChain, delegated(same, func(_ *bench, o *signer.Order) { o.Delegation.Signature = nil })},
@@ -188,10 +183,7 @@ func TestRefusals(t *testing.T) {
 		"transaction: code for a relayer": {signer.ForeignAccount, func(t *testing.T, b *bench) (any, error) {
 			r := b.transaction(b.operation(t))
 			elsewhere := newBench(t, func(c *signer.Config) { c.Relayers = nil })
-			a, err := elsewhere.Authorization(t.Context(), signer.Authorization{Account: b.relayer})
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(elsewhere.Authorization(t.Context(), signer.Authorization{Account: b.relayer}))(t)
 			b.keys.given, r.Authorizations = nil, []types.SetCodeAuthorization{a}
 			return b.RelayerTx(t.Context(), r)
 		}},

@@ -15,15 +15,13 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // sale is a request for a sale of one dollar to a wallet of nobody. It is signed after the changes.
 func (b *bench) sale(t *testing.T, id string, change ...func(*signer.Sale)) signer.Sale {
 	t.Helper()
-	k, err := evm.ParseKey(strings.Repeat("09", 32))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(evm.ParseKey(strings.Repeat("09", 32)))(t)
 	s := signer.Sale{OrderID: id, Token: b.usdc, CallGas: 150_000, Authorization: evm.Authorization{
 		From: k.Address(), To: toll.Address(receiver), Value: big.NewInt(1_000_000), ValidBefore: 1_790_000_300, Nonce: [32]byte{1},
 	}}
@@ -46,10 +44,7 @@ func (b *bench) authorize(t *testing.T, k *evm.Key, s *signer.Sale, change func(
 	if s.Authorization.Value == nil || s.Authorization.Value.Sign() < 0 || s.Authorization.Value.BitLen() > 256 {
 		return // nothing can be signed
 	}
-	signature, err := k.Sign(s.Authorization.Digest(d))
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature := must.Get(k.Sign(s.Authorization.Digest(d)))(t)
 	s.Signature = signature
 }
 
@@ -57,10 +52,7 @@ func TestSale(t *testing.T) {
 	b := newBench(t, nil)
 	for _, token := range []common.Address{b.usdc, contracts.EURC(contracts.BaseSepolia)} {
 		s := b.sale(t, "order-"+token.Hex(), func(s *signer.Sale) { s.Token = token })
-		op, err := b.Sale(t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		op := must.Get(b.Sale(t.Context(), s))(t)
 		callData, err := userop.SaleCall(token, &s.Authorization, s.Signature)
 		if err != nil || !bytes.Equal(op.CallData, callData) || op.Sender != b.service || op.Nonce.Cmp(userop.Nonce(userop.OrderKey(s.OrderID))) != 0 {
 			t.Errorf("operation: %+v, %v", op, err)
@@ -75,10 +67,7 @@ func TestSale(t *testing.T) {
 // TestSaleRefused asks for sales that the signer must not sign: each is refused before a key is opened.
 // T61
 func TestSaleRefused(t *testing.T) {
-	k, err := evm.ParseKey(strings.Repeat("09", 32))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(evm.ParseKey(strings.Repeat("09", 32)))(t)
 	after := func(change func(b *bench, s *signer.Sale)) func(b *bench) signer.Sale {
 		return func(b *bench) signer.Sale { s := b.sale(t, "order-1"); change(b, &s); return s }
 	}
@@ -141,10 +130,7 @@ func TestSaleRefused(t *testing.T) {
 func TestSale_OneContent(t *testing.T) {
 	b := newBench(t, nil)
 	first := b.sale(t, "order-1")
-	one, err := b.Sale(t.Context(), first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := must.Get(b.Sale(t.Context(), first))(t)
 	again := first
 	again.CallGas++
 	if two, err := b.Sale(t.Context(), again); err != nil || !bytes.Equal(one.CallData, two.CallData) {
@@ -169,9 +155,7 @@ func TestSale_Contract(t *testing.T) {
 	}
 	for i, signature := range [][]byte{nil, make([]byte, evm.MaxSignature)} {
 		op, s, err := contract(string(rune('a'+i)), 1, signature)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		callData, err := userop.SaleCall(s.Token, &s.Authorization, signature)
 		if err != nil || !bytes.Equal(op.CallData, callData) || op.Sender != b.service {
 			t.Errorf("operation: %+v, %v", op, err)
@@ -202,16 +186,12 @@ func TestSale_HourlyCap(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"a", "b", "a"} {
-		if err := ask(id); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ask(id))
 	}
 	over(ask("c"))
 	if _, err := b.Order(t.Context(), b.direct("d")); err != nil {
 		t.Errorf("an order beside the sales: %v", err)
 	}
 	b.now = b.now.Add(time.Hour + time.Second)
-	if err := ask("c"); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, ask("c"))
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/signer"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // vault holds keys under a mask, so that no key is in memory but those that it hands out. It keeps what it handed out.
@@ -122,10 +123,7 @@ func (b *bench) terms() userop.Terms {
 // delegated is a request for the same order, paid by a delegation.
 func (b *bench) delegated(t testing.TB, id string, d *userop.Delegation) signer.Order {
 	t.Helper()
-	signed, err := b.Delegation(t.Context(), signer.Delegation{Delegation: d})
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed := must.Get(b.Delegation(t.Context(), signer.Delegation{Delegation: d}))(t)
 	o := b.direct(id)
 	o.Sender, o.Delegation = b.service, signed
 	return o
@@ -138,24 +136,14 @@ func (b *bench) transaction(ops ...*userop.Operation) signer.RelayerTx {
 // operation is a signed one.
 func (b *bench) operation(t testing.TB) *userop.Operation {
 	t.Helper()
-	op, err := b.Order(t.Context(), b.direct("order-1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return op
+	return must.Get(b.Order(t.Context(), b.direct("order-1")))(t)
 }
 
 func TestVectors(t *testing.T) {
 	b := newBench(t, nil)
 	op := b.operation(t)
-	d, err := b.Delegation(t.Context(), signer.Delegation{Delegation: userop.NewDelegation(b.terms())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := b.Authorization(t.Context(), signer.Authorization{Account: b.subscriber})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(b.Delegation(t.Context(), signer.Delegation{Delegation: userop.NewDelegation(b.terms())}))(t)
+	a := must.Get(b.Authorization(t.Context(), signer.Authorization{Account: b.subscriber}))(t)
 	for name, v := range map[string]struct{ got, want string }{
 		"subscriber":           {b.subscriber.Hex(), "0x1a642f0E3c3aF545E7AcBD38b07251B3990914F1"},
 		"service":              {b.service.Hex(), "0x5050A4F4b3f9338C3472dcC01A87C76A144b3c9c"},
@@ -196,10 +184,7 @@ func TestRequests(t *testing.T) {
 	d := userop.NewDelegation(b.terms())
 	request := b.delegated(t, "order-2", d)
 	request.VerificationGas = 60_000
-	order, err := b.Order(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	order := must.Get(b.Order(t.Context(), request))(t)
 	signedBy("the order", order, b.service, userop.OrderKey("order-2"))
 	if want, _ := userop.DelegatedCall(b.usdc, request.Transfers, request.Delegation); !bytes.Equal(order.CallData, want) {
 		t.Errorf("the order does %x", order.CallData)
@@ -207,18 +192,12 @@ func TestRequests(t *testing.T) {
 	if verification, call := order.Gas(); verification != 60_000 || call != 200_000 {
 		t.Errorf("the order has %d and %d gas", verification, call)
 	}
-	void, err := b.Void(t.Context(), signer.Void{OrderID: "order-2", Sender: b.service, CallGas: 50_000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	void := must.Get(b.Void(t.Context(), signer.Void{OrderID: "order-2", Sender: b.service, CallGas: 50_000}))(t)
 	signedBy("the void", void, b.service, userop.VoidKey("order-2"))
 	if !bytes.Equal(void.CallData, userop.VoidCall(userop.OrderKey("order-2"))) {
 		t.Errorf("the void does %x", void.CallData)
 	}
-	revoke, err := b.Revoke(t.Context(), signer.Revoke{DelegationID: b.terms().ID, Delegation: d, CallGas: 50_000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	revoke := must.Get(b.Revoke(t.Context(), signer.Revoke{DelegationID: b.terms().ID, Delegation: d, CallGas: 50_000}))(t)
 	signedBy("the revocation", revoke, b.subscriber, userop.RevokeKey(b.terms().ID, 0))
 	if !bytes.Equal(revoke.CallData, userop.RevokeCall(*d)) {
 		t.Errorf("the revocation does %x", revoke.CallData)
@@ -236,10 +215,7 @@ func TestTransactions(t *testing.T) {
 	op := b.operation(t)
 	plain := b.transaction(op)
 	install := plain
-	a, err := b.Authorization(t.Context(), signer.Authorization{Account: b.subscriber, Nonce: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(b.Authorization(t.Context(), signer.Authorization{Account: b.subscriber, Nonce: 3}))(t)
 	install.Authorizations = []types.SetCodeAuthorization{a}
 	fill := signer.Fill{Relayer: b.relayer, Nonce: 7, Tip: big.NewInt(1), FeeCap: big.NewInt(11)}
 	for name, v := range map[string]struct {
@@ -281,9 +257,7 @@ func TestNew_Refuses(t *testing.T) {
 			Clock: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		}
 	}
-	if _, err := signer.New(good()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(signer.New(good()))(t)
 	for name, change := range map[string]func(*signer.Config){
 		"no chain id":              func(c *signer.Config) { c.ChainID = nil },
 		"chain id 0":               func(c *signer.Config) { c.ChainID = new(big.Int) },

@@ -15,6 +15,7 @@ import (
 	"github.com/tollhq/toll/evm"
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // published are the functions that the calldata is for, as the packages of the contracts publish them.
@@ -63,9 +64,7 @@ type (
 // packed is what go-ethereum's encoder makes of a call; a second function of one name has the name and 0.
 func packed(t rapid.TB, method string, args ...any) []byte {
 	b, err := reference.Pack(method, args...)
-	if err != nil {
-		t.Fatalf("%s: %v", method, err)
-	}
+	must.Do(t, err, method)
 	return b
 }
 

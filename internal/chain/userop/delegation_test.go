@@ -14,6 +14,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // What a wallet makes of the typed data is what the contract checks.
@@ -22,14 +23,9 @@ func TestDelegation_TypedData(t *testing.T) {
 		ID: "pinned", Delegate: service, Delegator: subscriber, Token: usdc, Limit: big.NewInt(1), After: 5, Before: 6, Receiver: &receiver,
 	})
 	for name, d := range map[string]*userop.Delegation{"vector": vectorDelegation(), "pinned": pinned} {
-		b, err := json.Marshal(d.TypedData(chainID))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(d.TypedData(chainID)))(t)
 		var wallet apitypes.TypedData
-		if err := json.Unmarshal(b, &wallet); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(b, &wallet))
 		hash, _, err := apitypes.TypedDataAndHash(wallet)
 		if err != nil {
 			t.Fatal(name, err)
@@ -87,10 +83,7 @@ func TestDelegation_ReadTerms(t *testing.T) {
 			in.Receiver = &to
 		}
 		made := userop.NewDelegation(in)
-		out, err := made.Terms()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(made.Terms())(t)
 		in.ID = ""
 		if diff := cmp.Diff(in, out, bigs); diff != "" {
 			t.Fatal(diff)
@@ -134,9 +127,7 @@ func TestDelegation_ReadTermsBeyond(t *testing.T) {
 func TestSignedDelegation_Check(t *testing.T) {
 	d := &userop.SignedDelegation{Delegation: *vectorDelegation()}
 	d.Signature = sign(t, d.SigningHash(chainID))
-	if err := d.Check(chainID); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, d.Check(chainID))
 	if d.Check(big.NewInt(8453)) == nil {
 		t.Error("it is good on another chain")
 	}

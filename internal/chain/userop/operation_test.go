@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 var bigs = cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })
@@ -26,9 +27,7 @@ func TestOperation_JSON(t *testing.T) {
 		t.Errorf("%s, %v, want %s", got, err, want)
 	}
 	var members map[string]any
-	if err := json.Unmarshal(got, &members); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(got, &members))
 	for name := range members {
 		var less, null map[string]any
 		_, _ = json.Unmarshal(got, &less), json.Unmarshal(got, &null)
@@ -57,14 +56,9 @@ func TestOperation_JSON(t *testing.T) {
 func TestOperation_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		op := operations.Draw(t, "operation")
-		b, err := json.Marshal(op)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(op))(t)
 		var again userop.Operation
-		if err := json.Unmarshal(b, &again); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(b, &again))
 		if diff := cmp.Diff(op, &again, bigs); diff != "" {
 			t.Fatal(diff)
 		}

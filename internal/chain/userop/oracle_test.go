@@ -12,6 +12,7 @@ import (
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/devchain"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 const operationTuple = "(address,uint256,bytes,bytes,bytes32,uint256,bytes32,bytes,bytes)"
@@ -46,10 +47,7 @@ type (
 
 // The contracts themselves make the same hashes.
 func TestHashes_OnChain(t *testing.T) {
-	c, err := devchain.Start(t.Context(), devchain.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(devchain.Start(t.Context(), devchain.Config{}))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	ask := func(t rapid.TB, to common.Address, data []byte) common.Hash {
 		var answer hexutil.Bytes

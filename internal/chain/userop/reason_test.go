@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // revert is what a contract reverts with.
@@ -22,16 +23,10 @@ func revert(t testing.TB, signature string, args ...any) []byte {
 	_, types, _ := strings.Cut(strings.TrimSuffix(signature, ")"), "(")
 	var arguments abi.Arguments
 	for _, name := range strings.FieldsFunc(types, func(r rune) bool { return r == ',' }) {
-		of, err := abi.NewType(name, "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		of := must.Get(abi.NewType(name, "", nil))(t)
 		arguments = append(arguments, abi.Argument{Type: of})
 	}
-	b, err := arguments.Pack(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(arguments.Pack(args...))(t)
 	return append(crypto.Keccak256([]byte(signature))[:4], b...)
 }
 

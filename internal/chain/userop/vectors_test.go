@@ -12,6 +12,7 @@ import (
 
 	"github.com/tollhq/toll/internal/chain/contracts"
 	"github.com/tollhq/toll/internal/chain/userop"
+	"github.com/tollhq/toll/internal/must"
 )
 
 // The keys and orders of the vectors. Their results are those of independent implementations: the contracts themselves, and
@@ -26,10 +27,7 @@ var (
 
 func vectorOrder(t *testing.T) *userop.Operation {
 	t.Helper()
-	callData, err := userop.DirectCall(usdc, []userop.Transfer{{To: receiver, Amount: big.NewInt(1_000_000)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	callData := must.Get(userop.DirectCall(usdc, []userop.Transfer{{To: receiver, Amount: big.NewInt(1_000_000)}}))(t)
 	return userop.New(subscriber, userop.OrderKey("order-1"), callData, 200_000)
 }
 
@@ -43,17 +41,11 @@ func vectorDelegation() *userop.Delegation {
 // sign signs with go-ethereum's own code, which the signer does not use.
 func sign(t *testing.T, hash common.Hash) []byte {
 	t.Helper()
-	key, err := crypto.ToECDSA(bytes.Repeat([]byte{1}, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(crypto.ToECDSA(bytes.Repeat([]byte{1}, 32)))(t)
 	if crypto.PubkeyToAddress(key.PublicKey) != subscriber {
 		t.Fatal("the key is not the subscriber's")
 	}
-	sig, err := crypto.Sign(hash[:], key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sig := must.Get(crypto.Sign(hash[:], key))(t)
 	sig[64] += 27
 	return sig
 }
@@ -86,9 +78,7 @@ func TestSelectors(t *testing.T) {
 	two := append(one, one...)
 	call := func(data []byte, err error) []byte {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return data
 	}
 	delegated := call(userop.DelegatedCall(usdc, one, &userop.SignedDelegation{Delegation: *vectorDelegation(), Signature: make([]byte, 65)}))

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tollhq/toll/internal/must"
 )
 
 // What is committed is what the program makes.
@@ -25,13 +27,8 @@ func TestGeneratedFileIsCurrent(t *testing.T) {
 	if errors.Is(err, errFetch) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(filepath.Join(room, generated))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	got := must.Get(os.ReadFile(filepath.Join(room, generated)))(t)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s is not what the program makes: run it", generated)
 	}
@@ -42,15 +39,9 @@ func archive(t *testing.T, name, content string) []byte {
 	var out bytes.Buffer
 	compressed := gzip.NewWriter(&out)
 	files := tar.NewWriter(compressed)
-	if err := files.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := files.Write([]byte(content)); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(files.Close(), compressed.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, files.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}))
+	must.Get(files.Write([]byte(content)))(t)
+	must.Do(t, errors.Join(files.Close(), compressed.Close()))
 	return out.Bytes()
 }
 
